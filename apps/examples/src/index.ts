@@ -1,0 +1,2 @@
+/** @file The examples are programs; see the folders beside this file. */
+export {};

@@ -1,0 +1,138 @@
+import nx from '@nx/eslint-plugin';
+import js from '@eslint/js';
+import { defineConfig, globalIgnores } from 'eslint/config';
+import tseslint from 'typescript-eslint';
+
+/** Which layers each layer may import: arrows point down only. Tests of any layer may also use `layer:testing`. */
+const below = {
+  'layer:testing': [],
+  'layer:tensor': [],
+  'layer:wire': ['layer:tensor'],
+  'layer:rpc': ['layer:wire', 'layer:tensor'],
+  'layer:rref': ['layer:rpc', 'layer:wire', 'layer:tensor'],
+  'layer:dist-autograd': ['layer:rref', 'layer:rpc', 'layer:wire', 'layer:tensor'],
+  'layer:profiler': ['layer:rpc', 'layer:wire', 'layer:tensor'],
+  'layer:launch': ['layer:rpc'],
+  'layer:umbrella': [
+    'layer:launch',
+    'layer:profiler',
+    'layer:dist-autograd',
+    'layer:rref',
+    'layer:rpc',
+    'layer:wire',
+    'layer:tensor',
+  ],
+};
+
+/** What a protocol class may not reach: it takes events and a time in, and gives effects out. */
+const ambient = [
+  'Date',
+  'performance',
+  'setTimeout',
+  'setInterval',
+  'setImmediate',
+  'queueMicrotask',
+  'clearTimeout',
+  'clearInterval',
+  'FinalizationRegistry',
+  'WeakRef',
+  'process',
+  'crypto',
+  'fetch',
+  'Atomics',
+];
+const ambientMessage = 'Protocol classes are pure: pass it in as an event, a time or a port.';
+
+export default defineConfig(
+  globalIgnores([
+    '**/dist/**',
+    '**/out/**',
+    '**/out-tsc/**',
+    '**/test-output/**',
+    '**/coverage/**',
+    '**/src/gen/**',
+    '**/fixtures/**',
+    '.nx/**',
+  ]),
+  js.configs.recommended,
+  tseslint.configs.recommendedTypeChecked,
+  {
+    files: ['**/*.ts'],
+    languageOptions: { parserOptions: { projectService: true, tsconfigRootDir: import.meta.dirname } },
+    plugins: { '@nx': nx },
+    rules: {
+      '@typescript-eslint/no-floating-promises': 'error',
+      '@typescript-eslint/no-misused-promises': ['error', { checksVoidReturn: { attributes: false } }],
+      '@typescript-eslint/await-thenable': 'error',
+      '@typescript-eslint/switch-exhaustiveness-check': ['error', { considerDefaultExhaustiveForUnions: true }],
+      '@typescript-eslint/require-await': 'off',
+      '@typescript-eslint/consistent-type-imports': ['error', { fixStyle: 'inline-type-imports' }],
+      '@typescript-eslint/no-unused-vars': [
+        'error',
+        { argsIgnorePattern: '^_', varsIgnorePattern: '^_', caughtErrorsIgnorePattern: '^_' },
+      ],
+      '@typescript-eslint/only-throw-error': 'off',
+      '@typescript-eslint/prefer-promise-reject-errors': 'off',
+      '@typescript-eslint/restrict-template-expressions': ['error', { allowNumber: true, allowBoolean: true }],
+      'no-restricted-imports': ['error', { patterns: ['@backwire/*/src/*', '@backwire/*/dist/*'] }],
+      '@nx/enforce-module-boundaries': [
+        'error',
+        {
+          enforceBuildableLibDependency: true,
+          allow: [],
+          depConstraints: [
+            ...Object.entries(below).map(([sourceTag, layers]) => ({
+              sourceTag,
+              onlyDependOnLibsWithTags: [...layers, ...(sourceTag === 'layer:testing' ? [] : ['layer:testing'])],
+            })),
+            { sourceTag: 'type:example', onlyDependOnLibsWithTags: ['*'] },
+          ],
+        },
+      ],
+    },
+  },
+  {
+    files: ['packages/*/src/**/*.ts'],
+    ignores: ['**/*.test.ts', 'packages/testing/**'],
+    rules: {
+      'no-restricted-imports': [
+        'error',
+        {
+          paths: [{ name: '@backwire/testing', message: 'Only tests use the testing package.' }],
+          patterns: ['@backwire/*/src/*', '@backwire/*/dist/*'],
+        },
+      ],
+    },
+  },
+  {
+    files: ['packages/*/src/protocol/**/*.ts'],
+    ignores: ['**/*.test.ts'],
+    rules: {
+      'no-restricted-globals': ['error', ...ambient.map((name) => ({ name, message: ambientMessage }))],
+      'no-restricted-properties': ['error', { object: 'Math', property: 'random', message: ambientMessage }],
+      'no-restricted-syntax': [
+        'error',
+        { selector: 'AwaitExpression', message: ambientMessage },
+        { selector: 'ImportDeclaration[source.value=/^node:/]', message: ambientMessage },
+      ],
+    },
+  },
+  {
+    files: ['**/*.test.ts'],
+    rules: {
+      '@typescript-eslint/no-explicit-any': 'off',
+      '@typescript-eslint/no-unsafe-assignment': 'off',
+      '@typescript-eslint/no-unsafe-member-access': 'off',
+      '@typescript-eslint/no-unsafe-argument': 'off',
+      '@typescript-eslint/no-unsafe-call': 'off',
+      '@typescript-eslint/no-unsafe-return': 'off',
+      '@typescript-eslint/unbound-method': 'off',
+    },
+  },
+  { files: ['**/vitest.config.ts'], rules: { '@nx/enforce-module-boundaries': 'off' } },
+  {
+    files: ['**/*.js', '**/*.mjs', '**/*.cjs'],
+    extends: [tseslint.configs.disableTypeChecked],
+    languageOptions: { globals: { process: 'readonly', console: 'readonly' } },
+  },
+);
