@@ -1,0 +1,2 @@
+/** @file Only tests live here; the contract programs are in `contract/`. */
+export {};
