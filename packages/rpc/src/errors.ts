@@ -1,0 +1,141 @@
+/** @file The errors of the system, how a remote failure is rebuilt, and the table of error classes that may travel. */
+import type { WorkerInfo } from './worker-info.ts';
+
+/** What went wrong; the closed table of everything the system itself can fail with. */
+export type RpcErrorCode =
+  | 'deadline-exceeded'
+  | 'cancelled'
+  | 'peer-died'
+  | 'owner-died'
+  | 'unavailable'
+  | 'draining'
+  | 'resource-exhausted'
+  | 'unauthenticated'
+  | 'permission-denied'
+  | 'not-found'
+  | 'rref-released'
+  | 'barrier-broken'
+  | 'fenced'
+  | 'version-mismatch'
+  | 'protocol-error'
+  | 'decode-error'
+  | 'remote-error'
+  | 'invalid-argument'
+  | 'failed-precondition';
+
+/** Whether the handler ran: certainly not, unknown, or certainly. */
+export type Executed = 'no' | 'maybe' | 'yes';
+
+export interface RpcErrorFields {
+  /** @default 'no' */
+  readonly executed?: Executed;
+  /** Whether the same call may be sent again without doing its work twice. @default by code and `executed` */
+  readonly retryable?: boolean;
+  readonly peer?: WorkerInfo | undefined;
+  readonly cause?: unknown;
+}
+
+/** Codes that name a passing condition: the same call may succeed later. */
+const PASSING: ReadonlySet<RpcErrorCode> = new Set(['unavailable', 'draining', 'resource-exhausted', 'peer-died']);
+
+/** Every failure of the system itself. An abort is 'cancelled' with `cause` = the signal's reason. */
+export class RpcError extends Error {
+  readonly code: RpcErrorCode;
+  /** Whether the handler ran. */
+  readonly executed: Executed;
+  /** Whether the same call may be sent again without doing its work twice. */
+  readonly retryable: boolean;
+  /** The worker the failure is about. */
+  readonly peer: WorkerInfo | undefined;
+
+  constructor(code: RpcErrorCode, text: string, fields: RpcErrorFields = {}) {
+    super(text.startsWith(`${code}: `) ? text : `${code}: ${text}`, 'cause' in fields ? { cause: fields.cause } : undefined);
+    this.code = code;
+    this.executed = fields.executed ?? 'no';
+    this.retryable = fields.retryable ?? (this.executed === 'no' && PASSING.has(code));
+    this.peer = fields.peer;
+  }
+
+  /** The RpcError in `error`, or a `remote-error`-free wrapping of it: an abort becomes `cancelled`, anything else `failed-precondition`. */
+  static from(error: unknown): RpcError {
+    const known = rpcInfo(error);
+    if (known !== undefined) return known;
+    const text = error instanceof Error ? error.message : String(error);
+    if (error instanceof Error && error.name === 'TimeoutError') {
+      return new RpcError('deadline-exceeded', text, { executed: 'maybe', cause: error });
+    }
+    if (error instanceof Error && error.name === 'AbortError') {
+      return new RpcError('cancelled', text, { executed: 'maybe', cause: error });
+    }
+    return new RpcError('failed-precondition', text, { cause: error });
+  }
+}
+Object.defineProperty(RpcError.prototype, 'name', { value: 'RpcError', configurable: true, writable: true });
+
+export interface RemoteErrorFields extends RpcErrorFields {
+  readonly remoteName: string;
+  readonly remoteStack: string | undefined;
+}
+
+/** The handler threw. A class known here (standard or registered) is rebuilt as itself, with this as its cause. */
+export class RemoteError extends RpcError {
+  /** The name of the class that the handler threw. */
+  readonly remoteName: string;
+  /** The stack on the worker that threw; undefined when it keeps its stacks to itself. */
+  readonly remoteStack: string | undefined;
+
+  constructor(text: string, fields: RemoteErrorFields) {
+    super('remote-error', text, { ...fields, executed: fields.executed ?? 'yes' });
+    this.remoteName = fields.remoteName;
+    this.remoteStack = fields.remoteStack;
+  }
+}
+Object.defineProperty(RemoteError.prototype, 'name', { value: 'RemoteError', configurable: true, writable: true });
+
+/** A state that cannot be reached: a defect of the library, never the fault of its input. */
+export class InvariantError extends Error {}
+Object.defineProperty(InvariantError.prototype, 'name', { value: 'InvariantError', configurable: true, writable: true });
+
+/** The RpcError that `error` is or was caused by; undefined when the system had no part in it. */
+export function rpcInfo(error: unknown): RpcError | undefined {
+  const seen = new Set<unknown>();
+  let at: unknown = error;
+  while (at instanceof Error && !seen.has(at)) {
+    if (at instanceof RpcError) return at;
+    seen.add(at);
+    at = at.cause;
+  }
+  return undefined;
+}
+
+type ErrorCtor = new (message: string) => Error;
+
+// On a well-known global symbol, so that two installed copies of this package agree.
+const KEY = Symbol.for('backwire.rpc.errorTypes');
+const holder = globalThis as { [KEY]?: Map<string, ErrorCtor> };
+const table: Map<string, ErrorCtor> = (holder[KEY] ??= new Map<string, ErrorCtor>([
+  ['Error', Error],
+  ['EvalError', EvalError],
+  ['RangeError', RangeError],
+  ['ReferenceError', ReferenceError],
+  ['SyntaxError', SyntaxError],
+  ['TypeError', TypeError],
+  ['URIError', URIError],
+]));
+
+/**
+ * Lets errors of a class arrive as that class. The class is known by its name, the same on both sides, and is rebuilt with the
+ * original message alone. Another class under a name that is taken throws.
+ */
+export function registerErrorType(ctor: new (message: string) => Error): void {
+  const known = table.get(ctor.name);
+  if (known === ctor) return;
+  if (ctor.name === '') throw new RpcError('invalid-argument', 'an error type needs a class name');
+  if (known !== undefined) throw new RpcError('invalid-argument', `error type '${ctor.name}' is already registered`);
+  table.set(ctor.name, ctor);
+}
+
+/** The class registered under `name`, standard ones included. */
+export function errorTypeOf(name: string): ErrorCtor | undefined {
+  return table.get(name);
+}

@@ -1,0 +1,114 @@
+/** @file The one extension point of an agent: RRef, distributed autograd and profiling are three of these, and so may be a user's tracing. */
+import type { Named, Tensor } from '@backwire/tensor';
+import type { Message, MessageType } from '@backwire/wire';
+import type { RpcAgent } from './agent-types.ts';
+import type { CallOptions, Logger } from './options.ts';
+import type { To, WorkerInfo } from './worker-info.ts';
+
+/** A request about to be sent. */
+export interface Outgoing {
+  readonly to: WorkerInfo;
+  readonly message: Message;
+  readonly options: CallOptions;
+}
+
+/** A request that arrived. */
+export interface Incoming {
+  readonly from: WorkerInfo;
+  readonly message: Message;
+}
+
+/** A value that an extension serialises itself: an RRef inside arguments. */
+export interface ExtensionValue {
+  /** The name on the wire, the same on both sides. */
+  readonly tag: string;
+  match(value: unknown): boolean;
+  /**
+   * What travels instead. `addHeader` puts an entry into the message's header table, processed by `delivered` on the peer whatever
+   * becomes of the message itself.
+   */
+  encode(value: unknown, to: WorkerInfo, addHeader?: (entry: Uint8Array) => void): unknown;
+  /** The value again. Promises put into `pending` settle before a handler starts. */
+  decode(plain: unknown, from: WorkerInfo, pending?: Promise<unknown>[]): unknown;
+}
+
+export interface Extension {
+  /** Peers compare these in the handshake. */
+  readonly name: string;
+  attach(agent: RpcAgent): ExtensionSession & ExtensionInternals;
+}
+
+/** One extension at work in one agent. All hooks are synchronous on the way of a call; only handlers may take their time. */
+export interface ExtensionSession {
+  /** Wraps an outgoing request. Ambient state is the caller's. */
+  request?(call: Outgoing): Outgoing;
+  /** Unwraps an incoming request, hands it on, wraps the response. */
+  serve?(call: Incoming, next: (call: Incoming) => Promise<Message>): Promise<Message>;
+  /** Unwraps a response, before it is decoded. */
+  response?(from: WorkerInfo, reply: Message): Message;
+  /** Requests that this extension answers. */
+  readonly messages?: ReadonlyMap<MessageType, (call: Incoming) => Promise<Message>>;
+  readonly values?: readonly ExtensionValue[];
+  peerDown?(peer: WorkerInfo): void;
+  /** Part of a graceful shutdown: resolves when nothing of this extension depends on a peer any more. */
+  drain?(deadlineMs: number): Promise<void>;
+  close?(): void;
+}
+
+/** A worker in one of its lives. */
+export interface Member {
+  readonly worker: WorkerInfo;
+  readonly incarnation: number;
+}
+
+/** Additions to `ExtensionSession` for the extensions of this project. */
+export interface ExtensionInternals {
+  /** `serve` is called only for these message types; without it, for every request. */
+  readonly wraps?: readonly MessageType[];
+  /** What arrives by `ExtensionHost.control`, in FIFO order with everything else of that peer. */
+  readonly controls?: ReadonlyMap<MessageType, (from: WorkerInfo, payload: Uint8Array) => void>;
+  /** A header entry arrived; called in FIFO order, whatever becomes of the call. */
+  delivered?(from: WorkerInfo, entry: Uint8Array): void;
+  /** The message of this entry certainly never arrived: undo what `encode` did. */
+  undelivered?(to: WorkerInfo, entry: Uint8Array): void;
+  peerJoined?(peer: WorkerInfo, incarnation: number): void;
+  viewChanged?(epoch: number, members: readonly Member[], dead: readonly Member[]): void;
+  debugInfo?(): Record<string, number>;
+  /** What is still held at the end, one line each. */
+  leaks?(): string[];
+}
+
+/** What `attach` really receives: the agent and what extensions need of it. */
+export interface ExtensionHost extends RpcAgent {
+  readonly self: WorkerInfo;
+  /** This life of this worker; a restarted worker has a higher one. */
+  readonly incarnation: number;
+  resolve(to: To): WorkerInfo;
+  /** All other members of the view. */
+  peers(): readonly WorkerInfo[];
+  incarnationOf(worker: WorkerInfo): number;
+  /** Whether `worker` is a member of the current view (an unreachable one still is). */
+  isAlive(worker: WorkerInfo): boolean;
+  /**
+   * Sends a request and resolves with the reply; runs the request and response hooks unless `raw`.
+   * Rejects with an RpcError or the rebuilt remote error.
+   */
+  call(to: WorkerInfo, message: Message, options?: CallOptions & { raw?: boolean }): Promise<Message>;
+  /** Exactly once, FIFO per pair, no reply, no ambient deadline; arrives at the peer's `controls` handler of that type. */
+  control(to: WorkerInfo, type: MessageType, payload: Uint8Array): void;
+  /** A call of a definition as a message (PYTHON_CALL). */
+  encodeCall(to: WorkerInfo, fn: Named, args: readonly unknown[]): Message;
+  /** Runs a call that arrived as a message made by `encodeCall`, and answers with its reply. */
+  runCall(from: WorkerInfo, message: Message): Promise<Message>;
+  encodeValue(value: unknown, to: WorkerInfo): { bytes: Uint8Array; tensors: Tensor[] };
+  decodeValue(bytes: Uint8Array, tensors: readonly Tensor[], from: WorkerInfo): unknown;
+  /** Another extension of this agent. */
+  session(extension: string): (ExtensionSession & ExtensionInternals) | undefined;
+  /** The extensions that `peer` named in its handshake; empty while it has not been met. */
+  extensionsOf(peer: WorkerInfo): ReadonlySet<string>;
+  /** The time a call with these options may take: its own, the ambient deadline's rest, the default. 0 = no limit. */
+  timeoutMs(options?: CallOptions): number;
+  readonly logger: Logger;
+  /** A monotonic time in milliseconds. */
+  now(): number;
+}

@@ -1,0 +1,181 @@
+/** @file The options of agents and calls, their defaults, and their checks. Times are milliseconds: undefined = the default, 0 = no limit. */
+import type { Named } from '@backwire/tensor';
+import type { RpcAgent } from './agent-types.ts';
+import { RpcError } from './errors.ts';
+import type { Extension } from './extension.ts';
+import type { Store } from './stores/store.ts';
+
+/** What a call may be told; every field is optional. */
+export interface CallOptions {
+  /** How long the call may take, in milliseconds; 0 = no limit; negative or NaN throws RangeError. @default the agent's `rpcTimeoutMs` */
+  timeoutMs?: number | undefined;
+  /** Cancels the call: it rejects at once with `cancelled`, and the handler's own signal aborts. */
+  signal?: AbortSignal | undefined;
+  /** A second call with the same key joins the first one's outcome instead of running again. */
+  idempotencyKey?: string | undefined;
+  /** The agent to call from. @default the current one */
+  agent?: RpcAgent | undefined;
+}
+
+/** Arguments and options: the arguments may be left out when none is required. */
+export type Rest<A extends readonly unknown[], O = CallOptions> = [] extends A ? [args?: Readonly<A>, options?: O] : [args: Readonly<A>, options?: O];
+
+/** How a stream may be called. `timeoutMs` defaults to 0: a stream lasts as long as it lasts. */
+export interface StreamOptions extends CallOptions {
+  /** The longest wait for the next item, in milliseconds; 0 = no limit. @default 0 */
+  idleTimeoutMs?: number | undefined;
+  /** How many items the producer may be ahead of the consumer. @default 16 */
+  highWaterItems?: number | undefined;
+}
+
+/** How peers prove who they are and what hides the bytes on the way. */
+export type Security =
+  | { mode: 'psk' | 'hmac'; secret?: string | Uint8Array; secretFile?: string }
+  | { mode: 'mtls'; key: string; cert: string; ca: string }
+  | { mode: 'none'; iUnderstand: true };
+
+/** When a silent peer is doubted and when it is given up, in milliseconds. */
+export interface Liveness {
+  /** A ping after this much silence. @default 2000 */
+  pingMs: number;
+  /** Silence after which a peer is suspect. @default 6000 */
+  suspectMs: number;
+  /** Silence after which a peer is accused of being dead. @default 15000 */
+  deadMs: number;
+  /** The same for a peer that is known to be alive and busy. @default 60000 */
+  busyDeadMs: number;
+  /** How long a lost connection is redialled before the peer is accused. @default 10000 */
+  reconnectGraceMs: number;
+  /** The lease a worker holds in the store. @default 10000 */
+  leaseMs: number;
+}
+
+/** What one peer may make this agent hold. */
+export interface Limits {
+  /** @default 1 GiB */
+  maxMessageBytes: number;
+  /** @default 16 MiB */
+  maxFrameBytes: number;
+  /** Nesting of values. @default 64 */
+  maxDepth: number;
+  /** Calls of one peer that wait or run here. @default 16384 */
+  maxInboundCalls: number;
+  /** Bytes that wait to be sent to one peer. @default 256 MiB */
+  maxBufferedBytesPerPeer: number;
+  /** @default 1000000 */
+  maxLiveForks: number;
+  /** @default 10000 */
+  maxContexts: number;
+}
+
+export interface Logger {
+  debug(o: object, m: string): void;
+  info(o: object, m: string): void;
+  warn(o: object, m: string): void;
+  error(o: object, m: string): void;
+}
+
+/** Failures on purpose, by the name of a message type ('PYTHON_CALL'). */
+export interface FaultInjection {
+  /** How many first sends of that type fail. */
+  failFirst?: Partial<Record<string, number>>;
+  /** By how many milliseconds each send of that type is held back. */
+  delayMs?: Partial<Record<string, number>>;
+}
+
+export interface RpcOptions {
+  /** This worker's name, unique in the group. */
+  name: string;
+  /** This worker's id. @default RANK, else the next free one in the store */
+  rank?: number;
+  /** How many workers the group waits for. @default WORLD_SIZE, else 1 when static */
+  worldSize?: number;
+  /** Whether the group is closed once `worldSize` workers are there. @default 'static' when a world size is known */
+  membership?: 'static' | 'dynamic';
+  /** A store, or where one is: 'memory://name', 'tcp://host:port', 'file:///path'. @default from MASTER_ADDR and MASTER_PORT */
+  store?: Store | string;
+  /** Separates groups that share a store. @default 'default' */
+  group?: string;
+  /** The default of `timeoutMs` of calls, in milliseconds. @default 60000 */
+  rpcTimeoutMs?: number;
+  /** How long to wait for the group, in milliseconds; 0 = no limit. @default 300000 */
+  initTimeoutMs?: number;
+  /** Transports in order of preference. @default ['memory', 'unix', 'tcp'] */
+  transports?: readonly string[];
+  /** Ways of tensor bytes in order of preference. @default ['inline'] */
+  channels?: readonly string[];
+  /** The address to listen on. @default loopback */
+  bind?: string;
+  /** The address that peers are told. @default the one bound */
+  advertise?: string;
+  security?: Security;
+  deviceMaps?: Readonly<Record<string, Readonly<Record<string, string>>>>;
+  limits?: Partial<Limits>;
+  liveness?: Partial<Liveness>;
+  /** Handlers that may run at once; one that awaits an outgoing call does not count. @default 1024 */
+  maxConcurrentCalls?: number;
+  extensions?: readonly Extension[];
+  /** The definitions that peers may call. @default 'all-defined' */
+  serve?: readonly Named[] | 'all-defined';
+  /** @default one that prints warnings and errors */
+  logger?: Logger;
+  faults?: FaultInjection;
+}
+
+export interface ShutdownOptions {
+  /** Whether to wait for all workers and for the calls in progress. @default true */
+  graceful?: boolean;
+  /** One deadline for all of it, in milliseconds; 0 = no limit. @default 0 */
+  timeoutMs?: number;
+  /** What to do about references that are still held. @default 'warn' */
+  onLeak?: 'warn' | 'throw';
+}
+
+const MIB = 1024 * 1024;
+
+export const DEFAULT_LIMITS: Readonly<Limits> = Object.freeze({
+  maxMessageBytes: 1024 * MIB,
+  maxFrameBytes: 16 * MIB,
+  maxDepth: 64,
+  maxInboundCalls: 16_384,
+  maxBufferedBytesPerPeer: 256 * MIB,
+  maxLiveForks: 1_000_000,
+  maxContexts: 10_000,
+});
+
+export const DEFAULT_LIVENESS: Readonly<Liveness> = Object.freeze({
+  pingMs: 2_000,
+  suspectMs: 6_000,
+  deadMs: 15_000,
+  busyDeadMs: 60_000,
+  reconnectGraceMs: 10_000,
+  leaseMs: 10_000,
+});
+
+export const DEFAULT_RPC_TIMEOUT_MS = 60_000;
+export const DEFAULT_INIT_TIMEOUT_MS = 300_000;
+export const DEFAULT_CONCURRENT_CALLS = 1_024;
+export const DEFAULT_HIGH_WATER_ITEMS = 16;
+
+/**
+ * A time as the caller gave it, in whole milliseconds: a fraction is rounded up, so that no tiny time becomes "no limit".
+ * @throws RangeError when it is negative or not a number.
+ */
+export function checkTimeoutMs(value: number, name = 'timeoutMs'): number {
+  if (typeof value !== 'number' || Number.isNaN(value) || value < 0) {
+    throw new RangeError(`RPC Timeout must be non-negative: ${name} is ${String(value)}`);
+  }
+  return value === Infinity ? 0 : Math.ceil(value);
+}
+
+/** `given` over the defaults; every value has to be a positive number. */
+export function fillNumbers<T extends object>(defaults: Readonly<T>, given: Partial<T> | undefined, what: string): T {
+  const filled = { ...defaults } as Record<string, number>;
+  for (const [key, value] of Object.entries(given ?? {})) {
+    if (value === undefined) continue;
+    if (!Object.hasOwn(defaults, key)) throw new RpcError('invalid-argument', `${what}: unknown option '${key}'`);
+    if (typeof value !== 'number' || !(value > 0)) throw new RangeError(`${what}.${key} must be positive, got ${String(value)}`);
+    filled[key] = value;
+  }
+  return filled as T;
+}

@@ -1,0 +1,48 @@
+/** @file Who a worker is: its name and its id (its rank). */
+import { RpcError } from './errors.ts';
+
+/** How a worker is named in a call: by name, by id (rank), or by the record itself. */
+export type To = string | number | WorkerInfo;
+
+const NAME = /^[A-Za-z0-9\-_:]{1,127}$/;
+const MAX_ID = 0x7fff;
+
+/** A worker of the group. Two records are about the same worker when their ids are equal. */
+export class WorkerInfo {
+  /** Letters, digits, `-`, `_` and `:`; 1 to 127 of them; unique in the group. */
+  readonly name: string;
+  /** The rank: 0 to 32767, unique in the group. */
+  readonly id: number;
+
+  constructor(name: string, id: number) {
+    this.name = name;
+    this.id = id;
+  }
+
+  toString(): string {
+    return `WorkerInfo(id=${this.id}, name=${this.name})`;
+  }
+
+  toJSON(): { name: string; id: number } {
+    return { name: this.name, id: this.id };
+  }
+}
+
+/** Throws `invalid-argument` unless `name` may be a worker's name. */
+export function checkWorkerName(name: unknown): string {
+  if (typeof name !== 'string' || !NAME.test(name)) {
+    throw new RpcError(
+      'invalid-argument',
+      `Worker name must match ^[A-Za-z0-9-_:]*$, and must be non-empty and shorter than 128 chars, but got ${String(name)}`,
+    );
+  }
+  return name;
+}
+
+/** Throws `invalid-argument` unless `id` may be a worker's id. */
+export function checkWorkerId(id: unknown): number {
+  if (typeof id !== 'number' || !Number.isInteger(id) || id < 0 || id > MAX_ID) {
+    throw new RpcError('invalid-argument', `RPC worker id ${String(id)} out of bounds for int16_t.`);
+  }
+  return id;
+}
