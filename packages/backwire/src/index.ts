@@ -1,2 +1,8 @@
-/** @file The public surface of backwire. */
-export {};
+/** @file Everything, with one import: all packages, and an `initRpc` that installs all extensions. */
+export * from '@backwire/tensor';
+export * from '@backwire/rpc';
+export * from '@backwire/rref';
+export * as distAutograd from '@backwire/dist-autograd';
+export * as profiler from '@backwire/profiler';
+// Named exports win over `export *`: these are the ones with the extensions installed.
+export { createAgent, initRpc } from './agent.ts';
