@@ -37,7 +37,9 @@ beforeAll(async () => {
 
 test('only the changed package and those that depend on it get a version', async () => {
   const output = await dryRun();
-  const bumped = published.filter((name) => output.includes(`"version": "0.1.1"`) && output.includes(`${projectName(name)}@0.1.1`));
+  const bumped = published.filter(
+    (name) => output.includes(`"version": "0.1.1"`) && output.includes(`${projectName(name)}@0.1.1`),
+  );
   expect(bumped).toContain('profiler');
   expect(bumped).toContain('backwire'); // the umbrella re-exports it
   expect(bumped).not.toContain('tensor');
