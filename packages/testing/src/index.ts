@@ -1,2 +1,11 @@
 /** @file The public surface of @backwire/testing. */
-export {};
+export * from './random.ts';
+export * from './clock.ts';
+export * from './faults.ts';
+export { Link, SimNetwork, type ConnectionHandler, type DatagramHandler } from './network.ts';
+export type { CloseReason, End } from './connection.ts';
+export { SimNodeHost, type NodeEnv, type NodeFactory, type SimNode } from './sim-node.ts';
+export * from './simulation.ts';
+export * from './trace.ts';
+export * from './shrink.ts';
+export * from './seeds.ts';
