@@ -1,0 +1,215 @@
+/** @file The first bytes of a connection: both sides prove that they hold the group's secret. Pure: records in, records out. */
+import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
+import { RpcError } from '../errors.ts';
+import { deriveKey, type Keys } from './secret.ts';
+
+/*
+ * Records, each `4 bytes magic ‖ u8 version ‖ u8 type ‖ u16 body length (little-endian) ‖ body`:
+ *
+ *   dialer → acceptor   HELLO      mode u8 ‖ key id 8 ‖ nonce 32 ‖ claim
+ *   acceptor → dialer   CHALLENGE  nonce 32 ‖ claim
+ *   dialer → acceptor   AUTH       HMAC(k, 'dialer'   ‖ th)
+ *   acceptor → dialer   WELCOME    HMAC(k, 'acceptor' ‖ th)
+ *   acceptor → dialer   REJECT     empty; instead of WELCOME or CHALLENGE, the same whatever was wrong
+ *
+ * th = SHA-256(HELLO ‖ CHALLENGE ‖ channel binding), the records with their heads; k = HKDF(secret, salt = group, 'hmac'). Fresh nonces
+ * stop replay, the labels stop reflection, the transcript stops a change of version, mode or claim. Without a secret (mode 'plain':
+ * TLS has done the proof, or security is off) the proofs are SHA-256 digests with the group in place of the key: they still tell a wrong group.
+ * A record is read by its exact length, so nothing of what follows the handshake is ever taken from the stream.
+ */
+
+/** The part of a record before its body. */
+export const RECORD_HEAD_BYTES = 8;
+/** What an unauthenticated peer may send in all. */
+export const MAX_PREAUTH_BYTES = 4_096;
+/** What each side may claim of itself. */
+export const MAX_CLAIM_BYTES = 1_024;
+/** From the first byte to the last of the handshake. */
+export const HANDSHAKE_TIMEOUT_MS = 5_000;
+/** Connections that have not proved themselves yet; one more closes the oldest. */
+export const MAX_HALF_OPEN = 64;
+export const NONCE_BYTES = 32;
+
+const MAGIC = Uint8Array.of(0x42, 0x4b, 0x57, 0x52);
+const VERSION = 1;
+const HELLO = 1;
+const CHALLENGE = 2;
+const AUTH = 3;
+const WELCOME = 4;
+const REJECT = 5;
+const PLAIN = 0;
+const HMAC = 1;
+const KEY_ID_BYTES = 8;
+const PROOF_BYTES = 32;
+
+export interface HandshakeOptions {
+  readonly role: 'dialer' | 'acceptor';
+  readonly group: string;
+  /** undefined = no proof of a secret: the channel proved it, or security is off. */
+  readonly keys?: Keys | undefined;
+  /** What this side says of itself, bound into the proof: name, incarnation. At most `MAX_CLAIM_BYTES`. */
+  readonly claim?: Uint8Array | undefined;
+  /** 32 fresh random bytes. */
+  readonly nonce: Uint8Array;
+  /** Bytes that both ends of the same TLS connection know and no other does. */
+  readonly channelBinding?: Uint8Array | undefined;
+}
+
+/** What to do after an event. `failed` means: close the connection once what is to be sent has been sent. */
+export type HandshakeEffect =
+  | { readonly type: 'send'; readonly record: Uint8Array }
+  | { readonly type: 'done'; readonly claim: Uint8Array; readonly keyId: string | undefined }
+  | { readonly type: 'failed'; readonly error: RpcError };
+
+/**
+ * One side of the handshake. States: *start* → *waiting* for the other side's next record → *done* or *failed*, both final.
+ * Feed it whole records; `bodyLength` tells how long the body is from a head.
+ */
+export class Handshake {
+  private readonly options: HandshakeOptions;
+  private expected: number;
+  private hello: Uint8Array = new Uint8Array(0);
+  private challenge: Uint8Array = new Uint8Array(0);
+  private keyId: string | undefined;
+  private peerClaim: Uint8Array = new Uint8Array(0);
+  private finished = false;
+
+  constructor(options: HandshakeOptions) {
+    if (options.nonce.byteLength !== NONCE_BYTES)
+      throw new RpcError('invalid-argument', `a nonce has ${NONCE_BYTES} bytes`);
+    if ((options.claim?.byteLength ?? 0) > MAX_CLAIM_BYTES) {
+      throw new RpcError('invalid-argument', `a claim has at most ${MAX_CLAIM_BYTES} bytes`);
+    }
+    this.options = options;
+    this.keyId = options.role === 'dialer' ? options.keys?.[0].id : undefined;
+    this.expected = options.role === 'dialer' ? CHALLENGE : HELLO;
+  }
+
+  /** The dialer's first record; nothing for the acceptor. */
+  start(): HandshakeEffect[] {
+    if (this.options.role === 'acceptor') return [];
+    const mode = this.options.keys === undefined ? PLAIN : HMAC;
+    const keyId = this.keyId === undefined ? new Uint8Array(KEY_ID_BYTES) : Buffer.from(this.keyId, 'hex');
+    this.hello = record(HELLO, [
+      Uint8Array.of(mode),
+      keyId,
+      this.options.nonce,
+      this.options.claim ?? new Uint8Array(0),
+    ]);
+    return [{ type: 'send', record: this.hello }];
+  }
+
+  /** The length of the body that follows `head`, or an error for anything but the record that is due. */
+  bodyLength(head: Uint8Array): number | RpcError {
+    if (MAGIC.some((byte, i) => head[i] !== byte)) return refusal('the peer does not speak this protocol');
+    if (head[4] !== VERSION)
+      return new RpcError('version-mismatch', `handshake version ${head[4] ?? -1}, this side has ${VERSION}`);
+    const length = (head[6] ?? 0) | ((head[7] ?? 0) << 8);
+    if (head[5] === REJECT && this.options.role === 'dialer') {
+      return refusal('the peer refused: the secret, group or security mode differ');
+    }
+    if (head[5] !== this.expected) return refusal('a handshake record out of order');
+    const [least, most] = bounds(this.expected);
+    return length < least || length > most ? refusal('a handshake record of the wrong length') : length;
+  }
+
+  /** A whole record, head and body, whose head passed `bodyLength`. */
+  receive(bytes: Uint8Array): HandshakeEffect[] {
+    if (this.finished) return [];
+    const body = bytes.subarray(RECORD_HEAD_BYTES);
+    switch (this.expected) {
+      case HELLO:
+        return this.onHello(bytes, body);
+      case CHALLENGE:
+        return this.onChallenge(bytes, body);
+      case AUTH:
+        return this.onAuth(body);
+      default:
+        return this.onWelcome(body);
+    }
+  }
+
+  private onHello(bytes: Uint8Array, body: Uint8Array): HandshakeEffect[] {
+    const mode = body[0];
+    const offered = Buffer.from(body.subarray(1, 1 + KEY_ID_BYTES)).toString('hex');
+    const wanted = this.options.keys === undefined ? PLAIN : HMAC;
+    if (mode !== wanted) return this.fail('the peer wants another security mode');
+    // An unknown key id goes on like a known one and fails at the proof, so that a stranger learns nothing from when it ends.
+    this.keyId = this.options.keys?.find((key) => key.id === offered)?.id;
+    this.hello = Uint8Array.from(bytes);
+    this.peerClaim = this.hello.subarray(RECORD_HEAD_BYTES + 1 + KEY_ID_BYTES + NONCE_BYTES);
+    this.challenge = record(CHALLENGE, [this.options.nonce, this.options.claim ?? new Uint8Array(0)]);
+    this.expected = AUTH;
+    return [{ type: 'send', record: this.challenge }];
+  }
+
+  private onChallenge(bytes: Uint8Array, body: Uint8Array): HandshakeEffect[] {
+    // Its own nonce back would let a mirror answer for us.
+    if (Buffer.from(body.subarray(0, NONCE_BYTES)).equals(this.options.nonce))
+      return this.fail('the peer mirrored the nonce');
+    this.challenge = Uint8Array.from(bytes);
+    this.peerClaim = this.challenge.subarray(RECORD_HEAD_BYTES + NONCE_BYTES);
+    this.expected = WELCOME;
+    return [{ type: 'send', record: record(AUTH, [this.proof('dialer')]) }];
+  }
+
+  private onAuth(body: Uint8Array): HandshakeEffect[] {
+    const right = timingSafeEqual(body, this.proof('dialer'));
+    if (!right || (this.options.keys !== undefined && this.keyId === undefined))
+      return this.fail('the peer does not hold the secret');
+    this.finished = true;
+    return [{ type: 'send', record: record(WELCOME, [this.proof('acceptor')]) }, this.done()];
+  }
+
+  private onWelcome(body: Uint8Array): HandshakeEffect[] {
+    if (!timingSafeEqual(body, this.proof('acceptor'))) return this.fail('the peer does not hold the secret');
+    this.finished = true;
+    return [this.done()];
+  }
+
+  private done(): HandshakeEffect {
+    return { type: 'done', claim: this.peerClaim, keyId: this.options.keys === undefined ? undefined : this.keyId };
+  }
+
+  private fail(why: string): HandshakeEffect[] {
+    this.finished = true;
+    const failed: HandshakeEffect = { type: 'failed', error: refusal(why) };
+    return this.options.role === 'acceptor' ? [{ type: 'send', record: record(REJECT, []) }, failed] : [failed];
+  }
+
+  private proof(label: 'dialer' | 'acceptor'): Uint8Array {
+    const { keys, group, channelBinding } = this.options;
+    const transcript = createHash('sha256').update(this.hello).update(this.challenge);
+    const th = transcript.update(channelBinding ?? new Uint8Array(0)).digest();
+    if (keys === undefined) return createHash('sha256').update(`${label}\0${group}\0`).update(th).digest();
+    const key = keys.find((known) => known.id === this.keyId) ?? keys[0];
+    return createHmac('sha256', deriveKey(key, group, 'hmac'))
+      .update(label)
+      .update(th)
+      .digest();
+  }
+}
+
+function refusal(why: string): RpcError {
+  return new RpcError('unauthenticated', why);
+}
+
+/** The least and most bytes of a body. */
+function bounds(type: number): readonly [number, number] {
+  if (type === HELLO) return [1 + KEY_ID_BYTES + NONCE_BYTES, 1 + KEY_ID_BYTES + NONCE_BYTES + MAX_CLAIM_BYTES];
+  if (type === CHALLENGE) return [NONCE_BYTES, NONCE_BYTES + MAX_CLAIM_BYTES];
+  return [PROOF_BYTES, PROOF_BYTES];
+}
+
+function record(type: number, parts: readonly Uint8Array[]): Uint8Array {
+  const length = parts.reduce((sum, part) => sum + part.byteLength, 0);
+  const bytes = new Uint8Array(RECORD_HEAD_BYTES + length);
+  bytes.set(MAGIC);
+  bytes.set([VERSION, type, length & 0xff, length >> 8], MAGIC.byteLength);
+  let at = RECORD_HEAD_BYTES;
+  for (const part of parts) {
+    bytes.set(part, at);
+    at += part.byteLength;
+  }
+  return bytes;
+}

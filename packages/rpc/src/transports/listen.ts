@@ -1,0 +1,108 @@
+/** @file What the transports over `node:net` share: listening, dialling, and their errors. */
+import { createServer, type ListenOptions as NetListenOptions, type NetConnectOpts, type Server } from 'node:net';
+import { runAtRoot } from '@backwire/tensor/internal';
+import { RpcError } from '../errors.ts';
+import { adoptSocket, connectSocket, type SocketConnection } from './socket.ts';
+import { DEFAULT_DIAL_TIMEOUT_MS, type DialOptions } from './transport.ts';
+
+/** Connections the kernel may hold before they are accepted: a whole group that starts at once. */
+const BACKLOG = 1_024;
+
+/** Listens and hands over each connection, not yet read. `where` is the address for messages. */
+export function listenNet(
+  options: NetListenOptions,
+  about: { kind: string; where: string },
+  onConnection: (connection: SocketConnection) => void,
+): Promise<Server> {
+  // At the root: what is accepted later must not live in the caller's ambient state.
+  return runAtRoot(
+    () =>
+      new Promise<Server>((resolve, reject) => {
+        const server = createServer({ pauseOnConnect: true, noDelay: true }, (socket) => {
+          const address = socket.remoteAddress;
+          const remote =
+            address === undefined ? about.where : `${about.kind}://${hostText(address)}:${socket.remotePort ?? 0}`;
+          onConnection(adoptSocket(socket, { kind: about.kind, remote }));
+        });
+        server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, about.where)));
+        server.listen({ backlog: BACKLOG, ...options }, () => {
+          server.removeAllListeners('error');
+          // EMFILE and the like: the listener lives on, the connection is lost and will be dialled again.
+          server.on('error', (error) => process.emitWarning(error));
+          resolve(server);
+        });
+      }),
+  );
+}
+
+/** Connects within the time given. */
+export function dialNet(
+  options: NetConnectOpts,
+  about: { kind: string; remote: string },
+  { timeoutMs = DEFAULT_DIAL_TIMEOUT_MS, signal }: DialOptions,
+): Promise<SocketConnection> {
+  if (signal?.aborted) return Promise.reject(cancelled(about.remote, signal));
+  return runAtRoot(
+    () =>
+      new Promise<SocketConnection>((resolve, reject) => {
+        const connection = connectSocket(options, about);
+        const socket = connection.raw;
+        const settle = (error?: RpcError): void => {
+          clearTimeout(timer);
+          signal?.removeEventListener('abort', onAbort);
+          socket.off('error', onError);
+          socket.off('connect', onConnect);
+          if (error === undefined) {
+            resolve(connection);
+          } else {
+            connection.destroy();
+            reject(error);
+          }
+        };
+        const onAbort = (): void => settle(cancelled(about.remote, signal as AbortSignal));
+        const onError = (error: Error): void =>
+          settle(new RpcError('unavailable', `cannot connect to ${about.remote}: ${error.message}`, { cause: error }));
+        const onConnect = (): void => settle();
+        const timer = setTimeout(
+          () => settle(new RpcError('deadline-exceeded', `${about.remote} did not answer in ${timeoutMs} ms`)),
+          timeoutMs,
+        );
+        socket.once('error', onError);
+        socket.once('connect', onConnect);
+        signal?.addEventListener('abort', onAbort, { once: true });
+      }),
+  );
+}
+
+/** An error of `listen` in words that say what to do. */
+export function listenError(error: NodeJS.ErrnoException, where: string): RpcError {
+  switch (error.code) {
+    case 'EADDRINUSE':
+      return new RpcError('unavailable', `Address already in use: ${where}`, { cause: error });
+    case 'EADDRNOTAVAIL':
+      return new RpcError('invalid-argument', `${where} is not an address of this machine`, { cause: error });
+    case 'EACCES':
+      return new RpcError('invalid-argument', `no permission to listen on ${where}`, { cause: error });
+    default:
+      return new RpcError('unavailable', `cannot listen on ${where}: ${error.message}`, { cause: error });
+  }
+}
+
+export function cancelled(remote: string, signal: AbortSignal): RpcError {
+  return new RpcError('cancelled', `connecting to ${remote} was cancelled`, { cause: signal.reason });
+}
+
+/** IPv6 addresses stand in brackets before a port. */
+export function hostText(host: string): string {
+  return host.includes(':') ? `[${host}]` : host;
+}
+
+/** Host and port of 'scheme://host:port'. @throws RpcError 'invalid-argument'. */
+export function parseHostPort(endpoint: string, scheme: string): { host: string; port: number } {
+  const match = /^([a-z]+):\/\/(?:\[([^\]]+)\]|([^:/[\]]+)):(\d{1,5})$/.exec(endpoint);
+  const port = Number(match?.[4]);
+  if (match === null || match[1] !== scheme || port > 65_535) {
+    throw new RpcError('invalid-argument', `'${endpoint}' is not ${scheme}://host:port`);
+  }
+  return { host: match[2] ?? match[3] ?? '', port };
+}

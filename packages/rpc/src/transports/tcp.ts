@@ -1,0 +1,42 @@
+/** @file TCP: reaches any host, neither authenticated nor encrypted by itself. */
+import { networkInterfaces } from 'node:os';
+import type { AddressInfo } from 'node:net';
+import { dialNet, hostText, listenNet, parseHostPort } from './listen.ts';
+import type { Connection, DialOptions, ListenOptions, Listener, Transport } from './transport.ts';
+
+const LOOPBACK = '127.0.0.1';
+
+/** 'tcp://host:port'. */
+export function tcpTransport(): Transport {
+  return { name: 'tcp', domain: '', isViable: () => true, listen, dial };
+}
+
+async function listen(options: ListenOptions, onConnection: (connection: Connection) => void): Promise<Listener> {
+  const host = options.host ?? LOOPBACK;
+  const where = `tcp://${hostText(host)}:${options.port ?? 0}`;
+  const server = await listenNet({ host, port: options.port ?? 0 }, { kind: 'tcp', where }, onConnection);
+  const { port } = server.address() as AddressInfo;
+  const close = async (): Promise<void> => {
+    server.close();
+  };
+  options.signal?.addEventListener('abort', () => void close(), { once: true });
+  return { endpoint: `tcp://${hostText(options.advertise ?? reachable(host))}:${port}`, close };
+}
+
+async function dial(endpoint: string, options: DialOptions = {}): Promise<Connection> {
+  const { host, port } = parseHostPort(endpoint, 'tcp');
+  return dialNet({ host, port, noDelay: true }, { kind: 'tcp', remote: endpoint }, options);
+}
+
+/** Whether only this machine reaches `host`. */
+export function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host);
+}
+
+/** An address that peers can dial when `host` means all of this machine's. */
+export function reachable(host: string): string {
+  if (host !== '0.0.0.0' && host !== '::') return host;
+  const all = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
+  const outer = all.filter((one) => !one.internal && !one.address.startsWith('fe80:'));
+  return (outer.find((one) => one.family === 'IPv4') ?? outer[0])?.address ?? LOOPBACK;
+}

@@ -1,0 +1,96 @@
+/** @file Unix sockets: same host and same user, each socket in a directory that nobody else can enter. */
+import { mkdtempSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { RpcError } from '../errors.ts';
+import { dialNet, listenNet } from './listen.ts';
+import type { Connection, DialOptions, ListenOptions, Listener, Transport } from './transport.ts';
+
+/** The kernel's field for the path: 108 bytes on Linux, 104 on macOS and BSD, one of them the terminator. */
+const MAX_PATH_BYTES = process.platform === 'linux' ? 107 : 103;
+
+let domain: string | undefined;
+
+/** 'unix:///path/of/the/socket'. */
+export function unixTransport(): Transport {
+  return {
+    name: 'unix',
+    get domain(): string {
+      return (domain ??= hostDomain());
+    },
+    isViable: () => process.platform !== 'win32',
+    listen,
+    dial,
+  };
+}
+
+async function listen(options: ListenOptions, onConnection: (connection: Connection) => void): Promise<Listener> {
+  // mkdtemp makes the directory with mode 0700, so the socket is out of reach before it exists.
+  const directory = mkdtempSync(join(tmpdir(), 'backwire-'));
+  const path = join(directory, 's');
+  const where = `unix://${path}`;
+  const remove = (): void => {
+    directories.delete(directory);
+    rmSync(directory, { recursive: true, force: true });
+  };
+  if (Buffer.byteLength(path) > MAX_PATH_BYTES) {
+    remove();
+    throw new RpcError(
+      'invalid-argument',
+      `${where} is longer than the ${MAX_PATH_BYTES} bytes of a socket path: set TMPDIR to a shorter one`,
+    );
+  }
+  track(directory);
+  let server;
+  try {
+    server = await listenNet({ path }, { kind: 'unix', where }, onConnection);
+  } catch (error) {
+    remove();
+    throw error;
+  }
+  const close = async (): Promise<void> => {
+    server.close();
+    remove();
+  };
+  options.signal?.addEventListener('abort', () => void close(), { once: true });
+  return { endpoint: where, close };
+}
+
+async function dial(endpoint: string, options: DialOptions = {}): Promise<Connection> {
+  const path = endpoint.startsWith('unix:///') ? endpoint.slice('unix://'.length) : '';
+  if (path === '' || Buffer.byteLength(path) > MAX_PATH_BYTES || path.includes('\0')) {
+    throw new RpcError('invalid-argument', `'${endpoint}' is not unix:///path`);
+  }
+  return dialNet({ path }, { kind: 'unix', remote: endpoint }, options);
+}
+
+/** Directories of listeners that were not closed: removed when the process ends by itself. */
+const directories = new Set<string>();
+
+function track(directory: string): void {
+  if (directories.size === 0 && !exitHooked) {
+    exitHooked = true;
+    process.once('exit', () => {
+      for (const left of directories) rmSync(left, { recursive: true, force: true });
+    });
+  }
+  directories.add(directory);
+}
+let exitHooked = false;
+
+/** One running kernel, one view of its files, one user: where all three are equal, the socket can be reached. */
+function hostDomain(): string {
+  const boot =
+    attempt(() => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()) ??
+    attempt(() => readFileSync('/etc/machine-id', 'utf8').trim());
+  const mounts = attempt(() => readlinkSync('/proc/self/ns/mnt'));
+  return `${boot ?? tmpdir()}/${mounts ?? ''}/${process.getuid?.() ?? 0}`;
+}
+
+function attempt(read: () => string): string | undefined {
+  try {
+    return read();
+  } catch {
+    return undefined;
+  }
+}
