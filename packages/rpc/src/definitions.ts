@@ -1,0 +1,249 @@
+/** @file What peers may call: the table of functions and classes by name, and how a name is found. */
+import { nn, optim, rpcName, type Named } from '@backwire/tensor';
+import { builtinOperation } from './builtins.ts';
+import { RpcError } from './errors.ts';
+
+export type AnyFn = (...args: any[]) => any;
+export type AnyCtor = abstract new (...args: any[]) => any;
+type Methods<T> = { [K in keyof T]: T[K] extends AnyFn ? K : never }[keyof T] & string;
+
+/** A generator is called with `rpcStream`; the type says so where a call is written. */
+export type NotGenerator<R> = R extends AsyncIterable<any> | Iterator<any, any, any> ? 'a generator is called with rpcStream()' : unknown;
+
+/** One name and its body. */
+export interface Definition {
+  readonly name: string;
+  readonly kind: 'function' | 'class';
+  /** The function, or the constructor. */
+  readonly body: AnyFn;
+  /** `this` of a function: the class of a static method. */
+  readonly self: unknown;
+  /** Of a class: the methods that may be called on its instances. */
+  readonly methods: ReadonlySet<string>;
+  /** Whether a call runs in a `scope` that frees its arguments and temporaries at its end. */
+  readonly scope: boolean;
+  /** Part of the library itself: served whatever `serve` says. */
+  readonly system: boolean;
+}
+
+// On a well-known global symbol, so that two installed copies of this package agree on what is defined.
+const KEY = Symbol.for('backwire.rpc.definitions');
+interface Table {
+  readonly byName: Map<string, Definition>;
+  readonly byClass: Map<unknown, Definition>;
+}
+const holder = globalThis as { [KEY]?: Table };
+const table: Table = (holder[KEY] ??= { byName: new Map(), byClass: new Map() });
+
+const NONE: ReadonlySet<string> = new Set();
+/** The longest name; it also bounds what a peer may ask for. */
+export const MAX_NAME_LENGTH = 512;
+
+/**
+ * Lets peers call `fn` under `name`, and returns `fn` itself, which now carries the name.
+ * With `scope` a call runs in a `scope()`: arguments and temporaries are freed at its end.
+ * @throws RpcError 'failed-precondition' when the name means another body already, or the function has another name.
+ */
+export function rpcFunction<F extends AnyFn>(name: string, fn: F, options: { scope?: boolean } = {}): F & Named {
+  return define(name, fn, undefined, options.scope ?? false, false);
+}
+
+/** As `rpcFunction`, for the library's own: served whatever `serve` says. */
+export function systemFunction<F extends AnyFn>(name: string, fn: F): F & Named {
+  return define(name, fn, undefined, false, true);
+}
+
+/**
+ * Lets peers construct `ctor` and call the listed methods of its instances and its listed static methods (under 'Class.method').
+ * The class carries `static readonly [rpcName] = 'Name'`, its own, not inherited.
+ * @throws RpcError 'failed-precondition' when the name is missing or taken, 'invalid-argument' when a listed method does not exist.
+ */
+export function rpcClass<C extends AnyCtor & Named>(
+  ctor: C,
+  options: { methods: readonly Methods<InstanceType<C>>[]; statics?: readonly string[]; scope?: boolean },
+): C {
+  const holder = ctor as unknown as AnyFn & Record<string, unknown>;
+  if (typeof ctor !== 'function' || !Object.hasOwn(ctor, rpcName)) {
+    throw new RpcError('failed-precondition', `class ${String((ctor as { name?: unknown }).name)} has no [rpcName] of its own`);
+  }
+  const name = checkName(ctor[rpcName]);
+  for (const method of options.methods) {
+    if (!isMethod(ctor.prototype as object, method)) throw new RpcError('invalid-argument', `class '${name}' has no method '${method}'`);
+  }
+  const scope = options.scope ?? false;
+  const definition: Definition = {
+    name,
+    kind: 'class',
+    body: holder,
+    self: undefined,
+    methods: new Set(options.methods),
+    scope,
+    system: false,
+  };
+  insert(definition);
+  table.byClass.set(ctor, definition);
+  for (const method of options.statics ?? []) {
+    const body = Object.hasOwn(holder, method) ? holder[method] : undefined;
+    if (typeof body !== 'function') throw new RpcError('invalid-argument', `class '${name}' has no static method '${method}'`);
+    define(`${name}.${method}`, body as AnyFn, ctor, scope, false);
+  }
+  return ctor;
+}
+
+/** For callers that do not have the server's code: `remoteFunction<typeof import('./server.js').predict>('predict')`. */
+export function remoteFunction<F extends AnyFn>(name: string): F & Named {
+  checkName(name);
+  const stub = (): never => {
+    throw new RpcError('failed-precondition', `'${name}' runs on other workers only; call it with rpcAsync()`);
+  };
+  return Object.defineProperty(stub, rpcName, { value: name }) as unknown as F & Named;
+}
+
+/** As `remoteFunction`, for a class. */
+export function remoteClass<C extends AnyCtor>(name: string): C & Named {
+  checkName(name);
+  const stub = class {
+    constructor() {
+      throw new RpcError('failed-precondition', `'${name}' lives on other workers only; create it with remote()`);
+    }
+  };
+  return Object.defineProperty(stub, rpcName, { value: name }) as unknown as C & Named;
+}
+
+/** The name under which `value` may be called; throws when it has none. */
+export function nameOf(value: unknown): string {
+  const name = typeof value === 'function' ? (value as Partial<Named>)[rpcName] : undefined;
+  if (typeof name === 'string') return name;
+  if (typeof value !== 'function') throw new TypeError('function should be callable.');
+  throw new RpcError('invalid-argument', `function '${value.name}' has no name that peers know; define it with rpcFunction()`);
+}
+
+/** What `name` means in this process: a definition, a tensor operation ('aten::add') or a class of nn or optim. */
+export function findDefinition(name: string): Definition | undefined {
+  const known = table.byName.get(name);
+  if (known !== undefined) return known;
+  const found = standardClass(name) ?? builtin(name);
+  if (found !== undefined) table.byName.set(name, found);
+  return found;
+}
+
+/** The definition of the class that `instance` was made by, or of the nearest one it extends. */
+export function definitionOfInstance(instance: unknown): Definition | undefined {
+  if (typeof instance !== 'object' || instance === null) return undefined;
+  let prototype: object | null = Object.getPrototypeOf(instance) as object | null;
+  while (prototype !== null && prototype !== Object.prototype) {
+    const ctor: unknown = Object.hasOwn(prototype, 'constructor') ? (prototype as { constructor: unknown }).constructor : undefined;
+    const found = ctor === undefined ? undefined : (table.byClass.get(ctor) ?? standardClassOf(ctor));
+    if (found !== undefined) return found;
+    prototype = Object.getPrototypeOf(prototype) as object | null;
+  }
+  return undefined;
+}
+
+/** A definition of one agent alone, made of a function or class that carries a name. */
+export function localDefinition(value: Named): Definition {
+  const name = checkName(nameOf(value));
+  const known = table.byName.get(name);
+  if (known !== undefined && known.body === (value as unknown)) return known;
+  const body = value as unknown as AnyFn;
+  return { name, kind: isClass(body) ? 'class' : 'function', body, self: undefined, methods: NONE, scope: false, system: false };
+}
+
+/** Calls the body of a definition: a class is constructed. */
+export function invoke(definition: Definition, args: readonly unknown[]): unknown {
+  if (definition.kind === 'class') return Reflect.construct(definition.body, args);
+  const { body, self } = definition;
+  return self === undefined ? body(...args) : Reflect.apply(body, self, args);
+}
+
+function define<F extends AnyFn>(name: string, fn: F, self: unknown, scope: boolean, system: boolean): F & Named {
+  checkName(name);
+  if (typeof fn !== 'function') throw new TypeError('function should be callable.');
+  const own = Object.hasOwn(fn, rpcName) ? (fn as Partial<Named>)[rpcName] : undefined;
+  if (own !== undefined && own !== name) {
+    throw new RpcError('failed-precondition', `function '${fn.name}' is already defined as '${own}'; it cannot be '${name}' too`);
+  }
+  insert({ name, kind: 'function', body: fn, self, methods: NONE, scope, system });
+  if (own === undefined) Object.defineProperty(fn, rpcName, { value: name });
+  return fn as F & Named;
+}
+
+function insert(definition: Definition): void {
+  const known = findDefinition(definition.name);
+  if (known === undefined) {
+    table.byName.set(definition.name, definition);
+  } else if (known.body !== definition.body) {
+    throw new RpcError(
+      'failed-precondition',
+      `'${definition.name}' is already defined by ${describe(known.body)}; another body, ${describe(definition.body)}, cannot have the name`,
+    );
+  }
+}
+
+function describe(body: AnyFn): string {
+  return `${isClass(body) ? 'class' : 'function'} '${body.name === '' ? 'anonymous' : body.name}'`;
+}
+
+function checkName(name: unknown): string {
+  if (typeof name === 'string' && name.length > 0 && name.length <= MAX_NAME_LENGTH) return name;
+  throw new RpcError('invalid-argument', `a definition needs a name of 1 to ${MAX_NAME_LENGTH} characters, got ${String(name)}`);
+}
+
+function isClass(body: AnyFn): boolean {
+  const prototype = Object.getOwnPropertyDescriptor(body, 'prototype');
+  return prototype?.writable === false;
+}
+
+function isMethod(prototype: object, name: string): boolean {
+  if (name in Object.prototype) return false;
+  for (let at: object | null = prototype; at !== null && at !== Object.prototype; at = Object.getPrototypeOf(at) as object | null) {
+    const own = Object.getOwnPropertyDescriptor(at, name);
+    if (own !== undefined) return typeof own.value === 'function';
+  }
+  return false;
+}
+
+/** All methods of a class of nn or optim, inherited ones included; these classes are written to be used from elsewhere. */
+function methodsOf(ctor: AnyFn): ReadonlySet<string> {
+  const names = new Set<string>();
+  let at = ctor.prototype as object | null;
+  for (; at !== null && at !== Object.prototype; at = Object.getPrototypeOf(at) as object | null) {
+    for (const name of Object.getOwnPropertyNames(at)) {
+      if (name !== 'constructor' && !name.startsWith('_') && isMethod(at, name)) names.add(name);
+    }
+  }
+  return names;
+}
+
+function standardClass(name: string): Definition | undefined {
+  const dot = name.indexOf('.');
+  const space: Record<string, unknown> | undefined =
+    name.slice(0, dot) === 'nn' ? { ...nn } : name.slice(0, dot) === 'optim' ? { ...optim } : undefined;
+  const key = name.slice(dot + 1);
+  const ctor = space !== undefined && Object.hasOwn(space, key) ? space[key] : undefined;
+  return ctor === undefined ? undefined : standardClassOf(ctor, name);
+}
+
+function standardClassOf(ctor: unknown, expected?: string): Definition | undefined {
+  if (typeof ctor !== 'function' || !Object.hasOwn(ctor, rpcName)) return undefined;
+  const name = (ctor as unknown as Named)[rpcName];
+  if (expected !== undefined ? name !== expected : standardOwner(ctor) !== name) return undefined;
+  const known = table.byClass.get(ctor);
+  if (known !== undefined) return known;
+  const body = ctor as AnyFn;
+  const made: Definition = { name, kind: 'class', body, self: undefined, methods: methodsOf(body), scope: false, system: false };
+  table.byClass.set(ctor, made);
+  return made;
+}
+
+function standardOwner(ctor: unknown): string | undefined {
+  for (const [space, members] of Object.entries({ nn, optim })) {
+    for (const [key, value] of Object.entries(members)) if (value === ctor) return `${space}.${key}`;
+  }
+  return undefined;
+}
+
+function builtin(name: string): Definition | undefined {
+  const body = builtinOperation(name);
+  return body === undefined ? undefined : { name, kind: 'function', body, self: undefined, methods: NONE, scope: false, system: false };
+}

@@ -1,0 +1,176 @@
+/** @file Out-of-band storages: which piece goes next, what has arrived, and where each stands after a reconnect. */
+import type { BodyPosition } from './session.ts';
+
+/** One storage on its way out. `B` is the shell's own: the bytes and who holds them. */
+export interface OutBody<B> {
+  readonly seq: number;
+  readonly storage: number;
+  readonly bytes: number;
+  readonly body: B;
+  /** Handed to the link. */
+  sent: number;
+  /** The peer said that it has all of it, or nobody wants it any more. */
+  done: boolean;
+}
+
+/** One storage on its way in. */
+export interface InBody {
+  readonly seq: number;
+  readonly storage: number;
+  readonly bytes: number;
+  got: number;
+}
+
+/** A piece of a storage to send now. */
+export interface Chunk<B> {
+  readonly out: OutBody<B>;
+  readonly offset: number;
+  readonly bytes: number;
+}
+
+/** Up to this size a storage goes before all larger ones, turn by turn with them. */
+const SMALL_BODY_BYTES = 8 * 1024 * 1024;
+
+/**
+ * The body lane of one session. Pieces of one storage go in order. Storages go first in, first out, in two queues that take turns: small
+ * and large, so that a megabyte never waits for a gigabyte, and neither starves.
+ */
+export class BodyLane<B> {
+  private readonly out = new Map<number, OutBody<B>[]>();
+  private readonly incoming = new Map<number, InBody[]>();
+  private readonly small: OutBody<B>[] = [];
+  private readonly large: OutBody<B>[] = [];
+  private largeTurn = false;
+  /** Bytes of storages the peer has not confirmed. */
+  pendingBytes = 0;
+
+  /** Queues the storages of frame `seq`. */
+  send(seq: number, bodies: readonly { bytes: number; body: B }[]): void {
+    const made = bodies.map(({ bytes, body }, storage) => ({ seq, storage, bytes, body, sent: 0, done: false }));
+    this.out.set(seq, made);
+    for (const body of made) {
+      this.pendingBytes += body.bytes;
+      this.queueOf(body).push(body);
+    }
+  }
+
+  /** The next piece of at most `max` bytes; undefined when all is sent. */
+  next(max: number): Chunk<B> | undefined {
+    const [first, second] = this.largeTurn ? [this.large, this.small] : [this.small, this.large];
+    const chunk = this.take(first, max) ?? this.take(second, max);
+    if (chunk !== undefined) this.largeTurn = !(chunk.out.bytes > SMALL_BODY_BYTES);
+    return chunk;
+  }
+
+  /** Whether something is left to send. */
+  hasMore(): boolean {
+    return this.small.length > 0 || this.large.length > 0;
+  }
+
+  /** The peer has all of this storage; the shell lets go of what is returned. */
+  confirmed(seq: number, storage: number): OutBody<B> | undefined {
+    const body = this.out.get(seq)?.[storage];
+    if (body === undefined || body.done) return undefined;
+    this.finish(body);
+    return body;
+  }
+
+  /** Nobody wants the storages of `seq` any more (or they are gone): sends no further piece. Returns those that were not confirmed. */
+  drop(seq: number): OutBody<B>[] {
+    const open = (this.out.get(seq) ?? []).filter((body) => !body.done);
+    for (const body of open) this.finish(body);
+    return open;
+  }
+
+  /** Everything that is not confirmed; for a session that ends. */
+  dropAll(): OutBody<B>[] {
+    return [...this.out.keys()].flatMap((seq) => this.drop(seq));
+  }
+
+  /** Frame `seq` arrived and says that storages of these sizes follow. */
+  expect(seq: number, sizes: readonly number[]): void {
+    this.incoming.set(
+      seq,
+      sizes.map((bytes, storage) => ({ seq, storage, bytes, got: 0 })),
+    );
+  }
+
+  /** Whether a piece is what has to come next of a storage that is expected; `unknown` ones were given up and are skipped. */
+  place(seq: number, storage: number, offset: number, bytes: number): InBody | 'unknown' | 'wrong' {
+    const storages = this.incoming.get(seq);
+    if (storages === undefined) return 'unknown';
+    const body = storages[storage];
+    if (body === undefined || body.got !== offset || body.got + bytes > body.bytes) return 'wrong';
+    return body;
+  }
+
+  /** Bytes of a storage landed. True when all storages of its message are complete; the message is forgotten then. */
+  landed(body: InBody, bytes: number): boolean {
+    body.got += bytes;
+    const storages = this.incoming.get(body.seq);
+    if (storages === undefined || storages.some(({ got, bytes: all }) => got < all)) return false;
+    this.incoming.delete(body.seq);
+    return true;
+  }
+
+  /** The message of `seq` is not wanted any more: its pieces are skipped from now on. True when it was incomplete. */
+  giveUp(seq: number): boolean {
+    return this.incoming.delete(seq);
+  }
+
+  /** What has arrived of each message that is incomplete. */
+  positions(): BodyPosition[] {
+    return [...this.incoming.values()].flat().map(({ seq, storage, got }) => ({ seq, storage, bytes: got }));
+  }
+
+  /**
+   * A link is up again and the peer has frames to `received` and these positions. Of a frame it has and does not name, it has everything or
+   * wants nothing. Of a frame it has not, everything starts again.
+   */
+  resume(received: number, positions: readonly BodyPosition[]): void {
+    const at = new Map<number, Map<number, number>>();
+    for (const { seq, storage, bytes } of positions) {
+      if (!at.has(seq)) at.set(seq, new Map());
+      at.get(seq)?.set(storage, bytes);
+    }
+    this.small.length = 0;
+    this.large.length = 0;
+    for (const [seq, bodies] of this.out) {
+      for (const body of bodies) {
+        if (body.done) continue;
+        const got = seq > received ? 0 : at.get(seq)?.get(body.storage);
+        body.sent = Math.min(got ?? body.bytes, body.bytes);
+        if (body.sent < body.bytes) this.queueOf(body).push(body);
+        else this.resumed.push(body);
+      }
+    }
+  }
+
+  /** Storages that a resume showed to be complete; the shell confirms each of them. */
+  readonly resumed: OutBody<B>[] = [];
+
+  private queueOf(body: OutBody<B>): OutBody<B>[] {
+    return body.bytes > SMALL_BODY_BYTES ? this.large : this.small;
+  }
+
+  private take(queue: OutBody<B>[], max: number): Chunk<B> | undefined {
+    let first = queue[0];
+    while (first !== undefined && first.done) {
+      queue.shift();
+      first = queue[0];
+    }
+    if (first === undefined) return undefined;
+    const offset = first.sent;
+    const bytes = Math.min(max, first.bytes - offset);
+    first.sent += bytes;
+    if (first.sent === first.bytes) queue.shift();
+    return { out: first, offset, bytes };
+  }
+
+  private finish(body: OutBody<B>): void {
+    body.done = true;
+    this.pendingBytes -= body.bytes;
+    const all = this.out.get(body.seq);
+    if (all?.every(({ done }) => done) === true) this.out.delete(body.seq);
+  }
+}
