@@ -25,21 +25,27 @@ export function unixTransport(): Transport {
 }
 
 async function listen(options: ListenOptions, onConnection: (connection: Connection) => void): Promise<Listener> {
-  // mkdtemp makes the directory with mode 0700, so the socket is out of reach before it exists.
-  const directory = mkdtempSync(join(tmpdir(), 'backwire-'));
+  const prefix = join(tmpdir(), 'backwire-');
+  // mkdtemp appends six characters.
+  if (Buffer.byteLength(prefix) + '123456/s'.length > MAX_PATH_BYTES) {
+    throw new RpcError(
+      'invalid-argument',
+      `a socket path has at most ${MAX_PATH_BYTES} bytes: set TMPDIR to something shorter than '${tmpdir()}'`,
+    );
+  }
+  let directory: string;
+  try {
+    // Made with mode 0700, so the socket is out of reach before it exists.
+    directory = mkdtempSync(prefix);
+  } catch (error) {
+    throw new RpcError('unavailable', `no directory for a socket can be made in '${tmpdir()}'`, { cause: error });
+  }
   const path = join(directory, 's');
   const where = `unix://${path}`;
   const remove = (): void => {
     directories.delete(directory);
     rmSync(directory, { recursive: true, force: true });
   };
-  if (Buffer.byteLength(path) > MAX_PATH_BYTES) {
-    remove();
-    throw new RpcError(
-      'invalid-argument',
-      `${where} is longer than the ${MAX_PATH_BYTES} bytes of a socket path: set TMPDIR to a shorter one`,
-    );
-  }
   track(directory);
   let server;
   try {
