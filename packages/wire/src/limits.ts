@@ -1,0 +1,80 @@
+/** @file Every bound of the wire format, with its reason. A length is compared with its limit before memory is allocated for it. */
+
+/** Bounds that sender and receiver both check. All sizes are bytes unless the name says otherwise. */
+export interface WireLimits {
+  /** Payload of a handshake frame: what an unauthenticated peer may make us buffer. @default 4096 */
+  readonly maxHandshakeBytes: number;
+  /** Payload of a CONTROL frame. @default 1 MiB */
+  readonly maxControlBytes: number;
+  /** Payload of a CALL, RESULT, ERROR or STREAM frame: value, tables and inline storages together. @default 256 MiB */
+  readonly maxFrameBytes: number;
+  /** Payload of one BODY frame, so that a small call never waits behind a large tensor. @default 1 MiB */
+  readonly maxBodyChunkBytes: number;
+  /** Frame and out-of-band storages of one message together. @default 2 GiB */
+  readonly maxMessageBytes: number;
+  /** What the tensors of one message may cover when written out, which zero strides can make far larger than what was sent. @default 8 GiB */
+  readonly maxMaterialisedBytes: number;
+  /** Tensors, and storages, of one message (u16 on the wire). @default 65 535 */
+  readonly maxTensors: number;
+  /** Dimensions of a tensor. torch's own limit. @default 64 */
+  readonly maxRank: number;
+  /** UTF-8 bytes of a function's name. @default 1024 */
+  readonly maxNameBytes: number;
+  /** The header table (forks and autograd ids) of one message. @default 1 MiB */
+  readonly maxHeaderTableBytes: number;
+  /** Entries of one header table. @default 16 384 */
+  readonly maxHeaderEntries: number;
+  /** Containers inside containers of one value. Bounds the decoder's recursion. @default 64 */
+  readonly maxDepth: number;
+  /** Values inside one value, all levels together. @default 100 000 */
+  readonly maxNodes: number;
+  /** UTF-8 bytes of one string. @default 16 MiB */
+  readonly maxStringBytes: number;
+  /** UTF-8 bytes of one object key. @default 4096 */
+  readonly maxKeyBytes: number;
+  /** Decimal digits of one bigint; parsing is more than linear in them. @default 16 384 */
+  readonly maxBigIntDigits: number;
+}
+
+const KIB = 1024;
+const MIB = 1024 * KIB;
+const GIB = 1024 * MIB;
+
+export const DEFAULT_WIRE_LIMITS: WireLimits = Object.freeze({
+  maxHandshakeBytes: 4 * KIB,
+  maxControlBytes: MIB,
+  maxFrameBytes: 256 * MIB,
+  maxBodyChunkBytes: MIB,
+  maxMessageBytes: 2 * GIB,
+  maxMaterialisedBytes: 8 * GIB,
+  maxTensors: 65_535,
+  maxRank: 64,
+  maxNameBytes: KIB,
+  maxHeaderTableBytes: MIB,
+  maxHeaderEntries: 16_384,
+  maxDepth: 64,
+  maxNodes: 100_000,
+  maxStringBytes: 16 * MIB,
+  maxKeyBytes: 4 * KIB,
+  maxBigIntDigits: 16_384,
+});
+
+/** Storages up to this size ride inside the frame: a second write and a pooled buffer cost more than the copy. */
+export const INLINE_STORAGE_BYTES = 16 * KIB;
+/** Inline storages of one message together; what is beyond goes out of band so that frames stay short. */
+export const INLINE_MESSAGE_BYTES = 64 * KIB;
+/** Below this a view is sent with its whole storage, as torch does. */
+export const RECOPY_STORAGE_BYTES = 8 * KIB;
+/** Start of every tensor body in received memory, so that any typed array and vector instruction fits. */
+export const BODY_ALIGNMENT = 64;
+
+/** Send slab: one write per tick joins this much. */
+export const SLAB_BYTES = 64 * KIB;
+/** Free slabs kept per pool. */
+export const MAX_FREE_SLABS = 32;
+/** Receive slab of one reader: headers and small frames of one read land here. */
+export const RECEIVE_SLAB_BYTES = 64 * KIB;
+/** Free bytes one buffer pool keeps. */
+export const MAX_POOLED_BYTES = 1 * GIB;
+/** Free buffers of one size class one buffer pool keeps. */
+export const MAX_POOLED_PER_CLASS = 64;

@@ -1,0 +1,386 @@
+/** @file What travels about a tensor beside its bytes: types, dtype numbers, and the protobuf wire format of `TensorTable`. */
+import { type Device } from '@backwire/tensor';
+import { ByteReader } from './byte-reader.ts';
+import { type ByteWriter } from './byte-writer.ts';
+import { checkLimit, decodeError } from './errors.ts';
+import { DEFAULT_WIRE_LIMITS, type WireLimits } from './limits.ts';
+
+/** A tensor without its bytes. */
+export interface TensorDescriptor {
+  readonly dtype: string;
+  readonly shape: readonly number[];
+  /** In elements, never negative. Empty for sparse tensors. */
+  readonly strides: readonly number[];
+  /** First element, in elements. */
+  readonly offset: number;
+  /** Index of its storage in the message; -1 for sparse tensors, whose parts have their own. */
+  readonly storage: number;
+  readonly requiresGrad: boolean;
+  readonly device: Device;
+  /** Whether it is rebuilt as a Parameter. */
+  readonly parameter?: boolean;
+  /** Present for the layout 'sparse_coo'. */
+  readonly sparse?: SparseDescriptor;
+}
+
+/** The parts of a sparse tensor. */
+export interface SparseDescriptor {
+  readonly indices: TensorDescriptor;
+  readonly values: TensorDescriptor;
+  readonly coalesced: boolean;
+}
+
+/** How the bytes of a storage reach the receiver. */
+export interface StorageDescriptor {
+  readonly nbytes: number;
+  /** In the frame itself, as BODY frames, or fetched by the receiver through a channel. */
+  readonly placement: 'inline' | 'body' | 'channel';
+  /** Which channel, and what it needs to find the bytes; for 'channel'. */
+  readonly channel?: string;
+  readonly locator?: Uint8Array;
+}
+
+/** What a call frame says about its tensors. */
+export interface TensorTable {
+  readonly storages: readonly StorageDescriptor[];
+  readonly tensors: readonly TensorDescriptor[];
+}
+
+/** dtypes by their number on the wire, 0 unused; and bytes of an element. */
+const DTYPES: readonly (readonly [string, number])[] = [
+  ['', 0],
+  ['float32', 4],
+  ['float64', 8],
+  ['float16', 2],
+  ['bfloat16', 2],
+  ['int64', 8],
+  ['int32', 4],
+  ['int16', 2],
+  ['int8', 1],
+  ['uint8', 1],
+  ['bool', 1],
+  ['complex64', 8],
+];
+const dtypeNumbers: ReadonlyMap<string, number> = new Map(DTYPES.map(([name], i) => [name, i]));
+
+/** Bytes of one element, or undefined for an unknown dtype. */
+export function dtypeBytes(dtype: string): number | undefined {
+  const number = dtypeNumbers.get(dtype);
+  return number === undefined || number === 0 ? undefined : DTYPES[number]?.[1];
+}
+
+const PLACEMENTS = ['', 'inline', 'body', 'channel'] as const;
+
+const T = {
+  STORAGE: (1 << 3) | 2,
+  TENSOR: (2 << 3) | 2,
+  S_BYTES: (1 << 3) | 0,
+  S_PLACEMENT: (2 << 3) | 0,
+  S_CHANNEL: (3 << 3) | 2,
+  S_LOCATOR: (4 << 3) | 2,
+  DTYPE: (1 << 3) | 0,
+  SHAPE: (2 << 3) | 2,
+  STRIDES: (3 << 3) | 2,
+  OFFSET: (4 << 3) | 0,
+  INDEX: (5 << 3) | 0,
+  GRAD: (6 << 3) | 0,
+  PARAMETER: (7 << 3) | 0,
+  DEVICE: (8 << 3) | 0,
+  SPARSE: (9 << 3) | 2,
+  P_INDICES: (1 << 3) | 2,
+  P_VALUES: (2 << 3) | 2,
+  P_COALESCED: (3 << 3) | 0,
+} as const;
+
+/** Writes one storage entry of the table. */
+export function writeStorage(out: ByteWriter, storage: StorageDescriptor): void {
+  out.u8(T.STORAGE);
+  const mark = out.beginLength();
+  out.u8(T.S_BYTES);
+  out.varint53(storage.nbytes);
+  out.u8(T.S_PLACEMENT);
+  out.u8(PLACEMENTS.indexOf(storage.placement));
+  if (storage.channel !== undefined) {
+    out.u8(T.S_CHANNEL);
+    out.string(storage.channel);
+  }
+  if (storage.locator !== undefined) {
+    out.u8(T.S_LOCATOR);
+    out.varint32(storage.locator.length);
+    out.raw(storage.locator);
+  }
+  out.endLength(mark);
+}
+
+/** Writes one tensor entry of the table, or a nested tensor under another tag. */
+export function writeTensor(out: ByteWriter, tensor: TensorDescriptor, tag: number = T.TENSOR): void {
+  out.u8(tag);
+  const mark = out.beginLength();
+  out.u8(T.DTYPE);
+  out.u8(dtypeNumbers.get(tensor.dtype) ?? 0);
+  writePacked(out, T.SHAPE, tensor.shape);
+  if (!isContiguous(tensor)) writePacked(out, T.STRIDES, tensor.strides);
+  if (tensor.offset !== 0) {
+    out.u8(T.OFFSET);
+    out.varint53(tensor.offset);
+  }
+  if (tensor.storage > 0) {
+    out.u8(T.INDEX);
+    out.varint32(tensor.storage);
+  }
+  if (tensor.requiresGrad) out.pair(T.GRAD, 1);
+  if (tensor.parameter === true) out.pair(T.PARAMETER, 1);
+  if (tensor.device !== 'cpu') {
+    out.u8(T.DEVICE);
+    out.varint32(Number(tensor.device.slice(4)) + 1);
+  }
+  if (tensor.sparse !== undefined) {
+    out.u8(T.SPARSE);
+    const inner = out.beginLength();
+    writeTensor(out, tensor.sparse.indices, T.P_INDICES);
+    writeTensor(out, tensor.sparse.values, T.P_VALUES);
+    if (tensor.sparse.coalesced) out.pair(T.P_COALESCED, 1);
+    out.endLength(inner);
+  }
+  out.endLength(mark);
+}
+
+function writePacked(out: ByteWriter, tag: number, values: readonly number[]): void {
+  if (values.length === 0) return;
+  out.u8(tag);
+  const mark = out.beginLength();
+  for (let i = 0; i < values.length; i++) out.varint53(values[i] as number);
+  out.endLength(mark);
+}
+
+/** Whether the strides are the row-major ones of the shape, which need not travel. */
+function isContiguous(tensor: TensorDescriptor): boolean {
+  let expected = 1;
+  for (let i = tensor.shape.length - 1; i >= 0; i--) {
+    if (tensor.strides[i] !== expected) return tensor.strides.length === 0;
+    expected *= tensor.shape[i] as number;
+  }
+  return true;
+}
+
+/** Row-major strides of a shape. */
+export function contiguousStrides(shape: readonly number[]): number[] {
+  const strides = new Array<number>(shape.length);
+  let step = 1;
+  for (let i = shape.length - 1; i >= 0; i--) {
+    strides[i] = step;
+    step *= shape[i] as number;
+  }
+  return strides;
+}
+
+/** Reads a table. Only its form is checked here; `checkTensorTable` checks what it says. Throws 'decode-error' or 'limit'. */
+export function readTensorTable(
+  bytes: Uint8Array,
+  start: number,
+  end: number,
+  limits: WireLimits = DEFAULT_WIRE_LIMITS,
+): TensorTable {
+  const reader = new ByteReader(bytes, start, end);
+  const storages: StorageDescriptor[] = [];
+  const tensors: TensorDescriptor[] = [];
+  while (reader.pos < reader.end) {
+    const tag = reader.varint32();
+    if (tag === T.STORAGE) {
+      checkLimit('storages', storages.length + 1, limits.maxTensors);
+      storages.push(nested(reader, (inner) => readStorage(inner, limits)));
+    } else if (tag === T.TENSOR) {
+      checkLimit('tensors', tensors.length + 1, limits.maxTensors);
+      tensors.push(nested(reader, (inner) => readTensor(inner, limits, false)));
+    } else reader.skip(tag & 7);
+  }
+  return { storages, tensors };
+}
+
+function nested<R>(reader: ByteReader, read: (reader: ByteReader) => R): R {
+  const outer = reader.end;
+  const length = reader.length();
+  const end = reader.pos + length;
+  reader.end = end;
+  const result = read(reader);
+  reader.pos = end;
+  reader.end = outer;
+  return result;
+}
+
+function readStorage(reader: ByteReader, limits: WireLimits): StorageDescriptor {
+  let nbytes = 0;
+  let placement: StorageDescriptor['placement'] | undefined;
+  let channel: string | undefined;
+  let locator: Uint8Array | undefined;
+  while (reader.pos < reader.end) {
+    const tag = reader.varint32();
+    if (tag === T.S_BYTES) nbytes = reader.varint53();
+    else if (tag === T.S_PLACEMENT) placement = (PLACEMENTS[reader.varint32()] ?? '') || undefined;
+    else if (tag === T.S_CHANNEL) {
+      const length = reader.length();
+      checkLimit('channel name', length, limits.maxNameBytes);
+      channel = reader.utf8(length);
+    } else if (tag === T.S_LOCATOR) {
+      const view = reader.view8();
+      checkLimit('locator', view.length, limits.maxNameBytes);
+      locator = view.slice();
+    } else reader.skip(tag & 7);
+  }
+  if (placement === undefined) throw decodeError('a storage without a placement');
+  if (placement === 'channel' && (channel === undefined || locator === undefined))
+    throw decodeError('a channel storage without its locator');
+  return {
+    nbytes,
+    placement,
+    ...(channel === undefined ? {} : { channel }),
+    ...(locator === undefined ? {} : { locator }),
+  };
+}
+
+function readTensor(reader: ByteReader, limits: WireLimits, part: boolean): TensorDescriptor {
+  let dtype = '';
+  let shape: number[] = [];
+  let strides: number[] | undefined;
+  let offset = 0;
+  let storage = 0;
+  let requiresGrad = false;
+  let parameter = false;
+  let device: Device = 'cpu';
+  let sparse: SparseDescriptor | undefined;
+  while (reader.pos < reader.end) {
+    const tag = reader.varint32();
+    if (tag === T.DTYPE) dtype = DTYPES[reader.varint32()]?.[0] ?? '';
+    else if (tag === T.SHAPE) shape = readPacked(reader, limits);
+    else if (tag === T.STRIDES) strides = readPacked(reader, limits);
+    else if (tag === T.OFFSET) offset = reader.varint53();
+    else if (tag === T.INDEX) storage = reader.varint32();
+    else if (tag === T.GRAD) requiresGrad = reader.varint32() !== 0;
+    else if (tag === T.PARAMETER) parameter = reader.varint32() !== 0;
+    else if (tag === T.DEVICE) device = deviceOf(reader.varint32());
+    else if (tag === T.SPARSE) {
+      if (part) throw decodeError('a sparse tensor inside a sparse tensor');
+      sparse = nested(reader, (inner) => readSparse(inner, limits));
+    } else reader.skip(tag & 7);
+  }
+  if (dtype === '') throw decodeError('a tensor of an unknown dtype');
+  if (sparse !== undefined)
+    return { dtype, shape, strides: [], offset: 0, storage: -1, requiresGrad, device, parameter, sparse };
+  return {
+    dtype,
+    shape,
+    strides: strides ?? contiguousStrides(shape),
+    offset,
+    storage,
+    requiresGrad,
+    device,
+    parameter,
+  };
+}
+
+function readSparse(reader: ByteReader, limits: WireLimits): SparseDescriptor {
+  let indices: TensorDescriptor | undefined;
+  let values: TensorDescriptor | undefined;
+  let coalesced = false;
+  while (reader.pos < reader.end) {
+    const tag = reader.varint32();
+    if (tag === T.P_INDICES) indices = nested(reader, (inner) => readTensor(inner, limits, true));
+    else if (tag === T.P_VALUES) values = nested(reader, (inner) => readTensor(inner, limits, true));
+    else if (tag === T.P_COALESCED) coalesced = reader.varint32() !== 0;
+    else reader.skip(tag & 7);
+  }
+  if (indices === undefined || values === undefined) throw decodeError('a sparse tensor without indices or values');
+  return { indices, values, coalesced };
+}
+
+function readPacked(reader: ByteReader, limits: WireLimits): number[] {
+  const end = reader.length() + reader.pos;
+  const values: number[] = [];
+  while (reader.pos < end) {
+    checkLimit('rank', values.length + 1, limits.maxRank);
+    values.push(reader.varint53());
+  }
+  if (reader.pos !== end) throw decodeError('packed numbers of a broken length');
+  return values;
+}
+
+function deviceOf(number: number): Device {
+  return number === 0 ? 'cpu' : `gpu:${number - 1}`;
+}
+
+/**
+ * Checks what a table says: every view lies inside its storage, the sizes are safe integers, and the tensors written out stay under
+ * the limits (zero strides can make them far larger than what was sent). Throws 'decode-error' or 'limit'; nothing is allocated.
+ */
+export function checkTensorTable(table: TensorTable, limits: WireLimits = DEFAULT_WIRE_LIMITS): void {
+  let total = 0;
+  for (const storage of table.storages) {
+    checkLimit('storage', storage.nbytes, limits.maxMessageBytes);
+    total += storage.nbytes;
+  }
+  checkLimit('message', total, limits.maxMessageBytes);
+  const budget = { left: limits.maxMaterialisedBytes, limits };
+  for (const tensor of table.tensors) checkTensor(tensor, table.storages, budget);
+}
+
+interface Budget {
+  left: number;
+  readonly limits: WireLimits;
+}
+
+function checkTensor(tensor: TensorDescriptor, storages: readonly { readonly nbytes: number }[], budget: Budget): void {
+  const { sparse } = tensor;
+  const item = dtypeBytes(tensor.dtype);
+  if (item === undefined) throw decodeError(`unknown dtype '${tensor.dtype}'`);
+  const elements = elementCount(tensor.shape, budget.limits);
+  if (sparse !== undefined) {
+    checkTensor(sparse.indices, storages, budget);
+    checkTensor(sparse.values, storages, budget);
+    checkSparse(tensor, sparse);
+    return;
+  }
+  if (tensor.strides.length !== tensor.shape.length)
+    throw decodeError('a tensor with another number of strides than dimensions');
+  const storage = storages[tensor.storage];
+  if (storage === undefined) throw decodeError(`storage ${tensor.storage} of ${storages.length}`);
+  const room = Math.floor(storage.nbytes / item);
+  let last = tensor.offset;
+  if (elements > 0)
+    for (let i = 0; i < tensor.shape.length; i++)
+      last += ((tensor.shape[i] as number) - 1) * (tensor.strides[i] as number);
+  // Products past 2^53 lose precision but stay far above any storage.
+  if (elements > 0 ? last >= room : tensor.offset > room)
+    throw decodeError(`a tensor reaches element ${last} of a storage of ${room}`);
+  budget.left -= elements * item;
+  if (budget.left < 0)
+    checkLimit(
+      'tensors written out',
+      budget.limits.maxMaterialisedBytes - budget.left,
+      budget.limits.maxMaterialisedBytes,
+    );
+}
+
+function elementCount(shape: readonly number[], limits: WireLimits): number {
+  checkLimit('rank', shape.length, limits.maxRank);
+  let elements = 1;
+  let bound = 1;
+  for (const size of shape) {
+    elements *= size;
+    // Zero-size dimensions do not excuse the others from being possible.
+    bound *= Math.max(size, 1);
+    if (bound > Number.MAX_SAFE_INTEGER) throw decodeError('a tensor of more than 2^53 elements');
+  }
+  return elements;
+}
+
+function checkSparse(tensor: TensorDescriptor, sparse: SparseDescriptor): void {
+  const { indices, values } = sparse;
+  const [dims, count] = indices.shape;
+  if (indices.dtype !== 'int64' || indices.shape.length !== 2)
+    throw decodeError('sparse indices are not an int64 matrix');
+  if (values.dtype !== tensor.dtype) throw decodeError('sparse values of another dtype');
+  const rest = tensor.shape.slice(dims);
+  if ((dims as number) > tensor.shape.length || values.shape[0] !== count || values.shape.length !== rest.length + 1)
+    throw decodeError('sparse indices and values do not fit the shape');
+  if (!rest.every((size, i) => size === values.shape[i + 1])) throw decodeError('sparse values do not fit the shape');
+}

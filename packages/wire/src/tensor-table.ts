@@ -1,0 +1,107 @@
+/** @file The tensors of one outgoing message: which storages travel, where, and who lets go of them when. */
+import { type ByteWriter } from './byte-writer.ts';
+import { checkLimit } from './errors.ts';
+import { INLINE_MESSAGE_BYTES, INLINE_STORAGE_BYTES, type WireLimits } from './limits.ts';
+import { type StorageDescriptor, type TensorDescriptor, writeStorage, writeTensor } from './tensor-descriptor.ts';
+
+/** A storage that travels. Its bytes are pinned until `release`. */
+export class OutgoingStorage {
+  /** Stable until `release`. */
+  readonly bytes: Uint8Array;
+  private onRelease: (() => void) | undefined;
+
+  constructor(bytes: Uint8Array, onRelease: () => void) {
+    this.bytes = bytes;
+    this.onRelease = onRelease;
+  }
+
+  /** Lets go of the bytes; harmless when repeated. */
+  release(): void {
+    const fn = this.onRelease;
+    this.onRelease = undefined;
+    fn?.();
+  }
+}
+
+/** A storage that follows its frame out of band. */
+export interface OutgoingBody {
+  /** Index in the message. */
+  readonly storage: number;
+  readonly bytes: Uint8Array;
+  /** To be called when the peer has all of it, or never will. Harmless when repeated. */
+  release(): void;
+}
+
+/** What `planTensors` decided. Whoever holds a plan writes it with `endCall` or calls `release`. */
+export class TensorPlan {
+  readonly storages: readonly OutgoingStorage[];
+  readonly tensors: readonly TensorDescriptor[];
+  /** Set for storages that a channel carries: their bytes are in neither frame nor BODY frames. Index = storage. */
+  channels: ReadonlyMap<number, { readonly channel: string; readonly locator: Uint8Array }> | undefined;
+
+  constructor(storages: readonly OutgoingStorage[], tensors: readonly TensorDescriptor[]) {
+    this.storages = storages;
+    this.tensors = tensors;
+  }
+
+  get tensorCount(): number {
+    return this.tensors.length;
+  }
+
+  /** Lets go of every storage. */
+  release(): void {
+    for (const storage of this.storages) storage.release();
+  }
+}
+
+/** What `writeTensorPlan` put into the frame, and what is to follow. */
+export interface WrittenPlan {
+  readonly descriptorLength: number;
+  readonly inlineLength: number;
+  readonly bodies: readonly OutgoingBody[];
+}
+
+const NONE: readonly OutgoingBody[] = Object.freeze([]);
+
+/**
+ * Appends the tensor table and the inline storages, which are released here since their bytes are copied; the others come back as
+ * bodies, or stay with the plan when a channel carries them.
+ * @throws WireError 'limit', with nothing released.
+ */
+export function writeTensorPlan(out: ByteWriter, plan: TensorPlan, limits: WireLimits): WrittenPlan {
+  const { storages, tensors } = plan;
+  checkLimit('tensors', tensors.length, limits.maxTensors);
+  checkLimit('storages', storages.length, limits.maxTensors);
+  let total = 0;
+  for (let i = 0; i < storages.length; i++) total += (storages[i] as OutgoingStorage).bytes.length;
+  checkLimit('message', total, limits.maxMessageBytes);
+
+  const before = out.pos - out.start;
+  let bodies: OutgoingBody[] | undefined;
+  let inline = 0;
+  const inlined: OutgoingStorage[] = [];
+  for (let i = 0; i < storages.length; i++) {
+    const storage = storages[i] as OutgoingStorage;
+    const nbytes = storage.bytes.length;
+    const via = plan.channels?.get(i);
+    let descriptor: StorageDescriptor;
+    if (via !== undefined) descriptor = { nbytes, placement: 'channel', channel: via.channel, locator: via.locator };
+    else if (nbytes <= INLINE_STORAGE_BYTES && inline + nbytes <= INLINE_MESSAGE_BYTES) {
+      inline += nbytes;
+      inlined.push(storage);
+      descriptor = { nbytes, placement: 'inline' };
+    } else {
+      (bodies ??= []).push({ storage: i, bytes: storage.bytes, release: () => storage.release() });
+      descriptor = { nbytes, placement: 'body' };
+    }
+    writeStorage(out, descriptor);
+  }
+  for (let i = 0; i < tensors.length; i++) writeTensor(out, tensors[i] as TensorDescriptor);
+  const descriptorLength = out.pos - out.start - before;
+  for (let i = 0; i < inlined.length; i++) {
+    const storage = inlined[i] as OutgoingStorage;
+    out.raw(storage.bytes);
+    storage.release();
+  }
+  return { descriptorLength, inlineLength: inline, bodies: bodies ?? NONE };
+}

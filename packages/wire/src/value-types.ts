@@ -1,0 +1,81 @@
+/** @file Which classes travel by value: the append-only table of registered types, and the extensions a caller passes to the codec. */
+
+/** How instances of a class travel by value. */
+export interface ValueType<T = unknown> {
+  /** The same on every worker. */
+  readonly name: string;
+  readonly match: abstract new (...args: never[]) => T;
+  /** Gives something that can be encoded in its place; it may contain tensors and other registered types. */
+  encode(value: T): unknown;
+  decode(plain: unknown): T;
+}
+
+/**
+ * Values that only the caller understands (an RRef, a WorkerInfo). `ctx` is whatever the caller handed to the codec. They are asked
+ * for objects that are neither tensors, arrays, plain objects nor built-in containers, and for functions, in the order given.
+ */
+export interface ValueExtension<C = unknown> {
+  /** Names the extension on the wire. */
+  readonly tag: string;
+  match(value: unknown): boolean;
+  encode(value: unknown, ctx: C): unknown;
+  decode(plain: unknown, ctx: C): unknown;
+}
+
+interface Table {
+  readonly byName: Map<string, ValueType>;
+  readonly byPrototype: Map<object, ValueType>;
+}
+
+// On a well-known global symbol, so that two installed copies of this package agree.
+const KEY = Symbol.for('backwire.valueTypes');
+const holder = globalThis as { [KEY]?: Table };
+const table: Table = (holder[KEY] ??= { byName: new Map(), byPrototype: new Map() });
+
+/**
+ * Lets instances of `type.match`, and of its subclasses that are not registered themselves, travel by value in arguments and results.
+ * The table is process-wide and append-only: a name means one class. Registering the same class again under its name does nothing.
+ * @throws TypeError when the name or the class is taken; the message names both.
+ */
+export function registerValueType<T>(type: {
+  name: string;
+  // `any`: the constructor's arguments are of no interest, and only `any` accepts every constructor.
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  match: abstract new (...args: any[]) => T;
+  encode(value: T): unknown;
+  decode(plain: unknown): T;
+}): void {
+  if (typeof type.name !== 'string' || type.name === '') throw new TypeError('a value type needs a name');
+  if (typeof type.match !== 'function') throw new TypeError(`value type '${type.name}' needs a class to match`);
+  const entry = type as unknown as ValueType;
+  const prototype = type.match.prototype as object;
+  const sameName = table.byName.get(type.name);
+  if (sameName !== undefined) {
+    if (sameName.match === entry.match) return;
+    throw new TypeError(
+      `value type '${type.name}' is class ${sameName.match.name} already; class ${entry.match.name} needs another name`,
+    );
+  }
+  const sameClass = table.byPrototype.get(prototype);
+  if (sameClass !== undefined)
+    throw new TypeError(
+      `class ${entry.match.name} is value type '${sameClass.name}' already; it cannot be '${type.name}' too`,
+    );
+  table.byName.set(type.name, entry);
+  table.byPrototype.set(prototype, entry);
+}
+
+/** The registered type of an object: its own class or the nearest registered base class. */
+export function valueTypeOf(value: object): ValueType | undefined {
+  if (table.byPrototype.size === 0) return undefined;
+  for (let p: unknown = Object.getPrototypeOf(value); p !== null && p !== undefined; p = Object.getPrototypeOf(p)) {
+    const type = table.byPrototype.get(p as object);
+    if (type !== undefined) return type;
+  }
+  return undefined;
+}
+
+/** The type registered under this name. */
+export function valueTypeNamed(name: string): ValueType | undefined {
+  return table.byName.get(name);
+}
