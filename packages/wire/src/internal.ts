@@ -43,3 +43,4 @@ export { type OutgoingBody, OutgoingStorage, TensorPlan } from './tensor-table.t
 export { ValueCodec } from './value-codec.ts';
 export { ERROR_CLASSES } from './value-format.ts';
 export { type ValueExtension, type ValueType, valueTypeNamed, valueTypeOf } from './value-types.ts';
+export * from './protobuf.ts';
