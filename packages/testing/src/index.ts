@@ -9,3 +9,7 @@ export * from './simulation.ts';
 export * from './trace.ts';
 export * from './shrink.ts';
 export * from './seeds.ts';
+export * from './explorer.ts';
+export * from './replay-model.ts';
+export * from './canonical.ts';
+export { HashSet64 } from './hash-set.ts';

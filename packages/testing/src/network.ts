@@ -161,7 +161,7 @@ export class SimNetwork implements Wire {
 
   link(from: string, to: string): Link {
     let row = this.#links.get(from);
-    if (row === undefined) this.#links.set(from, (row = new Map()));
+    if (row === undefined) this.#links.set(from, (row = new Map<string, Link>()));
     let link = row.get(to);
     if (link === undefined) row.set(to, (link = new Link(this, this.#random.split(pair(from, to)))));
     return link;

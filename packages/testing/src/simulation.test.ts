@@ -89,8 +89,8 @@ describe('Simulation', () => {
     const { message, scenario, seed } = failure as SeedFailure & { scenario: Scenario };
     expect(message).toContain(`npm run sim -- --suite stop-and-wait --seed ${seed}`);
     expect(message).toMatch(/prefix: delivered (\d+),\1/);
-    expect((scenario as Scenario).program.length).toBeLessThanOrEqual(2);
-    expect((scenario as Scenario).faults.length).toBeLessThanOrEqual(1);
+    expect(scenario.program.length).toBeLessThanOrEqual(2);
+    expect(scenario.faults.length).toBeLessThanOrEqual(1);
   });
 
   it('catches a missing retry in the liveness phase', async () => {

@@ -160,7 +160,7 @@ export class Simulation {
   /** The same for node code that awaits: microtasks run after each event. */
   async runAsync(options: RunOptions): Promise<RunResult> {
     for (const _ of this.#events(options)) {
-      for (let hop = 0; hop < MICROTASK_HOPS; hop++) await undefined;
+      for (let hop = 0; hop < MICROTASK_HOPS; hop++) await Promise.resolve();
     }
     return this.#finish();
   }
