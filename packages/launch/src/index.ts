@@ -1,2 +1,6 @@
 /** @file The public surface of @backwire/launch. */
-export {};
+export { LaunchError, UsageError } from './errors.ts';
+export { launch, type LaunchOptions, type LaunchResult } from './launch.ts';
+export { main } from './main.ts';
+export type { Streams, StreamsOf } from './output-spec.ts';
+export type { StartedWorker, WorkerEnd, WorkerExit } from './worker-process.ts';

@@ -1,0 +1,107 @@
+/** @file Flags in all their spellings, and what is wrong with wrong ones. */
+import { describe, expect, it } from 'vitest';
+import { FLAGS, parseFlags } from './flags.ts';
+import { launchOptions } from './run-command.ts';
+
+const parse = (argv: readonly string[], env: NodeJS.ProcessEnv = {}) => parseFlags(argv, env);
+const options = (argv: readonly string[], env: NodeJS.ProcessEnv = {}) =>
+  launchOptions(parseFlags([...argv, 'p.ts'], env));
+
+describe('parseFlags', () => {
+  it('reads every flag with dashes, with underscores, with = and from its PET_ variable', () => {
+    for (const flag of FLAGS) {
+      const value = flag.value === undefined ? 'true' : '7';
+      const under = flag.name.replaceAll('-', '_');
+      const given = flag.value === undefined ? [] : [value];
+      for (const argv of [[`--${flag.name}`, ...given], [`--${under}`, ...given], [`--${under}=${value}`]]) {
+        expect(parse([...argv, 'p.ts']).values.get(flag.name), argv.join(' ')).toBe(value);
+      }
+      expect(
+        parse(['p.ts'], { [`PET_${under.toUpperCase()}`]: flag.value === undefined ? '1' : value }).values.get(
+          flag.name,
+        ),
+      ).toBe(value);
+    }
+  });
+
+  it('lets the command line win over the environment', () => {
+    expect(parse(['--nproc-per-node', '2', 'p.ts'], { PET_NPROC_PER_NODE: '8' }).values.get('nproc-per-node')).toBe(
+      '2',
+    );
+  });
+
+  it('leaves everything after the program to the program', () => {
+    const { program, args } = parse(['--standalone', 'p.ts', '--nnodes', '3', '--', '-x', '--standalone']);
+    expect(program).toBe('p.ts');
+    expect(args).toEqual(['--nnodes', '3', '--', '-x', '--standalone']);
+  });
+
+  it('takes -- as the end of the flags', () => {
+    expect(parse(['--standalone', '--', '-odd-name.ts', 'a'])).toMatchObject({ program: '-odd-name.ts', args: ['a'] });
+  });
+
+  it('names an unknown flag and the likely one', () => {
+    expect(() => parse(['--nproc-per-nod', '2', 'p.ts'])).toThrow(
+      "unknown flag '--nproc-per-nod'; did you mean --nproc-per-node?",
+    );
+    expect(() => parse(['--wrong', 'p.ts'])).toThrow("unknown flag '--wrong'");
+  });
+
+  it('names the flag that lacks its value or has one too many', () => {
+    expect(() => parse(['--nnodes'])).toThrow('flag --nnodes needs a value');
+    expect(() => parse(['--standalone=3', 'p.ts'])).toThrow("flag --standalone takes no value, got '3'");
+  });
+});
+
+describe('launchOptions', () => {
+  it('has torchrun defaults', () => {
+    expect(options([])).toMatchObject({
+      processes: 1,
+      nodes: 1,
+      nodeRank: 0,
+      masterAddr: '127.0.0.1',
+      masterPort: 29_500,
+      maxRestarts: 0,
+    });
+  });
+
+  it('takes any free port with --standalone', () => {
+    expect(options(['--standalone', '--nproc-per-node=3', '--master-port', '29500'])).toMatchObject({
+      processes: 3,
+      masterPort: 0,
+    });
+  });
+
+  it('reads the rendezvous endpoint', () => {
+    expect(options(['--rdzv-backend=c10d', '--rdzv-endpoint=host.example'])).toMatchObject({
+      masterAddr: 'host.example',
+      masterPort: 29_400,
+    });
+    expect(options(['--rdzv-endpoint=[::1]:1234'])).toMatchObject({ masterAddr: '::1', masterPort: 1_234 });
+  });
+
+  it('counts the processors for auto', () => {
+    expect(options(['--nproc-per-node=auto']).processes).toBeGreaterThan(0);
+  });
+
+  it.each([
+    [['--nproc-per-node', 'many'], "flag --nproc-per-node: 'many' is not a whole number"],
+    [['--nproc-per-node', '0'], 'flag --nproc-per-node has to be at least 1'],
+    [['--nnodes', '1:4'], 'flag --nnodes: a group of 1 to 4 hosts is not supported'],
+    [['--nnodes', '2', '--node-rank', '2'], 'flag --node-rank: 2 is not below --nnodes'],
+    [['--nnodes', '2', '--standalone'], 'flag --standalone is for one host'],
+    [['--master-port', '70000'], 'flag --master-port: 70000 is above 65535'],
+    [['--rdzv-backend', 'etcd-v2'], "flag --rdzv-backend: 'etcd-v2' is not supported"],
+    [['--rdzv-id', '../up'], "flag --rdzv-id: '../up' may have letters"],
+    [['--tee', '4'], "flag --tee: '4' is neither"],
+    [['-r', '0:1,x'], "flag --redirects: '0:1,x' is neither"],
+    [['--signals-to-handle', 'SIGNOPE'], "there is no signal 'SIGNOPE'"],
+    [['--stop-grace', 'soon'], "flag --stop-grace: 'soon' is not a number of seconds"],
+  ])('refuses %j', (argv, message) => {
+    expect(() => options(argv)).toThrow(message);
+  });
+
+  it('refuses to run nothing', () => {
+    expect(() => launchOptions(parseFlags(['--standalone'], {}))).toThrow('which program?');
+  });
+});

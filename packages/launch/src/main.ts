@@ -1,0 +1,62 @@
+/** @file The `backwire` command line. */
+import { LaunchError, UsageError } from './errors.ts';
+import { describeFlags, parseFlags } from './flags.ts';
+import { launch } from './launch.ts';
+import { launchOptions } from './run-command.ts';
+
+const USAGE = `usage: backwire run [flags] program.ts [args]
+
+Starts a group of workers that run the program, watches them, and stops all of them when one fails.
+Each worker finds RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and the group's secret in its environment.
+
+flags, written with dashes or underscores, each also read from PET_<NAME>:
+`;
+
+/**
+ * Runs the command and resolves with its exit code: the first failed worker's, 128 + the number of a signal, 2 for a mistake on the
+ * command line, 1 when the group cannot start. Messages go to standard error. Never rejects for any of these.
+ *
+ * @param argv what follows the command's name.
+ */
+export async function main(argv: readonly string[]): Promise<number> {
+  try {
+    return await dispatch(argv);
+  } catch (error) {
+    if (error instanceof UsageError) {
+      process.stderr.write(`backwire: ${error.message}\nSee 'backwire run --help'.\n`);
+      return 2;
+    }
+    if (error instanceof LaunchError) {
+      process.stderr.write(`backwire: ${error.message}\n`);
+      return 1;
+    }
+    throw error;
+  }
+}
+
+async function dispatch(argv: readonly string[]): Promise<number> {
+  const [command, ...rest] = argv;
+  switch (command) {
+    case 'run':
+      return run(rest);
+    case undefined:
+    case 'help':
+    case '--help':
+    case '-h':
+      process.stdout.write(`${USAGE}${describeFlags()}\n`);
+      return command === undefined ? 2 : 0;
+    default:
+      throw new UsageError(`unknown command '${command}'; the command is: run`);
+  }
+}
+
+async function run(argv: readonly string[]): Promise<number> {
+  const flags = parseFlags(argv, process.env);
+  if (flags.values.get('help') === 'true') {
+    process.stdout.write(`${USAGE}${describeFlags()}\n`);
+    return 0;
+  }
+  const result = await launch(launchOptions(flags));
+  if (result.report !== undefined) process.stderr.write(`${result.report}\n`);
+  return result.exitCode;
+}

@@ -1,0 +1,83 @@
+/** @file How a program is run: which executable, with which flags of node, TypeScript included. */
+import { existsSync, statSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { extname, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { LaunchError } from './errors.ts';
+
+/** What to spawn. */
+export interface ProgramCommand {
+  readonly executable: string;
+  readonly args: readonly string[];
+  /** The absolute path of the program. */
+  readonly program: string;
+}
+
+export interface ProgramOptions {
+  /** @default process.cwd() */
+  readonly cwd?: string;
+  /** Flags for node. @default those this process was started with, without the debugger's and the inline program's */
+  readonly execArgv?: readonly string[];
+  /** The program is an executable of its own. @default false */
+  readonly native?: boolean;
+}
+
+const TYPESCRIPT = new Set(['.ts', '.mts', '.cts', '.tsx']);
+/** Flags of this process that would be wrong for another: one debugger port, one inline program. */
+const OWN =
+  /^(--inspect|--debug|--eval$|--eval=|-e$|--print$|-p$|-pe$|--interactive|-i$|--input-type|--test|--watch|--check$|-c$)/;
+const OWN_WITH_VALUE = /^(--eval|-e|--print|-p|-pe|--input-type|--inspect-port|--watch-path)$/;
+
+/**
+ * Finds the program and how to run it. TypeScript runs as it is: by node where node can, else by `tsx`, looked up from the
+ * program's folder and then from this package.
+ * @throws LaunchError when the program does not exist or nothing here can run it.
+ */
+export function programCommand(program: string, args: readonly string[], options: ProgramOptions = {}): ProgramCommand {
+  const path = resolve(options.cwd ?? process.cwd(), program);
+  if (!existsSync(path)) throw new LaunchError(`the program '${program}' does not exist (looked for ${path})`);
+  if (!statSync(path).isFile()) throw new LaunchError(`the program '${program}' is not a file (${path})`);
+  if (options.native === true) return { executable: path, args, program: path };
+  const flags = [...(options.execArgv ?? inheritedFlags(process.execArgv))];
+  if (TYPESCRIPT.has(extname(path)) && !nodeRunsTypeScript() && !importsTsx(flags))
+    flags.push('--import', tsxFor(path));
+  return { executable: process.execPath, args: [...flags, path, ...args], program: path };
+}
+
+/** The flags of node that a worker should have as well: `--conditions`, `--import`, memory limits and so on. */
+export function inheritedFlags(execArgv: readonly string[]): string[] {
+  const kept: string[] = [];
+  for (let i = 0; i < execArgv.length; i++) {
+    const flag = execArgv[i] ?? '';
+    if (!OWN.test(flag)) kept.push(flag);
+    else if (OWN_WITH_VALUE.test(flag)) i++;
+  }
+  return kept;
+}
+
+function nodeRunsTypeScript(): boolean {
+  const features = process.features as { typescript?: unknown };
+  return features.typescript !== undefined && features.typescript !== false;
+}
+
+function importsTsx(flags: readonly string[]): boolean {
+  return flags.some((flag, i) => {
+    const value =
+      /^--(?:import|loader|experimental-loader)=(.*)$/.exec(flag)?.[1] ??
+      (/^--(?:import|loader|experimental-loader)$/.test(flag) ? flags[i + 1] : undefined);
+    return value !== undefined && (value === 'tsx' || value.startsWith('tsx/') || /[\\/]tsx[\\/]/.test(value));
+  });
+}
+
+function tsxFor(program: string): string {
+  for (const from of [program, import.meta.url]) {
+    try {
+      return pathToFileURL(createRequire(from).resolve('tsx')).href;
+    } catch {
+      // Not installed there; try the next place.
+    }
+  }
+  throw new LaunchError(
+    `cannot run the TypeScript program '${program}' with Node ${process.version}: install tsx next to it (npm install --save-dev tsx), or use Node 22.18 or newer`,
+  );
+}

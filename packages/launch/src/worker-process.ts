@@ -1,0 +1,152 @@
+/** @file One worker: spawned in a process group of its own, its output read, its end awaited. */
+import { spawn, type ChildProcess } from 'node:child_process';
+import type { Readable } from 'node:stream';
+import { messageOf } from './errors.ts';
+import { OUTPUT_GRACE_MS } from './limits.ts';
+import { eachLine, Tail } from './output.ts';
+import type { ProgramCommand } from './program.ts';
+
+/** A worker that has been started. */
+export interface StartedWorker {
+  readonly rank: number;
+  readonly label: string;
+  readonly pid: number;
+}
+
+/** That a worker ended, and how. */
+export interface WorkerEnd {
+  readonly rank: number;
+  readonly localRank: number;
+  readonly label: string;
+  /** Undefined when it could not even be started. */
+  readonly pid: number | undefined;
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  /** Why it could not be started. */
+  readonly startError: string | undefined;
+  /** When the end was noticed, in milliseconds since the epoch. */
+  readonly at: number;
+  /** How long it ran, in milliseconds. */
+  readonly ranMs: number;
+}
+
+/** The same once its output is read. */
+export interface WorkerExit extends WorkerEnd {
+  /** The last lines of its standard error. */
+  readonly stderr: readonly string[];
+}
+
+export interface WorkerSpec {
+  readonly rank: number;
+  readonly localRank: number;
+  /** What it is called in messages and prefixes: 'rank0'. */
+  readonly label: string;
+  readonly command: ProgramCommand;
+  readonly env: Readonly<Record<string, string>>;
+  /** Its standard output is the launcher's own, unprefixed: a terminal stays a terminal. */
+  readonly inheritStdout: boolean;
+  readonly onLine: (stream: 'stdout' | 'stderr', line: string, source: Readable) => void;
+}
+
+export class WorkerProcess {
+  readonly spec: WorkerSpec;
+  /** Resolves once it has ended and its output is read. Never rejects. */
+  readonly ended: Promise<WorkerExit>;
+  private readonly child: ChildProcess;
+  private readonly startedAt = Date.now();
+  private readonly tail = new Tail();
+  private running = true;
+
+  /** `onExit` is called at the moment of the end, before the rest of the output is read. */
+  constructor(spec: WorkerSpec, onExit: (worker: WorkerProcess, end: WorkerEnd) => void) {
+    this.spec = spec;
+    this.child = spawn(spec.command.executable, [...spec.command.args], {
+      env: { ...process.env, ...spec.env },
+      stdio: ['ignore', spec.inheritStdout ? 'inherit' : 'pipe', 'pipe'],
+      // A group of its own: a signal reaches the worker's children too, and Ctrl-C reaches it once, through the launcher.
+      detached: true,
+    });
+    const { stdout, stderr } = this.child;
+    if (stdout !== null) eachLine(stdout, (line) => spec.onLine('stdout', line, stdout));
+    if (stderr !== null) {
+      eachLine(stderr, (line) => {
+        this.tail.push(line);
+        spec.onLine('stderr', line, stderr);
+      });
+    }
+    this.ended = this.watch(onExit);
+  }
+
+  get pid(): number | undefined {
+    return this.child.pid;
+  }
+
+  get isRunning(): boolean {
+    return this.running;
+  }
+
+  /** Signals the worker and its children. Harmless once they are gone. */
+  kill(signal: NodeJS.Signals): void {
+    const { pid } = this.child;
+    if (pid === undefined) return;
+    try {
+      process.kill(-pid, signal);
+    } catch {
+      // Nobody of the group is left, or (without process groups) only the worker itself can be reached.
+      if (this.running) this.child.kill(signal);
+    }
+  }
+
+  private watch(onExit: (worker: WorkerProcess, end: WorkerEnd) => void): Promise<WorkerExit> {
+    const { child, spec } = this;
+    return new Promise((resolve) => {
+      let exit: WorkerEnd | undefined;
+      let settled = false;
+      const left = (code: number | null, signal: NodeJS.Signals | null, startError: string | undefined): void => {
+        if (exit !== undefined) return;
+        this.running = false;
+        const at = Date.now();
+        const { rank, localRank, label } = spec;
+        exit = { rank, localRank, label, pid: child.pid, code, signal, startError, at, ranMs: at - this.startedAt };
+        onExit(this, exit);
+      };
+      const settle = (): void => {
+        if (settled || exit === undefined) return;
+        settled = true;
+        resolve({ ...exit, stderr: [...this.tail.lines()] });
+      };
+      child.on('error', (error) => {
+        // Also emitted when a signal could not be sent: only a child without a pid never started.
+        if (child.pid !== undefined) return;
+        left(null, null, messageOf(error));
+        settle();
+      });
+      child.on('exit', (code, signal) => {
+        left(code, signal, undefined);
+        const timer = setInterval(() => {
+          // Paused: there is more to read once the console has caught up.
+          if (child.stdout?.isPaused() === true || child.stderr?.isPaused() === true) return;
+          clearInterval(timer);
+          child.stdout?.destroy();
+          child.stderr?.destroy();
+          settle();
+        }, OUTPUT_GRACE_MS);
+        child.on('close', () => {
+          clearInterval(timer);
+          settle();
+        });
+      });
+    });
+  }
+}
+
+/** Whether this end is a failure: anything but exit code 0. */
+export function isFailure(exit: WorkerEnd): boolean {
+  return exit.code !== 0;
+}
+
+/** 'exit code 3', 'killed by SIGKILL', 'could not be started: …'. */
+export function describeExit(exit: WorkerEnd): string {
+  if (exit.startError !== undefined) return `could not be started: ${exit.startError}`;
+  return exit.signal === null ? `exit code ${exit.code ?? 0}` : `killed by ${exit.signal}`;
+}
