@@ -1,4 +1,5 @@
 /** @file The shared store of a group: what it promises, and how one is opened by address. */
+import type { Logger } from '../options.ts';
 import type { Keys } from '../security/secret.ts';
 
 /** A claim that ends when it is revoked, not renewed in time, or its holder's connection is gone for the time to live. */
@@ -51,16 +52,17 @@ export interface Store {
 
 /** What opens a store. */
 export interface OpenStoreOptions {
-  /** All keys live under this group, whatever the store. */
-  readonly group: string;
+  /** All keys live under this group, whatever the store. @default no group: the keys as they are */
+  readonly group?: string | undefined;
+  /** How long to try, in milliseconds; 0 = no limit. @default 300000 */
+  readonly timeoutMs?: number | undefined;
   /** Cancels opening; an open store does not heed it. */
   readonly signal?: AbortSignal | undefined;
-  /** How long to try. 0 = no limit. @default 300000 */
-  readonly timeoutMs?: number | undefined;
-  /** The secrets of the group: with them an embedded store demands proof from each client. */
+  /** The secrets of the group: with them an embedded store and its clients demand proof of each other. */
   readonly keys?: Keys | undefined;
-  /** Whether this process serves an embedded store ('tcp://', or MASTER_ADDR and MASTER_PORT) itself. @default rank is 0 and no launcher serves it */
-  readonly serve?: boolean | undefined;
   /** @default RANK */
   readonly rank?: number | undefined;
+  /** @default WORLD_SIZE */
+  readonly worldSize?: number | undefined;
+  readonly logger?: Logger | undefined;
 }

@@ -1,0 +1,154 @@
+/** @file A store inside one process, shared by everyone who opens the same name. */
+import { RpcError } from '../errors.ts';
+import { StoreState } from './state.ts';
+import type { Lease, Store, StoreEvent } from './store.ts';
+import { missingKeys, settleWait } from './wait.ts';
+import { WatchQueue } from './watch-queue.ts';
+
+interface Shared {
+  readonly state: StoreState;
+  handles: number;
+}
+
+const named = new Map<string, Shared>();
+
+/** Opens the store of that name; it lasts until the last one who opened it closes it. Without a name it is nobody else's. */
+export function memoryStore(name?: string): Store {
+  let shared = name === undefined ? undefined : named.get(name);
+  if (shared === undefined) {
+    shared = { state: new StoreState(), handles: 0 };
+    if (name !== undefined) named.set(name, shared);
+  }
+  return new MemoryStore(shared, name);
+}
+
+class MemoryLease implements Lease {
+  readonly id: number;
+  readonly lost: Promise<Error>;
+  private readonly state: StoreState;
+  private resolveLost!: (error: Error) => void;
+
+  constructor(id: number, state: StoreState) {
+    this.id = id;
+    this.state = state;
+    this.lost = new Promise((resolve) => (this.resolveLost = resolve));
+  }
+
+  async revoke(): Promise<void> {
+    this.state.revoke(this.id);
+  }
+
+  lose(): void {
+    if (this.state.revoke(this.id)) this.resolveLost(new RpcError('unavailable', 'the store was closed'));
+  }
+}
+
+class MemoryStore implements Store {
+  private readonly shared: Shared;
+  private readonly name: string | undefined;
+  private readonly leases = new Set<MemoryLease>();
+  private readonly closing = new AbortController();
+
+  constructor(shared: Shared, name: string | undefined) {
+    this.shared = shared;
+    this.name = name;
+    shared.handles++;
+  }
+
+  async set(key: string, value: Uint8Array, options?: { lease?: Lease }): Promise<void> {
+    this.state().set(key, Uint8Array.from(value), this.leaseId(options?.lease));
+  }
+
+  async get(key: string): Promise<Uint8Array | undefined> {
+    return copy(this.state().get(key));
+  }
+
+  async wait(keys: readonly string[], options: { timeoutMs: number; signal?: AbortSignal }): Promise<void> {
+    const state = this.state();
+    return settleWait(
+      (done) => state.wait(keys, done),
+      async () => missingKeys(keys, (key) => state.has(key)),
+      { ...options, closing: this.closing.signal },
+    );
+  }
+
+  async add(key: string, delta: bigint): Promise<bigint> {
+    return this.state().add(key, delta);
+  }
+
+  async compareAndSet(
+    key: string,
+    expected: Uint8Array | null,
+    value: Uint8Array,
+    options?: { lease?: Lease },
+  ): Promise<{ ok: boolean; current: Uint8Array | undefined }> {
+    const result = this.state().compareAndSet(key, expected, Uint8Array.from(value), this.leaseId(options?.lease));
+    return { ok: result.ok, current: copy(result.current) };
+  }
+
+  async delete(key: string): Promise<boolean> {
+    return this.state().delete(key);
+  }
+
+  async list(prefix: string): Promise<Map<string, Uint8Array>> {
+    return new Map(
+      this.state()
+        .list(prefix)
+        .map(([key, value]) => [key, Uint8Array.from(value)]),
+    );
+  }
+
+  watch(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoreEvent> {
+    const state = this.state();
+    let unwatch = (): void => undefined;
+    const end = (): void => queue.end();
+    const queue: WatchQueue = new WatchQueue(
+      prefix,
+      () => {
+        unwatch();
+        this.closing.signal.removeEventListener('abort', end);
+      },
+      options?.signal,
+    );
+    if (options?.signal?.aborted) return queue;
+    this.closing.signal.addEventListener('abort', end, { once: true });
+    unwatch = state.watch(prefix, (key, value) => {
+      queue.push(value === undefined ? { type: 'delete', key } : { type: 'put', key, value: Uint8Array.from(value) });
+    });
+    return queue;
+  }
+
+  /** Ends only by `revoke` and `close`: whoever holds it is this process. */
+  async lease(ttlMs: number): Promise<Lease> {
+    const state = this.state();
+    // The process that could fail to renew it is the one that keeps the store, so time does not run out.
+    const lease = new MemoryLease(state.grant(ttlMs, Infinity), state);
+    this.leases.add(lease);
+    return lease;
+  }
+
+  async close(): Promise<void> {
+    if (this.closing.signal.aborted) return;
+    this.closing.abort();
+    for (const lease of this.leases) lease.lose();
+    this.leases.clear();
+    this.shared.handles--;
+    if (this.shared.handles === 0 && this.name !== undefined && named.get(this.name) === this.shared)
+      named.delete(this.name);
+  }
+
+  private state(): StoreState {
+    if (this.closing.signal.aborted) throw new RpcError('failed-precondition', 'the store is closed');
+    return this.shared.state;
+  }
+
+  private leaseId(lease: Lease | undefined): number | undefined {
+    if (lease === undefined) return undefined;
+    if (lease instanceof MemoryLease && this.leases.has(lease)) return lease.id;
+    throw new RpcError('invalid-argument', 'the lease is of another store');
+  }
+}
+
+function copy(value: Uint8Array | undefined): Uint8Array | undefined {
+  return value === undefined ? undefined : Uint8Array.from(value);
+}

@@ -1,0 +1,89 @@
+/** @file A part of a store: every key under one prefix. */
+import type { Lease, Store, StoreEvent } from './store.ts';
+
+/**
+ * The keys of `store` under `prefix`, without it. Closing it closes `store` only if it is `owned`.
+ */
+export function prefixStore(store: Store, prefix: string, options: { owned?: boolean } = {}): Store {
+  return new PrefixStore(store, prefix, options.owned ?? false);
+}
+
+class PrefixStore implements Store {
+  private readonly store: Store;
+  private readonly prefix: string;
+  private readonly owned: boolean;
+
+  constructor(store: Store, prefix: string, owned: boolean) {
+    this.store = store;
+    this.prefix = prefix;
+    this.owned = owned;
+  }
+
+  set(key: string, value: Uint8Array, options?: { lease?: Lease }): Promise<void> {
+    return this.store.set(this.prefix + key, value, options);
+  }
+
+  get(key: string): Promise<Uint8Array | undefined> {
+    return this.store.get(this.prefix + key);
+  }
+
+  wait(keys: readonly string[], options: { timeoutMs: number; signal?: AbortSignal }): Promise<void> {
+    return this.store.wait(
+      keys.map((key) => this.prefix + key),
+      options,
+    );
+  }
+
+  add(key: string, delta: bigint): Promise<bigint> {
+    return this.store.add(this.prefix + key, delta);
+  }
+
+  compareAndSet(
+    key: string,
+    expected: Uint8Array | null,
+    value: Uint8Array,
+    options?: { lease?: Lease },
+  ): Promise<{ ok: boolean; current: Uint8Array | undefined }> {
+    return this.store.compareAndSet(this.prefix + key, expected, value, options);
+  }
+
+  delete(key: string): Promise<boolean> {
+    return this.store.delete(this.prefix + key);
+  }
+
+  async list(prefix: string): Promise<Map<string, Uint8Array>> {
+    const found = await this.store.list(this.prefix + prefix);
+    return new Map([...found].map(([key, value]) => [key.slice(this.prefix.length), value]));
+  }
+
+  watch(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoreEvent> {
+    return strip(this.store.watch(this.prefix + prefix, options), this.prefix.length);
+  }
+
+  lease(ttlMs: number): Promise<Lease> {
+    return this.store.lease(ttlMs);
+  }
+
+  async close(): Promise<void> {
+    if (this.owned) await this.store.close();
+  }
+}
+
+/** Not a generator function: the watch has begun, and leaving it before the first `next` has to end it. */
+function strip(events: AsyncIterable<StoreEvent>, length: number): AsyncIterableIterator<StoreEvent> {
+  const inner = events[Symbol.asyncIterator]();
+  return {
+    async next() {
+      const result = await inner.next();
+      if (result.done) return result;
+      return { value: { ...result.value, key: result.value.key.slice(length) }, done: false };
+    },
+    async return() {
+      await inner.return?.();
+      return { value: undefined, done: true };
+    },
+    [Symbol.asyncIterator]() {
+      return this;
+    },
+  };
+}

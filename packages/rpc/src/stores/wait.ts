@@ -1,0 +1,68 @@
+/** @file Waiting for keys: one place for the time limit, cancelling, and naming what is missing. */
+import { RpcError } from '../errors.ts';
+
+export interface WaitLimits {
+  /** 0 = no limit. */
+  readonly timeoutMs: number;
+  readonly signal?: AbortSignal | undefined;
+  /** Aborts when the store closes. */
+  readonly closing: AbortSignal;
+}
+
+/** Names listed in a message before the rest is only counted. */
+const NAMED_KEYS = 8;
+
+/**
+ * Parks with `park` until it calls `done`, or fails: 'deadline-exceeded' naming what `missing` says, 'cancelled', 'failed-precondition'
+ * when the store closes. Whatever happens, the function that `park` returned is called when it is no longer needed.
+ */
+export function settleWait(
+  park: (done: (error?: RpcError) => void) => () => void,
+  missing: () => Promise<readonly string[]>,
+  limits: WaitLimits,
+): Promise<void> {
+  const { timeoutMs, signal, closing } = limits;
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted)
+      return reject(new RpcError('cancelled', 'waiting for keys was cancelled', { cause: signal.reason }));
+    let unpark: (() => void) | undefined;
+    let settled = false;
+    let timer: NodeJS.Timeout | undefined;
+    const settle = (error?: RpcError): void => {
+      if (settled) return;
+      settled = true;
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', onAbort);
+      closing.removeEventListener('abort', onClose);
+      unpark?.();
+      if (error === undefined) resolve();
+      else reject(error);
+    };
+    const onAbort = (): void =>
+      settle(new RpcError('cancelled', 'waiting for keys was cancelled', { cause: signal?.reason }));
+    const onClose = (): void => settle(new RpcError('failed-precondition', 'the store is closed'));
+    const onTimeout = (): void => {
+      const late = (what: string): void =>
+        settle(new RpcError('deadline-exceeded', `${what} not in the store after ${timeoutMs} ms`));
+      missing().then(
+        (keys) => (keys.length === 0 ? settle() : late(nameKeys(keys))),
+        () => late('some keys'),
+      );
+    };
+    if (timeoutMs > 0 && timeoutMs !== Infinity) timer = setTimeout(onTimeout, timeoutMs);
+    signal?.addEventListener('abort', onAbort, { once: true });
+    closing.addEventListener('abort', onClose, { once: true });
+    unpark = park(settle);
+    if (settled) unpark();
+  });
+}
+
+export function missingKeys(keys: readonly string[], has: (key: string) => boolean): string[] {
+  return keys.filter((key) => !has(key));
+}
+
+function nameKeys(keys: readonly string[]): string {
+  const named = keys.slice(0, NAMED_KEYS).map((key) => `'${key}'`);
+  const more = keys.length > NAMED_KEYS ? ` and ${keys.length - NAMED_KEYS} more` : '';
+  return `${named.join(', ')}${more}`;
+}

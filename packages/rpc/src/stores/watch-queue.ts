@@ -1,0 +1,69 @@
+/** @file The changes on their way to one watcher: bounded, and honest about what it dropped. */
+import { MAX_WATCH_BACKLOG } from './limits.ts';
+import type { StoreEvent } from './store.ts';
+
+/**
+ * An async iterable that is fed by `push` and ended by `end`. When the reader falls behind, what waits is replaced by one `resync`.
+ * Leaving the loop, `signal` and `end` all call `stop` once.
+ */
+export class WatchQueue implements AsyncIterableIterator<StoreEvent> {
+  private readonly prefix: string;
+  private readonly stop: () => void;
+  private readonly signal: AbortSignal | undefined;
+  private events: StoreEvent[] = [];
+  private readonly readers: ((result: IteratorResult<StoreEvent>) => void)[] = [];
+  private ended = false;
+
+  constructor(prefix: string, stop: () => void, signal: AbortSignal | undefined) {
+    this.prefix = prefix;
+    this.stop = stop;
+    this.signal = signal;
+    if (signal?.aborted) this.end();
+    else signal?.addEventListener('abort', this.onAbort, { once: true });
+  }
+
+  push(event: StoreEvent): void {
+    if (this.ended) return;
+    const reader = this.readers.shift();
+    if (reader !== undefined) {
+      reader({ value: event, done: false });
+      return;
+    }
+    if (event.type === 'resync' || this.events.length >= MAX_WATCH_BACKLOG) {
+      this.events = [{ type: 'resync', key: this.prefix }];
+    } else {
+      this.events.push(event);
+    }
+  }
+
+  /** What has been pushed is still read; then the iteration is over. */
+  end(): void {
+    if (this.ended) return;
+    this.ended = true;
+    this.signal?.removeEventListener('abort', this.onAbort);
+    for (const reader of this.readers.splice(0)) reader({ value: undefined, done: true });
+    this.stop();
+  }
+
+  next(): Promise<IteratorResult<StoreEvent>> {
+    const event = this.events.shift();
+    if (event !== undefined) return Promise.resolve({ value: event, done: false });
+    if (this.ended) return Promise.resolve({ value: undefined, done: true });
+    return new Promise((resolve) => this.readers.push(resolve));
+  }
+
+  return(): Promise<IteratorResult<StoreEvent>> {
+    this.events = [];
+    this.end();
+    return Promise.resolve({ value: undefined, done: true });
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  private readonly onAbort = (): void => {
+    this.events = [];
+    this.end();
+  };
+}
