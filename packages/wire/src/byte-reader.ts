@@ -117,6 +117,11 @@ export class ByteReader {
     return this.bytes.subarray(pos, pos + length);
   }
 
+  /** A length-delimited field as a copy, also out of a Buffer, whose `slice` is a view. */
+  copy8(): Uint8Array<ArrayBuffer> {
+    return new Uint8Array(this.view8());
+  }
+
   /** UTF-8 of `length` bytes, which `length()` has checked. */
   utf8(length: number): string {
     const from = this.pos;
@@ -143,8 +148,10 @@ export class ByteReader {
   skip(wireType: number): void {
     if (wireType === WireType.VARINT) this.varint64();
     else if (wireType === WireType.FIXED64) this.take(8);
-    else if (wireType === WireType.LENGTH) this.pos += this.length();
-    else if (wireType === WireType.FIXED32) this.take(4);
+    else if (wireType === WireType.LENGTH) {
+      const length = this.length();
+      this.pos += length;
+    } else if (wireType === WireType.FIXED32) this.take(4);
     else throw decodeError(`unknown wire type ${wireType}`);
   }
 

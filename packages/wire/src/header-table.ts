@@ -65,7 +65,7 @@ function readEntry(reader: ByteReader, limits: WireLimits): HeaderEntry {
       const length = reader.length();
       checkLimit('extension name', length, limits.maxNameBytes);
       extension = reader.utf8(length);
-    } else if (tag === DATA) data = reader.view8().slice();
+    } else if (tag === DATA) data = reader.copy8();
     else reader.skip(tag & 7);
   }
   if (extension === undefined) throw decodeError('a header entry without an extension');

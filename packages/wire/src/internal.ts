@@ -44,3 +44,7 @@ export { ValueCodec } from './value-codec.ts';
 export { ERROR_CLASSES } from './value-format.ts';
 export { type ValueExtension, type ValueType, valueTypeNamed, valueTypeOf } from './value-types.ts';
 export * from './protobuf.ts';
+export { BufferPool, type BufferPoolStats, bufferPool } from './buffer-pool.ts';
+export { frameName, frameTable, frameTensors, valueEnd } from './call-frame.ts';
+export { IncomingTensors } from './incoming-tensors.ts';
+export { type PlanOptions, hostTensors, needsHost, planTensors } from './tensor-plan.ts';

@@ -74,7 +74,9 @@ export const SLAB_BYTES = 64 * KIB;
 export const MAX_FREE_SLABS = 32;
 /** Receive slab of one reader: headers and small frames of one read land here. */
 export const RECEIVE_SLAB_BYTES = 64 * KIB;
-/** Free bytes one buffer pool keeps. */
-export const MAX_POOLED_BYTES = 1 * GIB;
+/** Free bytes one buffer pool keeps: twice a 256 MiB tensor, so that an echo of one stays in warm memory. */
+export const MAX_POOLED_BYTES = 512 * MIB;
+/** Below this a fresh array is as cheap as the pool. */
+export const MIN_POOLED_BYTES = 4 * KIB;
 /** Free buffers of one size class one buffer pool keeps. */
 export const MAX_POOLED_PER_CLASS = 64;

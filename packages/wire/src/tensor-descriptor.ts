@@ -224,7 +224,7 @@ function readStorage(reader: ByteReader, limits: WireLimits): StorageDescriptor 
     } else if (tag === T.S_LOCATOR) {
       const view = reader.view8();
       checkLimit('locator', view.length, limits.maxNameBytes);
-      locator = view.slice();
+      locator = new Uint8Array(view);
     } else reader.skip(tag & 7);
   }
   if (placement === undefined) throw decodeError('a storage without a placement');

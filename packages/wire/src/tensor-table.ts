@@ -1,4 +1,5 @@
 /** @file The tensors of one outgoing message: which storages travel, where, and who lets go of them when. */
+import { bufferPool } from './buffer-pool.ts';
 import { type ByteWriter } from './byte-writer.ts';
 import { checkLimit } from './errors.ts';
 import { INLINE_MESSAGE_BYTES, INLINE_STORAGE_BYTES, type WireLimits } from './limits.ts';
@@ -6,13 +7,31 @@ import { type StorageDescriptor, type TensorDescriptor, writeStorage, writeTenso
 
 /** A storage that travels. Its bytes are pinned until `release`. */
 export class OutgoingStorage {
-  /** Stable until `release`. */
-  readonly bytes: Uint8Array;
+  private current: Uint8Array;
   private onRelease: (() => void) | undefined;
+  private shared: boolean;
 
-  constructor(bytes: Uint8Array, onRelease: () => void) {
-    this.bytes = bytes;
+  /** `shared`: the program holds an alias of the bytes, through which it could change them under way. */
+  constructor(bytes: Uint8Array, onRelease: () => void, shared = false) {
+    this.current = bytes;
     this.onRelease = onRelease;
+    this.shared = shared;
+  }
+
+  /** Stable until `release`, or until `secure` copies them. */
+  get bytes(): Uint8Array {
+    return this.current;
+  }
+
+  /** Copies bytes that the program could change through an alias; for storages that are not written at once. */
+  secure(): void {
+    if (!this.shared || this.onRelease === undefined) return;
+    const copy = bufferPool.take(this.current.length);
+    copy.set(this.current);
+    this.onRelease();
+    this.onRelease = () => bufferPool.give(copy);
+    this.current = copy;
+    this.shared = false;
   }
 
   /** Lets go of the bytes; harmless when repeated. */
@@ -46,6 +65,11 @@ export class TensorPlan {
 
   get tensorCount(): number {
     return this.tensors.length;
+  }
+
+  /** Makes the plan safe to keep for later: see `OutgoingStorage.secure`. */
+  secure(): void {
+    for (const storage of this.storages) storage.secure();
   }
 
   /** Lets go of every storage. */
@@ -91,6 +115,7 @@ export function writeTensorPlan(out: ByteWriter, plan: TensorPlan, limits: WireL
       inlined.push(storage);
       descriptor = { nbytes, placement: 'inline' };
     } else {
+      storage.secure();
       (bodies ??= []).push({ storage: i, bytes: storage.bytes, release: () => storage.release() });
       descriptor = { nbytes, placement: 'body' };
     }

@@ -77,3 +77,8 @@ export const ERROR_CLASSES: ReadonlyMap<string, new (message: string) => Error> 
   ['EvalError', EvalError],
   ['URIError', URIError],
 ]);
+
+/** Bits of the largest number of this many decimal digits. */
+export function bitsOfDigits(digits: number): number {
+  return Math.ceil(digits * Math.log2(10));
+}

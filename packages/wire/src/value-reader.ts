@@ -13,6 +13,7 @@ import {
   FIELD_4,
   Singleton,
   ValueTag,
+  bitsOfDigits,
 } from './value-format.ts';
 import { type ValueExtension, valueTypeNamed } from './value-types.ts';
 
@@ -72,7 +73,7 @@ export class ValueReader {
       case ValueTag.TEXT:
         return this.text();
       case ValueTag.BYTES:
-        return reader.view8().slice();
+        return reader.copy8();
       case ValueTag.INT64:
         return reader.fixed64();
       case ValueTag.DATE:
@@ -235,12 +236,14 @@ export class ValueReader {
       if (tag === FIELD_1_VARINT) negative = reader.varint32() !== 0;
       else if (tag === FIELD_2) {
         const magnitude = reader.view8();
-        checkLimit('bigint bytes', magnitude.length, Math.ceil((this.limits.maxBigIntDigits * Math.log2(10)) / 8) + 1);
+        checkLimit('bigint bytes', magnitude.length, Math.ceil(bitsOfDigits(this.limits.maxBigIntDigits) / 8));
         hex = '';
         for (let i = magnitude.length - 1; i >= 0; i--) hex += (magnitude[i] as number).toString(16).padStart(2, '0');
       } else reader.skip(tag & 7);
     }
     const value = hex === '' ? 0n : BigInt(`0x${hex}`);
+    const maxBits = bitsOfDigits(this.limits.maxBigIntDigits);
+    if (BigInt.asUintN(maxBits, value) !== value) checkLimit('bigint bits, at least', maxBits + 1, maxBits);
     return negative ? -value : value;
   }
 

@@ -1,10 +1,9 @@
 /** @file Writes JavaScript values as the protobuf `Value` message, straight into the frame, with no objects in between. */
-import { Tensor } from '@backwire/tensor';
+import { type Tensor } from '@backwire/tensor';
 import { type ByteWriter } from './byte-writer.ts';
 import { checkLimit } from './errors.ts';
 import { type WireLimits } from './limits.ts';
 import {
-  ELEMENT_TYPES,
   ERROR_CLASSES,
   FIELD_1,
   FIELD_1_VARINT,
@@ -13,6 +12,7 @@ import {
   FIELD_4,
   Singleton,
   ValueTag,
+  bitsOfDigits,
   elementTypeOf,
 } from './value-format.ts';
 import { type ValueExtension, valueTypeOf } from './value-types.ts';
@@ -21,6 +21,8 @@ import { type ValueExtension, valueTypeOf } from './value-types.ts';
 const SHORT_CHARS = 40;
 /** Arrays of numbers from this length on are packed. */
 const PACK_FROM = 8;
+/** Tensors say so themselves, so that those of a second installed copy of the tensor package are known too. */
+const TENSOR = Symbol.for('backwire.isTensor');
 
 /** Writes one value at a time. Not reentrant: `ValueCodec` keeps one for each level of nesting. */
 export class ValueWriter {
@@ -144,7 +146,7 @@ export class ValueWriter {
       out.pos += 8;
       return;
     }
-    const maxBits = Math.ceil(this.limits.maxBigIntDigits * Math.log2(10));
+    const maxBits = bitsOfDigits(this.limits.maxBigIntDigits);
     if (BigInt.asIntN(maxBits + 1, value) !== value) this.tooMuch('bigint bits, at least', maxBits + 1, maxBits);
     const negative = value < 0n;
     const hex = (negative ? -value : value).toString(16);
@@ -161,10 +163,6 @@ export class ValueWriter {
   }
 
   private object(value: object): void {
-    if (value instanceof Tensor) {
-      this.tensor(value);
-      return;
-    }
     if (Array.isArray(value)) {
       this.list(value);
       return;
@@ -174,7 +172,8 @@ export class ValueWriter {
       this.plain(value as Record<string, unknown>);
       return;
     }
-    if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer || isSharedBuffer(value)) this.binary(value);
+    if ((value as { [TENSOR]?: unknown })[TENSOR] === true) this.tensor(value as Tensor);
+    else if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer || isSharedBuffer(value)) this.binary(value);
     else if (value instanceof Date) this.date(value);
     else if (value instanceof Map) this.map(value);
     else if (value instanceof Set) this.set(value);
@@ -236,6 +235,7 @@ export class ValueWriter {
     out.u8(ValueTag.OBJECT);
     const mark = out.beginLength();
     for (const key of Object.keys(value)) {
+      this.path[this.depth - 1] = key;
       this.key(key);
       this.item(FIELD_2, value[key], key);
     }
@@ -361,7 +361,7 @@ export class ValueWriter {
       out.bytes[out.pos] = tag;
       out.pos += 2;
       const mark = out.pos - out.start;
-      this.path[this.depth] = key;
+      this.path[this.depth - 1] = key;
       this.value(value);
       const from = out.start + mark;
       out.bytes[from - 1] = out.pos - from;
@@ -369,7 +369,7 @@ export class ValueWriter {
     }
     out.u8(tag);
     const mark = out.beginLength();
-    this.path[this.depth] = key;
+    this.path[this.depth - 1] = key;
     this.value(value);
     out.endLength(mark);
   }
@@ -425,9 +425,4 @@ function isWellFormed(value: string): boolean {
 
 function wellFormed(value: string): string {
   return (value as string & { toWellFormed(): string }).toWellFormed();
-}
-
-/** Bytes of one element of a typed array kind. */
-export function elementBytes(element: number): number {
-  return ELEMENT_TYPES[element]?.bytes ?? 1;
 }

@@ -1,0 +1,102 @@
+/** @file Receive memory in size classes: on a warm page the kernel's copy is three times as fast as on a fresh one. */
+import { MAX_POOLED_BYTES, MAX_POOLED_PER_CLASS, MIN_POOLED_BYTES } from './limits.ts';
+
+const MIB = 1024 * 1024;
+
+/** What a pool holds and did. */
+export interface BufferPoolStats {
+  readonly freeBytes: number;
+  readonly freeBuffers: number;
+  /** Requests served from the pool, and with fresh memory. */
+  readonly hits: number;
+  readonly misses: number;
+  /** Buffers let go because the pool was full. */
+  readonly dropped: number;
+}
+
+/**
+ * Free buffers by size class: powers of two to 1 MiB, whole MiB above. It holds at most `maxBytes`; past that the class that was
+ * unused for longest loses its buffers first. A buffer must only be given back when nothing can reach its memory any more.
+ */
+export class BufferPool {
+  private readonly maxBytes: number;
+  /** In order of use, the least recent first. */
+  private readonly classes = new Map<number, ArrayBuffer[]>();
+  private freeBytes = 0;
+  private hits = 0;
+  private misses = 0;
+  private dropped = 0;
+
+  constructor(maxBytes: number = MAX_POOLED_BYTES) {
+    this.maxBytes = maxBytes;
+  }
+
+  /** `nbytes` bytes at the front of a buffer of their class. What is in them is arbitrary: the caller overwrites all of it. */
+  take(nbytes: number): Uint8Array<ArrayBuffer> {
+    if (nbytes < MIN_POOLED_BYTES) return new Uint8Array(nbytes);
+    const size = sizeClass(nbytes);
+    const list = this.classes.get(size);
+    const buffer = list?.pop();
+    if (list === undefined || buffer === undefined) {
+      this.misses++;
+      return new Uint8Array(new ArrayBuffer(size), 0, nbytes);
+    }
+    this.hits++;
+    this.freeBytes -= size;
+    this.classes.delete(size);
+    if (list.length > 0) this.classes.set(size, list);
+    return new Uint8Array(buffer, 0, nbytes);
+  }
+
+  /** Takes back what `take` gave. Other memory (not at the front of a whole class, shared) is left to the collector. */
+  give(bytes: Uint8Array): void {
+    const { buffer } = bytes;
+    const size = buffer.byteLength;
+    if (
+      bytes.byteOffset !== 0 ||
+      size < MIN_POOLED_BYTES ||
+      !(buffer instanceof ArrayBuffer) ||
+      sizeClass(size) !== size
+    )
+      return;
+    const list = this.classes.get(size) ?? [];
+    if (size > this.maxBytes || list.length >= MAX_POOLED_PER_CLASS) {
+      this.dropped++;
+      return;
+    }
+    list.push(buffer);
+    this.classes.delete(size);
+    this.classes.set(size, list);
+    this.freeBytes += size;
+    this.trim(this.maxBytes);
+  }
+
+  /** Lets go of free buffers until at most `maxBytes` are held. */
+  trim(maxBytes: number): void {
+    for (const [size, list] of this.classes) {
+      while (this.freeBytes > maxBytes && list.pop() !== undefined) {
+        this.freeBytes -= size;
+        this.dropped++;
+      }
+      if (list.length === 0) this.classes.delete(size);
+      if (this.freeBytes <= maxBytes) return;
+    }
+  }
+
+  stats(): BufferPoolStats {
+    let freeBuffers = 0;
+    for (const list of this.classes.values()) freeBuffers += list.length;
+    return { freeBytes: this.freeBytes, freeBuffers, hits: this.hits, misses: this.misses, dropped: this.dropped };
+  }
+}
+
+/** Bytes of the buffers that serve requests of `nbytes`. */
+export function sizeClass(nbytes: number): number {
+  if (nbytes > MIB) return Math.ceil(nbytes / MIB) * MIB;
+  let size = MIN_POOLED_BYTES;
+  while (size < nbytes) size *= 2;
+  return size;
+}
+
+/** The pool of this process: memory warms up once for all agents in it. */
+export const bufferPool = new BufferPool();

@@ -1,0 +1,58 @@
+/** @file Cuts the payload of a call frame into its sections: value, function name, header table, tensor table, inline storages. */
+import { type BufferPool } from './buffer-pool.ts';
+import { ByteReader } from './byte-reader.ts';
+import { decodeError } from './errors.ts';
+import { type FrameHeader } from './frame-header.ts';
+import { type HeaderEntry, readHeaderTable } from './header-table.ts';
+import { IncomingTensors } from './incoming-tensors.ts';
+import { DEFAULT_WIRE_LIMITS, type WireLimits } from './limits.ts';
+import { readTensorTable } from './tensor-descriptor.ts';
+
+/** Where the value of a call frame ends: it is `bytes[start, valueEnd)` of what `FrameSink.frame` got. */
+export function valueEnd(header: FrameHeader, end: number): number {
+  return end - header.inlineLength - header.descriptorLength - header.tableLength - header.nameLength;
+}
+
+/** The name that a call frame gives to its function id; undefined when it gives none. */
+export function frameName(header: FrameHeader, bytes: Uint8Array, end: number): string | undefined {
+  if (header.nameLength === 0) return undefined;
+  const reader = new ByteReader(bytes, valueEnd(header, end), end);
+  return reader.utf8(header.nameLength);
+}
+
+/** The header table of a call frame. Throws 'decode-error' or 'limit'. */
+export function frameTable(
+  header: FrameHeader,
+  bytes: Uint8Array,
+  end: number,
+  limits: WireLimits = DEFAULT_WIRE_LIMITS,
+): readonly HeaderEntry[] {
+  if (header.tableLength === 0) return NO_ENTRIES;
+  const from = end - header.inlineLength - header.descriptorLength - header.tableLength;
+  return readHeaderTable(bytes.subarray(from, from + header.tableLength), limits);
+}
+
+const NO_ENTRIES: readonly HeaderEntry[] = Object.freeze([]);
+
+/**
+ * The memory for a call frame's tensors, inline storages filled in; undefined when the frame has none. The caller owns it: `tensors()`
+ * or `release()`.
+ * @throws WireError 'decode-error' or 'limit', before any memory is taken.
+ */
+export function frameTensors(
+  header: FrameHeader,
+  bytes: Uint8Array,
+  end: number,
+  limits: WireLimits = DEFAULT_WIRE_LIMITS,
+  pool?: BufferPool,
+): IncomingTensors | undefined {
+  if (header.descriptorLength === 0) {
+    if (header.tensorCount !== 0 || header.inlineLength !== 0) throw decodeError('tensors without a tensor table');
+    return undefined;
+  }
+  const inlineStart = end - header.inlineLength;
+  const table = readTensorTable(bytes, inlineStart - header.descriptorLength, inlineStart, limits);
+  if (table.tensors.length !== header.tensorCount)
+    throw decodeError(`a table of ${table.tensors.length} tensors instead of ${header.tensorCount}`);
+  return new IncomingTensors(table, bytes, inlineStart, end, limits, pool);
+}

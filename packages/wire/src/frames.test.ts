@@ -1,0 +1,408 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  type CallFields,
+  DEFAULT_WIRE_LIMITS,
+  FrameHeader,
+  FrameKind,
+  FrameReader,
+  type FrameSink,
+  FrameWriter,
+  SlabPool,
+  WireError,
+  frameName,
+  frameTable,
+  patchAck,
+  patchRemaining,
+  patchSequence,
+  readHeader,
+  valueEnd,
+} from './internal.ts';
+
+interface Seen {
+  header: FrameHeader;
+  payload: Uint8Array;
+}
+
+/** Keeps everything that arrives; bodies land in memory of their own. */
+class Recorder implements FrameSink {
+  readonly frames: Seen[] = [];
+  readonly bodies: { header: FrameHeader; bytes: Uint8Array; landed: number }[] = [];
+  private target: Uint8Array | undefined;
+  discard = false;
+
+  frame(header: FrameHeader, bytes: Uint8Array, start: number, end: number): void {
+    this.frames.push({ header: Object.assign(new FrameHeader(), header), payload: bytes.slice(start, end) });
+  }
+  body(header: FrameHeader): Uint8Array | undefined {
+    this.target = this.discard ? undefined : new Uint8Array(header.length);
+    return this.target;
+  }
+  bodyEnd(header: FrameHeader, landed: number): void {
+    this.bodies.push({ header: Object.assign(new FrameHeader(), header), bytes: this.target as Uint8Array, landed });
+  }
+}
+
+function call(overrides: Partial<CallFields> = {}): CallFields {
+  return {
+    kind: FrameKind.CALL,
+    flags: 0,
+    messageType: 0x102,
+    seq: 1,
+    ack: 0,
+    callId: 7,
+    fn: 3,
+    remainingMs: -1,
+    ...overrides,
+  };
+}
+
+function joined(writer: FrameWriter): Uint8Array {
+  const write = writer.flush();
+  const bytes = Buffer.concat(write?.chunks ?? []);
+  write?.release();
+  return bytes;
+}
+
+function open(sink: FrameSink, limits = DEFAULT_WIRE_LIMITS, slab?: number): FrameReader {
+  const reader = new FrameReader(sink, limits, slab);
+  reader.phase = 'open';
+  return reader;
+}
+
+describe('call frames', () => {
+  it('carry every field and section', () => {
+    const writer = new FrameWriter();
+    writer.begin();
+    writer.out.raw(Uint8Array.of(1, 2, 3));
+    const fields = call({
+      flags: 5,
+      seq: 2 ** 40 + 3,
+      ack: 2 ** 52,
+      callId: 2 ** 53 - 1,
+      fn: 0xffff_fffe,
+      remainingMs: 1234.2,
+    });
+    writer.endCall(fields, 'modül/f', [{ extension: 'rref', data: Uint8Array.of(9) }]);
+    const sink = new Recorder();
+    open(sink).push(joined(writer));
+    const [{ header, payload }] = sink.frames as [Seen];
+    expect(header).toMatchObject({
+      kind: FrameKind.CALL,
+      flags: 5,
+      messageType: 0x102,
+      seq: 2 ** 40 + 3,
+      ack: 2 ** 52,
+    });
+    expect(header).toMatchObject({
+      id: 2 ** 53 - 1,
+      fn: 0xffff_fffe,
+      remainingMs: 1235,
+      tensorCount: 0,
+      inlineLength: 0,
+    });
+    expect([...payload.subarray(0, valueEnd(header, payload.length))]).toEqual([1, 2, 3]);
+    expect(frameName(header, payload, payload.length)).toBe('modül/f');
+    expect(frameTable(header, payload, payload.length)).toEqual([{ extension: 'rref', data: Uint8Array.of(9) }]);
+  });
+
+  it('say that there is no deadline, which is not 0', () => {
+    for (const remainingMs of [-1, 0, 0xffff_ffff]) {
+      const writer = new FrameWriter();
+      writer.begin();
+      writer.endCall(call({ remainingMs }));
+      const header = new FrameHeader();
+      const bytes = joined(writer);
+      readHeader(new DataView(bytes.buffer, bytes.byteOffset), 0, header);
+      expect(header.remainingMs).toBe(remainingMs === 0xffff_ffff ? 0xffff_fffe : remainingMs);
+    }
+  });
+
+  it('move to another slab when the value outgrows the one they began in', () => {
+    const slabs = new SlabPool(1024, 4);
+    const writer = new FrameWriter(slabs);
+    const sink = new Recorder();
+    const sizes = [10, 500, 2000, 100_000, 3, 900];
+    for (const [i, size] of sizes.entries()) {
+      writer.begin();
+      for (let n = 0; n < size; n++) writer.out.u8(i);
+      const region = writer.endCall(call({ seq: i + 1 }));
+      expect(region.end - region.start).toBe(56 + size);
+    }
+    open(sink).push(joined(writer));
+    expect(sink.frames.map((f) => f.payload.length)).toEqual(sizes);
+    expect(sink.frames.every((f, i) => f.payload.every((byte) => byte === i))).toBe(true);
+    writer.dispose();
+    expect(slabs.usedBytes).toBe(0);
+  });
+
+  it('leave nothing behind when their value fails', () => {
+    const writer = new FrameWriter();
+    writer.begin();
+    writer.out.raw(new Uint8Array(100));
+    writer.abort();
+    writer.begin();
+    writer.endCall(call());
+    expect(joined(writer).length).toBe(56);
+  });
+
+  it('refuse a second frame while one is open', () => {
+    const writer = new FrameWriter();
+    writer.begin();
+    expect(() => writer.frame(FrameKind.ACK, 0, undefined, 0, 0)).toThrow('a frame is open');
+    expect(() => writer.flush()).toThrow('a frame is open');
+  });
+
+  it('respect the limits on the sending side, and drop the frame', () => {
+    const writer = new FrameWriter(new SlabPool(), {
+      ...DEFAULT_WIRE_LIMITS,
+      maxFrameBytes: 10,
+      maxNameBytes: 4,
+      maxHeaderEntries: 1,
+    });
+    const entry = { extension: 'e', data: new Uint8Array(0) };
+    for (const end of [
+      () => writer.endCall(call(), 'longer'),
+      () => writer.endCall(call(), undefined, [entry, entry]),
+      () => {
+        writer.out.raw(new Uint8Array(11));
+        writer.endCall(call());
+      },
+    ]) {
+      writer.begin();
+      expect(end).toThrow(WireError);
+      expect(writer.open).toBe(false);
+    }
+    expect(writer.flush()).toBeUndefined();
+  });
+});
+
+describe('regions', () => {
+  it('can be patched and sent again while the session holds their slab', () => {
+    const slabs = new SlabPool();
+    const writer = new FrameWriter(slabs);
+    writer.begin();
+    const region = writer.endCall(call({ seq: 0, remainingMs: 50 }));
+    region.slab.retain();
+    joined(writer);
+    patchSequence(region.slab.view, region.start, 11, 4);
+    patchRemaining(region.slab.view, region.start, 20);
+    patchAck(region.slab.view, region.start, 5);
+    writer.repeat(region);
+    writer.frame(FrameKind.ACK, 0, undefined, 0, 5);
+    const sink = new Recorder();
+    open(sink).push(joined(writer));
+    expect(sink.frames.map((f) => [f.header.kind, f.header.seq, f.header.ack])).toEqual([
+      [FrameKind.CALL, 11, 5],
+      [FrameKind.ACK, 0, 5],
+    ]);
+    expect(sink.frames[0]?.header.remainingMs).toBe(20);
+    region.slab.release();
+    writer.dispose();
+    expect(slabs.usedBytes).toBe(0);
+  });
+
+  it('join a tick into one chunk', () => {
+    const writer = new FrameWriter();
+    for (let i = 0; i < 20; i++) {
+      writer.begin();
+      writer.endCall(call({ seq: i + 1 }));
+      writer.idFrame(FrameKind.CANCEL, i, 0, 0, 0, 0, 0);
+    }
+    const write = writer.flush();
+    expect(write?.chunks.length).toBe(1);
+    expect(write?.bytes).toBe(20 * (56 + 48));
+    expect(writer.flush()).toBeUndefined();
+  });
+});
+
+describe('id and control frames', () => {
+  it('carry their fields', () => {
+    const writer = new FrameWriter();
+    writer.idFrame(FrameKind.CREDIT, 2 ** 53 - 1, 0xffff_ffff, 7, 2 ** 41, 3, 2);
+    writer.frame(FrameKind.CONTROL, 0x10b, Uint8Array.of(1, 2), 4, 2);
+    const sink = new Recorder();
+    open(sink).push(joined(writer));
+    expect(sink.frames[0]?.header).toMatchObject({
+      id: 2 ** 53 - 1,
+      a: 0xffff_ffff,
+      b: 7,
+      c: 2 ** 41,
+      seq: 3,
+      ack: 2,
+      length: 0,
+    });
+    expect(sink.frames[1]?.header).toMatchObject({ kind: FrameKind.CONTROL, messageType: 0x10b, seq: 4 });
+    expect([...(sink.frames[1]?.payload ?? [])]).toEqual([1, 2]);
+  });
+});
+
+/** A stream of many kinds of frame with bodies between them, and what a reader must make of it. */
+function mixture(
+  sizes: readonly number[],
+  slabs = new SlabPool(4096),
+): { bytes: Uint8Array; frames: number[]; bodies: number[] } {
+  const writer = new FrameWriter(slabs);
+  const frames: number[] = [];
+  const bodies: number[] = [];
+  sizes.forEach((size, i) => {
+    if (i % 3 === 2) {
+      bodies.push(size);
+      writer.body(i, 1, 0, new Uint8Array(size).fill(i), 0);
+    } else if (i % 3 === 1) {
+      frames.push(size);
+      writer.frame(FrameKind.CONTROL, 1, new Uint8Array(size).fill(i), i, 0);
+    } else {
+      frames.push(size);
+      writer.begin();
+      writer.out.raw(new Uint8Array(size).fill(i));
+      writer.endCall(call());
+    }
+  });
+  return { bytes: joined(writer), frames, bodies };
+}
+
+describe('FrameReader', () => {
+  it('reads the same frames however the bytes are cut', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.oneof(fc.nat(100), fc.nat(9000)), { minLength: 1, maxLength: 12 }),
+        fc.array(fc.integer({ min: 1, max: 5000 }), { minLength: 1, maxLength: 20 }),
+        (sizes, cuts) => {
+          const { bytes, frames, bodies } = mixture(sizes);
+          const sink = new Recorder();
+          const reader = open(sink, DEFAULT_WIRE_LIMITS, 2048);
+          for (let at = 0, i = 0; at < bytes.length; i++) {
+            const count = cuts[i % cuts.length] as number;
+            reader.push(bytes.subarray(at, at + count));
+            at += count;
+          }
+          expect(sink.frames.map((f) => f.payload.length)).toEqual(frames);
+          expect(sink.bodies.map((b) => b.bytes.length)).toEqual(bodies);
+          expect(sink.bodies.every((b) => b.bytes.every((byte) => byte === b.header.id))).toBe(true);
+          expect(reader.midFrame).toBe(false);
+        },
+      ),
+      { numRuns: 200 },
+    );
+  });
+
+  it('reads byte by byte', () => {
+    const { bytes, frames } = mixture([0, 5, 8, 70, 0, 0]);
+    const sink = new Recorder();
+    const reader = open(sink);
+    for (const byte of bytes) reader.push(Uint8Array.of(byte));
+    expect(sink.frames.length).toBe(frames.length);
+    expect(sink.bodies.length).toBe(2);
+  });
+
+  it('lets the source write body bytes where they belong', () => {
+    const writer = new FrameWriter();
+    const content = new Uint8Array(200_000).map((_, i) => i);
+    writer.body(9, 2, 4096, content, 0);
+    const bytes = joined(writer);
+    const memory = new Uint8Array(content.length);
+    const sink = new Recorder();
+    sink.body = (header) => {
+      expect(header).toMatchObject({ id: 9, a: 2, c: 4096 });
+      return memory;
+    };
+    const reader = open(sink);
+    reader.push(bytes.subarray(0, 100));
+    const next = reader.nextBuffer();
+    expect(next.buffer).toBe(memory.buffer);
+    expect(next.byteOffset).toBe(100 - 48);
+    next.set(bytes.subarray(100));
+    reader.received(bytes.length - 100);
+    expect(memory).toEqual(content);
+    expect(sink.bodies[0]?.landed).toBe(content.length);
+  });
+
+  it('throws bodies away that nobody wants, and stays in step', () => {
+    const writer = new FrameWriter();
+    writer.body(1, 0, 0, new Uint8Array(300_000), 0);
+    writer.frame(FrameKind.ACK, 0, undefined, 0, 3);
+    const sink = new Recorder();
+    sink.discard = true;
+    open(sink).push(joined(writer));
+    expect(sink.frames.map((f) => f.header.kind)).toEqual([FrameKind.ACK]);
+    expect(sink.bodies).toEqual([]);
+  });
+
+  it('gives the memory of a half landed body back when the connection ends', () => {
+    const writer = new FrameWriter();
+    writer.body(1, 0, 0, new Uint8Array(10_000), 0);
+    const sink = new Recorder();
+    const reader = open(sink);
+    reader.push(joined(writer).subarray(0, 48 + 6000));
+    expect(reader.midFrame).toBe(true);
+    reader.close();
+    reader.close();
+    expect(sink.bodies.map((b) => b.landed)).toEqual([6000]);
+    reader.push(new Uint8Array(10));
+    expect(sink.frames).toEqual([]);
+  });
+
+  it('takes nothing but small handshake frames before it is opened', () => {
+    const ack = new FrameWriter();
+    ack.frame(FrameKind.ACK, 0, undefined, 0, 0);
+    expect(() => new FrameReader(new Recorder()).push(joined(ack))).toThrow('protocol-error');
+    const big = new Uint8Array(24);
+    big[0] = FrameKind.HANDSHAKE;
+    new DataView(big.buffer).setUint32(4, DEFAULT_WIRE_LIMITS.maxHandshakeBytes + 1, true);
+    expect(() => new FrameReader(new Recorder()).push(big)).toThrow(
+      'limit: handshake frame (4097 over the limit of 4096)',
+    );
+    const hello = new FrameWriter();
+    hello.frame(FrameKind.HANDSHAKE, 0, Uint8Array.of(1), 0, 0);
+    const sink = new Recorder();
+    new FrameReader(sink).push(joined(hello));
+    expect(sink.frames.length).toBe(1);
+  });
+
+  const broken: [string, (view: DataView) => void][] = [
+    ['an unknown kind', (view) => view.setUint8(0, 99)],
+    ['kind 0', (view) => view.setUint8(0, 0)],
+    ['a sequence number past 2^53', (view) => view.setUint32(12, 0x20_0000, true)],
+    ['an ack past 2^53', (view) => view.setUint32(20, 0xffff_ffff, true)],
+    ['a call id past 2^53', (view) => view.setUint32(28, 0x20_0000, true)],
+    ['sections longer than the frame', (view) => view.setUint32(40, 1, true)],
+    ['sections whose sum wraps 32 bits', (view) => [40, 44, 48].forEach((at) => view.setUint32(at, 0xffff_ffff, true))],
+    ['a length over the limit', (view) => view.setUint32(4, 0xffff_ffff, true)],
+  ];
+  it.each(broken)('refuses %s', (_what, damage) => {
+    const writer = new FrameWriter();
+    writer.begin();
+    writer.endCall(call());
+    const bytes = Uint8Array.from(joined(writer));
+    damage(new DataView(bytes.buffer));
+    const sink = new Recorder();
+    expect(() => open(sink).push(bytes)).toThrow(WireError);
+    expect(sink.frames).toEqual([]);
+  });
+
+  it('refuses a payload where none belongs', () => {
+    const writer = new FrameWriter();
+    writer.idFrame(FrameKind.PING, 1, 0, 0, 0, 0, 0);
+    const bytes = Uint8Array.from(joined(writer));
+    new DataView(bytes.buffer).setUint32(4, 5, true);
+    expect(() => open(new Recorder()).push(bytes)).toThrow('no payload');
+  });
+
+  it('allocates for a large frame as its bytes arrive, not for its length', () => {
+    const header = new Uint8Array(56);
+    const view = new DataView(header.buffer);
+    view.setUint8(0, FrameKind.CALL);
+    view.setUint32(4, DEFAULT_WIRE_LIMITS.maxFrameBytes, true);
+    const reader = open(new Recorder());
+    reader.push(header);
+    let largest = 0;
+    for (let i = 0; i < 40; i++) {
+      const next = reader.nextBuffer();
+      largest = Math.max(largest, next.buffer.byteLength);
+      reader.received(Math.min(next.length, 65_536));
+    }
+    expect(largest).toBeLessThanOrEqual(8 * 1024 * 1024);
+    expect(largest).toBeGreaterThan(1024 * 1024);
+  });
+});

@@ -1,0 +1,134 @@
+/** @file The receiver's memory for the tensors of one message, until they are complete and become tensors. */
+import { type DType, type Tensor } from '@backwire/tensor';
+import { sparseFromParts, storageFromBytes, tensorFromParts } from '@backwire/tensor/internal';
+import { type BufferPool, bufferPool } from './buffer-pool.ts';
+import { decodeError } from './errors.ts';
+import { DEFAULT_WIRE_LIMITS, type WireLimits } from './limits.ts';
+import {
+  type StorageDescriptor,
+  type TensorDescriptor,
+  type TensorTable,
+  checkTensorTable,
+} from './tensor-descriptor.ts';
+
+type Storage = ReturnType<typeof storageFromBytes>;
+
+/**
+ * States: *open* (memory is being filled), then *taken* (`tensors()` made tensors of it) or *released*. While a part of it is landing
+ * (`pin`), a release waits for the last `unpin`: the connection may still write there.
+ */
+export class IncomingTensors {
+  readonly table: TensorTable;
+  private readonly pool: BufferPool;
+  private readonly memory: (Uint8Array | undefined)[] = [];
+  private landing = 0;
+  private state: 'open' | 'taken' | 'released' = 'open';
+
+  /**
+   * Checks the table, then takes memory and copies the inline storages out of `bytes[start, end)`.
+   * @throws WireError 'decode-error' or 'limit', with no memory taken.
+   */
+  constructor(
+    table: TensorTable,
+    bytes: Uint8Array,
+    start: number,
+    end: number,
+    limits: WireLimits = DEFAULT_WIRE_LIMITS,
+    pool: BufferPool = bufferPool,
+  ) {
+    checkTensorTable(table, limits);
+    checkInline(table.storages, end - start);
+    this.table = table;
+    this.pool = pool;
+    let at = start;
+    for (const { nbytes, placement } of table.storages) {
+      const memory = pool.take(nbytes);
+      this.memory.push(memory);
+      if (placement !== 'inline') continue;
+      memory.set(bytes.subarray(at, at + nbytes));
+      at += nbytes;
+    }
+  }
+
+  /** Bytes that come out of band. */
+  get bodyBytes(): number {
+    let total = 0;
+    for (const { nbytes, placement } of this.table.storages) if (placement !== 'inline') total += nbytes;
+    return total;
+  }
+
+  /** Indices of the storages that come out of band, in order. */
+  outOfBand(): number[] {
+    return this.table.storages.flatMap(({ placement, nbytes }, i) =>
+      placement === 'inline' || nbytes === 0 ? [] : [i],
+    );
+  }
+
+  /** The memory of one storage, all of it. Throws 'decode-error' for one that is not there or no longer ours. */
+  memoryOf(storage: number): Uint8Array {
+    const memory = this.state === 'open' ? this.memory[storage] : undefined;
+    if (memory === undefined) throw decodeError(`no memory for storage ${storage}`);
+    return memory;
+  }
+
+  /** Bytes are about to land in it. */
+  pin(): void {
+    this.landing++;
+  }
+
+  /** They have landed, or never will. */
+  unpin(): void {
+    this.landing--;
+    if (this.landing === 0 && this.state === 'released') this.giveBack();
+  }
+
+  /**
+   * The tensors, over the received memory; it returns to the pool when the last of them is gone and no alias was handed out. To be
+   * called once, when every out-of-band storage is complete. The caller owns the tensors.
+   */
+  tensors(): Tensor[] {
+    if (this.state !== 'open') throw new Error(`invariant: the tensors of a message are ${this.state}`);
+    this.state = 'taken';
+    const { pool, table } = this;
+    const onFree = (bytes: Uint8Array): void => pool.give(bytes);
+    const storages = this.memory.map((memory) => storageFromBytes(memory as Uint8Array, { onFree }));
+    this.memory.length = 0;
+    return table.tensors.map((descriptor) => buildTensor(descriptor, storages));
+  }
+
+  /** Gives the memory back unused. Harmless when repeated, and after `tensors`. */
+  release(): void {
+    if (this.state !== 'open') return;
+    this.state = 'released';
+    if (this.landing === 0) this.giveBack();
+  }
+
+  private giveBack(): void {
+    for (const memory of this.memory.splice(0)) if (memory !== undefined) this.pool.give(memory);
+  }
+}
+
+/** Makes the tensor that a checked descriptor describes, over `storages`. The caller owns it. */
+export function buildTensor(descriptor: TensorDescriptor, storages: readonly Storage[]): Tensor {
+  const { sparse, requiresGrad, shape } = descriptor;
+  if (sparse !== undefined) {
+    const indices = buildTensor(sparse.indices, storages) as Tensor<'int64'>;
+    const values = buildTensor(sparse.values, storages);
+    return sparseFromParts({ indices, values, shape, coalesced: sparse.coalesced, requiresGrad });
+  }
+  return tensorFromParts({
+    storage: storages[descriptor.storage] as Storage,
+    dtype: descriptor.dtype as DType,
+    shape,
+    strides: descriptor.strides,
+    offset: descriptor.offset,
+    requiresGrad,
+    parameter: descriptor.parameter ?? false,
+  });
+}
+
+function checkInline(storages: readonly StorageDescriptor[], length: number): void {
+  let inline = 0;
+  for (const { nbytes, placement } of storages) if (placement === 'inline') inline += nbytes;
+  if (inline !== length) throw decodeError(`${length} bytes of inline storages instead of ${inline}`);
+}
