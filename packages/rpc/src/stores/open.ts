@@ -1,5 +1,8 @@
 /** @file Opens the store of a group by its address. */
 import { RpcError } from '../errors.ts';
+import { hostText, parseHostPort } from '../transports/listen.ts';
+import { embeddedStore } from './embedded.ts';
+import { serveStore } from './embedded-server.ts';
 import { memoryStore } from './memory.ts';
 import { prefixStore } from './prefix.ts';
 import type { OpenStoreOptions, Store } from './store.ts';
@@ -29,7 +32,48 @@ export async function openStore(
   return { store: group === undefined ? store : prefixStore(store, `${group}/`, { owned }), owned };
 }
 
-async function openAddress(address: string | undefined, _options: OpenStoreOptions): Promise<Store> {
-  if (address?.startsWith('memory://')) return memoryStore(address.slice('memory://'.length));
-  throw new RpcError('invalid-argument', `'${address ?? ''}' names no kind of store`);
+async function openAddress(option: string | undefined, options: OpenStoreOptions): Promise<Store> {
+  const address = option ?? masterAddress();
+  const scheme = /^([a-z]+):\/\//.exec(address)?.[1];
+  switch (scheme) {
+    case 'memory':
+      return memoryStore(address.slice('memory://'.length));
+    case 'tcp':
+      return openEmbedded(address, options);
+    default:
+      throw new RpcError('invalid-argument', `'${address}' names no kind of store`);
+  }
+}
+
+/** Rank 0 serves the store at that address, unless a launcher already does; everyone connects to it. */
+async function openEmbedded(endpoint: string, options: OpenStoreOptions): Promise<Store> {
+  const { keys, signal, timeoutMs } = options;
+  const rank = options.rank ?? rankOfEnvironment();
+  if (rank !== 0 || launcherServes()) return embeddedStore({ endpoint, keys, signal, timeoutMs });
+  const server = await serveStore({ ...parseHostPort(endpoint, 'tcp'), keys, insecure: options.insecure });
+  try {
+    return await embeddedStore({ endpoint: server.endpoint, keys, signal, timeoutMs, server });
+  } catch (error) {
+    await server.close();
+    throw error;
+  }
+}
+
+/** Whether another process serves the store: `backwire run` says so, and so does torchrun. */
+function launcherServes(): boolean {
+  return process.env['BACKWIRE_STORE_HOSTED'] === '1' || process.env['TORCHELASTIC_USE_AGENT_STORE'] === 'True';
+}
+
+function rankOfEnvironment(): number | undefined {
+  const rank = process.env['RANK'];
+  return rank === undefined || !/^\d+$/.test(rank) ? undefined : Number(rank);
+}
+
+function masterAddress(): string {
+  const host = process.env['MASTER_ADDR'];
+  const port = process.env['MASTER_PORT'];
+  if (host === undefined || host === '' || port === undefined || !/^\d+$/.test(port)) {
+    throw new RpcError('invalid-argument', 'no store was given, and MASTER_ADDR and MASTER_PORT do not name one');
+  }
+  return `tcp://${hostText(host)}:${port}`;
 }

@@ -64,5 +64,7 @@ export interface OpenStoreOptions {
   readonly rank?: number | undefined;
   /** @default WORLD_SIZE */
   readonly worldSize?: number | undefined;
+  /** Serves a store beyond loopback without a secret: `security: { mode: 'none', iUnderstand: true }`. @default false */
+  readonly insecure?: boolean | undefined;
   readonly logger?: Logger | undefined;
 }

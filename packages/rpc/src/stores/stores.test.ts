@@ -1,6 +1,9 @@
 /** @file What every store promises, tried on each of them. */
 import { randomUUID } from 'node:crypto';
 import { afterEach, describe, expect, test } from 'vitest';
+import { findKeys } from '../security/secret.ts';
+import { embeddedStore } from './embedded.ts';
+import { serveStore } from './embedded-server.ts';
 import { memoryStore } from './memory.ts';
 import { openStore } from './open.ts';
 import { prefixStore } from './prefix.ts';
@@ -27,6 +30,23 @@ const kinds: [string, () => Promise<Open>][] = [
     async () => {
       const name = randomUUID();
       return async () => prefixStore(memoryStore(name), 'group/', { owned: true });
+    },
+  ],
+  [
+    'embedded',
+    async () => {
+      const server = await serveStore();
+      cleanups.push(() => server.close());
+      return () => embeddedStore({ endpoint: server.endpoint });
+    },
+  ],
+  [
+    'embedded with a secret',
+    async () => {
+      const keys = findKeys({ secret: 'sixteen bytes and more' });
+      const server = await serveStore({ keys });
+      cleanups.push(() => server.close());
+      return () => embeddedStore({ endpoint: server.endpoint, keys });
     },
   ],
 ];

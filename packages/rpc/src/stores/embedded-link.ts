@@ -1,0 +1,242 @@
+/** @file A client's connection to an embedded store: requests and replies, made again when it breaks. */
+import { randomInt } from 'node:crypto';
+import { RpcError } from '../errors.ts';
+import { authenticate } from '../security/authenticate.ts';
+import type { Keys } from '../security/secret.ts';
+import type { Connection, Transport } from '../transports/transport.ts';
+import { ByteReader, type ReadProgram } from './byte-reader.ts';
+import { STORE_HANDSHAKE_GROUP } from './embedded-session.ts';
+import { FRAME_HEAD_BYTES, MAX_LIST_BYTES, Op, Reader, frame, replyError } from './protocol.ts';
+
+export interface LinkOptions {
+  readonly endpoint: string;
+  readonly transport: Transport;
+  readonly keys: Keys | undefined;
+}
+
+/** What the link tells the store. */
+export interface LinkEvents {
+  /** A connection is up; `first` when there was none before it. Requests made here go out before all that wait. */
+  up(first: boolean): void;
+  event(id: number, body: Reader): void;
+  leaseLost(id: number): void;
+}
+
+export interface RequestOptions {
+  /** Sent once more over a new connection if this one breaks before the reply; others then fail 'unavailable'. */
+  readonly repeatable: boolean;
+  /** Waits for a connection as long as it takes. @default false: some seconds */
+  readonly patient?: boolean;
+  /** From `newId`. */
+  readonly id?: number;
+}
+
+interface Request {
+  readonly bytes: Uint8Array;
+  readonly resolve: (body: Reader) => void;
+  readonly reject: (error: RpcError) => void;
+  readonly repeatable: boolean;
+  readonly patient: boolean;
+  patience: NodeJS.Timeout | undefined;
+}
+
+/** How long a request waits for a connection. */
+export const PATIENCE_MS = 5_000;
+const FIRST_BACKOFF_MS = 20;
+const MAX_BACKOFF_MS = 1_000;
+/** Requests without a reply; a client that has more is not waiting for its answers. */
+const MAX_OUTSTANDING = 100_000;
+/** A reply is at most a list and its heads. */
+const MAX_REPLY_BYTES = 2 * MAX_LIST_BYTES;
+
+/** States: *down* (dialling again, requests wait) ⇄ *up* → *closed*, which is final. */
+export class EmbeddedLink {
+  private readonly options: LinkOptions;
+  private readonly events: LinkEvents;
+  private connection: Connection | undefined;
+  private readonly sent = new Map<number, Request>();
+  private readonly queued = new Map<number, Request>();
+  private readonly closing = new AbortController();
+  private nextId = 1;
+  private connectedBefore = false;
+  private lastError: RpcError | undefined;
+
+  constructor(options: LinkOptions, events: LinkEvents) {
+    this.options = options;
+    this.events = events;
+  }
+
+  /** Connects once. */
+  async connect(signal?: AbortSignal, timeoutMs?: number): Promise<void> {
+    const both = signal === undefined ? this.closing.signal : AbortSignal.any([signal, this.closing.signal]);
+    const { transport, endpoint, keys } = this.options;
+    const dialled = await transport.dial(endpoint, { signal: both, timeoutMs });
+    const handshake = { role: 'dialer', group: STORE_HANDSHAKE_GROUP, keys, signal: both, timeoutMs } as const;
+    const { connection } = await authenticate(dialled, handshake);
+    if (this.closing.signal.aborted) {
+      connection.destroy();
+      throw closedError();
+    }
+    this.start(connection);
+  }
+
+  /** An id for a request; a watch keeps it as its name. */
+  newId(): number {
+    const id = this.nextId;
+    this.nextId = this.nextId === 0xffff_ffff ? 1 : this.nextId + 1;
+    return id;
+  }
+
+  request(op: number, parts: readonly Uint8Array[], options: RequestOptions): Promise<Reader> {
+    return new Promise((resolve, reject) => {
+      if (this.closing.signal.aborted) return reject(closedError());
+      if (this.sent.size + this.queued.size >= MAX_OUTSTANDING) {
+        return reject(
+          new RpcError('resource-exhausted', `${MAX_OUTSTANDING} requests to the store wait for their replies`),
+        );
+      }
+      const id = options.id ?? this.newId();
+      const { repeatable, patient = false } = options;
+      const request: Request = {
+        bytes: frame(op, id, parts),
+        resolve,
+        reject,
+        repeatable,
+        patient,
+        patience: undefined,
+      };
+      if (this.connection !== undefined) this.transmit(id, request);
+      else this.queue(id, request);
+    });
+  }
+
+  /** A request without a reply; lost when there is no connection. */
+  notify(op: number, id: number): void {
+    this.connection?.write([frame(op, id, [])]);
+  }
+
+  /** Forgets a request: its promise never settles. */
+  forget(id: number): void {
+    clearTimeout(this.queued.get(id)?.patience);
+    this.sent.delete(id);
+    this.queued.delete(id);
+  }
+
+  close(): void {
+    if (this.closing.signal.aborted) return;
+    this.closing.abort();
+    this.connection?.close();
+    this.connection = undefined;
+    this.failAll(closedError());
+  }
+
+  private start(connection: Connection): void {
+    this.connection = connection;
+    connection.attach(new ByteReader(this.program(), (error) => this.onDown(connection, error)));
+    const first = !this.connectedBefore;
+    this.connectedBefore = true;
+    this.events.up(first);
+    for (const [id, request] of [...this.queued]) {
+      this.queued.delete(id);
+      clearTimeout(request.patience);
+      this.transmit(id, request);
+    }
+  }
+
+  private transmit(id: number, request: Request): void {
+    this.sent.set(id, request);
+    this.connection?.write([request.bytes]);
+  }
+
+  private queue(id: number, request: Request): void {
+    this.queued.set(id, request);
+    if (request.patient) return;
+    request.patience = setTimeout(() => {
+      this.queued.delete(id);
+      const why = this.lastError === undefined ? '' : `: ${this.lastError.message}`;
+      request.reject(
+        new RpcError('unavailable', `the store at ${this.options.endpoint} is out of reach${why}`, {
+          cause: this.lastError,
+        }),
+      );
+    }, PATIENCE_MS);
+  }
+
+  private *program(): ReadProgram {
+    for (;;) {
+      const head = new Reader(yield FRAME_HEAD_BYTES);
+      const op = head.u8();
+      const length = head.u32();
+      const id = head.u32();
+      if (length > MAX_REPLY_BYTES) throw new RpcError('protocol-error', `a reply of ${length} bytes`);
+      const body = new Reader(length === 0 ? new Uint8Array(0) : (yield length).slice());
+      if (op === Op.EVENT) this.events.event(id, body);
+      else if (op === Op.LEASE_LOST) this.events.leaseLost(id);
+      else if (op === Op.REPLY) this.onReply(id, body);
+      else throw new RpcError('protocol-error', `an unknown frame ${op} from the store`);
+    }
+  }
+
+  private onReply(id: number, body: Reader): void {
+    const request = this.sent.get(id);
+    if (request === undefined) return;
+    this.sent.delete(id);
+    if (body.u8() === 0) request.resolve(body);
+    else request.reject(replyError(body));
+  }
+
+  private onDown(connection: Connection, error: Error | undefined): void {
+    if (this.connection !== connection) return;
+    this.connection = undefined;
+    this.lastError = new RpcError('unavailable', `the connection to the store at ${this.options.endpoint} broke`, {
+      cause: error,
+    });
+    for (const [id, request] of [...this.sent]) {
+      this.sent.delete(id);
+      if (request.repeatable) this.queue(id, request);
+      else request.reject(this.lastError);
+    }
+    void this.reconnect();
+  }
+
+  private async reconnect(): Promise<void> {
+    let backoff = FIRST_BACKOFF_MS;
+    while (!this.closing.signal.aborted && this.connection === undefined) {
+      try {
+        await this.connect();
+        return;
+      } catch (error) {
+        this.lastError = RpcError.from(error);
+      }
+      await this.pause(backoff / 2 + randomInt(Math.ceil(backoff)));
+      backoff = Math.min(backoff * 1.6, MAX_BACKOFF_MS);
+    }
+  }
+
+  /** Sleeps without keeping the process alive: a program that has ended must not hang on a store that is gone. */
+  private pause(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const done = (): void => {
+        clearTimeout(timer);
+        this.closing.signal.removeEventListener('abort', done);
+        resolve();
+      };
+      const timer = setTimeout(done, ms).unref();
+      this.closing.signal.addEventListener('abort', done, { once: true });
+    });
+  }
+
+  private failAll(error: RpcError): void {
+    for (const table of [this.sent, this.queued]) {
+      for (const request of table.values()) {
+        clearTimeout(request.patience);
+        request.reject(error);
+      }
+      table.clear();
+    }
+  }
+}
+
+export function closedError(): RpcError {
+  return new RpcError('failed-precondition', 'the store is closed');
+}
