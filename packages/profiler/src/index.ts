@@ -1,2 +1,4 @@
 /** @file The public surface of @backwire/profiler. */
-export {};
+export type { ProfileEvent, ProfileOptions } from './events.ts';
+export { profile, recordFunction, type Profile } from './profile.ts';
+export { profiling } from './profiling.ts';

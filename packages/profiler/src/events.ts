@@ -1,0 +1,35 @@
+/** @file What a profile consists of. */
+
+/** One thing that took time. */
+export interface ProfileEvent {
+  /** The operation ('aten::add'), the label of `recordFunction`, or the key of a call ('rpc_async#aten::add(w0 -> w1)'). */
+  readonly name: string;
+  /** The id of the worker that it ran on; 0 in a process without an agent. */
+  readonly node: number;
+  /** It ran on another worker than the one that profiles. */
+  readonly isRemote: boolean;
+  /** Since the profile began, in microseconds, on the clock of the worker that profiles. */
+  readonly startUs: number;
+  readonly durationUs: number;
+  /** The shapes of the tensors among its inputs, with `recordShapes`. */
+  readonly shapes?: readonly (readonly number[])[];
+  /** Bytes of tensor memory it allocated (negative: freed); of a call the bytes of its tensors. With `profileMemory`. */
+  readonly bytes?: number;
+}
+
+/** What an event is to the trace. */
+export type EventKind = 'op' | 'scope' | 'rpc' | 'handler';
+
+/** An event as it is kept. */
+export interface RecordedEvent extends ProfileEvent {
+  readonly kind: EventKind;
+  /** The index of the event it happened in, -1 for none. A remote event's parent is the call it came from. */
+  readonly parent: number;
+}
+
+export interface ProfileOptions {
+  /** Keeps the shapes of inputs. @default false */
+  recordShapes?: boolean;
+  /** Keeps how much tensor memory each operation took. @default false */
+  profileMemory?: boolean;
+}

@@ -1,0 +1,13 @@
+/** @file The bounds of the profiler, each with its reason. */
+
+/** Events of one profile; about 200 bytes each. What comes after is counted and dropped. */
+export const MAX_EVENTS = 1_000_000;
+/** Events that travel back with one reply: a profile must not make a small reply large. */
+export const MAX_EVENTS_PER_REPLY = 10_000;
+/** Characters of an event's name; keys nest over hops and must not grow without end. */
+export const MAX_NAME_CHARS = 4_096;
+/** Dimensions of a shape, and shapes of an event, that are taken from a peer. */
+export const MAX_SHAPES = 64;
+export const MAX_DIMS = 64;
+/** Profiled calls that wait for their reply. What comes after is recorded on this side only. */
+export const MAX_PENDING_CALLS = 65_536;

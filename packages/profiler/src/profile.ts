@@ -1,0 +1,117 @@
+/** @file `profile` and `recordFunction`: what runs inside is recorded, here and on the workers it calls. */
+import { memory } from '@backwire/tensor';
+import { runWith } from '@backwire/tensor/internal';
+import { chromeTrace, type ChromeTrace, type TraceSource } from './chrome-trace.ts';
+import type { ProfileEvent, ProfileOptions, RecordedEvent } from './events.ts';
+import { groupNames, selfNode } from './identity.ts';
+import { epochUs, nowUs } from './now.ts';
+import { currentScope, ProfileScope } from './profile-scope.ts';
+import { Recorder } from './recorder.ts';
+import { Summary, type SummaryOptions, type TableOptions } from './summary.ts';
+
+/** What a profile found. */
+export interface Profile {
+  /** In the order they began to be known: what other workers did comes when the reply does. */
+  events(): readonly ProfileEvent[];
+  /** Sums by name, or by name and worker. */
+  keyAverages(options?: SummaryOptions): { table(options?: TableOptions): string };
+  /** For ui.perfetto.dev and chrome://tracing: a row per worker, arrows from calls to their handlers. */
+  toChromeTrace(): { traceEvents: object[] };
+  /** Writes the trace as a JSON file. @throws when the file cannot be written. */
+  writeChromeTrace(path: string): Promise<void>;
+}
+
+/**
+ * Runs `fn` and records the tensor operations, `recordFunction` labels and remote calls inside, and what the called workers did for
+ * them. Calls that are still in flight when `fn` settles are shown as lasting until then. A profile inside a profile goes to both.
+ */
+export async function profile<T>(
+  fn: () => T | Promise<T>,
+  options: ProfileOptions = {},
+): Promise<{ value: T; profile: Profile }> {
+  const outer = currentScope();
+  const outerStart = outer?.recorder.elapsedUs() ?? 0;
+  const beganUs = nowUs();
+  const recorder = newRecorder(selfNode(), options);
+  const names = groupNames();
+  try {
+    const value = await runWith({ profile: new ProfileScope(recorder, -1) }, fn);
+    return { value, profile: new FinishedProfile(recorder.finish(), epochUs(beganUs), names) };
+  } finally {
+    const events = recorder.finish();
+    outer?.recorder.absorb(events, outerStart, outer.innermost());
+  }
+}
+
+/**
+ * Labels what `fn` does: an event named `name` that lasts until `fn` returns, or the promise it returns settles. Without a profile in
+ * force this is just `fn()`. The label follows a remote call: on the called worker it appears under the call's key.
+ */
+export function recordFunction<T>(name: string, fn: () => T): T {
+  const scope = currentScope();
+  if (scope === undefined) return fn();
+  const { recorder } = scope;
+  const event = recorder.begin('scope', name, scope.innermost());
+  let result: T;
+  try {
+    result = runWith({ profile: scope.inside(event) }, fn);
+  } catch (error) {
+    recorder.end(event);
+    throw error;
+  }
+  if (!isThenable(result)) {
+    recorder.end(event);
+    return result;
+  }
+  const end = (): void => recorder.end(event);
+  result.then(end, end);
+  return result;
+}
+
+/** A recorder on this process's clock and tensor memory. */
+export function newRecorder(node: number, options: ProfileOptions): Recorder {
+  return new Recorder({ ...options, node, nowUs, memoryBytes: () => memory().bytes });
+}
+
+/** A profile as a source of a merged trace. */
+export function traceSource(profile: Profile): TraceSource {
+  if (profile instanceof FinishedProfile) return profile.source;
+  throw new TypeError('not a profile made by profile()');
+}
+
+/** One trace of the profiles of many workers; their clocks are taken to agree, as they do on one host. */
+export function mergedTrace(profiles: readonly Profile[]): ChromeTrace {
+  return chromeTrace(profiles.map(traceSource));
+}
+
+class FinishedProfile implements Profile {
+  readonly source: TraceSource;
+
+  constructor(events: readonly RecordedEvent[], originUs: number, names: ReadonlyMap<number, string>) {
+    this.source = { events, originUs, names };
+  }
+
+  events(): readonly ProfileEvent[] {
+    return this.source.events
+      .filter(({ kind }) => kind !== 'handler')
+      .map(({ kind: _, parent: __, ...event }) => event);
+  }
+
+  keyAverages(options: SummaryOptions = {}): Summary {
+    return new Summary(this.source.events, options);
+  }
+
+  toChromeTrace(): ChromeTrace {
+    return chromeTrace([this.source]);
+  }
+
+  async writeChromeTrace(path: string): Promise<void> {
+    const fs = globalThis.process?.getBuiltinModule?.('node:fs/promises');
+    if (fs === undefined) throw new Error(`cannot write '${path}': there is no file system here; use toChromeTrace()`);
+    await fs.writeFile(path, JSON.stringify(this.toChromeTrace()));
+  }
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === 'object' && value !== null && typeof (value as { then?: unknown }).then === 'function';
+}

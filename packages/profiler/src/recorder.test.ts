@@ -1,0 +1,241 @@
+/** @file Recording, merging, adding up and drawing, on a clock that the test moves. */
+import { describe, expect, it } from 'vitest';
+import { chromeTrace } from './chrome-trace.ts';
+import { clockOffset } from './clock.ts';
+import type { RecordedEvent } from './events.ts';
+import { NO_EVENT, Recorder, type RecorderOptions } from './recorder.ts';
+import { formatBytes, Summary } from './summary.ts';
+
+class Clock {
+  us = 1_000;
+  readonly now = (): number => this.us;
+}
+
+function recorder(clock: Clock, options: Partial<RecorderOptions> = {}): Recorder {
+  return new Recorder({ node: 0, nowUs: clock.now, ...options });
+}
+
+const op = (name: string, startUs: number, durationUs: number, parent = -1, node = 1): RecordedEvent => ({
+  name,
+  kind: 'op',
+  node,
+  isRemote: false,
+  startUs,
+  durationUs,
+  parent,
+});
+
+describe('Recorder', () => {
+  it('times events from its own beginning', () => {
+    const clock = new Clock();
+    const r = recorder(clock);
+    clock.us += 5;
+    const a = r.begin('op', 'a', -1);
+    clock.us += 7;
+    r.end(a);
+    r.end(a);
+    expect(r.finish()).toEqual([op('a', 5, 7, -1, 0)]);
+  });
+
+  it('lets what has not ended last until the finish, and changes nothing afterwards', () => {
+    const clock = new Clock();
+    const r = recorder(clock);
+    const a = r.begin('rpc', 'a', -1);
+    clock.us += 9;
+    const events = r.finish();
+    expect(events[0]?.durationUs).toBe(9);
+    clock.us += 9;
+    r.end(a);
+    expect(r.begin('op', 'late', -1)).toBe(NO_EVENT);
+    expect(r.finish()).toBe(events);
+  });
+
+  it('keeps shapes and memory only when asked', () => {
+    const clock = new Clock();
+    let bytes = 100;
+    const inputs = [{ shape: [2, 3] }, 4, [{ shape: [5] }, { shape: [] }]];
+    const r = recorder(clock, { recordShapes: true, profileMemory: true, memoryBytes: () => bytes });
+    const a = r.begin('op', 'a', -1, inputs);
+    bytes += 24;
+    r.end(a);
+    expect(r.finish()[0]).toMatchObject({ shapes: [[2, 3], [5], []], bytes: 24 });
+    const plain = recorder(clock);
+    plain.end(plain.begin('op', 'a', -1, inputs));
+    expect(plain.finish()[0]).not.toHaveProperty('shapes');
+    expect(plain.finish()[0]).not.toHaveProperty('bytes');
+  });
+
+  it('stops at its bound and counts what is lost', () => {
+    const r = recorder(new Clock(), { maxEvents: 2 });
+    for (let i = 0; i < 5; i++) r.end(r.begin('op', 'x', -1));
+    expect(r.finish()).toHaveLength(2);
+    expect(r.dropped).toBe(3);
+  });
+
+  it('puts remote events into the middle of their call, under its key', () => {
+    const clock = new Clock();
+    const r = recorder(clock);
+    const call = r.begin('rpc', 'rpc_sync#f(w0 -> w1)', -1);
+    clock.us += 100;
+    r.mergeRemote(call, {
+      node: 1,
+      handledUs: 60,
+      dropped: 0,
+      events: [op('aten::add', 10, 30), op('aten::copy', 12, 5, 0)],
+    });
+    r.end(call);
+    const [local, handler, add, copy] = r.finish();
+    expect(local).toMatchObject({ node: 0, isRemote: false, durationUs: 100 });
+    expect(handler).toMatchObject({ kind: 'handler', node: 1, startUs: 20, durationUs: 60, parent: 0 });
+    expect(add).toMatchObject({
+      name: 'rpc_sync#f(w0 -> w1)#remote_op: aten::add',
+      node: 1,
+      isRemote: true,
+      startUs: 30,
+      parent: 1,
+    });
+    expect(copy).toMatchObject({ startUs: 32, parent: 2 });
+  });
+
+  it('nests keys over hops and keeps the node that ran the operation', () => {
+    const clock = new Clock();
+    const middle = recorder(clock, { node: 1 });
+    const hop = middle.begin('rpc', 'rpc_sync#aten::mul(w1 -> w2)', -1);
+    clock.us += 10;
+    middle.mergeRemote(hop, { node: 2, handledUs: 5, dropped: 0, events: [op('aten::mul', 1, 2, -1, 2)] });
+    middle.end(hop);
+    const origin = recorder(clock);
+    const call = origin.begin('rpc', 'rpc_sync#nested(w0 -> w1)', -1);
+    clock.us += 30;
+    origin.mergeRemote(call, { node: 1, handledUs: 20, dropped: 1, events: middle.finish() });
+    origin.end(call);
+    const shown = origin.finish().filter(({ kind }) => kind !== 'handler');
+    expect(shown.map(({ name, node }) => [name, node])).toEqual([
+      ['rpc_sync#nested(w0 -> w1)', 0],
+      ['rpc_sync#nested(w0 -> w1)#remote_op: rpc_sync#aten::mul(w1 -> w2)', 1],
+      ['rpc_sync#nested(w0 -> w1)#remote_op: rpc_sync#aten::mul(w1 -> w2)#remote_op: aten::mul', 2],
+    ]);
+    expect(origin.dropped).toBe(1);
+  });
+
+  it('does not believe that a peer had a call for longer than it took', () => {
+    const clock = new Clock();
+    const r = recorder(clock);
+    const call = r.begin('rpc', 'k', -1);
+    clock.us += 10;
+    r.mergeRemote(call, { node: 1, handledUs: 1e9, dropped: 0, events: [] });
+    expect(r.finish()[1]).toMatchObject({ startUs: 0, durationUs: 10 });
+  });
+});
+
+describe('Summary', () => {
+  const events: RecordedEvent[] = [
+    { ...op('step', 0, 1_000, -1, 0), kind: 'scope' },
+    { ...op('call', 100, 400, 0, 0), kind: 'rpc' },
+    { ...op('call', 200, 400, 0, 0), kind: 'rpc' },
+    { ...op('handler', 150, 300, 1, 1), kind: 'handler', isRemote: true },
+    { ...op('call#remote_op: mm', 160, 200, 3, 1), isRemote: true, bytes: 2048 },
+    { ...op('mm', 700, 100, 0, 0), bytes: 1024 },
+  ];
+
+  it('counts overlapping calls once in the self time of what holds them', () => {
+    const rows = new Map(new Summary(events).rows.map((row) => [row.name, row]));
+    expect(rows.get('step')).toMatchObject({ calls: 1, totalUs: 1_000, selfUs: 400 });
+    expect(rows.get('call')).toMatchObject({ calls: 2, totalUs: 800, selfUs: 800 });
+    expect(rows.has('handler')).toBe(false);
+  });
+
+  it('lays out a table in the order asked for', () => {
+    const table = new Summary(events).table({ sortBy: 'bytes', limit: 2 });
+    const lines = table.split('\n');
+    expect(lines[0]).toMatch(/^Name +Self % +Self +Total +Average +Calls +Bytes$/);
+    expect(lines[2]).toMatch(/^call#remote_op: mm +13\.33% +200\.000us +200\.000us +200\.000us +1 +2\.00 Kb$/);
+    expect(lines[3]).toMatch(/^mm /);
+    expect(lines[4]).toBe('Self time in all: 1.500ms');
+  });
+
+  it('tells workers apart when asked', () => {
+    const same = [op('mm', 0, 1, -1, 0), op('mm', 0, 3, -1, 1)];
+    expect(new Summary(same, { groupBy: 'name+node' }).rows.map(({ node, totalUs }) => [node, totalUs])).toEqual([
+      [0, 1],
+      [1, 3],
+    ]);
+    expect(new Summary(same).rows).toHaveLength(1);
+    expect(new Summary(same, { groupBy: 'name+node' }).table()).toMatch(/^Name +Node/);
+  });
+
+  it('has a table of nothing', () => {
+    expect(new Summary([]).table()).toContain('Name');
+  });
+
+  it('shows bytes in the unit that fits', () => {
+    expect([0, 512, 1536, -2 * 2 ** 20, 3 * 2 ** 30].map(formatBytes)).toEqual([
+      '0 b',
+      '512 b',
+      '1.50 Kb',
+      '-2.00 Mb',
+      '3.00 Gb',
+    ]);
+  });
+});
+
+interface TraceEvent {
+  readonly ph: string;
+  readonly name: string;
+  readonly pid: number;
+  readonly tid: number;
+  readonly ts: number;
+  readonly dur: number;
+  readonly id?: number;
+  readonly args?: { readonly name?: string };
+}
+
+describe('chromeTrace', () => {
+  it('has a row per worker and an arrow from a call to its handler', () => {
+    const clock = new Clock();
+    const r = recorder(clock);
+    const call = r.begin('rpc', 'k', -1);
+    clock.us += 100;
+    r.mergeRemote(call, { node: 1, handledUs: 60, dropped: 0, events: [op('aten::add', 10, 30)] });
+    r.end(call);
+    const names = new Map([
+      [0, 'w0'],
+      [1, 'w1'],
+    ]);
+    const events = chromeTrace([{ events: r.finish(), originUs: 5_000, names }]).traceEvents as TraceEvent[];
+    expect(events.filter(({ name }) => name === 'process_name').map(({ pid, args }) => [pid, args?.name])).toEqual([
+      [0, 'w0'],
+      [1, 'w1'],
+    ]);
+    expect(events.find(({ ph }) => ph === 's')).toMatchObject({ pid: 0, ts: 5_000, id: 1 });
+    expect(events.find(({ ph }) => ph === 'f')).toMatchObject({ pid: 1, ts: 5_020, id: 1, bp: 'e' });
+    expect(events.filter(({ ph }) => ph === 'X')).toHaveLength(3);
+  });
+
+  it('never lets events cross on a lane', () => {
+    let seed = 7;
+    const next = (): number => (seed = (seed * 48_271) % 2_147_483_647);
+    const events = Array.from({ length: 300 }, (_, i) => op(`e${i}`, next() % 1_000, next() % 200, -1, next() % 3));
+    const drawn = (chromeTrace([{ events, originUs: 0 }]).traceEvents as TraceEvent[]).filter(({ ph }) => ph === 'X');
+    expect(drawn).toHaveLength(300);
+    for (const a of drawn) {
+      for (const b of drawn) {
+        if (a === b || a.pid !== b.pid || a.tid !== b.tid || a.ts > b.ts) continue;
+        const beside = a.ts + a.dur <= b.ts;
+        const inside = b.ts + b.dur <= a.ts + a.dur || (a.ts === b.ts && a.dur <= b.dur);
+        expect(beside || inside, `${a.name} and ${b.name}`).toBe(true);
+      }
+    }
+  });
+});
+
+describe('clockOffset', () => {
+  it('trusts the quickest answer', () => {
+    const samples = [
+      { sentUs: 0, otherUs: 1_500, receivedUs: 1_000 },
+      { sentUs: 2_000, otherUs: 3_010, receivedUs: 2_020 },
+    ];
+    expect(clockOffset(samples)).toEqual({ offsetUs: 1_000, errorUs: 10 });
+    expect(() => clockOffset([])).toThrow(RangeError);
+  });
+});

@@ -1,0 +1,154 @@
+/** @file Events of the same name added up, and the table of them. */
+import type { RecordedEvent } from './events.ts';
+
+export interface SummaryOptions {
+  /** Whether the same name on two workers is one row or two. @default 'name' */
+  groupBy?: 'name' | 'name+node';
+}
+
+export interface TableOptions {
+  /** @default 'total' */
+  sortBy?: 'total' | 'self' | 'calls' | 'bytes';
+  /** Rows at most. @default all */
+  limit?: number;
+}
+
+/** One row: times in microseconds. */
+export interface SummaryRow {
+  readonly name: string;
+  /** The worker, when grouped by it. */
+  readonly node: number | undefined;
+  readonly calls: number;
+  readonly totalUs: number;
+  /** Without the time of the events inside. */
+  readonly selfUs: number;
+  readonly bytes: number | undefined;
+}
+
+/** The sums of a profile. */
+export class Summary {
+  readonly rows: readonly SummaryRow[];
+
+  constructor(events: readonly RecordedEvent[], { groupBy = 'name' }: SummaryOptions = {}) {
+    this.rows = sumUp(events, groupBy === 'name+node');
+  }
+
+  /** The rows as text, largest first. */
+  table({ sortBy = 'total', limit = Infinity }: TableOptions = {}): string {
+    const rows = [...this.rows].sort((a, b) => measure(b, sortBy) - measure(a, sortBy)).slice(0, limit);
+    const wholeSelf = this.rows.reduce((sum, { selfUs }) => sum + selfUs, 0);
+    const withNode = rows.some(({ node }) => node !== undefined);
+    const withBytes = this.rows.some(({ bytes }) => bytes !== undefined);
+    const header = [
+      'Name',
+      ...(withNode ? ['Node'] : []),
+      'Self %',
+      'Self',
+      'Total',
+      'Average',
+      'Calls',
+      ...(withBytes ? ['Bytes'] : []),
+    ];
+    const body = rows.map((row) => [
+      row.name,
+      ...(withNode ? [String(row.node ?? '')] : []),
+      wholeSelf === 0 ? '-' : `${((100 * row.selfUs) / wholeSelf).toFixed(2)}%`,
+      formatUs(row.selfUs),
+      formatUs(row.totalUs),
+      formatUs(row.totalUs / row.calls),
+      String(row.calls),
+      ...(withBytes ? [formatBytes(row.bytes ?? 0)] : []),
+    ]);
+    return `${layOut([header, ...body])}\nSelf time in all: ${formatUs(wholeSelf)}`;
+  }
+}
+
+/** '12.300us', '1.234ms', '2.000s'. */
+export function formatUs(us: number): string {
+  if (us >= 1e6) return `${(us / 1e6).toFixed(3)}s`;
+  return us >= 1e3 ? `${(us / 1e3).toFixed(3)}ms` : `${us.toFixed(3)}us`;
+}
+
+/** '512 b', '1.50 Kb', '-2.00 Mb'. */
+export function formatBytes(bytes: number): string {
+  const size = Math.abs(bytes);
+  for (const [unit, factor] of [
+    ['Gb', 2 ** 30],
+    ['Mb', 2 ** 20],
+    ['Kb', 2 ** 10],
+  ] as const) {
+    if (size >= factor) return `${(bytes / factor).toFixed(2)} ${unit}`;
+  }
+  return `${bytes} b`;
+}
+
+/** Columns padded to their widest cell: the first to the left, the others to the right, a rule under the header. */
+export function layOut(rows: readonly (readonly string[])[]): string {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  const lines = rows.map((row) =>
+    row
+      .map((cell, column) => (column === 0 ? cell.padEnd(widths[column] ?? 0) : cell.padStart(widths[column] ?? 0)))
+      .join('  '),
+  );
+  return [lines[0], widths.map((width) => '-'.repeat(width)).join('  '), ...lines.slice(1)].join('\n');
+}
+
+function measure(row: SummaryRow, by: NonNullable<TableOptions['sortBy']>): number {
+  switch (by) {
+    case 'total':
+      return row.totalUs;
+    case 'self':
+      return row.selfUs;
+    case 'calls':
+      return row.calls;
+    case 'bytes':
+      return row.bytes ?? 0;
+  }
+}
+
+function sumUp(events: readonly RecordedEvent[], byNode: boolean): readonly SummaryRow[] {
+  const inside: RecordedEvent[][] = events.map(() => []);
+  for (const event of events) inside[event.parent]?.push(event);
+  const rows = new Map<string, { -readonly [K in keyof SummaryRow]: SummaryRow[K] }>();
+  events.forEach((event, index) => {
+    if (event.kind === 'handler') return;
+    const key = byNode ? `${event.node} ${event.name}` : event.name;
+    let row = rows.get(key);
+    if (row === undefined) {
+      row = {
+        name: event.name,
+        node: byNode ? event.node : undefined,
+        calls: 0,
+        totalUs: 0,
+        selfUs: 0,
+        bytes: undefined,
+      };
+      rows.set(key, row);
+    }
+    row.calls += 1;
+    row.totalUs += event.durationUs;
+    row.selfUs += event.durationUs - coveredUs(event, inside[index] ?? []);
+    if (event.bytes !== undefined) row.bytes = (row.bytes ?? 0) + event.bytes;
+  });
+  return [...rows.values()];
+}
+
+/** How much of `event` its children take; children that overlap (calls in flight together) count once. */
+function coveredUs(event: RecordedEvent, children: readonly RecordedEvent[]): number {
+  // Waiting for another worker is the caller's own time: what runs there is that worker's.
+  const own = children
+    .filter(({ node, kind }) => node === event.node && kind !== 'handler')
+    .sort((a, b) => a.startUs - b.startUs);
+  const end = event.startUs + event.durationUs;
+  let covered = 0;
+  let until = event.startUs;
+  for (const child of own) {
+    const from = Math.max(child.startUs, until);
+    const to = Math.min(child.startUs + child.durationUs, end);
+    if (to > from) {
+      covered += to - from;
+      until = to;
+    }
+  }
+  return covered;
+}
