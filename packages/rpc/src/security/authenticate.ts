@@ -8,7 +8,7 @@ import type { Keys } from './secret.ts';
 export interface AuthenticateOptions {
   readonly role: 'dialer' | 'acceptor';
   readonly group: string;
-  /** undefined = no proof of a secret: TLS gave it, or security is off. */
+  /** Not needed on a connection that is authenticated by itself; undefined elsewhere = security is off. */
   readonly keys?: Keys | undefined;
   /** What this side says of itself, at most 1 KiB; the other side gets it, bound into the proof. */
   readonly claim?: Uint8Array | undefined;
@@ -61,7 +61,9 @@ class Run implements ByteSink {
     this.reject = reject;
     this.signal = options.signal;
     const timeoutMs = options.timeoutMs ?? HANDSHAKE_TIMEOUT_MS;
-    this.handshake = new Handshake({ ...options, nonce: randomBytes(NONCE_BYTES) });
+    const { authenticated, binding } = connection.protection;
+    const keys = authenticated ? undefined : options.keys;
+    this.handshake = new Handshake({ ...options, keys, channelBinding: binding, nonce: randomBytes(NONCE_BYTES) });
     this.timer = setTimeout(() => {
       this.fail(
         new RpcError('deadline-exceeded', `${connection.remote} did not finish the handshake in ${timeoutMs} ms`),

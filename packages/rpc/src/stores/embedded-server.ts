@@ -2,8 +2,9 @@
 import { randomBytes, timingSafeEqual } from 'node:crypto';
 import { RpcError } from '../errors.ts';
 import { MAX_HALF_OPEN } from '../security/handshake.ts';
-import { keyOf, type Keys } from '../security/secret.ts';
-import { isLoopback, tcpTransport } from '../transports/tcp.ts';
+import { resolveSecurity, type ResolvedSecurity } from '../security/policy.ts';
+import { findKeys, type Keys } from '../security/secret.ts';
+import { tcpTransport } from '../transports/tcp.ts';
 import { parseHostPort } from '../transports/listen.ts';
 import type { Connection, Listener, Transport } from '../transports/transport.ts';
 import { LEASE_TOKEN_BYTES, StoreSession, type SessionHost } from './embedded-session.ts';
@@ -13,16 +14,15 @@ import { StoreState } from './state.ts';
 import { keyOfBytes } from './torch-ops.ts';
 
 export interface ServeStoreOptions {
-  /** The address to bind. Beyond loopback it takes a secret. @default 127.0.0.1 */
+  /** The address to bind. @default 127.0.0.1 */
   readonly host?: string | undefined;
   /** 0 = any free port. @default 0 */
   readonly port?: number | undefined;
-  /** With a secret every client has to prove that it holds it. */
+  /** What every client has to prove it holds. @default as `security` says */
   readonly secret?: string | Uint8Array | undefined;
-  readonly keys?: Keys | undefined;
-  /** Serves strangers on any address. */
-  readonly insecure?: boolean | undefined;
-  /** Whether stock torch clients, which can prove nothing, are served. @default true without a secret */
+  /** @default BACKWIRE_SECRET; without it, on loopback, the secret of this user on this host */
+  readonly security?: ResolvedSecurity | undefined;
+  /** Whether stock torch clients, which can prove nothing, are served too. @default only when security is off */
   readonly torch?: boolean | undefined;
   /** @default TCP */
   readonly transport?: Transport | undefined;
@@ -54,15 +54,9 @@ const OWN_STALL_MS = 500;
 export async function serveStore(options: ServeStoreOptions = {}): Promise<StoreServer> {
   const host = options.host ?? '127.0.0.1';
   const { secret } = options;
-  const keys =
-    options.keys ??
-    (secret === undefined ? undefined : ([keyOf(typeof secret === 'string' ? Buffer.from(secret) : secret)] as Keys));
-  if (keys === undefined && options.insecure !== true && !isLoopback(host)) {
-    throw new RpcError(
-      'invalid-argument',
-      `a store on ${host}, which other machines reach, needs a secret (BACKWIRE_SECRET)`,
-    );
-  }
+  const given = secret === undefined ? undefined : findKeys({ secret });
+  const security = options.security ?? (given === undefined ? resolveSecurity(undefined, { bind: host }) : undefined);
+  const keys = given ?? security?.keys;
   const server = new Server(keys, options.torch ?? keys === undefined);
   const transport = options.transport ?? tcpTransport();
   await server.listen(transport, host, options.port ?? 0);

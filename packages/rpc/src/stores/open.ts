@@ -1,5 +1,6 @@
 /** @file Opens the store of a group by its address. */
 import { RpcError } from '../errors.ts';
+import { resolveSecurity } from '../security/policy.ts';
 import { hostText, parseHostPort } from '../transports/listen.ts';
 import { embeddedStore } from './embedded.ts';
 import { serveStore } from './embedded-server.ts';
@@ -47,10 +48,13 @@ async function openAddress(option: string | undefined, options: OpenStoreOptions
 
 /** Rank 0 serves the store at that address, unless a launcher already does; everyone connects to it. */
 async function openEmbedded(endpoint: string, options: OpenStoreOptions): Promise<Store> {
-  const { keys, signal, timeoutMs } = options;
-  const rank = options.rank ?? rankOfEnvironment();
-  if (rank !== 0 || launcherServes()) return embeddedStore({ endpoint, keys, signal, timeoutMs });
-  const server = await serveStore({ ...parseHostPort(endpoint, 'tcp'), keys, insecure: options.insecure });
+  const { signal, timeoutMs } = options;
+  const { host, port } = parseHostPort(endpoint, 'tcp');
+  const security = options.security ?? resolveSecurity(undefined, { bind: host });
+  const { keys } = security;
+  if ((options.rank ?? rankOfEnvironment()) !== 0 || launcherServes())
+    return embeddedStore({ endpoint, keys, signal, timeoutMs });
+  const server = await serveStore({ host, port, security });
   try {
     return await embeddedStore({ endpoint: server.endpoint, keys, signal, timeoutMs, server });
   } catch (error) {

@@ -1,6 +1,6 @@
 /** @file The shared store of a group: what it promises, and how one is opened by address. */
 import type { Logger } from '../options.ts';
-import type { Keys } from '../security/secret.ts';
+import type { ResolvedSecurity } from '../security/policy.ts';
 
 /** A claim that ends when it is revoked, not renewed in time, or its holder's connection is gone for the time to live. */
 export interface Lease {
@@ -58,13 +58,11 @@ export interface OpenStoreOptions {
   readonly timeoutMs?: number | undefined;
   /** Cancels opening; an open store does not heed it. */
   readonly signal?: AbortSignal | undefined;
-  /** The secrets of the group: with them an embedded store and its clients demand proof of each other. */
-  readonly keys?: Keys | undefined;
+  /** Who may use an embedded store, and the proof that this process shows. @default as for an agent without a `security` option */
+  readonly security?: ResolvedSecurity | undefined;
   /** @default RANK */
   readonly rank?: number | undefined;
   /** @default WORLD_SIZE */
   readonly worldSize?: number | undefined;
-  /** Serves a store beyond loopback without a secret: `security: { mode: 'none', iUnderstand: true }`. @default false */
-  readonly insecure?: boolean | undefined;
   readonly logger?: Logger | undefined;
 }

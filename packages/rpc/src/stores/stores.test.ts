@@ -1,6 +1,7 @@
 /** @file What every store promises, tried on each of them. */
 import { randomUUID } from 'node:crypto';
 import { afterEach, describe, expect, test } from 'vitest';
+import { resolveSecurity } from '../security/policy.ts';
 import { findKeys } from '../security/secret.ts';
 import { embeddedStore } from './embedded.ts';
 import { serveStore } from './embedded-server.ts';
@@ -35,7 +36,7 @@ const kinds: [string, () => Promise<Open>][] = [
   [
     'embedded',
     async () => {
-      const server = await serveStore();
+      const server = await serveStore({ security: resolveSecurity({ mode: 'none', iUnderstand: true }) });
       cleanups.push(() => server.close());
       return () => embeddedStore({ endpoint: server.endpoint });
     },
@@ -43,8 +44,9 @@ const kinds: [string, () => Promise<Open>][] = [
   [
     'embedded with a secret',
     async () => {
-      const keys = findKeys({ secret: 'sixteen bytes and more' });
-      const server = await serveStore({ keys });
+      const secret = 'sixteen bytes and more';
+      const keys = findKeys({ secret });
+      const server = await serveStore({ secret });
       cleanups.push(() => server.close());
       return () => embeddedStore({ endpoint: server.endpoint, keys });
     },

@@ -1,6 +1,4 @@
 /** @file What carries bytes between two workers: transports, their listeners and connections, and where received bytes land. */
-import type { Keys } from '../security/secret.ts';
-
 /**
  * Where the bytes of a connection land. The receiver decides: `nextBuffer` names the memory, `received` says how much of it was filled.
  *
@@ -27,6 +25,8 @@ export interface Protection {
   readonly authenticated: boolean;
   /** The names in the peer's certificate, for 'mtls'; undefined elsewhere. */
   readonly peerNames?: readonly string[];
+  /** Bytes that only the two ends of this connection know, for binding a proof to it. */
+  readonly binding?: Uint8Array;
 }
 
 /**
@@ -113,13 +113,6 @@ export interface Transport {
    * @throws RpcError 'unavailable' (refused, unreachable, no such socket), 'deadline-exceeded', 'cancelled', 'unauthenticated'.
    */
   dial(endpoint: string, options?: DialOptions): Promise<Connection>;
-}
-
-/** What a transport that protects itself (TLS) is made with. */
-export interface TransportSecurity {
-  readonly group: string;
-  readonly keys?: Keys | undefined;
-  readonly mtls?: { readonly key: string; readonly cert: string; readonly ca: string } | undefined;
 }
 
 export const DEFAULT_DIAL_TIMEOUT_MS = 5_000;
