@@ -1,0 +1,25 @@
+/** @file Every bound of this package, with its reason. */
+
+/** Live forks one worker may hold of another, unless the agent says otherwise (`limits.maxLiveForks`): a peer cannot fill the owner's memory. */
+export const MAX_FORKS_PER_HOLDER = 1_000_000;
+
+/** Deleted forks remembered, per generation (two are kept). Sessions already drop repeated frames; this outlasts what one can replay. */
+export const MAX_TOMBSTONES_PER_GENERATION = 8_192;
+
+/** Forks named in one delete message; a tick that drops more sends several, each well under a control frame's 1 MiB. */
+export const MAX_DELETES_PER_MESSAGE = 4_096;
+
+/** Bytes of error text that travel with a failed creation or a refused fork. */
+export const MAX_FAILURE_TEXT_BYTES = 4_096;
+
+/** Dead sites named in one message: members of a group are numbered with 16 bits. */
+export const MAX_DEAD_SITES = 65_536;
+
+/** Streams that were answered with a ticket and not opened yet, per calling worker. */
+export const MAX_PARKED_STREAMS_PER_PEER = 1_024;
+
+/** How long such a ticket is good for, in milliseconds: the consumer opens it in its next turn, so only a lost one lasts. */
+export const PARKED_STREAM_MS = 60_000;
+
+/** Stack lines kept as the creation site of an RRef. */
+export const CREATION_SITE_FRAMES = 4;
