@@ -1,5 +1,23 @@
 /** @file The public surface of @backwire/wire. */
+export {
+  type AutogradWrap,
+  type Command,
+  type GlobalId,
+  type KnownCommand,
+  type RequestCommand,
+  type ResponseCommand,
+  type WireProfilerEvent,
+} from './commands.ts';
+export {
+  type DecodedResponse,
+  decodeResponseValue,
+  deserializeRequest,
+  deserializeResponse,
+  serializeRequest,
+  serializeResponse,
+} from './command-codec.ts';
 export { type DeviceTypeConverter, getDeviceTypeConverter, registerDeviceTypeConverter } from './device-converters.ts';
+export { cloneSparseTensors, parseWireSections, wireDeserialize, wireSerialize } from './flat.ts';
 export {
   type Allocation,
   type Descriptor,
@@ -10,6 +28,9 @@ export {
   serializeMessage,
 } from './message.ts';
 export { type MessageType } from './message-type.ts';
-export { type TensorDescriptor } from './tensor-descriptor.ts';
+export { type RpcErrorType, getRpcErrorType, makeRpcError } from './rpc-error-text.ts';
+export { sparseRpcFormatToTensor, sparseTensorToRpcFormat } from './sparse-format.ts';
+export { type SparseDescriptor, type TensorDescriptor } from './tensor-descriptor.ts';
 export { decodeValue, encodeValue } from './value-codec.ts';
 export { registerValueType } from './value-types.ts';
+export { readWrappedPayload, writeWrappedPayload } from './wrapped.ts';

@@ -2,12 +2,12 @@
 // source: backwire/wire/v1/autograd.proto
 
 /* eslint-disable */
-import { BinaryReader, BinaryWriter } from '@bufbuild/protobuf/wire';
-import { Id, WorkerId } from './common.ts';
+import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
+import { Id, WorkerId } from "./common.ts";
 
-export const protobufPackage = 'backwire.wire.v1';
+export const protobufPackage = "backwire.wire.v1";
 
-export const protobufFileName = 'backwire/wire/v1/autograd.proto';
+export const protobufFileName = "backwire/wire/v1/autograd.proto";
 
 /** Metadata of FORWARD_AUTOGRAD_REQ and FORWARD_AUTOGRAD_RESP. */
 export interface AutogradMetadata {
@@ -74,7 +74,9 @@ export interface AutogradAdopt {
 }
 
 export interface AutogradAdopted {
-  context: Id | undefined;
+  context:
+    | Id
+    | undefined;
   /** The context is gone: forget it. */
   released: boolean;
 }
@@ -125,7 +127,7 @@ export const AutogradMetadata: MessageFns<AutogradMetadata> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -217,15 +219,15 @@ export const AutogradMetadata: MessageFns<AutogradMetadata> = {
 };
 
 function createBaseAutogradMetadata_DeviceMapEntry(): AutogradMetadata_DeviceMapEntry {
-  return { key: '', value: '' };
+  return { key: "", value: "" };
 }
 
 export const AutogradMetadata_DeviceMapEntry: MessageFns<AutogradMetadata_DeviceMapEntry> = {
   encode(message: AutogradMetadata_DeviceMapEntry, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.key !== '') {
+    if (message.key !== "") {
       writer.uint32(10).string(message.key);
     }
-    if (message.value !== '') {
+    if (message.value !== "") {
       writer.uint32(18).string(message.value);
     }
     return writer;
@@ -235,7 +237,7 @@ export const AutogradMetadata_DeviceMapEntry: MessageFns<AutogradMetadata_Device
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -292,7 +294,7 @@ export const PassId: MessageFns<PassId> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -349,7 +351,7 @@ export const AutogradDiscover: MessageFns<AutogradDiscover> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -406,7 +408,7 @@ export const AutogradDiscoverDone: MessageFns<AutogradDiscoverDone> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -480,7 +482,7 @@ export const AutogradBackward: MessageFns<AutogradBackward> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -563,7 +565,7 @@ export const AutogradBackward: MessageFns<AutogradBackward> = {
 };
 
 function createBaseAutogradAbort(): AutogradAbort {
-  return { pass: undefined, code: '', message: '', origin: undefined };
+  return { pass: undefined, code: "", message: "", origin: undefined };
 }
 
 export const AutogradAbort: MessageFns<AutogradAbort> = {
@@ -571,10 +573,10 @@ export const AutogradAbort: MessageFns<AutogradAbort> = {
     if (message.pass !== undefined) {
       PassId.encode(message.pass, writer.uint32(10).fork()).join();
     }
-    if (message.code !== '') {
+    if (message.code !== "") {
       writer.uint32(18).string(message.code);
     }
-    if (message.message !== '') {
+    if (message.message !== "") {
       writer.uint32(26).string(message.message);
     }
     if (message.origin !== undefined) {
@@ -587,7 +589,7 @@ export const AutogradAbort: MessageFns<AutogradAbort> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -657,7 +659,7 @@ export const AutogradCleanup: MessageFns<AutogradCleanup> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -703,7 +705,7 @@ export const AutogradAdopt: MessageFns<AutogradAdopt> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -752,7 +754,7 @@ export const AutogradAdopted: MessageFns<AutogradAdopted> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -793,10 +795,10 @@ export const AutogradAdopted: MessageFns<AutogradAdopted> = {
 function longToNumber(int64: { toString(): string }): number {
   const num = globalThis.Number(int64.toString());
   if (num > globalThis.Number.MAX_SAFE_INTEGER) {
-    throw new globalThis.Error('Value is larger than Number.MAX_SAFE_INTEGER');
+    throw new globalThis.Error("Value is larger than Number.MAX_SAFE_INTEGER");
   }
   if (num < globalThis.Number.MIN_SAFE_INTEGER) {
-    throw new globalThis.Error('Value is smaller than Number.MIN_SAFE_INTEGER');
+    throw new globalThis.Error("Value is smaller than Number.MIN_SAFE_INTEGER");
   }
   return num;
 }

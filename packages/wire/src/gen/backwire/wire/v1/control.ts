@@ -2,12 +2,12 @@
 // source: backwire/wire/v1/control.proto
 
 /* eslint-disable */
-import { BinaryReader, BinaryWriter } from '@bufbuild/protobuf/wire';
-import { Id, WorkerId } from './common.ts';
+import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
+import { Id, WorkerId } from "./common.ts";
 
-export const protobufPackage = 'backwire.wire.v1';
+export const protobufPackage = "backwire.wire.v1";
 
-export const protobufFileName = 'backwire/wire/v1/control.proto';
+export const protobufFileName = "backwire/wire/v1/control.proto";
 
 /** RREF_FORK_REQUEST: a worker that received a handle tells the owner. */
 export interface RRefForkRequest {
@@ -18,7 +18,9 @@ export interface RRefForkRequest {
 
 /** RREF_ACK. */
 export interface RRefForkAck {
-  fork: Id | undefined;
+  fork:
+    | Id
+    | undefined;
   /** The owner no longer has the value. */
   refused: boolean;
 }
@@ -101,7 +103,7 @@ export const RRefForkRequest: MessageFns<RRefForkRequest> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -166,7 +168,7 @@ export const RRefForkAck: MessageFns<RRefForkAck> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -220,7 +222,7 @@ export const RRefChildAccept: MessageFns<RRefChildAccept> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -269,7 +271,7 @@ export const RRefUserDelete: MessageFns<RRefUserDelete> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -308,7 +310,7 @@ export const RRefUserDelete: MessageFns<RRefUserDelete> = {
 };
 
 function createBaseRRefCreateFailed(): RRefCreateFailed {
-  return { rref: undefined, fork: undefined, code: '', message: '' };
+  return { rref: undefined, fork: undefined, code: "", message: "" };
 }
 
 export const RRefCreateFailed: MessageFns<RRefCreateFailed> = {
@@ -319,10 +321,10 @@ export const RRefCreateFailed: MessageFns<RRefCreateFailed> = {
     if (message.fork !== undefined) {
       Id.encode(message.fork, writer.uint32(18).fork()).join();
     }
-    if (message.code !== '') {
+    if (message.code !== "") {
       writer.uint32(26).string(message.code);
     }
-    if (message.message !== '') {
+    if (message.message !== "") {
       writer.uint32(34).string(message.message);
     }
     return writer;
@@ -332,7 +334,7 @@ export const RRefCreateFailed: MessageFns<RRefCreateFailed> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -402,7 +404,7 @@ export const Fence: MessageFns<Fence> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -448,7 +450,7 @@ export const FenceAck: MessageFns<FenceAck> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -497,7 +499,7 @@ export const FenceDone: MessageFns<FenceDone> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -554,7 +556,7 @@ export const View: MessageFns<View> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -593,18 +595,18 @@ export const View: MessageFns<View> = {
 };
 
 function createBaseMember(): Member {
-  return { name: '', worker: undefined, endpoint: '' };
+  return { name: "", worker: undefined, endpoint: "" };
 }
 
 export const Member: MessageFns<Member> = {
   encode(message: Member, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.name !== '') {
+    if (message.name !== "") {
       writer.uint32(10).string(message.name);
     }
     if (message.worker !== undefined) {
       WorkerId.encode(message.worker, writer.uint32(18).fork()).join();
     }
-    if (message.endpoint !== '') {
+    if (message.endpoint !== "") {
       writer.uint32(26).string(message.endpoint);
     }
     return writer;
@@ -614,7 +616,7 @@ export const Member: MessageFns<Member> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -661,7 +663,7 @@ export const Member: MessageFns<Member> = {
 };
 
 function createBaseDrain(): Drain {
-  return { lastSeq: 0, graceMs: 0, reason: '' };
+  return { lastSeq: 0, graceMs: 0, reason: "" };
 }
 
 export const Drain: MessageFns<Drain> = {
@@ -672,7 +674,7 @@ export const Drain: MessageFns<Drain> = {
     if (message.graceMs !== 0) {
       writer.uint32(16).uint32(message.graceMs);
     }
-    if (message.reason !== '') {
+    if (message.reason !== "") {
       writer.uint32(26).string(message.reason);
     }
     return writer;
@@ -682,7 +684,7 @@ export const Drain: MessageFns<Drain> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -729,12 +731,12 @@ export const Drain: MessageFns<Drain> = {
 };
 
 function createBaseBye(): Bye {
-  return { reason: '' };
+  return { reason: "" };
 }
 
 export const Bye: MessageFns<Bye> = {
   encode(message: Bye, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.reason !== '') {
+    if (message.reason !== "") {
       writer.uint32(10).string(message.reason);
     }
     return writer;
@@ -744,7 +746,7 @@ export const Bye: MessageFns<Bye> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -777,10 +779,10 @@ export const Bye: MessageFns<Bye> = {
 function longToNumber(int64: { toString(): string }): number {
   const num = globalThis.Number(int64.toString());
   if (num > globalThis.Number.MAX_SAFE_INTEGER) {
-    throw new globalThis.Error('Value is larger than Number.MAX_SAFE_INTEGER');
+    throw new globalThis.Error("Value is larger than Number.MAX_SAFE_INTEGER");
   }
   if (num < globalThis.Number.MIN_SAFE_INTEGER) {
-    throw new globalThis.Error('Value is smaller than Number.MIN_SAFE_INTEGER');
+    throw new globalThis.Error("Value is smaller than Number.MIN_SAFE_INTEGER");
   }
   return num;
 }

@@ -2,12 +2,12 @@
 // source: backwire/wire/v1/error.proto
 
 /* eslint-disable */
-import { BinaryReader, BinaryWriter } from '@bufbuild/protobuf/wire';
-import { Executed, WorkerId } from './common.ts';
+import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
+import { Executed, WorkerId } from "./common.ts";
 
-export const protobufPackage = 'backwire.wire.v1';
+export const protobufPackage = "backwire.wire.v1";
 
-export const protobufFileName = 'backwire/wire/v1/error.proto';
+export const protobufFileName = "backwire/wire/v1/error.proto";
 
 /** A failed call: the payload of an ERROR frame. */
 export interface Error {
@@ -23,20 +23,22 @@ export interface Error {
   /** The peer the error is about, when that is not the sender. */
   peerName: string;
   peer: WorkerId | undefined;
-  cause: Error | undefined;
+  cause:
+    | Error
+    | undefined;
   /** A `Value`: own properties of the error that its class asked to keep. */
   details: Uint8Array;
 }
 
 function createBaseError(): Error {
   return {
-    code: '',
-    message: '',
-    name: '',
-    stack: '',
+    code: "",
+    message: "",
+    name: "",
+    stack: "",
     executed: 0,
     retryable: false,
-    peerName: '',
+    peerName: "",
     peer: undefined,
     cause: undefined,
     details: new Uint8Array(0),
@@ -45,16 +47,16 @@ function createBaseError(): Error {
 
 export const Error: MessageFns<Error> = {
   encode(message: Error, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.code !== '') {
+    if (message.code !== "") {
       writer.uint32(10).string(message.code);
     }
-    if (message.message !== '') {
+    if (message.message !== "") {
       writer.uint32(18).string(message.message);
     }
-    if (message.name !== '') {
+    if (message.name !== "") {
       writer.uint32(26).string(message.name);
     }
-    if (message.stack !== '') {
+    if (message.stack !== "") {
       writer.uint32(34).string(message.stack);
     }
     if (message.executed !== 0) {
@@ -63,7 +65,7 @@ export const Error: MessageFns<Error> = {
     if (message.retryable !== false) {
       writer.uint32(48).bool(message.retryable);
     }
-    if (message.peerName !== '') {
+    if (message.peerName !== "") {
       writer.uint32(58).string(message.peerName);
     }
     if (message.peer !== undefined) {
@@ -82,7 +84,7 @@ export const Error: MessageFns<Error> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {

@@ -2,20 +2,20 @@
 // source: backwire/wire/v1/handshake.proto
 
 /* eslint-disable */
-import { BinaryReader, BinaryWriter } from '@bufbuild/protobuf/wire';
+import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
 
-export const protobufPackage = 'backwire.wire.v1';
+export const protobufPackage = "backwire.wire.v1";
 
-export const protobufFileName = 'backwire/wire/v1/handshake.proto';
+export const protobufFileName = "backwire/wire/v1/handshake.proto";
 
 /** Payload of every HANDSHAKE frame. At most 4 KiB until the peer is authenticated. */
 export interface Handshake {
   step:
-    | { $case: 'hello'; value: Hello }
-    | { $case: 'challenge'; value: Challenge }
-    | { $case: 'auth'; value: Auth }
-    | { $case: 'welcome'; value: Welcome }
-    | { $case: 'reject'; value: Reject }
+    | { $case: "hello"; value: Hello }
+    | { $case: "challenge"; value: Challenge }
+    | { $case: "auth"; value: Auth }
+    | { $case: "welcome"; value: Welcome }
+    | { $case: "reject"; value: Reject }
     | undefined;
 }
 
@@ -47,7 +47,9 @@ export interface Identity {
   epoch: number;
   /** In canonical order: the order of wrapping. */
   extensions: Extension[];
-  limits: PeerLimits | undefined;
+  limits:
+    | PeerLimits
+    | undefined;
   /** Equal on workers of one machine. */
   host: string;
   /** Oldest and newest protocol version spoken. */
@@ -70,7 +72,9 @@ export interface Auth {
 }
 
 export interface Welcome {
-  identity: Identity | undefined;
+  identity:
+    | Identity
+    | undefined;
   /** Whether the session goes on; otherwise it is new. */
   resumed: boolean;
   /** The version that both will speak. */
@@ -104,19 +108,19 @@ function createBaseHandshake(): Handshake {
 export const Handshake: MessageFns<Handshake> = {
   encode(message: Handshake, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     switch (message.step?.$case) {
-      case 'hello':
+      case "hello":
         Hello.encode(message.step.value, writer.uint32(10).fork()).join();
         break;
-      case 'challenge':
+      case "challenge":
         Challenge.encode(message.step.value, writer.uint32(18).fork()).join();
         break;
-      case 'auth':
+      case "auth":
         Auth.encode(message.step.value, writer.uint32(26).fork()).join();
         break;
-      case 'welcome':
+      case "welcome":
         Welcome.encode(message.step.value, writer.uint32(34).fork()).join();
         break;
-      case 'reject':
+      case "reject":
         Reject.encode(message.step.value, writer.uint32(42).fork()).join();
         break;
     }
@@ -127,7 +131,7 @@ export const Handshake: MessageFns<Handshake> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -141,7 +145,7 @@ export const Handshake: MessageFns<Handshake> = {
               break;
             }
 
-            message.step = { $case: 'hello', value: Hello.decode(reader, reader.uint32()) };
+            message.step = { $case: "hello", value: Hello.decode(reader, reader.uint32()) };
             continue;
           }
           case 2: {
@@ -149,7 +153,7 @@ export const Handshake: MessageFns<Handshake> = {
               break;
             }
 
-            message.step = { $case: 'challenge', value: Challenge.decode(reader, reader.uint32()) };
+            message.step = { $case: "challenge", value: Challenge.decode(reader, reader.uint32()) };
             continue;
           }
           case 3: {
@@ -157,7 +161,7 @@ export const Handshake: MessageFns<Handshake> = {
               break;
             }
 
-            message.step = { $case: 'auth', value: Auth.decode(reader, reader.uint32()) };
+            message.step = { $case: "auth", value: Auth.decode(reader, reader.uint32()) };
             continue;
           }
           case 4: {
@@ -165,7 +169,7 @@ export const Handshake: MessageFns<Handshake> = {
               break;
             }
 
-            message.step = { $case: 'welcome', value: Welcome.decode(reader, reader.uint32()) };
+            message.step = { $case: "welcome", value: Welcome.decode(reader, reader.uint32()) };
             continue;
           }
           case 5: {
@@ -173,7 +177,7 @@ export const Handshake: MessageFns<Handshake> = {
               break;
             }
 
-            message.step = { $case: 'reject', value: Reject.decode(reader, reader.uint32()) };
+            message.step = { $case: "reject", value: Reject.decode(reader, reader.uint32()) };
             continue;
           }
         }
@@ -190,12 +194,12 @@ export const Handshake: MessageFns<Handshake> = {
 };
 
 function createBaseExtension(): Extension {
-  return { name: '', version: 0 };
+  return { name: "", version: 0 };
 }
 
 export const Extension: MessageFns<Extension> = {
   encode(message: Extension, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.name !== '') {
+    if (message.name !== "") {
       writer.uint32(10).string(message.name);
     }
     if (message.version !== 0) {
@@ -208,7 +212,7 @@ export const Extension: MessageFns<Extension> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -271,7 +275,7 @@ export const PeerLimits: MessageFns<PeerLimits> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -327,8 +331,8 @@ export const PeerLimits: MessageFns<PeerLimits> = {
 
 function createBaseIdentity(): Identity {
   return {
-    group: '',
-    name: '',
+    group: "",
+    name: "",
     id: 0,
     incarnation: 0,
     peerIncarnation: 0,
@@ -337,7 +341,7 @@ function createBaseIdentity(): Identity {
     epoch: 0,
     extensions: [],
     limits: undefined,
-    host: '',
+    host: "",
     minVersion: 0,
     maxVersion: 0,
     nonce: new Uint8Array(0),
@@ -346,10 +350,10 @@ function createBaseIdentity(): Identity {
 
 export const Identity: MessageFns<Identity> = {
   encode(message: Identity, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.group !== '') {
+    if (message.group !== "") {
       writer.uint32(10).string(message.group);
     }
-    if (message.name !== '') {
+    if (message.name !== "") {
       writer.uint32(18).string(message.name);
     }
     if (message.id !== 0) {
@@ -376,7 +380,7 @@ export const Identity: MessageFns<Identity> = {
     if (message.limits !== undefined) {
       PeerLimits.encode(message.limits, writer.uint32(82).fork()).join();
     }
-    if (message.host !== '') {
+    if (message.host !== "") {
       writer.uint32(90).string(message.host);
     }
     if (message.minVersion !== 0) {
@@ -395,7 +399,7 @@ export const Identity: MessageFns<Identity> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -545,7 +549,7 @@ export const Hello: MessageFns<Hello> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -591,7 +595,7 @@ export const Challenge: MessageFns<Challenge> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -637,7 +641,7 @@ export const Auth: MessageFns<Auth> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -689,7 +693,7 @@ export const Welcome: MessageFns<Welcome> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -736,15 +740,15 @@ export const Welcome: MessageFns<Welcome> = {
 };
 
 function createBaseReject(): Reject {
-  return { code: '', message: '', retryAfterMs: 0 };
+  return { code: "", message: "", retryAfterMs: 0 };
 }
 
 export const Reject: MessageFns<Reject> = {
   encode(message: Reject, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.code !== '') {
+    if (message.code !== "") {
       writer.uint32(10).string(message.code);
     }
-    if (message.message !== '') {
+    if (message.message !== "") {
       writer.uint32(18).string(message.message);
     }
     if (message.retryAfterMs !== 0) {
@@ -757,7 +761,7 @@ export const Reject: MessageFns<Reject> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -822,7 +826,7 @@ export const Resume: MessageFns<Resume> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -882,7 +886,7 @@ export const BodyProgress: MessageFns<BodyProgress> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -931,10 +935,10 @@ export const BodyProgress: MessageFns<BodyProgress> = {
 function longToNumber(int64: { toString(): string }): number {
   const num = globalThis.Number(int64.toString());
   if (num > globalThis.Number.MAX_SAFE_INTEGER) {
-    throw new globalThis.Error('Value is larger than Number.MAX_SAFE_INTEGER');
+    throw new globalThis.Error("Value is larger than Number.MAX_SAFE_INTEGER");
   }
   if (num < globalThis.Number.MIN_SAFE_INTEGER) {
-    throw new globalThis.Error('Value is smaller than Number.MIN_SAFE_INTEGER');
+    throw new globalThis.Error("Value is smaller than Number.MIN_SAFE_INTEGER");
   }
   return num;
 }

@@ -2,13 +2,13 @@
 // source: backwire/wire/v1/message.proto
 
 /* eslint-disable */
-import { BinaryReader, BinaryWriter } from '@bufbuild/protobuf/wire';
-import { Id } from './common.ts';
-import { Value } from './value.ts';
+import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
+import { Id } from "./common.ts";
+import { Value } from "./value.ts";
 
-export const protobufPackage = 'backwire.wire.v1';
+export const protobufPackage = "backwire.wire.v1";
 
-export const protobufFileName = 'backwire/wire/v1/message.proto';
+export const protobufFileName = "backwire/wire/v1/message.proto";
 
 /** What extensions must process when a call frame is delivered, whatever becomes of the call. */
 export interface HeaderTable {
@@ -24,7 +24,9 @@ export interface HeaderEntry {
 export interface Call {
   function: string;
   /** A list. */
-  arguments: Value | undefined;
+  arguments:
+    | Value
+    | undefined;
   /** The answer is a stream. */
   stream: boolean;
 }
@@ -79,7 +81,7 @@ export const HeaderTable: MessageFns<HeaderTable> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -110,12 +112,12 @@ export const HeaderTable: MessageFns<HeaderTable> = {
 };
 
 function createBaseHeaderEntry(): HeaderEntry {
-  return { extension: '', data: new Uint8Array(0) };
+  return { extension: "", data: new Uint8Array(0) };
 }
 
 export const HeaderEntry: MessageFns<HeaderEntry> = {
   encode(message: HeaderEntry, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.extension !== '') {
+    if (message.extension !== "") {
       writer.uint32(10).string(message.extension);
     }
     if (message.data.length !== 0) {
@@ -128,7 +130,7 @@ export const HeaderEntry: MessageFns<HeaderEntry> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -167,12 +169,12 @@ export const HeaderEntry: MessageFns<HeaderEntry> = {
 };
 
 function createBaseCall(): Call {
-  return { function: '', arguments: undefined, stream: false };
+  return { function: "", arguments: undefined, stream: false };
 }
 
 export const Call: MessageFns<Call> = {
   encode(message: Call, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.function !== '') {
+    if (message.function !== "") {
       writer.uint32(10).string(message.function);
     }
     if (message.arguments !== undefined) {
@@ -188,7 +190,7 @@ export const Call: MessageFns<Call> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -256,7 +258,7 @@ export const RemoteCall: MessageFns<RemoteCall> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -321,7 +323,7 @@ export const RemoteReturn: MessageFns<RemoteReturn> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -378,7 +380,7 @@ export const RRefFetch: MessageFns<RRefFetch> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -417,7 +419,7 @@ export const RRefFetch: MessageFns<RRefFetch> = {
 };
 
 function createBaseRRefMethodCall(): RRefMethodCall {
-  return { rref: undefined, method: '', arguments: undefined, stream: false };
+  return { rref: undefined, method: "", arguments: undefined, stream: false };
 }
 
 export const RRefMethodCall: MessageFns<RRefMethodCall> = {
@@ -425,7 +427,7 @@ export const RRefMethodCall: MessageFns<RRefMethodCall> = {
     if (message.rref !== undefined) {
       Id.encode(message.rref, writer.uint32(10).fork()).join();
     }
-    if (message.method !== '') {
+    if (message.method !== "") {
       writer.uint32(18).string(message.method);
     }
     if (message.arguments !== undefined) {
@@ -441,7 +443,7 @@ export const RRefMethodCall: MessageFns<RRefMethodCall> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -517,7 +519,7 @@ export const RRefBackward: MessageFns<RRefBackward> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {

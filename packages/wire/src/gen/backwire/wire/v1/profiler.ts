@@ -2,12 +2,12 @@
 // source: backwire/wire/v1/profiler.proto
 
 /* eslint-disable */
-import { BinaryReader, BinaryWriter } from '@bufbuild/protobuf/wire';
-import { Id } from './common.ts';
+import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
+import { Id } from "./common.ts";
 
-export const protobufPackage = 'backwire.wire.v1';
+export const protobufPackage = "backwire.wire.v1";
 
-export const protobufFileName = 'backwire/wire/v1/profiler.proto';
+export const protobufFileName = "backwire/wire/v1/profiler.proto";
 
 export interface ProfilerConfig {
   recordShapes: boolean;
@@ -68,7 +68,7 @@ export const ProfilerConfig: MessageFns<ProfilerConfig> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -128,7 +128,7 @@ export const ProfilingRequest: MessageFns<ProfilingRequest> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -199,7 +199,7 @@ export const ProfilingResponse: MessageFns<ProfilingResponse> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -254,12 +254,12 @@ export const ProfilingResponse: MessageFns<ProfilingResponse> = {
 };
 
 function createBaseProfilerEvent(): ProfilerEvent {
-  return { name: '', node: 0, remote: false, startUs: 0, durationUs: 0, shapes: [], bytes: 0, parent: 0, thread: 0 };
+  return { name: "", node: 0, remote: false, startUs: 0, durationUs: 0, shapes: [], bytes: 0, parent: 0, thread: 0 };
 }
 
 export const ProfilerEvent: MessageFns<ProfilerEvent> = {
   encode(message: ProfilerEvent, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.name !== '') {
+    if (message.name !== "") {
       writer.uint32(10).string(message.name);
     }
     if (message.node !== 0) {
@@ -293,7 +293,7 @@ export const ProfilerEvent: MessageFns<ProfilerEvent> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -407,7 +407,7 @@ export const Shape: MessageFns<Shape> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -450,10 +450,10 @@ export const Shape: MessageFns<Shape> = {
 function longToNumber(int64: { toString(): string }): number {
   const num = globalThis.Number(int64.toString());
   if (num > globalThis.Number.MAX_SAFE_INTEGER) {
-    throw new globalThis.Error('Value is larger than Number.MAX_SAFE_INTEGER');
+    throw new globalThis.Error("Value is larger than Number.MAX_SAFE_INTEGER");
   }
   if (num < globalThis.Number.MIN_SAFE_INTEGER) {
-    throw new globalThis.Error('Value is smaller than Number.MIN_SAFE_INTEGER');
+    throw new globalThis.Error("Value is smaller than Number.MIN_SAFE_INTEGER");
   }
   return num;
 }

@@ -2,11 +2,11 @@
 // source: backwire/wire/v1/tensor.proto
 
 /* eslint-disable */
-import { BinaryReader, BinaryWriter } from '@bufbuild/protobuf/wire';
+import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
 
-export const protobufPackage = 'backwire.wire.v1';
+export const protobufPackage = "backwire.wire.v1";
 
-export const protobufFileName = 'backwire/wire/v1/tensor.proto';
+export const protobufFileName = "backwire/wire/v1/tensor.proto";
 
 export const Placement = {
   UNSPECIFIED: 0,
@@ -18,7 +18,7 @@ export const Placement = {
   CHANNEL: 3,
 } as const;
 
-export type Placement = (typeof Placement)[keyof typeof Placement];
+export type Placement = typeof Placement[keyof typeof Placement];
 
 export namespace Placement {
   export type UNSPECIFIED = typeof Placement.UNSPECIFIED;
@@ -42,7 +42,7 @@ export const DType = {
   COMPLEX64: 11,
 } as const;
 
-export type DType = (typeof DType)[keyof typeof DType];
+export type DType = typeof DType[keyof typeof DType];
 
 export namespace DType {
   export type UNSPECIFIED = typeof DType.UNSPECIFIED;
@@ -112,7 +112,7 @@ export const TensorTable: MessageFns<TensorTable> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -151,7 +151,7 @@ export const TensorTable: MessageFns<TensorTable> = {
 };
 
 function createBaseStorageDescriptor(): StorageDescriptor {
-  return { bytes: 0, placement: 0, channel: '', locator: new Uint8Array(0) };
+  return { bytes: 0, placement: 0, channel: "", locator: new Uint8Array(0) };
 }
 
 export const StorageDescriptor: MessageFns<StorageDescriptor> = {
@@ -162,7 +162,7 @@ export const StorageDescriptor: MessageFns<StorageDescriptor> = {
     if (message.placement !== 0) {
       writer.uint32(16).int32(message.placement);
     }
-    if (message.channel !== '') {
+    if (message.channel !== "") {
       writer.uint32(26).string(message.channel);
     }
     if (message.locator.length !== 0) {
@@ -175,7 +175,7 @@ export const StorageDescriptor: MessageFns<StorageDescriptor> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -287,7 +287,7 @@ export const TensorDescriptor: MessageFns<TensorDescriptor> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -423,7 +423,7 @@ export const SparseDescriptor: MessageFns<SparseDescriptor> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -472,10 +472,10 @@ export const SparseDescriptor: MessageFns<SparseDescriptor> = {
 function longToNumber(int64: { toString(): string }): number {
   const num = globalThis.Number(int64.toString());
   if (num > globalThis.Number.MAX_SAFE_INTEGER) {
-    throw new globalThis.Error('Value is larger than Number.MAX_SAFE_INTEGER');
+    throw new globalThis.Error("Value is larger than Number.MAX_SAFE_INTEGER");
   }
   if (num < globalThis.Number.MIN_SAFE_INTEGER) {
-    throw new globalThis.Error('Value is smaller than Number.MIN_SAFE_INTEGER');
+    throw new globalThis.Error("Value is smaller than Number.MIN_SAFE_INTEGER");
   }
   return num;
 }

@@ -2,15 +2,15 @@
 // source: backwire/wire/v1/value.proto
 
 /* eslint-disable */
-import { BinaryReader, BinaryWriter } from '@bufbuild/protobuf/wire';
+import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
 
-export const protobufPackage = 'backwire.wire.v1';
+export const protobufPackage = "backwire.wire.v1";
 
-export const protobufFileName = 'backwire/wire/v1/value.proto';
+export const protobufFileName = "backwire/wire/v1/value.proto";
 
 export const Singleton = { UNSPECIFIED: 0, NULL: 1, UNDEFINED: 2 } as const;
 
-export type Singleton = (typeof Singleton)[keyof typeof Singleton];
+export type Singleton = typeof Singleton[keyof typeof Singleton];
 
 export namespace Singleton {
   export type UNSPECIFIED = typeof Singleton.UNSPECIFIED;
@@ -35,7 +35,7 @@ export const ElementType = {
   ARRAY_BUFFER: 13,
 } as const;
 
-export type ElementType = (typeof ElementType)[keyof typeof ElementType];
+export type ElementType = typeof ElementType[keyof typeof ElementType];
 
 export namespace ElementType {
   export type UNSPECIFIED = typeof ElementType.UNSPECIFIED;
@@ -57,34 +57,42 @@ export namespace ElementType {
 /** A JavaScript value. Written and read by hand in this library. An empty message is `undefined`. */
 export interface Value {
   kind:
-    | { $case: 'singleton'; value: Singleton }
-    | { $case: 'boolean'; value: boolean } //
+    | { $case: "singleton"; value: Singleton }
+    | { $case: "boolean"; value: boolean }
+    | //
     /** Numbers that are 32-bit integers, except -0. */
-    | { $case: 'integer'; value: number }
-    | { $case: 'number'; value: number }
-    | { $case: 'text'; value: string }
-    | { $case: 'bytes'; value: Uint8Array } //
+    { $case: "integer"; value: number }
+    | { $case: "number"; value: number }
+    | { $case: "text"; value: string }
+    | { $case: "bytes"; value: Uint8Array }
+    | //
     /** bigints that fit. */
-    | { $case: 'int64'; value: number }
-    | { $case: 'big'; value: BigInteger }
-    | { $case: 'typedArray'; value: TypedArray } //
+    { $case: "int64"; value: number }
+    | { $case: "big"; value: BigInteger }
+    | { $case: "typedArray"; value: TypedArray }
+    | //
     /** Milliseconds since 1970; NaN is the invalid date. */
-    | { $case: 'date'; value: number }
-    | { $case: 'list'; value: List }
-    | { $case: 'object'; value: Object } //
+    { $case: "date"; value: number }
+    | { $case: "list"; value: List }
+    | { $case: "object"; value: Object }
+    | //
     /** Index in the message's tensors. */
-    | { $case: 'tensor'; value: number }
-    | { $case: 'map'; value: Map }
-    | { $case: 'set'; value: List }
-    | { $case: 'error'; value: ErrorValue } //
+    { $case: "tensor"; value: number }
+    | { $case: "map"; value: Map }
+    | { $case: "set"; value: List }
+    | { $case: "error"; value: ErrorValue }
+    | //
     /** An instance of a class registered under this name. */
-    | { $case: 'custom'; value: Tagged } //
+    { $case: "custom"; value: Tagged }
+    | //
     /** A value that only an extension understands. */
-    | { $case: 'extension'; value: Tagged } //
+    { $case: "extension"; value: Tagged }
+    | //
     /** A string with lone surrogates: UTF-16, little-endian. */
-    | { $case: 'utf16'; value: Uint8Array } //
+    { $case: "utf16"; value: Uint8Array }
+    | //
     /** An array of at least eight numbers. */
-    | { $case: 'numbers'; value: Numbers }
+    { $case: "numbers"; value: Numbers }
     | undefined;
 }
 
@@ -118,7 +126,9 @@ export interface Map {
 export interface ErrorValue {
   name: string;
   message: string;
-  cause: Value | undefined;
+  cause:
+    | Value
+    | undefined;
   /** Of an AggregateError: a list. */
   errors: Value | undefined;
 }
@@ -139,64 +149,64 @@ function createBaseValue(): Value {
 export const Value: MessageFns<Value> = {
   encode(message: Value, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     switch (message.kind?.$case) {
-      case 'singleton':
+      case "singleton":
         writer.uint32(8).int32(message.kind.value);
         break;
-      case 'boolean':
+      case "boolean":
         writer.uint32(16).bool(message.kind.value);
         break;
-      case 'integer':
+      case "integer":
         writer.uint32(24).sint64(message.kind.value);
         break;
-      case 'number':
+      case "number":
         writer.uint32(33).double(message.kind.value);
         break;
-      case 'text':
+      case "text":
         writer.uint32(42).string(message.kind.value);
         break;
-      case 'bytes':
+      case "bytes":
         writer.uint32(50).bytes(message.kind.value);
         break;
-      case 'int64':
+      case "int64":
         writer.uint32(57).sfixed64(message.kind.value);
         break;
-      case 'big':
+      case "big":
         BigInteger.encode(message.kind.value, writer.uint32(66).fork()).join();
         break;
-      case 'typedArray':
+      case "typedArray":
         TypedArray.encode(message.kind.value, writer.uint32(74).fork()).join();
         break;
-      case 'date':
+      case "date":
         writer.uint32(81).double(message.kind.value);
         break;
-      case 'list':
+      case "list":
         List.encode(message.kind.value, writer.uint32(90).fork()).join();
         break;
-      case 'object':
+      case "object":
         Object.encode(message.kind.value, writer.uint32(98).fork()).join();
         break;
-      case 'tensor':
+      case "tensor":
         writer.uint32(104).uint32(message.kind.value);
         break;
-      case 'map':
+      case "map":
         Map.encode(message.kind.value, writer.uint32(114).fork()).join();
         break;
-      case 'set':
+      case "set":
         List.encode(message.kind.value, writer.uint32(122).fork()).join();
         break;
-      case 'error':
+      case "error":
         ErrorValue.encode(message.kind.value, writer.uint32(130).fork()).join();
         break;
-      case 'custom':
+      case "custom":
         Tagged.encode(message.kind.value, writer.uint32(138).fork()).join();
         break;
-      case 'extension':
+      case "extension":
         Tagged.encode(message.kind.value, writer.uint32(146).fork()).join();
         break;
-      case 'utf16':
+      case "utf16":
         writer.uint32(154).bytes(message.kind.value);
         break;
-      case 'numbers':
+      case "numbers":
         Numbers.encode(message.kind.value, writer.uint32(162).fork()).join();
         break;
     }
@@ -207,7 +217,7 @@ export const Value: MessageFns<Value> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -221,7 +231,7 @@ export const Value: MessageFns<Value> = {
               break;
             }
 
-            message.kind = { $case: 'singleton', value: reader.int32() as any };
+            message.kind = { $case: "singleton", value: reader.int32() as any };
             continue;
           }
           case 2: {
@@ -229,7 +239,7 @@ export const Value: MessageFns<Value> = {
               break;
             }
 
-            message.kind = { $case: 'boolean', value: reader.bool() };
+            message.kind = { $case: "boolean", value: reader.bool() };
             continue;
           }
           case 3: {
@@ -237,7 +247,7 @@ export const Value: MessageFns<Value> = {
               break;
             }
 
-            message.kind = { $case: 'integer', value: longToNumber(reader.sint64()) };
+            message.kind = { $case: "integer", value: longToNumber(reader.sint64()) };
             continue;
           }
           case 4: {
@@ -245,7 +255,7 @@ export const Value: MessageFns<Value> = {
               break;
             }
 
-            message.kind = { $case: 'number', value: reader.double() };
+            message.kind = { $case: "number", value: reader.double() };
             continue;
           }
           case 5: {
@@ -253,7 +263,7 @@ export const Value: MessageFns<Value> = {
               break;
             }
 
-            message.kind = { $case: 'text', value: reader.string() };
+            message.kind = { $case: "text", value: reader.string() };
             continue;
           }
           case 6: {
@@ -261,7 +271,7 @@ export const Value: MessageFns<Value> = {
               break;
             }
 
-            message.kind = { $case: 'bytes', value: reader.bytes() };
+            message.kind = { $case: "bytes", value: reader.bytes() };
             continue;
           }
           case 7: {
@@ -269,7 +279,7 @@ export const Value: MessageFns<Value> = {
               break;
             }
 
-            message.kind = { $case: 'int64', value: longToNumber(reader.sfixed64()) };
+            message.kind = { $case: "int64", value: longToNumber(reader.sfixed64()) };
             continue;
           }
           case 8: {
@@ -277,7 +287,7 @@ export const Value: MessageFns<Value> = {
               break;
             }
 
-            message.kind = { $case: 'big', value: BigInteger.decode(reader, reader.uint32()) };
+            message.kind = { $case: "big", value: BigInteger.decode(reader, reader.uint32()) };
             continue;
           }
           case 9: {
@@ -285,7 +295,7 @@ export const Value: MessageFns<Value> = {
               break;
             }
 
-            message.kind = { $case: 'typedArray', value: TypedArray.decode(reader, reader.uint32()) };
+            message.kind = { $case: "typedArray", value: TypedArray.decode(reader, reader.uint32()) };
             continue;
           }
           case 10: {
@@ -293,7 +303,7 @@ export const Value: MessageFns<Value> = {
               break;
             }
 
-            message.kind = { $case: 'date', value: reader.double() };
+            message.kind = { $case: "date", value: reader.double() };
             continue;
           }
           case 11: {
@@ -301,7 +311,7 @@ export const Value: MessageFns<Value> = {
               break;
             }
 
-            message.kind = { $case: 'list', value: List.decode(reader, reader.uint32()) };
+            message.kind = { $case: "list", value: List.decode(reader, reader.uint32()) };
             continue;
           }
           case 12: {
@@ -309,7 +319,7 @@ export const Value: MessageFns<Value> = {
               break;
             }
 
-            message.kind = { $case: 'object', value: Object.decode(reader, reader.uint32()) };
+            message.kind = { $case: "object", value: Object.decode(reader, reader.uint32()) };
             continue;
           }
           case 13: {
@@ -317,7 +327,7 @@ export const Value: MessageFns<Value> = {
               break;
             }
 
-            message.kind = { $case: 'tensor', value: reader.uint32() };
+            message.kind = { $case: "tensor", value: reader.uint32() };
             continue;
           }
           case 14: {
@@ -325,7 +335,7 @@ export const Value: MessageFns<Value> = {
               break;
             }
 
-            message.kind = { $case: 'map', value: Map.decode(reader, reader.uint32()) };
+            message.kind = { $case: "map", value: Map.decode(reader, reader.uint32()) };
             continue;
           }
           case 15: {
@@ -333,7 +343,7 @@ export const Value: MessageFns<Value> = {
               break;
             }
 
-            message.kind = { $case: 'set', value: List.decode(reader, reader.uint32()) };
+            message.kind = { $case: "set", value: List.decode(reader, reader.uint32()) };
             continue;
           }
           case 16: {
@@ -341,7 +351,7 @@ export const Value: MessageFns<Value> = {
               break;
             }
 
-            message.kind = { $case: 'error', value: ErrorValue.decode(reader, reader.uint32()) };
+            message.kind = { $case: "error", value: ErrorValue.decode(reader, reader.uint32()) };
             continue;
           }
           case 17: {
@@ -349,7 +359,7 @@ export const Value: MessageFns<Value> = {
               break;
             }
 
-            message.kind = { $case: 'custom', value: Tagged.decode(reader, reader.uint32()) };
+            message.kind = { $case: "custom", value: Tagged.decode(reader, reader.uint32()) };
             continue;
           }
           case 18: {
@@ -357,7 +367,7 @@ export const Value: MessageFns<Value> = {
               break;
             }
 
-            message.kind = { $case: 'extension', value: Tagged.decode(reader, reader.uint32()) };
+            message.kind = { $case: "extension", value: Tagged.decode(reader, reader.uint32()) };
             continue;
           }
           case 19: {
@@ -365,7 +375,7 @@ export const Value: MessageFns<Value> = {
               break;
             }
 
-            message.kind = { $case: 'utf16', value: reader.bytes() };
+            message.kind = { $case: "utf16", value: reader.bytes() };
             continue;
           }
           case 20: {
@@ -373,7 +383,7 @@ export const Value: MessageFns<Value> = {
               break;
             }
 
-            message.kind = { $case: 'numbers', value: Numbers.decode(reader, reader.uint32()) };
+            message.kind = { $case: "numbers", value: Numbers.decode(reader, reader.uint32()) };
             continue;
           }
         }
@@ -408,7 +418,7 @@ export const BigInteger: MessageFns<BigInteger> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -465,7 +475,7 @@ export const TypedArray: MessageFns<TypedArray> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -519,7 +529,7 @@ export const List: MessageFns<List> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -568,7 +578,7 @@ export const Object: MessageFns<Object> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -625,7 +635,7 @@ export const Map: MessageFns<Map> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -664,15 +674,15 @@ export const Map: MessageFns<Map> = {
 };
 
 function createBaseErrorValue(): ErrorValue {
-  return { name: '', message: '', cause: undefined, errors: undefined };
+  return { name: "", message: "", cause: undefined, errors: undefined };
 }
 
 export const ErrorValue: MessageFns<ErrorValue> = {
   encode(message: ErrorValue, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.name !== '') {
+    if (message.name !== "") {
       writer.uint32(10).string(message.name);
     }
-    if (message.message !== '') {
+    if (message.message !== "") {
       writer.uint32(18).string(message.message);
     }
     if (message.cause !== undefined) {
@@ -688,7 +698,7 @@ export const ErrorValue: MessageFns<ErrorValue> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -743,12 +753,12 @@ export const ErrorValue: MessageFns<ErrorValue> = {
 };
 
 function createBaseTagged(): Tagged {
-  return { tag: '', value: undefined };
+  return { tag: "", value: undefined };
 }
 
 export const Tagged: MessageFns<Tagged> = {
   encode(message: Tagged, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.tag !== '') {
+    if (message.tag !== "") {
       writer.uint32(10).string(message.tag);
     }
     if (message.value !== undefined) {
@@ -761,7 +771,7 @@ export const Tagged: MessageFns<Tagged> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -819,7 +829,7 @@ export const Numbers: MessageFns<Numbers> = {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error('protobuf decode recursion limit exceeded');
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
     }
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
@@ -862,10 +872,10 @@ export const Numbers: MessageFns<Numbers> = {
 function longToNumber(int64: { toString(): string }): number {
   const num = globalThis.Number(int64.toString());
   if (num > globalThis.Number.MAX_SAFE_INTEGER) {
-    throw new globalThis.Error('Value is larger than Number.MAX_SAFE_INTEGER');
+    throw new globalThis.Error("Value is larger than Number.MAX_SAFE_INTEGER");
   }
   if (num < globalThis.Number.MIN_SAFE_INTEGER) {
-    throw new globalThis.Error('Value is smaller than Number.MIN_SAFE_INTEGER');
+    throw new globalThis.Error("Value is smaller than Number.MIN_SAFE_INTEGER");
   }
   return num;
 }
