@@ -1,4 +1,5 @@
 /** @file The public surface of @backwire/profiler. */
+export { mergeChromeTraces, type ChromeTrace } from './chrome-trace.ts';
 export type { ProfileEvent, ProfileOptions } from './events.ts';
 export { profile, recordFunction, type Profile } from './profile.ts';
 export { profiling } from './profiling.ts';

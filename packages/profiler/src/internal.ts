@@ -1,5 +1,5 @@
 /** @file What sibling packages use of @backwire/profiler; not covered by semantic versioning. */
-export { chromeTrace, type ChromeTrace, type TraceSource } from './chrome-trace.ts';
+export { chromeTrace, type TraceSource } from './chrome-trace.ts';
 export { clockOffset, type ClockOffset, type ClockSample } from './clock.ts';
 export type { RecordedEvent } from './events.ts';
 export { mergedTrace, traceSource } from './profile.ts';

@@ -1,6 +1,6 @@
 /** @file Recording, merging, adding up and drawing, on a clock that the test moves. */
 import { describe, expect, it } from 'vitest';
-import { chromeTrace } from './chrome-trace.ts';
+import { chromeTrace, mergeChromeTraces } from './chrome-trace.ts';
 import { clockOffset } from './clock.ts';
 import type { RecordedEvent } from './events.ts';
 import { NO_EVENT, Recorder, type RecorderOptions } from './recorder.ts';
@@ -210,6 +210,35 @@ describe('chromeTrace', () => {
     expect(events.find(({ ph }) => ph === 's')).toMatchObject({ pid: 0, ts: 5_000, id: 1 });
     expect(events.find(({ ph }) => ph === 'f')).toMatchObject({ pid: 1, ts: 5_020, id: 1, bp: 'e' });
     expect(events.filter(({ ph }) => ph === 'X')).toHaveLength(3);
+  });
+
+  it('merges the traces of many workers: arrows keep their ends, lanes are laid anew', () => {
+    const one = (caller: number, start: number) => {
+      const clock = new Clock();
+      const r = recorder(clock, { node: caller });
+      const call = r.begin('rpc', `from ${caller}`, -1);
+      clock.us += 100;
+      r.mergeRemote(call, { node: 9, handledUs: 60, dropped: 0, events: [op('aten::add', 10, 30, -1, 9)] });
+      r.end(call);
+      return chromeTrace([{ events: r.finish(), originUs: start, names: new Map([[caller, `w${caller}`]]) }]);
+    };
+    const travelled = JSON.parse(JSON.stringify([one(0, 5_000), one(1, 5_030)])) as { traceEvents: object[] }[];
+    const events = mergeChromeTraces(travelled).traceEvents as TraceEvent[];
+    const arrows = events
+      .filter(({ ph }) => ph === 's' || ph === 'f')
+      .map(({ ph, id, pid, tid, ts }) => [ph, id, pid, tid, ts]);
+    expect(arrows).toEqual([
+      ['s', 1, 0, 0, 5_000],
+      ['f', 1, 9, 0, 5_020],
+      ['s', 2, 1, 0, 5_030],
+      ['f', 2, 9, 1, 5_050],
+    ]);
+    expect(events.filter(({ ph }) => ph === 'X')).toHaveLength(6);
+    expect(events.filter(({ name }) => name === 'process_name').map(({ args }) => args?.name)).toEqual([
+      'w0',
+      'w1',
+      'worker 9',
+    ]);
   });
 
   it('never lets events cross on a lane', () => {
