@@ -1,6 +1,5 @@
 /** @file The server of an embedded store: one process of the group, or its launcher, keeps the contents for all. */
 import { randomBytes, timingSafeEqual } from 'node:crypto';
-import { RpcError } from '../errors.ts';
 import { MAX_HALF_OPEN } from '../security/handshake.ts';
 import { resolveSecurity, type ResolvedSecurity } from '../security/policy.ts';
 import { findKeys, type Keys } from '../security/secret.ts';

@@ -1,13 +1,16 @@
 /** @file The client of an embedded store: what the members of a group use. */
 import { RpcError } from '../errors.ts';
-import type { Keys } from '../security/secret.ts';
+import { deriveKey, type Keys } from '../security/secret.ts';
+import { parseHostPort } from '../transports/listen.ts';
 import { tcpTransport } from '../transports/tcp.ts';
 import type { Transport } from '../transports/transport.ts';
 import { EmbeddedLink, closedError, type LinkOptions } from './embedded-link.ts';
 import type { StoreServer } from './embedded-server.ts';
+import { STORE_HANDSHAKE_GROUP } from './embedded-session.ts';
 import { MAX_LEASE_MS, MAX_VALUE_BYTES, MIN_LEASE_MS } from './limits.ts';
 import { Op, type Reader, blob, clientKey, i64, keyText, u32, u8 } from './protocol.ts';
-import type { Lease, Store, StoreEvent } from './store.ts';
+import type { Lease, StoreEvent } from './store.ts';
+import type { LeaseTicket, TicketStore } from './ticket.ts';
 import { settleWait } from './wait.ts';
 import { WatchQueue } from './watch-queue.ts';
 
@@ -22,14 +25,6 @@ export interface EmbeddedStoreOptions {
   readonly transport?: Transport | undefined;
   /** The server, if it is this process's: it is closed with the store, once the other clients have had time to leave. */
   readonly server?: StoreServer | undefined;
-}
-
-/** What another thread of this process needs to hold a lease too. */
-export interface LeaseTicket {
-  readonly endpoint: string;
-  readonly id: number;
-  readonly token: Uint8Array;
-  readonly ttlMs: number;
 }
 
 const DEFAULT_TIMEOUT_MS = 300_000;
@@ -122,9 +117,9 @@ interface Watching {
   readonly prefix: string;
 }
 
-export class EmbeddedStore implements Store {
+export class EmbeddedStore implements TicketStore {
   private readonly link: EmbeddedLink;
-  private readonly endpoint: string;
+  private readonly options: LinkOptions;
   private readonly leases = new Map<number, EmbeddedLease>();
   private readonly watches = new Map<number, Watching>();
   private readonly server: StoreServer | undefined;
@@ -132,7 +127,7 @@ export class EmbeddedStore implements Store {
 
   constructor(options: LinkOptions, server: StoreServer | undefined) {
     this.server = server;
-    this.endpoint = options.endpoint;
+    this.options = options;
     this.link = new EmbeddedLink(options, {
       up: (first) => this.onUp(first),
       event: (id, body) => this.onEvent(id, body),
@@ -233,10 +228,23 @@ export class EmbeddedStore implements Store {
     return lease;
   }
 
-  /** For a thread that renews `lease` beside this store; undefined for a lease that is not of this store. */
-  ticket(lease: Lease): LeaseTicket | undefined {
-    if (!(lease instanceof EmbeddedLease) || this.leases.get(lease.id) !== lease) return undefined;
-    return { endpoint: this.endpoint, id: lease.id, token: lease.token, ttlMs: lease.ttlMs };
+  /** For a thread that renews `lease` beside this store. */
+  ticket(lease: Lease, ageKey: string): LeaseTicket | undefined {
+    const { endpoint, keys, transport } = this.options;
+    if (!(lease instanceof EmbeddedLease) || !lease.isOf(this) || transport.name !== 'tcp') return undefined;
+    const key = keys?.[0];
+    return {
+      ...parseHostPort(endpoint, 'tcp'),
+      mode: key === undefined ? 'plain' : 'hmac',
+      group: STORE_HANDSHAKE_GROUP,
+      keyId: key?.id ?? '0'.repeat(16),
+      key: key === undefined ? new Uint8Array(0) : deriveKey(key, STORE_HANDSHAKE_GROUP, 'hmac'),
+      tls: null,
+      id: lease.id,
+      token: lease.token,
+      ttlMs: lease.ttlMs,
+      ageKey: `/${ageKey}`,
+    };
   }
 
   async close(): Promise<void> {

@@ -1,5 +1,6 @@
 /** @file A part of a store: every key under one prefix. */
 import type { Lease, Store, StoreEvent } from './store.ts';
+import { canTicket, type LeaseTicket, type TicketStore } from './ticket.ts';
 
 /**
  * The keys of `store` under `prefix`, without it. Closing it closes `store` only if it is `owned`.
@@ -8,7 +9,7 @@ export function prefixStore(store: Store, prefix: string, options: { owned?: boo
   return new PrefixStore(store, prefix, options.owned ?? false);
 }
 
-class PrefixStore implements Store {
+class PrefixStore implements TicketStore {
   private readonly store: Store;
   private readonly prefix: string;
   private readonly owned: boolean;
@@ -62,6 +63,10 @@ class PrefixStore implements Store {
 
   lease(ttlMs: number): Promise<Lease> {
     return this.store.lease(ttlMs);
+  }
+
+  ticket(lease: Lease, ageKey: string): LeaseTicket | undefined {
+    return canTicket(this.store) ? this.store.ticket(lease, this.prefix + ageKey) : undefined;
   }
 
   async close(): Promise<void> {

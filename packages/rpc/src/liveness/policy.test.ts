@@ -1,0 +1,182 @@
+/** @file The judgement of peers, minute by minute. */
+import { describe, expect, test } from 'vitest';
+import { DEFAULT_LIVENESS } from '../options.ts';
+import { LivenessPolicy, type LivenessEffect } from './policy.ts';
+
+const options = DEFAULT_LIVENESS;
+
+/** Drives a policy by its own wish for time, and notes what it does when. */
+class Drive {
+  readonly policy = new LivenessPolicy<string>(options);
+  now = 0;
+  readonly log: string[] = [];
+  onEffect: ((effect: LivenessEffect<string>) => void) | undefined;
+
+  apply(effects: readonly LivenessEffect<string>[]): void {
+    for (const effect of effects) {
+      const detail =
+        effect.type === 'accuse'
+          ? ` ${effect.evidence}${effect.certain ? '!' : ''}`
+          : effect.type === 'redial'
+            ? ` ${effect.afterMs}`
+            : '';
+      this.log.push(`${this.now} ${effect.type} ${effect.peer}${detail}`);
+      this.onEffect?.(effect);
+    }
+  }
+  until(time: number): void {
+    for (;;) {
+      const next = this.policy.nextAt(this.now);
+      if (next === undefined || next > time) break;
+      this.now = next;
+      this.apply(this.policy.tick(this.now));
+    }
+    this.now = time;
+  }
+  of(type: string): string[] {
+    return this.log.filter((line) => line.split(' ')[1] === type);
+  }
+}
+
+test('an idle peer that answers is pinged every two seconds and never doubted', () => {
+  const drive = new Drive();
+  drive.policy.track('b', 0);
+  drive.onEffect = (effect) => {
+    if (effect.type === 'ping') drive.apply(drive.policy.heard('b', drive.now));
+  };
+  drive.until(60_000);
+  expect(drive.of('ping').length).toBeGreaterThanOrEqual(24);
+  expect(drive.log.length).toBe(drive.of('ping').length);
+});
+
+test('a peer that talks is not pinged', () => {
+  const drive = new Drive();
+  drive.policy.track('b', 0);
+  for (let t = 0; t < 20_000; t += 1_000) {
+    drive.until(t);
+    drive.apply(drive.policy.heard('b', t));
+  }
+  expect(drive.log).toEqual([]);
+});
+
+test('silence: pinged, suspect at 6 s, its lease read, accused at 15 s, once', () => {
+  const drive = new Drive();
+  drive.policy.track('b', 0);
+  drive.until(100_000);
+  expect(drive.of('ping')[0]).toBe('2000 ping b');
+  expect(drive.of('suspect')).toEqual(['6000 suspect b']);
+  expect(drive.of('inquire')[0]).toBe('6000 inquire b');
+  expect(drive.of('accuse')).toEqual(['15000 accuse b silent']);
+  expect(drive.policy.isSuspect('b')).toBe(true);
+});
+
+test('a suspect that is heard again is trusted, and can be suspected again', () => {
+  const drive = new Drive();
+  drive.policy.track('b', 0);
+  drive.until(7_000);
+  drive.apply(drive.policy.heard('b', 7_000));
+  expect(drive.of('trusted')).toEqual(['7000 trusted b']);
+  drive.until(14_000);
+  expect(drive.of('suspect')).toEqual(['6000 suspect b', '13000 suspect b']);
+});
+
+test('a silent peer whose lease lives and whose loop is stuck gets a minute', () => {
+  const drive = new Drive();
+  drive.policy.track('b', 0);
+  drive.onEffect = (effect) => {
+    if (effect.type === 'inquire') drive.apply(drive.policy.lease('b', drive.now, { alive: true, ageMs: drive.now }));
+  };
+  drive.until(59_000);
+  expect(drive.of('accuse')).toEqual([]);
+  drive.until(70_000);
+  expect(drive.of('accuse')).toEqual(['60000 accuse b busy']);
+});
+
+test('a peer that is alive and idle but silent to us is accused as any other', () => {
+  const drive = new Drive();
+  drive.policy.track('b', 0);
+  drive.onEffect = (effect) => {
+    if (effect.type === 'inquire') drive.apply(drive.policy.lease('b', drive.now, { alive: true, ageMs: 40 }));
+  };
+  drive.until(20_000);
+  expect(drive.of('accuse')).toEqual(['15000 accuse b silent']);
+});
+
+test('a lease that is gone is the end, at once', () => {
+  const drive = new Drive();
+  drive.policy.track('b', 0);
+  drive.until(100);
+  drive.apply(drive.policy.lease('b', 100, { alive: false }));
+  expect(drive.of('accuse')).toEqual(['100 accuse b lease-gone!']);
+  drive.apply(drive.policy.lease('b', 150, { alive: false }));
+  expect(drive.of('accuse')).toHaveLength(1);
+});
+
+describe('a broken link', () => {
+  test('two refusals on the same host, 200 ms apart, are certain', () => {
+    const drive = new Drive();
+    drive.policy.track('b', 0);
+    drive.now = 1_000;
+    drive.apply(drive.policy.linkLost('b', 1_000));
+    drive.apply(drive.policy.dialFailed('b', 1_001, { refused: true, sameHost: true }));
+    drive.apply(drive.policy.dialFailed('b', 1_101, { refused: true, sameHost: true }));
+    drive.apply(drive.policy.dialFailed('b', 1_201, { refused: true, sameHost: true }));
+    expect(drive.log).toEqual([
+      '1000 redial b 0',
+      '1000 redial b 200',
+      '1000 redial b 100',
+      '1000 suspect b',
+      '1000 accuse b refused!',
+    ]);
+  });
+
+  test('a refusal elsewhere, or a timeout, only counts towards the grace', () => {
+    const drive = new Drive();
+    drive.policy.track('b', 0);
+    drive.apply(drive.policy.linkLost('b', 0));
+    drive.apply(drive.policy.dialFailed('b', 10, { refused: true, sameHost: false }));
+    drive.apply(drive.policy.dialFailed('b', 300, { refused: true, sameHost: false }));
+    drive.apply(drive.policy.dialFailed('b', 600, { refused: false, sameHost: true }));
+    drive.until(9_500);
+    expect(drive.of('accuse')).toEqual([]);
+    drive.until(10_000);
+    expect(drive.of('accuse')).toEqual(['10000 accuse b unreachable']);
+  });
+
+  test('a link that comes back in time changes nothing', () => {
+    const drive = new Drive();
+    drive.policy.track('b', 0);
+    drive.apply(drive.policy.linkLost('b', 0));
+    drive.apply(drive.policy.dialFailed('b', 10, { refused: true, sameHost: true }));
+    drive.apply(drive.policy.linkUp('b', 100));
+    drive.apply(drive.policy.linkLost('b', 150));
+    drive.apply(drive.policy.dialFailed('b', 400, { refused: true, sameHost: true }));
+    expect(drive.of('accuse')).toEqual([]);
+  });
+});
+
+test('its own stall is not held against the peers', () => {
+  const drive = new Drive();
+  drive.policy.track('b', 0);
+  drive.until(1_000);
+  // Thirty seconds in one synchronous step.
+  drive.now = 31_000;
+  drive.apply(drive.policy.tick(31_000));
+  expect(drive.log).toEqual(['31000 ping b']);
+  drive.until(34_500);
+  expect(drive.of('suspect')).toEqual([]);
+  drive.until(60_000);
+  expect(drive.of('accuse')).toHaveLength(1);
+});
+
+test('nobody to watch: no ticks; unknown peers: no effects', () => {
+  const policy = new LivenessPolicy<string>(options);
+  expect(policy.nextAt(5)).toBeUndefined();
+  expect(policy.heard('x', 1)).toEqual([]);
+  expect(policy.linkLost('x', 1)).toEqual([]);
+  expect(policy.dialFailed('x', 1, { refused: true, sameHost: true })).toEqual([]);
+  expect(policy.lease('x', 1, { alive: false })).toEqual([]);
+  policy.track('x', 1);
+  policy.forget('x');
+  expect(policy.nextAt(5)).toBeUndefined();
+});

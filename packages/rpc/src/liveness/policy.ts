@@ -1,0 +1,222 @@
+/** @file When a peer is pinged, doubted and accused. Pure: events and times in, effects out. */
+import type { Liveness } from '../options.ts';
+
+/** Why a peer is thought dead. */
+export type Evidence =
+  /** Its lease in the store is gone. */
+  | 'lease-gone'
+  /** Its endpoint on this host refused twice: nobody listens there any more. */
+  | 'refused'
+  /** It could not be reached again in the time allowed. */
+  | 'unreachable'
+  /** Its connection is up and nothing comes. */
+  | 'silent'
+  /** It is alive, and its main loop has been stuck for too long. */
+  | 'busy';
+
+export type LivenessEffect<P> =
+  | { readonly type: 'ping'; readonly peer: P }
+  /** Dial it again after this time. */
+  | { readonly type: 'redial'; readonly peer: P; readonly afterMs: number }
+  /** Its lease should be read, and the answer given to `lease`. */
+  | { readonly type: 'inquire'; readonly peer: P }
+  | { readonly type: 'suspect'; readonly peer: P }
+  /** It was suspect and is heard again. */
+  | { readonly type: 'trusted'; readonly peer: P }
+  /** `certain`: evict it now; otherwise this is one member's accusation. Once a peer, unless it is heard again. */
+  | { readonly type: 'accuse'; readonly peer: P; readonly evidence: Evidence; readonly certain: boolean };
+
+/** Between two refusals that count as one process being gone: a listener may be replaced in less. */
+export const REFUSAL_GAP_MS = 200;
+/** Between two questions about one lease. */
+const INQUIRY_MS = 2_000;
+/** A lag of the main loop from which a peer counts as busy rather than cut off from this one. */
+const BUSY_AGE_MS = 1_000;
+/** This process was itself away if its clock jumped this far past the time it asked to be woken at. */
+export const OWN_STALL_MS = 1_000;
+/** Checks are at least this frequent while there are peers. */
+const CHECK_MS = 500;
+
+interface Peer {
+  heardAt: number;
+  pingedAt: number;
+  inquiredAt: number;
+  /** When the link broke; undefined while it is up. */
+  lostAt: number | undefined;
+  refusedAt: number | undefined;
+  suspect: boolean;
+  accused: boolean;
+  lease: 'unknown' | 'alive' | 'gone';
+  busyMs: number;
+}
+
+/**
+ * One worker's judgement of its peers. States of a peer: *trusted* ⇄ *suspect* → *accused*; with its link up or lost. Only the group
+ * decides that a peer is dead: this class accuses.
+ */
+export class LivenessPolicy<P> {
+  private readonly options: Liveness;
+  private readonly peers = new Map<P, Peer>();
+  private wokenAt: number | undefined;
+
+  constructor(options: Liveness) {
+    this.options = options;
+  }
+
+  /** A peer whose link is up. */
+  track(peer: P, now: number): void {
+    if (!this.peers.has(peer)) this.peers.set(peer, fresh(now));
+  }
+
+  forget(peer: P): void {
+    this.peers.delete(peer);
+  }
+
+  isSuspect(peer: P): boolean {
+    return this.peers.get(peer)?.suspect ?? false;
+  }
+
+  /** Any byte came from it. */
+  heard(peer: P, now: number): LivenessEffect<P>[] {
+    const at = this.peers.get(peer);
+    if (at === undefined) return [];
+    at.heardAt = now;
+    at.accused = false;
+    if (!at.suspect) return [];
+    at.suspect = false;
+    at.lease = 'unknown';
+    return [{ type: 'trusted', peer }];
+  }
+
+  /** Its link broke: it is dialled again at once. */
+  linkLost(peer: P, now: number): LivenessEffect<P>[] {
+    const at = this.peers.get(peer);
+    if (at === undefined || at.lostAt !== undefined) return [];
+    at.lostAt = now;
+    at.refusedAt = undefined;
+    return [{ type: 'redial', peer, afterMs: 0 }];
+  }
+
+  linkUp(peer: P, now: number): LivenessEffect<P>[] {
+    this.track(peer, now);
+    const at = this.peers.get(peer) as Peer;
+    at.lostAt = undefined;
+    at.refusedAt = undefined;
+    return this.heard(peer, now);
+  }
+
+  /** Dialling failed. `refused` = the host answered that nobody listens, or the socket file is gone. */
+  dialFailed(peer: P, now: number, how: { refused: boolean; sameHost: boolean }): LivenessEffect<P>[] {
+    const at = this.peers.get(peer);
+    if (at === undefined || at.lostAt === undefined || at.accused) return [];
+    if (!how.refused || !how.sameHost) {
+      at.refusedAt = undefined;
+      return [];
+    }
+    if (at.refusedAt === undefined) {
+      at.refusedAt = now;
+      return [{ type: 'redial', peer, afterMs: REFUSAL_GAP_MS }];
+    }
+    const left = at.refusedAt + REFUSAL_GAP_MS - now;
+    return left > 0 ? [{ type: 'redial', peer, afterMs: left }] : this.accuse(peer, at, 'refused', true);
+  }
+
+  /** What the store says of its lease: gone, or alive with the age of its main loop's last tick. */
+  lease(peer: P, now: number, state: { alive: boolean; ageMs?: number | undefined }): LivenessEffect<P>[] {
+    const at = this.peers.get(peer);
+    if (at === undefined) return [];
+    at.lease = state.alive ? 'alive' : 'gone';
+    at.busyMs = state.ageMs ?? 0;
+    if (!state.alive) return this.accuse(peer, at, 'lease-gone', true);
+    return this.judge(peer, at, now);
+  }
+
+  /** To be called at `nextAt`, or sooner; after the sockets have been read. */
+  tick(now: number): LivenessEffect<P>[] {
+    this.forgiveOwnStall(now);
+    const effects: LivenessEffect<P>[] = [];
+    for (const [peer, at] of this.peers) effects.push(...this.check(peer, at, now));
+    this.wokenAt = now;
+    return effects;
+  }
+
+  /** The time of the next `tick`; undefined when there is nobody to watch. */
+  nextAt(now: number): number | undefined {
+    return this.peers.size === 0 ? undefined : now + Math.min(CHECK_MS, this.options.pingMs / 2);
+  }
+
+  private forgiveOwnStall(now: number): void {
+    const before = this.wokenAt;
+    if (before === undefined) return;
+    const gap = now - before - CHECK_MS;
+    if (gap < OWN_STALL_MS) return;
+    // While this loop stood still it could hear nobody: everyone gets a fresh interval, in which a ping is sent first.
+    for (const at of this.peers.values()) {
+      at.heardAt = Math.max(at.heardAt, now - this.options.pingMs);
+      if (at.lostAt !== undefined) at.lostAt = Math.min(now, at.lostAt + gap);
+      at.refusedAt = undefined;
+    }
+  }
+
+  private check(peer: P, at: Peer, now: number): LivenessEffect<P>[] {
+    const { pingMs, suspectMs, reconnectGraceMs } = this.options;
+    const silence = now - at.heardAt;
+    const effects: LivenessEffect<P>[] = [];
+    if (at.lostAt === undefined && silence >= pingMs && now - at.pingedAt >= pingMs) {
+      at.pingedAt = now;
+      effects.push({ type: 'ping', peer });
+    }
+    if (silence >= suspectMs && !at.suspect) {
+      at.suspect = true;
+      effects.push({ type: 'suspect', peer });
+    }
+    if ((at.suspect || at.lostAt !== undefined) && !at.accused && now - at.inquiredAt >= INQUIRY_MS) {
+      at.inquiredAt = now;
+      effects.push({ type: 'inquire', peer });
+    }
+    if (at.lostAt !== undefined && now - at.lostAt >= reconnectGraceMs) {
+      effects.push(...this.accuse(peer, at, 'unreachable', false));
+    }
+    effects.push(...this.judge(peer, at, now));
+    return effects;
+  }
+
+  /** The time limits of a silent peer whose link is up. */
+  private judge(peer: P, at: Peer, now: number): LivenessEffect<P>[] {
+    const { deadMs, busyDeadMs } = this.options;
+    const silence = now - at.heardAt;
+    if (at.lostAt !== undefined || silence < deadMs) return [];
+    const busy = at.lease === 'alive' && at.busyMs >= BUSY_AGE_MS;
+    if (!busy) return this.accuse(peer, at, 'silent', false);
+    // Both clocks are its own: how long it has been stuck, and how long we have heard nothing.
+    return Math.min(silence, at.busyMs) >= busyDeadMs || silence >= 2 * busyDeadMs
+      ? this.accuse(peer, at, 'busy', false)
+      : [];
+  }
+
+  private accuse(peer: P, at: Peer, evidence: Evidence, certain: boolean): LivenessEffect<P>[] {
+    if (at.accused) return [];
+    at.accused = true;
+    const effects: LivenessEffect<P>[] = [];
+    if (!at.suspect) {
+      at.suspect = true;
+      effects.push({ type: 'suspect', peer });
+    }
+    effects.push({ type: 'accuse', peer, evidence, certain });
+    return effects;
+  }
+}
+
+function fresh(now: number): Peer {
+  return {
+    heardAt: now,
+    pingedAt: -Infinity,
+    inquiredAt: -Infinity,
+    lostAt: undefined,
+    refusedAt: undefined,
+    suspect: false,
+    accused: false,
+    lease: 'unknown',
+    busyMs: 0,
+  };
+}

@@ -1,0 +1,115 @@
+/** @file The program of the liveness thread, as text: it has to run from sources, from a build, and inside a bundle. */
+
+/**
+ * Plain JavaScript for `new Worker(text, { eval: true })`. It keeps a connection of its own to the store, renews the lease there while
+ * the main thread computes, and sets a key to how long ago (in ms) the main loop last turned.
+ *
+ * workerData: { host, port, mode: 'hmac' | 'plain', tls: psk options or null, group, keyId, key, id, token, ageKey, everyMs, tick }.
+ * The bytes are those of security/handshake.ts and stores/protocol.ts; a test runs both sides against each other.
+ */
+export const LIVENESS_THREAD_SOURCE = String.raw`
+'use strict';
+const { workerData: data, parentPort } = require('node:worker_threads');
+const net = require('node:net');
+const tls = require('node:tls');
+const crypto = require('node:crypto');
+
+const HEAD = 8;
+const tick = new BigInt64Array(data.tick);
+const ageMs = () => Math.max(0, Math.round(Number(process.hrtime.bigint() - Atomics.load(tick, 0)) / 1e6));
+
+function record(type, ...parts) {
+  const body = Buffer.concat(parts);
+  const head = Buffer.from([0x42, 0x4b, 0x57, 0x52, 1, type, body.length & 255, body.length >> 8]);
+  return Buffer.concat([head, body]);
+}
+
+function proof(label, hello, challenge) {
+  const th = crypto.createHash('sha256').update(hello).update(challenge).digest();
+  if (data.mode === 'plain') return crypto.createHash('sha256').update(label + '\0' + data.group + '\0').update(th).digest();
+  return crypto.createHmac('sha256', data.key).update(label).update(th).digest();
+}
+
+function u32(value) {
+  const bytes = Buffer.alloc(4);
+  bytes.writeUInt32LE(value);
+  return bytes;
+}
+const blob = (bytes) => Buffer.concat([u32(bytes.length), bytes]);
+
+function hold() {
+  const age = Buffer.from(String(ageMs()));
+  const body = Buffer.concat([u32(data.id), blob(Buffer.from(data.token)), blob(Buffer.from(data.ageKey)), blob(age)]);
+  return Buffer.concat([Buffer.from([0x5a]), u32(body.length), u32(1), body]);
+}
+
+let socket;
+let renewals;
+let backoff = 50;
+let stopped = false;
+
+function dial() {
+  const options = { host: data.host, port: data.port };
+  socket = data.tls === null ? net.connect(options) : tls.connect({ ...options, ...data.tls, checkServerIdentity: () => undefined,
+    pskCallback: () => ({ psk: Buffer.from(data.tls.psk), identity: data.tls.identity }) });
+  const own = socket;
+  const nonce = crypto.randomBytes(32);
+  const mode = data.mode === 'plain' ? 0 : 1;
+  const hello = record(1, Buffer.from([mode]), Buffer.from(data.keyId, 'hex'), nonce);
+  let step = 'challenge';
+  let challenge;
+  let pending = Buffer.alloc(0);
+  const deadline = setTimeout(() => own.destroy(), 5000);
+  own.on(data.tls === null ? 'connect' : 'secureConnect', () => { own.setNoDelay(true); own.write(hello); });
+  own.on('data', (bytes) => {
+    pending = Buffer.concat([pending, bytes]);
+    for (;;) {
+      const need = step === 'up' ? 9 : HEAD;
+      if (pending.length < need) return;
+      const length = need + (step === 'up' ? pending.readUInt32LE(1) : pending.readUInt16LE(6));
+      if (length > 4096) return void own.destroy();
+      if (pending.length < length) return;
+      const whole = pending.subarray(0, length);
+      pending = pending.subarray(length);
+      if (step === 'challenge') {
+        if (whole[5] !== 2) return void own.destroy();
+        challenge = Buffer.from(whole);
+        own.write(record(3, proof('dialer', hello, challenge)));
+        step = 'welcome';
+      } else if (step === 'welcome') {
+        const right = whole[5] === 4 && whole.length === HEAD + 32
+          && crypto.timingSafeEqual(whole.subarray(HEAD), proof('acceptor', hello, challenge));
+        if (!right) return void own.destroy();
+        step = 'up';
+        clearTimeout(deadline);
+        backoff = 50;
+        own.write(hold());
+        renewals = setInterval(() => own.write(hold()), data.everyMs);
+      } else if (whole[0] === 0x60 && whole[9] === 0 && whole[10] === 0 || whole[0] === 0x62) {
+        parentPort.postMessage('lost');
+        stop();
+      } else if (whole[0] === 0x60) {
+        parentPort.postMessage('renewed');
+      }
+    }
+  });
+  own.on('error', () => undefined);
+  own.on('close', () => {
+    clearTimeout(deadline);
+    clearInterval(renewals);
+    if (stopped) return;
+    setTimeout(dial, backoff);
+    backoff = Math.min(backoff * 1.6, 1000);
+  });
+}
+
+function stop() {
+  stopped = true;
+  clearInterval(renewals);
+  if (socket !== undefined) socket.destroy();
+  parentPort.close();
+}
+
+parentPort.on('message', stop);
+dial();
+`;

@@ -1,0 +1,144 @@
+/** @file Leases of processes that compute, stop and die, against a store in another process. */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { afterEach, expect, test } from 'vitest';
+import { findKeys } from '../security/secret.ts';
+import { embeddedStore } from '../stores/embedded.ts';
+import { memoryStore } from '../stores/memory.ts';
+import { prefixStore } from '../stores/prefix.ts';
+import { keepAlive, readAge } from './thread.ts';
+
+const root = fileURLToPath(new URL('../../../../', import.meta.url));
+const secret = 'sixteen bytes and more';
+const keys = findKeys({ secret });
+
+const cleanups: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+/** Runs a program of this package in a process of its own; `line` is the first line it prints. */
+async function run(program: string): Promise<{ child: ChildProcess; line: string }> {
+  const child = spawn(
+    process.execPath,
+    ['--import', 'tsx', '--conditions=@backwire/source', '--input-type=module', '-e', program],
+    {
+      cwd: root,
+      stdio: ['ignore', 'pipe', 'inherit'],
+    },
+  );
+  cleanups.push(() => child.kill('SIGKILL'));
+  const line = await new Promise<string>((resolve, reject) => {
+    createInterface({ input: child.stdout }).once('line', resolve);
+    child.once('exit', (code) => reject(new Error(`the program ended with ${code}`)));
+  });
+  return { child, line };
+}
+
+const source = (path: string): string => JSON.stringify(new URL(path, import.meta.url).href);
+
+async function serve(): Promise<string> {
+  const { line } = await run(`
+    const { serveStore } = await import(${source('../stores/embedded-server.ts')});
+    console.log((await serveStore({ secret: ${JSON.stringify(secret)} })).endpoint);`);
+  return line;
+}
+
+function block(ms: number): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
+}
+
+/** A process that holds a lease of `ttlMs` with the key 'member/x' and tells its pid. */
+const member = (endpoint: string, ttlMs: number): Promise<{ child: ChildProcess }> =>
+  run(`
+    const { embeddedStore } = await import(${source('../stores/embedded.ts')});
+    const { keepAlive } = await import(${source('./thread.ts')});
+    const { findKeys } = await import(${source('../security/secret.ts')});
+    const store = await embeddedStore({ endpoint: ${JSON.stringify(endpoint)}, keys: findKeys({ secret: ${JSON.stringify(secret)} }) });
+    const lease = await store.lease(${ttlMs});
+    await keepAlive(store, lease, { ageKey: 'age/x' }).started;
+    await store.set('member/x', Buffer.from('1'), { lease });
+    console.log(process.pid);`);
+
+test('a main loop that is stuck for longer than its lease keeps it, and others can read how long', async () => {
+  const endpoint = await serve();
+  const inner = await embeddedStore({ endpoint, keys });
+  const store = prefixStore(inner, 'group/', { owned: true });
+  cleanups.push(() => store.close());
+  const lease = await store.lease(600);
+  const alive = keepAlive(store, lease, { ageKey: 'age/me' });
+  cleanups.push(() => alive.stop());
+  expect(alive.kind).toBe('thread');
+  await alive.started;
+  expect(await readAge(store, 'age/me')).toBeLessThan(5_000);
+  const controller = new AbortController();
+  const ages: number[] = [];
+  const reading = (async () => {
+    for await (const event of store.watch('age/', { signal: controller.signal })) {
+      expect(event).toMatchObject({ type: 'put', key: 'age/me' });
+      ages.push(Number(Buffer.from(event.value ?? []).toString()));
+    }
+  })();
+  await store.get('x');
+  block(2_500);
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  controller.abort();
+  await reading;
+  expect(Math.max(...ages)).toBeGreaterThan(1_500);
+  expect(await readAge(store, 'age/me')).toBeDefined();
+  await alive.stop();
+  await alive.stop();
+  await lease.revoke();
+  expect(await readAge(store, 'age/me')).toBeUndefined();
+});
+
+test('without the thread the same program loses its lease', async () => {
+  const endpoint = await serve();
+  const store = await embeddedStore({ endpoint, keys });
+  cleanups.push(() => store.close());
+  const lease = await store.lease(600);
+  const alive = keepAlive(store, lease, { ageKey: 'age/me', thread: false });
+  expect(alive.kind).toBe('loop');
+  await alive.started;
+  block(2_500);
+  expect((await lease.lost).message).toMatch(/lease/);
+  expect(await readAge(store, 'age/me')).toBeUndefined();
+});
+
+test('a killed process loses its lease in about a second, far less than its time to live', async () => {
+  const endpoint = await serve();
+  const { child } = await member(endpoint, 60_000);
+  const store = await embeddedStore({ endpoint, keys });
+  cleanups.push(() => store.close());
+  const gone = store.watch('member/')[Symbol.asyncIterator]();
+  expect(await store.get('member/x')).toBeDefined();
+  const killed = performance.now();
+  child.kill('SIGKILL');
+  expect((await gone.next()).value).toMatchObject({ type: 'delete', key: 'member/x' });
+  const took = performance.now() - killed;
+  expect(took).toBeGreaterThan(500);
+  expect(took).toBeLessThan(5_000);
+});
+
+test('a stopped process loses its lease when it is not renewed', async () => {
+  const endpoint = await serve();
+  const { child } = await member(endpoint, 1_500);
+  const store = await embeddedStore({ endpoint, keys });
+  cleanups.push(() => store.close());
+  const gone = store.watch('member/')[Symbol.asyncIterator]();
+  expect(await store.get('member/x')).toBeDefined();
+  child.kill('SIGSTOP');
+  expect((await gone.next()).value).toMatchObject({ type: 'delete', key: 'member/x' });
+  child.kill('SIGCONT');
+});
+
+test('a store inside the process needs no thread', async () => {
+  const store = memoryStore();
+  const lease = await store.lease(1_000);
+  const alive = keepAlive(store, lease, { ageKey: 'age/me' });
+  await alive.started;
+  expect([alive.kind, await readAge(store, 'age/me')]).toEqual(['loop', 0]);
+  await alive.stop();
+  await store.close();
+});

@@ -1,0 +1,37 @@
+/** @file What another thread needs to hold a lease of a store too. */
+import type { Lease, Store } from './store.ts';
+
+/** Plain data, so that it can be posted to a thread. */
+export interface LeaseTicket {
+  readonly host: string;
+  readonly port: number;
+  /** How the handshake with the store goes. */
+  readonly mode: 'hmac' | 'plain';
+  readonly group: string;
+  /** Names the key; zeros in mode 'plain'. */
+  readonly keyId: string;
+  /** Derived for this purpose alone; empty in mode 'plain'. */
+  readonly key: Uint8Array;
+  /** How the connection is encrypted; null = it is not. */
+  readonly tls: {
+    readonly psk: Uint8Array;
+    readonly identity: string;
+    readonly minVersion: 'TLSv1.3';
+    readonly ciphers: string;
+  } | null;
+  readonly id: number;
+  readonly token: Uint8Array;
+  readonly ttlMs: number;
+  /** The key to be set under the lease, as the store's server names it. */
+  readonly ageKey: string;
+}
+
+/** A store whose leases can be held from elsewhere. */
+export interface TicketStore extends Store {
+  /** undefined for a lease that is not of this store. */
+  ticket(lease: Lease, ageKey: string): LeaseTicket | undefined;
+}
+
+export function canTicket(store: Store): store is TicketStore {
+  return typeof (store as Partial<TicketStore>).ticket === 'function';
+}
