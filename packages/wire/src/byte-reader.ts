@@ -6,7 +6,7 @@ export const WireType = { VARINT: 0, FIXED64: 1, LENGTH: 2, FIXED32: 5 } as cons
 
 const TWO_32 = 0x1_0000_0000;
 /** Up to this many bytes a loop over ASCII beats the call into the decoder. */
-const LOOP_BYTES = 32;
+const LOOP_BYTES = 12;
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /** A cursor over bytes that came from a peer. Throws `decode-error` for anything malformed. */

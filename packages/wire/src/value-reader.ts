@@ -2,6 +2,7 @@
 import { type Tensor } from '@backwire/tensor';
 import { ByteReader, WireType } from './byte-reader.ts';
 import { checkLimit, decodeError } from './errors.ts';
+import { KeyCache, MAX_CACHED_KEY_BYTES } from './key-cache.ts';
 import { type WireLimits } from './limits.ts';
 import {
   ELEMENT_TYPES,
@@ -23,6 +24,7 @@ const ABSENT = Symbol('absent');
 /** Reads one value at a time. Not reentrant: `ValueCodec` keeps one for each level of nesting. */
 export class ValueReader {
   private readonly reader = new ByteReader(new Uint8Array(0));
+  private readonly keys = new KeyCache();
   private tensors: readonly Tensor[] = [];
   private ctx: unknown;
   private nodes = 0;
@@ -187,9 +189,17 @@ export class ValueReader {
   }
 
   private key(): string {
-    const length = this.reader.length();
+    const reader = this.reader;
+    const length = reader.length();
     if (length > this.limits.maxKeyBytes) checkLimit('key', length, this.limits.maxKeyBytes);
-    return this.reader.utf8(length);
+    if (length > 0 && length <= MAX_CACHED_KEY_BYTES) {
+      const known = this.keys.get(reader.bytes, reader.pos, length);
+      if (known !== undefined) {
+        reader.pos += length;
+        return known;
+      }
+    }
+    return reader.utf8(length);
   }
 
   /** Keys and values alternate when this library wrote them; other writers may group them. */
@@ -197,6 +207,26 @@ export class ValueReader {
     const reader = this.reader;
     // No prototype: '__proto__' and 'constructor' are keys like any other.
     const object = Object.create(null) as Record<string, unknown>;
+    while (reader.pos < reader.end) {
+      const at = reader.pos;
+      if (reader.varint32() === FIELD_1) {
+        if (++this.nodes > this.limits.maxNodes) checkLimit('values', this.nodes, this.limits.maxNodes);
+        const key = this.key();
+        if (reader.pos < reader.end && reader.bytes[reader.pos] === FIELD_2) {
+          reader.pos++;
+          object[key] = this.nested();
+          continue;
+        }
+      }
+      reader.pos = at;
+      this.grouped(object);
+    }
+    return object;
+  }
+
+  /** The rest of an object whose keys and values do not alternate. */
+  private grouped(object: Record<string, unknown>): void {
+    const reader = this.reader;
     const keys: string[] = [];
     const values: unknown[] = [];
     while (reader.pos < reader.end) {
@@ -208,9 +238,8 @@ export class ValueReader {
       else reader.skip(tag & 7);
     }
     if (keys.length !== values.length)
-      throw decodeError(`an object of ${keys.length} keys and ${values.length} values`);
+      throw decodeError(`an object of ${keys.length} more keys and ${values.length} values`);
     for (let i = 0; i < keys.length; i++) object[keys[i] as string] = values[i];
-    return object;
   }
 
   private map(): Map<unknown, unknown> {
