@@ -16,7 +16,7 @@ export type Keys = readonly [Key, ...Key[]];
 
 /** Where to look for secrets. */
 export interface SecretSource {
-  /** Wins over all others. Two, separated by a comma in text or a newline in a file, while keys are being changed. */
+  /** Wins over all others. While keys are being changed, two: one a line, the one in use first. */
   readonly secret?: string | Uint8Array | undefined;
   readonly secretFile?: string | undefined;
   /** @default process.env: BACKWIRE_SECRET, then BACKWIRE_SECRET_FILE */
@@ -69,7 +69,7 @@ export function keyOf(secret: Uint8Array, where = 'the secret'): Key {
 
 function keysOf(text: string, where: string): Keys {
   const parts = text
-    .split(/[,\n]/)
+    .split('\n')
     .map((part) => part.trim())
     .filter((part) => part !== '');
   const [first, ...rest] = parts.map((part) => keyOf(new TextEncoder().encode(part), where));

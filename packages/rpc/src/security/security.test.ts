@@ -1,0 +1,381 @@
+/** @file Who gets in, who does not, and how soon each side is told. */
+import { randomBytes } from 'node:crypto';
+import { chmodSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, describe, expect, test } from 'vitest';
+import { RpcError } from '../errors.ts';
+import { memoryPair } from '../transports/memory.ts';
+import { tcpTransport } from '../transports/tcp.ts';
+import type { ByteSink, Connection } from '../transports/transport.ts';
+import { authenticate, type AuthenticateOptions, type Authenticated } from './authenticate.ts';
+import { Handshake, MAX_CLAIM_BYTES, NONCE_BYTES, RECORD_HEAD_BYTES, type HandshakeEffect } from './handshake.ts';
+import { resolveSecurity, userKeys } from './policy.ts';
+import { deriveKey, findKeys, type Keys } from './secret.ts';
+
+const cleanups: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+const keysOf = (secret: string): Keys => findKeys({ secret, env: {} }) as Keys;
+const ours = keysOf('sixteen bytes and more');
+const old = keysOf('the secret of last month');
+const both: Keys = [ours[0], old[0]];
+const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString();
+
+function scratch(): string {
+  const directory = mkdtempSync(join(tmpdir(), 'backwire-test-'));
+  cleanups.push(() => rmSync(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+/** A server that authenticates whoever comes, and what came of each. */
+async function server(
+  options: Partial<AuthenticateOptions> = {},
+): Promise<{ endpoint: string; port: number; outcomes: Promise<Authenticated>[]; next(): Promise<Authenticated> }> {
+  const outcomes: Promise<Authenticated>[] = [];
+  const waiting: ((outcome: Promise<Authenticated>) => void)[] = [];
+  const listener = await tcpTransport().listen({}, (connection) => {
+    const outcome = authenticate(connection, {
+      role: 'acceptor',
+      group: 'g',
+      keys: ours,
+      claim: Buffer.from('server'),
+      ...options,
+    });
+    outcome.catch(() => undefined);
+    outcomes.push(outcome);
+    waiting.shift()?.(outcome);
+  });
+  cleanups.push(() => listener.close());
+  const next = (): Promise<Authenticated> =>
+    new Promise((resolve, reject) => waiting.push((outcome) => outcome.then(resolve, reject)));
+  return { endpoint: listener.endpoint, port: Number(listener.endpoint.split(':').at(-1)), outcomes, next };
+}
+
+async function client(endpoint: string, options: Partial<AuthenticateOptions> = {}): Promise<Authenticated> {
+  const connection = await tcpTransport().dial(endpoint);
+  cleanups.push(() => connection.destroy());
+  return authenticate(connection, { role: 'dialer', group: 'g', keys: ours, claim: Buffer.from('client'), ...options });
+}
+
+function collect(connection: Connection, count: number): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let got = '';
+    const memory = new Uint8Array(64);
+    const sink: ByteSink = {
+      nextBuffer: () => memory,
+      received: (n) => {
+        got += text(memory.subarray(0, n));
+        if (got.length >= count) resolve(got);
+      },
+      closed: (error) => reject(error ?? new Error(`closed after '${got}'`)),
+    };
+    connection.attach(sink);
+  });
+}
+
+describe('peers that hold the secret', () => {
+  test('get in, learn the other side claims, and lose no byte of what follows', async () => {
+    const { endpoint, next } = await server();
+    const accepted = next().then((peer) => {
+      // At once, so that it travels with the last record.
+      peer.connection.write([Buffer.from('from the server')]);
+      return peer;
+    });
+    const dialled = await client(endpoint);
+    dialled.connection.write([Buffer.from('from the client')]);
+    expect(text(dialled.claim)).toBe('server');
+    const peer = await accepted;
+    expect([text(peer.claim), peer.keyId, dialled.keyId]).toEqual(['client', ours[0].id, ours[0].id]);
+    expect(await collect(dialled.connection, 15)).toBe('from the server');
+    expect(await collect(peer.connection, 15)).toBe('from the client');
+  });
+
+  test('either key is good while keys are being changed', async () => {
+    const { endpoint } = await server({ keys: both });
+    expect((await client(endpoint, { keys: ours })).keyId).toBe(ours[0].id);
+    expect((await client(endpoint, { keys: old })).keyId).toBe(old[0].id);
+    const older = await server({ keys: old });
+    await expect(client(older.endpoint, { keys: both })).rejects.toMatchObject({ code: 'unauthenticated' });
+  });
+
+  test('security off on both sides works, on one side it does not', async () => {
+    const open = await server({ keys: undefined });
+    expect((await client(open.endpoint, { keys: undefined })).keyId).toBeUndefined();
+    await expect(client(open.endpoint)).rejects.toMatchObject({ code: 'unauthenticated' });
+    const closed = await server();
+    await expect(client(closed.endpoint, { keys: undefined })).rejects.toMatchObject({ code: 'unauthenticated' });
+  });
+
+  test('a connection inside the process needs no secret, only the group', async () => {
+    const run = (group: string): Promise<unknown> => {
+      const [a, b] = memoryPair();
+      return Promise.all([
+        authenticate(a, { role: 'dialer', group: 'g', keys: ours }),
+        authenticate(b, { role: 'acceptor', group, keys: old }),
+      ]);
+    };
+    await run('g');
+    await expect(run('other')).rejects.toMatchObject({ code: 'unauthenticated' });
+  });
+});
+
+describe('peers that do not', () => {
+  const wrong: [string, Partial<AuthenticateOptions>][] = [
+    ['another secret', { keys: keysOf('another secret, as long as it') }],
+    ['another group', { group: 'h' }],
+  ];
+  test.each(wrong)('%s: both sides are told at once, the dialer in words', async (_, options) => {
+    const { endpoint, outcomes } = await server();
+    const start = performance.now();
+    const error = await client(endpoint, options).catch((reason: unknown) => reason);
+    expect(error).toMatchObject({
+      code: 'unauthenticated',
+      message: expect.stringMatching(/secret, group or security mode differ/) as string,
+    });
+    expect(performance.now() - start).toBeLessThan(2_000);
+    await expect(outcomes[0]).rejects.toMatchObject({ code: 'unauthenticated' });
+  });
+
+  test.each([
+    ['a web browser', Buffer.from('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n')],
+    ['a TLS client', Buffer.from('16030100f8010000f40303', 'hex')],
+    ['noise', randomBytes(5_000)],
+    ['a torch client', Buffer.from('00cef7853c0d01020304', 'hex')],
+    ['a record out of order', Buffer.concat([Buffer.from('BKWR'), Buffer.from([1, 3, 32, 0]), Buffer.alloc(32)])],
+    [
+      'a hello with an endless claim',
+      Buffer.concat([Buffer.from('BKWR'), Buffer.from([1, 1, 255, 255]), Buffer.alloc(65_535)]),
+    ],
+    ['a hello too short', Buffer.concat([Buffer.from('BKWR'), Buffer.from([1, 1, 3, 0]), Buffer.alloc(3)])],
+  ])('%s is hung up on at once and told nothing', async (_, opening) => {
+    const { port, next } = await server();
+    const outcome = next();
+    const refused = expect(outcome).rejects.toMatchObject({ code: 'unauthenticated' });
+    const socket = connect(port, '127.0.0.1');
+    let heard = 0;
+    socket.on('data', (bytes: Buffer) => (heard += bytes.length));
+    socket.on('error', () => undefined);
+    socket.write(opening);
+    await new Promise((resolve) => socket.once('close', resolve));
+    await refused;
+    expect(heard).toBe(0);
+  });
+
+  test('another version of the handshake says so on this side', async () => {
+    const { port, next } = await server();
+    const refused = expect(next()).rejects.toMatchObject({ code: 'version-mismatch' });
+    const socket = connect(port, '127.0.0.1').on('error', () => undefined);
+    socket.write(Buffer.concat([Buffer.from('BKWR'), Buffer.from([9, 1, 41, 0]), Buffer.alloc(41)]));
+    await refused;
+    socket.destroy();
+  });
+
+  test('a slow drip is cut off when its time is up, however busy it is', async () => {
+    const { port, next } = await server({ timeoutMs: 400 });
+    const refused = expect(next()).rejects.toMatchObject({ code: 'deadline-exceeded' });
+    const socket = connect(port, '127.0.0.1').on('error', () => undefined);
+    const hello = Buffer.concat([Buffer.from('BKWR'), Buffer.from([1, 1, 0, 4]), Buffer.alloc(1_024)]);
+    let at = 0;
+    const drip = setInterval(() => socket.write(hello.subarray(at, ++at)), 10);
+    cleanups.push(() => clearInterval(drip));
+    await refused;
+    await new Promise((resolve) => socket.once('close', resolve));
+  });
+
+  test('a silent server is given up', async () => {
+    const listener = await tcpTransport().listen({}, () => undefined);
+    cleanups.push(() => listener.close());
+    await expect(client(listener.endpoint, { timeoutMs: 150 })).rejects.toMatchObject({ code: 'deadline-exceeded' });
+  });
+
+  test('a server that goes away in the middle is not mistaken for a refusal', async () => {
+    const listener = await tcpTransport().listen({}, (connection) => {
+      connection.attach({
+        nextBuffer: () => new Uint8Array(100),
+        received: () => connection.destroy(),
+        closed: () => undefined,
+      });
+    });
+    cleanups.push(() => listener.close());
+    await expect(client(listener.endpoint)).rejects.toMatchObject({ code: 'unavailable' });
+  });
+
+  test('cancelling closes the connection', async () => {
+    const listener = await tcpTransport().listen({}, () => undefined);
+    cleanups.push(() => listener.close());
+    const controller = new AbortController();
+    const connection = await tcpTransport().dial(listener.endpoint);
+    const pending = authenticate(connection, { role: 'dialer', group: 'g', keys: ours, signal: controller.signal });
+    controller.abort(new Error('enough'));
+    await expect(pending).rejects.toMatchObject({ code: 'cancelled' });
+    const again = await tcpTransport().dial(listener.endpoint);
+    await expect(
+      authenticate(again, { role: 'dialer', group: 'g', keys: ours, signal: controller.signal }),
+    ).rejects.toMatchObject({ code: 'cancelled' });
+  });
+});
+
+describe('the handshake itself', () => {
+  const nonce = (fill: number): Uint8Array => new Uint8Array(NONCE_BYTES).fill(fill);
+  const sent = (effects: readonly HandshakeEffect[]): Uint8Array => {
+    const found = effects.find((effect) => effect.type === 'send');
+    if (found?.type !== 'send') throw new Error('nothing was sent');
+    return found.record;
+  };
+  const failed = (effects: readonly HandshakeEffect[]): boolean => effects.some((effect) => effect.type === 'failed');
+  const dialer = (extra = {}): Handshake =>
+    new Handshake({ role: 'dialer', group: 'g', keys: ours, nonce: nonce(1), claim: Buffer.from('c'), ...extra });
+  const acceptor = (extra = {}): Handshake =>
+    new Handshake({ role: 'acceptor', group: 'g', keys: ours, nonce: nonce(2), claim: Buffer.from('s'), ...extra });
+
+  test('a recorded one is worth nothing against a fresh nonce', () => {
+    const [d, a] = [dialer(), acceptor()];
+    const hello = sent(d.start());
+    const auth = sent(d.receive(sent(a.receive(hello))));
+    expect(failed(a.receive(auth))).toBe(false);
+    const fresh = acceptor({ nonce: nonce(3) });
+    fresh.receive(hello);
+    expect(failed(fresh.receive(auth))).toBe(true);
+  });
+
+  test('a mirror is not a peer', () => {
+    const d = dialer();
+    const hello = sent(d.start());
+    const challenge = Uint8Array.from(Buffer.concat([Buffer.from('BKWR'), Buffer.from([1, 2, 32, 0]), nonce(1)]));
+    expect(d.bodyLength(challenge)).toBe(32);
+    expect(failed(d.receive(challenge))).toBe(true);
+    expect(hello.byteLength).toBe(RECORD_HEAD_BYTES + 41 + 1);
+  });
+
+  test('proof of one side does not do for the other', () => {
+    const [d, a] = [dialer(), acceptor()];
+    const auth = sent(d.receive(sent(a.receive(sent(d.start())))));
+    const reflected = Uint8Array.from(auth);
+    reflected[5] = 4;
+    expect(failed(d.receive(reflected))).toBe(true);
+  });
+
+  test.each([
+    ['the claim', 8 + 41],
+    ['the key', 10],
+    ['the nonce', 30],
+  ])('a change of %s on the way is noticed', (_, at) => {
+    const [d, a] = [dialer(), acceptor()];
+    const hello = Uint8Array.from(sent(d.start()));
+    hello[at] = (hello[at] as number) ^ 1;
+    const auth = sent(d.receive(sent(a.receive(hello))));
+    expect(failed(a.receive(auth))).toBe(true);
+  });
+
+  test('a proof made on one TLS connection does not hold on another', () => {
+    const d = dialer({ channelBinding: nonce(8) });
+    const a = acceptor({ channelBinding: nonce(9) });
+    expect(failed(a.receive(sent(d.receive(sent(a.receive(sent(d.start())))))))).toBe(true);
+  });
+
+  test('nonces and claims have limits', () => {
+    expect(() => dialer({ nonce: new Uint8Array(4) })).toThrow(RpcError);
+    expect(() => dialer({ claim: new Uint8Array(MAX_CLAIM_BYTES + 1) })).toThrow(RpcError);
+  });
+
+  test('the bytes are fixed', () => {
+    const [d, a] = [dialer(), acceptor()];
+    const hello = sent(d.start());
+    expect(Buffer.from(hello).toString('hex')).toBe(`424b575201012a0001${ours[0].id}${'01'.repeat(32)}63`);
+    const challenge = sent(a.receive(hello));
+    expect(Buffer.from(challenge).toString('hex')).toBe(`424b575201022100${'02'.repeat(32)}73`);
+  });
+});
+
+describe('secrets', () => {
+  test('come from the option, the file, the environment, in that order', () => {
+    const directory = scratch();
+    const file = join(directory, 'secret');
+    writeFileSync(file, 'a secret from a file\n', { mode: 0o600 });
+    const env = { BACKWIRE_SECRET: 'a secret from the environment', BACKWIRE_SECRET_FILE: file };
+    const id = (secret: string): string => keysOf(secret)[0].id;
+    expect(findKeys({ secret: 'a secret from the option', secretFile: file, env })?.[0].id).toBe(
+      id('a secret from the option'),
+    );
+    expect(findKeys({ secretFile: file, env })?.[0].id).toBe(id('a secret from a file'));
+    expect(findKeys({ env })?.[0].id).toBe(id('a secret from the environment'));
+    expect(findKeys({ env: { BACKWIRE_SECRET_FILE: file } })?.[0].id).toBe(id('a secret from a file'));
+    expect(findKeys({ env: {} })).toBeUndefined();
+    expect(findKeys({ secret: randomBytes(16), env: {} })).toHaveLength(1);
+    expect(findKeys({ secret: 'the new secret 2026-12\nthe old secret 2026-11\n', env: {} })).toHaveLength(2);
+  });
+
+  test('that are short, placeholders, too many, or readable by others are refused', () => {
+    const file = join(scratch(), 'secret');
+    writeFileSync(file, 'a secret from a file\n', { mode: 0o644 });
+    chmodSync(file, 0o644);
+    for (const secret of [
+      'short',
+      '',
+      'aaaaaaaaaaaaaaaaaaaaaaa',
+      [1, 2, 3].map((n) => `secret number ${n} of them`).join('\n'),
+    ]) {
+      expect(() => findKeys({ secret, env: {} })).toThrow(RpcError);
+    }
+    expect(() => findKeys({ secretFile: file, env: {} })).toThrow(/mode 0644.*chmod 600/);
+    expect(() => findKeys({ secretFile: join(scratch(), 'none'), env: {} })).toThrow(/cannot be read/);
+  });
+
+  test('give different keys for different groups and purposes', () => {
+    const hex = (group: string, purpose: string): string =>
+      Buffer.from(deriveKey(ours[0], group, purpose)).toString('hex');
+    expect(new Set([hex('g', 'hmac'), hex('h', 'hmac'), hex('g', 'tls')]).size).toBe(3);
+    expect(hex('g', 'hmac')).toHaveLength(64);
+  });
+});
+
+describe('what is bound where', () => {
+  const env = { BACKWIRE_SECRET: 'a secret from the environment' };
+  test('beyond loopback needs a secret or a plain word', () => {
+    expect(() => resolveSecurity(undefined, { bind: '0.0.0.0', env: {} })).toThrow(/other machines reach 0.0.0.0/);
+    expect(resolveSecurity(undefined, { bind: '0.0.0.0', env })).toMatchObject({ mode: 'psk' });
+    expect(resolveSecurity({ mode: 'none', iUnderstand: true }, { bind: '0.0.0.0', env: {} })).toMatchObject({
+      mode: 'none',
+      keys: undefined,
+    });
+    expect(() => resolveSecurity({ mode: 'none' } as never, {})).toThrow(/iUnderstand/);
+    expect(() => resolveSecurity({ mode: 'hmac' }, { env: {} })).toThrow(/BACKWIRE_SECRET/);
+    expect(
+      resolveSecurity({ mode: 'hmac', secret: 'sixteen bytes and more' }, { bind: '10.0.0.1', env: {} }).keys?.[0].id,
+    ).toBe(ours[0].id);
+  });
+
+  test.each(['127.0.0.1', 'localhost', '::1', undefined])(
+    'loopback (%s) has the secret of the environment or of the user',
+    (bind) => {
+      expect(resolveSecurity(undefined, { bind, env })).toMatchObject({ mode: 'hmac', automatic: false });
+      expect(resolveSecurity(undefined, { bind, env: {} })).toMatchObject({ mode: 'hmac', automatic: true });
+    },
+  );
+
+  test('the secret of the user is kept in a private file, the same for all of its processes', () => {
+    const directory = join(scratch(), 'own');
+    const first = userKeys(directory);
+    expect(userKeys(directory)[0].id).toBe(first[0].id);
+    expect(statSync(directory).mode & 0o777).toBe(0o700);
+    expect(statSync(join(directory, 'secret')).mode & 0o777).toBe(0o600);
+    expect(userKeys(join(scratch(), 'own'))[0].id).not.toBe(first[0].id);
+  });
+
+  test('a file or directory that is not the user alone is refused', () => {
+    const directory = join(scratch(), 'own');
+    userKeys(directory);
+    chmodSync(join(directory, 'secret'), 0o640);
+    expect(() => userKeys(directory)).toThrow(/not this user's alone/);
+    chmodSync(join(directory, 'secret'), 0o600);
+    chmodSync(directory, 0o755);
+    expect(() => userKeys(directory)).toThrow(/not this user's alone/);
+    const link = join(scratch(), 'link');
+    symlinkSync(scratch(), link);
+    expect(() => userKeys(link)).toThrow(/not this user's alone/);
+  });
+});
