@@ -10,7 +10,15 @@ import { memoryPair } from '../transports/memory.ts';
 import { tcpTransport } from '../transports/tcp.ts';
 import type { ByteSink, Connection } from '../transports/transport.ts';
 import { authenticate, type AuthenticateOptions, type Authenticated } from './authenticate.ts';
-import { Handshake, MAX_CLAIM_BYTES, NONCE_BYTES, RECORD_HEAD_BYTES, type HandshakeEffect } from './handshake.ts';
+import { createDoor } from './door.ts';
+import {
+  Handshake,
+  MAX_CLAIM_BYTES,
+  MAX_HALF_OPEN,
+  NONCE_BYTES,
+  RECORD_HEAD_BYTES,
+  type HandshakeEffect,
+} from './handshake.ts';
 import { resolveSecurity, userKeys } from './policy.ts';
 import { deriveKey, findKeys, type Keys } from './secret.ts';
 
@@ -217,6 +225,30 @@ describe('peers that do not', () => {
       authenticate(again, { role: 'dialer', group: 'g', keys: ours, signal: controller.signal }),
     ).rejects.toMatchObject({ code: 'cancelled' });
   });
+});
+
+test('many who only wait do not keep a member out', async () => {
+  let refused = 0;
+  let admitted!: (peer: Authenticated) => void;
+  const peer = new Promise<Authenticated>((resolve) => (admitted = resolve));
+  const door = createDoor({
+    group: 'g',
+    keys: ours,
+    claim: Buffer.from('server'),
+    onPeer: admitted,
+    onRefused: () => refused++,
+  });
+  const listener = await tcpTransport().listen({}, door);
+  cleanups.push(() => listener.close());
+  const port = Number(listener.endpoint.split(':').at(-1));
+  const idle = Array.from({ length: MAX_HALF_OPEN + 10 }, () =>
+    connect(port, '127.0.0.1').on('error', () => undefined),
+  );
+  cleanups.push(() => idle.forEach((socket) => socket.destroy()));
+  await Promise.all(idle.slice(0, 10).map((socket) => new Promise((resolve) => socket.once('close', resolve))));
+  expect(refused).toBeGreaterThanOrEqual(10);
+  expect(text((await client(listener.endpoint)).claim)).toBe('server');
+  expect(text((await peer).claim)).toBe('client');
 });
 
 describe('the handshake itself', () => {

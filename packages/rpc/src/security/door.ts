@@ -1,0 +1,50 @@
+/** @file The door of a listener: strangers prove themselves, a bounded number at a time. */
+import type { RpcError } from '../errors.ts';
+import type { Connection } from '../transports/transport.ts';
+import { authenticate, type Authenticated } from './authenticate.ts';
+import { MAX_HALF_OPEN } from './handshake.ts';
+import type { Keys } from './secret.ts';
+
+export interface DoorOptions {
+  readonly group: string;
+  readonly keys: Keys | undefined;
+  /** What this side says of itself. */
+  readonly claim: Uint8Array;
+  /** A peer that proved itself; its connection has no sink yet. */
+  readonly onPeer: (peer: Authenticated) => void;
+  /** A stranger that did not, after it was hung up on. */
+  readonly onRefused?: ((error: RpcError, remote: string) => void) | undefined;
+  /** Ends the handshakes that are going on. */
+  readonly signal?: AbortSignal | undefined;
+  /** @default 5000 */
+  readonly timeoutMs?: number | undefined;
+}
+
+/**
+ * What to give to `Transport.listen`. More than `MAX_HALF_OPEN` strangers at once cost the oldest its connection, so that those who
+ * only wait cannot keep members out.
+ */
+export function createDoor(options: DoorOptions): (connection: Connection) => void {
+  const { group, keys, claim, signal, timeoutMs } = options;
+  const strangers = new Set<Connection>();
+  return (connection) => {
+    strangers.add(connection);
+    if (strangers.size > MAX_HALF_OPEN) {
+      const [oldest] = strangers;
+      if (oldest !== undefined) {
+        strangers.delete(oldest);
+        oldest.destroy();
+      }
+    }
+    authenticate(connection, { role: 'acceptor', group, keys, claim, signal, timeoutMs }).then(
+      (peer) => {
+        strangers.delete(connection);
+        options.onPeer(peer);
+      },
+      (error: RpcError) => {
+        strangers.delete(connection);
+        options.onRefused?.(error, connection.remote);
+      },
+    );
+  };
+}
