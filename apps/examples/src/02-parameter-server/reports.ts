@@ -1,0 +1,106 @@
+/** @file What trainers report and what the run adds up to. */
+import { bytesText, grouped, percentile, textTable, timeText } from '../shared/table.ts';
+
+export const PHASES = ['data', 'forward', 'loss', 'backward', 'step'] as const;
+export type Phase = (typeof PHASES)[number];
+
+/** What one trainer did in one epoch. Times are milliseconds. */
+export interface EpochReport {
+  readonly samples: number;
+  /** The position in epochs and the loss of every batch. */
+  readonly losses: [number, number][];
+  readonly phases: Record<Phase, number>;
+  /** How long every call of `forward` took. */
+  readonly forwardMs: number[];
+  /** Chrome trace events of what was profiled. */
+  trace: object[];
+  /** The profile's table; empty when not asked for. */
+  table: string;
+}
+
+/** What went over the wire, as one worker's agent counted. */
+export interface Traffic {
+  readonly calls: number;
+  readonly bytesSent: number;
+}
+
+export interface Summary {
+  readonly testAccuracy: number;
+  /** The accuracy after each epoch. */
+  readonly accuracyByEpoch: readonly number[];
+  readonly epochs: number;
+  readonly trainers: number;
+  readonly batchSize: number;
+  readonly lr: number;
+  readonly seed: number;
+  readonly samples: number;
+  readonly samplesPerSecond: number;
+  /** Training only, without start, evaluation and end. */
+  readonly trainSeconds: number;
+  /** Calls of all workers, and the bytes they sent. */
+  readonly calls: number;
+  readonly bytes: number;
+  /** Of `forward`, there and back, in milliseconds. */
+  readonly callP50Ms: number;
+  readonly callP99Ms: number;
+  /** Milliseconds of all trainers together. */
+  readonly phaseMs: Readonly<Record<Phase, number>>;
+  readonly finalLoss: number;
+}
+
+/** Adds the reports of all trainers and epochs up. */
+export function sumUp(
+  options: { epochs: number; trainers: number; batchSize: number; lr: number; seed: number },
+  reports: readonly EpochReport[],
+  accuracyByEpoch: readonly number[],
+  trainMs: number,
+  traffic: readonly Traffic[],
+): Summary {
+  const { epochs, trainers, batchSize, lr, seed } = options;
+  const samples = reports.reduce((sum, report) => sum + report.samples, 0);
+  const calls = reports.flatMap(({ forwardMs }) => forwardMs);
+  const last = reports.slice(-trainers).flatMap(({ losses }) => losses.slice(-20).map(([, loss]) => loss));
+  return {
+    testAccuracy: accuracyByEpoch.at(-1) ?? 0,
+    accuracyByEpoch,
+    epochs,
+    trainers,
+    batchSize,
+    lr,
+    seed,
+    samples,
+    samplesPerSecond: samples / (trainMs / 1000),
+    trainSeconds: trainMs / 1000,
+    calls: traffic.reduce((sum, worker) => sum + worker.calls, 0),
+    bytes: traffic.reduce((sum, worker) => sum + worker.bytesSent, 0),
+    callP50Ms: percentile(calls, 0.5),
+    callP99Ms: percentile(calls, 0.99),
+    phaseMs: Object.fromEntries(
+      PHASES.map((phase) => [phase, reports.reduce((sum, { phases }) => sum + phases[phase], 0)]),
+    ) as Record<Phase, number>,
+    finalLoss: last.reduce((sum, loss) => sum + loss, 0) / last.length,
+  };
+}
+
+/** The table at the end of a run. */
+export function summaryTable(summary: Summary): string {
+  const { phaseMs } = summary;
+  const whole = PHASES.reduce((sum, phase) => sum + phaseMs[phase], 0);
+  return textTable(
+    ['result', 'value'],
+    [
+      ['test accuracy', `${(summary.testAccuracy * 100).toFixed(2)} %`],
+      ['training loss at the end', summary.finalLoss.toFixed(4)],
+      ['training time', `${summary.trainSeconds.toFixed(1)} s`],
+      ['samples per second', grouped(summary.samplesPerSecond)],
+      ['calls', grouped(summary.calls)],
+      ['bytes sent', bytesText(summary.bytes)],
+      ['forward call, p50', timeText(summary.callP50Ms)],
+      ['forward call, p99', timeText(summary.callP99Ms)],
+      ...PHASES.map((phase) => [
+        `trainers: ${phase}`,
+        `${timeText(phaseMs[phase])} ${((100 * phaseMs[phase]) / whole).toFixed(0).padStart(3)} %`,
+      ]),
+    ],
+  );
+}

