@@ -1,5 +1,5 @@
 /** @file The `backwire` command line. */
-import { LaunchError, UsageError } from './errors.ts';
+import { codeOf, LaunchError, UsageError } from './errors.ts';
 import { describeFlags, parseFlags } from './flags.ts';
 import { launch } from './launch.ts';
 import { launchOptions } from './run-command.ts';
@@ -27,7 +27,8 @@ export async function main(argv: readonly string[]): Promise<number> {
       return 2;
     }
     if (error instanceof LaunchError) {
-      process.stderr.write(`backwire: ${error.message}\n`);
+      const advice = codeOf(error.cause) === 'EADDRINUSE' ? '; choose another with --master-port, or use --standalone' : '';
+      process.stderr.write(`backwire: ${error.message}${advice}\n`);
       return 1;
     }
     throw error;

@@ -20,9 +20,7 @@ export async function checkPort(host: string, port: number): Promise<number> {
 
 /** One clear message for a port that cannot be had. */
 export function portError(host: string, port: number, error: unknown): LaunchError {
-  const reason =
-    codeOf(error) === 'EADDRINUSE'
-      ? 'is already in use; choose another with --master-port, or use --standalone'
-      : `cannot be used: ${messageOf(error)}`;
+  const taken = codeOf(error) === 'EADDRINUSE';
+  const reason = taken ? 'is already in use' : `cannot be used: ${messageOf(error)}`;
   return new LaunchError(`port ${port} on ${host} ${reason}`, { cause: error });
 }
