@@ -1,2 +1,45 @@
 /** @file The public surface of @backwire/tensor. */
-export {};
+import './install.ts';
+
+export { rpcName, type Named } from './named.ts';
+export { type DType, type TypedArrayOf, type TypedArrays, promote as promoteTypes } from './dtype.ts';
+export { Parameter, Tensor, type Device, type Nested } from './tensor.ts';
+export type { GradFn, GradHook } from './autograd/meta.ts';
+export { AutogradError, DisposedError, DTypeError, ShapeError, TensorError } from './errors.ts';
+export {
+  arange,
+  eye,
+  fromBytes,
+  full,
+  linspace,
+  ones,
+  onesLike,
+  tensor,
+  zeros,
+  zerosLike,
+  type CreateOptions,
+} from './creation.ts';
+export * from './ops/arithmetic.ts';
+export * from './ops/unary.ts';
+export { concat, stack } from './ops/join.ts';
+export { addmm, bmm, dot, matmul, mm } from './ops/matmul.ts';
+export { all, amax, amin, any, argMax, argMin, cumprod, cumsum, mean, prod, sum } from './ops/reduce.ts';
+export { gather, indexAdd, indexSelect, oneHot, scatter, scatterAdd } from './ops/indexing.ts';
+export { manualSeed, rand, randint, randn, randperm } from './random.ts';
+export { customFunction, type CustomFunction, type FunctionContext } from './autograd/custom-function.ts';
+export { clamp, maskedFill, where } from './ops/select.ts';
+export { sparseCooTensor } from './sparse/coo.ts';
+export { enableGrad, isGradEnabled, noGrad } from './autograd/record.ts';
+export { grad, runBackward, type BackwardOptions, type GradOptions } from './autograd/engine.ts';
+export { keep, scope } from './scope.ts';
+export { backendName, setBackend } from './backends/current.ts';
+
+/** Bytes shared by the tensors that view them; freed when the last one goes. */
+export interface Storage {
+  readonly nbytes: number;
+  /** Counts in-place changes. */
+  readonly version: number;
+}
+
+export * as nn from './nn/index.ts';
+export * as optim from './optim/index.ts';

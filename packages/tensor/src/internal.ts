@@ -1,2 +1,15 @@
 /** @file What sibling packages use of @backwire/tensor; not covered by semantic versioning. */
+import './install.ts';
+
 export { ambient, runAs, runAtRoot, runClean, runWith, type Ambient, type OpObserver } from './ambient.ts';
+export { dtypes, isDType, viewAs, type DTypeInfo } from './dtype.ts';
+export { Storage, storageFromBytes, type StorageOptions } from './storage.ts';
+export { sparseFromParts, tensorFromParts, type TensorParts } from './creation.ts';
+export type { SparseParts } from './tensor.ts';
+export { AccumulateGrad, Node, runHooks, type Edge, type OutputInfo } from './autograd/node.ts';
+export { countDependencies, fit as fitGradient } from './autograd/engine.ts';
+export { gradEdge, setHistory, shareHandle } from './autograd/record.ts';
+export { addGradients, sumTo } from './ops/gradients.ts';
+export { readBytes } from './host.ts';
+export { isNamed, named } from './named.ts';
+export { noteCreated as adoptIntoScope, sweep, tensorsIn, unswept, untracked } from './scope.ts';

@@ -1,0 +1,25 @@
+/** @file How gradients are summed, and how they end up in a leaf. */
+import { ambient } from '../ambient.ts';
+import { addGradients } from '../ops/gradients.ts';
+import { keep, unswept } from '../scope.ts';
+import { shareHandle } from './record.ts';
+import type { AutogradMeta } from './meta.ts';
+import type { Tensor } from '../tensor.ts';
+
+/**
+ * Adds `grad` into the leaf's `.grad` out of place, so that a gradient somebody holds does not change. The leaf's gradient belongs to
+ * the program: no scope frees it.
+ */
+export function accumulateGrad(meta: AutogradMeta, grad: Tensor): void {
+  const before = meta.grad;
+  meta.grad = keep(unswept(() => (before === null ? own(grad) : addGradients(before, grad))));
+}
+
+/** A gradient nothing else aliases: the one given when only the engine holds it, else a copy. */
+function own(grad: Tensor): Tensor {
+  if (ambient().gradMode) return grad.storage.refs === 1 ? shareHandle(grad) : grad.clone();
+  if (grad.storage.refs > 1 || !(grad.isContiguous || grad.sparse !== undefined)) return grad.detach().clone();
+  const handle = shareHandle(grad);
+  handle.meta = undefined;
+  return handle;
+}

@@ -1,0 +1,103 @@
+/** @file Functions with a derivative of their own: written by the program, or taken from TensorFlow.js. */
+import { runWith, ambient } from '../ambient.ts';
+import { isDifferentiable } from '../dtype.ts';
+import { AutogradError } from '../errors.ts';
+import { unswept } from '../scope.ts';
+import { requiresGrad } from '../ops/op.ts';
+import type { Tensor } from '../tensor.ts';
+import { Node, type Edge } from './node.ts';
+import { gradEdge, SavedTensor, setHistory, shareHandle } from './record.ts';
+
+/** What forward leaves for backward. */
+export interface FunctionContext {
+  /** Inputs or outputs that backward reads; checked against in-place changes. */
+  saveForBackward(...tensors: Tensor[]): void;
+  /** What was saved, in order; in backward only. */
+  readonly saved: readonly Tensor[];
+  /** Which inputs want a gradient. */
+  readonly needsInputGrad: readonly boolean[];
+}
+
+export interface CustomFunction {
+  /** Runs without recording. */
+  forward(ctx: FunctionContext, ...inputs: Tensor[]): Tensor;
+  /** One gradient an input, null for none; recorded when the pass is (createGraph). */
+  backward(ctx: FunctionContext, grad: Tensor): (Tensor | null)[];
+}
+
+class CustomNode extends Node implements FunctionContext {
+  readonly needsInputGrad: readonly boolean[];
+  private readonly fn: CustomFunction;
+  private readonly count: number;
+  private list: SavedTensor[] | undefined = [];
+
+  constructor(fn: CustomFunction, edges: readonly (Edge | null)[]) {
+    super('CustomFunctionBackward', edges);
+    this.fn = fn;
+    this.count = edges.length;
+    this.needsInputGrad = edges.map((e) => e !== null);
+  }
+
+  saveForBackward(): void {
+    throw new AutogradError('saveForBackward can only be called in forward');
+  }
+
+  save(tensors: readonly Tensor[], output: Tensor): void {
+    this.list = tensors.map((t) => new SavedTensor(t, this.name, t === output));
+  }
+
+  get saved(): readonly Tensor[] {
+    if (this.list === undefined) {
+      throw new AutogradError(
+        'Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Specify retainGraph: true if you need to backward through the graph a second time.',
+      );
+    }
+    return this.list.map((value) => value.unpack(this));
+  }
+
+  protected override backward(grads: readonly (Tensor | null)[]): readonly (Tensor | null)[] {
+    const grad = grads[0];
+    if (grad === null || grad === undefined) return this.nextEdges.map(() => null);
+    // The program's own code: what it makes may be held by it.
+    const out = unswept(() => this.fn.backward(this, grad));
+    if (out.length !== this.count) {
+      throw new AutogradError(
+        `function ${this.name} returned an incorrect number of gradients (expected ${this.count}, got ${out.length})`,
+      );
+    }
+    return out;
+  }
+
+  override release(): void {
+    for (const value of this.list ?? []) value.release();
+    this.list = undefined;
+  }
+}
+
+/** A differentiable function of tensors with a derivative of your own. */
+export function customFunction(fn: CustomFunction): (...inputs: Tensor[]) => Tensor {
+  return (...inputs) => {
+    const recording = ambient().gradMode && requiresGrad(inputs);
+    const edges = recording ? inputs.map((t) => gradEdge(t)) : [];
+    const saved: Tensor[] = [];
+    const ctx: FunctionContext = {
+      saveForBackward: (...tensors) => void saved.push(...tensors),
+      saved,
+      needsInputGrad: inputs.map((t) => t.requiresGrad),
+    };
+    const result = runWith({ gradMode: false }, () => fn.forward(ctx, ...inputs));
+    if (!recording || !isDifferentiable(result.dtype)) return result;
+    // Returning an input as it is must not put that input itself into the graph.
+    const output = inputs.includes(result) ? fresh(result) : result;
+    const node = new CustomNode(fn, edges);
+    setHistory([output], node);
+    node.save(saved, output);
+    return output;
+  };
+}
+
+function fresh(t: Tensor): Tensor {
+  const handle = shareHandle(t);
+  handle.meta = undefined;
+  return handle;
+}

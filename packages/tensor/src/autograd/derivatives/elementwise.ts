@@ -1,0 +1,198 @@
+/** @file Derivatives of arithmetic and of the functions of one argument. Formulas follow PyTorch's derivatives.yaml. */
+import { zerosLike } from '../../creation.ts';
+import { sumTo } from '../../ops/gradients.ts';
+import { where } from '../../ops/select.ts';
+import type { Tensor } from '../../tensor.ts';
+import type { Derivative, Saved } from '../op-node.ts';
+
+/** A function of one argument whose derivative is written on the input. */
+const ofInput = (rule: (grad: Tensor, x: Tensor) => Tensor): Derivative => ({
+  save: [0],
+  backward: (grad, saved) => [rule(grad, saved.input(0))],
+});
+
+/** A function of one argument whose derivative is written on the result. */
+const ofOutput = (rule: (grad: Tensor, y: Tensor) => Tensor): Derivative => ({
+  save: ['output'],
+  backward: (grad, saved) => [rule(grad, saved.output())],
+});
+
+/** Constant almost everywhere. */
+const zero: Derivative = { save: [], backward: (grad) => [zerosLike(grad)] };
+
+/** A sum for each operand that wants it, over the dimensions it was broadcast along. */
+function both(saved: Saved, a: () => Tensor, b: () => Tensor): (Tensor | null)[] {
+  return [
+    saved.needs[0] === true ? sumTo(a(), saved.shapes[0] as never) : null,
+    saved.needs[1] === true ? sumTo(b(), saved.shapes[1] as never) : null,
+  ];
+}
+
+/** Saves the operand that the other one's gradient is made of. */
+const crossed = (needs: readonly boolean[]): number[] => [
+  ...(needs[1] === true ? [0] : []),
+  ...(needs[0] === true ? [1] : []),
+];
+
+/** Ties give half to each operand. */
+const extreme = (wins: (a: Tensor, b: Tensor) => Tensor): Derivative => ({
+  save: [0, 1],
+  backward: (grad, saved) => {
+    const [a, b] = [saved.input(0), saved.input(1)];
+    const tied = where(a.eq(b), grad.mul(0.5), 0);
+    return both(
+      saved,
+      () => where(wins(a, b), grad, tied),
+      () => where(wins(b, a), grad, tied),
+    );
+  },
+});
+
+const binaries: Readonly<Record<string, Derivative>> = {
+  add: {
+    save: [],
+    backward: (grad, saved) =>
+      both(
+        saved,
+        () => grad,
+        () => grad,
+      ),
+  },
+  sub: {
+    save: [],
+    backward: (grad, saved) =>
+      both(
+        saved,
+        () => grad,
+        () => grad.neg(),
+      ),
+  },
+  mul: {
+    save: crossed,
+    backward: (grad, saved) =>
+      both(
+        saved,
+        () => grad.mul(saved.input(1)),
+        () => grad.mul(saved.input(0)),
+      ),
+  },
+  div: {
+    save: (needs) => (needs[1] === true ? [0, 1] : [1]),
+    backward: (grad, saved) => {
+      const b = saved.input(1);
+      return both(
+        saved,
+        () => grad.div(b),
+        () => grad.neg().mul(saved.input(0).div(b).div(b)),
+      );
+    },
+  },
+  pow: {
+    save: (needs) => (needs[1] === true ? [0, 1, 'output'] : [0, 1]),
+    backward: (grad, saved) => {
+      const [x, y] = [saved.input(0), saved.input(1)];
+      return both(
+        saved,
+        // An exponent of zero has no slope, whatever the base.
+        () => where(y.eq(0), 0, grad.mul(y.mul(x.pow(y.sub(1))))),
+        () => {
+          const silent = x.eq(0).logicalAnd(y.ge(0));
+          return where(silent, 0, grad.mul(saved.output().mul(where(silent, x.add(1), x).log())));
+        },
+      );
+    },
+  },
+  maximum: extreme((a, b) => a.gt(b)),
+  minimum: extreme((a, b) => a.lt(b)),
+  atan2: {
+    save: [0, 1],
+    backward: (grad, saved) => {
+      const [y, x] = [saved.input(0), saved.input(1)];
+      const square = y.mul(y).add(x.mul(x));
+      const recip = where(square.eq(0), square, square.reciprocal()).mul(grad);
+      return both(
+        saved,
+        () => recip.mul(x),
+        () => recip.mul(y.neg()),
+      );
+    },
+  },
+  floorDivide: zero,
+  remainder: {
+    save: [0, 1],
+    backward: (grad, saved) =>
+      both(
+        saved,
+        () => grad,
+        () => grad.neg().mul(saved.input(0).detach().div(saved.input(1).detach()).floor()),
+      ),
+  },
+};
+
+const unaries: Readonly<Record<string, Derivative>> = {
+  neg: { save: [], backward: (grad) => [grad.neg()] },
+  abs: ofInput((g, x) => g.mul(x.sign())),
+  sign: zero,
+  exp: ofOutput((g, y) => g.mul(y)),
+  expm1: ofOutput((g, y) => g.mul(y.add(1))),
+  log: ofInput((g, x) => g.div(x)),
+  log1p: ofInput((g, x) => g.div(x.add(1))),
+  log2: ofInput((g, x) => g.div(x.mul(Math.LN2))),
+  sqrt: ofOutput((g, y) => g.div(y.mul(2))),
+  rsqrt: ofOutput((g, y) => g.mul(-0.5).mul(y.pow(3))),
+  square: ofInput((g, x) => g.mul(x.mul(2))),
+  reciprocal: ofOutput((g, y) => g.neg().mul(y.mul(y))),
+  relu: ofOutput((g, y) => where(y.detach().gt(0), g, 0)),
+  sigmoid: ofOutput((g, y) => g.mul(y.mul(y.neg().add(1)))),
+  tanh: ofOutput((g, y) => g.mul(y.mul(y).neg().add(1))),
+  sin: ofInput((g, x) => g.mul(x.cos())),
+  cos: ofInput((g, x) => g.neg().mul(x.sin())),
+  tan: ofOutput((g, y) => g.mul(y.mul(y).add(1))),
+  asin: ofInput((g, x) => g.mul(x.mul(x).neg().add(1).rsqrt())),
+  acos: ofInput((g, x) => g.neg().mul(x.mul(x).neg().add(1).rsqrt())),
+  atan: ofInput((g, x) => g.div(x.mul(x).add(1))),
+  sinh: ofInput((g, x) => g.mul(x.cosh())),
+  cosh: ofInput((g, x) => g.mul(x.sinh())),
+  asinh: ofInput((g, x) => g.mul(x.mul(x).add(1).rsqrt())),
+  acosh: ofInput((g, x) => g.mul(x.mul(x).sub(1).rsqrt())),
+  atanh: ofInput((g, x) => g.div(x.mul(x).neg().add(1))),
+  erf: ofInput((g, x) =>
+    g.mul(
+      x
+        .mul(x)
+        .neg()
+        .exp()
+        .mul(2 / Math.sqrt(Math.PI)),
+    ),
+  ),
+  softplus: ofInput((g, x) => where(x.gt(20), g, g.mul(x.sigmoid()))),
+  logSigmoid: ofInput((g, x) => g.mul(x.neg().sigmoid())),
+  floor: zero,
+  ceil: zero,
+  round: zero,
+  trunc: zero,
+};
+
+const selection: Readonly<Record<string, Derivative>> = {
+  where: {
+    save: [0],
+    backward: (grad, saved) => {
+      const condition = saved.input(0);
+      return [
+        null,
+        saved.needs[1] === true ? sumTo(where(condition, grad, 0), saved.shapes[1] as never) : null,
+        saved.needs[2] === true ? sumTo(where(condition, 0, grad), saved.shapes[2] as never) : null,
+      ];
+    },
+  },
+  clamp: {
+    save: [0],
+    backward: (grad, saved, attrs: { min: number | undefined; max: number | undefined }) => {
+      const x = saved.input(0).detach();
+      const inside = x.ge(attrs.min ?? -Infinity).logicalAnd(x.le(attrs.max ?? Infinity));
+      return [where(inside, grad, 0)];
+    },
+  },
+};
+
+export const elementwise: Readonly<Record<string, Derivative>> = { ...binaries, ...unaries, ...selection };

@@ -1,0 +1,76 @@
+/** @file Derivatives of reductions. */
+import type { ReduceAttrs } from '../../ops/reduce.ts';
+import { keptShape, prodDims } from '../../ops/reduce.ts';
+import { sizeOf, type Shape } from '../../shape.ts';
+import type { Tensor } from '../../tensor.ts';
+import type { Derivative, Saved } from '../op-node.ts';
+import { where } from '../../ops/select.ts';
+
+/** A reduced gradient repeated over the dimensions it was reduced from. */
+function spread(grad: Tensor, shape: Shape, dims: readonly number[]): Tensor {
+  return grad.reshape(keptShape(shape, dims)).expand(shape);
+}
+
+/** Equal largest (or smallest) elements share the gradient. */
+const extreme: Derivative = {
+  save: [0, 'output'],
+  backward: (grad, saved, { dims }: ReduceAttrs) => {
+    const x = saved.input(0).detach();
+    const shape = x.shape;
+    const mask = x.eq(spread(saved.output().detach(), shape, dims)).to(grad.dtype);
+    const share = grad.reshape(keptShape(shape, dims)).div(mask.sum(dims, true));
+    return [mask.mul(share.expand(shape))];
+  },
+};
+
+function shapeOf(saved: Saved): Shape {
+  return saved.shapes[0] as Shape;
+}
+
+export const reductions: Readonly<Record<string, Derivative>> = {
+  sum: {
+    save: [],
+    backward: (grad, saved, { dims }: ReduceAttrs) => [spread(grad, shapeOf(saved), dims)],
+  },
+  mean: {
+    save: [],
+    backward: (grad, saved, { dims }: ReduceAttrs) => {
+      const shape = shapeOf(saved);
+      const count = sizeOf(dims.map((d) => shape[d] as number));
+      return [spread(grad.div(count), shape, dims)];
+    },
+  },
+  prod: {
+    save: [0, 'output'],
+    backward: (grad, saved, { dims }: ReduceAttrs) => {
+      const x = saved.input(0);
+      const shape = x.shape;
+      const kept = keptShape(shape, dims);
+      const zero = x.detach().eq(0);
+      const zeros = zero.to(grad.dtype).sum(dims, true);
+      // Without a zero the others' product is output / x; a single zero gets the product of the rest; with two all is zero.
+      const safe = where(zero, 1, x);
+      const others = prodDims(safe, dims).reshape(kept).expand(shape).div(safe);
+      const none = zeros.eq(0).expand(shape);
+      const lone = zeros.eq(1).expand(shape).logicalAnd(zero);
+      return [where(none.logicalOr(lone), spread(grad, shape, dims).mul(others), 0)];
+    },
+  },
+  amax: extreme,
+  amin: extreme,
+  cumsum: {
+    save: [],
+    backward: (grad, _saved, { dim }: { dim: number }) => {
+      const total = grad.sum(dim, true);
+      return [total.sub(grad.cumsum(dim)).add(grad)];
+    },
+  },
+  cumprod: {
+    save: [0, 'output'],
+    backward: (grad, saved, { dim }: { dim: number }) => {
+      const x = saved.input(0);
+      const weighted = grad.mul(saved.output());
+      return [weighted.sum(dim, true).sub(weighted.cumsum(dim)).add(weighted).div(x)];
+    },
+  },
+};

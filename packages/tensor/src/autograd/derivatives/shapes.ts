@@ -1,0 +1,92 @@
+/** @file Derivatives of views, copies and joins: the gradient takes the way back. */
+import { zeros } from '../../creation.ts';
+import { asStrided, asStridedScatter } from '../../ops/as-strided.ts';
+import type { Geometry } from '../../ops/as-strided.ts';
+import { sumTo } from '../../ops/gradients.ts';
+import type { SliceAttrs } from '../../ops/views.ts';
+import { contiguousStrides, type Shape } from '../../shape.ts';
+import type { Derivative, Saved } from '../op-node.ts';
+import type { DType } from '../../dtype.ts';
+
+function inputShape(saved: Saved): Shape {
+  return saved.shapes[0] as Shape;
+}
+
+/** Where a slice lies in a contiguous tensor of `shape`. */
+function sliceGeometry(shape: Shape, { dim, start, length, step }: SliceAttrs): Geometry {
+  const strides = contiguousStrides(shape);
+  return {
+    shape: shape.map((n, i) => (i === dim ? length : n)),
+    strides: strides.map((s, i) => (i === dim ? s * step : s)),
+    offset: start * (strides[dim] as number),
+  };
+}
+
+export const shapes: Readonly<Record<string, Derivative>> = {
+  view: { save: [], backward: (grad, saved) => [grad.reshape(inputShape(saved))] },
+  alias: { save: [], backward: (grad) => [grad] },
+  clone: { save: [], backward: (grad) => [grad] },
+  to: { save: [], backward: (grad, saved) => [grad.to(saved.dtypes[0] as DType)] },
+  copy: {
+    save: [],
+    backward: (grad, saved) => [
+      saved.needs[0] === true ? zeros(grad.shape, { dtype: grad.dtype }) : null,
+      saved.needs[1] === true ? sumTo(grad, saved.shapes[1] as Shape).to(saved.dtypes[1] as DType) : null,
+    ],
+  },
+  permute: {
+    save: [],
+    backward: (grad, _saved, { dims }: { dims: readonly number[] }) => {
+      const back = new Array<number>(dims.length);
+      dims.forEach((d, i) => (back[d] = i));
+      return [grad.permute(back)];
+    },
+  },
+  expand: { save: [], backward: (grad, saved) => [sumTo(grad, inputShape(saved))] },
+  slice: {
+    save: [],
+    backward: (grad, saved, attrs: SliceAttrs) => {
+      const shape = inputShape(saved);
+      const at = sliceGeometry(shape, attrs);
+      return [asStridedScatter(zeros(shape, { dtype: grad.dtype }), grad, at.shape, at.strides, at.offset)];
+    },
+  },
+  select: {
+    save: [],
+    backward: (grad, saved, { dim, index }: { dim: number; index: number }) => {
+      const shape = inputShape(saved);
+      const at = sliceGeometry(shape, { dim, start: index, length: 1, step: 1 });
+      const part = grad.reshape(at.shape);
+      return [asStridedScatter(zeros(shape, { dtype: grad.dtype }), part, at.shape, at.strides, at.offset)];
+    },
+  },
+  asStrided: {
+    save: [],
+    backward: (grad, saved, at: Geometry) => [
+      asStridedScatter(zeros(inputShape(saved), { dtype: grad.dtype }), grad, at.shape, at.strides, at.offset),
+    ],
+  },
+  asStridedScatter: {
+    save: [],
+    backward: (grad, saved, at: Geometry) => {
+      const part = asStrided(grad, at.shape, at.strides, at.offset);
+      const hole = zeros(at.shape, { dtype: grad.dtype });
+      return [
+        saved.needs[0] === true ? asStridedScatter(grad, hole, at.shape, at.strides, at.offset) : null,
+        saved.needs[1] === true ? part : null,
+      ];
+    },
+  },
+  concat: {
+    save: [],
+    backward: (grad, saved, { dim }: { dim: number }) => {
+      let at = 0;
+      return saved.shapes.map((shape, i) => {
+        const length = shape[dim] as number;
+        const start = at;
+        at += length;
+        return saved.needs[i] === true ? grad.narrow(dim, start, length) : null;
+      });
+    },
+  },
+};

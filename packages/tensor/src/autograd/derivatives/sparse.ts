@@ -1,0 +1,39 @@
+/** @file Derivatives of operations on sparse tensors. */
+import { sparseCooTensor } from '../../sparse/coo.ts';
+import { gatherRows } from '../../sparse/gather.ts';
+import type { Tensor } from '../../tensor.ts';
+import type { Shape } from '../../shape.ts';
+import type { Derivative } from '../op-node.ts';
+
+/** The part of a gradient that belongs to the values at `indices`. */
+function valuesOf(grad: Tensor, indices: Tensor<'int64'>): Tensor {
+  return gatherRows(grad.toDense(), indices);
+}
+
+export const sparse: Readonly<Record<string, Derivative>> = {
+  sparseCooTensor: {
+    save: [],
+    backward: (grad, _saved, { indices }: { indices: Tensor<'int64'> }) => [valuesOf(grad, indices)],
+  },
+  sparseValues: {
+    save: [0],
+    backward: (grad, saved) => {
+      const { shape, sparse: parts } = saved.input(0);
+      return parts === undefined ? [null] : [sparseCooTensor(parts.indices, grad, shape)];
+    },
+  },
+  coalesce: { save: [], backward: (grad) => [grad] },
+  toDense: { save: [], backward: (grad) => [grad] },
+  gatherRows: {
+    save: [],
+    backward: (grad, saved, { indices }: { indices: Tensor<'int64'> }) => [
+      sparseCooTensor(indices, grad, saved.shapes[0] as Shape).toDense(),
+    ],
+  },
+  toSparse: { save: [], backward: (grad) => [grad.toDense()] },
+  addSparse: {
+    save: [],
+    backward: (grad, _saved, { alpha }: { alpha: number }) => [grad, alpha === 1 ? grad : grad.mul(alpha)],
+  },
+  scaleSparse: { save: [], backward: (grad, _saved, { factor }: { factor: number }) => [grad.mul(factor)] },
+};

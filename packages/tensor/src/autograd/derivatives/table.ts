@@ -1,0 +1,17 @@
+/** @file The derivative of every operation, in one table. */
+import type { Derivative } from '../op-node.ts';
+import { elementwise } from './elementwise.ts';
+import { indexing } from './indexing.ts';
+import { matrices } from './matrices.ts';
+import { reductions } from './reductions.ts';
+import { shapes } from './shapes.ts';
+import { sparse } from './sparse.ts';
+
+export const derivativeTable: Readonly<Record<string, Derivative>> = {
+  ...elementwise,
+  ...reductions,
+  ...shapes,
+  ...indexing,
+  ...matrices,
+  ...sparse,
+};

@@ -1,0 +1,38 @@
+/** @file The gradient state of a variable, shared by all its handles. */
+import type { Shape } from '../shape.ts';
+import type { Tensor } from '../tensor.ts';
+import type { AccumulateGrad, Node } from './node.ts';
+
+/** A step of the recorded graph, as programs see it. */
+export interface GradFn {
+  readonly name: string;
+  readonly nextFunctions: readonly (GradFn | null)[];
+}
+
+/** May look at a gradient, or replace it by returning another. */
+export type GradHook = (grad: Tensor) => Tensor | void;
+
+/** How a view lies in its base; strides and offset are in elements of the storage they share. */
+export interface ViewInfo {
+  readonly base: AutogradMeta;
+  readonly baseShape: Shape;
+  readonly baseStrides: Shape;
+  readonly baseOffset: number;
+  /** The base's `generation` when `node` was made: an in-place change of the base makes it stale. */
+  generation: number;
+  /** Made without recording: it may not be changed in place while recording. */
+  readonly madeInNoGrad: boolean;
+}
+
+export interface AutogradMeta {
+  requiresGrad: boolean;
+  grad: Tensor | null;
+  node: Node | undefined;
+  outputIndex: number;
+  accumulator: AccumulateGrad | undefined;
+  hooks: Set<GradHook> | undefined;
+  view: ViewInfo | undefined;
+  /** Counts in-place changes that were recorded. */
+  generation: number;
+  retainsGrad: boolean;
+}

@@ -1,0 +1,147 @@
+/** @file The recorded graph: functions, the edges between them, and the leaves they end in. */
+import { AutogradError } from '../errors.ts';
+import { sameShape, type Shape } from '../shape.ts';
+import { unswept } from '../scope.ts';
+import type { DType } from '../dtype.ts';
+import type { Tensor } from '../tensor.ts';
+import type { AutogradMeta, GradFn, GradHook } from './meta.ts';
+
+/** Where a gradient goes: output `inputIndex` of the forward function `node`. */
+export interface Edge {
+  readonly node: Node;
+  readonly inputIndex: number;
+}
+
+/** What is known of one forward output: gradients for it must fit. */
+export interface OutputInfo {
+  readonly shape: Shape;
+  readonly dtype: DType;
+}
+
+let sequences = 0;
+
+/** Gradients for the outputs of one forward function in, gradients for its inputs out. */
+export abstract class Node implements GradFn {
+  readonly name: string;
+  /** Order of creation in this process; later functions run earlier in a backward pass. */
+  readonly sequence: number;
+  nextEdges: readonly (Edge | null)[];
+  /** How many gradients `apply` takes: the number of forward outputs. */
+  readonly inputs: number;
+  outputs: OutputInfo[] = [];
+  /** Hooks of the variables this function made, by output. */
+  protected preHooks: (Set<GradHook> | undefined)[] | undefined;
+  private postHooks: Set<(gradInputs: readonly (Tensor | null)[]) => void> | undefined;
+  /** Where the operation was called, in anomaly mode. */
+  origin: string | undefined;
+
+  constructor(name: string, nextEdges: readonly (Edge | null)[] = [], inputs = 1, sequence = sequences++) {
+    this.name = name;
+    this.nextEdges = nextEdges;
+    this.inputs = inputs;
+    this.sequence = sequence;
+  }
+
+  get nextFunctions(): readonly (GradFn | null)[] {
+    return this.nextEdges.map((edge) => edge?.node ?? null);
+  }
+
+  /** One gradient (or null) a next edge. The caller owns what comes back, which may include what went in. */
+  protected abstract backward(grads: readonly (Tensor | null)[]): readonly (Tensor | null)[];
+
+  /** Runs the hooks and the function. */
+  apply(grads: readonly (Tensor | null)[]): readonly (Tensor | null)[] {
+    const out = this.backward(this.hooked(grads));
+    if (this.postHooks !== undefined) for (const hook of this.postHooks) unswept(() => hook(out));
+    return out;
+  }
+
+  /** The gradients after the hooks of the variables they belong to. */
+  hooked(grads: readonly (Tensor | null)[]): readonly (Tensor | null)[] {
+    const { preHooks } = this;
+    if (preHooks === undefined) return grads;
+    return grads.map((grad, i) => {
+      const hooks = preHooks[i];
+      if (grad === null || hooks === undefined) return grad;
+      return runHooks(grad, hooks);
+    });
+  }
+
+  /** Shares `hooks` with the variable that is output `index`. */
+  attachHooks(index: number, hooks: Set<GradHook>): void {
+    (this.preHooks ??= [])[index] = hooks;
+  }
+
+  /** Called after this function ran, with the gradients it produced; returns how to remove it. */
+  addPostHook(hook: (gradInputs: readonly (Tensor | null)[]) => void): () => void {
+    const hooks = (this.postHooks ??= new Set());
+    hooks.add(hook);
+    return () => hooks.delete(hook);
+  }
+
+  /** Frees what the function saved; it cannot run again. */
+  release(): void {}
+}
+
+/** Runs tensor hooks as the program's own code and checks what they return. */
+export function runHooks(grad: Tensor, hooks: ReadonlySet<GradHook>): Tensor {
+  let current = grad;
+  for (const hook of [...hooks]) {
+    const replaced = unswept(() => hook(current));
+    if (replaced === undefined) continue;
+    if (!sameShape(replaced.shape, current.shape)) {
+      throw new AutogradError(
+        `hook returned a gradient of shape [${replaced.shape.join(', ')}] for one of [${current.shape.join(', ')}]`,
+      );
+    }
+    current = replaced;
+  }
+  return current;
+}
+
+/** Adds a gradient into `meta.grad`; does not take it over. */
+export type Accumulate = (meta: AutogradMeta, grad: Tensor) => void;
+
+let accumulate: Accumulate;
+
+/** Gives leaves their addition, which is made of operations: set once while the package loads, to keep this file below them. */
+export function setAccumulate(fn: Accumulate): void {
+  accumulate = fn;
+}
+
+/** The end of the graph: adds gradients into a leaf. */
+export class AccumulateGrad extends Node {
+  /** The leaf, as the handle it was first used through. */
+  readonly variable: Tensor;
+  /** Its state: the leaf's identity, whatever handle is at hand. */
+  readonly meta: AutogradMeta;
+
+  constructor(variable: Tensor, meta: AutogradMeta) {
+    super('AccumulateGrad', [], 1, Number.MAX_SAFE_INTEGER);
+    this.variable = variable;
+    this.meta = meta;
+    this.outputs = [{ shape: variable.shape, dtype: variable.dtype }];
+  }
+
+  protected override backward(grads: readonly (Tensor | null)[]): readonly (Tensor | null)[] {
+    const grad = grads[0];
+    if (grad !== null && grad !== undefined) accumulate(this.meta, grad);
+    return [];
+  }
+
+  override hooked(grads: readonly (Tensor | null)[]): readonly (Tensor | null)[] {
+    const grad = grads[0];
+    return grad === null || grad === undefined ? grads : [this.runHooks(grad)];
+  }
+
+  /** The gradient after the leaf's hooks; `.grad` is not touched. For engines that collect gradients elsewhere. */
+  runHooks(grad: Tensor): Tensor {
+    const { hooks } = this.meta;
+    return hooks === undefined || hooks.size === 0 ? grad : runHooks(grad, hooks);
+  }
+
+  /** Whether the program's hooks see this leaf's gradients. */
+  get hasHooks(): boolean {
+    return this.meta.hooks !== undefined && this.meta.hooks.size > 0;
+  }
+}

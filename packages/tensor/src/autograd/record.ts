@@ -1,0 +1,113 @@
+/** @file Puts tensors into the graph: edges, history, and values saved for the backward pass. */
+import { ambient, runWith } from '../ambient.ts';
+import type { DType } from '../dtype.ts';
+import { AutogradError } from '../errors.ts';
+import { untracked } from '../scope.ts';
+import type { Shape } from '../shape.ts';
+import type { Storage } from '../storage.ts';
+import { newMeta, Tensor } from '../tensor.ts';
+import type { AutogradMeta } from './meta.ts';
+import { AccumulateGrad, type Edge, type Node } from './node.ts';
+import { refreshView } from './view-history.ts';
+
+/** Whether operations are recorded here. */
+export function isGradEnabled(): boolean {
+  return ambient().gradMode;
+}
+
+/** Runs `fn` without recording; holds across `await`. */
+export function noGrad<T>(fn: () => T): T {
+  return ambient().gradMode ? runWith({ gradMode: false }, fn) : fn();
+}
+
+/** Runs `fn` with recording on, inside `noGrad` too. */
+export function enableGrad<T>(fn: () => T): T {
+  return ambient().gradMode ? fn() : runWith({ gradMode: true }, fn);
+}
+
+/** Where gradients for `t` go; null when it does not require any. */
+export function gradEdge(t: Tensor): Edge | null {
+  const { meta } = t;
+  if (meta === undefined) return null;
+  if (meta.view !== undefined) refreshView(t, meta);
+  if (meta.node !== undefined) return { node: meta.node, inputIndex: meta.outputIndex };
+  if (!meta.requiresGrad) return null;
+  meta.accumulator ??= new AccumulateGrad(t, meta);
+  return { node: meta.accumulator, inputIndex: 0 };
+}
+
+/** Makes `tensors` the outputs of `node`, in order. They must be fresh: not leaves that a program holds. */
+export function setHistory(tensors: readonly Tensor[], node: Node): void {
+  tensors.forEach((t, i) => {
+    const meta = (t.meta ??= newMeta(false));
+    meta.node = node;
+    meta.outputIndex = i;
+    node.outputs[i] = { shape: t.shape, dtype: t.dtype };
+  });
+}
+
+/** A second handle of the same variable: same storage, same place in the graph. */
+export function shareHandle<D extends DType>(t: Tensor<D>): Tensor<D> {
+  if (t.sparse !== undefined) {
+    const sparse = {
+      indices: shareHandle(t.sparse.indices),
+      values: shareHandle(t.sparse.values),
+      coalesced: t.sparse.coalesced,
+    };
+    return new Tensor({ ...parts(t), meta: t.meta, sparse });
+  }
+  return new Tensor({ ...parts(t), meta: t.meta });
+}
+
+function parts<D extends DType>(
+  t: Tensor<D>,
+): { storage: Storage; dtype: D; shape: Shape; strides: Shape; offset: number } {
+  return { storage: t.storage, dtype: t.dtype, shape: t.shape, strides: t.strides, offset: t.offset };
+}
+
+/** The place in the graph a variable has now: an in-place operation may move it later. */
+function snapshot(t: Tensor): AutogradMeta | undefined {
+  const { meta } = t;
+  if (meta === undefined || !t.requiresGrad) return undefined;
+  gradEdge(t);
+  if (meta.node === undefined) return meta;
+  return { ...newMeta(false), node: meta.node, outputIndex: meta.outputIndex };
+}
+
+/** A value the backward pass needs. Owns its storage until released; notices in-place changes. */
+export class SavedTensor {
+  private readonly tensor: Tensor;
+  private readonly meta: AutogradMeta | undefined;
+  private readonly version: number;
+  private readonly name: string;
+  /** For a value that is the saving function's own output: set only on unpacking, so that the graph holds no cycle. */
+  private readonly output: boolean;
+
+  constructor(tensor: Tensor, functionName: string, isOutput: boolean) {
+    this.tensor = untracked(() => (tensor.sparse === undefined ? new Tensor(parts(tensor)) : shareHandle(tensor)));
+    this.meta = isOutput ? undefined : snapshot(tensor);
+    this.version = tensor.storage.version;
+    this.name = functionName;
+    this.output = isOutput;
+  }
+
+  /** The value as a new handle, with its history; throws when it was changed in place since. */
+  unpack(node: Node): Tensor {
+    const now = this.tensor.storage.version;
+    if (now !== this.version) {
+      throw new AutogradError(
+        `one of the variables needed for gradient computation has been modified by an inplace operation: [${this.tensor.dtype} [${this.tensor.shape.join(', ')}]], which is ${this.output ? `output 0 of ${this.name}` : `an input of ${this.name}`}, is at version ${now}; expected version ${this.version} instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, with detectAnomaly(fn).`,
+      );
+    }
+    const handle = shareHandle(this.tensor);
+    if (this.output) {
+      handle.meta = newMeta(false);
+      handle.meta.node = node;
+    } else handle.meta = this.meta;
+    return handle;
+  }
+
+  release(): void {
+    this.tensor.release();
+  }
+}

@@ -1,0 +1,46 @@
+/** @file What a device must offer: memory, and kernels by name. */
+
+/** The element types a device computes in. */
+export type DeviceDType = 'float32' | 'int32' | 'bool';
+
+/** Memory on a device, flat; owned by whoever holds it and freed once with `Backend.free`. */
+export interface DeviceBuffer {
+  readonly dataId: object;
+  readonly dtype: DeviceDType;
+  readonly nbytes: number;
+}
+
+/** A kernel argument: a buffer read with a shape. */
+export interface DeviceTensor {
+  readonly buffer: DeviceBuffer;
+  readonly shape: readonly number[];
+}
+
+export type BackendName = 'cpu' | 'wasm' | 'tensorflow' | 'webgpu';
+
+/** One device. The host loops of `src/ops` serve whatever it has no kernel for. */
+export interface Backend {
+  readonly name: BackendName;
+  /** Whether memory given to `upload` may be read by the device later: it must then never change or be reused. */
+  readonly aliasesUploads: boolean;
+  /** Elements from which a kernel beats the host loop, by class of operation; Infinity where it never does. */
+  readonly worth: Readonly<Record<'elementwise' | 'broadcast' | 'reduce' | 'transpose' | 'gather', number>> & {
+    /** Multiply-adds from which a matrix product is worth a kernel. */
+    readonly matmul: number;
+  };
+  /** Whether a matrix product takes transposed operands at full speed. */
+  readonly fastTransposedMatmul: boolean;
+  upload(bytes: Uint8Array, dtype: DeviceDType): DeviceBuffer;
+  /** The device's own memory, valid until the next kernel or upload; undefined where it cannot be addressed. */
+  view(buffer: DeviceBuffer): Uint8Array | undefined;
+  /** A copy of the bytes that the caller owns. */
+  download(buffer: DeviceBuffer): Uint8Array;
+  free(buffer: DeviceBuffer): void;
+  has(kernel: string): boolean;
+  /** Runs one kernel; the caller owns the result. */
+  run(
+    kernel: string,
+    inputs: Readonly<Record<string, DeviceTensor>>,
+    attrs: Readonly<Record<string, unknown>>,
+  ): DeviceBuffer;
+}

@@ -1,0 +1,55 @@
+/** @file The one backend of this process: chosen when the module loads, or by `setBackend`. */
+import { evictAll } from '../device-memory.ts';
+import { TensorError } from '../errors.ts';
+import type { Backend, BackendName } from './backend.ts';
+import { cpuBackend } from './cpu.ts';
+import { openTensorflow } from './tensorflow.ts';
+import { openWasm } from './wasm.ts';
+
+let backend: Backend = cpuBackend;
+
+/** The device operations run on now. */
+export function currentBackend(): Backend {
+  return backend;
+}
+
+/** The backend's name: 'cpu', 'wasm' or 'tensorflow'. */
+export function backendName(): string {
+  return backend.name;
+}
+
+const openers: Readonly<Record<BackendName, () => Promise<Backend>>> = {
+  cpu: () => Promise.resolve(cpuBackend),
+  wasm: openWasm,
+  tensorflow: openTensorflow,
+  webgpu: () => Promise.reject(new TensorError('the webgpu backend is not available in this version')),
+};
+
+/**
+ * Chooses what computes: 'tensorflow' needs @tensorflow/tfjs-node or -gpu installed, 'wasm' and 'cpu' are always there, 'auto' takes
+ * the first of those three that opens. Existing tensors stay valid. The module starts with the environment's BACKWIRE_BACKEND, else 'auto'.
+ */
+export async function setBackend(name: 'auto' | BackendName): Promise<void> {
+  const next = name === 'auto' ? await openFirst() : await openers[name]();
+  if (next === backend) return;
+  evictAll();
+  backend = next;
+}
+
+async function openFirst(): Promise<Backend> {
+  for (const name of ['tensorflow', 'wasm'] as const) {
+    try {
+      return await openers[name]();
+    } catch {
+      // Not installed or not startable here: the next one serves.
+    }
+  }
+  return cpuBackend;
+}
+
+const asked = globalThis.process?.env?.['BACKWIRE_BACKEND'] ?? 'auto';
+if (asked !== 'auto' && !Object.hasOwn(openers, asked)) {
+  throw new TensorError(`BACKWIRE_BACKEND is '${asked}'; expected auto, ${Object.keys(openers).join(', ')}`);
+}
+// Top-level await: operations are synchronous and must not change backend, hence rounding, in the middle of a program.
+await setBackend(asked as 'auto' | BackendName);

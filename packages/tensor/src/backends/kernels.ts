@@ -1,0 +1,92 @@
+/** @file Calls device kernels on Tensors, or answers undefined where the host loop should do the work. */
+import { relieveDevice } from '../device-memory.ts';
+import { dtypes, type DType } from '../dtype.ts';
+import { readBytes, over } from '../host.ts';
+import { contiguousStrides, type Shape } from '../shape.ts';
+import { Storage } from '../storage.ts';
+import type { Tensor } from '../tensor.ts';
+import type { Backend, DeviceBuffer, DeviceDType, DeviceTensor } from './backend.ts';
+import { currentBackend } from './current.ts';
+
+/** Kinds of work with their own break-even size. */
+export type WorkClass = keyof Backend['worth'];
+
+/** The backend, when it has `kernel` and `work` units make it pay. */
+export function backendFor(kernel: string, work: WorkClass, units: number): Backend | undefined {
+  const backend = currentBackend();
+  return units >= backend.worth[work] && backend.has(kernel) ? backend : undefined;
+}
+
+/** Whether the device computes in this dtype. */
+export function isDeviceDType(dtype: DType): dtype is DeviceDType {
+  return dtype === 'float32' || dtype === 'int32' || dtype === 'bool';
+}
+
+/** A borrowed argument: its storage's own device memory, or a temporary. */
+export interface Argument extends DeviceTensor {
+  readonly temporary: boolean;
+}
+
+/** `t` as a kernel argument, contiguous. Transposed views are transposed on the device where that pays. */
+export function argument(backend: Backend, t: Tensor): Argument {
+  const dtype = t.dtype as DeviceDType;
+  if (t.offset === 0 && t.isContiguous && t.size * dtypes[dtype].bytes === t.storage.nbytes) {
+    return { buffer: t.storage.toDevice(backend, dtype), shape: t.shape, temporary: false };
+  }
+  const turned = transposed(backend, t);
+  if (turned !== undefined) return { buffer: turned, shape: t.shape, temporary: true };
+  const bytes = readBytes(t);
+  // A slice of device memory would move when the upload grows the heap.
+  const source = t.storage.onHost || !t.isContiguous ? bytes : bytes.slice();
+  return { buffer: backend.upload(source, dtype), shape: t.shape, temporary: true };
+}
+
+/** Gives temporaries back. */
+export function freeArguments(backend: Backend, list: readonly Argument[]): void {
+  for (const a of list) if (a.temporary) backend.free(a.buffer);
+}
+
+/** Runs one kernel on tensors; the result is a contiguous tensor of `shape` without history. */
+export function runKernel<D extends DType>(
+  backend: Backend,
+  kernel: string,
+  inputs: Readonly<Record<string, Tensor>>,
+  attrs: Readonly<Record<string, unknown>>,
+  dtype: D,
+  shape: Shape,
+): Tensor<D> {
+  relieveDevice();
+  const borrowed: Record<string, Argument> = {};
+  try {
+    for (const [name, t] of Object.entries(inputs)) borrowed[name] = argument(backend, t);
+    const device = backend.run(kernel, borrowed, attrs);
+    return over(new Storage({ device, backend }), dtype, shape);
+  } finally {
+    freeArguments(backend, Object.values(borrowed));
+  }
+}
+
+/** A contiguous copy of a permuted view made by the device, when it has the memory and that pays. */
+export function contiguousOnDevice<D extends DType>(t: Tensor<D>): Tensor<D> | undefined {
+  const backend = currentBackend();
+  if (!isDeviceDType(t.dtype) || t.isContiguous || !t.storage.onDevice) return undefined;
+  relieveDevice();
+  const device = transposed(backend, t as unknown as Tensor);
+  return device === undefined ? undefined : over(new Storage({ device, backend }), t.dtype, t.shape);
+}
+
+/** The view materialised by a Transpose kernel, when it is a permutation of its whole storage. */
+function transposed(backend: Backend, t: Tensor): DeviceBuffer | undefined {
+  const dtype = t.dtype as DeviceDType;
+  if (t.size < backend.worth.transpose || t.offset !== 0 || !backend.has('Transpose')) return undefined;
+  if (t.size * dtypes[dtype].bytes !== t.storage.nbytes) return undefined;
+  // Sorting the dimensions by stride undoes the permutation, if it is one.
+  const order = t.shape.map((_, i) => i).sort((a, b) => (t.strides[b] as number) - (t.strides[a] as number) || a - b);
+  const base = order.map((d) => t.shape[d] as number);
+  const expected = contiguousStrides(base);
+  const fits = order.every((d, i) => t.shape[d] === 1 || t.strides[d] === expected[i]);
+  if (!fits) return undefined;
+  const perm = t.shape.map((_, i) => order.indexOf(i));
+  const buffer = t.storage.toDevice(backend, dtype);
+  return backend.run('Transpose', { x: { buffer, shape: base } }, { perm });
+}

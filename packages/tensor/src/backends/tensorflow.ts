@@ -1,0 +1,118 @@
+/** @file The native TensorFlow backend: used when @tensorflow/tfjs-node or -gpu is installed. */
+import { TensorError } from '../errors.ts';
+import type { Backend, DeviceBuffer, DeviceDType, DeviceTensor } from './backend.ts';
+import { loadTf, type TfModule, type TfTensor } from './tfjs.ts';
+
+let opened: Promise<Backend> | undefined;
+
+/** Loads the native addon; rejects where neither package is installed. */
+export function openTensorflow(): Promise<Backend> {
+  return (opened ??= open());
+}
+
+async function open(): Promise<Backend> {
+  const nodeModule = globalThis.process?.getBuiltinModule?.('node:module');
+  if (nodeModule === undefined) throw new TensorError('the tensorflow backend needs Node');
+  const require = nodeModule.createRequire(import.meta.url);
+  const name = ['@tensorflow/tfjs-node-gpu', '@tensorflow/tfjs-node'].find((id) => {
+    try {
+      require.resolve(id);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+  if (name === undefined)
+    throw new TensorError('neither @tensorflow/tfjs-node nor @tensorflow/tfjs-node-gpu is installed');
+  const tf = await loadTf();
+  // Read by the native library while it loads: only errors on stderr.
+  process.env['TF_CPP_MIN_LOG_LEVEL'] ??= '3';
+  // Removed in Node 23; the addon's JavaScript calls it.
+  const util = require('node:util') as { isNullOrUndefined?: (v: unknown) => boolean };
+  util.isNullOrUndefined ??= (v) => v === null || v === undefined;
+  require(name);
+  if (!(await tf.setBackend('tensorflow'))) throw new TensorError(`${name} is installed but did not start`);
+  return new Tensorflow(tf);
+}
+
+const BYTES: Readonly<Record<DeviceDType, number>> = { float32: 4, int32: 4, bool: 1 };
+
+class Tensorflow implements Backend {
+  readonly name = 'tensorflow';
+  // Uploads are lazy, and alias the source when its address happens to be aligned.
+  readonly aliasesUploads = true;
+  readonly worth = {
+    elementwise: 8192,
+    broadcast: 8192,
+    reduce: 8192,
+    transpose: 8192,
+    gather: Infinity,
+    matmul: 16_384,
+  };
+  readonly fastTransposedMatmul = true;
+  private readonly tf: TfModule;
+  private readonly tensors = new WeakMap<object, TfTensor>();
+
+  constructor(tf: TfModule) {
+    this.tf = tf;
+  }
+
+  upload(bytes: Uint8Array, dtype: DeviceDType): DeviceBuffer {
+    const own = bytes.byteOffset % 4 === 0 ? bytes : bytes.slice();
+    const at = [own.buffer, own.byteOffset, own.byteLength / BYTES[dtype]] as const;
+    const values =
+      dtype === 'float32' ? new Float32Array(...at) : dtype === 'int32' ? new Int32Array(...at) : new Uint8Array(...at);
+    return this.own(this.tf.engine().makeTensor(values, [values.length], dtype));
+  }
+
+  view(): undefined {
+    return undefined;
+  }
+
+  download(buffer: DeviceBuffer): Uint8Array {
+    const values = this.get(buffer).dataSync();
+    const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+    // Reading an upload gives its source back, which may be an alias.
+    return bytes.slice();
+  }
+
+  free(buffer: DeviceBuffer): void {
+    this.get(buffer).dispose();
+  }
+
+  has(kernel: string): boolean {
+    return this.tf.getKernel(kernel, 'tensorflow') !== undefined;
+  }
+
+  run(
+    kernel: string,
+    inputs: Readonly<Record<string, DeviceTensor>>,
+    attrs: Readonly<Record<string, unknown>>,
+  ): DeviceBuffer {
+    const engine = this.tf.engine();
+    const shaped: Record<string, TfTensor> = {};
+    for (const [name, { buffer, shape }] of Object.entries(inputs)) {
+      const { dataId, dtype } = this.get(buffer);
+      shaped[name] = engine.makeTensorFromTensorInfo({ dataId, dtype, shape: shape as number[] });
+      engine.incRef(shaped[name], null as never);
+    }
+    try {
+      return this.own(engine.runKernel(kernel, shaped as never, attrs as never));
+    } finally {
+      for (const t of Object.values(shaped)) t.dispose();
+    }
+  }
+
+  private own(t: TfTensor): DeviceBuffer {
+    this.tf.keep(t);
+    this.tensors.set(t.dataId, t);
+    const dtype = t.dtype as DeviceDType;
+    return { dataId: t.dataId, dtype, nbytes: t.size * BYTES[dtype] };
+  }
+
+  private get(buffer: DeviceBuffer): TfTensor {
+    const t = this.tensors.get(buffer.dataId);
+    if (t === undefined) throw new TensorError('device memory was freed');
+    return t;
+  }
+}

@@ -1,0 +1,272 @@
+/** @file Making tensors: from values, bytes, ranges and parts. */
+import {
+  allocate,
+  dtypes,
+  encode,
+  isDType,
+  isDifferentiable,
+  viewAs,
+  type DType,
+  type NumberArray,
+  type TypedArrays,
+} from './dtype.ts';
+import { DTypeError, ShapeError } from './errors.ts';
+import { aligned, fromArray, over } from './host.ts';
+import { checkShape, contiguousStrides, extentOf, sameShape, sizeOf, type Shape } from './shape.ts';
+import { Storage, storageFromBytes } from './storage.ts';
+import { newMeta, Parameter, Tensor, type Nested, type SparseParts } from './tensor.ts';
+
+export interface CreateOptions<D extends DType = DType> {
+  /** @default 'float32' */
+  dtype?: D;
+  /** Whether operations on it are recorded. @default false */
+  requiresGrad?: boolean;
+}
+
+type Scalar = number | bigint | boolean;
+
+/**
+ * A tensor of nested arrays (copied) or of a typed array (copied). Without `dtype`: numbers become float32, bigints int64, booleans
+ * bool, and a typed array keeps its own type. Throws ShapeError for ragged nesting.
+ */
+export function tensor<D extends DType = 'float32'>(
+  values: Nested<Scalar> | ArrayBufferView,
+  options: CreateOptions<D> & { readonly shape?: Shape } = {},
+): Tensor<D> {
+  const { array, dtype: own, shape: found } = ArrayBuffer.isView(values) ? fromView(values) : fromNested(values);
+  const dtype = (options.dtype ?? own) as D;
+  const shape = options.shape ?? found;
+  checkShape(shape);
+  if (sizeOf(shape) !== sizeOf(found)) {
+    throw new ShapeError(`shape '[${shape.join(', ')}]' is invalid for input of size ${sizeOf(found)}`);
+  }
+  checkGrad(dtype, options.requiresGrad);
+  return fromArray(convert(array, own, dtype), dtype, [...shape], options.requiresGrad);
+}
+
+function convert(array: TypedArrays[DType] | NumberArray, from: DType, to: DType): TypedArrays[DType] {
+  if (array instanceof BigInt64Array) {
+    if (to === 'int64') return array.slice();
+    return encode(Float64Array.from(array, Number), to);
+  }
+  if (from === to && from !== 'float32') return array.slice();
+  const out = encode(array as NumberArray, to);
+  return out === array ? out.slice() : out;
+}
+
+function fromView(view: ArrayBufferView): { array: TypedArrays[DType]; dtype: DType; shape: Shape } {
+  const dtype = dtypeOfArray(view);
+  const array = view as TypedArrays[DType];
+  return { array, dtype, shape: [array.length] };
+}
+
+function dtypeOfArray(view: ArrayBufferView): DType {
+  if (view instanceof Float32Array) return 'float32';
+  if (view instanceof Float64Array) return 'float64';
+  if (view instanceof Int32Array) return 'int32';
+  if (view instanceof BigInt64Array) return 'int64';
+  if (view instanceof Uint8Array || view instanceof Uint8ClampedArray) return 'uint8';
+  if (view instanceof Int8Array) return 'int8';
+  if (view instanceof Int16Array) return 'int16';
+  throw new DTypeError(`no dtype holds the elements of a ${view.constructor.name}`);
+}
+
+function fromNested(values: Nested<Scalar>): { array: NumberArray | BigInt64Array; dtype: DType; shape: Shape } {
+  const shape: number[] = [];
+  for (let at: unknown = values; Array.isArray(at); at = at[0]) shape.push(at.length);
+  checkShape(shape);
+  const flat = new Array<Scalar>(sizeOf(shape));
+  fill(values, shape, 0, flat, 0);
+  const first = flat[0];
+  if (typeof first === 'bigint') return { array: BigInt64Array.from(flat, (v) => BigInt(v)), dtype: 'int64', shape };
+  return { array: Float64Array.from(flat, Number), dtype: typeof first === 'boolean' ? 'bool' : 'float32', shape };
+}
+
+/** Copies one level of nesting; returns where the next one starts. */
+function fill(values: Nested<Scalar>, shape: Shape, depth: number, flat: Scalar[], at: number): number {
+  if (depth === shape.length) {
+    if (typeof values === 'object') throw new ShapeError('the nested arrays are not all of the same depth');
+    flat[at] = values;
+    return at + 1;
+  }
+  if (!Array.isArray(values) || values.length !== shape[depth]) {
+    throw new ShapeError(`expected sequence of length ${shape[depth] as number} at dim ${depth}`);
+  }
+  for (const item of values as Nested<Scalar>[]) at = fill(item, shape, depth + 1, flat, at);
+  return at;
+}
+
+function checkGrad(dtype: DType, requiresGrad: boolean | undefined): void {
+  if (requiresGrad === true && !isDifferentiable(dtype)) {
+    throw new DTypeError('only Tensors of floating point and complex dtype can require gradients');
+  }
+}
+
+export function zeros<D extends DType = 'float32'>(shape: Shape, options: CreateOptions<D> = {}): Tensor<D> {
+  checkShape(shape);
+  const dtype = (options.dtype ?? 'float32') as D;
+  checkGrad(dtype, options.requiresGrad);
+  return fromArray(allocate(dtype, sizeOf(shape)), dtype, [...shape], options.requiresGrad);
+}
+
+export function ones<D extends DType = 'float32'>(shape: Shape, options: CreateOptions<D> = {}): Tensor<D> {
+  return full(shape, 1, options);
+}
+
+/** Every element `value`. */
+export function full<D extends DType = 'float32'>(
+  shape: Shape,
+  value: number,
+  options: CreateOptions<D> = {},
+): Tensor<D> {
+  const t = zeros(shape, options);
+  if (t.size > 0 && !Object.is(value, 0)) {
+    const one = encode(Float64Array.of(value), t.dtype);
+    const bytes = t.storage.peek();
+    const unit = new Uint8Array(one.buffer, 0, dtypes[t.dtype].bytes);
+    bytes.set(unit);
+    for (let done = unit.length; done < bytes.length; done *= 2)
+      bytes.copyWithin(done, 0, Math.min(done, bytes.length - done));
+  }
+  return t;
+}
+
+/** Zeros of the shape and dtype of `t`. */
+export function zerosLike<D extends DType>(t: Tensor<D>): Tensor<D> {
+  return zeros(t.shape, { dtype: t.dtype });
+}
+
+/** Ones of the shape and dtype of `t`. */
+export function onesLike<D extends DType>(t: Tensor<D>): Tensor<D> {
+  return ones(t.shape, { dtype: t.dtype });
+}
+
+/** start, start + step, … before `end`; with one argument, 0 … start - 1. int64 if all are whole numbers, else float32. */
+export function arange(start: number, end?: number, step = 1, options: CreateOptions = {}): Tensor {
+  const [from, to] = end === undefined ? [0, start] : [start, end];
+  if (step === 0 || !Number.isFinite((to - from) / step))
+    throw new ShapeError('step must be nonzero and the range finite');
+  if ((to - from) / step < 0) throw new ShapeError('upper bound and larger bound inconsistent with step sign');
+  const n = Math.ceil((to - from) / step);
+  checkShape([n]);
+  const whole = [from, to, step].every(Number.isInteger);
+  const dtype = options.dtype ?? (whole ? 'int64' : 'float32');
+  const values = Float64Array.from({ length: n }, (_, i) => from + i * step);
+  return fromArray(encode(values, dtype), dtype, [n], options.requiresGrad);
+}
+
+/** `count` values from `start` to `end`, both included. */
+export function linspace(start: number, end: number, count: number, options: CreateOptions = {}): Tensor {
+  checkShape([count]);
+  const step = count > 1 ? (end - start) / (count - 1) : 0;
+  const values = Float64Array.from({ length: count }, (_, i) =>
+    i < count / 2 ? start + i * step : end - (count - 1 - i) * step,
+  );
+  const dtype = options.dtype ?? 'float32';
+  return fromArray(encode(values, dtype), dtype, [count], options.requiresGrad);
+}
+
+/** The identity matrix, or its first `columns` columns. */
+export function eye<D extends DType = 'float32'>(
+  rows: number,
+  columns = rows,
+  options: CreateOptions<D> = {},
+): Tensor<D> {
+  const t = zeros([rows, columns], options);
+  const array = viewAs(t.storage.peek(), t.dtype);
+  const one = encode(Float64Array.of(1), t.dtype)[0] as never;
+  const { lanes } = dtypes[t.dtype];
+  for (let i = 0; i < Math.min(rows, columns); i++) array[i * (columns + 1) * lanes] = one;
+  return t;
+}
+
+/** Reads `bytes` (little-endian, row-major; adopted, not copied, where alignment allows) as a tensor. */
+export function fromBytes<D extends DType>(bytes: Uint8Array, shape: Shape, dtype: D): Tensor<D> {
+  if (!isDType(dtype)) throw new DTypeError(`unknown dtype '${String(dtype)}'`);
+  checkShape(shape);
+  const need = sizeOf(shape) * dtypes[dtype].bytes;
+  if (bytes.byteLength !== need) {
+    throw new ShapeError(
+      `${bytes.byteLength} bytes do not hold [${shape.join(', ')}] of ${dtype}, which takes ${need}`,
+    );
+  }
+  const storage = storageFromBytes(aligned(bytes, dtypes[dtype].bytes));
+  // The caller still holds the bytes.
+  storage.escaped = true;
+  return over(storage, dtype, [...shape]);
+}
+
+/** A strided tensor taken apart: what a message's descriptor says of it. */
+export interface TensorParts {
+  readonly storage: Storage;
+  readonly dtype: DType;
+  readonly shape: Shape;
+  readonly strides: Shape;
+  /** In elements. */
+  readonly offset: number;
+  readonly requiresGrad?: boolean;
+  readonly parameter?: boolean;
+}
+
+/** Puts a tensor together. Checks everything: the parts may come from a peer. Throws ShapeError or DTypeError. */
+export function tensorFromParts(p: TensorParts): Tensor {
+  if (!isDType(p.dtype)) throw new DTypeError(`unknown dtype '${String(p.dtype)}'`);
+  checkShape(p.shape);
+  const sound = (n: number): boolean => Number.isSafeInteger(n) && n >= 0;
+  if (p.strides.length !== p.shape.length || !p.strides.every(sound) || !sound(p.offset)) {
+    throw new ShapeError(
+      `strides [${p.strides.join(', ')}] and offset ${p.offset} do not describe shape [${p.shape.join(', ')}]`,
+    );
+  }
+  const extent = extentOf(p.shape, p.strides);
+  if (extent > 0 && (p.offset + extent) * dtypes[p.dtype].bytes > p.storage.nbytes) {
+    throw new ShapeError(
+      `shape [${p.shape.join(', ')}], strides [${p.strides.join(', ')}], offset ${p.offset} reach beyond a storage of ${p.storage.nbytes} bytes`,
+    );
+  }
+  checkGrad(p.dtype, p.requiresGrad);
+  const init = {
+    storage: p.storage,
+    dtype: p.dtype,
+    shape: [...p.shape],
+    strides: [...p.strides],
+    offset: p.offset,
+  };
+  if (p.parameter === true) return new Parameter(init, p.requiresGrad ?? false);
+  return new Tensor({ ...init, meta: p.requiresGrad === true ? newMeta(true) : undefined });
+}
+
+/**
+ * Puts a sparse tensor together from its parts, checking them. The result holds its own handles; the caller keeps `indices` and
+ * `values`.
+ */
+export function sparseFromParts(
+  parts: SparseParts & { readonly shape: Shape; readonly requiresGrad?: boolean },
+): Tensor {
+  const { indices, values, shape } = parts;
+  checkShape(shape);
+  const [sparseDims, nnz] = indices.shape;
+  if (indices.dtype !== 'int64' || indices.rank !== 2 || sparseDims === undefined || nnz === undefined) {
+    throw new ShapeError(
+      `indices must be int64 of shape [sparseDims, nnz], not ${indices.dtype} [${indices.shape.join(', ')}]`,
+    );
+  }
+  const dense = shape.slice(sparseDims);
+  if (sparseDims > shape.length || values.shape[0] !== nnz || !sameShape(values.shape.slice(1), dense)) {
+    throw new ShapeError(
+      `values of shape [${values.shape.join(', ')}] do not fit ${nnz} indices into size [${shape.join(', ')}] with ${sparseDims} sparse dimensions`,
+    );
+  }
+  const strides = contiguousStrides(shape);
+  const handle = <D extends DType>(t: Tensor<D>): Tensor<D> =>
+    new Tensor({ storage: t.storage, dtype: t.dtype, shape: t.shape, strides: t.strides, offset: t.offset });
+  return new Tensor({
+    storage: values.storage,
+    dtype: values.dtype,
+    shape: [...shape],
+    strides,
+    offset: 0,
+    meta: parts.requiresGrad === true ? newMeta(true) : undefined,
+    sparse: { indices: handle(indices), values: handle(values), coalesced: parts.coalesced },
+  });
+}

@@ -1,0 +1,86 @@
+/** @file Keeps device memory within its budget: garbage is asked for when much was made, and old results move to the host. */
+import type { Backend, DeviceBuffer } from './backends/backend.ts';
+import type { Cell } from './storage.ts';
+import { limits } from './limits.ts';
+
+/** Every cell with device memory, oldest use first. */
+const resident = new Set<Cell>();
+let residentBytes = 0;
+let madeBytes = 0;
+let collectPending = false;
+
+/** A cell got device memory. */
+export function trackDevice(cell: Cell): void {
+  resident.add(cell);
+  residentBytes += cell.nbytes;
+  madeBytes += cell.nbytes;
+  if (madeBytes > limits.collectAfterBytes) askForCollection();
+}
+
+/** A cell's device memory was used: it is now the youngest. Only done under pressure, to keep the common case cheap. */
+export function touchedDevice(cell: Cell): void {
+  if (residentBytes < limits.deviceLowBytes) return;
+  resident.delete(cell);
+  resident.add(cell);
+}
+
+/** A cell gives up its device memory. */
+export function forgetDevice(cell: Cell): void {
+  if (resident.delete(cell)) residentBytes -= cell.nbytes;
+}
+
+export function deviceBytes(): number {
+  return residentBytes;
+}
+
+/**
+ * Makes room before a kernel runs. In a loop that never yields, no finaliser can run: moving the oldest results to the host gives
+ * them to the ordinary collector, which frees those that are unreachable.
+ */
+export function relieveDevice(): void {
+  if (residentBytes <= limits.deviceHighBytes) return;
+  for (const cell of resident) {
+    if (residentBytes <= limits.deviceLowBytes) break;
+    evict(cell);
+  }
+}
+
+/** Moves everything to the host: before the backend changes. */
+export function evictAll(): void {
+  for (const cell of resident) evict(cell);
+}
+
+function evict(cell: Cell): void {
+  const backend = cell.backend as Backend;
+  const device = cell.device as DeviceBuffer;
+  cell.host ??= backend.download(device);
+  forgetDevice(cell);
+  cell.device = undefined;
+  cell.backend = undefined;
+  // Host memory is the collector's affair, unless it must go back to a pool.
+  if (cell.onFree === undefined) cell.ticket.cell = undefined;
+  backend.free(device);
+}
+
+/** V8 does not see device memory, so it is told when much of it may be garbage. */
+function askForCollection(): void {
+  if (collectPending || residentBytes < limits.collectAfterBytes / 2) {
+    madeBytes = 0;
+    return;
+  }
+  collectPending = true;
+  const collect = (): void => {
+    collectPending = false;
+    madeBytes = 0;
+    forceCollection?.();
+  };
+  if (typeof setImmediate === 'function') setImmediate(collect).unref();
+  else setTimeout(collect, 0);
+}
+
+let forceCollection: (() => void) | undefined = globalThis.gc as (() => void) | undefined;
+
+/** Gives the function that collects garbage now; without one, only eviction bounds device memory. */
+export function setCollector(collect: () => void): void {
+  forceCollection ??= collect;
+}

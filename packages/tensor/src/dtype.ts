@@ -1,0 +1,233 @@
+/** @file The element types: sizes, storage arrays, promotion, and exact conversion between them. */
+import { decodeBfloat16, decodeFloat16, encodeBfloat16, encodeFloat16 } from './half.ts';
+
+/** The element types a tensor can hold. float16 and bfloat16 hold their bit patterns; complex64 holds pairs of float32. */
+export type DType =
+  | 'float32'
+  | 'float64'
+  | 'float16'
+  | 'bfloat16'
+  | 'int64'
+  | 'int32'
+  | 'int16'
+  | 'int8'
+  | 'uint8'
+  | 'bool'
+  | 'complex64';
+
+/** The typed array that holds the elements of each dtype. */
+export interface TypedArrays {
+  float32: Float32Array;
+  float64: Float64Array;
+  float16: Uint16Array;
+  bfloat16: Uint16Array;
+  int64: BigInt64Array;
+  int32: Int32Array;
+  int16: Int16Array;
+  int8: Int8Array;
+  uint8: Uint8Array;
+  bool: Uint8Array;
+  complex64: Float32Array;
+}
+export type TypedArrayOf<D extends DType> = TypedArrays[D];
+
+export type Kind = 'bool' | 'int' | 'float' | 'complex';
+
+/** What the library knows about one dtype. */
+export interface DTypeInfo {
+  readonly name: DType;
+  /** Bytes an element. */
+  readonly bytes: number;
+  readonly kind: Kind;
+  /** Typed array elements per tensor element: 2 for complex64. */
+  readonly lanes: 1 | 2;
+  /** Wraps part of a buffer; `byteOffset` must be a multiple of the array's element size. */
+  readonly wrap: (buffer: ArrayBufferLike, byteOffset: number, elements: number) => TypedArrays[DType];
+}
+
+const info = (
+  name: DType,
+  bytes: number,
+  kind: Kind,
+  wrap: (buffer: ArrayBufferLike, at: number, n: number) => TypedArrays[DType],
+  lanes: 1 | 2 = 1,
+): DTypeInfo => Object.freeze({ name, bytes, kind, lanes, wrap });
+
+/** One row a dtype. */
+export const dtypes: Readonly<Record<DType, DTypeInfo>> = Object.freeze({
+  float32: info('float32', 4, 'float', (b, at, n) => new Float32Array(b, at, n)),
+  float64: info('float64', 8, 'float', (b, at, n) => new Float64Array(b, at, n)),
+  float16: info('float16', 2, 'float', (b, at, n) => new Uint16Array(b, at, n)),
+  bfloat16: info('bfloat16', 2, 'float', (b, at, n) => new Uint16Array(b, at, n)),
+  int64: info('int64', 8, 'int', (b, at, n) => new BigInt64Array(b, at, n)),
+  int32: info('int32', 4, 'int', (b, at, n) => new Int32Array(b, at, n)),
+  int16: info('int16', 2, 'int', (b, at, n) => new Int16Array(b, at, n)),
+  int8: info('int8', 1, 'int', (b, at, n) => new Int8Array(b, at, n)),
+  uint8: info('uint8', 1, 'int', (b, at, n) => new Uint8Array(b, at, n)),
+  bool: info('bool', 1, 'bool', (b, at, n) => new Uint8Array(b, at, n)),
+  complex64: info('complex64', 8, 'complex', (b, at, n) => new Float32Array(b, at, n * 2), 2),
+});
+
+/** Whether `value` names a dtype: for names that come from outside. */
+export function isDType(value: unknown): value is DType {
+  return typeof value === 'string' && Object.hasOwn(dtypes, value);
+}
+
+/** Whether tensors of this dtype can require gradients. */
+export function isDifferentiable(dtype: DType): boolean {
+  const { kind } = dtypes[dtype];
+  return kind === 'float' || kind === 'complex';
+}
+
+/** Whether this is one of the real floating types. */
+export function isFloat(dtype: DType): boolean {
+  return dtypes[dtype].kind === 'float';
+}
+
+/** The typed array over `bytes`; copies when they are not aligned for the dtype. */
+export function viewAs<D extends DType>(bytes: Uint8Array, dtype: D): TypedArrayOf<D> {
+  const row = dtypes[dtype];
+  const align = row.bytes / row.lanes;
+  const aligned = bytes.byteOffset % align === 0 ? bytes : bytes.slice();
+  return row.wrap(aligned.buffer, aligned.byteOffset, Math.floor(aligned.byteLength / row.bytes)) as TypedArrayOf<D>;
+}
+
+/** A zero-filled typed array for `elements` elements. */
+export function allocate<D extends DType>(dtype: D, elements: number): TypedArrayOf<D> {
+  const row = dtypes[dtype];
+  return row.wrap(new ArrayBuffer(elements * row.bytes), 0, elements) as TypedArrayOf<D>;
+}
+
+const INT_RANK: Readonly<Partial<Record<DType, number>>> = { int8: 1, int16: 2, int32: 3, int64: 4 };
+const FLOAT_RANK: Readonly<Partial<Record<DType, number>>> = { float16: 1, bfloat16: 1, float32: 2, float64: 3 };
+
+/** The dtype two tensors meet in, by PyTorch's rules. */
+export function promote(a: DType, b: DType): DType {
+  if (a === b) return a;
+  if (a === 'complex64' || b === 'complex64') return 'complex64';
+  const fa = FLOAT_RANK[a];
+  const fb = FLOAT_RANK[b];
+  if (fa !== undefined && fb !== undefined) return fa === fb ? 'float32' : fa > fb ? a : b;
+  if (fa !== undefined) return a;
+  if (fb !== undefined) return b;
+  if (a === 'bool') return b;
+  if (b === 'bool') return a;
+  // uint8 meets a signed type in the next signed type that holds both.
+  if (a === 'uint8') return b === 'int8' ? 'int16' : b;
+  if (b === 'uint8') return a === 'int8' ? 'int16' : a;
+  return (INT_RANK[a] ?? 0) > (INT_RANK[b] ?? 0) ? a : b;
+}
+
+/** The dtype of a tensor combined with a number: the tensor's, unless the number is of a higher kind. */
+export function promoteScalar(a: DType, value: number): DType {
+  const { kind } = dtypes[a];
+  if (kind === 'float' || kind === 'complex') return a;
+  if (!Number.isInteger(value)) return 'float32';
+  return kind === 'bool' ? 'int64' : a;
+}
+
+/** float32 for integers and bool, else the dtype itself: what division, exp and mean return. */
+export function toFloatDType(dtype: DType): DType {
+  return isDifferentiable(dtype) ? dtype : 'float32';
+}
+
+/** The arrays host loops compute in: elements as JavaScript numbers. */
+export type NumberArray = Float32Array | Float64Array | Int32Array | Int16Array | Int8Array | Uint8Array;
+
+/**
+ * The elements as JavaScript numbers; the array itself where its elements already are. int64 beyond 2^53 is rounded: operations
+ * that must keep such values work on the BigInt64Array.
+ */
+export function decode(array: TypedArrays[DType], dtype: DType): NumberArray {
+  if (dtype === 'float16') return decodeFloat16(array as Uint16Array);
+  if (dtype === 'bfloat16') return decodeBfloat16(array as Uint16Array);
+  if (dtype === 'int64') return Float64Array.from(array as BigInt64Array, Number);
+  return array as NumberArray;
+}
+
+const I64_MIN = -(2n ** 63n);
+
+/** A float as int64, truncated; NaN and what does not fit become the smallest int64, as on x86. */
+export function toInt64(value: number): bigint {
+  if (!(value >= -(2 ** 63) && value < 2 ** 63)) return I64_MIN;
+  return BigInt(Math.trunc(value));
+}
+
+/** An int64 as float32, rounded once (through a double it would be rounded twice). */
+export function int64ToFloat32(value: bigint): number {
+  if (value >= -(2n ** 53n) && value <= 2n ** 53n) return Math.fround(Number(value));
+  const magnitude = value < 0n ? -value : value;
+  const sticky = (magnitude & 2047n) === 0n ? 0n : 1n;
+  const rounded = Math.fround(Number((magnitude >> 11n) | sticky) * 2048);
+  return value < 0n ? -rounded : rounded;
+}
+
+/** Stores numbers as `dtype`: truncating and wrapping to integers, rounding to nearest even for the small floats. */
+export function encode<D extends DType>(values: NumberArray, dtype: D): TypedArrayOf<D> {
+  const out = encodeAny(values, dtype);
+  return out as TypedArrayOf<D>;
+}
+
+function encodeAny(values: NumberArray, dtype: DType): TypedArrays[DType] {
+  switch (dtype) {
+    case 'float32':
+      return values instanceof Float32Array ? values : Float32Array.from(values);
+    case 'float64':
+      return values instanceof Float64Array ? values : Float64Array.from(values);
+    case 'float16':
+      return encodeFloat16(values instanceof Float32Array ? values : Float32Array.from(values));
+    case 'bfloat16':
+      return encodeBfloat16(values instanceof Float32Array ? values : Float32Array.from(values));
+    case 'int64':
+      return BigInt64Array.from(values as Float64Array, toInt64 as (v: number) => bigint);
+    case 'int32':
+      return values instanceof Int32Array ? values : Int32Array.from(values);
+    case 'int16':
+      return values instanceof Int16Array ? values : Int16Array.from(values);
+    case 'int8':
+      return values instanceof Int8Array ? values : Int8Array.from(values);
+    case 'uint8':
+      return values instanceof Uint8Array ? values : Uint8Array.from(values);
+    case 'bool':
+      return Uint8Array.from(values, (v) => (v !== 0 ? 1 : 0));
+    case 'complex64': {
+      const out = new Float32Array(values.length * 2);
+      for (let i = 0; i < values.length; i++) out[2 * i] = values[i] as number;
+      return out;
+    }
+  }
+}
+
+/** `array` of dtype `from` as a new array of dtype `to`; the same array when the dtypes are equal. */
+export function cast(array: TypedArrays[DType], from: DType, to: DType): TypedArrays[DType] {
+  if (from === to) return array;
+  if (from === 'int64') return castInt64(array as BigInt64Array, to);
+  if (from === 'complex64') {
+    const source = array as Float32Array;
+    const real = new Float32Array(source.length / 2);
+    for (let i = 0; i < real.length; i++) real[i] = source[2 * i] as number;
+    return encode(real, to);
+  }
+  const values = decode(array, from);
+  const out = encode(values, to);
+  return out === array ? out.slice() : out;
+}
+
+function castInt64(array: BigInt64Array, to: DType): TypedArrays[DType] {
+  switch (to) {
+    case 'float64':
+      return Float64Array.from(array, Number);
+    case 'bool':
+      return Uint8Array.from(array, (v) => (v === 0n ? 0 : 1));
+    case 'int32':
+    case 'int16':
+    case 'int8':
+    case 'uint8':
+      return encode(
+        Int32Array.from(array, (v) => Number(BigInt.asIntN(32, v))),
+        to,
+      );
+    default:
+      return encode(Float32Array.from(array, int64ToFloat32), to);
+  }
+}

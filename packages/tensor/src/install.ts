@@ -1,0 +1,169 @@
+/** @file Puts the operations on Tensor's prototype and fills the derivative table: imported for its effect by both entry points. */
+import { accumulateGrad } from './autograd/accumulate.ts';
+import { derivativeTable } from './autograd/derivatives/table.ts';
+import { backward, registerHook } from './autograd/engine.ts';
+import { setAccumulate } from './autograd/node.ts';
+import { derivatives } from './autograd/registry.ts';
+import type { DType } from './dtype.ts';
+import type { TensorMethods } from './methods.ts';
+import * as arithmetic from './ops/arithmetic.ts';
+import * as copies from './ops/copy.ts';
+import * as dataOps from './ops/data.ts';
+import * as matrices from './ops/matmul.ts';
+import * as mutation from './ops/mutation.ts';
+import * as reduce from './ops/reduce.ts';
+import * as select from './ops/select.ts';
+import * as unary from './ops/unary.ts';
+import * as views from './ops/views.ts';
+import * as indexing from './ops/indexing.ts';
+import * as coo from './sparse/coo.ts';
+import { Tensor } from './tensor.ts';
+
+/** The body of a method: the tensor it is called on comes first. */
+type Body = (self: Tensor, ...args: never[]) => unknown;
+
+/** One entry a method: leaving one out, or naming one that has no type in methods.ts, does not compile. */
+const methods: Readonly<Record<Exclude<keyof TensorMethods<DType>, 'isCoalesced'>, Body>> = {
+  add: arithmetic.add,
+  sub: arithmetic.sub,
+  mul: arithmetic.mul,
+  div: arithmetic.div,
+  floorDivide: arithmetic.floorDivide,
+  remainder: arithmetic.remainder,
+  pow: arithmetic.pow,
+  maximum: arithmetic.maximum,
+  minimum: arithmetic.minimum,
+  atan2: arithmetic.atan2,
+  eq: arithmetic.eq,
+  ne: arithmetic.ne,
+  lt: arithmetic.lt,
+  le: arithmetic.le,
+  gt: arithmetic.gt,
+  ge: arithmetic.ge,
+  logicalAnd: arithmetic.logicalAnd,
+  logicalOr: arithmetic.logicalOr,
+  logicalXor: arithmetic.logicalXor,
+  detach: copies.detach,
+  clone: copies.clone,
+  contiguous: copies.contiguous,
+  to: copies.to,
+  item: dataOps.item,
+  itemAsync: dataOps.itemAsync,
+  toArray: dataOps.toArray,
+  data: dataOps.data,
+  dataSync: dataOps.dataSync,
+  equal: dataOps.equal,
+  allClose: dataOps.allClose,
+  matmul: matrices.matmul,
+  bmm: matrices.bmm,
+  mm: matrices.mm,
+  dot: matrices.dot,
+  addmm: matrices.addmm,
+  copy_: mutation.copy_,
+  fill_: mutation.fill_,
+  zero_: mutation.zero_,
+  add_: mutation.add_,
+  sub_: mutation.sub_,
+  mul_: mutation.mul_,
+  div_: mutation.div_,
+  pow_: mutation.pow_,
+  neg_: mutation.neg_,
+  exp_: mutation.exp_,
+  sqrt_: mutation.sqrt_,
+  relu_: mutation.relu_,
+  sigmoid_: mutation.sigmoid_,
+  tanh_: mutation.tanh_,
+  sum: reduce.sum,
+  mean: reduce.mean,
+  prod: reduce.prod,
+  amax: reduce.amax,
+  amin: reduce.amin,
+  argMax: reduce.argMax,
+  argMin: reduce.argMin,
+  any: reduce.any,
+  all: reduce.all,
+  cumsum: reduce.cumsum,
+  cumprod: reduce.cumprod,
+  clamp: select.clamp,
+  maskedFill: select.maskedFill,
+  neg: unary.neg,
+  abs: unary.abs,
+  sign: unary.sign,
+  exp: unary.exp,
+  expm1: unary.expm1,
+  log: unary.log,
+  log1p: unary.log1p,
+  log2: unary.log2,
+  sqrt: unary.sqrt,
+  rsqrt: unary.rsqrt,
+  square: unary.square,
+  reciprocal: unary.reciprocal,
+  relu: unary.relu,
+  sigmoid: unary.sigmoid,
+  tanh: unary.tanh,
+  sin: unary.sin,
+  cos: unary.cos,
+  tan: unary.tan,
+  asin: unary.asin,
+  acos: unary.acos,
+  atan: unary.atan,
+  sinh: unary.sinh,
+  cosh: unary.cosh,
+  asinh: unary.asinh,
+  acosh: unary.acosh,
+  atanh: unary.atanh,
+  erf: unary.erf,
+  softplus: unary.softplus,
+  logSigmoid: unary.logSigmoid,
+  floor: unary.floor,
+  ceil: unary.ceil,
+  round: unary.round,
+  trunc: unary.trunc,
+  logicalNot: unary.logicalNot,
+  isNaN: unary.isNaN,
+  isInf: unary.isInf,
+  isFinite: unary.isFinite,
+  reshape: views.reshape,
+  view: views.view,
+  transpose: views.transpose,
+  permute: views.permute,
+  narrow: views.narrow,
+  select: views.select,
+  slice: views.slice,
+  expand: views.expand,
+  squeeze: views.squeeze,
+  unsqueeze: views.unsqueeze,
+  flatten: views.flatten,
+  alias: views.alias,
+  split: views.split,
+  chunk: views.chunk,
+  unbind: views.unbind,
+  indexSelect: indexing.indexSelect,
+  indexAdd: indexing.indexAdd,
+  gather: indexing.gather,
+  scatterAdd: indexing.scatterAdd,
+  scatter: indexing.scatter,
+  coalesce: coo.coalesce,
+  indices: coo.indices,
+  values: coo.values,
+  toDense: coo.toDense,
+  toSparse: coo.toSparse,
+  backward,
+  registerHook,
+};
+
+for (const [name, body] of Object.entries(methods) as [string, (self: Tensor, ...args: unknown[]) => unknown][]) {
+  const method = function (this: Tensor, ...args: unknown[]): unknown {
+    return body(this, ...args);
+  };
+  Object.defineProperty(Tensor.prototype, name, { value: method, writable: true, configurable: true });
+}
+Object.defineProperty(Tensor.prototype, 'isCoalesced', {
+  get(this: Tensor) {
+    return coo.isCoalesced(this);
+  },
+  configurable: true,
+});
+
+for (const [name, rule] of Object.entries(derivativeTable)) derivatives.set(name, rule);
+setAccumulate(accumulateGrad);

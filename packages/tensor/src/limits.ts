@@ -1,0 +1,14 @@
+/** @file Bounds of this package, each with its reason. */
+
+export const limits = Object.freeze({
+  /** Dimensions of a tensor: descriptors from the network are checked against it. */
+  maxRank: 64,
+  /** Elements of a tensor: indices stay exact and strides multiply without loss. */
+  maxElements: 2 ** 40,
+  /** Device bytes above which the oldest results are moved to the host, so that a loop that never yields cannot fill wasm's 4 GiB. */
+  deviceHighBytes: 768 * 2 ** 20,
+  /** Device bytes left after such a move. */
+  deviceLowBytes: 256 * 2 ** 20,
+  /** Device bytes made since the last collection, past which one is asked for at the next turn of the event loop. */
+  collectAfterBytes: 256 * 2 ** 20,
+});

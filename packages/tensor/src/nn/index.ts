@@ -1,0 +1,6 @@
+/** @file The layers: `nn.Linear` and so on. */
+export { Embedding, EmbeddingBag } from './embedding.ts';
+export { Linear } from './linear.ts';
+export { LSTM } from './lstm.ts';
+export { Module, type Callable } from './module.ts';
+export { Sequential, type AnyAsync, type LastOut } from './sequential.ts';

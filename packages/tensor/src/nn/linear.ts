@@ -1,0 +1,26 @@
+/** @file Linear: an affine map of the last dimension. */
+import { rpcName } from '../named.ts';
+import type { Parameter, Tensor } from '../tensor.ts';
+import { uniformParameter } from './init.ts';
+import { Module } from './module.ts';
+
+/** `y = x·Wᵀ + b` over the last dimension: x [..., inFeatures] → y [..., outFeatures]. */
+export class Linear extends Module {
+  static readonly [rpcName] = 'nn.Linear';
+  /** [outFeatures, inFeatures]; starts uniform in ±1/√inFeatures, as in PyTorch. */
+  readonly weight: Parameter;
+  /** [outFeatures], or null without a bias. */
+  readonly bias: Parameter | null;
+
+  constructor(inFeatures: number, outFeatures: number, options: { bias?: boolean } = {}) {
+    super();
+    const bound = inFeatures > 0 ? 1 / Math.sqrt(inFeatures) : 0;
+    this.weight = uniformParameter([outFeatures, inFeatures], bound);
+    this.bias = options.bias === false ? null : uniformParameter([outFeatures], bound);
+  }
+
+  forward(x: Tensor): Tensor {
+    const product = x.matmul(this.weight.transpose(0, 1));
+    return this.bias === null ? product : product.add(this.bias);
+  }
+}

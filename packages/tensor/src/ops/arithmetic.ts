@@ -1,0 +1,74 @@
+/** @file Arithmetic and comparison of two tensors. */
+import { named } from '../named.ts';
+import { addSparse, mulSparse } from '../sparse/arithmetic.ts';
+import { Tensor } from '../tensor.ts';
+import { defineOp } from './define.ts';
+import { binary } from './elementwise.ts';
+import type { BinaryName } from './loops.ts';
+import { apply } from './op.ts';
+import { operand } from './promotion.ts';
+
+type Operand = Tensor | number;
+
+function define(name: BinaryName, torch: string): (a: Tensor, b: Operand) => Tensor {
+  const op = defineOp(name, torch, ([a, b]) => binary(name, a as Tensor, b as Tensor));
+  return (a, b) => apply(op, [a, operand(b, a)], undefined);
+}
+
+const addDense = define('add', 'add');
+const subDense = define('sub', 'sub');
+const mulDense = define('mul', 'mul');
+
+/** a + alpha b. Sparse operands of equal size add to a sparse tensor, sparse with dense to a dense one. */
+export const add = named('aten::add', (a: Tensor, b: Operand, options?: { alpha?: number }): Tensor => {
+  const alpha = options?.alpha ?? 1;
+  if (a.sparse !== undefined || (b instanceof Tensor && b.sparse !== undefined)) return addSparse(a, b, alpha);
+  return addDense(a, scaled(b, alpha));
+});
+
+/** a - alpha b. */
+export const sub = named('aten::sub', (a: Tensor, b: Operand, options?: { alpha?: number }): Tensor => {
+  const alpha = options?.alpha ?? 1;
+  if (a.sparse !== undefined || (b instanceof Tensor && b.sparse !== undefined)) return addSparse(a, b, -alpha);
+  return subDense(a, scaled(b, alpha));
+});
+
+/** Element by element. A sparse tensor may be multiplied by a number. */
+export const mul = named('aten::mul', (a: Tensor, b: Operand): Tensor => {
+  if (a.sparse !== undefined) return mulSparse(a, b);
+  if (b instanceof Tensor && b.sparse !== undefined) return mulSparse(b, a);
+  return mulDense(a, b);
+});
+
+const divDense = define('div', 'div');
+
+/** True division: integers give float32. */
+export const div = named('aten::div', (a: Tensor, b: Operand): Tensor => {
+  if (a.sparse !== undefined && typeof b === 'number') return mulSparse(a, 1 / b);
+  return divDense(a, b);
+});
+
+function scaled(b: Operand, alpha: number): Operand {
+  if (alpha === 1) return b;
+  return typeof b === 'number' ? b * alpha : mulDense(b, alpha);
+}
+
+/** Division rounded down. */
+export const floorDivide = named('aten::floor_divide', define('floorDivide', 'floor_divide'));
+/** a - b floor(a / b): the sign of b. */
+export const remainder = named('aten::remainder', define('remainder', 'remainder'));
+export const pow = named('aten::pow', define('pow', 'pow'));
+/** The larger; NaN where either is. Ties share the gradient. */
+export const maximum = named('aten::maximum', define('maximum', 'maximum'));
+/** The smaller; NaN where either is. Ties share the gradient. */
+export const minimum = named('aten::minimum', define('minimum', 'minimum'));
+export const atan2 = named('aten::atan2', define('atan2', 'atan2'));
+export const eq = named('aten::eq', define('eq', 'eq'));
+export const ne = named('aten::ne', define('ne', 'ne'));
+export const lt = named('aten::lt', define('lt', 'lt'));
+export const le = named('aten::le', define('le', 'le'));
+export const gt = named('aten::gt', define('gt', 'gt'));
+export const ge = named('aten::ge', define('ge', 'ge'));
+export const logicalAnd = named('aten::logical_and', define('logicalAnd', 'logical_and'));
+export const logicalOr = named('aten::logical_or', define('logicalOr', 'logical_or'));
+export const logicalXor = named('aten::logical_xor', define('logicalXor', 'logical_xor'));

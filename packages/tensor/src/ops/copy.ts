@@ -1,0 +1,54 @@
+/** @file Copies and conversions: clone, contiguous, to. */
+import { cast, isDType, type DType } from '../dtype.ts';
+import { DTypeError } from '../errors.ts';
+import { fromArray, over, rawView, readArray, readBytes } from '../host.ts';
+import { contiguousOnDevice } from '../backends/kernels.ts';
+import { shareHandle } from '../autograd/record.ts';
+import { Storage } from '../storage.ts';
+import { cloneSparse } from '../sparse/parts.ts';
+import type { Device, Tensor } from '../tensor.ts';
+import { defineOp } from './define.ts';
+import { apply } from './op.ts';
+
+const cloneOp = defineOp('clone', 'clone', ([t]) => {
+  const input = t as Tensor;
+  if (input.sparse !== undefined) return cloneSparse(input);
+  const moved = contiguousOnDevice(input);
+  if (moved !== undefined) return moved;
+  const bytes = readBytes(input);
+  return over(new Storage(input.isContiguous ? bytes.slice() : bytes), input.dtype, input.shape);
+});
+
+/** A copy with its own storage, contiguous. Differentiable. */
+export function clone<D extends DType>(t: Tensor<D>): Tensor<D> {
+  return apply(cloneOp, [t], undefined) as Tensor<D>;
+}
+
+/** `t` itself (as a second handle) if it is contiguous, else a contiguous copy. */
+export function contiguous<D extends DType>(t: Tensor<D>): Tensor<D> {
+  return t.isContiguous ? shareHandle(t) : clone(t);
+}
+
+/** The same storage outside the graph. */
+export function detach<D extends DType>(t: Tensor<D>): Tensor<D> {
+  if (t.sparse === undefined) return rawView(t, t.shape, t.strides, t.offset);
+  const handle = shareHandle(t);
+  handle.meta = undefined;
+  return handle;
+}
+
+const castOp = defineOp<{ dtype: DType }>('to', '_to_copy', ([t], { dtype }) => {
+  const input = t as Tensor;
+  const array = readArray(input);
+  return fromArray(cast(array, input.dtype, dtype), dtype, input.shape);
+});
+
+/** The elements converted to `dtype` (or the tensor itself, as a second handle, when nothing changes). */
+export function to<E extends DType>(t: Tensor, target: E | Device): Tensor<E> {
+  if (isDType(target)) {
+    if (t.dtype === target) return shareHandle(t) as Tensor<E>;
+    return apply(castOp, [t], { dtype: target }) as Tensor<E>;
+  }
+  if (target !== t.device) throw new DTypeError(`no device '${target}' here; this process computes on '${t.device}'`);
+  return shareHandle(t) as Tensor<E>;
+}

@@ -1,0 +1,80 @@
+/** @file Reading elements, and comparing tensors by value. */
+import { cast, dtypes, decode, type DType, type TypedArrayOf, type TypedArrays } from '../dtype.ts';
+import { ShapeError } from '../errors.ts';
+import { readArray, readNumbers } from '../host.ts';
+import { sameShape } from '../shape.ts';
+import { toDense } from '../sparse/coo.ts';
+import type { Nested, Tensor } from '../tensor.ts';
+
+/** The elements in row-major order. A snapshot that later in-place changes do not touch; not to be written to. */
+export function dataSync<D extends DType>(t: Tensor<D>): TypedArrayOf<D> {
+  if (t.sparse !== undefined) return readArray(toDense(t as unknown as Tensor)) as TypedArrayOf<D>;
+  const { storage } = t;
+  storage.hostBytes();
+  storage.escaped = true;
+  return readArray(t);
+}
+
+/** As dataSync, converted to `as` if given. */
+export async function data(t: Tensor, as?: DType): Promise<TypedArrays[DType]> {
+  await t.storage.toHost();
+  const array = dataSync(t);
+  return as === undefined ? array : cast(array, t.dtype, as);
+}
+
+/** The one value of a tensor of one element. */
+export function item(t: Tensor): number {
+  if (t.size !== 1) throw new ShapeError(`a Tensor with ${t.size} elements cannot be converted to Scalar`);
+  return readNumbers(t.sparse === undefined ? t : toDense(t))[0] as number;
+}
+
+export async function itemAsync(t: Tensor): Promise<number> {
+  await t.storage.toHost();
+  return item(t);
+}
+
+/** Nested arrays of the elements; bigint for int64, boolean for bool. */
+export function toArray(t: Tensor): Nested<number | bigint | boolean> {
+  const dense = t.sparse === undefined ? t : toDense(t);
+  const array = readArray(dense);
+  const { lanes } = dtypes[t.dtype];
+  const values: (number | bigint)[] = t.dtype === 'int64' ? [...(array as BigInt64Array)] : [...decode(array, t.dtype)];
+  const one = (i: number): Nested<number | bigint | boolean> => {
+    if (t.dtype === 'bool') return values[i] !== 0;
+    return lanes === 2 ? [values[2 * i] as number, values[2 * i + 1] as number] : (values[i] as number | bigint);
+  };
+  let at = 0;
+  const build = (depth: number): Nested<number | bigint | boolean> => {
+    if (depth === t.rank) return one(at++);
+    return Array.from({ length: t.shape[depth] as number }, () => build(depth + 1));
+  };
+  return build(0);
+}
+
+/** Same dtype, shape and elements. */
+export function equal(a: Tensor, b: Tensor): boolean {
+  if (a.dtype !== b.dtype || !sameShape(a.shape, b.shape)) return false;
+  const x = dataSync(a);
+  const y = dataSync(b);
+  if (a.dtype === 'int64') return (x as BigInt64Array).every((v, i) => v === y[i]);
+  const [p, q] = [decode(x, a.dtype), decode(y, b.dtype)];
+  return p.every((v, i) => v === q[i]);
+}
+
+/** |a - b| <= atol + rtol |b| everywhere; shapes broadcast only by being equal. */
+export function allClose(
+  a: Tensor,
+  b: Tensor,
+  options: { rtol?: number; atol?: number; equalNaN?: boolean } = {},
+): boolean {
+  const { rtol = 1e-5, atol = 1e-8, equalNaN = false } = options;
+  if (!sameShape(a.shape, b.shape)) return false;
+  const x = decode(dataSync(a), a.dtype);
+  const y = decode(dataSync(b), b.dtype);
+  return x.every((v, i) => {
+    const w = y[i] as number;
+    if (v === w) return true;
+    if (v !== v || w !== w) return equalNaN && v !== v && w !== w;
+    return Math.abs(v - w) <= atol + rtol * Math.abs(w) && Number.isFinite(w);
+  });
+}

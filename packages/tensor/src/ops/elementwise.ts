@@ -1,0 +1,165 @@
+/** @file Element-by-element operations: arithmetic, comparison, and the functions of one argument. */
+import { backendFor, runKernel } from '../backends/kernels.ts';
+import { cast, decode, encode, toFloatDType, type DType, type NumberArray } from '../dtype.ts';
+import { DTypeError } from '../errors.ts';
+import { fromArray, readArray } from '../host.ts';
+import { broadcastShapes, sameShape, sizeOf } from '../shape.ts';
+import type { Tensor } from '../tensor.ts';
+import { forEachRow } from './broadcast.ts';
+import { complexBinary, complexUnary } from './complex.ts';
+import { int64Binary } from './int64.ts';
+import { binaryLoops, unaryLoops, type BinaryName, type UnaryName } from './loops.ts';
+import { resultDType } from './promotion.ts';
+
+/** Device kernels by operation, for float32. */
+const KERNELS: Readonly<Partial<Record<BinaryName | UnaryName, string>>> = {
+  add: 'Add',
+  sub: 'Sub',
+  mul: 'Multiply',
+  div: 'RealDiv',
+  maximum: 'Maximum',
+  minimum: 'Minimum',
+  neg: 'Neg',
+  abs: 'Abs',
+  exp: 'Exp',
+  log: 'Log',
+  sqrt: 'Sqrt',
+  rsqrt: 'Rsqrt',
+  square: 'Square',
+  relu: 'Relu',
+  sigmoid: 'Sigmoid',
+  tanh: 'Tanh',
+};
+
+const COMPARISONS: ReadonlySet<string> = new Set<BinaryName>([
+  'eq',
+  'ne',
+  'lt',
+  'le',
+  'gt',
+  'ge',
+  'logicalAnd',
+  'logicalOr',
+  'logicalXor',
+]);
+/** Operations that leave the integers. */
+const TO_FLOAT: ReadonlySet<string> = new Set<BinaryName>(['div', 'atan2']);
+
+/** An array to compute into, and its dtype's own form afterwards. */
+function workArray(dtype: DType, n: number): NumberArray {
+  switch (dtype) {
+    case 'float64':
+    case 'int64':
+      return new Float64Array(n);
+    case 'int32':
+      return new Int32Array(n);
+    case 'int16':
+      return new Int16Array(n);
+    case 'int8':
+      return new Int8Array(n);
+    case 'uint8':
+    case 'bool':
+      return new Uint8Array(n);
+    default:
+      return new Float32Array(n);
+  }
+}
+
+/** The elements of `t` as numbers, converted to `dtype` first where that changes their values. */
+function numbersAs(t: Tensor, dtype: DType): NumberArray {
+  const array = readArray(t);
+  return t.dtype === dtype ? decode(array, dtype) : decode(cast(array, t.dtype, dtype), dtype);
+}
+
+/** Computes a binary operation; operands broadcast and promote. Records nothing. */
+export function binary(name: BinaryName, a: Tensor, b: Tensor): Tensor {
+  const compares = COMPARISONS.has(name);
+  let dtype = resultDType(a, b);
+  if (TO_FLOAT.has(name)) dtype = toFloatDType(dtype);
+  const out: DType = compares ? 'bool' : dtype;
+  const shape = sameShape(a.shape, b.shape) ? a.shape : broadcastShapes(a.shape, b.shape);
+  const size = sizeOf(shape);
+  if (dtype === 'complex64') return complexBinary(name, a, b, shape);
+  const kernel = KERNELS[name];
+  if (kernel !== undefined && dtype === 'float32' && a.dtype === b.dtype) {
+    const backend = backendFor(kernel, a.size === size && b.size === size ? 'elementwise' : 'broadcast', size);
+    if (backend !== undefined && size > 0) return runKernel(backend, kernel, { a, b }, {}, 'float32', shape);
+  }
+  if (dtype === 'int64') {
+    const exact = int64Binary(name, int64Of(a), a.shape, int64Of(b), b.shape, shape);
+    if (exact !== undefined) return fromArray(exact, out, shape);
+  }
+  if (name === 'sub' && dtype === 'bool') {
+    throw new DTypeError(
+      'Subtraction, the `-` operator, with two bool tensors is not supported. Use the logicalXor operator instead.',
+    );
+  }
+  return fromArray(encode(binaryNumbers(name, a, b, shape, size, dtype, out), out), out, shape);
+}
+
+function binaryNumbers(
+  name: BinaryName,
+  a: Tensor,
+  b: Tensor,
+  shape: readonly number[],
+  size: number,
+  dtype: DType,
+  out: DType,
+): NumberArray {
+  // bool + bool is a logical or: compute wide, store as 0 and 1.
+  const work = workArray(out === 'bool' ? 'int32' : out, size);
+  const x = numbersAs(a, dtype);
+  const y = numbersAs(b, dtype);
+  const integers = dtype === 'int32' && name === 'mul';
+  const loop = integers ? binaryLoops.mulInt32 : binaryLoops[name];
+  if (a.size === size && b.size === size) loop(x, 0, 1, y, 0, 1, work, 0, size);
+  else if (a.size === size && b.size === 1) loop(x, 0, 1, y, 0, 0, work, 0, size);
+  else forEachRow(a.shape, b.shape, shape, (ia, sa, ib, sb, io, n) => loop(x, ia, sa, y, ib, sb, work, io, n));
+  return work;
+}
+
+function int64Of(t: Tensor): BigInt64Array {
+  return cast(readArray(t), t.dtype, 'int64') as BigInt64Array;
+}
+
+/** Functions that keep integers as they are. */
+const INTEGRAL: ReadonlySet<string> = new Set<UnaryName>([
+  'neg',
+  'abs',
+  'sign',
+  'square',
+  'relu',
+  'floor',
+  'ceil',
+  'round',
+  'trunc',
+]);
+const PREDICATES: ReadonlySet<string> = new Set<UnaryName>(['logicalNot', 'isNaN', 'isInf', 'isFinite']);
+
+/** Computes a function of each element. Records nothing. */
+export function unary(name: UnaryName, t: Tensor): Tensor {
+  const predicate = PREDICATES.has(name);
+  const dtype = predicate ? 'bool' : INTEGRAL.has(name) ? t.dtype : toFloatDType(t.dtype);
+  if (t.dtype === 'complex64') return complexUnary(name, t);
+  const kernel = KERNELS[name];
+  if (kernel !== undefined && t.dtype === 'float32' && t.size > 0) {
+    const backend = backendFor(kernel, 'elementwise', t.size);
+    if (backend !== undefined) return runKernel(backend, kernel, { x: t }, {}, 'float32', t.shape);
+  }
+  if (t.dtype === 'bool' && name === 'neg') {
+    throw new DTypeError(
+      'Negation, the `-` operator, on a bool tensor is not supported. Use the logicalNot() operator instead.',
+    );
+  }
+  if (t.dtype === 'int64' && (name === 'neg' || name === 'abs')) {
+    const source = readArray(t) as BigInt64Array;
+    return fromArray(
+      BigInt64Array.from(source, (v) => (name === 'neg' || v < 0n ? -v : v)),
+      'int64',
+      t.shape,
+    );
+  }
+  const work = workArray(dtype === 'bool' ? 'uint8' : dtype, t.size);
+  unaryLoops[name](decode(readArray(t), t.dtype), work, t.size);
+  return fromArray(encode(work, dtype), dtype, t.shape);
+}

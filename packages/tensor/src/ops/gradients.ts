@@ -1,0 +1,19 @@
+/** @file Adding and shaping gradients. */
+import type { Shape } from '../shape.ts';
+import { sameShape } from '../shape.ts';
+import type { Tensor } from '../tensor.ts';
+import { add } from './arithmetic.ts';
+
+/** a + b out of place; dense and sparse gradients mix as `add` says. */
+export function addGradients(a: Tensor, b: Tensor): Tensor {
+  return b.sparse === undefined && a.sparse !== undefined ? add(b, a) : add(a, b);
+}
+
+/** Sums a gradient over the dimensions that broadcasting added or repeated. */
+export function sumTo(grad: Tensor, shape: Shape): Tensor {
+  if (sameShape(grad.shape, shape)) return grad;
+  const lead = grad.rank - shape.length;
+  const dims = grad.shape.map((_, i) => i).filter((i) => i < lead || (shape[i - lead] === 1 && grad.shape[i] !== 1));
+  const summed = dims.length === 0 ? grad : grad.sum(dims, true);
+  return summed.reshape(shape);
+}

@@ -1,0 +1,186 @@
+/** @file Choosing and adding by index: indexSelect, gather, their adjoints, and one-hot. */
+import { cast, decode, dtypes, encode, type NumberArray } from '../dtype.ts';
+import { DTypeError, ShapeError } from '../errors.ts';
+import { fromArray, over, readArray, readBytes } from '../host.ts';
+import { named } from '../named.ts';
+import { normalizeDim, sameShape, sizeOf } from '../shape.ts';
+import { Storage } from '../storage.ts';
+import type { Tensor } from '../tensor.ts';
+import { defineOp } from './define.ts';
+import { apply } from './op.ts';
+
+/** Whole numbers of an index tensor, each checked to lie in [0, n). */
+export function readIndices(index: Tensor, n: number): Int32Array | Float64Array {
+  const { kind } = dtypes[index.dtype];
+  if (kind !== 'int') throw new DTypeError(`indices must be an integer tensor, but got ${index.dtype}`);
+  const values =
+    index.dtype === 'int64' ? Float64Array.from(readArray(index) as BigInt64Array, Number) : readArray(index);
+  const out = new Float64Array(values.length);
+  for (let i = 0; i < out.length; i++) {
+    const v = Number(values[i]);
+    if (v < 0 || v >= n) throw new ShapeError(`index ${v} is out of bounds for dimension with size ${n}`);
+    out[i] = v;
+  }
+  return out;
+}
+
+interface Along {
+  readonly dim: number;
+}
+
+const indexSelectOp = defineOp<Along>('indexSelect', 'index_select', ([t, index], { dim }) => {
+  const input = t as Tensor;
+  const n = input.shape[dim] as number;
+  const ids = readIndices(index as Tensor, n);
+  const row = sizeOf(input.shape.slice(dim + 1)) * dtypes[input.dtype].bytes;
+  const outer = sizeOf(input.shape.slice(0, dim));
+  const source = readBytes(input);
+  const out = new Uint8Array(outer * ids.length * row);
+  for (let o = 0, at = 0; o < outer; o++) {
+    for (let i = 0; i < ids.length; i++, at += row) {
+      const from = (o * n + (ids[i] as number)) * row;
+      out.set(source.subarray(from, from + row), at);
+    }
+  }
+  const shape = input.shape.map((m, d) => (d === dim ? ids.length : m));
+  return over(new Storage(out), input.dtype, shape);
+});
+
+/** The slices at `index` (a vector of integers) along `dim`. */
+export const indexSelect = named('aten::index_select', (t: Tensor, dim: number, index: Tensor): Tensor => {
+  if (index.rank > 1) throw new ShapeError('indexSelect(): Index is supposed to be a vector');
+  return apply(indexSelectOp, [t, index.rank === 0 ? index.reshape([1]) : index], { dim: normalizeDim(dim, t.rank) });
+});
+
+const indexAddOp = defineOp<Along>('indexAdd', 'index_add', ([t, index, source], { dim }) => {
+  const [input, from] = [t as Tensor, source as Tensor];
+  const n = input.shape[dim] as number;
+  const ids = readIndices(index as Tensor, n);
+  const expected = input.shape.map((m, d) => (d === dim ? ids.length : m));
+  if (!sameShape(from.shape, expected)) {
+    throw new ShapeError(`indexAdd(): source has shape [${from.shape.join(', ')}], expected [${expected.join(', ')}]`);
+  }
+  const row = sizeOf(input.shape.slice(dim + 1));
+  const outer = sizeOf(input.shape.slice(0, dim));
+  const out = decode(readArray(input), input.dtype).slice();
+  const values = decode(cast(readArray(from), from.dtype, input.dtype), input.dtype);
+  for (let o = 0, at = 0; o < outer; o++) {
+    for (let i = 0; i < ids.length; i++) {
+      const to = (o * n + (ids[i] as number)) * row;
+      for (let k = 0; k < row; k++) out[to + k] = (out[to + k] as number) + (values[at++] as number);
+    }
+  }
+  return fromArray(encode(out, input.dtype), input.dtype, input.shape);
+});
+
+/** `t` with slice i of `source` added to the slice at index[i] along `dim`; equal indices add up, in order. */
+export const indexAdd = named('aten::index_add', (t: Tensor, dim: number, index: Tensor, source: Tensor): Tensor => {
+  return apply(indexAddOp, [t, index, source], { dim: normalizeDim(dim, t.rank) });
+});
+
+/** Positions in the flattened input of what gather reads, in the order of `index`. */
+function gatherPositions(shape: readonly number[], index: Tensor, dim: number): Float64Array {
+  const n = shape[dim] as number;
+  const ids = readIndices(index, n);
+  const out = new Float64Array(ids.length);
+  const rank = shape.length;
+  const strides = new Array<number>(rank);
+  for (let d = rank - 1, step = 1; d >= 0; d--) {
+    strides[d] = step;
+    step *= shape[d] as number;
+  }
+  const at = new Array<number>(rank).fill(0);
+  for (let i = 0; i < ids.length; i++) {
+    let position = (ids[i] as number) * (strides[dim] as number);
+    for (let d = 0; d < rank; d++) if (d !== dim) position += (at[d] as number) * (strides[d] as number);
+    out[i] = position;
+    for (let d = rank - 1; d >= 0; d--) {
+      at[d] = (at[d] as number) + 1;
+      if ((at[d] as number) < (index.shape[d] as number)) break;
+      at[d] = 0;
+    }
+  }
+  return out;
+}
+
+function checkGather(t: Tensor, index: Tensor, dim: number, name: string): void {
+  const fits = index.rank === t.rank && index.shape.every((m, d) => d === dim || m <= (t.shape[d] as number));
+  if (!fits) {
+    throw new ShapeError(
+      `${name}: Size does not match at some dimension: expected index [${index.shape.join(', ')}] to be smaller than self [${t.shape.join(', ')}] apart from dimension ${dim}`,
+    );
+  }
+}
+
+const gatherOp = defineOp<Along>('gather', 'gather', ([t, index], { dim }) => {
+  const [input, ids] = [t as Tensor, index as Tensor];
+  const positions = gatherPositions(input.shape, ids, dim);
+  const source = readArray(input);
+  const { lanes } = dtypes[input.dtype];
+  if (lanes === 2) throw new DTypeError('gather is not defined for complex64');
+  const out = new (source.constructor as new (n: number) => typeof source)(positions.length);
+  for (let i = 0; i < out.length; i++) out[i] = source[positions[i] as number] as never;
+  return fromArray(out, input.dtype, ids.shape);
+});
+
+/** out[i][j]… = t[i][index[i][j]…]… along `dim`; `index` has the rank of `t`. */
+export const gather = named('aten::gather', (t: Tensor, dim: number, index: Tensor): Tensor => {
+  const d = normalizeDim(dim, t.rank);
+  checkGather(t, index, d, 'gather');
+  return apply(gatherOp, [t, index], { dim: d });
+});
+
+const scatterAddOp = defineOp<Along>('scatterAdd', 'scatter_add', ([t, index, source], { dim }) => {
+  const [input, ids, from] = [t as Tensor, index as Tensor, source as Tensor];
+  const positions = gatherPositions(input.shape, ids, dim);
+  const out = decode(readArray(input), input.dtype).slice();
+  const values: NumberArray = decode(readArray(from), from.dtype);
+  for (let i = 0; i < positions.length; i++) {
+    const at = positions[i] as number;
+    out[at] = (out[at] as number) + (values[i] as number);
+  }
+  return fromArray(encode(out, input.dtype), input.dtype, input.shape);
+});
+
+/** The adjoint of gather: `t` with source[i][j]… added at [i][index[i][j]…]… */
+export const scatterAdd = named(
+  'aten::scatter_add',
+  (t: Tensor, dim: number, index: Tensor, source: Tensor): Tensor => {
+    const d = normalizeDim(dim, t.rank);
+    checkGather(t, index, d, 'scatterAdd');
+    const part = sameShape(source.shape, index.shape) ? source : narrowTo(source, index.shape);
+    return apply(scatterAddOp, [t, index, part], { dim: d });
+  },
+);
+
+/** The leading part of `t` with the given shape. */
+export function narrowTo(t: Tensor, shape: readonly number[]): Tensor {
+  if (t.rank !== shape.length) throw new ShapeError('index and source must have the same number of dimensions');
+  return shape.reduce((part, n, d) => part.narrow(d, 0, n), t);
+}
+
+const scatterOp = defineOp<Along>('scatter', 'scatter', ([t, index, source], { dim }) => {
+  const [input, ids, from] = [t as Tensor, index as Tensor, source as Tensor];
+  const positions = gatherPositions(input.shape, ids, dim);
+  const out = readArray(input).slice();
+  const values = cast(readArray(from), from.dtype, input.dtype);
+  for (let i = 0; i < positions.length; i++) out[positions[i] as number] = values[i] as never;
+  return fromArray(out, input.dtype, input.shape);
+});
+
+/** `t` with source[i][j]… written at [i][index[i][j]…]…; of equal indices the last wins. */
+export const scatter = named('aten::scatter', (t: Tensor, dim: number, index: Tensor, source: Tensor): Tensor => {
+  const d = normalizeDim(dim, t.rank);
+  checkGather(t, index, d, 'scatter');
+  return apply(scatterOp, [t, index, sameShape(source.shape, index.shape) ? source : narrowTo(source, index.shape)], {
+    dim: d,
+  });
+});
+
+/** int64 zeros with a one at each index: [..., classes]. */
+export const oneHot = named('aten::one_hot', (index: Tensor, classes: number): Tensor => {
+  const ids = readIndices(index, classes);
+  const out = new BigInt64Array(ids.length * classes);
+  ids.forEach((id, i) => (out[i * classes + id] = 1n));
+  return fromArray(out, 'int64', [...index.shape, classes]);
+});

@@ -1,0 +1,69 @@
+/** @file Joining tensors: concat and stack. */
+import { promote } from '../dtype.ts';
+import { ShapeError } from '../errors.ts';
+import { over, readBytes } from '../host.ts';
+import { named } from '../named.ts';
+import { contiguousStrides, normalizeDim, sizeOf } from '../shape.ts';
+import { Storage } from '../storage.ts';
+import { copyStrided } from '../strided.ts';
+import { dtypes } from '../dtype.ts';
+import type { Tensor } from '../tensor.ts';
+import { defineOp } from './define.ts';
+import { apply } from './op.ts';
+
+const concatOp = defineOp<{ dim: number }>('concat', 'cat', (tensors, { dim }) => {
+  const first = tensors[0] as Tensor;
+  const { dtype } = first;
+  const shape = first.shape.map((n, i) =>
+    i === dim ? tensors.reduce((sum, t) => sum + (t.shape[dim] as number), 0) : n,
+  );
+  const bytes = new Uint8Array(sizeOf(shape) * dtypes[dtype].bytes);
+  const strides = contiguousStrides(shape);
+  let at = 0;
+  for (const t of tensors) {
+    const from = { bytes: readBytes(t), strides: contiguousStrides(t.shape), offset: 0 };
+    copyStrided(from, { bytes, strides, offset: at * (strides[dim] as number) }, t.shape, dtype);
+    at += t.shape[dim] as number;
+  }
+  return over(new Storage(bytes), dtype, shape);
+});
+
+/** The tensors one after the other along `dim`; they agree in every other dimension. */
+export const concat = named('aten::cat', (tensors: readonly Tensor[], dim = 0): Tensor => {
+  const first = tensors[0];
+  if (first === undefined) throw new ShapeError('concat expects at least one tensor');
+  if (first.rank === 0) throw new ShapeError('zero-dimensional tensor (at position 0) cannot be concatenated');
+  const d = normalizeDim(dim, first.rank);
+  for (const [i, t] of tensors.entries()) {
+    const fits = t.rank === first.rank && t.shape.every((n, k) => k === d || n === first.shape[k]);
+    if (!fits) {
+      throw new ShapeError(
+        `Sizes of tensors must match except in dimension ${d}. Got [${first.shape.join(', ')}] and [${t.shape.join(', ')}] (The offending index is ${i})`,
+      );
+    }
+  }
+  const dtype = tensors.map((t) => t.dtype).reduce(promote);
+  return apply(
+    concatOp,
+    tensors.map((t) => (t.dtype === dtype ? t : t.to(dtype))),
+    { dim: d },
+  );
+});
+
+/** The tensors, all of one shape, along a new dimension. */
+export const stack = named('aten::stack', (tensors: readonly Tensor[], dim = 0): Tensor => {
+  const first = tensors[0];
+  if (first === undefined) throw new ShapeError('stack expects a non-empty list of tensors');
+  const d = normalizeDim(dim, first.rank + 1);
+  for (const [i, t] of tensors.entries()) {
+    if (t.rank !== first.rank || t.shape.some((n, k) => n !== first.shape[k])) {
+      throw new ShapeError(
+        `stack expects each tensor to be equal size, but got [${first.shape.join(', ')}] at entry 0 and [${t.shape.join(', ')}] at entry ${i}`,
+      );
+    }
+  }
+  return concat(
+    tensors.map((t) => t.unsqueeze(d)),
+    d,
+  );
+});

@@ -1,0 +1,154 @@
+/** @file Matrix products, batched and broadcast. */
+import { argument, freeArguments, isDeviceDType, backendFor, type Argument } from '../backends/kernels.ts';
+import type { Backend } from '../backends/backend.ts';
+import { relieveDevice } from '../device-memory.ts';
+import { decode, encode, type DType, type NumberArray } from '../dtype.ts';
+import { ShapeError, DTypeError } from '../errors.ts';
+import { fromArray, over, rawTranspose, readArray } from '../host.ts';
+import { named } from '../named.ts';
+import { broadcastShapes, sizeOf, type Shape } from '../shape.ts';
+import { Storage } from '../storage.ts';
+import type { Tensor } from '../tensor.ts';
+import { defineOp } from './define.ts';
+import { multiply } from './gemm.ts';
+import { apply } from './op.ts';
+
+/** [..., m, k] times [..., k, n] with equal batch dimensions. */
+const bmmOp = defineOp('bmm', 'bmm', ([a, b]) => {
+  const [x, y] = [a as Tensor, b as Tensor];
+  const batch = x.shape.slice(0, -2);
+  const [m, k] = x.shape.slice(-2) as [number, number];
+  const n = y.shape.at(-1) as number;
+  const shape = [...batch, m, n];
+  const count = sizeOf(batch);
+  const work = count * m * k * n;
+  if (x.dtype === 'float32' && isDeviceDType(y.dtype) && work > 0) {
+    const backend = backendFor('BatchMatMul', 'matmul', work);
+    if (backend !== undefined) return onDevice(backend, x, y, shape);
+  }
+  return fromArray(encode(onHost(x, y, count, m, k, n), x.dtype), x.dtype, shape);
+});
+
+function onHost(x: Tensor, y: Tensor, count: number, m: number, k: number, n: number): NumberArray {
+  const a = decode(readArray(x), x.dtype);
+  const b = decode(readArray(y), y.dtype);
+  const double = x.dtype === 'float64' || x.dtype === 'int64';
+  const out = double ? new Float64Array(count * m * n) : new Float32Array(count * m * n);
+  for (let i = 0; i < count; i++) {
+    multiply(
+      a.subarray(i * m * k, (i + 1) * m * k),
+      b.subarray(i * k * n, (i + 1) * k * n),
+      out.subarray(i * m * n, (i + 1) * m * n),
+      m,
+      k,
+      n,
+    );
+  }
+  return out;
+}
+
+/** Whether the last two dimensions are those of a contiguous tensor, swapped. */
+function isTransposed(t: Tensor): boolean {
+  const swapped = rawTranspose(t);
+  const yes = !t.isContiguous && swapped.isContiguous;
+  swapped.release();
+  return yes;
+}
+
+function onDevice(backend: Backend, x: Tensor, y: Tensor, shape: Shape): Tensor {
+  relieveDevice();
+  const borrowed: Argument[] = [];
+  const operand = (t: Tensor): { tensor: Argument; transposed: boolean } => {
+    const transposed = backend.fastTransposedMatmul && isTransposed(t);
+    const source = transposed ? rawTranspose(t) : t;
+    const tensor = argument(backend, source);
+    if (transposed) source.release();
+    borrowed.push(tensor);
+    return { tensor, transposed };
+  };
+  try {
+    const a = operand(x);
+    const b = operand(y);
+    const inputs = { a: flat(a.tensor), b: flat(b.tensor) };
+    const device = backend.run('BatchMatMul', inputs, { transposeA: a.transposed, transposeB: b.transposed });
+    return over(new Storage({ device, backend }), 'float32', shape);
+  } finally {
+    freeArguments(backend, borrowed);
+  }
+}
+
+/** Kernels take at least two dimensions, and batches most cheaply as one. */
+function flat(t: Argument): Argument {
+  if (t.shape.length <= 3) return t;
+  return { ...t, shape: [sizeOf(t.shape.slice(0, -2)), ...t.shape.slice(-2)] };
+}
+
+/**
+ * The matrix product by PyTorch's rules: vectors are rows or columns as needed, leading dimensions are batches that broadcast. Throws
+ * ShapeError when inner sizes differ, DTypeError when dtypes do.
+ */
+export const matmul = named('aten::matmul', (a: Tensor, b: Tensor): Tensor => {
+  if (a.sparse !== undefined) return matmul(a.toDense(), b);
+  if (b.sparse !== undefined) return matmul(a, b.toDense());
+  if (a.rank === 0 || b.rank === 0) throw new ShapeError('both arguments to matmul need to be at least 1D');
+  if (a.dtype !== b.dtype)
+    throw new DTypeError(`expected m1 and m2 to have the same dtype, but got: ${a.dtype} != ${b.dtype}`);
+  checkDType(a.dtype);
+  const x = a.rank === 1 ? a.unsqueeze(0) : a;
+  const y = b.rank === 1 ? b.unsqueeze(1) : b;
+  if (x.shape.at(-1) !== y.shape.at(-2)) {
+    throw new ShapeError(
+      `mat1 and mat2 shapes cannot be multiplied (${x.shape.at(-2) as number}x${x.shape.at(-1) as number} and ${y.shape.at(-2) as number}x${y.shape.at(-1) as number})`,
+    );
+  }
+  let out = product(x, y);
+  if (a.rank === 1) out = out.squeeze(-2);
+  if (b.rank === 1) out = out.squeeze(-1);
+  return out;
+});
+
+function product(x: Tensor, y: Tensor): Tensor {
+  if (x.rank === 2 && y.rank === 2) return apply(bmmOp, [x, y], undefined);
+  const [k, n] = y.shape.slice(-2) as [number, number];
+  if (y.rank === 2) {
+    // One matrix for every batch: a single taller product.
+    const rows = x.reshape([sizeOf(x.shape.slice(0, -1)), k]);
+    return apply(bmmOp, [rows, y], undefined).reshape([...x.shape.slice(0, -1), n]);
+  }
+  const batch = broadcastShapes(x.shape.slice(0, -2), y.shape.slice(0, -2));
+  return apply(bmmOp, [x.expand([...batch, ...x.shape.slice(-2)]), y.expand([...batch, k, n])], undefined);
+}
+
+function checkDType(dtype: DType): void {
+  if (dtype === 'bool' || dtype === 'complex64') throw new DTypeError(`matmul is not implemented for '${dtype}'`);
+}
+
+/** Batches of matrices [b, m, k] and [b, k, n]. */
+export const bmm = named('aten::bmm', (a: Tensor, b: Tensor): Tensor => {
+  if (a.rank !== 3 || b.rank !== 3) throw new ShapeError('batch1 and batch2 must be 3D tensors');
+  return matmul(a, b);
+});
+
+/** [m, k] times [k, n]. */
+export const mm = named('aten::mm', (a: Tensor, b: Tensor): Tensor => {
+  if (a.rank !== 2 || b.rank !== 2) throw new ShapeError('mm: both arguments must be 2D');
+  return matmul(a, b);
+});
+
+/** The inner product of two vectors. */
+export const dot = named('aten::dot', (a: Tensor, b: Tensor): Tensor => {
+  if (a.rank !== 1 || b.rank !== 1)
+    throw new ShapeError(`1D tensors expected, but got ${a.rank}D and ${b.rank}D tensors`);
+  return matmul(a, b);
+});
+
+/** beta input + alpha (a b). */
+export const addmm = named(
+  'aten::addmm',
+  (input: Tensor, a: Tensor, b: Tensor, options: { alpha?: number; beta?: number } = {}): Tensor => {
+    const { alpha = 1, beta = 1 } = options;
+    const scaled = matmul(a, b);
+    const left = beta === 1 ? input : input.mul(beta);
+    return (alpha === 1 ? scaled : scaled.mul(alpha)).add(left);
+  },
+);

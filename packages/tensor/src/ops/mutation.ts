@@ -1,0 +1,71 @@
+/** @file The in-place forms: copy_, add_, mul_, zero_, fill_ and their relatives. */
+import { named } from '../named.ts';
+import type { Tensor } from '../tensor.ts';
+import { binary, unary } from './elementwise.ts';
+import { defineOp, type Op } from './define.ts';
+import { applyInPlace } from './inplace.ts';
+import type { BinaryName, UnaryName } from './loops.ts';
+import { operand, scalar } from './promotion.ts';
+
+type Operand = Tensor | number;
+
+const copyOp = defineOp('copy', 'copy', ([t, source]) => {
+  const [target, from] = [t as Tensor, source as Tensor];
+  return from.detach().expand(target.shape).to(target.dtype);
+});
+
+/** Writes `source`, broadcast and converted, into `t`. */
+export const copy_ = named('aten::copy_', <T extends Tensor>(t: T, source: Tensor): T =>
+  applyInPlace(copyOp, t, [source], undefined),
+);
+
+/** Sets every element to `value`. */
+export const fill_ = named('aten::fill_', <T extends Tensor>(t: T, value: number): T =>
+  applyInPlace(copyOp, t, [scalar(value, t.dtype)], undefined),
+);
+
+/** Sets every element to zero. */
+export const zero_ = named('aten::zero_', <T extends Tensor>(t: T): T => fill_(t, 0));
+
+const inPlaceBinary = (name: BinaryName, torch: string): Op<undefined> =>
+  defineOp(name, torch, ([a, b]) => binary(name, a as Tensor, b as Tensor));
+const addOp = inPlaceBinary('add', 'add');
+const subOp = inPlaceBinary('sub', 'sub');
+const mulOp = inPlaceBinary('mul', 'mul');
+const divOp = inPlaceBinary('div', 'div');
+const powOp = inPlaceBinary('pow', 'pow');
+
+function other(b: Operand, t: Tensor, alpha = 1): Tensor {
+  if (typeof b === 'number') return operand(b * alpha, t);
+  const dense = b.sparse === undefined ? b : b.toDense();
+  return alpha === 1 ? dense : dense.mul(alpha);
+}
+
+/** t += alpha b; b may be sparse. */
+export const add_ = named('aten::add_', <T extends Tensor>(t: T, b: Operand, options?: { alpha?: number }): T =>
+  applyInPlace(addOp, t, [other(b, t, options?.alpha)], undefined),
+);
+/** t -= alpha b. */
+export const sub_ = named('aten::sub_', <T extends Tensor>(t: T, b: Operand, options?: { alpha?: number }): T =>
+  applyInPlace(subOp, t, [other(b, t, options?.alpha)], undefined),
+);
+export const mul_ = named('aten::mul_', <T extends Tensor>(t: T, b: Operand): T =>
+  applyInPlace(mulOp, t, [other(b, t)], undefined),
+);
+export const div_ = named('aten::div_', <T extends Tensor>(t: T, b: Operand): T =>
+  applyInPlace(divOp, t, [other(b, t)], undefined),
+);
+export const pow_ = named('aten::pow_', <T extends Tensor>(t: T, b: Operand): T =>
+  applyInPlace(powOp, t, [other(b, t)], undefined),
+);
+
+const inPlaceUnary = (name: UnaryName, torch: string): (<T extends Tensor>(t: T) => T) => {
+  const op = defineOp(name, torch, ([t]) => unary(name, t as Tensor));
+  return (t) => applyInPlace(op, t, [], undefined);
+};
+export const neg_ = named('aten::neg_', inPlaceUnary('neg', 'neg'));
+export const exp_ = named('aten::exp_', inPlaceUnary('exp', 'exp'));
+export const sqrt_ = named('aten::sqrt_', inPlaceUnary('sqrt', 'sqrt'));
+export const relu_ = named('aten::relu_', inPlaceUnary('relu', 'relu'));
+export const sigmoid_ = named('aten::sigmoid_', inPlaceUnary('sigmoid', 'sigmoid'));
+export const tanh_ = named('aten::tanh_', inPlaceUnary('tanh', 'tanh'));

@@ -1,0 +1,26 @@
+/** @file Runs an operation: forward on raw tensors, derivative looked up in the table, observer told. */
+import { ambient } from '../ambient.ts';
+import { derivatives } from '../autograd/registry.ts';
+import { OpNode } from '../autograd/op-node.ts';
+import { setHistory } from '../autograd/record.ts';
+import { isDifferentiable } from '../dtype.ts';
+import type { Tensor } from '../tensor.ts';
+import type { Op } from './define.ts';
+
+/** Runs an operation and records it if gradients are wanted. */
+export function apply<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tensor {
+  const { gradMode, profile } = ambient();
+  const token = profile?.begin(op.torch, inputs);
+  const output = op.forward(inputs, attrs);
+  if (gradMode && requiresGrad(inputs) && isDifferentiable(output.dtype)) {
+    const rule = derivatives.get(op.name);
+    if (rule !== undefined) setHistory([output], new OpNode(rule, op.name, inputs, output, attrs));
+  }
+  if (profile !== undefined) profile.end(token, output);
+  return output;
+}
+
+export function requiresGrad(inputs: readonly Tensor[]): boolean {
+  for (const t of inputs) if (t.requiresGrad) return true;
+  return false;
+}

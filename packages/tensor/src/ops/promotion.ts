@@ -1,0 +1,27 @@
+/** @file Which dtype an operation computes in, and operands that are plain numbers. */
+import { dtypes, encode, promote, promoteScalar, type DType, type Kind } from '../dtype.ts';
+import { fromArray } from '../host.ts';
+import { Tensor } from '../tensor.ts';
+
+const CATEGORY: Readonly<Record<Kind, number>> = { bool: 0, int: 1, float: 2, complex: 3 };
+
+/** The common dtype of two operands: a tensor without dimensions does not widen one with dimensions within the same kind. */
+export function resultDType(a: Tensor, b: Tensor): DType {
+  if (a.dtype === b.dtype) return a.dtype;
+  const ka = CATEGORY[dtypes[a.dtype].kind];
+  const kb = CATEGORY[dtypes[b.dtype].kind];
+  if (a.rank === 0 && b.rank > 0 && ka <= kb) return b.dtype;
+  if (b.rank === 0 && a.rank > 0 && kb <= ka) return a.dtype;
+  return promote(a.dtype, b.dtype);
+}
+
+/** A number as a tensor without dimensions that takes part in the dtype rules as numbers do. */
+export function operand(value: Tensor | number, beside: Tensor): Tensor {
+  if (value instanceof Tensor) return value;
+  return scalar(value, promoteScalar(beside.dtype, value));
+}
+
+/** A tensor without dimensions. */
+export function scalar<D extends DType>(value: number, dtype: D): Tensor<D> {
+  return fromArray(dtype === 'float32' ? Float32Array.of(value) : encode(Float64Array.of(value), dtype), dtype, []);
+}

@@ -1,0 +1,261 @@
+/** @file Reductions: sum, mean, prod, max, min and their relatives. */
+import { allocate, decode, dtypes, encode, type DType, type NumberArray } from '../dtype.ts';
+import { DTypeError, ShapeError } from '../errors.ts';
+import { fromArray, readArray, readPermuted } from '../host.ts';
+import { named } from '../named.ts';
+import { normalizeDim, normalizeDims, reducedShape, sizeOf, type Shape } from '../shape.ts';
+import type { Tensor } from '../tensor.ts';
+import { defineOp } from './define.ts';
+import { apply } from './op.ts';
+
+/** Dimensions to reduce: one, several, or all (also for an empty list). */
+export type Dims = number | readonly number[];
+
+export interface ReduceAttrs {
+  readonly dims: readonly number[];
+  readonly keepDim: boolean;
+}
+
+/** A tensor read as [before, reduced, after]. */
+interface Blocks {
+  readonly array: NumberArray;
+  readonly pre: number;
+  readonly red: number;
+  readonly post: number;
+}
+
+/** Brings the reduced dimensions together without copying where they are neighbours already. */
+function blocks(t: Tensor, dims: readonly number[]): Blocks {
+  const first = dims[0] ?? 0;
+  const together = dims.every((d, i) => d === first + i);
+  if (together) {
+    const pre = sizeOf(t.shape.slice(0, first));
+    const red = sizeOf(t.shape.slice(first, first + dims.length));
+    return { array: decode(readArray(t), t.dtype), pre, red, post: sizeOf(t.shape.slice(first + dims.length)) };
+  }
+  const kept = t.shape.map((_, i) => i).filter((i) => !dims.includes(i));
+  const red = sizeOf(dims.map((d) => t.shape[d] as number));
+  const array = decode(readPermuted(t, [...kept, ...dims]), t.dtype);
+  return { array, pre: sizeOf(kept.map((d) => t.shape[d] as number)), red, post: 1 };
+}
+
+/** Sums in double precision, in index order: the same bits on every backend. */
+function sumBlocks({ array, pre, red, post }: Blocks): Float64Array {
+  const out = new Float64Array(pre * post);
+  if (post === 1) {
+    for (let p = 0, at = 0; p < pre; p++) {
+      let total = 0;
+      for (let r = 0; r < red; r++) total += array[at++] as number;
+      out[p] = total;
+    }
+    return out;
+  }
+  for (let p = 0, at = 0; p < pre; p++) {
+    const base = p * post;
+    for (let r = 0; r < red; r++)
+      for (let q = 0; q < post; q++) out[base + q] = (out[base + q] as number) + (array[at++] as number);
+  }
+  return out;
+}
+
+const sumOp = defineOp<ReduceAttrs>('sum', 'sum', ([t], { dims, keepDim }) => {
+  const input = t as Tensor;
+  const shape = reducedShape(input.shape, dims, keepDim);
+  const { kind } = dtypes[input.dtype];
+  if (kind === 'complex') throw new DTypeError('sum is not defined for complex64');
+  // Integers add up in int64, as in PyTorch.
+  if (input.dtype === 'int64') return fromArray(sumInt64(input, dims), 'int64', shape);
+  const dtype: DType = kind === 'float' ? input.dtype : 'int64';
+  return fromArray(encode(sumBlocks(blocks(input, dims)), dtype), dtype, shape);
+});
+
+function sumInt64(t: Tensor, dims: readonly number[]): BigInt64Array {
+  const kept = t.shape.map((_, i) => i).filter((i) => !dims.includes(i));
+  const source = readPermuted(t, [...kept, ...dims]) as BigInt64Array;
+  const red = sizeOf(dims.map((d) => t.shape[d] as number));
+  const out = allocate('int64', sizeOf(kept.map((d) => t.shape[d] as number)));
+  for (let p = 0; p < out.length; p++) {
+    let total = 0n;
+    for (let r = 0; r < red; r++) total += source[p * red + r] as bigint;
+    out[p] = total;
+  }
+  return out;
+}
+
+/** The sum over `dim`; bool and integers give int64. */
+export const sum = named('aten::sum', (t: Tensor, dim?: Dims, keepDim = false): Tensor => {
+  return apply(sumOp, [t.sparse === undefined ? t : t.toDense()], { dims: normalizeDims(dim, t.rank), keepDim });
+});
+
+const meanOp = defineOp<ReduceAttrs>('mean', 'mean', ([t], { dims, keepDim }) => {
+  const input = t as Tensor;
+  if (dtypes[input.dtype].kind !== 'float') {
+    throw new DTypeError(
+      `mean(): could not infer output dtype. Input dtype must be a floating point dtype. Got: ${input.dtype}`,
+    );
+  }
+  const read = blocks(input, dims);
+  const total = sumBlocks(read);
+  for (let i = 0; i < total.length; i++) total[i] = (total[i] as number) / read.red;
+  return fromArray(encode(total, input.dtype), input.dtype, reducedShape(input.shape, dims, keepDim));
+});
+
+/** The mean over `dim`; of floating dtype only. */
+export const mean = named('aten::mean', (t: Tensor, dim?: Dims, keepDim = false): Tensor => {
+  return apply(meanOp, [t], { dims: normalizeDims(dim, t.rank), keepDim });
+});
+
+const prodOp = defineOp<ReduceAttrs>('prod', 'prod', ([t], { dims, keepDim }) => {
+  const input = t as Tensor;
+  const { array, pre, red, post } = blocks(input, dims);
+  const out = new Float64Array(pre * post).fill(1);
+  for (let p = 0, at = 0; p < pre; p++) {
+    for (let r = 0; r < red; r++)
+      for (let q = 0; q < post; q++) out[p * post + q] = (out[p * post + q] as number) * (array[at++] as number);
+  }
+  const dtype: DType = dtypes[input.dtype].kind === 'float' ? input.dtype : 'int64';
+  return fromArray(encode(out, dtype), dtype, reducedShape(input.shape, dims, keepDim));
+});
+
+/** The product over one dimension, or over all. */
+export const prod = named('aten::prod', (t: Tensor, dim?: number, keepDim = false): Tensor => {
+  return apply(prodOp, [t], { dims: normalizeDims(dim, t.rank), keepDim });
+});
+
+/** The product over several dimensions. */
+export function prodDims(t: Tensor, dims: readonly number[]): Tensor {
+  return apply(prodOp, [t], { dims, keepDim: false });
+}
+
+/** Largest (or smallest) of each block; NaN wins. */
+function extreme(t: Tensor, dims: readonly number[], sign: 1 | -1): NumberArray {
+  const { array, pre, red, post } = blocks(t, dims);
+  if (red === 0) throw new ShapeError('Expected reduction dim to have non-zero size.');
+  const out = new Float64Array(pre * post);
+  for (let p = 0; p < pre; p++) {
+    for (let q = 0; q < post; q++) {
+      let best = array[p * red * post + q] as number;
+      for (let r = 1; r < red; r++) {
+        const v = array[(p * red + r) * post + q] as number;
+        if ((v - best) * sign > 0 || v !== v) best = v;
+      }
+      out[p * post + q] = best;
+    }
+  }
+  return out;
+}
+
+const extremeOp = (name: string, torch: string, sign: 1 | -1): ReturnType<typeof defineOp<ReduceAttrs>> =>
+  defineOp<ReduceAttrs>(name, torch, ([t], { dims, keepDim }) => {
+    const input = t as Tensor;
+    return fromArray(
+      encode(extreme(input, dims, sign), input.dtype),
+      input.dtype,
+      reducedShape(input.shape, dims, keepDim),
+    );
+  });
+const amaxOp = extremeOp('amax', 'amax', 1);
+const aminOp = extremeOp('amin', 'amin', -1);
+
+/** The largest element over `dim`; ties share the gradient. */
+export const amax = named('aten::amax', (t: Tensor, dim?: Dims, keepDim = false): Tensor => {
+  return apply(amaxOp, [t], { dims: normalizeDims(dim, t.rank), keepDim });
+});
+/** The smallest element over `dim`; ties share the gradient. */
+export const amin = named('aten::amin', (t: Tensor, dim?: Dims, keepDim = false): Tensor => {
+  return apply(aminOp, [t], { dims: normalizeDims(dim, t.rank), keepDim });
+});
+
+/** Position of the first largest (or smallest) element, or of the first NaN. */
+function argExtreme(t: Tensor, dim: number | undefined, keepDim: boolean, sign: 1 | -1): Tensor {
+  const dims = normalizeDims(dim, t.rank);
+  const { array, pre, red, post } = blocks(t, dims);
+  if (red === 0) throw new ShapeError('Expected reduction dim to have non-zero size.');
+  const out = new BigInt64Array(pre * post);
+  for (let p = 0; p < pre; p++) {
+    for (let q = 0; q < post; q++) {
+      let at = 0;
+      let best = array[p * red * post + q] as number;
+      for (let r = 1; r < red && best === best; r++) {
+        const v = array[(p * red + r) * post + q] as number;
+        if ((v - best) * sign > 0 || v !== v) {
+          best = v;
+          at = r;
+        }
+      }
+      out[p * post + q] = BigInt(at);
+    }
+  }
+  return fromArray(out, 'int64', reducedShape(t.shape, dims, keepDim));
+}
+
+const argMaxOp = defineOp<{ dim: number | undefined; keepDim: boolean }>('argMax', 'argmax', ([t], a) =>
+  argExtreme(t as Tensor, a.dim, a.keepDim, 1),
+);
+const argMinOp = defineOp<{ dim: number | undefined; keepDim: boolean }>('argMin', 'argmin', ([t], a) =>
+  argExtreme(t as Tensor, a.dim, a.keepDim, -1),
+);
+
+/** int64 positions of the largest elements along `dim`, or in the flattened tensor. */
+export const argMax = named('aten::argmax', (t: Tensor, dim?: number, keepDim = false): Tensor => {
+  return apply(argMaxOp, [t], { dim, keepDim });
+});
+/** int64 positions of the smallest elements along `dim`, or in the flattened tensor. */
+export const argMin = named('aten::argmin', (t: Tensor, dim?: number, keepDim = false): Tensor => {
+  return apply(argMinOp, [t], { dim, keepDim });
+});
+
+function truth(t: Tensor, dim: Dims | undefined, keepDim: boolean, every: boolean): Tensor {
+  const dims = normalizeDims(dim, t.rank);
+  const { array, pre, red, post } = blocks(t, dims);
+  const out = new Uint8Array(pre * post).fill(every ? 1 : 0);
+  for (let p = 0, at = 0; p < pre; p++) {
+    for (let r = 0; r < red; r++)
+      for (let q = 0; q < post; q++) if ((array[at++] !== 0) !== every) out[p * post + q] = every ? 0 : 1;
+  }
+  return fromArray(out, 'bool', reducedShape(t.shape, dims, keepDim));
+}
+
+/** Whether any element is nonzero. */
+export const any = named('aten::any', (t: Tensor, dim?: Dims, keepDim = false): Tensor =>
+  truth(t, dim, keepDim, false),
+);
+/** Whether all elements are nonzero. */
+export const all = named('aten::all', (t: Tensor, dim?: Dims, keepDim = false): Tensor => truth(t, dim, keepDim, true));
+
+const cumsumOp = defineOp<{ dim: number }>('cumsum', 'cumsum', ([t], { dim }) =>
+  scan(t as Tensor, dim, (a, b) => a + b, 0),
+);
+const cumprodOp = defineOp<{ dim: number }>('cumprod', 'cumprod', ([t], { dim }) =>
+  scan(t as Tensor, dim, (a, b) => a * b, 1),
+);
+
+function scan(t: Tensor, dim: number, f: (a: number, b: number) => number, start: number): Tensor {
+  const { array, pre, red, post } = blocks(t, t.rank === 0 ? [] : [dim]);
+  const out = new Float64Array(t.size);
+  for (let p = 0; p < pre; p++) {
+    for (let q = 0; q < post; q++) {
+      let value = start;
+      for (let r = 0; r < red; r++) {
+        const at = (p * red + r) * post + q;
+        out[at] = value = f(value, array[at] as number);
+      }
+    }
+  }
+  const dtype: DType = dtypes[t.dtype].kind === 'float' ? t.dtype : 'int64';
+  return fromArray(encode(out, dtype), dtype, t.shape);
+}
+
+/** Running sums along `dim`. */
+export const cumsum = named('aten::cumsum', (t: Tensor, dim: number): Tensor =>
+  apply(cumsumOp, [t], { dim: normalizeDim(dim, t.rank) }),
+);
+/** Running products along `dim`. */
+export const cumprod = named('aten::cumprod', (t: Tensor, dim: number): Tensor =>
+  apply(cumprodOp, [t], { dim: normalizeDim(dim, t.rank) }),
+);
+
+/** The shape with reduced dimensions put back as one: what a gradient needs to broadcast. */
+export function keptShape(shape: Shape, dims: readonly number[]): number[] {
+  return shape.map((n, i) => (dims.includes(i) ? 1 : n));
+}

@@ -1,0 +1,75 @@
+/** @file Choosing elements: where, clamp, masks. */
+import { decode, encode, type DType, type NumberArray } from '../dtype.ts';
+import { DTypeError } from '../errors.ts';
+import { fromArray, readArray } from '../host.ts';
+import { named } from '../named.ts';
+import { broadcastShapes, sameShape } from '../shape.ts';
+import { Tensor } from '../tensor.ts';
+import { defineOp } from './define.ts';
+import { apply } from './op.ts';
+import { operand, resultDType, scalar } from './promotion.ts';
+
+const whereOp = defineOp<{ dtype: DType }>('where', 'where', ([c, a, b], { dtype }) => {
+  const [condition, x, y] = [c as Tensor, a as Tensor, b as Tensor];
+  const shape = broadcastShapes(condition.shape, broadcastShapes(x.shape, y.shape));
+  const mask = spread(condition, shape) as Uint8Array;
+  if (dtype === 'int64') {
+    const [p, q] = [spread(x, shape) as BigInt64Array, spread(y, shape) as BigInt64Array];
+    return fromArray(
+      p.map((v, i) => (mask[i] !== 0 ? v : (q[i] as bigint))),
+      'int64',
+      shape,
+    );
+  }
+  const p = decode(spread(x, shape), dtype);
+  const q = decode(spread(y, shape), dtype);
+  const out = new (p.constructor as new (n: number) => NumberArray)(mask.length);
+  for (let i = 0; i < out.length; i++) out[i] = (mask[i] !== 0 ? p[i] : q[i]) as number;
+  return fromArray(encode(out, dtype), dtype, shape);
+});
+
+/** The elements of `t` broadcast to `shape`. */
+function spread(t: Tensor, shape: readonly number[]): ReturnType<typeof readArray> {
+  if (sameShape(t.shape, shape)) return readArray(t);
+  const wide = t.detach().expand(shape);
+  const array = readArray(wide);
+  wide.release();
+  return array;
+}
+
+/** Elements of `a` where `condition` (bool) holds, of `b` elsewhere; all three broadcast. */
+export const where = named('aten::where', (condition: Tensor, a: Tensor | number, b: Tensor | number): Tensor => {
+  if (condition.dtype !== 'bool')
+    throw new DTypeError(`where expected condition to be a boolean tensor, but got ${condition.dtype}`);
+  const beside = a instanceof Tensor ? a : b instanceof Tensor ? b : scalar(0, 'float32');
+  const x = operand(a, beside);
+  const y = operand(b, beside);
+  const dtype = resultDType(x, y);
+  if (dtype === 'complex64') throw new DTypeError('where is not defined for complex64');
+  return apply(whereOp, [condition, x.dtype === dtype ? x : x.to(dtype), y.dtype === dtype ? y : y.to(dtype)], {
+    dtype,
+  });
+});
+
+const clampOp = defineOp<{ min: number | undefined; max: number | undefined }>(
+  'clamp',
+  'clamp',
+  ([t], { min, max }) => {
+    const input = t as Tensor;
+    const low = min ?? -Infinity;
+    const high = max ?? Infinity;
+    const values = decode(readArray(input), input.dtype);
+    const out = values.map((v) => (v < low ? low : v > high ? high : v));
+    return fromArray(encode(out, input.dtype), input.dtype, input.shape);
+  },
+);
+
+/** Elements below `min` become `min`, those above `max` become `max`. */
+export const clamp = named('aten::clamp', (t: Tensor, min?: number, max?: number): Tensor =>
+  apply(clampOp, [t], { min, max }),
+);
+
+/** `t` with `value` where `mask` (bool, broadcast) holds. */
+export const maskedFill = named('aten::masked_fill', (t: Tensor, mask: Tensor, value: number): Tensor =>
+  where(mask, scalar(value, t.dtype), t),
+);

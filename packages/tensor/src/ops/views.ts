@@ -1,0 +1,225 @@
+/** @file Operations that give another view of the same storage. */
+import { ambient } from '../ambient.ts';
+import { noteView } from '../autograd/view-history.ts';
+import { isDifferentiable, type DType } from '../dtype.ts';
+import { ShapeError } from '../errors.ts';
+import { rawView } from '../host.ts';
+import { expandStrides, inferShape, normalizeDim, viewStrides, type Shape } from '../shape.ts';
+import type { Tensor } from '../tensor.ts';
+import { contiguous } from './copy.ts';
+import { defineOp, type Op } from './define.ts';
+import { apply } from './op.ts';
+
+/** Runs a view operation and notes what it is a view of, so that in-place changes reach the base's history. */
+function applyView<A, D extends DType>(op: Op<A>, t: Tensor<D>, attrs: A): Tensor<D> {
+  const out = apply(op, [t], attrs) as Tensor<D>;
+  if (isDifferentiable(t.dtype)) noteView(out, t, ambient().gradMode);
+  return out;
+}
+
+const viewOp = defineOp<{ shape: Shape }>('view', 'view', ([t], { shape }) => {
+  const input = t as Tensor;
+  const strides = viewStrides(input.shape, input.strides, shape);
+  if (strides === undefined) {
+    throw new ShapeError(
+      "view size is not compatible with input tensor's size and stride (at least one dimension spans across two contiguous subspaces). Use .reshape(...) instead.",
+    );
+  }
+  return rawView(input, shape, strides, input.offset);
+});
+
+/** The same elements in another shape, without copying; throws where that is impossible. One dimension may be -1. */
+export function view<D extends DType>(t: Tensor<D>, shape: Shape): Tensor<D> {
+  return applyView(viewOp, t, { shape: inferShape(shape, t.size) });
+}
+
+/** The same elements in another shape: a view where the strides allow it, else a copy. One dimension may be -1. */
+export function reshape<D extends DType>(t: Tensor<D>, shape: Shape): Tensor<D> {
+  const full = inferShape(shape, t.size);
+  const source = viewStrides(t.shape, t.strides, full) === undefined ? contiguous(t) : t;
+  return applyView(viewOp, source, { shape: full });
+}
+
+/** Dimensions `startDim` to `endDim` as one. */
+export function flatten<D extends DType>(t: Tensor<D>, startDim = 0, endDim = -1): Tensor<D> {
+  if (t.rank === 0) return reshape(t, [1]);
+  const from = normalizeDim(startDim, t.rank);
+  const to = normalizeDim(endDim, t.rank);
+  if (to < from) throw new ShapeError('flatten() has invalid args: startDim cannot come after endDim');
+  const merged = t.shape.slice(from, to + 1).reduce((a, b) => a * b, 1);
+  return reshape(t, [...t.shape.slice(0, from), merged, ...t.shape.slice(to + 1)]);
+}
+
+const permuteOp = defineOp<{ dims: readonly number[] }>('permute', 'permute', ([t], { dims }) => {
+  const input = t as Tensor;
+  return rawView(
+    input,
+    dims.map((d) => input.shape[d] as number),
+    dims.map((d) => input.strides[d] as number),
+    input.offset,
+  );
+});
+
+/** Dimension i of the result is dimension dims[i] of `t`. */
+export function permute<D extends DType>(t: Tensor<D>, dims: readonly number[]): Tensor<D> {
+  const order = dims.map((d) => normalizeDim(d, t.rank));
+  if (order.length !== t.rank || new Set(order).size !== order.length) {
+    throw new ShapeError(`permute(): [${dims.join(', ')}] is not a permutation of ${t.rank} dimensions`);
+  }
+  return applyView(permuteOp, t, { dims: order });
+}
+
+/** Swaps two dimensions. */
+export function transpose<D extends DType>(t: Tensor<D>, dim0: number, dim1: number): Tensor<D> {
+  const dims = t.shape.map((_, i) => i);
+  const a = normalizeDim(dim0, t.rank);
+  const b = normalizeDim(dim1, t.rank);
+  if (t.rank === 0) return alias(t);
+  dims[a] = b;
+  dims[b] = a;
+  return applyView(permuteOp, t, { dims });
+}
+
+/** Start, count and step of a slice; the derivative writes the gradient back there. */
+export interface SliceAttrs {
+  readonly dim: number;
+  readonly start: number;
+  readonly length: number;
+  readonly step: number;
+}
+
+const sliceOp = defineOp<SliceAttrs>('slice', 'slice', ([t], { dim, start, length, step }) => {
+  const input = t as Tensor;
+  const stride = input.strides[dim] as number;
+  return rawView(
+    input,
+    input.shape.map((n, i) => (i === dim ? length : n)),
+    input.strides.map((s, i) => (i === dim ? s * step : s)),
+    input.offset + start * stride,
+  );
+});
+
+/** `length` elements of dimension `dim` from `start`. */
+export function narrow<D extends DType>(t: Tensor<D>, dim: number, start: number, length: number): Tensor<D> {
+  const d = dimOf(t, dim, 'narrow');
+  const n = t.shape[d] as number;
+  const from = start < 0 ? start + n : start;
+  if (!Number.isInteger(from) || !Number.isInteger(length) || from < 0 || length < 0 || from + length > n) {
+    throw new ShapeError(`start (${start}) + length (${length}) exceeds dimension size (${n}).`);
+  }
+  return applyView(sliceOp, t, { dim: d, start: from, length, step: 1 });
+}
+
+/** Elements start, start + step, … before `end` of dimension `dim`; out-of-range ends are clamped. */
+export function slice<D extends DType>(t: Tensor<D>, dim: number, start = 0, end?: number, step = 1): Tensor<D> {
+  const d = dimOf(t, dim, 'slice');
+  if (!Number.isInteger(step) || step <= 0) throw new ShapeError('slice step must be positive');
+  const n = t.shape[d] as number;
+  const clamp = (at: number): number => Math.min(Math.max(at < 0 ? at + n : at, 0), n);
+  const from = clamp(start);
+  const length = Math.max(0, Math.ceil((clamp(end ?? n) - from) / step));
+  return applyView(sliceOp, t, { dim: d, start: from, length, step });
+}
+
+const selectOp = defineOp<{ dim: number; index: number }>('select', 'select', ([t], { dim, index }) => {
+  const input = t as Tensor;
+  return rawView(
+    input,
+    input.shape.filter((_, i) => i !== dim),
+    input.strides.filter((_, i) => i !== dim),
+    input.offset + index * (input.strides[dim] as number),
+  );
+});
+
+/** The slice at `index` of dimension `dim`, without that dimension. */
+export function select<D extends DType>(t: Tensor<D>, dim: number, index: number): Tensor<D> {
+  const d = dimOf(t, dim, 'select');
+  const n = t.shape[d] as number;
+  if (!Number.isInteger(index) || index < -n || index >= n) {
+    throw new ShapeError(
+      `select(): index ${index} out of range for tensor of size [${t.shape.join(', ')}] at dimension ${d}`,
+    );
+  }
+  return applyView(selectOp, t, { dim: d, index: index < 0 ? index + n : index });
+}
+
+const expandOp = defineOp<{ shape: Shape }>('expand', 'expand', ([t], { shape }) => {
+  const input = t as Tensor;
+  return rawView(input, shape, expandStrides(input.shape, input.strides, shape), input.offset);
+});
+
+/** Repeats dimensions of one element without copying; -1 keeps a dimension as it is. */
+export function expand<D extends DType>(t: Tensor<D>, shape: Shape): Tensor<D> {
+  const lead = shape.length - t.rank;
+  const full = shape.map((n, i) => (n === -1 && i >= lead ? (t.shape[i - lead] as number) : n));
+  return applyView(expandOp, t, { shape: full });
+}
+
+/** Without dimensions of one element: all of them, or `dim` if it is one. */
+export function squeeze<D extends DType>(t: Tensor<D>, dim?: number): Tensor<D> {
+  if (dim === undefined)
+    return reshape(
+      t,
+      t.shape.filter((n) => n !== 1),
+    );
+  const d = normalizeDim(dim, t.rank);
+  return t.shape[d] === 1 ? select(t, d, 0) : alias(t);
+}
+
+/** With a dimension of one element at `dim`. */
+export function unsqueeze<D extends DType>(t: Tensor<D>, dim: number): Tensor<D> {
+  const d = normalizeDim(dim, t.rank + 1);
+  return reshape(t, [...t.shape.slice(0, d), 1, ...t.shape.slice(d)]);
+}
+
+const aliasOp = defineOp('alias', 'alias', ([t]) => {
+  const input = t as Tensor;
+  return rawView(input, input.shape, input.strides, input.offset);
+});
+
+/** A new tensor over the same storage with the same shape. */
+export function alias<D extends DType>(t: Tensor<D>): Tensor<D> {
+  return applyView(aliasOp, t, undefined);
+}
+
+/** The parts of `sizes` elements each along `dim`, as views. */
+export function split<D extends DType>(t: Tensor<D>, sizes: number | readonly number[], dim = 0): Tensor<D>[] {
+  const d = dimOf(t, dim, 'split');
+  const n = t.shape[d] as number;
+  if (typeof sizes === 'number' && !(sizes > 0))
+    throw new ShapeError(`split expects a positive size, but got ${sizes}`);
+  const list = typeof sizes === 'number' ? chunkSizes(n, sizes) : sizes;
+  if (list.reduce((a, b) => a + b, 0) !== n) {
+    throw new ShapeError(`split expects sizes that sum to ${n} along dimension ${d}, but got [${list.join(', ')}]`);
+  }
+  let at = 0;
+  return list.map((length) => {
+    const part = narrow(t, d, at, length);
+    at += length;
+    return part;
+  });
+}
+
+/** At most `count` parts of equal size (the last may be smaller) along `dim`, as views. */
+export function chunk<D extends DType>(t: Tensor<D>, count: number, dim = 0): Tensor<D>[] {
+  if (!Number.isInteger(count) || count < 1) throw new ShapeError(`chunk expects at least 1 part, but got ${count}`);
+  const n = t.shape[dimOf(t, dim, 'chunk')] as number;
+  return split(t, Math.max(1, Math.ceil(n / count)), dim);
+}
+
+/** The slices along `dim`, as views without it. */
+export function unbind<D extends DType>(t: Tensor<D>, dim = 0): Tensor<D>[] {
+  const d = dimOf(t, dim, 'unbind');
+  return Array.from({ length: t.shape[d] as number }, (_, i) => select(t, d, i));
+}
+
+function chunkSizes(n: number, size: number): number[] {
+  const out: number[] = [];
+  for (let at = 0; at < n; at += size) out.push(Math.min(size, n - at));
+  return out.length === 0 ? [0] : out;
+}
+
+function dimOf(t: Tensor, dim: number, name: string): number {
+  if (t.rank === 0) throw new ShapeError(`${name}() cannot be applied to a 0-dim tensor.`);
+  return normalizeDim(dim, t.rank);
+}

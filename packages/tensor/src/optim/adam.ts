@@ -1,0 +1,90 @@
+/** @file Adam and its relatives: AdamW with decoupled decay, Adamax with the infinity norm. */
+import type { Tensor } from '../tensor.ts';
+import { checkRange, Optimizer, rpcName, type ParameterState, type Values } from './optimizer.ts';
+
+export interface AdamOptions {
+  /** Learning rate. @default 0.001 (Adamax: 0.002) */
+  readonly lr?: number;
+  /** Decay of the first and second moment. @default [0.9, 0.999] */
+  readonly betas?: readonly [number, number];
+  /** Keeps the division finite. @default 1e-8 */
+  readonly eps?: number;
+  /** @default 0 (AdamW: 0.01) */
+  readonly weightDecay?: number;
+}
+
+abstract class MomentOptimizer extends Optimizer {
+  protected readonly options: Required<AdamOptions>;
+  protected readonly slotCount: number = 2;
+
+  constructor(params: Iterable<Tensor>, options: AdamOptions, defaults: { lr: number; weightDecay: number }) {
+    super(params);
+    this.options = { betas: [0.9, 0.999], eps: 1e-8, ...defaults, ...options };
+    const { lr, betas, eps, weightDecay } = this.options;
+    checkRange('learning rate', lr, lr >= 0);
+    checkRange('epsilon value', eps, eps >= 0);
+    for (const [i, beta] of betas.entries()) checkRange(`beta parameter at index ${i}`, beta, beta >= 0 && beta < 1);
+    checkRange('weight_decay value', weightDecay, weightDecay >= 0);
+  }
+}
+
+abstract class AdamRule extends MomentOptimizer {
+  /** Whether decay shrinks the parameter itself instead of joining the gradient. */
+  protected abstract readonly decoupled: boolean;
+
+  protected update(p: Values, g: Values, { step, slots }: ParameterState): void {
+    const { lr, betas, eps, weightDecay } = this.options;
+    const [b1, b2] = betas;
+    const [m, v] = slots as [Values, Values];
+    const rate = lr / (1 - b1 ** step);
+    const scale = 1 / Math.sqrt(1 - b2 ** step);
+    const shrink = this.decoupled ? 1 - lr * weightDecay : 1;
+    const penalty = this.decoupled ? 0 : weightDecay;
+    for (let i = 0; i < p.length; i++) {
+      const before = p[i]!;
+      const grad = g[i]! + penalty * before;
+      const mean = (m[i] = m[i]! + (1 - b1) * (grad - m[i]!));
+      const square = (v[i] = b2 * v[i]! + (1 - b2) * grad * grad);
+      p[i] = shrink * before - (rate * mean) / (Math.sqrt(square) * scale + eps);
+    }
+  }
+}
+
+/** Kingma & Ba 2015, with the penalty added to the gradient. */
+export class Adam extends AdamRule {
+  static readonly [rpcName] = 'optim.Adam';
+  protected readonly decoupled = false;
+  constructor(params: Iterable<Tensor>, options: AdamOptions = {}) {
+    super(params, options, { lr: 1e-3, weightDecay: 0 });
+  }
+}
+
+/** Loshchilov & Hutter 2019: decay shrinks the parameter itself. */
+export class AdamW extends AdamRule {
+  static readonly [rpcName] = 'optim.AdamW';
+  protected readonly decoupled = true;
+  constructor(params: Iterable<Tensor>, options: AdamOptions = {}) {
+    super(params, options, { lr: 1e-3, weightDecay: 1e-2 });
+  }
+}
+
+/** Kingma & Ba 2015, section 7.1: the second moment is replaced by the largest gradient seen, decayed. */
+export class Adamax extends MomentOptimizer {
+  static readonly [rpcName] = 'optim.Adamax';
+  constructor(params: Iterable<Tensor>, options: AdamOptions = {}) {
+    super(params, options, { lr: 2e-3, weightDecay: 0 });
+  }
+
+  protected update(p: Values, g: Values, { step, slots }: ParameterState): void {
+    const { lr, betas, eps, weightDecay } = this.options;
+    const [b1, b2] = betas;
+    const [m, u] = slots as [Values, Values];
+    const rate = lr / (1 - b1 ** step);
+    for (let i = 0; i < p.length; i++) {
+      const grad = g[i]! + weightDecay * p[i]!;
+      m[i] = m[i]! + (1 - b1) * (grad - m[i]!);
+      u[i] = Math.max(b2 * u[i]!, Math.abs(grad) + eps);
+      p[i] = p[i]! - (rate * m[i]!) / u[i]!;
+    }
+  }
+}

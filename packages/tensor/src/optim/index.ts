@@ -1,0 +1,14 @@
+/** @file The optimisers: `optim.SGD` and so on. */
+export { Adam, AdamW, Adamax, type AdamOptions } from './adam.ts';
+export {
+  Adadelta,
+  Adagrad,
+  RMSprop,
+  Rprop,
+  type AdadeltaOptions,
+  type AdagradOptions,
+  type RMSpropOptions,
+  type RpropOptions,
+} from './adaptive.ts';
+export { Optimizer } from './optimizer.ts';
+export { SGD, type SGDOptions } from './sgd.ts';

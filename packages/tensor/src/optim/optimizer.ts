@@ -1,0 +1,157 @@
+/** @file What every optimiser shares: parameters, their state, and steps over whole arrays with no operation in between. */
+import { noGrad } from '../autograd/record.ts';
+import { rpcName } from '../named.ts';
+import type { Tensor } from '../tensor.ts';
+
+/** The arrays an update works on: float32, or float64 for parameters of that type. */
+export type Values = Float32Array | Float64Array;
+
+/** What an optimiser remembers of one parameter. */
+export interface ParameterState {
+  /** Steps this parameter has taken, the current one included. */
+  step: number;
+  /** Accumulators of the parameter's size, zero at first. */
+  readonly slots: readonly Values[];
+}
+
+/**
+ * Updates parameters from gradients. `step()` reads each parameter's `grad`; `step(grads)` takes the gradients in the order of the
+ * parameters, null where there is none. A parameter without a gradient is left alone. The gradients stay the caller's.
+ */
+export abstract class Optimizer {
+  readonly params: readonly Tensor[];
+  private readonly states: (ParameterState | undefined)[];
+
+  constructor(params: Iterable<Tensor>) {
+    this.params = [...params];
+    if (this.params.length === 0) throw new RangeError('optimizer got an empty parameter list');
+    for (const [i, param] of this.params.entries()) {
+      if (!param.isLeaf) throw new TypeError(`can't optimize a non-leaf Tensor (parameter ${i})`);
+      if (param.layout !== 'strided') throw new TypeError(`can't optimize a sparse tensor (parameter ${i})`);
+    }
+    this.states = new Array<ParameterState | undefined>(this.params.length).fill(undefined);
+  }
+
+  /** @throws RangeError when `grads` is given with another length than `params`. */
+  step(grads?: readonly (Tensor | null)[]): void {
+    if (grads !== undefined && grads.length !== this.params.length) {
+      throw new RangeError(
+        `the optimizer has ${this.params.length} parameters, but was given ${grads.length} gradients: give null for none`,
+      );
+    }
+    noGrad(() => {
+      for (const [i, param] of this.params.entries()) {
+        const grad = grads === undefined ? param.grad : (grads[i] ?? null);
+        if (grad !== null) this.stepOne(i, param, grad);
+      }
+    });
+  }
+
+  /** Drops the gradients: `grad` is null afterwards. */
+  zeroGrad(): void {
+    for (const param of this.params) {
+      const { grad } = param;
+      param.grad = null;
+      grad?.dispose();
+    }
+  }
+
+  /** How many accumulators a parameter needs. */
+  protected abstract readonly slotCount: number;
+  /** What an accumulator holds before the first step. @default 0 */
+  protected readonly slotStart: number = 0;
+  /** Changes `p` in place from gradient `g`; all arrays have one length. */
+  protected abstract update(p: Values, g: Values, state: ParameterState): void;
+  /** Whether `update` may be given only the rows a sparse gradient names. */
+  protected readonly acceptsSparse: boolean = false;
+
+  private stepOne(i: number, param: Tensor, grad: Tensor): void {
+    const sparse = grad.layout === 'sparse_coo';
+    if (grad.shape.length !== param.shape.length || grad.shape.some((n, d) => n !== param.shape[d])) {
+      throw new RangeError(
+        `gradient ${i} has shape [${grad.shape.join(', ')}], its parameter [${param.shape.join(', ')}]`,
+      );
+    }
+    if (sparse && !this.acceptsSparse) {
+      throw new TypeError(
+        `${this.constructor.name} does not support sparse gradients, please consider SGD or Adagrad instead`,
+      );
+    }
+    const state = (this.states[i] ??= this.newState(param));
+    state.step++;
+    if (sparse) this.stepRows(param, grad, state);
+    else withValues(param, (p) => readValues(grad, param.dtype, (g) => this.update(p, g, state)));
+  }
+
+  /** Applies `update` row by row: rows that the gradient does not name keep their values and their state. */
+  private stepRows(param: Tensor, grad: Tensor, state: ParameterState): void {
+    const summed = grad.coalesce();
+    const rows = summed.indices();
+    const values = summed.values();
+    if (rows.shape[0] !== 1) throw new RangeError(`a sparse gradient needs one sparse dimension, got ${rows.shape[0]}`);
+    const ids = rows.contiguous().dataSync();
+    const width = param.size / Math.max(1, param.shape[0] ?? 1);
+    withValues(param, (p) =>
+      readValues(values, param.dtype, (g) => {
+        for (let k = 0; k < ids.length; k++) {
+          const start = Number(ids[k]) * width;
+          this.update(p.subarray(start, start + width), g.subarray(k * width, (k + 1) * width), {
+            step: state.step,
+            slots: state.slots.map((slot) => slot.subarray(start, start + width)),
+          });
+        }
+      }),
+    );
+    for (const t of [summed, rows, values]) if (t !== grad) t.dispose();
+  }
+
+  private newState(param: Tensor): ParameterState {
+    const make = param.dtype === 'float64' ? Float64Array : Float32Array;
+    const slots = Array.from({ length: this.slotCount }, () => new make(param.size).fill(this.slotStart));
+    return { step: 0, slots };
+  }
+}
+
+/** The name under which peers may make an optimiser: 'optim.SGD' and so on. */
+export { rpcName };
+
+const arrayOf = { float32: Float32Array, float64: Float64Array } as const;
+
+/** Gives `fn` the parameter's own memory when it is contiguous floats, else a copy that is written back. */
+function withValues(param: Tensor, fn: (values: Values) => void): void {
+  if ((param.dtype === 'float32' || param.dtype === 'float64') && isContiguous(param)) {
+    const bytes = param.storage.mutate();
+    const make = arrayOf[param.dtype];
+    fn(new make(bytes.buffer as ArrayBuffer, bytes.byteOffset + param.offset * make.BYTES_PER_ELEMENT, param.size));
+    return;
+  }
+  const copy = param.detach().to('float32').clone();
+  withValues(copy, fn);
+  param.copy_(copy);
+  copy.dispose();
+}
+
+/** Gives `fn` the gradient's values in the type its parameter is updated in; they are read, never written. */
+function readValues(grad: Tensor, dtype: string, fn: (values: Values) => void): void {
+  const wanted = dtype === 'float64' ? 'float64' : 'float32';
+  const dense = grad.detach().to(wanted).contiguous();
+  const bytes = dense.storage.peek();
+  const make = arrayOf[wanted];
+  fn(new make(bytes.buffer as ArrayBuffer, bytes.byteOffset + dense.offset * make.BYTES_PER_ELEMENT, dense.size));
+  dense.dispose();
+}
+
+function isContiguous(t: Tensor): boolean {
+  let expected = 1;
+  for (let d = t.shape.length - 1; d >= 0; d--) {
+    const n = t.shape[d] ?? 1;
+    if (n !== 1 && t.strides[d] !== expected) return false;
+    expected *= n;
+  }
+  return true;
+}
+
+/** Refuses a hyperparameter outside its range, in PyTorch's words. */
+export function checkRange(name: string, value: number, ok: boolean): void {
+  if (!ok || Number.isNaN(value)) throw new RangeError(`Invalid ${name}: ${value}`);
+}

@@ -1,0 +1,48 @@
+/** @file Stochastic gradient descent with momentum, Nesterov's variant and weight decay, as in PyTorch. */
+import type { Tensor } from '../tensor.ts';
+import { checkRange, Optimizer, rpcName, type ParameterState, type Values } from './optimizer.ts';
+
+export interface SGDOptions {
+  /** Learning rate, at least 0. */
+  readonly lr: number;
+  /** @default 0 */
+  readonly momentum?: number;
+  /** L2 penalty added to the gradient. @default 0 */
+  readonly weightDecay?: number;
+  /** Looks ahead by one momentum step; needs momentum. @default false */
+  readonly nesterov?: boolean;
+}
+
+/** `v ← momentum·v + g; p ← p − lr·v` (Sutskever et al. 2013, in PyTorch's form: the rate is applied outside the velocity). */
+export class SGD extends Optimizer {
+  static readonly [rpcName] = 'optim.SGD';
+  private readonly options: Required<SGDOptions>;
+  protected readonly slotCount: number;
+  protected override readonly acceptsSparse: boolean;
+
+  constructor(params: Iterable<Tensor>, options: SGDOptions) {
+    super(params);
+    this.options = { momentum: 0, weightDecay: 0, nesterov: false, ...options };
+    const { lr, momentum, weightDecay, nesterov } = this.options;
+    checkRange('learning rate', lr, lr >= 0);
+    checkRange('momentum value', momentum, momentum >= 0);
+    checkRange('weight_decay value', weightDecay, weightDecay >= 0);
+    if (nesterov && momentum === 0) throw new RangeError('Nesterov momentum requires a momentum and zero dampening');
+    this.slotCount = momentum === 0 ? 0 : 1;
+    this.acceptsSparse = momentum === 0 && weightDecay === 0;
+  }
+
+  protected update(p: Values, g: Values, { step, slots: [velocity] }: ParameterState): void {
+    const { lr, momentum, weightDecay, nesterov } = this.options;
+    if (velocity === undefined) {
+      for (let i = 0; i < p.length; i++) p[i] = p[i]! - lr * (g[i]! + weightDecay * p[i]!);
+      return;
+    }
+    const keep = step === 1 ? 0 : momentum;
+    for (let i = 0; i < p.length; i++) {
+      const grad = g[i]! + weightDecay * p[i]!;
+      const v = (velocity[i] = keep * velocity[i]! + grad);
+      p[i] = p[i]! - lr * (nesterov ? grad + momentum * v : v);
+    }
+  }
+}

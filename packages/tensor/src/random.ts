@@ -1,0 +1,165 @@
+/** @file Random tensors from a counter-based generator: the same seed gives the same numbers on every backend and machine. */
+import { encode, isFloat, type DType } from './dtype.ts';
+import { DTypeError, ShapeError } from './errors.ts';
+import { fromArray } from './host.ts';
+import { checkShape, sizeOf, type Shape } from './shape.ts';
+import type { CreateOptions } from './creation.ts';
+import type { Tensor } from './tensor.ts';
+
+/** High and low words of a 32 by 32 bit product. */
+function mulWide(a: number, b: number, out: Uint32Array, at: number): void {
+  const [ah, al, bh, bl] = [a >>> 16, a & 0xffff, b >>> 16, b & 0xffff];
+  const low = al * bl;
+  const mid1 = ah * bl + (low >>> 16);
+  const mid2 = al * bh + (mid1 & 0xffff);
+  out[at] = ah * bh + Math.floor(mid1 / 65_536) + Math.floor(mid2 / 65_536);
+  out[at + 1] = Math.imul(a, b);
+}
+
+/**
+ * Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): four random words of a counter and a key.
+ */
+export function philox(counter: Uint32Array, key0: number, key1: number, out: Uint32Array): void {
+  let [c0, c1, c2, c3] = counter as unknown as [number, number, number, number];
+  let k0 = key0 >>> 0;
+  let k1 = key1 >>> 0;
+  const wide = new Uint32Array(4);
+  for (let round = 0; round < 10; round++) {
+    mulWide(0xd2511f53, c0, wide, 0);
+    mulWide(0xcd9e8d57, c2, wide, 2);
+    const [h0, l0, h1, l1] = wide as unknown as [number, number, number, number];
+    c0 = (h1 ^ c1 ^ k0) >>> 0;
+    c1 = l1;
+    c2 = (h0 ^ c3 ^ k1) >>> 0;
+    c3 = l0;
+    k0 = (k0 + 0x9e3779b9) >>> 0;
+    k1 = (k1 + 0xbb67ae85) >>> 0;
+  }
+  out[0] = c0;
+  out[1] = c1;
+  out[2] = c2;
+  out[3] = c3;
+}
+
+/** A stream of random words: a key and a position. */
+export class Generator {
+  private key: readonly [number, number] = [0, 0];
+  private readonly counter = new Uint32Array(4);
+  private readonly block = new Uint32Array(4);
+  private used = 4;
+
+  constructor(seed: number) {
+    this.seed(seed);
+  }
+
+  /** Starts over from `seed`, a whole number below 2^53. */
+  seed(seed: number): void {
+    if (!Number.isSafeInteger(seed)) throw new RangeError(`a seed is a safe integer, got ${seed}`);
+    this.key = [seed >>> 0, Math.floor(seed / 2 ** 32) >>> 0];
+    this.counter.fill(0);
+    this.used = 4;
+  }
+
+  /** 32 random bits. */
+  next(): number {
+    if (this.used === 4) {
+      philox(this.counter, this.key[0], this.key[1], this.block);
+      this.used = 0;
+      for (let i = 0; i < 4; i++) {
+        this.counter[i] = (this.counter[i] as number) + 1;
+        if (this.counter[i] !== 0) break;
+      }
+    }
+    return this.block[this.used++] as number;
+  }
+
+  /** Uniform in [0, 1) with 24 bits: exact in float32. */
+  uniform(): number {
+    return (this.next() >>> 8) * 2 ** -24;
+  }
+
+  /** Uniform whole number in [0, n): without bias. */
+  below(n: number): number {
+    if (n > 2 ** 32) {
+      const limit = 2 ** 53 - (2 ** 53 % n);
+      for (;;) {
+        const v = (this.next() >>> 11) * 2 ** 32 + this.next();
+        if (v < limit) return v % n;
+      }
+    }
+    const limit = 2 ** 32 - (2 ** 32 % n);
+    for (;;) {
+      const v = this.next();
+      if (v < limit) return v % n;
+    }
+  }
+}
+
+const generator = new Generator(Math.floor(Math.random() * 2 ** 32));
+
+/** Seeds the process's generator: everything random in this package follows from it. */
+export function manualSeed(seed: number): void {
+  generator.seed(seed);
+}
+
+/** The process's generator. */
+export function defaultGenerator(): Generator {
+  return generator;
+}
+
+function make(shape: Shape, options: CreateOptions, fill: (out: Float64Array) => void): Tensor<'float32'> {
+  checkShape(shape);
+  const dtype: DType = options.dtype ?? 'float32';
+  if (!isFloat(dtype)) throw new DTypeError(`random numbers of dtype ${dtype} are not defined; use a floating dtype`);
+  const values = new Float64Array(sizeOf(shape));
+  fill(values);
+  return fromArray(encode(values, dtype), dtype, [...shape], options.requiresGrad) as unknown as Tensor<'float32'>;
+}
+
+/** Uniform in [0, 1). */
+export function rand(shape: Shape, options: CreateOptions = {}): Tensor<'float32'> {
+  return make(shape, options, (out) => {
+    for (let i = 0; i < out.length; i++) out[i] = generator.uniform();
+  });
+}
+
+/** Standard normal, by the method of Box and Muller. */
+export function randn(shape: Shape, options: CreateOptions = {}): Tensor<'float32'> {
+  return make(shape, options, (out) => {
+    for (let i = 0; i < out.length; i += 2) {
+      const radius = Math.sqrt(-2 * Math.log(1 - generator.uniform()));
+      const angle = 2 * Math.PI * generator.uniform();
+      out[i] = radius * Math.cos(angle);
+      if (i + 1 < out.length) out[i + 1] = radius * Math.sin(angle);
+    }
+  });
+}
+
+/** Whole numbers in [low, high) as int64. */
+export function randint(low: number, high: number, shape: Shape): Tensor<'int64'> {
+  checkShape(shape);
+  if (!(high > low) || !Number.isSafeInteger(low) || !Number.isSafeInteger(high)) {
+    throw new ShapeError(`randint expects whole numbers low < high, got ${low} and ${high}`);
+  }
+  const out = BigInt64Array.from({ length: sizeOf(shape) }, () => BigInt(low + generator.below(high - low)));
+  return fromArray(out, 'int64', [...shape]);
+}
+
+/** The whole numbers below `n` in random order, as int64. */
+export function randperm(n: number): Tensor<'int64'> {
+  checkShape([n]);
+  const out = BigInt64Array.from({ length: n }, (_, i) => BigInt(i));
+  for (let i = n - 1; i > 0; i--) {
+    const j = generator.below(i + 1);
+    const held = out[i] as bigint;
+    out[i] = out[j] as bigint;
+    out[j] = held;
+  }
+  return fromArray(out, 'int64', [n]);
+}
+
+/** 1 with the given probability, else 0, in the shape and dtype of `t`. */
+export function bernoulliLike(t: Tensor, probability: number): Tensor {
+  const values = Float32Array.from({ length: t.size }, () => (generator.uniform() < probability ? 1 : 0));
+  return fromArray(encode(values, t.dtype), t.dtype, t.shape);
+}

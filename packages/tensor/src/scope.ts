@@ -1,0 +1,150 @@
+/** @file Frees tensors early: `scope` for programs, `sweep` for the library's own temporaries. */
+import { ambient, runWith } from './ambient.ts';
+import type { Tensor } from './tensor.ts';
+
+/** What was created in one `scope()` and is still its to free. */
+class Scope {
+  readonly owned = new Set<Tensor>();
+  readonly parent: Scope | undefined;
+
+  constructor(parent: Scope | undefined) {
+    this.parent = parent;
+  }
+
+  /** Frees all but what `result` reaches, which passes to the enclosing scope. */
+  close(result: unknown): void {
+    for (const t of tensorsIn(result)) if (this.owned.delete(t)) this.parent?.owned.add(t);
+    for (const t of this.owned) t.dispose();
+    this.owned.clear();
+  }
+}
+
+/** Scopes open anywhere in the process: while there are none, creating a tensor needs no look-up. */
+let open = 0;
+let sweeping: Tensor[] | undefined;
+let unnoticed = 0;
+
+/** Every handle passes here once, when it is made. */
+export function noteCreated(t: Tensor): void {
+  if (unnoticed > 0) return;
+  if (sweeping !== undefined) sweeping.push(t);
+  else if (open > 0) (ambient().scope as Scope | undefined)?.owned.add(t);
+}
+
+/**
+ * Frees, when what `fn` returns has settled, the tensors that were created inside and are neither reachable from the result nor
+ * kept. Holds across `await`. Tensors saved for a backward pass stay usable by it. On a throw, all but the kept are freed.
+ */
+export function scope<T>(fn: () => T): T {
+  const own = new Scope(ambient().scope as Scope | undefined);
+  open++;
+  let result: T;
+  try {
+    result = runWith({ scope: own }, fn);
+  } catch (error) {
+    open--;
+    own.close(undefined);
+    throw error;
+  }
+  if (!isThenable(result)) {
+    open--;
+    own.close(result);
+    return result;
+  }
+  return Promise.resolve(result).then(
+    (value) => {
+      open--;
+      own.close(value);
+      return value;
+    },
+    (error: unknown) => {
+      open--;
+      own.close(undefined);
+      throw error;
+    },
+  ) as T;
+}
+
+/** Takes the tensors in `value` out of every enclosing scope: they live until disposed or unreachable. Returns `value`. */
+export function keep<T>(value: T): T {
+  if (open === 0) return value;
+  for (const t of tensorsIn(value)) {
+    for (let s = ambient().scope as Scope | undefined; s !== undefined; s = s.parent) s.owned.delete(t);
+  }
+  return value;
+}
+
+/**
+ * Runs synchronous library code and frees at once every tensor it made but did not return. Only for code that hands no tensor to
+ * the program.
+ */
+export function sweep<T>(fn: () => T): T {
+  const outer = sweeping;
+  const made: Tensor[] = [];
+  sweeping = made;
+  let result: T | undefined;
+  try {
+    result = fn();
+    return result;
+  } finally {
+    sweeping = outer;
+    const kept = made.length === 0 ? undefined : tensorsIn(result);
+    for (const t of made) {
+      if (kept?.has(t) === true) noteCreated(t);
+      else t.release();
+    }
+  }
+}
+
+/** Makes a handle that the library itself owns and frees: no scope or sweep knows of it. */
+export function untracked<T>(fn: () => T): T {
+  unnoticed++;
+  try {
+    return fn();
+  } finally {
+    unnoticed--;
+  }
+}
+
+/** Runs code of the program in the middle of a `sweep`: what it makes is its own. */
+export function unswept<T>(fn: () => T): T {
+  const outer = sweeping;
+  sweeping = undefined;
+  try {
+    return fn();
+  } finally {
+    sweeping = outer;
+  }
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === 'object' && value !== null && typeof (value as { then?: unknown }).then === 'function';
+}
+
+/** Tensors reachable through arrays, maps, sets and the own fields of objects. */
+export function tensorsIn(value: unknown): Set<Tensor> {
+  const found = new Set<Tensor>();
+  if (typeof value !== 'object' || value === null) return found;
+  const seen = new Set<object>();
+  const pending: object[] = [value];
+  for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
+    if (seen.has(next)) continue;
+    seen.add(next);
+    if (isTensor(next)) {
+      found.add(next);
+      if (next.sparse !== undefined) pending.push(next.sparse.indices, next.sparse.values);
+      continue;
+    }
+    if (ArrayBuffer.isView(next)) continue;
+    const inside: Iterable<unknown> =
+      next instanceof Map ? [...next.keys(), ...next.values()] : next instanceof Set ? next : Object.values(next);
+    for (const item of inside) if (typeof item === 'object' && item !== null) pending.push(item);
+  }
+  return found;
+}
+
+const TENSOR = Symbol.for('backwire.isTensor');
+
+function isTensor(value: object): value is Tensor {
+  return (value as { [TENSOR]?: true })[TENSOR] === true;
+}

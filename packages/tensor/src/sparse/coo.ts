@@ -1,0 +1,147 @@
+/** @file Sparse COO tensors: making them, coalescing, and dense forms. */
+import { apply } from '../ops/op.ts';
+import { defineOp } from '../ops/define.ts';
+import { sparseFromParts } from '../creation.ts';
+import { allocate, decode, dtypes, encode, viewAs, type DType, type NumberArray } from '../dtype.ts';
+import { DTypeError, ShapeError } from '../errors.ts';
+import { fromArray, readArray, readBytes, readNumbers } from '../host.ts';
+import { shareHandle } from '../autograd/record.ts';
+import { sizeOf, type Shape } from '../shape.ts';
+import type { Tensor } from '../tensor.ts';
+import { linearIndices, planUnique, unravel } from './plan.ts';
+import { partsOf } from './parts.ts';
+
+const sparseOp = defineOp<{ indices: Tensor<'int64'>; size: Shape; coalesced: boolean }>(
+  'sparseCooTensor',
+  'sparse_coo_tensor',
+  ([values], { indices, size, coalesced }) =>
+    sparseFromParts({ indices, values: values as Tensor, coalesced, shape: size }),
+);
+
+/**
+ * A sparse tensor of `size`: `indices` [sparseDims, nnz] of any integer type, `values` [nnz, ...denseDims]. Duplicate indices mean the
+ * sum of their values. Gradients flow to `values`.
+ */
+export function sparseCooTensor(indices: Tensor, values: Tensor, size: Shape): Tensor {
+  const kind = dtypes[indices.dtype].kind;
+  // Index lists written as plain numbers are float32: accept those that are whole.
+  if (kind === 'float' && readNumbers(indices).some((v) => !Number.isInteger(v))) {
+    throw new DTypeError('indices must be an integer tensor');
+  }
+  const rows = (indices.rank === 1 ? indices.reshape([1, indices.size]) : indices).to('int64').contiguous();
+  if (rows.rank !== 2) throw new ShapeError('indices must have shape [sparseDims, nnz]');
+  linearIndices(rows, size);
+  return apply(sparseOp, [values], { indices: rows, size: [...size], coalesced: false });
+}
+
+/** The index rows of a coalesced tensor. */
+export function indices(t: Tensor): Tensor<'int64'> {
+  const parts = partsOf(t, 'indices');
+  requireCoalesced(parts.coalesced, 'indices');
+  return shareHandle(parts.indices);
+}
+
+const valuesOp = defineOp('sparseValues', 'values', ([t]) => shareHandle(partsOf(t as Tensor, 'values').values));
+
+/** The values of a coalesced tensor. */
+export function values<D extends DType>(t: Tensor<D>): Tensor<D> {
+  requireCoalesced(partsOf(t as unknown as Tensor, 'values').coalesced, 'values');
+  return apply(valuesOp, [t], undefined) as Tensor<D>;
+}
+
+function requireCoalesced(coalesced: boolean, name: string): void {
+  if (!coalesced) {
+    throw new ShapeError(`Cannot get ${name} on an uncoalesced tensor, please call .coalesce() first`);
+  }
+}
+
+/** Whether the indices are sorted and unique. */
+export function isCoalesced(t: Tensor): boolean {
+  return t.sparse?.coalesced ?? false;
+}
+
+const coalesceOp = defineOp('coalesce', 'coalesce', ([t]) => {
+  const input = t as Tensor;
+  const { indices: rows, values: entries } = partsOf(input, 'coalesce');
+  const sparseDims = rows.shape[0] as number;
+  const size = input.shape.slice(0, sparseDims);
+  const { unique, position } = planUnique(linearIndices(rows, size));
+  const summed = segmentSum(entries, position, unique.length);
+  const sorted = fromArray(unravel(unique, size), 'int64', [sparseDims, unique.length]);
+  return sparseFromParts({ indices: sorted, values: summed, coalesced: true, shape: input.shape });
+});
+
+/** The same tensor with sorted, unique indices; values of equal indices are summed in order. */
+export function coalesce<D extends DType>(t: Tensor<D>): Tensor<D> {
+  if (partsOf(t as unknown as Tensor, 'coalesce').coalesced) return shareHandle(t);
+  return apply(coalesceOp, [t], undefined) as Tensor<D>;
+}
+
+/** Adds row i of `entries` into row position[i] of a zero tensor of `rows` rows. */
+export function segmentSum(entries: Tensor, position: Int32Array | Float64Array, rows: number): Tensor {
+  const width = sizeOf(entries.shape.slice(1));
+  const shape = [rows, ...entries.shape.slice(1)];
+  if (entries.dtype === 'int64') {
+    const source = readArray(entries) as BigInt64Array;
+    const out = allocate('int64', rows * width);
+    position.forEach((row, i) => {
+      for (let k = 0; k < width; k++)
+        out[row * width + k] = (out[row * width + k] as bigint) + (source[i * width + k] as bigint);
+    });
+    return fromArray(out, 'int64', shape);
+  }
+  const { lanes } = dtypes[entries.dtype];
+  const step = width * lanes;
+  const source = decode(readArray(entries), entries.dtype);
+  const out = new (source.constructor as new (n: number) => NumberArray)(rows * step);
+  for (let i = 0; i < position.length; i++) {
+    const to = (position[i] as number) * step;
+    const from = i * step;
+    for (let k = 0; k < step; k++) out[to + k] = (out[to + k] as number) + (source[from + k] as number);
+  }
+  // Complex values are already in their stored form.
+  return fromArray(
+    entries.dtype === 'complex64' ? (out as Float32Array) : encode(out, entries.dtype),
+    entries.dtype,
+    shape,
+  );
+}
+
+const toDenseOp = defineOp('toDense', 'to_dense', ([t]) => {
+  const input = t as Tensor;
+  const { indices: rows, values: entries } = partsOf(input, 'toDense');
+  const size = input.shape.slice(0, rows.shape[0]);
+  const summed = segmentSum(entries, linearIndices(rows, size), sizeOf(size));
+  return fromArray(viewAs(readBytes(summed), input.dtype), input.dtype, input.shape);
+});
+
+/** The dense form; a strided tensor comes back as a second handle. */
+export function toDense<D extends DType>(t: Tensor<D>): Tensor<D> {
+  if (t.sparse === undefined) return shareHandle(t);
+  return apply(toDenseOp, [t], undefined) as Tensor<D>;
+}
+
+const toSparseOp = defineOp('toSparse', 'to_sparse', ([t]) => {
+  const input = t as Tensor;
+  const array = readNumbers(input);
+  const at: number[] = [];
+  for (let i = 0; i < array.length; i++) if (array[i] !== 0) at.push(i);
+  const { lanes } = dtypes[input.dtype];
+  if (lanes === 2) throw new DTypeError('toSparse is not defined for complex64');
+  const linear = Float64Array.from(at);
+  const picked = encode(
+    Float64Array.from(at, (i) => array[i] as number),
+    input.dtype,
+  );
+  return sparseFromParts({
+    indices: fromArray(unravel(linear, input.shape), 'int64', [input.rank, at.length]),
+    values: fromArray(picked, input.dtype, [at.length]),
+    coalesced: true,
+    shape: input.shape,
+  });
+});
+
+/** The nonzero elements as a coalesced sparse tensor. */
+export function toSparse(t: Tensor): Tensor {
+  return t.sparse === undefined ? apply(toSparseOp, [t], undefined) : shareHandle(t);
+}

@@ -1,0 +1,259 @@
+/** @file Bytes shared by the tensors that view them: on the host, on the device, or on both. */
+import type { Backend, DeviceBuffer, DeviceDType } from './backends/backend.ts';
+import { forgetDevice, trackDevice, touchedDevice } from './device-memory.ts';
+import { DisposedError, InvariantError } from './errors.ts';
+
+/** What outlives the Storage object: the memory itself, and how to give it back. */
+export interface Cell {
+  readonly nbytes: number;
+  host: Uint8Array | undefined;
+  device: DeviceBuffer | undefined;
+  backend: Backend | undefined;
+  /** Messages being written from `host`. */
+  ioRefs: number;
+  /** An alias of `host` was handed out: it must not change or be reused. */
+  escaped: boolean;
+  onFree: ((bytes: Uint8Array) => void) | undefined;
+  /** Host memory that was replaced while a message still reads it. */
+  orphans: (() => void)[] | undefined;
+  freed: boolean;
+  readonly ticket: Ticket;
+}
+
+/**
+ * What the finaliser is left with. It holds the cell only while that owns device memory or pooled memory: plain host memory must not
+ * wait for a finaliser, because none runs in a loop that never yields.
+ */
+export interface Ticket {
+  readonly nbytes: number;
+  refs: number;
+  cell: Cell | undefined;
+}
+
+export interface StorageOptions {
+  /** Called with the host bytes once nothing can reach them; never for memory that an alias escaped from. */
+  readonly onFree?: ((bytes: Uint8Array) => void) | undefined;
+}
+
+const counts = { storages: 0, bytes: 0, refs: 0 };
+
+const collected = new FinalizationRegistry<Ticket>((ticket) => {
+  counts.storages--;
+  counts.bytes -= ticket.nbytes;
+  counts.refs -= ticket.refs;
+  if (ticket.cell !== undefined) freeCell(ticket.cell);
+});
+
+/**
+ * Bytes with an owner count. Tensors and graphs `retain` and `release` it; messages `pinIo` and `unpinIo` it while its bytes are
+ * being written. The memory is freed when both counts are zero; the garbage collector is the backstop.
+ */
+export class Storage {
+  readonly nbytes: number;
+  private changes = 0;
+  private readonly cell: Cell;
+
+  /** Starts with no owner: the first tensor retains it. */
+  constructor(memory: Uint8Array | { device: DeviceBuffer; backend: Backend }, options: StorageOptions = {}) {
+    const onHost = memory instanceof Uint8Array;
+    this.nbytes = onHost ? memory.byteLength : memory.device.nbytes;
+    this.cell = {
+      nbytes: this.nbytes,
+      host: onHost ? memory : undefined,
+      device: onHost ? undefined : memory.device,
+      backend: onHost ? undefined : memory.backend,
+      ioRefs: 0,
+      escaped: false,
+      onFree: options.onFree,
+      orphans: undefined,
+      freed: false,
+      ticket: { nbytes: this.nbytes, refs: 0, cell: undefined },
+    };
+    settle(this.cell);
+    counts.storages++;
+    counts.bytes += this.nbytes;
+    if (!onHost) trackDevice(this.cell);
+    collected.register(this, this.cell.ticket, this.cell.ticket);
+  }
+
+  /** Counts in-place changes; saved values compare it. */
+  get version(): number {
+    return this.changes;
+  }
+  /** Owners: handles and saved values. */
+  get refs(): number {
+    return this.cell.ticket.refs;
+  }
+  get ioRefs(): number {
+    return this.cell.ioRefs;
+  }
+  get freed(): boolean {
+    return this.cell.freed;
+  }
+  /** Whether an alias of the host memory was handed out; such memory is never pooled. */
+  get escaped(): boolean {
+    return this.cell.escaped;
+  }
+  set escaped(value: true) {
+    this.cell.escaped = value;
+  }
+  /** Whether the bytes can be read without asking the device. */
+  get onHost(): boolean {
+    return this.cell.host !== undefined;
+  }
+  get onDevice(): boolean {
+    return this.cell.device !== undefined;
+  }
+
+  retain(): void {
+    if (this.cell.freed) throw new DisposedError('the storage was freed');
+    this.cell.ticket.refs++;
+    counts.refs++;
+  }
+
+  release(): void {
+    const { cell } = this;
+    if (cell.ticket.refs === 0) throw new InvariantError('storage released more often than retained');
+    cell.ticket.refs--;
+    counts.refs--;
+    if (cell.ticket.refs === 0 && cell.ioRefs === 0) this.free();
+  }
+
+  /** Keeps the host bytes unchanged and unpooled until `unpinIo`: an in-place change meanwhile works on a copy. */
+  pinIo(): void {
+    if (this.cell.freed) throw new DisposedError('the storage was freed');
+    this.cell.ioRefs++;
+  }
+
+  unpinIo(): void {
+    const { cell } = this;
+    if (cell.ioRefs === 0) throw new InvariantError('storage unpinned more often than pinned');
+    if (--cell.ioRefs > 0) return;
+    const orphans = cell.orphans;
+    cell.orphans = undefined;
+    if (orphans !== undefined) for (const give of orphans) give();
+    if (cell.ticket.refs === 0) this.free();
+  }
+
+  /** The bytes on the host, stable until the next in-place change (or, while pinned, for good). Copies from the device if need be. */
+  hostBytes(): Uint8Array {
+    const { cell } = this;
+    if (cell.freed) throw new DisposedError('the storage was freed');
+    return (cell.host ??= (cell.backend as Backend).download(cell.device as DeviceBuffer));
+  }
+
+  /** Makes `hostBytes()` free of waiting; on devices that read synchronously it resolves at once. */
+  toHost(): Promise<Uint8Array> {
+    return Promise.resolve().then(() => this.hostBytes());
+  }
+
+  /** The bytes to read now: valid only until the next kernel, upload or in-place change. */
+  peek(): Uint8Array {
+    const { cell } = this;
+    if (cell.host !== undefined && !cell.freed) return cell.host;
+    const view = cell.device === undefined ? undefined : cell.backend?.view(cell.device);
+    return view ?? this.hostBytes();
+  }
+
+  /** The bytes to change now, valid as `peek`'s. Counts a version. Aliases and messages that read the old bytes keep them. */
+  mutate(): Uint8Array {
+    const { cell } = this;
+    if (cell.freed) throw new DisposedError('the storage was freed');
+    this.changes++;
+    if (cell.device !== undefined) {
+      const view = cell.backend?.view(cell.device);
+      if (view !== undefined) {
+        this.dropHost();
+        return view;
+      }
+      this.hostBytes();
+      this.dropDevice();
+    }
+    const host = cell.host as Uint8Array;
+    if (cell.ioRefs === 0 && !cell.escaped) return host;
+    const copy = host.slice();
+    this.dropHost();
+    cell.host = copy;
+    return copy;
+  }
+
+  /** The bytes on the device, uploaded if need be and kept there; owned by this storage. */
+  toDevice(backend: Backend, dtype: DeviceDType): DeviceBuffer {
+    const { cell } = this;
+    if (cell.freed) throw new DisposedError('the storage was freed');
+    if (cell.device !== undefined) {
+      if (cell.backend === backend && cell.device.dtype === dtype) {
+        touchedDevice(cell);
+        return cell.device;
+      }
+      this.hostBytes();
+      this.dropDevice();
+    }
+    const host = cell.host as Uint8Array;
+    if (backend.aliasesUploads) cell.escaped = true;
+    cell.device = backend.upload(host, dtype);
+    cell.backend = backend;
+    settle(cell);
+    trackDevice(cell);
+    return cell.device;
+  }
+
+  private dropDevice(): void {
+    const { cell } = this;
+    if (cell.device === undefined) return;
+    forgetDevice(cell);
+    cell.backend?.free(cell.device);
+    cell.device = undefined;
+    cell.backend = undefined;
+    settle(cell);
+  }
+
+  private dropHost(): void {
+    const { cell } = this;
+    const { host, onFree } = cell;
+    cell.host = undefined;
+    cell.onFree = undefined;
+    if (host !== undefined && onFree !== undefined && !cell.escaped) {
+      if (cell.ioRefs === 0) onFree(host);
+      else (cell.orphans ??= []).push(() => onFree(host));
+    }
+    cell.escaped = false;
+    settle(cell);
+  }
+
+  private free(): void {
+    const { cell } = this;
+    collected.unregister(cell.ticket);
+    counts.storages--;
+    counts.bytes -= cell.nbytes;
+    freeCell(cell);
+  }
+}
+
+/** Lets the finaliser reach the cell exactly while there is something to give back. */
+function settle(cell: Cell): void {
+  cell.ticket.cell = cell.device !== undefined || cell.onFree !== undefined ? cell : undefined;
+}
+
+function freeCell(cell: Cell): void {
+  if (cell.freed) return;
+  cell.freed = true;
+  const { host, device, onFree } = cell;
+  cell.host = undefined;
+  if (device !== undefined) {
+    forgetDevice(cell);
+    cell.device = undefined;
+    cell.backend?.free(device);
+  }
+  if (host !== undefined && onFree !== undefined && !cell.escaped) onFree(host);
+}
+
+/** Adopts `bytes` without copying; they must not change afterwards except through tensors. */
+export function storageFromBytes(bytes: Uint8Array, options: StorageOptions = {}): Storage {
+  return new Storage(bytes, options);
+}
+
+/** What is alive: owners (handles and saved values), storages, and their bytes. */
+export function storageCounts(): Readonly<typeof counts> {
+  return { ...counts };
+}
