@@ -33,3 +33,8 @@ export interface ProfileOptions {
   /** Keeps how much tensor memory each operation took. @default false */
   profileMemory?: boolean;
 }
+
+/** The events as the public sees them: without those that only the trace draws. */
+export function publicEvents(events: readonly RecordedEvent[]): ProfileEvent[] {
+  return events.filter(({ kind }) => kind !== 'handler').map(({ kind: _, parent: __, ...event }) => event);
+}

@@ -3,3 +3,4 @@ export { mergeChromeTraces, type ChromeTrace } from './chrome-trace.ts';
 export type { ProfileEvent, ProfileOptions } from './events.ts';
 export { profile, recordFunction, type Profile } from './profile.ts';
 export { profiling } from './profiling.ts';
+export { ServerProfiler } from './server-profiler.ts';

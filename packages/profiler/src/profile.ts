@@ -2,7 +2,7 @@
 import { memory } from '@backwire/tensor';
 import { runWith } from '@backwire/tensor/internal';
 import { chromeTrace, type ChromeTrace, type TraceSource } from './chrome-trace.ts';
-import type { ProfileEvent, ProfileOptions, RecordedEvent } from './events.ts';
+import { type ProfileEvent, type ProfileOptions, publicEvents, type RecordedEvent } from './events.ts';
 import { groupNames, selfNode } from './identity.ts';
 import { epochUs, nowUs } from './now.ts';
 import { currentScope, ProfileScope } from './profile-scope.ts';
@@ -92,9 +92,7 @@ class FinishedProfile implements Profile {
   }
 
   events(): readonly ProfileEvent[] {
-    return this.source.events
-      .filter(({ kind }) => kind !== 'handler')
-      .map(({ kind: _, parent: __, ...event }) => event);
+    return publicEvents(this.source.events);
   }
 
   keyAverages(options: SummaryOptions = {}): Summary {

@@ -1,6 +1,6 @@
 /** @file The extension that lets a profile see into the workers it calls. */
 import type { Extension, ExtensionSession, Incoming, Outgoing, WorkerInfo } from '@backwire/rpc';
-import type { ExtensionHost, ExtensionInternals } from '@backwire/rpc/internal';
+import type { ExtensionHost, ExtensionInternals, Followed } from '@backwire/rpc/internal';
 import { runWith } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
 import { MessageType } from '@backwire/wire/internal';
@@ -8,7 +8,8 @@ import { MAX_PENDING_CALLS } from './limits.ts';
 import { newRecorder } from './profile.ts';
 import { currentScope, ProfileScope } from './profile-scope.ts';
 import { unwrapRequest, unwrapResponse, wrapRequest, wrapResponse } from './profiling-wire.ts';
-import { type Recorder } from './recorder.ts';
+import type { Recorder } from './recorder.ts';
+import { activeServerProfilers } from './server-profiler.ts';
 
 /** The name peers know it by. */
 export const PROFILING = 'profiling';
@@ -46,7 +47,7 @@ class ProfilingSession implements ExtensionSession, ExtensionInternals {
     this.host = host;
   }
 
-  request(call: Outgoing): Outgoing {
+  request(call: Outgoing): Followed {
     const scope = currentScope();
     if (scope === undefined || call.label === undefined) return call;
     const { host } = this;
@@ -54,7 +55,6 @@ class ProfilingSession implements ExtensionSession, ExtensionInternals {
     const key = profilingKey(call.label.kind, call.label.name, host.self.name, call.to.name);
     const event = recorder.begin('rpc', key, scope.innermost(), call.message.tensors);
     const bytes = recorder.options.profileMemory === true ? tensorBytes(call.message) : undefined;
-    const { settled } = call;
     const local = ++this.lastId;
     const asked = host.extensionsOf(call.to).has(PROFILING) && this.pending.size < MAX_PENDING_CALLS;
     if (asked) this.pending.set(local, { recorder, event });
@@ -62,10 +62,9 @@ class ProfilingSession implements ExtensionSession, ExtensionInternals {
     return {
       ...call,
       message: asked ? wrapRequest(call.message, id, recorder.options) : call.message,
-      settled: (outcome) => {
+      settled: () => {
         this.pending.delete(local);
         recorder.end(event, bytes);
-        settled?.(outcome);
       },
     };
   }
@@ -79,13 +78,28 @@ class ProfilingSession implements ExtensionSession, ExtensionInternals {
   }
 
   async serve(call: Incoming, next: (call: Incoming) => Promise<Message>): Promise<Message> {
-    if (call.message.type !== MessageType.RUN_WITH_PROFILING_REQ) return next(call);
-    const { inner, profile, options } = unwrapRequest(call.message);
-    const recorder = newRecorder(this.host.self.id, options);
-    const reply = await runWith({ profile: new ProfileScope(recorder, -1) }, () => next({ ...call, message: inner }));
-    if (reply.type === MessageType.EXCEPTION) return reply;
-    const handledUs = recorder.elapsedUs();
-    return wrapResponse(reply, profile, recorder.finish(), handledUs, recorder.dropped);
+    const observers = [...activeServerProfilers(this.host)];
+    const asked = call.message.type === MessageType.RUN_WITH_PROFILING_REQ ? unwrapRequest(call.message) : undefined;
+    if (asked === undefined && observers.length === 0) return next(call);
+    const wishes = [...(asked === undefined ? [] : [asked.options]), ...observers.map(({ options }) => options)];
+    const recorder = newRecorder(this.host.self.id, {
+      recordShapes: wishes.some(({ recordShapes }) => recordShapes === true),
+      profileMemory: wishes.some(({ profileMemory }) => profileMemory === true),
+    });
+    const inner = asked === undefined ? call : { ...call, message: asked.inner };
+    try {
+      const reply = await runWith({ profile: new ProfileScope(recorder, -1) }, () => next(inner));
+      if (asked === undefined || reply.type === MessageType.EXCEPTION) return reply;
+      const handledUs = recorder.elapsedUs();
+      return wrapResponse(reply, asked.profile, recorder.finish(), handledUs, recorder.dropped);
+    } finally {
+      for (const observer of observers) observer.add(recorder.finish());
+    }
+  }
+
+  /** Whether every request has to come by: a server profiler is on. */
+  servesAll(): boolean {
+    return activeServerProfilers(this.host).length > 0;
   }
 
   debugInfo(): Record<string, number> {
