@@ -1,10 +1,15 @@
 /** @file Nanoseconds per frame and per value: `npm run bench -w @backwire/wire`. One thread, warm, medians of rounds. */
-import { type Tensor } from '@backwire/tensor';
-import { ByteWriter } from '../src/byte-writer.ts';
-import { FrameHeader, FrameKind } from '../src/frame-header.ts';
-import { FrameReader } from '../src/frame-reader.ts';
-import { FrameWriter } from '../src/frame-writer.ts';
-import { ValueCodec } from '../src/value-codec.ts';
+import { type Tensor, tensor } from '@backwire/tensor';
+import {
+  ByteWriter,
+  FrameKind,
+  FrameReader,
+  FrameWriter,
+  ValueCodec,
+  frameTensors,
+  planTensors,
+  valueEnd,
+} from '../src/internal.ts';
 
 const codec = new ValueCodec<undefined>();
 const CASES: readonly [string, unknown][] = [
@@ -74,11 +79,54 @@ for (const [name, value] of CASES) {
   }
   const batch = Buffer.concat(writer.flush()?.chunks ?? []);
   const reader = new FrameReader({
-    frame: (_header: FrameHeader, data, start, end) => void codec.read(data, start, end, tensors, undefined),
+    frame: (_header, data, start, end) => void codec.read(data, start, end, tensors, undefined),
     body: () => undefined,
     bodyEnd: () => undefined,
   });
   reader.phase = 'open';
   const read = time(() => reader.push(batch)) / 64;
   row(name, encode, decode, frame, read);
+}
+
+console.log('\n'.padEnd(25), '   plan and write   read and build');
+for (const [name, tensors] of [
+  ['4 floats', [tensor([1, 2, 3, 4])]],
+  ['1 KiB of floats', [tensor(new Float32Array(256))]],
+  ['8 times 4 floats', Array.from({ length: 8 }, () => tensor([1, 2, 3, 4]))],
+] as const) {
+  const fields = {
+    kind: FrameKind.CALL,
+    flags: 0,
+    messageType: 0x102,
+    seq: 1,
+    ack: 1,
+    callId: 1,
+    fn: 1,
+    remainingMs: 60_000,
+  };
+  const writer = new FrameWriter();
+  let written = 0;
+  const one = (): void => {
+    const list: Tensor[] = [];
+    writer.begin();
+    codec.write(writer.out, tensors, list, undefined);
+    writer.endCall(fields, undefined, undefined, planTensors(list));
+    if (++written % 64 === 0) writer.flush()?.release();
+  };
+  const write = time(one);
+  writer.flush()?.release();
+  written = 0;
+  for (let i = 0; i < 63; i++) one();
+  const batch = Buffer.concat(writer.flush()?.chunks ?? []);
+  const reader = new FrameReader({
+    frame(header, data, start, end) {
+      const list = frameTensors(header, data, end)?.tensors() ?? [];
+      codec.read(data, start, valueEnd(header, end), list, undefined);
+      for (const t of list) t.dispose();
+    },
+    body: () => undefined,
+    bodyEnd: () => undefined,
+  });
+  reader.phase = 'open';
+  row(name, write, time(() => reader.push(batch)) / 63);
 }

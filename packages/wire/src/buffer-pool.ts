@@ -14,6 +14,8 @@ export interface BufferPoolStats {
   readonly dropped: number;
 }
 
+const UNPOOLED = Object.freeze({});
+
 /**
  * Free buffers by size class: powers of two to 1 MiB, whole MiB above. It holds at most `maxBytes`; past that the class that was
  * unused for longest loses its buffers first. A buffer must only be given back when nothing can reach its memory any more.
@@ -29,6 +31,13 @@ export class BufferPool {
 
   constructor(maxBytes: number = MAX_POOLED_BYTES) {
     this.maxBytes = maxBytes;
+  }
+
+  private readonly pooled = { onFree: (bytes: Uint8Array): void => this.give(bytes) };
+
+  /** What a storage over memory of this pool is made with, so that the memory comes back. */
+  optionsFor(nbytes: number): { readonly onFree?: (bytes: Uint8Array) => void } {
+    return nbytes < MIN_POOLED_BYTES ? UNPOOLED : this.pooled;
   }
 
   /** `nbytes` bytes at the front of a buffer of their class. What is in them is arbitrary: the caller overwrites all of it. */

@@ -1,6 +1,6 @@
 /** @file The receiver's memory for the tensors of one message, until they are complete and become tensors. */
 import { type DType, type Tensor } from '@backwire/tensor';
-import { sparseFromParts, storageFromBytes, tensorFromParts } from '@backwire/tensor/internal';
+import { type Storage, sparseFromParts, storageFromBytes, tensorFromParts } from '@backwire/tensor/internal';
 import { type BufferPool, bufferPool } from './buffer-pool.ts';
 import { decodeError } from './errors.ts';
 import { DEFAULT_WIRE_LIMITS, type WireLimits } from './limits.ts';
@@ -10,8 +10,6 @@ import {
   type TensorTable,
   checkTensorTable,
 } from './tensor-descriptor.ts';
-
-type Storage = ReturnType<typeof storageFromBytes>;
 
 /**
  * States: *open* (memory is being filled), then *taken* (`tensors()` made tensors of it) or *released*. While a part of it is landing
@@ -89,11 +87,14 @@ export class IncomingTensors {
   tensors(): Tensor[] {
     if (this.state !== 'open') throw new Error(`invariant: the tensors of a message are ${this.state}`);
     this.state = 'taken';
-    const { pool, table } = this;
-    const onFree = (bytes: Uint8Array): void => pool.give(bytes);
-    const storages = this.memory.map((memory) => storageFromBytes(memory as Uint8Array, { onFree }));
-    this.memory.length = 0;
-    return table.tensors.map((descriptor) => buildTensor(descriptor, storages));
+    const { pool, table, memory } = this;
+    const storages: Storage[] = [];
+    for (const bytes of memory)
+      storages.push(storageFromBytes(bytes as Uint8Array, pool.optionsFor((bytes as Uint8Array).length)));
+    memory.length = 0;
+    const tensors: Tensor[] = [];
+    for (const descriptor of table.tensors) tensors.push(buildTensor(descriptor, storages));
+    return tensors;
   }
 
   /** Gives the memory back unused. Harmless when repeated, and after `tensors`. */

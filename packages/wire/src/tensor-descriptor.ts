@@ -18,9 +18,9 @@ export interface TensorDescriptor {
   readonly requiresGrad: boolean;
   readonly device: Device;
   /** Whether it is rebuilt as a Parameter. */
-  readonly parameter?: boolean;
+  readonly parameter?: boolean | undefined;
   /** Present for the layout 'sparse_coo'. */
-  readonly sparse?: SparseDescriptor;
+  readonly sparse?: SparseDescriptor | undefined;
 }
 
 /** The parts of a sparse tensor. */
@@ -36,8 +36,8 @@ export interface StorageDescriptor {
   /** In the frame itself, as BODY frames, or fetched by the receiver through a channel. */
   readonly placement: 'inline' | 'body' | 'channel';
   /** Which channel, and what it needs to find the bytes; for 'channel'. */
-  readonly channel?: string;
-  readonly locator?: Uint8Array;
+  readonly channel?: string | undefined;
+  readonly locator?: Uint8Array | undefined;
 }
 
 /** What a call frame says about its tensors. */
@@ -181,34 +181,36 @@ export function readTensorTable(
   end: number,
   limits: WireLimits = DEFAULT_WIRE_LIMITS,
 ): TensorTable {
-  const reader = new ByteReader(bytes, start, end);
+  const reader = tableReader;
+  reader.reset(bytes, start, end);
   const storages: StorageDescriptor[] = [];
   const tensors: TensorDescriptor[] = [];
   while (reader.pos < reader.end) {
     const tag = reader.varint32();
     if (tag === T.STORAGE) {
       checkLimit('storages', storages.length + 1, limits.maxTensors);
-      storages.push(nested(reader, (inner) => readStorage(inner, limits)));
+      storages.push(readStorage(reader, limits));
     } else if (tag === T.TENSOR) {
       checkLimit('tensors', tensors.length + 1, limits.maxTensors);
-      tensors.push(nested(reader, (inner) => readTensor(inner, limits, false)));
+      tensors.push(readTensor(reader, limits, false));
     } else reader.skip(tag & 7);
   }
   return { storages, tensors };
 }
 
-function nested<R>(reader: ByteReader, read: (reader: ByteReader) => R): R {
+/** Reading a table is synchronous and calls nobody: one reader serves all. */
+const tableReader = new ByteReader(new Uint8Array(0));
+
+/** Narrows the reader to the nested message that begins here; returns where the outer one ends. */
+function enter(reader: ByteReader): number {
   const outer = reader.end;
   const length = reader.length();
-  const end = reader.pos + length;
-  reader.end = end;
-  const result = read(reader);
-  reader.pos = end;
-  reader.end = outer;
-  return result;
+  reader.end = reader.pos + length;
+  return outer;
 }
 
 function readStorage(reader: ByteReader, limits: WireLimits): StorageDescriptor {
+  const outer = enter(reader);
   let nbytes = 0;
   let placement: StorageDescriptor['placement'] | undefined;
   let channel: string | undefined;
@@ -227,6 +229,7 @@ function readStorage(reader: ByteReader, limits: WireLimits): StorageDescriptor 
       locator = new Uint8Array(view);
     } else reader.skip(tag & 7);
   }
+  reader.end = outer;
   if (placement === undefined) throw decodeError('a storage without a placement');
   if (placement === 'channel' && (channel === undefined || locator === undefined))
     throw decodeError('a channel storage without its locator');
@@ -239,6 +242,7 @@ function readStorage(reader: ByteReader, limits: WireLimits): StorageDescriptor 
 }
 
 function readTensor(reader: ByteReader, limits: WireLimits, part: boolean): TensorDescriptor {
+  const outer = enter(reader);
   let dtype = '';
   let shape: number[] = [];
   let strides: number[] | undefined;
@@ -260,35 +264,33 @@ function readTensor(reader: ByteReader, limits: WireLimits, part: boolean): Tens
     else if (tag === T.DEVICE) device = deviceOf(reader.varint32());
     else if (tag === T.SPARSE) {
       if (part) throw decodeError('a sparse tensor inside a sparse tensor');
-      sparse = nested(reader, (inner) => readSparse(inner, limits));
+      sparse = readSparse(reader, limits);
     } else reader.skip(tag & 7);
   }
+  reader.end = outer;
   if (dtype === '') throw decodeError('a tensor of an unknown dtype');
-  if (sparse !== undefined)
-    return { dtype, shape, strides: [], offset: 0, storage: -1, requiresGrad, device, parameter, sparse };
-  return {
-    dtype,
-    shape,
-    strides: strides ?? contiguousStrides(shape),
-    offset,
-    storage,
-    requiresGrad,
-    device,
-    parameter,
-  };
+  if (sparse !== undefined) {
+    strides = [];
+    offset = 0;
+    storage = -1;
+  }
+  strides ??= contiguousStrides(shape);
+  return { dtype, shape, strides, offset, storage, requiresGrad, device, parameter, sparse };
 }
 
 function readSparse(reader: ByteReader, limits: WireLimits): SparseDescriptor {
+  const outer = enter(reader);
   let indices: TensorDescriptor | undefined;
   let values: TensorDescriptor | undefined;
   let coalesced = false;
   while (reader.pos < reader.end) {
     const tag = reader.varint32();
-    if (tag === T.P_INDICES) indices = nested(reader, (inner) => readTensor(inner, limits, true));
-    else if (tag === T.P_VALUES) values = nested(reader, (inner) => readTensor(inner, limits, true));
+    if (tag === T.P_INDICES) indices = readTensor(reader, limits, true);
+    else if (tag === T.P_VALUES) values = readTensor(reader, limits, true);
     else if (tag === T.P_COALESCED) coalesced = reader.varint32() !== 0;
     else reader.skip(tag & 7);
   }
+  reader.end = outer;
   if (indices === undefined || values === undefined) throw decodeError('a sparse tensor without indices or values');
   return { indices, values, coalesced };
 }
@@ -332,6 +334,8 @@ function checkTensor(tensor: TensorDescriptor, storages: readonly { readonly nby
   const { sparse } = tensor;
   const item = dtypeBytes(tensor.dtype);
   if (item === undefined) throw decodeError(`unknown dtype '${tensor.dtype}'`);
+  if (!tensor.shape.every(isSize) || !tensor.strides.every(isSize) || (sparse === undefined && !isSize(tensor.offset)))
+    throw decodeError('a shape, stride or offset is no natural number');
   const elements = elementCount(tensor.shape, budget.limits);
   if (sparse !== undefined) {
     checkTensor(sparse.indices, storages, budget);
@@ -358,6 +362,10 @@ function checkTensor(tensor: TensorDescriptor, storages: readonly { readonly nby
       budget.limits.maxMaterialisedBytes - budget.left,
       budget.limits.maxMaterialisedBytes,
     );
+}
+
+function isSize(value: number): boolean {
+  return Number.isSafeInteger(value) && value >= 0;
 }
 
 function elementCount(shape: readonly number[], limits: WireLimits): number {

@@ -1,5 +1,6 @@
 /** @file Decides what of a list of tensors travels: whole storages, once each, or copies of small views of large ones. */
 import { Parameter, type Device, type Tensor } from '@backwire/tensor';
+import { type Storage } from '@backwire/tensor/internal';
 import { RECOPY_STORAGE_BYTES } from './limits.ts';
 import { type TensorDescriptor, contiguousStrides, dtypeBytes } from './tensor-descriptor.ts';
 import { OutgoingStorage, TensorPlan } from './tensor-table.ts';
@@ -10,12 +11,7 @@ export interface PlanOptions {
   readonly mapDevice?: ((device: Device) => Device) | undefined;
 }
 
-type Storage = Tensor['storage'] & {
-  readonly escaped: boolean;
-  hostBytes(): Uint8Array;
-  pinIo(): void;
-  unpinIo(): void;
-};
+const NO_OPTIONS: PlanOptions = Object.freeze({});
 
 /**
  * Pins what must travel of `tensors`; whoever gets the plan writes it or releases it. The tensors may be disposed and changed in
@@ -25,10 +21,11 @@ type Storage = Tensor['storage'] & {
  * whole storage along.
  * @throws DisposedError for a disposed tensor, with nothing pinned.
  */
-export function planTensors(tensors: readonly Tensor[], options: PlanOptions = {}): TensorPlan {
+export function planTensors(tensors: readonly Tensor[], options: PlanOptions = NO_OPTIONS): TensorPlan {
   const planner = new Planner(options);
   try {
-    const descriptors = tensors.map((tensor) => planner.tensor(tensor));
+    const descriptors: TensorDescriptor[] = [];
+    for (const tensor of tensors) descriptors.push(planner.tensor(tensor));
     return new TensorPlan(planner.storages, descriptors);
   } catch (error) {
     for (const storage of planner.storages) storage.release();
@@ -39,7 +36,8 @@ export function planTensors(tensors: readonly Tensor[], options: PlanOptions = {
 /** Whether the re-copy rule copies this tensor instead of sending its storage. */
 export function wantsCopy(tensor: Tensor): boolean {
   const { nbytes } = tensor.storage;
-  return nbytes >= RECOPY_STORAGE_BYTES && nbytes >= 2 * tensor.size * (dtypeBytes(tensor.dtype) ?? 1);
+  if (nbytes < RECOPY_STORAGE_BYTES) return false;
+  return nbytes >= 2 * tensor.size * (dtypeBytes(tensor.dtype) ?? 1);
 }
 
 class Planner {
@@ -52,33 +50,41 @@ class Planner {
   }
 
   tensor(tensor: Tensor): TensorDescriptor {
-    const { dtype, shape, requiresGrad } = tensor;
-    const device = this.options.mapDevice?.(tensor.device) ?? tensor.device;
-    const { sparse } = tensor;
+    const { dtype, shape, requiresGrad, sparse } = tensor;
+    const { mapDevice } = this.options;
+    const device = mapDevice === undefined ? tensor.device : mapDevice(tensor.device);
+    const parameter = tensor instanceof Parameter;
+    // One literal for each case with the same fields: descriptors are on the path of every call with a tensor.
     if (sparse !== undefined) {
-      const indices = this.tensor(sparse.indices);
-      const values = this.tensor(sparse.values);
+      const parts = {
+        indices: this.tensor(sparse.indices),
+        values: this.tensor(sparse.values),
+        coalesced: sparse.coalesced,
+      };
+      return { dtype, shape, strides: [], offset: 0, storage: -1, requiresGrad, device, parameter, sparse: parts };
+    }
+    if (wantsCopy(tensor)) {
+      const storage = this.copy(tensor);
       return {
         dtype,
         shape,
-        strides: [],
+        strides: contiguousStrides(shape),
         offset: 0,
-        storage: -1,
+        storage,
         requiresGrad,
         device,
-        sparse: { indices, values, coalesced: sparse.coalesced },
+        parameter,
+        sparse,
       };
     }
-    const base = { dtype, shape, requiresGrad, device, parameter: tensor instanceof Parameter };
-    if (wantsCopy(tensor)) return { ...base, strides: contiguousStrides(shape), offset: 0, storage: this.copy(tensor) };
-    return { ...base, strides: tensor.strides, offset: tensor.offset, storage: this.share(tensor) };
+    const { strides, offset } = tensor;
+    return { dtype, shape, strides, offset, storage: this.share(tensor), requiresGrad, device, parameter, sparse };
   }
 
   private share(tensor: Tensor): number {
-    const storage = tensor.storage as Storage;
+    const { storage } = tensor;
     const index = this.known.indexOf(storage);
-    if (index >= 0) return index;
-    return this.pin(tensor, storage);
+    return index >= 0 ? index : this.pin(tensor, storage);
   }
 
   private copy(tensor: Tensor): number {
@@ -86,7 +92,7 @@ class Planner {
     try {
       const clone = handle.clone();
       try {
-        return this.pin(clone, clone.storage as Storage);
+        return this.pin(clone, clone.storage);
       } finally {
         clone.dispose();
       }
@@ -96,28 +102,32 @@ class Planner {
   }
 
   private pin(tensor: Tensor, storage: Storage): number {
-    const converter =
-      tensor.device === 'cpu' ? undefined : getDeviceTypeConverter(tensor.device.slice(0, tensor.device.indexOf(':')));
-    if (converter !== undefined) {
-      const { bytes, release } = converter.prepareTensorForSending(tensor);
-      this.storages.push(new OutgoingStorage(bytes, release));
-    } else {
-      storage.pinIo();
-      this.storages.push(new OutgoingStorage(storage.hostBytes(), () => storage.unpinIo(), storage.escaped));
+    const index = this.storages.length;
+    if (tensor.device !== 'cpu') {
+      const converter = getDeviceTypeConverter(tensor.device.slice(0, tensor.device.indexOf(':')));
+      if (converter !== undefined) {
+        const { bytes, release } = converter.prepareTensorForSending(tensor);
+        this.add(new OutgoingStorage(index, bytes, { unpinIo: release }, false), storage);
+        return index;
+      }
     }
+    storage.pinIo();
+    this.add(new OutgoingStorage(index, storage.hostBytes(), storage, storage.escaped), storage);
+    return index;
+  }
+
+  private add(outgoing: OutgoingStorage, storage: Storage): void {
+    this.storages.push(outgoing);
     this.known.push(storage);
-    return this.storages.length - 1;
   }
 }
 
 /** Whether reading the bytes of one of these would have to wait for a device: `await hostTensors(tensors)` first. */
 export function needsHost(tensors: readonly Tensor[]): boolean {
-  return tensors.some(
-    (tensor) => !(tensor.storage as Storage & { readonly onHost: boolean }).onHost && tensor.device !== 'cpu',
-  );
+  return tensors.some((tensor) => !tensor.storage.onHost && tensor.device !== 'cpu');
 }
 
 /** Brings the bytes of every tensor to the host. */
 export async function hostTensors(tensors: readonly Tensor[]): Promise<void> {
-  for (const tensor of tensors) await (tensor.storage as Storage & { toHost(): Promise<Uint8Array> }).toHost();
+  for (const tensor of tensors) await tensor.storage.toHost();
 }

@@ -3,18 +3,26 @@ import { bufferPool } from './buffer-pool.ts';
 import { type ByteWriter } from './byte-writer.ts';
 import { checkLimit } from './errors.ts';
 import { INLINE_MESSAGE_BYTES, INLINE_STORAGE_BYTES, type WireLimits } from './limits.ts';
-import { type StorageDescriptor, type TensorDescriptor, writeStorage, writeTensor } from './tensor-descriptor.ts';
+import { type TensorDescriptor, writeStorage, writeTensor } from './tensor-descriptor.ts';
+
+/** Who keeps the bytes of a storage in place until they are written. */
+export interface Pinned {
+  unpinIo(): void;
+}
 
 /** A storage that travels. Its bytes are pinned until `release`. */
-export class OutgoingStorage {
+export class OutgoingStorage implements OutgoingBody {
+  /** Index in the message. */
+  readonly storage: number;
   private current: Uint8Array;
-  private onRelease: (() => void) | undefined;
+  private owner: Pinned | undefined;
   private shared: boolean;
 
   /** `shared`: the program holds an alias of the bytes, through which it could change them under way. */
-  constructor(bytes: Uint8Array, onRelease: () => void, shared = false) {
+  constructor(storage: number, bytes: Uint8Array, owner: Pinned, shared: boolean) {
+    this.storage = storage;
     this.current = bytes;
-    this.onRelease = onRelease;
+    this.owner = owner;
     this.shared = shared;
   }
 
@@ -25,20 +33,21 @@ export class OutgoingStorage {
 
   /** Copies bytes that the program could change through an alias; for storages that are not written at once. */
   secure(): void {
-    if (!this.shared || this.onRelease === undefined) return;
+    const { owner } = this;
+    if (!this.shared || owner === undefined) return;
     const copy = bufferPool.take(this.current.length);
     copy.set(this.current);
-    this.onRelease();
-    this.onRelease = () => bufferPool.give(copy);
+    owner.unpinIo();
+    this.owner = { unpinIo: () => bufferPool.give(copy) };
     this.current = copy;
     this.shared = false;
   }
 
   /** Lets go of the bytes; harmless when repeated. */
   release(): void {
-    const fn = this.onRelease;
-    this.onRelease = undefined;
-    fn?.();
+    const { owner } = this;
+    this.owner = undefined;
+    owner?.unpinIo();
   }
 }
 
@@ -103,30 +112,36 @@ export function writeTensorPlan(out: ByteWriter, plan: TensorPlan, limits: WireL
   const before = out.pos - out.start;
   let bodies: OutgoingBody[] | undefined;
   let inline = 0;
-  const inlined: OutgoingStorage[] = [];
   for (let i = 0; i < storages.length; i++) {
     const storage = storages[i] as OutgoingStorage;
     const nbytes = storage.bytes.length;
     const via = plan.channels?.get(i);
-    let descriptor: StorageDescriptor;
-    if (via !== undefined) descriptor = { nbytes, placement: 'channel', channel: via.channel, locator: via.locator };
-    else if (nbytes <= INLINE_STORAGE_BYTES && inline + nbytes <= INLINE_MESSAGE_BYTES) {
+    if (via !== undefined) {
+      writeStorage(out, { nbytes, placement: 'channel', channel: via.channel, locator: via.locator });
+    } else if (isInline(nbytes, inline)) {
       inline += nbytes;
-      inlined.push(storage);
-      descriptor = { nbytes, placement: 'inline' };
+      writeStorage(out, { nbytes, placement: 'inline' });
     } else {
       storage.secure();
-      (bodies ??= []).push({ storage: i, bytes: storage.bytes, release: () => storage.release() });
-      descriptor = { nbytes, placement: 'body' };
+      (bodies ??= []).push(storage);
+      writeStorage(out, { nbytes, placement: 'body' });
     }
-    writeStorage(out, descriptor);
   }
   for (let i = 0; i < tensors.length; i++) writeTensor(out, tensors[i] as TensorDescriptor);
   const descriptorLength = out.pos - out.start - before;
-  for (let i = 0; i < inlined.length; i++) {
-    const storage = inlined[i] as OutgoingStorage;
+  let copied = 0;
+  for (let i = 0; i < storages.length; i++) {
+    const storage = storages[i] as OutgoingStorage;
+    const nbytes = storage.bytes.length;
+    if (plan.channels?.has(i) === true || !isInline(nbytes, copied)) continue;
     out.raw(storage.bytes);
+    copied += nbytes;
     storage.release();
   }
   return { descriptorLength, inlineLength: inline, bodies: bodies ?? NONE };
+}
+
+/** Whether a storage of `nbytes` still fits behind `before` inline bytes. */
+function isInline(nbytes: number, before: number): boolean {
+  return nbytes <= INLINE_STORAGE_BYTES && before + nbytes <= INLINE_MESSAGE_BYTES;
 }
