@@ -1,4 +1,4 @@
-import { Tensor, randn, sparseCooTensor, tensor, zeros } from '@backwire/tensor';
+import { type Tensor, randn, sparseCooTensor, tensor, zeros } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import {
   cloneSparseTensors,

@@ -1,4 +1,4 @@
-import { type DType, Parameter, Tensor, fromBytes, sparseCooTensor, tensor, zeros } from '@backwire/tensor';
+import { type DType, Parameter, type Tensor, fromBytes, sparseCooTensor, tensor, zeros } from '@backwire/tensor';
 import { afterEach, describe, expect, it } from 'vitest';
 import {
   type Descriptor,

@@ -106,8 +106,8 @@ class Planner {
     if (tensor.device !== 'cpu') {
       const converter = getDeviceTypeConverter(tensor.device.slice(0, tensor.device.indexOf(':')));
       if (converter !== undefined) {
-        const { bytes, release } = converter.prepareTensorForSending(tensor);
-        this.add(new OutgoingStorage(index, bytes, { unpinIo: release }, false), storage);
+        const prepared = converter.prepareTensorForSending(tensor);
+        this.add(new OutgoingStorage(index, prepared.bytes, { unpinIo: () => prepared.release() }, false), storage);
         return index;
       }
     }

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { decodeValue, encodeValue, registerValueType } from './index.ts';
-import { ByteWriter, DEFAULT_WIRE_LIMITS, ValueCodec, WireError } from './internal.ts';
+import { ByteWriter, DEFAULT_WIRE_LIMITS, ValueCodec, WireError, valueTypeNamed } from './internal.ts';
 import { Value } from './gen/backwire/wire/v1/value.ts';
 
 const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex');
@@ -327,7 +327,10 @@ describe('registered types', () => {
   });
 
   it('are one table for every copy of this package', async () => {
-    const copy = (await import(/* @vite-ignore */ `./value-types.ts?copy=${1}`)) as typeof import('./value-types.ts');
+    const copy = (await import(/* @vite-ignore */ `./value-types.ts?copy=${1}`)) as {
+      valueTypeNamed: typeof valueTypeNamed;
+    };
+    expect(copy.valueTypeNamed).not.toBe(valueTypeNamed);
     expect(copy.valueTypeNamed('test.Point')?.match).toBe(Point);
   });
 

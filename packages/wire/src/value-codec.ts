@@ -29,7 +29,7 @@ export class ValueCodec<C = unknown> {
    * written of it is then garbage: the caller drops the frame.
    */
   write(out: ByteWriter, value: unknown, tensors: Tensor[], ctx: C): void {
-    const writer = this.writers.pop() ?? new ValueWriter(this.extensions as readonly ValueExtension[], this.limits);
+    const writer = this.writers.pop() ?? new ValueWriter(this.extensions, this.limits);
     try {
       writer.write(out, value, tensors, ctx);
     } finally {
@@ -42,7 +42,7 @@ export class ValueCodec<C = unknown> {
    * @throws WireError 'decode-error' or 'limit'. An extension's or type's own throw arrives as the cause of a 'decode-error'.
    */
   read(bytes: Uint8Array, start: number, end: number, tensors: readonly Tensor[], ctx: C): unknown {
-    const reader = this.readers.pop() ?? new ValueReader(this.extensions as readonly ValueExtension[], this.limits);
+    const reader = this.readers.pop() ?? new ValueReader(this.extensions, this.limits);
     try {
       return reader.read(bytes, start, end, tensors, ctx);
     } catch (error) {

@@ -69,7 +69,7 @@ export function registerValueType<T>(type: {
 export function valueTypeOf(value: object): ValueType | undefined {
   if (table.byPrototype.size === 0) return undefined;
   for (let p: unknown = Object.getPrototypeOf(value); p !== null && p !== undefined; p = Object.getPrototypeOf(p)) {
-    const type = table.byPrototype.get(p as object);
+    const type = table.byPrototype.get(p);
     if (type !== undefined) return type;
   }
   return undefined;
