@@ -4,7 +4,7 @@
  * Plain JavaScript for `new Worker(text, { eval: true })`. It keeps a connection of its own to the store, renews the lease there while
  * the main thread computes, and sets a key to how long ago (in ms) the main loop last turned.
  *
- * workerData: { host, port, mode: 'hmac' | 'plain', tls: psk options or null, group, keyId, key, id, token, ageKey, everyMs, tick }.
+ * workerData: { host, port, mode: 'hmac' | 'plain', tls: what a client shows, or null, group, keyId, key, id, token, ageKey, everyMs, tick }.
  * The bytes are those of security/handshake.ts and stores/protocol.ts; a test runs both sides against each other.
  */
 export const LIVENESS_THREAD_SOURCE = String.raw`
@@ -25,7 +25,8 @@ function record(type, ...parts) {
 }
 
 function proof(label, hello, challenge) {
-  const th = crypto.createHash('sha256').update(hello).update(challenge).digest();
+  const binding = data.tls === null ? Buffer.alloc(0) : socket.exportKeyingMaterial(32, 'EXPORTER-backwire-channel-binding', Buffer.alloc(0));
+  const th = crypto.createHash('sha256').update(hello).update(challenge).update(binding).digest();
   if (data.mode === 'plain') return crypto.createHash('sha256').update(label + '\0' + data.group + '\0').update(th).digest();
   return crypto.createHmac('sha256', data.key).update(label).update(th).digest();
 }
@@ -50,8 +51,8 @@ let stopped = false;
 
 function dial() {
   const options = { host: data.host, port: data.port };
-  socket = data.tls === null ? net.connect(options) : tls.connect({ ...options, ...data.tls, checkServerIdentity: () => undefined,
-    pskCallback: () => ({ psk: Buffer.from(data.tls.psk), identity: data.tls.identity }) });
+  socket = data.tls === null ? net.connect(options) : tls.connect({ ...options, ...data.tls, rejectUnauthorized: true, checkServerIdentity: () => undefined,
+    ...(data.tls.psk === undefined ? {} : { pskCallback: () => ({ psk: Buffer.from(data.tls.psk), identity: data.tls.identity }) }) });
   const own = socket;
   const nonce = crypto.randomBytes(32);
   const mode = data.mode === 'plain' ? 0 : 1;
@@ -60,7 +61,9 @@ function dial() {
   let challenge;
   let pending = Buffer.alloc(0);
   const deadline = setTimeout(() => own.destroy(), 5000);
-  own.on(data.tls === null ? 'connect' : 'secureConnect', () => { own.setNoDelay(true); own.write(hello); });
+  own.on(data.tls === null ? 'connect' : 'secureConnect', () => {
+    if (data.tls !== null && data.tls.psk !== undefined && !own.isSessionReused()) return void own.destroy();
+    own.setNoDelay(true); own.write(hello); });
   own.on('data', (bytes) => {
     pending = Buffer.concat([pending, bytes]);
     for (;;) {

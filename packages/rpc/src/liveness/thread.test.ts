@@ -3,10 +3,12 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterEach, expect, test } from 'vitest';
-import { findKeys } from '../security/secret.ts';
+import { findKeys, type Keys } from '../security/secret.ts';
 import { embeddedStore } from '../stores/embedded.ts';
+import { serveStore } from '../stores/embedded-server.ts';
 import { memoryStore } from '../stores/memory.ts';
 import { prefixStore } from '../stores/prefix.ts';
+import { tlsTransport } from '../transports/tls.ts';
 import { keepAlive, readAge } from './thread.ts';
 
 const root = fileURLToPath(new URL('../../../../', import.meta.url));
@@ -91,6 +93,21 @@ test('a main loop that is stuck for longer than its lease keeps it, and others c
   await alive.stop();
   await lease.revoke();
   expect(await readAge(store, 'age/me')).toBeUndefined();
+});
+
+test('the thread gets through TLS as well', async () => {
+  const proof = { mode: 'psk', group: 'store', keys: keys as Keys } as const;
+  const server = await serveStore({ secret, transport: tlsTransport(proof) });
+  const store = await embeddedStore({ endpoint: server.endpoint, transport: tlsTransport(proof) });
+  cleanups.push(
+    () => server.close(),
+    () => store.close(),
+  );
+  const alive = keepAlive(store, await store.lease(60_000), { ageKey: 'age/me' });
+  cleanups.push(() => alive.stop());
+  await alive.started;
+  expect([alive.kind, server.clients]).toEqual(['thread', 2]);
+  expect(await readAge(store, 'age/me')).toBeDefined();
 });
 
 test('without the thread the same program loses its lease', async () => {

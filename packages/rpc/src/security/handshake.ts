@@ -29,6 +29,8 @@ export const HANDSHAKE_TIMEOUT_MS = 5_000;
 /** Connections that have not proved themselves yet; one more closes the oldest. */
 export const MAX_HALF_OPEN = 64;
 export const NONCE_BYTES = 32;
+/** In place of a group where the store is concerned: many groups may share one. */
+export const STORE_GROUP = 'store';
 
 const MAGIC = Uint8Array.of(0x42, 0x4b, 0x57, 0x52);
 const VERSION = 1;

@@ -59,7 +59,7 @@ async function server(
   });
   cleanups.push(() => listener.close());
   const next = (): Promise<Authenticated> =>
-    new Promise((resolve, reject) => waiting.push((outcome) => outcome.then(resolve, reject)));
+    new Promise((resolve, reject) => waiting.push((outcome) => void outcome.then(resolve, reject)));
   return { endpoint: listener.endpoint, port: Number(listener.endpoint.split(':').at(-1)), outcomes, next };
 }
 

@@ -5,7 +5,7 @@ import { authenticate } from '../security/authenticate.ts';
 import type { Keys } from '../security/secret.ts';
 import type { Connection, Transport } from '../transports/transport.ts';
 import { ByteReader, type ReadProgram } from './byte-reader.ts';
-import { STORE_HANDSHAKE_GROUP } from './embedded-session.ts';
+import { STORE_GROUP } from '../security/handshake.ts';
 import { FRAME_HEAD_BYTES, MAX_LIST_BYTES, Op, Reader, frame, replyError } from './protocol.ts';
 
 export interface LinkOptions {
@@ -71,7 +71,7 @@ export class EmbeddedLink {
     const both = signal === undefined ? this.closing.signal : AbortSignal.any([signal, this.closing.signal]);
     const { transport, endpoint, keys } = this.options;
     const dialled = await transport.dial(endpoint, { signal: both, timeoutMs });
-    const handshake = { role: 'dialer', group: STORE_HANDSHAKE_GROUP, keys, signal: both, timeoutMs } as const;
+    const handshake = { role: 'dialer', group: STORE_GROUP, keys, signal: both, timeoutMs } as const;
     const { connection } = await authenticate(dialled, handshake);
     if (this.closing.signal.aborted) {
       connection.destroy();

@@ -1,9 +1,10 @@
 /** @file The server of an embedded store: one process of the group, or its launcher, keeps the contents for all. */
 import { randomBytes, timingSafeEqual } from 'node:crypto';
 import { MAX_HALF_OPEN } from '../security/handshake.ts';
-import { resolveSecurity, type ResolvedSecurity } from '../security/policy.ts';
-import { findKeys, type Keys } from '../security/secret.ts';
-import { tcpTransport } from '../transports/tcp.ts';
+import { insecureBind, resolveSecurity, type ResolvedSecurity } from '../security/policy.ts';
+import type { Keys } from '../security/secret.ts';
+import { storeTransport } from '../transports/select.ts';
+import { isLoopback } from '../transports/tcp.ts';
 import { parseHostPort } from '../transports/listen.ts';
 import type { Connection, Listener, Transport } from '../transports/transport.ts';
 import { LEASE_TOKEN_BYTES, StoreSession, type SessionHost } from './embedded-session.ts';
@@ -21,9 +22,9 @@ export interface ServeStoreOptions {
   readonly secret?: string | Uint8Array | undefined;
   /** @default BACKWIRE_SECRET; without it, on loopback, the secret of this user on this host */
   readonly security?: ResolvedSecurity | undefined;
-  /** Whether stock torch clients, which can prove nothing, are served too. @default only when security is off */
+  /** Whether stock torch clients, which can neither prove nor encrypt anything, are served too. @default only when security is off */
   readonly torch?: boolean | undefined;
-  /** @default TCP */
+  /** @default TCP on loopback and with mode 'none', else TLS */
   readonly transport?: Transport | undefined;
 }
 
@@ -53,11 +54,11 @@ const OWN_STALL_MS = 500;
 export async function serveStore(options: ServeStoreOptions = {}): Promise<StoreServer> {
   const host = options.host ?? '127.0.0.1';
   const { secret } = options;
-  const given = secret === undefined ? undefined : findKeys({ secret });
-  const security = options.security ?? (given === undefined ? resolveSecurity(undefined, { bind: host }) : undefined);
-  const keys = given ?? security?.keys;
-  const server = new Server(keys, options.torch ?? keys === undefined);
-  const transport = options.transport ?? tcpTransport();
+  const given = secret === undefined ? options.security : resolveSecurity({ mode: 'hmac', secret }, { bind: host });
+  const security = given ?? resolveSecurity(undefined, { bind: host });
+  if (security.automatic && security.mode !== 'mtls' && !isLoopback(host)) throw insecureBind(host);
+  const server = new Server(security.keys, options.torch ?? security.mode === 'none');
+  const transport = options.transport ?? storeTransport(host, security);
   await server.listen(transport, host, options.port ?? 0);
   return server;
 }

@@ -1,7 +1,7 @@
 /** @file One client of an embedded store: proof first, then its requests, torch's and ours, until it goes. */
 import { randomBytes } from 'node:crypto';
 import { RpcError } from '../errors.ts';
-import { HANDSHAKE_TIMEOUT_MS, Handshake, NONCE_BYTES, RECORD_HEAD_BYTES } from '../security/handshake.ts';
+import { HANDSHAKE_TIMEOUT_MS, Handshake, NONCE_BYTES, RECORD_HEAD_BYTES, STORE_GROUP } from '../security/handshake.ts';
 import type { Keys } from '../security/secret.ts';
 import type { Connection } from '../transports/transport.ts';
 import { ByteReader, type ReadProgram } from './byte-reader.ts';
@@ -37,7 +37,6 @@ export interface SessionHost {
   barrier(key: string, worldSize: bigint, release: () => void): () => void;
 }
 
-export const STORE_HANDSHAKE_GROUP = 'store';
 const AUTH_FIRST_BYTE = 0x42;
 export const LEASE_TOKEN_BYTES = 8;
 
@@ -112,7 +111,9 @@ export class StoreSession {
 
   private *prove(first: number): Generator<number, boolean, Uint8Array> {
     const nonce = randomBytes(NONCE_BYTES);
-    const handshake = new Handshake({ role: 'acceptor', group: STORE_HANDSHAKE_GROUP, keys: this.host.keys, nonce });
+    const { authenticated, binding } = this.connection.protection;
+    const keys = authenticated ? undefined : this.host.keys;
+    const handshake = new Handshake({ role: 'acceptor', group: STORE_GROUP, keys, nonce, channelBinding: binding });
     let head = new Uint8Array(RECORD_HEAD_BYTES);
     head[0] = first;
     head.set(yield RECORD_HEAD_BYTES - 1, 1);

@@ -1,12 +1,13 @@
 /** @file The client of an embedded store: what the members of a group use. */
 import { RpcError } from '../errors.ts';
+import { STORE_GROUP } from '../security/handshake.ts';
 import { deriveKey, type Keys } from '../security/secret.ts';
 import { parseHostPort } from '../transports/listen.ts';
 import { tcpTransport } from '../transports/tcp.ts';
+import { tlsClientOf } from '../transports/tls.ts';
 import type { Transport } from '../transports/transport.ts';
 import { EmbeddedLink, closedError, type LinkOptions } from './embedded-link.ts';
 import type { StoreServer } from './embedded-server.ts';
-import { STORE_HANDSHAKE_GROUP } from './embedded-session.ts';
 import { MAX_LEASE_MS, MAX_VALUE_BYTES, MIN_LEASE_MS } from './limits.ts';
 import { Op, type Reader, blob, clientKey, i64, keyText, u32, u8 } from './protocol.ts';
 import type { Lease, StoreEvent } from './store.ts';
@@ -231,15 +232,18 @@ export class EmbeddedStore implements TicketStore {
   /** For a thread that renews `lease` beside this store. */
   ticket(lease: Lease, ageKey: string): LeaseTicket | undefined {
     const { endpoint, keys, transport } = this.options;
-    if (!(lease instanceof EmbeddedLease) || !lease.isOf(this) || transport.name !== 'tcp') return undefined;
-    const key = keys?.[0];
+    const tls = tlsClientOf(transport);
+    if (!(lease instanceof EmbeddedLease) || !lease.isOf(this) || (transport.name !== 'tcp' && tls === undefined))
+      return undefined;
+    // Under TLS the key has been proved before the handshake.
+    const key = tls === undefined ? keys?.[0] : undefined;
     return {
-      ...parseHostPort(endpoint, 'tcp'),
+      ...parseHostPort(endpoint, transport.name),
       mode: key === undefined ? 'plain' : 'hmac',
-      group: STORE_HANDSHAKE_GROUP,
+      group: STORE_GROUP,
       keyId: key?.id ?? '0'.repeat(16),
-      key: key === undefined ? new Uint8Array(0) : deriveKey(key, STORE_HANDSHAKE_GROUP, 'hmac'),
-      tls: null,
+      key: key === undefined ? new Uint8Array(0) : deriveKey(key, STORE_GROUP, 'hmac'),
+      tls: tls ?? null,
       id: lease.id,
       token: lease.token,
       ttlMs: lease.ttlMs,

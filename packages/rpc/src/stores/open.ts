@@ -2,6 +2,7 @@
 import { RpcError } from '../errors.ts';
 import { resolveSecurity } from '../security/policy.ts';
 import { hostText, parseHostPort } from '../transports/listen.ts';
+import { storeTransport } from '../transports/select.ts';
 import { embeddedStore } from './embedded.ts';
 import { serveStore } from './embedded-server.ts';
 import { memoryStore } from './memory.ts';
@@ -47,16 +48,18 @@ async function openAddress(option: string | undefined, options: OpenStoreOptions
 }
 
 /** Rank 0 serves the store at that address, unless a launcher already does; everyone connects to it. */
-async function openEmbedded(endpoint: string, options: OpenStoreOptions): Promise<Store> {
+async function openEmbedded(address: string, options: OpenStoreOptions): Promise<Store> {
   const { signal, timeoutMs } = options;
-  const { host, port } = parseHostPort(endpoint, 'tcp');
+  const { host, port } = parseHostPort(address, 'tcp');
   const security = options.security ?? resolveSecurity(undefined, { bind: host });
-  const { keys } = security;
-  if ((options.rank ?? rankOfEnvironment()) !== 0 || launcherServes())
-    return embeddedStore({ endpoint, keys, signal, timeoutMs });
+  const transport = storeTransport(host, security);
+  const common = { keys: security.keys, signal, timeoutMs, transport };
+  if ((options.rank ?? rankOfEnvironment()) !== 0 || launcherServes()) {
+    return embeddedStore({ ...common, endpoint: `${transport.name}://${hostText(host)}:${port}` });
+  }
   const server = await serveStore({ host, port, security });
   try {
-    return await embeddedStore({ endpoint: server.endpoint, keys, signal, timeoutMs, server });
+    return await embeddedStore({ ...common, endpoint: server.endpoint, server });
   } catch (error) {
     await server.close();
     throw error;

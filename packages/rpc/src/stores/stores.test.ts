@@ -2,7 +2,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterEach, describe, expect, test } from 'vitest';
 import { resolveSecurity } from '../security/policy.ts';
-import { findKeys } from '../security/secret.ts';
+import { findKeys, type Keys } from '../security/secret.ts';
+import { tlsTransport } from '../transports/tls.ts';
 import { embeddedStore } from './embedded.ts';
 import { serveStore } from './embedded-server.ts';
 import { memoryStore } from './memory.ts';
@@ -49,6 +50,16 @@ const kinds: [string, () => Promise<Open>][] = [
       const server = await serveStore({ secret });
       cleanups.push(() => server.close());
       return () => embeddedStore({ endpoint: server.endpoint, keys });
+    },
+  ],
+  [
+    'embedded over TLS',
+    async () => {
+      const keys = findKeys({ secret: 'sixteen bytes and more' }) as Keys;
+      const transport = tlsTransport({ mode: 'psk', group: 'store', keys });
+      const server = await serveStore({ secret: 'sixteen bytes and more', transport });
+      cleanups.push(() => server.close());
+      return () => embeddedStore({ endpoint: server.endpoint, transport });
     },
   ],
 ];

@@ -1,4 +1,5 @@
 /** @file What another thread needs to hold a lease of a store too. */
+import type { TlsClient } from '../transports/tls.ts';
 import type { Lease, Store } from './store.ts';
 
 /** Plain data, so that it can be posted to a thread. */
@@ -13,12 +14,7 @@ export interface LeaseTicket {
   /** Derived for this purpose alone; empty in mode 'plain'. */
   readonly key: Uint8Array;
   /** How the connection is encrypted; null = it is not. */
-  readonly tls: {
-    readonly psk: Uint8Array;
-    readonly identity: string;
-    readonly minVersion: 'TLSv1.3';
-    readonly ciphers: string;
-  } | null;
+  readonly tls: TlsClient | null;
   readonly id: number;
   readonly token: Uint8Array;
   readonly ttlMs: number;

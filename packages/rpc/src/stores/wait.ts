@@ -25,7 +25,8 @@ export function settleWait(
   return new Promise((resolve, reject) => {
     if (signal?.aborted)
       return reject(new RpcError('cancelled', 'waiting for keys was cancelled', { cause: signal.reason }));
-    let unpark: (() => void) | undefined;
+    // `settle` may run inside `park`, before there is anything to take back.
+    let unpark = undefined as (() => void) | undefined;
     let settled = false;
     let timer: NodeJS.Timeout | undefined;
     const settle = (error?: RpcError): void => {

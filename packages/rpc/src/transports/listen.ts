@@ -1,5 +1,11 @@
 /** @file What the transports over `node:net` share: listening, dialling, and their errors. */
-import { createServer, type ListenOptions as NetListenOptions, type NetConnectOpts, type Server } from 'node:net';
+import {
+  createServer,
+  type ListenOptions as NetListenOptions,
+  type NetConnectOpts,
+  type Server,
+  type Socket,
+} from 'node:net';
 import { runAtRoot } from '@backwire/tensor/internal';
 import { RpcError } from '../errors.ts';
 import { adoptSocket, connectSocket, type SocketConnection } from './socket.ts';
@@ -39,36 +45,68 @@ export function listenNet(
 export function dialNet(
   options: NetConnectOpts,
   about: { kind: string; remote: string },
-  { timeoutMs = DEFAULT_DIAL_TIMEOUT_MS, signal }: DialOptions,
+  dial: DialOptions,
 ): Promise<SocketConnection> {
-  if (signal?.aborted) return Promise.reject(cancelled(about.remote, signal));
+  const failed = (error: Error): RpcError =>
+    new RpcError('unavailable', `cannot connect to ${about.remote}: ${error.message}`, { cause: error });
+  return dialWithin(dial, about.remote, failed, () => {
+    const connection = connectSocket(options, about);
+    return { socket: connection.raw, ready: 'connect', finish: () => connection };
+  });
+}
+
+/** A socket on its way; `finish` makes the connection once the socket has said `ready`, or throws. */
+export interface Dialling {
+  readonly socket: Socket;
+  readonly ready: 'connect' | 'secureConnect';
+  readonly finish: () => SocketConnection;
+}
+
+/** Waits for a socket that `start` has begun to connect: until it is ready, fails, is cancelled or takes too long. */
+export function dialWithin(
+  { timeoutMs = DEFAULT_DIAL_TIMEOUT_MS, signal }: DialOptions,
+  remote: string,
+  failed: (error: Error) => RpcError,
+  start: () => Dialling,
+): Promise<SocketConnection> {
+  if (signal?.aborted) return Promise.reject(cancelled(remote, signal));
+  // At the root: what arrives later must not live in the caller's ambient state.
   return runAtRoot(
     () =>
       new Promise<SocketConnection>((resolve, reject) => {
-        const connection = connectSocket(options, about);
-        const socket = connection.raw;
-        const settle = (error?: RpcError): void => {
+        const { socket, ready, finish } = start();
+        const settle = (outcome: () => void): void => {
           clearTimeout(timer);
           signal?.removeEventListener('abort', onAbort);
           socket.off('error', onError);
-          socket.off('connect', onConnect);
-          if (error === undefined) {
-            resolve(connection);
-          } else {
-            connection.destroy();
+          socket.off('close', onClose);
+          socket.off(ready, onReady);
+          outcome();
+        };
+        const refuse = (error: RpcError): void =>
+          settle(() => {
+            socket.on('error', () => undefined);
+            socket.destroy();
             reject(error);
+          });
+        const onAbort = (): void => refuse(cancelled(remote, signal as AbortSignal));
+        const onError = (error: Error): void => refuse(failed(error));
+        const onClose = (): void => refuse(failed(new Error('the connection was closed')));
+        const onReady = (): void => {
+          try {
+            const connection = finish();
+            settle(() => resolve(connection));
+          } catch (error) {
+            refuse(RpcError.from(error));
           }
         };
-        const onAbort = (): void => settle(cancelled(about.remote, signal as AbortSignal));
-        const onError = (error: Error): void =>
-          settle(new RpcError('unavailable', `cannot connect to ${about.remote}: ${error.message}`, { cause: error }));
-        const onConnect = (): void => settle();
         const timer = setTimeout(
-          () => settle(new RpcError('deadline-exceeded', `${about.remote} did not answer in ${timeoutMs} ms`)),
+          () => refuse(new RpcError('deadline-exceeded', `${remote} did not answer in ${timeoutMs} ms`)),
           timeoutMs,
         );
         socket.once('error', onError);
-        socket.once('connect', onConnect);
+        socket.once('close', onClose);
+        socket.once(ready, onReady);
         signal?.addEventListener('abort', onAbort, { once: true });
       }),
   );

@@ -2,7 +2,9 @@
 import { RpcError } from '../errors.ts';
 import type { ResolvedSecurity } from '../security/policy.ts';
 import { memoryTransport } from './memory.ts';
-import { tcpTransport } from './tcp.ts';
+import { isLoopback, tcpTransport } from './tcp.ts';
+import { tlsTransport } from './tls.ts';
+import { STORE_GROUP } from '../security/handshake.ts';
 import type { Transport } from './transport.ts';
 import { unixTransport } from './unix.ts';
 
@@ -24,15 +26,32 @@ export function createTransports(
   return viable;
 }
 
-function create(name: string, _security: ResolvedSecurity, _group: string): Transport {
+function create(name: string, security: ResolvedSecurity, group: string): Transport {
   switch (name) {
     case 'memory':
       return memoryTransport();
     case 'unix':
       return unixTransport();
     case 'tcp':
-      return tcpTransport();
+      return tcp(security, group);
     default:
       throw new RpcError('invalid-argument', `no transport is named '${name}'`);
   }
+}
+
+/** TCP as the security mode wants it: in the clear, or under TLS, whose endpoints begin with 'tls:'. */
+export function tcp(security: ResolvedSecurity, group: string): Transport {
+  if (security.mode === 'psk' && security.keys !== undefined)
+    return tlsTransport({ mode: 'psk', group, keys: security.keys });
+  if (security.mode === 'mtls' && security.mtls !== undefined) return tlsTransport({ ...security.mtls, mode: 'mtls' });
+  return tcpTransport();
+}
+
+/**
+ * How the store of a group at `host` is reached: in the clear on loopback, where the handshake proves the secret, and under TLS from
+ * other machines, whatever the agents do among themselves. 'none' is in the clear everywhere.
+ */
+export function storeTransport(host: string, security: ResolvedSecurity): Transport {
+  if (security.mode === 'none' || isLoopback(host)) return tcpTransport();
+  return tcp(security.mode === 'mtls' ? security : { ...security, mode: 'psk' }, STORE_GROUP);
 }

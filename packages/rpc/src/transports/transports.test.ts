@@ -9,7 +9,9 @@ import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, test } from 'vitest';
 import { runWith, ambient } from '@backwire/tensor/internal';
 import { memoryTransport } from './memory.ts';
+import { findKeys, type Keys } from '../security/secret.ts';
 import { tcpTransport } from './tcp.ts';
+import { tlsTransport } from './tls.ts';
 import type { ByteSink, Connection, Listener, Transport } from './transport.ts';
 import { unixTransport } from './unix.ts';
 
@@ -93,10 +95,14 @@ const turns = async (count: number): Promise<void> => {
   for (let i = 0; i < count; i++) await new Promise((resolve) => setImmediate(resolve));
 };
 
+const secret = 'sixteen bytes and more';
+const psk = { mode: 'psk', group: 'g', keys: findKeys({ secret }) as Keys } as const;
+
 const transports: [string, () => Transport][] = [
   ['tcp', tcpTransport],
   ['unix', unixTransport],
   ['memory', memoryTransport],
+  ['tls', () => tlsTransport(psk)],
 ];
 
 describe.each(transports)('%s', (name, make) => {
@@ -367,37 +373,40 @@ describe.each(transports)('%s', (name, make) => {
   });
 });
 
-describe.each(transports.filter(([name]) => name !== 'memory'))('%s between processes', (name, make) => {
-  test('a killed peer is noticed as soon as its socket closes', async () => {
-    const sink = new Collector();
-    let accept!: (connection: Connection) => void;
-    const incoming = new Promise<Connection>((resolve) => (accept = resolve));
-    const listener = await listen(make(), accept);
-    const url = new URL(`./${name}.ts`, import.meta.url).href;
-    const program = `const t = await import(${JSON.stringify(url)});
+describe.each(transports.filter(([name]) => name === 'tcp' || name === 'unix'))(
+  '%s between processes',
+  (name, make) => {
+    test('a killed peer is noticed as soon as its socket closes', async () => {
+      const sink = new Collector();
+      let accept!: (connection: Connection) => void;
+      const incoming = new Promise<Connection>((resolve) => (accept = resolve));
+      const listener = await listen(make(), accept);
+      const url = new URL(`./${name}.ts`, import.meta.url).href;
+      const program = `const t = await import(${JSON.stringify(url)});
       const c = await t.${name}Transport().dial(${JSON.stringify(listener.endpoint)});
       c.write([Buffer.from('hello')]); setInterval(() => {}, 1000);`;
-    const root = dirname(fileURLToPath(new URL('../../../../package.json', import.meta.url)));
-    const child = spawn(
-      process.execPath,
-      ['--import', 'tsx', '--conditions=@backwire/source', '--input-type=module', '-e', program],
-      {
-        stdio: 'inherit',
-        cwd: root,
-      },
-    );
-    cleanups.push(() => child.kill('SIGKILL'));
-    const accepted = await incoming;
-    accepted.attach(sink);
-    await sink.until(5);
-    child.kill('SIGKILL');
-    await once(child, 'exit');
-    const killed = performance.now();
-    await sink.whenClosed;
-    expect(performance.now() - killed).toBeLessThan(2_000);
-    expect(await flushed(accepted, [bytes('anyone?')])).toBeInstanceOf(Error);
-  });
-});
+      const root = dirname(fileURLToPath(new URL('../../../../package.json', import.meta.url)));
+      const child = spawn(
+        process.execPath,
+        ['--import', 'tsx', '--conditions=@backwire/source', '--input-type=module', '-e', program],
+        {
+          stdio: 'inherit',
+          cwd: root,
+        },
+      );
+      cleanups.push(() => child.kill('SIGKILL'));
+      const accepted = await incoming;
+      accepted.attach(sink);
+      await sink.until(5);
+      child.kill('SIGKILL');
+      await once(child, 'exit');
+      const killed = performance.now();
+      await sink.whenClosed;
+      expect(performance.now() - killed).toBeLessThan(2_000);
+      expect(await flushed(accepted, [bytes('anyone?')])).toBeInstanceOf(Error);
+    });
+  },
+);
 
 test('tcp names a taken port', async () => {
   const first = await tcpTransport().listen({}, () => undefined);

@@ -1,0 +1,248 @@
+/** @file TLS: who is let in by key and by certificate, and what strangers see. */
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createServer, type TLSSocket } from 'node:tls';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { authenticate } from '../security/authenticate.ts';
+import { resolveSecurity } from '../security/policy.ts';
+import { findKeys, type Keys } from '../security/secret.ts';
+import { createTransports } from './select.ts';
+import { tlsTransport, type TlsProof } from './tls.ts';
+import type { Connection, Listener } from './transport.ts';
+
+const keysOf = (secret: string): Keys => findKeys({ secret, env: {} }) as Keys;
+const keys = keysOf('sixteen bytes and more');
+const old = keysOf('the secret of last month');
+const psk = (group: string, by: Keys): TlsProof => ({ mode: 'psk', group, keys: by });
+
+const cleanups: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+async function listen(proof: TlsProof): Promise<{ listener: Listener; accepted: Connection[]; port: number }> {
+  const accepted: Connection[] = [];
+  const listener = await tlsTransport(proof).listen({}, (connection) => accepted.push(connection));
+  cleanups.push(
+    () => listener.close(),
+    () => accepted.forEach((connection) => connection.destroy()),
+  );
+  return { listener, accepted, port: Number(listener.endpoint.split(':').at(-1)) };
+}
+
+async function dial(proof: TlsProof, endpoint: string): Promise<Connection> {
+  const connection = await tlsTransport(proof).dial(endpoint);
+  cleanups.push(() => connection.destroy());
+  return connection;
+}
+
+const refused = { code: 'unauthenticated' };
+
+describe('a pre-shared key', () => {
+  test('both ends know the same binding, and each connection its own', async () => {
+    const { listener, accepted } = await listen(psk('g', keys));
+    const one = await dial(psk('g', keys), listener.endpoint);
+    const two = await dial(psk('g', keys), listener.endpoint);
+    await expect.poll(() => accepted.length).toBe(2);
+    expect(one.protection).toMatchObject({ encrypted: true, authenticated: true });
+    const hex = (connection: Connection | undefined): string =>
+      Buffer.from(connection?.protection.binding ?? []).toString('hex');
+    expect(accepted.map(hex).sort()).toEqual([hex(one), hex(two)].sort());
+    expect(hex(one)).not.toBe(hex(two));
+  });
+
+  test('another secret or group is refused in words', async () => {
+    const { listener, accepted } = await listen(psk('g', keys));
+    await expect(dial(psk('g', old), listener.endpoint)).rejects.toMatchObject(refused);
+    await expect(dial(psk('h', keys), listener.endpoint)).rejects.toMatchObject(refused);
+    expect(accepted).toHaveLength(0);
+  });
+
+  test('two keys are good while they are being changed', async () => {
+    const { listener } = await listen(psk('g', [keys[0], old[0]]));
+    await dial(psk('g', keys), listener.endpoint);
+    await dial(psk('g', old), listener.endpoint);
+  });
+
+  test('strangers are hung up on; members still get in', async () => {
+    const { listener, port, accepted } = await listen(psk('g', keys));
+    for (const opening of ['GET / HTTP/1.1\r\n\r\n', 'BKWR'.repeat(100)]) {
+      const socket = connect(port, '127.0.0.1').on('error', () => undefined);
+      socket.resume();
+      socket.write(opening);
+      await new Promise((resolve) => socket.once('close', resolve));
+    }
+    const idle = Array.from({ length: 70 }, () => connect(port, '127.0.0.1').on('error', () => undefined));
+    cleanups.push(() => idle.forEach((socket) => socket.destroy()));
+    await new Promise((resolve) => idle[0]?.once('close', resolve));
+    await dial(psk('g', keys), listener.endpoint);
+    await expect.poll(() => accepted.length).toBe(1);
+  });
+
+  test('the handshake of the group runs inside, bound to the connection', async () => {
+    const { listener, accepted } = await listen(psk('g', keys));
+    const one = await dial(psk('g', keys), listener.endpoint);
+    await expect.poll(() => accepted.length).toBe(1);
+    const server = authenticate(accepted[0] as Connection, { role: 'acceptor', group: 'g', claim: Buffer.from('s') });
+    const client = authenticate(one, { role: 'dialer', group: 'g', claim: Buffer.from('c') });
+    expect([Buffer.from((await server).claim).toString(), Buffer.from((await client).claim).toString()]).toEqual([
+      'c',
+      's',
+    ]);
+  });
+
+  test('an endpoint that speaks no TLS is an error, not a wait', async () => {
+    const server = await import('node:net').then(({ createServer: plain }) =>
+      plain((socket) => void socket.end('hello, who is there?\n')),
+    );
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    cleanups.push(() => server.close());
+    const { port } = server.address() as { port: number };
+    await expect(dial(psk('g', keys), `tls://127.0.0.1:${port}`)).rejects.toMatchObject({
+      code: expect.stringMatching(/unauthenticated|unavailable/) as string,
+    });
+    await expect(dial(psk('g', keys), 'tls://127.0.0.1:1')).rejects.toMatchObject({ code: 'unavailable' });
+  });
+});
+
+let hasOpenssl = true;
+try {
+  execFileSync('openssl', ['version']);
+} catch {
+  hasOpenssl = false;
+}
+
+/** Made by the openssl program; without it these tests are skipped. */
+describe.skipIf(!hasOpenssl)('certificates of both sides (made with openssl)', () => {
+  let directory = '';
+  beforeAll(() => {
+    directory = mkdtempSync(join(tmpdir(), 'backwire-test-'));
+    const run = (...args: string[]): void => void execFileSync('openssl', args, { cwd: directory, stdio: 'ignore' });
+    for (const authority of ['ca', 'other']) {
+      run(
+        'req',
+        '-x509',
+        '-newkey',
+        'ec',
+        '-pkeyopt',
+        'ec_paramgen_curve:P-256',
+        '-nodes',
+        '-keyout',
+        `${authority}.key`,
+        '-out',
+        `${authority}.pem`,
+        '-days',
+        '2',
+        '-subj',
+        `/CN=${authority}`,
+      );
+    }
+    for (const [name, authority] of [
+      ['ps', 'ca'],
+      ['trainer', 'ca'],
+      ['stranger', 'other'],
+    ] as const) {
+      run(
+        'req',
+        '-newkey',
+        'ec',
+        '-pkeyopt',
+        'ec_paramgen_curve:P-256',
+        '-nodes',
+        '-keyout',
+        `${name}.key`,
+        '-out',
+        `${name}.csr`,
+        '-subj',
+        `/CN=${name}`,
+      );
+      writeFileSync(join(directory, `${name}.ext`), `subjectAltName=DNS:${name},DNS:${name}.example\n`);
+      run(
+        'x509',
+        '-req',
+        '-in',
+        `${name}.csr`,
+        '-CA',
+        `${authority}.pem`,
+        '-CAkey',
+        `${authority}.key`,
+        '-CAcreateserial',
+        '-out',
+        `${name}.pem`,
+        '-days',
+        '2',
+        '-extfile',
+        `${name}.ext`,
+      );
+    }
+  });
+  afterAll(() => rmSync(directory, { recursive: true, force: true }));
+
+  const proof = (name: string, authority = 'ca'): TlsProof => ({
+    mode: 'mtls',
+    key: readFileSync(join(directory, `${name}.key`), 'utf8'),
+    cert: join(directory, `${name}.pem`),
+    ca: join(directory, `${authority}.pem`),
+  });
+
+  test('each side learns the names of the other', async () => {
+    const { listener, accepted } = await listen(proof('ps'));
+    const one = await dial(proof('trainer'), listener.endpoint);
+    await expect.poll(() => accepted.length).toBe(1);
+    expect(one.protection.peerNames).toEqual(['ps', 'ps.example']);
+    expect(accepted[0]?.protection.peerNames).toEqual(['trainer', 'trainer.example']);
+  });
+
+  test('one that the authority did not sign is refused, on either side', async () => {
+    const { listener, accepted } = await listen(proof('ps'));
+    await expect(dial(proof('trainer', 'other'), listener.endpoint)).rejects.toMatchObject(refused);
+    const late = await dial(proof('stranger'), listener.endpoint).catch((error: unknown) => error);
+    if (!(late instanceof Error)) {
+      // TLS 1.3 lets a client finish before the server has judged its certificate: then the connection ends.
+      await new Promise((resolve) =>
+        (late as Connection).attach({
+          nextBuffer: () => new Uint8Array(1),
+          received: () => undefined,
+          closed: resolve,
+        }),
+      );
+    }
+    expect(accepted).toHaveLength(0);
+  });
+
+  test('a server with a certificate instead of the key is not taken for a member', async () => {
+    const server = createServer({
+      key: readFileSync(join(directory, 'ps.key')),
+      cert: readFileSync(join(directory, 'ps.pem')),
+    });
+    server.on('secureConnection', (socket: TLSSocket) => socket.on('error', () => undefined));
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    cleanups.push(() => server.close());
+    const { port } = server.address() as { port: number };
+    await expect(dial(psk('g', keys), `tls://127.0.0.1:${port}`)).rejects.toMatchObject(refused);
+  });
+
+  test('a file that is none is named', async () => {
+    await expect(
+      tlsTransport({ ...proof('ps'), cert: '/nowhere.pem' } as TlsProof).listen({}, () => undefined),
+    ).rejects.toMatchObject({
+      code: 'invalid-argument',
+      message: expect.stringMatching(/nowhere.pem/) as string,
+    });
+  });
+});
+
+test('the security mode chooses what tcp means', () => {
+  const names = (mode: 'psk' | 'hmac'): string[] =>
+    createTransports(['tcp', 'unix'], resolveSecurity({ mode, secret: 'sixteen bytes and more' }), 'g').map(
+      (transport) => transport.name,
+    );
+  expect(names('psk')).toEqual(['tls', 'unix']);
+  expect(names('hmac')).toEqual(['tcp', 'unix']);
+  expect(() => createTransports(['pigeon'], resolveSecurity({ mode: 'none', iUnderstand: true }), 'g')).toThrow(
+    /pigeon/,
+  );
+});
