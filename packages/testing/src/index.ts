@@ -13,3 +13,8 @@ export * from './explorer.ts';
 export * from './replay-model.ts';
 export * from './canonical.ts';
 export { HashSet64 } from './hash-set.ts';
+export * from './free-port.ts';
+export * from './cluster.ts';
+export * from './chaos-proxy.ts';
+export * from './matchers.ts';
+export * from './leaks.ts';
