@@ -33,7 +33,9 @@ function encode(world: World, to: Renaming, index: number): string {
     for (let j = 0; j < count; j++) {
       const queue = world.channels[i * count + j] ?? [];
       channels[at * count + (to[j] as Site)] =
-        queue.length === 0 ? '' : cached(ofQueue, queue, index, () => queue.map((packet) => encodePacket(packet, to)).join('+'));
+        queue.length === 0
+          ? ''
+          : cached(ofQueue, queue, index, () => queue.map((packet) => encodePacket(packet, to)).join('+'));
     }
   }
   const rest = [
@@ -61,17 +63,26 @@ function encodeWorker({ drawn, owner, user, fence }: WorkerState<true>, to: Rena
   const forks = owner.forks.map(({ id, holder }) => `${ref(id, to)}@${to[holder]}`);
   const tombs = owner.tombstones.map((id) => ref(id, to));
   const held = user.forks.map(
-    ({ id, parent, phase, released, failure }) => `${ref(id, to)}<${to[parent]}${phase}${released ? '-' : ''}${failure?.code ?? ''}`,
+    ({ id, parent, phase, released, failure }) =>
+      `${ref(id, to)}<${to[parent]}${phase}${released ? '-' : ''}${failure?.code ?? ''}`,
   );
   const children = user.children.map(({ id, parent, at }) => `${ref(id, to)}<${ref(parent, to)}@${to[at]}`);
-  const gate = [sites(fence.dead, to), sites(fence.waiting, to), fence.fenceEpoch, fence.asked.map(([site, epoch]) => `${to[site]}:${epoch}`).sort().join()];
+  const gate = [
+    sites(fence.dead, to),
+    sites(fence.waiting, to),
+    fence.fenceEpoch,
+    fence.asked
+      .map(([site, epoch]) => `${to[site]}:${epoch}`)
+      .sort()
+      .join(),
+  ];
   return [drawn, ...[entries, forks, tombs, held, children].map((list) => list.sort().join()), ...gate].join('/');
 }
 
 function encodePacket(packet: Packet, to: Renaming): string {
   switch (packet.kind) {
     case 'user-delete':
-      return `d${packet.forks.map(({ fork }) => ref(fork, to)).join()}`;
+      return `d${packet.forks.map((fork) => ref(fork, to)).join()}`;
     case 'fence':
     case 'fence-ack':
       return `${packet.kind}${packet.epoch}`;
@@ -89,7 +100,10 @@ function ref({ site, local }: GlobalId, to: Renaming): string {
 }
 
 function sites(list: readonly Site[], to: Renaming): string {
-  return list.map((site) => to[site]).sort().join();
+  return list
+    .map((site) => to[site])
+    .sort()
+    .join();
 }
 
 /** All ways to rename the sites from `firstFree` on among themselves. */

@@ -90,7 +90,16 @@ export function rrefModel(bounds: Bounds): Model<World> {
 
 /** One line that names a world. */
 export function describe(bounds: Bounds): string {
-  const { users, forks, crashes = 0, creator = 'owner', network = 'fifo', duplicates = 0, losses = 0, rules = {} } = bounds;
+  const {
+    users,
+    forks,
+    crashes = 0,
+    creator = 'owner',
+    network = 'fifo',
+    duplicates = 0,
+    losses = 0,
+    rules = {},
+  } = bounds;
   const off = Object.entries(rules).flatMap(([rule, on]) => (on ? [] : [rule]));
   const extra = [
     crashes > 0 ? `${crashes} crash${crashes > 1 ? 'es' : ''}` : '',
@@ -124,7 +133,8 @@ class WorldMaker {
       return worker.snapshot();
     });
     const channels: Packet[][] = Array.from({ length: this.count ** 2 }, () => []);
-    if (byUser) channels[this.channel(1, OWNER)]?.push({ kind: 'create', rref: OBJECT_OF_USER, fork: { site: 1, local: 1 } });
+    if (byUser)
+      channels[this.channel(1, OWNER)]?.push({ kind: 'create', rref: OBJECT_OF_USER, fork: { site: 1, local: 1 } });
     return {
       workers,
       channels,
@@ -147,7 +157,8 @@ class WorldMaker {
       yield* this.programSteps(world, at, state);
       yield* this.deliveries(world, at);
       const next = (world.epochs[at] ?? 0) + 1;
-      if (next <= world.deaths.length + 1) yield { label: `${name(at)} sees view ${next}`, next: () => this.seeView(world, at, next) };
+      if (next <= world.deaths.length + 1)
+        yield { label: `${name(at)} sees view ${next}`, next: () => this.seeView(world, at, next) };
     }
     if (world.crashesLeft > 0) {
       for (let at = 1; at < this.count; at++) {
@@ -158,26 +169,41 @@ class WorldMaker {
 
   /** What the program of a worker may do with its handles, and the owner with a creating call. */
   private *programSteps(world: World, at: Site, state: WorkerState<true>): Iterable<Step<World>> {
-    const targets = Array.from({ length: this.count }, (_, to) => to).filter((to) => to !== at && !this.knowsDead(world, at, to));
+    const targets = Array.from({ length: this.count }, (_, to) => to).filter(
+      (to) => to !== at && !this.knowsDead(world, at, to),
+    );
     if (at === OWNER) {
       if (world.ownerHandle) {
         if (world.forksLeft > 0) {
-          for (const to of targets) yield { label: `owner shares with ${name(to)}`, next: () => this.ownerShares(world, to) };
+          for (const to of targets)
+            yield { label: `owner shares with ${name(to)}`, next: () => this.ownerShares(world, to) };
         }
         yield { label: 'owner drops its own handle', next: () => ({ ...world, ownerHandle: false }) };
       }
       const entry = state.owner.entries.find((known) => known.phase === 'created');
-      if (entry !== undefined) yield { label: 'owner runs the creating call', next: () => this.runCreation(world, entry.id) };
+      if (entry !== undefined)
+        yield { label: 'owner runs the creating call', next: () => this.runCreation(world, entry.id) };
       return;
     }
     for (const fork of state.user.forks) {
       const usable = !fork.released && fork.failure === undefined;
       if (usable && world.forksLeft > 0) {
-        for (const to of targets) yield { label: `${name(at)} shares ${id(fork.id)} with ${name(to)}`, next: () => this.userShares(world, at, fork.id, to) };
+        for (const to of targets)
+          yield {
+            label: `${name(at)} shares ${id(fork.id)} with ${name(to)}`,
+            next: () => this.userShares(world, at, fork.id, to),
+          };
       }
-      if (!fork.released) yield { label: `${name(at)} drops ${id(fork.id)}`, next: () => this.turn(world, at, ({ worker }) => worker.users.release(held(worker, fork.id))) };
+      if (!fork.released)
+        yield {
+          label: `${name(at)} drops ${id(fork.id)}`,
+          next: () => this.turn(world, at, ({ worker }) => worker.users.release(held(worker, fork.id))),
+        };
       if (fork.phase === 'creating') {
-        yield { label: `${name(at)} gives up creating`, next: () => this.turn(world, at, ({ worker }) => worker.users.createFailed(held(worker, fork.id), TIMED_OUT)) };
+        yield {
+          label: `${name(at)} gives up creating`,
+          next: () => this.turn(world, at, ({ worker }) => worker.users.createFailed(held(worker, fork.id), TIMED_OUT)),
+        };
       }
     }
   }
@@ -191,7 +217,10 @@ class WorldMaker {
         const what = `${describePacket(packet)} ${name(from)} -> ${name(to)}`;
         yield { label: what, next: () => this.deliver(this.without(world, from, to, i), from, to, packet) };
         if (world.duplicatesLeft > 0 && isControl(packet)) {
-          yield { label: `${what}, and it will come again`, next: () => this.deliver({ ...world, duplicatesLeft: world.duplicatesLeft - 1 }, from, to, packet) };
+          yield {
+            label: `${what}, and it will come again`,
+            next: () => this.deliver({ ...world, duplicatesLeft: world.duplicatesLeft - 1 }, from, to, packet),
+          };
         }
       }
       if (world.lossesLeft > 0 && world.workers[from] !== undefined) yield* this.losses(world, from, to, queue);
@@ -206,7 +235,7 @@ class WorldMaker {
         label: `${describePacket(packet)} ${name(from)} -> ${name(to)} is never sent`,
         next: () =>
           this.turn({ ...this.without(world, from, to, i), lossesLeft: world.lossesLeft - 1 }, from, ({ worker }) => {
-            worker.unshare(packet, to);
+            worker.unshare(packet);
             const fork = packet.kind === 'create' ? worker.users.get(packet.fork) : undefined;
             if (fork !== undefined) worker.users.createFailed(fork, TIMED_OUT);
           }),
@@ -216,12 +245,16 @@ class WorldMaker {
 
   private ownerShares(world: World, to: Site): World {
     const rref = this.bounds.creator === 'user' ? OBJECT_OF_USER : OBJECT_OF_OWNER;
-    const next = this.turn(world, OWNER, (turn) => turn.sent.push({ to, packet: turn.worker.shareOwned(rref, true, to) }));
+    const next = this.turn(world, OWNER, (turn) =>
+      turn.sent.push({ to, packet: turn.worker.shareOwned(rref, true, to) }),
+    );
     return { ...next, forksLeft: world.forksLeft - 1, freed: false };
   }
 
   private userShares(world: World, at: Site, fork: GlobalId, to: Site): World {
-    const next = this.turn(world, at, (turn) => turn.sent.push({ to, packet: turn.worker.shareHeld(held(turn.worker, fork), to) }));
+    const next = this.turn(world, at, (turn) =>
+      turn.sent.push({ to, packet: turn.worker.shareHeld(held(turn.worker, fork), to) }),
+    );
     return { ...next, forksLeft: world.forksLeft - 1 };
   }
 
@@ -283,7 +316,8 @@ class WorldMaker {
     act(turn);
     const channels = turn.sent.length === 0 ? world.channels : [...world.channels];
     for (const { to, packet } of turn.sent) {
-      if (world.workers[to] !== undefined) (channels as Packet[][])[this.channel(at, to)] = [...(channels[this.channel(at, to)] ?? []), packet];
+      if (world.workers[to] !== undefined)
+        (channels as Packet[][])[this.channel(at, to)] = [...(channels[this.channel(at, to)] ?? []), packet];
     }
     const state = turn.worker.snapshot();
     return {
@@ -296,7 +330,10 @@ class WorldMaker {
 
   private without(world: World, from: Site, to: Site, index: number): World {
     const channel = this.channel(from, to);
-    return { ...world, channels: world.channels.map((queue, i) => (i === channel ? queue.filter((_, j) => j !== index) : queue)) };
+    return {
+      ...world,
+      channels: world.channels.map((queue, i) => (i === channel ? queue.filter((_, j) => j !== index) : queue)),
+    };
   }
 
   private knowsDead(world: World, at: Site, other: Site): boolean {
@@ -324,7 +361,7 @@ function isControl(packet: Packet): packet is Control {
 
 function describePacket(packet: Packet): string {
   if ('fork' in packet) return `${packet.kind} ${id(packet.fork)}`;
-  if (packet.kind === 'user-delete') return `${packet.kind} ${packet.forks.map(({ fork }) => id(fork)).join()}`;
+  if (packet.kind === 'user-delete') return `${packet.kind} ${packet.forks.map(id).join()}`;
   return 'epoch' in packet ? `${packet.kind} ${packet.epoch}` : packet.kind;
 }
 

@@ -11,7 +11,8 @@ function freedTooEarly(world: World): string | undefined {
   if (!world.freed) return undefined;
   for (const [site, state] of world.workers.entries()) {
     for (const fork of state?.user.forks ?? []) {
-      if (fork.failure === undefined && !fork.released) return `freed while user ${site} holds ${fork.id.site}.${fork.id.local}`;
+      if (fork.failure === undefined && !fork.released)
+        return `freed while user ${site} holds ${fork.id.site}.${fork.id.local}`;
     }
   }
   const carrier = world.channels.flat().find((packet) => packet.kind === 'fork');

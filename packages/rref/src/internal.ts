@@ -1,2 +1,5 @@
 /** @file What sibling packages use of @backwire/rref; not covered by semantic versioning. */
-export {};
+export { RRefHandle, isHandle } from './handle.ts';
+export { EXTENSION_NAME, RRefSession } from './session.ts';
+export { sessionOf } from './remote-methods.ts';
+export { typeNameOf } from './referent.ts';

@@ -23,3 +23,6 @@ export const PARKED_STREAM_MS = 60_000;
 
 /** Stack lines kept as the creation site of an RRef. */
 export const CREATION_SITE_FRAMES = 4;
+
+/** Control messages kept for a member that a handle names and no view has shown yet: views come within a second or two. */
+export const MAX_MESSAGES_TO_STRANGERS = 65_536;

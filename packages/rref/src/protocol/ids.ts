@@ -18,7 +18,8 @@ const MAX_INCARNATION = 0xffff_ffff;
 
 /** The site of a worker (u16) in the life `incarnation` (u32). */
 export function siteOf(worker: number, incarnation: number): Site {
-  if (!(Number.isInteger(worker) && worker >= 0 && worker < WORKERS)) throw new RangeError(`worker id ${worker} is not a u16`);
+  if (!(Number.isInteger(worker) && worker >= 0 && worker < WORKERS))
+    throw new RangeError(`worker id ${worker} is not a u16`);
   if (!(Number.isInteger(incarnation) && incarnation >= 0 && incarnation <= MAX_INCARNATION)) {
     throw new RangeError(`incarnation ${incarnation} is not a u32`);
   }

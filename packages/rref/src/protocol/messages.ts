@@ -17,7 +17,7 @@ export type Control =
   /** Child to parent: the owner knows me; you may go. */
   | { readonly kind: 'child-accept'; readonly fork: GlobalId }
   /** User to owner: I let go of these. */
-  | { readonly kind: 'user-delete'; readonly forks: readonly { readonly rref: GlobalId; readonly fork: GlobalId }[] }
+  | { readonly kind: 'user-delete'; readonly forks: readonly GlobalId[] }
   /** Creator to owner: the call that creates this RRef failed. It counts as the creation if that never arrived. */
   | { readonly kind: 'create-failed'; readonly rref: GlobalId; readonly fork: GlobalId; readonly failure: Failure }
   /** Owner to every member: when nothing of those that died up to this epoch can reach you any more, say so. */

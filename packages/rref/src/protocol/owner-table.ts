@@ -62,7 +62,10 @@ export interface OwnerState<V> {
   readonly tombstones: readonly GlobalId[];
 }
 
-const CREATOR_DIED: Failure = { code: 'peer-died', text: 'the worker that created this RRef died before its call arrived, so its value will never exist' };
+const CREATOR_DIED: Failure = {
+  code: 'peer-died',
+  text: 'the worker that created this RRef died before its call arrived, so its value will never exist',
+};
 
 /**
  * The RRefs owned here that others (or messages in flight) refer to. A value that only this worker's own handles refer to is not in
@@ -79,7 +82,13 @@ export class OwnerTable<V> {
   private readonly rules: Rules;
   private readonly maxForksPerHolder: number;
 
-  constructor(self: Site, dead: DeadSites, port: OwnerPort<V>, rules: Rules = ALL_RULES, maxForksPerHolder: number = MAX_FORKS_PER_HOLDER) {
+  constructor(
+    self: Site,
+    dead: DeadSites,
+    port: OwnerPort<V>,
+    rules: Rules = ALL_RULES,
+    maxForksPerHolder: number = MAX_FORKS_PER_HOLDER,
+  ) {
     this.self = self;
     this.dead = dead;
     this.port = port;
@@ -162,7 +171,8 @@ export class OwnerTable<V> {
 
   /** The creator says that its call failed. A function that already runs is left alone: its outcome is the RRef's. */
   createFailed(rref: GlobalId, fork: GlobalId, creator: Site, failure: Failure): void {
-    if (!this.forks.has(fork) && this.refusal(fork, creator) === undefined) this.insert(this.obtain(rref), fork, creator);
+    if (!this.forks.has(fork) && this.refusal(fork, creator) === undefined)
+      this.insert(this.obtain(rref), fork, creator);
     this.abandon(rref, failure);
   }
 
@@ -182,6 +192,12 @@ export class OwnerTable<V> {
     } else if (known.holder === holder) {
       this.remove(known);
     }
+  }
+
+  /** A fork that this worker drew for another will never get there. */
+  unshare(fork: GlobalId): void {
+    const known = this.forks.get(fork);
+    if (known !== undefined) this.remove(known);
   }
 
   /** Entries that a dead worker was to create will never be. */
@@ -205,7 +221,11 @@ export class OwnerTable<V> {
 
   snapshot(): OwnerState<V> {
     return {
-      entries: [...this.entries.values()].map(({ site, local, phase, payload }) => ({ id: { site, local }, phase, payload })),
+      entries: [...this.entries.values()].map(({ site, local, phase, payload }) => ({
+        id: { site, local },
+        phase,
+        payload,
+      })),
       forks: [...this.forks.values()].map(({ site, local, entry, holder }) => ({
         id: { site, local },
         rref: { site: entry.site, local: entry.local },
@@ -229,10 +249,14 @@ export class OwnerTable<V> {
   private refusal(fork: GlobalId, holder: Site): Failure | undefined {
     if (this.rules.tombstones) {
       if (this.tombstones.has(fork)) return { code: 'rref-released', text: 'this handle was deleted' };
-      if (this.dead.has(holder)) return { code: 'fenced', text: 'the holder of this handle was removed from the group' };
+      if (this.dead.has(holder))
+        return { code: 'fenced', text: 'the holder of this handle was removed from the group' };
     }
     if ((this.perHolder.get(holder) ?? 0) < this.maxForksPerHolder) return undefined;
-    return { code: 'resource-exhausted', text: `one worker may hold ${this.maxForksPerHolder} live RRef handles of another` };
+    return {
+      code: 'resource-exhausted',
+      text: `one worker may hold ${this.maxForksPerHolder} live RRef handles of another`,
+    };
   }
 
   private insert(entry: OwnerEntry<V>, fork: GlobalId, holder: Site): void {

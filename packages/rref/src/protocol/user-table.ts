@@ -266,7 +266,7 @@ export class UserTable {
     const refused = fork.phase === 'refused';
     this.drop(fork);
     if (refused) this.acceptedByOwner(fork);
-    else this.port.send(fork.owner, { kind: 'user-delete', forks: [{ rref: fork.rref, fork: idOf(fork) }] });
+    else this.port.send(fork.owner, { kind: 'user-delete', forks: [idOf(fork)] });
   }
 
   private drop(fork: UserFork): void {

@@ -47,7 +47,11 @@ export class ProtocolWorker<V> {
   private readonly dead: DeadSites;
   private readonly port: WorkerPort<V>;
 
-  constructor(self: Site, port: WorkerPort<V>, options: { rules?: Rules; maxForksPerHolder?: number; state?: WorkerState<V> } = {}) {
+  constructor(
+    self: Site,
+    port: WorkerPort<V>,
+    options: { rules?: Rules; maxForksPerHolder?: number; state?: WorkerState<V> } = {},
+  ) {
     const rules = options.rules ?? ALL_RULES;
     this.self = self;
     this.port = port;
@@ -106,10 +110,10 @@ export class ProtocolWorker<V> {
     return { kind: 'fork', rref: parent.rref, owner: parent.owner, fork };
   }
 
-  /** The message that carried this entry certainly never arrived at `to`. For a `create`, see `UserTable.createFailed`. */
-  unshare(carried: Carried, to: Site): void {
+  /** The message that carried this entry certainly never arrived. For a `create`, see `UserTable.createFailed`. */
+  unshare(carried: Carried): void {
     if (carried.kind === 'create') return;
-    if (carried.owner === this.self) this.owners.delete(carried.fork, to);
+    if (carried.owner === this.self) this.owners.unshare(carried.fork);
     else this.users.childDone(carried.fork);
   }
 
@@ -147,7 +151,7 @@ export class ProtocolWorker<V> {
       case 'child-accept':
         return this.users.childDone(message.fork, from);
       case 'user-delete':
-        for (const { fork } of message.forks) this.owners.delete(fork, from);
+        for (const fork of message.forks) this.owners.delete(fork, from);
         return;
       case 'create-failed':
         if (message.rref.site === from && message.fork.site === from) {

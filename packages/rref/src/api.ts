@@ -1,0 +1,151 @@
+/** @file The functions that programs call: making RRefs, recognising them, and looking at those there are. */
+import type { Named } from '@backwire/tensor';
+import {
+  currentAgent,
+  RpcError,
+  type AnyCtor,
+  type AnyFn,
+  type CallOptions,
+  type Extension,
+  type Limits,
+  type Rest,
+  type RpcAgent,
+  type To,
+} from '@backwire/rpc';
+import { nameOf, type ExtensionHost } from '@backwire/rpc/internal';
+import { createRemote } from './creation.ts';
+import { MAX_FORKS_PER_HOLDER } from './limits.ts';
+import { isHandle } from './handle.ts';
+import { formatId, type GlobalId } from './protocol/ids.ts';
+import { typeNameOf } from './referent.ts';
+import { enlist, sessionOf } from './remote-methods.ts';
+import { EXTENSION_NAME, RRefSession } from './session.ts';
+import type { RRef } from './types.ts';
+
+export interface RRefOptions {
+  /** Remember where each RRef was made, for leak reports and `listRRefs`. Takes a stack trace for each. @default false */
+  readonly creationSites?: boolean;
+}
+
+/** The extension: `initRpc({ extensions: [rrefs()] })`. One object may be given to several agents. */
+export function rrefs(options: RRefOptions = {}): Extension {
+  return {
+    name: EXTENSION_NAME,
+    attach(agent) {
+      const host = agent as ExtensionHost & { readonly limits?: Limits };
+      const maxLiveForks = host.limits?.maxLiveForks ?? MAX_FORKS_PER_HOLDER;
+      const session = new RRefSession(host, { creationSites: options.creationSites ?? false, maxLiveForks });
+      enlist(agent, session);
+      return session;
+    },
+  };
+}
+
+/**
+ * Calls `fn`, a function or a class, on `to`, where the result stays, and answers at once with an RRef of it. Arguments that cannot
+ * travel throw here; whatever else fails shows when the RRef is used, never as an unhandled rejection.
+ */
+export function remote<C extends AnyCtor & Named>(
+  to: To,
+  ctor: C,
+  ...rest: Rest<ConstructorParameters<C>>
+): RRef<InstanceType<C>>;
+export function remote<F extends AnyFn & Named>(
+  to: To,
+  fn: F,
+  ...rest: Rest<Parameters<F>>
+): RRef<Awaited<ReturnType<F>>>;
+export function remote(to: To, fn: Named, args: readonly unknown[] = [], options: CallOptions = {}): RRef<unknown> {
+  const session = sessionOf(options.agent ?? currentAgent());
+  const worker = session.host.resolve(to);
+  session.requireExtension(worker, EXTENSION_NAME);
+  return createRemote(session, worker, fn, args, nameOf(fn), options);
+}
+
+/** An RRef of a value that is here. It borrows the value: nothing is copied or disposed. */
+export function createRRef<T>(value: T): RRef<T> {
+  return sessionOf(agentForRRef()).own(value) as RRef<T>;
+}
+
+export function isRRef(value: unknown): value is RRef<unknown> {
+  return isHandle(value);
+}
+
+/** PyTorch's counters of the current agent. */
+export function rrefDebugInfo(): Record<
+  'num_owner_rrefs' | 'num_forks' | 'num_pending_users' | 'num_pending_children' | 'num_pending_futures',
+  number
+> {
+  const {
+    num_owner_rrefs = 0,
+    num_forks = 0,
+    num_pending_users = 0,
+    num_pending_children = 0,
+    num_pending_futures = 0,
+  } = sessionOf(currentAgent()).debugInfo();
+  return { num_owner_rrefs, num_forks, num_pending_users, num_pending_children, num_pending_futures };
+}
+
+/** One RRef that the current agent owns for others, or holds. */
+export interface RRefRecord {
+  readonly id: string;
+  /** The owner's name. */
+  readonly owner: string;
+  /** Who holds it: names, one for each handle. Of an RRef owned elsewhere only this worker's own handles are known. */
+  readonly holders: string[];
+  /** The type of the value; 'unknown' while it is being created, and of values elsewhere. */
+  readonly type: string;
+  /** Where it was made; with `rrefs({ creationSites: true })`. */
+  readonly createdAt?: string;
+}
+
+/** The RRefs in the tables of the current agent: those it owns that others hold, and those it holds. */
+export function listRRefs(): { id: string; owner: string; holders: string[]; type: string; createdAt?: string }[] {
+  const session = sessionOf(currentAgent());
+  const { owners, users } = session.worker;
+  const rows: { key: GlobalId; row: RRefRecord }[] = [];
+  const add = (key: GlobalId, owner: string, type: string, createdAt: string | undefined): RRefRecord => {
+    const row: RRefRecord = {
+      id: formatId(key),
+      owner,
+      holders: [],
+      type,
+      ...(createdAt === undefined ? {} : { createdAt }),
+    };
+    rows.push({ key, row });
+    return row;
+  };
+  const owned = new Map<object, RRefRecord>();
+  for (const entry of owners.all()) {
+    const cell = entry.payload;
+    const type = cell?.settled === true ? typeOrError(() => cell.now()) : 'unknown';
+    owned.set(entry, add(entry, session.host.name, type, session.creationSites.of(cell)));
+  }
+  for (const fork of owners.allForks()) owned.get(fork.entry)?.holders.push(session.sites.worker(fork.holder).name);
+  const held = new Map<string, RRefRecord>();
+  for (const fork of users.all()) {
+    const key = `${fork.rref.site}.${fork.rref.local}`;
+    const row =
+      held.get(key) ?? add(fork.rref, session.sites.worker(fork.owner).name, 'unknown', session.creationSites.of(fork));
+    held.set(key, row);
+    row.holders.push(session.host.name);
+  }
+  return rows.map(({ row }) => row);
+}
+
+function typeOrError(read: () => unknown): string {
+  try {
+    return typeNameOf(read());
+  } catch {
+    return 'failed';
+  }
+}
+
+function agentForRRef(): RpcAgent {
+  try {
+    return currentAgent();
+  } catch (cause) {
+    const text = 'Current RPC agent is not set! Did you initialize the RPC framework (e.g. by calling `rpc.init_rpc`)?';
+    throw new RpcError('failed-precondition', text, { cause });
+  }
+}

@@ -1,0 +1,47 @@
+/** @file Waiting for something local under the same bounds as a call: a time limit and a signal. */
+import { RpcError } from '@backwire/rpc';
+
+/** `promise`, or a rejection once `timeoutMs` (0 = no limit) have passed or `signal` aborts. Leaves no timer and no listener behind. */
+export function waitFor<T>(promise: Promise<T>, timeoutMs: number, signal?: AbortSignal): Promise<T> {
+  if (timeoutMs === 0 && signal === undefined) return promise;
+  return new Promise<T>((resolve, reject) => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const abort = (): void => {
+      end();
+      reject(cancelled(signal));
+    };
+    const end = (): void => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', abort);
+    };
+    if (signal?.aborted === true) {
+      promise.catch(() => undefined);
+      reject(cancelled(signal));
+      return;
+    }
+    signal?.addEventListener('abort', abort);
+    if (timeoutMs > 0) {
+      timer = setTimeout(() => {
+        end();
+        const text = `RPC ran for more than set timeout (${timeoutMs} ms) and will now be marked with an error`;
+        reject(new RpcError('deadline-exceeded', text, { executed: 'maybe' }));
+      }, timeoutMs);
+    }
+    promise.then(
+      (value) => {
+        end();
+        resolve(value);
+      },
+      (error: unknown) => {
+        end();
+        reject(error as Error);
+      },
+    );
+  });
+}
+
+function cancelled(signal: AbortSignal | undefined): RpcError {
+  const reason: unknown = signal?.reason;
+  if (reason instanceof RpcError) return reason;
+  return new RpcError('cancelled', 'the call was cancelled', { executed: 'maybe', cause: reason });
+}

@@ -1,0 +1,48 @@
+/** @file The end of a session in good order: every handle is given back, and every fork of what is owned here comes home. */
+import type { RRefSession } from './session.ts';
+
+/** Tells those who wait that something in the tables changed. */
+export class Changes {
+  private waiting: (() => void)[] = [];
+
+  notify(): void {
+    if (this.waiting.length === 0) return;
+    for (const resolve of this.waiting.splice(0)) resolve();
+  }
+
+  /** The next change. */
+  next(): Promise<void> {
+    return new Promise((resolve) => this.waiting.push(resolve));
+  }
+}
+
+/**
+ * Waits until the handles here are confirmed and their children accepted, gives all of them back, and waits until others have given
+ * theirs back. No call is started any more by then. `deadlineMs` from now (0 = no limit) bounds all of it; what is left over then is
+ * what `leaks()` names.
+ */
+export async function drain(session: RRefSession, deadlineMs: number): Promise<void> {
+  const { worker, host, changes } = session;
+  let expired = false;
+  const expire = (): void => {
+    expired = true;
+    changes.notify();
+  };
+  const timer = deadlineMs > 0 ? setTimeout(expire, deadlineMs) : undefined;
+  const until = async (condition: () => boolean, otherwise: string): Promise<void> => {
+    while (!condition() && !expired && !session.closed) await changes.next();
+    if (!condition() && !session.closed) host.logger.warn(session.debugInfo(), otherwise);
+  };
+  try {
+    const { owners, users } = worker;
+    await until(
+      () => users.pendingUsers === 0 && users.pendingChildren === 0,
+      'Timed out waiting for pending UserRRefs to be confirmed by owner and parent.',
+    );
+    for (const fork of [...users.all()]) users.release(fork);
+    session.flush();
+    await until(() => users.size === 0 && owners.size === 0, 'Timed out waiting for pending OwnerRRefs to be deleted.');
+  } finally {
+    clearTimeout(timer);
+  }
+}

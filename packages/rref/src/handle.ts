@@ -1,0 +1,223 @@
+/** @file The RRef that programs hold: one class for the owner's own handles and for those of users. */
+import { Tensor } from '@backwire/tensor';
+import { RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
+import { MessageType } from '@backwire/wire/internal';
+import type { Cell } from './cell.ts';
+import { waitFor } from './deadline.ts';
+import { createProxy } from './proxy.ts';
+import { formatId, workerOf, type GlobalId } from './protocol/ids.ts';
+import type { UserFork } from './protocol/user-table.ts';
+import { secondHandle, typeNameOf } from './referent.ts';
+import type { RRefSession } from './session.ts';
+import type { RemoteProxy, RRef, RRefId, RRefProxy } from './types.ts';
+import { encodeBackward, encodeFetch } from './wire-format.ts';
+
+/** What a handle refers to: on the owner the value's cell, elsewhere the fork that this worker holds. */
+export type Target = { readonly rref: GlobalId; readonly cell: Cell } | { readonly fork: UserFork };
+
+const BRAND = Symbol.for('backwire.rref.handle');
+
+/** Whether `value` is an RRef, of whichever installed copy of this package. */
+export function isHandle(value: unknown): value is RRefHandle<unknown> {
+  return typeof value === 'object' && value !== null && BRAND in value;
+}
+
+/** See `RRef`. Made by the session of one agent, and usable only there. */
+export class RRefHandle<T> implements RRef<T> {
+  declare readonly [BRAND]: true;
+  readonly session: RRefSession;
+  /** Set on the owner. */
+  readonly cell: Cell | undefined;
+  /** Set elsewhere. */
+  readonly fork: UserFork | undefined;
+  readonly rref: GlobalId;
+  /** Why creating the value failed, as far as this handle was told. */
+  creationError: { readonly error: unknown } | undefined;
+  private type: string | undefined;
+  private uses = 0;
+  private disposed = false;
+
+  constructor(session: RRefSession, target: Target, type?: string) {
+    this.session = session;
+    this.cell = 'cell' in target ? target.cell : undefined;
+    this.fork = 'fork' in target ? target.fork : undefined;
+    this.rref = 'cell' in target ? target.rref : target.fork.rref;
+    this.type = type;
+  }
+
+  get id(): RRefId {
+    return { createdOn: workerOf(this.rref.site), localId: BigInt(this.rref.local) };
+  }
+
+  /** The type's name, if it is known here. */
+  get knownType(): string | undefined {
+    return this.type;
+  }
+
+  isOwner(): boolean {
+    return this.fork === undefined;
+  }
+
+  owner(): WorkerInfo {
+    return this.fork === undefined ? this.session.host.self : this.session.sites.worker(this.fork.owner);
+  }
+
+  ownerName(): string {
+    return this.owner().name;
+  }
+
+  toString(): string {
+    if (this.fork === undefined) return `OwnerRRef(${formatId(this.rref)})`;
+    return `UserRRef(RRefId = ${formatId(this.rref)}, ForkId = ${formatId(this.fork)})`;
+  }
+
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return this.toString();
+  }
+
+  confirmedByOwner(): boolean {
+    return this.fork?.confirmed ?? true;
+  }
+
+  confirmed(options: CallOptions = {}): Promise<void> {
+    return this.use('confirmed()', async () => {
+      if (this.fork !== undefined) await this.local(this.session.whenSettled(this.fork), options);
+      this.throwIfFailed('confirmed()');
+    });
+  }
+
+  typeName(options: CallOptions = {}): Promise<string> {
+    return this.use('type_name()', async () => {
+      if (this.type !== undefined) return this.type;
+      const type =
+        this.cell === undefined
+          ? await this.session.askType(this, options)
+          : typeNameOf(await this.local(this.cell.wait(), options));
+      this.type = type;
+      return type;
+    });
+  }
+
+  toHere(options: CallOptions = {}): Promise<T> {
+    return this.use('to_here()', async () => {
+      if (this.cell !== undefined) return secondHandle(await this.local(this.cell.wait(), options)) as T;
+      const payload = encodeFetch(this.rref, this.session.host.self.id);
+      const reply = await this.session.ask(
+        this,
+        { type: MessageType.PYTHON_RREF_FETCH_CALL, id: 0n, payload, tensors: [] },
+        options,
+        'to_here',
+      );
+      return this.session.host.decodeValue(reply.payload, reply.tensors, this.owner()) as T;
+    });
+  }
+
+  localValue(options: CallOptions = {}): Promise<T> {
+    const { fork, cell } = this;
+    if (cell === undefined) {
+      const forkId = fork === undefined ? '' : formatId(fork);
+      const where = `on user ${this.session.host.self.toString()}. Call it on owner ${this.owner().toString()}`;
+      const text = `For UserRRef(rref_id=${formatId(this.rref)}, fork_id=${forkId}), can't call localValue() ${where}`;
+      return Promise.reject(new RpcError('failed-precondition', text));
+    }
+    return this.use('local_value()', async () => (await this.local(cell.wait(), options)) as T);
+  }
+
+  rpcSync(options: CallOptions = {}): RemoteProxy<T> {
+    return createProxy((method, args) =>
+      this.session.callMethod(this, 'sync', method, args, options),
+    ) as RemoteProxy<T>;
+  }
+
+  rpcAsync(options: CallOptions = {}): RemoteProxy<T> {
+    return createProxy((method, args) =>
+      this.session.callMethod(this, 'async', method, args, options),
+    ) as RemoteProxy<T>;
+  }
+
+  remote(options: CallOptions = {}): RRefProxy<T> {
+    return createProxy((method, args) => this.session.callMethodRemotely(this, method, args, options)) as RRefProxy<T>;
+  }
+
+  backward(contextId?: bigint, options: CallOptions & { retainGraph?: boolean } = {}): Promise<void> {
+    return this.use('backward()', async () => {
+      const retainGraph = options.retainGraph ?? false;
+      if (this.cell !== undefined) {
+        const value = await this.local(this.cell.wait(), options);
+        await this.session.backwardHere(value, contextId, { ...options, retainGraph });
+        return;
+      }
+      if (contextId === undefined)
+        throw new RpcError('failed-precondition', "User RRefs require 'dist_autograd_ctx_id' to be specified");
+      this.session.requireExtension(this.owner(), 'dist-autograd');
+      const payload = encodeBackward(this.rref, contextId, retainGraph);
+      await this.session.ask(
+        this,
+        { type: MessageType.RREF_BACKWARD_REQ, id: 0n, payload, tensors: [] },
+        options,
+        'backward',
+      );
+    });
+  }
+
+  onOwnerDied(listener: () => void): () => void {
+    return this.fork === undefined ? () => undefined : this.session.onOwnerDied(this.fork, listener);
+  }
+
+  dispose(): void {
+    if (this.disposed) return;
+    this.disposed = true;
+    this.releaseIfUnused();
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+
+  /** Holds the handle while `run` is at work: neither `dispose` nor the collector lets go of it before. */
+  async use<R>(operation: string, run: () => Promise<R>): Promise<R> {
+    this.throwIfUnusable(`call ${operation} on it`);
+    this.uses++;
+    try {
+      return await run();
+    } catch (error) {
+      throw this.session.explain(this, error);
+    } finally {
+      // Naming `this` here also keeps the handle reachable until now.
+      this.uses--;
+      this.releaseIfUnused();
+    }
+  }
+
+  /** @throws why the handle cannot be used: its creation failed, its owner died, or it was deleted. */
+  throwIfUnusable(what: string): void {
+    this.throwIfFailed(what);
+    const deleted = this.disposed || this.session.closed || this.fork?.phase === 'gone' || this.fork?.released === true;
+    if (deleted)
+      throw new RpcError('rref-released', `${this.toString()} has been deleted. Cannot ${what} after deletion.`);
+  }
+
+  private throwIfFailed(_what: string): void {
+    const failure = this.fork?.failure;
+    if (failure?.code === 'owner-died') throw this.session.ownerDied(this);
+    if (this.creationError !== undefined) throw this.creationError.error;
+    if (failure !== undefined) throw this.session.errorOf(failure, this.owner());
+  }
+
+  private releaseIfUnused(): void {
+    if (!this.disposed || this.uses > 0 || this.fork === undefined) return;
+    this.session.release(this, this.fork);
+  }
+
+  /** A wait on this worker, bounded like a call. */
+  private local<R>(promise: Promise<R>, options: CallOptions): Promise<R> {
+    return waitFor(promise, this.session.host.timeoutMs(options), options.signal);
+  }
+}
+Object.defineProperty(RRefHandle.prototype, BRAND, { value: true });
+
+/** Whether a value may be the root of a backward pass. @throws in PyTorch's words when not. */
+export function requireTensor(value: unknown): Tensor {
+  if (value instanceof Tensor) return value;
+  throw new RpcError('failed-precondition', 'RRef should contain a tensor for .backward()');
+}

@@ -1,0 +1,91 @@
+/** @file Control messages on their way out: deletes of one turn joined, messages to members not seen yet kept until they are. */
+import type { ExtensionHost } from '@backwire/rpc/internal';
+import { MAX_DELETES_PER_MESSAGE, MAX_MESSAGES_TO_STRANGERS } from './limits.ts';
+import type { GlobalId, Site } from './protocol/ids.ts';
+import type { Control } from './protocol/messages.ts';
+import type { Sites } from './sites.ts';
+import { encodeControl } from './wire-format.ts';
+
+export class Outbox {
+  private readonly host: ExtensionHost;
+  private readonly sites: Sites;
+  private deletes = new Map<Site, GlobalId[]>();
+  private scheduled = false;
+  private readonly kept = new Map<Site, Control[]>();
+  private closed = false;
+
+  constructor(host: ExtensionHost, sites: Sites) {
+    this.host = host;
+    this.sites = sites;
+  }
+
+  send(to: Site, message: Control): void {
+    if (this.closed) return;
+    if (message.kind !== 'user-delete') {
+      this.emit(to, message);
+      return;
+    }
+    const list = this.deletes.get(to);
+    if (list === undefined) this.deletes.set(to, [...message.forks]);
+    else list.push(...message.forks);
+    if (this.scheduled) return;
+    this.scheduled = true;
+    queueMicrotask(() => this.flush());
+  }
+
+  /** Sends the deletes of this turn. A delete that is late harms nobody, so they may be overtaken by anything. */
+  flush(): void {
+    this.scheduled = false;
+    const { deletes } = this;
+    this.deletes = new Map();
+    for (const [to, forks] of deletes) {
+      for (let at = 0; at < forks.length; at += MAX_DELETES_PER_MESSAGE) {
+        this.emit(to, { kind: 'user-delete', forks: forks.slice(at, at + MAX_DELETES_PER_MESSAGE) });
+      }
+    }
+  }
+
+  /** A member is known now: what was kept for it goes out. */
+  met(site: Site): void {
+    const messages = this.kept.get(site);
+    if (messages === undefined) return;
+    this.kept.delete(site);
+    for (const message of messages) this.emit(site, message);
+  }
+
+  /** A site will never be met: what was kept for it is void. */
+  lost(site: Site): void {
+    this.kept.delete(site);
+    this.deletes.delete(site);
+  }
+
+  close(): void {
+    this.flush();
+    this.closed = true;
+    this.kept.clear();
+  }
+
+  private emit(to: Site, message: Control): void {
+    if (this.closed) return;
+    const worker = this.sites.member(to);
+    if (worker === undefined) {
+      this.keep(to, message);
+      return;
+    }
+    const { type, payload } = encodeControl(message);
+    this.host.control(worker, type, payload);
+  }
+
+  private keep(to: Site, message: Control): void {
+    const messages = this.kept.get(to) ?? [];
+    if (messages.length >= MAX_MESSAGES_TO_STRANGERS) {
+      this.host.logger.warn(
+        { site: to, kind: message.kind },
+        'too many messages wait for a worker that nobody introduced',
+      );
+      return;
+    }
+    messages.push(message);
+    this.kept.set(to, messages);
+  }
+}

@@ -1,0 +1,90 @@
+/** @file What an RRef refers to, seen from its owner: the name of its type, the methods that peers may call, and second handles. */
+import { scope, Tensor } from '@backwire/tensor';
+import { definitionOfInstance, findDefinition } from '@backwire/rpc/internal';
+
+type Method = (...args: unknown[]) => unknown;
+
+/** Methods of a tensor that are no business of another worker: they hand out local things or end the owner's own handle. */
+const LOCAL_TENSOR_METHODS: ReadonlySet<string> = new Set([
+  'constructor',
+  'dispose',
+  'toTf',
+  'registerHook',
+  'backward',
+  'data',
+  'dataSync',
+]);
+
+/** Containers inside containers that are copied for a second handle; what travels is bounded likewise. */
+const MAX_DEPTH = 64;
+
+/** The name of a value's type as peers see it: that of its definition, its class, or its primitive type. */
+export function typeNameOf(value: unknown): string {
+  if (value instanceof Tensor) return 'Tensor';
+  const definition = definitionOfInstance(value);
+  if (definition !== undefined) return definition.name;
+  if (typeof value !== 'object' || value === null) return value === null ? 'null' : typeof value;
+  const constructor: unknown = (Object.getPrototypeOf(value) as { constructor?: unknown } | null)?.constructor;
+  return typeof constructor === 'function' && constructor.name !== '' ? constructor.name : 'Object';
+}
+
+/**
+ * Calls a method of `value` that its class has published, one of its published static methods, or an operation of a tensor.
+ * @throws TypeError "type object 'X' has no attribute 'y'" for any other name, whether it exists or not.
+ */
+export function callMethod(value: unknown, name: string, args: readonly unknown[]): unknown {
+  if (value instanceof Tensor) {
+    const own: unknown =
+      LOCAL_TENSOR_METHODS.has(name) || name.startsWith('_') ? undefined : methodOf(Tensor.prototype, name);
+    if (typeof own === 'function') return Reflect.apply(own as Method, value, args);
+  } else {
+    const definition = definitionOfInstance(value);
+    if (definition?.methods.has(name) === true) {
+      const method = methodOf(value as object, name);
+      if (method !== undefined) {
+        const run = (): unknown => Reflect.apply(method, value, args);
+        return definition.scope ? scope(run) : run();
+      }
+    }
+    const fixed = definition === undefined ? undefined : findDefinition(`${definition.name}.${name}`);
+    if (fixed?.kind === 'function') return Reflect.apply(fixed.body as Method, fixed.self, args);
+  }
+  throw new TypeError(`type object '${typeNameOf(value)}' has no attribute '${name}'`);
+}
+
+/** The method of that name along the prototypes, never one of `Object.prototype`. */
+function methodOf(target: object, name: string): Method | undefined {
+  for (
+    let at: object | null = target;
+    at !== null && at !== Object.prototype;
+    at = Object.getPrototypeOf(at) as object | null
+  ) {
+    const own = Object.getOwnPropertyDescriptor(at, name);
+    if (own !== undefined) return typeof own.value === 'function' ? (own.value as Method) : undefined;
+  }
+  return undefined;
+}
+
+/** Whether `value` is something a method streams: the result of a generator function, synchronous or not. */
+export function isStream(value: unknown): value is AsyncGenerator | Generator {
+  if (typeof value !== 'object' || value === null || value instanceof Tensor) return false;
+  const candidate = value as { next?: unknown; return?: unknown; throw?: unknown };
+  const generator =
+    typeof candidate.next === 'function' &&
+    typeof candidate.return === 'function' &&
+    typeof candidate.throw === 'function';
+  return generator && (Symbol.asyncIterator in value || Symbol.iterator in value);
+}
+
+/** For the owner's `toHere`: other handles on the same tensors, in containers of their own, so that the caller may dispose what it got. */
+export function secondHandle(value: unknown, depth = 0): unknown {
+  if (value instanceof Tensor) return value.alias();
+  if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return value;
+  if (Array.isArray(value)) return value.map((item) => secondHandle(item, depth + 1));
+  if (value instanceof Map) {
+    return new Map([...(value as Map<unknown, unknown>)].map(([key, item]) => [key, secondHandle(item, depth + 1)]));
+  }
+  const prototype: unknown = Object.getPrototypeOf(value);
+  if (prototype !== Object.prototype && prototype !== null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, secondHandle(item, depth + 1)]));
+}

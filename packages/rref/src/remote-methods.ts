@@ -1,0 +1,76 @@
+/** @file The library's own definitions that every worker with this extension serves: methods of remote values, their streams, their types. */
+import { callContext, currentAgent, RpcError, type RpcAgent } from '@backwire/rpc';
+import { systemFunction } from '@backwire/rpc/internal';
+import type { Cell } from './cell.ts';
+import { waitFor } from './deadline.ts';
+import { callMethod, isStream, typeNameOf } from './referent.ts';
+import type { RRefSession } from './session.ts';
+
+/** How an RRef is named in these calls: by its id (worker, incarnation, local) elsewhere, by itself on its owner. */
+export type Reference = readonly [number, number, number] | object;
+
+/** The answer of a method: its result; or nothing and the ticket of the stream it returned. */
+export type MethodResult = readonly [result: unknown] | readonly [nothing: undefined, ticket: number];
+
+const sessions = new WeakMap<RpcAgent, RRefSession>();
+
+export function enlist(agent: RpcAgent, session: RRefSession): void {
+  sessions.set(agent, session);
+}
+
+/** The session of an agent. @throws RpcError 'failed-precondition' when the agent was made without the extension. */
+export function sessionOf(agent: RpcAgent): RRefSession {
+  const session = sessions.get(agent);
+  if (session === undefined)
+    throw new RpcError('failed-precondition', `worker '${agent.name}' has no extension 'rref'`);
+  return session;
+}
+
+/** Calls a method of the value; a generator is parked and answered with a ticket. */
+export const invokeMethod = systemFunction(
+  'backwire.rref/invoke',
+  async (reference: Reference, method: string, args: readonly unknown[]): Promise<MethodResult> => {
+    const session = sessionOf(currentAgent());
+    const result = await invoke(session, reference, method, args);
+    return isStream(result) ? [undefined, session.streams.park(callContext().caller.id, result)] : [result];
+  },
+);
+
+/** The same for `rref.remote()`: whatever it returns stays here. */
+export const invokeAndKeep = systemFunction(
+  'backwire.rref/invoke-and-keep',
+  async (reference: Reference, method: string, args: readonly unknown[]): Promise<unknown> =>
+    invoke(sessionOf(currentAgent()), reference, method, args),
+);
+
+/** The items of a parked stream. */
+export const openStream = systemFunction('backwire.rref/stream', async function* (ticket: number): AsyncGenerator<
+  unknown,
+  void,
+  void
+> {
+  const stream = sessionOf(currentAgent()).streams.take(ticket, callContext().caller.id);
+  yield* stream;
+});
+
+export const askTypeName = systemFunction('backwire.rref/type', async (reference: Reference): Promise<string> => {
+  return typeNameOf(await valueOf(sessionOf(currentAgent()).cellOf(reference)));
+});
+
+async function invoke(
+  session: RRefSession,
+  reference: Reference,
+  method: string,
+  args: readonly unknown[],
+): Promise<unknown> {
+  if (typeof method !== 'string' || !Array.isArray(args)) throw new RpcError('decode-error', 'malformed method call');
+  const cell = session.cellOf(reference);
+  // A value that is there is used in this very turn: methods start in the order in which they were called.
+  const value = cell.settled ? cell.now() : await valueOf(cell);
+  return callMethod(value, method, args);
+}
+
+/** Waits for a value no longer than the call that needs it lasts. */
+export function valueOf(cell: Cell): Promise<unknown> {
+  return cell.settled ? cell.wait() : waitFor(cell.wait(), 0, callContext().signal);
+}

@@ -1,0 +1,59 @@
+/** @file What an owner answers: creating calls, fetches, backward passes. */
+import { callContext, RpcError, type Incoming } from '@backwire/rpc';
+import type { RpcMessage } from '@backwire/rpc/internal';
+import { MessageType } from '@backwire/wire/internal';
+import { readWrappedPayload, type Message } from '@backwire/wire';
+import { valueOf } from './remote-methods.ts';
+import type { RRefSession } from './session.ts';
+import { decodeBackward, decodeCreation, decodeFetch, encodeCreation } from './wire-format.ts';
+
+type Handler = (call: Incoming) => Promise<Message>;
+
+const EMPTY = new Uint8Array(0);
+
+export function requestHandlers(session: RRefSession): ReadonlyMap<MessageType, Handler> {
+  const create = (inner: MessageType) => (call: Incoming) => serveCreation(session, call, inner);
+  const fetch = (reply: MessageType) => (call: Incoming) => serveFetch(session, call, reply);
+  return new Map<MessageType, Handler>([
+    [MessageType.PYTHON_REMOTE_CALL, create(MessageType.PYTHON_CALL)],
+    [MessageType.SCRIPT_REMOTE_CALL, create(MessageType.SCRIPT_CALL)],
+    [MessageType.PYTHON_RREF_FETCH_CALL, fetch(MessageType.PYTHON_RREF_FETCH_RET)],
+    [MessageType.SCRIPT_RREF_FETCH_CALL, fetch(MessageType.SCRIPT_RREF_FETCH_RET)],
+    [MessageType.RREF_BACKWARD_REQ, (call) => serveBackward(session, call)],
+  ]);
+}
+
+/** The entry and the creator's fork are registered since delivery. The function's error is the RRef's and the answer's. */
+async function serveCreation(session: RRefSession, { from, message }: Incoming, inner: MessageType): Promise<Message> {
+  const { payload, extra } = readWrappedPayload(message.payload);
+  const { rref, fork } = decodeCreation(extra);
+  const { owners } = session.worker;
+  const entry = rref.site === session.sites.of(from) ? owners.start(rref) : undefined;
+  if (entry === undefined) throw session.creationRefused(rref, from);
+  const cell = session.cellOfEntry(entry);
+  try {
+    cell.resolve(await session.host.runValue(from, { type: inner, id: message.id, payload, tensors: message.tensors }));
+  } catch (error) {
+    cell.reject(error);
+    throw error;
+  } finally {
+    owners.settle(entry);
+  }
+  return { type: MessageType.REMOTE_RET, id: message.id, payload: encodeCreation(rref, fork), tensors: [] };
+}
+
+async function serveFetch(session: RRefSession, { from, message }: Incoming, reply: MessageType): Promise<Message> {
+  const value = await valueOf(session.cellOfId(decodeFetch(message.payload)));
+  const { bytes, tensors, header } = session.host.encodeValue(value, from);
+  const answer: RpcMessage = { type: reply, id: message.id, payload: bytes, tensors, header };
+  return answer;
+}
+
+async function serveBackward(session: RRefSession, { message }: Incoming): Promise<Message> {
+  const { rref, contextId, retainGraph } = decodeBackward(message.payload);
+  const value = await valueOf(session.cellOfId(rref));
+  const { signal } = callContext();
+  if (signal.aborted) throw new RpcError('cancelled', 'the backward pass was cancelled', { cause: signal.reason });
+  await session.backwardHere(value, contextId, { retainGraph, signal });
+  return { type: MessageType.RREF_BACKWARD_RESP, id: message.id, payload: EMPTY, tensors: [] };
+}
