@@ -290,7 +290,7 @@ export class ValueWriter {
       return;
     }
     const tag = ArrayBuffer.isView(value)
-      ? (Object.prototype.toString.call(value) as string).slice(8, -1)
+      ? (value as { readonly [Symbol.toStringTag]: string })[Symbol.toStringTag]
       : 'ArrayBuffer';
     const element = elementTypeOf(tag);
     if (element === 0) throw new TypeError(`cannot send a ${tag}${this.place()}`);
