@@ -31,6 +31,11 @@ export { clamp, maskedFill, where } from './ops/select.ts';
 export { sparseCooTensor } from './sparse/coo.ts';
 export { enableGrad, isGradEnabled, noGrad } from './autograd/record.ts';
 export { grad, runBackward, type BackwardOptions, type GradOptions } from './autograd/engine.ts';
+export { gradcheck, type GradcheckOptions } from './autograd/gradcheck.ts';
+export { fromTf, lift } from './interop.ts';
+export { memory } from './memory.ts';
+export { logSoftmax, logSumExp, softmax } from './ops/softmax.ts';
+export * from './ops/losses.ts';
 export { keep, scope } from './scope.ts';
 export { backendName, setBackend } from './backends/current.ts';
 

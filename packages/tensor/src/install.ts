@@ -9,10 +9,12 @@ import type { TensorMethods } from './methods.ts';
 import * as arithmetic from './ops/arithmetic.ts';
 import * as copies from './ops/copy.ts';
 import * as dataOps from './ops/data.ts';
+import * as interop from './interop.ts';
 import * as matrices from './ops/matmul.ts';
 import * as mutation from './ops/mutation.ts';
 import * as reduce from './ops/reduce.ts';
 import * as select from './ops/select.ts';
+import * as softmaxes from './ops/softmax.ts';
 import * as unary from './ops/unary.ts';
 import * as views from './ops/views.ts';
 import * as indexing from './ops/indexing.ts';
@@ -54,6 +56,7 @@ const methods: Readonly<Record<Exclude<keyof TensorMethods<DType>, 'isCoalesced'
   dataSync: dataOps.dataSync,
   equal: dataOps.equal,
   allClose: dataOps.allClose,
+  toTf: interop.toTf,
   matmul: matrices.matmul,
   bmm: matrices.bmm,
   mm: matrices.mm,
@@ -86,6 +89,9 @@ const methods: Readonly<Record<Exclude<keyof TensorMethods<DType>, 'isCoalesced'
   cumprod: reduce.cumprod,
   clamp: select.clamp,
   maskedFill: select.maskedFill,
+  softmax: softmaxes.softmax,
+  logSoftmax: softmaxes.logSoftmax,
+  logSumExp: softmaxes.logSumExp,
   neg: unary.neg,
   abs: unary.abs,
   sign: unary.sign,

@@ -13,3 +13,4 @@ export { addGradients, sumTo } from './ops/gradients.ts';
 export { readBytes } from './host.ts';
 export { isNamed, named } from './named.ts';
 export { noteCreated as adoptIntoScope, sweep, tensorsIn, unswept, untracked } from './scope.ts';
+export { builtinOps, type BuiltinOp } from './builtins.ts';

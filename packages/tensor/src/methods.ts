@@ -1,6 +1,7 @@
 /** @file The operations as methods of Tensor: their types and documentation. install.ts gives the bodies. */
 import type { GradHook } from './autograd/meta.ts';
 import type { DType, TypedArrayOf } from './dtype.ts';
+import type { TfTensor } from './backends/tfjs.ts';
 import type { Device, Nested, Tensor } from './tensor.ts';
 
 /** Views share the storage: writing to one changes the others. */
@@ -53,6 +54,8 @@ export interface DataMethods<D extends DType> {
   data<E extends DType>(as: E): Promise<TypedArrayOf<E>>;
   dataSync(): TypedArrayOf<D>;
   /** Same dtype, shape and elements; NaN equals nothing. */
+  /** A TensorFlow.js tensor with a copy of the elements, for the caller to dispose. int64 must fit int32; small types widen. */
+  toTf(): TfTensor;
   equal(other: Tensor): boolean;
   /** |a - b| <= atol + rtol |b| everywhere; defaults rtol 1e-5, atol 1e-8. */
   allClose(other: Tensor, options?: { rtol?: number; atol?: number; equalNaN?: boolean }): boolean;
@@ -152,6 +155,13 @@ export interface ReductionMethods {
   cumprod(dim: number): Tensor;
 }
 
+/** Along one dimension. */
+export interface SoftmaxMethods {
+  softmax(dim: number): Tensor;
+  logSoftmax(dim: number): Tensor;
+  logSumExp(dim: number, keepDim?: boolean): Tensor;
+}
+
 /** Choosing and adding by integer indices. */
 export interface IndexMethods {
   /** The slices at `index` (a vector) along `dim`. */
@@ -212,6 +222,7 @@ export interface TensorMethods<D extends DType>
     ArithmeticMethods,
     UnaryMethods,
     ReductionMethods,
+    SoftmaxMethods,
     IndexMethods,
     MatrixMethods,
     InPlaceMethods,

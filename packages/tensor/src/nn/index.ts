@@ -4,3 +4,4 @@ export { Linear } from './linear.ts';
 export { LSTM } from './lstm.ts';
 export { Module, type Callable } from './module.ts';
 export { Sequential, type AnyAsync, type LastOut } from './sequential.ts';
+export { DistributedDataParallel, type GradBucket, type ProcessGroup } from './parallel.ts';

@@ -12,12 +12,15 @@ import { apply } from './op.ts';
 /** Whole numbers of an index tensor, each checked to lie in [0, n). */
 export function readIndices(index: Tensor, n: number): Int32Array | Float64Array {
   const { kind } = dtypes[index.dtype];
-  if (kind !== 'int') throw new DTypeError(`indices must be an integer tensor, but got ${index.dtype}`);
-  const values =
-    index.dtype === 'int64' ? Float64Array.from(readArray(index) as BigInt64Array, Number) : readArray(index);
+  if (kind === 'bool' || kind === 'complex') {
+    throw new DTypeError(`indices must be an integer tensor, but got ${index.dtype}`);
+  }
+  const values = decode(readArray(index), index.dtype);
   const out = new Float64Array(values.length);
   for (let i = 0; i < out.length; i++) {
     const v = Number(values[i]);
+    // Lists of plain numbers are float32: whole ones will do.
+    if (!Number.isInteger(v)) throw new DTypeError(`indices must be whole numbers, but got ${v}`);
     if (v < 0 || v >= n) throw new ShapeError(`index ${v} is out of bounds for dimension with size ${n}`);
     out[i] = v;
   }

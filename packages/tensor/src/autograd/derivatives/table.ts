@@ -5,6 +5,7 @@ import { indexing } from './indexing.ts';
 import { matrices } from './matrices.ts';
 import { reductions } from './reductions.ts';
 import { shapes } from './shapes.ts';
+import { softmaxes } from './softmax.ts';
 import { sparse } from './sparse.ts';
 
 export const derivativeTable: Readonly<Record<string, Derivative>> = {
@@ -13,5 +14,6 @@ export const derivativeTable: Readonly<Record<string, Derivative>> = {
   ...shapes,
   ...indexing,
   ...matrices,
+  ...softmaxes,
   ...sparse,
 };

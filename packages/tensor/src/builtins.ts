@@ -1,0 +1,24 @@
+/** @file The operations that peers may call by their torch name. */
+import { isNamed, rpcName, type Named } from './named.ts';
+import * as arithmetic from './ops/arithmetic.ts';
+import * as indexing from './ops/indexing.ts';
+import * as join from './ops/join.ts';
+import * as losses from './ops/losses.ts';
+import * as matrices from './ops/matmul.ts';
+import * as mutation from './ops/mutation.ts';
+import * as reduce from './ops/reduce.ts';
+import * as select from './ops/select.ts';
+import * as softmax from './ops/softmax.ts';
+import * as unary from './ops/unary.ts';
+
+export type BuiltinOp = ((...args: never[]) => unknown) & Named;
+
+const modules = [arithmetic, indexing, join, losses, matrices, mutation, reduce, select, softmax, unary];
+
+/** Every named operation, by name: 'aten::add' and so on. */
+export const builtinOps: ReadonlyMap<string, BuiltinOp> = new Map(
+  modules
+    .flatMap((module) => Object.values<unknown>(module))
+    .filter((value): value is BuiltinOp => typeof value === 'function' && isNamed(value))
+    .map((op) => [op[rpcName], op]),
+);

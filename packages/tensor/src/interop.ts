@@ -1,0 +1,103 @@
+/** @file To and from TensorFlow.js: single tensors, and whole differentiable functions. */
+import { ambient } from './ambient.ts';
+import { tf, type TfTensor } from './backends/tfjs.ts';
+import { provideGradients } from './backends/tf-gradients.ts';
+import { customFunction } from './autograd/custom-function.ts';
+import { decode, type DType } from './dtype.ts';
+import { DTypeError } from './errors.ts';
+import { fromArray, readArray } from './host.ts';
+import type { Tensor } from './tensor.ts';
+
+const INT32 = 2 ** 31;
+
+/** A TensorFlow.js tensor with a copy of the elements. The caller disposes it. */
+export function toTf(t: Tensor): TfTensor {
+  const lib = tf();
+  const dense = t.sparse === undefined ? t : t.toDense();
+  const array = readArray(dense);
+  const shape = [...t.shape];
+  if (t.dtype === 'complex64') {
+    const pairs = array as Float32Array;
+    const part = (k: number): Float32Array =>
+      Float32Array.from({ length: t.size }, (_, i) => pairs[2 * i + k] as number);
+    return lib.complex(lib.tensor(part(0), shape), lib.tensor(part(1), shape));
+  }
+  const values = decode(array, t.dtype);
+  if (t.dtype === 'bool') return lib.tensor(Uint8Array.from(values), shape, 'bool');
+  if (t.dtype === 'float32' || t.dtype === 'float64' || t.dtype === 'float16' || t.dtype === 'bfloat16') {
+    return lib.tensor(Float32Array.from(values), shape, 'float32');
+  }
+  if (values.some((v) => v < -INT32 || v >= INT32)) {
+    throw new DTypeError('TensorFlow.js has no int64; an element does not fit int32');
+  }
+  return lib.tensor(Int32Array.from(values), shape, 'int32');
+}
+
+/** A copy of a TensorFlow.js tensor, which stays the caller's. */
+export function fromTf(t: TfTensor): Tensor {
+  const dtype: DType | undefined = ({ float32: 'float32', int32: 'int32', bool: 'bool' } as const)[
+    t.dtype as 'float32'
+  ];
+  if (dtype === undefined) throw new DTypeError(`fromTf: no dtype for '${t.dtype}'`);
+  const values = t.dataSync() as Float32Array | Int32Array | Uint8Array;
+  return fromArray(values.slice(), dtype, [...t.shape]);
+}
+
+type TfFunction = (...inputs: TfTensor[]) => TfTensor;
+
+/**
+ * Any differentiable TensorFlow.js code as a function of Tensors. `fn` must be synchronous and pure: the backward pass runs it again
+ * under TensorFlow.js's own tape. Higher derivatives work as far as TensorFlow.js has them.
+ */
+export function lift(fn: TfFunction): (...inputs: Tensor[]) => Tensor {
+  return customFunction({
+    forward(ctx, ...inputs) {
+      ctx.saveForBackward(...inputs);
+      return run(fn, inputs);
+    },
+    backward(ctx, grad) {
+      const inputs = ctx.saved;
+      if (ambient().gradMode) {
+        return inputs.map((_, i) =>
+          ctx.needsInputGrad[i] === true ? lift((dy, ...xs) => vjp(fn, xs, dy)[i] as TfTensor)(grad, ...inputs) : null,
+        );
+      }
+      return pull(fn, inputs, grad).map((g, i) => (ctx.needsInputGrad[i] === true ? g : null));
+    },
+  });
+}
+
+function run(fn: TfFunction, inputs: readonly Tensor[]): Tensor {
+  const lib = tf();
+  const out = lib.tidy(() => fn(...inputs.map((t) => toTf(t))));
+  try {
+    return fromTf(out);
+  } finally {
+    out.dispose();
+  }
+}
+
+/** The gradients of `fn` as TensorFlow.js tensors: zeros for inputs it does not depend on. */
+function vjp(fn: TfFunction, xs: TfTensor[], dy: TfTensor): TfTensor[] {
+  const lib = tf();
+  provideGradients();
+  const { value, grads } = lib.engine().gradients(() => fn(...xs), xs, dy, true);
+  value.dispose();
+  return grads.map((g, i) => g ?? lib.zerosLike(xs[i] as TfTensor));
+}
+
+function pull(fn: TfFunction, inputs: readonly Tensor[], grad: Tensor): Tensor[] {
+  const lib = tf();
+  const grads = lib.tidy(() =>
+    vjp(
+      fn,
+      inputs.map((t) => toTf(t)),
+      toTf(grad),
+    ),
+  );
+  try {
+    return grads.map((g) => fromTf(g));
+  } finally {
+    for (const g of grads) g.dispose();
+  }
+}

@@ -1,0 +1,197 @@
+/** @file Loss functions. Each returns a scalar unless `reduction` is 'none'. */
+import { isFloat } from '../dtype.ts';
+import { ShapeError } from '../errors.ts';
+import { named } from '../named.ts';
+import { sweep } from '../scope.ts';
+import { sameShape, sizeOf } from '../shape.ts';
+import type { Tensor } from '../tensor.ts';
+import { gather } from './indexing.ts';
+import { where } from './select.ts';
+import { logSoftmax } from './softmax.ts';
+import { logSigmoid } from './unary.ts';
+
+/** How the losses of the elements become one number. @default 'mean' */
+export type Reduction = 'mean' | 'sum' | 'none';
+
+export interface LossOptions {
+  reduction?: Reduction;
+}
+
+function reduce(losses: Tensor, reduction: Reduction = 'mean'): Tensor {
+  if (reduction === 'none') return losses;
+  return reduction === 'sum' ? losses.sum() : losses.mean();
+}
+
+function checkSame(name: string, a: Tensor, b: Tensor): void {
+  if (!sameShape(a.shape, b.shape)) {
+    throw new ShapeError(
+      `${name}: input has shape [${a.shape.join(', ')}] and target [${b.shape.join(', ')}]; they must be equal`,
+    );
+  }
+}
+
+/** (a - b)^2. */
+export const mseLoss = named('aten::mse_loss', (a: Tensor, b: Tensor, options: LossOptions = {}): Tensor => {
+  checkSame('mseLoss', a, b);
+  return sweep(() => reduce(a.sub(b).square(), options.reduction));
+});
+
+/** |a - b|. */
+export const l1Loss = named('aten::l1_loss', (a: Tensor, b: Tensor, options: LossOptions = {}): Tensor => {
+  checkSame('l1Loss', a, b);
+  return sweep(() => reduce(a.sub(b).abs(), options.reduction));
+});
+
+/** 0.5 d^2 / beta where |d| < beta, |d| - 0.5 beta elsewhere. */
+export const smoothL1Loss = named(
+  'aten::smooth_l1_loss',
+  (a: Tensor, b: Tensor, options: LossOptions & { beta?: number } = {}): Tensor => {
+    checkSame('smoothL1Loss', a, b);
+    const beta = options.beta ?? 1;
+    return sweep(() => {
+      const d = a.sub(b).abs();
+      return reduce(where(d.detach().lt(beta), d.square().mul(0.5 / beta), d.sub(0.5 * beta)), options.reduction);
+    });
+  },
+);
+
+/** 0.5 d^2 where |d| < delta, delta (|d| - 0.5 delta) elsewhere. */
+export const huberLoss = named(
+  'aten::huber_loss',
+  (a: Tensor, b: Tensor, options: LossOptions & { delta?: number } = {}): Tensor => {
+    checkSame('huberLoss', a, b);
+    const delta = options.delta ?? 1;
+    return sweep(() => {
+      const d = a.sub(b).abs();
+      return reduce(where(d.detach().le(delta), d.square().mul(0.5), d.sub(0.5 * delta).mul(delta)), options.reduction);
+    });
+  },
+);
+
+/** -(target log p + (1 - target) log(1 - p)); the logarithms are clamped at -100, as in PyTorch. */
+export const binaryCrossEntropy = named(
+  'aten::binary_cross_entropy',
+  (p: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
+    checkSame('binaryCrossEntropy', p, target);
+    return sweep(() => {
+      const yes = target.mul(p.log().clamp(-100));
+      const no = target.neg().add(1).mul(p.neg().log1p().clamp(-100));
+      return reduce(yes.add(no).neg(), options.reduction);
+    });
+  },
+);
+
+/** binaryCrossEntropy of sigmoid(x), without overflow. */
+export const binaryCrossEntropyWithLogits = named(
+  'aten::binary_cross_entropy_with_logits',
+  (x: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
+    checkSame('binaryCrossEntropyWithLogits', x, target);
+    return sweep(() => {
+      const negative = target.neg().add(1);
+      return reduce(negative.mul(x).sub(logSigmoid(x)), options.reduction);
+    });
+  },
+);
+
+/** target (log target - input), input being log-probabilities. */
+export const klDiv = named('aten::kl_div', (input: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
+  checkSame('klDiv', input, target);
+  return sweep(() => {
+    const log = where(target.gt(0), where(target.gt(0), target, 1).log(), 0);
+    return reduce(target.mul(log.sub(input)), options.reduction);
+  });
+});
+
+export interface ClassLossOptions extends LossOptions {
+  /** Targets of this class count for nothing. @default -100 */
+  ignoreIndex?: number;
+  /** A factor for each class, [classes]. */
+  weight?: Tensor;
+}
+
+/** Minus the log-probability of each target: input [N, C, ...], target [N, ...] of class numbers. */
+export const nllLoss = named(
+  'aten::nll_loss',
+  (logp: Tensor, target: Tensor, options: ClassLossOptions = {}): Tensor => {
+    checkTarget('nllLoss', logp, target);
+    return sweep(() => {
+      const { weight, reduction = 'mean' } = options;
+      const dim = logp.rank === 1 ? 0 : 1;
+      const ids = target.to('int64');
+      const ignored = ids.eq(options.ignoreIndex ?? -100);
+      const some = ignored.any().item() !== 0;
+      const safe = some ? ids.maskedFill(ignored, 0) : ids;
+      let losses = gather(logp, dim, safe.unsqueeze(dim)).squeeze(dim).neg();
+      if (weight === undefined && !some) return reduce(losses, reduction);
+      const factors =
+        weight === undefined ? null : weight.indexSelect(0, safe.reshape([safe.size])).reshape(safe.shape);
+      if (factors !== null) losses = losses.mul(factors);
+      if (some) losses = losses.maskedFill(ignored, 0);
+      if (reduction !== 'mean') return reduce(losses, reduction);
+      const counted = (factors ?? losses.detach().mul(0).add(1)).maskedFill(ignored, 0);
+      return losses.sum().div(counted.sum());
+    });
+  },
+);
+
+export interface CrossEntropyOptions extends ClassLossOptions {
+  /** How much of each target is spread evenly over all classes. @default 0 */
+  labelSmoothing?: number;
+}
+
+/**
+ * The cross entropy of softmax(logits): logits [N, C, ...] (or [C]), target class numbers [N, ...] or class probabilities of the
+ * shape of the logits.
+ */
+export const crossEntropy = named(
+  'aten::cross_entropy_loss',
+  (logits: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor => {
+    const dim = logits.rank === 1 ? 0 : 1;
+    const smoothing = options.labelSmoothing ?? 0;
+    return sweep(() => {
+      const logp = logSoftmax(logits, dim);
+      if (sameShape(logits.shape, target.shape) && isFloat(target.dtype))
+        return softTargets(logp, target, dim, smoothing, options);
+      const hard = nllLoss(logp, target, options);
+      if (smoothing === 0) return hard;
+      const classes = logits.shape[dim] as number;
+      const spread = nllLossOfAll(logp, target, dim, options);
+      return hard.mul(1 - smoothing).add(spread.mul(smoothing / classes));
+    });
+  },
+);
+
+/** The even part of smoothed targets: the sum of -log p over all classes. */
+function nllLossOfAll(logp: Tensor, target: Tensor, dim: number, options: ClassLossOptions): Tensor {
+  const { weight, reduction = 'mean' } = options;
+  const shape = logp.shape.map((n, i) => (i === dim ? n : 1));
+  const weighted = weight === undefined ? logp : logp.mul(weight.reshape(shape));
+  const ids = target.to('int64');
+  const ignored = ids.eq(options.ignoreIndex ?? -100);
+  const losses = weighted.sum(dim).neg().maskedFill(ignored, 0);
+  if (reduction !== 'mean') return reduce(losses, reduction);
+  const safe = ids.maskedFill(ignored, 0);
+  const ones = losses.detach().mul(0).add(1);
+  const factors = weight === undefined ? ones : weight.indexSelect(0, safe.reshape([safe.size])).reshape(safe.shape);
+  return losses.sum().div(factors.maskedFill(ignored, 0).sum());
+}
+
+function softTargets(logp: Tensor, target: Tensor, dim: number, smoothing: number, options: ClassLossOptions): Tensor {
+  const classes = logp.shape[dim] as number;
+  const soft = smoothing === 0 ? target : target.mul(1 - smoothing).add(smoothing / classes);
+  const shape = logp.shape.map((n, i) => (i === dim ? n : 1));
+  const weighted = options.weight === undefined ? logp : logp.mul(options.weight.reshape(shape));
+  const losses = soft.mul(weighted).sum(dim).neg();
+  if (options.reduction !== undefined && options.reduction !== 'mean') return reduce(losses, options.reduction);
+  return losses.sum().div(sizeOf(losses.shape));
+}
+
+function checkTarget(name: string, input: Tensor, target: Tensor): void {
+  const dim = input.rank === 1 ? 0 : 1;
+  const expected = input.shape.filter((_, i) => i !== dim);
+  if (!sameShape(expected, target.shape)) {
+    throw new ShapeError(
+      `${name}: expected target of shape [${expected.join(', ')}], got [${target.shape.join(', ')}]`,
+    );
+  }
+}

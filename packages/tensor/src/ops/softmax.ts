@@ -1,0 +1,91 @@
+/** @file softmax, logSoftmax and logSumExp along one dimension. */
+import { decode, encode, isFloat, type NumberArray } from '../dtype.ts';
+import { DTypeError } from '../errors.ts';
+import { fromArray, readArray } from '../host.ts';
+import { named } from '../named.ts';
+import { normalizeDim, reducedShape, sizeOf } from '../shape.ts';
+import type { Tensor } from '../tensor.ts';
+import { defineOp } from './define.ts';
+import { apply } from './op.ts';
+
+interface Along {
+  readonly dim: number;
+}
+
+/** Calls `row(first, stride, n)` for each line along `dim` of a contiguous tensor. */
+function forEachLine(
+  t: Tensor,
+  dim: number,
+  row: (first: number, stride: number, n: number, line: number) => void,
+): void {
+  const n = t.rank === 0 ? 1 : (t.shape[dim] as number);
+  const stride = sizeOf(t.shape.slice(dim + 1));
+  const outer = sizeOf(t.shape.slice(0, dim));
+  for (let o = 0; o < outer; o++) for (let k = 0; k < stride; k++) row(o * n * stride + k, stride, n, o * stride + k);
+}
+
+function floats(t: Tensor, name: string): NumberArray {
+  if (!isFloat(t.dtype)) throw new DTypeError(`${name} is not implemented for '${t.dtype}'`);
+  return decode(readArray(t), t.dtype);
+}
+
+/** The largest of a line, and the sum of exp(x - largest). */
+function lineSum(x: NumberArray, first: number, stride: number, n: number): [max: number, sum: number] {
+  let max = -Infinity;
+  for (let i = 0; i < n; i++) max = Math.max(max, x[first + i * stride] as number);
+  // A line of -Infinity alone: subtracting it would give NaN.
+  const shift = Number.isFinite(max) ? max : 0;
+  let sum = 0;
+  for (let i = 0; i < n; i++) sum += Math.exp((x[first + i * stride] as number) - shift);
+  return [max, sum];
+}
+
+const softmaxOp = defineOp<Along>('softmax', 'softmax', ([t], { dim }) => {
+  const input = t as Tensor;
+  const x = floats(input, 'softmax');
+  const out = new Float64Array(x.length);
+  forEachLine(input, dim, (first, stride, n) => {
+    const [max, sum] = lineSum(x, first, stride, n);
+    for (let i = 0; i < n; i++) out[first + i * stride] = Math.exp((x[first + i * stride] as number) - max) / sum;
+  });
+  return fromArray(encode(out, input.dtype), input.dtype, input.shape);
+});
+
+/** exp(x) / sum of exp(x) along `dim`. */
+export const softmax = named('aten::softmax', (t: Tensor, dim: number): Tensor => {
+  return apply(softmaxOp, [t], { dim: normalizeDim(dim, t.rank) });
+});
+
+const logSoftmaxOp = defineOp<Along>('logSoftmax', 'log_softmax', ([t], { dim }) => {
+  const input = t as Tensor;
+  const x = floats(input, 'logSoftmax');
+  const out = new Float64Array(x.length);
+  forEachLine(input, dim, (first, stride, n) => {
+    const [max, sum] = lineSum(x, first, stride, n);
+    const shift = max + Math.log(sum);
+    for (let i = 0; i < n; i++) out[first + i * stride] = (x[first + i * stride] as number) - shift;
+  });
+  return fromArray(encode(out, input.dtype), input.dtype, input.shape);
+});
+
+/** log(softmax(x)), without overflow. */
+export const logSoftmax = named('aten::log_softmax', (t: Tensor, dim: number): Tensor => {
+  return apply(logSoftmaxOp, [t], { dim: normalizeDim(dim, t.rank) });
+});
+
+const logSumExpOp = defineOp<Along & { keepDim: boolean }>('logSumExp', 'logsumexp', ([t], { dim, keepDim }) => {
+  const input = t as Tensor;
+  const x = floats(input, 'logSumExp');
+  const shape = reducedShape(input.shape, [dim], keepDim);
+  const out = new Float64Array(sizeOf(shape));
+  forEachLine(input, dim, (first, stride, n, line) => {
+    const [max, sum] = lineSum(x, first, stride, n);
+    out[line] = Number.isFinite(max) ? max + Math.log(sum) : max;
+  });
+  return fromArray(encode(out, input.dtype), input.dtype, shape);
+});
+
+/** log of the sum of exp(x) along `dim`, without overflow. */
+export const logSumExp = named('aten::logsumexp', (t: Tensor, dim: number, keepDim = false): Tensor => {
+  return apply(logSumExpOp, [t], { dim: normalizeDim(dim, t.rank), keepDim });
+});
