@@ -19,7 +19,10 @@ export interface EncodedControl {
 }
 
 /** What a user is told; the owner's log has the rest. */
-const REFUSED: Failure = { code: 'resource-exhausted', text: 'the owner did not register this handle: too many are live, or it was released' };
+const REFUSED: Failure = {
+  code: 'resource-exhausted',
+  text: 'the owner did not register this handle: too many are live, or it was released',
+};
 
 type Decoder = (payload: Uint8Array) => Control;
 
@@ -86,10 +89,6 @@ export const CONTROL_DECODERS: ReadonlyMap<MessageType, Decoder> = new Map<Messa
     (payload) => {
       const { fork, refused } = decodeProto(controlProto.RRefForkAck, payload, 'fork acknowledgement');
       return { kind: 'fork-ack', fork: fromProto(fork), refused: refused ? REFUSED : undefined };
-        kind: 'fork-ack',
-        fork: fromProto(fork),
-        refused: refused ? { code, text: bounded(message) } : undefined,
-      };
     },
   ],
   [
