@@ -6,7 +6,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { ChaosProxy, type ChaosOptions } from './chaos-proxy.ts';
 import { eventually } from './leaks.ts';
 
-const cleanups: (() => Promise<unknown> | unknown)[] = [];
+const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 });

@@ -223,7 +223,7 @@ export class WorkerProcess {
           const found = look();
           if (found !== undefined) finish(() => resolve(found));
         } catch (error) {
-          finish(() => reject(error as Error));
+          finish(() => reject(error));
         }
       };
       const timer = setTimeout(

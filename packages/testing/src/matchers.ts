@@ -2,6 +2,8 @@
 import type {} from 'vitest';
 
 declare module 'vitest' {
+  // The type parameter has to be the one Vitest declares.
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
   interface Matchers<T = any> {
     /** Same shape and values that are close: `|a - b| <= atol + rtol * |b|`. */
     toBeAllclose(expected: TensorLike | NestedNumbers, options?: Closeness): T;
