@@ -289,9 +289,7 @@ export class ValueWriter {
       out.raw(bytes);
       return;
     }
-    const tag = ArrayBuffer.isView(value)
-      ? (value as { readonly [Symbol.toStringTag]: string })[Symbol.toStringTag]
-      : 'ArrayBuffer';
+    const tag = ArrayBuffer.isView(value) ? (value as Uint8Array | DataView)[Symbol.toStringTag] : 'ArrayBuffer';
     const element = elementTypeOf(tag);
     if (element === 0) throw new TypeError(`cannot send a ${tag}${this.place()}`);
     out.u8(ValueTag.TYPED_ARRAY);
