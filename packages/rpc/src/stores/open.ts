@@ -7,7 +7,10 @@ import { embeddedStore } from './embedded.ts';
 import { serveStore } from './embedded-server.ts';
 import { memoryStore } from './memory.ts';
 import { prefixStore } from './prefix.ts';
+import { torchClient } from './torch-client.ts';
 import type { OpenStoreOptions, Store } from './store.ts';
+
+const DEFAULT_TIMEOUT_MS = 300_000;
 
 /** A store and whether whoever opened it has to close it. */
 export interface OpenedStore {
@@ -49,26 +52,67 @@ async function openAddress(option: string | undefined, options: OpenStoreOptions
 
 /** Rank 0 serves the store at that address, unless a launcher already does; everyone connects to it. */
 async function openEmbedded(address: string, options: OpenStoreOptions): Promise<Store> {
+  const rank = options.rank ?? rankOfEnvironment();
+  if (process.env['BACKWIRE_STORE_HOSTED'] === '1') return connectTo(address, options);
+  if (process.env['TORCHELASTIC_USE_AGENT_STORE'] === 'True') return openUnderTorchrun(address, rank, options);
+  return rank === 0 ? host(parseHostPort(address, 'tcp'), options) : connectTo(address, options);
+}
+
+/**
+ * torchrun's agent serves a store of torch's at that address, without leases, watches or proof. It only tells the others where rank 0
+ * serves ours. Each restart of the group has its own.
+ */
+async function openUnderTorchrun(address: string, rank: number | undefined, options: OpenStoreOptions): Promise<Store> {
+  const { signal, timeoutMs = DEFAULT_TIMEOUT_MS } = options;
+  const limits = [signal, timeoutMs === 0 ? undefined : AbortSignal.timeout(timeoutMs)].filter(
+    (one) => one !== undefined,
+  );
+  const torch = await torchClient(address, { signal: AbortSignal.any(limits) });
+  const { TORCHELASTIC_RUN_ID: run = '', TORCHELASTIC_RESTART_COUNT: restart = '0' } = process.env;
+  const key = `backwire/${run}/${restart}/store`;
+  try {
+    if (rank !== 0) return await connectTo(new TextDecoder().decode(await torch.waitFor(key)), options);
+    return await host({ host: torch.localHost.replace(/^::ffff:/, ''), port: 0 }, options, (endpoint) =>
+      torch.set(key, new TextEncoder().encode(endpoint.replace(/^tls:/, 'tcp:'))),
+    );
+  } finally {
+    torch.close();
+  }
+}
+
+function connectTo(address: string, options: OpenStoreOptions): Promise<Store> {
   const { signal, timeoutMs } = options;
   const { host, port } = parseHostPort(address, 'tcp');
   const security = options.security ?? resolveSecurity(undefined, { bind: host });
   const transport = storeTransport(host, security);
-  const common = { keys: security.keys, signal, timeoutMs, transport };
-  if ((options.rank ?? rankOfEnvironment()) !== 0 || launcherServes()) {
-    return embeddedStore({ ...common, endpoint: `${transport.name}://${hostText(host)}:${port}` });
-  }
-  const server = await serveStore({ host, port, security });
+  const endpoint = `${transport.name}://${hostText(host)}:${port}`;
+  return embeddedStore({ endpoint, keys: security.keys, signal, timeoutMs, transport });
+}
+
+/** Serves a store and opens it; `announce` tells others where it is before it is opened. */
+async function host(
+  at: { host: string; port: number },
+  options: OpenStoreOptions,
+  announce?: (endpoint: string) => Promise<void>,
+): Promise<Store> {
+  const { signal, timeoutMs } = options;
+  const security = options.security ?? resolveSecurity(undefined, { bind: at.host });
+  const server = await serveStore({ ...at, security });
   try {
-    return await embeddedStore({ ...common, endpoint: server.endpoint, server });
+    await announce?.(server.endpoint);
+    const transport = storeTransport(at.host, security);
+    return await embeddedStore({
+      endpoint: server.endpoint,
+      keys: security.keys,
+      signal,
+      timeoutMs,
+      transport,
+      server,
+    });
   } catch (error) {
     await server.close();
     throw error;
   }
-}
-
-/** Whether another process serves the store: `backwire run` says so, and so does torchrun. */
-function launcherServes(): boolean {
-  return process.env['BACKWIRE_STORE_HOSTED'] === '1' || process.env['TORCHELASTIC_USE_AGENT_STORE'] === 'True';
 }
 
 function rankOfEnvironment(): number | undefined {
