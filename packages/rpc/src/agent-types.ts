@@ -21,7 +21,11 @@ export interface RpcAgent extends AsyncDisposable {
   /** Runs fn with this agent current and everything else clean: no caller, deadline, autograd context or profiler; grad mode on. */
   run<T>(fn: () => T): T;
   /** Listens until the returned function is called or `signal` aborts. */
-  on<E extends keyof AgentEvents>(event: E, listener: (value: AgentEvents[E]) => void, options?: { signal?: AbortSignal }): () => void;
+  on<E extends keyof AgentEvents>(
+    event: E,
+    listener: (value: AgentEvents[E]) => void,
+    options?: { signal?: AbortSignal },
+  ): () => void;
   /** Lets peers call `definition` on this agent; the returned function takes it back. */
   register(definition: Named): () => void;
   debugInfo(): Record<string, number | string>;

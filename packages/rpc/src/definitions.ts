@@ -1,5 +1,6 @@
 /** @file What peers may call: the table of functions and classes by name, and how a name is found. */
-import { nn, optim, rpcName, type Named } from '@backwire/tensor';
+import * as tensor from '@backwire/tensor';
+import { rpcName, type Named } from '@backwire/tensor';
 import { builtinOperation } from './builtins.ts';
 import { RpcError } from './errors.ts';
 
@@ -8,7 +9,9 @@ export type AnyCtor = abstract new (...args: any[]) => any;
 type Methods<T> = { [K in keyof T]: T[K] extends AnyFn ? K : never }[keyof T] & string;
 
 /** A generator is called with `rpcStream`; the type says so where a call is written. */
-export type NotGenerator<R> = R extends AsyncIterable<any> | Iterator<any, any, any> ? 'a generator is called with rpcStream()' : unknown;
+export type NotGenerator<R> = R extends AsyncIterable<any> | Iterator<any, any, any>
+  ? 'a generator is called with rpcStream()'
+  : unknown;
 
 /** One name and its body. */
 export interface Definition {
@@ -64,11 +67,15 @@ export function rpcClass<C extends AnyCtor & Named>(
 ): C {
   const holder = ctor as unknown as AnyFn & Record<string, unknown>;
   if (typeof ctor !== 'function' || !Object.hasOwn(ctor, rpcName)) {
-    throw new RpcError('failed-precondition', `class ${String((ctor as { name?: unknown }).name)} has no [rpcName] of its own`);
+    throw new RpcError(
+      'failed-precondition',
+      `class ${String((ctor as { name?: unknown }).name)} has no [rpcName] of its own`,
+    );
   }
   const name = checkName(ctor[rpcName]);
   for (const method of options.methods) {
-    if (!isMethod(ctor.prototype as object, method)) throw new RpcError('invalid-argument', `class '${name}' has no method '${method}'`);
+    if (!isMethod(ctor.prototype as object, method))
+      throw new RpcError('invalid-argument', `class '${name}' has no method '${method}'`);
   }
   const scope = options.scope ?? false;
   const definition: Definition = {
@@ -84,7 +91,8 @@ export function rpcClass<C extends AnyCtor & Named>(
   table.byClass.set(ctor, definition);
   for (const method of options.statics ?? []) {
     const body = Object.hasOwn(holder, method) ? holder[method] : undefined;
-    if (typeof body !== 'function') throw new RpcError('invalid-argument', `class '${name}' has no static method '${method}'`);
+    if (typeof body !== 'function')
+      throw new RpcError('invalid-argument', `class '${name}' has no static method '${method}'`);
     define(`${name}.${method}`, body as AnyFn, ctor, scope, false);
   }
   return ctor;
@@ -115,7 +123,10 @@ export function nameOf(value: unknown): string {
   const name = typeof value === 'function' ? (value as Partial<Named>)[rpcName] : undefined;
   if (typeof name === 'string') return name;
   if (typeof value !== 'function') throw new TypeError('function should be callable.');
-  throw new RpcError('invalid-argument', `function '${value.name}' has no name that peers know; define it with rpcFunction()`);
+  throw new RpcError(
+    'invalid-argument',
+    `function '${value.name}' has no name that peers know; define it with rpcFunction()`,
+  );
 }
 
 /** What `name` means in this process: a definition, a tensor operation ('aten::add') or a class of nn or optim. */
@@ -132,7 +143,9 @@ export function definitionOfInstance(instance: unknown): Definition | undefined 
   if (typeof instance !== 'object' || instance === null) return undefined;
   let prototype: object | null = Object.getPrototypeOf(instance) as object | null;
   while (prototype !== null && prototype !== Object.prototype) {
-    const ctor: unknown = Object.hasOwn(prototype, 'constructor') ? (prototype as { constructor: unknown }).constructor : undefined;
+    const ctor: unknown = Object.hasOwn(prototype, 'constructor')
+      ? (prototype as { constructor: unknown }).constructor
+      : undefined;
     const found = ctor === undefined ? undefined : (table.byClass.get(ctor) ?? standardClassOf(ctor));
     if (found !== undefined) return found;
     prototype = Object.getPrototypeOf(prototype) as object | null;
@@ -146,7 +159,15 @@ export function localDefinition(value: Named): Definition {
   const known = table.byName.get(name);
   if (known !== undefined && known.body === (value as unknown)) return known;
   const body = value as unknown as AnyFn;
-  return { name, kind: isClass(body) ? 'class' : 'function', body, self: undefined, methods: NONE, scope: false, system: false };
+  return {
+    name,
+    kind: isClass(body) ? 'class' : 'function',
+    body,
+    self: undefined,
+    methods: NONE,
+    scope: false,
+    system: false,
+  };
 }
 
 /** Calls the body of a definition: a class is constructed. */
@@ -161,7 +182,10 @@ function define<F extends AnyFn>(name: string, fn: F, self: unknown, scope: bool
   if (typeof fn !== 'function') throw new TypeError('function should be callable.');
   const own = Object.hasOwn(fn, rpcName) ? (fn as Partial<Named>)[rpcName] : undefined;
   if (own !== undefined && own !== name) {
-    throw new RpcError('failed-precondition', `function '${fn.name}' is already defined as '${own}'; it cannot be '${name}' too`);
+    throw new RpcError(
+      'failed-precondition',
+      `function '${fn.name}' is already defined as '${own}'; it cannot be '${name}' too`,
+    );
   }
   insert({ name, kind: 'function', body: fn, self, methods: NONE, scope, system });
   if (own === undefined) Object.defineProperty(fn, rpcName, { value: name });
@@ -186,7 +210,10 @@ function describe(body: AnyFn): string {
 
 function checkName(name: unknown): string {
   if (typeof name === 'string' && name.length > 0 && name.length <= MAX_NAME_LENGTH) return name;
-  throw new RpcError('invalid-argument', `a definition needs a name of 1 to ${MAX_NAME_LENGTH} characters, got ${String(name)}`);
+  throw new RpcError(
+    'invalid-argument',
+    `a definition needs a name of 1 to ${MAX_NAME_LENGTH} characters, got ${String(name)}`,
+  );
 }
 
 function isClass(body: AnyFn): boolean {
@@ -196,7 +223,11 @@ function isClass(body: AnyFn): boolean {
 
 function isMethod(prototype: object, name: string): boolean {
   if (name in Object.prototype) return false;
-  for (let at: object | null = prototype; at !== null && at !== Object.prototype; at = Object.getPrototypeOf(at) as object | null) {
+  for (
+    let at: object | null = prototype;
+    at !== null && at !== Object.prototype;
+    at = Object.getPrototypeOf(at) as object | null
+  ) {
     const own = Object.getOwnPropertyDescriptor(at, name);
     if (own !== undefined) return typeof own.value === 'function';
   }
@@ -215,10 +246,15 @@ function methodsOf(ctor: AnyFn): ReadonlySet<string> {
   return names;
 }
 
+/** The namespaces whose classes any worker makes on request. */
+function spaces(): Readonly<Record<string, Readonly<Record<string, unknown>>>> {
+  const { nn, optim } = tensor as unknown as Record<string, Readonly<Record<string, unknown>>>;
+  return { __proto__: null as never, nn: nn ?? {}, optim: optim ?? {} };
+}
+
 function standardClass(name: string): Definition | undefined {
   const dot = name.indexOf('.');
-  const space: Record<string, unknown> | undefined =
-    name.slice(0, dot) === 'nn' ? { ...nn } : name.slice(0, dot) === 'optim' ? { ...optim } : undefined;
+  const space = spaces()[name.slice(0, dot)];
   const key = name.slice(dot + 1);
   const ctor = space !== undefined && Object.hasOwn(space, key) ? space[key] : undefined;
   return ctor === undefined ? undefined : standardClassOf(ctor, name);
@@ -231,13 +267,21 @@ function standardClassOf(ctor: unknown, expected?: string): Definition | undefin
   const known = table.byClass.get(ctor);
   if (known !== undefined) return known;
   const body = ctor as AnyFn;
-  const made: Definition = { name, kind: 'class', body, self: undefined, methods: methodsOf(body), scope: false, system: false };
+  const made: Definition = {
+    name,
+    kind: 'class',
+    body,
+    self: undefined,
+    methods: methodsOf(body),
+    scope: false,
+    system: false,
+  };
   table.byClass.set(ctor, made);
   return made;
 }
 
 function standardOwner(ctor: unknown): string | undefined {
-  for (const [space, members] of Object.entries({ nn, optim })) {
+  for (const [space, members] of Object.entries(spaces())) {
     for (const [key, value] of Object.entries(members)) if (value === ctor) return `${space}.${key}`;
   }
   return undefined;
@@ -245,5 +289,7 @@ function standardOwner(ctor: unknown): string | undefined {
 
 function builtin(name: string): Definition | undefined {
   const body = builtinOperation(name);
-  return body === undefined ? undefined : { name, kind: 'function', body, self: undefined, methods: NONE, scope: false, system: false };
+  return body === undefined
+    ? undefined
+    : { name, kind: 'function', body, self: undefined, methods: NONE, scope: false, system: false };
 }

@@ -49,7 +49,10 @@ export class RpcError extends Error {
   readonly peer: WorkerInfo | undefined;
 
   constructor(code: RpcErrorCode, text: string, fields: RpcErrorFields = {}) {
-    super(text.startsWith(`${code}: `) ? text : `${code}: ${text}`, 'cause' in fields ? { cause: fields.cause } : undefined);
+    super(
+      text.startsWith(`${code}: `) ? text : `${code}: ${text}`,
+      'cause' in fields ? { cause: fields.cause } : undefined,
+    );
     this.code = code;
     this.executed = fields.executed ?? 'no';
     this.retryable = fields.retryable ?? (this.executed === 'no' && PASSING.has(code));
@@ -94,7 +97,11 @@ Object.defineProperty(RemoteError.prototype, 'name', { value: 'RemoteError', con
 
 /** A state that cannot be reached: a defect of the library, never the fault of its input. */
 export class InvariantError extends Error {}
-Object.defineProperty(InvariantError.prototype, 'name', { value: 'InvariantError', configurable: true, writable: true });
+Object.defineProperty(InvariantError.prototype, 'name', {
+  value: 'InvariantError',
+  configurable: true,
+  writable: true,
+});
 
 /** The RpcError that `error` is or was caused by; undefined when the system had no part in it. */
 export function rpcInfo(error: unknown): RpcError | undefined {

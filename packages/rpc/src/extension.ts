@@ -1,6 +1,7 @@
 /** @file The one extension point of an agent: RRef, distributed autograd and profiling are three of these, and so may be a user's tracing. */
 import type { Named, Tensor } from '@backwire/tensor';
 import type { Message, MessageType } from '@backwire/wire';
+import type { HeaderEntry } from '@backwire/wire/internal';
 import type { RpcAgent } from './agent-types.ts';
 import type { CallOptions, Logger } from './options.ts';
 import type { To, WorkerInfo } from './worker-info.ts';
@@ -10,7 +11,33 @@ export interface Outgoing {
   readonly to: WorkerInfo;
   readonly message: Message;
   readonly options: CallOptions;
+  /** How the program made the call, and of what; for traces. */
+  readonly label?: CallLabel;
 }
+
+export interface CallLabel {
+  readonly kind: 'sync' | 'async' | 'remote' | 'oneway' | 'stream' | 'other';
+  /** The name of the definition, 'Class.method' for a method of a remote value. */
+  readonly name: string;
+}
+
+/** What `ExtensionHost.call` may be told besides. */
+export interface MessageOptions extends CallOptions {
+  /** No request and response hooks. */
+  readonly raw?: boolean | undefined;
+  readonly label?: CallLabel | undefined;
+}
+
+/** What a `request` hook of this project may add to what it returns. */
+export interface Followed extends Outgoing {
+  /** Called once when the call settles, whatever way, before its promise does. */
+  readonly settled?: (outcome: { readonly reply?: Message; readonly error?: unknown }) => void;
+  /** Called once when the call has been opened; `cancel` fails it with `reason`. */
+  readonly started?: (cancel: (reason: unknown) => void) => void;
+}
+
+/** A message with entries for the header table, which the peer processes at delivery whatever becomes of the message. */
+export type RpcMessage = Message & { readonly header?: readonly HeaderEntry[] };
 
 /** A request that arrived. */
 export interface Incoming {
@@ -67,12 +94,16 @@ export interface ExtensionInternals {
   readonly wraps?: readonly MessageType[];
   /** What arrives by `ExtensionHost.control`, in FIFO order with everything else of that peer. */
   readonly controls?: ReadonlyMap<MessageType, (from: WorkerInfo, payload: Uint8Array) => void>;
-  /** A header entry arrived; called in FIFO order, whatever becomes of the call. */
-  delivered?(from: WorkerInfo, entry: Uint8Array): void;
+  /**
+   * A header entry arrived; called in FIFO order, whatever becomes of the message. What it returns is called once, when the values of
+   * the message have been decoded or certainly never will be.
+   */
+  delivered?(from: WorkerInfo, entry: Uint8Array): (() => void) | void;
   /** The message of this entry certainly never arrived: undo what `encode` did. */
   undelivered?(to: WorkerInfo, entry: Uint8Array): void;
   peerJoined?(peer: WorkerInfo, incarnation: number): void;
-  viewChanged?(epoch: number, members: readonly Member[], dead: readonly Member[]): void;
+  /** Called after the sessions with those that are gone have been cut; `members` includes this worker. */
+  viewChanged?(epoch: number, members: readonly Member[], dead: readonly Member[], left: readonly Member[]): void;
   debugInfo?(): Record<string, number>;
   /** What is still held at the end, one line each. */
   leaks?(): string[];
@@ -81,8 +112,10 @@ export interface ExtensionInternals {
 /** What `attach` really receives: the agent and what extensions need of it. */
 export interface ExtensionHost extends RpcAgent {
   readonly self: WorkerInfo;
-  /** This life of this worker; a restarted worker has a higher one. */
+  /** This life of this worker, a u32; a restarted worker has a higher one. */
   readonly incarnation: number;
+  /** How many lives of this name the store has seen before this one. */
+  readonly incarnationIndex: number;
   resolve(to: To): WorkerInfo;
   /** All other members of the view. */
   peers(): readonly WorkerInfo[];
@@ -93,15 +126,18 @@ export interface ExtensionHost extends RpcAgent {
    * Sends a request and resolves with the reply; runs the request and response hooks unless `raw`.
    * Rejects with an RpcError or the rebuilt remote error.
    */
-  call(to: WorkerInfo, message: Message, options?: CallOptions & { raw?: boolean }): Promise<Message>;
+  call(to: WorkerInfo, message: RpcMessage, options?: MessageOptions): Promise<Message>;
   /** Exactly once, FIFO per pair, no reply, no ambient deadline; arrives at the peer's `controls` handler of that type. */
   control(to: WorkerInfo, type: MessageType, payload: Uint8Array): void;
-  /** A call of a definition as a message (PYTHON_CALL). */
-  encodeCall(to: WorkerInfo, fn: Named, args: readonly unknown[]): Message;
+  /** A call of a definition as a message: SCRIPT_CALL for tensor operations, PYTHON_CALL for all else. */
+  encodeCall(to: WorkerInfo, fn: Named, args: readonly unknown[]): RpcMessage;
   /** Runs a call that arrived as a message made by `encodeCall`, and answers with its reply. */
-  runCall(from: WorkerInfo, message: Message): Promise<Message>;
-  encodeValue(value: unknown, to: WorkerInfo): { bytes: Uint8Array; tensors: Tensor[] };
-  decodeValue(bytes: Uint8Array, tensors: readonly Tensor[], from: WorkerInfo): unknown;
+  runCall(from: WorkerInfo, message: Message): Promise<RpcMessage>;
+  /** The same, answering with the value itself, which stays here. */
+  runValue(from: WorkerInfo, message: Message): Promise<unknown>;
+  encodeValue(value: unknown, to: WorkerInfo): { bytes: Uint8Array; tensors: Tensor[]; header: readonly HeaderEntry[] };
+  /** Promises that the values want settled before they are used are put into `pending`. */
+  decodeValue(bytes: Uint8Array, tensors: readonly Tensor[], from: WorkerInfo, pending?: Promise<unknown>[]): unknown;
   /** Another extension of this agent. */
   session(extension: string): (ExtensionSession & ExtensionInternals) | undefined;
   /** The extensions that `peer` named in its handshake; empty while it has not been met. */

@@ -1,4 +1,25 @@
 /** @file What sibling packages use of @backwire/rpc; not covered by semantic versioning. */
 export { InvariantError, type Executed, type RpcErrorFields } from './errors.ts';
-export type { ExtensionHost, ExtensionInternals, ExtensionValue, Member } from './extension.ts';
+export {
+  definitionOfInstance,
+  findDefinition,
+  invoke,
+  nameOf,
+  systemFunction,
+  type Definition,
+} from './definitions.ts';
+export type {
+  CallLabel,
+  ExtensionHost,
+  ExtensionInternals,
+  ExtensionValue,
+  Followed,
+  Member,
+  MessageOptions,
+  RpcMessage,
+} from './extension.ts';
 export { checkTimeoutMs } from './options.ts';
+export { runInScope } from './scoped.ts';
+export { serveStore, type ServeStoreOptions, type StoreServer } from './stores/embedded-server.ts';
+export { openStore } from './stores/open.ts';
+export { findKeys } from './security/secret.ts';

@@ -18,7 +18,9 @@ export interface CallOptions {
 }
 
 /** Arguments and options: the arguments may be left out when none is required. */
-export type Rest<A extends readonly unknown[], O = CallOptions> = [] extends A ? [args?: Readonly<A>, options?: O] : [args: Readonly<A>, options?: O];
+export type Rest<A extends readonly unknown[], O = CallOptions> = [] extends A
+  ? [args?: Readonly<A>, options?: O]
+  : [args: Readonly<A>, options?: O];
 
 /** How a stream may be called. `timeoutMs` defaults to 0: a stream lasts as long as it lasts. */
 export interface StreamOptions extends CallOptions {
@@ -174,7 +176,8 @@ export function fillNumbers<T extends object>(defaults: Readonly<T>, given: Part
   for (const [key, value] of Object.entries(given ?? {})) {
     if (value === undefined) continue;
     if (!Object.hasOwn(defaults, key)) throw new RpcError('invalid-argument', `${what}: unknown option '${key}'`);
-    if (typeof value !== 'number' || !(value > 0)) throw new RangeError(`${what}.${key} must be positive, got ${String(value)}`);
+    if (typeof value !== 'number' || !(value > 0))
+      throw new RangeError(`${what}.${key} must be positive, got ${String(value)}`);
     filled[key] = value;
   }
   return filled as T;

@@ -11,6 +11,8 @@ export interface OutBody<B> {
   sent: number;
   /** The peer said that it has all of it, or nobody wants it any more. */
   done: boolean;
+  /** Pieces the link is still reading. */
+  inFlight: number;
 }
 
 /** One storage on its way in. */
@@ -21,7 +23,7 @@ export interface InBody {
   got: number;
 }
 
-/** A piece of a storage to send now. */
+/** A piece of a storage to send now. The shell counts it in `inFlight` until the link has taken it. */
 export interface Chunk<B> {
   readonly out: OutBody<B>;
   readonly offset: number;
@@ -44,9 +46,17 @@ export class BodyLane<B> {
   /** Bytes of storages the peer has not confirmed. */
   pendingBytes = 0;
 
-  /** Queues the storages of frame `seq`. */
-  send(seq: number, bodies: readonly { bytes: number; body: B }[]): void {
-    const made = bodies.map(({ bytes, body }, storage) => ({ seq, storage, bytes, body, sent: 0, done: false }));
+  /** Queues the storages of frame `seq`; each has at least one byte. */
+  send(seq: number, bodies: readonly { storage: number; bytes: number; body: B }[]): void {
+    const made = bodies.map(({ storage, bytes, body }) => ({
+      seq,
+      storage,
+      bytes,
+      body,
+      sent: 0,
+      done: false,
+      inFlight: 0,
+    }));
     this.out.set(seq, made);
     for (const body of made) {
       this.pendingBytes += body.bytes;
@@ -69,7 +79,7 @@ export class BodyLane<B> {
 
   /** The peer has all of this storage; the shell lets go of what is returned. */
   confirmed(seq: number, storage: number): OutBody<B> | undefined {
-    const body = this.out.get(seq)?.[storage];
+    const body = this.out.get(seq)?.find((out) => out.storage === storage);
     if (body === undefined || body.done) return undefined;
     this.finish(body);
     return body;
@@ -87,11 +97,11 @@ export class BodyLane<B> {
     return [...this.out.keys()].flatMap((seq) => this.drop(seq));
   }
 
-  /** Frame `seq` arrived and says that storages of these sizes follow. */
-  expect(seq: number, sizes: readonly number[]): void {
+  /** Frame `seq` arrived and says that these storages follow, of at least one byte each. */
+  expect(seq: number, storages: readonly { storage: number; bytes: number }[]): void {
     this.incoming.set(
       seq,
-      sizes.map((bytes, storage) => ({ seq, storage, bytes, got: 0 })),
+      storages.map(({ storage, bytes }) => ({ seq, storage, bytes, got: 0 })),
     );
   }
 
@@ -99,7 +109,7 @@ export class BodyLane<B> {
   place(seq: number, storage: number, offset: number, bytes: number): InBody | 'unknown' | 'wrong' {
     const storages = this.incoming.get(seq);
     if (storages === undefined) return 'unknown';
-    const body = storages[storage];
+    const body = storages.find((incoming) => incoming.storage === storage);
     if (body === undefined || body.got !== offset || body.got + bytes > body.bytes) return 'wrong';
     return body;
   }

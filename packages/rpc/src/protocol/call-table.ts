@@ -56,7 +56,9 @@ export class CallTable<T> {
   /** The record of an open call; undefined when it is settled, or never was. */
   get(id: number): T | undefined {
     const slot = id % SLOTS;
-    return slot < this.used && (this.generations[slot] as number) * SLOTS + slot === id ? this.records[slot] : undefined;
+    return slot < this.used && (this.generations[slot] as number) * SLOTS + slot === id
+      ? this.records[slot]
+      : undefined;
   }
 
   /** Closes a call and gives its record to who settles it; undefined when another has. */

@@ -9,6 +9,8 @@ export interface ViewMember {
   readonly endpoints: readonly { readonly transport: string; readonly domain: string; readonly address: string }[];
   /** The machine, so that a refusal from it means that the process is gone. */
   readonly host: string;
+  /** Its process there; tells a launcher's notice about it from one about its former life. */
+  readonly pid: number;
   /** Names of its extensions. */
   readonly extensions: readonly string[];
 }
@@ -61,7 +63,9 @@ export function join(view: View, member: ViewMember, size: number | undefined): 
   if (view.members.length > 0 && view.size !== size) return { kind: 'mixed', size: view.size };
   const same = view.members.find(({ name }) => name === member.name);
   if (same !== undefined && same.incarnation !== member.incarnation) {
-    return same.incarnation > member.incarnation ? { kind: 'superseded', by: same.incarnation } : { kind: 'name-taken', by: same };
+    return same.incarnation > member.incarnation
+      ? { kind: 'superseded', by: same.incarnation }
+      : { kind: 'name-taken', by: same };
   }
   const sameId = view.members.find(({ id, name }) => id === member.id && name !== member.name);
   if (sameId !== undefined) return { kind: 'id-taken', by: sameId };
@@ -158,13 +162,24 @@ function isView(value: unknown): value is View {
   if (!isObject(value) || !isCount(value['epoch'])) return false;
   const { size, members, departed } = value;
   if (size !== undefined && size !== null && !isCount(size)) return false;
-  return Array.isArray(members) && members.length <= MAX_MEMBERS && members.every(isMember) && Array.isArray(departed) && departed.every(isDeparture);
+  return (
+    Array.isArray(members) &&
+    members.length <= MAX_MEMBERS &&
+    members.every(isMember) &&
+    Array.isArray(departed) &&
+    departed.every(isDeparture)
+  );
 }
 
 function isMember(value: unknown): boolean {
-  if (!isObject(value) || !isLife(value) || typeof value['host'] !== 'string') return false;
+  if (!isObject(value) || !isLife(value) || typeof value['host'] !== 'string' || !isCount(value['pid'])) return false;
   const { endpoints, extensions } = value;
-  return Array.isArray(extensions) && extensions.every((name) => typeof name === 'string') && Array.isArray(endpoints) && endpoints.every(isEndpoint);
+  return (
+    Array.isArray(extensions) &&
+    extensions.every((name) => typeof name === 'string') &&
+    Array.isArray(endpoints) &&
+    endpoints.every(isEndpoint)
+  );
 }
 
 function isEndpoint(value: unknown): boolean {

@@ -120,7 +120,11 @@ export class Session<S, B = unknown> {
 
   /** Whether one more frame may be numbered; results and control wait for this alone, calls for credit too. */
   hasRoom(): boolean {
-    return this.retainedBytes < this.limits.windowBytes && this.sent - this.acked < this.limits.windowFrames && this.state !== 'closed';
+    return (
+      this.retainedBytes < this.limits.windowBytes &&
+      this.sent - this.acked < this.limits.windowFrames &&
+      this.state !== 'closed'
+    );
   }
 
   /** The number of the next frame. It must be part of the next segment retained. */

@@ -1,0 +1,406 @@
+/** @file One worker of a group: the parts of an agent, and what programs and extensions see of them. */
+import type { Named, Tensor } from '@backwire/tensor';
+import { ambient, runClean } from '@backwire/tensor/internal';
+import type { Message, MessageType } from '@backwire/wire';
+import {
+  DEFAULT_WIRE_LIMITS,
+  FrameKind,
+  MessageType as Types,
+  SlabPool,
+  ValueCodec,
+  type WireLimits,
+} from '@backwire/wire/internal';
+import type { AgentEvents, RpcAgent } from './agent-types.ts';
+import { Caller } from './caller.ts';
+import { Collectives } from './collectives.ts';
+import type { Core, ValueContext } from './core.ts';
+import { findDefinition, localDefinition, nameOf, type Definition } from './definitions.ts';
+import { Dispatcher } from './dispatcher.ts';
+import { EventHub } from './event-hub.ts';
+import { RpcError } from './errors.ts';
+import type { ExtensionHost, ExtensionInternals, ExtensionSession, MessageOptions, RpcMessage } from './extension.ts';
+import { Extensions } from './extensions.ts';
+import { Faults } from './faults.ts';
+import { Group } from './group.ts';
+import { InboundCall } from './inbound-call.ts';
+import { encodeCallMessage, encodeFor } from './lazy-call.ts';
+import { MAX_OPEN_CALLS } from './limits.ts';
+import { Members } from './members.ts';
+import type { CallOptions, Limits, Liveness, Logger, ShutdownOptions } from './options.ts';
+import type { Peer } from './peer.ts';
+import type { PendingCall } from './pending-call.ts';
+import { CallTable } from './protocol/call-table.ts';
+import { Membership, type View, type ViewMember } from './protocol/membership.ts';
+import { Shutdown } from './shutdown.ts';
+import type { Settings } from './start.ts';
+import type { Connection, Listener, Transport } from './transports/transport.ts';
+import { WorkerInfo, type To } from './worker-info.ts';
+import { dialMember, admit } from './doors.ts';
+
+const NO_EXTENSIONS: ReadonlySet<string> = new Set();
+
+/** States of an agent: *running* → *draining* (a graceful shutdown waits) → *closed*; or *fenced* (the group removed it) → *closed*. */
+export class Agent implements ExtensionHost, Core {
+  readonly name: string;
+  readonly id: number;
+  readonly group: string;
+  readonly self: WorkerInfo;
+  readonly incarnation: number;
+  readonly incarnationIndex: number;
+  readonly hostId: string;
+  readonly limits: Readonly<Limits>;
+  readonly wireLimits: WireLimits;
+  readonly liveness: Readonly<Liveness>;
+  readonly logger: Logger;
+  readonly slabs = new SlabPool();
+  readonly calls = new CallTable<PendingCall>(MAX_OPEN_CALLS);
+  readonly extensions: Extensions;
+  readonly codec: ValueCodec<ValueContext>;
+  readonly dispatcher: Dispatcher;
+  readonly caller: Caller;
+  readonly members: Members;
+  readonly membership: Membership;
+  readonly collectives: Collectives;
+  readonly settings: Settings;
+  refusal: 'draining' | 'fenced' | undefined;
+  servedVersion = 0;
+  /** The places through which others come in. */
+  readonly listeners: readonly Listener[];
+  private readonly transports: readonly Transport[];
+  private readonly hub = new EventHub();
+  private readonly own = new Map<string, Definition>();
+  private readonly allowed: ReadonlySet<string> | undefined;
+  private readonly store: Group;
+  private ending: Promise<void> | undefined;
+
+  constructor(
+    settings: Settings,
+    self: ViewMember,
+    group: Group,
+    transports: readonly Transport[],
+    listeners: readonly Listener[],
+  ) {
+    this.settings = settings;
+    this.name = self.name;
+    this.id = self.id;
+    this.group = settings.group;
+    this.self = new WorkerInfo(self.name, self.id);
+    this.incarnation = self.incarnation;
+    this.incarnationIndex = group.incarnationIndex;
+    this.hostId = self.host;
+    this.limits = settings.limits;
+    this.liveness = settings.liveness;
+    this.logger = settings.logger;
+    this.wireLimits = wireLimitsOf(settings.limits);
+    this.store = group;
+    this.transports = transports;
+    this.listeners = listeners;
+    this.allowed =
+      settings.serve === undefined ? undefined : new Set(settings.serve.map((definition) => nameOf(definition)));
+    for (const definition of settings.serve ?? []) this.adopt(definition);
+    this.membership = new Membership({ name: self.name, incarnation: self.incarnation });
+    this.caller = new Caller(this, new Faults(settings.faults), settings.rpcTimeoutMs);
+    this.dispatcher = new Dispatcher(this, settings.maxConcurrentCalls);
+    this.collectives = new Collectives(this);
+    // Extensions look at the agent while they attach: all that does not need them is there by now.
+    this.extensions = new Extensions(settings.extensions, this);
+    this.codec = new ValueCodec<ValueContext>(this.extensions.values(), this.wireLimits);
+    const { hub } = this;
+    this.members = new Members(
+      {
+        core: this,
+        group,
+        membership: this.membership,
+        emit: (event, value) => {
+          hub.emit(event, value);
+          if (event === 'peer-down' || event === 'peer-left') this.collectives.gone((value as WorkerInfo).name);
+        },
+        onFenced: () => this.fenced(),
+      },
+      self,
+    );
+  }
+
+  get agent(): RpcAgent {
+    return this;
+  }
+
+  get epoch(): number {
+    return this.membership.view.epoch;
+  }
+
+  /** The agent begins to work: it has joined, and this is the view. */
+  begin(view: View): void {
+    this.members.update(view);
+    this.members.start();
+  }
+
+  // RpcAgent
+
+  run<T>(fn: () => T): T {
+    return runClean({ agent: this }, fn);
+  }
+
+  on<E extends keyof AgentEvents>(
+    event: E,
+    listener: (value: AgentEvents[E]) => void,
+    options: { signal?: AbortSignal } = {},
+  ): () => void {
+    return this.hub.on(event, listener, options.signal);
+  }
+
+  register(definition: Named): () => void {
+    const name = this.adopt(definition);
+    const body = this.own.get(name);
+    return () => {
+      if (this.own.get(name) !== body) return;
+      this.own.delete(name);
+      this.servedVersion++;
+    };
+  }
+
+  debugInfo(): Record<string, number | string> {
+    return {
+      'agent.client_active_calls': this.calls.size,
+      'agent.server_active_calls': this.dispatcher.active,
+      'agent.server_active_async_calls': this.dispatcher.active - this.dispatcher.running,
+      'agent.max_concurrent_calls': this.settings.maxConcurrentCalls,
+      'agent.peers': this.members.list().length,
+      'agent.connected_peers': this.members.list().filter((peer) => peer.up).length,
+      'agent.epoch': this.epoch,
+      'agent.incarnation': this.incarnation,
+      ...this.extensions.debugInfo(),
+    };
+  }
+
+  metrics(): Record<string, unknown> {
+    const peers = this.members.list().map((peer) => ({
+      name: peer.worker.name,
+      up: peer.up,
+      pendingBytes: peer.outbox.pendingBytes,
+      bytesSent: peer.bytesSent,
+      bytesReceived: peer.bytesReceived,
+    }));
+    return {
+      calls_sent: this.caller.sent,
+      calls_failed: this.caller.failures,
+      calls_handled: this.dispatcher.handled,
+      calls_open: this.calls.size,
+      handlers_running: this.dispatcher.active,
+      bytes_sent: peers.reduce((sum, peer) => sum + peer.bytesSent, 0),
+      bytes_received: peers.reduce((sum, peer) => sum + peer.bytesReceived, 0),
+      peers,
+    };
+  }
+
+  shutdown(options: ShutdownOptions = {}): Promise<void> {
+    return (this.ending ??= new Shutdown(this, this.store, options).run());
+  }
+
+  /** Leaves on its own: waits for its own calls and handlers for a while, and for nobody else. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await (this.ending ??= new Shutdown(this, this.store, { timeoutMs: 5_000 }, true).run());
+  }
+
+  /** Whether shutdown was called. */
+  get isEnding(): boolean {
+    return this.ending !== undefined;
+  }
+
+  // ExtensionHost
+
+  resolve(to: To): WorkerInfo {
+    return this.members.find(to).worker;
+  }
+
+  peers(): readonly WorkerInfo[] {
+    return this.members.list().map(({ worker }) => worker);
+  }
+
+  incarnationOf(worker: WorkerInfo): number {
+    return this.members.find(worker).incarnation;
+  }
+
+  isAlive(worker: WorkerInfo): boolean {
+    if (worker.name === this.name) return this.ending === undefined || this.refusal !== 'fenced';
+    return this.membership.member(worker.name)?.id === worker.id;
+  }
+
+  call(to: WorkerInfo, message: RpcMessage, options: MessageOptions = {}): Promise<Message> {
+    return new Promise((resolve, reject) => {
+      const form = {
+        mode: 'message' as const,
+        label: options.label ?? { kind: 'other' as const, name: '' },
+        defaultTimeoutMs: this.caller.defaultTimeoutMs,
+      };
+      this.caller.message(this.members.find(to), message, options, form, options.raw ?? false, {
+        resolve: resolve as (value: unknown) => void,
+        reject,
+      });
+    });
+  }
+
+  control(to: WorkerInfo, type: MessageType, payload: Uint8Array): void {
+    const peer = this.members.find(to);
+    peer.outbox.sendControl(FrameKind.CONTROL, type, payload);
+  }
+
+  encodeCall(to: WorkerInfo, fn: Named, args: readonly unknown[]): RpcMessage {
+    const name = nameOf(fn);
+    const type = name.startsWith('aten::') ? Types.SCRIPT_CALL : Types.PYTHON_CALL;
+    return encodeCallMessage(this, to, type, name, args);
+  }
+
+  async runCall(from: WorkerInfo, message: Message): Promise<RpcMessage> {
+    const value = await this.runValue(from, message);
+    return this.dispatcher.replyMessage(this.members.find(from), message.type, value);
+  }
+
+  runValue(from: WorkerInfo, message: Message): Promise<unknown> {
+    const call = ambient().call;
+    const peer = call instanceof InboundCall ? call.peer : this.members.find(from);
+    if (!(call instanceof InboundCall)) return this.dispatcher.runMessage(peer, message, undefined);
+    return this.dispatcher.slotted(call, () => this.dispatcher.runMessage(peer, message, call));
+  }
+
+  encodeValue(value: unknown, to: WorkerInfo): ReturnType<ExtensionHost['encodeValue']> {
+    return encodeFor(this, to, value);
+  }
+
+  decodeValue(
+    bytes: Uint8Array,
+    tensors: readonly Tensor[],
+    from: WorkerInfo,
+    pending: Promise<unknown>[] = [],
+  ): unknown {
+    return this.codec.read(bytes, 0, bytes.length, tensors, { worker: from, header: [], pending });
+  }
+
+  session(extension: string): (ExtensionSession & ExtensionInternals) | undefined {
+    return this.extensions.session(extension);
+  }
+
+  extensionsOf(peer: WorkerInfo): ReadonlySet<string> {
+    try {
+      return this.members.find(peer).extensions;
+    } catch {
+      return NO_EXTENSIONS;
+    }
+  }
+
+  timeoutMs(options?: CallOptions): number {
+    const own = this.caller.timeout(options);
+    const call = ambient().call;
+    const rest = call instanceof InboundCall ? call.remainingMs() : Infinity;
+    if (rest === Infinity) return own;
+    return own === 0 ? Math.max(1, rest) : Math.max(1, Math.min(own, rest));
+  }
+
+  now(): number {
+    return performance.now();
+  }
+
+  // Core
+
+  served(name: string): Definition {
+    const definition = this.own.get(name) ?? findDefinition(name);
+    if (definition === undefined) {
+      throw new RpcError(
+        'not-found',
+        `function '${name}' is not defined on worker '${this.name}'. Ensure that it is defined on both caller and callee`,
+      );
+    }
+    if (this.allowed !== undefined && !definition.system && !this.allowed.has(name) && !this.own.has(name)) {
+      throw new RpcError('permission-denied', `worker '${this.name}' does not serve '${name}'`);
+    }
+    return definition;
+  }
+
+  connect(peer: Peer, signal: AbortSignal): Promise<Connection> {
+    return dialMember(this, peer.member, this.transports, signal);
+  }
+
+  /** A connection came in. */
+  admit(connection: Connection): void {
+    admit(this, connection).then(
+      (authenticated) => this.members.welcome(authenticated),
+      (error: unknown) => this.logger.debug({ error, remote: connection.remote }, 'a connection was refused'),
+    );
+  }
+
+  ackSoon(peer: Peer): void {
+    this.members.ackSoon(peer);
+  }
+  wakePeer(peer: Peer): void {
+    this.members?.wakePeer(peer);
+  }
+  linkUp(peer: Peer, first: boolean): void {
+    this.members.linkUp(peer, first);
+  }
+  linkLost(peer: Peer): void {
+    this.members.linkLost(peer);
+  }
+  givenUp(peer: Peer, why: 'refused' | 'unreachable'): void {
+    this.members.givenUp(peer, why);
+  }
+  sessionLost(peer: Peer, why: string): void {
+    this.members.sessionLost(peer, why);
+  }
+  saidGoodbye(peer: Peer): void {
+    this.members.saidGoodbye(peer);
+  }
+
+  /** The group has removed this worker: everything it waits for fails, and it serves nobody any more. */
+  fenced(): void {
+    if (this.refusal === 'fenced' || this.isClosed) return;
+    this.refusal = 'fenced';
+    this.caller.failEverything(
+      (executed, peer) => new RpcError('fenced', 'the group has removed this worker', { executed, peer: peer.worker }),
+    );
+    this.hub.emit('fenced', undefined);
+  }
+
+  /** Others may think that this worker is dead: it looks whether they do. */
+  leaseLost(error: Error): void {
+    if (this.isClosed || this.ending !== undefined) return;
+    this.logger.warn({ error }, 'the lease in the store was lost');
+    this.store.refresh().catch(() => undefined);
+  }
+
+  isClosed = false;
+
+  /** Ends everything at once; `shutdown` has waited for what it wanted to wait for. */
+  close(): void {
+    if (this.isClosed) return;
+    this.isClosed = true;
+    this.caller.failEverything(
+      (executed, peer) =>
+        new RpcError('unavailable', `worker '${this.name}' has shut down`, { executed, peer: peer.worker }),
+    );
+    this.members.close();
+    this.collectives.close();
+    this.extensions.close();
+    this.caller.close();
+    this.dispatcher.idempotency.clear();
+  }
+
+  private adopt(definition: Named): string {
+    const made = localDefinition(definition);
+    const known = this.own.get(made.name) ?? findDefinition(made.name);
+    if (known !== undefined && known.body !== made.body) {
+      throw new RpcError('failed-precondition', `'${made.name}' means something else on worker '${this.name}' already`);
+    }
+    this.own.set(made.name, known ?? made);
+    this.servedVersion++;
+    return made.name;
+  }
+}
+
+function wireLimitsOf(limits: Readonly<Limits>): WireLimits {
+  return {
+    ...DEFAULT_WIRE_LIMITS,
+    maxMessageBytes: limits.maxMessageBytes,
+    maxFrameBytes: Math.max(limits.maxFrameBytes, 64 * 1024),
+    maxDepth: limits.maxDepth,
+  };
+}

@@ -1,0 +1,567 @@
+/** @file Outgoing calls: written, awaited, answered, and failed exactly once. */
+import type { Tensor } from '@backwire/tensor';
+import { ambient, runAtRoot } from '@backwire/tensor/internal';
+import type { Message } from '@backwire/wire';
+import {
+  FrameFlag,
+  FrameKind,
+  MessageType,
+  WireError,
+  planTensors,
+  type FrameWriter,
+  type HeaderEntry,
+  type TensorPlan,
+} from '@backwire/wire/internal';
+import type { Core, ValueContext } from './core.ts';
+import { decodeFailure } from './error-codec.ts';
+import { RpcError, type Executed } from './errors.ts';
+import type { CallLabel, Followed, RpcMessage } from './extension.ts';
+import { InboundCall } from './inbound-call.ts';
+import { ARRIVE } from './collectives.ts';
+import { decodeFailed, ITEMS_ENTRY, KEY_ENTRY, messageOf, type Arrived } from './inbox.ts';
+import { LazyCall } from './lazy-call.ts';
+import { MAX_IDEMPOTENCY_KEY_LENGTH } from './limits.ts';
+import { checkTimeoutMs, type CallOptions } from './options.ts';
+import type { Peer } from './peer.ts';
+import { PendingCall, type Answer, type CallFollower, type StreamAnswer } from './pending-call.ts';
+import type { Faults } from './faults.ts';
+
+/** A timer never sleeps longer, so that a clock that was set back does no harm. */
+const MAX_SLEEP_MS = 2 ** 31 - 1;
+
+const encoder = new TextEncoder();
+
+/** What kind of call is made: how its answer comes back. */
+export interface CallForm {
+  readonly mode: PendingCall['mode'];
+  readonly label: CallLabel;
+  readonly defaultTimeoutMs: number;
+  /** Of a stream: how many items may come before the first is taken. */
+  readonly items?: number;
+}
+
+export class Caller {
+  /** The agent's default time, in milliseconds; 0 = none. */
+  defaultTimeoutMs: number;
+  /** Calls made, and those of them that failed. */
+  sent = 0;
+  failures = 0;
+  private readonly core: Core;
+  private readonly faults: Faults;
+  /** Names by peer that the peer has been told the number of. */
+  private readonly interned = new WeakMap<Peer, Map<string, number>>();
+  private timer: NodeJS.Timeout | undefined;
+  private timerAt = Infinity;
+
+  constructor(core: Core, faults: Faults, defaultTimeoutMs: number) {
+    this.core = core;
+    this.faults = faults;
+    this.defaultTimeoutMs = defaultTimeoutMs;
+  }
+
+  /** Calls `name` on `peer`. Never throws: what fails here goes to the answer too. */
+  call(
+    peer: Peer,
+    name: string,
+    args: readonly unknown[],
+    options: CallOptions | undefined,
+    form: CallForm,
+    answer: Answer,
+  ): PendingCall | undefined {
+    const type = name.startsWith('aten::') ? MessageType.SCRIPT_CALL : MessageType.PYTHON_CALL;
+    if (!this.core.extensions.hasRequestHooks) {
+      return this.open(peer, type, options, form, answer, undefined, (call, flags) =>
+        this.writeCall(call, flags, type, name, args, options),
+      );
+    }
+    const lazy = new LazyCall(this.core, peer.worker, type, name, args);
+    let outgoing: Followed;
+    try {
+      outgoing = this.core.extensions.request({
+        to: peer.worker,
+        message: lazy,
+        options: options ?? {},
+        label: form.label,
+      });
+    } catch (error) {
+      answer.reject(error);
+      return undefined;
+    }
+    const { message } = outgoing;
+    return this.open(peer, message.type, options, form, answer, outgoing, (call, flags) => {
+      if (message === lazy && !lazy.encoded) this.writeCall(call, flags, type, name, args, options);
+      else this.writeMessage(call, flags, message, options);
+    });
+  }
+
+  /** Sends a request message. */
+  message(
+    peer: Peer,
+    message: RpcMessage,
+    options: CallOptions | undefined,
+    form: CallForm,
+    raw: boolean,
+    answer: Answer,
+  ): PendingCall | undefined {
+    let outgoing: Followed = { to: peer.worker, message, options: options ?? {}, label: form.label };
+    if (!raw && this.core.extensions.hasRequestHooks) {
+      try {
+        outgoing = this.core.extensions.request(outgoing);
+      } catch (error) {
+        answer.reject(error);
+        return undefined;
+      }
+    }
+    const { message: final } = outgoing;
+    return this.open(peer, final.type, options, form, answer, raw ? undefined : outgoing, (call, flags) => {
+      call.hooked = !raw;
+      this.writeMessage(call, flags, final, options);
+    });
+  }
+
+  /** A call whose answer nobody waits for. Failures to send are thrown. */
+  oneway(peer: Peer, name: string, args: readonly unknown[], options: CallOptions | undefined): void {
+    const type = name.startsWith('aten::') ? MessageType.SCRIPT_CALL : MessageType.PYTHON_CALL;
+    const timeoutMs = options?.timeoutMs === undefined ? 0 : this.timeout(options);
+    const call = new PendingCall(
+      peer,
+      'value',
+      timeoutMs,
+      timeoutMs === 0 ? Infinity : this.core.now() + timeoutMs,
+      NOBODY,
+      undefined,
+    );
+    let message: Message | undefined;
+    if (this.core.extensions.hasRequestHooks) {
+      const lazy = new LazyCall(this.core, peer.worker, type, name, args);
+      const outgoing = this.core.extensions.request({
+        to: peer.worker,
+        message: lazy,
+        options: options ?? {},
+        label: { kind: 'oneway', name },
+      });
+      if (outgoing.message !== lazy || lazy.encoded) message = outgoing.message;
+    }
+    this.checkPeer(peer);
+    this.faults.check(message?.type ?? type);
+    if (message === undefined) this.writeCall(call, FrameFlag.ONEWAY, type, name, args, options);
+    else this.writeMessage(call, FrameFlag.ONEWAY, message, options);
+  }
+
+  /** The time a call may take: its own, no more than the rest of the handler's it is made in. 0 = no limit. @throws RangeError */
+  timeout(options: CallOptions | undefined, fallback: number = this.defaultTimeoutMs): number {
+    return options?.timeoutMs === undefined ? fallback : checkTimeoutMs(options.timeoutMs);
+  }
+
+  /** Whether an answer to this call of this peer is still wanted. */
+  expects(id: number, peer: Peer): boolean {
+    return this.core.calls.get(id)?.peer === peer;
+  }
+
+  /** A part of an answer whose storages are still on their way; a stream keeps its place. */
+  assembling(id: number, kind: FrameKind, seq: number): void {
+    const call = this.core.calls.get(id);
+    if (call?.mode === 'stream' && kind === FrameKind.STREAM_ITEM) (call.answer as StreamAnswer).expect(seq);
+  }
+
+  /** An answer, or one item of it, is complete. */
+  answered(arrived: Arrived, peer: Peer, tensors: Tensor[]): void {
+    const { kind, id } = arrived;
+    const open = this.core.calls.get(id);
+    if (open === undefined || open.peer !== peer) {
+      for (const tensor of tensors) tensor.dispose();
+      for (const done of arrived.done) done();
+      return;
+    }
+    if (open.mode === 'stream') {
+      const stream = open.answer as StreamAnswer;
+      if (kind === FrameKind.STREAM_ITEM) {
+        this.item(open, stream, arrived, tensors);
+        return;
+      }
+      if (stream.incomplete) {
+        const kept = {
+          ...arrived,
+          bytes: arrived.bytes.slice(arrived.start, arrived.end),
+          start: 0,
+          end: arrived.end - arrived.start,
+        };
+        stream.onComplete = () => this.answered(kept, peer, tensors);
+        return;
+      }
+    }
+    const call = this.take(id) as PendingCall;
+    try {
+      if (kind === FrameKind.ERROR)
+        this.reject(call, decodeFailure(arrived.bytes.subarray(arrived.start, arrived.end), peer.worker));
+      else if (kind === FrameKind.STREAM_END) this.resolve(call, undefined, undefined);
+      else this.deliver(call, arrived, tensors);
+    } catch (error) {
+      this.reject(call, error instanceof WireError ? decodeFailed(error, peer, 'yes') : error);
+    } finally {
+      for (const done of arrived.done) done();
+    }
+  }
+
+  /** Fails an open call of this side's making, and tells the peer when it may have it. */
+  cancel(id: number, error: (executed: Executed) => unknown): void {
+    const call = this.take(id);
+    if (call === undefined) return;
+    const executed = this.withdraw(call);
+    this.reject(call, error(executed));
+  }
+
+  failed(id: number, error: unknown): void {
+    const call = this.take(id);
+    if (call !== undefined) this.reject(call, error);
+  }
+
+  /** Fails every call to a peer. */
+  failAll(peer: Peer, error: (executed: Executed) => RpcError): void {
+    for (const id of this.core.calls.ids((call) => call.peer === peer)) {
+      const call = this.take(id);
+      if (call === undefined) continue;
+      const executed = this.stage(call);
+      if (call.seq === 0) call.withdrawn = true;
+      if (executed === 'no') this.undelivered(call);
+      this.reject(call, error(executed));
+    }
+  }
+
+  /** Fails every call there is. */
+  failEverything(error: (executed: Executed, peer: Peer) => unknown): void {
+    for (const id of this.core.calls.ids(() => true)) {
+      const call = this.take(id);
+      if (call !== undefined) this.reject(call, error(this.stage(call), call.peer));
+    }
+  }
+
+  close(): void {
+    clearTimeout(this.timer);
+    this.timer = undefined;
+    this.timerAt = Infinity;
+  }
+
+  private open(
+    peer: Peer,
+    type: number,
+    options: CallOptions | undefined,
+    form: CallForm,
+    answer: Answer,
+    followed: Followed | undefined,
+    write: (call: PendingCall, flags: number) => void,
+  ): PendingCall | undefined {
+    const follower: CallFollower | undefined = followed?.settled === undefined ? undefined : (followed as CallFollower);
+    const parent = ambient().call;
+    const within = parent instanceof InboundCall && parent.state === 'running' ? parent : undefined;
+    let call: PendingCall;
+    try {
+      const timeoutMs = this.timeout(options, form.defaultTimeoutMs);
+      const now = this.core.now();
+      let deadline = timeoutMs === 0 ? Infinity : now + timeoutMs;
+      if (within !== undefined && within.deadline < deadline) deadline = within.deadline;
+      call = new PendingCall(peer, form.mode, timeoutMs, deadline, answer, within);
+      call.follower = follower;
+      call.items = form.items ?? 0;
+      this.checkSignal(options?.signal, peer);
+      if (deadline - now < 1) throw timedOut(timeoutMs, 'no', peer);
+      this.checkPeer(peer);
+      call.id = this.core.calls.open(call, deadline);
+      if (call.id === 0) throw new RpcError('resource-exhausted', 'too many calls are open', { peer: peer.worker });
+    } catch (error) {
+      follower?.settled?.({ error });
+      answer.reject(error);
+      return undefined;
+    }
+    if (within !== undefined) this.core.dispatcher.callOut(within);
+    try {
+      this.watch(call, options?.signal);
+      const delayMs = this.faults.check(type);
+      if (delayMs > 0) {
+        this.later(call, delayMs, form, write);
+      } else {
+        write(call, form.mode === 'stream' ? FrameFlag.STREAM : 0);
+      }
+      if (call.deadline < this.timerAt) this.arm(call.deadline);
+      followed?.started?.((reason) => this.abort(call.id, reason));
+      return call;
+    } catch (error) {
+      const taken = this.take(call.id);
+      if (taken !== undefined) {
+        this.undelivered(taken);
+        this.reject(
+          taken,
+          error instanceof WireError && error.code === 'limit'
+            ? new RpcError('resource-exhausted', error.message, { peer: peer.worker, cause: error })
+            : error,
+        );
+      }
+      return undefined;
+    }
+  }
+
+  /** An injected delay: the send happens later, if anybody still wants it. */
+  private later(
+    call: PendingCall,
+    delayMs: number,
+    form: CallForm,
+    write: (call: PendingCall, flags: number) => void,
+  ): void {
+    runAtRoot(() =>
+      setTimeout(() => {
+        if (this.core.calls.get(call.id) !== call) return;
+        try {
+          write(call, form.mode === 'stream' ? FrameFlag.STREAM : 0);
+        } catch (error) {
+          this.failed(call.id, error);
+        }
+      }, delayMs),
+    );
+  }
+
+  private writeCall(
+    call: PendingCall,
+    flags: number,
+    type: number,
+    name: string,
+    args: readonly unknown[],
+    options: CallOptions | undefined,
+  ): void {
+    const { outbox, worker } = call.peer;
+    const writer = outbox.begin(true);
+    let plan: TensorPlan | undefined;
+    try {
+      const context: ValueContext = { worker, header: NO_ENTRIES, pending: NO_PENDING };
+      let tensors: Tensor[] = NO_TENSORS;
+      if (args.length > 0) {
+        context.header = [];
+        tensors = [];
+      }
+      this.core.codec.write(writer.out, args, tensors, context);
+      call.header = this.ownEntries(call, context.header, options);
+      if (tensors.length > 0) plan = planTensors(tensors);
+      this.finish(call, writer, flags, type, name, plan);
+    } catch (error) {
+      plan?.release();
+      if (writer.open) writer.abort();
+      throw error;
+    }
+  }
+
+  private finish(
+    call: PendingCall,
+    writer: FrameWriter,
+    flags: number,
+    type: number,
+    name: string,
+    plan: TensorPlan | undefined,
+  ): void {
+    const { peer } = call;
+    // Meetings are how quiet is measured: they do not count.
+    if (name === ARRIVE) this.sent--;
+    let names = this.interned.get(peer);
+    if (names === undefined) this.interned.set(peer, (names = new Map()));
+    let fn = names.get(name);
+    // A number counts as known once its name went out under a sequence number; what waits may yet be withdrawn.
+    const known = fn !== undefined && fn > 0;
+    if (fn === undefined) names.set(name, (fn = -(names.size + 1)));
+    this.end(call, writer, flags, type, Math.abs(fn), plan, known ? undefined : name);
+    if (!known && call.seq !== 0) names.set(name, Math.abs(fn));
+  }
+
+  private writeMessage(call: PendingCall, flags: number, message: RpcMessage, options: CallOptions | undefined): void {
+    const plan = message.tensors.length > 0 ? planTensors(message.tensors) : undefined;
+    let writer: FrameWriter | undefined;
+    try {
+      call.header = this.ownEntries(call, message.header ?? NO_ENTRIES, options);
+      writer = call.peer.outbox.begin(true);
+      writer.out.raw(message.payload);
+      this.end(call, writer, flags, message.type, 0, plan, undefined);
+    } catch (error) {
+      plan?.release();
+      if (writer?.open === true) writer.abort();
+      throw error;
+    }
+  }
+
+  private end(
+    call: PendingCall,
+    writer: FrameWriter,
+    flags: number,
+    type: number,
+    fn: number,
+    plan: TensorPlan | undefined,
+    name: string | undefined,
+  ): void {
+    const { deadline, header } = call;
+    const remainingMs = deadline === Infinity ? -1 : Math.max(1, deadline - this.core.now());
+    this.sent++;
+    const keyed = header !== undefined && header.some(({ extension }) => extension === KEY_ENTRY);
+    const bits = keyed ? flags | FrameFlag.IDEMPOTENT : flags;
+    call.hasBodies = plan !== undefined;
+    call.peer.outbox.end(writer, FrameKind.CALL, bits, type, call.id, fn, remainingMs, true, call, name, header, plan);
+  }
+
+  private ownEntries(
+    call: PendingCall,
+    before: readonly HeaderEntry[],
+    options: CallOptions | undefined,
+  ): readonly HeaderEntry[] | undefined {
+    const key = options?.idempotencyKey;
+    const header = call.items === 0 ? before : [...before, { extension: ITEMS_ENTRY, data: u32(call.items) }];
+    if (key === undefined) return header.length === 0 ? undefined : header;
+    if (typeof key !== 'string' || key.length === 0 || key.length > MAX_IDEMPOTENCY_KEY_LENGTH) {
+      throw new RpcError('invalid-argument', `an idempotency key has 1 to ${MAX_IDEMPOTENCY_KEY_LENGTH} characters`);
+    }
+    if (ambient().contextId !== undefined) {
+      throw new RpcError(
+        'failed-precondition',
+        'a call in an autograd context cannot have an idempotency key: its graph is made once',
+      );
+    }
+    return [...header, { extension: KEY_ENTRY, data: encoder.encode(key) }];
+  }
+
+  private deliver(call: PendingCall, arrived: Arrived, tensors: Tensor[]): void {
+    const { peer } = call;
+    const hooks = call.hooked && this.core.extensions.hasResponseHooks;
+    if (
+      call.mode === 'message' ||
+      (hooks && arrived.messageType !== MessageType.PYTHON_RET && arrived.messageType !== MessageType.SCRIPT_RET)
+    ) {
+      let message = messageOf(arrived, tensors);
+      if (hooks) message = this.core.extensions.response(peer.worker, message);
+      if (call.mode === 'message') this.resolve(call, message, message);
+      else this.resolve(call, this.decode(peer, message.payload, 0, message.payload.length, message.tensors), message);
+      return;
+    }
+    this.resolve(call, this.decode(peer, arrived.bytes, arrived.start, arrived.end, tensors), undefined);
+  }
+
+  private decode(peer: Peer, bytes: Uint8Array, start: number, end: number, tensors: readonly Tensor[]): unknown {
+    const pending: Promise<unknown>[] = [];
+    const value = this.core.codec.read(bytes, start, end, tensors, {
+      worker: peer.worker,
+      header: NO_ENTRIES,
+      pending,
+    });
+    // Results are handed over at once; what settles later is the references' own affair.
+    for (const promise of pending) promise.catch(ignore);
+    return value;
+  }
+
+  private item(call: PendingCall, stream: StreamAnswer, arrived: Arrived, tensors: Tensor[]): void {
+    try {
+      stream.item(this.decode(call.peer, arrived.bytes, arrived.start, arrived.end, tensors), arrived.seq);
+    } catch (error) {
+      this.cancel(call.id, () => decodeFailed(error, call.peer, 'yes'));
+    } finally {
+      for (const done of arrived.done) done();
+    }
+  }
+
+  private take(id: number): PendingCall | undefined {
+    const call = this.core.calls.take(id);
+    if (call === undefined) return undefined;
+    if (call.onAbort !== undefined) call.signal?.removeEventListener('abort', call.onAbort);
+    if (call.parent !== undefined) this.core.dispatcher.callBack(call.parent);
+    return call;
+  }
+
+  private resolve(call: PendingCall, value: unknown, reply: Message | undefined): void {
+    call.follower?.settled?.(reply === undefined ? {} : { reply });
+    call.answer.resolve(value);
+  }
+
+  private reject(call: PendingCall, error: unknown): void {
+    this.failures++;
+    call.follower?.settled?.({ error });
+    call.answer.reject(error);
+  }
+
+  /** Takes back what the peer need not have: an unsent frame, storages on their way. Says whether the handler can have run. */
+  private withdraw(call: PendingCall): Executed {
+    if (call.seq === 0) {
+      call.withdrawn = true;
+      this.undelivered(call);
+      return 'no';
+    }
+    const { outbox } = call.peer;
+    const incomplete = call.hasBodies && outbox.dropBodies(call.seq);
+    outbox.sendId(FrameKind.CANCEL, call.id);
+    return incomplete ? 'no' : 'maybe';
+  }
+
+  private stage(call: PendingCall): Executed {
+    return call.seq === 0 || call.peer.outbox.session.state === 'idle' ? 'no' : 'maybe';
+  }
+
+  private undelivered(call: PendingCall): void {
+    if (call.header !== undefined) this.core.extensions.undelivered(call.peer.worker, call.header);
+  }
+
+  private checkPeer(peer: Peer): void {
+    if (this.core.refusal === 'fenced') throw new RpcError('fenced', 'the group has removed this worker');
+    if (peer.state === 'gone')
+      throw new RpcError('peer-died', `worker '${peer.worker.name}' is gone`, { peer: peer.worker });
+  }
+
+  private checkSignal(signal: AbortSignal | undefined, peer: Peer): void {
+    if (signal?.aborted === true)
+      throw new RpcError('cancelled', 'the call was cancelled', { cause: signal.reason, peer: peer.worker });
+  }
+
+  private watch(call: PendingCall, signal: AbortSignal | undefined): void {
+    if (signal === undefined) return;
+    call.signal = signal;
+    call.onAbort = () => this.abort(call.id, signal.reason);
+    signal.addEventListener('abort', call.onAbort, { once: true });
+  }
+
+  private abort(id: number, reason: unknown): void {
+    const peer = this.core.calls.get(id)?.peer;
+    this.cancel(
+      id,
+      (executed) =>
+        new RpcError('cancelled', 'the call was cancelled', { executed, cause: reason, peer: peer?.worker }),
+    );
+  }
+
+  private arm(at: number): void {
+    clearTimeout(this.timer);
+    this.timerAt = at;
+    const wait = Math.max(1, Math.min(Math.ceil(at - this.core.now()), MAX_SLEEP_MS));
+    this.timer = runAtRoot(() => setTimeout(() => this.sweep(), wait));
+    this.timer.unref();
+  }
+
+  private sweep(): void {
+    this.timer = undefined;
+    this.timerAt = Infinity;
+    for (const id of this.core.calls.expired(this.core.now())) {
+      const call = this.core.calls.get(id);
+      if (call !== undefined) this.cancel(id, (executed) => timedOut(call.timeoutMs, executed, call.peer));
+    }
+    const next = this.core.calls.nextDeadline();
+    if (next !== Infinity) this.arm(next);
+  }
+}
+
+function timedOut(timeoutMs: number, executed: Executed, peer: Peer): RpcError {
+  const text = `RPC ran for more than set timeout (${timeoutMs} ms) and will now be marked with an error; the call was to worker '${peer.worker.name}'`;
+  return new RpcError('deadline-exceeded', text, { executed, peer: peer.worker });
+}
+
+function u32(value: number): Uint8Array {
+  const data = new Uint8Array(4);
+  new DataView(data.buffer).setUint32(0, value, true);
+  return data;
+}
+
+function ignore(): void {}
+
+/** Shared by calls without arguments, which write into neither. */
+const NO_ENTRIES: HeaderEntry[] = [];
+const NO_PENDING: Promise<unknown>[] = [];
+const NO_TENSORS: Tensor[] = [];
+const NOBODY: Answer = { resolve: ignore, reject: ignore };

@@ -1,0 +1,203 @@
+/** @file What programs call: functions on other workers, streams, collectives, and who is who. */
+import { noGrad, Tensor, type Named } from '@backwire/tensor';
+import { ambient, runWith } from '@backwire/tensor/internal';
+import type { Agent } from './agent.ts';
+import type { RpcAgent } from './agent-types.ts';
+import type { CallForm } from './caller.ts';
+import { agentOf } from './current.ts';
+import { nameOf, type AnyFn, type NotGenerator } from './definitions.ts';
+import { RpcError } from './errors.ts';
+import { InboundCall, type CallContext } from './inbound-call.ts';
+import {
+  checkTimeoutMs,
+  DEFAULT_HIGH_WATER_ITEMS,
+  type CallOptions,
+  type Rest,
+  type StreamOptions,
+} from './options.ts';
+import { StreamClient } from './stream-client.ts';
+import { WaitAll } from './wait-all.ts';
+import { type To, type WorkerInfo } from './worker-info.ts';
+
+/**
+ * Calls `fn` on worker `to` and resolves with its result, which the caller owns. Not collected by `waitAll`.
+ *
+ * Rejects with what the handler threw, rebuilt where its class is known, or with an RpcError: 'deadline-exceeded', 'cancelled',
+ * 'peer-died', 'unavailable', 'not-found' … whose `executed` says whether the handler ran.
+ */
+export function rpcSync<F extends AnyFn>(
+  to: To,
+  fn: F & Named & NotGenerator<ReturnType<F>>,
+  ...rest: Rest<Parameters<F>>
+): Promise<Awaited<ReturnType<F>>> {
+  return call(to, fn, rest, 'sync') as Promise<Awaited<ReturnType<F>>>;
+}
+
+/** As `rpcSync`; inside `waitAll` it is also waited for there. */
+export function rpcAsync<F extends AnyFn>(
+  to: To,
+  fn: F & Named & NotGenerator<ReturnType<F>>,
+  ...rest: Rest<Parameters<F>>
+): Promise<Awaited<ReturnType<F>>> {
+  const promise = call(to, fn, rest, 'async') as Promise<Awaited<ReturnType<F>>>;
+  (ambient().waitAll as WaitAll | undefined)?.add(promise);
+  return promise;
+}
+
+/**
+ * Calls `fn` and wants no answer: what it returns or throws is dropped. Without `timeoutMs` it has no deadline.
+ * @throws RpcError when it cannot even be queued; TypeError for an argument that cannot travel.
+ */
+export function rpcOneway<F extends AnyFn>(to: To, fn: F & Named, ...rest: Rest<Parameters<F>>): void {
+  const [args, options] = rest as unknown as Given<CallOptions>;
+  const agent = running(agentOf(options));
+  agent.caller.oneway(agent.members.find(to), nameOf(fn), args ?? [], options);
+}
+
+/**
+ * Calls a generator and gives its items as they come; starts at once. The producer is at most `highWaterItems` ahead; leaving the loop
+ * cancels it. `timeoutMs` bounds the whole stream and defaults to 0.
+ */
+export function rpcStream<A extends unknown[], I>(
+  to: To,
+  fn: ((...args: A) => AsyncIterable<I> | Iterable<I>) & Named,
+  ...rest: Rest<A, StreamOptions>
+): AsyncGenerator<I, void, void> {
+  const [args, options] = rest as unknown as Given<StreamOptions>;
+  const agent = running(agentOf(options));
+  const items = options?.highWaterItems ?? DEFAULT_HIGH_WATER_ITEMS;
+  if (!Number.isInteger(items) || items < 1) throw new RangeError(`highWaterItems must be positive, got ${items}`);
+  const stream = new StreamClient(agent, items, checkTimeoutMs(options?.idleTimeoutMs ?? 0, 'idleTimeoutMs'));
+  const name = nameOf(fn);
+  const form: CallForm = { mode: 'stream', label: { kind: 'stream', name }, defaultTimeoutMs: 0, items };
+  stream.follow(agent.caller.call(agent.members.find(to), name, args ?? [], options, form, stream));
+  return stream as unknown as AsyncGenerator<I, void, void>;
+}
+
+/**
+ * Runs `fn` and then waits for every `rpcAsync` made in it, and in what it awaited. Rejects at the first failure; the others are still
+ * seen to, so that none becomes an unhandled rejection.
+ */
+export async function waitAll<T>(fn: () => T | Promise<T>): Promise<T> {
+  const pending = new WaitAll();
+  return pending.run(() => runWith({ waitAll: pending }, fn));
+}
+
+/** Of the call that is being handled here. @throws RpcError 'failed-precondition' outside of a handler. */
+export function callContext(): CallContext {
+  const { call: current } = ambient();
+  if (current instanceof InboundCall) return current;
+  throw new RpcError('failed-precondition', 'callContext() is for handlers of calls; no call is being handled here');
+}
+
+/** Brings `value` together with those of all others: every one gets the map from name to value. No time limit by default. */
+export function allGather<T>(
+  value: T,
+  options: CallOptions & { workers?: readonly string[] } = {},
+): Promise<Map<string, T>> {
+  return running(agentOf(options)).collectives.gather('gather', value, options);
+}
+
+/**
+ * Resolves when every one of `workers` (default: all) has called it. No time limit by default.
+ * Rejects with 'barrier-broken' when one of them dies or leaves, 'deadline-exceeded' naming who is missing.
+ */
+export async function barrier(options: CallOptions & { workers?: readonly string[] } = {}): Promise<void> {
+  await running(agentOf(options)).collectives.gather('barrier', null, options);
+}
+
+/** A group that reduces tensors together; `nn.ProcessGroup` by its shape. */
+export interface ProcessGroup {
+  readonly rank: number;
+  readonly size: number;
+  /** The sum or mean over all members, the same bits on every one: added in the order of names. The caller owns the result. */
+  allReduce(
+    t: Tensor,
+    op?: 'sum' | 'mean',
+    options?: { timeoutMs?: number | undefined; signal?: AbortSignal | undefined },
+  ): Promise<Tensor>;
+  /** The tensor of the member with rank `from`. The caller owns the result. */
+  broadcast(
+    t: Tensor,
+    from: number,
+    options?: { timeoutMs?: number | undefined; signal?: AbortSignal | undefined },
+  ): Promise<Tensor>;
+}
+
+/** The named workers (default: all) as a group that reduces tensors. Every member has to make the same calls in the same order. */
+export function processGroup(options: { workers?: readonly string[]; agent?: RpcAgent } = {}): ProcessGroup {
+  const agent = agentOf(options);
+  const everybody = [agent.name, ...agent.members.list().map((peer) => peer.worker.name)];
+  const names = [...new Set(options.workers ?? everybody)].sort(
+    (a, b) => agent.members.find(a).worker.id - agent.members.find(b).worker.id,
+  );
+  const rank = names.indexOf(agent.name);
+  if (rank < 0) throw new RpcError('invalid-argument', `worker '${agent.name}' is not in the group`);
+  type Options = { timeoutMs?: number | undefined; signal?: AbortSignal | undefined };
+  return {
+    rank,
+    size: names.length,
+    allReduce: async (tensor: Tensor, op: 'sum' | 'mean' = 'sum', o: Options = {}) =>
+      plain(
+        await running(agent).collectives.meet(
+          `reduce/${op}`,
+          noGrad(() => tensor.detach()),
+          op,
+          { ...o, workers: names },
+        ),
+      ),
+    broadcast: async (tensor: Tensor, from: number, o: Options = {}) => {
+      if (!Number.isInteger(from) || from < 0 || from >= names.length)
+        throw new RangeError(`no member has rank ${from}`);
+      const own = from === rank ? noGrad(() => tensor.detach()) : null;
+      return plain(await running(agent).collectives.meet(`broadcast/${from}`, own, 'first', { ...o, workers: names }));
+    },
+  };
+}
+
+/** The worker that `to` means; without it, this one. @throws RpcError 'not-found'. */
+export function getWorkerInfo(to?: To): WorkerInfo {
+  const agent = agentOf();
+  return to === undefined ? agent.self : agent.members.find(to).worker;
+}
+
+/** All workers of the group, by id. */
+export function getWorkerInfos(): WorkerInfo[] {
+  const agent = agentOf();
+  return [agent.self, ...agent.members.list().map((peer) => peer.worker)].sort((a, b) => a.id - b.id);
+}
+
+/** The time a call may take when it says nothing, in milliseconds; 0 = no limit. */
+export function getRpcTimeoutMs(): number {
+  return agentOf().caller.defaultTimeoutMs;
+}
+
+/** Sets it for calls made from now on. @throws RangeError when it is negative or not a number. */
+export function setRpcTimeoutMs(ms: number): void {
+  agentOf().caller.defaultTimeoutMs = checkTimeoutMs(ms);
+}
+
+/** What cannot even be sent rejects as well: a caller has one place to look. */
+function call(to: To, fn: unknown, rest: readonly unknown[], kind: 'sync' | 'async'): Promise<unknown> {
+  const [args, options] = rest as unknown as Given<CallOptions>;
+  return new Promise((resolve, reject) => {
+    const agent = running(agentOf(options));
+    const name = nameOf(fn);
+    const form: CallForm = { mode: 'value', label: { kind, name }, defaultTimeoutMs: agent.caller.defaultTimeoutMs };
+    agent.caller.call(agent.members.find(to), name, args ?? [], options, form, { resolve, reject });
+  });
+}
+
+/** What a call was given after its function. */
+type Given<O> = [args?: readonly unknown[], options?: O];
+
+function running(agent: Agent): Agent {
+  if (agent.isClosed)
+    throw new RpcError('failed-precondition', 'RPC has not been initialized: this agent has shut down');
+  return agent;
+}
+
+function plain(value: unknown): Tensor {
+  if (!(value instanceof Tensor)) throw new RpcError('decode-error', 'a tensor was due', { executed: 'yes' });
+  return value;
+}

@@ -1,0 +1,67 @@
+/** @file What the parts of one agent share. */
+import type { HeaderEntry, SlabPool, ValueCodec, WireLimits } from '@backwire/wire/internal';
+import type { RpcAgent } from './agent-types.ts';
+import type { Definition } from './definitions.ts';
+import type { Dispatcher } from './dispatcher.ts';
+import type { Extensions } from './extensions.ts';
+import type { Caller } from './caller.ts';
+import type { Limits, Liveness, Logger } from './options.ts';
+import type { Peer } from './peer.ts';
+import type { CallTable } from './protocol/call-table.ts';
+import type { PendingCall } from './pending-call.ts';
+import type { Connection } from './transports/transport.ts';
+import type { WorkerInfo } from './worker-info.ts';
+
+/** What value extensions get: who the value is for or from, and what goes beside it. */
+export interface ValueContext {
+  readonly worker: WorkerInfo;
+  /** Entries for the header table of the message being written. */
+  header: HeaderEntry[];
+  /** What has to settle before the values are used, of the message being read. */
+  pending: Promise<unknown>[];
+}
+
+/** The parts of an agent, for one another. */
+export interface Core {
+  readonly agent: RpcAgent;
+  readonly self: WorkerInfo;
+  readonly incarnation: number;
+  readonly group: string;
+  /** Equal on workers of one machine. */
+  readonly hostId: string;
+  readonly limits: Readonly<Limits>;
+  readonly wireLimits: WireLimits;
+  readonly liveness: Readonly<Liveness>;
+  readonly logger: Logger;
+  readonly slabs: SlabPool;
+  readonly codec: ValueCodec<ValueContext>;
+  readonly extensions: Extensions;
+  readonly dispatcher: Dispatcher;
+  readonly caller: Caller;
+  readonly calls: CallTable<PendingCall>;
+  /** The number of the view this worker knows. */
+  readonly epoch: number;
+  /** What refuses new incoming calls now; undefined while they are welcome. */
+  readonly refusal: 'draining' | 'fenced' | undefined;
+  /** Changes whenever what this agent serves does. */
+  readonly servedVersion: number;
+  now(): number;
+  /** The definition that peers may call under `name`. @throws RpcError 'not-found', 'permission-denied'. */
+  served(name: string): Definition;
+  /** Connects and authenticates; the peer's claim has been checked. */
+  connect(peer: Peer, signal: AbortSignal): Promise<Connection>;
+  /** A pure acknowledgement is due for this peer before long. */
+  ackSoon(peer: Peer): void;
+  /** A timer of this peer's connector is due then. */
+  wakePeer(peer: Peer): void;
+  linkUp(peer: Peer, first: boolean): void;
+  linkLost(peer: Peer): void;
+  /** The peer cannot be reached. */
+  givenUp(peer: Peer, why: 'refused' | 'unreachable'): void;
+  /** The two sides cannot go on: one of them has lost what it knew of the session. */
+  sessionLost(peer: Peer, why: string): void;
+  /** The peer refused this worker: it is not a member of the view any more. */
+  fenced(): void;
+  /** The peer said goodbye: its link will not come back. */
+  saidGoodbye(peer: Peer): void;
+}

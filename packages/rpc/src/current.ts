@@ -1,0 +1,44 @@
+/** @file Which agent is meant where none is named: the ambient one, else the process's default. */
+import { ambient } from '@backwire/tensor/internal';
+import type { Agent } from './agent.ts';
+import type { RpcAgent } from './agent-types.ts';
+import { RpcError } from './errors.ts';
+
+// On a well-known global symbol, so that two installed copies of this package agree.
+const KEY = Symbol.for('backwire.rpc.default');
+const holder = globalThis as { [KEY]?: { agent: RpcAgent | undefined; starting: boolean } };
+const slot = (holder[KEY] ??= { agent: undefined, starting: false });
+
+/** The agent in the options, else the one whose handler or `run` is running, else the default. @throws RpcError 'failed-precondition' */
+export function agentOf(options?: { readonly agent?: RpcAgent | undefined }): Agent {
+  const agent = options?.agent ?? (ambient().agent as RpcAgent | undefined) ?? slot.agent;
+  if (agent === undefined) throw notInitialized();
+  return agent as Agent;
+}
+
+export function defaultAgent(): RpcAgent | undefined {
+  return slot.agent;
+}
+
+/** Takes the place of the default agent while it starts. @throws RpcError 'failed-precondition' when it is taken. */
+export async function becomeDefault<T extends RpcAgent>(start: () => Promise<T>): Promise<T> {
+  if (slot.agent !== undefined || slot.starting)
+    throw new RpcError('failed-precondition', 'RPC is already initialized');
+  slot.starting = true;
+  try {
+    const agent = await start();
+    slot.agent = agent;
+    return agent;
+  } finally {
+    slot.starting = false;
+  }
+}
+
+/** The agent is closed: it is not the default any more. */
+export function forgetDefault(agent: RpcAgent): void {
+  if (slot.agent === agent) slot.agent = undefined;
+}
+
+export function notInitialized(): RpcError {
+  return new RpcError('failed-precondition', 'RPC has not been initialized. Call initRpc() first.');
+}

@@ -1,0 +1,521 @@
+/** @file Incoming calls: started in the order they came, so many at once, cancelled, answered. */
+import { Tensor } from '@backwire/tensor';
+import { runClean } from '@backwire/tensor/internal';
+import type { Message } from '@backwire/wire';
+import {
+  FrameFlag,
+  FrameKind,
+  MessageType,
+  planTensors,
+  type FrameWriter,
+  type HeaderEntry,
+  type TensorPlan,
+} from '@backwire/wire/internal';
+import { ARRIVE } from './collectives.ts';
+import type { Core, ValueContext } from './core.ts';
+import { invoke, type Definition } from './definitions.ts';
+import { encodeSystemError, encodeThrown } from './error-codec.ts';
+import { RpcError } from './errors.ts';
+import type { Incoming, RpcMessage } from './extension.ts';
+import { IdempotencyCache } from './idempotency.ts';
+import type { InboundCall } from './inbound-call.ts';
+import { decodeFailed, messageOf, type Arrived } from './inbox.ts';
+import { encodeFor } from './lazy-call.ts';
+import type { Peer } from './peer.ts';
+import { runInScope } from './scoped.ts';
+import { pumpStream } from './stream-server.ts';
+
+/** A call that waits for its turn. */
+interface Turn {
+  readonly call: InboundCall;
+  /** Set once its storages and references are there. */
+  start: (() => void) | undefined;
+}
+
+export class Dispatcher {
+  /** Handlers that run now and do not wait for an outgoing call. */
+  running = 0;
+  /** Handlers that have not finished. */
+  active = 0;
+  /** Calls handled since the start. */
+  handled = 0;
+  readonly idempotency: IdempotencyCache;
+  private readonly core: Core;
+  private readonly most: number;
+  /** Calls of each peer that have to start in order. */
+  private readonly turns = new Map<Peer, Turn[]>();
+  /** Calls that wait for a slot. */
+  private readonly queue: (() => void)[] = [];
+  private head = 0;
+  private idleWaiters: (() => void)[] = [];
+
+  constructor(core: Core, maxConcurrentCalls: number) {
+    this.core = core;
+    this.most = maxConcurrentCalls;
+    this.idempotency = new IdempotencyCache(core);
+  }
+
+  /** A call whose storages are on their way keeps its place, unless they are so large that others would wait too long. */
+  reserve(call: InboundCall, ordered: boolean): void {
+    if (ordered) this.turnsOf(call.peer).push({ call, start: undefined });
+  }
+
+  /** A call is here with all its storages. What it lies in is valid only now. */
+  arrived(call: InboundCall, arrived: Arrived, tensors: Tensor[]): void {
+    const plain =
+      this.core.extensions.isPlain(arrived.messageType) && !this.core.extensions.hasHandler(arrived.messageType);
+    if (!plain) {
+      const message = messageOf(arrived, tensors);
+      if (ORDERED.has(arrived.messageType)) this.ready(call, () => this.serve(call, message, arrived.done), []);
+      else this.serve(call, message, arrived.done);
+      return;
+    }
+    const pending: Promise<unknown>[] = [];
+    try {
+      this.decode(call, arrived, tensors, pending);
+    } catch (error) {
+      this.refuse(call, error instanceof RpcError ? error : decodeFailed(error, call.peer));
+      return;
+    } finally {
+      for (const done of arrived.done) done();
+    }
+    this.ready(call, () => this.start(call, arrived.messageType), pending);
+  }
+
+  /** Answers a call that is not run. */
+  refuse(call: InboundCall, error: RpcError): void {
+    if (call.state === 'over') return;
+    this.dropTurn(call);
+    call.finish();
+    if (call.id !== 0) call.peer.inbox.calls.delete(call.id);
+    if ((call.flags & FrameFlag.ONEWAY) === 0) this.sendError(call, encodeSystemError(error));
+    this.credit(call);
+  }
+
+  /** The caller does not want it any more. Its handler is told; nothing is answered. */
+  cancel(call: InboundCall, reason: RpcError): void {
+    if (call.state === 'over') return;
+    const { state } = call;
+    call.abort(reason);
+    if (state === 'running') return;
+    this.dropTurn(call);
+    call.finish();
+    call.peer.inbox.calls.delete(call.id);
+    this.credit(call);
+  }
+
+  /** A handler waits for an outgoing call: it gives its slot back. */
+  callOut(call: InboundCall): void {
+    if (call.outgoing++ === 0 && call.holdsSlot) {
+      call.holdsSlot = false;
+      this.running--;
+      this.next();
+    }
+  }
+
+  /** One of the outgoing calls of a handler is over; it goes on, even when all slots are taken by now. */
+  callBack(call: InboundCall): void {
+    if (--call.outgoing > 0 || call.state !== 'running') return;
+    call.holdsSlot = true;
+    this.running++;
+  }
+
+  /** Resolves when no handler runs and none waits. */
+  idle(): Promise<void> {
+    if (this.active === 0) return Promise.resolve();
+    return new Promise((resolve) => this.idleWaiters.push(resolve));
+  }
+
+  /** Runs a call that came as a message (PYTHON_CALL or SCRIPT_CALL), inside the handler context that is current. */
+  async runMessage(from: Peer, message: Message, call: InboundCall | undefined): Promise<unknown> {
+    const pending: Promise<unknown>[] = [];
+    const { definition, args } = this.decodeMessage(from, message, pending);
+    if (pending.length > 0) await Promise.all(pending);
+    if (call?.aborted === true) throw new RpcError('cancelled', 'the call was cancelled', { peer: from.worker });
+    try {
+      return await (definition.scope ? runInScope(definition, args) : invoke(definition, args));
+    } catch (error) {
+      if (typeof error === 'object' && error !== null) this.thrown.add(error);
+      throw error;
+    }
+  }
+
+  /** What handlers threw that ran on behalf of an extension: it goes to the caller as theirs, not as the system's. */
+  private readonly thrown = new WeakSet<object>();
+
+  /** The reply to a plain call, as a message. */
+  replyMessage(to: Peer, type: number, value: unknown): RpcMessage {
+    const { bytes, tensors, header } = encodeFor(this.core, to.worker, value);
+    return {
+      type: type === MessageType.SCRIPT_CALL ? MessageType.SCRIPT_RET : MessageType.PYTHON_RET,
+      id: 0n,
+      payload: bytes,
+      tensors,
+      header,
+    };
+  }
+
+  private decode(call: InboundCall, arrived: Arrived, tensors: Tensor[], pending: Promise<unknown>[]): void {
+    const { peer } = call;
+    if (arrived.fn === 0) {
+      const { definition, args } = this.decodeMessage(peer, messageOf(arrived, tensors), pending);
+      call.definition = definition;
+      call.args = args;
+      return;
+    }
+    call.definition = peer.inbox.definition(arrived.fn);
+    const args = this.core.codec.read(arrived.bytes, arrived.start, arrived.end, tensors, {
+      worker: peer.worker,
+      header: NO_HEADER,
+      pending,
+    });
+    if (!Array.isArray(args)) throw new TypeError('the arguments of a call are a list');
+    call.args = args;
+  }
+
+  private decodeMessage(
+    from: Peer,
+    message: Message,
+    pending: Promise<unknown>[],
+  ): { definition: Definition; args: unknown[] } {
+    const { payload, tensors } = message;
+    const context: ValueContext = { worker: from.worker, header: [], pending };
+    const plain = this.core.codec.read(payload, 0, payload.length, tensors, context);
+    if (!Array.isArray(plain) || typeof plain[0] !== 'string' || !Array.isArray(plain[1])) {
+      throw new RpcError('decode-error', 'malformed call', { peer: from.worker });
+    }
+    return { definition: this.core.served(plain[0]), args: plain[1] };
+  }
+
+  /** A call may start, once its turn has come and what it waits for has settled. */
+  private ready(call: InboundCall, start: () => void, pending: Promise<unknown>[]): void {
+    const turns = this.turns.get(call.peer);
+    if (pending.length === 0 && (turns === undefined || turns.length === 0)) {
+      start();
+      return;
+    }
+    if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
+    const list = turns ?? this.turnsOf(call.peer);
+    let turn = list.find((waiting) => waiting.call === call);
+    if (turn === undefined) {
+      turn = { call, start: undefined };
+      list.push(turn);
+    }
+    const mine = turn;
+    if (pending.length === 0) {
+      mine.start = start;
+      this.advance(call.peer);
+      return;
+    }
+    Promise.all(pending).then(
+      () => {
+        mine.start = start;
+        this.advance(call.peer);
+      },
+      (error: unknown) => this.refuse(call, RpcError.from(error)),
+    );
+  }
+
+  private turnsOf(peer: Peer): Turn[] {
+    let turns = this.turns.get(peer);
+    if (turns === undefined) this.turns.set(peer, (turns = []));
+    return turns;
+  }
+
+  private advance(peer: Peer): void {
+    const turns = this.turns.get(peer);
+    while (turns !== undefined && turns[0]?.start !== undefined) {
+      const { start } = turns.shift() as Turn;
+      start?.();
+    }
+    if (turns?.length === 0) this.turns.delete(peer);
+  }
+
+  private dropTurn(call: InboundCall): void {
+    const turns = this.turns.get(call.peer);
+    const at = turns?.findIndex((turn) => turn.call === call) ?? -1;
+    if (turns === undefined || at < 0) return;
+    turns.splice(at, 1);
+    this.advance(call.peer);
+  }
+
+  private start(call: InboundCall, type: number): void {
+    if (this.running >= this.most) {
+      if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
+      this.queue.push(() => this.start(call, type));
+      return;
+    }
+    if (call.state === 'over') return;
+    const definition = call.definition as Definition;
+    call.state = 'running';
+    call.holdsSlot = true;
+    this.running++;
+    this.active++;
+    if (call.key !== undefined) {
+      this.once(call, definition, type);
+      return;
+    }
+    let result: unknown;
+    try {
+      result = this.run(definition, call);
+    } catch (error) {
+      this.fail(call, error);
+      return;
+    }
+    if (
+      typeof result === 'object' &&
+      result !== null &&
+      typeof (result as PromiseLike<unknown>).then === 'function' &&
+      !(result instanceof Tensor)
+    ) {
+      if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
+      (result as PromiseLike<unknown>).then(
+        (value) => this.complete(call, value, type),
+        (error: unknown) => this.fail(call, error),
+      );
+      return;
+    }
+    this.complete(call, result, type);
+  }
+
+  /** A call with a key: joins the one that runs under it, or gets its outcome. */
+  private once(call: InboundCall, definition: Definition, type: number): void {
+    if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
+    const run = async (): Promise<RpcMessage> => this.replyMessage(call.peer, type, await this.run(definition, call));
+    this.idempotency.run(call, run).then(
+      (reply) => this.reply(call, reply),
+      (error: unknown) => this.fail(call, error),
+    );
+  }
+
+  private run(definition: Definition, call: InboundCall): unknown {
+    const { agent } = this.core;
+    const { args } = call;
+    call.args = [];
+    // Tensor operations look at nothing ambient but what is at the root already.
+    if (definition.name.startsWith('aten::')) return invoke(definition, args);
+    return runClean({ agent, call }, () =>
+      definition.scope ? runInScope(definition, args) : invoke(definition, args),
+    );
+  }
+
+  private complete(call: InboundCall, value: unknown, type: number): void {
+    if ((call.flags & FrameFlag.STREAM) !== 0) {
+      if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
+      pumpStream(this.core, call, value).then(
+        () => this.over(call),
+        (error: unknown) => this.fail(call, error),
+      );
+      return;
+    }
+    if (call.aborted || (call.flags & FrameFlag.ONEWAY) !== 0) {
+      this.over(call);
+      return;
+    }
+    const reply = type === MessageType.SCRIPT_CALL ? MessageType.SCRIPT_RET : MessageType.PYTHON_RET;
+    try {
+      if (isGenerator(value))
+        throw new RpcError('failed-precondition', 'a generator is called with rpcStream()', { executed: 'yes' });
+      this.sendValue(call, FrameKind.RESULT, reply, value);
+    } catch (error) {
+      this.fail(call, error);
+      return;
+    }
+    this.over(call);
+  }
+
+  private fail(call: InboundCall, error: unknown): void {
+    if (!call.aborted && (call.flags & FrameFlag.ONEWAY) === 0) {
+      this.sendError(call, isSystem(error) ? encodeSystemError(error) : encodeThrown(error));
+    } else if ((call.flags & FrameFlag.ONEWAY) !== 0) {
+      this.core.logger.warn({ error, from: call.caller.name, name: call.definition?.name }, 'a one-way call failed');
+    }
+    this.over(call);
+  }
+
+  private over(call: InboundCall): void {
+    if (call.holdsSlot) {
+      call.holdsSlot = false;
+      this.running--;
+    }
+    call.finish();
+    if (call.id !== 0 && call.peer.inbox.calls.size > 0) call.peer.inbox.calls.delete(call.id);
+    this.active--;
+    if (call.definition?.name !== ARRIVE) this.handled++;
+    this.credit(call);
+    this.next();
+    if (this.active === 0 && this.idleWaiters.length > 0) for (const resolve of this.idleWaiters.splice(0)) resolve();
+  }
+
+  private next(): void {
+    while (this.running < this.most && this.head < this.queue.length) {
+      const start = this.queue[this.head++] as () => void;
+      if (this.head === this.queue.length) {
+        this.queue.length = 0;
+        this.head = 0;
+      } else if (this.head > 4096) {
+        this.queue.splice(0, this.head);
+        this.head = 0;
+      }
+      start();
+    }
+  }
+
+  /** A wrapped request, or one of an extension: whoever owns its type serves it. It takes no slot: what it runs does. */
+  private serve(call: InboundCall, message: Message, done: readonly (() => void)[]): void {
+    if (call.state === 'over') {
+      for (const fn of done) fn();
+      return;
+    }
+    call.state = 'running';
+    this.active++;
+    if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
+    const incoming: Incoming = { from: call.peer.worker, message };
+    const { agent } = this.core;
+    runClean({ agent, call }, async () => this.core.extensions.serve(incoming, (plain) => this.plain(call, plain)))
+      .finally(() => {
+        for (const fn of done) fn();
+      })
+      .then(
+        (reply) => this.reply(call, reply),
+        (error: unknown) =>
+          this.fail(call, error instanceof RpcError && !this.thrown.has(error) ? system(error) : error),
+      );
+  }
+
+  /** The innermost handler: plain calls by name. */
+  private async plain(call: InboundCall, { message }: Incoming): Promise<RpcMessage> {
+    if (message.type !== MessageType.PYTHON_CALL && message.type !== MessageType.SCRIPT_CALL) {
+      throw new RpcError(
+        'failed-precondition',
+        `worker '${this.core.self.name}' has no handler for messages of this type`,
+      );
+    }
+    const value = await this.slotted(call, () => this.runMessage(call.peer, message, call));
+    return this.replyMessage(call.peer, message.type, value);
+  }
+
+  /** Runs user code of a served message in a slot. */
+  async slotted<T>(call: InboundCall, fn: () => Promise<T>): Promise<T> {
+    if (this.running >= this.most) await new Promise<void>((resolve) => this.queue.push(resolve));
+    call.holdsSlot = true;
+    this.running++;
+    try {
+      return await fn();
+    } finally {
+      if (call.holdsSlot) {
+        call.holdsSlot = false;
+        this.running--;
+        this.next();
+      }
+    }
+  }
+
+  private reply(call: InboundCall, reply: RpcMessage): void {
+    if (call.aborted || (call.flags & FrameFlag.ONEWAY) !== 0) {
+      this.over(call);
+      return;
+    }
+    let plan: TensorPlan | undefined;
+    let writer: FrameWriter | undefined;
+    const { outbox } = call.peer;
+    try {
+      plan = reply.tensors.length > 0 ? planTensors(reply.tensors) : undefined;
+      writer = outbox.begin(false);
+      writer.out.raw(reply.payload);
+      outbox.end(
+        writer,
+        FrameKind.RESULT,
+        0,
+        reply.type,
+        call.id,
+        0,
+        -1,
+        false,
+        undefined,
+        undefined,
+        reply.header,
+        plan,
+      );
+    } catch (error) {
+      plan?.release();
+      if (writer?.open === true) writer.abort();
+      this.fail(call, error);
+      return;
+    }
+    this.over(call);
+  }
+
+  /** Writes a value as an answer. @throws what cannot travel; nothing was sent then. */
+  sendValue(call: InboundCall, kind: FrameKind, type: number, value: unknown): void {
+    const { outbox, worker, state } = call.peer;
+    if (state === 'gone') return;
+    const writer = outbox.begin(false);
+    let plan: TensorPlan | undefined;
+    try {
+      const context: ValueContext = { worker, header: [], pending: [] };
+      const tensors: Tensor[] = [];
+      this.core.codec.write(writer.out, value, tensors, context);
+      if (tensors.length > 0) plan = planTensors(tensors);
+      outbox.end(writer, kind, 0, type, call.id, 0, -1, false, undefined, undefined, context.header, plan);
+    } catch (error) {
+      plan?.release();
+      if (writer.open) writer.abort();
+      throw error;
+    }
+  }
+
+  private sendError(call: InboundCall, payload: Uint8Array): void {
+    const { outbox, state } = call.peer;
+    if (state === 'gone' || outbox.session.state === 'closed') return;
+    const writer = outbox.begin(false);
+    try {
+      writer.out.raw(payload);
+      outbox.end(writer, FrameKind.ERROR, 0, MessageType.EXCEPTION, call.id, 0, -1, false, undefined);
+    } catch (error) {
+      if (writer.open) writer.abort();
+      this.core.logger.error({ error }, 'an error could not be sent');
+    }
+  }
+
+  private credit(call: InboundCall): void {
+    const { credits } = call.peer.outbox.session;
+    credits.finished(1, call.bytes);
+    if (!credits.grantIsDue()) return;
+    const { calls, bytes } = credits.grant();
+    call.peer.outbox.sendLoose(FrameKind.CREDIT, 0, calls >>> 0, 0, bytes);
+  }
+}
+
+const NO_HEADER: HeaderEntry[] = [];
+
+/** Types that start code of the program, in the order they were sent; all others are the extensions' own and never wait for one another. */
+const ORDERED: ReadonlySet<number> = new Set([
+  MessageType.PYTHON_CALL,
+  MessageType.SCRIPT_CALL,
+  MessageType.PYTHON_REMOTE_CALL,
+  MessageType.SCRIPT_REMOTE_CALL,
+  MessageType.RREF_METHOD_CALL,
+  MessageType.FORWARD_AUTOGRAD_REQ,
+  MessageType.RUN_WITH_PROFILING_REQ,
+]);
+const SYSTEM = Symbol('system');
+
+/** Marks an error as the system's own, not thrown by a handler. */
+export function system(error: RpcError): RpcError {
+  return Object.defineProperty(error, SYSTEM, { value: true });
+}
+
+/** Errors of extensions' handlers are the system's too: they carry a code; what user code threw was wrapped before. */
+function isSystem(error: unknown): error is RpcError {
+  return error instanceof RpcError && SYSTEM in error;
+}
+
+function isGenerator(value: unknown): boolean {
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    typeof (value as { next?: unknown }).next === 'function' &&
+    (Symbol.asyncIterator in value || Symbol.iterator in value)
+  );
+}

@@ -1,0 +1,113 @@
+/** @file Failures on the wire: what a handler threw and what the system says, and how the caller gets them back. */
+import { decodeProto, encodeProto, errorProto } from '@backwire/wire/internal';
+import { errorTypeOf, RemoteError, RpcError, type Executed, type RpcErrorCode } from './errors.ts';
+import { MAX_ERROR_TEXT, MAX_REMOTE_STACK } from './limits.ts';
+import { WorkerInfo } from './worker-info.ts';
+
+const EXECUTED: readonly Executed[] = ['no', 'maybe', 'yes'];
+const TO_WIRE = { no: 1, maybe: 2, yes: 3 } as const;
+const CODES: ReadonlySet<string> = new Set<RpcErrorCode>([
+  'deadline-exceeded',
+  'cancelled',
+  'peer-died',
+  'owner-died',
+  'unavailable',
+  'draining',
+  'resource-exhausted',
+  'unauthenticated',
+  'permission-denied',
+  'not-found',
+  'rref-released',
+  'barrier-broken',
+  'fenced',
+  'version-mismatch',
+  'protocol-error',
+  'decode-error',
+  'remote-error',
+  'invalid-argument',
+  'failed-precondition',
+]);
+
+/** A failure of the system: the handler did not throw it. */
+export function encodeSystemError(error: RpcError): Uint8Array {
+  return encodeProto(errorProto.Error, {
+    ...EMPTY,
+    code: error.code,
+    message: error.message.slice(0, MAX_ERROR_TEXT),
+    executed: TO_WIRE[error.executed],
+    retryable: error.retryable,
+    peerName: error.peer?.name ?? '',
+  });
+}
+
+/** What a handler threw: anything at all. */
+export function encodeThrown(thrown: unknown): Uint8Array {
+  const error = thrown instanceof Error ? thrown : undefined;
+  const message = error === undefined ? textOf(thrown) : error.message;
+  return encodeProto(errorProto.Error, {
+    ...EMPTY,
+    code: error instanceof RpcError ? error.code : 'remote-error',
+    message: message.slice(0, MAX_ERROR_TEXT),
+    name: error === undefined ? typeof thrown : className(error),
+    stack: (error?.stack ?? '').slice(0, MAX_REMOTE_STACK),
+    executed: TO_WIRE.yes,
+  });
+}
+
+/** The error that the caller gets; `from` is who sent it. Throws WireError 'decode-error'. */
+export function decodeFailure(bytes: Uint8Array, from: WorkerInfo): Error {
+  const plain = decodeProto(errorProto.Error, bytes, 'error');
+  const code = CODES.has(plain.code) ? (plain.code as RpcErrorCode) : 'remote-error';
+  const executed = EXECUTED[plain.executed - 1] ?? 'maybe';
+  if (plain.name === '') return new RpcError(code, plain.message, { executed, retryable: plain.retryable, peer: from });
+  const remote = new RemoteError(`On ${from.toString()}:\n${plain.name}: ${plain.message}`, {
+    remoteName: plain.name,
+    remoteStack: plain.stack === '' ? undefined : plain.stack,
+    executed: 'yes',
+    peer: from,
+  });
+  if (plain.name === 'RpcError' || plain.name === 'RemoteError') {
+    return new RpcError(code, plain.message, { executed: 'yes', retryable: false, peer: from, cause: remote });
+  }
+  return rebuild(plain.name, plain.message, remote) ?? remote;
+}
+
+function rebuild(name: string, message: string, cause: RemoteError): Error | undefined {
+  const ctor = errorTypeOf(name);
+  if (ctor === undefined) return undefined;
+  try {
+    const error = new ctor(message);
+    Object.defineProperty(error, 'cause', { value: cause, writable: true, configurable: true });
+    return error;
+  } catch {
+    return undefined;
+  }
+}
+
+/** `error.name` is inherited unless a class sets it; the class's own name says more. */
+function className(error: Error): string {
+  const ctor: unknown = error.constructor;
+  const name = typeof ctor === 'function' && ctor.name !== '' ? ctor.name : error.name;
+  return name === '' ? 'Error' : name;
+}
+
+function textOf(thrown: unknown): string {
+  try {
+    return String(thrown);
+  } catch {
+    return 'a value that cannot be shown';
+  }
+}
+
+const EMPTY: errorProto.Error = {
+  code: '',
+  message: '',
+  name: '',
+  stack: '',
+  executed: 0,
+  retryable: false,
+  peerName: '',
+  peer: undefined,
+  cause: undefined,
+  details: new Uint8Array(0),
+};

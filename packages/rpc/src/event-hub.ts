@@ -1,0 +1,50 @@
+/** @file The listeners of an agent's events. */
+import { runAtRoot } from '@backwire/tensor/internal';
+import type { AgentEvents } from './agent-types.ts';
+import { RpcError } from './errors.ts';
+import { MAX_EVENT_LISTENERS } from './limits.ts';
+
+type Listener = (value: never) => void;
+
+export class EventHub {
+  private readonly listeners = new Map<keyof AgentEvents, Set<Listener>>();
+
+  on<E extends keyof AgentEvents>(
+    event: E,
+    listener: (value: AgentEvents[E]) => void,
+    signal?: AbortSignal,
+  ): () => void {
+    let list = this.listeners.get(event);
+    if (list === undefined) this.listeners.set(event, (list = new Set()));
+    if (list.size >= MAX_EVENT_LISTENERS)
+      throw new RpcError('resource-exhausted', `more than ${MAX_EVENT_LISTENERS} listeners of '${event}'`);
+    const entry = (value: never): void => listener(value);
+    const off = (): void => {
+      list.delete(entry);
+      signal?.removeEventListener('abort', off);
+    };
+    if (signal?.aborted === true) return off;
+    list.add(entry);
+    signal?.addEventListener('abort', off, { once: true });
+    return off;
+  }
+
+  /** Tells every listener, outside of whatever call is running; what one throws becomes an 'error' event. */
+  emit<E extends keyof AgentEvents>(event: E, value: AgentEvents[E]): void {
+    const list = this.listeners.get(event);
+    if (list === undefined || list.size === 0) {
+      if (event === 'error') process.emitWarning(value instanceof Error ? value : String(value));
+      return;
+    }
+    runAtRoot(() => {
+      for (const listener of [...list]) {
+        try {
+          listener(value as never);
+        } catch (error) {
+          if (event === 'error') process.emitWarning(error instanceof Error ? error : String(error));
+          else this.emit('error', error);
+        }
+      }
+    });
+  }
+}

@@ -1,0 +1,367 @@
+/** @file A worker's place in its group: joining through the store, the view as it changes, evicting the dead, leaving. */
+import { hostname } from 'node:os';
+import { runAtRoot } from '@backwire/tensor/internal';
+import { RpcError } from './errors.ts';
+import { keepAlive, readAge, type KeepAlive } from './liveness/thread.ts';
+import type { Logger } from './options.ts';
+import {
+  decodeView,
+  EMPTY_VIEW,
+  encodeView,
+  isRefusal,
+  join,
+  remove,
+  type Refusal,
+  type View,
+  type ViewMember,
+} from './protocol/membership.ts';
+import type { Lease, Store } from './stores/store.ts';
+
+/** What a worker brings when it joins. */
+export interface Joiner {
+  readonly name: string;
+  /** undefined = the next free one. */
+  readonly id: number | undefined;
+  /** The size of a closed group; undefined for one that is open. */
+  readonly size: number | undefined;
+  readonly endpoints: ViewMember['endpoints'];
+  readonly host: string;
+  readonly extensions: readonly string[];
+}
+
+export interface GroupOptions {
+  /** Keys of this group alone. */
+  readonly store: Store;
+  /** Keys of the whole store: the launcher reports exits there. */
+  readonly root: Store;
+  readonly leaseMs: number;
+  readonly logger: Logger;
+  /** Told of every view, in any order, some more than once. */
+  readonly onView: (view: View) => void;
+  /** The lease was lost: others may think that this worker is dead. */
+  readonly onLeaseLost: (error: Error) => void;
+  now(): number;
+}
+
+const VIEW_KEY = 'view';
+const CONFLICT_KEY = 'conflict/';
+const EXITS_PREFIX = 'launcher/exits/';
+/** A compare-and-set that loses so often in a row meets a store that does not work. */
+const MAX_ATTEMPTS = 1_000;
+/** Between two looks at a name or id that is still taken. */
+const RETRY_MS = 200;
+/** 2024-01-01, in seconds: incarnations count from there. */
+const EPOCH_S = 1_704_067_200;
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+/** States: *joining*, *member*, *gone* (left, or closed). */
+export class Group {
+  incarnation = 0;
+  incarnationIndex = 0;
+  private readonly options: GroupOptions;
+  private readonly ended = new AbortController();
+  private lease: Lease | undefined;
+  private alive: KeepAlive | undefined;
+  private self: ViewMember | undefined;
+
+  constructor(options: GroupOptions) {
+    this.options = options;
+  }
+
+  /**
+   * Joins, and waits until a closed group is complete.
+   * @throws RpcError 'failed-precondition' when the name or id is taken or the kinds of group differ, 'deadline-exceeded' naming who is
+   *   missing, 'unavailable' when the store is lost.
+   */
+  async join(joiner: Joiner, deadline: number): Promise<{ member: ViewMember; view: View }> {
+    await this.drawIncarnation(joiner.name);
+    const lease = await this.options.store.lease(this.options.leaseMs);
+    this.lease = lease;
+    void lease.lost.then((error) => this.ended.signal.aborted || this.options.onLeaseLost(error));
+    this.alive = keepAlive(this.options.store, lease, { ageKey: ageKey(joiner.name, this.incarnation) });
+    await this.alive.started;
+    const watching = this.watchFor(joiner.name, deadline);
+    try {
+      const member = await this.enter(joiner, deadline);
+      this.self = member;
+      const view = await this.complete(joiner, member, watching, deadline);
+      this.follow();
+      return { member, view };
+    } finally {
+      watching.stop();
+    }
+  }
+
+  /** Takes a dead member out of the view. Resolves with the view that no longer has it. */
+  async evict(member: ViewMember): Promise<View> {
+    this.options.logger.info({ worker: member.name, incarnation: member.incarnation }, 'evicting a dead worker');
+    return this.change((view) => remove(view, member.name, member.incarnation, 'dead'));
+  }
+
+  /** Whether a member's lease is still there, and how long its main loop has been busy. */
+  async leaseOf(member: ViewMember): Promise<{ alive: boolean; ageMs?: number }> {
+    const ageMs = await readAge(this.options.store, ageKey(member.name, member.incarnation));
+    return ageMs === undefined ? { alive: false } : { alive: true, ageMs };
+  }
+
+  /** One member's word that another is dead. Resolves with whether another member says so too. */
+  async accuse(member: ViewMember): Promise<boolean> {
+    const { self, lease } = this;
+    if (self === undefined || lease === undefined) return false;
+    const prefix = `accused/${member.name}#${member.incarnation}/`;
+    await this.options.store.set(`${prefix}${self.name}`, encoder.encode('1'), { lease });
+    return (await this.options.store.list(prefix)).size >= 2;
+  }
+
+  /** Takes an accusation back. */
+  async acquit(member: ViewMember): Promise<void> {
+    if (this.self !== undefined)
+      await this.options.store.delete(`accused/${member.name}#${member.incarnation}/${this.self.name}`);
+  }
+
+  /** Reads the view now. */
+  async refresh(): Promise<View> {
+    const view = await this.read();
+    this.options.onView(view);
+    return view;
+  }
+
+  /** Leaves in good order. */
+  async leave(): Promise<void> {
+    const { self } = this;
+    if (self === undefined) return;
+    this.self = undefined;
+    await this.change((view) => remove(view, self.name, self.incarnation, 'left'));
+  }
+
+  /** Ends the watch and the lease. */
+  async close(): Promise<void> {
+    this.ended.abort();
+    await this.alive?.stop();
+    await this.lease?.revoke().catch(() => undefined);
+  }
+
+  /** Higher than any before it, by the store's memory and by the clock, so that neither alone can make one twice. */
+  private async drawIncarnation(name: string): Promise<void> {
+    const { store } = this.options;
+    const index = await store.add(`lives/${name}`, 1n);
+    this.incarnationIndex = Number(index) - 1;
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+      const before = await store.get(`inc/${name}`);
+      const last = before === undefined ? 0 : Number(decoder.decode(before));
+      const next = Math.max(last + 1, Math.floor(Date.now() / 1000) - EPOCH_S);
+      const { ok } = await store.compareAndSet(`inc/${name}`, before ?? null, encoder.encode(String(next)));
+      if (!ok) continue;
+      this.incarnation = next;
+      return;
+    }
+    throw new RpcError('unavailable', 'the store refuses every incarnation');
+  }
+
+  /** Puts this worker into the view, once nobody else holds its name or id. */
+  private async enter(joiner: Joiner, deadline: number): Promise<ViewMember> {
+    for (;;) {
+      const view = await this.read();
+      const id = joiner.id ?? freeId(view);
+      const { name, endpoints, host, extensions } = joiner;
+      const member: ViewMember = {
+        name,
+        id,
+        incarnation: this.incarnation,
+        endpoints,
+        host,
+        pid: process.pid,
+        extensions,
+      };
+      const next = join(view, member, joiner.size);
+      if (!isRefusal(next)) {
+        const before = view === EMPTY_VIEW ? null : encodeView(view);
+        if ((await this.options.store.compareAndSet(VIEW_KEY, before, encodeView(next))).ok) return member;
+        continue;
+      }
+      await this.refused(next, member, deadline);
+    }
+  }
+
+  /** Waits for what stands in the way to go, as long as it may. */
+  private async refused(refusal: Refusal, member: ViewMember, deadline: number): Promise<void> {
+    switch (refusal.kind) {
+      case 'mixed':
+        throw new RpcError(
+          'failed-precondition',
+          `RPC group mixes statically and dynamically initialized members which is not supported. The group is ${refusal.size === undefined ? 'one without a fixed size' : `one of ${refusal.size} workers`}`,
+        );
+      case 'superseded':
+        throw new RpcError('fenced', `a later life of worker '${member.name}' has joined already`);
+      case 'full':
+        throw new RpcError('failed-precondition', `the group has its ${refusal.size} workers already`);
+      case 'name-taken':
+      case 'id-taken': {
+        const { by } = refusal;
+        if (!(await this.leaseOf(by)).alive) {
+          await this.evict(by);
+          return;
+        }
+        const error = notUnique(refusal.kind, member, by);
+        // The same name and id is a restart whose former life is not noticed as dead yet; anything else is a mistake.
+        if (by.name !== member.name || by.id !== member.id) {
+          await this.options.store.set(`${CONFLICT_KEY}${by.name}`, encoder.encode(error.message));
+          throw error;
+        }
+        if (this.options.now() + RETRY_MS >= deadline) throw error;
+        await sleep(RETRY_MS);
+      }
+    }
+  }
+
+  private async complete(joiner: Joiner, member: ViewMember, watching: Watching, deadline: number): Promise<View> {
+    for (;;) {
+      const view = await this.read();
+      const present = view.members.some(
+        ({ name, incarnation }) => name === member.name && incarnation === member.incarnation,
+      );
+      if (!present) throw new RpcError('fenced', 'the group removed this worker while it was waiting for the others');
+      this.options.onView(view);
+      if (joiner.size === undefined || view.members.length >= joiner.size) return view;
+      if (watching.conflict !== undefined) throw new RpcError('failed-precondition', watching.conflict);
+      const left = deadline - this.options.now();
+      if (left <= 0) {
+        await this.leave().catch(() => undefined);
+        throw missing(view, joiner.size);
+      }
+      await watching.change(left);
+    }
+  }
+
+  /** Follows the view and the launcher's notices until the group is closed. */
+  private follow(): void {
+    const { store, root, logger } = this.options;
+    const { signal } = this.ended;
+    runAtRoot(() => {
+      this.each(store, VIEW_KEY, (value) => {
+        const view = value === undefined ? undefined : decodeView(value);
+        if (view !== undefined) this.options.onView(view);
+      }).catch((error: unknown) => signal.aborted || logger.warn({ error }, 'the view cannot be watched any more'));
+      this.each(root, EXITS_PREFIX, (value) => void this.exited(value)).catch(() => undefined);
+    });
+  }
+
+  /** The launcher saw a process end. */
+  private async exited(value: Uint8Array | undefined): Promise<void> {
+    if (value === undefined || this.self === undefined) return;
+    try {
+      const exit = JSON.parse(decoder.decode(value)) as { rank?: unknown; pid?: unknown };
+      const view = await this.read();
+      const member = view.members.find(({ id, pid }) => id === exit.rank && pid === exit.pid);
+      if (member !== undefined && member.name !== this.self?.name) this.options.onView(await this.evict(member));
+    } catch (error) {
+      this.options.logger.debug({ error }, 'a notice of the launcher was not understood');
+    }
+  }
+
+  private async each(store: Store, prefix: string, fn: (value: Uint8Array | undefined) => void): Promise<void> {
+    const { signal } = this.ended;
+    const events = store.watch(prefix, { signal });
+    for (const value of (await store.list(prefix)).values()) fn(value);
+    for await (const { type, value } of events) {
+      if (type === 'put') fn(value);
+      else if (type === 'resync') for (const current of (await store.list(prefix)).values()) fn(current);
+    }
+  }
+
+  /** Tells of changes while this worker waits for its group. */
+  private watchFor(name: string, deadline: number): Watching {
+    const stop = new AbortController();
+    const watching: Watching = { conflict: undefined, stop: () => stop.abort(), change: () => Promise.resolve() };
+    let wake: (() => void) | undefined;
+    const turn = async (prefix: string, fn: (value: Uint8Array | undefined) => void): Promise<void> => {
+      for await (const { value } of this.options.store.watch(prefix, { signal: stop.signal })) {
+        fn(value);
+        wake?.();
+      }
+    };
+    watching.change = (ms) =>
+      new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, Math.min(ms, deadline === Infinity ? RETRY_MS * 5 : ms, 1_000));
+        wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+    turn(VIEW_KEY, () => undefined).catch(() => undefined);
+    turn(`${CONFLICT_KEY}${name}`, (value) => {
+      if (value !== undefined) watching.conflict = decoder.decode(value).replace(/^failed-precondition: /, '');
+    }).catch(() => undefined);
+    return watching;
+  }
+
+  private async change(step: (view: View) => View): Promise<View> {
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+      const view = await this.read();
+      const next = step(view);
+      if (next === view) return view;
+      const { ok } = await this.options.store.compareAndSet(VIEW_KEY, encodeView(view), encodeView(next));
+      if (!ok) continue;
+      this.options.onView(next);
+      return next;
+    }
+    throw new RpcError('unavailable', 'the view of the group changes faster than it can be set');
+  }
+
+  private async read(): Promise<View> {
+    const bytes = await this.options.store.get(VIEW_KEY);
+    if (bytes === undefined) return EMPTY_VIEW;
+    const view = decodeView(bytes);
+    if (view === undefined)
+      throw new RpcError('failed-precondition', 'the store holds something that is not the view of a group');
+    return view;
+  }
+}
+
+interface Watching {
+  /** What another worker said about this one's name. */
+  conflict: string | undefined;
+  stop: () => void;
+  /** Resolves at a change, or after so long at most. */
+  change: (ms: number) => Promise<void>;
+}
+
+function ageKey(name: string, incarnation: number): string {
+  return `age/${name}#${incarnation}`;
+}
+
+function freeId(view: View): number {
+  const taken = new Set(view.members.map(({ id }) => id));
+  let id = 0;
+  while (taken.has(id)) id++;
+  return id;
+}
+
+function notUnique(kind: 'name-taken' | 'id-taken', member: ViewMember, by: ViewMember): RpcError {
+  const text =
+    kind === 'name-taken'
+      ? `RPC worker name ${member.name} is not unique. Workers ${member.id} and ${by.id} share the same name.`
+      : `RPC worker id ${member.id} is not unique. Workers ${member.name} and ${by.name} share the same id.`;
+  return new RpcError('failed-precondition', text);
+}
+
+function missing(view: View, size: number): RpcError {
+  const here = new Set(view.members.map(({ id }) => id));
+  const ranks = Array.from({ length: size }, (_, rank) => rank).filter((rank) => !here.has(rank));
+  const shown = ranks.slice(0, 20).join(', ') + (ranks.length > 20 ? ', …' : '');
+  return new RpcError(
+    'deadline-exceeded',
+    `the group is not complete in time: ${view.members.length} of ${size} workers joined, missing ranks ${shown}`,
+  );
+}
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/** Equal on workers of one machine. */
+export function machineName(domain: string): string {
+  return `${hostname()}/${domain}`;
+}

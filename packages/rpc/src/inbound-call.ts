@@ -1,0 +1,111 @@
+/** @file One incoming call: what its handler sees of it, and how it is cancelled. */
+import { runAtRoot } from '@backwire/tensor/internal';
+import { RpcError } from './errors.ts';
+import type { Definition } from './definitions.ts';
+import type { Peer } from './peer.ts';
+import type { WorkerInfo } from './worker-info.ts';
+
+/** What `callContext()` gives. */
+export interface CallContext {
+  /** Aborts when the caller cancels, its deadline passes, it dies, or this agent closes. */
+  readonly signal: AbortSignal;
+  /** Milliseconds until the caller's deadline; Infinity when it has none. */
+  remainingMs(): number;
+  readonly caller: WorkerInfo;
+}
+
+/**
+ * States of an incoming call:
+ *
+ * - `assembling`: storages are still arriving;
+ * - `waiting`: for references in its arguments, an earlier call, or a slot;
+ * - `running`: its handler was started;
+ * - `over`: answered, cancelled or refused; what the handler still gives is dropped.
+ */
+export type InboundState = 'assembling' | 'waiting' | 'running' | 'over';
+
+/** The longest delay a Node timer takes. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+export class InboundCall implements CallContext {
+  readonly peer: Peer;
+  /** The caller's number for it; 0 for one that wants no answer. */
+  readonly id: number;
+  readonly flags: number;
+  readonly deadline: number;
+  /** What it counts in the peer's credit. */
+  readonly bytes: number;
+  state: InboundState = 'waiting';
+  definition: Definition | undefined;
+  args: readonly unknown[] = [];
+  /** Outgoing calls its handler waits for. */
+  outgoing = 0;
+  /** Whether it counts as running now. */
+  holdsSlot = false;
+  /** The caller's idempotency key. */
+  key: string | undefined;
+  /** Items the consumer of a stream allows. */
+  itemCredit = 0;
+  /** Called when `itemCredit` grows or the call is cancelled. */
+  wake: (() => void) | undefined;
+  private controller: AbortController | undefined;
+  private timer: NodeJS.Timeout | undefined;
+  private reason: unknown;
+
+  constructor(peer: Peer, id: number, flags: number, deadline: number, bytes: number) {
+    this.peer = peer;
+    this.id = id;
+    this.flags = flags;
+    this.deadline = deadline;
+    this.bytes = bytes;
+  }
+
+  get caller(): WorkerInfo {
+    return this.peer.worker;
+  }
+
+  /** Made when it is first asked for: most handlers never do, and one per call would cost a multiple of the call. */
+  get signal(): AbortSignal {
+    if (this.controller !== undefined) return this.controller.signal;
+    const controller = new AbortController();
+    this.controller = controller;
+    if (this.reason !== undefined) controller.abort(this.reason);
+    else if (this.remainingMs() <= 0) this.expire();
+    else if (this.deadline !== Infinity && this.state !== 'over') {
+      this.timer = runAtRoot(() => setTimeout(() => this.expire(), Math.min(this.remainingMs(), MAX_TIMER_MS)));
+      this.timer.unref();
+    }
+    return controller.signal;
+  }
+
+  remainingMs(): number {
+    return this.deadline === Infinity ? Infinity : Math.max(0, this.deadline - performance.now());
+  }
+
+  /** The caller does not want it any more, or is gone. */
+  abort(reason: unknown): void {
+    if (this.reason !== undefined) return;
+    this.reason = reason;
+    this.controller?.abort(reason);
+    this.wake?.();
+  }
+
+  get aborted(): boolean {
+    return this.reason !== undefined;
+  }
+
+  /** The handler is done; timers end. */
+  finish(): void {
+    this.state = 'over';
+    if (this.timer !== undefined) clearTimeout(this.timer);
+  }
+
+  private expire(): void {
+    this.abort(
+      new RpcError('deadline-exceeded', 'the time that the caller gave is over', {
+        executed: 'yes',
+        peer: this.caller,
+      }),
+    );
+  }
+}

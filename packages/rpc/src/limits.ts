@@ -1,0 +1,43 @@
+/** @file Every bound of the agent that is not an option, with its reason. */
+
+const KIB = 1024;
+const MIB = 1024 * KIB;
+
+/** Calls open at once in one agent: what a call id can name. */
+export const MAX_OPEN_CALLS = 2 ** 20;
+/** Frames that one peer has not acknowledged, in bytes: bounds what is kept for a replay. */
+export const SESSION_WINDOW_BYTES = 32 * MIB;
+/** The same in frames: small ones cost more than their bytes. */
+export const SESSION_WINDOW_FRAMES = 2 ** 18;
+/** A pure acknowledgement after so many frames, bytes or milliseconds without a frame that carries it. */
+export const ACK_FRAMES = 4096;
+export const ACK_BYTES = MIB;
+export const ACK_MS = 20;
+/** Results and control that wait because the window is full; past it the session is given up, for nothing of it may be dropped. */
+export const MAX_CONTROL_BACKLOG_BYTES = 64 * MIB;
+/** A piece of a storage: long enough to be fast, short enough that a small call does not wait for it. */
+export const BODY_CHUNK_BYTES = MIB;
+/** Pieces of storages handed to the connection and not yet taken by the operating system. */
+export const BODY_WINDOW_BYTES = 4 * MIB;
+/** A call with storages up to this much keeps its place in the order; a larger one lets later calls pass. */
+export const ORDERED_BODY_BYTES = 8 * MIB;
+/** Names a peer may intern in one session. */
+export const MAX_INTERNED_NAMES = 65_535;
+/** From the end of authentication to the first frame of an open link. */
+export const HELLO_TIMEOUT_MS = 5_000;
+/** HELLOs that are parked or being answered at once; one more closes the oldest. */
+export const MAX_PENDING_HELLOS = 256;
+/** Outcomes kept for idempotency keys, */
+export const MAX_IDEMPOTENT_OUTCOMES = 10_000;
+/** each for so long after its call is over, */
+export const IDEMPOTENT_KEEP_MS = 300_000;
+/** and with a key of this many characters at most. */
+export const MAX_IDEMPOTENCY_KEY_LENGTH = 256;
+/** Listeners of one event of an agent: more is a leak of the program. */
+export const MAX_EVENT_LISTENERS = 1_000;
+/** Groups of one process that wait in a collective at once. */
+export const MAX_OPEN_COLLECTIVES = 4_096;
+/** The longest remote stack that is kept, in characters. */
+export const MAX_REMOTE_STACK = 16 * KIB;
+/** A refused call is told at most this much about why, in characters. */
+export const MAX_ERROR_TEXT = 64 * KIB;

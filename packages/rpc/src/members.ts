@@ -1,0 +1,378 @@
+/** @file The other workers, as one agent knows them: their links, their signs of life, and what a change of the view does. */
+import { runAtRoot } from '@backwire/tensor/internal';
+import type { handshakeProto } from '@backwire/wire/internal';
+import type { Core } from './core.ts';
+import { RpcError } from './errors.ts';
+import type { Group } from './group.ts';
+import { ACK_MS, MAX_PENDING_HELLOS } from './limits.ts';
+import { Link, type LinkOwner } from './link.ts';
+import { LivenessPolicy, type LivenessEffect } from './liveness/policy.ts';
+import { Peer, PROTOCOL_VERSION } from './peer.ts';
+import { Membership, type View, type ViewMember } from './protocol/membership.ts';
+import type { AgentEvents } from './agent-types.ts';
+import type { Member } from './extension.ts';
+import { memoryPair } from './transports/memory.ts';
+import type { Connection } from './transports/transport.ts';
+import { WorkerInfo, type To } from './worker-info.ts';
+
+/** The store answers an eviction in this time, or the peer is merely unreachable. */
+const EVICTION_MS = 2_000;
+
+/** Owns links on which nothing may come but a HELLO, or nothing at all. */
+const SILENT: LinkOwner = {
+  handshake: (link) => link.refuse('protocol-error', 'a HELLO was sent twice'),
+  resumed: (link) => link.end(),
+  frame: () => undefined,
+  body: () => undefined,
+  bodyEnd: () => undefined,
+  batch: () => undefined,
+  closed: () => undefined,
+};
+
+export interface MembersOptions {
+  readonly core: Core;
+  readonly group: Group;
+  readonly membership: Membership;
+  emit<E extends keyof AgentEvents>(event: E, value: AgentEvents[E]): void;
+  onFenced(): void;
+}
+
+export class Members {
+  private readonly options: MembersOptions;
+  private readonly core: Core;
+  private readonly byName = new Map<string, Peer>();
+  private readonly byId: (Peer | undefined)[] = [];
+  /** This worker, for calls to itself: they take the same way as all others, over a connection inside the process. */
+  private readonly loop: { readonly out: Peer; readonly in: Peer };
+  private readonly policy: LivenessPolicy<Peer>;
+  private readonly hellos = new Set<Link>();
+  private readonly wanting = new Set<Peer>();
+  private readonly acks = new Set<Peer>();
+  private wakeTimer: NodeJS.Timeout | undefined;
+  private wakeAt = Infinity;
+  private ackTimer: NodeJS.Timeout | undefined;
+  private livenessTimer: NodeJS.Timeout | undefined;
+  private closed = false;
+
+  constructor(options: MembersOptions, self: ViewMember) {
+    this.options = options;
+    this.core = options.core;
+    this.policy = new LivenessPolicy<Peer>(options.core.liveness);
+    const [a, b] = memoryPair([`memory://${self.name}/out`, `memory://${self.name}/in`]);
+    this.loop = { out: new Peer(options.core, self), in: new Peer(options.core, self) };
+    runAtRoot(() => {
+      this.loop.out.attachLoop(a);
+      this.loop.in.attachLoop(b);
+    });
+  }
+
+  /** The peer behind a name, an id or a record. @throws RpcError 'not-found'. */
+  find(to: To): Peer {
+    const { self } = this.core;
+    if (typeof to === 'string') {
+      if (to === self.name) return this.loop.out;
+      const peer = this.byName.get(to);
+      if (peer !== undefined) return peer;
+      throw unknown(self, `name ${to}`);
+    }
+    if (to instanceof WorkerInfo) {
+      const peer = to.name === self.name ? this.loop.out : this.byName.get(to.name);
+      if (peer !== undefined && peer.worker.id === to.id) return peer;
+      throw unknown(self, `name ${to.name}`);
+    }
+    if (typeof to !== 'number') throw new RpcError('invalid-argument', `Cannot get WorkerInfo from name ${String(to)}`);
+    if (to === self.id) return this.loop.out;
+    const peer = this.byId[to];
+    if (peer !== undefined) return peer;
+    throw unknown(self, `id ${to}`);
+  }
+
+  /** All other members. */
+  list(): Peer[] {
+    return [...this.byName.values()].sort((a, b) => a.worker.id - b.worker.id);
+  }
+
+  /** Every peer there is a session with, this worker's own two ends included. */
+  sessions(): Peer[] {
+    return [...this.byName.values(), this.loop.out, this.loop.in];
+  }
+
+  /** A new view. Sessions with those that are gone are cut before anybody is told. */
+  update(view: View): void {
+    const { membership } = this.options;
+    if (this.closed) return;
+    const change = membership.update(view);
+    if (change === undefined) return;
+    for (const member of change.dead) this.cut(member, 'peer-died');
+    for (const member of change.left) this.cut(member, 'unavailable');
+    for (const member of change.joined) this.add(member);
+    const { extensions } = this.core;
+    extensions.viewChanged(
+      view.epoch,
+      view.members.map(asMember),
+      change.dead.map(asMember),
+      change.left.map(asMember),
+    );
+    for (const member of change.joined) {
+      const worker = this.byName.get(member.name)?.worker;
+      if (worker === undefined) continue;
+      extensions.peerJoined(worker, member.incarnation);
+      this.options.emit('peer-joined', worker);
+    }
+    for (const member of change.dead) {
+      const worker = asMember(member).worker;
+      extensions.peerDown(worker);
+      this.options.emit('peer-down', worker);
+    }
+    for (const member of change.left) {
+      const worker = asMember(member).worker;
+      extensions.peerDown(worker);
+      this.options.emit('peer-left', worker);
+    }
+    if (membership.fenced) this.options.onFenced();
+  }
+
+  /** Someone connected and has proved itself. */
+  welcome(connection: Connection): void {
+    if (this.closed) {
+      connection.destroy();
+      return;
+    }
+    if (this.hellos.size >= MAX_PENDING_HELLOS)
+      for (const oldest of this.hellos) {
+        oldest.end();
+        this.hellos.delete(oldest);
+        break;
+      }
+    const link = new Link(connection, this.doorman, this.core.slabs, this.core.wireLimits);
+    this.hellos.add(link);
+    link.start();
+  }
+
+  /** Starts to watch over peers. */
+  start(): void {
+    this.livenessTimer = runAtRoot(() =>
+      setInterval(() => this.checkLiveness(), Math.min(500, this.core.liveness.pingMs / 2)),
+    );
+    this.livenessTimer.unref();
+  }
+
+  // What peers ask of the agent
+
+  ackSoon(peer: Peer): void {
+    this.acks.add(peer);
+    this.ackTimer ??= runAtRoot(() => setTimeout(() => this.sendAcks(), ACK_MS)).unref();
+  }
+
+  wakePeer(peer: Peer): void {
+    const { timerAt } = peer.connector;
+    if (timerAt === Infinity) {
+      this.wanting.delete(peer);
+      return;
+    }
+    this.wanting.add(peer);
+    if (timerAt < this.wakeAt) this.armWake(timerAt);
+  }
+
+  linkUp(peer: Peer, first: boolean): void {
+    if (peer === this.loop.out || peer === this.loop.in) return;
+    this.apply(this.policy.linkUp(peer, this.core.now()));
+    if (!first) this.options.emit('peer-reconnected', peer.worker);
+    void this.options.group.acquit(peer.member).catch(() => undefined);
+  }
+
+  linkLost(peer: Peer): void {
+    this.apply(this.policy.linkLost(peer, this.core.now()));
+  }
+
+  /** The peer cannot be reached: evicts it if that is certain, else fails what waits for it. */
+  givenUp(peer: Peer, why: 'refused' | 'unreachable'): void {
+    if (this.closed) return;
+    const fail = (): void => {
+      if (peer.state === 'gone') return;
+      const text = `worker '${peer.worker.name}' cannot be reached (${why})`;
+      this.core.caller.failAll(peer, (executed) => new RpcError('unavailable', text, { executed, peer: peer.worker }));
+    };
+    this.judge(peer, why === 'refused', fail).catch(() => fail());
+  }
+
+  sessionLost(peer: Peer, why: string): void {
+    this.core.logger.warn({ peer: peer.worker.name, why }, 'a session cannot go on; the worker has to join again');
+    if (peer === this.loop.out || peer === this.loop.in || this.closed) return;
+    void this.options.group.evict(peer.member).then(
+      (view) => this.update(view),
+      () => this.givenUp(peer, 'unreachable'),
+    );
+  }
+
+  /** Its link is over in good order; what still waits for it will not come. */
+  saidGoodbye(peer: Peer): void {
+    void this.options.group.refresh().then(
+      (view) => this.update(view),
+      () => this.cut(peer.member, 'unavailable'),
+    );
+  }
+
+  close(): void {
+    this.closed = true;
+    clearTimeout(this.wakeTimer);
+    clearTimeout(this.ackTimer);
+    clearInterval(this.livenessTimer);
+    for (const link of this.hellos) link.end();
+    this.hellos.clear();
+    for (const peer of this.sessions()) peer.close();
+  }
+
+  /** Owns the links that have not said whose they are. */
+  private readonly doorman: LinkOwner = {
+    ...SILENT,
+    handshake: (link, step) => this.handshake(link, step),
+    closed: (link) => void this.hellos.delete(link),
+  };
+
+  private handshake(link: Link, step: NonNullable<handshakeProto.Handshake['step']>): void {
+    this.hellos.delete(link);
+    const identity = step.$case === 'hello' ? step.value.identity : undefined;
+    if (identity === undefined) {
+      link.refuse('protocol-error', 'a HELLO was due');
+      return;
+    }
+    const { core } = this;
+    if (identity.minVersion > PROTOCOL_VERSION || identity.maxVersion < PROTOCOL_VERSION) {
+      link.refuse('version-mismatch', `this side speaks version ${PROTOCOL_VERSION}`);
+    } else if (identity.group !== core.group) link.refuse('permission-denied', 'another group');
+    else if (identity.peerIncarnation !== core.incarnation)
+      link.refuse('unavailable', 'another life of this worker was meant');
+    else this.introduce(link, identity);
+  }
+
+  private introduce(link: Link, identity: handshakeProto.Identity): void {
+    const known = this.byName.get(identity.name);
+    if (known?.incarnation === identity.incarnation) {
+      known.hello(link, identity);
+      return;
+    }
+    // Its view may be newer than this one.
+    link.handTo(SILENT);
+    this.hellos.add(link);
+    const settle = (): void => {
+      this.hellos.delete(link);
+      const peer = this.byName.get(identity.name);
+      if (link.state === 'closed') return;
+      if (peer?.incarnation === identity.incarnation) peer.hello(link, identity);
+      else if (this.options.membership.view.epoch >= identity.epoch)
+        link.refuse('fenced', 'the group has no such member');
+      else link.refuse('unavailable', 'this worker does not know the newest view', 100);
+    };
+    this.options.group.refresh().then(settle, settle);
+  }
+
+  private add(member: ViewMember): void {
+    const peer = new Peer(this.core, member);
+    this.byName.set(member.name, peer);
+    this.byId[member.id] = peer;
+  }
+
+  /** Ends the session with one that is gone, and fails what waits for it. */
+  private cut(member: ViewMember, code: 'peer-died' | 'unavailable'): void {
+    const peer = this.byName.get(member.name);
+    if (peer === undefined || peer.incarnation !== member.incarnation) return;
+    this.byName.delete(member.name);
+    if (this.byId[member.id] === peer) this.byId[member.id] = undefined;
+    this.wanting.delete(peer);
+    this.acks.delete(peer);
+    this.policy.forget(peer);
+    const text = code === 'peer-died' ? `worker '${member.name}' died` : `worker '${member.name}' has left the group`;
+    this.core.caller.failAll(peer, (executed) => new RpcError(code, text, { executed, peer: peer.worker }));
+    peer.close();
+  }
+
+  private async judge(peer: Peer, certain: boolean, fail: () => void): Promise<void> {
+    const { group } = this.options;
+    const { member } = peer;
+    const evict = async (): Promise<boolean> => {
+      const { alive } = certain ? { alive: false } : await group.leaseOf(member);
+      if (alive && !(await group.accuse(member))) return false;
+      this.update(await group.evict(member));
+      return true;
+    };
+    const slow = new Promise<boolean>((resolve) => setTimeout(() => resolve(false), EVICTION_MS).unref());
+    if (!(await Promise.race([evict(), slow]))) fail();
+  }
+
+  private checkLiveness(): void {
+    const now = this.core.now();
+    for (const peer of this.byName.values()) {
+      const { link } = peer;
+      if (link !== undefined && link.heardAt > peer.notedAt) {
+        peer.notedAt = link.heardAt;
+        this.apply(this.policy.heard(peer, link.heardAt));
+      }
+    }
+    this.apply(this.policy.tick(now));
+  }
+
+  private apply(effects: readonly LivenessEffect<Peer>[]): void {
+    for (const effect of effects) {
+      const { peer } = effect;
+      switch (effect.type) {
+        case 'ping':
+          peer.ping(this.core.now());
+          break;
+        case 'suspect':
+          this.options.emit('peer-suspect', peer.worker);
+          break;
+        case 'inquire':
+          this.options.group.leaseOf(peer.member).then(
+            (lease) => this.apply(this.policy.lease(peer, this.core.now(), lease)),
+            () => undefined,
+          );
+          break;
+        case 'accuse':
+          this.accused(peer, effect.certain);
+          break;
+        case 'redial':
+        case 'trusted':
+          break;
+      }
+    }
+  }
+
+  /** Silence on a link that is up: it is cut, so that a living peer can come back on another. */
+  private accused(peer: Peer, certain: boolean): void {
+    peer.reset(new RpcError('unavailable', 'nothing was heard for too long', { peer: peer.worker }));
+    const text = `worker '${peer.worker.name}' does not answer`;
+    const fail = (): void =>
+      this.core.caller.failAll(peer, (executed) => new RpcError('unavailable', text, { executed, peer: peer.worker }));
+    this.judge(peer, certain, fail).catch(() => fail());
+  }
+
+  private sendAcks(): void {
+    this.ackTimer = undefined;
+    for (const peer of this.acks) if (peer.outbox.session.ackAt() !== Infinity) peer.outbox.sendAck();
+    this.acks.clear();
+  }
+
+  private armWake(at: number): void {
+    clearTimeout(this.wakeTimer);
+    this.wakeAt = at;
+    this.wakeTimer = runAtRoot(() => setTimeout(() => this.wake(), Math.max(1, Math.ceil(at - this.core.now()))));
+  }
+
+  private wake(): void {
+    this.wakeAt = Infinity;
+    const now = this.core.now();
+    for (const peer of [...this.wanting]) if (peer.connector.timerAt <= now) peer.tick(now);
+    let next = Infinity;
+    for (const peer of this.wanting) next = Math.min(next, peer.connector.timerAt);
+    if (next !== Infinity && next < this.wakeAt) this.armWake(next);
+  }
+}
+
+export function asMember(member: { readonly name: string; readonly id: number; readonly incarnation: number }): Member {
+  return { worker: new WorkerInfo(member.name, member.id), incarnation: member.incarnation };
+}
+
+function unknown(self: WorkerInfo, what: string): RpcError {
+  return new RpcError('not-found', `name:${self.name},rank:${self.id} could not find destination ${what}`);
+}

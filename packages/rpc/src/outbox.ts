@@ -1,0 +1,498 @@
+/** @file What one worker sends to another: frames numbered, batched per tick and retained, storages beside them, and what has to wait. */
+import { runAtRoot } from '@backwire/tensor/internal';
+import {
+  FrameKind,
+  FrameWriter,
+  patchRemaining,
+  patchSequence,
+  type CallFields,
+  type CallRegion,
+  type FrameRegion,
+  type HeaderEntry,
+  type OutgoingBody,
+  type PendingWrite,
+  type Slab,
+  type SlabPool,
+  type TensorPlan,
+  type WireLimits,
+} from '@backwire/wire/internal';
+import { RpcError } from './errors.ts';
+import { BODY_CHUNK_BYTES, BODY_WINDOW_BYTES, MAX_CONTROL_BACKLOG_BYTES } from './limits.ts';
+import { Session, type SessionPort } from './protocol/session.ts';
+import type { OutBody } from './protocol/body-lane.ts';
+import type { Connection } from './transports/transport.ts';
+
+/** Follows a frame that may have to wait for its number. */
+export interface Ticket {
+  /** The number it went out under; 0 while it waits. */
+  seq: number;
+  /** Set to withdraw it while it waits. */
+  withdrawn: boolean;
+  /** When its call has to be over, for the header; Infinity = never. */
+  readonly deadline: number;
+}
+
+/** A frame that waits for room or credit. */
+interface Waiting {
+  readonly slab: Slab;
+  readonly start: number;
+  readonly end: number;
+  readonly bytes: number;
+  readonly bodies: readonly OutgoingBody[];
+  readonly ticket: Ticket | undefined;
+  readonly credit: boolean;
+}
+
+export interface OutboxOptions {
+  readonly slabs: SlabPool;
+  readonly wireLimits: WireLimits;
+  readonly maxBufferedBytes: number;
+  readonly session: { windowBytes: number; windowFrames: number; ackFrames: number; ackBytes: number; ackMs: number };
+  now(): number;
+  /** Something waits and there is no link. */
+  wanted(): void;
+  /** The session cannot hold what must not be dropped. */
+  overflowed(): void;
+}
+
+/** Milliseconds since `performance.timeOrigin`, for deadlines. */
+const NO_BODIES: readonly OutgoingBody[] = Object.freeze([]);
+
+export class Outbox implements SessionPort<PendingWrite> {
+  readonly session: Session<PendingWrite, OutgoingBody>;
+  private readonly options: OutboxOptions;
+  /** Frames that have a number. */
+  private readonly main: FrameWriter;
+  /** Frames without: acknowledgements, credits, pings, pieces of storages. */
+  private loose: FrameWriter;
+  /** Frames that wait; their regions are queued below. */
+  private readonly waiting: FrameWriter;
+  private readonly calls: Waiting[] = [];
+  private readonly control: Waiting[] = [];
+  private callsHead = 0;
+  private controlHead = 0;
+  private waitingBytes = 0;
+  private controlBytes = 0;
+  private connection: Connection | undefined;
+  private scheduled = false;
+  private bodyBytesInFlight = 0;
+  /** Control that was sent while a frame was open: an extension's `encode` did it. */
+  private deferred: (() => void)[] = [];
+  private replay: PendingWrite[] = [];
+  private readonly fields: CallFields = {
+    kind: FrameKind.CALL,
+    flags: 0,
+    messageType: 0,
+    seq: 0,
+    ack: 0,
+    callId: 0,
+    fn: 0,
+    remainingMs: -1,
+  };
+
+  constructor(options: OutboxOptions) {
+    this.options = options;
+    this.session = new Session<PendingWrite, OutgoingBody>(this, options.session);
+    this.main = new FrameWriter(options.slabs, options.wireLimits);
+    this.loose = new FrameWriter(options.slabs, options.wireLimits);
+    this.waiting = new FrameWriter(options.slabs, options.wireLimits);
+  }
+
+  /** Bytes that wait here: frames without a number, frames not acknowledged, storages not confirmed. */
+  get pendingBytes(): number {
+    return this.waitingBytes + this.controlBytes + this.session.pendingBytes + this.session.bodies.pendingBytes;
+  }
+
+  /** Nothing waits, nothing is unacknowledged. */
+  get idle(): boolean {
+    return this.pendingBytes === 0 && this.main.pendingBytes === 0;
+  }
+
+  /**
+   * The writer for a frame of a call kind: its value goes to `out` of what is returned, then `end` is called, or `abort` of the writer.
+   * @param credit whether the frame needs a credit of the peer (calls and stream items do).
+   */
+  begin(credit: boolean): FrameWriter {
+    const { session } = this;
+    const free =
+      session.hasRoom() &&
+      (credit
+        ? this.callsHead === this.calls.length && session.credits.canCall(0)
+        : this.controlHead === this.control.length);
+    const writer = free ? this.main : this.waiting;
+    writer.begin();
+    return writer;
+  }
+
+  /**
+   * Ends a frame begun with `begin`.
+   * @throws RpcError 'resource-exhausted' when too much waits already; WireError 'limit'. The frame is dropped then and the plan is the
+   *   caller's to release.
+   */
+  end(
+    writer: FrameWriter,
+    kind: FrameKind,
+    flags: number,
+    messageType: number,
+    callId: number,
+    fn: number,
+    remainingMs: number,
+    credit: boolean,
+    ticket: Ticket | undefined,
+    name?: string,
+    header?: readonly HeaderEntry[],
+    plan?: TensorPlan,
+  ): void {
+    const { fields, session } = this;
+    const numbered = writer === this.main;
+    if (!numbered) this.checkRoom(writer, credit);
+    fields.kind = kind;
+    fields.flags = flags;
+    fields.messageType = messageType;
+    fields.callId = callId;
+    fields.fn = fn;
+    fields.remainingMs = remainingMs;
+    fields.seq = numbered ? session.lastSent + 1 : 0;
+    fields.ack = session.lastReceived;
+    const region = writer.endCall(fields, name, header, plan);
+    const bodyBytes = region.bodies.length === 0 ? 0 : sum(region.bodies);
+    if (numbered) {
+      const seq = session.draw();
+      if (ticket !== undefined) ticket.seq = seq;
+      if (credit) session.credits.use(region.end - region.start + bodyBytes);
+      if (region.bodies.length > 0) this.sendBodies(seq, region.bodies);
+    } else {
+      this.enqueue(region, region.bodies, bodyBytes, credit, ticket);
+    }
+    if (this.deferred.length > 0) this.runDeferred();
+    this.schedule();
+  }
+
+  /** A numbered frame with the short header. */
+  sendControl(kind: FrameKind, messageType: number, payload: Uint8Array | undefined): void {
+    this.sequenced((writer, seq, ack) => writer.frame(kind, messageType, payload, seq, ack));
+  }
+
+  /** A numbered frame with the id header. */
+  sendId(kind: FrameKind, id: number, a = 0, b = 0, c = 0): void {
+    this.sequenced((writer, seq, ack) => writer.idFrame(kind, id, a, b, c, seq, ack));
+  }
+
+  /** A frame without a number, with the id header; lost with the link. */
+  sendLoose(kind: FrameKind, id: number, a = 0, b = 0, c = 0): void {
+    if (this.connection === undefined) return;
+    this.loose.idFrame(kind, id, a, b, c, 0, this.session.lastReceived);
+    this.schedule();
+  }
+
+  /** An acknowledgement of its own, unless a frame carries it by the end of this tick. */
+  sendAck(): void {
+    if (this.connection === undefined) return;
+    this.loose.frame(FrameKind.ACK, 0, undefined, 0, this.session.lastReceived);
+    this.session.ackCarried();
+    this.schedule();
+  }
+
+  /** A link came up. `first` are the frames before all others (RESUME); what follows waits for `resume`. */
+  open(connection: Connection, first: readonly Uint8Array[]): void {
+    connection.write(first);
+    this.connection = connection;
+  }
+
+  /** The peer said where it stands; false when the session cannot go on from there. */
+  resume(peer: { received: number; bodies: readonly { seq: number; storage: number; bytes: number }[] }): boolean {
+    this.flushNumbered();
+    if (!this.session.linkUp(peer)) return false;
+    for (const body of this.session.bodies.resumed.splice(0)) {
+      const confirmed = this.session.bodies.confirmed(body.seq, body.storage);
+      if (confirmed !== undefined) this.letGo(confirmed);
+    }
+    const { calls, bytes } = this.session.credits.grant();
+    this.sendLoose(FrameKind.CREDIT, 0, calls >>> 0, 0, bytes);
+    this.schedule();
+    return true;
+  }
+
+  /** The link is gone. */
+  lost(): void {
+    this.connection = undefined;
+    this.replay = [];
+    this.loose.flush()?.release();
+    this.session.linkLost();
+  }
+
+  /** A storage was confirmed by the peer. */
+  bodyConfirmed(seq: number, storage: number): void {
+    const body = this.session.bodies.confirmed(seq, storage);
+    if (body !== undefined) this.letGo(body);
+  }
+
+  /** Nobody wants the storages of frame `seq` any more. True when some of them had not arrived. */
+  dropBodies(seq: number): boolean {
+    const dropped = this.session.bodies.drop(seq);
+    for (const body of dropped) this.letGo(body);
+    return dropped.length > 0;
+  }
+
+  /** The window or the credits grew: lets go what waited. */
+  advance(): void {
+    if (this.controlHead < this.control.length || this.callsHead < this.calls.length) this.schedule();
+  }
+
+  /** Ends the session; everything is released. */
+  close(): void {
+    this.connection = undefined;
+    this.session.close();
+    for (const body of this.session.bodies.dropAll()) this.letGo(body);
+    for (const waiting of [...this.control.splice(0), ...this.calls.splice(0)].slice(0)) this.forget(waiting);
+    this.callsHead = 0;
+    this.controlHead = 0;
+    this.main.flush()?.release();
+    this.loose.flush()?.release();
+  }
+
+  // SessionPort
+
+  resend(segment: PendingWrite): void {
+    this.replay.push(segment);
+  }
+
+  release(segment: PendingWrite): void {
+    segment.release();
+  }
+
+  /** Makes sure that what was written goes out at the end of this tick. */
+  schedule(): void {
+    if (this.scheduled) return;
+    this.scheduled = true;
+    if (this.connection === undefined) this.options.wanted();
+    process.nextTick(runAtRoot, this.flush);
+  }
+
+  private readonly flush = (): void => {
+    this.scheduled = false;
+    if (this.session.state === 'closed') return;
+    this.drain();
+    const segment = this.flushNumbered();
+    const { connection } = this;
+    if (connection === undefined || this.session.state !== 'up') return;
+    const chunks: Uint8Array[] = [];
+    if (this.replay.length > 0) {
+      for (const again of this.replay.splice(0)) chunks.push(...again.chunks);
+    } else if (segment !== undefined) {
+      chunks.push(...segment.chunks);
+    }
+    this.session.ackCarried();
+    this.write(connection, chunks);
+  };
+
+  /** Retains what has been numbered since the last time. A replay that is due contains it already. */
+  private flushNumbered(): PendingWrite | undefined {
+    const segment = this.main.flush();
+    if (segment === undefined) return undefined;
+    this.session.retain(segment, segment.bytes);
+    if (this.replay.length > 0) this.replay.push(segment);
+    return segment;
+  }
+
+  private write(connection: Connection, chunks: Uint8Array[]): void {
+    const pieces = this.takePieces();
+    const loose = this.loose.flush();
+    if (loose !== undefined) chunks.push(...loose.chunks);
+    if (chunks.length === 0) return;
+    if (loose === undefined) {
+      connection.write(chunks);
+      return;
+    }
+    connection.write(chunks, () => {
+      loose.release();
+      for (const { out, bytes } of pieces) {
+        out.inFlight--;
+        this.bodyBytesInFlight -= bytes;
+        if (out.done && out.inFlight === 0) out.body.release();
+      }
+      if (pieces.length > 0 && this.session.bodies.hasMore()) this.schedule();
+    });
+  }
+
+  /** Pieces of storages, as many as the connection may hold at once. */
+  private takePieces(): { out: OutBody<OutgoingBody>; bytes: number }[] {
+    const { bodies } = this.session;
+    const pieces: { out: OutBody<OutgoingBody>; bytes: number }[] = [];
+    while (this.bodyBytesInFlight < BODY_WINDOW_BYTES) {
+      const chunk = bodies.next(BODY_CHUNK_BYTES);
+      if (chunk === undefined) break;
+      const { out, offset, bytes } = chunk;
+      this.loose.body(
+        out.seq,
+        out.storage,
+        offset,
+        out.body.bytes.subarray(offset, offset + bytes),
+        this.session.lastReceived,
+      );
+      out.inFlight++;
+      this.bodyBytesInFlight += bytes;
+      pieces.push({ out, bytes });
+    }
+    return pieces;
+  }
+
+  private sendBodies(seq: number, bodies: readonly OutgoingBody[]): void {
+    this.session.bodies.send(
+      seq,
+      bodies.map((body) => ({ storage: body.storage, bytes: body.bytes.length, body })),
+    );
+  }
+
+  private letGo(body: OutBody<OutgoingBody>): void {
+    if (body.inFlight === 0) body.body.release();
+  }
+
+  private sequenced(write: (writer: FrameWriter, seq: number, ack: number) => FrameRegion): void {
+    const { session, main } = this;
+    if (session.state === 'closed') return;
+    if (main.open || this.waiting.open) {
+      this.deferred.push(() => this.sequenced(write));
+      return;
+    }
+    if (session.hasRoom() && this.controlHead === this.control.length) {
+      write(main, session.lastSent + 1, session.lastReceived);
+      session.draw();
+    } else {
+      this.enqueue(write(this.waiting, 0, 0), NO_BODIES, 0, false, undefined);
+    }
+    this.schedule();
+  }
+
+  private runDeferred(): void {
+    for (const send of this.deferred.splice(0)) send();
+  }
+
+  private checkRoom(writer: FrameWriter, credit: boolean): void {
+    if (this.session.state === 'closed') {
+      writer.abort();
+      throw new RpcError('unavailable', 'the session is closed');
+    }
+    if (credit && this.waitingBytes > this.options.maxBufferedBytes) {
+      writer.abort();
+      throw new RpcError(
+        'resource-exhausted',
+        `more than ${this.options.maxBufferedBytes} bytes wait for this worker already`,
+      );
+    }
+  }
+
+  private enqueue(
+    region: FrameRegion | CallRegion,
+    bodies: readonly OutgoingBody[],
+    bodyBytes: number,
+    credit: boolean,
+    ticket: Ticket | undefined,
+  ): void {
+    const { slab, start, end } = region;
+    slab.retain();
+    // The writer's own hold on the slabs: each waiting frame has its own.
+    this.waiting.flush()?.release();
+    const waiting: Waiting = { slab, start, end, bytes: end - start + bodyBytes, bodies, ticket, credit };
+    if (credit) {
+      this.calls.push(waiting);
+      this.waitingBytes += waiting.bytes;
+    } else {
+      this.control.push(waiting);
+      this.controlBytes += waiting.bytes;
+      if (this.controlBytes > MAX_CONTROL_BACKLOG_BYTES) this.options.overflowed();
+    }
+  }
+
+  /** Numbers what waited, results and control first. */
+  private drain(): void {
+    const { session } = this;
+    while (this.controlHead < this.control.length && session.hasRoom()) {
+      const first = this.control[this.controlHead++] as Waiting;
+      this.controlBytes -= first.bytes;
+      this.number(first);
+    }
+    if (this.controlHead === this.control.length) {
+      this.control.length = 0;
+      this.controlHead = 0;
+    }
+    while (this.callsHead < this.calls.length && session.hasRoom()) {
+      const first = this.calls[this.callsHead] as Waiting;
+      const withdrawn = first.ticket?.withdrawn === true;
+      if (!withdrawn && !session.credits.canCall(first.bytes)) break;
+      this.callsHead++;
+      this.waitingBytes -= first.bytes;
+      if (withdrawn) this.release_(first);
+      else {
+        session.credits.use(first.bytes);
+        this.number(first);
+      }
+    }
+    if (this.callsHead === this.calls.length) {
+      this.calls.length = 0;
+      this.callsHead = 0;
+    } else if (this.callsHead > 4096) {
+      this.calls.splice(0, this.callsHead);
+      this.callsHead = 0;
+    }
+    this.runs.flush(this.main);
+  }
+
+  /** Neighbours in one slab go out as one chunk. */
+  private readonly runs = new Runs();
+
+  private number(waiting: Waiting): void {
+    const seq = this.session.draw();
+    const { slab, start, ticket } = waiting;
+    patchSequence(slab.view, start, seq, this.session.lastReceived);
+    if (ticket !== undefined) {
+      ticket.seq = seq;
+      if (ticket.deadline !== Infinity)
+        patchRemaining(slab.view, start, Math.max(1, ticket.deadline - this.options.now()));
+    }
+    this.runs.add(waiting, this.main);
+    if (waiting.bodies.length > 0) this.sendBodies(seq, waiting.bodies);
+  }
+
+  private release_(waiting: Waiting): void {
+    waiting.slab.release();
+    for (const body of waiting.bodies) body.release();
+  }
+
+  private forget(waiting: Waiting): void {
+    this.release_(waiting);
+  }
+}
+
+/** Joins frames that lie one behind the other in a slab, so that many small ones that waited make one chunk. */
+class Runs {
+  private slab: Slab | undefined;
+  private start = 0;
+  private end = 0;
+
+  add(waiting: { slab: Slab; start: number; end: number }, main: FrameWriter): void {
+    if (this.slab === waiting.slab && this.end === waiting.start) {
+      this.end = waiting.end;
+      waiting.slab.release();
+      return;
+    }
+    this.flush(main);
+    this.slab = waiting.slab;
+    this.start = waiting.start;
+    this.end = waiting.end;
+  }
+
+  flush(main: FrameWriter): void {
+    const { slab } = this;
+    if (slab === undefined) return;
+    main.repeat({ slab, start: this.start, end: this.end });
+    slab.release();
+    this.slab = undefined;
+  }
+}
+
+function sum(bodies: readonly OutgoingBody[]): number {
+  let bytes = 0;
+  for (const body of bodies) bytes += body.bytes.length;
+  return bytes;
+}

@@ -1,0 +1,418 @@
+/** @file Another worker in one of its lives: its link, its session, and what both sides agreed on. */
+import { randomBytes, timingSafeEqual } from 'node:crypto';
+import { runAtRoot } from '@backwire/tensor/internal';
+import { FrameKind, protocolError, type FrameHeader, type handshakeProto } from '@backwire/wire/internal';
+import type { Core } from './core.ts';
+import { RpcError } from './errors.ts';
+import { Inbox } from './inbox.ts';
+import {
+  ACK_BYTES,
+  ACK_FRAMES,
+  ACK_MS,
+  HELLO_TIMEOUT_MS,
+  SESSION_WINDOW_BYTES,
+  SESSION_WINDOW_FRAMES,
+} from './limits.ts';
+import { Link, type LinkOwner } from './link.ts';
+import { Outbox } from './outbox.ts';
+import { Connector, CONNECTOR_TIMES, type ConnectorPort } from './protocol/connector.ts';
+import type { ViewMember } from './protocol/membership.ts';
+import type { Resume } from './protocol/session.ts';
+import type { Connection } from './transports/transport.ts';
+import { WorkerInfo } from './worker-info.ts';
+
+/** Oldest and newest protocol this code speaks. */
+export const PROTOCOL_VERSION = 1;
+
+type Step = NonNullable<handshakeProto.Handshake['step']>;
+
+/** A dial in progress. */
+interface Dial {
+  readonly controller: AbortController;
+  link: Link | undefined;
+  timer: NodeJS.Timeout | undefined;
+}
+
+/**
+ * States: `open` (calls may be sent; a link is dialled when one is wanted), `unreachable` (the last attempts failed: calls fail at once
+ * unless a link comes up), `gone` (final: dead, left, or this agent closed).
+ */
+export type PeerState = 'open' | 'unreachable' | 'gone';
+
+export class Peer implements ConnectorPort<Link>, LinkOwner {
+  readonly worker: WorkerInfo;
+  readonly incarnation: number;
+  readonly member: ViewMember;
+  readonly outbox: Outbox;
+  readonly inbox: Inbox;
+  readonly connector: Connector<Link>;
+  state: PeerState = 'open';
+  /** The extensions it named; those of the view until its handshake. */
+  extensions: ReadonlySet<string>;
+  link: Link | undefined;
+  /** The last sign of life that was taken note of. */
+  notedAt = 0;
+  private readonly core: Core;
+  /** Names the session; the dialer proposes one, and it is settled once a WELCOME or RESUME came back. */
+  private token: Uint8Array = randomBytes(16);
+  private agreed = false;
+  private dialing: Dial | undefined;
+  private earlierSent = 0;
+  private earlierReceived = 0;
+
+  constructor(core: Core, member: ViewMember) {
+    this.core = core;
+    this.member = member;
+    this.worker = new WorkerInfo(member.name, member.id);
+    this.incarnation = member.incarnation;
+    this.extensions = new Set(member.extensions);
+    this.outbox = new Outbox({
+      slabs: core.slabs,
+      wireLimits: core.wireLimits,
+      maxBufferedBytes: core.limits.maxBufferedBytesPerPeer,
+      session: {
+        windowBytes: SESSION_WINDOW_BYTES,
+        windowFrames: SESSION_WINDOW_FRAMES,
+        ackFrames: ACK_FRAMES,
+        ackBytes: ACK_BYTES,
+        ackMs: ACK_MS,
+      },
+      now: () => core.now(),
+      wanted: () => this.want(),
+      overflowed: () => core.sessionLost(this, 'more results and control wait than may be kept'),
+    });
+    this.outbox.session.credits.allow(core.limits.maxInboundCalls, core.limits.maxBufferedBytesPerPeer);
+    this.outbox.session.credits.allowed(FIRST_CALLS, FIRST_BYTES);
+    this.inbox = new Inbox(core, this, this.outbox);
+    const own = { name: core.self.name, peer: member.name, sameHost: member.host === core.hostId };
+    this.connector = new Connector<Link>(this, own, { ...CONNECTOR_TIMES, graceMs: core.liveness.reconnectGraceMs });
+  }
+
+  /** Over all links there were. */
+  get bytesSent(): number {
+    return this.earlierSent + (this.link?.connection.sentBytes ?? 0);
+  }
+  get bytesReceived(): number {
+    return this.earlierReceived + (this.link?.connection.receivedBytes ?? 0);
+  }
+
+  /** Whether a link carries frames now. */
+  get up(): boolean {
+    return this.link?.state === 'open';
+  }
+
+  /** A link is wanted. */
+  want(): void {
+    if (this.state === 'gone') return;
+    runAtRoot(() => {
+      this.connector.want(this.core.now());
+      this.core.wakePeer(this);
+    });
+  }
+
+  /** The connector's timer has come. */
+  tick(now: number): void {
+    runAtRoot(() => {
+      this.connector.tick(now);
+      this.core.wakePeer(this);
+    });
+  }
+
+  /** Sends a ping; whatever comes back counts as life. */
+  ping(now: number): void {
+    this.outbox.sendLoose(FrameKind.PING, Math.floor(now));
+  }
+
+  /** Breaks the link; the session stays and both sides redial. For silence, and for tests. */
+  reset(error: Error): void {
+    const { link } = this;
+    if (link === undefined) return;
+    link.end(error);
+    this.closed(link);
+  }
+
+  /** Ends it for good. Pending calls are the caller's to fail. */
+  close(): void {
+    if (this.state === 'gone') return;
+    this.state = 'gone';
+    this.connector.close();
+    this.link?.finish();
+    this.link = undefined;
+    this.inbox.close();
+    this.outbox.close();
+  }
+
+  /** One end of this worker's connection to itself: there is nobody to ask who is there. */
+  attachLoop(connection: Connection): void {
+    this.agreed = true;
+    const { limits } = this.core;
+    this.outbox.session.credits.allowed(limits.maxInboundCalls, limits.maxBufferedBytesPerPeer);
+    const link = new Link(connection, this, this.core.slabs, this.core.wireLimits);
+    this.connector.hello(link, 1);
+    this.adopt(link);
+    link.start();
+  }
+
+  /** A stranger's link said HELLO and is this peer's, in this life. */
+  hello(link: Link, identity: handshakeProto.Identity): void {
+    if (this.agreed && !sameToken(identity.session, this.token)) {
+      link.refuse('failed-precondition', 'this side knows another session');
+      this.core.sessionLost(this, 'it does not know its session any more');
+      return;
+    }
+    link.handTo(this);
+    hellos.set(link, identity);
+    this.connector.hello(link, identity.dial);
+    this.core.wakePeer(this);
+  }
+
+  // ConnectorPort
+
+  dial(): void {
+    const dial: Dial = { controller: new AbortController(), link: undefined, timer: undefined };
+    this.dialing = dial;
+    this.core.connect(this, dial.controller.signal).then(
+      (connection) => {
+        if (this.dialing !== dial) {
+          connection.destroy();
+          return;
+        }
+        dial.link = new Link(connection, this, this.core.slabs, this.core.wireLimits);
+        dial.timer = setTimeout(
+          () => this.failDial(dial, new RpcError('deadline-exceeded', 'no WELCOME came')),
+          HELLO_TIMEOUT_MS,
+        );
+        dial.link.start();
+        dial.link.sendHandshake({ $case: 'hello', value: { identity: this.identity() } });
+      },
+      (error: unknown) => this.failDial(dial, error),
+    );
+  }
+
+  abandonDial(): void {
+    const dial = this.dialing;
+    if (dial === undefined) return;
+    this.dialing = undefined;
+    clearTimeout(dial.timer);
+    dial.controller.abort(new RpcError('cancelled', 'another link of this pair has won'));
+    dial.link?.end();
+  }
+
+  accept(link: Link): void {
+    const identity = hellos.get(link);
+    if (this.worker.name === this.core.self.name) return;
+    if (identity === undefined || link.state === 'closed') {
+      this.connector.linkLost(this.core.now());
+      return;
+    }
+    this.endOldLink();
+    const resumed = this.agreed;
+    this.token = identity.session;
+    this.learn(identity);
+    link.sendHandshake({ $case: 'welcome', value: { identity: this.identity(), resumed, version: PROTOCOL_VERSION } });
+    this.adopt(link);
+  }
+
+  refuse(link: Link): void {
+    link.refuse('unavailable', 'another link of this pair has won');
+  }
+
+  park(_link: Link): void {
+    // It stays open and silent until the own dial is decided.
+  }
+
+  giveUp(why: 'refused' | 'unreachable'): void {
+    if (this.state === 'open') this.state = 'unreachable';
+    this.core.givenUp(this, why);
+  }
+
+  random(): number {
+    return randomBytes(4).readUInt32LE() / 2 ** 32;
+  }
+
+  // LinkOwner
+
+  handshake(link: Link, step: Step): void {
+    const dial = this.dialing;
+    if (dial?.link !== link) throw protocolError('a handshake out of turn');
+    switch (step.$case) {
+      case 'welcome':
+        this.welcome(dial, link, step.value);
+        return;
+      case 'reject':
+        this.rejected(dial, step.value);
+        return;
+      case 'hello':
+      case 'challenge':
+      case 'auth':
+        throw protocolError(`a ${step.$case} instead of WELCOME`);
+    }
+  }
+
+  resumed(link: Link, position: Resume): void {
+    if (link !== this.link) return;
+    this.agreed = true;
+    this.state = 'open';
+    const first = this.outbox.session.state === 'idle';
+    if (!this.outbox.resume(position)) {
+      link.end();
+      this.core.sessionLost(this, 'it claims to have what was never sent');
+      return;
+    }
+    this.core.linkUp(this, first);
+  }
+
+  frame(header: FrameHeader, bytes: Uint8Array, start: number, end: number): void {
+    this.inbox.frame(header, bytes, start, end);
+  }
+
+  body(header: FrameHeader): Uint8Array | undefined {
+    return this.inbox.body(header);
+  }
+
+  bodyEnd(header: FrameHeader, landed: number): void {
+    this.inbox.bodyEnd(header, landed);
+  }
+
+  batch(_link: Link): void {
+    const at = this.outbox.session.ackAt();
+    if (at === 0) this.outbox.sendAck();
+    else if (at !== Infinity) this.core.ackSoon(this);
+  }
+
+  closed(link: Link, error?: Error): void {
+    const dial = this.dialing;
+    if (dial?.link === link) {
+      this.failDial(dial, error ?? new RpcError('unavailable', 'the connection was closed during the handshake'));
+      return;
+    }
+    if (link !== this.link) {
+      this.connector.parkedLost(link);
+      return;
+    }
+    this.dropLink(link);
+    this.core.logger.debug({ peer: this.worker.name, error: error?.message }, 'link lost');
+    if (this.state === 'gone') return;
+    this.core.linkLost(this);
+    if (this.inbox.saidGoodbye) this.core.saidGoodbye(this);
+    else runAtRoot(() => this.connector.linkLost(this.core.now()));
+    this.core.wakePeer(this);
+  }
+
+  private welcome(dial: Dial, link: Link, welcome: handshakeProto.Welcome): void {
+    const { identity } = welcome;
+    if (identity === undefined || identity.name !== this.worker.name || identity.incarnation !== this.incarnation) {
+      throw protocolError('another worker answered');
+    }
+    if (!sameToken(identity.session, this.token)) throw protocolError('another session was answered');
+    clearTimeout(dial.timer);
+    this.dialing = undefined;
+    if (this.agreed && !welcome.resumed) {
+      link.end();
+      this.core.sessionLost(this, 'it does not know the session any more');
+      return;
+    }
+    this.agreed = true;
+    this.learn(identity);
+    this.endOldLink();
+    this.connector.welcomed(identity.dial);
+    this.adopt(link);
+  }
+
+  private rejected(dial: Dial, { code, message }: handshakeProto.Reject): void {
+    if (code === 'fenced') {
+      this.failDial(dial, new RpcError('fenced', message, { peer: this.worker }));
+      this.core.fenced();
+      return;
+    }
+    if (code === 'failed-precondition') this.core.sessionLost(this, message);
+    this.failDial(dial, new RpcError('unavailable', message, { peer: this.worker }));
+  }
+
+  private adopt(link: Link): void {
+    this.link = link;
+    this.outbox.open(link.connection, []);
+    link.sendResume(this.outbox.session.position());
+  }
+
+  /** What the other side says of itself. */
+  private learn(identity: handshakeProto.Identity): void {
+    this.extensions = new Set(identity.extensions.map(({ name }) => name));
+    const { limits } = identity;
+    if (limits !== undefined) this.outbox.session.credits.allowed(limits.maxInboundCalls, limits.maxInboundBytes);
+  }
+
+  private identity(): handshakeProto.Identity {
+    const { core } = this;
+    return {
+      group: core.group,
+      name: core.self.name,
+      id: core.self.id,
+      incarnation: core.incarnation,
+      peerIncarnation: this.incarnation,
+      session: this.token,
+      dial: this.connector.dialCount,
+      epoch: core.epoch,
+      extensions: core.extensions.names.map((name) => ({ name, version: 1 })),
+      limits: {
+        maxInboundCalls: core.limits.maxInboundCalls,
+        maxInboundBytes: core.limits.maxBufferedBytesPerPeer,
+        maxFrameBytes: core.wireLimits.maxFrameBytes,
+        maxMessageBytes: core.wireLimits.maxMessageBytes,
+      },
+      host: core.hostId,
+      minVersion: PROTOCOL_VERSION,
+      maxVersion: PROTOCOL_VERSION,
+      nonce: new Uint8Array(0),
+    };
+  }
+
+  /** Delivery on the old link has to be over before a new one says where this side stands. */
+  private endOldLink(): void {
+    const { link } = this;
+    if (link === undefined) return;
+    link.end();
+    this.dropLink(link);
+  }
+
+  private dropLink(link: Link): void {
+    this.earlierSent += link.connection.sentBytes;
+    this.earlierReceived += link.connection.receivedBytes;
+    this.link = undefined;
+    this.outbox.lost();
+  }
+
+  private failDial(dial: Dial, error: unknown): void {
+    if (this.dialing !== dial) return;
+    this.dialing = undefined;
+    clearTimeout(dial.timer);
+    dial.link?.end();
+    this.core.logger.debug(
+      { peer: this.worker.name, error: error instanceof Error ? error.message : String(error) },
+      'dial failed',
+    );
+    runAtRoot(() => this.connector.dialFailed(isRefusal(error), this.core.now()));
+    this.core.wakePeer(this);
+  }
+}
+
+/** What a peer may be sent before it said what it allows: nothing goes out before its handshake, so this only lets calls be numbered. */
+const FIRST_CALLS = 1_024;
+const FIRST_BYTES = 16 * 1024 * 1024;
+
+/** The HELLO of each link that is parked or being accepted. */
+const hellos = new WeakMap<Link, handshakeProto.Identity>();
+
+function sameToken(a: Uint8Array, b: Uint8Array): boolean {
+  return a.length === b.length && timingSafeEqual(a, b);
+}
+
+/** Whether somebody answered that nobody listens: the process is gone, not merely out of reach. */
+function isRefusal(error: unknown): boolean {
+  for (let at: unknown = error; at instanceof Error; at = at.cause) {
+    const { code } = at as NodeJS.ErrnoException;
+    if (code === 'ECONNREFUSED' || code === 'ENOENT') return true;
+    if (at.message.includes('nobody listens')) return true;
+  }
+  return false;
+}

@@ -1,0 +1,217 @@
+/** @file Who dials whom and when: one link per pair, redialled with backoff, simultaneous dials settled, unreachable peers given up. */
+
+/** What a connector asks of its shell. `C` is a connection that came in. Called synchronously, from inside an event. */
+export interface ConnectorPort<C> {
+  /** Dial the peer, authenticate and say HELLO; report `welcomed` or `dialFailed`. */
+  dial(): void;
+  /** Stop a dial in progress; nothing is reported for it. */
+  abandonDial(): void;
+  /** Answer this HELLO with WELCOME; report `accepted`. */
+  accept(connection: C): void;
+  /** Refuse this HELLO: another link of this pair has won. */
+  refuse(connection: C): void;
+  /** Hold the HELLO unanswered: an own dial may still win. */
+  park(connection: C): void;
+  /** The peer cannot be reached: what it waits for fails, and the group is told. */
+  giveUp(why: 'refused' | 'unreachable'): void;
+  /** A number from 0 to 1, for jitter. */
+  random(): number;
+}
+
+/**
+ * The states of a link as one end sees it:
+ *
+ * - `idle`: nothing is wanted;
+ * - `dialing`: an own dial is on its way, up to the WELCOME;
+ * - `waiting`: the last dial failed; the next one is at `timerAt`;
+ * - `up`: the link carries frames;
+ * - `closed`: final.
+ */
+export type ConnectorState = 'idle' | 'dialing' | 'waiting' | 'up' | 'closed';
+
+export interface ConnectorTimes {
+  /** How long a lost link is redialled before the peer is given up. */
+  readonly graceMs: number;
+  /** The first wait after a failure; each further one is longer by the factor, up to the most. */
+  readonly firstWaitMs: number;
+  readonly waitFactor: number;
+  readonly mostWaitMs: number;
+  /** Between the two refusals of a peer on this machine that prove that nobody listens any more. */
+  readonly refusalGapMs: number;
+}
+
+export const CONNECTOR_TIMES: ConnectorTimes = Object.freeze({
+  graceMs: 10_000,
+  firstWaitMs: 50,
+  waitFactor: 1.6,
+  mostWaitMs: 5_000,
+  refusalGapMs: 200,
+});
+
+export class Connector<C> {
+  state: ConnectorState = 'idle';
+  /** When `tick` wants to be called; Infinity = never. */
+  timerAt = Infinity;
+  private readonly port: ConnectorPort<C>;
+  private readonly times: ConnectorTimes;
+  /** Of two simultaneous dials the one from the side with the lower name wins. */
+  private readonly dialerWins: boolean;
+  /** A refusal by a peer on this machine means that its process does not listen any more. */
+  private readonly sameHost: boolean;
+  private failures = 0;
+  private refusedAt = -Infinity;
+  private since = 0;
+  private parked: C | undefined;
+  private parkedDial = 0;
+  private dials = 0;
+  /** The peer's dials up to this one are over: a HELLO of them that arrives late means nothing. */
+  private staleDial = 0;
+
+  constructor(
+    port: ConnectorPort<C>,
+    own: { readonly name: string; readonly peer: string; readonly sameHost: boolean },
+    times: ConnectorTimes,
+  ) {
+    this.port = port;
+    this.times = times;
+    this.dialerWins = own.name < own.peer;
+    this.sameHost = own.sameHost;
+  }
+
+  /** How many dials this side has started; goes into HELLO and WELCOME. */
+  get dialCount(): number {
+    return this.dials;
+  }
+
+  /** Something is to be sent: a link is needed. */
+  want(now: number): void {
+    if (this.state === 'idle') this.startDial(now);
+  }
+
+  /** The own dial got its WELCOME, which said how many dials the peer had started: the link is up, and those are over. */
+  welcomed(peerDials: number): void {
+    if (this.state !== 'dialing') return;
+    this.staleDial = Math.max(this.staleDial, peerDials);
+    this.up();
+    this.refuseParked();
+  }
+
+  /** The own dial failed. `refused`: somebody answered that nobody listens there. */
+  dialFailed(refused: boolean, now: number): void {
+    if (this.state !== 'dialing') return;
+    const { parked } = this;
+    if (parked !== undefined) {
+      // The peer reached us although we do not reach it.
+      this.parked = undefined;
+      this.staleDial = this.parkedDial;
+      this.up();
+      this.port.accept(parked);
+      return;
+    }
+    this.failures++;
+    if (refused && this.sameHost) {
+      if (now - this.refusedAt >= this.times.refusalGapMs && Number.isFinite(this.refusedAt))
+        return this.end('refused');
+      if (!Number.isFinite(this.refusedAt)) this.refusedAt = now;
+      return this.wait(this.refusedAt + this.times.refusalGapMs);
+    }
+    this.refusedAt = -Infinity;
+    if (now - this.since >= this.times.graceMs) return this.end('unreachable');
+    const most = Math.min(this.times.firstWaitMs * this.times.waitFactor ** (this.failures - 1), this.times.mostWaitMs);
+    this.wait(Math.min(now + Math.max(1, most * this.port.random()), this.since + this.times.graceMs));
+  }
+
+  /** A HELLO of this peer's dial number `dial` came in and is as it should be. */
+  hello(connection: C, dial: number): void {
+    if (dial <= this.staleDial) {
+      this.port.refuse(connection);
+      return;
+    }
+    switch (this.state) {
+      case 'closed':
+        this.port.refuse(connection);
+        return;
+      case 'dialing':
+        if (this.dialerWins) {
+          this.refuseParked();
+          this.parked = connection;
+          this.parkedDial = dial;
+          this.port.park(connection);
+          return;
+        }
+        this.port.abandonDial();
+        break;
+      case 'idle':
+      case 'waiting':
+      case 'up': // The peer lost the link before this side noticed.
+        break;
+    }
+    this.staleDial = dial;
+    this.up();
+    this.port.accept(connection);
+  }
+
+  /** A parked HELLO's connection is gone. */
+  parkedLost(connection: C): void {
+    if (this.parked === connection) this.parked = undefined;
+  }
+
+  /** The link broke. It is redialled at once, by both sides. */
+  linkLost(now: number): void {
+    if (this.state !== 'up') return;
+    this.failures = 0;
+    this.refusedAt = -Infinity;
+    this.startDial(now);
+  }
+
+  /** `timerAt` has come. */
+  tick(now: number): void {
+    if (this.state !== 'waiting' || now < this.timerAt) return;
+    this.redial();
+  }
+
+  /** Ends it: the peer is dead or has left, or this side closes. */
+  close(): void {
+    if (this.state === 'dialing') this.port.abandonDial();
+    this.refuseParked();
+    this.state = 'closed';
+    this.timerAt = Infinity;
+  }
+
+  private startDial(now: number): void {
+    this.since = now;
+    this.failures = 0;
+    this.refusedAt = -Infinity;
+    this.redial();
+  }
+
+  private redial(): void {
+    this.state = 'dialing';
+    this.timerAt = Infinity;
+    this.dials++;
+    this.port.dial();
+  }
+
+  private wait(until: number): void {
+    this.state = 'waiting';
+    this.timerAt = until;
+  }
+
+  private up(): void {
+    this.state = 'up';
+    this.timerAt = Infinity;
+    this.failures = 0;
+  }
+
+  private end(why: 'refused' | 'unreachable'): void {
+    this.state = 'idle';
+    this.timerAt = Infinity;
+    this.port.giveUp(why);
+  }
+
+  private refuseParked(): void {
+    const { parked } = this;
+    this.parked = undefined;
+    if (parked !== undefined) this.port.refuse(parked);
+  }
+}

@@ -1,0 +1,184 @@
+/** @file The end of an agent: one deadline for all of it, and who is missing is named. */
+import { MessageType, FrameKind, encodeProto, controlProto } from '@backwire/wire/internal';
+import type { Agent } from './agent.ts';
+import { forgetDefault } from './current.ts';
+import { RpcError, rpcInfo } from './errors.ts';
+import type { Group } from './group.ts';
+import { checkTimeoutMs, type ShutdownOptions } from './options.ts';
+
+/** Between two looks at what is still going on. */
+const LOOK_MS = 5;
+/** The store and the last frames get this long when the deadline is over already. */
+const LAST_MS = 1_000;
+
+/**
+ * The steps: everybody arrives; everybody is quiet, twice in a row with the same counts; extensions let go; everybody is done; the
+ * view loses this worker; links and listeners close. Without `graceful`, the last two alone.
+ */
+export class Shutdown {
+  private readonly agent: Agent;
+  private readonly group: Group;
+  private readonly graceful: boolean;
+  private readonly onLeak: 'warn' | 'throw';
+  private readonly timeoutMs: number;
+  private readonly deadline: number;
+  /** Leaves without waiting for the others. */
+  private readonly alone: boolean;
+
+  constructor(agent: Agent, group: Group, options: ShutdownOptions, alone = false) {
+    this.agent = agent;
+    this.group = group;
+    this.graceful = options.graceful ?? true;
+    this.onLeak = options.onLeak ?? 'warn';
+    this.timeoutMs = checkTimeoutMs(options.timeoutMs ?? 0);
+    this.deadline = this.timeoutMs === 0 ? Infinity : performance.now() + this.timeoutMs;
+    this.alone = alone || agent.settings.size === undefined;
+  }
+
+  async run(): Promise<void> {
+    let failure: unknown;
+    let leaks: string[] = [];
+    if (this.graceful && this.agent.refusal !== 'fenced') {
+      try {
+        await this.settleDown();
+        leaks = this.agent.extensions.leaks();
+      } catch (error) {
+        failure = error;
+      }
+    }
+    await this.end();
+    if (failure !== undefined) throw failure;
+    if (leaks.length > 0) this.report(leaks);
+  }
+
+  private async settleDown(): Promise<void> {
+    if (this.alone) {
+      await this.quiet('its own calls');
+      await this.drain();
+      return;
+    }
+    await this.meet('arrive', 0);
+    let before = -1;
+    for (;;) {
+      await this.quiet('calls');
+      const sum = await this.meet('quiet', this.agent.caller.sent + this.agent.dispatcher.handled);
+      if (sum === before) break;
+      before = sum;
+      if (performance.now() >= this.deadline) throw this.late('calls keep coming');
+    }
+    await this.drain();
+    await this.meet('done', 0);
+  }
+
+  /** Waits for all members that live; the sum of what they bring. */
+  private async meet(step: string, count: number): Promise<number> {
+    const { agent } = this;
+    const members = agent.members.list();
+    if (members.length === 0) return count;
+    try {
+      const all = await agent.collectives.gather(`shutdown/${step}`, count, { timeoutMs: this.left(), survive: true });
+      let sum = 0;
+      for (const value of all.values()) sum += value;
+      return sum;
+    } catch (error) {
+      const { code } = rpcInfo(error) ?? {};
+      // Whoever left or died is not waited for; a group that this worker no longer belongs to is no reason to stay.
+      if (code === 'fenced') return count;
+      // The one that collected is gone: the rest of us meet at another.
+      if (
+        (code === 'peer-died' || code === 'unavailable' || code === 'not-found') &&
+        agent.members.list().length < members.length
+      )
+        return this.meet(step, count);
+      throw this.late(error instanceof Error ? error.message : String(error), error);
+    }
+  }
+
+  /** Resolves when this worker waits for no answer and runs no handler. */
+  private async quiet(what: string): Promise<void> {
+    const { agent } = this;
+    for (;;) {
+      if (agent.calls.size === 0 && agent.dispatcher.active === 0) return;
+      if (performance.now() >= this.deadline) {
+        const peers = new Set(agent.calls.ids(() => true).map((id) => agent.calls.get(id)?.peer.worker.name ?? ''));
+        throw this.late(
+          `${what} are not over: ${agent.calls.size} wait for ${[...peers].join(', ')}, ${agent.dispatcher.active} run here`,
+        );
+      }
+      await sleep(LOOK_MS);
+    }
+  }
+
+  private async drain(): Promise<void> {
+    const left = this.left();
+    const drained = this.agent.extensions.drain(left === 0 ? 0 : left);
+    if (left === 0) {
+      await drained;
+      return;
+    }
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => reject(this.late('references are not let go')), left);
+    });
+    try {
+      await Promise.race([drained, late]);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Says goodbye, leaves the view and closes everything. Whatever fails here, the agent is closed at the end. */
+  private async end(): Promise<void> {
+    const { agent } = this;
+    agent.refusal ??= 'draining';
+    const limit = Math.max(LAST_MS, this.deadline === Infinity ? 5 * LAST_MS : this.deadline - performance.now());
+    // What was answered last has to be there before the others hear that this worker has left.
+    await this.flushed(limit);
+    await within(this.group.leave(), limit);
+    const bye = encodeProto(controlProto.Bye, { reason: 'shutdown' });
+    for (const peer of agent.members.list())
+      if (peer.up) peer.outbox.sendControl(FrameKind.CONTROL, MessageType.BYE, bye);
+    await this.flushed(limit);
+    agent.close();
+    await within(Promise.all(agent.listeners.map((listener) => listener.close())), limit);
+    await within(this.group.close(), limit);
+    if (agent.settings.storeOwned) await within(agent.settings.store.close(), limit);
+    forgetDefault(agent);
+  }
+
+  /** The last answers get out. */
+  private async flushed(limit: number): Promise<void> {
+    const until = performance.now() + Math.min(limit, LAST_MS);
+    const peers = this.agent.members.list().filter((peer) => peer.up);
+    while (peers.some((peer) => peer.up && !peer.outbox.idle) && performance.now() < until) await sleep(1);
+  }
+
+  private report(leaks: string[]): void {
+    const text = `Leaking RRef: ${leaks.length} still held at shutdown:\n${leaks.slice(0, 20).join('\n')}`;
+    if (this.onLeak === 'throw') throw new RpcError('failed-precondition', text);
+    this.agent.logger.warn({ leaks: leaks.length }, text);
+  }
+
+  /** What is left of the time, for options: 0 = no limit. */
+  private left(): number {
+    return this.deadline === Infinity ? 0 : Math.max(1, this.deadline - performance.now());
+  }
+
+  private late(what: string, cause?: unknown): RpcError {
+    return new RpcError('deadline-exceeded', `shutdown did not end in ${this.timeoutMs} ms: ${what}`, { cause });
+  }
+}
+
+/** Waits for something that may fail, for a time. */
+async function within(promise: Promise<unknown>, ms: number): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, ms);
+  });
+  await Promise.race([promise.catch(() => undefined), late]);
+  clearTimeout(timer);
+}
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}

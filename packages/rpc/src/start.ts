@@ -1,0 +1,259 @@
+/** @file Starts agents: options checked, store opened, doors opened, group joined. */
+import { hostname } from 'node:os';
+import { Agent } from './agent.ts';
+import type { RpcAgent } from './agent-types.ts';
+import { agentOf, becomeDefault } from './current.ts';
+import { RpcError } from './errors.ts';
+import { Group } from './group.ts';
+import {
+  checkTimeoutMs,
+  DEFAULT_CONCURRENT_CALLS,
+  DEFAULT_INIT_TIMEOUT_MS,
+  DEFAULT_LIMITS,
+  DEFAULT_LIVENESS,
+  DEFAULT_RPC_TIMEOUT_MS,
+  fillNumbers,
+  type FaultInjection,
+  type Limits,
+  type Liveness,
+  type Logger,
+  type RpcOptions,
+  type ShutdownOptions,
+} from './options.ts';
+import type { Extension } from './extension.ts';
+import type { Named } from '@backwire/tensor';
+import { runAtRoot } from '@backwire/tensor/internal';
+import { resolveSecurity, type ResolvedSecurity } from './security/policy.ts';
+import { openStore } from './stores/open.ts';
+import { prefixStore } from './stores/prefix.ts';
+import type { Store } from './stores/store.ts';
+import { createTransports } from './transports/select.ts';
+import type { Connection, Listener, Transport } from './transports/transport.ts';
+import { unixTransport } from './transports/unix.ts';
+import { checkWorkerId, checkWorkerName } from './worker-info.ts';
+
+/** The options of one agent, checked and filled in. */
+export interface Settings {
+  readonly name: string;
+  readonly rank: number | undefined;
+  readonly size: number | undefined;
+  readonly group: string;
+  readonly rpcTimeoutMs: number;
+  readonly initTimeoutMs: number;
+  readonly limits: Readonly<Limits>;
+  readonly liveness: Readonly<Liveness>;
+  readonly maxConcurrentCalls: number;
+  readonly extensions: readonly Extension[];
+  readonly serve: readonly Named[] | undefined;
+  readonly logger: Logger;
+  readonly faults: FaultInjection | undefined;
+  readonly security: ResolvedSecurity;
+  readonly store: Store;
+  readonly storeOwned: boolean;
+}
+
+/**
+ * Starts an agent and makes it the process's default. Resolves when the group is complete and every member can be called.
+ * @throws RpcError 'failed-precondition' ('RPC is already initialized') if there is a default agent, or the name is not unique;
+ *   'deadline-exceeded' naming the ranks that are missing; 'invalid-argument'; 'unavailable' when the store is out of reach.
+ */
+export function initRpc(options: RpcOptions): Promise<RpcAgent> {
+  return becomeDefault(() => start(options));
+}
+
+/** Starts an agent without touching the default: several in one process. */
+export function createAgent(options: RpcOptions): Promise<RpcAgent> {
+  return start(options);
+}
+
+/** The agent that free functions use here. @throws RpcError 'failed-precondition' when there is none. */
+export function currentAgent(): RpcAgent {
+  return agentOf();
+}
+
+/** Shuts the current agent down. @throws RpcError as `RpcAgent.shutdown`. */
+export async function shutdown(options?: ShutdownOptions): Promise<void> {
+  const agent = agentOf();
+  await agent.shutdown(options);
+}
+
+async function start(options: RpcOptions): Promise<Agent> {
+  return runAtRoot(async () => {
+    const initTimeoutMs = checkTimeoutMs(options.initTimeoutMs ?? DEFAULT_INIT_TIMEOUT_MS, 'initTimeoutMs');
+    const deadline = initTimeoutMs === 0 ? Infinity : performance.now() + initTimeoutMs;
+    const settings = await settle(options, initTimeoutMs);
+    const doors = new Doors();
+    let group: Group | undefined;
+    try {
+      const transports = createTransports(options.transports, settings.security, settings.group);
+      await doors.open(transports, options);
+      return await enter(settings, transports, doors, deadline, (made) => (group = made));
+    } catch (error) {
+      await doors.close();
+      await group?.close();
+      if (settings.storeOwned) await settings.store.close().catch(() => undefined);
+      throw error;
+    }
+  });
+}
+
+async function enter(
+  settings: Settings,
+  transports: readonly Transport[],
+  doors: Doors,
+  deadline: number,
+  made: (group: Group) => void,
+): Promise<Agent> {
+  let agent: Agent | undefined;
+  const group = new Group({
+    store: prefixStore(settings.store, `backwire/${settings.group}/`, { owned: false }),
+    root: settings.store,
+    leaseMs: settings.liveness.leaseMs,
+    logger: settings.logger,
+    now: () => performance.now(),
+    onView: (view) => agent?.members.update(view),
+    onLeaseLost: (error) => agent?.leaseLost(error),
+  });
+  made(group);
+  const { member, view } = await group.join(
+    {
+      name: settings.name,
+      id: settings.rank,
+      size: settings.size,
+      endpoints: doors.endpoints,
+      host: hostOf(),
+      extensions: settings.extensions.map(({ name }) => name),
+    },
+    deadline,
+  );
+  agent = new Agent(settings, member, group, transports, doors.listeners);
+  agent.begin(view);
+  doors.handTo((connection) => agent.admit(connection));
+  await group.refresh();
+  return agent;
+}
+
+/** The listeners, and the connections that came before there was anybody to take them. */
+class Doors {
+  readonly listeners: Listener[] = [];
+  readonly endpoints: { transport: string; domain: string; address: string }[] = [];
+  private early: Connection[] | undefined = [];
+  private take: ((connection: Connection) => void) | undefined;
+
+  async open(transports: readonly Transport[], options: RpcOptions): Promise<void> {
+    for (const transport of transports) {
+      const listener = await transport.listen({ host: options.bind, advertise: options.advertise }, (connection) => {
+        if (this.take !== undefined) this.take(connection);
+        else if (this.early !== undefined && this.early.length < MAX_EARLY) this.early.push(connection);
+        else connection.destroy();
+      });
+      this.listeners.push(listener);
+      this.endpoints.push({ transport: transport.name, domain: transport.domain, address: listener.endpoint });
+    }
+  }
+
+  handTo(take: (connection: Connection) => void): void {
+    this.take = take;
+    for (const connection of this.early?.splice(0) ?? []) take(connection);
+    this.early = undefined;
+  }
+
+  async close(): Promise<void> {
+    for (const connection of this.early?.splice(0) ?? []) connection.destroy();
+    this.early = undefined;
+    await Promise.all(this.listeners.map((listener) => listener.close()));
+  }
+}
+
+/** Connections that may wait until this worker has joined. */
+const MAX_EARLY = 1_024;
+
+async function settle(options: RpcOptions, initTimeoutMs: number): Promise<Settings> {
+  const { env } = process;
+  const name = checkWorkerName(options.name);
+  const rank = options.rank ?? numberOf(env['RANK'], 'RANK');
+  const worldSize = options.worldSize ?? numberOf(env['WORLD_SIZE'], 'WORLD_SIZE');
+  const membership = options.membership ?? (worldSize === undefined ? 'dynamic' : 'static');
+  if (rank !== undefined) checkWorkerId(rank);
+  if (worldSize !== undefined && (!Number.isInteger(worldSize) || worldSize < 1 || worldSize > 32_768)) {
+    throw new RpcError('invalid-argument', `worldSize must be a positive whole number, got ${worldSize}`);
+  }
+  if (membership === 'static' && worldSize === undefined)
+    throw new RpcError('invalid-argument', "membership 'static' needs a worldSize");
+  if (membership === 'static' && rank !== undefined && worldSize !== undefined && rank >= worldSize) {
+    throw new RpcError('invalid-argument', `rank ${rank} is not below worldSize ${worldSize}`);
+  }
+  const group = options.group ?? 'default';
+  checkWorkerName(group);
+  const maxConcurrentCalls = options.maxConcurrentCalls ?? DEFAULT_CONCURRENT_CALLS;
+  if (!Number.isInteger(maxConcurrentCalls) || maxConcurrentCalls < 1) {
+    throw new RpcError('invalid-argument', `maxConcurrentCalls must be positive, got ${maxConcurrentCalls}`);
+  }
+  const logger = options.logger ?? consoleLogger(name);
+  const limits = fillNumbers(DEFAULT_LIMITS, options.limits, 'limits');
+  const liveness = fillNumbers(DEFAULT_LIVENESS, options.liveness, 'liveness');
+  const rpcTimeoutMs = checkTimeoutMs(options.rpcTimeoutMs ?? DEFAULT_RPC_TIMEOUT_MS, 'rpcTimeoutMs');
+  const security = resolveSecurity(options.security, { bind: options.bind });
+  const opened = await openStore(
+    options.store ?? (worldSize === 1 && env['MASTER_ADDR'] === undefined ? 'memory://alone' : undefined),
+    {
+      security,
+      rank,
+      timeoutMs: initTimeoutMs,
+    },
+  );
+  return {
+    name,
+    rank,
+    size: membership === 'static' ? worldSize : undefined,
+    group,
+    rpcTimeoutMs,
+    initTimeoutMs,
+    limits,
+    liveness,
+    maxConcurrentCalls,
+    extensions: options.extensions ?? [],
+    serve: options.serve === undefined || options.serve === 'all-defined' ? undefined : options.serve,
+    logger,
+    faults: options.faults,
+    security,
+    store: opened.store,
+    storeOwned: opened.owned,
+  };
+}
+
+function numberOf(text: string | undefined, name: string): number | undefined {
+  if (text === undefined || text === '') return undefined;
+  if (!/^\d{1,9}$/.test(text)) throw new RpcError('invalid-argument', `${name} is not a number: '${text}'`);
+  return Number(text);
+}
+
+function hostOf(): string {
+  const transport = unixTransport();
+  return transport.isViable() ? transport.domain : hostname();
+}
+
+/** Warnings and errors go to the console, the rest nowhere. */
+function consoleLogger(name: string): Logger {
+  const silent = (): void => undefined;
+  const line = (write: (text: string) => void) => (o: object, m: string) =>
+    write(`[backwire ${name}] ${m} ${detail(o)}`);
+  return {
+    debug: silent,
+    info: silent,
+    warn: line((text) => console.warn(text)),
+    error: line((text) => console.error(text)),
+  };
+}
+
+function detail(o: object): string {
+  const plain = Object.entries(o).map(([key, value]: [string, unknown]) => [
+    key,
+    value instanceof Error ? (value.stack ?? value.message) : value,
+  ]);
+  try {
+    return JSON.stringify(Object.fromEntries(plain));
+  } catch {
+    return '';
+  }
+}

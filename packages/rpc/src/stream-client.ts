@@ -1,0 +1,176 @@
+/** @file The consuming end of a stream: an async generator that is a few items ahead at most. */
+import { runAtRoot } from '@backwire/tensor/internal';
+import { FrameKind } from '@backwire/wire/internal';
+import type { Core } from './core.ts';
+import { RpcError } from './errors.ts';
+import type { PendingCall, StreamAnswer } from './pending-call.ts';
+
+interface Slot {
+  readonly seq: number;
+  ready: boolean;
+  value: unknown;
+}
+
+interface Waiter {
+  resolve(result: IteratorResult<unknown, void>): void;
+  reject(error: unknown): void;
+}
+
+/**
+ * States: *open* (items come), then *ended*, *failed*, or *left* (the consumer has gone; what still comes is dropped).
+ * What was received before a failure is delivered before it.
+ */
+export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void, void> {
+  onComplete: (() => void) | undefined;
+  private readonly core: Core;
+  private readonly highWater: number;
+  private readonly idleMs: number;
+  private readonly slots: Slot[] = [];
+  private readonly waiters: Waiter[] = [];
+  private call: PendingCall | undefined;
+  private taken = 0;
+  private missing = 0;
+  private over = false;
+  private failure: { readonly error: unknown } | undefined;
+  private idle: NodeJS.Timeout | undefined;
+
+  constructor(core: Core, highWater: number, idleMs: number) {
+    this.core = core;
+    this.highWater = highWater;
+    this.idleMs = idleMs;
+  }
+
+  /** The call that feeds it; undefined when it failed at once. */
+  follow(call: PendingCall | undefined): void {
+    this.call = call;
+  }
+
+  get incomplete(): boolean {
+    return this.missing > 0;
+  }
+
+  // StreamAnswer
+
+  expect(seq: number): void {
+    this.missing++;
+    this.slots.push({ seq, ready: false, value: undefined });
+  }
+
+  item(value: unknown, seq: number): void {
+    const slot = this.missing > 0 ? this.slots.find((waiting) => waiting.seq === seq) : undefined;
+    if (slot === undefined) {
+      this.slots.push({ seq, ready: true, value });
+    } else {
+      slot.ready = true;
+      slot.value = value;
+      this.missing--;
+    }
+    this.deliver();
+    if (this.missing > 0 || this.onComplete === undefined) return;
+    const complete = this.onComplete;
+    this.onComplete = undefined;
+    complete();
+  }
+
+  resolve(): void {
+    this.over = true;
+    this.deliver();
+  }
+
+  reject(error: unknown): void {
+    this.over = true;
+    this.failure = { error };
+    this.deliver();
+  }
+
+  // AsyncGenerator
+
+  next(): Promise<IteratorResult<unknown, void>> {
+    return new Promise((resolve, reject) => {
+      this.waiters.push({ resolve, reject });
+      this.deliver();
+      if (this.waiters.length > 0) this.armIdle();
+    });
+  }
+
+  async return(): Promise<IteratorResult<unknown, void>> {
+    this.leave();
+    return { done: true, value: undefined };
+  }
+
+  async throw(error: unknown): Promise<IteratorResult<unknown, void>> {
+    this.leave();
+    throw error;
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.leave();
+  }
+
+  private leave(): void {
+    const { call } = this;
+    this.call = undefined;
+    this.slots.length = 0;
+    if (!this.over && call !== undefined) {
+      this.core.caller.cancel(
+        call.id,
+        (executed) => new RpcError('cancelled', 'the consumer left the stream', { executed, peer: call.peer.worker }),
+      );
+    }
+    this.over = true;
+    this.failure = undefined;
+    this.deliver();
+  }
+
+  private deliver(): void {
+    while (this.waiters.length > 0) {
+      const first = this.slots[0];
+      if (first?.ready === true) {
+        this.slots.shift();
+        (this.waiters.shift() as Waiter).resolve({ done: false, value: first.value });
+        this.allowMore();
+      } else if (first === undefined && this.over) {
+        this.finish(this.waiters.shift() as Waiter);
+      } else {
+        return;
+      }
+    }
+    clearTimeout(this.idle);
+    this.idle = undefined;
+  }
+
+  /** A failure is told once; after it, and after the end, the generator is done. */
+  private finish(waiter: Waiter): void {
+    const { failure } = this;
+    this.failure = undefined;
+    if (failure === undefined) waiter.resolve({ done: true, value: undefined });
+    else waiter.reject(failure.error);
+  }
+
+  /** Lets the producer go on, half a window at a time. */
+  private allowMore(): void {
+    this.taken++;
+    if (this.over || this.call === undefined || this.taken * 2 < this.highWater) return;
+    this.call.peer.outbox.sendId(FrameKind.CREDIT, this.call.id, this.taken);
+    this.taken = 0;
+  }
+
+  private armIdle(): void {
+    if (this.idleMs === 0 || this.idle !== undefined) return;
+    this.idle = runAtRoot(() =>
+      setTimeout(() => {
+        const id = this.call?.id;
+        if (id === undefined || this.over) return;
+        const text = `no item of the stream came for ${this.idleMs} ms`;
+        this.core.caller.cancel(
+          id,
+          (executed) => new RpcError('deadline-exceeded', text, { executed, peer: this.call?.peer.worker }),
+        );
+      }, this.idleMs),
+    );
+  }
+}
