@@ -27,7 +27,8 @@ export async function main(argv: readonly string[]): Promise<number> {
       return 2;
     }
     if (error instanceof LaunchError) {
-      const advice = codeOf(error.cause) === 'EADDRINUSE' ? '; choose another with --master-port, or use --standalone' : '';
+      const advice =
+        codeOf(error.cause) === 'EADDRINUSE' ? '; choose another with --master-port, or use --standalone' : '';
       process.stderr.write(`backwire: ${error.message}${advice}\n`);
       return 1;
     }
