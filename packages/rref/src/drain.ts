@@ -1,6 +1,9 @@
 /** @file The end of a session in good order: every handle is given back, and every fork of what is owned here comes home. */
 import type { RRefSession } from './session.ts';
 
+/** What follows a drain, the last meeting of the group, needs a part of the same deadline. */
+const SHARE_OF_DEADLINE = 0.9;
+
 /** Tells those who wait that something in the tables changed. */
 export class Changes {
   private waiting: (() => void)[] = [];
@@ -28,7 +31,7 @@ export async function drain(session: RRefSession, deadlineMs: number): Promise<v
     expired = true;
     changes.notify();
   };
-  const timer = deadlineMs > 0 ? setTimeout(expire, deadlineMs) : undefined;
+  const timer = deadlineMs > 0 ? setTimeout(expire, deadlineMs * SHARE_OF_DEADLINE) : undefined;
   const until = async (condition: () => boolean, otherwise: string): Promise<void> => {
     while (!condition() && !expired && !session.closed) await changes.next();
     if (!condition() && !session.closed) host.logger.warn(session.debugInfo(), otherwise);

@@ -129,6 +129,7 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
     const still = new Set(present);
     for (const site of this.members) if (!still.has(site)) gone.add(site);
     this.members = present;
+    this.sites.setMembers(present);
     for (const site of gone) {
       this.outbox.lost(site);
       this.streams.callerGone(workerOf(site));

@@ -9,6 +9,8 @@ export class Sites {
   /** Everybody ever seen, so that errors can name the dead; one entry a worker and life. */
   private readonly known = new Map<Site, WorkerInfo>();
 
+  private present: ReadonlySet<Site> = new Set();
+
   constructor(host: ExtensionHost) {
     this.host = host;
     this.self = siteOf(host.self.id, host.incarnation);
@@ -29,6 +31,11 @@ export class Sites {
     return site;
   }
 
+  /** The group as of the latest view. */
+  setMembers(sites: Iterable<Site>): void {
+    this.present = new Set(sites);
+  }
+
   /** The worker of a site, for messages and for errors. One that was never seen is named by its id. */
   worker(site: Site): WorkerInfo {
     return this.known.get(site) ?? this.member(site) ?? new WorkerInfo(`worker${workerOf(site)}`, workerOf(site));
@@ -36,6 +43,7 @@ export class Sites {
 
   /** The worker of a site, if that life is part of the group now. */
   member(site: Site): WorkerInfo | undefined {
+    if (this.present.has(site)) return this.known.get(site);
     if (site === this.self) return this.host.self;
     const id = workerOf(site);
     const peer = this.host.peers().find((candidate) => candidate.id === id);

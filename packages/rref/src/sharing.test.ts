@@ -1,0 +1,286 @@
+/** Making RRefs, sharing them in all ways, and what everybody sees of them. */
+import { getWorkerInfo, rpcAsync, rpcFunction, rpcSync, currentAgent, type RpcAgent } from '@backwire/rpc';
+import { add, ones, Tensor, tensor } from '@backwire/tensor';
+import { describe, expect, it } from 'vitest';
+import { agent, counters, eventually, isEmpty, withGroup } from '../test/group.ts';
+import { createRRef, isRRef, listRRefs, remote, rrefDebugInfo, rrefs, type RRef } from './index.ts';
+
+const sum = rpcFunction('sharing/sum', (...values: number[]) => values.reduce((a, b) => a + b, 0));
+const fetch = rpcFunction('sharing/fetch', (rref: RRef<number>) => rref.toHere());
+const fetchSum = rpcFunction(
+  'sharing/fetch-sum',
+  async (a: RRef<number>, b: RRef<number>) => (await a.toHere()) + (await b.toHere()),
+);
+const isConfirmed = rpcFunction('sharing/is-confirmed', (rref: RRef<unknown>) => rref.confirmedByOwner());
+const isOwned = rpcFunction('sharing/is-owned', (rref: RRef<unknown>) => rref.isOwner());
+const later = rpcFunction('sharing/later', async (value: number, ms: number) => {
+  await new Promise((resolve) => setTimeout(resolve, ms));
+  return value;
+});
+const makeRemote = rpcFunction('sharing/make-remote', (to: string, value: number) => remote(to, sum, [value, 1]));
+const makeLocal = rpcFunction('sharing/make-local', (...values: number[]) =>
+  values.map((value) => createRRef([value])),
+);
+const appendTo = rpcFunction('sharing/append', async (lists: RRef<number[]>[], value: number) => {
+  for (const list of lists) (await list.localValue()).push(value);
+});
+const nested = rpcFunction('sharing/nested', (to: string) => [remote(to, sum, [1, 1]), remote(to, sum, [2, 2])]);
+const nest = rpcFunction('sharing/nest', (rref: RRef<unknown>): RRef<unknown> => rref);
+const forward = rpcFunction('sharing/forward', (chain: RRef<unknown>, hops: number): RRef<unknown> => {
+  if (hops === 0) return createRRef(chain);
+  const here = getWorkerInfo().id;
+  return createRRef(remote((here + 1) % 3, forward, [chain, hops - 1]) as RRef<unknown>);
+});
+const kept: RRef<unknown>[] = [];
+const keep = rpcFunction('sharing/keep', (rref: RRef<unknown>) => void kept.push(rref));
+const drop = rpcFunction('sharing/drop', () => kept.splice(0).forEach((rref) => rref.dispose()));
+
+describe('the four ways of sharing', () => {
+  it('gives the owner its own value when a user passes the RRef back, by call and by remote call', () =>
+    withGroup(2, async () => {
+      const a = remote('w1', sum, [1, 2]);
+      const b = remote('w1', sum, [3, 4]);
+      expect(await rpcSync('w1', fetchSum, [a, b])).toBe(10);
+      expect(await remote('w1', fetchSum, [a, b]).toHere()).toBe(10);
+      expect(await rpcSync('w1', isOwned, [a])).toBe(true);
+    }));
+
+  it('lets a third worker use what a user shares with it', () =>
+    withGroup(3, async (agents) => {
+      const a = remote('w1', sum, [1, 2]);
+      const b = remote('w1', sum, [3, 4]);
+      expect(await rpcSync('w2', fetchSum, [a, b])).toBe(10);
+      expect(await remote('w2', fetchSum, [a, b]).toHere()).toBe(10);
+      a.dispose();
+      b.dispose();
+    }));
+
+  it('shares what this worker owns, in calls to others and to itself', () =>
+    withGroup(2, async () => {
+      const own = remote('w0', sum, [20, 1]);
+      for (const to of ['w0', 'w1']) {
+        expect(await rpcSync(to, fetch, [own])).toBe(21);
+        expect(await rpcAsync(to, fetch, [own])).toBe(21);
+        expect(await remote(to, fetch, [own]).toHere()).toBe(21);
+        expect(await rpcSync(to, fetch, [createRRef(7)])).toBe(7);
+      }
+    }));
+
+  it('brings RRefs back in results, in lists and inside other RRefs', () =>
+    withGroup(3, async () => {
+      const third = await rpcSync('w1', makeRemote, ['w2', 4]);
+      expect(third.ownerName()).toBe('w2');
+      expect(await third.toHere()).toBe(5);
+      const list = await remote('w1', nested, ['w2']).toHere();
+      expect(await Promise.all(list.map((rref) => rref.toHere()))).toEqual([2, 4]);
+      const deep = createRRef(createRRef(createRRef(3)));
+      const inner = await rpcSync('w1', nest, [deep]);
+      expect(await (await ((await inner.toHere()) as RRef<RRef<number>>).toHere()).toHere()).toBe(3);
+    }));
+
+  it('takes twenty RRefs of RRefs at once', () =>
+    withGroup(3, async () => {
+      const all = Array.from({ length: 20 }, () => remote('w1', nested, ['w2']));
+      const values = await Promise.all(
+        all.map(async (rref) => Promise.all((await rref.toHere()).map((inner) => inner.toHere()))),
+      );
+      expect(values).toEqual(Array.from({ length: 20 }, () => [2, 4]));
+    }));
+
+  it('unwraps a chain of RRefs that was forwarded over eight hops', () =>
+    withGroup(3, async () => {
+      const value = createRRef(3);
+      let chain: RRef<unknown> = await rpcSync('w1', forward, [value, 8]);
+      for (let i = 0; i < 30; i++) {
+        const next = await chain.toHere();
+        if (!isRRef(next)) break;
+        chain = next;
+      }
+      expect(await chain.toHere()).toBe(3);
+    }));
+});
+
+describe('what a handle says', () => {
+  it("has PyTorch's string forms and numbering", () =>
+    withGroup(2, async () => {
+      const first = remote('w1', sum, [1]);
+      const second = remote('w1', sum, [1]);
+      const own = createRRef(1);
+      const form = (rref: number, fork: number): string =>
+        `UserRRef(RRefId = GloballyUniqueId(created_on=0, local_id=${rref}), ForkId = GloballyUniqueId(created_on=0, local_id=${fork}))`;
+      expect(String(first)).toBe(form(0, 1));
+      expect(String(second)).toBe(form(2, 3));
+      expect(String(own)).toBe('OwnerRRef(GloballyUniqueId(created_on=0, local_id=4))');
+      expect(first.id).toEqual({ createdOn: 0, localId: 0n });
+    }));
+
+  it('knows its owner', () =>
+    withGroup(2, async () => {
+      const there = remote('w1', sum, [1]);
+      const here = createRRef(1);
+      expect([there.isOwner(), there.ownerName(), there.owner().id]).toEqual([false, 'w1', 1]);
+      expect([here.isOwner(), here.ownerName(), here.owner().id]).toEqual([true, 'w0', 0]);
+      expect([isRRef(there), isRRef(here), isRRef({}), isRRef(null), isRRef('x')]).toEqual([
+        true,
+        true,
+        false,
+        false,
+        false,
+      ]);
+    }));
+
+  it('is confirmed in the function that receives it, before it starts', () =>
+    withGroup(3, async () => {
+      const rref = remote('w1', later, [1, 20]);
+      expect(rref.confirmedByOwner()).toBe(false);
+      expect(await rpcSync('w2', isConfirmed, [rref])).toBe(true);
+      expect(await remote('w2', isConfirmed, [rref]).toHere()).toBe(true);
+      await rref.confirmed();
+      expect(rref.confirmedByOwner()).toBe(true);
+    }));
+
+  it('is confirmed when it came from its owner', () =>
+    withGroup(2, async () => {
+      const [given] = (await rpcSync('w1', makeLocal, [1])) as [RRef<number[]>];
+      expect(given.isOwner()).toBe(false);
+      expect(given.confirmedByOwner()).toBe(true);
+      await given.confirmed();
+      await createRRef(1).confirmed();
+    }));
+
+  it('shares an RRef whose creation still runs', () =>
+    withGroup(3, async () => {
+      const slow = remote('w1', later, [9, 60]);
+      expect(await rpcSync('w2', fetch, [slow])).toBe(9);
+    }));
+});
+
+describe('values', () => {
+  it('keeps a local value without telling anybody', () =>
+    withGroup(2, async (agents) => {
+      const value = { n: 1 };
+      const rref = createRRef(value);
+      expect(await rref.localValue()).toBe(value);
+      expect(await rref.toHere()).toEqual(value);
+      expect(await rref.toHere()).not.toBe(value);
+      expect(isEmpty(agent(agents, 0))).toBe(true);
+    }));
+
+  it('returns local RRefs that others change where they are', () =>
+    withGroup(2, async () => {
+      const lists = await rpcSync('w1', makeLocal, [1, 2]);
+      await rpcSync(lists[0]?.owner() ?? '', appendTo, [lists, 5]);
+      expect(await Promise.all(lists.map((list) => list.toHere()))).toEqual([
+        [1, 5],
+        [2, 5],
+      ]);
+    }));
+
+  it('combines two values of one owner there', () =>
+    withGroup(2, async () => {
+      const a = remote('w1', add, [ones([2]), ones([2])]);
+      const b = remote('w1', add, [ones([2]), 2]);
+      const c = remote('w1', addThem, [a, b]);
+      expect((await c.toHere()).toArray()).toEqual([5, 5]);
+    }));
+
+  it('gives the owner a second handle of a tensor, which may be disposed', () =>
+    withGroup(1, async () => {
+      const value = tensor([1, 2]);
+      const rref = createRRef(value);
+      const copy = await rref.toHere();
+      copy.dispose();
+      expect(value.disposed).toBe(false);
+      expect(await rref.localValue()).toBe(value);
+      expect((await rref.toHere()).toArray()).toEqual([1, 2]);
+    }));
+
+  it('carries RRefs in maps, objects and lists', () =>
+    withGroup(2, async () => {
+      const rref = remote('w1', sum, [2, 3]);
+      const inside = { list: [rref], map: new Map([['it', rref]]) };
+      expect(await rpcSync('w1', sumInside, [inside])).toBe(10);
+    }));
+});
+
+const addThem = rpcFunction('sharing/add-tensors', async (a: RRef<Tensor>, b: RRef<Tensor>) =>
+  (await a.localValue()).add(await b.localValue()),
+);
+const sumInside = rpcFunction(
+  'sharing/sum-inside',
+  async ({ list, map }: { list: RRef<number>[]; map: Map<string, RRef<number>> }) => {
+    const found = [...list, ...map.values()];
+    return (await Promise.all(found.map((rref) => rref.toHere()))).reduce((a, b) => a + b, 0);
+  },
+);
+
+describe('the tables', () => {
+  it('count local, shared and remote RRefs as PyTorch does', () =>
+    withGroup(2, async (agents) => {
+      const [w0, w1] = agents as [RpcAgent, RpcAgent];
+      const none = {
+        num_owner_rrefs: 0,
+        num_forks: 0,
+        num_pending_users: 0,
+        num_pending_children: 0,
+        num_pending_futures: 0,
+      };
+      expect(rrefDebugInfo()).toEqual(none);
+      const own = createRRef(1);
+      expect(rrefDebugInfo()).toEqual(none);
+      await rpcSync('w1', keep, [own]);
+      expect(rrefDebugInfo()).toMatchObject({ num_owner_rrefs: 1, num_forks: 1 });
+      expect(listRRefs()).toMatchObject([{ owner: 'w0', holders: ['w1'], type: 'number' }]);
+      await rpcSync('w1', drop);
+      await eventually(() => isEmpty(w0), 'the fork came home');
+      const there = remote('w1', later, [1, 30]);
+      expect(rrefDebugInfo()).toMatchObject({ num_owner_rrefs: 0, num_pending_users: 1 });
+      await there.confirmed();
+      expect(counters(w1)).toMatchObject({ num_owner_rrefs: 1, num_forks: 1 });
+      expect(listRRefs()).toMatchObject([{ owner: 'w1', holders: ['w0'] }]);
+      there.dispose();
+      await eventually(() => isEmpty(w1), 'the value was let go');
+      const self = remote('w0', later, [1, 10]);
+      expect(rrefDebugInfo()).toMatchObject({ num_owner_rrefs: 1, num_forks: 1 });
+      expect(await self.toHere()).toBe(1);
+      await eventually(() => isEmpty(w0), 'the self fork is gone');
+      expect(await self.toHere()).toBe(1);
+    }));
+
+  it('name where an RRef was made, when asked to', () =>
+    withGroup(
+      2,
+      async () => {
+        const own = createRRef(1);
+        await rpcSync('w1', keep, [own]);
+        expect(listRRefs()[0]?.createdAt).toContain('sharing.test.ts');
+        await rpcSync('w1', drop);
+      },
+      { extensions: [rrefs({ creationSites: true })] },
+    ));
+
+  it('are empty again after a hundred objects went through three workers', () =>
+    withGroup(3, async (agents) => {
+      await Promise.all(
+        Array.from({ length: 100 }, async (_, i) => {
+          const rref = remote(`w${1 + (i % 2)}`, sum, [i]);
+          expect(await rpcSync(`w${2 - (i % 2)}`, fetch, [rref])).toBe(i);
+          rref.dispose();
+        }),
+      );
+      await eventually(() => agents.every((each) => counters(each)['num_pending_children'] === 0));
+    }));
+});
+
+describe('agents in one process', () => {
+  it('refuses to send an RRef of another agent', () =>
+    withGroup(2, async (agents) => {
+      const mine = createRRef(1);
+      await agent(agents, 1).run(async () => {
+        await expect(rpcSync('w0', fetch, [mine])).rejects.toThrow(
+          "this RRef belongs to agent 'w0'; agent 'w1' cannot send it",
+        );
+      });
+      expect(currentAgent()).toBe(agents[0]);
+    }));
+});

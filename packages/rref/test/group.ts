@@ -1,0 +1,72 @@
+/** @file Groups of agents in one process for tests: real agents over a memory store, shut down in good order at the end. */
+import { createAgent, type Extension, type RpcAgent, type RpcOptions } from '@backwire/rpc';
+import { rrefs } from '../src/index.ts';
+import { sessionOf } from '../src/remote-methods.ts';
+
+export interface GroupOptions extends Partial<Omit<RpcOptions, 'name' | 'rank' | 'worldSize' | 'store'>> {
+  /** @default [rrefs()] */
+  readonly extensions?: readonly Extension[];
+}
+
+let groups = 0;
+
+/** Starts `size` agents named w0, w1 … */
+export function startGroup(
+  size: number,
+  options: GroupOptions | ((rank: number) => GroupOptions) = {},
+): Promise<RpcAgent[]> {
+  const store = `memory://rref-${process.pid}-${groups++}`;
+  return Promise.all(
+    Array.from({ length: size }, (_, rank) => {
+      const own = typeof options === 'function' ? options(rank) : options;
+      return createAgent({ extensions: [rrefs()], ...own, name: `w${rank}`, rank, worldSize: size, store });
+    }),
+  );
+}
+
+/** Runs `test` on the first of a group; then everybody shuts down gracefully and any leak fails the test. */
+export async function withGroup(
+  size: number,
+  test: (agents: readonly RpcAgent[]) => Promise<void>,
+  options: GroupOptions | ((rank: number) => GroupOptions) = {},
+): Promise<void> {
+  const agents = await startGroup(size, options);
+  let passed = false;
+  try {
+    await agent(agents, 0).run(() => test(agents));
+    passed = true;
+  } finally {
+    const ends = await Promise.allSettled(
+      agents.map((each) => each.shutdown({ timeoutMs: 10_000, onLeak: 'throw', graceful: passed })),
+    );
+    const failed = ends.find((end) => end.status === 'rejected');
+    // eslint-disable-next-line no-unsafe-finally -- only when the test itself has passed
+    if (passed && failed !== undefined) throw failed.reason;
+  }
+}
+
+export function agent(agents: readonly RpcAgent[], rank: number): RpcAgent {
+  const found = agents[rank];
+  if (found === undefined) throw new RangeError(`no agent of rank ${rank}`);
+  return found;
+}
+
+/** Waits until `condition` holds; fails after ten seconds. */
+export async function eventually(condition: () => boolean, what = 'the condition'): Promise<void> {
+  for (let i = 0; i < 2_000; i++) {
+    if (condition()) return;
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+  throw new Error(`${what} did not come true in ten seconds`);
+}
+
+/** PyTorch's counters of an agent. */
+export function counters(of: RpcAgent): Record<string, number> {
+  return sessionOf(of).debugInfo();
+}
+
+/** Whether an agent has nothing in its tables. */
+export function isEmpty(of: RpcAgent): boolean {
+  const { num_owner_rrefs, num_forks, num_pending_users, num_pending_children } = counters(of);
+  return num_owner_rrefs === 0 && num_forks === 0 && num_pending_users === 0 && num_pending_children === 0;
+}
