@@ -1,4 +1,5 @@
 /** @file Cuts a stream of bytes into frames; tells its source where the next bytes should land. */
+import { bufferPool } from './buffer-pool.ts';
 import { checkLimit, protocolError } from './errors.ts';
 import {
   BASE_HEADER_BYTES,
@@ -201,7 +202,7 @@ export class FrameReader {
   private beginLarge(size: number): void {
     const from = this.at + size;
     const got = this.filled - from;
-    const large = new Uint8Array(Math.min(this.header.length, Math.max(FIRST_LARGE_BYTES, got)));
+    const large = bufferPool.take(Math.min(this.header.length, Math.max(FIRST_LARGE_BYTES, got)));
     large.set(this.slab.subarray(from, this.filled));
     this.large = large;
     this.largeGot = got;
@@ -210,8 +211,9 @@ export class FrameReader {
 
   private largeRoom(large: Uint8Array): Uint8Array {
     if (this.largeGot < large.length) return large.subarray(this.largeGot);
-    const more = new Uint8Array(Math.min(this.header.length, large.length * 2));
+    const more = bufferPool.take(Math.min(this.header.length, large.length * 2));
     more.set(large);
+    bufferPool.give(large);
     this.large = more;
     return more.subarray(this.largeGot);
   }
@@ -220,7 +222,11 @@ export class FrameReader {
     const large = this.large as Uint8Array;
     this.large = undefined;
     this.afterBody = false;
-    this.sink.frame(this.header, large, 0, large.length);
+    try {
+      this.sink.frame(this.header, large, 0, large.length);
+    } finally {
+      bufferPool.give(large);
+    }
   }
 
   private compact(): void {

@@ -259,6 +259,16 @@ describe('limits', () => {
     );
   });
 
+  it('count the same on both sides', () => {
+    const keys = Object.fromEntries(Array.from({ length: 60_000 }, (_, i) => [`k${i}`, i]));
+    expect(Object.keys(roundTrip(keys) as object).length).toBe(60_000);
+    const numbers = Array.from({ length: 150_000 }, (_, i) => i);
+    expect(roundTrip([numbers, numbers])).toEqual([numbers, numbers]);
+    const most = new Array(99_999).fill(null);
+    expect((roundTrip(most) as unknown[]).length).toBe(99_999);
+    expect(() => encodeValue([...most, null])).toThrow(/^limit: values/);
+  });
+
   it('of arrays are checked before they are walked', () => {
     expect(() => encodeValue(new Array(1e9))).toThrow('over the limit of 100000');
   });

