@@ -1,6 +1,7 @@
 /** @file How profiled calls travel: the wrapped message and its metadata. */
 import { type Message, readWrappedPayload, writeWrappedPayload } from '@backwire/wire';
 import { decodeProto, encodeProto, MessageType, profilerProto } from '@backwire/wire/internal';
+import type { RpcMessage } from '@backwire/rpc/internal';
 import type { EventKind, ProfileOptions, RecordedEvent } from './events.ts';
 import { MAX_DIMS, MAX_EVENTS_PER_REPLY, MAX_NAME_CHARS, MAX_SHAPES } from './limits.ts';
 import type { RemoteEvents } from './recorder.ts';
@@ -19,7 +20,7 @@ const WHOLE = '__start_profile';
 export function wrapRequest(message: Message, profile: ProfileId, options: ProfileOptions): Message {
   const config = { recordShapes: options.recordShapes === true, profileMemory: options.profileMemory === true };
   const extra = encodeProto(profilerProto.ProfilingRequest, { wrappedType: message.type, config, profile });
-  return { ...message, type: MessageType.RUN_WITH_PROFILING_REQ, payload: writeWrappedPayload(message.payload, extra) };
+  return changed(message, MessageType.RUN_WITH_PROFILING_REQ, writeWrappedPayload(message.payload, extra));
 }
 
 /** The message inside, and what was asked. @throws WireError for a message that is not one. */
@@ -27,7 +28,7 @@ export function unwrapRequest(message: Message): { inner: Message; profile: Prof
   const { payload, extra } = readWrappedPayload(message.payload);
   const { wrappedType, config, profile } = decodeProto(profilerProto.ProfilingRequest, extra, 'a profiling request');
   return {
-    inner: { ...message, type: wrappedType, payload },
+    inner: changed(message, wrappedType, payload),
     profile: profile ?? { worker: 0, incarnation: 0, local: 0 },
     options: { recordShapes: config?.recordShapes === true, profileMemory: config?.profileMemory === true },
   };
@@ -57,7 +58,7 @@ export function wrapResponse(
     events: [toProto(whole), ...sent.map(toProto)],
     dropped: dropped + events.length - sent.length,
   });
-  return { ...reply, type: MessageType.RUN_WITH_PROFILING_RESP, payload: writeWrappedPayload(reply.payload, extra) };
+  return changed(reply, MessageType.RUN_WITH_PROFILING_RESP, writeWrappedPayload(reply.payload, extra));
 }
 
 /** The reply inside, and what the callee `node` recorded. @throws WireError for a message that is not one. */
@@ -69,7 +70,7 @@ export function unwrapResponse(
   const response = decodeProto(profilerProto.ProfilingResponse, extra, 'a profiling response');
   const [whole, ...rest] = response.events.slice(0, MAX_EVENTS_PER_REPLY + 1);
   return {
-    inner: { ...reply, type: response.wrappedType, payload },
+    inner: changed(reply, response.wrappedType, payload),
     profile: response.profile,
     remote: {
       node,
@@ -78,6 +79,11 @@ export function unwrapResponse(
       events: rest.map((event, index) => fromProto(event, index)),
     },
   };
+}
+
+/** The message with another type and payload. A message may compute its parts when asked, so they are named one by one. */
+function changed({ id, tensors, header }: RpcMessage, type: MessageType, payload: Uint8Array): RpcMessage {
+  return header === undefined ? { type, id, payload, tensors } : { type, id, payload, tensors, header };
 }
 
 /** Kinds as the numbers that travel in `thread`: a worker has one thread, so the field tells the kind apart. */

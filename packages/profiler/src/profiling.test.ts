@@ -3,9 +3,9 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { add, matmul, ones, type Tensor } from '@backwire/tensor';
+import { add, mul, ones, type Tensor } from '@backwire/tensor';
 import { createAgent, rpcAsync, rpcFunction, rpcSync, type RpcAgent } from '@backwire/rpc';
-import { profile, profiling, recordFunction, type ProfileEvent } from './index.ts';
+import { profile, profiling, recordFunction, ServerProfiler, type ProfileEvent } from './index.ts';
 import { profilingKey } from './internal.ts';
 
 const double = rpcFunction('profiling.test/double', (x: Tensor) => x.add(x));
@@ -17,7 +17,7 @@ const slow = rpcFunction('profiling.test/slow', async (x: Tensor, ms: number) =>
   await new Promise((done) => setTimeout(done, ms));
   return before.mul(2);
 });
-const hop = rpcFunction('profiling.test/hop', (to: string, x: Tensor) => rpcSync(to, matmul, [x, x]));
+const hop = rpcFunction('profiling.test/hop', (to: string, x: Tensor) => rpcSync(to, mul, [x, x]));
 const broken = rpcFunction('profiling.test/broken', (x: Tensor): number => {
   x.add(x);
   throw new RangeError('on purpose');
@@ -121,11 +121,11 @@ describe('a profiled call', () => {
     agents = await group(3);
     const { profile: p } = await on(0, () => profile(() => rpcSync('w1', hop, ['w2', ones([2, 2])])));
     const first = 'rpc_sync#profiling.test/hop(w0 -> w1)';
-    const second = `${first}#remote_op: rpc_sync#aten::matmul(w1 -> w2)`;
+    const second = `${first}#remote_op: rpc_sync#aten::mul(w1 -> w2)`;
     const byName = new Map(p.events().map((event) => [event.name, event]));
     expect(byName.get(first)).toMatchObject({ node: 0, isRemote: false });
     expect(byName.get(second)).toMatchObject({ node: 1, isRemote: true });
-    expect(byName.get(`${second}#remote_op: aten::matmul`)).toMatchObject({ node: 2, isRemote: true });
+    expect(byName.get(`${second}#remote_op: aten::mul`)).toMatchObject({ node: 2, isRemote: true });
   });
 
   it('keeps many calls in flight apart', async () => {
@@ -282,5 +282,51 @@ describe('recordFunction', () => {
       recordFunction('after', () => undefined);
     });
     expect(names(p.events())).toEqual(['bad', 'after']);
+  });
+});
+
+describe('a server profiler', () => {
+  it('sees every call that is handled while it is on, whoever makes it', async () => {
+    agents = await group(2);
+    const server = new ServerProfiler({ recordShapes: true });
+    await on(0, () => rpcSync('w1', double, [ones([2])]));
+    on(1, () => server.enter());
+    await on(0, () => rpcSync('w1', double, [ones([3])]));
+    const { profile: p } = await on(0, () => profile(() => rpcSync('w1', double, [ones([4])])));
+    on(1, () => server.exit());
+    await on(0, () => rpcSync('w1', double, [ones([5])]));
+    expect(server.events().map((call) => call.find(({ name }) => name === 'aten::add')?.shapes?.[0])).toEqual([
+      [3],
+      [4],
+    ]);
+    expect(server.table({ sortBy: 'calls' })).toMatch(/^aten::add .* 2$/m);
+    // A profile of the caller gets its events all the same.
+    expect(p.events().some(({ isRemote, name }) => isRemote && name.endsWith('aten::add'))).toBe(true);
+    expect(server.dropped()).toBe(0);
+  });
+
+  it('nests: each sees what happens while it is on', async () => {
+    agents = await group(2);
+    const [outer, inner] = [new ServerProfiler(), new ServerProfiler()];
+    const call = (): Promise<Tensor> => on(0, () => rpcSync('w1', double, [ones([2])]));
+    on(1, () => outer.enter());
+    await call();
+    on(1, () => inner.enter());
+    await call();
+    on(1, () => inner.exit());
+    await call();
+    on(1, () => outer.exit());
+    expect([outer.events().length, inner.events().length]).toEqual([3, 1]);
+  });
+
+  it('cannot be on twice, nor off before it is on', async () => {
+    agents = await group(1);
+    const server = new ServerProfiler();
+    on(0, () => {
+      expect(() => server.exit()).toThrow('is not on');
+      server.enter();
+      expect(() => server.enter()).toThrow('is on already');
+      server.exit();
+    });
   });
 });
