@@ -1,10 +1,12 @@
 /** @file Opens the store of a group by its address. */
+import { fileURLToPath } from 'node:url';
 import { RpcError } from '../errors.ts';
 import { resolveSecurity } from '../security/policy.ts';
 import { hostText, parseHostPort } from '../transports/listen.ts';
 import { storeTransport } from '../transports/select.ts';
 import { embeddedStore } from './embedded.ts';
 import { serveStore } from './embedded-server.ts';
+import { fileStore } from './file.ts';
 import { memoryStore } from './memory.ts';
 import { prefixStore } from './prefix.ts';
 import { torchClient } from './torch-client.ts';
@@ -45,6 +47,8 @@ async function openAddress(option: string | undefined, options: OpenStoreOptions
       return memoryStore(address.slice('memory://'.length));
     case 'tcp':
       return openEmbedded(address, options);
+    case 'file':
+      return fileStore(fileURLToPath(address));
     default:
       throw new RpcError('invalid-argument', `'${address}' names no kind of store`);
   }

@@ -109,7 +109,8 @@ export class Reader {
   private at = 0;
 
   constructor(bytes: Uint8Array) {
-    this.bytes = bytes;
+    // Not a Buffer, whose `slice` would share its memory.
+    this.bytes = new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   }
 
@@ -144,9 +145,9 @@ export class Reader {
   }
 
   /** How many of something follow, each of at least `least` bytes. */
-  count(least: number): number {
+  count(least: number, most = MAX_KEYS_PER_REQUEST): number {
     const count = this.u32();
-    if (count > MAX_KEYS_PER_REQUEST || count * least > this.bytes.byteLength - this.at) {
+    if (count > most || count * least > this.bytes.byteLength - this.at) {
       throw new RpcError('protocol-error', `a list of ${count} does not fit its frame`);
     }
     return count;

@@ -11,6 +11,13 @@ import {
   MIN_LEASE_MS,
 } from './limits.ts';
 
+/** Everything in a store but queues, waits and watches. */
+export interface StoreDump {
+  readonly nextLease: number;
+  readonly leases: readonly { readonly id: number; readonly ttlMs: number }[];
+  readonly entries: readonly { readonly key: string; readonly value: Uint8Array; readonly lease: number | undefined }[];
+}
+
 /** A change of one key; `value` is undefined for a deletion. */
 export type Change = (key: string, value: Uint8Array | undefined) => void;
 
@@ -216,6 +223,35 @@ export class StoreState {
     const over = [...this.leases].filter(([, lease]) => lease.deadline <= now).map(([id]) => id);
     for (const id of over) this.revoke(id);
     return over;
+  }
+
+  /** The leases and how long each may go without being renewed. */
+  leaseTtls(): ReadonlyMap<number, number> {
+    return new Map([...this.leases].map(([id, lease]) => [id, lease.ttlMs]));
+  }
+
+  dump(): StoreDump {
+    return {
+      nextLease: this.nextLease,
+      leases: [...this.leases].map(([id, { ttlMs }]) => ({ id, ttlMs })),
+      entries: [...this.entries].map(([key, { value, lease }]) => ({ key, value, lease })),
+    };
+  }
+
+  /** Replaces the contents. Waits whose keys are there now end; watchers are not told what changed. Leases do not run out by themselves. */
+  restore(dump: StoreDump): void {
+    this.entries.clear();
+    this.queues.clear();
+    this.leases.clear();
+    this.bytes = 0;
+    this.nextLease = dump.nextLease;
+    for (const { id, ttlMs } of dump.leases) this.leases.set(id, { ttlMs, deadline: Infinity, keys: new Set() });
+    for (const { key, value, lease } of dump.entries) {
+      this.entries.set(key, { value, lease });
+      this.bytes += cost(key, value);
+      if (lease !== undefined) this.leases.get(lease)?.keys.add(key);
+    }
+    for (const key of [...this.waiters.keys()]) if (this.has(key)) this.wake(key);
   }
 
   /** When `expire` has something to do next. */

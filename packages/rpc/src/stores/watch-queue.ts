@@ -18,7 +18,8 @@ export class WatchQueue implements AsyncIterableIterator<StoreEvent> {
     this.prefix = prefix;
     this.stop = stop;
     this.signal = signal;
-    if (signal?.aborted) this.end();
+    // Over before anything began: there is nothing to stop.
+    if (signal?.aborted) this.ended = true;
     else signal?.addEventListener('abort', this.onAbort, { once: true });
   }
 

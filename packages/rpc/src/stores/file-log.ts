@@ -1,0 +1,223 @@
+/** @file A log of operations as files of a directory, in one order that every process agrees on, without locks. */
+import { randomUUID } from 'node:crypto';
+import { link, mkdir, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { RpcError } from '../errors.ts';
+import { MAX_KEY_BYTES, MAX_LEASES, MAX_STORE_KEYS } from './limits.ts';
+import { FRAME_HEAD_BYTES, Op, Reader, blob, frame, i64, u32 } from './protocol.ts';
+import { StoreState, type StoreDump } from './state.ts';
+
+/*
+ * log/0000000000000001, …: one operation each, made complete under another name and then linked, so that of all who try to be number n
+ * exactly one succeeds and nobody reads half of it. The contents of the store are what the operations make of an empty one.
+ * snapshots/<n>: the contents after operation n, so that older operations can be deleted. beats/<lease>: changes as its holder lives.
+ */
+
+/** A snapshot is made, and older operations deleted, once in so many. */
+export const SNAPSHOT_EVERY = 512;
+/** Times an operation may lose the race for the next number before it is given up: others are making progress all the while. */
+const MAX_TRIES = 10_000;
+
+/** What to do, or the result where there is nothing to do. */
+export type Planned<T> =
+  { readonly entry: Uint8Array; readonly apply: (state: StoreState) => T } | { readonly result: T };
+
+export class FileLog {
+  readonly state = new StoreState();
+  private readonly directory: string;
+  private applied = 0;
+  private tail: Promise<unknown> = Promise.resolve();
+  private readonly onReplaced: () => void;
+
+  /** `onReplaced` is called when changes were skipped because they had been deleted before they were read. */
+  constructor(directory: string, onReplaced: () => void) {
+    this.directory = directory;
+    this.onReplaced = onReplaced;
+  }
+
+  /** @throws RpcError 'unavailable' when the directory cannot be made or written. */
+  async open(): Promise<void> {
+    try {
+      for (const part of ['log', 'snapshots', 'beats', 'new'])
+        await mkdir(join(this.directory, part), { recursive: true, mode: 0o700 });
+    } catch (error) {
+      throw new RpcError('unavailable', `the store in '${this.directory}' cannot be opened`, { cause: error });
+    }
+    await this.sync();
+  }
+
+  /** Reads what others have done. */
+  sync(): Promise<void> {
+    return this.exclusive(() => this.catchUp());
+  }
+
+  /**
+   * Does one operation: `plan` sees the contents as they are and gives the operation, or undefined when there is nothing to do; it is
+   * asked again whenever another process was faster. The result is that of applying it.
+   */
+  perform<T>(
+    plan: (state: StoreState) => { entry: Uint8Array; apply: (state: StoreState) => T } | { result: T },
+  ): Promise<T> {
+    return this.exclusive(async () => {
+      for (let tries = 0; tries < MAX_TRIES; tries++) {
+        await this.catchUp();
+        const planned = plan(this.state);
+        if ('result' in planned) return planned.result;
+        if (!(await this.append(planned.entry))) continue;
+        this.applied++;
+        const result = planned.apply(this.state);
+        if (this.applied % SNAPSHOT_EVERY === 0) await this.snapshot();
+        return result;
+      }
+      throw new RpcError('resource-exhausted', `the store in '${this.directory}' is written by too many at once`);
+    });
+  }
+
+  beatPath(lease: number): string {
+    return join(this.directory, 'beats', String(lease));
+  }
+
+  private async exclusive<T>(work: () => Promise<T>): Promise<T> {
+    const before = this.tail;
+    const turn = before.then(work, work);
+    this.tail = turn.catch(() => undefined);
+    try {
+      return await turn;
+    } catch (error) {
+      if (error instanceof RpcError) throw error;
+      throw new RpcError('unavailable', `the store in '${this.directory}' cannot be used`, { cause: error });
+    }
+  }
+
+  private async catchUp(): Promise<void> {
+    for (;;) {
+      const entry = await readIfThere(this.logPath(this.applied + 1));
+      if (entry !== undefined) {
+        this.applied++;
+        applyEntry(this.state, entry);
+        continue;
+      }
+      const newest = (await this.snapshots()).at(-1) ?? 0;
+      if (newest <= this.applied) return;
+      // Ours was deleted as older than the snapshot.
+      const image = await readIfThere(this.snapshotPath(newest));
+      if (image === undefined) continue;
+      this.state.restore(decodeDump(image));
+      this.applied = newest;
+      this.onReplaced();
+    }
+  }
+
+  /** Tries to be the next operation. */
+  private async append(entry: Uint8Array): Promise<boolean> {
+    const number = this.applied + 1;
+    const draft = join(this.directory, 'new', randomUUID());
+    await writeFile(draft, entry);
+    try {
+      await link(draft, this.logPath(number));
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+      throw error;
+    } finally {
+      await rm(draft, { force: true });
+    }
+    // A number that was free because it had been deleted: whoever deletes writes the snapshot first, so it is there to be seen.
+    if (((await this.snapshots()).at(-1) ?? 0) < number) return true;
+    await rm(this.logPath(number), { force: true });
+    return false;
+  }
+
+  private async snapshot(): Promise<void> {
+    const draft = join(this.directory, 'new', randomUUID());
+    await writeFile(draft, encodeDump(this.state.dump()));
+    await rename(draft, this.snapshotPath(this.applied));
+    for (const old of (await this.snapshots()).slice(0, -2)) await rm(this.snapshotPath(old), { force: true });
+    for (const name of await readdir(join(this.directory, 'log'))) {
+      if (Number(name) <= this.applied - SNAPSHOT_EVERY) await rm(join(this.directory, 'log', name), { force: true });
+    }
+  }
+
+  private async snapshots(): Promise<number[]> {
+    const names = await readdir(join(this.directory, 'snapshots'));
+    return names.map(Number).sort((a, b) => a - b);
+  }
+
+  private logPath(number: number): string {
+    return join(this.directory, 'log', String(number).padStart(16, '0'));
+  }
+
+  private snapshotPath(number: number): string {
+    return join(this.directory, 'snapshots', String(number));
+  }
+}
+
+/** The operations of a log, each with what it does. */
+export const entries = {
+  set: (key: string, value: Uint8Array, lease: number | undefined) => ({
+    entry: frame(Op.SET, lease ?? 0, [text(key), blob(value)]),
+    apply: (state: StoreState) => state.set(key, value, lease),
+  }),
+  add: (key: string, delta: bigint) => ({
+    entry: frame(Op.ADD, 0, [text(key), i64(delta)]),
+    apply: (state: StoreState) => state.add(key, delta),
+  }),
+  delete: (key: string) => ({
+    entry: frame(Op.DELETE, 0, [text(key)]),
+    apply: (state: StoreState) => state.delete(key),
+  }),
+  grant: (ttlMs: number) => ({
+    entry: frame(Op.GRANT, ttlMs, []),
+    apply: (state: StoreState) => state.grant(ttlMs, Infinity),
+  }),
+  revoke: (id: number) => ({ entry: frame(Op.REVOKE, id, []), apply: (state: StoreState) => state.revoke(id) }),
+};
+
+/** An operation of another process. What failed there fails here in the same way, so there is nobody to tell. */
+function applyEntry(state: StoreState, entry: Uint8Array): void {
+  try {
+    const head = new Reader(entry.subarray(0, FRAME_HEAD_BYTES));
+    const [op, , id] = [head.u8(), head.u32(), head.u32()];
+    const body = new Reader(entry.subarray(FRAME_HEAD_BYTES));
+    if (op === Op.SET) state.set(body.text(), body.blob(), id === 0 ? undefined : id);
+    else if (op === Op.ADD) state.add(body.text(), body.i64());
+    else if (op === Op.DELETE) state.delete(body.text());
+    else if (op === Op.GRANT) state.grant(id, Infinity);
+    else if (op === Op.REVOKE) state.revoke(id);
+  } catch (error) {
+    if (!(error instanceof RpcError)) throw error;
+  }
+}
+
+function encodeDump(dump: StoreDump): Uint8Array {
+  const leases = dump.leases.flatMap(({ id, ttlMs }) => [u32(id), u32(ttlMs)]);
+  const all = dump.entries.flatMap(({ key, value, lease }) => [text(key), blob(value), u32(lease ?? 0)]);
+  return Buffer.concat([u32(dump.nextLease), u32(dump.leases.length), ...leases, u32(dump.entries.length), ...all]);
+}
+
+function decodeDump(bytes: Uint8Array): StoreDump {
+  const body = new Reader(bytes);
+  const nextLease = body.u32();
+  const leases = Array.from({ length: body.count(8, MAX_LEASES) }, () => ({ id: body.u32(), ttlMs: body.u32() }));
+  const all = Array.from({ length: body.count(12, MAX_STORE_KEYS) }, () => ({
+    key: body.text(),
+    value: body.blob(),
+    lease: body.u32() || undefined,
+  }));
+  return { nextLease, leases, entries: all };
+}
+
+function text(key: string): Uint8Array {
+  const bytes = new TextEncoder().encode(key);
+  if (bytes.byteLength > MAX_KEY_BYTES)
+    throw new RpcError('invalid-argument', `a key has at most ${MAX_KEY_BYTES} bytes`);
+  return blob(bytes);
+}
+
+async function readIfThere(path: string): Promise<Uint8Array | undefined> {
+  try {
+    return await readFile(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,113 @@
+/** @file The store in a directory: many processes at once, snapshots, and leases of processes that died. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterEach, expect, test } from 'vitest';
+import { SNAPSHOT_EVERY } from './file-log.ts';
+import { fileStore } from './file.ts';
+import { openStore } from './open.ts';
+import type { Store } from './store.ts';
+
+const cleanups: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+function scratch(): string {
+  const directory = mkdtempSync(join(tmpdir(), 'backwire-test-'));
+  cleanups.push(() => rmSync(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+async function open(directory: string): Promise<Store> {
+  const store = await fileStore(directory);
+  cleanups.push(() => store.close());
+  return store;
+}
+
+function run(directory: string, body: string): ReturnType<typeof spawn> {
+  const program = `const { fileStore } = await import(${JSON.stringify(new URL('./file.ts', import.meta.url).href)});
+    const store = await fileStore(${JSON.stringify(directory)});
+    ${body}`;
+  const child = spawn(
+    process.execPath,
+    ['--import', 'tsx', '--conditions=@backwire/source', '--input-type=module', '-e', program],
+    {
+      cwd: fileURLToPath(new URL('../../../../', import.meta.url)),
+      stdio: ['ignore', 'inherit', 'inherit'],
+    },
+  );
+  cleanups.push(() => child.kill('SIGKILL'));
+  return child;
+}
+
+test('processes that count at once lose no count', async () => {
+  const directory = scratch();
+  const store = await open(directory);
+  const children = [1, 2, 3].map(() =>
+    run(directory, `for (let i = 0; i < 60; i++) await store.add('n', 1n); await store.close();`),
+  );
+  const codes = await Promise.all(children.map((child) => once(child, 'exit')));
+  expect(codes.map(([code]) => code as number)).toEqual([0, 0, 0]);
+  expect(await store.add('n', 0n)).toBe(180n);
+});
+
+test('old operations are deleted; those who had not read them list again and write on', async () => {
+  const directory = scratch();
+  const writer = await open(directory);
+  await writer.set('first', Buffer.from('1'));
+  const sleeper = await open(directory);
+  const events = sleeper.watch('')[Symbol.asyncIterator]();
+  await sleeper.get('first');
+  // The sleeper does not run while others write, as a process that is stopped.
+  clearTimeout((sleeper as unknown as { timer: NodeJS.Timeout }).timer);
+  for (let i = 0; i < 2 * SNAPSHOT_EVERY + 10; i++) await writer.add('n', 1n);
+  expect(readdirSync(join(directory, 'log')).length).toBeLessThan(SNAPSHOT_EVERY + 20);
+  expect(await sleeper.add('n', 1n)).toBe(BigInt(2 * SNAPSHOT_EVERY + 11));
+  expect(Buffer.from((await sleeper.get('first')) ?? []).toString()).toBe('1');
+  expect((await events.next()).value).toEqual({ type: 'resync', key: '' });
+  const late = await open(directory);
+  expect(await late.add('n', 0n)).toBe(BigInt(2 * SNAPSHOT_EVERY + 11));
+  expect(readdirSync(join(directory, 'new'))).toEqual([]);
+});
+
+test('the lease of a killed process runs out', async () => {
+  const directory = scratch();
+  const store = await open(directory);
+  const child = run(
+    directory,
+    `const lease = await store.lease(800); await store.set('member', Buffer.from('x'), { lease });`,
+  );
+  await store.wait(['member'], { timeoutMs: 20_000 });
+  await new Promise((resolve) => setTimeout(resolve, 1_200));
+  expect(await store.get('member')).toBeDefined();
+  const gone = store.watch('member')[Symbol.asyncIterator]();
+  await store.get('member');
+  child.kill('SIGKILL');
+  expect((await gone.next()).value).toMatchObject({ type: 'delete', key: 'member' });
+});
+
+test('nonsense in the log changes nothing', async () => {
+  const directory = scratch();
+  const store = await open(directory);
+  await store.set('k', Buffer.from('v'));
+  writeFileSync(join(directory, 'log', '2'.padStart(16, '0')), Buffer.from('nonsense'));
+  await store.set('k', Buffer.from('w'));
+  const other = await open(directory);
+  expect(Buffer.from((await other.get('k')) ?? []).toString()).toBe('w');
+});
+
+test('a directory that cannot be made is an error in words', async () => {
+  const file = join(scratch(), 'file');
+  writeFileSync(file, '');
+  await expect(openStore(`file://${file}`)).rejects.toMatchObject({
+    code: 'unavailable',
+    message: expect.stringMatching(/cannot be opened/) as string,
+  });
+  const opened = await openStore(`file://${scratch()}`, { group: 'g' });
+  await opened.store.set('k', Buffer.from('v'));
+  await opened.store.close();
+});

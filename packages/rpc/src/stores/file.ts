@@ -1,0 +1,270 @@
+/** @file A store in a directory: for processes that share a file system and nothing else. */
+import { readFile, rm, writeFile } from 'node:fs/promises';
+import { RpcError } from '../errors.ts';
+import { FileLog, entries } from './file-log.ts';
+import { MAX_VALUE_BYTES } from './limits.ts';
+import type { StoreState } from './state.ts';
+import type { Lease, Store, StoreEvent } from './store.ts';
+import { missingKeys, settleWait } from './wait.ts';
+import { WatchQueue } from './watch-queue.ts';
+
+/** How often the directory is looked at. */
+const POLL_MS = 30;
+/** A holder beats this often in the time to live of its lease. */
+const BEATS_PER_TTL = 4;
+/** A poll that comes this late says that this process stood still: what it did not see then is held against nobody. */
+const OWN_STALL_MS = 1_000;
+
+/**
+ * Opens the store in `directory`, which is made if it does not exist and is never removed. Leases are kept by beats in files, judged by
+ * each reader's own clock, so a killed process is noticed after the time to live.
+ *
+ * @throws RpcError 'unavailable' when the directory cannot be used.
+ */
+export async function fileStore(directory: string): Promise<Store> {
+  const store = new FileStore(directory);
+  await store.open();
+  return store;
+}
+
+class FileLease implements Lease {
+  readonly id: number;
+  readonly lost: Promise<Error>;
+  private readonly store: FileStore;
+  private resolveLost!: (error: Error) => void;
+
+  constructor(id: number, store: FileStore) {
+    this.id = id;
+    this.store = store;
+    this.lost = new Promise((resolve) => (this.resolveLost = resolve));
+  }
+
+  isOf(store: FileStore): boolean {
+    return this.store === store;
+  }
+
+  revoke(): Promise<void> {
+    return this.store.revoke(this);
+  }
+
+  lose(why: string): void {
+    this.resolveLost(new RpcError('unavailable', why));
+  }
+}
+
+/** What is known of a lease of anyone. */
+interface Observed {
+  beat: string;
+  since: number;
+}
+
+class FileStore implements Store {
+  private readonly log: FileLog;
+  private readonly directory: string;
+  private readonly leases = new Map<number, FileLease>();
+  private readonly observed = new Map<number, Observed>();
+  private readonly queues = new Map<WatchQueue, string>();
+  private readonly closing = new AbortController();
+  private beats = 0;
+  private lastBeat = 0;
+  private lastPoll = 0;
+  private timer: NodeJS.Timeout | undefined;
+
+  constructor(directory: string) {
+    this.directory = directory;
+    this.log = new FileLog(directory, () => {
+      for (const [queue, prefix] of this.queues) queue.push({ type: 'resync', key: prefix });
+    });
+  }
+
+  async open(): Promise<void> {
+    await this.log.open();
+    this.lastPoll = performance.now();
+    this.poll();
+  }
+
+  async set(key: string, value: Uint8Array, options?: { lease?: Lease }): Promise<void> {
+    const planned = entries.set(key, checked(value), this.leaseId(options?.lease));
+    await this.log.perform(() => planned);
+  }
+
+  async get(key: string): Promise<Uint8Array | undefined> {
+    return (await this.state()).get(key)?.slice();
+  }
+
+  async wait(keys: readonly string[], options: { timeoutMs: number; signal?: AbortSignal }): Promise<void> {
+    const state = await this.state();
+    return settleWait(
+      (done) => state.wait(keys, done),
+      async () => missingKeys(keys, (key) => state.has(key)),
+      { ...options, closing: this.closing.signal },
+    );
+  }
+
+  async add(key: string, delta: bigint): Promise<bigint> {
+    this.checkOpen();
+    return this.log.perform(() => entries.add(key, delta));
+  }
+
+  async compareAndSet(
+    key: string,
+    expected: Uint8Array | null,
+    value: Uint8Array,
+    options?: { lease?: Lease },
+  ): Promise<{ ok: boolean; current: Uint8Array | undefined }> {
+    const planned = entries.set(key, checked(value), this.leaseId(options?.lease));
+    return this.log.perform<{ ok: boolean; current: Uint8Array | undefined }>((state) => {
+      const current = state.get(key);
+      const same =
+        expected === null ? current === undefined : current !== undefined && Buffer.compare(current, expected) === 0;
+      if (!same) return { result: { ok: false, current: current?.slice() } };
+      return {
+        entry: planned.entry,
+        apply: (at) => {
+          planned.apply(at);
+          return { ok: true, current: Uint8Array.from(value) };
+        },
+      };
+    });
+  }
+
+  async delete(key: string): Promise<boolean> {
+    this.checkOpen();
+    return this.log.perform((state) => (state.get(key) === undefined ? { result: false } : entries.delete(key)));
+  }
+
+  async list(prefix: string): Promise<Map<string, Uint8Array>> {
+    return new Map((await this.state()).list(prefix).map(([key, value]) => [key, value.slice()]));
+  }
+
+  watch(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoreEvent> {
+    this.checkOpen();
+    let unwatch = (): void => undefined;
+    let ended = false;
+    const queue: WatchQueue = new WatchQueue(
+      prefix,
+      () => {
+        ended = true;
+        unwatch();
+        this.queues.delete(queue);
+      },
+      options?.signal,
+    );
+    if (options?.signal?.aborted) return queue;
+    this.queues.set(queue, prefix);
+    const start = (): void => {
+      if (ended) return;
+      unwatch = this.log.state.watch(prefix, (key, value) => {
+        queue.push(value === undefined ? { type: 'delete', key } : { type: 'put', key, value: value.slice() });
+      });
+    };
+    // What others did before this call is not news: it is read first.
+    this.log.sync().then(start, start);
+    return queue;
+  }
+
+  async lease(ttlMs: number): Promise<Lease> {
+    this.checkOpen();
+    const id = await this.log.perform(() => entries.grant(ttlMs));
+    const lease = new FileLease(id, this);
+    this.leases.set(id, lease);
+    await this.beat();
+    return lease;
+  }
+
+  async revoke(lease: FileLease): Promise<void> {
+    if (!this.leases.delete(lease.id)) return;
+    await this.log.perform(() => entries.revoke(lease.id));
+    await rm(this.log.beatPath(lease.id), { force: true });
+  }
+
+  async close(): Promise<void> {
+    if (this.closing.signal.aborted) return;
+    this.closing.abort();
+    clearTimeout(this.timer);
+    for (const queue of [...this.queues.keys()]) queue.end();
+    for (const lease of [...this.leases.values()]) {
+      lease.lose('the store was closed');
+      // Out of reach: it runs out by itself.
+      await this.revoke(lease).catch(() => undefined);
+    }
+  }
+
+  private poll(): void {
+    if (this.closing.signal.aborted) return;
+    this.timer = setTimeout(() => {
+      // The directory may be out of reach for a while; operations say so, the poll just goes on.
+      void this.look()
+        .catch(() => undefined)
+        .then(() => this.poll());
+    }, POLL_MS);
+  }
+
+  private async look(): Promise<void> {
+    const now = performance.now();
+    const late = now - this.lastPoll - POLL_MS;
+    this.lastPoll = now;
+    if (late > OWN_STALL_MS) for (const one of this.observed.values()) one.since += late;
+    await this.log.sync();
+    const ttls = this.log.state.leaseTtls();
+    for (const [id, lease] of this.leases) {
+      if (ttls.has(id)) continue;
+      this.leases.delete(id);
+      lease.lose('the lease was not renewed in time');
+    }
+    if (ttls.size === 0) return;
+    const shortest = Math.min(...ttls.values());
+    if (now - this.lastBeat < shortest / BEATS_PER_TTL) return;
+    await this.beat();
+    await this.judge(ttls);
+  }
+
+  private async beat(): Promise<void> {
+    this.lastBeat = performance.now();
+    const beat = String(++this.beats);
+    await Promise.all([...this.leases.keys()].map((id) => writeFile(this.log.beatPath(id), beat)));
+  }
+
+  /** Ends leases whose beat has not changed for their time to live, by this process's clock. */
+  private async judge(ttls: ReadonlyMap<number, number>): Promise<void> {
+    for (const id of this.observed.keys()) if (!ttls.has(id)) this.observed.delete(id);
+    for (const [id, ttlMs] of ttls) {
+      const beat = this.leases.has(id)
+        ? `own ${this.beats}`
+        : await readFile(this.log.beatPath(id), 'utf8').catch(() => '');
+      const now = performance.now();
+      const known = this.observed.get(id);
+      if (known === undefined || known.beat !== beat) {
+        this.observed.set(id, { beat, since: now });
+      } else if (now - known.since >= ttlMs) {
+        await this.log.perform((state) => (state.leaseTtls().has(id) ? entries.revoke(id) : { result: false }));
+        await rm(this.log.beatPath(id), { force: true });
+      }
+    }
+  }
+
+  private async state(): Promise<StoreState> {
+    this.checkOpen();
+    await this.log.sync();
+    this.checkOpen();
+    return this.log.state;
+  }
+
+  private checkOpen(): void {
+    if (this.closing.signal.aborted) throw new RpcError('failed-precondition', 'the store is closed');
+  }
+
+  private leaseId(lease: Lease | undefined): number | undefined {
+    this.checkOpen();
+    if (lease === undefined) return undefined;
+    if (!(lease instanceof FileLease) || !lease.isOf(this))
+      throw new RpcError('invalid-argument', `the lease is not of the store in '${this.directory}'`);
+    return lease.id;
+  }
+}
+
+function checked(value: Uint8Array): Uint8Array {
+  if (value.byteLength > MAX_VALUE_BYTES)
+    throw new RpcError('invalid-argument', `a value has at most ${MAX_VALUE_BYTES} bytes`);
+  return Uint8Array.from(value);
+}
