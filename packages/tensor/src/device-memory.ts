@@ -72,15 +72,25 @@ function askForCollection(): void {
   const collect = (): void => {
     collectPending = false;
     madeBytes = 0;
-    forceCollection?.();
+    collectGarbage();
   };
   if (typeof setImmediate === 'function') setImmediate(collect).unref();
   else setTimeout(collect, 0);
 }
 
-let forceCollection: (() => void) | undefined = globalThis.gc as (() => void) | undefined;
+let forceCollection: (() => void) | undefined;
 
-/** Gives the function that collects garbage now; without one, only eviction bounds device memory. */
-export function setCollector(collect: () => void): void {
-  forceCollection ??= collect;
+/** Collects garbage now, where the engine can be asked to (Node); elsewhere only eviction bounds device memory. */
+function collectGarbage(): void {
+  forceCollection ??= globalThis.gc === undefined ? exposedCollector() : () => void globalThis.gc?.();
+  forceCollection();
+}
+
+function exposedCollector(): () => void {
+  const builtin = globalThis.process?.getBuiltinModule;
+  const v8 = builtin?.('node:v8');
+  const vm = builtin?.('node:vm');
+  if (v8 === undefined || vm === undefined) return () => undefined;
+  v8.setFlagsFromString('--expose-gc');
+  return vm.runInNewContext('gc') as () => void;
 }

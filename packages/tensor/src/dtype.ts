@@ -171,23 +171,23 @@ export function encode<D extends DType>(values: NumberArray, dtype: D): TypedArr
 function encodeAny(values: NumberArray, dtype: DType): TypedArrays[DType] {
   switch (dtype) {
     case 'float32':
-      return values instanceof Float32Array ? values : Float32Array.from(values);
+      return values instanceof Float32Array ? values : new Float32Array(values);
     case 'float64':
-      return values instanceof Float64Array ? values : Float64Array.from(values);
+      return values instanceof Float64Array ? values : new Float64Array(values);
     case 'float16':
-      return encodeFloat16(values instanceof Float32Array ? values : Float32Array.from(values));
+      return encodeFloat16(values instanceof Float32Array ? values : new Float32Array(values));
     case 'bfloat16':
-      return encodeBfloat16(values instanceof Float32Array ? values : Float32Array.from(values));
+      return encodeBfloat16(values instanceof Float32Array ? values : new Float32Array(values));
     case 'int64':
       return BigInt64Array.from(values as Float64Array, toInt64 as (v: number) => bigint);
     case 'int32':
-      return values instanceof Int32Array ? values : Int32Array.from(values);
+      return values instanceof Int32Array ? values : new Int32Array(values);
     case 'int16':
-      return values instanceof Int16Array ? values : Int16Array.from(values);
+      return values instanceof Int16Array ? values : new Int16Array(values);
     case 'int8':
-      return values instanceof Int8Array ? values : Int8Array.from(values);
+      return values instanceof Int8Array ? values : new Int8Array(values);
     case 'uint8':
-      return values instanceof Uint8Array ? values : Uint8Array.from(values);
+      return values instanceof Uint8Array ? values : new Uint8Array(values);
     case 'bool':
       return Uint8Array.from(values, (v) => (v !== 0 ? 1 : 0));
     case 'complex64': {

@@ -23,14 +23,14 @@ export function toTf(t: Tensor): TfTensor {
     return lib.complex(lib.tensor(part(0), shape), lib.tensor(part(1), shape));
   }
   const values = decode(array, t.dtype);
-  if (t.dtype === 'bool') return lib.tensor(Uint8Array.from(values), shape, 'bool');
+  if (t.dtype === 'bool') return lib.tensor(new Uint8Array(values), shape, 'bool');
   if (t.dtype === 'float32' || t.dtype === 'float64' || t.dtype === 'float16' || t.dtype === 'bfloat16') {
-    return lib.tensor(Float32Array.from(values), shape, 'float32');
+    return lib.tensor(new Float32Array(values), shape, 'float32');
   }
   if (values.some((v) => v < -INT32 || v >= INT32)) {
     throw new DTypeError('TensorFlow.js has no int64; an element does not fit int32');
   }
-  return lib.tensor(Int32Array.from(values), shape, 'int32');
+  return lib.tensor(new Int32Array(values), shape, 'int32');
 }
 
 /** A copy of a TensorFlow.js tensor, which stays the caller's. */

@@ -65,7 +65,8 @@ function differences(
   const evaluate = (i: number, delta: number): number => {
     const moved = values.slice();
     moved[i] = (moved[i] as number) + delta;
-    const probe = tensor(moved, { dtype: at.dtype, shape: at.shape });
+    // It requires gradients like the input it stands for: the function may differentiate itself.
+    const probe = tensor(moved, { dtype: at.dtype, shape: at.shape, requiresGrad: true });
     const out = noGrad(() => fn(...inputs.map((t) => (t === at ? probe : t))));
     let total = 0;
     readNumbers(out).forEach((v: number, k: number) => (total += v * (weights[k] as number)));

@@ -1,5 +1,5 @@
 /** @file Views and in-place operations in the graph: a change through a view becomes part of the base's history. */
-import { asStrided, asStridedScatter } from '../ops/as-strided.ts';
+import { asStrided, asStridedAdd, asStridedScatter } from '../ops/as-strided.ts';
 import { AutogradError } from '../errors.ts';
 import { isContiguous, type Shape } from '../shape.ts';
 import { newMeta, type Tensor } from '../tensor.ts';
@@ -98,7 +98,8 @@ class ViewOfBase extends Node {
   protected override backward(grads: readonly (Tensor | null)[]): readonly (Tensor | null)[] {
     const grad = grads[0] ?? null;
     if (grad === null) return [null];
-    return [asStridedScatter(grad.mul(0).sum().expand(this.baseShape), grad, ...this.geometry)];
+    const [shape, strides, offset] = this.geometry;
+    return [asStridedAdd(grad, this.baseShape, { shape, strides, offset })];
   }
 }
 

@@ -1,6 +1,7 @@
 /** @file Views by explicit geometry over a contiguous tensor, and their inverse. */
-import { readBytes, over, rawView } from '../host.ts';
-import { contiguousStrides, extentOf, type Shape } from '../shape.ts';
+import { decode, encode, type NumberArray } from '../dtype.ts';
+import { fromArray, over, rawView, readArray, readBytes } from '../host.ts';
+import { contiguousStrides, extentOf, sizeOf, type Shape } from '../shape.ts';
 import { ShapeError } from '../errors.ts';
 import { Storage } from '../storage.ts';
 import { copyStrided } from '../strided.ts';
@@ -34,6 +35,35 @@ const asStridedScatterOp = defineOp<Geometry>('asStridedScatter', 'as_strided_sc
   );
   return over(new Storage(bytes), base.dtype, base.shape);
 });
+
+const asStridedAddOp = defineOp<{ at: Geometry; shape: Shape }>(
+  'asStridedAdd',
+  'as_strided_backward',
+  ([part], { at, shape }) => {
+    const source = part as Tensor;
+    const values = decode(readArray(source), source.dtype);
+    const out = new (values.constructor as new (n: number) => NumberArray)(sizeOf(shape));
+    const index = new Array<number>(at.shape.length).fill(0);
+    let to = at.offset;
+    for (const value of values) {
+      out[to] = (out[to] as number) + value;
+      for (let d = at.shape.length - 1; d >= 0; d--) {
+        const stride = at.strides[d] as number;
+        to += stride;
+        index[d] = (index[d] as number) + 1;
+        if ((index[d] as number) < (at.shape[d] as number)) break;
+        to -= stride * (at.shape[d] as number);
+        index[d] = 0;
+      }
+    }
+    return fromArray(encode(out, source.dtype), source.dtype, shape);
+  },
+);
+
+/** The adjoint of asStrided: a tensor of `shape`, zero but for `part` added where the geometry names; places named twice add up. */
+export function asStridedAdd(part: Tensor, shape: Shape, at: Geometry): Tensor {
+  return apply(asStridedAddOp, [part], { at, shape });
+}
 
 /** The elements of `t` (in row-major order) that the geometry names. */
 export function asStrided(t: Tensor, shape: Shape, strides: Shape, offset = 0): Tensor {

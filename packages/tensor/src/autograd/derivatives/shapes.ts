@@ -1,6 +1,6 @@
 /** @file Derivatives of views, copies and joins: the gradient takes the way back. */
 import { zeros } from '../../creation.ts';
-import { asStrided, asStridedScatter } from '../../ops/as-strided.ts';
+import { asStrided, asStridedAdd, asStridedScatter } from '../../ops/as-strided.ts';
 import type { Geometry } from '../../ops/as-strided.ts';
 import { sumTo } from '../../ops/gradients.ts';
 import type { SliceAttrs } from '../../ops/views.ts';
@@ -62,9 +62,11 @@ export const shapes: Readonly<Record<string, Derivative>> = {
   },
   asStrided: {
     save: [],
-    backward: (grad, saved, at: Geometry) => [
-      asStridedScatter(zeros(inputShape(saved), { dtype: grad.dtype }), grad, at.shape, at.strides, at.offset),
-    ],
+    backward: (grad, saved, at: Geometry) => [asStridedAdd(grad, inputShape(saved), at)],
+  },
+  asStridedAdd: {
+    save: [],
+    backward: (grad, _saved, { at }: { at: Geometry }) => [asStrided(grad, at.shape, at.strides, at.offset)],
   },
   asStridedScatter: {
     save: [],

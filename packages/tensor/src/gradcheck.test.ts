@@ -1,0 +1,194 @@
+/** @file Every differentiable operation against central differences, in float64; twice for second derivatives. */
+import { describe, expect, it } from 'vitest';
+import {
+  bmm,
+  concat,
+  crossEntropy,
+  enableGrad,
+  grad,
+  gradcheck,
+  huberLoss,
+  manualSeed,
+  matmul,
+  rand,
+  smoothL1Loss,
+  stack,
+  tensor,
+  where,
+  type Tensor,
+} from './index.ts';
+import { derivatives } from './autograd/registry.ts';
+import { asStrided, asStridedScatter } from './ops/as-strided.ts';
+
+type Case = [name: string, fn: (...t: Tensor[]) => Tensor, ...shapes: number[][]];
+
+/** Values in ±[0.3, 1.3]: away from the kinks at 0, 1 and 2. */
+function input(shape: number[], positive: boolean): Tensor {
+  const magnitude = rand(shape, { dtype: 'float64' }).mul(0.6).add(0.3);
+  const signed = positive ? magnitude : magnitude.mul(rand(shape).gt(0.5).to('float64').mul(2).sub(1));
+  const t = signed.detach();
+  t.requiresGrad = true;
+  return t;
+}
+
+/** Fixed and all different. */
+function weightsLike(t: Tensor): Tensor {
+  return tensor(
+    Float64Array.from({ length: t.size }, (_, i) => Math.cos(i * 1.3) + 0.2),
+    { shape: t.shape },
+  );
+}
+
+const index = tensor([2, 0, 2], { dtype: 'int64' });
+const table = tensor(
+  [
+    [0, 1, 1],
+    [2, 0, 1],
+  ],
+  { dtype: 'int64' },
+);
+const mask = tensor([
+  [true, false, true],
+  [false, true, true],
+]);
+
+const positiveOnly = new Set(['log', 'log2', 'sqrt', 'rsqrt', 'pow', 'prod', 'cumprod', 'binaryPow']);
+const shifted: Record<string, (t: Tensor) => Tensor> = { acosh: (t) => t.abs().add(1.5) };
+
+const unaries = [
+  'neg',
+  'abs',
+  'exp',
+  'expm1',
+  'log',
+  'log1p',
+  'log2',
+  'sqrt',
+  'rsqrt',
+  'square',
+  'reciprocal',
+  'relu',
+  'sigmoid',
+  'tanh',
+  'sin',
+  'cos',
+  'tan',
+  'asin',
+  'acos',
+  'atan',
+  'sinh',
+  'cosh',
+  'asinh',
+  'acosh',
+  'atanh',
+  'erf',
+  'softplus',
+  'logSigmoid',
+  'sign',
+  'floor',
+  'ceil',
+  'round',
+  'trunc',
+] as const;
+
+const cases: Case[] = [
+  ...unaries.map((name): Case => [name, (t) => (shifted[name]?.(t as Tensor) ?? (t as Tensor))[name](), [2, 3]]),
+  ...(['add', 'sub', 'mul', 'div', 'maximum', 'minimum', 'atan2'] as const).flatMap((name): Case[] => [
+    [name, (a, b) => a![name](b!), [2, 3], [2, 3]],
+    [`${name} broadcast`, (a, b) => a![name](b!), [2, 1, 3], [4, 1]],
+    [`${name} scalar`, (a) => a![name](1.7), [3]],
+  ]),
+  ['pow', (a) => a!.pow(2.5), [4]],
+  ['binaryPow', (a, b) => a!.pow(b!), [2, 3], [3]],
+  ['remainder', (a) => a!.remainder(0.7), [4]],
+  ['clamp', (a) => a!.clamp(-0.5, 0.6), [6]],
+  ['where', (a, b) => where(mask, a!, b!), [2, 3], [3]],
+  ['maskedFill', (a) => a!.maskedFill(mask, 2), [2, 3]],
+  ['sum', (a) => a!.sum(), [2, 3]],
+  ['sum dim', (a) => a!.sum([0, 2]), [2, 3, 2]],
+  ['mean', (a) => a!.mean(1, true), [2, 3]],
+  ['prod', (a) => a!.prod(1), [2, 3]],
+  ['prod signed', (a) => a!.prod(), [2, 2]],
+  ['amax', (a) => a!.amax(1), [2, 3]],
+  ['amin', (a) => a!.amin([0, 1]), [2, 3]],
+  ['cumsum', (a) => a!.cumsum(0), [3, 2]],
+  ['cumprod', (a) => a!.cumprod(1), [2, 3]],
+  ['softmax', (a) => a!.softmax(1), [2, 3]],
+  ['logSoftmax', (a) => a!.logSoftmax(0), [3, 2]],
+  ['logSumExp', (a) => a!.logSumExp(1), [2, 3]],
+  ['matmul', (a, b) => matmul(a!, b!), [2, 3], [3, 4]],
+  ['matmul vector', (a, b) => matmul(a!, b!), [3], [3, 4]],
+  ['matmul broadcast', (a, b) => matmul(a!, b!), [2, 1, 2, 3], [2, 3, 2]],
+  ['bmm', (a, b) => bmm(a!, b!), [2, 2, 3], [2, 3, 2]],
+  ['reshape', (a) => a!.reshape([3, -1]), [2, 3]],
+  ['permute', (a) => a!.permute([2, 0, 1]), [2, 3, 2]],
+  ['transpose', (a) => a!.transpose(0, 1).reshape([6]), [2, 3]],
+  ['slice', (a) => a!.slice(1, 0, 5, 2), [2, 5]],
+  ['narrow', (a) => a!.narrow(0, 1, 2), [4, 2]],
+  ['select', (a) => a!.select(1, -1), [2, 3]],
+  ['expand', (a) => a!.expand([2, 3, 4]), [3, 1]],
+  ['squeeze', (a) => a!.squeeze(1).unsqueeze(0), [3, 1]],
+  ['clone', (a) => a!.clone(), [3]],
+  ['alias', (a) => a!.alias(), [3]],
+  ['concat', (a, b) => concat([a!, b!, a!], 1), [2, 3], [2, 2]],
+  ['stack', (a, b) => stack([a!, b!], 1), [3], [3]],
+  ['asStrided', (a) => asStrided(a!, [2, 2], [1, 1], 1), [5]],
+  ['asStridedScatter', (a, b) => asStridedScatter(a!, b!, [2], [2], 1), [5], [2]],
+  ['indexSelect', (a) => a!.indexSelect(0, index), [3, 2]],
+  ['indexAdd', (a, b) => a!.indexAdd(0, index, b!), [3, 2], [3, 2]],
+  ['gather', (a) => a!.gather(0, table), [3, 3]],
+  ['scatterAdd', (a, b) => a!.scatterAdd(0, table, b!), [3, 3], [2, 3]],
+  [
+    'scatter',
+    (a, b) =>
+      a!.scatter(
+        1,
+        tensor(
+          [
+            [0, 2],
+            [1, 0],
+          ],
+          { dtype: 'int64' },
+        ),
+        b!,
+      ),
+    [2, 3],
+    [2, 2],
+  ],
+  ['toSparse', (a) => a!.toSparse().toDense(), [2, 3]],
+  ['cast', (a) => a!.to('float64').mul(2), [2]],
+  ['crossEntropy', (a) => crossEntropy(a!, tensor([1, 0], { dtype: 'int64' }), { labelSmoothing: 0.1 }), [2, 3]],
+  ['crossEntropy ignored', (a) => crossEntropy(a!, tensor([1, -100], { dtype: 'int64' })), [2, 3]],
+  ['huberLoss', (a, b) => huberLoss(a!, b!, { delta: 0.2 }), [4], [4]],
+  ['smoothL1Loss', (a, b) => smoothL1Loss(a!, b!), [4], [4]],
+];
+
+describe('derivatives', () => {
+  it.each(cases)('%s', (name, fn, ...shapes) => {
+    manualSeed(7);
+    const inputs = shapes.map((shape) => input(shape, positiveOnly.has(name)));
+    gradcheck(fn, inputs);
+  });
+
+  it.each(cases)('%s, second', (name, fn, ...shapes) => {
+    manualSeed(8);
+    const inputs = shapes.map((shape) => input(shape, positiveOnly.has(name)));
+    // The numerical side runs without recording, but here the function itself differentiates.
+    const first = (...t: Tensor[]): Tensor =>
+      enableGrad(() => {
+        const out = fn(...t);
+        const weights = weightsLike(out);
+        const [g] = grad([out.mul(weights).sum()], [t[0] as Tensor], {
+          createGraph: true,
+          allowUnused: true,
+        });
+        return g === null || g === undefined || !g.requiresGrad ? (t[0] as Tensor).mul(1) : g;
+      });
+    gradcheck(first, inputs, { atol: 1e-4 });
+  });
+
+  it('has a rule for every operation it names, all of them functions', () => {
+    expect(derivatives.size).toBeGreaterThan(60);
+    for (const rule of derivatives.values()) expect(typeof rule.backward).toBe('function');
+  });
+});
