@@ -31,7 +31,8 @@ export class ValueWriter {
   private ctx: unknown;
   private nodes = 0;
   private depth = 0;
-  private readonly ancestors: object[] = [];
+  /** The containers around what is being written; undefined past `depth`, so that nothing is kept alive. */
+  private readonly ancestors: (object | undefined)[] = [];
   private readonly path: (string | number)[] = [];
   private readonly extensions: readonly ValueExtension[];
   private readonly limits: WireLimits;
@@ -53,9 +54,10 @@ export class ValueWriter {
     this.depth = 0;
     try {
       this.value(value);
+    } catch (error) {
+      this.ancestors.fill(undefined);
+      throw error;
     } finally {
-      this.ancestors.length = 0;
-      this.path.length = 0;
       this.ctx = undefined;
     }
   }
@@ -380,7 +382,7 @@ export class ValueWriter {
   }
 
   private leave(): void {
-    this.depth--;
+    this.ancestors[--this.depth] = undefined;
   }
 
   private tooMuch(what: string, value: number, limit: number): never {
