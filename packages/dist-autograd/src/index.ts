@@ -1,2 +1,4 @@
 /** @file The public surface of @backwire/dist-autograd. */
-export {};
+export { backward, context, distAutograd, distAutogradDebugInfo, getGradients, type ContextId } from './api.ts';
+export type { Gradients } from './engine/gradients.ts';
+export type { BackwardOptions } from './pass-runner.ts';

@@ -1,2 +1,13 @@
 /** @file What sibling packages use of @backwire/dist-autograd; not covered by semantic versioning. */
-export {};
+export { sessionOf } from './api.ts';
+export { AutogradSession, EXTENSION_NAME } from './session.ts';
+export { RecvRpcBackward, SendRpcBackward } from './engine/functions.ts';
+export { LiveContext } from './live-context.ts';
+export {
+  addRecvRpcBackward,
+  addSendRpcBackward,
+  getMessageWithAutograd,
+  sendMessageWithAutograd,
+  type Wrapped,
+  type Wrapping,
+} from './wrap.ts';

@@ -1,0 +1,94 @@
+/** @file What programs call: contexts, the backward pass, gradients, counters. */
+import { currentAgent, RpcError, type Extension, type RpcAgent } from '@backwire/rpc';
+import type { ExtensionHost } from '@backwire/rpc/internal';
+import type { Tensor } from '@backwire/tensor';
+import { ambient, runWith } from '@backwire/tensor/internal';
+import type { Gradients } from './engine/gradients.ts';
+import type { BackwardOptions } from './pass-runner.ts';
+import { AutogradSession, EXTENSION_NAME } from './session.ts';
+
+/** The id of a distributed autograd context: the creator's id in the upper 16 bits, its counter below. */
+export type ContextId = bigint & { readonly __contextId: true };
+
+const sessions = new WeakMap<object, AutogradSession>();
+
+/** The extension: `initRpc({ extensions: [rrefs(), distAutograd()] })`. */
+export function distAutograd(): Extension {
+  return {
+    name: EXTENSION_NAME,
+    attach(agent) {
+      const host = agent as ExtensionHost & { readonly limits?: { readonly maxContexts: number } };
+      const session = new AutogradSession(host, host.limits?.maxContexts);
+      sessions.set(agent, session);
+      return session;
+    },
+  };
+}
+
+/** The session of an agent. @throws RpcError 'failed-precondition' when it has no such extension. */
+export function sessionOf(agent: RpcAgent = currentAgent()): AutogradSession {
+  const session = sessions.get(agent);
+  if (session !== undefined) return session;
+  const text = `worker '${agent.name}' has no extension '${EXTENSION_NAME}': pass distAutograd() to initRpc({ extensions })`;
+  throw new RpcError('failed-precondition', text);
+}
+
+/**
+ * Runs `fn` in a new distributed autograd context: calls it makes, and calls that those make, are recorded for `backward`. When `fn`
+ * returns, the context waits for calls still in flight and is then released on every worker; when it throws, they are cancelled. A
+ * backward pass still in progress fails. Gradients taken with `getGradients` outlive the context.
+ *
+ * @throws RpcError 'failed-precondition' "Already have an autograd context id for this thread." when called inside another one.
+ */
+export async function context<T>(fn: (contextId: ContextId) => Promise<T>): Promise<T> {
+  const session = sessionOf();
+  const outer = ambient().contextId;
+  if (outer !== undefined && session.contexts.find(outer) !== undefined) {
+    throw new RpcError('failed-precondition', `Already have an autograd context id for this thread. (${outer})`);
+  }
+  const own = session.create();
+  try {
+    // The body is awaited here, and its `then` may be anything: it runs in the context as a whole.
+    const value = await runWith({ contextId: own.id }, async () => fn(own.id as ContextId));
+    session.abort(own);
+    await own.whenIdle();
+    return value;
+  } catch (error) {
+    own.cancelCalls(error);
+    throw error;
+  } finally {
+    session.release(own);
+  }
+}
+
+/**
+ * Computes the gradients of `roots`, scalars on this worker that are summed, for all leaves on all workers that they depend on, and adds
+ * them to the context, each on its leaf's worker; no `.grad` is touched. Resolves when every worker is done. A pass that fails on any
+ * worker leaves no gradients behind on any.
+ *
+ * `timeoutMs` bounds the whole pass; the default is the agent's.
+ *
+ * @throws RpcError 'not-found' for an unknown or released context, 'invalid-argument' for roots that cannot be one, 'peer-died' when a
+ * worker of the context dies, 'failed-precondition' when another pass is in progress in the context.
+ * @throws Error "Error on Node N: …" when a function of the graph threw on worker N, with a prefix for each worker on the way.
+ */
+export async function backward(
+  contextId: bigint,
+  roots: readonly Tensor[],
+  options: BackwardOptions = {},
+): Promise<void> {
+  await sessionOf(options.agent ?? currentAgent()).backward(contextId, roots, options);
+}
+
+/**
+ * The gradients that this worker holds in a context. A snapshot: later passes do not change it, and the tensors are the caller's.
+ * @throws RpcError 'not-found' "Could not find autograd context with id: N"
+ */
+export function getGradients(contextId: bigint): Gradients {
+  return sessionOf().gradients(contextId);
+}
+
+/** PyTorch's counters of the current agent. */
+export function distAutogradDebugInfo(): Record<'num_current_backward_passes' | 'num_autograd_contexts', number> {
+  return sessionOf().debugInfo();
+}

@@ -1,0 +1,264 @@
+/** @file Runs this worker's part of one backward pass over the recorded graph, capturing instead of accumulating. */
+import { onesLike, type Tensor } from '@backwire/tensor';
+import {
+  AccumulateGrad,
+  fitGradient,
+  gradEdge,
+  Node,
+  runClean,
+  shareHandle,
+  sweep,
+  untracked,
+  type Edge,
+} from '@backwire/tensor/internal';
+import { InvariantError } from '@backwire/rpc/internal';
+import { compareKeys } from '../protocol/order-key.ts';
+import { PassError, type Fired, type LocalGraph, type Target } from '../protocol/pass.ts';
+import { RecvRpcBackward, SendRpcBackward, type Grads } from './functions.ts';
+import type { GradientStore } from './gradients.ts';
+import { Inputs } from './slots.ts';
+
+/** What a task needs of its context. */
+export interface TaskContext {
+  readonly id: bigint;
+  readonly sends: ReadonlyMap<number, SendRpcBackward>;
+  readonly gradients: GradientStore;
+}
+
+/** Everything the pass knows of one function. */
+interface Place {
+  readonly inputs: Inputs;
+  /** For each next edge the rank of its contribution at the target. */
+  readonly ranks: number[];
+}
+
+/** The local graph of a pass: see `LocalGraph`. Gradients are summed in an order given by the graph and the causal paths alone. */
+export class GraphTask implements LocalGraph<Grads> {
+  private readonly context: TaskContext;
+  private readonly retain: boolean;
+  private readonly roots: readonly Tensor[];
+  private readonly isReleased: (contextId: bigint) => boolean;
+  private readonly seen = new Set<Node>();
+  private readonly starts: SendRpcBackward[] = [];
+  private readonly places = new Map<Node, Place>();
+  private readonly rootRanks: number[] = [];
+  private readonly captured = new Map<AccumulateGrad, Tensor>();
+  private readonly partial = new Set<Inputs>();
+  private ready: Node[] = [];
+  /** Gradients that wait between two runs; ours to free. */
+  private held = new Set<Tensor>();
+
+  constructor(
+    context: TaskContext,
+    roots: readonly Tensor[],
+    retain: boolean,
+    isReleased: (contextId: bigint) => boolean,
+  ) {
+    this.context = context;
+    this.roots = roots;
+    this.retain = retain;
+    this.isReleased = isReleased;
+  }
+
+  walk(starts: readonly number[] | 'roots'): Target[] {
+    const pending: Node[] = [];
+    if (starts === 'roots') {
+      for (const root of this.roots) pending.push(edgeOf(root).node);
+    } else {
+      for (const id of starts) pending.push(this.start(id));
+    }
+    const reached: Target[] = [];
+    for (let node = pending.pop(); node !== undefined; node = pending.pop()) {
+      if (this.seen.has(node)) continue;
+      this.seen.add(node);
+      if (node instanceof RecvRpcBackward) reached.push(this.target(node));
+      for (const edge of node.nextEdges) if (edge !== null) pending.push(edge.node);
+    }
+    return reached;
+  }
+
+  seal(): void {
+    const order = [...this.starts].sort((a, b) => compareKeys(a.key, b.key));
+    const entries: Node[] = [];
+    for (const root of this.roots) {
+      const { node, inputIndex } = edgeOf(root);
+      // A root's gradient is a contribution of its own, before all others.
+      this.rootRanks.push(this.place(node).inputs.expect(inputIndex));
+      entries.push(node);
+    }
+    const visited = new Set<Node>();
+    for (const node of [...entries, ...order]) this.number(node, visited);
+    this.seen.clear();
+  }
+
+  run(start: { readonly message: number; readonly grads: Grads } | 'roots'): Fired<Grads>[] {
+    const incoming = start === 'roots' ? [] : start.grads.filter((grad) => grad !== null);
+    for (const grad of incoming) this.held.add(grad);
+    const before = this.held;
+    // No scope or context of the program is in force: what is captured outlives them.
+    const { fired, live } = runClean({ gradMode: false }, () => sweep(() => this.work(start)));
+    // What is sent stays ours: the message holds the bytes until they are written.
+    this.held = new Set(live);
+    for (const { grads } of fired) for (const grad of grads) if (grad !== null) this.held.add(grad);
+    for (const grad of before) if (!this.held.has(grad)) grad.dispose();
+    return fired;
+  }
+
+  commit(): void {
+    if (this.ready.length > 0) throw new InvariantError('a backward pass ended with functions left to run');
+    this.context.gradients.commit(this.captured);
+    this.clear();
+  }
+
+  discard(): void {
+    for (const grad of this.captured.values()) grad.dispose();
+    this.clear();
+  }
+
+  private clear(): void {
+    for (const grad of this.held) grad.dispose();
+    this.held.clear();
+    this.captured.clear();
+    this.places.clear();
+    this.partial.clear();
+    this.seen.clear();
+    this.ready = [];
+  }
+
+  private start(id: number): SendRpcBackward {
+    const send = this.context.sends.get(id);
+    if (send === undefined) throw new InvariantError(`send function ${id} vanished`);
+    this.starts.push(send);
+    return send;
+  }
+
+  private target(node: RecvRpcBackward): Target {
+    if (node.contextId !== this.context.id)
+      throw strayFunction(node.contextId, this.context.id, this.isReleased(node.contextId));
+    return { to: node.from, message: node.messageId };
+  }
+
+  private place(node: Node): Place {
+    let place = this.places.get(node);
+    if (place === undefined) this.places.set(node, (place = { inputs: new Inputs(), ranks: [] }));
+    return place;
+  }
+
+  /** Ranks the contributions of every edge, depth first from `root` in edge order. */
+  private number(root: Node, visited: Set<Node>): void {
+    const pending = [root];
+    for (let node = pending.pop(); node !== undefined; node = pending.pop()) {
+      if (visited.has(node)) continue;
+      visited.add(node);
+      const { ranks } = this.place(node);
+      const edges = node.nextEdges;
+      for (let i = 0; i < edges.length; i++) {
+        const edge = edges[i];
+        if (edge === null || edge === undefined) continue;
+        ranks[i] = this.place(edge.node).inputs.expect(edge.inputIndex);
+      }
+      for (let i = edges.length - 1; i >= 0; i--) {
+        const edge = edges[i];
+        if (edge !== null && edge !== undefined && !visited.has(edge.node)) pending.push(edge.node);
+      }
+    }
+  }
+
+  private work(start: { readonly message: number; readonly grads: Grads } | 'roots'): {
+    fired: Fired<Grads>[];
+    live: Tensor[];
+  } {
+    const fired: Fired<Grads>[] = [];
+    if (start === 'roots') this.seed();
+    else this.feed(start.message, start.grads);
+    for (let node = this.ready.pop(); node !== undefined; node = this.ready.pop()) this.step(node, fired);
+    const live: Tensor[] = [];
+    for (const inputs of this.partial) live.push(...inputs.tensors());
+    return { fired, live };
+  }
+
+  private seed(): void {
+    this.roots.forEach((root, i) => {
+      const { node, inputIndex } = edgeOf(root);
+      this.deliver(node, inputIndex, this.rootRanks[i] as number, onesLike(root));
+    });
+  }
+
+  private feed(message: number, grads: Grads): void {
+    const send = this.context.sends.get(message);
+    if (send === undefined) throw new InvariantError(`send function ${message} vanished`);
+    if (grads.length !== send.inputs) {
+      throw new PassError({
+        code: 'protocol-error',
+        name: 'RpcError',
+        text: `${grads.length} gradients for the ${send.inputs} tensors of autograd message ${message}`,
+      });
+    }
+    const fitted = grads.map((grad, i) => (grad === null ? null : fitGradient(grad, send, i)));
+    this.spread(send, send.apply(fitted));
+    this.places.delete(send);
+  }
+
+  private step(node: Node, fired: Fired<Grads>[]): void {
+    const grads = this.place(node).inputs.grads(node.inputs);
+    if (node instanceof AccumulateGrad) this.capture(node, grads[0] ?? null);
+    else if (node instanceof RecvRpcBackward) fired.push({ ...this.target(node), grads: node.hooked(grads) });
+    else if (grads.every((grad) => grad === null)) this.spread(node, []);
+    else {
+      const out = node.apply(grads);
+      if (!this.retain) node.release();
+      this.spread(node, out);
+    }
+    this.places.delete(node);
+  }
+
+  private spread(node: Node, out: Grads): void {
+    const { ranks } = this.place(node);
+    node.nextEdges.forEach((edge, i) => {
+      if (edge === null) return;
+      const value = out[i] ?? null;
+      const fitted = value === null ? null : fitGradient(value, edge.node, edge.inputIndex);
+      this.deliver(edge.node, edge.inputIndex, ranks[i] as number, fitted);
+    });
+  }
+
+  private deliver(node: Node, index: number, rank: number, value: Tensor | null): void {
+    const { inputs } = this.place(node);
+    if (inputs.add(index, rank, value)) {
+      this.partial.delete(inputs);
+      this.ready.push(node);
+    } else this.partial.add(inputs);
+  }
+
+  private capture(leaf: AccumulateGrad, grad: Tensor | null): void {
+    if (grad === null) return;
+    const final = leaf.runHooks(grad);
+    this.captured.set(leaf, own(final));
+  }
+}
+
+/** The node and input that a root's gradient goes to; roots have been checked. */
+function edgeOf(root: Tensor): Edge {
+  const edge = gradEdge(root);
+  if (edge === null) throw new InvariantError('a root without a gradient function');
+  return edge;
+}
+
+/** A handle that nothing else aliases: the gradient itself when only the engine holds it, else a copy. */
+function own(grad: Tensor): Tensor {
+  return untracked(() => {
+    const dense = grad.layout === 'strided';
+    const alone = grad.storage.refs === 1 && (!dense || grad.isContiguous);
+    if (!alone) return grad.detach().clone();
+    const handle = shareHandle(grad);
+    handle.meta = undefined;
+    return handle;
+  });
+}
+
+function strayFunction(theirs: bigint, ours: bigint, released: boolean): PassError {
+  const text = released
+    ? 'Autograd context no longer valid! This usually means the autograd context was cleaned up by a different thread due to an error before RecvRpcBackward had a chance to run'
+    : `a tensor received in autograd context ${theirs} cannot take part in a backward pass of context ${ours}`;
+  return new PassError({ code: 'failed-precondition', name: 'RpcError', text });
+}

@@ -1,0 +1,47 @@
+/** @file Between errors and the failures that pass messages carry. */
+import { RemoteError, RpcError, rpcInfo, type RpcErrorCode, type WorkerInfo } from '@backwire/rpc';
+import type { Failure } from './protocol/pass.ts';
+
+const CODES: ReadonlySet<string> = new Set<RpcErrorCode>([
+  'deadline-exceeded',
+  'cancelled',
+  'peer-died',
+  'owner-died',
+  'unavailable',
+  'draining',
+  'resource-exhausted',
+  'unauthenticated',
+  'permission-denied',
+  'not-found',
+  'rref-released',
+  'barrier-broken',
+  'fenced',
+  'version-mismatch',
+  'protocol-error',
+  'decode-error',
+  'invalid-argument',
+  'failed-precondition',
+]);
+
+/** What a peer is told of an error, and what the origin makes one of again. */
+export function failureOf(error: unknown): Failure {
+  const info = rpcInfo(error);
+  const text = error instanceof Error ? error.message : String(error);
+  if (info === undefined || info instanceof RemoteError) {
+    return { code: '', name: error instanceof Error ? error.name : 'Error', text, cause: error };
+  }
+  const prefix = `${info.code}: `;
+  const bare = text.startsWith(prefix) ? text.slice(prefix.length) : text;
+  return { code: info.code, name: 'RpcError', text: bare, peer: info.peer?.id, cause: error };
+}
+
+/** The error of a pass that failed. `find` names a worker, if it is still known. */
+export function errorOf(failure: Failure, find: (id: number) => WorkerInfo | undefined): Error {
+  const peer = failure.peer === undefined ? undefined : find(failure.peer);
+  const cause = failure.cause === undefined ? {} : { cause: failure.cause };
+  if (CODES.has(failure.code)) {
+    return new RpcError(failure.code as RpcErrorCode, failure.text, { executed: 'maybe', peer, ...cause });
+  }
+  if (failure.cause !== undefined) return new Error(failure.text, { cause: failure.cause });
+  return new RemoteError(failure.text, { remoteName: failure.name, remoteStack: undefined, peer });
+}

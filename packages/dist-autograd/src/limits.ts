@@ -1,0 +1,16 @@
+/** @file The bounds of everything this package keeps or accepts, each with its reason. */
+
+/** Contexts alive on one worker at once; one costs about a kilobyte before its graph, and a leak should show early. */
+export const MAX_CONTEXTS = 10_000;
+/** Released ids remembered for one creator; past it the oldest are covered by raising the creator's low-water mark. */
+export const MAX_TOMBSTONES = 65_536;
+/** Calls nested in calls within one context: the causal path grows by one number each. */
+export const MAX_PATH = 1_024;
+/** Send and receive functions of one context on one worker: a context that runs for ever must fail, not fill the memory. */
+export const MAX_FUNCTIONS = 4_000_000;
+/** Message ids in one discovery message; more are sent in several. */
+export const MAX_DISCOVERED = 65_536;
+/** Characters of a failure's text on the wire: a prefix is added at each hop. */
+export const MAX_FAILURE_TEXT = 16_384;
+/** Gradients in one backward message: as many as a message can carry tensors. */
+export const MAX_GRADIENTS = 65_536;

@@ -1,0 +1,82 @@
+/** @file A context as this package runs it: its functions in the graph, its gradients, and the calls made in it. */
+import { RecvRpcBackward, SendRpcBackward } from './engine/functions.ts';
+import { GradientStore } from './engine/gradients.ts';
+import { Context } from './protocol/context.ts';
+import type { ContextRef } from './protocol/ids.ts';
+import { Invocation, type Path } from './protocol/order-key.ts';
+import type { Failure } from './protocol/pass.ts';
+
+/** A call made in a context that has not settled. */
+export interface CallInFlight {
+  cancel: ((reason: unknown) => void) | undefined;
+}
+
+/** Told of the end of a pass that began here. */
+export type PassEnd = (failure: Failure | undefined) => void;
+
+export class LiveContext extends Context<SendRpcBackward, RecvRpcBackward> {
+  readonly gradients = new GradientStore();
+  /** Who waits for the pass in progress; at its origin. */
+  waiting: PassEnd | undefined;
+  private readonly calls = new Set<CallInFlight>();
+  private readonly invocations = new WeakMap<object, Invocation>();
+  private readonly outermost = new Invocation([]);
+  private idle: (() => void)[] = [];
+  private cancelled: { reason: unknown } | undefined;
+
+  constructor(ref: ContextRef) {
+    super(ref);
+  }
+
+  /** Notes that `call`, being handled here, has this path. */
+  enter(call: object | undefined, path: Path): void {
+    if (call !== undefined) this.invocations.set(call, new Invocation(path));
+  }
+
+  /** Where calls made now stand: in the handler of `call`, or in the creator's own code. */
+  invocation(call: object | undefined): Invocation {
+    return (call === undefined ? undefined : this.invocations.get(call)) ?? this.outermost;
+  }
+
+  /** Follows a call until `settle`. */
+  follow(): { started: (cancel: (reason: unknown) => void) => void; settle: () => void } {
+    const call: CallInFlight = { cancel: undefined };
+    this.calls.add(call);
+    return {
+      started: (cancel) => {
+        call.cancel = cancel;
+        if (this.cancelled !== undefined && this.calls.has(call)) cancel(this.cancelled.reason);
+      },
+      settle: () => {
+        this.calls.delete(call);
+        if (this.calls.size > 0) return;
+        const idle = this.idle;
+        this.idle = [];
+        for (const done of idle) done();
+      },
+    };
+  }
+
+  get callsInFlight(): number {
+    return this.calls.size;
+  }
+
+  /** Resolves when no call made in this context on this worker is in flight. */
+  whenIdle(): Promise<void> {
+    if (this.calls.size === 0) return Promise.resolve();
+    return new Promise((resolve) => this.idle.push(resolve));
+  }
+
+  /** Fails the calls in flight, and those still to come. */
+  cancelCalls(reason: unknown): void {
+    this.cancelled = { reason };
+    for (const call of [...this.calls]) call.cancel?.(reason);
+  }
+
+  /** Frees gradients and the graph; after the context was taken out of the table. */
+  dispose(): void {
+    this.gradients.dispose();
+    this.sends.clear();
+    this.recvs.clear();
+  }
+}

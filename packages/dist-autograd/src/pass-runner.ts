@@ -1,0 +1,255 @@
+/** @file Runs the passes of one agent: messages to and from peers, time limits, and the promise of `backward`. */
+import { RpcError, type CallOptions, type Incoming, type WorkerInfo } from '@backwire/rpc';
+import type { ExtensionHost } from '@backwire/rpc/internal';
+import type { Tensor } from '@backwire/tensor';
+import { runClean } from '@backwire/tensor/internal';
+import type { Message, MessageType as Type } from '@backwire/wire';
+import { MessageType } from '@backwire/wire/internal';
+import type { Grads } from './engine/functions.ts';
+import { GraphTask } from './engine/graph-task.ts';
+import { checkRoots } from './engine/roots.ts';
+import { errorOf, failureOf } from './failure.ts';
+import { MAX_DISCOVERED } from './limits.ts';
+import type { LiveContext } from './live-context.ts';
+import type { ContextTable } from './protocol/context.ts';
+import type { PassId } from './protocol/ids.ts';
+import {
+  decodeAbort,
+  decodeBackward,
+  decodeDiscover,
+  decodeOutcome,
+  encodeAbort,
+  encodeBackward,
+  encodeDiscover,
+  encodeOutcome,
+} from './protocol/messages.ts';
+import {
+  PassError,
+  PassMachine,
+  type Failure,
+  type LocalGraph,
+  type PassOptions,
+  type PassPort,
+  type Reply,
+} from './protocol/pass.ts';
+
+/** How a backward pass may be run. */
+export interface BackwardOptions extends CallOptions {
+  /** Keep what the graph saved, on every worker, so that another pass can run over it. @default false */
+  retainGraph?: boolean;
+  /**
+   * 'smart' finds out first which calls the roots depend on. 'fast' saves that round trip and takes it that all calls of the context
+   * do: one that does not makes it wait until its time is up. @default 'smart'
+   */
+  mode?: 'smart' | 'fast';
+}
+
+/** A longer wait than a timer can have is no limit. */
+const MAX_TIMER_MS = 0x7fff_ffff;
+
+export class PassRunner implements PassPort<Grads, LiveContext> {
+  readonly machine: PassMachine<Grads, LiveContext>;
+  private readonly host: ExtensionHost;
+  private readonly contexts: ContextTable<LiveContext>;
+
+  constructor(host: ExtensionHost, contexts: ContextTable<LiveContext>) {
+    this.host = host;
+    this.contexts = contexts;
+    this.machine = new PassMachine(contexts.self, this);
+  }
+
+  /** Requests that peers send in a pass. */
+  get messages(): [Type, (call: Incoming) => Promise<Message>][] {
+    const { AUTOGRAD_DISCOVER_REQ, AUTOGRAD_DISCOVER_RESP, BACKWARD_AUTOGRAD_REQ, BACKWARD_AUTOGRAD_RESP } =
+      MessageType;
+    return [
+      [
+        AUTOGRAD_DISCOVER_REQ,
+        (call) => answer(call, AUTOGRAD_DISCOVER_RESP, (reply) => this.onDiscover(call.message, reply)),
+      ],
+      [
+        BACKWARD_AUTOGRAD_REQ,
+        (call) => answer(call, BACKWARD_AUTOGRAD_RESP, (reply) => this.onBackward(call.message, reply)),
+      ],
+    ];
+  }
+
+  /** Runs a pass from `roots`, which are on this worker; see `backward`. */
+  async backward(context: LiveContext, roots: readonly Tensor[], options: BackwardOptions): Promise<void> {
+    checkRoots(roots);
+    const timeoutMs = this.host.timeoutMs(options);
+    const { signal } = options;
+    if (signal?.aborted === true) throw new RpcError('cancelled', 'backward was cancelled', { cause: signal.reason });
+    const flags: PassOptions = { retainGraph: options.retainGraph ?? false, fast: options.mode === 'fast' };
+    let stop: (() => void) | undefined;
+    try {
+      await new Promise<void>((resolve, reject) => {
+        const pass = this.start(context, roots, flags, (failure) => {
+          if (failure === undefined) resolve();
+          else reject(this.errorOf(failure));
+        });
+        if (pass !== undefined) stop = this.bound(context, pass, timeoutMs, signal);
+      });
+    } finally {
+      stop?.();
+    }
+  }
+
+  onAbort(from: WorkerInfo, payload: Uint8Array): void {
+    const { context: ref, pass, failure } = decodeAbort(payload);
+    const context = this.contexts.lookup(ref);
+    if (context !== undefined) this.machine.onAbort(context, from.id, pass, failure);
+  }
+
+  // What a pass does to the world.
+
+  open(context: LiveContext, _pass: PassId, options: PassOptions, roots: unknown): LocalGraph<Grads> {
+    const isReleased = (id: bigint): boolean => this.contexts.find(id) === undefined;
+    return new GraphTask(context, (roots ?? []) as readonly Tensor[], options.retainGraph, isReleased);
+  }
+
+  discover(
+    to: number,
+    token: number,
+    context: LiveContext,
+    pass: PassId,
+    messages: readonly number[],
+    options: PassOptions,
+  ): void {
+    const parts: Request[] = [];
+    for (let i = 0; i < messages.length; i += MAX_DISCOVERED) {
+      const payload = encodeDiscover({
+        context: context.ref,
+        pass,
+        options,
+        messages: messages.slice(i, i + MAX_DISCOVERED),
+      });
+      parts.push({ type: MessageType.AUTOGRAD_DISCOVER_REQ, payload, tensors: [] });
+    }
+    this.ask(to, token, parts);
+  }
+
+  backwardTo(
+    to: number,
+    token: number,
+    context: LiveContext,
+    pass: PassId,
+    message: number,
+    grads: Grads,
+    options: PassOptions,
+  ): void {
+    const present = grads.map((grad) => grad !== null);
+    const payload = encodeBackward({ context: context.ref, pass, options, message, present });
+    this.ask(to, token, [
+      { type: MessageType.BACKWARD_AUTOGRAD_REQ, payload, tensors: grads.filter((grad) => grad !== null) },
+    ]);
+  }
+
+  abort(to: number, context: LiveContext, pass: PassId, failure: Failure): void {
+    try {
+      const worker = this.host.resolve(to);
+      if (this.host.isAlive(worker))
+        this.host.control(worker, MessageType.AUTOGRAD_ABORT, encodeAbort({ context: context.ref, pass, failure }));
+    } catch (error) {
+      this.host.logger.debug({ error, worker: to }, 'a worker of a failed backward pass is gone');
+    }
+  }
+
+  rollback(context: LiveContext): void {
+    context.gradients.rollback();
+  }
+
+  settled(context: LiveContext, _pass: PassId, failure?: Failure): void {
+    const { waiting } = context;
+    context.waiting = undefined;
+    waiting?.(failure);
+  }
+
+  // Below the port.
+
+  private start(
+    context: LiveContext,
+    roots: readonly Tensor[],
+    flags: PassOptions,
+    done: (failure: Failure | undefined) => void,
+  ): PassId | undefined {
+    try {
+      return this.machine.start(context, roots, flags, () => {
+        context.waiting = done;
+      });
+    } catch (error) {
+      if (!(error instanceof PassError)) throw error;
+      done(error.failure);
+      return undefined;
+    }
+  }
+
+  private onDiscover(message: Message, reply: Reply): void {
+    const { context, pass, options, messages } = decodeDiscover(message.payload);
+    this.machine.onDiscover(this.contexts.lookup(context), pass, messages, options, reply);
+  }
+
+  private onBackward(message: Message, reply: Reply): void {
+    const { context, pass, options, message: id, present } = decodeBackward(message.payload, message.tensors.length);
+    let next = 0;
+    const grads = present.map((there) => (there ? (message.tensors[next++] as Tensor) : null));
+    this.machine.onBackward(this.contexts.lookup(context), pass, id, grads, options, reply);
+  }
+
+  /** Sends the messages of one token and reports their outcome, never at once. */
+  private ask(to: number, token: number, requests: readonly Request[]): void {
+    const send = async (request: Request): Promise<Failure | undefined> => {
+      const reply = await this.host.call(this.host.resolve(to), { ...request, id: 0n }, { raw: true, timeoutMs: 0 });
+      return decodeOutcome(reply.payload);
+    };
+    // Nothing of the caller's applies: its deadline and signal bound the pass, not a message of it.
+    const all = runClean({ agent: this.host }, () => Promise.all(requests.map(send)));
+    void all.then(
+      (failures) => {
+        const failure = failures.find((one) => one !== undefined);
+        if (failure === undefined) this.machine.onAck(token);
+        else this.machine.onNack(token, failure);
+      },
+      (error: unknown) => this.machine.onNack(token, failureOf(error)),
+    );
+  }
+
+  /** Aborts the pass when its time is up or its signal fires; returns how to stop that. */
+  private bound(context: LiveContext, pass: PassId, timeoutMs: number, signal: AbortSignal | undefined): () => void {
+    const text = `RPC ran for more than set timeout (${timeoutMs} ms) and will now be marked with an error`;
+    const late: Failure = { code: 'deadline-exceeded', name: 'RpcError', text };
+    const limited = timeoutMs > 0 && timeoutMs <= MAX_TIMER_MS;
+    const timer = limited ? setTimeout(() => this.machine.abort(context, late, pass), timeoutMs) : undefined;
+    const onAbort = (): void => {
+      this.machine.abort(
+        context,
+        { code: 'cancelled', name: 'RpcError', text: 'backward was cancelled', cause: signal?.reason },
+        pass,
+      );
+    };
+    signal?.addEventListener('abort', onAbort, { once: true });
+    return () => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', onAbort);
+    };
+  }
+
+  private errorOf(failure: Failure): Error {
+    return errorOf(failure, (id) => {
+      try {
+        return this.host.resolve(id);
+      } catch {
+        return undefined;
+      }
+    });
+  }
+}
+
+type Request = Omit<Message, 'id'>;
+
+/** The answer to a pass message, whenever the pass gives it. */
+function answer(call: Incoming, type: Type, begin: (reply: Reply) => void): Promise<Message> {
+  return new Promise((resolve) => {
+    begin((failure) => resolve({ type, id: call.message.id, payload: encodeOutcome(failure), tensors: [] }));
+  });
+}

@@ -1,0 +1,260 @@
+/** @file Autograd contexts of one worker: who knows them, their functions, and the ids that must never come back. */
+import { MAX_CONTEXTS, MAX_FUNCTIONS, MAX_TOMBSTONES } from '../limits.ts';
+import { localId, publicId, sameLife, splitId, type ContextRef, type Life, type PassId } from './ids.ts';
+import type { PassState } from './pass.ts';
+
+/** Why a context is not to be had. */
+export type Refusal = 'released' | 'creator-dead' | 'full';
+
+/** Thrown where a message names a context that may not exist (any more). */
+export class ContextRefused extends Error {
+  readonly reason: Refusal;
+
+  constructor(reason: Refusal, text: string) {
+    super(text);
+    this.reason = reason;
+  }
+}
+
+/** One context on one worker. `S` and `R` are its send and receive functions, whatever the graph is made of. */
+export class Context<S, R> {
+  readonly ref: ContextRef;
+  readonly id: bigint;
+  /** By the message id this worker gave. */
+  readonly sends = new Map<number, S>();
+  /** By the worker that sent, then by the message id it gave. */
+  readonly recvs = new Map<number, Map<number, R>>();
+  /** Workers that take part as far as this one knows, with their life. */
+  readonly known = new Map<number, number>();
+  /** It was taken out of the table: no message may use it any more. */
+  released = false;
+  /** The backward pass in progress here. */
+  pass: PassState | undefined;
+  /** By the life that started them: no pass up to this number may begin or go on here. */
+  readonly finished = new Map<string, number>();
+  /** The last pass that was committed here; an abort takes it back. */
+  committed: PassId | undefined;
+  /** A pass that failed here and whose abort has not come by yet: it still has to be handed on. */
+  unspread: PassId | undefined;
+
+  constructor(ref: ContextRef) {
+    this.ref = ref;
+    this.id = publicId(ref.worker, ref.local);
+  }
+
+  addSend(message: number, send: S): void {
+    this.room(this.sends.size);
+    this.sends.set(message, send);
+  }
+
+  addRecv(from: number, message: number, recv: R): void {
+    let own = this.recvs.get(from);
+    if (own === undefined) this.recvs.set(from, (own = new Map()));
+    this.room(own.size);
+    own.set(message, recv);
+  }
+
+  get recvCount(): number {
+    let count = 0;
+    for (const own of this.recvs.values()) count += own.size;
+    return count;
+  }
+
+  private room(size: number): void {
+    if (size >= MAX_FUNCTIONS) throw new ContextRefused('full', `autograd context ${this.id} has ${size} functions`);
+  }
+}
+
+/** What one life of a creator has told. */
+interface Creator {
+  readonly incarnation: number;
+  /** Every id below is released, but for those that are alive here. */
+  oldest: number;
+  readonly tombstones: Set<number>;
+}
+
+/** All contexts of one worker. `C` is its kind of context. */
+export class ContextTable<C extends Context<unknown, unknown>> {
+  readonly self: Life;
+  private readonly life: number;
+  private readonly limit: number;
+  private readonly make: (ref: ContextRef) => C;
+  private readonly contexts = new Map<number, Map<number, C>>();
+  private readonly creators = new Map<number, Creator>();
+  /** By worker: lives up to this one are over. */
+  private readonly dead = new Map<number, number>();
+  /** Own ids that are alive, in the order they were drawn. */
+  private readonly own = new Set<number>();
+  private contextCounter = 0;
+  private messageCounter = 0;
+  private count = 0;
+
+  /** @param life how many lives of this worker there were before: part of the ids. */
+  constructor(self: Life, life: number, make: (ref: ContextRef) => C, limit = MAX_CONTEXTS) {
+    this.self = self;
+    this.make = make;
+    this.life = life;
+    this.limit = limit;
+  }
+
+  get size(): number {
+    return this.count;
+  }
+
+  *[Symbol.iterator](): IterableIterator<C> {
+    for (const own of this.contexts.values()) yield* own.values();
+  }
+
+  /** A new context of this worker. */
+  create(): C {
+    this.room();
+    const ref = { ...this.self, local: localId(this.life, this.contextCounter++) };
+    this.own.add(ref.local);
+    return this.insert(this.make(ref));
+  }
+
+  /** The next message id of this worker: one for each wrapped message, with tensors or without. */
+  nextMessage(): number {
+    return localId(this.life, this.messageCounter++);
+  }
+
+  /** This worker's oldest id alive; the next one to be drawn when there is none. */
+  get oldestOwn(): number {
+    for (const local of this.own) return local;
+    return localId(this.life, this.contextCounter);
+  }
+
+  /** The context with a public id, if it is alive here. */
+  find(id: bigint): C | undefined {
+    const parts = splitId(id);
+    return parts === undefined ? undefined : this.contexts.get(parts.worker)?.get(parts.local);
+  }
+
+  /** The context that a message names, if it is alive here. */
+  lookup(ref: ContextRef): C | undefined {
+    const found = this.contexts.get(ref.worker)?.get(ref.local);
+    return found !== undefined && sameLife(found.ref, ref) ? found : undefined;
+  }
+
+  /** The creator's oldest id alive, as far as this worker has heard. */
+  oldestOf(ref: ContextRef): number {
+    if (sameLife(ref, this.self)) return this.oldestOwn;
+    const creator = this.creators.get(ref.worker);
+    return creator?.incarnation === ref.incarnation ? creator.oldest : 0;
+  }
+
+  /**
+   * The context that a wrapped message names, made now if this is the first time.
+   * @param oldest the creator's oldest id alive when it last told.
+   * @throws ContextRefused when it was released, its creator is dead, or there are too many.
+   */
+  accept(ref: ContextRef, oldest: number): C {
+    const known = this.lookup(ref);
+    if (known !== undefined) {
+      this.heard(ref, oldest);
+      return known;
+    }
+    if (sameLife(ref, this.self)) throw released(ref);
+    if (ref.incarnation <= (this.dead.get(ref.worker) ?? -1)) {
+      throw new ContextRefused('creator-dead', `the creator of autograd context ${idOf(ref)} died`);
+    }
+    const creator = this.heard(ref, oldest);
+    if (creator === undefined || ref.local < creator.oldest || creator.tombstones.has(ref.local)) throw released(ref);
+    this.room();
+    const stale = this.contexts.get(ref.worker)?.get(ref.local);
+    if (stale !== undefined) this.drop(stale);
+    return this.insert(this.make(ref));
+  }
+
+  /** Takes the context out and leaves a tombstone, also when it was never here. Returns it if it was. */
+  release(ref: ContextRef, oldest = 0): C | undefined {
+    const context = this.lookup(ref);
+    if (context !== undefined) this.drop(context);
+    if (!sameLife(ref, this.self)) {
+      const creator = this.heard(ref, oldest);
+      if (creator !== undefined && ref.local >= creator.oldest) this.bury(creator, ref.local);
+    }
+    return context;
+  }
+
+  /** A life is over: its contexts go, and no message brings them back. Returns those that were here. */
+  creatorDied(life: Life): C[] {
+    this.dead.set(life.worker, Math.max(life.incarnation, this.dead.get(life.worker) ?? -1));
+    const creator = this.creators.get(life.worker);
+    if (creator !== undefined && creator.incarnation <= life.incarnation) this.creators.delete(life.worker);
+    const gone = [...(this.contexts.get(life.worker)?.values() ?? [])].filter(
+      (context) => context.ref.incarnation <= life.incarnation,
+    );
+    for (const context of gone) this.drop(context);
+    return gone;
+  }
+
+  /** Those that a worker takes part in, as far as this one knows. */
+  *knowing(life: Life): IterableIterator<C> {
+    for (const context of this) if (context.known.get(life.worker) === life.incarnation) yield context;
+  }
+
+  /** How many released ids are remembered. */
+  get tombstones(): number {
+    let count = 0;
+    for (const creator of this.creators.values()) count += creator.tombstones.size;
+    return count;
+  }
+
+  private room(): void {
+    if (this.count >= this.limit)
+      throw new ContextRefused('full', `${this.count} autograd contexts are alive on this worker`);
+  }
+
+  private insert(context: C): C {
+    let own = this.contexts.get(context.ref.worker);
+    if (own === undefined) this.contexts.set(context.ref.worker, (own = new Map()));
+    own.set(context.ref.local, context);
+    this.count++;
+    return context;
+  }
+
+  private drop(context: C): void {
+    const own = this.contexts.get(context.ref.worker);
+    if (own?.delete(context.ref.local) !== true) return;
+    if (own.size === 0) this.contexts.delete(context.ref.worker);
+    if (sameLife(context.ref, this.self)) this.own.delete(context.ref.local);
+    context.released = true;
+    this.count--;
+  }
+
+  /** Notes what a creator told; undefined when a later life of it has been heard of. */
+  private heard(ref: ContextRef, oldest: number): Creator | undefined {
+    let creator = this.creators.get(ref.worker);
+    if (creator !== undefined && creator.incarnation > ref.incarnation) return undefined;
+    if (creator === undefined || creator.incarnation < ref.incarnation) {
+      creator = { incarnation: ref.incarnation, oldest: 0, tombstones: new Set() };
+      this.creators.set(ref.worker, creator);
+    }
+    if (oldest > creator.oldest) {
+      creator.oldest = oldest;
+      for (const local of creator.tombstones) if (local < oldest) creator.tombstones.delete(local);
+    }
+    return creator;
+  }
+
+  private bury(creator: Creator, local: number): void {
+    creator.tombstones.add(local);
+    if (creator.tombstones.size <= MAX_TOMBSTONES) return;
+    let lowest = Infinity;
+    for (const id of creator.tombstones) if (id < lowest) lowest = id;
+    creator.tombstones.delete(lowest);
+    creator.oldest = lowest + 1;
+  }
+}
+
+function idOf(ref: ContextRef): bigint {
+  return publicId(ref.worker, ref.local);
+}
+
+function released(ref: ContextRef): ContextRefused {
+  return new ContextRefused(
+    'released',
+    `Couldn't find autograd context data for current autograd context id: context ${idOf(ref)} was released`,
+  );
+}

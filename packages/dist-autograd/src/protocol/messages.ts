@@ -1,0 +1,220 @@
+/** @file The bytes of wraps and pass messages: varints, read with every length checked. */
+import { ByteReader, ByteWriter, decodeError } from '@backwire/wire/internal';
+import { MAX_DISCOVERED, MAX_FAILURE_TEXT, MAX_GRADIENTS, MAX_PATH } from '../limits.ts';
+import type { ContextRef, PassId } from './ids.ts';
+import type { Path } from './order-key.ts';
+import type { Failure, PassOptions } from './pass.ts';
+
+/** What a wrapped message carries besides the message inside. */
+export interface WrapMetadata {
+  /** The type of the message inside. */
+  readonly type: number;
+  readonly context: ContextRef;
+  /** The creator's oldest context alive, as far as the sender has heard. */
+  readonly oldest: number;
+  /** The sender's message id: its send function's, if it has one. */
+  readonly message: number;
+  /** The call that the wrap belongs to. */
+  readonly path: Path;
+  /** Whether there is a send function: the message's tensors that require grad are its inputs, in order. */
+  readonly graph: boolean;
+}
+
+export interface DiscoverMessage {
+  readonly context: ContextRef;
+  readonly pass: PassId;
+  readonly options: PassOptions;
+  readonly messages: readonly number[];
+}
+
+export interface BackwardMessage {
+  readonly context: ContextRef;
+  readonly pass: PassId;
+  readonly options: PassOptions;
+  readonly message: number;
+  /** For each gradient whether it is there; those that are travel as the message's tensors, in order. */
+  readonly present: readonly boolean[];
+}
+
+export interface AbortMessage {
+  readonly context: ContextRef;
+  readonly pass: PassId;
+  readonly failure: Failure;
+}
+
+/** The end of a context, or a request to be told of it. */
+export interface ContextMessage {
+  readonly context: ContextRef;
+  readonly oldest: number;
+}
+
+const VERSION = 1;
+const RETAIN = 1;
+const FAST = 2;
+
+export function encodeWrap(wrap: WrapMetadata): Uint8Array {
+  const writer = begin();
+  writer.varint32(wrap.type);
+  writeContext(writer, wrap.context);
+  writer.varint53(wrap.oldest);
+  writer.varint53(wrap.message);
+  writer.u8(wrap.graph ? 1 : 0);
+  writer.varint32(wrap.path.length);
+  for (const ordinal of wrap.path) writer.varint53(ordinal);
+  return writer.finish();
+}
+
+export function decodeWrap(bytes: Uint8Array): WrapMetadata {
+  return whole(bytes, (reader) => {
+    const type = reader.varint32();
+    const context = readContext(reader);
+    const oldest = reader.varint53();
+    const message = reader.varint53();
+    const graph = reader.varint32() === 1;
+    const path = readList(reader, MAX_PATH, 'a causal path');
+    return { type, context, oldest, message, graph, path };
+  });
+}
+
+export function encodeDiscover(message: DiscoverMessage): Uint8Array {
+  const writer = begin();
+  writePass(writer, message);
+  writer.varint32(message.messages.length);
+  for (const id of message.messages) writer.varint53(id);
+  return writer.finish();
+}
+
+export function decodeDiscover(bytes: Uint8Array): DiscoverMessage {
+  return whole(bytes, (reader) => ({ ...readPass(reader), messages: readList(reader, MAX_DISCOVERED, 'a discovery') }));
+}
+
+export function encodeBackward(message: BackwardMessage): Uint8Array {
+  const writer = begin();
+  writePass(writer, message);
+  writer.varint53(message.message);
+  writer.varint32(message.present.length);
+  for (const there of message.present) writer.u8(there ? 1 : 0);
+  return writer.finish();
+}
+
+/** @param tensors how many tensors came with it. */
+export function decodeBackward(bytes: Uint8Array, tensors: number): BackwardMessage {
+  return whole(bytes, (reader) => {
+    const head = readPass(reader);
+    const message = reader.varint53();
+    const present = readList(reader, MAX_GRADIENTS, 'gradients').map((flag) => flag === 1);
+    if (present.filter((there) => there).length !== tensors) throw decodeError('gradients do not match their tensors');
+    return { ...head, message, present };
+  });
+}
+
+export function encodeAbort(message: AbortMessage): Uint8Array {
+  const writer = begin();
+  writeContext(writer, message.context);
+  writePassId(writer, message.pass);
+  writeFailure(writer, message.failure);
+  return writer.finish();
+}
+
+export function decodeAbort(bytes: Uint8Array): AbortMessage {
+  return whole(bytes, (reader) => ({
+    context: readContext(reader),
+    pass: readPassId(reader),
+    failure: readFailure(reader),
+  }));
+}
+
+/** The answer to a pass message: empty when all went well. */
+export function encodeOutcome(failure: Failure | undefined): Uint8Array {
+  const writer = begin();
+  writer.u8(failure === undefined ? 0 : 1);
+  if (failure !== undefined) writeFailure(writer, failure);
+  return writer.finish();
+}
+
+export function decodeOutcome(bytes: Uint8Array): Failure | undefined {
+  return whole(bytes, (reader) => (reader.varint32() === 0 ? undefined : readFailure(reader)));
+}
+
+export function encodeContextMessage(message: ContextMessage): Uint8Array {
+  const writer = begin();
+  writeContext(writer, message.context);
+  writer.varint53(message.oldest);
+  return writer.finish();
+}
+
+export function decodeContextMessage(bytes: Uint8Array): ContextMessage {
+  return whole(bytes, (reader) => ({ context: readContext(reader), oldest: reader.varint53() }));
+}
+
+function begin(): ByteWriter {
+  const writer = new ByteWriter(48);
+  writer.u8(VERSION);
+  return writer;
+}
+
+function whole<T>(bytes: Uint8Array, read: (reader: ByteReader) => T): T {
+  const reader = new ByteReader(bytes);
+  const version = reader.varint32();
+  if (version !== VERSION) throw decodeError(`autograd metadata of version ${version}`);
+  const value = read(reader);
+  if (reader.pos !== reader.end) throw decodeError('autograd metadata is longer than it says');
+  return value;
+}
+
+function writeContext(writer: ByteWriter, ref: ContextRef): void {
+  writer.varint32(ref.worker);
+  writer.varint53(ref.incarnation);
+  writer.varint53(ref.local);
+}
+
+function readContext(reader: ByteReader): ContextRef {
+  return { worker: reader.varint32(), incarnation: reader.varint53(), local: reader.varint53() };
+}
+
+function writePassId(writer: ByteWriter, pass: PassId): void {
+  writer.varint32(pass.worker);
+  writer.varint53(pass.incarnation);
+  writer.varint53(pass.n);
+}
+
+function readPassId(reader: ByteReader): PassId {
+  return { worker: reader.varint32(), incarnation: reader.varint53(), n: reader.varint53() };
+}
+
+function writePass(writer: ByteWriter, head: { context: ContextRef; pass: PassId; options: PassOptions }): void {
+  writeContext(writer, head.context);
+  writePassId(writer, head.pass);
+  writer.u8((head.options.retainGraph ? RETAIN : 0) | (head.options.fast ? FAST : 0));
+}
+
+function readPass(reader: ByteReader): { context: ContextRef; pass: PassId; options: PassOptions } {
+  const context = readContext(reader);
+  const pass = readPassId(reader);
+  const flags = reader.varint32();
+  return { context, pass, options: { retainGraph: (flags & RETAIN) !== 0, fast: (flags & FAST) !== 0 } };
+}
+
+function writeFailure(writer: ByteWriter, failure: Failure): void {
+  writer.string(failure.code.slice(0, 64));
+  writer.string(failure.name.slice(0, 256));
+  writer.string(failure.text.slice(0, MAX_FAILURE_TEXT));
+  writer.varint32(failure.peer === undefined ? 0 : failure.peer + 1);
+}
+
+function readFailure(reader: ByteReader): Failure {
+  const code = reader.utf8(reader.length());
+  const name = reader.utf8(reader.length());
+  const text = reader.utf8(reader.length());
+  const peer = reader.varint32();
+  return { code, name, text, peer: peer === 0 ? undefined : peer - 1 };
+}
+
+/** Numbers of one byte or more each, so the length is checked against what is there before anything is allocated. */
+function readList(reader: ByteReader, limit: number, what: string): number[] {
+  const count = reader.varint32();
+  if (count > limit || count > reader.end - reader.pos) throw decodeError(`${what} of ${count} entries`);
+  const list: number[] = [];
+  for (let i = 0; i < count; i++) list.push(reader.varint53());
+  return list;
+}

@@ -1,0 +1,448 @@
+/**
+ * @file The backward pass over several workers: a discovery wave, then execution, both ended by an acknowledgement tree.
+ *
+ * Discovery marks the send functions that the roots reach: a receive function that is reached tells its sender, which walks on from
+ * the matching send function. Execution then runs over just those: each marked receive function sends exactly one message, so every
+ * worker knows what it still waits for. The first message that engages a worker is acknowledged when all messages it sent have been
+ * (Dijkstra and Scholten 1980), so the tree's root, the pass's origin, knows when all is done. In fast mode there is no wave:
+ * every send function of the context is taken to be reached.
+ */
+import type { Context } from './context.ts';
+import { lifeKey, sameLife, samePass, comparePasses, type Life, type PassId } from './ids.ts';
+
+/** How a pass failed. */
+export interface Failure {
+  /** The code of an RpcError, or empty when a function of the graph threw. */
+  readonly code: string;
+  /** The class that was thrown. */
+  readonly name: string;
+  readonly text: string;
+  /** The worker it is about. */
+  readonly peer?: number | undefined;
+  /** What was thrown, on the worker where it was. */
+  readonly cause?: unknown;
+}
+
+/** A receive function: where its gradients go. */
+export interface Target {
+  readonly to: number;
+  readonly message: number;
+}
+
+/** Gradients on their way to the worker that sent the forward message. */
+export interface Fired<G> extends Target {
+  readonly grads: G;
+}
+
+/** The part of the graph on one worker, for one pass. */
+export interface LocalGraph<G> {
+  /** Walks on from send functions, or from the roots, and returns the receive functions met for the first time. */
+  walk(starts: readonly number[] | 'roots'): readonly Target[];
+  /** Counts what each function waits for, over all that was walked. */
+  seal(): void;
+  /** Gives gradients to a send function, or starts the roots, and returns what leaves this worker by it. */
+  run(start: { readonly message: number; readonly grads: G } | 'roots'): readonly Fired<G>[];
+  /** Adds the captured gradients to the context. */
+  commit(): void;
+  /** Drops everything. */
+  discard(): void;
+}
+
+/** What a pass is told at its start. */
+export interface PassOptions {
+  readonly retainGraph: boolean;
+  readonly fast: boolean;
+}
+
+/** Where the outcome of an incoming message goes; each is answered exactly once. */
+export type Reply = (failure?: Failure) => void;
+
+/** What a pass does to the world. Nothing here may call back synchronously. */
+export interface PassPort<G, C> {
+  discover(
+    to: number,
+    token: number,
+    context: C,
+    pass: PassId,
+    messages: readonly number[],
+    options: PassOptions,
+  ): void;
+  backwardTo(
+    to: number,
+    token: number,
+    context: C,
+    pass: PassId,
+    message: number,
+    grads: G,
+    options: PassOptions,
+  ): void;
+  abort(to: number, context: C, pass: PassId, failure: Failure): void;
+  /** Opens the local graph; `roots` only at the origin. */
+  open(context: C, pass: PassId, options: PassOptions, roots: unknown): LocalGraph<G>;
+  /** Takes back what the last pass added to the context. */
+  rollback(context: C): void;
+  /** The pass ended, at its origin. */
+  settled(context: C, pass: PassId, failure?: Failure): void;
+}
+
+/** One pass at work in one context on one worker. */
+export interface PassState {
+  readonly id: PassId;
+  readonly origin: boolean;
+  readonly graph: LocalGraph<never>;
+  readonly options: PassOptions;
+  phase: 'discover' | 'execute';
+  /** Marked send functions that have not run. */
+  readonly left: Set<number>;
+  readonly marked: Set<number>;
+  /** Messages sent and not acknowledged. */
+  deficit: number;
+  /** Who engaged this worker in the current phase. */
+  parent: Reply | undefined;
+  /** Receive functions that were told. */
+  readonly told: Map<number, Set<number>>;
+}
+
+type AnyContext = Context<unknown, unknown>;
+
+/** All passes of one worker. `C` is its kind of context. */
+export class PassMachine<G, C extends AnyContext = AnyContext> {
+  readonly self: Life;
+  private readonly port: PassPort<G, C>;
+  private readonly outgoing = new Map<number, { context: C; state: PassState }>();
+  private tokens = 0;
+  private passes = 0;
+  private running = 0;
+
+  constructor(self: Life, port: PassPort<G, C>) {
+    this.self = self;
+    this.port = port;
+  }
+
+  /** Passes in progress on this worker. */
+  get active(): number {
+    return this.running;
+  }
+
+  /**
+   * Starts a pass here. The outcome comes by `settled`, which may be at once, unless this throws the failure.
+   * @param began called when the context is this pass's.
+   */
+  start(context: C, roots: unknown, options: PassOptions, began?: () => void): PassId {
+    const id: PassId = { ...this.self, n: ++this.passes };
+    const busy = context.pass;
+    // Two in one place cannot both be meant; another origin's pass gives way only to a lower id.
+    if (busy !== undefined) {
+      if (sameLife(busy.id, id) || comparePasses(busy.id, id) < 0) throw inProgress(context);
+      this.fail(context, busy, overtaken(context));
+    }
+    const state = this.open(context, id, true, options, roots);
+    began?.();
+    this.guarded(context, state, () => this.expand(context, state, this.graphOf(state).walk('roots')));
+    this.discovered(context, state);
+    return id;
+  }
+
+  /** A peer reached receive functions of ours: `messages` are the send functions they belong to. */
+  onDiscover(
+    context: C | undefined,
+    pass: PassId,
+    messages: readonly number[],
+    options: PassOptions,
+    reply: Reply,
+  ): void {
+    const state = this.enter(context, pass, options, reply);
+    if (state === undefined || context === undefined) return;
+    if (state.phase !== 'discover') return reply(protocolFailure('discovery after execution began'));
+    const engages = engage(state, reply);
+    const failure = this.guarded(context, state, () => this.mark(context, state, messages));
+    if (!engages) reply(failure);
+    this.discovered(context, state);
+  }
+
+  /** Gradients for the send function `message`. */
+  onBackward(
+    context: C | undefined,
+    pass: PassId,
+    message: number,
+    grads: G,
+    options: PassOptions,
+    reply: Reply,
+  ): void {
+    const state = this.enter(context, pass, options, reply);
+    if (state === undefined || context === undefined) return;
+    const engages = engage(state, reply);
+    const failure = this.guarded(context, state, () => {
+      if (state.phase === 'discover') this.execute(context, state);
+      if (!state.left.delete(message)) throw new PassError(unknownSend(message));
+      this.emit(context, state, this.graphOf(state).run({ message, grads }));
+    });
+    if (!engages) reply(failure);
+    this.executed(context, state);
+  }
+
+  /** A message of ours was acknowledged. */
+  onAck(token: number): void {
+    const entry = this.outgoing.get(token);
+    if (entry === undefined) return;
+    this.outgoing.delete(token);
+    const { context, state } = entry;
+    state.deficit--;
+    if (state.phase === 'discover') this.discovered(context, state);
+    else this.executed(context, state);
+  }
+
+  /** A message of ours failed. */
+  onNack(token: number, failure: Failure): void {
+    const entry = this.outgoing.get(token);
+    if (entry === undefined) return;
+    this.outgoing.delete(token);
+    this.fail(entry.context, entry.state, failure);
+  }
+
+  /** A peer says that the pass failed. Goes on to everybody this worker knows, once. */
+  onAbort(context: C, from: number, pass: PassId, failure: Failure): void {
+    const state = context.pass;
+    if (state !== undefined && samePass(state.id, pass)) return this.fail(context, state, failure, from);
+    const undone = context.committed !== undefined && samePass(context.committed, pass);
+    const unspread = context.unspread !== undefined && samePass(context.unspread, pass);
+    if (!undone && !unspread && isFinished(context, pass)) return;
+    if (undone) {
+      context.committed = undefined;
+      this.port.rollback(context);
+    }
+    if (unspread) context.unspread = undefined;
+    finish(context, pass);
+    this.spread(context, pass, failure, from);
+  }
+
+  /** Fails the pass in progress in a context, if there is one: its time is up, its caller gave up, or the context goes. */
+  abort(context: C, failure: Failure, pass?: PassId): void {
+    const state = context.pass;
+    if (state !== undefined && (pass === undefined || samePass(state.id, pass))) this.fail(context, state, failure);
+  }
+
+  private enter(context: C | undefined, pass: PassId, options: PassOptions, reply: Reply): PassState | undefined {
+    if (context === undefined) return void reply(noContext());
+    const current = context.pass;
+    if (current !== undefined && samePass(current.id, pass)) return current;
+    if (isFinished(context, pass)) return void reply(stale());
+    if (current !== undefined) {
+      // An origin that starts its next pass has given up the one before.
+      const wins = sameLife(current.id, pass) ? pass.n > current.id.n : comparePasses(pass, current.id) < 0;
+      if (!wins) return void reply(overtaken(context));
+      this.fail(context, current, overtaken(context));
+    }
+    return this.open(context, pass, false, options, undefined);
+  }
+
+  private open(context: C, id: PassId, origin: boolean, options: PassOptions, roots: unknown): PassState {
+    const graph = this.port.open(context, id, options, roots);
+    const state: PassState = {
+      id,
+      origin,
+      graph: graph as LocalGraph<never>,
+      options,
+      phase: 'discover',
+      left: new Set(),
+      marked: new Set(),
+      deficit: 0,
+      parent: undefined,
+      told: new Map(),
+    };
+    context.pass = state;
+    this.running++;
+    return state;
+  }
+
+  private mark(context: C, state: PassState, messages: readonly number[]): void {
+    const fresh = messages.filter((message) => !state.marked.has(message));
+    for (const message of fresh) {
+      if (!context.sends.has(message)) throw new PassError(unknownSend(message));
+      state.marked.add(message);
+      state.left.add(message);
+    }
+    if (fresh.length > 0) this.expand(context, state, this.graphOf(state).walk(fresh));
+  }
+
+  /** Tells the senders of the receive functions that were reached. */
+  private expand(context: C, state: PassState, reached: readonly Target[]): void {
+    if (state.options.fast) return;
+    const grouped = new Map<number, number[]>();
+    for (const { to, message } of reached) {
+      let told = state.told.get(to);
+      if (told === undefined) state.told.set(to, (told = new Set()));
+      if (told.has(message)) continue;
+      told.add(message);
+      const list = grouped.get(to);
+      if (list === undefined) grouped.set(to, [message]);
+      else list.push(message);
+    }
+    for (const [to, messages] of grouped) {
+      this.port.discover(to, this.expectAck(context, state), context, state.id, messages, state.options);
+    }
+  }
+
+  /** Goes on when all of this worker's part of the wave is acknowledged. */
+  private discovered(context: C, state: PassState): void {
+    if (context.pass !== state || state.deficit > 0 || state.phase !== 'discover') return;
+    if (!state.origin) return this.disengage(state);
+    this.guarded(context, state, () => {
+      this.execute(context, state);
+      this.emit(context, state, this.graphOf(state).run('roots'));
+    });
+    this.executed(context, state);
+  }
+
+  /** From here on nothing more is marked. */
+  private execute(context: C, state: PassState): void {
+    if (state.options.fast) this.mark(context, state, [...context.sends.keys()]);
+    state.phase = 'execute';
+    this.graphOf(state).seal();
+  }
+
+  private emit(context: C, state: PassState, fired: readonly Fired<G>[]): void {
+    for (const { to, message, grads } of fired) {
+      this.port.backwardTo(to, this.expectAck(context, state), context, state.id, message, grads, state.options);
+    }
+  }
+
+  private executed(context: C, state: PassState): void {
+    if (context.pass !== state || state.phase !== 'execute' || state.left.size > 0 || state.deficit > 0) return;
+    if (this.guarded(context, state, () => state.graph.commit()) !== undefined) return;
+    this.end(context, state);
+    context.committed = state.id;
+    this.disengage(state);
+    if (state.origin) this.port.settled(context, state.id);
+  }
+
+  private expectAck(context: C, state: PassState): number {
+    const token = ++this.tokens;
+    state.deficit++;
+    this.outgoing.set(token, { context, state });
+    return token;
+  }
+
+  private disengage(state: PassState, failure?: Failure): void {
+    const { parent } = state;
+    state.parent = undefined;
+    parent?.(failure);
+  }
+
+  /** Runs code of the graph; a throw fails the pass. Returns the failure. */
+  private guarded(context: C, state: PassState, fn: () => void): Failure | undefined {
+    if (context.pass !== state) return stale();
+    try {
+      fn();
+      return undefined;
+    } catch (error) {
+      const failure = error instanceof PassError ? error.failure : thrown(error);
+      this.fail(context, state, failure);
+      return this.prefixed(failure);
+    }
+  }
+
+  /**
+   * Ends a pass here. The failure climbs the acknowledgement tree to the origin, which tells everybody; a worker that nobody waits
+   * for tells the origin itself.
+   */
+  private fail(context: C, state: PassState, failure: Failure, from?: number): void {
+    if (context.pass !== state) return;
+    const named = from === undefined ? this.prefixed(failure) : failure;
+    const orphan = state.parent === undefined && !state.origin && from === undefined;
+    this.end(context, state);
+    for (const [token, entry] of this.outgoing) if (entry.state === state) this.outgoing.delete(token);
+    state.graph.discard();
+    this.disengage(state, named);
+    if (orphan) this.port.abort(state.id.worker, context, state.id, named);
+    if (state.origin || from !== undefined) this.spread(context, state.id, named, from);
+    else context.unspread = state.id;
+    if (state.origin) this.port.settled(context, state.id, named);
+  }
+
+  private end(context: C, state: PassState): void {
+    context.pass = undefined;
+    finish(context, state.id);
+    this.running--;
+  }
+
+  private spread(context: C, pass: PassId, failure: Failure, from: number | undefined): void {
+    for (const to of new Set([...context.known.keys(), ...context.recvs.keys()])) {
+      if (to !== this.self.worker && to !== from) this.port.abort(to, context, pass, failure);
+    }
+  }
+
+  /** What torch calls the path of an error: one prefix for each worker it went through. */
+  private prefixed(failure: Failure): Failure {
+    return { ...failure, text: `Error on Node ${this.self.worker}: ${failure.text}` };
+  }
+
+  private graphOf(state: PassState): LocalGraph<G> {
+    return state.graph as unknown as LocalGraph<G>;
+  }
+}
+
+/** Carries a failure out of the code of a pass. */
+export class PassError extends Error {
+  readonly failure: Failure;
+  constructor(failure: Failure) {
+    super(failure.text);
+    this.failure = failure;
+  }
+}
+
+/** The first message since this worker was idle makes its sender the parent. Returns whether this one did. */
+function engage(state: PassState, reply: Reply): boolean {
+  if (state.parent !== undefined || state.origin) return false;
+  state.parent = reply;
+  return true;
+}
+
+function isFinished(context: AnyContext, pass: PassId): boolean {
+  return pass.n <= (context.finished.get(lifeKey(pass)) ?? 0);
+}
+
+function finish(context: AnyContext, pass: PassId): void {
+  const key = lifeKey(pass);
+  context.finished.set(key, Math.max(pass.n, context.finished.get(key) ?? 0));
+}
+
+function thrown(error: unknown): Failure {
+  const isError = error instanceof Error;
+  return {
+    code: '',
+    name: isError ? error.name : 'Error',
+    text: isError ? error.message : String(error),
+    cause: error,
+  };
+}
+
+function precondition(text: string): Failure {
+  return { code: 'failed-precondition', name: 'RpcError', text };
+}
+
+function protocolFailure(text: string): Failure {
+  return { code: 'protocol-error', name: 'RpcError', text };
+}
+
+function unknownSend(message: number): Failure {
+  return precondition(`Could not find send function for autograd message id: ${message}`);
+}
+
+function noContext(): Failure {
+  return precondition(
+    'Autograd context no longer valid! This usually means the autograd context was cleaned up by a different thread due to an error before RecvRpcBackward had a chance to run',
+  );
+}
+
+function stale(): Failure {
+  return precondition('this backward pass has ended already');
+}
+
+function inProgress(context: AnyContext): PassError {
+  return new PassError(precondition(`a backward pass is in progress in autograd context ${context.id}`));
+}
+
+function overtaken(context: AnyContext): Failure {
+  return precondition(`another backward pass is in progress in autograd context ${context.id}`);
+}

@@ -1,0 +1,229 @@
+/** @file Distributed autograd at work in one agent: wraps calls, keeps contexts, hands messages to the passes. */
+import { RpcError, type ExtensionSession, type Incoming, type Outgoing, type WorkerInfo } from '@backwire/rpc';
+import type { ExtensionHost, ExtensionInternals, Followed, Member } from '@backwire/rpc/internal';
+import type { Tensor } from '@backwire/tensor';
+import { ambient, runWith } from '@backwire/tensor/internal';
+import type { Message, MessageType as Type } from '@backwire/wire';
+import { MessageType } from '@backwire/wire/internal';
+import type { Gradients } from './engine/gradients.ts';
+import { LiveContext } from './live-context.ts';
+import { PassRunner, type BackwardOptions } from './pass-runner.ts';
+import { ContextRefused, ContextTable } from './protocol/context.ts';
+import { sameLife, type ContextRef, type Life } from './protocol/ids.ts';
+import { decodeContextMessage, encodeContextMessage } from './protocol/messages.ts';
+import type { Failure } from './protocol/pass.ts';
+import {
+  forcesRecording,
+  getMessageWithAutograd,
+  gone,
+  unwrapRequest,
+  unwrapResponse,
+  wrapResponse,
+  type Wrapping,
+} from './wrap.ts';
+
+/** The name peers compare in the handshake. */
+export const EXTENSION_NAME = 'dist-autograd';
+
+export class AutogradSession implements ExtensionSession, ExtensionInternals, Wrapping {
+  readonly host: ExtensionHost;
+  readonly contexts: ContextTable<LiveContext>;
+  readonly runner: PassRunner;
+  readonly wraps: readonly Type[] = [MessageType.FORWARD_AUTOGRAD_REQ];
+  readonly messages: ReadonlyMap<Type, (call: Incoming) => Promise<Message>>;
+  readonly controls: ReadonlyMap<Type, (from: WorkerInfo, payload: Uint8Array) => void>;
+
+  constructor(host: ExtensionHost, maxContexts?: number) {
+    this.host = host;
+    const self: Life = { worker: host.self.id, incarnation: host.incarnation };
+    this.contexts = new ContextTable(self, host.incarnationIndex, (ref) => new LiveContext(ref), maxContexts);
+    this.runner = new PassRunner(host, this.contexts);
+    this.messages = new Map(this.runner.messages);
+    this.controls = new Map([
+      [
+        MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ,
+        (from: WorkerInfo, payload: Uint8Array) => this.onCleanup(from, payload),
+      ],
+      [MessageType.AUTOGRAD_ABORT, (from: WorkerInfo, payload: Uint8Array) => this.runner.onAbort(from, payload)],
+      [MessageType.AUTOGRAD_ADOPT_REQ, (from: WorkerInfo, payload: Uint8Array) => this.onAdopt(from, payload)],
+    ]);
+  }
+
+  /** A new context of this worker. @throws RpcError 'resource-exhausted' */
+  create(): LiveContext {
+    try {
+      return this.contexts.create();
+    } catch (error) {
+      if (!(error instanceof ContextRefused)) throw error;
+      throw new RpcError('resource-exhausted', error.message, { cause: error });
+    }
+  }
+
+  /** @throws RpcError 'not-found' "Could not find autograd context with id: N" */
+  find(id: bigint): LiveContext {
+    if (typeof id !== 'bigint') throw new TypeError('incompatible function arguments: a context id is a bigint');
+    const found = this.contexts.find(id);
+    if (found === undefined) throw new RpcError('not-found', `Could not find autograd context with id: ${id}`);
+    return found;
+  }
+
+  gradients(id: bigint): Gradients {
+    return this.find(id).gradients.snapshot();
+  }
+
+  /** Runs a pass from `roots`, which are on this worker. Also what `RRef.backward` calls on the owner. */
+  async backward(id: bigint, roots: readonly Tensor[], options: BackwardOptions = {}): Promise<void> {
+    await this.runner.backward(this.find(id), roots, options);
+  }
+
+  /** Fails the pass in progress in a context, here and everywhere. */
+  abort(context: LiveContext): void {
+    this.runner.machine.abort(context, released(context));
+  }
+
+  /** Ends a context of this worker everywhere. */
+  release(context: LiveContext): void {
+    this.abort(context);
+    this.contexts.release(context.ref);
+    this.spreadCleanup(context, undefined);
+    context.dispose();
+  }
+
+  // The way of calls.
+
+  request(call: Outgoing): Outgoing {
+    const id = ambient().contextId;
+    if (id === undefined || forcesRecording(call.message.type) === undefined) return call;
+    const context = this.contexts.find(id);
+    if (context === undefined) throw gone(id);
+    const wrapped = getMessageWithAutograd(this, context, call.to, call.message);
+    if (wrapped === undefined) return call;
+    const { started, settle } = context.follow();
+    const followed: Followed = {
+      ...call,
+      message: wrapped.message,
+      started,
+      settled: ({ error }) => {
+        // A call that never ran has no receive function to send gradients back.
+        const never = error instanceof RpcError && error.executed === 'no';
+        if (wrapped.sendId !== undefined && never) context.sends.delete(wrapped.sendId);
+        settle();
+      },
+    };
+    return followed;
+  }
+
+  async serve(call: Incoming, next: (call: Incoming) => Promise<Message>): Promise<Message> {
+    const { context, inner, path } = unwrapRequest(this, call.from, call.message);
+    context.enter(ambient().call, path);
+    const reply = await runWith({ contextId: context.id }, () => next({ from: call.from, message: inner }));
+    return wrapResponse(this, context, call.from, reply, path);
+  }
+
+  response(from: WorkerInfo, reply: Message): Message {
+    return unwrapResponse(this, from, reply);
+  }
+
+  // The group.
+
+  viewChanged(_epoch: number, _members: readonly Member[], dead: readonly Member[], left: readonly Member[]): void {
+    for (const { worker, incarnation } of dead)
+      this.lost({ worker: worker.id, incarnation }, `worker '${worker.name}' died`);
+    for (const { worker, incarnation } of left)
+      this.lost({ worker: worker.id, incarnation }, `worker '${worker.name}' left`);
+  }
+
+  debugInfo(): Record<'num_current_backward_passes' | 'num_autograd_contexts', number> {
+    return { num_current_backward_passes: this.runner.machine.active, num_autograd_contexts: this.contexts.size };
+  }
+
+  leaks(): string[] {
+    return [...this.contexts]
+      .filter(({ ref }) => sameLife(ref, this.contexts.self))
+      .map(({ id, callsInFlight }) => `autograd context ${id} was not left (${callsInFlight} calls in flight)`);
+  }
+
+  close(): void {
+    for (const context of [...this.contexts]) {
+      this.abort(context);
+      this.contexts.release(context.ref);
+      context.dispose();
+    }
+  }
+
+  private lost(life: Life, text: string): void {
+    const failure: Failure = { code: 'peer-died', name: 'RpcError', text, peer: life.worker };
+    const { machine } = this.runner;
+    for (const context of this.contexts.creatorDied(life)) {
+      machine.abort(context, failure);
+      context.dispose();
+    }
+    for (const context of [...this.contexts]) {
+      const known = context.known.get(life.worker) === life.incarnation;
+      const pass = context.pass?.id;
+      if (known || (pass !== undefined && sameLife(pass, life))) machine.abort(context, failure);
+      if (!known) continue;
+      context.known.delete(life.worker);
+      this.askAdoption(context.ref);
+    }
+  }
+
+  /** Who brought this worker into the context may have died with that knowledge: the creator has to know of it too. */
+  private askAdoption(ref: ContextRef): void {
+    if (sameLife(ref, this.contexts.self)) return;
+    this.tell(ref.worker, MessageType.AUTOGRAD_ADOPT_REQ, encodeContextMessage({ context: ref, oldest: 0 }));
+  }
+
+  private onAdopt(from: WorkerInfo, payload: Uint8Array): void {
+    const { context: ref } = decodeContextMessage(payload);
+    const context = this.contexts.lookup(ref);
+    if (context !== undefined) context.known.set(from.id, this.incarnationOf(from));
+    else
+      this.tell(
+        from.id,
+        MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ,
+        encodeContextMessage({ context: ref, oldest: this.contexts.oldestOf(ref) }),
+      );
+  }
+
+  private onCleanup(from: WorkerInfo, payload: Uint8Array): void {
+    const { context: ref, oldest } = decodeContextMessage(payload);
+    // Only the creator ends a context.
+    if (sameLife(ref, this.contexts.self)) return;
+    const context = this.contexts.release(ref, oldest);
+    if (context === undefined) return;
+    this.abort(context);
+    this.spreadCleanup(context, from.id);
+    context.dispose();
+  }
+
+  private spreadCleanup({ ref, known }: LiveContext, from: number | undefined): void {
+    const payload = encodeContextMessage({ context: ref, oldest: this.contexts.oldestOf(ref) });
+    for (const worker of known.keys()) {
+      if (worker !== from && worker !== ref.worker)
+        this.tell(worker, MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ, payload);
+    }
+  }
+
+  private tell(id: number, type: Type, payload: Uint8Array): void {
+    if (id === this.host.self.id) return;
+    try {
+      const worker = this.host.resolve(id);
+      if (this.host.isAlive(worker)) this.host.control(worker, type, payload);
+    } catch (error) {
+      this.host.logger.debug({ error, worker: id }, 'a worker of an autograd context is gone');
+    }
+  }
+
+  private incarnationOf(worker: WorkerInfo): number {
+    return worker.id === this.host.self.id ? this.host.incarnation : this.host.incarnationOf(worker);
+  }
+}
+
+function released(context: LiveContext): Failure {
+  return {
+    code: 'failed-precondition',
+    name: 'RpcError',
+    text: `autograd context ${context.id} was released during the backward pass`,
+  };
+}
