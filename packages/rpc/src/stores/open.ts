@@ -6,6 +6,7 @@ import { hostText, parseHostPort } from '../transports/listen.ts';
 import { storeTransport } from '../transports/select.ts';
 import { embeddedStore } from './embedded.ts';
 import { serveStore } from './embedded-server.ts';
+import { etcdStore } from './etcd.ts';
 import { fileStore } from './file.ts';
 import { memoryStore } from './memory.ts';
 import { prefixStore } from './prefix.ts';
@@ -47,6 +48,9 @@ async function openAddress(option: string | undefined, options: OpenStoreOptions
       return memoryStore(address.slice('memory://'.length));
     case 'tcp':
       return openEmbedded(address, options);
+    case 'etcd':
+    case 'etcds':
+      return etcdStore({ endpoints: etcdEndpoints(address), signal: options.signal, timeoutMs: options.timeoutMs });
     case 'file':
       return fileStore(fileURLToPath(address));
     default:
@@ -117,6 +121,16 @@ async function host(
     await server.close();
     throw error;
   }
+}
+
+/** 'etcd://a:2379,b:2379' over HTTP; 'etcds://…' over HTTPS. */
+function etcdEndpoints(address: string): string[] {
+  const [scheme = '', hosts = ''] = address.split('://');
+  const all = hosts.replace(/\/$/, '').split(',');
+  return all.map((each) => {
+    const { host, port } = parseHostPort(`tcp://${each}`, 'tcp');
+    return `${scheme === 'etcds' ? 'https' : 'http'}://${hostText(host)}:${port}`;
+  });
 }
 
 function rankOfEnvironment(): number | undefined {

@@ -1,14 +1,17 @@
 /** @file What every store promises, tried on each of them. */
+import { spawn, spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, describe, expect, test } from 'vitest';
 import { resolveSecurity } from '../security/policy.ts';
 import { findKeys, type Keys } from '../security/secret.ts';
 import { tlsTransport } from '../transports/tls.ts';
 import { embeddedStore } from './embedded.ts';
 import { serveStore } from './embedded-server.ts';
+import { etcdStore } from './etcd.ts';
 import { fileStore } from './file.ts';
 import { memoryStore } from './memory.ts';
 import { openStore } from './open.ts';
@@ -23,7 +26,51 @@ afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 });
 
-const kinds: [string, () => Promise<Open>][] = [
+/** Servers that some stores need; where a program is missing, its store is not tried, and the name of the suite says so. */
+const programs = { etcd: 'etcd' } as const;
+const servers = new Map<keyof typeof programs, Promise<string>>();
+afterAll(() => {
+  for (const stop of stops.splice(0)) stop();
+});
+const stops: (() => void)[] = [];
+
+function has(program: string): boolean {
+  return spawnSync('which', [program]).status === 0;
+}
+
+/** Starts the server once for this file; resolves with its endpoint. */
+function start(name: keyof typeof programs): Promise<string> {
+  let starting = servers.get(name);
+  if (starting === undefined) servers.set(name, (starting = launch(name)));
+  return starting;
+}
+
+async function launch(name: keyof typeof programs): Promise<string> {
+  const directory = mkdtempSync(join(tmpdir(), 'backwire-test-'));
+  const [port, other] = [await freePort(), await freePort()];
+  const url = `http://127.0.0.1:${port}`;
+  const peer = `http://127.0.0.1:${other}`;
+  const args = [
+    ...['--data-dir', directory, '--listen-client-urls', url, '--advertise-client-urls', url],
+    ...['--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer, '--initial-cluster', `default=${peer}`],
+  ];
+  const child = spawn(programs[name], args, { stdio: 'ignore' });
+  stops.push(() => {
+    child.kill('SIGKILL');
+    rmSync(directory, { recursive: true, force: true });
+  });
+  return `127.0.0.1:${port}`;
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+const kinds: [string, () => Promise<Open>, (keyof typeof programs)?][] = [
   [
     'memory',
     async () => {
@@ -74,6 +121,15 @@ const kinds: [string, () => Promise<Open>][] = [
       return () => fileStore(directory);
     },
   ],
+  [
+    'etcd',
+    async () => {
+      const endpoint = await start('etcd');
+      const prefix = `${randomUUID()}/`;
+      return () => etcdStore({ endpoints: [`http://${endpoint}`], prefix, timeoutMs: 20_000 });
+    },
+    'etcd',
+  ],
 ];
 
 const text = (value: Uint8Array | undefined): string | undefined =>
@@ -90,7 +146,14 @@ async function take(events: AsyncIterable<StoreEvent>, count: number): Promise<s
   return seen;
 }
 
-describe.each(kinds)('%s', (_, prepare) => {
+for (const [name, prepare, needs] of kinds) suite(name, prepare, needs);
+
+function suite(name: string, prepare: () => Promise<Open>, needs: keyof typeof programs | undefined): void {
+  const skip = needs !== undefined && !has(programs[needs]);
+  describe.skipIf(skip)(skip ? `${name} (skipped: no ${needs} on this machine)` : name, () => promises(prepare));
+}
+
+function promises(prepare: () => Promise<Open>): void {
   async function open(): Promise<{ a: Store; b: Store; more: Open }> {
     const more = await prepare();
     const tracked = async (): Promise<Store> => {
@@ -294,7 +357,7 @@ describe.each(kinds)('%s', (_, prepare) => {
     await expect(a.lease(1)).rejects.toMatchObject({ code: 'invalid-argument' });
     await a.set('k', bytes('still works'));
   });
-});
+}
 
 test('openStore: addresses, objects, groups', async () => {
   const name = randomUUID();

@@ -14,7 +14,7 @@ const listeners = new Map<string, (connection: Connection) => void>();
 const domain = `process-${randomUUID()}`;
 let counter = 0;
 
-/** 'memory://name'. The order of events depends on nothing but the order of the calls. */
+/** 'memory://…'. The order of events depends on nothing but the order of the calls. */
 export function memoryTransport(): Transport {
   return { name: 'memory', domain, isViable: () => true, listen, dial };
 }
@@ -31,11 +31,11 @@ export function memoryPair(
 }
 
 async function listen(options: ListenOptions, onConnection: (connection: Connection) => void): Promise<Listener> {
-  const endpoint = `memory://${options.advertise ?? options.host ?? `${domain}-${++counter}`}`;
-  if (listeners.has(endpoint)) throw new RpcError('unavailable', `Address already in use: ${endpoint}`);
+  // Always a name of its own: `host` and `advertise` are about machines.
+  const endpoint = `memory://${domain}-${++counter}`;
   listeners.set(endpoint, onConnection);
   const close = async (): Promise<void> => {
-    if (listeners.get(endpoint) === onConnection) listeners.delete(endpoint);
+    listeners.delete(endpoint);
   };
   options.signal?.addEventListener('abort', () => void close(), { once: true });
   return { endpoint, close };

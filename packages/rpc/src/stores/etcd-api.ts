@@ -1,0 +1,142 @@
+/** @file etcd's version 3 interface as JSON over HTTP: requests, and the streamed answer of a watch. */
+import { RpcError } from '../errors.ts';
+
+/** Numbers of 64 bits are text in etcd's JSON; fields that are zero, empty or false are left out. */
+export interface EtcdKeyValue {
+  readonly key: string;
+  readonly value?: string;
+  readonly mod_revision?: string;
+  readonly lease?: string;
+}
+
+export interface EtcdEvent {
+  readonly type?: 'PUT' | 'DELETE';
+  readonly kv: EtcdKeyValue;
+}
+
+interface WatchAnswer {
+  readonly result?: {
+    readonly header?: { readonly revision?: string };
+    readonly created?: boolean;
+    readonly canceled?: boolean;
+    readonly compact_revision?: string;
+    readonly events?: readonly EtcdEvent[];
+  };
+  readonly error?: { readonly message?: string };
+}
+
+/** A request that takes longer has lost its server. */
+const REQUEST_MS = 10_000;
+/** One line of a watch: at most some values with their base64. */
+const MAX_LINE_CHARS = 64 * 1024 * 1024;
+
+/** Talks to the first endpoint that answers. */
+export class EtcdApi {
+  private readonly endpoints: readonly string[];
+  private preferred = 0;
+
+  /** `endpoints`: 'http://host:port' or 'https://host:port'. */
+  constructor(endpoints: readonly string[]) {
+    this.endpoints = endpoints;
+  }
+
+  /**
+   * One request. @throws RpcError 'unavailable' when no endpoint answers, 'failed-precondition' with etcd's words when it refuses.
+   * `signal` cancels.
+   */
+  async call(path: string, body: object, signal?: AbortSignal): Promise<Record<string, unknown>> {
+    let failure: unknown;
+    for (let i = 0; i < this.endpoints.length; i++) {
+      const at = (this.preferred + i) % this.endpoints.length;
+      const limit = AbortSignal.timeout(REQUEST_MS);
+      try {
+        const response = await this.post(
+          at,
+          path,
+          body,
+          signal === undefined ? limit : AbortSignal.any([signal, limit]),
+        );
+        const answer = (await response.json()) as Record<string, unknown>;
+        this.preferred = at;
+        if (!response.ok) throw refused(answer, response.status);
+        return answer;
+      } catch (error) {
+        if (error instanceof RpcError && error.code !== 'unavailable') throw error;
+        if (signal?.aborted)
+          throw new RpcError('cancelled', 'the request to etcd was cancelled', { cause: signal.reason });
+        failure = error;
+      }
+    }
+    throw new RpcError('unavailable', `etcd at ${this.endpoints.join(', ')} does not answer`, {
+      cause: failure,
+      executed: 'maybe',
+    });
+  }
+
+  /**
+   * Watches a range from a revision on, until `signal` aborts or the stream breaks. `onReady` gets the revision at which it begins, `onEvents` the one after them.
+   * @throws RpcError 'unavailable' when it breaks; 'failed-precondition' when the revision has been compacted away.
+   */
+  async watch(
+    range: { key: string; range_end: string },
+    fromRevision: bigint | undefined,
+    onReady: (revision: bigint) => void,
+    onEvents: (events: readonly EtcdEvent[], revision: bigint) => void,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const request = { ...range, ...(fromRevision === undefined ? {} : { start_revision: String(fromRevision) }) };
+    try {
+      const response = await this.post(this.preferred, '/v3/watch', { create_request: request }, signal);
+      if (!response.ok || response.body === null)
+        throw new RpcError('unavailable', `etcd refused a watch with status ${response.status}`);
+      for await (const line of lines(response.body)) {
+        const { result, error } = JSON.parse(line) as WatchAnswer;
+        if (error !== undefined || result === undefined)
+          throw new RpcError('unavailable', error?.message ?? 'etcd ended a watch');
+        if (result.canceled === true) throw new RpcError('failed-precondition', 'the revision of a watch is gone');
+        if (result.created === true) onReady(BigInt(result.header?.revision ?? 0));
+        if (result.events !== undefined) onEvents(result.events, BigInt(result.header?.revision ?? 0));
+      }
+    } catch (error) {
+      if (error instanceof RpcError) throw error;
+      this.preferred = (this.preferred + 1) % this.endpoints.length;
+      throw new RpcError('unavailable', 'a watch of etcd broke', { cause: error });
+    }
+    if (!signal.aborted) throw new RpcError('unavailable', 'etcd ended a watch');
+  }
+
+  private post(at: number, path: string, body: object, signal: AbortSignal): Promise<Response> {
+    const headers = { 'content-type': 'application/json' };
+    return fetch(`${this.endpoints[at] ?? ''}${path}`, { method: 'POST', headers, body: JSON.stringify(body), signal });
+  }
+}
+
+/** What etcd said no with. */
+function refused(answer: Record<string, unknown>, status: number): RpcError {
+  const message =
+    typeof answer['message'] === 'string'
+      ? answer['message']
+      : typeof answer['error'] === 'string'
+        ? answer['error']
+        : `status ${status}`;
+  // gRPC's codes: 14 unavailable, 8 resource exhausted, 3 invalid argument, 5 not found.
+  const code = answer['code'];
+  if (code === 14 || status >= 502) return new RpcError('unavailable', `etcd: ${message}`);
+  if (code === 8) return new RpcError('resource-exhausted', `etcd: ${message}`);
+  if (code === 3) return new RpcError('invalid-argument', `etcd: ${message}`);
+  return new RpcError('failed-precondition', `etcd: ${message}`);
+}
+
+async function* lines(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  let text = '';
+  for await (const chunk of body as unknown as AsyncIterable<Uint8Array>) {
+    text += decoder.decode(chunk, { stream: true });
+    if (text.length > MAX_LINE_CHARS) throw new RpcError('protocol-error', 'a line of a watch is too long');
+    for (let end = text.indexOf('\n'); end >= 0; end = text.indexOf('\n')) {
+      const line = text.slice(0, end);
+      text = text.slice(end + 1);
+      if (line.trim() !== '') yield line;
+    }
+  }
+}
