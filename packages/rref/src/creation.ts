@@ -27,31 +27,31 @@ export function createRemote(
   session.throwIfClosed();
   const call: RpcMessage = session.host.encodeCall(to, fn, args);
   const { worker, sites } = session;
+  const label = { kind: 'remote' as const, name };
   if (to.id === session.host.self.id) {
     const cell = Cell.empty();
     const entry = worker.createOwn(cell);
     const handle = session.adopt({ rref: idOf(entry), cell });
-    const sent = session.host.call(to, remoteCall(call, idOf(entry), idOf(entry), []), {
-      ...options,
-      label: { kind: 'remote', name },
-    });
+    handle.creationBegins();
+    const sent = session.host.call(to, remoteCall(call, idOf(entry), idOf(entry), []), { ...options, label });
     sent.then(
-      () => worker.createOwnDone(entry),
+      () => {
+        handle.creationEnds();
+        worker.createOwnDone(entry);
+      },
       (error: unknown) => {
-        const known = ofFunction(error);
-        if (!known) handle.creationError = { error: describe(error, to) };
-        worker.createOwnDone(entry, known ? undefined : session.failureOf(describe(error, to)));
+        const shown = ofFunction(error) ? error : describe(error, to);
+        handle.creationEnds({ error: shown });
+        worker.createOwnDone(entry, ofFunction(error) ? undefined : session.failureOf(shown));
       },
     );
     return handle;
   }
   const { fork, carried } = worker.create(sites.of(to));
   const handle = session.adopt({ fork });
+  handle.creationBegins();
   const header = [{ extension: session.name, data: encodeCarried(carried) }];
-  const sent = session.host.call(to, remoteCall(call, fork.rref, idOf(fork), header), {
-    ...options,
-    label: { kind: 'remote', name },
-  });
+  const sent = session.host.call(to, remoteCall(call, fork.rref, idOf(fork), header), { ...options, label });
   followCreation(session, handle, fork, to, sent);
   return handle;
 }
@@ -66,16 +66,19 @@ function followCreation(
 ): void {
   const { users } = session.worker;
   sent.then(
-    () => users.created(fork),
+    () => {
+      handle.creationEnds();
+      users.created(fork);
+    },
     (error: unknown) => {
       if (ofFunction(error)) {
-        handle.creationError = { error };
+        handle.creationEnds({ error });
         users.created(fork);
-      } else if (fork.phase === 'creating') {
-        const shown = describe(error, to);
-        handle.creationError = { error: shown };
-        users.createFailed(fork, session.failureOf(shown));
+        return;
       }
+      const shown = describe(error, to);
+      handle.creationEnds({ error: shown });
+      users.createFailed(fork, session.failureOf(shown));
     },
   );
 }

@@ -15,6 +15,11 @@ import { encodeBackward, encodeFetch } from './wire-format.ts';
 /** What a handle refers to: on the owner the value's cell, elsewhere the fork that this worker holds. */
 export type Target = { readonly rref: GlobalId; readonly cell: Cell } | { readonly fork: UserFork };
 
+interface Deferred {
+  readonly promise: Promise<void>;
+  readonly resolve: () => void;
+}
+
 const BRAND = Symbol.for('backwire.rref.handle');
 
 /** Whether `value` is an RRef, of whichever installed copy of this package. */
@@ -25,41 +30,76 @@ export function isHandle(value: unknown): value is RRefHandle<unknown> {
 /** See `RRef`. Made by the session of one agent, and usable only there. */
 export class RRefHandle<T> implements RRef<T> {
   declare readonly [BRAND]: true;
-  readonly session: RRefSession;
-  /** Set on the owner. */
-  readonly cell: Cell | undefined;
-  /** Set elsewhere. */
-  readonly fork: UserFork | undefined;
-  readonly rref: GlobalId;
-  /** Why creating the value failed, as far as this handle was told. */
-  creationError: { readonly error: unknown } | undefined;
-  private type: string | undefined;
-  private uses = 0;
-  private disposed = false;
+  // Private, so that nothing prints, clones or compares the whole agent with the handle.
+  readonly #session: RRefSession;
+  readonly #cell: Cell | undefined;
+  readonly #fork: UserFork | undefined;
+  readonly #rref: GlobalId;
+  /** Set while this worker waits for the answer to the call that creates the value. */
+  #creation: Deferred | undefined;
+  #creationError: { readonly error: unknown } | undefined;
+  #type: string | undefined;
+  #uses = 0;
+  #disposed = false;
 
   constructor(session: RRefSession, target: Target, type?: string) {
-    this.session = session;
-    this.cell = 'cell' in target ? target.cell : undefined;
-    this.fork = 'fork' in target ? target.fork : undefined;
-    this.rref = 'cell' in target ? target.rref : target.fork.rref;
-    this.type = type;
+    this.#session = session;
+    this.#cell = 'cell' in target ? target.cell : undefined;
+    this.#fork = 'fork' in target ? target.fork : undefined;
+    this.#rref = 'cell' in target ? target.rref : target.fork.rref;
+    this.#type = type;
+  }
+
+  get session(): RRefSession {
+    return this.#session;
+  }
+
+  /** Set on the owner. */
+  get cell(): Cell | undefined {
+    return this.#cell;
+  }
+
+  /** Set elsewhere. */
+  get fork(): UserFork | undefined {
+    return this.#fork;
+  }
+
+  get rref(): GlobalId {
+    return this.#rref;
+  }
+
+  /** This worker sent the call that creates the value, and is yet to hear of it. */
+  creationBegins(): void {
+    this.#creation = deferred();
+  }
+
+  /** It has heard. */
+  creationEnds(failure?: { readonly error: unknown }): void {
+    this.#creationError = failure;
+    this.#creation?.resolve();
+    this.#creation = undefined;
+  }
+
+  /** Resolves when nothing more will be heard of the creation; undefined when there is nothing to wait for. */
+  get creation(): Promise<void> | undefined {
+    return this.#creation?.promise;
   }
 
   get id(): RRefId {
-    return { createdOn: workerOf(this.rref.site), localId: BigInt(this.rref.local) };
+    return { createdOn: workerOf(this.#rref.site), localId: BigInt(this.#rref.local) };
   }
 
   /** The type's name, if it is known here. */
   get knownType(): string | undefined {
-    return this.type;
+    return this.#type;
   }
 
   isOwner(): boolean {
-    return this.fork === undefined;
+    return this.#fork === undefined;
   }
 
   owner(): WorkerInfo {
-    return this.fork === undefined ? this.session.host.self : this.session.sites.worker(this.fork.owner);
+    return this.#fork === undefined ? this.#session.host.self : this.#session.sites.worker(this.#fork.owner);
   }
 
   ownerName(): string {
@@ -67,8 +107,8 @@ export class RRefHandle<T> implements RRef<T> {
   }
 
   toString(): string {
-    if (this.fork === undefined) return `OwnerRRef(${formatId(this.rref)})`;
-    return `UserRRef(RRefId = ${formatId(this.rref)}, ForkId = ${formatId(this.fork)})`;
+    if (this.#fork === undefined) return `OwnerRRef(${formatId(this.#rref)})`;
+    return `UserRRef(RRefId = ${formatId(this.#rref)}, ForkId = ${formatId(this.#fork)})`;
   }
 
   [Symbol.for('nodejs.util.inspect.custom')](): string {
@@ -76,39 +116,35 @@ export class RRefHandle<T> implements RRef<T> {
   }
 
   confirmedByOwner(): boolean {
-    return this.fork?.confirmed ?? true;
+    return this.#fork?.confirmed ?? true;
   }
 
   confirmed(options: CallOptions = {}): Promise<void> {
     return this.use('confirmed()', async () => {
-      if (this.fork !== undefined) await this.local(this.session.whenSettled(this.fork), options);
+      if (this.#fork !== undefined) await this.local(this.#session.whenSettled(this.#fork), options);
       this.throwIfFailed('confirmed()');
     });
   }
 
   typeName(options: CallOptions = {}): Promise<string> {
     return this.use('type_name()', async () => {
-      if (this.type !== undefined) return this.type;
+      if (this.#type !== undefined) return this.#type;
       const type =
-        this.cell === undefined
-          ? await this.session.askType(this, options)
-          : typeNameOf(await this.local(this.cell.wait(), options));
-      this.type = type;
+        this.#cell === undefined
+          ? await this.#session.askType(this, options)
+          : typeNameOf(await this.local(this.#cell.wait(), options));
+      this.#type = type;
       return type;
     });
   }
 
   toHere(options: CallOptions = {}): Promise<T> {
     return this.use('to_here()', async () => {
-      if (this.cell !== undefined) return secondHandle(await this.local(this.cell.wait(), options)) as T;
-      const payload = encodeFetch(this.rref, this.session.host.self.id);
-      const reply = await this.session.ask(
-        this,
-        { type: MessageType.PYTHON_RREF_FETCH_CALL, id: 0n, payload, tensors: [] },
-        options,
-        'to_here',
-      );
-      return this.session.host.decodeValue(reply.payload, reply.tensors, this.owner()) as T;
+      if (this.#cell !== undefined) return secondHandle(await this.local(this.#cell.wait(), options)) as T;
+      const payload = encodeFetch(this.#rref, this.#session.host.self.id);
+      const message = { type: MessageType.PYTHON_RREF_FETCH_CALL, id: 0n, payload, tensors: [] };
+      const reply = await this.#session.ask(this, message, options, 'to_here');
+      return this.#session.host.decodeValue(reply.payload, reply.tensors, this.owner()) as T;
     });
   }
 
@@ -116,8 +152,8 @@ export class RRefHandle<T> implements RRef<T> {
     const { fork, cell } = this;
     if (cell === undefined) {
       const forkId = fork === undefined ? '' : formatId(fork);
-      const where = `on user ${this.session.host.self.toString()}. Call it on owner ${this.owner().toString()}`;
-      const text = `For UserRRef(rref_id=${formatId(this.rref)}, fork_id=${forkId}), can't call localValue() ${where}`;
+      const where = `on user ${this.#session.host.self.toString()}. Call it on owner ${this.owner().toString()}`;
+      const text = `For UserRRef(rref_id=${formatId(this.#rref)}, fork_id=${forkId}), can't call localValue() ${where}`;
       return Promise.reject(new RpcError('failed-precondition', text));
     }
     return this.use('local_value()', async () => (await this.local(cell.wait(), options)) as T);
@@ -125,33 +161,33 @@ export class RRefHandle<T> implements RRef<T> {
 
   rpcSync(options: CallOptions = {}): RemoteProxy<T> {
     return createProxy((method, args) =>
-      this.session.callMethod(this, 'sync', method, args, options),
+      this.#session.callMethod(this, 'sync', method, args, options),
     ) as RemoteProxy<T>;
   }
 
   rpcAsync(options: CallOptions = {}): RemoteProxy<T> {
     return createProxy((method, args) =>
-      this.session.callMethod(this, 'async', method, args, options),
+      this.#session.callMethod(this, 'async', method, args, options),
     ) as RemoteProxy<T>;
   }
 
   remote(options: CallOptions = {}): RRefProxy<T> {
-    return createProxy((method, args) => this.session.callMethodRemotely(this, method, args, options)) as RRefProxy<T>;
+    return createProxy((method, args) => this.#session.callMethodRemotely(this, method, args, options)) as RRefProxy<T>;
   }
 
   backward(contextId?: bigint, options: CallOptions & { retainGraph?: boolean } = {}): Promise<void> {
     return this.use('backward()', async () => {
       const retainGraph = options.retainGraph ?? false;
-      if (this.cell !== undefined) {
-        const value = await this.local(this.cell.wait(), options);
-        await this.session.backwardHere(value, contextId, { ...options, retainGraph });
+      if (this.#cell !== undefined) {
+        const value = await this.local(this.#cell.wait(), options);
+        await this.#session.backwardHere(value, contextId, { ...options, retainGraph });
         return;
       }
       if (contextId === undefined)
         throw new RpcError('failed-precondition', "User RRefs require 'dist_autograd_ctx_id' to be specified");
-      this.session.requireExtension(this.owner(), 'dist-autograd');
-      const payload = encodeBackward(this.rref, contextId, retainGraph);
-      await this.session.ask(
+      this.#session.requireExtension(this.owner(), 'dist-autograd');
+      const payload = encodeBackward(this.#rref, contextId, retainGraph);
+      await this.#session.ask(
         this,
         { type: MessageType.RREF_BACKWARD_REQ, id: 0n, payload, tensors: [] },
         options,
@@ -161,12 +197,12 @@ export class RRefHandle<T> implements RRef<T> {
   }
 
   onOwnerDied(listener: () => void): () => void {
-    return this.fork === undefined ? () => undefined : this.session.onOwnerDied(this.fork, listener);
+    return this.#fork === undefined ? () => undefined : this.#session.onOwnerDied(this.#fork, listener);
   }
 
   dispose(): void {
-    if (this.disposed) return;
-    this.disposed = true;
+    if (this.#disposed) return;
+    this.#disposed = true;
     this.releaseIfUnused();
   }
 
@@ -177,14 +213,14 @@ export class RRefHandle<T> implements RRef<T> {
   /** Holds the handle while `run` is at work: neither `dispose` nor the collector lets go of it before. */
   async use<R>(operation: string, run: () => Promise<R>): Promise<R> {
     this.throwIfUnusable(`call ${operation} on it`);
-    this.uses++;
+    this.#uses++;
     try {
       return await run();
     } catch (error) {
-      throw this.session.explain(this, error);
+      throw this.#session.explain(this, error);
     } finally {
       // Naming `this` here also keeps the handle reachable until now.
-      this.uses--;
+      this.#uses--;
       this.releaseIfUnused();
     }
   }
@@ -192,29 +228,53 @@ export class RRefHandle<T> implements RRef<T> {
   /** @throws why the handle cannot be used: its creation failed, its owner died, or it was deleted. */
   throwIfUnusable(what: string): void {
     this.throwIfFailed(what);
-    const deleted = this.disposed || this.session.closed || this.fork?.phase === 'gone' || this.fork?.released === true;
+    const deleted =
+      this.#disposed || this.#session.closed || this.#fork?.phase === 'gone' || this.#fork?.released === true;
     if (deleted)
       throw new RpcError('rref-released', `${this.toString()} has been deleted. Cannot ${what} after deletion.`);
   }
 
   private throwIfFailed(_what: string): void {
-    const failure = this.fork?.failure;
-    if (failure?.code === 'owner-died') throw this.session.ownerDied(this);
-    if (this.creationError !== undefined) throw this.creationError.error;
-    if (failure !== undefined) throw this.session.errorOf(failure, this.owner());
+    const failure = this.#fork?.failure;
+    if (failure?.code === 'owner-died') throw this.#session.ownerDied(this);
+    this.throwIfCreationFailed();
+    if (failure !== undefined) throw this.#session.errorOf(failure, this.owner());
   }
 
   private releaseIfUnused(): void {
-    if (!this.disposed || this.uses > 0 || this.fork === undefined) return;
-    this.session.release(this, this.fork);
+    if (!this.#disposed || this.#uses > 0 || this.#fork === undefined) return;
+    this.#session.release(this, this.#fork);
+  }
+
+  /** @throws what the creation failed with, as far as this handle was told. */
+  throwIfCreationFailed(): void {
+    if (this.#creationError !== undefined) throw this.#creationError.error;
+  }
+
+  /** `promise`, or the failure of a creation that is under way, whichever comes first. */
+  unlessCreationFails<R>(promise: Promise<R>): Promise<R> {
+    const { creation } = this;
+    if (creation === undefined) return promise;
+    return new Promise<R>((resolve, reject) => {
+      promise.then(resolve, reject);
+      void creation.then(() => {
+        if (this.#creationError !== undefined) reject(this.#creationError.error as Error);
+      });
+    });
   }
 
   /** A wait on this worker, bounded like a call. */
   private local<R>(promise: Promise<R>, options: CallOptions): Promise<R> {
-    return waitFor(promise, this.session.host.timeoutMs(options), options.signal);
+    return waitFor(this.unlessCreationFails(promise), this.#session.host.timeoutMs(options), options.signal);
   }
 }
 Object.defineProperty(RRefHandle.prototype, BRAND, { value: true });
+
+function deferred(): Deferred {
+  let resolve: () => void = () => undefined;
+  const promise = new Promise<void>((settle) => (resolve = settle));
+  return { promise, resolve };
+}
 
 /** Whether a value may be the root of a backward pass. @throws in PyTorch's words when not. */
 export function requireTensor(value: unknown): Tensor {

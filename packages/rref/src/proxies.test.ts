@@ -162,7 +162,10 @@ describe('a proxy', () => {
   it('reaches a value that is still being made, in one round trip', () =>
     withGroup(3, async () => {
       const counter = remote('w1', SlowCounter, [5]);
-      const [sum, via] = await Promise.all([counter.rpcSync().add(1), rpcAsync('w2', addVia, [counter, 2])]);
+      const [sum, via] = await Promise.all([
+        counter.rpcSync().add(1),
+        rpcAsync('w2', addVia, [counter as unknown as RRef<Counter>, 2]),
+      ]);
       expect([sum, via].sort()).toEqual([6, 8].sort());
     }));
 

@@ -43,6 +43,9 @@ import { CONTROL_DECODERS } from './wire-format.ts';
 
 export const EXTENSION_NAME = 'rref';
 
+/** What an owner says of an RRef that it does not have (any more, or yet). */
+const NOT_HERE = 'is not on worker';
+
 /** What the autograd extension offers here. */
 interface DistAutograd {
   backward(
@@ -228,12 +231,10 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
     return () => void listeners.delete(entry);
   }
 
-  /** Sends a request to the owner of a handle. A creation that fails meanwhile ends the wait. */
-  async ask(handle: RRefHandle<unknown>, message: RpcMessage, options: CallOptions, name: string): Promise<Message> {
-    const owner = handle.owner();
-    this.requireExtension(owner, EXTENSION_NAME);
-    const reply = this.host.call(owner, message, { ...options, label: { kind: 'other', name: `rref.${name}` } });
-    return this.unlessCreationFails(handle, reply);
+  /** Sends a request to the owner of a handle. */
+  ask(handle: RRefHandle<unknown>, message: RpcMessage, options: CallOptions, name: string): Promise<Message> {
+    const label = { kind: 'other' as const, name: `rref.${name}` };
+    return this.atOwner(handle, (owner) => this.host.call(owner, message, { ...options, label }));
   }
 
   callMethod(
@@ -244,13 +245,13 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
     options: CallOptions,
   ): Answer {
     const result = handle.use(`rpc_${kind}()`, async () => {
-      const owner = handle.owner();
-      this.requireExtension(owner, EXTENSION_NAME);
       const call = kind === 'sync' ? rpcSync : rpcAsync;
-      const sent = call(owner, invokeMethod, [this.reference(handle), method, args], { ...options, agent: this.host });
-      const [value, ticket] = (await this.unlessCreationFails(handle, sent as Promise<MethodResult>)) as MethodResult;
+      const reference = this.reference(handle);
+      const send = (owner: WorkerInfo): Promise<MethodResult> =>
+        call(owner, invokeMethod, [reference, method, args], { ...options, agent: this.host }) as Promise<MethodResult>;
+      const [value, ticket] = await this.atOwner(handle, send);
       if (ticket === undefined) return value;
-      return rpcStream(owner, openStream, [ticket], { agent: this.host, signal: options.signal });
+      return rpcStream(handle.owner(), openStream, [ticket], { agent: this.host, signal: options.signal });
     });
     // What waitAll collects fails there; nobody else has to look.
     if (kind === 'async' && ambient().waitAll !== undefined) result.catch(() => undefined);
@@ -273,18 +274,13 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
       options,
     );
     // The method still needs this value: the handle is in use until the creation is over.
-    if (made.fork !== undefined) {
-      const created = this.whenSettled(made.fork);
-      handle.use('remote()', () => created).catch(() => undefined);
-    }
+    const created = made.creation ?? Promise.resolve();
+    handle.use('remote()', () => created).catch(() => undefined);
     return made;
   }
 
   askType(handle: RRefHandle<unknown>, options: CallOptions): Promise<string> {
-    const owner = handle.owner();
-    this.requireExtension(owner, EXTENSION_NAME);
-    return this.unlessCreationFails(
-      handle,
+    return this.atOwner(handle, (owner) =>
       rpcSync(owner, askTypeName, [this.reference(handle)], { ...options, agent: this.host }),
     );
   }
@@ -312,8 +308,7 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
         throw this.lacks(worker, extension);
       return;
     }
-    const names = this.host.extensionsOf(worker);
-    if (names.size > 0 && !names.has(extension)) throw this.lacks(worker, extension);
+    if (!this.host.extensionsOf(worker).has(extension)) throw this.lacks(worker, extension);
   }
 
   // What serving needs.
@@ -328,7 +323,7 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
     if (entry === undefined)
       throw new RpcError(
         'rref-released',
-        `${formatId(rref)} is not on worker '${this.host.name}': its last handle was released`,
+        `${formatId(rref)} ${NOT_HERE} '${this.host.name}': its last handle was released`,
       );
     return this.cellOfEntry(entry);
   }
@@ -403,16 +398,26 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
     return handle.fork === undefined ? handle : [workerOf(site), incarnationOf(site), local];
   }
 
-  private unlessCreationFails<T>(handle: RRefHandle<unknown>, reply: Promise<T>): Promise<T> {
-    const { fork } = handle;
-    if (fork?.phase !== 'creating') return reply;
-    reply.catch(() => undefined);
-    return new Promise<T>((resolve, reject) => {
-      reply.then(resolve, reject);
-      void this.whenSettled(fork).then(() => {
-        if (handle.creationError !== undefined) reject(handle.creationError.error as Error);
-      });
-    });
+  /**
+   * Sends something to the owner of a handle, and gives up when a creation that is under way fails. The creating call may be overtaken
+   * (its tensors still come from a device, or it was held back): then the owner knows nothing yet, nothing was done, and it is sent
+   * again when the creation is over.
+   */
+  private async atOwner<T>(handle: RRefHandle<unknown>, send: (owner: WorkerInfo) => Promise<T>): Promise<T> {
+    const { fork, creation } = handle;
+    // An owner that no view has shown yet: the handle is registered once one does.
+    if (fork?.phase === 'pending' && this.sites.member(fork.owner) === undefined) await this.whenSettled(fork);
+    handle.throwIfUnusable('call its owner');
+    const owner = handle.owner();
+    this.requireExtension(owner, EXTENSION_NAME);
+    try {
+      return await handle.unlessCreationFails(send(owner));
+    } catch (error) {
+      if (creation === undefined || !rpcInfo(error)?.message.includes(NOT_HERE)) throw error;
+      await creation;
+      handle.throwIfCreationFailed();
+      return send(owner);
+    }
   }
 
   private settled(fork: UserFork): void {

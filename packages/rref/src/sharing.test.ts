@@ -46,7 +46,7 @@ describe('the four ways of sharing', () => {
     }));
 
   it('lets a third worker use what a user shares with it', () =>
-    withGroup(3, async (agents) => {
+    withGroup(3, async () => {
       const a = remote('w1', sum, [1, 2]);
       const b = remote('w1', sum, [3, 4]);
       expect(await rpcSync('w2', fetchSum, [a, b])).toBe(10);

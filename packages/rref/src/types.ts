@@ -13,18 +13,28 @@ type Result<R> = R extends AsyncGenerator<infer I, any, any> | Generator<infer I
   ? AsyncGenerator<I, void, void>
   : Promise<Awaited<R>>;
 
+/**
+ * The methods that can be called from elsewhere: public ones. Lists have none: their methods are not published, and listing them here
+ * would make an RRef of a list of X unfit where an RRef of a list of a wider type is wanted.
+ */
+type MethodNames<T> = T extends readonly unknown[]
+  ? never
+  : keyof {
+      [K in keyof T as K extends string ? (K extends Hidden ? never : T[K] extends AnyFn ? K : never) : never]: true;
+    };
+
 /** The methods of the remote value; calling one runs it on the owner and answers with a promise, a generator method with a stream. */
 export type RemoteProxy<T> = {
-  readonly [
-    K in keyof T as K extends string ? (K extends Hidden ? never : T[K] extends AnyFn ? K : never) : never
-  ]: T[K] extends (...args: infer A) => infer R ? (...args: A) => Result<R> : never;
+  readonly [K in MethodNames<T> & keyof T]: T[K] extends (...args: infer A) => infer R
+    ? (...args: A) => Result<R>
+    : never;
 };
 
 /** The same, where each result stays on the owner behind an RRef of its own. */
 export type RRefProxy<T> = {
-  readonly [
-    K in keyof T as K extends string ? (K extends Hidden ? never : T[K] extends AnyFn ? K : never) : never
-  ]: T[K] extends (...args: infer A) => infer R ? (...args: A) => RRef<Awaited<R>> : never;
+  readonly [K in MethodNames<T> & keyof T]: T[K] extends (...args: infer A) => infer R
+    ? (...args: A) => RRef<Awaited<R>>
+    : never;
 };
 
 /**

@@ -1,0 +1,269 @@
+/** Creations and uses that fail, time out, are cancelled or never sent; what is said, and that nothing is left. */
+import { RpcError, rpcFunction, rpcInfo, rpcSync, type RpcAgent } from '@backwire/rpc';
+import { ones } from '@backwire/tensor';
+import { describe, expect, it } from 'vitest';
+import { agent, counters, eventually, isEmpty, withGroup } from '../test/group.ts';
+import { createRRef, remote, rrefs, type RRef } from './index.ts';
+
+const TIMED_OUT =
+  'RRef creation via rpc.remote() timed out, and it is possible that the RRef on the owner node does not exist.';
+
+const identity = rpcFunction('failures/identity', (x: number) => x);
+const later = rpcFunction('failures/later', async (value: number, ms: number) => {
+  await new Promise((resolve) => setTimeout(resolve, ms));
+  return value;
+});
+const fetch = rpcFunction('failures/fetch', (rref: RRef<number>) => rref.toHere());
+const fail = rpcFunction('failures/fail', (text: string): number => {
+  throw new RangeError(text);
+});
+const failLater = rpcFunction('failures/fail-later', async (text: string): Promise<number> => {
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  throw new RangeError(text);
+});
+const notServed = rpcFunction('failures/not-served', () => 1);
+const takeBoth = rpcFunction('failures/take-both', (_rref: RRef<number>, _other: unknown) => 1);
+
+describe.each(['w0', 'w1'])('a creating function on %s that throws', (owner) => {
+  it('shows its error, with its class, at every use', () =>
+    withGroup(2, async () => {
+      const rref = remote(owner, failLater, ['no luck']);
+      await expect(rref.toHere()).rejects.toThrow(RangeError);
+      await expect(rref.toHere()).rejects.toThrow('no luck');
+      await expect(rref.typeName()).rejects.toThrow('no luck');
+      if (owner === 'w1') await expect(rref.confirmed()).rejects.toThrow('no luck');
+      if (owner === 'w0') await expect(rref.localValue()).rejects.toThrow('no luck');
+    }));
+
+  it('is never an unhandled rejection', () =>
+    withGroup(2, async () => {
+      const seen: unknown[] = [];
+      const listen = (error: unknown): void => void seen.push(error);
+      process.on('unhandledRejection', listen);
+      for (let i = 0; i < 10; i++) remote(owner, fail, [`unseen ${i}`]);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      process.off('unhandledRejection', listen);
+      expect(seen).toEqual([]);
+    }));
+
+  it('shows to whom the RRef was given', () =>
+    withGroup(3, async () => {
+      const rref = remote(owner, failLater, ['bad news']);
+      await expect(rpcSync('w2', fetch, [rref])).rejects.toThrow('bad news');
+    }));
+});
+
+describe.each(['w0', 'w1'])('a creation on %s that times out', (owner) => {
+  it('says so when the RRef is used or shared, and leaves nothing behind', () =>
+    withGroup(3, async (agents) => {
+      const rref = remote(owner, later, [5, 150], { timeoutMs: 30 });
+      const other = remote(owner, later, [6, 150], { timeoutMs: 30 });
+      await expect(rref.toHere()).rejects.toThrow(TIMED_OUT);
+      await expect(other.toHere()).rejects.toThrow(TIMED_OUT);
+      await expect(rpcSync('w2', fetch, [rref])).rejects.toThrow(TIMED_OUT);
+      await expect(rpcSync('w2', fetch, [other])).rejects.toThrow(TIMED_OUT);
+      await expect(rref.rpcSync().toFixed(1)).rejects.toThrow(TIMED_OUT);
+      rref.dispose();
+      other.dispose();
+      await eventually(() => agents.every(isEmpty), 'everything is let go');
+    }));
+});
+
+describe('a use that times out', () => {
+  it('leaves the RRef as it was', () =>
+    withGroup(2, async () => {
+      const rref = remote('w1', later, [5, 100]);
+      await expect(rref.toHere({ timeoutMs: 10 })).rejects.toMatchObject({ code: 'deadline-exceeded' });
+      await expect(rref.toHere({ timeoutMs: 10 })).rejects.toThrow('RPC ran for more than set timeout');
+      expect(await rref.toHere()).toBe(5);
+    }));
+
+  it('is bounded on the owner too', () =>
+    withGroup(1, async () => {
+      const rref = remote('w0', later, [5, 100]);
+      await expect(rref.localValue({ timeoutMs: 10 })).rejects.toMatchObject({ code: 'deadline-exceeded' });
+      await expect(rref.toHere({ signal: AbortSignal.abort() })).rejects.toMatchObject({ code: 'cancelled' });
+      const aborted = new AbortController();
+      const pending = rref.toHere({ signal: aborted.signal });
+      aborted.abort();
+      await expect(pending).rejects.toMatchObject({ code: 'cancelled' });
+      expect(await rref.localValue()).toBe(5);
+    }));
+});
+
+describe('messages that fail on purpose', () => {
+  it.each(['w0', 'w1'])('a dropped creation on %s shows when the RRef is used or shared', (owner) =>
+    withGroup(
+      2,
+      async (agents) => {
+        const rref = remote(owner, identity, [1]);
+        await expect(rref.toHere()).rejects.toThrow(TIMED_OUT);
+        await expect(rpcSync('w1', fetch, [rref])).rejects.toThrow(TIMED_OUT);
+        expect(await remote(owner, identity, [2]).toHere()).toBe(2);
+        rref.dispose();
+        await eventually(() => counters(agent(agents, 1))['num_forks'] === 1 || isEmpty(agent(agents, 1)));
+      },
+      { faults: { failFirst: { PYTHON_REMOTE_CALL: 1 } } },
+    ),
+  );
+
+  it('a dropped creation of a tensor operation likewise', () =>
+    withGroup(
+      2,
+      async () => {
+        const { add } = await import('@backwire/tensor');
+        const rref = remote('w1', add, [ones([2]), 1]);
+        await expect(rref.toHere()).rejects.toThrow(TIMED_OUT);
+      },
+      { faults: { failFirst: { SCRIPT_REMOTE_CALL: 1 } } },
+    ));
+
+  it('control messages get through whatever happens to calls', () =>
+    withGroup(
+      3,
+      async (agents) => {
+        const rref = remote('w1', identity, [3]);
+        expect(await rpcSync('w2', fetch, [rref])).toBe(3);
+        rref.dispose();
+        await eventually(() => counters(agent(agents, 0))['num_pending_children'] === 0);
+      },
+      { faults: { failFirst: { RREF_FORK_REQUEST: 3, RREF_CHILD_ACCEPT: 3, RREF_USER_DELETE: 3 } } },
+    ));
+
+  it('a creation that is held back times out, and what comes late is not run', () =>
+    withGroup(
+      2,
+      async (agents) => {
+        const rref = remote('w1', identity, [1], { timeoutMs: 20 });
+        await expect(rref.toHere()).rejects.toThrow(TIMED_OUT);
+        await new Promise((resolve) => setTimeout(resolve, 120));
+        rref.dispose();
+        await eventually(() => agents.every(isEmpty));
+      },
+      { faults: { delayMs: { PYTHON_REMOTE_CALL: 80 } } },
+    ));
+
+  it('a fetch that is held back times out, and a later one succeeds', () =>
+    withGroup(
+      2,
+      async () => {
+        const rref = remote('w1', identity, [1]);
+        await expect(rref.toHere({ timeoutMs: 10 })).rejects.toMatchObject({ code: 'deadline-exceeded' });
+        expect(await rref.toHere()).toBe(1);
+      },
+      { faults: { delayMs: { PYTHON_RREF_FETCH_CALL: 60 } } },
+    ));
+});
+
+describe('a creation that is refused', () => {
+  it('shows why: not served, or unknown', () =>
+    withGroup(
+      2,
+      async () => {
+        const rref = remote('w1', notServed);
+        await expect(rref.toHere()).rejects.toMatchObject({ code: 'permission-denied' });
+        await expect(rref.confirmed()).rejects.toMatchObject({ code: 'permission-denied' });
+      },
+      { serve: [identity] },
+    ));
+
+  it('for more forks than one worker may hold, and the earlier ones live on', () =>
+    withGroup(
+      2,
+      async (agents) => {
+        const held = [1, 2, 3].map((n) => remote('w1', identity, [n]));
+        const tooMany = remote('w1', identity, [4]);
+        await expect(tooMany.toHere()).rejects.toMatchObject({ code: 'resource-exhausted' });
+        expect(await Promise.all(held.map((rref) => rref.toHere()))).toEqual([1, 2, 3]);
+        tooMany.dispose();
+        held[0]?.dispose();
+        await eventually(() => counters(agent(agents, 1))['num_forks'] === 2);
+        expect(await remote('w1', identity, [5]).toHere()).toBe(5);
+      },
+      { limits: { maxLiveForks: 3 } },
+    ));
+
+  it('on this side: arguments that cannot travel throw at once and leave no fork', () =>
+    withGroup(2, async (agents) => {
+      const mine = createRRef(1);
+      const unsendable = (): void => undefined;
+      expect(() => remote('w1', takeBoth, [mine, unsendable])).toThrow();
+      await expect(rpcSync('w1', takeBoth, [mine, unsendable])).rejects.toThrow();
+      await eventually(() => isEmpty(agent(agents, 0)), 'no fork is left');
+      expect(() => remote('nobody', identity, [1])).toThrow('could not find destination');
+    }));
+});
+
+describe('misuse', () => {
+  it('local value of a user', () =>
+    withGroup(2, async () => {
+      const rref = remote('w1', identity, [1]);
+      await expect(rref.localValue()).rejects.toThrow(
+        "For UserRRef(rref_id=GloballyUniqueId(created_on=0, local_id=0), fork_id=GloballyUniqueId(created_on=0, local_id=1)), can't call localValue() on user WorkerInfo(id=0, name=w0). Call it on owner WorkerInfo(id=1, name=w1)",
+      );
+    }));
+
+  it('an RRef without an agent', () => {
+    expect(() => createRRef(1)).toThrow('Current RPC agent is not set!');
+    expect(() => remote('w1', identity, [1])).toThrow('RPC has not been initialized');
+  });
+
+  it('an agent, or a peer, without the extension', () =>
+    withGroup(
+      3,
+      async (agents) => {
+        await rpcSync('w2', identity, [1]);
+        await expect(async () => remote('w2', identity, [1])).rejects.toThrow(
+          "failed-precondition: worker 'w2' has no extension 'rref'",
+        );
+        await expect(rpcSync('w2', fetch, [createRRef(1)])).rejects.toThrow("worker 'w2' has no extension 'rref'");
+        agent(agents, 2).run(() => expect(() => createRRef(1)).toThrow("worker 'w2' has no extension 'rref'"));
+      },
+      (rank) => (rank === 2 ? { extensions: [] } : { extensions: [rrefs()] }),
+    ));
+
+  it('backward without what it needs', () =>
+    withGroup(2, async () => {
+      const there = remote('w1', identity, [1]) as unknown as RRef<import('@backwire/tensor').Tensor>;
+      await expect(there.backward()).rejects.toThrow("User RRefs require 'dist_autograd_ctx_id' to be specified");
+      await there.confirmed();
+      await expect(there.backward(1n)).rejects.toThrow("has no extension 'dist-autograd'");
+      const here = createRRef(1) as unknown as RRef<import('@backwire/tensor').Tensor>;
+      await expect(here.backward()).rejects.toThrow('RRef should contain a tensor for .backward()');
+      const plain = createRRef(ones([2]));
+      await expect(plain.backward()).rejects.toThrow();
+      await expect(createRRef(ones([1], { requiresGrad: true }).sum()).backward(1n)).rejects.toThrow(
+        "worker 'w0' has no extension 'dist-autograd'",
+      );
+      const leaf = ones([2], { requiresGrad: true });
+      await createRRef(leaf.sum()).backward();
+      expect(leaf.grad?.toArray()).toEqual([1, 1]);
+    }));
+
+  it('an RRef that its owner has let go of, named by a peer', () =>
+    withGroup(2, async (agents) => {
+      const { invokeMethod } = await import('./remote-methods.ts');
+      const unknown = rpcSync('w1', invokeMethod, [[0, 1, 12_345], 'add', []]);
+      const error: unknown = await unknown.catch((reason: unknown) => reason);
+      expect(rpcInfo(error)).toMatchObject({
+        message: expect.stringContaining('its last handle was released') as string,
+      });
+      for (const bad of [[1, 2], ['x', 0, 0], {}, null]) {
+        await expect(
+          rpcSync('w1', invokeMethod, [bad as unknown as [number, number, number], 'add', []]),
+        ).rejects.toThrow('malformed');
+      }
+      expect(agents).toHaveLength(2);
+    }));
+});
+
+describe('errors of the system', () => {
+  it('carry the worker they are about', () =>
+    withGroup(2, async (agents: readonly RpcAgent[]) => {
+      const rref = remote('w1', later, [1, 50]);
+      const error: unknown = await rref.toHere({ timeoutMs: 5 }).catch((reason: unknown) => reason);
+      expect(error).toBeInstanceOf(RpcError);
+      expect((error as RpcError).peer?.name).toBe('w1');
+      expect(agents).toHaveLength(2);
+    }));
+});
