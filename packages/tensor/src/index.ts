@@ -36,6 +36,10 @@ export { fromTf, lift } from './interop.ts';
 export { memory } from './memory.ts';
 export { logSoftmax, logSumExp, softmax } from './ops/softmax.ts';
 export * from './ops/losses.ts';
+export * from './ops/composite.ts';
+export * from './ops/structure.ts';
+export { cholesky, det, inverse, solve } from './ops/linalg.ts';
+export * from './ops/conv.ts';
 export { keep, scope } from './scope.ts';
 export { backendName, setBackend } from './backends/current.ts';
 

@@ -15,6 +15,9 @@ import * as mutation from './ops/mutation.ts';
 import * as reduce from './ops/reduce.ts';
 import * as select from './ops/select.ts';
 import * as softmaxes from './ops/softmax.ts';
+import * as composite from './ops/composite.ts';
+import * as structure from './ops/structure.ts';
+import * as linalg from './ops/linalg.ts';
 import * as unary from './ops/unary.ts';
 import * as views from './ops/views.ts';
 import * as indexing from './ops/indexing.ts';
@@ -92,6 +95,41 @@ const methods: Readonly<Record<Exclude<keyof TensorMethods<DType>, 'isCoalesced'
   softmax: softmaxes.softmax,
   logSoftmax: softmaxes.logSoftmax,
   logSumExp: softmaxes.logSumExp,
+  gelu: composite.gelu,
+  silu: composite.silu,
+  mish: composite.mish,
+  leakyRelu: composite.leakyRelu,
+  elu: composite.elu,
+  selu: composite.selu,
+  relu6: composite.relu6,
+  hardtanh: composite.hardtanh,
+  hardSigmoid: composite.hardSigmoid,
+  hardSwish: composite.hardSwish,
+  softsign: composite.softsign,
+  lerp: composite.lerp,
+  variance: composite.variance,
+  std: composite.std,
+  norm: composite.norm,
+  tile: composite.tile,
+  roll: composite.roll,
+  tril: structure.tril,
+  triu: structure.triu,
+  diagonal: structure.diagonal,
+  trace: structure.trace,
+  diagEmbed: structure.diagEmbed,
+  flip: structure.flip,
+  pad: structure.pad,
+  argSort: structure.argSort,
+  sort: structure.sort,
+  topK: structure.topK,
+  max: structure.max,
+  min: structure.min,
+  nonzero: structure.nonzero,
+  maskedSelect: structure.maskedSelect,
+  unique: structure.unique,
+  inverse: linalg.inverse,
+  det: linalg.det,
+  cholesky: linalg.cholesky,
   neg: unary.neg,
   abs: unary.abs,
   sign: unary.sign,

@@ -162,6 +162,57 @@ export interface SoftmaxMethods {
   logSumExp(dim: number, keepDim?: boolean): Tensor;
 }
 
+/** Activation functions and other compositions. */
+export interface CompositeMethods {
+  gelu(approximate?: 'none' | 'tanh'): Tensor;
+  silu(): Tensor;
+  mish(): Tensor;
+  leakyRelu(slope?: number): Tensor;
+  elu(alpha?: number): Tensor;
+  selu(): Tensor;
+  relu6(): Tensor;
+  hardtanh(low?: number, high?: number): Tensor;
+  hardSigmoid(): Tensor;
+  hardSwish(): Tensor;
+  softsign(): Tensor;
+  /** this + weight (end - this). */
+  lerp(end: Tensor, weight: Tensor | number): Tensor;
+  variance(dim?: Dims, options?: { correction?: number; keepDim?: boolean }): Tensor;
+  std(dim?: Dims, options?: { correction?: number; keepDim?: boolean }): Tensor;
+  norm(p?: number, dim?: Dims, keepDim?: boolean): Tensor;
+  tile(counts: readonly number[]): Tensor;
+  roll(shift: number, dim?: number): Tensor;
+}
+
+interface Picked {
+  values: Tensor;
+  /** int64 positions along the dimension. */
+  indices: Tensor;
+}
+
+/** Triangles, order and search. */
+export interface StructureMethods {
+  tril(k?: number): Tensor;
+  triu(k?: number): Tensor;
+  diagonal(): Tensor;
+  trace(): Tensor;
+  diagEmbed(): Tensor;
+  flip(dims: readonly number[]): Tensor;
+  /** Pairs [before, after] from the last dimension backwards. */
+  pad(pads: readonly number[], value?: number): Tensor;
+  argSort(dim?: number, descending?: boolean): Tensor;
+  sort(dim?: number, descending?: boolean): Picked;
+  topK(k: number, dim?: number, largest?: boolean): Picked;
+  max(dim: number, keepDim?: boolean): Picked;
+  min(dim: number, keepDim?: boolean): Picked;
+  nonzero(): Tensor;
+  maskedSelect(mask: Tensor): Tensor;
+  unique(): { values: Tensor; inverse: Tensor; counts: Tensor };
+  inverse(): Tensor;
+  det(): Tensor;
+  cholesky(): Tensor;
+}
+
 /** Choosing and adding by integer indices. */
 export interface IndexMethods {
   /** The slices at `index` (a vector) along `dim`. */
@@ -223,6 +274,8 @@ export interface TensorMethods<D extends DType>
     UnaryMethods,
     ReductionMethods,
     SoftmaxMethods,
+    CompositeMethods,
+    StructureMethods,
     IndexMethods,
     MatrixMethods,
     InPlaceMethods,

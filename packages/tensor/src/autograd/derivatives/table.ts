@@ -2,11 +2,13 @@
 import type { Derivative } from '../op-node.ts';
 import { elementwise } from './elementwise.ts';
 import { indexing } from './indexing.ts';
+import { linalg } from './linalg.ts';
 import { matrices } from './matrices.ts';
 import { reductions } from './reductions.ts';
 import { shapes } from './shapes.ts';
 import { softmaxes } from './softmax.ts';
 import { sparse } from './sparse.ts';
+import { structure } from './structure.ts';
 
 export const derivativeTable: Readonly<Record<string, Derivative>> = {
   ...elementwise,
@@ -14,6 +16,8 @@ export const derivativeTable: Readonly<Record<string, Derivative>> = {
   ...shapes,
   ...indexing,
   ...matrices,
+  ...linalg,
+  ...structure,
   ...softmaxes,
   ...sparse,
 };

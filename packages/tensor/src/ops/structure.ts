@@ -1,0 +1,260 @@
+/** @file Triangles, diagonals, flips, padding, sorting and searching. */
+import { decode, dtypes, encode, type DType } from '../dtype.ts';
+import { DTypeError, ShapeError } from '../errors.ts';
+import { fromArray, over, readArray, readBytes, readNumbers } from '../host.ts';
+import { named } from '../named.ts';
+import { contiguousStrides, normalizeDim, sizeOf } from '../shape.ts';
+import { Storage } from '../storage.ts';
+import { copyStrided } from '../strided.ts';
+import { sweep } from '../scope.ts';
+import type { Tensor } from '../tensor.ts';
+import { asStrided } from './as-strided.ts';
+import { defineOp } from './define.ts';
+import { gather } from './indexing.ts';
+import { apply } from './op.ts';
+import { full } from '../creation.ts';
+
+const triangleOp = (
+  name: string,
+  keeps: (row: number, column: number, k: number) => boolean,
+): ReturnType<typeof defineOp<{ k: number }>> =>
+  defineOp<{ k: number }>(name, name, ([t], { k }) => {
+    const input = t as Tensor;
+    const [rows, columns] = input.shape.slice(-2) as [number, number];
+    const width = dtypes[input.dtype].bytes;
+    const bytes = readBytes(input).slice();
+    const matrices = sizeOf(input.shape.slice(0, -2));
+    for (let m = 0, at = 0; m < matrices; m++) {
+      for (let r = 0; r < rows; r++)
+        for (let c = 0; c < columns; c++, at += width) if (!keeps(r, c, k)) bytes.fill(0, at, at + width);
+    }
+    return over(new Storage(bytes), input.dtype, input.shape);
+  });
+const trilOp = triangleOp('tril', (r, c, k) => c - r <= k);
+const triuOp = triangleOp('triu', (r, c, k) => c - r >= k);
+
+function matrixRank(t: Tensor, name: string): void {
+  if (t.rank < 2) throw new ShapeError(`${name}: input tensor must have at least 2 dimensions`);
+}
+
+/** The part on and below diagonal `k` of the last two dimensions; zero elsewhere. */
+export const tril = named('aten::tril', (t: Tensor, k = 0): Tensor => {
+  matrixRank(t, 'tril');
+  return apply(trilOp, [t], { k });
+});
+/** The part on and above diagonal `k`. */
+export const triu = named('aten::triu', (t: Tensor, k = 0): Tensor => {
+  matrixRank(t, 'triu');
+  return apply(triuOp, [t], { k });
+});
+
+/** The diagonal of the last two dimensions: [..., min(rows, columns)]. */
+export const diagonal = named('aten::diagonal', (t: Tensor): Tensor => {
+  matrixRank(t, 'diagonal');
+  const [rows, columns] = t.shape.slice(-2) as [number, number];
+  const strides = contiguousStrides(t.shape);
+  const batch = t.shape.slice(0, -2);
+  return asStrided(t, [...batch, Math.min(rows, columns)], [...strides.slice(0, -2), columns + 1]);
+});
+
+/** The sum of the diagonal. */
+export const trace = named('aten::trace', (t: Tensor): Tensor => sweep(() => diagonal(t).sum(-1)));
+
+/** The square matrices with the given diagonals: [..., n] to [..., n, n]. */
+export const diagEmbed = named('aten::diag_embed', (t: Tensor): Tensor =>
+  sweep(() => {
+    const n = t.shape.at(-1) as number;
+    const eye = full([n, n], 1, { dtype: t.dtype }).tril().triu();
+    return t.unsqueeze(-1).mul(eye);
+  }),
+);
+
+const flipOp = defineOp<{ dims: readonly number[] }>('flip', 'flip', ([t], { dims }) => {
+  const input = t as Tensor;
+  const strides = contiguousStrides(input.shape);
+  const bytes = new Uint8Array(input.size * dtypes[input.dtype].bytes);
+  const from = {
+    bytes: readBytes(input),
+    strides: strides.map((s, d) => (dims.includes(d) ? -s : s)),
+    offset: dims.reduce((at, d) => at + Math.max(0, (input.shape[d] as number) - 1) * (strides[d] as number), 0),
+  };
+  copyStrided(from, { bytes, strides, offset: 0 }, input.shape, input.dtype);
+  return over(new Storage(bytes), input.dtype, input.shape);
+});
+
+/** The elements of `dims` in reverse order. */
+export const flip = named('aten::flip', (t: Tensor, dims: readonly number[]): Tensor => {
+  return apply(flipOp, [t], { dims: dims.map((d) => normalizeDim(d, t.rank)) });
+});
+
+export interface PadAttrs {
+  /** Elements before and after, for each dimension. */
+  readonly pads: readonly (readonly [number, number])[];
+  readonly value: number;
+}
+
+const padOp = defineOp<PadAttrs>('pad', 'constant_pad_nd', ([t], { pads, value }) => {
+  const input = t as Tensor;
+  const shape = input.shape.map((n, d) => n + (pads[d]?.[0] ?? 0) + (pads[d]?.[1] ?? 0));
+  if (shape.some((n) => n < 0)) throw new ShapeError('pad: the resulting size is negative');
+  const out = full(shape, value, { dtype: input.dtype });
+  const strides = contiguousStrides(shape);
+  const inner = contiguousStrides(input.shape);
+  const skip = input.shape.map((_, d) => Math.max(0, -(pads[d]?.[0] ?? 0)));
+  const kept = input.shape.map((n, d) => n - (skip[d] as number) - Math.max(0, -(pads[d]?.[1] ?? 0)));
+  const offset = strides.reduce((at, s, d) => at + Math.max(0, pads[d]?.[0] ?? 0) * s, 0);
+  const from = {
+    bytes: readBytes(input),
+    strides: inner,
+    offset: inner.reduce((at, s, d) => at + (skip[d] as number) * s, 0),
+  };
+  if (kept.every((n) => n > 0)) copyStrided(from, { bytes: out.storage.peek(), strides, offset }, kept, input.dtype);
+  return out;
+});
+
+/** Constant padding: `pads` are pairs [before, after] from the last dimension backwards, as in PyTorch; negative ones crop. */
+export const pad = named('aten::pad', (t: Tensor, pads: readonly number[], value = 0): Tensor => {
+  if (pads.length % 2 !== 0 || pads.length > 2 * t.rank)
+    throw new ShapeError(`pad: ${pads.length} numbers do not fit rank ${t.rank}`);
+  const pairs = t.shape.map((_, d): [number, number] => {
+    const at = 2 * (t.rank - 1 - d);
+    return [pads[at] ?? 0, pads[at + 1] ?? 0];
+  });
+  return apply(padOp, [t], { pads: pairs, value });
+});
+
+/** For each line along `dim`, its positions in sorted order; stable, NaN counts as largest. */
+function sortedPositions(
+  t: Tensor,
+  dim: number,
+  descending: boolean,
+): { positions: BigInt64Array; shape: readonly number[] } {
+  if (dtypes[t.dtype].lanes === 2) throw new DTypeError('sort is not defined for complex64');
+  const n = t.rank === 0 ? 1 : (t.shape[dim] as number);
+  const stride = sizeOf(t.shape.slice(dim + 1));
+  const outer = sizeOf(t.shape.slice(0, dim));
+  const raw = readArray(t);
+  const values = t.dtype === 'int64' ? (raw as BigInt64Array) : decode(raw, t.dtype);
+  const positions = new BigInt64Array(t.size);
+  const order = Array.from({ length: n }, (_, i) => i);
+  for (let o = 0; o < outer; o++) {
+    for (let k = 0; k < stride; k++) {
+      const first = o * n * stride + k;
+      const at = (i: number): number | bigint => values[first + i * stride] as number | bigint;
+      const compare = (a: number, b: number): number => {
+        const [x, y] = [at(a), at(b)];
+        if (x === y) return a - b;
+        if (x !== x || y !== y) return x !== x && y !== y ? a - b : (x !== x) === descending ? -1 : 1;
+        return x < y === descending ? 1 : -1;
+      };
+      const line = order.slice().sort(compare);
+      for (let i = 0; i < n; i++) positions[first + i * stride] = BigInt(line[i] as number);
+    }
+  }
+  return { positions, shape: t.shape };
+}
+
+/** The positions that sort `t` along `dim`; equal elements keep their order. */
+export const argSort = named('aten::argsort', (t: Tensor, dim = -1, descending = false): Tensor => {
+  const { positions, shape } = sortedPositions(t, normalizeDim(dim, t.rank), descending);
+  return fromArray(positions, 'int64', shape);
+});
+
+/** Values in order along `dim`, and where they were. Differentiable in the values. */
+export const sort = named(
+  'aten::sort',
+  (t: Tensor, dim = -1, descending = false): { values: Tensor; indices: Tensor } => {
+    const indices = argSort(t, dim, descending);
+    return { values: t.rank === 0 ? t.alias() : gather(t, dim, indices), indices };
+  },
+);
+
+/** The `k` largest (or smallest) along `dim`, in order, and where they were. */
+export const topK = named(
+  'aten::topk',
+  (t: Tensor, k: number, dim = -1, largest = true): { values: Tensor; indices: Tensor } => {
+    const d = normalizeDim(dim, t.rank);
+    if (k < 0 || k > (t.shape[d] ?? 1)) throw new ShapeError('selected index k out of range');
+    const indices = argSort(t, d, largest).narrow(d, 0, k).contiguous();
+    return { values: gather(t, d, indices), indices };
+  },
+);
+
+/** The largest along `dim`, and where: of equal ones the first. */
+export const max = named('aten::max', (t: Tensor, dim: number, keepDim = false): { values: Tensor; indices: Tensor } =>
+  extreme(t, dim, keepDim, 'argMax'),
+);
+/** The smallest along `dim`, and where: of equal ones the first. */
+export const min = named('aten::min', (t: Tensor, dim: number, keepDim = false): { values: Tensor; indices: Tensor } =>
+  extreme(t, dim, keepDim, 'argMin'),
+);
+
+function extreme(
+  t: Tensor,
+  dim: number,
+  keepDim: boolean,
+  which: 'argMax' | 'argMin',
+): { values: Tensor; indices: Tensor } {
+  const indices = t[which](dim, true);
+  const values = gather(t, dim, indices);
+  return keepDim ? { values, indices } : { values: values.squeeze(dim), indices: indices.squeeze(dim) };
+}
+
+/** The indices of the nonzero elements, int64 [count, rank]. */
+export const nonzero = named('aten::nonzero', (t: Tensor): Tensor => {
+  const values = readNumbers(t);
+  const strides = contiguousStrides(t.shape);
+  const out: bigint[] = [];
+  let count = 0;
+  for (let i = 0; i < values.length; i++) {
+    if (values[i] === 0) continue;
+    count++;
+    for (let d = 0; d < t.rank; d++) out.push(BigInt(Math.floor(i / (strides[d] as number)) % (t.shape[d] as number)));
+  }
+  return fromArray(BigInt64Array.from(out), 'int64', [count, t.rank]);
+});
+
+/** The elements where `mask` (bool, of the same shape) holds, as a vector. */
+export const maskedSelect = named('aten::masked_select', (t: Tensor, mask: Tensor): Tensor =>
+  sweep(() => {
+    if (mask.dtype !== 'bool') throw new DTypeError('maskedSelect: expected a bool mask');
+    const at = nonzero(mask.expand(t.shape).reshape([t.size])).reshape([-1]);
+    return t.reshape([t.size]).indexSelect(0, at);
+  }),
+);
+
+/** The distinct elements in ascending order, where each element of `t` is among them, and how often each occurs. */
+export const unique = named('aten::unique', (t: Tensor): { values: Tensor; inverse: Tensor; counts: Tensor } => {
+  const raw = readArray(t);
+  const keys: (number | bigint)[] = t.dtype === 'int64' ? [...(raw as BigInt64Array)] : [...decode(raw, t.dtype)];
+  const distinct = [...new Set(keys)].sort((a, b) => (a < b ? -1 : a > b ? 1 : 0));
+  const place = new Map(distinct.map((v, i) => [v, i]));
+  const counts = new BigInt64Array(distinct.length);
+  const inverse = BigInt64Array.from(keys, (v) => BigInt(place.get(v) as number));
+  for (const i of inverse) counts[Number(i)] = (counts[Number(i)] as bigint) + 1n;
+  const values =
+    t.dtype === 'int64'
+      ? BigInt64Array.from(distinct as bigint[])
+      : encode(Float64Array.from(distinct as number[]), t.dtype);
+  const n = distinct.length;
+  return {
+    values: fromArray(values, t.dtype, [n]),
+    inverse: fromArray(inverse, 'int64', t.shape),
+    counts: fromArray(counts, 'int64', [n]),
+  };
+});
+
+/** How often each whole number occurs, at least up to `minLength`; with weights, their sums. */
+export const bincount = named('aten::bincount', (t: Tensor, weights?: Tensor, minLength = 0): Tensor => {
+  const ids = readNumbers(t);
+  let n = minLength;
+  for (const v of ids) {
+    if (v < 0 || !Number.isInteger(v)) throw new ShapeError('bincount only supports non-negative integral inputs.');
+    n = Math.max(n, v + 1);
+  }
+  const out = new Float64Array(n);
+  const factors = weights === undefined ? undefined : readNumbers(weights);
+  ids.forEach((v: number, i: number) => (out[v] = (out[v] as number) + (factors?.[i] ?? 1)));
+  const dtype: DType = weights === undefined ? 'int64' : weights.dtype;
+  return fromArray(encode(out, dtype), dtype, [n]);
+});

@@ -1,0 +1,139 @@
+/** @file Sliding windows of images as columns (im2col), and their adjoint: what convolution and pooling are made of. */
+import { decode, encode, type NumberArray } from '../dtype.ts';
+import { ShapeError } from '../errors.ts';
+import { fromArray, readArray } from '../host.ts';
+import type { Tensor } from '../tensor.ts';
+import { defineOp } from './define.ts';
+import { apply } from './op.ts';
+
+/** A number for both directions, or [vertical, horizontal]. */
+export type Pair = number | readonly [number, number];
+
+export function pair(value: Pair): readonly [number, number] {
+  return typeof value === 'number' ? [value, value] : value;
+}
+
+/** Where windows lie over images [n, c, h, w]. */
+export interface WindowSpec {
+  readonly kernel: readonly [number, number];
+  readonly stride: readonly [number, number];
+  readonly padding: readonly [number, number];
+  readonly dilation: readonly [number, number];
+}
+
+export interface Windows extends WindowSpec {
+  readonly n: number;
+  readonly c: number;
+  readonly h: number;
+  readonly w: number;
+  readonly outH: number;
+  readonly outW: number;
+}
+
+/** Places the windows; throws ShapeError when none fits. */
+export function placeWindows(shape: readonly number[], spec: WindowSpec): Windows {
+  const [n, c, h, w] = shape as readonly [number, number, number, number];
+  if (shape.length !== 4) throw new ShapeError(`expected images [N, C, H, W], got [${shape.join(', ')}]`);
+  const count = (size: number, d: 0 | 1): number =>
+    Math.floor((size + 2 * spec.padding[d] - spec.dilation[d] * (spec.kernel[d] - 1) - 1) / spec.stride[d]) + 1;
+  const outH = count(h, 0);
+  const outW = count(w, 1);
+  if (!(outH > 0 && outW > 0)) {
+    throw new ShapeError(
+      `Calculated padded input size per channel: (${h + 2 * spec.padding[0]} x ${w + 2 * spec.padding[1]}). Kernel size: (${spec.kernel.join(' x ')}). Kernel size can't be greater than actual input size`,
+    );
+  }
+  return { ...spec, n, c, h, w, outH, outW };
+}
+
+/** Calls `visit(column row, first column, source row start, first x)` for each kernel position and output row. */
+function forEachRow(s: Windows, visit: (to: number, from: number, x0: number) => void): void {
+  const [kh, kw] = s.kernel;
+  const columns = s.n * s.outH * s.outW;
+  for (let c = 0, line = 0; c < s.c; c++) {
+    for (let ky = 0; ky < kh; ky++) {
+      for (let kx = 0; kx < kw; kx++, line++) {
+        const x0 = kx * s.dilation[1] - s.padding[1];
+        for (let n = 0; n < s.n; n++) {
+          for (let oy = 0; oy < s.outH; oy++) {
+            const y = oy * s.stride[0] + ky * s.dilation[0] - s.padding[0];
+            if (y < 0 || y >= s.h) continue;
+            visit(line * columns + (n * s.outH + oy) * s.outW, ((n * s.c + c) * s.h + y) * s.w, x0);
+          }
+        }
+      }
+    }
+  }
+}
+
+function like(values: NumberArray, n: number): NumberArray {
+  return new (values.constructor as new (n: number) => NumberArray)(n);
+}
+
+const unfoldOp = defineOp<Windows>('unfold', 'im2col', ([t], s) => {
+  const input = t as Tensor;
+  const values = decode(readArray(input), input.dtype);
+  const rows = s.c * s.kernel[0] * s.kernel[1];
+  const columns = s.n * s.outH * s.outW;
+  const out = like(values, rows * columns);
+  const step = s.stride[1];
+  forEachRow(s, (to, from, x0) => {
+    for (let ox = 0, x = x0; ox < s.outW; ox++, x += step)
+      if (x >= 0 && x < s.w) out[to + ox] = values[from + x] as number;
+  });
+  return fromArray(encode(out, input.dtype), input.dtype, [rows, columns]);
+});
+
+const foldOp = defineOp<Windows>('fold', 'col2im', ([t], s) => {
+  const input = t as Tensor;
+  const values = decode(readArray(input), input.dtype);
+  const out = like(values, s.n * s.c * s.h * s.w);
+  const step = s.stride[1];
+  forEachRow(s, (to, from, x0) => {
+    for (let ox = 0, x = x0; ox < s.outW; ox++, x += step) {
+      if (x >= 0 && x < s.w) out[from + x] = (out[from + x] as number) + (values[to + ox] as number);
+    }
+  });
+  return fromArray(encode(out, input.dtype), input.dtype, [s.n, s.c, s.h, s.w]);
+});
+
+/** Images [n, c, h, w] to columns [c kh kw, n outH outW]; padding reads as zero. */
+export function unfold(t: Tensor, windows: Windows): Tensor {
+  return apply(unfoldOp, [t], windows);
+}
+
+/** The adjoint of unfold: columns added up into images. */
+export function fold(t: Tensor, windows: Windows): Tensor {
+  return apply(foldOp, [t], windows);
+}
+
+/** For each window, the position in its image of its largest element (padding never wins): int64 [n c, outH outW]. */
+export function largestInWindows(t: Tensor, s: Windows): Tensor {
+  const values = decode(readArray(t), t.dtype);
+  const out = new BigInt64Array(s.n * s.c * s.outH * s.outW);
+  for (let image = 0, at = 0; image < s.n * s.c; image++) {
+    const base = image * s.h * s.w;
+    for (let oy = 0; oy < s.outH; oy++)
+      for (let ox = 0; ox < s.outW; ox++, at++) out[at] = BigInt(largest(values, base, oy, ox, s));
+  }
+  return fromArray(out, 'int64', [s.n * s.c, s.outH * s.outW]);
+}
+
+function largest(values: NumberArray, base: number, oy: number, ox: number, s: Windows): number {
+  let best = -1;
+  let value = -Infinity;
+  for (let ky = 0; ky < s.kernel[0]; ky++) {
+    const y = oy * s.stride[0] + ky * s.dilation[0] - s.padding[0];
+    if (y < 0 || y >= s.h) continue;
+    for (let kx = 0; kx < s.kernel[1]; kx++) {
+      const x = ox * s.stride[1] + kx * s.dilation[1] - s.padding[1];
+      if (x < 0 || x >= s.w) continue;
+      const v = values[base + y * s.w + x] as number;
+      if (best === -1 || v > value || v !== v) {
+        best = y * s.w + x;
+        value = v;
+      }
+    }
+  }
+  return best;
+}
