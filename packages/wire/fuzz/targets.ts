@@ -69,6 +69,7 @@ const VALUES: readonly unknown[] = [
   new TypeError('bad', { cause: new Error('worse') }),
   Array.from({ length: 40 }, (_, i) => i / 3),
   ['\ud800'],
+  [new Uint8Array(70_000)],
 ];
 
 /** A pool that refuses what the limits should have refused before. */

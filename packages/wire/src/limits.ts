@@ -63,6 +63,8 @@ export const DEFAULT_WIRE_LIMITS: WireLimits = Object.freeze({
 export const INLINE_STORAGE_BYTES = 16 * KIB;
 /** Inline storages of one message together; what is beyond goes out of band so that frames stay short. */
 export const INLINE_MESSAGE_BYTES = 64 * KIB;
+/** Typed arrays and buffers inside values from this size on travel like tensors, not in the value. */
+export const OUT_OF_BAND_BYTES = 64 * KIB;
 /** Below this a view is sent with its whole storage, as torch does. */
 export const RECOPY_STORAGE_BYTES = 8 * KIB;
 /** Start of every tensor body in received memory, so that any typed array and vector instruction fits. */

@@ -121,6 +121,16 @@ describe('tensors in call frames', () => {
     );
   });
 
+  it('are listed once each, however many there are', () => {
+    const base = tensor(Float32Array.from({ length: 40 }, (_, i) => i));
+    const views = Array.from({ length: 40 }, (_, i) => base.select(0, i));
+    const { receiver } = send([views, base, [...views].reverse()]);
+    const [[there, whole, back]] = receiver.values as [[Tensor[], Tensor, Tensor[]]];
+    expect(there.map((t) => t.item())).toEqual(base.toArray());
+    expect(back[0]).toBe(there[39]);
+    expect(there.every((t) => t.storage === whole.storage)).toBe(true);
+  });
+
   it('are written as they were at the call, whatever happens to them before the bytes leave', () => {
     const t = zeros([100_000]);
     const writer = new FrameWriter();

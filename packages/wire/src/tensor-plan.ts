@@ -2,6 +2,7 @@
 import { Parameter, type Device, type Tensor } from '@backwire/tensor';
 import { type Storage } from '@backwire/tensor/internal';
 import { RECOPY_STORAGE_BYTES } from './limits.ts';
+import { Positions } from './positions.ts';
 import { type TensorDescriptor, contiguousStrides, dtypeBytes } from './tensor-descriptor.ts';
 import { OutgoingStorage, TensorPlan } from './tensor-table.ts';
 import { getDeviceTypeConverter } from './device-converters.ts';
@@ -43,6 +44,7 @@ export function wantsCopy(tensor: Tensor): boolean {
 class Planner {
   readonly storages: OutgoingStorage[] = [];
   private readonly known: Storage[] = [];
+  private readonly positions = new Positions<Storage>();
   private readonly options: PlanOptions;
 
   constructor(options: PlanOptions) {
@@ -83,7 +85,7 @@ class Planner {
 
   private share(tensor: Tensor): number {
     const { storage } = tensor;
-    const index = this.known.indexOf(storage);
+    const index = this.positions.of(this.known, storage);
     return index >= 0 ? index : this.pin(tensor, storage);
   }
 

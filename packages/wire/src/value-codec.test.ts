@@ -1,4 +1,5 @@
 import fc from 'fast-check';
+import { tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import { decodeValue, encodeValue, registerValueType } from './index.ts';
 import { ByteWriter, DEFAULT_WIRE_LIMITS, ValueCodec, WireError, valueTypeNamed } from './internal.ts';
@@ -182,6 +183,35 @@ describe('values', () => {
     expect((roundTrip(new DataView(buffer, 3, 2)) as DataView).getUint8(0)).toBe(3);
     expect(roundTrip(Buffer.from('ab'))).toEqual(Uint8Array.of(97, 98));
     expect(new Uint8Array(roundTrip(new SharedArrayBuffer(2)) as ArrayBuffer)).toEqual(new Uint8Array(2));
+  });
+
+  it('send large typed arrays beside the value, like tensors', () => {
+    const large = Float64Array.from({ length: 10_000 }, (_, i) => i / 3);
+    const value = {
+      list: [large, large.subarray(5)],
+      buffer: new Uint8Array(70_000).fill(7).buffer,
+      bytes: new Uint8Array(65_536),
+    };
+    const { bytes, tensors } = encodeValue(value);
+    expect(bytes.length).toBeLessThan(200);
+    expect(tensors.map((t) => [t.dtype, t.size])).toEqual(
+      [80_000, 79_960, 70_000, 65_536].map((size) => ['uint8', size]),
+    );
+    const back = decodeValue(bytes, tensors) as typeof value;
+    expect(back.list).toEqual(value.list);
+    expect(new Uint8Array(back.buffer)).toEqual(new Uint8Array(value.buffer));
+    expect(back.bytes).toEqual(value.bytes);
+    back.list[0]?.fill(0);
+    expect(large[1]).toBe(1 / 3);
+  });
+
+  it('take a tensor for a typed array once, and only a vector of bytes', () => {
+    const { bytes, tensors } = encodeValue([new Uint8Array(65_536), new Uint8Array(65_536)]);
+    const twice = Uint8Array.from(bytes);
+    twice[twice.length - 1] = 0;
+    expect(() => decodeValue(twice, tensors)).toThrow('tensor 0 carries two typed arrays');
+    expect(() => decodeValue(bytes, [tensor([1, 2]), tensor([1])])).toThrow('no vector of bytes');
+    expect(() => decodeValue(bytes, [])).toThrow('tensor 0 of 0');
   });
 
   it('keep errors: class, name, message, cause and the errors of an aggregate, without a stack of ours', () => {

@@ -33,6 +33,7 @@ export const FIELD_2 = (2 << 3) | 2;
 export const FIELD_3 = (3 << 3) | 2;
 export const FIELD_4 = (4 << 3) | 2;
 export const FIELD_1_VARINT = (1 << 3) | 0;
+export const FIELD_3_VARINT = (3 << 3) | 0;
 
 type AnyTypedArray = new (buffer: ArrayBuffer) => ArrayBufferView;
 

@@ -1,5 +1,6 @@
 /** @file Reads the protobuf `Value` message into JavaScript values. Plain objects have no prototype; no key of the wire reaches one. */
 import { type Tensor } from '@backwire/tensor';
+import { readBytes } from '@backwire/tensor/internal';
 import { ByteReader, WireType } from './byte-reader.ts';
 import { checkLimit, decodeError } from './errors.ts';
 import { KeyCache, MAX_CACHED_KEY_BYTES } from './key-cache.ts';
@@ -11,12 +12,15 @@ import {
   FIELD_1_VARINT,
   FIELD_2,
   FIELD_3,
+  FIELD_3_VARINT,
   FIELD_4,
   Singleton,
   ValueTag,
   bitsOfDigits,
 } from './value-format.ts';
 import { type ValueExtension, valueTypeNamed } from './value-types.ts';
+
+const NO_TENSORS: readonly Tensor[] = [];
 
 /** Marks an absent field: `undefined` is a value. */
 const ABSENT = Symbol('absent');
@@ -25,7 +29,9 @@ const ABSENT = Symbol('absent');
 export class ValueReader {
   private readonly reader = new ByteReader(new Uint8Array(0));
   private readonly keys = new KeyCache();
-  private tensors: readonly Tensor[] = [];
+  private tensors: readonly Tensor[] = NO_TENSORS;
+  /** Tensors that have been read as typed arrays. */
+  private carriers: Set<Tensor> | undefined;
   private ctx: unknown;
   private nodes = 0;
   private depth = 0;
@@ -47,7 +53,8 @@ export class ValueReader {
     try {
       return this.value();
     } finally {
-      this.tensors = [];
+      this.tensors = NO_TENSORS;
+      this.carriers = undefined;
       this.ctx = undefined;
     }
   }
@@ -281,14 +288,26 @@ export class ValueReader {
       const tag = reader.varint32();
       if (tag === FIELD_1_VARINT) element = reader.varint32();
       else if (tag === FIELD_2) data = reader.view8();
+      else if (tag === FIELD_3_VARINT) data = this.carried(reader.varint32());
       else reader.skip(tag & 7);
     }
     const type = ELEMENT_TYPES[element];
     if (type === undefined || element === 0) throw decodeError(`unknown element type ${element}`);
-    if ((data?.length ?? 0) % type.bytes !== 0) throw decodeError(`${data?.length ?? 0} bytes are no ${type.name}`);
-    const copy = new Uint8Array(data?.length ?? 0);
+    const length = data?.length ?? 0;
+    if (length % type.bytes !== 0) throw decodeError(`${length} bytes are no ${type.name}`);
+    const copy = new Uint8Array(length);
     if (data !== undefined) copy.set(data);
     return type.make === undefined ? copy.buffer : new type.make(copy.buffer);
+  }
+
+  /** The bytes of a tensor that carries a typed array; each carries one, or a small message could ask for any amount of memory. */
+  private carried(index: number): Uint8Array {
+    const tensor = this.tensor(index);
+    if (this.carriers?.has(tensor) === true) throw decodeError(`tensor ${index} carries two typed arrays`);
+    if (tensor.dtype !== 'uint8' || tensor.rank !== 1 || tensor.strides[0] !== 1)
+      throw decodeError('a typed array in a tensor that is no vector of bytes');
+    (this.carriers ??= new Set()).add(tensor);
+    return readBytes(tensor);
   }
 
   /** Packed numbers count as one value: they take no more memory than they had bytes. */

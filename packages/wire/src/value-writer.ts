@@ -1,14 +1,17 @@
 /** @file Writes JavaScript values as the protobuf `Value` message, straight into the frame, with no objects in between. */
 import { type Tensor } from '@backwire/tensor';
+import { storageFromBytes, tensorFromParts, untracked } from '@backwire/tensor/internal';
 import { type ByteWriter } from './byte-writer.ts';
 import { checkLimit } from './errors.ts';
-import { type WireLimits } from './limits.ts';
+import { OUT_OF_BAND_BYTES, type WireLimits } from './limits.ts';
+import { Positions } from './positions.ts';
 import {
   ERROR_CLASSES,
   FIELD_1,
   FIELD_1_VARINT,
   FIELD_2,
   FIELD_3,
+  FIELD_3_VARINT,
   FIELD_4,
   Singleton,
   ValueTag,
@@ -17,6 +20,7 @@ import {
 } from './value-format.ts';
 import { type ValueExtension, valueTypeOf } from './value-types.ts';
 
+const NO_TENSORS: Tensor[] = [];
 /** Strings up to this length give a value shorter than 128 bytes whatever they hold. */
 const SHORT_CHARS = 40;
 /** Arrays of numbers from this length on are packed. */
@@ -28,6 +32,7 @@ const TENSOR = Symbol.for('backwire.isTensor');
 export class ValueWriter {
   private out!: ByteWriter;
   private tensors!: Tensor[];
+  private readonly positions = new Positions<Tensor>();
   private ctx: unknown;
   private nodes = 0;
   private depth = 0;
@@ -58,6 +63,8 @@ export class ValueWriter {
       this.ancestors.fill(undefined);
       throw error;
     } finally {
+      this.positions.reset();
+      this.tensors = NO_TENSORS;
       this.ctx = undefined;
     }
   }
@@ -191,7 +198,7 @@ export class ValueWriter {
 
   private tensor(value: Tensor): void {
     const tensors = this.tensors;
-    let index = tensors.lastIndexOf(value);
+    let index = this.positions.of(tensors, value);
     if (index < 0) {
       index = tensors.length;
       checkLimit('tensors', index + 1, this.limits.maxTensors);
@@ -285,21 +292,45 @@ export class ValueWriter {
     const bytes = ArrayBuffer.isView(value)
       ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
       : new Uint8Array(value);
+    if (bytes.length >= OUT_OF_BAND_BYTES) {
+      this.outOfBand(value, bytes);
+      return;
+    }
     if (value instanceof Uint8Array) {
       out.u8(ValueTag.BYTES);
       out.varint32(bytes.length);
       out.raw(bytes);
       return;
     }
-    const tag = ArrayBuffer.isView(value) ? (value as Uint8Array | DataView)[Symbol.toStringTag] : 'ArrayBuffer';
-    const element = elementTypeOf(tag);
-    if (element === 0) throw new TypeError(`cannot send a ${tag}${this.place()}`);
+    const element = this.elementType(value);
     out.u8(ValueTag.TYPED_ARRAY);
     const mark = out.beginLength();
     this.small(FIELD_1_VARINT, element);
     out.u8(FIELD_2);
     out.varint32(bytes.length);
     out.raw(bytes);
+    out.endLength(mark);
+  }
+
+  private elementType(value: ArrayBufferView | ArrayBufferLike): number {
+    const tag = ArrayBuffer.isView(value) ? (value as Uint8Array | DataView)[Symbol.toStringTag] : 'ArrayBuffer';
+    const element = elementTypeOf(tag);
+    if (element === 0) throw new TypeError(`cannot send a ${tag}${this.place()}`);
+    return element;
+  }
+
+  /** A large typed array: its bytes travel as a tensor of the message. */
+  private outOfBand(value: ArrayBufferView | ArrayBufferLike, bytes: Uint8Array): void {
+    const out = this.out;
+    const element = this.elementType(value);
+    const index = this.tensors.length;
+    checkLimit('tensors', index + 1, this.limits.maxTensors);
+    this.tensors.push(tensorOver(bytes));
+    out.u8(ValueTag.TYPED_ARRAY);
+    const mark = out.beginLength();
+    this.small(FIELD_1_VARINT, element);
+    out.u8(FIELD_3_VARINT);
+    out.varint32(index);
     out.endLength(mark);
   }
 
@@ -396,6 +427,13 @@ export class ValueWriter {
     const keys = this.path.slice(0, this.depth);
     return ` at $${keys.map((key) => (typeof key === 'number' ? `[${key}]` : key.startsWith('<') ? key : `.${key}`)).join('')}`;
   }
+}
+
+/** A tensor over memory of the program, which may still change it. */
+function tensorOver(bytes: Uint8Array): Tensor {
+  const storage = storageFromBytes(bytes);
+  storage.escaped = true;
+  return untracked(() => tensorFromParts({ storage, dtype: 'uint8', shape: [bytes.length], strides: [1], offset: 0 }));
 }
 
 function isNumbers(value: readonly unknown[]): value is readonly number[] {

@@ -106,6 +106,8 @@ export interface TypedArray {
   element: ElementType;
   /** Little-endian. */
   data: Uint8Array;
+  /** Or: the bytes of this tensor of the message, a vector of uint8. So large ones travel out of band. */
+  tensor?: number | undefined;
 }
 
 export interface List {
@@ -457,7 +459,7 @@ export const BigInteger: MessageFns<BigInteger> = {
 };
 
 function createBaseTypedArray(): TypedArray {
-  return { element: 0, data: new Uint8Array(0) };
+  return { element: 0, data: new Uint8Array(0), tensor: undefined };
 }
 
 export const TypedArray: MessageFns<TypedArray> = {
@@ -467,6 +469,9 @@ export const TypedArray: MessageFns<TypedArray> = {
     }
     if (message.data.length !== 0) {
       writer.uint32(18).bytes(message.data);
+    }
+    if (message.tensor !== undefined) {
+      writer.uint32(24).uint32(message.tensor);
     }
     return writer;
   },
@@ -498,6 +503,14 @@ export const TypedArray: MessageFns<TypedArray> = {
             }
 
             message.data = reader.bytes();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.tensor = reader.uint32();
             continue;
           }
         }
