@@ -3,17 +3,17 @@ import { RpcError, type WorkerInfo } from '@backwire/rpc';
 import type { ExtensionValue } from '@backwire/rpc/internal';
 import type { Cell } from './cell.ts';
 import { isHandle, RRefHandle } from './handle.ts';
-import { IdMap, incarnationOf, siteOf, workerOf, type GlobalId, type Site } from './protocol/ids.ts';
+import { IdMap, type GlobalId, type Site } from './protocol/ids.ts';
 import type { Carried, Failure } from './protocol/messages.ts';
 import type { UserFork } from './protocol/user-table.ts';
 import type { RRefSession } from './session.ts';
-import { decodeCarried, encodeCarried } from './wire-format.ts';
+import { decodeCarried, decodeId, encodeCarried, encodeId } from './wire-format.ts';
 
 /** A handle that was delivered and that no value has asked for yet. */
 type Waiting = { readonly rref: GlobalId; readonly cell: Cell } | { readonly fork: UserFork };
 
-/** The plain form: the fork's id, and the name of the value's type where the sender knew it. */
-type Plain = readonly [worker: number, incarnation: number, local: number, type: string];
+/** The plain form: the fork's id; with the name of the value's type where the sender knew it. */
+type Plain = Uint8Array | readonly [id: Uint8Array, type: string];
 
 const TAG = 'rref';
 
@@ -85,8 +85,8 @@ export class Carrier {
     session.requireExtension(to, 'rref');
     const carried = this.share(handle, session.sites.of(to));
     addHeader(encodeCarried(carried));
-    const { site, local } = carried.fork;
-    return [workerOf(site), incarnationOf(site), local, handle.knownType ?? ''];
+    const id = encodeId(carried.fork);
+    return handle.knownType === undefined ? id : [id, handle.knownType];
   }
 
   private share(handle: RRefHandle<unknown>, to: Site): Carried & { kind: 'fork' } {
@@ -101,12 +101,11 @@ export class Carrier {
   }
 
   private decode(plain: unknown, _from: WorkerInfo, pending: Promise<unknown>[] | undefined): RRefHandle<unknown> {
-    const [worker, incarnation, local, type] = checkPlain(plain);
-    const id = { site: siteOf(worker, incarnation), local };
+    const { id, type } = readPlain(plain);
     const found = this.waiting.get(id);
     if (found === undefined) throw new RpcError('decode-error', 'an RRef whose message has been dealt with already');
     this.waiting.delete(id);
-    const handle = this.session.adopt(found, type === '' ? undefined : type);
+    const handle = this.session.adopt(found, type);
     if ('fork' in found && !found.fork.settled) pending?.push(this.session.whenSettled(found.fork));
     return handle;
   }
@@ -126,11 +125,9 @@ export class Carrier {
   }
 }
 
-function checkPlain(plain: unknown): Plain {
-  if (Array.isArray(plain) && plain.length === 4) {
-    const [worker, incarnation, local, type] = plain as unknown[];
-    const ids = [worker, incarnation, local].every((part) => Number.isSafeInteger(part) && (part as number) >= 0);
-    if (ids && typeof type === 'string') return plain as unknown as Plain;
-  }
-  throw new RpcError('decode-error', 'malformed RRef');
+function readPlain(plain: unknown): { id: GlobalId; type: string | undefined } {
+  const [bytes, type] = Array.isArray(plain) ? (plain as unknown[]) : [plain, undefined];
+  if (!(bytes instanceof Uint8Array) || (type !== undefined && typeof type !== 'string'))
+    throw new RpcError('decode-error', 'malformed RRef');
+  return { id: decodeId(bytes), type };
 }

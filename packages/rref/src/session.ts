@@ -72,6 +72,7 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
   collected = 0;
   private readonly carrier: Carrier;
   private readonly outbox: Outbox;
+  private leaked: string[] | undefined;
   private members: readonly Site[] = [];
   private readonly confirmations = new Map<UserFork, (() => void)[]>();
   private readonly deathListeners = new Map<UserFork, Set<() => void>>();
@@ -154,12 +155,19 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
     };
   }
 
-  drain(deadlineMs: number): Promise<void> {
-    return drain(this, deadlineMs);
+  async drain(deadlineMs: number): Promise<void> {
+    await drain(this, deadlineMs);
+    // Members leave from here on, and take their handles along: what they had not given back by now is what leaked.
+    this.leaked = this.heldByOthers();
   }
 
   /** What others still hold of this worker's, in PyTorch's words, with the holder and the place of creation. */
   leaks(): string[] {
+    return (this.leaked ??= this.heldByOthers());
+  }
+
+  /** The forks of what is owned here, a line each. */
+  private heldByOthers(): string[] {
     return [...this.worker.owners.allForks()].map((fork) => {
       const made = this.creationSites.of(fork.entry.payload);
       const holder = this.sites.worker(fork.holder).name;

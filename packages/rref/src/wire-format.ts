@@ -166,6 +166,19 @@ export function decodeCarried(bytes: Uint8Array): Carried {
     : { kind: 'fork', rref, fork, owner: readSite(view, CREATE_BYTES) };
 }
 
+/** An id alone, as it stands in a value. */
+export function encodeId(id: GlobalId): Uint8Array {
+  const bytes = new Uint8Array(ID_BYTES);
+  writeId(new DataView(bytes.buffer), 0, id);
+  return bytes;
+}
+
+/** @throws RpcError 'decode-error' */
+export function decodeId(bytes: Uint8Array): GlobalId {
+  if (bytes.length !== ID_BYTES) throw malformed('an id');
+  return readId(new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength), 0);
+}
+
 /** The ids that stand before a remote call, and in its answer. */
 export function encodeCreation(rref: GlobalId, fork: GlobalId): Uint8Array {
   return encodeProto(messageProto.RemoteReturn, { rref: toProto(rref), fork: toProto(fork) });

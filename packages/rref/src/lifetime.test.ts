@@ -1,0 +1,223 @@
+/** How long handles and values live: disposal, calls in flight, collection, shutdown, members that leave. */
+import { rpcFunction, rpcSync, type Logger, type RpcAgent, type RpcError } from '@backwire/rpc';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { describe, expect, it } from 'vitest';
+import { agent, counters, eventually, isEmpty, startGroup, withGroup } from '../test/group.ts';
+import { createRRef, listRRefs, remote, rrefs, type RRef } from './index.ts';
+import { sessionOf } from './remote-methods.ts';
+
+setFlagsFromString('--expose-gc');
+const gc = runInNewContext('gc') as () => void;
+
+const identity = rpcFunction('lifetime/identity', (x: unknown) => x);
+const later = rpcFunction('lifetime/later', async (value: number, ms: number) => {
+  await new Promise((resolve) => setTimeout(resolve, ms));
+  return value;
+});
+const fetchLater = rpcFunction('lifetime/fetch-later', async (rref: RRef<number>, ms: number) => {
+  await new Promise((resolve) => setTimeout(resolve, ms));
+  return rref.toHere();
+});
+let open: () => void = () => undefined;
+const whenOpen = rpcFunction('lifetime/when-open', () => new Promise<number>((resolve) => (open = () => resolve(7))));
+const kept: RRef<unknown>[] = [];
+const keep = rpcFunction('lifetime/keep', (rref: RRef<unknown>) => void kept.push(rref));
+const keepOfOwn = rpcFunction('lifetime/keep-of-own', (rref: RRef<number>) => rref.toHere());
+
+/** Lets finalizers run, a few turns of the event loop at a time. */
+async function collected(condition: () => boolean): Promise<void> {
+  for (let i = 0; i < 200 && !condition(); i++) {
+    gc();
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+describe('dispose', () => {
+  it('lets the owner forget the value; twice is once; later uses say so', () =>
+    withGroup(2, async (agents) => {
+      const rref = remote('w1', identity, [1]);
+      expect(await rref.toHere()).toBe(1);
+      rref.dispose();
+      rref.dispose();
+      rref[Symbol.dispose]();
+      await eventually(() => agents.every(isEmpty), 'the value is forgotten');
+      await expect(rref.toHere()).rejects.toThrow('has been deleted. Cannot call to_here() on it after deletion.');
+      await expect(rref.toHere()).rejects.toMatchObject({ code: 'rref-released' });
+      await expect(rpcSync('w1', identity, [rref])).rejects.toThrow('Cannot call fork an UserRRef after deletion.');
+      await expect(rref.rpcSync().valueOf?.() ?? rref.confirmed()).rejects.toThrow('after deletion');
+      expect(() => (rref as RRef<{ m(): void }>).remote().m()).toThrow('Cannot call remote() on it after deletion.');
+      expect(String(rref)).toContain('UserRRef(RRefId = ');
+    }));
+
+  it('waits for calls in flight', () =>
+    withGroup(2, async (agents) => {
+      const rref = remote('w1', later, [7, 60]);
+      const value = rref.toHere();
+      rref.dispose();
+      expect(await value).toBe(7);
+      await eventually(() => agents.every(isEmpty));
+    }));
+
+  it('before the creation is answered lets the function run, and the value go', () =>
+    withGroup(2, async (agents) => {
+      remote('w1', later, [7, 30]).dispose();
+      await eventually(() => agents.every(isEmpty));
+    }));
+
+  it('of a parent whose child is under way waits until the child is accepted', () =>
+    withGroup(3, async (agents) => {
+      const rref = remote('w1', later, [3, 10]);
+      const value = rpcSync('w2', fetchLater, [rref, 30]);
+      rref.dispose();
+      expect(await value).toBe(3);
+      await collected(() => agents.every(isEmpty));
+      expect(agents.every(isEmpty)).toBe(true);
+    }));
+
+  it('of ten thousand handles at once, all from one message', () =>
+    withGroup(2, async (agents) => {
+      const count = 10_000;
+      const own = Array.from({ length: count }, (_, i) => createRRef(i));
+      const held = (await rpcSync('w1', identity, [own])) as RRef<number>[];
+      expect(held[0]?.isOwner()).toBe(true);
+      await collected(() => agents.every(isEmpty));
+      expect(agents.every(isEmpty)).toBe(true);
+    }));
+});
+
+describe('the collector', () => {
+  it('releases what the program lost, and says how much', () =>
+    withGroup(2, async (agents) => {
+      await (async () => {
+        for (let i = 0; i < 20; i++) await remote('w1', identity, [i]).toHere();
+      })();
+      await collected(() => counters(agent(agents, 1))['num_owner_rrefs'] === 0);
+      expect(counters(agent(agents, 1))['num_owner_rrefs']).toBe(0);
+      expect(counters(agent(agents, 0))['num_collected_rrefs']).toBe(20);
+    }));
+
+  it('never takes a handle with a call in flight', () =>
+    withGroup(2, async (agents) => {
+      const pending = remote('w1', whenOpen, []).toHere();
+      for (let i = 0; i < 10; i++) {
+        gc();
+        await new Promise((resolve) => setTimeout(resolve, 5));
+      }
+      expect(counters(agent(agents, 0))['num_collected_rrefs']).toBe(0);
+      open();
+      expect(await pending).toBe(7);
+    }));
+
+  it('releases handles whose message was never decoded', () =>
+    withGroup(
+      2,
+      async (agents) => {
+        const mine = createRRef(1);
+        const nameless = rpcFunction(`lifetime/only-here-${process.pid}`, (_: RRef<number>) => 1);
+        await expect(rpcSync('w1', nameless, [mine])).rejects.toMatchObject({ code: 'permission-denied' });
+        await eventually(() => agents.every(isEmpty), 'the fork of the refused call came back');
+      },
+      (rank) => (rank === 1 ? { serve: [identity] } : {}),
+    ));
+});
+
+describe('shutdown', () => {
+  it('gives back what the program still holds, also in circles', () =>
+    withGroup(3, async () => {
+      const circle: { rref?: RRef<unknown>; self?: unknown } = {};
+      circle.self = circle;
+      circle.rref = remote('w1', identity, [1]);
+      await rpcSync('w2', keep, [circle.rref]);
+      await rpcSync('w1', keep, [createRRef(5)]);
+      expect(listRRefs()).toHaveLength(2);
+    }));
+
+  it('makes later uses fail', async () => {
+    const agents = await startGroup(2);
+    const rref = await agent(agents, 0).run(async () => {
+      const made = remote('w1', identity, [1]);
+      await made.confirmed();
+      return made;
+    });
+    await Promise.all(agents.map((each) => each.shutdown({ timeoutMs: 10_000, onLeak: 'throw' })));
+    await expect(rref.toHere()).rejects.toThrow('Cannot call to_here() on it after deletion.');
+    await expect(agent(agents, 0).run(() => rpcSync('w1', identity, [rref]))).rejects.toThrow();
+    expect(rref.ownerName()).toBe('w1');
+    expect(rref.owner().id).toBe(1);
+  });
+
+  it.each(['throw', 'warn'] as const)('with a handle that does not come back names it: %s', async (onLeak) => {
+    const warnings: string[] = [];
+    const logger: Logger = {
+      debug: () => undefined,
+      info: () => undefined,
+      warn: (_, text) => void warnings.push(text),
+      error: () => undefined,
+    };
+    const agents = await startGroup(2, { extensions: [rrefs({ creationSites: true })], logger });
+    await agent(agents, 0).run(async () => rpcSync('w1', keep, [createRRef(5)]));
+    // The user never lets go: its session does not take part in the shutdown.
+    const user = sessionOf(agent(agents, 1));
+    user.drain = () => Promise.resolve();
+    const ends = await Promise.allSettled(agents.map((each) => each.shutdown({ timeoutMs: 1_500, onLeak })));
+    const said = onLeak === 'throw' ? String((ends[0] as PromiseRejectedResult).reason) : warnings.join('\n');
+    expect(said).toContain(
+      'Leaking RRef GloballyUniqueId(created_on=0, local_id=0) with fork Id GloballyUniqueId(created_on=0, local_id=1)',
+    );
+    expect(said).toContain("held by 'w1'");
+    expect(said).toContain('lifetime.test.ts');
+  });
+});
+
+describe('a member that leaves without saying goodbye to its handles', () => {
+  it('as a user: its forks are released behind the fence', async () => {
+    const agents = await startGroup(3, { membership: 'dynamic' });
+    const [w0, w1, w2] = agents as [RpcAgent, RpcAgent, RpcAgent];
+    await w0.run(async () => {
+      const mine = createRRef(1);
+      await rpcSync('w1', keep, [mine]);
+      await rpcSync('w2', keep, [mine]);
+    });
+    expect(counters(w0)).toMatchObject({ num_owner_rrefs: 1, num_forks: 2 });
+    await w1.shutdown({ graceful: false });
+    await eventually(() => counters(w0)['num_forks'] === 1, 'the fork of the worker that left is released');
+    expect(counters(w0)['num_owner_rrefs']).toBe(1);
+    await w0.run(async () => {
+      expect(listRRefs()[0]?.holders).toEqual(['w2']);
+    });
+    await Promise.all([w0, w2].map((each) => each.shutdown({ timeoutMs: 5_000, onLeak: 'throw' })));
+    expect(isEmpty(w0)).toBe(true);
+  });
+
+  it('as an owner: every use says so at once, and listeners hear of it', async () => {
+    const agents = await startGroup(3, { membership: 'dynamic' });
+    const [w0, w1, w2] = agents as [RpcAgent, RpcAgent, RpcAgent];
+    let died = 0;
+    await w0.run(async () => {
+      const rref = remote('w1', identity, [1]);
+      await rref.confirmed();
+      const stop = rref.onOwnerDied(() => void (died += 100));
+      stop();
+      rref.onOwnerDied(() => void died++);
+      const slow = remote('w1', later, [1, 60_000]);
+      const pending = slow.toHere().catch((error: unknown) => error);
+      const waiting = slow.confirmed().catch((error: unknown) => error);
+      await w1.shutdown({ graceful: false });
+      // What was asked of it before it left, it may still have refused itself.
+      expect(['owner-died', 'draining']).toContain(((await pending) as RpcError).code);
+      expect(['owner-died', 'draining']).toContain(((await waiting) as RpcError).code);
+      await eventually(() => died > 0);
+      expect(died).toBe(1);
+      await expect(rref.toHere()).rejects.toMatchObject({ code: 'owner-died' });
+      await expect(rref.toHere()).rejects.toThrow("the owner 'w1' of UserRRef(");
+      await expect(rref.rpcSync().toString?.() ?? rref.typeName()).rejects.toMatchObject({ code: 'owner-died' });
+      await expect(rpcSync('w2', keepOfOwn, [rref as RRef<number>])).rejects.toMatchObject({ code: 'owner-died' });
+      let late = false;
+      rref.onOwnerDied(() => void (late = true));
+      await eventually(() => late);
+      rref.dispose();
+    });
+    await Promise.all([w0, w2].map((each) => each.shutdown({ timeoutMs: 5_000, onLeak: 'throw' })));
+  });
+});
