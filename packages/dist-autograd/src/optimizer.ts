@@ -1,0 +1,140 @@
+/** @file DistributedOptimizer: steps parameters where they live, with the gradients of a context. */
+import { currentAgent, RpcError, rpcSync, type CallOptions, type WorkerInfo } from '@backwire/rpc';
+import { findDefinition, nameOf, systemFunction } from '@backwire/rpc/internal';
+import { remote, type RRef } from '@backwire/rref';
+import type { Named, optim, Tensor } from '@backwire/tensor';
+import { runWith } from '@backwire/tensor/internal';
+import { sessionOf } from './api.ts';
+
+/** Optimisers that take gradients as arguments; any other class reads them from its parameters. */
+const FUNCTIONAL: ReadonlySet<string> = new Set(
+  ['Adagrad', 'Adam', 'AdamW', 'SGD', 'Adadelta', 'RMSprop', 'Rprop', 'Adamax'].map((name) => `optim.${name}`),
+);
+
+type OptimizerClass<A extends unknown[]> = (new (params: Iterable<Tensor>, ...args: A) => optim.Optimizer) & Named;
+
+/**
+ * One optimiser on each worker that owns some of the parameters. Steps of several clients are not ordered among each other; those of
+ * one client are.
+ */
+export class DistributedOptimizer {
+  readonly #locals: readonly RRef<LocalOptimizer>[];
+
+  private constructor(locals: readonly RRef<LocalOptimizer>[]) {
+    this.#locals = locals;
+  }
+
+  /**
+   * Makes the optimisers, all owners at once, and waits for them. The parameters of one owner keep their order.
+   * @param optimizer a class of `optim`, or one of your own that carries `[rpcName]` and is defined with `rpcClass` on the owners.
+   * @throws what a constructor threw on its owner; of several the last in order of the owners' first parameters.
+   */
+  static async create<A extends unknown[]>(
+    optimizer: OptimizerClass<A>,
+    params: readonly RRef<Tensor>[],
+    ...args: A
+  ): Promise<DistributedOptimizer> {
+    const name = nameOf(optimizer);
+    const groups = new Map<number, { owner: WorkerInfo; params: RRef<Tensor>[] }>();
+    for (const param of params) {
+      const owner = param.owner();
+      const group = groups.get(owner.id);
+      if (group === undefined) groups.set(owner.id, { owner, params: [param] });
+      else group.params.push(param);
+    }
+    const locals = [...groups.values()].map((group) => remote(group.owner, createLocal, [name, group.params, args]));
+    try {
+      await allOrLastError(locals.map((local) => local.confirmed()));
+    } catch (error) {
+      for (const local of locals) local.dispose();
+      throw error;
+    }
+    return new DistributedOptimizer(locals);
+  }
+
+  /**
+   * Steps every parameter that has a gradient in the context; the others are left alone. Resolves when all owners have.
+   * @throws RpcError 'not-found' "Could not find autograd context with id: N"; else the last error of an owner.
+   */
+  async step(contextId: bigint, options: CallOptions = {}): Promise<void> {
+    sessionOf(options.agent ?? currentAgent()).find(contextId);
+    // The step itself is no part of the graph.
+    const steps = runWith({ contextId: undefined }, () =>
+      this.#locals.map((local) => rpcSync(local.owner(), stepLocal, [local, contextId], options)),
+    );
+    await allOrLastError(steps);
+  }
+}
+
+/** The optimiser of one owner. */
+class LocalOptimizer {
+  private readonly optimizer: optim.Optimizer;
+  private readonly functional: boolean;
+
+  constructor(optimizer: optim.Optimizer, functional: boolean) {
+    this.optimizer = optimizer;
+    this.functional = functional;
+  }
+
+  /** Synchronous, so that no other step comes between. */
+  step(grads: readonly (Tensor | null)[]): void {
+    if (this.functional) this.optimizer.step(grads);
+    else this.stepObject(grads);
+  }
+
+  /** For an optimiser that reads `.grad`: lends it the context's gradients for the time of the step. */
+  private stepObject(grads: readonly (Tensor | null)[]): void {
+    const { params } = this.optimizer;
+    const before = params.map((param) => param.grad);
+    try {
+      params.forEach((param, i) => (param.grad = grads[i] ?? null));
+      this.optimizer.step();
+    } finally {
+      params.forEach((param, i) => (param.grad = before[i] ?? null));
+    }
+  }
+
+  get params(): readonly Tensor[] {
+    return this.optimizer.params;
+  }
+}
+
+const createLocal = systemFunction(
+  'backwire/optimizer.create',
+  async (name: string, params: RRef<Tensor>[], args: unknown[]): Promise<LocalOptimizer> => {
+    const definition = findDefinition(name);
+    if (definition?.kind !== 'class')
+      throw new RpcError('not-found', `no optimizer '${name}' is defined on this worker`);
+    const values = await Promise.all(params.map((param) => param.localValue()));
+    const made: unknown = Reflect.construct(definition.body, [values, ...args]);
+    if (!isOptimizer(made)) throw new RpcError('invalid-argument', `class '${name}' is not an optimizer`);
+    return new LocalOptimizer(made, FUNCTIONAL.has(name));
+  },
+);
+
+const stepLocal = systemFunction(
+  'backwire/optimizer.step',
+  async (local: RRef<LocalOptimizer>, contextId: bigint): Promise<void> => {
+    const optimizer = await local.localValue();
+    // No call of the context reached this worker: there is nothing to step with.
+    const context = sessionOf().contexts.find(contextId);
+    if (context === undefined) return;
+    const gradients = context.gradients.snapshot();
+    try {
+      optimizer.step(optimizer.params.map((param) => gradients.get(param) ?? null));
+    } finally {
+      gradients[Symbol.dispose]();
+    }
+  },
+);
+
+function isOptimizer(value: unknown): value is optim.Optimizer {
+  const candidate = value as Partial<optim.Optimizer> | null | undefined;
+  return typeof candidate?.step === 'function' && Array.isArray(candidate.params);
+}
+
+async function allOrLastError(promises: readonly Promise<void>[]): Promise<void> {
+  const failed = (await Promise.allSettled(promises)).filter((outcome) => outcome.status === 'rejected');
+  const last = failed.at(-1);
+  if (last !== undefined) throw last.reason;
+}

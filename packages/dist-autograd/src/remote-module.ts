@@ -1,0 +1,211 @@
+/** @file RemoteModule: a module that lives on another worker and is called like one that is here. */
+import { currentAgent, RpcError, rpcSync, type CallOptions, type To } from '@backwire/rpc';
+import { findDefinition, nameOf, systemFunction } from '@backwire/rpc/internal';
+import { createRRef, remote, type RRef } from '@backwire/rref';
+import { nn, type Named, type Parameter } from '@backwire/tensor';
+import { registerValueType } from '@backwire/wire';
+import { parseRemoteDevice } from './remote-device.ts';
+
+type AnyModule = nn.Module & nn.Callable;
+type ModuleClass = (new (...args: any[]) => AnyModule) & Named;
+
+/**
+ * A handle of a module on another worker. `forward` runs there; inside a `context()` its gradients are recorded. It may be sent to
+ * other workers in calls, which then use the same module. Its parameters are there too: `remoteParameters()`.
+ *
+ * Inside another module it counts as a layer without parameters of its own, and `train()`/`eval()` of the outer one reach it.
+ */
+export class RemoteModule<M extends AnyModule> extends nn.Module {
+  readonly #rref: RRef<M>;
+  readonly #device: string;
+  readonly #on: To;
+
+  private constructor(rref: RRef<M>, device: string) {
+    super();
+    this.#rref = rref;
+    this.#device = device;
+    this.#on = rref.owner();
+  }
+
+  /**
+   * Makes the module on a worker and waits for it.
+   * @param device 'worker/device', 'rank:N/device', 'worker' (its cpu) or 'device' (on this worker).
+   * @param module a class of `nn`, or one of your own that carries `[rpcName]` and is defined with `rpcClass` on that worker.
+   * @throws RpcError 'invalid-argument' for a device that cannot be parsed; else what the constructor threw.
+   */
+  static async create<C extends ModuleClass>(
+    device: string,
+    module: C,
+    args: ConstructorParameters<C>,
+    options: CallOptions = {},
+  ): Promise<RemoteModule<InstanceType<C>>> {
+    const place = parseRemoteDevice(device);
+    const to = place.worker ?? (options.agent ?? currentAgent()).id;
+    const rref = remote(to, createModule, [nameOf(module), [...(args as unknown[])], place.device], options) as RRef<
+      InstanceType<C>
+    >;
+    try {
+      await rref.confirmed(options);
+    } catch (error) {
+      rref.dispose();
+      throw error;
+    }
+    return new RemoteModule<InstanceType<C>>(rref, place.device);
+  }
+
+  /** A handle of a module that is on its owner already; `device` must name that worker. */
+  static async fromModuleRRef<M extends AnyModule>(
+    device: string,
+    rref: RRef<M>,
+    options: CallOptions = {},
+  ): Promise<RemoteModule<M>> {
+    const place = parseRemoteDevice(device);
+    await rref.confirmed(options);
+    await rpcSync(rref.owner(), checkModule, [rref, place.device], options);
+    return new RemoteModule<M>(rref, place.device);
+  }
+
+  /** Where the module is: 'worker/device'. */
+  get remoteDevice(): string {
+    return `${this.#rref.ownerName()}/${this.#device}`;
+  }
+
+  /** Runs the module's `forward` on its worker. */
+  forward(...args: Parameters<M['forward']>): Promise<Awaited<ReturnType<M['forward']>>> {
+    return this.forwardWith({}, ...args);
+  }
+
+  /** As `forward`, with a time limit or signal. */
+  forwardWith(options: CallOptions, ...args: Parameters<M['forward']>): Promise<Awaited<ReturnType<M['forward']>>> {
+    return rpcSync(this.#on, callForward, [this.#rref as RRef<AnyModule>, args as unknown[]], options) as Promise<
+      Awaited<ReturnType<M['forward']>>
+    >;
+  }
+
+  /** References to the module's parameters, for `DistributedOptimizer`. One call. */
+  remoteParameters(recurse = true): Promise<RRef<Parameter>[]> {
+    return rpcSync(this.#on, parameterRRefs, [this.#rref as RRef<AnyModule>, recurse]);
+  }
+
+  getModuleRRef(): RRef<M> {
+    return this.#rref;
+  }
+
+  /** Sets the mode there; a `forward` after it sees the new one. Should the worker be gone, that forward says so. */
+  override train(mode = true): this {
+    this.training = mode;
+    rpcSync(this.#on, setMode, [this.#rref as RRef<AnyModule>, mode]).catch(() => undefined);
+    return this;
+  }
+
+  override parameters(): never {
+    throw unsupported('parameters', ' Please use ``remoteParameters`` instead.');
+  }
+
+  /** None here: so that a module around this one can list its own. */
+  override namedParameters(): [] {
+    return [];
+  }
+
+  override namedChildren(): never {
+    throw unsupported('namedChildren');
+  }
+
+  override stateDict(): never {
+    throw unsupported('stateDict');
+  }
+
+  override loadStateDict(): never {
+    throw unsupported('loadStateDict');
+  }
+
+  protected override registerBuffer(): never {
+    throw unsupported('registerBuffer');
+  }
+
+  /** Only calls can carry it: they count who holds the module. */
+  toJSON(): never {
+    throw new RpcError(
+      'failed-precondition',
+      'Cannot serialize RemoteModule: RemoteModule can only be serialized when using RPC',
+    );
+  }
+
+  /** Lets handles travel in calls; done once, here, because only the class can make them. */
+  static {
+    registerValueType<RemoteModule<AnyModule>>({
+      name: 'backwire.RemoteModule',
+      match: RemoteModule as unknown as abstract new (...args: any[]) => RemoteModule<AnyModule>,
+      encode: (module) => ({ rref: module.#rref, device: module.#device, training: module.training }),
+      decode: (plain) => {
+        const { rref, device, training } = plain as { rref: RRef<AnyModule>; device: string; training: boolean };
+        const module = new RemoteModule<AnyModule>(rref, String(device));
+        module.training = training === true;
+        return module;
+      },
+    });
+  }
+}
+
+const createModule = systemFunction(
+  'backwire/remote-module.create',
+  (name: string, args: unknown[], device: string): AnyModule => {
+    const definition = findDefinition(name);
+    if (definition?.kind !== 'class') throw new RpcError('not-found', `no module '${name}' is defined on this worker`);
+    checkDevice(device);
+    return asModule(Reflect.construct(definition.body, args));
+  },
+);
+
+const checkModule = systemFunction(
+  'backwire/remote-module.check',
+  async (rref: RRef<AnyModule>, device: string): Promise<void> => {
+    checkDevice(device);
+    asModule(await rref.localValue());
+  },
+);
+
+const callForward = systemFunction(
+  'backwire/remote-module.forward',
+  async (rref: RRef<AnyModule>, args: unknown[]): Promise<unknown> => {
+    const module = asModule(await rref.localValue());
+    return module.forward(...args) as unknown;
+  },
+);
+
+const parameterRRefs = systemFunction(
+  'backwire/remote-module.parameters',
+  async (rref: RRef<AnyModule>, recurse: boolean): Promise<RRef<Parameter>[]> =>
+    asModule(await rref.localValue())
+      .parameters(recurse)
+      .map((parameter) => createRRef(parameter)),
+);
+
+const setMode = systemFunction(
+  'backwire/remote-module.train',
+  async (rref: RRef<AnyModule>, mode: boolean): Promise<void> => {
+    asModule(await rref.localValue()).train(mode);
+  },
+);
+
+function asModule(value: unknown): AnyModule {
+  if (value instanceof nn.Module && typeof (value as unknown as Partial<nn.Callable>).forward === 'function')
+    return value as AnyModule;
+  const type = typeof value === 'object' && value !== null ? value.constructor.name : typeof value;
+  throw new RpcError(
+    'invalid-argument',
+    `Expect \`module_cls(*args, **kwargs)\` returns an instance of <class nn.Module>, but it returns an instance of ${type}.`,
+  );
+}
+
+function checkDevice(device: string): void {
+  if (device !== 'cpu')
+    throw new RpcError(
+      'failed-precondition',
+      `modules are kept on the cpu; '${device}' is not available on this worker`,
+    );
+}
+
+function unsupported(method: string, hint = ''): RpcError {
+  return new RpcError('invalid-argument', `Method \`\`${method}\`\` not supported for RemoteModule.${hint}`);
+}
