@@ -206,14 +206,33 @@ export interface TensorParts {
   readonly offset: number;
   readonly requiresGrad?: boolean;
   readonly parameter?: boolean;
+  /** The caller has checked the parts. @default false */
+  readonly trusted?: boolean;
 }
 
-/** Puts a tensor together. Checks everything: the parts may come from a peer. Throws ShapeError or DTypeError. */
+/**
+ * Puts a tensor together. Checks everything, because the parts may come from a peer, unless `trusted`: then the caller has checked
+ * them, and gives the arrays away. Throws ShapeError or DTypeError.
+ */
 export function tensorFromParts(p: TensorParts): Tensor {
+  if (p.trusted !== true) checkParts(p);
+  if (p.parameter === true) return new Parameter(p, p.requiresGrad ?? false);
+  return new Tensor({
+    storage: p.storage,
+    dtype: p.dtype,
+    shape: p.trusted === true ? p.shape : [...p.shape],
+    strides: p.trusted === true ? p.strides : [...p.strides],
+    offset: p.offset,
+    meta: p.requiresGrad === true ? newMeta(true) : undefined,
+  });
+}
+
+function checkParts(p: TensorParts): void {
   if (!isDType(p.dtype)) throw new DTypeError(`unknown dtype '${String(p.dtype)}'`);
   checkShape(p.shape);
-  const sound = (n: number): boolean => Number.isSafeInteger(n) && n >= 0;
-  if (p.strides.length !== p.shape.length || !p.strides.every(sound) || !sound(p.offset)) {
+  let sound = p.strides.length === p.shape.length && Number.isSafeInteger(p.offset) && p.offset >= 0;
+  for (const stride of p.strides) sound &&= Number.isSafeInteger(stride) && stride >= 0;
+  if (!sound) {
     throw new ShapeError(
       `strides [${p.strides.join(', ')}] and offset ${p.offset} do not describe shape [${p.shape.join(', ')}]`,
     );
@@ -225,15 +244,6 @@ export function tensorFromParts(p: TensorParts): Tensor {
     );
   }
   checkGrad(p.dtype, p.requiresGrad);
-  const init = {
-    storage: p.storage,
-    dtype: p.dtype,
-    shape: [...p.shape],
-    strides: [...p.strides],
-    offset: p.offset,
-  };
-  if (p.parameter === true) return new Parameter(init, p.requiresGrad ?? false);
-  return new Tensor({ ...init, meta: p.requiresGrad === true ? newMeta(true) : undefined });
 }
 
 /**

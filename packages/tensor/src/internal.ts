@@ -10,7 +10,8 @@ export { AccumulateGrad, Node, runHooks, type Edge, type OutputInfo } from './au
 export { countDependencies, fit as fitGradient } from './autograd/engine.ts';
 export { gradEdge, setHistory, shareHandle } from './autograd/record.ts';
 export { addGradients, sumTo } from './ops/gradients.ts';
-export { readBytes } from './host.ts';
+export { aligned, readBytes } from './host.ts';
+export { copyStrided, type StridedBytes } from './strided.ts';
 export { isNamed, named } from './named.ts';
 export { noteCreated as adoptIntoScope, sweep, tensorsIn, unswept, untracked } from './scope.ts';
 export { builtinOps, type BuiltinOp } from './builtins.ts';

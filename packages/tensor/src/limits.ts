@@ -4,7 +4,7 @@ export const limits = Object.freeze({
   /** Dimensions of a tensor: descriptors from the network are checked against it. */
   maxRank: 64,
   /** Elements of a tensor: indices stay exact and strides multiply without loss. */
-  maxElements: 2 ** 40,
+  maxElements: 2 ** 38,
   /** Device bytes above which the oldest results are moved to the host, so that a loop that never yields cannot fill wasm's 4 GiB. */
   deviceHighBytes: 768 * 2 ** 20,
   /** Device bytes left after such a move. */

@@ -161,10 +161,11 @@ export class Storage {
     if (cell.freed) throw new DisposedError('the storage was freed');
     this.changes++;
     if (cell.device !== undefined) {
-      const view = cell.backend?.view(cell.device);
-      if (view !== undefined) {
+      const backend = cell.backend as Backend;
+      if (backend.view(cell.device) !== undefined) {
+        cell.device = backend.renew(cell.device);
         this.dropHost();
-        return view;
+        return backend.view(cell.device) as Uint8Array;
       }
       this.hostBytes();
       this.dropDevice();

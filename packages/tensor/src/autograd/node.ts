@@ -52,8 +52,13 @@ export abstract class Node implements GradFn {
   /** Runs the hooks and the function. */
   apply(grads: readonly (Tensor | null)[]): readonly (Tensor | null)[] {
     const out = this.backward(this.hooked(grads));
-    if (this.postHooks !== undefined) for (const hook of this.postHooks) unswept(() => hook(out));
+    this.runPostHooks(out);
     return out;
+  }
+
+  /** Calls the post hooks; for engines that do a leaf's work themselves. */
+  runPostHooks(gradInputs: readonly (Tensor | null)[]): void {
+    if (this.postHooks !== undefined) for (const hook of this.postHooks) unswept(() => hook(gradInputs));
   }
 
   /** The gradients after the hooks of the variables they belong to. */

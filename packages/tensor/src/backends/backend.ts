@@ -33,6 +33,11 @@ export interface Backend {
   upload(bytes: Uint8Array, dtype: DeviceDType): DeviceBuffer;
   /** The device's own memory, valid until the next kernel or upload; undefined where it cannot be addressed. */
   view(buffer: DeviceBuffer): Uint8Array | undefined;
+  /**
+   * Takes `buffer` over under a new identity, its bytes about to change through `view`: kernels may keep prepared forms of what they
+   * have seen. Only for backends whose memory can be addressed.
+   */
+  renew(buffer: DeviceBuffer): DeviceBuffer;
   /** A copy of the bytes that the caller owns. */
   download(buffer: DeviceBuffer): Uint8Array;
   free(buffer: DeviceBuffer): void;

@@ -24,6 +24,7 @@ export const cpuBackend: Backend = {
   fastTransposedMatmul: true,
   upload: never,
   view: never,
+  renew: never,
   download: never,
   free: never,
   has: () => false,

@@ -1,5 +1,5 @@
 /** @file The native TensorFlow backend: used when @tensorflow/tfjs-node or -gpu is installed. */
-import { TensorError } from '../errors.ts';
+import { InvariantError, TensorError } from '../errors.ts';
 import type { Backend, DeviceBuffer, DeviceDType, DeviceTensor } from './backend.ts';
 import { loadTf, type TfModule, type TfTensor } from './tfjs.ts';
 
@@ -67,6 +67,10 @@ class Tensorflow implements Backend {
 
   view(): undefined {
     return undefined;
+  }
+
+  renew(): never {
+    throw new InvariantError('the memory of the tensorflow backend cannot be addressed');
   }
 
   download(buffer: DeviceBuffer): Uint8Array {

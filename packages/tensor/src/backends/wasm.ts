@@ -80,6 +80,19 @@ class Wasm implements Backend {
     return new Uint8Array(heap.buffer, at, buffer.nbytes);
   }
 
+  /**
+   * XNNPACK packs the right operand of a product when it first sees it, and finds the packed form by the tensor's id: after a change
+   * in place the old id must be forgotten. The memory itself stays where it is.
+   */
+  renew(buffer: DeviceBuffer): DeviceBuffer {
+    const { dataId, dtype, nbytes } = buffer;
+    const record = this.backend.dataIdMap.get(dataId);
+    (this.backend.wasm as unknown as { tfjs: { disposeData(id: number): void } }).tfjs.disposeData(record.id);
+    this.backend.dataIdMap.delete(dataId);
+    const renewed = this.backend.makeOutput([nbytes / BYTES[dtype]], dtype, record.memoryOffset);
+    return { dataId: renewed.dataId, dtype, nbytes };
+  }
+
   download(buffer: DeviceBuffer): Uint8Array {
     return this.view(buffer).slice();
   }

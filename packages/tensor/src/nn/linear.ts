@@ -1,4 +1,5 @@
 /** @file Linear: an affine map of the last dimension. */
+import { linear } from '../ops/composite.ts';
 import { rpcName } from '../named.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
 import { uniformParameter } from './init.ts';
@@ -20,7 +21,6 @@ export class Linear extends Module {
   }
 
   forward(x: Tensor): Tensor {
-    const product = x.matmul(this.weight.transpose(0, 1));
-    return this.bias === null ? product : product.add(this.bias);
+    return linear(x, this.weight, this.bias);
   }
 }

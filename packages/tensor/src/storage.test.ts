@@ -1,0 +1,152 @@
+/** @file Storage: owners, pins, in-place changes while bytes are read, and memory on the device. */
+import { describe, expect, it } from 'vitest';
+import { arange, backendName, matmul, memory, noGrad, ones, optim, rand, tensor, zeros, type Tensor } from './index.ts';
+import { Storage, storageFromBytes, tensorFromParts } from './internal.ts';
+import { evictAll } from './device-memory.ts';
+
+function pooled(bytes: Uint8Array): { storage: Storage; freed: Uint8Array[] } {
+  const freed: Uint8Array[] = [];
+  return { storage: storageFromBytes(bytes, { onFree: (b) => freed.push(b) }), freed };
+}
+
+describe('Storage', () => {
+  it('gives memory back once the last owner and the last message are gone', () => {
+    const { storage, freed } = pooled(new Uint8Array(16));
+    const t = tensorFromParts({ storage, dtype: 'float32', shape: [4], strides: [1], offset: 0 });
+    const view = t.narrow(0, 1, 2);
+    storage.pinIo();
+    t.dispose();
+    view.dispose();
+    expect(freed).toHaveLength(0);
+    storage.unpinIo();
+    expect(freed).toHaveLength(1);
+    expect(() => storage.hostBytes()).toThrow(/freed/);
+  });
+
+  it('never gives back memory that an alias escaped from', () => {
+    const { storage, freed } = pooled(new Uint8Array(16));
+    const t = tensorFromParts({ storage, dtype: 'float32', shape: [4], strides: [1], offset: 0 });
+    t.dataSync();
+    t.dispose();
+    expect(freed).toHaveLength(0);
+  });
+
+  it('leaves the bytes of a message alone when the tensor changes before they are written', () => {
+    const { storage, freed } = pooled(new Uint8Array(Float32Array.of(1, 2).buffer));
+    const t = tensorFromParts({ storage, dtype: 'float32', shape: [2], strides: [1], offset: 0 });
+    const sent = storage.hostBytes();
+    storage.pinIo();
+    t.add_(1);
+    expect([...new Float32Array(sent.buffer)]).toEqual([1, 2]);
+    expect(t.toArray()).toEqual([2, 3]);
+    expect(freed).toHaveLength(0);
+    storage.unpinIo();
+    expect(freed).toEqual([sent]);
+    t.dispose();
+    expect(freed).toHaveLength(1);
+  });
+
+  it('keeps snapshots as they were', () => {
+    const t = tensor([1, 2]);
+    const before = t.dataSync();
+    t.mul_(3);
+    expect([...before]).toEqual([1, 2]);
+    expect([...t.dataSync()]).toEqual([3, 6]);
+  });
+
+  it('counts a version for each in-place change, shared by views', () => {
+    const t = zeros([4]);
+    const view = t.narrow(0, 0, 2);
+    view.fill_(1);
+    expect([t.storage.version, view.storage.version]).toEqual([1, 1]);
+    expect(t.toArray()).toEqual([1, 1, 0, 0]);
+  });
+
+  it('throws for a disposed tensor and says where it was disposed', () => {
+    const t = zeros([2]);
+    t.dispose();
+    t.dispose();
+    expect(() => t.add(1)).toThrow(/was disposed \(.*storage\.test/);
+  });
+
+  it('refuses parts that reach beyond the storage', () => {
+    const storage = storageFromBytes(new Uint8Array(16));
+    const at = { storage, dtype: 'float32', offset: 0 } as const;
+    expect(() => tensorFromParts({ ...at, shape: [5], strides: [1] })).toThrow(/reach beyond/);
+    expect(() => tensorFromParts({ ...at, shape: [2], strides: [4] })).toThrow(/reach beyond/);
+    expect(() => tensorFromParts({ ...at, shape: [2], strides: [1], offset: 3 })).toThrow(/reach beyond/);
+    expect(() => tensorFromParts({ ...at, shape: [2], strides: [-1] })).toThrow(/do not describe/);
+    expect(() => tensorFromParts({ ...at, shape: [2, 2], strides: [1] })).toThrow(/do not describe/);
+    expect(() => tensorFromParts({ ...at, shape: [1e12], strides: [0] })).toThrow(/too many elements/);
+    expect(() => tensorFromParts({ ...at, dtype: '__proto__' as never, shape: [1], strides: [1] })).toThrow(
+      /unknown dtype/,
+    );
+    expect(tensorFromParts({ ...at, shape: [0, 9], strides: [9, 1], offset: 4 }).toArray()).toEqual([]);
+  });
+
+  it('reads bytes that are not aligned for their dtype', () => {
+    const bytes = new Uint8Array(17);
+    bytes.set(new Uint8Array(Float64Array.of(1.5, -2).buffer), 1);
+    const storage = storageFromBytes(bytes.subarray(1));
+    expect(tensorFromParts({ storage, dtype: 'float64', shape: [2], strides: [1], offset: 0 }).toArray()).toEqual([
+      1.5, -2,
+    ]);
+    const turned = tensorFromParts({ storage, dtype: 'float64', shape: [2, 1], strides: [1, 2], offset: 0 });
+    expect(turned.transpose(0, 1).toArray()).toEqual([[1.5, -2]]);
+  });
+});
+
+describe('device memory', () => {
+  it('sees in-place changes of an operand it has used before', () => {
+    const a = rand([64, 128]);
+    const w = rand([128, 128]);
+    const first = matmul(a, w);
+    noGrad(() => w.add_(1));
+    const second = matmul(a, w);
+    const expected = first.add(a.sum(1, true));
+    expect(second.allClose(expected, { rtol: 1e-4, atol: 1e-3 })).toBe(true);
+  });
+
+  it('sees the steps of an optimiser', () => {
+    const a = rand([64, 128]);
+    const w = rand([128, 128]);
+    w.requiresGrad = true;
+    const opt = new optim.SGD([w], { lr: 1 });
+    const first = matmul(a, w).detach();
+    opt.step([ones([128, 128])]);
+    expect(matmul(a, w).allClose(first.sub(a.sum(1, true)), { rtol: 1e-4, atol: 1e-3 })).toBe(true);
+  });
+
+  it('keeps values when memory moves to the host', () => {
+    const a = rand([64, 128]);
+    const product = matmul(a, rand([128, 64]));
+    const before = product.sum().item();
+    if (backendName() !== 'cpu') expect((product.storage as Storage).onDevice).toBe(true);
+    evictAll();
+    expect((product.storage as Storage).onDevice).toBe(false);
+    expect(product.sum().item()).toBe(before);
+    expect(matmul(product, a).shape).toEqual([64, 128]);
+  });
+
+  it('stays bounded in a loop that never yields', () => {
+    const a = rand([512, 512]);
+    let last: Tensor = a;
+    for (let i = 0; i < 1200; i++) last = a.add(i);
+    expect(last.select(0, 0).select(0, 0).item()).toBeGreaterThanOrEqual(1199);
+  });
+});
+
+describe('memory()', () => {
+  it('counts handles, storages and bytes', () => {
+    const before = memory();
+    const t = arange(10);
+    const view = t.narrow(0, 0, 5);
+    const held = memory();
+    expect(held.tensors - before.tensors).toBe(2);
+    expect(held.storages - before.storages).toBe(1);
+    expect(held.bytes - before.bytes).toBe(80);
+    t.dispose();
+    view.dispose();
+    expect(memory()).toEqual(before);
+  });
+});
