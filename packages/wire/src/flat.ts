@@ -8,10 +8,9 @@
  * Sections: `payload`, `meta` (a protobuf `TensorTable`), and the storages `0`, `1`, … as the table numbers them.
  */
 import { type Tensor } from '@backwire/tensor';
-import { storageFromBytes } from '@backwire/tensor/internal';
+import { buildTensors } from './build-tensors.ts';
 import { ByteWriter } from './byte-writer.ts';
 import { decodeError } from './errors.ts';
-import { buildTensor } from './incoming-tensors.ts';
 import { DEFAULT_WIRE_LIMITS } from './limits.ts';
 import { checkTensorTable, readTensorTable, writeStorage, writeTensor } from './tensor-descriptor.ts';
 import { planTensors, wantsCopy } from './tensor-plan.ts';
@@ -101,8 +100,8 @@ export function wireDeserialize(bytes: Uint8Array): { payload: Uint8Array; tenso
     return section;
   });
   checkTensorTable(table);
-  const storages = views.map((view) => storageFromBytes(new Uint8Array(view), {}));
-  return { payload, tensors: table.tensors.map((tensor) => buildTensor(tensor, storages)) };
+  const memory = views.map((view) => new Uint8Array(view));
+  return { payload, tensors: buildTensors(table.tensors, memory, () => ({})) };
 }
 
 /**

@@ -1,15 +1,10 @@
 /** @file The receiver's memory for the tensors of one message, until they are complete and become tensors. */
-import { type DType, type Tensor } from '@backwire/tensor';
-import { type Storage, sparseFromParts, storageFromBytes, tensorFromParts } from '@backwire/tensor/internal';
+import { type Tensor } from '@backwire/tensor';
 import { type BufferPool, bufferPool } from './buffer-pool.ts';
+import { buildTensors } from './build-tensors.ts';
 import { decodeError } from './errors.ts';
 import { DEFAULT_WIRE_LIMITS, type WireLimits } from './limits.ts';
-import {
-  type StorageDescriptor,
-  type TensorDescriptor,
-  type TensorTable,
-  checkTensorTable,
-} from './tensor-descriptor.ts';
+import { type StorageDescriptor, type TensorTable, checkTensorTable } from './tensor-descriptor.ts';
 
 /**
  * States: *open* (memory is being filled), then *taken* (`tensors()` made tensors of it) or *released*. While a part of it is landing
@@ -83,17 +78,14 @@ export class IncomingTensors {
   /**
    * The tensors, over the received memory; it returns to the pool when the last of them is gone and no alias was handed out. To be
    * called once, when every out-of-band storage is complete. The caller owns the tensors.
+   * @throws WireError 'decode-error' for sparse indices outside their shape; the memory is still to be released then.
    */
   tensors(): Tensor[] {
     if (this.state !== 'open') throw new Error(`invariant: the tensors of a message are ${this.state}`);
-    this.state = 'taken';
     const { pool, table, memory } = this;
-    const storages: Storage[] = [];
-    for (const bytes of memory)
-      storages.push(storageFromBytes(bytes as Uint8Array, pool.optionsFor((bytes as Uint8Array).length)));
+    const tensors = buildTensors(table.tensors, memory as Uint8Array[], (nbytes) => pool.optionsFor(nbytes));
+    this.state = 'taken';
     memory.length = 0;
-    const tensors: Tensor[] = [];
-    for (const descriptor of table.tensors) tensors.push(buildTensor(descriptor, storages));
     return tensors;
   }
 
@@ -107,25 +99,6 @@ export class IncomingTensors {
   private giveBack(): void {
     for (const memory of this.memory.splice(0)) if (memory !== undefined) this.pool.give(memory);
   }
-}
-
-/** Makes the tensor that a checked descriptor describes, over `storages`. The caller owns it. */
-export function buildTensor(descriptor: TensorDescriptor, storages: readonly Storage[]): Tensor {
-  const { sparse, requiresGrad, shape } = descriptor;
-  if (sparse !== undefined) {
-    const indices = buildTensor(sparse.indices, storages) as Tensor<'int64'>;
-    const values = buildTensor(sparse.values, storages);
-    return sparseFromParts({ indices, values, shape, coalesced: sparse.coalesced, requiresGrad });
-  }
-  return tensorFromParts({
-    storage: storages[descriptor.storage] as Storage,
-    dtype: descriptor.dtype as DType,
-    shape,
-    strides: descriptor.strides,
-    offset: descriptor.offset,
-    requiresGrad,
-    parameter: descriptor.parameter ?? false,
-  });
 }
 
 function checkInline(storages: readonly StorageDescriptor[], length: number): void {

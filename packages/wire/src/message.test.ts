@@ -267,6 +267,33 @@ describe('the receiver', () => {
     expect(bufferPool.stats()).toEqual(before);
   });
 
+  it('refuses sparse indices outside the shape once they are there, and leaves the memory to its owner', () => {
+    const indices = {
+      dtype: 'int64',
+      shape: [1, 2],
+      strides: [2, 1],
+      offset: 0,
+      storage: 0,
+      requiresGrad: false,
+      device: 'cpu',
+    } as const;
+    const values = { ...indices, dtype: 'float32', shape: [2], strides: [1], storage: 1 };
+    const sparse = { ...values, shape: [4], storage: -1, sparse: { indices, values, coalesced: false } };
+    const descriptor: Descriptor = { ...base, storageBytes: [16, 8], tensors: [sparse] };
+    for (const wrong of [4n, -1n, 2n ** 32n, 2n ** 63n - 1n]) {
+      const allocation = allocate(descriptor);
+      allocation.storages[0]?.set(new Uint8Array(BigInt64Array.of(0n, wrong).buffer));
+      expect(() => deserializeMessage(descriptor, allocation)).toThrow(
+        'a sparse index is outside dimension 0 of size 4',
+      );
+      allocation.release();
+    }
+    const allocation = allocate(descriptor);
+    allocation.storages[0]?.set(new Uint8Array(BigInt64Array.of(3n, 0n).buffer));
+    allocation.storages[1]?.set(new Uint8Array(Float32Array.of(5, 6).buffer));
+    expect(deserializeMessage(descriptor, allocation).tensors[0]?.toDense().toArray()).toEqual([6, 0, 0, 5]);
+  });
+
   it('refuses an allocation of another message', () => {
     const allocation = allocate({ ...base, storageBytes: [128] });
     expect(() => deserializeMessage(base, allocation)).toThrow('another size');

@@ -1,10 +1,9 @@
 /** @file Messages and their three stages: what the sender has to write, the memory the receiver makes for it, the message again. */
 import { type Device, type Tensor } from '@backwire/tensor';
-import { storageFromBytes } from '@backwire/tensor/internal';
 import { bufferPool } from './buffer-pool.ts';
+import { buildTensors } from './build-tensors.ts';
 import { getDeviceTypeConverter } from './device-converters.ts';
 import { checkLimit, decodeError } from './errors.ts';
-import { buildTensor } from './incoming-tensors.ts';
 import { DEFAULT_WIRE_LIMITS } from './limits.ts';
 import { type MessageType } from './message-type.ts';
 import { type TensorDescriptor, checkTensorTable } from './tensor-descriptor.ts';
@@ -61,6 +60,8 @@ export function serializeMessage(message: Message): WriteBuffers {
 }
 
 interface TrackedAllocation extends Allocation {
+  /** Throws when the memory has gone elsewhere. */
+  checkOpen(): void;
   /** Hands the memory to the message that is made of it. */
   take(): void;
 }
@@ -82,8 +83,10 @@ export function allocate(descriptor: Descriptor): Allocation {
   const allocation: TrackedAllocation = {
     payload,
     storages,
-    take() {
+    checkOpen() {
       if (!open) throw new Error('invariant: an allocation was used twice');
+    },
+    take() {
       open = false;
     },
     release() {
@@ -107,10 +110,10 @@ export function deserializeMessage(descriptor: Descriptor, allocation: Allocatio
   descriptor.storageBytes.forEach((nbytes, i) => {
     if (storages[i]?.length !== nbytes) throw decodeError(`storage ${i} has another size than described`);
   });
-  (allocation as Partial<TrackedAllocation>).take?.();
-  const onFree = (bytes: Uint8Array): void => bufferPool.give(bytes);
-  const held = storages.map((bytes) => storageFromBytes(bytes, { onFree }));
-  const tensors = descriptor.tensors.map((tensor) => buildTensor(tensor, held));
+  const tracked = allocation as Partial<TrackedAllocation>;
+  tracked.checkOpen?.();
+  const tensors = buildTensors(descriptor.tensors, storages, (nbytes) => bufferPool.optionsFor(nbytes));
+  tracked.take?.();
   return { type: descriptor.type, id: descriptor.id, payload, tensors };
 }
 

@@ -69,6 +69,9 @@ export function dtypeBytes(dtype: string): number | undefined {
   return number === undefined || number === 0 ? undefined : DTYPES[number]?.[1];
 }
 
+/** dtypes whose tensors can require gradients. */
+const DIFFERENTIABLE: ReadonlySet<string> = new Set(['float32', 'float64', 'float16', 'bfloat16', 'complex64']);
+
 const PLACEMENTS = ['', 'inline', 'body', 'channel'] as const;
 
 const T = {
@@ -334,6 +337,8 @@ function checkTensor(tensor: TensorDescriptor, storages: readonly { readonly nby
   const { sparse } = tensor;
   const item = dtypeBytes(tensor.dtype);
   if (item === undefined) throw decodeError(`unknown dtype '${tensor.dtype}'`);
+  if (tensor.requiresGrad && !DIFFERENTIABLE.has(tensor.dtype))
+    throw decodeError(`a tensor of ${tensor.dtype} that requires gradients`);
   if (!tensor.shape.every(isSize) || !tensor.strides.every(isSize) || (sparse === undefined && !isSize(tensor.offset)))
     throw decodeError('a shape, stride or offset is no natural number');
   const elements = elementCount(tensor.shape, budget.limits);
