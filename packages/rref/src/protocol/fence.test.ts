@@ -1,0 +1,125 @@
+import { describe, expect, it } from 'vitest';
+import { Fence } from './fence.ts';
+import { DeadSites, IdMap, incarnationOf, siteOf, workerOf, type Site } from './ids.ts';
+import type { Control } from './messages.ts';
+
+const [O, A, B, C] = [0, 1, 2, 3].map((worker) => siteOf(worker, 1)) as [Site, Site, Site, Site];
+
+function setup(self: Site): { fence: Fence; sent: string[]; complete: Site[][] } {
+  const sent: string[] = [];
+  const complete: Site[][] = [];
+  const send = (to: Site, message: Control): void => {
+    sent.push(`${message.kind}${'epoch' in message ? ` ${message.epoch}` : ''} to ${workerOf(to)}`);
+  };
+  const fence = new Fence(self, { send, complete: (dead) => void complete.push([...dead]) });
+  fence.viewChanged(1, [O, A, B, C], []);
+  return { fence, sent, complete };
+}
+
+describe('an owner', () => {
+  it('releases after every remaining member has acknowledged', () => {
+    const { fence, sent, complete } = setup(O);
+    fence.viewChanged(2, [O, A, B], [C]);
+    expect(sent).toEqual(['fence 2 to 1', 'fence 2 to 2']);
+    fence.acknowledged(A, 2);
+    fence.acknowledged(A, 2);
+    expect(complete).toEqual([]);
+    fence.acknowledged(B, 2);
+    expect(complete).toEqual([[C]]);
+    expect(sent.slice(2)).toEqual(['fence-done to 1', 'fence-done to 2']);
+    expect(fence.open).toBe(false);
+  });
+
+  it('starts over for all of them when another dies meanwhile', () => {
+    const { fence, sent, complete } = setup(O);
+    fence.viewChanged(2, [O, A, B], [C]);
+    fence.acknowledged(A, 2);
+    fence.viewChanged(3, [O, A], [B]);
+    expect(complete).toEqual([]);
+    fence.acknowledged(A, 2);
+    expect(complete).toEqual([]);
+    fence.acknowledged(A, 3);
+    expect(complete).toEqual([[C, B]]);
+    expect(sent.at(-1)).toBe('fence-done to 1');
+  });
+
+  it('that is alone waits for nobody, and a join changes nothing', () => {
+    const { fence, complete } = setup(O);
+    fence.viewChanged(2, [O], [A, B, C]);
+    expect(complete).toEqual([[A, B, C]]);
+    const other = setup(O);
+    other.fence.viewChanged(2, [O, A, B], [C]);
+    other.fence.viewChanged(3, [O, A, B, siteOf(4, 1)], []);
+    other.fence.acknowledged(A, 2);
+    other.fence.acknowledged(B, 2);
+    expect(other.complete).toEqual([[C]]);
+  });
+});
+
+describe('a member', () => {
+  it('acknowledges what it has seen, and what it has not once it has', () => {
+    const { fence, sent } = setup(A);
+    fence.request(O, 2);
+    expect(sent).toEqual([]);
+    fence.viewChanged(2, [O, A, B], [C]);
+    expect(sent).toContain('fence-ack 2 to 0');
+    fence.request(B, 2);
+    expect(sent.at(-1)).toBe('fence-ack 2 to 2');
+  });
+
+  it('forgets the question of an owner that dies', () => {
+    const { fence, sent } = setup(A);
+    fence.request(O, 3);
+    fence.viewChanged(2, [A, B, C], [O]);
+    fence.viewChanged(3, [A, B], [C]);
+    expect(sent.filter((text) => text.startsWith('fence-ack'))).toEqual([]);
+  });
+
+  it('does not hear an old view again', () => {
+    const { fence, sent } = setup(A);
+    fence.viewChanged(2, [O, A, B], [C]);
+    const before = sent.length;
+    fence.viewChanged(2, [O, A, B], [C]);
+    expect(sent).toHaveLength(before);
+  });
+});
+
+it('comes back from a snapshot as it was', () => {
+  const { fence } = setup(O);
+  fence.viewChanged(2, [O, A, B], [C]);
+  fence.request(A, 9);
+  fence.acknowledged(A, 2);
+  const copy = setup(O);
+  copy.fence.restore(fence.snapshot());
+  expect(copy.fence.snapshot()).toEqual(fence.snapshot());
+  copy.fence.acknowledged(B, 2);
+  expect(copy.complete).toEqual([[C]]);
+});
+
+describe('sites and ids', () => {
+  it('tell the lives of a worker apart', () => {
+    const site = siteOf(65_535, 0xffff_ffff);
+    expect([workerOf(site), incarnationOf(site)]).toEqual([65_535, 0xffff_ffff]);
+    expect(Number.isSafeInteger(site)).toBe(true);
+    const dead = new DeadSites();
+    expect([dead.add(siteOf(1, 5)), dead.add(siteOf(1, 4))]).toEqual([true, false]);
+    expect([dead.has(siteOf(1, 5)), dead.has(siteOf(1, 3)), dead.has(siteOf(1, 6)), dead.has(siteOf(2, 5))]).toEqual([
+      true,
+      true,
+      false,
+      false,
+    ]);
+    expect(() => siteOf(65_536, 0)).toThrow(RangeError);
+    expect(() => siteOf(0, 2 ** 32)).toThrow(RangeError);
+  });
+
+  it('are found in a map that forgets what is deleted', () => {
+    const map = new IdMap<string>();
+    map.set({ site: A, local: 1 }, 'a1');
+    map.set({ site: A, local: 1 }, 'again');
+    map.set({ site: B, local: 1 }, 'b1');
+    expect([map.size, map.get({ site: A, local: 1 }), [...map.valuesOf(B)]]).toEqual([2, 'again', ['b1']]);
+    expect([map.delete({ site: A, local: 1 }), map.delete({ site: A, local: 1 }), map.size]).toEqual([true, false, 1]);
+    expect([...map.values()]).toEqual(['b1']);
+  });
+});

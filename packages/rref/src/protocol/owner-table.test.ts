@@ -1,0 +1,161 @@
+import { describe, expect, it } from 'vitest';
+import { DeadSites, siteOf, type GlobalId, type Site } from './ids.ts';
+import type { Failure } from './messages.ts';
+import { OwnerTable } from './owner-table.ts';
+
+const OWNER = siteOf(0, 1);
+const A = siteOf(1, 1);
+const B = siteOf(2, 1);
+const id = (site: Site, local: number): GlobalId => ({ site, local });
+const FAILED: Failure = { code: 'deadline-exceeded', text: 'timed out' };
+
+function setup(maxForks?: number): { table: OwnerTable<string>; dead: DeadSites; freed: number[]; failed: string[] } {
+  const dead = new DeadSites();
+  const freed: number[] = [];
+  const failed: string[] = [];
+  const port = {
+    freed: ({ local }: GlobalId) => void freed.push(local),
+    failed: ({ local }: GlobalId, { code }: Failure) => void failed.push(`${local} ${code}`),
+  };
+  return { table: new OwnerTable<string>(OWNER, dead, port, undefined, maxForks), dead, freed, failed };
+}
+
+describe('a value that the owner shares', () => {
+  it('is held until the last fork is deleted by its holder', () => {
+    const { table, freed } = setup();
+    table.share(id(OWNER, 0), 'value', id(OWNER, 1), A);
+    table.share(id(OWNER, 0), 'value', id(OWNER, 2), B);
+    expect([table.size, table.forkCount]).toEqual([1, 2]);
+    table.delete(id(OWNER, 1), B);
+    expect(table.forkCount).toBe(2);
+    table.delete(id(OWNER, 1), A);
+    table.delete(id(OWNER, 1), A);
+    expect(freed).toEqual([]);
+    table.delete(id(OWNER, 2), B);
+    expect(freed).toEqual([0]);
+    expect(table.size).toBe(0);
+  });
+
+  it('lives on when a fork never got there', () => {
+    const { table, freed } = setup();
+    table.share(id(OWNER, 0), 'value', id(OWNER, 1), A);
+    table.share(id(OWNER, 0), 'value', id(OWNER, 2), B);
+    table.unshare(id(OWNER, 2));
+    table.unshare(id(OWNER, 2));
+    expect([table.forkCount, freed]).toEqual([1, []]);
+  });
+
+  it('may be shared again after it was let go', () => {
+    const { table, freed } = setup();
+    table.share(id(OWNER, 0), 'value', id(OWNER, 1), A);
+    table.delete(id(OWNER, 1), A);
+    expect(table.share(id(OWNER, 0), 'value', id(OWNER, 2), A).payload).toBe('value');
+    expect([table.size, freed]).toEqual([1, [0]]);
+  });
+});
+
+describe('a creation', () => {
+  it('exists from its delivery on, before it runs', () => {
+    const { table, freed } = setup();
+    expect(table.create(id(A, 0), id(A, 1), A)).toBeUndefined();
+    expect(table.get(id(A, 0))?.phase).toBe('created');
+    const entry = table.start(id(A, 0));
+    expect(entry?.phase).toBe('running');
+    expect(table.start(id(A, 0))).toBeUndefined();
+    if (entry !== undefined) table.settle(entry);
+    expect(freed).toEqual([]);
+    table.delete(id(A, 1), A);
+    expect(freed).toEqual([0]);
+  });
+
+  it('may be mentioned before it arrives, and is not forgotten meanwhile', () => {
+    const { table, freed } = setup();
+    const mentioned = table.mention(id(A, 0));
+    expect(table.request(id(A, 0), id(A, 7), B)).toBeUndefined();
+    table.delete(id(A, 7), B);
+    expect([table.size, freed]).toEqual([1, []]);
+    table.create(id(A, 0), id(A, 1), A);
+    expect(table.get(id(A, 0))).toBe(mentioned);
+  });
+
+  it('that its creator gave up does not run, unless it runs already', () => {
+    const { table, failed } = setup();
+    table.create(id(A, 0), id(A, 1), A);
+    table.createFailed(id(A, 0), id(A, 1), A, FAILED);
+    expect(table.start(id(A, 0))).toBeUndefined();
+    table.create(id(A, 2), id(A, 3), A);
+    table.start(id(A, 2));
+    table.createFailed(id(A, 2), id(A, 3), A, FAILED);
+    expect(table.get(id(A, 2))?.phase).toBe('running');
+    expect(failed).toEqual(['0 deadline-exceeded']);
+  });
+
+  it('that never arrived is registered by its failure, so that the delete finds it', () => {
+    const { table, freed, failed } = setup();
+    table.createFailed(id(A, 0), id(A, 1), A, FAILED);
+    expect([table.size, failed]).toEqual([1, ['0 deadline-exceeded']]);
+    table.delete(id(A, 1), A);
+    expect([table.size, freed]).toEqual([0, [0]]);
+  });
+
+  it('of a worker that died fails, before and after somebody mentions it', () => {
+    const { table, dead, failed } = setup();
+    table.request(id(A, 0), id(A, 9), B);
+    dead.add(A);
+    table.creatorDied(A);
+    table.request(id(A, 2), id(A, 10), B);
+    expect(failed).toEqual(['0 peer-died', '2 peer-died']);
+    expect(table.size).toBe(2);
+    table.mention(id(A, 4));
+    expect(table.size).toBe(2);
+  });
+});
+
+describe('what is refused', () => {
+  it('a fork that was deleted before it came', () => {
+    const { table } = setup();
+    table.delete(id(A, 1), A);
+    expect(table.request(id(A, 0), id(A, 1), A)?.code).toBe('rref-released');
+    expect(table.create(id(A, 0), id(A, 1), A)?.code).toBe('rref-released');
+    expect(table.size).toBe(0);
+  });
+
+  it('a fork of somebody dead, and more forks than one may hold', () => {
+    const { table, dead } = setup(2);
+    dead.add(B);
+    expect(table.request(id(OWNER, 0), id(A, 1), B)?.code).toBe('fenced');
+    expect(table.request(id(OWNER, 0), id(A, 2), A)).toBeUndefined();
+    expect(table.request(id(OWNER, 0), id(A, 3), A)).toBeUndefined();
+    expect(table.request(id(OWNER, 0), id(A, 4), A)?.code).toBe('resource-exhausted');
+    table.delete(id(A, 2), A);
+    expect(table.request(id(OWNER, 0), id(A, 5), A)).toBeUndefined();
+  });
+
+  it('a creation over the limit fails those who wait for it', () => {
+    const { table, failed } = setup(1);
+    table.create(id(A, 0), id(A, 1), A);
+    table.request(id(A, 2), id(A, 9), B);
+    expect(table.create(id(A, 2), id(A, 3), A)?.code).toBe('resource-exhausted');
+    expect(failed).toEqual(['2 resource-exhausted']);
+  });
+});
+
+it('forgets tombstones only after a whole generation of newer ones', () => {
+  const { table } = setup();
+  for (let i = 0; i < 20_000; i++) table.delete(id(A, i), A);
+  expect(table.request(id(A, 0), id(A, 19_999), A)?.code).toBe('rref-released');
+  expect(table.request(id(A, 0), id(A, 12_000), A)?.code).toBe('rref-released');
+  expect(table.request(id(A, 0), id(A, 0), A)).toBeUndefined();
+});
+
+it('comes back from a snapshot as it was', () => {
+  const { table } = setup();
+  table.share(id(OWNER, 0), 'value', id(OWNER, 1), A);
+  table.create(id(B, 0), id(B, 1), B);
+  table.delete(id(B, 9), B);
+  const copy = setup().table;
+  copy.restore(table.snapshot());
+  expect(copy.snapshot()).toEqual(table.snapshot());
+  copy.delete(id(OWNER, 1), A);
+  expect([copy.size, table.size]).toEqual([1, 2]);
+});

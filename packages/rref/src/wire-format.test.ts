@@ -1,0 +1,98 @@
+import { MessageType } from '@backwire/wire/internal';
+import { describe, expect, it } from 'vitest';
+import { siteOf } from './protocol/ids.ts';
+import type { Carried, Control } from './protocol/messages.ts';
+import * as format from './wire-format.ts';
+
+const A = { site: siteOf(65_535, 0xffff_fff0), local: 2 ** 53 - 1 };
+const B = { site: siteOf(0, 1), local: 0 };
+
+describe('control messages', () => {
+  const messages: Control[] = [
+    { kind: 'fork-request', rref: A, fork: B },
+    { kind: 'fork-ack', fork: A, refused: undefined },
+    { kind: 'child-accept', fork: B },
+    { kind: 'user-delete', forks: [A, B] },
+    { kind: 'create-failed', rref: A, fork: B, failure: { code: 'cancelled', text: 'weggelegt: „ü“' } },
+    { kind: 'fence', epoch: 7 },
+    { kind: 'fence-ack', epoch: 7 },
+    { kind: 'fence-done', dead: [A.site, B.site] },
+  ];
+
+  it.each(messages)('$kind comes back as it was', (message) => {
+    const { type, payload } = format.encodeControl(message);
+    expect(format.CONTROL_DECODERS.get(type)?.(payload)).toEqual(message);
+  });
+
+  it('a refusal says so', () => {
+    const { type, payload } = format.encodeControl({
+      kind: 'fork-ack',
+      fork: A,
+      refused: { code: 'rref-released', text: 'x' },
+    });
+    expect(format.CONTROL_DECODERS.get(type)?.(payload)).toMatchObject({
+      fork: A,
+      refused: { code: expect.any(String) as string },
+    });
+  });
+
+  it('with too much in them are refused', () => {
+    const { type, payload } = format.encodeControl({
+      kind: 'user-delete',
+      forks: Array.from({ length: 5_000 }, () => B),
+    });
+    expect(() => format.CONTROL_DECODERS.get(type)?.(payload)).toThrow('malformed');
+  });
+
+  it('of random bytes never do anything but throw a decode error or mean something', () => {
+    let seed = 1;
+    const next = (): number => (seed = (seed * 48_271) % 0x7fff_ffff);
+    for (const [, decode] of format.CONTROL_DECODERS) {
+      for (let i = 0; i < 200; i++) {
+        const bytes = Uint8Array.from({ length: next() % 40 }, () => next() % 256);
+        try {
+          expect(decode(bytes)).toHaveProperty('kind');
+        } catch (error) {
+          expect(String(error)).toMatch(/malformed|decode|is not a u/);
+        }
+      }
+    }
+  });
+});
+
+describe('entries of a header table', () => {
+  it.each<Carried>([
+    { kind: 'create', rref: A, fork: B },
+    { kind: 'fork', rref: B, fork: A, owner: B.site },
+  ])('$kind comes back as it was', (carried) => {
+    expect(format.decodeCarried(format.encodeCarried(carried))).toEqual(carried);
+  });
+
+  it('of the wrong size or kind are refused', () => {
+    const good = format.encodeCarried({ kind: 'fork', rref: B, fork: A, owner: B.site });
+    for (const bad of [
+      good.subarray(1),
+      good.subarray(0, 20),
+      new Uint8Array(0),
+      Uint8Array.from([9]),
+      new Uint8Array(35).fill(255),
+    ]) {
+      expect(() => format.decodeCarried(bad)).toThrow('malformed');
+    }
+    expect(() => format.decodeId(new Uint8Array(13))).toThrow('malformed');
+    expect(format.decodeId(format.encodeId(A))).toEqual(A);
+  });
+});
+
+it('requests come back as they were', () => {
+  expect(format.decodeCreation(format.encodeCreation(A, B))).toEqual({ rref: A, fork: B });
+  expect(format.decodeFetch(format.encodeFetch(A, 3))).toEqual(A);
+  for (const contextId of [0n, (5n << 48n) | 17n, (65_535n << 48n) | ((1n << 48n) - 1n)]) {
+    expect(format.decodeBackward(format.encodeBackward(A, contextId, true))).toEqual({
+      rref: A,
+      contextId,
+      retainGraph: true,
+    });
+  }
+  expect(MessageType.RREF_ACK).toBe(0x20e);
+});
