@@ -1,0 +1,184 @@
+import { describe, expect, it } from 'vitest';
+import { rpcAsync, rpcFunction, rpcSync, waitAll } from '@backwire/rpc';
+import { remote } from '@backwire/rref';
+import { add, type Tensor } from '@backwire/tensor';
+import { ambient } from '@backwire/tensor/internal';
+import { expectClean, filled, graphOf, leaf, useAgents } from '../test/agents.ts';
+import { backward, context, distAutogradDebugInfo, getGradients } from './index.ts';
+import { sessionOf } from './internal.ts';
+
+const { at, agents } = useAgents('contexts', 3);
+
+const addOnNext = rpcFunction('contexts/addOnNext', async (a: Tensor, b: Tensor) => rpcAsync('w2', add, [a, b]));
+const nothing = rpcFunction('contexts/nothing', () => undefined);
+const failing = rpcFunction('contexts/failing', (_: Tensor): Tensor => {
+  throw new TypeError('no such sum');
+});
+const currentId = rpcFunction('contexts/currentId', async () => {
+  await new Promise((resolve) => setTimeout(resolve, 1));
+  return ambient().contextId ?? null;
+});
+const gate = { open: (): void => undefined, wait: Promise.resolve() };
+const gated = rpcFunction('contexts/gated', async (a: Tensor) => {
+  await gate.wait;
+  return a.mul(2);
+});
+function closeGate(): void {
+  gate.wait = new Promise((resolve) => (gate.open = resolve));
+}
+
+describe('context', () => {
+  it('numbers contexts as torch does and forgets them on leaving', async () => {
+    const ids: bigint[] = [];
+    await at(1, async () => {
+      const first = await context(async (id) => id);
+      expect(first >> 48n).toBe(1n);
+      for (let i = 0; i < 200; i++) {
+        await context(async (id) => {
+          ids.push(id);
+          expect(sessionOf().find(id).id).toBe(id);
+        });
+      }
+      expect(ids).toEqual(Array.from({ length: 200 }, (_, i) => first + BigInt(i) + 1n));
+      for (const id of ids) expect(() => getGradients(id)).toThrow(`Could not find autograd context with id: ${id}`);
+    });
+  });
+
+  it('refuses a second one inside', async () => {
+    await at(0, () =>
+      context(async () => {
+        await expect(context(async () => undefined)).rejects.toThrow(
+          'Already have an autograd context id for this thread.',
+        );
+      }),
+    );
+    await expectClean(agents);
+  });
+
+  it('returns what its body returns, and lets its error through', async () => {
+    await at(0, async () => {
+      expect(await context(async (id) => typeof id)).toBe('bigint');
+      await expect(context(async () => Promise.reject(new RangeError('own error')))).rejects.toThrow(
+        new RangeError('own error'),
+      );
+    });
+    await expectClean(agents);
+  });
+
+  it.each([
+    ['tensors that require grad', () => [leaf([3], 1), leaf([3], 2)]],
+    ['tensors that do not', () => [filled([3], 1), filled([3], 2)]],
+  ] as const)('is released on every worker that saw it: %s', async (_, args) => {
+    await at(0, async () => {
+      await context(async (id) => {
+        const [a, b] = args() as [Tensor, Tensor];
+        await rpcAsync('w1', addOnNext, [a, b]);
+        await rpcAsync('w1', nothing);
+        expect((await rpcAsync('w1', graphOf, [id]))?.contexts).toBe(1);
+      });
+    });
+    await expectClean(agents);
+  });
+
+  it('records the peers, also without tensors that require grad', async () => {
+    await at(0, () =>
+      context(async (id) => {
+        await rpcAsync('w1', addOnNext, [filled([2], 1), filled([2], 1)]);
+        await rpcAsync('w2', add, [leaf([2], 1), filled([2], 1)]);
+        expect([...sessionOf().find(id).known.keys()]).toEqual([1, 2]);
+      }),
+    );
+  });
+
+  it('survives an error of a call', async () => {
+    await at(0, () =>
+      context(async (id) => {
+        const a = leaf([2, 2], 1);
+        await expect(rpcAsync('w1', failing, [a])).rejects.toThrow(new TypeError('no such sum'));
+        const y = await rpcAsync('w1', add, [a, a]);
+        await backward(id, [y.sum()]);
+        expect(getGradients(id).get(a)?.toArray()).toEqual([
+          [2, 2],
+          [2, 2],
+        ]);
+      }),
+    );
+    await expectClean(agents);
+  });
+
+  it('follows a handler across await', async () => {
+    await at(0, () => context(async (id) => expect(await rpcAsync('w1', currentId)).toBe(id)));
+  });
+
+  it('waits on leaving for a call in flight', async () => {
+    closeGate();
+    let left = false;
+    const pending: { result?: Promise<Tensor> } = {};
+    const leaving = at(0, () =>
+      context(async () => {
+        pending.result = rpcAsync('w1', gated, [leaf([2], 3)]);
+      }),
+    ).then(() => (left = true));
+    await at(0, () => rpcSync('w1', nothing));
+    expect(left).toBe(false);
+    gate.open();
+    await leaving;
+    expect((await pending.result)?.toArray()).toEqual([6, 6]);
+    await expectClean(agents);
+  });
+
+  it('cancels calls in flight when its body throws', async () => {
+    closeGate();
+    const pending: { result?: Promise<unknown> } = {};
+    const thrown = new Error('enough');
+    await expect(
+      at(0, () =>
+        context(async () => {
+          pending.result = rpcAsync('w1', gated, [leaf([2], 3)]).catch((error: unknown) => error);
+          throw thrown;
+        }),
+      ),
+    ).rejects.toBe(thrown);
+    expect(await pending.result).toMatchObject({ code: 'cancelled' });
+    gate.open();
+    await expectClean(agents);
+  });
+
+  it('refuses calls of code that goes on after it was left', async () => {
+    const late: { call?: () => Promise<Tensor> } = {};
+    await at(0, async () => {
+      await context(async () => {
+        const a = leaf([2], 1);
+        const { AsyncResource } = await import('node:async_hooks');
+        const here = new AsyncResource('late');
+        late.call = () => here.runInAsyncScope(async () => rpcAsync('w1', add, [a, a]));
+      });
+      await expect(late.call?.()).rejects.toThrow(
+        "Couldn't find autograd context data for current autograd context id",
+      );
+    });
+  });
+
+  it('counts contexts and passes', async () => {
+    await at(0, () =>
+      context(async () => {
+        await waitAll(() => void rpcAsync('w1', nothing));
+        expect(distAutogradDebugInfo()).toEqual({ num_current_backward_passes: 0, num_autograd_contexts: 1 });
+      }),
+    );
+    await expectClean(agents);
+  });
+
+  it('makes an RRef in it release with the rest', async () => {
+    await at(0, () =>
+      context(async (id) => {
+        const a = leaf([2], 1);
+        const sum = remote('w1', add, [a, a]);
+        await backward(id, [(await sum.toHere()).sum()]);
+        expect(getGradients(id).get(a)?.toArray()).toEqual([2, 2]);
+        sum.dispose();
+      }),
+    );
+    await expectClean(agents);
+  });
+});

@@ -1,0 +1,63 @@
+/** @file Several agents in one process for a test file, and functions that every worker serves. */
+import { afterAll, beforeAll, expect } from 'vitest';
+import { createAgent, rpcFunction, type RpcAgent } from '@backwire/rpc';
+import { rrefs } from '@backwire/rref';
+import { tensor, type Tensor } from '@backwire/tensor';
+import { distAutograd, distAutogradDebugInfo } from '../src/index.ts';
+import { sessionOf } from '../src/internal.ts';
+
+/** Starts `count` agents `w0`, `w1`, … before the tests of a file and ends them after. */
+export function useAgents(group: string, count: number): { at<T>(rank: number, fn: () => T): T; agents: RpcAgent[] } {
+  const agents: RpcAgent[] = [];
+  beforeAll(async () => {
+    const store = `memory://${group}`;
+    const made = Array.from({ length: count }, (_, rank) =>
+      createAgent({ name: `w${rank}`, rank, worldSize: count, store, extensions: [rrefs(), distAutograd()] }),
+    );
+    agents.push(...(await Promise.all(made)));
+  });
+  afterAll(async () => {
+    await Promise.all(agents.map((agent) => agent.shutdown({ timeoutMs: 10_000 })));
+  });
+  return { agents, at: (rank, fn) => (agents[rank] as RpcAgent).run(fn) };
+}
+
+/** What one worker has of a context: counts of functions, and the workers it knows. */
+export interface GraphView {
+  readonly sends: number;
+  readonly recvs: number;
+  readonly known: number[];
+  readonly sendEdges: (string | null)[][];
+  readonly contexts: number;
+}
+
+export const graphOf = rpcFunction('test/graphOf', (id: bigint): GraphView | null => {
+  const session = sessionOf();
+  const context = session.contexts.find(id);
+  if (context === undefined) return null;
+  return {
+    sends: context.sends.size,
+    recvs: context.recvCount,
+    known: [...context.known.keys()].sort(),
+    sendEdges: [...context.sends.values()].map((send) => send.nextFunctions.map((fn) => fn?.name ?? null)),
+    contexts: session.contexts.size,
+  };
+});
+
+/** A tensor of this shape filled with `value`, requiring grad. */
+export function leaf(shape: number[], value: number): Tensor {
+  const size = shape.reduce((a, b) => a * b, 1);
+  return tensor(new Float32Array(size).fill(value), { shape, requiresGrad: true });
+}
+
+/** A tensor of this shape filled with `value`. */
+export function filled(shape: number[], value: number): Tensor {
+  return leaf(shape, value).detach();
+}
+
+/** Waits until no agent has a context or a pass. */
+export async function expectClean(agents: readonly RpcAgent[]): Promise<void> {
+  await expect
+    .poll(() => agents.map((agent) => agent.run(() => Object.values(distAutogradDebugInfo()))), { timeout: 5_000 })
+    .toEqual(agents.map(() => [0, 0]));
+}
