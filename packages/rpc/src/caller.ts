@@ -7,20 +7,16 @@ import {
   FrameKind,
   MessageType,
   WireError,
-  planTensors,
-  type FrameWriter,
   type HeaderEntry,
-  type TensorPlan,
 } from '@backwire/wire/internal';
-import type { Core, ValueContext } from './core.ts';
+import { CallWriter } from './call-writer.ts';
+import type { Core } from './core.ts';
 import { decodeFailure } from './error-codec.ts';
 import { RpcError, type Executed } from './errors.ts';
 import type { CallLabel, Followed, RpcMessage } from './extension.ts';
 import { InboundCall } from './inbound-call.ts';
-import { ARRIVE } from './collectives.ts';
-import { decodeFailed, ITEMS_ENTRY, KEY_ENTRY, messageOf, type Arrived } from './inbox.ts';
+import { decodeFailed, messageOf, type Arrived } from './inbox.ts';
 import { LazyCall } from './lazy-call.ts';
-import { MAX_IDEMPOTENCY_KEY_LENGTH } from './limits.ts';
 import { checkTimeoutMs, type CallOptions } from './options.ts';
 import type { Peer } from './peer.ts';
 import { PendingCall, type Answer, type CallFollower, type StreamAnswer } from './pending-call.ts';
@@ -28,8 +24,6 @@ import type { Faults } from './faults.ts';
 
 /** A timer never sleeps longer, so that a clock that was set back does no harm. */
 const MAX_SLEEP_MS = 2 ** 31 - 1;
-
-const encoder = new TextEncoder();
 
 /** What kind of call is made: how its answer comes back. */
 export interface CallForm {
@@ -43,20 +37,24 @@ export interface CallForm {
 export class Caller {
   /** The agent's default time, in milliseconds; 0 = none. */
   defaultTimeoutMs: number;
-  /** Calls made, and those of them that failed. */
-  sent = 0;
+  /** Calls that failed. */
   failures = 0;
+  private readonly writer: CallWriter;
   private readonly core: Core;
   private readonly faults: Faults;
-  /** Names by peer that the peer has been told the number of. */
-  private readonly interned = new WeakMap<Peer, Map<string, number>>();
   private timer: NodeJS.Timeout | undefined;
   private timerAt = Infinity;
 
   constructor(core: Core, faults: Faults, defaultTimeoutMs: number) {
     this.core = core;
+    this.writer = new CallWriter(core);
     this.faults = faults;
     this.defaultTimeoutMs = defaultTimeoutMs;
+  }
+
+  /** Calls made. */
+  get sent(): number {
+    return this.writer.sent;
   }
 
   /** Calls `name` on `peer`. Never throws: what fails here goes to the answer too. */
@@ -71,7 +69,7 @@ export class Caller {
     const type = name.startsWith('aten::') ? MessageType.SCRIPT_CALL : MessageType.PYTHON_CALL;
     if (!this.core.extensions.hasRequestHooks) {
       return this.open(peer, type, options, form, answer, undefined, (call, flags) =>
-        this.writeCall(call, flags, type, name, args, options),
+        this.writer.writeCall(call, flags, type, name, args, options),
       );
     }
     const lazy = new LazyCall(this.core, peer.worker, type, name, args);
@@ -89,8 +87,8 @@ export class Caller {
     }
     const { message } = outgoing;
     return this.open(peer, message.type, options, form, answer, outgoing, (call, flags) => {
-      if (message === lazy && !lazy.encoded) this.writeCall(call, flags, type, name, args, options);
-      else this.writeMessage(call, flags, message, options);
+      if (message === lazy && !lazy.encoded) this.writer.writeCall(call, flags, type, name, args, options);
+      else this.writer.writeMessage(call, flags, message, options);
     });
   }
 
@@ -113,9 +111,9 @@ export class Caller {
       }
     }
     const { message: final } = outgoing;
-    return this.open(peer, final.type, options, form, answer, raw ? undefined : outgoing, (call, flags) => {
+    return this.open(peer, final.type, options, form, answer, outgoing, (call, flags) => {
       call.hooked = !raw;
-      this.writeMessage(call, flags, final, options);
+      this.writer.writeMessage(call, flags, final, options);
     });
   }
 
@@ -131,7 +129,7 @@ export class Caller {
       NOBODY,
       undefined,
     );
-    let message: Message | undefined;
+    let message: RpcMessage | undefined;
     if (this.core.extensions.hasRequestHooks) {
       const lazy = new LazyCall(this.core, peer.worker, type, name, args);
       const outgoing = this.core.extensions.request({
@@ -142,10 +140,16 @@ export class Caller {
       });
       if (outgoing.message !== lazy || lazy.encoded) message = outgoing.message;
     }
-    this.checkPeer(peer);
-    this.faults.check(message?.type ?? type);
-    if (message === undefined) this.writeCall(call, FrameFlag.ONEWAY, type, name, args, options);
-    else this.writeMessage(call, FrameFlag.ONEWAY, message, options);
+    call.header = message?.header;
+    try {
+      this.checkPeer(peer);
+      this.faults.check(message?.type ?? type);
+      if (message === undefined) this.writer.writeCall(call, FrameFlag.ONEWAY, type, name, args, options);
+      else this.writer.writeMessage(call, FrameFlag.ONEWAY, message, options);
+    } catch (error) {
+      this.undelivered(call);
+      throw error;
+    }
   }
 
   /** The time a call may take: its own, no more than the rest of the handler's it is made in. 0 = no limit. @throws RangeError */
@@ -252,6 +256,9 @@ export class Caller {
     write: (call: PendingCall, flags: number) => void,
   ): PendingCall | undefined {
     const follower: CallFollower | undefined = followed?.settled === undefined ? undefined : (followed as CallFollower);
+    // What is encoded already has drawn what its header entries stand for.
+    const message = followed?.message;
+    const encoded = message instanceof LazyCall && !message.encoded ? undefined : (message as RpcMessage | undefined)?.header;
     const parent = ambient().call;
     const within = parent instanceof InboundCall && parent.state === 'running' ? parent : undefined;
     let call: PendingCall;
@@ -269,10 +276,12 @@ export class Caller {
       call.id = this.core.calls.open(call, deadline);
       if (call.id === 0) throw new RpcError('resource-exhausted', 'too many calls are open', { peer: peer.worker });
     } catch (error) {
+      if (encoded !== undefined) this.core.extensions.undelivered(peer.worker, encoded);
       follower?.settled?.({ error });
       answer.reject(error);
       return undefined;
     }
+    call.header = encoded;
     if (within !== undefined) this.core.dispatcher.callOut(within);
     try {
       this.watch(call, options?.signal);
@@ -317,109 +326,6 @@ export class Caller {
         }
       }, delayMs),
     );
-  }
-
-  private writeCall(
-    call: PendingCall,
-    flags: number,
-    type: number,
-    name: string,
-    args: readonly unknown[],
-    options: CallOptions | undefined,
-  ): void {
-    const { outbox, worker } = call.peer;
-    const writer = outbox.begin(true);
-    let plan: TensorPlan | undefined;
-    try {
-      const context: ValueContext = { worker, header: NO_ENTRIES, pending: NO_PENDING };
-      let tensors: Tensor[] = NO_TENSORS;
-      if (args.length > 0) {
-        context.header = [];
-        tensors = [];
-      }
-      this.core.codec.write(writer.out, args, tensors, context);
-      call.header = this.ownEntries(call, context.header, options);
-      if (tensors.length > 0) plan = planTensors(tensors);
-      this.finish(call, writer, flags, type, name, plan);
-    } catch (error) {
-      plan?.release();
-      if (writer.open) writer.abort();
-      throw error;
-    }
-  }
-
-  private finish(
-    call: PendingCall,
-    writer: FrameWriter,
-    flags: number,
-    type: number,
-    name: string,
-    plan: TensorPlan | undefined,
-  ): void {
-    const { peer } = call;
-    // Meetings are how quiet is measured: they do not count.
-    if (name === ARRIVE) this.sent--;
-    let names = this.interned.get(peer);
-    if (names === undefined) this.interned.set(peer, (names = new Map()));
-    let fn = names.get(name);
-    // A number counts as known once its name went out under a sequence number; what waits may yet be withdrawn.
-    const known = fn !== undefined && fn > 0;
-    if (fn === undefined) names.set(name, (fn = -(names.size + 1)));
-    this.end(call, writer, flags, type, Math.abs(fn), plan, known ? undefined : name);
-    if (!known && call.seq !== 0) names.set(name, Math.abs(fn));
-  }
-
-  private writeMessage(call: PendingCall, flags: number, message: RpcMessage, options: CallOptions | undefined): void {
-    const plan = message.tensors.length > 0 ? planTensors(message.tensors) : undefined;
-    let writer: FrameWriter | undefined;
-    try {
-      call.header = this.ownEntries(call, message.header ?? NO_ENTRIES, options);
-      writer = call.peer.outbox.begin(true);
-      writer.out.raw(message.payload);
-      this.end(call, writer, flags, message.type, 0, plan, undefined);
-    } catch (error) {
-      plan?.release();
-      if (writer?.open === true) writer.abort();
-      throw error;
-    }
-  }
-
-  private end(
-    call: PendingCall,
-    writer: FrameWriter,
-    flags: number,
-    type: number,
-    fn: number,
-    plan: TensorPlan | undefined,
-    name: string | undefined,
-  ): void {
-    const { deadline, header } = call;
-    const remainingMs = deadline === Infinity ? -1 : Math.max(1, deadline - this.core.now());
-    this.sent++;
-    const keyed = header !== undefined && header.some(({ extension }) => extension === KEY_ENTRY);
-    const bits = keyed ? flags | FrameFlag.IDEMPOTENT : flags;
-    call.hasBodies = plan !== undefined;
-    call.peer.outbox.end(writer, FrameKind.CALL, bits, type, call.id, fn, remainingMs, true, call, name, header, plan);
-  }
-
-  private ownEntries(
-    call: PendingCall,
-    before: readonly HeaderEntry[],
-    options: CallOptions | undefined,
-  ): readonly HeaderEntry[] | undefined {
-    const key = options?.idempotencyKey;
-    const header = call.items === 0 ? before : [...before, { extension: ITEMS_ENTRY, data: u32(call.items) }];
-    if (key === undefined) return header.length === 0 ? undefined : header;
-    if (typeof key !== 'string' || key.length === 0 || key.length > MAX_IDEMPOTENCY_KEY_LENGTH) {
-      throw new RpcError('invalid-argument', `an idempotency key has 1 to ${MAX_IDEMPOTENCY_KEY_LENGTH} characters`);
-    }
-    if (ambient().contextId !== undefined) {
-      throw new RpcError(
-        'failed-precondition',
-        'a call in an autograd context cannot have an idempotency key: its graph is made once',
-      );
-    }
-    return [...header, { extension: KEY_ENTRY, data: encoder.encode(key) }];
   }
 
   private deliver(call: PendingCall, arrived: Arrived, tensors: Tensor[]): void {
@@ -552,16 +458,7 @@ function timedOut(timeoutMs: number, executed: Executed, peer: Peer): RpcError {
   return new RpcError('deadline-exceeded', text, { executed, peer: peer.worker });
 }
 
-function u32(value: number): Uint8Array {
-  const data = new Uint8Array(4);
-  new DataView(data.buffer).setUint32(0, value, true);
-  return data;
-}
-
 function ignore(): void {}
 
-/** Shared by calls without arguments, which write into neither. */
 const NO_ENTRIES: HeaderEntry[] = [];
-const NO_PENDING: Promise<unknown>[] = [];
-const NO_TENSORS: Tensor[] = [];
 const NOBODY: Answer = { resolve: ignore, reject: ignore };

@@ -115,7 +115,7 @@ export class Dispatcher {
 
   /** One of the outgoing calls of a handler is over; it goes on, even when all slots are taken by now. */
   callBack(call: InboundCall): void {
-    if (--call.outgoing > 0 || call.state !== 'running') return;
+    if (--call.outgoing > 0 || call.state !== 'running' || !call.counted) return;
     call.holdsSlot = true;
     this.running++;
   }
@@ -240,7 +240,7 @@ export class Dispatcher {
   }
 
   private start(call: InboundCall, type: number): void {
-    if (this.running >= this.most) {
+    if (this.running >= this.most && call.definition?.name !== ARRIVE) {
       if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
       this.queue.push(() => this.start(call, type));
       return;
@@ -248,9 +248,12 @@ export class Dispatcher {
     if (call.state === 'over') return;
     const definition = call.definition as Definition;
     call.state = 'running';
-    call.holdsSlot = true;
-    this.running++;
-    this.active++;
+    if (definition.name !== ARRIVE) {
+      call.counted = true;
+      call.holdsSlot = true;
+      this.running++;
+      this.active++;
+    }
     if (call.key !== undefined) {
       this.once(call, definition, type);
       return;
@@ -340,8 +343,11 @@ export class Dispatcher {
     }
     call.finish();
     if (call.id !== 0 && call.peer.inbox.calls.size > 0) call.peer.inbox.calls.delete(call.id);
-    this.active--;
-    if (call.definition?.name !== ARRIVE) this.handled++;
+    if (call.counted) {
+      call.counted = false;
+      this.active--;
+      this.handled++;
+    }
     this.credit(call);
     this.next();
     if (this.active === 0 && this.idleWaiters.length > 0) for (const resolve of this.idleWaiters.splice(0)) resolve();
@@ -368,6 +374,7 @@ export class Dispatcher {
       return;
     }
     call.state = 'running';
+    call.counted = true;
     this.active++;
     if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
     const incoming: Incoming = { from: call.peer.worker, message };

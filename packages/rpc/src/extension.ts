@@ -3,7 +3,7 @@ import type { Named, Tensor } from '@backwire/tensor';
 import type { Message, MessageType } from '@backwire/wire';
 import type { HeaderEntry } from '@backwire/wire/internal';
 import type { RpcAgent } from './agent-types.ts';
-import type { CallOptions, Logger } from './options.ts';
+import type { CallOptions, Limits, Logger } from './options.ts';
 import type { To, WorkerInfo } from './worker-info.ts';
 
 /** A request about to be sent. */
@@ -77,7 +77,10 @@ export interface ExtensionSession {
   readonly messages?: ReadonlyMap<MessageType, (call: Incoming) => Promise<Message>>;
   readonly values?: readonly ExtensionValue[];
   peerDown?(peer: WorkerInfo): void;
-  /** Part of a graceful shutdown: resolves when nothing of this extension depends on a peer any more. */
+  /**
+   * Part of a graceful shutdown: resolves when nothing of this extension depends on a peer any more. `deadlineMs` is how many
+   * milliseconds are left for it; 0 = no limit.
+   */
   drain?(deadlineMs: number): Promise<void>;
   close?(): void;
 }
@@ -92,6 +95,8 @@ export interface Member {
 export interface ExtensionInternals {
   /** `serve` is called only for these message types; without it, for every request. */
   readonly wraps?: readonly MessageType[];
+  /** Beside `wraps`: while it says true, `serve` is called for every request, outermost. */
+  servesAll?(): boolean;
   /** What arrives by `ExtensionHost.control`, in FIFO order with everything else of that peer. */
   readonly controls?: ReadonlyMap<MessageType, (from: WorkerInfo, payload: Uint8Array) => void>;
   /**
@@ -144,6 +149,7 @@ export interface ExtensionHost extends RpcAgent {
   extensionsOf(peer: WorkerInfo): ReadonlySet<string>;
   /** The time a call with these options may take: its own, the ambient deadline's rest, the default. 0 = no limit. */
   timeoutMs(options?: CallOptions): number;
+  readonly limits: Readonly<Limits>;
   readonly logger: Logger;
   /** A monotonic time in milliseconds. */
   now(): number;

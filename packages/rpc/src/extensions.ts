@@ -37,6 +37,7 @@ export class Extensions {
   private readonly requestHooks: readonly Attached[];
   private readonly responseHooks: readonly Attached[];
   private readonly serveAll: readonly Attached[];
+  private readonly sometimes: readonly Attached[];
   private readonly wraps = new Map<MessageType, Attached>();
   private readonly messages = new Map<MessageType, (call: Incoming) => Promise<Message>>();
   private readonly controls = new Map<MessageType, (from: WorkerInfo, payload: Uint8Array) => void>();
@@ -61,6 +62,7 @@ export class Extensions {
     this.requestHooks = attached.filter(({ session }) => session.request !== undefined);
     this.responseHooks = attached.filter(({ session }) => session.response !== undefined).reverse();
     this.serveAll = attached.filter(({ session }) => session.serve !== undefined && session.wraps === undefined);
+    this.sometimes = attached.filter(({ session }) => session.serve !== undefined && session.servesAll !== undefined);
     this.hasRequestHooks = this.requestHooks.length > 0;
     this.hasResponseHooks = this.responseHooks.length > 0;
   }
@@ -71,7 +73,7 @@ export class Extensions {
 
   /** Whether a request of this type can go to its handler directly. */
   isPlain(type: MessageType): boolean {
-    return this.serveAll.length === 0 && !this.wraps.has(type);
+    return this.serveAll.length === 0 && !this.wraps.has(type) && !this.sometimes.some(isServing);
   }
 
   hasHandler(type: MessageType): boolean {
@@ -97,7 +99,7 @@ export class Extensions {
 
   /** Serves a request: whoever wraps its type unwraps it, then what is inside is served likewise, and `handle` does the plain calls. */
   serve(call: Incoming, handle: Handle): Promise<RpcMessage> {
-    const around = this.serveAll;
+    const around = this.sometimes.length === 0 ? this.serveAll : [...this.sometimes.filter(isServing), ...this.serveAll];
     const step = (index: number, current: Incoming): Promise<RpcMessage> => {
       const outer = around[index];
       if (outer === undefined) return this.unwrap(current, handle);
@@ -200,6 +202,10 @@ export class Extensions {
       return undefined;
     }
   }
+}
+
+function isServing({ session }: Attached): boolean {
+  return session.servesAll?.() === true;
 }
 
 /** A wrapped message takes the header entries of the one inside along. */

@@ -40,6 +40,8 @@ export class InboundCall implements CallContext {
   args: readonly unknown[] = [];
   /** Outgoing calls its handler waits for. */
   outgoing = 0;
+  /** Whether it counts among the handlers that are not finished; meetings, which wait for others by design, do not. */
+  counted = false;
   /** Whether it counts as running now. */
   holdsSlot = false;
   /** The caller's idempotency key. */

@@ -1,0 +1,151 @@
+/** @file Puts outgoing calls into frames: arguments encoded in place, names interned, header entries added. */
+import type { Tensor } from '@backwire/tensor';
+import { ambient } from '@backwire/tensor/internal';
+import {
+  FrameFlag,
+  FrameKind,
+  planTensors,
+  type FrameWriter,
+  type HeaderEntry,
+  type TensorPlan,
+} from '@backwire/wire/internal';
+import { ARRIVE } from './collectives.ts';
+import type { Core, ValueContext } from './core.ts';
+import { RpcError } from './errors.ts';
+import type { RpcMessage } from './extension.ts';
+import { ITEMS_ENTRY, KEY_ENTRY } from './inbox.ts';
+import { MAX_IDEMPOTENCY_KEY_LENGTH } from './limits.ts';
+import type { CallOptions } from './options.ts';
+import type { Peer } from './peer.ts';
+import type { PendingCall } from './pending-call.ts';
+
+const encoder = new TextEncoder();
+
+export class CallWriter {
+  /** Calls written; meetings do not count, for they are how quiet is measured. */
+  sent = 0;
+  private readonly core: Core;
+  /** Numbers of names by peer; negative while the peer may not have been told. */
+  private readonly interned = new WeakMap<Peer, Map<string, number>>();
+
+  constructor(core: Core) {
+    this.core = core;
+  }
+
+  /** Writes a call straight from its arguments. @throws what cannot travel; nothing was sent then. */
+  writeCall(
+    call: PendingCall,
+    flags: number,
+    type: number,
+    name: string,
+    args: readonly unknown[],
+    options: CallOptions | undefined,
+  ): void {
+    const { outbox, worker } = call.peer;
+    const writer = outbox.begin(true);
+    let plan: TensorPlan | undefined;
+    try {
+      const context: ValueContext = { worker, header: NO_ENTRIES, pending: NO_PENDING };
+      let tensors: Tensor[] = NO_TENSORS;
+      if (args.length > 0) {
+        // Known to the call before anything is encoded: what was drawn for a call that fails here has to be taken back.
+        call.header = context.header = [];
+        tensors = [];
+      }
+      this.core.codec.write(writer.out, args, tensors, context);
+      call.header = this.ownEntries(call, context.header, options);
+      if (tensors.length > 0) plan = planTensors(tensors);
+      this.finish(call, writer, flags, type, name, plan);
+    } catch (error) {
+      plan?.release();
+      if (writer.open) writer.abort();
+      throw error;
+    }
+  }
+
+  private finish(
+    call: PendingCall,
+    writer: FrameWriter,
+    flags: number,
+    type: number,
+    name: string,
+    plan: TensorPlan | undefined,
+  ): void {
+    const { peer } = call;
+    // Meetings are how quiet is measured: they do not count.
+    if (name === ARRIVE) this.sent--;
+    let names = this.interned.get(peer);
+    if (names === undefined) this.interned.set(peer, (names = new Map()));
+    let fn = names.get(name);
+    // A number counts as known once its name went out under a sequence number; what waits may yet be withdrawn.
+    const known = fn !== undefined && fn > 0;
+    if (fn === undefined) names.set(name, (fn = -(names.size + 1)));
+    this.end(call, writer, flags, type, Math.abs(fn), plan, known ? undefined : name);
+    if (!known && call.seq !== 0) names.set(name, Math.abs(fn));
+  }
+
+  /** Writes a message that is encoded already. */
+  writeMessage(call: PendingCall, flags: number, message: RpcMessage, options: CallOptions | undefined): void {
+    const plan = message.tensors.length > 0 ? planTensors(message.tensors) : undefined;
+    let writer: FrameWriter | undefined;
+    try {
+      call.header = this.ownEntries(call, message.header ?? NO_ENTRIES, options);
+      writer = call.peer.outbox.begin(true);
+      writer.out.raw(message.payload);
+      this.end(call, writer, flags, message.type, 0, plan, undefined);
+    } catch (error) {
+      plan?.release();
+      if (writer?.open === true) writer.abort();
+      throw error;
+    }
+  }
+
+  private end(
+    call: PendingCall,
+    writer: FrameWriter,
+    flags: number,
+    type: number,
+    fn: number,
+    plan: TensorPlan | undefined,
+    name: string | undefined,
+  ): void {
+    const { deadline, header } = call;
+    const remainingMs = deadline === Infinity ? -1 : Math.max(1, deadline - this.core.now());
+    this.sent++;
+    const keyed = header !== undefined && header.some(({ extension }) => extension === KEY_ENTRY);
+    const bits = keyed ? flags | FrameFlag.IDEMPOTENT : flags;
+    call.hasBodies = plan !== undefined;
+    call.peer.outbox.end(writer, FrameKind.CALL, bits, type, call.id, fn, remainingMs, true, call, name, header, plan);
+  }
+
+  private ownEntries(
+    call: PendingCall,
+    before: readonly HeaderEntry[],
+    options: CallOptions | undefined,
+  ): readonly HeaderEntry[] | undefined {
+    const key = options?.idempotencyKey;
+    const header = call.items === 0 ? before : [...before, { extension: ITEMS_ENTRY, data: u32(call.items) }];
+    if (key === undefined) return header.length === 0 ? undefined : header;
+    if (typeof key !== 'string' || key.length === 0 || key.length > MAX_IDEMPOTENCY_KEY_LENGTH) {
+      throw new RpcError('invalid-argument', `an idempotency key has 1 to ${MAX_IDEMPOTENCY_KEY_LENGTH} characters`);
+    }
+    if (ambient().contextId !== undefined) {
+      throw new RpcError(
+        'failed-precondition',
+        'a call in an autograd context cannot have an idempotency key: its graph is made once',
+      );
+    }
+    return [...header, { extension: KEY_ENTRY, data: encoder.encode(key) }];
+  }
+}
+
+function u32(value: number): Uint8Array {
+  const data = new Uint8Array(4);
+  new DataView(data.buffer).setUint32(0, value, true);
+  return data;
+}
+
+/** Shared by calls without arguments, which write into neither. */
+const NO_ENTRIES: HeaderEntry[] = [];
+const NO_PENDING: Promise<unknown>[] = [];
+const NO_TENSORS: Tensor[] = [];

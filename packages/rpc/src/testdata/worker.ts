@@ -1,0 +1,70 @@
+/** @file A worker for tests with real processes: rank 0 follows the scenario named in its arguments, the others serve. */
+import { tensor, type Tensor } from '@backwire/tensor';
+import { getWorkerInfos, initRpc, rpcAsync, rpcFunction, rpcInfo, rpcSync, shutdown, type RpcAgent } from '../index.ts';
+
+const scale = rpcFunction('worker/scale', (x: Tensor, by: number) => x.mul(by));
+const echo = rpcFunction('worker/echo', (x: unknown) => x);
+const pid = rpcFunction('worker/pid', () => process.pid);
+const hang = rpcFunction('worker/hang', () => new Promise<void>(() => undefined));
+const block = rpcFunction('worker/block', (ms: number): void => {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
+});
+
+const scenarios: Record<string, (agent: RpcAgent) => Promise<void>> = {
+  /** Tensors of all sizes to every worker and back. */
+  async echo() {
+    for (const { name } of getWorkerInfos()) {
+      for (const size of [1, 1_000, 100_000, 3_000_000]) {
+        const y = await rpcAsync(name, scale, [tensor(new Float32Array(size).fill(1.5), { shape: [size] }), 2]);
+        const data = y.dataSync();
+        if (y.size !== size || data[0] !== 3 || data[size - 1] !== 3) throw new Error(`wrong answer for ${size}`);
+      }
+      const value = { text: 'é', list: [1, 2n, null, undefined], map: new Map([['a', new Date(5)]]) };
+      const back = (await rpcSync(name, echo, [value])) as typeof value;
+      if (back.text !== 'é' || back.list[1] !== 2n || back.map.get('a')?.getTime() !== 5)
+        throw new Error('wrong value');
+    }
+    console.log('echo done');
+  },
+
+  /** Worker 1 is killed by the test; what waits for it fails. */
+  async killed(agent) {
+    agent.on('peer-down', (peer) => console.log(`down ${peer.name}`));
+    await rpcSync('w1', echo, [1]);
+    const waiting = [rpcAsync('w1', hang), rpcAsync('w1', hang), rpcAsync('w2', echo, ['alive'])];
+    console.log(`kill ${await rpcSync('w1', pid)}`);
+    const outcomes = await Promise.allSettled(waiting);
+    console.log(`outcomes ${JSON.stringify(outcomes.map(outcomeOf))}`);
+    const late = await rpcSync('w1', echo, [1]).catch((error: unknown) => error);
+    console.log(`late ${rpcInfo(late)?.code ?? 'none'}`);
+    console.log(`others ${String(await rpcSync('w2', echo, ['still here']))}`);
+  },
+
+  /** Worker 1 computes for longer than silence is allowed, and is still alive. */
+  async busy() {
+    const answer = rpcAsync('w1', block, [4_000], { timeoutMs: 20_000 });
+    await answer;
+    console.log('busy survived');
+  },
+};
+
+function outcomeOf(outcome: PromiseSettledResult<unknown>): unknown {
+  if (outcome.status === 'fulfilled') return outcome.value ?? null;
+  const info = rpcInfo(outcome.reason);
+  return { code: info?.code, peer: info?.peer?.name, executed: info?.executed };
+}
+
+const rank = Number(process.env['RANK']);
+const [scenario = 'echo', transport] = process.argv.slice(2);
+const agent = await initRpc({
+  name: `w${rank}`,
+  rank,
+  worldSize: Number(process.env['WORLD_SIZE']),
+  ...(transport === undefined ? {} : { transports: [transport] }),
+  initTimeoutMs: 20_000,
+  ...(scenario === 'busy' ? { liveness: { pingMs: 200, suspectMs: 500, deadMs: 1_000 } } : {}),
+});
+console.log('up');
+if (rank === 0) await scenarios[scenario]?.(agent);
+await shutdown({ timeoutMs: 20_000 });
+console.log('bye');
