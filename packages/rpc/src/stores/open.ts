@@ -10,6 +10,7 @@ import { etcdStore } from './etcd.ts';
 import { fileStore } from './file.ts';
 import { memoryStore } from './memory.ts';
 import { prefixStore } from './prefix.ts';
+import { redisStore } from './redis.ts';
 import { torchClient } from './torch-client.ts';
 import type { OpenStoreOptions, Store } from './store.ts';
 
@@ -51,6 +52,9 @@ async function openAddress(option: string | undefined, options: OpenStoreOptions
     case 'etcd':
     case 'etcds':
       return etcdStore({ endpoints: etcdEndpoints(address), signal: options.signal, timeoutMs: options.timeoutMs });
+    case 'redis':
+    case 'rediss':
+      return redisStore({ url: address, signal: options.signal, timeoutMs: options.timeoutMs });
     case 'file':
       return fileStore(fileURLToPath(address));
     default:

@@ -16,6 +16,7 @@ import { fileStore } from './file.ts';
 import { memoryStore } from './memory.ts';
 import { openStore } from './open.ts';
 import { prefixStore } from './prefix.ts';
+import { redisStore } from './redis.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 
 /** Opens one more handle on the same contents. */
@@ -27,7 +28,7 @@ afterEach(async () => {
 });
 
 /** Servers that some stores need; where a program is missing, its store is not tried, and the name of the suite says so. */
-const programs = { etcd: 'etcd' } as const;
+const programs = { etcd: 'etcd', redis: 'redis-server' } as const;
 const servers = new Map<keyof typeof programs, Promise<string>>();
 afterAll(() => {
   for (const stop of stops.splice(0)) stop();
@@ -50,11 +51,12 @@ async function launch(name: keyof typeof programs): Promise<string> {
   const [port, other] = [await freePort(), await freePort()];
   const url = `http://127.0.0.1:${port}`;
   const peer = `http://127.0.0.1:${other}`;
-  const args = [
+  const redis = ['--port', `${port}`, '--bind', '127.0.0.1', '--dir', directory, '--save', '', '--loglevel', 'warning'];
+  const etcd = [
     ...['--data-dir', directory, '--listen-client-urls', url, '--advertise-client-urls', url],
     ...['--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer, '--initial-cluster', `default=${peer}`],
   ];
-  const child = spawn(programs[name], args, { stdio: 'ignore' });
+  const child = spawn(programs[name], name === 'etcd' ? etcd : redis, { stdio: 'ignore' });
   stops.push(() => {
     child.kill('SIGKILL');
     rmSync(directory, { recursive: true, force: true });
@@ -129,6 +131,15 @@ const kinds: [string, () => Promise<Open>, (keyof typeof programs)?][] = [
       return () => etcdStore({ endpoints: [`http://${endpoint}`], prefix, timeoutMs: 20_000 });
     },
     'etcd',
+  ],
+  [
+    'redis',
+    async () => {
+      const endpoint = await start('redis');
+      const prefix = randomUUID();
+      return () => redisStore({ url: `redis://${endpoint}`, prefix, timeoutMs: 20_000 });
+    },
+    'redis',
   ],
 ];
 

@@ -1,0 +1,386 @@
+/** @file A store in Redis, through the optional package `redis`: each operation one script, changes by publish and subscribe. */
+import { randomUUID } from 'node:crypto';
+import { RpcError } from '../errors.ts';
+import { MAX_KEY_BYTES, MAX_LEASE_MS, MAX_VALUE_BYTES, MIN_LEASE_MS } from './limits.ts';
+import { REDIS_SCRIPT } from './redis-script.ts';
+import type { Lease, Store, StoreEvent } from './store.ts';
+import { settleWait } from './wait.ts';
+import { WatchQueue } from './watch-queue.ts';
+
+export interface RedisStoreOptions {
+  /** 'redis://user:password@host:6379/0' or 'rediss://…'. */
+  readonly url: string;
+  /** All keys live under it. @default 'backwire' */
+  readonly prefix?: string | undefined;
+  readonly signal?: AbortSignal | undefined;
+  /** How long to try to reach it, in milliseconds; 0 = no limit. @default 300000 */
+  readonly timeoutMs?: number | undefined;
+}
+
+const DEFAULT_TIMEOUT_MS = 300_000;
+const MAX_RECONNECT_MS = 1_000;
+/** A command that takes longer has lost its server. */
+const COMMAND_MS = 5_000;
+/** How often leases are checked while somebody watches or holds one: Redis does nothing by itself. */
+const TICK_MS = 500;
+const RENEWALS_PER_TTL = 3;
+/** The first byte of a published change: 'p', 'm'. */
+const PUT = 0x70;
+const MARK = 0x6d;
+
+/** The part of the client that is used, so that the types of an optional package are not needed to use this one. */
+interface Client {
+  eval(script: string, options: { keys: string[]; arguments: (string | Buffer)[] }): Promise<unknown>;
+  subscribe(channel: string, listener: (message: Buffer) => void, bufferMode: true): Promise<void>;
+  connect(): Promise<unknown>;
+  on(event: 'error', listener: (error: Error) => void): unknown;
+  on(event: 'ready', listener: () => void): unknown;
+  destroy(): void;
+  readonly isReady: boolean;
+}
+
+/**
+ * @throws RpcError 'failed-precondition' when the package `redis` is not installed, 'deadline-exceeded' when Redis does not answer in
+ *   time, 'cancelled', 'unauthenticated' for a wrong password.
+ */
+export async function redisStore(options: RedisStoreOptions): Promise<Store> {
+  const { prefix = 'backwire', signal, timeoutMs = DEFAULT_TIMEOUT_MS } = options;
+  const [commands, changes] = await Promise.all([createClient(options.url), createClient(options.url)]);
+  const store = new RedisStore(commands, changes, `{${prefix}}`);
+  const limits = [signal, timeoutMs === 0 ? undefined : AbortSignal.timeout(timeoutMs)].filter(
+    (one) => one !== undefined,
+  );
+  try {
+    await store.connect(AbortSignal.any(limits));
+    return store;
+  } catch (error) {
+    await store.close();
+    if (signal?.aborted === true)
+      throw new RpcError('cancelled', 'opening the store was cancelled', { cause: signal.reason });
+    if (error instanceof RpcError) throw error;
+    throw new RpcError('deadline-exceeded', `no Redis at ${withoutPassword(options.url)} in ${timeoutMs} ms`, {
+      cause: store.lastError ?? error,
+    });
+  }
+}
+
+async function createClient(url: string): Promise<Client> {
+  const redis = await import('redis').catch((error: unknown) => {
+    throw new RpcError('failed-precondition', "a store in Redis needs the package 'redis': npm install redis", {
+      cause: error,
+    });
+  });
+  const client = redis.createClient({
+    url,
+    // Requests made while there is no connection fail by our own limit, not by being forgotten.
+    socket: { reconnectStrategy: (tries: number) => Math.min(50 * 2 ** Math.min(tries, 10), MAX_RECONNECT_MS) },
+    commandOptions: { typeMapping: { [redis.RESP_TYPES.BLOB_STRING]: Buffer } },
+  });
+  return client;
+}
+
+class RedisLease implements Lease {
+  readonly id = randomUUID();
+  readonly store: RedisStore;
+  readonly lost: Promise<Error>;
+  private resolveLost!: (error: Error) => void;
+  private readonly timer: NodeJS.Timeout;
+  private over = false;
+
+  constructor(store: RedisStore, ttlMs: number) {
+    this.store = store;
+    this.lost = new Promise((resolve) => (this.resolveLost = resolve));
+    this.timer = setInterval(() => void this.renew(), ttlMs / RENEWALS_PER_TTL).unref();
+  }
+
+  async revoke(): Promise<void> {
+    if (this.finish()) await this.store.revoke(this);
+  }
+
+  lose(why: string): void {
+    if (this.finish()) this.resolveLost(new RpcError('unavailable', why));
+  }
+
+  /** Out of reach is not gone: only the server's word ends a lease. */
+  private async renew(): Promise<void> {
+    const alive = await this.store.renew(this).catch(() => true);
+    if (!alive) this.lose('the lease was not renewed in time');
+  }
+
+  private finish(): boolean {
+    if (this.over) return false;
+    this.over = true;
+    clearInterval(this.timer);
+    return true;
+  }
+}
+
+class RedisStore implements Store {
+  lastError: Error | undefined;
+  private readonly commands: Client;
+  private readonly changes: Client;
+  private readonly keys: string[];
+  private readonly channel: string;
+  private readonly closing = new AbortController();
+  private readonly leases = new Set<RedisLease>();
+  private readonly open = new Set<WatchQueue>();
+  /** Those of them that changes are for, with their prefixes. */
+  private readonly queues = new Map<WatchQueue, string>();
+  /** Watches that wait for their mark. */
+  private readonly marks = new Map<string, () => void>();
+  private ticker: NodeJS.Timeout | undefined;
+  private subscribed = false;
+
+  constructor(commands: Client, changes: Client, tag: string) {
+    this.commands = commands;
+    this.changes = changes;
+    this.keys = ['values', 'owners', 'deadlines', 'ttls', 'lease/'].map((part) => `${tag}/${part}`);
+    this.channel = `${tag}/changes`;
+    for (const client of [commands, changes]) {
+      client.on('error', (error) => {
+        this.lastError = error;
+      });
+    }
+    changes.on('ready', () => {
+      // What was published while there was no connection is lost; the client itself subscribes again.
+      if (!this.subscribed) return;
+      for (const begin of this.marks.values()) begin();
+      this.marks.clear();
+      for (const [queue, prefix] of this.queues) queue.push({ type: 'resync', key: prefix });
+    });
+  }
+
+  async connect(signal: AbortSignal): Promise<void> {
+    const connecting = Promise.all([this.commands.connect(), this.changes.connect()]);
+    await race(connecting, signal);
+    await race(
+      this.changes.subscribe(this.channel, (message) => this.onChange(message), true),
+      signal,
+    );
+    this.subscribed = true;
+    await this.run('tick');
+    this.ticker = setInterval(() => void this.tick(), TICK_MS).unref();
+  }
+
+  async set(key: string, value: Uint8Array, options?: { lease?: Lease }): Promise<void> {
+    await this.run('set', checkedKey(key), checkedValue(value), this.leaseId(options?.lease));
+  }
+
+  async get(key: string): Promise<Uint8Array | undefined> {
+    const [, value] = await this.run('get', checkedKey(key));
+    return bytesOf(value);
+  }
+
+  async wait(keys: readonly string[], options: { timeoutMs: number; signal?: AbortSignal }): Promise<void> {
+    this.checkOpen();
+    const missing = async (): Promise<string[]> => {
+      const found = await Promise.all(keys.map((key) => this.get(key)));
+      return keys.filter((_, i) => found[i] === undefined);
+    };
+    const park = (done: (error?: RpcError) => void): (() => void) => {
+      const stop = new AbortController();
+      const follow = async (): Promise<void> => {
+        for (let left = await missing(); left.length > 0 && !stop.signal.aborted; left = await missing()) {
+          await this.appears(left[0] as string, stop.signal);
+        }
+        done();
+      };
+      follow().catch((error: unknown) => done(RpcError.from(error)));
+      return () => stop.abort();
+    };
+    return settleWait(park, missing, { ...options, closing: this.closing.signal });
+  }
+
+  async add(key: string, delta: bigint): Promise<bigint> {
+    const [, sum] = await this.run('add', checkedKey(key), BigInt.asIntN(64, delta).toString());
+    return BigInt(Buffer.from(bytesOf(sum) ?? []).toString());
+  }
+
+  async compareAndSet(
+    key: string,
+    expected: Uint8Array | null,
+    value: Uint8Array,
+    options?: { lease?: Lease },
+  ): Promise<{ ok: boolean; current: Uint8Array | undefined }> {
+    const before = expected === null ? ['0', ''] : ['1', Buffer.from(expected)];
+    const lease = this.leaseId(options?.lease);
+    const [ok, current] = await this.run('cas', checkedKey(key), ...before, checkedValue(value), lease);
+    return { ok: ok === 1, current: bytesOf(current) };
+  }
+
+  async delete(key: string): Promise<boolean> {
+    const [count] = await this.run('delete', checkedKey(key));
+    return count === 1;
+  }
+
+  async list(prefix: string): Promise<Map<string, Uint8Array>> {
+    const [, ...flat] = await this.run('list', checkedKey(prefix));
+    const found = new Map<string, Uint8Array>();
+    for (let i = 0; i < flat.length; i += 2) {
+      found.set(Buffer.from(bytesOf(flat[i]) ?? []).toString(), bytesOf(flat[i + 1]) ?? new Uint8Array(0));
+    }
+    return found;
+  }
+
+  watch(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoreEvent> {
+    this.checkOpen();
+    const mark = randomUUID();
+    const queue: WatchQueue = new WatchQueue(
+      prefix,
+      () => {
+        this.open.delete(queue);
+        this.queues.delete(queue);
+        this.marks.delete(mark);
+      },
+      options?.signal,
+    );
+    if (options?.signal?.aborted === true) return queue;
+    this.open.add(queue);
+    // Changes made before this call may still be on their way: it begins behind its own mark among them.
+    this.marks.set(mark, () => this.queues.set(queue, prefix));
+    this.run('mark', mark).catch(() => {
+      if (!this.marks.delete(mark)) return;
+      this.queues.set(queue, prefix);
+      queue.push({ type: 'resync', key: prefix });
+    });
+    return queue;
+  }
+
+  async lease(ttlMs: number): Promise<Lease> {
+    this.checkOpen();
+    if (!(ttlMs >= MIN_LEASE_MS && ttlMs <= MAX_LEASE_MS)) {
+      throw new RpcError('invalid-argument', `a lease lasts ${MIN_LEASE_MS} to ${MAX_LEASE_MS} ms, not ${ttlMs}`);
+    }
+    const lease = new RedisLease(this, ttlMs);
+    try {
+      await this.run('grant', lease.id, String(Math.ceil(ttlMs)));
+    } catch (error) {
+      lease.lose('it was never granted');
+      throw error;
+    }
+    this.leases.add(lease);
+    void lease.lost.then(() => this.leases.delete(lease));
+    return lease;
+  }
+
+  async revoke(lease: RedisLease): Promise<void> {
+    this.leases.delete(lease);
+    await this.run('revoke', lease.id);
+  }
+
+  async renew(lease: RedisLease): Promise<boolean> {
+    const [alive] = await this.run('renew', lease.id);
+    return alive === 1;
+  }
+
+  async close(): Promise<void> {
+    if (this.closing.signal.aborted) return;
+    clearInterval(this.ticker);
+    const leases = [...this.leases];
+    // Out of reach: they run out by themselves.
+    if (this.commands.isReady) await Promise.all(leases.map((lease) => this.revoke(lease).catch(() => undefined)));
+    this.closing.abort();
+    for (const lease of leases) lease.lose('the store was closed');
+    for (const queue of [...this.open]) queue.end();
+    this.marks.clear();
+    this.commands.destroy();
+    this.changes.destroy();
+  }
+
+  /** Resolves once the key is there, or `signal` aborts. */
+  private async appears(key: string, signal: AbortSignal): Promise<void> {
+    const events = this.watch(key, { signal })[Symbol.asyncIterator]();
+    try {
+      while ((await this.get(key)) === undefined && !signal.aborted) if ((await events.next()).done === true) return;
+    } finally {
+      await events.return?.();
+    }
+  }
+
+  private onChange(message: Buffer): void {
+    const length = message.readUInt32BE(1);
+    const key = message.subarray(5, 5 + length).toString();
+    if (message[0] === MARK) {
+      this.marks.get(key)?.();
+      this.marks.delete(key);
+      return;
+    }
+    const event: StoreEvent =
+      message[0] === PUT
+        ? { type: 'put', key, value: Uint8Array.from(message.subarray(5 + length)) }
+        : { type: 'delete', key };
+    for (const [queue, prefix] of this.queues) if (key.startsWith(prefix)) queue.push(event);
+  }
+
+  /** Somebody has to ask, or leases of the dead would last. */
+  private async tick(): Promise<void> {
+    if (this.queues.size > 0 || this.leases.size > 0) await this.run('tick').catch(() => undefined);
+  }
+
+  private async run(op: string, ...args: (string | Buffer)[]): Promise<unknown[]> {
+    this.checkOpen();
+    const limit = AbortSignal.any([AbortSignal.timeout(COMMAND_MS), this.closing.signal]);
+    try {
+      const running = this.commands.eval(REDIS_SCRIPT, { keys: this.keys, arguments: [this.channel, op, ...args] });
+      return (await race(running, limit)) as unknown[];
+    } catch (error) {
+      this.checkOpen();
+      throw this.explain(error);
+    }
+  }
+
+  private explain(error: unknown): RpcError {
+    const message = error instanceof Error ? error.message : String(error);
+    if (message.includes('BACKWIRE')) return new RpcError('failed-precondition', message.replace(/^.*BACKWIRE /, ''));
+    if (message.includes('not an integer')) return new RpcError('failed-precondition', 'the value is not a number');
+    if (message.startsWith('OOM')) return new RpcError('resource-exhausted', message);
+    return new RpcError('unavailable', `Redis: ${this.lastError?.message ?? message}`, {
+      cause: error,
+      executed: 'maybe',
+    });
+  }
+
+  private leaseId(lease: Lease | undefined): string {
+    this.checkOpen();
+    if (lease === undefined) return '';
+    if (!(lease instanceof RedisLease) || lease.store !== this)
+      throw new RpcError('invalid-argument', 'the lease is of another store');
+    return lease.id;
+  }
+
+  private checkOpen(): void {
+    if (this.closing.signal.aborted) throw new RpcError('failed-precondition', 'the store is closed');
+  }
+}
+
+/** What `promise` comes to, or the reason of `signal`, whichever is first. */
+function race<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => reject(signal.reason as Error);
+    if (signal.aborted) onAbort();
+    else signal.addEventListener('abort', onAbort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
+  });
+}
+
+function checkedKey(key: string): Buffer {
+  const bytes = Buffer.from(key);
+  if (bytes.byteLength > MAX_KEY_BYTES)
+    throw new RpcError('invalid-argument', `a key has at most ${MAX_KEY_BYTES} bytes`);
+  return bytes;
+}
+
+/** A copy: the client may keep it until there is a connection. */
+function checkedValue(value: Uint8Array): Buffer {
+  if (value.byteLength > MAX_VALUE_BYTES)
+    throw new RpcError('invalid-argument', `a value has at most ${MAX_VALUE_BYTES} bytes`);
+  return Buffer.from(value);
+}
+
+function bytesOf(value: unknown): Uint8Array | undefined {
+  return value instanceof Uint8Array ? Uint8Array.from(value) : undefined;
+}
+
+function withoutPassword(url: string): string {
+  return url.replace(/\/\/[^@/]*@/, '//');
+}

@@ -1,0 +1,116 @@
+/** @file Stores in servers that are not ours: what happens when such a server is away, comes back, or a client of it dies. */
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer, type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, describe, expect, test } from 'vitest';
+import { openStore } from './open.ts';
+import type { Store } from './store.ts';
+
+const cleanups: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+const kinds = [
+  { name: 'etcd', program: 'etcd', durable: true },
+  { name: 'redis', program: 'redis-server', durable: false },
+];
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+function launch(name: string, port: number, peerPort: number, directory: string): ChildProcess {
+  const url = `http://127.0.0.1:${port}`;
+  const peer = `http://127.0.0.1:${peerPort}`;
+  const args =
+    name === 'redis'
+      ? ['--port', `${port}`, '--bind', '127.0.0.1', '--dir', directory, '--save', '', '--loglevel', 'warning']
+      : [
+          ...['--data-dir', directory, '--listen-client-urls', url, '--advertise-client-urls', url],
+          ...[
+            '--listen-peer-urls',
+            peer,
+            '--initial-advertise-peer-urls',
+            peer,
+            '--initial-cluster',
+            `default=${peer}`,
+          ],
+        ];
+  const child = spawn(name === 'redis' ? 'redis-server' : 'etcd', args, { stdio: 'ignore' });
+  cleanups.push(() => child.kill('SIGKILL'));
+  return child;
+}
+
+for (const { name, program, durable } of kinds) {
+  const missing = spawnSync('which', [program]).status !== 0;
+  const title = missing ? `${name} (skipped: no ${program} on this machine)` : name;
+  describe.skipIf(missing)(title, { timeout: 60_000 }, () => {
+    async function setUp(): Promise<{ address: string; store: Store; restart(): void; kill(): Promise<void> }> {
+      const directory = mkdtempSync(join(tmpdir(), 'backwire-test-'));
+      cleanups.push(() => rmSync(directory, { recursive: true, force: true }));
+      const [port, peerPort] = [await freePort(), await freePort()];
+      let child = launch(name, port, peerPort, directory);
+      const address = `${name}://127.0.0.1:${port}`;
+      const { store } = await openStore(address, { group: 'g', timeoutMs: 30_000 });
+      cleanups.push(() => store.close());
+      const kill = async (): Promise<void> => {
+        const gone = new Promise((resolve) => child.once('exit', resolve));
+        child.kill('SIGKILL');
+        await gone;
+      };
+      return { address, store, restart: () => (child = launch(name, port, peerPort, directory)), kill };
+    }
+
+    test('a server that is not there is named when the time is up', async () => {
+      const port = await freePort();
+      await expect(openStore(`${name}://127.0.0.1:${port}`, { timeoutMs: 400 })).rejects.toMatchObject({
+        code: 'deadline-exceeded',
+        message: expect.stringMatching(new RegExp(`${port}`)) as string,
+      });
+      const controller = new AbortController();
+      const opening = openStore(`${name}://127.0.0.1:${port}`, { timeoutMs: 0, signal: controller.signal });
+      setTimeout(() => controller.abort(), 100);
+      await expect(opening).rejects.toMatchObject({ code: 'cancelled' });
+    });
+
+    test('a killed server fails requests in seconds; after a restart all goes on', async () => {
+      const { store, kill, restart } = await setUp();
+      await store.set('k', Buffer.from('v'));
+      const events = store.watch('')[Symbol.asyncIterator]();
+      await store.get('k');
+      await kill();
+      await expect(store.set('k', Buffer.from('w'))).rejects.toMatchObject({ code: 'unavailable' });
+      restart();
+      await expect
+        .poll(() => store.add('n', 1n).catch((error: unknown) => String(error)), { timeout: 20_000 })
+        .toBeTypeOf('bigint');
+      expect((await store.get('k')) !== undefined).toBe(durable);
+      // Either the watch goes on from where it was, or it says that it may have missed something.
+      const next = (await events.next()).value as { type: string; key: string };
+      expect([`resync `, 'put n']).toContain(`${next.type} ${next.key}`);
+    });
+
+    test('the lease of a client that vanished runs out', async () => {
+      const { address, store } = await setUp();
+      const other = await openStore(address, { group: 'g' });
+      const lease = await other.store.lease(1_000);
+      await other.store.set('member', Buffer.from('x'), { lease });
+      const gone = store.watch('member')[Symbol.asyncIterator]();
+      await store.get('member');
+      // As a process that was killed: its timers stop, and nothing is said.
+      clearInterval((lease as unknown as { timer: NodeJS.Timeout }).timer);
+      expect((await gone.next()).value).toMatchObject({ type: 'delete', key: 'member' });
+      await expect(other.store.set('member', Buffer.from('x'), { lease })).rejects.toMatchObject({
+        code: 'failed-precondition',
+      });
+      await other.store.close();
+    });
+  });
+}
