@@ -189,13 +189,19 @@ function encodeAny(values: NumberArray, dtype: DType): TypedArrays[DType] {
     case 'uint8':
       return values instanceof Uint8Array ? values : new Uint8Array(values);
     case 'bool':
-      return Uint8Array.from(values, (v) => (v !== 0 ? 1 : 0));
+      return toBool(values);
     case 'complex64': {
       const out = new Float32Array(values.length * 2);
       for (let i = 0; i < values.length; i++) out[2 * i] = values[i] as number;
       return out;
     }
   }
+}
+
+function toBool(values: NumberArray): Uint8Array {
+  const out = new Uint8Array(values.length);
+  for (let i = 0; i < out.length; i++) out[i] = values[i] !== 0 ? 1 : 0;
+  return out;
 }
 
 /** `array` of dtype `from` as a new array of dtype `to`; the same array when the dtypes are equal. */

@@ -94,7 +94,8 @@ export function binary(name: BinaryName, a: Tensor, b: Tensor): Tensor {
       'Subtraction, the `-` operator, with two bool tensors is not supported. Use the logicalXor operator instead.',
     );
   }
-  return fromArray(encode(binaryNumbers(name, a, b, shape, size, dtype, out), out), out, shape);
+  const numbers = binaryNumbers(name, a, b, shape, size, dtype, compares ? 'uint8' : out);
+  return fromArray(compares ? numbers : encode(numbers, out), out, shape);
 }
 
 function binaryNumbers(
