@@ -78,7 +78,8 @@ export class GraphTask implements LocalGraph<Grads> {
   }
 
   seal(): void {
-    const order = [...this.starts].sort((a, b) => compareKeys(a.key, b.key));
+    // Latest first, as in a pass within one process.
+    const order = [...this.starts].sort((a, b) => compareKeys(b.key, a.key));
     const entries: Node[] = [];
     for (const root of this.roots) {
       const { node, inputIndex } = edgeOf(root);
