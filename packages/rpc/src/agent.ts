@@ -35,7 +35,8 @@ import { Shutdown } from './shutdown.ts';
 import type { Settings } from './start.ts';
 import type { Connection, Listener, Transport } from './transports/transport.ts';
 import { WorkerInfo, type To } from './worker-info.ts';
-import { dialMember, admit } from './doors.ts';
+import { claimOf, dialMember, peerOf } from './doors.ts';
+import { createDoor } from './security/door.ts';
 
 const NO_EXTENSIONS: ReadonlySet<string> = new Set();
 
@@ -71,6 +72,7 @@ export class Agent implements ExtensionHost, Core {
   private readonly own = new Map<string, Definition>();
   private readonly allowed: ReadonlySet<string> | undefined;
   private readonly store: Group;
+  private readonly closing = new AbortController();
   private ending: Promise<void> | undefined;
 
   constructor(
@@ -320,12 +322,22 @@ export class Agent implements ExtensionHost, Core {
     return dialMember(this, peer.member, this.transports, signal);
   }
 
-  /** A connection came in. */
-  admit(connection: Connection): void {
-    admit(this, connection).then(
-      (authenticated) => this.members.welcome(authenticated),
-      (error: unknown) => this.logger.debug({ error, remote: connection.remote }, 'a connection was refused'),
-    );
+  /** Takes the connections that come in: strangers prove themselves, a bounded number at a time. */
+  openDoor(): (connection: Connection) => void {
+    return createDoor({
+      group: this.group,
+      keys: this.settings.security.keys,
+      claim: claimOf(this),
+      signal: this.closing.signal,
+      onPeer: (peer) => {
+        try {
+          this.members.welcome(peer.connection, peerOf(peer));
+        } catch (error) {
+          this.logger.warn({ error, remote: peer.connection.remote }, 'a connection was refused');
+        }
+      },
+      onRefused: (error, remote) => this.logger.debug({ error: error.message, remote }, 'a connection was refused'),
+    });
   }
 
   ackSoon(peer: Peer): void {
@@ -373,6 +385,7 @@ export class Agent implements ExtensionHost, Core {
   close(): void {
     if (this.isClosed) return;
     this.isClosed = true;
+    this.closing.abort();
     this.caller.failEverything(
       (executed, peer) =>
         new RpcError('unavailable', `worker '${this.name}' has shut down`, { executed, peer: peer.worker }),

@@ -2,13 +2,7 @@
 import type { Tensor } from '@backwire/tensor';
 import { ambient, runAtRoot } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
-import {
-  FrameFlag,
-  FrameKind,
-  MessageType,
-  WireError,
-  type HeaderEntry,
-} from '@backwire/wire/internal';
+import { FrameFlag, FrameKind, MessageType, WireError, type HeaderEntry } from '@backwire/wire/internal';
 import { CallWriter } from './call-writer.ts';
 import type { Core } from './core.ts';
 import { decodeFailure } from './error-codec.ts';
@@ -258,7 +252,8 @@ export class Caller {
     const follower: CallFollower | undefined = followed?.settled === undefined ? undefined : (followed as CallFollower);
     // What is encoded already has drawn what its header entries stand for.
     const message = followed?.message;
-    const encoded = message instanceof LazyCall && !message.encoded ? undefined : (message as RpcMessage | undefined)?.header;
+    const encoded =
+      message instanceof LazyCall && !message.encoded ? undefined : (message as RpcMessage | undefined)?.header;
     const parent = ambient().call;
     const within = parent instanceof InboundCall && parent.state === 'running' ? parent : undefined;
     let call: PendingCall;

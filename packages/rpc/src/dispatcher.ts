@@ -20,7 +20,7 @@ import type { Incoming, RpcMessage } from './extension.ts';
 import { IdempotencyCache } from './idempotency.ts';
 import type { InboundCall } from './inbound-call.ts';
 import { decodeFailed, messageOf, type Arrived } from './inbox.ts';
-import { encodeFor } from './lazy-call.ts';
+import { callPayload, encodeFor, readCallPayload } from './lazy-call.ts';
 import type { Peer } from './peer.ts';
 import { runInScope } from './scoped.ts';
 import { pumpStream } from './stream-server.ts';
@@ -65,7 +65,14 @@ export class Dispatcher {
     const plain =
       this.core.extensions.isPlain(arrived.messageType) && !this.core.extensions.hasHandler(arrived.messageType);
     if (!plain) {
-      const message = messageOf(arrived, tensors);
+      let message: Message;
+      try {
+        message = this.wholeMessage(call, arrived, tensors);
+      } catch (error) {
+        for (const done of arrived.done) done();
+        this.refuse(call, error instanceof RpcError ? error : decodeFailed(error, call.peer));
+        return;
+      }
       if (ORDERED.has(arrived.messageType)) this.ready(call, () => this.serve(call, message, arrived.done), []);
       else this.serve(call, message, arrived.done);
       return;
@@ -180,11 +187,18 @@ export class Dispatcher {
   ): { definition: Definition; args: unknown[] } {
     const { payload, tensors } = message;
     const context: ValueContext = { worker: from.worker, header: [], pending };
-    const plain = this.core.codec.read(payload, 0, payload.length, tensors, context);
-    if (!Array.isArray(plain) || typeof plain[0] !== 'string' || !Array.isArray(plain[1])) {
-      throw new RpcError('decode-error', 'malformed call', { peer: from.worker });
-    }
-    return { definition: this.core.served(plain[0]), args: plain[1] };
+    const { name, start, end } = readCallPayload(payload);
+    const definition = this.core.served(name);
+    const args = this.core.codec.read(payload, start, end, tensors, context);
+    if (!Array.isArray(args)) throw new RpcError('decode-error', 'malformed call', { peer: from.worker });
+    return { definition, args };
+  }
+
+  /** A call by an interned name gets the payload that says the name itself: extensions look at messages. */
+  private wholeMessage(call: InboundCall, arrived: Arrived, tensors: Tensor[]): Message {
+    const message = messageOf(arrived, tensors);
+    if (arrived.fn === 0) return message;
+    return { ...message, payload: callPayload(call.peer.inbox.nameOf(arrived.fn), message.payload) };
   }
 
   /** A call may start, once its turn has come and what it waits for has settled. */
@@ -459,8 +473,8 @@ export class Dispatcher {
     if (state === 'gone') return;
     const writer = outbox.begin(false);
     let plan: TensorPlan | undefined;
+    const context: ValueContext = { worker, header: [], pending: [] };
     try {
-      const context: ValueContext = { worker, header: [], pending: [] };
       const tensors: Tensor[] = [];
       this.core.codec.write(writer.out, value, tensors, context);
       if (tensors.length > 0) plan = planTensors(tensors);
@@ -468,6 +482,7 @@ export class Dispatcher {
     } catch (error) {
       plan?.release();
       if (writer.open) writer.abort();
+      this.core.extensions.undelivered(worker, context.header);
       throw error;
     }
   }

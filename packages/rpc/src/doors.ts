@@ -2,10 +2,11 @@
 import type { Agent } from './agent.ts';
 import { RpcError } from './errors.ts';
 import type { ViewMember } from './protocol/membership.ts';
-import { authenticate } from './security/authenticate.ts';
+import { authenticate, type Authenticated } from './security/authenticate.ts';
 import type { Connection, Transport } from './transports/transport.ts';
 
 const encoder = new TextEncoder();
+const decoder = new TextDecoder();
 
 /** Connects to a member by the best transport both have, and proves who is who. @throws RpcError */
 export async function dialMember(
@@ -24,25 +25,49 @@ export async function dialMember(
       if (signal.aborted) break;
       continue;
     }
-    return prove(agent, connection, 'dialer', signal);
+    return prove(agent, connection, member, signal);
   }
   throw failure ?? new RpcError('unavailable', `worker '${member.name}' has no address that this worker can use`);
 }
 
-/** The other end of `dialMember`. */
-export function admit(agent: Agent, connection: Connection): Promise<Connection> {
-  return prove(agent, connection, 'acceptor');
+/** What this worker says of itself while it proves itself. */
+export function claimOf(agent: Agent): Uint8Array {
+  return encoder.encode(`${agent.name}#${agent.incarnation}`);
+}
+
+/**
+ * Who the other end of an authenticated connection is: what it claimed, and in mode 'mtls' what its certificate says.
+ * @throws RpcError 'unauthenticated' when they differ.
+ */
+export function peerOf({ connection, claim }: Authenticated): string {
+  const text = decoder.decode(claim);
+  const names = connection.protection.peerNames;
+  const name = text.slice(0, text.lastIndexOf('#'));
+  if (names !== undefined && !names.includes(name)) {
+    connection.destroy();
+    throw new RpcError('unauthenticated', `the certificate of ${connection.remote} is not worker '${name}'s`);
+  }
+  return text;
 }
 
 async function prove(
   agent: Agent,
   connection: Connection,
-  role: 'dialer' | 'acceptor',
-  signal?: AbortSignal,
+  member: ViewMember,
+  signal: AbortSignal,
 ): Promise<Connection> {
-  const claim = encoder.encode(`${agent.name}#${agent.incarnation}`);
   const { keys } = agent.settings.security;
-  const proved = await authenticate(connection, { role, group: agent.group, keys, claim, signal });
+  const proved = await authenticate(connection, {
+    role: 'dialer',
+    group: agent.group,
+    keys,
+    claim: claimOf(agent),
+    signal,
+  });
+  if (peerOf(proved) !== `${member.name}#${member.incarnation}`) {
+    connection.destroy();
+    throw new RpcError('unavailable', `another worker than '${member.name}' listens at ${connection.remote}`);
+  }
   return proved.connection;
 }
 

@@ -99,7 +99,8 @@ export class Extensions {
 
   /** Serves a request: whoever wraps its type unwraps it, then what is inside is served likewise, and `handle` does the plain calls. */
   serve(call: Incoming, handle: Handle): Promise<RpcMessage> {
-    const around = this.sometimes.length === 0 ? this.serveAll : [...this.sometimes.filter(isServing), ...this.serveAll];
+    const around =
+      this.sometimes.length === 0 ? this.serveAll : [...this.sometimes.filter(isServing), ...this.serveAll];
     const step = (index: number, current: Incoming): Promise<RpcMessage> => {
       const outer = around[index];
       if (outer === undefined) return this.unwrap(current, handle);

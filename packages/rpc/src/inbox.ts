@@ -76,6 +76,8 @@ export class Inbox {
   private readonly outbox: Outbox;
   private readonly names: (Interned | undefined)[] = [];
   private readonly assemblies = new Map<number, Assembly>();
+  /** Where bytes are landing; it may be given up meanwhile. */
+  private landing: IncomingTensors | undefined;
   private receivedCalls = 0;
   private closed = false;
 
@@ -119,15 +121,17 @@ export class Inbox {
     const assembly = this.assemblies.get(header.id);
     if (place === 'wrong' || assembly === undefined) throw protocolError('a piece of a storage that was not due');
     assembly.tensors.pin();
+    this.landing = assembly.tensors;
     return assembly.tensors.memoryOf(header.a).subarray(header.c, header.c + header.length);
   }
 
   bodyEnd(header: FrameHeader, landed: number): void {
     const { bodies } = this.outbox.session;
     const seq = header.id;
+    this.landing?.unpin();
+    this.landing = undefined;
     const assembly = this.assemblies.get(seq);
     if (assembly === undefined) return;
-    assembly.tensors.unpin();
     const place = bodies.place(seq, header.a, header.c, landed);
     if (typeof place === 'string') return;
     const complete = bodies.landed(place, landed);
@@ -165,10 +169,17 @@ export class Inbox {
     for (const done of assembly.arrived.done) done();
   }
 
-  /** The interned name of a call, and its definition; looked up again when what is served has changed. */
+  /** The name behind a number. */
+  nameOf(fn: number): string {
+    const interned = this.names[fn];
+    if (interned === undefined) throw new RpcError('decode-error', 'a call of a function that was never named');
+    return interned.name;
+  }
+
+  /** The definition behind a number; looked up again when what is served has changed. */
   definition(fn: number): Definition {
     const interned = this.names[fn];
-    if (interned === undefined) throw new RpcError('protocol-error', 'a call of a function that was never named');
+    if (interned === undefined) throw new RpcError('decode-error', 'a call of a function that was never named');
     if (interned.definition === undefined || interned.version !== this.core.servedVersion) {
       interned.definition = this.core.served(interned.name);
       interned.version = this.core.servedVersion;

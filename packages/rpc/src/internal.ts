@@ -23,3 +23,4 @@ export { runInScope } from './scoped.ts';
 export { serveStore, type ServeStoreOptions, type StoreServer } from './stores/embedded-server.ts';
 export { openStore } from './stores/open.ts';
 export { findKeys } from './security/secret.ts';
+export { system as systemError } from './dispatcher.ts';

@@ -132,8 +132,8 @@ export class Members {
     if (membership.fenced) this.options.onFenced();
   }
 
-  /** Someone connected and has proved itself. */
-  welcome(connection: Connection): void {
+  /** Someone connected and has proved that it is `claim`, a name and an incarnation. */
+  welcome(connection: Connection, claim: string): void {
     if (this.closed) {
       connection.destroy();
       return;
@@ -144,7 +144,12 @@ export class Members {
         this.hellos.delete(oldest);
         break;
       }
-    const link = new Link(connection, this.doorman, this.core.slabs, this.core.wireLimits);
+    const doorman: LinkOwner = {
+      ...SILENT,
+      handshake: (from, step) => this.handshake(from, step, claim),
+      closed: (gone) => void this.hellos.delete(gone),
+    };
+    const link = new Link(connection, doorman, this.core.slabs, this.core.wireLimits);
     this.hellos.add(link);
     link.start();
   }
@@ -223,14 +228,8 @@ export class Members {
     for (const peer of this.sessions()) peer.close();
   }
 
-  /** Owns the links that have not said whose they are. */
-  private readonly doorman: LinkOwner = {
-    ...SILENT,
-    handshake: (link, step) => this.handshake(link, step),
-    closed: (link) => void this.hellos.delete(link),
-  };
-
-  private handshake(link: Link, step: NonNullable<handshakeProto.Handshake['step']>): void {
+  /** A link says whose it is. */
+  private handshake(link: Link, step: NonNullable<handshakeProto.Handshake['step']>, claim: string): void {
     this.hellos.delete(link);
     const identity = step.$case === 'hello' ? step.value.identity : undefined;
     if (identity === undefined) {
@@ -240,7 +239,9 @@ export class Members {
     const { core } = this;
     if (identity.minVersion > PROTOCOL_VERSION || identity.maxVersion < PROTOCOL_VERSION) {
       link.refuse('version-mismatch', `this side speaks version ${PROTOCOL_VERSION}`);
-    } else if (identity.group !== core.group) link.refuse('permission-denied', 'another group');
+    } else if (`${identity.name}#${identity.incarnation}` !== claim)
+      link.refuse('unauthenticated', 'another worker than the one that proved itself');
+    else if (identity.group !== core.group) link.refuse('permission-denied', 'another group');
     else if (identity.peerIncarnation !== core.incarnation)
       link.refuse('unavailable', 'another life of this worker was meant');
     else this.introduce(link, identity);

@@ -43,7 +43,7 @@ export class Shutdown {
         await this.settleDown();
         leaks = this.agent.extensions.leaks();
       } catch (error) {
-        failure = error;
+        failure = this.withLeaks(error, this.agent.extensions.leaks());
       }
     }
     await this.end();
@@ -153,8 +153,15 @@ export class Shutdown {
     while (peers.some((peer) => peer.up && !peer.outbox.idle) && performance.now() < until) await sleep(1);
   }
 
+  /** What is still held may be why the time ran out. */
+  private withLeaks(error: unknown, leaks: string[]): unknown {
+    if (leaks.length === 0 || !(error instanceof RpcError)) return error;
+    const { code, executed, peer, cause } = error;
+    return new RpcError(code, `${error.message}\n${leakText(leaks)}`, { executed, peer, cause: cause ?? error });
+  }
+
   private report(leaks: string[]): void {
-    const text = `Leaking RRef: ${leaks.length} still held at shutdown:\n${leaks.slice(0, 20).join('\n')}`;
+    const text = leakText(leaks);
     if (this.onLeak === 'throw') throw new RpcError('failed-precondition', text);
     this.agent.logger.warn({ leaks: leaks.length }, text);
   }
@@ -167,6 +174,10 @@ export class Shutdown {
   private late(what: string, cause?: unknown): RpcError {
     return new RpcError('deadline-exceeded', `shutdown did not end in ${this.timeoutMs} ms: ${what}`, { cause });
   }
+}
+
+function leakText(leaks: readonly string[]): string {
+  return `Leaking RRef: ${leaks.length} still held at shutdown:\n${leaks.slice(0, 20).join('\n')}`;
 }
 
 /** Waits for something that may fail, for a time. */

@@ -128,7 +128,7 @@ async function enter(
   );
   agent = new Agent(settings, member, group, transports, doors.listeners);
   agent.begin(view);
-  doors.handTo((connection) => agent.admit(connection));
+  doors.handTo(agent.openDoor());
   await group.refresh();
   return agent;
 }

@@ -4,8 +4,9 @@
  * Plain JavaScript for `new Worker(text, { eval: true })`. It keeps a connection of its own to the store, renews the lease there while
  * the main thread computes, and sets a key to how long ago (in ms) the main loop last turned.
  *
- * workerData: { host, port, mode: 'hmac' | 'plain', tls: what a client shows, or null, group, keyId, key, id, token, ageKey, everyMs, tick }.
- * The bytes are those of security/handshake.ts and stores/protocol.ts; a test runs both sides against each other.
+ * workerData: a LeaseTicket, everyMs, and `tick`: shared memory with the time (hrtime) of the main loop's last turn. It posts 'renewed'
+ * and 'lost'. The bytes are those of security/handshake.ts, stores/protocol.ts and stores/redis-script.ts; tests run both sides
+ * against each other.
  */
 export const LIVENESS_THREAD_SOURCE = String.raw`
 'use strict';
@@ -13,10 +14,26 @@ const { workerData: data, parentPort } = require('node:worker_threads');
 const net = require('node:net');
 const tls = require('node:tls');
 const crypto = require('node:crypto');
+const fs = require('node:fs');
 
 const HEAD = 8;
 const tick = new BigInt64Array(data.tick);
 const ageMs = () => Math.max(0, Math.round(Number(process.hrtime.bigint() - Atomics.load(tick, 0)) / 1e6));
+
+let stopped = false;
+let release = () => undefined;
+function stop() {
+  stopped = true;
+  release();
+  parentPort.close();
+}
+function renewed() { parentPort.postMessage('renewed'); }
+function lost() {
+  parentPort.postMessage('lost');
+  stop();
+}
+
+// --- an embedded store
 
 function record(type, ...parts) {
   const body = Buffer.concat(parts);
@@ -47,9 +64,9 @@ function hold() {
 let socket;
 let renewals;
 let backoff = 50;
-let stopped = false;
 
-function dial() {
+function dialEmbedded() {
+  release = () => { clearInterval(renewals); socket.destroy(); };
   const options = { host: data.host, port: data.port };
   socket = data.tls === null ? net.connect(options) : tls.connect({ ...options, ...data.tls, rejectUnauthorized: true, checkServerIdentity: () => undefined,
     ...(data.tls.psk === undefined ? {} : { pskCallback: () => ({ psk: Buffer.from(data.tls.psk), identity: data.tls.identity }) }) });
@@ -89,10 +106,9 @@ function dial() {
         own.write(hold());
         renewals = setInterval(() => own.write(hold()), data.everyMs);
       } else if (whole[0] === 0x60 && whole[9] === 0 && whole[10] === 0 || whole[0] === 0x62) {
-        parentPort.postMessage('lost');
-        stop();
+        return void lost();
       } else if (whole[0] === 0x60) {
-        parentPort.postMessage('renewed');
+        renewed();
       }
     }
   });
@@ -101,18 +117,96 @@ function dial() {
     clearTimeout(deadline);
     clearInterval(renewals);
     if (stopped) return;
-    setTimeout(dial, backoff);
+    setTimeout(dialEmbedded, backoff);
     backoff = Math.min(backoff * 1.6, 1000);
   });
 }
 
-function stop() {
-  stopped = true;
-  clearInterval(renewals);
-  if (socket !== undefined) socket.destroy();
-  parentPort.close();
+// --- etcd
+
+async function post(path, body) {
+  for (const endpoint of data.endpoints) {
+    try {
+      const response = await fetch(endpoint + path, { method: 'POST', body: JSON.stringify(body), signal: AbortSignal.timeout(3000) });
+      return await response.json();
+    } catch {}
+  }
+  return undefined;
+}
+
+async function renewEtcd() {
+  const answer = await post('/v3/lease/keepalive', { ID: data.id });
+  if (stopped) return;
+  // Out of reach is not gone; an answer without time left is.
+  if (answer !== undefined && answer.result !== undefined && !(Number(answer.result.TTL) > 0)) return void lost();
+  const set = { key: data.ageKey, value: Buffer.from(String(ageMs())).toString('base64'), lease: data.id };
+  if (answer !== undefined && (await post('/v3/kv/put', set)) !== undefined && !stopped) renewed();
+}
+
+// --- redis
+
+function command(parts) {
+  const all = parts.map((part) => Buffer.from(String(part)));
+  return Buffer.concat([Buffer.from('*' + all.length + '
+'), ...all.flatMap((each) => [Buffer.from('$' + each.length + '
+'), each, Buffer.from('
+')])]);
+}
+
+function dialRedis() {
+  const url = new URL(data.url);
+  const options = { host: url.hostname, port: Number(url.port || 6379) };
+  const secure = url.protocol === 'rediss:';
+  const own = socket = secure ? tls.connect({ ...options, servername: url.hostname }) : net.connect(options);
+  release = () => { clearInterval(renewals); socket.destroy(); };
+  const evaluate = (...args) => command(['EVAL', ...data.before, ...args]);
+  const hold = () => own.write(Buffer.concat([evaluate('renew', data.id), evaluate('set', data.ageKey, ageMs(), data.id)]));
+  own.on(secure ? 'secureConnect' : 'connect', () => {
+    own.setNoDelay(true);
+    const [user, password] = [decodeURIComponent(url.username), decodeURIComponent(url.password)];
+    if (password !== '') own.write(command(user === '' ? ['AUTH', password] : ['AUTH', user, password]));
+    if (url.pathname.length > 1) own.write(command(['SELECT', url.pathname.slice(1)]));
+    hold();
+    renewals = setInterval(hold, data.everyMs);
+  });
+  // The answers are short lines; only these matter: renewed and set are arrays of one number, a lease that is gone is an error.
+  let text = '';
+  own.on('data', (bytes) => {
+    text += bytes.toString('latin1');
+    if (text.length > 65536) return void own.destroy();
+    for (let end = text.indexOf('
+'); end >= 0; end = text.indexOf('
+')) {
+      const line = text.slice(0, end);
+      text = text.slice(end + 2);
+      if (line === ':0' || line.includes('the lease is gone')) return void lost();
+      if (line === ':1') { backoff = 50; renewed(); }
+    }
+  });
+  own.on('error', () => undefined);
+  own.on('close', () => {
+    clearInterval(renewals);
+    if (stopped) return;
+    setTimeout(dialRedis, backoff);
+    backoff = Math.min(backoff * 1.6, 1000);
+  });
+}
+
+// --- a directory
+
+function beat() {
+  // Different each time, and from what the main thread writes.
+  try { fs.writeFileSync(data.path, 'thread ' + process.hrtime.bigint()); renewed(); } catch {}
+}
+
+function every(renew) {
+  const timer = setInterval(renew, data.everyMs);
+  release = () => clearInterval(timer);
+  renew();
 }
 
 parentPort.on('message', stop);
-dial();
+if (data.kind === 'embedded') dialEmbedded();
+else if (data.kind === 'redis') dialRedis();
+else every(data.kind === 'etcd' ? renewEtcd : beat);
 `;

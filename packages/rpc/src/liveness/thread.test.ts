@@ -1,5 +1,9 @@
 /** @file Leases of processes that compute, stop and die, against a store in another process. */
-import { spawn, type ChildProcess } from 'node:child_process';
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer, type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterEach, expect, test } from 'vitest';
@@ -7,6 +11,7 @@ import { findKeys, type Keys } from '../security/secret.ts';
 import { embeddedStore } from '../stores/embedded.ts';
 import { serveStore } from '../stores/embedded-server.ts';
 import { memoryStore } from '../stores/memory.ts';
+import { openStore } from '../stores/open.ts';
 import { prefixStore } from '../stores/prefix.ts';
 import { tlsTransport } from '../transports/tls.ts';
 import { keepAlive, readAge } from './thread.ts';
@@ -94,6 +99,98 @@ test('a main loop that is stuck for longer than its lease keeps it, and others c
   await lease.revoke();
   expect(await readAge(store, 'age/me')).toBeUndefined();
 });
+
+/** Stores whose servers are programs of this machine, where they are installed. */
+const others: [
+  string,
+  string | undefined,
+  (directory: string, port: number, peer: number) => { address: string; args: string[] },
+][] = [
+  ['file', undefined, (directory) => ({ address: `file://${directory}`, args: [] })],
+  [
+    'redis',
+    'redis-server',
+    (directory, port) => ({
+      address: `redis://:pass%20word@127.0.0.1:${port}/3`,
+      args: [
+        '--port',
+        `${port}`,
+        '--bind',
+        '127.0.0.1',
+        '--dir',
+        directory,
+        '--save',
+        '',
+        '--requirepass',
+        'pass word',
+      ],
+    }),
+  ],
+  [
+    'etcd',
+    'etcd',
+    (directory, port, peer) => ({
+      address: `etcd://127.0.0.1:${port}`,
+      args: [
+        ...['--data-dir', directory, '--listen-client-urls', `http://127.0.0.1:${port}`],
+        ...['--advertise-client-urls', `http://127.0.0.1:${port}`, '--listen-peer-urls', `http://127.0.0.1:${peer}`],
+        ...[
+          '--initial-advertise-peer-urls',
+          `http://127.0.0.1:${peer}`,
+          '--initial-cluster',
+          `default=http://127.0.0.1:${peer}`,
+        ],
+      ],
+    }),
+  ],
+];
+
+for (const [name, program, describeServer] of others) {
+  const missing = program !== undefined && spawnSync('which', [program]).status !== 0;
+  test.skipIf(missing)(
+    `a stuck main loop keeps its lease in ${name}${missing ? ` (skipped: no ${program})` : ''}`,
+    { timeout: 60_000 },
+    async () => {
+      const directory = mkdtempSync(join(tmpdir(), 'backwire-test-'));
+      cleanups.push(() => rmSync(directory, { recursive: true, force: true }));
+      const { address, args } = describeServer(directory, await freePort(), await freePort());
+      if (program !== undefined) {
+        const server = spawn(program, args, { stdio: 'ignore' });
+        cleanups.push(() => server.kill('SIGKILL'));
+      }
+      const { store } = await openStore(address, { group: 'g', timeoutMs: 30_000 });
+      cleanups.push(() => store.close());
+      // Somebody else has to judge: what holds the lease cannot see itself late.
+      const { child: judge, line } = await run(`
+      const { openStore } = await import(${source('../stores/open.ts')});
+      const { store } = await openStore(${JSON.stringify(address)}, { group: 'g' });
+      void (async () => { for await (const event of store.watch('')) process.stderr.write(''); })();
+      console.log('ready');`);
+      expect(line).toBe('ready');
+      // etcd rounds up to its own minimum of about two seconds.
+      const lease = await store.lease(1_000);
+      const alive = keepAlive(store, lease, { ageKey: 'age/me' });
+      cleanups.push(() => alive.stop());
+      await alive.started;
+      expect(alive.kind).toBe('thread');
+      block(5_000);
+      expect(await readAge(store, 'age/me')).toBeDefined();
+      let lost = false;
+      void lease.lost.then(() => (lost = true));
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      expect(lost).toBe(false);
+      judge.kill('SIGKILL');
+    },
+  );
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
 
 test('the thread gets through TLS as well', async () => {
   const proof = { mode: 'psk', group: 'store', keys: keys as Keys } as const;

@@ -34,7 +34,9 @@ const START_MS = 5_000;
 /** Starts to keep `lease` alive and its age known. The caller stops it before it revokes the lease. */
 export function keepAlive(store: Store, lease: Lease, options: KeepAliveOptions): KeepAlive {
   const ticket = options.thread !== false && canTicket(store) ? store.ticket(lease, options.ageKey) : undefined;
-  return runAtRoot(() => (ticket === undefined ? inLoop(store, lease, options.ageKey) : inThread(ticket)));
+  return runAtRoot(() =>
+    ticket === undefined ? inLoop(store, lease, options.ageKey) : inThread(ticket, store, lease, options.ageKey),
+  );
 }
 
 /** What the age key of a peer says; undefined when it has none: its lease is gone. */
@@ -45,7 +47,7 @@ export async function readAge(store: Store, ageKey: string): Promise<number | un
   return /^\d{1,12}$/.test(text) ? Number(text) : 0;
 }
 
-function inThread(ticket: LeaseTicket): KeepAlive {
+function inThread(ticket: LeaseTicket, store: Store, lease: Lease, ageKey: string): KeepAlive {
   const tick = new SharedArrayBuffer(8);
   const ticks = new BigInt64Array(tick);
   const turn = (): void => void Atomics.store(ticks, 0, process.hrtime.bigint());
@@ -62,7 +64,7 @@ function inThread(ticket: LeaseTicket): KeepAlive {
     resourceLimits: { maxOldGenerationSizeMb: THREAD_HEAP_MB, maxYoungGenerationSizeMb: 4, stackSizeMb: 1 },
   });
   worker.unref();
-  const started = new Promise<void>((resolve) => {
+  const first = new Promise<void>((resolve) => {
     const late = setTimeout(resolve, START_MS).unref();
     const done = (): void => {
       clearTimeout(late);
@@ -76,6 +78,9 @@ function inThread(ticket: LeaseTicket): KeepAlive {
       done();
     });
   });
+  // A directory is told of life by beats; there the age is a key like any other.
+  const started =
+    ticket.kind === 'file' ? Promise.all([first, inLoop(store, lease, ageKey).started]).then(() => undefined) : first;
   let stopped: Promise<void> | undefined;
   const stop = (): Promise<void> => {
     clearInterval(timer);

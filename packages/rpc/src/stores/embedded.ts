@@ -238,6 +238,7 @@ export class EmbeddedStore implements TicketStore {
     // Under TLS the key has been proved before the handshake.
     const key = tls === undefined ? keys?.[0] : undefined;
     return {
+      kind: 'embedded',
       ...parseHostPort(endpoint, transport.name),
       mode: key === undefined ? 'plain' : 'hmac',
       group: STORE_GROUP,

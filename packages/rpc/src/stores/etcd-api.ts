@@ -32,7 +32,7 @@ const MAX_LINE_CHARS = 64 * 1024 * 1024;
 
 /** Talks to the first endpoint that answers. */
 export class EtcdApi {
-  private readonly endpoints: readonly string[];
+  readonly endpoints: readonly string[];
   private preferred = 0;
 
   /** `endpoints`: 'http://host:port' or 'https://host:port'. */

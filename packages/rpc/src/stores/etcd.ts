@@ -3,6 +3,7 @@ import { RpcError } from '../errors.ts';
 import { EtcdApi, type EtcdEvent, type EtcdKeyValue } from './etcd-api.ts';
 import { MAX_KEY_BYTES, MAX_LEASE_MS, MAX_VALUE_BYTES, MIN_LEASE_MS } from './limits.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
+import type { LeaseTicket, TicketStore } from './ticket.ts';
 import { settleWait } from './wait.ts';
 import { WatchQueue } from './watch-queue.ts';
 
@@ -44,6 +45,7 @@ export async function etcdStore(options: EtcdStoreOptions): Promise<Store> {
 class EtcdLease implements Lease {
   readonly id: string;
   readonly store: EtcdStore;
+  readonly ttlMs: number;
   readonly lost: Promise<Error>;
   private resolveLost!: (error: Error) => void;
   private timer: NodeJS.Timeout;
@@ -52,6 +54,7 @@ class EtcdLease implements Lease {
   constructor(id: string, store: EtcdStore, ttlMs: number) {
     this.id = id;
     this.store = store;
+    this.ttlMs = ttlMs;
     this.lost = new Promise((resolve) => (this.resolveLost = resolve));
     this.timer = setInterval(() => void this.renew(), ttlMs / RENEWALS_PER_TTL).unref();
   }
@@ -78,7 +81,7 @@ class EtcdLease implements Lease {
   }
 }
 
-class EtcdStore implements Store {
+class EtcdStore implements TicketStore {
   private readonly api: EtcdApi;
   private readonly prefix: string;
   private readonly closing = new AbortController();
@@ -205,6 +208,12 @@ class EtcdStore implements Store {
     const answer = await this.api.call('/v3/lease/keepalive', { ID: id }, this.closing.signal);
     const { TTL } = (answer['result'] ?? {}) as { TTL?: string };
     return Number(TTL ?? 0);
+  }
+
+  /** For a thread that renews `lease` beside this store. */
+  ticket(lease: Lease, ageKey: string): LeaseTicket | undefined {
+    if (!(lease instanceof EtcdLease) || lease.store !== this) return undefined;
+    return { kind: 'etcd', ttlMs: lease.ttlMs, endpoints: this.api.endpoints, id: lease.id, ageKey: this.key(ageKey) };
   }
 
   async close(): Promise<void> {

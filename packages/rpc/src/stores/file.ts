@@ -5,6 +5,7 @@ import { FileLog, entries } from './file-log.ts';
 import { MAX_VALUE_BYTES } from './limits.ts';
 import type { StoreState } from './state.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
+import type { LeaseTicket, TicketStore } from './ticket.ts';
 import { missingKeys, settleWait } from './wait.ts';
 import { WatchQueue } from './watch-queue.ts';
 
@@ -29,11 +30,13 @@ export async function fileStore(directory: string): Promise<Store> {
 
 class FileLease implements Lease {
   readonly id: number;
+  readonly ttlMs: number;
   readonly lost: Promise<Error>;
   private readonly store: FileStore;
   private resolveLost!: (error: Error) => void;
 
-  constructor(id: number, store: FileStore) {
+  constructor(id: number, store: FileStore, ttlMs: number) {
+    this.ttlMs = ttlMs;
     this.id = id;
     this.store = store;
     this.lost = new Promise((resolve) => (this.resolveLost = resolve));
@@ -58,7 +61,7 @@ interface Observed {
   since: number;
 }
 
-class FileStore implements Store {
+class FileStore implements TicketStore {
   private readonly log: FileLog;
   private readonly directory: string;
   private readonly leases = new Map<number, FileLease>();
@@ -166,7 +169,7 @@ class FileStore implements Store {
   async lease(ttlMs: number): Promise<Lease> {
     this.checkOpen();
     const id = await this.log.perform(() => entries.grant(ttlMs));
-    const lease = new FileLease(id, this);
+    const lease = new FileLease(id, this, ttlMs);
     this.leases.set(id, lease);
     await this.beat();
     return lease;
@@ -176,6 +179,12 @@ class FileStore implements Store {
     if (!this.leases.delete(lease.id)) return;
     await this.log.perform(() => entries.revoke(lease.id));
     await rm(this.log.beatPath(lease.id), { force: true });
+  }
+
+  /** For a thread that renews `lease` beside this store. */
+  ticket(lease: Lease): LeaseTicket | undefined {
+    if (!(lease instanceof FileLease) || !lease.isOf(this)) return undefined;
+    return { kind: 'file', ttlMs: lease.ttlMs, path: this.log.beatPath(lease.id) };
   }
 
   async close(): Promise<void> {

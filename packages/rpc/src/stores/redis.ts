@@ -4,6 +4,7 @@ import { RpcError } from '../errors.ts';
 import { MAX_KEY_BYTES, MAX_LEASE_MS, MAX_VALUE_BYTES, MIN_LEASE_MS } from './limits.ts';
 import { REDIS_SCRIPT } from './redis-script.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
+import type { LeaseTicket, TicketStore } from './ticket.ts';
 import { settleWait } from './wait.ts';
 import { WatchQueue } from './watch-queue.ts';
 
@@ -46,7 +47,7 @@ interface Client {
 export async function redisStore(options: RedisStoreOptions): Promise<Store> {
   const { prefix = 'backwire', signal, timeoutMs = DEFAULT_TIMEOUT_MS } = options;
   const [commands, changes] = await Promise.all([createClient(options.url), createClient(options.url)]);
-  const store = new RedisStore(commands, changes, `{${prefix}}`);
+  const store = new RedisStore(options.url, commands, changes, `{${prefix}}`);
   const limits = [signal, timeoutMs === 0 ? undefined : AbortSignal.timeout(timeoutMs)].filter(
     (one) => one !== undefined,
   );
@@ -82,6 +83,7 @@ async function createClient(url: string): Promise<Client> {
 class RedisLease implements Lease {
   readonly id = randomUUID();
   readonly store: RedisStore;
+  readonly ttlMs: number;
   readonly lost: Promise<Error>;
   private resolveLost!: (error: Error) => void;
   private readonly timer: NodeJS.Timeout;
@@ -89,6 +91,7 @@ class RedisLease implements Lease {
 
   constructor(store: RedisStore, ttlMs: number) {
     this.store = store;
+    this.ttlMs = ttlMs;
     this.lost = new Promise((resolve) => (this.resolveLost = resolve));
     this.timer = setInterval(() => void this.renew(), ttlMs / RENEWALS_PER_TTL).unref();
   }
@@ -115,8 +118,9 @@ class RedisLease implements Lease {
   }
 }
 
-class RedisStore implements Store {
+class RedisStore implements TicketStore {
   lastError: Error | undefined;
+  private readonly url: string;
   private readonly commands: Client;
   private readonly changes: Client;
   private readonly keys: string[];
@@ -131,7 +135,8 @@ class RedisStore implements Store {
   private ticker: NodeJS.Timeout | undefined;
   private subscribed = false;
 
-  constructor(commands: Client, changes: Client, tag: string) {
+  constructor(url: string, commands: Client, changes: Client, tag: string) {
+    this.url = url;
     this.commands = commands;
     this.changes = changes;
     this.keys = ['values', 'owners', 'deadlines', 'ttls', 'lease/'].map((part) => `${tag}/${part}`);
@@ -271,6 +276,13 @@ class RedisStore implements Store {
   async renew(lease: RedisLease): Promise<boolean> {
     const [alive] = await this.run('renew', lease.id);
     return alive === 1;
+  }
+
+  /** For a thread that renews `lease` beside this store. */
+  ticket(lease: Lease, ageKey: string): LeaseTicket | undefined {
+    if (!(lease instanceof RedisLease) || lease.store !== this) return undefined;
+    const before = [REDIS_SCRIPT, `${this.keys.length}`, ...this.keys, this.channel];
+    return { kind: 'redis', ttlMs: lease.ttlMs, url: this.url, before, id: lease.id, ageKey };
   }
 
   async close(): Promise<void> {

@@ -3,7 +3,12 @@ import type { TlsClient } from '../transports/tls.ts';
 import type { Lease, Store } from './store.ts';
 
 /** Plain data, so that it can be posted to a thread. */
-export interface LeaseTicket {
+export type LeaseTicket = EmbeddedTicket | EtcdTicket | RedisTicket | FileTicket;
+
+/** A lease of an embedded store. */
+export interface EmbeddedTicket {
+  readonly kind: 'embedded';
+  readonly ttlMs: number;
   readonly host: string;
   readonly port: number;
   /** How the handshake with the store goes. */
@@ -17,9 +22,34 @@ export interface LeaseTicket {
   readonly tls: TlsClient | null;
   readonly id: number;
   readonly token: Uint8Array;
-  readonly ttlMs: number;
   /** The key to be set under the lease, as the store's server names it. */
   readonly ageKey: string;
+}
+
+export interface EtcdTicket {
+  readonly kind: 'etcd';
+  readonly ttlMs: number;
+  readonly endpoints: readonly string[];
+  readonly id: string;
+  /** In base64. */
+  readonly ageKey: string;
+}
+
+export interface RedisTicket {
+  readonly kind: 'redis';
+  readonly ttlMs: number;
+  readonly url: string;
+  /** What comes before the operation in an EVAL: the script, the number of keys, the keys, the channel. */
+  readonly before: readonly string[];
+  readonly id: string;
+  readonly ageKey: string;
+}
+
+export interface FileTicket {
+  readonly kind: 'file';
+  readonly ttlMs: number;
+  /** The file whose changes show that the holder lives. Its age is not told: setting a key takes the whole store. */
+  readonly path: string;
 }
 
 /** A store whose leases can be held from elsewhere. */
