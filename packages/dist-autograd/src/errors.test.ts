@@ -1,0 +1,300 @@
+import { describe, expect, it } from 'vitest';
+import { RpcError, rpcAsync, rpcFunction, rpcInfo, rpcSync } from '@backwire/rpc';
+import { add, customFunction, mul, type Tensor } from '@backwire/tensor';
+import { expectClean, filled, leaf, useAgents } from '../test/agents.ts';
+import { backward, context, distAutogradDebugInfo, getGradients } from './index.ts';
+import { sessionOf } from './internal.ts';
+
+const { at, agents } = useAgents('errors', 4);
+
+let broken = true;
+const simulate = customFunction({
+  forward: (_ctx, x) => x.clone(),
+  backward: (_ctx, grad) => {
+    if (broken) throw new Error('Simulate error on backward pass');
+    return [grad];
+  },
+});
+const breaks = rpcFunction('errors/breaks', (x: Tensor) => simulate(x));
+const breaksOn = rpcFunction('errors/breaksOn', async (rest: readonly string[], x: Tensor): Promise<Tensor> => {
+  const [next, ...after] = rest;
+  return next === undefined ? simulate(x.mul(2)) : (await rpcAsync(next, breaksOn, [after, x])).mul(1);
+});
+const setBroken = (value: boolean): void => void (broken = value);
+
+/** A hook on the path of gradients runs `fn` once they come by. */
+function whenReached(t: Tensor, fn: () => void): Tensor {
+  const out = t.mul(1);
+  out.registerHook(() => fn());
+  return out;
+}
+let hookOnOwner: () => void = () => undefined;
+const observed = rpcFunction('errors/observed', (x: Tensor) => whenReached(x.mul(2), () => hookOnOwner()));
+
+describe('misuse', () => {
+  it('names the context that is unknown', () =>
+    at(0, async () => {
+      const a = leaf([2], 1);
+      await expect(backward(100n, [a.sum()])).rejects.toThrow('Could not find autograd context with id: 100');
+      expect(() => getGradients(100n)).toThrow('Could not find autograd context with id: 100');
+      await expect(backward(-1n, [a.sum()])).rejects.toThrow('Could not find autograd context with id: -1');
+    }));
+
+  it('names what is wrong with roots', () =>
+    at(0, () =>
+      context(async (id) => {
+        const a = leaf([2], 1);
+        await expect(backward(id, [])).rejects.toThrow('No tensors provided for gradient computation.');
+        await expect(backward(id, [filled([], 1)])).rejects.toThrow('requires_grad not set on');
+        await expect(backward(id, [a.mul(2)])).rejects.toThrow('is not a scalar, all roots need to be scalar');
+        await expect(backward(id, [leaf([1], 1)])).rejects.toThrow('does not have a valid gradient function.');
+        await expect(backward(id, a.sum() as unknown as Tensor[])).rejects.toThrow(TypeError);
+        await expect(backward(id, [3 as unknown as Tensor])).rejects.toThrow('incompatible function arguments');
+        await expect(backward(undefined as unknown as bigint, [a.sum()])).rejects.toThrow(TypeError);
+        await backward(id, [a.mul(2).sum().reshape([1])]);
+        expect(getGradients(id).get(a)?.toArray()).toEqual([2, 2]);
+      }),
+    ));
+
+  it('fails where the graph was freed, with the node that freed it', () =>
+    at(0, async () => {
+      await context(async (id) => {
+        const [a, b] = [leaf([2], 1), leaf([2], 2)];
+        const loss = (await rpcSync('w1', mul, [a, b])).sum();
+        await backward(id, [loss]);
+        await expect(backward(id, [loss])).rejects.toThrow(
+          /Error on Node 0: (Error on Node 1: )?Trying to backward through the graph a second time/,
+        );
+        expect(getGradients(id).get(a)?.toArray()).toEqual([2, 2]);
+      });
+      await expectClean(agents);
+    }));
+
+  it('refuses a tensor of another context, in words that say whether that one is gone', () =>
+    at(0, async () => {
+      const kept: Tensor[] = [];
+      await context(async () => {
+        kept.push(await rpcSync('w1', add, [leaf([2], 1), leaf([2], 1)]));
+      });
+      await context(async (id) => {
+        await expect(backward(id, [kept[0]!.sum()])).rejects.toThrow(
+          'Error on Node 0: Autograd context no longer valid!',
+        );
+      });
+      await expectClean(agents);
+    }));
+
+  it('needs the extension', async () => {
+    const { createAgent } = await import('@backwire/rpc');
+    const bare = await createAgent({ name: 'bare', rank: 0, worldSize: 1, store: 'memory://bare' });
+    await bare.run(() =>
+      expect(context(async () => undefined)).rejects.toThrow("worker 'bare' has no extension 'dist-autograd'"),
+    );
+    await bare.shutdown();
+  });
+});
+
+describe('calls that the roots do not depend on', () => {
+  const unused = async (): Promise<{ loss: Tensor; a: Tensor }> => {
+    const a = leaf([2], 1);
+    await rpcSync('w1', add, [a, a]);
+    const used = await rpcSync('w1', mul, [a, a]);
+    await rpcSync('w2', add, [a, used]);
+    return { loss: used.sum(), a };
+  };
+
+  it('are no hindrance', () =>
+    at(0, () =>
+      context(async (id) => {
+        const { loss, a } = await unused();
+        await backward(id, [loss]);
+        expect(getGradients(id).get(a)?.toArray()).toEqual([2, 2]);
+      }),
+    ));
+
+  it('keep a fast pass waiting until its time is up, after which the context is as before', () =>
+    at(0, async () => {
+      await context(async (id) => {
+        const { loss, a } = await unused();
+        const error: unknown = await backward(id, [loss], { mode: 'fast', timeoutMs: 150, retainGraph: true }).catch(
+          (e: unknown) => e,
+        );
+        expect(error).toBeInstanceOf(RpcError);
+        expect(error).toMatchObject({ code: 'deadline-exceeded' });
+        expect((error as Error).message).toContain('RPC ran for more than set timeout (150 ms)');
+        expect(getGradients(id).size).toBe(0);
+        expect(distAutogradDebugInfo().num_current_backward_passes).toBe(0);
+        await backward(id, [loss]);
+        expect(getGradients(id).get(a)?.toArray()).toEqual([2, 2]);
+      });
+      await expectClean(agents);
+    }));
+
+  it('do not matter to a fast pass when there are none', () =>
+    at(0, () =>
+      context(async (id) => {
+        const a = leaf([2], 1);
+        const out = await rpcSync('w1', mul, [await rpcSync('w2', add, [a, a]), a]);
+        await backward(id, [out.sum()], { mode: 'fast' });
+        expect(getGradients(id).get(a)?.toArray()).toEqual([4, 4]);
+      }),
+    ));
+});
+
+describe('an error on the way', () => {
+  it.each([
+    ['next door', ['w1'], 'Error on Node 0: Error on Node 1: Simulate error on backward pass'],
+    [
+      'far away',
+      ['w1', 'w2', 'w3'],
+      'Error on Node 0: Error on Node 1: Error on Node 2: Error on Node 3: Simulate error on backward pass',
+    ],
+    ['here, after a round trip', ['w1', 'w0'], 'Error on Node 0: Simulate error on backward pass'],
+  ] as const)('%s reaches the origin with its path, and leaves nothing behind', async (_, route, text) => {
+    setBroken(true);
+    await at(0, async () => {
+      await context(async (id) => {
+        const a = leaf([2], 1);
+        const [first, ...rest] = route;
+        const out = await rpcSync(first, breaksOn, [rest, a]);
+        const side = await rpcSync('w1', add, [a, a]);
+        const error: unknown = await backward(id, [out.add(side).sum()]).catch((e: unknown) => e);
+        expect((error as Error).message).toContain(text);
+        expect(getGradients(id).size).toBe(0);
+      });
+    });
+    await expectClean(agents);
+  });
+
+  it('fifty times does not stop the next pass, which alone counts', async () => {
+    setBroken(true);
+    await at(0, () =>
+      context(async (id) => {
+        const a = leaf([2], 1);
+        const loss = (await rpcSync('w1', breaks, [a])).add(await rpcSync('w2', add, [a, a])).sum();
+        for (let i = 0; i < 50; i++) {
+          await expect(backward(id, [loss], { retainGraph: true })).rejects.toThrow('Simulate error on backward pass');
+        }
+        setBroken(false);
+        for (let i = 1; i <= 50; i++) {
+          await backward(id, [loss], { retainGraph: true });
+          expect(getGradients(id).get(a)?.toArray()).toEqual([3 * i, 3 * i]);
+        }
+      }),
+    );
+    await expectClean(agents);
+  });
+
+  it('of a peer is a RemoteError with the class that was thrown; of this worker it has the error as its cause', async () => {
+    setBroken(true);
+    await at(0, () =>
+      context(async (id) => {
+        const a = leaf([2], 1);
+        const remote: unknown = await backward(id, [(await rpcSync('w1', breaks, [a])).sum()]).catch((e: unknown) => e);
+        expect(rpcInfo(remote)).toMatchObject({ code: 'remote-error', remoteName: 'Error' });
+        const local: unknown = await backward(id, [simulate(await rpcSync('w1', add, [a, a])).sum()]).catch(
+          (e: unknown) => e,
+        );
+        expect((local as Error).cause).toEqual(new Error('Simulate error on backward pass'));
+      }),
+    );
+  });
+});
+
+describe('a pass that is stopped', () => {
+  it('by its signal fails with the reason, everywhere', async () => {
+    await at(0, async () => {
+      await context(async (id) => {
+        const a = leaf([2], 1);
+        const stop = new AbortController();
+        const reason = new Error('changed my mind');
+        hookOnOwner = () => stop.abort(reason);
+        const out = await rpcSync('w1', observed, [a]);
+        const error: unknown = await backward(id, [out.sum()], { signal: stop.signal }).catch((e: unknown) => e);
+        expect(error).toMatchObject({ code: 'cancelled', cause: reason });
+        await expect.poll(() => agents[1]!.run(() => distAutogradDebugInfo().num_current_backward_passes)).toBe(0);
+        expect(getGradients(id).size).toBe(0);
+        await expect(backward(id, [out.sum()], { signal: stop.signal })).rejects.toMatchObject({
+          code: 'cancelled',
+          cause: reason,
+        });
+      });
+      hookOnOwner = () => undefined;
+    });
+    await expectClean(agents);
+  });
+
+  it('by leaving its context fails, and nothing crashes', async () => {
+    const pending: { pass?: Promise<unknown> } = {};
+    await at(0, () =>
+      context(async (id) => {
+        const a = leaf([2], 1);
+        const out = await rpcSync('w1', mul, [await rpcSync('w2', add, [a, a]), a]);
+        pending.pass = backward(id, [out.sum()]).catch((e: unknown) => e);
+      }),
+    );
+    expect(await pending.pass).toMatchObject({ code: 'failed-precondition' });
+    await expectClean(agents);
+  });
+});
+
+describe('two passes at once in one context', () => {
+  it('from one worker: the second fails', async () => {
+    await at(0, () =>
+      context(async (id) => {
+        const a = leaf([2], 1);
+        const loss = (await rpcSync('w1', add, [a, a])).sum();
+        const outcomes = await Promise.allSettled([
+          backward(id, [loss], { retainGraph: true }),
+          backward(id, [loss], { retainGraph: true }),
+        ]);
+        expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
+        expect((outcomes[1] as PromiseRejectedResult).reason).toMatchObject({ code: 'failed-precondition' });
+        expect(getGradients(id).get(a)?.toArray()).toEqual([2, 2]);
+      }),
+    );
+    await expectClean(agents);
+  });
+
+  it('from two workers: each counts once or is told, and the context stays usable', async () => {
+    await at(1, () =>
+      context(async (id) => {
+        const a = leaf([2], 1);
+        for (let round = 0; round < 20; round++) {
+          const mine = (await rpcSync('w2', add, [a, a])).sum();
+          const before = getGradients(id).get(a)?.toArray() ?? [0, 0];
+          const outcomes = await Promise.allSettled([
+            rpcAsync('w0', passThere, [id, a]),
+            backward(id, [mine], { retainGraph: true }),
+          ]);
+          const won = outcomes.filter(({ status }) => status === 'fulfilled').length;
+          for (const outcome of outcomes) {
+            if (outcome.status === 'rejected') expect(rpcInfo(outcome.reason)?.code).toBe('failed-precondition');
+          }
+          const after = getGradients(id).get(a)?.toArray() as number[] | undefined;
+          expect(won).toBeGreaterThan(0);
+          expect(after?.[0]).toBe((before as number[])[0]! + 2 * won);
+        }
+        const mine = (await rpcSync('w2', add, [a, a])).sum();
+        await backward(id, [mine]);
+      }),
+    );
+    await expectClean(agents);
+  });
+});
+
+const passThere = rpcFunction('errors/passThere', async (id: bigint, a: Tensor) => {
+  const out = await rpcAsync('w2', add, [a, a]);
+  await backward(id, [out.sum()]);
+});
+
+describe('limits', () => {
+  it('refuse the context over the bound and say how many there are', async () => {
+    const { ContextTable, Context } = await import('./protocol/context.ts');
+    const table = new ContextTable({ worker: 0, incarnation: 1 }, 0, (ref) => new Context(ref), 2);
+    table.create();
+    table.create();
+    expect(() => table.create()).toThrow('2 autograd contexts are alive');
+    expect(sessionOf(agents[0]).contexts.size).toBe(0);
+  });
+});
