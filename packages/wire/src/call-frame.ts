@@ -6,7 +6,7 @@ import { type FrameHeader } from './frame-header.ts';
 import { type HeaderEntry, readHeaderTable } from './header-table.ts';
 import { IncomingTensors } from './incoming-tensors.ts';
 import { DEFAULT_WIRE_LIMITS, type WireLimits } from './limits.ts';
-import { readTensorTable } from './tensor-descriptor.ts';
+import { readTensorTable } from './tensor-table-codec.ts';
 
 /** Where the value of a call frame ends: it is `bytes[start, valueEnd)` of what `FrameSink.frame` got. */
 export function valueEnd(header: FrameHeader, end: number): number {

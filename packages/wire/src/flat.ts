@@ -12,7 +12,8 @@ import { buildTensors } from './build-tensors.ts';
 import { ByteWriter } from './byte-writer.ts';
 import { decodeError } from './errors.ts';
 import { DEFAULT_WIRE_LIMITS } from './limits.ts';
-import { checkTensorTable, readTensorTable, writeStorage, writeTensor } from './tensor-descriptor.ts';
+import { checkTensorTable } from './tensor-checks.ts';
+import { readTensorTable, writeStorage, writeTensor } from './tensor-table-codec.ts';
 import { planTensors, wantsCopy } from './tensor-plan.ts';
 
 /** Characters of one line: a name and a size. */

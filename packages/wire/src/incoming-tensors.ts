@@ -4,7 +4,8 @@ import { type BufferPool, bufferPool } from './buffer-pool.ts';
 import { buildTensors } from './build-tensors.ts';
 import { decodeError } from './errors.ts';
 import { DEFAULT_WIRE_LIMITS, type WireLimits } from './limits.ts';
-import { type StorageDescriptor, type TensorTable, checkTensorTable } from './tensor-descriptor.ts';
+import { checkTensorTable } from './tensor-checks.ts';
+import { type StorageDescriptor, type TensorTable } from './tensor-descriptor.ts';
 
 /**
  * States: *open* (memory is being filled), then *taken* (`tensors()` made tensors of it) or *released*. While a part of it is landing

@@ -32,13 +32,9 @@ export {
   messageTypeOf,
 } from './message-type.ts';
 export { Slab, SlabPool } from './slab.ts';
-export {
-  type SparseDescriptor,
-  type StorageDescriptor,
-  type TensorTable,
-  checkTensorTable,
-  readTensorTable,
-} from './tensor-descriptor.ts';
+export { checkTensorTable } from './tensor-checks.ts';
+export { type SparseDescriptor, type StorageDescriptor, type TensorTable } from './tensor-descriptor.ts';
+export { readTensorTable } from './tensor-table-codec.ts';
 export { type OutgoingBody, OutgoingStorage, TensorPlan } from './tensor-table.ts';
 export { ValueCodec } from './value-codec.ts';
 export { ERROR_CLASSES } from './value-format.ts';

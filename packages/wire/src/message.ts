@@ -6,7 +6,8 @@ import { getDeviceTypeConverter } from './device-converters.ts';
 import { checkLimit, decodeError } from './errors.ts';
 import { DEFAULT_WIRE_LIMITS } from './limits.ts';
 import { type MessageType } from './message-type.ts';
-import { type TensorDescriptor, checkTensorTable } from './tensor-descriptor.ts';
+import { checkTensorTable } from './tensor-checks.ts';
+import { type TensorDescriptor } from './tensor-descriptor.ts';
 import { planTensors } from './tensor-plan.ts';
 
 /** One request or response. Immutable: retries send the same bytes. */

@@ -3,7 +3,8 @@ import { bufferPool } from './buffer-pool.ts';
 import { type ByteWriter } from './byte-writer.ts';
 import { checkLimit } from './errors.ts';
 import { INLINE_MESSAGE_BYTES, INLINE_STORAGE_BYTES, type WireLimits } from './limits.ts';
-import { type TensorDescriptor, writeStorage, writeTensor } from './tensor-descriptor.ts';
+import { type TensorDescriptor } from './tensor-descriptor.ts';
+import { writeStorage, writeTensor } from './tensor-table-codec.ts';
 
 /** Who keeps the bytes of a storage in place until they are written. */
 export interface Pinned {

@@ -1,6 +1,5 @@
 /** @file Writes JavaScript values as the protobuf `Value` message, straight into the frame, with no objects in between. */
 import { type Tensor } from '@backwire/tensor';
-import { storageFromBytes, tensorFromParts, untracked } from '@backwire/tensor/internal';
 import { type ByteWriter } from './byte-writer.ts';
 import { checkLimit } from './errors.ts';
 import { OUT_OF_BAND_BYTES, type WireLimits } from './limits.ts';
@@ -18,6 +17,16 @@ import {
   bitsOfDigits,
   elementTypeOf,
 } from './value-format.ts';
+import {
+  isNumbers,
+  isSharedBuffer,
+  isWellFormed,
+  tensorOver,
+  wellFormed,
+  writeBigInt,
+  writeNumbers,
+  writeUtf16,
+} from './value-leaves.ts';
 import { type ValueExtension, valueTypeOf } from './value-types.ts';
 
 const NO_TENSORS: Tensor[] = [];
@@ -125,7 +134,9 @@ export class ValueWriter {
       if (value.length > this.limits.maxStringBytes) this.tooMuch('string', value.length, this.limits.maxStringBytes);
     }
     if (!isWellFormed(value)) {
-      this.utf16(value);
+      if (value.length * 2 > this.limits.maxStringBytes)
+        this.tooMuch('string', value.length * 2, this.limits.maxStringBytes);
+      writeUtf16(this.out, value);
       return;
     }
     out.u8(ValueTag.TEXT);
@@ -133,42 +144,11 @@ export class ValueWriter {
     if (bytes > this.limits.maxStringBytes) this.tooMuch('string', bytes, this.limits.maxStringBytes);
   }
 
-  /** Lone surrogates have no UTF-8: the units go as they are, little-endian. */
-  private utf16(value: string): void {
-    if (value.length * 2 > this.limits.maxStringBytes)
-      this.tooMuch('string', value.length * 2, this.limits.maxStringBytes);
-    this.out.varint32(ValueTag.UTF16);
-    this.out.varint32(value.length * 2);
-    this.out.reserve(value.length * 2);
-    for (let i = 0; i < value.length; i++) {
-      this.out.view.setUint16(this.out.pos, value.charCodeAt(i), true);
-      this.out.pos += 2;
-    }
-  }
-
   private bigint(value: bigint): void {
-    const out = this.out;
-    if (BigInt.asIntN(64, value) === value) {
-      out.u8(ValueTag.INT64);
-      out.reserve(8);
-      out.view.setBigInt64(out.pos, value, true);
-      out.pos += 8;
-      return;
-    }
     const maxBits = bitsOfDigits(this.limits.maxBigIntDigits);
-    if (BigInt.asIntN(maxBits + 1, value) !== value) this.tooMuch('bigint bits, at least', maxBits + 1, maxBits);
-    const negative = value < 0n;
-    const hex = (negative ? -value : value).toString(16);
-    const size = (hex.length + 1) >> 1;
-    out.u8(ValueTag.BIG);
-    const mark = out.beginLength();
-    if (negative) this.small(FIELD_1_VARINT, 1);
-    out.u8(FIELD_2);
-    out.varint32(size);
-    out.reserve(size);
-    for (let i = 0, end = hex.length; i < size; i++, end -= 2)
-      out.bytes[out.pos++] = parseInt(hex.slice(Math.max(0, end - 2), end), 16);
-    out.endLength(mark);
+    if (BigInt.asIntN(64, value) !== value && BigInt.asIntN(maxBits + 1, value) !== value)
+      this.tooMuch('bigint bits, at least', maxBits + 1, maxBits);
+    writeBigInt(this.out, value);
   }
 
   private object(value: object): void {
@@ -211,7 +191,7 @@ export class ValueWriter {
   private list(value: readonly unknown[]): void {
     const length = value.length;
     if (length >= PACK_FROM && isNumbers(value)) {
-      this.numbers(value);
+      writeNumbers(this.out, value);
       return;
     }
     if (length > this.limits.maxNodes - this.nodes) this.tooMuch('values', this.nodes + length, this.limits.maxNodes);
@@ -222,20 +202,6 @@ export class ValueWriter {
     for (let i = 0; i < length; i++) this.item(FIELD_1, value[i], i);
     out.endLength(mark);
     this.leave();
-  }
-
-  private numbers(value: readonly number[]): void {
-    const out = this.out;
-    out.varint32(ValueTag.NUMBERS);
-    const mark = out.beginLength();
-    out.u8(FIELD_1);
-    out.varint32(value.length * 8);
-    out.reserve(value.length * 8);
-    const view = out.view;
-    let pos = out.pos;
-    for (let i = 0; i < value.length; i++, pos += 8) view.setFloat64(pos, value[i] as number, true);
-    out.pos = pos;
-    out.endLength(mark);
   }
 
   private plain(value: Record<string, unknown>): void {
@@ -429,25 +395,9 @@ export class ValueWriter {
   }
 }
 
-/** A tensor over memory of the program, which may still change it. */
-function tensorOver(bytes: Uint8Array): Tensor {
-  const storage = storageFromBytes(bytes);
-  storage.escaped = true;
-  return untracked(() => tensorFromParts({ storage, dtype: 'uint8', shape: [bytes.length], strides: [1], offset: 0 }));
-}
-
-function isNumbers(value: readonly unknown[]): value is readonly number[] {
-  for (let i = 0; i < value.length; i++) if (typeof value[i] !== 'number') return false;
-  return true;
-}
-
 /** A plain object of another realm (an iframe, a vm context). */
 function isForeignPlain(prototype: unknown): boolean {
   return Object.getPrototypeOf(prototype) === null && Object.hasOwn(prototype as object, 'isPrototypeOf');
-}
-
-function isSharedBuffer(value: object): value is SharedArrayBuffer {
-  return typeof SharedArrayBuffer !== 'undefined' && value instanceof SharedArrayBuffer;
 }
 
 function className(value: object): string {
@@ -455,12 +405,4 @@ function className(value: object): string {
   return typeof constructor === 'function' && constructor.name !== ''
     ? `class ${constructor.name}`
     : 'a nameless class';
-}
-
-function isWellFormed(value: string): boolean {
-  return (value as string & { isWellFormed(): boolean }).isWellFormed();
-}
-
-function wellFormed(value: string): string {
-  return (value as string & { toWellFormed(): string }).toWellFormed();
 }
