@@ -2,7 +2,7 @@
 import { RpcError, type WorkerInfo } from '@backwire/rpc';
 import type { ExtensionValue } from '@backwire/rpc/internal';
 import type { Cell } from './cell.ts';
-import { isHandle, RRefHandle } from './handle.ts';
+import { isHandle, type RRefHandle } from './handle.ts';
 import { IdMap, type GlobalId, type Site } from './protocol/ids.ts';
 import type { Carried, Failure } from './protocol/messages.ts';
 import type { UserFork } from './protocol/user-table.ts';

@@ -34,7 +34,7 @@ export function waitFor<T>(promise: Promise<T>, timeoutMs: number, signal?: Abor
       },
       (error: unknown) => {
         end();
-        reject(error as Error);
+        reject(error);
       },
     );
   });

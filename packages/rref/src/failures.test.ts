@@ -1,9 +1,10 @@
 /** Creations and uses that fail, time out, are cancelled or never sent; what is said, and that nothing is left. */
 import { RpcError, rpcFunction, rpcInfo, rpcSync, type RpcAgent } from '@backwire/rpc';
-import { ones } from '@backwire/tensor';
+import { add, ones, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import { agent, counters, eventually, isEmpty, withGroup } from '../test/group.ts';
 import { createRRef, remote, rrefs, type RRef } from './index.ts';
+import { invokeMethod } from './remote-methods.ts';
 
 const TIMED_OUT =
   'RRef creation via rpc.remote() timed out, and it is possible that the RRef on the owner node does not exist.';
@@ -111,7 +112,6 @@ describe('messages that fail on purpose', () => {
     withGroup(
       2,
       async () => {
-        const { add } = await import('@backwire/tensor');
         const rref = remote('w1', add, [ones([2]), 1]);
         await expect(rref.toHere()).rejects.toThrow(TIMED_OUT);
       },
@@ -224,11 +224,11 @@ describe('misuse', () => {
 
   it('backward without what it needs', () =>
     withGroup(2, async () => {
-      const there = remote('w1', identity, [1]) as unknown as RRef<import('@backwire/tensor').Tensor>;
+      const there = remote('w1', identity, [1]) as unknown as RRef<Tensor>;
       await expect(there.backward()).rejects.toThrow("User RRefs require 'dist_autograd_ctx_id' to be specified");
       await there.confirmed();
       await expect(there.backward(1n)).rejects.toThrow("has no extension 'dist-autograd'");
-      const here = createRRef(1) as unknown as RRef<import('@backwire/tensor').Tensor>;
+      const here = createRRef(1) as unknown as RRef<Tensor>;
       await expect(here.backward()).rejects.toThrow('RRef should contain a tensor for .backward()');
       const plain = createRRef(ones([2]));
       await expect(plain.backward()).rejects.toThrow();
@@ -242,7 +242,6 @@ describe('misuse', () => {
 
   it('an RRef that its owner has let go of, named by a peer', () =>
     withGroup(2, async (agents) => {
-      const { invokeMethod } = await import('./remote-methods.ts');
       const unknown = rpcSync('w1', invokeMethod, [[0, 1, 12_345], 'add', []]);
       const error: unknown = await unknown.catch((reason: unknown) => reason);
       expect(rpcInfo(error)).toMatchObject({

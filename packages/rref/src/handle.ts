@@ -258,7 +258,7 @@ export class RRefHandle<T> implements RRef<T> {
     return new Promise<R>((resolve, reject) => {
       promise.then(resolve, reject);
       void creation.then(() => {
-        if (this.#creationError !== undefined) reject(this.#creationError.error as Error);
+        if (this.#creationError !== undefined) reject(this.#creationError.error);
       });
     });
   }
@@ -278,6 +278,6 @@ function deferred(): Deferred {
 
 /** Whether a value may be the root of a backward pass. @throws in PyTorch's words when not. */
 export function requireTensor(value: unknown): Tensor {
-  if (value instanceof Tensor) return value;
+  if (value instanceof Tensor) return value as Tensor;
   throw new RpcError('failed-precondition', 'RRef should contain a tensor for .backward()');
 }

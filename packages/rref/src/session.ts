@@ -256,7 +256,7 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
       const call = kind === 'sync' ? rpcSync : rpcAsync;
       const reference = this.reference(handle);
       const send = (owner: WorkerInfo): Promise<MethodResult> =>
-        call(owner, invokeMethod, [reference, method, args], { ...options, agent: this.host }) as Promise<MethodResult>;
+        call(owner, invokeMethod, [reference, method, args], { ...options, agent: this.host });
       const [value, ticket] = await this.atOwner(handle, send);
       if (ticket === undefined) return value;
       return rpcStream(handle.owner(), openStream, [ticket], { agent: this.host, signal: options.signal });

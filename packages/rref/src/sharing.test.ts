@@ -1,6 +1,6 @@
 /** Making RRefs, sharing them in all ways, and what everybody sees of them. */
 import { getWorkerInfo, rpcAsync, rpcFunction, rpcSync, currentAgent, type RpcAgent } from '@backwire/rpc';
-import { add, ones, Tensor, tensor } from '@backwire/tensor';
+import { add, ones, type Tensor, tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import { agent, counters, eventually, isEmpty, withGroup } from '../test/group.ts';
 import { createRRef, isRRef, listRRefs, remote, rrefDebugInfo, rrefs, type RRef } from './index.ts';

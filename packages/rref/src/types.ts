@@ -9,7 +9,7 @@ export interface RRefId {
 }
 
 type Hidden = 'dispose' | 'then' | 'toJSON' | 'constructor' | 'backward' | 'registerHook' | 'toTf' | `_${string}`;
-type Result<R> = R extends AsyncGenerator<infer I, any, any> | Generator<infer I, any, any>
+type Result<R> = R extends AsyncGenerator<infer I> | Generator<infer I>
   ? AsyncGenerator<I, void, void>
   : Promise<Awaited<R>>;
 

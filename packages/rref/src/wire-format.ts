@@ -1,7 +1,7 @@
 /** @file How the protocol's messages and entries look as bytes: the shared protobuf schema for control, a fixed layout for carried entries. */
 import { RpcError } from '@backwire/rpc';
 import {
-  commonProto,
+  type commonProto,
   controlProto,
   decodeProto,
   encodeProto,

@@ -1,6 +1,6 @@
 /** @file The owner's side: which RRefs exist here, who holds a fork of each, and when the last one is gone. */
 import { MAX_FORKS_PER_HOLDER } from '../limits.ts';
-import { DeadSites, IdMap, type GlobalId, type Site } from './ids.ts';
+import { type DeadSites, IdMap, type GlobalId, type Site } from './ids.ts';
 import type { Failure } from './messages.ts';
 import { ALL_RULES, type Rules } from './rules.ts';
 import { Tombstones } from './tombstones.ts';

@@ -1,5 +1,5 @@
 /** @file The user's side: the forks this worker holds of RRefs owned elsewhere, and the children it handed on. */
-import { DeadSites, IdMap, type GlobalId, type Site } from './ids.ts';
+import { type DeadSites, IdMap, type GlobalId, type Site } from './ids.ts';
 import type { Control, Failure } from './messages.ts';
 import { ALL_RULES, type Rules } from './rules.ts';
 

@@ -1,0 +1,67 @@
+/** Workers in processes of their own, killed at the worst moments. */
+import { freePort, TestCluster } from '@backwire/testing';
+import { describe, expect, it } from 'vitest';
+
+const program = new URL('../test/worker.ts', import.meta.url);
+
+async function play(scenario: string, worldSize: number): Promise<TestCluster> {
+  const port = String(await freePort());
+  const env = { MASTER_ADDR: '127.0.0.1', MASTER_PORT: port, BACKWIRE_SECRET: 'a secret for tests only' };
+  return new TestCluster({ program, worldSize, args: [scenario], env });
+}
+
+/** What rank 0 wrote after `key`. */
+async function said(cluster: TestCluster, key: string): Promise<unknown> {
+  const line = await cluster.worker(0).line(new RegExp(`^${key} `), { timeoutMs: 40_000 });
+  return JSON.parse(line.slice(key.length + 1)) as unknown;
+}
+
+describe('workers in processes of their own', { timeout: 90_000 }, () => {
+  it('share sixty objects and let all of them go', async () => {
+    await using cluster = await play('work', 4);
+    expect(await said(cluster, 'values')).toBe(true);
+    await cluster.succeeded();
+  });
+
+  it('learn that an owner was killed: by every use, pending or later, everywhere', async () => {
+    await using cluster = await play('owner killed', 3);
+    await cluster.worker(0).line('kill');
+    cluster.worker(1).kill('SIGKILL');
+    expect(await said(cluster, 'pending')).toEqual(['owner-died', 'owner-died', 'owner-died']);
+    expect(await said(cluster, 'elapsed')).toBeLessThan(10_000);
+    expect(await said(cluster, 'later')).toEqual(['owner-died', 'owner-died', 'owner-died']);
+    expect(await said(cluster, 'elsewhere')).toContain("the owner 'w1' of UserRRef(");
+    expect(await said(cluster, 'listeners')).toBe(1);
+    expect(await said(cluster, 'done')).toBe(true);
+    for (const rank of [0, 2]) expect(await cluster.worker(rank).exited()).toEqual({ code: 0, signal: null });
+  });
+
+  it('release what a killed user held, and nothing else', async () => {
+    await using cluster = await play('user killed', 4);
+    await cluster.worker(0).line('kill');
+    cluster.worker(2).kill('SIGKILL');
+    expect(await said(cluster, 'holders')).toEqual([['w3'], ['w0']]);
+    expect(await said(cluster, 'alive')).toEqual([[3, 4], 4]);
+    expect(await said(cluster, 'done')).toBe(true);
+    for (const rank of [0, 1, 3]) expect(await cluster.worker(rank).exited()).toEqual({ code: 0, signal: null });
+  });
+
+  it.each([
+    { scenario: 'parent killed', victim: 2 },
+    { scenario: 'child killed', victim: 3 },
+  ])('keep a value whose $scenario between fork and acceptance', async ({ scenario, victim }) => {
+    await using cluster = await play(scenario, 4);
+    await cluster.worker(0).line('stop owner');
+    cluster.worker(1).kill('SIGSTOP');
+    cluster.worker(0).send('stopped');
+    await cluster.worker(0).line('kill');
+    cluster.worker(victim).kill('SIGKILL');
+    await cluster.worker(victim).ended;
+    cluster.worker(1).kill('SIGCONT');
+    expect(await said(cluster, 'alive')).toEqual([5]);
+    expect(await said(cluster, 'done')).toBe(true);
+    for (const rank of [0, 1, 2, 3]) {
+      if (rank !== victim) expect(await cluster.worker(rank).exited()).toEqual({ code: 0, signal: null });
+    }
+  });
+});
