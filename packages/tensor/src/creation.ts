@@ -1,13 +1,13 @@
 /** @file Making tensors: from values, bytes, ranges and parts. */
 import {
   allocate,
+  cast,
   dtypes,
   encode,
   isDType,
   isDifferentiable,
   viewAs,
   type DType,
-  type NumberArray,
   type TypedArrays,
 } from './dtype.ts';
 import { DTypeError, ShapeError } from './errors.ts';
@@ -33,31 +33,30 @@ export function tensor<D extends DType = 'float32'>(
   values: Nested<Scalar> | ArrayBufferView,
   options: CreateOptions<D> & { readonly shape?: Shape } = {},
 ): Tensor<D> {
-  const { array, dtype: own, shape: found } = ArrayBuffer.isView(values) ? fromView(values) : fromNested(values);
-  const dtype = (options.dtype ?? own) as D;
+  const { array, from, preferred, shape: found } = ArrayBuffer.isView(values) ? fromView(values) : fromNested(values);
+  const dtype = (options.dtype ?? preferred) as D;
   const shape = options.shape ?? found;
   checkShape(shape);
   if (sizeOf(shape) !== sizeOf(found)) {
     throw new ShapeError(`shape '[${shape.join(', ')}]' is invalid for input of size ${sizeOf(found)}`);
   }
   checkGrad(dtype, options.requiresGrad);
-  return fromArray(convert(array, own, dtype), dtype, [...shape], options.requiresGrad);
+  const copy = from === dtype ? array.slice() : cast(array, from, dtype);
+  return fromArray(copy, dtype, [...shape], options.requiresGrad);
 }
 
-function convert(array: TypedArrays[DType] | NumberArray, from: DType, to: DType): TypedArrays[DType] {
-  if (array instanceof BigInt64Array) {
-    if (to === 'int64') return array.slice();
-    return encode(Float64Array.from(array, Number), to);
-  }
-  if (from === to && from !== 'float32') return array.slice();
-  const out = encode(array as NumberArray, to);
-  return out === array ? out.slice() : out;
+/** Values as read: an array of dtype `from`, and the dtype they take unless another is asked for. */
+interface Source {
+  readonly array: TypedArrays[DType];
+  readonly from: DType;
+  readonly preferred: DType;
+  readonly shape: Shape;
 }
 
-function fromView(view: ArrayBufferView): { array: TypedArrays[DType]; dtype: DType; shape: Shape } {
-  const dtype = dtypeOfArray(view);
+function fromView(view: ArrayBufferView): Source {
+  const from = dtypeOfArray(view);
   const array = view as TypedArrays[DType];
-  return { array, dtype, shape: [array.length] };
+  return { array, from, preferred: from, shape: [array.length] };
 }
 
 function dtypeOfArray(view: ArrayBufferView): DType {
@@ -71,15 +70,18 @@ function dtypeOfArray(view: ArrayBufferView): DType {
   throw new DTypeError(`no dtype holds the elements of a ${view.constructor.name}`);
 }
 
-function fromNested(values: Nested<Scalar>): { array: NumberArray | BigInt64Array; dtype: DType; shape: Shape } {
+function fromNested(values: Nested<Scalar>): Source {
   const shape: number[] = [];
   for (let at: unknown = values; Array.isArray(at); at = at[0]) shape.push(at.length);
   checkShape(shape);
   const flat = new Array<Scalar>(sizeOf(shape));
   fill(values, shape, 0, flat, 0);
   const first = flat[0];
-  if (typeof first === 'bigint') return { array: BigInt64Array.from(flat, (v) => BigInt(v)), dtype: 'int64', shape };
-  return { array: Float64Array.from(flat, Number), dtype: typeof first === 'boolean' ? 'bool' : 'float32', shape };
+  if (typeof first === 'bigint') {
+    return { array: BigInt64Array.from(flat, (v) => BigInt(v)), from: 'int64', preferred: 'int64', shape };
+  }
+  const preferred = typeof first === 'boolean' ? 'bool' : 'float32';
+  return { array: Float64Array.from(flat, Number), from: 'float64', preferred, shape };
 }
 
 /** Copies one level of nesting; returns where the next one starts. */

@@ -118,7 +118,7 @@ function roundEven(x: number): number {
 export const unaryLoops = {
   neg: (a, o, n) => { for (let i = 0; i < n; i++) o[i] = -a[i]!; },
   abs: (a, o, n) => { for (let i = 0; i < n; i++) o[i] = Math.abs(a[i]!); },
-  sign: (a, o, n) => { for (let i = 0; i < n; i++) o[i] = Math.sign(a[i]!); },
+  sign: (a, o, n) => { for (let i = 0; i < n; i++) { const x = a[i]!; o[i] = x > 0 ? 1 : x < 0 ? -1 : 0; } },
   exp: (a, o, n) => { for (let i = 0; i < n; i++) o[i] = Math.exp(a[i]!); },
   expm1: (a, o, n) => { for (let i = 0; i < n; i++) o[i] = Math.expm1(a[i]!); },
   log: (a, o, n) => { for (let i = 0; i < n; i++) o[i] = Math.log(a[i]!); },

@@ -11,18 +11,21 @@ export interface AdamOptions {
   readonly eps?: number;
   /** @default 0 (AdamW: 0.01) */
   readonly weightDecay?: number;
+  /** Divides by the largest second moment so far (Reddi et al. 2018); not for Adamax. @default false */
+  readonly amsgrad?: boolean;
 }
 
 abstract class MomentOptimizer extends Optimizer {
   protected readonly options: Required<AdamOptions>;
-  protected readonly slotCount: number = 2;
+  protected readonly slotCount: number;
 
   constructor(params: Iterable<Tensor>, options: AdamOptions, defaults: { lr: number; weightDecay: number }) {
     super(params);
-    this.options = { betas: [0.9, 0.999], eps: 1e-8, ...defaults, ...options };
+    this.options = { betas: [0.9, 0.999], eps: 1e-8, amsgrad: false, ...defaults, ...options };
     const { lr, betas, eps, weightDecay } = this.options;
     checkRange('learning rate', lr, lr >= 0);
     checkRange('epsilon value', eps, eps >= 0);
+    this.slotCount = this.options.amsgrad ? 3 : 2;
     for (const [i, beta] of betas.entries()) checkRange(`beta parameter at index ${i}`, beta, beta >= 0 && beta < 1);
     checkRange('weight_decay value', weightDecay, weightDecay >= 0);
   }
@@ -35,7 +38,7 @@ abstract class AdamRule extends MomentOptimizer {
   protected update(p: Values, g: Values, { step, slots }: ParameterState): void {
     const { lr, betas, eps, weightDecay } = this.options;
     const [b1, b2] = betas;
-    const [m, v] = slots as [Values, Values];
+    const [m, v, largest] = slots as [Values, Values, Values | undefined];
     const rate = lr / (1 - b1 ** step);
     const scale = 1 / Math.sqrt(1 - b2 ** step);
     const shrink = this.decoupled ? 1 - lr * weightDecay : 1;
@@ -45,7 +48,8 @@ abstract class AdamRule extends MomentOptimizer {
       const grad = g[i]! + penalty * before;
       const mean = (m[i] = m[i]! + (1 - b1) * (grad - m[i]!));
       const square = (v[i] = b2 * v[i]! + (1 - b2) * grad * grad);
-      p[i] = shrink * before - (rate * mean) / (Math.sqrt(square) * scale + eps);
+      const divisor = largest === undefined ? square : (largest[i] = Math.max(largest[i]!, square));
+      p[i] = shrink * before - (rate * mean) / (Math.sqrt(divisor) * scale + eps);
     }
   }
 }

@@ -9,6 +9,8 @@ export interface SGDOptions {
   readonly momentum?: number;
   /** L2 penalty added to the gradient. @default 0 */
   readonly weightDecay?: number;
+  /** How much of a gradient does not enter the velocity, after the first step. @default 0 */
+  readonly dampening?: number;
   /** Looks ahead by one momentum step; needs momentum. @default false */
   readonly nesterov?: boolean;
 }
@@ -22,26 +24,28 @@ export class SGD extends Optimizer {
 
   constructor(params: Iterable<Tensor>, options: SGDOptions) {
     super(params);
-    this.options = { momentum: 0, weightDecay: 0, nesterov: false, ...options };
-    const { lr, momentum, weightDecay, nesterov } = this.options;
+    this.options = { momentum: 0, dampening: 0, weightDecay: 0, nesterov: false, ...options };
+    const { lr, momentum, dampening, weightDecay, nesterov } = this.options;
     checkRange('learning rate', lr, lr >= 0);
     checkRange('momentum value', momentum, momentum >= 0);
     checkRange('weight_decay value', weightDecay, weightDecay >= 0);
-    if (nesterov && momentum === 0) throw new RangeError('Nesterov momentum requires a momentum and zero dampening');
+    if (nesterov && (momentum === 0 || dampening !== 0))
+      throw new RangeError('Nesterov momentum requires a momentum and zero dampening');
     this.slotCount = momentum === 0 ? 0 : 1;
     this.acceptsSparse = momentum === 0 && weightDecay === 0;
   }
 
   protected update(p: Values, g: Values, { step, slots: [velocity] }: ParameterState): void {
-    const { lr, momentum, weightDecay, nesterov } = this.options;
+    const { lr, momentum, dampening, weightDecay, nesterov } = this.options;
     if (velocity === undefined) {
       for (let i = 0; i < p.length; i++) p[i] = p[i]! - lr * (g[i]! + weightDecay * p[i]!);
       return;
     }
     const keep = step === 1 ? 0 : momentum;
+    const take = step === 1 ? 1 : 1 - dampening;
     for (let i = 0; i < p.length; i++) {
       const grad = g[i]! + weightDecay * p[i]!;
-      const v = (velocity[i] = keep * velocity[i]! + grad);
+      const v = (velocity[i] = keep * velocity[i]! + take * grad);
       p[i] = p[i]! - lr * (nesterov ? grad + momentum * v : v);
     }
   }
