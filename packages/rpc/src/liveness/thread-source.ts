@@ -147,10 +147,7 @@ async function renewEtcd() {
 
 function command(parts) {
   const all = parts.map((part) => Buffer.from(String(part)));
-  return Buffer.concat([Buffer.from('*' + all.length + '
-'), ...all.flatMap((each) => [Buffer.from('$' + each.length + '
-'), each, Buffer.from('
-')])]);
+  return Buffer.concat([Buffer.from('*' + all.length + '\r\n'), ...all.flatMap((each) => [Buffer.from('$' + each.length + '\r\n'), each, Buffer.from('\r\n')])]);
 }
 
 function dialRedis() {
@@ -174,9 +171,7 @@ function dialRedis() {
   own.on('data', (bytes) => {
     text += bytes.toString('latin1');
     if (text.length > 65536) return void own.destroy();
-    for (let end = text.indexOf('
-'); end >= 0; end = text.indexOf('
-')) {
+    for (let end = text.indexOf('\r\n'); end >= 0; end = text.indexOf('\r\n')) {
       const line = text.slice(0, end);
       text = text.slice(end + 2);
       if (line === ':0' || line.includes('the lease is gone')) return void lost();
