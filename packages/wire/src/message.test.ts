@@ -201,6 +201,20 @@ describe('the re-copy rule', () => {
     expect(back.strides).toEqual([1]);
     expect(view.requiresGrad).toBe(false);
   });
+  it('keeps the values of a view that lies in one piece, without copying it', () => {
+    const base = tensor(Float32Array.from({ length: 4096 }, (_, i) => i));
+    const view = base.narrow(0, 100, 50);
+    const write = serializeMessage(message([view, view]));
+    expect(write.descriptor.storageBytes).toEqual([200, 200]);
+    expect(write.descriptor.tensors.map((t) => [t.offset, t.storage])).toEqual([
+      [0, 0],
+      [0, 1],
+    ]);
+    base.add_(1);
+    expect([...new Float32Array((write.buffers[1] as Uint8Array).slice().buffer)].slice(0, 2)).toEqual([100, 101]);
+    write.release();
+    expect(travel(message([view])).tensors[0]?.toArray()).toEqual(view.toArray());
+  });
   it('copies memory that the program holds an alias of', () => {
     const mine = new Uint8Array(Float32Array.of(1, 2).buffer);
     const t = fromBytes(mine, [2], 'float32');

@@ -1,10 +1,10 @@
 /** @file Decides what of a list of tensors travels: whole storages, once each, or copies of small views of large ones. */
 import { Parameter, type Device, type Tensor } from '@backwire/tensor';
-import { type Storage } from '@backwire/tensor/internal';
+import { type Storage, readBytes } from '@backwire/tensor/internal';
 import { RECOPY_STORAGE_BYTES } from './limits.ts';
 import { Positions } from './positions.ts';
 import { type TensorDescriptor, contiguousStrides, dtypeBytes } from './tensor-descriptor.ts';
-import { OutgoingStorage, TensorPlan } from './tensor-table.ts';
+import { OutgoingStorage, type Pinned, TensorPlan } from './tensor-table.ts';
 import { getDeviceTypeConverter } from './device-converters.ts';
 
 export interface PlanOptions {
@@ -12,14 +12,16 @@ export interface PlanOptions {
   readonly mapDevice?: ((device: Device) => Device) | undefined;
 }
 
+/** Owns copies: nothing has to be told when they are written. */
+const NOBODY: Pinned = Object.freeze({ unpinIo: () => undefined });
 const NO_OPTIONS: PlanOptions = Object.freeze({});
 
 /**
  * Pins what must travel of `tensors`; whoever gets the plan writes it or releases it. The tensors may be disposed and changed in
  * place afterwards. Storages that tensors share travel once, so that views stay views of each other.
  *
- * The re-copy rule (torch's): a view of a storage of 8 KiB or more that needs at most half of it is copied, everything else takes its
- * whole storage along.
+ * The re-copy rule (torch's): of a storage of 8 KiB or more, a view that needs at most half takes only its own bytes along, everything
+ * else the whole storage.
  * @throws DisposedError for a disposed tensor, with nothing pinned.
  */
 export function planTensors(tensors: readonly Tensor[], options: PlanOptions = NO_OPTIONS): TensorPlan {
@@ -34,7 +36,7 @@ export function planTensors(tensors: readonly Tensor[], options: PlanOptions = N
   }
 }
 
-/** Whether the re-copy rule copies this tensor instead of sending its storage. */
+/** Whether the re-copy rule sends only this view's own bytes instead of its storage. */
 export function wantsCopy(tensor: Tensor): boolean {
   const { nbytes } = tensor.storage;
   if (nbytes < RECOPY_STORAGE_BYTES) return false;
@@ -43,8 +45,9 @@ export function wantsCopy(tensor: Tensor): boolean {
 
 class Planner {
   readonly storages: OutgoingStorage[] = [];
-  private readonly known: Storage[] = [];
-  private readonly positions = new Positions<Storage>();
+  /** Whose bytes each storage has; `NOBODY` for parts and copies, which are not shared. */
+  private readonly known: object[] = [];
+  private readonly positions = new Positions<object>();
   private readonly options: PlanOptions;
 
   constructor(options: PlanOptions) {
@@ -65,7 +68,7 @@ class Planner {
       };
       return { dtype, shape, strides: [], offset: 0, storage: -1, requiresGrad, device, parameter, sparse: parts };
     }
-    if (wantsCopy(tensor)) {
+    if (tensor.device === 'cpu' && wantsCopy(tensor)) {
       const storage = this.copy(tensor);
       return {
         dtype,
@@ -89,18 +92,20 @@ class Planner {
     return index >= 0 ? index : this.pin(tensor, storage);
   }
 
+  /** Only the bytes of this view travel: in place where they lie together, else as a copy. */
   private copy(tensor: Tensor): number {
-    const handle = tensor.detach();
-    try {
-      const clone = handle.clone();
-      try {
-        return this.pin(clone, clone.storage);
-      } finally {
-        clone.dispose();
-      }
-    } finally {
-      handle.dispose();
+    const index = this.storages.length;
+    if (tensor.isContiguous) {
+      const { storage } = tensor;
+      const width = dtypeBytes(tensor.dtype) ?? 1;
+      storage.pinIo();
+      const bytes = storage.hostBytes().subarray(tensor.offset * width, (tensor.offset + tensor.size) * width);
+      this.storages.push(new OutgoingStorage(index, bytes, storage, storage.escaped));
+    } else {
+      this.storages.push(new OutgoingStorage(index, readBytes(tensor), NOBODY, false));
     }
+    this.known.push(NOBODY);
+    return index;
   }
 
   private pin(tensor: Tensor, storage: Storage): number {
