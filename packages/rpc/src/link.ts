@@ -130,7 +130,7 @@ export class Link implements ByteSink, FrameSink {
 
   frame(header: FrameHeader, bytes: Uint8Array, start: number, end: number): void {
     if (this.state === 'open') this.owner.frame(header, bytes, start, end);
-    else if (this.state !== 'closed') this.preamble(header, bytes.subarray(start, end));
+    else if (this.state !== 'closed') this.preamble(header, bytes.slice(start, end));
   }
 
   body(header: FrameHeader): Uint8Array | undefined {

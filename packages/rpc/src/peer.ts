@@ -82,7 +82,6 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
       overflowed: () => core.sessionLost(this, 'more results and control wait than may be kept'),
     });
     this.outbox.session.credits.allow(core.limits.maxInboundCalls, core.limits.maxBufferedBytesPerPeer);
-    this.outbox.session.credits.allowed(FIRST_CALLS, FIRST_BYTES);
     this.inbox = new Inbox(core, this, this.outbox);
     const own = { name: core.self.name, peer: member.name, sameHost: member.host === core.hostId };
     this.connector = new Connector<Link>(this, own, { ...CONNECTOR_TIMES, graceMs: core.liveness.reconnectGraceMs });
@@ -395,10 +394,6 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     this.core.wakePeer(this);
   }
 }
-
-/** What a peer may be sent before it said what it allows: nothing goes out before its handshake, so this only lets calls be numbered. */
-const FIRST_CALLS = 1_024;
-const FIRST_BYTES = 16 * 1024 * 1024;
 
 /** The HELLO of each link that is parked or being accepted. */
 const hellos = new WeakMap<Link, handshakeProto.Identity>();

@@ -1,0 +1,183 @@
+/** @file Links that break: sessions go on, in order and once; peers that are gone fail what waits for them. */
+import { afterEach, describe, expect, it } from 'vitest';
+import { tensor, type Tensor } from '@backwire/tensor';
+import { callContext, rpcAsync, RpcError, rpcFunction, rpcInfo, rpcOneway, rpcSync, type RpcAgent, type RpcOptions } from './index.ts';
+import type { Agent } from './agent.ts';
+import type { Peer } from './peer.ts';
+import { startCluster, until, type Cluster } from './testdata/cluster.ts';
+
+const echo = rpcFunction('sessions/echo', (x: unknown) => x);
+const runs = new Map<number, number>();
+const once = rpcFunction('sessions/once', async (i: number) => {
+  runs.set(i, (runs.get(i) ?? 0) + 1);
+  await new Promise((resolve) => setTimeout(resolve, i % 3));
+  return i;
+});
+const order: number[] = [];
+const inOrder = rpcFunction('sessions/inOrder', (i: number) => void order.push(i));
+const hang = rpcFunction('sessions/hang', async () => {
+  const { signal } = callContext();
+  await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+});
+const sum = rpcFunction('sessions/sum', (x: Tensor) => x.sum().item());
+
+let cluster: Cluster | undefined;
+afterEach(async () => {
+  await cluster?.close();
+  cluster = undefined;
+  runs.clear();
+  order.length = 0;
+});
+async function start(options: Partial<RpcOptions> = {}): Promise<Cluster> {
+  cluster = await startCluster(2, { transports: ['unix'], ...options });
+  return cluster;
+}
+/** The link of one agent to another, as the tests break it. */
+function peerOf(agent: RpcAgent, name: string): Peer {
+  return (agent as Agent).members.find(name);
+}
+const failure = (promise: Promise<unknown>): Promise<unknown> => promise.then(() => 'no failure', (error: unknown) => error);
+
+describe('a link that breaks', () => {
+  it('does not lose, repeat or reorder calls', async () => {
+    const { at } = await start();
+    const calls: Promise<number>[] = [];
+    let reconnected = 0;
+    at(0).on('peer-reconnected', () => reconnected++);
+    for (let i = 0; i < 400; i++) {
+      calls.push(at(0).run(() => rpcAsync('w1', once, [i])));
+      at(0).run(() => rpcOneway('w1', inOrder, [i]));
+      if (i % 80 === 40) {
+        await until(() => peerOf(at(0), 'w1').up, 'the link is up');
+        peerOf(i % 160 === 40 ? at(0) : at(1), i % 160 === 40 ? 'w1' : 'w0').reset(new Error('cut by the test'));
+      }
+      if (i % 10 === 0) await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(await Promise.all(calls)).toEqual(Array.from({ length: 400 }, (_, i) => i));
+    expect([...runs.values()].every((count) => count === 1)).toBe(true);
+    await until(() => order.length === 400, 'one-way calls arrived');
+    expect(order).toEqual(Array.from({ length: 400 }, (_, i) => i));
+    expect(reconnected).toBeGreaterThan(0);
+  });
+
+  it.each(['before', 'during', 'after'])('goes on with a tensor that is on its way (%s)', async (when) => {
+    const { at } = await start();
+    await at(0).run(() => rpcSync('w1', echo, [1]));
+    const size = 8_000_000;
+    const x = tensor(new Float32Array(size).fill(1), { shape: [size] });
+    const call = at(0).run(() => rpcAsync('w1', echo, [x]));
+    const there = peerOf(at(1), 'w0');
+    if (when === 'during') await until(() => there.bytesReceived > 2_000_000, 'part of it is there');
+    if (when === 'after') await until(() => there.bytesReceived > size * 4, 'all of it is there');
+    peerOf(at(0), 'w1').reset(new Error('cut by the test'));
+    const y = (await call) as Tensor;
+    expect(y.size).toBe(size);
+    expect(y.sum().item()).toBe(size);
+    expect(peerOf(at(0), 'w1').outbox.session.bodies.pendingBytes).toBe(0);
+  });
+
+  it('is cut many times while tensors travel, and every one arrives whole', async () => {
+    const { at } = await start();
+    const size = 400_000;
+    const calls = Array.from({ length: 24 }, (_, i) =>
+      at(0).run(() => rpcAsync('w1', sum, [tensor(new Float32Array(size).fill(i), { shape: [size] })])),
+    );
+    let cuts = 0;
+    const knife = setInterval(() => {
+      if (!peerOf(at(0), 'w1').up) return;
+      cuts++;
+      peerOf(cuts % 2 === 0 ? at(0) : at(1), cuts % 2 === 0 ? 'w1' : 'w0').reset(new Error('cut by the test'));
+    }, 7);
+    try {
+      const sums = await Promise.all(calls);
+      expect(sums).toEqual(Array.from({ length: 24 }, (_, i) => i * size));
+      expect(cuts).toBeGreaterThan(0);
+    } finally {
+      clearInterval(knife);
+    }
+  });
+
+  it('still cancels handlers', async () => {
+    const { at } = await start();
+    const controller = new AbortController();
+    const call = at(0).run(() => rpcSync('w1', hang, [], { signal: controller.signal }));
+    await until(() => at(1).debugInfo()['agent.server_active_calls'] === 1, 'the handler runs');
+    peerOf(at(0), 'w1').reset(new Error('cut by the test'));
+    controller.abort();
+    expect(rpcInfo(await failure(call))?.code).toBe('cancelled');
+    await until(() => at(1).debugInfo()['agent.server_active_calls'] === 0, 'the handler ended');
+  });
+});
+
+describe('a peer that goes away', () => {
+  it('fails what waits for it with its name when it leaves', async () => {
+    const { at } = await start();
+    const call = at(0).run(() => rpcSync('w1', hang));
+    await until(() => at(1).debugInfo()['agent.server_active_calls'] === 1, 'the handler runs');
+    await at(1).shutdown({ graceful: false });
+    const info = rpcInfo(await failure(call));
+    expect(info?.code).toBe('unavailable');
+    expect(info?.peer?.name).toBe('w1');
+    expect(info?.executed).toBe('maybe');
+    expect(rpcInfo(await failure(at(0).run(() => rpcSync('w1', echo, [1]))))?.code).toBe('not-found');
+  });
+
+  it('ends what it asked of others', async () => {
+    const { at } = await start();
+    const call = at(0).run(() => rpcSync('w1', hang));
+    call.catch(() => undefined);
+    await until(() => at(1).debugInfo()['agent.server_active_calls'] === 1, 'the handler runs');
+    await at(0).shutdown({ graceful: false });
+    expect(rpcInfo(await failure(call))?.code).toBe('unavailable');
+    await until(() => at(1).debugInfo()['agent.server_active_calls'] === 0, 'the handler was told');
+  });
+
+  it('is removed by the view when its lease ends, and learns that itself', async () => {
+    const { at } = await start();
+    const call = at(0).run(() => rpcSync('w1', hang));
+    await until(() => at(1).debugInfo()['agent.server_active_calls'] === 1, 'the handler runs');
+    const events: string[] = [];
+    at(0).on('peer-down', (peer) => events.push(`down ${peer.name}`));
+    at(1).on('fenced', () => events.push('fenced'));
+    (at(0) as Agent).members.sessionLost(peerOf(at(0), 'w1'), 'the test says so');
+    const info = rpcInfo(await failure(call));
+    expect(info?.code).toBe('peer-died');
+    expect(info?.peer?.name).toBe('w1');
+    await until(() => events.length === 2, 'both were told');
+    expect(events.sort()).toEqual(['down w1', 'fenced']);
+    expect(rpcInfo(await failure(at(1).run(() => rpcSync('w0', echo, [1]))))?.code).toMatch(/fenced|not-found/);
+  });
+});
+
+describe('limits', () => {
+  it('refuse calls past the buffer, certainly not run', async () => {
+    const { at } = await start({ limits: { maxBufferedBytesPerPeer: 200_000, maxInboundCalls: 4 } });
+    const text = 'x'.repeat(50_000);
+    const outcomes = await Promise.allSettled(Array.from({ length: 2_000 }, () => at(0).run(() => rpcAsync('w1', echo, [text]))));
+    const refused = outcomes.filter((outcome) => outcome.status === 'rejected').map((outcome) => rpcInfo(outcome.reason));
+    expect(refused.length).toBeGreaterThan(0);
+    expect(refused.every((info) => info?.code === 'resource-exhausted' && info.executed === 'no')).toBe(true);
+    expect(await at(0).run(() => rpcSync('w1', echo, ['still alive']))).toBe('still alive');
+  });
+
+  it('let calls pass that are larger than the whole window', async () => {
+    const { at } = await start({ limits: { maxBufferedBytesPerPeer: 100_000 } });
+    const x = tensor(new Float32Array(1_000_000).fill(1), { shape: [1_000_000] });
+    expect(await at(0).run(() => rpcSync('w1', sum, [x]))).toBe(1_000_000);
+  });
+
+  it('hold calls back until earlier ones are over', async () => {
+    const { at } = await start({ limits: { maxInboundCalls: 3 } });
+    const answers = await Promise.all(Array.from({ length: 500 }, (_, i) => at(0).run(() => rpcAsync('w1', once, [i]))));
+    expect(answers).toEqual(Array.from({ length: 500 }, (_, i) => i));
+  });
+
+  it('refuse messages that are too long', async () => {
+    const { at } = await start({ limits: { maxMessageBytes: 1_000_000 } });
+    const x = tensor(new Float32Array(1_000_000), { shape: [1_000_000] });
+    const error = await failure(at(0).run(() => rpcSync('w1', sum, [x])));
+    expect(error).toBeInstanceOf(RpcError);
+    expect((error as RpcError).code).toBe('resource-exhausted');
+    expect(await at(0).run(() => rpcSync('w1', echo, [2]))).toBe(2);
+  });
+});
