@@ -137,7 +137,7 @@ describe('training', () => {
   it('profiles the whole run when asked', { timeout: 60_000 }, async () => {
     const { code, stdout } = await start(small('--trainers', '1', '--limit', '640', '--profile'));
     expect(code).toBe(0);
-    expect(stdout).toMatch(/rpc_async#examples\/Net\.forward\(trainer0 -> server\)/);
+    expect(stdout).toMatch(/rpc_async#RRef\.forward\(trainer0 -> server\)/);
   });
 });
 
