@@ -3,7 +3,7 @@
 /** More processes than this on one host is a mistyped number, not a wish. */
 export const MAX_PROCESSES = 4_096;
 /** Lines of standard error kept of each worker for the report of a failure. */
-export const STDERR_TAIL_LINES = 20;
+export const STDERR_TAIL_LINES = 40;
 /** A line longer than this is passed on in pieces, so that a worker without newlines cannot fill the launcher's memory. */
 export const MAX_LINE_CHARS = 64 * 1024;
 /** Of a kept line, the report shows this much. */
