@@ -3,6 +3,7 @@ import { runAtRoot } from '@backwire/tensor/internal';
 import {
   FrameKind,
   FrameWriter,
+  patchAck,
   patchRemaining,
   patchSequence,
   type CallFields,
@@ -75,6 +76,11 @@ export class Outbox implements SessionPort<PendingWrite> {
   private controlBytes = 0;
   private connection: Connection | undefined;
   private scheduled = false;
+  /** The frame numbered last in this tick. */
+  private last: FrameRegion | undefined;
+  /** The highest acknowledgement in the frames of this flush, and in the frames without a number. */
+  private carried = 0;
+  private looseAck = 0;
   private bodyBytesInFlight = 0;
   /** Control that was sent while a frame was open: an extension's `encode` did it. */
   private deferred: (() => void)[] = [];
@@ -155,6 +161,7 @@ export class Outbox implements SessionPort<PendingWrite> {
     fields.seq = numbered ? session.lastSent + 1 : 0;
     fields.ack = session.lastReceived;
     const region = writer.endCall(fields, name, header, plan);
+    if (numbered) this.last = region;
     const bodyBytes = region.bodies.length === 0 ? 0 : sum(region.bodies);
     if (numbered) {
       const seq = session.draw();
@@ -181,15 +188,16 @@ export class Outbox implements SessionPort<PendingWrite> {
   /** A frame without a number, with the id header; lost with the link. */
   sendLoose(kind: FrameKind, id: number, a = 0, b = 0, c = 0): void {
     if (this.connection === undefined) return;
-    this.loose.idFrame(kind, id, a, b, c, 0, this.session.lastReceived);
+    this.looseAck = this.session.lastReceived;
+    this.loose.idFrame(kind, id, a, b, c, 0, this.looseAck);
     this.schedule();
   }
 
   /** An acknowledgement of its own, unless a frame carries it by the end of this tick. */
   sendAck(): void {
     if (this.connection === undefined) return;
-    this.loose.frame(FrameKind.ACK, 0, undefined, 0, this.session.lastReceived);
-    this.session.ackCarried();
+    this.looseAck = this.session.lastReceived;
+    this.loose.frame(FrameKind.ACK, 0, undefined, 0, this.looseAck);
     this.schedule();
   }
 
@@ -217,6 +225,7 @@ export class Outbox implements SessionPort<PendingWrite> {
   lost(): void {
     this.connection = undefined;
     this.replay = [];
+    this.looseAck = 0;
     this.loose.flush()?.release();
     this.session.linkLost();
   }
@@ -244,7 +253,7 @@ export class Outbox implements SessionPort<PendingWrite> {
     this.connection = undefined;
     this.session.close();
     for (const body of this.session.bodies.dropAll()) this.letGo(body);
-    for (const waiting of [...this.control.splice(0), ...this.calls.splice(0)].slice(0)) this.forget(waiting);
+    for (const waiting of [...this.control.splice(0), ...this.calls.splice(0)]) this.discard(waiting);
     this.callsHead = 0;
     this.controlHead = 0;
     this.main.flush()?.release();
@@ -273,6 +282,7 @@ export class Outbox implements SessionPort<PendingWrite> {
     this.scheduled = false;
     if (this.session.state === 'closed') return;
     this.drain();
+    this.carried = this.freshenAck();
     const segment = this.flushNumbered();
     const { connection } = this;
     if (connection === undefined || this.session.state !== 'up') return;
@@ -282,9 +292,18 @@ export class Outbox implements SessionPort<PendingWrite> {
     } else if (segment !== undefined) {
       chunks.push(...segment.chunks);
     }
-    this.session.ackCarried();
     this.write(connection, chunks);
+    if (this.carried > 0) this.session.ackCarried(this.carried);
   };
+
+  /** The frame numbered last was written before some of what has arrived by now: it says so too. Returns what it acknowledges. */
+  private freshenAck(): number {
+    const { last, session } = this;
+    this.last = undefined;
+    if (last === undefined) return 0;
+    patchAck(last.slab.view, last.start, session.lastReceived);
+    return session.lastReceived;
+  }
 
   /** Retains what has been numbered since the last time. A replay that is due contains it already. */
   private flushNumbered(): PendingWrite | undefined {
@@ -298,6 +317,9 @@ export class Outbox implements SessionPort<PendingWrite> {
   private write(connection: Connection, chunks: Uint8Array[]): void {
     const pieces = this.takePieces();
     const loose = this.loose.flush();
+    // Loose frames are written in this very tick or by the last read: the next acknowledgement covers what came since.
+    if (loose !== undefined) this.carried = Math.max(this.carried, this.looseAck);
+    this.looseAck = 0;
     if (loose !== undefined) chunks.push(...loose.chunks);
     if (chunks.length === 0) return;
     if (loose === undefined) {
@@ -356,7 +378,7 @@ export class Outbox implements SessionPort<PendingWrite> {
       return;
     }
     if (session.hasRoom() && this.controlHead === this.control.length) {
-      write(main, session.lastSent + 1, session.lastReceived);
+      this.last = write(main, session.lastSent + 1, session.lastReceived);
       session.draw();
     } else {
       this.enqueue(write(this.waiting, 0, 0), NO_BODIES, 0, false, undefined);
@@ -422,7 +444,7 @@ export class Outbox implements SessionPort<PendingWrite> {
       if (!withdrawn && !session.credits.canCall(first.bytes)) break;
       this.callsHead++;
       this.waitingBytes -= first.bytes;
-      if (withdrawn) this.release_(first);
+      if (withdrawn) this.discard(first);
       else {
         session.credits.use(first.bytes);
         this.number(first);
@@ -450,17 +472,14 @@ export class Outbox implements SessionPort<PendingWrite> {
       if (ticket.deadline !== Infinity)
         patchRemaining(slab.view, start, Math.max(1, ticket.deadline - this.options.now()));
     }
+    this.last = waiting;
     this.runs.add(waiting, this.main);
     if (waiting.bodies.length > 0) this.sendBodies(seq, waiting.bodies);
   }
 
-  private release_(waiting: Waiting): void {
+  private discard(waiting: Waiting): void {
     waiting.slab.release();
     for (const body of waiting.bodies) body.release();
-  }
-
-  private forget(waiting: Waiting): void {
-    this.release_(waiting);
   }
 }
 

@@ -154,11 +154,6 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
 
   /** A stranger's link said HELLO and is this peer's, in this life. */
   hello(link: Link, identity: handshakeProto.Identity): void {
-    if (this.agreed && !sameToken(identity.session, this.token)) {
-      link.refuse('failed-precondition', 'this side knows another session');
-      this.core.sessionLost(this, 'it does not know its session any more');
-      return;
-    }
     link.handTo(this);
     hellos.set(link, identity);
     this.connector.hello(link, identity.dial);
@@ -205,7 +200,14 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
       return;
     }
     this.endOldLink();
-    const resumed = this.agreed;
+    const known = sameToken(identity.session, this.token);
+    if (this.agreed && !known && this.outbox.session.hasDelivered) {
+      link.refuse('failed-precondition', 'this side knows another session');
+      this.connector.linkLost(this.core.now());
+      this.core.sessionLost(this, 'it does not know its session any more');
+      return;
+    }
+    const resumed = this.agreed && known;
     this.token = identity.session;
     this.learn(identity);
     link.sendHandshake({ $case: 'welcome', value: { identity: this.identity(), resumed, version: PROTOCOL_VERSION } });
@@ -306,7 +308,8 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     if (!sameToken(identity.session, this.token)) throw protocolError('another session was answered');
     clearTimeout(dial.timer);
     this.dialing = undefined;
-    if (this.agreed && !welcome.resumed) {
+    // A peer that had agreed to nothing yet has delivered nothing: with it, the session simply begins.
+    if (this.agreed && !welcome.resumed && this.outbox.session.hasDelivered) {
       link.end();
       this.core.sessionLost(this, 'it does not know the session any more');
       return;

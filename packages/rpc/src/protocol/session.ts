@@ -113,6 +113,10 @@ export class Session<S, B = unknown> {
   get lastReceived(): number {
     return this.received;
   }
+  /** Whether anything has got through, either way: before that, a new start loses nothing. */
+  get hasDelivered(): boolean {
+    return this.acked > 0 || this.received > 0;
+  }
   /** Bytes retained for the peer. */
   get pendingBytes(): number {
     return this.retainedBytes;
@@ -179,10 +183,10 @@ export class Session<S, B = unknown> {
     return 'deliver';
   }
 
-  /** A frame that carries `lastReceived` was written. */
-  ackCarried(): void {
-    if (this.ackSent === this.received && this.ackDueAt === Infinity) return;
-    this.ackSent = this.received;
+  /** Frames were handed to the link; the highest `ack` field among them was `ack`. */
+  ackCarried(ack: number): void {
+    if (ack > this.ackSent) this.ackSent = ack;
+    if (ack !== this.received) return;
     this.unackedBytes = 0;
     this.ackDueAt = Infinity;
   }

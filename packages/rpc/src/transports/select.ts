@@ -7,6 +7,7 @@ import { tlsTransport } from './tls.ts';
 import { STORE_GROUP } from '../security/handshake.ts';
 import type { Transport } from './transport.ts';
 import { unixTransport } from './unix.ts';
+import { webSocketTransport } from './websocket.ts';
 
 export const DEFAULT_TRANSPORTS: readonly string[] = Object.freeze(['memory', 'unix', 'tcp']);
 
@@ -32,6 +33,13 @@ function create(name: string, security: ResolvedSecurity, group: string): Transp
       return memoryTransport();
     case 'unix':
       return unixTransport();
+    case 'ws':
+      return webSocketTransport({
+        group,
+        keys: security.keys,
+        allowedOrigins: process.env['BACKWIRE_ALLOWED_ORIGINS']?.split(',').map((origin) => origin.trim()),
+        insecure: security.mode === 'none' || security.mode === 'hmac',
+      });
     case 'tcp':
       return tcp(security, group);
     default:

@@ -14,6 +14,7 @@ import { tcpTransport } from './tcp.ts';
 import { tlsTransport } from './tls.ts';
 import type { ByteSink, Connection, Listener, Transport } from './transport.ts';
 import { unixTransport } from './unix.ts';
+import { webSocketTransport } from './websocket.ts';
 
 const MIB = 1024 * 1024;
 
@@ -103,6 +104,7 @@ const transports: [string, () => Transport][] = [
   ['unix', unixTransport],
   ['memory', memoryTransport],
   ['tls', () => tlsTransport(psk)],
+  ['ws', () => webSocketTransport(psk)],
 ];
 
 describe.each(transports)('%s', (name, make) => {

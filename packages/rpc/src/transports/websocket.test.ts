@@ -1,0 +1,172 @@
+/** @file WebSockets: who may upgrade, and sockets that cannot be paused. */
+import { once } from 'node:events';
+import { get } from 'node:http';
+import { connect } from 'node:net';
+import { afterEach, expect, test } from 'vitest';
+import { WebSocket } from 'ws';
+import { findKeys, type Keys } from '../security/secret.ts';
+import type { Connection, Listener } from './transport.ts';
+import { WebSocketConnection, type AnyWebSocket } from './websocket-connection.ts';
+import { webSocketToken, webSocketTransport } from './websocket.ts';
+
+const keys = findKeys({ secret: 'sixteen bytes and more', env: {} }) as Keys;
+const other = findKeys({ secret: 'another secret, as long as it', env: {} }) as Keys;
+const cleanups: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+async function serve(options = {}): Promise<{ listener: Listener; accepted: Connection[]; port: number }> {
+  const accepted: Connection[] = [];
+  const transport = webSocketTransport({ group: 'g', keys, allowedOrigins: ['https://app.example.com'], ...options });
+  const listener = await transport.listen({}, (connection) => accepted.push(connection));
+  cleanups.push(
+    () => listener.close(),
+    () => accepted.forEach((connection) => connection.destroy()),
+  );
+  return { listener, accepted, port: Number(new URL(listener.endpoint).port) };
+}
+
+/** What a browser would send, with any token and origin. */
+async function upgrade(
+  endpoint: string,
+  protocols: string[],
+  headers: Record<string, string> = {},
+): Promise<number | 'open'> {
+  const socket = new WebSocket(endpoint, protocols, { headers });
+  cleanups.push(() => socket.terminate());
+  return new Promise((resolve) => {
+    socket.on('open', () => resolve('open'));
+    socket.on('unexpected-response', (_request, response) => resolve(response.statusCode ?? 0));
+    socket.on('error', () => undefined);
+  });
+}
+
+test('the token and the origin decide who may upgrade', async () => {
+  const { listener } = await serve({ keys: [keys[0], other[0]] });
+  const token = `token.${webSocketToken(keys, 'g')}`;
+  const at = listener.endpoint;
+  expect(await upgrade(at, ['backwire.v1', token])).toBe('open');
+  expect(await upgrade(at, ['backwire.v1', `token.${webSocketToken(other, 'g')}`])).toBe('open');
+  expect(await upgrade(at, ['backwire.v1', token], { origin: 'https://app.example.com' })).toBe('open');
+  expect(await upgrade(at, ['backwire.v1', token], { origin: 'https://evil.example.com' })).toBe(403);
+  expect(await upgrade(at, ['backwire.v1', token], { origin: 'null' })).toBe(403);
+  expect(await upgrade(at, ['backwire.v1'])).toBe(403);
+  expect(await upgrade(at, ['backwire.v1', 'token.00'])).toBe(403);
+  expect(await upgrade(at, ['backwire.v1', `token.${webSocketToken(keys, 'h')}`])).toBe(403);
+  expect(await upgrade(at, [token])).toBe(403);
+  expect(await upgrade(at.replace('/backwire', '/else'), ['backwire.v1', token])).toBe(403);
+});
+
+test('dialling with the wrong secret is refused in words', async () => {
+  const { listener } = await serve();
+  await expect(webSocketTransport({ group: 'g', keys: other }).dial(listener.endpoint)).rejects.toMatchObject({
+    code: 'unauthenticated',
+  });
+  await expect(webSocketTransport({ group: 'g', keys }).dial('ws://127.0.0.1:1/backwire')).rejects.toMatchObject({
+    code: 'unavailable',
+  });
+  await expect(webSocketTransport({ group: 'g', keys }).dial('tcp://x:1')).rejects.toMatchObject({
+    code: 'invalid-argument',
+  });
+});
+
+test('plain HTTP, noise and those who only wait are turned away', async () => {
+  const { port, listener, accepted } = await serve();
+  const [response] = (await once(get({ host: '127.0.0.1', port, path: '/' }), 'response')) as [
+    { statusCode: number; resume(): void },
+  ];
+  response.resume();
+  expect(response.statusCode).toBe(426);
+  const noise = connect(port, '127.0.0.1').on('error', () => undefined);
+  noise.resume();
+  noise.write('no HTTP at all\r\n\r\n');
+  await once(noise, 'close');
+  const idle = Array.from({ length: 70 }, () => connect(port, '127.0.0.1').on('error', () => undefined));
+  cleanups.push(() => idle.forEach((socket) => socket.destroy()));
+  await once(idle[0] as NodeJS.EventEmitter, 'close');
+  const connection = await webSocketTransport({ group: 'g', keys }).dial(listener.endpoint);
+  cleanups.push(() => connection.destroy());
+  expect(accepted).toHaveLength(1);
+});
+
+test('messages that are text or too long end the connection', async () => {
+  const { listener, accepted } = await serve();
+  for (const message of ['text', Buffer.alloc(2 * 1024 * 1024)]) {
+    const socket = new WebSocket(listener.endpoint, ['backwire.v1', `token.${webSocketToken(keys, 'g')}`]);
+    cleanups.push(() => socket.terminate());
+    await once(socket, 'open');
+    const connection = accepted.at(-1) as Connection;
+    const ended = new Promise<Error | undefined>((resolve) =>
+      connection.attach({ nextBuffer: () => new Uint8Array(1024), received: () => undefined, closed: resolve }),
+    );
+    socket.send(message);
+    expect(await ended).toBeInstanceOf(Error);
+  }
+});
+
+test('beyond loopback it wants a proxy with TLS; the advertised address is taken as it is', async () => {
+  const transport = webSocketTransport({ group: 'g', keys });
+  await expect(transport.listen({ host: '0.0.0.0' }, () => undefined)).rejects.toMatchObject({
+    code: 'invalid-argument',
+  });
+  const listener = await transport.listen({ advertise: 'wss://example.com/backwire' }, () => undefined);
+  cleanups.push(() => listener.close());
+  expect(listener.endpoint).toBe('wss://example.com/backwire');
+});
+
+test('a socket without callbacks or pausing, as in browsers, keeps its promises too', async () => {
+  const { listener, accepted } = await serve();
+  const socket = new WebSocket(listener.endpoint, ['backwire.v1', `token.${webSocketToken(keys, 'g')}`]);
+  await once(socket, 'open');
+  // The browser's interface alone: send, close, events and the amount that waits.
+  const plain: AnyWebSocket = {
+    binaryType: '',
+    get bufferedAmount() {
+      return socket.bufferedAmount;
+    },
+    send: (data) => socket.send(data),
+    close: (code) => socket.close(code),
+    addEventListener: (type: string, listen: (event: never) => void) =>
+      socket.addEventListener(type as 'message', listen as never),
+  };
+  socket.binaryType = 'arraybuffer';
+  const connection = new WebSocketConnection(plain, listener.endpoint, { encrypted: false, authenticated: false });
+  cleanups.push(() => connection.destroy());
+  await expect.poll(() => accepted.length).toBe(1);
+  const peer = accepted[0] as Connection;
+  peer.write([Buffer.from('early ')]);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  const got = await new Promise<string>((resolve) => {
+    const memory = new Uint8Array(4);
+    let text = '';
+    connection.attach({
+      nextBuffer: () => memory,
+      received: (count) => {
+        text += Buffer.from(memory.subarray(0, count)).toString();
+        if (text.length === 10) resolve(text);
+      },
+      closed: () => undefined,
+    });
+    peer.write([Buffer.from('late')]);
+  });
+  expect(got).toBe('early late');
+  let flushed = false;
+  const sent = new Promise<Error | undefined>((resolve) =>
+    connection.write([new Uint8Array(24 * 1024 * 1024)], resolve),
+  ).then((error) => {
+    flushed = true;
+    return error;
+  });
+  expect(connection.bufferedBytes).toBe(24 * 1024 * 1024);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  expect(flushed).toBe(false);
+  const ended = new Promise<Error | undefined>((resolve) =>
+    peer.attach({ nextBuffer: () => new Uint8Array(65_536), received: () => undefined, closed: resolve }),
+  );
+  expect(await sent).toBeUndefined();
+  expect(connection.bufferedBytes).toBe(0);
+  connection.close();
+  expect(await ended).toBeUndefined();
+  expect(peer.receivedBytes).toBe(24 * 1024 * 1024);
+});

@@ -1,0 +1,224 @@
+/** @file WebSockets: for browsers, and for networks that let nothing else through. The server needs the optional package `ws`. */
+import type { IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { createHash, timingSafeEqual } from 'node:crypto';
+import { runAtRoot } from '@backwire/tensor/internal';
+import { RpcError } from '../errors.ts';
+import { HANDSHAKE_TIMEOUT_MS, MAX_HALF_OPEN } from '../security/handshake.ts';
+import { deriveKey, type Keys } from '../security/secret.ts';
+import { cancelled, hostText, listenError } from './listen.ts';
+import { isLoopback, reachable } from './tcp.ts';
+import { DEFAULT_DIAL_TIMEOUT_MS } from './transport.ts';
+import type { Connection, DialOptions, ListenOptions, Listener, Protection, Transport } from './transport.ts';
+import { MAX_MESSAGE_BYTES, WebSocketConnection, type AnyWebSocket } from './websocket-connection.ts';
+
+export interface WebSocketOptions {
+  readonly group: string;
+  /** undefined = security is off: no token is asked for. */
+  readonly keys?: Keys | undefined;
+  /** Pages that may connect, as browsers name them: 'https://app.example.com'. @default none */
+  readonly allowedOrigins?: readonly string[] | undefined;
+  /** Lets a listener be reached by other machines in the clear. @default false: put a proxy with TLS in front and `advertise` 'wss://…' */
+  readonly insecure?: boolean | undefined;
+}
+
+const PATH = '/backwire';
+const PROTOCOL = 'backwire.v1';
+const TOKEN_PREFIX = 'token.';
+const IN_THE_CLEAR: Protection = Object.freeze({ encrypted: false, authenticated: false });
+/** The head of an HTTP request to upgrade. */
+const MAX_HEADER_BYTES = 8_192;
+
+/**
+ * 'ws://host:port/backwire' and 'wss://…'. A request to upgrade has to carry a token made from the secret, as a subprotocol, because
+ * browsers can set no header; and no Origin, or an allowed one, so that no foreign page gets in with it. The handshake of the group
+ * still follows.
+ */
+export function webSocketTransport(options: WebSocketOptions): Transport {
+  return {
+    name: 'ws',
+    domain: '',
+    isViable: () => true,
+    listen: (at, onConnection) => runAtRoot(() => listen(options, at, onConnection)),
+    dial: (endpoint, how) => runAtRoot(() => dial(options, endpoint, how)),
+  };
+}
+
+/** What a page of the group shows; made from the secret, which it does not tell. */
+export function webSocketToken(keys: Keys, group: string, index = 0): string {
+  const key = keys[index] ?? keys[0];
+  return Buffer.from(deriveKey(key, group, 'websocket token')).toString('hex');
+}
+
+async function listen(
+  options: WebSocketOptions,
+  at: ListenOptions,
+  onConnection: (connection: Connection) => void,
+): Promise<Listener> {
+  const host = at.host ?? '127.0.0.1';
+  if (!isLoopback(host) && options.insecure !== true) {
+    throw new RpcError(
+      'invalid-argument',
+      `WebSockets on ${host} would be in the clear: bind loopback behind a proxy with TLS, and advertise 'wss://…'`,
+    );
+  }
+  const [{ createServer }, { WebSocketServer }] = await Promise.all([import('node:http'), loadWs()]);
+  const http = createServer(
+    { maxHeaderSize: MAX_HEADER_BYTES, headersTimeout: HANDSHAKE_TIMEOUT_MS },
+    (_request, response) => {
+      response.writeHead(426, { connection: 'close' }).end();
+    },
+  );
+  boundStrangers(http);
+  const upgrades = new WebSocketServer({
+    noServer: true,
+    maxPayload: MAX_MESSAGE_BYTES,
+    perMessageDeflate: false,
+    handleProtocols: () => PROTOCOL,
+  });
+  http.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    socket.on('error', () => undefined);
+    if (!admits(options, request)) {
+      // The same for everything that is wrong.
+      socket.end('HTTP/1.1 403 Forbidden\r\nconnection: close\r\ncontent-length: 0\r\n\r\n');
+      return;
+    }
+    upgrades.handleUpgrade(request, socket, head, (accepted) => {
+      const { remoteAddress = '?', remotePort = 0 } = request.socket;
+      onConnection(
+        new WebSocketConnection(
+          accepted as unknown as AnyWebSocket,
+          `ws://${hostText(remoteAddress)}:${remotePort}`,
+          IN_THE_CLEAR,
+        ),
+      );
+    });
+  });
+  const where = `ws://${hostText(host)}:${at.port ?? 0}`;
+  await new Promise<void>((resolve, reject) => {
+    http.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, where)));
+    http.listen({ host, port: at.port ?? 0 }, resolve);
+  });
+  http.removeAllListeners('error');
+  http.on('error', (error: Error) => process.emitWarning(error));
+  const close = async (): Promise<void> => {
+    http.close();
+  };
+  at.signal?.addEventListener('abort', () => void close(), { once: true });
+  const { port } = http.address() as AddressInfo;
+  const advertised = at.advertise ?? reachable(host);
+  return { endpoint: advertised.includes('://') ? advertised : `ws://${hostText(advertised)}:${port}${PATH}`, close };
+}
+
+function dial(
+  options: WebSocketOptions,
+  endpoint: string,
+  { timeoutMs = DEFAULT_DIAL_TIMEOUT_MS, signal }: DialOptions = {},
+): Promise<Connection> {
+  if (!/^wss?:\/\/[^/]+\//.test(endpoint))
+    return Promise.reject(new RpcError('invalid-argument', `'${endpoint}' is not ws://host:port/path`));
+  if (signal?.aborted) return Promise.reject(cancelled(endpoint, signal));
+  const protocols = [
+    PROTOCOL,
+    ...(options.keys === undefined ? [] : [`${TOKEN_PREFIX}${webSocketToken(options.keys, options.group)}`]),
+  ];
+  return clientClass().then(
+    (Client) =>
+      new Promise<Connection>((resolve, reject) => {
+        const socket = new Client(endpoint, protocols);
+        let settled = false;
+        const settle = (outcome: () => void): void => {
+          if (settled) return;
+          settled = true;
+          clearTimeout(timer);
+          signal?.removeEventListener('abort', onAbort);
+          outcome();
+        };
+        const refuse = (error: RpcError): void =>
+          settle(() => {
+            socket.close();
+            reject(error);
+          });
+        const onAbort = (): void => refuse(cancelled(endpoint, signal as AbortSignal));
+        const timer = setTimeout(
+          () => refuse(new RpcError('deadline-exceeded', `${endpoint} did not answer in ${timeoutMs} ms`)),
+          timeoutMs,
+        );
+        signal?.addEventListener('abort', onAbort, { once: true });
+        socket.addEventListener('open', () =>
+          settle(() => resolve(new WebSocketConnection(socket, endpoint, protectionOf(endpoint)))),
+        );
+        socket.addEventListener('error', (event) => {
+          const cause = (event as { error?: Error }).error;
+          const why = cause?.message ?? 'the WebSocket failed';
+          const code = why.includes('403') ? 'unauthenticated' : 'unavailable';
+          refuse(new RpcError(code, `cannot connect to ${endpoint}: ${why}`, { cause }));
+        });
+      }),
+  );
+}
+
+function protectionOf(endpoint: string): Protection {
+  return endpoint.startsWith('wss:') ? { encrypted: true, authenticated: false } : IN_THE_CLEAR;
+}
+
+function admits({ keys, group, allowedOrigins = [] }: WebSocketOptions, request: IncomingMessage): boolean {
+  const { origin } = request.headers;
+  if (origin !== undefined && !allowedOrigins.includes(origin)) return false;
+  if (request.url !== PATH) return false;
+  const offered = (request.headers['sec-websocket-protocol'] ?? '').split(',').map((each) => each.trim());
+  if (!offered.includes(PROTOCOL)) return false;
+  if (keys === undefined) return true;
+  const token = offered.find((each) => each.startsWith(TOKEN_PREFIX))?.slice(TOKEN_PREFIX.length) ?? '';
+  return keys.some((_, i) => equal(token, webSocketToken(keys, group, i)));
+}
+
+/** In the same time wherever they differ. */
+function equal(a: string, b: string): boolean {
+  const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
+  return timingSafeEqual(digest(a), digest(b));
+}
+
+type WebSocketClass = new (
+  endpoint: string,
+  protocols: string[],
+) => AnyWebSocket & {
+  addEventListener(type: 'open', listener: () => void): void;
+};
+
+/** `ws` where it is installed: it can be paused, and says what has left. Else the platform's own. */
+async function clientClass(): Promise<WebSocketClass> {
+  const platform = (globalThis as { WebSocket?: unknown }).WebSocket as WebSocketClass | undefined;
+  if (globalThis.process?.versions?.node === undefined && platform !== undefined) return platform;
+  try {
+    const { WebSocket } = await loadWs();
+    return WebSocket as unknown as WebSocketClass;
+  } catch (error) {
+    if (platform !== undefined) return platform;
+    throw error;
+  }
+}
+
+async function loadWs(): Promise<typeof import('ws')> {
+  return import('ws').catch((error: unknown) => {
+    throw new RpcError('failed-precondition', "the transport 'ws' needs the package 'ws': npm install ws", {
+      cause: error,
+    });
+  });
+}
+
+/** Connections that have not asked to upgrade yet; one more closes the oldest. */
+function boundStrangers(http: import('node:http').Server): void {
+  const strangers = new Set<import('node:net').Socket>();
+  http.on('connection', (socket) => {
+    strangers.add(socket);
+    socket.once('close', () => strangers.delete(socket));
+    if (strangers.size <= MAX_HALF_OPEN) return;
+    const [oldest] = strangers;
+    if (oldest === undefined) return;
+    strangers.delete(oldest);
+    oldest.destroy();
+  });
+  http.on('upgrade', (request: IncomingMessage) => strangers.delete(request.socket));
+}
