@@ -13,7 +13,7 @@ import {
 import { DTypeError, ShapeError } from './errors.ts';
 import { aligned, fromArray, over } from './host.ts';
 import { checkShape, contiguousStrides, extentOf, sameShape, sizeOf, type Shape } from './shape.ts';
-import { Storage, storageFromBytes } from './storage.ts';
+import { type Storage, storageFromBytes } from './storage.ts';
 import { newMeta, Parameter, Tensor, type Nested, type SparseParts } from './tensor.ts';
 
 export interface CreateOptions<D extends DType = DType> {

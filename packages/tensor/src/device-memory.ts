@@ -87,9 +87,8 @@ function collectGarbage(): void {
 }
 
 function exposedCollector(): () => void {
-  const builtin = globalThis.process?.getBuiltinModule;
-  const v8 = builtin?.('node:v8');
-  const vm = builtin?.('node:vm');
+  const v8 = globalThis.process?.getBuiltinModule?.('node:v8');
+  const vm = globalThis.process?.getBuiltinModule?.('node:vm');
   if (v8 === undefined || vm === undefined) return () => undefined;
   v8.setFlagsFromString('--expose-gc');
   return vm.runInNewContext('gc') as () => void;

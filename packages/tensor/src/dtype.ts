@@ -179,7 +179,7 @@ function encodeAny(values: NumberArray, dtype: DType): TypedArrays[DType] {
     case 'bfloat16':
       return encodeBfloat16(values instanceof Float32Array ? values : new Float32Array(values));
     case 'int64':
-      return BigInt64Array.from(values as Float64Array, toInt64 as (v: number) => bigint);
+      return BigInt64Array.from(values as Float64Array, toInt64);
     case 'int32':
       return values instanceof Int32Array ? values : new Int32Array(values);
     case 'int16':

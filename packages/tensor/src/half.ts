@@ -41,7 +41,7 @@ function halfBits(word: number): number {
     // Subnormal: adding 0.5 aligns the fraction so that the hardware's own rounding does the work.
     scratchBits[0] = magnitude;
     scratch[0] = (scratch[0] as number) + 0.5;
-    return sign | ((scratchBits[0] as number) - 0x3f000000);
+    return sign | (scratchBits[0] - 0x3f000000);
   }
   const odd = (magnitude >>> 13) & 1;
   return sign | ((magnitude - 0x38000000 + 0xfff + odd) >>> 13);

@@ -9,6 +9,8 @@ import { fromArray, readArray } from './host.ts';
 import type { Tensor } from './tensor.ts';
 
 const INT32 = 2 ** 31;
+/** The dtypes both libraries have. */
+const SHARED = ['float32', 'int32', 'bool'] as const;
 
 /** A TensorFlow.js tensor with a copy of the elements. The caller disposes it. */
 export function toTf(t: Tensor): TfTensor {
@@ -35,11 +37,9 @@ export function toTf(t: Tensor): TfTensor {
 
 /** A copy of a TensorFlow.js tensor, which stays the caller's. */
 export function fromTf(t: TfTensor): Tensor {
-  const dtype: DType | undefined = ({ float32: 'float32', int32: 'int32', bool: 'bool' } as const)[
-    t.dtype as 'float32'
-  ];
+  const dtype: DType | undefined = SHARED.find((name) => name === t.dtype);
   if (dtype === undefined) throw new DTypeError(`fromTf: no dtype for '${t.dtype}'`);
-  const values = t.dataSync() as Float32Array | Int32Array | Uint8Array;
+  const values: Float32Array | Int32Array | Uint8Array = t.dataSync<'float32' | 'int32' | 'bool'>();
   return fromArray(values.slice(), dtype, [...t.shape]);
 }
 

@@ -1,7 +1,7 @@
 /** @file Storage: owners, pins, in-place changes while bytes are read, and memory on the device. */
 import { describe, expect, it } from 'vitest';
 import { arange, backendName, matmul, memory, noGrad, ones, optim, rand, tensor, zeros, type Tensor } from './index.ts';
-import { Storage, storageFromBytes, tensorFromParts } from './internal.ts';
+import { type Storage, storageFromBytes, tensorFromParts } from './internal.ts';
 import { evictAll } from './device-memory.ts';
 
 function pooled(bytes: Uint8Array): { storage: Storage; freed: Uint8Array[] } {
@@ -121,9 +121,9 @@ describe('device memory', () => {
     const a = rand([64, 128]);
     const product = matmul(a, rand([128, 64]));
     const before = product.sum().item();
-    if (backendName() !== 'cpu') expect((product.storage as Storage).onDevice).toBe(true);
+    if (backendName() !== 'cpu') expect(product.storage.onDevice).toBe(true);
     evictAll();
-    expect((product.storage as Storage).onDevice).toBe(false);
+    expect(product.storage.onDevice).toBe(false);
     expect(product.sum().item()).toBe(before);
     expect(matmul(product, a).shape).toEqual([64, 128]);
   });

@@ -63,7 +63,7 @@ export class Tensor<D extends DType = DType> {
     this.gone = undefined;
     this.count = -1;
     init.storage.retain();
-    noteCreated(this as unknown as Tensor);
+    noteCreated(this);
   }
 
   get [TENSOR](): true {
@@ -173,7 +173,7 @@ export class Tensor<D extends DType = DType> {
 }
 
 /** The operations as methods; see methods.ts. */
-// eslint-disable-next-line @typescript-eslint/no-unsafe-declaration-merging
+// eslint-disable-next-line @typescript-eslint/no-empty-object-type -- its members come from methods.ts
 export interface Tensor<D extends DType = DType> extends TensorMethods<D> {}
 
 /** A leaf that a module learns: it requires gradients, and belongs to its module, so no scope frees it. */

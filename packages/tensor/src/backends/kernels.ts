@@ -71,7 +71,7 @@ export function contiguousOnDevice<D extends DType>(t: Tensor<D>): Tensor<D> | u
   const backend = currentBackend();
   if (!isDeviceDType(t.dtype) || t.isContiguous || !t.storage.onDevice) return undefined;
   relieveDevice();
-  const device = transposed(backend, t as unknown as Tensor);
+  const device = transposed(backend, t);
   return device === undefined ? undefined : over(new Storage({ device, backend }), t.dtype, t.shape);
 }
 

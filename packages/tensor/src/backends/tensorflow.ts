@@ -101,7 +101,7 @@ class Tensorflow implements Backend {
       engine.incRef(shaped[name], null as never);
     }
     try {
-      return this.own(engine.runKernel(kernel, shaped as never, attrs as never));
+      return this.own(engine.runKernel(kernel, shaped, attrs as never));
     } finally {
       for (const t of Object.values(shaped)) t.dispose();
     }

@@ -1,11 +1,14 @@
 /** @file Module: a tree of parameters and buffers with a mode and a state dict. */
 import { noGrad } from '../autograd/record.ts';
-import { Parameter, Tensor } from '../tensor.ts';
+import { Parameter, type Tensor } from '../tensor.ts';
 
 /** Anything with a `forward`; modules are composed through it. */
+// Parameters and results are the subclass's own; `unknown` here would not let a method with typed parameters match.
+/* eslint-disable @typescript-eslint/no-explicit-any */
 export interface Callable<A extends any[] = any[], R = any> {
   forward(...args: A): R;
 }
+/* eslint-enable @typescript-eslint/no-explicit-any */
 
 /**
  * The base of layers and models. Parameters, buffers (plain tensors in `registerBuffer`) and child modules are found among the own
@@ -25,8 +28,7 @@ export abstract class Module {
   /** As `parameters`, with the path of each: 'layers.0.weight'. */
   namedParameters(recurse = true): [string, Parameter][] {
     const found = new Map<Parameter, string>();
-    for (const [name, value] of this.fields())
-      if (value instanceof Parameter && !found.has(value)) found.set(value, name);
+    for (const [name, value] of this.fields()) if (isParameter(value) && !found.has(value)) found.set(value, name);
     const own = [...found].map(([parameter, name]): [string, Parameter] => [name, parameter]);
     if (!recurse) return own;
     for (const [prefix, child] of this.namedChildren()) {
@@ -109,4 +111,9 @@ export abstract class Module {
   private fields(): [string, unknown][] {
     return Object.entries(this).filter(([name]) => name !== 'buffers' && name !== 'training');
   }
+}
+
+/** `instanceof` alone would infer a Parameter of any dtype. */
+function isParameter(value: unknown): value is Parameter {
+  return value instanceof Parameter;
 }

@@ -1,6 +1,7 @@
 /** @file Sequential: layers one after the other, waiting only where one is asynchronous. */
 import { Module, type Callable } from './module.ts';
 
+/* eslint-disable @typescript-eslint/no-explicit-any -- patterns that must match layers of any type */
 /** What the last of `L` returns. */
 export type LastOut<L extends readonly Callable[]> = L extends readonly [...any[], infer Z extends Callable]
   ? ReturnType<Z['forward']>

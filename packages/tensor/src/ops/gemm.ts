@@ -1,8 +1,6 @@
 /** @file The host's matrix product: 4 by 4 tiles of sums kept in registers, over a packed right operand. */
 import type { NumberArray } from '../dtype.ts';
 
-/* eslint-disable @typescript-eslint/no-non-null-assertion -- indices run below the lengths that the caller gives */
-
 /** out[m, n] = a[m, k] b[k, n], row-major; sums run over k in order, in double precision. */
 export function multiply(a: NumberArray, b: NumberArray, out: NumberArray, m: number, k: number, n: number): void {
   if (m * n === 0) return;

@@ -45,7 +45,7 @@ const valuesOp = defineOp('sparseValues', 'values', ([t]) => shareHandle(partsOf
 
 /** The values of a coalesced tensor. */
 export function values<D extends DType>(t: Tensor<D>): Tensor<D> {
-  requireCoalesced(partsOf(t as unknown as Tensor, 'values').coalesced, 'values');
+  requireCoalesced(partsOf(t, 'values').coalesced, 'values');
   return apply(valuesOp, [t], undefined) as Tensor<D>;
 }
 
@@ -73,7 +73,7 @@ const coalesceOp = defineOp('coalesce', 'coalesce', ([t]) => {
 
 /** The same tensor with sorted, unique indices; values of equal indices are summed in order. */
 export function coalesce<D extends DType>(t: Tensor<D>): Tensor<D> {
-  if (partsOf(t as unknown as Tensor, 'coalesce').coalesced) return shareHandle(t);
+  if (partsOf(t, 'coalesce').coalesced) return shareHandle(t);
   return apply(coalesceOp, [t], undefined) as Tensor<D>;
 }
 
