@@ -53,6 +53,10 @@ export interface PendingWrite {
 
 /** Room a slab must still have for a new frame to start in it. */
 const MIN_ROOM = 512;
+/** Frames longer than this grow by a quarter at a time instead of doubling. */
+const LARGE_FRAME = 4 * 1024 * 1024;
+/** Writers reserve for the worst case of a field, which may be this much more than they then use. */
+const LIMIT_SLACK = 256 * 1024;
 const NO_BODIES: readonly OutgoingBody[] = Object.freeze([]);
 
 /**
@@ -278,9 +282,12 @@ export class FrameWriter {
   private moveFrame(count: number): void {
     const { bytes, start, pos } = this.out;
     const length = pos - start;
+    const needed = length + count;
+    // Here and not only at the end: a value that is far too large must not be written out first.
+    checkLimit('frame', needed - CALL_HEADER_BYTES, this.limits.maxFrameBytes + LIMIT_SLACK);
     const old = this.slab;
     old.retain();
-    this.rotate(Math.max((length + count) * 2, MIN_ROOM));
+    this.rotate(needed > LARGE_FRAME ? Math.ceil(needed * 1.25) : needed * 2);
     this.slab.bytes.set(bytes.subarray(start, pos));
     this.out.adopt(this.slab.bytes, this.slab.view, 0, length);
     old.release();

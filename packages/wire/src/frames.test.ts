@@ -9,6 +9,7 @@ import {
   type FrameSink,
   FrameWriter,
   SlabPool,
+  ValueCodec,
   WireError,
   frameName,
   frameTable,
@@ -174,6 +175,28 @@ describe('call frames', () => {
       expect(writer.open).toBe(false);
     }
     expect(writer.flush()).toBeUndefined();
+  });
+
+  it('stop growing at the limit, not after it', () => {
+    const slabs = new SlabPool();
+    const writer = new FrameWriter(slabs, { ...DEFAULT_WIRE_LIMITS, maxFrameBytes: 1 << 20 });
+    const codec = new ValueCodec<undefined>();
+    const megabyte = 'x'.repeat(1 << 20);
+    let read = 0;
+    const list = Array.from({ length: 1000 }, () => ({
+      get text() {
+        read++;
+        return megabyte;
+      },
+    }));
+    writer.begin();
+    expect(() => codec.write(writer.out, list, [], undefined)).toThrow('limit: frame');
+    writer.abort();
+    expect(read).toBeLessThan(4);
+    expect(slabs.usedBytes).toBeLessThan(8 << 20);
+    writer.begin();
+    writer.endCall(call());
+    expect(joined(writer).length).toBe(56);
   });
 });
 
