@@ -1,8 +1,9 @@
 /** @file WebSockets: for browsers, and for networks that let nothing else through. The server needs the optional package `ws`. */
-import type { IncomingMessage } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage, Server } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { createHash, timingSafeEqual } from 'node:crypto';
+import type * as Ws from 'ws';
 import { runAtRoot } from '@backwire/tensor/internal';
 import { RpcError } from '../errors.ts';
 import { HANDSHAKE_TIMEOUT_MS, MAX_HALF_OPEN } from '../security/handshake.ts';
@@ -86,13 +87,7 @@ async function listen(
     }
     upgrades.handleUpgrade(request, socket, head, (accepted) => {
       const { remoteAddress = '?', remotePort = 0 } = request.socket;
-      onConnection(
-        new WebSocketConnection(
-          accepted as unknown as AnyWebSocket,
-          `ws://${hostText(remoteAddress)}:${remotePort}`,
-          IN_THE_CLEAR,
-        ),
-      );
+      onConnection(new WebSocketConnection(accepted, `ws://${hostText(remoteAddress)}:${remotePort}`, IN_THE_CLEAR));
     });
   });
   const where = `ws://${hostText(host)}:${at.port ?? 0}`;
@@ -193,14 +188,14 @@ async function clientClass(): Promise<WebSocketClass> {
   if (globalThis.process?.versions?.node === undefined && platform !== undefined) return platform;
   try {
     const { WebSocket } = await loadWs();
-    return WebSocket as unknown as WebSocketClass;
+    return WebSocket;
   } catch (error) {
     if (platform !== undefined) return platform;
     throw error;
   }
 }
 
-async function loadWs(): Promise<typeof import('ws')> {
+async function loadWs(): Promise<typeof Ws> {
   return import('ws').catch((error: unknown) => {
     throw new RpcError('failed-precondition', "the transport 'ws' needs the package 'ws': npm install ws", {
       cause: error,
@@ -209,8 +204,8 @@ async function loadWs(): Promise<typeof import('ws')> {
 }
 
 /** Connections that have not asked to upgrade yet; one more closes the oldest. */
-function boundStrangers(http: import('node:http').Server): void {
-  const strangers = new Set<import('node:net').Socket>();
+function boundStrangers(http: Server): void {
+  const strangers = new Set<Socket>();
   http.on('connection', (socket) => {
     strangers.add(socket);
     socket.once('close', () => strangers.delete(socket));
