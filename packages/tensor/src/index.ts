@@ -29,6 +29,7 @@ export { manualSeed, rand, randint, randn, randperm } from './random.ts';
 export { customFunction, type CustomFunction, type FunctionContext } from './autograd/custom-function.ts';
 export { clamp, maskedFill, where } from './ops/select.ts';
 export { sparseCooTensor } from './sparse/coo.ts';
+export { detectAnomaly } from './autograd/anomaly.ts';
 export { enableGrad, isGradEnabled, noGrad } from './autograd/record.ts';
 export { grad, runBackward, type BackwardOptions, type GradOptions } from './autograd/engine.ts';
 export { gradcheck, type GradcheckOptions } from './autograd/gradcheck.ts';

@@ -4,6 +4,7 @@ import { derivativeTable } from './autograd/derivatives/table.ts';
 import { backward, registerHook } from './autograd/engine.ts';
 import { setAccumulate } from './autograd/node.ts';
 import { derivatives } from './autograd/registry.ts';
+import { refreshView } from './autograd/view-history.ts';
 import type { DType } from './dtype.ts';
 import type { TensorMethods } from './methods.ts';
 import * as arithmetic from './ops/arithmetic.ts';
@@ -22,7 +23,7 @@ import * as unary from './ops/unary.ts';
 import * as views from './ops/views.ts';
 import * as indexing from './ops/indexing.ts';
 import * as coo from './sparse/coo.ts';
-import { Tensor } from './tensor.ts';
+import { setViewRefresh, Tensor } from './tensor.ts';
 
 /** The body of a method: the tensor it is called on comes first. */
 type Body = (self: Tensor, ...args: never[]) => unknown;
@@ -211,3 +212,4 @@ Object.defineProperty(Tensor.prototype, 'isCoalesced', {
 
 for (const [name, rule] of Object.entries(derivativeTable)) derivatives.set(name, rule);
 setAccumulate(accumulateGrad);
+setViewRefresh(refreshView);

@@ -99,12 +99,20 @@ export class Tensor<D extends DType = DType> {
     return isContiguous(this.shape, this.strides);
   }
 
+  /** The gradient state, after what happened to the base of a view. */
+  private get current(): AutogradMeta | undefined {
+    const { meta } = this;
+    if (meta?.view !== undefined) refreshView(this, meta);
+    return meta;
+  }
+
   /** Whether operations on this tensor are recorded. May be set on leaves of floating dtype only. */
   get requiresGrad(): boolean {
-    return this.meta !== undefined && (this.meta.requiresGrad || this.meta.node !== undefined);
+    const meta = this.current;
+    return meta !== undefined && (meta.requiresGrad || meta.node !== undefined);
   }
   set requiresGrad(value: boolean) {
-    if (this.meta?.node !== undefined) {
+    if (this.current?.node !== undefined) {
       if (value) return;
       throw new AutogradError(
         "you can only change requiresGrad flags of leaf variables. If you want to use a computed variable in a subgraph that doesn't require differentiation use `detach()`.",
@@ -119,12 +127,12 @@ export class Tensor<D extends DType = DType> {
 
   /** Whether this was made by the program, not by a recorded operation. */
   get isLeaf(): boolean {
-    return this.meta?.node === undefined;
+    return this.current?.node === undefined;
   }
 
   /** The function that made this tensor, for tensors that require gradients and are not leaves. */
   get gradFn(): GradFn | null {
-    return this.meta?.node ?? null;
+    return this.current?.node ?? null;
   }
 
   /** The gradient accumulated in a leaf by `backward`; null before the first. */
@@ -190,6 +198,13 @@ export class Parameter<D extends DType = DType> extends Tensor<D> {
     });
     keep(this);
   }
+}
+
+let refreshView: (t: Tensor, meta: AutogradMeta) => void;
+
+/** Gives views the way to follow their base, which is made of operations: set once while the package loads. */
+export function setViewRefresh(fn: (t: Tensor, meta: AutogradMeta) => void): void {
+  refreshView = fn;
 }
 
 /** Fresh gradient state for a leaf. */

@@ -4,6 +4,7 @@ import { TensorError } from '../errors.ts';
 import type { Backend, BackendName } from './backend.ts';
 import { cpuBackend } from './cpu.ts';
 import { openTensorflow } from './tensorflow.ts';
+import { loadTf } from './tfjs.ts';
 import { openWasm } from './wasm.ts';
 
 let backend: Backend = cpuBackend;
@@ -51,5 +52,7 @@ const asked = globalThis.process?.env?.['BACKWIRE_BACKEND'] ?? 'auto';
 if (asked !== 'auto' && !Object.hasOwn(openers, asked)) {
   throw new TensorError(`BACKWIRE_BACKEND is '${asked}'; expected auto, ${Object.keys(openers).join(', ')}`);
 }
+// `lift` and `toTf` are synchronous: the library must be there.
+await loadTf();
 // Top-level await: operations are synchronous and must not change backend, hence rounding, in the middle of a program.
 await setBackend(asked as 'auto' | BackendName);
