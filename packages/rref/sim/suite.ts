@@ -1,0 +1,115 @@
+/** @file Random programs of whole groups over a faulty network: drawn from a seed, run in virtual time, shrunk when they fail. */
+import {
+  drawFaults,
+  drawRates,
+  Random,
+  Simulation,
+  type Fault,
+  type LinkRates,
+  type RunResult,
+  type Suite,
+} from '@backwire/testing';
+import { ALL_RULES, type Rules } from '../src/protocol/rules.ts';
+import { SimGroup, SimWorker, type Operation, type Pace } from './world.ts';
+
+/** One run as plain data. */
+export interface Scenario {
+  readonly seed: number;
+  readonly workers: number;
+  readonly operations: readonly Operation[];
+  readonly faults: readonly Fault[];
+  readonly rates: LinkRates;
+  readonly pace: Pace;
+}
+
+const PROGRAM_MS = 3_000;
+/** Long enough for every message, view and fence after the faults have stopped. */
+const SETTLE_MS = 60_000;
+
+/** The suite; with weaker rules it shows what they are for. */
+export function rrefSuite(rules: Partial<Rules> = {}): Suite<Scenario> {
+  return { name: 'rref', draw, run: (scenario) => run(scenario, { ...ALL_RULES, ...rules }) };
+}
+
+function draw(seed: number): Scenario {
+  const random = new Random(seed);
+  const workers = random.split('workers').int(2, 7);
+  const nodes = names(workers);
+  const make = random.split('objects').float() + 0.02;
+  const share = random.split('shares').float() * 8;
+  const plan = random.split('operations');
+  // From a few messages' time to far longer than a death takes to be noticed.
+  const spanMs = PROGRAM_MS * 0.01 ** random.split('span').float();
+  const operations = Array.from({ length: plan.int(5, 120) }, (_, i): Operation => {
+    const own = plan.split(i);
+    return {
+      at: Math.round(own.float() * spanMs),
+      node: own.int(0, workers),
+      kind: own.weighted({ make, remote: 2 * make, share, drop: 3, 'give-up': 0.3 }),
+      which: own.int(0, 1_000),
+      to: own.int(0, 1_000),
+    };
+  });
+  const pace = random.split('pace');
+  return {
+    seed,
+    workers,
+    operations: operations.sort((a, b) => a.at - b.at),
+    faults: drawFaults(random.split('faults'), {
+      nodes,
+      durationMs: 2 * spanMs,
+      weights: { crash: 6, reset: 0 },
+      restart: 0.7,
+    }),
+    rates: drawRates(random.split('rates')),
+    pace: {
+      detectMs: pace.float() * 400,
+      viewMs: pace.float() * 300,
+      runMs: pace.float() * 200,
+      loss: pace.chance(0.5) ? 0 : pace.float() * 0.3,
+    },
+  };
+}
+
+function run({ seed, workers, operations, faults, rates, pace }: Scenario, rules: Rules): RunResult {
+  const simulation = new Simulation({ seed, faults, rates });
+  const nodes = names(workers);
+  const group = new SimGroup(simulation, nodes, pace, rules);
+  const present = new Map<string, SimWorker>();
+  for (const [index, name] of nodes.entries()) {
+    simulation.addNode(name, (env) => {
+      const worker = new SimWorker(group, index, env.incarnation);
+      present.set(name, worker);
+      group.join(worker, name);
+      if (simulation.healed) worker.leave();
+      return worker;
+    });
+  }
+  for (const operation of operations) {
+    simulation.clock.at(operation.at, `w${operation.node} ${operation.kind}`, () => {
+      const name = nodes[operation.node] ?? '';
+      simulation.network.arrive(name, () => {
+        if (simulation.node(name).state === 'up') present.get(name)?.play(operation);
+      });
+    });
+  }
+  simulation.invariant('views', () => {
+    group.watch();
+    return undefined;
+  });
+  let told = false;
+  const settled = (): boolean => {
+    if (!told) for (const worker of group.workers.values()) worker.leave();
+    told = true;
+    if (!group.underWay().next().done) return false;
+    return (
+      [...group.workers.values()].every((worker) => worker.clean && worker.upToDate) && simulation.clock.pending === 0
+    );
+  };
+  const describe = (): string => [...group.workers.values()].map((worker) => worker.describe()).join('; ');
+  return simulation.run({ safetyMs: PROGRAM_MS, livenessMs: SETTLE_MS, done: settled, describe });
+}
+
+function names(count: number): string[] {
+  return Array.from({ length: count }, (_, i) => `w${i}`);
+}
