@@ -1,5 +1,5 @@
 /** @file A profile as Chrome trace events: one process row per worker, overlapping events on lanes, arrows from callers to handlers. */
-import type { RecordedEvent } from './events.ts';
+import { REMOTE_OP, type RecordedEvent } from './events.ts';
 
 /** The JSON object that ui.perfetto.dev and chrome://tracing open. */
 export interface ChromeTrace {
@@ -95,13 +95,16 @@ interface Arrow {
 }
 
 function barOf(event: RecordedEvent, originUs: number, inside: number): Bar {
+  // On the row of its worker an operation needs no call in front of its name.
+  const at = event.isRemote && event.kind !== 'handler' ? event.name.lastIndexOf(REMOTE_OP) : -1;
   return {
-    name: event.name,
+    name: at < 0 ? event.name : event.name.slice(at + REMOTE_OP.length),
     cat: event.kind,
     ts: originUs + event.startUs,
     dur: event.durationUs,
     pid: event.node,
     args: {
+      ...(at < 0 ? {} : { call: event.name.slice(0, at) }),
       ...(event.shapes === undefined ? {} : { shapes: event.shapes }),
       ...(event.bytes === undefined ? {} : { bytes: event.bytes }),
     },

@@ -17,6 +17,9 @@ export interface ProfileEvent {
   readonly bytes?: number;
 }
 
+/** Stands between the key of a call and the name of what the callee did for it. */
+export const REMOTE_OP = '#remote_op: ';
+
 /** What an event is to the trace. */
 export type EventKind = 'op' | 'scope' | 'rpc' | 'handler';
 

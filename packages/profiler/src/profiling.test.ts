@@ -239,14 +239,13 @@ describe('profile', () => {
       const path = join(folder, 'trace.json');
       await p.writeChromeTrace(path);
       const { traceEvents } = JSON.parse(readFileSync(path, 'utf8')) as {
-        traceEvents: { ph: string; name: string; pid: number; args?: { name?: string } }[];
+        traceEvents: { ph: string; name: string; pid: number; args?: { name?: string; call?: string } }[];
       };
       expect(
         traceEvents.filter(({ ph, name }) => ph === 'M' && name === 'process_name').map(({ args }) => args?.name),
       ).toEqual(['w0', 'w1']);
-      expect(traceEvents.filter(({ name, pid }) => name.includes('#remote_op: aten::add') && pid === 1)).toHaveLength(
-        1,
-      );
+      const drawn = traceEvents.filter(({ name, pid }) => name === 'aten::add' && pid === 1);
+      expect(drawn.map(({ args }) => args?.call)).toEqual(['rpc_sync#profiling.test/double(w0 -> w1)']);
       expect(p.keyAverages({ groupBy: 'name+node' }).table({ sortBy: 'calls' })).toContain(
         'rpc_sync#profiling.test/double(w0 -> w1)',
       );

@@ -1,5 +1,5 @@
 /** @file Records events: begins and ends them, nests them, and takes in what other workers recorded. */
-import type { EventKind, ProfileOptions, RecordedEvent } from './events.ts';
+import { type EventKind, type ProfileOptions, REMOTE_OP, type RecordedEvent } from './events.ts';
 import { MAX_EVENTS, MAX_NAME_CHARS } from './limits.ts';
 
 export interface RecorderOptions extends ProfileOptions {
@@ -120,7 +120,7 @@ export class Recorder {
       if (!this.hasRoom()) return;
       const nested = event.kind === 'handler';
       this.list.push({
-        name: clip(nested ? event.name : `${call.name}#remote_op: ${event.name}`),
+        name: clip(nested ? event.name : `${call.name}${REMOTE_OP}${event.name}`),
         kind: event.kind,
         node: event.node,
         isRemote: true,
