@@ -94,7 +94,11 @@ describe('calls', () => {
   });
 
   it('refuse unknown workers with the known words', async () => {
-    for (const [to, what] of [['zz', 'name zz'], [77, 'id 77'], [-1, 'id -1']] as const) {
+    for (const [to, what] of [
+      ['zz', 'name zz'],
+      [77, 'id 77'],
+      [-1, 'id -1'],
+    ] as const) {
       const error = await failure(from0(() => rpcSync(to, echo, [1])));
       expect(rpcInfo(error)?.code).toBe('not-found');
       expect((error as Error).message).toContain(`could not find destination ${what}`);
@@ -105,7 +109,9 @@ describe('calls', () => {
   it('start in the order they were sent, whatever travels with them', async () => {
     order.length = 0;
     const large = tensor(new Float32Array(300_000), { shape: [300_000] });
-    const calls = from0(() => Array.from({ length: 60 }, (_, i) => rpcAsync('w1', ordered, i % 7 === 0 ? [i, large] : [i])));
+    const calls = from0(() =>
+      Array.from({ length: 60 }, (_, i) => rpcAsync('w1', ordered, i % 7 === 0 ? [i, large] : [i])),
+    );
     await Promise.all(calls);
     expect(order).toEqual(Array.from({ length: 60 }, (_, i) => i));
   });
@@ -187,7 +193,9 @@ describe('calls', () => {
     expect(rpcInfo(missing)?.executed).toBe('no');
     const plain = (() => 0) as unknown as typeof echo;
     expect(((await failure(from0(() => rpcSync('w1', plain, [1])))) as Error).message).toContain('no name');
-    expect(await failure(from0(() => rpcSync('w1', 'x' as unknown as typeof echo, [1])))).toEqual(new TypeError('function should be callable.'));
+    expect(await failure(from0(() => rpcSync('w1', 'x' as unknown as typeof echo, [1])))).toEqual(
+      new TypeError('function should be callable.'),
+    );
   });
 
   it('reject what cannot travel, and go on', async () => {

@@ -209,17 +209,12 @@ export class Collectives {
   private explain(error: unknown, leader: string, survive: boolean): unknown {
     const info = rpcInfo(error);
     if (info === undefined || survive) return error;
-    if (info.code !== 'peer-died' && info.code !== 'not-found') return unwrap(info);
+    if (info.code !== 'peer-died' && info.code !== 'not-found' && info.code !== 'unavailable') return info;
     return new RpcError('barrier-broken', `worker '${leader}', which collects for the group, is gone`, {
       executed: 'maybe',
       cause: error,
     });
   }
-}
-
-/** The collecting worker's own words, without saying that they came from afar. */
-function unwrap(info: RpcError): RpcError {
-  return info;
 }
 
 function combined(round: Round, names: readonly string[]): unknown {

@@ -377,7 +377,9 @@ export class Outbox implements SessionPort<PendingWrite> {
       this.deferred.push(() => this.sequenced(write));
       return;
     }
-    if (session.hasRoom() && this.controlHead === this.control.length) {
+    // Until the peer has said what it allows, nothing overtakes the calls that wait for that.
+    const behind = session.state === 'idle' && this.callsHead < this.calls.length;
+    if (!behind && session.hasRoom() && this.controlHead === this.control.length) {
       this.last = write(main, session.lastSent + 1, session.lastReceived);
       session.draw();
     } else {
@@ -416,7 +418,7 @@ export class Outbox implements SessionPort<PendingWrite> {
     // The writer's own hold on the slabs: each waiting frame has its own.
     this.waiting.flush()?.release();
     const waiting: Waiting = { slab, start, end, bytes: end - start + bodyBytes, bodies, ticket, credit };
-    if (credit) {
+    if (credit || (this.session.state === 'idle' && this.callsHead < this.calls.length)) {
       this.calls.push(waiting);
       this.waitingBytes += waiting.bytes;
     } else {
@@ -441,12 +443,12 @@ export class Outbox implements SessionPort<PendingWrite> {
     while (this.callsHead < this.calls.length && session.hasRoom()) {
       const first = this.calls[this.callsHead] as Waiting;
       const withdrawn = first.ticket?.withdrawn === true;
-      if (!withdrawn && !session.credits.canCall(first.bytes)) break;
+      if (!withdrawn && first.credit && !session.credits.canCall(first.bytes)) break;
       this.callsHead++;
       this.waitingBytes -= first.bytes;
       if (withdrawn) this.discard(first);
       else {
-        session.credits.use(first.bytes);
+        if (first.credit) session.credits.use(first.bytes);
         this.number(first);
       }
     }

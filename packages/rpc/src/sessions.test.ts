@@ -1,7 +1,17 @@
 /** @file Links that break: sessions go on, in order and once; peers that are gone fail what waits for them. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { tensor, type Tensor } from '@backwire/tensor';
-import { callContext, rpcAsync, RpcError, rpcFunction, rpcInfo, rpcOneway, rpcSync, type RpcAgent, type RpcOptions } from './index.ts';
+import {
+  callContext,
+  rpcAsync,
+  RpcError,
+  rpcFunction,
+  rpcInfo,
+  rpcOneway,
+  rpcSync,
+  type RpcAgent,
+  type RpcOptions,
+} from './index.ts';
 import type { Agent } from './agent.ts';
 import type { Peer } from './peer.ts';
 import { startCluster, until, type Cluster } from './testdata/cluster.ts';
@@ -36,7 +46,11 @@ async function start(options: Partial<RpcOptions> = {}): Promise<Cluster> {
 function peerOf(agent: RpcAgent, name: string): Peer {
   return (agent as Agent).members.find(name);
 }
-const failure = (promise: Promise<unknown>): Promise<unknown> => promise.then(() => 'no failure', (error: unknown) => error);
+const failure = (promise: Promise<unknown>): Promise<unknown> =>
+  promise.then(
+    () => 'no failure',
+    (error: unknown) => error,
+  );
 
 describe('a link that breaks', () => {
   it('does not lose, repeat or reorder calls', async () => {
@@ -153,8 +167,12 @@ describe('limits', () => {
   it('refuse calls past the buffer, certainly not run', async () => {
     const { at } = await start({ limits: { maxBufferedBytesPerPeer: 200_000, maxInboundCalls: 4 } });
     const text = 'x'.repeat(50_000);
-    const outcomes = await Promise.allSettled(Array.from({ length: 2_000 }, () => at(0).run(() => rpcAsync('w1', echo, [text]))));
-    const refused = outcomes.filter((outcome) => outcome.status === 'rejected').map((outcome) => rpcInfo(outcome.reason));
+    const outcomes = await Promise.allSettled(
+      Array.from({ length: 2_000 }, () => at(0).run(() => rpcAsync('w1', echo, [text]))),
+    );
+    const refused = outcomes
+      .filter((outcome) => outcome.status === 'rejected')
+      .map((outcome) => rpcInfo(outcome.reason));
     expect(refused.length).toBeGreaterThan(0);
     expect(refused.every((info) => info?.code === 'resource-exhausted' && info.executed === 'no')).toBe(true);
     expect(await at(0).run(() => rpcSync('w1', echo, ['still alive']))).toBe('still alive');
@@ -168,7 +186,9 @@ describe('limits', () => {
 
   it('hold calls back until earlier ones are over', async () => {
     const { at } = await start({ limits: { maxInboundCalls: 3 } });
-    const answers = await Promise.all(Array.from({ length: 500 }, (_, i) => at(0).run(() => rpcAsync('w1', once, [i]))));
+    const answers = await Promise.all(
+      Array.from({ length: 500 }, (_, i) => at(0).run(() => rpcAsync('w1', once, [i]))),
+    );
     expect(answers).toEqual(Array.from({ length: 500 }, (_, i) => i));
   });
 

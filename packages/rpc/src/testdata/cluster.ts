@@ -33,7 +33,7 @@ export async function startCluster(
       return agent;
     },
     close: async () => {
-      await Promise.all(agents.map((agent) => agent.shutdown({ graceful: false })));
+      await Promise.allSettled(agents.map((agent) => agent.shutdown({ graceful: false })));
     },
   };
 }
