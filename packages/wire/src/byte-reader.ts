@@ -119,7 +119,15 @@ export class ByteReader {
 
   /** A length-delimited field as a copy, also out of a Buffer, whose `slice` is a view. */
   copy8(): Uint8Array<ArrayBuffer> {
-    return new Uint8Array(this.view8());
+    return this.copy(this.length());
+  }
+
+  /** A copy of the next `length` bytes, which `length()` has checked. */
+  copy(length: number): Uint8Array<ArrayBuffer> {
+    const copy = new Uint8Array(length);
+    copy.set(this.bytes.subarray(this.pos, this.pos + length));
+    this.pos += length;
+    return copy;
   }
 
   /** UTF-8 of `length` bytes, which `length()` has checked. */

@@ -6,6 +6,7 @@ import {
   FrameHeader,
   FrameKind,
   FrameReader,
+  type FrameRegion,
   type FrameSink,
   FrameWriter,
   SlabPool,
@@ -223,6 +224,50 @@ describe('regions', () => {
     region.slab.release();
     writer.dispose();
     expect(slabs.usedBytes).toBe(0);
+  });
+
+  it('give every slab back, in whatever order writes end and frames are acknowledged', () => {
+    const step = fc.oneof(
+      fc.record({ op: fc.constant('frame' as const), size: fc.nat(3000) }),
+      fc.record({ op: fc.constant('body' as const), size: fc.nat(100) }),
+      fc.record({ op: fc.constantFrom('flush', 'sent', 'acked', 'fail', 'repeat'), size: fc.nat(10) }),
+    );
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
+        const slabs = new SlabPool(2048, 2);
+        const writer = new FrameWriter(slabs);
+        const writes: { release(): void }[] = [];
+        const kept: FrameRegion[] = [];
+        for (const { op, size } of steps) {
+          if (op === 'frame') {
+            writer.begin();
+            for (let i = 0; i < size; i++) writer.out.u8(i);
+            const region = writer.endCall(call());
+            region.slab.retain();
+            kept.push(region);
+          } else if (op === 'body') writer.body(1, 0, 0, new Uint8Array(size), 0);
+          else if (op === 'flush') {
+            const pending = writer.flush();
+            if (pending !== undefined) writes.push(pending);
+          } else if (op === 'sent') writes.splice(size % (writes.length || 1), 1)[0]?.release();
+          else if (op === 'acked') kept.shift()?.slab.release();
+          else if (op === 'repeat' && kept[0] !== undefined) writer.repeat(kept[0]);
+          else if (op === 'fail') {
+            writer.begin();
+            writer.out.raw(new Uint8Array(size * 1000));
+            writer.abort();
+          }
+        }
+        // What is retained is still what was written.
+        for (const { slab, start, end } of kept)
+          expect(slab.bytes.subarray(start + 56, end).every((byte, i) => byte === (i & 0xff))).toBe(true);
+        for (const { slab } of kept) slab.release();
+        for (const pending of writes) pending.release();
+        writer.dispose();
+        expect(slabs.usedBytes).toBe(0);
+      }),
+      { numRuns: 200 },
+    );
   });
 
   it('join a tick into one chunk', () => {

@@ -122,6 +122,8 @@ describe('values', () => {
         (units) => roundTrip(String.fromCharCode(...units)) === String.fromCharCode(...units),
       ),
     );
+    for (const length of [4095, 4096, 4097, 100_000])
+      expect(roundTrip(`a${'\udc00'.repeat(length)}`) === `a${'\udc00'.repeat(length)}`).toBe(true);
     for (const length of [40, 41, 48, 49, 127, 128, 16_383, 16_384, 40_000, 70_000, 300_000])
       for (const unit of ['a', 'é', '€', '😀'])
         expect(roundTrip(unit.repeat(length)) === unit.repeat(length)).toBe(true);
