@@ -296,7 +296,7 @@ describe('customFunction', () => {
   const square = customFunction({
     forward: (ctx, x) => {
       ctx.saveForBackward(x);
-      return (x).mul(x);
+      return x.mul(x);
     },
     backward: (ctx, g) => [g.mul(ctx.saved[0] as Tensor).mul(2)],
   });
@@ -348,7 +348,7 @@ describe('sparse gradients', () => {
   it('stay sparse in a leaf, and meet dense ones', () => {
     const w = leaf([1, 2, 3]);
     const pick = customFunction({
-      forward: (_c, t) => (t).sum(),
+      forward: (_c, t) => t.sum(),
       backward: (_c, g) => [sparseCooTensor(tensor([[0, 2, 2]]), g.expand([3]), [3])],
     });
     pick(w).backward();
