@@ -82,7 +82,7 @@ function run({ seed, workers, operations, faults, rates, pace }: Scenario, rules
       present.set(name, worker);
       group.join(worker, name);
       if (simulation.healed) worker.leave();
-      return worker;
+      return {};
     });
   }
   for (const operation of operations) {

@@ -1,5 +1,5 @@
 /** @file A simulated group running the RRef protocol: members come and go, messages take their time, programs do as they are told. */
-import type { Simulation, SimNode } from '@backwire/testing';
+import type { Simulation } from '@backwire/testing';
 import { siteOf, workerOf, type GlobalId, type Site } from '../src/protocol/ids.ts';
 import type { Carried, Control, Failure } from '../src/protocol/messages.ts';
 import type { OwnerEntry } from '../src/protocol/owner-table.ts';
@@ -173,7 +173,7 @@ export class SimGroup {
 }
 
 /** One life of a worker: the production protocol, and a program with handles. */
-export class SimWorker implements SimNode {
+export class SimWorker {
   readonly site: Site;
   readonly protocol: ProtocolWorker<string>;
   handles: Handle[] = [];

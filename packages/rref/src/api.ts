@@ -7,14 +7,12 @@ import {
   type AnyFn,
   type CallOptions,
   type Extension,
-  type Limits,
   type Rest,
   type RpcAgent,
   type To,
 } from '@backwire/rpc';
 import { nameOf, type ExtensionHost } from '@backwire/rpc/internal';
 import { createRemote } from './creation.ts';
-import { MAX_FORKS_PER_HOLDER } from './limits.ts';
 import { isHandle } from './handle.ts';
 import { formatId, type GlobalId } from './protocol/ids.ts';
 import { typeNameOf } from './referent.ts';
@@ -32,9 +30,7 @@ export function rrefs(options: RRefOptions = {}): Extension {
   return {
     name: EXTENSION_NAME,
     attach(agent) {
-      const host = agent as ExtensionHost & { readonly limits?: Limits };
-      const maxLiveForks = host.limits?.maxLiveForks ?? MAX_FORKS_PER_HOLDER;
-      const session = new RRefSession(host, { creationSites: options.creationSites ?? false, maxLiveForks });
+      const session = new RRefSession(agent as ExtensionHost, { creationSites: options.creationSites ?? false });
       enlist(agent, session);
       return session;
     },

@@ -193,6 +193,18 @@ describe('a member that leaves without saying goodbye to its handles', () => {
     expect(isEmpty(w0)).toBe(true);
   });
 
+  it('as a user, next to a member that knows nothing of RRefs', async () => {
+    const agents = await startGroup(3, (rank) => ({
+      membership: 'dynamic',
+      ...(rank === 2 ? { extensions: [] } : {}),
+    }));
+    const [w0, w1, w2] = agents as [RpcAgent, RpcAgent, RpcAgent];
+    await w0.run(() => rpcSync('w1', keep, [createRRef(1)]));
+    await w1.shutdown({ graceful: false });
+    await eventually(() => isEmpty(w0), 'the fork of the worker that left is released');
+    await Promise.all([w0, w2].map((each) => each.shutdown({ timeoutMs: 5_000, onLeak: 'throw' })));
+  });
+
   it('as an owner: every use says so at once, and listeners hear of it', async () => {
     const agents = await startGroup(3, { membership: 'dynamic' });
     const [w0, w1, w2] = agents as [RpcAgent, RpcAgent, RpcAgent];

@@ -1,5 +1,6 @@
 /** @file Generators that a method returned and whose caller has not asked for items yet. */
 import { RpcError } from '@backwire/rpc';
+import { systemError } from '@backwire/rpc/internal';
 import { MAX_PARKED_STREAMS_PER_PEER, PARKED_STREAM_MS } from './limits.ts';
 
 type Stream = AsyncGenerator | Generator;
@@ -25,9 +26,11 @@ export class ParkedStreams {
     const count = this.perCaller.get(caller) ?? 0;
     if (count >= MAX_PARKED_STREAMS_PER_PEER) {
       end(stream);
-      throw new RpcError('resource-exhausted', `more than ${MAX_PARKED_STREAMS_PER_PEER} streams wait to be read`, {
-        executed: 'yes',
-      });
+      throw systemError(
+        new RpcError('resource-exhausted', `more than ${MAX_PARKED_STREAMS_PER_PEER} streams wait to be read`, {
+          executed: 'yes',
+        }),
+      );
     }
     const ticket = this.next++;
     const timer = setTimeout(() => this.drop(ticket), PARKED_STREAM_MS);
@@ -41,7 +44,7 @@ export class ParkedStreams {
   take(ticket: unknown, caller: number): Stream {
     const found = typeof ticket === 'number' ? this.parked.get(ticket) : undefined;
     if (found === undefined || found.caller !== caller)
-      throw new RpcError('not-found', 'no stream waits under this ticket');
+      throw systemError(new RpcError('not-found', 'no stream waits under this ticket'));
     this.remove(ticket as number, found);
     return found.stream;
   }

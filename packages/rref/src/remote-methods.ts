@@ -1,6 +1,6 @@
 /** @file The library's own definitions that every worker with this extension serves: methods of remote values, their streams, their types. */
 import { callContext, currentAgent, RpcError, type RpcAgent } from '@backwire/rpc';
-import { systemFunction } from '@backwire/rpc/internal';
+import { systemError, systemFunction } from '@backwire/rpc/internal';
 import type { Cell } from './cell.ts';
 import { waitFor } from './deadline.ts';
 import { callMethod, isStream, typeNameOf } from './referent.ts';
@@ -63,7 +63,8 @@ async function invoke(
   method: string,
   args: readonly unknown[],
 ): Promise<unknown> {
-  if (typeof method !== 'string' || !Array.isArray(args)) throw new RpcError('decode-error', 'malformed method call');
+  if (typeof method !== 'string' || !Array.isArray(args))
+    throw systemError(new RpcError('decode-error', 'malformed method call'));
   const cell = session.cellOf(reference);
   // A value that is there is used in this very turn: methods start in the order in which they were called.
   const value = cell.settled ? cell.now() : await valueOf(cell);

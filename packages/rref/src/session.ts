@@ -13,6 +13,7 @@ import {
   type RpcErrorCode,
   type WorkerInfo,
 } from '@backwire/rpc';
+import { systemError } from '@backwire/rpc/internal';
 import type { ExtensionHost, ExtensionInternals, ExtensionValue, Member, RpcMessage } from '@backwire/rpc/internal';
 import type { Message, MessageType } from '@backwire/wire';
 import { Carrier } from './carrier.ts';
@@ -78,7 +79,7 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
   private readonly deathListeners = new Map<UserFork, Set<() => void>>();
   private readonly registry: FinalizationRegistry<UserFork>;
 
-  constructor(host: ExtensionHost, options: { creationSites: boolean; maxLiveForks: number }) {
+  constructor(host: ExtensionHost, options: { creationSites: boolean }) {
     this.host = host;
     this.sites = new Sites(host);
     this.outbox = new Outbox(host, this.sites);
@@ -92,7 +93,7 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
         freed: () => this.changes.notify(),
         failed: (entry, failure) => this.cellOfEntry(entry).reject(this.errorOf(failure, host.self)),
       },
-      { maxForksPerHolder: options.maxLiveForks },
+      { maxForksPerHolder: host.limits.maxLiveForks },
     );
     this.carrier = new Carrier(this);
     this.values = [this.carrier.value];
@@ -138,7 +139,9 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
       this.outbox.lost(site);
       this.streams.callerGone(workerOf(site));
     }
-    this.worker.viewChanged(epoch, present, [...gone]);
+    // A member without this extension has never had a handle of anybody, and would not answer a fence.
+    const speaking = present.filter((site) => this.speaks(this.sites.worker(site)));
+    this.worker.viewChanged(epoch, speaking, [...gone]);
     for (const site of present) this.outbox.met(site);
     this.changes.notify();
   }
@@ -328,11 +331,14 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
   /** The value of an RRef that a peer names by its id. @throws RpcError 'rref-released' when there is none. */
   cellOfId(rref: GlobalId): Cell {
     const entry = this.worker.owners.get(rref);
-    if (entry === undefined)
-      throw new RpcError(
-        'rref-released',
-        `${formatId(rref)} ${NOT_HERE} '${this.host.name}': its last handle was released`,
+    if (entry === undefined) {
+      throw systemError(
+        new RpcError(
+          'rref-released',
+          `${formatId(rref)} ${NOT_HERE} '${this.host.name}': its last handle was released`,
+        ),
       );
+    }
     return this.cellOfEntry(entry);
   }
 
@@ -346,7 +352,7 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
         return this.cellOfId({ site: siteOf(worker, incarnation), local: local as number });
       }
     }
-    throw new RpcError('decode-error', 'malformed method call');
+    throw systemError(new RpcError('decode-error', 'malformed method call'));
   }
 
   /** Why a creating call is not run. */
@@ -393,6 +399,10 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
     const peer = handle.owner();
     const text = `the owner '${peer.name}' of ${handle.toString()} was removed from the group`;
     return new RpcError('owner-died', text, { executed: info.executed, peer, cause: error });
+  }
+
+  private speaks(worker: WorkerInfo): boolean {
+    return worker.id === this.host.self.id || this.host.extensionsOf(worker).has(EXTENSION_NAME);
   }
 
   private lacks(worker: WorkerInfo, extension: string): RpcError {
