@@ -1,4 +1,4 @@
-import { type DType, Parameter, type Tensor, fromBytes, sparseCooTensor, tensor, zeros } from '@backwire/tensor';
+import { type DType, Parameter, type Tensor, fromBytes, randn, sparseCooTensor, tensor, zeros } from '@backwire/tensor';
 import { afterEach, describe, expect, it } from 'vitest';
 import {
   type Descriptor,
@@ -39,6 +39,41 @@ function storageBytes(...tensors: Tensor[]): number[] {
   write.release();
   return [...write.descriptor.storageBytes];
 }
+
+describe('TensorpipeSerialize', () => {
+  it('Base', () => {
+    const payload = Uint8Array.from({ length: 130 }, (_, i) => i);
+    const sent: Message = { type: 0x100, id: 100n, payload, tensors: [randn([100]), randn([50, 2])] };
+    const { descriptor, buffers, release } = serializeMessage(sent);
+    expect([descriptor.type, descriptor.id, descriptor.payloadBytes]).toEqual([0x100, 100n, 130]);
+    expect(buffers.map((bytes) => bytes.length)).toEqual([130, ...descriptor.storageBytes]);
+    release();
+    const back = travel(sent);
+    expect(back.payload).toEqual(payload);
+    expect(back.tensors.map((t) => t.toArray())).toEqual(sent.tensors.map((t) => t.toArray()));
+  });
+  it('RecopySparseTensors', () => {
+    const main = randn([1024, 1024]);
+    const tiny = main.select(0, 2);
+    const { descriptor, release } = serializeMessage(message([main, tiny]));
+    release();
+    expect(descriptor.storageBytes).toEqual([4 << 20, 4096]);
+    const [all, row] = travel(message([main, tiny])).tensors as [Tensor, Tensor];
+    expect(all.equal(main)).toBe(true);
+    expect(row.equal(tiny)).toBe(true);
+  });
+  it('NoDeleterTensors', () => {
+    const mine = Float32Array.from({ length: 16 }, (_, i) => i);
+    const t = fromBytes(new Uint8Array(mine.buffer), [16], 'float32');
+    const { buffers, release } = serializeMessage(message([t]));
+    expect(buffers[1]?.buffer).not.toBe(mine.buffer);
+    mine.fill(0);
+    expect([...new Float32Array((buffers[1] as Uint8Array).slice().buffer)]).toEqual(
+      Array.from({ length: 16 }, (_, i) => i),
+    );
+    release();
+  });
+});
 
 describe('the three stages of a message', () => {
   it('give the message back', () => {
