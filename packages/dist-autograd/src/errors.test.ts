@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { RpcError, rpcAsync, rpcFunction, rpcInfo, rpcSync } from '@backwire/rpc';
+import { createAgent, RpcError, rpcAsync, rpcFunction, rpcInfo, rpcSync } from '@backwire/rpc';
 import { add, customFunction, mul, type Tensor } from '@backwire/tensor';
 import { expectClean, filled, leaf, useAgents } from '../test/agents.ts';
 import { backward, context, distAutogradDebugInfo, getGradients } from './index.ts';
 import { sessionOf } from './internal.ts';
+import { Context, ContextTable } from './protocol/context.ts';
 
 const { at, agents } = useAgents('errors', 4);
 
@@ -85,7 +86,6 @@ describe('misuse', () => {
     }));
 
   it('needs the extension', async () => {
-    const { createAgent } = await import('@backwire/rpc');
     const bare = await createAgent({ name: 'bare', rank: 0, worldSize: 1, store: 'memory://bare' });
     await bare.run(() =>
       expect(context(async () => undefined)).rejects.toThrow("worker 'bare' has no extension 'dist-autograd'"),
@@ -290,7 +290,6 @@ const passThere = rpcFunction('errors/passThere', async (id: bigint, a: Tensor) 
 
 describe('limits', () => {
   it('refuse the context over the bound and say how many there are', async () => {
-    const { ContextTable, Context } = await import('./protocol/context.ts');
     const table = new ContextTable({ worker: 0, incarnation: 1 }, 0, (ref) => new Context(ref), 2);
     table.create();
     table.create();

@@ -1,5 +1,5 @@
 /** @file A context as this package runs it: its functions in the graph, its gradients, and the calls made in it. */
-import { RecvRpcBackward, SendRpcBackward } from './engine/functions.ts';
+import { type RecvRpcBackward, type SendRpcBackward } from './engine/functions.ts';
 import { GradientStore } from './engine/gradients.ts';
 import { Context } from './protocol/context.ts';
 import type { ContextRef } from './protocol/ids.ts';

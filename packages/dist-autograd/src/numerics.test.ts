@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { rpcAsync, rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
+import { getWorkerInfo, rpcAsync, rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
 import { createRRef, remote, type RRef } from '@backwire/rref';
 import {
   add,
@@ -381,7 +381,6 @@ const backwardThere = rpcFunction('numerics/backwardThere', async (id: bigint, a
   return getGradients(id).size;
 });
 const driver = rpcFunction('numerics/driver', async (holder: RRef<Holder>) => {
-  const { getWorkerInfo } = await import('@backwire/rpc');
   const x = filled([2, 2], getWorkerInfo().id + 1);
   return context(async (id) => {
     await backward(id, [(await holder.rpcAsync().times(x)).sum()]);

@@ -7,6 +7,8 @@ import { registerValueType } from '@backwire/wire';
 import { parseRemoteDevice } from './remote-device.ts';
 
 type AnyModule = nn.Module & nn.Callable;
+// Only `any` accepts every constructor.
+// eslint-disable-next-line @typescript-eslint/no-explicit-any
 type ModuleClass = (new (...args: any[]) => AnyModule) & Named;
 
 /**
@@ -135,7 +137,7 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
   static {
     registerValueType<RemoteModule<AnyModule>>({
       name: 'backwire.RemoteModule',
-      match: RemoteModule as unknown as abstract new (...args: any[]) => RemoteModule<AnyModule>,
+      match: RemoteModule as unknown as new () => RemoteModule<AnyModule>,
       encode: (module) => ({ rref: module.#rref, device: module.#device, training: module.training }),
       decode: (plain) => {
         const { rref, device, training } = plain as { rref: RRef<AnyModule>; device: string; training: boolean };

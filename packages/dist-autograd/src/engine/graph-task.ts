@@ -4,7 +4,7 @@ import {
   AccumulateGrad,
   fitGradient,
   gradEdge,
-  Node,
+  type Node,
   runClean,
   shareHandle,
   sweep,
@@ -14,7 +14,7 @@ import {
 import { InvariantError } from '@backwire/rpc/internal';
 import { compareKeys } from '../protocol/order-key.ts';
 import { PassError, type Fired, type LocalGraph, type Target } from '../protocol/pass.ts';
-import { RecvRpcBackward, SendRpcBackward, type Grads } from './functions.ts';
+import { RecvRpcBackward, type SendRpcBackward, type Grads } from './functions.ts';
 import type { GradientStore } from './gradients.ts';
 import { Inputs } from './slots.ts';
 

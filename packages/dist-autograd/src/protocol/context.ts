@@ -49,7 +49,7 @@ export class Context<S, R> {
 
   addRecv(from: number, message: number, recv: R): void {
     let own = this.recvs.get(from);
-    if (own === undefined) this.recvs.set(from, (own = new Map()));
+    if (own === undefined) this.recvs.set(from, (own = new Map<number, R>()));
     this.room(own.size);
     own.set(message, recv);
   }
@@ -208,7 +208,7 @@ export class ContextTable<C extends Context<unknown, unknown>> {
 
   private insert(context: C): C {
     let own = this.contexts.get(context.ref.worker);
-    if (own === undefined) this.contexts.set(context.ref.worker, (own = new Map()));
+    if (own === undefined) this.contexts.set(context.ref.worker, (own = new Map<number, C>()));
     own.set(context.ref.local, context);
     this.count++;
     return context;

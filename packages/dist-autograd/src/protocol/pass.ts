@@ -378,7 +378,7 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
   }
 
   private graphOf(state: PassState): LocalGraph<G> {
-    return state.graph as unknown as LocalGraph<G>;
+    return state.graph;
   }
 }
 

@@ -1,0 +1,216 @@
+/** @file Random distributed programs under the simulator, against the same program in one process. */
+import { RpcError } from '@backwire/rpc';
+import { runBackward, tensor, type Tensor } from '@backwire/tensor';
+import { AccumulateGrad, gradEdge } from '@backwire/tensor/internal';
+import { Random, Simulation, SimulationFailure, type RunResult, type Suite } from '@backwire/testing';
+import { backward, context } from '../src/index.ts';
+import { drawProgram, runAt, type Place, type Program } from './program.ts';
+import { SimGroup, type SimHost } from './sim-host.ts';
+
+/** A program and what happens to it. */
+export interface Scenario {
+  readonly seed: number;
+  readonly program: Program;
+  /** Mean delay of a message, virtual milliseconds. */
+  readonly jitterMs: number;
+  /** How many backward passes. */
+  readonly passes: number;
+  readonly dtype: 'float32' | 'float64';
+  /** Cancels the first pass this long after its start, virtual milliseconds. */
+  readonly cancelAfterMs: number | undefined;
+  /** A worker other than the creator dies. */
+  readonly death: { readonly worker: number; readonly atMs: number } | undefined;
+}
+
+/** What a run saw. */
+export interface Outcome {
+  readonly result: RunResult;
+  /** `finished`: all passes succeeded; else what the program failed with. */
+  readonly ended: string;
+  /** By leaf, on its worker, before the context was left; undefined where the run did not get there. */
+  readonly gradients: readonly (readonly number[] | undefined)[] | undefined;
+  readonly messages: number;
+}
+
+export function drawScenario(seed: number): Scenario {
+  const random = new Random(`autograd ${seed}`);
+  const program = drawProgram(random.split('program'));
+  const faults = random.split('faults');
+  const kind = faults.weighted({ none: 6, cancel: 2, death: 2 });
+  return {
+    seed,
+    program,
+    jitterMs: faults.pick([0.1, 1, 10]),
+    passes: faults.int(1, 4),
+    dtype: 'float64',
+    cancelAfterMs: kind === 'cancel' ? faults.exponential(20) : undefined,
+    death: kind === 'death' ? { worker: faults.int(1, program.workers), atMs: faults.exponential(60) } : undefined,
+  };
+}
+
+/** Programs whose gradients must be those of one process, to the last bit; all of them must end, and leave nothing behind. */
+export function programSuite(watch?: (outcome: Outcome) => void): Suite<Scenario> {
+  return {
+    name: 'autograd',
+    draw: drawScenario,
+    async run(scenario) {
+      const expected = await runLocally(scenario);
+      const outcome = await runDistributed(scenario);
+      watch?.(outcome);
+      check(scenario, expected, outcome);
+      return outcome.result;
+    },
+  };
+}
+
+/** The gradients by leaf after one pass, all in one place. */
+export async function runLocally({ program, dtype }: Scenario): Promise<(number[] | undefined)[] | undefined> {
+  const leaves = makeLeaves(program, dtype);
+  const place = (worker: number): Place => ({
+    worker,
+    leaf: (index) => leaves[index] as Tensor,
+    call: (to, fn, args) => runAt(program, place(to), fn, args),
+  });
+  const roots = rootsOf(program, await runAt(program, place(0), -1, [leaves[0] as Tensor]));
+  if (roots.length === 0) return undefined;
+  runBackward(roots);
+  return leaves.map((leaf) => (leaf.grad === null ? undefined : (leaf.grad.toArray() as number[])));
+}
+
+/** The same over simulated workers. */
+export async function runDistributed(scenario: Scenario, timing = 0): Promise<Outcome> {
+  const { program, death } = scenario;
+  const simulation = new Simulation({ seed: `${scenario.seed}/${timing}` });
+  const leaves = makeLeaves(program, scenario.dtype);
+  const group = new SimGroup(simulation, program.workers, scenario.jitterMs, (on, fn, args) =>
+    runAt(program, placeOn(on, leaves), fn, args),
+  );
+  const creator = group.host(0);
+  let ended: string | undefined;
+  let gradients: Outcome['gradients'];
+  simulation.clock.after(0, 'start', () => {
+    const body = creator.run(() => context((id) => train(scenario, group, leaves, id)));
+    body.then(
+      (found) => {
+        gradients = found;
+        ended = 'finished';
+      },
+      (error: unknown) => (ended = error instanceof RpcError ? error.code : String(error)),
+    );
+  });
+  if (death !== undefined) simulation.clock.after(death.atMs, 'death', () => group.kill(death.worker));
+  // Keeps time going while promises alone have work to do.
+  const tick = (): void => void simulation.clock.after(25, 'tick', () => (quiet() ? undefined : tick()));
+  const quiet = (): boolean => ended !== undefined && group.hosts.every((host) => host.gone || isIdle(host));
+  tick();
+  const result = await simulation.runAsync({
+    safetyMs: 1,
+    livenessMs: 600_000,
+    done: quiet,
+    describe: () => describe(group, ended),
+  });
+  const messages = [...group.delivered.values()].reduce((a, b) => a + b, 0);
+  return { result, ended: ended ?? 'nothing', gradients, messages };
+}
+
+async function train(
+  scenario: Scenario,
+  group: SimGroup,
+  leaves: readonly Tensor[],
+  id: bigint,
+): Promise<Outcome['gradients']> {
+  const { program } = scenario;
+  const creator = group.host(0);
+  const roots = rootsOf(program, await runAt(program, placeOn(creator, leaves), -1, [leaves[0] as Tensor]));
+  if (roots.length === 0) return undefined;
+  if (scenario.cancelAfterMs !== undefined) await cancelled(scenario.cancelAfterMs, group, leaves, id, roots);
+  for (let pass = 0; pass < scenario.passes; pass++) await backward(id, roots, { retainGraph: true });
+  return gradientsOf(scenario.program, group, leaves, id);
+}
+
+/** A pass that is cancelled leaves all gradients or none. */
+async function cancelled(
+  afterMs: number,
+  group: SimGroup,
+  leaves: readonly Tensor[],
+  id: bigint,
+  roots: readonly Tensor[],
+): Promise<void> {
+  const stop = new AbortController();
+  const { clock } = group.simulation;
+  clock.after(afterMs, 'cancel', () => stop.abort());
+  try {
+    await backward(id, roots, { retainGraph: true, signal: stop.signal });
+    // It was in time: its gradients count as one pass, which the test takes back by starting over in the books.
+    for (const host of group.hosts) host.session.contexts.find(id)?.gradients.rollback();
+  } catch (error) {
+    if (!(error instanceof RpcError) || error.code !== 'cancelled') throw error;
+    await new Promise<void>((resolve) => void clock.after(500, 'abort has spread', resolve));
+    for (const host of group.hosts) {
+      const left = host.session.contexts.find(id)?.gradients.size ?? 0;
+      if (left > 0)
+        group.simulation.fail('atomic', `${left} gradients of a cancelled pass are left on worker ${host.id}`);
+    }
+  }
+  void leaves;
+}
+
+function gradientsOf(program: Program, group: SimGroup, leaves: readonly Tensor[], id: bigint): Outcome['gradients'] {
+  return program.leaves.map(({ worker }, i) => {
+    const node = gradEdge(leaves[i] as Tensor)?.node;
+    const found = group.host(worker).session.contexts.find(id);
+    return node instanceof AccumulateGrad ? (found?.gradients.get(node)?.toArray() as number[] | undefined) : undefined;
+  });
+}
+
+function check(scenario: Scenario, once: (number[] | undefined)[] | undefined, outcome: Outcome): void {
+  const fail = (rule: string, detail: string): never => {
+    throw new SimulationFailure(rule, detail, new Simulation({ seed: scenario.seed }));
+  };
+  if (outcome.ended !== 'finished') {
+    if (scenario.death === undefined) fail('unexpected failure', outcome.ended);
+    if (!['peer-died', 'failed-precondition'].includes(outcome.ended))
+      fail('unexpected failure after a death', outcome.ended);
+    return;
+  }
+  const expected = once?.map((grad) => grad?.map((value) => value * scenario.passes));
+  // What died has no gradients to show.
+  const dead = scenario.death?.worker;
+  const visible = (list: readonly (readonly number[] | undefined)[] | undefined): string =>
+    JSON.stringify(list?.map((grad, i) => (scenario.program.leaves[i]?.worker === dead ? null : (grad ?? null))));
+  if (visible(expected) !== visible(outcome.gradients))
+    fail('gradients', `${visible(outcome.gradients)} instead of ${visible(expected)}`);
+}
+
+function makeLeaves(program: Program, dtype: 'float32' | 'float64'): Tensor[] {
+  return program.leaves.map(({ values }) => tensor([...values], { dtype, requiresGrad: true }));
+}
+
+function placeOn(host: SimHost, leaves: readonly Tensor[]): Place {
+  return {
+    worker: host.id,
+    leaf: (index) => leaves[index] as Tensor,
+    call: (to, fn, args) => host.callFunction(to, fn, args),
+  };
+}
+
+/** Sums that can be roots: leaves among them are passed through an operation. */
+function rootsOf(program: Program, values: readonly Tensor[]): Tensor[] {
+  const picked = new Set(program.roots.map((index) => index % values.length));
+  return [...picked]
+    .map((index) => values[index] as Tensor)
+    .filter((value) => value.requiresGrad)
+    .map((value) => value.mul(1).sum());
+}
+
+function isIdle(host: SimHost): boolean {
+  return host.session.contexts.size === 0 && host.session.runner.machine.active === 0;
+}
+
+function describe(group: SimGroup, ended: string | undefined): string {
+  const workers = group.hosts.map(
+    ({ id, gone, session }) =>
+      `${id}: ${gone ? 'dead' : `${session.contexts.size} contexts, ${session.runner.machine.active} passes`}`,
+  );
+  return `program ${ended ?? 'still runs'}; ${workers.join('; ')}`;
+}
