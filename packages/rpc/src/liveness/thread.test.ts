@@ -235,6 +235,24 @@ test('a killed process loses its lease in about a second, far less than its time
   expect(took).toBeLessThan(20_000);
 });
 
+test('a server that stood still for longer than every lease ends none of them', async () => {
+  const { child, line } = await run(`
+    const { serveStore } = await import(${source('../stores/embedded-server.ts')});
+    console.log((await serveStore({ secret: ${JSON.stringify(secret)} })).endpoint);`);
+  const store = await embeddedStore({ endpoint: line, keys });
+  cleanups.push(() => store.close());
+  const lease = await store.lease(900);
+  await store.set('member/x', Buffer.from('1'), { lease });
+  let lost = false;
+  void lease.lost.then(() => (lost = true));
+  child.kill('SIGSTOP');
+  await new Promise((resolve) => setTimeout(resolve, 3_500));
+  child.kill('SIGCONT');
+  await new Promise((resolve) => setTimeout(resolve, 1_500));
+  expect(await store.get('member/x')).toBeDefined();
+  expect(lost).toBe(false);
+});
+
 test('a stopped process loses its lease when it is not renewed', async () => {
   const endpoint = await serve();
   const { child } = await member(endpoint, 1_500);

@@ -12,6 +12,8 @@ export interface LinkOptions {
   readonly endpoint: string;
   readonly transport: Transport;
   readonly keys: Keys | undefined;
+  /** How long the server may owe a reply, in milliseconds. @default 30000 */
+  readonly silenceMs?: number | undefined;
 }
 
 /** What the link tells the store. */
@@ -41,7 +43,12 @@ interface Request {
 }
 
 /** How long a request waits for a connection. */
-export const PATIENCE_MS = 5_000;
+const PATIENCE_MS = 5_000;
+/**
+ * How long the server may be silent while it owes a reply; then the connection is given up. Long, because the server may be a worker
+ * that computes.
+ */
+const SILENCE_MS = 30_000;
 const FIRST_BACKOFF_MS = 20;
 const MAX_BACKOFF_MS = 1_000;
 /** Requests without a reply; a client that has more is not waiting for its answers. */
@@ -60,9 +67,14 @@ export class EmbeddedLink {
   private nextId = 1;
   private connectedBefore = false;
   private lastError: RpcError | undefined;
+  /** When something came last, and the watch over it; only while replies are owed. */
+  private heardAt = 0;
+  private readonly silenceMs: number;
+  private silence: NodeJS.Timeout | undefined;
 
   constructor(options: LinkOptions, events: LinkEvents) {
     this.options = options;
+    this.silenceMs = options.silenceMs ?? SILENCE_MS;
     this.events = events;
   }
 
@@ -125,6 +137,7 @@ export class EmbeddedLink {
   close(): void {
     if (this.closing.signal.aborted) return;
     this.closing.abort();
+    clearTimeout(this.silence);
     this.connection?.close();
     this.connection = undefined;
     this.failAll(closedError());
@@ -145,7 +158,22 @@ export class EmbeddedLink {
 
   private transmit(id: number, request: Request): void {
     this.sent.set(id, request);
+    if (!request.patient && this.silence === undefined) {
+      this.heardAt = performance.now();
+      this.listenFor(this.silenceMs);
+    }
     this.connection?.write([request.bytes]);
+  }
+
+  private listenFor(ms: number): void {
+    this.silence = setTimeout(() => {
+      this.silence = undefined;
+      // Waits may last for ever; anything else is answered at once.
+      if (![...this.sent.values()].some((request) => !request.patient)) return;
+      const left = this.heardAt + this.silenceMs - performance.now();
+      if (left > 0) this.listenFor(left);
+      else this.connection?.destroy(new RpcError('unavailable', `the store did not answer in ${this.silenceMs} ms`));
+    }, ms).unref();
   }
 
   private queue(id: number, request: Request): void {
@@ -165,6 +193,7 @@ export class EmbeddedLink {
   private *program(): ReadProgram {
     for (;;) {
       const head = new Reader(yield FRAME_HEAD_BYTES);
+      this.heardAt = performance.now();
       const op = head.u8();
       const length = head.u32();
       const id = head.u32();

@@ -45,6 +45,8 @@ export interface StoreServer {
 
 /** A server that woke this much too late was itself asleep: no lease may end for that. */
 const OWN_STALL_MS = 500;
+/** What every lease has left at least after such a sleep: time to read the renewals that wait, and for others to send theirs. */
+const RECOVERY_MS = 2_000;
 
 /**
  * Serves a store for a group.
@@ -206,7 +208,7 @@ class Server implements StoreServer, SessionHost {
     const late = now - this.timerAt;
     this.timerAt = Infinity;
     // While this process did not run it read no renewals either: they are waiting in the sockets.
-    if (late > OWN_STALL_MS) this.state.postpone(late);
+    if (late > OWN_STALL_MS) this.state.postpone(late + RECOVERY_MS);
     for (const id of this.state.expire(now)) this.drop(id, true);
     this.arm();
   }

@@ -2,11 +2,16 @@
 import { randomBytes } from 'node:crypto';
 import { createServer, connect, type AddressInfo, type Socket } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
+import { authenticate } from '../security/authenticate.ts';
+import { STORE_GROUP } from '../security/handshake.ts';
 import { resolveSecurity } from '../security/policy.ts';
 import { findKeys } from '../security/secret.ts';
+import { tcpTransport } from '../transports/tcp.ts';
+import { EmbeddedLink } from './embedded-link.ts';
 import { embeddedStore, type EmbeddedStore } from './embedded.ts';
 import { serveStore, type ServeStoreOptions, type StoreServer } from './embedded-server.ts';
 import { openStore } from './open.ts';
+import { Op } from './protocol.ts';
 
 const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
@@ -285,6 +290,39 @@ test('a client gives up when its time is up, and says what was wrong', async () 
   const cancelled = embeddedStore({ endpoint: `tcp://127.0.0.1:${port}`, timeoutMs: 0, signal: controller.signal });
   controller.abort();
   await expect(cancelled).rejects.toMatchObject({ code: 'cancelled' });
+});
+
+test('a server that is up and silent is given up when it owes a reply, but not for a wait', async () => {
+  // Lets the handshake through and then answers nothing.
+  const listener = await tcpTransport().listen({}, (connection) => {
+    authenticate(connection, { role: 'acceptor', group: STORE_GROUP }).then(
+      () =>
+        connection.attach({
+          nextBuffer: () => new Uint8Array(256),
+          received: () => undefined,
+          closed: () => undefined,
+        }),
+      () => undefined,
+    );
+  });
+  cleanups.push(() => listener.close());
+  const events = { up: () => undefined, event: () => undefined, leaseLost: () => undefined };
+  const link = new EmbeddedLink(
+    { endpoint: listener.endpoint, transport: tcpTransport(), keys: undefined, silenceMs: 200 },
+    events,
+  );
+  cleanups.push(() => link.close());
+  await link.connect();
+  let waited: unknown;
+  const waiting = link
+    .request(Op.WAIT, [], { repeatable: true, patient: true })
+    .catch((error: unknown) => (waited = error));
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  expect(waited).toBeUndefined();
+  await expect(link.request(Op.ADD, [], { repeatable: false })).rejects.toMatchObject({ code: 'unavailable' });
+  link.close();
+  await waiting;
+  expect(waited).toMatchObject({ code: 'failed-precondition' });
 });
 
 describe('after a restart of the server', () => {

@@ -14,6 +14,9 @@ import { DEFAULT_DIAL_TIMEOUT_MS, type DialOptions } from './transport.ts';
 /** Connections the kernel may hold before they are accepted: a whole group that starts at once. */
 const BACKLOG = 1_024;
 
+/** A peer whose machine vanished is noticed by the kernel in the end, for connections on which nobody speaks. */
+export const KEEP_ALIVE_MS = 15_000;
+
 /** Listens and hands over each connection, not yet read. `where` is the address for messages. */
 export function listenNet(
   options: NetListenOptions,
@@ -24,12 +27,15 @@ export function listenNet(
   return runAtRoot(
     () =>
       new Promise<Server>((resolve, reject) => {
-        const server = createServer({ pauseOnConnect: true, noDelay: true }, (socket) => {
-          const address = socket.remoteAddress;
-          const remote =
-            address === undefined ? about.where : `${about.kind}://${hostText(address)}:${socket.remotePort ?? 0}`;
-          onConnection(adoptSocket(socket, { kind: about.kind, remote }));
-        });
+        const server = createServer(
+          { pauseOnConnect: true, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_MS },
+          (socket) => {
+            const address = socket.remoteAddress;
+            const remote =
+              address === undefined ? about.where : `${about.kind}://${hostText(address)}:${socket.remotePort ?? 0}`;
+            onConnection(adoptSocket(socket, { kind: about.kind, remote }));
+          },
+        );
         server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, about.where)));
         server.listen({ backlog: BACKLOG, ...options }, () => {
           server.removeAllListeners('error');

@@ -1,7 +1,7 @@
 /** @file TCP: reaches any host, neither authenticated nor encrypted by itself. */
 import { networkInterfaces } from 'node:os';
 import type { AddressInfo } from 'node:net';
-import { dialNet, hostText, listenNet, parseHostPort } from './listen.ts';
+import { KEEP_ALIVE_MS, dialNet, hostText, listenNet, parseHostPort } from './listen.ts';
 import type { Connection, DialOptions, ListenOptions, Listener, Transport } from './transport.ts';
 
 const LOOPBACK = '127.0.0.1';
@@ -25,7 +25,11 @@ async function listen(options: ListenOptions, onConnection: (connection: Connect
 
 async function dial(endpoint: string, options: DialOptions = {}): Promise<Connection> {
   const { host, port } = parseHostPort(endpoint, 'tcp');
-  return dialNet({ host, port, noDelay: true }, { kind: 'tcp', remote: endpoint }, options);
+  return dialNet(
+    { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_MS },
+    { kind: 'tcp', remote: endpoint },
+    options,
+  );
 }
 
 /** Whether only this machine reaches `host`. */

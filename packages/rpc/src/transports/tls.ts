@@ -13,7 +13,7 @@ import { runAtRoot } from '@backwire/tensor/internal';
 import { RpcError } from '../errors.ts';
 import { HANDSHAKE_TIMEOUT_MS, MAX_HALF_OPEN } from '../security/handshake.ts';
 import { deriveKey, type Key, type Keys } from '../security/secret.ts';
-import { dialWithin, hostText, listenError, parseHostPort } from './listen.ts';
+import { KEEP_ALIVE_MS, dialWithin, hostText, listenError, parseHostPort } from './listen.ts';
 import { wrapSocket } from './socket.ts';
 import { reachable } from './tcp.ts';
 import type { Connection, DialOptions, ListenOptions, Listener, Protection, Transport } from './transport.ts';
@@ -81,7 +81,13 @@ export function pskOf(group: string, key: Key): Uint8Array {
 async function start(proof: TlsProof, options: ListenOptions, onConnection: OnConnection): Promise<Listener> {
   const host = options.host ?? '127.0.0.1';
   const where = `tls://${hostText(host)}:${options.port ?? 0}`;
-  const server = createServer({ ...serverOptions(proof), noDelay: true, handshakeTimeout: HANDSHAKE_TIMEOUT_MS });
+  const server = createServer({
+    ...serverOptions(proof),
+    noDelay: true,
+    keepAlive: true,
+    keepAliveInitialDelay: KEEP_ALIVE_MS,
+    handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
+  });
   boundStrangers(server);
   server.on('secureConnection', (socket) => {
     const about = { kind: 'tls', remote: `tls://${hostText(socket.remoteAddress ?? '?')}:${socket.remotePort ?? 0}` };
@@ -126,6 +132,7 @@ async function dial(proof: TlsProof, endpoint: string, options: DialOptions = {}
   return dialWithin(options, endpoint, failed, () => {
     const socket = connect({ host, port, ...clientOptions(proof) });
     socket.setNoDelay(true);
+    socket.setKeepAlive(true, KEEP_ALIVE_MS);
     const finish = (): ReturnType<typeof wrapSocket> => {
       // A server that answered with a certificate instead of the key proved nothing to us.
       if (proof.mode === 'psk' && (!socket.isSessionReused() || hasCertificate(socket))) {

@@ -1,5 +1,7 @@
 /** @file Unix sockets: same host and same user, each socket in a directory that nobody else can enter. */
 import { mkdtempSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
+import { lstat, readdir, rm } from 'node:fs/promises';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { RpcError } from '../errors.ts';
@@ -47,6 +49,7 @@ async function listen(options: ListenOptions, onConnection: (connection: Connect
     rmSync(directory, { recursive: true, force: true });
   };
   track(directory);
+  void sweep();
   let server;
   try {
     server = await listenNet({ path }, { kind: 'unix', where }, onConnection);
@@ -68,6 +71,40 @@ async function dial(endpoint: string, options: DialOptions = {}): Promise<Connec
     throw new RpcError('invalid-argument', `'${endpoint}' is not unix:///path`);
   }
   return dialNet({ path }, { kind: 'unix', remote: endpoint }, options);
+}
+
+/** A directory this old whose socket refuses is of a process that was killed. */
+const STALE_MS = 60_000;
+/** Directories looked at in one sweep. */
+const MAX_SWEPT = 64;
+let swept = false;
+
+/** Removes what killed processes of this user left, once a process. */
+async function sweep(): Promise<void> {
+  if (swept) return;
+  swept = true;
+  const parent = tmpdir();
+  const names = await readdir(parent).catch(() => []);
+  for (const name of names.filter((each) => /^backwire-[A-Za-z0-9]{6}$/.test(each)).slice(0, MAX_SWEPT)) {
+    const directory = join(parent, name);
+    const stat = await lstat(directory).catch(() => undefined);
+    if (stat === undefined || stat.uid !== process.getuid?.() || Date.now() - stat.mtimeMs < STALE_MS) continue;
+    if (await refuses(join(directory, 's')))
+      await rm(directory, { recursive: true, force: true }).catch(() => undefined);
+  }
+}
+
+/** Whether nobody listens at a socket that exists. */
+function refuses(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(path);
+    socket.once('connect', () => {
+      socket.destroy();
+      resolve(false);
+    });
+    socket.once('error', (error: NodeJS.ErrnoException) => resolve(error.code === 'ECONNREFUSED'));
+    socket.unref();
+  });
 }
 
 /** Directories of listeners that were not closed: removed when the process ends by itself. */
