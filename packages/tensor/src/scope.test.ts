@@ -48,7 +48,7 @@ describe('scope', () => {
         await new Promise((resolve) => setTimeout(resolve, n));
         const b = a.add(1);
         made.push(a);
-        await null;
+        await Promise.resolve();
         return b.mul(2);
       });
     const results = await Promise.all([run(3), run(1), run(2)]);
@@ -70,7 +70,7 @@ describe('scope', () => {
     await expect(
       scope(async () => {
         b = zeros([1]);
-        await null;
+        await Promise.resolve();
         throw new Error('later');
       }),
     ).rejects.toThrow('later');

@@ -1,0 +1,137 @@
+/** @file Sparse COO tensors. */
+import { describe, expect, it } from 'vitest';
+import { Parameter, nn, optim, sparseCooTensor, tensor, zeros, type Tensor } from '../index.ts';
+import { sparseFromParts } from '../internal.ts';
+
+const index = (rows: number[][]): Tensor => tensor(rows, { dtype: 'int64' });
+
+describe('sparse tensors', () => {
+  const s = sparseCooTensor(
+    index([
+      [2, 0, 2],
+      [1, 0, 1],
+    ]),
+    tensor([1, 2, 3]),
+    [3, 2],
+  );
+
+  it('sum duplicates when coalesced, in index order', () => {
+    const c = s.coalesce();
+    expect([s.isCoalesced, c.isCoalesced]).toEqual([false, true]);
+    expect(c.indices().toArray()).toEqual([
+      [0n, 2n],
+      [0n, 1n],
+    ]);
+    expect(c.values().toArray()).toEqual([2, 4]);
+    expect(c.toDense().toArray()).toEqual([
+      [2, 0],
+      [0, 0],
+      [0, 4],
+    ]);
+    expect(() => s.indices()).toThrow(/uncoalesced/);
+  });
+
+  it('have dense dimensions', () => {
+    const rows = sparseCooTensor(
+      index([[1, 1]]),
+      tensor([
+        [1, 2],
+        [10, 20],
+      ]),
+      [3, 2],
+    );
+    expect(rows.toDense().toArray()).toEqual([
+      [0, 0],
+      [11, 22],
+      [0, 0],
+    ]);
+    expect(rows.layout).toBe('sparse_coo');
+  });
+
+  it('add to sparse and dense, scale, and come from dense', () => {
+    const dense = s.toDense();
+    expect(s.add(s).layout).toBe('sparse_coo');
+    expect(s.add(s).toDense().equal(dense.mul(2))).toBe(true);
+    expect(dense.add(s).equal(dense.mul(2))).toBe(true);
+    expect(zeros([3, 2]).add_(s).equal(dense)).toBe(true);
+    expect(s.mul(3).toDense().equal(dense.mul(3))).toBe(true);
+    expect(s.div(2).toDense().equal(dense.div(2))).toBe(true);
+    expect(dense.toSparse().toDense().equal(dense)).toBe(true);
+    expect(s.clone().toDense().equal(dense)).toBe(true);
+    expect(s.sum().item()).toBe(6);
+    expect(() => s.add(1)).toThrow(/not defined/);
+    expect(() => s.add(sparseCooTensor(index([[0]]), tensor([1]), [4]))).toThrow(/match/);
+  });
+
+  it('may be empty', () => {
+    const empty = sparseCooTensor(zeros([2, 0], { dtype: 'int64' }), zeros([0]), [3, 2]);
+    expect(
+      empty
+        .coalesce()
+        .toDense()
+        .equal(zeros([3, 2])),
+    ).toBe(true);
+    expect(empty.add(s).coalesce().values().toArray()).toEqual([2, 4]);
+  });
+
+  it('check their parts', () => {
+    expect(() => sparseCooTensor(index([[3]]), tensor([1]), [3])).toThrow(/for dim 0, size is 3 but found index 3/);
+    expect(() => sparseCooTensor(index([[-1]]), tensor([1]), [3])).toThrow(/found index -1/);
+    expect(() => sparseCooTensor(tensor([[0.5]]), tensor([1]), [3])).toThrow(/integer/);
+    expect(() => sparseCooTensor(index([[0]]), tensor([1, 2]), [3])).toThrow(/do not fit/);
+    const parts = { indices: index([[0]]) as Tensor<'int64'>, values: tensor([[1, 2]]), coalesced: false };
+    expect(() => sparseFromParts({ ...parts, shape: [3] })).toThrow(/do not fit/);
+    expect(() => sparseFromParts({ ...parts, shape: [3, 3] })).toThrow(/do not fit/);
+  });
+
+  it('keep int64 values exact', () => {
+    const t = sparseCooTensor(index([[0, 0]]), tensor([2n ** 60n + 1n, 2n]), [1]);
+    expect(t.toDense().toArray()).toEqual([2n ** 60n + 3n]);
+  });
+
+  it('free their parts with their last handle', () => {
+    const [i, v] = [index([[0]]), tensor([1])];
+    const t = sparseCooTensor(i, v, [2]);
+    const alias = t.detach();
+    i.dispose();
+    v.dispose();
+    t.dispose();
+    expect(alias.toDense().toArray()).toEqual([1, 0]);
+    alias.dispose();
+    expect(() => alias.coalesce()).toThrow(/disposed/);
+  });
+});
+
+describe('sparse gradients in optimisers', () => {
+  it('change only the rows they name', () => {
+    const table = new nn.Embedding(4, 2, { sparse: true });
+    const before = table.weight.detach().clone();
+    const opt = new optim.SGD(table.parameters(), { lr: 1 });
+    table
+      .forward(tensor([1, 1, 3]))
+      .sum()
+      .backward();
+    expect(table.weight.grad?.layout).toBe('sparse_coo');
+    opt.step();
+    expect(
+      table.weight.equal(
+        before.sub(
+          tensor([
+            [0, 0],
+            [2, 2],
+            [0, 0],
+            [1, 1],
+          ]),
+        ),
+      ),
+    ).toBe(true);
+  });
+
+  it('are refused where the rule needs all rows', () => {
+    const p = new Parameter(zeros([3]));
+    const opt = new optim.Adam([p]);
+    expect(() => opt.step([sparseCooTensor(index([[0]]), tensor([1]), [3])])).toThrow(
+      /does not support sparse gradients/,
+    );
+  });
+});
