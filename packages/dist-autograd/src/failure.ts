@@ -1,5 +1,5 @@
 /** @file Between errors and the failures that pass messages carry. */
-import { RemoteError, RpcError, rpcInfo, type RpcErrorCode, type WorkerInfo } from '@backwire/rpc';
+import { RemoteError, RpcError, rpcInfo, WorkerInfo, type RpcErrorCode } from '@backwire/rpc';
 import type { Failure } from './protocol/pass.ts';
 
 const CODES: ReadonlySet<string> = new Set<RpcErrorCode>([
@@ -32,12 +32,12 @@ export function failureOf(error: unknown): Failure {
   }
   const prefix = `${info.code}: `;
   const bare = text.startsWith(prefix) ? text.slice(prefix.length) : text;
-  return { code: info.code, name: 'RpcError', text: bare, peer: info.peer?.id, cause: error };
+  return { code: info.code, name: 'RpcError', text: bare, peer: info.peer, cause: error };
 }
 
-/** The error of a pass that failed. `find` names a worker, if it is still known. */
-export function errorOf(failure: Failure, find: (id: number) => WorkerInfo | undefined): Error {
-  const peer = failure.peer === undefined ? undefined : find(failure.peer);
+/** The error of a pass that failed. */
+export function errorOf(failure: Failure): Error {
+  const peer = failure.peer === undefined ? undefined : new WorkerInfo(failure.peer.name, failure.peer.id);
   const cause = failure.cause === undefined ? {} : { cause: failure.cause };
   if (CODES.has(failure.code)) {
     return new RpcError(failure.code as RpcErrorCode, failure.text, { executed: 'maybe', peer, ...cause });

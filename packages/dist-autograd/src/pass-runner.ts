@@ -86,7 +86,7 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
       await new Promise<void>((resolve, reject) => {
         const pass = this.start(context, roots, flags, (failure) => {
           if (failure === undefined) resolve();
-          else reject(this.errorOf(failure));
+          else reject(errorOf(failure));
         });
         if (pass !== undefined) stop = this.bound(context, pass, timeoutMs, signal);
       });
@@ -232,16 +232,6 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
       clearTimeout(timer);
       signal?.removeEventListener('abort', onAbort);
     };
-  }
-
-  private errorOf(failure: Failure): Error {
-    return errorOf(failure, (id) => {
-      try {
-        return this.host.resolve(id);
-      } catch {
-        return undefined;
-      }
-    });
   }
 }
 

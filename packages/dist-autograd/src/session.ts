@@ -127,10 +127,8 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
   // The group.
 
   viewChanged(_epoch: number, _members: readonly Member[], dead: readonly Member[], left: readonly Member[]): void {
-    for (const { worker, incarnation } of dead)
-      this.lost({ worker: worker.id, incarnation }, `worker '${worker.name}' died`);
-    for (const { worker, incarnation } of left)
-      this.lost({ worker: worker.id, incarnation }, `worker '${worker.name}' left`);
+    for (const { worker, incarnation } of dead) this.lost(worker, incarnation, 'died');
+    for (const { worker, incarnation } of left) this.lost(worker, incarnation, 'left');
   }
 
   debugInfo(): Record<'num_current_backward_passes' | 'num_autograd_contexts', number> {
@@ -151,8 +149,10 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
     }
   }
 
-  private lost(life: Life, text: string): void {
-    const failure: Failure = { code: 'peer-died', name: 'RpcError', text, peer: life.worker };
+  private lost(worker: WorkerInfo, incarnation: number, how: 'died' | 'left'): void {
+    const life: Life = { worker: worker.id, incarnation };
+    const text = `worker '${worker.name}' ${how}`;
+    const failure: Failure = { code: 'peer-died', name: 'RpcError', text, peer: worker };
     const { machine } = this.runner;
     for (const context of this.contexts.creatorDied(life)) {
       machine.abort(context, failure);

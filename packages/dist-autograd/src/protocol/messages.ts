@@ -199,7 +199,8 @@ function writeFailure(writer: ByteWriter, failure: Failure): void {
   writer.string(failure.code.slice(0, 64));
   writer.string(failure.name.slice(0, 256));
   writer.string(failure.text.slice(0, MAX_FAILURE_TEXT));
-  writer.varint32(failure.peer === undefined ? 0 : failure.peer + 1);
+  writer.varint32(failure.peer === undefined ? 0 : failure.peer.id + 1);
+  writer.string((failure.peer?.name ?? '').slice(0, 256));
 }
 
 function readFailure(reader: ByteReader): Failure {
@@ -207,7 +208,8 @@ function readFailure(reader: ByteReader): Failure {
   const name = reader.utf8(reader.length());
   const text = reader.utf8(reader.length());
   const peer = reader.varint32();
-  return { code, name, text, peer: peer === 0 ? undefined : peer - 1 };
+  const peerName = reader.utf8(reader.length());
+  return { code, name, text, peer: peer === 0 ? undefined : { id: peer - 1, name: peerName } };
 }
 
 /** Numbers of one byte or more each, so the length is checked against what is there before anything is allocated. */

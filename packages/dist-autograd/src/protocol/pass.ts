@@ -18,7 +18,7 @@ export interface Failure {
   readonly name: string;
   readonly text: string;
   /** The worker it is about. */
-  readonly peer?: number | undefined;
+  readonly peer?: { readonly id: number; readonly name: string } | undefined;
   /** What was thrown, on the worker where it was. */
   readonly cause?: unknown;
 }

@@ -1,0 +1,62 @@
+import { describe, expect, it } from 'vitest';
+import { freePort, TestCluster, type WorkerProcess } from '@backwire/testing';
+import { serveStore, type StoreServer } from '@backwire/rpc/internal';
+
+const program = new URL('../test/death-worker.ts', import.meta.url);
+
+/** Three processes whose store outlives all of them. */
+async function group(scenario: string, run: (workers: readonly WorkerProcess[]) => Promise<void>): Promise<void> {
+  const port = await freePort();
+  const store: StoreServer = await serveStore({ port, host: '127.0.0.1' });
+  await using cluster = new TestCluster({
+    program,
+    worldSize: 3,
+    args: [scenario],
+    env: { MASTER_ADDR: '127.0.0.1', MASTER_PORT: String(port), BACKWIRE_STORE_HOSTED: '1' },
+  });
+  try {
+    await run(cluster.workers);
+  } catch (error) {
+    throw new Error(cluster.output(), { cause: error });
+  } finally {
+    await cluster.dispose();
+    await store.close();
+  }
+}
+
+describe('a process that is killed', { timeout: 90_000 }, () => {
+  it('in the middle of a pass fails it, names itself, and leaves the context usable', async () => {
+    await group('participant', async ([creator, , killed]) => {
+      expect(await creator!.exited(60_000)).toMatchObject({ code: 0 });
+      expect(await killed!.exited(1_000)).toMatchObject({ signal: 'SIGKILL' });
+      expect(creator!.output('stdout').trim().split('\n')).toEqual([
+        'failed peer-died w2 soon',
+        'gradients 0',
+        'again [2,2]',
+        'w1 [0,0]',
+      ]);
+    });
+  });
+
+  it('as creator leaves no context on the others', async () => {
+    await group('creator', async ([creator, ...others]) => {
+      expect(await creator!.exited(60_000)).toMatchObject({ signal: 'SIGKILL' });
+      for (const worker of others) {
+        expect(await worker.exited(60_000)).toMatchObject({ code: 0 });
+        expect(worker.output('stdout')).toContain('forgotten');
+      }
+    });
+  });
+
+  it('after it brought a third into a context does not keep the context there', async () => {
+    await group('between', async ([creator]) => {
+      expect(await creator!.exited(60_000)).toMatchObject({ code: 0 });
+      expect(creator!.output('stdout').trim().split('\n')).toEqual([
+        'before [0,1]',
+        'w1 peer-died',
+        'held [0,1]',
+        'w2 [0,0]',
+      ]);
+    });
+  });
+});

@@ -1,0 +1,91 @@
+/** @file One of three processes of a group in which one dies: `death-worker.ts <scenario>`. Prints what it sees, a line each. */
+import { initRpc, rpcAsync, rpcFunction, rpcInfo, rpcSync } from '@backwire/rpc';
+import { rrefs } from '@backwire/rref';
+import { add, customFunction, ones, type Tensor } from '@backwire/tensor';
+import { backward, context, distAutograd, distAutogradDebugInfo, getGradients } from '../src/index.ts';
+
+const scenario = process.argv[2];
+const rank = Number(process.env['RANK']);
+
+const die = (): never => {
+  process.kill(process.pid, 'SIGKILL');
+  // The signal takes effect before anything else is done.
+  for (;;);
+};
+
+/** Ends the process that runs it in the middle of a backward pass. */
+const deadly = customFunction({ forward: (_ctx, x) => x.clone(), backward: die });
+const dies = rpcFunction('death/dies', (x: Tensor) => deadly(x.mul(2)));
+const through = rpcFunction('death/through', async (to: string, x: Tensor) => (await rpcAsync(to, dies, [x])).add(x));
+const plain = rpcFunction('death/plain', async (x: Tensor) => rpcAsync('w2', add, [x, x]));
+const counters = rpcFunction('death/counters', () => Object.values(distAutogradDebugInfo()));
+const kill = rpcFunction('death/kill', () => void setTimeout(die, 20));
+
+const say = (what: string): void => console.log(what);
+
+async function creator(): Promise<void> {
+  const x = ones([2], { requiresGrad: true });
+  if (scenario === 'participant') {
+    await context(async (id) => {
+      const far = await rpcSync('w1', through, ['w2', x]);
+      const near = await rpcSync('w1', add, [x, x]);
+      const started = performance.now();
+      const error: unknown = await backward(id, [far.add(near).sum()]).catch((e: unknown) => e);
+      say(
+        `failed ${rpcInfo(error)?.code} ${rpcInfo(error)?.peer?.name} ${performance.now() - started < 15_000 ? 'soon' : 'late'}`,
+      );
+      say(`gradients ${getGradients(id).size}`);
+      const again = await rpcSync('w1', add, [x, x]);
+      await backward(id, [again.sum()]);
+      say(`again ${JSON.stringify(getGradients(id).get(x)?.toArray())}`);
+    });
+    await settle('w1');
+  } else if (scenario === 'between') {
+    // w1 brings w2 into the context and dies: only w2 knows that the creator has to tell it.
+    await context(async () => {
+      await rpcSync('w1', plain, [x]);
+      say(`before ${JSON.stringify(await rpcSync('w2', counters))}`);
+      void rpcAsync('w1', kill).catch(() => undefined);
+      const gone = await rpcSync('w1', sleep, []).catch((e: unknown) => rpcInfo(e)?.code);
+      say(`w1 ${String(gone)}`);
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      say(`held ${JSON.stringify(await rpcSync('w2', counters))}`);
+    });
+    await settle('w2');
+  } else {
+    await context(async () => {
+      await rpcSync('w1', plain, [x]);
+      say('dying');
+      die();
+    });
+  }
+}
+
+const sleep = rpcFunction('death/sleep', () => new Promise((resolve) => setTimeout(resolve, 30_000)));
+
+/** Prints the counters of a worker once they are back to zero. */
+async function settle(worker: string): Promise<void> {
+  let seen: number[] = [];
+  for (let i = 0; i < 100; i++) {
+    seen = await rpcSync(worker, counters);
+    if (seen.every((n) => n === 0)) break;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  say(`${worker} ${JSON.stringify(seen)}`);
+}
+
+await initRpc({ name: `w${rank}`, extensions: [rrefs(), distAutograd()] });
+if (rank === 0) {
+  await creator();
+  process.exit(0);
+}
+// Those that stay until the creator is gone say when they have forgotten its context.
+let had = false;
+setInterval(() => {
+  const [, contexts] = Object.values(distAutogradDebugInfo());
+  if (had && contexts === 0) {
+    say('forgotten');
+    if (scenario === 'creator') process.exit(0);
+  }
+  had = contexts !== 0;
+}, 20);
