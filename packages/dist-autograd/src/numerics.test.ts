@@ -15,6 +15,7 @@ import {
   tensor,
   type Tensor,
 } from '@backwire/tensor';
+import { gradEdge, runWith } from '@backwire/tensor/internal';
 import { filled, leaf, useAgents } from '../test/agents.ts';
 import { backward, context, getGradients } from './index.ts';
 
@@ -368,6 +369,23 @@ describe('backward', () => {
           [0.5, 0.5],
         ]);
         bag.dispose();
+      }),
+    ));
+});
+
+describe('what others see of a pass', () => {
+  it('post hooks of a leaf run once each, and a profile sees every function', () =>
+    at(0, () =>
+      context(async (id) => {
+        const a = leaf([2], 1);
+        let ran = 0;
+        gradEdge(a)!.node.addPostHook(() => ran++);
+        const loss = (await rpcSync('w1', mul, [a, a])).exp().sum();
+        const names: string[] = [];
+        const profile = { begin: (name: string) => void names.push(name), end: () => undefined };
+        await runWith({ profile }, () => backward(id, [loss]));
+        expect(ran).toBe(1);
+        expect(names).toEqual(expect.arrayContaining(['SumBackward0', 'ExpBackward0', 'RecvRpcBackward']));
       }),
     ));
 });

@@ -1,8 +1,8 @@
 /** @file Runs the passes of one agent: messages to and from peers, time limits, and the promise of `backward`. */
 import { RpcError, type CallOptions, type Incoming, type WorkerInfo } from '@backwire/rpc';
-import type { ExtensionHost } from '@backwire/rpc/internal';
+import type { ExtensionHost, MessageOptions } from '@backwire/rpc/internal';
 import type { Tensor } from '@backwire/tensor';
-import { runClean } from '@backwire/tensor/internal';
+import { ambient, runClean } from '@backwire/tensor/internal';
 import type { Message, MessageType as Type } from '@backwire/wire';
 import { MessageType } from '@backwire/wire/internal';
 import type { Grads } from './engine/functions.ts';
@@ -198,12 +198,18 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
 
   /** Sends the messages of one token and reports their outcome, never at once. */
   private ask(to: number, token: number, requests: readonly Request[]): void {
+    // Nothing of the caller's applies but its profile: its deadline and signal bound the pass, not a message of it.
+    const { profile } = ambient();
+    const options: MessageOptions = {
+      raw: profile === undefined,
+      timeoutMs: 0,
+      label: { kind: 'other', name: 'backward' },
+    };
     const send = async (request: Request): Promise<Failure | undefined> => {
-      const reply = await this.host.call(this.host.resolve(to), { ...request, id: 0n }, { raw: true, timeoutMs: 0 });
+      const reply = await this.host.call(this.host.resolve(to), { ...request, id: 0n }, options);
       return decodeOutcome(reply.payload);
     };
-    // Nothing of the caller's applies: its deadline and signal bound the pass, not a message of it.
-    const all = runClean({ agent: this.host }, () => Promise.all(requests.map(send)));
+    const all = runClean({ agent: this.host, profile }, () => Promise.all(requests.map(send)));
     void all.then(
       (failures) => {
         const failure = failures.find((one) => one !== undefined);

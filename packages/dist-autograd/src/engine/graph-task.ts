@@ -2,6 +2,7 @@
 import { onesLike, type Tensor } from '@backwire/tensor';
 import {
   AccumulateGrad,
+  ambient,
   fitGradient,
   gradEdge,
   type Node,
@@ -97,7 +98,8 @@ export class GraphTask implements LocalGraph<Grads> {
     for (const grad of incoming) this.held.add(grad);
     const before = this.held;
     // No scope or context of the program is in force: what is captured outlives them.
-    const { fired, live } = runClean({ gradMode: false }, () => sweep(() => this.work(start)));
+    const { profile } = ambient();
+    const { fired, live } = runClean({ gradMode: false, profile }, () => sweep(() => this.work(start)));
     // What is sent stays ours: the message holds the bytes until they are written.
     this.held = new Set(live);
     for (const { grads } of fired) for (const grad of grads) if (grad !== null) this.held.add(grad);
@@ -196,17 +198,21 @@ export class GraphTask implements LocalGraph<Grads> {
       });
     }
     const fitted = grads.map((grad, i) => (grad === null ? null : fitGradient(grad, send, i)));
-    this.spread(send, send.apply(fitted));
+    this.spread(
+      send,
+      observed(send, fitted, () => send.apply(fitted)),
+    );
     this.places.delete(send);
   }
 
   private step(node: Node, fired: Fired<Grads>[]): void {
     const grads = this.place(node).inputs.grads(node.inputs);
     if (node instanceof AccumulateGrad) this.capture(node, grads[0] ?? null);
-    else if (node instanceof RecvRpcBackward) fired.push({ ...this.target(node), grads: node.hooked(grads) });
-    else if (grads.every((grad) => grad === null)) this.spread(node, []);
+    else if (node instanceof RecvRpcBackward) {
+      fired.push({ ...this.target(node), grads: observed(node, grads, () => node.hooked(grads)) });
+    } else if (grads.every((grad) => grad === null)) this.spread(node, []);
     else {
-      const out = node.apply(grads);
+      const out = observed(node, grads, () => node.apply(grads));
       if (!this.retain) node.release();
       this.spread(node, out);
     }
@@ -235,6 +241,21 @@ export class GraphTask implements LocalGraph<Grads> {
     if (grad === null) return;
     const final = leaf.runHooks(grad);
     this.captured.set(leaf, own(final));
+    leaf.runPostHooks([]);
+  }
+}
+
+/** Runs one function under the eyes of a profile, if there is one. */
+function observed(node: Node, grads: Grads, fn: () => Grads): Grads {
+  const { profile } = ambient();
+  if (profile === undefined) return fn();
+  const token = profile.begin(node.name, grads);
+  let out: Grads | undefined;
+  try {
+    out = fn();
+    return out;
+  } finally {
+    profile.end(token, out);
   }
 }
 
