@@ -20,8 +20,6 @@ import { deriveKey, type Keys } from './secret.ts';
 
 /** The part of a record before its body. */
 export const RECORD_HEAD_BYTES = 8;
-/** What an unauthenticated peer may send in all. */
-export const MAX_PREAUTH_BYTES = 4_096;
 /** What each side may claim of itself. */
 export const MAX_CLAIM_BYTES = 1_024;
 /** From the first byte to the last of the handshake. */
