@@ -1,6 +1,6 @@
 /** @file Agents in one process call each other. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { tensor, Tensor } from '@backwire/tensor';
+import { tensor, type Tensor } from '@backwire/tensor';
 import {
   barrier,
   callContext,

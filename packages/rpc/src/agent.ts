@@ -21,7 +21,7 @@ import { RpcError } from './errors.ts';
 import type { ExtensionHost, ExtensionInternals, ExtensionSession, MessageOptions, RpcMessage } from './extension.ts';
 import { Extensions } from './extensions.ts';
 import { Faults } from './faults.ts';
-import { Group } from './group.ts';
+import { type Group } from './group.ts';
 import { InboundCall } from './inbound-call.ts';
 import { encodeCallMessage, encodeFor } from './lazy-call.ts';
 import { MAX_OPEN_CALLS } from './limits.ts';
@@ -236,7 +236,7 @@ export class Agent implements ExtensionHost, Core {
         defaultTimeoutMs: this.caller.defaultTimeoutMs,
       };
       this.caller.message(this.members.find(to), message, options, form, options.raw ?? false, {
-        resolve: resolve as (value: unknown) => void,
+        resolve: resolve,
         reject,
       });
     });

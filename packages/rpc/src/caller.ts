@@ -28,6 +28,17 @@ export interface CallForm {
   readonly items?: number;
 }
 
+/** What is sent: a function and its arguments, or a message that is encoded already. */
+interface Request {
+  readonly type: number;
+  readonly name: string;
+  readonly args: readonly unknown[];
+  readonly message: RpcMessage | undefined;
+  readonly options: CallOptions | undefined;
+  /** Without hooks. */
+  readonly raw?: boolean;
+}
+
 export class Caller {
   /** The agent's default time, in milliseconds; 0 = none. */
   defaultTimeoutMs: number;
@@ -62,9 +73,7 @@ export class Caller {
   ): PendingCall | undefined {
     const type = name.startsWith('aten::') ? MessageType.SCRIPT_CALL : MessageType.PYTHON_CALL;
     if (!this.core.extensions.hasRequestHooks) {
-      return this.open(peer, type, options, form, answer, undefined, (call, flags) =>
-        this.writer.writeCall(call, flags, type, name, args, options),
-      );
+      return this.open(peer, { type, name, args, message: undefined, options }, form, answer, undefined);
     }
     const lazy = new LazyCall(this.core, peer.worker, type, name, args);
     let outgoing: Followed;
@@ -80,10 +89,14 @@ export class Caller {
       return undefined;
     }
     const { message } = outgoing;
-    return this.open(peer, message.type, options, form, answer, outgoing, (call, flags) => {
-      if (message === lazy && !lazy.encoded) this.writer.writeCall(call, flags, type, name, args, options);
-      else this.writer.writeMessage(call, flags, message, options);
-    });
+    const looked = message !== lazy || lazy.encoded;
+    return this.open(
+      peer,
+      { type: message.type, name, args, message: looked ? message : undefined, options },
+      form,
+      answer,
+      outgoing,
+    );
   }
 
   /** Sends a request message. */
@@ -105,10 +118,8 @@ export class Caller {
       }
     }
     const { message: final } = outgoing;
-    return this.open(peer, final.type, options, form, answer, outgoing, (call, flags) => {
-      call.hooked = !raw;
-      this.writer.writeMessage(call, flags, final, options);
-    });
+    const what: Request = { type: final.type, name: form.label.name, args: [], message: final, options, raw };
+    return this.open(peer, what, form, answer, outgoing);
   }
 
   /** A call whose answer nobody waits for. Failures to send are thrown. */
@@ -242,18 +253,15 @@ export class Caller {
 
   private open(
     peer: Peer,
-    type: number,
-    options: CallOptions | undefined,
+    what: Request,
     form: CallForm,
     answer: Answer,
     followed: Followed | undefined,
-    write: (call: PendingCall, flags: number) => void,
   ): PendingCall | undefined {
-    const follower: CallFollower | undefined = followed?.settled === undefined ? undefined : (followed as CallFollower);
+    const { options } = what;
+    const follower: CallFollower | undefined = followed?.settled === undefined ? undefined : followed;
     // What is encoded already has drawn what its header entries stand for.
-    const message = followed?.message;
-    const encoded =
-      message instanceof LazyCall && !message.encoded ? undefined : (message as RpcMessage | undefined)?.header;
+    const encoded = what.message?.header;
     const parent = ambient().call;
     const within = parent instanceof InboundCall && parent.state === 'running' ? parent : undefined;
     let call: PendingCall;
@@ -280,12 +288,9 @@ export class Caller {
     if (within !== undefined) this.core.dispatcher.callOut(within);
     try {
       this.watch(call, options?.signal);
-      const delayMs = this.faults.check(type);
-      if (delayMs > 0) {
-        this.later(call, delayMs, form, write);
-      } else {
-        write(call, form.mode === 'stream' ? FrameFlag.STREAM : 0);
-      }
+      const delayMs = this.faults.check(what.type);
+      if (delayMs > 0) this.later(call, what, delayMs);
+      else this.write(call, what);
       if (call.deadline < this.timerAt) this.arm(call.deadline);
       followed?.started?.((reason) => this.abort(call.id, reason));
       return call;
@@ -304,18 +309,23 @@ export class Caller {
     }
   }
 
+  private write(call: PendingCall, what: Request): void {
+    const flags = call.mode === 'stream' ? FrameFlag.STREAM : 0;
+    if (what.message === undefined) {
+      this.writer.writeCall(call, flags, what.type, what.name, what.args, what.options);
+      return;
+    }
+    call.hooked = what.raw !== true;
+    this.writer.writeMessage(call, flags, what.message, what.options);
+  }
+
   /** An injected delay: the send happens later, if anybody still wants it. */
-  private later(
-    call: PendingCall,
-    delayMs: number,
-    form: CallForm,
-    write: (call: PendingCall, flags: number) => void,
-  ): void {
+  private later(call: PendingCall, what: Request, delayMs: number): void {
     runAtRoot(() =>
       setTimeout(() => {
         if (this.core.calls.get(call.id) !== call) return;
         try {
-          write(call, form.mode === 'stream' ? FrameFlag.STREAM : 0);
+          this.write(call, what);
         } catch (error) {
           this.failed(call.id, error);
         }

@@ -1,5 +1,5 @@
 /** @file What programs call: functions on other workers, streams, collectives, and who is who. */
-import { noGrad, Tensor, type Named } from '@backwire/tensor';
+import { noGrad, Tensor, type Named, type nn } from '@backwire/tensor';
 import { ambient, runWith } from '@backwire/tensor/internal';
 import type { Agent } from './agent.ts';
 import type { RpcAgent } from './agent-types.ts';
@@ -7,6 +7,7 @@ import type { CallForm } from './caller.ts';
 import { agentOf } from './current.ts';
 import { nameOf, type AnyFn, type NotGenerator } from './definitions.ts';
 import { RpcError } from './errors.ts';
+import type { CallLabel } from './extension.ts';
 import { InboundCall, type CallContext } from './inbound-call.ts';
 import {
   checkTimeoutMs,
@@ -40,8 +41,28 @@ export function rpcAsync<F extends AnyFn>(
   ...rest: Rest<Parameters<F>>
 ): Promise<Awaited<ReturnType<F>>> {
   const promise = call(to, fn, rest, 'async') as Promise<Awaited<ReturnType<F>>>;
-  (ambient().waitAll as WaitAll | undefined)?.add(promise);
+  collectInWaitAll(promise);
   return promise;
+}
+
+/** Makes the innermost `waitAll`, if there is one, wait for `promise`. */
+export function collectInWaitAll(promise: Promise<unknown>): void {
+  (ambient().waitAll as WaitAll | undefined)?.add(promise);
+}
+
+/** As `rpcSync`, under a label of the caller's. */
+export function callLabelled(
+  to: To,
+  fn: Named,
+  args: readonly unknown[],
+  options: CallOptions | undefined,
+  label: CallLabel,
+): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    const agent = running(agentOf(options));
+    const form: CallForm = { mode: 'value', label, defaultTimeoutMs: agent.caller.defaultTimeoutMs };
+    agent.caller.call(agent.members.find(to), nameOf(fn), args, options, form, { resolve, reject });
+  });
 }
 
 /**
@@ -106,26 +127,8 @@ export async function barrier(options: CallOptions & { workers?: readonly string
   await running(agentOf(options)).collectives.gather('barrier', null, options);
 }
 
-/** A group that reduces tensors together; `nn.ProcessGroup` by its shape. */
-export interface ProcessGroup {
-  readonly rank: number;
-  readonly size: number;
-  /** The sum or mean over all members, the same bits on every one: added in the order of names. The caller owns the result. */
-  allReduce(
-    t: Tensor,
-    op?: 'sum' | 'mean',
-    options?: { timeoutMs?: number | undefined; signal?: AbortSignal | undefined },
-  ): Promise<Tensor>;
-  /** The tensor of the member with rank `from`. The caller owns the result. */
-  broadcast(
-    t: Tensor,
-    from: number,
-    options?: { timeoutMs?: number | undefined; signal?: AbortSignal | undefined },
-  ): Promise<Tensor>;
-}
-
 /** The named workers (default: all) as a group that reduces tensors. Every member has to make the same calls in the same order. */
-export function processGroup(options: { workers?: readonly string[]; agent?: RpcAgent } = {}): ProcessGroup {
+export function processGroup(options: { workers?: readonly string[]; agent?: RpcAgent } = {}): nn.ProcessGroup {
   const agent = agentOf(options);
   const everybody = [agent.name, ...agent.members.list().map((peer) => peer.worker.name)];
   const names = [...new Set(options.workers ?? everybody)].sort(

@@ -2,15 +2,8 @@
 import { Tensor } from '@backwire/tensor';
 import { runClean } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
-import {
-  FrameFlag,
-  FrameKind,
-  MessageType,
-  planTensors,
-  type FrameWriter,
-  type HeaderEntry,
-  type TensorPlan,
-} from '@backwire/wire/internal';
+import { FrameFlag, FrameKind, MessageType, type HeaderEntry } from '@backwire/wire/internal';
+import { Answers } from './answers.ts';
 import { ARRIVE } from './collectives.ts';
 import type { Core, ValueContext } from './core.ts';
 import { invoke, type Definition } from './definitions.ts';
@@ -24,13 +17,7 @@ import { callPayload, encodeFor, readCallPayload } from './lazy-call.ts';
 import type { Peer } from './peer.ts';
 import { runInScope } from './scoped.ts';
 import { pumpStream } from './stream-server.ts';
-
-/** A call that waits for its turn. */
-interface Turn {
-  readonly call: InboundCall;
-  /** Set once its storages and references are there. */
-  start: (() => void) | undefined;
-}
+import { Turns } from './turns.ts';
 
 export class Dispatcher {
   /** Handlers that run now and do not wait for an outgoing call. */
@@ -42,8 +29,8 @@ export class Dispatcher {
   readonly idempotency: IdempotencyCache;
   private readonly core: Core;
   private readonly most: number;
-  /** Calls of each peer that have to start in order. */
-  private readonly turns = new Map<Peer, Turn[]>();
+  private readonly turns = new Turns();
+  private readonly answers: Answers;
   /** Calls that wait for a slot. */
   private readonly queue: (() => void)[] = [];
   private head = 0;
@@ -53,11 +40,12 @@ export class Dispatcher {
     this.core = core;
     this.most = maxConcurrentCalls;
     this.idempotency = new IdempotencyCache(core);
+    this.answers = new Answers(core);
   }
 
   /** A call whose storages are on their way keeps its place, unless they are so large that others would wait too long. */
   reserve(call: InboundCall, ordered: boolean): void {
-    if (ordered) this.turnsOf(call.peer).push({ call, start: undefined });
+    if (ordered) this.turns.reserve(call);
   }
 
   /** A call is here with all its storages. What it lies in is valid only now. */
@@ -73,7 +61,13 @@ export class Dispatcher {
         this.refuse(call, error instanceof RpcError ? error : decodeFailed(error, call.peer));
         return;
       }
-      if (ORDERED.has(arrived.messageType)) this.ready(call, () => this.serve(call, message, arrived.done), []);
+      if (ORDERED.has(arrived.messageType))
+        this.turns.ready(
+          call,
+          () => this.serve(call, message, arrived.done),
+          [],
+          (error) => this.refuse(call, error),
+        );
       else this.serve(call, message, arrived.done);
       return;
     }
@@ -86,17 +80,22 @@ export class Dispatcher {
     } finally {
       for (const done of arrived.done) done();
     }
-    this.ready(call, () => this.start(call, arrived.messageType), pending);
+    this.turns.ready(
+      call,
+      () => this.start(call, arrived.messageType),
+      pending,
+      (error) => this.refuse(call, error),
+    );
   }
 
   /** Answers a call that is not run. */
   refuse(call: InboundCall, error: RpcError): void {
     if (call.state === 'over') return;
-    this.dropTurn(call);
+    this.turns.drop(call);
     call.finish();
     if (call.id !== 0) call.peer.inbox.calls.delete(call.id);
-    if ((call.flags & FrameFlag.ONEWAY) === 0) this.sendError(call, encodeSystemError(error));
-    this.credit(call);
+    if ((call.flags & FrameFlag.ONEWAY) === 0) this.answers.error(call, encodeSystemError(error));
+    this.answers.credit(call);
   }
 
   /** The caller does not want it any more. Its handler is told; nothing is answered. */
@@ -105,10 +104,10 @@ export class Dispatcher {
     const { state } = call;
     call.abort(reason);
     if (state === 'running') return;
-    this.dropTurn(call);
+    this.turns.drop(call);
     call.finish();
     call.peer.inbox.calls.delete(call.id);
-    this.credit(call);
+    this.answers.credit(call);
   }
 
   /** A handler waits for an outgoing call: it gives its slot back. */
@@ -201,58 +200,6 @@ export class Dispatcher {
     return { ...message, payload: callPayload(call.peer.inbox.nameOf(arrived.fn), message.payload) };
   }
 
-  /** A call may start, once its turn has come and what it waits for has settled. */
-  private ready(call: InboundCall, start: () => void, pending: Promise<unknown>[]): void {
-    const turns = this.turns.get(call.peer);
-    if (pending.length === 0 && (turns === undefined || turns.length === 0)) {
-      start();
-      return;
-    }
-    if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
-    const list = turns ?? this.turnsOf(call.peer);
-    let turn = list.find((waiting) => waiting.call === call);
-    if (turn === undefined) {
-      turn = { call, start: undefined };
-      list.push(turn);
-    }
-    const mine = turn;
-    if (pending.length === 0) {
-      mine.start = start;
-      this.advance(call.peer);
-      return;
-    }
-    Promise.all(pending).then(
-      () => {
-        mine.start = start;
-        this.advance(call.peer);
-      },
-      (error: unknown) => this.refuse(call, RpcError.from(error)),
-    );
-  }
-
-  private turnsOf(peer: Peer): Turn[] {
-    let turns = this.turns.get(peer);
-    if (turns === undefined) this.turns.set(peer, (turns = []));
-    return turns;
-  }
-
-  private advance(peer: Peer): void {
-    const turns = this.turns.get(peer);
-    while (turns !== undefined && turns[0]?.start !== undefined) {
-      const { start } = turns.shift() as Turn;
-      start?.();
-    }
-    if (turns?.length === 0) this.turns.delete(peer);
-  }
-
-  private dropTurn(call: InboundCall): void {
-    const turns = this.turns.get(call.peer);
-    const at = turns?.findIndex((turn) => turn.call === call) ?? -1;
-    if (turns === undefined || at < 0) return;
-    turns.splice(at, 1);
-    this.advance(call.peer);
-  }
-
   private start(call: InboundCall, type: number): void {
     if (this.running >= this.most && call.definition?.name !== ARRIVE) {
       if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
@@ -343,7 +290,7 @@ export class Dispatcher {
 
   private fail(call: InboundCall, error: unknown): void {
     if (!call.aborted && (call.flags & FrameFlag.ONEWAY) === 0) {
-      this.sendError(call, isSystem(error) ? encodeSystemError(error) : encodeThrown(error));
+      this.answers.error(call, isSystem(error) ? encodeSystemError(error) : encodeThrown(error));
     } else if ((call.flags & FrameFlag.ONEWAY) !== 0) {
       this.core.logger.warn({ error, from: call.caller.name, name: call.definition?.name }, 'a one-way call failed');
     }
@@ -362,7 +309,7 @@ export class Dispatcher {
       this.active--;
       this.handled++;
     }
-    this.credit(call);
+    this.answers.credit(call);
     this.next();
     if (this.active === 0 && this.idleWaiters.length > 0) for (const resolve of this.idleWaiters.splice(0)) resolve();
   }
@@ -433,79 +380,20 @@ export class Dispatcher {
   }
 
   private reply(call: InboundCall, reply: RpcMessage): void {
-    if (call.aborted || (call.flags & FrameFlag.ONEWAY) !== 0) {
-      this.over(call);
-      return;
-    }
-    let plan: TensorPlan | undefined;
-    let writer: FrameWriter | undefined;
-    const { outbox } = call.peer;
-    try {
-      plan = reply.tensors.length > 0 ? planTensors(reply.tensors) : undefined;
-      writer = outbox.begin(false);
-      writer.out.raw(reply.payload);
-      outbox.end(
-        writer,
-        FrameKind.RESULT,
-        0,
-        reply.type,
-        call.id,
-        0,
-        -1,
-        false,
-        undefined,
-        undefined,
-        reply.header,
-        plan,
-      );
-    } catch (error) {
-      plan?.release();
-      if (writer?.open === true) writer.abort();
-      this.fail(call, error);
-      return;
+    if (!call.aborted && (call.flags & FrameFlag.ONEWAY) === 0) {
+      try {
+        this.answers.message(call, reply);
+      } catch (error) {
+        this.fail(call, error);
+        return;
+      }
     }
     this.over(call);
   }
 
-  /** Writes a value as an answer. @throws what cannot travel; nothing was sent then. */
+  /** Writes a value as an answer, or an item of one. @throws what cannot travel; nothing was sent then. */
   sendValue(call: InboundCall, kind: FrameKind, type: number, value: unknown): void {
-    const { outbox, worker, state } = call.peer;
-    if (state === 'gone') return;
-    const writer = outbox.begin(false);
-    let plan: TensorPlan | undefined;
-    const context: ValueContext = { worker, header: [], pending: [] };
-    try {
-      const tensors: Tensor[] = [];
-      this.core.codec.write(writer.out, value, tensors, context);
-      if (tensors.length > 0) plan = planTensors(tensors);
-      outbox.end(writer, kind, 0, type, call.id, 0, -1, false, undefined, undefined, context.header, plan);
-    } catch (error) {
-      plan?.release();
-      if (writer.open) writer.abort();
-      this.core.extensions.undelivered(worker, context.header);
-      throw error;
-    }
-  }
-
-  private sendError(call: InboundCall, payload: Uint8Array): void {
-    const { outbox, state } = call.peer;
-    if (state === 'gone' || outbox.session.state === 'closed') return;
-    const writer = outbox.begin(false);
-    try {
-      writer.out.raw(payload);
-      outbox.end(writer, FrameKind.ERROR, 0, MessageType.EXCEPTION, call.id, 0, -1, false, undefined);
-    } catch (error) {
-      if (writer.open) writer.abort();
-      this.core.logger.error({ error }, 'an error could not be sent');
-    }
-  }
-
-  private credit(call: InboundCall): void {
-    const { credits } = call.peer.outbox.session;
-    credits.finished(1, call.bytes);
-    if (!credits.grantIsDue()) return;
-    const { calls, bytes } = credits.grant();
-    call.peer.outbox.sendLoose(FrameKind.CREDIT, 0, calls >>> 0, 0, bytes);
+    this.answers.value(call, kind, type, value);
   }
 }
 

@@ -2,7 +2,7 @@
 import { decodeProto, encodeProto, errorProto } from '@backwire/wire/internal';
 import { errorTypeOf, RemoteError, RpcError, type Executed, type RpcErrorCode } from './errors.ts';
 import { MAX_ERROR_TEXT, MAX_REMOTE_STACK } from './limits.ts';
-import { WorkerInfo } from './worker-info.ts';
+import { type WorkerInfo } from './worker-info.ts';
 
 const EXECUTED: readonly Executed[] = ['no', 'maybe', 'yes'];
 const TO_WIRE = { no: 1, maybe: 2, yes: 3 } as const;

@@ -135,8 +135,8 @@ describe('meeting', () => {
       ['w2', 2],
     ]);
     for (const [first, second] of await Promise.all(twice)) {
-      expect([...first!.values()]).toEqual([1, 1, 1]);
-      expect([...second!.values()]).toEqual([2, 2, 2]);
+      expect([...first.values()]).toEqual([1, 1, 1]);
+      expect([...second.values()]).toEqual([2, 2, 2]);
     }
   });
 

@@ -2,7 +2,7 @@
 import type { Message } from '@backwire/wire';
 import {
   FrameFlag,
-  FrameHeader,
+  type FrameHeader,
   FrameKind,
   frameName,
   frameTable,

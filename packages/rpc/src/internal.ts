@@ -24,3 +24,4 @@ export { serveStore, type ServeStoreOptions, type StoreServer } from './stores/e
 export { openStore } from './stores/open.ts';
 export { findKeys } from './security/secret.ts';
 export { system as systemError } from './dispatcher.ts';
+export { callLabelled, collectInWaitAll } from './calls.ts';

@@ -13,7 +13,7 @@ import {
   type WireLimits,
 } from '@backwire/wire/internal';
 import { RpcError } from './errors.ts';
-import type { BodyPosition, Resume } from './protocol/session.ts';
+import type { Resume } from './protocol/session.ts';
 import type { ByteSink, Connection } from './transports/transport.ts';
 
 /** Who is told of what arrives on a link. A throw from any of these breaks the link. */
@@ -152,7 +152,7 @@ export class Link implements ByteSink, FrameSink {
     if (header.kind !== FrameKind.RESUME) throw protocolError('a RESUME was due');
     const { received, bodies } = decodeProto(handshakeProto.Resume, payload, 'resume');
     this.state = 'open';
-    this.owner.resumed(this, { received, bodies: bodies as readonly BodyPosition[] });
+    this.owner.resumed(this, { received, bodies: bodies });
   }
 
   private sendOne(kind: FrameKind, payload: Uint8Array): void {

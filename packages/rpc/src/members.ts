@@ -8,7 +8,7 @@ import { ACK_MS, MAX_PENDING_HELLOS } from './limits.ts';
 import { Link, type LinkOwner } from './link.ts';
 import { LivenessPolicy, type LivenessEffect } from './liveness/policy.ts';
 import { Peer, PROTOCOL_VERSION } from './peer.ts';
-import { Membership, type View, type ViewMember } from './protocol/membership.ts';
+import { type Membership, type View, type ViewMember } from './protocol/membership.ts';
 import type { AgentEvents } from './agent-types.ts';
 import type { Member } from './extension.ts';
 import { memoryPair } from './transports/memory.ts';

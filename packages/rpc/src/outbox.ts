@@ -12,7 +12,6 @@ import {
   type HeaderEntry,
   type OutgoingBody,
   type PendingWrite,
-  type Slab,
   type SlabPool,
   type TensorPlan,
   type WireLimits,
@@ -22,6 +21,7 @@ import { BODY_CHUNK_BYTES, BODY_WINDOW_BYTES, MAX_CONTROL_BACKLOG_BYTES } from '
 import { Session, type SessionPort } from './protocol/session.ts';
 import type { OutBody } from './protocol/body-lane.ts';
 import type { Connection } from './transports/transport.ts';
+import { discard, Runs, WaitingQueue, type Waiting } from './waiting.ts';
 
 /** Follows a frame that may have to wait for its number. */
 export interface Ticket {
@@ -31,17 +31,6 @@ export interface Ticket {
   withdrawn: boolean;
   /** When its call has to be over, for the header; Infinity = never. */
   readonly deadline: number;
-}
-
-/** A frame that waits for room or credit. */
-interface Waiting {
-  readonly slab: Slab;
-  readonly start: number;
-  readonly end: number;
-  readonly bytes: number;
-  readonly bodies: readonly OutgoingBody[];
-  readonly ticket: Ticket | undefined;
-  readonly credit: boolean;
 }
 
 export interface OutboxOptions {
@@ -56,7 +45,6 @@ export interface OutboxOptions {
   overflowed(): void;
 }
 
-/** Milliseconds since `performance.timeOrigin`, for deadlines. */
 const NO_BODIES: readonly OutgoingBody[] = Object.freeze([]);
 
 export class Outbox implements SessionPort<PendingWrite> {
@@ -68,12 +56,8 @@ export class Outbox implements SessionPort<PendingWrite> {
   private loose: FrameWriter;
   /** Frames that wait; their regions are queued below. */
   private readonly waiting: FrameWriter;
-  private readonly calls: Waiting[] = [];
-  private readonly control: Waiting[] = [];
-  private callsHead = 0;
-  private controlHead = 0;
-  private waitingBytes = 0;
-  private controlBytes = 0;
+  private readonly calls = new WaitingQueue();
+  private readonly control = new WaitingQueue();
   private connection: Connection | undefined;
   private scheduled = false;
   /** The frame numbered last in this tick. */
@@ -81,6 +65,8 @@ export class Outbox implements SessionPort<PendingWrite> {
   /** The highest acknowledgement in the frames of this flush, and in the frames without a number. */
   private carried = 0;
   private looseAck = 0;
+  /** Set while the session ends: what it lets go of then. */
+  private held: PendingWrite[] | undefined;
   private bodyBytesInFlight = 0;
   /** Control that was sent while a frame was open: an extension's `encode` did it. */
   private deferred: (() => void)[] = [];
@@ -106,7 +92,7 @@ export class Outbox implements SessionPort<PendingWrite> {
 
   /** Bytes that wait here: frames without a number, frames not acknowledged, storages not confirmed. */
   get pendingBytes(): number {
-    return this.waitingBytes + this.controlBytes + this.session.pendingBytes + this.session.bodies.pendingBytes;
+    return this.calls.bytes + this.control.bytes + this.session.pendingBytes + this.session.bodies.pendingBytes;
   }
 
   /** Nothing waits, nothing is unacknowledged. */
@@ -120,11 +106,7 @@ export class Outbox implements SessionPort<PendingWrite> {
    */
   begin(credit: boolean): FrameWriter {
     const { session } = this;
-    const free =
-      session.hasRoom() &&
-      (credit
-        ? this.callsHead === this.calls.length && session.credits.canCall(0)
-        : this.controlHead === this.control.length);
+    const free = session.hasRoom() && (credit ? this.calls.empty && session.credits.canCall(0) : this.control.empty);
     const writer = free ? this.main : this.waiting;
     writer.begin();
     return writer;
@@ -245,19 +227,36 @@ export class Outbox implements SessionPort<PendingWrite> {
 
   /** The window or the credits grew: lets go what waited. */
   advance(): void {
-    if (this.controlHead < this.control.length || this.callsHead < this.calls.length) this.schedule();
+    if (!this.control.empty || !this.calls.empty) this.schedule();
   }
 
-  /** Ends the session; everything is released. */
+  /** Ends the session; everything is released once the connection has no more use for it. */
   close(): void {
-    this.connection = undefined;
+    const { connection } = this;
+    const held: PendingWrite[] = [];
+    this.held = held;
     this.session.close();
-    for (const body of this.session.bodies.dropAll()) this.letGo(body);
-    for (const waiting of [...this.control.splice(0), ...this.calls.splice(0)]) this.discard(waiting);
-    this.callsHead = 0;
-    this.controlHead = 0;
+    this.held = undefined;
+    for (const waiting of [...this.control.clear(), ...this.calls.clear()]) discard(waiting);
     this.main.flush()?.release();
-    this.loose.flush()?.release();
+    const bodies = this.session.bodies.dropAll();
+    const release = (): void => {
+      for (const segment of held) segment.release();
+      for (const body of bodies) this.letGo(body);
+    };
+    if (connection === undefined || connection.closed) {
+      this.loose.flush()?.release();
+      release();
+      return;
+    }
+    this.connection = undefined;
+    // What was written before may still lie in the connection's queue: the last frame of all says when it does not.
+    this.loose.frame(FrameKind.ACK, 0, undefined, 0, this.session.lastReceived);
+    const last = this.loose.flush();
+    connection.write(last?.chunks ?? [], () => {
+      last?.release();
+      release();
+    });
   }
 
   // SessionPort
@@ -267,7 +266,8 @@ export class Outbox implements SessionPort<PendingWrite> {
   }
 
   release(segment: PendingWrite): void {
-    segment.release();
+    if (this.held !== undefined) this.held.push(segment);
+    else segment.release();
   }
 
   /** Makes sure that what was written goes out at the end of this tick. */
@@ -378,8 +378,8 @@ export class Outbox implements SessionPort<PendingWrite> {
       return;
     }
     // Until the peer has said what it allows, nothing overtakes the calls that wait for that.
-    const behind = session.state === 'idle' && this.callsHead < this.calls.length;
-    if (!behind && session.hasRoom() && this.controlHead === this.control.length) {
+    const behind = session.state === 'idle' && !this.calls.empty;
+    if (!behind && session.hasRoom() && this.control.empty) {
       this.last = write(main, session.lastSent + 1, session.lastReceived);
       session.draw();
     } else {
@@ -397,7 +397,7 @@ export class Outbox implements SessionPort<PendingWrite> {
       writer.abort();
       throw new RpcError('unavailable', 'the session is closed');
     }
-    if (credit && this.waitingBytes > this.options.maxBufferedBytes) {
+    if (credit && this.calls.bytes > this.options.maxBufferedBytes) {
       writer.abort();
       throw new RpcError(
         'resource-exhausted',
@@ -418,46 +418,30 @@ export class Outbox implements SessionPort<PendingWrite> {
     // The writer's own hold on the slabs: each waiting frame has its own.
     this.waiting.flush()?.release();
     const waiting: Waiting = { slab, start, end, bytes: end - start + bodyBytes, bodies, ticket, credit };
-    if (credit || (this.session.state === 'idle' && this.callsHead < this.calls.length)) {
+    if (credit || (this.session.state === 'idle' && !this.calls.empty)) {
       this.calls.push(waiting);
-      this.waitingBytes += waiting.bytes;
-    } else {
-      this.control.push(waiting);
-      this.controlBytes += waiting.bytes;
-      if (this.controlBytes > MAX_CONTROL_BACKLOG_BYTES) this.options.overflowed();
+      return;
     }
+    this.control.push(waiting);
+    if (this.control.bytes > MAX_CONTROL_BACKLOG_BYTES) this.options.overflowed();
   }
 
   /** Numbers what waited, results and control first. */
   private drain(): void {
-    const { session } = this;
-    while (this.controlHead < this.control.length && session.hasRoom()) {
-      const first = this.control[this.controlHead++] as Waiting;
-      this.controlBytes -= first.bytes;
-      this.number(first);
-    }
-    if (this.controlHead === this.control.length) {
-      this.control.length = 0;
-      this.controlHead = 0;
-    }
-    while (this.callsHead < this.calls.length && session.hasRoom()) {
-      const first = this.calls[this.callsHead] as Waiting;
+    const { session, calls, control } = this;
+    while (!control.empty && session.hasRoom()) this.number(control.shift() as Waiting);
+    while (session.hasRoom()) {
+      const first = calls.first();
+      if (first === undefined) break;
       const withdrawn = first.ticket?.withdrawn === true;
       if (!withdrawn && first.credit && !session.credits.canCall(first.bytes)) break;
-      this.callsHead++;
-      this.waitingBytes -= first.bytes;
-      if (withdrawn) this.discard(first);
-      else {
-        if (first.credit) session.credits.use(first.bytes);
-        this.number(first);
+      calls.shift();
+      if (withdrawn) {
+        discard(first);
+        continue;
       }
-    }
-    if (this.callsHead === this.calls.length) {
-      this.calls.length = 0;
-      this.callsHead = 0;
-    } else if (this.callsHead > 4096) {
-      this.calls.splice(0, this.callsHead);
-      this.callsHead = 0;
+      if (first.credit) session.credits.use(first.bytes);
+      this.number(first);
     }
     this.runs.flush(this.main);
   }
@@ -477,38 +461,6 @@ export class Outbox implements SessionPort<PendingWrite> {
     this.last = waiting;
     this.runs.add(waiting, this.main);
     if (waiting.bodies.length > 0) this.sendBodies(seq, waiting.bodies);
-  }
-
-  private discard(waiting: Waiting): void {
-    waiting.slab.release();
-    for (const body of waiting.bodies) body.release();
-  }
-}
-
-/** Joins frames that lie one behind the other in a slab, so that many small ones that waited make one chunk. */
-class Runs {
-  private slab: Slab | undefined;
-  private start = 0;
-  private end = 0;
-
-  add(waiting: { slab: Slab; start: number; end: number }, main: FrameWriter): void {
-    if (this.slab === waiting.slab && this.end === waiting.start) {
-      this.end = waiting.end;
-      waiting.slab.release();
-      return;
-    }
-    this.flush(main);
-    this.slab = waiting.slab;
-    this.start = waiting.start;
-    this.end = waiting.end;
-  }
-
-  flush(main: FrameWriter): void {
-    const { slab } = this;
-    if (slab === undefined) return;
-    main.repeat({ slab, start: this.start, end: this.end });
-    slab.release();
-    this.slab = undefined;
   }
 }
 

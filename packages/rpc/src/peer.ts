@@ -3,7 +3,7 @@ import { randomBytes, timingSafeEqual } from 'node:crypto';
 import { runAtRoot } from '@backwire/tensor/internal';
 import { FrameKind, protocolError, type FrameHeader, type handshakeProto } from '@backwire/wire/internal';
 import type { Core } from './core.ts';
-import { RpcError } from './errors.ts';
+import { RpcError, type RpcErrorCode } from './errors.ts';
 import { Inbox } from './inbox.ts';
 import {
   ACK_BYTES,
@@ -135,10 +135,10 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     if (this.state === 'gone') return;
     this.state = 'gone';
     this.connector.close();
-    this.link?.finish();
-    this.link = undefined;
     this.inbox.close();
     this.outbox.close();
+    this.link?.finish();
+    this.link = undefined;
   }
 
   /** One end of this worker's connection to itself: there is nobody to ask who is there. */
@@ -328,7 +328,8 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
       return;
     }
     if (code === 'failed-precondition') this.core.sessionLost(this, message);
-    this.failDial(dial, new RpcError('unavailable', message, { peer: this.worker }));
+    const known = HOPELESS.has(code as RpcErrorCode) ? (code as RpcErrorCode) : 'unavailable';
+    this.failDial(dial, new RpcError(known, message, { peer: this.worker }));
   }
 
   private adopt(link: Link): void {
@@ -393,10 +394,22 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
       { peer: this.worker.name, error: error instanceof Error ? error.message : String(error) },
       'dial failed',
     );
-    runAtRoot(() => this.connector.dialFailed(isRefusal(error), this.core.now()));
+    if (error instanceof RpcError && HOPELESS.has(error.code)) {
+      this.connector.dialRejected();
+      const { code, message } = error;
+      this.core.caller.failAll(
+        this,
+        (executed) => new RpcError(code, message, { executed, peer: this.worker, cause: error }),
+      );
+    } else {
+      runAtRoot(() => this.connector.dialFailed(isRefusal(error), this.core.now()));
+    }
     this.core.wakePeer(this);
   }
 }
+
+/** Another dial would end the same way. */
+const HOPELESS: ReadonlySet<RpcErrorCode> = new Set(['unauthenticated', 'version-mismatch', 'permission-denied']);
 
 /** The HELLO of each link that is parked or being accepted. */
 const hellos = new WeakMap<Link, handshakeProto.Identity>();

@@ -121,6 +121,14 @@ export class Connector<C> {
     this.wait(Math.min(now + Math.max(1, most * this.port.random()), this.since + this.times.graceMs));
   }
 
+  /** The own dial was refused for a reason that another one would meet too. Nothing more is dialled until something is wanted again. */
+  dialRejected(): void {
+    if (this.state !== 'dialing') return;
+    this.state = 'idle';
+    this.timerAt = Infinity;
+    this.refuseParked();
+  }
+
   /** A HELLO of this peer's dial number `dial` came in and is as it should be. */
   hello(connection: C, dial: number): void {
     if (dial <= this.staleDial) {

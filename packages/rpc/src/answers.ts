@@ -1,0 +1,92 @@
+/** @file Puts answers into frames, and gives callers their credit back. */
+import type { Tensor } from '@backwire/tensor';
+import { FrameKind, MessageType, planTensors, type FrameWriter, type TensorPlan } from '@backwire/wire/internal';
+import type { Core, ValueContext } from './core.ts';
+import type { RpcMessage } from './extension.ts';
+import type { InboundCall } from './inbound-call.ts';
+
+export class Answers {
+  private readonly core: Core;
+
+  constructor(core: Core) {
+    this.core = core;
+  }
+
+  /** Writes a value. @throws what cannot travel; nothing was sent then, and what was drawn for it is taken back. */
+  value(call: InboundCall, kind: FrameKind, type: number, value: unknown): void {
+    const { outbox, worker, state } = call.peer;
+    if (state === 'gone') return;
+    const writer = outbox.begin(false);
+    let plan: TensorPlan | undefined;
+    const context: ValueContext = { worker, header: [], pending: [] };
+    try {
+      const tensors: Tensor[] = [];
+      this.core.codec.write(writer.out, value, tensors, context);
+      if (tensors.length > 0) plan = planTensors(tensors);
+      outbox.end(writer, kind, 0, type, call.id, 0, -1, false, undefined, undefined, context.header, plan);
+    } catch (error) {
+      plan?.release();
+      if (writer.open) writer.abort();
+      this.core.extensions.undelivered(worker, context.header);
+      throw error;
+    }
+  }
+
+  /** Writes a whole message. @throws as `value`. */
+  message(call: InboundCall, reply: RpcMessage): void {
+    const { outbox, worker, state } = call.peer;
+    let plan: TensorPlan | undefined;
+    let writer: FrameWriter | undefined;
+    try {
+      if (state === 'gone') {
+        this.core.extensions.undelivered(worker, reply.header ?? []);
+        return;
+      }
+      plan = reply.tensors.length > 0 ? planTensors(reply.tensors) : undefined;
+      writer = outbox.begin(false);
+      writer.out.raw(reply.payload);
+      outbox.end(
+        writer,
+        FrameKind.RESULT,
+        0,
+        reply.type,
+        call.id,
+        0,
+        -1,
+        false,
+        undefined,
+        undefined,
+        reply.header,
+        plan,
+      );
+    } catch (error) {
+      plan?.release();
+      if (writer?.open === true) writer.abort();
+      this.core.extensions.undelivered(worker, reply.header ?? []);
+      throw error;
+    }
+  }
+
+  /** Writes a failure. */
+  error(call: InboundCall, payload: Uint8Array): void {
+    const { outbox, state } = call.peer;
+    if (state === 'gone' || outbox.session.state === 'closed') return;
+    const writer = outbox.begin(false);
+    try {
+      writer.out.raw(payload);
+      outbox.end(writer, FrameKind.ERROR, 0, MessageType.EXCEPTION, call.id, 0, -1, false, undefined);
+    } catch (error) {
+      if (writer.open) writer.abort();
+      this.core.logger.error({ error }, 'an error could not be sent');
+    }
+  }
+
+  /** A call is over: its caller may make another. */
+  credit(call: InboundCall): void {
+    const { credits } = call.peer.outbox.session;
+    credits.finished(1, call.bytes);
+    if (!credits.grantIsDue()) return;
+    const { calls, bytes } = credits.grant();
+    call.peer.outbox.sendLoose(FrameKind.CREDIT, 0, calls >>> 0, 0, bytes);
+  }
+}
