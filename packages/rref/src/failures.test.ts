@@ -108,15 +108,16 @@ describe('messages that fail on purpose', () => {
     ),
   );
 
-  it('a dropped creation of a tensor operation likewise', () =>
+  it.each(['w0', 'w1'])('a dropped creation of a tensor operation on %s likewise', (owner) =>
     withGroup(
       2,
       async () => {
-        const rref = remote('w1', add, [ones([2]), 1]);
+        const rref = remote(owner, add, [ones([2]), 1]);
         await expect(rref.toHere()).rejects.toThrow(TIMED_OUT);
       },
       { faults: { failFirst: { SCRIPT_REMOTE_CALL: 1 } } },
-    ));
+    ),
+  );
 
   it('control messages get through whatever happens to calls', () =>
     withGroup(
@@ -130,18 +131,24 @@ describe('messages that fail on purpose', () => {
       { faults: { failFirst: { RREF_FORK_REQUEST: 3, RREF_CHILD_ACCEPT: 3, RREF_USER_DELETE: 3 } } },
     ));
 
-  it('a creation that is held back times out, and what comes late is not run', () =>
+  it.each(['w0', 'w1'])('a creation on %s that is held back times out, and what comes late is not run', (owner) =>
     withGroup(
       2,
       async (agents) => {
-        const rref = remote('w1', identity, [1], { timeoutMs: 20 });
+        const [rref, sum] = [
+          remote(owner, identity, [1], { timeoutMs: 20 }),
+          remote(owner, add, [ones([2]), 1], { timeoutMs: 20 }),
+        ];
         await expect(rref.toHere()).rejects.toThrow(TIMED_OUT);
+        await expect(sum.toHere()).rejects.toThrow(TIMED_OUT);
         await new Promise((resolve) => setTimeout(resolve, 120));
         rref.dispose();
+        sum.dispose();
         await eventually(() => agents.every(isEmpty));
       },
-      { faults: { delayMs: { PYTHON_REMOTE_CALL: 80 } } },
-    ));
+      { faults: { delayMs: { PYTHON_REMOTE_CALL: 80, SCRIPT_REMOTE_CALL: 80 } } },
+    ),
+  );
 
   it('a fetch that is held back times out, and a later one succeeds', () =>
     withGroup(
