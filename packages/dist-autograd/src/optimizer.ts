@@ -116,14 +116,12 @@ const stepLocal = systemFunction(
   'backwire/optimizer.step',
   async (local: RRef<LocalOptimizer>, contextId: bigint): Promise<void> => {
     const optimizer = await local.localValue();
-    // No call of the context reached this worker: there is nothing to step with.
-    const context = sessionOf().contexts.find(contextId);
-    if (context === undefined) return;
-    const gradients = context.gradients.snapshot();
+    // No call of the context may have reached this worker: then there are no gradients.
+    const gradients = sessionOf().contexts.find(contextId)?.gradients.snapshot();
     try {
-      optimizer.step(optimizer.params.map((param) => gradients.get(param) ?? null));
+      optimizer.step(optimizer.params.map((param) => gradients?.get(param) ?? null));
     } finally {
-      gradients[Symbol.dispose]();
+      gradients?.[Symbol.dispose]();
     }
   },
 );

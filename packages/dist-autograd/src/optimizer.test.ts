@@ -1,0 +1,188 @@
+import { describe, expect, it } from 'vitest';
+import { rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
+import { createRRef, remote, type RRef } from '@backwire/rref';
+import { matmul, optim, rpcName, tensor, type Tensor } from '@backwire/tensor';
+import { expectClean, leaf, useAgents } from '../test/agents.ts';
+import { backward, context, DistributedOptimizer } from './index.ts';
+
+const { at, agents } = useAgents('optimizer', 3);
+
+class Model {
+  static readonly [rpcName] = 'optimizer/Model';
+  readonly weight: Tensor;
+  constructor(rows: number, cols: number) {
+    const values = Array.from({ length: rows * cols }, (_, i) => ((i * 7) % 5) / 3 - 0.5);
+    this.weight = tensor(new Float32Array(values), { shape: [rows, cols], requiresGrad: true });
+  }
+  forward(x: Tensor): Tensor {
+    return matmul(this.weight, x);
+  }
+  weightRRef(): RRef<Tensor> {
+    return createRRef(this.weight);
+  }
+  values(): unknown {
+    return this.weight.toArray();
+  }
+  gradIsNull(): boolean {
+    return this.weight.grad === null;
+  }
+}
+rpcClass(Model, { methods: ['forward', 'weightRRef', 'values', 'gradIsNull'] });
+
+/** Reads `.grad`, as an optimiser written for one process does. */
+class ObjectSgd extends optim.SGD {
+  static override readonly [rpcName] = 'optimizer/ObjectSgd' as never;
+  static readonly seen: number[] = [];
+  override step(...args: [] | [grads?: readonly (Tensor | null)[]]): void {
+    ObjectSgd.seen.push(args.length);
+    super.step();
+  }
+}
+rpcClass(ObjectSgd, { methods: ['step'] });
+
+class FailingStep extends optim.SGD {
+  static override readonly [rpcName] = 'optimizer/FailingStep' as never;
+  override step(): void {
+    throw new Error('Error running optimizer.');
+  }
+}
+rpcClass(FailingStep, { methods: ['step'] });
+
+class FailingConstructor extends optim.SGD {
+  static override readonly [rpcName] = 'optimizer/FailingConstructor' as never;
+  constructor(params: Iterable<Tensor>, options: { lr: number }) {
+    super(params, options);
+    throw new Error('Error creating optimizer.');
+  }
+}
+rpcClass(FailingConstructor, { methods: ['step'] });
+
+class NotAnOptimizer {
+  static readonly [rpcName] = 'optimizer/NotAnOptimizer';
+}
+rpcClass(NotAnOptimizer, { methods: [] });
+
+const x = tensor([
+  [1, 2],
+  [3, 4],
+  [5, 6],
+]);
+
+/** Two models on two workers, stepped twice. */
+async function distributed(
+  optimizer: typeof optim.SGD,
+  options: { lr: number; momentum?: number },
+): Promise<unknown[]> {
+  const models = [remote('w1', Model, [4, 3]), remote('w2', Model, [2, 4])] as const;
+  const params = await Promise.all(models.map((model) => model.rpcSync().weightRRef()));
+  const opt = await DistributedOptimizer.create(optimizer, params, options);
+  for (let i = 0; i < 2; i++) {
+    await context(async (id) => {
+      const hidden = await models[0].rpcSync().forward(x);
+      const out = await models[1].rpcSync().forward(hidden);
+      await backward(id, [out.sum()]);
+      await opt.step(id);
+    });
+  }
+  return Promise.all(models.map((model) => model.rpcSync().values()));
+}
+
+function local(options: { lr: number; momentum?: number }): unknown[] {
+  const models = [new Model(4, 3), new Model(2, 4)] as const;
+  const sgd = new optim.SGD(
+    models.map((model) => model.weight),
+    options,
+  );
+  for (let i = 0; i < 2; i++) {
+    sgd.zeroGrad();
+    models[1].forward(models[0].forward(x)).sum().backward();
+    sgd.step();
+  }
+  return models.map((model) => model.values());
+}
+
+describe('DistributedOptimizer', () => {
+  it('steps a model over two workers as one process does, with the same bits each run', async () => {
+    const options = { lr: 0.05, momentum: 0.9 };
+    const first = await at(0, () => distributed(optim.SGD, options));
+    expect(first).toEqual(local(options));
+    expect(await at(0, () => distributed(optim.SGD, options))).toEqual(first);
+    await expectClean(agents);
+  });
+
+  it('lends gradients to an optimiser that reads them from its parameters, and takes them back', async () => {
+    const options = { lr: 0.05 };
+    ObjectSgd.seen.length = 0;
+    expect(await at(0, () => distributed(ObjectSgd as unknown as typeof optim.SGD, options))).toEqual(local(options));
+    expect(ObjectSgd.seen).toEqual([0, 0, 0, 0]);
+  });
+
+  it.each(['SGD', 'Adam', 'AdamW', 'Adamax', 'Adagrad', 'Adadelta', 'RMSprop', 'Rprop'] as const)(
+    'leaves parameters without a gradient alone: %s',
+    (name) =>
+      at(0, async () => {
+        const model = remote('w1', Model, [2, 3]);
+        const unused = remote('w1', Model, [2, 3]);
+        const before = await model.rpcSync().values();
+        const params = [await unused.rpcSync().weightRRef(), await model.rpcSync().weightRRef()];
+        const opt = await DistributedOptimizer.create(optim[name] as unknown as typeof optim.SGD, params, { lr: 0.1 });
+        await context(async (id) => {
+          await opt.step(id);
+          expect(await model.rpcSync().values()).toEqual(before);
+          await backward(id, [(await model.rpcSync().forward(x)).sum()]);
+          await opt.step(id);
+        });
+        expect(await unused.rpcSync().values()).toEqual(before);
+        expect(await model.rpcSync().values()).not.toEqual(before);
+        expect(await model.rpcSync().gradIsNull()).toBe(true);
+      }),
+  );
+
+  it('accepts no parameters at all', () =>
+    at(0, async () => {
+      const opt = await DistributedOptimizer.create(optim.SGD, [], { lr: 0.1 });
+      await context((id) => opt.step(id));
+    }));
+
+  it('raises what a constructor or a step threw on its owner', () =>
+    at(0, async () => {
+      const params = await Promise.all(
+        [remote('w1', Model, [2, 3]), remote('w2', Model, [2, 3])].map((model) => model.rpcSync().weightRRef()),
+      );
+      await expect(DistributedOptimizer.create(FailingConstructor, params, { lr: 0.1 })).rejects.toThrow(
+        'Error creating optimizer.',
+      );
+      const opt = await DistributedOptimizer.create(FailingStep, params, { lr: 0.1 });
+      await context((id) => expect(opt.step(id)).rejects.toThrow('Error running optimizer.'));
+      await expect(DistributedOptimizer.create(NotAnOptimizer as never, params)).rejects.toThrow(
+        "class 'optimizer/NotAnOptimizer' is not an optimizer",
+      );
+      await expect(DistributedOptimizer.create(optim.SGD, params, { lr: -1 })).rejects.toThrow('Invalid learning rate');
+    }));
+
+  it('names a context that is unknown', () =>
+    at(0, async () => {
+      const opt = await DistributedOptimizer.create(optim.SGD, [createRRef(leaf([2], 1))], { lr: 0.1 });
+      await expect(opt.step(99n)).rejects.toThrow('Could not find autograd context with id: 99');
+    }));
+
+  it('serves many clients of one parameter', async () => {
+    await at(1, async () => {
+      const weight = createRRef(leaf([2], 10));
+      await Promise.all([0, 2].map((rank) => rpcSync(rank, client, [weight])));
+      expect((await weight.localValue()).toArray()).toEqual([7.5, 7.5]);
+    });
+    await expectClean(agents);
+  });
+});
+
+const double = rpcFunction('optimizer/double', async (weight: RRef<Tensor>) => (await weight.localValue()).mul(1));
+const client = rpcFunction('optimizer/client', async (weight: RRef<Tensor>) => {
+  const opt = await DistributedOptimizer.create(optim.SGD, [weight], { lr: 0.125 });
+  for (let i = 0; i < 10; i++) {
+    await context(async (id) => {
+      await backward(id, [(await rpcSync('w1', double, [weight])).sum()]);
+      await opt.step(id);
+    });
+  }
+});

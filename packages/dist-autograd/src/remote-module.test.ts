@@ -1,0 +1,167 @@
+import { describe, expect, it } from 'vitest';
+import { rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
+import { remote } from '@backwire/rref';
+import { manualSeed, nn, ones, Parameter, rpcName, tensor, type Tensor } from '@backwire/tensor';
+import { encodeValue } from '@backwire/wire';
+import { expectClean, leaf, useAgents } from '../test/agents.ts';
+import { backward, context, getGradients, RemoteModule } from './index.ts';
+import { parseRemoteDevice } from './remote-device.ts';
+
+const { at, agents } = useAgents('remote-module', 3);
+
+class Greeter extends nn.Module {
+  static readonly [rpcName] = 'remote-module/Greeter';
+  readonly weight: Parameter;
+  readonly inner = new nn.Linear(2, 2);
+  constructor(value: number) {
+    super();
+    this.weight = new nn.Linear(1, 1, { bias: false }).weight;
+    this.weight.requiresGrad = true;
+    void value;
+  }
+  forward(x: Tensor, count: number, options: { word?: string } = {}): [string, number, Tensor] {
+    return [options.word ?? 'default', count, x.mul(this.training ? 1 : -1)];
+  }
+}
+rpcClass(Greeter, { methods: ['forward'] });
+
+class NoModule {
+  static readonly [rpcName] = 'remote-module/NoModule';
+  readonly is = 'something else';
+}
+rpcClass(NoModule, { methods: [] });
+
+describe('RemoteModule', () => {
+  it('forwards arguments and results', () =>
+    at(0, async () => {
+      const module = await RemoteModule.create('w1/cpu', Greeter, [1]);
+      const [word, count, out] = await module.forward(ones([2]), 3, { word: 'hello' });
+      expect([word, count, out.toArray()]).toEqual(['hello', 3, [1, 1]]);
+      expect((await module.forward(ones([1]), 1))[0]).toBe('default');
+      expect(module.remoteDevice).toBe('w1/cpu');
+    }));
+
+  it('may be named by rank, by worker alone, or by device alone', () =>
+    at(0, async () => {
+      const devices = ['rank:2/cpu', 'rank:2', 'w1', 'cpu'];
+      const modules = await Promise.all(devices.map((device) => RemoteModule.create(device, nn.Linear, [2, 1])));
+      expect(modules.map((module) => module.remoteDevice)).toEqual(['w2/cpu', 'w2/cpu', 'w1/cpu', 'w0/cpu']);
+    }));
+
+  it.each(['w1/cpu/3', '', '/cpu', 'w1/', 'w1/tpu', 'w1/cpu:1:2'])('refuses the device %j', async (device) => {
+    expect(() => parseRemoteDevice(device)).toThrow(
+      `Could not parse remote_device: ${device}. The valid format is '<workername>/<device>' or 'rank:<rank>/<device>' or '<device>'`,
+    );
+    await at(0, () =>
+      expect(RemoteModule.create(device, nn.Linear, [2, 1])).rejects.toThrow('Could not parse remote_device'),
+    );
+  });
+
+  it('refuses a worker that is not there, a device that is not there, and a class that is no module', () =>
+    at(0, async () => {
+      await expect(RemoteModule.create('nobody/cpu', nn.Linear, [2, 1])).rejects.toThrow('could not find destination');
+      await expect(RemoteModule.create('w1/gpu:0', nn.Linear, [2, 1])).rejects.toThrow("'gpu:0' is not available");
+      await expect(RemoteModule.create('w1/cpu', NoModule as never, [] as never)).rejects.toThrow(
+        'Expect `module_cls(*args, **kwargs)` returns an instance of <class nn.Module>, but it returns an instance of NoModule.',
+      );
+    }));
+
+  it('lists its parameters, and those inside unless told not to', () =>
+    at(0, async () => {
+      const module = await RemoteModule.create('w1', Greeter, [1]);
+      const [all, own] = await Promise.all([module.remoteParameters(), module.remoteParameters(false)]);
+      expect([all.length, own.length]).toEqual([3, 1]);
+      expect(all.every((rref) => rref.ownerName() === 'w1')).toBe(true);
+      expect((await all[1]!.toHere()).shape).toEqual([2, 2]);
+      for (const rref of [...all, ...own]) rref.dispose();
+    }));
+
+  it('gives its RRef, and can be made of one', () =>
+    at(0, async () => {
+      const first = await RemoteModule.create('w1', nn.Linear, [2, 1]);
+      const rref = first.getModuleRRef();
+      expect([rref.ownerName(), rref.isOwner()]).toEqual(['w1', false]);
+      const second = await RemoteModule.fromModuleRRef('w1/cpu', rref);
+      const x = ones([1, 2]);
+      expect((await second.forward(x)).toArray()).toEqual((await first.forward(x)).toArray());
+      const wrong = remote('w1', NoModule);
+      await expect(RemoteModule.fromModuleRRef('w1/cpu', wrong as never)).rejects.toThrow(
+        'returns an instance of NoModule',
+      );
+      wrong.dispose();
+    }));
+
+  it('switches between training and evaluation', () =>
+    at(0, async () => {
+      const module = await RemoteModule.create('w1', Greeter, [1]);
+      const sign = async (): Promise<unknown> => (await module.forward(ones([1]), 1))[2].toArray();
+      expect(await sign()).toEqual([1]);
+      expect(module.eval()).toBe(module);
+      expect(await sign()).toEqual([-1]);
+      expect(module.train().training).toBe(true);
+      expect(await sign()).toEqual([1]);
+      new nn.Sequential(module, new nn.Linear(1, 1)).eval();
+      expect(await sign()).toEqual([-1]);
+    }));
+
+  it.each(['parameters', 'namedChildren', 'stateDict', 'loadStateDict', 'registerBuffer'] as const)(
+    'does not support %s, and says so',
+    (method) =>
+      at(0, async () => {
+        const module = (await RemoteModule.create('w1', nn.Linear, [1, 1])) as unknown as Record<string, () => unknown>;
+        expect(() => module[method]!()).toThrow(`Method \`\`${method}\`\` not supported for RemoteModule`);
+      }),
+  );
+
+  it('is no layer with parameters to the module around it', () =>
+    at(0, async () => {
+      const outer = new nn.Sequential(await RemoteModule.create('w1', nn.Linear, [2, 2]), new nn.Linear(2, 1));
+      expect(outer.parameters()).toHaveLength(2);
+    }));
+
+  it('travels in calls, without what programs put on it, and works from there', () =>
+    at(0, async () => {
+      const module = await RemoteModule.create('w1', nn.Linear, [2, 1]);
+      Object.assign(module, { extra: 'mine' });
+      const x = ones([1, 2]);
+      const [out, fields, device] = await rpcSync('w2', useModule, [module, x]);
+      expect(out.toArray()).toEqual((await module.forward(x)).toArray());
+      expect(fields).not.toContain('extra');
+      expect(device).toBe('w1/cpu');
+    }));
+
+  it('cannot be serialised but in a call', () =>
+    at(0, async () => {
+      const module = await RemoteModule.create('w1', nn.Linear, [2, 1]);
+      expect(() => JSON.stringify(module)).toThrow('RemoteModule can only be serialized when using RPC');
+      expect(() => encodeValue(module)).toThrow();
+    }));
+
+  it('records gradients on its worker', async () => {
+    await at(0, async () => {
+      manualSeed(3);
+      const module = await RemoteModule.create('w1', nn.Linear, [2, 1]);
+      await context(async (id) => {
+        const x = leaf([1, 2], 2);
+        await backward(id, [(await module.forward(x)).sum()]);
+        const weight = (await (await module.remoteParameters())[0]!.toHere()).toArray();
+        expect(getGradients(id).get(x)?.toArray()).toEqual(weight);
+        expect(await rpcSync('w1', gradients, [id])).toEqual(expect.arrayContaining([[[2, 2]], [1]]));
+      });
+    });
+    await expectClean(agents);
+  });
+});
+
+const gradients = rpcFunction('remote-module/gradients', (id: bigint) =>
+  [...getGradients(id)].map(([, g]) => g.toArray()),
+);
+const useModule = rpcFunction(
+  'remote-module/use',
+  async (module: RemoteModule<nn.Linear>, x: Tensor): Promise<[Tensor, string[], string]> => [
+    await module.forward(x),
+    Object.keys(module),
+    module.remoteDevice,
+  ],
+);
+void tensor;
