@@ -1,7 +1,7 @@
 /** @file Puts the operations on Tensor's prototype and fills the derivative table: imported for its effect by both entry points. */
 import { accumulateGrad } from './autograd/accumulate.ts';
 import { derivativeTable } from './autograd/derivatives/table.ts';
-import { backward, registerHook } from './autograd/engine.ts';
+import { backward, registerHook, retainGrad } from './autograd/engine.ts';
 import { setAccumulate } from './autograd/node.ts';
 import { derivatives } from './autograd/registry.ts';
 import { refreshView } from './autograd/view-history.ts';
@@ -195,6 +195,7 @@ const methods: Readonly<Record<Exclude<keyof TensorMethods<DType>, 'isCoalesced'
   toSparse: coo.toSparse,
   backward,
   registerHook,
+  retainGrad,
 };
 
 for (const [name, body] of Object.entries(methods) as [string, (self: Tensor, ...args: unknown[]) => unknown][]) {

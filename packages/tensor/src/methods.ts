@@ -67,6 +67,8 @@ export interface AutogradMethods {
   backward(gradient?: Tensor, options?: { retainGraph?: boolean; createGraph?: boolean }): void;
   /** Called with each gradient computed for this tensor; may return another. Returns how to remove it. */
   registerHook(hook: GradHook): () => void;
+  /** Makes a backward pass leave the gradient of this inner tensor in its `.grad`. */
+  retainGrad(): void;
 }
 
 type Operand = Tensor | number;

@@ -1,7 +1,9 @@
 /** @file The Tensor handle: a strided (or sparse) view of a Storage, with its place in the autograd graph. */
+import { ambient } from './ambient.ts';
 import type { AutogradMeta, GradFn } from './autograd/meta.ts';
 import { isDifferentiable, type DType } from './dtype.ts';
 import { AutogradError, DisposedError } from './errors.ts';
+import { limits } from './limits.ts';
 import type { TensorMethods } from './methods.ts';
 import { keep, noteCreated } from './scope.ts';
 import { isContiguous, sizeOf, type Shape } from './shape.ts';
@@ -156,12 +158,9 @@ export class Tensor<D extends DType = DType> {
   /** Frees this handle now; the storage when no other handle, graph or message holds it. Disposing twice is allowed. */
   dispose(): void {
     if (this.gone !== undefined) return;
-    const limit = Error.stackTraceLimit;
-    Error.stackTraceLimit = 4;
-    const where = new Error('disposed here');
-    Error.stackTraceLimit = limit;
+    const where = traceHere();
     this.release();
-    this.gone = where;
+    this.gone = where ?? true;
   }
 
   /** As `dispose`, without remembering where: for the library's temporaries. @internal */
@@ -218,8 +217,20 @@ export function newMeta(requiresGrad: boolean): AutogradMeta {
     hooks: undefined,
     view: undefined,
     generation: 0,
-    retainsGrad: false,
   };
+}
+
+let traces = 0;
+
+/** The calling program's place, while the budget for such traces lasts: one costs as much as several small operations. */
+function traceHere(): Error | undefined {
+  if (traces >= limits.disposalTraces && !ambient().anomaly) return undefined;
+  traces++;
+  const limit = Error.stackTraceLimit;
+  Error.stackTraceLimit = 4;
+  const where = new Error('disposed here');
+  Error.stackTraceLimit = limit;
+  return where;
 }
 
 function disposedError(where: Error | true): DisposedError {

@@ -182,6 +182,13 @@ describe('hooks', () => {
     expect(kept?.toArray()).toEqual([5]);
   });
 
+  it('leave the gradient of an inner tensor that wants it', () => {
+    const y = leaf([1, 2]).mul(3);
+    y.retainGrad();
+    y.mul(2).sum().backward();
+    expect(y.grad?.toArray()).toEqual([2, 2]);
+  });
+
   it('must keep the shape', () => {
     const y = leaf([1, 2]).mul(1);
     y.registerHook(() => ones([3]));

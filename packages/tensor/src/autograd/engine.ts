@@ -3,7 +3,7 @@ import { ambient, runWith } from '../ambient.ts';
 import { AutogradError } from '../errors.ts';
 import { onesLike } from '../creation.ts';
 import { addGradients, sumTo } from '../ops/gradients.ts';
-import { sweep } from '../scope.ts';
+import { keep, sweep } from '../scope.ts';
 import { sameShape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import type { AutogradMeta } from './meta.ts';
@@ -284,4 +284,12 @@ export function registerHook(t: Tensor, hook: (grad: Tensor) => Tensor | void): 
   if (!(edge.node instanceof AccumulateGrad)) edge.node.attachHooks(edge.inputIndex, hooks);
   hooks.add(hook);
   return () => hooks.delete(hook);
+}
+
+/** Makes a backward pass leave the gradient of an inner tensor in its `.grad`. */
+export function retainGrad(t: Tensor): void {
+  if (t.isLeaf) return;
+  registerHook(t, (grad) => {
+    (t.meta as AutogradMeta).grad = keep(grad.detach().clone());
+  });
 }

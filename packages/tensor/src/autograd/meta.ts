@@ -34,5 +34,4 @@ export interface AutogradMeta {
   view: ViewInfo | undefined;
   /** Counts in-place changes that were recorded. */
   generation: number;
-  retainsGrad: boolean;
 }

@@ -4,7 +4,7 @@ import { ambient } from '../ambient.ts';
 import type { Shape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import type { DType } from '../dtype.ts';
-import { Node } from './node.ts';
+import { Node, type Edge } from './node.ts';
 import { gradEdge, SavedTensor } from './record.ts';
 
 /** What a derivative formula may read. */
@@ -34,27 +34,39 @@ export class OpNode extends Node implements Saved {
   readonly needs: readonly boolean[];
   private readonly rule: Derivative;
   private readonly attrs: unknown;
-  private saved: Map<number | 'output', SavedTensor> | undefined;
-  private freed = false;
+  private readonly keys: readonly (number | 'output')[];
+  /** One value a key; undefined once freed. */
+  private saved: SavedTensor[] | undefined;
 
   constructor(rule: Derivative, name: string, inputs: readonly Tensor[], output: Tensor, attrs: unknown) {
-    super(
-      `${name[0]?.toUpperCase() ?? ''}${name.slice(1)}Backward0`,
-      inputs.map((t) => gradEdge(t)),
-    );
+    const count = inputs.length;
+    const edges = new Array<Edge | null>(count);
+    const shapes = new Array<Shape>(count);
+    const dtypes = new Array<DType>(count);
+    const needs = new Array<boolean>(count);
+    for (let i = 0; i < count; i++) {
+      const t = inputs[i] as Tensor;
+      const edge = gradEdge(t);
+      edges[i] = edge;
+      needs[i] = edge !== null;
+      shapes[i] = t.shape;
+      dtypes[i] = t.dtype;
+    }
+    super(name, edges);
     this.rule = rule;
     this.attrs = attrs;
-    this.shapes = inputs.map((t) => t.shape);
-    this.dtypes = inputs.map((t) => t.dtype);
-    this.needs = this.nextEdges.map((edge) => edge !== null);
-    const wanted = typeof rule.save === 'function' ? rule.save(this.needs) : rule.save;
-    if (wanted.length > 0) {
-      this.saved = new Map();
-      for (const key of wanted) {
-        const t = key === 'output' ? output : inputs[key];
-        if (t !== undefined) this.saved.set(key, new SavedTensor(t, this.name, key === 'output'));
-      }
+    this.shapes = shapes;
+    this.dtypes = dtypes;
+    this.needs = needs;
+    const { save } = rule;
+    this.keys = typeof save === 'function' ? save(needs) : save;
+    const saved: SavedTensor[] = [];
+    for (const key of this.keys) {
+      saved.push(
+        key === 'output' ? new SavedTensor(output, name, true) : new SavedTensor(inputs[key] as Tensor, name, false),
+      );
     }
+    this.saved = saved;
     if (ambient().anomaly) this.origin = new Error(`forward call of ${name}`).stack;
   }
 
@@ -67,13 +79,13 @@ export class OpNode extends Node implements Saved {
   }
 
   private value(key: number | 'output'): Tensor {
-    const saved = this.saved?.get(key);
+    const saved = this.saved?.[this.keys.indexOf(key)];
     if (saved === undefined) throw new AutogradError(`${this.name} did not save ${key}`);
     return saved.unpack(this);
   }
 
   protected override backward(grads: readonly (Tensor | null)[]): readonly (Tensor | null)[] {
-    if (this.freed) {
+    if (this.saved === undefined) {
       throw new AutogradError(
         'Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved intermediate values of the graph are freed when you call backward() or grad(). Specify retainGraph: true if you need to backward through the graph a second time or if you need to access saved tensors after calling backward.',
       );
@@ -83,10 +95,11 @@ export class OpNode extends Node implements Saved {
     return this.rule.backward(grad, this, this.attrs as never);
   }
 
+  /** Functions that saved nothing can run again, as in PyTorch. */
   override release(): void {
-    if (this.saved === undefined) return;
-    for (const value of this.saved.values()) value.release();
+    const { saved } = this;
+    if (saved === undefined || saved.length === 0) return;
     this.saved = undefined;
-    this.freed = true;
+    for (const value of saved) value.release();
   }
 }

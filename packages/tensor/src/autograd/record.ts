@@ -76,38 +76,53 @@ function snapshot(t: Tensor): AutogradMeta | undefined {
 
 /** A value the backward pass needs. Owns its storage until released; notices in-place changes. */
 export class SavedTensor {
-  private readonly tensor: Tensor;
+  private readonly storage: Storage;
+  /** Geometry is read from here; the handle itself may be disposed. */
+  private readonly like: Tensor;
   private readonly meta: AutogradMeta | undefined;
   private readonly version: number;
   private readonly name: string;
-  /** For a value that is the saving function's own output: set only on unpacking, so that the graph holds no cycle. */
+  /** For a value that is the saving function's own output: its history is set on unpacking, so that the graph holds no cycle. */
   private readonly output: boolean;
+  /** Its own handle of a sparse tensor, which has several storages. */
+  private readonly sparse: Tensor | undefined;
 
   constructor(tensor: Tensor, functionName: string, isOutput: boolean) {
-    this.tensor = untracked(() => (tensor.sparse === undefined ? new Tensor(parts(tensor)) : shareHandle(tensor)));
+    this.storage = tensor.storage;
+    this.like = tensor;
     this.meta = isOutput ? undefined : snapshot(tensor);
     this.version = tensor.storage.version;
     this.name = functionName;
     this.output = isOutput;
+    this.sparse = tensor.sparse === undefined ? undefined : untracked(() => shareHandle(tensor));
+    this.storage.retain();
   }
 
   /** The value as a new handle, with its history; throws when it was changed in place since. */
   unpack(node: Node): Tensor {
-    const now = this.tensor.storage.version;
-    if (now !== this.version) {
-      throw new AutogradError(
-        `one of the variables needed for gradient computation has been modified by an inplace operation: [${this.tensor.dtype} [${this.tensor.shape.join(', ')}]], which is ${this.output ? `output 0 of ${this.name}` : `an input of ${this.name}`}, is at version ${now}; expected version ${this.version} instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, with detectAnomaly(fn).`,
-      );
-    }
-    const handle = shareHandle(this.tensor);
+    const { storage, like } = this;
+    if (storage.version !== this.version) throw this.modified();
+    const { dtype, shape, strides, offset } = like;
+    const handle =
+      this.sparse === undefined ? new Tensor({ storage, dtype, shape, strides, offset }) : shareHandle(this.sparse);
+    handle.meta = this.meta;
     if (this.output) {
       handle.meta = newMeta(false);
       handle.meta.node = node;
-    } else handle.meta = this.meta;
+    }
     return handle;
   }
 
+  private modified(): AutogradError {
+    const { name, like, version } = this;
+    const which = this.output ? `output 0 of ${name}` : `an input of ${name}`;
+    return new AutogradError(
+      `one of the variables needed for gradient computation has been modified by an inplace operation: [${like.dtype} [${like.shape.join(', ')}]], which is ${which}, is at version ${this.storage.version}; expected version ${version} instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, with detectAnomaly(fn).`,
+    );
+  }
+
   release(): void {
-    this.tensor.release();
+    this.storage.release();
+    this.sparse?.release();
   }
 }

@@ -5,6 +5,8 @@ import type { Tensor } from '../tensor.ts';
 export interface Op<A> {
   /** Its key in the derivative table. */
   readonly name: string;
+  /** The name of its function in a recorded graph. */
+  readonly gradName: string;
   /** Its name in PyTorch's operator library, as profiles and remote calls show it. */
   readonly torch: string;
   /** Computes the result; sees and records no history. */
@@ -13,5 +15,6 @@ export interface Op<A> {
 
 /** Defines an operation. */
 export function defineOp<A = undefined>(name: string, torch: string, forward: Op<A>['forward']): Op<A> {
-  return { name, torch: `aten::${torch}`, forward };
+  const gradName = `${name[0]?.toUpperCase() ?? ''}${name.slice(1)}Backward0`;
+  return { name, gradName, torch: `aten::${torch}`, forward };
 }

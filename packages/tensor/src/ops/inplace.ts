@@ -50,7 +50,7 @@ export function applyInPlace<T extends Tensor, A>(op: Op<A>, t: T, others: reado
     const rule = gradMode && requiresGrad(inputs) && isDifferentiable(t.dtype) ? derivatives.get(op.name) : undefined;
     const before = rule === undefined ? undefined : oldValue(t, rule.save);
     writeInto(t, result.dtype === t.dtype ? result : result.to(t.dtype));
-    if (rule !== undefined) rebaseHistory(t, new OpNode(rule, op.name, [before ?? t, ...others], t, attrs));
+    if (rule !== undefined) rebaseHistory(t, new OpNode(rule, op.gradName, [before ?? t, ...others], t, attrs));
   });
   profile?.end(token, t);
   return t;

@@ -14,7 +14,7 @@ export function apply<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tensor
   const output = op.forward(inputs, attrs);
   if (gradMode && requiresGrad(inputs) && isDifferentiable(output.dtype)) {
     const rule = derivatives.get(op.name);
-    if (rule !== undefined) setHistory([output], new OpNode(rule, op.name, inputs, output, attrs));
+    if (rule !== undefined) setHistory([output], new OpNode(rule, op.gradName, inputs, output, attrs));
   }
   if (profile !== undefined) profile.end(token, output);
   return output;

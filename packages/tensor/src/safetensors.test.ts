@@ -1,0 +1,70 @@
+/** @file The safetensors format. */
+import { describe, expect, it } from 'vitest';
+import { loadSafetensors, nn, rand, saveSafetensors, tensor, zeros, type Tensor } from './index.ts';
+
+describe('safetensors', () => {
+  it('round-trips every dtype, empty tensors and views', () => {
+    const tensors = new Map<string, Tensor>([
+      ['half', tensor([1.5, -2], { dtype: 'float16' })],
+      ['bytes', tensor([1, 2, 255], { dtype: 'uint8' })],
+      ['double', tensor([[Math.PI]], { dtype: 'float64' })],
+      ['big', tensor([2n ** 62n])],
+      ['flags', tensor([true, false])],
+      ['none', zeros([0, 3])],
+      ['turned', rand([2, 3]).transpose(0, 1)],
+      ['__proto__x', zeros([])],
+    ]);
+    const { tensors: back, metadata } = loadSafetensors(saveSafetensors(tensors, { format: 'pt' }));
+    expect(metadata).toEqual({ format: 'pt' });
+    expect([...back.keys()].sort()).toEqual([...tensors.keys()].sort());
+    for (const [name, t] of tensors) expect(back.get(name)?.equal(t), name).toBe(true);
+  });
+
+  it('carries a state dict', () => {
+    const [a, b] = [new nn.Linear(3, 2), new nn.Linear(3, 2)];
+    b.loadStateDict(loadSafetensors(saveSafetensors(a.stateDict())).tensors);
+    expect(b.weight.equal(a.weight)).toBe(true);
+  });
+
+  it('reads the file that the reference implementation documents', () => {
+    const header = '{"test":{"dtype":"I32","shape":[2,2],"data_offsets":[0,16]}}';
+    const bytes = new Uint8Array(8 + header.length + 16);
+    new DataView(bytes.buffer).setBigUint64(0, BigInt(header.length), true);
+    bytes.set(new TextEncoder().encode(header), 8);
+    expect(loadSafetensors(bytes).tensors.get('test')?.toArray()).toEqual([
+      [0, 0],
+      [0, 0],
+    ]);
+  });
+
+  const file = (header: unknown, data = 0): Uint8Array => {
+    const json = new TextEncoder().encode(typeof header === 'string' ? header : JSON.stringify(header));
+    const bytes = new Uint8Array(8 + json.length + data);
+    new DataView(bytes.buffer).setBigUint64(0, BigInt(json.length), true);
+    bytes.set(json, 8);
+    return bytes;
+  };
+  const f32 = (shape: number[], data_offsets: number[]): object => ({ dtype: 'F32', shape, data_offsets });
+
+  it.each<[string, Uint8Array, RegExp]>([
+    ['too short', new Uint8Array(7), /shorter than/],
+    ['a huge header', new Uint8Array(8).fill(255), /a header of 18446744073709551615 bytes/],
+    ['no JSON', file('{'), /not JSON/],
+    ['a list', file([]), /not an object/],
+    ['an unknown dtype', file({ a: { dtype: 'F8', shape: [1], data_offsets: [0, 1] } }, 1), /dtype F8/],
+    ['offsets outside', file({ a: f32([1], [0, 4]) }, 3), /offsets \[0, 4\]/],
+    ['offsets that do not fit the shape', file({ a: f32([2], [0, 4]) }, 4), /offsets/],
+    ['a negative dimension', file({ a: f32([-1], [0, 4]) }, 4), /invalid dimension/],
+    ['a huge shape', file({ a: f32([2 ** 30, 2 ** 30], [0, 4]) }, 4), /too many elements/],
+    ['an overlap', file({ a: f32([1], [0, 4]), b: f32([1], [0, 4]) }, 4), /overlap/],
+    ['bytes left over', file({ a: f32([1], [0, 4]) }, 5), /belong to no tensor/],
+    ['metadata of another type', file({ __metadata__: { a: 1 } }), /not strings/],
+    ['no entry', file({ a: null }), /dtype undefined/],
+  ])('refuses %s', (_what, bytes, message) => {
+    expect(() => loadSafetensors(bytes)).toThrow(message);
+  });
+
+  it('says what it cannot store', () => {
+    expect(() => saveSafetensors(new Map([['z', zeros([1], { dtype: 'complex64' })]]))).toThrow(/no complex64/);
+  });
+});

@@ -1,0 +1,146 @@
+/** @file The safetensors format: named tensors in one file, shared with PyTorch (https://github.com/huggingface/safetensors). */
+import { dtypes, type DType } from './dtype.ts';
+import { DTypeError, ShapeError, TensorError } from './errors.ts';
+import { over, readBytes } from './host.ts';
+import { limits } from './limits.ts';
+import { checkShape, sizeOf } from './shape.ts';
+import { storageFromBytes } from './storage.ts';
+import type { Tensor } from './tensor.ts';
+
+const NAMES: Readonly<Partial<Record<DType, string>>> = {
+  float64: 'F64',
+  float32: 'F32',
+  float16: 'F16',
+  bfloat16: 'BF16',
+  int64: 'I64',
+  int32: 'I32',
+  int16: 'I16',
+  int8: 'I8',
+  uint8: 'U8',
+  bool: 'BOOL',
+};
+const DTYPES = new Map(Object.entries(NAMES).map(([dtype, name]) => [name, dtype as DType]));
+
+interface Entry {
+  readonly dtype: string;
+  readonly shape: readonly number[];
+  readonly data_offsets: readonly [number, number];
+}
+
+/**
+ * The bytes of a safetensors file with the given tensors, in the order of their alignment as the reference writer lays them out.
+ * Metadata are strings by name. Throws DTypeError for complex64, which the format lacks.
+ */
+export function saveSafetensors(
+  tensors: ReadonlyMap<string, Tensor>,
+  metadata?: Readonly<Record<string, string>>,
+): Uint8Array {
+  const width = (t: Tensor): number => dtypes[t.dtype].bytes;
+  const order = [...tensors].sort(([a, t], [b, u]) => width(u) - width(t) || (a < b ? -1 : 1));
+  const header: [string, unknown][] = metadata === undefined ? [] : [['__metadata__', metadata]];
+  let at = 0;
+  for (const [name, t] of order) {
+    const dtype = NAMES[t.dtype];
+    if (dtype === undefined) throw new DTypeError(`safetensors has no ${t.dtype} (tensor '${name}')`);
+    if (name === '__metadata__') throw new TensorError("a tensor may not be named '__metadata__'");
+    const size = t.size * width(t);
+    header.push([name, { dtype, shape: t.shape, data_offsets: [at, at + size] }]);
+    at += size;
+  }
+  const json = new TextEncoder().encode(JSON.stringify(Object.fromEntries(header)));
+  // Spaces pad the header so that the data start at a multiple of eight.
+  const start = 8 + Math.ceil(json.length / 8) * 8;
+  const out = new Uint8Array(start + at).fill(0x20, 8, start);
+  new DataView(out.buffer).setBigUint64(0, BigInt(start - 8), true);
+  out.set(json, 8);
+  let to = start;
+  for (const [, t] of order) {
+    const bytes = readBytes(t.sparse === undefined ? t : t.toDense());
+    out.set(bytes, to);
+    to += bytes.length;
+  }
+  return out;
+}
+
+/**
+ * The tensors in a safetensors file, as views of `bytes` where alignment allows, and its metadata. Everything is checked before it is
+ * used; throws TensorError for a file that is not well formed.
+ */
+export function loadSafetensors(bytes: Uint8Array): { tensors: Map<string, Tensor>; metadata: Record<string, string> } {
+  const { header, data } = readHeader(bytes);
+  const tensors = new Map<string, Tensor>();
+  let metadata: Record<string, string> = {};
+  const spans: (readonly [number, number])[] = [];
+  for (const [name, value] of Object.entries(header)) {
+    if (name === '__metadata__') {
+      metadata = readMetadata(value);
+      continue;
+    }
+    const { dtype, shape, span } = readEntry(name, value, data.length);
+    spans.push(span);
+    const part = data.subarray(...span);
+    const aligned = part.byteOffset % Math.min(8, dtypes[dtype].bytes) === 0 ? part : part.slice();
+    const storage = storageFromBytes(aligned);
+    storage.escaped = true;
+    tensors.set(name, over(storage, dtype, shape));
+  }
+  checkSpans(spans, data.length);
+  return { tensors, metadata };
+}
+
+const malformed = (what: string): TensorError => new TensorError(`not a safetensors file: ${what}`);
+
+function readHeader(bytes: Uint8Array): { header: Record<string, unknown>; data: Uint8Array } {
+  if (bytes.length < 8) throw malformed('shorter than its length field');
+  const length = new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0, true);
+  if (length > BigInt(limits.safetensorsHeaderBytes) || length > BigInt(bytes.length - 8))
+    throw malformed(`a header of ${length} bytes`);
+  const end = 8 + Number(length);
+  let header: unknown;
+  try {
+    header = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes.subarray(8, end)));
+  } catch (cause) {
+    throw new TensorError('not a safetensors file: the header is not JSON', { cause });
+  }
+  if (typeof header !== 'object' || header === null || Array.isArray(header))
+    throw malformed('the header is not an object');
+  return { header: header as Record<string, unknown>, data: bytes.subarray(end) };
+}
+
+function readMetadata(value: unknown): Record<string, string> {
+  const entries = typeof value === 'object' && value !== null ? Object.entries(value) : [];
+  if (entries.some(([, v]) => typeof v !== 'string')) throw malformed('metadata are not strings');
+  return Object.fromEntries(entries);
+}
+
+function readEntry(
+  name: string,
+  value: unknown,
+  available: number,
+): { dtype: DType; shape: number[]; span: [number, number] } {
+  const { dtype: tag, shape, data_offsets: span } = (value ?? {}) as Partial<Entry>;
+  const dtype = typeof tag === 'string' ? DTYPES.get(tag) : undefined;
+  if (dtype === undefined) throw malformed(`tensor '${name}' has dtype ${String(tag)}`);
+  if (!Array.isArray(shape) || !Array.isArray(span) || span.length !== 2)
+    throw malformed(`tensor '${name}' has no shape or offsets`);
+  try {
+    checkShape(shape as number[]);
+  } catch (cause) {
+    throw cause instanceof ShapeError ? malformed(`tensor '${name}': ${cause.message}`) : cause;
+  }
+  const [from, to] = span as [number, number];
+  const sound = Number.isSafeInteger(from) && Number.isSafeInteger(to) && from >= 0 && to <= available;
+  if (!sound || to - from !== sizeOf(shape as number[]) * dtypes[dtype].bytes)
+    throw malformed(`tensor '${name}' has offsets [${from}, ${to}]`);
+  return { dtype, shape: [...(shape as number[])], span: [from, to] };
+}
+
+/** The format wants every byte to belong to exactly one tensor. */
+function checkSpans(spans: (readonly [number, number])[], length: number): void {
+  let at = 0;
+  for (const [from, to] of spans.sort((a, b) => a[0] - b[0] || a[1] - b[1])) {
+    if (from !== at) throw malformed(`a gap or an overlap at byte ${at}`);
+    at = to;
+  }
+  if (at !== length) throw malformed(`${length - at} bytes belong to no tensor`);
+}
