@@ -1,0 +1,466 @@
+/** @file The simulated counterpart of the agent's peer: the production session, connector and body lane behind a virtual connection. */
+import type { End, NodeEnv } from '@backwire/testing';
+import { Connector, CONNECTOR_TIMES, type ConnectorPort } from '../src/protocol/connector.ts';
+import { type Session, type SessionLimits } from '../src/protocol/session.ts';
+import type { Frame, Handshake, Life, Numbered, Packet, Payload } from './frames.ts';
+import type { Oracle } from './oracle.ts';
+
+/** Small, so that windows fill and acknowledgements matter. */
+const LIMITS: SessionLimits = { windowBytes: 400, windowFrames: 12, ackFrames: 4, ackBytes: 200, ackMs: 20 };
+const CREDIT_CALLS = 6;
+const CREDIT_BYTES = 600;
+const CHUNK_BYTES = 16;
+const HELLO_TIMEOUT_MS = 500;
+const MAX_QUEUED_CALLS = 20;
+
+/** What a peer tells its worker. */
+export interface PeerOwner {
+  readonly env: NodeEnv;
+  readonly self: Life;
+  readonly oracle: Oracle;
+  makeSession(
+    port: { resend(segment: Numbered[]): void; release(segment: Numbered[]): void },
+    limits: SessionLimits,
+  ): Session<Numbered[], number>;
+  /** A numbered frame, or a call that is complete with its storages. */
+  received(peer: SimPeer, payload: Payload): void;
+  /** The connector gave up: everything that waits fails. */
+  unreachable(peer: SimPeer): void;
+  /** A live session cannot go on; without a crash this must never happen. */
+  sessionLost(peer: SimPeer, why: string): void;
+}
+
+/** A call that waits for room or credit. */
+export interface Queued {
+  readonly payload: Payload;
+  readonly bytes: number;
+  readonly sentAs: (seq: number) => void;
+  withdrawn: boolean;
+}
+
+/** Another worker in one of its lives, as one worker sees it. */
+export class SimPeer implements ConnectorPort<End> {
+  readonly life: Life;
+  readonly session: Session<Numbered[], number>;
+  readonly connector: Connector<End>;
+  readonly #owner: PeerOwner;
+  readonly #calls: Queued[] = [];
+  readonly #control: { payload: Payload; bytes: number }[] = [];
+  readonly #assembling = new Map<number, Payload>();
+  readonly #hellos = new Map<End, Extract<Handshake, { kind: 'hello' }>>();
+  #token: number;
+  #agreed = false;
+  #dialing: End | undefined;
+  #link: End | undefined;
+  #resumed = false;
+  #gone = false;
+  #flushing = false;
+  #replay: Numbered[] | undefined;
+  #batch: Numbered[] = [];
+  #released = 0;
+  #retained = 0;
+
+  constructor(life: Life, owner: PeerOwner) {
+    this.life = life;
+    this.#owner = owner;
+    this.#token = owner.env.random.uint32();
+    const port = {
+      resend: (segment: Numbered[]) => (this.#replay ??= []).push(...segment),
+      release: () => void this.#released++,
+    };
+    this.session = owner.makeSession(port, LIMITS);
+    this.session.credits.allow(CREDIT_CALLS, CREDIT_BYTES);
+    this.session.credits.allowed(CREDIT_CALLS, CREDIT_BYTES);
+    const own = { name: owner.self.name, peer: life.name, sameHost: false };
+    this.connector = new Connector<End>(this, own, CONNECTOR_TIMES);
+    this.#poll();
+  }
+
+  /** What is not settled on this side; empty when all is quiet. */
+  open(): string | undefined {
+    const { sent, acked, retained } = this.session.snapshot();
+    if (this.#gone) return this.#released === this.#retained ? undefined : 'segments were not released';
+    if (this.#calls.length + this.#control.length + this.#batch.length > 0) return 'frames wait';
+    if (sent !== acked || retained > 0) return `${sent - acked} frames are not acknowledged`;
+    if (this.session.bodies.pendingBytes > 0)
+      return `${this.session.bodies.pendingBytes} bytes of storages are not confirmed`;
+    if (this.#assembling.size > 0) return 'a call waits for its storages';
+    return this.#released === this.#retained ? undefined : 'segments were not released exactly once';
+  }
+
+  /** Queues a call; false when too many wait. `sentAs` is told its number. */
+  call(payload: Payload, bytes: number, sentAs: (seq: number) => void): Queued | undefined {
+    if (this.#calls.length >= MAX_QUEUED_CALLS) return undefined;
+    const queued: Queued = { payload, bytes, sentAs, withdrawn: false };
+    this.#calls.push(queued);
+    this.#schedule();
+    return queued;
+  }
+
+  /** Queues a frame that needs no credit. */
+  control(payload: Payload, bytes = 10): void {
+    if (this.#gone) return;
+    this.#control.push({ payload, bytes });
+    this.#schedule();
+  }
+
+  /** Nobody wants the storages of a call any more. */
+  dropBodies(seq: number): void {
+    if (this.session.bodies.drop(seq).length > 0) this.control({ kind: 'body-lost', seq });
+  }
+
+  /** A call of the peer is over: its credit goes back. */
+  finished(bytes: number): void {
+    this.session.credits.finished(1, bytes);
+    if (this.session.credits.grantIsDue())
+      this.#sendLoose({ kind: 'credit', ack: this.session.lastReceived, ...this.session.credits.grant() });
+  }
+
+  /** A connection's first message was this peer's HELLO. */
+  hello(end: End, hello: Extract<Handshake, { kind: 'hello' }>): void {
+    this.#hellos.set(end, hello);
+    end.onClose = () => this.#closed(end);
+    this.connector.hello(end, hello.dial);
+  }
+
+  /** It died, or this worker closes. */
+  close(): void {
+    this.#gone = true;
+    this.connector.close();
+    this.#link?.close();
+    this.#link = undefined;
+    this.session.close();
+    this.session.bodies.dropAll();
+    this.#calls.length = 0;
+    this.#control.length = 0;
+    this.#assembling.clear();
+    if (this.#batch.length > 0) this.#batch = [];
+  }
+
+  // ConnectorPort
+
+  dial(): void {
+    const end = this.#owner.env.connect(this.life.name);
+    this.#dialing = end;
+    end.onOpen = () => {
+      const { self } = this.#owner;
+      end.send({
+        kind: 'hello',
+        from: self,
+        to: this.life,
+        token: this.#token,
+        dial: this.connector.dialCount,
+      } satisfies Packet);
+    };
+    end.onMessage = (packet) => this.#answered(end, packet as Packet);
+    end.onClose = (reason) => this.#dialOver(end, reason === 'refused');
+    this.#owner.env.setTimer(HELLO_TIMEOUT_MS, 'hello timeout', () => {
+      if (this.#dialing !== end) return;
+      end.close();
+      this.#dialOver(end, false);
+    });
+  }
+
+  abandonDial(): void {
+    const end = this.#dialing;
+    this.#dialing = undefined;
+    end?.close();
+  }
+
+  accept(end: End): void {
+    const hello = this.#hellos.get(end);
+    this.#hellos.delete(end);
+    if (hello === undefined || end.state === 'closed') {
+      this.connector.linkLost(this.#owner.env.now());
+      return;
+    }
+    // Only now: a HELLO of a dial that is over says nothing about the session.
+    if (this.#agreed && hello.token !== this.#token && this.session.hasDelivered) {
+      end.send({ kind: 'reject', code: 'lost' } satisfies Packet);
+      end.close();
+      this.#owner.sessionLost(this, 'another token');
+      return;
+    }
+    this.#endOldLink();
+    const resumed = this.#agreed;
+    this.#token = hello.token;
+    const dial = this.connector.dialCount;
+    end.send({ kind: 'welcome', from: this.#owner.self, token: this.#token, dial, resumed } satisfies Packet);
+    this.#adopt(end);
+  }
+
+  refuse(end: End): void {
+    this.#hellos.delete(end);
+    end.send({ kind: 'reject', code: 'unavailable' } satisfies Packet);
+    end.close();
+  }
+
+  park(): void {
+    // The connection stays open and silent until the own dial is decided.
+  }
+
+  giveUp(): void {
+    for (const queued of this.#calls.splice(0)) queued.withdrawn = true;
+    this.#owner.unreachable(this);
+  }
+
+  random(): number {
+    return this.#owner.env.random.float();
+  }
+
+  #answered(end: End, packet: Packet): void {
+    if (this.#dialing !== end) return;
+    if (packet.kind === 'reject') {
+      end.close();
+      if (packet.code === 'lost') this.#owner.sessionLost(this, 'the peer refused its token');
+      this.#dialOver(end, false);
+      return;
+    }
+    if (packet.kind !== 'welcome' || packet.from.incarnation !== this.life.incarnation) {
+      end.close();
+      this.#dialOver(end, false);
+      return;
+    }
+    this.#dialing = undefined;
+    // Before the peer's first RESUME nothing can have been delivered either way: then there is nothing to forget.
+    if (this.#agreed && !packet.resumed && this.session.hasDelivered) {
+      end.close();
+      this.#owner.sessionLost(this, 'the peer forgot the session');
+      return;
+    }
+    this.#agreed = true;
+    this.#endOldLink();
+    this.connector.welcomed(packet.dial);
+    this.#adopt(end);
+  }
+
+  #adopt(end: End): void {
+    this.#link = end;
+    this.#resumed = false;
+    end.onMessage = (packet) => this.#received(end, packet as Packet);
+    end.onClose = () => this.#closed(end);
+    this.#send([{ kind: 'resume', position: this.session.position() }]);
+  }
+
+  #received(end: End, packet: Packet): void {
+    if (packet.kind !== 'batch') return this.#owner.sessionLost(this, `${packet.kind} out of turn`);
+    for (const frame of packet.frames) {
+      if (end !== this.#link) return;
+      this.#frame(frame);
+    }
+    if (end === this.#link && this.session.ackAt() === 0) this.#sendAck();
+  }
+
+  #frame(frame: Frame): void {
+    if (frame.kind === 'resume') return this.#resume(frame.position);
+    if (!this.#resumed) return this.#owner.sessionLost(this, 'a frame before RESUME');
+    const { session } = this;
+    if (!session.acknowledged(frame.ack))
+      return this.#owner.sessionLost(this, 'an acknowledgement of what was never sent');
+    switch (frame.kind) {
+      case 'numbered':
+        return this.#numbered(frame);
+      case 'body':
+        return this.#body(frame);
+      case 'body-ack':
+        session.bodies.confirmed(frame.seq, frame.storage);
+        break;
+      case 'credit':
+        session.credits.granted(frame.calls, frame.bytes);
+        break;
+      case 'ack':
+        break;
+    }
+    this.#schedule();
+  }
+
+  #resume(position: Parameters<Session<unknown>['linkUp']>[0]): void {
+    this.#agreed = true;
+    this.#resumed = true;
+    this.#retain();
+    if (!this.session.linkUp(position)) return this.#owner.sessionLost(this, 'an impossible position');
+    for (const { seq, storage } of this.session.bodies.resumed.splice(0)) this.session.bodies.confirmed(seq, storage);
+    this.#sendLoose({ kind: 'credit', ack: this.session.lastReceived, ...this.session.credits.grant() });
+    this.#schedule();
+  }
+
+  #numbered(frame: Numbered): void {
+    const { session } = this;
+    const { env, self, oracle } = this.#owner;
+    const arrival = session.arrived(frame.seq, frame.bytes, env.now());
+    if (arrival === 'gap') return this.#owner.sessionLost(this, `frame ${frame.seq} after ${session.lastReceived}`);
+    const due = session.ackAt();
+    if (due !== Infinity && due > 0) env.setTimer(due - env.now(), 'ack', () => this.#ackIfDue());
+    this.#schedule();
+    if (arrival === 'duplicate') return;
+    const { payload } = frame;
+    if ('uid' in payload) oracle.delivered(this.life, self, payload.uid);
+    if (payload.kind === 'call' && payload.bodies.length > 0) {
+      this.#assembling.set(frame.seq, payload);
+      session.bodies.expect(
+        frame.seq,
+        payload.bodies.map((bytes, storage) => ({ storage, bytes })),
+      );
+    } else if (payload.kind === 'body-lost') {
+      const lost = this.#assembling.get(payload.seq);
+      this.#assembling.delete(payload.seq);
+      session.bodies.giveUp(payload.seq);
+      if (lost?.kind === 'call') {
+        this.finished(lost.bodies.reduce((a, b) => a + b, 10));
+        this.control({ kind: 'result', callId: lost.callId, uid: oracle.uid(), ran: false, value: 0 });
+      }
+    } else this.#owner.received(this, payload);
+  }
+
+  #body(frame: Extract<Frame, { kind: 'body' }>): void {
+    const { bodies } = this.session;
+    const place = bodies.place(frame.seq, frame.storage, frame.offset, frame.bytes);
+    if (place === 'unknown') return;
+    if (place === 'wrong') return this.#owner.sessionLost(this, 'a piece of a storage out of place');
+    const complete = bodies.landed(place, frame.bytes);
+    if (place.got === place.bytes)
+      this.#sendLoose({ kind: 'body-ack', ack: this.session.lastReceived, seq: frame.seq, storage: frame.storage });
+    const payload = this.#assembling.get(frame.seq);
+    if (!complete || payload === undefined) return;
+    this.#assembling.delete(frame.seq);
+    this.#owner.received(this, payload);
+  }
+
+  #closed(end: End): void {
+    this.#hellos.delete(end);
+    if (end !== this.#link) return this.connector.parkedLost(end);
+    this.#endOldLink();
+    if (!this.#gone) this.connector.linkLost(this.#owner.env.now());
+  }
+
+  #dialOver(end: End, refused: boolean): void {
+    if (this.#dialing !== end) return;
+    this.#dialing = undefined;
+    this.connector.dialFailed(refused, this.#owner.env.now());
+  }
+
+  /** Delivery on the old link is over before a new one says where this side stands. */
+  #endOldLink(): void {
+    const link = this.#link;
+    this.#link = undefined;
+    this.#replay = undefined;
+    this.session.linkLost();
+    link?.close();
+  }
+
+  /** The end of a tick: numbers what may go, retains it and sends it. */
+  #schedule(): void {
+    if (this.#flushing || this.#gone) return;
+    this.#flushing = true;
+    this.#owner.env.setTimer(0, 'flush', () => {
+      this.#flushing = false;
+      if (this.#gone) return;
+      if (this.#link === undefined && this.#wanted()) this.connector.want(this.#owner.env.now());
+      this.#drain();
+      const segment = this.#retain();
+      if (this.#link === undefined || this.session.state !== 'up') return;
+      const frames: Frame[] = this.#replay ?? segment ?? [];
+      this.#replay = undefined;
+      this.#sendAll([...frames, ...this.#pieces()]);
+    });
+  }
+
+  #wanted(): boolean {
+    const { sent, acked } = this.session.snapshot();
+    return this.#calls.length + this.#control.length > 0 || sent !== acked || this.session.bodies.pendingBytes > 0;
+  }
+
+  #drain(): void {
+    const { session } = this;
+    while (this.#control.length > 0 && session.hasRoom()) {
+      const { payload, bytes } = this.#control.shift() as { payload: Payload; bytes: number };
+      this.#number(payload, bytes);
+    }
+    while (this.#calls.length > 0 && session.hasRoom()) {
+      const first = this.#calls[0] as Queued;
+      if (!first.withdrawn && !session.credits.canCall(first.bytes)) break;
+      this.#calls.shift();
+      if (first.withdrawn) continue;
+      session.credits.use(first.bytes);
+      const seq = this.#number(first.payload, first.bytes);
+      const bodies = first.payload.kind === 'call' ? first.payload.bodies : [];
+      if (bodies.length > 0)
+        session.bodies.send(
+          seq,
+          bodies.map((bytes, storage) => ({ storage, bytes, body: seq })),
+        );
+      first.sentAs(seq);
+    }
+  }
+
+  #number(payload: Payload, bytes: number): number {
+    const seq = this.session.draw();
+    if ('uid' in payload) this.#owner.oracle.sent(this.#owner.self, this.life, payload.uid);
+    this.#batch.push({ kind: 'numbered', seq, ack: this.session.lastReceived, bytes, payload });
+    return seq;
+  }
+
+  #retain(): Numbered[] | undefined {
+    if (this.#batch.length === 0) return undefined;
+    const segment = this.#batch;
+    this.#batch = [];
+    this.#retained++;
+    this.session.retain(
+      segment,
+      segment.reduce((sum, { bytes }) => sum + bytes, 0),
+    );
+    this.#replay?.push(...segment);
+    return segment;
+  }
+
+  #pieces(): Frame[] {
+    const { bodies, lastReceived } = this.session;
+    const chunk = bodies.next(CHUNK_BYTES);
+    if (chunk === undefined) return [];
+    if (bodies.hasMore()) this.#schedule();
+    return [
+      {
+        kind: 'body',
+        ack: lastReceived,
+        seq: chunk.out.seq,
+        storage: chunk.out.storage,
+        offset: chunk.offset,
+        bytes: chunk.bytes,
+      },
+    ];
+  }
+
+  #ackIfDue(): void {
+    if (this.session.ackAt() <= this.#owner.env.now() && this.#link !== undefined) this.#sendAck();
+  }
+
+  #sendAck(): void {
+    this.session.ackCarried(this.session.lastReceived);
+    this.#sendLoose({ kind: 'ack', ack: this.session.lastReceived });
+  }
+
+  #sendLoose(frame: Frame): void {
+    if (this.#link !== undefined && this.session.state === 'up') this.#send([frame]);
+  }
+
+  #sendAll(frames: Frame[]): void {
+    // Frames that were written before, or are sent again, carry an older acknowledgement than the one that is due.
+    const last = frames.at(-1);
+    if (last !== undefined && 'ack' in last) this.session.ackCarried(last.ack);
+    this.#send(frames);
+  }
+
+  #send(frames: Frame[]): void {
+    if (frames.length > 0) this.#link?.send({ kind: 'batch', frames } satisfies Packet);
+  }
+
+  /** Stands for the shell's timers: the connector's, and a link for what is left to send. */
+  #poll(): void {
+    if (this.#gone) return;
+    const { env } = this.#owner;
+    if (this.connector.timerAt <= env.now()) this.connector.tick(env.now());
+    if (this.#wanted()) this.#schedule();
+    this.#ackIfDue();
+    env.setTimer(20, 'poll', () => this.#poll());
+  }
+}

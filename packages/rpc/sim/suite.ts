@@ -1,0 +1,163 @@
+/** @file The session suite: random programs of calls, storages and control frames over faulty links, with the invariants of the RPC layer. */
+import {
+  drawFaults,
+  drawRates,
+  Random,
+  Simulation,
+  type Fault,
+  type LinkRates,
+  type RunResult,
+  type Suite,
+} from '@backwire/testing';
+import { Oracle } from './oracle.ts';
+import { SimWorker, SOUND, type Directory, type Op, type Rules } from './sim-worker.ts';
+
+/** Everything about a run, as data. */
+export interface SessionScenario {
+  readonly seed: number;
+  readonly nodes: number;
+  readonly program: readonly Op[];
+  readonly faults: readonly Fault[];
+  readonly rates: LinkRates;
+}
+
+const SAFETY_MS = 6_000;
+const LIVENESS_MS = 30_000;
+/** After a crash the group notices within this time. */
+const LEASE_MS = 300;
+
+/** What one run saw, beyond its counts. */
+export interface SessionRun extends RunResult {
+  readonly frames: number;
+  readonly outcomes: Readonly<Record<string, number>>;
+}
+
+/** The suite; `rules` other than the sound ones must fail it. */
+export function sessionSuite(rules: Rules = SOUND, seen?: (run: SessionRun) => void): Suite<SessionScenario> {
+  return {
+    name: 'session',
+    draw: drawScenario,
+    run: (scenario) => {
+      const result = runScenario(scenario, rules);
+      seen?.(result);
+      return result;
+    },
+  };
+}
+
+/** The scenario of a seed. */
+export function drawScenario(seed: number): SessionScenario {
+  const random = new Random(seed);
+  const nodes = random.split('size').int(2, 5);
+  const names = nodeNames(nodes);
+  const workload = random.split('workload');
+  const program = Array.from({ length: workload.int(1, 120) }, (_, i) => drawOp(workload.split(i), names));
+  return {
+    seed,
+    nodes,
+    program: program.sort((a, b) => a.at - b.at),
+    faults: drawFaults(random.split('faults'), {
+      nodes: names,
+      durationMs: SAFETY_MS * 0.8,
+      weights: { crash: random.split('crashes').chance(0.5) ? 2 : 0 },
+      most: 12,
+    }),
+    rates: drawRates(random.split('rates')),
+  };
+}
+
+function drawOp(random: Random, names: readonly string[]): Op {
+  const [node, to] = random.shuffle(names) as [string, string];
+  const bodies = random.chance(0.3) ? Array.from({ length: random.int(1, 4) }, () => random.int(1, 100)) : [];
+  return {
+    at: Math.round(random.float() * SAFETY_MS * 0.9),
+    node,
+    to,
+    kind: random.chance(0.25) ? 'control' : 'call',
+    bytes: random.int(10, 40),
+    bodies,
+    deadlineMs: random.pick([30, 200, 2_000, 20_000]),
+    durationMs: random.pick([0, 0, 1, 50, 500]),
+    cancelAfterMs: random.chance(0.15) ? random.int(1, 300) : 0,
+  };
+}
+
+/** Runs one scenario under `rules`. */
+export function runScenario(scenario: SessionScenario, rules: Rules): SessionRun {
+  const { seed, faults, rates, program } = scenario;
+  const simulation = new Simulation({ seed, faults, rates });
+  const paused = faults.flatMap((fault) => (fault.kind === 'pause' ? [fault.node] : []));
+  const oracle = new Oracle(simulation, paused);
+  const directory: Directory = { members: new Map() };
+  const workers = new Map<string, SimWorker>();
+  for (const name of nodeNames(scenario.nodes)) {
+    simulation.addNode(name, (env) => {
+      const worker = new SimWorker(env, oracle, directory, rules, (why) =>
+        simulation.fail('a live session is never lost', why),
+      );
+      workers.set(name, worker);
+      return worker;
+    });
+  }
+  const live = (): SimWorker[] =>
+    [...workers].filter(([name]) => simulation.node(name).state !== 'down').map(([, worker]) => worker);
+  for (const op of program) {
+    simulation.clock.at(op.at, `op ${op.node}`, () => {
+      if (simulation.node(op.node).state === 'up') workers.get(op.node)?.perform(op);
+    });
+  }
+  bury(simulation, directory);
+  const waiting = (): string | undefined => {
+    for (const worker of live()) {
+      const open = worker.open();
+      if (open !== undefined) return open;
+    }
+    return undefined;
+  };
+  simulation.atEnd('every call of a live caller settles', () => {
+    const open = oracle.open(
+      ({ name, incarnation }) =>
+        simulation.node(name).incarnation === incarnation && simulation.node(name).state !== 'down',
+    );
+    return open.length > 0 ? `calls ${open.join()}` : undefined;
+  });
+  simulation.atEnd('both ends of a session agree', () => disagreement(live(), oracle));
+  const result = simulation.run({
+    safetyMs: SAFETY_MS,
+    livenessMs: LIVENESS_MS,
+    done: () => waiting() === undefined && disagreement(live(), oracle) === undefined,
+    describe: () => waiting() ?? disagreement(live(), oracle) ?? 'nothing',
+    maxEvents: 500_000,
+  });
+  return { ...result, frames: oracle.frames, outcomes: oracle.outcomes };
+}
+
+/** Stands for leases: a worker that is down long enough leaves the view. */
+function bury(simulation: Simulation, directory: Directory): void {
+  const downSince = new Map<string, number>();
+  const look = (): void => {
+    for (const name of simulation.names) {
+      if (simulation.node(name).state !== 'down') downSince.delete(name);
+      else if (!downSince.has(name)) downSince.set(name, simulation.clock.now);
+      else if (simulation.clock.now - (downSince.get(name) as number) > LEASE_MS) directory.members.delete(name);
+    }
+    simulation.clock.after(50, 'leases', look);
+  };
+  look();
+}
+
+function disagreement(workers: readonly SimWorker[], oracle: Oracle): string | undefined {
+  for (const a of workers) {
+    for (const b of workers) {
+      const session = a.sessionWith(b.self.name);
+      if (a === b || session === undefined || session.state === 'closed') continue;
+      const missing = oracle.missing(a.self, b.self);
+      if (missing > 0) return `${a.self.name} to ${b.self.name}: ${missing} frames never arrived`;
+    }
+  }
+  return undefined;
+}
+
+function nodeNames(count: number): string[] {
+  return Array.from({ length: count }, (_, i) => `w${i}`);
+}
