@@ -55,7 +55,10 @@ export function remote(to: To, fn: Named, args: readonly unknown[] = [], options
   const session = sessionOf(options.agent ?? currentAgent());
   const worker = session.host.resolve(to);
   session.requireExtension(worker, EXTENSION_NAME);
-  return createRemote(session, worker, fn, args, nameOf(fn), options);
+  const name = nameOf(fn);
+  // Only classes have a prototype that cannot be replaced.
+  const isClass = Object.getOwnPropertyDescriptor(fn, 'prototype')?.writable === false;
+  return createRemote(session, worker, fn, args, { name, className: isClass ? name : undefined }, options);
 }
 
 /** An RRef of a value that is here. It borrows the value: nothing is copied or disposed. */

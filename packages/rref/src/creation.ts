@@ -11,6 +11,13 @@ import { idOf, type UserFork } from './protocol/user-table.ts';
 import type { RRefSession } from './session.ts';
 import { encodeCarried, encodeCreation } from './wire-format.ts';
 
+/** What a creation is called in traces. */
+export interface Creation {
+  readonly name: string;
+  /** The class that is constructed, so that calls of its methods can be named by it. */
+  readonly className?: string | undefined;
+}
+
 /** What PyTorch says, and programs match on. */
 const TIMED_OUT =
   'RRef creation via rpc.remote() timed out, and it is possible that the RRef on the owner node does not exist.';
@@ -21,17 +28,18 @@ export function createRemote(
   to: WorkerInfo,
   fn: Named,
   args: readonly unknown[],
-  name: string,
+  what: Creation,
   options: CallOptions,
 ): RRefHandle<unknown> {
   session.throwIfClosed();
   const call: RpcMessage = session.host.encodeCall(to, fn, args);
   const { worker, sites } = session;
-  const label = { kind: 'remote' as const, name };
+  const label = { kind: 'remote' as const, name: what.name };
   if (to.id === session.host.self.id) {
     const cell = Cell.empty();
     const entry = worker.createOwn(cell);
     const handle = session.adopt({ rref: idOf(entry), cell });
+    handle.className = what.className;
     handle.creationBegins();
     const sent = session.host.call(to, remoteCall(call, idOf(entry), idOf(entry), []), { ...options, label });
     sent.then(
@@ -49,6 +57,7 @@ export function createRemote(
   }
   const { fork, carried } = worker.create(sites.of(to));
   const handle = session.adopt({ fork });
+  handle.className = what.className;
   handle.creationBegins();
   const header = [{ extension: session.name, data: encodeCarried(carried) }];
   const sent = session.host.call(to, remoteCall(call, fork.rref, idOf(fork), header), { ...options, label });

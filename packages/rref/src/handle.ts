@@ -35,6 +35,7 @@ export class RRefHandle<T> implements RRef<T> {
   readonly #cell: Cell | undefined;
   readonly #fork: UserFork | undefined;
   readonly #rref: GlobalId;
+  #className: string | undefined;
   /** Set while this worker waits for the answer to the call that creates the value. */
   #creation: Deferred | undefined;
   #creationError: { readonly error: unknown } | undefined;
@@ -87,6 +88,16 @@ export class RRefHandle<T> implements RRef<T> {
 
   get id(): RRefId {
     return { createdOn: workerOf(this.#rref.site), localId: BigInt(this.#rref.local) };
+  }
+
+  /** The class that this worker asked for, before anybody knows whether it could be made. */
+  set className(name: string | undefined) {
+    this.#className = name;
+  }
+
+  /** How traces call a method of the value. */
+  nameOf(method: string): string {
+    return `${this.#type ?? this.#className ?? 'RRef'}.${method}`;
   }
 
   /** The type's name, if it is known here. */

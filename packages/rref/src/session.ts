@@ -1,11 +1,8 @@
 /** @file The extension at work in one agent: the protocol's tables joined to messages, promises and the garbage collector. */
 import type { Tensor } from '@backwire/tensor';
-import { ambient } from '@backwire/tensor/internal';
 import {
   rpcInfo,
-  rpcAsync,
   rpcStream,
-  rpcSync,
   RpcError,
   type CallOptions,
   type ExtensionSession,
@@ -13,7 +10,7 @@ import {
   type RpcErrorCode,
   type WorkerInfo,
 } from '@backwire/rpc';
-import { systemError } from '@backwire/rpc/internal';
+import { callLabelled, collectInWaitAll, systemError } from '@backwire/rpc/internal';
 import type { ExtensionHost, ExtensionInternals, ExtensionValue, Member, RpcMessage } from '@backwire/rpc/internal';
 import type { Message, MessageType } from '@backwire/wire';
 import { Carrier } from './carrier.ts';
@@ -256,16 +253,15 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
     options: CallOptions,
   ): Answer {
     const result = handle.use(`rpc_${kind}()`, async () => {
-      const call = kind === 'sync' ? rpcSync : rpcAsync;
-      const reference = this.reference(handle);
-      const send = (owner: WorkerInfo): Promise<MethodResult> =>
-        call(owner, invokeMethod, [reference, method, args], { ...options, agent: this.host });
-      const [value, ticket] = await this.atOwner(handle, send);
+      const given = [this.reference(handle), method, args];
+      const label = { kind, name: handle.nameOf(method) };
+      const send = (owner: WorkerInfo): Promise<unknown> =>
+        callLabelled(owner, invokeMethod, given, { ...options, agent: this.host }, label);
+      const [value, ticket] = (await this.atOwner(handle, send)) as MethodResult;
       if (ticket === undefined) return value;
       return rpcStream(handle.owner(), openStream, [ticket], { agent: this.host, signal: options.signal });
     });
-    // What waitAll collects fails there; nobody else has to look.
-    if (kind === 'async' && ambient().waitAll !== undefined) result.catch(() => undefined);
+    if (kind === 'async') collectInWaitAll(result);
     return createAnswer(method, result);
   }
 
@@ -276,14 +272,8 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
     options: CallOptions,
   ): RRefHandle<unknown> {
     handle.throwIfUnusable('call remote() on it');
-    const made = createRemote(
-      this,
-      handle.owner(),
-      invokeAndKeep,
-      [this.reference(handle), method, args],
-      method,
-      options,
-    );
+    const given = [this.reference(handle), method, args];
+    const made = createRemote(this, handle.owner(), invokeAndKeep, given, { name: handle.nameOf(method) }, options);
     // The method still needs this value: the handle is in use until the creation is over.
     const created = made.creation ?? Promise.resolve();
     handle.use('remote()', () => created).catch(() => undefined);
@@ -291,8 +281,11 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
   }
 
   askType(handle: RRefHandle<unknown>, options: CallOptions): Promise<string> {
-    return this.atOwner(handle, (owner) =>
-      rpcSync(owner, askTypeName, [this.reference(handle)], { ...options, agent: this.host }),
+    const label = { kind: 'other' as const, name: 'rref.type_name' };
+    const given = [this.reference(handle)];
+    return this.atOwner(
+      handle,
+      (owner) => callLabelled(owner, askTypeName, given, { ...options, agent: this.host }, label) as Promise<string>,
     );
   }
 
