@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { workerEnvironment } from './environment.ts';
 import { messageOf } from './errors.ts';
-import type { GroupStore } from './group-store.ts';
+import { type ElsewhereFailure, HOSTED, type GroupStore } from './group-store.ts';
 import { consoleOf, LogFiles } from './output.ts';
 import type { StreamsOf } from './output-spec.ts';
 import type { ProgramCommand } from './program.ts';
@@ -17,7 +17,6 @@ export interface AttemptOptions {
   readonly restartCount: number;
   readonly processes: number;
   readonly nodes: number;
-  readonly nodeRank: number;
   readonly role: string;
   readonly runId: string;
   readonly maxRestarts: number;
@@ -40,6 +39,8 @@ export interface AttemptOptions {
 export type AttemptOutcome =
   | { readonly kind: 'finished'; readonly exits: readonly WorkerExit[] }
   | { readonly kind: 'failed'; readonly first: WorkerExit; readonly exits: readonly WorkerExit[] }
+  /** Another host of the group failed. */
+  | { readonly kind: 'failed-elsewhere'; readonly failure: ElsewhereFailure; readonly exits: readonly WorkerExit[] }
   | { readonly kind: 'stopped'; readonly by: NodeJS.Signals; readonly exits: readonly WorkerExit[] };
 
 /** Ends noticed this close together came in one turn of the event loop, in no order that means anything. */
@@ -56,6 +57,9 @@ class Life {
   private readonly workers: WorkerProcess[] = [];
   private readonly logs: LogFiles[] = [];
   private stoppedBy: NodeJS.Signals | undefined;
+  /** What the launcher of another host said when it failed before anything here did. */
+  private elsewhere: ElsewhereFailure | undefined;
+  private failed = false;
   private stopping = false;
   private killTimer: NodeJS.Timeout | undefined;
 
@@ -69,7 +73,14 @@ class Life {
     for (const [name, handler] of handlers) process.on(name, handler);
     const onAbort = (): void => this.interrupt('SIGTERM');
     signal?.addEventListener('abort', onAbort);
+    const { elsewhere } = this.options.store;
+    const onElsewhere = (): void => {
+      if (!this.failed) this.elsewhere ??= elsewhere?.reason as ElsewhereFailure;
+      this.stop('SIGTERM');
+    };
+    elsewhere?.addEventListener('abort', onElsewhere);
     try {
+      if (elsewhere?.aborted === true) onElsewhere();
       if (signal?.aborted === true) this.interrupt('SIGTERM');
       for (let localRank = 0; localRank < processes && !this.stopping; localRank++) this.start(localRank);
       const exits = await Promise.all(this.workers.map(({ ended }) => ended));
@@ -78,13 +89,15 @@ class Life {
       clearTimeout(this.killTimer);
       for (const [name, handler] of handlers) process.off(name, handler);
       signal?.removeEventListener('abort', onAbort);
+      elsewhere?.removeEventListener('abort', onElsewhere);
       for (const log of this.logs) log.close();
     }
   }
 
   private start(localRank: number): void {
     const { options } = this;
-    const { processes, nodes, nodeRank, store } = options;
+    const { processes, nodes, store } = options;
+    const { nodeRank } = store;
     const rank = nodeRank * processes + localRank;
     const label = options.label(rank);
     const place = workerEnvironment({
@@ -108,7 +121,7 @@ class Life {
         localRank,
         label,
         command: options.command,
-        env: { ...options.env, ...store.env, ...place },
+        env: { ...options.env, ...HOSTED, ...place },
         inheritStdout: options.inherit.has(rank),
         onLine: this.lineHandler(localRank, label),
       },
@@ -150,7 +163,9 @@ class Life {
     if (!isFailure(end)) return;
     // What the worker itself had started must not outlive it.
     worker.kill('SIGKILL');
-    if (this.stoppedBy === undefined) this.stop('SIGTERM');
+    if (this.stoppedBy !== undefined) return;
+    if (this.elsewhere === undefined) this.failed = true;
+    this.stop('SIGTERM');
   }
 
   /** A signal to the launcher: passed on; a second one ends the patience. */
@@ -175,6 +190,8 @@ class Life {
   private outcome(unordered: readonly WorkerExit[]): AttemptOutcome {
     const exits = [...unordered].sort((a, b) => a.at - b.at);
     if (this.stoppedBy !== undefined) return { kind: 'stopped', by: this.stoppedBy, exits };
+    if (this.elsewhere !== undefined && !this.failed)
+      return { kind: 'failed-elsewhere', failure: this.elsewhere, exits };
     const failures = exits.filter(isFailure);
     const earliest = failures[0];
     if (earliest === undefined) return { kind: 'finished', exits };

@@ -5,12 +5,12 @@ import { join } from 'node:path';
 import type { Writable } from 'node:stream';
 import { attempt, type AttemptOptions, type AttemptOutcome } from './attempt.ts';
 import { LaunchError, UsageError } from './errors.ts';
-import { DEFAULT_STOP_GRACE_MS, MAX_PROCESSES } from './limits.ts';
+import { DEFAULT_JOIN_TIMEOUT_MS, DEFAULT_STOP_GRACE_MS, MAX_PROCESSES } from './limits.ts';
 import type { StreamsOf } from './output-spec.ts';
 import { programCommand } from './program.ts';
 import { Reaper } from './reaper.ts';
 import { describeFailure } from './report.ts';
-import { openGroupStore } from './group-store.ts';
+import { type ElsewhereFailure, openGroupStore, type GroupStoreOptions } from './group-store.ts';
 import type { StartedWorker, WorkerExit } from './worker-process.ts';
 
 export interface LaunchOptions {
@@ -22,8 +22,10 @@ export interface LaunchOptions {
   processes?: number;
   /** Hosts in the group; each runs as many workers. @default 1 */
   nodes?: number;
-  /** This host's number. @default 0 */
+  /** This host's number; without one, hosts get numbers in the order they come. */
   nodeRank?: number;
+  /** How long to wait for the other hosts, in milliseconds. @default 600000 */
+  joinTimeoutMs?: number;
   /** Where the group's store is. @default '127.0.0.1' */
   masterAddr?: string;
   /** Its port; 0 = any free one (on one host only). @default 0 */
@@ -99,21 +101,31 @@ export async function launch(options: LaunchOptions): Promise<LaunchResult> {
   const reaper = new Reaper();
   try {
     for (let restarts = 0; ; restarts++) {
-      const store = await openGroupStore(settings);
+      const store = await openGroupStore(settings, restarts);
+      // A host keeps its number when the group starts again.
+      settings.nodeRank ??= store.nodeRank;
       let outcome: AttemptOutcome;
+      let result: LaunchResult;
       try {
         outcome = await attempt({ ...settings, command, reaper, store, restartCount: restarts });
+        if (outcome.kind === 'finished') {
+          await store.finish();
+          const { elsewhere } = store;
+          if (elsewhere?.aborted === true)
+            outcome = { kind: 'failed-elsewhere', failure: elsewhere.reason as ElsewhereFailure, exits: outcome.exits };
+        }
+        result = resultOf(outcome, command.program, restarts);
+        if (outcome.kind === 'failed' || outcome.kind === 'stopped') {
+          await store.fail({ report: result.report ?? '', final: outcome.kind === 'stopped' });
+        }
       } finally {
         await store.close();
       }
-      if (outcome.kind === 'failed' && restarts < settings.maxRestarts) {
-        settings.say(
-          `${describeFailure({ program: command.program, first: outcome.first, exits: outcome.exits, restarts })}\n` +
-            `backwire: starting the group again (${restarts + 1} of ${settings.maxRestarts})`,
-        );
-        continue;
-      }
-      return resultOf(outcome, command.program, restarts);
+      const mayRestart = outcome.kind === 'failed' || (outcome.kind === 'failed-elsewhere' && !outcome.failure.final);
+      if (!mayRestart || restarts >= settings.maxRestarts) return result;
+      settings.say(
+        `${result.report ?? ''}\nbackwire: starting the group again (${restarts + 1} of ${settings.maxRestarts})`,
+      );
     }
   } finally {
     reaper.close();
@@ -121,9 +133,9 @@ export async function launch(options: LaunchOptions): Promise<LaunchResult> {
 }
 
 /** Options with their defaults filled in. */
-export interface LaunchSettings extends Omit<AttemptOptions, 'command' | 'reaper' | 'store' | 'restartCount'> {
-  readonly masterAddr: string;
-  readonly masterPort: number;
+interface LaunchSettings
+  extends Omit<AttemptOptions, 'command' | 'reaper' | 'store' | 'restartCount'>, Omit<GroupStoreOptions, 'nodeRank'> {
+  nodeRank: number | undefined;
   /** A line for people, from the launcher itself. */
   readonly say: (text: string) => void;
 }
@@ -131,19 +143,15 @@ export interface LaunchSettings extends Omit<AttemptOptions, 'command' | 'reaper
 function check(options: LaunchOptions): LaunchSettings {
   const processes = whole('processes', options.processes ?? 1, 1, MAX_PROCESSES);
   const nodes = whole('nodes', options.nodes ?? 1, 1, MAX_PROCESSES);
-  const nodeRank = whole('nodeRank', options.nodeRank ?? 0, 0, nodes - 1);
+  const nodeRank = options.nodeRank === undefined ? undefined : whole('nodeRank', options.nodeRank, 0, nodes - 1);
   const masterPort = whole('masterPort', options.masterPort ?? 0, 0, 65_535);
   const maxRestarts = whole('maxRestarts', options.maxRestarts ?? 0, 0, Number.MAX_SAFE_INTEGER);
-  const runId = options.runId ?? randomUUID();
+  // Launchers of several hosts have to agree on it without talking.
+  const runId = options.runId ?? (nodes > 1 ? 'run' : randomUUID());
   const needsFiles = options.redirects !== undefined || options.tee !== undefined;
   if (needsFiles && options.logDir === undefined) throw new UsageError('redirects and tee need a log directory');
   if (nodes > 1 && masterPort === 0)
     throw new UsageError('a group over several hosts needs a master port that all of them know');
-  if (nodes > 1 && maxRestarts > 0) {
-    throw new UsageError(
-      'a group over several hosts cannot be restarted by one of its launchers: max restarts has to be 0',
-    );
-  }
   const stderr = options.stderr ?? process.stderr;
   return {
     processes,
@@ -153,6 +161,7 @@ function check(options: LaunchOptions): LaunchSettings {
     maxRestarts,
     runId,
     masterAddr: options.masterAddr ?? '127.0.0.1',
+    joinTimeoutMs: options.joinTimeoutMs ?? DEFAULT_JOIN_TIMEOUT_MS,
     role: options.role ?? 'default',
     stopGraceMs: options.stopGraceMs ?? DEFAULT_STOP_GRACE_MS,
     secret: groupSecret(nodes),
@@ -205,6 +214,10 @@ function resultOf(outcome: AttemptOutcome, program: string, restarts: number): L
         failure: undefined,
         report: `backwire: the group was stopped by ${outcome.by}`,
       };
+    case 'failed-elsewhere': {
+      const report = `backwire: stopped, because another host of the group failed:\n${outcome.failure.report}`;
+      return { ok: false, exitCode: 1, restarts, exits, failure: undefined, report };
+    }
     case 'failed': {
       const { first } = outcome;
       const exitCode = first.signal === null ? (first.code ?? 1) : 128 + constants.signals[first.signal];

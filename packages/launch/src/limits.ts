@@ -12,3 +12,5 @@ export const MAX_REPORT_LINE_CHARS = 2_000;
 export const OUTPUT_GRACE_MS = 300;
 /** Between the polite signal and SIGKILL. */
 export const DEFAULT_STOP_GRACE_MS = 3_000;
+/** How long a launcher waits for those of the other hosts; torchrun's default. */
+export const DEFAULT_JOIN_TIMEOUT_MS = 600_000;

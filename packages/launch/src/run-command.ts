@@ -49,21 +49,33 @@ function where(values: ReadonlyMap<string, string>, standalone: boolean): Partia
     throw new UsageError(`flag --rdzv-backend: '${backend}' is not supported; use static or c10d`);
   }
   const endpoint = values.get('rdzv-endpoint');
-  const nodeRank = wholeFlag(values, 'node-rank', 0);
-  if (nodeRank >= nodes) throw new UsageError(`flag --node-rank: ${nodeRank} is not below --nnodes, which is ${nodes}`);
-  if (nodes > 1 && backend === 'c10d' && !values.has('node-rank')) {
-    throw new UsageError('flag --node-rank is needed when --nnodes is above 1');
+  const given = values.has('node-rank') ? wholeFlag(values, 'node-rank', 0) : undefined;
+  if (given !== undefined && given >= nodes) {
+    throw new UsageError(`flag --node-rank: ${given} is not below --nnodes, which is ${nodes}`);
   }
+  const hosts: Partial<LaunchOptions> = { nodes, ...joinTimeout(values.get('rdzv-conf')) };
+  // The static rendezvous is told who is who; the other finds out.
+  const nodeRank = given ?? (backend === 'static' ? 0 : undefined);
+  if (nodeRank !== undefined) hosts.nodeRank = nodeRank;
   if (endpoint !== undefined && endpoint !== '') {
     const { host, port } = parseEndpoint(endpoint, backend === 'c10d' ? DEFAULT_RENDEZVOUS_PORT : DEFAULT_MASTER_PORT);
-    return { nodes, nodeRank, masterAddr: host, masterPort: port };
+    return { ...hosts, masterAddr: host, masterPort: port };
   }
   return {
-    nodes,
-    nodeRank,
+    ...hosts,
     masterAddr: values.get('master-addr') ?? '127.0.0.1',
     masterPort: wholeFlag(values, 'master-port', DEFAULT_MASTER_PORT, 65_535),
   };
+}
+
+/** 'join_timeout=SECONDS' among the pairs of --rdzv-conf; torchrun's other keys mean nothing here. */
+function joinTimeout(conf: string | undefined): Partial<LaunchOptions> {
+  for (const pair of conf?.split(',') ?? []) {
+    const [key, value, ...rest] = pair.split('=');
+    if (value === undefined || rest.length > 0) throw new UsageError(`flag --rdzv-conf: '${pair}' is not KEY=VALUE`);
+    if (key?.trim() === 'join_timeout') return { joinTimeoutMs: seconds('rdzv-conf', value) * 1000 };
+  }
+  return {};
 }
 
 function output(values: ReadonlyMap<string, string>): Partial<LaunchOptions> {

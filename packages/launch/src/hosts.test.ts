@@ -1,0 +1,121 @@
+/** @file Groups over several hosts, each a launcher of its own; here the hosts are one. */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { createServer, type AddressInfo } from 'node:net';
+import { join, resolve } from 'node:path';
+import { describe, expect, it } from 'vitest';
+
+const root = resolve(import.meta.dirname, '..');
+const worker = join(root, 'fixtures/worker.ts');
+const secret = 'a secret of the hosts, long enough';
+
+interface Finished {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+class Host {
+  readonly child: ChildProcess;
+  readonly finished: Promise<Finished>;
+  stdout = '';
+  stderr = '';
+
+  constructor(argv: readonly string[], env: NodeJS.ProcessEnv = { BACKWIRE_SECRET: secret }) {
+    this.child = spawn(
+      process.execPath,
+      ['--import', 'tsx', '--conditions=@backwire/source', join(root, 'fixtures/command.ts'), 'run', ...argv],
+      { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] },
+    );
+    this.child.stdout?.on('data', (chunk: Buffer) => (this.stdout += chunk.toString()));
+    this.child.stderr?.on('data', (chunk: Buffer) => (this.stderr += chunk.toString()));
+    this.finished = new Promise((done) => {
+      this.child.on('close', (code) => done({ code, stdout: this.stdout, stderr: this.stderr }));
+    });
+  }
+}
+
+async function freePort(): Promise<string> {
+  const server = createServer();
+  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((done) => server.close(done));
+  return String(port);
+}
+
+const ranksIn = (text: string): string[] => [...text.matchAll(/"RANK":"(\d+)"/g)].map(([, rank]) => rank ?? '').sort();
+
+describe('several hosts', () => {
+  it('form one group with ranks by host number', { timeout: 60_000 }, async () => {
+    const flags = ['--nnodes', '2', '--nproc-per-node', '2', '--master-port', await freePort()];
+    const hosts = [1, 0].map((n) => new Host([...flags, '--node-rank', String(n), worker, 'env']));
+    const [second, first] = await Promise.all(hosts.map(({ finished }) => finished));
+    expect([first?.code, second?.code, first?.stderr, second?.stderr]).toEqual([0, 0, '', '']);
+    expect(ranksIn(first?.stdout ?? '')).toEqual(['0', '1']);
+    expect(ranksIn(second?.stdout ?? '')).toEqual(['2', '3']);
+    expect(second?.stdout).toContain('"WORLD_SIZE":"4"');
+    expect(second?.stdout).toContain('"LOCAL_RANK":"1"');
+    expect(second?.stdout).toContain('"GROUP_RANK":"1"');
+    expect(second?.stdout).toContain(secret);
+  });
+
+  it('get their numbers in the order they come with c10d', { timeout: 60_000 }, async () => {
+    const endpoint = `127.0.0.1:${await freePort()}`;
+    const flags = ['--nnodes', '2', '--rdzv-backend', 'c10d', '--rdzv-endpoint', endpoint, '--rdzv-id', 'job'];
+    const ended = await Promise.all([0, 1].map(() => new Host([...flags, worker, 'env']).finished));
+    expect(ended.map(({ code, stderr }) => [code, stderr])).toEqual([
+      [0, ''],
+      [0, ''],
+    ]);
+    expect(ended.flatMap(({ stdout }) => ranksIn(stdout)).sort()).toEqual(['0', '1']);
+  });
+
+  it('all stop when a worker of one fails, and all say which', { timeout: 60_000 }, async () => {
+    const flags = ['--nnodes', '2', '--nproc-per-node', '1', '--master-port', await freePort()];
+    const hosts = [0, 1].map((n) => new Host([...flags, '--node-rank', String(n), worker, 'fail', '1', '7']));
+    const [first, second] = await Promise.all(hosts.map(({ finished }) => finished));
+    expect([first?.code, second?.code]).toEqual([1, 7]);
+    expect(second?.stderr).toMatch(/first failure: \[rank1\]/);
+    expect(first?.stderr).toContain('another host of the group failed');
+    expect(first?.stderr).toMatch(/first failure: \[rank1\] rank 1, pid \d+ on .*, exit code 7/);
+  });
+
+  it('all start again when a worker of one fails and restarts are left', { timeout: 60_000 }, async () => {
+    const flags = ['--nnodes', '2', '--max-restarts', '1', '--master-port', await freePort()];
+    const hosts = [0, 1].map((n) => new Host([...flags, '--node-rank', String(n), worker, 'twice']));
+    const ended = await Promise.all(hosts.map(({ finished }) => finished));
+    expect(ended.map(({ code }) => code)).toEqual([0, 0]);
+    for (const { stdout, stderr } of ended) {
+      expect(stdout.trim().split('\n').at(-1)).toMatch(/life 1$/);
+      expect(stderr).toContain('starting the group again (1 of 1)');
+    }
+  });
+
+  it('stop when the host with the store is killed', { timeout: 60_000 }, async () => {
+    const flags = ['--nnodes', '2', '--master-port', await freePort()];
+    const [first, second] = [0, 1].map((n) => new Host([...flags, '--node-rank', String(n), worker, 'wait'])) as [
+      Host,
+      Host,
+    ];
+    while (!second.stdout.includes('ready')) await new Promise((done) => setTimeout(done, 50));
+    first.child.kill('SIGKILL');
+    const { code, stderr } = await second.finished;
+    expect(code).toBe(1);
+    expect(stderr).toContain("the group's store is gone");
+  });
+
+  it('say who did not come', { timeout: 60_000 }, async () => {
+    const flags = ['--nnodes', '3', '--rdzv-conf', 'join_timeout=1.5', '--master-port', await freePort()];
+    const { code, stderr } = await new Host([...flags, '--node-rank', '0', worker, 'env']).finished;
+    expect(code).toBe(1);
+    expect(stderr).toBe('backwire: hosts 1, 2 of 3 did not come in 1.5 s\n');
+  });
+
+  it('need one secret', async () => {
+    const { code, stderr } = await new Host(['--nnodes', '2', '--node-rank', '0', worker, 'env'], {
+      BACKWIRE_SECRET: '',
+      BACKWIRE_SECRET_FILE: '',
+    }).finished;
+    expect(code).toBe(1);
+    expect(stderr).toContain('set BACKWIRE_SECRET or BACKWIRE_SECRET_FILE');
+  });
+});
