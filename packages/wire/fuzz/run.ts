@@ -40,7 +40,26 @@ export function fuzz(count: number, seed: number): FuzzReport {
       if (error instanceof WireError) codes.set(error.code, (codes.get(error.code) ?? 0) + 1);
       else failures.push({ target: target.name, seed: seed + i, hex: Buffer.from(bytes).toString('hex'), error });
     }
-    slowestMs = Math.max(slowestMs, performance.now() - began);
+    const took = performance.now() - began;
+    // A slow input is slow again; a busy machine is not.
+    if (took > slowestMs)
+      slowestMs = Math.max(
+        slowestMs,
+        Math.min(
+          took,
+          again(() => target.run(bytes)),
+        ),
+      );
   }
   return { accepted, refused, codes, failures, slowestMs };
+}
+
+function again(run: () => void): number {
+  const began = performance.now();
+  try {
+    run();
+  } catch {
+    // Counted the first time.
+  }
+  return performance.now() - began;
 }

@@ -24,6 +24,10 @@ export class BufferPool {
   private readonly maxBytes: number;
   /** In order of use, the least recent first. */
   private readonly classes = new Map<number, ArrayBuffer[]>();
+  /** What is free: giving a buffer back twice would hand it to two messages. */
+  private readonly inside = new WeakSet<ArrayBuffer>();
+  /** Classes used since the last sweep. */
+  private readonly used = new Set<number>();
   private freeBytes = 0;
   private hits = 0;
   private misses = 0;
@@ -51,13 +55,18 @@ export class BufferPool {
       return new Uint8Array(new ArrayBuffer(size), 0, nbytes);
     }
     this.hits++;
+    this.inside.delete(buffer);
+    this.used.add(size);
     this.freeBytes -= size;
     this.classes.delete(size);
     if (list.length > 0) this.classes.set(size, list);
     return new Uint8Array(buffer, 0, nbytes);
   }
 
-  /** Takes back what `take` gave. Other memory (not at the front of a whole class, shared) is left to the collector. */
+  /**
+   * Takes back what `take` gave. Other memory (not at the front of a whole class, shared) is left to the collector.
+   * @throws Error for a buffer that is in the pool already.
+   */
   give(bytes: Uint8Array): void {
     const { buffer } = bytes;
     const size = buffer.byteLength;
@@ -68,12 +77,15 @@ export class BufferPool {
       sizeClass(size) !== size
     )
       return;
+    if (this.inside.has(buffer)) throw new Error('invariant: a buffer was given back twice');
     const list = this.classes.get(size) ?? [];
     if (size > this.maxBytes || list.length >= MAX_POOLED_PER_CLASS) {
       this.dropped++;
       return;
     }
     list.push(buffer);
+    this.inside.add(buffer);
+    this.used.add(size);
     this.classes.delete(size);
     this.classes.set(size, list);
     this.freeBytes += size;
@@ -83,13 +95,26 @@ export class BufferPool {
   /** Lets go of free buffers until at most `maxBytes` are held. */
   trim(maxBytes: number): void {
     for (const [size, list] of this.classes) {
-      while (this.freeBytes > maxBytes && list.pop() !== undefined) {
-        this.freeBytes -= size;
-        this.dropped++;
-      }
+      while (this.freeBytes > maxBytes && list.length > 0) this.drop(size, list);
       if (list.length === 0) this.classes.delete(size);
       if (this.freeBytes <= maxBytes) return;
     }
+  }
+
+  /** Lets go of the classes that nobody used since the last sweep: called now and then, an idle process gives its memory back. */
+  sweep(): void {
+    for (const [size, list] of this.classes) {
+      if (this.used.has(size)) continue;
+      while (list.length > 0) this.drop(size, list);
+      this.classes.delete(size);
+    }
+    this.used.clear();
+  }
+
+  private drop(size: number, list: ArrayBuffer[]): void {
+    list.pop();
+    this.freeBytes -= size;
+    this.dropped++;
   }
 
   stats(): BufferPoolStats {

@@ -256,6 +256,27 @@ describe('BufferPool', () => {
     expect(pool.take(2 << 20).buffer).toBe(b.buffer);
     expect(pool.take(3 << 20).buffer).not.toBe(a.buffer);
   });
+  it('lets go of what was unused between two sweeps', () => {
+    const pool = new BufferPool();
+    const [small, large] = [pool.take(5000), pool.take(3 << 20)];
+    pool.give(small);
+    pool.give(large);
+    pool.sweep();
+    expect(pool.stats().freeBuffers).toBe(2);
+    pool.give(pool.take(5000));
+    pool.sweep();
+    expect(pool.stats()).toMatchObject({ freeBytes: 8192, freeBuffers: 1 });
+    pool.sweep();
+    expect(pool.stats()).toMatchObject({ freeBytes: 0, freeBuffers: 0, dropped: 2 });
+  });
+  it('never takes a buffer twice', () => {
+    const pool = new BufferPool();
+    const buffer = pool.take(5000);
+    pool.give(buffer);
+    expect(() => pool.give(buffer)).toThrow('given back twice');
+    expect(pool.take(5000).buffer).toBe(buffer.buffer);
+    expect(pool.take(5000).buffer).not.toBe(buffer.buffer);
+  });
   it('takes nothing back that is not a whole buffer of its own', () => {
     const pool = new BufferPool();
     pool.give(new Uint8Array(5000));

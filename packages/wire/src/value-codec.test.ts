@@ -50,7 +50,28 @@ const wireText: [string, unknown, string][] = [
   ],
 ];
 
+/** The same for values that are rebuilt by class, compared by what they say. */
+const errorText: [string, Error, string][] = [
+  ['a standard error', new TypeError('no'), '8201' + '8f00' + '0a09' + '547970654572726f72' + '1202' + '6e6f'],
+  [
+    'an error with a cause',
+    new Error('a', { cause: 1 }),
+    '8201' + '8e00' + '0a05' + '4572726f72' + '1201' + '61' + '1a02' + '1802',
+  ],
+];
+
 describe('value bytes', () => {
+  it.each(errorText)('write and read %s', (_name, error, bytes) => {
+    expect(hex(encodeValue(error).bytes)).toBe(bytes);
+    const back = decodeValue(Buffer.from(bytes, 'hex'), []) as Error;
+    expect([back.name, back.message, back.cause, back.constructor]).toEqual([
+      error.name,
+      error.message,
+      error.cause,
+      error.constructor,
+    ]);
+  });
+
   it.each(wireText)('write %s', (_name, value, bytes) => expect(hex(encodeValue(value).bytes)).toBe(bytes));
   it.each(wireText)('read %s', (_name, value, bytes) =>
     expect(decodeValue(Buffer.from(bytes, 'hex'), [])).toEqual(value),
@@ -124,7 +145,7 @@ describe('values', () => {
     );
     for (const length of [4095, 4096, 4097, 100_000])
       expect(roundTrip(`a${'\udc00'.repeat(length)}`) === `a${'\udc00'.repeat(length)}`).toBe(true);
-    for (const length of [40, 41, 48, 49, 127, 128, 16_383, 16_384, 40_000, 70_000, 300_000])
+    for (const length of [40, 41, 48, 49, 127, 128, 16_383, 16_384, 40_000, 70_000])
       for (const unit of ['a', 'é', '€', '😀'])
         expect(roundTrip(unit.repeat(length)) === unit.repeat(length)).toBe(true);
   });
@@ -200,9 +221,10 @@ describe('values', () => {
       [80_000, 79_960, 70_000, 65_536].map((size) => ['uint8', size]),
     );
     const back = decodeValue(bytes, tensors) as typeof value;
-    expect(back.list).toEqual(value.list);
-    expect(new Uint8Array(back.buffer)).toEqual(new Uint8Array(value.buffer));
-    expect(back.bytes).toEqual(value.bytes);
+    expect(back.list.map((list) => list.constructor)).toEqual([Float64Array, Float64Array]);
+    for (const [i, list] of back.list.entries()) expect(list.every((n, at) => n === value.list[i]?.[at])).toBe(true);
+    expect(Buffer.compare(new Uint8Array(back.buffer), new Uint8Array(value.buffer))).toBe(0);
+    expect(Buffer.compare(back.bytes, value.bytes)).toBe(0);
     back.list[0]?.fill(0);
     expect(large[1]).toBe(1 / 3);
   });
@@ -295,7 +317,9 @@ describe('limits', () => {
     const keys = Object.fromEntries(Array.from({ length: 60_000 }, (_, i) => [`k${i}`, i]));
     expect(Object.keys(roundTrip(keys) as object).length).toBe(60_000);
     const numbers = Array.from({ length: 150_000 }, (_, i) => i);
-    expect(roundTrip([numbers, numbers])).toEqual([numbers, numbers]);
+    const back = roundTrip([numbers, numbers]) as number[][];
+    expect(back.map((list) => list.length)).toEqual([150_000, 150_000]);
+    expect(back.every((list) => list.every((n, i) => n === i))).toBe(true);
     const most = new Array(99_999).fill(null);
     expect((roundTrip(most) as unknown[]).length).toBe(99_999);
     expect(() => encodeValue([...most, null])).toThrow(/^limit: values/);
