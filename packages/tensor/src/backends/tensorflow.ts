@@ -1,5 +1,6 @@
 /** @file The native TensorFlow backend: used when @tensorflow/tfjs-node or -gpu is installed. */
 import { InvariantError, TensorError } from '../errors.ts';
+import { sameShape } from '../shape.ts';
 import type { Backend, DeviceBuffer, DeviceDType, DeviceTensor } from './backend.ts';
 import { loadTf, type TfModule, type TfTensor } from './tfjs.ts';
 
@@ -95,15 +96,22 @@ class Tensorflow implements Backend {
   ): DeviceBuffer {
     const engine = this.tf.engine();
     const shaped: Record<string, TfTensor> = {};
-    for (const [name, { buffer, shape }] of Object.entries(inputs)) {
-      const { dataId, dtype } = this.get(buffer);
-      shaped[name] = engine.makeTensorFromTensorInfo({ dataId, dtype, shape: shape as number[] });
-      engine.incRef(shaped[name], null as never);
-    }
+    const temporary: TfTensor[] = [];
     try {
-      return this.own(engine.runKernel(kernel, shaped, attrs as never));
+      for (const [name, { buffer, shape }] of Object.entries(inputs)) {
+        const flat = this.get(buffer);
+        if (sameShape(flat.shape, shape)) {
+          shaped[name] = flat;
+          continue;
+        }
+        // The native handle has a shape of its own: another one takes a Reshape, which shares the memory.
+        const view = engine.runKernel<TfTensor>('Reshape', { x: flat }, { shape: shape as number[] });
+        shaped[name] = view;
+        temporary.push(view);
+      }
+      return this.own(engine.runKernel<TfTensor>(kernel, shaped, attrs as never));
     } finally {
-      for (const t of Object.values(shaped)) t.dispose();
+      for (const t of temporary) t.dispose();
     }
   }
 
