@@ -118,6 +118,7 @@ export class Agent implements ExtensionHost, Core {
           if (event === 'peer-down' || event === 'peer-left') this.collectives.gone((value as WorkerInfo).name);
         },
         onFenced: () => this.fenced(),
+        onUnreachable: ({ name }) => this.collectives.gone(name, true),
       },
       self,
     );

@@ -75,7 +75,7 @@ export class CallWriter {
     // Meetings are how quiet is measured: they do not count.
     if (name === ARRIVE) this.sent--;
     let names = this.interned.get(peer);
-    if (names === undefined) this.interned.set(peer, (names = new Map()));
+    if (names === undefined) this.interned.set(peer, (names = new Map<string, number>()));
     let fn = names.get(name);
     // A number counts as known once its name went out under a sequence number; what waits may yet be withdrawn.
     const known = fn !== undefined && fn > 0;

@@ -208,7 +208,8 @@ describe('calls', () => {
 
   it('construct classes that travel by value, and call static methods', async () => {
     registerValueType({ name: 'calls/Point', match: Point, encode: (p) => p.x, decode: (x) => new Point(x as number) });
-    const made = (await from0(() => rpcSync('w1', Point as never, [4] as never))) as Point;
+    const make = remoteFunction<(x: number) => Point>('calls/Point');
+    const made = await from0(() => rpcSync('w1', make, [4]));
     expect(made).toBeInstanceOf(Point);
     expect(made.double()).toBe(8);
     const origin = Point.origin as typeof Point.origin & { readonly [rpcName]: string };

@@ -201,6 +201,6 @@ function running(agent: Agent): Agent {
 }
 
 function plain(value: unknown): Tensor {
-  if (!(value instanceof Tensor)) throw new RpcError('decode-error', 'a tensor was due', { executed: 'yes' });
-  return value;
+  if (value instanceof Tensor) return value as Tensor;
+  throw new RpcError('decode-error', 'a tensor was due', { executed: 'yes' });
 }

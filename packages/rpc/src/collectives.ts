@@ -66,9 +66,8 @@ export class Collectives {
   ): Promise<unknown> {
     const { agent } = this;
     const everybody = options.workers === undefined;
-    const names = [
-      ...new Set(options.workers ?? [agent.name, ...agent.members.list().map((peer) => peer.worker.name)]),
-    ].sort();
+    const others = this.others(options.survive ?? false);
+    const names = [...new Set(options.workers ?? [agent.name, ...others])].sort();
     if (!names.includes(agent.name))
       throw new RpcError('invalid-argument', `worker '${agent.name}' is not among the workers of this collective`);
     const timeoutMs = options.timeoutMs === undefined ? 0 : checkTimeoutMs(options.timeoutMs);
@@ -133,10 +132,10 @@ export class Collectives {
     });
   }
 
-  /** A worker died or left: whoever waits for it is told, or goes on without it. */
-  gone(name: string): void {
+  /** A worker died or left, or is merely out of reach: whoever waits for it is told, or goes on without it. */
+  gone(name: string, onlyUnreachable = false): void {
     for (const round of [...this.rounds]) {
-      if (!round.expected.has(name)) continue;
+      if (!round.expected.has(name) || (onlyUnreachable && !round.survive)) continue;
       if (round.survive) {
         round.expected.delete(name);
         round.arrivals.delete(name);
@@ -158,12 +157,18 @@ export class Collectives {
     for (const round of this.rounds.splice(0)) for (const arrival of round.arrivals.values()) arrival.reject(error);
   }
 
+  /** All other members; those that cannot be reached only where it would not do to go on without them. */
+  private others(survive: boolean): string[] {
+    const { members } = this.agent;
+    return (survive ? members.reachable() : members.list()).map((peer) => peer.worker.name);
+  }
+
   private open(key: string, from: string, names: readonly string[], combine: Combine, survive: boolean): Round {
     if (this.rounds.length >= MAX_OPEN_COLLECTIVES)
       throw new RpcError('resource-exhausted', 'too many collectives are open');
     const { agent } = this;
     const everybody = names.length === 0;
-    const expected = new Set(everybody ? [agent.name, ...agent.members.list().map((peer) => peer.worker.name)] : names);
+    const expected = new Set(everybody ? [agent.name, ...this.others(survive)] : names);
     expected.add(from);
     for (const name of everybody ? [] : names) {
       if (name === agent.name || agent.membership.member(name) !== undefined) continue;
@@ -238,30 +243,29 @@ function combined(round: Round, names: readonly string[]): unknown {
   }
 }
 
+const COMBINES: ReadonlySet<string> = new Set<Combine>(['all', 'sum', 'mean', 'first']);
+
+type Arguments = [
+  key: string,
+  names: readonly string[],
+  value: unknown,
+  combine: Combine,
+  survive: boolean,
+  timeoutMs: number,
+];
+
 /** Runs on the collecting member. */
-const arriveHere = systemFunction(
-  ARRIVE,
-  (
-    key: string,
-    names: string[],
-    value: unknown,
-    combine: Combine,
-    survive: boolean,
-    timeoutMs: number,
-  ): Promise<unknown> => {
-    const { call } = ambient();
-    if (!(call instanceof InboundCall)) throw new RpcError('failed-precondition', 'not in a call');
-    return agentOf().collectives.arrive(call.caller.name, key, names, value, combine, survive, timeoutMs, call.signal);
-  },
-);
+systemFunction(ARRIVE, (...[key, names, value, combine, survive, timeoutMs]: Arguments): Promise<unknown> => {
+  const { call } = ambient();
+  if (!(call instanceof InboundCall)) throw new RpcError('failed-precondition', 'not in a call');
+  const known = typeof key === 'string' && Array.isArray(names) && names.every((name) => typeof name === 'string');
+  if (!known || !COMBINES.has(combine) || !(timeoutMs >= 0)) throw new TypeError('malformed arrival');
+  const { collectives } = agentOf();
+  return collectives.arrive(call.caller.name, key, names, value, combine, survive, timeoutMs, call.signal);
+});
 
 /** The call of a member to the one that collects. */
-function arrive(
-  agent: Agent,
-  leader: string,
-  args: Parameters<typeof arriveHere>,
-  options: CallOptions,
-): Promise<unknown> {
+function arrive(agent: Agent, leader: string, args: Arguments, options: CallOptions): Promise<unknown> {
   return new Promise((resolve, reject) => {
     const form = { mode: 'value' as const, label: { kind: 'other' as const, name: ARRIVE }, defaultTimeoutMs: 0 };
     // Outside of any autograd context or profile: this is not the program's call.

@@ -4,6 +4,8 @@ import { rpcName, type Named } from '@backwire/tensor';
 import { builtinOperation } from './builtins.ts';
 import { RpcError } from './errors.ts';
 
+// `any`: only it lets every function and class be given.
+/* eslint-disable @typescript-eslint/no-explicit-any */
 export type AnyFn = (...args: any[]) => any;
 export type AnyCtor = abstract new (...args: any[]) => any;
 type Methods<T> = { [K in keyof T]: T[K] extends AnyFn ? K : never }[keyof T] & string;
@@ -12,6 +14,8 @@ type Methods<T> = { [K in keyof T]: T[K] extends AnyFn ? K : never }[keyof T] & 
 export type NotGenerator<R> = R extends AsyncIterable<any> | Iterator<any, any, any>
   ? 'a generator is called with rpcStream()'
   : unknown;
+
+/* eslint-enable @typescript-eslint/no-explicit-any */
 
 /** One name and its body. */
 export interface Definition {

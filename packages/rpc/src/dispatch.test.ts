@@ -6,6 +6,7 @@ import { getRpcErrorType, type Message } from '@backwire/wire';
 import { MessageType } from '@backwire/wire/internal';
 import {
   callContext,
+  remoteFunction,
   rpcAsync,
   rpcClass,
   rpcFunction,
@@ -27,7 +28,12 @@ const busy = rpcFunction('dispatch/busy', async (ms: number) => {
   running--;
 });
 const nested = rpcFunction('dispatch/nested', async (depth: number): Promise<number> =>
-  depth === 0 ? 0 : 1 + (await rpcSync(callContext().caller, nested as never, [depth - 1] as never)),
+  depth === 0
+    ? 0
+    : 1 +
+      Number(
+        await rpcSync(callContext().caller, remoteFunction<(depth: number) => number>('dispatch/nested'), [depth - 1]),
+      ),
 );
 let calls = 0;
 const counted = rpcFunction('dispatch/counted', async (x: Tensor) => {

@@ -35,6 +35,7 @@ export interface MembersOptions {
   readonly membership: Membership;
   emit<E extends keyof AgentEvents>(event: E, value: AgentEvents[E]): void;
   onFenced(): void;
+  onUnreachable(worker: WorkerInfo): void;
 }
 
 export class Members {
@@ -90,6 +91,11 @@ export class Members {
   /** All other members. */
   list(): Peer[] {
     return [...this.byName.values()].sort((a, b) => a.worker.id - b.worker.id);
+  }
+
+  /** The other members, without those that could not be reached lately. */
+  reachable(): Peer[] {
+    return this.list().filter((peer) => peer.state === 'open');
   }
 
   /** Every peer there is a session with, this worker's own two ends included. */
@@ -156,6 +162,8 @@ export class Members {
 
   /** Starts to watch over peers. */
   start(): void {
+    // The first look is now, so that a loop that stands still right after is noticed as its own fault.
+    this.apply(this.policy.tick(this.core.now()));
     this.livenessTimer = runAtRoot(() =>
       setInterval(() => this.checkLiveness(), Math.min(500, this.core.liveness.pingMs / 2)),
     );
@@ -197,6 +205,7 @@ export class Members {
       if (peer.state === 'gone') return;
       const text = `worker '${peer.worker.name}' cannot be reached (${why})`;
       this.core.caller.failAll(peer, (executed) => new RpcError('unavailable', text, { executed, peer: peer.worker }));
+      this.options.onUnreachable(peer.worker);
     };
     this.judge(peer, why === 'refused', fail).catch(() => fail());
   }

@@ -177,7 +177,7 @@ export function fillNumbers<T extends object>(defaults: Readonly<T>, given: Part
     if (value === undefined) continue;
     if (!Object.hasOwn(defaults, key)) throw new RpcError('invalid-argument', `${what}: unknown option '${key}'`);
     if (typeof value !== 'number' || !(value > 0))
-      throw new RangeError(`${what}.${key} must be positive, got ${String(value)}`);
+      throw new RangeError(`${what}.${key} must be positive, got ${JSON.stringify(value)}`);
     filled[key] = value;
   }
   return filled as T;

@@ -38,4 +38,33 @@ describe('workers in processes of their own', { timeout: 60_000 }, () => {
     expect((await workers.worker(0).exited()).code).toBe(0);
     expect((await workers.worker(2).exited()).code).toBe(0);
   });
+
+  it('do without the worker that hosted the store', async () => {
+    await using workers = await cluster(3, ['headless']);
+    await workers.worker(1).line(/^kill me/);
+    workers.worker(0).kill('SIGKILL');
+    const line = await workers.worker(1).line(/^w0 /);
+    expect(line).toMatch(/^w0 (unavailable|peer-died) w0$/);
+    expect(await workers.worker(1).line(/^w2 /)).toBe('w2 still here');
+    expect((await workers.worker(1).exited()).code).toBe(0);
+    expect((await workers.worker(2).exited()).code).toBe(0);
+  });
+
+  it('do not take a busy worker for a dead one', async () => {
+    await using workers = await cluster(2, ['busy']);
+    await workers.succeeded();
+    expect(workers.worker(0).output()).toContain('busy survived');
+  });
+
+  it('let a worker come back after it was killed, as another life', async () => {
+    await using workers = await cluster(2, ['reborn']);
+    await workers.worker(0).line(/^kill \d+/);
+    workers.worker(1).kill('SIGKILL');
+    await workers.worker(1).exited();
+    await workers.worker(0).line(/^down w1/);
+    workers.restart(1);
+    expect(await workers.worker(0).line(/^joined/)).toBe('joined w1');
+    expect(await workers.worker(0).line(/^reborn/)).toBe('reborn yes');
+    expect((await workers.worker(0).exited()).code).toBe(0);
+  });
 });

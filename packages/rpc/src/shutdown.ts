@@ -73,7 +73,7 @@ export class Shutdown {
   /** Waits for all members that live; the sum of what they bring. */
   private async meet(step: string, count: number): Promise<number> {
     const { agent } = this;
-    const members = agent.members.list();
+    const members = agent.members.reachable();
     if (members.length === 0) return count;
     try {
       const all = await agent.collectives.gather(`shutdown/${step}`, count, { timeoutMs: this.left(), survive: true });
@@ -87,7 +87,7 @@ export class Shutdown {
       // The one that collected is gone: the rest of us meet at another.
       if (
         (code === 'peer-died' || code === 'unavailable' || code === 'not-found') &&
-        agent.members.list().length < members.length
+        agent.members.reachable().length < members.length
       )
         return this.meet(step, count);
       throw this.late(error instanceof Error ? error.message : String(error), error);

@@ -104,15 +104,15 @@ async function enter(
   deadline: number,
   made: (group: Group) => void,
 ): Promise<Agent> {
-  let agent: Agent | undefined;
+  const later: { agent?: Agent } = {};
   const group = new Group({
     store: prefixStore(settings.store, `backwire/${settings.group}/`, { owned: false }),
     root: settings.store,
     leaseMs: settings.liveness.leaseMs,
     logger: settings.logger,
     now: () => performance.now(),
-    onView: (view) => agent?.members.update(view),
-    onLeaseLost: (error) => agent?.leaseLost(error),
+    onView: (view) => later.agent?.members.update(view),
+    onLeaseLost: (error) => later.agent?.leaseLost(error),
   });
   made(group);
   const { member, view } = await group.join(
@@ -126,7 +126,8 @@ async function enter(
     },
     deadline,
   );
-  agent = new Agent(settings, member, group, transports, doors.listeners);
+  const agent = new Agent(settings, member, group, transports, doors.listeners);
+  later.agent = agent;
   agent.begin(view);
   doors.handTo(agent.openDoor());
   await group.refresh();

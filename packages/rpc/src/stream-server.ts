@@ -20,14 +20,14 @@ export function pumpStream(core: Core, call: InboundCall, value: unknown): Promi
       });
     try {
       while (await mayGo(core, call)) {
-        const { done, value: item } = await untilCancelled(call, source.next());
+        const next = await untilCancelled(call, source.next());
         if (call.aborted) break;
-        if (done === true) {
-          send(call, item, core, true);
+        if (next.done === true) {
+          send(call, undefined, core, true);
           return;
         }
         call.itemCredit--;
-        send(call, item, core, false);
+        send(call, next.value, core, false);
       }
     } catch (error) {
       if (!call.aborted) throw error;
@@ -77,9 +77,7 @@ function send(call: InboundCall, item: unknown, core: Core, last: boolean): void
 
 function sourceOf(value: unknown): Source | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
-  const { [Symbol.asyncIterator]: later, [Symbol.iterator]: now } = value as Partial<
-    AsyncIterable<unknown> & Iterable<unknown>
-  >;
-  if (typeof later === 'function') return later.call(value);
-  return typeof now === 'function' ? now.call(value) : undefined;
+  const both = value as Partial<AsyncIterable<unknown> & Iterable<unknown>>;
+  if (typeof both[Symbol.asyncIterator] === 'function') return both[Symbol.asyncIterator]?.();
+  return both[Symbol.iterator]?.();
 }

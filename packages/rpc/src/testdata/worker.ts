@@ -40,11 +40,45 @@ const scenarios: Record<string, (agent: RpcAgent) => Promise<void>> = {
     console.log(`others ${String(await rpcSync('w2', echo, ['still here']))}`);
   },
 
+  /** Worker 1 is killed and started again by the test. */
+  async reborn(agent) {
+    const first = await rpcSync('w1', pid);
+    const down = new Promise<void>((resolve) => void agent.on('peer-down', () => resolve()));
+    const joined = new Promise<void>((resolve) => void agent.on('peer-joined', () => resolve()));
+    console.log(`kill ${first}`);
+    const hanging = rpcSync('w1', hang).catch(() => undefined);
+    await down;
+    console.log('down w1');
+    await hanging;
+    await joined;
+    console.log('joined w1');
+    console.log(`reborn ${(await rpcSync('w1', pid)) === first ? 'no' : 'yes'}`);
+  },
+
+  /** Worker 0 is killed by the test. */
+  async headless() {
+    await new Promise(() => undefined);
+  },
+
   /** Worker 1 computes for longer than silence is allowed, and is still alive. */
   async busy() {
-    const answer = rpcAsync('w1', block, [4_000], { timeoutMs: 20_000 });
+    const answer = rpcAsync('w1', block, [6_500], { timeoutMs: 30_000 });
     await answer;
     console.log('busy survived');
+  },
+};
+
+const followers: Record<string, (agent: RpcAgent) => Promise<void>> = {
+  /** Worker 0, which hosts the store, is killed by the test; the others go on. */
+  async headless() {
+    if (rank !== 1) return;
+    const waiting = rpcSync('w0', hang);
+    await rpcSync('w0', echo, [1]);
+    await rpcSync('w2', echo, [1]);
+    console.log('kill me');
+    const info = rpcInfo(await waiting.catch((error: unknown) => error));
+    console.log(`w0 ${info?.code ?? 'no failure'} ${info?.peer?.name ?? ''}`);
+    console.log(`w2 ${String(await rpcSync('w2', echo, ['still here']))}`);
   },
 };
 
@@ -62,9 +96,10 @@ const agent = await initRpc({
   worldSize: Number(process.env['WORLD_SIZE']),
   ...(transport === undefined ? {} : { transports: [transport] }),
   initTimeoutMs: 20_000,
-  ...(scenario === 'busy' ? { liveness: { pingMs: 200, suspectMs: 500, deadMs: 1_000 } } : {}),
+  ...(scenario === 'busy' ? { liveness: { pingMs: 500, suspectMs: 1_500, deadMs: 4_000 } } : {}),
 });
 console.log('up');
 if (rank === 0) await scenarios[scenario]?.(agent);
+else await followers[scenario]?.(agent);
 await shutdown({ timeoutMs: 20_000 });
 console.log('bye');

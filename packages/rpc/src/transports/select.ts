@@ -1,6 +1,7 @@
 /** @file The transports of an agent, by name, in the mode its security asks for. */
 import { RpcError } from '../errors.ts';
 import type { ResolvedSecurity } from '../security/policy.ts';
+import { cmaTransport } from './cma.ts';
 import { memoryTransport } from './memory.ts';
 import { isLoopback, tcpTransport } from './tcp.ts';
 import { tlsTransport } from './tls.ts';
@@ -33,6 +34,8 @@ function create(name: string, security: ResolvedSecurity, group: string): Transp
       return memoryTransport();
     case 'unix':
       return unixTransport();
+    case 'cma':
+      return cmaTransport();
     case 'ws':
       return webSocketTransport({
         group,

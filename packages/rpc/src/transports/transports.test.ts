@@ -9,6 +9,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, test } from 'vitest';
 import { runWith, ambient } from '@backwire/tensor/internal';
+import { cmaTransport } from './cma.ts';
 import { memoryTransport } from './memory.ts';
 import { findKeys, type Keys } from '../security/secret.ts';
 import { tcpTransport } from './tcp.ts';
@@ -106,6 +107,7 @@ const transports: [string, () => Transport][] = [
   ['memory', memoryTransport],
   ['tls', () => tlsTransport(psk)],
   ['ws', () => webSocketTransport(psk)],
+  ...(cmaTransport().isViable() ? [['cma', cmaTransport] as [string, () => Transport]] : []),
 ];
 
 describe.each(transports)('%s', (name, make) => {
