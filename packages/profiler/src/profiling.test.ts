@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { add, mul, ones, type Tensor } from '@backwire/tensor';
-import { createAgent, rpcAsync, rpcFunction, rpcSync, type RpcAgent } from '@backwire/rpc';
+import { createAgent, rpcAsync, rpcFunction, rpcOneway, rpcSync, type RpcAgent } from '@backwire/rpc';
 import { profile, profiling, recordFunction, ServerProfiler, type ProfileEvent } from './index.ts';
 import { profilingKey } from './internal.ts';
 
@@ -327,5 +327,20 @@ describe('a server profiler', () => {
       expect(() => server.enter()).toThrow('is on already');
       server.exit();
     });
+  });
+});
+
+describe('a one-way call', () => {
+  it('takes as long as its sending', async () => {
+    agents = await group(2);
+    const { profile: p } = await on(0, () =>
+      profile(async () => {
+        rpcOneway('w1', slow, [ones([1]), 300]);
+        await new Promise((done) => setTimeout(done, 150));
+      }),
+    );
+    const [call] = p.events().filter(({ name }) => name === 'rpc_oneway#profiling.test/slow(w0 -> w1)');
+    expect(call?.durationUs).toBeLessThan(100_000);
+    expect(agents[0]?.debugInfo()['num_profiled_calls']).toBe(0);
   });
 });

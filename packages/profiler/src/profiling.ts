@@ -56,8 +56,11 @@ class ProfilingSession implements ExtensionSession, ExtensionInternals {
     const event = recorder.begin('rpc', key, scope.innermost(), call.message.tensors);
     const bytes = recorder.options.profileMemory === true ? tensorBytes(call.message) : undefined;
     const local = ++this.lastId;
-    const asked = host.extensionsOf(call.to).has(PROFILING) && this.pending.size < MAX_PENDING_CALLS;
+    // Nobody waits for a one-way call: it has no reply to bring events, and what it takes is the sending.
+    const oneway = call.label.kind === 'oneway';
+    const asked = !oneway && host.extensionsOf(call.to).has(PROFILING) && this.pending.size < MAX_PENDING_CALLS;
     if (asked) this.pending.set(local, { recorder, event });
+    if (oneway) recorder.end(event, bytes);
     const id = { worker: host.self.id, incarnation: host.incarnation, local };
     return {
       ...call,
