@@ -1,7 +1,7 @@
 /** @file The coordinator: makes the model on the server, sends the trainers off, tests the model and writes the results. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { noGrad } from '@backwire/tensor';
+import { noGrad, saveSafetensors } from '@backwire/tensor';
 import { currentAgent, rpcAsync, rpcFunction } from '@backwire/rpc';
 import { remote, type RRef } from '@backwire/rref';
 import { RemoteModule } from '@backwire/dist-autograd';
@@ -9,7 +9,6 @@ import { mergeChromeTraces, profile } from '@backwire/profiler';
 import { chartSvg, type Series } from '../shared/chart.ts';
 import { batchOf, type Digits, readDigits } from '../shared/mnist.ts';
 import { progress, type Progress } from '../shared/progress.ts';
-import { toSafetensors } from '../shared/safetensors.ts';
 import { Net } from './net.ts';
 import type { TrainOptions } from './options.ts';
 import { type EpochReport, type Summary, summaryTable, sumUp, type Traffic } from './reports.ts';
@@ -75,7 +74,7 @@ async function run(
       mergeChromeTraces([tested.toChromeTrace(), ...reports.flat().map(({ trace }) => ({ traceEvents: trace }))]),
     ),
   );
-  write('weights.safetensors', await toSafetensors(await net.getModuleRRef().rpcSync().weights()));
+  write('weights.safetensors', saveSafetensors(new Map(await net.getModuleRRef().rpcSync().weights())));
   write('summary.json', `${JSON.stringify(summary, null, 2)}\n`);
   const tables = reports.flatMap((epoch) => epoch.map(({ table }) => table)).filter((table) => table !== '');
   if (tables.length > 0) console.log(`\n${nameOf(2)}, the last epoch:\n${tables.at(-options.trainers) ?? ''}`);

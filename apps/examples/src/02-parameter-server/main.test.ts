@@ -5,9 +5,9 @@ import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { loadSafetensors } from '@backwire/tensor';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { defaultDataFolder } from '../shared/mnist.ts';
-import { fromSafetensors } from '../shared/safetensors.ts';
 import { parseOptions } from './options.ts';
 
 interface Finished {
@@ -100,7 +100,7 @@ describe('training', () => {
     expect(summary()['testAccuracy']).toBeGreaterThan(0.7);
     expect(summary()['calls']).toBeGreaterThan(40 * 3);
     expect(summary()['bytes']).toBeGreaterThan(2000 * 784 * 4);
-    const weights = fromSafetensors(readFileSync(join(out, 'weights.safetensors')));
+    const weights = loadSafetensors(readFileSync(join(out, 'weights.safetensors'))).tensors;
     expect([...weights].map(([name, { shape }]) => [name, shape])).toEqual([
       ['hidden.weight', [128, 784]],
       ['hidden.bias', [128]],
