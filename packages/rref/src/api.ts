@@ -17,7 +17,8 @@ import { isHandle } from './handle.ts';
 import { formatId, type GlobalId } from './protocol/ids.ts';
 import { typeNameOf } from './referent.ts';
 import { enlist, sessionOf } from './remote-methods.ts';
-import { EXTENSION_NAME, RRefSession } from './session.ts';
+import { EXTENSION_NAME } from './names.ts';
+import { RRefSession } from './session.ts';
 import type { RRef } from './types.ts';
 
 export interface RRefOptions {

@@ -142,7 +142,7 @@ export class RRefHandle<T> implements RRef<T> {
       if (this.#type !== undefined) return this.#type;
       const type =
         this.#cell === undefined
-          ? await this.#session.askType(this, options)
+          ? await this.#session.uses.askType(this, options)
           : typeNameOf(await this.local(this.#cell.wait(), options));
       this.#type = type;
       return type;
@@ -154,7 +154,7 @@ export class RRefHandle<T> implements RRef<T> {
       if (this.#cell !== undefined) return secondHandle(await this.local(this.#cell.wait(), options)) as T;
       const payload = encodeFetch(this.#rref, this.#session.host.self.id);
       const message = { type: MessageType.PYTHON_RREF_FETCH_CALL, id: 0n, payload, tensors: [] };
-      const reply = await this.#session.ask(this, message, options, 'to_here');
+      const reply = await this.#session.uses.ask(this, message, options, 'to_here');
       return this.#session.host.decodeValue(reply.payload, reply.tensors, this.owner()) as T;
     });
   }
@@ -172,18 +172,20 @@ export class RRefHandle<T> implements RRef<T> {
 
   rpcSync(options: CallOptions = {}): RemoteProxy<T> {
     return createProxy((method, args) =>
-      this.#session.callMethod(this, 'sync', method, args, options),
+      this.#session.uses.callMethod(this, 'sync', method, args, options),
     ) as RemoteProxy<T>;
   }
 
   rpcAsync(options: CallOptions = {}): RemoteProxy<T> {
     return createProxy((method, args) =>
-      this.#session.callMethod(this, 'async', method, args, options),
+      this.#session.uses.callMethod(this, 'async', method, args, options),
     ) as RemoteProxy<T>;
   }
 
   remote(options: CallOptions = {}): RRefProxy<T> {
-    return createProxy((method, args) => this.#session.callMethodRemotely(this, method, args, options)) as RRefProxy<T>;
+    return createProxy((method, args) =>
+      this.#session.uses.callMethodRemotely(this, method, args, options),
+    ) as RRefProxy<T>;
   }
 
   backward(contextId?: bigint, options: CallOptions & { retainGraph?: boolean } = {}): Promise<void> {
@@ -191,14 +193,14 @@ export class RRefHandle<T> implements RRef<T> {
       const retainGraph = options.retainGraph ?? false;
       if (this.#cell !== undefined) {
         const value = await this.local(this.#cell.wait(), options);
-        await this.#session.backwardHere(value, contextId, { ...options, retainGraph });
+        await this.#session.uses.backwardHere(value, contextId, { ...options, retainGraph });
         return;
       }
       if (contextId === undefined)
         throw new RpcError('failed-precondition', "User RRefs require 'dist_autograd_ctx_id' to be specified");
       this.#session.requireExtension(this.owner(), 'dist-autograd');
       const payload = encodeBackward(this.#rref, contextId, retainGraph);
-      await this.#session.ask(
+      await this.#session.uses.ask(
         this,
         { type: MessageType.RREF_BACKWARD_REQ, id: 0n, payload, tensors: [] },
         options,
@@ -228,7 +230,7 @@ export class RRefHandle<T> implements RRef<T> {
     try {
       return await run();
     } catch (error) {
-      throw this.#session.explain(this, error);
+      throw this.#session.uses.explain(this, error);
     } finally {
       // Naming `this` here also keeps the handle reachable until now.
       this.#uses--;
@@ -247,7 +249,7 @@ export class RRefHandle<T> implements RRef<T> {
 
   private throwIfFailed(_what: string): void {
     const failure = this.#fork?.failure;
-    if (failure?.code === 'owner-died') throw this.#session.ownerDied(this);
+    if (failure?.code === 'owner-died') throw this.#session.uses.ownerDied(this);
     this.throwIfCreationFailed();
     if (failure !== undefined) throw this.#session.errorOf(failure, this.owner());
   }

@@ -36,6 +36,20 @@ describe('workers in processes of their own', { timeout: 90_000 }, () => {
     for (const rank of [0, 2]) expect(await cluster.worker(rank).exited()).toEqual({ code: 0, signal: null });
   });
 
+  it('take a restarted owner for another', async () => {
+    await using cluster = await play('owner restarted', 2);
+    await cluster.worker(0).line('kill');
+    cluster.worker(1).kill('SIGKILL');
+    await cluster.worker(1).ended;
+    await cluster.worker(0).line('restart');
+    cluster.restart(1);
+    expect(await said(cluster, 'fresh')).toBe(8);
+    expect(await said(cluster, 'old')).toBe('owner-died');
+    expect(await said(cluster, 'ids')).toEqual([false, 1]);
+    expect(await said(cluster, 'done')).toBe(true);
+    await cluster.succeeded();
+  });
+
   it('release what a killed user held, and nothing else', async () => {
     await using cluster = await play('user killed', 4);
     await cluster.worker(0).line('kill');

@@ -54,6 +54,6 @@ async function serveBackward(session: RRefSession, { message }: Incoming): Promi
   const value = await valueOf(session.cellOfId(rref));
   const { signal } = callContext();
   if (signal.aborted) throw new RpcError('cancelled', 'the backward pass was cancelled', { cause: signal.reason });
-  await session.backwardHere(value, contextId, { retainGraph, signal });
+  await session.uses.backwardHere(value, contextId, { retainGraph, signal });
   return { type: MessageType.RREF_BACKWARD_RESP, id: message.id, payload: EMPTY, tensors: [] };
 }

@@ -1,57 +1,26 @@
 /** @file The extension at work in one agent: the protocol's tables joined to messages, promises and the garbage collector. */
-import type { Tensor } from '@backwire/tensor';
-import {
-  rpcInfo,
-  rpcStream,
-  RpcError,
-  type CallOptions,
-  type ExtensionSession,
-  type Incoming,
-  type RpcErrorCode,
-  type WorkerInfo,
-} from '@backwire/rpc';
-import { callLabelled, collectInWaitAll, systemError } from '@backwire/rpc/internal';
-import type { ExtensionHost, ExtensionInternals, ExtensionValue, Member, RpcMessage } from '@backwire/rpc/internal';
+import { RpcError, type ExtensionSession, type Incoming, type RpcErrorCode, type WorkerInfo } from '@backwire/rpc';
+import { systemError } from '@backwire/rpc/internal';
+import type { ExtensionHost, ExtensionInternals, ExtensionValue, Member } from '@backwire/rpc/internal';
 import type { Message, MessageType } from '@backwire/wire';
 import { Carrier } from './carrier.ts';
 import { Cell } from './cell.ts';
 import { CreationSites } from './creation-sites.ts';
-import { createRemote } from './creation.ts';
 import { drain, Changes } from './drain.ts';
-import { isHandle, requireTensor, RRefHandle, type Target } from './handle.ts';
+import { isHandle, RRefHandle, type Target } from './handle.ts';
+import { EXTENSION_NAME, NOT_HERE } from './names.ts';
 import { Outbox } from './outbox.ts';
 import { ParkedStreams } from './parked-streams.ts';
-import { createAnswer, type Answer } from './proxy.ts';
-import { formatId, incarnationOf, siteOf, workerOf, type GlobalId, type Site } from './protocol/ids.ts';
+import { formatId, siteOf, workerOf, type GlobalId, type Site } from './protocol/ids.ts';
 import type { Failure } from './protocol/messages.ts';
 import type { OwnerEntry } from './protocol/owner-table.ts';
 import { idOf, type UserFork } from './protocol/user-table.ts';
 import { ProtocolWorker } from './protocol/worker.ts';
-import {
-  askTypeName,
-  invokeAndKeep,
-  invokeMethod,
-  openStream,
-  type MethodResult,
-  type Reference,
-} from './remote-methods.ts';
+import type { Reference } from './remote-methods.ts';
 import { requestHandlers } from './serving.ts';
 import { Sites } from './sites.ts';
+import { Uses } from './uses.ts';
 import { CONTROL_DECODERS } from './wire-format.ts';
-
-export const EXTENSION_NAME = 'rref';
-
-/** What an owner says of an RRef that it does not have (any more, or yet). */
-const NOT_HERE = 'is not on worker';
-
-/** What the autograd extension offers here. */
-interface DistAutograd {
-  backward(
-    contextId: bigint,
-    roots: readonly Tensor[],
-    options: CallOptions & { retainGraph?: boolean },
-  ): Promise<void>;
-}
 
 /** One per agent. Lifetime: made by `attach`, drained by a graceful shutdown, closed with the agent. */
 export class RRefSession implements ExtensionSession, ExtensionInternals {
@@ -62,6 +31,8 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
   readonly streams = new ParkedStreams();
   readonly creationSites: CreationSites;
   readonly changes = new Changes();
+  /** What handles ask of owners. */
+  readonly uses: Uses;
   readonly values: readonly ExtensionValue[];
   readonly messages: ReadonlyMap<MessageType, (call: Incoming) => Promise<Message>>;
   readonly controls: ReadonlyMap<MessageType, (from: WorkerInfo, payload: Uint8Array) => void>;
@@ -92,6 +63,7 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
       },
       { maxForksPerHolder: host.limits.maxLiveForks },
     );
+    this.uses = new Uses(this);
     this.carrier = new Carrier(this);
     this.values = [this.carrier.value];
     this.messages = requestHandlers(this);
@@ -239,72 +211,6 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
     return () => void listeners.delete(entry);
   }
 
-  /** Sends a request to the owner of a handle. */
-  ask(handle: RRefHandle<unknown>, message: RpcMessage, options: CallOptions, name: string): Promise<Message> {
-    const label = { kind: 'other' as const, name: `rref.${name}` };
-    return this.atOwner(handle, (owner) => this.host.call(owner, message, { ...options, label }));
-  }
-
-  callMethod(
-    handle: RRefHandle<unknown>,
-    kind: 'sync' | 'async',
-    method: string,
-    args: readonly unknown[],
-    options: CallOptions,
-  ): Answer {
-    const result = handle.use(`rpc_${kind}()`, async () => {
-      const given = [this.reference(handle), method, args];
-      const label = { kind, name: handle.nameOf(method) };
-      const send = (owner: WorkerInfo): Promise<unknown> =>
-        callLabelled(owner, invokeMethod, given, { ...options, agent: this.host }, label);
-      const [value, ticket] = (await this.atOwner(handle, send)) as MethodResult;
-      if (ticket === undefined) return value;
-      return rpcStream(handle.owner(), openStream, [ticket], { agent: this.host, signal: options.signal });
-    });
-    if (kind === 'async') collectInWaitAll(result);
-    return createAnswer(method, result);
-  }
-
-  callMethodRemotely(
-    handle: RRefHandle<unknown>,
-    method: string,
-    args: readonly unknown[],
-    options: CallOptions,
-  ): RRefHandle<unknown> {
-    handle.throwIfUnusable('call remote() on it');
-    const given = [this.reference(handle), method, args];
-    const made = createRemote(this, handle.owner(), invokeAndKeep, given, { name: handle.nameOf(method) }, options);
-    // The method still needs this value: the handle is in use until the creation is over.
-    const created = made.creation ?? Promise.resolve();
-    handle.use('remote()', () => created).catch(() => undefined);
-    return made;
-  }
-
-  askType(handle: RRefHandle<unknown>, options: CallOptions): Promise<string> {
-    const label = { kind: 'other' as const, name: 'rref.type_name' };
-    const given = [this.reference(handle)];
-    return this.atOwner(
-      handle,
-      (owner) => callLabelled(owner, askTypeName, given, { ...options, agent: this.host }, label) as Promise<string>,
-    );
-  }
-
-  /** Runs the backward pass of a value that is here. */
-  async backwardHere(
-    value: unknown,
-    contextId: bigint | undefined,
-    options: CallOptions & { retainGraph: boolean },
-  ): Promise<void> {
-    const root = requireTensor(value);
-    if (contextId === undefined) {
-      root.backward(undefined, { retainGraph: options.retainGraph });
-      return;
-    }
-    const session = this.host.session('dist-autograd') as Partial<DistAutograd> | undefined;
-    if (session?.backward === undefined) throw this.lacks(this.host.self, 'dist-autograd');
-    await session.backward(contextId, [root], options);
-  }
-
   /** @throws RpcError 'failed-precondition' when the worker is known to lack the extension. */
   requireExtension(worker: WorkerInfo, extension: string): void {
     if (worker.id === this.host.self.id) {
@@ -370,65 +276,14 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
     return { code, text: message };
   }
 
-  ownerDied(handle: RRefHandle<unknown>): RpcError {
-    const peer = handle.owner();
-    const made = this.creationSites.of(handle.fork);
-    const where = made === undefined ? '' : `, created ${made}`;
-    return new RpcError(
-      'owner-died',
-      `the owner '${peer.name}' of ${handle.toString()} was removed from the group${where}`,
-      { executed: 'maybe', peer },
-    );
-  }
-
-  /** What a failed use means: the death of the owner under its own name. */
-  explain(handle: RRefHandle<unknown>, error: unknown): unknown {
-    const info = rpcInfo(error);
-    if (info === undefined || handle.fork === undefined || info.peer?.id !== handle.owner().id) return error;
-    const died =
-      info.code === 'peer-died' ||
-      (info.code !== 'owner-died' && handle.fork.failure?.code === 'owner-died' && info.executed !== 'yes');
-    if (!died) return error;
-    const peer = handle.owner();
-    const text = `the owner '${peer.name}' of ${handle.toString()} was removed from the group`;
-    return new RpcError('owner-died', text, { executed: info.executed, peer, cause: error });
-  }
-
   private speaks(worker: WorkerInfo): boolean {
     return worker.id === this.host.self.id || this.host.extensionsOf(worker).has(EXTENSION_NAME);
   }
 
-  private lacks(worker: WorkerInfo, extension: string): RpcError {
+  lacks(worker: WorkerInfo, extension: string): RpcError {
     return new RpcError('failed-precondition', `worker '${worker.name}' has no extension '${extension}'`, {
       peer: worker,
     });
-  }
-
-  private reference(handle: RRefHandle<unknown>): Reference {
-    const { site, local } = handle.rref;
-    return handle.fork === undefined ? handle : [workerOf(site), incarnationOf(site), local];
-  }
-
-  /**
-   * Sends something to the owner of a handle, and gives up when a creation that is under way fails. The creating call may be overtaken
-   * (its tensors still come from a device, or it was held back): then the owner knows nothing yet, nothing was done, and it is sent
-   * again when the creation is over.
-   */
-  private async atOwner<T>(handle: RRefHandle<unknown>, send: (owner: WorkerInfo) => Promise<T>): Promise<T> {
-    const { fork, creation } = handle;
-    // An owner that no view has shown yet: the handle is registered once one does.
-    if (fork?.phase === 'pending' && this.sites.member(fork.owner) === undefined) await this.whenSettled(fork);
-    handle.throwIfUnusable('call its owner');
-    const owner = handle.owner();
-    this.requireExtension(owner, EXTENSION_NAME);
-    try {
-      return await handle.unlessCreationFails(send(owner));
-    } catch (error) {
-      if (creation === undefined || !rpcInfo(error)?.message.includes(NOT_HERE)) throw error;
-      await creation;
-      handle.throwIfCreationFailed();
-      return send(owner);
-    }
   }
 
   private settled(fork: UserFork): void {

@@ -142,6 +142,38 @@ const scenarios: Record<string, (names: readonly string[]) => Promise<void>> = {
     await finish(names.filter((name) => name !== 'w3'));
   },
 
+  /** The owner comes back under its old name and id: it is another site, and knows nothing of the old ids. */
+  async 'owner restarted'(names) {
+    const old = remote('w1', identity, [7]);
+    await old.confirmed();
+    console.log('kill');
+    await until(
+      () =>
+        old.toHere().then(
+          () => false,
+          (error: unknown) => codeOf(error) === 'owner-died',
+        ),
+      'the death is known',
+    );
+    console.log('restart');
+    await until(
+      () =>
+        rpcSync('w1', identity, [1]).then(
+          () => true,
+          () => false,
+        ),
+      'it is back',
+    );
+    const fresh = remote('w1', identity, [8]);
+    say('fresh', await fresh.toHere());
+    say('old', await old.toHere().then(() => 'value', codeOf));
+    say('ids', [String(fresh) === String(old), (await counters('w1'))['num_owner_rrefs']]);
+    old.dispose();
+    fresh.dispose();
+    await until(async () => (await counters('w1'))['num_owner_rrefs'] === 0, 'it was let go');
+    await finish(names);
+  },
+
   async work(names) {
     const all = names.filter((name) => name !== 'w0');
     const made = Array.from({ length: 60 }, (_, i) => remote(all[i % all.length] ?? '', identity, [i]));

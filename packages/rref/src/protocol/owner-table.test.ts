@@ -9,7 +9,10 @@ const B = siteOf(2, 1);
 const id = (site: Site, local: number): GlobalId => ({ site, local });
 const FAILED: Failure = { code: 'deadline-exceeded', text: 'timed out' };
 
-function setup(maxForks?: number): { table: OwnerTable<string>; dead: DeadSites; freed: number[]; failed: string[] } {
+function setup(
+  maxForks?: number,
+  maxAwaited?: number,
+): { table: OwnerTable<string>; dead: DeadSites; freed: number[]; failed: string[] } {
   const dead = new DeadSites();
   const freed: number[] = [];
   const failed: string[] = [];
@@ -17,7 +20,12 @@ function setup(maxForks?: number): { table: OwnerTable<string>; dead: DeadSites;
     freed: ({ local }: GlobalId) => void freed.push(local),
     failed: ({ local }: GlobalId, { code }: Failure) => void failed.push(`${local} ${code}`),
   };
-  return { table: new OwnerTable<string>(OWNER, dead, port, undefined, maxForks), dead, freed, failed };
+  return {
+    table: new OwnerTable<string>(OWNER, dead, port, undefined, { maxForksPerHolder: maxForks, maxAwaited }),
+    dead,
+    freed,
+    failed,
+  };
 }
 
 describe('a value that the owner shares', () => {
@@ -123,12 +131,12 @@ describe('what is refused', () => {
   it('a fork of somebody dead, and more forks than one may hold', () => {
     const { table, dead } = setup(2);
     dead.add(B);
-    expect(table.request(id(OWNER, 0), id(A, 1), B)?.code).toBe('fenced');
-    expect(table.request(id(OWNER, 0), id(A, 2), A)).toBeUndefined();
-    expect(table.request(id(OWNER, 0), id(A, 3), A)).toBeUndefined();
-    expect(table.request(id(OWNER, 0), id(A, 4), A)?.code).toBe('resource-exhausted');
+    expect(table.request(id(B, 0), id(A, 1), B)?.code).toBe('fenced');
+    expect(table.request(id(B, 0), id(A, 2), A)).toBeUndefined();
+    expect(table.request(id(B, 0), id(A, 3), A)).toBeUndefined();
+    expect(table.request(id(B, 0), id(A, 4), A)?.code).toBe('resource-exhausted');
     table.delete(id(A, 2), A);
-    expect(table.request(id(OWNER, 0), id(A, 5), A)).toBeUndefined();
+    expect(table.request(id(B, 0), id(A, 5), A)).toBeUndefined();
   });
 
   it('a creation over the limit fails those who wait for it', () => {
@@ -138,6 +146,19 @@ describe('what is refused', () => {
     expect(table.create(id(A, 2), id(A, 3), A)?.code).toBe('resource-exhausted');
     expect(failed).toEqual(['2 resource-exhausted']);
   });
+});
+
+it('fails what it made itself and has let go of, and what too many mention before it is made', () => {
+  const { table, failed } = setup(undefined, 2);
+  table.mention(id(OWNER, 5));
+  expect(failed).toEqual(['5 rref-released']);
+  table.mention(id(A, 0));
+  table.mention(id(A, 2));
+  table.mention(id(A, 4));
+  expect(failed).toEqual(['5 rref-released', '4 resource-exhausted']);
+  table.create(id(A, 0), id(A, 1), A);
+  table.mention(id(A, 6));
+  expect([failed.length, table.size]).toEqual([2, 3]);
 });
 
 it('forgets tombstones only after a whole generation of newer ones', () => {

@@ -1,5 +1,5 @@
 /** @file The owner's side: which RRefs exist here, who holds a fork of each, and when the last one is gone. */
-import { MAX_FORKS_PER_HOLDER } from '../limits.ts';
+import { MAX_AWAITED, MAX_FORKS_PER_HOLDER } from '../limits.ts';
 import { type DeadSites, IdMap, type GlobalId, type Site } from './ids.ts';
 import type { Failure } from './messages.ts';
 import { ALL_RULES, type Rules } from './rules.ts';
@@ -62,6 +62,15 @@ export interface OwnerState<V> {
   readonly tombstones: readonly GlobalId[];
 }
 
+/** What this worker made itself is in the table for as long as anybody else may mention it. */
+const RELEASED: Failure = {
+  code: 'rref-released',
+  text: 'the owner has let go of this RRef: its last handle was released',
+};
+const TOO_MANY: Failure = {
+  code: 'resource-exhausted',
+  text: 'too many RRefs are mentioned whose creation has not arrived',
+};
 const CREATOR_DIED: Failure = {
   code: 'peer-died',
   text: 'the worker that created this RRef died before its call arrived, so its value will never exist',
@@ -76,24 +85,27 @@ export class OwnerTable<V> {
   private readonly forks = new IdMap<OwnerFork<V>>();
   private readonly perHolder = new Map<Site, number>();
   private readonly tombstones = new Tombstones();
+  private awaited = 0;
   private readonly self: Site;
   private readonly dead: DeadSites;
   private readonly port: OwnerPort<V>;
   private readonly rules: Rules;
   private readonly maxForksPerHolder: number;
+  private readonly maxAwaited: number;
 
   constructor(
     self: Site,
     dead: DeadSites,
     port: OwnerPort<V>,
     rules: Rules = ALL_RULES,
-    maxForksPerHolder: number = MAX_FORKS_PER_HOLDER,
+    limits: { maxForksPerHolder?: number | undefined; maxAwaited?: number | undefined } = {},
   ) {
     this.self = self;
     this.dead = dead;
     this.port = port;
     this.rules = rules;
-    this.maxForksPerHolder = maxForksPerHolder;
+    this.maxForksPerHolder = limits.maxForksPerHolder ?? MAX_FORKS_PER_HOLDER;
+    this.maxAwaited = limits.maxAwaited ?? MAX_AWAITED;
   }
 
   get size(): number {
@@ -150,7 +162,10 @@ export class OwnerTable<V> {
       return refusal;
     }
     const entry = this.obtain(rref);
-    if (entry.phase === 'awaited') entry.phase = 'created';
+    if (entry.phase === 'awaited') {
+      this.awaited--;
+      entry.phase = 'created';
+    }
     if (!this.forks.has(fork)) this.insert(entry, fork, creator);
     return undefined;
   }
@@ -216,6 +231,7 @@ export class OwnerTable<V> {
     this.entries.clear();
     this.forks.clear();
     this.perHolder.clear();
+    this.awaited = 0;
     for (const entry of entries) this.port.freed(entry);
   }
 
@@ -237,7 +253,10 @@ export class OwnerTable<V> {
 
   /** Fills an empty table. */
   restore(state: OwnerState<V>): void {
-    for (const { id, phase, payload } of state.entries) this.entries.set(id, new OwnerEntry(id, phase, payload));
+    for (const { id, phase, payload } of state.entries) {
+      this.entries.set(id, new OwnerEntry(id, phase, payload));
+      if (phase === 'awaited') this.awaited++;
+    }
     for (const { id, rref, holder } of state.forks) {
       const entry = this.entries.get(rref);
       if (entry !== undefined) this.insert(entry, id, holder);
@@ -280,7 +299,10 @@ export class OwnerTable<V> {
     if (known !== undefined) return known;
     const entry = new OwnerEntry<V>(rref, 'awaited', undefined);
     this.entries.set(rref, entry);
-    if (this.dead.has(rref.site)) this.fail(entry, CREATOR_DIED);
+    this.awaited++;
+    if (rref.site === this.self) this.fail(entry, RELEASED);
+    else if (this.dead.has(rref.site)) this.fail(entry, CREATOR_DIED);
+    else if (this.awaited > this.maxAwaited) this.fail(entry, TOO_MANY);
     return entry;
   }
 
@@ -293,6 +315,7 @@ export class OwnerTable<V> {
   }
 
   private fail(entry: OwnerEntry<V>, failure: Failure): void {
+    if (entry.phase === 'awaited') this.awaited--;
     entry.phase = 'settled';
     this.port.failed(entry, failure);
   }

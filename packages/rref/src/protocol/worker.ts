@@ -58,7 +58,7 @@ export class ProtocolWorker<V> {
     this.ids = new IdSource(self, options.state?.drawn);
     this.dead = new DeadSites(options.state?.dead);
     const send = (to: Site, message: Control): void => this.send(to, message);
-    this.owners = new OwnerTable(self, this.dead, port, rules, options.maxForksPerHolder);
+    this.owners = new OwnerTable(self, this.dead, port, rules, options);
     this.users = new UserTable(
       self,
       this.dead,

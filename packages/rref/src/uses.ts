@@ -1,0 +1,163 @@
+/** @file What handles ask of owners: fetches, method calls, backward passes; and how their failures read. */
+import type { Tensor } from '@backwire/tensor';
+import { rpcInfo, rpcStream, RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
+import { callLabelled, collectInWaitAll, type RpcMessage } from '@backwire/rpc/internal';
+import type { Message } from '@backwire/wire';
+import { createRemote } from './creation.ts';
+import { requireTensor, type RRefHandle } from './handle.ts';
+import { createAnswer, type Answer } from './proxy.ts';
+import { incarnationOf, workerOf } from './protocol/ids.ts';
+import {
+  askTypeName,
+  invokeAndKeep,
+  invokeMethod,
+  openStream,
+  type MethodResult,
+  type Reference,
+} from './remote-methods.ts';
+import { EXTENSION_NAME, NOT_HERE } from './names.ts';
+import type { RRefSession } from './session.ts';
+
+/** What the autograd extension offers here. */
+interface DistAutograd {
+  backward(
+    contextId: bigint,
+    roots: readonly Tensor[],
+    options: CallOptions & { retainGraph?: boolean },
+  ): Promise<void>;
+}
+
+/** One per session. Each use holds its handle until it is over, and fails with `owner-died` when that is why. */
+export class Uses {
+  private readonly session: RRefSession;
+
+  constructor(session: RRefSession) {
+    this.session = session;
+  }
+
+  /** Sends a request to the owner of a handle. */
+  ask(handle: RRefHandle<unknown>, message: RpcMessage, options: CallOptions, name: string): Promise<Message> {
+    const label = { kind: 'other' as const, name: `rref.${name}` };
+    return this.atOwner(handle, (owner) => this.session.host.call(owner, message, { ...options, label }));
+  }
+
+  callMethod(
+    handle: RRefHandle<unknown>,
+    kind: 'sync' | 'async',
+    method: string,
+    args: readonly unknown[],
+    options: CallOptions,
+  ): Answer {
+    const result = handle.use(`rpc_${kind}()`, async () => {
+      const given = [this.reference(handle), method, args];
+      const label = { kind, name: handle.nameOf(method) };
+      const send = (owner: WorkerInfo): Promise<unknown> =>
+        callLabelled(owner, invokeMethod, given, { ...options, agent: this.session.host }, label);
+      const [value, ticket] = (await this.atOwner(handle, send)) as MethodResult;
+      if (ticket === undefined) return value;
+      return rpcStream(handle.owner(), openStream, [ticket], { agent: this.session.host, signal: options.signal });
+    });
+    if (kind === 'async') collectInWaitAll(result);
+    return createAnswer(method, result);
+  }
+
+  callMethodRemotely(
+    handle: RRefHandle<unknown>,
+    method: string,
+    args: readonly unknown[],
+    options: CallOptions,
+  ): RRefHandle<unknown> {
+    handle.throwIfUnusable('call remote() on it');
+    const given = [this.reference(handle), method, args];
+    const made = createRemote(
+      this.session,
+      handle.owner(),
+      invokeAndKeep,
+      given,
+      { name: handle.nameOf(method) },
+      options,
+    );
+    // The method still needs this value: the handle is in use until the creation is over.
+    const created = made.creation ?? Promise.resolve();
+    handle.use('remote()', () => created).catch(() => undefined);
+    return made;
+  }
+
+  askType(handle: RRefHandle<unknown>, options: CallOptions): Promise<string> {
+    const label = { kind: 'other' as const, name: 'rref.type_name' };
+    const given = [this.reference(handle)];
+    return this.atOwner(
+      handle,
+      (owner) =>
+        callLabelled(owner, askTypeName, given, { ...options, agent: this.session.host }, label) as Promise<string>,
+    );
+  }
+
+  /** Runs the backward pass of a value that is here. */
+  async backwardHere(
+    value: unknown,
+    contextId: bigint | undefined,
+    options: CallOptions & { retainGraph: boolean },
+  ): Promise<void> {
+    const root = requireTensor(value);
+    if (contextId === undefined) {
+      root.backward(undefined, { retainGraph: options.retainGraph });
+      return;
+    }
+    const session = this.session.host.session('dist-autograd') as Partial<DistAutograd> | undefined;
+    if (session?.backward === undefined) throw this.session.lacks(this.session.host.self, 'dist-autograd');
+    await session.backward(contextId, [root], options);
+  }
+
+  ownerDied(handle: RRefHandle<unknown>): RpcError {
+    const peer = handle.owner();
+    const made = this.session.creationSites.of(handle.fork);
+    const where = made === undefined ? '' : `, created ${made}`;
+    return new RpcError(
+      'owner-died',
+      `the owner '${peer.name}' of ${handle.toString()} was removed from the group${where}`,
+      { executed: 'maybe', peer },
+    );
+  }
+
+  /** What a failed use means: the death of the owner under its own name. */
+  explain(handle: RRefHandle<unknown>, error: unknown): unknown {
+    const info = rpcInfo(error);
+    if (info === undefined || handle.fork === undefined || info.peer?.id !== handle.owner().id) return error;
+    const died =
+      info.code === 'peer-died' ||
+      (info.code !== 'owner-died' && handle.fork.failure?.code === 'owner-died' && info.executed !== 'yes');
+    if (!died) return error;
+    const peer = handle.owner();
+    const text = `the owner '${peer.name}' of ${handle.toString()} was removed from the group`;
+    return new RpcError('owner-died', text, { executed: info.executed, peer, cause: error });
+  }
+
+  /**
+   * Sends something to the owner of a handle, and gives up when a creation that is under way fails. The creating call may be overtaken
+   * (its tensors still come from a device, or it was held back): then the owner knows nothing yet, nothing was done, and it is sent
+   * again when the creation is over.
+   */
+  private async atOwner<T>(handle: RRefHandle<unknown>, send: (owner: WorkerInfo) => Promise<T>): Promise<T> {
+    const { fork, creation } = handle;
+    // An owner that no view has shown yet: the handle is registered once one does.
+    if (fork?.phase === 'pending' && this.session.sites.member(fork.owner) === undefined)
+      await this.session.whenSettled(fork);
+    handle.throwIfUnusable('call its owner');
+    const owner = handle.owner();
+    this.session.requireExtension(owner, EXTENSION_NAME);
+    try {
+      return await handle.unlessCreationFails(send(owner));
+    } catch (error) {
+      if (creation === undefined || !rpcInfo(error)?.message.includes(NOT_HERE)) throw error;
+      await creation;
+      handle.throwIfCreationFailed();
+      return send(owner);
+    }
+  }
+
+  private reference(handle: RRefHandle<unknown>): Reference {
+    const { site, local } = handle.rref;
+    return handle.fork === undefined ? handle : [workerOf(site), incarnationOf(site), local];
+  }
+}
