@@ -1,5 +1,5 @@
 /** @file One incoming call: what its handler sees of it, and how it is cancelled. */
-import { runAtRoot } from '@backwire/tensor/internal';
+import { ambient, runAtRoot } from '@backwire/tensor/internal';
 import { RpcError } from './errors.ts';
 import type { Definition } from './definitions.ts';
 import type { Peer } from './peer.ts';
@@ -23,6 +23,18 @@ export interface CallContext {
  * - `over`: answered, cancelled or refused; what the handler still gives is dropped.
  */
 export type InboundState = 'assembling' | 'waiting' | 'running' | 'over';
+
+/**
+ * Lets the handler that is current give its slot back until `promise` settles: for waits that another call has to end. Outside of a
+ * handler it is the promise itself.
+ */
+export function withoutSlot<T>(promise: Promise<T>): Promise<T> {
+  const { call } = ambient();
+  if (!(call instanceof InboundCall) || call.state !== 'running') return promise;
+  const { dispatcher } = call.peer;
+  dispatcher.callOut(call);
+  return promise.finally(() => dispatcher.callBack(call));
+}
 
 /** The longest delay a Node timer takes. */
 const MAX_TIMER_MS = 2 ** 31 - 1;

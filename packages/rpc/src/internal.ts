@@ -25,3 +25,4 @@ export { openStore } from './stores/open.ts';
 export { findKeys } from './security/secret.ts';
 export { system as systemError } from './dispatcher.ts';
 export { callLabelled, collectInWaitAll } from './calls.ts';
+export { withoutSlot } from './inbound-call.ts';

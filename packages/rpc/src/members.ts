@@ -1,6 +1,6 @@
 /** @file The other workers, as one agent knows them: their links, their signs of life, and what a change of the view does. */
 import { runAtRoot } from '@backwire/tensor/internal';
-import type { handshakeProto } from '@backwire/wire/internal';
+import { bufferPool, type handshakeProto } from '@backwire/wire/internal';
 import type { Core } from './core.ts';
 import { RpcError } from './errors.ts';
 import type { Group } from './group.ts';
@@ -17,6 +17,8 @@ import { WorkerInfo, type To } from './worker-info.ts';
 
 /** The store answers an eviction in this time, or the peer is merely unreachable. */
 const EVICTION_MS = 2_000;
+/** Receive memory that was not used for so long goes back to the system. */
+const POOL_SWEEP_MS = 30_000;
 
 /** Owns links on which nothing may come but a HELLO, or nothing at all. */
 const SILENT: LinkOwner = {
@@ -53,6 +55,7 @@ export class Members {
   private wakeAt = Infinity;
   private ackTimer: NodeJS.Timeout | undefined;
   private livenessTimer: NodeJS.Timeout | undefined;
+  private sweepTimer: NodeJS.Timeout | undefined;
   private closed = false;
 
   constructor(options: MembersOptions, self: ViewMember) {
@@ -168,6 +171,8 @@ export class Members {
       setInterval(() => this.checkLiveness(), Math.min(500, this.core.liveness.pingMs / 2)),
     );
     this.livenessTimer.unref();
+    this.sweepTimer = runAtRoot(() => setInterval(() => bufferPool.sweep(), POOL_SWEEP_MS));
+    this.sweepTimer.unref();
   }
 
   // What peers ask of the agent
@@ -232,6 +237,7 @@ export class Members {
     clearTimeout(this.wakeTimer);
     clearTimeout(this.ackTimer);
     clearInterval(this.livenessTimer);
+    clearInterval(this.sweepTimer);
     for (const link of this.hellos) link.end();
     this.hellos.clear();
     for (const peer of this.sessions()) peer.close();

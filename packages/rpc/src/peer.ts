@@ -3,6 +3,7 @@ import { randomBytes, timingSafeEqual } from 'node:crypto';
 import { runAtRoot } from '@backwire/tensor/internal';
 import { FrameKind, protocolError, type FrameHeader, type handshakeProto } from '@backwire/wire/internal';
 import type { Core } from './core.ts';
+import type { Dispatcher } from './dispatcher.ts';
 import { RpcError, type RpcErrorCode } from './errors.ts';
 import { Inbox } from './inbox.ts';
 import {
@@ -93,6 +94,11 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   }
   get bytesReceived(): number {
     return this.earlierReceived + (this.link?.connection.receivedBytes ?? 0);
+  }
+
+  /** Who runs its calls. */
+  get dispatcher(): Dispatcher {
+    return this.core.dispatcher;
   }
 
   /** Whether a link carries frames now. */

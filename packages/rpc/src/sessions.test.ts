@@ -126,10 +126,10 @@ describe('a link that breaks', () => {
 describe('a peer that goes away', () => {
   it('fails what waits for it with its name when it leaves', async () => {
     const { at } = await start();
-    const call = at(0).run(() => rpcSync('w1', hang));
+    const failed = failure(at(0).run(() => rpcSync('w1', hang)));
     await until(() => at(1).debugInfo()['agent.server_active_calls'] === 1, 'the handler runs');
     await at(1).shutdown({ graceful: false });
-    const info = rpcInfo(await failure(call));
+    const info = rpcInfo(await failed);
     expect(info?.code).toBe('unavailable');
     expect(info?.peer?.name).toBe('w1');
     expect(info?.executed).toBe('maybe');
@@ -148,13 +148,13 @@ describe('a peer that goes away', () => {
 
   it('is removed by the view when its lease ends, and learns that itself', async () => {
     const { at } = await start();
-    const call = at(0).run(() => rpcSync('w1', hang));
+    const failed = failure(at(0).run(() => rpcSync('w1', hang)));
     await until(() => at(1).debugInfo()['agent.server_active_calls'] === 1, 'the handler runs');
     const events: string[] = [];
     at(0).on('peer-down', (peer) => events.push(`down ${peer.name}`));
     at(1).on('fenced', () => events.push('fenced'));
     (at(0) as Agent).members.sessionLost(peerOf(at(0), 'w1'), 'the test says so');
-    const info = rpcInfo(await failure(call));
+    const info = rpcInfo(await failed);
     expect(info?.code).toBe('peer-died');
     expect(info?.peer?.name).toBe('w1');
     await until(() => events.length === 2, 'both were told');
