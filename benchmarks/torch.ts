@@ -1,0 +1,42 @@
+/** @file PyTorch RPC as a contestant, when `BACKWIRE_TORCH_PYTHON` names a Python that has torch. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import { echoRate, type Contestant } from './measure.ts';
+
+/** Starts two Python workers; undefined, with the reason, when there is no torch. */
+export async function startTorch(): Promise<Contestant | string> {
+  const python = process.env['BACKWIRE_TORCH_PYTHON'];
+  if (python === undefined || python === '') return 'BACKWIRE_TORCH_PYTHON is not set';
+  const child = spawn(python, [new URL('./torch_peer.py', import.meta.url).pathname], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  const gone = once(child, 'close');
+  child.on('error', () => undefined);
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const next = async (): Promise<unknown> => {
+    const line = await lines.next();
+    if (line.done === true) throw new Error('the Python workers ended');
+    return JSON.parse(line.value) as unknown;
+  };
+  const ask = async (...words: readonly (string | number)[]): Promise<unknown> => {
+    child.stdin.write(`${words.join(' ')}\n`);
+    return next();
+  };
+  let version: unknown;
+  try {
+    version = await next();
+  } catch {
+    return `${python} has no working torch`;
+  }
+  return {
+    name: `PyTorch RPC ${String(version)}`,
+    latency: async (count) => (await ask('latency', Math.ceil(count / 10))) as number[],
+    throughput: async (count) => (await ask('throughput', Math.ceil(count / 10))) as number,
+    echo: async (mib, count) => echoRate(mib, count, (await ask('echo', mib, count)) as number),
+    close: async () => {
+      child.stdin.end('quit\n');
+      await gone;
+    },
+  };
+}
