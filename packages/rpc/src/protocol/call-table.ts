@@ -84,7 +84,7 @@ export class CallTable<T> {
     return this.open_ === 0 ? Infinity : this.earliest;
   }
 
-  /** The ids of the calls whose deadline is not after `now`; they stay open until taken. */
+  /** The ids of the calls whose deadline is not after `now`; each is told once, and stays open until taken. */
   expired(now: number): number[] {
     if (now < this.earliest) return [];
     const due: number[] = [];

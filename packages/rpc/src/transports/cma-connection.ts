@@ -12,7 +12,7 @@ import type { ByteSink, Connection, Protection } from './transport.ts';
  *   INLINE  `length` bytes follow
  *   REMOTE  `length` bytes are at `address`; `slot` guards them
  *   DONE    the bytes of `slot` have been read, the sender may let go of them
- *   CLOSE   nothing but DONE comes any more
+ *   CLOSE   neither INLINE nor REMOTE comes any more
  *
  * A guard is the connection's nonce and a generation that changes when the memory is let go. It is read before and after the bytes, in
  * the same call: another process under the same number, or memory used for something else, shows.
@@ -324,7 +324,8 @@ export class CmaConnection implements Connection {
     const length = staging.readUInt32LE(start + 4);
     const address = staging.readBigUInt64LE(start + 8);
     const generation = staging.readBigUInt64LE(start + 16);
-    if (this.peerClosing && type !== DONE) throw new RpcError('protocol-error', 'a frame after CLOSE');
+    if (this.peerClosing && (type === INLINE || type === REMOTE))
+      throw new RpcError('protocol-error', 'bytes after CLOSE');
     switch (type) {
       case HELLO:
         this.onHello(length, address);

@@ -1,0 +1,114 @@
+/** @file Who dials: simultaneous dials, refusals, backoff, giving up. */
+import { describe, expect, it } from 'vitest';
+import { Connector, CONNECTOR_TIMES } from './connector.ts';
+
+function make(name: string, peer: string, sameHost = true): { log: string[]; connector: Connector<string> } {
+  const log: string[] = [];
+  const connector = new Connector<string>(
+    {
+      dial: () => log.push('dial'),
+      abandonDial: () => log.push('abandon'),
+      accept: (link) => log.push(`accept ${link}`),
+      refuse: (link) => log.push(`refuse ${link}`),
+      park: (link) => log.push(`park ${link}`),
+      giveUp: (why) => log.push(`give up ${why}`),
+      random: () => 0.5,
+    },
+    { name, peer, sameHost },
+    CONNECTOR_TIMES,
+  );
+  return { log, connector };
+}
+
+describe('a connector', () => {
+  it('dials once when something is wanted', () => {
+    const { log, connector } = make('a', 'b');
+    connector.want(0);
+    connector.want(1);
+    connector.welcomed(0);
+    connector.want(2);
+    expect(log).toEqual(['dial']);
+    expect(connector.state).toBe('up');
+  });
+
+  it('lets the dial of the lower name win, and the other one when that fails', () => {
+    const low = make('a', 'b');
+    low.connector.want(0);
+    low.connector.hello('theirs', 1);
+    low.connector.welcomed(1);
+    expect(low.log).toEqual(['dial', 'park theirs', 'refuse theirs']);
+    const high = make('b', 'a');
+    high.connector.want(0);
+    high.connector.hello('theirs', 1);
+    expect(high.log).toEqual(['dial', 'abandon', 'accept theirs']);
+    const failing = make('a', 'b');
+    failing.connector.want(0);
+    failing.connector.hello('theirs', 1);
+    failing.connector.dialFailed(true, 5);
+    expect(failing.log).toEqual(['dial', 'park theirs', 'accept theirs']);
+    expect(failing.connector.state).toBe('up');
+  });
+
+  it('does not take a late HELLO for a new one', () => {
+    const { log, connector } = make('a', 'b');
+    connector.want(0);
+    connector.welcomed(3);
+    connector.hello('old', 3);
+    connector.hello('new', 4);
+    expect(log).toEqual(['dial', 'refuse old', 'accept new']);
+  });
+
+  it('gives up after two refusals from its own machine', () => {
+    const { log, connector } = make('a', 'b');
+    connector.hello('first', 1);
+    connector.linkLost(1_000);
+    connector.dialFailed(true, 1_001);
+    expect(connector.timerAt).toBe(1_201);
+    connector.tick(1_100);
+    connector.tick(1_201);
+    connector.dialFailed(true, 1_202);
+    expect(log).toEqual(['accept first', 'dial', 'dial', 'give up refused']);
+    expect(connector.state).toBe('idle');
+  });
+
+  it('dials a far peer again, ever later, until the grace is over', () => {
+    const { log, connector } = make('a', 'b', false);
+    let now = 0;
+    connector.want(now);
+    const waits: number[] = [];
+    for (;;) {
+      connector.dialFailed(true, now);
+      if (connector.timerAt === Infinity) break;
+      waits.push(connector.timerAt - now);
+      now = connector.timerAt;
+      connector.tick(now);
+    }
+    expect(waits[0]).toBe(25);
+    expect(waits[1]).toBe(40);
+    expect(now).toBe(CONNECTOR_TIMES.graceMs);
+    expect(log.at(-1)).toBe('give up unreachable');
+    connector.want(now + 1);
+    expect(log.at(-1)).toBe('dial');
+  });
+
+  it('ends every dial and parked link when it closes, and takes none afterwards', () => {
+    const { log, connector } = make('a', 'b');
+    connector.want(0);
+    connector.hello('parked', 1);
+    connector.close();
+    connector.want(1);
+    connector.hello('late', 2);
+    expect(log).toEqual(['dial', 'park parked', 'abandon', 'refuse parked', 'refuse late']);
+    expect(connector.state).toBe('closed');
+  });
+
+  it('forgets a parked link that is gone, and stops where no dial can help', () => {
+    const { log, connector } = make('a', 'b');
+    connector.want(0);
+    connector.hello('parked', 1);
+    connector.parkedLost('parked');
+    connector.dialRejected();
+    expect(log).toEqual(['dial', 'park parked']);
+    expect([connector.state, connector.timerAt]).toEqual(['idle', Infinity]);
+  });
+});
