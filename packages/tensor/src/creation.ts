@@ -12,6 +12,7 @@ import {
 } from './dtype.ts';
 import { DTypeError, ShapeError } from './errors.ts';
 import { aligned, fromArray, over } from './host.ts';
+import { untracked } from './scope.ts';
 import { checkShape, contiguousStrides, extentOf, sameShape, sizeOf, type Shape } from './shape.ts';
 import { type Storage, storageFromBytes } from './storage.ts';
 import { newMeta, Parameter, Tensor, type Nested, type SparseParts } from './tensor.ts';
@@ -270,8 +271,11 @@ export function sparseFromParts(
     );
   }
   const strides = contiguousStrides(shape);
+  // The parts live and go with the handle that is made of them: no scope frees them on their own.
   const handle = <D extends DType>(t: Tensor<D>): Tensor<D> =>
-    new Tensor({ storage: t.storage, dtype: t.dtype, shape: t.shape, strides: t.strides, offset: t.offset });
+    untracked(
+      () => new Tensor({ storage: t.storage, dtype: t.dtype, shape: t.shape, strides: t.strides, offset: t.offset }),
+    );
   return new Tensor({
     storage: values.storage,
     dtype: values.dtype,

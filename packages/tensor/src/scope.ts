@@ -27,8 +27,17 @@ let unnoticed = 0;
 /** Every handle passes here once, when it is made. */
 export function noteCreated(t: Tensor): void {
   if (unnoticed > 0) return;
-  if (sweeping !== undefined) sweeping.push(t);
-  else if (open > 0) (ambient().scope as Scope | undefined)?.owned.add(t);
+  if (sweeping !== undefined) {
+    t.temporary = true;
+    sweeping.push(t);
+  } else if (open > 0) (ambient().scope as Scope | undefined)?.owned.add(t);
+}
+
+/** The library's own temporary is shown to the program, which may hold it: from now on it is freed as the program's tensors are. */
+export function lend(t: Tensor): void {
+  if (!t.temporary) return;
+  t.temporary = false;
+  if (open > 0) (ambient().scope as Scope | undefined)?.owned.add(t);
 }
 
 /**
@@ -88,12 +97,32 @@ export function sweep<T>(fn: () => T): T {
     return result;
   } finally {
     sweeping = outer;
-    const kept = made.length === 0 ? undefined : tensorsIn(result);
-    for (const t of made) {
-      if (kept?.has(t) === true) noteCreated(t);
-      else t.release();
-    }
+    if (made.length > 0) settle(made, result);
   }
+}
+
+/** Frees what a sweep made, but for the result and what was lent. */
+function settle(made: readonly Tensor[], result: unknown): void {
+  const kept = keptBy(result);
+  for (const t of made) {
+    if (!t.temporary) continue;
+    if (!kept(t)) {
+      t.release();
+      continue;
+    }
+    t.temporary = false;
+    noteCreated(t);
+  }
+}
+
+/** Whether a tensor belongs to a result; quick for one tensor and for a list of a few. */
+function keptBy(result: unknown): (t: Tensor) => boolean {
+  if (typeof result !== 'object' || result === null) return () => false;
+  if (isTensor(result)) return (t) => t === result;
+  const flat = Array.isArray(result) && result.length <= 8 && result.every((v) => v === null || isTensor(v as object));
+  if (flat) return (t) => result.includes(t);
+  const all = tensorsIn(result);
+  return (t) => all.has(t);
 }
 
 /** Makes a handle that the library itself owns and frees: no scope or sweep knows of it. */

@@ -49,6 +49,8 @@ export class Tensor<D extends DType = DType> {
   readonly sparse: SparseParts | undefined;
   /** Gradient state, shared by all handles of one variable. @internal */
   meta: AutogradMeta | undefined;
+  /** Made by library code that frees it again: no program has seen it. @internal */
+  temporary: boolean;
   private held: Storage;
   private gone: Error | true | undefined;
   private count: number;
@@ -64,6 +66,7 @@ export class Tensor<D extends DType = DType> {
     this.held = init.storage;
     this.gone = undefined;
     this.count = -1;
+    this.temporary = false;
     init.storage.retain();
     noteCreated(this);
   }

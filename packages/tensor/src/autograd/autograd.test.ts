@@ -173,13 +173,31 @@ describe('hooks', () => {
     expect(x.grad?.toArray()).toEqual([9, 9]);
   });
 
-  it('may keep a gradient', () => {
+  it('may keep a gradient, as given or worked on', () => {
     const x = leaf([1]);
-    let kept: Tensor | undefined;
+    const kept: Tensor[] = [];
     const y = x.mul(2);
-    y.registerHook((g) => void (kept = g.mul(1)));
+    y.registerHook((g) => void kept.push(g, g.mul(1)));
+    x.registerHook((g) => void kept.push(g));
     y.mul(5).sum().backward();
-    expect(kept?.toArray()).toEqual([5]);
+    expect(kept.map((g) => g.toArray())).toEqual([[5], [5], [10]]);
+    const inside = scope(() => {
+      kept.length = 0;
+      x.mul(2).sum().backward();
+      return kept[0];
+    });
+    expect([inside?.disposed, inside?.toArray()]).toEqual([false, [2]]);
+  });
+
+  it('leave no gradient behind that nobody has seen', () => {
+    const x = leaf([1, 2]);
+    x.mul(1).exp().mul(2).sum().backward();
+    const before = memory().bytes;
+    const y = x.mul(1).exp().mul(2).sum();
+    const graph = memory().bytes - before;
+    y.backward();
+    // Eight bytes each: x, its product, its exponential twice scaled; all gradients but the new x.grad are gone.
+    expect(memory().bytes - before).toBeLessThanOrEqual(graph + 8);
   });
 
   it('leave the gradient of an inner tensor that wants it', () => {

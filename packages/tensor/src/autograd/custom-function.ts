@@ -2,7 +2,7 @@
 import { runWith, ambient } from '../ambient.ts';
 import { isDifferentiable } from '../dtype.ts';
 import { AutogradError } from '../errors.ts';
-import { unswept } from '../scope.ts';
+import { lend, unswept } from '../scope.ts';
 import { requiresGrad } from '../ops/op.ts';
 import type { Tensor } from '../tensor.ts';
 import { Node, type Edge } from './node.ts';
@@ -52,13 +52,14 @@ class CustomNode extends Node implements FunctionContext {
         'Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Specify retainGraph: true if you need to backward through the graph a second time.',
       );
     }
-    return this.list.map((value) => value.unpack(this));
+    return this.list.map((value) => unswept(() => value.unpack(this)));
   }
 
   protected override backward(grads: readonly (Tensor | null)[]): readonly (Tensor | null)[] {
     const grad = grads[0];
     if (grad === null || grad === undefined) return this.nextEdges.map(() => null);
-    // The program's own code: what it makes may be held by it.
+    // The program's own code: it may hold what it is given and what it makes.
+    lend(grad);
     const out = unswept(() => this.fn.backward(this, grad));
     if (out.length !== this.count) {
       throw new AutogradError(

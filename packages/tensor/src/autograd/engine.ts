@@ -156,6 +156,8 @@ class Pass {
   private readonly dependencies: Map<Node, number>;
   private readonly buffers = new Map<Node, (Tensor | null)[]>();
   private readonly ready = new ReadyQueue();
+  /** How many buffers wait with each gradient. */
+  private readonly waiting = new Map<Tensor, number>();
   private readonly retain: boolean;
   private readonly capture: Capture | undefined;
 
@@ -180,7 +182,8 @@ class Pass {
     const { capture } = this;
     if (capture?.has(node) === true) capture.take(node, node.hooked(grads));
     const stop = needed !== undefined && !needed.has(node);
-    const out = stop || grads.every((g) => g === null || g === undefined) ? [] : this.evaluate(node, grads);
+    const silent = stop || grads.every((g) => g === null || g === undefined);
+    const out = silent ? [] : sweep(() => this.evaluate(node, grads));
     node.nextEdges.forEach((edge, i) => {
       if (edge === null) return;
       const value = out[i];
@@ -189,6 +192,18 @@ class Pass {
       this.dependencies.set(edge.node, left);
       if (left === 0) this.ready.push(edge.node);
     });
+    for (const g of grads) if (g !== null && g !== undefined) this.consumed(g);
+  }
+
+  /** Frees a gradient at once when no other buffer waits with it and only this pass knows it. */
+  private consumed(g: Tensor): void {
+    const left = (this.waiting.get(g) ?? 1) - 1;
+    if (left > 0) {
+      this.waiting.set(g, left);
+      return;
+    }
+    this.waiting.delete(g);
+    if (g.temporary && this.capture?.values.includes(g) !== true) g.release();
   }
 
   private evaluate(node: Node, grads: readonly (Tensor | null)[]): readonly (Tensor | null)[] {
@@ -213,7 +228,10 @@ class Pass {
     if (buffer === undefined) this.buffers.set(node, (buffer = []));
     const before = buffer[inputIndex] ?? null;
     const fitted = fit(value, node, inputIndex);
-    buffer[inputIndex] = before === null ? fitted : addGradients(before, fitted);
+    const total = before === null ? fitted : addGradients(before, fitted);
+    buffer[inputIndex] = total;
+    this.waiting.set(total, (this.waiting.get(total) ?? 0) + 1);
+    if (before !== null) this.consumed(before);
   }
 }
 

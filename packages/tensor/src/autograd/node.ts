@@ -1,7 +1,7 @@
 /** @file The recorded graph: functions, the edges between them, and the leaves they end in. */
 import { AutogradError } from '../errors.ts';
 import { sameShape, type Shape } from '../shape.ts';
-import { unswept } from '../scope.ts';
+import { lend, unswept } from '../scope.ts';
 import type { DType } from '../dtype.ts';
 import type { Tensor } from '../tensor.ts';
 import type { AutogradMeta, GradFn, GradHook } from './meta.ts';
@@ -58,7 +58,9 @@ export abstract class Node implements GradFn {
 
   /** Calls the post hooks; for engines that do a leaf's work themselves. */
   runPostHooks(gradInputs: readonly (Tensor | null)[]): void {
-    if (this.postHooks !== undefined) for (const hook of this.postHooks) unswept(() => hook(gradInputs));
+    if (this.postHooks === undefined) return;
+    for (const g of gradInputs) if (g !== null) lend(g);
+    for (const hook of this.postHooks) unswept(() => hook(gradInputs));
   }
 
   /** The gradients after the hooks of the variables they belong to. */
@@ -92,6 +94,7 @@ export abstract class Node implements GradFn {
 export function runHooks(grad: Tensor, hooks: ReadonlySet<GradHook>): Tensor {
   let current = grad;
   for (const hook of [...hooks]) {
+    lend(current);
     const replaced = unswept(() => hook(current));
     if (replaced === undefined) continue;
     if (!sameShape(replaced.shape, current.shape)) {

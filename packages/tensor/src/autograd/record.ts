@@ -48,12 +48,13 @@ export function setHistory(tensors: readonly Tensor[], node: Node): void {
 
 /** A second handle of the same variable: same storage, same place in the graph. */
 export function shareHandle<D extends DType>(t: Tensor<D>): Tensor<D> {
-  if (t.sparse !== undefined) {
-    const sparse = {
-      indices: shareHandle(t.sparse.indices),
-      values: shareHandle(t.sparse.values),
-      coalesced: t.sparse.coalesced,
-    };
+  const own = t.sparse;
+  if (own !== undefined) {
+    const sparse = untracked(() => ({
+      indices: shareHandle(own.indices),
+      values: shareHandle(own.values),
+      coalesced: own.coalesced,
+    }));
     return new Tensor({ ...parts(t), meta: t.meta, sparse });
   }
   return new Tensor({ ...parts(t), meta: t.meta });
