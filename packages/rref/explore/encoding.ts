@@ -7,55 +7,57 @@ import type { Packet, World } from './model.ts';
 type Renaming = readonly Site[];
 
 const renamings = new Map<string, readonly Renaming[]>();
+/** For a part of a world, and each renaming, its number. */
 const ofWorker = new WeakMap<WorkerState<true>, string[]>();
 const ofQueue = new WeakMap<readonly Packet[], string[]>();
+/** Parts recur in many worlds: each gets a short number, so that the text of a world is short. */
+const numbers = new Map<string, string>();
 
 /** The smallest text over all renamings of the users from `firstFree` on. */
 export function encodeWorld(world: World, firstFree: Site): string {
-  let smallest: string | undefined;
-  for (const [index, renaming] of allRenamings(world.workers.length, firstFree).entries()) {
-    const text = encode(world, renaming, index);
-    if (smallest === undefined || text < smallest) smallest = text;
+  const all = allRenamings(world.workers.length, firstFree);
+  let smallest = encode(world, all[0] as Renaming, 0, all.length);
+  for (let i = 1; i < all.length; i++) {
+    const text = encode(world, all[i] as Renaming, i, all.length);
+    if (text < smallest) smallest = text;
   }
-  return smallest ?? '';
+  const { ownerHandle, created, freed, forksLeft, crashesLeft, duplicatesLeft, lossesLeft } = world;
+  const flags = Number(ownerHandle) + 2 * Number(created) + 4 * Number(freed);
+  return `${smallest}#${flags},${forksLeft},${crashesLeft},${duplicatesLeft},${lossesLeft}`;
 }
 
-function encode(world: World, to: Renaming, index: number): string {
-  const count = world.workers.length;
-  const workers = new Array<string>(count);
-  const channels = new Array<string>(count ** 2);
-  const epochs = new Array<number>(count);
-  for (let i = 0; i < count; i++) {
-    const state = world.workers[i];
+function encode(world: World, to: Renaming, index: number, count: number): string {
+  const { workers, channels, epochs, deaths } = world;
+  const size = workers.length;
+  const parts = new Array<string>(size + size * size);
+  for (let i = 0; i < size; i++) {
+    const state = workers[i];
     const at = to[i] as Site;
-    workers[at] = state === undefined ? 'x' : cached(ofWorker, state, index, () => encodeWorker(state, to));
-    epochs[at] = world.epochs[i] ?? 0;
-    for (let j = 0; j < count; j++) {
-      const queue = world.channels[i * count + j] ?? [];
-      channels[at * count + (to[j] as Site)] =
-        queue.length === 0
-          ? ''
-          : cached(ofQueue, queue, index, () => queue.map((packet) => encodePacket(packet, to)).join('+'));
+    parts[at] = state === undefined ? 'x' : `${numberOfWorker(state, to, index, count)}@${epochs[i] ?? 0}`;
+    for (let j = 0; j < size; j++) {
+      const queue = channels[i * size + j] as readonly Packet[];
+      parts[size + at * size + (to[j] as Site)] = queue.length === 0 ? '' : numberOfQueue(queue, to, index, count);
     }
   }
-  const rest = [
-    world.deaths.map((site) => to[site]).join(),
-    Number(world.ownerHandle) + 2 * Number(world.created) + 4 * Number(world.freed),
-    world.forksLeft,
-    world.crashesLeft,
-    world.duplicatesLeft,
-    world.lossesLeft,
-  ];
-  return `${workers.join('|')}#${channels.join('|')}#${epochs.join()}#${rest.join(';')}`;
+  return deaths.length === 0 ? parts.join() : `${parts.join()}#${deaths.map((site) => to[site]).join()}`;
 }
 
-function cached<K extends object>(cache: WeakMap<K, string[]>, key: K, index: number, make: () => string): string {
-  let texts = cache.get(key);
-  if (texts === undefined) {
-    texts = [];
-    cache.set(key, texts);
-  }
-  return (texts[index] ??= make());
+function numberOfWorker(state: WorkerState<true>, to: Renaming, index: number, count: number): string {
+  let known = ofWorker.get(state);
+  if (known === undefined) ofWorker.set(state, (known = new Array<string>(count)));
+  return (known[index] ??= numberOf(encodeWorker(state, to)));
+}
+
+function numberOfQueue(queue: readonly Packet[], to: Renaming, index: number, count: number): string {
+  let known = ofQueue.get(queue);
+  if (known === undefined) ofQueue.set(queue, (known = new Array<string>(count)));
+  return (known[index] ??= numberOf(queue.map((packet) => encodePacket(packet, to)).join('+')));
+}
+
+function numberOf(text: string): string {
+  let known = numbers.get(text);
+  if (known === undefined) numbers.set(text, (known = numbers.size.toString(36)));
+  return known;
 }
 
 function encodeWorker({ drawn, owner, user, fence }: WorkerState<true>, to: Renaming): string {

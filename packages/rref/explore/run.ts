@@ -1,4 +1,4 @@
-/** @file The long explorations of the RRef protocol: `npm run explore`, or a selection by number of states at most. */
+/** @file The long explorations of the RRef protocol: `npm run explore [-- STATES]`; each world is cut off at that many states. */
 import { explore, formatExploration } from '@backwire/testing';
 import { rrefModel, type Bounds } from './model.ts';
 
@@ -7,6 +7,8 @@ const WORLDS: readonly Bounds[] = [
   { users: 2, forks: 3, creator: 'user', losses: 1 },
   { users: 2, forks: 3, crashes: 1 },
   { users: 2, forks: 3, network: 'any order', duplicates: 1 },
+  { users: 3, forks: 2, crashes: 1 },
+  { users: 3, forks: 2, crashes: 2 },
   { users: 3, forks: 3, crashes: 1 },
   { users: 3, forks: 3, crashes: 1, creator: 'user' },
   { users: 3, forks: 3, crashes: 2 },
@@ -15,6 +17,9 @@ const WORLDS: readonly Bounds[] = [
   { users: 3, forks: 4, crashes: 2 },
 ];
 
+/** Without the second half of R3', the run that `rules.explore.test.ts` keeps. */
+const WEAK: Bounds = { users: 3, forks: 3, crashes: 2, rules: { deathExtendsFence: false } };
+
 const maxStates = Number(process.argv[2] ?? 10_000_000);
 let wrong = false;
 for (const bounds of WORLDS) {
@@ -22,4 +27,7 @@ for (const bounds of WORLDS) {
   wrong ||= result.violation !== undefined;
   console.log(formatExploration(result));
 }
+const weak = explore(rrefModel(WEAK), { maxStates });
+console.log(formatExploration(weak));
+wrong ||= weak.violation === undefined;
 process.exitCode = wrong ? 1 : 0;

@@ -12,7 +12,7 @@ async function failureWithout(rules: Partial<Rules>): Promise<SeedFailure & { sc
   return failure as SeedFailure & { scenario: Scenario };
 }
 
-describe('a simulated group', () => {
+describe('a simulated group', { timeout: 180_000 }, () => {
   it('keeps what is held and lets go of the rest, over three hundred seeds', async () => {
     const totals = await runSeeds(rrefSuite(), { count: 300, recheckEvery: 10 });
     console.log(formatTotals(totals));
