@@ -1,6 +1,6 @@
 /** @file Between errors and the failures that pass messages carry. */
 import { RemoteError, RpcError, rpcInfo, WorkerInfo, type RpcErrorCode } from '@backwire/rpc';
-import type { Failure } from './protocol/pass.ts';
+import type { Failure } from './protocol/pass-types.ts';
 
 const CODES: ReadonlySet<string> = new Set<RpcErrorCode>([
   'deadline-exceeded',

@@ -14,3 +14,7 @@ export const MAX_DISCOVERED = 65_536;
 export const MAX_FAILURE_TEXT = 16_384;
 /** Gradients in one backward message: as many as a message can carry tensors. */
 export const MAX_GRADIENTS = 65_536;
+/** Passes of a context whose outcome elsewhere is not known yet: each keeps its gradients apart until it is. */
+export const MAX_UNCONFIRMED = 8;
+/** Failed passes that an origin names to those of its next pass; their aborts are on the way as well. */
+export const MAX_FAILED_NAMED = 64;

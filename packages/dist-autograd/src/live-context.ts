@@ -4,7 +4,7 @@ import { GradientStore } from './engine/gradients.ts';
 import { Context } from './protocol/context.ts';
 import type { ContextRef } from './protocol/ids.ts';
 import { Invocation, type Path } from './protocol/order-key.ts';
-import type { Failure } from './protocol/pass.ts';
+import type { Failure } from './protocol/pass-types.ts';
 
 /** A call made in a context that has not settled. */
 export interface CallInFlight {

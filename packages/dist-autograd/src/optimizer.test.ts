@@ -125,7 +125,7 @@ describe('DistributedOptimizer', () => {
         const unused = remote('w1', Model, [2, 3]);
         const before = await model.rpcSync().values();
         const params = [await unused.rpcSync().weightRRef(), await model.rpcSync().weightRRef()];
-        const opt = await DistributedOptimizer.create(optim[name] as unknown as typeof optim.SGD, params, { lr: 0.1 });
+        const opt = await DistributedOptimizer.create(optim[name], params, { lr: 0.1 });
         await context(async (id) => {
           await opt.step(id);
           expect(await model.rpcSync().values()).toEqual(before);

@@ -23,15 +23,9 @@ import {
   encodeDiscover,
   encodeOutcome,
 } from './protocol/messages.ts';
-import {
-  PassError,
-  PassMachine,
-  type Failure,
-  type LocalGraph,
-  type PassOptions,
-  type PassPort,
-  type Reply,
-} from './protocol/pass.ts';
+import { PassMachine } from './protocol/pass.ts';
+import { PassError } from './protocol/pass-failures.ts';
+import type { Failure, LocalGraph, PassOptions, PassPort, Reply } from './protocol/pass-types.ts';
 
 /** How a backward pass may be run. */
 export interface BackwardOptions extends CallOptions {
@@ -80,7 +74,7 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
     const timeoutMs = this.host.timeoutMs(options);
     const { signal } = options;
     if (signal?.aborted === true) throw new RpcError('cancelled', 'backward was cancelled', { cause: signal.reason });
-    const flags: PassOptions = { retainGraph: options.retainGraph ?? false, fast: options.mode === 'fast' };
+    const flags = { retainGraph: options.retainGraph ?? false, fast: options.mode === 'fast' };
     let stop: (() => void) | undefined;
     try {
       await new Promise<void>((resolve, reject) => {
@@ -103,9 +97,10 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
 
   // What a pass does to the world.
 
-  open(context: LiveContext, _pass: PassId, options: PassOptions, roots: unknown): LocalGraph<Grads> {
+  open(context: LiveContext, pass: PassId, options: PassOptions, roots: unknown): LocalGraph<Grads> {
     const isReleased = (id: bigint): boolean => this.contexts.find(id) === undefined;
-    return new GraphTask(context, (roots ?? []) as readonly Tensor[], options.retainGraph, isReleased);
+    context.gradients.confirm(pass, options.failed);
+    return new GraphTask(context, pass, (roots ?? []) as readonly Tensor[], options.retainGraph, isReleased);
   }
 
   discover(
@@ -155,8 +150,8 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
     }
   }
 
-  rollback(context: LiveContext): void {
-    context.gradients.rollback();
+  rollback(context: LiveContext, pass: PassId): boolean {
+    return context.gradients.rollback(pass);
   }
 
   settled(context: LiveContext, _pass: PassId, failure?: Failure): void {
@@ -170,7 +165,7 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
   private start(
     context: LiveContext,
     roots: readonly Tensor[],
-    flags: PassOptions,
+    flags: Pick<PassOptions, 'retainGraph' | 'fast'>,
     done: (failure: Failure | undefined) => void,
   ): PassId | undefined {
     try {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
 import { remote } from '@backwire/rref';
-import { manualSeed, nn, ones, Parameter, rpcName, tensor, type Tensor } from '@backwire/tensor';
+import { manualSeed, nn, ones, type Parameter, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { encodeValue } from '@backwire/wire';
 import { expectClean, leaf, useAgents } from '../test/agents.ts';
 import { backward, context, getGradients, RemoteModule } from './index.ts';

@@ -11,7 +11,7 @@ import { PassRunner, type BackwardOptions } from './pass-runner.ts';
 import { ContextRefused, ContextTable } from './protocol/context.ts';
 import { sameLife, type ContextRef, type Life } from './protocol/ids.ts';
 import { decodeContextMessage, encodeContextMessage } from './protocol/messages.ts';
-import type { Failure } from './protocol/pass.ts';
+import type { Failure } from './protocol/pass-types.ts';
 import {
   forcesRecording,
   getMessageWithAutograd,
@@ -154,6 +154,7 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
     const text = `worker '${worker.name}' ${how}`;
     const failure: Failure = { code: 'peer-died', name: 'RpcError', text, peer: worker };
     const { machine } = this.runner;
+    machine.died(life);
     for (const context of this.contexts.creatorDied(life)) {
       machine.abort(context, failure);
       context.dispose();

@@ -1,58 +1,114 @@
-/** @file The gradients of one context on one worker, by leaf; the last pass can be taken back. */
+/** @file The gradients of one context on one worker, by leaf; what a pass added can be taken back until it is known to have succeeded. */
 import type { Tensor } from '@backwire/tensor';
 import { AccumulateGrad, addGradients, gradEdge, untracked } from '@backwire/tensor/internal';
+import { MAX_UNCONFIRMED } from '../limits.ts';
+import { sameLife, samePass, type PassId } from '../protocol/ids.ts';
+
+type ByLeaf = Map<AccumulateGrad, Tensor>;
+
+/** What one pass added. */
+interface Entry {
+  readonly pass: PassId;
+  readonly grads: ByLeaf;
+}
 
 /** Gradients keyed by autograd leaf. */
 export class GradientStore {
-  private readonly byLeaf = new Map<AccumulateGrad, Tensor>();
-  /** What the leaves of the last pass had before it. */
-  private before: Map<AccumulateGrad, Tensor | undefined> = new Map();
+  /** The sum of all passes that have succeeded for certain. */
+  private readonly base: ByLeaf = new Map();
+  /** Passes that are done here and may yet fail elsewhere, in the order they were. */
+  private entries: Entry[] = [];
+  /** Sums of base and entries, for leaves that were asked for. */
+  private readonly sums: ByLeaf = new Map();
 
-  get size(): number {
-    return this.byLeaf.size;
+  /** Adds what one pass captured; takes the tensors over. */
+  commit(pass: PassId, captured: ReadonlyMap<AccumulateGrad, Tensor>): void {
+    this.forgetSums();
+    this.entries.push({ pass, grads: new Map(captured) });
+    while (this.entries.length > MAX_UNCONFIRMED) this.fold(this.entries[0] as Entry);
   }
 
-  /** Adds what one pass captured, out of place; takes the tensors over. */
-  commit(captured: ReadonlyMap<AccumulateGrad, Tensor>): void {
-    this.forget();
-    for (const [leaf, grad] of captured) {
-      const old = this.byLeaf.get(leaf);
-      this.before.set(leaf, old);
-      this.byLeaf.set(leaf, old === undefined ? grad : untracked(() => addGradients(old, grad)));
-      if (old !== undefined) grad.dispose();
-    }
+  /** Takes back what a pass added. Returns false when it added nothing, or has been confirmed. */
+  rollback(pass: PassId): boolean {
+    const entry = this.entries.find((known) => samePass(known.pass, pass));
+    if (entry === undefined) return false;
+    this.forgetSums();
+    this.remove(entry);
+    for (const grad of entry.grads.values()) grad.dispose();
+    return true;
   }
 
-  /** Takes the last commit back. */
-  rollback(): void {
-    for (const [leaf, old] of this.before) {
-      this.byLeaf.get(leaf)?.dispose();
-      if (old === undefined) this.byLeaf.delete(leaf);
-      else this.byLeaf.set(leaf, old);
+  /** An origin began its next pass: those before have succeeded, but for `failed`. */
+  confirm(pass: PassId, failed: readonly number[]): void {
+    for (const entry of this.entries.filter((known) => sameLife(known.pass, pass) && known.pass.n < pass.n)) {
+      if (failed.includes(entry.pass.n)) this.rollback(entry.pass);
+      else if (this.entries[0] === entry) this.fold(entry);
     }
-    this.before = new Map();
   }
 
   /** Frees everything. */
   dispose(): void {
-    this.forget();
-    for (const grad of this.byLeaf.values()) grad.dispose();
-    this.byLeaf.clear();
+    this.forgetSums();
+    for (const { grads } of this.entries) for (const grad of grads.values()) grad.dispose();
+    for (const grad of this.base.values()) grad.dispose();
+    this.entries = [];
+    this.base.clear();
   }
 
+  /** How many leaves have a gradient. */
+  get size(): number {
+    return this.leaves().size;
+  }
+
+  /** The gradient of a leaf; the store's own. */
   get(leaf: AccumulateGrad): Tensor | undefined {
-    return this.byLeaf.get(leaf);
+    const known = this.sums.get(leaf);
+    if (known !== undefined) return known;
+    const parts = [this.base, ...this.entries.map(({ grads }) => grads)].flatMap((grads) => grads.get(leaf) ?? []);
+    const [first, ...rest] = parts;
+    if (first === undefined || rest.length === 0) return first;
+    const sum = untracked(() => rest.reduce((total, part, i) => sumOf(total, part, i > 0), first));
+    this.sums.set(leaf, sum);
+    return sum;
   }
 
   /** Handles of the caller's own. */
   snapshot(): Gradients {
-    return new GradientMap(new Map([...this.byLeaf].map(([leaf, grad]) => [leaf, grad.detach()])));
+    return new GradientMap(new Map([...this.leaves()].map((leaf) => [leaf, (this.get(leaf) as Tensor).detach()])));
   }
 
-  private forget(): void {
-    for (const old of this.before.values()) old?.dispose();
-    this.before = new Map();
+  private leaves(): Set<AccumulateGrad> {
+    return new Set([this.base, ...this.entries.map(({ grads }) => grads)].flatMap((grads) => [...grads.keys()]));
   }
+
+  /** Makes the oldest entry part of the base. */
+  private fold(entry: Entry): void {
+    this.forgetSums();
+    this.remove(entry);
+    for (const [leaf, grad] of entry.grads) {
+      const old = this.base.get(leaf);
+      this.base.set(leaf, old === undefined ? grad : untracked(() => addGradients(old, grad)));
+      if (old === undefined) continue;
+      old.dispose();
+      grad.dispose();
+    }
+  }
+
+  private remove(entry: Entry): void {
+    this.entries = this.entries.filter((known) => known !== entry);
+  }
+
+  private forgetSums(): void {
+    for (const sum of this.sums.values()) sum.dispose();
+    this.sums.clear();
+  }
+}
+
+/** Frees the running total when it is one. */
+function sumOf(total: Tensor, part: Tensor, ours: boolean): Tensor {
+  const sum = addGradients(total, part);
+  if (ours) total.dispose();
+  return sum;
 }
 
 /** Keyed by autograd leaf, not by handle; the tensors are the caller's and outlive the context. */

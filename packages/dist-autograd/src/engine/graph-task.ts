@@ -13,8 +13,10 @@ import {
   type Edge,
 } from '@backwire/tensor/internal';
 import { InvariantError } from '@backwire/rpc/internal';
+import type { PassId } from '../protocol/ids.ts';
 import { compareKeys } from '../protocol/order-key.ts';
-import { PassError, type Fired, type LocalGraph, type Target } from '../protocol/pass.ts';
+import { PassError } from '../protocol/pass-failures.ts';
+import type { Fired, LocalGraph, Target } from '../protocol/pass-types.ts';
 import { RecvRpcBackward, type SendRpcBackward, type Grads } from './functions.ts';
 import type { GradientStore } from './gradients.ts';
 import { Inputs } from './slots.ts';
@@ -36,6 +38,7 @@ interface Place {
 /** The local graph of a pass: see `LocalGraph`. Gradients are summed in an order given by the graph and the causal paths alone. */
 export class GraphTask implements LocalGraph<Grads> {
   private readonly context: TaskContext;
+  private readonly pass: PassId;
   private readonly retain: boolean;
   private readonly roots: readonly Tensor[];
   private readonly isReleased: (contextId: bigint) => boolean;
@@ -51,11 +54,13 @@ export class GraphTask implements LocalGraph<Grads> {
 
   constructor(
     context: TaskContext,
+    pass: PassId,
     roots: readonly Tensor[],
     retain: boolean,
     isReleased: (contextId: bigint) => boolean,
   ) {
     this.context = context;
+    this.pass = pass;
     this.roots = roots;
     this.retain = retain;
     this.isReleased = isReleased;
@@ -109,7 +114,7 @@ export class GraphTask implements LocalGraph<Grads> {
 
   commit(): void {
     if (this.ready.length > 0) throw new InvariantError('a backward pass ended with functions left to run');
-    this.context.gradients.commit(this.captured);
+    this.context.gradients.commit(this.pass, this.captured);
     this.clear();
   }
 

@@ -1,7 +1,7 @@
 /** @file Autograd contexts of one worker: who knows them, their functions, and the ids that must never come back. */
 import { MAX_CONTEXTS, MAX_FUNCTIONS, MAX_TOMBSTONES } from '../limits.ts';
 import { localId, publicId, sameLife, splitId, type ContextRef, type Life, type PassId } from './ids.ts';
-import type { PassState } from './pass.ts';
+import type { PassState } from './pass-types.ts';
 
 /** Why a context is not to be had. */
 export type Refusal = 'released' | 'creator-dead' | 'full';
@@ -32,8 +32,8 @@ export class Context<S, R> {
   pass: PassState | undefined;
   /** By the life that started them: no pass up to this number may begin or go on here. */
   readonly finished = new Map<string, number>();
-  /** The last pass that was committed here; an abort takes it back. */
-  committed: PassId | undefined;
+  /** Passes that began here and failed, the latest of them. */
+  failed: readonly number[] = [];
   /** A pass that failed here and whose abort has not come by yet: it still has to be handed on. */
   unspread: PassId | undefined;
 

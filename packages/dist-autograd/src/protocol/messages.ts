@@ -1,9 +1,9 @@
 /** @file The bytes of wraps and pass messages: varints, read with every length checked. */
 import { ByteReader, ByteWriter, decodeError } from '@backwire/wire/internal';
-import { MAX_DISCOVERED, MAX_FAILURE_TEXT, MAX_GRADIENTS, MAX_PATH } from '../limits.ts';
+import { MAX_DISCOVERED, MAX_FAILED_NAMED, MAX_FAILURE_TEXT, MAX_GRADIENTS, MAX_PATH } from '../limits.ts';
 import type { ContextRef, PassId } from './ids.ts';
 import type { Path } from './order-key.ts';
-import type { Failure, PassOptions } from './pass.ts';
+import type { Failure, PassOptions } from './pass-types.ts';
 
 /** What a wrapped message carries besides the message inside. */
 export interface WrapMetadata {
@@ -186,13 +186,16 @@ function writePass(writer: ByteWriter, head: { context: ContextRef; pass: PassId
   writeContext(writer, head.context);
   writePassId(writer, head.pass);
   writer.u8((head.options.retainGraph ? RETAIN : 0) | (head.options.fast ? FAST : 0));
+  writer.varint32(head.options.failed.length);
+  for (const n of head.options.failed) writer.varint53(n);
 }
 
 function readPass(reader: ByteReader): { context: ContextRef; pass: PassId; options: PassOptions } {
   const context = readContext(reader);
   const pass = readPassId(reader);
   const flags = reader.varint32();
-  return { context, pass, options: { retainGraph: (flags & RETAIN) !== 0, fast: (flags & FAST) !== 0 } };
+  const failed = readList(reader, MAX_FAILED_NAMED, 'failed passes');
+  return { context, pass, options: { retainGraph: (flags & RETAIN) !== 0, fast: (flags & FAST) !== 0, failed } };
 }
 
 function writeFailure(writer: ByteWriter, failure: Failure): void {

@@ -7,101 +7,21 @@
  * (Dijkstra and Scholten 1980), so the tree's root, the pass's origin, knows when all is done. In fast mode there is no wave:
  * every send function of the context is taken to be reached.
  */
+import { MAX_FAILED_NAMED } from '../limits.ts';
 import type { Context } from './context.ts';
 import { lifeKey, sameLife, samePass, comparePasses, type Life, type PassId } from './ids.ts';
-
-/** How a pass failed. */
-export interface Failure {
-  /** The code of an RpcError, or empty when a function of the graph threw. */
-  readonly code: string;
-  /** The class that was thrown. */
-  readonly name: string;
-  readonly text: string;
-  /** The worker it is about. */
-  readonly peer?: { readonly id: number; readonly name: string } | undefined;
-  /** What was thrown, on the worker where it was. */
-  readonly cause?: unknown;
-}
-
-/** A receive function: where its gradients go. */
-export interface Target {
-  readonly to: number;
-  readonly message: number;
-}
-
-/** Gradients on their way to the worker that sent the forward message. */
-export interface Fired<G> extends Target {
-  readonly grads: G;
-}
-
-/** The part of the graph on one worker, for one pass. */
-export interface LocalGraph<G> {
-  /** Walks on from send functions, or from the roots, and returns the receive functions met for the first time. */
-  walk(starts: readonly number[] | 'roots'): readonly Target[];
-  /** Counts what each function waits for, over all that was walked. */
-  seal(): void;
-  /** Gives gradients to a send function, or starts the roots, and returns what leaves this worker by it. */
-  run(start: { readonly message: number; readonly grads: G } | 'roots'): readonly Fired<G>[];
-  /** Adds the captured gradients to the context. */
-  commit(): void;
-  /** Drops everything. */
-  discard(): void;
-}
-
-/** What a pass is told at its start. */
-export interface PassOptions {
-  readonly retainGraph: boolean;
-  readonly fast: boolean;
-}
-
-/** Where the outcome of an incoming message goes; each is answered exactly once. */
-export type Reply = (failure?: Failure) => void;
-
-/** What a pass does to the world. Nothing here may call back synchronously. */
-export interface PassPort<G, C> {
-  discover(
-    to: number,
-    token: number,
-    context: C,
-    pass: PassId,
-    messages: readonly number[],
-    options: PassOptions,
-  ): void;
-  backwardTo(
-    to: number,
-    token: number,
-    context: C,
-    pass: PassId,
-    message: number,
-    grads: G,
-    options: PassOptions,
-  ): void;
-  abort(to: number, context: C, pass: PassId, failure: Failure): void;
-  /** Opens the local graph; `roots` only at the origin. */
-  open(context: C, pass: PassId, options: PassOptions, roots: unknown): LocalGraph<G>;
-  /** Takes back what the last pass added to the context. */
-  rollback(context: C): void;
-  /** The pass ended, at its origin. */
-  settled(context: C, pass: PassId, failure?: Failure): void;
-}
-
-/** One pass at work in one context on one worker. */
-export interface PassState {
-  readonly id: PassId;
-  readonly origin: boolean;
-  readonly graph: LocalGraph<never>;
-  readonly options: PassOptions;
-  phase: 'discover' | 'execute';
-  /** Marked send functions that have not run. */
-  readonly left: Set<number>;
-  readonly marked: Set<number>;
-  /** Messages sent and not acknowledged. */
-  deficit: number;
-  /** Who engaged this worker in the current phase. */
-  parent: Reply | undefined;
-  /** Receive functions that were told. */
-  readonly told: Map<number, Set<number>>;
-}
+import {
+  inProgress,
+  noContext,
+  originDied,
+  overtaken,
+  PassError,
+  protocolFailure,
+  stale,
+  thrown,
+  unknownSend,
+} from './pass-failures.ts';
+import type { Failure, Fired, LocalGraph, PassOptions, PassPort, PassState, Reply, Target } from './pass-types.ts';
 
 type AnyContext = Context<unknown, unknown>;
 
@@ -110,6 +30,8 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
   readonly self: Life;
   private readonly port: PassPort<G, C>;
   private readonly outgoing = new Map<number, { context: C; state: PassState }>();
+  /** By worker: lives up to this one are over. */
+  private readonly dead = new Map<number, number>();
   private tokens = 0;
   private passes = 0;
   private running = 0;
@@ -128,7 +50,7 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
    * Starts a pass here. The outcome comes by `settled`, which may be at once, unless this throws the failure.
    * @param began called when the context is this pass's.
    */
-  start(context: C, roots: unknown, options: PassOptions, began?: () => void): PassId {
+  start(context: C, roots: unknown, flags: Pick<PassOptions, 'retainGraph' | 'fast'>, began?: () => void): PassId {
     const id: PassId = { ...this.self, n: ++this.passes };
     const busy = context.pass;
     // Two in one place cannot both be meant; another origin's pass gives way only to a lower id.
@@ -136,7 +58,7 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
       if (sameLife(busy.id, id) || comparePasses(busy.id, id) < 0) throw inProgress(context);
       this.fail(context, busy, overtaken(context));
     }
-    const state = this.open(context, id, true, options, roots);
+    const state = this.open(context, id, true, { ...flags, failed: context.failed }, roots);
     began?.();
     this.guarded(context, state, () => this.expand(context, state, this.graphOf(state).walk('roots')));
     this.discovered(context, state);
@@ -204,13 +126,9 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
   onAbort(context: C, from: number, pass: PassId, failure: Failure): void {
     const state = context.pass;
     if (state !== undefined && samePass(state.id, pass)) return this.fail(context, state, failure, from);
-    const undone = context.committed !== undefined && samePass(context.committed, pass);
+    const undone = this.port.rollback(context, pass);
     const unspread = context.unspread !== undefined && samePass(context.unspread, pass);
     if (!undone && !unspread && isFinished(context, pass)) return;
-    if (undone) {
-      context.committed = undefined;
-      this.port.rollback(context);
-    }
     if (unspread) context.unspread = undefined;
     finish(context, pass);
     this.spread(context, pass, failure, from);
@@ -222,11 +140,17 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
     if (state !== undefined && (pass === undefined || samePass(state.id, pass))) this.fail(context, state, failure);
   }
 
+  /** A life is over: no pass of it begins or goes on here, whoever is late to hear of it. */
+  died(life: Life): void {
+    this.dead.set(life.worker, Math.max(life.incarnation, this.dead.get(life.worker) ?? -1));
+  }
+
   private enter(context: C | undefined, pass: PassId, options: PassOptions, reply: Reply): PassState | undefined {
     if (context === undefined) return void reply(noContext());
     const current = context.pass;
     if (current !== undefined && samePass(current.id, pass)) return current;
     if (isFinished(context, pass)) return void reply(stale());
+    if (pass.incarnation <= (this.dead.get(pass.worker) ?? -1)) return void reply(originDied(pass));
     if (current !== undefined) {
       // An origin that starts its next pass has given up the one before.
       const wins = sameLife(current.id, pass) ? pass.n > current.id.n : comparePasses(pass, current.id) < 0;
@@ -311,7 +235,6 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
     if (context.pass !== state || state.phase !== 'execute' || state.left.size > 0 || state.deficit > 0) return;
     if (this.guarded(context, state, () => state.graph.commit()) !== undefined) return;
     this.end(context, state);
-    context.committed = state.id;
     this.disengage(state);
     if (state.origin) this.port.settled(context, state.id);
   }
@@ -357,7 +280,9 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
     if (orphan) this.port.abort(state.id.worker, context, state.id, named);
     if (state.origin || from !== undefined) this.spread(context, state.id, named, from);
     else context.unspread = state.id;
-    if (state.origin) this.port.settled(context, state.id, named);
+    if (!state.origin) return;
+    context.failed = [...context.failed, state.id.n].slice(-MAX_FAILED_NAMED);
+    this.port.settled(context, state.id, named);
   }
 
   private end(context: C, state: PassState): void {
@@ -382,15 +307,6 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
   }
 }
 
-/** Carries a failure out of the code of a pass. */
-export class PassError extends Error {
-  readonly failure: Failure;
-  constructor(failure: Failure) {
-    super(failure.text);
-    this.failure = failure;
-  }
-}
-
 /** The first message since this worker was idle makes its sender the parent. Returns whether this one did. */
 function engage(state: PassState, reply: Reply): boolean {
   if (state.parent !== undefined || state.origin) return false;
@@ -405,44 +321,4 @@ function isFinished(context: AnyContext, pass: PassId): boolean {
 function finish(context: AnyContext, pass: PassId): void {
   const key = lifeKey(pass);
   context.finished.set(key, Math.max(pass.n, context.finished.get(key) ?? 0));
-}
-
-function thrown(error: unknown): Failure {
-  const isError = error instanceof Error;
-  return {
-    code: '',
-    name: isError ? error.name : 'Error',
-    text: isError ? error.message : String(error),
-    cause: error,
-  };
-}
-
-function precondition(text: string): Failure {
-  return { code: 'failed-precondition', name: 'RpcError', text };
-}
-
-function protocolFailure(text: string): Failure {
-  return { code: 'protocol-error', name: 'RpcError', text };
-}
-
-function unknownSend(message: number): Failure {
-  return precondition(`Could not find send function for autograd message id: ${message}`);
-}
-
-function noContext(): Failure {
-  return precondition(
-    'Autograd context no longer valid! This usually means the autograd context was cleaned up by a different thread due to an error before RecvRpcBackward had a chance to run',
-  );
-}
-
-function stale(): Failure {
-  return precondition('this backward pass has ended already');
-}
-
-function inProgress(context: AnyContext): PassError {
-  return new PassError(precondition(`a backward pass is in progress in autograd context ${context.id}`));
-}
-
-function overtaken(context: AnyContext): Failure {
-  return precondition(`another backward pass is in progress in autograd context ${context.id}`);
 }

@@ -1,0 +1,374 @@
+/** @file A backward pass over a few workers as a model: production pass machines, every order of messages, one thing going wrong. */
+import { replaying, type LiveModel, type Model, type ReplayedState } from '@backwire/testing';
+import { Context } from '../src/protocol/context.ts';
+import { PassMachine } from '../src/protocol/pass.ts';
+import type { PassId } from '../src/protocol/ids.ts';
+import type { Failure, LocalGraph, PassOptions, PassPort, Target } from '../src/protocol/pass-types.ts';
+
+/** Where gradients go from each start: `roots` at the origin, send functions by number elsewhere. */
+export type Graph = Readonly<Record<string, readonly Target[]>>;
+
+export interface Bounds {
+  /** By worker, from a start ('roots' or a send function's number) to the receive functions it leads to. */
+  readonly graph: readonly Graph[];
+  /** Workers that know each other besides those that share a call. */
+  readonly origins?: readonly number[];
+  /** How many passes each origin starts, one after the other. @default 1 */
+  readonly passes?: number;
+  /** An origin gives one of them up at any time. */
+  readonly timeout?: boolean;
+  /** A worker that may die at any time. */
+  readonly mayDie?: number;
+  /** A send function whose run throws. */
+  readonly breaks?: { readonly worker: number; readonly send: number };
+  readonly fast?: boolean;
+}
+
+/** 0 → 1 → 2. */
+export const CHAIN: readonly Graph[] = [{ roots: [{ to: 1, message: 1 }] }, { 1: [{ to: 2, message: 2 }] }, { 2: [] }];
+
+/** Workers 0 and 2 both have roots that lead through 1 to each other. */
+export const TWO_ORIGINS: readonly Graph[] = [
+  { roots: [{ to: 1, message: 1 }], 4: [] },
+  { 1: [{ to: 2, message: 2 }], 3: [{ to: 0, message: 4 }] },
+  { roots: [{ to: 1, message: 3 }], 2: [] },
+];
+
+type Ctx = Context<object, object>;
+
+interface InFlight {
+  readonly label: string;
+  readonly from: number;
+  readonly to: number;
+  deliver(): void;
+}
+
+/** The chain 0 → 1 → 2 with a side call 0 → 2, and a call that nothing depends on. */
+export const TRIANGLE: readonly Graph[] = [
+  {
+    roots: [
+      { to: 1, message: 1 },
+      { to: 2, message: 3 },
+    ],
+    1: [],
+    3: [],
+    9: [],
+  },
+  { 1: [{ to: 2, message: 2 }], 2: [{ to: 0, message: 1 }] },
+  { 2: [{ to: 1, message: 2 }], 3: [{ to: 0, message: 3 }], 9: [] },
+];
+
+class Machine implements PassPort<null, Ctx> {
+  readonly context = new Context<object, object>({ worker: 0, incarnation: 1, local: 0 });
+  readonly passes: PassMachine<null, Ctx>;
+  readonly outcomes: string[] = [];
+  /** Passes whose gradients are here. */
+  readonly added = new Set<string>();
+  /** Passes that began here and were told to have succeeded. */
+  readonly succeeded: string[] = [];
+  alive = true;
+  readonly heard = new Set<number>();
+  started = 0;
+  gaveUp = false;
+  private readonly world: World;
+  private readonly id: number;
+
+  constructor(world: World, id: number, graph: Graph) {
+    this.world = world;
+    this.id = id;
+    this.passes = new PassMachine({ worker: id, incarnation: 1 }, this);
+    for (const [start, targets] of Object.entries(graph)) {
+      if (start !== 'roots') this.context.addSend(Number(start), {});
+      for (const { to, message } of targets) {
+        if (this.context.recvs.get(to)?.has(message) !== true) this.context.addRecv(to, message, {});
+        this.context.known.set(to, 1);
+      }
+    }
+  }
+
+  discover(to: number, token: number, _c: Ctx, pass: PassId, messages: readonly number[], options: PassOptions): void {
+    this.world.ask(this.id, to, token, `D${pass.worker} ${messages.join()}`, (reply) => {
+      const there = this.world.machine(to);
+      there.passes.onDiscover(there.context, pass, messages, options, reply);
+    });
+  }
+
+  backwardTo(
+    to: number,
+    token: number,
+    _c: Ctx,
+    pass: PassId,
+    message: number,
+    grads: null,
+    options: PassOptions,
+  ): void {
+    this.world.ask(this.id, to, token, `B${pass.worker} ${message}`, (reply) => {
+      const there = this.world.machine(to);
+      there.passes.onBackward(there.context, pass, message, grads, options, reply);
+    });
+  }
+
+  abort(to: number, _c: Ctx, pass: PassId, failure: Failure): void {
+    if (this.heard.has(to)) return;
+    this.world.send(this.id, to, `A${pass.worker}`, () => {
+      const there = this.world.machine(to);
+      there.passes.onAbort(there.context, this.id, pass, failure);
+    });
+  }
+
+  open(_c: Ctx, pass: PassId, { failed }: PassOptions): LocalGraph<null> {
+    for (const n of failed) this.added.delete(nameOf({ ...pass, n }));
+    return new FakeGraph(this.world.bounds, this.id, () => this.added.add(nameOf(pass)));
+  }
+
+  rollback(_c: Ctx, pass: PassId): boolean {
+    return this.added.delete(nameOf(pass));
+  }
+
+  settled(_c: Ctx, pass: PassId, failure?: Failure): void {
+    this.outcomes.push(failure === undefined ? 'done' : 'failed');
+    if (failure === undefined) this.succeeded.push(nameOf(pass));
+  }
+}
+
+/** Fires a receive function once all starts that lead to it have run. */
+class FakeGraph implements LocalGraph<null> {
+  private readonly bounds: Bounds;
+  private readonly worker: number;
+  private readonly add: () => void;
+  private readonly walked: string[] = [];
+  private readonly ran = new Set<string>();
+
+  constructor(bounds: Bounds, worker: number, add: () => void) {
+    this.bounds = bounds;
+    this.worker = worker;
+    this.add = add;
+  }
+
+  private get graph(): Graph {
+    return this.bounds.graph[this.worker] as Graph;
+  }
+
+  walk(starts: readonly number[] | 'roots'): Target[] {
+    const names = starts === 'roots' ? ['roots'] : starts.map(String);
+    this.walked.push(...names);
+    return names.flatMap((name) => this.graph[name] ?? []);
+  }
+
+  seal(): void {}
+
+  run(start: { readonly message: number } | 'roots'): (Target & { grads: null })[] {
+    const name = start === 'roots' ? 'roots' : String(start.message);
+    const { breaks } = this.bounds;
+    if (breaks?.worker === this.worker && name === String(breaks.send)) throw new Error('broken');
+    this.ran.add(name);
+    const complete = (target: Target): boolean =>
+      this.walked.every((other) => this.ran.has(other) || !leads(this.graph[other], target));
+    return (this.graph[name] ?? []).filter(complete).map((target) => ({ ...target, grads: null }));
+  }
+
+  commit(): void {
+    this.add();
+  }
+
+  discard(): void {}
+}
+
+function nameOf(pass: PassId): string {
+  return `${pass.worker}.${pass.n}`;
+}
+
+function leads(targets: readonly Target[] | undefined, { to, message }: Target): boolean {
+  return targets?.some((target) => target.to === to && target.message === message) === true;
+}
+
+/** All workers and what is between them. */
+class World {
+  readonly bounds: Bounds;
+  readonly machines: Machine[];
+  readonly inFlight: InFlight[] = [];
+  /** Requests that were delivered and not answered. */
+  readonly unanswered = new Map<string, { from: number; to: number; token: number }>();
+  wrong: string | undefined;
+
+  constructor(bounds: Bounds) {
+    this.bounds = bounds;
+    this.machines = bounds.graph.map((graph, id) => new Machine(this, id, graph));
+  }
+
+  machine(id: number): Machine {
+    return this.machines[id] as Machine;
+  }
+
+  send(from: number, to: number, what: string, deliver: () => void): void {
+    const label = `${from}>${to} ${what}`;
+    if (this.machine(to).alive) this.inFlight.push({ label, from, to, deliver });
+  }
+
+  ask(
+    from: number,
+    to: number,
+    token: number,
+    what: string,
+    serve: (reply: (failure?: Failure) => void) => void,
+  ): void {
+    const label = `${from}>${to} ${what}`;
+    const { passes, heard } = this.machine(from);
+    // The link to a worker that is known to be dead fails by itself.
+    if (heard.has(to))
+      return void this.inFlight.push({
+        label: `${label} refused`,
+        from,
+        to: from,
+        deliver: () => passes.onNack(token, DIED),
+      });
+    this.unanswered.set(label, { from, to, token });
+    this.send(from, to, what, () => {
+      let answered = false;
+      serve((failure) => {
+        if (answered) this.wrong = `${label} was answered twice`;
+        answered = true;
+        this.unanswered.delete(label);
+        this.send(to, from, `${what} ${failure === undefined ? 'ok' : 'failed'}`, () => {
+          if (failure === undefined) passes.onAck(token);
+          else passes.onNack(token, failure);
+        });
+      });
+    });
+  }
+
+  kill(id: number): void {
+    this.machine(id).alive = false;
+    for (let i = this.inFlight.length - 1; i >= 0; i--) {
+      const { from, to } = this.inFlight[i] as InFlight;
+      if (from === id || to === id) this.inFlight.splice(i, 1);
+    }
+  }
+
+  /** What the session does at a change of the view. */
+  hear(id: number, dead: number): void {
+    const machine = this.machine(id);
+    machine.heard.add(dead);
+    machine.passes.died({ worker: dead, incarnation: 1 });
+    for (const [label, { from, to, token }] of [...this.unanswered]) {
+      if (from !== id || to !== dead) continue;
+      this.unanswered.delete(label);
+      machine.passes.onNack(token, DIED);
+    }
+    const { context } = machine;
+    if (context.known.has(dead) || context.pass?.id.worker === dead) machine.passes.abort(context, DIED);
+    context.known.delete(dead);
+  }
+}
+
+const DIED: Failure = { code: 'peer-died', name: 'RpcError', text: 'died' };
+const LATE: Failure = { code: 'deadline-exceeded', name: 'RpcError', text: 'late' };
+
+/** The model of one set of bounds. */
+export function passModel(bounds: Bounds): Model<ReplayedState> {
+  const origins = bounds.origins ?? [0];
+  const live: LiveModel<World> = {
+    name: 'backward pass',
+    create: () => new World(bounds),
+    actions: (world) => {
+      const actions = [...new Set(world.inFlight.map(({ label }) => label))];
+      for (const origin of origins) {
+        const machine = world.machine(origin);
+        if (machine.alive && machine.started === machine.outcomes.length && machine.started < (bounds.passes ?? 1))
+          actions.push(`start ${origin}`);
+        if (bounds.timeout === true && machine.alive && machine.started > machine.outcomes.length && !machine.gaveUp)
+          actions.push(`give up ${origin}`);
+      }
+      const { mayDie } = bounds;
+      if (mayDie !== undefined && world.machine(mayDie).alive && world.machine(origins[0] as number).started > 0)
+        actions.push(`kill ${mayDie}`);
+      if (mayDie !== undefined && !world.machine(mayDie).alive) {
+        world.machines.forEach((machine, id) => {
+          if (machine.alive && !machine.heard.has(mayDie)) actions.push(`${id} hears of ${mayDie}`);
+        });
+      }
+      return actions;
+    },
+    apply: (world, action) => {
+      const index = world.inFlight.findIndex(({ label }) => label === action);
+      if (index >= 0) return (world.inFlight.splice(index, 1)[0] as InFlight).deliver();
+      const words = action.split(' ');
+      const last = Number(words.at(-1));
+      const machine = world.machine(last);
+      if (words[0] === 'start') {
+        machine.started++;
+        try {
+          machine.passes.start(machine.context, undefined, { retainGraph: true, fast: bounds.fast ?? false });
+        } catch {
+          machine.outcomes.push('failed');
+        }
+      } else if (words[0] === 'give') {
+        machine.gaveUp = true;
+        machine.passes.abort(machine.context, LATE);
+      } else if (words[0] === 'kill') world.kill(last);
+      else world.hear(Number(words[0]), last);
+    },
+    encode: (world) =>
+      JSON.stringify([
+        world.inFlight.map(({ label }) => label).sort(),
+        [...world.unanswered.keys()].sort(),
+        world.machines.map(stateOf),
+      ]),
+    invariant: (world) =>
+      world.wrong ??
+      world.machines
+        .map(({ outcomes, started }, id) => (outcomes.length > started ? `${id} settled twice` : undefined))
+        .find((text) => text !== undefined),
+    terminal: (world) => endOf(world, origins),
+  };
+  return replaying(live);
+}
+
+function stateOf({ context, outcomes, added, alive, heard, started, gaveUp, passes }: Machine): unknown {
+  const { pass } = context;
+  const state = pass && [
+    pass.id.worker,
+    pass.phase,
+    [...pass.left].sort(),
+    [...pass.marked].sort(),
+    pass.deficit,
+    pass.parent !== undefined,
+    [...pass.told.keys()].sort(),
+  ];
+  const { finished, failed, unspread } = context;
+  return [
+    state,
+    [...finished].sort(),
+    failed,
+    unspread?.n,
+    outcomes,
+    [...added].sort(),
+    alive,
+    [...heard],
+    started,
+    gaveUp,
+    passes.active,
+  ];
+}
+
+/** Everything has settled: every origin knows, nobody is in a pass, and gradients are everywhere or nowhere. */
+function endOf({ machines, unanswered, bounds }: World, origins: readonly number[]): string | undefined {
+  const alive = machines.filter((machine) => machine.alive);
+  const busy = alive.filter(({ passes, context }) => passes.active > 0 || context.pass !== undefined);
+  if (busy.length > 0) return `${busy.length} workers are still in a pass`;
+  if (origins.some((id) => machines[id]?.alive === true && machines[id].outcomes.length !== (bounds.passes ?? 1)))
+    return 'an origin was never told';
+  const open = [...unanswered.entries()].filter(
+    ([, { from, to }]) => machines[from]?.alive === true && machines[to]?.alive === true,
+  );
+  if (open.length > 0) return `never answered: ${open.map(([label]) => label).join('; ')}`;
+  // An origin that died may have been done or not.
+  if (origins.some((id) => machines[id]?.alive !== true)) return undefined;
+  const done = machines
+    .flatMap(({ succeeded }) => succeeded)
+    .sort()
+    .join();
+  const wrong = alive.filter(({ added }) => [...added].sort().join() !== done);
+  const seen = machines.map(({ added }) => [...added].sort().join() || 'none').join('; ');
+  return wrong.length > 0 ? `passes ${done || 'none'} succeeded, but these were added: ${seen}` : undefined;
+}

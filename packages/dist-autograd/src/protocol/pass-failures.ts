@@ -1,0 +1,56 @@
+/** @file How a pass fails, in the words of those who see it. */
+import type { PassId } from './ids.ts';
+import type { Failure } from './pass-types.ts';
+
+/** Carries a failure out of the code of a pass. */
+export class PassError extends Error {
+  readonly failure: Failure;
+  constructor(failure: Failure) {
+    super(failure.text);
+    this.failure = failure;
+  }
+}
+
+export function thrown(error: unknown): Failure {
+  const isError = error instanceof Error;
+  return {
+    code: '',
+    name: isError ? error.name : 'Error',
+    text: isError ? error.message : String(error),
+    cause: error,
+  };
+}
+
+export function precondition(text: string): Failure {
+  return { code: 'failed-precondition', name: 'RpcError', text };
+}
+
+export function protocolFailure(text: string): Failure {
+  return { code: 'protocol-error', name: 'RpcError', text };
+}
+
+export function unknownSend(message: number): Failure {
+  return precondition(`Could not find send function for autograd message id: ${message}`);
+}
+
+export function noContext(): Failure {
+  return precondition(
+    'Autograd context no longer valid! This usually means the autograd context was cleaned up by a different thread due to an error before RecvRpcBackward had a chance to run',
+  );
+}
+
+export function stale(): Failure {
+  return precondition('this backward pass has ended already');
+}
+
+export function inProgress(context: { readonly id: bigint }): PassError {
+  return new PassError(precondition(`a backward pass is in progress in autograd context ${context.id}`));
+}
+
+export function overtaken(context: { readonly id: bigint }): Failure {
+  return precondition(`another backward pass is in progress in autograd context ${context.id}`);
+}
+
+export function originDied(pass: PassId): Failure {
+  return { code: 'peer-died', name: 'RpcError', text: `worker ${pass.worker}, which started this backward pass, died` };
+}

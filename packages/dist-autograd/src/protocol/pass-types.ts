@@ -1,0 +1,97 @@
+/** @file What a backward pass is made of, for those that run it and those it runs on. */
+import type { PassId } from './ids.ts';
+
+/** How a pass failed. */
+export interface Failure {
+  /** The code of an RpcError, or empty when a function of the graph threw. */
+  readonly code: string;
+  /** The class that was thrown. */
+  readonly name: string;
+  readonly text: string;
+  /** The worker it is about. */
+  readonly peer?: { readonly id: number; readonly name: string } | undefined;
+  /** What was thrown, on the worker where it was. */
+  readonly cause?: unknown;
+}
+
+/** A receive function: where its gradients go. */
+export interface Target {
+  readonly to: number;
+  readonly message: number;
+}
+
+/** Gradients on their way to the worker that sent the forward message. */
+export interface Fired<G> extends Target {
+  readonly grads: G;
+}
+
+/** The part of the graph on one worker, for one pass. */
+export interface LocalGraph<G> {
+  /** Walks on from send functions, or from the roots, and returns the receive functions met for the first time. */
+  walk(starts: readonly number[] | 'roots'): readonly Target[];
+  /** Counts what each function waits for, over all that was walked. */
+  seal(): void;
+  /** Gives gradients to a send function, or starts the roots, and returns what leaves this worker by it. */
+  run(start: { readonly message: number; readonly grads: G } | 'roots'): readonly Fired<G>[];
+  /** Adds the captured gradients to the context. */
+  commit(): void;
+  /** Drops everything. */
+  discard(): void;
+}
+
+/** What a pass is told at its start. */
+export interface PassOptions {
+  readonly retainGraph: boolean;
+  readonly fast: boolean;
+  /** Earlier passes of the origin in this context that failed: all others before this one succeeded. */
+  readonly failed: readonly number[];
+}
+
+/** Where the outcome of an incoming message goes; each is answered exactly once. */
+export type Reply = (failure?: Failure) => void;
+
+/** What a pass does to the world. Nothing here may call back synchronously. */
+export interface PassPort<G, C> {
+  discover(
+    to: number,
+    token: number,
+    context: C,
+    pass: PassId,
+    messages: readonly number[],
+    options: PassOptions,
+  ): void;
+  backwardTo(
+    to: number,
+    token: number,
+    context: C,
+    pass: PassId,
+    message: number,
+    grads: G,
+    options: PassOptions,
+  ): void;
+  abort(to: number, context: C, pass: PassId, failure: Failure): void;
+  /** Opens the local graph; `roots` only at the origin. */
+  open(context: C, pass: PassId, options: PassOptions, roots: unknown): LocalGraph<G>;
+  /** Takes back what a pass added to the context here; returns whether there was anything. */
+  rollback(context: C, pass: PassId): boolean;
+  /** The pass ended, at its origin. */
+  settled(context: C, pass: PassId, failure?: Failure): void;
+}
+
+/** One pass at work in one context on one worker. */
+export interface PassState {
+  readonly id: PassId;
+  readonly origin: boolean;
+  readonly graph: LocalGraph<never>;
+  readonly options: PassOptions;
+  phase: 'discover' | 'execute';
+  /** Marked send functions that have not run. */
+  readonly left: Set<number>;
+  readonly marked: Set<number>;
+  /** Messages sent and not acknowledged. */
+  deficit: number;
+  /** Who engaged this worker in the current phase. */
+  parent: Reply | undefined;
+  /** Receive functions that were told. */
+  readonly told: Map<number, Set<number>>;
+}

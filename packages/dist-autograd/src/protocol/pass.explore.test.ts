@@ -1,0 +1,27 @@
+import { describe, expect, it } from 'vitest';
+import { assertExplored, explore, formatExploration } from '@backwire/testing';
+import { passModel, CHAIN, TRIANGLE, TWO_ORIGINS, type Bounds } from '../../explore/pass-model.ts';
+
+function check(bounds: Bounds): number {
+  const result = explore(passModel(bounds), { maxStates: 100_000 });
+  console.log(formatExploration(result));
+  assertExplored(result);
+  return result.states;
+}
+
+describe('every order of messages of a pass over three workers', { timeout: 120_000 }, () => {
+  it.each<[string, Partial<Bounds>]>([
+    ['undisturbed', {}],
+    ['given up at any time', { timeout: true }],
+    ['with a function that throws next door', { breaks: { worker: 1, send: 1 } }],
+    ['with a function that throws at the far end', { breaks: { worker: 2, send: 3 } }],
+    ['with a worker that dies at any time', { mayDie: 2 }],
+    ['with a worker on the way that dies at any time', { mayDie: 1 }],
+    ['whose origin dies at any time', { mayDie: 0 }],
+    ['with two origins', { origins: [0, 2], graph: TWO_ORIGINS }],
+    ['that is given up at any time and tried again', { timeout: true, passes: 2, graph: CHAIN }],
+    ['in fast mode with a call that nothing depends on', { fast: true, timeout: true }],
+  ])('%s: ends, answers everything once, adds all gradients or none', (_, bounds) => {
+    expect(check({ graph: TRIANGLE, ...bounds })).toBeGreaterThan(10);
+  });
+});
