@@ -12,19 +12,29 @@ import { webSocketTransport } from './websocket.ts';
 
 export const DEFAULT_TRANSPORTS: readonly string[] = Object.freeze(['memory', 'unix', 'tcp']);
 
+/** Ways of large bodies beside the connection itself. */
+const CHANNELS: ReadonlySet<string> = new Set(['inline', 'cma']);
+
 /**
- * The named transports that work in this process, in that order of preference.
+ * The named transports that work in this process, in that order of preference. The channel 'cma' puts Unix sockets with cross-memory
+ * reads before plain ones.
  * @throws RpcError 'invalid-argument' for an unknown name, or when none works here.
  */
 export function createTransports(
   names: readonly string[] | undefined,
   security: ResolvedSecurity,
   group: string,
+  channels: readonly string[] = ['inline'],
 ): Transport[] {
-  const all = (names ?? DEFAULT_TRANSPORTS).map((name) => create(name, security, group));
+  const unknown = channels.find((channel) => !CHANNELS.has(channel));
+  if (unknown !== undefined) throw new RpcError('invalid-argument', `no channel is named '${unknown}'`);
+  const wanted = (names ?? DEFAULT_TRANSPORTS).flatMap((name) =>
+    name === 'unix' && channels.includes('cma') ? ['cma', 'unix'] : [name],
+  );
+  const all = [...new Set(wanted)].map((name) => create(name, security, group));
   const viable = all.filter((transport) => transport.isViable());
   if (viable.length === 0)
-    throw new RpcError('invalid-argument', `none of the transports ${(names ?? []).join(', ')} works here`);
+    throw new RpcError('invalid-argument', `none of the transports ${wanted.join(', ')} works here`);
   return viable;
 }
 

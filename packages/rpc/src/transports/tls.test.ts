@@ -9,6 +9,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { authenticate } from '../security/authenticate.ts';
 import { resolveSecurity } from '../security/policy.ts';
 import { findKeys, type Keys } from '../security/secret.ts';
+import { cmaTransport } from './cma.ts';
 import { createTransports } from './select.ts';
 import { tlsTransport, type TlsProof } from './tls.ts';
 import type { Connection, Listener } from './transport.ts';
@@ -242,6 +243,11 @@ test('the security mode chooses what tcp means', () => {
     );
   expect(names('psk')).toEqual(['tls', 'unix']);
   expect(names('hmac')).toEqual(['tcp', 'unix']);
+  const open = resolveSecurity({ mode: 'none', iUnderstand: true });
+  const withCma = createTransports(undefined, open, 'g', ['cma', 'inline']).map((transport) => transport.name);
+  expect(withCma.filter((each) => each !== 'cma')).toEqual(['memory', 'unix', 'tcp']);
+  if (cmaTransport().isViable()) expect(withCma.indexOf('cma')).toBe(withCma.indexOf('unix') - 1);
+  expect(() => createTransports(undefined, open, 'g', ['telepathy'])).toThrow(/telepathy/);
   expect(() => createTransports(['pigeon'], resolveSecurity({ mode: 'none', iUnderstand: true }), 'g')).toThrow(
     /pigeon/,
   );
