@@ -15,6 +15,7 @@ import { Caller } from './caller.ts';
 import { Collectives } from './collectives.ts';
 import type { Core, ValueContext } from './core.ts';
 import { findDefinition, localDefinition, nameOf, type Definition } from './definitions.ts';
+import type { DeviceMaps } from './device-maps.ts';
 import { Dispatcher } from './dispatcher.ts';
 import { EventHub } from './event-hub.ts';
 import { RpcError } from './errors.ts';
@@ -56,6 +57,7 @@ export class Agent implements ExtensionHost, Core {
   readonly slabs = new SlabPool();
   readonly calls = new CallTable<PendingCall>(MAX_OPEN_CALLS);
   readonly extensions: Extensions;
+  readonly deviceMaps: DeviceMaps;
   readonly codec: ValueCodec<ValueContext>;
   readonly dispatcher: Dispatcher;
   readonly caller: Caller;
@@ -94,6 +96,7 @@ export class Agent implements ExtensionHost, Core {
     this.liveness = settings.liveness;
     this.logger = settings.logger;
     this.wireLimits = wireLimitsOf(settings.limits);
+    this.deviceMaps = settings.deviceMaps;
     this.store = group;
     this.transports = transports;
     this.listeners = listeners;

@@ -22,7 +22,8 @@ export class Answers {
     try {
       const tensors: Tensor[] = [];
       this.core.codec.write(writer.out, value, tensors, context);
-      if (tensors.length > 0) plan = planTensors(tensors);
+      if (tensors.length > 0)
+        plan = planTensors(tensors, { mapDevice: this.core.deviceMaps.to(worker.name, 'Response') });
       outbox.end(writer, kind, 0, type, call.id, 0, -1, false, undefined, undefined, context.header, plan);
     } catch (error) {
       plan?.release();
@@ -42,7 +43,10 @@ export class Answers {
         this.core.extensions.undelivered(worker, reply.header ?? []);
         return;
       }
-      plan = reply.tensors.length > 0 ? planTensors(reply.tensors) : undefined;
+      plan =
+        reply.tensors.length > 0
+          ? planTensors(reply.tensors, { mapDevice: this.core.deviceMaps.to(worker.name, 'Response') })
+          : undefined;
       writer = outbox.begin(false);
       writer.out.raw(reply.payload);
       outbox.end(

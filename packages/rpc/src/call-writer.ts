@@ -54,7 +54,8 @@ export class CallWriter {
       }
       this.core.codec.write(writer.out, args, tensors, context);
       call.header = this.ownEntries(call, context.header, options);
-      if (tensors.length > 0) plan = planTensors(tensors);
+      if (tensors.length > 0)
+        plan = planTensors(tensors, { mapDevice: this.core.deviceMaps.to(worker.name, 'Request') });
       this.finish(call, writer, flags, type, name, plan);
     } catch (error) {
       plan?.release();
@@ -86,7 +87,10 @@ export class CallWriter {
 
   /** Writes a message that is encoded already. */
   writeMessage(call: PendingCall, flags: number, message: RpcMessage, options: CallOptions | undefined): void {
-    const plan = message.tensors.length > 0 ? planTensors(message.tensors) : undefined;
+    const plan =
+      message.tensors.length > 0
+        ? planTensors(message.tensors, { mapDevice: this.core.deviceMaps.to(call.peer.worker.name, 'Request') })
+        : undefined;
     let writer: FrameWriter | undefined;
     try {
       call.header = this.ownEntries(call, message.header ?? NO_ENTRIES, options);

@@ -2,6 +2,7 @@
 import type { HeaderEntry, SlabPool, ValueCodec, WireLimits } from '@backwire/wire/internal';
 import type { RpcAgent } from './agent-types.ts';
 import type { Definition } from './definitions.ts';
+import type { DeviceMaps } from './device-maps.ts';
 import type { Dispatcher } from './dispatcher.ts';
 import type { Extensions } from './extensions.ts';
 import type { Caller } from './caller.ts';
@@ -36,6 +37,7 @@ export interface Core {
   readonly slabs: SlabPool;
   readonly codec: ValueCodec<ValueContext>;
   readonly extensions: Extensions;
+  readonly deviceMaps: DeviceMaps;
   readonly dispatcher: Dispatcher;
   readonly caller: Caller;
   readonly calls: CallTable<PendingCall>;

@@ -90,6 +90,14 @@ describe('joining', () => {
       [{ name: 'w', membership: 'static' as const }, 'needs a worldSize'],
       [{ name: 'w', rank: 0, worldSize: 1, limits: { maxDepth: -1 } }, 'limits.maxDepth'],
       [{ name: 'w', rank: 0, worldSize: 1, bind: '0.0.0.0' }, 'set a secret'],
+      [
+        { name: 'w', rank: 0, worldSize: 1, deviceMaps: { w: { 'gpu:0': 'gpu:1', 'gpu:1': 'gpu:1' } } },
+        'only supports 1-to-1 mapping',
+      ],
+      [
+        { name: 'w', rank: 0, worldSize: 1, deviceMaps: { x: { 'gpu:0': 'gpu:1' } } },
+        'Node w has invalid target node names',
+      ],
     ] as const) {
       expect(((await failure(createAgent({ store: newStore(), ...options }))) as Error).message).toContain(words);
     }
@@ -191,6 +199,24 @@ describe('shutting down', () => {
     const call = cluster.at(0).run(() => rpcSync('w1', sleep, [300]));
     await Promise.all(cluster.agents.map((agent) => agent.shutdown({ timeoutMs: 10_000 })));
     expect(await call).toBe('slept');
+  });
+
+  it('finishes what runs and refuses what is new when it leaves on its own', async () => {
+    const slow = rpcFunction('group/slow', async () => {
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      return 'finished';
+    });
+    const store = newStore();
+    const a = await join({ name: 'a', membership: 'dynamic', store });
+    const b = await join({ name: 'b', membership: 'dynamic', store });
+    await until(() => a.debugInfo()['agent.peers'] === 1, 'a knows b');
+    const running = a.run(() => rpcSync('b', slow));
+    await until(() => b.debugInfo()['agent.server_active_calls'] === 1, 'it runs');
+    const left = b.shutdown();
+    const info = rpcInfo(await failure(a.run(() => rpcSync('b', slow))));
+    expect([info?.code, info?.executed, info?.retryable]).toEqual(['draining', 'no', true]);
+    expect(await running).toBe('finished');
+    await left;
   });
 
   it('names who has not come when the time is over, and is closed anyway', async () => {

@@ -56,7 +56,7 @@ export interface Liveness {
 export interface Limits {
   /** @default 1 GiB */
   maxMessageBytes: number;
-  /** @default 16 MiB */
+  /** What of one message is not tensors. @default 256 MiB */
   maxFrameBytes: number;
   /** Nesting of values. @default 64 */
   maxDepth: number;
@@ -137,7 +137,7 @@ const MIB = 1024 * 1024;
 
 export const DEFAULT_LIMITS: Readonly<Limits> = Object.freeze({
   maxMessageBytes: 1024 * MIB,
-  maxFrameBytes: 16 * MIB,
+  maxFrameBytes: 256 * MIB,
   maxDepth: 64,
   maxInboundCalls: 16_384,
   maxBufferedBytesPerPeer: 256 * MIB,

@@ -53,6 +53,8 @@ export class Shutdown {
 
   private async settleDown(): Promise<void> {
     if (this.alone) {
+      // Nobody waits for the others: what is new has to go elsewhere, what runs is finished.
+      this.agent.refusal ??= 'draining';
       await this.quiet('its own calls');
       await this.drain();
       return;

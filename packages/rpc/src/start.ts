@@ -3,6 +3,7 @@ import { hostname } from 'node:os';
 import { Agent } from './agent.ts';
 import type { RpcAgent } from './agent-types.ts';
 import { agentOf, becomeDefault } from './current.ts';
+import { DeviceMaps } from './device-maps.ts';
 import { RpcError } from './errors.ts';
 import { Group } from './group.ts';
 import {
@@ -47,6 +48,7 @@ export interface Settings {
   readonly serve: readonly Named[] | undefined;
   readonly logger: Logger;
   readonly faults: FaultInjection | undefined;
+  readonly deviceMaps: DeviceMaps;
   readonly security: ResolvedSecurity;
   readonly store: Store;
   readonly storeOwned: boolean;
@@ -126,6 +128,8 @@ async function enter(
     },
     deadline,
   );
+  if (settings.size !== undefined)
+    settings.deviceMaps.check(member.name, new Set(view.members.map(({ name }) => name)));
   const agent = new Agent(settings, member, group, transports, doors.listeners);
   later.agent = agent;
   agent.begin(view);
@@ -194,6 +198,7 @@ async function settle(options: RpcOptions, initTimeoutMs: number): Promise<Setti
   const limits = fillNumbers(DEFAULT_LIMITS, options.limits, 'limits');
   const liveness = fillNumbers(DEFAULT_LIVENESS, options.liveness, 'liveness');
   const rpcTimeoutMs = checkTimeoutMs(options.rpcTimeoutMs ?? DEFAULT_RPC_TIMEOUT_MS, 'rpcTimeoutMs');
+  const deviceMaps = new DeviceMaps(options.deviceMaps);
   const security = resolveSecurity(options.security, { bind: options.bind });
   const opened = await openStore(
     options.store ?? (worldSize === 1 && env['MASTER_ADDR'] === undefined ? 'memory://alone' : undefined),
@@ -217,6 +222,7 @@ async function settle(options: RpcOptions, initTimeoutMs: number): Promise<Setti
     serve: options.serve === undefined || options.serve === 'all-defined' ? undefined : options.serve,
     logger,
     faults: options.faults,
+    deviceMaps,
     security,
     store: opened.store,
     storeOwned: opened.owned,
