@@ -2,7 +2,8 @@
 import { accumulateGrad } from './autograd/accumulate.ts';
 import { derivativeTable } from './autograd/derivatives/table.ts';
 import { backward, registerHook, retainGrad } from './autograd/engine.ts';
-import { setAccumulate } from './autograd/node.ts';
+import { setAccumulate, setShow } from './autograd/node.ts';
+import { shareHandle } from './autograd/record.ts';
 import { derivatives } from './autograd/registry.ts';
 import { refreshView } from './autograd/view-history.ts';
 import type { DType } from './dtype.ts';
@@ -213,4 +214,5 @@ Object.defineProperty(Tensor.prototype, 'isCoalesced', {
 
 for (const [name, rule] of Object.entries(derivativeTable)) derivatives.set(name, rule);
 setAccumulate(accumulateGrad);
+setShow(shareHandle);
 setViewRefresh(refreshView);

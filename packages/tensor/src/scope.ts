@@ -33,13 +33,6 @@ export function noteCreated(t: Tensor): void {
   } else if (open > 0) (ambient().scope as Scope | undefined)?.owned.add(t);
 }
 
-/** The library's own temporary is shown to the program, which may hold it: from now on it is freed as the program's tensors are. */
-export function lend(t: Tensor): void {
-  if (!t.temporary) return;
-  t.temporary = false;
-  if (open > 0) (ambient().scope as Scope | undefined)?.owned.add(t);
-}
-
 /**
  * Frees, when what `fn` returns has settled, the tensors that were created inside and are neither reachable from the result nor
  * kept. Holds across `await`. Tensors saved for a backward pass stay usable by it. On a throw, all but the kept are freed.
@@ -101,11 +94,10 @@ export function sweep<T>(fn: () => T): T {
   }
 }
 
-/** Frees what a sweep made, but for the result and what was lent. */
+/** Frees what a sweep made, but for the result. */
 function settle(made: readonly Tensor[], result: unknown): void {
   const kept = keptBy(result);
   for (const t of made) {
-    if (!t.temporary) continue;
     if (!kept(t)) {
       t.release();
       continue;

@@ -332,6 +332,28 @@ describe('customFunction', () => {
     expect(grad([(g as Tensor).sum()], [x])[0]?.toArray()).toEqual([2]);
   });
 
+  it('may keep what it is given', () => {
+    const kept: Tensor[] = [];
+    const f = customFunction({
+      forward: (ctx, x) => {
+        ctx.saveForBackward(x);
+        return x.mul(2);
+      },
+      backward: (ctx, g) => {
+        kept.push(g, ...ctx.saved);
+        return [g];
+      },
+    });
+    f(leaf([1, 2]))
+      .mul(3)
+      .sum()
+      .backward();
+    expect(kept.map((t) => t.toArray())).toEqual([
+      [3, 3],
+      [1, 2],
+    ]);
+  });
+
   it('checks the number and the state of what it saved', () => {
     const wrong = customFunction({ forward: (_c, a) => a, backward: () => [] });
     expect(() => wrong(leaf([1])).backward()).toThrow(/incorrect number of gradients/);

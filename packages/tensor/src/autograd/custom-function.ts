@@ -2,7 +2,7 @@
 import { runWith, ambient } from '../ambient.ts';
 import { isDifferentiable } from '../dtype.ts';
 import { AutogradError } from '../errors.ts';
-import { lend, unswept } from '../scope.ts';
+import { unswept } from '../scope.ts';
 import { requiresGrad } from '../ops/op.ts';
 import type { Tensor } from '../tensor.ts';
 import { Node, type Edge } from './node.ts';
@@ -58,9 +58,8 @@ class CustomNode extends Node implements FunctionContext {
   protected override backward(grads: readonly (Tensor | null)[]): readonly (Tensor | null)[] {
     const grad = grads[0];
     if (grad === null || grad === undefined) return this.nextEdges.map(() => null);
-    // The program's own code: it may hold what it is given and what it makes.
-    lend(grad);
-    const out = unswept(() => this.fn.backward(this, grad));
+    // The program's own code may hold what it makes and what it is given: the handle is its own.
+    const out = unswept(() => this.fn.backward(this, shareHandle(grad)));
     if (out.length !== this.count) {
       throw new AutogradError(
         `function ${this.name} returned an incorrect number of gradients (expected ${this.count}, got ${out.length})`,

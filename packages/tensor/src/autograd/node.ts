@@ -1,7 +1,7 @@
 /** @file The recorded graph: functions, the edges between them, and the leaves they end in. */
 import { AutogradError } from '../errors.ts';
 import { sameShape, type Shape } from '../shape.ts';
-import { lend, unswept } from '../scope.ts';
+import { unswept } from '../scope.ts';
 import type { DType } from '../dtype.ts';
 import type { Tensor } from '../tensor.ts';
 import type { AutogradMeta, GradFn, GradHook } from './meta.ts';
@@ -59,8 +59,7 @@ export abstract class Node implements GradFn {
   /** Calls the post hooks; for engines that do a leaf's work themselves. */
   runPostHooks(gradInputs: readonly (Tensor | null)[]): void {
     if (this.postHooks === undefined) return;
-    for (const g of gradInputs) if (g !== null) lend(g);
-    for (const hook of this.postHooks) unswept(() => hook(gradInputs));
+    for (const hook of this.postHooks) unswept(() => hook(gradInputs.map((g) => (g === null ? null : show(g)))));
   }
 
   /** The gradients after the hooks of the variables they belong to. */
@@ -90,12 +89,18 @@ export abstract class Node implements GradFn {
   release(): void {}
 }
 
+let show: (grad: Tensor) => Tensor;
+
+/** Gives hooks handles of their own, which engines do not free: set once while the package loads. */
+export function setShow(fn: (grad: Tensor) => Tensor): void {
+  show = fn;
+}
+
 /** Runs tensor hooks as the program's own code and checks what they return. */
 export function runHooks(grad: Tensor, hooks: ReadonlySet<GradHook>): Tensor {
   let current = grad;
   for (const hook of [...hooks]) {
-    lend(current);
-    const replaced = unswept(() => hook(current));
+    const replaced = unswept(() => hook(show(current)));
     if (replaced === undefined) continue;
     if (!sameShape(replaced.shape, current.shape)) {
       throw new AutogradError(
