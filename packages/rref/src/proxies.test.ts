@@ -169,6 +169,18 @@ describe('a proxy', () => {
       expect([sum, via].sort()).toEqual([6, 8].sort());
     }));
 
+  it('waits for a value whose making needs the only place for a handler', () =>
+    withGroup(
+      3,
+      async () => {
+        // Held back, so that the method of w2 is there first.
+        const counter = remote('w1', Counter, [5]);
+        expect(await rpcAsync('w2', addVia, [counter, 2], { timeoutMs: 10_000 })).toBe(7);
+      },
+      (rank) =>
+        rank === 0 ? { faults: { delayMs: { PYTHON_REMOTE_CALL: 60 } } } : rank === 1 ? { maxConcurrentCalls: 1 } : {},
+    ));
+
   it('is collected by waitAll, whose first error wins and leaves nothing unhandled', () =>
     withGroup(2, async () => {
       const counter = remote('w1', Counter);

@@ -1,6 +1,6 @@
 /** @file The library's own definitions that every worker with this extension serves: methods of remote values, their streams, their types. */
 import { callContext, currentAgent, RpcError, type RpcAgent } from '@backwire/rpc';
-import { systemError, systemFunction } from '@backwire/rpc/internal';
+import { systemError, systemFunction, withoutSlot } from '@backwire/rpc/internal';
 import type { Cell } from './cell.ts';
 import { waitFor } from './deadline.ts';
 import { callMethod, isStream, typeNameOf } from './referent.ts';
@@ -71,7 +71,7 @@ async function invoke(
   return callMethod(value, method, args);
 }
 
-/** Waits for a value no longer than the call that needs it lasts. */
+/** Waits for a value no longer than the call that needs it lasts, and leaves its place to other handlers: one may have to make the value. */
 export function valueOf(cell: Cell): Promise<unknown> {
-  return cell.settled ? cell.wait() : waitFor(cell.wait(), 0, callContext().signal);
+  return cell.settled ? cell.wait() : withoutSlot(waitFor(cell.wait(), 0, callContext().signal));
 }
