@@ -24,6 +24,7 @@ export function progress(names: readonly string[], stream: NodeJS.WriteStream | 
 class Bars implements Progress {
   private readonly multi: MultiBar;
   private readonly bars: ReadonlyMap<string, SingleBar>;
+  private stopped = false;
 
   constructor(names: readonly string[], stream: NodeJS.WriteStream) {
     this.multi = new MultiBar({
@@ -31,7 +32,11 @@ class Bars implements Progress {
       stream,
       barCompleteChar: '█',
       barIncompleteChar: '░',
-      hideCursor: true,
+      // The process may be killed at any time: nothing may be left to undo, and a signal has to end it.
+      hideCursor: false,
+      gracefulExit: false,
+      // A line among the bars writes over them, whether they have changed or not.
+      forceRedraw: true,
       clearOnComplete: false,
       fps: 8,
     });
@@ -47,9 +52,14 @@ class Bars implements Progress {
 
   say(line: string): void {
     this.multi.log(`${line}\n`);
+    // Lines are only shown when the bars are drawn again, and after the last one nothing may draw them.
+    this.multi.update();
   }
 
   stop(): void {
+    // Stopping again would draw over what has been printed since.
+    if (this.stopped) return;
+    this.stopped = true;
     this.multi.stop();
   }
 }

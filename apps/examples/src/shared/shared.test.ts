@@ -2,10 +2,12 @@
 import { mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { chartSvg, ticks } from './chart.ts';
 import { readIdx } from './idx.ts';
 import { batchOf, defaultDataFolder, PIXELS, readDigits, shard } from './mnist.ts';
+import { progress } from './progress.ts';
 import { generator, permutation } from './random.ts';
 import { bytesText, grouped, percentile, textTable, timeText } from './table.ts';
 
@@ -191,5 +193,41 @@ describe('charts', () => {
     expect(svg.match(/<circle/g)).toHaveLength(1);
     for (const text of ['epoch', 'loss', 'one', 'two']) expect(svg).toContain(`>${text}</text>`);
     expect(svg).not.toContain('NaN');
+  });
+});
+
+describe('progress', () => {
+  const sink = (isTTY: boolean) => {
+    const stream = Object.assign(new PassThrough(), { isTTY, columns: 100, rows: 20 });
+    let text = '';
+    stream.on('data', (chunk: Buffer) => (text += chunk.toString()));
+    return { stream: stream as unknown as NodeJS.WriteStream, text: () => text };
+  };
+
+  it('is bars with lines among them on a terminal, and nothing after the stop', async () => {
+    const { stream, text } = sink(true);
+    const signals = process.listenerCount('SIGTERM');
+    const bars = progress(['trainer0', 'trainer1'], stream);
+    expect(process.listenerCount('SIGTERM')).toBe(signals);
+    bars.update('trainer0', { done: 5, total: 10, loss: 0.25 });
+    bars.say('a line');
+    bars.stop();
+    await new Promise((done) => setTimeout(done, 50));
+    const shown = text();
+    expect(shown).toContain('a line');
+    expect(shown.slice(shown.indexOf('a line'))).toMatch(/trainer0 █+░+ 50% \| 5\/10 batches \| loss 0\.2500/);
+    bars.stop();
+    await new Promise((done) => setTimeout(done, 200));
+    expect(text()).toBe(shown);
+  });
+
+  it('is a line per tenth of the way elsewhere', () => {
+    const { stream, text } = sink(false);
+    const lines = progress(['t'], stream);
+    for (let done = 1; done <= 40; done++) lines.update('t', { done, total: 40, loss: 1 / done });
+    lines.say('end');
+    lines.stop();
+    expect(text().split('\n')).toHaveLength(12);
+    expect(text()).toContain('t: 20 of 40 batches, loss 0.0500\n');
   });
 });
