@@ -34,7 +34,7 @@ export const FULL: Effort = {
 export const QUICK: Effort = {
   rounds: 3,
   latencyCalls: 500,
-  throughputCalls: 4_000,
+  throughputCalls: 20_000,
   echoes: (mib) => (mib > 64 ? 1 : 3),
 };
 

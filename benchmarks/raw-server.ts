@@ -55,5 +55,6 @@ connect({
   },
 }).on('error', () => undefined);
 
-process.on('disconnect', () => process.exit(0));
+// The input ends when the other process closes it, or dies.
+process.stdin.resume().on('end', () => process.exit(0));
 process.send?.('ready');

@@ -14,7 +14,11 @@ export async function startRaw(): Promise<Contestant> {
   const paths = ['pings', 'up', 'down'].map((name) => join(directory, name)) as [string, string, string];
   // `net` reads into a buffer of ours only where it dials, so the echo uses two connections, each dialled by who reads.
   const up = await listen(paths[1]);
-  const child = fork(new URL('./raw-server.ts', import.meta.url), paths, { execArgv: ['--import', 'tsx'] });
+  const child = fork(new URL('./raw-server.ts', import.meta.url), paths, {
+    execArgv: ['--import', 'tsx'],
+    stdio: ['pipe', 'inherit', 'inherit', 'ipc'],
+  });
+  const gone = once(child, 'exit');
   const [upSocket] = (await once(up, 'connection')) as [Socket];
   await once(child, 'message');
   const pings = connect(paths[0]);
@@ -59,8 +63,9 @@ export async function startRaw(): Promise<Contestant> {
     close: async () => {
       for (const socket of [pings, upSocket, down]) socket.destroy();
       up.close();
+      child.stdin?.end();
       child.disconnect();
-      await once(child, 'close');
+      await gone;
       rmSync(directory, { recursive: true, force: true });
     },
   };

@@ -27,6 +27,9 @@ interface Series {
   readonly values: readonly number[][];
 }
 
+/** Blocks before anything counts. */
+const WARM_UPS = 5;
+
 const { values } = parseArgs({
   options: { quick: { type: 'boolean' }, json: { type: 'string' }, cma: { type: 'boolean' } },
 });
@@ -55,9 +58,11 @@ async function measure(
   all: readonly Contestant[],
   { rounds, latencyCalls, throughputCalls, echoes }: Effort,
 ): Promise<Series[]> {
-  for (const contestant of all) {
-    await contestant.latency(latencyCalls);
-    await contestant.throughput(Math.ceil(throughputCalls / 4));
+  const { rounds, latencyCalls, throughputCalls } = size;
+  // Until the compilers have seen everything often enough.
+  for (let i = 0; i < WARM_UPS; i++) {
+    await inTurns(all, (contestant) => contestant.throughput(throughputCalls));
+    await inTurns(all, (contestant) => contestant.latency(latencyCalls));
   }
   const latencies: (readonly number[])[][] = [];
   const throughputs: number[][] = [];
@@ -68,8 +73,8 @@ async function measure(
     for (const [mib, rates] of bodies) {
       // The first echo of a size fills the pools; it is not counted.
       if (round === 0) await inTurns(all, (contestant) => contestant.echo(mib, 1));
-      const measured = await inTurns(all, (contestant) => contestant.echo(mib, echoes(mib)));
-      rates.push([...measured, copyRate(mib, echoes(mib))]);
+      const measured = await inTurns(all, (contestant) => contestant.echo(mib, size.echoes(mib)));
+      rates.push([...measured, copyRate(mib, size.echoes(mib))]);
     }
   }
   const quantiles = (share: number): number[][] =>
