@@ -96,6 +96,7 @@ export class CmaConnection implements Connection {
   private closing = false;
   private peerClosing = false;
   private linger: NodeJS.Timeout | undefined;
+  private failure: Error | undefined;
   private readonly port: ByteSink = {
     nextBuffer: () => this.nextBuffer(),
     received: (count) => this.onReceived(count),
@@ -117,11 +118,11 @@ export class CmaConnection implements Connection {
     this.sink = sink;
     if (sink === before) return;
     if (this.closed) {
-      if (sink !== undefined) process.nextTick(() => sink.closed(undefined));
+      if (sink !== undefined) process.nextTick(() => sink.closed(this.failure));
       return;
     }
     if (this.direct || sink === undefined) this.inner.attach(undefined);
-    this.schedule(process.nextTick);
+    this.schedule((run) => process.nextTick(run));
   }
 
   write(chunks: readonly Uint8Array[], onFlushed?: (error?: Error) => void): void {
@@ -374,6 +375,7 @@ export class CmaConnection implements Connection {
 
   private onClosed(error: Error | undefined): void {
     this.closed = true;
+    this.failure = error;
     clearTimeout(this.linger);
     for (const [slot, held] of this.slots.entries())
       if (held !== undefined) this.release(slot, error ?? closedError(this.remote));

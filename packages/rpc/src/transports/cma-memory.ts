@@ -61,11 +61,10 @@ function load(): CrossMemory | undefined {
 
 /** Where the kernel lets only ancestors look (Yama's scope 1), this process allows any reader of the same user: that is what opting in means. */
 function allowReaders(prctl: (...args: unknown[]) => unknown): void {
-  let scope = '';
   try {
-    scope = readFileSync('/proc/sys/kernel/yama/ptrace_scope', 'utf8').trim();
+    const scope = readFileSync('/proc/sys/kernel/yama/ptrace_scope', 'utf8').trim();
+    if (scope === '1') prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
   } catch {
-    return;
+    // A kernel without Yama asks for the same user only.
   }
-  if (scope === '1') prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 }

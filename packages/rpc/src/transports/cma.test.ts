@@ -137,18 +137,16 @@ describe.skipIf(memory === undefined)(
     });
 
     test.each([
-      ['an unknown frame', (bytes: Buffer) => bytes.fill(0xff)],
-      ['an offer before HELLO', (bytes: Buffer) => void (bytes[0] = 4) || (bytes[4] = 9)],
-      ['an offer past the limits', (bytes: Buffer) => void (bytes[0] = 4) || bytes.fill(0xff, 2)],
-      ['an end of what was never offered', (bytes: Buffer) => (bytes[0] = 5)],
-    ])('%s ends the connection', async (_, spoil) => {
+      ['an unknown frame', 'ff'.repeat(24)],
+      ['an offer before HELLO', `0400000009${'00'.repeat(19)}`],
+      ['an offer past the limits', `0400${'ff'.repeat(22)}`],
+      ['an end of what was never offered', `05${'00'.repeat(23)}`],
+    ])('%s ends the connection', async (_, hex) => {
       const [left, right] = memoryPair();
       const connection = new CmaConnection(right, real);
       const ended = read(connection, 1);
-      const bytes = Buffer.alloc(24);
-      spoil(bytes);
       left.attach({ nextBuffer: () => new Uint8Array(64), received: () => undefined, closed: () => undefined });
-      left.write([bytes]);
+      left.write([Buffer.from(hex, 'hex')]);
       await expect(ended).rejects.toBeInstanceOf(Error);
     });
 
