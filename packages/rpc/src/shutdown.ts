@@ -10,6 +10,8 @@ import { checkTimeoutMs, type ShutdownOptions } from './options.ts';
 const LOOK_MS = 5;
 /** The store and the last frames get this long when the deadline is over already. */
 const LAST_MS = 1_000;
+/** The same for the last frames of one that does not wait. */
+const HASTY_MS = 100;
 
 /**
  * The steps: everybody arrives; everybody is quiet, twice in a row with the same counts; extensions let go; everybody is done; the
@@ -150,7 +152,7 @@ export class Shutdown {
 
   /** The last answers get out. */
   private async flushed(limit: number): Promise<void> {
-    const until = performance.now() + Math.min(limit, LAST_MS);
+    const until = performance.now() + Math.min(limit, this.graceful ? LAST_MS : HASTY_MS);
     const peers = this.agent.members.list().filter((peer) => peer.up);
     while (peers.some((peer) => peer.up && !peer.outbox.idle) && performance.now() < until) await sleep(1);
   }

@@ -87,7 +87,7 @@ async function start(options: RpcOptions): Promise<Agent> {
     const doors = new Doors();
     let group: Group | undefined;
     try {
-      const transports = createTransports(options.transports, settings.security, settings.group);
+      const transports = createTransports(options.transports, settings.security, settings.group, options.channels);
       await doors.open(transports, options);
       return await enter(settings, transports, doors, deadline, (made) => (group = made));
     } catch (error) {
