@@ -54,10 +54,7 @@ try {
 }
 
 /** All measurements; within a round the contestants take turns, so that whatever else the machine does hits all of them. */
-async function measure(
-  all: readonly Contestant[],
-  { rounds, latencyCalls, throughputCalls, echoes }: Effort,
-): Promise<Series[]> {
+async function measure(all: readonly Contestant[], size: Effort): Promise<Series[]> {
   const { rounds, latencyCalls, throughputCalls } = size;
   // Until the compilers have seen everything often enough.
   for (let i = 0; i < WARM_UPS; i++) {
