@@ -1,4 +1,5 @@
 /** @file The end of a session in good order: every handle is given back, and every fork of what is owned here comes home. */
+import { MAX_DRAIN_MS } from './limits.ts';
 import type { RRefSession } from './session.ts';
 
 /** What follows a drain, the last meeting of the group, needs a part of the same deadline. */
@@ -21,7 +22,7 @@ export class Changes {
 
 /**
  * Waits until the handles here are confirmed and their children accepted, gives all of them back, and waits until others have given
- * theirs back. No call is started any more by then. `deadlineMs` from now (0 = no limit) bounds all of it; what is left over then is
+ * theirs back. No call is started any more by then. `deadlineMs` from now (0 = `MAX_DRAIN_MS`) bounds all of it; what is left over then is
  * what `leaks()` names.
  */
 export async function drain(session: RRefSession, deadlineMs: number): Promise<void> {
@@ -31,7 +32,7 @@ export async function drain(session: RRefSession, deadlineMs: number): Promise<v
     expired = true;
     changes.notify();
   };
-  const timer = deadlineMs > 0 ? setTimeout(expire, deadlineMs * SHARE_OF_DEADLINE) : undefined;
+  const timer = setTimeout(expire, deadlineMs > 0 ? deadlineMs * SHARE_OF_DEADLINE : MAX_DRAIN_MS);
   const until = async (condition: () => boolean, otherwise: string): Promise<void> => {
     while (!condition() && !expired && !session.closed) await changes.next();
     if (!condition() && !session.closed) host.logger.warn(session.debugInfo(), otherwise);

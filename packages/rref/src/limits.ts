@@ -18,6 +18,9 @@ export const MAX_FAILURE_TEXT_BYTES = 4_096;
 /** Dead sites named in one message: members of a group are numbered with 16 bits. */
 export const MAX_DEAD_SITES = 65_536;
 
+/** The longest a shutdown without a deadline waits for handles to come home, in milliseconds; as in PyTorch. */
+export const MAX_DRAIN_MS = 100_000;
+
 /** Streams that were answered with a ticket and not opened yet, per calling worker. */
 export const MAX_PARKED_STREAMS_PER_PEER = 1_024;
 

@@ -20,6 +20,7 @@ describe('workers in processes of their own', { timeout: 90_000 }, () => {
   it('share sixty objects and let all of them go', async () => {
     await using cluster = await play('work', 4);
     expect(await said(cluster, 'values')).toBe(true);
+    expect(await said(cluster, 'large')).toEqual([3 << 20, (3 << 20) - 1, true]);
     await cluster.succeeded();
   });
 

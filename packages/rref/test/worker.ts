@@ -9,6 +9,7 @@ import {
   rpcSync,
   type RpcAgent,
 } from '@backwire/rpc';
+import { arange, type Tensor } from '@backwire/tensor';
 import { createRRef, listRRefs, remote, rrefs, type RRef } from '../src/index.ts';
 import { sessionOf } from '../src/remote-methods.ts';
 
@@ -17,6 +18,7 @@ let stop: () => void = () => undefined;
 const stopped = new Promise<void>((resolve) => (stop = resolve));
 
 const identity = rpcFunction('process/identity', (x: number) => x);
+const ramp = rpcFunction('process/ramp', (count: number): Tensor => arange(count));
 const never = rpcFunction('process/never', () => new Promise<number>(() => undefined));
 const keep = rpcFunction('process/keep', (rref: RRef<number>) => void kept.push(rref));
 const keepAndUse = rpcFunction('process/keep-and-use', async (rref: RRef<number>) => {
@@ -184,6 +186,10 @@ const scenarios: Record<string, (names: readonly string[]) => Promise<void>> = {
       'values',
       values.every((value, i) => value === i),
     );
+    const large = remote('w1', ramp, [3 << 20]);
+    const there = await large.toHere();
+    say('large', [there.size, there.select(0, (3 << 20) - 1).item(), (await large.rpcSync().sum()).item() > 0]);
+    large.dispose();
     for (const rref of made) rref.dispose();
     await Promise.all(all.map((name) => rpcSync(name, drop)));
     for (const name of all)
