@@ -80,6 +80,13 @@ describe('a profiled call', () => {
     }
   });
 
+  it('of a built-in operation that is waited for has its own mode in the key', async () => {
+    agents = await group(2);
+    const { profile: p } = await on(0, () => profile(() => rpcSync('w1', mul, [ones([2, 2]), 3])));
+    const key = 'rpc_sync#aten::mul(w0 -> w1)';
+    expect(names(p.events())).toEqual(expect.arrayContaining([key, `${key}#remote_op: aten::mul`]));
+  });
+
   it('of a user function records the same operations as running it here', async () => {
     agents = await group(2);
     const local = await on(0, () => profile(() => double(ones([3]))));
