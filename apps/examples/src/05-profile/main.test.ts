@@ -3,9 +3,9 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
-import { randn, type Tensor } from '@backwire/tensor';
+import { add, randn, type Tensor } from '@backwire/tensor';
 import { createAgent, rpcAsync, rpcFunction, type RpcAgent } from '@backwire/rpc';
-import { rrefs } from '@backwire/rref';
+import { remote, rrefs } from '@backwire/rref';
 import { backward, context, distAutograd } from '@backwire/dist-autograd';
 import { profile, profiling, type ProfileEvent } from '@backwire/profiler';
 import { launched } from '../shared/launched.ts';
@@ -48,12 +48,16 @@ describe('profiling with autograd', () => {
     await Promise.all(agents.map((agent) => agent.shutdown()));
   });
 
-  const train = async (outside: 'profile' | 'context'): Promise<readonly ProfileEvent[]> => {
+  const pair = (): Promise<RpcAgent[]> => {
     const store = `memory://profile-${++counter}`;
     const extensions = () => [rrefs(), distAutograd(), profiling()];
-    agents = await Promise.all(
+    return Promise.all(
       [0, 1].map((rank) => createAgent({ name: `w${rank}`, rank, worldSize: 2, store, extensions: extensions() })),
     );
+  };
+
+  const train = async (outside: 'profile' | 'context'): Promise<readonly ProfileEvent[]> => {
+    agents = await pair();
     const step = async (id: bigint): Promise<void> => {
       const y = await rpcAsync('w1', double, [randn([2, 2], { requiresGrad: true })]);
       await backward(id, [y.sum()]);
@@ -64,6 +68,25 @@ describe('profiling with autograd', () => {
         : context(async (id) => (await profile(() => step(id))).profile.events());
     return (agents[0] as RpcAgent).run(run);
   };
+
+  it.each([
+    ['user function', double, 'profile.test/double'],
+    ['built-in operation', add, 'aten::add'],
+  ] as const)('shows a %s that makes a remote value, on another worker and on this one', async (_, fn, name) => {
+    agents = await pair();
+    const { profile: found } = await (agents[0] as RpcAgent).run(() =>
+      profile(async () => {
+        for (const to of ['w1', 'w0']) {
+          using value = remote(to, fn as typeof add, [randn([2, 2]), 1]);
+          await value.confirmed();
+        }
+      }),
+    );
+    const event = (wanted: string): ProfileEvent | undefined => found.events().find((each) => each.name === wanted);
+    expect(event(`rpc_remote#${name}(w0 -> w1)`)).toMatchObject({ node: 0, isRemote: false });
+    expect(event(`rpc_remote#${name}(w0 -> w1)#remote_op: aten::add`)).toMatchObject({ node: 1, isRemote: true });
+    expect(event(`rpc_remote#${name}(w0 -> w0)`)).toMatchObject({ node: 0, isRemote: false });
+  });
 
   it.each(['profile', 'context'] as const)('wraps a call twice, with the %s outside', async (outside) => {
     const names = (await train(outside)).map(({ name }) => name);
