@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { createAgent, RpcError, rpcAsync, rpcFunction, rpcInfo, rpcSync } from '@backwire/rpc';
+import { rrefs } from '@backwire/rref';
 import { add, customFunction, mul, type Tensor } from '@backwire/tensor';
 import { expectClean, filled, leaf, useAgents } from '../test/agents.ts';
-import { backward, context, distAutogradDebugInfo, getGradients } from './index.ts';
+import { backward, context, distAutograd, distAutogradDebugInfo, getGradients } from './index.ts';
 import { sessionOf } from './internal.ts';
 import { Context, ContextTable } from './protocol/context.ts';
 
@@ -235,6 +236,41 @@ describe('a pass that is stopped', () => {
     );
     expect(await pending.pass).toMatchObject({ code: 'failed-precondition' });
     await expectClean(agents);
+  });
+});
+
+describe('sends that fail on purpose', () => {
+  it('fail the pass they belong to and no other, and cannot keep a context alive', async () => {
+    const faults = {
+      failFirst: { BACKWARD_AUTOGRAD_REQ: 1, AUTOGRAD_DISCOVER_REQ: 1, CLEANUP_AUTOGRAD_CONTEXT_REQ: 3 },
+    };
+    const pair = await Promise.all(
+      [0, 1].map((rank) =>
+        createAgent({
+          name: `w${rank}`,
+          rank,
+          worldSize: 2,
+          store: 'memory://faults',
+          extensions: [rrefs(), distAutograd()],
+          faults,
+        }),
+      ),
+    );
+    await pair[0]!.run(() =>
+      context(async (id) => {
+        const a = leaf([2], 1);
+        const loss = (await rpcSync('w1', add, [a, a])).sum();
+        // The discovery and the gradients of either worker.
+        for (let i = 0; i < 4; i++) {
+          const error: unknown = await backward(id, [loss], { retainGraph: true }).catch((e: unknown) => e);
+          expect(String(error)).toContain('Send attempt failed intentionally');
+        }
+        await backward(id, [loss]);
+        expect(getGradients(id).get(a)?.toArray()).toEqual([2, 2]);
+      }),
+    );
+    await expectClean(pair);
+    await Promise.all(pair.map((agent) => agent.shutdown()));
   });
 });
 

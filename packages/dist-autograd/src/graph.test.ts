@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { rpcAsync, rpcFunction } from '@backwire/rpc';
 import { remote } from '@backwire/rref';
-import { add, noGrad, sparseCooTensor, stack, tensor, type Tensor } from '@backwire/tensor';
+import { add, noGrad, sparseCooTensor, tensor, type Tensor } from '@backwire/tensor';
 import { expectClean, filled, graphOf, leaf, useAgents } from '../test/agents.ts';
 import { backward, context, getGradients } from './index.ts';
 import { sessionOf } from './internal.ts';
@@ -14,7 +14,12 @@ const plusRemotelyOn = rpcFunction('graph/plusRemotelyOn', async (to: string, a:
   remote(to, plus, [a, b]).toHere(),
 );
 const swallow = rpcFunction('graph/swallow', (_: Tensor): void => undefined);
-const stackAll = rpcFunction('graph/stackAll', (list: readonly Tensor[]) => stack([...list]));
+const sumAll = rpcFunction('graph/sumAll', (list: readonly Tensor[]) =>
+  list.reduce((sum, t) => sum.add(t), filled([2, 2], 0)),
+);
+/** As `rpcAsync`, by way of an RRef. */
+const callRemotely = ((to: string, fn: typeof sumAll, args: [Tensor[]]) =>
+  remote(to, fn, args).toHere()) as unknown as typeof rpcAsync;
 const held = leaf([2], 5);
 const giveHeld = rpcFunction('graph/giveHeld', (a: Tensor) => a.add(held));
 
@@ -117,18 +122,24 @@ describe.each([
     await expectClean(agents);
   });
 
-  it('has no functions where nothing requires grad, but the context reaches the peer', async () => {
-    await at(0, () =>
-      context(async (id) => {
-        const [a, b] = tensors().map((t) => t.detach()) as [Tensor, Tensor];
-        const sum = await rpcAsync('w1', plus, [a, b]);
-        expect(sum.requiresGrad).toBe(false);
-        expect(view(id)).toEqual([0, 0, [1]]);
-        expect(await viewOn('w1', id)).toEqual([0, 0, []]);
-      }),
-    );
-    await expectClean(agents);
-  });
+  it.each([
+    ['', async (a: Tensor, b: Tensor) => rpcAsync('w1', plus, [a, b])],
+    [', remotely', async (a: Tensor, b: Tensor) => remote('w1', plus, [a, b]).toHere()],
+  ] as const)(
+    'has no functions where nothing requires grad, but the context reaches the peer%s',
+    async (_name, call) => {
+      await at(0, () =>
+        context(async (id) => {
+          const [a, b] = tensors().map((t) => t.detach()) as [Tensor, Tensor];
+          const sum = await call(a, b);
+          expect(sum.requiresGrad).toBe(false);
+          expect(view(id)).toEqual([0, 0, [1]]);
+          expect(await viewOn('w1', id)).toEqual([0, 0, []]);
+        }),
+      );
+      await expectClean(agents);
+    },
+  );
 });
 
 const viewFrom = rpcFunction('graph/viewFrom', (worker: string, id: bigint) => viewOn(worker, id));
@@ -144,32 +155,44 @@ describe('the graph', () => {
     );
   });
 
-  it('leads only to the tensors of a list that require grad', async () => {
-    await at(0, () =>
+  it.each([
+    ['dense', rpcAsync],
+    ['dense, remotely', callRemotely],
+    ['sparse', rpcAsync],
+    ['sparse, remotely', callRemotely],
+  ] as const)('leads only to the tensors of a list that require grad: %s', (kind, call) =>
+    at(0, () =>
       context(async (id) => {
-        const list = Array.from({ length: 10 }, (_, i) => (i % 2 === 0 ? leaf([2], i) : filled([2], i)));
-        const out = await rpcAsync('w1', stackAll, [list]);
+        const make = (i: number): Tensor => (kind.startsWith('sparse') ? sparse()[0] : leaf([2, 2], i));
+        const list = Array.from({ length: 10 }, (_, i) => (i % 2 === 0 ? make(i) : make(i).detach()));
+        const out = await call('w1', sumAll, [list]);
         const [send] = sessionOf().find(id).sends.values();
         expect(send?.nextFunctions).toHaveLength(5);
         await backward(id, [out.sum()]);
         const grads = getGradients(id);
         expect(grads.size).toBe(5);
-        expect(grads.get(list[4]!)?.toArray()).toEqual([1, 1]);
+        expect(grads.get(list[4]!)?.toDense().toArray()).toEqual([
+          [1, 1],
+          [1, 1],
+        ]);
       }),
-    );
-  });
+    ),
+  );
 
-  it('records for a leaf of the callee when only the result requires grad', async () => {
-    await at(0, () =>
+  it.each([
+    ['', async (a: Tensor) => rpcAsync('w1', giveHeld, [a])],
+    [', remotely', async (a: Tensor) => remote('w1', giveHeld, [a]).toHere()],
+  ] as const)('records for a leaf of the callee when only the result requires grad%s', (_name, call) =>
+    at(0, () =>
       context(async (id) => {
-        const out = await rpcAsync('w1', giveHeld, [filled([2], 1)]);
+        const out = await call(filled([2], 1));
         expect(view(id)).toEqual([0, 1, [1]]);
         await backward(id, [out.sum()]);
         expect(getGradients(id).size).toBe(0);
         expect(await rpcAsync('w1', heldGrad, [id])).toEqual([1, 1]);
       }),
-    );
-  });
+    ),
+  );
 
   it('keeps the flags of mixed arguments, and records nothing without grad mode', async () => {
     await at(0, () =>

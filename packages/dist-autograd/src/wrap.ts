@@ -139,6 +139,10 @@ export function unwrapRequest(
   message: Message,
 ): { context: LiveContext; inner: Message; path: Path } {
   const { meta, inner } = unwrap(message);
+  // A wrap inside a wrap would be unwrapped without end.
+  if (forcesRecording(meta.type) === undefined) {
+    throw new RpcError('protocol-error', `a message of type ${meta.type} cannot be wrapped in an autograd context`);
+  }
   let context: LiveContext;
   try {
     context = own.contexts.accept(meta.context, meta.oldest);

@@ -1,0 +1,163 @@
+import { describe, expect, it } from 'vitest';
+import { Context, ContextRefused, ContextTable } from './context.ts';
+import { comparePasses, localId, publicId, splitId, type ContextRef } from './ids.ts';
+import { compareKeys, Invocation, type OrderKey } from './order-key.ts';
+
+type Ctx = Context<string, string>;
+const tableOf = (worker: number, life = 0, limit?: number): ContextTable<Ctx> =>
+  new ContextTable<Ctx>({ worker, incarnation: 100 + life }, life, (ref) => new Context(ref), limit);
+const ref = (local: number, incarnation = 100, worker = 7): ContextRef => ({ worker, incarnation, local });
+
+const reasonOf = (fn: () => unknown): string => {
+  try {
+    fn();
+    return 'accepted';
+  } catch (error) {
+    return error instanceof ContextRefused ? error.reason : String(error);
+  }
+};
+
+describe('ids', () => {
+  it('are those of torch in a first life: the worker in the upper 16 bits, a counter from 0 below', () => {
+    expect(tableOf(0).create().id).toBe(0n);
+    const table = tableOf(3);
+    expect([table.create().id, table.create().id]).toEqual([3n << 48n, (3n << 48n) + 1n]);
+    expect([table.nextMessage(), table.nextMessage()]).toEqual([0, 1]);
+    expect(publicId(0xffff, 2 ** 48 - 1)).toBe((0xffffn << 48n) + 281474976710655n);
+    expect(splitId(publicId(5, 77))).toEqual({ worker: 5, local: 77 });
+  });
+
+  it('of later lives never meet those of the first', () => {
+    expect(tableOf(3, 1).create().id).toBe((3n << 48n) + (1n << 38n));
+    expect(localId(1024, 0)).toBe(0);
+    expect(() => localId(0, 2 ** 38)).toThrow('wrapped around');
+  });
+
+  it('that cannot be are found nowhere', () => {
+    const table = tableOf(0);
+    for (const id of [-1n, 1n << 64n, 5n, 'x' as unknown as bigint]) expect(table.find(id)).toBeUndefined();
+  });
+});
+
+describe('a context on another worker', () => {
+  it('is made by the first message and found by the next', () => {
+    const table = tableOf(1);
+    const made = table.accept(ref(4), 0);
+    expect(table.accept(ref(4), 0)).toBe(made);
+    expect(table.find(publicId(7, 4))).toBe(made);
+    expect(table.size).toBe(1);
+  });
+
+  it('never comes back after its release, whether it was there or not', () => {
+    const table = tableOf(1);
+    const made = table.accept(ref(4), 0);
+    expect(table.release(ref(4))).toBe(made);
+    expect(made.released).toBe(true);
+    expect(table.release(ref(9))).toBeUndefined();
+    expect(reasonOf(() => table.accept(ref(4), 0))).toBe('released');
+    expect(reasonOf(() => table.accept(ref(9), 0))).toBe('released');
+    expect(table.tombstones).toBe(2);
+  });
+
+  it("is refused below the creator's oldest, which also buries the tombstones", () => {
+    const table = tableOf(1);
+    for (let i = 0; i < 50; i++) table.release(ref(i));
+    expect(table.tombstones).toBe(50);
+    table.accept(ref(60), 48);
+    expect(table.tombstones).toBe(2);
+    expect(reasonOf(() => table.accept(ref(47), 0))).toBe('released');
+    expect(reasonOf(() => table.accept(ref(50), 0))).toBe('accepted');
+  });
+
+  it('that is alive here stays when the mark passes it', () => {
+    const table = tableOf(1);
+    const made = table.accept(ref(4), 0);
+    table.accept(ref(60), 60);
+    expect(table.accept(ref(4), 60)).toBe(made);
+  });
+
+  it('of its own creator is never made by a message', () => {
+    const table = tableOf(7);
+    const own = table.create();
+    expect(table.accept(own.ref, 0)).toBe(own);
+    table.release(own.ref);
+    expect(reasonOf(() => table.accept(own.ref, 0))).toBe('released');
+    expect(table.tombstones).toBe(0);
+  });
+
+  it('goes with its creator, and no straggler brings it back', () => {
+    const table = tableOf(1);
+    const made = table.accept(ref(4), 0);
+    const other = table.accept(ref(4, 100, 8), 0);
+    expect(table.creatorDied({ worker: 7, incarnation: 100 })).toEqual([made]);
+    expect(reasonOf(() => table.accept(ref(5), 0))).toBe('creator-dead');
+    expect([...table]).toEqual([other]);
+    expect(reasonOf(() => table.accept(ref(0, 101), 0))).toBe('accepted');
+  });
+
+  it('of an earlier life gives way to the same number in a later one', () => {
+    const table = tableOf(1);
+    const old = table.accept(ref(4), 0);
+    const young = table.accept(ref(4, 100 + 1024), 0);
+    expect(table.lookup(ref(4))).toBeUndefined();
+    expect(table.find(publicId(7, 4))).toBe(young);
+    expect([old.released, young.released, table.size]).toEqual([true, false, 1]);
+    expect(reasonOf(() => table.accept(ref(5), 0))).toBe('released');
+  });
+
+  it('is one of a bounded number', () => {
+    const table = tableOf(1, 0, 3);
+    for (let i = 0; i < 3; i++) table.accept(ref(i), 0);
+    expect(reasonOf(() => table.accept(ref(3), 0))).toBe('full');
+    table.release(ref(0));
+    expect(reasonOf(() => table.accept(ref(3), 0))).toBe('accepted');
+  });
+});
+
+describe("the creator's oldest context", () => {
+  it('follows releases in whatever order', () => {
+    const table = tableOf(0);
+    const [a, b, c] = [table.create(), table.create(), table.create()];
+    expect(table.oldestOwn).toBe(0);
+    table.release(b.ref);
+    expect(table.oldestOwn).toBe(0);
+    table.release(a.ref);
+    expect(table.oldestOwn).toBe(c.ref.local);
+    table.release(c.ref);
+    expect(table.oldestOwn).toBe(3);
+  });
+});
+
+describe('order', () => {
+  it('of calls: by ordinal, outer before inner, request before response', () => {
+    const main = new Invocation([]);
+    const [first, second] = [main.next(), main.next()];
+    const inner = new Invocation(first).next();
+    const keys: OrderKey[] = [
+      { path: first, direction: 'request' },
+      { path: first, direction: 'response' },
+      { path: inner, direction: 'request' },
+      { path: inner, direction: 'response' },
+      { path: second, direction: 'request' },
+    ];
+    expect([...keys].reverse().sort(compareKeys)).toEqual(keys);
+    expect(compareKeys(keys[0]!, keys[0]!)).toBe(0);
+  });
+
+  it('is refused where calls are nested without end', () => {
+    let path = new Invocation([]).next();
+    expect(() => {
+      for (;;) path = new Invocation(path).next();
+    }).toThrow('nested deeper than 1024');
+  });
+
+  it('of passes: by worker, life and number', () => {
+    const passes = [
+      { worker: 0, incarnation: 2, n: 9 },
+      { worker: 1, incarnation: 1, n: 5 },
+      { worker: 1, incarnation: 2, n: 1 },
+      { worker: 1, incarnation: 2, n: 2 },
+    ];
+    expect([...passes].reverse().sort(comparePasses)).toEqual(passes);
+  });
+});

@@ -1,0 +1,86 @@
+import { describe, expect, it } from 'vitest';
+import { Random } from '@backwire/testing';
+import { WireError } from '@backwire/wire/internal';
+import {
+  decodeAbort,
+  decodeBackward,
+  decodeContextMessage,
+  decodeDiscover,
+  decodeOutcome,
+  decodeWrap,
+  encodeAbort,
+  encodeBackward,
+  encodeContextMessage,
+  encodeDiscover,
+  encodeOutcome,
+  encodeWrap,
+} from './messages.ts';
+
+const context = { worker: 0xffff, incarnation: 0xffff_ffff, local: 2 ** 48 - 1 };
+const pass = { worker: 3, incarnation: 1_800_000_000, n: 12 };
+const options = { retainGraph: true, fast: false, failed: [3, 4, 11] };
+const failure = {
+  code: 'peer-died',
+  name: 'RpcError',
+  text: 'Error on Node 2: worker «ü» died \ud83d\ude80',
+  peer: { id: 0, name: 'w0' },
+};
+
+const samples: [string, unknown, Uint8Array, (bytes: Uint8Array) => unknown][] = (() => {
+  const wrap = { type: 0x102, context, oldest: 17, message: 2 ** 48 - 1, path: [0, 5, 2 ** 40], graph: true };
+  const discover = { context, pass, options, messages: [0, 2 ** 38, 7] };
+  const backward = { context, pass, options: { ...options, fast: true }, message: 5, present: [true, false, true] };
+  const abort = { context, pass, failure };
+  const ended = { context, oldest: 2 ** 48 - 2 };
+  return [
+    ['wrap', wrap, encodeWrap(wrap), decodeWrap],
+    ['discover', discover, encodeDiscover(discover), decodeDiscover],
+    ['backward', backward, encodeBackward(backward), (bytes) => decodeBackward(bytes, 2)],
+    ['abort', abort, encodeAbort(abort), decodeAbort],
+    ['outcome', failure, encodeOutcome(failure), decodeOutcome],
+    ['good outcome', undefined, encodeOutcome(undefined), decodeOutcome],
+    ['context', ended, encodeContextMessage(ended), decodeContextMessage],
+  ];
+})();
+
+describe.each(samples)('the bytes of %s', (_, value, bytes, decode) => {
+  it('say the same again', () => expect(decode(bytes)).toEqual(value));
+
+  it('are refused when cut anywhere, or longer than they say', () => {
+    for (let length = 0; length < bytes.length; length++)
+      expect(() => decode(bytes.subarray(0, length))).toThrow(WireError);
+    expect(() => decode(Uint8Array.of(...bytes, 0))).toThrow(WireError);
+  });
+
+  it('when garbled are refused or say something else, but do no harm', () => {
+    const random = new Random(`garbled ${_}`);
+    for (let i = 0; i < 3_000; i++) {
+      const garbled = bytes.slice();
+      for (let n = random.int(1, 4); n > 0; n--) garbled[random.int(0, garbled.length)] = random.int(0, 256);
+      try {
+        decode(garbled);
+      } catch (error) {
+        expect(error).toBeInstanceOf(WireError);
+      }
+    }
+  });
+});
+
+describe('sizes', () => {
+  it('are checked before anything is allocated', () => {
+    const huge = { context, pass, options, messages: [] };
+    const bytes = encodeDiscover(huge);
+    const lying = Uint8Array.of(...bytes.subarray(0, -1), 0xff, 0xff, 0xff, 0xff, 0x0f);
+    expect(() => decodeDiscover(lying)).toThrow('a discovery of 4294967295 entries');
+  });
+
+  it('of gradients must be those of the tensors that came', () => {
+    const bytes = encodeBackward({ context, pass, options, message: 5, present: [true, false] });
+    expect(() => decodeBackward(bytes, 2)).toThrow('gradients do not match their tensors');
+  });
+
+  it('of texts are cut', () => {
+    const outcome = decodeOutcome(encodeOutcome({ code: '', name: 'Error', text: 'x'.repeat(100_000) }));
+    expect(outcome?.text).toHaveLength(16_384);
+  });
+});
