@@ -1,4 +1,5 @@
-/** @file The long explorations of the RRef protocol: `npm run explore [-- STATES]`; each world is cut off at that many states. */
+/** @file The long explorations of the RRef protocol: `npm run explore -- --suite rref [--states N]`; each world is cut off at N. */
+import { parseArgs } from 'node:util';
 import { explore, formatExploration } from '@backwire/testing';
 import { rrefModel, type Bounds } from './model.ts';
 
@@ -20,7 +21,8 @@ const WORLDS: readonly Bounds[] = [
 /** Without the second half of R3', the run that `rules.explore.test.ts` keeps. */
 const WEAK: Bounds = { users: 3, forks: 3, crashes: 2, rules: { deathExtendsFence: false } };
 
-const maxStates = Number(process.argv[2] ?? 10_000_000);
+const { values } = parseArgs({ options: { states: { type: 'string' } } });
+const maxStates = Number(values.states ?? 10_000_000);
 let wrong = false;
 for (const bounds of WORLDS) {
   const result = explore(rrefModel(bounds), { maxStates });
