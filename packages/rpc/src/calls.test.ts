@@ -212,8 +212,8 @@ describe('calls', () => {
     const made = await from0(() => rpcSync('w1', make, [4]));
     expect(made).toBeInstanceOf(Point);
     expect(made.double()).toBe(8);
-    const origin = Point.origin as typeof Point.origin & { readonly [rpcName]: string };
-    expect(((await from0(() => rpcSync('w1', origin))) as Point).x).toBe(0);
+    const origin = remoteFunction<() => Point>('calls/Point.origin');
+    expect((await from0(() => rpcSync('w1', origin))).x).toBe(0);
   });
 
   it('are waited for by waitAll, which fails at the first error', async () => {
