@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { ones, tensor, type Tensor } from '@backwire/tensor';
-import { AccumulateGrad, gradEdge, setHistory } from '@backwire/tensor/internal';
+import { type AccumulateGrad, gradEdge, setHistory } from '@backwire/tensor/internal';
 import { filled, leaf } from '../../test/agents.ts';
 import { RecvRpcBackward, SendRpcBackward } from './functions.ts';
 import { GradientStore } from './gradients.ts';
