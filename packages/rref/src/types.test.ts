@@ -1,0 +1,50 @@
+/** What must compile, and what must not: the types are the test, running it only shows that nothing is called. */
+import { nn, rpcName, type Parameter, type Tensor } from '@backwire/tensor';
+import { expectTypeOf, it } from 'vitest';
+import type { RemoteProxy, RRef, RRefProxy } from './index.ts';
+
+class Server {
+  static readonly [rpcName] = 'types/Server';
+  readonly model = new nn.Linear(2, 2);
+  forward(x: Tensor): Tensor {
+    return this.model.forward(x);
+  }
+  async later(n: number): Promise<string> {
+    return String(n);
+  }
+  *count(to: number): Generator<number> {
+    for (let i = 0; i < to; i++) yield i;
+  }
+  async *ticks(): AsyncGenerator<string> {
+    yield 'tick';
+  }
+  parameters(): RRef<Parameter>[] {
+    return [];
+  }
+  _hidden(): number {
+    return 1;
+  }
+  dispose(): void {
+    this._hidden();
+  }
+}
+
+it('proxies have the published shape', () => {
+  expectTypeOf<RemoteProxy<Server>['forward']>().toEqualTypeOf<(x: Tensor) => Promise<Tensor>>();
+  expectTypeOf<RemoteProxy<Server>['later']>().toEqualTypeOf<(n: number) => Promise<string>>();
+  expectTypeOf<RemoteProxy<Server>['count']>().toEqualTypeOf<(to: number) => AsyncGenerator<number, void, void>>();
+  expectTypeOf<RemoteProxy<Server>['ticks']>().toEqualTypeOf<() => AsyncGenerator<string, void, void>>();
+  expectTypeOf<RemoteProxy<Server>['parameters']>().toEqualTypeOf<() => Promise<RRef<Parameter>[]>>();
+  expectTypeOf<RRefProxy<Server>['later']>().toEqualTypeOf<(n: number) => RRef<string>>();
+  expectTypeOf<keyof RemoteProxy<Server>>().toEqualTypeOf<'forward' | 'later' | 'count' | 'ticks' | 'parameters'>();
+  expectTypeOf<keyof RemoteProxy<number[]>>().toEqualTypeOf<never>();
+});
+
+it('an RRef of a narrower value is one of a wider value', () => {
+  expectTypeOf<RRef<Parameter>>().toExtend<RRef<Tensor>>();
+  expectTypeOf<RRef<Tensor<'float32'>>>().toExtend<RRef<Tensor>>();
+  expectTypeOf<RRef<Tensor<'float32'>[]>>().toExtend<RRef<Tensor[]>>();
+  expectTypeOf<RRef<number>>().toExtend<RRef<unknown>>();
+  expectTypeOf<RRef<Server>>().toExtend<RRef<unknown>>();
+  expectTypeOf<RRef<string>>().not.toExtend<RRef<number>>();
+});
