@@ -142,15 +142,19 @@ export class Tensor<D extends DType = DType> {
 
   /** The gradient accumulated in a leaf by `backward`; null before the first. */
   get grad(): Tensor | null {
-    return this.meta?.grad ?? null;
+    const { meta } = this;
+    if (meta === undefined || meta.grad === null) return null;
+    meta.gradSeen = true;
+    return meta.grad;
   }
   set grad(value: Tensor | null) {
     if (value !== null) keep(value);
-    if (this.meta !== undefined) this.meta.grad = value;
-    else if (value !== null) {
+    if (this.meta === undefined) {
+      if (value === null) return;
       this.meta = newMeta(false);
-      this.meta.grad = value;
     }
+    this.meta.grad = value;
+    this.meta.gradSeen = true;
   }
 
   /** Whether `dispose` was called on this handle. */
@@ -214,6 +218,7 @@ export function newMeta(requiresGrad: boolean): AutogradMeta {
   return {
     requiresGrad,
     grad: null,
+    gradSeen: false,
     node: undefined,
     outputIndex: 0,
     accumulator: undefined,

@@ -13,6 +13,8 @@ import type { Tensor } from '../tensor.ts';
 export function accumulateGrad(meta: AutogradMeta, grad: Tensor): void {
   const before = meta.grad;
   meta.grad = keep(unswept(() => (before === null ? own(grad) : addGradients(before, grad))));
+  if (!meta.gradSeen) before?.release();
+  meta.gradSeen = false;
 }
 
 /** A gradient nothing else aliases: the one given when only the engine holds it, else a copy. */

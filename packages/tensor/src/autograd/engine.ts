@@ -3,7 +3,7 @@ import { ambient, runWith } from '../ambient.ts';
 import { AutogradError } from '../errors.ts';
 import { onesLike } from '../creation.ts';
 import { addGradients, sumTo } from '../ops/gradients.ts';
-import { keep, sweep } from '../scope.ts';
+import { sweep } from '../scope.ts';
 import { sameShape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import type { AutogradMeta } from './meta.ts';
@@ -308,6 +308,6 @@ export function registerHook(t: Tensor, hook: (grad: Tensor) => Tensor | void): 
 export function retainGrad(t: Tensor): void {
   if (t.isLeaf) return;
   registerHook(t, (grad) => {
-    (t.meta as AutogradMeta).grad = keep(grad.detach().clone());
+    t.grad = grad.detach().clone();
   });
 }

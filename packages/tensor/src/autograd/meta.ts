@@ -27,6 +27,8 @@ export interface ViewInfo {
 export interface AutogradMeta {
   requiresGrad: boolean;
   grad: Tensor | null;
+  /** Whether the program has asked for `grad`, and may hold it. */
+  gradSeen: boolean;
   node: Node | undefined;
   outputIndex: number;
   accumulator: AccumulateGrad | undefined;

@@ -1,6 +1,18 @@
 /** @file Modules: parameters, modes, state dicts, Sequential, data parallel training. */
 import { describe, expect, it } from 'vitest';
-import { crossEntropy, manualSeed, nn, ones, optim, rand, randn, tensor, zeros, type Tensor } from '../index.ts';
+import {
+  crossEntropy,
+  manualSeed,
+  memory,
+  nn,
+  ones,
+  optim,
+  rand,
+  randn,
+  tensor,
+  zeros,
+  type Tensor,
+} from '../index.ts';
 
 class Doubler extends nn.Module {
   async forward(x: Tensor): Promise<Tensor> {
@@ -88,6 +100,22 @@ describe('Sequential', () => {
       '0.weight',
       '0.bias',
     ]);
+  });
+});
+
+describe('zeroGrad', () => {
+  it('leaves gradients that the program asked for alone, and frees the others', () => {
+    const [a, b] = [new nn.Linear(2, 2), new nn.Linear(2, 2)];
+    const opt = new optim.SGD([a.weight, b.weight], { lr: 0.1 });
+    b.forward(a.forward(ones([1, 2])))
+      .sum()
+      .backward();
+    const held = a.weight.grad as Tensor;
+    const before = memory().storages;
+    opt.step();
+    opt.zeroGrad();
+    expect([a.weight.grad, b.weight.grad, held.disposed]).toEqual([null, null, false]);
+    expect(memory().storages).toBe(before - 1);
   });
 });
 

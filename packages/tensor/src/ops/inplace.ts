@@ -22,14 +22,14 @@ export function writeInto(t: Tensor, source: Tensor): void {
   }
   const width = dtypes[t.dtype].bytes;
   // Copied when both share memory: the walk would read what it has just written.
-  const shared = source.storage === t.storage;
-  const bytes = shared ? readBytes(source).slice() : readBytes(source);
+  const own = source.storage === t.storage ? readBytes(source).slice() : undefined;
+  // The target first: getting at it may grow the device's memory, and that moves what was looked at before.
+  const target = t.storage.mutate();
   const from = {
-    bytes: aligned(bytes, width),
+    bytes: aligned(own ?? readBytes(source), width),
     strides: expandStrides(source.shape, contiguousStrides(source.shape), t.shape),
     offset: 0,
   };
-  const target = t.storage.mutate();
   copyStrided(from, { bytes: target, strides: t.strides, offset: t.offset }, t.shape, t.dtype);
 }
 

@@ -1,6 +1,7 @@
 /** @file What every optimiser shares: parameters, their state, and steps over whole arrays with no operation in between. */
 import { noGrad } from '../autograd/record.ts';
 import { rpcName } from '../named.ts';
+import { sweep } from '../scope.ts';
 import type { Tensor } from '../tensor.ts';
 
 /** The arrays an update works on: float32, or float64 for parameters of that type. */
@@ -41,7 +42,7 @@ export abstract class Optimizer {
     }
     noGrad(() => {
       for (const [i, param] of this.params.entries()) {
-        const grad = grads === undefined ? param.grad : (grads[i] ?? null);
+        const grad = grads === undefined ? (param.meta?.grad ?? null) : (grads[i] ?? null);
         if (grad !== null) this.stepOne(i, param, grad);
       }
     });
@@ -50,9 +51,11 @@ export abstract class Optimizer {
   /** Drops the gradients: `grad` is null afterwards. */
   zeroGrad(): void {
     for (const param of this.params) {
-      const { grad } = param;
-      param.grad = null;
-      grad?.dispose();
+      const { meta } = param;
+      if (meta === undefined) continue;
+      // Freed at once unless the program has asked for it and may hold it.
+      if (!meta.gradSeen) meta.grad?.release();
+      meta.grad = null;
     }
   }
 
@@ -80,7 +83,11 @@ export abstract class Optimizer {
     const state = (this.states[i] ??= this.newState(param));
     state.step++;
     if (sparse) this.stepRows(param, grad, state);
-    else withValues(param, (p) => readValues(grad, param.dtype, (g) => this.update(p, g, state)));
+    else {
+      const dense = plainValues(grad, param.dtype);
+      withValues(param, (p) => this.update(p, valuesOf(dense), state));
+      dense.dispose();
+    }
   }
 
   /** Applies `update` row by row: rows that the gradient does not name keep their values and their state. */
@@ -89,19 +96,20 @@ export abstract class Optimizer {
     const rows = summed.indices();
     const values = summed.values();
     if (rows.shape[0] !== 1) throw new RangeError(`a sparse gradient needs one sparse dimension, got ${rows.shape[0]}`);
-    const ids = rows.contiguous().dataSync();
+    const ids = sweep(() => rows.contiguous().dataSync());
     const width = param.size / Math.max(1, param.shape[0] ?? 1);
-    withValues(param, (p) =>
-      readValues(values, param.dtype, (g) => {
-        for (let k = 0; k < ids.length; k++) {
-          const start = Number(ids[k]) * width;
-          this.update(p.subarray(start, start + width), g.subarray(k * width, (k + 1) * width), {
-            step: state.step,
-            slots: state.slots.map((slot) => slot.subarray(start, start + width)),
-          });
-        }
-      }),
-    );
+    const dense = plainValues(values, param.dtype);
+    withValues(param, (p) => {
+      const g = valuesOf(dense);
+      for (let k = 0; k < ids.length; k++) {
+        const start = Number(ids[k]) * width;
+        this.update(p.subarray(start, start + width), g.subarray(k * width, (k + 1) * width), {
+          step: state.step,
+          slots: state.slots.map((slot) => slot.subarray(start, start + width)),
+        });
+      }
+    });
+    dense.dispose();
     for (const t of [summed, rows, values]) if (t !== grad) t.dispose();
   }
 
@@ -125,20 +133,26 @@ function withValues(param: Tensor, fn: (values: Values) => void): void {
     fn(new make(bytes.buffer as ArrayBuffer, bytes.byteOffset + param.offset * make.BYTES_PER_ELEMENT, param.size));
     return;
   }
-  const copy = param.detach().to('float32').clone();
+  const copy = sweep(() => param.detach().to('float32').clone());
   withValues(copy, fn);
   param.copy_(copy);
   copy.dispose();
 }
 
-/** Gives `fn` the gradient's values in the type its parameter is updated in; they are read, never written. */
-function readValues(grad: Tensor, dtype: string, fn: (values: Values) => void): void {
+/** The gradient, contiguous and in the type its parameter is updated in. The caller disposes it. */
+function plainValues(grad: Tensor, dtype: string): Tensor {
   const wanted = dtype === 'float64' ? 'float64' : 'float32';
-  const dense = grad.detach().to(wanted).contiguous();
+  return sweep(() => grad.detach().to(wanted).contiguous());
+}
+
+/**
+ * The values where they lie; to be read only. Taken after the parameter's own memory: making a gradient plain may grow the device's
+ * memory, and that moves every view of it.
+ */
+function valuesOf(dense: Tensor): Values {
   const bytes = dense.storage.peek();
-  const make = arrayOf[wanted];
-  fn(new make(bytes.buffer as ArrayBuffer, bytes.byteOffset + dense.offset * make.BYTES_PER_ELEMENT, dense.size));
-  dense.dispose();
+  const make = arrayOf[dense.dtype as 'float32' | 'float64'];
+  return new make(bytes.buffer as ArrayBuffer, bytes.byteOffset + dense.offset * make.BYTES_PER_ELEMENT, dense.size);
 }
 
 function isContiguous(t: Tensor): boolean {
