@@ -5,13 +5,13 @@ import { noGrad, saveSafetensors } from '@backwire/tensor';
 import { currentAgent, rpcAsync, rpcFunction } from '@backwire/rpc';
 import { remote, type RRef } from '@backwire/rref';
 import { RemoteModule } from '@backwire/dist-autograd';
-import { mergeChromeTraces, profile } from '@backwire/profiler';
+import { type ChromeTrace, mergeChromeTraces, profile } from '@backwire/profiler';
 import { chartSvg, type Series } from '../shared/chart.ts';
 import { batchOf, type Digits, readDigits } from '../shared/mnist.ts';
 import { progress, type Progress } from '../shared/progress.ts';
 import { Net } from './net.ts';
 import type { TrainOptions } from './options.ts';
-import { type EpochReport, type Summary, summaryTable, sumUp, type Traffic } from './reports.ts';
+import { type EpochReport, pairs, type Summary, summaryTable, sumUp, type Traffic } from './reports.ts';
 import { nameOf, SERVER, worldSize } from './roles.ts';
 import { onProgress, toTensors, Trainer, type TrainerOptions } from './trainer.ts';
 
@@ -68,12 +68,7 @@ async function run(
   mkdirSync(options.out, { recursive: true });
   const write = (file: string, content: string | Uint8Array): void => writeFileSync(join(options.out, file), content);
   write('training.svg', chart(reports, accuracy));
-  write(
-    'trace.json',
-    JSON.stringify(
-      mergeChromeTraces([tested.toChromeTrace(), ...reports.flat().map(({ trace }) => ({ traceEvents: trace }))]),
-    ),
-  );
+  write('trace.json', JSON.stringify(mergeChromeTraces([tested.toChromeTrace(), ...reports.flat().flatMap(traceOf)])));
   write('weights.safetensors', saveSafetensors(new Map(await net.getModuleRRef().rpcSync().weights())));
   write('summary.json', `${JSON.stringify(summary, null, 2)}\n`);
   const tables = reports.flatMap((epoch) => epoch.map(({ table }) => table)).filter((table) => table !== '');
@@ -102,7 +97,7 @@ async function testAccuracy(net: RemoteModule<Net>, test: Digits, count = test.c
 function chart(reports: readonly (readonly EpochReport[])[], accuracy: readonly number[]): string {
   const trainers = reports[0]?.length ?? 0;
   const losses = Array.from({ length: trainers }, (_, index): Series => {
-    const points = reports.flatMap((epoch) => epoch[index]?.losses ?? []);
+    const points = reports.flatMap((epoch) => pairs(epoch[index]?.losses ?? new Float64Array()));
     return { name: nameOf(index + 2), points: binned(points, LOSS_BINS) };
   });
   const points = accuracy.map((share, epoch): [number, number] => [epoch + 1, share]);
@@ -116,6 +111,11 @@ function chart(reports: readonly (readonly EpochReport[])[], accuracy: readonly 
       series: [{ name: 'test', points, marks: true }],
     },
   ]);
+}
+
+/** What a trainer profiled in an epoch, if it did. */
+function traceOf({ trace }: EpochReport): ChromeTrace[] {
+  return trace.length === 0 ? [] : [JSON.parse(new TextDecoder().decode(trace)) as ChromeTrace];
 }
 
 /** Means over `perUnit` equal parts of each unit of x. */

@@ -7,15 +7,20 @@ export type Phase = (typeof PHASES)[number];
 /** What one trainer did in one epoch. Times are milliseconds. */
 export interface EpochReport {
   readonly samples: number;
-  /** The position in epochs and the loss of every batch. */
-  readonly losses: [number, number][];
+  /** The position in epochs and the loss of every batch, one after the other: a typed array travels as it is, however long. */
+  readonly losses: Float64Array;
   readonly phases: Record<Phase, number>;
   /** How long every call of `forward` took. */
-  readonly forwardMs: number[];
-  /** Chrome trace events of what was profiled. */
-  trace: object[];
+  readonly forwardMs: Float64Array;
+  /** The Chrome trace of what was profiled, as JSON; empty when nothing was. */
+  readonly trace: Uint8Array;
   /** The profile's table; empty when not asked for. */
-  table: string;
+  readonly table: string;
+}
+
+/** The points of a flat list of coordinates. */
+export function pairs(flat: Float64Array): [number, number][] {
+  return Array.from({ length: flat.length / 2 }, (_, i) => [flat[2 * i] ?? 0, flat[2 * i + 1] ?? 0]);
 }
 
 /** What went over the wire, as one worker's agent counted. */
@@ -58,8 +63,12 @@ export function sumUp(
 ): Summary {
   const { epochs, trainers, batchSize, lr, seed } = options;
   const samples = reports.reduce((sum, report) => sum + report.samples, 0);
-  const calls = reports.flatMap(({ forwardMs }) => forwardMs);
-  const last = reports.slice(-trainers).flatMap(({ losses }) => losses.slice(-20).map(([, loss]) => loss));
+  const calls = reports.flatMap(({ forwardMs }) => [...forwardMs]);
+  const last = reports.slice(-trainers).flatMap(({ losses }) =>
+    pairs(losses)
+      .slice(-20)
+      .map(([, loss]) => loss),
+  );
   return {
     testAccuracy: accuracyByEpoch.at(-1) ?? 0,
     accuracyByEpoch,

@@ -55,35 +55,40 @@ export class Trainer {
     const order = permutation(this.digits.count, generator(seed, epoch, this.index));
     const total = Math.ceil(order.length / batchSize);
     const rows = (batch: number): Uint32Array => order.subarray(batch * batchSize, (batch + 1) * batchSize);
-    const report = emptyReport(this.digits.count);
+    const losses = new Float64Array(2 * total);
+    const forwardMs = new Float64Array(total);
+    const phases = Object.fromEntries(PHASES.map((phase) => [phase, 0])) as Record<Phase, number>;
     const batches = async (from: number, to: number): Promise<void> => {
       for (let batch = from; batch < to; batch++) {
-        const loss = await this.step(rows(batch), report);
-        report.losses.push([epoch + (batch + 1) / total, loss]);
+        const { loss, forward } = await this.step(rows(batch), phases);
+        losses.set([epoch + (batch + 1) / total, loss], 2 * batch);
+        forwardMs[batch] = forward;
         if ((batch + 1) % REPORT_EVERY === 0 || batch + 1 === total) this.tell(epoch * total + batch + 1, total, loss);
       }
     };
     const profiled = this.options.profile ? total : epoch === 0 ? Math.min(PROFILED_BATCHES, total) : 0;
+    let trace = new Uint8Array();
+    let table = '';
     if (profiled > 0) {
       const { profile: found } = await profile(() => batches(0, profiled));
-      report.trace = found.toChromeTrace().traceEvents;
-      if (this.options.profile) report.table = found.keyAverages().table({ sortBy: 'total', limit: 20 });
+      trace = new TextEncoder().encode(JSON.stringify(found.toChromeTrace()));
+      if (this.options.profile) table = found.keyAverages().table({ sortBy: 'total', limit: 20 });
     }
     await batches(profiled, total);
-    return report;
+    return { samples: this.digits.count, losses, phases, forwardMs, trace, table };
   }
 
   /** Forward through the server, backward through the call, one step of the optimizer on the server. */
-  private async step(rows: Uint32Array, report: EpochReport): Promise<number> {
+  private async step(rows: Uint32Array, phases: Record<Phase, number>): Promise<{ loss: number; forward: number }> {
     const { net } = this;
     this.optimizer ??= DistributedOptimizer.create(optim.SGD, this.parameters, { lr: this.options.lr, momentum: 0.9 });
     const optimizer = await this.optimizer;
-    const clock = new Stopwatch(report.phases);
+    const clock = new Stopwatch(phases);
     const { x, y } = toTensors(batchOf(this.digits, rows));
     clock.lap('data');
     return context(async (id) => {
       const logits = await net.rpcAsync().forward(x);
-      report.forwardMs.push(clock.lap('forward'));
+      const forward = clock.lap('forward');
       const loss = crossEntropy(logits, y);
       const value = loss.item();
       clock.lap('loss');
@@ -92,7 +97,7 @@ export class Trainer {
       await optimizer.step(id);
       clock.lap('step');
       for (const done of [x, y, logits, loss]) done.dispose();
-      return value;
+      return { loss: value, forward };
     });
   }
 
@@ -108,11 +113,6 @@ rpcClass(Trainer, { methods: ['epoch'] });
 /** Images [n, 784] and labels [n]. */
 export function toTensors({ x, y, count }: Batch): { x: Tensor; y: Tensor } {
   return { x: fromBytes(new Uint8Array(x.buffer), [count, PIXELS], 'float32'), y: tensor(y, { dtype: 'int64' }) };
-}
-
-function emptyReport(samples: number): EpochReport {
-  const phases = Object.fromEntries(PHASES.map((phase) => [phase, 0])) as Record<Phase, number>;
-  return { samples, losses: [], phases, forwardMs: [], trace: [], table: '' };
 }
 
 class Stopwatch {
