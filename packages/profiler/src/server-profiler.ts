@@ -45,7 +45,7 @@ export class ServerProfiler {
     stack.splice(at, 1);
   }
 
-  /** One list for every call that was handled, in the order they ended. */
+  /** One list for every call that was handled, in the order they ended. Of long profiles ask for `table`: values that travel have limits. */
   events(): readonly (readonly ProfileEvent[])[] {
     return this.calls.map(publicEvents);
   }
