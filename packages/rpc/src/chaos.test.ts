@@ -94,7 +94,7 @@ describe('agents over connections that break all the time', () => {
       await nemesis;
       const outcomes = await Promise.all(calls);
       expect(outcomes.filter((outcome) => outcome.startsWith('WRONG'))).toEqual([]);
-    expect(outcomes.length).toBeGreaterThan(100);
+      expect(outcomes.length).toBeGreaterThan(100);
       expect(outcomes.filter((outcome) => outcome === 'ok').length).toBeGreaterThan(outcomes.length / 2);
       expect(Math.max(...runs.values())).toBe(1);
       // One-way calls have no deadline: each arrives once and in order, whatever happened to the links.
@@ -130,7 +130,8 @@ async function call(id: number, to: string, random: Random): Promise<string> {
     if (info.executed === 'no') {
       // Not now, and not later either.
       await new Promise((resolve) => setTimeout(resolve, 500));
-      if (runs.has(id)) return `WRONG: ran, although ${info.code} 'no' after ${String((error as Error).message)} size ${size} timeout ${timeoutMs}`;
+      if (runs.has(id))
+        return `WRONG: ran, although ${info.code} 'no' after ${String((error as Error).message)} size ${size} timeout ${timeoutMs}`;
     }
     return `${info.code} ${info.executed}`;
   }

@@ -207,6 +207,11 @@ export class Dispatcher {
       return;
     }
     if (call.state === 'over') return;
+    if (call.peer.outbox.congested) {
+      if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
+      call.peer.outbox.whenClear(() => this.start(call, type));
+      return;
+    }
     const definition = call.definition as Definition;
     call.state = 'running';
     if (definition.name !== ARRIVE) {

@@ -9,9 +9,11 @@ import {
   frameTensors,
   MessageType,
   protocolError,
+  readTensorTable,
   valueEnd,
   WireError,
   type IncomingTensors,
+  type WireLimits,
 } from '@backwire/wire/internal';
 import type { Tensor } from '@backwire/tensor';
 import type { Core } from './core.ts';
@@ -79,6 +81,8 @@ export class Inbox {
   /** Where bytes are landing; it may be given up meanwhile. */
   private landing: IncomingTensors | undefined;
   private receivedCalls = 0;
+  /** Of the calls before the one that arrives. */
+  private receivedBytes = 0;
   private closed = false;
 
   constructor(core: Core, peer: Peer, outbox: Outbox) {
@@ -196,20 +200,22 @@ export class Inbox {
     const frameBytes = end - start + 56;
     let tensors: IncomingTensors | undefined;
     let refused = this.refusal();
-    if (header.descriptorLength > 0 || header.tensorCount > 0) {
+    if (refused === undefined && (header.descriptorLength > 0 || header.tensorCount > 0)) {
       try {
         tensors = frameTensors(header, bytes, end, this.core.wireLimits);
       } catch (error) {
-        refused ??= decodeFailed(error, this.peer);
+        refused = decodeFailed(error, this.peer);
       }
     }
-    const bodyBytes = tensors === undefined ? 0 : tensors.bodyBytes;
+    // Of a call that is refused, memory is not even taken; what it announced still counts, and is told not to come.
+    const unwanted = refused === undefined ? [] : announcedBodies(header, bytes, end, this.core.wireLimits);
+    const bodyBytes = tensors?.bodyBytes ?? unwanted.reduce((sum, { nbytes }) => sum + nbytes, 0);
+    this.receivedBytes += frameBytes + bodyBytes;
     const call = new InboundCall(this.peer, header.id, header.flags, deadline, frameBytes + bodyBytes);
     if (done !== NOTHING) this.takeOwnEntries(call);
-    const outOfBand = bodyBytes > 0 ? (tensors as IncomingTensors).outOfBand() : [];
+    const outOfBand = tensors !== undefined && bodyBytes > 0 ? tensors.outOfBand() : [];
     if (refused !== undefined) {
-      if (tensors !== undefined && outOfBand.length > 0) this.acknowledgeAll(header.seq, tensors);
-      tensors?.release();
+      for (const { storage } of unwanted) this.outbox.sendId(FrameKind.BODY_ACK, header.seq, storage);
       for (const fn of done) fn();
       this.core.dispatcher.refuse(call, refused);
       return;
@@ -355,10 +361,10 @@ export class Inbox {
     if (refusal !== undefined) {
       return new RpcError(refusal, `worker '${this.core.self.name}' takes no more calls`, { executed: 'no' });
     }
-    if (!this.outbox.session.credits.inWindow(this.receivedCalls)) {
-      return new RpcError('resource-exhausted', `more than ${this.core.limits.maxInboundCalls} calls at once`, {
-        executed: 'no',
-      });
+    if (!this.outbox.session.credits.inWindow(this.receivedCalls, this.receivedBytes)) {
+      const { maxInboundCalls, maxBufferedBytesPerPeer } = this.core.limits;
+      const text = `more than ${maxInboundCalls} calls or ${maxBufferedBytesPerPeer} bytes of them at once`;
+      return new RpcError('resource-exhausted', text, { executed: 'no' });
     }
     return undefined;
   }
@@ -403,6 +409,25 @@ export class Inbox {
   /** Tells the sender that storages which nobody wants need not come. */
   private acknowledgeAll(seq: number, tensors: IncomingTensors): void {
     for (const storage of tensors.outOfBand()) this.outbox.sendId(FrameKind.BODY_ACK, seq, storage);
+  }
+}
+
+/** The out-of-band storages that a frame says will follow; none when it cannot be read. */
+function announcedBodies(
+  header: FrameHeader,
+  bytes: Uint8Array,
+  end: number,
+  limits: WireLimits,
+): { storage: number; nbytes: number }[] {
+  if (header.descriptorLength === 0) return [];
+  const tableEnd = end - header.inlineLength;
+  try {
+    const { storages } = readTensorTable(bytes, tableEnd - header.descriptorLength, tableEnd, limits);
+    return storages.flatMap(({ placement, nbytes }, storage) =>
+      placement === 'inline' || nbytes === 0 ? [] : [{ storage, nbytes }],
+    );
+  } catch {
+    return [];
   }
 }
 

@@ -13,8 +13,13 @@ export const SESSION_WINDOW_FRAMES = 2 ** 18;
 export const ACK_FRAMES = 4096;
 export const ACK_BYTES = MIB;
 export const ACK_MS = 20;
-/** Results and control that wait because the window is full; past it the session is given up, for nothing of it may be dropped. */
-export const MAX_CONTROL_BACKLOG_BYTES = 64 * MIB;
+/** With so many bytes of answers on their way to a peer, no further call of it is started and no stream goes on. */
+export const CONGESTED_BYTES = 16 * MIB;
+/**
+ * Results and control that wait because the window is full; past it the session is given up, for nothing of it may be dropped. Only
+ * handlers that were running when the peer became congested can add to it.
+ */
+export const MAX_CONTROL_BACKLOG_BYTES = 512 * MIB;
 /** A piece of a storage: long enough to be fast, short enough that a small call does not wait for it. */
 export const BODY_CHUNK_BYTES = MIB;
 /** Pieces of storages handed to the connection and not yet taken by the operating system. */

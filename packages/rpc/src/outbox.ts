@@ -17,7 +17,7 @@ import {
   type WireLimits,
 } from '@backwire/wire/internal';
 import { RpcError } from './errors.ts';
-import { BODY_CHUNK_BYTES, BODY_WINDOW_BYTES, MAX_CONTROL_BACKLOG_BYTES } from './limits.ts';
+import { BODY_CHUNK_BYTES, BODY_WINDOW_BYTES, CONGESTED_BYTES, MAX_CONTROL_BACKLOG_BYTES } from './limits.ts';
 import { Session, type SessionPort } from './protocol/session.ts';
 import type { OutBody } from './protocol/body-lane.ts';
 import type { Connection } from './transports/transport.ts';
@@ -59,6 +59,8 @@ export class Outbox implements SessionPort<PendingWrite> {
   private readonly calls = new WaitingQueue();
   private readonly control = new WaitingQueue();
   private connection: Connection | undefined;
+  /** Bounded by the calls a peer may have here. */
+  private clearWaiters: (() => void)[] = [];
   private scheduled = false;
   /** The frame numbered last in this tick. */
   private last: FrameRegion | undefined;
@@ -93,6 +95,17 @@ export class Outbox implements SessionPort<PendingWrite> {
   /** Bytes that wait here: frames without a number, frames not acknowledged, storages not confirmed. */
   get pendingBytes(): number {
     return this.calls.bytes + this.control.bytes + this.session.pendingBytes + this.session.bodies.pendingBytes;
+  }
+
+  /** So much is on its way that whoever would add to it should wait. */
+  get congested(): boolean {
+    return this.session.pendingBytes + this.control.bytes + this.main.pendingBytes > CONGESTED_BYTES;
+  }
+
+  /** Calls `fn` once the peer is not congested any more, or the session has ended; in turn. */
+  whenClear(fn: () => void): void {
+    this.clearWaiters.push(fn);
+    this.schedule();
   }
 
   /** Nothing waits, nothing is unacknowledged. */
@@ -227,7 +240,7 @@ export class Outbox implements SessionPort<PendingWrite> {
 
   /** The window or the credits grew: lets go what waited. */
   advance(): void {
-    if (!this.control.empty || !this.calls.empty) this.schedule();
+    if (!this.control.empty || !this.calls.empty || this.clearWaiters.length > 0) this.schedule();
   }
 
   /** Ends the session; everything is released once the connection has no more use for it. */
@@ -237,6 +250,7 @@ export class Outbox implements SessionPort<PendingWrite> {
     this.held = held;
     this.session.close();
     this.held = undefined;
+    for (const fn of this.clearWaiters.splice(0)) fn();
     for (const waiting of [...this.control.clear(), ...this.calls.clear()]) discard(waiting);
     this.main.flush()?.release();
     const bodies = this.session.bodies.dropAll();
@@ -281,6 +295,7 @@ export class Outbox implements SessionPort<PendingWrite> {
   private readonly flush = (): void => {
     this.scheduled = false;
     if (this.session.state === 'closed') return;
+    while (this.clearWaiters.length > 0 && !this.congested) this.clearWaiters.shift()?.();
     this.drain();
     this.carried = this.freshenAck();
     const segment = this.flushNumbered();

@@ -192,6 +192,20 @@ describe('limits', () => {
     expect(answers).toEqual(Array.from({ length: 500 }, (_, i) => i));
   });
 
+  it('hold handlers back while their answers are not taken', async () => {
+    const { at } = await start();
+    const text = 'x'.repeat(60_000);
+    const give = rpcFunction('sessions/give', () => text);
+    await at(0).run(() => rpcSync('w1', echo, [1]));
+    const there = peerOf(at(1), 'w0').outbox;
+    let most = 0;
+    const watch = setInterval(() => (most = Math.max(most, there.session.pendingBytes)), 1);
+    const answers = await Promise.all(Array.from({ length: 1_500 }, () => at(0).run(() => rpcAsync('w1', give))));
+    clearInterval(watch);
+    expect(answers.every((answer) => answer.length === text.length)).toBe(true);
+    expect(most).toBeLessThan(40 * 1024 * 1024);
+  });
+
   it('refuse messages that are too long', async () => {
     const { at } = await start({ limits: { maxMessageBytes: 1_000_000 } });
     const x = tensor(new Float32Array(1_000_000), { shape: [1_000_000] });

@@ -52,6 +52,7 @@ export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void,
   // StreamAnswer
 
   expect(seq: number): void {
+    if (this.isFull()) return;
     this.missing++;
     this.slots.push({ seq, ready: false, value: undefined });
   }
@@ -59,6 +60,7 @@ export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void,
   item(value: unknown, seq: number): void {
     const slot = this.missing > 0 ? this.slots.find((waiting) => waiting.seq === seq) : undefined;
     if (slot === undefined) {
+      if (this.isFull()) return;
       this.slots.push({ seq, ready: true, value });
     } else {
       slot.ready = true;
@@ -109,6 +111,20 @@ export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void,
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.leave();
+  }
+
+  /** A producer that sends more than it was allowed is stopped: what waits here has to stay bounded. */
+  private isFull(): boolean {
+    const { call } = this;
+    if (this.slots.length < this.highWater) return false;
+    if (call !== undefined && !this.over) {
+      const text = 'the producer sent more items than it was allowed';
+      this.core.caller.cancel(
+        call.id,
+        () => new RpcError('protocol-error', text, { executed: 'yes', peer: call.peer.worker }),
+      );
+    }
+    return true;
   }
 
   private leave(): void {

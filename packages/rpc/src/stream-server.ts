@@ -36,14 +36,16 @@ export function pumpStream(core: Core, call: InboundCall, value: unknown): Promi
   });
 }
 
-/** Waits for the consumer, without holding a slot; false once the call is cancelled. */
+/** Waits for the consumer and for the way to it, without holding a slot; false once the call is cancelled. */
 async function mayGo(core: Core, call: InboundCall): Promise<boolean> {
-  if (call.itemCredit > 0 || call.aborted) return !call.aborted;
+  const { outbox } = call.peer;
+  if ((call.itemCredit > 0 && !outbox.congested) || call.aborted) return !call.aborted;
   core.dispatcher.callOut(call);
   try {
-    while (call.itemCredit <= 0 && !call.aborted) {
+    while ((call.itemCredit <= 0 || outbox.congested) && !call.aborted) {
       await new Promise<void>((resolve) => {
         call.wake = resolve;
+        if (outbox.congested) outbox.whenClear(resolve);
       });
     }
   } finally {

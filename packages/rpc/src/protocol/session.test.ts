@@ -149,8 +149,9 @@ describe('a session', () => {
     expect(credits.grantIsDue()).toBe(true);
     expect(credits.grant()).toEqual({ calls: 6, bytes: 1_020 });
     expect(credits.grantIsDue()).toBe(false);
-    expect(credits.inWindow(6)).toBe(true);
-    expect(credits.inWindow(7)).toBe(false);
+    expect(credits.inWindow(6, 1_020)).toBe(true);
+    expect(credits.inWindow(7, 1_020)).toBe(false);
+    expect(credits.inWindow(6, 1_021)).toBe(false);
   });
 });
 

@@ -307,9 +307,12 @@ export class CreditBook {
     if (bytes > this.grantedBytes) this.grantedBytes = bytes;
   }
 
-  /** Whether the peer kept to what it was told. Checked at each call that arrives. */
-  inWindow(receivedCalls: number): boolean {
-    return receivedCalls - this.finishedCalls <= this.ownCalls;
+  /**
+   * Whether the peer kept to what it was told. Checked at each call that arrives, which is among `receivedCalls`; `receivedBytes` are those
+   * of the calls before it, for one call may go past the window.
+   */
+  inWindow(receivedCalls: number, receivedBytes: number): boolean {
+    return receivedCalls - this.finishedCalls <= this.ownCalls && receivedBytes - this.finishedBytes <= this.ownBytes;
   }
 
   /** A call of the peer is over. */
