@@ -22,26 +22,44 @@ function isMethodName(key: string | symbol): key is string {
 /** A promise that can also be iterated, when what it resolves to is an async generator. */
 export type Answer = Promise<unknown> & AsyncGenerator<unknown, void, void>;
 
+/** Its method's name, for errors. */
+const METHOD = Symbol('method');
+
+type Named = Answer & { [METHOD]: string };
+
+/** Shared by all answers: a call costs no closures of its own. */
+const generator = {
+  async next(this: Named): Promise<IteratorResult<unknown, void>> {
+    return (await streamOf(this)).next();
+  },
+  async return(this: Named): Promise<IteratorResult<unknown, void>> {
+    return (await streamOf(this)).return(undefined);
+  },
+  async throw(this: Named, error: unknown): Promise<IteratorResult<unknown, void>> {
+    return (await streamOf(this)).throw(error);
+  },
+  [Symbol.asyncIterator](this: Named): Named {
+    return this;
+  },
+  async [Symbol.asyncDispose](this: Named): Promise<void> {
+    await (await streamOf(this)).return(undefined);
+  },
+};
+
 /**
  * Nobody here knows whether a method streams before its owner has said so. The answer serves both: awaited it gives the value,
  * iterated it gives the items. Iterating the answer of a method that does not stream fails with a TypeError.
  */
 export function createAnswer(method: string, result: Promise<unknown>): Answer {
-  const stream = async (): Promise<AsyncGenerator<unknown, void, void>> => {
-    const value = await result;
-    if (typeof value !== 'object' || value === null || !(Symbol.asyncIterator in value)) {
-      throw new TypeError(`method '${method}' does not stream; await it instead`);
-    }
-    return value as AsyncGenerator<unknown, void, void>;
-  };
-  const generator = {
-    next: async () => (await stream()).next(),
-    return: async () => (await stream()).return(undefined),
-    throw: async (error: unknown) => (await stream()).throw(error),
-    [Symbol.asyncIterator](): unknown {
-      return this;
-    },
-    [Symbol.asyncDispose]: async () => void (await (await stream()).return(undefined)),
-  };
-  return Object.assign(result, generator) as unknown as Answer;
+  const answer = Object.assign(result, generator) as unknown as Named;
+  answer[METHOD] = method;
+  return answer;
+}
+
+async function streamOf(answer: Named): Promise<AsyncGenerator<unknown, void, void>> {
+  const value = await answer;
+  if (typeof value !== 'object' || value === null || !(Symbol.asyncIterator in value)) {
+    throw new TypeError(`method '${answer[METHOD]}' does not stream; await it instead`);
+  }
+  return value as AsyncGenerator<unknown, void, void>;
 }

@@ -138,22 +138,38 @@ export class Uses {
    * (its tensors still come from a device, or it was held back): then the owner knows nothing yet, nothing was done, and it is sent
    * again when the creation is over.
    */
-  private async atOwner<T>(handle: RRefHandle<unknown>, send: (owner: WorkerInfo) => Promise<T>): Promise<T> {
+  private atOwner<T>(handle: RRefHandle<unknown>, send: (owner: WorkerInfo) => Promise<T>): Promise<T> {
     const { fork, creation } = handle;
-    // An owner that no view has shown yet: the handle is registered once one does.
-    if (fork?.phase === 'pending' && this.session.sites.member(fork.owner) === undefined)
-      await this.session.whenSettled(fork);
-    handle.throwIfUnusable('call its owner');
-    const owner = handle.owner();
-    this.session.requireExtension(owner, EXTENSION_NAME);
+    if (creation !== undefined) return this.afterCreation(handle, creation, send);
+    if (fork?.phase === 'pending' && this.session.sites.member(fork.owner) === undefined) {
+      // An owner that no view has shown yet: the handle is registered once one does.
+      return this.session.whenSettled(fork).then(() => send(this.ownerOf(handle)));
+    }
+    return send(this.ownerOf(handle));
+  }
+
+  private async afterCreation<T>(
+    handle: RRefHandle<unknown>,
+    creation: Promise<void>,
+    send: (owner: WorkerInfo) => Promise<T>,
+  ): Promise<T> {
+    const owner = this.ownerOf(handle);
     try {
       return await handle.unlessCreationFails(send(owner));
     } catch (error) {
-      if (creation === undefined || !rpcInfo(error)?.message.includes(NOT_HERE)) throw error;
+      if (!rpcInfo(error)?.message.includes(NOT_HERE)) throw error;
       await creation;
       handle.throwIfCreationFailed();
       return send(owner);
     }
+  }
+
+  /** @throws why the handle cannot be used, or that its owner lacks the extension. */
+  private ownerOf(handle: RRefHandle<unknown>): WorkerInfo {
+    handle.throwIfUnusable('call its owner');
+    const owner = handle.owner();
+    this.session.requireExtension(owner, EXTENSION_NAME);
+    return owner;
   }
 
   private reference(handle: RRefHandle<unknown>): Reference {
