@@ -135,18 +135,21 @@ export class Shutdown {
   private async end(): Promise<void> {
     const { agent } = this;
     agent.refusal ??= 'draining';
-    const limit = Math.max(LAST_MS, this.deadline === Infinity ? 5 * LAST_MS : this.deadline - performance.now());
+    // The store may be gone: no step of the end waits for it longer than all of them may take.
+    const most = this.graceful ? 5 * LAST_MS : LAST_MS;
+    const until = performance.now() + Math.min(most, Math.max(LAST_MS, this.deadline - performance.now()));
+    const left = (): number => Math.max(HASTY_MS, until - performance.now());
     // What was answered last has to be there before the others hear that this worker has left.
-    await this.flushed(limit);
-    await within(this.group.leave(), limit);
+    await this.flushed(left());
+    await within(this.group.leave(), left());
     const bye = encodeProto(controlProto.Bye, { reason: 'shutdown' });
     for (const peer of agent.members.list())
       if (peer.up) peer.outbox.sendControl(FrameKind.CONTROL, MessageType.BYE, bye);
-    await this.flushed(limit);
+    await this.flushed(left());
     agent.close();
-    await within(Promise.all(agent.listeners.map((listener) => listener.close())), limit);
-    await within(this.group.close(), limit);
-    if (agent.settings.storeOwned) await within(agent.settings.store.close(), limit);
+    await within(Promise.all(agent.listeners.map((listener) => listener.close())), left());
+    await within(this.group.close(), left());
+    if (agent.settings.storeOwned) await within(agent.settings.store.close(), left());
     forgetDefault(agent);
   }
 
