@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { stripVTControlCharacters } from 'node:util';
 import { createAgent, RpcError, type RpcAgent } from '@backwire/rpc';
 import { afterEach, beforeAll, expect, test } from 'vitest';
 
@@ -51,7 +52,9 @@ async function group(workers: readonly { program: string; name: string }[]): Pro
           child.stdout.on('data', (chunk: Buffer) => (text += chunk.toString()));
           child.stderr.on('data', (chunk: Buffer) => (text += chunk.toString()));
           child.on('exit', (code, signal) =>
-            code === 0 ? done(text) : fail(new Error(`${name} ended with ${code ?? signal}:\n${text}`)),
+            code === 0
+              ? done(stripVTControlCharacters(text))
+              : fail(new Error(`${name} ended with ${code ?? signal}:\n${text}`)),
           );
         }),
     ),

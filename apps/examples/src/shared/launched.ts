@@ -1,5 +1,6 @@
 /** @file Runs an example as a group of real processes and keeps what it prints; for tests. */
 import { Writable } from 'node:stream';
+import { stripVTControlCharacters } from 'node:util';
 import { launch, type LaunchOptions, type LaunchResult } from '@backwire/launch';
 
 export interface Launched extends LaunchResult {
@@ -7,7 +8,7 @@ export interface Launched extends LaunchResult {
   readonly errors: string;
 }
 
-/** Runs `program` from source to its end. */
+/** Runs `program` from source to its end. Colours, which FORCE_COLOR may ask for, are taken out of what it printed. */
 export async function launched(program: string, options: Partial<LaunchOptions> = {}): Promise<Launched> {
   let output = '';
   let errors = '';
@@ -25,5 +26,5 @@ export async function launched(program: string, options: Partial<LaunchOptions> 
     stderr: keep((text) => (errors += text)),
     ...options,
   });
-  return { ...result, output, errors };
+  return { ...result, output: stripVTControlCharacters(output), errors: stripVTControlCharacters(errors) };
 }
