@@ -77,6 +77,19 @@ describe('scope', () => {
     expect(b?.disposed).toBe(true);
   });
 
+  it('leaves the buffers of modules alone', () => {
+    const norm = scope(() => new nn.BatchNorm1d(2));
+    expect(
+      norm.forward(
+        tensor([
+          [1, 2],
+          [3, 4],
+        ]),
+      ).shape,
+    ).toEqual([2, 2]);
+    expect(norm.stateDict().get('running_mean')?.disposed).toBe(false);
+  });
+
   it('leaves parameters, gradients, optimiser state and saved values alone', () => {
     const { model, loss } = scope(() => {
       const net = new nn.Linear(2, 1);

@@ -1,5 +1,6 @@
 /** @file Module: a tree of parameters and buffers with a mode and a state dict. */
 import { noGrad } from '../autograd/record.ts';
+import { keep } from '../scope.ts';
 import { Parameter, type Tensor } from '../tensor.ts';
 
 /** Anything with a `forward`; modules are composed through it. */
@@ -67,7 +68,7 @@ export abstract class Module {
 
   /** Makes `tensor` part of the state dict without training it: running statistics, tables. The module keeps it. */
   protected registerBuffer(name: string, tensor: Tensor): Tensor {
-    this.buffers.set(name, tensor);
+    this.buffers.set(name, keep(tensor));
     return tensor;
   }
 

@@ -11,14 +11,12 @@ import { int64Binary } from './int64.ts';
 import { binaryLoops, unaryLoops, type BinaryName, type UnaryName } from './loops.ts';
 import { resultDType } from './promotion.ts';
 
-/** Device kernels by operation, for float32. */
+/** Device kernels by operation, for float32. Maximum and Minimum are not among them: wasm's lose NaN. */
 const KERNELS: Readonly<Partial<Record<BinaryName | UnaryName, string>>> = {
   add: 'Add',
   sub: 'Sub',
   mul: 'Multiply',
   div: 'RealDiv',
-  maximum: 'Maximum',
-  minimum: 'Minimum',
   neg: 'Neg',
   abs: 'Abs',
   exp: 'Exp',

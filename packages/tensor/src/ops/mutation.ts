@@ -1,5 +1,8 @@
 /** @file The in-place forms: copy_, add_, mul_, zero_, fill_ and their relatives. */
+import { cast } from '../dtype.ts';
+import { fromArray, rawView, readArray } from '../host.ts';
 import { named } from '../named.ts';
+import { expandStrides } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { binary, unary } from './elementwise.ts';
 import { defineOp, type Op } from './define.ts';
@@ -11,12 +14,16 @@ type Operand = Tensor | number;
 
 const copyOp = defineOp('copy', 'copy', ([t, source]) => {
   const [target, from] = [t as Tensor, source as Tensor];
-  return from.detach().expand(target.shape).to(target.dtype);
+  const strides = expandStrides(from.shape, from.strides, target.shape);
+  // Still a view of the source: the write notices when both share memory.
+  const wide = rawView(from, target.shape, strides, from.offset);
+  if (from.dtype === target.dtype) return wide;
+  return fromArray(cast(readArray(wide), from.dtype, target.dtype), target.dtype, target.shape);
 });
 
 /** Writes `source`, broadcast and converted, into `t`. */
 export const copy_ = named('aten::copy_', <T extends Tensor>(t: T, source: Tensor): T =>
-  applyInPlace(copyOp, t, [source], undefined),
+  applyInPlace(copyOp, t, [source.sparse === undefined ? source : source.toDense()], undefined),
 );
 
 /** Sets every element to `value`. */

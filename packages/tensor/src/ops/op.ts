@@ -1,5 +1,5 @@
 /** @file Runs an operation: forward on raw tensors, derivative looked up in the table, observer told. */
-import { ambient } from '../ambient.ts';
+import { ambient, type OpObserver } from '../ambient.ts';
 import { derivatives } from '../autograd/registry.ts';
 import { OpNode } from '../autograd/op-node.ts';
 import { setHistory } from '../autograd/record.ts';
@@ -10,14 +10,29 @@ import type { Op } from './define.ts';
 /** Runs an operation and records it if gradients are wanted. */
 export function apply<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tensor {
   const { gradMode, profile } = ambient();
-  const token = profile?.begin(op.torch, inputs);
+  if (profile !== undefined) return observed(profile, op, inputs, attrs, gradMode);
+  return run(op, inputs, attrs, gradMode);
+}
+
+function run<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A, gradMode: boolean): Tensor {
   const output = op.forward(inputs, attrs);
   if (gradMode && requiresGrad(inputs) && isDifferentiable(output.dtype)) {
     const rule = derivatives.get(op.name);
     if (rule !== undefined) setHistory([output], new OpNode(rule, op.gradName, inputs, output, attrs));
   }
-  if (profile !== undefined) profile.end(token, output);
   return output;
+}
+
+/** Tells the observer when the operation ends, also when it throws. */
+function observed<A>(profile: OpObserver, op: Op<A>, inputs: readonly Tensor[], attrs: A, gradMode: boolean): Tensor {
+  const token = profile.begin(op.torch, inputs);
+  let output: Tensor | undefined;
+  try {
+    output = run(op, inputs, attrs, gradMode);
+    return output;
+  } finally {
+    profile.end(token, output);
+  }
 }
 
 export function requiresGrad(inputs: readonly Tensor[]): boolean {
