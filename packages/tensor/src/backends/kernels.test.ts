@@ -42,7 +42,7 @@ function expectSame(got: Tensor, wanted: Tensor): void {
     if (Number.isNaN(v)) expect(x, `[${i}]`).toBeNaN();
     // Kernels may flush what is too small for a normal float32 to zero.
     else if (x !== v && Math.abs(x - v) > 2e-38)
-      expect(Math.abs(x - v) / Math.absv, `[${i}] ${x} for ${v}`).toBeLessThan(1e-6);
+      expect(Math.abs(x - v) / Math.abs(v), `[${i}] ${x} for ${v}`).toBeLessThan(1e-6);
   });
 }
 
