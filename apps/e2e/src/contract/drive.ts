@@ -4,11 +4,10 @@ import { profiling } from '@backwire/profiler';
 import { initRpc, shutdown } from '@backwire/rpc';
 import { rrefs } from '@backwire/rref';
 import { manualSeed, rand, tensor, type Tensor } from '@backwire/tensor';
-
-type Programs = typeof import('./programs.ts');
+import type * as Programs from './programs.ts';
 
 const [path = '', program = '', name = '', rank = '0', worldSize = '1'] = process.argv.slice(2);
-const programs = (await import(path)) as Programs;
+const programs = (await import(path)) as typeof Programs;
 
 /** Batches of a problem the network can learn: the label is the half of the picture that is brighter. */
 async function* batches(count: number): AsyncGenerator<{ x: Tensor; y: Tensor }> {

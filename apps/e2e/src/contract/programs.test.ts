@@ -6,13 +6,12 @@ import { join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
 import { createAgent, RpcError, type RpcAgent } from '@backwire/rpc';
 import { afterEach, beforeAll, expect, test } from 'vitest';
-
-type Programs = typeof import('./programs.ts');
+import type * as Programs from './programs.ts';
 
 const here = import.meta.dirname;
 const output = join(here, '../../test-output');
 const runnable = join(output, 'programs.ts');
-let programs: Programs;
+let programs: typeof Programs;
 
 beforeAll(async () => {
   // The type test is `tsc`; running needs the same text without the statements that are there to be refused.
@@ -23,7 +22,7 @@ beforeAll(async () => {
   expect(lines.length - kept.length).toBe(10);
   mkdirSync(output, { recursive: true });
   writeFileSync(runnable, kept.join('\n'));
-  programs = (await import(runnable)) as Programs;
+  programs = (await import(runnable)) as typeof Programs;
 }, 60_000);
 
 async function freePort(): Promise<number> {
