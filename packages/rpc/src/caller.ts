@@ -403,8 +403,9 @@ export class Caller {
     return incomplete ? 'no' : 'maybe';
   }
 
+  /** What has a number is kept for a link that may yet come up: only what has none certainly never goes out. */
   private stage(call: PendingCall): Executed {
-    return call.seq === 0 || call.peer.outbox.session.state === 'idle' ? 'no' : 'maybe';
+    return call.seq === 0 ? 'no' : 'maybe';
   }
 
   private undelivered(call: PendingCall): void {

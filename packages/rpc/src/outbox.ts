@@ -231,11 +231,14 @@ export class Outbox implements SessionPort<PendingWrite> {
     if (body !== undefined) this.letGo(body);
   }
 
-  /** Nobody wants the storages of frame `seq` any more. True when some of them had not arrived. */
+  /**
+   * Nobody wants the storages of frame `seq` any more. True when some of them cannot arrive now: a piece is unsent and stays so. One that
+   * was sent and not confirmed may have arrived.
+   */
   dropBodies(seq: number): boolean {
     const dropped = this.session.bodies.drop(seq);
     for (const body of dropped) this.letGo(body);
-    return dropped.length > 0;
+    return dropped.some(({ sent, bytes }) => sent < bytes);
   }
 
   /** The window or the credits grew: lets go what waited. */
