@@ -153,7 +153,9 @@ export class ChaosProxy implements AsyncDisposable {
     this.accepted++;
     if (this.refusing) {
       client.on('error', () => undefined);
-      client.resetAndDestroy();
+      // A pipe cannot be reset: closing it is all there is.
+      if ('path' in this.#target) client.destroy();
+      else client.resetAndDestroy();
       return;
     }
     const random = this.#random.split(this.accepted);
