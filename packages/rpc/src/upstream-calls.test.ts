@@ -34,6 +34,11 @@ const heavy = rpcFunction('upstream-calls/heavy', (x: Tensor) => {
   for (let i = 0; i < 20; i++) y = y.mul(x);
   return y;
 });
+const doubled = rpcFunction('upstream-calls/doubled', (x: Tensor, times: number) => {
+  let y = x;
+  for (let i = 0; i < times; i++) y = y.add(y);
+  return y;
+});
 const sleep = rpcFunction('upstream-calls/sleep', async (ms: number) => {
   await new Promise((resolve) => setTimeout(resolve, ms));
   return ms;
@@ -213,6 +218,12 @@ describe('functions', () => {
     from0(async () => {
       const results = await Promise.all(many(20, () => rpcAsync('w1', heavy, [ones([50, 50])])));
       for (const result of results) expect(result.sum().item()).toBe(2_500);
+    }));
+
+  it('work hard with sparse tensors in twenty calls at once', () =>
+    from0(async () => {
+      const results = await Promise.all(many(20, () => rpcAsync('w1', doubled, [sparse(), 20])));
+      for (const result of results) expect(dense(result)).toEqual([2 ** 20, 0, 2 ** 21, 0]);
     }));
 });
 const callerOf = rpcFunction('upstream-calls/caller-of', (x: number) => [
