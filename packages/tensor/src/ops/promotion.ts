@@ -18,6 +18,10 @@ export function resultDType(a: Tensor, b: Tensor): DType {
 /** A number as a tensor without dimensions that takes part in the dtype rules as numbers do. */
 export function operand(value: Tensor | number, beside: Tensor): Tensor {
   if (value instanceof Tensor) return value;
+  // Callers of other workers are not checked by our types: a string would become NaN here.
+  if (typeof value !== 'number' && typeof value !== 'boolean') {
+    throw new TypeError(`an operand must be a Tensor or a number, not ${value === null ? 'null' : typeof value}`);
+  }
   return scalar(value, promoteScalar(beside.dtype, value));
 }
 
