@@ -186,6 +186,9 @@ function call(to: To, fn: unknown, rest: readonly unknown[], kind: 'sync' | 'asy
   return new Promise((resolve, reject) => {
     const agent = running(agentOf(options));
     const name = nameOf(fn);
+    if (args !== undefined && !Array.isArray(args)) {
+      throw new TypeError(`the arguments of a call are a list, for '${name}' too; got ${typeof args}`);
+    }
     const form: CallForm = { mode: 'value', label: { kind, name }, defaultTimeoutMs: agent.caller.defaultTimeoutMs };
     agent.caller.call(agent.members.find(to), name, args ?? [], options, form, { resolve, reject });
   });

@@ -225,20 +225,17 @@ export class Dispatcher {
       return;
     }
     let result: unknown;
+    let later: Promise<unknown> | undefined;
     try {
       result = this.run(definition, call);
+      later = promiseOf(result);
     } catch (error) {
       this.fail(call, error);
       return;
     }
-    if (
-      typeof result === 'object' &&
-      result !== null &&
-      typeof (result as PromiseLike<unknown>).then === 'function' &&
-      !(result instanceof Tensor)
-    ) {
+    if (later !== undefined) {
       if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
-      (result as PromiseLike<unknown>).then(
+      later.then(
         (value) => this.complete(call, value, type),
         (error: unknown) => this.fail(call, error),
       );
@@ -297,9 +294,19 @@ export class Dispatcher {
     if (!call.aborted && (call.flags & FrameFlag.ONEWAY) === 0) {
       this.answers.error(call, isSystem(error) ? encodeSystemError(error) : encodeThrown(error));
     } else if ((call.flags & FrameFlag.ONEWAY) !== 0) {
-      this.core.logger.warn({ error, from: call.caller.name, name: call.definition?.name }, 'a one-way call failed');
+      this.warnOneway(call, error);
     }
     this.over(call);
+  }
+
+  /** Nobody waits for it, so it is logged; what cannot even be logged must not keep the call open. */
+  private warnOneway(call: InboundCall, error: unknown): void {
+    const about = { from: call.caller.name, name: call.definition?.name };
+    try {
+      this.core.logger.warn({ error, ...about }, 'a one-way call failed');
+    } catch {
+      this.core.logger.warn(about, 'a one-way call failed with something that cannot be shown');
+    }
   }
 
   private over(call: InboundCall): void {
@@ -423,7 +430,11 @@ export function system(error: RpcError): RpcError {
 
 /** Errors of extensions' handlers are the system's too: they carry a code; what user code threw was wrapped before. */
 function isSystem(error: unknown): error is RpcError {
-  return error instanceof RpcError && SYSTEM in error;
+  try {
+    return error instanceof RpcError && SYSTEM in error;
+  } catch {
+    return false; // a proxy that does not say what it is
+  }
 }
 
 function isGenerator(value: unknown): boolean {
@@ -433,4 +444,11 @@ function isGenerator(value: unknown): boolean {
     typeof (value as { next?: unknown }).next === 'function' &&
     (Symbol.asyncIterator in value || Symbol.iterator in value)
   );
+}
+
+/** A result that is still to come. A thenable that is no promise is wrapped: what its `then` throws is then a rejection. */
+function promiseOf(result: unknown): Promise<unknown> | undefined {
+  if (result instanceof Promise) return result;
+  if (typeof result !== 'object' || result === null || result instanceof Tensor) return undefined;
+  return typeof (result as PromiseLike<unknown>).then === 'function' ? Promise.resolve(result) : undefined;
 }

@@ -40,18 +40,35 @@ export function encodeSystemError(error: RpcError): Uint8Array {
   });
 }
 
-/** What a handler threw: anything at all. */
+/** What a handler threw: anything at all, errors whose own fields throw among them. Never throws: the caller waits for it. */
 export function encodeThrown(thrown: unknown): Uint8Array {
-  const error = thrown instanceof Error ? thrown : undefined;
-  const message = error === undefined ? textOf(thrown) : error.message;
+  const error = asError(thrown);
   return encodeProto(errorProto.Error, {
     ...EMPTY,
     code: error instanceof RpcError ? error.code : 'remote-error',
-    message: message.slice(0, MAX_ERROR_TEXT),
-    name: error === undefined ? typeof thrown : className(error),
-    stack: (error?.stack ?? '').slice(0, MAX_REMOTE_STACK),
+    message: (error === undefined ? textOf(thrown) : textIn(() => error.message)).slice(0, MAX_ERROR_TEXT),
+    name: (error === undefined ? typeof thrown : textIn(() => className(error))) || 'Error',
+    stack: (error === undefined ? '' : textIn(() => error.stack)).slice(0, MAX_REMOTE_STACK),
     executed: TO_WIRE.yes,
   });
+}
+
+function asError(thrown: unknown): Error | undefined {
+  try {
+    return thrown instanceof Error ? thrown : undefined;
+  } catch {
+    return undefined; // a proxy that does not say what it is
+  }
+}
+
+/** The text of a field that may be missing, may be no text, or may throw. */
+function textIn(read: () => unknown): string {
+  try {
+    const value = read();
+    return typeof value === 'string' ? value : value === undefined ? '' : textOf(value);
+  } catch {
+    return 'a value that cannot be read';
+  }
 }
 
 /** The error that the caller gets; `from` is who sent it. Throws WireError 'decode-error'. */
