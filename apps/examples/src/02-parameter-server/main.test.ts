@@ -1,6 +1,15 @@
 /** @file The main job as a user runs it: real processes, a small part of the real data, and everything that can go wrong. */
 import { spawn, type ChildProcess } from 'node:child_process';
-import { copyFileSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -205,6 +214,15 @@ describe('failures', () => {
     } finally {
       server.close();
     }
+  });
+
+  it('names an output folder that cannot be made, before it trains', async () => {
+    const file = join(out, 'a-file');
+    writeFileSync(file, '');
+    const { code, stdout, stderr } = await start(['--out', file]);
+    expect(code).toBe(2);
+    expect(stderr).toContain(`--out ${file}`);
+    expect(stdout).toBe('');
   });
 
   it('names a wrong flag, and says how to be used', async () => {
