@@ -1,9 +1,9 @@
 /** @file The packed packages, installed together outside the workspace, run by plain Node. */
 import { spawn } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { freePort } from '@backwire/testing';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { nx, published, root, run } from './workspace.ts';
 
@@ -43,14 +43,6 @@ test.each(published)('publint finds nothing in %s', async (name) => {
   const checked = await run(join(root, 'node_modules/.bin/publint'), ['--strict', join('packages', name)]);
   expect(checked.code, checked.stdout).toBe(0);
 });
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((done) => server.close(done));
-  return port;
-}
 
 test('two plain Node processes call each other', async () => {
   const port = await freePort();

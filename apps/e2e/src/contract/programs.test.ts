@@ -1,10 +1,10 @@
 /** @file The contract's programs run, unchanged but for the lines that must not compile, on real processes. */
 import { spawn } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
 import { createAgent, RpcError, type RpcAgent } from '@backwire/rpc';
+import { freePort } from '@backwire/testing';
 import { afterEach, beforeAll, expect, test } from 'vitest';
 import type * as Programs from './programs.ts';
 
@@ -24,14 +24,6 @@ beforeAll(async () => {
   writeFileSync(runnable, kept.join('\n'));
   programs = (await import(runnable)) as typeof Programs;
 }, 60_000);
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((done) => server.close(done));
-  return port;
-}
 
 /** Starts one process a worker and answers what each printed; fails with all output when one fails. */
 async function group(workers: readonly { program: string; name: string }[]): Promise<string[]> {
