@@ -1,4 +1,8 @@
 /** @file Runs the exhaustive explorations: `npm run explore -- [--suite session|rref|autograd] [its own options]`. */
 import { dispatch } from './suites.ts';
 
-await dispatch('explore', { session: 'packages/rpc', rref: 'packages/rref', autograd: 'packages/dist-autograd' });
+await dispatch('explore', {
+  session: 'packages/rpc/explore/run.ts',
+  rref: 'packages/rref/explore/run.ts',
+  autograd: 'packages/dist-autograd/explore/run.ts',
+});

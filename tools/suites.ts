@@ -1,24 +1,22 @@
-/** @file Starts the runner that a package keeps in its `sim` or `explore` folder, for one suite or for all that exist. */
+/** @file Starts the runners that packages keep in their `sim` and `explore` folders, for one suite or for all. */
 import { spawn } from 'node:child_process';
-import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 
 const root = resolve(import.meta.dirname, '..');
 
-/** Runs `PACKAGE/KIND/run.ts` of the suite named by `--suite`, or of every package that has one; other arguments go on to it. */
-export async function dispatch(kind: 'sim' | 'explore', packages: Readonly<Record<string, string>>): Promise<void> {
+/** Runs the program of the suite named by `--suite`, or every program of `suites`; other arguments go on to it. */
+export async function dispatch(kind: string, suites: Readonly<Record<string, string>>): Promise<void> {
   const args = process.argv.slice(2);
   const at = args.indexOf('--suite');
   const wanted = at < 0 ? undefined : args.splice(at, 2)[1];
-  const known = Object.entries(packages).filter(([, path]) => existsSync(resolve(root, path, kind, 'run.ts')));
-  const chosen = known.filter(([name]) => wanted === undefined || name === wanted);
+  const chosen = Object.entries(suites).filter(([name]) => wanted === undefined || name === wanted);
   if (chosen.length === 0) {
-    console.error(`no ${kind} suite ${wanted ?? ''}; there are: ${known.map(([name]) => name).join(', ')}`);
+    console.error(`no ${kind} suite ${wanted ?? ''}; there are: ${Object.keys(suites).join(', ')}`);
     process.exitCode = 2;
     return;
   }
-  for (const [, path] of chosen) {
-    const code = await run(resolve(root, path, kind, 'run.ts'), args);
+  for (const [, program] of chosen) {
+    const code = await run(resolve(root, program), args);
     if (code !== 0) process.exitCode = code;
   }
 }
