@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
-import { echoRate, type Contestant } from './measure.ts';
+import { echoRate, type Contestant } from '../measure.ts';
 
 /** Starts two Python workers; undefined, with the reason, when there is no torch. */
 export async function startTorch(): Promise<Contestant | string> {

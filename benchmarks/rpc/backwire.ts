@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import { createAgent, rpcAsync, type RpcAgent } from '@backwire/rpc';
 import { zeros } from '@backwire/tensor';
-import { echoRate, type Contestant } from './measure.ts';
+import { echoRate, type Contestant } from '../measure.ts';
 import { echo, nothing } from './served.ts';
 
 /** How the two workers talk. */

@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { echoRate, type Contestant } from './measure.ts';
+import { echoRate, type Contestant } from '../measure.ts';
 import { FRAME_BYTES, MAX_BODY_BYTES, READ_BYTES } from './raw-wire.ts';
 
 /** Starts a second process that sends back what it gets. */
