@@ -1,7 +1,28 @@
+import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { resolve } from 'node:path';
 import { shared } from '../../vitest.shared.ts';
 
-/** Everything is tested on both backends that need no native addon. */
-const backends = ['cpu', 'wasm'];
+/** Whether native TensorFlow is installed, by npm or by `npm run setup:tensorflow`. */
+function hasTensorflow(): boolean {
+  const addon = 'node_modules/.tensorflow/node_modules/@tensorflow/tfjs-node/lib/napi-v8/tfjs_binding.node';
+  if (existsSync(resolve(import.meta.dirname, addon))) return true;
+  const require = createRequire(import.meta.url);
+  return ['@tensorflow/tfjs-node-gpu', '@tensorflow/tfjs-node'].some((id) => {
+    try {
+      return require.resolve(id) !== '';
+    } catch {
+      return false;
+    }
+  });
+}
+
+/** Everything is tested on both backends that need no native addon, and on native TensorFlow where that is installed. */
+const backends = process.env['BACKWIRE_TEST_BACKENDS']?.split(',') ?? [
+  'cpu',
+  'wasm',
+  ...(hasTensorflow() ? ['tensorflow'] : []),
+];
 
 export default shared(import.meta.dirname, {
   projects: backends.map((backend) => ({

@@ -19,7 +19,7 @@ export function backendName(): string {
   return backend.name;
 }
 
-const openers: Readonly<Record<BackendName, () => Promise<Backend>>> = {
+const openers: Readonly<Record<BackendName, (byName: boolean) => Promise<Backend>>> = {
   cpu: () => Promise.resolve(cpuBackend),
   wasm: openWasm,
   tensorflow: openTensorflow,
@@ -31,7 +31,7 @@ const openers: Readonly<Record<BackendName, () => Promise<Backend>>> = {
  * the first of those three that opens. Existing tensors stay valid. The module starts with the environment's BACKWIRE_BACKEND, else 'auto'.
  */
 export async function setBackend(name: 'auto' | BackendName): Promise<void> {
-  const next = name === 'auto' ? await openFirst() : await openers[name]();
+  const next = name === 'auto' ? await openFirst() : await openers[name](true);
   if (next === backend) return;
   evictAll();
   backend = next;
@@ -40,7 +40,7 @@ export async function setBackend(name: 'auto' | BackendName): Promise<void> {
 async function openFirst(): Promise<Backend> {
   for (const name of ['tensorflow', 'wasm'] as const) {
     try {
-      return await openers[name]();
+      return await openers[name](false);
     } catch {
       // Not installed or not startable here: the next one serves.
     }

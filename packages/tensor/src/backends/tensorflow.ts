@@ -2,38 +2,17 @@
 import { InvariantError, TensorError } from '../errors.ts';
 import { sameShape } from '../shape.ts';
 import type { Backend, DeviceBuffer, DeviceDType, DeviceTensor } from './backend.ts';
-import { loadTf, type TfModule, type TfTensor } from './tfjs.ts';
+import type { TfModule, TfTensor } from './tfjs.ts';
+import { loadTfjsNode } from './tfjs-node.ts';
 
 let opened: Promise<Backend> | undefined;
 
-/** Loads the native addon; rejects where neither package is installed. */
-export function openTensorflow(): Promise<Backend> {
-  return (opened ??= open());
-}
-
-async function open(): Promise<Backend> {
-  const nodeModule = globalThis.process?.getBuiltinModule?.('node:module');
-  if (nodeModule === undefined) throw new TensorError('the tensorflow backend needs Node');
-  const require = nodeModule.createRequire(import.meta.url);
-  const name = ['@tensorflow/tfjs-node-gpu', '@tensorflow/tfjs-node'].find((id) => {
-    try {
-      require.resolve(id);
-      return true;
-    } catch {
-      return false;
-    }
-  });
-  if (name === undefined)
-    throw new TensorError('neither @tensorflow/tfjs-node nor @tensorflow/tfjs-node-gpu is installed');
-  const tf = await loadTf();
-  // Read by the native library while it loads: only errors on stderr.
-  process.env['TF_CPP_MIN_LOG_LEVEL'] ??= '3';
-  // Removed in Node 23; the addon's JavaScript calls it.
-  const util = require('node:util') as { isNullOrUndefined?: (v: unknown) => boolean };
-  util.isNullOrUndefined ??= (v) => v === null || v === undefined;
-  require(name);
-  if (!(await tf.setBackend('tensorflow'))) throw new TensorError(`${name} is installed but did not start`);
-  return new Tensorflow(tf);
+/** Loads the native addon; rejects where neither package is installed. `byName`: it was asked for, not just tried. */
+export function openTensorflow(byName: boolean): Promise<Backend> {
+  const opening = (opened ??= loadTfjsNode(byName).then((tf) => new Tensorflow(tf)));
+  // What was not found in passing may be found when asked for.
+  opening.catch(() => (opened = undefined));
+  return opening;
 }
 
 const BYTES: Readonly<Record<DeviceDType, number>> = { float32: 4, int32: 4, bool: 1 };
