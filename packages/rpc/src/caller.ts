@@ -11,7 +11,7 @@ import type { CallLabel, Followed, RpcMessage } from './extension.ts';
 import { InboundCall } from './inbound-call.ts';
 import { decodeFailed, messageOf, type Arrived } from './inbox.ts';
 import { LazyCall } from './lazy-call.ts';
-import { checkTimeoutMs, type CallOptions } from './options.ts';
+import { checkSignal, checkTimeoutMs, type CallOptions } from './options.ts';
 import type { Peer } from './peer.ts';
 import { PendingCall, type Answer, type CallFollower, type StreamAnswer } from './pending-call.ts';
 import type { Faults } from './faults.ts';
@@ -419,7 +419,9 @@ export class Caller {
   }
 
   private checkSignal(signal: AbortSignal | undefined, peer: Peer): void {
-    if (signal?.aborted === true)
+    if (signal === undefined) return;
+    checkSignal(signal);
+    if (signal.aborted)
       throw new RpcError('cancelled', 'the call was cancelled', { cause: signal.reason, peer: peer.worker });
   }
 

@@ -10,6 +10,7 @@ import { RpcError } from './errors.ts';
 import type { CallLabel } from './extension.ts';
 import { InboundCall, type CallContext } from './inbound-call.ts';
 import {
+  checkOptions,
   checkTimeoutMs,
   DEFAULT_HIGH_WATER_ITEMS,
   type CallOptions,
@@ -189,6 +190,7 @@ function call(to: To, fn: unknown, rest: readonly unknown[], kind: 'sync' | 'asy
     if (args !== undefined && !Array.isArray(args)) {
       throw new TypeError(`the arguments of a call are a list, for '${name}' too; got ${typeof args}`);
     }
+    if (options !== undefined && typeof options !== 'object') checkOptions(options, `a call of '${name}'`);
     const form: CallForm = { mode: 'value', label: { kind, name }, defaultTimeoutMs: agent.caller.defaultTimeoutMs };
     agent.caller.call(agent.members.find(to), name, args ?? [], options, form, { resolve, reject });
   });

@@ -1,32 +1,11 @@
 /** @file Failures on the wire: what a handler threw and what the system says, and how the caller gets them back. */
 import { decodeProto, encodeProto, errorProto } from '@backwire/wire/internal';
-import { errorTypeOf, RemoteError, RpcError, type Executed, type RpcErrorCode } from './errors.ts';
+import { errorTypeOf, isRpcErrorCode, RemoteError, RpcError, type Executed } from './errors.ts';
 import { MAX_ERROR_TEXT, MAX_REMOTE_STACK } from './limits.ts';
 import { type WorkerInfo } from './worker-info.ts';
 
 const EXECUTED: readonly Executed[] = ['no', 'maybe', 'yes'];
 const TO_WIRE = { no: 1, maybe: 2, yes: 3 } as const;
-const CODES: ReadonlySet<string> = new Set<RpcErrorCode>([
-  'deadline-exceeded',
-  'cancelled',
-  'peer-died',
-  'owner-died',
-  'unavailable',
-  'draining',
-  'resource-exhausted',
-  'unauthenticated',
-  'permission-denied',
-  'not-found',
-  'rref-released',
-  'barrier-broken',
-  'fenced',
-  'version-mismatch',
-  'protocol-error',
-  'decode-error',
-  'remote-error',
-  'invalid-argument',
-  'failed-precondition',
-]);
 
 /** A failure of the system: the handler did not throw it. */
 export function encodeSystemError(error: RpcError): Uint8Array {
@@ -74,7 +53,7 @@ function textIn(read: () => unknown): string {
 /** The error that the caller gets; `from` is who sent it. Throws WireError 'decode-error'. */
 export function decodeFailure(bytes: Uint8Array, from: WorkerInfo): Error {
   const plain = decodeProto(errorProto.Error, bytes, 'error');
-  const code = CODES.has(plain.code) ? (plain.code as RpcErrorCode) : 'remote-error';
+  const code = isRpcErrorCode(plain.code) ? plain.code : 'remote-error';
   const executed = EXECUTED[plain.executed - 1] ?? 'maybe';
   if (plain.name === '') return new RpcError(code, plain.message, { executed, retryable: plain.retryable, peer: from });
   const remote = new RemoteError(`On ${from.toString()}:\n${plain.name}: ${plain.message}`, {

@@ -1,27 +1,38 @@
 /** @file The errors of the system, how a remote failure is rebuilt, and the table of error classes that may travel. */
 import type { WorkerInfo } from './worker-info.ts';
 
-/** What went wrong; the closed table of everything the system itself can fail with. */
-export type RpcErrorCode =
-  | 'deadline-exceeded'
-  | 'cancelled'
-  | 'peer-died'
-  | 'owner-died'
-  | 'unavailable'
-  | 'draining'
-  | 'resource-exhausted'
-  | 'unauthenticated'
-  | 'permission-denied'
-  | 'not-found'
-  | 'rref-released'
-  | 'barrier-broken'
-  | 'fenced'
-  | 'version-mismatch'
-  | 'protocol-error'
-  | 'decode-error'
-  | 'remote-error'
-  | 'invalid-argument'
-  | 'failed-precondition';
+/** The closed table of everything the system itself can fail with. */
+export const RPC_ERROR_CODES = Object.freeze([
+  'deadline-exceeded',
+  'cancelled',
+  'peer-died',
+  'owner-died',
+  'unavailable',
+  'draining',
+  'resource-exhausted',
+  'unauthenticated',
+  'permission-denied',
+  'not-found',
+  'rref-released',
+  'barrier-broken',
+  'fenced',
+  'version-mismatch',
+  'protocol-error',
+  'decode-error',
+  'remote-error',
+  'invalid-argument',
+  'failed-precondition',
+] as const);
+
+/** What went wrong. */
+export type RpcErrorCode = (typeof RPC_ERROR_CODES)[number];
+
+const CODES: ReadonlySet<unknown> = new Set(RPC_ERROR_CODES);
+
+/** Whether `code`, which may come from anywhere, is one of the table. */
+export function isRpcErrorCode(code: unknown): code is RpcErrorCode {
+  return CODES.has(code);
+}
 
 /** Whether the handler ran: certainly not, unknown, or certainly. */
 export type Executed = 'no' | 'maybe' | 'yes';

@@ -1,5 +1,5 @@
 /** @file What sibling packages use of @backwire/rpc; not covered by semantic versioning. */
-export { InvariantError, type Executed, type RpcErrorFields } from './errors.ts';
+export { InvariantError, RPC_ERROR_CODES, isRpcErrorCode, type Executed, type RpcErrorFields } from './errors.ts';
 export {
   definitionOfInstance,
   findDefinition,

@@ -161,13 +161,37 @@ export const DEFAULT_HIGH_WATER_ITEMS = 16;
 
 /**
  * A time as the caller gave it, in whole milliseconds: a fraction is rounded up, so that no tiny time becomes "no limit".
- * @throws RangeError when it is negative or not a number.
+ * @throws RangeError when it is negative or NaN, TypeError when it is no number at all.
  */
 export function checkTimeoutMs(value: number, name = 'timeoutMs'): number {
-  if (typeof value !== 'number' || Number.isNaN(value) || value < 0) {
+  if (typeof value !== 'number') {
+    throw new TypeError(`${name} is a number of milliseconds, got ${typeof value} ${show(value)}`);
+  }
+  if (Number.isNaN(value) || value < 0) {
     throw new RangeError(`RPC Timeout must be non-negative: ${name} is ${String(value)}`);
   }
   return value === Infinity ? 0 : Math.ceil(value);
+}
+
+/** @throws TypeError for what is no `AbortSignal`; checked here because it would fail later, in words about something else. */
+export function checkSignal(signal: unknown): void {
+  if (signal === undefined) return;
+  const { aborted, addEventListener } = (signal ?? {}) as Partial<AbortSignal>;
+  if (typeof aborted === 'boolean' && typeof addEventListener === 'function') return;
+  throw new TypeError(`signal is an AbortSignal, got ${show(signal)}: give controller.signal, not the controller`);
+}
+
+/** @throws TypeError unless `options` is an object or left out. */
+export function checkOptions(options: unknown, what: string): void {
+  if (options === undefined || (typeof options === 'object' && options !== null && !Array.isArray(options))) return;
+  throw new TypeError(`the options of ${what} are an object, got ${show(options)}`);
+}
+
+/** A wrong value, short enough for a message. */
+function show(value: unknown): string {
+  if (typeof value === 'string') return `'${value.slice(0, 40)}'`;
+  if (typeof value !== 'object' || value === null) return String(value);
+  return Array.isArray(value) ? 'a list' : `an object of class ${value.constructor?.name ?? 'none'}`;
 }
 
 /** `given` over the defaults; every value has to be a positive number. */
@@ -177,7 +201,7 @@ export function fillNumbers<T extends object>(defaults: Readonly<T>, given: Part
     if (value === undefined) continue;
     if (!Object.hasOwn(defaults, key)) throw new RpcError('invalid-argument', `${what}: unknown option '${key}'`);
     if (typeof value !== 'number' || !(value > 0))
-      throw new RangeError(`${what}.${key} must be positive, got ${JSON.stringify(value)}`);
+      throw new RangeError(`${what}.${key} must be positive, got ${show(value)}`);
     filled[key] = value;
   }
   return filled as T;

@@ -7,6 +7,7 @@ import { DeviceMaps } from './device-maps.ts';
 import { RpcError } from './errors.ts';
 import { Group } from './group.ts';
 import {
+  checkOptions,
   checkTimeoutMs,
   DEFAULT_CONCURRENT_CALLS,
   DEFAULT_INIT_TIMEOUT_MS,
@@ -59,13 +60,21 @@ export interface Settings {
  * @throws RpcError 'failed-precondition' ('RPC is already initialized') if there is a default agent, or the name is not unique;
  *   'deadline-exceeded' naming the ranks that are missing; 'invalid-argument'; 'unavailable' when the store is out of reach.
  */
-export function initRpc(options: RpcOptions): Promise<RpcAgent> {
+export async function initRpc(options: RpcOptions): Promise<RpcAgent> {
+  checkGiven(options, 'initRpc');
   return becomeDefault(() => start(options));
 }
 
 /** Starts an agent without touching the default: several in one process. */
-export function createAgent(options: RpcOptions): Promise<RpcAgent> {
+export async function createAgent(options: RpcOptions): Promise<RpcAgent> {
+  checkGiven(options, 'createAgent');
   return start(options);
+}
+
+/** A program without types gets told what is missing, not which property of undefined could not be read. */
+function checkGiven(options: unknown, what: string): void {
+  if (options === undefined) throw new TypeError(`${what} needs options: at least { name: 'worker0' }`);
+  checkOptions(options, what);
 }
 
 /** The agent that free functions use here. @throws RpcError 'failed-precondition' when there is none. */
@@ -180,6 +189,9 @@ async function settle(options: RpcOptions, initTimeoutMs: number): Promise<Setti
   const worldSize = options.worldSize ?? numberOf(env['WORLD_SIZE'], 'WORLD_SIZE');
   const membership = options.membership ?? (worldSize === undefined ? 'dynamic' : 'static');
   if (rank !== undefined) checkWorkerId(rank);
+  if (worldSize !== undefined && typeof worldSize !== 'number') {
+    throw new TypeError(`worldSize is a whole number, got ${typeof worldSize} '${String(worldSize)}'`);
+  }
   if (worldSize !== undefined && (!Number.isInteger(worldSize) || worldSize < 1 || worldSize > 32_768)) {
     throw new RpcError('invalid-argument', `worldSize must be a positive whole number, got ${worldSize}`);
   }
@@ -188,6 +200,10 @@ async function settle(options: RpcOptions, initTimeoutMs: number): Promise<Setti
   if (membership === 'static' && rank !== undefined && worldSize !== undefined && rank >= worldSize) {
     throw new RpcError('invalid-argument', `rank ${rank} is not below worldSize ${worldSize}`);
   }
+  if (membership !== 'static' && membership !== 'dynamic') {
+    throw new RpcError('invalid-argument', `membership is 'static' or 'dynamic', got ${String(membership)}`);
+  }
+  checkLists(options);
   const group = options.group ?? 'default';
   checkWorkerName(group);
   const maxConcurrentCalls = options.maxConcurrentCalls ?? DEFAULT_CONCURRENT_CALLS;
@@ -227,6 +243,15 @@ async function settle(options: RpcOptions, initTimeoutMs: number): Promise<Setti
     store: opened.store,
     storeOwned: opened.owned,
   };
+}
+
+/** Options that are lists, or one word in place of one. */
+function checkLists(options: RpcOptions): void {
+  for (const name of ['transports', 'channels', 'extensions', 'serve'] as const) {
+    const given: unknown = options[name];
+    if (given === undefined || Array.isArray(given) || (name === 'serve' && given === 'all-defined')) continue;
+    throw new TypeError(`${name} is a list, got ${typeof given} '${String(given)}'`);
+  }
 }
 
 function numberOf(text: string | undefined, name: string): number | undefined {

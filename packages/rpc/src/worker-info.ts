@@ -39,9 +39,10 @@ export function checkWorkerName(name: unknown): string {
   return name;
 }
 
-/** Throws `invalid-argument` unless `id` may be a worker's id. */
+/** Throws `invalid-argument` unless `id` may be a worker's id, TypeError when it is no number. */
 export function checkWorkerId(id: unknown): number {
-  if (typeof id !== 'number' || !Number.isInteger(id) || id < 0 || id > MAX_ID) {
+  if (typeof id !== 'number') throw new TypeError(`rank is a whole number from 0, got ${typeof id} '${String(id)}'`);
+  if (!Number.isInteger(id) || id < 0 || id > MAX_ID) {
     throw new RpcError('invalid-argument', `RPC worker id ${String(id)} out of bounds for int16_t.`);
   }
   return id;
