@@ -4,14 +4,21 @@ import { RpcError } from './errors.ts';
 
 type Maps = Readonly<Record<string, Readonly<Record<string, string>>>>;
 
+/** Devices of one worker that a peer may name. */
+const MAX_DEVICES = 1_024;
 const DEVICE = /^(cpu|gpu:\d{1,4})$/;
 
 /** The maps of one agent, by peer. Tensors in main memory need none. */
 export class DeviceMaps {
   private readonly maps = new Map<string, ReadonlyMap<string, Device>>();
+  /** The reverse of the maps that callers have for this worker: where their answers go. */
+  private readonly answers = new Map<string, ReadonlyMap<string, Device>>();
+  /** As given, for the other members; undefined when there is none. */
+  readonly given: Maps | undefined;
 
   /** @throws RpcError 'invalid-argument' for what is no device, or two devices that go to one. */
   constructor(given: Maps = {}) {
+    this.given = Object.keys(given).length === 0 ? undefined : given;
     for (const [peer, map] of Object.entries(given)) {
       const used = new Map<string, string>();
       for (const [from, to] of Object.entries(map)) {
@@ -44,9 +51,20 @@ export class DeviceMaps {
     }
   }
 
-  /** Where tensors for `peer` go; main memory goes to main memory. */
+  /** `peer` said how it maps its devices to this worker's; what is not between devices is not believed. */
+  announced(peer: string, map: unknown): void {
+    this.answers.delete(peer);
+    if (typeof map !== 'object' || map === null) return;
+    const reverse = new Map<string, Device>();
+    for (const [from, to] of Object.entries(map).slice(0, MAX_DEVICES)) {
+      if (DEVICE.test(from) && typeof to === 'string' && DEVICE.test(to)) reverse.set(to, from as Device);
+    }
+    if (reverse.size > 0) this.answers.set(peer, reverse);
+  }
+
+  /** Where tensors for `peer` go: requests by the own map, answers by the reverse of the caller's. Main memory goes to main memory. */
   to(peer: string, what: 'Request' | 'Response'): (device: Device) => Device {
-    const map = what === 'Request' ? this.maps.get(peer) : undefined;
+    const map = (what === 'Request' ? this.maps : this.answers).get(peer);
     return (device) => {
       const target = map?.get(device);
       if (target !== undefined || device === 'cpu') return target ?? device;

@@ -27,6 +27,7 @@ export interface Joiner {
   readonly endpoints: ViewMember['endpoints'];
   readonly host: string;
   readonly extensions: readonly string[];
+  readonly deviceMaps?: unknown;
 }
 
 export interface GroupOptions {
@@ -165,7 +166,7 @@ export class Group {
     for (;;) {
       const view = await this.read();
       const id = joiner.id ?? freeId(view);
-      const { name, endpoints, host, extensions } = joiner;
+      const { name, endpoints, host, extensions, deviceMaps } = joiner;
       const member: ViewMember = {
         name,
         id,
@@ -174,6 +175,7 @@ export class Group {
         host,
         pid: process.pid,
         extensions,
+        ...(deviceMaps === undefined ? {} : { deviceMaps }),
       };
       const next = join(view, member, joiner.size);
       if (!isRefusal(next)) {

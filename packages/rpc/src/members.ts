@@ -62,6 +62,7 @@ export class Members {
     this.options = options;
     this.core = options.core;
     this.policy = new LivenessPolicy<Peer>(options.core.liveness);
+    this.announce(self);
     const [a, b] = memoryPair([`memory://${self.name}/out`, `memory://${self.name}/in`]);
     this.loop = { out: new Peer(options.core, self), in: new Peer(options.core, self) };
     runAtRoot(() => {
@@ -284,9 +285,17 @@ export class Members {
   }
 
   private add(member: ViewMember): void {
+    this.announce(member);
     const peer = new Peer(this.core, member);
     this.byName.set(member.name, peer);
     this.byId[member.id] = peer;
+  }
+
+  private announce({ name, deviceMaps }: ViewMember): void {
+    const maps = deviceMaps as Record<string, unknown> | null | undefined;
+    const own = this.core.self.name;
+    const forThis = typeof maps === 'object' && maps !== null && Object.hasOwn(maps, own) ? maps[own] : undefined;
+    this.core.deviceMaps.announced(name, forThis);
   }
 
   /** Ends the session with one that is gone, and fails what waits for it. */

@@ -134,6 +134,7 @@ async function enter(
       endpoints: doors.endpoints,
       host: hostOf(),
       extensions: settings.extensions.map(({ name }) => name),
+      deviceMaps: settings.deviceMaps.given,
     },
     deadline,
   );

@@ -13,6 +13,8 @@ export interface ViewMember {
   readonly pid: number;
   /** Names of its extensions. */
   readonly extensions: readonly string[];
+  /** Its device maps by peer, whose answers go the other way; not checked here. */
+  readonly deviceMaps?: unknown;
 }
 
 /** How a former member ended. */
