@@ -1,7 +1,6 @@
 /** @file What arrives from one worker: frames in order, storages put together, and who gets them. */
 import type { Message } from '@backwire/wire';
 import {
-  FrameFlag,
   type FrameHeader,
   FrameKind,
   frameName,
@@ -221,11 +220,9 @@ export class Inbox {
       return;
     }
     if (outOfBand.length === 0) {
-      this.core.dispatcher.arrived(
-        call,
-        view(header, bytes, start, end, tensors, done),
-        tensors === undefined ? NO_TENSORS : tensors.tensors(),
-      );
+      const arrived = view(header, bytes, start, end, tensors, done);
+      if (tensors === undefined) this.core.dispatcher.arrived(call, arrived, NO_TENSORS);
+      else this.request(call, arrived, tensors);
       return;
     }
     call.state = 'assembling';
@@ -256,7 +253,8 @@ export class Inbox {
     }
     if (outOfBand.length === 0) {
       const arrived = view(header, bytes, start, end, tensors, done);
-      this.core.caller.answered(arrived, this.peer, tensors === undefined ? NO_TENSORS : tensors.tensors());
+      if (tensors === undefined) this.core.caller.answered(arrived, this.peer, NO_TENSORS);
+      else this.reply(arrived, tensors);
       return;
     }
     this.core.caller.assembling(header.id, header.kind, header.seq);
@@ -289,7 +287,7 @@ export class Inbox {
 
   private assembled({ arrived, tensors, call }: Assembly): void {
     if (call === undefined) {
-      this.core.caller.answered(arrived, this.peer, tensors.tensors());
+      this.reply(arrived, tensors);
       return;
     }
     if (call.state === 'over') {
@@ -298,7 +296,31 @@ export class Inbox {
       return;
     }
     call.state = 'waiting';
-    this.core.dispatcher.arrived(call, arrived, tensors.tensors());
+    this.request(call, arrived, tensors);
+  }
+
+  /** A call whose bytes are all there. What they say may still be wrong (sparse indices outside of their shape): that is the call's affair. */
+  private request(call: InboundCall, arrived: Arrived, incoming: IncomingTensors): void {
+    const tensors = this.made(incoming, arrived);
+    if (Array.isArray(tensors)) this.core.dispatcher.arrived(call, arrived, tensors);
+    else this.core.dispatcher.refuse(call, decodeFailed(tensors.error, this.peer));
+  }
+
+  /** The same for an answer. */
+  private reply(arrived: Arrived, incoming: IncomingTensors): void {
+    const tensors = this.made(incoming, arrived);
+    if (Array.isArray(tensors)) this.core.caller.answered(arrived, this.peer, tensors);
+    else this.core.caller.failed(arrived.id, decodeFailed(tensors.error, this.peer, 'yes'));
+  }
+
+  private made(incoming: IncomingTensors, arrived: Arrived): Tensor[] | { error: unknown } {
+    try {
+      return incoming.tensors();
+    } catch (error) {
+      incoming.release();
+      for (const done of arrived.done) done();
+      return { error };
+    }
   }
 
   private other(header: FrameHeader, bytes: Uint8Array, start: number, end: number): void {
@@ -464,10 +486,6 @@ export function messageOf(arrived: Arrived, tensors: readonly Tensor[]): Message
     payload: arrived.bytes.slice(arrived.start, arrived.end),
     tensors,
   };
-}
-
-export function wantsNoAnswer(flags: number): boolean {
-  return (flags & FrameFlag.ONEWAY) !== 0;
 }
 
 /** The error of a message that could not be understood. */

@@ -79,7 +79,12 @@ export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void,
     this.deliver();
   }
 
+  /** Items whose storages are still on their way will not come; those before them are still the consumer's. */
   reject(error: unknown): void {
+    const lost = this.slots.findIndex(({ ready }) => !ready);
+    if (lost >= 0) this.slots.length = lost;
+    this.missing = 0;
+    this.onComplete = undefined;
     this.over = true;
     this.failure = { error };
     this.deliver();
