@@ -1,0 +1,61 @@
+/** @file The agent's side of an inspection: whoever holds the group's secret may look, and nothing more. */
+import type { Agent } from '../agent.ts';
+import type { Connection } from '../transports/transport.ts';
+import { CallLog } from './call-log.ts';
+import { JsonSink, sendJson } from './frames.ts';
+import { MAX_INSPECTORS, MAX_QUESTION_BYTES, MAX_UNSENT_BYTES } from './limits.ts';
+import { reportOf, viewOf } from './report.ts';
+import { observersOf } from './seams.ts';
+
+/** What an inspector says of itself in the handshake. No worker can be called that. */
+export const INSPECTOR_CLAIM: Uint8Array = new TextEncoder().encode('?inspect/1');
+
+/** A question. `recent` asks for calls that ended after that number, and starts to remember them. */
+export type Question = { readonly ask: 'view' } | { readonly ask: 'report'; readonly recent?: number };
+
+/** How many look at each agent. */
+const visitors = new WeakMap<Agent, number>();
+
+/** Whether someone who proved itself with this claim wants to look, and not to join. */
+export function isInspector(claim: Uint8Array): boolean {
+  return claim.length === INSPECTOR_CLAIM.length && claim.every((byte, index) => byte === INSPECTOR_CLAIM[index]);
+}
+
+/**
+ * Answers questions until either side has had enough. It is no member and no peer: the view, shutdown and sessions know nothing of it.
+ * Calls that end are remembered from the first question about them until the connection is closed.
+ *
+ * @param connection one that has proved itself; owned from here on.
+ * @param signal ends it, with the agent.
+ */
+export function serveInspector(agent: Agent, connection: Connection, signal: AbortSignal): void {
+  const others = visitors.get(agent) ?? 0;
+  if (others >= MAX_INSPECTORS || signal.aborted) {
+    connection.destroy();
+    return;
+  }
+  visitors.set(agent, others + 1);
+  let log: CallLog | undefined;
+  let unwatch: (() => void) | undefined;
+  const hangUp = (): void => connection.destroy();
+  const answer = (question: unknown): void => {
+    if (connection.bufferedBytes > MAX_UNSENT_BYTES) throw new Error('reports are not taken');
+    const { ask, recent } = (question ?? {}) as { ask?: unknown; recent?: unknown };
+    if (ask === 'view') sendJson(connection, { view: viewOf(agent) });
+    else if (ask === 'report') {
+      if (typeof recent === 'number' && log === undefined) {
+        log = new CallLog();
+        unwatch = observersOf(agent).add(log);
+      }
+      const seen = log === undefined ? undefined : { calls: log, after: typeof recent === 'number' ? recent : 0 };
+      sendJson(connection, { report: reportOf(agent, seen) });
+    } else throw new Error('a question that nobody knows');
+  };
+  const closed = (): void => {
+    signal.removeEventListener('abort', hangUp);
+    unwatch?.();
+    visitors.set(agent, (visitors.get(agent) ?? 1) - 1);
+  };
+  signal.addEventListener('abort', hangUp, { once: true });
+  connection.attach(new JsonSink(MAX_QUESTION_BYTES, answer, closed));
+}

@@ -1,0 +1,62 @@
+/** @file The numbers of one agent: counters that only grow, and what there is now. */
+import type { Agent } from '../agent.ts';
+import { read } from './seams.ts';
+
+/** What `RpcAgent.metrics()` gives of one session. */
+export interface PeerMetrics {
+  readonly name: string;
+  readonly up: boolean;
+  /** Bytes queued, not acknowledged, or not confirmed. */
+  readonly pendingBytes: number;
+  readonly bytesSent: number;
+  readonly bytesReceived: number;
+  readonly reconnects: number;
+}
+
+/** The result of `RpcAgent.metrics()`. Counters count since the agent began. */
+export interface AgentMetrics extends Record<string, unknown> {
+  readonly calls_sent: number;
+  readonly calls_failed: number;
+  readonly calls_handled: number;
+  /** Outgoing calls that are not over. */
+  readonly calls_open: number;
+  /** Handlers that are not over. */
+  readonly handlers_running: number;
+  /** Incoming calls that wait for a slot. */
+  readonly handlers_queued: number;
+  readonly bytes_sent: number;
+  readonly bytes_received: number;
+  readonly pending_bytes: number;
+  readonly reconnects: number;
+  readonly peers_up: number;
+  readonly peers: readonly PeerMetrics[];
+  /** What extensions count: RRefs, contexts, profiled calls. */
+  readonly extensions: Readonly<Record<string, number>>;
+}
+
+export function metricsOf(agent: Agent): AgentMetrics {
+  const peers = agent.members.list().map((peer): PeerMetrics => ({
+    name: peer.worker.name,
+    up: peer.up,
+    pendingBytes: peer.outbox.pendingBytes,
+    bytesSent: peer.bytesSent,
+    bytesReceived: peer.bytesReceived,
+    reconnects: read(peer).reconnects ?? 0,
+  }));
+  const sum = (pick: (peer: PeerMetrics) => number): number => peers.reduce((total, peer) => total + pick(peer), 0);
+  return {
+    calls_sent: agent.caller.sent,
+    calls_failed: agent.caller.failures,
+    calls_handled: agent.dispatcher.handled,
+    calls_open: agent.calls.size,
+    handlers_running: agent.dispatcher.active,
+    handlers_queued: read(agent.dispatcher).queued ?? 0,
+    bytes_sent: sum(({ bytesSent }) => bytesSent),
+    bytes_received: sum(({ bytesReceived }) => bytesReceived),
+    pending_bytes: sum(({ pendingBytes }) => pendingBytes),
+    reconnects: sum(({ reconnects }) => reconnects),
+    peers_up: peers.filter(({ up }) => up).length,
+    peers,
+    extensions: agent.extensions.debugInfo(),
+  };
+}

@@ -1,0 +1,190 @@
+/** @file What a read-only look at one agent shows. No argument and no result is ever in it. */
+import type { Agent } from '../agent.ts';
+import type { Peer } from '../peer.ts';
+import type { View } from '../protocol/membership.ts';
+import type { CallLog, PeerCalls, RecentCall } from './call-log.ts';
+import { MAX_ROWS, MAX_TEXT } from './limits.ts';
+import { metricsOf, type AgentMetrics } from './metrics.ts';
+import { read } from './seams.ts';
+
+/** The session with one other worker. */
+export interface SessionReport {
+  readonly name: string;
+  readonly id: number;
+  readonly incarnation: number;
+  /** 'open': usable; 'unreachable': the last attempts to connect failed. */
+  readonly state: string;
+  /** Whether a link carries frames now. */
+  readonly up: boolean;
+  /** How it is connected: 'unix', 'tcp', 'tls' …; undefined without a link. */
+  readonly transport?: string;
+  readonly bytesSent: number;
+  readonly bytesReceived: number;
+  /** Bytes queued, not acknowledged, or not confirmed. */
+  readonly pendingBytes: number;
+  readonly reconnects: number;
+  /** Calls to it since the watching began; only while somebody watches. */
+  readonly calls?: PeerCalls;
+}
+
+/** A call that is not over. */
+export interface OpenCall {
+  /** The other worker: the callee of an outgoing call, the caller of an incoming one. */
+  readonly peer: string;
+  readonly method: string;
+  /** How it was made ('sync', 'async' …), or the state of an incoming one ('assembling', 'waiting', 'running'). */
+  readonly state: string;
+  readonly ageMs: number;
+  /** Until its deadline; undefined without one. */
+  readonly leftMs?: number;
+}
+
+/** Something that has a bound: how much of it is used. */
+export interface Budget {
+  readonly name: string;
+  readonly used: number;
+  readonly limit: number;
+}
+
+export interface WorkerReport {
+  readonly name: string;
+  readonly id: number;
+  readonly incarnation: number;
+  readonly group: string;
+  readonly pid: number;
+  readonly host: string;
+  readonly node: string;
+  /** 'draining' while a graceful shutdown waits, 'fenced' when the group removed it. */
+  readonly state: 'running' | 'draining' | 'fenced';
+  /** The number of the view it knows. */
+  readonly epoch: number;
+  /** Its time of day, in milliseconds since the epoch. */
+  readonly at: number;
+  readonly upMs: number;
+  readonly rssBytes: number;
+  readonly heapBytes: number;
+  readonly extensions: readonly string[];
+  readonly sessions: readonly SessionReport[];
+  /** Outgoing calls that are not over, oldest first, up to a bound; `total` counts all. */
+  readonly outgoing: { readonly total: number; readonly calls: readonly OpenCall[] };
+  readonly incoming: { readonly total: number; readonly queued: number; readonly calls: readonly OpenCall[] };
+  readonly metrics: AgentMetrics;
+  readonly budgets: readonly Budget[];
+  /** What each extension shows of itself, by its name: 'rref' its references, 'dist_autograd' its contexts. */
+  readonly details: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+  /** Calls that ended since the last look; only while somebody watches. */
+  readonly recent?: readonly RecentCall[];
+}
+
+/** The view as an agent knows it. */
+export function viewOf(agent: Agent): View {
+  return agent.membership.view;
+}
+
+/** @param log what somebody who watches sees of calls that are over, and after which one. */
+export function reportOf(agent: Agent, log?: { readonly calls: CallLog; readonly after: number }): WorkerReport {
+  const memory = process.memoryUsage();
+  const metrics = metricsOf(agent);
+  return {
+    name: agent.name,
+    id: agent.id,
+    incarnation: agent.incarnation,
+    group: agent.group,
+    pid: process.pid,
+    host: agent.hostId,
+    node: process.version,
+    state: agent.refusal ?? 'running',
+    epoch: agent.epoch,
+    at: performance.timeOrigin + performance.now(),
+    upMs: performance.now(),
+    rssBytes: memory.rss,
+    heapBytes: memory.heapUsed,
+    extensions: agent.extensions.names,
+    sessions: agent.members.list().map((peer) => sessionOf(peer, log?.calls)),
+    outgoing: outgoingOf(agent),
+    incoming: incomingOf(agent),
+    metrics,
+    budgets: budgetsOf(agent, metrics),
+    details: read(agent.extensions).inspect?.() ?? {},
+    ...(log === undefined ? {} : { recent: log.calls.after(log.after) }),
+  };
+}
+
+function sessionOf(peer: Peer, log: CallLog | undefined): SessionReport {
+  const calls = log?.sums(peer.worker.name);
+  const transport = peer.link?.connection.kind;
+  return {
+    name: peer.worker.name,
+    id: peer.worker.id,
+    incarnation: peer.incarnation,
+    state: peer.state,
+    up: peer.up,
+    ...(transport === undefined ? {} : { transport }),
+    bytesSent: peer.bytesSent,
+    bytesReceived: peer.bytesReceived,
+    pendingBytes: peer.outbox.pendingBytes,
+    reconnects: read(peer).reconnects ?? 0,
+    ...(calls === undefined ? {} : { calls }),
+  };
+}
+
+function outgoingOf(agent: Agent): WorkerReport['outgoing'] {
+  const now = agent.now();
+  const calls: OpenCall[] = [];
+  const ids = agent.calls.ids(() => true);
+  for (const id of ids) {
+    const call = agent.calls.get(id);
+    if (call === undefined) continue;
+    calls.push(
+      openCall(
+        call.peer,
+        read(call).label?.name ?? '',
+        read(call).label?.kind ?? call.mode,
+        now - (read(call).startedAt ?? now),
+        call.deadline - now,
+      ),
+    );
+  }
+  return { total: ids.length, calls: oldest(calls) };
+}
+
+function incomingOf(agent: Agent): WorkerReport['incoming'] {
+  const now = agent.now();
+  const calls: OpenCall[] = [];
+  for (const peer of agent.members.sessions()) {
+    for (const call of peer.inbox.calls.values()) {
+      const method = call.definition?.name ?? '';
+      calls.push(openCall(peer, method, call.state, now - (read(call).arrivedAt ?? now), call.deadline - now));
+    }
+  }
+  return { total: agent.dispatcher.active, queued: read(agent.dispatcher).queued ?? 0, calls: oldest(calls) };
+}
+
+function openCall(peer: Peer, method: string, state: string, ageMs: number, leftMs: number): OpenCall {
+  const about = { peer: peer.worker.name, method: method.slice(0, MAX_TEXT), state, ageMs };
+  return leftMs === Infinity ? about : { ...about, leftMs };
+}
+
+function oldest(calls: OpenCall[]): OpenCall[] {
+  return calls.sort((a, b) => b.ageMs - a.ageMs).slice(0, MAX_ROWS);
+}
+
+function budgetsOf(agent: Agent, metrics: AgentMetrics): Budget[] {
+  const { limits, settings } = agent;
+  const held = metrics.extensions;
+  const fullest = Math.max(0, ...metrics.peers.map(({ pendingBytes }) => pendingBytes));
+  const rows: Budget[] = [
+    { name: 'handlers', used: agent.dispatcher.running, limit: settings.maxConcurrentCalls },
+    { name: 'inbound calls of the fullest peer', used: fullestInbox(agent), limit: limits.maxInboundCalls },
+    { name: 'bytes buffered for the fullest peer', used: fullest, limit: limits.maxBufferedBytesPerPeer },
+  ];
+  const forks = held['num_forks'];
+  if (forks !== undefined) rows.push({ name: 'RRef forks', used: forks, limit: limits.maxLiveForks });
+  const contexts = held['num_autograd_contexts'];
+  if (contexts !== undefined) rows.push({ name: 'autograd contexts', used: contexts, limit: limits.maxContexts });
+  return rows;
+}
+
+function fullestInbox(agent: Agent): number {
+  return Math.max(0, ...agent.members.sessions().map((peer) => peer.inbox.calls.size));
+}

@@ -1,0 +1,70 @@
+/** @file Where an inspector learns who belongs to a group: from its store, or from one of its workers. */
+import { RpcError } from '../errors.ts';
+import { decodeView, type View } from '../protocol/membership.ts';
+import type { ResolvedSecurity } from '../security/policy.ts';
+import { openStore } from '../stores/open.ts';
+import type { Store } from '../stores/store.ts';
+
+/** The view of a group, whenever it is asked for. */
+export interface ViewSource {
+  readonly group: string;
+  /** @throws RpcError 'unavailable', 'deadline-exceeded' when nobody answers, 'not-found' when there is no such group. */
+  read(): Promise<View>;
+  close(): Promise<void>;
+}
+
+const VIEW = /^backwire\/([^/]+)\/view$/;
+
+/**
+ * Reads the view out of the store at `address`. Nothing is written there: no lease, no key.
+ * @param group undefined = the only one that the store holds.
+ */
+export async function storeSource(
+  address: string | Store,
+  group: string | undefined,
+  options: { readonly security: ResolvedSecurity; readonly timeoutMs: number },
+): Promise<ViewSource> {
+  // Not rank 0: that one would serve the store itself.
+  const { store, owned } = await openStore(address, { ...options, rank: 1 });
+  const close = async (): Promise<void> => {
+    if (owned) await store.close();
+  };
+  try {
+    const found = group ?? (await onlyGroup(store));
+    return { group: found, read: () => readView(store, found, options.timeoutMs), close };
+  } catch (error) {
+    await close().catch(() => undefined);
+    throw error;
+  }
+}
+
+async function readView(store: Store, group: string, timeoutMs: number): Promise<View> {
+  const bytes = await within(store.get(`backwire/${group}/view`), timeoutMs);
+  const view = bytes === undefined ? undefined : decodeView(bytes);
+  if (view === undefined) throw new RpcError('not-found', `the store holds no group '${group}'`);
+  return view;
+}
+
+async function onlyGroup(store: Store): Promise<string> {
+  const keys = [...(await store.list('backwire/')).keys()];
+  const groups = keys.flatMap((key) => VIEW.exec(key)?.[1] ?? []);
+  const [first, ...more] = groups;
+  if (first === undefined) throw new RpcError('not-found', 'the store holds no group yet');
+  if (more.length > 0)
+    throw new RpcError('invalid-argument', `the store holds several groups: choose one of ${groups.join(', ')}`);
+  return first;
+}
+
+/** A store that is gone keeps its clients waiting: nobody who looks wants that. */
+export async function within<T>(promise: Promise<T>, timeoutMs: number): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new RpcError('deadline-exceeded', `no answer within ${timeoutMs} ms`)), timeoutMs);
+  });
+  promise.catch(() => undefined);
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

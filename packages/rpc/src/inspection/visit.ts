@@ -1,0 +1,124 @@
+/** @file A connection to one agent that asks and never joins. */
+import { RpcError } from '../errors.ts';
+import type { View, ViewMember } from '../protocol/membership.ts';
+import { authenticate } from '../security/authenticate.ts';
+import type { ResolvedSecurity } from '../security/policy.ts';
+import type { Connection, Transport } from '../transports/transport.ts';
+import { INSPECTOR_CLAIM, type Question } from './door.ts';
+import { JsonSink, sendJson } from './frames.ts';
+import { MAX_REPORT_BYTES } from './limits.ts';
+import type { WorkerReport } from './report.ts';
+
+const decoder = new TextDecoder();
+
+/** What an agent answers. */
+export interface Reply {
+  readonly view?: View;
+  readonly report?: WorkerReport;
+}
+
+export interface VisitOptions {
+  readonly group: string;
+  readonly security: ResolvedSecurity;
+  readonly timeoutMs: number;
+}
+
+interface Waiter {
+  resolve(reply: Reply): void;
+  reject(error: unknown): void;
+}
+
+/** States: *open* → *closed* (either side hung up; every question that waits is rejected). */
+export class Visit {
+  /** Who answers: a worker's name and its incarnation. */
+  readonly claim: string;
+  private readonly connection: Connection;
+  private readonly timeoutMs: number;
+  private readonly waiting: Waiter[] = [];
+  private over: Error | undefined;
+
+  private constructor(connection: Connection, claim: string, timeoutMs: number) {
+    this.connection = connection;
+    this.claim = claim;
+    this.timeoutMs = timeoutMs;
+    connection.attach(
+      new JsonSink(
+        MAX_REPORT_BYTES,
+        (reply) => this.waiting.shift()?.resolve(reply as Reply),
+        (error) => this.closed(error),
+      ),
+    );
+  }
+
+  /**
+   * Connects and proves itself, with the group's secret or a certificate.
+   * @throws RpcError 'unavailable', 'unauthenticated', 'deadline-exceeded', 'version-mismatch'.
+   */
+  static async open(transport: Transport, endpoint: string, options: VisitOptions): Promise<Visit> {
+    const { group, security, timeoutMs } = options;
+    const connection = await transport.dial(endpoint, { timeoutMs });
+    const proved = await authenticate(connection, {
+      role: 'dialer',
+      group,
+      keys: security.keys,
+      claim: INSPECTOR_CLAIM,
+      timeoutMs,
+    });
+    const claim = decoder.decode(proved.claim);
+    const names = proved.connection.protection.peerNames;
+    if (names !== undefined && !names.includes(nameIn(claim))) {
+      proved.connection.destroy();
+      throw new RpcError('unauthenticated', `the certificate at ${endpoint} is not worker '${nameIn(claim)}'s`);
+    }
+    return new Visit(proved.connection, claim, timeoutMs);
+  }
+
+  get closedAlready(): boolean {
+    return this.over !== undefined;
+  }
+
+  /** @throws RpcError 'unavailable' when the agent hangs up, 'deadline-exceeded' when it does not answer; the visit is over then. */
+  async ask(question: Question): Promise<Reply> {
+    if (this.over !== undefined) throw this.over;
+    let timer: NodeJS.Timeout | undefined;
+    try {
+      return await new Promise<Reply>((resolve, reject) => {
+        timer = setTimeout(() => {
+          reject(new RpcError('deadline-exceeded', `no answer within ${this.timeoutMs} ms`));
+          this.close();
+        }, this.timeoutMs);
+        this.waiting.push({ resolve, reject });
+        sendJson(this.connection, question);
+      });
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  close(): void {
+    this.connection.destroy();
+    this.closed();
+  }
+
+  private closed(error?: Error): void {
+    this.over ??= new RpcError('unavailable', 'the worker hung up', error === undefined ? {} : { cause: error });
+    for (const waiter of this.waiting.splice(0)) waiter.reject(this.over);
+  }
+}
+
+/** The name of 'name#incarnation'. */
+export function nameIn(claim: string): string {
+  return claim.slice(0, claim.lastIndexOf('#'));
+}
+
+/** Where a member listens that this process can reach, best first. */
+export function waysTo(
+  member: ViewMember,
+  transports: readonly Transport[],
+): { readonly transport: Transport; readonly address: string }[] {
+  return transports.flatMap((transport) =>
+    member.endpoints
+      .filter(({ transport: name, domain }) => name === transport.name && domain === transport.domain)
+      .map(({ address }) => ({ transport, address })),
+  );
+}
