@@ -1,58 +1,51 @@
-/** @file What must hold in every state: nothing is freed that somebody can reach, and nothing stays that nobody can. */
-import type { WorkerState } from '../src/protocol/worker.ts';
-import { OWNER, type World } from './model.ts';
+/** @file What must hold in every world: nothing is freed that somebody can reach, and nothing stays that nobody can. */
+import type { Facts } from './locals.ts';
+import { LEFT, nameOf, OWNER, type Worlds } from './world.ts';
 
-/** What is wrong with a state, or nothing. */
-export function findFault(world: World): string | undefined {
-  return freedTooEarly(world) ?? confirmedButUnknown(world) ?? leak(world);
+/** What is wrong with the world of a row, or nothing. */
+export function findFault(worlds: Worlds, row: Uint32Array): string | undefined {
+  return freedTooEarly(worlds, row) ?? confirmedButUnknown(worlds, row) ?? leak(worlds, row);
 }
 
-function freedTooEarly(world: World): string | undefined {
-  if (!world.freed) return undefined;
-  for (const [site, state] of world.workers.entries()) {
-    for (const fork of state?.user.forks ?? []) {
-      if (fork.failure === undefined && !fork.released)
-        return `freed while user ${site} holds ${fork.id.site}.${fork.id.local}`;
-    }
+function freedTooEarly(worlds: Worlds, row: Uint32Array): string | undefined {
+  if ((worlds.left(row) & LEFT.freed) === 0) return undefined;
+  for (let site = 0; site < worlds.count; site++) {
+    const fork = factsAt(worlds, row, site)?.usable[0];
+    if (fork !== undefined) return `freed while ${nameOf(site)} holds ${fork.site}.${fork.local}`;
   }
-  const carrier = world.channels.flat().find((packet) => packet.kind === 'fork');
-  return carrier === undefined ? undefined : 'freed while a message carries a handle';
+  for (let i = 0; i < worlds.count * (worlds.count - 1); i++)
+    if (worlds.queues.carries[row[worlds.count + i] as number] === true)
+      return 'freed while a message carries a handle';
+  return undefined;
 }
 
-function confirmedButUnknown(world: World): string | undefined {
-  const owner = world.workers[OWNER];
-  if (owner === undefined) return undefined;
-  const registered = new Set(owner.owner.forks.map((fork) => `${fork.id.site}.${fork.id.local}@${fork.holder}`));
-  for (const [site, state] of world.workers.entries()) {
-    for (const fork of state?.user.forks ?? []) {
-      if (fork.phase !== 'confirmed' || fork.failure !== undefined) continue;
-      const key = `${fork.id.site}.${fork.id.local}@${site}`;
-      if (!registered.has(key)) return `user ${site} holds the confirmed fork ${key}, which its owner does not know`;
-    }
+function confirmedButUnknown(worlds: Worlds, row: Uint32Array): string | undefined {
+  const owner = factsAt(worlds, row, OWNER);
+  for (let site = 1; site < worlds.count; site++) {
+    const confirmed = factsAt(worlds, row, site)?.confirmed ?? 0;
+    if ((confirmed & ~(owner?.registered[site] ?? 0)) !== 0)
+      return `${nameOf(site)} holds a confirmed fork which its owner does not know`;
   }
   return undefined;
 }
 
 /** Once no handle, no message and no unseen death is left, every table has to be empty. */
-function leak(world: World): string | undefined {
-  if (world.ownerHandle || world.channels.some((queue) => queue.length > 0)) return undefined;
-  const epoch = world.deaths.length + 1;
-  for (const [site, state] of world.workers.entries()) {
-    if (state === undefined) continue;
-    if (world.epochs[site] !== epoch || state.user.forks.some((fork) => !fork.released)) return undefined;
-    if (state.owner.entries.some((entry) => entry.phase === 'created')) return undefined;
+function leak(worlds: Worlds, row: Uint32Array): string | undefined {
+  const { count } = worlds;
+  for (let i = 0; i < count * (count - 1); i++) if (row[count + i] !== 0) return undefined;
+  for (let site = 0; site < count; site++) {
+    const facts = factsAt(worlds, row, site);
+    if (facts === undefined) continue;
+    if (facts.epoch !== worlds.latestEpoch(row) || facts.held.length > 0 || facts.toRun !== undefined) return undefined;
   }
-  for (const [site, state] of world.workers.entries()) {
-    const left = state === undefined ? undefined : remains(state);
-    if (left !== undefined) return `leak at ${site === OWNER ? 'the owner' : `user ${site}`}: ${left}`;
+  for (let site = 0; site < count; site++) {
+    const left = factsAt(worlds, row, site)?.remains;
+    if (left !== undefined) return `leak at ${site === OWNER ? 'the owner' : nameOf(site)}: ${left}`;
   }
   return undefined;
 }
 
-function remains({ owner, user, fence }: WorkerState<true>): string | undefined {
-  if (owner.entries.length > 0) return 'an RRef that nobody holds';
-  if (owner.forks.length > 0) return 'a fork that nobody holds';
-  if (user.forks.length > 0) return 'a released fork that is never deleted';
-  if (user.children.length > 0) return 'a child that is never accepted';
-  return fence.dead.length > 0 ? 'a fence that never closes' : undefined;
+function factsAt(worlds: Worlds, row: Uint32Array, site: number): Facts | undefined {
+  const local = row[site] as number;
+  return local === 0 ? undefined : worlds.locals.facts[local];
 }
