@@ -1,83 +1,62 @@
-/** @file A profile as Chrome trace events: one process row per worker, overlapping events on lanes, arrows from callers to handlers. */
+/** @file Profiles as Chrome trace events: one process row per worker, overlapping events on lanes, arrows from callers to handlers and back. */
+import { alignClocks, type ClockLink, type ClockOffset } from './clock.ts';
 import { REMOTE_OP, type RecordedEvent } from './events.ts';
 
 /** The JSON object that ui.perfetto.dev and chrome://tracing open. */
 export interface ChromeTrace {
   traceEvents: object[];
   displayTimeUnit?: 'ms';
+  /** What viewers show as information about the trace. */
+  otherData?: { readonly backwire: TraceClocks };
+}
+
+/** By whose clock the times of a trace are, and how well the others are set by it. */
+export interface TraceClocks {
+  /** The worker whose clock counts. */
+  readonly reference: number;
+  /**
+   * By worker id: its clock less the reference's, in microseconds, which has been taken off its times, and how wrong that may be. null =
+   * no call has compared the two clocks: they are taken to agree.
+   */
+  readonly workers: Readonly<Record<string, { readonly offsetUs: number; readonly errorUs: number | null }>>;
 }
 
 export interface TraceSource {
   readonly events: readonly RecordedEvent[];
-  /** The time of `startUs` 0, in microseconds on a clock that all sources share. */
+  /** The time of `startUs` 0, in microseconds since the epoch on the clock of `node`. */
   readonly originUs: number;
   /** Names of workers by id; others are called 'worker <id>'. */
   readonly names?: ReadonlyMap<number, string>;
+  /** The worker that profiled. @default 0 */
+  readonly node?: number;
+  /** How far the clocks of others are from its. */
+  readonly clocks?: ReadonlyMap<number, ClockOffset>;
 }
 
-/** One trace of one or many profiles: those of a whole group, each on its own worker. */
+/** One trace of one or many profiles: those of a whole group, each on its own worker, on the clock of the first. */
 export function chromeTrace(sources: readonly TraceSource[]): ChromeTrace {
   const bars: Bar[] = [];
   const arrows: Arrow[] = [];
   const names = new Map<number, string>();
+  const links = sources.flatMap(({ node = 0, clocks = new Map<number, ClockOffset>() }) =>
+    [...clocks].map(([to, offset]): ClockLink => ({ from: node, to, ...offset })),
+  );
+  const aligned = alignClocks(sources[0]?.node ?? 0, links);
   for (const source of sources) {
     for (const [id, name] of source.names ?? []) names.set(id, name);
     const base = bars.length;
+    const originUs = source.originUs - (aligned.get(source.node ?? 0)?.offsetUs ?? 0);
     source.events.forEach((event, index) => {
-      bars.push(
-        barOf(event, source.originUs, source.events[event.parent]?.node === event.node ? base + event.parent : -1),
-      );
+      const parent = source.events[event.parent];
+      bars.push(barOf(event, originUs, parent?.node === event.node ? base + event.parent : -1));
       if (event.kind === 'handler' && event.parent >= 0) arrows.push({ from: base + event.parent, to: base + index });
     });
   }
-  return draw(bars, arrows, names);
+  return draw(bars, arrows, names, { reference: sources[0]?.node ?? 0, aligned });
 }
 
-/**
- * One trace out of the traces of many workers, as `Profile.toChromeTrace` made them, whatever way they came here. Their clocks are
- * taken to agree, as they do on one host.
- */
-export function mergeChromeTraces(traces: readonly { readonly traceEvents: readonly object[] }[]): ChromeTrace {
-  const bars: Bar[] = [];
-  const arrows: Arrow[] = [];
-  const names = new Map<number, string>();
-  for (const { traceEvents } of traces) {
-    const byPlace = new Map<string, number>();
-    const starts = new Map<number, string>();
-    for (const event of traceEvents as readonly TraceEvent[]) {
-      const place = `${event.pid} ${event.tid} ${event.ts}`;
-      if (event.ph === 'X') {
-        const { name, cat, ts, dur, pid, args } = event;
-        const index = bars.push({ name, cat, ts, dur, pid, args: args ?? {}, inside: -1 }) - 1;
-        if (cat === 'rpc' || cat === 'handler') byPlace.set(place, index);
-      } else if (event.ph === 'M' && event.name === 'process_name') {
-        const name = String(event.args?.['name']);
-        if (name !== unnamed(event.pid)) names.set(event.pid, name);
-      } else if (event.ph === 's') starts.set(event.id ?? 0, place);
-    }
-    for (const event of traceEvents as readonly TraceEvent[]) {
-      if (event.ph !== 'f') continue;
-      const from = byPlace.get(starts.get(event.id ?? 0) ?? '');
-      const to = byPlace.get(`${event.pid} ${event.tid} ${event.ts}`);
-      if (from !== undefined && to !== undefined) arrows.push({ from, to });
-    }
-  }
-  return draw(bars, arrows, names);
-}
-
-interface TraceEvent {
-  readonly ph: string;
-  readonly name: string;
-  readonly cat: string;
-  readonly pid: number;
-  readonly tid: number;
-  readonly ts: number;
-  readonly dur: number;
-  readonly id?: number;
-  readonly args?: Readonly<Record<string, unknown>>;
-}
-
-interface Bar {
+/** A thing that took time, on the reference's clock. */
+export interface Bar {
   readonly name: string;
   readonly cat: string;
   readonly ts: number;
@@ -88,8 +67,8 @@ interface Bar {
   readonly inside: number;
 }
 
-/** From a call to what handled it. */
-interface Arrow {
+/** From a call to what handled it; drawn there and back. */
+export interface Arrow {
   readonly from: number;
   readonly to: number;
 }
@@ -112,32 +91,56 @@ function barOf(event: RecordedEvent, originUs: number, inside: number): Bar {
   };
 }
 
-function draw(bars: readonly Bar[], arrows: readonly Arrow[], names: ReadonlyMap<number, string>): ChromeTrace {
+/** What the merged trace says of clocks. */
+export interface Clocks {
+  readonly reference: number;
+  /** The clocks that were compared with the reference's. */
+  readonly aligned: ReadonlyMap<number, ClockOffset>;
+}
+
+/** Bars on lanes, and arrows between them. */
+export function draw(
+  bars: readonly Bar[],
+  arrows: readonly Arrow[],
+  names: ReadonlyMap<number, string>,
+  clocks: Clocks,
+): ChromeTrace {
   const rows = new Map<number, Lanes>([...names.keys()].map((pid) => [pid, new Lanes()]));
   const laneOf = placeAll(bars, rows);
   const traceEvents: object[] = metadata(rows, names);
   bars.forEach(({ inside: _, ...bar }, index) => traceEvents.push({ ph: 'X', ...bar, tid: laneOf[index] ?? 0 }));
-  arrows.forEach(({ from, to }, index) => {
-    const ends = [
-      ['s', from, {}],
-      ['f', to, { bp: 'e' }],
-    ] as const;
-    for (const [ph, at, more] of ends) {
-      const bar = bars[at];
-      if (bar === undefined) continue;
-      traceEvents.push({
-        ph,
-        id: index + 1,
-        name: 'rpc',
-        cat: 'rpc',
-        ts: bar.ts,
-        pid: bar.pid,
-        tid: laneOf[at] ?? 0,
-        ...more,
-      });
-    }
-  });
-  return { traceEvents, displayTimeUnit: 'ms' };
+  let id = 0;
+  const end = (ph: 's' | 'f', at: number, ts: number, name: string): void => {
+    const bar = bars[at];
+    if (bar === undefined) return;
+    const more = ph === 'f' ? { bp: 'e' } : {};
+    traceEvents.push({ ph, id, name, cat: 'rpc', ts, pid: bar.pid, tid: laneOf[at] ?? 0, ...more });
+  };
+  for (const { from, to } of arrows) {
+    const [call, handler] = [bars[from], bars[to]];
+    if (call === undefined || handler === undefined) continue;
+    id++;
+    end('s', from, call.ts, 'request');
+    end('f', to, handler.ts, 'request');
+    id++;
+    end('s', to, lastMoment(handler), 'response');
+    end('f', from, lastMoment(call), 'response');
+  }
+  const workers = Object.fromEntries(
+    [...rows.keys()]
+      .sort((a, b) => a - b)
+      .map((pid) => [pid, clocks.aligned.get(pid) ?? { offsetUs: 0, errorUs: pid === clocks.reference ? 0 : null }]),
+  );
+  return {
+    traceEvents,
+    displayTimeUnit: 'ms',
+    otherData: { backwire: { reference: clocks.reference, workers } },
+  };
+}
+
+/** An arrow belongs to the bar it begins or ends in, so it has to be inside of it. */
+function lastMoment({ ts, dur }: Bar): number {
+  return ts + dur * 0.999;
 }
 
 function metadata(rows: ReadonlyMap<number, Lanes>, names: ReadonlyMap<number, string>): object[] {
@@ -157,7 +160,7 @@ function metadata(rows: ReadonlyMap<number, Lanes>, names: ReadonlyMap<number, s
 }
 
 /** What a worker is called whose name is not known. */
-function unnamed(pid: number): string {
+export function unnamed(pid: number): string {
   return `worker ${pid}`;
 }
 

@@ -1,9 +1,14 @@
-/** @file How far the clock of another worker is from ours. */
+/** @file How far the clocks of other workers are from ours, and how sure that is. */
 
-/** One question and its answer, in microseconds: sent and received on our clock, in between what the other clock said. */
+/**
+ * One question and its answer, in microseconds since the epoch: sent and received on our clock, in between what the other clock said
+ * when the question came and when the answer left.
+ */
 export interface ClockSample {
   readonly sentUs: number;
   readonly otherUs: number;
+  /** @default otherUs: answered at once */
+  readonly otherEndUs?: number;
   readonly receivedUs: number;
 }
 
@@ -14,17 +19,85 @@ export interface ClockOffset {
   readonly errorUs: number;
 }
 
+/** How much two clocks may part, in microseconds a microsecond: twice what cheap quartz does. */
+export const MAX_DRIFT = 1e-4;
+
+/** The offset of one sample: the ways there and back took what the other did not, and either may have taken all of it. */
+export function offsetOf(sample: ClockSample): ClockOffset {
+  const otherEndUs = sample.otherEndUs ?? sample.otherUs;
+  const onTheWay = sample.receivedUs - sample.sentUs - (otherEndUs - sample.otherUs);
+  return {
+    offsetUs: (sample.otherUs - sample.sentUs + (otherEndUs - sample.receivedUs)) / 2,
+    errorUs: Math.max(onTheWay, 0) / 2,
+  };
+}
+
 /**
- * The offset from the quickest of the answers, as NTP chooses: the other clock was read at some moment of the round trip, so the
- * shorter that was, the less there is to be wrong about.
+ * The offset from the quickest of the answers, as NTP chooses: the shorter the ways, the less there is to be wrong about.
  * @throws RangeError without a sample.
  */
 export function clockOffset(samples: readonly ClockSample[]): ClockOffset {
-  let best: ClockSample | undefined;
+  let best: ClockOffset | undefined;
   for (const sample of samples) {
-    if (best === undefined || sample.receivedUs - sample.sentUs < best.receivedUs - best.sentUs) best = sample;
+    const offset = offsetOf(sample);
+    if (best === undefined || offset.errorUs < best.errorUs) best = offset;
   }
   if (best === undefined) throw new RangeError('a clock offset needs a sample');
-  const errorUs = (best.receivedUs - best.sentUs) / 2;
-  return { offsetUs: best.otherUs - (best.sentUs + errorUs), errorUs };
+  return best;
+}
+
+/** The best that is known of each other clock. What is known gets less sure with age, for clocks drift. */
+export class ClockBook<K> {
+  private readonly known = new Map<K, { readonly offset: ClockOffset; readonly atUs: number }>();
+
+  /** Takes a sample in if it tells more than what is known. Bounded by the number of workers. */
+  add(worker: K, sample: ClockSample): void {
+    const offset = offsetOf(sample);
+    const before = this.at(worker, sample.receivedUs);
+    if (before === undefined || offset.errorUs <= before.errorUs)
+      this.known.set(worker, { offset, atUs: sample.receivedUs });
+  }
+
+  /** What is known of a worker's clock at `nowUs` of ours. */
+  at(worker: K, nowUs: number): ClockOffset | undefined {
+    const found = this.known.get(worker);
+    if (found === undefined) return undefined;
+    const { offsetUs, errorUs } = found.offset;
+    return { offsetUs, errorUs: errorUs + Math.abs(nowUs - found.atUs) * MAX_DRIFT };
+  }
+
+  forget(worker: K): void {
+    this.known.delete(worker);
+  }
+}
+
+/** A clock that was compared with another: `from`'s time plus the offset is `to`'s. */
+export interface ClockLink extends ClockOffset {
+  readonly from: number;
+  readonly to: number;
+}
+
+/**
+ * How far every clock is from that of `reference`, over as many comparisons as it takes, the surest way; errors add up on the way.
+ * Workers that no comparison leads to are missing.
+ */
+export function alignClocks(reference: number, links: readonly ClockLink[]): Map<number, ClockOffset> {
+  const found = new Map<number, ClockOffset>();
+  const open = new Map<number, ClockOffset>([[reference, { offsetUs: 0, errorUs: 0 }]]);
+  while (open.size > 0) {
+    const [worker, offset] = [...open].reduce((best, next) => (next[1].errorUs < best[1].errorUs ? next : best));
+    open.delete(worker);
+    found.set(worker, offset);
+    for (const { from, to, offsetUs, errorUs } of links) {
+      if (from !== worker && to !== worker) continue;
+      const other = from === worker ? to : from;
+      const next = {
+        offsetUs: offset.offsetUs + (from === worker ? offsetUs : -offsetUs),
+        errorUs: offset.errorUs + errorUs,
+      };
+      const known = open.get(other);
+      if (!found.has(other) && (known === undefined || next.errorUs < known.errorUs)) open.set(other, next);
+    }
+  }
+  return found;
 }

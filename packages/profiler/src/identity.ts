@@ -1,13 +1,12 @@
 /** @file Who this process is in its group, as far as a profile wants to know. */
-import { currentAgent, getWorkerInfos } from '@backwire/rpc';
+import { currentAgent, getWorkerInfos, type RpcAgent } from '@backwire/rpc';
 
-/** The id of the current agent; 0 without one. */
-export function selfNode(): number {
+/** The current agent; profiling needs none. */
+export function agentHere(): RpcAgent | undefined {
   try {
-    return currentAgent().id;
+    return currentAgent();
   } catch {
-    // Profiling needs no agent.
-    return 0;
+    return undefined;
   }
 }
 

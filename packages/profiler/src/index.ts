@@ -1,6 +1,7 @@
 /** @file The public surface of @backwire/profiler. */
-export { mergeChromeTraces, type ChromeTrace } from './chrome-trace.ts';
+export type { ChromeTrace, TraceClocks } from './chrome-trace.ts';
 export type { ProfileEvent, ProfileOptions } from './events.ts';
+export { mergeChromeTraces } from './merged-trace.ts';
 export { profile, recordFunction, type Profile } from './profile.ts';
 export { profiling } from './profiling.ts';
 export { ServerProfiler } from './server-profiler.ts';

@@ -1,11 +1,25 @@
 /** @file The clock of events. */
+import type { RpcAgent } from '@backwire/rpc';
 
-/** A monotonic time in microseconds. */
-export function nowUs(): number {
-  return performance.now() * 1000;
+/** The clock of a worker: a monotonic time in microseconds, and the same moment in microseconds since the epoch. */
+export interface WorkerClock {
+  nowUs(): number;
+  epochUs(us: number): number;
 }
 
-/** The same moment in microseconds since the epoch, which processes of one host share. */
-export function epochUs(us: number): number {
-  return performance.timeOrigin * 1000 + us;
+/** This process's. Processes of one host share it, to within what the system says of the time of day. */
+export const PROCESS_CLOCK: WorkerClock = Object.freeze({
+  nowUs: () => performance.now() * 1000,
+  epochUs: (us: number) => performance.timeOrigin * 1000 + us,
+});
+
+const clocks = new WeakMap<RpcAgent, WorkerClock>();
+
+/** Gives an agent a clock of its own; for simulations. */
+export function setClock(agent: RpcAgent, clock: WorkerClock): void {
+  clocks.set(agent, clock);
+}
+
+export function clockOf(agent: RpcAgent | undefined): WorkerClock {
+  return (agent === undefined ? undefined : clocks.get(agent)) ?? PROCESS_CLOCK;
 }

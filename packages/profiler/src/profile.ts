@@ -2,9 +2,10 @@
 import { memory } from '@backwire/tensor';
 import { runWith } from '@backwire/tensor/internal';
 import { chromeTrace, type ChromeTrace, type TraceSource } from './chrome-trace.ts';
-import { type ProfileEvent, type ProfileOptions, publicEvents, type RecordedEvent } from './events.ts';
-import { groupNames, selfNode } from './identity.ts';
-import { epochUs, nowUs } from './now.ts';
+import { type ProfileEvent, type ProfileOptions, publicEvents } from './events.ts';
+import type { RpcAgent } from '@backwire/rpc';
+import { agentHere, groupNames } from './identity.ts';
+import { clockOf } from './now.ts';
 import { currentScope, ProfileScope } from './profile-scope.ts';
 import { Recorder } from './recorder.ts';
 import { Summary, type SummaryOptions, type TableOptions } from './summary.ts';
@@ -31,12 +32,11 @@ export async function profile<T>(
 ): Promise<{ value: T; profile: Profile }> {
   const outer = currentScope();
   const outerStart = outer?.recorder.elapsedUs() ?? 0;
-  const beganUs = nowUs();
-  const recorder = newRecorder(selfNode(), options);
+  const recorder = newRecorder(agentHere(), options);
   const names = groupNames();
   try {
     const value = await runWith({ profile: new ProfileScope(recorder, -1) }, fn);
-    return { value, profile: new FinishedProfile(recorder.finish(), epochUs(beganUs), names) };
+    return { value, profile: new FinishedProfile(recorder, names) };
   } finally {
     const events = recorder.finish();
     outer?.recorder.absorb(events, outerStart, outer.innermost());
@@ -68,9 +68,10 @@ export function recordFunction<T>(name: string, fn: () => T): T {
   return result;
 }
 
-/** A recorder on this process's clock and tensor memory. */
-export function newRecorder(node: number, options: ProfileOptions): Recorder {
-  return new Recorder({ ...options, node, nowUs, memoryBytes: () => memory().bytes });
+/** A recorder on the clock of a worker and on this process's tensor memory. */
+export function newRecorder(agent: RpcAgent | undefined, options: ProfileOptions): Recorder {
+  const { nowUs, epochUs } = clockOf(agent);
+  return new Recorder({ ...options, node: agent?.id ?? 0, nowUs, epochUs, memoryBytes: () => memory().bytes });
 }
 
 /** A profile as a source of a merged trace. */
@@ -79,7 +80,7 @@ export function traceSource(profile: Profile): TraceSource {
   throw new TypeError('not a profile made by profile()');
 }
 
-/** One trace of the profiles of many workers; their clocks are taken to agree, as they do on one host. */
+/** One trace of the profiles of many workers, on the clock of the first: the others are set by it as far as calls compared them. */
 export function mergedTrace(profiles: readonly Profile[]): ChromeTrace {
   return chromeTrace(profiles.map(traceSource));
 }
@@ -87,8 +88,9 @@ export function mergedTrace(profiles: readonly Profile[]): ChromeTrace {
 class FinishedProfile implements Profile {
   readonly source: TraceSource;
 
-  constructor(events: readonly RecordedEvent[], originUs: number, names: ReadonlyMap<number, string>) {
-    this.source = { events, originUs, names };
+  constructor(recorder: Recorder, names: ReadonlyMap<number, string>) {
+    const { node } = recorder.options;
+    this.source = { events: recorder.finish(), originUs: recorder.epochUs(0), names, node, clocks: recorder.clocks };
   }
 
   events(): readonly ProfileEvent[] {

@@ -13,7 +13,7 @@ export interface ProfileId {
   readonly local: number;
 }
 
-/** The name of the event that says how long the callee had the call. */
+/** The name of the event that says when the callee got the call, on its own clock since the epoch, and how long it had it. */
 const WHOLE = '__start_profile';
 
 /** The request that asks for `message` to be run under a profiler. */
@@ -34,13 +34,12 @@ export function unwrapRequest(message: Message): { inner: Message; profile: Prof
   };
 }
 
-/** The reply with what was recorded. */
+/** The reply with what was recorded. `startedUs` is since the epoch, on this worker's clock. */
 export function wrapResponse(
   reply: Message,
   profile: ProfileId,
   events: readonly RecordedEvent[],
-  handledUs: number,
-  dropped: number,
+  handled: { readonly startedUs: number; readonly handledUs: number; readonly dropped: number },
 ): Message {
   const sent = events.slice(0, MAX_EVENTS_PER_REPLY);
   const whole = {
@@ -48,15 +47,15 @@ export function wrapResponse(
     kind: 'handler',
     node: 0,
     isRemote: false,
-    startUs: 0,
-    durationUs: handledUs,
+    startUs: handled.startedUs,
+    durationUs: handled.handledUs,
     parent: -1,
   } as const;
   const extra = encodeProto(profilerProto.ProfilingResponse, {
     wrappedType: reply.type,
     profile,
     events: [toProto(whole), ...sent.map(toProto)],
-    dropped: dropped + events.length - sent.length,
+    dropped: handled.dropped + events.length - sent.length,
   });
   return changed(reply, MessageType.RUN_WITH_PROFILING_RESP, writeWrappedPayload(reply.payload, extra));
 }
@@ -75,6 +74,7 @@ export function unwrapResponse(
     remote: {
       node,
       handledUs: finite(whole?.durationUs),
+      ...(whole === undefined || finite(whole.startUs) === 0 ? {} : { startedUs: whole.startUs }),
       dropped: response.dropped,
       events: rest.map((event, index) => fromProto(event, index)),
     },

@@ -4,11 +4,13 @@ import type { ExtensionHost, ExtensionInternals, Followed } from '@backwire/rpc/
 import { runWith } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
 import { MessageType } from '@backwire/wire/internal';
+import { ClockBook, type ClockOffset } from './clock.ts';
 import { MAX_PENDING_CALLS } from './limits.ts';
+import { setClock, type WorkerClock } from './now.ts';
 import { newRecorder } from './profile.ts';
 import { currentScope, ProfileScope } from './profile-scope.ts';
 import { unwrapRequest, unwrapResponse, wrapRequest, wrapResponse } from './profiling-wire.ts';
-import type { Recorder } from './recorder.ts';
+import type { Recorder, RemoteEvents } from './recorder.ts';
 import { activeServerProfilers } from './server-profiler.ts';
 
 /** The name peers know it by. */
@@ -20,6 +22,17 @@ export const PROFILING = 'profiling';
  */
 export function profiling(): Extension {
   return { name: PROFILING, attach: (agent) => new ProfilingSession(agent as ExtensionHost) };
+}
+
+/** The same for an agent with a clock of its own; for simulations. */
+export function profilingWithClock(clock: WorkerClock): Extension {
+  return {
+    name: PROFILING,
+    attach: (agent) => {
+      setClock(agent, clock);
+      return new ProfilingSession(agent as ExtensionHost);
+    },
+  };
 }
 
 /**
@@ -38,16 +51,23 @@ interface PendingCall {
 
 class ProfilingSession implements ExtensionSession, ExtensionInternals {
   readonly wraps = [MessageType.RUN_WITH_PROFILING_REQ];
+  /** Outside of a profile no call comes by. */
+  readonly requestsWhile = 'profile' as const;
+  /** How often calls and replies came by; for the proof that they do not when nothing is profiled. */
+  hookCalls = 0;
   private readonly host: ExtensionHost;
   /** Calls that wait for their reply, by the local part of their id: replies come in any order. */
   private readonly pending = new Map<number, PendingCall>();
   private lastId = 0;
+  /** Each reply to a profiled call says what time it is there. */
+  private readonly clocks = new ClockBook<string>();
 
   constructor(host: ExtensionHost) {
     this.host = host;
   }
 
   request(call: Outgoing): Followed {
+    this.hookCalls++;
     const scope = currentScope();
     if (scope === undefined || call.label === undefined) return call;
     const { host } = this;
@@ -73,19 +93,21 @@ class ProfilingSession implements ExtensionSession, ExtensionInternals {
   }
 
   response(from: WorkerInfo, reply: Message): Message {
+    this.hookCalls++;
     if (reply.type !== MessageType.RUN_WITH_PROFILING_RESP) return reply;
     const { inner, profile, remote } = unwrapResponse(reply, from.id);
     const call = profile?.worker === this.host.self.id ? this.pending.get(profile.local) : undefined;
-    call?.recorder.mergeRemote(call.event, remote);
+    if (call !== undefined) call.recorder.mergeRemote(call.event, remote, this.compare(from, call, remote));
     return inner;
   }
 
   async serve(call: Incoming, next: (call: Incoming) => Promise<Message>): Promise<Message> {
+    this.hookCalls++;
     const observers = [...activeServerProfilers(this.host)];
     const asked = call.message.type === MessageType.RUN_WITH_PROFILING_REQ ? unwrapRequest(call.message) : undefined;
     if (asked === undefined && observers.length === 0) return next(call);
     const wishes = [...(asked === undefined ? [] : [asked.options]), ...observers.map(({ options }) => options)];
-    const recorder = newRecorder(this.host.self.id, {
+    const recorder = newRecorder(this.host, {
       recordShapes: wishes.some(({ recordShapes }) => recordShapes === true),
       profileMemory: wishes.some(({ profileMemory }) => profileMemory === true),
     });
@@ -94,10 +116,29 @@ class ProfilingSession implements ExtensionSession, ExtensionInternals {
       const reply = await runWith({ profile: new ProfileScope(recorder, -1) }, () => next(inner));
       if (asked === undefined || reply.type === MessageType.EXCEPTION) return reply;
       const handledUs = recorder.elapsedUs();
-      return wrapResponse(reply, asked.profile, recorder.finish(), handledUs, recorder.dropped);
+      return wrapResponse(reply, asked.profile, recorder.finish(), {
+        startedUs: recorder.epochUs(0),
+        handledUs,
+        dropped: recorder.dropped,
+      });
     } finally {
       for (const observer of observers) observer.add(recorder.finish());
     }
+  }
+
+  peerDown(peer: WorkerInfo): void {
+    this.clocks.forget(peer.name);
+  }
+
+  /** How far the callee's clock is from this one, by this reply and those before. */
+  private compare(from: WorkerInfo, call: PendingCall, remote: RemoteEvents): ClockOffset | undefined {
+    const { startedUs, handledUs } = remote;
+    if (startedUs === undefined) return undefined;
+    const { recorder, event } = call;
+    const receivedUs = recorder.epochUs(recorder.elapsedUs());
+    const sentUs = recorder.epochUs(recorder.startOf(event));
+    this.clocks.add(from.name, { sentUs, otherUs: startedUs, otherEndUs: startedUs + handledUs, receivedUs });
+    return this.clocks.at(from.name, receivedUs);
   }
 
   /** Whether every request has to come by: a server profiler is on. */
@@ -106,7 +147,7 @@ class ProfilingSession implements ExtensionSession, ExtensionInternals {
   }
 
   debugInfo(): Record<string, number> {
-    return { num_profiled_calls: this.pending.size };
+    return { num_profiled_calls: this.pending.size, num_profiler_hooks: this.hookCalls };
   }
 
   close(): void {

@@ -1,9 +1,9 @@
 /** @file Recording, merging, adding up and drawing, on a clock that the test moves. */
 import { describe, expect, it } from 'vitest';
-import { chromeTrace, mergeChromeTraces } from './chrome-trace.ts';
-import { clockOffset } from './clock.ts';
+import { chromeTrace } from './chrome-trace.ts';
 import type { RecordedEvent } from './events.ts';
 import { NO_EVENT, Recorder, type RecorderOptions } from './recorder.ts';
+import { mergeChromeTraces } from './merged-trace.ts';
 import { formatBytes, Summary } from './summary.ts';
 
 class Clock {
@@ -191,7 +191,7 @@ interface TraceEvent {
 }
 
 describe('chromeTrace', () => {
-  it('has a row per worker and an arrow from a call to its handler', () => {
+  it('has a row per worker and arrows from a call to its handler and back', () => {
     const clock = new Clock();
     const r = recorder(clock);
     const call = r.begin('rpc', 'k', -1);
@@ -209,6 +209,10 @@ describe('chromeTrace', () => {
     ]);
     expect(events.find(({ ph }) => ph === 's')).toMatchObject({ pid: 0, ts: 5_000, id: 1 });
     expect(events.find(({ ph }) => ph === 'f')).toMatchObject({ pid: 1, ts: 5_020, id: 1, bp: 'e' });
+    expect(events.findLast(({ ph }) => ph === 's')).toMatchObject({ pid: 1, id: 2, name: 'response' });
+    expect(events.findLast(({ ph }) => ph === 'f')).toMatchObject({ pid: 0, id: 2, name: 'response', bp: 'e' });
+    expect(events.findLast(({ ph }) => ph === 's')?.ts).toBeCloseTo(5_080, 0);
+    expect(events.findLast(({ ph }) => ph === 'f')?.ts).toBeCloseTo(5_100, 0);
     expect(events.filter(({ ph }) => ph === 'X')).toHaveLength(3);
   });
 
@@ -226,12 +230,16 @@ describe('chromeTrace', () => {
     const events = mergeChromeTraces(travelled).traceEvents as TraceEvent[];
     const arrows = events
       .filter(({ ph }) => ph === 's' || ph === 'f')
-      .map(({ ph, id, pid, tid, ts }) => [ph, id, pid, tid, ts]);
+      .map(({ ph, id, pid, tid, ts }) => [ph, id, pid, tid, Math.round(ts)]);
     expect(arrows).toEqual([
       ['s', 1, 0, 0, 5_000],
       ['f', 1, 9, 0, 5_020],
-      ['s', 2, 1, 0, 5_030],
-      ['f', 2, 9, 1, 5_050],
+      ['s', 2, 9, 0, 5_080],
+      ['f', 2, 0, 0, 5_100],
+      ['s', 3, 1, 0, 5_030],
+      ['f', 3, 9, 1, 5_050],
+      ['s', 4, 9, 1, 5_110],
+      ['f', 4, 1, 0, 5_130],
     ]);
     expect(events.filter(({ ph }) => ph === 'X')).toHaveLength(6);
     expect(events.filter(({ name }) => name === 'process_name').map(({ args }) => args?.name)).toEqual([
@@ -255,16 +263,5 @@ describe('chromeTrace', () => {
         expect(beside || inside, `${a.name} and ${b.name}`).toBe(true);
       }
     }
-  });
-});
-
-describe('clockOffset', () => {
-  it('trusts the quickest answer', () => {
-    const samples = [
-      { sentUs: 0, otherUs: 1_500, receivedUs: 1_000 },
-      { sentUs: 2_000, otherUs: 3_010, receivedUs: 2_020 },
-    ];
-    expect(clockOffset(samples)).toEqual({ offsetUs: 1_000, errorUs: 10 });
-    expect(() => clockOffset([])).toThrow(RangeError);
   });
 });

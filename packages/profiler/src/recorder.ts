@@ -1,4 +1,5 @@
 /** @file Records events: begins and ends them, nests them, and takes in what other workers recorded. */
+import type { ClockOffset } from './clock.ts';
 import { type EventKind, type ProfileOptions, REMOTE_OP, type RecordedEvent } from './events.ts';
 import { MAX_EVENTS, MAX_NAME_CHARS } from './limits.ts';
 
@@ -7,6 +8,8 @@ export interface RecorderOptions extends ProfileOptions {
   readonly node: number;
   /** A monotonic time in microseconds. */
   readonly nowUs: () => number;
+  /** That time in microseconds since the epoch. @default the same number */
+  readonly epochUs?: (us: number) => number;
   /** Bytes of tensor memory in use; needed with `profileMemory`. */
   readonly memoryBytes?: () => number;
   readonly maxEvents?: number;
@@ -16,6 +19,8 @@ export interface RecorderOptions extends ProfileOptions {
 export interface RemoteEvents {
   /** How long that worker had the call, in microseconds. */
   readonly handledUs: number;
+  /** When it began, in microseconds since the epoch on that worker's clock; undefined when it did not say. */
+  readonly startedUs?: number;
   readonly node: number;
   /** Times are since that worker began. `parent` is an index into this list. */
   readonly events: readonly RecordedEvent[];
@@ -41,6 +46,8 @@ export const NO_EVENT = -1;
 
 export class Recorder {
   readonly options: RecorderOptions;
+  /** The clocks of the workers whose events came in, as far as they are known. */
+  readonly clocks = new Map<number, ClockOffset>();
   private readonly list: Open[] = [];
   private readonly startedUs: number;
   private lost = 0;
@@ -54,6 +61,12 @@ export class Recorder {
   /** Since this recorder began, in microseconds. */
   elapsedUs(): number {
     return this.options.nowUs() - this.startedUs;
+  }
+
+  /** A moment since this recorder began, in microseconds since the epoch. */
+  epochUs(sinceBeganUs: number): number {
+    const us = this.startedUs + sinceBeganUs;
+    return this.options.epochUs?.(us) ?? us;
   }
 
   /** Events that did not fit. */
@@ -94,16 +107,23 @@ export class Recorder {
   }
 
   /**
-   * Takes in what the callee of the call `index` recorded, with the call's key in front of every name. There is no common clock: the
-   * time on the way is taken to be the same in both directions, so the callee's share lies in the middle of the call.
+   * Takes in what the callee of the call `index` recorded, with the call's key in front of every name. With `offset`, how far the
+   * callee's clock is from this one, it goes to where it happened, and never out of the call; without, the time on the way is taken to
+   * be the same in both directions, so the callee's share lies in the middle of the call.
    */
-  mergeRemote(index: number, remote: RemoteEvents): void {
+  mergeRemote(index: number, remote: RemoteEvents, offset?: ClockOffset): void {
     const call = this.list[index];
     if (call === undefined) return;
     this.lost += remote.dropped;
     const spent = this.elapsedUs() - call.startUs;
     const handledUs = Math.min(Math.max(remote.handledUs, 0), spent);
-    const anchor = call.startUs + (spent - handledUs) / 2;
+    const latest = call.startUs + spent - handledUs;
+    let anchor = (call.startUs + latest) / 2;
+    if (offset !== undefined && remote.startedUs !== undefined) {
+      const there = remote.startedUs - offset.offsetUs - this.epochUs(0);
+      anchor = Math.min(Math.max(there, call.startUs), latest);
+    }
+    if (offset !== undefined) this.clocks.set(remote.node, offset);
     const base = this.list.length;
     if (!this.hasRoom()) return;
     this.list.push({
