@@ -43,29 +43,54 @@ export async function profile<T>(
   }
 }
 
+/** A label that is being recorded. */
+export interface Label {
+  /**
+   * Lets the label last until `promise` settles instead of until its function is done, and gives the promise back.
+   * @throws Error when it was called before: "… can only be called once."
+   */
+  endWith<P extends PromiseLike<unknown>>(promise: P): P;
+}
+
 /**
- * Labels what `fn` does: an event named `name` that lasts until `fn` returns, or the promise it returns settles. Without a profile in
- * force this is just `fn()`. The label follows a remote call: on the called worker it appears under the call's key.
+ * Labels what `fn` does: an event named `name` that lasts until `fn` returns, or the promise it returns settles, or the one it gives to
+ * `label.endWith`. Without a profile in force this is just `fn`. The label follows a remote call: on the called worker it appears under
+ * the call's key.
  */
-export function recordFunction<T>(name: string, fn: () => T): T {
+export function recordFunction<T>(name: string, fn: (label: Label) => T): T {
   const scope = currentScope();
-  if (scope === undefined) return fn();
+  if (scope === undefined) return fn(new OpenLabel(() => undefined));
   const { recorder } = scope;
   const event = recorder.begin('scope', name, scope.innermost());
+  const end = (): void => recorder.end(event);
+  const label = new OpenLabel(end);
   let result: T;
   try {
-    result = runWith({ profile: scope.inside(event) }, fn);
+    result = runWith({ profile: scope.inside(event) }, () => fn(label));
   } catch (error) {
-    recorder.end(event);
+    end();
     throw error;
   }
-  if (!isThenable(result)) {
-    recorder.end(event);
-    return result;
-  }
-  const end = (): void => recorder.end(event);
-  result.then(end, end);
+  if (label.followed) return result;
+  if (isThenable(result)) result.then(end, end);
+  else end();
   return result;
+}
+
+class OpenLabel implements Label {
+  followed = false;
+  private readonly end: () => void;
+
+  constructor(end: () => void) {
+    this.end = end;
+  }
+
+  endWith<P extends PromiseLike<unknown>>(promise: P): P {
+    if (this.followed) throw new Error('endWith of a label can only be called once.');
+    this.followed = true;
+    promise.then(this.end, this.end);
+    return promise;
+  }
 }
 
 /** A recorder on the clock of a worker and on this process's tensor memory. */

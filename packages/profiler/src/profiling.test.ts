@@ -278,6 +278,26 @@ describe('recordFunction', () => {
     expect(p.events()[0]?.durationUs).toBeGreaterThan(10_000);
   });
 
+  it('ends with the promise it is given, which is given once', async () => {
+    agents = await group(2);
+    const { profile: p } = await on(0, () =>
+      profile(async () => {
+        let call: Promise<Tensor> | undefined;
+        const returned = recordFunction('foo', (label) => {
+          call = label.endWith(rpcAsync('w1', slow, [ones([1]), 30]));
+          expect(() => label.endWith(call as Promise<Tensor>)).toThrow('can only be called once.');
+          return 'at once';
+        });
+        expect(returned).toBe('at once');
+        await call;
+      }),
+    );
+    const [foo] = p.events().filter(({ name }) => name === 'foo');
+    const [call] = p.events().filter(({ name }) => name.startsWith('rpc_async#') && !name.includes('#remote_op'));
+    expect(foo?.durationUs).toBeGreaterThan(25_000);
+    expect(foo?.durationUs).toBeGreaterThanOrEqual(call?.durationUs ?? Infinity);
+  });
+
   it('ends when the function throws', async () => {
     const { profile: p } = await profile(() => {
       expect(() =>
