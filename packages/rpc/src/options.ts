@@ -102,7 +102,7 @@ export interface RpcOptions {
   rpcTimeoutMs?: number;
   /** How long to wait for the group, in milliseconds; 0 = no limit. @default 300000 */
   initTimeoutMs?: number;
-  /** Transports in order of preference. @default ['memory', 'unix', 'tcp'] */
+  /** Transports in order of preference; each pair of workers uses the first that reaches. @default ['memory', 'port', 'unix', 'tcp'] */
   transports?: readonly string[];
   /** Ways of tensor bytes in order of preference. @default ['inline'] */
   channels?: readonly string[];

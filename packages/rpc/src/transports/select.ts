@@ -3,6 +3,7 @@ import { RpcError } from '../errors.ts';
 import type { ResolvedSecurity } from '../security/policy.ts';
 import { cmaTransport } from './cma.ts';
 import { memoryTransport } from './memory.ts';
+import { portTransport } from './port.ts';
 import { isLoopback, tcpTransport } from './tcp.ts';
 import { tlsTransport } from './tls.ts';
 import { STORE_GROUP } from '../security/handshake.ts';
@@ -10,7 +11,7 @@ import type { Transport } from './transport.ts';
 import { unixTransport } from './unix.ts';
 import { webSocketTransport } from './websocket.ts';
 
-export const DEFAULT_TRANSPORTS: readonly string[] = Object.freeze(['memory', 'unix', 'tcp']);
+export const DEFAULT_TRANSPORTS: readonly string[] = Object.freeze(['memory', 'port', 'unix', 'tcp']);
 
 /** Ways of large bodies beside the connection itself. */
 const CHANNELS: ReadonlySet<string> = new Set(['inline', 'cma']);
@@ -42,6 +43,8 @@ function create(name: string, security: ResolvedSecurity, group: string): Transp
   switch (name) {
     case 'memory':
       return memoryTransport();
+    case 'port':
+      return portTransport();
     case 'unix':
       return unixTransport();
     case 'cma':

@@ -11,6 +11,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { runWith, ambient } from '@backwire/tensor/internal';
 import { cmaTransport } from './cma.ts';
 import { memoryTransport } from './memory.ts';
+import { portTransport } from './port.ts';
 import { findKeys, type Keys } from '../security/secret.ts';
 import { tcpTransport } from './tcp.ts';
 import { tlsTransport } from './tls.ts';
@@ -105,6 +106,7 @@ const transports: [string, () => Transport][] = [
   ['tcp', tcpTransport],
   ['unix', unixTransport],
   ['memory', memoryTransport],
+  ['port', portTransport],
   ['tls', () => tlsTransport(psk)],
   ['ws', () => webSocketTransport(psk)],
   ...(cmaTransport().isViable() ? [['cma', cmaTransport] as [string, () => Transport]] : []),
