@@ -1,84 +1,80 @@
-/** @file Times the tensor layer: dispatch, kernels, training steps. `npm run bench`; BACKWIRE_BACKEND chooses the backend. */
-import { backendName, crossEntropy, manualSeed, nn, optim, rand, randint, randn, type Tensor } from '../src/index.ts';
+/**
+ * @file Times tensor operations and training steps on every backend that is here, in turns with PyTorch on one thread.
+ * `npm run bench [-- --quick] [--json FILE] [--backend NAME …] [--only PART-OF-A-NAME]`; BACKWIRE_TORCH_PYTHON names a Python with torch.
+ */
+import { spawn } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { cpus } from 'node:os';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import type { Row } from './measure.ts';
+import { findTorch } from './torch.ts';
 
-const rows: { what: string; time: string; note: string }[] = [];
+const { values } = parseArgs({
+  options: {
+    quick: { type: 'boolean', default: false },
+    json: { type: 'string' },
+    backend: { type: 'string', multiple: true, default: ['cpu', 'wasm', 'tensorflow'] },
+    only: { type: 'string', default: '' },
+  },
+});
 
-/** Median of several runs, each of `inner` calls, after a warm-up. */
-function time(what: string, fn: () => void, inner: number, note: (seconds: number) => string = () => ''): void {
-  for (let i = 0; i < inner; i++) fn();
-  const runs = Array.from({ length: 7 }, () => {
-    const start = performance.now();
-    for (let i = 0; i < inner; i++) fn();
-    return (performance.now() - start) / inner;
-  }).sort((a, b) => a - b);
-  const ms = runs[3] as number;
-  rows.push({ what, time: ms < 1 ? `${(ms * 1000).toFixed(2)} us` : `${ms.toFixed(2)} ms`, note: note(ms / 1000) });
+console.log(`Node ${process.versions.node}, ${cpus().length} × ${cpus()[0]?.model ?? 'unknown processor'}`);
+const python = findTorch();
+if (python === undefined) {
+  console.log('No PyTorch here (BACKWIRE_TORCH_PYTHON names a Python that has it): our own times only.');
 }
-
-function dispatch(): void {
-  const [a, b] = [rand([4]), rand([4])];
-  const w = rand([4], { requiresGrad: true });
-  time('mul [4]', () => void a.mul(b), 5000);
-  time('mul [4], recorded', () => void w.mul(b), 5000);
-  time('mul [4], forward and backward', () => w.mul(b).backward(a), 2000);
+console.log(line({ name: '', backend: 'backend', ours: 'ours', peer: 'torch', ratio: 'ratio', goal: 'goal' }));
+const rows: Row[] = [];
+for (const backend of values.backend) {
+  const own = await runBackend(backend);
+  if (own === 0) console.log(`${backend}: skipped, it is not installed here`);
 }
+if (values.json !== undefined) writeFileSync(values.json, `${JSON.stringify(rows, null, 2)}\n`);
 
-function kernels(): void {
-  const slow = backendName() === 'cpu';
-  for (const n of [64, 256, 512]) {
-    const [a, b] = [rand([n, n]), rand([n, n])];
-    const flops = 2 * n ** 3;
-    time(
-      `matmul ${n}`,
-      () => a.matmul(b).dispose(),
-      slow ? 2 : 20,
-      (s) => `${(flops / s / 1e9).toFixed(1)} GFLOP/s`,
-    );
+/** Starts a process for one backend, prints and keeps its rows, and answers how many there were. */
+async function runBackend(backend: string): Promise<number> {
+  const effort = values.quick ? 'quick' : 'full';
+  const script = fileURLToPath(new URL('backend.ts', import.meta.url));
+  const child = spawn(process.execPath, [...process.execArgv, script, effort, python ?? '', values.only], {
+    env: { ...process.env, BACKWIRE_BACKEND: backend },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let errors = '';
+  child.stderr.on('data', (chunk: Buffer) => (errors += chunk.toString()));
+  const exit = new Promise<number | null>((resolve) => child.on('close', resolve));
+  let count = 0;
+  for await (const text of createInterface({ input: child.stdout })) {
+    const row = JSON.parse(text) as Row;
+    rows.push(row);
+    count++;
+    console.log(describe(row));
   }
-  const [x, y] = [rand([1000, 1000]), rand([1000, 1000])];
-  const bandwidth = (s: number): string => `${(12e6 / s / 2 ** 30).toFixed(1)} GiB/s`;
-  time('add 1M', () => x.add(y).dispose(), 10, bandwidth);
-  time('exp 1M', () => x.exp().dispose(), 5);
-  time('sum 1M', () => x.sum().dispose(), 10);
-  time('transpose 1M', () => x.transpose(0, 1).contiguous().dispose(), 5);
+  const code = await exit;
+  const missing = backend === 'tensorflow' && errors.includes('is installed');
+  if (code !== 0 && !missing) throw new Error(`the ${backend} process failed:\n${errors}`);
+  return count;
 }
 
-class Classifier extends nn.Module {
-  readonly hidden = new nn.Linear(784, 256);
-  readonly out = new nn.Linear(256, 10);
-  forward(x: Tensor): Tensor {
-    return this.out.forward(this.hidden.forward(x).relu());
-  }
+function describe({ name, backend, ours, peer, ratio, goal }: Row): string {
+  const verdict = ratio === null || goal === null ? '' : `≤ ${goal}${ratio <= goal ? '' : '  MISSED'}`;
+  return line({ name, backend, ours: time(ours), peer: time(peer), ratio: ratio?.toFixed(2) ?? '', goal: verdict });
 }
 
-/** A digit classifier on random digits: only the time counts. */
-function training(): void {
-  const batch = 128;
-  for (const name of ['SGD', 'Adam'] as const) {
-    manualSeed(1);
-    const model = new Classifier();
-    const opt =
-      name === 'SGD'
-        ? new optim.SGD(model.parameters(), { lr: 0.05, momentum: 0.9 })
-        : new optim.Adam(model.parameters());
-    const [x, y] = [randn([batch, 784]), randint(0, 10, [batch])];
-    const step = (): void => {
-      opt.zeroGrad();
-      crossEntropy(model.forward(x), y).backward();
-      opt.step();
-    };
-    const epoch = (s: number): string => `${((60_000 / batch) * s).toFixed(1)} s for 60 000 samples`;
-    time(`MLP 784-256-10, ${name}, batch ${batch}`, step, backendName() === 'cpu' ? 3 : 20, epoch);
-  }
+function line(cells: {
+  name: string;
+  backend: string;
+  ours: string;
+  peer: string;
+  ratio: string;
+  goal: string;
+}): string {
+  const { name, backend, ours, peer, ratio, goal } = cells;
+  return `${backend.padEnd(11)} ${name.padEnd(44)} ${ours.padStart(12)} ${peer.padStart(12)} ${ratio.padStart(7)}  ${goal}`;
 }
 
-function optimiser(): void {
-  const p = rand([10_000_000], { requiresGrad: true });
-  const g = rand([10_000_000]);
-  const opt = new optim.Adam([p]);
-  time('Adam, 10M parameters', () => opt.step([g]), 1);
+function time(ms: number | null): string {
+  if (ms === null) return '';
+  return ms < 1 ? `${(ms * 1000).toFixed(2)} us` : `${ms.toFixed(2)} ms`;
 }
-
-for (const part of [dispatch, kernels, training, optimiser]) part();
-console.log(`backend ${backendName()}, Node ${process.versions.node}`);
-for (const { what, time: t, note } of rows) console.log(`${what.padEnd(40)} ${t.padStart(12)}  ${note}`);

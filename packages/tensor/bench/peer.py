@@ -1,0 +1,122 @@
+"""Times PyTorch for main.ts: reads one JSON request a line, answers with one line.
+
+{"case": name} makes the case ready; {"calls": n} runs it n times and answers {"ms": milliseconds a call}.
+"""
+
+import json
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+
+torch.set_num_threads(1)
+torch.manual_seed(1)
+
+
+def small(step):
+    """Leaves of four elements, and a gradient for the result."""
+    w = torch.rand(4, requires_grad=True)
+    v = torch.rand(4, requires_grad=True)
+    b, g = torch.rand(4), torch.rand(4)
+    return lambda: step(w, v, b, g)
+
+
+def chain(w, v, b, g):
+    x = w
+    for _ in range(10):
+        x = x.mul(v).add(b)
+    x.backward(g)
+
+
+def product(n):
+    a, b = torch.rand(n, n), torch.rand(n, n)
+    return lambda: a @ b
+
+
+def large(step):
+    x, y = torch.rand(1000, 1000), torch.rand(1000, 1000)
+    return lambda: step(x, y)
+
+
+def network(kind):
+    relu = torch.nn.ReLU()
+    if kind == "mlp":
+        model = torch.nn.Sequential(
+            torch.nn.Linear(784, 256), relu, torch.nn.Linear(256, 256), relu, torch.nn.Linear(256, 10)
+        )
+        x = torch.randn(64, 784)
+    else:
+        pool = torch.nn.MaxPool2d(2)
+        model = torch.nn.Sequential(
+            torch.nn.Conv2d(1, 6, 5, padding=2), relu, pool, torch.nn.Conv2d(6, 16, 5), relu, pool,
+            torch.nn.Flatten(), torch.nn.Linear(400, 120), relu, torch.nn.Linear(120, 10),
+        )
+        x = torch.randn(64, 1, 28, 28)
+    y = torch.randint(0, 10, (64,))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def step():
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    return step
+
+
+def adam():
+    p = torch.rand(10_000_000, requires_grad=True)
+    p.grad = torch.rand(10_000_000)
+    return torch.optim.Adam([p], foreach=False, fused=False).step
+
+
+def embedding():
+    table = torch.nn.EmbeddingBag(10_000, 64, mode="sum", sparse=True)
+    ids = torch.randint(0, 10_000, (64, 32))
+    optimizer = torch.optim.SGD(table.parameters(), lr=0.01)
+
+    def step():
+        optimizer.zero_grad()
+        table(ids).sum().backward()
+        optimizer.step()
+
+    return step
+
+
+CASES = {
+    "add [4]": lambda: small(lambda w, v, b, g: b.add(g)),
+    "add [4], recorded": lambda: small(lambda w, v, b, g: w.add(b)),
+    "add [4], forward and backward": lambda: small(lambda w, v, b, g: w.add(b).backward(g)),
+    "mul [4], forward and backward": lambda: small(lambda w, v, b, g: w.mul(b).backward(g)),
+    "20 operations on [4], forward and backward": lambda: small(chain),
+    "matmul 64": lambda: product(64),
+    "matmul 256": lambda: product(256),
+    "matmul 1024": lambda: product(1024),
+    "add 1M": lambda: large(lambda x, y: x.add(y)),
+    "exp 1M": lambda: large(lambda x, y: x.exp()),
+    "sum 1M": lambda: large(lambda x, y: x.sum()),
+    "transpose 1M": lambda: large(lambda x, y: x.t().contiguous()),
+    "MLP step, SGD": lambda: network("mlp"),
+    "LeNet step, SGD": lambda: network("lenet"),
+    "embedding bag step, SGD": embedding,
+    "Adam, 10M parameters": adam,
+}
+
+
+def main():
+    print(json.dumps({"torch": torch.__version__}), flush=True)
+    run = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "case" in request:
+            run = CASES[request["case"]]()
+            print("{}", flush=True)
+            continue
+        calls = request["calls"]
+        start = time.perf_counter()
+        for _ in range(calls):
+            run()
+        print(json.dumps({"ms": (time.perf_counter() - start) * 1000 / calls}), flush=True)
+
+
+main()
