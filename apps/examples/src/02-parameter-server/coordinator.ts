@@ -20,7 +20,8 @@ const TEST_BATCH = 1_000;
 /** Bins per epoch of the loss curve: single batches are too noisy to read. */
 const LOSS_BINS = 50;
 
-const traffic = rpcFunction('examples/traffic', (): Traffic => {
+/** What a worker's agent has counted. */
+export const traffic = rpcFunction('examples/traffic', (): Traffic => {
   const metrics = currentAgent().metrics();
   return { calls: Number(metrics['calls_sent'] ?? 0), bytesSent: Number(metrics['bytes_sent'] ?? 0) };
 });
@@ -64,23 +65,44 @@ async function run(
   bars.stop();
   const workers = Array.from({ length: worldSize(options.trainers) }, (_, rank) => nameOf(rank));
   const counted = await Promise.all(workers.map((name) => rpcAsync(name, traffic)));
-  const summary = sumUp(options, reports.flat(), accuracy, trainMs, counted);
-  mkdirSync(options.out, { recursive: true });
-  const write = (file: string, content: string | Uint8Array): void => writeFileSync(join(options.out, file), content);
-  write('training.svg', chart(reports, accuracy));
-  write('trace.json', JSON.stringify(mergeChromeTraces([tested.toChromeTrace(), ...reports.flat().flatMap(traceOf)])));
-  write('weights.safetensors', saveSafetensors(new Map(await net.getModuleRRef().rpcSync().weights())));
-  write('summary.json', `${JSON.stringify(summary, null, 2)}\n`);
   const tables = reports.flatMap((epoch) => epoch.map(({ table }) => table)).filter((table) => table !== '');
   if (tables.length > 0) console.log(`\n${nameOf(2)}, the last epoch:\n${tables.at(-options.trainers) ?? ''}`);
-  console.log(
-    `\n${summaryTable(summary)}\n\n${options.out}/: training.svg, trace.json (for ui.perfetto.dev), weights.safetensors, summary.json`,
+  const traces = [tested.toChromeTrace(), ...reports.flat().flatMap(traceOf)];
+  return writeResults(options, net, { epochs: reports, accuracy, trainMs, counted, traces });
+}
+
+/** What came out of a run. */
+export interface Results {
+  /** The reports of all trainers, epoch by epoch. */
+  readonly epochs: readonly (readonly EpochReport[])[];
+  /** The share of the test digits that were right after each epoch. */
+  readonly accuracy: readonly number[];
+  readonly trainMs: number;
+  readonly counted: readonly Traffic[];
+  /** None = no trace is written. */
+  readonly traces: readonly ChromeTrace[];
+}
+
+/** Writes chart, trace, weights and summary to `options.out`, and prints the summary. */
+export async function writeResults(options: TrainOptions, net: RemoteModule<Net>, results: Results): Promise<Summary> {
+  const { epochs, accuracy, trainMs, counted, traces } = results;
+  const summary = sumUp(options, epochs, accuracy, trainMs, counted);
+  mkdirSync(options.out, { recursive: true });
+  const write = (file: string, content: string | Uint8Array): void => writeFileSync(join(options.out, file), content);
+  write(
+    'training.svg',
+    chart(epochs, accuracy, (index) => (options.elastic ? 'all trainers' : nameOf(index + 2))),
   );
+  if (traces.length > 0) write('trace.json', JSON.stringify(mergeChromeTraces(traces)));
+  write('weights.safetensors', saveSafetensors(new Map(await net.getModuleRRef().rpcSync().weights())));
+  write('summary.json', `${JSON.stringify(summary, null, 2)}\n`);
+  const trace = traces.length > 0 ? 'trace.json (for ui.perfetto.dev), ' : '';
+  console.log(`\n${summaryTable(summary)}\n\n${options.out}/: training.svg, ${trace}weights.safetensors, summary.json`);
   return summary;
 }
 
 /** The share of the first `count` test digits that the model on the server gets right. */
-async function testAccuracy(net: RemoteModule<Net>, test: Digits, count = test.count): Promise<number> {
+export async function testAccuracy(net: RemoteModule<Net>, test: Digits, count = test.count): Promise<number> {
   let right = 0;
   for (let from = 0; from < count; from += TEST_BATCH) {
     const rows = Uint32Array.from({ length: Math.min(TEST_BATCH, count - from) }, (_, i) => from + i);
@@ -94,11 +116,15 @@ async function testAccuracy(net: RemoteModule<Net>, test: Digits, count = test.c
   return right / count;
 }
 
-function chart(reports: readonly (readonly EpochReport[])[], accuracy: readonly number[]): string {
+function chart(
+  reports: readonly (readonly EpochReport[])[],
+  accuracy: readonly number[],
+  seriesName: (index: number) => string,
+): string {
   const trainers = reports[0]?.length ?? 0;
   const losses = Array.from({ length: trainers }, (_, index): Series => {
     const points = reports.flatMap((epoch) => pairs(epoch[index]?.losses ?? new Float64Array()));
-    return { name: nameOf(index + 2), points: binned(points, LOSS_BINS) };
+    return { name: seriesName(index), points: binned(points, LOSS_BINS) };
   });
   const points = accuracy.map((share, epoch): [number, number] => [epoch + 1, share]);
   return chartSvg([

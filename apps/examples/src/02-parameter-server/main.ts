@@ -1,21 +1,11 @@
 /** @file `npm start`: checks the flags and the data, then starts the group and waits for it. */
-import { accessSync, constants, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { launch, LaunchError } from '@backwire/launch';
+import { OptionError, prepareOutput } from '../shared/flags.ts';
 import { DataFileError } from '../shared/idx.ts';
 import { readDigits } from '../shared/mnist.ts';
-import { HELP, OptionError, parseOptions } from './options.ts';
+import { HELP, parseOptions } from './options.ts';
 import { nameOf, worldSize } from './roles.ts';
-
-/** Makes sure before the training, not after it, that its results can be written. */
-function prepareOutput(folder: string): void {
-  try {
-    mkdirSync(folder, { recursive: true });
-    accessSync(folder, constants.W_OK);
-  } catch (error) {
-    throw new OptionError(`--out ${folder}: ${error instanceof Error ? error.message : String(error)}`);
-  }
-}
 
 async function main(argv: readonly string[]): Promise<number> {
   const options = parseOptions(argv);
@@ -23,6 +13,7 @@ async function main(argv: readonly string[]): Promise<number> {
     process.stdout.write(HELP);
     return 0;
   }
+  if (options.elastic) throw new OptionError('--elastic is for worker.ts under `backwire run --membership dynamic`');
   for (const set of ['train', 'test'] as const) readDigits(set, options.data);
   prepareOutput(options.out);
   const result = await launch({

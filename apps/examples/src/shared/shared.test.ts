@@ -98,6 +98,18 @@ describe('the digits', () => {
       /t10k-labels-idx1-ubyte' is truncated: 10008 bytes are expected, it has 10007/,
     );
   });
+
+  it('are not read from a file with a label that is no digit', () => {
+    const source = defaultDataFolder();
+    for (const file of ['t10k-images-idx3-ubyte', 't10k-labels-idx1-ubyte']) {
+      const bytes = readFileSync(join(source, file));
+      if (file.includes('labels')) bytes[8 + 123] = 200;
+      writeFileSync(join(folder, file), bytes);
+    }
+    expect(() => readDigits('test', folder)).toThrow(
+      `the data file '${join(folder, 't10k-labels-idx1-ubyte')}' calls image 123 a 200: labels are 0 to 9`,
+    );
+  });
 });
 
 describe('random numbers', () => {
