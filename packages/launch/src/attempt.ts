@@ -1,22 +1,30 @@
 /** @file One life of a group: from the first worker's start to the last one's end. */
+import { hostname } from 'node:os';
 import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { workerEnvironment } from './environment.ts';
 import { messageOf } from './errors.ts';
-import { type ElsewhereFailure, HOSTED, type GroupStore } from './group-store.ts';
+import type { GroupRound, RoundEnd } from './group-store.ts';
 import { consoleOf, LogFiles } from './output.ts';
 import type { StreamsOf } from './output-spec.ts';
 import type { ProgramCommand } from './program.ts';
 import type { Reaper } from './reaper.ts';
-import { isFailure, WorkerProcess, type StartedWorker, type WorkerEnd, type WorkerExit } from './worker-process.ts';
+import {
+  describeExit,
+  isFailure,
+  WorkerProcess,
+  type StartedWorker,
+  type WorkerEnd,
+  type WorkerExit,
+} from './worker-process.ts';
 
 export interface AttemptOptions {
   readonly command: ProgramCommand;
   readonly reaper: Reaper;
-  readonly store: GroupStore;
-  readonly restartCount: number;
+  readonly round: GroupRound;
   readonly processes: number;
-  readonly nodes: number;
+  /** This launcher's part of the workers of its machine. */
+  readonly local: { readonly first: number; readonly size: number };
   readonly role: string;
   readonly runId: string;
   readonly maxRestarts: number;
@@ -39,8 +47,8 @@ export interface AttemptOptions {
 export type AttemptOutcome =
   | { readonly kind: 'finished'; readonly exits: readonly WorkerExit[] }
   | { readonly kind: 'failed'; readonly first: WorkerExit; readonly exits: readonly WorkerExit[] }
-  /** Another host of the group failed. */
-  | { readonly kind: 'failed-elsewhere'; readonly failure: ElsewhereFailure; readonly exits: readonly WorkerExit[] }
+  /** The workers had to stop, and none of them was the cause. */
+  | { readonly kind: 'over'; readonly end: RoundEnd; readonly exits: readonly WorkerExit[] }
   | { readonly kind: 'stopped'; readonly by: NodeJS.Signals; readonly exits: readonly WorkerExit[] };
 
 /** Ends noticed this close together came in one turn of the event loop, in no order that means anything. */
@@ -56,9 +64,13 @@ class Life {
   private readonly options: AttemptOptions;
   private readonly workers: WorkerProcess[] = [];
   private readonly logs: LogFiles[] = [];
+  /** Ends of workers and replacements that are under way; more may be added while these are awaited. */
+  private readonly tasks: Promise<unknown>[] = [];
+  /** Failures that did not end the group, because another worker took over. */
+  private readonly replaced = new Set<WorkerProcess>();
   private stoppedBy: NodeJS.Signals | undefined;
-  /** What the launcher of another host said when it failed before anything here did. */
-  private elsewhere: ElsewhereFailure | undefined;
+  /** Why the workers had to stop before any of them failed. */
+  private end: RoundEnd | undefined;
   private failed = false;
   private stopping = false;
   private killTimer: NodeJS.Timeout | undefined;
@@ -73,45 +85,47 @@ class Life {
     for (const [name, handler] of handlers) process.on(name, handler);
     const onAbort = (): void => this.interrupt('SIGTERM');
     signal?.addEventListener('abort', onAbort);
-    const { elsewhere } = this.options.store;
-    const onElsewhere = (): void => {
-      if (!this.failed) this.elsewhere ??= elsewhere?.reason as ElsewhereFailure;
+    const { over, firstRank } = this.options.round;
+    const onOver = (): void => {
+      if (!this.failed) this.end ??= over?.reason as RoundEnd;
       this.stop('SIGTERM');
     };
-    elsewhere?.addEventListener('abort', onElsewhere);
+    over?.addEventListener('abort', onOver);
     try {
-      if (elsewhere?.aborted === true) onElsewhere();
+      if (over?.aborted === true) onOver();
       if (signal?.aborted === true) this.interrupt('SIGTERM');
-      for (let localRank = 0; localRank < processes && !this.stopping; localRank++) this.start(localRank);
-      const exits = await Promise.all(this.workers.map(({ ended }) => ended));
+      for (let n = 0; n < processes && !this.stopping; n++) this.start(n, firstRank + n);
+      for (const task of this.tasks) await task;
+      const exits = await Promise.all(
+        this.workers.filter((worker) => !this.replaced.has(worker)).map(({ ended }) => ended),
+      );
       return this.outcome(exits);
     } finally {
       clearTimeout(this.killTimer);
       for (const [name, handler] of handlers) process.off(name, handler);
       signal?.removeEventListener('abort', onAbort);
-      elsewhere?.removeEventListener('abort', onElsewhere);
+      over?.removeEventListener('abort', onOver);
       for (const log of this.logs) log.close();
     }
   }
 
-  private start(localRank: number): void {
+  private start(n: number, rank: number): void {
     const { options } = this;
-    const { processes, nodes, store } = options;
-    const { nodeRank } = store;
-    const rank = nodeRank * processes + localRank;
+    const { round, local } = options;
+    const localRank = local.first + n;
     const label = options.label(rank);
     const place = workerEnvironment({
       rank,
       localRank,
-      worldSize: nodes * processes,
-      localWorldSize: processes,
-      nodeRank,
-      nodes,
+      worldSize: round.worldSize,
+      localWorldSize: local.size,
+      nodeRank: round.nodeRank,
+      nodes: round.nodes,
       role: options.role,
-      masterAddr: store.host,
-      masterPort: store.port,
+      masterAddr: round.host,
+      masterPort: round.port,
       runId: options.runId,
-      restartCount: options.restartCount,
+      restartCount: round.restarts,
       maxRestarts: options.maxRestarts,
       secret: options.secret,
     });
@@ -121,13 +135,14 @@ class Life {
         localRank,
         label,
         command: options.command,
-        env: { ...options.env, ...HOSTED, ...place },
+        env: { ...options.env, ...round.env, ...place },
         inheritStdout: options.inherit.has(rank),
         onLine: this.lineHandler(localRank, label),
       },
-      (ended, end) => this.left(ended, end),
+      (ended, end) => this.left(ended, end, n),
     );
     this.workers.push(worker);
+    this.tasks.push(worker.ended);
     if (worker.pid === undefined) return;
     options.reaper.add(worker.pid);
     options.onStart?.({ rank, label, pid: worker.pid });
@@ -144,7 +159,7 @@ class Life {
     const out = { stdout: consoleOf(options.stdout), stderr: consoleOf(options.stderr) };
     let files: LogFiles | undefined;
     if (options.logFolder !== undefined) {
-      const folder = join(options.logFolder, `attempt_${options.restartCount}`, String(localRank));
+      const folder = join(options.logFolder, `attempt_${options.round.round}`, String(localRank));
       files = new LogFiles(
         folder,
         (error) => void options.stderr.write(`backwire: cannot write the logs of ${label}: ${messageOf(error)}\n`),
@@ -157,14 +172,32 @@ class Life {
     };
   }
 
-  private left(worker: WorkerProcess, end: WorkerEnd): void {
+  private left(worker: WorkerProcess, end: WorkerEnd, n: number): void {
     if (worker.pid !== undefined) this.options.reaper.remove(worker.pid);
-    this.options.store.exited(end);
+    const { round } = this.options;
+    round.exited(end);
     if (!isFailure(end)) return;
     // What the worker itself had started must not outlive it.
     worker.kill('SIGKILL');
     if (this.stoppedBy !== undefined) return;
-    if (this.elsewhere === undefined) this.failed = true;
+    if (round.replace !== undefined && !this.stopping) this.tasks.push(this.replace(worker, end, n));
+    else this.fail();
+  }
+
+  /** Starts another worker in the place of a failed one, if that is to be. */
+  private async replace(worker: WorkerProcess, end: WorkerEnd, n: number): Promise<void> {
+    const text = `[${end.label}] pid ${end.pid ?? 'none'} on ${hostname()}: ${describeExit(end)}`;
+    const rank = await this.options.round.replace?.(text);
+    if (rank === undefined || this.stopping) {
+      this.fail();
+      return;
+    }
+    this.replaced.add(worker);
+    this.start(n, rank);
+  }
+
+  private fail(): void {
+    if (this.end === undefined) this.failed = true;
     this.stop('SIGTERM');
   }
 
@@ -190,8 +223,7 @@ class Life {
   private outcome(unordered: readonly WorkerExit[]): AttemptOutcome {
     const exits = [...unordered].sort((a, b) => a.at - b.at);
     if (this.stoppedBy !== undefined) return { kind: 'stopped', by: this.stoppedBy, exits };
-    if (this.elsewhere !== undefined && !this.failed)
-      return { kind: 'failed-elsewhere', failure: this.elsewhere, exits };
+    if (this.end !== undefined && !this.failed) return { kind: 'over', end: this.end, exits };
     const failures = exits.filter(isFailure);
     const earliest = failures[0];
     if (earliest === undefined) return { kind: 'finished', exits };

@@ -4,7 +4,8 @@
 export interface Place {
   readonly rank: number;
   readonly localRank: number;
-  readonly worldSize: number;
+  /** Undefined in a group that grows and shrinks while it runs. */
+  readonly worldSize: number | undefined;
   readonly localWorldSize: number;
   readonly nodeRank: number;
   readonly nodes: number;
@@ -26,10 +27,11 @@ export function workerEnvironment(place: Place): Record<string, string> {
     GROUP_RANK: String(place.nodeRank),
     ROLE_RANK: String(place.rank),
     ROLE_NAME: place.role,
-    WORLD_SIZE: String(place.worldSize),
+    // Empty, not absent: the launcher's own environment may have one.
+    WORLD_SIZE: place.worldSize === undefined ? '' : String(place.worldSize),
     LOCAL_WORLD_SIZE: String(place.localWorldSize),
     GROUP_WORLD_SIZE: String(place.nodes),
-    ROLE_WORLD_SIZE: String(place.worldSize),
+    ROLE_WORLD_SIZE: place.worldSize === undefined ? '' : String(place.worldSize),
     MASTER_ADDR: place.masterAddr,
     MASTER_PORT: String(place.masterPort),
     BACKWIRE_RESTART_COUNT: String(place.restartCount),

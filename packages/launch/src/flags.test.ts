@@ -87,7 +87,10 @@ describe('launchOptions', () => {
   it.each([
     [['--nproc-per-node', 'many'], "flag --nproc-per-node: 'many' is not a whole number"],
     [['--nproc-per-node', '0'], 'flag --nproc-per-node has to be at least 1'],
-    [['--nnodes', '1:4'], 'flag --nnodes: a group of 1 to 4 hosts is not supported'],
+    [['--nnodes', '1:4'], 'flag --nnodes: 1 to 4 hosts need --rdzv-backend c10d, etcd or redis'],
+    [['--nnodes', '4:1', '--rdzv-backend', 'c10d'], 'flag --nnodes: 1 is less than 4'],
+    [['--membership', 'open'], "flag --membership: 'open' is neither static nor dynamic"],
+    [['--rdzv-backend', 'etcd'], 'flag --rdzv-backend etcd needs --rdzv-endpoint'],
     [['--nnodes', '2', '--node-rank', '2'], 'flag --node-rank: 2 is not below --nnodes'],
     [['--nnodes', '2', '--standalone'], 'flag --standalone is for one host'],
     [['--master-port', '70000'], 'flag --master-port: 70000 is above 65535'],

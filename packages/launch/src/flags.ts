@@ -19,13 +19,18 @@ export interface ParsedFlags {
 
 export const FLAGS: readonly Flag[] = [
   { name: 'nproc-per-node', value: 'N|auto|cpu', help: 'workers on this host (default 1)' },
-  { name: 'nnodes', value: 'N', help: 'hosts in the group (default 1)' },
+  { name: 'nnodes', value: 'N|MIN:MAX', help: 'hosts in the group, or how few and how many (default 1)' },
+  {
+    name: 'membership',
+    value: 'static|dynamic',
+    help: 'when hosts come or go: all workers start again, or the others run on (default static)',
+  },
   { name: 'node-rank', value: 'N', help: "this host's number (default 0; assigned by the rendezvous with c10d)" },
   { name: 'standalone', help: 'one host, a free port: no other flag is needed' },
-  { name: 'rdzv-backend', value: 'static|c10d', help: 'how the hosts find each other (default static)' },
+  { name: 'rdzv-backend', value: 'static|c10d|etcd|redis', help: 'how the hosts find each other (default static)' },
   { name: 'rdzv-endpoint', value: 'HOST[:PORT]', help: 'where the rendezvous is' },
   { name: 'rdzv-id', value: 'ID', help: 'the name of this run, the same on every host' },
-  { name: 'rdzv-conf', value: 'K=V,...', help: 'join_timeout=SECONDS' },
+  { name: 'rdzv-conf', value: 'K=V,...', help: 'join_timeout=SECONDS, last_call_timeout=SECONDS' },
   { name: 'master-addr', value: 'HOST', help: 'where rank 0 is, for the static rendezvous (default 127.0.0.1)' },
   { name: 'master-port', value: 'PORT', help: 'its port (default 29500)' },
   { name: 'local-addr', value: 'HOST', help: 'the address of this host that the others reach' },

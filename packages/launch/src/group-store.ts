@@ -1,67 +1,75 @@
-/** @file The store of a group, served by a launcher so that any worker may die, rank 0 included. */
+/** @file What a launcher tells its workers and hears of the others: the group's store, served so that any worker may die. */
 import { serveStore, type StoreServer } from '@backwire/rpc/internal';
-import { joinHosts } from './host-group.ts';
 import { portError } from './port.ts';
 import type { WorkerEnd } from './worker-process.ts';
 
 /** What tells others that a worker is gone. */
 export type ExitNotice = Pick<WorkerEnd, 'rank' | 'pid' | 'code' | 'signal'>;
 
-/** What another host said when it failed. */
-export interface ElsewhereFailure {
+/** Why the workers here have to stop although none of them failed. */
+export interface RoundEnd {
+  /**
+   * 'reformed': another round begins; 'closed': the group has ended; 'removed': the others went on without this host; 'lost': the store
+   * is out of reach.
+   */
+  readonly kind: 'reformed' | 'closed' | 'removed' | 'lost';
   /** For people. */
-  readonly report: string;
-  /** It was told to stop: the group does not start again. */
-  readonly final: boolean;
+  readonly why: string;
 }
 
-export interface GroupStore {
+/** One round of a group, as one host sees it. */
+export interface GroupRound {
+  /** MASTER_ADDR and MASTER_PORT. */
   readonly host: string;
   readonly port: number;
-  /** This host's number. */
+  /** More variables that lead workers to the group. */
+  readonly env: Readonly<Record<string, string>>;
+  /** This host's place among the hosts. */
   readonly nodeRank: number;
-  /** Aborts when another host of the group has failed; the reason is an `ElsewhereFailure`. */
-  readonly elsewhere: AbortSignal | undefined;
+  readonly nodes: number;
+  /** The rank of this host's first worker. */
+  readonly firstRank: number;
+  /** Undefined in a group that grows and shrinks while it runs. */
+  readonly worldSize: number | undefined;
+  /** Counts the times the workers were started. */
+  readonly round: number;
+  /** Counts those that a failure was the cause of. */
+  readonly restarts: number;
+  /** Aborts when the workers have to stop; the reason is a `RoundEnd`. */
+  readonly over: AbortSignal | undefined;
   /** Lets the others know at once that a worker is gone. */
   exited(exit: ExitNotice): void;
-  /** Tells the other hosts that this one failed. */
-  fail(failure: ElsewhereFailure): Promise<void>;
-  /** The workers here have finished: waits until those of the other hosts have too, or `elsewhere` aborts. */
-  finish(): Promise<void>;
-  close(): Promise<void>;
+  /** A rank for a worker in the place of a failed one, whose end is told in words; undefined when it is not to be replaced. Never rejects. */
+  replace?(exit: string): Promise<number | undefined>;
 }
 
-export interface GroupStoreOptions {
-  readonly masterAddr: string;
-  readonly masterPort: number;
-  readonly nodes: number;
-  /** Undefined = in the order the hosts come. */
-  readonly nodeRank: number | undefined;
-  readonly runId: string;
-  readonly secret: string | undefined;
-  /** How long to wait for the other hosts, in milliseconds. */
-  readonly joinTimeoutMs: number;
+/** A round of a group on this host alone, with a store of its own. */
+export interface LocalGroup extends GroupRound {
+  close(): Promise<void>;
 }
 
 /** Tells rank 0 that it need not serve the store itself. */
 export const HOSTED = { BACKWIRE_STORE_HOSTED: '1' } as const;
 
-/**
- * The store of attempt `restarts` of a group.
- * @throws LaunchError when its port is taken, or the other hosts do not come.
- */
-export async function openGroupStore(options: GroupStoreOptions, restarts: number): Promise<GroupStore> {
-  if (options.nodes > 1) return joinHosts(options, restarts);
-  const { masterAddr: host, masterPort, secret } = options;
+/** @throws LaunchError when the port is taken. */
+export async function openLocalGroup(
+  options: { masterAddr: string; masterPort: number; secret: string | undefined; processes: number },
+  restarts: number,
+): Promise<LocalGroup> {
+  const { masterAddr: host, masterPort, secret, processes } = options;
   const server = await serve(host, masterPort, secret);
   return {
     host,
     port: server.port,
+    env: HOSTED,
     nodeRank: 0,
-    elsewhere: undefined,
+    nodes: 1,
+    firstRank: 0,
+    worldSize: processes,
+    round: restarts,
+    restarts,
+    over: undefined,
     exited: (exit) => server.set(exitKey(exit), exitNotice(exit)),
-    fail: () => Promise.resolve(),
-    finish: () => Promise.resolve(),
     close: () => server.close(),
   };
 }

@@ -1,177 +1,353 @@
-/** @file The launchers of a group over several hosts: they meet in its store, and when one fails all of them stop. */
+/** @file One launcher's place in a group of several: it keeps a lease, agrees with the others on every round, and notices who is gone. */
+import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Store } from '@backwire/rpc';
-import { openStore, type StoreServer } from '@backwire/rpc/internal';
-import { codeOf, LaunchError, messageOf } from './errors.ts';
-import {
-  type ElsewhereFailure,
-  exitKey,
-  exitNotice,
-  serve,
-  type GroupStore,
-  type GroupStoreOptions,
-} from './group-store.ts';
+import type { Lease, Store } from '@backwire/rpc';
+import type { StoreServer } from '@backwire/rpc/internal';
+import { LaunchError, messageOf } from './errors.ts';
+import { exitKey, exitNotice, HOSTED, type GroupRound, type RoundEnd } from './group-store.ts';
+import { FAREWELL_MS, HOST_LEASE_MS, POLL_MS, STORE_GRACE_MS } from './limits.ts';
+import { localAddressTo } from './local-address.ts';
+import { openRendezvousStore, storeAddress, type StorePlace } from './rendezvous-store.ts';
+import * as steps from './rendezvous.ts';
+import type { Rendezvous, Terms } from './rendezvous.ts';
 
-const encoder = new TextEncoder();
+export interface HostGroupOptions extends StorePlace {
+  readonly terms: Terms;
+  /** This host's number, where hosts are told theirs. */
+  readonly nodeRank: number | undefined;
+  readonly processes: number;
+  readonly runId: string;
+  /** How long to wait for enough hosts, in milliseconds. */
+  readonly joinTimeoutMs: number;
+  /** How long to wait for more hosts once there are enough, in milliseconds. */
+  readonly lastCallMs: number;
+  /** The address of this host that the others reach. */
+  readonly localAddr: string | undefined;
+  readonly signal: AbortSignal;
+  /** A line for people. */
+  readonly say: (text: string) => void;
+}
+
 const decoder = new TextDecoder();
-/** Between two looks at a store that still belongs to the attempt before. */
-const RETRY_MS = 100;
-/** Between two questions whether another host has failed. */
-const POLL_MS = 250;
-/** How long the host with the store keeps it for the others to hear the last news. */
-const FAREWELL_MS = 2_000;
 
-/**
- * Meets the other hosts. The store is on host 0, or, without numbers, on whichever host can bind the endpoint; the others find it there.
- * @throws LaunchError naming the hosts that did not come, or the port.
- */
-export async function joinHosts(options: GroupStoreOptions, restarts: number): Promise<GroupStore> {
-  const deadline = performance.now() + options.joinTimeoutMs;
-  const server = await serveIfMine(options);
-  server?.set('launcher/attempt', encoder.encode(String(restarts)));
-  let store: Store | undefined;
-  try {
-    store = await connect(options, restarts, deadline);
-    const nodeRank = await takePlace(store, options, deadline);
-    return new HostGroup(options, nodeRank, store, server);
-  } catch (error) {
-    await store?.close();
-    await server?.close();
-    if (error instanceof LaunchError) throw error;
-    throw new LaunchError(
-      `the group at ${options.masterAddr}:${options.masterPort} cannot be joined: ${messageOf(error)}`,
-      { cause: error },
-    );
-  }
-}
-
-async function serveIfMine({
-  masterAddr,
-  masterPort,
-  nodeRank,
-  secret,
-}: GroupStoreOptions): Promise<StoreServer | undefined> {
-  if (nodeRank !== undefined) return nodeRank === 0 ? serve(masterAddr, masterPort, secret) : undefined;
-  try {
-    return await serve(masterAddr, masterPort, secret);
-  } catch (error) {
-    // Another launcher of the group is there already, or the address is another host's.
-    const code = codeOf(error instanceof Error ? error.cause : undefined);
-    if (code === 'EADDRINUSE' || code === 'EADDRNOTAVAIL') return undefined;
-    throw error;
-  }
-}
-
-/** Connects to the store of this attempt; the one before may still be closing on the same port. */
-async function connect(options: GroupStoreOptions, restarts: number, deadline: number): Promise<Store> {
-  const endpoint = `tcp://${options.masterAddr.includes(':') ? `[${options.masterAddr}]` : options.masterAddr}:${options.masterPort}`;
-  for (;;) {
-    // Rank 1: whoever serves has done so.
-    const { store } = await openStore(endpoint, { rank: 1, timeoutMs: Math.max(deadline - performance.now(), 1) });
-    const attempt = await store.get('launcher/attempt').catch(() => undefined);
-    if (attempt !== undefined && decoder.decode(attempt) === String(restarts)) return store;
-    await store.close();
-    if (performance.now() > deadline) throw new LaunchError(`the store at ${endpoint} belongs to another attempt`);
-    await sleep(RETRY_MS);
-  }
-}
-
-/** Takes this host's number and waits until every number is taken. */
-async function takePlace(store: Store, options: GroupStoreOptions, deadline: number): Promise<number> {
-  const { nodes, runId, joinTimeoutMs } = options;
-  const nodeRank = options.nodeRank ?? Number(await store.add(`launcher/${runId}/arrivals`, 1n)) - 1;
-  if (nodeRank >= nodes) throw new LaunchError(`the group '${runId}' has its ${nodes} hosts already`);
-  const claim = encoder.encode(`${hostname()} ${process.pid}`);
-  const { ok, current } = await store.compareAndSet(hostKey(runId, nodeRank), null, claim);
-  if (!ok) throw new LaunchError(`host number ${nodeRank} is taken by ${decoder.decode(current ?? new Uint8Array())}`);
-  const all = Array.from({ length: nodes }, (_, n) => hostKey(runId, n));
-  try {
-    await store.wait(all, { timeoutMs: Math.max(deadline - performance.now(), 1) });
-  } catch (error) {
-    const here = await store.list(`launcher/${runId}/hosts/`);
-    const missing = all.flatMap((key, n) => (here.has(key) ? [] : [n]));
-    throw new LaunchError(`hosts ${missing.join(', ')} of ${nodes} did not come in ${joinTimeoutMs / 1000} s`, {
-      cause: error,
-    });
-  }
-  return nodeRank;
-}
-
-function hostKey(runId: string, nodeRank: number): string {
-  return `launcher/${runId}/hosts/${nodeRank}`;
-}
-
-class HostGroup implements GroupStore {
-  readonly host: string;
-  readonly port: number;
-  readonly nodeRank: number;
-  private readonly failed = new AbortController();
-  private readonly over = new AbortController();
+/** States: *gathering* → *running* ⇄ *gathering* → *closed*; as the rendezvous has them. */
+export class HostGroup {
+  private readonly options: HostGroupOptions;
   private readonly store: Store;
   private readonly server: StoreServer | undefined;
-  private readonly options: GroupStoreOptions;
+  private readonly bind: string | undefined;
+  private readonly stateKey: string;
+  private readonly alivePrefix: string;
+  private readonly ended = new AbortController();
+  private readonly waiters = new Set<() => void>();
+  private id = '';
+  private lease: Lease | undefined;
+  private state: Rendezvous | undefined;
+  /** When the state last asked for patience: enough hosts, or someone waiting. */
+  private since: { readonly what: string; readonly at: number } | undefined;
+  private running: { readonly round: number; readonly over: AbortController } | undefined;
+  private gone: string | undefined;
+  private watching: Promise<void> | undefined;
 
-  constructor(options: GroupStoreOptions, nodeRank: number, store: Store, server: StoreServer | undefined) {
-    this.host = options.masterAddr;
-    this.port = options.masterPort;
+  private constructor(options: HostGroupOptions, store: Store, server: StoreServer | undefined, bind?: string) {
     this.options = options;
-    this.nodeRank = nodeRank;
     this.store = store;
     this.server = server;
-    void this.listen();
+    this.bind = bind;
+    this.stateKey = `launcher/${options.runId}/rendezvous`;
+    this.alivePrefix = `launcher/${options.runId}/alive/`;
   }
 
-  get elsewhere(): AbortSignal {
-    return this.failed.signal;
+  /**
+   * Finds the others, or is the first.
+   * @throws LaunchError when the store cannot be had or the group does not take this host.
+   */
+  static async join(options: HostGroupOptions): Promise<HostGroup> {
+    const { store, server } = await openRendezvousStore(options, options.joinTimeoutMs, options.signal);
+    const bind = options.localAddr ?? (await localAddressTo(options.masterAddr).catch(() => undefined));
+    const group = new HostGroup(options, store, server, bind);
+    try {
+      await group.arrive();
+      group.watching = group.watch();
+      return group;
+    } catch (error) {
+      await group.close();
+      throw error instanceof LaunchError ? error : new LaunchError(messageOf(error), { cause: error });
+    }
   }
 
-  exited(exit: Parameters<GroupStore['exited']>[0]): void {
-    // Only a hint for the others: without it they notice the death themselves.
-    this.store.set(exitKey(exit), exitNotice(exit)).catch(() => undefined);
+  get isDynamic(): boolean {
+    return this.options.terms.membership === 'dynamic';
   }
 
-  async fail(failure: ElsewhereFailure): Promise<void> {
-    await this.store
-      .compareAndSet(this.failureKey, null, encoder.encode(JSON.stringify(failure)))
-      .catch(() => undefined);
+  /** Why the round before ended. */
+  get reason(): string {
+    return this.state?.why ?? '';
   }
 
-  async finish(): Promise<void> {
-    const { runId, nodes } = this.options;
-    const ended = (n: number): string => `launcher/${runId}/ended/${n}`;
-    await this.store.set(ended(this.nodeRank), encoder.encode('1')).catch(() => undefined);
-    const all = Array.from({ length: nodes }, (_, n) => ended(n));
-    // They may take as long as they like; a failure of one ends the wait.
-    await this.store.wait(all, { timeoutMs: 0, signal: this.failed.signal }).catch(() => undefined);
+  /** How the group ended; undefined while it has not. */
+  get outcome(): { readonly ok: boolean; readonly why: string } | undefined {
+    if (this.state?.phase === 'closed') return this.state;
+    return this.gone === undefined ? undefined : { ok: false, why: this.gone };
+  }
+
+  /**
+   * Waits until the workers of this host have to run; undefined when the group has ended instead.
+   * @throws LaunchError naming the hosts that did not come in time.
+   */
+  async round(): Promise<GroupRound | undefined> {
+    const { joinTimeoutMs, signal } = this.options;
+    const deadline = performance.now() + joinTimeoutMs;
+    for (;;) {
+      if (this.outcome !== undefined || signal.aborted) return undefined;
+      const { state } = this;
+      if (state !== undefined && !this.knows(state)) await this.arrive();
+      else if (state?.phase === 'running') {
+        const at = state.hosts.findIndex(({ id }) => id === this.id);
+        if (at >= 0) return this.begin(state, at);
+      }
+      const left = deadline - performance.now();
+      if (left <= 0) throw new LaunchError(this.missing());
+      await this.change(left);
+    }
+  }
+
+  /** The workers here have finished; resolves when those of all hosts have, or another round begins. */
+  async finish(round: GroupRound): Promise<void> {
+    await this.step((state) => steps.finish(state, round.round, this.id));
+    while (this.outcome === undefined && round.over?.aborted !== true) await this.change(POLL_MS * 4);
+  }
+
+  /** A worker here failed, and is not replaced. */
+  async fail(round: GroupRound, report: string): Promise<void> {
+    await this.step((state) => steps.fail(state, round.round, this.id, report)).catch(() => undefined);
+  }
+
+  /** This launcher was told to stop: a group of a fixed size ends, another goes on without this host. */
+  async leave(why: string): Promise<void> {
+    const { least, most } = this.options.terms;
+    const name = this.name();
+    await this.step((state) =>
+      least === most ? steps.close(state, why) : steps.lose(state, this.id, `host ${name} has left: ${why}`),
+    ).catch(() => undefined);
   }
 
   async close(): Promise<void> {
-    this.over.abort();
+    this.ended.abort();
+    await this.watching;
+    await this.lease?.revoke().catch(() => undefined);
     await this.store.close();
     await this.server?.close({ lingerMs: FAREWELL_MS });
   }
 
-  private get failureKey(): string {
-    return `launcher/${this.options.runId}/failed`;
+  private begin(state: Rendezvous, at: number): GroupRound {
+    const { options, isDynamic } = this;
+    const over = new AbortController();
+    this.running = { round: state.round, over };
+    const prefix = `backwire/runs/${options.runId}/${state.token}/${state.round}/`;
+    return {
+      host: options.masterAddr,
+      port: this.server?.port ?? options.masterPort,
+      env: {
+        ...HOSTED,
+        BACKWIRE_STORE: storeAddress(options, this.server?.port),
+        BACKWIRE_STORE_PREFIX: prefix,
+        BACKWIRE_MEMBERSHIP: options.terms.membership,
+        ...(this.bind === undefined ? {} : { BACKWIRE_BIND: this.bind }),
+      },
+      nodeRank: at,
+      nodes: state.hosts.length,
+      firstRank: state.hosts[at]?.firstRank ?? 0,
+      worldSize: isDynamic ? undefined : steps.worldSize(state),
+      round: state.round,
+      restarts: state.restarts,
+      over: over.signal,
+      // Only a hint for the others: without it they notice the death themselves.
+      exited: (exit) => void this.store.set(prefix + exitKey(exit), exitNotice(exit)).catch(() => undefined),
+      ...(isDynamic ? { replace: (exit: string) => this.replace(exit).catch(() => undefined) } : {}),
+    };
   }
 
-  /** Asks for another host's failure until this one is done; a store that does not answer is one. */
-  private async listen(): Promise<void> {
-    const { signal } = this.over;
+  private async replace(exit: string): Promise<number | undefined> {
+    let rank: number | undefined;
+    await this.step((state) => {
+      const replaced = steps.replace(state, this.id, exit);
+      rank = replaced?.rank;
+      return replaced?.state ?? state;
+    });
+    return rank;
+  }
+
+  /** Comes in under a new id: an earlier one may have been given up by the others. */
+  private async arrive(): Promise<void> {
+    const { store, options } = this;
+    this.id = randomUUID();
+    await this.claim();
+    const host = { id: this.id, name: this.name(), order: options.nodeRank ?? null, processes: options.processes };
+    await this.stepFrom(async (state) => {
+      // Nobody lives who could know it: it is what a former run left behind.
+      const lives = [...(await store.list(this.alivePrefix)).keys()].some((key) => key !== this.alivePrefix + this.id);
+      const current = state === undefined || !lives ? steps.opened(options.terms, randomUUID()) : state;
+      const next = steps.arrive(current, host, options.terms);
+      if (steps.isRefusal(next)) throw new LaunchError(next.refused);
+      return next;
+    });
+  }
+
+  private async claim(): Promise<void> {
+    const lease = await this.store.lease(HOST_LEASE_MS);
+    this.lease = lease;
+    await this.store.set(this.alivePrefix + this.id, new TextEncoder().encode(this.name()), { lease });
+    void lease.lost.then(() => this.lease === lease && (this.lease = undefined));
+  }
+
+  /** Changes the agreed state, as often as someone else is faster. */
+  private step(change: (state: Rendezvous) => Rendezvous): Promise<void> {
+    return this.stepFrom((state) => {
+      if (state === undefined) throw new LaunchError('the state of the group is no longer in the store');
+      return change(state);
+    });
+  }
+
+  private async stepFrom(change: (state: Rendezvous | undefined) => Rendezvous | Promise<Rendezvous>): Promise<void> {
+    for (;;) {
+      const before = await this.store.get(this.stateKey);
+      const state = before === undefined ? undefined : readState(before);
+      const changed = await change(state);
+      if (changed === state) return this.learn(changed);
+      const next = { ...changed, version: changed.version + 1 };
+      const { ok } = await this.store.compareAndSet(this.stateKey, before ?? null, steps.encode(next));
+      if (ok) return this.learn(next);
+    }
+  }
+
+  /** Looks at the store until the group is closed or this launcher is done. */
+  private async watch(): Promise<void> {
+    const { signal } = this.ended;
+    let failing: number | undefined;
     while (!signal.aborted) {
       try {
-        const report = await this.store.get(this.failureKey);
-        if (report !== undefined) return this.failed.abort(JSON.parse(decoder.decode(report)) as ElsewhereFailure);
-        await sleep(POLL_MS, undefined, { signal, ref: false });
+        await this.look();
+        failing = undefined;
       } catch (error) {
-        if (!signal.aborted) this.failed.abort(storeGone(error));
-        return;
+        if (signal.aborted) return;
+        const now = performance.now();
+        failing ??= now;
+        // A store that a launcher served has died with it; a server of its own may come back.
+        if (this.options.backend === 'hosted' || now - failing > STORE_GRACE_MS) {
+          this.gone = `the group's store is gone: ${messageOf(error)}`;
+          this.endRound({ kind: 'lost', why: this.gone });
+          return;
+        }
       }
+      await sleep(POLL_MS, undefined, { signal, ref: false }).catch(() => undefined);
     }
+  }
+
+  private async look(): Promise<void> {
+    const bytes = await this.store.get(this.stateKey);
+    // Read after the state: whoever is in the state had its key before.
+    const alive = await this.store.list(this.alivePrefix);
+    if (bytes === undefined) throw new LaunchError('the state of the group is no longer in the store');
+    const state = readState(bytes);
+    this.learn(state);
+    if (state.phase === 'closed') return;
+    const lives = (id: string): boolean => alive.has(this.alivePrefix + id);
+    if (this.lease === undefined && this.knows(state)) await this.claim();
+    for (const { id, name } of [...state.hosts, ...state.waiting])
+      if (id !== this.id && !lives(id)) await this.step((now) => steps.lose(now, id, `host ${name} is gone`));
+    await this.advance();
+  }
+
+  /** Starts the round that is due: with all that may come, or once nobody has for a while. */
+  private async advance(): Promise<void> {
+    const { state, options } = this;
+    if (state === undefined) return;
+    const { phase, hosts, waiting, least, most, round } = state;
+    const gathered = phase === 'gathering' && hosts.length >= least;
+    const pending = phase === 'running' && !this.isDynamic && waiting.length > 0 && hosts.length < most;
+    if (!gathered && !pending) {
+      this.since = undefined;
+      return;
+    }
+    const what = `${phase} ${round} ${hosts.length + waiting.length}`;
+    if (this.since?.what !== what) this.since = { what, at: performance.now() };
+    const complete = gathered && hosts.length >= most;
+    if (!complete && performance.now() - this.since.at < options.lastCallMs) return;
+    const names = waiting.map(({ name }) => name).join(', ');
+    await this.step((now) => (gathered ? steps.start(now) : steps.reform(now, round, `host ${names} joins`)));
+  }
+
+  /** Takes note of a state; tells people, and the workers that have to stop. */
+  private learn(state: Rendezvous): void {
+    const { state: before, options } = this;
+    if (before !== undefined && !isNewer(state, before)) return;
+    this.state = state;
+    if (options.terms.least !== options.terms.most || this.isDynamic)
+      for (const line of steps.news(before, state)) options.say(`backwire: ${line}`);
+    const { running } = this;
+    if (running !== undefined) {
+      if (state.phase === 'closed') this.endRound({ kind: 'closed', why: state.why });
+      else if (state.round !== running.round) this.endRound({ kind: 'reformed', why: state.why });
+      else if (!this.knows(state)) this.endRound({ kind: 'removed', why: 'the other hosts went on without this one' });
+    }
+    for (const wake of [...this.waiters]) wake();
+  }
+
+  private endRound(end: RoundEnd): void {
+    this.running?.over.abort(end);
+    this.running = undefined;
+    for (const wake of [...this.waiters]) wake();
+  }
+
+  private knows({ hosts, waiting }: Rendezvous): boolean {
+    return [...hosts, ...waiting].some(({ id }) => id === this.id);
+  }
+
+  /** Resolves at the next change, or after so long. */
+  private change(ms: number): Promise<void> {
+    const { signal } = this.options;
+    return new Promise((resolve) => {
+      const done = (): void => {
+        clearTimeout(timer);
+        this.waiters.delete(done);
+        signal.removeEventListener('abort', done);
+        resolve();
+      };
+      const timer = setTimeout(done, Math.min(ms, 2_147_483_647));
+      this.waiters.add(done);
+      signal.addEventListener('abort', done);
+    });
+  }
+
+  private name(): string {
+    return `${hostname()} (pid ${process.pid})`;
+  }
+
+  private missing(): string {
+    const { joinTimeoutMs, terms } = this.options;
+    const hosts = this.state?.hosts ?? [];
+    const time = `${joinTimeoutMs / 1000} s`;
+    if (this.state?.waiting.some(({ id }) => id === this.id) === true)
+      return `the group had no room for this host in ${time}`;
+    if (hosts.some(({ order }) => order === null)) return `${hosts.length} of ${terms.least} hosts came in ${time}`;
+    const here = new Set(hosts.map(({ order }) => order));
+    const absent = Array.from({ length: terms.least }, (_, n) => n).filter((n) => !here.has(n));
+    return `hosts ${absent.join(', ')} of ${terms.least} did not come in ${time}`;
   }
 }
 
-function storeGone(error: unknown): ElsewhereFailure {
-  return { report: `the group's store is gone: ${messageOf(error)}`, final: true };
+/** Whether `a` comes after `b`; both are of one run, or of two. */
+function isNewer(a: Rendezvous, b: Rendezvous): boolean {
+  return a.token !== b.token || a.version > b.version;
+}
+
+function readState(bytes: Uint8Array): Rendezvous {
+  const state = steps.decode(bytes);
+  if (state === undefined)
+    throw new LaunchError(
+      `the store holds something that is not the state of a group: ${decoder.decode(bytes.subarray(0, 40))}`,
+    );
+  return state;
 }

@@ -1,16 +1,14 @@
 /** @file Starts a group of workers on this host, watches it, stops it as a whole, and starts it again if asked to. */
-import { randomBytes, randomUUID } from 'node:crypto';
 import { constants } from 'node:os';
-import { join } from 'node:path';
 import type { Writable } from 'node:stream';
-import { attempt, type AttemptOptions, type AttemptOutcome } from './attempt.ts';
-import { LaunchError, UsageError } from './errors.ts';
-import { DEFAULT_JOIN_TIMEOUT_MS, DEFAULT_STOP_GRACE_MS, MAX_PROCESSES } from './limits.ts';
+import { attempt, type AttemptOutcome } from './attempt.ts';
+import { openLocalGroup, type GroupRound } from './group-store.ts';
+import { HostGroup } from './host-group.ts';
 import type { StreamsOf } from './output-spec.ts';
 import { programCommand } from './program.ts';
 import { Reaper } from './reaper.ts';
 import { describeFailure } from './report.ts';
-import { type ElsewhereFailure, openGroupStore, type GroupStoreOptions } from './group-store.ts';
+import { launchSettings, type LaunchSettings } from './settings.ts';
 import type { StartedWorker, WorkerExit } from './worker-process.ts';
 
 export interface LaunchOptions {
@@ -20,12 +18,30 @@ export interface LaunchOptions {
   args?: readonly string[];
   /** Workers on this host. @default 1 */
   processes?: number;
-  /** Hosts in the group; each runs as many workers. @default 1 */
+  /** Hosts in the group, or the most of them. @default 1 */
   nodes?: number;
+  /** The fewest hosts that will do: the group may grow up to `nodes` and shrink down to this while it runs. @default nodes */
+  minNodes?: number;
+  /**
+   * What a change of the hosts means. 'static': all workers start again, with new ranks. 'dynamic': the others run on; newcomers and
+   * replacements of failed workers get ranks never given before. @default 'static'
+   */
+  membership?: 'static' | 'dynamic';
   /** This host's number; without one, hosts get numbers in the order they come. */
   nodeRank?: number;
-  /** How long to wait for the other hosts, in milliseconds. @default 600000 */
+  /** How long to wait for enough hosts, in milliseconds. @default 600000 */
   joinTimeoutMs?: number;
+  /** How long to wait for more hosts once there are enough, in milliseconds. @default 5000 */
+  lastCallMs?: number;
+  /**
+   * Where hosts meet. 'hosted': in a store that one of the launchers serves at the master address; 'etcd', 'redis': in that server, so
+   * that any launcher may die. @default 'hosted'
+   */
+  rendezvous?: 'hosted' | 'etcd' | 'redis';
+  /** The address of this host that the others reach. @default the one from which the master address is reached */
+  localAddr?: string;
+  /** This launcher's part of the workers of its machine, when another program starts several launchers on it. @default all */
+  local?: { readonly first: number; readonly size: number };
   /** Where the group's store is. @default '127.0.0.1' */
   masterAddr?: string;
   /** Its port; 0 = any free one (on one host only). @default 0 */
@@ -82,8 +98,6 @@ export interface LaunchResult {
   readonly report: string | undefined;
 }
 
-export const DEFAULT_SIGNALS: readonly NodeJS.Signals[] = ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT'];
-
 /**
  * Runs a group to its end. When one worker fails all others are stopped (SIGTERM, then SIGKILL), and nothing outlives the call or
  * this process.
@@ -92,112 +106,82 @@ export const DEFAULT_SIGNALS: readonly NodeJS.Signals[] = ['SIGTERM', 'SIGINT', 
  *   not throw: it is in the result.
  */
 export async function launch(options: LaunchOptions): Promise<LaunchResult> {
-  const settings = check(options);
+  const settings = launchSettings(options);
   const command = programCommand(options.program, options.args ?? [], {
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
     ...(options.execArgv === undefined ? {} : { execArgv: options.execArgv }),
     ...(options.native === undefined ? {} : { native: options.native }),
   });
   const reaper = new Reaper();
+  const run = (round: GroupRound): Promise<AttemptOutcome> => attempt({ ...settings, command, reaper, round });
+  const alone = settings.nodes === 1 && settings.membership === 'static' && settings.backend === 'hosted';
   try {
-    for (let restarts = 0; ; restarts++) {
-      const store = await openGroupStore(settings, restarts);
-      // A host keeps its number when the group starts again.
-      settings.nodeRank ??= store.nodeRank;
-      let outcome: AttemptOutcome;
-      let result: LaunchResult;
-      try {
-        outcome = await attempt({ ...settings, command, reaper, store, restartCount: restarts });
-        if (outcome.kind === 'finished') {
-          await store.finish();
-          const { elsewhere } = store;
-          if (elsewhere?.aborted === true)
-            outcome = { kind: 'failed-elsewhere', failure: elsewhere.reason as ElsewhereFailure, exits: outcome.exits };
-        }
-        result = resultOf(outcome, command.program, restarts);
-        if (outcome.kind === 'failed' || outcome.kind === 'stopped') {
-          await store.fail({ report: result.report ?? '', final: outcome.kind === 'stopped' });
-        }
-      } finally {
-        await store.close();
-      }
-      const mayRestart = outcome.kind === 'failed' || (outcome.kind === 'failed-elsewhere' && !outcome.failure.final);
-      if (!mayRestart || restarts >= settings.maxRestarts) return result;
-      settings.say(
-        `${result.report ?? ''}\nbackwire: starting the group again (${restarts + 1} of ${settings.maxRestarts})`,
-      );
-    }
+    return await (alone ? onThisHost : overHosts)(settings, command.program, run);
   } finally {
     reaper.close();
   }
 }
 
-/** Options with their defaults filled in. */
-interface LaunchSettings
-  extends Omit<AttemptOptions, 'command' | 'reaper' | 'store' | 'restartCount'>, Omit<GroupStoreOptions, 'nodeRank'> {
-  nodeRank: number | undefined;
-  /** A line for people, from the launcher itself. */
-  readonly say: (text: string) => void;
-}
+type Run = (round: GroupRound) => Promise<AttemptOutcome>;
 
-function check(options: LaunchOptions): LaunchSettings {
-  const processes = whole('processes', options.processes ?? 1, 1, MAX_PROCESSES);
-  const nodes = whole('nodes', options.nodes ?? 1, 1, MAX_PROCESSES);
-  const nodeRank = options.nodeRank === undefined ? undefined : whole('nodeRank', options.nodeRank, 0, nodes - 1);
-  const masterPort = whole('masterPort', options.masterPort ?? 0, 0, 65_535);
-  const maxRestarts = whole('maxRestarts', options.maxRestarts ?? 0, 0, Number.MAX_SAFE_INTEGER);
-  // Launchers of several hosts have to agree on it without talking.
-  const runId = options.runId ?? (nodes > 1 ? 'run' : randomUUID());
-  const needsFiles = options.redirects !== undefined || options.tee !== undefined;
-  if (needsFiles && options.logDir === undefined) throw new UsageError('redirects and tee need a log directory');
-  if (nodes > 1 && masterPort === 0)
-    throw new UsageError('a group over several hosts needs a master port that all of them know');
-  const stderr = options.stderr ?? process.stderr;
-  return {
-    processes,
-    nodes,
-    nodeRank,
-    masterPort,
-    maxRestarts,
-    runId,
-    masterAddr: options.masterAddr ?? '127.0.0.1',
-    joinTimeoutMs: options.joinTimeoutMs ?? DEFAULT_JOIN_TIMEOUT_MS,
-    role: options.role ?? 'default',
-    stopGraceMs: options.stopGraceMs ?? DEFAULT_STOP_GRACE_MS,
-    secret: groupSecret(nodes),
-    env: options.env ?? {},
-    label: options.label ?? ((rank) => `rank${rank}`),
-    inherit: new Set(options.inherit ?? []),
-    shown: options.shown ?? (() => true),
-    redirects: options.redirects,
-    tee: options.tee,
-    logFolder: options.logDir === undefined ? undefined : join(options.logDir, runId),
-    stdout: options.stdout ?? process.stdout,
-    stderr,
-    signals: options.signals ?? DEFAULT_SIGNALS,
-    signal: options.signal,
-    onStart: options.onStart,
-    say: (text) => void stderr.write(`${text}\n`),
-  };
-}
-
-/** The secret from the environment, else, on one host, a fresh one. Undefined = the workers read the file that is named there. */
-function groupSecret(nodes: number): string | undefined {
-  if ((process.env['BACKWIRE_SECRET'] ?? '') !== '') return process.env['BACKWIRE_SECRET'];
-  if ((process.env['BACKWIRE_SECRET_FILE'] ?? '') !== '') return undefined;
-  if (nodes > 1) {
-    throw new LaunchError(
-      'a group over several hosts needs one secret: set BACKWIRE_SECRET or BACKWIRE_SECRET_FILE to the same on all of them',
-    );
+/** A group that nobody else belongs to. */
+async function onThisHost(settings: LaunchSettings, program: string, run: Run): Promise<LaunchResult> {
+  for (let restarts = 0; ; restarts++) {
+    const group = await openLocalGroup(settings, restarts);
+    let outcome: AttemptOutcome;
+    try {
+      outcome = await run(group);
+    } finally {
+      await group.close();
+    }
+    const result = resultOf(outcome, program, restarts);
+    if (outcome.kind !== 'failed' || restarts >= settings.maxRestarts) return result;
+    sayAgain(settings, result.report, restarts + 1);
   }
-  return randomBytes(32).toString('hex');
 }
 
-function whole(name: string, value: number, least: number, most: number): number {
-  if (!Number.isSafeInteger(value) || value < least || value > most) {
-    throw new UsageError(`${name} has to be a whole number from ${least} to ${most}, got ${value}`);
+/** This host's part of a group of several. */
+async function overHosts(settings: LaunchSettings, program: string, run: Run): Promise<LaunchResult> {
+  const { nodes: most, minNodes: least, membership, maxRestarts } = settings;
+  const group = await HostGroup.join({ ...settings, terms: { membership, least, most, maxRestarts } });
+  let last: LaunchResult = resultOf({ kind: 'finished', exits: [] }, program, 0);
+  try {
+    for (;;) {
+      const round = await group.round();
+      if (round === undefined) return ended(group, last);
+      if (round.restarts > last.restarts) sayAgain(settings, group.reason, round.restarts);
+      const outcome = await run(round);
+      last = resultOf(outcome, program, round.restarts);
+      switch (outcome.kind) {
+        case 'finished':
+          await group.finish(round);
+          break;
+        case 'failed':
+          await group.fail(round, last.report ?? '');
+          if (group.isDynamic || group.outcome !== undefined) return last;
+          break;
+        case 'stopped':
+          await group.leave(`stopped by ${outcome.by}`);
+          return last;
+        case 'over':
+          break;
+      }
+    }
+  } finally {
+    await group.close();
   }
-  return value;
+}
+
+/** What became of this host's part once the group has ended. */
+function ended(group: HostGroup, last: LaunchResult): LaunchResult {
+  const { outcome } = group;
+  if (outcome?.ok === true) return { ...last, ok: true, exitCode: 0, failure: undefined, report: undefined };
+  const report = `backwire: stopped, because another host of the group failed:\n${outcome?.why ?? 'it was stopped'}`;
+  return { ...last, ok: false, exitCode: 1, failure: undefined, report };
+}
+
+function sayAgain({ say, maxRestarts }: LaunchSettings, report: string | undefined, restarts: number): void {
+  say(`${report ?? ''}\nbackwire: starting the group again (${restarts} of ${maxRestarts})`);
 }
 
 function resultOf(outcome: AttemptOutcome, program: string, restarts: number): LaunchResult {
@@ -214,10 +198,9 @@ function resultOf(outcome: AttemptOutcome, program: string, restarts: number): L
         failure: undefined,
         report: `backwire: the group was stopped by ${outcome.by}`,
       };
-    case 'failed-elsewhere': {
-      const report = `backwire: stopped, because another host of the group failed:\n${outcome.failure.report}`;
-      return { ok: false, exitCode: 1, restarts, exits, failure: undefined, report };
-    }
+    case 'over':
+      // What it means is known once the group has ended or another round begins.
+      return { ok: false, exitCode: 1, restarts, exits, failure: undefined, report: outcome.end.why };
     case 'failed': {
       const { first } = outcome;
       const exitCode = first.signal === null ? (first.code ?? 1) : 128 + constants.signals[first.signal];

@@ -14,3 +14,13 @@ export const OUTPUT_GRACE_MS = 300;
 export const DEFAULT_STOP_GRACE_MS = 3_000;
 /** How long a launcher waits for those of the other hosts; torchrun's default. */
 export const DEFAULT_JOIN_TIMEOUT_MS = 600_000;
+/** How long a launcher waits for more hosts once there are enough; torchrun's is 30 s, for machines that start slower than processes. */
+export const DEFAULT_LAST_CALL_MS = 5_000;
+/** Between two looks at the state of the group. */
+export const POLL_MS = 250;
+/** A launcher that is not heard of for so long is gone; the workers' own leases are as long. */
+export const HOST_LEASE_MS = 10_000;
+/** How long the host with the store keeps it for the others to hear the last news. */
+export const FAREWELL_MS = 2_000;
+/** How long a store with a server of its own may be away. */
+export const STORE_GRACE_MS = 60_000;

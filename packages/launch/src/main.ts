@@ -1,8 +1,10 @@
 /** @file The `backwire` command line. */
+import { readFileSync } from 'node:fs';
 import { codeOf, LaunchError, UsageError } from './errors.ts';
-import { describeFlags, parseFlags } from './flags.ts';
+import { describeFlags, parseFlags, type ParsedFlags } from './flags.ts';
 import { launch } from './launch.ts';
-import { launchOptions } from './run-command.ts';
+import { launchOptions, processesOf } from './run-command.ts';
+import { findScheduler, type Scheduler } from './scheduler.ts';
 
 const USAGE = `usage: backwire run [flags] program.ts [args]
 
@@ -58,7 +60,19 @@ async function run(argv: readonly string[]): Promise<number> {
     process.stdout.write(`${USAGE}${describeFlags()}\n`);
     return 0;
   }
-  const result = await launch(launchOptions(flags));
+  const result = await launch(launchOptions(flags, schedulerOf(flags)));
   if (result.report !== undefined) process.stderr.write(`${result.report}\n`);
   return result.exitCode;
+}
+
+/** A scheduler counts only where the command line does not say otherwise. */
+function schedulerOf({ values }: ParsedFlags): Scheduler | undefined {
+  if (values.get('standalone') === 'true') return undefined;
+  let hostsFile = '';
+  try {
+    hostsFile = readFileSync('/etc/hosts', 'utf8');
+  } catch {
+    // Then the master's address has to be given.
+  }
+  return findScheduler(process.env, processesOf(values), hostsFile);
 }

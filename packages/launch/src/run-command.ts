@@ -4,8 +4,10 @@ import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
 import { UsageError } from './errors.ts';
 import type { ParsedFlags } from './flags.ts';
-import { DEFAULT_SIGNALS, type LaunchOptions } from './launch.ts';
+import type { LaunchOptions } from './launch.ts';
 import { parseStreams } from './output-spec.ts';
+import type { Scheduler } from './scheduler.ts';
+import { DEFAULT_SIGNALS } from './settings.ts';
 
 const DEFAULT_MASTER_PORT = 29_500;
 const DEFAULT_RENDEZVOUS_PORT = 29_400;
@@ -14,17 +16,17 @@ const DEFAULT_RENDEZVOUS_PORT = 29_400;
  * What the flags ask for.
  * @throws UsageError naming the flag and its value.
  */
-export function launchOptions({ values, program, args }: ParsedFlags): LaunchOptions {
+export function launchOptions(flags: ParsedFlags, scheduler?: Scheduler): LaunchOptions {
+  const { values, program, args } = flags;
   if (program === undefined) throw new UsageError('which program? usage: backwire run [flags] program.ts [args]');
-  const standalone = values.get('standalone') === 'true';
   const options: LaunchOptions = {
     program,
     args,
-    processes: processes(values.get('nproc-per-node') ?? '1'),
+    processes: processesOf(values),
     maxRestarts: wholeFlag(values, 'max-restarts', 0),
     signals: signals(values.get('signals-to-handle')),
     native: values.get('no-node') === 'true',
-    ...where(values, standalone),
+    ...where(values, scheduler),
     ...output(values),
   };
   const role = values.get('role');
@@ -38,44 +40,71 @@ export function launchOptions({ values, program, args }: ParsedFlags): LaunchOpt
   return options;
 }
 
-function where(values: ReadonlyMap<string, string>, standalone: boolean): Partial<LaunchOptions> {
-  const nodes = nodeCount(values.get('nnodes') ?? '1');
+const BACKENDS = new Map<string, { rendezvous: NonNullable<LaunchOptions['rendezvous']>; port: number }>([
+  ['static', { rendezvous: 'hosted', port: DEFAULT_MASTER_PORT }],
+  ['c10d', { rendezvous: 'hosted', port: DEFAULT_RENDEZVOUS_PORT }],
+  ['etcd', { rendezvous: 'etcd', port: 2379 }],
+  ['redis', { rendezvous: 'redis', port: 6379 }],
+]);
+
+function where(values: ReadonlyMap<string, string>, scheduler: Scheduler | undefined): Partial<LaunchOptions> {
+  const standalone = values.get('standalone') === 'true';
+  const membership = membershipOf(values.get('membership'));
+  const { least, most } = nodeCounts(values.get('nnodes') ?? String(scheduler?.nodes ?? 1));
   if (standalone) {
-    if (nodes !== 1) throw new UsageError(`flag --standalone is for one host, but --nnodes is ${nodes}`);
-    return { masterPort: 0 };
+    if (most !== 1) throw new UsageError(`flag --standalone is for one host, but --nnodes is ${values.get('nnodes')}`);
+    return { masterPort: 0, membership };
   }
-  const backend = values.get('rdzv-backend') ?? 'static';
-  if (backend !== 'static' && backend !== 'c10d') {
-    throw new UsageError(`flag --rdzv-backend: '${backend}' is not supported; use static or c10d`);
-  }
-  const endpoint = values.get('rdzv-endpoint');
-  const given = values.has('node-rank') ? wholeFlag(values, 'node-rank', 0) : undefined;
-  if (given !== undefined && given >= nodes) {
-    throw new UsageError(`flag --node-rank: ${given} is not below --nnodes, which is ${nodes}`);
-  }
-  const hosts: Partial<LaunchOptions> = { nodes, ...joinTimeout(values.get('rdzv-conf')) };
-  // The static rendezvous is told who is who; the other finds out.
-  const nodeRank = given ?? (backend === 'static' ? 0 : undefined);
+  const name = values.get('rdzv-backend') ?? 'static';
+  const backend = BACKENDS.get(name);
+  if (backend === undefined)
+    throw new UsageError(`flag --rdzv-backend: '${name}' is not supported; use ${[...BACKENDS.keys()].join(', ')}`);
+  if (least !== most && name === 'static')
+    throw new UsageError(`flag --nnodes: ${least} to ${most} hosts need --rdzv-backend c10d, etcd or redis`);
+  const given = values.has('node-rank') ? wholeFlag(values, 'node-rank', 0) : scheduler?.nodeRank;
+  if (given !== undefined && given >= most)
+    throw new UsageError(`flag --node-rank: ${given} is not below --nnodes, which is ${most}`);
+  const hosts: Partial<LaunchOptions> = {
+    nodes: most,
+    minNodes: least,
+    membership,
+    rendezvous: backend.rendezvous,
+    ...rendezvousConf(values.get('rdzv-conf')),
+  };
+  // The static rendezvous is told who is who; the others find out.
+  const nodeRank = name === 'static' ? (given ?? 0) : values.has('node-rank') && least === most ? given : undefined;
   if (nodeRank !== undefined) hosts.nodeRank = nodeRank;
+  const localAddr = values.get('local-addr');
+  if (localAddr !== undefined && localAddr !== '') hosts.localAddr = localAddr;
+  if (scheduler?.local !== undefined) hosts.local = scheduler.local;
+  const endpoint = values.get('rdzv-endpoint');
   if (endpoint !== undefined && endpoint !== '') {
-    const { host, port } = parseEndpoint(endpoint, backend === 'c10d' ? DEFAULT_RENDEZVOUS_PORT : DEFAULT_MASTER_PORT);
+    const { host, port } = parseEndpoint(endpoint, backend.port);
     return { ...hosts, masterAddr: host, masterPort: port };
   }
+  if (backend.rendezvous !== 'hosted') throw new UsageError(`flag --rdzv-backend ${name} needs --rdzv-endpoint`);
   return {
     ...hosts,
-    masterAddr: values.get('master-addr') ?? '127.0.0.1',
+    masterAddr: values.get('master-addr') ?? scheduler?.masterAddr ?? '127.0.0.1',
     masterPort: wholeFlag(values, 'master-port', DEFAULT_MASTER_PORT, 65_535),
   };
 }
 
-/** 'join_timeout=SECONDS' among the pairs of --rdzv-conf; torchrun's other keys mean nothing here. */
-function joinTimeout(conf: string | undefined): Partial<LaunchOptions> {
+function membershipOf(text: string | undefined): 'static' | 'dynamic' {
+  if (text === undefined || text === 'static' || text === 'dynamic') return text ?? 'static';
+  throw new UsageError(`flag --membership: '${text}' is neither static nor dynamic`);
+}
+
+/** 'join_timeout' and 'last_call_timeout', in seconds, among the pairs of --rdzv-conf; torchrun's other keys mean nothing here. */
+function rendezvousConf(conf: string | undefined): Partial<LaunchOptions> {
+  const found: Partial<LaunchOptions> = {};
   for (const pair of conf?.split(',') ?? []) {
     const [key, value, ...rest] = pair.split('=');
     if (value === undefined || rest.length > 0) throw new UsageError(`flag --rdzv-conf: '${pair}' is not KEY=VALUE`);
-    if (key?.trim() === 'join_timeout') return { joinTimeoutMs: seconds('rdzv-conf', value) * 1000 };
+    if (key?.trim() === 'join_timeout') found.joinTimeoutMs = seconds('rdzv-conf', value) * 1000;
+    if (key?.trim() === 'last_call_timeout') found.lastCallMs = seconds('rdzv-conf', value) * 1000;
   }
-  return {};
+  return found;
 }
 
 function output(values: ReadonlyMap<string, string>): Partial<LaunchOptions> {
@@ -95,7 +124,9 @@ function output(values: ReadonlyMap<string, string>): Partial<LaunchOptions> {
   return options;
 }
 
-function processes(text: string): number {
+/** Workers of this launcher. */
+export function processesOf(values: ReadonlyMap<string, string>): number {
+  const text = values.get('nproc-per-node') ?? '1';
   if (text === 'auto' || text === 'cpu') return availableParallelism();
   if (text === 'gpu') throw new UsageError("flag --nproc-per-node: 'gpu' cannot be counted here; give a number");
   const count = wholeNumber('nproc-per-node', text);
@@ -103,15 +134,14 @@ function processes(text: string): number {
   return count;
 }
 
-function nodeCount(text: string): number {
+function nodeCounts(text: string): { least: number; most: number } {
   const match = /^(\d+)(?::(\d+))?$/.exec(text);
   if (match === null) throw new UsageError(`flag --nnodes: '${text}' is not a number`);
   const least = Number(match[1]);
   const most = Number(match[2] ?? match[1]);
-  if (least !== most)
-    throw new UsageError(`flag --nnodes: a group of ${least} to ${most} hosts is not supported; give one number`);
   if (least === 0) throw new UsageError('flag --nnodes has to be at least 1');
-  return least;
+  if (most < least) throw new UsageError(`flag --nnodes: ${most} is less than ${least}`);
+  return { least, most };
 }
 
 function parseEndpoint(text: string, defaultPort: number): { host: string; port: number } {

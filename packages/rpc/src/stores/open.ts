@@ -25,7 +25,8 @@ export interface OpenedStore {
 
 /**
  * The store that `option` names: a store object, 'memory://name', 'tcp://host:port', 'file:///directory', 'etcd://host:port',
- * 'redis://host:port', or undefined for MASTER_ADDR and MASTER_PORT. With `group`, all keys live under it.
+ * 'redis://host:port', or undefined for what the environment names: BACKWIRE_STORE, an address, with BACKWIRE_STORE_PREFIX before every
+ * key; else MASTER_ADDR and MASTER_PORT. With `group`, all keys live under it.
  *
  * @throws RpcError 'invalid-argument' for an address of no known kind; 'unavailable' when the store is out of reach or its port taken;
  *   'deadline-exceeded', 'cancelled', 'unauthenticated'.
@@ -37,12 +38,20 @@ export async function openStore(
   const { signal, group } = options;
   if (signal?.aborted) throw new RpcError('cancelled', 'opening the store was cancelled', { cause: signal.reason });
   const owned = typeof option !== 'object';
-  const store = owned ? await openAddress(option, options) : option;
+  const store = option === undefined ? await openGiven(options) : owned ? await openAddress(option, options) : option;
   return { store: group === undefined ? store : prefixStore(store, `${group}/`, { owned }), owned };
 }
 
-async function openAddress(option: string | undefined, options: OpenStoreOptions): Promise<Store> {
-  const address = option ?? masterAddress();
+/** The store that the environment names. */
+async function openGiven(options: OpenStoreOptions): Promise<Store> {
+  const address = process.env['BACKWIRE_STORE'];
+  if (address === undefined || address === '') return openAddress(masterAddress(), options);
+  const store = await openAddress(address, options);
+  const prefix = process.env['BACKWIRE_STORE_PREFIX'] ?? '';
+  return prefix === '' ? store : prefixStore(store, prefix, { owned: true });
+}
+
+async function openAddress(address: string, options: OpenStoreOptions): Promise<Store> {
   const scheme = /^([a-z]+):\/\//.exec(address)?.[1];
   switch (scheme) {
     case 'memory':
@@ -76,7 +85,7 @@ async function openEmbedded(address: string, options: OpenStoreOptions): Promise
  */
 async function openUnderTorchrun(address: string, rank: number | undefined, options: OpenStoreOptions): Promise<Store> {
   const { signal, timeoutMs = DEFAULT_TIMEOUT_MS } = options;
-  const limits = [signal, timeoutMs === 0 ? undefined : AbortSignal.timeout(timeoutMs)].filter(
+  const limits = [signal, timeoutMs === 0 ? undefined : AbortSignal.timeout(Math.ceil(timeoutMs))].filter(
     (one) => one !== undefined,
   );
   const torch = await torchClient(address, { signal: AbortSignal.any(limits) });

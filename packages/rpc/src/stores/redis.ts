@@ -48,7 +48,7 @@ export async function redisStore(options: RedisStoreOptions): Promise<Store> {
   const { prefix = 'backwire', signal, timeoutMs = DEFAULT_TIMEOUT_MS } = options;
   const [commands, changes] = await Promise.all([createClient(options.url), createClient(options.url)]);
   const store = new RedisStore(options.url, commands, changes, `{${prefix}}`);
-  const limits = [signal, timeoutMs === 0 ? undefined : AbortSignal.timeout(timeoutMs)].filter(
+  const limits = [signal, timeoutMs === 0 ? undefined : AbortSignal.timeout(Math.ceil(timeoutMs))].filter(
     (one) => one !== undefined,
   );
   try {
