@@ -5,6 +5,8 @@ import type { Message, MessageType } from '@backwire/wire';
 import {
   DEFAULT_WIRE_LIMITS,
   FrameKind,
+  controlProto,
+  encodeProto,
   MessageType as Types,
   SlabPool,
   ValueCodec,
@@ -351,6 +353,8 @@ export class Agent implements ExtensionHost, Core {
     this.members?.wakePeer(peer);
   }
   linkUp(peer: Peer, first: boolean): void {
+    // One that could not be told when it began.
+    if (first && this.refusal === 'draining') this.sendDrain(peer);
     this.members.linkUp(peer, first);
   }
   linkLost(peer: Peer): void {
@@ -364,6 +368,26 @@ export class Agent implements ExtensionHost, Core {
   }
   saidGoodbye(peer: Peer): void {
     this.members.saidGoodbye(peer);
+  }
+  drains(peer: Peer): void {
+    this.caller.drained(peer);
+  }
+
+  /** New calls are refused from now on, and the other members are told, so that they send none; what runs is finished. */
+  beginDraining(): void {
+    if (this.refusal !== undefined) return;
+    this.refusal = 'draining';
+    for (const peer of this.members.list()) this.sendDrain(peer);
+  }
+
+  private sendDrain(peer: Peer): void {
+    if (!peer.up) return;
+    const notice = encodeProto(controlProto.Drain, {
+      lastSeq: peer.outbox.session.lastReceived,
+      graceMs: 0,
+      reason: 'shutdown',
+    });
+    peer.outbox.sendControl(FrameKind.CONTROL, Types.DRAIN, notice);
   }
 
   /** The group has removed this worker: everything it waits for fails, and it serves nobody any more. */

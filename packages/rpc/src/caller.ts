@@ -237,6 +237,17 @@ export class Caller {
     }
   }
 
+  /** A peer takes no more calls: those without a number have certainly not run there, and another worker may do them. */
+  drained(peer: Peer): void {
+    for (const id of this.core.calls.ids((call) => call.peer === peer && call.seq === 0)) {
+      const call = this.take(id);
+      if (call === undefined) continue;
+      call.withdrawn = true;
+      this.undelivered(call);
+      this.reject(call, leaving(peer));
+    }
+  }
+
   /** Fails every call there is. */
   failEverything(error: (executed: Executed, peer: Peer) => unknown): void {
     for (const id of this.core.calls.ids(() => true)) {
@@ -403,9 +414,9 @@ export class Caller {
     return incomplete ? 'no' : 'maybe';
   }
 
-  /** What has a number is kept for a link that may yet come up: only what has none certainly never goes out. */
+  /** What has a number is kept for a link that may yet come up: only what has none, or came too late for one that leaves, certainly never runs. */
   private stage(call: PendingCall): Executed {
-    return call.seq === 0 ? 'no' : 'maybe';
+    return call.seq === 0 || call.seq > call.peer.lastServed ? 'no' : 'maybe';
   }
 
   private undelivered(call: PendingCall): void {
@@ -416,6 +427,7 @@ export class Caller {
     if (this.core.refusal === 'fenced') throw new RpcError('fenced', 'the group has removed this worker');
     if (peer.state === 'gone')
       throw new RpcError('peer-died', `worker '${peer.worker.name}' is gone`, { peer: peer.worker });
+    if (peer.draining) throw leaving(peer);
   }
 
   private checkSignal(signal: AbortSignal | undefined, peer: Peer): void {
@@ -464,6 +476,12 @@ export class Caller {
 function timedOut(timeoutMs: number, executed: Executed, peer: Peer): RpcError {
   const text = `RPC ran for more than set timeout (${timeoutMs} ms) and will now be marked with an error; the call was to worker '${peer.worker.name}'`;
   return new RpcError('deadline-exceeded', text, { executed, peer: peer.worker });
+}
+
+function leaving(peer: Peer): RpcError {
+  return new RpcError('draining', `worker '${peer.worker.name}' is leaving and takes no more calls`, {
+    peer: peer.worker,
+  });
 }
 
 function ignore(): void {}

@@ -64,6 +64,8 @@ export interface Core {
   sessionLost(peer: Peer, why: string): void;
   /** The peer refused this worker: it is not a member of the view any more. */
   fenced(): void;
+  /** The peer takes no more calls: those that have not left for it go nowhere. */
+  drains(peer: Peer): void;
   /** The peer said goodbye: its link will not come back. */
   saidGoodbye(peer: Peer): void;
 }

@@ -1,6 +1,8 @@
 /** @file What arrives from one worker: frames in order, storages put together, and who gets them. */
 import type { Message } from '@backwire/wire';
 import {
+  controlProto,
+  decodeProto,
   type FrameHeader,
   FrameKind,
   frameName,
@@ -8,13 +10,12 @@ import {
   frameTensors,
   MessageType,
   protocolError,
-  readTensorTable,
   valueEnd,
   WireError,
   type IncomingTensors,
-  type WireLimits,
 } from '@backwire/wire/internal';
 import type { Tensor } from '@backwire/tensor';
+import { announcedBodies, view, type Arrived } from './arrived.ts';
 import type { Core } from './core.ts';
 import type { Definition } from './definitions.ts';
 import { RpcError } from './errors.ts';
@@ -22,25 +23,6 @@ import { InboundCall } from './inbound-call.ts';
 import { MAX_IDEMPOTENCY_KEY_LENGTH, MAX_INTERNED_NAMES, ORDERED_BODY_BYTES } from './limits.ts';
 import type { Outbox } from './outbox.ts';
 import type { Peer } from './peer.ts';
-
-/** A frame of a call kind, out of the read buffer when it has to wait. */
-export interface Arrived {
-  readonly kind: FrameKind;
-  readonly flags: number;
-  readonly messageType: number;
-  /** The call. */
-  readonly id: number;
-  readonly seq: number;
-  /** The interned name; 0 = none. */
-  readonly fn: number;
-  readonly remainingMs: number;
-  readonly bytes: Uint8Array;
-  readonly start: number;
-  readonly end: number;
-  readonly tensors: IncomingTensors | undefined;
-  /** To be called once its values are decoded, or never will be. */
-  readonly done: readonly (() => void)[];
-}
 
 /** A name that the peer has interned. */
 interface Interned {
@@ -333,6 +315,7 @@ export class Inbox {
         return;
       case FrameKind.CONTROL:
         if (header.messageType === MessageType.BYE) this.saidGoodbye = true;
+        else if (header.messageType === MessageType.DRAIN) this.drained(bytes.slice(start, end));
         else this.core.extensions.control(this.peer, header.messageType, bytes.slice(start, end));
         return;
       case FrameKind.BODY_ACK:
@@ -350,6 +333,13 @@ export class Inbox {
       default:
         throw protocolError(`a frame of kind ${header.kind} in an open link`);
     }
+  }
+
+  /** The peer says that it takes no more calls. */
+  private drained(payload: Uint8Array): void {
+    const { lastSeq } = decodeProto(controlProto.Drain, payload, 'drain');
+    this.peer.lastServed = Math.min(this.peer.lastServed, lastSeq);
+    this.core.drains(this.peer);
   }
 
   private credit(header: FrameHeader): void {
@@ -434,49 +424,7 @@ export class Inbox {
   }
 }
 
-/** The out-of-band storages that a frame says will follow; none when it cannot be read. */
-function announcedBodies(
-  header: FrameHeader,
-  bytes: Uint8Array,
-  end: number,
-  limits: WireLimits,
-): { storage: number; nbytes: number }[] {
-  if (header.descriptorLength === 0) return [];
-  const tableEnd = end - header.inlineLength;
-  try {
-    const { storages } = readTensorTable(bytes, tableEnd - header.descriptorLength, tableEnd, limits);
-    return storages.flatMap(({ placement, nbytes }, storage) =>
-      placement === 'inline' || nbytes === 0 ? [] : [{ storage, nbytes }],
-    );
-  } catch {
-    return [];
-  }
-}
-
-/** What arrived, where it lies: valid only until the frame's callback returns. */
-function view(
-  header: FrameHeader,
-  bytes: Uint8Array,
-  start: number,
-  end: number,
-  tensors: IncomingTensors | undefined,
-  done: readonly (() => void)[],
-): Arrived {
-  return {
-    kind: header.kind,
-    flags: header.flags,
-    messageType: header.messageType,
-    id: header.id,
-    seq: header.seq,
-    fn: header.fn,
-    remainingMs: header.remainingMs,
-    bytes,
-    start,
-    end: valueEnd(header, end),
-    tensors,
-    done,
-  };
-}
+export type { Arrived } from './arrived.ts';
 
 /** A whole message of what arrived. `payload` is a copy. */
 export function messageOf(arrived: Arrived, tensors: readonly Tensor[]): Message {

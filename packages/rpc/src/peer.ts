@@ -48,6 +48,8 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   readonly inbox: Inbox;
   readonly connector: Connector<Link>;
   state: PeerState = 'open';
+  /** The last frame whose call it still serves; Infinity unless it is leaving. */
+  lastServed = Infinity;
   /** The extensions it named; those of the view until its handshake. */
   extensions: ReadonlySet<string>;
   link: Link | undefined;
@@ -86,6 +88,11 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     this.inbox = new Inbox(core, this, this.outbox);
     const own = { name: core.self.name, peer: member.name, sameHost: member.host === core.hostId };
     this.connector = new Connector<Link>(this, own, { ...CONNECTOR_TIMES, graceMs: core.liveness.reconnectGraceMs });
+  }
+
+  /** It is leaving: it finishes the calls it has and takes no more. */
+  get draining(): boolean {
+    return this.lastServed !== Infinity;
   }
 
   /** Over all links there were. */

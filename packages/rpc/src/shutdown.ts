@@ -56,7 +56,7 @@ export class Shutdown {
   private async settleDown(): Promise<void> {
     if (this.alone) {
       // Nobody waits for the others: what is new has to go elsewhere, what runs is finished.
-      this.agent.refusal ??= 'draining';
+      this.agent.beginDraining();
       await this.quiet('its own calls');
       await this.drain();
       return;
@@ -134,7 +134,7 @@ export class Shutdown {
   /** Says goodbye, leaves the view and closes everything. Whatever fails here, the agent is closed at the end. */
   private async end(): Promise<void> {
     const { agent } = this;
-    agent.refusal ??= 'draining';
+    agent.beginDraining();
     // The store may be gone: no step of the end waits for it longer than all of them may take.
     const most = this.graceful ? 5 * LAST_MS : LAST_MS;
     const until = performance.now() + Math.min(most, Math.max(LAST_MS, this.deadline - performance.now()));
