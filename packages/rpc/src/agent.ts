@@ -26,6 +26,9 @@ import { Extensions } from './extensions.ts';
 import { Faults } from './faults.ts';
 import { type Group } from './group.ts';
 import { InboundCall } from './inbound-call.ts';
+import { isInspector, serveInspector } from './inspection/door.ts';
+import { metricsOf, type AgentMetrics } from './inspection/metrics.ts';
+import { Observers } from './inspection/observers.ts';
 import { encodeCallMessage, encodeFor } from './lazy-call.ts';
 import { MAX_OPEN_CALLS } from './limits.ts';
 import { Members } from './members.ts';
@@ -58,6 +61,7 @@ export class Agent implements ExtensionHost, Core {
   readonly logger: Logger;
   readonly slabs = new SlabPool();
   readonly calls = new CallTable<PendingCall>(MAX_OPEN_CALLS);
+  readonly observers = new Observers();
   readonly extensions: Extensions;
   readonly deviceMaps: DeviceMaps;
   readonly codec: ValueCodec<ValueContext>;
@@ -181,24 +185,8 @@ export class Agent implements ExtensionHost, Core {
     };
   }
 
-  metrics(): Record<string, unknown> {
-    const peers = this.members.list().map((peer) => ({
-      name: peer.worker.name,
-      up: peer.up,
-      pendingBytes: peer.outbox.pendingBytes,
-      bytesSent: peer.bytesSent,
-      bytesReceived: peer.bytesReceived,
-    }));
-    return {
-      calls_sent: this.caller.sent,
-      calls_failed: this.caller.failures,
-      calls_handled: this.dispatcher.handled,
-      calls_open: this.calls.size,
-      handlers_running: this.dispatcher.active,
-      bytes_sent: peers.reduce((sum, peer) => sum + peer.bytesSent, 0),
-      bytes_received: peers.reduce((sum, peer) => sum + peer.bytesReceived, 0),
-      peers,
-    };
+  metrics(): AgentMetrics {
+    return metricsOf(this);
   }
 
   shutdown(options: ShutdownOptions = {}): Promise<void> {
@@ -337,7 +325,8 @@ export class Agent implements ExtensionHost, Core {
       signal: this.closing.signal,
       onPeer: (peer) => {
         try {
-          this.members.welcome(peer.connection, peerOf(peer));
+          if (isInspector(peer.claim)) serveInspector(this, peer.connection, this.closing.signal);
+          else this.members.welcome(peer.connection, peerOf(peer));
         } catch (error) {
           this.logger.warn({ error, remote: peer.connection.remote }, 'a connection was refused');
         }

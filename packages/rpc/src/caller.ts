@@ -72,7 +72,7 @@ export class Caller {
     answer: Answer,
   ): PendingCall | undefined {
     const type = name.startsWith('aten::') ? MessageType.SCRIPT_CALL : MessageType.PYTHON_CALL;
-    if (!this.core.extensions.hasRequestHooks) {
+    if (!this.core.extensions.wantsRequest()) {
       return this.open(peer, { type, name, args, message: undefined, options }, form, answer, undefined);
     }
     const lazy = new LazyCall(this.core, peer.worker, type, name, args);
@@ -109,7 +109,7 @@ export class Caller {
     answer: Answer,
   ): PendingCall | undefined {
     let outgoing: Followed = { to: peer.worker, message, options: options ?? {}, label: form.label };
-    if (!raw && this.core.extensions.hasRequestHooks) {
+    if (!raw && this.core.extensions.wantsRequest()) {
       try {
         outgoing = this.core.extensions.request(outgoing);
       } catch (error) {
@@ -135,7 +135,7 @@ export class Caller {
       undefined,
     );
     let message: RpcMessage | undefined;
-    if (this.core.extensions.hasRequestHooks) {
+    if (this.core.extensions.wantsRequest()) {
       const lazy = new LazyCall(this.core, peer.worker, type, name, args);
       const outgoing = this.core.extensions.request({
         to: peer.worker,
@@ -283,6 +283,8 @@ export class Caller {
       if (within !== undefined && within.deadline < deadline) deadline = within.deadline;
       call = new PendingCall(peer, form.mode, timeoutMs, deadline, answer, within);
       call.follower = follower;
+      call.label = form.label;
+      call.startedAt = now;
       call.items = form.items ?? 0;
       this.checkSignal(options?.signal, peer);
       if (deadline - now < 1) throw timedOut(timeoutMs, 'no', peer);
@@ -297,6 +299,7 @@ export class Caller {
     }
     call.header = encoded;
     if (within !== undefined) this.core.dispatcher.callOut(within);
+    this.core.observers.current?.called?.(call);
     try {
       this.watch(call, options?.signal);
       const delayMs = this.faults.check(what.type);
@@ -391,12 +394,14 @@ export class Caller {
   }
 
   private resolve(call: PendingCall, value: unknown, reply: Message | undefined): void {
+    this.core.observers.current?.settled?.(call, undefined);
     call.follower?.settled?.(reply === undefined ? {} : { reply });
     call.answer.resolve(value);
   }
 
   private reject(call: PendingCall, error: unknown): void {
     this.failures++;
+    this.core.observers.current?.settled?.(call, error);
     call.follower?.settled?.({ error });
     call.answer.reject(error);
   }

@@ -8,6 +8,7 @@ import { InboundCall } from './inbound-call.ts';
 import { MAX_OPEN_COLLECTIVES } from './limits.ts';
 import { ambient, runWith } from '@backwire/tensor/internal';
 import { checkTimeoutMs, type CallOptions } from './options.ts';
+import { Meetings, type MeetingEffect, type Opening } from './protocol/meetings.ts';
 
 /** The function that members call on the one that collects. */
 export const ARRIVE = 'rpc/arrive';
@@ -21,18 +22,10 @@ export interface GatherOptions extends CallOptions {
 
 interface Arrival {
   readonly value: unknown;
+  /** That of the first to arrive is everybody's. */
+  readonly combine: Combine;
   resolve(result: unknown): void;
   reject(error: RpcError): void;
-}
-
-/** One meeting. Its members are fixed when the first of them arrives; who joins the group later is not waited for. */
-interface Round {
-  readonly key: string;
-  readonly expected: Set<string>;
-  readonly arrivals: Map<string, Arrival>;
-  readonly combine: Combine;
-  /** Goes on without those who die or leave. */
-  readonly survive: boolean;
 }
 
 /** The answer of the collecting member comes a little after the time given at worst, with the names of who is missing. */
@@ -41,7 +34,7 @@ const ANSWER_MS = 2_000;
 /** The rounds that one worker collects for, and its own part in those of others. */
 export class Collectives {
   private readonly agent: Agent;
-  private readonly rounds: Round[] = [];
+  private readonly meetings = new Meetings<Arrival>();
   private closed = false;
 
   constructor(agent: Agent) {
@@ -100,20 +93,17 @@ export class Collectives {
     signal: AbortSignal,
   ): Promise<unknown> {
     if (this.closed) return Promise.reject(new RpcError('unavailable', `worker '${this.agent.name}' has shut down`));
-    const round =
-      this.rounds.find((open) => open.key === key && open.expected.has(from) && !open.arrivals.has(from)) ??
-      this.open(key, from, names, combine, survive);
+    const opening = this.meetings.isOpen(key, from) ? undefined : this.opening(names, survive);
     return new Promise((resolve, reject) => {
       let timer: NodeJS.Timeout | undefined;
-      const leave = (error: RpcError): void => {
+      const leave = (why: (missing: readonly string[]) => RpcError): void => {
         clearTimeout(timer);
-        if (round.arrivals.get(from) !== arrival) return;
-        round.arrivals.delete(from);
-        if (round.arrivals.size === 0) this.drop(round);
-        reject(error);
+        const missing = this.meetings.withdraw(from, arrival);
+        if (missing !== undefined) reject(why(missing));
       };
       const arrival: Arrival = {
         value,
+        combine,
         resolve: (result) => {
           clearTimeout(timer);
           resolve(result);
@@ -123,38 +113,35 @@ export class Collectives {
           reject(error);
         },
       };
-      if (timeoutMs > 0) timer = setTimeout(() => leave(this.late(round, timeoutMs)), timeoutMs);
-      signal.addEventListener('abort', () => leave(new RpcError('cancelled', 'the collective was cancelled')), {
-        once: true,
-      });
-      round.arrivals.set(from, arrival);
-      this.advance(round);
+      if (timeoutMs > 0) timer = setTimeout(() => leave((missing) => late(missing, timeoutMs)), timeoutMs);
+      const cancelled = (): RpcError => new RpcError('cancelled', 'the collective was cancelled');
+      signal.addEventListener('abort', () => leave(cancelled), { once: true });
+      this.apply(this.meetings.arrive(key, from, arrival, () => opening ?? { expected: [], survive }));
     });
   }
 
   /** A worker died or left, or is merely out of reach: whoever waits for it is told, or goes on without it. */
   gone(name: string, onlyUnreachable = false): void {
-    for (const round of [...this.rounds]) {
-      if (!round.expected.has(name) || (onlyUnreachable && !round.survive)) continue;
-      if (round.survive) {
-        round.expected.delete(name);
-        round.arrivals.delete(name);
-        this.advance(round);
-        continue;
-      }
-      this.drop(round);
-      const arrived = [...round.arrivals.keys()].sort().join(', ');
-      const error = new RpcError('barrier-broken', `worker '${name}' is gone; '${arrived}' had arrived`, {
-        executed: 'yes',
-      });
-      for (const arrival of round.arrivals.values()) arrival.reject(error);
-    }
+    this.apply(this.meetings.gone(name, onlyUnreachable));
   }
 
   close(): void {
     this.closed = true;
     const error = new RpcError('unavailable', `worker '${this.agent.name}' has shut down`);
-    for (const round of this.rounds.splice(0)) for (const arrival of round.arrivals.values()) arrival.reject(error);
+    for (const arrival of this.meetings.close()) arrival.reject(error);
+  }
+
+  private apply(effects: readonly MeetingEffect<Arrival>[]): void {
+    for (const effect of effects) {
+      if (effect.type === 'released') {
+        release(effect.arrivals);
+        continue;
+      }
+      const { gone, arrived } = effect.why;
+      const text = `worker '${gone}' is gone; '${arrived.join(', ')}' had arrived`;
+      const error = new RpcError('barrier-broken', text, { executed: 'yes' });
+      for (const arrival of effect.arrivals.values()) arrival.reject(error);
+    }
   }
 
   /** All other members; those that cannot be reached only where it would not do to go on without them. */
@@ -163,51 +150,17 @@ export class Collectives {
     return (survive ? members.reachable() : members.list()).map((peer) => peer.worker.name);
   }
 
-  private open(key: string, from: string, names: readonly string[], combine: Combine, survive: boolean): Round {
-    if (this.rounds.length >= MAX_OPEN_COLLECTIVES)
+  /** Who has to come to a meeting that begins now. */
+  private opening(names: readonly string[], survive: boolean): Opening {
+    if (this.meetings.size >= MAX_OPEN_COLLECTIVES)
       throw new RpcError('resource-exhausted', 'too many collectives are open');
     const { agent } = this;
-    const everybody = names.length === 0;
-    const expected = new Set(everybody ? [agent.name, ...this.others(survive)] : names);
-    expected.add(from);
-    for (const name of everybody ? [] : names) {
-      if (name === agent.name || agent.membership.member(name) !== undefined) continue;
-      if (survive) expected.delete(name);
-      else throw new RpcError('barrier-broken', `worker '${name}' is not a member of the group`);
-    }
-    const round: Round = { key, expected, arrivals: new Map(), combine, survive };
-    this.rounds.push(round);
-    return round;
-  }
-
-  private advance(round: Round): void {
-    if (!this.rounds.includes(round)) return;
-    for (const name of round.expected) if (!round.arrivals.has(name)) return;
-    this.drop(round);
-    const names = [...round.arrivals.keys()].sort();
-    let result: unknown;
-    try {
-      result = combined(round, names);
-    } catch (error) {
-      const failure = new RpcError('invalid-argument', error instanceof Error ? error.message : String(error), {
-        executed: 'yes',
-        cause: error,
-      });
-      for (const arrival of round.arrivals.values()) arrival.reject(failure);
-      return;
-    }
-    for (const arrival of round.arrivals.values()) arrival.resolve(result);
-  }
-
-  private drop(round: Round): void {
-    const at = this.rounds.indexOf(round);
-    if (at >= 0) this.rounds.splice(at, 1);
-  }
-
-  private late(round: Round, timeoutMs: number): RpcError {
-    const absent = [...round.expected].filter((name) => !round.arrivals.has(name)).sort();
-    const text = `Followers [${absent.map((name) => `'${name}'`).join(', ')}] timed out in _all_gather after ${(timeoutMs / 1000).toFixed(2)} seconds`;
-    return new RpcError('deadline-exceeded', text, { executed: 'yes' });
+    if (names.length === 0) return { expected: [agent.name, ...this.others(survive)], survive };
+    const expected = names.filter((name) => name === agent.name || agent.membership.member(name) !== undefined);
+    const stranger = names.find((name) => !expected.includes(name));
+    if (stranger !== undefined && !survive)
+      throw new RpcError('barrier-broken', `worker '${stranger}' is not a member of the group`);
+    return { expected, survive };
   }
 
   /** The end of the collecting member breaks the meeting for all. */
@@ -222,9 +175,31 @@ export class Collectives {
   }
 }
 
-function combined(round: Round, names: readonly string[]): unknown {
-  const values = names.map((name) => round.arrivals.get(name)?.value);
-  switch (round.combine) {
+function late(missing: readonly string[], timeoutMs: number): RpcError {
+  const absent = missing.map((name) => `'${name}'`).join(', ');
+  const text = `Followers [${absent}] timed out in _all_gather after ${(timeoutMs / 1000).toFixed(2)} seconds`;
+  return new RpcError('deadline-exceeded', text, { executed: 'yes' });
+}
+
+/** Everybody has come: each gets the answer, or the reason why there is none. */
+function release(arrivals: ReadonlyMap<string, Arrival>): void {
+  let result: unknown;
+  try {
+    result = combined(arrivals);
+  } catch (error) {
+    const text = error instanceof Error ? error.message : String(error);
+    const failure = new RpcError('invalid-argument', text, { executed: 'yes', cause: error });
+    for (const arrival of arrivals.values()) arrival.reject(failure);
+    return;
+  }
+  for (const arrival of arrivals.values()) arrival.resolve(result);
+}
+
+function combined(arrivals: ReadonlyMap<string, Arrival>): unknown {
+  const combine = [...arrivals.values()][0]?.combine ?? 'all';
+  const names = [...arrivals.keys()].sort();
+  const values = names.map((name) => arrivals.get(name)?.value);
+  switch (combine) {
     case 'all':
       return new Map(names.map((name, i) => [name, values[i]]));
     case 'first':
@@ -238,7 +213,7 @@ function combined(round: Round, names: readonly string[]): unknown {
       });
       let sum = tensors[0] as Tensor;
       for (const next of tensors.slice(1)) sum = sum.add(next);
-      return round.combine === 'sum' ? sum : sum.div(tensors.length);
+      return combine === 'sum' ? sum : sum.div(tensors.length);
     }
   }
 }

@@ -5,6 +5,7 @@ import type { Definition } from './definitions.ts';
 import type { DeviceMaps } from './device-maps.ts';
 import type { Dispatcher } from './dispatcher.ts';
 import type { Extensions } from './extensions.ts';
+import type { Observers } from './inspection/observers.ts';
 import type { Caller } from './caller.ts';
 import type { Limits, Liveness, Logger } from './options.ts';
 import type { Peer } from './peer.ts';
@@ -41,6 +42,8 @@ export interface Core {
   readonly dispatcher: Dispatcher;
   readonly caller: Caller;
   readonly calls: CallTable<PendingCall>;
+  /** Who watches calls. */
+  readonly observers: Observers;
   /** The number of the view this worker knows. */
   readonly epoch: number;
   /** What refuses new incoming calls now; undefined while they are welcome. */

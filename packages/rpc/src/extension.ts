@@ -3,6 +3,7 @@ import type { Named, Tensor } from '@backwire/tensor';
 import type { Message, MessageType } from '@backwire/wire';
 import type { HeaderEntry } from '@backwire/wire/internal';
 import type { RpcAgent } from './agent-types.ts';
+import type { Observers } from './inspection/observers.ts';
 import type { CallOptions, Limits, Logger } from './options.ts';
 import type { To, WorkerInfo } from './worker-info.ts';
 
@@ -93,6 +94,8 @@ export interface Member {
 
 /** Additions to `ExtensionSession` for the extensions of this project. */
 export interface ExtensionInternals {
+  /** `request` is called only while this slot of the ambient record is set; without it, for every request. */
+  readonly requestsWhile?: 'profile' | 'contextId';
   /** `serve` is called only for these message types; without it, for every request. */
   readonly wraps?: readonly MessageType[];
   /** Beside `wraps`: while it says true, `serve` is called for every request, outermost. */
@@ -110,6 +113,8 @@ export interface ExtensionInternals {
   /** Called after the sessions with those that are gone have been cut; `members` includes this worker. */
   viewChanged?(epoch: number, members: readonly Member[], dead: readonly Member[], left: readonly Member[]): void;
   debugInfo?(): Record<string, number>;
+  /** What whoever looks at this worker from outside sees: plain JSON, bounded, no arguments and no results. */
+  inspect?(): Record<string, unknown>;
   /** What is still held at the end, one line each. */
   leaks?(): string[];
 }
@@ -150,6 +155,8 @@ export interface ExtensionHost extends RpcAgent {
   /** The time a call with these options may take: its own, the ambient deadline's rest, the default. 0 = no limit. */
   timeoutMs(options?: CallOptions): number;
   readonly limits: Readonly<Limits>;
+  /** Who watches calls. */
+  readonly observers: Observers;
   readonly logger: Logger;
   /** A monotonic time in milliseconds. */
   now(): number;

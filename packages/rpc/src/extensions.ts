@@ -1,4 +1,5 @@
 /** @file The extensions of one agent: their hooks, messages and values, found by type and tag. */
+import { ambient } from '@backwire/tensor/internal';
 import type { Message, MessageType } from '@backwire/wire';
 import { messageTypeName, type HeaderEntry, type ValueExtension } from '@backwire/wire/internal';
 import type { Core, ValueContext } from './core.ts';
@@ -29,12 +30,14 @@ export type Handle = (call: Incoming) => Promise<RpcMessage>;
 
 export class Extensions {
   readonly names: readonly string[];
-  /** Whether any request hook exists; without one no message is made for a plain call. */
-  readonly hasRequestHooks: boolean;
   readonly hasResponseHooks: boolean;
   /** The types that some extension unwraps; undefined = every request goes through `serve`. */
   private readonly attached: readonly Attached[];
   private readonly requestHooks: readonly Attached[];
+  /** Whether some request hook is asked wherever a call is made, */
+  private readonly asksAlways: boolean;
+  /** and the slots of the ambient record in which the others are. */
+  private readonly slots: readonly ('profile' | 'contextId')[];
   private readonly responseHooks: readonly Attached[];
   private readonly serveAll: readonly Attached[];
   private readonly sometimes: readonly Attached[];
@@ -63,7 +66,9 @@ export class Extensions {
     this.responseHooks = attached.filter(({ session }) => session.response !== undefined).reverse();
     this.serveAll = attached.filter(({ session }) => session.serve !== undefined && session.wraps === undefined);
     this.sometimes = attached.filter(({ session }) => session.serve !== undefined && session.servesAll !== undefined);
-    this.hasRequestHooks = this.requestHooks.length > 0;
+    const slots = this.requestHooks.map(({ session }) => session.requestsWhile);
+    this.asksAlways = slots.includes(undefined);
+    this.slots = [...new Set(slots)].filter((slot) => slot !== undefined);
     this.hasResponseHooks = this.responseHooks.length > 0;
   }
 
@@ -76,6 +81,14 @@ export class Extensions {
     return this.serveAll.length === 0 && !this.wraps.has(type) && !this.sometimes.some(isServing);
   }
 
+  /** Whether any request hook wants a call that is made here and now; without one no message is made for a plain call. */
+  wantsRequest(): boolean {
+    if (this.asksAlways || this.slots.length === 0) return this.asksAlways;
+    const record = ambient();
+    for (const slot of this.slots) if (record[slot] !== undefined) return true;
+    return false;
+  }
+
   hasHandler(type: MessageType): boolean {
     return this.messages.has(type);
   }
@@ -83,7 +96,9 @@ export class Extensions {
   /** Runs the request hooks; ambient state is the caller's. What is returned last says what is sent. */
   request(call: Outgoing): Outgoing {
     let current = call;
+    const record = ambient();
     for (const { session } of this.requestHooks) {
+      if (session.requestsWhile !== undefined && record[session.requestsWhile] === undefined) continue;
       const next = session.request?.(current) ?? current;
       if (next === current) continue;
       current = follow(inherit(next, current.message), current);
@@ -174,6 +189,15 @@ export class Extensions {
       string,
       number
     >;
+  }
+
+  inspect(): Record<string, Record<string, unknown>> {
+    return Object.fromEntries(
+      this.attached.flatMap(({ name, session }) => {
+        const shown = this.guard('inspect', () => session.inspect?.());
+        return shown === undefined ? [] : [[name, shown]];
+      }),
+    );
   }
 
   leaks(): string[] {

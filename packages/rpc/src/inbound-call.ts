@@ -48,6 +48,10 @@ export class InboundCall implements CallContext {
   /** What it counts in the peer's credit. */
   readonly bytes: number;
   state: InboundState = 'waiting';
+  /** When its frame came; on the clock of `deadline`. */
+  arrivedAt = 0;
+  /** The caller's trace context, as it sent it. */
+  trace: Uint8Array | undefined;
   definition: Definition | undefined;
   args: readonly unknown[] = [];
   /** Outgoing calls its handler waits for. */

@@ -20,7 +20,7 @@ import type { Core } from './core.ts';
 import type { Definition } from './definitions.ts';
 import { RpcError } from './errors.ts';
 import { InboundCall } from './inbound-call.ts';
-import { MAX_IDEMPOTENCY_KEY_LENGTH, MAX_INTERNED_NAMES, ORDERED_BODY_BYTES } from './limits.ts';
+import { MAX_IDEMPOTENCY_KEY_LENGTH, MAX_TRACE_BYTES, MAX_INTERNED_NAMES, ORDERED_BODY_BYTES } from './limits.ts';
 import type { Outbox } from './outbox.ts';
 import type { Peer } from './peer.ts';
 
@@ -44,6 +44,8 @@ interface Assembly {
 export const KEY_ENTRY = 'rpc.key';
 /** and the one that says how many items of a stream may be sent at first. */
 export const ITEMS_ENTRY = 'rpc.items';
+/** The one that carries the trace context of the caller. */
+export const TRACE_ENTRY = 'rpc.trace';
 const decoder = new TextDecoder();
 
 const NOTHING: readonly (() => void)[] = Object.freeze([]);
@@ -193,6 +195,7 @@ export class Inbox {
     const bodyBytes = tensors?.bodyBytes ?? unwanted.reduce((sum, { nbytes }) => sum + nbytes, 0);
     this.receivedBytes += frameBytes + bodyBytes;
     const call = new InboundCall(this.peer, header.id, header.flags, deadline, frameBytes + bodyBytes);
+    call.arrivedAt = now;
     if (done !== NOTHING) this.takeOwnEntries(call);
     const outOfBand = tensors !== undefined && bodyBytes > 0 ? tensors.outOfBand() : [];
     if (refused !== undefined) {
@@ -395,7 +398,7 @@ export class Inbox {
   private deliverTable(header: FrameHeader, bytes: Uint8Array, end: number): (() => void)[] {
     const done: (() => void)[] = [];
     for (const { extension, data } of frameTable(header, bytes, end, this.core.wireLimits)) {
-      if (extension === KEY_ENTRY || extension === ITEMS_ENTRY) {
+      if (extension === KEY_ENTRY || extension === ITEMS_ENTRY || extension === TRACE_ENTRY) {
         this.ownEntries.set(extension, data);
         continue;
       }
@@ -412,7 +415,9 @@ export class Inbox {
     if (this.ownEntries.size === 0) return;
     const key = this.ownEntries.get(KEY_ENTRY);
     const items = this.ownEntries.get(ITEMS_ENTRY);
+    const trace = this.ownEntries.get(TRACE_ENTRY);
     this.ownEntries.clear();
+    if (trace !== undefined && trace.length <= MAX_TRACE_BYTES) call.trace = trace.slice();
     if (key !== undefined && key.length <= 4 * MAX_IDEMPOTENCY_KEY_LENGTH) call.key = decoder.decode(key);
     if (items !== undefined && items.length === 4)
       call.itemCredit = new DataView(items.buffer, items.byteOffset).getUint32(0, true);

@@ -38,6 +38,8 @@ export const MAX_IDEMPOTENT_OUTCOMES = 10_000;
 export const IDEMPOTENT_KEEP_MS = 300_000;
 /** and with a key of this many characters at most. */
 export const MAX_IDEMPOTENCY_KEY_LENGTH = 256;
+/** A trace context that a caller sends along: a traceparent is 55 bytes, a tracestate may have 512. */
+export const MAX_TRACE_BYTES = KIB;
 /** Listeners of one event of an agent: more is a leak of the program. */
 export const MAX_EVENT_LISTENERS = 1_000;
 /** Groups of one process that wait in a collective at once. */

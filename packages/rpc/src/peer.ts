@@ -48,6 +48,8 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   readonly inbox: Inbox;
   readonly connector: Connector<Link>;
   state: PeerState = 'open';
+  /** Links made again after one was lost. */
+  reconnects = 0;
   /** The last frame whose call it still serves; Infinity unless it is leaving. */
   lastServed = Infinity;
   /** The extensions it named; those of the view until its handshake. */
@@ -268,6 +270,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     this.agreed = true;
     this.state = 'open';
     const first = this.outbox.session.state === 'idle';
+    if (!first) this.reconnects++;
     if (!this.outbox.resume(position)) {
       link.end();
       this.core.sessionLost(this, 'it claims to have what was never sent');

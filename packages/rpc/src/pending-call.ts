@@ -1,6 +1,7 @@
 /** @file One outgoing call that is not settled. */
 import type { Message } from '@backwire/wire';
 import type { HeaderEntry } from '@backwire/wire/internal';
+import type { CallLabel } from './extension.ts';
 import type { Ticket } from './outbox.ts';
 import type { Peer } from './peer.ts';
 import type { InboundCall } from './inbound-call.ts';
@@ -42,6 +43,10 @@ export class PendingCall implements Ticket {
   readonly answer: Answer;
   /** The handler that made this call: it gives its slot back while it waits. */
   readonly parent: InboundCall | undefined;
+  /** How the program made it, and of what. */
+  label: CallLabel = NO_LABEL;
+  /** When it was made; on the clock of `deadline`. */
+  startedAt = 0;
   /** Whether response hooks run. */
   hooked = true;
   /** Whether storages were left for the body lane. */
@@ -69,3 +74,5 @@ export class PendingCall implements Ticket {
     this.parent = parent;
   }
 }
+
+const NO_LABEL: CallLabel = Object.freeze({ kind: 'other', name: '' });

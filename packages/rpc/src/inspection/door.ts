@@ -5,7 +5,6 @@ import { CallLog } from './call-log.ts';
 import { JsonSink, sendJson } from './frames.ts';
 import { MAX_INSPECTORS, MAX_QUESTION_BYTES, MAX_UNSENT_BYTES } from './limits.ts';
 import { reportOf, viewOf } from './report.ts';
-import { observersOf } from './seams.ts';
 
 /** What an inspector says of itself in the handshake. No worker can be called that. */
 export const INSPECTOR_CLAIM: Uint8Array = new TextEncoder().encode('?inspect/1');
@@ -45,7 +44,7 @@ export function serveInspector(agent: Agent, connection: Connection, signal: Abo
     else if (ask === 'report') {
       if (typeof recent === 'number' && log === undefined) {
         log = new CallLog();
-        unwatch = observersOf(agent).add(log);
+        unwatch = agent.observers.add(log);
       }
       const seen = log === undefined ? undefined : { calls: log, after: typeof recent === 'number' ? recent : 0 };
       sendJson(connection, { report: reportOf(agent, seen) });

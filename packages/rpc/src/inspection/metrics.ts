@@ -1,6 +1,5 @@
 /** @file The numbers of one agent: counters that only grow, and what there is now. */
 import type { Agent } from '../agent.ts';
-import { read } from './seams.ts';
 
 /** What `RpcAgent.metrics()` gives of one session. */
 export interface PeerMetrics {
@@ -41,7 +40,7 @@ export function metricsOf(agent: Agent): AgentMetrics {
     pendingBytes: peer.outbox.pendingBytes,
     bytesSent: peer.bytesSent,
     bytesReceived: peer.bytesReceived,
-    reconnects: read(peer).reconnects ?? 0,
+    reconnects: peer.reconnects,
   }));
   const sum = (pick: (peer: PeerMetrics) => number): number => peers.reduce((total, peer) => total + pick(peer), 0);
   return {
@@ -50,7 +49,7 @@ export function metricsOf(agent: Agent): AgentMetrics {
     calls_handled: agent.dispatcher.handled,
     calls_open: agent.calls.size,
     handlers_running: agent.dispatcher.active,
-    handlers_queued: read(agent.dispatcher).queued ?? 0,
+    handlers_queued: agent.dispatcher.queued,
     bytes_sent: sum(({ bytesSent }) => bytesSent),
     bytes_received: sum(({ bytesReceived }) => bytesReceived),
     pending_bytes: sum(({ pendingBytes }) => pendingBytes),

@@ -5,7 +5,6 @@ import type { View } from '../protocol/membership.ts';
 import type { CallLog, PeerCalls, RecentCall } from './call-log.ts';
 import { MAX_ROWS, MAX_TEXT } from './limits.ts';
 import { metricsOf, type AgentMetrics } from './metrics.ts';
-import { read } from './seams.ts';
 
 /** The session with one other worker. */
 export interface SessionReport {
@@ -105,7 +104,7 @@ export function reportOf(agent: Agent, log?: { readonly calls: CallLog; readonly
     incoming: incomingOf(agent),
     metrics,
     budgets: budgetsOf(agent, metrics),
-    details: read(agent.extensions).inspect?.() ?? {},
+    details: agent.extensions.inspect(),
     ...(log === undefined ? {} : { recent: log.calls.after(log.after) }),
   };
 }
@@ -123,7 +122,7 @@ function sessionOf(peer: Peer, log: CallLog | undefined): SessionReport {
     bytesSent: peer.bytesSent,
     bytesReceived: peer.bytesReceived,
     pendingBytes: peer.outbox.pendingBytes,
-    reconnects: read(peer).reconnects ?? 0,
+    reconnects: peer.reconnects,
     ...(calls === undefined ? {} : { calls }),
   };
 }
@@ -135,15 +134,7 @@ function outgoingOf(agent: Agent): WorkerReport['outgoing'] {
   for (const id of ids) {
     const call = agent.calls.get(id);
     if (call === undefined) continue;
-    calls.push(
-      openCall(
-        call.peer,
-        read(call).label?.name ?? '',
-        read(call).label?.kind ?? call.mode,
-        now - (read(call).startedAt ?? now),
-        call.deadline - now,
-      ),
-    );
+    calls.push(openCall(call.peer, call.label.name, call.label.kind, now - call.startedAt, call.deadline - now));
   }
   return { total: ids.length, calls: oldest(calls) };
 }
@@ -154,10 +145,10 @@ function incomingOf(agent: Agent): WorkerReport['incoming'] {
   for (const peer of agent.members.sessions()) {
     for (const call of peer.inbox.calls.values()) {
       const method = call.definition?.name ?? '';
-      calls.push(openCall(peer, method, call.state, now - (read(call).arrivedAt ?? now), call.deadline - now));
+      calls.push(openCall(peer, method, call.state, now - call.arrivedAt, call.deadline - now));
     }
   }
-  return { total: agent.dispatcher.active, queued: read(agent.dispatcher).queued ?? 0, calls: oldest(calls) };
+  return { total: agent.dispatcher.active, queued: agent.dispatcher.queued, calls: oldest(calls) };
 }
 
 function openCall(peer: Peer, method: string, state: string, ageMs: number, leftMs: number): OpenCall {

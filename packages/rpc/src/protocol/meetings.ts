@@ -1,0 +1,102 @@
+/** @file The meetings that one member collects for: who is expected, who has come, when all go on or nobody does. */
+
+/** Why an arrival ended without the others. */
+export type Broken = { readonly gone: string; readonly arrived: readonly string[] };
+
+/** What has to be done; arrivals are the caller's own tokens. */
+export type MeetingEffect<A> =
+  | { readonly type: 'released'; readonly arrivals: ReadonlyMap<string, A> }
+  | { readonly type: 'broken'; readonly arrivals: ReadonlyMap<string, A>; readonly why: Broken };
+
+/** One meeting. Its members are fixed when the first of them arrives; who joins the group later is not waited for. */
+interface Round<A> {
+  readonly key: string;
+  readonly expected: Set<string>;
+  readonly arrivals: Map<string, A>;
+  /** Goes on without those who die or leave. */
+  readonly survive: boolean;
+}
+
+/** What opens a round when nobody has arrived at it yet. */
+export interface Opening {
+  /** Everybody who has to come; the one that arrives belongs to it in any case. */
+  readonly expected: Iterable<string>;
+  readonly survive: boolean;
+}
+
+/**
+ * The rounds of all meetings by key. A round is released when everybody expected has arrived, and broken when one of them goes before
+ * that. Somebody who arrives twice at one key opens the next round of it.
+ */
+export class Meetings<A> {
+  private readonly rounds: Round<A>[] = [];
+
+  get size(): number {
+    return this.rounds.length;
+  }
+
+  /** Whether `from` would arrive at a round that is open already. */
+  isOpen(key: string, from: string): boolean {
+    return this.find(key, from) !== undefined;
+  }
+
+  arrive(key: string, from: string, arrival: A, opening: () => Opening): MeetingEffect<A>[] {
+    let round = this.find(key, from);
+    if (round === undefined) {
+      const { expected, survive } = opening();
+      round = { key, expected: new Set(expected).add(from), arrivals: new Map(), survive };
+      this.rounds.push(round);
+    }
+    round.arrivals.set(from, arrival);
+    return this.advance(round);
+  }
+
+  /** Takes an arrival back. The names still missing at its round; undefined when it is over already. */
+  withdraw(from: string, arrival: A): readonly string[] | undefined {
+    const round = this.rounds.find(({ arrivals }) => arrivals.get(from) === arrival);
+    if (round === undefined) return undefined;
+    const missing = [...round.expected].filter((name) => !round.arrivals.has(name)).sort();
+    round.arrivals.delete(from);
+    if (round.arrivals.size === 0) this.drop(round);
+    return missing;
+  }
+
+  /** A member died or left, or is merely out of reach: whoever waits for it is told, or goes on without it. */
+  gone(name: string, onlyUnreachable = false): MeetingEffect<A>[] {
+    const effects: MeetingEffect<A>[] = [];
+    for (const round of [...this.rounds]) {
+      if (!round.expected.has(name) || (onlyUnreachable && !round.survive)) continue;
+      if (round.survive) {
+        round.expected.delete(name);
+        round.arrivals.delete(name);
+        effects.push(...this.advance(round));
+        continue;
+      }
+      this.drop(round);
+      const arrived = [...round.arrivals.keys()].sort();
+      effects.push({ type: 'broken', arrivals: round.arrivals, why: { gone: name, arrived } });
+    }
+    return effects;
+  }
+
+  /** Ends all rounds; the arrivals that waited. */
+  close(): A[] {
+    return this.rounds.splice(0).flatMap(({ arrivals }) => [...arrivals.values()]);
+  }
+
+  private find(key: string, from: string): Round<A> | undefined {
+    return this.rounds.find((open) => open.key === key && open.expected.has(from) && !open.arrivals.has(from));
+  }
+
+  private advance(round: Round<A>): MeetingEffect<A>[] {
+    for (const name of round.expected) if (!round.arrivals.has(name)) return [];
+    this.drop(round);
+    // Everybody may have gone from a round that goes on without them.
+    return round.arrivals.size === 0 ? [] : [{ type: 'released', arrivals: round.arrivals }];
+  }
+
+  private drop(round: Round<A>): void {
+    const at = this.rounds.indexOf(round);
+    if (at >= 0) this.rounds.splice(at, 1);
+  }
+}
