@@ -1,0 +1,89 @@
+/** @file The metrics of an agent: as text, and over HTTP for Prometheus. */
+import { currentAgent, RpcError, type RpcAgent } from '@backwire/rpc';
+import type { AgentMetrics, Observers } from '@backwire/rpc/internal';
+import { CallHistograms } from './call-histograms.ts';
+import { PROMETHEUS_TYPE, prometheusText } from './prometheus.ts';
+
+/** Histograms by agent, from the first time somebody wanted them. */
+const collected = new WeakMap<RpcAgent, CallHistograms>();
+
+/**
+ * Begins to measure the calls of an agent, for histograms; again does nothing. Until then a call is counted, and not timed.
+ * @param agent @default the current one
+ */
+export function measureCalls(agent: RpcAgent = currentAgent()): CallHistograms {
+  let found = collected.get(agent);
+  if (found === undefined) {
+    collected.set(agent, (found = new CallHistograms()));
+    (agent as RpcAgent & { readonly observers: Observers }).observers.add(found);
+  }
+  return found;
+}
+
+/** The metrics of an agent in the text format of Prometheus. The first call begins the histograms. */
+export function metricsText(agent: RpcAgent = currentAgent()): string {
+  const { client, server } = measureCalls(agent);
+  return prometheusText({
+    worker: agent.name,
+    group: agent.group,
+    metrics: agent.metrics() as AgentMetrics,
+    client,
+    server,
+  });
+}
+
+export interface MetricsServerOptions {
+  /** @default 9464, which is Prometheus's for OpenTelemetry; 0 = any free one */
+  port?: number;
+  /** The address to listen on. Whoever reaches it reads the names of workers and functions. @default '127.0.0.1' */
+  host?: string;
+  /** @default the current one */
+  agent?: RpcAgent;
+}
+
+export interface MetricsServer extends AsyncDisposable {
+  /** 'http://127.0.0.1:9464/metrics' */
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+/**
+ * Answers `GET /metrics`. It does not keep the process alive. Close it before or after the agent, as you like.
+ * @throws RpcError 'unavailable' when the port is taken, 'failed-precondition' where there is no `node:http`.
+ */
+export async function serveMetrics(options: MetricsServerOptions = {}): Promise<MetricsServer> {
+  const { port = 9464, host = '127.0.0.1', agent = currentAgent() } = options;
+  const http = globalThis.process?.getBuiltinModule?.('node:http');
+  if (http === undefined) throw new RpcError('failed-precondition', 'there is no HTTP server here; use metricsText()');
+  measureCalls(agent);
+  const server = http.createServer((request, response) => {
+    const { pathname } = new URL(request.url ?? '/', 'http://localhost');
+    if (pathname !== '/metrics') response.writeHead(404).end('see /metrics\n');
+    else if (request.method !== 'GET' && request.method !== 'HEAD')
+      response.writeHead(405, { allow: 'GET, HEAD' }).end();
+    else {
+      const text = metricsText(agent);
+      response.writeHead(200, { 'content-type': PROMETHEUS_TYPE, 'cache-control': 'no-store' });
+      response.end(request.method === 'HEAD' ? undefined : text);
+    }
+  });
+  await new Promise<void>((resolve, reject) => {
+    const failed = (cause: Error): void =>
+      reject(new RpcError('unavailable', `metrics cannot be served on ${host}:${port}`, { cause }));
+    server.once('error', failed);
+    server.listen(port, host, () => {
+      server.off('error', failed);
+      resolve();
+    });
+  });
+  server.unref();
+  const address = server.address();
+  const bound = typeof address === 'object' && address !== null ? address.port : port;
+  const close = (): Promise<void> =>
+    new Promise((resolve) => {
+      server.close(() => resolve());
+      server.closeAllConnections();
+    });
+  const shown = host.includes(':') ? `[${host}]` : host;
+  return { url: `http://${shown}:${bound}/metrics`, close, [Symbol.asyncDispose]: close };
+}
