@@ -3,21 +3,27 @@
 /** Echo sizes, MiB. */
 export const ECHO_MIB = [1, 16, 64, 256] as const;
 
-/** One contestant; each method is one short block, so that blocks of several contestants can take turns. */
+/** What a call carries there and back. */
+export type Payload = 'nothing' | 'tensor';
+
+/**
+ * One contestant; each method is one short block, so that blocks of several contestants can take turns. What it cannot do is undefined.
+ */
 export interface Contestant {
   readonly name: string;
-  /** Round trips of an empty call one after the other, in microseconds each. */
-  latency(count: number): Promise<readonly number[]>;
-  /** Calls per second with all of them started at once. */
-  throughput(count: number): Promise<number>;
+  /** Round trips one after the other, in microseconds each. */
+  latency(payload: Payload, count: number): Promise<readonly number[]> | undefined;
+  /** Calls per second, all of them started at once, or (`inFlight` > 0) each started when an earlier one is over. */
+  throughput(payload: Payload, count: number, inFlight: number): Promise<number> | undefined;
   /** GiB per second, both ways added, of a tensor of so many MiB that is sent there and back. */
-  echo(mib: number, count: number): Promise<number>;
+  echo(mib: number, count: number): Promise<number> | undefined;
   close(): Promise<void>;
 }
 
 /** How much of each block. */
 export interface Effort {
   readonly rounds: number;
+  readonly warmUps: number;
   readonly latencyCalls: number;
   readonly throughputCalls: number;
   /** Echoes of one block, by size in MiB. */
@@ -26,6 +32,7 @@ export interface Effort {
 
 export const FULL: Effort = {
   rounds: 7,
+  warmUps: 8,
   latencyCalls: 2_000,
   throughputCalls: 20_000,
   echoes: (mib) => Math.max(2, Math.min(40, Math.floor(256 / mib))),
@@ -33,9 +40,10 @@ export const FULL: Effort = {
 
 export const QUICK: Effort = {
   rounds: 3,
+  warmUps: 5,
   latencyCalls: 500,
   throughputCalls: 20_000,
-  echoes: (mib) => (mib > 64 ? 1 : 3),
+  echoes: (mib) => (mib > 64 ? 1 : mib > 1 ? 3 : 10),
 };
 
 /** The value below which a share of the samples lies. */

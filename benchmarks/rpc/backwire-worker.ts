@@ -1,12 +1,8 @@
-/** @file Backwire's worker 1: serves until its input ends. */
-import { once } from 'node:events';
-import { createAgent } from '@backwire/rpc';
-import { agentOptions, type BackwireOptions } from './backwire.ts';
+/** @file Backwire's worker 1: serves until it is told to end. */
+import { initRpc } from '@backwire/rpc';
+import { serveAsks } from '../processes.ts';
+import { agentOptions } from './backwire.ts';
 import './served.ts';
 
-const options = JSON.parse(process.env['BENCH_OPTIONS'] ?? '{}') as BackwireOptions;
-const store = process.env['BENCH_STORE'] ?? '';
-const agent = await createAgent({ name: 'w1', rank: 1, worldSize: 2, store, ...agentOptions(options) });
-process.stdin.resume();
-await once(process.stdin, 'end');
-await agent.shutdown({ graceful: false });
+const agent = initRpc({ name: 'w1', rank: 1, ...agentOptions() });
+serveAsks({ close: async () => (await agent).shutdown({ graceful: false }) });

@@ -1,87 +1,48 @@
-/** @file Backwire as a contestant: this process is worker 0, a second process is worker 1. */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { createServer, type AddressInfo } from 'node:net';
-import { createAgent, rpcAsync, type RpcAgent } from '@backwire/rpc';
-import { zeros } from '@backwire/tensor';
-import { echoRate, type Contestant } from '../measure.ts';
-import { echo, nothing } from './served.ts';
+/** @file Backwire as a contestant: worker 0 measures, worker 1 serves. */
+import type { Contestant } from '../measure.ts';
+import { freePort, start } from '../processes.ts';
 
 /** How the two workers talk. */
 export interface BackwireOptions {
   readonly transports: readonly string[];
-  readonly channels: readonly string[];
+  readonly channels?: readonly string[];
+}
+
+/** The two workers, and what only they can be asked. */
+export interface BackwireContestant extends Contestant {
+  /** The highest resident memory during `count` echoes, in MiB. */
+  peak(mib: number, count: number): Promise<{ client: number; server: number }>;
 }
 
 /** Starts both workers. */
-export async function startBackwire(name: string, options: BackwireOptions): Promise<Contestant> {
-  const port = await freePort();
-  const store = `tcp://127.0.0.1:${port}`;
-  const flags = ['--import', 'tsx', '--conditions=@backwire/source'];
-  const program = new URL('./backwire-worker.ts', import.meta.url).pathname;
-  const env = { ...process.env, BACKWIRE_SECRET: SECRET, BENCH_STORE: store, BENCH_OPTIONS: JSON.stringify(options) };
-  const child = spawn(process.execPath, [...flags, program], { env, stdio: ['pipe', 'inherit', 'inherit'] });
-  process.env['BACKWIRE_SECRET'] = SECRET;
-  const agent = await createAgent({ name: 'w0', rank: 0, worldSize: 2, store, ...agentOptions(options) });
+export async function startBackwire(name: string, options: BackwireOptions): Promise<BackwireContestant> {
+  const env = {
+    BACKWIRE_SECRET: 'only this benchmark knows',
+    BENCH_STORE: `tcp://127.0.0.1:${await freePort()}`,
+    BENCH_OPTIONS: JSON.stringify(options),
+  };
+  const worker = await start(new URL('./backwire-worker.ts', import.meta.url), env);
+  const client = await start(new URL('./backwire-client.ts', import.meta.url), env);
   return {
     name,
-    latency: (count) => agent.run(() => latency(count)),
-    throughput: (count) => agent.run(() => throughput(count)),
-    echo: (mib, count) => agent.run(() => echoes(mib, count)),
+    latency: (...args) => client.ask('latency', ...args) as Promise<number[]>,
+    throughput: (...args) => client.ask('throughput', ...args) as Promise<number>,
+    echo: (...args) => client.ask('echo', ...args) as Promise<number>,
+    peak: (...args) => client.ask('peak', ...args) as Promise<{ client: number; server: number }>,
     close: async () => {
-      await stop(agent);
-      child.stdin.end();
-      await once(child, 'close');
+      await client.close();
+      await worker.close();
     },
   };
 }
 
-/** The parts of the agent's options that both sides share. */
-export function agentOptions(options: BackwireOptions): { transports: never; channels: never } {
-  // The names are checked by the agent itself.
-  return options as unknown as { transports: never; channels: never };
-}
-
-const SECRET = 'only this benchmark knows';
-
-async function latency(count: number): Promise<number[]> {
-  const samples: number[] = [];
-  for (let i = 0; i < count; i++) {
-    const started = performance.now();
-    await rpcAsync('w1', nothing);
-    samples.push((performance.now() - started) * 1_000);
-  }
-  return samples;
-}
-
-async function throughput(count: number): Promise<number> {
-  const started = performance.now();
-  await Promise.all(Array.from({ length: count }, () => rpcAsync('w1', nothing)));
-  return count / ((performance.now() - started) / 1_000);
-}
-
-async function echoes(mib: number, count: number): Promise<number> {
-  const sent = zeros([mib * 262_144]);
-  const started = performance.now();
-  for (let i = 0; i < count; i++) {
-    const back = await rpcAsync('w1', echo, [sent], { timeoutMs: 0 });
-    if (back.size !== sent.size) throw new Error('another tensor came back');
-    back.dispose();
-  }
-  const elapsed = performance.now() - started;
-  sent.dispose();
-  return echoRate(mib, count, elapsed);
-}
-
-async function stop(agent: RpcAgent): Promise<void> {
-  await agent.shutdown({ graceful: false });
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
+/** In a worker: the options that both share. The names are checked by the agent itself. */
+export function agentOptions(): { worldSize: number; store: string; transports: never; channels: never } {
+  const { transports, channels } = JSON.parse(process.env['BENCH_OPTIONS'] ?? '{}') as BackwireOptions;
+  return {
+    worldSize: 2,
+    store: process.env['BENCH_STORE'] ?? '',
+    transports: transports as never,
+    channels: (channels ?? []) as never,
+  };
 }

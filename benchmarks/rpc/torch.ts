@@ -4,12 +4,11 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { echoRate, type Contestant } from '../measure.ts';
 
-/** Starts two Python workers; undefined, with the reason, when there is no torch. */
-export async function startTorch(): Promise<Contestant | string> {
-  const python = process.env['BACKWIRE_TORCH_PYTHON'];
-  if (python === undefined || python === '') return 'BACKWIRE_TORCH_PYTHON is not set';
+/** Starts two Python workers; the reason, when there is no torch. */
+export async function startTorch(python: string | undefined): Promise<Contestant | string> {
+  if (python === undefined) return 'BACKWIRE_TORCH_PYTHON is not set';
   const child = spawn(python, [new URL('./torch_peer.py', import.meta.url).pathname], {
-    stdio: ['pipe', 'pipe', 'inherit'],
+    stdio: ['pipe', 'pipe', 'ignore'],
   });
   const gone = once(child, 'close');
   child.on('error', () => undefined);
@@ -23,16 +22,18 @@ export async function startTorch(): Promise<Contestant | string> {
     child.stdin.write(`${words.join(' ')}\n`);
     return next();
   };
-  let version: unknown;
+
   try {
-    version = await next();
+    await next();
   } catch {
     return `${python} has no working torch`;
   }
   return {
-    name: `PyTorch RPC ${String(version)}`,
-    latency: async (count) => (await ask('latency', Math.ceil(count / 10))) as number[],
-    throughput: async (count) => (await ask('throughput', Math.ceil(count / 10))) as number,
+    name: 'PyTorch RPC',
+    // A tenth of the calls: it takes ten times as long for each.
+    latency: async (payload, count) => (await ask('latency', payload, Math.ceil(count / 10))) as number[],
+    throughput: async (payload, count, inFlight) =>
+      (await ask('throughput', payload, Math.ceil(count / 10), inFlight)) as number,
     echo: async (mib, count) => echoRate(mib, count, (await ask('echo', mib, count)) as number),
     close: async () => {
       child.stdin.end('quit\n');

@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 import time
+from collections import deque
 
 
 def nothing():
@@ -32,29 +33,37 @@ def follow(rpc):
     import torch
 
     torch.set_num_threads(1)
+    small = torch.ones(4)
     for _ in range(50):
         rpc.rpc_sync("w1", nothing)
     say(torch.__version__)
+    calls = {"nothing": (nothing, ()), "tensor": (echo, (small,))}
     for line in sys.stdin:
         command, *words = line.split()
-        numbers = [int(word) for word in words]
         if command == "latency":
+            function, args = calls[words[0]]
             samples = []
-            for _ in range(numbers[0]):
+            for _ in range(int(words[1])):
                 started = time.perf_counter()
-                rpc.rpc_sync("w1", nothing)
+                rpc.rpc_sync("w1", function, args=args)
                 samples.append((time.perf_counter() - started) * 1e6)
             say(samples)
         elif command == "throughput":
+            function, args = calls[words[0]]
+            count, in_flight = int(words[1]), int(words[2]) or int(words[1])
+            open_calls = deque()
             started = time.perf_counter()
-            futures = [rpc.rpc_async("w1", nothing) for _ in range(numbers[0])]
-            for future in futures:
+            for _ in range(count):
+                if len(open_calls) == in_flight:
+                    open_calls.popleft().wait()
+                open_calls.append(rpc.rpc_async("w1", function, args=args))
+            for future in open_calls:
                 future.wait()
-            say(numbers[0] / (time.perf_counter() - started))
+            say(count / (time.perf_counter() - started))
         elif command == "echo":
-            x = torch.zeros(numbers[0] * 262144)
+            x = torch.ones(int(words[0]) * 262144)
             started = time.perf_counter()
-            for _ in range(numbers[1]):
+            for _ in range(int(words[1])):
                 rpc.rpc_sync("w1", echo, args=(x,), timeout=0)
             say((time.perf_counter() - started) * 1e3)
         else:

@@ -1,84 +1,54 @@
-/** @file Calls and tensors: Backwire against raw sockets and PyTorch RPC, in turns. */
-import { startBackwire } from '../rpc/backwire.ts';
-import { copyRate, startRaw } from '../rpc/raw.ts';
-import { startTorch } from '../rpc/torch.ts';
-import { ECHO_MIB, FULL, quantile, QUICK, type Contestant, type Effort } from '../measure.ts';
-import { rowOf, type Row, type SuiteContext } from '../suite.ts';
+/** @file Small calls: one at a time, all at once, and a fixed number in flight. */
+import { FULL, median, quantile, QUICK, type Contestant, type Payload } from '../measure.ts';
+import { GRPC, OURS, OURS_TCP, RAW_TCP, RAW_UNIX, TORCH, withContestants } from '../rpc/contestants.ts';
+import { inTurns, mapRounds, rowsOf, type Pairing } from '../rpc/rounds.ts';
+import type { Row, SuiteContext } from '../suite.ts';
 
 export const name = 'rpc';
 
-/** Something measured: a number per contestant and round. */
-interface Series {
-  readonly name: string;
-  readonly unit: string;
-  readonly better: 'lower' | 'higher';
-  readonly values: readonly number[][];
-}
+const PAIRINGS: readonly Pairing[] = [
+  [OURS, RAW_UNIX],
+  [OURS_TCP, RAW_TCP],
+  [OURS, GRPC],
+  [OURS, TORCH],
+];
+const PAYLOADS: readonly { payload: Payload; called: string }[] = [
+  { payload: 'nothing', called: 'empty call' },
+  { payload: 'tensor', called: 'call with a 4-float tensor' },
+];
+const IN_FLIGHT = 64;
 
-/** Blocks before anything counts. */
-const WARM_UPS = 5;
-
-export async function run(context: SuiteContext): Promise<Row[]> {
-  const contestants: Contestant[] = [];
-  try {
-    contestants.push(await startBackwire('Backwire', { transports: ['unix'], channels: [] }));
-    contestants.push(await startRaw());
-    const torch = await startTorch();
-    if (typeof torch === 'string') context.log(`without PyTorch RPC: ${torch}`);
-    else contestants.push(torch);
-    return rowsOf(await measure(contestants, context.quick ? QUICK : FULL), contestants);
-  } finally {
-    for (const contestant of contestants.reverse()) await contestant.close();
-  }
-}
-
-/** All measurements; within a round the contestants take turns, so that whatever else the machine does hits all of them. */
-async function measure(all: readonly Contestant[], size: Effort): Promise<Series[]> {
-  const { rounds, latencyCalls, throughputCalls } = size;
-  // Until the compilers have seen everything often enough.
-  for (let i = 0; i < WARM_UPS; i++) {
-    await inTurns(all, (contestant) => contestant.throughput(throughputCalls));
-    await inTurns(all, (contestant) => contestant.latency(latencyCalls));
-  }
-  const latencies: (readonly number[])[][] = [];
-  const throughputs: number[][] = [];
-  const bodies = new Map<number, number[][]>(ECHO_MIB.map((mib) => [mib, []]));
-  for (let round = 0; round < rounds; round++) {
-    latencies.push(await inTurns(all, (contestant) => contestant.latency(latencyCalls)));
-    throughputs.push(await inTurns(all, (contestant) => contestant.throughput(throughputCalls)));
-    for (const [mib, rates] of bodies) {
-      // The first echo of a size fills the pools; it is not counted.
-      if (round === 0) await inTurns(all, (contestant) => contestant.echo(mib, 1));
-      const measured = await inTurns(all, (contestant) => contestant.echo(mib, size.echoes(mib)));
-      rates.push([...measured, copyRate(mib, size.echoes(mib))]);
+export function run(context: SuiteContext): Promise<Row[]> {
+  return withContestants(context, async (all) => {
+    const effort = context.quick ? QUICK : FULL;
+    const { rounds, warmUps, latencyCalls, throughputCalls } = effort;
+    const rows: Row[] = [];
+    for (const { payload, called } of PAYLOADS) {
+      const latency = (contestant: Contestant) => contestant.latency(payload, latencyCalls);
+      const atOnce = (contestant: Contestant) => contestant.throughput(payload, throughputCalls, 0);
+      const loop = (contestant: Contestant) => contestant.throughput(payload, throughputCalls, IN_FLIGHT);
+      // Until the compilers have seen everything often enough.
+      for (const block of [atOnce, loop, latency]) await inTurns<unknown>(all, warmUps, block);
+      rows.push(...latencyRows(called, await inTurns(all, rounds, latency)));
+      const rates = { unit: 'calls/s', better: 'higher' } as const;
+      const at = await inTurns(all, rounds, atOnce);
+      rows.push(...rowsOf({ name: `${called}, ${throughputCalls} at once`, ...rates }, at, PAIRINGS));
+      const looped = await inTurns(all, rounds, loop);
+      rows.push(...rowsOf({ name: `${called}, ${IN_FLIGHT} in flight`, ...rates }, looped, PAIRINGS));
     }
-  }
-  const quantiles = (share: number): number[][] =>
-    latencies.map((round) => round.map((samples) => quantile(samples, share)));
-  return [
-    { name: 'empty call, p50', unit: 'µs', better: 'lower', values: quantiles(0.5) },
-    { name: 'empty call, p99', unit: 'µs', better: 'lower', values: quantiles(0.99) },
-    { name: `${throughputCalls} calls at once`, unit: 'calls/s', better: 'higher', values: throughputs },
-    ...ECHO_MIB.map((mib): Series => {
-      return { name: `tensor echo, ${mib} MiB`, unit: 'GiB/s', better: 'higher', values: bodies.get(mib) ?? [] };
-    }),
-  ];
-}
-
-async function inTurns<T>(all: readonly Contestant[], block: (contestant: Contestant) => Promise<T>): Promise<T[]> {
-  const results: T[] = [];
-  for (const contestant of all) results.push(await block(contestant));
-  return results;
-}
-
-function rowsOf(series: readonly Series[], all: readonly Contestant[]): Row[] {
-  return series.flatMap(({ name, unit, better, values: rounds }) => {
-    const columns = (rounds[0] ?? []).map((_, column) => rounds.map((round) => round[column] ?? Number.NaN));
-    const [ours = [], ...others] = columns;
-    return others.map((theirs, i): Row => {
-      // The column after the last contestant is the plain memory copy.
-      const against = all[i + 1]?.name ?? 'one memory copy';
-      return rowOf({ name, unit, better, against }, ours, theirs);
-    });
+    return rows;
   });
+}
+
+function latencyRows(called: string, latencies: ReadonlyMap<string, readonly (readonly number[])[]>): Row[] {
+  const about = { unit: 'µs', better: 'lower' } as const;
+  const p50 = mapRounds(latencies, median);
+  const p99 = mapRounds(latencies, (samples) => quantile(samples, 0.99));
+  // The block that was disturbed least, of each.
+  const best = new Map([...p50].map(([who, medians]) => [who, [Math.min(...medians)]]));
+  return [
+    ...rowsOf({ name: `${called}, p50`, ...about }, p50, PAIRINGS),
+    ...rowsOf({ name: `${called}, p50 of the best block`, ...about }, best, PAIRINGS),
+    ...rowsOf({ name: `${called}, p99`, ...about }, p99, PAIRINGS),
+  ];
 }
