@@ -1,62 +1,14 @@
-"""Makes operations.json and optimizers.json: what PyTorch answers, for the tests of this package to compare with.
+"""What PyTorch answers, for the tests of this package to compare with: operations.json, matrix.json, layers.json,
+optimizers.json.
 
-Run with `npm run golden` in packages/tensor; needs Python with torch and numpy.
+Run by `npm run golden`; needs Python with torch and numpy. Without arguments it compares with what is kept and fails on a difference;
+`--write` keeps the new values.
 """
-import json
-import math
-import pathlib
-
 import torch
 import torch.nn.functional as F
 
-HERE = pathlib.Path(__file__).parent
-torch.manual_seed(0)
-NAN, INF = math.nan, math.inf
-
-
-def plain(value):
-    """Numbers as JSON has them; NaN and infinities as strings."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    return value
-
-
-def pack(t):
-    t = t.detach()
-    if t.is_sparse:
-        t = t.to_dense()
-    # Through text, a float32 takes half the digits of the same number as a double.
-    values = [float(str(v)) for v in t.float().flatten().numpy()] if t.dtype == torch.float32 else t.flatten().tolist()
-    return {
-        "dtype": str(t.dtype).removeprefix("torch."),
-        "shape": list(t.shape),
-        "data": [plain(v) for v in values],
-    }
-
-
-def f(*shape, low=-2.0, high=2.0):
-    return torch.rand(*shape) * (high - low) + low
-
-
-def i64(*values):
-    return torch.tensor(values if len(values) > 1 else values[0], dtype=torch.int64)
-
-
-cases = []
-
-
-def case(name, fn, *inputs, grad=True, key=None):
-    """One call: inputs, result, and the gradient of each float input for fixed weights on the result."""
-    leaves = [t.clone().requires_grad_(grad and t.dtype.is_floating_point) for t in inputs]
-    out = fn(*leaves)
-    record = {"name": name, "fn": key or name.split(" ")[0], "inputs": [pack(t) for t in inputs], "output": pack(out)}
-    if out.requires_grad:
-        weights = torch.arange(out.numel(), dtype=torch.float64).mul(0.7).sin().add(1.1).to(out.dtype).reshape(out.shape)
-        out.backward(weights)
-        record["weights"] = pack(weights)
-        record["grads"] = [None if t.grad is None else pack(t.grad) for t in leaves]
-    cases.append(record)
-
+import matrix
+from recording import case, cases, f, i64, keep, pack, INF, NAN
 
 special = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.5, INF, -INF, NAN])
 for name in "neg abs sign exp expm1 sigmoid tanh relu floor ceil trunc round square sin cos atan asinh erf".split():
@@ -118,7 +70,7 @@ case("prod two zeros", torch.prod, torch.tensor([2.0, 0, 0]), key="prod")
 case("sum int32", torch.sum, torch.tensor([1, 2, 3], dtype=torch.int32), key="sum")
 case("sum bool", torch.sum, torch.tensor([True, True]), key="sum")
 case("sum empty", torch.sum, torch.zeros(0, 3), key="sum")
-case("mean long", torch.mean, f(30, 100), key="mean")
+case("mean long", torch.mean, f(30, 100), key="mean", long=True)
 case("amax ties", lambda t: t.amax(1), torch.tensor([[1.0, 3, 3], [2, 2, 2]]), key="amax1")
 case("amin ties", lambda t: t.amin(1), torch.tensor([[1.0, 3, 1], [2, 2, 2]]), key="amin1")
 case("max dim", lambda t: t.max(1).values, torch.tensor([[1.0, 3, 3], [2, 2, 2]]), key="maxValues1")
@@ -137,20 +89,20 @@ case("softmax large", lambda t: t.softmax(1), torch.tensor([[1000.0, 1000, -1000
 case("logSoftmax", lambda t: t.log_softmax(0), f(3, 5), key="logSoftmax0")
 case("logSumExp", lambda t: t.logsumexp(1), f(3, 5), key="logSumExp1")
 
-case("matmul", torch.matmul, f(5, 7), f(7, 3))
-case("matmul large", torch.matmul, f(24, 200), f(200, 30), key="matmul")
-case("matmul vector matrix", torch.matmul, f(4), f(4, 3), key="matmul")
-case("matmul matrix vector", torch.matmul, f(3, 4), f(4), key="matmul")
-case("matmul dot", torch.matmul, f(4), f(4), key="matmul")
-case("matmul batch", torch.matmul, f(2, 1, 3, 4), f(5, 4, 2), key="matmul")
+case("matmul", torch.matmul, f(5, 7), f(7, 3), long=True)
+case("matmul large", torch.matmul, f(24, 200), f(200, 30), key="matmul", long=True)
+case("matmul vector matrix", torch.matmul, f(4), f(4, 3), key="matmul", long=True)
+case("matmul matrix vector", torch.matmul, f(3, 4), f(4), key="matmul", long=True)
+case("matmul dot", torch.matmul, f(4), f(4), key="matmul", long=True)
+case("matmul batch", torch.matmul, f(2, 1, 3, 4), f(5, 4, 2), key="matmul", long=True)
 case("matmul empty", torch.matmul, torch.zeros(2, 0), torch.zeros(0, 3), key="matmul")
 case("matmul int64", torch.matmul, i64([[1, 2], [3, 4]]), i64([[5, 6], [7, 8]]), key="matmul")
-case("linear", F.linear, f(2, 3), f(4, 3), f(4))
-case("inverse", torch.linalg.inv, f(2, 3, 3) + 4 * torch.eye(3))
-case("det", torch.linalg.det, f(2, 3, 3))
-case("solve", torch.linalg.solve, f(3, 3) + 4 * torch.eye(3), f(3, 2))
+case("linear", F.linear, f(2, 3), f(4, 3), f(4), long=True)
+case("inverse", torch.linalg.inv, f(2, 3, 3) + 4 * torch.eye(3), long=True)
+case("det", torch.linalg.det, f(2, 3, 3), long=True)
+case("solve", torch.linalg.solve, f(3, 3) + 4 * torch.eye(3), f(3, 2), long=True)
 spd = f(3, 3)
-case("cholesky", torch.linalg.cholesky, spd @ spd.T + 3 * torch.eye(3))
+case("cholesky", torch.linalg.cholesky, spd @ spd.T + 3 * torch.eye(3), long=True)
 
 case("indexSelect", lambda t: t.index_select(0, i64(2, 0, 2)), f(3, 2), key="indexSelect0")
 case("indexAdd", lambda t, s: t.index_add(0, i64(2, 0, 2), s), f(3, 2), f(3, 2), key="indexAdd0")
@@ -171,18 +123,18 @@ for name in "gelu silu mish selu hardtanh hardSwish hardSigmoid softsign relu6".
 case("gelu tanh", lambda t: F.gelu(t, approximate="tanh"), f(6), key="geluTanh")
 case("leakyRelu", F.leaky_relu, torch.tensor([-1.0, 0, 2]))
 case("elu", F.elu, torch.tensor([-3.0, -0.5, 0.5, 2]))
-case("layerNorm", lambda t, w, b: F.layer_norm(t, (4,), w, b), f(3, 4), f(4), f(4))
-case("groupNorm", lambda t, w, b: F.group_norm(t, 2, w, b), f(2, 4, 3), f(4), f(4))
-case("batchNorm", lambda t, w, b: F.batch_norm(t, None, None, w, b, True), f(4, 3, 2), f(3), f(3))
-case("conv2d", lambda x, w, b: F.conv2d(x, w, b, stride=2, padding=1), f(2, 3, 7, 6), f(4, 3, 3, 3), f(4))
-case("conv2d groups", lambda x, w: F.conv2d(x, w, dilation=2, groups=2), f(1, 4, 7, 7), f(6, 2, 3, 2), key="conv2dGroups")
-case("conv1d", lambda x, w: F.conv1d(x, w, padding=1), f(2, 3, 8), f(4, 3, 3))
-case("convTranspose2d", lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1, output_padding=1), f(1, 3, 4, 4), f(3, 2, 3, 3))
+case("layerNorm", lambda t, w, b: F.layer_norm(t, (4,), w, b), f(3, 4), f(4), f(4), long=True)
+case("groupNorm", lambda t, w, b: F.group_norm(t, 2, w, b), f(2, 4, 3), f(4), f(4), long=True)
+case("batchNorm", lambda t, w, b: F.batch_norm(t, None, None, w, b, True), f(4, 3, 2), f(3), f(3), long=True)
+case("conv2d", lambda x, w, b: F.conv2d(x, w, b, stride=2, padding=1), f(2, 3, 7, 6), f(4, 3, 3, 3), f(4), long=True)
+case("conv2d groups", lambda x, w: F.conv2d(x, w, dilation=2, groups=2), f(1, 4, 7, 7), f(6, 2, 3, 2), key="conv2dGroups", long=True)
+case("conv1d", lambda x, w: F.conv1d(x, w, padding=1), f(2, 3, 8), f(4, 3, 3), long=True)
+case("convTranspose2d", lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1, output_padding=1), f(1, 3, 4, 4), f(3, 2, 3, 3), long=True)
 case("maxPool2d ties", lambda x: F.max_pool2d(x, 2, stride=1), torch.tensor([[[[1.0, 1, 2], [1, 0, 2], [3, 3, 3]]]]), key="maxPool2dStride1")
 case("maxPool2d", lambda x: F.max_pool2d(x, 3, stride=2, padding=1), f(2, 2, 6, 7), key="maxPool2dPadded")
 case("avgPool2d", lambda x: F.avg_pool2d(x, 3, stride=2, padding=1), f(2, 2, 6, 7), key="avgPool2dPadded")
 case("adaptiveAvgPool2d", lambda x: F.adaptive_avg_pool2d(x, (2, 3)), f(1, 2, 5, 7))
-case("attention", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), f(2, 4, 3), f(2, 4, 3), f(2, 4, 3))
+case("attention", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), f(2, 4, 3), f(2, 4, 3), f(2, 4, 3), long=True)
 
 case("mseLoss", F.mse_loss, f(3, 4), f(3, 4))
 case("l1Loss", F.l1_loss, f(5), f(5))
@@ -252,24 +204,28 @@ def second(fn):
 for name in "tanh sigmoid exp".split():
     case(f"second {name}", second(lambda t, n=name: getattr(torch, n)(t) * t), f(4), key=f"second:{name}")
 case("second softmax", second(lambda t: t.softmax(1) ** 2), f(2, 3), key="second:softmax")
-case("second matmul", second(lambda t: (t @ t.T).square()), f(3, 3), key="second:matmul")
+case("second matmul", second(lambda t: (t @ t.T).square()), f(3, 3), key="second:matmul", long=True)
 
 # Layers with given weights.
+def lstm_run(layer, x):
+    out, (h, c) = layer(x)
+    (out.sum() + 2 * h.sum() + 3 * c.sum()).backward()
+    return out, h, c
+
+
 lstm = torch.nn.LSTM(3, 4, num_layers=2)
+exact_lstm = torch.nn.LSTM(3, 4, num_layers=2).double()
+exact_lstm.load_state_dict(lstm.state_dict())
 x = f(5, 2, 3)
-names = list(lstm.state_dict())
-leaves = [p for p in lstm.parameters()]
-out, (h, c) = lstm(x)
-total = out.sum() + 2 * h.sum() + 3 * c.sum()
-total.backward()
+results, exact_results = lstm_run(lstm, x), lstm_run(exact_lstm, x.double())
 layers = {
     "lstm": {
         "state": {n: pack(p) for n, p in lstm.state_dict().items()},
         "x": pack(x),
-        "output": pack(out),
-        "h": pack(h),
-        "c": pack(c),
-        "grads": {n: pack(p.grad) for n, p in lstm.named_parameters()},
+        **{n: pack(t, e) for n, t, e in zip(("output", "h", "c"), results, exact_results, strict=True)},
+        "grads": {
+            n: pack(p.grad, e.grad) for (n, p), e in zip(lstm.named_parameters(), exact_lstm.parameters(), strict=True)
+        },
     }
 }
 bag = torch.nn.EmbeddingBag(6, 3, mode="mean")
@@ -314,9 +270,11 @@ for name, options in configs:
         values.append(pack(p))
     runs.append({"name": name, "options": options, "values": values})
 
-(HERE / "operations.json").write_text(json.dumps({"torch": torch.__version__, "cases": cases}, separators=(",", ":")) + "\n")
-(HERE / "layers.json").write_text(json.dumps(layers, separators=(",", ":")) + "\n")
-(HERE / "optimizers.json").write_text(
-    json.dumps({"start": pack(start), "gradients": [pack(g) for g in gradients], "runs": runs}, separators=(",", ":")) + "\n"
-)
-print(len(cases), "operations,", len(runs), "optimiser runs, torch", torch.__version__)
+keep("operations.json", {"torch": torch.__version__, "cases": cases})
+count = len(cases)
+cases.clear()
+matrix.record()
+keep("matrix.json", {"torch": torch.__version__, "cases": cases})
+keep("layers.json", layers)
+keep("optimizers.json", {"start": pack(start), "gradients": [pack(g) for g in gradients], "runs": runs})
+print(count + len(cases), "cases,", len(runs), "optimiser runs, torch", torch.__version__)

@@ -1,6 +1,7 @@
 /** @file The operations that peers may call by their torch name. */
 import { isNamed, rpcName, type Named } from './named.ts';
 import * as arithmetic from './ops/arithmetic.ts';
+import * as activations from './ops/activations.ts';
 import * as composite from './ops/composite.ts';
 import * as conv from './ops/conv.ts';
 import * as indexing from './ops/indexing.ts';
@@ -19,6 +20,7 @@ export type BuiltinOp = ((...args: never[]) => unknown) & Named;
 
 const modules = [
   arithmetic,
+  activations,
   composite,
   conv,
   indexing,

@@ -38,6 +38,7 @@ export { memory } from './memory.ts';
 export { loadSafetensors, saveSafetensors } from './safetensors.ts';
 export { logSoftmax, logSumExp, softmax } from './ops/softmax.ts';
 export * from './ops/losses.ts';
+export * from './ops/activations.ts';
 export * from './ops/composite.ts';
 export * from './ops/structure.ts';
 export { cholesky, det, inverse, solve } from './ops/linalg.ts';

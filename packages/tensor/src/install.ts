@@ -17,6 +17,7 @@ import * as mutation from './ops/mutation.ts';
 import * as reduce from './ops/reduce.ts';
 import * as select from './ops/select.ts';
 import * as softmaxes from './ops/softmax.ts';
+import * as activations from './ops/activations.ts';
 import * as composite from './ops/composite.ts';
 import * as structure from './ops/structure.ts';
 import * as linalg from './ops/linalg.ts';
@@ -97,17 +98,17 @@ const methods: Readonly<Record<Exclude<keyof TensorMethods<DType>, 'isCoalesced'
   softmax: softmaxes.softmax,
   logSoftmax: softmaxes.logSoftmax,
   logSumExp: softmaxes.logSumExp,
-  gelu: composite.gelu,
-  silu: composite.silu,
-  mish: composite.mish,
-  leakyRelu: composite.leakyRelu,
-  elu: composite.elu,
-  selu: composite.selu,
-  relu6: composite.relu6,
-  hardtanh: composite.hardtanh,
-  hardSigmoid: composite.hardSigmoid,
-  hardSwish: composite.hardSwish,
-  softsign: composite.softsign,
+  gelu: activations.gelu,
+  silu: activations.silu,
+  mish: activations.mish,
+  leakyRelu: activations.leakyRelu,
+  elu: activations.elu,
+  selu: activations.selu,
+  relu6: activations.relu6,
+  hardtanh: activations.hardtanh,
+  hardSigmoid: activations.hardSigmoid,
+  hardSwish: activations.hardSwish,
+  softsign: activations.softsign,
   lerp: composite.lerp,
   variance: composite.variance,
   std: composite.std,

@@ -11,6 +11,8 @@ export const limits = Object.freeze({
   deviceLowBytes: 256 * 2 ** 20,
   /** Device bytes made since the last collection, past which one is asked for at the next turn of the event loop. */
   collectAfterBytes: 256 * 2 ** 20,
+  /** Numbers kept as tensors for optimisers on TensorFlow: more than the scalars of one update, so that none is freed while in use. */
+  nativeScalars: 64,
   /** Calls of dispose() that remember where they were made; later ones only do in anomaly mode. */
   disposalTraces: 10_000,
   /** Bytes of the header of a safetensors file, as the format's own reader bounds it. */

@@ -199,6 +199,12 @@ export class Storage {
     return cell.device;
   }
 
+  /** The device changed the bytes in what `toDevice` gave: counts a version, and what was on the host is old. */
+  changedOnDevice(): void {
+    this.changes++;
+    this.dropHost();
+  }
+
   private dropDevice(): void {
     const { cell } = this;
     if (cell.device === undefined) return;

@@ -16,6 +16,19 @@ export interface DeviceTensor {
   readonly shape: readonly number[];
 }
 
+/** An optimiser's step as one kernel of a device: `kernel(targets…, scalars with the gradient among them)`, in place. */
+export interface DeviceUpdate {
+  readonly kernel: string;
+  /** The kernel's scalar arguments in order. */
+  readonly scalars: readonly number[];
+  /** Before which scalar the gradient comes. */
+  readonly gradientAt: number;
+  /** Added to the gradient: this many times the parameter. */
+  readonly penalty: number;
+  /** What the parameter is multiplied by first. */
+  readonly shrink: number;
+}
+
 export type BackendName = 'cpu' | 'wasm' | 'tensorflow' | 'webgpu';
 
 /** One device. The host loops of `src/ops` serve whatever it has no kernel for. */
@@ -48,4 +61,9 @@ export interface Backend {
     inputs: Readonly<Record<string, DeviceTensor>>,
     attrs: Readonly<Record<string, unknown>>,
   ): DeviceBuffer;
+  /**
+   * Runs an optimiser's update in place; the buffers keep their identities. `targets` are the parameter and its accumulators, all of
+   * the gradient's shape. Absent where the host's loop over the device's memory is the fastest.
+   */
+  update?(update: DeviceUpdate, targets: readonly DeviceTensor[], gradient: DeviceTensor): void;
 }

@@ -10,64 +10,7 @@ import { concat } from './join.ts';
 import { matmul } from './matmul.ts';
 import type { Dims } from './reduce.ts';
 import { maskedFill, where } from './select.ts';
-
-/** 0.5 x (1 + erf(x / √2)), or its approximation by tanh. */
-export const gelu = named('aten::gelu', (t: Tensor, approximate: 'none' | 'tanh' = 'none'): Tensor =>
-  sweep(() => {
-    if (approximate === 'none') return t.mul(0.5).mul(t.mul(Math.SQRT1_2).erf().add(1));
-    const inner = t.add(t.pow(3).mul(0.044715)).mul(Math.sqrt(2 / Math.PI));
-    return t.mul(0.5).mul(inner.tanh().add(1));
-  }),
-);
-
-/** x sigmoid(x). */
-export const silu = named('aten::silu', (t: Tensor): Tensor => sweep(() => t.mul(t.sigmoid())));
-
-/** x tanh(softplus(x)). */
-export const mish = named('aten::mish', (t: Tensor): Tensor => sweep(() => t.mul(t.softplus().tanh())));
-
-/** x above zero, slope x below. */
-export const leakyRelu = named('aten::leaky_relu', (t: Tensor, slope = 0.01): Tensor =>
-  sweep(() => where(t.detach().gt(0), t, t.mul(slope))),
-);
-
-/** x above zero, weight x below; `weight` has one element, or one for each channel (dimension 1). */
-export const prelu = named('aten::prelu', (t: Tensor, weight: Tensor): Tensor =>
-  sweep(() => {
-    const shape = weight.size === 1 || t.rank < 2 ? [weight.size] : [weight.size, ...t.shape.slice(2).map(() => 1)];
-    return where(t.detach().gt(0), t, t.mul(weight.reshape(shape)));
-  }),
-);
-
-/** x above zero, alpha (exp(x) - 1) below. */
-export const elu = named('aten::elu', (t: Tensor, alpha = 1): Tensor =>
-  sweep(() => where(t.detach().gt(0), t, t.minimum(0).expm1().mul(alpha))),
-);
-
-const SELU = { alpha: 1.6732632423543772, scale: 1.0507009873554805 };
-
-/** The self-normalising elu of Klambauer et al. (2017). */
-export const selu = named('aten::selu', (t: Tensor): Tensor => sweep(() => elu(t, SELU.alpha).mul(SELU.scale)));
-
-/** min(max(x, 0), 6). */
-export const relu6 = named('aten::relu6', (t: Tensor): Tensor => hardtanh(t, 0, 6));
-
-/** min(max(x, low), high); at both ends the slope is zero. */
-export const hardtanh = named('aten::hardtanh', (t: Tensor, low = -1, high = 1): Tensor =>
-  sweep(() => {
-    const x = t.detach();
-    return where(x.gt(low).logicalAnd(x.lt(high)), t, x.clamp(low, high));
-  }),
-);
-
-/** relu6(x + 3) / 6. */
-export const hardSigmoid = named('aten::hardsigmoid', (t: Tensor): Tensor => sweep(() => relu6(t.add(3)).div(6)));
-
-/** x relu6(x + 3) / 6. */
-export const hardSwish = named('aten::hardswish', (t: Tensor): Tensor => sweep(() => t.mul(relu6(t.add(3))).div(6)));
-
-/** x / (1 + |x|). */
-export const softsign = named('aten::softsign', (t: Tensor): Tensor => sweep(() => t.div(t.abs().add(1))));
+import { whiten } from './whiten.ts';
 
 /** start + weight (end - start). */
 export const lerp = named('aten::lerp', (start: Tensor, end: Tensor, weight: Tensor | number): Tensor =>
@@ -90,7 +33,12 @@ export const variance = named(
 export const std = named(
   'aten::std',
   (t: Tensor, dim?: Dims, options: { correction?: number; keepDim?: boolean } = {}): Tensor =>
-    sweep(() => variance(t, dim, options).sqrt()),
+    sweep(() => {
+      const spread = variance(t, dim, options);
+      const zero = spread.detach().eq(0);
+      // Where nothing varies the slope is taken to be zero, as in PyTorch.
+      return zero.any().item() === 0 ? spread.sqrt() : where(zero, 0, where(zero, 1, spread).sqrt());
+    }),
 );
 
 /** The p-norm over `dim`; at zero its slope is zero. */
@@ -100,7 +48,7 @@ export const norm = named('aten::norm', (t: Tensor, p = 2, dim?: Dims, keepDim =
     if (p === 1) return t.abs().sum(dim, keepDim);
     if (p === Infinity) return t.abs().amax(dim, keepDim);
     if (p === -Infinity) return t.abs().amin(dim, keepDim);
-    if (p === 0) return t.ne(0).to(t.dtype).sum(dim, keepDim);
+    if (p === 0) return t.ne(0).to(t.dtype).add(t.sign().square().mul(0)).sum(dim, keepDim);
     const total = (p === 2 ? t.square() : t.abs().pow(p)).sum(dim, keepDim);
     const zero = total.detach().eq(0);
     const root = zero.any().item() === 0 ? total : where(zero, 1, total);
@@ -181,12 +129,6 @@ export const layerNorm = named(
       return affine(whiten(t, dims, eps), weight, bias);
     }),
 );
-
-/** (t - mean) / sqrt(variance + eps) over `dims`. */
-function whiten(t: Tensor, dims: readonly number[], eps: number): Tensor {
-  const centred = t.sub(t.mean(dims, true));
-  return centred.mul(centred.square().mean(dims, true).add(eps).rsqrt());
-}
 
 function affine(t: Tensor, weight?: Tensor | null, bias?: Tensor | null): Tensor {
   const scaled = weight === undefined || weight === null ? t : t.mul(weight);

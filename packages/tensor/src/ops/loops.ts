@@ -18,6 +18,17 @@ export type BinaryLoop = (
 /** out[i] = f(a[i]) for i < n. */
 export type UnaryLoop = (a: A, o: A, n: number) => void;
 
+/** As PyTorch's div_floor_floating: through the remainder, which is exact, so that rounding never lifts a quotient over a whole number. */
+function floorDivide(a: number, b: number): number {
+  if (b === 0) return a / b;
+  const rest = a % b;
+  let quotient = (a - rest) / b;
+  if (rest !== 0 && b < 0 !== rest < 0) quotient -= 1;
+  if (quotient === 0) return (a / b) * 0;
+  const floor = Math.floor(quotient);
+  return quotient - floor > 0.5 ? floor + 1 : floor;
+}
+
 // prettier-ignore
 export const binaryLoops = {
   add: (a, ia, sa, b, ib, sb, o, io, n) => { for (let i = 0; i < n; i++) o[io + i] = a[ia + i * sa]! + b[ib + i * sb]!; },
@@ -25,9 +36,9 @@ export const binaryLoops = {
   mul: (a, ia, sa, b, ib, sb, o, io, n) => { for (let i = 0; i < n; i++) o[io + i] = a[ia + i * sa]! * b[ib + i * sb]!; },
   mulInt32: (a, ia, sa, b, ib, sb, o, io, n) => { for (let i = 0; i < n; i++) o[io + i] = Math.imul(a[ia + i * sa]!, b[ib + i * sb]!); },
   div: (a, ia, sa, b, ib, sb, o, io, n) => { for (let i = 0; i < n; i++) o[io + i] = a[ia + i * sa]! / b[ib + i * sb]!; },
-  floorDivide: (a, ia, sa, b, ib, sb, o, io, n) => { for (let i = 0; i < n; i++) o[io + i] = Math.floor(a[ia + i * sa]! / b[ib + i * sb]!); },
+  floorDivide: (a, ia, sa, b, ib, sb, o, io, n) => { for (let i = 0; i < n; i++) o[io + i] = floorDivide(a[ia + i * sa]!, b[ib + i * sb]!); },
   remainder: (a, ia, sa, b, ib, sb, o, io, n) => { for (let i = 0; i < n; i++) { const y = b[ib + i * sb]!; const r = a[ia + i * sa]! % y; o[io + i] = r !== 0 && r < 0 !== y < 0 ? r + y : r; } },
-  pow: (a, ia, sa, b, ib, sb, o, io, n) => { for (let i = 0; i < n; i++) { const y = b[ib + i * sb]!; const x = a[ia + i * sa]!; o[io + i] = x === 1 ? 1 : x ** y; } },
+  pow: (a, ia, sa, b, ib, sb, o, io, n) => { for (let i = 0; i < n; i++) { const y = b[ib + i * sb]!; const x = a[ia + i * sa]!; o[io + i] = x === 1 || (x === -1 && (y === Infinity || y === -Infinity)) ? 1 : x ** y; } },
   maximum: (a, ia, sa, b, ib, sb, o, io, n) => { for (let i = 0; i < n; i++) o[io + i] = Math.max(a[ia + i * sa]!, b[ib + i * sb]!); },
   minimum: (a, ia, sa, b, ib, sb, o, io, n) => { for (let i = 0; i < n; i++) o[io + i] = Math.min(a[ia + i * sa]!, b[ib + i * sb]!); },
   atan2: (a, ia, sa, b, ib, sb, o, io, n) => { for (let i = 0; i < n; i++) o[io + i] = Math.atan2(a[ia + i * sa]!, b[ib + i * sb]!); },

@@ -5,7 +5,9 @@ import { named } from '../named.ts';
 import { sweep } from '../scope.ts';
 import { sameShape, sizeOf } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
+import { defineOp } from './define.ts';
 import { gather } from './indexing.ts';
+import { apply } from './op.ts';
 import { where } from './select.ts';
 import { logSoftmax } from './softmax.ts';
 import { logSigmoid } from './unary.ts';
@@ -68,16 +70,21 @@ export const huberLoss = named(
   },
 );
 
+const bceOp = defineOp('binaryCrossEntropy', 'binary_cross_entropy', ([p, target]) =>
+  sweep(() => {
+    const [x, y] = [(p as Tensor).detach(), (target as Tensor).detach()];
+    const yes = y.mul(x.log().clamp(-100));
+    const no = y.neg().add(1).mul(x.neg().log1p().clamp(-100));
+    return yes.add(no).neg();
+  }),
+);
+
 /** -(target log p + (1 - target) log(1 - p)); the logarithms are clamped at -100, as in PyTorch. */
 export const binaryCrossEntropy = named(
   'aten::binary_cross_entropy',
   (p: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
     checkSame('binaryCrossEntropy', p, target);
-    return sweep(() => {
-      const yes = target.mul(p.log().clamp(-100));
-      const no = target.neg().add(1).mul(p.neg().log1p().clamp(-100));
-      return reduce(yes.add(no).neg(), options.reduction);
-    });
+    return sweep(() => reduce(apply(bceOp, [p, target], undefined), options.reduction));
   },
 );
 
@@ -93,13 +100,18 @@ export const binaryCrossEntropyWithLogits = named(
   },
 );
 
+const klDivOp = defineOp('klDiv', 'kl_div', ([input, target]) =>
+  sweep(() => {
+    const [x, y] = [(input as Tensor).detach(), (target as Tensor).detach()];
+    const log = where(y.gt(0), where(y.gt(0), y, 1).log(), 0);
+    return y.mul(log.sub(x));
+  }),
+);
+
 /** target (log target - input), input being log-probabilities. */
 export const klDiv = named('aten::kl_div', (input: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
   checkSame('klDiv', input, target);
-  return sweep(() => {
-    const log = where(target.gt(0), where(target.gt(0), target, 1).log(), 0);
-    return reduce(target.mul(log.sub(input)), options.reduction);
-  });
+  return sweep(() => reduce(apply(klDivOp, [input, target], undefined), options.reduction));
 });
 
 export interface ClassLossOptions extends LossOptions {

@@ -13,8 +13,13 @@ import { defineOp } from './define.ts';
 import { multiply } from './gemm.ts';
 import { apply } from './op.ts';
 
+/** Which operands lie column by column: their gradients are made that way too, as in PyTorch, so that none is turned around later. */
+export interface ProductAttrs {
+  readonly columns: readonly [a: boolean, b: boolean];
+}
+
 /** [..., m, k] times [..., k, n] with equal batch dimensions. */
-const bmmOp = defineOp('bmm', 'bmm', ([a, b]) => {
+const bmmOp = defineOp<ProductAttrs>('bmm', 'bmm', ([a, b]) => {
   const [x, y] = [a as Tensor, b as Tensor];
   const batch = x.shape.slice(0, -2);
   const [m, k] = x.shape.slice(-2) as [number, number];
@@ -49,14 +54,20 @@ function onHost(x: Tensor, y: Tensor, count: number, m: number, k: number, n: nu
 
 /** Whether the last two dimensions are those of a contiguous tensor, swapped. */
 function isTransposed(t: Tensor): boolean {
-  const swapped = rawTranspose(t);
-  const yes = !t.isContiguous && swapped.isContiguous;
-  swapped.release();
-  return yes;
+  const { rank, shape, strides } = t;
+  const rows = shape[rank - 2] as number;
+  if (strides[rank - 2] !== 1 || strides[rank - 1] !== rows || t.isContiguous) return false;
+  let step = rows * (shape[rank - 1] as number);
+  for (let d = rank - 3; d >= 0; d--) {
+    if (shape[d] !== 1 && strides[d] !== step) return false;
+    step *= shape[d] as number;
+  }
+  return true;
 }
 
 function onDevice(backend: Backend, x: Tensor, y: Tensor, shape: Shape): Tensor {
   relieveDevice();
+  if (!backend.fastTransposedMatmul && turnedIsCheaper(x, y)) return turnedProduct(backend, x, y, shape);
   const borrowed: Argument[] = [];
   const operand = (t: Tensor): { tensor: Argument; transposed: boolean } => {
     const transposed = backend.fastTransposedMatmul && isTransposed(t);
@@ -74,6 +85,35 @@ function onDevice(backend: Backend, x: Tensor, y: Tensor, shape: Shape): Tensor 
     return over(new Storage({ device, backend }), 'float32', shape);
   } finally {
     freeArguments(backend, borrowed);
+  }
+}
+
+/** What rearranging one element of the right operand costs a kernel that packs it first, in transposed elements. */
+const PACKING = 3;
+
+/** Whether yᵀxᵀ, turned around, rearranges fewer elements than xy: so for a few rows times a large weight stored as [n, k]. */
+function turnedIsCheaper(x: Tensor, y: Tensor): boolean {
+  if (x.rank !== 2) return false;
+  const [m, k] = x.shape as [number, number];
+  const n = y.shape[1] as number;
+  const direct = PACKING * k * n + (x.isContiguous ? 0 : m * k) + (y.isContiguous ? 0 : k * n);
+  const turned = PACKING * m * k + m * n + (isTransposed(x) ? 0 : m * k) + (isTransposed(y) ? 0 : k * n);
+  return turned < direct;
+}
+
+function turnedProduct(backend: Backend, x: Tensor, y: Tensor, shape: Shape): Tensor {
+  const turned = [rawTranspose(y), rawTranspose(x)] as const;
+  const borrowed: Argument[] = [];
+  try {
+    for (const t of turned) borrowed.push(argument(backend, t));
+    const [a, b] = borrowed as [Argument, Argument];
+    const product = backend.run('BatchMatMul', { a, b }, { transposeA: false, transposeB: false });
+    borrowed.push({ buffer: product, shape: [shape[1] as number, shape[0] as number], temporary: true });
+    const device = backend.run('Transpose', { x: borrowed[2] as Argument }, { perm: [1, 0] });
+    return over(new Storage({ device, backend }), 'float32', shape);
+  } finally {
+    freeArguments(backend, borrowed);
+    for (const t of turned) t.release();
   }
 }
 
@@ -108,15 +148,19 @@ export const matmul = named('aten::matmul', (a: Tensor, b: Tensor): Tensor => {
 });
 
 function product(x: Tensor, y: Tensor): Tensor {
-  if (x.rank === 2 && y.rank === 2) return apply(bmmOp, [x, y], undefined);
+  if (x.rank === 2 && y.rank === 2) return multiplied(x, y);
   const [k, n] = y.shape.slice(-2) as [number, number];
   if (y.rank === 2) {
     // One matrix for every batch: a single taller product.
     const rows = x.reshape([sizeOf(x.shape.slice(0, -1)), k]);
-    return apply(bmmOp, [rows, y], undefined).reshape([...x.shape.slice(0, -1), n]);
+    return multiplied(rows, y).reshape([...x.shape.slice(0, -1), n]);
   }
   const batch = broadcastShapes(x.shape.slice(0, -2), y.shape.slice(0, -2));
-  return apply(bmmOp, [x.expand([...batch, ...x.shape.slice(-2)]), y.expand([...batch, k, n])], undefined);
+  return multiplied(x.expand([...batch, ...x.shape.slice(-2)]), y.expand([...batch, k, n]));
+}
+
+function multiplied(x: Tensor, y: Tensor): Tensor {
+  return apply(bmmOp, [x, y], { columns: [isTransposed(x), isTransposed(y)] });
 }
 
 function checkDType(dtype: DType): void {

@@ -1,4 +1,5 @@
 /** @file Reductions: sum, mean, prod, max, min and their relatives. */
+import { backendFor, runKernel } from '../backends/kernels.ts';
 import { allocate, decode, dtypes, encode, type DType, type NumberArray } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { fromArray, readArray, readPermuted } from '../host.ts';
@@ -66,6 +67,11 @@ const sumOp = defineOp<ReduceAttrs>('sum', 'sum', ([t], { dims, keepDim }) => {
   // Integers add up in int64, as in PyTorch.
   if (input.dtype === 'int64') return fromArray(sumInt64(input, dims), 'int64', shape);
   const dtype: DType = kind === 'float' ? input.dtype : 'int64';
+  if (input.dtype === 'float32' && dims.length > 0) {
+    const backend = backendFor('Sum', 'reduce', input.size);
+    if (backend !== undefined)
+      return runKernel(backend, 'Sum', { x: input }, { axis: dims, keepDims: keepDim }, dtype, shape);
+  }
   return fromArray(encode(sumBlocks(blocks(input, dims)), dtype), dtype, shape);
 });
 

@@ -59,7 +59,7 @@ const clampOp = defineOp<{ min: number | undefined; max: number | undefined }>(
     const low = min ?? -Infinity;
     const high = max ?? Infinity;
     const values = decode(readArray(input), input.dtype);
-    const out = values.map((v) => (v < low ? low : v > high ? high : v));
+    const out = values.map((v) => (v < low ? Math.min(low, high) : v > high ? high : v));
     return fromArray(encode(out, input.dtype), input.dtype, input.shape);
   },
 );

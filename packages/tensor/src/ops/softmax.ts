@@ -29,12 +29,11 @@ function floats(t: Tensor, name: string): NumberArray {
   return decode(readArray(t), t.dtype);
 }
 
-/** The largest of a line, and the sum of exp(x - largest). */
-function lineSum(x: NumberArray, first: number, stride: number, n: number): [max: number, sum: number] {
+/** The largest of a line, and the sum of exp(x - shift), the shift being the largest unless another is given for infinite ones. */
+function lineSum(x: NumberArray, first: number, stride: number, n: number, infinite?: 0): [max: number, sum: number] {
   let max = -Infinity;
   for (let i = 0; i < n; i++) max = Math.max(max, x[first + i * stride] as number);
-  // A line of -Infinity alone: subtracting it would give NaN.
-  const shift = Number.isFinite(max) ? max : 0;
+  const shift = Number.isFinite(max) ? max : (infinite ?? max);
   let sum = 0;
   for (let i = 0; i < n; i++) sum += Math.exp((x[first + i * stride] as number) - shift);
   return [max, sum];
@@ -79,7 +78,7 @@ const logSumExpOp = defineOp<Along & { keepDim: boolean }>('logSumExp', 'logsume
   const shape = reducedShape(input.shape, [dim], keepDim);
   const out = new Float64Array(sizeOf(shape));
   forEachLine(input, dim, (first, stride, n, line) => {
-    const [max, sum] = lineSum(x, first, stride, n);
+    const [max, sum] = lineSum(x, first, stride, n, 0);
     out[line] = Number.isFinite(max) ? max + Math.log(sum) : max;
   });
   return fromArray(encode(out, input.dtype), input.dtype, shape);
@@ -89,3 +88,34 @@ const logSumExpOp = defineOp<Along & { keepDim: boolean }>('logSumExp', 'logsume
 export const logSumExp = named('aten::logsumexp', (t: Tensor, dim: number, keepDim = false): Tensor => {
   return apply(logSumExpOp, [t], { dim: normalizeDim(dim, t.rank), keepDim });
 });
+
+interface Pulled extends Along {
+  /** Whether y is the logarithm of the probabilities. */
+  readonly log: boolean;
+}
+
+/** The gradient of (log)softmax from its result y, summed in double precision: what cancels would lose digits otherwise. */
+const softmaxGradOp = defineOp<Pulled>('softmaxGrad', '_softmax_backward_data', ([g, y], { dim, log }) => {
+  const [grad, output] = [g as Tensor, y as Tensor];
+  const dy = floats(grad, 'softmaxGrad');
+  const values = floats(output, 'softmaxGrad');
+  const out = new Float64Array(values.length);
+  forEachLine(output, dim, (first, stride, n) => {
+    let total = 0;
+    for (let i = 0; i < n; i++) {
+      const at = first + i * stride;
+      total += log ? (dy[at] as number) : (dy[at] as number) * (values[at] as number);
+    }
+    for (let i = 0; i < n; i++) {
+      const at = first + i * stride;
+      const v = values[at] as number;
+      out[at] = log ? (dy[at] as number) - Math.exp(v) * total : v * ((dy[at] as number) - total);
+    }
+  });
+  return fromArray(encode(out, output.dtype), output.dtype, output.shape);
+});
+
+/** dL/dx of softmax (or logSoftmax) from dL/dy and y. */
+export function softmaxGrad(grad: Tensor, y: Tensor, dim: number, log: boolean): Tensor {
+  return apply(softmaxGradOp, [grad, y], { dim, log });
+}

@@ -2,6 +2,7 @@
 import { zerosLike } from '../../creation.ts';
 import { sumTo } from '../../ops/gradients.ts';
 import { where } from '../../ops/select.ts';
+import { thresholdGrad } from '../../ops/threshold.ts';
 import type { Tensor } from '../../tensor.ts';
 import type { Derivative, Saved } from '../op-node.ts';
 
@@ -34,16 +35,16 @@ const crossed = (needs: readonly boolean[]): number[] => [
   ...(needs[0] === true ? [1] : []),
 ];
 
-/** Ties give half to each operand. */
-const extreme = (wins: (a: Tensor, b: Tensor) => Tensor): Derivative => ({
+/** Ties give half to each operand, NaN all to both. */
+const extreme = (loses: (a: Tensor, b: Tensor) => Tensor): Derivative => ({
   save: [0, 1],
   backward: (grad, saved) => {
     const [a, b] = [saved.input(0), saved.input(1)];
-    const tied = where(a.eq(b), grad.mul(0.5), 0);
+    const share = where(a.eq(b), grad.mul(0.5), grad);
     return both(
       saved,
-      () => where(wins(a, b), grad, tied),
-      () => where(wins(b, a), grad, tied),
+      () => where(loses(a, b), 0, share),
+      () => where(loses(b, a), 0, share),
     );
   },
 });
@@ -102,8 +103,8 @@ const binaries: Readonly<Record<string, Derivative>> = {
       );
     },
   },
-  maximum: extreme((a, b) => a.gt(b)),
-  minimum: extreme((a, b) => a.lt(b)),
+  maximum: extreme((a, b) => a.lt(b)),
+  minimum: extreme((a, b) => a.gt(b)),
   atan2: {
     save: [0, 1],
     backward: (grad, saved) => {
@@ -124,7 +125,7 @@ const binaries: Readonly<Record<string, Derivative>> = {
       both(
         saved,
         () => grad,
-        () => grad.neg().mul(saved.input(0).detach().div(saved.input(1).detach()).floor()),
+        () => grad.neg().mul(saved.input(0).detach().floorDivide(saved.input(1).detach())),
       ),
   },
 };
@@ -142,7 +143,20 @@ const unaries: Readonly<Record<string, Derivative>> = {
   rsqrt: ofOutput((g, y) => g.mul(-0.5).mul(y.pow(3))),
   square: ofInput((g, x) => g.mul(x.mul(2))),
   reciprocal: ofOutput((g, y) => g.neg().mul(y.mul(y))),
-  relu: ofOutput((g, y) => where(y.detach().gt(0), g, 0)),
+  relu: ofOutput(thresholdGrad),
+  thresholdGrad: {
+    save: [1],
+    backward: (grad, saved) => [thresholdGrad(grad, saved.input(1).detach()), null],
+  },
+  silu: ofInput((g, x) => {
+    const s = x.sigmoid();
+    return g.mul(s.mul(x.mul(s.neg().add(1)).add(1)));
+  }),
+  mish: ofInput((g, x) => {
+    const gate = x.softplus().tanh();
+    const slope = x.mul(x.sigmoid());
+    return g.mul(gate.add(slope.mul(gate.mul(gate).neg().add(1))));
+  }),
   sigmoid: ofOutput((g, y) => g.mul(y.mul(y.neg().add(1)))),
   tanh: ofOutput((g, y) => g.mul(y.mul(y).neg().add(1))),
   sin: ofInput((g, x) => g.mul(x.cos())),

@@ -1,4 +1,6 @@
 /** @file Derivatives of reductions. */
+import { onesLike } from '../../creation.ts';
+import { concat, stack } from '../../ops/join.ts';
 import type { ReduceAttrs } from '../../ops/reduce.ts';
 import { keptShape, prodDims } from '../../ops/reduce.ts';
 import { sizeOf, type Shape } from '../../shape.ts';
@@ -22,6 +24,23 @@ const extreme: Derivative = {
     return [mask.mul(share.expand(shape))];
   },
 };
+
+/**
+ * The gradient of cumprod without dividing by x: from the end, s_i = g_i + x_(i+1) s_(i+1), and the gradient is s_i times the product
+ * of what comes before i.
+ */
+function cumprodWithZeros(grad: Tensor, x: Tensor, dim: number): Tensor {
+  const n = x.shape[dim] as number;
+  const parts: Tensor[] = [];
+  let tail: Tensor | undefined;
+  for (let i = n - 1; i >= 0; i--) {
+    const g = grad.select(dim, i);
+    tail = tail === undefined ? g : g.add(x.select(dim, i + 1).mul(tail));
+    parts.unshift(tail);
+  }
+  const before = concat([onesLike(x.narrow(dim, 0, 1)), x.narrow(dim, 0, n - 1).cumprod(dim)], dim);
+  return stack(parts, dim).mul(before);
+}
 
 function shapeOf(saved: Saved): Shape {
   return saved.shapes[0] as Shape;
@@ -69,6 +88,7 @@ export const reductions: Readonly<Record<string, Derivative>> = {
     save: [0, 'output'],
     backward: (grad, saved, { dim }: { dim: number }) => {
       const x = saved.input(0);
+      if (x.detach().eq(0).any().item() !== 0) return [cumprodWithZeros(grad, x, dim)];
       const weighted = grad.mul(saved.output());
       return [weighted.sum(dim, true).sub(weighted.cumsum(dim)).add(weighted).div(x)];
     },

@@ -1,18 +1,30 @@
 /** @file Derivatives of softmax and its relatives. */
+import { softmaxGrad } from '../../ops/softmax.ts';
 import type { Derivative } from '../op-node.ts';
 
 export const softmaxes: Readonly<Record<string, Derivative>> = {
   softmax: {
     save: ['output'],
-    backward: (grad, saved, { dim }: { dim: number }) => {
-      const y = saved.output();
-      const gy = grad.mul(y);
-      return [gy.sub(y.mul(gy.sum(dim, true)))];
-    },
+    backward: (grad, saved, { dim }: { dim: number }) => [softmaxGrad(grad, saved.output(), dim, false)],
   },
   logSoftmax: {
     save: ['output'],
-    backward: (grad, saved, { dim }: { dim: number }) => [grad.sub(saved.output().exp().mul(grad.sum(dim, true)))],
+    backward: (grad, saved, { dim }: { dim: number }) => [softmaxGrad(grad, saved.output(), dim, true)],
+  },
+  // y (g - sum(g y)), or g - exp(y) sum(g): linear in g, and differentiated in y for second derivatives.
+  softmaxGrad: {
+    save: [0, 1],
+    backward: (grad, saved, { dim, log }: { dim: number; log: boolean }) => {
+      const [g, y] = [saved.input(0), saved.input(1)];
+      if (log) {
+        const p = y.exp();
+        const pulled = grad.mul(p).sum(dim, true);
+        return [grad.sub(pulled), grad.mul(p).mul(g.sum(dim, true)).neg()];
+      }
+      const total = g.mul(y).sum(dim, true);
+      const pulled = grad.mul(y).sum(dim, true);
+      return [y.mul(grad.sub(pulled)), grad.mul(g.sub(total)).sub(pulled.mul(g))];
+    },
   },
   logSumExp: {
     save: [0],

@@ -3,7 +3,9 @@ import type { Derivative } from '../op-node.ts';
 import { elementwise } from './elementwise.ts';
 import { indexing } from './indexing.ts';
 import { linalg } from './linalg.ts';
+import { losses } from './losses.ts';
 import { matrices } from './matrices.ts';
+import { normalisation } from './normalisation.ts';
 import { reductions } from './reductions.ts';
 import { shapes } from './shapes.ts';
 import { softmaxes } from './softmax.ts';
@@ -17,6 +19,8 @@ export const derivativeTable: Readonly<Record<string, Derivative>> = {
   ...indexing,
   ...matrices,
   ...linalg,
+  ...losses,
+  ...normalisation,
   ...structure,
   ...softmaxes,
   ...sparse,

@@ -1,0 +1,27 @@
+/** @file Derivatives of losses whose parts have none at the ends of their range. Formulas follow PyTorch's. */
+import type { Derivative } from '../op-node.ts';
+
+export const losses: Readonly<Record<string, Derivative>> = {
+  binaryCrossEntropy: {
+    save: [0, 1],
+    backward: (grad, saved) => {
+      const [p, target] = [saved.input(0), saved.input(1)];
+      const spread = p.neg().add(1).mul(p).clamp(1e-12);
+      return [
+        saved.needs[0] === true ? grad.mul(p.sub(target)).div(spread) : null,
+        saved.needs[1] === true ? grad.mul(p.neg().log1p().sub(p.log())) : null,
+      ];
+    },
+  },
+  klDiv: {
+    save: [0, 1],
+    backward: (grad, saved) => {
+      const [input, target] = [saved.input(0), saved.input(1)];
+      return [
+        saved.needs[0] === true ? grad.neg().mul(target) : null,
+        // target / target is one, and NaN at zero, where there is no slope.
+        saved.needs[1] === true ? grad.mul(target.log().add(target.div(target)).sub(input)) : null,
+      ];
+    },
+  },
+};

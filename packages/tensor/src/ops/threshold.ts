@@ -1,0 +1,27 @@
+/** @file The gradient of relu as one operation: every network runs it, and a comparison with a choice would read each element thrice. */
+import { backendFor, runKernel } from '../backends/kernels.ts';
+import { decode, encode, type NumberArray } from '../dtype.ts';
+import { fromArray, readArray } from '../host.ts';
+import type { Tensor } from '../tensor.ts';
+import { defineOp } from './define.ts';
+import { apply } from './op.ts';
+
+const thresholdGradOp = defineOp('thresholdGrad', 'threshold_backward', ([g, y]) => {
+  const [grad, output] = [g as Tensor, y as Tensor];
+  const { dtype, shape, size } = output;
+  if (dtype === 'float32' && grad.dtype === dtype) {
+    const backend = backendFor('ReluGrad', 'elementwise', size);
+    if (backend !== undefined) return runKernel(backend, 'ReluGrad', { dy: grad, y: output }, {}, dtype, shape);
+  }
+  const dy = decode(readArray(grad), grad.dtype);
+  const values = decode(readArray(output), dtype);
+  const out = new (dy.constructor as new (n: number) => NumberArray)(size);
+  // Written so that NaN lets the gradient through, as in PyTorch.
+  for (let i = 0; i < out.length; i++) out[i] = values[i]! <= 0 ? 0 : dy[i]!;
+  return fromArray(encode(out, dtype), dtype, shape);
+});
+
+/** `grad` where `output` is not below or at zero. */
+export function thresholdGrad(grad: Tensor, output: Tensor): Tensor {
+  return apply(thresholdGradOp, [grad, output], undefined);
+}
