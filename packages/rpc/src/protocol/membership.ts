@@ -113,30 +113,53 @@ export class Membership {
     if (next.epoch <= this.view.epoch) return undefined;
     const before = this.view;
     this.view = next;
-    const lives = new Set(next.members.map(life));
-    const knownLives = new Set(before.members.map(life));
-    const departed = new Map(next.departed.map((departure) => [life(departure), departure.how]));
-    const gone = before.members.filter((member) => !lives.has(life(member)));
-    if (gone.some((member) => this.isSelf(member)) && departed.get(life(this.self)) !== 'left') this.fenced = true;
+    const is = indexOf(next);
+    const was = indexOf(before);
+    const gone = before.members.filter((_, i) => !is.lives.has(was.order[i] as string));
+    const left = (member: Departure | ViewMember): boolean => is.left.has(life(member));
+    if (gone.some((member) => this.isSelf(member) && !left(member))) this.fenced = true;
     return {
-      joined: next.members.filter((member) => !knownLives.has(life(member)) && !this.isSelf(member)),
-      left: gone.filter((member) => !this.isSelf(member) && departed.get(life(member)) === 'left'),
-      dead: gone.filter((member) => !this.isSelf(member) && departed.get(life(member)) !== 'left'),
+      joined: next.members.filter((member, i) => !was.lives.has(is.order[i] as string) && !this.isSelf(member)),
+      left: gone.filter((member) => !this.isSelf(member) && left(member)),
+      dead: gone.filter((member) => !this.isSelf(member) && !left(member)),
     };
   }
 
   /** Whether this life of a worker belongs to the view. */
   has(name: string, incarnation: number): boolean {
-    return this.view.members.some((member) => member.name === name && member.incarnation === incarnation);
+    return this.member(name)?.incarnation === incarnation;
   }
 
   member(name: string): ViewMember | undefined {
-    return this.view.members.find((member) => member.name === name);
+    return indexOf(this.view).names.get(name);
   }
 
   private isSelf(member: { name: string; incarnation: number }): boolean {
     return member.name === this.self.name && member.incarnation === this.self.incarnation;
   }
+}
+
+/** What is looked up in a view, made once for it. */
+interface ViewIndex {
+  readonly names: ReadonlyMap<string, ViewMember>;
+  readonly lives: ReadonlySet<string>;
+  /** The lives in the order of the members. */
+  readonly order: readonly string[];
+  /** The lives that left in good order. */
+  readonly left: ReadonlySet<string>;
+}
+
+const indexes = new WeakMap<View, ViewIndex>();
+
+function indexOf(view: View): ViewIndex {
+  let index = indexes.get(view);
+  if (index === undefined) {
+    const order = view.members.map(life);
+    const left = view.departed.filter(({ how }) => how === 'left').map(life);
+    const names = new Map(view.members.map((member) => [member.name, member]));
+    indexes.set(view, (index = { names, lives: new Set(order), order, left: new Set(left) }));
+  }
+  return index;
 }
 
 function life(member: { readonly name: string; readonly incarnation: number }): string {

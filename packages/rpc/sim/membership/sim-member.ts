@@ -1,0 +1,441 @@
+/** @file A simulated member: joins, keeps its lease, watches some others, meets at barriers, leaves, and starts again as another life. */
+import type { NodeEnv, SimNode } from '@backwire/testing';
+import { LivenessPolicy, type LivenessEffect } from '../../src/liveness/policy.ts';
+import { Meetings, type MeetingEffect } from '../../src/protocol/meetings.ts';
+import {
+  EMPTY_VIEW,
+  isRefusal,
+  join,
+  Membership,
+  remove,
+  type View,
+  type ViewMember,
+} from '../../src/protocol/membership.ts';
+import { lifeOf, STORE, type Life, type SimMessage, type StoreReply, type StoreRequest } from './messages.ts';
+import type { MembershipOracle } from './oracle.ts';
+import { LEASE_MS } from './sim-store.ts';
+
+/** What a member does differently when it is wrong on purpose. */
+export interface MemberRules {
+  /** Takes the place of an earlier life of its name without asking whether that one lives. */
+  readonly usurps: boolean;
+  /** Lets a barrier go on when most have come. */
+  readonly hurries: boolean;
+}
+
+export interface MemberPlan {
+  readonly name: string;
+  /** Which worker process runs at a node; others know only names. */
+  readonly nodeOf: (life: Life) => string | undefined;
+  readonly started: (life: Life, node: string) => void;
+  readonly oracle: MembershipOracle;
+  readonly rules: MemberRules;
+  /** The names of the small barrier that this worker is part of. */
+  readonly crew: readonly string[];
+  /** How long it stays before it leaves, in virtual milliseconds. */
+  readonly stayMs: number;
+  /** No one leaves any more, and everybody meets. */
+  readonly closing: () => boolean;
+}
+
+const LIVENESS = { pingMs: 8_000, suspectMs: 20_000, deadMs: 45_000, busyDeadMs: 90_000, reconnectGraceMs: 10_000 };
+/** As long as a look may be late without counting as the worker's own stall. */
+const TICK_MS = 1_400;
+const STORE_PATIENCE_MS = 2_000;
+const REFRESH_MS = 15_000;
+const NEIGHBOURS = 3;
+const BARRIER_PATIENCE_MS = 20_000;
+const RESEND_MS = 3_000;
+
+type Step = Generator<StoreRequest | number, void, StoreReply | undefined>;
+
+/** One process. Its states: *joining* → *member* → *gone* → *joining* as another life … */
+export class SimMember implements SimNode {
+  private readonly env: NodeEnv;
+  private readonly plan: MemberPlan;
+  private readonly asked = new Map<number, (reply: StoreReply | undefined) => void>();
+  private nextId = 1;
+  private life: Life | undefined;
+  private membership: Membership | undefined;
+  private meetings = new Meetings<Arrival>();
+  private policy = new LivenessPolicy<Life>({ ...LIVENESS, leaseMs: LEASE_MS });
+  private readonly watched = new Set<Life>();
+  private readonly calls = new Map<number, Call>();
+  /** Answers already given, so that a repeated call gets the same. */
+  private readonly answered = new Map<string, boolean>();
+
+  constructor(env: NodeEnv, plan: MemberPlan) {
+    this.env = env;
+    this.plan = plan;
+    this.run(this.live());
+  }
+
+  get view(): View {
+    return this.membership?.view ?? EMPTY_VIEW;
+  }
+
+  /** What is still open after the faults have ended: a barrier of all that was released is the end. */
+  metEverybody = false;
+
+  onDatagram(_from: string, message: unknown): void {
+    const got = message as SimMessage;
+    if (got.kind === 'answer') {
+      this.asked.get(got.id)?.(got.reply);
+      this.asked.delete(got.id);
+    } else if (got.kind === 'news') this.learn(got.view);
+    else if (got.kind !== 'ask') this.hear(got);
+  }
+
+  /** A link to one of the watched is cut. */
+  loseLink(): void {
+    const peer = [...this.watched][0];
+    if (peer !== undefined) this.apply(this.policy.linkLost(peer, this.env.now()));
+  }
+
+  // Its life, as steps between answers of the store and pauses
+
+  private *live(): Step {
+    yield Math.round(this.env.random.float() * 60_000);
+    for (;;) {
+      yield* this.join();
+      if (this.life === undefined) {
+        this.plan.oracle.counts.refused++;
+        yield 2_000 + Math.round(this.env.random.float() * 8_000);
+        continue;
+      }
+      const { life } = this;
+      this.run(this.keepLease(life));
+      this.run(this.lookAround(life));
+      this.run(this.meet(life));
+      const until = this.env.now() + this.plan.stayMs * (0.5 + this.env.random.float());
+      while (this.life === life && (this.env.now() < until || this.plan.closing())) yield 1_000;
+      if (this.life === life) yield* this.leave(life);
+      yield 1_000 + Math.round(this.env.random.float() * 20_000);
+    }
+  }
+
+  private *join(): Step {
+    const { name } = this.plan;
+    const incarnation = yield { op: 'incarnation', name };
+    if (typeof incarnation !== 'number') return;
+    const life = lifeOf({ name, incarnation });
+    if ((yield { op: 'lease', life }) !== true) return;
+    this.plan.started(life, this.env.name);
+    for (let attempt = 0; attempt < 20; attempt++) {
+      const view = yield { op: 'view' };
+      if (!isView(view)) continue;
+      if (view.members.some((member) => lifeOf(member) === life)) {
+        this.begin(name, incarnation, view);
+        return;
+      }
+      const next = join(view, newcomer(view, name, incarnation), undefined);
+      if (!isRefusal(next)) {
+        yield { op: 'change', before: view, next };
+        yield Math.round(this.env.random.float() * 50);
+        continue;
+      }
+      if (next.kind !== 'name-taken') return;
+      const lives = this.plan.rules.usurps ? false : yield { op: 'lease-of', life: lifeOf(next.by) };
+      if (lives !== false) return;
+      yield { op: 'change', before: view, next: remove(view, name, next.by.incarnation, 'dead') };
+    }
+  }
+
+  private begin(name: string, incarnation: number, view: View): void {
+    this.membership = new Membership({ name, incarnation });
+    this.meetings = new Meetings();
+    this.policy = new LivenessPolicy({ ...LIVENESS, leaseMs: LEASE_MS });
+    this.watched.clear();
+    this.answered.clear();
+    this.life = lifeOf({ name, incarnation });
+    this.learn(view);
+  }
+
+  /** Its own clock says how long nobody has confirmed the lease; then it looks whether it still belongs to the group. */
+  private *keepLease(life: Life): Step {
+    while (this.life === life) {
+      yield LEASE_MS / 3;
+      if (this.life !== life) return;
+      const held = yield { op: 'renew', life };
+      if (held === false) yield* this.refresh();
+    }
+  }
+
+  private *refresh(): Step {
+    const view = yield { op: 'view' };
+    if (isView(view)) this.learn(view);
+  }
+
+  private *lookAround(life: Life): Step {
+    for (let turn = 0; this.life === life; turn++) {
+      this.watchNeighbours();
+      this.apply(this.policy.tick(this.env.now()));
+      if (turn % Math.round(REFRESH_MS / TICK_MS) === 0) yield* this.refresh();
+      yield TICK_MS;
+    }
+  }
+
+  private *leave(life: Life): Step {
+    for (let attempt = 0; attempt < 20 && this.life === life; attempt++) {
+      const view = yield { op: 'view' };
+      if (!isView(view) || this.membership === undefined) continue;
+      const { name } = this.plan;
+      const next = remove(view, name, Number(life.split('#')[1]), 'left');
+      if (next === view || (yield { op: 'change', before: view, next }) === true) break;
+    }
+    this.end();
+    yield { op: 'revoke', life };
+  }
+
+  // What it knows of the others
+
+  private learn(view: View): void {
+    const { membership, life } = this;
+    if (membership === undefined || life === undefined) return;
+    const before = membership.view;
+    const change = membership.update(view);
+    if (change === undefined) return;
+    this.plan.oracle.installed(life, before, view);
+    for (const gone of [...change.dead, ...change.left]) {
+      this.policy.forget(lifeOf(gone));
+      this.watched.delete(lifeOf(gone));
+      for (const call of this.calls.values()) if (call.to === lifeOf(gone)) this.settle(call, false);
+      this.tell(this.meetings.gone(gone.name));
+    }
+    if (!membership.fenced) return;
+    this.plan.oracle.counts.fenced++;
+    this.end();
+  }
+
+  private end(): void {
+    this.life = undefined;
+    this.membership = undefined;
+    this.meetings.close();
+    for (const call of [...this.calls.values()]) this.settle(call, false);
+  }
+
+  /** The next few of the view, round it once. */
+  private watchNeighbours(): void {
+    const { members } = this.view;
+    const at = members.findIndex((member) => lifeOf(member) === this.life);
+    if (at < 0) return;
+    for (let i = 1; i <= NEIGHBOURS && i < members.length; i++) {
+      const peer = lifeOf(members[(at + i) % members.length] as ViewMember);
+      if (this.watched.has(peer) || this.watched.size >= 3 * NEIGHBOURS) continue;
+      this.watched.add(peer);
+      this.policy.track(peer, this.env.now());
+    }
+  }
+
+  private apply(effects: readonly LivenessEffect<Life>[]): void {
+    for (const effect of effects) {
+      const { peer } = effect;
+      if (effect.type === 'ping') this.send('ping', peer);
+      else if (effect.type === 'redial') {
+        this.env.setTimer(effect.afterMs, 'dial', () => this.watched.has(peer) && this.send('dial', peer));
+      } else if (effect.type === 'inquire') this.run(this.inquire(peer));
+      else if (effect.type === 'accuse') this.run(this.judge(peer, effect.certain));
+    }
+  }
+
+  private *inquire(peer: Life): Step {
+    const alive = yield { op: 'lease-of', life: peer };
+    if (typeof alive === 'boolean') this.apply(this.policy.lease(peer, this.env.now(), { alive, ageMs: 0 }));
+  }
+
+  private *judge(peer: Life, certain: boolean): Step {
+    const { life } = this;
+    if (life === undefined) return;
+    const alive = certain ? false : yield { op: 'lease-of', life: peer };
+    if (alive !== false) {
+      const count = yield { op: 'accuse', victim: peer, by: life };
+      if (typeof count !== 'number' || count < 2) return;
+    }
+    for (let attempt = 0; attempt < 20; attempt++) {
+      const view = yield { op: 'view' };
+      if (!isView(view)) continue;
+      const [name = '', incarnation] = peer.split('#');
+      const next = remove(view, name, Number(incarnation), 'dead');
+      if (next === view || (yield { op: 'change', before: view, next }) === true) return;
+    }
+  }
+
+  private hear(got: Exclude<SimMessage, { kind: 'ask' | 'answer' | 'news' }>): void {
+    const { membership, life } = this;
+    // Of another life, or from one outside the view: nothing of it is delivered.
+    if (membership === undefined || life === undefined || got.to !== life) return;
+    const [name = '', incarnation] = got.from.split('#');
+    if (!membership.has(name, Number(incarnation))) return;
+    this.apply(this.policy.heard(got.from, this.env.now()));
+    switch (got.kind) {
+      case 'ping':
+        return this.send('pong', got.from);
+      case 'dial':
+        return this.send('dialled', got.from);
+      case 'dialled':
+        if (this.watched.has(got.from)) this.apply(this.policy.linkUp(got.from, this.env.now()));
+        return this.run(this.acquit(got.from));
+      case 'arrive':
+        return this.arrived(name, got.from, got.key, got.call);
+      case 'withdraw': {
+        const missing = this.meetings.withdraw(name, this.arrivalOf(got.from, got.call));
+        if (missing !== undefined) this.answered.set(`${got.from}/${got.call}`, false);
+        return;
+      }
+      case 'outcome': {
+        const call = this.calls.get(got.call);
+        if (call !== undefined) this.settle(call, got.ok);
+        return;
+      }
+      case 'pong':
+        return;
+    }
+  }
+
+  private *acquit(peer: Life): Step {
+    if (this.life !== undefined) yield { op: 'acquit', victim: peer, by: this.life };
+  }
+
+  // Barriers
+
+  /** Now and then with its crew, and once with everybody. */
+  private *meet(life: Life): Step {
+    while (this.life === life) {
+      yield Math.round(10_000 + this.env.random.float() * 20_000);
+      if (this.life !== life) return;
+      const names = this.view.members.map(({ name }) => name);
+      const everybody = this.plan.closing() || this.env.random.chance(0.05);
+      const group = everybody ? names : this.plan.crew;
+      const leader = this.view.members.find(({ name }) => name === [...group].sort()[0]);
+      if (leader === undefined || group.some((name) => !names.includes(name))) continue;
+      const call: Call = { id: this.nextId++, life, to: lifeOf(leader), ok: undefined };
+      const key = everybody ? '*' : group.join();
+      this.calls.set(call.id, call);
+      this.plan.oracle.calls(life, call.id);
+      const until = this.env.now() + (this.plan.closing() ? 6 : 1) * BARRIER_PATIENCE_MS;
+      while (call.ok === undefined && this.env.now() < until) {
+        if (call.to === life) this.arrived(this.plan.name, life, key, call.id);
+        else this.post({ kind: 'arrive', from: life, to: call.to, key, call: call.id });
+        for (let waited = 0; call.ok === undefined && waited < RESEND_MS; waited += 500) yield 500;
+      }
+      if (call.ok === undefined) {
+        this.plan.oracle.counts.late++;
+        if (call.to === life) this.meetings.withdraw(this.plan.name, this.arrivalOf(life, call.id));
+        else this.post({ kind: 'withdraw', from: life, to: call.to, call: call.id });
+        this.settle(call, false);
+      } else if (call.ok && everybody && this.plan.closing()) this.metEverybody = true;
+    }
+  }
+
+  /** Somebody has come to a barrier that this worker collects for. */
+  private arrived(name: string, from: Life, key: string, call: number): void {
+    const known = this.answered.get(`${from}/${call}`);
+    if (known !== undefined) return this.answer(from, call, known);
+    const arrival = this.arrivalOf(from, call);
+    if (this.open.get(`${from}/${call}`) !== undefined) return;
+    // Who comes again has given up before, also when that was not heard.
+    for (const [id, earlier] of this.open)
+      if (earlier.life === from && earlier.key === key) {
+        this.meetings.withdraw(name, earlier);
+        this.answered.set(id, false);
+        this.open.delete(id);
+      }
+    this.open.set(`${from}/${call}`, arrival);
+    arrival.key = key;
+    this.tell(
+      this.meetings.arrive(key, name, arrival, () => {
+        const all = key === '*' ? this.view.members.map((member) => member.name) : key.split(',');
+        this.plan.oracle.opened(this.life as Life, key, new Set([...all, name]));
+        return { expected: this.plan.rules.hurries ? all.slice(0, Math.ceil(all.length / 2)) : all, survive: false };
+      }),
+    );
+  }
+
+  private readonly open = new Map<string, Arrival>();
+
+  private arrivalOf(life: Life, call: number): Arrival {
+    return this.open.get(`${life}/${call}`) ?? { life, call, key: '' };
+  }
+
+  private tell(effects: readonly MeetingEffect<Arrival>[]): void {
+    const { oracle } = this.plan;
+    for (const effect of effects) {
+      const { type, arrivals } = effect;
+      const [first] = arrivals.values();
+      const key = first?.key ?? '';
+      if (effect.type === 'released') oracle.released(this.life as Life, key, arrivals);
+      else oracle.broken(this.life as Life, key, effect.why.gone);
+      for (const { life, call } of arrivals.values()) {
+        this.open.delete(`${life}/${call}`);
+        this.answered.set(`${life}/${call}`, type === 'released');
+        this.answer(life, call, type === 'released');
+      }
+    }
+  }
+
+  private answer(life: Life, call: number, ok: boolean): void {
+    const own = this.calls.get(call);
+    if (life !== this.life) this.post({ kind: 'outcome', from: this.life as Life, to: life, call, ok });
+    else if (own !== undefined) this.settle(own, ok);
+  }
+
+  private settle(call: Call, ok: boolean): void {
+    call.ok ??= ok;
+    this.calls.delete(call.id);
+  }
+
+  // How it talks
+
+  private send(kind: 'ping' | 'pong' | 'dial' | 'dialled', to: Life): void {
+    if (this.life !== undefined) this.post({ kind, from: this.life, to });
+  }
+
+  private post(message: SimMessage & { readonly to: Life }): void {
+    const node = this.plan.nodeOf(message.to);
+    if (node !== undefined) this.env.send(node, message);
+  }
+
+  /** Runs steps: a request waits for its answer or for the store's silence, a number is a pause. */
+  private run(step: Step, reply?: StoreReply): void {
+    const { value, done } = step.next(reply);
+    if (done === true) return;
+    if (typeof value === 'number') {
+      this.env.setTimer(value, 'go on', () => this.run(step));
+      return;
+    }
+    const id = this.nextId++;
+    const late = this.env.setTimer(STORE_PATIENCE_MS, 'store', () => {
+      this.asked.delete(id);
+      this.run(step);
+    });
+    this.asked.set(id, (answer) => {
+      late.cancel();
+      this.run(step, answer);
+    });
+    this.env.send(STORE, { kind: 'ask', id, request: value } satisfies SimMessage);
+  }
+}
+
+interface Arrival {
+  readonly life: Life;
+  readonly call: number;
+  key: string;
+}
+
+interface Call {
+  readonly id: number;
+  readonly life: Life;
+  readonly to: Life;
+  ok: boolean | undefined;
+}
+
+function newcomer(view: View, name: string, incarnation: number): ViewMember {
+  const taken = new Set(view.members.map(({ id }) => id));
+  let id = 0;
+  while (taken.has(id)) id++;
+  return { name, id, incarnation, endpoints: [], host: name, pid: 1, extensions: [] };
+}
+
+function isView(reply: StoreReply | undefined): reply is View {
+  return typeof reply === 'object';
+}
