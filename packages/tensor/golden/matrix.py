@@ -322,6 +322,7 @@ def sparse():
     case("sparse and sparse", lambda v, w: (coo(v) + coo(w)).to_dense(), f(3), f(3), key="sparse:sum")
     case("dense and sparse", lambda d, v: d + coo(v), f(3, 2), f(3), key="sparse:mixed")
     case("sparse times number", lambda v: (coo(v) * 2.5).to_dense(), f(3), key="sparse:scaled")
+    case("sparse times dense", lambda v, d: (coo(v).coalesce() * d).to_dense(), f(3), f(3, 2), key="sparse:times")
     case("sparse product", lambda v, d: torch.sparse.mm(coo(v), d), f(3), f(2, 4), key="sparse:matmul", long=True)
     weights = f(6, 3)
     for mode in ("sum", "mean"):

@@ -255,6 +255,7 @@ const matrix: Record<string, (...t: never[]) => Tensor> = {
   'sparse:sum': (v: Tensor, w: Tensor) => sparse(v).add(sparse(w)).toDense(),
   'sparse:mixed': (d: Tensor, v: Tensor) => d.add(sparse(v)),
   'sparse:scaled': (v: Tensor) => sparse(v).mul(2.5).toDense(),
+  'sparse:times': (v: Tensor, d: Tensor) => sparse(v).mul(d).toDense(),
   'sparse:matmul': (v: Tensor, d: Tensor) => sparse(v).matmul(d),
   'bag:sum': (w: Tensor) => bag(w, 'sum'),
   'bag:mean': (w: Tensor) => bag(w, 'mean'),

@@ -27,6 +27,8 @@ export interface DeviceUpdate {
   readonly penalty: number;
   /** What the parameter is multiplied by first. */
   readonly shrink: number;
+  /** Further attributes of the kernel. */
+  readonly flags?: Readonly<Record<string, boolean>>;
 }
 
 export type BackendName = 'cpu' | 'wasm' | 'tensorflow' | 'webgpu';

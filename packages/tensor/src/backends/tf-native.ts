@@ -58,7 +58,7 @@ export class NativeOps {
     targets: readonly TfTensor[],
     gradient: TfTensor,
   ): { tensors: TfTensor[]; failed?: unknown } {
-    const { kernel, scalars, gradientAt, penalty, shrink } = update;
+    const { scalars, gradientAt, penalty, shrink } = update;
     const [parameter] = targets as [TfTensor];
     const temporary: TfTensor[] = [];
     const made = (t: TfTensor): TfTensor => {
@@ -81,7 +81,7 @@ export class NativeOps {
     args.splice(gradientAt, 0, pull);
     const result: { tensors: TfTensor[]; failed?: unknown } = { tensors: [] };
     try {
-      this.backend.executeMultipleOutputs(kernel, this.typed('T'), [...variables, ...args], 0);
+      this.backend.executeMultipleOutputs(update.kernel, this.attributes(update.flags), [...variables, ...args], 0);
     } catch (error) {
       result.failed = error;
     }
@@ -102,6 +102,11 @@ export class NativeOps {
   private typed(name: 'T' | 'dtype'): Attribute[] {
     const { binding } = this.backend;
     return [{ name, type: binding.TF_ATTR_TYPE, value: binding.TF_FLOAT }];
+  }
+
+  private attributes(flags: Readonly<Record<string, boolean>> = {}): Attribute[] {
+    const type = this.backend.binding.TF_ATTR_BOOL;
+    return [...this.typed('T'), ...Object.entries(flags).map(([name, value]) => ({ name, type, value }))];
   }
 
   private assign(variable: TfTensor, value: TfTensor): void {

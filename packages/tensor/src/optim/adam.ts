@@ -1,4 +1,5 @@
 /** @file Adam and its relatives: AdamW with decoupled decay, Adamax with the infinity norm. */
+import type { DeviceUpdate } from '../backends/backend.ts';
 import type { Tensor } from '../tensor.ts';
 import { checkRange, Optimizer, rpcName, type ParameterState, type Values } from './optimizer.ts';
 
@@ -34,6 +35,21 @@ abstract class MomentOptimizer extends Optimizer {
 abstract class AdamRule extends MomentOptimizer {
   /** Whether decay shrinks the parameter itself instead of joining the gradient. */
   protected abstract readonly decoupled: boolean;
+
+  protected override deviceUpdate(step: number): DeviceUpdate | undefined {
+    const { lr, betas, eps, weightDecay, amsgrad } = this.options;
+    if (amsgrad) return undefined;
+    const [b1, b2] = betas;
+    // TensorFlow scales the rate where PyTorch scales the divisor, epsilon included; powers of zero turn its own corrections off.
+    const scale = Math.sqrt(1 - b2 ** step);
+    return {
+      kernel: 'ResourceApplyAdam',
+      scalars: [0, 0, (lr * scale) / (1 - b1 ** step), b1, b2, eps * scale],
+      gradientAt: 6,
+      penalty: this.decoupled ? 0 : weightDecay,
+      shrink: this.decoupled ? 1 - lr * weightDecay : 1,
+    };
+  }
 
   protected update(p: Values, g: Values, { step, slots }: ParameterState): void {
     const { lr, betas, eps, weightDecay } = this.options;

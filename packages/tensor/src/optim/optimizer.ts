@@ -1,7 +1,11 @@
 /** @file What every optimiser shares: parameters, their state, and steps over whole arrays with no operation in between. */
+import type { DeviceUpdate } from '../backends/backend.ts';
+import { argument, freeArguments } from '../backends/kernels.ts';
+import { currentBackend } from '../backends/current.ts';
 import { noGrad } from '../autograd/record.ts';
 import { rpcName } from '../named.ts';
 import { sweep } from '../scope.ts';
+import { Storage } from '../storage.ts';
 import type { Tensor } from '../tensor.ts';
 
 /** The arrays an update works on: float32, or float64 for parameters of that type. */
@@ -15,13 +19,19 @@ export interface ParameterState {
   readonly slots: readonly Values[];
 }
 
+/** The same between steps: the accumulators are wherever the last update left them. */
+interface Remembered {
+  step: number;
+  readonly slots: readonly Storage[];
+}
+
 /**
  * Updates parameters from gradients. `step()` reads each parameter's `grad`; `step(grads)` takes the gradients in the order of the
  * parameters, null where there is none. A parameter without a gradient is left alone. The gradients stay the caller's.
  */
 export abstract class Optimizer {
   readonly params: readonly Tensor[];
-  private readonly states: (ParameterState | undefined)[];
+  private readonly states: (Remembered | undefined)[];
 
   constructor(params: Iterable<Tensor>) {
     this.params = [...params];
@@ -30,7 +40,7 @@ export abstract class Optimizer {
       if (!param.isLeaf) throw new TypeError(`can't optimize a non-leaf Tensor (parameter ${i})`);
       if (param.layout !== 'strided') throw new TypeError(`can't optimize a sparse tensor (parameter ${i})`);
     }
-    this.states = new Array<ParameterState | undefined>(this.params.length).fill(undefined);
+    this.states = new Array<Remembered | undefined>(this.params.length).fill(undefined);
   }
 
   /** @throws RangeError when `grads` is given with another length than `params`. */
@@ -65,11 +75,15 @@ export abstract class Optimizer {
   protected readonly slotStart: number = 0;
   /** Changes `p` in place from gradient `g`; all arrays have one length. */
   protected abstract update(p: Values, g: Values, state: ParameterState): void;
+  /** How the `step`th update is made by a device's own kernel; undefined where only `update` can. */
+  protected deviceUpdate(_step: number): DeviceUpdate | undefined {
+    return undefined;
+  }
   /** Whether `update` may be given only the rows a sparse gradient names. */
   protected readonly acceptsSparse: boolean = false;
 
   private stepOne(i: number, param: Tensor, grad: Tensor): void {
-    const sparse = grad.layout === 'sparse_coo';
+    const sparse = grad.sparse !== undefined;
     if (grad.shape.length !== param.shape.length || grad.shape.some((n, d) => n !== param.shape[d])) {
       throw new RangeError(
         `gradient ${i} has shape [${grad.shape.join(', ')}], its parameter [${param.shape.join(', ')}]`,
@@ -83,15 +97,36 @@ export abstract class Optimizer {
     const state = (this.states[i] ??= this.newState(param));
     state.step++;
     if (sparse) this.stepRows(param, grad, state);
-    else {
+    else if (!this.stepOnDevice(param, grad, state)) {
       const dense = plainValues(grad, param.dtype);
-      withValues(param, (p) => this.update(p, valuesOf(dense), state));
-      dense.dispose();
+      withValues(param, (p) => this.update(p, valuesOf(dense), opened(state, param)));
+      dense.release();
     }
   }
 
+  /** Leaves the update to a kernel of the device where it has one and the parameter is large enough; answers whether it did. */
+  private stepOnDevice(param: Tensor, grad: Tensor, state: Remembered): boolean {
+    const backend = currentBackend();
+    const { storage, shape, size } = param;
+    if (backend.update === undefined || size < backend.worth.elementwise) return false;
+    if (param.dtype !== 'float32' || grad.dtype !== 'float32') return false;
+    if (size * 4 !== storage.nbytes || !param.isContiguous) return false;
+    const update = this.deviceUpdate(state.step);
+    if (update === undefined) return false;
+    const gradient = argument(backend, grad);
+    const changed = [storage, ...state.slots];
+    try {
+      const targets = changed.map((s) => ({ buffer: s.toDevice(backend, 'float32'), shape }));
+      backend.update(update, targets, gradient);
+    } finally {
+      freeArguments(backend, [gradient]);
+    }
+    for (const s of changed) s.changedOnDevice();
+    return true;
+  }
+
   /** Applies `update` row by row: rows that the gradient does not name keep their values and their state. */
-  private stepRows(param: Tensor, grad: Tensor, state: ParameterState): void {
+  private stepRows(param: Tensor, grad: Tensor, state: Remembered): void {
     const summed = grad.coalesce();
     const rows = summed.indices();
     const values = summed.values();
@@ -101,11 +136,12 @@ export abstract class Optimizer {
     const dense = plainValues(values, param.dtype);
     withValues(param, (p) => {
       const g = valuesOf(dense);
+      const { step, slots } = opened(state, param);
       for (let k = 0; k < ids.length; k++) {
         const start = Number(ids[k]) * width;
         this.update(p.subarray(start, start + width), g.subarray(k * width, (k + 1) * width), {
-          step: state.step,
-          slots: state.slots.map((slot) => slot.subarray(start, start + width)),
+          step,
+          slots: slots.map((slot) => slot.subarray(start, start + width)),
         });
       }
     });
@@ -113,9 +149,15 @@ export abstract class Optimizer {
     for (const t of [summed, rows, values]) if (t !== grad) t.dispose();
   }
 
-  private newState(param: Tensor): ParameterState {
-    const make = param.dtype === 'float64' ? Float64Array : Float32Array;
-    const slots = Array.from({ length: this.slotCount }, () => new make(param.size).fill(this.slotStart));
+  private newState(param: Tensor): Remembered {
+    const make = arrayFor(param);
+    const slots = Array.from({ length: this.slotCount }, () => {
+      const values = new make(param.size);
+      if (this.slotStart !== 0) values.fill(this.slotStart);
+      const storage = new Storage(new Uint8Array(values.buffer));
+      storage.retain();
+      return storage;
+    });
     return { step: 0, slots };
   }
 }
@@ -125,9 +167,25 @@ export { rpcName };
 
 const arrayOf = { float32: Float32Array, float64: Float64Array } as const;
 
+function arrayFor(param: Tensor): typeof Float32Array | typeof Float64Array {
+  return param.dtype === 'float64' ? Float64Array : Float32Array;
+}
+
+/** A parameter's state as `update` takes it: the accumulators in host memory. */
+function opened({ step, slots }: Remembered, param: Tensor): ParameterState {
+  const make = arrayFor(param);
+  return {
+    step,
+    slots: slots.map((slot) => {
+      const bytes = slot.mutate();
+      return new make(bytes.buffer as ArrayBuffer, bytes.byteOffset, param.size);
+    }),
+  };
+}
+
 /** Gives `fn` the parameter's own memory when it is contiguous floats, else a copy that is written back. */
 function withValues(param: Tensor, fn: (values: Values) => void): void {
-  if ((param.dtype === 'float32' || param.dtype === 'float64') && isContiguous(param)) {
+  if ((param.dtype === 'float32' || param.dtype === 'float64') && param.isContiguous) {
     const bytes = param.storage.mutate();
     const make = arrayOf[param.dtype];
     fn(new make(bytes.buffer as ArrayBuffer, bytes.byteOffset + param.offset * make.BYTES_PER_ELEMENT, param.size));
@@ -142,6 +200,7 @@ function withValues(param: Tensor, fn: (values: Values) => void): void {
 /** The gradient, contiguous and in the type its parameter is updated in. The caller disposes it. */
 function plainValues(grad: Tensor, dtype: string): Tensor {
   const wanted = dtype === 'float64' ? 'float64' : 'float32';
+  if (grad.dtype === wanted && grad.isContiguous) return grad.detach();
   return sweep(() => grad.detach().to(wanted).contiguous());
 }
 
@@ -153,16 +212,6 @@ function valuesOf(dense: Tensor): Values {
   const bytes = dense.storage.peek();
   const make = arrayOf[dense.dtype as 'float32' | 'float64'];
   return new make(bytes.buffer as ArrayBuffer, bytes.byteOffset + dense.offset * make.BYTES_PER_ELEMENT, dense.size);
-}
-
-function isContiguous(t: Tensor): boolean {
-  let expected = 1;
-  for (let d = t.shape.length - 1; d >= 0; d--) {
-    const n = t.shape[d] ?? 1;
-    if (n !== 1 && t.strides[d] !== expected) return false;
-    expected *= n;
-  }
-  return true;
 }
 
 /** Refuses a hyperparameter outside its range, in PyTorch's words. */

@@ -1,4 +1,5 @@
 /** @file Stochastic gradient descent with momentum, Nesterov's variant and weight decay, as in PyTorch. */
+import type { DeviceUpdate } from '../backends/backend.ts';
 import type { Tensor } from '../tensor.ts';
 import { checkRange, Optimizer, rpcName, type ParameterState, type Values } from './optimizer.ts';
 
@@ -33,6 +34,15 @@ export class SGD extends Optimizer {
       throw new RangeError('Nesterov momentum requires a momentum and zero dampening');
     this.slotCount = momentum === 0 ? 0 : 1;
     this.acceptsSparse = momentum === 0 && weightDecay === 0;
+  }
+
+  protected override deviceUpdate(): DeviceUpdate | undefined {
+    const { lr, momentum, dampening, weightDecay, nesterov } = this.options;
+    const common = { gradientAt: 1, penalty: weightDecay, shrink: 1 };
+    if (momentum === 0) return { kernel: 'ResourceApplyGradientDescent', scalars: [lr], ...common };
+    // TensorFlow has no dampening.
+    if (dampening !== 0) return undefined;
+    return { kernel: 'ResourceApplyMomentum', scalars: [lr, momentum], flags: { use_nesterov: nesterov }, ...common };
   }
 
   protected update(p: Values, g: Values, { step, slots: [velocity] }: ParameterState): void {

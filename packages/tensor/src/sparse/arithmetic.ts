@@ -8,7 +8,8 @@ import { defineOp } from '../ops/define.ts';
 import { concat } from '../ops/join.ts';
 import { sameShape } from '../shape.ts';
 import { Tensor } from '../tensor.ts';
-import { toDense } from './coo.ts';
+import { sparseCooTensor, toDense } from './coo.ts';
+import { gatherRows } from './gather.ts';
 import { partsOf } from './parts.ts';
 
 const addSparseOp = defineOp<{ alpha: number }>('addSparse', 'add', ([a, b], { alpha }) => {
@@ -56,10 +57,15 @@ const scaleSparseOp = defineOp<{ factor: number }>('scaleSparse', 'mul', ([t], {
   return sparseFromParts({ indices, values: values.mul(factor), coalesced, shape: input.shape });
 });
 
-/** A sparse tensor times a number. */
+/**
+ * A sparse tensor times a number, or element by element times a dense or sparse tensor that broadcasts to its shape: sparse, at the
+ * coalesced indices of `t`.
+ */
 export function mulSparse(t: Tensor, factor: Tensor | number): Tensor {
-  if (factor instanceof Tensor && (factor.size !== 1 || factor.requiresGrad)) {
-    throw new DTypeError('a sparse tensor can be multiplied by a number only; use toDense()');
-  }
-  return apply(scaleSparseOp, [t], { factor: typeof factor === 'number' ? factor : factor.item() });
+  if (typeof factor === 'number') return apply(scaleSparseOp, [t], { factor });
+  if (factor.rank === 0 && !factor.requiresGrad) return apply(scaleSparseOp, [t], { factor: factor.item() });
+  const own = t.coalesce();
+  const at = own.indices();
+  const other = toDense(factor).expand(t.shape);
+  return sparseCooTensor(at, own.values().mul(gatherRows(other, at)), t.shape);
 }

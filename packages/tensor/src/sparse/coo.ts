@@ -6,6 +6,7 @@ import { allocate, decode, dtypes, encode, viewAs, type DType, type NumberArray 
 import { DTypeError, ShapeError } from '../errors.ts';
 import { fromArray, readArray, readBytes, readNumbers } from '../host.ts';
 import { shareHandle } from '../autograd/record.ts';
+import { untracked } from '../scope.ts';
 import { sizeOf, type Shape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { linearIndices, planUnique, unravel } from './plan.ts';
@@ -31,7 +32,12 @@ export function sparseCooTensor(indices: Tensor, values: Tensor, size: Shape): T
   const rows = (indices.rank === 1 ? indices.reshape([1, indices.size]) : indices).to('int64').contiguous();
   if (rows.rank !== 2) throw new ShapeError('indices must have shape [sparseDims, nnz]');
   linearIndices(rows, size);
-  return apply(sparseOp, [values], { indices: rows, size: [...size], coalesced: false });
+  return apply(sparseOp, [values], { indices: heldIndices(rows), size: [...size], coalesced: false });
+}
+
+/** A handle that a recorded operation may hold: no sweep or scope frees it. The collector does. */
+export function heldIndices(rows: Tensor<'int64'>): Tensor<'int64'> {
+  return untracked(() => shareHandle(rows));
 }
 
 /** The index rows of a coalesced tensor. */

@@ -6,6 +6,7 @@ import { over, readBytes } from '../host.ts';
 import { Storage } from '../storage.ts';
 import { sizeOf } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
+import { heldIndices } from './coo.ts';
 import { linearIndices } from './plan.ts';
 
 const gatherOp = defineOp<{ indices: Tensor<'int64'> }>('gatherRows', 'gather_rows', ([t], { indices }) => {
@@ -22,5 +23,5 @@ const gatherOp = defineOp<{ indices: Tensor<'int64'> }>('gatherRows', 'gather_ro
 
 /** The rows of `dense` at `indices` [sparseDims, nnz]: [nnz, ...rest]. */
 export function gatherRows(dense: Tensor, indices: Tensor<'int64'>): Tensor {
-  return apply(gatherOp, [dense], { indices });
+  return apply(gatherOp, [dense], { indices: heldIndices(indices) });
 }
