@@ -12,8 +12,8 @@ export const INSPECTOR_CLAIM: Uint8Array = new TextEncoder().encode('?inspect/1'
 /** A question. `recent` asks for calls that ended after that number, and starts to remember them. */
 export type Question = { readonly ask: 'view' } | { readonly ask: 'report'; readonly recent?: number };
 
-/** How many look at each agent. */
-const visitors = new WeakMap<Agent, number>();
+/** Who looks at each agent. */
+const visitors = new WeakMap<Agent, Set<Connection>>();
 
 /** Whether someone who proved itself with this claim wants to look, and not to join. */
 export function isInspector(claim: Uint8Array): boolean {
@@ -28,15 +28,21 @@ export function isInspector(claim: Uint8Array): boolean {
  * @param signal ends it, with the agent.
  */
 export function serveInspector(agent: Agent, connection: Connection, signal: AbortSignal): void {
-  const others = visitors.get(agent) ?? 0;
-  if (others >= MAX_INSPECTORS || signal.aborted) {
+  const all = visitors.get(agent) ?? new Set<Connection>();
+  if (all.size >= MAX_INSPECTORS || signal.aborted) {
     connection.destroy();
     return;
   }
-  visitors.set(agent, others + 1);
+  if (!visitors.has(agent)) {
+    visitors.set(agent, all);
+    const hangUp = (): void => {
+      for (const visitor of all) visitor.destroy();
+    };
+    signal.addEventListener('abort', hangUp, { once: true });
+  }
+  all.add(connection);
   let log: CallLog | undefined;
   let unwatch: (() => void) | undefined;
-  const hangUp = (): void => connection.destroy();
   const answer = (question: unknown): void => {
     if (connection.bufferedBytes > MAX_UNSENT_BYTES) throw new Error('reports are not taken');
     const { ask, recent } = (question ?? {}) as { ask?: unknown; recent?: unknown };
@@ -51,10 +57,8 @@ export function serveInspector(agent: Agent, connection: Connection, signal: Abo
     } else throw new Error('a question that nobody knows');
   };
   const closed = (): void => {
-    signal.removeEventListener('abort', hangUp);
     unwatch?.();
-    visitors.set(agent, (visitors.get(agent) ?? 1) - 1);
+    all.delete(connection);
   };
-  signal.addEventListener('abort', hangUp, { once: true });
   connection.attach(new JsonSink(MAX_QUESTION_BYTES, answer, closed));
 }
