@@ -2,9 +2,10 @@
 import type { Tensor } from '@backwire/tensor';
 import { ambient, runAtRoot } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
-import { FrameFlag, FrameKind, MessageType, WireError, type HeaderEntry } from '@backwire/wire/internal';
+import { FrameFlag, FrameKind, MessageType, WireError } from '@backwire/wire/internal';
 import { CallWriter } from './call-writer.ts';
 import type { Core } from './core.ts';
+import { DecodeContext } from './decode-context.ts';
 import { decodeFailure } from './error-codec.ts';
 import { RpcError, type Executed } from './errors.ts';
 import type { CallLabel, Followed, RpcMessage } from './extension.ts';
@@ -13,6 +14,7 @@ import { decodeFailed, messageOf, type Arrived } from './inbox.ts';
 import { LazyCall } from './lazy-call.ts';
 import { checkSignal, checkTimeoutMs, type CallOptions } from './options.ts';
 import type { Peer } from './peer.ts';
+import { unref } from './platform.ts';
 import { PendingCall, type Answer, type CallFollower, type StreamAnswer } from './pending-call.ts';
 import type { Faults } from './faults.ts';
 
@@ -23,7 +25,8 @@ const MAX_SLEEP_MS = 2 ** 31 - 1;
 export interface CallForm {
   readonly mode: PendingCall['mode'];
   readonly label: CallLabel;
-  readonly defaultTimeoutMs: number;
+  /** undefined = the agent's. */
+  readonly defaultTimeoutMs?: number;
   /** Of a stream: how many items may come before the first is taken. */
   readonly items?: number;
 }
@@ -46,6 +49,7 @@ export class Caller {
   failures = 0;
   private readonly writer: CallWriter;
   private readonly core: Core;
+  private readonly decoding = new DecodeContext();
   private readonly faults: Faults;
   private timer: NodeJS.Timeout | undefined;
   private timerAt = Infinity;
@@ -208,7 +212,7 @@ export class Caller {
     } catch (error) {
       this.reject(call, error instanceof WireError ? decodeFailed(error, peer, 'yes') : error);
     } finally {
-      for (const done of arrived.done) done();
+      if (arrived.done.length > 0) for (const done of arrived.done) done();
     }
   }
 
@@ -335,6 +339,7 @@ export class Caller {
 
   /** An injected delay: the send happens later, if anybody still wants it. */
   private later(call: PendingCall, what: Request, delayMs: number): void {
+    call.heldBack = true;
     runAtRoot(() =>
       setTimeout(() => {
         if (this.core.calls.get(call.id) !== call) return;
@@ -364,14 +369,11 @@ export class Caller {
   }
 
   private decode(peer: Peer, bytes: Uint8Array, start: number, end: number, tensors: readonly Tensor[]): unknown {
-    const pending: Promise<unknown>[] = [];
-    const value = this.core.codec.read(bytes, start, end, tensors, {
-      worker: peer.worker,
-      header: NO_ENTRIES,
-      pending,
-    });
+    const context = this.decoding.begin(peer.worker);
+    const value = this.core.codec.read(bytes, start, end, tensors, context);
     // Results are handed over at once; what settles later is the references' own affair.
-    for (const promise of pending) promise.catch(ignore);
+    const pending = context.take();
+    if (pending.length > 0) for (const promise of pending) promise.catch(ignore);
     return value;
   }
 
@@ -463,7 +465,7 @@ export class Caller {
     this.timerAt = at;
     const wait = Math.max(1, Math.min(Math.ceil(at - this.core.now()), MAX_SLEEP_MS));
     this.timer = runAtRoot(() => setTimeout(() => this.sweep(), wait));
-    this.timer.unref();
+    unref(this.timer);
   }
 
   private sweep(): void {
@@ -491,5 +493,4 @@ function leaving(peer: Peer): RpcError {
 
 function ignore(): void {}
 
-const NO_ENTRIES: HeaderEntry[] = [];
 const NOBODY: Answer = { resolve: ignore, reject: ignore };

@@ -3,6 +3,7 @@ import { runAtRoot } from '@backwire/tensor/internal';
 import type { AgentEvents } from './agent-types.ts';
 import { RpcError } from './errors.ts';
 import { MAX_EVENT_LISTENERS } from './limits.ts';
+import { warn } from './platform.ts';
 
 type Listener = (value: never) => void;
 
@@ -33,7 +34,7 @@ export class EventHub {
   emit<E extends keyof AgentEvents>(event: E, value: AgentEvents[E]): void {
     const list = this.listeners.get(event);
     if (list === undefined || list.size === 0) {
-      if (event === 'error') process.emitWarning(value instanceof Error ? value : String(value));
+      if (event === 'error') warn(value instanceof Error ? value : String(value));
       return;
     }
     runAtRoot(() => {
@@ -41,7 +42,7 @@ export class EventHub {
         try {
           listener(value as never);
         } catch (error) {
-          if (event === 'error') process.emitWarning(error instanceof Error ? error : String(error));
+          if (event === 'error') warn(error instanceof Error ? error : String(error));
           else this.emit('error', error);
         }
       }

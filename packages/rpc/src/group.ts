@@ -1,9 +1,9 @@
 /** @file A worker's place in its group: joining through the store, the view as it changes, evicting the dead, leaving. */
-import { hostname } from 'node:os';
 import { runAtRoot } from '@backwire/tensor/internal';
 import { RpcError } from './errors.ts';
-import { keepAlive, readAge, type KeepAlive } from './liveness/thread.ts';
+import { readAge, type KeepAlive } from './liveness/keep-alive.ts';
 import type { Logger } from './options.ts';
+import { processId } from './platform.ts';
 import {
   decodeView,
   EMPTY_VIEW,
@@ -41,6 +41,8 @@ export interface GroupOptions {
   readonly onView: (view: View) => void;
   /** The lease was lost: others may think that this worker is dead. */
   readonly onLeaseLost: (error: Error) => void;
+  /** Keeps the lease alive and its age known. */
+  readonly keepAlive: (store: Store, lease: Lease, options: { readonly ageKey: string }) => KeepAlive;
   now(): number;
 }
 
@@ -81,7 +83,7 @@ export class Group {
     const lease = await this.options.store.lease(this.options.leaseMs);
     this.lease = lease;
     void lease.lost.then((error) => this.ended.signal.aborted || this.options.onLeaseLost(error));
-    this.alive = keepAlive(this.options.store, lease, { ageKey: ageKey(joiner.name, this.incarnation) });
+    this.alive = this.options.keepAlive(this.options.store, lease, { ageKey: ageKey(joiner.name, this.incarnation) });
     await this.alive.started;
     const watching = this.watchFor(joiner.name, deadline);
     try {
@@ -173,7 +175,7 @@ export class Group {
         incarnation: this.incarnation,
         endpoints,
         host,
-        pid: process.pid,
+        pid: processId,
         extensions,
         ...(deviceMaps === undefined ? {} : { deviceMaps }),
       };
@@ -361,9 +363,4 @@ function missing(view: View, size: number): RpcError {
 
 function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
-}
-
-/** Equal on workers of one machine. */
-export function machineName(domain: string): string {
-  return `${hostname()}/${domain}`;
 }

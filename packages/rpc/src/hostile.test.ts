@@ -12,6 +12,7 @@ import {
 import type { Agent } from './agent.ts';
 import { createAgent, rpcFunction, rpcInfo, rpcSync, type RpcAgent } from './index.ts';
 import { Group } from './group.ts';
+import { keepAlive } from './liveness/thread.ts';
 import { authenticate } from './security/authenticate.ts';
 import { openStore } from './stores/open.ts';
 import { prefixStore } from './stores/prefix.ts';
@@ -55,6 +56,7 @@ async function impostor(
     logger: quiet,
     onView: () => undefined,
     onLeaseLost: () => undefined,
+    keepAlive,
     now: () => performance.now(),
   });
   closing.push(() => group.close());

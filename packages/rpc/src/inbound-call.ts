@@ -3,6 +3,7 @@ import { ambient, runAtRoot } from '@backwire/tensor/internal';
 import { RpcError } from './errors.ts';
 import type { Definition } from './definitions.ts';
 import type { Peer } from './peer.ts';
+import { unref } from './platform.ts';
 import type { WorkerInfo } from './worker-info.ts';
 
 /** What `callContext()` gives. */
@@ -91,7 +92,7 @@ export class InboundCall implements CallContext {
     else if (this.remainingMs() <= 0) this.expire();
     else if (this.deadline !== Infinity && this.state !== 'over') {
       this.timer = runAtRoot(() => setTimeout(() => this.expire(), Math.min(this.remainingMs(), MAX_TIMER_MS)));
-      this.timer.unref();
+      unref(this.timer);
     }
     return controller.signal;
   }

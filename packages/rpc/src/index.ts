@@ -1,35 +1,3 @@
 /** @file The public surface of @backwire/rpc. */
-export type { AgentEvents, RpcAgent } from './agent-types.ts';
-export {
-  allGather,
-  barrier,
-  callContext,
-  getRpcTimeoutMs,
-  getWorkerInfo,
-  getWorkerInfos,
-  processGroup,
-  rpcAsync,
-  rpcOneway,
-  rpcStream,
-  rpcSync,
-  setRpcTimeoutMs,
-  waitAll,
-} from './calls.ts';
-export { remoteClass, remoteFunction, rpcClass, rpcFunction, type AnyCtor, type AnyFn } from './definitions.ts';
-export { RemoteError, RpcError, registerErrorType, rpcInfo, type RpcErrorCode } from './errors.ts';
-export type { Extension, ExtensionSession, Incoming, Outgoing } from './extension.ts';
-export type {
-  CallOptions,
-  FaultInjection,
-  Limits,
-  Liveness,
-  Logger,
-  Rest,
-  RpcOptions,
-  Security,
-  ShutdownOptions,
-  StreamOptions,
-} from './options.ts';
-export type { Lease, Store } from './stores/store.ts';
-export { createAgent, currentAgent, initRpc, shutdown } from './start.ts';
-export { WorkerInfo, type To } from './worker-info.ts';
+export * from './surface.ts';
+export { createAgent, initRpc } from './start-node.ts';

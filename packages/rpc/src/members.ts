@@ -8,6 +8,7 @@ import { ACK_MS, MAX_PENDING_HELLOS } from './limits.ts';
 import { Link, type LinkOwner } from './link.ts';
 import { LivenessPolicy, type LivenessEffect } from './liveness/policy.ts';
 import { Peer, PROTOCOL_VERSION } from './peer.ts';
+import { unref } from './platform.ts';
 import { type Membership, type View, type ViewMember } from './protocol/membership.ts';
 import type { AgentEvents } from './agent-types.ts';
 import type { Member } from './extension.ts';
@@ -42,6 +43,7 @@ export interface MembersOptions {
 
 export class Members {
   private readonly options: MembersOptions;
+  private readonly self: ViewMember;
   private readonly core: Core;
   private readonly byName = new Map<string, Peer>();
   private readonly byId: (Peer | undefined)[] = [];
@@ -60,6 +62,7 @@ export class Members {
 
   constructor(options: MembersOptions, self: ViewMember) {
     this.options = options;
+    this.self = self;
     this.core = options.core;
     this.policy = new LivenessPolicy<Peer>(options.core.liveness);
     this.announce(self);
@@ -171,16 +174,16 @@ export class Members {
     this.livenessTimer = runAtRoot(() =>
       setInterval(() => this.checkLiveness(), Math.min(500, this.core.liveness.pingMs / 2)),
     );
-    this.livenessTimer.unref();
+    unref(this.livenessTimer);
     this.sweepTimer = runAtRoot(() => setInterval(() => bufferPool.sweep(), POOL_SWEEP_MS));
-    this.sweepTimer.unref();
+    unref(this.sweepTimer);
   }
 
   // What peers ask of the agent
 
   ackSoon(peer: Peer): void {
     this.acks.add(peer);
-    this.ackTimer ??= runAtRoot(() => setTimeout(() => this.sendAcks(), ACK_MS)).unref();
+    this.ackTimer ??= unref(runAtRoot(() => setTimeout(() => this.sendAcks(), ACK_MS)));
   }
 
   wakePeer(peer: Peer): void {
@@ -289,6 +292,8 @@ export class Members {
     const peer = new Peer(this.core, member);
     this.byName.set(member.name, peer);
     this.byId[member.id] = peer;
+    // The others cannot dial a worker without an address: it dials them, so that they can call it.
+    if (this.self.endpoints.length === 0) peer.want();
   }
 
   private announce({ name, deviceMaps }: ViewMember): void {
@@ -317,11 +322,12 @@ export class Members {
     const { member } = peer;
     const evict = async (): Promise<boolean> => {
       const { alive } = certain ? { alive: false } : await group.leaseOf(member);
-      if (alive && !(await group.accuse(member))) return false;
+      // Whoever has no address (a browser) is dialled by nobody: that it cannot be reached says nothing of it.
+      if (alive && (member.endpoints.length === 0 || !(await group.accuse(member)))) return false;
       this.update(await group.evict(member));
       return true;
     };
-    const slow = new Promise<boolean>((resolve) => setTimeout(() => resolve(false), EVICTION_MS).unref());
+    const slow = new Promise<boolean>((resolve) => unref(setTimeout(() => resolve(false), EVICTION_MS)));
     if (!(await Promise.race([evict(), slow]))) fail();
   }
 

@@ -1,5 +1,4 @@
 /** @file Another worker in one of its lives: its link, its session, and what both sides agreed on. */
-import { randomBytes, timingSafeEqual } from 'node:crypto';
 import { runAtRoot } from '@backwire/tensor/internal';
 import { FrameKind, protocolError, type FrameHeader, type handshakeProto } from '@backwire/wire/internal';
 import type { Core } from './core.ts';
@@ -16,9 +15,11 @@ import {
 } from './limits.ts';
 import { Link, type LinkOwner } from './link.ts';
 import { Outbox } from './outbox.ts';
+import { randomBytes } from './platform.ts';
 import { Connector, CONNECTOR_TIMES, type ConnectorPort } from './protocol/connector.ts';
 import type { ViewMember } from './protocol/membership.ts';
 import type { Resume } from './protocol/session.ts';
+import { sameBytes } from './security/digest.ts';
 import type { Connection } from './transports/transport.ts';
 import { WorkerInfo } from './worker-info.ts';
 
@@ -55,6 +56,8 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   /** The extensions it named; those of the view until its handshake. */
   extensions: ReadonlySet<string>;
   link: Link | undefined;
+  /** Numbers of the names that calls to it use; negative while it may not have been told. */
+  readonly interned = new Map<string, number>();
   /** The last sign of life that was taken note of. */
   notedAt = 0;
   private readonly core: Core;
@@ -243,7 +246,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   }
 
   random(): number {
-    return randomBytes(4).readUInt32LE() / 2 ** 32;
+    return new DataView(randomBytes(4).buffer).getUint32(0) / 2 ** 32;
   }
 
   // LinkOwner
@@ -431,7 +434,7 @@ const HOPELESS: ReadonlySet<RpcErrorCode> = new Set(['unauthenticated', 'version
 const hellos = new WeakMap<Link, handshakeProto.Identity>();
 
 function sameToken(a: Uint8Array, b: Uint8Array): boolean {
-  return a.length === b.length && timingSafeEqual(a, b);
+  return sameBytes(a, b);
 }
 
 /** Whether somebody answered that nobody listens: the process is gone, not merely out of reach. */

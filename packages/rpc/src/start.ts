@@ -1,8 +1,7 @@
-/** @file Starts agents: options checked, store opened, doors opened, group joined. */
-import { hostname } from 'node:os';
+/** @file Starts agents: options checked, store opened, doors opened, group joined. What differs between Node and browsers is passed in. */
 import { Agent } from './agent.ts';
 import type { RpcAgent } from './agent-types.ts';
-import { agentOf, becomeDefault } from './current.ts';
+import { agentOf } from './current.ts';
 import { DeviceMaps } from './device-maps.ts';
 import { RpcError } from './errors.ts';
 import { Group } from './group.ts';
@@ -25,13 +24,12 @@ import {
 import type { Extension } from './extension.ts';
 import type { Named } from '@backwire/tensor';
 import { runAtRoot } from '@backwire/tensor/internal';
-import { resolveSecurity, type ResolvedSecurity } from './security/policy.ts';
-import { openStore } from './stores/open.ts';
+import type { KeepAlive } from './liveness/keep-alive.ts';
+import type { ResolvedSecurity } from './security/policy.ts';
+import type { Security } from './options.ts';
 import { prefixStore } from './stores/prefix.ts';
-import type { Store } from './stores/store.ts';
-import { createTransports } from './transports/select.ts';
+import type { Lease, OpenStoreOptions, Store } from './stores/store.ts';
 import type { Connection, Listener, Transport } from './transports/transport.ts';
-import { unixTransport } from './transports/unix.ts';
 import { checkWorkerId, checkWorkerName } from './worker-info.ts';
 
 /** The options of one agent, checked and filled in. */
@@ -55,24 +53,24 @@ export interface Settings {
   readonly storeOwned: boolean;
 }
 
-/**
- * Starts an agent and makes it the process's default. Resolves when the group is complete and every member can be called.
- * @throws RpcError 'failed-precondition' ('RPC is already initialized') if there is a default agent, or the name is not unique;
- *   'deadline-exceeded' naming the ranks that are missing; 'invalid-argument'; 'unavailable' when the store is out of reach.
- */
-export async function initRpc(options: RpcOptions): Promise<RpcAgent> {
-  checkGiven(options, 'initRpc');
-  return becomeDefault(() => start(options));
-}
-
-/** Starts an agent without touching the default: several in one process. */
-export async function createAgent(options: RpcOptions): Promise<RpcAgent> {
-  checkGiven(options, 'createAgent');
-  return start(options);
+/** What the platform has to offer. */
+export interface Surroundings {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Equal on workers of one machine. */
+  host(): string;
+  /** @throws RpcError as `RpcOptions.security` says. */
+  security(given: Security | undefined, bind: string | undefined): ResolvedSecurity;
+  /** @throws RpcError 'invalid-argument' for names that mean nothing here. */
+  transports(options: RpcOptions, security: ResolvedSecurity, group: string): readonly Transport[];
+  store(
+    given: Store | string | undefined,
+    options: OpenStoreOptions & { readonly security: ResolvedSecurity },
+  ): Promise<{ readonly store: Store; readonly owned: boolean }>;
+  keepAlive(store: Store, lease: Lease, options: { readonly ageKey: string }): KeepAlive;
 }
 
 /** A program without types gets told what is missing, not which property of undefined could not be read. */
-function checkGiven(options: unknown, what: string): void {
+export function checkGiven(options: unknown, what: string): void {
   if (options === undefined) throw new TypeError(`${what} needs options: at least { name: 'worker0' }`);
   checkOptions(options, what);
 }
@@ -88,17 +86,18 @@ export async function shutdown(options?: ShutdownOptions): Promise<void> {
   await agent.shutdown(options);
 }
 
-async function start(options: RpcOptions): Promise<Agent> {
+/** Starts an agent. Resolves when the group is complete and every member can be called. */
+export async function start(options: RpcOptions, around: Surroundings): Promise<Agent> {
   return runAtRoot(async () => {
     const initTimeoutMs = checkTimeoutMs(options.initTimeoutMs ?? DEFAULT_INIT_TIMEOUT_MS, 'initTimeoutMs');
     const deadline = initTimeoutMs === 0 ? Infinity : performance.now() + initTimeoutMs;
-    const settings = await settle(options, initTimeoutMs);
+    const settings = await settle(options, initTimeoutMs, around);
     const doors = new Doors();
     let group: Group | undefined;
     try {
-      const transports = createTransports(options.transports, settings.security, settings.group, options.channels);
+      const transports = around.transports(options, settings.security, settings.group);
       await doors.open(transports, options);
-      return await enter(settings, transports, doors, deadline, (made) => (group = made));
+      return await enter(settings, transports, doors, deadline, around, (made) => (group = made));
     } catch (error) {
       await doors.close();
       await group?.close();
@@ -113,6 +112,7 @@ async function enter(
   transports: readonly Transport[],
   doors: Doors,
   deadline: number,
+  around: Surroundings,
   made: (group: Group) => void,
 ): Promise<Agent> {
   const later: { agent?: Agent } = {};
@@ -121,6 +121,7 @@ async function enter(
     root: settings.store,
     leaseMs: settings.liveness.leaseMs,
     logger: settings.logger,
+    keepAlive: (store, lease, options) => around.keepAlive(store, lease, options),
     now: () => performance.now(),
     onView: (view) => later.agent?.members.update(view),
     onLeaseLost: (error) => later.agent?.leaseLost(error),
@@ -132,7 +133,7 @@ async function enter(
       id: settings.rank,
       size: settings.size,
       endpoints: doors.endpoints,
-      host: hostOf(),
+      host: around.host(),
       extensions: settings.extensions.map(({ name }) => name),
       deviceMaps: settings.deviceMaps.given,
     },
@@ -157,6 +158,7 @@ class Doors {
 
   async open(transports: readonly Transport[], options: RpcOptions): Promise<void> {
     for (const transport of transports) {
+      if (transport.dialsOnly === true) continue;
       const listener = await transport.listen({ host: options.bind, advertise: options.advertise }, (connection) => {
         if (this.take !== undefined) this.take(connection);
         else if (this.early !== undefined && this.early.length < MAX_EARLY) this.early.push(connection);
@@ -183,8 +185,8 @@ class Doors {
 /** Connections that may wait until this worker has joined. */
 const MAX_EARLY = 1_024;
 
-async function settle(options: RpcOptions, initTimeoutMs: number): Promise<Settings> {
-  const { env } = process;
+async function settle(options: RpcOptions, initTimeoutMs: number, around: Surroundings): Promise<Settings> {
+  const { env } = around;
   const name = checkWorkerName(options.name);
   const rank = options.rank ?? numberOf(env['RANK'], 'RANK');
   const worldSize = options.worldSize ?? numberOf(env['WORLD_SIZE'], 'WORLD_SIZE');
@@ -216,8 +218,8 @@ async function settle(options: RpcOptions, initTimeoutMs: number): Promise<Setti
   const liveness = fillNumbers(DEFAULT_LIVENESS, options.liveness, 'liveness');
   const rpcTimeoutMs = checkTimeoutMs(options.rpcTimeoutMs ?? DEFAULT_RPC_TIMEOUT_MS, 'rpcTimeoutMs');
   const deviceMaps = new DeviceMaps(options.deviceMaps);
-  const security = resolveSecurity(options.security, { bind: options.bind });
-  const opened = await openStore(
+  const security = around.security(options.security, options.bind);
+  const opened = await around.store(
     options.store ?? (worldSize === 1 && env['MASTER_ADDR'] === undefined ? 'memory://alone' : undefined),
     {
       security,
@@ -259,11 +261,6 @@ function numberOf(text: string | undefined, name: string): number | undefined {
   if (text === undefined || text === '') return undefined;
   if (!/^\d{1,9}$/.test(text)) throw new RpcError('invalid-argument', `${name} is not a number: '${text}'`);
   return Number(text);
-}
-
-function hostOf(): string {
-  const transport = unixTransport();
-  return transport.isViable() ? transport.domain : hostname();
 }
 
 /** Warnings and errors go to the console, the rest nowhere. */

@@ -14,7 +14,8 @@ import { memoryStore } from '../stores/memory.ts';
 import { openStore } from '../stores/open.ts';
 import { prefixStore } from '../stores/prefix.ts';
 import { tlsTransport } from '../transports/tls.ts';
-import { keepAlive, readAge } from './thread.ts';
+import { readAge } from './keep-alive.ts';
+import { keepAlive } from './thread.ts';
 
 const root = fileURLToPath(new URL('../../../../', import.meta.url));
 const secret = 'sixteen bytes and more';

@@ -2,6 +2,7 @@
 import { Worker } from 'node:worker_threads';
 import { runAtRoot } from '@backwire/tensor/internal';
 import type { Lease, Store } from '../stores/store.ts';
+import { inLoop, type KeepAlive } from './keep-alive.ts';
 import { canTicket, type LeaseTicket } from '../stores/ticket.ts';
 import { LIVENESS_THREAD_SOURCE } from './thread-source.ts';
 
@@ -10,16 +11,6 @@ export interface KeepAliveOptions {
   readonly ageKey: string;
   /** @default true: in a thread where the store allows it */
   readonly thread?: boolean | undefined;
-}
-
-/** What keeps a lease alive. */
-export interface KeepAlive {
-  /** 'thread': a busy main loop does not end the lease; 'loop': it does. */
-  readonly kind: 'thread' | 'loop';
-  /** Resolves once the key has been written for the first time. */
-  readonly started: Promise<void>;
-  /** Harmless when repeated. The lease itself goes on. */
-  stop(): Promise<void>;
 }
 
 /** How often the main loop says that it turned. */
@@ -37,14 +28,6 @@ export function keepAlive(store: Store, lease: Lease, options: KeepAliveOptions)
   return runAtRoot(() =>
     ticket === undefined ? inLoop(store, lease, options.ageKey) : inThread(ticket, store, lease, options.ageKey),
   );
-}
-
-/** What the age key of a peer says; undefined when it has none: its lease is gone. */
-export async function readAge(store: Store, ageKey: string): Promise<number | undefined> {
-  const value = await store.get(ageKey);
-  if (value === undefined) return undefined;
-  const text = new TextDecoder().decode(value.subarray(0, 16));
-  return /^\d{1,12}$/.test(text) ? Number(text) : 0;
 }
 
 function inThread(ticket: LeaseTicket, store: Store, lease: Lease, ageKey: string): KeepAlive {
@@ -87,10 +70,4 @@ function inThread(ticket: LeaseTicket, store: Store, lease: Lease, ageKey: strin
     return (stopped ??= worker.terminate().then(() => undefined));
   };
   return { kind: 'thread', started, stop };
-}
-
-function inLoop(store: Store, lease: Lease, ageKey: string): KeepAlive {
-  const zero = new TextEncoder().encode('0');
-  const started = store.set(ageKey, zero, { lease }).catch(() => undefined);
-  return { kind: 'loop', started, stop: async () => undefined };
 }

@@ -1,9 +1,9 @@
 /** @file Runs the handshake on a connection, within the limits for strangers. */
-import { randomBytes } from 'node:crypto';
 import { RpcError } from '../errors.ts';
+import { randomBytes } from '../platform.ts';
 import type { ByteSink, Connection } from '../transports/transport.ts';
 import { HANDSHAKE_TIMEOUT_MS, Handshake, NONCE_BYTES, RECORD_HEAD_BYTES, type HandshakeEffect } from './handshake.ts';
-import type { Keys } from './secret.ts';
+import type { Keys } from './keys.ts';
 
 export interface AuthenticateOptions {
   readonly role: 'dialer' | 'acceptor';

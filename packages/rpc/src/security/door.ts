@@ -3,7 +3,7 @@ import type { RpcError } from '../errors.ts';
 import type { Connection } from '../transports/transport.ts';
 import { authenticate, type Authenticated } from './authenticate.ts';
 import { MAX_HALF_OPEN } from './handshake.ts';
-import type { Keys } from './secret.ts';
+import type { Keys } from './keys.ts';
 
 export interface DoorOptions {
   readonly group: string;

@@ -1,7 +1,7 @@
 /** @file The first bytes of a connection: both sides prove that they hold the group's secret. Pure: records in, records out. */
-import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 import { RpcError } from '../errors.ts';
-import { deriveKey, type Keys } from './secret.ts';
+import { hmacSha256, sameBytes, sha256 } from './digest.ts';
+import { deriveKey, fromHex, toHex, type Keys } from './keys.ts';
 
 /*
  * Records, each `4 bytes magic ‖ u8 version ‖ u8 type ‖ u16 body length (little-endian) ‖ body`:
@@ -30,6 +30,7 @@ export const NONCE_BYTES = 32;
 /** In place of a group where the store is concerned: many groups may share one. */
 export const STORE_GROUP = 'store';
 
+const encoder = new TextEncoder();
 const MAGIC = Uint8Array.of(0x42, 0x4b, 0x57, 0x52);
 const VERSION = 1;
 const HELLO = 1;
@@ -89,7 +90,7 @@ export class Handshake {
   start(): HandshakeEffect[] {
     if (this.options.role === 'acceptor') return [];
     const mode = this.options.keys === undefined ? PLAIN : HMAC;
-    const keyId = this.keyId === undefined ? new Uint8Array(KEY_ID_BYTES) : Buffer.from(this.keyId, 'hex');
+    const keyId = this.keyId === undefined ? new Uint8Array(KEY_ID_BYTES) : fromHex(this.keyId);
     this.hello = record(HELLO, [
       Uint8Array.of(mode),
       keyId,
@@ -131,7 +132,7 @@ export class Handshake {
 
   private onHello(bytes: Uint8Array, body: Uint8Array): HandshakeEffect[] {
     const mode = body[0];
-    const offered = Buffer.from(body.subarray(1, 1 + KEY_ID_BYTES)).toString('hex');
+    const offered = toHex(body.subarray(1, 1 + KEY_ID_BYTES));
     const wanted = this.options.keys === undefined ? PLAIN : HMAC;
     if (mode !== wanted) return this.fail('the peer wants another security mode');
     // An unknown key id goes on like a known one and fails at the proof, so that a stranger learns nothing from when it ends.
@@ -145,8 +146,7 @@ export class Handshake {
 
   private onChallenge(bytes: Uint8Array, body: Uint8Array): HandshakeEffect[] {
     // Its own nonce back would let a mirror answer for us.
-    if (Buffer.from(body.subarray(0, NONCE_BYTES)).equals(this.options.nonce))
-      return this.fail('the peer mirrored the nonce');
+    if (sameBytes(body.subarray(0, NONCE_BYTES), this.options.nonce)) return this.fail('the peer mirrored the nonce');
     this.challenge = Uint8Array.from(bytes);
     this.peerClaim = this.challenge.subarray(RECORD_HEAD_BYTES + NONCE_BYTES);
     this.expected = WELCOME;
@@ -154,7 +154,7 @@ export class Handshake {
   }
 
   private onAuth(body: Uint8Array): HandshakeEffect[] {
-    const right = timingSafeEqual(body, this.proof('dialer'));
+    const right = sameBytes(body, this.proof('dialer'));
     if (!right || (this.options.keys !== undefined && this.keyId === undefined))
       return this.fail('the peer does not hold the secret');
     this.finished = true;
@@ -162,7 +162,7 @@ export class Handshake {
   }
 
   private onWelcome(body: Uint8Array): HandshakeEffect[] {
-    if (!timingSafeEqual(body, this.proof('acceptor'))) return this.fail('the peer does not hold the secret');
+    if (!sameBytes(body, this.proof('acceptor'))) return this.fail('the peer does not hold the secret');
     this.finished = true;
     return [this.done()];
   }
@@ -179,14 +179,10 @@ export class Handshake {
 
   private proof(label: 'dialer' | 'acceptor'): Uint8Array {
     const { keys, group, channelBinding } = this.options;
-    const transcript = createHash('sha256').update(this.hello).update(this.challenge);
-    const th = transcript.update(channelBinding ?? new Uint8Array(0)).digest();
-    if (keys === undefined) return createHash('sha256').update(`${label}\0${group}\0`).update(th).digest();
+    const th = sha256(this.hello, this.challenge, channelBinding ?? new Uint8Array(0));
+    if (keys === undefined) return sha256(encoder.encode(`${label}\0${group}\0`), th);
     const key = keys.find((known) => known.id === this.keyId) ?? keys[0];
-    return createHmac('sha256', deriveKey(key, group, 'hmac'))
-      .update(label)
-      .update(th)
-      .digest();
+    return hmacSha256(deriveKey(key, group, 'hmac'), encoder.encode(label), th);
   }
 }
 

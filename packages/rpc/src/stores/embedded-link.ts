@@ -1,8 +1,8 @@
 /** @file A client's connection to an embedded store: requests and replies, made again when it breaks. */
-import { randomInt } from 'node:crypto';
 import { RpcError } from '../errors.ts';
+import { randomBytes, unref } from '../platform.ts';
 import { authenticate } from '../security/authenticate.ts';
-import type { Keys } from '../security/secret.ts';
+import type { Keys } from '../security/keys.ts';
 import type { Connection, Transport } from '../transports/transport.ts';
 import { ByteReader, type ReadProgram } from './byte-reader.ts';
 import { STORE_GROUP } from '../security/handshake.ts';
@@ -166,14 +166,15 @@ export class EmbeddedLink {
   }
 
   private listenFor(ms: number): void {
-    this.silence = setTimeout(() => {
+    const watch = (): void => {
       this.silence = undefined;
       // Waits may last for ever; anything else is answered at once.
       if (![...this.sent.values()].some((request) => !request.patient)) return;
       const left = this.heardAt + this.silenceMs - performance.now();
       if (left > 0) this.listenFor(left);
       else this.connection?.destroy(new RpcError('unavailable', `the store did not answer in ${this.silenceMs} ms`));
-    }, ms).unref();
+    };
+    this.silence = unref(setTimeout(watch, ms));
   }
 
   private queue(id: number, request: Request): void {
@@ -237,7 +238,7 @@ export class EmbeddedLink {
       } catch (error) {
         this.lastError = RpcError.from(error);
       }
-      await this.pause(backoff / 2 + randomInt(Math.ceil(backoff)));
+      await this.pause(backoff / 2 + jitter(backoff));
       backoff = Math.min(backoff * 1.6, MAX_BACKOFF_MS);
     }
   }
@@ -250,7 +251,7 @@ export class EmbeddedLink {
         this.closing.signal.removeEventListener('abort', done);
         resolve();
       };
-      const timer = setTimeout(done, ms).unref();
+      const timer = unref(setTimeout(done, ms));
       this.closing.signal.addEventListener('abort', done, { once: true });
     });
   }
@@ -264,6 +265,11 @@ export class EmbeddedLink {
       table.clear();
     }
   }
+}
+
+/** Up to `ms` more, so that clients that lost one server do not come back all at once. */
+function jitter(ms: number): number {
+  return (new DataView(randomBytes(4).buffer).getUint32(0) / 2 ** 32) * ms;
 }
 
 export function closedError(): RpcError {

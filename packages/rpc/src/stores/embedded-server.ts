@@ -5,7 +5,7 @@ import { insecureBind, resolveSecurity, type ResolvedSecurity } from '../securit
 import type { Keys } from '../security/secret.ts';
 import { storeTransport } from '../transports/select.ts';
 import { isLoopback } from '../transports/tcp.ts';
-import { parseHostPort } from '../transports/listen.ts';
+import { parseHostPort } from '../transports/dialling.ts';
 import type { Connection, Listener, Transport } from '../transports/transport.ts';
 import { LEASE_TOKEN_BYTES, StoreSession, type SessionHost } from './embedded-session.ts';
 import { MAX_CLIENTS, ORPHAN_GRACE_MS } from './limits.ts';

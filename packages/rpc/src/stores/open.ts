@@ -2,7 +2,7 @@
 import { fileURLToPath } from 'node:url';
 import { RpcError } from '../errors.ts';
 import { resolveSecurity } from '../security/policy.ts';
-import { hostText, parseHostPort } from '../transports/listen.ts';
+import { hostText, parseHostPort } from '../transports/dialling.ts';
 import { storeTransport } from '../transports/select.ts';
 import { embeddedStore } from './embedded.ts';
 import { serveStore } from './embedded-server.ts';

@@ -8,6 +8,7 @@ import {
 } from 'node:net';
 import { runAtRoot } from '@backwire/tensor/internal';
 import { RpcError } from '../errors.ts';
+import { cancelled, hostText } from './dialling.ts';
 import { adoptSocket, connectSocket, type SocketConnection } from './socket.ts';
 import { DEFAULT_DIAL_TIMEOUT_MS, type DialOptions } from './transport.ts';
 
@@ -130,23 +131,4 @@ export function listenError(error: NodeJS.ErrnoException, where: string): RpcErr
     default:
       return new RpcError('unavailable', `cannot listen on ${where}: ${error.message}`, { cause: error });
   }
-}
-
-export function cancelled(remote: string, signal: AbortSignal): RpcError {
-  return new RpcError('cancelled', `connecting to ${remote} was cancelled`, { cause: signal.reason });
-}
-
-/** IPv6 addresses stand in brackets before a port. */
-export function hostText(host: string): string {
-  return host.includes(':') ? `[${host}]` : host;
-}
-
-/** Host and port of 'scheme://host:port'. @throws RpcError 'invalid-argument'. */
-export function parseHostPort(endpoint: string, scheme: string): { host: string; port: number } {
-  const match = /^([a-z]+):\/\/(?:\[([^\]]+)\]|([^:/[\]]+)):(\d{1,5})$/.exec(endpoint);
-  const port = Number(match?.[4]);
-  if (match === null || match[1] !== scheme || port > 65_535) {
-    throw new RpcError('invalid-argument', `'${endpoint}' is not ${scheme}://host:port`);
-  }
-  return { host: match[2] ?? match[3] ?? '', port };
 }

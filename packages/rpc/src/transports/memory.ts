@@ -1,8 +1,9 @@
 /** @file Connections inside one process: bytes are copied from writer to reader, a turn of the event loop later. */
-import { randomUUID } from 'node:crypto';
 import { runAtRoot } from '@backwire/tensor/internal';
 import { InvariantError, RpcError } from '../errors.ts';
-import { cancelled } from './listen.ts';
+import { later, randomBytes } from '../platform.ts';
+import { toHex } from '../security/keys.ts';
+import { cancelled } from './dialling.ts';
 import type { ByteSink, Connection, DialOptions, ListenOptions, Listener, Protection, Transport } from './transport.ts';
 
 /** Bytes moved in one turn, so that a large body does not hold up the event loop. */
@@ -11,7 +12,7 @@ const BYTES_PER_TURN = 1024 * 1024;
 const INSIDE: Protection = Object.freeze({ encrypted: true, authenticated: true });
 
 const listeners = new Map<string, (connection: Connection) => void>();
-const domain = `process-${randomUUID()}`;
+const domain = `process-${toHex(randomBytes(16))}`;
 let counter = 0;
 
 /** 'memory://…'. The order of events depends on nothing but the order of the calls. */
@@ -44,7 +45,7 @@ async function listen(options: ListenOptions, onConnection: (connection: Connect
 function dial(endpoint: string, { signal }: DialOptions = {}): Promise<Connection> {
   return new Promise((resolve, reject) => {
     runAtRoot(() =>
-      setImmediate(() => {
+      later(() => {
         if (signal?.aborted) return reject(cancelled(endpoint, signal));
         const accept = listeners.get(endpoint);
         if (accept === undefined)
@@ -92,13 +93,13 @@ class MemoryConnection implements Connection {
     const before = this.sink;
     this.sink = sink;
     if (sink === undefined || sink === before) return;
-    if (this.closed) setImmediate(() => sink.closed(this.failure));
+    if (this.closed) later(() => sink.closed(this.failure));
     else this.peer.schedule();
   }
 
   write(chunks: readonly Uint8Array[], onFlushed?: (error?: Error) => void): void {
     if (this.closed || this.ended) {
-      if (onFlushed !== undefined) setImmediate(onFlushed, this.failure ?? closedError(this.remote));
+      if (onFlushed !== undefined) later(() => onFlushed(this.failure ?? closedError(this.remote)));
       return;
     }
     for (const [i, bytes] of chunks.entries()) {
@@ -120,7 +121,7 @@ class MemoryConnection implements Connection {
     this.failure = error;
     this.finish();
     runAtRoot(() =>
-      setImmediate(() => {
+      later(() => {
         this.tellClosed();
         if (this.peer.closed) return;
         // As a reset does: what the other side still had to send is lost.
@@ -135,7 +136,7 @@ class MemoryConnection implements Connection {
     if (this.scheduled) return;
     this.scheduled = true;
     runAtRoot(() =>
-      setImmediate(() => {
+      later(() => {
         this.scheduled = false;
         this.move();
       }),
@@ -205,7 +206,7 @@ class MemoryConnection implements Connection {
     this.ended = true;
     const error = this.failure ?? closedError(this.remote);
     for (const pending of this.queue.splice(0)) {
-      if (pending.onFlushed !== undefined) setImmediate(pending.onFlushed, error);
+      if (pending.onFlushed !== undefined) later(() => pending.onFlushed?.(error));
     }
     this.bufferedBytes = 0;
   }

@@ -1,7 +1,8 @@
 /** @file TCP: reaches any host, neither authenticated nor encrypted by itself. */
 import { networkInterfaces } from 'node:os';
 import type { AddressInfo } from 'node:net';
-import { KEEP_ALIVE_MS, dialNet, hostText, listenNet, parseHostPort } from './listen.ts';
+import { hostText, parseHostPort } from './dialling.ts';
+import { KEEP_ALIVE_MS, dialNet, listenNet } from './listen.ts';
 import type { Connection, DialOptions, ListenOptions, Listener, Transport } from './transport.ts';
 
 const LOOPBACK = '127.0.0.1';

@@ -245,7 +245,7 @@ test('the security mode chooses what tcp means', () => {
   expect(names('hmac')).toEqual(['tcp', 'unix']);
   const open = resolveSecurity({ mode: 'none', iUnderstand: true });
   const withCma = createTransports(undefined, open, 'g', ['cma', 'inline']).map((transport) => transport.name);
-  expect(withCma.filter((each) => each !== 'cma')).toEqual(['memory', 'unix', 'tcp']);
+  expect(withCma.filter((each) => each !== 'cma')).toEqual(['memory', 'port', 'unix', 'tcp']);
   if (cmaTransport().isViable()) expect(withCma.indexOf('cma')).toBe(withCma.indexOf('unix') - 1);
   expect(() => createTransports(undefined, open, 'g', ['telepathy'])).toThrow(/telepathy/);
   expect(() => createTransports(['pigeon'], resolveSecurity({ mode: 'none', iUnderstand: true }), 'g')).toThrow(

@@ -98,6 +98,8 @@ export interface Transport {
   readonly name: string;
   /** Whether this process can use it. */
   isViable(): boolean;
+  /** It has no listeners: nobody can dial this worker by it. */
+  readonly dialsOnly?: boolean;
   /**
    * Two workers can use this transport between them when their descriptors are equal: '' for one that reaches anywhere, the host for
    * Unix sockets, the process for those inside one.

@@ -1,5 +1,6 @@
 /** @file A WebSocket, of a browser or of the package `ws`, as a connection: a stream of bytes cut into binary messages. */
 import { InvariantError } from '../errors.ts';
+import { unref } from '../platform.ts';
 import type { ByteSink, Connection, Protection } from './transport.ts';
 
 /** The longest message: larger writes are cut, so that a receiver can bound what it takes before it has looked at it. */
@@ -109,7 +110,7 @@ export class WebSocketConnection implements Connection {
     this.socket.resume?.();
     this.socket.close(NORMAL);
     this.linger = setTimeout(() => this.destroy(), LINGER_MS);
-    (this.linger as { unref?: () => void }).unref?.();
+    unref(this.linger);
   }
 
   destroy(error?: Error): void {

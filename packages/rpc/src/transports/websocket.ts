@@ -2,17 +2,28 @@
 import type { IncomingMessage, Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { createHash, timingSafeEqual } from 'node:crypto';
 import type * as Ws from 'ws';
 import { runAtRoot } from '@backwire/tensor/internal';
 import { RpcError } from '../errors.ts';
 import { HANDSHAKE_TIMEOUT_MS, MAX_HALF_OPEN } from '../security/handshake.ts';
-import { deriveKey, type Keys } from '../security/secret.ts';
-import { cancelled, hostText, listenError } from './listen.ts';
+import { sameBytes, sha256 } from '../security/digest.ts';
+import type { Keys } from '../security/keys.ts';
+import { hostText } from './dialling.ts';
+import { listenError } from './listen.ts';
 import { isLoopback, reachable } from './tcp.ts';
-import { DEFAULT_DIAL_TIMEOUT_MS } from './transport.ts';
-import type { Connection, DialOptions, ListenOptions, Listener, Protection, Transport } from './transport.ts';
-import { MAX_MESSAGE_BYTES, WebSocketConnection, type AnyWebSocket } from './websocket-connection.ts';
+import type { Connection, ListenOptions, Listener, Transport } from './transport.ts';
+import {
+  dialWebSocket,
+  IN_THE_CLEAR,
+  platformClient,
+  PROTOCOL,
+  TOKEN_PREFIX,
+  webSocketToken,
+  type WebSocketClass,
+} from './websocket-client.ts';
+import { MAX_MESSAGE_BYTES, WebSocketConnection } from './websocket-connection.ts';
+
+export { webSocketToken } from './websocket-client.ts';
 
 export interface WebSocketOptions {
   readonly group: string;
@@ -24,10 +35,8 @@ export interface WebSocketOptions {
   readonly insecure?: boolean | undefined;
 }
 
+const encoder = new TextEncoder();
 const PATH = '/backwire';
-const PROTOCOL = 'backwire.v1';
-const TOKEN_PREFIX = 'token.';
-const IN_THE_CLEAR: Protection = Object.freeze({ encrypted: false, authenticated: false });
 /** The head of an HTTP request to upgrade. */
 const MAX_HEADER_BYTES = 8_192;
 
@@ -42,14 +51,8 @@ export function webSocketTransport(options: WebSocketOptions): Transport {
     domain: '',
     isViable: () => true,
     listen: (at, onConnection) => runAtRoot(() => listen(options, at, onConnection)),
-    dial: (endpoint, how) => runAtRoot(() => dial(options, endpoint, how)),
+    dial: (endpoint, how) => runAtRoot(() => dialWebSocket({ ...options, client: nodeClient }, endpoint, how)),
   };
-}
-
-/** What a page of the group shows; made from the secret, which it does not tell. */
-export function webSocketToken(keys: Keys, group: string, index = 0): string {
-  const key = keys[index] ?? keys[0];
-  return Buffer.from(deriveKey(key, group, 'websocket token')).toString('hex');
 }
 
 async function listen(
@@ -106,58 +109,6 @@ async function listen(
   return { endpoint: advertised.includes('://') ? advertised : `ws://${hostText(advertised)}:${port}${PATH}`, close };
 }
 
-function dial(
-  options: WebSocketOptions,
-  endpoint: string,
-  { timeoutMs = DEFAULT_DIAL_TIMEOUT_MS, signal }: DialOptions = {},
-): Promise<Connection> {
-  if (!/^wss?:\/\/[^/]+\//.test(endpoint))
-    return Promise.reject(new RpcError('invalid-argument', `'${endpoint}' is not ws://host:port/path`));
-  if (signal?.aborted) return Promise.reject(cancelled(endpoint, signal));
-  const protocols = [
-    PROTOCOL,
-    ...(options.keys === undefined ? [] : [`${TOKEN_PREFIX}${webSocketToken(options.keys, options.group)}`]),
-  ];
-  return clientClass().then(
-    (Client) =>
-      new Promise<Connection>((resolve, reject) => {
-        const socket = new Client(endpoint, protocols);
-        let settled = false;
-        const settle = (outcome: () => void): void => {
-          if (settled) return;
-          settled = true;
-          clearTimeout(timer);
-          signal?.removeEventListener('abort', onAbort);
-          outcome();
-        };
-        const refuse = (error: RpcError): void =>
-          settle(() => {
-            socket.close();
-            reject(error);
-          });
-        const onAbort = (): void => refuse(cancelled(endpoint, signal as AbortSignal));
-        const timer = setTimeout(
-          () => refuse(new RpcError('deadline-exceeded', `${endpoint} did not answer in ${timeoutMs} ms`)),
-          timeoutMs,
-        );
-        signal?.addEventListener('abort', onAbort, { once: true });
-        socket.addEventListener('open', () =>
-          settle(() => resolve(new WebSocketConnection(socket, endpoint, protectionOf(endpoint)))),
-        );
-        socket.addEventListener('error', (event) => {
-          const cause = (event as { error?: Error }).error;
-          const why = cause?.message ?? 'the WebSocket failed';
-          const code = why.includes('403') ? 'unauthenticated' : 'unavailable';
-          refuse(new RpcError(code, `cannot connect to ${endpoint}: ${why}`, { cause }));
-        });
-      }),
-  );
-}
-
-function protectionOf(endpoint: string): Protection {
-  return endpoint.startsWith('wss:') ? { encrypted: true, authenticated: false } : IN_THE_CLEAR;
-}
-
 function admits({ keys, group, allowedOrigins = [] }: WebSocketOptions, request: IncomingMessage): boolean {
   const { origin } = request.headers;
   if (origin !== undefined && !allowedOrigins.includes(origin)) return false;
@@ -171,27 +122,17 @@ function admits({ keys, group, allowedOrigins = [] }: WebSocketOptions, request:
 
 /** In the same time wherever they differ. */
 function equal(a: string, b: string): boolean {
-  const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
-  return timingSafeEqual(digest(a), digest(b));
+  const digest = (text: string): Uint8Array => sha256(encoder.encode(text));
+  return sameBytes(digest(a), digest(b));
 }
 
-type WebSocketClass = new (
-  endpoint: string,
-  protocols: string[],
-) => AnyWebSocket & {
-  addEventListener(type: 'open', listener: () => void): void;
-};
-
 /** `ws` where it is installed: it can be paused, and says what has left. Else the platform's own. */
-async function clientClass(): Promise<WebSocketClass> {
-  const platform = (globalThis as { WebSocket?: unknown }).WebSocket as WebSocketClass | undefined;
-  if (globalThis.process?.versions?.node === undefined && platform !== undefined) return platform;
+async function nodeClient(): Promise<WebSocketClass> {
   try {
     const { WebSocket } = await loadWs();
     return WebSocket;
   } catch (error) {
-    if (platform !== undefined) return platform;
-    throw error;
+    return platformClient() ?? Promise.reject(error as Error);
   }
 }
 

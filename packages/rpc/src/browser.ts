@@ -1,0 +1,3 @@
+/** @file The public surface of @backwire/rpc in browsers. */
+export * from './surface.ts';
+export { createAgent, initRpc } from './start-browser.ts';

@@ -1,0 +1,50 @@
+/** @file What Node and browsers both have under different names. Nothing here imports a Node module: browsers load this file. */
+
+type NodeCrypto = typeof import('node:crypto');
+
+const node = globalThis.process as NodeJS.Process | undefined;
+
+/** Node's crypto; undefined in browsers. */
+export const nodeCrypto: NodeCrypto | undefined = node?.getBuiltinModule?.('node:crypto');
+
+/** Environment variables; none in browsers. */
+export const environment: Readonly<Record<string, string | undefined>> = node?.env ?? {};
+
+/** The number of this process; 0 in browsers. */
+export const processId: number = node?.pid ?? 0;
+
+/** Bytes that nobody can guess. */
+export function randomBytes(count: number): Uint8Array {
+  return globalThis.crypto.getRandomValues(new Uint8Array(count));
+}
+
+/** Runs `fn(argument)` when this turn's code is done and before anything else happens. */
+export const soon: <T>(fn: (argument: T) => void, argument: T) => void =
+  node?.nextTick === undefined ? (fn, argument) => queueMicrotask(() => fn(argument)) : node.nextTick.bind(node);
+
+/** Runs `fn` in a later turn of the event loop, after what has arrived was dealt with. */
+export const later: (fn: () => void) => void =
+  typeof setImmediate === 'function' ? (fn) => void setImmediate(fn) : laterByMessage();
+
+/** Lets the process end although this timer has not come; browsers have no such thing. Returns the timer. */
+export function unref<T>(timer: T): T {
+  (timer as { unref?: () => void }).unref?.();
+  return timer;
+}
+
+/** Tells of something that nobody else can be told of. */
+export function warn(warning: Error | string): void {
+  if (node?.emitWarning === undefined) console.warn(warning);
+  else node.emitWarning(warning);
+}
+
+/** Timers of browsers wait at least 4 ms when they are nested; messages do not. */
+function laterByMessage(): (fn: () => void) => void {
+  const { port1, port2 } = new MessageChannel();
+  const queue: (() => void)[] = [];
+  port1.onmessage = () => queue.shift()?.();
+  return (fn) => {
+    queue.push(fn);
+    port2.postMessage(0);
+  };
+}

@@ -1,0 +1,31 @@
+/** @file What sibling packages use of @backwire/rpc wherever it runs. */
+export { InvariantError, RPC_ERROR_CODES, isRpcErrorCode, type Executed, type RpcErrorFields } from './errors.ts';
+export {
+  definitionOfInstance,
+  findDefinition,
+  invoke,
+  nameOf,
+  systemFunction,
+  type Definition,
+} from './definitions.ts';
+export type {
+  CallLabel,
+  ExtensionHost,
+  ExtensionInternals,
+  ExtensionValue,
+  Followed,
+  Member,
+  MessageOptions,
+  RpcMessage,
+} from './extension.ts';
+export { checkTimeoutMs } from './options.ts';
+export { runInScope } from './scoped.ts';
+export { system as systemError } from './dispatcher.ts';
+export { callLabelled, collectInWaitAll } from './calls.ts';
+export { withoutSlot } from './inbound-call.ts';
+export { errorName, type RecentCall } from './inspection/call-log.ts';
+export { MAX_METHODS } from './inspection/limits.ts';
+export type { AgentMetrics, PeerMetrics } from './inspection/metrics.ts';
+export type { CallObserver, ObservedCall, ObservedHandler, Observers } from './inspection/observers.ts';
+export type { Budget, OpenCall, SessionReport, WorkerReport } from './inspection/report.ts';
+export { incomingTrace, withTrace } from './inspection/trace.ts';

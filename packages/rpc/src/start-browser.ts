@@ -1,0 +1,71 @@
+/** @file Starts agents in browsers: members of a group that dial the others by WebSocket and are dialled by nobody. */
+import type { RpcAgent } from './agent-types.ts';
+import { becomeDefault } from './current.ts';
+import { RpcError } from './errors.ts';
+import { inLoop } from './liveness/keep-alive.ts';
+import type { RpcOptions, Security } from './options.ts';
+import { randomBytes } from './platform.ts';
+import { STORE_GROUP } from './security/handshake.ts';
+import { keyOf, keysOf, toHex } from './security/keys.ts';
+import type { ResolvedSecurity } from './security/policy.ts';
+import { checkGiven, start, type Surroundings } from './start.ts';
+import { connectStore } from './stores/embedded-client.ts';
+import { memoryStore } from './stores/memory.ts';
+import type { Transport } from './transports/transport.ts';
+import { webSocketClientTransport } from './transports/websocket-client.ts';
+
+/** A page shares its machine with nobody it could tell apart. */
+const page = `browser/${toHex(randomBytes(8))}`;
+
+const BROWSER: Surroundings = {
+  env: {},
+  host: () => page,
+  security,
+  transports: ({ transports = ['ws'] }, { keys }, group) => transports.map((name) => transportOf(name, group, keys)),
+  store: async (given, { security: { keys }, signal, timeoutMs }) => {
+    if (typeof given === 'object') return { store: given, owned: false };
+    if (given?.startsWith('memory://') === true)
+      return { store: memoryStore(given.slice('memory://'.length)), owned: true };
+    if (given === undefined || !/^wss?:/.test(given)) {
+      throw new RpcError(
+        'invalid-argument',
+        `a browser reaches the store at 'ws://host:port/backwire', got ${String(given)}`,
+      );
+    }
+    const transport = webSocketClientTransport({ group: STORE_GROUP, keys });
+    return { store: await connectStore({ endpoint: given, transport, keys, signal, timeoutMs }), owned: true };
+  },
+  keepAlive: (store, lease, { ageKey }) => inLoop(store, lease, ageKey),
+};
+
+/** As in Node, by WebSocket: `store` is 'ws://host:port/backwire', and `security.secret` the group's secret. */
+export async function initRpc(options: RpcOptions): Promise<RpcAgent> {
+  checkGiven(options, 'initRpc');
+  return becomeDefault(() => start(options, BROWSER));
+}
+
+/** Starts an agent without touching the default: several in one page. */
+export async function createAgent(options: RpcOptions): Promise<RpcAgent> {
+  checkGiven(options, 'createAgent');
+  return start(options, BROWSER);
+}
+
+/** There is no environment to find a secret in: the page has to be given one, or to say that it needs none. */
+function security(given: Security | undefined): ResolvedSecurity {
+  const base = { keys: undefined, mtls: undefined, automatic: false };
+  if (given?.mode === 'none' && given.iUnderstand) return { ...base, mode: 'none' };
+  if ((given?.mode === 'psk' || given?.mode === 'hmac') && given.secret !== undefined) {
+    const { secret } = given;
+    const keys = typeof secret === 'string' ? keysOf(secret, 'security.secret') : ([keyOf(secret)] as const);
+    return { ...base, mode: 'hmac', keys };
+  }
+  throw new RpcError(
+    'invalid-argument',
+    "in a browser, security is { mode: 'hmac', secret } or { mode: 'none', iUnderstand: true }",
+  );
+}
+
+function transportOf(name: string, group: string, keys: ResolvedSecurity['keys']): Transport {
+  if (name === 'ws') return webSocketClientTransport({ group, keys });
+  throw new RpcError('invalid-argument', `a browser has the transport 'ws' alone, not '${name}'`);
+}

@@ -1,0 +1,323 @@
+/** @file The client of an embedded store: what the members of a group use. Runs in browsers too. */
+import { RpcError } from '../errors.ts';
+import { STORE_GROUP } from '../security/handshake.ts';
+import { deriveKey, type Keys } from '../security/keys.ts';
+import { unref } from '../platform.ts';
+import { parseHostPort } from '../transports/dialling.ts';
+import type { TlsClient } from '../transports/tls.ts';
+import type { Transport } from '../transports/transport.ts';
+import { EmbeddedLink, closedError, type LinkOptions } from './embedded-link.ts';
+import type { StoreServer } from './embedded-server.ts';
+import { MAX_LEASE_MS, MAX_VALUE_BYTES, MIN_LEASE_MS } from './limits.ts';
+import { Op, type Reader, blob, clientKey, i64, keyText, u32, u8 } from './protocol.ts';
+import type { Lease, StoreEvent } from './store.ts';
+import type { LeaseTicket, TicketStore } from './ticket.ts';
+import { settleWait } from './wait.ts';
+import { WatchQueue } from './watch-queue.ts';
+
+export interface ConnectStoreOptions {
+  /** 'tcp://host:port'. */
+  readonly endpoint: string;
+  readonly keys?: Keys | undefined;
+  /** How long to try to connect, in milliseconds; 0 = no limit. @default 300000 */
+  readonly timeoutMs?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+  readonly transport: Transport;
+  /** How a connection of `transport` is encrypted, for a thread that makes one of its own. */
+  readonly tlsOf?: ((transport: Transport) => TlsClient | undefined) | undefined;
+  /** The server, if it is this process's: it is closed with the store, once the other clients have had time to leave. */
+  readonly server?: StoreServer | undefined;
+}
+
+const DEFAULT_TIMEOUT_MS = 300_000;
+const RETRY_MS = 100;
+/** How long the process that serves waits for the others to leave. */
+const CLOSE_LINGER_MS = 3_000;
+/** A lease is renewed three times in its life. */
+const RENEWALS_PER_TTL = 3;
+
+/**
+ * Connects to the server of an embedded store, trying again until it answers or the time is up.
+ * @throws RpcError 'deadline-exceeded', 'cancelled', 'unauthenticated' (at once: the secrets will not become equal).
+ */
+export async function connectStore(options: ConnectStoreOptions): Promise<EmbeddedStore> {
+  const { endpoint, keys, signal, timeoutMs = DEFAULT_TIMEOUT_MS, transport } = options;
+  const until = timeoutMs === 0 ? Infinity : performance.now() + timeoutMs;
+  const store = new EmbeddedStore({ endpoint, transport, keys }, options);
+  for (;;) {
+    try {
+      await store.connect(signal, Math.min(5_000, Math.max(1, until - performance.now())));
+      return store;
+    } catch (error) {
+      const known = RpcError.from(error);
+      const final = known.code !== 'unavailable' && known.code !== 'deadline-exceeded';
+      if (final || performance.now() + RETRY_MS > until) {
+        await store.close();
+        if (final) throw known;
+        throw new RpcError('deadline-exceeded', `no store at ${endpoint} in ${timeoutMs} ms: ${known.message}`, {
+          cause: known,
+        });
+      }
+    }
+    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+  }
+}
+
+export class EmbeddedLease implements Lease {
+  readonly id: number;
+  readonly token: Uint8Array;
+  readonly ttlMs: number;
+  readonly lost: Promise<Error>;
+  private readonly store: EmbeddedStore;
+  private resolveLost!: (error: Error) => void;
+  private timer: NodeJS.Timeout | undefined;
+  private over = false;
+
+  constructor(store: EmbeddedStore, id: number, token: Uint8Array, ttlMs: number) {
+    this.store = store;
+    this.id = id;
+    this.token = token;
+    this.ttlMs = ttlMs;
+    this.lost = new Promise((resolve) => (this.resolveLost = resolve));
+    this.timer = unref(setInterval(() => void this.renew(), ttlMs / RENEWALS_PER_TTL));
+  }
+
+  isOf(store: EmbeddedStore): boolean {
+    return this.store === store;
+  }
+
+  async revoke(): Promise<void> {
+    if (this.finish()) await this.store.revoke(this);
+  }
+
+  /** The store says it is gone, or the store itself is. */
+  lose(error: RpcError): void {
+    if (this.finish()) this.resolveLost(error);
+  }
+
+  /** Only the store's own word ends a lease: one that is out of reach may still count it. */
+  async renew(): Promise<void> {
+    if (this.over) return;
+    const alive = await this.store.hold(this).catch(() => true);
+    if (!alive)
+      this.lose(
+        new RpcError('unavailable', 'the store no longer knows the lease: it ran out, or the store started anew'),
+      );
+  }
+
+  private finish(): boolean {
+    if (this.over) return false;
+    this.over = true;
+    clearInterval(this.timer);
+    return true;
+  }
+}
+
+interface Watching {
+  readonly key: Uint8Array;
+  readonly queue: WatchQueue;
+  readonly prefix: string;
+}
+
+export class EmbeddedStore implements TicketStore {
+  private readonly link: EmbeddedLink;
+  private readonly options: LinkOptions;
+  private readonly leases = new Map<number, EmbeddedLease>();
+  private readonly watches = new Map<number, Watching>();
+  private readonly server: StoreServer | undefined;
+  private readonly tlsOf: ConnectStoreOptions['tlsOf'];
+  private readonly closing = new AbortController();
+
+  constructor(options: LinkOptions, { server, tlsOf }: Pick<ConnectStoreOptions, 'server' | 'tlsOf'>) {
+    this.server = server;
+    this.tlsOf = tlsOf;
+    this.options = options;
+    this.link = new EmbeddedLink(options, {
+      up: (first) => this.onUp(first),
+      event: (id, body) => this.onEvent(id, body),
+      leaseLost: (id) => this.leases.get(id)?.lose(new RpcError('unavailable', 'the lease was not renewed in time')),
+    });
+  }
+
+  connect(signal: AbortSignal | undefined, timeoutMs: number): Promise<void> {
+    return this.link.connect(signal, timeoutMs);
+  }
+
+  async set(key: string, value: Uint8Array, options?: { lease?: Lease }): Promise<void> {
+    const parts = [clientKey(key), payload(value), u32(this.leaseId(options?.lease))];
+    await this.link.request(Op.SET, parts, { repeatable: false });
+  }
+
+  async get(key: string): Promise<Uint8Array | undefined> {
+    return optional(await this.link.request(Op.GET, [clientKey(key)], { repeatable: true }));
+  }
+
+  async wait(keys: readonly string[], options: { timeoutMs: number; signal?: AbortSignal }): Promise<void> {
+    if (this.closing.signal.aborted) throw closedError();
+    const parts = [u32(keys.length), ...keys.map(clientKey)];
+    const park = (done: (error?: RpcError) => void): (() => void) => {
+      const id = this.link.newId();
+      let parked = true;
+      const finish = (error?: RpcError): void => {
+        parked = false;
+        done(error);
+      };
+      this.link.request(Op.WAIT, parts, { repeatable: true, patient: true, id }).then(
+        () => finish(),
+        (error: unknown) => finish(RpcError.from(error)),
+      );
+      return () => {
+        if (!parked) return;
+        parked = false;
+        this.link.forget(id);
+        this.link.notify(Op.CANCEL, id);
+      };
+    };
+    const missing = async (): Promise<string[]> => {
+      const found = await Promise.all(keys.map((key) => this.get(key)));
+      return keys.filter((_, i) => found[i] === undefined);
+    };
+    return settleWait(park, missing, { ...options, closing: this.closing.signal });
+  }
+
+  async add(key: string, delta: bigint): Promise<bigint> {
+    return (await this.link.request(Op.ADD, [clientKey(key), i64(delta)], { repeatable: false })).i64();
+  }
+
+  async compareAndSet(
+    key: string,
+    expected: Uint8Array | null,
+    value: Uint8Array,
+    options?: { lease?: Lease },
+  ): Promise<{ ok: boolean; current: Uint8Array | undefined }> {
+    const before = expected === null ? [u8(0)] : [u8(1), payload(expected)];
+    const parts = [clientKey(key), ...before, payload(value), u32(this.leaseId(options?.lease))];
+    const reply = await this.link.request(Op.COMPARE_AND_SET, parts, { repeatable: false });
+    return { ok: reply.u8() === 1, current: optional(reply) };
+  }
+
+  async delete(key: string): Promise<boolean> {
+    return (await this.link.request(Op.DELETE, [clientKey(key)], { repeatable: false })).u8() === 1;
+  }
+
+  async list(prefix: string): Promise<Map<string, Uint8Array>> {
+    const reply = await this.link.request(Op.LIST, [clientKey(prefix)], { repeatable: true });
+    const found = new Map<string, Uint8Array>();
+    for (let left = reply.count(8); left > 0; left--) found.set(keyText(reply.blob()), reply.blob());
+    return found;
+  }
+
+  watch(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoreEvent> {
+    if (this.closing.signal.aborted) throw closedError();
+    const id = this.link.newId();
+    const stop = (): void => {
+      if (this.watches.delete(id)) this.link.notify(Op.CANCEL, id);
+    };
+    const queue = new WatchQueue(prefix, stop, options?.signal);
+    if (options?.signal?.aborted) return queue;
+    const watching = { key: clientKey(prefix), queue, prefix };
+    this.watches.set(id, watching);
+    this.startWatch(id, watching);
+    return queue;
+  }
+
+  async lease(ttlMs: number): Promise<Lease> {
+    if (!(ttlMs >= MIN_LEASE_MS && ttlMs <= MAX_LEASE_MS)) {
+      throw new RpcError('invalid-argument', `a lease lasts ${MIN_LEASE_MS} to ${MAX_LEASE_MS} ms, not ${ttlMs}`);
+    }
+    const reply = await this.link.request(Op.GRANT, [u32(ttlMs)], { repeatable: false });
+    const lease = new EmbeddedLease(this, reply.u32(), reply.raw(8), ttlMs);
+    this.leases.set(lease.id, lease);
+    void lease.lost.then(() => this.leases.delete(lease.id));
+    return lease;
+  }
+
+  /** For a thread that renews `lease` beside this store. */
+  ticket(lease: Lease, ageKey: string): LeaseTicket | undefined {
+    const { endpoint, keys, transport } = this.options;
+    const tls = this.tlsOf?.(transport);
+    if (!(lease instanceof EmbeddedLease) || !lease.isOf(this) || (transport.name !== 'tcp' && tls === undefined))
+      return undefined;
+    // Under TLS the key has been proved before the handshake.
+    const key = tls === undefined ? keys?.[0] : undefined;
+    return {
+      kind: 'embedded',
+      ...parseHostPort(endpoint, transport.name),
+      mode: key === undefined ? 'plain' : 'hmac',
+      group: STORE_GROUP,
+      keyId: key?.id ?? '0'.repeat(16),
+      key: key === undefined ? new Uint8Array(0) : deriveKey(key, STORE_GROUP, 'hmac'),
+      tls: tls ?? null,
+      id: lease.id,
+      token: lease.token,
+      ttlMs: lease.ttlMs,
+      ageKey: `/${ageKey}`,
+    };
+  }
+
+  async close(): Promise<void> {
+    if (this.closing.signal.aborted) return;
+    const leases = [...this.leases.values()];
+    const revoked = leases.map((lease) => this.revoke(lease));
+    this.closing.abort();
+    for (const watching of [...this.watches.values()]) watching.queue.end();
+    for (const lease of leases) lease.lose(closedError());
+    // The requests are on their way before the connection ends; what they answer no longer matters.
+    for (const one of revoked) one.catch(() => undefined);
+    this.link.close();
+    await this.server?.close({ lingerMs: CLOSE_LINGER_MS });
+  }
+
+  async revoke(lease: EmbeddedLease): Promise<void> {
+    this.leases.delete(lease.id);
+    await this.link.request(Op.REVOKE, [u32(lease.id), blob(lease.token)], { repeatable: true });
+  }
+
+  async hold(lease: EmbeddedLease): Promise<boolean> {
+    const nothing = blob(new Uint8Array(0));
+    const reply = await this.link.request(Op.HOLD, [u32(lease.id), blob(lease.token), nothing, nothing], {
+      repeatable: true,
+    });
+    return reply.u8() === 1;
+  }
+
+  private onUp(first: boolean): void {
+    if (first) return;
+    for (const lease of this.leases.values()) void lease.renew();
+    for (const [id, watching] of this.watches) {
+      this.startWatch(id, watching);
+      watching.queue.push({ type: 'resync', key: watching.prefix });
+    }
+  }
+
+  private startWatch(id: number, { key, queue }: Watching): void {
+    // Not repeatable: a new connection starts every watch itself.
+    this.link.request(Op.WATCH, [key], { repeatable: false, patient: true, id }).catch((error: unknown) => {
+      if (RpcError.from(error).code !== 'unavailable') queue.end();
+    });
+  }
+
+  private onEvent(id: number, body: Reader): void {
+    const watching = this.watches.get(id);
+    if (watching === undefined) return;
+    const type = body.u8() === 1 ? 'put' : 'delete';
+    const key = keyText(body.blob());
+    watching.queue.push(type === 'put' ? { type, key, value: body.blob() } : { type, key });
+  }
+
+  private leaseId(lease: Lease | undefined): number {
+    if (lease === undefined) return 0;
+    if (lease instanceof EmbeddedLease && lease.isOf(this)) return lease.id;
+    throw new RpcError('invalid-argument', 'the lease is of another store');
+  }
+}
+
+function payload(value: Uint8Array): Uint8Array {
+  if (value.byteLength > MAX_VALUE_BYTES)
+    throw new RpcError('invalid-argument', `a value has at most ${MAX_VALUE_BYTES} bytes`);
+  return blob(value);
+}
+
+function optional(body: Reader): Uint8Array | undefined {
+  return body.u8() === 1 ? body.blob() : undefined;
+}

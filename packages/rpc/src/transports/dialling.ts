@@ -1,0 +1,21 @@
+/** @file Addresses of transports and the words of dials that were given up. Runs in browsers too. */
+import { RpcError } from '../errors.ts';
+
+export function cancelled(remote: string, signal: AbortSignal): RpcError {
+  return new RpcError('cancelled', `connecting to ${remote} was cancelled`, { cause: signal.reason });
+}
+
+/** IPv6 addresses stand in brackets before a port. */
+export function hostText(host: string): string {
+  return host.includes(':') ? `[${host}]` : host;
+}
+
+/** Host and port of 'scheme://host:port'. @throws RpcError 'invalid-argument'. */
+export function parseHostPort(endpoint: string, scheme: string): { host: string; port: number } {
+  const match = /^([a-z]+):\/\/(?:\[([^\]]+)\]|([^:/[\]]+)):(\d{1,5})$/.exec(endpoint);
+  const port = Number(match?.[4]);
+  if (match === null || match[1] !== scheme || port > 65_535) {
+    throw new RpcError('invalid-argument', `'${endpoint}' is not ${scheme}://host:port`);
+  }
+  return { host: match[2] ?? match[3] ?? '', port };
+}

@@ -1,0 +1,113 @@
+/** @file The client side of WebSockets: all of it runs in browsers. */
+import { runAtRoot } from '@backwire/tensor/internal';
+import { RpcError } from '../errors.ts';
+import { deriveKey, toHex, type Keys } from '../security/keys.ts';
+import { cancelled } from './dialling.ts';
+import { DEFAULT_DIAL_TIMEOUT_MS } from './transport.ts';
+import type { Connection, DialOptions, Protection, Transport } from './transport.ts';
+import { WebSocketConnection, type AnyWebSocket } from './websocket-connection.ts';
+
+export const PROTOCOL = 'backwire.v1';
+export const TOKEN_PREFIX = 'token.';
+export const IN_THE_CLEAR: Protection = Object.freeze({ encrypted: false, authenticated: false });
+
+/** The class of WebSockets: a browser's, or that of the package `ws`. */
+export type WebSocketClass = new (
+  endpoint: string,
+  protocols: string[],
+) => AnyWebSocket & {
+  addEventListener(type: 'open', listener: () => void): void;
+};
+
+export interface WebSocketDial {
+  readonly group: string;
+  /** undefined = security is off: no token is shown. */
+  readonly keys?: Keys | undefined;
+  /** @default the platform's own */
+  readonly client?: (() => Promise<WebSocketClass>) | undefined;
+}
+
+/** WebSockets that only go out: what a browser has. */
+export function webSocketClientTransport(options: WebSocketDial): Transport {
+  return {
+    name: 'ws',
+    domain: '',
+    dialsOnly: true,
+    isViable: () => platformClient() !== undefined,
+    listen: () => Promise.reject(new RpcError('invalid-argument', 'a browser cannot listen')),
+    dial: (endpoint, how) => runAtRoot(() => dialWebSocket(options, endpoint, how)),
+  };
+}
+
+/** What a page of the group shows; made from the secret, which it does not tell. */
+export function webSocketToken(keys: Keys, group: string, index = 0): string {
+  const key = keys[index] ?? keys[0];
+  return toHex(deriveKey(key, group, 'websocket token'));
+}
+
+/**
+ * Connects to 'ws://host:port/path' or 'wss://…'.
+ * @throws RpcError 'unavailable', 'unauthenticated', 'deadline-exceeded', 'cancelled', 'invalid-argument'.
+ */
+export function dialWebSocket(
+  options: WebSocketDial,
+  endpoint: string,
+  { timeoutMs = DEFAULT_DIAL_TIMEOUT_MS, signal }: DialOptions = {},
+): Promise<Connection> {
+  if (!/^wss?:\/\/[^/]+\//.test(endpoint))
+    return Promise.reject(new RpcError('invalid-argument', `'${endpoint}' is not ws://host:port/path`));
+  if (signal?.aborted) return Promise.reject(cancelled(endpoint, signal));
+  const protocols = [
+    PROTOCOL,
+    ...(options.keys === undefined ? [] : [`${TOKEN_PREFIX}${webSocketToken(options.keys, options.group)}`]),
+  ];
+  return (options.client ?? ownClient)().then(
+    (Client) =>
+      new Promise<Connection>((resolve, reject) => {
+        const socket = new Client(endpoint, protocols);
+        let settled = false;
+        const settle = (outcome: () => void): void => {
+          if (settled) return;
+          settled = true;
+          clearTimeout(timer);
+          signal?.removeEventListener('abort', onAbort);
+          outcome();
+        };
+        const refuse = (error: RpcError): void =>
+          settle(() => {
+            socket.close();
+            reject(error);
+          });
+        const onAbort = (): void => refuse(cancelled(endpoint, signal as AbortSignal));
+        const timer = setTimeout(
+          () => refuse(new RpcError('deadline-exceeded', `${endpoint} did not answer in ${timeoutMs} ms`)),
+          timeoutMs,
+        );
+        signal?.addEventListener('abort', onAbort, { once: true });
+        socket.addEventListener('open', () =>
+          settle(() => resolve(new WebSocketConnection(socket, endpoint, protectionOf(endpoint)))),
+        );
+        socket.addEventListener('error', (event) => {
+          const cause = (event as { error?: Error }).error;
+          const why = cause?.message ?? 'the WebSocket failed';
+          const code = why.includes('403') ? 'unauthenticated' : 'unavailable';
+          refuse(new RpcError(code, `cannot connect to ${endpoint}: ${why}`, { cause }));
+        });
+      }),
+  );
+}
+
+function protectionOf(endpoint: string): Protection {
+  return endpoint.startsWith('wss:') ? { encrypted: true, authenticated: false } : IN_THE_CLEAR;
+}
+
+/** The platform's own WebSocket; undefined in older Node. */
+export function platformClient(): WebSocketClass | undefined {
+  return (globalThis as { WebSocket?: unknown }).WebSocket as WebSocketClass | undefined;
+}
+
+async function ownClient(): Promise<WebSocketClass> {
+  const own = platformClient();
+  if (own === undefined) throw new RpcError('failed-precondition', 'this platform has no WebSocket');
+  return own;
+}
