@@ -60,6 +60,8 @@ export class SimMember implements SimNode {
   private meetings = new Meetings<Arrival>();
   private policy = new LivenessPolicy<Life>({ ...LIVENESS, leaseMs: LEASE_MS });
   private readonly watched = new Set<Life>();
+  /** The epoch of the view that the watched were chosen from. */
+  private lookedAt = 0;
   private readonly calls = new Map<number, Call>();
   /** Answers already given, so that a repeated call gets the same. */
   private readonly answered = new Map<string, boolean>();
@@ -216,8 +218,10 @@ export class SimMember implements SimNode {
 
   /** The next few of the view, round it once. */
   private watchNeighbours(): void {
-    const { members } = this.view;
-    const at = members.findIndex((member) => lifeOf(member) === this.life);
+    const { members, epoch } = this.view;
+    if (epoch === this.lookedAt) return;
+    this.lookedAt = epoch;
+    const at = members.findIndex(({ name }) => name === this.plan.name);
     if (at < 0) return;
     for (let i = 1; i <= NEIGHBOURS && i < members.length; i++) {
       const peer = lifeOf(members[(at + i) % members.length] as ViewMember);
@@ -303,11 +307,11 @@ export class SimMember implements SimNode {
     while (this.life === life) {
       yield Math.round(10_000 + this.env.random.float() * 20_000);
       if (this.life !== life) return;
-      const names = this.view.members.map(({ name }) => name);
+      const names = new Set(this.view.members.map(({ name }) => name));
       const everybody = this.plan.closing() || this.env.random.chance(0.05);
-      const group = everybody ? names : this.plan.crew;
+      const group = everybody ? [...names] : this.plan.crew;
       const leader = this.view.members.find(({ name }) => name === [...group].sort()[0]);
-      if (leader === undefined || group.some((name) => !names.includes(name))) continue;
+      if (leader === undefined || group.some((name) => !names.has(name))) continue;
       const call: Call = { id: this.nextId++, life, to: lifeOf(leader), ok: undefined };
       const key = everybody ? '*' : group.join();
       this.calls.set(call.id, call);
