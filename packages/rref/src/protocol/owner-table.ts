@@ -120,6 +120,11 @@ export class OwnerTable<V> {
     return this.entries.get(rref);
   }
 
+  /** Who holds a fork; undefined when it is not registered. */
+  holderOf(fork: GlobalId): Site | undefined {
+    return this.forks.get(fork)?.holder;
+  }
+
   all(): IterableIterator<OwnerEntry<V>> {
     return this.entries.values();
   }

@@ -1,0 +1,336 @@
+/** @file One life of a simulated worker: the production protocol, and a program with handles that does as it is told. */
+import { siteOf, type GlobalId, type Site } from '../src/protocol/ids.ts';
+import type { Carried, Control, Failure } from '../src/protocol/messages.ts';
+import type { OwnerEntry } from '../src/protocol/owner-table.ts';
+import type { UserFork } from '../src/protocol/user-table.ts';
+import { ProtocolWorker } from '../src/protocol/worker.ts';
+import type { Packet, SimGroup } from './group.ts';
+
+/** What a program does; numbers choose among what there is at that moment. */
+export interface Operation {
+  readonly at: number;
+  readonly node: number;
+  readonly kind: 'make' | 'remote' | 'share' | 'call' | 'drop' | 'give-up';
+  readonly which: number;
+  readonly to: number;
+}
+
+/** A handle of the program's own value. */
+interface Owned {
+  readonly rref: GlobalId;
+}
+
+/** A handle of a value elsewhere; one that is dropped while calls by it are open is released when they are over. */
+interface Held extends Owned {
+  readonly fork: UserFork;
+  calls: number;
+  dropped: boolean;
+}
+
+const NOBODY: ReadonlySet<Site> = new Set();
+const GIVEN_UP: Failure = { code: 'deadline-exceeded', text: 'given up' };
+
+export class SimWorker {
+  readonly site: Site;
+  readonly protocol: ProtocolWorker<string>;
+  handles: (Owned | Held)[] = [];
+  /** Calls that are not answered. */
+  readonly calls = new Map<number, { readonly owner: Site; readonly handle: Held }>();
+  /** Once set, the program gives back whatever it has and gets. */
+  leaving = false;
+  private readonly group: SimGroup;
+  private epoch: number;
+  private hearing = false;
+  private drawnCalls = 0;
+  private readonly kept = new Map<Site, Control[]>();
+  /** Functions that wait for the RRef in their arguments. */
+  private readonly waiting = new Map<UserFork, () => void>();
+
+  constructor(group: SimGroup, worker: number, incarnation: number) {
+    this.group = group;
+    this.site = siteOf(worker, incarnation);
+    this.epoch = 0;
+    this.protocol = new ProtocolWorker<string>(
+      this.site,
+      {
+        send: (to, message) => this.send(to, message),
+        settled: (fork) => this.settled(fork),
+        dropped: () => undefined,
+        freed: (entry) => this.freed(entry),
+        failed: () => undefined,
+      },
+      { rules: group.rules },
+    );
+  }
+
+  /** Whether it has seen the latest view. */
+  get upToDate(): boolean {
+    return this.epoch === this.group.view.epoch;
+  }
+
+  /** Whether nothing is left in its tables. */
+  get clean(): boolean {
+    const { owners, users, fence } = this.protocol;
+    return (
+      owners.size === 0 &&
+      owners.forkCount === 0 &&
+      users.size === 0 &&
+      users.pendingUsers === 0 &&
+      users.pendingChildren === 0 &&
+      !fence.open &&
+      this.waiting.size === 0 &&
+      this.calls.size === 0 &&
+      this.handles.length === 0
+    );
+  }
+
+  describe(): string {
+    const { owners, users, fence } = this.protocol;
+    return (
+      `${this.group.nameOf(this.site)}: ${owners.size} owned, ${owners.forkCount} forks, ${users.size} held, ` +
+      `${users.pendingChildren} children, ${this.calls.size} calls, fence ${fence.open ? 'open' : 'closed'}, ${this.upToDate ? '' : 'behind'}`
+    );
+  }
+
+  play({ kind, which, to }: Operation): void {
+    if (this.epoch === 0) return;
+    const handle = this.handles[which % Math.max(1, this.handles.length)];
+    switch (kind) {
+      case 'make':
+        this.add({ rref: this.protocol.drawId() });
+        return;
+      case 'remote':
+        this.remote(this.member(to));
+        return;
+      case 'share':
+        this.share(handle, this.member(to));
+        return;
+      case 'call':
+        this.call(handle);
+        return;
+      case 'drop':
+        this.drop(which % Math.max(1, this.handles.length));
+        return;
+      case 'give-up': {
+        const creating = this.handles.flatMap((held) =>
+          isHeld(held) && held.fork.phase === 'creating' ? [held.fork] : [],
+        );
+        const fork = creating[which % Math.max(1, creating.length)];
+        if (fork !== undefined) this.protocol.users.createFailed(fork, GIVEN_UP);
+      }
+    }
+  }
+
+  leave(): void {
+    this.leaving = true;
+    while (this.handles.length > 0) this.drop(0);
+  }
+
+  receive(from: Site, packet: Packet): void {
+    switch (packet.kind) {
+      case 'create':
+        if (this.protocol.createArrived(from, packet) === undefined) this.runLater(packet.rref, packet.fork);
+        return;
+      case 'created': {
+        const fork = this.protocol.users.get(packet.fork);
+        if (fork !== undefined) this.protocol.users.created(fork);
+        return;
+      }
+      case 'fork':
+        this.forkArrives(from, packet);
+        return;
+      case 'call':
+        this.group.ledger.callArrives(this, from, packet.rref, packet.fork);
+        if (!this.protocol.isDead(from)) this.group.send(this.site, from, { ...packet, kind: 'answer' });
+        return;
+      case 'answer':
+        this.callOver(packet.call);
+        return;
+      default:
+        this.control(from, packet);
+    }
+  }
+
+  /** Views are seen one after the other, each some time after it was made. */
+  hearOfView(): void {
+    if (this.hearing || this.upToDate) return;
+    this.hearing = true;
+    this.group.later(this.group.pace.viewMs, `${this.group.nameOf(this.site)} sees a view`, () => {
+      this.hearing = false;
+      if (!this.group.isUp(this.site)) return;
+      this.see();
+      this.hearOfView();
+    });
+  }
+
+  private control(from: Site, message: Control): void {
+    if (message.kind === 'user-delete') this.group.ledger.deleteArrives(this, from, message.forks);
+    this.protocol.control(from, message);
+    if (message.kind === 'fork-request') this.group.ledger.accepted(message.fork);
+  }
+
+  /** A handle in the arguments of a function, which starts when it is confirmed. */
+  private forkArrives(from: Site, packet: Carried & { kind: 'fork' }): void {
+    const arrival = this.protocol.forkArrived(from, packet);
+    if (arrival.kind === 'owned') {
+      this.group.ledger.accepted(packet.fork);
+      this.add({ rref: packet.rref });
+    } else if (arrival.kind === 'held') {
+      const { fork } = arrival;
+      const start = (): void => this.group.ledger.starts(this, fork);
+      if (fork.settled) start();
+      else this.waiting.set(fork, start);
+      if (fork.parent === fork.owner) this.group.ledger.accepted(fork);
+      this.add({ rref: packet.rref, fork, calls: 0, dropped: false });
+    }
+  }
+
+  private settled(fork: UserFork): void {
+    const start = this.waiting.get(fork);
+    this.waiting.delete(fork);
+    start?.();
+  }
+
+  private see(): void {
+    // A new member begins with the first view that has it; what was before is none of its business.
+    const next = this.group.views.find(
+      ({ epoch, members }) => epoch > this.epoch && (this.epoch > 0 || members.includes(this.site)),
+    );
+    if (next === undefined) return;
+    this.epoch = next.epoch;
+    for (const site of next.died) {
+      this.group.cut(site, this.site);
+      this.kept.delete(site);
+    }
+    this.protocol.viewChanged(next.epoch, next.members, next.died);
+    for (const [call, { owner }] of [...this.calls]) if (this.protocol.isDead(owner)) this.callOver(call);
+    for (const site of next.members) {
+      const messages = this.kept.get(site);
+      this.kept.delete(site);
+      for (const message of messages ?? []) this.send(site, message);
+    }
+  }
+
+  private members(): readonly Site[] {
+    return this.group.views[this.epoch - 1]?.members ?? [];
+  }
+
+  private memberSet(): ReadonlySet<Site> {
+    return this.group.views[this.epoch - 1]?.set ?? NOBODY;
+  }
+
+  private member(which: number): Site {
+    const members = this.members();
+    return members[which % members.length] ?? this.site;
+  }
+
+  private send(to: Site, message: Control): void {
+    if (this.memberSet().has(to)) {
+      if (message.kind === 'user-delete') this.group.ledger.deleteSent(this, message.forks);
+      this.group.send(this.site, to, message);
+      return;
+    }
+    this.kept.set(to, [...(this.kept.get(to) ?? []), message]);
+  }
+
+  private remote(owner: Site): void {
+    if (owner === this.site) {
+      this.remoteToSelf();
+      return;
+    }
+    const { fork, carried } = this.protocol.create(owner);
+    this.add({ rref: fork.rref, fork, calls: 0, dropped: false });
+    if (this.group.random(1) < this.group.pace.loss) this.protocol.users.createFailed(fork, GIVEN_UP);
+    else this.group.send(this.site, owner, carried);
+  }
+
+  private remoteToSelf(): void {
+    const entry = this.protocol.createOwn('value');
+    const rref = { site: entry.site, local: entry.local };
+    this.add({ rref });
+    this.group.later(this.group.pace.runMs, `${this.group.nameOf(this.site)} runs its own creation`, () => {
+      if (!this.group.isUp(this.site)) return;
+      const started = this.protocol.owners.start(rref);
+      if (started !== undefined) this.protocol.owners.settle(started);
+      this.protocol.createOwnDone(entry);
+    });
+  }
+
+  private runLater(rref: GlobalId, fork: GlobalId): void {
+    this.group.ledger.exists(rref);
+    this.group.later(this.group.pace.runMs, `${this.group.nameOf(this.site)} runs a creation`, () => {
+      const entry = this.group.isUp(this.site) ? this.protocol.owners.start(rref) : undefined;
+      if (entry === undefined) return;
+      this.group.later(this.group.pace.runMs, `${this.group.nameOf(this.site)} ends a creation`, () => {
+        if (!this.group.isUp(this.site)) return;
+        this.protocol.owners.settle(entry);
+        if (!this.protocol.isDead(rref.site)) this.group.send(this.site, rref.site, { kind: 'created', fork });
+      });
+    });
+  }
+
+  private share(handle: Owned | Held | undefined, to: Site): void {
+    if (handle === undefined || this.protocol.isDead(to)) return;
+    const held = isHeld(handle) ? handle.fork : undefined;
+    if (held !== undefined && (held.failure !== undefined || held.phase === 'gone')) return;
+    if (held === undefined) this.group.ledger.exists(handle.rref);
+    const carried = (
+      held === undefined ? this.protocol.shareOwned(handle.rref, 'value', to) : this.protocol.shareHeld(held, to)
+    ) as Carried & { kind: 'fork' };
+    this.group.ledger.shared(carried, held, to);
+    if (this.group.random(1) < this.group.pace.loss) {
+      this.group.ledger.accepted(carried.fork);
+      this.protocol.unshare(carried);
+    } else this.group.send(this.site, to, carried);
+  }
+
+  /** Uses an RRef; the handle is kept until the answer, whatever the program does with it. */
+  private call(handle: Owned | Held | undefined): void {
+    if (handle === undefined || !isHeld(handle)) return;
+    const { fork } = handle;
+    if (fork.failure !== undefined || fork.phase === 'gone' || fork.released) return;
+    if (!this.memberSet().has(fork.owner) || this.group.random(1) < this.group.pace.loss) return;
+    const call = this.drawnCalls++;
+    handle.calls++;
+    this.calls.set(call, { owner: fork.owner, handle });
+    this.group.send(this.site, fork.owner, {
+      kind: 'call',
+      call,
+      rref: fork.rref,
+      fork: { site: fork.site, local: fork.local },
+    });
+  }
+
+  private callOver(call: number): void {
+    const open = this.calls.get(call);
+    if (open === undefined) return;
+    this.calls.delete(call);
+    open.handle.calls--;
+    this.releaseIfUnused(open.handle);
+  }
+
+  private add(handle: Owned | Held): void {
+    this.handles.push(handle);
+    if (this.leaving) this.drop(this.handles.length - 1);
+  }
+
+  private drop(index: number): void {
+    const [handle] = this.handles.splice(index, 1);
+    if (handle === undefined || !isHeld(handle)) return;
+    handle.dropped = true;
+    this.releaseIfUnused(handle);
+  }
+
+  private releaseIfUnused({ fork, calls, dropped }: Held): void {
+    if (dropped && calls === 0 && fork.phase !== 'gone') this.protocol.users.release(fork);
+  }
+
+  private freed(entry: OwnerEntry<string>): void {
+    this.group.simulation.record(`${this.group.nameOf(this.site)} frees ${entry.site}.${entry.local}`);
+    this.group.ledger.freed(this, entry);
+  }
+}
+
+function isHeld(handle: Owned | Held): handle is Held {
+  return 'fork' in handle;
+}
