@@ -67,9 +67,30 @@ export function lift(fn: TfFunction): (...inputs: Tensor[]) => Tensor {
   });
 }
 
+/**
+ * Runs TensorFlow.js code; where its backend has no kernel for it (wasm lacks several that training needs), again on TensorFlow.js's
+ * cpu backend, which has them all.
+ */
+function onCapableBackend<T>(fn: () => T): T {
+  const lib = tf();
+  const name = lib.getBackend();
+  try {
+    return fn();
+  } catch (error) {
+    if (name === 'cpu' || !(error instanceof Error) || !/not registered for backend/.test(error.message)) throw error;
+  }
+  // Between started backends the change is made at once; the promises have nothing to say.
+  void lib.setBackend('cpu');
+  try {
+    return fn();
+  } finally {
+    void lib.setBackend(name);
+  }
+}
+
 function run(fn: TfFunction, inputs: readonly Tensor[]): Tensor {
   const lib = tf();
-  const out = lib.tidy(() => fn(...inputs.map((t) => toTf(t))));
+  const out = onCapableBackend(() => lib.tidy(() => fn(...inputs.map((t) => toTf(t)))));
   try {
     return fromTf(out);
   } finally {
@@ -81,18 +102,22 @@ function run(fn: TfFunction, inputs: readonly Tensor[]): Tensor {
 function vjp(fn: TfFunction, xs: TfTensor[], dy: TfTensor): TfTensor[] {
   const lib = tf();
   provideGradients();
-  const { value, grads } = lib.engine().gradients(() => fn(...xs), xs, dy, true);
+  // Whole numbers have no gradient, and kernels that would give them one throw.
+  const floats = xs.filter((x) => x.dtype === 'float32');
+  const { value, grads } = lib.engine().gradients(() => fn(...xs), floats, dy, true);
   value.dispose();
-  return grads.map((g, i) => g ?? lib.zerosLike(xs[i] as TfTensor));
+  return xs.map((x) => grads[floats.indexOf(x)] ?? lib.zerosLike(x));
 }
 
 function pull(fn: TfFunction, inputs: readonly Tensor[], grad: Tensor): Tensor[] {
   const lib = tf();
-  const grads = lib.tidy(() =>
-    vjp(
-      fn,
-      inputs.map((t) => toTf(t)),
-      toTf(grad),
+  const grads = onCapableBackend(() =>
+    lib.tidy(() =>
+      vjp(
+        fn,
+        inputs.map((t) => toTf(t)),
+        toTf(grad),
+      ),
     ),
   );
   try {

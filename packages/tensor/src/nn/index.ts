@@ -2,6 +2,7 @@
 export { AdaptiveAvgPool2d, AvgPool2d, Conv2d, MaxPool2d, type Conv2dOptions } from './conv.ts';
 export { Embedding, EmbeddingBag } from './embedding.ts';
 export { Dropout, Flatten, GELU, LeakyReLU, LogSoftmax, ReLU, Sigmoid, SiLU, Softmax, Tanh } from './layers.ts';
+export { fromLayers, LayersModule, type LayersModelLike, type LayersWeight } from './from-layers.ts';
 export { Linear } from './linear.ts';
 export { LSTM } from './lstm.ts';
 export { Module, type Callable } from './module.ts';

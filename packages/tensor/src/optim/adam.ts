@@ -59,12 +59,27 @@ abstract class AdamRule extends MomentOptimizer {
     const scale = 1 / Math.sqrt(1 - b2 ** step);
     const shrink = this.decoupled ? 1 - lr * weightDecay : 1;
     const penalty = this.decoupled ? 0 : weightDecay;
-    for (let i = 0; i < p.length; i++) {
+    const [c1, c2] = [1 - b1, 1 - b2];
+    const n = p.length;
+    if (largest === undefined) {
+      // A loop of its own: a test inside doubles the time of all.
+      for (let i = 0; i < n; i++) {
+        const before = p[i]!;
+        const grad = g[i]! + penalty * before;
+        const mean = m[i]! + c1 * (grad - m[i]!);
+        const square = b2 * v[i]! + c2 * grad * grad;
+        m[i] = mean;
+        v[i] = square;
+        p[i] = shrink * before - (rate * mean) / (Math.sqrt(square) * scale + eps);
+      }
+      return;
+    }
+    for (let i = 0; i < n; i++) {
       const before = p[i]!;
       const grad = g[i]! + penalty * before;
-      const mean = (m[i] = m[i]! + (1 - b1) * (grad - m[i]!));
-      const square = (v[i] = b2 * v[i]! + (1 - b2) * grad * grad);
-      const divisor = largest === undefined ? square : (largest[i] = Math.max(largest[i]!, square));
+      const mean = (m[i] = m[i]! + c1 * (grad - m[i]!));
+      const square = (v[i] = b2 * v[i]! + c2 * grad * grad);
+      const divisor = (largest[i] = Math.max(largest[i]!, square));
       p[i] = shrink * before - (rate * mean) / (Math.sqrt(divisor) * scale + eps);
     }
   }
