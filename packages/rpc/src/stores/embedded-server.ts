@@ -1,12 +1,13 @@
 /** @file The server of an embedded store: one process of the group, or its launcher, keeps the contents for all. */
 import { randomBytes, timingSafeEqual } from 'node:crypto';
-import { MAX_HALF_OPEN } from '../security/handshake.ts';
+import { MAX_HALF_OPEN, STORE_GROUP } from '../security/handshake.ts';
 import { insecureBind, resolveSecurity, type ResolvedSecurity } from '../security/policy.ts';
 import type { Keys } from '../security/secret.ts';
 import { storeTransport } from '../transports/select.ts';
 import { isLoopback } from '../transports/tcp.ts';
 import { parseHostPort } from '../transports/dialling.ts';
 import type { Connection, Listener, Transport } from '../transports/transport.ts';
+import { webSocketTransport } from '../transports/websocket.ts';
 import { LEASE_TOKEN_BYTES, StoreSession, type SessionHost } from './embedded-session.ts';
 import { MAX_CLIENTS, ORPHAN_GRACE_MS } from './limits.ts';
 import { Op, frame } from './protocol.ts';
@@ -26,6 +27,9 @@ export interface ServeStoreOptions {
   readonly torch?: boolean | undefined;
   /** @default TCP on loopback and with mode 'none', else TLS */
   readonly transport?: Transport | undefined;
+  /** Serves browsers too, by WebSocket; needs the package `ws`. @default not */
+  readonly webSocket?:
+    { readonly port?: number | undefined; readonly allowedOrigins?: readonly string[] | undefined } | undefined;
 }
 
 export interface StoreServer {
@@ -33,6 +37,8 @@ export interface StoreServer {
   readonly port: number;
   /** What clients dial. */
   readonly endpoint: string;
+  /** What browsers dial: 'ws://host:port/backwire'; undefined when they are not served. */
+  readonly webSocketEndpoint: string | undefined;
   /** Clients connected now. */
   readonly clients: number;
   /** Sets a key as a client would. */
@@ -62,6 +68,12 @@ export async function serveStore(options: ServeStoreOptions = {}): Promise<Store
   const server = new Server(security.keys, options.torch ?? security.mode === 'none');
   const transport = options.transport ?? storeTransport(host, security);
   await server.listen(transport, host, options.port ?? 0);
+  const { webSocket } = options;
+  if (webSocket !== undefined) {
+    const insecure = security.mode === 'none' || security.mode === 'hmac';
+    const how = { group: STORE_GROUP, keys: security.keys, allowedOrigins: webSocket.allowedOrigins, insecure };
+    await server.listenToBrowsers(webSocketTransport(how), host, webSocket.port ?? 0);
+  }
   return server;
 }
 
@@ -82,7 +94,10 @@ class Server implements StoreServer, SessionHost {
   port = 0;
   endpoint = '';
 
+  webSocketEndpoint: string | undefined;
+
   private listener: Listener | undefined;
+  private browserDoor: Listener | undefined;
   private readonly sessions = new Set<StoreSession>();
   /** Not yet through their handshake, oldest first. */
   private readonly halfOpen = new Set<StoreSession>();
@@ -107,6 +122,17 @@ class Server implements StoreServer, SessionHost {
     this.endpoint = this.listener.endpoint;
     this.host = host;
     this.port = transport.name === 'memory' ? port : parseHostPort(this.endpoint, transport.name).port;
+  }
+
+  /** @throws RpcError as `Transport.listen`; the server is closed then. */
+  async listenToBrowsers(transport: Transport, host: string, port: number): Promise<void> {
+    try {
+      this.browserDoor = await transport.listen({ host, port }, (connection) => this.accept(connection));
+      this.webSocketEndpoint = this.browserDoor.endpoint;
+    } catch (error) {
+      await this.close();
+      throw error;
+    }
   }
 
   set(key: string, value: Uint8Array): void {
@@ -224,7 +250,7 @@ class Server implements StoreServer, SessionHost {
         };
       });
     }
-    await this.listener?.close();
+    await Promise.all([this.listener?.close(), this.browserDoor?.close()]);
     for (const session of this.sessions) session.connection.destroy();
   }
 }

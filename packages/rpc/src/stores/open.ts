@@ -5,7 +5,7 @@ import { resolveSecurity } from '../security/policy.ts';
 import { hostText, parseHostPort } from '../transports/dialling.ts';
 import { storeTransport } from '../transports/select.ts';
 import { embeddedStore } from './embedded.ts';
-import { serveStore } from './embedded-server.ts';
+import { serveStore, type ServeStoreOptions } from './embedded-server.ts';
 import { etcdStore } from './etcd.ts';
 import { fileStore } from './file.ts';
 import { memoryStore } from './memory.ts';
@@ -118,7 +118,7 @@ async function host(
 ): Promise<Store> {
   const { signal, timeoutMs } = options;
   const security = options.security ?? resolveSecurity(undefined, { bind: at.host });
-  const server = await serveStore({ ...at, security });
+  const server = await serveStore({ ...at, security, webSocket: doorForBrowsers() });
   try {
     await announce?.(server.endpoint);
     const transport = storeTransport(at.host, security);
@@ -134,6 +134,16 @@ async function host(
     await server.close();
     throw error;
   }
+}
+
+/**
+ * With BACKWIRE_STORE_WS, a port (0 = any free one), browsers reach the store there by WebSocket, from pages of BACKWIRE_ALLOWED_ORIGINS.
+ */
+export function doorForBrowsers(): ServeStoreOptions['webSocket'] {
+  const { BACKWIRE_STORE_WS: port = '', BACKWIRE_ALLOWED_ORIGINS: origins } = process.env;
+  if (port === '') return undefined;
+  if (!/^\d{1,5}$/.test(port)) throw new RpcError('invalid-argument', `BACKWIRE_STORE_WS is not a port: '${port}'`);
+  return { port: Number(port), allowedOrigins: origins?.split(',').map((origin) => origin.trim()) };
 }
 
 /** 'etcd://a:2379,b:2379' over HTTP; 'etcds://…' over HTTPS. */

@@ -1,0 +1,186 @@
+/** @file A real browser as a member of a group: it is bundled without anything of Node, calls with tensors, and is called. */
+import { existsSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { build } from 'esbuild';
+import { chromium, type Browser, type Page as BrowserPage } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { tensor, type Tensor } from '@backwire/tensor';
+import { barrier, createAgent, remoteFunction, rpcAsync, rpcFunction, rpcInfo, type RpcAgent } from './index.ts';
+import { openStore, serveStore, type StoreServer } from './internal.ts';
+import { until } from './testdata/cluster.ts';
+import type { Page } from './testdata/page.ts';
+
+const SECRET = 'a secret of the browser test';
+const CHROMIUM = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
+
+rpcFunction('browser/scale', (x: Tensor, by: number) => x.mul(by));
+rpcFunction('browser/fail', (text: string): void => {
+  throw new RangeError(text);
+});
+rpcFunction('browser/hang', () => new Promise<void>(() => undefined));
+rpcFunction('browser/count', async function* (to: number) {
+  for (let i = 0; i < to; i++) yield i;
+});
+const double = remoteFunction<(x: Tensor) => Tensor>('page/double');
+const who = remoteFunction<() => string>('page/who');
+const askBack = remoteFunction<(by: number) => number[]>('page/askBack');
+
+/** The test page as one file. */
+async function bundle(): Promise<{ code: string; inputs: string[] }> {
+  const { outputFiles, metafile } = await build({
+    entryPoints: [new URL('./testdata/page.ts', import.meta.url).pathname],
+    bundle: true,
+    format: 'esm',
+    platform: 'browser',
+    conditions: ['browser', '@backwire/source'],
+    target: 'es2022',
+    write: false,
+    metafile: true,
+    logLevel: 'error',
+  });
+  return { code: outputFiles[0]?.text ?? '', inputs: Object.keys(metafile.inputs) };
+}
+
+test('a bundle for browsers takes nothing of Node along', async () => {
+  const { code, inputs } = await bundle();
+  expect(code).not.toMatch(/(from|require\(|import\() *["']node:/);
+  const own = inputs.filter((path) => path.includes('rpc/src') || path.startsWith('src/'));
+  const node = /\/(tcp|tls|unix|cma|port|listen|socket|websocket|secret|open|start-node|thread|etcd|redis|file)\.ts$/;
+  expect(own.filter((path) => node.test(path) || path.endsWith('security/policy.ts'))).toEqual([]);
+  expect(own.some((path) => path.endsWith('start-browser.ts'))).toBe(true);
+});
+
+const described = CHROMIUM === undefined ? describe.skip : describe;
+if (CHROMIUM === undefined) console.log('no Chromium is installed: the tests in a browser are skipped');
+
+described('a page in Chromium', { timeout: 60_000 }, () => {
+  let browser: Browser;
+  let tab: BrowserPage;
+  let site: Server;
+  let server: StoreServer;
+  const agents: RpcAgent[] = [];
+
+  beforeAll(async () => {
+    const { code } = await bundle();
+    site = createServer((request, response) => {
+      if (request.url === '/page.js') response.setHeader('content-type', 'text/javascript').end(code);
+      else
+        response
+          .setHeader('content-type', 'text/html')
+          .end('<!doctype html><script type=module src=/page.js></script>');
+    });
+    await new Promise<void>((resolve) => site.listen(0, '127.0.0.1', resolve));
+    const origin = `http://127.0.0.1:${(site.address() as AddressInfo).port}`;
+    process.env['BACKWIRE_ALLOWED_ORIGINS'] = origin;
+    server = await serveStore({ secret: SECRET, webSocket: { allowedOrigins: [origin] } });
+    const security = { mode: 'hmac', secret: SECRET } as const;
+    for (const name of ['a', 'b']) {
+      const store = `tcp://127.0.0.1:${server.port}`;
+      const opened = await openStore(store, {
+        rank: 9,
+        security: (await import('./security/policy.ts')).resolveSecurity(security),
+      });
+      const agent = await createAgent({
+        name,
+        membership: 'dynamic',
+        transports: ['unix', 'ws'],
+        security,
+        store: opened.store,
+      });
+      agents.push(agent);
+    }
+    // The sandbox of Chromium needs rights that containers do not have.
+    browser = await chromium.launch({ executablePath: CHROMIUM ?? '', args: ['--no-sandbox'] });
+    tab = await browser.newPage();
+    tab.on('pageerror', (error) => console.error('in the page:', error));
+    await tab.goto(origin);
+    await tab.waitForFunction('globalThis.backwire !== undefined');
+  }, 60_000);
+  afterAll(async () => {
+    delete process.env['BACKWIRE_ALLOWED_ORIGINS'];
+    await browser?.close();
+    await Promise.all(agents.map((agent) => agent.shutdown({ graceful: false })));
+    await server?.close();
+    site?.close();
+  });
+
+  /** Calls a function of the page. */
+  function page<K extends keyof Page>(name: K, ...args: Parameters<Page[K]>): Promise<Awaited<ReturnType<Page[K]>>> {
+    return tab.evaluate(`globalThis.backwire[${JSON.stringify(name)}](...${JSON.stringify(args)})`);
+  }
+  const first = (): RpcAgent => agents[0] as RpcAgent;
+
+  test('with another secret is not let in', async () => {
+    await expect(
+      page('join', 'stranger', server.webSocketEndpoint as string, 'another secret, also long', 1_500),
+    ).rejects.toThrow(/deadline-exceeded|unauthenticated/);
+  });
+
+  test('joins the group and calls with tensors, small and large', async () => {
+    const names = await page('join', 'page', server.webSocketEndpoint as string, SECRET);
+    expect(names.sort()).toEqual(['a', 'b', 'page']);
+    expect(await page('scale', 'a', 4, 2)).toEqual([4, 3, 3]);
+    expect(await page('scale', 'b', 1_000_000, 3)).toEqual([1_000_000, 4.5, 4.5]);
+  });
+
+  test('gets errors as what they were, and its own deadlines', async () => {
+    expect(await page('errors', 'a')).toEqual([true, 'too far: é', 'deadline-exceeded', 'not-found']);
+  });
+
+  test('reads a stream', async () => {
+    expect(await page('stream', 'b')).toEqual(Array.from({ length: 50 }, (_, i) => i));
+  });
+
+  test('is called by the others, with tensors too, and calls back', async () => {
+    await first().run(async () => {
+      const y = await rpcAsync('page', double, [tensor(new Float32Array(200_000).fill(4))]);
+      expect([y.size, y.dataSync()[199_999]]).toEqual([200_000, 8]);
+      expect(await rpcAsync('page', who)).toBe('a at http:');
+      expect(await Promise.all([1, 2, 3].map((by) => rpcAsync('page', askBack, [by])))).toEqual([
+        [1, 2],
+        [2, 4],
+        [3, 6],
+      ]);
+    });
+  });
+
+  test('meets the others', async () => {
+    const workers = ['a', 'b', 'page'];
+    const all = agents.map((agent) => agent.run(() => barrier({ workers, timeoutMs: 10_000 })));
+    expect(await page('meet', workers)).toBe('met');
+    await Promise.all(all);
+  });
+
+  test('comes back when its connection breaks', async () => {
+    const peer = (
+      first() as unknown as { members: { find(name: string): { reset(error: Error): void; up: boolean } } }
+    ).members.find('page');
+    peer.reset(new Error('cut by the test'));
+    expect(await page('scale', 'a', 4, 2)).toEqual([4, 3, 3]);
+    await first().run(async () => expect(await rpcAsync('page', who)).toBe('a at http:'));
+  });
+
+  test('leaves, and the others know', async () => {
+    await page('leave');
+    await until(() => first().debugInfo()['agent.peers'] === 1, 'the page has left');
+  });
+
+  test('that is closed is noticed by name', async () => {
+    await page('join', 'page2', server.webSocketEndpoint as string, SECRET);
+    await until(() => first().debugInfo()['agent.peers'] === 2, 'the page is there');
+    const down = new Promise<string>((resolve) => void first().on('peer-down', (peer) => resolve(peer.name)));
+    const waiting = first().run(() =>
+      rpcAsync('page2', who).then(() => rpcAsync('page2', remoteFunction<() => void>('page/never'))),
+    );
+    await waiting.catch(() => undefined);
+    const started = performance.now();
+    await tab.close();
+    expect(await down).toBe('page2');
+    console.log(`a closed page: dead after ${Math.round(performance.now() - started)} ms`);
+    const late: unknown = await first()
+      .run(() => rpcAsync('page2', who))
+      .catch((error: unknown) => error);
+    expect(rpcInfo(late)?.code).toBe('not-found');
+  });
+});
