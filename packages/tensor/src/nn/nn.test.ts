@@ -250,6 +250,73 @@ describe('DistributedDataParallel', () => {
     expect(model.module.weight.grad?.toDense().sum(1).toArray()).toEqual([0, 4, 0, 4, 0]);
   });
 
+  it('combines gradients that were collected elsewhere', async () => {
+    const members = group(2).map((g) => new nn.DistributedDataParallel(new nn.Linear(3, 2), { group: g }));
+    const [a, b] = members as [(typeof members)[0], (typeof members)[0]];
+    const one = new Map([[a.module.weight, zeros([2, 3]).add(1)]]);
+    const none = new Map<Tensor, Tensor>();
+    const [left, right] = await Promise.all([a.reduceGradients(one), b.reduceGradients(none)]);
+    expect(left.get(a.module.weight)?.toArray()).toEqual([
+      [0.5, 0.5, 0.5],
+      [0.5, 0.5, 0.5],
+    ]);
+    expect(right.get(b.module.weight)?.equal(left.get(a.module.weight) as Tensor)).toBe(true);
+    expect(a.module.weight.grad).toBeNull();
+  });
+
+  it('agrees on sparse gradients that only some workers have', async () => {
+    const members = group(2).map(
+      (g) =>
+        new nn.DistributedDataParallel(
+          new nn.Sequential(new nn.Embedding(4, 2, { sparse: true }), new nn.Linear(2, 1)),
+          { group: g },
+        ),
+    );
+    await Promise.all(members.map((m) => m.synchronize()));
+    const [a, b] = members as [(typeof members)[0], (typeof members)[0]];
+    const [, top] = b.module.parameters() as [Tensor, Tensor];
+    const bias = b.module.parameters()[2] as Tensor;
+    await Promise.all([a.backward(a.forward(tensor([1, 3])).sum()), b.backward(top.sum().add(bias.sum()))]);
+    for (const [i, p] of a.module.parameters().entries())
+      expect(p.grad?.allClose(b.module.parameters()[i]?.grad as Tensor)).toBe(true);
+    expect((b.module.parameters()[0]?.grad as Tensor).toDense().ne(0).sum(1).toArray()).toEqual([0n, 2n, 0n, 2n]);
+  });
+
+  it('joins workers with unequal numbers of batches', async () => {
+    const members = group(3).map(
+      (g) => new nn.DistributedDataParallel(new nn.Linear(3, 2), { group: g, bucketBytes: 8 }),
+    );
+    await Promise.all(members.map((m) => m.synchronize()));
+    const reference = new nn.Linear(3, 2);
+    reference.loadStateDict((members[0] as (typeof members)[0]).module.stateDict());
+    const batches = [3, 1, 2];
+    const work = members.map((m, rank) =>
+      m.join(async () => {
+        const optimizer = new optim.SGD(m.module.parameters(), { lr: 0.1 });
+        for (let i = 0; i < (batches[rank] as number); i++) {
+          optimizer.zeroGrad();
+          await m.backward(loss(m, [i, 1]));
+          optimizer.step();
+        }
+        return rank;
+      }),
+    );
+    expect(await Promise.all(work)).toEqual([0, 1, 2]);
+    const optimizer = new optim.SGD(reference.parameters(), { lr: 0.1 });
+    for (let i = 0; i < 3; i++) {
+      optimizer.zeroGrad();
+      // All see batch i, those that have one; the others count as zeros in a mean over three.
+      loss(reference, [i, 1])
+        .mul(batches.filter((n) => n > i).length / 3)
+        .backward();
+      optimizer.step();
+    }
+    for (const m of members) {
+      expect(m.module.weight.allClose(reference.weight, { atol: 1e-6 })).toBe(true);
+      expect(m.module.bias?.allClose(reference.bias as Tensor, { atol: 1e-6 })).toBe(true);
+    }
+  });
+
   it('rejects what does not fit, and keeps the local gradients', async () => {
     const model = new nn.DistributedDataParallel(new nn.Linear(3, 2));
     model.registerCommHook(null, () => zeros([1]));

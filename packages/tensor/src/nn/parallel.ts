@@ -1,10 +1,11 @@
 /** @file DistributedDataParallel: the same module on every worker, its gradients combined bucket by bucket. */
 import { noGrad } from '../autograd/record.ts';
 import { runBackward } from '../autograd/engine.ts';
-import { zeros } from '../creation.ts';
+import { tensor, zeros } from '../creation.ts';
 import { dtypes } from '../dtype.ts';
 import { concat } from '../ops/join.ts';
 import { sameShape } from '../shape.ts';
+import { sparseCooTensor } from '../sparse/coo.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
 import { Module, type Callable } from './module.ts';
 
@@ -40,7 +41,8 @@ const DEFAULT_BUCKET_BYTES = 25 * 2 ** 20;
 
 /**
  * Replicates gradients over a group. `forward` is the module's; `backward` resolves when every bucket's hook has, and then `.grad` of
- * each parameter holds the combined gradient. Without a hook, buckets are averaged over the group.
+ * each parameter holds the combined gradient. Without a hook, buckets are averaged over the group. A plain `loss.backward()` combines
+ * nothing: gradients of several batches may be added up before the one that `backward` sends.
  */
 export class DistributedDataParallel<M extends Module & Callable> extends Module {
   readonly module: M;
@@ -48,6 +50,9 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
   private readonly group: ProcessGroup | undefined;
   private readonly bucketBytes: number;
   private hook: Hook | undefined;
+  private layout: readonly BucketPlan[] | undefined;
+  /** Inside `join`: passes this worker has made since it began. */
+  private joined: { passes: number } | undefined;
 
   constructor(module: M, options: { group?: ProcessGroup; bucketBytes?: number } = {}) {
     super();
@@ -81,12 +86,61 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
   /** Runs the local backward pass, then the hooks. Rejects with the first error of a hook; gradients are then the local ones. */
   async backward(loss: Tensor): Promise<void> {
     runBackward([loss]);
-    const buckets = this.buckets();
-    const results = await Promise.all(buckets.map(async (bucket) => this.combine(bucket)));
-    noGrad(() => buckets.forEach((bucket, i) => bucket.write(results[i] as Tensor)));
+    const combined = await this.combine((p) => p.grad);
+    for (const [parameter, gradient] of combined) parameter.grad = gradient;
   }
 
-  private async combine(bucket: Bucket): Promise<Tensor> {
+  /**
+   * Combines gradients that were collected elsewhere, as a distributed autograd context's are: what the group agrees on, by parameter.
+   * `.grad` is neither read nor set. Counts as a pass: every worker makes the same calls of this and `backward` in the same order.
+   */
+  async reduceGradients(gradients: ReadonlyMap<Tensor, Tensor>): Promise<Map<Parameter, Tensor>> {
+    return new Map(await this.combine((p) => gradients.get(p) ?? null));
+  }
+
+  /**
+   * For workers with unequal numbers of batches: every worker runs its own loop in `fn`; those that end first answer the others' passes
+   * with zeros, which still count in the mean, until all have ended. Then all take the parameters of the worker with most passes.
+   * Inside, each pass asks first who is still there: one more small all-reduce. When `fn` throws, its worker answers no longer.
+   */
+  async join<T>(fn: () => Promise<T>): Promise<T> {
+    const { group } = this;
+    if (group === undefined || group.size === 1) return fn();
+    if (this.joined !== undefined) throw new TypeError('join() is already running');
+    const state = (this.joined = { passes: 0 });
+    try {
+      const result = await fn();
+      while ((await this.countActive(false)) > 0) await this.exchange(() => null);
+      const passes = new Float32Array(group.size);
+      passes[group.rank] = state.passes;
+      await this.synchronize((await group.allReduce(tensor(passes), 'sum')).argMax().item());
+      return result;
+    } finally {
+      this.joined = undefined;
+    }
+  }
+
+  /** How many workers have a pass to make now. */
+  private async countActive(active: boolean): Promise<number> {
+    return (await (this.group as ProcessGroup).allReduce(tensor([active ? 1 : 0]), 'sum')).item();
+  }
+
+  private async combine(gradientOf: (p: Parameter) => Tensor | null): Promise<[Parameter, Tensor][]> {
+    if (this.joined !== undefined) {
+      this.joined.passes++;
+      await this.countActive(true);
+    }
+    return this.exchange(gradientOf);
+  }
+
+  private async exchange(gradientOf: (p: Parameter) => Tensor | null): Promise<[Parameter, Tensor][]> {
+    const plans = await this.plan(gradientOf);
+    const buckets = plans.map((plan, i) => new Bucket(i, i === plans.length - 1, plan, gradientOf));
+    const results = await Promise.all(buckets.map(async (bucket) => this.send(bucket)));
+    return noGrad(() => buckets.flatMap((bucket, i) => bucket.parts(results[i] as Tensor)));
+  }
+
+  private async send(bucket: Bucket): Promise<Tensor> {
     if (this.hook !== undefined) return this.hook(bucket);
     const { group } = this;
     if (group === undefined || group.size === 1) return bucket.buffer();
@@ -94,51 +148,77 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     return group.allReduce(bucket.buffer().toDense(), 'mean');
   }
 
-  /** Later layers first: their gradients are ready first. A parameter without a gradient counts as zero, so that all workers agree. */
-  private buckets(): Bucket[] {
-    const groups: Parameter[][] = [];
-    let open: Parameter[] | undefined;
-    let bytes = 0;
-    for (const parameter of this.module.parameters().reverse()) {
-      if (!parameter.requiresGrad) continue;
-      if (parameter.grad?.layout === 'sparse_coo') {
-        groups.push([parameter]);
-        open = undefined;
-        continue;
-      }
-      const size = parameter.size * dtypes[parameter.dtype].bytes;
-      if (open === undefined || bytes + size > this.bucketBytes || open[0]?.dtype !== parameter.dtype) {
-        groups.push((open = []));
-        bytes = 0;
-      }
-      open.push(parameter);
-      bytes += size;
-    }
-    return groups.map((parameters, index) => new Bucket(index, index === groups.length - 1, parameters));
+  /**
+   * Which parameters travel together. In a group the workers agree once which gradients are sparse, in their first pass: a worker
+   * that has no gradient, or an ended one, cannot know.
+   */
+  private async plan(gradientOf: (p: Parameter) => Tensor | null): Promise<readonly BucketPlan[]> {
+    const parameters = this.module.parameters().filter((p) => p.requiresGrad);
+    const known = this.layout?.flatMap((plan) => plan.parameters);
+    if (known?.length === parameters.length && parameters.every((p) => known.includes(p)) && this.group !== undefined)
+      return this.layout as readonly BucketPlan[];
+    const flags = Float32Array.from(parameters, (p) => (gradientOf(p)?.layout === 'sparse_coo' ? 1 : 0));
+    const { group } = this;
+    const agreed =
+      group === undefined || group.size === 1 || flags.length === 0
+        ? flags
+        : ((await group.allReduce(tensor(flags), 'sum')).dataSync() as Float32Array);
+    return (this.layout = planBuckets(parameters, (i) => agreed[i] !== 0, this.bucketBytes));
   }
+}
+
+/** What one bucket holds: some parameters, or one whose gradient is sparse. */
+interface BucketPlan {
+  readonly parameters: Parameter[];
+  readonly sparse: boolean;
+}
+
+/** Later layers first: their gradients are ready first. */
+function planBuckets(parameters: readonly Parameter[], isSparse: (i: number) => boolean, limit: number): BucketPlan[] {
+  const plans: BucketPlan[] = [];
+  let open: BucketPlan | undefined;
+  let bytes = 0;
+  for (let i = parameters.length - 1; i >= 0; i--) {
+    const parameter = parameters[i] as Parameter;
+    if (isSparse(i)) {
+      plans.push({ parameters: [parameter], sparse: true });
+      open = undefined;
+      continue;
+    }
+    const size = parameter.size * dtypes[parameter.dtype].bytes;
+    if (open === undefined || bytes + size > limit || open.parameters[0]?.dtype !== parameter.dtype) {
+      plans.push((open = { parameters: [], sparse: false }));
+      bytes = 0;
+    }
+    open.parameters.push(parameter);
+    bytes += size;
+  }
+  return plans;
 }
 
 class Bucket implements GradBucket {
   readonly index: number;
   readonly isLast: boolean;
-  private readonly list: readonly Parameter[];
+  private readonly plan: BucketPlan;
   private readonly flat: Tensor;
 
-  constructor(index: number, isLast: boolean, list: readonly Parameter[]) {
+  /** A parameter without a gradient counts as zero, so that all workers agree. */
+  constructor(index: number, isLast: boolean, plan: BucketPlan, gradientOf: (p: Parameter) => Tensor | null) {
     this.index = index;
     this.isLast = isLast;
-    this.list = list;
-    const only = list.length === 1 ? list[0]?.grad : undefined;
-    this.flat =
-      only?.layout === 'sparse_coo'
-        ? only.detach()
-        : noGrad(() =>
-            concat(
-              list.map((p) =>
-                p.grad === null ? zeros([p.size], { dtype: p.dtype }) : p.grad.detach().reshape([p.size]),
-              ),
-            ),
-          );
+    this.plan = plan;
+    this.flat = noGrad(() => {
+      const [first] = plan.parameters as [Parameter];
+      if (plan.sparse) {
+        const own = gradientOf(first)?.detach() ?? emptySparse(first);
+        return own.layout === 'sparse_coo' ? own : own.toSparse();
+      }
+      return concat(
+        plan.parameters.map(
+          (p) => gradientOf(p)?.detach().toDense().reshape([p.size]) ?? zeros([p.size], { dtype: p.dtype }),
+        ),
+      );
+    });
   }
 
   buffer(): Tensor {
@@ -146,35 +226,40 @@ class Bucket implements GradBucket {
   }
 
   gradients(): Tensor[] {
-    return this.flat.layout === 'sparse_coo' ? [this.flat] : this.split(this.flat);
+    return this.plan.sparse ? [this.flat] : this.split(this.flat);
   }
 
   parameters(): Parameter[] {
-    return [...this.list];
+    return [...this.plan.parameters];
   }
 
-  /** Makes the parts of `result` the parameters' gradients. */
-  write(result: Tensor): void {
-    const only = this.list[0] as Parameter;
-    if (this.flat.layout === 'sparse_coo') {
+  /** The parts of a hook's answer, a copy for each parameter. */
+  parts(result: Tensor): [Parameter, Tensor][] {
+    const { parameters, sparse } = this.plan;
+    if (sparse) {
+      const [only] = parameters as [Parameter];
       if (!sameShape(result.shape, only.shape)) throw sizeError(result, only);
-      only.grad = result;
-      return;
+      return [[only, result]];
     }
     if (result.size !== this.flat.size) throw sizeError(result, this.flat);
-    const parts = this.split(result.toDense());
-    this.list.forEach((p, i) => (p.grad = (parts[i] as Tensor).clone()));
+    return this.split(result.toDense()).map((part, i) => [parameters[i] as Parameter, part.clone()]);
   }
 
   private split(flat: Tensor): Tensor[] {
     const line = flat.reshape([flat.size]);
     let at = 0;
-    return this.list.map((p) => {
+    return this.plan.parameters.map((p) => {
       const part = line.narrow(0, at, p.size).reshape(p.shape);
       at += p.size;
       return part;
     });
   }
+}
+
+/** No rows of the first dimension. */
+function emptySparse(p: Parameter): Tensor {
+  const values = zeros([0, ...p.shape.slice(1)], { dtype: p.dtype });
+  return sparseCooTensor(zeros([1, 0], { dtype: 'int64' }), values, p.shape);
 }
 
 function sizeError(got: Tensor, expected: Tensor): RangeError {
