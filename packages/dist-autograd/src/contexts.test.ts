@@ -28,6 +28,23 @@ function closeGate(): void {
 }
 
 describe('context', () => {
+  it('shows an inspector what there is, and asks for no call outside of one', () =>
+    at(0, async () => {
+      const [first] = agents;
+      const session = sessionOf(first);
+      expect(session.requestsWhile).toBe('contextId');
+      expect(session.inspect()).toEqual({ contexts: [], total: 0, passes: 0 });
+      await context(async (id) => {
+        const sum = (await rpcSync('w1', add, [leaf([2], 1), filled([2], 1)])).sum();
+        await backward(id, [sum]);
+        const { contexts, total, passes } = session.inspect() as { contexts: unknown[]; total: number; passes: number };
+        expect([total, passes]).toEqual([1, 0]);
+        expect(contexts).toMatchObject([
+          { id: String(id), knownWorkers: ['w1'], sendFunctions: 1, recvFunctions: 1, gradients: 1 },
+        ]);
+      });
+    }));
+
   it('numbers contexts as torch does and forgets them on leaving', async () => {
     const ids: bigint[] = [];
     await at(1, async () => {

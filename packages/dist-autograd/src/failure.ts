@@ -1,27 +1,7 @@
 /** @file Between errors and the failures that pass messages carry. */
-import { RemoteError, RpcError, rpcInfo, WorkerInfo, type RpcErrorCode } from '@backwire/rpc';
+import { RemoteError, RpcError, rpcInfo, WorkerInfo } from '@backwire/rpc';
+import { isRpcErrorCode } from '@backwire/rpc/internal';
 import type { Failure } from './protocol/pass-types.ts';
-
-const CODES: ReadonlySet<string> = new Set<RpcErrorCode>([
-  'deadline-exceeded',
-  'cancelled',
-  'peer-died',
-  'owner-died',
-  'unavailable',
-  'draining',
-  'resource-exhausted',
-  'unauthenticated',
-  'permission-denied',
-  'not-found',
-  'rref-released',
-  'barrier-broken',
-  'fenced',
-  'version-mismatch',
-  'protocol-error',
-  'decode-error',
-  'invalid-argument',
-  'failed-precondition',
-]);
 
 /** What a peer is told of an error, and what the origin makes one of again. */
 export function failureOf(error: unknown): Failure {
@@ -39,8 +19,8 @@ export function failureOf(error: unknown): Failure {
 export function errorOf(failure: Failure): Error {
   const peer = failure.peer === undefined ? undefined : new WorkerInfo(failure.peer.name, failure.peer.id);
   const cause = failure.cause === undefined ? {} : { cause: failure.cause };
-  if (CODES.has(failure.code)) {
-    return new RpcError(failure.code as RpcErrorCode, failure.text, { executed: 'maybe', peer, ...cause });
+  if (isRpcErrorCode(failure.code) && failure.code !== 'remote-error') {
+    return new RpcError(failure.code, failure.text, { executed: 'maybe', peer, ...cause });
   }
   if (failure.cause !== undefined) return new Error(failure.text, { cause: failure.cause });
   return new RemoteError(failure.text, { remoteName: failure.name, remoteStack: undefined, peer });

@@ -18,3 +18,6 @@ export const MAX_GRADIENTS = 65_536;
 export const MAX_UNCONFIRMED = 8;
 /** Failed passes that an origin names to those of its next pass; their aborts are on the way as well. */
 export const MAX_FAILED_NAMED = 64;
+
+/** Contexts that an inspector is shown; the rest is counted. */
+export const MAX_INSPECTED = 1_000;

@@ -24,8 +24,12 @@ export class LiveContext extends Context<SendRpcBackward, RecvRpcBackward> {
   private idle: (() => void)[] = [];
   private cancelled: { reason: unknown } | undefined;
 
-  constructor(ref: ContextRef) {
+  /** When this worker heard of it first, on the agent's clock. */
+  readonly since: number;
+
+  constructor(ref: ContextRef, since = 0) {
     super(ref);
+    this.since = since;
   }
 
   /** Notes that `call`, being handled here, has this path. */

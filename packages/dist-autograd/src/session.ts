@@ -6,6 +6,7 @@ import { ambient, runWith } from '@backwire/tensor/internal';
 import type { Message, MessageType as Type } from '@backwire/wire';
 import { MessageType } from '@backwire/wire/internal';
 import type { Gradients } from './engine/gradients.ts';
+import { MAX_INSPECTED } from './limits.ts';
 import { LiveContext } from './live-context.ts';
 import { PassRunner, type BackwardOptions } from './pass-runner.ts';
 import { ContextRefused, ContextTable } from './protocol/context.ts';
@@ -30,13 +31,20 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
   readonly contexts: ContextTable<LiveContext>;
   readonly runner: PassRunner;
   readonly wraps: readonly Type[] = [MessageType.FORWARD_AUTOGRAD_REQ];
+  /** Outside of contexts there is nothing to do for a call. */
+  readonly requestsWhile = 'contextId' as const;
   readonly messages: ReadonlyMap<Type, (call: Incoming) => Promise<Message>>;
   readonly controls: ReadonlyMap<Type, (from: WorkerInfo, payload: Uint8Array) => void>;
 
   constructor(host: ExtensionHost, maxContexts?: number) {
     this.host = host;
     const self: Life = { worker: host.self.id, incarnation: host.incarnation };
-    this.contexts = new ContextTable(self, host.incarnationIndex, (ref) => new LiveContext(ref), maxContexts);
+    this.contexts = new ContextTable(
+      self,
+      host.incarnationIndex,
+      (ref) => new LiveContext(ref, host.now()),
+      maxContexts,
+    );
     this.runner = new PassRunner(host, this.contexts);
     this.messages = new Map(this.runner.messages);
     this.controls = new Map([
@@ -135,6 +143,19 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
     return { num_current_backward_passes: this.runner.machine.active, num_autograd_contexts: this.contexts.size };
   }
 
+  inspect(): Record<string, unknown> {
+    const now = this.host.now();
+    const contexts = [...this.contexts].slice(0, MAX_INSPECTED).map((context) => ({
+      id: String(context.id),
+      ageMs: now - context.since,
+      knownWorkers: [...context.known.keys()].map((worker) => this.nameOf(worker)),
+      sendFunctions: context.sends.size,
+      recvFunctions: context.recvCount,
+      gradients: context.gradients.size,
+    }));
+    return { contexts, total: this.contexts.size, passes: this.runner.machine.active };
+  }
+
   leaks(): string[] {
     return [...this.contexts]
       .filter(({ ref }) => sameLife(ref, this.contexts.self))
@@ -213,6 +234,14 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
       if (this.host.isAlive(worker)) this.host.control(worker, type, payload);
     } catch (error) {
       this.host.logger.debug({ error, worker: id }, 'a worker of an autograd context is gone');
+    }
+  }
+
+  private nameOf(id: number): string {
+    try {
+      return this.host.resolve(id).name;
+    } catch {
+      return `worker${id}`;
     }
   }
 

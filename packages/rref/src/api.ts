@@ -15,7 +15,7 @@ import { nameOf, type ExtensionHost } from '@backwire/rpc/internal';
 import { createRemote } from './creation.ts';
 import { isHandle } from './handle.ts';
 import { formatId, type GlobalId } from './protocol/ids.ts';
-import { typeNameOf } from './referent.ts';
+import { typeOf } from './inspection.ts';
 import { enlist, sessionOf } from './remote-methods.ts';
 import { EXTENSION_NAME } from './names.ts';
 import { RRefSession } from './session.ts';
@@ -117,9 +117,8 @@ export function listRRefs(): { id: string; owner: string; holders: string[]; typ
   };
   const owned = new Map<object, RRefRecord>();
   for (const entry of owners.all()) {
-    const cell = entry.payload;
-    const type = cell?.settled === true ? typeOrError(() => cell.now()) : 'unknown';
-    owned.set(entry, add(entry, session.host.name, type, session.creationSites.of(cell)));
+    const made = session.creationSites.of(entry.payload);
+    owned.set(entry, add(entry, session.host.name, typeOf(entry.payload), made));
   }
   for (const fork of owners.allForks()) owned.get(fork.entry)?.holders.push(session.sites.worker(fork.holder).name);
   const held = new Map<string, RRefRecord>();
@@ -131,14 +130,6 @@ export function listRRefs(): { id: string; owner: string; holders: string[]; typ
     row.holders.push(session.host.name);
   }
   return rows.map(({ row }) => row);
-}
-
-function typeOrError(read: () => unknown): string {
-  try {
-    return typeNameOf(read());
-  } catch {
-    return 'failed';
-  }
 }
 
 function agentForRRef(): RpcAgent {

@@ -9,7 +9,8 @@ import type { RRefHandle } from './handle.ts';
 import type { GlobalId } from './protocol/ids.ts';
 import { idOf, type UserFork } from './protocol/user-table.ts';
 import type { RRefSession } from './session.ts';
-import { encodeCarried, encodeCreation } from './wire-format.ts';
+import { encodeCreation } from './id-codec.ts';
+import { encodeCarried } from './wire-format.ts';
 
 /** What a creation is called in traces. */
 export interface Creation {

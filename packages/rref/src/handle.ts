@@ -10,7 +10,8 @@ import type { UserFork } from './protocol/user-table.ts';
 import { secondHandle, typeNameOf } from './referent.ts';
 import type { RRefSession } from './session.ts';
 import type { RemoteProxy, RRef, RRefId, RRefProxy } from './types.ts';
-import { encodeBackward, encodeFetch } from './wire-format.ts';
+import { encodeFetch } from './id-codec.ts';
+import { encodeBackward } from './wire-format.ts';
 
 /** What a handle refers to: on the owner the value's cell, elsewhere the fork that this worker holds. */
 export type Target = { readonly rref: GlobalId; readonly cell: Cell } | { readonly fork: UserFork };

@@ -239,3 +239,27 @@ describe('a member that leaves without saying goodbye to its handles', () => {
     await Promise.all([w0, w2].map((each) => each.shutdown({ timeoutMs: 5_000, onLeak: 'throw' })));
   });
 });
+
+describe('what an inspector is shown', () => {
+  it('says who holds what, without reading values', () =>
+    withGroup(
+      2,
+      async ([holder, owner]) => {
+        const made = remote('w1', identity, [3]);
+        await made.toHere();
+        const shared = await rpcSync('w1', identity, [made]);
+        await made.confirmed().catch(() => undefined);
+        const seen = sessionOf(owner as RpcAgent).inspect();
+        expect(seen).toMatchObject({ ownedTotal: 1, heldTotal: 0, held: [] });
+        expect(seen['owned']).toMatchObject([{ type: 'number', holders: ['w0', 'w0'] }]);
+        const held = sessionOf(holder as RpcAgent).inspect();
+        expect(held).toMatchObject({ ownedTotal: 0, heldTotal: 2, owned: [] });
+        expect(held['held']).toMatchObject([{ owner: 'w1', handles: 2, confirmed: true }]);
+        const [row] = held['held'] as { createdAt: string }[];
+        expect(row?.createdAt).toContain('lifetime.test.ts');
+        made.dispose();
+        shared.dispose();
+      },
+      () => ({ extensions: [rrefs({ creationSites: true })] }),
+    ));
+});

@@ -32,3 +32,6 @@ export const CREATION_SITE_FRAMES = 4;
 
 /** Control messages kept for a member that a handle names and no view has shown yet: views come within a second or two. */
 export const MAX_MESSAGES_TO_STRANGERS = 65_536;
+
+/** RRefs of each side that an inspector is shown; the rest is counted. */
+export const MAX_INSPECTED = 1_000;

@@ -13,10 +13,16 @@ export class Outbox {
   private scheduled = false;
   private readonly kept = new Map<Site, Control[]>();
   private closed = false;
+  private deleteMessages = 0;
 
   constructor(host: ExtensionHost, sites: Sites) {
     this.host = host;
     this.sites = sites;
+  }
+
+  /** Messages of deletes that left so far. */
+  get deletesSent(): number {
+    return this.deleteMessages;
   }
 
   send(to: Site, message: Control): void {
@@ -40,6 +46,7 @@ export class Outbox {
     this.deletes = new Map();
     for (const [to, forks] of deletes) {
       for (let at = 0; at < forks.length; at += MAX_DELETES_PER_MESSAGE) {
+        this.deleteMessages++;
         this.emit(to, { kind: 'user-delete', forks: forks.slice(at, at + MAX_DELETES_PER_MESSAGE) });
       }
     }

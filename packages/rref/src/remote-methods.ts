@@ -73,5 +73,15 @@ async function invoke(
 
 /** Waits for a value no longer than the call that needs it lasts, and leaves its place to other handlers: one may have to make the value. */
 export function valueOf(cell: Cell): Promise<unknown> {
-  return cell.settled ? cell.wait() : withoutSlot(waitFor(cell.wait(), 0, callContext().signal));
+  if (cell.settled) return cell.wait();
+  const call = callContext();
+  return withoutSlot(
+    new Promise((resolve, reject) => {
+      cell.wait().then(resolve, reject);
+      // Most values come in the turn in which they are asked for. Only for others a signal is worth making.
+      setTimeout(() => {
+        if (!cell.settled) waitFor(cell.wait(), 0, call.signal).then(resolve, reject);
+      }, 0);
+    }),
+  );
 }

@@ -5,7 +5,8 @@ import { MessageType } from '@backwire/wire/internal';
 import { readWrappedPayload, type Message } from '@backwire/wire';
 import { valueOf } from './remote-methods.ts';
 import type { RRefSession } from './session.ts';
-import { decodeBackward, decodeCreation, decodeFetch, encodeCreation } from './wire-format.ts';
+import { decodeCreation, decodeFetch } from './id-codec.ts';
+import { decodeBackward } from './wire-format.ts';
 
 type Handler = (call: Incoming) => Promise<Message>;
 
@@ -26,7 +27,7 @@ export function requestHandlers(session: RRefSession): ReadonlyMap<MessageType, 
 /** The entry and the creator's fork are registered since delivery. The function's error is the RRef's and the answer's. */
 async function serveCreation(session: RRefSession, { from, message }: Incoming, inner: MessageType): Promise<Message> {
   const { payload, extra } = readWrappedPayload(message.payload);
-  const { rref, fork } = decodeCreation(extra);
+  const { rref } = decodeCreation(extra);
   const { owners } = session.worker;
   const entry = rref.site === session.sites.of(from) ? owners.start(rref) : undefined;
   if (entry === undefined) throw session.creationRefused(rref, from);
@@ -39,11 +40,13 @@ async function serveCreation(session: RRefSession, { from, message }: Incoming, 
   } finally {
     owners.settle(entry);
   }
-  return { type: MessageType.REMOTE_RET, id: message.id, payload: encodeCreation(rref, fork), tensors: [] };
+  // The answer has the very ids that came.
+  return { type: MessageType.REMOTE_RET, id: message.id, payload: extra, tensors: [] };
 }
 
 async function serveFetch(session: RRefSession, { from, message }: Incoming, reply: MessageType): Promise<Message> {
-  const value = await valueOf(session.cellOfId(decodeFetch(message.payload)));
+  const cell = session.cellOfId(decodeFetch(message.payload));
+  const value = cell.settled ? cell.now() : await valueOf(cell);
   const { bytes, tensors, header } = session.host.encodeValue(value, from);
   const answer: RpcMessage = { type: reply, id: message.id, payload: bytes, tensors, header };
   return answer;

@@ -8,6 +8,7 @@ import { Cell } from './cell.ts';
 import { CreationSites } from './creation-sites.ts';
 import { drain, Changes } from './drain.ts';
 import { isHandle, RRefHandle, type Target } from './handle.ts';
+import { inspect } from './inspection.ts';
 import { EXTENSION_NAME, NOT_HERE } from './names.ts';
 import { Outbox } from './outbox.ts';
 import { ParkedStreams } from './parked-streams.ts';
@@ -124,7 +125,12 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
       num_pending_children: users.pendingChildren,
       num_pending_futures: this.confirmations.size,
       num_collected_rrefs: this.collected,
+      num_delete_messages: this.outbox.deletesSent,
     };
+  }
+
+  inspect(): Record<string, unknown> {
+    return inspect(this);
   }
 
   async drain(deadlineMs: number): Promise<void> {

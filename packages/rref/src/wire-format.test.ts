@@ -1,6 +1,7 @@
-import { MessageType } from '@backwire/wire/internal';
+import { encodeProto, messageProto, MessageType } from '@backwire/wire/internal';
 import { describe, expect, it } from 'vitest';
-import { siteOf } from './protocol/ids.ts';
+import { decodeCreation, decodeFetch, encodeCreation, encodeFetch } from './id-codec.ts';
+import { incarnationOf, siteOf, workerOf, type GlobalId } from './protocol/ids.ts';
 import type { Carried, Control } from './protocol/messages.ts';
 import * as format from './wire-format.ts';
 
@@ -85,8 +86,8 @@ describe('entries of a header table', () => {
 });
 
 it('requests come back as they were', () => {
-  expect(format.decodeCreation(format.encodeCreation(A, B))).toEqual({ rref: A, fork: B });
-  expect(format.decodeFetch(format.encodeFetch(A, 3))).toEqual(A);
+  expect(decodeCreation(encodeCreation(A, B))).toEqual({ rref: A, fork: B });
+  expect(decodeFetch(encodeFetch(A, 3))).toEqual(A);
   for (const contextId of [0n, (5n << 48n) | 17n, (65_535n << 48n) | ((1n << 48n) - 1n)]) {
     expect(format.decodeBackward(format.encodeBackward(A, contextId, true))).toEqual({
       rref: A,
@@ -95,4 +96,33 @@ it('requests come back as they were', () => {
     });
   }
   expect(MessageType.RREF_ACK).toBe(0x20e);
+});
+
+describe('payloads written by hand', () => {
+  const ids = [A, B, { site: 0, local: 0 }, { site: siteOf(65_535, 0xffff_ffff), local: Number.MAX_SAFE_INTEGER }];
+  const proto = ({ site, local }: GlobalId) => ({ worker: workerOf(site), incarnation: incarnationOf(site), local });
+
+  it('are messages of the schema, byte for byte', () => {
+    for (const rref of ids) {
+      for (const fork of ids) {
+        const bytes = encodeProto(messageProto.RemoteReturn, { rref: proto(rref), fork: proto(fork) });
+        expect(encodeCreation(rref, fork)).toEqual(bytes);
+        expect(decodeCreation(bytes)).toEqual({ rref, fork });
+      }
+      const fetch = encodeProto(messageProto.RRefFetch, { rref: proto(rref), worker: 7 });
+      expect(encodeFetch(rref, 7)).toEqual(fetch);
+      expect(decodeFetch(fetch)).toEqual(rref);
+    }
+  });
+
+  it('are read past fields of later versions, and refused when they are cut or lack an id', () => {
+    const bytes = encodeCreation(A, B);
+    expect(decodeCreation(Uint8Array.of(...bytes, 0x7a, 2, 1, 2))).toEqual({ rref: A, fork: B });
+    for (let end = 0; end < bytes.length; end++)
+      expect(() => decodeCreation(bytes.subarray(0, end))).toThrow('decode-error');
+    expect(() => decodeFetch(Uint8Array.of(16, 3))).toThrow('malformed');
+    // A worker past 16 bits, and an id whose length lies.
+    expect(() => decodeFetch(Uint8Array.of(10, 4, 8, 0x80, 0x80, 4))).toThrow('malformed');
+    expect(() => decodeFetch(Uint8Array.of(10, 9, 8, 1))).toThrow('decode-error');
+  });
 });

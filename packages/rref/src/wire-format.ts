@@ -179,24 +179,6 @@ export function decodeId(bytes: Uint8Array): GlobalId {
   return readId(new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength), 0);
 }
 
-/** The ids that stand before a remote call, and in its answer. */
-export function encodeCreation(rref: GlobalId, fork: GlobalId): Uint8Array {
-  return encodeProto(messageProto.RemoteReturn, { rref: toProto(rref), fork: toProto(fork) });
-}
-
-export function decodeCreation(bytes: Uint8Array): { rref: GlobalId; fork: GlobalId } {
-  const { rref, fork } = decodeProto(messageProto.RemoteReturn, bytes, 'ids of a remote call');
-  return { rref: fromProto(rref), fork: fromProto(fork) };
-}
-
-export function encodeFetch(rref: GlobalId, worker: number): Uint8Array {
-  return encodeProto(messageProto.RRefFetch, { rref: toProto(rref), worker });
-}
-
-export function decodeFetch(bytes: Uint8Array): GlobalId {
-  return fromProto(decodeProto(messageProto.RRefFetch, bytes, 'fetch').rref);
-}
-
 const CONTEXT_LOCAL_BITS = 48n;
 
 /** `contextId` as `RRef.backward` got it: the creator's id in the upper 16 bits. */
