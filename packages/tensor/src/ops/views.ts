@@ -1,5 +1,6 @@
 /** @file Operations that give another view of the same storage. */
 import { ambient } from '../ambient.ts';
+import { shareHandle } from '../autograd/record.ts';
 import { noteView } from '../autograd/view-history.ts';
 import { isDifferentiable, type DType } from '../dtype.ts';
 import { ShapeError } from '../errors.ts';
@@ -177,8 +178,9 @@ const aliasOp = defineOp('alias', 'alias', ([t]) => {
   return rawView(input, input.shape, input.strides, input.offset);
 });
 
-/** A new tensor over the same storage with the same shape. */
+/** A new tensor over the same storage with the same shape; of a sparse tensor, another handle of its parts. */
 export function alias<D extends DType>(t: Tensor<D>): Tensor<D> {
+  if (t.sparse !== undefined) return shareHandle(t);
   return applyView(aliasOp, t, undefined);
 }
 

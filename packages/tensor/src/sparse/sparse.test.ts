@@ -89,6 +89,14 @@ describe('sparse tensors', () => {
     expect(t.toDense().toArray()).toEqual([2n ** 60n + 3n]);
   });
 
+  it('stay sparse under another handle', () => {
+    const t = sparseCooTensor(index([[2, 2, 0]]), tensor([1, 3, 5]), [4]);
+    const alias = t.alias();
+    t.dispose();
+    expect([alias.layout, alias.isCoalesced]).toEqual(['sparse_coo', false]);
+    expect(alias.toDense().toArray()).toEqual([5, 0, 4, 0]);
+  });
+
   it('free their parts with their last handle', () => {
     const [i, v] = [index([[0]]), tensor([1])];
     const t = sparseCooTensor(i, v, [2]);
