@@ -4,7 +4,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { add, mul, ones, type Tensor } from '@backwire/tensor';
-import { createAgent, rpcAsync, rpcFunction, rpcOneway, rpcSync, type RpcAgent } from '@backwire/rpc';
+import {
+  createAgent,
+  rpcAsync,
+  rpcFunction,
+  rpcOneway,
+  rpcStream,
+  rpcSync,
+  type Extension,
+  type RpcAgent,
+} from '@backwire/rpc';
 import { profile, profiling, recordFunction, ServerProfiler, type ProfileEvent } from './index.ts';
 import { profilingKey } from './internal.ts';
 
@@ -23,9 +32,20 @@ const broken = rpcFunction('profiling.test/broken', (x: Tensor): number => {
   throw new RangeError('on purpose');
 });
 
+const countTo = rpcFunction('profiling.test/countTo', async function* (n: number) {
+  for (let i = 1; i <= n; i++) {
+    await new Promise((done) => setTimeout(done, 10));
+    yield i;
+  }
+});
+
 let agents: RpcAgent[];
 let counter = 0;
-async function group(count: number, without: readonly number[] = []): Promise<RpcAgent[]> {
+async function group(
+  count: number,
+  without: readonly number[] = [],
+  more: readonly Extension[] = [],
+): Promise<RpcAgent[]> {
   const store = `memory://profiling-${++counter}`;
   return Promise.all(
     Array.from({ length: count }, (_, rank) =>
@@ -34,7 +54,7 @@ async function group(count: number, without: readonly number[] = []): Promise<Rp
         rank,
         worldSize: count,
         store,
-        extensions: without.includes(rank) ? [] : [profiling()],
+        extensions: without.includes(rank) ? [] : [profiling(), ...more],
       }),
     ),
   );
@@ -354,6 +374,56 @@ describe('a server profiler', () => {
       expect(() => server.enter()).toThrow('is on already');
       server.exit();
     });
+  });
+});
+
+describe('a stream', () => {
+  it('is recorded on this side, from its first item to its last', async () => {
+    agents = await group(2);
+    const items: number[] = [];
+    const { profile: p } = await on(0, () =>
+      profile(async () => {
+        for await (const item of rpcStream('w1', countTo, [3])) items.push(item);
+      }),
+    );
+    expect(items).toEqual([1, 2, 3]);
+    const [call] = p.events();
+    expect(call).toMatchObject({ name: 'rpc_stream#profiling.test/countTo(w0 -> w1)', isRemote: false });
+    expect(call?.durationUs).toBeGreaterThan(20_000);
+    expect(agents[0]?.debugInfo()['num_profiled_calls']).toBe(0);
+  });
+
+  it('is seen by a server profiler', async () => {
+    agents = await group(2);
+    const server = new ServerProfiler();
+    on(1, () => server.enter());
+    const items: number[] = [];
+    await on(0, async () => {
+      for await (const item of rpcStream('w1', countTo, [2])) items.push(item);
+    });
+    on(1, () => server.exit());
+    expect(items).toEqual([1, 2]);
+    expect(server.events()).toHaveLength(1);
+  });
+});
+
+describe('a call outside of a profile', () => {
+  it('calls no hook of the profiler and makes no message for it', async () => {
+    // A message is made for hooks alone: this one counts how often that happens.
+    let messages = 0;
+    const spy: Extension = {
+      name: 'spy',
+      attach: () => ({ requestsWhile: 'profile', request: (call) => (messages++, call) }),
+    };
+    agents = await group(2, [], [spy]);
+    const hooks = (): unknown[] => agents.map((agent) => agent.debugInfo()['num_profiler_hooks']);
+    const before = hooks();
+    await on(0, () => Promise.all(Array.from({ length: 50 }, () => rpcAsync('w1', double, [ones([2])]))));
+    expect(hooks()).toEqual(before);
+    expect(messages).toBe(0);
+    await on(0, () => profile(() => rpcAsync('w1', double, [ones([2])])));
+    expect(hooks()).not.toEqual(before);
+    expect(messages).toBe(1);
   });
 });
 

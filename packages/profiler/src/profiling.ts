@@ -76,9 +76,15 @@ class ProfilingSession implements ExtensionSession, ExtensionInternals {
     const event = recorder.begin('rpc', key, scope.innermost(), call.message.tensors);
     const bytes = recorder.options.profileMemory === true ? tensorBytes(call.message) : undefined;
     const local = ++this.lastId;
-    // Nobody waits for a one-way call: it has no reply to bring events, and what it takes is the sending.
-    const oneway = call.label.kind === 'oneway';
-    const asked = !oneway && host.extensionsOf(call.to).has(PROFILING) && this.pending.size < MAX_PENDING_CALLS;
+    // Nobody waits for a one-way call, and what it takes is the sending. Of a stream the items are the answer: neither has a reply that
+    // could bring events.
+    const { kind } = call.label;
+    const oneway = kind === 'oneway';
+    const asked =
+      !oneway &&
+      kind !== 'stream' &&
+      host.extensionsOf(call.to).has(PROFILING) &&
+      this.pending.size < MAX_PENDING_CALLS;
     if (asked) this.pending.set(local, { recorder, event });
     if (oneway) recorder.end(event, bytes);
     const id = { worker: host.self.id, incarnation: host.incarnation, local };

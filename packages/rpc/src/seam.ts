@@ -28,4 +28,4 @@ export { MAX_METHODS } from './inspection/limits.ts';
 export type { AgentMetrics, PeerMetrics } from './inspection/metrics.ts';
 export type { CallObserver, ObservedCall, ObservedHandler, Observers } from './inspection/observers.ts';
 export type { Budget, OpenCall, SessionReport, WorkerReport } from './inspection/report.ts';
-export { incomingTrace, withTrace } from './inspection/trace.ts';
+export { handledMethod, incomingTrace, withTrace } from './inspection/trace.ts';

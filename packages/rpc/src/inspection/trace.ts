@@ -9,6 +9,12 @@ export function withTrace({ type, id, payload, tensors, header }: RpcMessage, co
   return { type, id, payload, tensors, header: [...(header ?? []), { extension: TRACE_ENTRY, data: context }] };
 }
 
+/** The name of what is called by the call being handled here, once it is known. */
+export function handledMethod(): string | undefined {
+  const { call } = ambient();
+  return call instanceof InboundCall ? call.definition?.name : undefined;
+}
+
 /** The trace context that came with the call being handled here; undefined outside of a handler, and without one. */
 export function incomingTrace(): Uint8Array | undefined {
   const { call } = ambient();

@@ -1,0 +1,171 @@
+/** @file Spans and metrics of calls for OpenTelemetry, by its semantic conventions for RPC; the trace goes with the call. */
+import type * as Otel from '@opentelemetry/api';
+import type { Extension, ExtensionSession, Incoming, Outgoing, WorkerInfo } from '@backwire/rpc';
+import {
+  errorName,
+  handledMethod,
+  incomingTrace,
+  withTrace,
+  type CallObserver,
+  type ExtensionHost,
+  type ExtensionInternals,
+  type Followed,
+  type ObservedHandler,
+} from '@backwire/rpc/internal';
+import type { Message } from '@backwire/wire';
+import { formatTrace, parseTrace } from './trace-context.ts';
+import { BUCKETS } from './call-histograms.ts';
+
+/** What an adapter may be told; everything defaults to what the program registered with `@opentelemetry/api`. */
+export interface OpenTelemetryOptions {
+  tracerProvider?: Otel.TracerProvider;
+  meterProvider?: Otel.MeterProvider;
+}
+
+/** The name of the extension, and of its tracer and meter. */
+export const OPEN_TELEMETRY = 'opentelemetry';
+const SCOPE = '@backwire/profiler';
+/** `rpc.system.name`. */
+const SYSTEM = 'backwire';
+
+/**
+ * The extension that tells OpenTelemetry of every call: a client span at the caller and a server span, its child, at the callee, in
+ * whose context the handler runs; `rpc.client.call.duration` and `rpc.server.call.duration` in seconds. The trace context goes along as
+ * W3C `traceparent` and `tracestate`, over any number of hops. Values are never attributes. Needs the package `@opentelemetry/api`,
+ * which is an optional peer, loaded here and nowhere else.
+ *
+ * ```ts
+ * await initRpc({ name: 'w0', extensions: [await openTelemetry()] });
+ * ```
+ *
+ * @throws Error when `@opentelemetry/api` is not installed.
+ */
+export async function openTelemetry(options: OpenTelemetryOptions = {}): Promise<Extension> {
+  const api = await import('@opentelemetry/api');
+  return {
+    name: OPEN_TELEMETRY,
+    attach: (agent) => new TelemetrySession(agent as ExtensionHost, api, options),
+  };
+}
+
+class TelemetrySession implements ExtensionSession, ExtensionInternals {
+  private readonly host: ExtensionHost;
+  private readonly api: typeof Otel;
+  private readonly tracer: Otel.Tracer;
+  private readonly clientTime: Otel.Histogram;
+  private readonly serverTime: Otel.Histogram;
+  private readonly unwatch: () => void;
+
+  constructor(host: ExtensionHost, api: typeof Otel, options: OpenTelemetryOptions) {
+    this.host = host;
+    this.api = api;
+    this.tracer = (options.tracerProvider ?? api.trace).getTracer(SCOPE);
+    const meter = (options.meterProvider ?? api.metrics).getMeter(SCOPE);
+    const histogram = (name: string, description: string): Otel.Histogram =>
+      meter.createHistogram(name, { description, unit: 's', advice: { explicitBucketBoundaries: [...BUCKETS] } });
+    this.clientTime = histogram('rpc.client.call.duration', 'Measures the duration of an outgoing RPC.');
+    this.serverTime = histogram('rpc.server.call.duration', 'Measures the duration of an incoming RPC.');
+    const watching: CallObserver = { handled: (call, error) => this.handled(call, error) };
+    this.unwatch = host.observers.add(watching);
+    this.observe(meter);
+  }
+
+  /** Runs where the call is made: what is current there is the parent. */
+  request(call: Outgoing): Followed {
+    const { label } = call;
+    if (label === undefined) return call;
+    const { api } = this;
+    const attributes = this.attributes(label.name, call.to);
+    const span = this.tracer.startSpan(label.name, { kind: api.SpanKind.CLIENT, attributes });
+    const began = performance.now();
+    const context = formatTrace(span.spanContext());
+    const known = this.host.extensionsOf(call.to).has(OPEN_TELEMETRY);
+    const settled = ({ error }: { readonly error?: unknown }): void => {
+      const failure = error === undefined ? {} : { 'error.type': errorName(error) };
+      this.clientTime.record((performance.now() - began) / 1000, { ...attributes, ...failure });
+      this.end(span, error);
+    };
+    if (label.kind === 'oneway') settled({});
+    return {
+      ...call,
+      message: known && context !== undefined ? withTrace(call.message, context) : call.message,
+      ...(label.kind === 'oneway' ? {} : { settled }),
+    };
+  }
+
+  /** Runs the handler in a span of its own, whose parent is the caller's. */
+  async serve(call: Incoming, next: (call: Incoming) => Promise<Message>): Promise<Message> {
+    const { api } = this;
+    const remote = parseTrace(incomingTrace());
+    const parent =
+      remote === undefined ? api.ROOT_CONTEXT : api.trace.setSpanContext(api.ROOT_CONTEXT, traceOf(api, remote));
+    // What is called is known once the call is unwrapped; spans take a name until they end.
+    const span = this.tracer.startSpan(
+      'rpc',
+      { kind: api.SpanKind.SERVER, attributes: this.attributes('', call.from) },
+      parent,
+    );
+    try {
+      const reply = await api.context.with(api.trace.setSpan(parent, span), () => next(call));
+      this.name(span);
+      this.end(span, undefined);
+      return reply;
+    } catch (error) {
+      this.name(span);
+      this.end(span, error);
+      throw error;
+    }
+  }
+
+  close(): void {
+    this.unwatch();
+  }
+
+  private name(span: Otel.Span): void {
+    const method = handledMethod();
+    if (method === undefined) return;
+    span.updateName(method);
+    span.setAttribute('rpc.method', method);
+  }
+
+  private handled(call: ObservedHandler, error: unknown): void {
+    const attributes = this.attributes(call.definition?.name ?? 'other', call.peer.worker);
+    const failure = error === undefined ? {} : { 'error.type': errorName(error) };
+    this.serverTime.record((performance.now() - call.arrivedAt) / 1000, { ...attributes, ...failure });
+  }
+
+  /** Our own numbers, read when somebody collects. */
+  private observe(meter: Otel.Meter): void {
+    const own = (name: string, unit: string, description: string, read: () => number): void => {
+      meter
+        .createObservableGauge(`backwire.${name}`, { unit, description })
+        .addCallback((result) => result.observe(read()));
+    };
+    const number = (key: string) => (): number => Number(this.host.metrics()[key] ?? 0);
+    own('calls.open', '{call}', 'Calls made that are not over.', number('calls_open'));
+    own('handlers.running', '{call}', 'Handlers that are not over.', number('handlers_running'));
+    own('handlers.queued', '{call}', 'Calls that wait for a slot.', number('handlers_queued'));
+    own('pending', 'By', 'Bytes queued or not acknowledged.', number('pending_bytes'));
+    own('reconnects', '{link}', 'Links made again after one was lost.', number('reconnects'));
+  }
+
+  private attributes(method: string, peer: WorkerInfo): Otel.Attributes {
+    return { 'rpc.system.name': SYSTEM, 'rpc.method': method, 'server.address': peer.name };
+  }
+
+  private end(span: Otel.Span, error: unknown): void {
+    if (error !== undefined) {
+      span.setAttribute('error.type', errorName(error));
+      span.setStatus({ code: this.api.SpanStatusCode.ERROR });
+    }
+    span.end();
+  }
+}
+
+function traceOf(
+  api: typeof Otel,
+  { traceId, spanId, flags, state }: NonNullable<ReturnType<typeof parseTrace>>,
+): Otel.SpanContext {
+  const traceState = state === '' ? {} : { traceState: api.createTraceState(state) };
+  return { traceId, spanId, traceFlags: flags, isRemote: true, ...traceState };
+}
