@@ -13,6 +13,8 @@ export const limits = Object.freeze({
   collectAfterBytes: 256 * 2 ** 20,
   /** Numbers kept as tensors for optimisers on TensorFlow: more than the scalars of one update, so that none is freed while in use. */
   nativeScalars: 64,
+  /** Time a device's thread has to answer: the longest queue of kernels before a read, and yet an end where a driver hangs. */
+  deviceAnswerMs: 120_000,
   /** Calls of dispose() that remember where they were made; later ones only do in anomaly mode. */
   disposalTraces: 10_000,
   /** Bytes of the header of a safetensors file, as the format's own reader bounds it. */

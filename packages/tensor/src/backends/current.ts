@@ -6,6 +6,7 @@ import { cpuBackend } from './cpu.ts';
 import { openTensorflow } from './tensorflow.ts';
 import { loadTf } from './tfjs.ts';
 import { openWasm } from './wasm.ts';
+import { openWebgpu } from './webgpu.ts';
 
 let backend: Backend = cpuBackend;
 
@@ -14,7 +15,7 @@ export function currentBackend(): Backend {
   return backend;
 }
 
-/** The backend's name: 'cpu', 'wasm' or 'tensorflow'. */
+/** The backend's name: 'cpu', 'wasm', 'tensorflow' or 'webgpu'. */
 export function backendName(): string {
   return backend.name;
 }
@@ -23,12 +24,13 @@ const openers: Readonly<Record<BackendName, (byName: boolean) => Promise<Backend
   cpu: () => Promise.resolve(cpuBackend),
   wasm: openWasm,
   tensorflow: openTensorflow,
-  webgpu: () => Promise.reject(new TensorError('the webgpu backend is not available in this version')),
+  webgpu: openWebgpu,
 };
 
 /**
- * Chooses what computes: 'tensorflow' needs @tensorflow/tfjs-node or -gpu installed, 'wasm' and 'cpu' are always there, 'auto' takes
- * the first of those three that opens. Existing tensors stay valid. The module starts with the environment's BACKWIRE_BACKEND, else 'auto'.
+ * Chooses what computes: 'tensorflow' needs @tensorflow/tfjs-node or -gpu installed, 'webgpu' the packages webgpu and
+ * @tensorflow/tfjs-backend-webgpu and an adapter, 'wasm' and 'cpu' are always there; 'auto' takes the first that opens of tensorflow,
+ * wasm and cpu. Rejects with the reason, and leaves everything as it was, when the backend cannot be had. Existing tensors stay valid. The module starts with the environment's BACKWIRE_BACKEND, else 'auto'.
  */
 export async function setBackend(name: 'auto' | BackendName): Promise<void> {
   const next = name === 'auto' ? await openFirst() : await openers[name](true);

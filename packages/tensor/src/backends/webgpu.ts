@@ -1,0 +1,172 @@
+/** @file The WebGPU backend, through the npm package `webgpu` (Dawn) and the kernels of @tensorflow/tfjs-backend-webgpu. */
+import type { MessagePort, Worker } from 'node:worker_threads';
+import { InvariantError, TensorError } from '../errors.ts';
+import { limits } from '../limits.ts';
+import { broadcastShapes, sizeOf } from '../shape.ts';
+import type { Backend, DeviceBuffer, DeviceDType, DeviceTensor } from './backend.ts';
+import { WEBGPU_THREAD_SOURCE, type Answer, type Command, type ThreadData } from './webgpu-thread.ts';
+
+let opened: Promise<Backend> | undefined;
+
+/** Starts the device's thread. Rejects with the reason where a package or an adapter is missing. */
+export function openWebgpu(): Promise<Backend> {
+  const opening = (opened ??= open());
+  opening.catch(() => (opened = undefined));
+  return opening;
+}
+
+type Threads = typeof import('node:worker_threads');
+
+async function open(): Promise<Backend> {
+  const threads = globalThis.process?.getBuiltinModule?.('node:worker_threads');
+  if (threads === undefined) throw new TensorError('the webgpu backend needs Node');
+  const { port1, port2 } = new threads.MessageChannel();
+  const signal = new Int32Array(new SharedArrayBuffer(4));
+  const workerData: ThreadData = { base: import.meta.url, port: port2, signal };
+  const worker = new threads.Worker(WEBGPU_THREAD_SOURCE, {
+    eval: true,
+    workerData,
+    transferList: [port2],
+    execArgv: [],
+  });
+  const started = await new Promise<{ adapter: string } | { error: string }>((resolve, reject) => {
+    worker.once('message', resolve);
+    worker.once('error', reject);
+    worker.once('exit', (code) => reject(new Error(`its thread ended with code ${code}`)));
+  }).catch((error: unknown) => ({ error: String(error) }));
+  if ('error' in started) {
+    port1.close();
+    void worker.terminate();
+    throw new TensorError(`the webgpu backend did not start: ${started.error}`);
+  }
+  worker.removeAllListeners('exit');
+  // Neither keeps the process alive: answers are waited for.
+  worker.unref();
+  port1.unref();
+  return new Webgpu(threads, worker, port1, signal, started.adapter);
+}
+
+/** The shape of each kernel's result: the thread is not asked. */
+const RESULTS: Readonly<
+  Record<string, (inputs: Readonly<Record<string, DeviceTensor>>, attrs: Readonly<Record<string, unknown>>) => number>
+> = {
+  ...Object.fromEntries(
+    // Functions like exp are left out: WebGPU promises too few digits for them.
+    ['Add', 'Sub', 'Multiply', 'RealDiv'].map((kernel) => [
+      kernel,
+      ({ a, b }: Readonly<Record<string, DeviceTensor>>) =>
+        sizeOf(broadcastShapes((a as DeviceTensor).shape, (b as DeviceTensor).shape)),
+    ]),
+  ),
+  Transpose: ({ x }) => sizeOf((x as DeviceTensor).shape),
+  BatchMatMul: ({ a, b }, { transposeA, transposeB }) => {
+    const [left, right] = [(a as DeviceTensor).shape, (b as DeviceTensor).shape];
+    const batch = broadcastShapes(left.slice(0, -2), right.slice(0, -2));
+    return sizeOf([
+      ...batch,
+      left.at(transposeA === true ? -1 : -2) as number,
+      right.at(transposeB === true ? -2 : -1) as number,
+    ]);
+  },
+};
+
+const BYTES: Readonly<Record<DeviceDType, number>> = { float32: 4, int32: 4, bool: 1 };
+
+interface Named extends DeviceBuffer {
+  readonly dataId: { readonly id: number };
+}
+
+class Webgpu implements Backend {
+  readonly name = 'webgpu';
+  // Uploads travel to the thread as copies.
+  readonly aliasesUploads = false;
+  // Going to the thread and back costs far more than small work; element by element the way to the device costs most of all.
+  readonly worth = {
+    elementwise: 2 ** 20,
+    broadcast: 2 ** 20,
+    reduce: Infinity,
+    transpose: 2 ** 20,
+    gather: Infinity,
+    matmul: 2 ** 19,
+  };
+  readonly fastTransposedMatmul = true;
+  /** What the driver calls itself. */
+  readonly adapter: string;
+  private readonly threads: Threads;
+  private readonly worker: Worker;
+  private readonly port: MessagePort;
+  private readonly signal: Int32Array;
+  private ids = 0;
+
+  constructor(threads: Threads, worker: Worker, port: MessagePort, signal: Int32Array, adapter: string) {
+    this.threads = threads;
+    this.worker = worker;
+    this.port = port;
+    this.signal = signal;
+    this.adapter = adapter;
+  }
+
+  upload(bytes: Uint8Array, dtype: DeviceDType): DeviceBuffer {
+    const copy = bytes.slice();
+    const id = this.ids++;
+    this.send({ op: 'upload', id, dtype, bytes: copy }, [copy.buffer]);
+    return this.named(id, dtype, copy.byteLength);
+  }
+
+  view(): undefined {
+    return undefined;
+  }
+
+  renew(): never {
+    throw new InvariantError('the memory of the webgpu backend cannot be addressed');
+  }
+
+  download(buffer: DeviceBuffer): Uint8Array {
+    const seen = Atomics.load(this.signal, 0);
+    this.send({ op: 'download', id: (buffer as Named).dataId.id });
+    // The thread answers every command, but may die with its driver.
+    if (Atomics.wait(this.signal, 0, seen, limits.deviceAnswerMs) === 'timed-out') {
+      void this.worker.terminate();
+      throw new TensorError(`the webgpu device (${this.adapter}) did not answer within ${limits.deviceAnswerMs} ms`);
+    }
+    const received = this.threads.receiveMessageOnPort(this.port) as { message: Answer } | undefined;
+    if (received === undefined) throw new InvariantError('the webgpu thread signalled without an answer');
+    const answer = received.message;
+    if ('error' in answer) throw new TensorError(`the webgpu device (${this.adapter}) failed: ${answer.error}`);
+    return answer.bytes;
+  }
+
+  free(buffer: DeviceBuffer): void {
+    this.send({ op: 'free', id: (buffer as Named).dataId.id });
+  }
+
+  has(kernel: string): boolean {
+    return Object.hasOwn(RESULTS, kernel);
+  }
+
+  run(
+    kernel: string,
+    inputs: Readonly<Record<string, DeviceTensor>>,
+    attrs: Readonly<Record<string, unknown>>,
+  ): DeviceBuffer {
+    const size = RESULTS[kernel];
+    if (size === undefined) throw new TensorError(`the webgpu backend has no kernel ${kernel}`);
+    const id = this.ids++;
+    const named: Record<string, [number, readonly number[]]> = {};
+    let dtype: DeviceDType = 'float32';
+    for (const [name, { buffer, shape }] of Object.entries(inputs)) {
+      named[name] = [(buffer as Named).dataId.id, shape];
+      dtype = buffer.dtype;
+    }
+    this.send({ op: 'run', id, kernel, inputs: named, attrs });
+    return this.named(id, dtype, size(inputs, attrs) * BYTES[dtype]);
+  }
+
+  private named(id: number, dtype: DeviceDType, nbytes: number): Named {
+    return { dataId: { id }, dtype, nbytes };
+  }
+
+  private send(command: Command, transfer: ArrayBuffer[] = []): void {
+    this.port.postMessage(command, transfer);
+  }
+}
