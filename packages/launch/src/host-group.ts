@@ -121,22 +121,23 @@ export class HostGroup {
 
   /** A worker here failed, and is not replaced. */
   async fail(round: GroupRound, report: string): Promise<void> {
-    await this.step((state) => steps.fail(state, round.round, this.id, report)).catch(() => undefined);
+    await this.tell((state) => steps.fail(state, round.round, this.id, report));
   }
 
   /** This launcher was told to stop: a group of a fixed size ends, another goes on without this host. */
   async leave(why: string): Promise<void> {
     const { least, most } = this.options.terms;
     const name = this.name();
-    await this.step((state) =>
+    await this.tell((state) =>
       least === most ? steps.close(state, why) : steps.lose(state, this.id, `host ${name} has left: ${why}`),
-    ).catch(() => undefined);
+    );
   }
 
   async close(): Promise<void> {
     this.ended.abort();
     await this.watching;
-    await this.lease?.revoke().catch(() => undefined);
+    if (this.gone === undefined && this.lease !== undefined)
+      await within(FAREWELL_MS, this.lease.revoke()).catch(() => undefined);
     await this.store.close();
     await this.server?.close({ lingerMs: FAREWELL_MS });
   }
@@ -202,6 +203,11 @@ export class HostGroup {
     void lease.lost.then(() => this.lease === lease && (this.lease = undefined));
   }
 
+  /** The last word of this host: a store that does not answer is not waited for. */
+  private async tell(change: (state: Rendezvous) => Rendezvous): Promise<void> {
+    if (this.gone === undefined) await within(FAREWELL_MS, this.step(change)).catch(() => undefined);
+  }
+
   /** Changes the agreed state, as often as someone else is faster. */
   private step(change: (state: Rendezvous) => Rendezvous): Promise<void> {
     return this.stepFrom((state) => {
@@ -228,7 +234,8 @@ export class HostGroup {
     let failing: number | undefined;
     while (!signal.aborted) {
       try {
-        await this.look();
+        // After so long the others have gone on without this host.
+        await within(HOST_LEASE_MS, this.look());
         failing = undefined;
       } catch (error) {
         if (signal.aborted) return;
@@ -335,6 +342,20 @@ export class HostGroup {
     const here = new Set(hosts.map(({ order }) => order));
     const absent = Array.from({ length: terms.least }, (_, n) => n).filter((n) => !here.has(n));
     return `hosts ${absent.join(', ')} of ${terms.least} did not come in ${time}`;
+  }
+}
+
+/** @throws when it takes longer. */
+async function within(ms: number, work: Promise<void>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const silence = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no answer in ${ms / 1000} s`)), ms);
+  });
+  try {
+    await Promise.race([work, silence]);
+  } finally {
+    clearTimeout(timer);
+    work.catch(() => undefined);
   }
 }
 

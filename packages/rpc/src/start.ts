@@ -87,8 +87,9 @@ export async function shutdown(options?: ShutdownOptions): Promise<void> {
 }
 
 /** Starts an agent. Resolves when the group is complete and every member can be called. */
-export async function start(options: RpcOptions, around: Surroundings): Promise<Agent> {
+export async function start(given: RpcOptions, around: Surroundings): Promise<Agent> {
   return runAtRoot(async () => {
+    const options = withEnvironment(given, around.env);
     const initTimeoutMs = checkTimeoutMs(options.initTimeoutMs ?? DEFAULT_INIT_TIMEOUT_MS, 'initTimeoutMs');
     const deadline = initTimeoutMs === 0 ? Infinity : performance.now() + initTimeoutMs;
     const settings = await settle(options, initTimeoutMs, around);
@@ -105,6 +106,21 @@ export async function start(options: RpcOptions, around: Surroundings): Promise<
       throw error;
     }
   });
+}
+
+/** What the launcher says about the place of this host, below the program's own options. */
+function withEnvironment(options: RpcOptions, env: Surroundings['env']): RpcOptions {
+  const said = (name: string): string | undefined => (env[name] === '' ? undefined : env[name]);
+  const bind = options.bind ?? said('BACKWIRE_BIND');
+  const advertise = options.advertise ?? said('BACKWIRE_ADVERTISE');
+  const membership = options.membership ?? (said('BACKWIRE_MEMBERSHIP') as RpcOptions['membership']);
+  return {
+    ...options,
+    ...(bind === undefined ? {} : { bind }),
+    ...(advertise === undefined ? {} : { advertise }),
+    // A program that says how large its group is has a static one.
+    ...(membership === undefined || options.worldSize !== undefined ? {} : { membership }),
+  };
 }
 
 async function enter(
