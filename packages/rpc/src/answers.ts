@@ -2,6 +2,7 @@
 import type { Tensor } from '@backwire/tensor';
 import { FrameKind, MessageType, planTensors, type FrameWriter, type TensorPlan } from '@backwire/wire/internal';
 import type { Core, ValueContext } from './core.ts';
+import { NOTHING_INSIDE } from './decode-context.ts';
 import type { RpcMessage } from './extension.ts';
 import type { InboundCall } from './inbound-call.ts';
 
@@ -18,9 +19,10 @@ export class Answers {
     if (state === 'gone') return;
     const writer = outbox.begin(false);
     let plan: TensorPlan | undefined;
-    const context: ValueContext = { worker, header: [], pending: [] };
+    const context: ValueContext =
+      value === undefined ? NOTHING_INSIDE : { worker, header: [], pending: NOTHING_INSIDE.pending };
     try {
-      const tensors: Tensor[] = [];
+      const tensors: Tensor[] = value === undefined ? NO_TENSORS : [];
       this.core.codec.write(writer.out, value, tensors, context);
       if (tensors.length > 0)
         plan = planTensors(tensors, { mapDevice: this.core.deviceMaps.to(worker.name, 'Response') });
@@ -94,3 +96,6 @@ export class Answers {
     call.peer.outbox.sendLoose(FrameKind.CREDIT, 0, calls >>> 0, 0, bytes);
   }
 }
+
+/** Of answers without a value, which add none. */
+const NO_TENSORS: Tensor[] = [];

@@ -3,12 +3,12 @@ import {
   readTensorTable,
   valueEnd,
   type FrameHeader,
-  type FrameKind,
+  FrameKind,
   type IncomingTensors,
   type WireLimits,
 } from '@backwire/wire/internal';
 
-/** A frame of a call kind, out of the read buffer when it has to wait. */
+/** A frame of a call kind. Who gets one copies what it keeps: it is valid during the call, or for good where the message had to wait. */
 export interface Arrived {
   readonly kind: FrameKind;
   readonly flags: number;
@@ -46,27 +46,46 @@ export function announcedBodies(
   }
 }
 
+/** The same, to be filled again for the next frame: most frames are dealt with inside of their callback. */
+export class ArrivedView implements Arrived {
+  kind: FrameKind = FrameKind.CALL;
+  flags = 0;
+  messageType = 0;
+  id = 0;
+  seq = 0;
+  fn = 0;
+  remainingMs = -1;
+  bytes: Uint8Array = NO_BYTES;
+  start = 0;
+  end = 0;
+  tensors: IncomingTensors | undefined;
+  done: readonly (() => void)[] = NOTHING;
+}
+
 /** What arrived, where it lies: valid only until the frame's callback returns. */
 export function view(
+  into: ArrivedView,
   header: FrameHeader,
   bytes: Uint8Array,
   start: number,
   end: number,
   tensors: IncomingTensors | undefined,
   done: readonly (() => void)[],
-): Arrived {
-  return {
-    kind: header.kind,
-    flags: header.flags,
-    messageType: header.messageType,
-    id: header.id,
-    seq: header.seq,
-    fn: header.fn,
-    remainingMs: header.remainingMs,
-    bytes,
-    start,
-    end: valueEnd(header, end),
-    tensors,
-    done,
-  };
+): ArrivedView {
+  into.kind = header.kind;
+  into.flags = header.flags;
+  into.messageType = header.messageType;
+  into.id = header.id;
+  into.seq = header.seq;
+  into.fn = header.fn;
+  into.remainingMs = header.remainingMs;
+  into.bytes = bytes;
+  into.start = start;
+  into.end = valueEnd(header, end);
+  into.tensors = tensors;
+  into.done = done;
+  return into;
 }
+
+const NO_BYTES = new Uint8Array(0);
+const NOTHING: readonly (() => void)[] = Object.freeze([]);

@@ -10,13 +10,13 @@ import {
   type TensorPlan,
 } from '@backwire/wire/internal';
 import { ARRIVE } from './collectives.ts';
-import type { Core, ValueContext } from './core.ts';
+import type { Core } from './core.ts';
+import { NOTHING_INSIDE } from './decode-context.ts';
 import { RpcError } from './errors.ts';
 import type { RpcMessage } from './extension.ts';
 import { ITEMS_ENTRY, KEY_ENTRY } from './inbox.ts';
 import { MAX_IDEMPOTENCY_KEY_LENGTH } from './limits.ts';
 import type { CallOptions } from './options.ts';
-import type { Peer } from './peer.ts';
 import type { PendingCall } from './pending-call.ts';
 
 const encoder = new TextEncoder();
@@ -25,8 +25,6 @@ export class CallWriter {
   /** Calls written; meetings do not count, for they are how quiet is measured. */
   sent = 0;
   private readonly core: Core;
-  /** Numbers of names by peer; negative while the peer may not have been told. */
-  private readonly interned = new WeakMap<Peer, Map<string, number>>();
 
   constructor(core: Core) {
     this.core = core;
@@ -45,17 +43,19 @@ export class CallWriter {
     const writer = outbox.begin(true);
     let plan: TensorPlan | undefined;
     try {
-      const context: ValueContext = { worker, header: NO_ENTRIES, pending: NO_PENDING };
-      let tensors: Tensor[] = NO_TENSORS;
-      if (args.length > 0) {
+      let header: HeaderEntry[] = NO_ENTRIES;
+      if (args.length === 0) {
+        // Nothing in it looks at the context.
+        this.core.codec.write(writer.out, args, NO_TENSORS, NOTHING_INSIDE);
+      } else {
         // Known to the call before anything is encoded: what was drawn for a call that fails here has to be taken back.
-        call.header = context.header = [];
-        tensors = [];
+        call.header = header = [];
+        const tensors: Tensor[] = [];
+        this.core.codec.write(writer.out, args, tensors, { worker, header, pending: NO_PENDING });
+        if (tensors.length > 0)
+          plan = planTensors(tensors, { mapDevice: this.core.deviceMaps.to(worker.name, 'Request') });
       }
-      this.core.codec.write(writer.out, args, tensors, context);
-      call.header = this.ownEntries(call, context.header, options);
-      if (tensors.length > 0)
-        plan = planTensors(tensors, { mapDevice: this.core.deviceMaps.to(worker.name, 'Request') });
+      call.header = this.ownEntries(call, header, options);
       this.finish(call, writer, flags, type, name, plan);
     } catch (error) {
       plan?.release();
@@ -75,8 +75,7 @@ export class CallWriter {
     const { peer } = call;
     // Meetings are how quiet is measured: they do not count.
     if (name === ARRIVE) this.sent--;
-    let names = this.interned.get(peer);
-    if (names === undefined) this.interned.set(peer, (names = new Map<string, number>()));
+    const { interned: names } = peer;
     let fn = names.get(name);
     // A number counts as known once its name went out under a sequence number; what waits may yet be withdrawn.
     const known = fn !== undefined && fn > 0;
@@ -114,7 +113,9 @@ export class CallWriter {
     name: string | undefined,
   ): void {
     const { deadline, header } = call;
-    const remainingMs = deadline === Infinity ? -1 : Math.max(1, deadline - this.core.now());
+    // One look at the clock a call, when it was made; what was held back since has to look again.
+    const now = call.heldBack ? this.core.now() : call.startedAt;
+    const remainingMs = deadline === Infinity ? -1 : Math.max(1, deadline - now);
     this.sent++;
     const keyed = header !== undefined && header.some(({ extension }) => extension === KEY_ENTRY);
     const bits = keyed ? flags | FrameFlag.IDEMPOTENT : flags;
@@ -128,7 +129,8 @@ export class CallWriter {
     options: CallOptions | undefined,
   ): readonly HeaderEntry[] | undefined {
     const key = options?.idempotencyKey;
-    const header = call.items === 0 ? before : [...before, { extension: ITEMS_ENTRY, data: u32(call.items) }];
+    const { items } = call.form;
+    const header = items === undefined ? before : [...before, { extension: ITEMS_ENTRY, data: u32(items) }];
     if (key === undefined) return header.length === 0 ? undefined : header;
     if (typeof key !== 'string' || key.length === 0 || key.length > MAX_IDEMPOTENCY_KEY_LENGTH) {
       throw new RpcError('invalid-argument', `an idempotency key has 1 to ${MAX_IDEMPOTENCY_KEY_LENGTH} characters`);

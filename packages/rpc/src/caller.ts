@@ -4,32 +4,23 @@ import { ambient, runAtRoot } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
 import { FrameFlag, FrameKind, MessageType, WireError } from '@backwire/wire/internal';
 import { CallWriter } from './call-writer.ts';
+import { ARRIVE } from './collectives.ts';
 import type { Core } from './core.ts';
 import { DecodeContext } from './decode-context.ts';
 import { decodeFailure } from './error-codec.ts';
 import { RpcError, type Executed } from './errors.ts';
-import type { CallLabel, Followed, RpcMessage } from './extension.ts';
+import type { Followed, RpcMessage } from './extension.ts';
 import { InboundCall } from './inbound-call.ts';
 import { decodeFailed, messageOf, type Arrived } from './inbox.ts';
 import { LazyCall } from './lazy-call.ts';
 import { checkSignal, checkTimeoutMs, type CallOptions } from './options.ts';
 import type { Peer } from './peer.ts';
 import { unref } from './platform.ts';
-import { PendingCall, type Answer, type CallFollower, type StreamAnswer } from './pending-call.ts';
+import { PendingCall, type Answer, type CallForm, type StreamAnswer } from './pending-call.ts';
 import type { Faults } from './faults.ts';
 
 /** A timer never sleeps longer, so that a clock that was set back does no harm. */
 const MAX_SLEEP_MS = 2 ** 31 - 1;
-
-/** What kind of call is made: how its answer comes back. */
-export interface CallForm {
-  readonly mode: PendingCall['mode'];
-  readonly label: CallLabel;
-  /** undefined = the agent's. */
-  readonly defaultTimeoutMs?: number;
-  /** Of a stream: how many items may come before the first is taken. */
-  readonly items?: number;
-}
 
 /** What is sent: a function and its arguments, or a message that is encoded already. */
 interface Request {
@@ -76,7 +67,8 @@ export class Caller {
     answer: Answer,
   ): PendingCall | undefined {
     const type = name.startsWith('aten::') ? MessageType.SCRIPT_CALL : MessageType.PYTHON_CALL;
-    if (!this.core.extensions.wantsRequest()) {
+    // Meetings are how quiet is measured: they are the agent's own, and nobody wraps them.
+    if (name === ARRIVE || !this.core.extensions.wantsRequest()) {
       return this.open(peer, { type, name, args, message: undefined, options }, form, answer, undefined);
     }
     const lazy = new LazyCall(this.core, peer.worker, type, name, args);
@@ -130,14 +122,8 @@ export class Caller {
   oneway(peer: Peer, name: string, args: readonly unknown[], options: CallOptions | undefined): void {
     const type = name.startsWith('aten::') ? MessageType.SCRIPT_CALL : MessageType.PYTHON_CALL;
     const timeoutMs = options?.timeoutMs === undefined ? 0 : this.timeout(options);
-    const call = new PendingCall(
-      peer,
-      'value',
-      timeoutMs,
-      timeoutMs === 0 ? Infinity : this.core.now() + timeoutMs,
-      NOBODY,
-      undefined,
-    );
+    const form: CallForm = { mode: 'value', label: { kind: 'oneway', name } };
+    const call = new PendingCall(peer, form, timeoutMs, this.core.now(), NOBODY, undefined);
     let message: RpcMessage | undefined;
     if (this.core.extensions.wantsRequest()) {
       const lazy = new LazyCall(this.core, peer.worker, type, name, args);
@@ -145,7 +131,7 @@ export class Caller {
         to: peer.worker,
         message: lazy,
         options: options ?? {},
-        label: { kind: 'oneway', name },
+        label: form.label,
       });
       if (outgoing.message !== lazy || lazy.encoded) message = outgoing.message;
     }
@@ -274,7 +260,7 @@ export class Caller {
     followed: Followed | undefined,
   ): PendingCall | undefined {
     const { options } = what;
-    const follower: CallFollower | undefined = followed?.settled === undefined ? undefined : followed;
+    const follower = followed?.settled === undefined ? undefined : followed;
     // What is encoded already has drawn what its header entries stand for.
     const encoded = what.message?.header;
     const parent = ambient().call;
@@ -283,13 +269,9 @@ export class Caller {
     try {
       const timeoutMs = this.timeout(options, form.defaultTimeoutMs);
       const now = this.core.now();
-      let deadline = timeoutMs === 0 ? Infinity : now + timeoutMs;
-      if (within !== undefined && within.deadline < deadline) deadline = within.deadline;
-      call = new PendingCall(peer, form.mode, timeoutMs, deadline, answer, within);
-      call.follower = follower;
-      call.label = form.label;
-      call.startedAt = now;
-      call.items = form.items ?? 0;
+      call = new PendingCall(peer, form, timeoutMs, now, answer, within);
+      if (follower !== undefined) call.follower = follower;
+      const { deadline } = call;
       this.checkSignal(options?.signal, peer);
       if (deadline - now < 1) throw timedOut(timeoutMs, 'no', peer);
       this.checkPeer(peer);
@@ -333,7 +315,7 @@ export class Caller {
       this.writer.writeCall(call, flags, what.type, what.name, what.args, what.options);
       return;
     }
-    call.hooked = what.raw !== true;
+    if (what.raw === true) call.raw = true;
     this.writer.writeMessage(call, flags, what.message, what.options);
   }
 
@@ -354,7 +336,7 @@ export class Caller {
 
   private deliver(call: PendingCall, arrived: Arrived, tensors: Tensor[]): void {
     const { peer } = call;
-    const hooks = call.hooked && this.core.extensions.hasResponseHooks;
+    const hooks = !call.raw && this.core.extensions.hasResponseHooks;
     if (
       call.mode === 'message' ||
       (hooks && arrived.messageType !== MessageType.PYTHON_RET && arrived.messageType !== MessageType.SCRIPT_RET)
@@ -390,7 +372,7 @@ export class Caller {
   private take(id: number): PendingCall | undefined {
     const call = this.core.calls.take(id);
     if (call === undefined) return undefined;
-    if (call.onAbort !== undefined) call.signal?.removeEventListener('abort', call.onAbort);
+    call.unwatch();
     if (call.parent !== undefined) this.core.dispatcher.callBack(call.parent);
     return call;
   }
@@ -446,9 +428,7 @@ export class Caller {
 
   private watch(call: PendingCall, signal: AbortSignal | undefined): void {
     if (signal === undefined) return;
-    call.signal = signal;
-    call.onAbort = () => this.abort(call.id, signal.reason);
-    signal.addEventListener('abort', call.onAbort, { once: true });
+    call.watch(signal, () => this.abort(call.id, signal.reason));
   }
 
   private abort(id: number, reason: unknown): void {

@@ -2,10 +2,11 @@
 import type { Tensor } from '@backwire/tensor';
 import { runClean } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
-import { FrameFlag, FrameKind, MessageType, type HeaderEntry } from '@backwire/wire/internal';
+import { FrameFlag, FrameKind, MessageType } from '@backwire/wire/internal';
 import { Answers } from './answers.ts';
 import { ARRIVE } from './collectives.ts';
 import type { Core, ValueContext } from './core.ts';
+import { DecodeContext } from './decode-context.ts';
 import { invoke, type Definition } from './definitions.ts';
 import { encodeSystemError, encodeThrown } from './error-codec.ts';
 import { RpcError } from './errors.ts';
@@ -32,6 +33,7 @@ export class Dispatcher {
   private readonly most: number;
   private readonly turns = new Turns();
   private readonly answers: Answers;
+  private readonly decoding = new DecodeContext();
   /** Calls that wait for a slot. */
   private readonly queue: (() => void)[] = [];
   private head = 0;
@@ -52,8 +54,10 @@ export class Dispatcher {
 
   /** A call is here with all its storages. What it lies in is valid only now. */
   arrived(call: InboundCall, arrived: Arrived, tensors: Tensor[]): void {
+    const { extensions } = this.core;
     const plain =
-      this.core.extensions.isPlain(arrived.messageType) && !this.core.extensions.hasHandler(arrived.messageType);
+      (extensions.isPlain(arrived.messageType) && !extensions.hasHandler(arrived.messageType)) ||
+      isMeeting(call, arrived);
     if (!plain) {
       let message: Message;
       try {
@@ -63,28 +67,34 @@ export class Dispatcher {
         this.refuse(call, error instanceof RpcError ? error : decodeFailed(error, call.peer));
         return;
       }
-      if (ORDERED.has(arrived.messageType))
+      const { done, messageType } = arrived;
+      if (ORDERED.has(messageType))
         this.turns.ready(
           call,
-          () => this.serve(call, message, arrived.done),
+          () => this.serve(call, message, done),
           [],
           (error) => this.refuse(call, error),
         );
-      else this.serve(call, message, arrived.done);
+      else this.serve(call, message, done);
       return;
     }
-    const pending: Promise<unknown>[] = [];
+    const { messageType } = arrived;
+    let pending: readonly Promise<unknown>[];
     try {
-      this.decode(call, arrived, tensors, pending);
+      pending = this.decode(call, arrived, tensors);
     } catch (error) {
       this.refuse(call, error instanceof RpcError ? error : decodeFailed(error, call.peer));
       return;
     } finally {
-      for (const done of arrived.done) done();
+      if (arrived.done.length > 0) for (const done of arrived.done) done();
+    }
+    if (pending.length === 0 && this.turns.isFree(call.peer)) {
+      this.start(call, messageType);
+      return;
     }
     this.turns.ready(
       call,
-      () => this.start(call, arrived.messageType),
+      () => this.start(call, messageType),
       pending,
       (error) => this.refuse(call, error),
     );
@@ -169,22 +179,22 @@ export class Dispatcher {
     };
   }
 
-  private decode(call: InboundCall, arrived: Arrived, tensors: Tensor[], pending: Promise<unknown>[]): void {
+  /** Returns what has to settle before the call can start. */
+  private decode(call: InboundCall, arrived: Arrived, tensors: Tensor[]): readonly Promise<unknown>[] {
     const { peer } = call;
     if (arrived.fn === 0) {
+      const pending: Promise<unknown>[] = [];
       const { definition, args } = this.decodeMessage(peer, messageOf(arrived, tensors), pending);
       call.definition = definition;
       call.args = args;
-      return;
+      return pending;
     }
     call.definition = peer.inbox.definition(arrived.fn);
-    const args = this.core.codec.read(arrived.bytes, arrived.start, arrived.end, tensors, {
-      worker: peer.worker,
-      header: NO_HEADER,
-      pending,
-    });
+    const context = this.decoding.begin(peer.worker);
+    const args = this.core.codec.read(arrived.bytes, arrived.start, arrived.end, tensors, context);
     if (!Array.isArray(args)) throw new TypeError('the arguments of a call are a list');
     call.args = args;
+    return context.take();
   }
 
   private decodeMessage(
@@ -426,7 +436,9 @@ export class Dispatcher {
       );
     }
     const value = await this.slotted(call, () => this.runMessage(call.peer, message, call));
-    return this.replyMessage(call.peer, message.type, value);
+    if ((call.flags & FrameFlag.STREAM) === 0) return this.replyMessage(call.peer, message.type, value);
+    await pumpStream(this.core, call, value);
+    return this.replyMessage(call.peer, message.type, undefined);
   }
 
   /** Runs user code of a served message in a slot. */
@@ -455,7 +467,8 @@ export class Dispatcher {
   }
 
   private reply(call: InboundCall, reply: RpcMessage): void {
-    if (!call.aborted && (call.flags & FrameFlag.ONEWAY) === 0) {
+    // The end of a stream was its answer.
+    if (!call.aborted && (call.flags & (FrameFlag.ONEWAY | FrameFlag.STREAM)) === 0) {
       try {
         this.answers.message(call, reply);
       } catch (error) {
@@ -472,8 +485,16 @@ export class Dispatcher {
   }
 }
 
-const NO_HEADER: HeaderEntry[] = [];
 const NO_ARGS: readonly unknown[] = Object.freeze([]);
+
+/** Meetings are the agent's own: no extension wraps them. */
+function isMeeting({ peer }: InboundCall, { fn }: Arrived): boolean {
+  try {
+    return fn !== 0 && peer.inbox.nameOf(fn) === ARRIVE;
+  } catch {
+    return false; // a name that was never given is refused further on
+  }
+}
 
 /** Types that start code of the program, in the order they were sent; all others are the extensions' own and never wait for one another. */
 const ORDERED: ReadonlySet<number> = new Set([

@@ -15,7 +15,7 @@ import {
   type IncomingTensors,
 } from '@backwire/wire/internal';
 import type { Tensor } from '@backwire/tensor';
-import { announcedBodies, view, type Arrived } from './arrived.ts';
+import { announcedBodies, ArrivedView, view, type Arrived } from './arrived.ts';
 import type { Core } from './core.ts';
 import type { Definition } from './definitions.ts';
 import { RpcError } from './errors.ts';
@@ -49,6 +49,8 @@ export const TRACE_ENTRY = 'rpc.trace';
 const decoder = new TextDecoder();
 
 const NOTHING: readonly (() => void)[] = Object.freeze([]);
+const NONE: readonly number[] = Object.freeze([]);
+const NO_BODIES: readonly { storage: number; nbytes: number }[] = Object.freeze([]);
 const NO_TENSORS: Tensor[] = Object.freeze([]) as unknown as Tensor[];
 
 export class Inbox {
@@ -59,6 +61,8 @@ export class Inbox {
   private readonly core: Core;
   private readonly peer: Peer;
   private readonly outbox: Outbox;
+  /** The frame that is being dealt with. */
+  private readonly now = new ArrivedView();
   private readonly names: (Interned | undefined)[] = [];
   private readonly assemblies = new Map<number, Assembly>();
   /** Where bytes are landing; it may be given up meanwhile. */
@@ -191,13 +195,13 @@ export class Inbox {
       }
     }
     // Of a call that is refused, memory is not even taken; what it announced still counts, and is told not to come.
-    const unwanted = refused === undefined ? [] : announcedBodies(header, bytes, end, this.core.wireLimits);
-    const bodyBytes = tensors?.bodyBytes ?? unwanted.reduce((sum, { nbytes }) => sum + nbytes, 0);
+    const unwanted = refused === undefined ? NO_BODIES : announcedBodies(header, bytes, end, this.core.wireLimits);
+    const bodyBytes = tensors === undefined ? bytesOf(unwanted) : tensors.bodyBytes;
     this.receivedBytes += frameBytes + bodyBytes;
     const call = new InboundCall(this.peer, header.id, header.flags, deadline, frameBytes + bodyBytes);
     call.arrivedAt = now;
     if (done !== NOTHING) this.takeOwnEntries(call);
-    const outOfBand = tensors !== undefined && bodyBytes > 0 ? tensors.outOfBand() : [];
+    const outOfBand = tensors !== undefined && bodyBytes > 0 ? tensors.outOfBand() : NONE;
     if (refused !== undefined) {
       for (const { storage } of unwanted) this.outbox.sendId(FrameKind.BODY_ACK, header.seq, storage);
       for (const fn of done) fn();
@@ -205,7 +209,7 @@ export class Inbox {
       return;
     }
     if (outOfBand.length === 0) {
-      const arrived = view(header, bytes, start, end, tensors, done);
+      const arrived = view(this.now, header, bytes, start, end, tensors, done);
       if (tensors === undefined) this.core.dispatcher.arrived(call, arrived, NO_TENSORS);
       else this.request(call, arrived, tensors);
       return;
@@ -229,7 +233,7 @@ export class Inbox {
         return;
       }
     }
-    const outOfBand = tensors === undefined || tensors.bodyBytes === 0 ? [] : tensors.outOfBand();
+    const outOfBand = tensors === undefined || tensors.bodyBytes === 0 ? NONE : tensors.outOfBand();
     if (!wanted) {
       if (tensors !== undefined && outOfBand.length > 0) this.acknowledgeAll(header.seq, tensors);
       tensors?.release();
@@ -237,7 +241,7 @@ export class Inbox {
       return;
     }
     if (outOfBand.length === 0) {
-      const arrived = view(header, bytes, start, end, tensors, done);
+      const arrived = view(this.now, header, bytes, start, end, tensors, done);
       if (tensors === undefined) this.core.caller.answered(arrived, this.peer, NO_TENSORS);
       else this.reply(arrived, tensors);
       return;
@@ -257,12 +261,10 @@ export class Inbox {
     call: InboundCall | undefined,
   ): void {
     const value = bytes.slice(start, valueEnd(header, end));
-    const kept: Arrived = {
-      ...view(header, bytes, start, end, tensors, done),
-      bytes: value,
-      start: 0,
-      end: value.length,
-    };
+    const kept = view(new ArrivedView(), header, bytes, start, end, tensors, done);
+    kept.bytes = value;
+    kept.start = 0;
+    kept.end = value.length;
     this.assemblies.set(header.seq, { arrived: kept, tensors, call });
     this.outbox.session.bodies.expect(
       header.seq,
@@ -451,4 +453,10 @@ export function decodeFailed(error: unknown, peer: Peer, executed: 'no' | 'yes' 
     peer: peer.worker,
     cause,
   });
+}
+
+function bytesOf(bodies: readonly { readonly nbytes: number }[]): number {
+  let bytes = 0;
+  for (const { nbytes } of bodies) bytes += nbytes;
+  return bytes;
 }

@@ -13,6 +13,8 @@ export const SESSION_WINDOW_FRAMES = 2 ** 18;
 export const ACK_FRAMES = 4096;
 export const ACK_BYTES = MIB;
 export const ACK_MS = 20;
+/** Frames written in one turn of the program go out when there are so many bytes of them, not at its end. */
+export const EARLY_FLUSH_BYTES = 64 * KIB;
 /** With so many bytes of answers on their way to a peer, no further call of it is started and no stream goes on. */
 export const CONGESTED_BYTES = 16 * MIB;
 /**

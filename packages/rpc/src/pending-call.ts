@@ -6,6 +6,17 @@ import type { Ticket } from './outbox.ts';
 import type { Peer } from './peer.ts';
 import type { InboundCall } from './inbound-call.ts';
 
+/** What kind of call is made: how its answer comes back. One for many calls. */
+export interface CallForm {
+  /** 'value': the RESULT is decoded; 'message': handed over as it is; 'stream': items. */
+  readonly mode: 'value' | 'message' | 'stream';
+  readonly label: CallLabel;
+  /** undefined = the agent's. */
+  readonly defaultTimeoutMs?: number;
+  /** Of a stream: how many items may come before the first is taken. */
+  readonly items?: number;
+}
+
 /** What an answer is turned into. */
 export interface Answer {
   /** The value of a RESULT, or a whole message for calls made of messages. */
@@ -29,50 +40,108 @@ export interface CallFollower {
   settled?(outcome: { readonly reply?: Message; readonly error?: unknown }): void;
 }
 
-/** The record of an open call in the call table. Whoever takes it from there settles it. */
+/** What only few calls have. */
+interface Rare {
+  withdrawn?: boolean;
+  heldBack?: boolean;
+  raw?: boolean;
+  deadline?: number;
+  follower?: CallFollower | undefined;
+  signal?: AbortSignal;
+  onAbort?: () => void;
+}
+
+/**
+ * The record of an open call in the call table. Whoever takes it from there settles it. As small as it can be: with many calls open,
+ * most of what a call costs its caller is that the collector copies this.
+ */
 export class PendingCall implements Ticket {
   id = 0;
   seq = 0;
-  withdrawn = false;
   readonly peer: Peer;
-  readonly deadline: number;
-  /** The time given, for the words of the error. */
+  readonly form: CallForm;
+  /** The time given; 0 = none. */
   readonly timeoutMs: number;
-  /** 'value': the RESULT is decoded; 'message': handed over as it is; 'stream': items. */
-  readonly mode: 'value' | 'message' | 'stream';
+  /** When it was made; on the clock of `deadline`. */
+  readonly startedAt: number;
   readonly answer: Answer;
   /** The handler that made this call: it gives its slot back while it waits. */
   readonly parent: InboundCall | undefined;
-  /** How the program made it, and of what. */
-  label: CallLabel = NO_LABEL;
-  /** When it was made; on the clock of `deadline`. */
-  startedAt = 0;
-  /** Whether response hooks run. */
-  hooked = true;
   /** Whether storages were left for the body lane. */
   hasBodies = false;
-  /** Of a stream: the items that may come at first. */
-  items = 0;
   header: readonly HeaderEntry[] | undefined;
-  follower: CallFollower | undefined;
-  signal: AbortSignal | undefined;
-  onAbort: (() => void) | undefined;
+  private rare: Rare | undefined;
 
   constructor(
     peer: Peer,
-    mode: PendingCall['mode'],
+    form: CallForm,
     timeoutMs: number,
-    deadline: number,
+    startedAt: number,
     answer: Answer,
     parent: InboundCall | undefined,
   ) {
     this.peer = peer;
-    this.mode = mode;
+    this.form = form;
     this.timeoutMs = timeoutMs;
-    this.deadline = deadline;
+    this.startedAt = startedAt;
     this.answer = answer;
     this.parent = parent;
+    if (parent !== undefined && parent.deadline < this.deadline) this.seldom.deadline = parent.deadline;
+  }
+
+  /** 'value': the RESULT is decoded; 'message': handed over as it is; 'stream': items. */
+  get mode(): CallForm['mode'] {
+    return this.form.mode;
+  }
+  /** How the program made it, and of what. */
+  get label(): CallLabel {
+    return this.form.label;
+  }
+  /** When it has to be over: its own time, or what is left to the handler that made it. */
+  get deadline(): number {
+    return this.rare?.deadline ?? (this.timeoutMs === 0 ? Infinity : this.startedAt + this.timeoutMs);
+  }
+
+  get withdrawn(): boolean {
+    return this.rare?.withdrawn === true;
+  }
+  set withdrawn(value: boolean) {
+    this.seldom.withdrawn = value;
+  }
+  /** Whether it is sent later than it was made. */
+  get heldBack(): boolean {
+    return this.rare?.heldBack === true;
+  }
+  set heldBack(value: boolean) {
+    this.seldom.heldBack = value;
+  }
+  /** Whether no response hooks run. */
+  get raw(): boolean {
+    return this.rare?.raw === true;
+  }
+  set raw(value: boolean) {
+    this.seldom.raw = value;
+  }
+  get follower(): CallFollower | undefined {
+    return this.rare?.follower;
+  }
+  set follower(value: CallFollower) {
+    this.seldom.follower = value;
+  }
+
+  /** Calls `abort` when the signal does, until `unwatch`. */
+  watch(signal: AbortSignal, abort: () => void): void {
+    const rare = this.seldom;
+    rare.signal = signal;
+    rare.onAbort = abort;
+    signal.addEventListener('abort', abort, { once: true });
+  }
+  unwatch(): void {
+    const { rare } = this;
+    if (rare?.onAbort !== undefined) rare.signal?.removeEventListener('abort', rare.onAbort);
+  }
+
+  private get seldom(): Rare {
+    return (this.rare ??= {});
   }
 }
-
-const NO_LABEL: CallLabel = Object.freeze({ kind: 'other', name: '' });

@@ -14,6 +14,11 @@ interface Turn {
 export class Turns {
   private readonly lists = new Map<Peer, Turn[]>();
 
+  /** Whether a call of this peer that is ready may start at once. */
+  isFree(peer: Peer): boolean {
+    return this.lists.size === 0 || !this.lists.has(peer);
+  }
+
   /** Keeps the place of a call whose storages are on their way. */
   reserve(call: InboundCall): void {
     this.listOf(call.peer).push({ call, start: undefined });

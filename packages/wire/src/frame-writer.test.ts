@@ -260,7 +260,7 @@ describe('regions', () => {
     const step = fc.oneof(
       fc.record({ op: fc.constant('frame' as const), size: fc.nat(3000) }),
       fc.record({ op: fc.constant('body' as const), size: fc.nat(100) }),
-      fc.record({ op: fc.constantFrom('flush', 'sent', 'acked', 'fail', 'repeat'), size: fc.nat(10) }),
+      fc.record({ op: fc.constantFrom('flush', 'forget', 'sent', 'acked', 'fail', 'repeat'), size: fc.nat(10) }),
     );
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
@@ -274,12 +274,13 @@ describe('regions', () => {
             for (let i = 0; i < size; i++) writer.out.u8(i);
             const region = writer.endCall(call());
             region.slab.retain();
-            kept.push(region);
+            kept.push({ ...region });
           } else if (op === 'body') writer.body(1, 0, 0, new Uint8Array(size), 0);
           else if (op === 'flush') {
             const pending = writer.flush();
             if (pending !== undefined) writes.push(pending);
-          } else if (op === 'sent') writes.splice(size % (writes.length || 1), 1)[0]?.release();
+          } else if (op === 'forget') writer.forget();
+          else if (op === 'sent') writes.splice(size % (writes.length || 1), 1)[0]?.release();
           else if (op === 'acked') kept.shift()?.slab.release();
           else if (op === 'repeat' && kept[0] !== undefined) writer.repeat(kept[0]);
           else if (op === 'fail') {

@@ -17,11 +17,19 @@ import { DEFAULT_WIRE_LIMITS, type WireLimits } from './limits.ts';
 import { type Slab, SlabPool } from './slab.ts';
 import { type OutgoingBody, type TensorPlan, writeTensorPlan } from './tensor-table.ts';
 
-/** Where a frame lies. Who needs it past the current tick retains the slab. */
+/** Where a frame lies: valid until the writer's next frame. Who needs it past the current tick copies it and retains the slab. */
 export interface FrameRegion {
   readonly slab: Slab;
   readonly start: number;
   readonly end: number;
+}
+
+/** One object for all frames of a writer: a new one for each call is a tenth of what a caller allocates. */
+interface Written {
+  slab: Slab;
+  start: number;
+  end: number;
+  bodies: readonly OutgoingBody[];
 }
 
 /** A call frame and the storages that follow it out of band. */
@@ -75,11 +83,13 @@ export class FrameWriter {
   private chunks: Uint8Array[] = [];
   private held: Slab[] = [];
   private chunkBytes = 0;
+  private readonly region: Written;
 
   constructor(slabs: SlabPool = new SlabPool(), limits: WireLimits = DEFAULT_WIRE_LIMITS) {
     this.slabs = slabs;
     this.limits = limits;
     this.slab = slabs.take();
+    this.region = { slab: this.slab, start: 0, end: 0, bodies: NO_BODIES };
     this.out = new ByteWriter(this.slab.bytes, (_writer, count) => this.moveFrame(count));
   }
 
@@ -151,8 +161,7 @@ export class FrameWriter {
     );
     writeCallFields(view, start, fields.callId, fields.fn, fields.remainingMs);
     writeCallLengths(view, start, tableLength, descriptorLength, inlineLength, tensors?.tensorCount ?? 0, nameLength);
-    const end = this.finish();
-    return { slab: this.slab, start, end, bodies };
+    return this.written(start, bodies);
   }
 
   /** A frame with the short header: HANDSHAKE, CONTROL, RESUME, ACK. */
@@ -176,7 +185,7 @@ export class FrameWriter {
     if (payload !== undefined) this.out.raw(payload);
     const start = this.out.start;
     writeBase(this.out.view, start, kind, flags, messageType, length, seq, ack);
-    return { slab: this.slab, start, end: this.finish() };
+    return this.written(start, NO_BODIES);
   }
 
   /** A frame with the id header and no payload: CANCEL, CREDIT, BODY_ACK, BODY_LOST, PING, PONG. */
@@ -196,7 +205,7 @@ export class FrameWriter {
     const start = this.out.start;
     writeBase(this.out.view, start, kind, flags, 0, 0, seq, ack);
     writeIdFields(this.out.view, start, id, a, b, c);
-    return { slab: this.slab, start, end: this.finish() };
+    return this.written(start, NO_BODIES);
   }
 
   /**
@@ -220,6 +229,16 @@ export class FrameWriter {
     if (this.opened) throw new Error('invariant: a frame is open');
     this.cut();
     this.addChunk(region.slab, region.start, region.end);
+  }
+
+  /** Leaves what was written to those that retained its slab: it is in no write of this writer. */
+  forget(): void {
+    if (this.opened) throw new Error('invariant: a frame is open');
+    this.unflushed = this.slab.used;
+    if (this.chunks.length === 0) return;
+    this.chunks = [];
+    this.chunkBytes = 0;
+    releaseAll(this.held);
   }
 
   /** Everything written since the last call, as one write; undefined when there is nothing. */
@@ -249,6 +268,15 @@ export class FrameWriter {
     out.start = slab.used;
     out.pos = slab.used + header;
     this.opened = true;
+  }
+
+  private written(start: number, bodies: readonly OutgoingBody[]): CallRegion {
+    const { region } = this;
+    region.start = start;
+    region.end = this.finish();
+    region.slab = this.slab;
+    region.bodies = bodies;
+    return region;
   }
 
   private finish(): number {
