@@ -160,7 +160,7 @@ class ElasticRun {
       if (!this.training.has(name)) return;
       this.reports.push(report);
       this.done += part.end - part.first;
-      this.bars.update('batches', { done: this.done, total: this.total, loss: report.losses.at(-1) ?? Number.NaN });
+      this.bars.update('batches', { done: this.done, total: this.total, value: report.losses.at(-1) ?? Number.NaN });
     }
   }
 

@@ -113,7 +113,7 @@ export class Trainer {
   private tell(done: number, perEpoch: number, loss: number): void {
     rpcOneway(COORDINATOR, reportProgress, [
       currentAgent().name,
-      { done, total: perEpoch * this.options.epochs, loss },
+      { done, total: perEpoch * this.options.epochs, value: loss },
     ]);
   }
 }

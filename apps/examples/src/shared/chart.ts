@@ -20,7 +20,7 @@ const WIDTH = 560;
 const HEIGHT = 380;
 const MARGIN = { top: 48, right: 24, bottom: 56, left: 72 };
 /** Colours that people with any kind of colour vision tell apart (Okabe and Ito). */
-const COLOURS = ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9'];
+export const SVG_COLOURS = ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9'];
 
 /** A standalone SVG document. */
 export function chartSvg(panels: readonly Panel[]): string {
@@ -61,7 +61,7 @@ function panelSvg(panel: Panel): string {
   const bottom = HEIGHT - MARGIN.bottom;
   const right = WIDTH - MARGIN.right;
   return [
-    `<text x="${(MARGIN.left + right) / 2}" y="26" text-anchor="middle" font-size="15" font-weight="600">${escape(panel.title)}</text>`,
+    `<text x="${(MARGIN.left + right) / 2}" y="26" text-anchor="middle" font-size="15" font-weight="600">${escapeXml(panel.title)}</text>`,
     ...yTicks.map(
       (tick) =>
         `<line x1="${MARGIN.left}" x2="${right}" y1="${y(tick)}" y2="${y(tick)}" stroke="#e4e4e4"/>` +
@@ -73,9 +73,9 @@ function panelSvg(panel: Panel): string {
         `<text x="${x(tick)}" y="${bottom + 20}" text-anchor="middle">${tick}</text>`,
     ),
     `<path d="M${MARGIN.left} ${MARGIN.top}V${bottom}H${right}" fill="none" stroke="#444"/>`,
-    `<text x="${(MARGIN.left + right) / 2}" y="${HEIGHT - 14}" text-anchor="middle">${escape(panel.xLabel)}</text>`,
-    `<text transform="translate(18 ${(MARGIN.top + bottom) / 2}) rotate(-90)" text-anchor="middle">${escape(panel.yLabel)}</text>`,
-    ...panel.series.map((series, i) => seriesSvg(series, COLOURS[i % COLOURS.length] ?? '#000', x, y)),
+    `<text x="${(MARGIN.left + right) / 2}" y="${HEIGHT - 14}" text-anchor="middle">${escapeXml(panel.xLabel)}</text>`,
+    `<text transform="translate(18 ${(MARGIN.top + bottom) / 2}) rotate(-90)" text-anchor="middle">${escapeXml(panel.yLabel)}</text>`,
+    ...panel.series.map((series, i) => seriesSvg(series, SVG_COLOURS[i % SVG_COLOURS.length] ?? '#000', x, y)),
     legendSvg(panel.series, right),
   ].join('\n');
 }
@@ -102,8 +102,8 @@ function legendSvg(series: readonly Series[], right: number): string {
       const top = MARGIN.top + 8 + 18 * i;
       const left = right - width;
       return (
-        `<line x1="${left}" x2="${left + 20}" y1="${top}" y2="${top}" stroke="${COLOURS[i % COLOURS.length] ?? '#000'}" stroke-width="2.5"/>` +
-        `<text x="${left + 27}" y="${top + 4}">${escape(name)}</text>`
+        `<line x1="${left}" x2="${left + 20}" y1="${top}" y2="${top}" stroke="${SVG_COLOURS[i % SVG_COLOURS.length] ?? '#000'}" stroke-width="2.5"/>` +
+        `<text x="${left + 27}" y="${top + 4}">${escapeXml(name)}</text>`
       );
     })
     .join('');
@@ -124,6 +124,7 @@ function scale(domain: readonly number[], from: number, to: number): (value: num
   return (value) => Number((from + ((value - low) / span) * (to - from)).toFixed(2));
 }
 
-function escape(text: string): string {
+/** Text as it may stand in SVG. */
+export function escapeXml(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 }

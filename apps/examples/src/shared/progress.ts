@@ -6,7 +6,16 @@ import type { WriteStream } from 'node:tty';
 export interface Step {
   readonly done: number;
   readonly total: number;
-  readonly loss: number;
+  /** What is worth watching: a loss, a reward. */
+  readonly value: number;
+}
+
+/** What is counted, and what is watched. */
+export interface ProgressWords {
+  /** @default 'batches' */
+  readonly unit?: string;
+  /** @default 'loss' */
+  readonly value?: string;
 }
 
 export interface Progress {
@@ -17,8 +26,13 @@ export interface Progress {
 }
 
 /** Bars when `stream` is a terminal, else a line per tenth of the way. */
-export function progress(names: readonly string[], stream: NodeJS.WriteStream | WriteStream): Progress {
-  return stream.isTTY ? new Bars(names, stream) : new Lines(stream);
+export function progress(
+  names: readonly string[],
+  stream: NodeJS.WriteStream | WriteStream,
+  words: ProgressWords = {},
+): Progress {
+  const { unit = 'batches', value = 'loss' } = words;
+  return stream.isTTY ? new Bars(names, stream, { unit, value }) : new Lines(stream, { unit, value });
 }
 
 class Bars implements Progress {
@@ -26,9 +40,9 @@ class Bars implements Progress {
   private readonly bars: ReadonlyMap<string, SingleBar>;
   private stopped = false;
 
-  constructor(names: readonly string[], stream: NodeJS.WriteStream) {
+  constructor(names: readonly string[], stream: NodeJS.WriteStream, words: Required<ProgressWords>) {
     this.multi = new MultiBar({
-      format: ' {name} {bar} {percentage}% | {value}/{total} batches | loss {loss} | {eta_formatted} left',
+      format: ` {name} {bar} {percentage}% | {value}/{total} ${words.unit} | ${words.value} {watched} | {eta_formatted} left`,
       stream,
       barCompleteChar: '█',
       barIncompleteChar: '░',
@@ -41,13 +55,15 @@ class Bars implements Progress {
       fps: 8,
     });
     const width = Math.max(...names.map(({ length }) => length));
-    this.bars = new Map(names.map((name) => [name, this.multi.create(1, 0, { name: name.padEnd(width), loss: '-' })]));
+    this.bars = new Map(
+      names.map((name) => [name, this.multi.create(1, 0, { name: name.padEnd(width), watched: '-' })]),
+    );
   }
 
-  update(name: string, { done, total, loss }: Step): void {
+  update(name: string, { done, total, value }: Step): void {
     const bar = this.bars.get(name);
     bar?.setTotal(total);
-    bar?.update(done, { loss: loss.toFixed(4) });
+    bar?.update(done, { watched: shown(value) });
   }
 
   say(line: string): void {
@@ -68,15 +84,18 @@ class Lines implements Progress {
   private readonly stream: NodeJS.WritableStream;
   private readonly tenths = new Map<string, number>();
 
-  constructor(stream: NodeJS.WritableStream) {
+  private readonly words: Required<ProgressWords>;
+
+  constructor(stream: NodeJS.WritableStream, words: Required<ProgressWords>) {
     this.stream = stream;
+    this.words = words;
   }
 
-  update(name: string, { done, total, loss }: Step): void {
+  update(name: string, { done, total, value }: Step): void {
     const tenth = Math.floor((10 * done) / total);
     if (tenth === (this.tenths.get(name) ?? 0)) return;
     this.tenths.set(name, tenth);
-    this.say(`${name}: ${done} of ${total} batches, loss ${loss.toFixed(4)}`);
+    this.say(`${name}: ${done} of ${total} ${this.words.unit}, ${this.words.value} ${shown(value)}`);
   }
 
   say(line: string): void {
@@ -86,4 +105,9 @@ class Lines implements Progress {
   stop(): void {
     // Every line is complete.
   }
+}
+
+/** Four decimals for small numbers, one for large ones. */
+function shown(value: number): string {
+  return value.toFixed(Math.abs(value) >= 10 ? 1 : 4);
 }

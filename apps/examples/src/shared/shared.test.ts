@@ -221,7 +221,7 @@ describe('progress', () => {
     const signals = process.listenerCount('SIGTERM');
     const bars = progress(['trainer0', 'trainer1'], stream);
     expect(process.listenerCount('SIGTERM')).toBe(signals);
-    bars.update('trainer0', { done: 5, total: 10, loss: 0.25 });
+    bars.update('trainer0', { done: 5, total: 10, value: 0.25 });
     bars.say('a line');
     bars.stop();
     await new Promise((done) => setTimeout(done, 50));
@@ -236,7 +236,7 @@ describe('progress', () => {
   it('is a line per tenth of the way elsewhere', () => {
     const { stream, text } = sink(false);
     const lines = progress(['t'], stream);
-    for (let done = 1; done <= 40; done++) lines.update('t', { done, total: 40, loss: 1 / done });
+    for (let done = 1; done <= 40; done++) lines.update('t', { done, total: 40, value: 1 / done });
     lines.say('end');
     lines.stop();
     expect(text().split('\n')).toHaveLength(12);

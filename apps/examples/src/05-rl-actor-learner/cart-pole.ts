@@ -2,6 +2,8 @@
 
 export const STATE_SIZE = 4;
 export const ACTIONS = 2;
+/** An episode that lasts this long is a success, and over. */
+export const MAX_STEPS = 200;
 
 const GRAVITY = 9.8;
 const CART_MASS = 1;

@@ -20,17 +20,18 @@ interface Episode {
   readonly actions: number[];
 }
 
-export interface Progress {
-  readonly round: number;
-  /** How long the poles stood, on average over the observers. */
-  readonly meanSteps: number;
-  /** States in one forward pass, on average. */
+/** What the agent made of one round. */
+export interface Round {
+  readonly loss: number;
+  /** Forward passes. */
+  readonly batches: number;
+  /** States in one of them, on average. */
   readonly meanBatch: number;
 }
 
 export class Agent {
   static readonly [rpcName] = 'examples/Agent';
-  private readonly policy: nn.Sequential<[nn.Linear, Relu, nn.Linear]>;
+  private readonly policy: nn.Sequential<[nn.Linear, nn.ReLU, nn.Linear]>;
   private readonly optimizer: optim.Adam;
   private readonly random: () => number;
   private readonly observers: number;
@@ -38,11 +39,10 @@ export class Agent {
   private waiting: Waiting[] = [];
   private episodes: Episode[];
   private batches = 0;
-  private round = 0;
 
   constructor(observers: number, seed: number, lr: number) {
     manualSeed(seed);
-    this.policy = new nn.Sequential(new nn.Linear(STATE_SIZE, HIDDEN), new Relu(), new nn.Linear(HIDDEN, ACTIONS));
+    this.policy = new nn.Sequential(new nn.Linear(STATE_SIZE, HIDDEN), new nn.ReLU(), new nn.Linear(HIDDEN, ACTIONS));
     this.optimizer = new optim.Adam(this.policy.parameters(), { lr });
     this.random = generator(seed, 77);
     this.observers = observers;
@@ -66,7 +66,7 @@ export class Agent {
   }
 
   /** Learns from the episodes of all observers (REINFORCE with returns of mean 0 and deviation 1), then a new round begins. */
-  learn(): Progress {
+  learn(): Round {
     const played = this.episodes.filter(({ actions }) => actions.length > 0);
     const returns = played.flatMap(({ actions }) => discounted(actions.length));
     const mean = returns.reduce((sum, value) => sum + value, 0) / returns.length;
@@ -84,16 +84,11 @@ export class Agent {
     this.optimizer.zeroGrad();
     loss.backward();
     this.optimizer.step();
-    const progress = {
-      round: this.round,
-      meanSteps: returns.length / this.observers,
-      meanBatch: returns.length / this.batches,
-    };
-    this.round += 1;
+    const round = { loss: loss.item(), batches: this.batches, meanBatch: returns.length / this.batches };
     this.batches = 0;
     this.active = this.observers;
     this.episodes = fresh(this.observers);
-    return progress;
+    return round;
   }
 
   private answer(): void {
@@ -114,12 +109,6 @@ export class Agent {
   }
 }
 rpcClass(Agent, { methods: ['selectAction', 'finished', 'learn'] });
-
-class Relu extends nn.Module {
-  forward(x: Tensor): Tensor {
-    return x.relu();
-  }
-}
 
 function fresh(observers: number): Episode[] {
   return Array.from({ length: observers }, () => ({ states: [], actions: [] }));
