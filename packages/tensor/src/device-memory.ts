@@ -8,18 +8,31 @@ const resident = new Set<Cell>();
 let residentBytes = 0;
 let madeBytes = 0;
 let collectPending = false;
+/** Above `high` the oldest results move to the host until `low` is reached; after `collect` bytes were made, garbage is collected. */
+let budget = { high: limits.deviceHighBytes, low: limits.deviceLowBytes, collect: limits.collectAfterBytes };
+
+/**
+ * How many bytes of device memory (the wasm heap, TensorFlow's, a GPU's) results may take before the oldest move to the host; a third
+ * of it is left then, and after every third made, garbage is collected at the next turn of the event loop. Plain host memory is the
+ * engine's own affair. @default 768 MiB. @throws RangeError unless positive and finite.
+ */
+export function setMemoryBudget(bytes: number): void {
+  if (!(bytes > 0 && Number.isFinite(bytes))) throw new RangeError(`a memory budget must be positive, got ${bytes}`);
+  budget = { high: bytes, low: bytes / 3, collect: bytes / 3 };
+  relieveDevice();
+}
 
 /** A cell got device memory. */
 export function trackDevice(cell: Cell): void {
   resident.add(cell);
   residentBytes += cell.nbytes;
   madeBytes += cell.nbytes;
-  if (madeBytes > limits.collectAfterBytes) askForCollection();
+  if (madeBytes > budget.collect) askForCollection();
 }
 
 /** A cell's device memory was used: it is now the youngest. Only done under pressure, to keep the common case cheap. */
 export function touchedDevice(cell: Cell): void {
-  if (residentBytes < limits.deviceLowBytes) return;
+  if (residentBytes < budget.low) return;
   resident.delete(cell);
   resident.add(cell);
 }
@@ -38,9 +51,9 @@ export function deviceBytes(): number {
  * them to the ordinary collector, which frees those that are unreachable.
  */
 export function relieveDevice(): void {
-  if (residentBytes <= limits.deviceHighBytes) return;
+  if (residentBytes <= budget.high) return;
   for (const cell of resident) {
-    if (residentBytes <= limits.deviceLowBytes) break;
+    if (residentBytes <= budget.low) break;
     evict(cell);
   }
 }
@@ -64,7 +77,7 @@ function evict(cell: Cell): void {
 
 /** V8 does not see device memory, so it is told when much of it may be garbage. */
 function askForCollection(): void {
-  if (collectPending || residentBytes < limits.collectAfterBytes / 2) {
+  if (collectPending || residentBytes < budget.collect / 2) {
     madeBytes = 0;
     return;
   }
@@ -81,7 +94,7 @@ function askForCollection(): void {
 let forceCollection: (() => void) | undefined;
 
 /** Collects garbage now, where the engine can be asked to (Node); elsewhere only eviction bounds device memory. */
-function collectGarbage(): void {
+export function collectGarbage(): void {
   forceCollection ??= globalThis.gc === undefined ? exposedCollector() : () => void globalThis.gc?.();
   forceCollection();
 }

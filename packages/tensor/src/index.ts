@@ -35,6 +35,8 @@ export { grad, runBackward, type BackwardOptions, type GradOptions } from './aut
 export { gradcheck, type GradcheckOptions } from './autograd/gradcheck.ts';
 export { fromTf, lift } from './interop.ts';
 export { memory } from './memory.ts';
+export { setMemoryBudget } from './device-memory.ts';
+export { findLeaks, type Leak, type LeakReport } from './leaks.ts';
 export { loadSafetensors, saveSafetensors } from './safetensors.ts';
 export { logSoftmax, logSumExp, softmax } from './ops/softmax.ts';
 export * from './ops/losses.ts';

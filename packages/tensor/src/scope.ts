@@ -23,9 +23,18 @@ class Scope {
 let open = 0;
 let sweeping: Tensor[] | undefined;
 let unnoticed = 0;
+/** Told of every handle: while leaks are looked for. */
+const watchers = new Set<(t: Tensor) => void>();
+
+/** Calls `watcher` with every handle made from now on, the library's own included; returns how to stop. */
+export function watchCreation(watcher: (t: Tensor) => void): () => void {
+  watchers.add(watcher);
+  return () => watchers.delete(watcher);
+}
 
 /** Every handle passes here once, when it is made. */
 export function noteCreated(t: Tensor): void {
+  if (watchers.size > 0) for (const watcher of watchers) watcher(t);
   if (unnoticed > 0) return;
   if (sweeping !== undefined) {
     t.temporary = true;

@@ -2,7 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import { arange, backendName, matmul, memory, noGrad, ones, optim, rand, tensor, zeros, type Tensor } from './index.ts';
 import { type Storage, storageFromBytes, tensorFromParts } from './internal.ts';
-import { evictAll } from './device-memory.ts';
+import { deviceBytes, evictAll, setMemoryBudget } from './device-memory.ts';
+import { limits } from './limits.ts';
 
 function pooled(bytes: Uint8Array): { storage: Storage; freed: Uint8Array[] } {
   const freed: Uint8Array[] = [];
@@ -129,10 +130,16 @@ describe('device memory', () => {
   });
 
   it('stays bounded in a loop that never yields', () => {
-    const a = rand([512, 512]);
-    let last: Tensor = a;
-    for (let i = 0; i < 1200; i++) last = a.add(i);
-    expect(last.select(0, 0).select(0, 0).item()).toBeGreaterThanOrEqual(1199);
+    setMemoryBudget(32 * 2 ** 20);
+    try {
+      const a = rand([512, 512]);
+      let last: Tensor = a;
+      for (let i = 0; i < 100; i++) last = a.add(i);
+      expect(last.select(0, 0).select(0, 0).item()).toBeGreaterThanOrEqual(99);
+      expect(deviceBytes()).toBeLessThanOrEqual(34 * 2 ** 20);
+    } finally {
+      setMemoryBudget(limits.deviceHighBytes);
+    }
   });
 });
 
