@@ -1,5 +1,5 @@
 #!/usr/bin/env node
 /** @file The `backwire` command. */
-import { main } from '@backwire/launch';
+import { command } from './command.ts';
 
-process.exitCode = await main(process.argv.slice(2));
+process.exitCode = await command(process.argv.slice(2));

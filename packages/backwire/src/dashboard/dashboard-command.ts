@@ -1,0 +1,66 @@
+/** @file `backwire dashboard <endpoint>`: a live page about a group, on loopback. */
+import { parseArgs } from 'node:util';
+import { UsageError } from '@backwire/launch';
+import { Inspector } from '@backwire/rpc/internal';
+import { ENDPOINT_FLAGS, ENDPOINT_HELP, inspectorOptions, seconds } from '../looking/flags.ts';
+import { DEFAULT_INTERVAL_MS, MIN_INTERVAL_MS } from '../looking/limits.ts';
+import { serveDashboard } from './server.ts';
+
+const HELP = `usage: backwire dashboard <endpoint> [flags]
+
+Serves a live page about a running group on loopback, until Ctrl-C: the workers and what goes on between them, remote references
+and autograd contexts over time, a timeline of calls, and failures. Looking changes nothing in the group.
+
+${ENDPOINT_HELP}
+  --port N               the port of the page (default: any free one)
+  --interval SECONDS     between two looks while a page is open (default 1)
+`;
+
+/** Resolves with the exit code. @throws UsageError, RpcError when the group cannot be reached or the port is taken. */
+export async function dashboardCommand(argv: readonly string[]): Promise<number> {
+  const { positionals, values } = parse(argv);
+  if (values.help === true) {
+    process.stdout.write(HELP);
+    return 0;
+  }
+  const port = Number(values.port ?? '0');
+  if (!Number.isInteger(port) || port < 0 || port > 65_535)
+    throw new UsageError(`--port takes a port, got '${values.port ?? ''}'`);
+  const wanted = values.interval === undefined ? DEFAULT_INTERVAL_MS : 1000 * seconds('--interval', values.interval);
+  const inspector = await Inspector.open(inspectorOptions(positionals, values));
+  try {
+    const dashboard = await serveDashboard({ inspector, port, intervalMs: Math.max(wanted, MIN_INTERVAL_MS) });
+    process.stdout.write(`the dashboard of group '${inspector.group}' is at ${dashboard.url}\n`);
+    try {
+      await interrupted();
+    } finally {
+      await dashboard.close();
+    }
+    return 0;
+  } finally {
+    await inspector.close();
+  }
+}
+
+function interrupted(): Promise<void> {
+  return new Promise((resolve) => {
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => resolve());
+  });
+}
+
+function parse(argv: readonly string[]): {
+  positionals: string[];
+  values: {
+    [K in keyof typeof ENDPOINT_FLAGS]?: (typeof ENDPOINT_FLAGS)[K]['type'] extends 'boolean' ? boolean : string;
+  } & { port?: string; interval?: string };
+} {
+  try {
+    return parseArgs({
+      args: [...argv],
+      allowPositionals: true,
+      options: { ...ENDPOINT_FLAGS, port: { type: 'string' }, interval: { type: 'string' } },
+    });
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error));
+  }
+}

@@ -1,0 +1,192 @@
+/** @file Looks at a group, one after the other, made into what changed between them: rates, new failures, workers that came and went. */
+import type { GroupLook, WorkerLook, WorkerReport } from '@backwire/rpc/internal';
+import { contextsOf, reportsOf, rrefsOf } from '../looking/details.ts';
+import { MAX_CALLS_PER_FRAME, MAX_HISTORY, MAX_NOTES, MAX_ROWS_PER_FRAME } from '../looking/limits.ts';
+import type { CallFrame, Frame, LinkFrame, Note, OpenFrame, TotalsFrame, WorkerFrame } from './frame.ts';
+
+/** What a page that opens is told first. */
+export interface Past {
+  readonly totals: readonly TotalsFrame[];
+  readonly notes: readonly Note[];
+}
+
+export class History {
+  readonly intervalMs: number;
+  private before: GroupLook | undefined;
+  private readonly totals: TotalsFrame[] = [];
+  private readonly notes: Note[] = [];
+  /** Workers that were seen and are gone stay on the page, by name. */
+  private readonly gone = new Map<string, WorkerLook>();
+
+  constructor(intervalMs: number) {
+    this.intervalMs = intervalMs;
+  }
+
+  get past(): Past {
+    return { totals: [...this.totals], notes: [...this.notes] };
+  }
+
+  /** Takes the next look in. Looks have to come in the order of their time. */
+  add(look: GroupLook): Frame {
+    const { before } = this;
+    this.before = look;
+    const seconds = before === undefined ? Infinity : Math.max((look.at - before.at) / 1000, 0.001);
+    const earlier = new Map(before === undefined ? [] : reportsOf(before).map((report) => [lifeOf(report), report]));
+    const workers = this.everybody(look).map((worker) => workerFrame(worker, earlier, seconds));
+    const links = reportsOf(look).flatMap((report) => linksOf(report, earlier.get(lifeOf(report)), seconds));
+    const calls = callsOf(look);
+    const notes = [...changes(before, look), ...failures(calls)];
+    keep(this.notes, notes, MAX_NOTES);
+    const totals = totalsOf(look, workers, links);
+    keep(this.totals, [totals], MAX_HISTORY);
+    return {
+      group: look.group,
+      at: look.at,
+      epoch: look.epoch,
+      size: look.size,
+      intervalMs: this.intervalMs,
+      workers,
+      links,
+      totals,
+      calls: calls.slice(-MAX_CALLS_PER_FRAME),
+      open: openOf(look),
+      rrefs: rrefsOf(look).slice(0, MAX_ROWS_PER_FRAME),
+      contexts: contextsOf(look).slice(0, MAX_ROWS_PER_FRAME),
+      notes: notes.slice(-MAX_NOTES),
+    };
+  }
+
+  /** The view forgets who left long ago; whoever looks at the page does not. */
+  private everybody(look: GroupLook): WorkerLook[] {
+    const present = new Set(look.workers.map(({ name }) => name));
+    for (const worker of look.workers) {
+      if (worker.state === 'dead' || worker.state === 'left') this.gone.set(worker.name, worker);
+      else this.gone.delete(worker.name);
+    }
+    return [...look.workers, ...[...this.gone.values()].filter(({ name }) => !present.has(name))].sort(
+      (a, b) => a.id - b.id,
+    );
+  }
+}
+
+function workerFrame(worker: WorkerLook, earlier: ReadonlyMap<string, WorkerReport>, seconds: number): WorkerFrame {
+  const { report } = worker;
+  const last = report === undefined ? undefined : earlier.get(lifeOf(report));
+  const rate = (pick: (metrics: WorkerReport['metrics']) => number): number =>
+    report === undefined || last === undefined ? 0 : Math.max(0, pick(report.metrics) - pick(last.metrics)) / seconds;
+  const { metrics } = report ?? {};
+  return {
+    name: worker.name,
+    id: worker.id,
+    state: worker.state === 'up' && report !== undefined && report.state !== 'running' ? report.state : worker.state,
+    pid: worker.pid,
+    upMs: report?.upMs ?? 0,
+    made: rate(({ calls_sent }) => calls_sent),
+    handled: rate(({ calls_handled }) => calls_handled),
+    failed: rate(({ calls_failed }) => calls_failed),
+    sent: rate(({ bytes_sent }) => bytes_sent),
+    received: rate(({ bytes_received }) => bytes_received),
+    open: metrics?.calls_open ?? 0,
+    handlers: metrics?.handlers_running ?? 0,
+    queued: metrics?.handlers_queued ?? 0,
+    pendingBytes: metrics?.pending_bytes ?? 0,
+    reconnects: metrics?.reconnects ?? 0,
+    rrefs: metrics?.extensions['num_owner_rrefs'] ?? 0,
+    contexts: metrics?.extensions['num_autograd_contexts'] ?? 0,
+    rssBytes: report?.rssBytes ?? 0,
+    error: worker.error,
+  };
+}
+
+function linksOf(report: WorkerReport, last: WorkerReport | undefined, seconds: number): LinkFrame[] {
+  const before = new Map(last?.sessions.map((session) => [`${session.name}#${session.incarnation}`, session]));
+  return report.sessions.map((session) => {
+    const earlier = before.get(`${session.name}#${session.incarnation}`);
+    const ended = (session.calls?.calls ?? 0) - (earlier?.calls?.calls ?? 0);
+    const failed = (session.calls?.errors ?? 0) - (earlier?.calls?.errors ?? 0);
+    const spentMs = (session.calls?.totalMs ?? 0) - (earlier?.calls?.totalMs ?? 0);
+    return {
+      from: report.name,
+      to: session.name,
+      up: session.up,
+      calls: Math.max(0, ended) / seconds,
+      errors: Math.max(0, failed) / seconds,
+      bytes: earlier === undefined ? 0 : Math.max(0, session.bytesSent - earlier.bytesSent) / seconds,
+      meanMs: ended > 0 ? spentMs / ended : 0,
+    };
+  });
+}
+
+function totalsOf(look: GroupLook, workers: readonly WorkerFrame[], links: readonly LinkFrame[]): TotalsFrame {
+  const sum = (pick: (worker: WorkerFrame) => number): number =>
+    workers.reduce((total, worker) => total + pick(worker), 0);
+  return {
+    at: look.at,
+    calls: sum(({ made }) => made),
+    errors: links.reduce((total, { errors }) => total + errors, 0),
+    bytes: sum(({ sent }) => sent),
+    rrefs: sum(({ rrefs }) => rrefs),
+    contexts: sum(({ contexts }) => contexts),
+    open: sum(({ open }) => open),
+  };
+}
+
+function callsOf(look: GroupLook): CallFrame[] {
+  return reportsOf(look)
+    .flatMap((report) =>
+      (report.recent ?? []).map(({ to, method, startedAt, durationMs, error }) => ({
+        from: report.name,
+        to,
+        method,
+        at: startedAt,
+        ms: durationMs,
+        error,
+      })),
+    )
+    .sort((a, b) => a.at - b.at);
+}
+
+function openOf(look: GroupLook): OpenFrame[] {
+  return reportsOf(look)
+    .flatMap((report) =>
+      report.outgoing.calls.map(({ peer, method, ageMs }) => ({ from: report.name, to: peer, method, ageMs })),
+    )
+    .sort((a, b) => b.ageMs - a.ageMs)
+    .slice(0, MAX_ROWS_PER_FRAME);
+}
+
+function failures(calls: readonly CallFrame[]): Note[] {
+  return calls.flatMap(({ from, to, method, at, ms, error }) =>
+    error === undefined ? [] : [{ at: at + ms, kind: 'error', text: `${from} → ${to} ${method}: ${error}` }],
+  );
+}
+
+/** Workers that came, went, fell silent or answer again. */
+function changes(before: GroupLook | undefined, look: GroupLook): Note[] {
+  if (before === undefined) return [];
+  const earlier = new Map(before.workers.map((worker) => [`${worker.name}#${worker.incarnation}`, worker.state]));
+  return look.workers.flatMap(({ name, incarnation, state }): Note[] => {
+    const was = earlier.get(`${name}#${incarnation}`);
+    if (was === state) return [];
+    const { at } = look;
+    switch (state) {
+      case 'up':
+        return [{ at, kind: 'change', text: was === undefined ? `${name} joined` : `${name} answers again` }];
+      case 'silent':
+        return [{ at, kind: 'lost', text: `${name} does not answer` }];
+      case 'dead':
+        return [{ at, kind: 'lost', text: `${name} died` }];
+      case 'left':
+        return [{ at, kind: 'change', text: `${name} left` }];
+    }
+  });
+}
+
+function keep<T>(list: T[], more: readonly T[], most: number): void {
+  list.push(...more);
+  if (list.length > most) list.splice(0, list.length - most);
+}
+
+function lifeOf({ name, incarnation }: { readonly name: string; readonly incarnation: number }): string {
+  return `${name}#${incarnation}`;
+}

@@ -1,0 +1,166 @@
+/** @file Serves the live page on loopback: three files and a stream of events, behind a token that only who started it knows. */
+import { randomBytes, timingSafeEqual } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { RpcError } from '@backwire/rpc';
+import type { Inspector } from '@backwire/rpc/internal';
+import { MAX_PAGES, MAX_UNSENT_BYTES } from '../looking/limits.ts';
+import { History } from './history.ts';
+
+export interface DashboardOptions {
+  readonly inspector: Inspector;
+  /** 0 = any free one. */
+  readonly port: number;
+  readonly intervalMs: number;
+}
+
+export interface Dashboard {
+  /** With the token: whoever has this address sees the page. */
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+/** Beside `src` and beside `dist`. */
+const PAGE = join(import.meta.dirname, '..', '..', 'page');
+const FILES: ReadonlyMap<string, readonly [file: string, type: string]> = new Map([
+  ['', ['index.html', 'text/html; charset=utf-8']],
+  ['page.css', ['page.css', 'text/css; charset=utf-8']],
+  ['page.js', ['page.js', 'text/javascript; charset=utf-8']],
+  ['graph.js', ['graph.js', 'text/javascript; charset=utf-8']],
+  ['charts.js', ['charts.js', 'text/javascript; charset=utf-8']],
+  ['tables.js', ['tables.js', 'text/javascript; charset=utf-8']],
+]);
+const HEADERS = {
+  // Nothing from elsewhere, nothing inline.
+  'content-security-policy':
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  'cross-origin-resource-policy': 'same-origin',
+  'referrer-policy': 'no-referrer',
+  'x-content-type-options': 'nosniff',
+  'cache-control': 'no-store',
+};
+
+/**
+ * Looks at the group while a page is open, and only then. Ends with `close`; the inspector stays the caller's.
+ * @throws RpcError 'unavailable' when the port is taken.
+ */
+export async function serveDashboard(options: DashboardOptions): Promise<Dashboard> {
+  const token = randomBytes(16).toString('hex');
+  const pages = new Pages(options.inspector, options.intervalMs);
+  const server = createServer((request, response) => {
+    const file = allowed(request, token);
+    if (file === 'events' && request.method === 'GET') pages.open(response);
+    else send(request, response, file);
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', (cause) =>
+      reject(new RpcError('unavailable', `port ${options.port} cannot be had on 127.0.0.1`, { cause })),
+    );
+    server.listen(options.port, '127.0.0.1', resolve);
+  });
+  const { port } = server.address() as AddressInfo;
+  return {
+    url: `http://127.0.0.1:${port}/${token}/`,
+    close: async () => {
+      pages.close();
+      await new Promise<void>((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      });
+    },
+  };
+}
+
+/** The file that is asked for; undefined for whoever does not know the token, or came by another name of this host. */
+function allowed(request: IncomingMessage, token: string): string | undefined {
+  // A page elsewhere may have a name of its own that leads here; its browser says so.
+  if (!/^(127\.0\.0\.1|localhost)(:\d+)?$/.test(request.headers.host ?? '')) return undefined;
+  const [, given = '', file, ...more] = (request.url ?? '').split('?')[0]?.split('/') ?? [];
+  const [a, b] = [Buffer.from(given), Buffer.from(token)];
+  if (a.length !== b.length || !timingSafeEqual(a, b) || more.length > 0) return undefined;
+  return file;
+}
+
+function send(request: IncomingMessage, response: ServerResponse, file: string | undefined): void {
+  const found = file === undefined ? undefined : FILES.get(file);
+  if (found === undefined) {
+    response.writeHead(404, HEADERS).end('not found: open the address that the command printed\n');
+    return;
+  }
+  if (request.method !== 'GET' && request.method !== 'HEAD') {
+    response.writeHead(405, { ...HEADERS, allow: 'GET, HEAD' }).end();
+    return;
+  }
+  const [name, type] = found;
+  response.writeHead(200, { ...HEADERS, 'content-type': type });
+  response.end(request.method === 'HEAD' ? undefined : readFileSync(join(PAGE, name)));
+}
+
+/** The pages that are open. States: nobody looks ↔ looks every interval, while at least one page is open; closed. */
+class Pages {
+  private readonly inspector: Inspector;
+  private readonly history: History;
+  private readonly all = new Set<ServerResponse>();
+  private timer: NodeJS.Timeout | undefined;
+  private looking = false;
+  private closed = false;
+
+  constructor(inspector: Inspector, intervalMs: number) {
+    this.inspector = inspector;
+    this.history = new History(intervalMs);
+  }
+
+  open(response: ServerResponse): void {
+    if (this.closed || this.all.size >= MAX_PAGES) {
+      response.writeHead(503, HEADERS).end('too many pages are open\n');
+      return;
+    }
+    response.writeHead(200, { ...HEADERS, 'content-type': 'text/event-stream; charset=utf-8' });
+    this.all.add(response);
+    response.on('close', () => {
+      this.all.delete(response);
+      if (this.all.size === 0) this.rest();
+    });
+    write(response, 'past', this.history.past);
+    if (this.timer === undefined) {
+      this.timer = setInterval(() => void this.look(), this.history.intervalMs);
+      void this.look();
+    }
+  }
+
+  close(): void {
+    this.closed = true;
+    this.rest();
+    for (const response of this.all) response.destroy();
+    this.all.clear();
+  }
+
+  private rest(): void {
+    clearInterval(this.timer);
+    this.timer = undefined;
+  }
+
+  /** One look at a time, however slow the group is. */
+  private async look(): Promise<void> {
+    if (this.looking) return;
+    this.looking = true;
+    try {
+      const look = await this.inspector.look({ recent: true });
+      this.tell('look', this.history.add(look));
+    } catch (error) {
+      this.tell('lost', { at: Date.now(), text: error instanceof Error ? error.message : String(error) });
+    } finally {
+      this.looking = false;
+    }
+  }
+
+  private tell(event: string, data: unknown): void {
+    for (const response of this.all) if (response.writableLength < MAX_UNSENT_BYTES) write(response, event, data);
+  }
+}
+
+function write(response: ServerResponse, event: string, data: unknown): void {
+  response.write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
+}

@@ -1,0 +1,77 @@
+/** @file What extensions show of themselves, read with care: it comes from other processes, perhaps of another version. */
+import type { GroupLook, WorkerReport } from '@backwire/rpc/internal';
+
+/** A value that others hold, at its owner. */
+export interface OwnedRRef {
+  readonly id: string;
+  readonly owner: string;
+  readonly type: string;
+  /** A worker's name for each handle. */
+  readonly holders: readonly string[];
+  /** The line of the program that made it; undefined unless the worker records that. */
+  readonly createdAt: string | undefined;
+}
+
+/** A distributed autograd context on one worker. */
+export interface ContextRow {
+  readonly id: string;
+  readonly worker: string;
+  readonly ageMs: number | undefined;
+  readonly workers: readonly string[];
+  readonly functions: number;
+}
+
+/** All references of the group, each at its owner. */
+export function rrefsOf(look: GroupLook): OwnedRRef[] {
+  return reportsOf(look).flatMap((report) =>
+    lists(report, 'owned').map((row) => ({
+      id: text(row['id']),
+      owner: report.name,
+      type: text(row['type']),
+      holders: texts(row['holders']),
+      createdAt: typeof row['createdAt'] === 'string' && row['createdAt'] !== '' ? row['createdAt'] : undefined,
+    })),
+  );
+}
+
+export function contextsOf(look: GroupLook): ContextRow[] {
+  return reportsOf(look).flatMap((report) =>
+    lists(report, 'contexts').map((row) => ({
+      id: text(row['id']),
+      worker: report.name,
+      ageMs: typeof row['ageMs'] === 'number' ? row['ageMs'] : undefined,
+      workers: texts(row['knownWorkers']),
+      functions: number(row['sendFunctions']) + number(row['recvFunctions']),
+    })),
+  );
+}
+
+export function reportsOf(look: GroupLook): WorkerReport[] {
+  return look.workers.flatMap(({ report }) => (report === undefined ? [] : [report]));
+}
+
+/** The list called `key` in what any extension of the worker shows. */
+function lists({ details }: WorkerReport, key: string): Record<string, unknown>[] {
+  return Object.values(details ?? {}).flatMap((shown) => {
+    const found: unknown = shown?.[key];
+    return Array.isArray(found)
+      ? found.filter((row): row is Record<string, unknown> => typeof row === 'object' && row !== null)
+      : [];
+  });
+}
+
+function text(value: unknown): string {
+  return typeof value === 'string'
+    ? value
+    : typeof value === 'number' || typeof value === 'bigint'
+      ? String(value)
+      : '';
+}
+
+function texts(value: unknown): string[] {
+  return Array.isArray(value) ? value.map(text) : [];
+}
+
+function number(value: unknown): number {
+  return typeof value === 'number' ? value : 0;
+}

@@ -1,0 +1,86 @@
+/** @file `backwire inspect <endpoint>`: what a group is doing, once or again and again. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+import { UsageError } from '@backwire/launch';
+import { Inspector, type GroupLook } from '@backwire/rpc/internal';
+import { ENDPOINT_FLAGS, ENDPOINT_HELP, inspectorOptions, seconds } from './flags.ts';
+import { inspectText } from './inspect-text.ts';
+import { DEFAULT_WATCH_S } from './limits.ts';
+
+const HELP = `usage: backwire inspect <endpoint> [flags]
+
+Shows the workers of a running group, their sessions, calls in flight with their age, remote references by holder and by
+creation site, autograd contexts and budgets. Looking changes nothing: it is no member of the group, and no shutdown waits for it.
+
+${ENDPOINT_HELP}
+  --watch[=SECONDS]      again and again (default every second), until Ctrl-C
+  --json                 everything, as JSON; with --watch one object a line
+`;
+
+/** Resolves with the exit code. @throws UsageError, RpcError when the group cannot be reached. */
+export async function inspectCommand(argv: readonly string[]): Promise<number> {
+  const { positionals, values } = parse(argv);
+  if (values.help === true) {
+    process.stdout.write(HELP);
+    return 0;
+  }
+  const options = inspectorOptions(positionals, values);
+  const everyMs =
+    values.watch === undefined
+      ? undefined
+      : 1000 * (values.watch === '' ? DEFAULT_WATCH_S : seconds('--watch', values.watch));
+  const inspector = await Inspector.open(options);
+  try {
+    if (everyMs === undefined) {
+      const look = await inspector.look();
+      process.stdout.write(`${values.json === true ? JSON.stringify(look, null, 2) : inspectText(look)}\n`);
+      return 0;
+    }
+    return await watch(inspector, everyMs, values.json === true);
+  } finally {
+    await inspector.close();
+  }
+}
+
+/** Until Ctrl-C. A group that cannot be reached for a while is waited for. */
+async function watch(inspector: Inspector, everyMs: number, json: boolean): Promise<number> {
+  const stop = new AbortController();
+  const onSignal = (): void => stop.abort();
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, onSignal);
+  // Who reads may have had enough.
+  process.stdout.once('error', onSignal);
+  const clear = process.stdout.isTTY && !json ? '\u001b[H\u001b[2J' : '';
+  try {
+    while (!stop.signal.aborted) {
+      const text = await inspector.look().then(
+        (look: GroupLook) => (json ? JSON.stringify(look) : inspectText(look)),
+        (error: unknown) =>
+          json ? JSON.stringify({ error: String(error) }) : `the group cannot be reached: ${String(error)}`,
+      );
+      process.stdout.write(`${clear}${text}\n${clear === '' && !json ? '\n' : ''}`);
+      await sleep(everyMs, undefined, { signal: stop.signal }).catch(() => undefined);
+    }
+    return 0;
+  } finally {
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.off(signal, onSignal);
+  }
+}
+
+function parse(argv: readonly string[]): {
+  positionals: string[];
+  values: {
+    [K in keyof typeof ENDPOINT_FLAGS]?: (typeof ENDPOINT_FLAGS)[K]['type'] extends 'boolean' ? boolean : string;
+  } & { watch?: string; json?: boolean };
+} {
+  // A value is optional here, which parseArgs does not know: '--watch' alone is '--watch='.
+  const args = argv.map((arg) => (arg === '--watch' ? '--watch=' : arg));
+  try {
+    return parseArgs({
+      args,
+      allowPositionals: true,
+      options: { ...ENDPOINT_FLAGS, watch: { type: 'string' }, json: { type: 'boolean' } },
+    });
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error));
+  }
+}

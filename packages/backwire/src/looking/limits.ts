@@ -1,0 +1,24 @@
+/** @file The bounds of `backwire inspect` and `backwire dashboard`, each with its reason. */
+
+/** Rows of a list on a screen; `--json` has all. */
+export const MAX_SHOWN = 40;
+/** Characters of a function's name or a creation site on a screen. */
+export const MAX_CELL = 72;
+/** Between two looks of `--watch`, in seconds, when not said otherwise. */
+export const DEFAULT_WATCH_S = 1;
+/** Between two looks of the dashboard, in milliseconds, */
+export const DEFAULT_INTERVAL_MS = 1_000;
+/** and the shortest that may be asked for: looking must stay cheap. */
+export const MIN_INTERVAL_MS = 100;
+/** Looks whose sums are kept for the charts: five minutes at the default. */
+export const MAX_HISTORY = 300;
+/** Calls of one look that travel to the page. */
+export const MAX_CALLS_PER_FRAME = 600;
+/** References, contexts and open calls of one look that travel to the page. */
+export const MAX_ROWS_PER_FRAME = 200;
+/** Failed calls and losses of workers that the page is told of when it opens. */
+export const MAX_NOTES = 100;
+/** Pages open at once. */
+export const MAX_PAGES = 16;
+/** Bytes that a page has not taken: it is asleep, and is told again when it comes back. */
+export const MAX_UNSENT_BYTES = 4 * 1024 * 1024;
