@@ -40,6 +40,19 @@ const scenarios: Record<string, (agent: RpcAgent) => Promise<void>> = {
     console.log(`others ${String(await rpcSync('w2', echo, ['still here']))}`);
   },
 
+  /** Worker 1 is killed and worker 2 is stopped by the test; each call that waits for one of them ends in a line. */
+  async signalled(agent) {
+    agent.on('peer-suspect', (peer) => console.log(`suspect ${peer.name}`));
+    const ends = ['w1', 'w2'].map(async (name) => {
+      const info = rpcInfo(await rpcAsync(name, hang, [], { timeoutMs: 0 }).catch((error: unknown) => error));
+      console.log(`failed ${name} ${info?.code ?? 'none'} ${info?.executed ?? ''} ${info?.peer?.name ?? ''}`);
+    });
+    for (const name of ['w1', 'w2']) await rpcSync(name, pid);
+    console.log('ready');
+    await Promise.all(ends);
+    console.log(`others ${String(await rpcSync('w3', echo, ['still here']))}`);
+  },
+
   /** Worker 1 is killed and started again by the test. */
   async reborn(agent) {
     const first = await rpcSync('w1', pid);
@@ -82,6 +95,16 @@ const followers: Record<string, (agent: RpcAgent) => Promise<void>> = {
   },
 };
 
+/** A tenth of the defaults, so that a test need not wait for them. */
+const SHORT = {
+  pingMs: 200,
+  suspectMs: 600,
+  deadMs: 1_500,
+  busyDeadMs: 6_000,
+  reconnectGraceMs: 1_000,
+  leaseMs: 1_000,
+};
+
 function outcomeOf(outcome: PromiseSettledResult<unknown>): unknown {
   if (outcome.status === 'fulfilled') return outcome.value ?? null;
   const info = rpcInfo(outcome.reason);
@@ -96,6 +119,7 @@ const agent = await initRpc({
   worldSize: Number(process.env['WORLD_SIZE']),
   ...(transport === undefined ? {} : { transports: [transport] }),
   initTimeoutMs: 20_000,
+  ...(scenario === 'signalled' ? { liveness: SHORT } : {}),
   ...(scenario === 'busy' ? { liveness: { pingMs: 500, suspectMs: 1_500, deadMs: 4_000 } } : {}),
 });
 console.log('up');
