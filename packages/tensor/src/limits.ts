@@ -11,8 +11,8 @@ export const limits = Object.freeze({
   deviceLowBytes: 256 * 2 ** 20,
   /** Device bytes made since the last collection, past which one is asked for at the next turn of the event loop. */
   collectAfterBytes: 256 * 2 ** 20,
-  /** Numbers kept as tensors for optimisers on TensorFlow: more than the scalars of one update, so that none is freed while in use. */
-  nativeScalars: 64,
+  /** Rates of optimisers, and lists of dimensions, kept as native tensors: more than one kernel takes, so that none is freed while in use. */
+  nativeConstants: 256,
   /** Time a device's thread has to answer: the longest queue of kernels before a read, and yet an end where a driver hangs. */
   deviceAnswerMs: 120_000,
   /** Calls of dispose() that remember where they were made; later ones only do in anomaly mode. */

@@ -1,25 +1,65 @@
 /** @file The native TensorFlow backend: used when @tensorflow/tfjs-node or -gpu is installed. */
 import { InvariantError, TensorError } from '../errors.ts';
-import { sameShape } from '../shape.ts';
+import { sameShape, type Shape } from '../shape.ts';
 import type { Backend, DeviceBuffer, DeviceDType, DeviceTensor, DeviceUpdate } from './backend.ts';
-import { NativeOps } from './tf-native.ts';
-import type { TfModule, TfTensor } from './tfjs.ts';
+import { NativeOps, type Attribute, type Binding, type Handle } from './tf-native.ts';
 import { loadTfjsNode } from './tfjs-node.ts';
 
 let opened: Promise<Backend> | undefined;
 
 /** Loads the native addon; rejects where neither package is installed. `byName`: it was asked for, not just tried. */
 export function openTensorflow(byName: boolean): Promise<Backend> {
-  const opening = (opened ??= loadTfjsNode(byName).then((tf) => new Tensorflow(tf)));
+  const opening = (opened ??= loadTfjsNode(byName).then(
+    (tf) => new Tensorflow((tf.backend() as unknown as { binding: Binding }).binding),
+  ));
   // What was not found in passing may be found when asked for.
   opening.catch(() => (opened = undefined));
   return opening;
 }
 
-const BYTES: Readonly<Record<DeviceDType, number>> = { float32: 4, int32: 4, bool: 1 };
+/** Native operations by the names TensorFlow.js has for its kernels, where only the name differs. */
+const PLAIN: Readonly<Record<string, string>> = {
+  Add: 'AddV2',
+  Sub: 'Sub',
+  Multiply: 'Mul',
+  RealDiv: 'RealDiv',
+  Neg: 'Neg',
+  Abs: 'Abs',
+  Exp: 'Exp',
+  Log: 'Log',
+  Sqrt: 'Sqrt',
+  Rsqrt: 'Rsqrt',
+  Square: 'Square',
+  Relu: 'Relu',
+  ReluGrad: 'ReluGrad',
+  Sigmoid: 'Sigmoid',
+  Tanh: 'Tanh',
+};
 
-/** What the engine would call; called directly, because its bookkeeping costs as much as a small kernel. */
-type KernelFunc = (call: { inputs: Record<string, TfTensor>; attrs: object; backend: object }) => TfTensor;
+/** Memory of the native library. */
+class NativeBuffer implements DeviceBuffer {
+  readonly dtype: DeviceDType;
+  readonly nbytes: number;
+  /** What was uploaded and not read yet. */
+  pending: Uint8Array | undefined;
+  handle: Handle | undefined;
+  /** Whether the memory may be that of the bytes it was made of. */
+  aliased: boolean;
+
+  constructor(dtype: DeviceDType, nbytes: number, from: Handle | Uint8Array) {
+    this.dtype = dtype;
+    this.nbytes = nbytes;
+    this.aliased = from instanceof Uint8Array;
+    this.pending = from instanceof Uint8Array ? from : undefined;
+    this.handle = from instanceof Uint8Array ? undefined : from;
+  }
+
+  get dataId(): object {
+    return this;
+  }
+}
+
+type Run = (inputs: readonly Handle[], attrs: Readonly<Record<string, unknown>>) => Handle;
 
 class Tensorflow implements Backend {
   readonly name = 'tensorflow';
@@ -34,30 +74,17 @@ class Tensorflow implements Backend {
     matmul: 16_384,
   };
   readonly fastTransposedMatmul = true;
-  private readonly tf: TfModule;
-  private readonly native: NativeOps;
-  /** By `dataId`. */
-  private readonly tensors = new WeakMap<object, TfTensor>();
-  private readonly kernels = new Map<string, KernelFunc | undefined>();
-  /** Those whose memory may be that of the typed array they were made of. */
-  private readonly uploads = new WeakSet<TfTensor>();
+  private readonly ops: NativeOps;
+  private readonly kernels: ReadonlyMap<string, Run>;
 
-  constructor(tf: TfModule) {
-    this.tf = tf;
-    this.native = new NativeOps(tf);
-    this.kernels.set('ReluGrad', ({ inputs }) =>
-      this.native.reluGrad(inputs['dy'] as TfTensor, inputs['y'] as TfTensor),
-    );
+  constructor(binding: Binding) {
+    this.ops = new NativeOps(binding);
+    this.kernels = kernelsOf(this.ops);
   }
 
+  /** Only noted: the tensor is made with the shape it is first read with. */
   upload(bytes: Uint8Array, dtype: DeviceDType): DeviceBuffer {
-    const own = bytes.byteOffset % 4 === 0 ? bytes : bytes.slice();
-    const at = [own.buffer, own.byteOffset, own.byteLength / BYTES[dtype]] as const;
-    const values =
-      dtype === 'float32' ? new Float32Array(...at) : dtype === 'int32' ? new Int32Array(...at) : new Uint8Array(...at);
-    const t = this.tf.engine().makeTensor(values, [values.length], dtype);
-    this.uploads.add(t);
-    return this.own(t);
+    return new NativeBuffer(dtype, bytes.byteLength, bytes.byteOffset % 4 === 0 ? bytes : bytes.slice());
   }
 
   view(): undefined {
@@ -69,19 +96,19 @@ class Tensorflow implements Backend {
   }
 
   download(buffer: DeviceBuffer): Uint8Array {
-    const t = this.get(buffer);
-    const values = t.dataSync();
-    const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
-    // Reading an upload may give its source back.
-    return this.uploads.has(t) ? bytes.slice() : bytes;
+    const own = buffer as NativeBuffer;
+    return own.pending?.slice() ?? this.ops.read(handleOf(own));
   }
 
   free(buffer: DeviceBuffer): void {
-    this.get(buffer).dispose();
+    const own = buffer as NativeBuffer;
+    if (own.handle !== undefined) this.ops.free(own.handle);
+    own.handle = undefined;
+    own.pending = undefined;
   }
 
   has(kernel: string): boolean {
-    return this.find(kernel) !== undefined;
+    return this.kernels.has(kernel);
   }
 
   run(
@@ -89,65 +116,83 @@ class Tensorflow implements Backend {
     inputs: Readonly<Record<string, DeviceTensor>>,
     attrs: Readonly<Record<string, unknown>>,
   ): DeviceBuffer {
-    const fn = this.find(kernel);
+    const fn = this.kernels.get(kernel);
     if (fn === undefined) throw new TensorError(`the tensorflow backend has no kernel ${kernel}`);
-    const shaped: Record<string, TfTensor> = {};
-    for (const name in inputs) shaped[name] = this.shaped(inputs[name] as DeviceTensor);
-    return this.own(fn({ inputs: shaped, attrs, backend: this.tf.backend() }));
+    const list = Object.values(inputs);
+    const [first, second] = list as [DeviceTensor, DeviceTensor | undefined];
+    let out: Handle;
+    if (second !== undefined && second.buffer === first.buffer && !sameShape(first.shape, second.shape)) {
+      // One buffer read with two shapes: a buffer keeps one handle only.
+      const a = this.shaped(first);
+      const b = this.ops.runAlong('Reshape', a, second.shape);
+      out = fn([a, b], attrs);
+      this.ops.free(b);
+    } else {
+      out = fn(
+        list.map((input) => this.shaped(input)),
+        attrs,
+      );
+    }
+    let size = 1;
+    for (const n of out.shape) size *= n;
+    // All kernels here keep the dtype.
+    return new NativeBuffer(first.buffer.dtype, first.buffer.dtype === 'bool' ? size : size * 4, out);
   }
 
   update(update: DeviceUpdate, targets: readonly DeviceTensor[], gradient: DeviceTensor): void {
     const pull = this.shaped(gradient);
     const before = targets.map((target) => {
-      const t = this.shaped(target);
-      if (!this.uploads.has(t)) return t;
+      const handle = this.shaped(target);
+      const own = target.buffer as NativeBuffer;
+      if (!own.aliased) return handle;
       // Changing it in place would change the program's array.
-      const copy = this.native.deepCopy(t);
-      this.replace(target.buffer, t, copy);
-      return copy;
+      own.handle = this.ops.run('DeepCopy', [handle]);
+      own.aliased = false;
+      this.ops.free(handle);
+      return own.handle;
     });
-    const { tensors, failed } = this.native.update(update, before, pull);
-    targets.forEach((target, i) => this.tensors.set(target.buffer.dataId, tensors[i] as TfTensor));
+    const { after, failed } = this.ops.update(update, before, pull);
+    targets.forEach(({ buffer }, i) => ((buffer as NativeBuffer).handle = after[i] as Handle));
     if (failed !== undefined) throw failed as Error;
   }
 
   /**
-   * The tensor with this shape. A native handle has a shape of its own, and another one takes a Reshape, which shares the memory: the
-   * latest shape is kept, because most buffers are read with one shape for good.
+   * The tensor with this shape. A native tensor has a shape of its own, and another one takes a Reshape, which shares the memory: the
+   * latest is kept, because most buffers are read with one shape for good.
    */
-  private shaped({ buffer, shape }: DeviceTensor): TfTensor {
-    const t = this.get(buffer);
-    if (sameShape(t.shape, shape)) return t;
-    const reshape = this.find('Reshape') as KernelFunc;
-    const view = reshape({ inputs: { x: t }, attrs: { shape }, backend: this.tf.backend() });
-    this.tf.keep(view);
-    if (this.uploads.has(t)) this.uploads.add(view);
-    this.replace(buffer, t, view);
-    return view;
+  private shaped({ buffer, shape }: DeviceTensor): Handle {
+    const own = buffer as NativeBuffer;
+    if (own.pending !== undefined) {
+      own.handle = this.ops.make(own.pending, own.dtype, shape);
+      own.pending = undefined;
+      return own.handle;
+    }
+    const handle = handleOf(own);
+    if (sameShape(handle.shape, shape)) return handle;
+    own.handle = this.ops.runAlong('Reshape', handle, shape);
+    this.ops.free(handle);
+    return own.handle;
   }
+}
 
-  private replace(buffer: DeviceBuffer, before: TfTensor, after: TfTensor): void {
-    this.tensors.set(buffer.dataId, after);
-    before.dispose();
-  }
+function handleOf({ handle }: NativeBuffer): Handle {
+  if (handle === undefined) throw new TensorError('device memory was freed');
+  return handle;
+}
 
-  private find(kernel: string): KernelFunc | undefined {
-    if (this.kernels.has(kernel)) return this.kernels.get(kernel);
-    const fn = this.tf.getKernel(kernel, 'tensorflow')?.kernelFunc as unknown as KernelFunc | undefined;
-    this.kernels.set(kernel, fn);
-    return fn;
-  }
-
-  private own(t: TfTensor): DeviceBuffer {
-    this.tf.keep(t);
-    this.tensors.set(t.dataId, t);
-    const dtype = t.dtype as DeviceDType;
-    return { dataId: t.dataId, dtype, nbytes: t.size * BYTES[dtype] };
-  }
-
-  private get(buffer: DeviceBuffer): TfTensor {
-    const t = this.tensors.get(buffer.dataId);
-    if (t === undefined) throw new TensorError('device memory was freed');
-    return t;
-  }
+function kernelsOf(ops: NativeOps): Map<string, Run> {
+  const kernels = new Map<string, Run>();
+  for (const [name, op] of Object.entries(PLAIN)) kernels.set(name, (inputs) => ops.run(op, inputs));
+  const keep: readonly Attribute[][] = [[], [ops.flag('keep_dims', true)]];
+  const transposed = [false, true].map((x) =>
+    [false, true].map((y) => [ops.flag('adj_x', x), ops.flag('adj_y', y)] as const),
+  );
+  kernels.set('BatchMatMul', (inputs, { transposeA, transposeB }) =>
+    ops.run('BatchMatMulV2', inputs, transposed[Number(transposeA)]?.[Number(transposeB)]),
+  );
+  kernels.set('Transpose', ([x], { perm }) => ops.runAlong('Transpose', x as Handle, perm as Shape));
+  kernels.set('Sum', ([x], { axis, keepDims }) =>
+    ops.runAlong('Sum', x as Handle, axis as Shape, keep[Number(keepDims)]),
+  );
+  return kernels;
 }

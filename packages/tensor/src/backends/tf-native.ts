@@ -1,151 +1,185 @@
-/** @file TensorFlow operations that TensorFlow.js has no kernel for, run through its Node backend: gradients, and updates in place. */
-import { TensorError } from '../errors.ts';
+/** @file TensorFlow's eager operations through tfjs-node's binding: called directly, because the layers above it cost as much again. */
 import { limits } from '../limits.ts';
-import type { DeviceUpdate } from './backend.ts';
-import type { TfModule, TfTensor } from './tfjs.ts';
+import type { DeviceDType, DeviceUpdate } from './backend.ts';
 
-/** One attribute of a native operation. */
-interface Attribute {
+/** One attribute of an operation. Types of tensors need none: they follow from the inputs. */
+export interface Attribute {
   readonly name: string;
   readonly type: number;
   readonly value: unknown;
 }
 
-/** The part of tfjs-node's backend used here; the package is optional, so its own types may be absent. */
-interface NodeBackend {
-  readonly binding: Readonly<
-    Record<'TF_FLOAT' | 'TF_ATTR_TYPE' | 'TF_ATTR_BOOL' | 'TF_ATTR_SHAPE' | 'TF_ATTR_STRING', number>
-  >;
-  executeSingleOutput(op: string, attrs: readonly Attribute[], inputs: readonly TfTensor[]): TfTensor;
-  executeMultipleOutputs(
+type Values = Float32Array | Int32Array | Uint8Array;
+
+/** The part of the binding used here; the package is optional, so its own types may be absent. */
+export interface Binding {
+  readonly TF_FLOAT: number;
+  readonly TF_INT32: number;
+  readonly TF_BOOL: number;
+  readonly TF_ATTR_TYPE: number;
+  readonly TF_ATTR_BOOL: number;
+  readonly TF_ATTR_SHAPE: number;
+  readonly TF_ATTR_STRING: number;
+  executeOp(
     op: string,
     attrs: readonly Attribute[],
-    inputs: readonly TfTensor[],
-    count: number,
-  ): TfTensor[];
+    inputs: readonly number[],
+    outputs: number,
+  ): { id: number; shape: number[] }[];
+  createTensor(shape: readonly number[], dtype: number, values: Values): number;
+  deleteTensor(id: number): void;
+  /** A copy. */
+  tensorDataSync(id: number): Values;
 }
 
-/** Native operations on float32 tensors. Results belong to the caller. */
+/** A native tensor: whoever holds it frees it. */
+export interface Handle {
+  readonly id: number;
+  readonly shape: readonly number[];
+}
+
+const NONE: readonly Attribute[] = [];
+
+/** Operations on native tensors. Results belong to the caller. */
 export class NativeOps {
-  private readonly tf: TfModule;
-  private readonly backend: NodeBackend;
-  private readonly scalars = new Map<number, TfTensor>();
+  private readonly binding: Binding;
+  /** Lists of dimensions as tensors, by their text. */
+  private readonly lists = new Map<string, number>();
+  private readonly scalars = new Map<number, number>();
   /** Variables that a tensor is put into while it is changed in place, by position of the argument. */
-  private readonly variables: TfTensor[] = [];
-  private nothing: TfTensor | undefined;
+  private readonly variables: number[] = [];
+  private nothing: number | undefined;
 
-  constructor(tf: TfModule) {
-    this.tf = tf;
-    this.backend = tf.backend() as unknown as NodeBackend;
+  constructor(binding: Binding) {
+    this.binding = binding;
   }
 
-  /** `dy` where `y` is above zero. */
-  reluGrad(dy: TfTensor, y: TfTensor): TfTensor {
-    return this.run('ReluGrad', [dy, y]);
+  make(bytes: Uint8Array, dtype: DeviceDType, shape: readonly number[]): Handle {
+    const { buffer, byteOffset, byteLength } = bytes;
+    const { binding } = this;
+    if (dtype === 'bool') return { id: binding.createTensor(shape, binding.TF_BOOL, bytes), shape };
+    const id =
+      dtype === 'float32'
+        ? binding.createTensor(shape, binding.TF_FLOAT, new Float32Array(buffer, byteOffset, byteLength >> 2))
+        : binding.createTensor(shape, binding.TF_INT32, new Int32Array(buffer, byteOffset, byteLength >> 2));
+    return { id, shape };
   }
 
-  /** The same bytes in memory that nothing else reads. */
-  deepCopy(x: TfTensor): TfTensor {
-    return this.run('DeepCopy', [x]);
+  /** A copy of the elements. */
+  read({ id }: Handle): Uint8Array {
+    const { buffer, byteOffset, byteLength } = this.binding.tensorDataSync(id);
+    return new Uint8Array(buffer, byteOffset, byteLength);
+  }
+
+  free({ id }: Handle): void {
+    this.binding.deleteTensor(id);
+  }
+
+  run(op: string, inputs: readonly Handle[], attrs: readonly Attribute[] = NONE): Handle {
+    const ids = inputs.map((input) => input.id);
+    return this.binding.executeOp(op, attrs, ids, 1)[0] as Handle;
+  }
+
+  /** An operation whose second input is a list of dimensions. */
+  runAlong(op: string, input: Handle, dims: readonly number[], attrs: readonly Attribute[] = NONE): Handle {
+    return this.binding.executeOp(op, attrs, [input.id, this.list(dims)], 1)[0] as Handle;
+  }
+
+  flag(name: string, value: boolean): Attribute {
+    return { name, type: this.binding.TF_ATTR_BOOL, value };
   }
 
   /**
-   * Runs an update on `targets`, which are disposed: their memory comes back, changed, in the tensors answered. Also when the kernel
+   * Runs an update on `targets`, which are freed: their memory comes back, changed, in the tensors answered, also when the kernel
    * fails: `failed` is then set to its error.
    */
-  update(
-    update: DeviceUpdate,
-    targets: readonly TfTensor[],
-    gradient: TfTensor,
-  ): { tensors: TfTensor[]; failed?: unknown } {
+  update(update: DeviceUpdate, targets: readonly Handle[], gradient: Handle): { after: Handle[]; failed?: unknown } {
     const { scalars, gradientAt, penalty, shrink } = update;
-    const [parameter] = targets as [TfTensor];
-    const temporary: TfTensor[] = [];
-    const made = (t: TfTensor): TfTensor => {
-      temporary.push(t);
-      return t;
-    };
-    let pull = gradient;
-    if (penalty !== 0)
-      pull = made(this.run('AddV2', [gradient, made(this.run('Mul', [parameter, this.scalar(penalty)]))]));
-    const start = shrink === 1 ? parameter : made(this.run('Mul', [parameter, this.scalar(shrink)]));
-    const variables = targets.map((t, i) => {
-      const variable = this.variable(i);
-      this.assign(variable, i === 0 ? start : t);
-      return variable;
+    const parameter = targets[0] as Handle;
+    const pull = penalty === 0 ? gradient : this.pulled(gradient, parameter, penalty);
+    const start = shrink === 1 ? parameter : this.scaled(parameter, shrink);
+    const variables = targets.map((target, i) => {
+      this.assign(this.variable(i), i === 0 ? start.id : target.id);
+      // A variable changes in place what it alone refers to.
+      this.free(target);
+      return this.variable(i);
     });
-    // A variable changes in place what it alone refers to.
-    for (const t of targets) t.dispose();
-    for (const t of temporary) if (t !== pull) t.dispose();
-    const args: TfTensor[] = scalars.map((value) => this.scalar(value));
-    args.splice(gradientAt, 0, pull);
-    const result: { tensors: TfTensor[]; failed?: unknown } = { tensors: [] };
+    if (start !== parameter) this.free(start);
+    const args = scalars.map((value) => this.scalar(value));
+    args.splice(gradientAt, 0, pull.id);
+    const flags = Object.entries(update.flags ?? {}).map(([name, value]) => this.flag(name, value));
+    const result: { after: Handle[]; failed?: unknown } = { after: [] };
     try {
-      this.backend.executeMultipleOutputs(update.kernel, this.attributes(update.flags), [...variables, ...args], 0);
+      this.binding.executeOp(update.kernel, flags, [...variables, ...args], 0);
     } catch (error) {
       result.failed = error;
     }
-    if (pull !== gradient) pull.dispose();
+    if (pull !== gradient) this.free(pull);
     for (const variable of variables) {
-      result.tensors.push(
-        this.keep(this.backend.executeSingleOutput('ReadVariableOp', this.typed('dtype'), [variable])),
+      result.after.push(this.binding.executeOp('ReadVariableOp', this.float(), [variable], 1)[0] as Handle);
+      // Else it would keep the memory from being freed.
+      this.assign(
+        variable,
+        (this.nothing ??= this.binding.createTensor([], this.binding.TF_FLOAT, new Float32Array(1))),
       );
-      this.assign(variable, (this.nothing ??= this.keep(this.tf.scalar(0))));
     }
     return result;
   }
 
-  private run(op: string, inputs: readonly TfTensor[]): TfTensor {
-    return this.keep(this.backend.executeSingleOutput(op, this.typed('T'), inputs));
+  /** The gradient with the penalty's. */
+  private pulled(gradient: Handle, parameter: Handle, penalty: number): Handle {
+    const decay = this.scaled(parameter, penalty);
+    const sum = this.run('AddV2', [gradient, decay]);
+    this.free(decay);
+    return sum;
   }
 
-  private typed(name: 'T' | 'dtype'): Attribute[] {
-    const { binding } = this.backend;
-    return [{ name, type: binding.TF_ATTR_TYPE, value: binding.TF_FLOAT }];
+  private scaled(t: Handle, factor: number): Handle {
+    return this.run('Mul', [t, { id: this.scalar(factor), shape: [] }]);
   }
 
-  private attributes(flags: Readonly<Record<string, boolean>> = {}): Attribute[] {
-    const type = this.backend.binding.TF_ATTR_BOOL;
-    return [...this.typed('T'), ...Object.entries(flags).map(([name, value]) => ({ name, type, value }))];
+  private assign(variable: number, value: number): void {
+    this.binding.executeOp('AssignVariableOp', NONE, [variable, value], 0);
   }
 
-  private assign(variable: TfTensor, value: TfTensor): void {
-    this.backend.executeMultipleOutputs('AssignVariableOp', this.typed('dtype'), [variable, value], 0);
+  private variable(i: number): number {
+    const { binding } = this;
+    const attrs = [
+      ...this.float(),
+      { name: 'shape', type: binding.TF_ATTR_SHAPE, value: [] },
+      { name: 'container', type: binding.TF_ATTR_STRING, value: '' },
+      { name: 'shared_name', type: binding.TF_ATTR_STRING, value: `backwire_update_${i}` },
+    ];
+    return (this.variables[i] ??= (binding.executeOp('VarHandleOp', attrs, [], 1)[0] as Handle).id);
   }
 
-  private variable(i: number): TfTensor {
-    const { binding } = this.backend;
-    return (this.variables[i] ??= this.keep(
-      this.backend.executeSingleOutput(
-        'VarHandleOp',
-        [
-          ...this.typed('dtype'),
-          { name: 'shape', type: binding.TF_ATTR_SHAPE, value: [] },
-          { name: 'container', type: binding.TF_ATTR_STRING, value: '' },
-          { name: 'shared_name', type: binding.TF_ATTR_STRING, value: `backwire_update_${i}` },
-        ],
-        [],
-      ),
-    ));
+  private float(): Attribute[] {
+    return [{ name: 'dtype', type: this.binding.TF_ATTR_TYPE, value: this.binding.TF_FLOAT }];
   }
 
   /** Rates and decays come back every step: as tensors they are kept, the latest ones. */
-  private scalar(value: number): TfTensor {
-    const known = this.scalars.get(value);
-    if (known !== undefined) return known;
-    if (this.scalars.size >= limits.nativeScalars) {
-      const [oldest] = this.scalars.entries();
-      if (oldest === undefined) throw new TensorError('no scalar to forget');
-      oldest[1].dispose();
-      this.scalars.delete(oldest[0]);
-    }
-    const made = this.keep(this.tf.scalar(value, 'float32'));
-    this.scalars.set(value, made);
-    return made;
+  private scalar(value: number): number {
+    return this.remembered(this.scalars, value, () =>
+      this.binding.createTensor([], this.binding.TF_FLOAT, Float32Array.of(value)),
+    );
   }
 
-  /** Takes a tensor out of whatever `tidy` the program may be in. */
-  private keep(t: TfTensor): TfTensor {
-    return this.tf.keep(t);
+  private list(dims: readonly number[]): number {
+    return this.remembered(this.lists, dims.join(), () =>
+      this.binding.createTensor([dims.length], this.binding.TF_INT32, Int32Array.from(dims)),
+    );
+  }
+
+  private remembered<K>(known: Map<K, number>, key: K, make: () => number): number {
+    const before = known.get(key);
+    if (before !== undefined) return before;
+    if (known.size >= limits.nativeConstants) {
+      const [oldest, id] = known.entries().next().value as [K, number];
+      known.delete(oldest);
+      this.binding.deleteTensor(id);
+    }
+    const made = make();
+    known.set(key, made);
+    return made;
   }
 }
