@@ -2,7 +2,7 @@
 import { currentAgent, RpcError, type Extension, type RpcAgent } from '@backwire/rpc';
 import type { ExtensionHost } from '@backwire/rpc/internal';
 import type { Tensor } from '@backwire/tensor';
-import { ambient, runWith } from '@backwire/tensor/internal';
+import { ambient, replicas, runWith, type RunningReplica } from '@backwire/tensor/internal';
 import type { Gradients } from './engine/gradients.ts';
 import type { BackwardOptions } from './pass-runner.ts';
 import { AutogradSession, EXTENSION_NAME } from './session.ts';
@@ -17,6 +17,7 @@ export function distAutograd(): Extension {
   return {
     name: EXTENSION_NAME,
     attach(agent) {
+      replicas.onForward = noteReplica;
       const host = agent as ExtensionHost & { readonly limits?: { readonly maxContexts: number } };
       const session = new AutogradSession(host, host.limits?.maxContexts);
       sessions.set(agent, session);
@@ -31,6 +32,12 @@ export function sessionOf(agent: RpcAgent = currentAgent()): AutogradSession {
   if (session !== undefined) return session;
   const text = `worker '${agent.name}' has no extension '${EXTENSION_NAME}': pass distAutograd() to initRpc({ extensions })`;
   throw new RpcError('failed-precondition', text);
+}
+
+/** A replicated module runs: in a context its gradients are its group's, whoever asks for the pass. */
+function noteReplica(replica: RunningReplica): void {
+  const { contextId } = ambient();
+  if (contextId !== undefined) sessions.get(currentAgent())?.contexts.find(contextId)?.replicas.note(replica);
 }
 
 /**

@@ -1,6 +1,7 @@
 /** @file A context as this package runs it: its functions in the graph, its gradients, and the calls made in it. */
 import { type RecvRpcBackward, type SendRpcBackward } from './engine/functions.ts';
 import { GradientStore } from './engine/gradients.ts';
+import { Replicas } from './engine/replicas.ts';
 import { Context } from './protocol/context.ts';
 import type { ContextRef } from './protocol/ids.ts';
 import { Invocation, type Path } from './protocol/order-key.ts';
@@ -18,6 +19,8 @@ export class LiveContext extends Context<SendRpcBackward, RecvRpcBackward> {
   readonly gradients = new GradientStore();
   /** Who waits for the pass in progress; at its origin. */
   waiting: PassEnd | undefined;
+  /** Replicated modules that ran in this context here. */
+  readonly replicas = new Replicas();
   private readonly calls = new Set<CallInFlight>();
   private readonly invocations = new WeakMap<object, Invocation>();
   private readonly outermost = new Invocation([]);
@@ -80,6 +83,7 @@ export class LiveContext extends Context<SendRpcBackward, RecvRpcBackward> {
   /** Frees gradients and the graph; after the context was taken out of the table. */
   dispose(): void {
     this.gradients.dispose();
+    this.replicas.clear();
     this.sends.clear();
     this.recvs.clear();
   }

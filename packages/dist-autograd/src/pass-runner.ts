@@ -150,6 +150,20 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
     }
   }
 
+  finish(token: number, context: LiveContext, graph: LocalGraph<Grads>): boolean {
+    const { profile } = ambient();
+    // The group's own calls belong to no context, and nothing of the caller's bounds them.
+    const combined = runClean({ agent: this.host, gradMode: false, profile }, () =>
+      context.replicas.combine(graph as GraphTask),
+    );
+    if (combined === undefined) return false;
+    combined.then(
+      () => this.machine.onAck(token),
+      (error: unknown) => this.machine.onNack(token, failureOf(error)),
+    );
+    return true;
+  }
+
   rollback(context: LiveContext, pass: PassId): boolean {
     return context.gradients.rollback(pass);
   }

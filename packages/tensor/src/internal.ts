@@ -15,3 +15,4 @@ export { copyStrided, type StridedBytes } from './strided.ts';
 export { isNamed, named } from './named.ts';
 export { noteCreated as adoptIntoScope, sweep, tensorsIn, unswept, untracked } from './scope.ts';
 export { builtinOps, type BuiltinOp } from './builtins.ts';
+export { replicas, type RunningReplica } from './nn/replicas.ts';

@@ -19,6 +19,7 @@ import { PassError } from '../protocol/pass-failures.ts';
 import type { Fired, LocalGraph, Target } from '../protocol/pass-types.ts';
 import { RecvRpcBackward, type SendRpcBackward, type Grads } from './functions.ts';
 import type { GradientStore } from './gradients.ts';
+import type { Replica } from './replicas.ts';
 import { Inputs } from './slots.ts';
 
 /** What a task needs of its context. */
@@ -49,6 +50,8 @@ export class GraphTask implements LocalGraph<Grads> {
   private readonly captured = new Map<AccumulateGrad, Tensor>();
   private readonly partial = new Set<Inputs>();
   private ready: Node[] = [];
+  /** The pass failed: what is still being combined for it is dropped. */
+  private over = false;
   /** Gradients that wait between two runs; ours to free. */
   private held = new Set<Tensor>();
 
@@ -119,8 +122,32 @@ export class GraphTask implements LocalGraph<Grads> {
   }
 
   discard(): void {
+    this.over = true;
     for (const grad of this.captured.values()) grad.dispose();
     this.clear();
+  }
+
+  /** Replaces what was captured for the parameters of `replica` by what its group makes of it. */
+  async combine(replica: Replica): Promise<void> {
+    const own = new Map<Tensor, Tensor>();
+    for (const parameter of replica.parameters()) {
+      const gradient = this.captured.get(leafOf(parameter));
+      if (gradient !== undefined) own.set(parameter, gradient);
+    }
+    for (const [parameter, gradient] of await replica.reduceGradients(own)) {
+      if (this.over) {
+        gradient.dispose();
+        continue;
+      }
+      const leaf = leafOf(parameter);
+      this.captured.get(leaf)?.dispose();
+      this.captured.set(leaf, gradient);
+    }
+  }
+
+  /** Whether a gradient was captured for any parameter of `replica`. */
+  reaches(replica: Replica): boolean {
+    return replica.parameters().some((parameter) => this.captured.has(leafOf(parameter)));
   }
 
   private clear(): void {
@@ -262,6 +289,11 @@ function observed(node: Node, grads: Grads, fn: () => Grads): Grads {
   } finally {
     profile.end(token, out);
   }
+}
+
+/** The leaf that a parameter is; frozen ones have none, and no gradient. */
+function leafOf(parameter: Tensor): AccumulateGrad {
+  return gradEdge(parameter)?.node as AccumulateGrad;
 }
 
 /** The node and input that a root's gradient goes to; roots have been checked. */

@@ -74,6 +74,11 @@ export interface PassPort<G, C> {
   open(context: C, pass: PassId, options: PassOptions, roots: unknown): LocalGraph<G>;
   /** Takes back what a pass added to the context here; returns whether there was anything. */
   rollback(context: C, pass: PassId): boolean;
+  /**
+   * This worker's part has run. Begins what must be done with its gradients before they count, for which the acknowledgement or the
+   * failure of `token` is given later; false when there is nothing.
+   */
+  finish?(token: number, context: C, graph: LocalGraph<G>): boolean;
   /** The pass ended, at its origin. */
   settled(context: C, pass: PassId, failure?: Failure): void;
 }
@@ -85,6 +90,8 @@ export interface PassState {
   readonly graph: LocalGraph<never>;
   readonly options: PassOptions;
   phase: 'discover' | 'execute';
+  /** Everything has run here, and `finish` has been asked. */
+  finishing: boolean;
   /** Marked send functions that have not run. */
   readonly left: Set<number>;
   readonly marked: Set<number>;

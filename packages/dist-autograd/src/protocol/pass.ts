@@ -168,6 +168,7 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
       graph: graph as LocalGraph<never>,
       options,
       phase: 'discover',
+      finishing: false,
       left: new Set(),
       marked: new Set(),
       deficit: 0,
@@ -233,6 +234,13 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
 
   private executed(context: C, state: PassState): void {
     if (context.pass !== state || state.phase !== 'execute' || state.left.size > 0 || state.deficit > 0) return;
+    if (!state.finishing) {
+      state.finishing = true;
+      const token = this.expectAck(context, state);
+      if (this.port.finish?.(token, context, this.graphOf(state)) === true) return;
+      this.outgoing.delete(token);
+      state.deficit--;
+    }
     if (this.guarded(context, state, () => state.graph.commit()) !== undefined) return;
     this.end(context, state);
     this.disengage(state);

@@ -8,6 +8,7 @@ import { sameShape } from '../shape.ts';
 import { sparseCooTensor } from '../sparse/coo.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
 import { Module, type Callable } from './module.ts';
+import { replicas } from './replicas.ts';
 
 /** The gradients of some parameters, as one vector; or one sparse gradient. */
 export interface GradBucket {
@@ -61,7 +62,10 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     this.module = module;
     this.group = options.group;
     this.bucketBytes = bucketBytes;
-    this.forward = ((...args: never[]) => (module.forward as (...a: never[]) => unknown)(...args)) as M['forward'];
+    this.forward = ((...args: never[]) => {
+      replicas.onForward?.(this);
+      return (module.forward as (...a: never[]) => unknown)(...args);
+    }) as M['forward'];
   }
 
   /** Copies the parameters of the worker with rank `from` to all: call it on every worker before training. */

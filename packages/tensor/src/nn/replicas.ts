@@ -1,0 +1,11 @@
+/** @file Who is told when a replicated module runs: gradients that are collected elsewhere have to be combined there. */
+import type { Parameter, Tensor } from '../tensor.ts';
+
+/** What a listener may ask of a module that runs. */
+export interface RunningReplica {
+  parameters(): Parameter[];
+  reduceGradients(gradients: ReadonlyMap<Tensor, Tensor>): Promise<Map<Parameter, Tensor>>;
+}
+
+/** Called synchronously before each forward of a `DistributedDataParallel`; distributed autograd listens. */
+export const replicas: { onForward: ((replica: RunningReplica) => void) | undefined } = { onForward: undefined };
