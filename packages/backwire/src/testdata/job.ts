@@ -22,7 +22,7 @@ const score = rpcFunction('job/score', async (x: Tensor, ms: number) => {
   await sleep(ms);
   return x.matmul(x);
 });
-const flaky = rpcFunction('job/flaky', () => {
+const flaky = rpcFunction('job/flaky', (): Promise<Tensor> => {
   throw new TypeError('this happens now and then');
 });
 const table = rpcFunction('job/table', (rows: number) => randn([rows, 16]));
@@ -42,7 +42,7 @@ async function keepCalling(x: Tensor): Promise<void> {
   for (let n = 0; going; n++) {
     const others = getWorkerInfos().filter(({ name }) => name !== getWorkerInfo().name);
     const calls = others.map(({ name }, i) => rpcAsync(name, score, [x, (n * 3 + i * 7) % 20]));
-    if (n % 40 === 20 && others[0] !== undefined) calls.push(rpcAsync(others[0].name, flaky) as Promise<Tensor>);
+    if (n % 40 === 20 && others[0] !== undefined) calls.push(rpcAsync(others[0].name, flaky));
     await Promise.allSettled(calls);
     await sleep(30);
   }

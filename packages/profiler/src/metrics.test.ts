@@ -1,0 +1,190 @@
+/** @file Metrics of agents: histograms, the text of Prometheus, and its scrapes over HTTP. */
+import { connect } from 'node:net';
+import { afterEach, describe, expect, it } from 'vitest';
+import { createAgent, rpcAsync, rpcFunction, rpcSync, type RpcAgent } from '@backwire/rpc';
+import { BUCKETS, CallHistograms, type Histogram } from './call-histograms.ts';
+import { measureCalls, metricsText, serveMetrics, type MetricsServer } from './index.ts';
+import { prometheusText } from './prometheus.ts';
+
+const quick = rpcFunction('metrics.test/quick', (x: number) => x);
+const slow = rpcFunction('metrics.test/slow', () => new Promise<void>((done) => setTimeout(done, 30)));
+const bad = rpcFunction('metrics.test/bad', (_x: string): void => {
+  throw new RangeError('a value: 42');
+});
+
+const agents: RpcAgent[] = [];
+const servers: MetricsServer[] = [];
+afterEach(async () => {
+  await Promise.all(servers.splice(0).map((server) => server.close()));
+  await Promise.all(agents.splice(0).map((agent) => agent.shutdown({ graceful: false })));
+});
+let groups = 0;
+async function pair(): Promise<[RpcAgent, RpcAgent]> {
+  const store = `memory://metrics-${++groups}`;
+  const start = (rank: number): Promise<RpcAgent> => createAgent({ name: `w${rank}`, rank, worldSize: 2, store });
+  const made = await Promise.all([start(0), start(1)]);
+  agents.push(...made);
+  return made as [RpcAgent, RpcAgent];
+}
+
+/** The value of the line that begins with `name` and has all `labels`. */
+function value(text: string, name: string, labels: Record<string, string> = {}): number {
+  const wanted = Object.entries(labels).map(([key, label]) => `${key}="${label}"`);
+  const line = text
+    .split('\n')
+    .find((each) => each.startsWith(`${name}{`) && wanted.every((label) => each.includes(label)));
+  return Number(line?.slice(line.lastIndexOf(' ') + 1) ?? Number.NaN);
+}
+
+describe('metrics', () => {
+  it('count calls, bytes and links, and time calls on both sides, by function and outcome', async () => {
+    const [first, second] = await pair();
+    measureCalls(first);
+    measureCalls(second);
+    await first.run(async () => {
+      for (let i = 0; i < 5; i++) await rpcSync('w1', quick, [i]);
+      await rpcSync('w1', slow);
+      await rpcSync('w1', bad, ['x']).catch(() => undefined);
+    });
+    const text = metricsText(first);
+    expect(value(text, 'backwire_calls_sent_total', { worker: 'w0', group: 'default' })).toBe(7);
+    expect(value(text, 'backwire_calls_failed_total')).toBe(1);
+    expect(value(text, 'backwire_calls_open')).toBe(0);
+    expect(value(text, 'backwire_peers_up')).toBe(1);
+    expect(value(text, 'backwire_reconnects_total', { peer: 'w1' })).toBe(0);
+    expect(value(text, 'backwire_sent_bytes_total', { peer: 'w1' })).toBeGreaterThan(100);
+    const client = 'rpc_client_call_duration_seconds';
+    expect(value(text, `${client}_count`, { rpc_method: 'metrics.test/quick' })).toBe(5);
+    expect(value(text, `${client}_bucket`, { rpc_method: 'metrics.test/quick', le: '+Inf' })).toBe(5);
+    expect(value(text, `${client}_bucket`, { rpc_method: 'metrics.test/slow', le: '0.01' })).toBe(0);
+    expect(value(text, `${client}_bucket`, { rpc_method: 'metrics.test/slow', le: '60' })).toBe(1);
+    expect(value(text, `${client}_sum`, { rpc_method: 'metrics.test/slow' })).toBeGreaterThan(0.028);
+    expect(value(text, `${client}_count`, { rpc_method: 'metrics.test/bad', error_type: 'RangeError' })).toBe(1);
+    const server = metricsText(second);
+    expect(value(server, 'backwire_calls_handled_total', { worker: 'w1' })).toBe(7);
+    expect(value(server, 'rpc_server_call_duration_seconds_count', { rpc_method: 'metrics.test/quick' })).toBe(5);
+    expect(value(server, 'rpc_server_call_duration_seconds_count', { error_type: 'RangeError' })).toBe(1);
+    expect(text + server).not.toContain('42');
+  });
+
+  it('show what is open while it is open', async () => {
+    const [first, second] = await pair();
+    const open = first.run(() => rpcAsync('w1', slow));
+    while (second.metrics()['handlers_running'] === 0) await new Promise((done) => setTimeout(done, 1));
+    expect(value(metricsText(first), 'backwire_calls_open')).toBe(1);
+    expect(value(metricsText(second), 'backwire_handlers_running')).toBe(1);
+    await open;
+    expect(value(metricsText(first), 'backwire_calls_open')).toBe(0);
+  });
+
+  it('are answered to a scrape on loopback, and to nothing else', async () => {
+    const [first] = await pair();
+    const server = await serveMetrics({ agent: first, port: 0 });
+    servers.push(server);
+    expect(server.url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/metrics$/);
+    await first.run(() => rpcSync('w1', quick, [1]));
+    const response = await fetch(server.url);
+    expect(response.headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8');
+    const text = await response.text();
+    expect(value(text, 'backwire_calls_sent_total')).toBe(1);
+    checkFormat(text);
+    expect((await fetch(server.url.replace('/metrics', '/'))).status).toBe(404);
+    expect((await fetch(server.url, { method: 'POST' })).status).toBe(405);
+    expect(await (await fetch(server.url, { method: 'HEAD' })).text()).toBe('');
+    await expect(serveMetrics({ agent: first, port: Number(new URL(server.url).port) })).rejects.toMatchObject({
+      code: 'unavailable',
+    });
+    await server.close();
+    await expect(fetch(server.url)).rejects.toThrow();
+  });
+
+  it('survive clients that hang', async () => {
+    const [first] = await pair();
+    const server = await serveMetrics({ agent: first, port: 0 });
+    const socket = connect(Number(new URL(server.url).port), '127.0.0.1');
+    await new Promise((done) => socket.once('connect', done));
+    socket.on('error', () => undefined);
+    socket.write('GET /metr');
+    await server.close();
+    socket.destroy();
+  });
+});
+
+describe('the text', () => {
+  it('escapes what names may hold', () => {
+    const histogram: Histogram = { method: 'a"b\\c\nd', error: '', counts: [1], count: 1, sumSeconds: 0.5 };
+    const text = prometheusText({
+      worker: 'w',
+      group: 'g',
+      metrics: { ...agentless, extensions: { num_owner_rrefs: 3, num_new_things: 4 } },
+      client: [histogram],
+      server: [],
+    });
+    expect(text).toContain(String.raw`rpc_method="a\"b\\c\nd"`);
+    expect(value(text, 'backwire_rrefs_owned')).toBe(3);
+    expect(value(text, 'backwire_extension', { name: 'num_new_things' })).toBe(4);
+    checkFormat(text);
+  });
+});
+
+describe('histograms', () => {
+  it('put a call into the right bucket, and keep names and outcomes within bounds', () => {
+    const all = new CallHistograms();
+    const call = (name: string, seconds: number, error?: unknown): void =>
+      all.settled(
+        {
+          id: 1,
+          peer: { worker: { name: 'w1', id: 1 } as never },
+          label: { kind: 'sync', name },
+          startedAt: performance.now() - seconds * 1000,
+        },
+        error,
+      );
+    for (const seconds of [0.000_001, 0.004, 7, 1_000]) call('f', seconds);
+    const [found] = all.client;
+    expect(found?.counts[BUCKETS.indexOf(0.005)]).toBe(1);
+    expect(found?.counts[BUCKETS.indexOf(10)]).toBe(1);
+    expect(found?.counts.at(-1)).toBe(1);
+    expect(found?.counts.reduce((a, b) => a + b)).toBe(4);
+    for (let i = 0; i < 1_500; i++) call(`f${i}`, 0.001);
+    expect(all.client.length).toBeLessThanOrEqual(1_001);
+    expect(all.client.find(({ method }) => method === 'other')?.count).toBe(501);
+    for (let i = 0; i < 100; i++) call('f', 0.001, Object.assign(new Error('x'), { name: `Own${i}` }));
+    expect(all.client.filter(({ method }) => method === 'f').length).toBeLessThanOrEqual(33);
+  });
+});
+
+const agentless = {
+  calls_sent: 0,
+  calls_failed: 0,
+  calls_handled: 0,
+  calls_open: 0,
+  handlers_running: 0,
+  handlers_queued: 0,
+  bytes_sent: 0,
+  bytes_received: 0,
+  pending_bytes: 0,
+  reconnects: 0,
+  peers_up: 0,
+  peers: [],
+};
+
+/** Every line is a comment or a sample of the text format, and every metric is announced once, before its samples. */
+function checkFormat(text: string): void {
+  expect(text.endsWith('\n')).toBe(true);
+  const announced = new Set<string>();
+  for (const line of text.slice(0, -1).split('\n')) {
+    const type = /^# TYPE ([a-z_]+) (counter|gauge|histogram)$/.exec(line)?.[1];
+    if (type !== undefined) {
+      expect(announced.has(type), line).toBe(false);
+      announced.add(type);
+      continue;
+    }
+    if (/^# HELP [a-z_]+ \S.*$/.test(line)) continue;
+    const name = /^([a-z_]+)\{([a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)+\} -?[\d.e+-]+$/.exec(line)?.[1];
+    expect(name, line).toBeDefined();
+    expect(announced.has((name ?? '').replace(/_(bucket|sum|count)$/, '')) || announced.has(name ?? ''), line).toBe(
+      true,
+    );
+  }
+}
