@@ -20,6 +20,7 @@ import {
   linear,
   maxPool2d,
   mseLoss,
+  nllLoss,
   normalize,
   outer,
   prelu,
@@ -274,6 +275,12 @@ const cases: Case[] = [
   ],
   ['binaryCrossEntropy', (a) => binaryCrossEntropy(a.sigmoid(), a.detach().mul(0).add(0.6)), [4]],
   ['klDiv', (a) => klDiv(a.logSoftmax(1), a.detach().mul(0).add(0.25)), [2, 4]],
+  ['nllLoss squared', (a) => nllLoss(a, tensor([1n, -100n, 0n]), { reduction: 'none' }).square(), [3, 2]],
+  [
+    'nllLoss weighted',
+    (a) => nllLoss(a, tensor([1n, 0n, 1n]), { weight: tensor([0.5, 2], { dtype: 'float64' }) }).square(),
+    [3, 2],
+  ],
   ['crossEntropy soft', (a) => crossEntropy(a, a.detach().mul(0).add(0.25)), [2, 4]],
   ['smoothL1Loss', (a, b) => smoothL1Loss(a, b), [4], [4]],
 ];

@@ -6,7 +6,7 @@ import { sweep } from '../scope.ts';
 import { sameShape, sizeOf } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
-import { gather } from './indexing.ts';
+import { nll } from './nll.ts';
 import { apply } from './op.ts';
 import { where } from './select.ts';
 import { logSoftmax } from './softmax.ts';
@@ -126,23 +126,8 @@ export const nllLoss = named(
   'aten::nll_loss',
   (logp: Tensor, target: Tensor, options: ClassLossOptions = {}): Tensor => {
     checkTarget('nllLoss', logp, target);
-    return sweep(() => {
-      const { weight, reduction = 'mean' } = options;
-      const dim = logp.rank === 1 ? 0 : 1;
-      const ids = target.to('int64');
-      const ignored = ids.eq(options.ignoreIndex ?? -100);
-      const some = ignored.any().item() !== 0;
-      const safe = some ? ids.maskedFill(ignored, 0) : ids;
-      let losses = gather(logp, dim, safe.unsqueeze(dim)).squeeze(dim).neg();
-      if (weight === undefined && !some) return reduce(losses, reduction);
-      const factors =
-        weight === undefined ? null : weight.indexSelect(0, safe.reshape([safe.size])).reshape(safe.shape);
-      if (factors !== null) losses = losses.mul(factors);
-      if (some) losses = losses.maskedFill(ignored, 0);
-      if (reduction !== 'mean') return reduce(losses, reduction);
-      const counted = (factors ?? losses.detach().mul(0).add(1)).maskedFill(ignored, 0);
-      return losses.sum().div(counted.sum());
-    });
+    const { weight, reduction = 'mean', ignoreIndex = -100 } = options;
+    return nll(logp, target, weight, { reduction, ignoreIndex, shape: logp.shape });
   },
 );
 

@@ -1,5 +1,10 @@
 /** @file Derivatives of losses whose parts have none at the ends of their range. Formulas follow PyTorch's. */
-import type { Derivative } from '../op-node.ts';
+import { nll, nllGrad, type NllAttrs } from '../../ops/nll.ts';
+import type { Derivative, Saved } from '../op-node.ts';
+
+/** Targets and class factors, where there are any, follow the differentiated input. */
+const labels: Derivative['save'] = (needs) => (needs.length === 3 ? [1, 2] : [1]);
+const factors = (saved: Saved) => (saved.shapes.length === 3 ? saved.input(2) : undefined);
 
 export const losses: Readonly<Record<string, Derivative>> = {
   binaryCrossEntropy: {
@@ -23,5 +28,13 @@ export const losses: Readonly<Record<string, Derivative>> = {
         saved.needs[1] === true ? grad.mul(target.log().add(target.div(target)).sub(input)) : null,
       ];
     },
+  },
+  nllLoss: {
+    save: labels,
+    backward: (grad, saved, attrs: NllAttrs) => [nllGrad(grad, saved.input(1), factors(saved), attrs), null, null],
+  },
+  nllLossGrad: {
+    save: labels,
+    backward: (grad, saved, attrs: NllAttrs) => [nll(grad, saved.input(1), factors(saved), attrs), null, null],
   },
 };

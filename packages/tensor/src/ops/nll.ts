@@ -1,0 +1,88 @@
+/** @file The negative log-likelihood as one operation, as in PyTorch: every classifier ends in it. */
+import { decode, dtypes, encode } from '../dtype.ts';
+import { DTypeError, ShapeError } from '../errors.ts';
+import { fromArray, readArray, readNumbers } from '../host.ts';
+import { sizeOf, type Shape } from '../shape.ts';
+import type { Tensor } from '../tensor.ts';
+import { defineOp } from './define.ts';
+import { apply } from './op.ts';
+
+export interface NllAttrs {
+  readonly reduction: 'mean' | 'sum' | 'none';
+  /** Targets of this class count for nothing. */
+  readonly ignoreIndex: number;
+  /** Of the log-probabilities: [N, C, ...] or [C]. */
+  readonly shape: Shape;
+}
+
+/** Where each target's log-probability lies, or -1 where it is ignored, and its factor. */
+interface Picks {
+  readonly at: Int32Array;
+  readonly factor: Float64Array;
+  /** The sum of the factors. */
+  readonly total: number;
+}
+
+function picksOf(target: Tensor, weight: Tensor | undefined, { shape, ignoreIndex }: NllAttrs): Picks {
+  const { kind } = dtypes[target.dtype];
+  if (kind === 'bool' || kind === 'complex') {
+    throw new DTypeError(`targets must be an integer tensor, but got ${target.dtype}`);
+  }
+  const classDim = shape.length === 1 ? 0 : 1;
+  const classes = shape[classDim] as number;
+  const inner = sizeOf(shape.slice(classDim + 1));
+  const ids = readNumbers(target);
+  const factors = weight === undefined ? undefined : readNumbers(weight);
+  const at = new Int32Array(ids.length);
+  const factor = new Float64Array(ids.length);
+  let total = 0;
+  for (let i = 0; i < ids.length; i++) {
+    const id = ids[i]!;
+    if (id === ignoreIndex) {
+      at[i] = -1;
+      continue;
+    }
+    if (!Number.isInteger(id)) throw new DTypeError(`targets must be whole numbers, but got ${id}`);
+    if (id < 0 || id >= classes) throw new ShapeError(`Target ${id} is out of bounds: there are ${classes} classes`);
+    const outer = Math.floor(i / inner);
+    at[i] = (outer * classes + id) * inner + (i - outer * inner);
+    total += factor[i] = factors === undefined ? 1 : factors[id]!;
+  }
+  return { at, factor, total };
+}
+
+const nllOp = defineOp<NllAttrs>('nllLoss', 'nll_loss_forward', ([logp, target, weight], attrs) => {
+  const input = logp as Tensor;
+  const labels = target as Tensor;
+  const { at, factor, total } = picksOf(labels, weight, attrs);
+  const values = decode(readArray(input), input.dtype);
+  const losses = new Float64Array(at.length);
+  let sum = 0;
+  for (let i = 0; i < at.length; i++) if (at[i]! >= 0) sum += losses[i] = -values[at[i]!]! * factor[i]!;
+  if (attrs.reduction === 'none') return fromArray(encode(losses, input.dtype), input.dtype, labels.shape);
+  const one = Float64Array.of(attrs.reduction === 'sum' ? sum : sum / total);
+  return fromArray(encode(one, input.dtype), input.dtype, []);
+});
+
+const nllGradOp = defineOp<NllAttrs>('nllLossGrad', 'nll_loss_backward', ([grad, target, weight], attrs) => {
+  const { at, factor, total } = picksOf(target as Tensor, weight, attrs);
+  const pull = grad as Tensor;
+  const g = decode(readArray(pull), pull.dtype);
+  const each = attrs.reduction === 'none';
+  const divisor = attrs.reduction === 'mean' ? total : 1;
+  const out = new Float64Array(sizeOf(attrs.shape));
+  for (let i = 0; i < at.length; i++) {
+    if (at[i]! >= 0) out[at[i]!] = (-factor[i]! * (each ? g[i]! : g[0]!)) / divisor;
+  }
+  return fromArray(encode(out, pull.dtype), pull.dtype, attrs.shape);
+});
+
+/** The losses of log-probabilities, reduced. */
+export function nll(logp: Tensor, target: Tensor, weight: Tensor | undefined, attrs: NllAttrs): Tensor {
+  return apply(nllOp, weight === undefined ? [logp, target] : [logp, target, weight], attrs);
+}
+
+/** The gradient with respect to the log-probabilities: linear in `grad`, and `nll`'s own adjoint. */
+export function nllGrad(grad: Tensor, target: Tensor, weight: Tensor | undefined, attrs: NllAttrs): Tensor {
+  return apply(nllGradOp, weight === undefined ? [grad, target] : [grad, target, weight], attrs);
+}
