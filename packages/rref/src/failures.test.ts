@@ -70,6 +70,19 @@ describe.each(['w0', 'w1'])('a creation on %s that times out', (owner) => {
     }));
 });
 
+const kept: RRef<unknown>[] = [];
+const keepRemote = rpcFunction('failures/keep-remote', async (n: number) => {
+  const rref = remote('w1', identity, [n]);
+  kept.push(rref);
+  return rref.toHere();
+});
+const dropKept = rpcFunction('failures/drop-kept', () => {
+  for (const rref of kept.splice(0)) rref.dispose();
+});
+const tryHere = rpcFunction('failures/try-here', (rref: RRef<unknown>) =>
+  rref.toHere().then(String, (error: Error) => error.message),
+);
+
 describe('a use that times out', () => {
   it('leaves the RRef as it was', () =>
     withGroup(2, async () => {
@@ -188,6 +201,23 @@ describe('a creation that is refused', () => {
         expect(await remote('w1', identity, [5]).toHere()).toBe(5);
       },
       { limits: { maxLiveForks: 3 } },
+    ));
+
+  it('for a handle that was handed on, with the reason of the owner', () =>
+    withGroup(
+      3,
+      async (agents) => {
+        // Two handles of w1 are all that w2 may hold there.
+        const held = await Promise.all([1, 2].map((n) => rpcSync('w2', keepRemote, [n])));
+        const mine = remote('w1', identity, [3]);
+        const outcome = await rpcSync('w2', tryHere, [mine]);
+        expect(outcome).toMatch(/^resource-exhausted: .*one worker may hold 2 live RRef handles of another/);
+        expect(held).toEqual([1, 2]);
+        mine.dispose();
+        await rpcSync('w2', dropKept);
+        await eventually(() => agents.every(isEmpty), 'all are forgotten');
+      },
+      { limits: { maxLiveForks: 2 } },
     ));
 
   it('on this side: arguments that cannot travel throw at once and leave no fork', () =>

@@ -1,6 +1,6 @@
 /** @file The extension at work in one agent: the protocol's tables joined to messages, promises and the garbage collector. */
-import { RpcError, type ExtensionSession, type Incoming, type RpcErrorCode, type WorkerInfo } from '@backwire/rpc';
-import { systemError } from '@backwire/rpc/internal';
+import { RpcError, type ExtensionSession, type Incoming, type WorkerInfo } from '@backwire/rpc';
+import { isRpcErrorCode, systemError } from '@backwire/rpc/internal';
 import type { ExtensionHost, ExtensionInternals, ExtensionValue, Member } from '@backwire/rpc/internal';
 import type { Message, MessageType } from '@backwire/wire';
 import { Carrier } from './carrier.ts';
@@ -274,7 +274,9 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
   }
 
   errorOf(failure: Failure, peer: WorkerInfo): RpcError {
-    return new RpcError(failure.code as RpcErrorCode, failure.text, { peer });
+    // What came from a peer may be of a later version.
+    const code = isRpcErrorCode(failure.code) ? failure.code : 'failed-precondition';
+    return new RpcError(code, failure.text, { peer });
   }
 
   failureOf(error: unknown): Failure {

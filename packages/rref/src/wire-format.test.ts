@@ -33,7 +33,7 @@ describe('control messages', () => {
     });
     expect(format.CONTROL_DECODERS.get(type)?.(payload)).toMatchObject({
       fork: A,
-      refused: { code: expect.any(String) as string },
+      refused: { code: 'rref-released', text: 'x' },
     });
   });
 

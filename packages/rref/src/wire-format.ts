@@ -18,11 +18,8 @@ export interface EncodedControl {
   readonly payload: Uint8Array;
 }
 
-/** What a user is told; the owner's log has the rest. */
-const REFUSED: Failure = {
-  code: 'resource-exhausted',
-  text: 'the owner did not register this handle: too many are live, or it was released',
-};
+/** What a user is told when the owner gives no reason. */
+const REFUSED: Failure = { code: 'resource-exhausted', text: 'the owner did not register this handle' };
 
 type Decoder = (payload: Uint8Array) => Control;
 
@@ -43,7 +40,7 @@ export function encodeControl(message: Control): EncodedControl {
         fork: toProto(fork),
         refused: refused !== undefined,
         code: refused?.code ?? '',
-        message: refused?.text ?? '',
+        message: bounded(refused?.text ?? ''),
       };
       return encoded(MessageType.RREF_ACK, controlProto.RRefForkAck, fields);
     }
@@ -87,8 +84,9 @@ export const CONTROL_DECODERS: ReadonlyMap<MessageType, Decoder> = new Map<Messa
   [
     MessageType.RREF_ACK,
     (payload) => {
-      const { fork, refused } = decodeProto(controlProto.RRefForkAck, payload, 'fork acknowledgement');
-      return { kind: 'fork-ack', fork: fromProto(fork), refused: refused ? REFUSED : undefined };
+      const { fork, refused, code, message } = decodeProto(controlProto.RRefForkAck, payload, 'fork acknowledgement');
+      const why = code === '' ? REFUSED : { code, text: bounded(message) };
+      return { kind: 'fork-ack', fork: fromProto(fork), refused: refused ? why : undefined };
     },
   ],
   [

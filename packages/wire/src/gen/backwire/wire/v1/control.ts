@@ -21,8 +21,11 @@ export interface RRefForkAck {
   fork:
     | Id
     | undefined;
-  /** The owner no longer has the value. */
+  /** The owner did not register it. */
   refused: boolean;
+  /** Why not: the code of an error, and its text. */
+  code: string;
+  message: string;
 }
 
 /** RREF_CHILD_ACCEPT: the owner knows the child; its parent may go. */
@@ -150,7 +153,7 @@ export const RRefForkRequest: MessageFns<RRefForkRequest> = {
 };
 
 function createBaseRRefForkAck(): RRefForkAck {
-  return { fork: undefined, refused: false };
+  return { fork: undefined, refused: false, code: "", message: "" };
 }
 
 export const RRefForkAck: MessageFns<RRefForkAck> = {
@@ -160,6 +163,12 @@ export const RRefForkAck: MessageFns<RRefForkAck> = {
     }
     if (message.refused !== false) {
       writer.uint32(16).bool(message.refused);
+    }
+    if (message.code !== "") {
+      writer.uint32(26).string(message.code);
+    }
+    if (message.message !== "") {
+      writer.uint32(34).string(message.message);
     }
     return writer;
   },
@@ -191,6 +200,22 @@ export const RRefForkAck: MessageFns<RRefForkAck> = {
             }
 
             message.refused = reader.bool();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.code = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.message = reader.string();
             continue;
           }
         }
