@@ -127,6 +127,7 @@ export class Agent implements ExtensionHost, Core {
           if (event === 'peer-down' || event === 'peer-left') this.collectives.gone((value as WorkerInfo).name);
         },
         onFenced: () => this.fenced(),
+        onCutOff: ({ name }) => this.fenced(`this worker is cut off from the store and from worker '${name}'`),
         onUnreachable: ({ name }) => this.collectives.gone(name, true),
       },
       self,
@@ -379,21 +380,18 @@ export class Agent implements ExtensionHost, Core {
     peer.outbox.sendControl(FrameKind.CONTROL, Types.DRAIN, notice);
   }
 
-  /** The group has removed this worker: everything it waits for fails, and it serves nobody any more. */
-  fenced(): void {
+  /** The group has removed this worker, or will: everything it waits for fails, and it serves nobody any more. */
+  fenced(why = 'the group has removed this worker'): void {
     if (this.refusal === 'fenced' || this.isClosed) return;
     this.refusal = 'fenced';
-    this.caller.failEverything(
-      (executed, peer) => new RpcError('fenced', 'the group has removed this worker', { executed, peer: peer.worker }),
-    );
+    this.caller.failEverything((executed, peer) => new RpcError('fenced', why, { executed, peer: peer.worker }));
     this.hub.emit('fenced', undefined);
   }
 
-  /** Others may think that this worker is dead: it looks whether they do. */
+  /** Others may think that this worker is dead; its group looks whether they do. */
   leaseLost(error: Error): void {
     if (this.isClosed || this.ending !== undefined) return;
     this.logger.warn({ error }, 'the lease in the store was lost');
-    this.store.refresh().catch(() => undefined);
   }
 
   isClosed = false;

@@ -53,6 +53,8 @@ const EXITS_PREFIX = 'launcher/exits/';
 const MAX_ATTEMPTS = 1_000;
 /** Between two looks at a name or id that is still taken. */
 const RETRY_MS = 200;
+/** More changes than a view sees between two looks of a member. */
+const RESTORED_EPOCHS = 1_000;
 /** 2024-01-01, in seconds: incarnations count from there. */
 const EPOCH_S = 1_704_067_200;
 
@@ -68,6 +70,10 @@ export class Group {
   private lease: Lease | undefined;
   private alive: KeepAlive | undefined;
   private self: ViewMember | undefined;
+  /** The newest view that was told. */
+  private known: View = EMPTY_VIEW;
+  /** The first question about a lease that the store has not answered. */
+  private askedAt: number | undefined;
 
   constructor(options: GroupOptions) {
     this.options = options;
@@ -80,11 +86,7 @@ export class Group {
    */
   async join(joiner: Joiner, deadline: number): Promise<{ member: ViewMember; view: View }> {
     await this.drawIncarnation(joiner.name);
-    const lease = await this.options.store.lease(this.options.leaseMs);
-    this.lease = lease;
-    void lease.lost.then((error) => this.ended.signal.aborted || this.options.onLeaseLost(error));
-    this.alive = this.options.keepAlive(this.options.store, lease, { ageKey: ageKey(joiner.name, this.incarnation) });
-    await this.alive.started;
+    await this.takeLease(joiner.name);
     const watching = this.watchFor(joiner.name, deadline);
     try {
       const member = await this.enter(joiner, deadline);
@@ -105,8 +107,15 @@ export class Group {
 
   /** Whether a member's lease is still there, and how long its main loop has been busy. */
   async leaseOf(member: ViewMember): Promise<{ alive: boolean; ageMs?: number }> {
+    this.askedAt ??= this.options.now();
     const ageMs = await readAge(this.options.store, ageKey(member.name, member.incarnation));
+    this.askedAt = undefined;
     return ageMs === undefined ? { alive: false } : { alive: true, ageMs };
+  }
+
+  /** How long the store has owed an answer about a member, in milliseconds. */
+  get silentMs(): number {
+    return this.askedAt === undefined ? 0 : this.options.now() - this.askedAt;
   }
 
   /** One member's word that another is dead. Resolves with whether another member says so too. */
@@ -124,10 +133,52 @@ export class Group {
       await this.options.store.delete(`accused/${member.name}#${member.incarnation}/${this.self.name}`);
   }
 
+  private tell(view: View): void {
+    if (view.epoch > this.known.epoch) this.known = view;
+    this.options.onView(view);
+  }
+
+  private async takeLease(name: string): Promise<void> {
+    const { store, leaseMs, keepAlive } = this.options;
+    const lease = await store.lease(leaseMs);
+    this.lease = lease;
+    void lease.lost.then((error) => this.leaseLost(error));
+    this.alive = keepAlive(store, lease, { ageKey: ageKey(name, this.incarnation) });
+    await this.alive.started;
+  }
+
+  /** The store has let go of this worker, or has started anew: looks which, and takes another lease if it still belongs. */
+  private async leaseLost(error: Error): Promise<void> {
+    const { signal } = this.ended;
+    if (signal.aborted) return;
+    this.options.onLeaseLost(error);
+    await this.alive?.stop();
+    while (!signal.aborted && this.self !== undefined) {
+      try {
+        return await this.regain(this.self);
+      } catch (failure) {
+        this.options.logger.debug({ error: failure }, 'the lease could not be regained yet');
+        await sleep(RETRY_MS);
+      }
+    }
+  }
+
+  private async regain(self: ViewMember): Promise<void> {
+    const { store } = this.options;
+    const { known } = this;
+    // A store that forgot everything is told what it had, under an epoch that nobody has seen.
+    if ((await store.get(VIEW_KEY)) === undefined)
+      await store.compareAndSet(VIEW_KEY, null, encodeView({ ...known, epoch: known.epoch + RESTORED_EPOCHS }));
+    const view = await this.read();
+    this.tell(view);
+    if (view.members.some(({ name, incarnation }) => name === self.name && incarnation === self.incarnation))
+      await this.takeLease(self.name);
+  }
+
   /** Reads the view now. */
   async refresh(): Promise<View> {
     const view = await this.read();
-    this.options.onView(view);
+    this.tell(view);
     return view;
   }
 
@@ -149,12 +200,14 @@ export class Group {
   /** Higher than any before it, by the store's memory and by the clock, so that neither alone can make one twice. */
   private async drawIncarnation(name: string): Promise<void> {
     const { store } = this.options;
+    // A store that started anew knows the lives in its view, at least.
+    const former = (await this.read()).members.find((member) => member.name === name)?.incarnation ?? 0;
     const index = await store.add(`lives/${name}`, 1n);
     this.incarnationIndex = Number(index) - 1;
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const before = await store.get(`inc/${name}`);
       const last = before === undefined ? 0 : Number(decoder.decode(before));
-      const next = Math.max(last + 1, Math.floor(Date.now() / 1000) - EPOCH_S);
+      const next = Math.max(last + 1, former + 1, Math.floor(Date.now() / 1000) - EPOCH_S);
       const { ok } = await store.compareAndSet(`inc/${name}`, before ?? null, encoder.encode(String(next)));
       if (!ok) continue;
       this.incarnation = next;
@@ -227,7 +280,7 @@ export class Group {
         ({ name, incarnation }) => name === member.name && incarnation === member.incarnation,
       );
       if (!present) throw new RpcError('fenced', 'the group removed this worker while it was waiting for the others');
-      this.options.onView(view);
+      this.tell(view);
       if (joiner.size === undefined || view.members.length >= joiner.size) return view;
       if (watching.conflict !== undefined) throw new RpcError('failed-precondition', watching.conflict);
       const left = deadline - this.options.now();
@@ -246,7 +299,7 @@ export class Group {
     runAtRoot(() => {
       this.each(store, VIEW_KEY, (value) => {
         const view = value === undefined ? undefined : decodeView(value);
-        if (view !== undefined) this.options.onView(view);
+        if (view !== undefined) this.tell(view);
       }).catch((error: unknown) => signal.aborted || logger.warn({ error }, 'the view cannot be watched any more'));
       this.each(root, EXITS_PREFIX, (value) => void this.exited(value)).catch(() => undefined);
     });
@@ -259,7 +312,7 @@ export class Group {
       const exit = JSON.parse(decoder.decode(value)) as { rank?: unknown; pid?: unknown };
       const view = await this.read();
       const member = view.members.find(({ id, pid }) => id === exit.rank && pid === exit.pid);
-      if (member !== undefined && member.name !== this.self?.name) this.options.onView(await this.evict(member));
+      if (member !== undefined && member.name !== this.self?.name) this.tell(await this.evict(member));
     } catch (error) {
       this.options.logger.debug({ error }, 'a notice of the launcher was not understood');
     }
@@ -308,7 +361,7 @@ export class Group {
       if (next === view) return view;
       const { ok } = await this.options.store.compareAndSet(VIEW_KEY, encodeView(view), encodeView(next));
       if (!ok) continue;
-      this.options.onView(next);
+      this.tell(next);
       return next;
     }
     throw new RpcError('unavailable', 'the view of the group changes faster than it can be set');

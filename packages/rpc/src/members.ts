@@ -39,6 +39,8 @@ export interface MembersOptions {
   emit<E extends keyof AgentEvents>(event: E, value: AgentEvents[E]): void;
   onFenced(): void;
   onUnreachable(worker: WorkerInfo): void;
+  /** This worker is cut off from the store and from that member. */
+  onCutOff(worker: WorkerInfo): void;
 }
 
 export class Members {
@@ -373,9 +375,24 @@ export class Members {
   private accused(peer: Peer, certain: boolean): void {
     peer.reset(new RpcError('unavailable', 'nothing was heard for too long', { peer: peer.worker }));
     const text = `worker '${peer.worker.name}' does not answer`;
-    const fail = (): void =>
+    const fail = (): void => {
       this.core.caller.failAll(peer, (executed) => new RpcError('unavailable', text, { executed, peer: peer.worker }));
+      this.lookForSplit(peer);
+    };
     this.judge(peer, certain, fail).catch(() => fail());
+  }
+
+  /**
+   * Neither the store nor a member says anything, and nothing refuses either: this is the side of a split network without the store.
+   * Once its lease must be over, the others go on without it, and it stops. A store that alone is lost stops nobody.
+   */
+  private lookForSplit(peer: Peer): void {
+    const { group } = this.options;
+    const { silentMs } = group;
+    if (this.closed || silentMs === 0 || peer.up) return;
+    const left = this.core.liveness.leaseMs - silentMs;
+    if (left > 0) unref(setTimeout(() => this.lookForSplit(peer), left));
+    else this.options.onCutOff(peer.worker);
   }
 
   private sendAcks(): void {
