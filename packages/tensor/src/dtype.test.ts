@@ -1,7 +1,7 @@
 /** @file Element types: exact storage, exact conversion, promotion. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { arange, fromBytes, promoteTypes, tensor, zeros, type DType } from './index.ts';
+import { arange, fromBytes, full, promoteTypes, tensor, zeros, type DType } from './index.ts';
 import { decodeBfloat16, decodeFloat16, encodeBfloat16, encodeFloat16 } from './half.ts';
 import { int64ToFloat32 } from './dtype.ts';
 
@@ -174,5 +174,34 @@ describe('complex64', () => {
       [4, -4],
     ]);
     expect(z.to('float32').toArray()).toEqual([1, 3]);
+  });
+});
+
+describe('ranges', () => {
+  it('are kept, and what does not fit is named', () => {
+    const refused = (make: () => unknown, text: string): void => {
+      expect(make).toThrow(RangeError);
+      expect(make).toThrow(text);
+    };
+    refused(() => tensor([1, 300], { dtype: 'uint8' }), 'value 300 cannot be converted to type uint8 without overflow');
+    refused(() => tensor([-129], { dtype: 'int8' }), 'value -129 cannot be converted to type int8');
+    refused(() => tensor([[40_000]], { dtype: 'int16' }), 'value 40000');
+    refused(() => tensor([2 ** 31], { dtype: 'int32' }), 'value 2147483648');
+    refused(() => tensor([2n ** 63n]), 'value 9223372036854775808 cannot be converted to type int64');
+    refused(() => tensor([1e30], { dtype: 'int64' }), 'value 1e+30');
+    refused(() => tensor([NaN], { dtype: 'int32' }), 'value NaN');
+    refused(() => full([2], 256, { dtype: 'uint8' }), 'value 256');
+    refused(() => full([2], 1e300), 'value 1e+300 cannot be converted to type float32');
+    const bytes = tensor([1], { dtype: 'uint8' });
+    refused(() => bytes.fill_(300), 'value 300');
+    refused(() => bytes.clamp(-5, 300), 'value 300');
+    refused(() => bytes.maskedFill(bytes.eq(1), 300), 'value 300');
+    refused(() => tensor([2n ** 60n + 1n]).item(), 'the int64 value 1152921504606846977');
+    expect(tensor([2n ** 60n]).item()).toBe(2 ** 60);
+    // As PyTorch: negative bytes, conversions and arithmetic wrap.
+    expect(tensor([-1, 1.9], { dtype: 'uint8' }).toArray()).toEqual([255, 1]);
+    expect(bytes.add(300).toArray()).toEqual([45]);
+    expect(tensor([300]).to('uint8').toArray()).toEqual([44]);
+    expect(tensor([1e300]).toArray()).toEqual([Infinity]);
   });
 });

@@ -1,6 +1,6 @@
 /** @file Reading elements, and comparing tensors by value. */
 import { cast, dtypes, decode, type DType, type TypedArrayOf, type TypedArrays } from '../dtype.ts';
-import { ShapeError } from '../errors.ts';
+import { DTypeError, ShapeError } from '../errors.ts';
 import { readArray, readNumbers } from '../host.ts';
 import { sameShape } from '../shape.ts';
 import { toDense } from '../sparse/coo.ts';
@@ -22,9 +22,20 @@ export async function data(t: Tensor, as?: DType): Promise<TypedArrays[DType]> {
   return as === undefined ? array : cast(array, t.dtype, as);
 }
 
-/** The one value of a tensor of one element. */
+/** The one value of a tensor of one element. Throws RangeError for an int64 that a number would round. */
 export function item(t: Tensor): number {
   if (t.size !== 1) throw new ShapeError(`a Tensor with ${t.size} elements cannot be converted to Scalar`);
+  if (t.dtype === 'int64') {
+    const [value] = readArray(t.sparse === undefined ? t : toDense(t)) as BigInt64Array;
+    const rounded = Number(value);
+    if (!Number.isSafeInteger(rounded) && BigInt(rounded) !== value) {
+      throw new RangeError(
+        `the int64 value ${value as bigint} is none that a number can hold: use toArray() or data()`,
+      );
+    }
+    return rounded;
+  }
+  if (t.dtype === 'complex64') throw new DTypeError('item() of a complex tensor: use toArray(), or real() and imag()');
   return readNumbers(t.sparse === undefined ? t : toDense(t))[0] as number;
 }
 

@@ -1,4 +1,5 @@
 /** @file The in-place forms: copy_, add_, mul_, zero_, fill_ and their relatives. */
+import { checkFill } from '../range.ts';
 import { cast } from '../dtype.ts';
 import { fromArray, rawView, readArray } from '../host.ts';
 import { named } from '../named.ts';
@@ -27,9 +28,10 @@ export const copy_ = named('aten::copy_', <T extends Tensor>(t: T, source: Tenso
 );
 
 /** Sets every element to `value`. */
-export const fill_ = named('aten::fill_', <T extends Tensor>(t: T, value: number): T =>
-  applyInPlace(copyOp, t, [scalar(value, t.dtype)], undefined),
-);
+export const fill_ = named('aten::fill_', <T extends Tensor>(t: T, value: number): T => {
+  checkFill(value, t.dtype);
+  return applyInPlace(copyOp, t, [scalar(value, t.dtype)], undefined);
+});
 
 /** Sets every element to zero. */
 export const zero_ = named('aten::zero_', <T extends Tensor>(t: T): T => fill_(t, 0));

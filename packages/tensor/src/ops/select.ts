@@ -5,6 +5,7 @@ import { fromArray, readArray } from '../host.ts';
 import { named } from '../named.ts';
 import { broadcastShapes, sameShape } from '../shape.ts';
 import { Tensor } from '../tensor.ts';
+import { checkFill } from '../range.ts';
 import { defineOp } from './define.ts';
 import { apply } from './op.ts';
 import { operand, resultDType, scalar } from './promotion.ts';
@@ -65,11 +66,14 @@ const clampOp = defineOp<{ min: number | undefined; max: number | undefined }>(
 );
 
 /** Elements below `min` become `min`, those above `max` become `max`. */
-export const clamp = named('aten::clamp', (t: Tensor, min?: number, max?: number): Tensor =>
-  apply(clampOp, [t], { min, max }),
-);
+export const clamp = named('aten::clamp', (t: Tensor, min?: number, max?: number): Tensor => {
+  // Integers have no place for infinities either, but as bounds those only mean none.
+  for (const bound of [min, max]) if (bound !== undefined && Number.isFinite(bound)) checkFill(bound, t.dtype);
+  return apply(clampOp, [t], { min, max });
+});
 
 /** `t` with `value` where `mask` (bool, broadcast) holds. */
-export const maskedFill = named('aten::masked_fill', (t: Tensor, mask: Tensor, value: number): Tensor =>
-  where(mask, scalar(value, t.dtype), t),
-);
+export const maskedFill = named('aten::masked_fill', (t: Tensor, mask: Tensor, value: number): Tensor => {
+  checkFill(value, t.dtype);
+  return where(mask, scalar(value, t.dtype), t);
+});

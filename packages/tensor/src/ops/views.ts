@@ -3,7 +3,7 @@ import { ambient } from '../ambient.ts';
 import { shareHandle } from '../autograd/record.ts';
 import { noteView } from '../autograd/view-history.ts';
 import { isDifferentiable, type DType } from '../dtype.ts';
-import { ShapeError } from '../errors.ts';
+import { DTypeError, ShapeError } from '../errors.ts';
 import { rawView } from '../host.ts';
 import { expandStrides, inferShape, normalizeDim, viewStrides, type Shape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
@@ -13,6 +13,7 @@ import { apply } from './op.ts';
 
 /** Runs a view operation and notes what it is a view of, so that in-place changes reach the base's history. */
 function applyView<A, D extends DType>(op: Op<A>, t: Tensor<D>, attrs: A): Tensor<D> {
+  if (t.sparse !== undefined) throw new DTypeError(`${op.torch} has no view of a sparse tensor; use toDense()`);
   const out = apply(op, [t], attrs) as Tensor<D>;
   if (isDifferentiable(t.dtype)) noteView(out, t, ambient().gradMode);
   return out;

@@ -84,6 +84,19 @@ describe('sparse tensors', () => {
     expect(() => sparseFromParts({ ...parts, shape: [3, 3] })).toThrow(/do not fit/);
   });
 
+  it('have no views', () => {
+    const s = sparseCooTensor(tensor([[0, 2]]), tensor([1, 2]), [3]);
+    for (const view of [
+      () => s.narrow(0, 0, 1),
+      () => s.reshape([3, 1]),
+      () => s.select(0, 0),
+      () => s.expand([2, 3]),
+      () => s.transpose(0, 0),
+    ])
+      expect(view).toThrow(/has no view of a sparse tensor; use toDense/);
+    expect(s.alias().toDense().toArray()).toEqual([1, 0, 2]);
+  });
+
   it('keep int64 values exact', () => {
     const t = sparseCooTensor(index([[0, 0]]), tensor([2n ** 60n + 1n, 2n]), [1]);
     expect(t.toDense().toArray()).toEqual([2n ** 60n + 3n]);
