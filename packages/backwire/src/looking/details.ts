@@ -23,15 +23,33 @@ export interface ContextRow {
 
 /** All references of the group, each at its owner. */
 export function rrefsOf(look: GroupLook): OwnedRRef[] {
+  const sites = madeAt(look);
   return reportsOf(look).flatMap((report) =>
     lists(report, 'owned').map((row) => ({
       id: text(row['id']),
       owner: report.name,
       type: text(row['type']),
       holders: texts(row['holders']),
-      createdAt: typeof row['createdAt'] === 'string' && row['createdAt'] !== '' ? row['createdAt'] : undefined,
+      createdAt: sites.get(text(row['id'])) ?? siteOf(row),
     })),
   );
+}
+
+/** Where references were made, as those say who hold them: the owner of a value that another worker made only knows that it was asked. */
+function madeAt(look: GroupLook): ReadonlyMap<string, string> {
+  const sites = new Map<string, string>();
+  for (const report of reportsOf(look)) {
+    for (const row of lists(report, 'held')) {
+      const site = siteOf(row);
+      if (site !== undefined) sites.set(text(row['id']), site);
+    }
+  }
+  return sites;
+}
+
+function siteOf(row: Record<string, unknown>): string | undefined {
+  const site = row['createdAt'];
+  return typeof site === 'string' && site !== '' ? site : undefined;
 }
 
 export function contextsOf(look: GroupLook): ContextRow[] {

@@ -30,10 +30,13 @@ function backwire(
     env: { ...process.env, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
-  let [stdout, stderr] = ['', ''];
+  let [stdout, stderr, stopped] = ['', '', false];
   child.stdout.on('data', (chunk: Buffer) => {
     stdout += chunk.toString();
-    if (enough?.(stdout) === true) child.kill('SIGINT');
+    if (stopped || enough?.(stdout) !== true) return;
+    // Once: a second one is for a command that does not listen.
+    stopped = true;
+    child.kill('SIGINT');
   });
   child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()));
   return new Promise((done) => child.on('close', (code) => done({ code, stdout, stderr })));
@@ -96,7 +99,7 @@ describe('backwire inspect', { timeout: 60_000 }, () => {
     expect(stdout).toMatch(/^ +worker1 +← +worker0 +job\/stuck +running /m);
     expect(stdout).toMatch(/^references by holder \(2\)$/m);
     expect(stdout).toMatch(/^ +worker0 +worker2 +Tensor +1$/m);
-    expect(stdout).toMatch(/^references by creation site/m);
+    expect(stdout).toMatch(/^references by creation site \(1\)\n.*\n +at .*job\.ts:\d+.* worker2 +2 +2$/m);
     expect(stdout).toMatch(/^autograd contexts/m);
     expect(stdout).toMatch(/^ +worker2 +RRef forks +2 +1000000 /m);
   });
