@@ -1,19 +1,42 @@
-/** @file The few operations of torch's TCPStore that a program needs under torchrun: to set a key, and to wait for one. */
+/** @file A client of torch's TCPStore: all its operations, byte for byte. Under torchrun workers find each other through it. */
 import { RpcError } from '../errors.ts';
 import { SocketConnection } from '../transports/socket.ts';
 import { tcpTransport } from '../transports/tcp.ts';
 import type { Connection } from '../transports/transport.ts';
 import { ByteReader, type ReadProgram } from './byte-reader.ts';
-import { MAX_VALUE_BYTES } from './limits.ts';
-import { TORCH_MAGIC, TorchOp } from './torch-ops.ts';
+import { MAX_KEYS_PER_REQUEST, MAX_VALUE_BYTES } from './limits.ts';
+import { READY, STOP_WAITING, TORCH_MAGIC, TorchOp } from './torch-ops.ts';
 
-/** A connection to a store that torch serves. One request at a time. */
+/**
+ * A connection to a store that torch serves: its operations by name. One request at a time. Keys and values are torch's own: `add` keeps
+ * decimal text, a missing key of `compareAndSet` answers as torch does.
+ */
 export interface TorchClient {
   /** The address of this machine from which the store is reached. */
   readonly localHost: string;
   set(key: string, value: Uint8Array): Promise<void>;
   /** The value once there is one. */
   waitFor(key: string): Promise<Uint8Array>;
+  /** Whether all keys came in time; without a time it waits for ever. */
+  wait(keys: readonly string[], timeoutMs?: number): Promise<boolean>;
+  check(keys: readonly string[]): Promise<boolean>;
+  add(key: string, delta: bigint): Promise<bigint>;
+  append(key: string, value: Uint8Array): Promise<void>;
+  /** Resolves with the value afterwards; of a missing key and an `expected` that is not empty, with `expected`. */
+  compareAndSet(key: string, expected: Uint8Array, desired: Uint8Array): Promise<Uint8Array>;
+  delete(key: string): Promise<boolean>;
+  /** Keys of all kinds, also those of clients that put nothing before their keys. */
+  countKeys(): Promise<number>;
+  listKeys(): Promise<string[]>;
+  /** All have to exist. */
+  multiGet(keys: readonly string[]): Promise<Uint8Array[]>;
+  multiSet(values: ReadonlyMap<string, Uint8Array>): Promise<void>;
+  push(key: string, value: Uint8Array): Promise<void>;
+  /** undefined when the queue is empty. */
+  pop(key: string): Promise<Uint8Array | undefined>;
+  queueLength(key: string): Promise<number>;
+  /** Resolves once `worldSize` clients have arrived at `key`. */
+  barrier(key: string, worldSize: number): Promise<void>;
   close(): void;
 }
 
@@ -34,12 +57,12 @@ export async function torchClient(
   return client;
 }
 
-/** What comes back: the nonce of a ping, one byte, or a length and a value. */
-type Answer = 'ping' | 'byte' | 'value';
+/** Reads an answer whose first byte has come. */
+type Read<T> = (first: number) => Generator<number, T, Uint8Array>;
 
 interface Pending {
-  readonly answer: Answer;
-  readonly resolve: (bytes: Uint8Array) => void;
+  /** Reads the answer, and hands it on. */
+  readonly take: (first: number) => Generator<number, void, Uint8Array>;
   readonly reject: (error: RpcError) => void;
 }
 
@@ -64,27 +87,104 @@ class Client implements TorchClient {
 
   async greet(): Promise<void> {
     const nonce = u32(PING_NONCE);
-    const echo = await this.request(
-      [Uint8Array.of(TorchOp.VALIDATE), u32(TORCH_MAGIC), Uint8Array.of(TorchOp.PING), nonce],
-      'ping',
-    );
+    const hello = [Uint8Array.of(TorchOp.VALIDATE), u32(TORCH_MAGIC), Uint8Array.of(TorchOp.PING), nonce];
+    const echo = await this.request(hello, readBytes(4));
     if (Buffer.compare(echo, nonce) === 0) return;
     this.connection.destroy();
     throw new RpcError('protocol-error', `${this.endpoint} is no store of torch`);
   }
 
-  async set(key: string, value: Uint8Array): Promise<void> {
-    // SET has no answer; the ping behind it tells that it was read.
-    await this.request(
-      [Uint8Array.of(TorchOp.SET), field(keyBytes(key)), field(value), Uint8Array.of(TorchOp.PING), u32(PING_NONCE)],
-      'ping',
-    );
+  set(key: string, value: Uint8Array): Promise<void> {
+    return this.tell(TorchOp.SET, [keyField(key), field(value)]);
   }
 
   async waitFor(key: string): Promise<Uint8Array> {
-    const name = field(keyBytes(key));
-    await this.request([Uint8Array.of(TorchOp.WAIT), u64(1), name], 'byte');
-    return this.request([Uint8Array.of(TorchOp.GET), name], 'value');
+    await this.wait([key]);
+    return this.ask(TorchOp.GET, [keyField(key)], readBlob);
+  }
+
+  async wait(keys: readonly string[], timeoutMs?: number): Promise<boolean> {
+    let cancelled = false;
+    const cancel = (): void => {
+      cancelled = true;
+      this.connection.write([Uint8Array.of(TorchOp.CANCEL_WAIT)]);
+    };
+    const timer = timeoutMs === undefined ? undefined : setTimeout(cancel, timeoutMs);
+    const read = function* (first: number): Generator<number, boolean, Uint8Array> {
+      // The end of the wait and its cancellation may have crossed: then both are answered.
+      if (cancelled && first === STOP_WAITING) yield 1;
+      return first === STOP_WAITING;
+    };
+    try {
+      return await this.ask(TorchOp.WAIT, keyFields(keys), read);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async check(keys: readonly string[]): Promise<boolean> {
+    return (await this.ask(TorchOp.CHECK, keyFields(keys), readByte)) === READY;
+  }
+
+  add(key: string, delta: bigint): Promise<bigint> {
+    return this.ask(TorchOp.ADD, [keyField(key), i64(delta)], readI64);
+  }
+
+  append(key: string, value: Uint8Array): Promise<void> {
+    return this.tell(TorchOp.APPEND, [keyField(key), field(value)]);
+  }
+
+  compareAndSet(key: string, expected: Uint8Array, desired: Uint8Array): Promise<Uint8Array> {
+    return this.ask(TorchOp.COMPARE_SET, [keyField(key), field(expected), field(desired)], readBlob);
+  }
+
+  async delete(key: string): Promise<boolean> {
+    return (await this.ask(TorchOp.DELETE_KEY, [keyField(key)], readI64)) > 0n;
+  }
+
+  async countKeys(): Promise<number> {
+    return Number(await this.ask(TorchOp.GETNUMKEYS, [], readI64));
+  }
+
+  async listKeys(): Promise<string[]> {
+    const keys = await this.ask(TorchOp.LIST_KEYS, [], function* (first) {
+      const count = yield* readI64(first);
+      if (count > BigInt(MAX_KEYS_PER_REQUEST)) throw new RpcError('protocol-error', `a list of ${count} keys`);
+      return yield* readBlobs(Number(count));
+    });
+    return keys.map((key) => new TextDecoder().decode(key).replace(/^\//, ''));
+  }
+
+  multiGet(keys: readonly string[]): Promise<Uint8Array[]> {
+    if (keys.length === 0) return Promise.resolve([]);
+    return this.ask(TorchOp.MULTI_GET, keyFields(keys), function* (first) {
+      const one = yield* readBlob(first);
+      return [one, ...(yield* readBlobs(keys.length - 1))];
+    });
+  }
+
+  multiSet(values: ReadonlyMap<string, Uint8Array>): Promise<void> {
+    const fields = [...values].flatMap(([key, value]) => [keyField(key), field(value)]);
+    return this.tell(TorchOp.MULTI_SET, [u64(values.size), ...fields]);
+  }
+
+  push(key: string, value: Uint8Array): Promise<void> {
+    return this.tell(TorchOp.QUEUE_PUSH, [keyField(key), field(value)]);
+  }
+
+  pop(key: string): Promise<Uint8Array | undefined> {
+    return this.ask(TorchOp.QUEUE_POP, [keyField(key)], function* (first) {
+      const before = yield* readI64(first);
+      return before > 0n ? (yield* readBlobs(1))[0] : undefined;
+    });
+  }
+
+  async queueLength(key: string): Promise<number> {
+    return Number(await this.ask(TorchOp.QUEUE_LEN, [keyField(key)], readI64));
+  }
+
+  async barrier(key: string, worldSize: number): Promise<void> {
+    await this.ask(TorchOp.BARRIER, [keyField(key), i64(BigInt(worldSize))], readByte);
   }
 
   close(): void {
@@ -92,11 +192,23 @@ class Client implements TorchClient {
     this.end(new RpcError('failed-precondition', 'the store is closed'));
   }
 
-  private request(parts: readonly Uint8Array[], answer: Answer): Promise<Uint8Array> {
+  private ask<T>(op: number, parts: readonly Uint8Array[], read: Read<T>): Promise<T> {
+    return this.request([Uint8Array.of(op), ...parts], read);
+  }
+
+  /** An operation without an answer: the ping behind it tells that it was read. */
+  private async tell(op: number, parts: readonly Uint8Array[]): Promise<void> {
+    await this.request([Uint8Array.of(op), ...parts, Uint8Array.of(TorchOp.PING), u32(PING_NONCE)], readBytes(4));
+  }
+
+  private request<T>(parts: readonly Uint8Array[], read: Read<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       if (this.over !== undefined) return reject(this.over);
       if (this.pending !== undefined) return reject(new RpcError('failed-precondition', 'one request at a time'));
-      this.pending = { answer, resolve, reject };
+      const take = function* (first: number): Generator<number, void, Uint8Array> {
+        resolve(yield* read(first));
+      };
+      this.pending = { take, reject };
       this.connection.write(parts);
     });
   }
@@ -106,9 +218,8 @@ class Client implements TorchClient {
       const first = (yield 1)[0] as number;
       const { pending } = this;
       if (pending === undefined) throw new RpcError('protocol-error', 'an answer nobody asked for');
-      const whole = yield* rest(pending.answer, first);
+      yield* pending.take(first);
       this.pending = undefined;
-      pending.resolve(whole);
     }
   }
 
@@ -126,19 +237,41 @@ class Client implements TorchClient {
   }
 }
 
-/** The answer whose first byte has been read. */
-function* rest(answer: Answer, first: number): Generator<number, Uint8Array, Uint8Array> {
-  if (answer === 'byte') return Uint8Array.of(first);
-  if (answer === 'ping') return Uint8Array.of(first, ...(yield 3));
+const readByte: Read<number> = function* (first) {
+  return first;
+};
+
+const readI64: Read<bigint> = function* (first) {
   const head = Uint8Array.of(first, ...(yield 7));
-  const length = new DataView(head.buffer).getBigUint64(0, true);
-  if (length > BigInt(MAX_VALUE_BYTES)) throw new RpcError('protocol-error', `a value of ${length} bytes`);
+  return new DataView(head.buffer).getBigInt64(0, true);
+};
+
+const readBlob: Read<Uint8Array> = function* (first) {
+  const length = yield* readI64(first);
+  if (length < 0n || length > BigInt(MAX_VALUE_BYTES))
+    throw new RpcError('protocol-error', `a value of ${length} bytes`);
   return length === 0n ? new Uint8Array(0) : (yield Number(length)).slice();
+};
+
+function readBytes(count: number): Read<Uint8Array> {
+  return function* (first) {
+    return Uint8Array.of(first, ...(yield count - 1));
+  };
+}
+
+function* readBlobs(count: number): Generator<number, Uint8Array[], Uint8Array> {
+  const blobs: Uint8Array[] = [];
+  while (blobs.length < count) blobs.push(yield* readBlob((yield 1)[0] as number));
+  return blobs;
 }
 
 /** torch's client puts a '/' before every key. */
-function keyBytes(key: string): Uint8Array {
-  return new TextEncoder().encode(`/${key}`);
+function keyField(key: string): Uint8Array {
+  return field(new TextEncoder().encode(`/${key}`));
+}
+
+function keyFields(keys: readonly string[]): Uint8Array[] {
+  return [u64(keys.length), ...keys.map(keyField)];
 }
 
 function field(content: Uint8Array): Uint8Array {
@@ -152,7 +285,11 @@ function u32(value: number): Uint8Array {
 }
 
 function u64(value: number): Uint8Array {
+  return i64(BigInt(value));
+}
+
+function i64(value: bigint): Uint8Array {
   const out = new Uint8Array(8);
-  new DataView(out.buffer).setBigUint64(0, BigInt(value), true);
+  new DataView(out.buffer).setBigInt64(0, value, true);
   return out;
 }

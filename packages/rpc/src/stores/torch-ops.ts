@@ -28,9 +28,9 @@ export const TorchOp = Object.freeze({
 
 export const TORCH_MAGIC = 0x3c85f7ce;
 
-const READY = 0;
+export const READY = 0;
 const NOT_READY = 1;
-const STOP_WAITING = 0;
+export const STOP_WAITING = 0;
 const WAIT_CANCELED = 1;
 /** All values of one MULTI_SET or MULTI_GET, which torch itself does not bound. */
 const MAX_MULTI_BYTES = 64 * 1024 * 1024;

@@ -11,8 +11,8 @@ import { embeddedStore } from './embedded.ts';
 import { serveStore } from './embedded-server.ts';
 import { torchClient } from './torch-client.ts';
 
-/** A python with torch: BACKWIRE_TEST_PYTHON, else the one on the path. Without it these tests are skipped. */
-const python = process.env['BACKWIRE_TEST_PYTHON'] ?? 'python3';
+/** A python with torch: BACKWIRE_TORCH_PYTHON, else the one on the path. Without it these tests are skipped. */
+const python = process.env['BACKWIRE_TORCH_PYTHON'] ?? 'python3';
 let torch: string | undefined;
 try {
   torch = execFileSync(python, ['-c', 'import torch; print(torch.__version__)'], {
@@ -44,7 +44,7 @@ async function runPython(args: string[], env: Record<string, string> = {}): Prom
 }
 
 describe.skipIf(torch === undefined)(
-  `torch ${torch ?? '(skipped: no python with torch; set BACKWIRE_TEST_PYTHON)'}`,
+  `torch ${torch ?? '(skipped: no python with torch; set BACKWIRE_TORCH_PYTHON)'}`,
   { timeout: 120_000 },
   () => {
     test('its TCPStore client uses every operation of our server', async () => {
@@ -94,23 +94,37 @@ s.set('ready', ''); print(s.get('late'))
       expect(Buffer.from((await store.get('pfx/q')) ?? []).toString()).toBe('1');
     });
 
-    test('under torchrun, Node workers find the store of rank 0 through the agent, again after a restart', async () => {
+    test('our client uses every operation of its TCPStore server', async () => {
+      // Barriers and lists of keys are newer than the rest.
+      const program = `
+import sys, datetime, torch.distributed as d
+s = d.TCPStore('127.0.0.1', 0, None, True, timeout=datetime.timedelta(seconds=60))
+print(s.port, hasattr(s, 'list_keys'), flush=True)
+sys.stdin.read()
+`;
+      const child = spawn(python, ['-c', program], { stdio: ['pipe', 'pipe', 'inherit'] });
+      cleanups.push(() => child.kill('SIGKILL'));
+      const [line] = (await once(child.stdout, 'data')) as [Buffer];
+      const [port, newer] = line.toString().trim().split(' ');
+      await everyOperation(`tcp://127.0.0.1:${port}`, newer === 'True');
+    });
+
+    test('torchrun --no-python starts a group, again after a worker failed: rank 0 is found through its agent', async () => {
       const directory = mkdtempSync(join(tmpdir(), 'backwire-test-'));
       cleanups.push(() => rmSync(directory, { recursive: true, force: true }));
       const url = (path: string): string => JSON.stringify(new URL(path, import.meta.url).href);
       const program = join(directory, 'worker.mjs');
       writeFileSync(
         program,
-        `const { openStore } = await import(${url('./open.ts')});
-      const { env } = process;
-      const { store } = await openStore(undefined, { group: 'g', timeoutMs: 60_000 });
-      const count = await store.add('count', 1n);
-      await store.set('rank/' + env.RANK, Buffer.from('here'));
-      await store.wait(['rank/0', 'rank/1'], { timeoutMs: 60_000 });
-      if (env.TORCHELASTIC_RESTART_COUNT === '0' && env.RANK === '1') process.exit(3);
-      await new Promise((resolve) => setTimeout(resolve, env.TORCHELASTIC_RESTART_COUNT === '0' ? 60_000 : 0));
-      console.log('rank ' + env.RANK + ' restart ' + env.TORCHELASTIC_RESTART_COUNT + ' ' + (count <= 2n));
-      await store.close();`,
+        `const { initRpc, rpcFunction, rpcSync, shutdown } = await import(${url('../index.ts')});
+      const { RANK, TORCHELASTIC_RESTART_COUNT: restart } = process.env;
+      const next = rpcFunction('torchrun/next', (x) => x + 1);
+      await initRpc({ name: 'w' + RANK, initTimeoutMs: 60_000 });
+      if (restart === '0' && RANK === '1') process.exit(3);
+      if (restart === '0') await new Promise((resolve) => setTimeout(resolve, 60_000));
+      const answer = await rpcSync('w' + (1 - RANK), next, [41]);
+      console.log('rank ' + RANK + ' restart ' + restart + ' ' + answer);
+      await shutdown();`,
       );
       const node = [process.execPath, '--import', 'tsx', '--conditions=@backwire/source', program];
       const rendezvous = [
@@ -128,7 +142,7 @@ s.set('ready', ''); print(s.get('late'))
           OMP_NUM_THREADS: '1',
         });
         const lines = output.split('\n').filter((line) => line.startsWith('rank'));
-        expect(lines.sort()).toEqual(['rank 0 restart 1 true', 'rank 1 restart 1 true']);
+        expect(lines.sort()).toEqual(['rank 0 restart 1 42', 'rank 1 restart 1 42']);
       } finally {
         process.chdir(before);
       }
@@ -136,7 +150,62 @@ s.set('ready', ''); print(s.get('late'))
   },
 );
 
-test('the small client of torch stores, against our server', async () => {
+test('the client of torch stores uses every operation of our server', async () => {
+  const server = await serveStore({ security: open });
+  cleanups.push(() => server.close());
+  await everyOperation(server.endpoint, true);
+});
+
+/** All operations that a client sends: VALIDATE and PING when it connects, PING behind whatever has no answer. */
+async function everyOperation(endpoint: string, newer: boolean): Promise<void> {
+  const one = await torchClient(endpoint);
+  const two = await torchClient(endpoint);
+  cleanups.push(
+    () => one.close(),
+    () => two.close(),
+  );
+  const bytes = (value: string): Uint8Array => Buffer.from(value);
+  const text = (value: Uint8Array | undefined): string | undefined =>
+    value === undefined ? undefined : Buffer.from(value).toString();
+  const before = await one.countKeys();
+  await one.set('k', bytes('v1'));
+  await two.append('k', bytes('+'));
+  expect(text(await one.waitFor('k'))).toBe('v1+');
+  expect([await one.add('n', 5n), await two.add('n', -2n)]).toEqual([5n, 3n]);
+  expect(text(await one.compareAndSet('c', bytes('x'), bytes('y')))).toBe('x');
+  expect(text(await one.compareAndSet('c', bytes(''), bytes('y')))).toBe('y');
+  expect(text(await two.compareAndSet('c', bytes('y'), bytes('z')))).toBe('z');
+  expect([await one.check(['k', 'n']), await one.check(['k', 'never'])]).toEqual([true, false]);
+  expect((await two.countKeys()) - before).toBe(3);
+  expect([await one.delete('c'), await one.delete('c')]).toEqual([true, false]);
+  await one.multiSet(
+    new Map([
+      ['a', bytes('1')],
+      ['b', bytes('')],
+    ]),
+  );
+  expect((await two.multiGet(['b', 'a', 'n'])).map(text)).toEqual(['', '1', '3']);
+  expect(await one.wait(['a', 'never'], 100)).toBe(false);
+  const waiting = one.wait(['late', 'a'], 60_000);
+  await two.set('late', bytes('now'));
+  expect(await waiting).toBe(true);
+  expect(await one.pop('q')).toBeUndefined();
+  await one.push('q', bytes('first'));
+  await two.push('q', bytes('second'));
+  expect(await one.queueLength('q')).toBe(2);
+  expect([text(await one.pop('q')), text(await two.pop('q'))]).toEqual(['first', 'second']);
+  if (newer) {
+    const keys = (await one.listKeys()).filter((key) => ['k', 'n', 'a', 'b', 'late'].includes(key));
+    expect(keys.sort()).toEqual(['a', 'b', 'k', 'late', 'n']);
+    let passed = false;
+    const first = one.barrier('meet', 2).then(() => (passed = true));
+    await two.check(['k']);
+    expect(passed).toBe(false);
+    await Promise.all([first, two.barrier('meet', 2)]);
+  }
+}
+
+test('the client of torch stores: waiting, cancelling, a server that goes', async () => {
   const server = await serveStore({ security: open });
   cleanups.push(() => server.close());
   const one = await torchClient(server.endpoint);
