@@ -1,7 +1,7 @@
 /** @file Runs random distributed programs: `run.ts [--programs N] [--first SEED] [--seed SEED] [--seconds S]`. */
 import { parseArgs } from 'node:util';
 import { formatTotals, runSeeds } from '@backwire/testing';
-import { programSuite } from './suite.ts';
+import { programSuite, type Covered } from './suite.ts';
 
 const { values } = parseArgs({
   options: {
@@ -13,12 +13,16 @@ const { values } = parseArgs({
 });
 const ends: Record<string, number> = {};
 let messages = 0;
+const covered: Covered = { hops: 0, deepest: 0, sharedLeaves: 0, unused: 0, errors: 0, aborts: 0 };
 const suite = programSuite((outcome) => {
   ends[outcome.ended] = (ends[outcome.ended] ?? 0) + 1;
   messages += outcome.messages;
+  const { deepest, ...sums } = outcome.covered;
+  covered.deepest = Math.max(covered.deepest, deepest);
+  for (const [what, count] of Object.entries(sums)) covered[what as keyof Covered] += count;
 });
 const totals = await runSeeds(suite, {
-  count: values.seed === undefined ? Number(values.programs ?? 1_000) : 1,
+  count: values.seed === undefined ? Number(values.programs ?? 2_000) : 1,
   first: Number(values.seed ?? values.first ?? 1),
   rerun: (_, seed) =>
     `node --import tsx --conditions=@backwire/source packages/dist-autograd/sim/run.ts --seed ${seed}`,
@@ -27,3 +31,8 @@ const totals = await runSeeds(suite, {
 console.log(formatTotals(totals));
 const kinds = Object.entries(ends).sort();
 console.log(`  ${messages} messages; programs: ${kinds.map(([kind, count]) => `${kind} ${count}`).join(', ')}`);
+const { hops, deepest, sharedLeaves, unused, errors, aborts } = covered;
+console.log(
+  `  ${hops} hops, calls up to ${deepest} deep, ${sharedLeaves} shared leaves, ${unused} unused results and arguments, ` +
+    `${errors} errors thrown, ${aborts} aborts`,
+);

@@ -116,6 +116,10 @@ export class SimHost {
     return new Set();
   }
 
+  now(): number {
+    return this.group.simulation.clock.now;
+  }
+
   timeoutMs(options?: CallOptions): number {
     return options?.timeoutMs ?? 0;
   }

@@ -2,9 +2,10 @@
 import { RpcError } from '@backwire/rpc';
 import { runBackward, tensor, type Tensor } from '@backwire/tensor';
 import { AccumulateGrad, gradEdge } from '@backwire/tensor/internal';
+import { MessageType } from '@backwire/wire/internal';
 import { Random, Simulation, SimulationFailure, type RunResult, type Suite } from '@backwire/testing';
 import { backward, context } from '../src/index.ts';
-import { drawProgram, runAt, type Place, type Program } from './program.ts';
+import { drawProgram, runAt, type Fn, type Place, type Program } from './program.ts';
 import { SimGroup, type SimHost } from './sim-host.ts';
 
 /** A program and what happens to it. */
@@ -30,6 +31,23 @@ export interface Outcome {
   /** By leaf, on its worker, before the context was left; undefined where the run did not get there. */
   readonly gradients: readonly (readonly number[] | undefined)[] | undefined;
   readonly messages: number;
+  readonly covered: Covered;
+}
+
+/** What one run had in it. */
+export interface Covered {
+  /** Calls from one worker to another. */
+  hops: number;
+  /** The longest chain of calls inside of each other, hops or not. */
+  deepest: number;
+  /** Leaves that were used more than once, and so add up what comes back. */
+  sharedLeaves: number;
+  /** Send functions that no pass reached: results and arguments that nothing depended on. */
+  unused: number;
+  /** Functions that threw on purpose. */
+  errors: number;
+  /** Passes that were cancelled or died. */
+  aborts: number;
 }
 
 export function drawScenario(seed: number): Scenario {
@@ -82,14 +100,22 @@ export async function runDistributed(scenario: Scenario, timing = 0): Promise<Ou
   const { program, death } = scenario;
   const simulation = new Simulation({ seed: `${scenario.seed}/${timing}` });
   const leaves = makeLeaves(program, scenario.dtype);
-  const group = new SimGroup(simulation, program.workers, scenario.jitterMs, (on, fn, args) =>
-    runAt(program, placeOn(on, leaves), fn, args),
-  );
+  const covered: Covered = { hops: 0, deepest: 0, sharedLeaves: 0, unused: 0, errors: 0, aborts: 0 };
+  const uses = leaves.map(() => 0);
+  const count = (host: SimHost): Place => counted(placeOn(host, leaves), covered, uses);
+  const group = new SimGroup(simulation, program.workers, scenario.jitterMs, async (on, fn, args) => {
+    try {
+      return await runAt(program, count(on), fn, args);
+    } catch (error) {
+      if (error instanceof RangeError) covered.errors++;
+      throw error;
+    }
+  });
   const creator = group.host(0);
   let ended: string | undefined;
   let gradients: Outcome['gradients'];
   simulation.clock.after(0, 'start', () => {
-    const body = creator.run(() => context((id) => train(scenario, group, leaves, id)));
+    const body = creator.run(() => context((id) => train(scenario, group, leaves, id, count(creator), covered)));
     body.then(
       (found) => {
         gradients = found;
@@ -110,7 +136,10 @@ export async function runDistributed(scenario: Scenario, timing = 0): Promise<Ou
     describe: () => describe(group, ended),
   });
   const messages = [...group.delivered.values()].reduce((a, b) => a + b, 0);
-  return { result, ended: ended ?? 'nothing', gradients, messages };
+  if (ended !== 'finished') covered.aborts++;
+  covered.sharedLeaves = uses.filter((n) => n > 1).length;
+  covered.deepest = depthOf(program, -1);
+  return { result, ended: ended ?? 'nothing', gradients, messages, covered };
 }
 
 async function train(
@@ -118,14 +147,21 @@ async function train(
   group: SimGroup,
   leaves: readonly Tensor[],
   id: bigint,
+  creator: Place,
+  covered: Covered,
 ): Promise<Outcome['gradients']> {
   const { program } = scenario;
-  const creator = group.host(0);
-  const roots = rootsOf(program, await runAt(program, placeOn(creator, leaves), -1, [leaves[0] as Tensor]));
+  const roots = rootsOf(program, await runAt(program, creator, -1, [leaves[0] as Tensor]));
   if (roots.length === 0) return undefined;
   const { cancelAfterMs } = scenario;
   const done = cancelAfterMs !== undefined && (await inTime(cancelAfterMs, group, id, roots)) ? 1 : 0;
-  for (let pass = done; pass < scenario.passes; pass++) await backward(id, roots, { retainGraph: true });
+  if (cancelAfterMs !== undefined && done === 0) covered.aborts++;
+  for (let pass = done; pass < scenario.passes; pass++) {
+    const before = reached(group);
+    await backward(id, roots, { retainGraph: true });
+    const sends = group.hosts.reduce((sum, host) => sum + (host.session.contexts.find(id)?.sends.size ?? 0), 0);
+    if (pass === scenario.passes - 1) covered.unused += Math.max(0, sends - (reached(group) - before));
+  }
   return gradientsOf(scenario.program, group, leaves, id);
 }
 
@@ -197,6 +233,35 @@ function rootsOf(program: Program, values: readonly Tensor[]): Tensor[] {
     .map((index) => values[index] as Tensor)
     .filter((value) => value.requiresGrad)
     .map((value) => value.mul(1).sum());
+}
+
+/** Messages of passes delivered so far, each to a send function. */
+function reached(group: SimGroup): number {
+  return group.delivered.get(MessageType.BACKWARD_AUTOGRAD_REQ) ?? 0;
+}
+
+/** A place that notes what is done there. */
+function counted(place: Place, covered: Covered, uses: number[]): Place {
+  return {
+    worker: place.worker,
+    leaf: (index) => {
+      uses[index] = (uses[index] ?? 0) + 1;
+      return place.leaf(index);
+    },
+    call: (to, fn, args) => {
+      if (to !== place.worker) covered.hops++;
+      return place.call(to, fn, args);
+    },
+  };
+}
+
+/** Calls inside of each other at most, from function `fn` (main: -1) on. */
+function depthOf(program: Program, fn: number): number {
+  const steps = fn < 0 ? program.main : (program.functions[fn] as Fn).steps;
+  const below = program.functions.length - fn - 1;
+  if (below <= 0) return 0;
+  const calls = steps.flatMap((step) => (step.do === 'call' ? step.calls : []));
+  return Math.max(0, ...calls.map((call) => 1 + depthOf(program, fn + 1 + (call.fn % below))));
 }
 
 function isIdle(host: SimHost): boolean {

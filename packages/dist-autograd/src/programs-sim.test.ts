@@ -34,10 +34,15 @@ describe('random distributed programs', () => {
     { timeout: 60_000 },
     async () => {
       const ends: Record<string, number> = {};
+      const sums = { hops: 0, sharedLeaves: 0, unused: 0, errors: 0, aborts: 0 };
       const totals = await runSeeds(
-        programSuite(({ ended }: Outcome) => (ends[ended] = (ends[ended] ?? 0) + 1)),
+        programSuite(({ ended, covered }: Outcome) => {
+          ends[ended] = (ends[ended] ?? 0) + 1;
+          for (const what of Object.keys(sums) as (keyof typeof sums)[]) sums[what] += covered[what];
+        }),
         { count: 300, recheckEvery: 100 },
       );
+      for (const count of Object.values(sums)) expect(count).toBeGreaterThan(10);
       expect(totals.seeds).toBe(300);
       expect(ends['finished']).toBeGreaterThan(200);
       expect(ends['peer-died']).toBeGreaterThan(5);
