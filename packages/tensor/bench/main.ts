@@ -38,7 +38,8 @@ async function runBackend(backend: string): Promise<number> {
   const effort = values.quick ? 'quick' : 'full';
   const script = fileURLToPath(new URL('backend.ts', import.meta.url));
   const child = spawn(process.execPath, [...process.execArgv, script, effort, python ?? '', values.only], {
-    env: { ...process.env, BACKWIRE_BACKEND: backend },
+    // One thread on both sides.
+    env: { TF_NUM_INTRAOP_THREADS: '1', ...process.env, BACKWIRE_BACKEND: backend },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   let errors = '';

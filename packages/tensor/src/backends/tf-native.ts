@@ -172,7 +172,12 @@ export class NativeOps {
 
   private remembered<K>(known: Map<K, number>, key: K, make: () => number): number {
     const before = known.get(key);
-    if (before !== undefined) return before;
+    if (before !== undefined) {
+      // To the end of the order of age: what this very call uses must not be the next to go.
+      known.delete(key);
+      known.set(key, before);
+      return before;
+    }
     if (known.size >= limits.nativeConstants) {
       const [oldest, id] = known.entries().next().value as [K, number];
       known.delete(oldest);

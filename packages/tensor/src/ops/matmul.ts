@@ -9,6 +9,7 @@ import { named } from '../named.ts';
 import { broadcastShapes, sizeOf, type Shape } from '../shape.ts';
 import { Storage } from '../storage.ts';
 import type { Tensor } from '../tensor.ts';
+import { complexProduct } from './complex-parts.ts';
 import { defineOp } from './define.ts';
 import { multiply } from './gemm.ts';
 import { apply } from './op.ts';
@@ -68,24 +69,27 @@ function isTransposed(t: Tensor): boolean {
 function onDevice(backend: Backend, x: Tensor, y: Tensor, shape: Shape): Tensor {
   relieveDevice();
   if (!backend.fastTransposedMatmul && turnedIsCheaper(x, y)) return turnedProduct(backend, x, y, shape);
+  const { fastTransposedMatmul } = backend;
+  const transposeA = fastTransposedMatmul && isTransposed(x);
+  const transposeB = fastTransposedMatmul && isTransposed(y);
   const borrowed: Argument[] = [];
-  const operand = (t: Tensor): { tensor: Argument; transposed: boolean } => {
-    const transposed = backend.fastTransposedMatmul && isTransposed(t);
-    const source = transposed ? rawTranspose(t) : t;
-    const tensor = argument(backend, source);
-    if (transposed) source.release();
-    borrowed.push(tensor);
-    return { tensor, transposed };
-  };
   try {
-    const a = operand(x);
-    const b = operand(y);
-    const inputs = { a: flat(a.tensor), b: flat(b.tensor) };
-    const device = backend.run('BatchMatMul', inputs, { transposeA: a.transposed, transposeB: b.transposed });
+    const a = borrow(backend, x, transposeA, borrowed);
+    const b = borrow(backend, y, transposeB, borrowed);
+    const device = backend.run('BatchMatMul', { a: flat(a), b: flat(b) }, { transposeA, transposeB });
     return over(new Storage({ device, backend }), 'float32', shape);
   } finally {
     freeArguments(backend, borrowed);
   }
+}
+
+/** `t`, or its transpose where the kernel transposes it back. */
+function borrow(backend: Backend, t: Tensor, transposed: boolean, borrowed: Argument[]): Argument {
+  const source = transposed ? rawTranspose(t) : t;
+  const tensor = argument(backend, source);
+  if (transposed) source.release();
+  borrowed.push(tensor);
+  return tensor;
 }
 
 /** What rearranging one element of the right operand costs a kernel that packs it first, in transposed elements. */
@@ -130,6 +134,7 @@ function flat(t: Argument): Argument {
 export const matmul = named('aten::matmul', (a: Tensor, b: Tensor): Tensor => {
   if (a.sparse !== undefined) return matmul(a.toDense(), b);
   if (b.sparse !== undefined) return matmul(a, b.toDense());
+  if (a.dtype === 'complex64' && b.dtype === 'complex64') return complexProduct(a, b, matmul);
   if (a.rank === 0 || b.rank === 0) throw new ShapeError('both arguments to matmul need to be at least 1D');
   if (a.dtype !== b.dtype)
     throw new DTypeError(`expected m1 and m2 to have the same dtype, but got: ${a.dtype} != ${b.dtype}`);
