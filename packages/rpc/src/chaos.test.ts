@@ -225,10 +225,6 @@ describe.each([
       for (const [pair, n] of sent)
         expect([pair, notes.get(pair)]).toEqual([pair, Array.from({ length: n }, (_, i) => i)]);
       await quiet(cluster.agents);
-      globalThis.gc?.();
-      await eventually('tensors are gone', () => memory().bytes <= before.bytes + LARGEST * 4, 15_000).catch(
-        () => undefined,
-      );
       console.log(`seed ${seed} over ${transport}: ${summary(made)}; ${summaryOf(faults)}`);
     },
     90_000,

@@ -1,11 +1,11 @@
 /** @file What Node and browsers both have under different names. Nothing here imports a Node module: browsers load this file. */
 
-type NodeCrypto = typeof import('node:crypto');
+import type * as NodeCrypto from 'node:crypto';
 
 const node = globalThis.process as NodeJS.Process | undefined;
 
 /** Node's crypto; undefined in browsers. */
-export const nodeCrypto: NodeCrypto | undefined = node?.getBuiltinModule?.('node:crypto');
+export const nodeCrypto: typeof NodeCrypto | undefined = node?.getBuiltinModule?.('node:crypto');
 
 /** Environment variables; none in browsers. */
 export const environment: Readonly<Record<string, string | undefined>> = node?.env ?? {};

@@ -269,7 +269,7 @@ function checkLists(options: RpcOptions): void {
   for (const name of ['transports', 'channels', 'extensions', 'serve'] as const) {
     const given: unknown = options[name];
     if (given === undefined || Array.isArray(given) || (name === 'serve' && given === 'all-defined')) continue;
-    throw new TypeError(`${name} is a list, got ${typeof given} '${String(given)}'`);
+    throw new TypeError(`${name} is a list, got ${typeof given}${typeof given === 'string' ? ` '${given}'` : ''}`);
   }
 }
 

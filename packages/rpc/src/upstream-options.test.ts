@@ -199,7 +199,7 @@ describe('what travels and what does not', () => {
   it('arguments that the function cannot use fail on the callee, as what it threw, with its stack', async () => {
     cluster = await startCluster(2);
     await cluster.at(0).run(async () => {
-      const error = await failure(rpcSync('w1', twice as unknown as typeof echo));
+      const error = await failure(rpcSync('w1', twice as unknown as typeof list));
       expect(error).toBeInstanceOf(TypeError);
       expect(error.message).toMatch(/undefined/);
       const remote = rpcInfo(error) as RemoteError;

@@ -132,7 +132,9 @@ async function nodeClient(): Promise<WebSocketClass> {
     const { WebSocket } = await loadWs();
     return WebSocket;
   } catch (error) {
-    return platformClient() ?? Promise.reject(error as Error);
+    const own = platformClient();
+    if (own !== undefined) return own;
+    throw error;
   }
 }
 

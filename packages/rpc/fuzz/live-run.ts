@@ -1,0 +1,408 @@
+/** @file Damaged bytes on the port of a running agent: from strangers, and from a member that has proved itself. */
+import { rand, tensor } from '@backwire/tensor';
+import {
+  encodeProto,
+  FrameKind,
+  FrameReader,
+  FrameWriter,
+  handshakeProto,
+  MessageType,
+  planTensors,
+  type FrameHeader,
+} from '@backwire/wire/internal';
+import { encodeValue } from '@backwire/wire';
+import { Random } from '@backwire/testing';
+import type { Agent } from '../src/agent.ts';
+import { createAgent, rpcFunction, rpcSync } from '../src/index.ts';
+import { Group } from '../src/group.ts';
+import { inLoop } from '../src/liveness/keep-alive.ts';
+import { authenticate } from '../src/security/authenticate.ts';
+import { findKeys, type Keys } from '../src/security/secret.ts';
+import { openStore } from '../src/stores/open.ts';
+import { prefixStore } from '../src/stores/prefix.ts';
+import type { Store } from '../src/stores/store.ts';
+import { tcpTransport } from '../src/transports/tcp.ts';
+import type { Connection } from '../src/transports/transport.ts';
+
+const echo = rpcFunction('fuzz/echo', (x: unknown) => x);
+const SECRET = 'the secret of the fuzzed agent';
+const GROUP = 'default';
+/** Frames of one connection; the first that breaks the protocol ends it. */
+const FRAMES_PER_CONNECTION = 100;
+/** One connection in so many is a stranger's, whose handshake is damaged. */
+const STRANGERS = 10;
+const MIB = 1024 * 1024;
+/** What one message may make the agent hold: far less than what a damaged length may ask for. */
+const LIMITS = {
+  maxMessageBytes: 8 * MIB,
+  maxFrameBytes: MIB,
+  maxBufferedBytesPerPeer: 32 * MIB,
+  maxInboundCalls: 1_000,
+};
+/** Nobody answers in this time: the agent hangs. */
+const PATIENCE_MS = 30_000;
+const QUIET = {
+  debug: (): void => undefined,
+  info: (): void => undefined,
+  warn: (): void => undefined,
+  error: (): void => undefined,
+};
+
+/** What a run saw. */
+export interface LiveReport {
+  readonly frames: number;
+  readonly connections: number;
+  /** Connections that the agent broke off. */
+  readonly broken: number;
+  readonly strangers: number;
+  /** Frames that the agent sent back: results, errors, acknowledgements. */
+  readonly answers: number;
+  /** Lives that the member needed: the group removed it when a session could not go on. */
+  readonly lives: number;
+  /** How much larger the process was at its largest than at the start. */
+  readonly grownBytes: number;
+}
+
+/** Sends `frames` damaged frames. Rejects when the agent stops to answer its other callers, or to hang up on this one. */
+export async function fuzzLive(frames: number, seed: number): Promise<LiveReport> {
+  const address = `memory://fuzz-${seed}-${frames}`;
+  const { store } = await openStore(address);
+  const security = { mode: 'hmac', secret: SECRET } as const;
+  const agent = await createAgent({
+    name: 'victim',
+    membership: 'dynamic',
+    store: address,
+    transports: ['tcp'],
+    security,
+    limits: LIMITS,
+    logger: QUIET,
+  });
+  const attacker = new Attacker(agent as Agent, store, new Random(seed));
+  const before = process.memoryUsage().rss;
+  let most = before;
+  try {
+    for (let turn = 0; attacker.frames < frames; turn++) {
+      if (turn % STRANGERS === 0) await attacker.asStranger();
+      else await attacker.asMember(Math.min(FRAMES_PER_CONNECTION, frames - attacker.frames));
+      if (turn % 50 !== 0) continue;
+      most = Math.max(most, process.memoryUsage().rss);
+      const answer = await agent.run(() => rpcSync('victim', echo, [turn], { timeoutMs: PATIENCE_MS }));
+      if (answer !== turn) throw new Error(`the agent answered ${String(answer)} instead of ${turn}`);
+    }
+  } finally {
+    await attacker.close();
+    await agent.shutdown({ graceful: false });
+    await store.close();
+  }
+  const { connections, broken, strangers, answers, lives } = attacker;
+  return { frames: attacker.frames, connections, broken, strangers, answers, lives, grownBytes: most - before };
+}
+
+class Attacker {
+  frames = 0;
+  connections = 0;
+  broken = 0;
+  strangers = 0;
+  answers = 0;
+  lives = 0;
+  private readonly agent: Agent;
+  private readonly store: Store;
+  private readonly random: Random;
+  private readonly keys = findKeys({ secret: SECRET }) as Keys;
+  private readonly transport = tcpTransport();
+  private readonly endpoint: string;
+  private group: Group | undefined;
+  private session = new Uint8Array(16);
+  private dials = 0;
+  /** Numbered frames of the agent that came in this session. */
+  private received = 0;
+
+  constructor(agent: Agent, store: Store, random: Random) {
+    this.agent = agent;
+    this.store = store;
+    this.random = random;
+    this.endpoint = agent.listeners[0]?.endpoint ?? '';
+  }
+
+  /** Bytes that look like a handshake, more or less. */
+  async asStranger(): Promise<void> {
+    const connection = await this.transport.dial(this.endpoint);
+    this.connections++;
+    this.strangers++;
+    const hello = Uint8Array.from([
+      0x42,
+      0x4b,
+      0x57,
+      0x52,
+      1,
+      1,
+      41 + 7,
+      0,
+      1,
+      ...Array.from({ length: 47 }, () => this.random.int(0, 256)),
+    ]);
+    const closed = new Promise<void>((resolve) => {
+      connection.attach({
+        nextBuffer: () => new Uint8Array(1_024),
+        received: () => undefined,
+        closed: () => resolve(),
+      });
+    });
+    connection.write([this.damage(hello), this.damage(hello)]);
+    connection.close();
+    await inTime(closed, 'a stranger was not hung up on');
+  }
+
+  /** A member's connection: handshake in order, then damaged frames, then a ping that shows whether the link has lived. */
+  async asMember(count: number): Promise<void> {
+    const group = (this.group ??= await this.join());
+    const connection = await this.transport.dial(this.endpoint);
+    this.connections++;
+    const claim = new TextEncoder().encode(`attacker#${group.incarnation}`);
+    await authenticate(connection, { role: 'dialer', group: GROUP, keys: this.keys, claim });
+    const link = new Talk(connection, (header) => this.note(header));
+    const identity = this.identity(group);
+    link.send((writer) =>
+      writer.frame(
+        FrameKind.HANDSHAKE,
+        0,
+        encodeProto(handshakeProto.Handshake, { step: { $case: 'hello', value: { identity } } }),
+        0,
+        0,
+      ),
+    );
+    const welcomed = await inTime(link.welcomed, 'no WELCOME came');
+    if (welcomed === undefined) {
+      // Removed from the group: the next life.
+      await group.close();
+      this.group = undefined;
+      return;
+    }
+    link.send((writer) =>
+      writer.frame(
+        FrameKind.RESUME,
+        0,
+        encodeProto(handshakeProto.Resume, { received: this.received, bodies: [] }),
+        0,
+        0,
+      ),
+    );
+    let seq = welcomed;
+    for (let i = 0; i < count; i++) link.sendBytes(this.damagedFrame(++seq));
+    this.frames += count;
+    link.send((writer) => writer.idFrame(FrameKind.PING, 1, 0, 0, 0, 0, 0));
+    // A damaged length makes the agent wait for more: there is none.
+    connection.close();
+    if ((await inTime(link.ended, 'neither a PONG came nor the end')) === 'broken') this.broken++;
+    connection.destroy();
+  }
+
+  async close(): Promise<void> {
+    await this.group?.close();
+  }
+
+  private note(header: FrameHeader): void {
+    this.answers++;
+    if (header.seq === this.received + 1) this.received++;
+  }
+
+  private async join(): Promise<Group> {
+    const group = new Group({
+      store: prefixStore(this.store, `backwire/${GROUP}/`, { owned: false }),
+      root: this.store,
+      leaseMs: 60_000,
+      logger: QUIET,
+      onView: () => undefined,
+      onLeaseLost: () => undefined,
+      keepAlive: (store, lease, { ageKey }) => inLoop(store, lease, ageKey),
+      now: () => performance.now(),
+    });
+    this.lives++;
+    await group.join(
+      { name: 'attacker', id: undefined, size: undefined, endpoints: [], host: 'elsewhere', extensions: [] },
+      performance.now() + PATIENCE_MS,
+    );
+    this.session = Uint8Array.from({ length: 16 }, () => this.random.int(0, 256));
+    this.received = 0;
+    this.dials = 0;
+    return group;
+  }
+
+  private identity(group: Group): handshakeProto.Identity {
+    return {
+      group: GROUP,
+      name: 'attacker',
+      id: 1,
+      incarnation: group.incarnation,
+      peerIncarnation: this.agent.incarnation,
+      session: this.session,
+      dial: ++this.dials,
+      epoch: this.agent.epoch,
+      extensions: [],
+      limits: { maxInboundCalls: 1_000, maxInboundBytes: 32 * MIB, maxFrameBytes: MIB, maxMessageBytes: 8 * MIB },
+      host: 'elsewhere',
+      minVersion: 1,
+      maxVersion: 1,
+      nonce: new Uint8Array(0),
+    };
+  }
+
+  /** A frame whose value may be damaged already; few are damaged themselves, for that mostly ends the connection. */
+  private damagedFrame(seq: number): Uint8Array {
+    const whole = this.frame(seq);
+    if (this.random.chance(0.97)) return whole;
+    const keep = this.random.chance(0.6) ? Math.min(56, whole.length) : 0;
+    const damaged = this.damage(whole.subarray(keep));
+    // Behind an intact header the length has to stay what the header says, or the next frame is damaged as well.
+    const body = keep > 0 && this.random.chance(0.8) ? fit(damaged, whole.length - keep) : damaged;
+    return Uint8Array.from([...whole.subarray(0, keep), ...body]);
+  }
+
+  private frame(seq: number): Uint8Array {
+    const { random } = this;
+    return bytesOf((writer) => {
+      const kind = random.weighted({ call: 6, answer: 2, control: 1, id: 2, loose: 1 });
+      if (kind === 'control')
+        writer.frame(FrameKind.CONTROL, random.int(0, 0x250), new Uint8Array(random.int(0, 40)), seq, 0);
+      else if (kind === 'id') {
+        const which = random.pick([FrameKind.CANCEL, FrameKind.CREDIT, FrameKind.BODY_ACK, FrameKind.BODY_LOST]);
+        writer.idFrame(which, random.int(0, seq + 1), random.int(0, 3), 0, random.int(0, 100), seq, 0);
+      } else if (kind === 'loose')
+        writer.idFrame(FrameKind.CREDIT, 0, random.int(0, 1_000), 0, random.int(0, 1_000_000), 0, 0);
+      else this.message(writer, kind, seq);
+    });
+  }
+
+  private message(writer: FrameWriter, kind: 'call' | 'answer', seq: number): void {
+    const { random } = this;
+    const args = [
+      random.pick<unknown>([
+        1,
+        'text',
+        { a: [1n, null] },
+        rand([3, 4]),
+        tensor([1, 2], { dtype: 'int64' }),
+        new Map([['k', new Date(0)]]),
+      ]),
+    ];
+    const { bytes, tensors } = encodeValue(args);
+    writer.begin();
+    writer.out.raw(random.chance(0.8) ? this.damage(bytes) : bytes);
+    const plan = tensors.length === 0 ? undefined : planTensors(tensors);
+    const fields = { flags: random.int(0, 8), seq, ack: 0, callId: seq, remainingMs: random.pick([-1, 1, 1_000]) };
+    if (kind === 'call')
+      writer.endCall(
+        { ...fields, kind: FrameKind.CALL, messageType: MessageType.PYTHON_CALL, fn: 1 },
+        'fuzz/echo',
+        undefined,
+        plan,
+      );
+    else
+      writer.endCall(
+        {
+          ...fields,
+          kind: random.pick([FrameKind.RESULT, FrameKind.ERROR, FrameKind.STREAM_ITEM, FrameKind.STREAM_END]),
+          messageType: MessageType.PYTHON_RET,
+          fn: 0,
+        },
+        undefined,
+        undefined,
+        plan,
+      );
+    plan?.release();
+  }
+
+  /** One to three mistakes: bits, bytes, a piece cut out, repeated or overwritten. */
+  private damage(bytes: Uint8Array): Uint8Array {
+    const { random } = this;
+    let out = [...bytes];
+    for (let i = random.int(1, 4); i > 0 && out.length > 0; i--) {
+      const at = random.int(0, out.length);
+      const to = Math.min(out.length, at + random.int(1, 17));
+      const kind = random.weighted({ bit: 4, byte: 3, cut: 1, repeat: 1, high: 2 });
+      if (kind === 'bit') out[at] = (out[at] as number) ^ (1 << random.int(0, 8));
+      else if (kind === 'byte') out[at] = random.pick([0, 1, 0x7f, 0x80, 0xff, random.int(0, 256)]);
+      else if (kind === 'cut') out = [...out.slice(0, at), ...out.slice(to)];
+      else if (kind === 'repeat') out = [...out.slice(0, to), ...out.slice(at, to), ...out.slice(to)];
+      else for (let j = at; j < to; j++) out[j] = 0xff;
+    }
+    return Uint8Array.from(out);
+  }
+}
+
+/** The attacker's end of one link. */
+class Talk {
+  /** Resolves with the last number that the agent has of this session; undefined when it refuses. */
+  readonly welcomed: Promise<number | undefined>;
+  /** 'alive' when the ping was answered, 'broken' when the agent hung up. */
+  readonly ended: Promise<'alive' | 'broken'>;
+  private readonly connection: Connection;
+
+  constructor(connection: Connection, note: (header: FrameHeader) => void) {
+    this.connection = connection;
+    let welcome!: (received: number | undefined) => void;
+    let end!: (how: 'alive' | 'broken') => void;
+    this.welcomed = new Promise((resolve) => (welcome = resolve));
+    this.ended = new Promise((resolve) => (end = resolve));
+    let memory = new Uint8Array(0);
+    const reader = new FrameReader({
+      frame(header, bytes, start, at) {
+        if (header.kind === FrameKind.HANDSHAKE) {
+          const { step } = handshakeProto.Handshake.decode(bytes.slice(start, at));
+          if (step?.$case === 'welcome') reader.phase = 'open';
+          else welcome(undefined);
+        } else if (header.kind === FrameKind.RESUME)
+          welcome(handshakeProto.Resume.decode(bytes.slice(start, at)).received);
+        else if (header.kind === FrameKind.PONG) end('alive');
+        else note(header);
+      },
+      body: (header) => (memory = new Uint8Array(header.length)),
+      bodyEnd: () => void memory,
+    });
+    connection.attach({
+      nextBuffer: () => reader.nextBuffer(),
+      received: (count) => reader.received(count),
+      closed: () => {
+        reader.close();
+        welcome(undefined);
+        end('broken');
+      },
+    });
+  }
+
+  send(fn: (writer: FrameWriter) => void): void {
+    this.sendBytes(bytesOf(fn));
+  }
+
+  sendBytes(bytes: Uint8Array): void {
+    this.connection.write([bytes]);
+  }
+}
+
+function bytesOf(fn: (writer: FrameWriter) => void): Uint8Array {
+  const writer = new FrameWriter();
+  fn(writer);
+  const write = writer.flush();
+  const bytes = Buffer.concat(write?.chunks ?? []);
+  write?.release();
+  writer.dispose();
+  return bytes;
+}
+
+function fit(bytes: Uint8Array, length: number): Uint8Array {
+  const out = new Uint8Array(length);
+  out.set(bytes.subarray(0, length));
+  return out;
+}
+
+async function inTime<T>(promise: Promise<T>, what: string): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(what)), PATIENCE_MS);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
