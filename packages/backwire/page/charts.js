@@ -1,4 +1,5 @@
 /** @file Small charts of the sums over the group, and the timeline of calls. Texts come from other processes: they are never markup. */
+/* global document */
 
 const SVG = 'http://www.w3.org/2000/svg';
 /** Calls drawn at once; older ones go first. */

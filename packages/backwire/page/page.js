@@ -1,4 +1,5 @@
 /** @file The live page: listens to what the command sees, and draws it. */
+/* global document, EventSource, matchMedia */
 import { bytes, compact, spark, time, Timeline } from './charts.js';
 import { Graph } from './graph.js';
 import { fill } from './tables.js';

@@ -1,4 +1,5 @@
 /** @file Tables that are filled again at each look. */
+/* global document */
 
 /**
  * Fills a table. A column: `title`, `of(row)` for the text, and whether it is a number, a heading of its row, or a state.

@@ -24,7 +24,7 @@ async function pair(): Promise<[RpcAgent, RpcAgent]> {
   const start = (rank: number): Promise<RpcAgent> => createAgent({ name: `w${rank}`, rank, worldSize: 2, store });
   const made = await Promise.all([start(0), start(1)]);
   agents.push(...made);
-  return made as [RpcAgent, RpcAgent];
+  return made;
 }
 
 /** The value of the line that begins with `name` and has all `labels`. */

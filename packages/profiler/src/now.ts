@@ -3,8 +3,8 @@ import type { RpcAgent } from '@backwire/rpc';
 
 /** The clock of a worker: a monotonic time in microseconds, and the same moment in microseconds since the epoch. */
 export interface WorkerClock {
-  nowUs(): number;
-  epochUs(us: number): number;
+  readonly nowUs: () => number;
+  readonly epochUs: (us: number) => number;
 }
 
 /** This process's. Processes of one host share it, to within what the system says of the time of day. */

@@ -8,7 +8,6 @@ import {
   withTrace,
   type CallObserver,
   type ExtensionHost,
-  type ExtensionInternals,
   type Followed,
   type ObservedHandler,
 } from '@backwire/rpc/internal';
@@ -48,7 +47,7 @@ export async function openTelemetry(options: OpenTelemetryOptions = {}): Promise
   };
 }
 
-class TelemetrySession implements ExtensionSession, ExtensionInternals {
+class TelemetrySession implements ExtensionSession {
   private readonly host: ExtensionHost;
   private readonly api: typeof Otel;
   private readonly tracer: Otel.Tracer;

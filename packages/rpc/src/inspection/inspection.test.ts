@@ -1,6 +1,10 @@
 /** @file Looking at groups from outside: what is seen, who may see it, and that nothing changes by it. */
 import { once } from 'node:events';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
 import { createAgent, rpcAsync, rpcFunction, rpcSync, type RpcAgent, type RpcOptions } from '../index.ts';
@@ -175,6 +179,33 @@ describe('whoever looks', () => {
     expect(report(seen, 'w0').sessions).toHaveLength(1);
   });
 
+  it('shows a certificate where the group does, of any name that the group trusts', async (test) => {
+    const directory = mkdtempSync(join(tmpdir(), 'backwire-looks-'));
+    try {
+      if (!makeCertificates(directory, ['w0', 'w1', 'looker'])) test.skip('openssl is missing');
+      const of = (name: string) =>
+        ({
+          mode: 'mtls',
+          key: join(directory, `${name}.key`),
+          cert: join(directory, `${name}.pem`),
+          ca: join(directory, 'ca.pem'),
+        }) as const;
+      const store = `memory://inspection-${++groups}`;
+      const start = (rank: number): Promise<RpcAgent> =>
+        createAgent({ name: `w${rank}`, rank, worldSize: 2, store, transports: ['tcp'], security: of(`w${rank}`) });
+      agents.push(...(await Promise.all([start(0), start(1)])));
+      const endpoint = (at(0) as Agent).listeners[0]?.endpoint ?? '';
+      const seen = await (await look({ endpoint, security: of('looker') })).look();
+      expect(seen.workers.map(({ state }) => state)).toEqual(['up', 'up']);
+      const secret = { mode: 'psk', secret: SECRET } as const;
+      await expect(Inspector.open({ endpoint, security: secret, timeoutMs: 2_000 })).rejects.toMatchObject({
+        name: 'RpcError',
+      });
+    } finally {
+      rmSync(directory, { recursive: true, force: true });
+    }
+  });
+
   it('costs calls nothing once it has gone', async () => {
     const endpoint = await group(2);
     const { observers } = at(0) as Agent;
@@ -263,3 +294,21 @@ describe('an observer', () => {
     expect((at(0) as Agent).observers.current).toBeUndefined();
   });
 });
+
+/** Certificates of an authority of their own, made by the openssl program; false where there is none. */
+function makeCertificates(directory: string, names: readonly string[]): boolean {
+  const run = (...args: string[]): void => void execFileSync('openssl', args, { cwd: directory, stdio: 'ignore' });
+  const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
+  try {
+    run('req', '-x509', ...key, '-keyout', 'ca.key', '-out', 'ca.pem', '-days', '2', '-subj', '/CN=ca');
+    for (const name of names) {
+      writeFileSync(join(directory, `${name}.ext`), `subjectAltName=DNS:${name}\n`);
+      run('req', ...key, '-keyout', `${name}.key`, '-out', `${name}.csr`, '-subj', `/CN=${name}`);
+      const signing = ['-CA', 'ca.pem', '-CAkey', 'ca.key', '-CAcreateserial', '-days', '2', '-extfile', `${name}.ext`];
+      run('x509', '-req', '-in', `${name}.csr`, '-out', `${name}.pem`, ...signing);
+    }
+    return true;
+  } catch {
+    return false;
+  }
+}
