@@ -126,7 +126,7 @@ export class Inbox {
     const place = bodies.place(seq, header.a, header.c, landed);
     if (typeof place === 'string') return;
     const complete = bodies.landed(place, landed);
-    if (place.got === place.bytes) this.outbox.sendLoose(FrameKind.BODY_ACK, seq, header.a, 0, place.bytes);
+    if (place.got === place.bytes) this.outbox.sendLater(FrameKind.BODY_ACK, seq, header.a, 0, place.bytes);
     if (!complete) return;
     this.assemblies.delete(seq);
     this.assembled(assembly);

@@ -17,16 +17,10 @@ import {
   type WireLimits,
 } from '@backwire/wire/internal';
 import { RpcError } from './errors.ts';
-import {
-  BODY_CHUNK_BYTES,
-  BODY_WINDOW_BYTES,
-  CONGESTED_BYTES,
-  EARLY_FLUSH_BYTES,
-  MAX_CONTROL_BACKLOG_BYTES,
-} from './limits.ts';
-import { soon } from './platform.ts';
+import { CONGESTED_BYTES, EARLY_FLUSH_BYTES, MAX_CONTROL_BACKLOG_BYTES } from './limits.ts';
+import { OutgoingBodies } from './outgoing-bodies.ts';
+import { later, soon } from './platform.ts';
 import { Session, type SessionPort } from './protocol/session.ts';
-import type { OutBody } from './protocol/body-lane.ts';
 import type { Connection } from './transports/transport.ts';
 import { discard, Runs, WaitingQueue, type Waiting } from './waiting.ts';
 
@@ -57,6 +51,7 @@ const NO_BODIES: readonly OutgoingBody[] = Object.freeze([]);
 export class Outbox implements SessionPort<PendingWrite> {
   readonly session: Session<PendingWrite, OutgoingBody>;
   private readonly options: OutboxOptions;
+  private readonly bodies: OutgoingBodies<PendingWrite>;
   /** Frames that have a number. */
   private readonly main: FrameWriter;
   /** Frames without: acknowledgements, credits, pings, pieces of storages. */
@@ -69,6 +64,7 @@ export class Outbox implements SessionPort<PendingWrite> {
   /** Bounded by the calls a peer may have here. */
   private clearWaiters: (() => void)[] = [];
   private scheduled = false;
+  private waitingForCompany = false;
   /** The frame numbered last in this tick. */
   private last: FrameRegion | undefined;
   /** The highest acknowledgement in the frames of this flush, and in the frames without a number. */
@@ -76,7 +72,6 @@ export class Outbox implements SessionPort<PendingWrite> {
   private looseAck = 0;
   /** Set while the session ends: what it lets go of then. */
   private held: PendingWrite[] | undefined;
-  private bodyBytesInFlight = 0;
   /** Control that was sent while a frame was open: an extension's `encode` did it. */
   private deferred: (() => void)[] = [];
   private replay: PendingWrite[] = [];
@@ -94,6 +89,7 @@ export class Outbox implements SessionPort<PendingWrite> {
   constructor(options: OutboxOptions) {
     this.options = options;
     this.session = new Session<PendingWrite, OutgoingBody>(this, options.session);
+    this.bodies = new OutgoingBodies(this.session, () => this.schedule());
     this.main = new FrameWriter(options.slabs, options.wireLimits);
     this.loose = new FrameWriter(options.slabs, options.wireLimits);
     this.waiting = new FrameWriter(options.slabs, options.wireLimits);
@@ -169,7 +165,7 @@ export class Outbox implements SessionPort<PendingWrite> {
       const seq = session.draw();
       if (ticket !== undefined) ticket.seq = seq;
       if (credit) session.credits.use(region.end - region.start + bodyBytes);
-      if (region.bodies.length > 0) this.sendBodies(seq, region.bodies);
+      if (region.bodies.length > 0) this.bodies.send(seq, region.bodies);
     } else {
       this.enqueue(region, region.bodies, bodyBytes, credit, ticket);
     }
@@ -196,6 +192,16 @@ export class Outbox implements SessionPort<PendingWrite> {
     this.schedule();
   }
 
+  /** The same for what may wait for company: it goes with the next frame, or when this turn of the event loop ends. */
+  sendLater(kind: FrameKind, id: number, a = 0, b = 0, c = 0): void {
+    if (this.connection === undefined) return;
+    this.looseAck = this.session.lastReceived;
+    this.loose.idFrame(kind, id, a, b, c, 0, this.looseAck);
+    if (this.scheduled || this.waitingForCompany) return;
+    this.waitingForCompany = true;
+    later(this.flushAtRoot);
+  }
+
   /** An acknowledgement of its own, unless a frame carries it by the end of this tick. */
   sendAck(): void {
     if (this.connection === undefined) return;
@@ -214,10 +220,7 @@ export class Outbox implements SessionPort<PendingWrite> {
   resume(peer: { received: number; bodies: readonly { seq: number; storage: number; bytes: number }[] }): boolean {
     this.flushNumbered();
     if (!this.session.linkUp(peer)) return false;
-    for (const body of this.session.bodies.resumed.splice(0)) {
-      const confirmed = this.session.bodies.confirmed(body.seq, body.storage);
-      if (confirmed !== undefined) this.letGo(confirmed);
-    }
+    this.bodies.resumed();
     const { calls, bytes } = this.session.credits.grant();
     this.sendLoose(FrameKind.CREDIT, 0, calls >>> 0, 0, bytes);
     this.schedule();
@@ -235,18 +238,12 @@ export class Outbox implements SessionPort<PendingWrite> {
 
   /** A storage was confirmed by the peer. */
   bodyConfirmed(seq: number, storage: number): void {
-    const body = this.session.bodies.confirmed(seq, storage);
-    if (body !== undefined) this.letGo(body);
+    this.bodies.confirmed(seq, storage);
   }
 
-  /**
-   * Nobody wants the storages of frame `seq` any more. True when some of them cannot arrive now: a piece is unsent and stays so. One that
-   * was sent and not confirmed may have arrived.
-   */
+  /** Nobody wants the storages of frame `seq` any more. True when some of them cannot arrive now. */
   dropBodies(seq: number): boolean {
-    const dropped = this.session.bodies.drop(seq);
-    for (const body of dropped) this.letGo(body);
-    return dropped.some(({ sent, bytes }) => sent < bytes);
+    return this.bodies.drop(seq);
   }
 
   /** The window or the credits grew: lets go what waited. */
@@ -267,7 +264,7 @@ export class Outbox implements SessionPort<PendingWrite> {
     const bodies = this.session.bodies.dropAll();
     const release = (): void => {
       for (const segment of held) segment.release();
-      for (const body of bodies) this.letGo(body);
+      for (const body of bodies) this.bodies.letGo(body);
     };
     if (connection === undefined || connection.closed) {
       this.loose.flush()?.release();
@@ -305,6 +302,7 @@ export class Outbox implements SessionPort<PendingWrite> {
 
   private readonly flush = (): void => {
     this.scheduled = false;
+    this.waitingForCompany = false;
     if (this.session.state === 'closed') return;
     while (this.clearWaiters.length > 0 && !this.congested) this.clearWaiters.shift()?.();
     this.drain();
@@ -333,6 +331,8 @@ export class Outbox implements SessionPort<PendingWrite> {
     if (this.carried > 0) this.session.ackCarried(this.carried);
   };
 
+  private readonly flushAtRoot = (): void => runAtRoot(this.flush);
+
   /** The frame numbered last was written before some of what has arrived by now: it says so too. Returns what it acknowledges. */
   private freshenAck(): number {
     const { last, session } = this;
@@ -352,59 +352,9 @@ export class Outbox implements SessionPort<PendingWrite> {
   }
 
   private write(connection: Connection, chunks: Uint8Array[]): void {
-    const pieces = this.takePieces();
-    const loose = this.loose.flush();
     // Loose frames are written in this very tick or by the last read: the next acknowledgement covers what came since.
-    if (loose !== undefined) this.carried = Math.max(this.carried, this.looseAck);
+    if (this.bodies.write(connection, chunks, this.loose)) this.carried = Math.max(this.carried, this.looseAck);
     this.looseAck = 0;
-    if (loose !== undefined) chunks.push(...loose.chunks);
-    if (chunks.length === 0) return;
-    if (loose === undefined) {
-      connection.write(chunks);
-      return;
-    }
-    connection.write(chunks, () => {
-      loose.release();
-      for (const { out, bytes } of pieces) {
-        out.inFlight--;
-        this.bodyBytesInFlight -= bytes;
-        if (out.done && out.inFlight === 0) out.body.release();
-      }
-      if (pieces.length > 0 && this.session.bodies.hasMore()) this.schedule();
-    });
-  }
-
-  /** Pieces of storages, as many as the connection may hold at once. */
-  private takePieces(): { out: OutBody<OutgoingBody>; bytes: number }[] {
-    const { bodies } = this.session;
-    const pieces: { out: OutBody<OutgoingBody>; bytes: number }[] = [];
-    while (this.bodyBytesInFlight < BODY_WINDOW_BYTES) {
-      const chunk = bodies.next(BODY_CHUNK_BYTES);
-      if (chunk === undefined) break;
-      const { out, offset, bytes } = chunk;
-      this.loose.body(
-        out.seq,
-        out.storage,
-        offset,
-        out.body.bytes.subarray(offset, offset + bytes),
-        this.session.lastReceived,
-      );
-      out.inFlight++;
-      this.bodyBytesInFlight += bytes;
-      pieces.push({ out, bytes });
-    }
-    return pieces;
-  }
-
-  private sendBodies(seq: number, bodies: readonly OutgoingBody[]): void {
-    this.session.bodies.send(
-      seq,
-      bodies.map((body) => ({ storage: body.storage, bytes: body.bytes.length, body })),
-    );
-  }
-
-  private letGo(body: OutBody<OutgoingBody>): void {
-    if (body.inFlight === 0) body.body.release();
   }
 
   private sequenced(write: (writer: FrameWriter, seq: number, ack: number) => FrameRegion): void {
@@ -497,7 +447,7 @@ export class Outbox implements SessionPort<PendingWrite> {
     }
     this.last = waiting;
     this.runs.add(waiting, this.main);
-    if (waiting.bodies.length > 0) this.sendBodies(seq, waiting.bodies);
+    if (waiting.bodies.length > 0) this.bodies.send(seq, waiting.bodies);
   }
 }
 
