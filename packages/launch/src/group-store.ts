@@ -1,6 +1,7 @@
 /** @file What a launcher tells its workers and hears of the others: the group's store, served so that any worker may die. */
 import { serveStore, type StoreServer } from '@backwire/rpc/internal';
 import { portError } from './port.ts';
+import { keepSecret } from './secret-file.ts';
 import type { WorkerEnd } from './worker-process.ts';
 
 /** What tells others that a worker is gone. */
@@ -51,13 +52,20 @@ export interface LocalGroup extends GroupRound {
 /** Tells rank 0 that it need not serve the store itself. */
 export const HOSTED = { BACKWIRE_STORE_HOSTED: '1' } as const;
 
+export interface LocalGroupOptions {
+  readonly masterAddr: string;
+  readonly masterPort: number;
+  readonly secret: string | undefined;
+  /** Nobody else knows it yet. */
+  readonly freshSecret: boolean;
+  readonly processes: number;
+}
+
 /** @throws LaunchError when the port is taken. */
-export async function openLocalGroup(
-  options: { masterAddr: string; masterPort: number; secret: string | undefined; processes: number },
-  restarts: number,
-): Promise<LocalGroup> {
-  const { masterAddr: host, masterPort, secret, processes } = options;
+export async function openLocalGroup(options: LocalGroupOptions, restarts: number): Promise<LocalGroup> {
+  const { masterAddr: host, masterPort, secret, freshSecret, processes } = options;
   const server = await serve(host, masterPort, secret);
+  const forget = secret !== undefined && freshSecret ? keepSecret(secret, server.port) : () => undefined;
   return {
     host,
     port: server.port,
@@ -70,7 +78,10 @@ export async function openLocalGroup(
     restarts,
     over: undefined,
     exited: (exit) => server.set(exitKey(exit), exitNotice(exit)),
-    close: () => server.close(),
+    close: async () => {
+      forget();
+      await server.close();
+    },
   };
 }
 

@@ -1,6 +1,6 @@
 /** @file Groups of real processes: how they start, fail, stop and leave nothing behind. */
 import { spawn, type ChildProcess } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -115,6 +115,24 @@ describe('backwire run', () => {
     expect(Number(envs[0]?.['MASTER_PORT'])).toBeGreaterThan(0);
     expect(envs[0]?.['BACKWIRE_SECRET']).toMatch(/^[0-9a-f]{64}$/);
     expect(envs[1]?.['BACKWIRE_SECRET']).toBe(envs[0]?.['BACKWIRE_SECRET']);
+  });
+
+  it('keeps its fresh secret where this user finds it, out of sight of others, while it runs', async () => {
+    const command = new Command(['run', '--standalone', worker, 'wait', mark]);
+    await command.sees('ready');
+    const environment = (pid: string): string[] => readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0');
+    const pid = alive(mark).find((one) => environment(one).includes('RANK=0')) ?? '';
+    const variable = (name: string): string | undefined =>
+      environment(pid)
+        .find((line) => line.startsWith(`${name}=`))
+        ?.slice(name.length + 1);
+    const path = join(tmpdir(), `backwire-${process.getuid?.() ?? ''}`, `run-${variable('MASTER_PORT') ?? ''}`);
+    expect(readFileSync(path, 'utf8')).toBe(variable('BACKWIRE_SECRET'));
+    expect(statSync(path).mode & 0o777).toBe(0o600);
+    expect(readFileSync(`/proc/${pid}/cmdline`, 'utf8')).not.toContain(String(variable('BACKWIRE_SECRET')));
+    command.child.kill('SIGINT');
+    await command.finished;
+    expect(existsSync(path)).toBe(false);
   });
 
   it('passes arguments and the conditions of its own node on', async () => {

@@ -15,6 +15,8 @@ export interface LaunchSettings
   readonly nodes: number;
   readonly minNodes: number;
   readonly membership: 'static' | 'dynamic';
+  /** The secret was made for this group: nobody else knows it. */
+  readonly freshSecret: boolean;
   readonly signal: AbortSignal;
 }
 
@@ -52,7 +54,7 @@ export function launchSettings(options: LaunchOptions): LaunchSettings {
     joinTimeoutMs: options.joinTimeoutMs ?? DEFAULT_JOIN_TIMEOUT_MS,
     role: options.role ?? 'default',
     stopGraceMs: options.stopGraceMs ?? DEFAULT_STOP_GRACE_MS,
-    secret: groupSecret(several || backend !== 'hosted'),
+    ...groupSecret(several || backend !== 'hosted'),
     env: options.env ?? {},
     label: options.label ?? ((rank) => `rank${rank}`),
     inherit: new Set(options.inherit ?? []),
@@ -70,15 +72,16 @@ export function launchSettings(options: LaunchOptions): LaunchSettings {
 }
 
 /** The secret from the environment, else, on one host, a fresh one. Undefined = the workers read the file that is named there. */
-function groupSecret(several: boolean): string | undefined {
-  if ((process.env['BACKWIRE_SECRET'] ?? '') !== '') return process.env['BACKWIRE_SECRET'];
-  if ((process.env['BACKWIRE_SECRET_FILE'] ?? '') !== '') return undefined;
+function groupSecret(several: boolean): { secret: string | undefined; freshSecret: boolean } {
+  if ((process.env['BACKWIRE_SECRET'] ?? '') !== '')
+    return { secret: process.env['BACKWIRE_SECRET'], freshSecret: false };
+  if ((process.env['BACKWIRE_SECRET_FILE'] ?? '') !== '') return { secret: undefined, freshSecret: false };
   if (several) {
     throw new LaunchError(
       'a group over several hosts needs one secret: set BACKWIRE_SECRET or BACKWIRE_SECRET_FILE to the same on all of them',
     );
   }
-  return randomBytes(32).toString('hex');
+  return { secret: randomBytes(32).toString('hex'), freshSecret: true };
 }
 
 function whole(name: string, value: number, least: number, most: number): number {
