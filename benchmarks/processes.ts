@@ -18,8 +18,12 @@ export interface Asked {
 }
 
 /** Starts `program` and waits until it serves. */
-export async function start(program: URL, env: Readonly<Record<string, string>> = {}): Promise<Asked> {
-  const flags = [...PLAIN, ...(process.env['BENCH_NODE_FLAGS']?.split(' ') ?? [])];
+export async function start(
+  program: URL,
+  env: Readonly<Record<string, string>> = {},
+  nodeFlags: readonly string[] = [],
+): Promise<Asked> {
+  const flags = [...PLAIN, ...nodeFlags, ...(process.env['BENCH_NODE_FLAGS']?.split(' ') ?? [])];
   const child = fork(program, { execArgv: flags, env: { ...process.env, ...env }, serialization: 'advanced' });
   const gone = once(child, 'exit');
   const waiting = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>();
