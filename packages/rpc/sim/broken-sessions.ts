@@ -8,7 +8,14 @@ export class BlindReplay<S, B = unknown> extends Session<S, B> {
   }
 }
 
-/** The same without the duplicate check: at least once, as naive retries are. */
+/** Numbers frames whether or not the peer keeps up: its memory is bounded by nothing. */
+export class WithoutWindow<S, B = unknown> extends Session<S, B> {
+  override hasRoom(): boolean {
+    return this.state !== 'closed';
+  }
+}
+
+/** The same as `BlindReplay` without the duplicate check: at least once, as naive retries are. */
 export class AtLeastOnce<S, B = unknown> extends BlindReplay<S, B> {
   override arrived(seq: number, bytes: number, now: number): ReturnType<Session<S, B>['arrived']> {
     const arrival = super.arrived(seq, bytes, now);

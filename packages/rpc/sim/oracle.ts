@@ -27,6 +27,8 @@ export class Oracle {
   readonly #sent = new Map<string, number[]>();
   readonly #delivered = new Map<string, number>();
   readonly #calls = new Map<number, CallRecord>();
+  /** The latest life of each worker that anything was delivered of, by who got it. */
+  readonly #lives = new Map<string, number>();
   readonly #paused = new Set<string>();
   #nextUid = 1;
   frames = 0;
@@ -67,6 +69,27 @@ export class Oracle {
     }
     this.#delivered.set(key, at + 1);
     this.frames++;
+    this.#fromLatestLife(from, to);
+  }
+
+  #fromLatestLife(from: Life, to: Life): void {
+    const key = `${from.name}>${lifeKey(to)}`;
+    const latest = this.#lives.get(key) ?? from.incarnation;
+    if (from.incarnation < latest)
+      this.#simulation.fail(
+        'nothing of an earlier life is delivered',
+        `${lifeKey(from)} after ${latest} to ${lifeKey(to)}`,
+      );
+    this.#lives.set(key, from.incarnation);
+  }
+
+  /** So many frames are numbered and not acknowledged. */
+  unacknowledged(from: Life, to: Life, frames: number, most: number): void {
+    if (frames > most)
+      this.#simulation.fail(
+        'what is not acknowledged is bounded',
+        `${pairKey(from, to)}: ${frames} frames, at most ${most}`,
+      );
   }
 
   /** Frames sent from one life to another that were not delivered. */

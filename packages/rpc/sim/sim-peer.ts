@@ -395,6 +395,8 @@ export class SimPeer implements ConnectorPort<End> {
 
   #number(payload: Payload, bytes: number): number {
     const seq = this.session.draw();
+    const { self, oracle } = this.#owner;
+    oracle.unacknowledged(self, this.life, seq - this.session.lastAcked, LIMITS.windowFrames);
     if ('uid' in payload) this.#owner.oracle.sent(this.#owner.self, this.life, payload.uid);
     this.#batch.push({ kind: 'numbered', seq, ack: this.session.lastReceived, bytes, payload });
     return seq;

@@ -2,7 +2,7 @@
 import type { End, NodeEnv, SimNode } from '@backwire/testing';
 import { CallTable } from '../src/protocol/call-table.ts';
 import { Session, type SessionLimits } from '../src/protocol/session.ts';
-import { AtLeastOnce } from './broken-sessions.ts';
+import { AtLeastOnce, WithoutWindow } from './broken-sessions.ts';
 import { lifeKey, type Life, type Numbered, type Packet, type Payload } from './frames.ts';
 import { answerOf, type Oracle, type Outcome } from './oracle.ts';
 import { SimPeer, type PeerOwner, type Queued } from './sim-peer.ts';
@@ -15,9 +15,11 @@ export interface Rules {
   readonly replay: boolean;
   /** A call that was numbered may have run when its peer dies. */
   readonly sentMayHaveRun: boolean;
+  /** Frames are numbered only while the window has room. */
+  readonly window: boolean;
 }
 
-export const SOUND: Rules = { dedupe: true, replay: true, sentMayHaveRun: true };
+export const SOUND: Rules = { dedupe: true, replay: true, sentMayHaveRun: true, window: true };
 
 /** The group's view: who is a member in which life. It stands for the store. */
 export interface Directory {
@@ -127,6 +129,7 @@ export class SimWorker implements SimNode, PeerOwner {
       },
       release: (segment: Numbered[]) => port.release(segment),
     };
+    if (!this.#rules.window) return new WithoutWindow(broken, limits);
     return this.#rules.dedupe ? new Session(broken, limits) : new AtLeastOnce(broken, limits);
   }
 

@@ -31,6 +31,7 @@ describe('workers over a faulty network', () => {
   it.each([
     ['numbers that came before are delivered again', { ...SOUND, dedupe: false }, 'delivered = sent prefix'],
     ['a new link replays nothing', { ...SOUND, replay: false }, 'a live session is never lost'],
+    ['frames are numbered past the window', { ...SOUND, window: false }, 'what is not acknowledged is bounded'],
     ['a numbered call is said not to have run', { ...SOUND, sentMayHaveRun: false }, "executed: 'no' means never"],
   ])(
     'are caught when %s',
