@@ -1,7 +1,7 @@
 /**
  * @file A profile of a training step over two workers: what was called, what the other side did for it, and a trace of both.
  *
- *     backwire run --standalone --nproc-per-node 2 apps/examples/src/05-profile/main.ts --out trace.json
+ *     backwire run --standalone --nproc-per-node 2 apps/examples/src/08-profile/main.ts --out trace.json
  */
 import { parseArgs } from 'node:util';
 import { manualSeed, mseLoss, nn, optim, randn } from '@backwire/tensor';

@@ -1,7 +1,7 @@
 /** @file The frame of an example: it starts its own group of workers, or plays one of them when a launcher started it. */
 import { initRpc, shutdown } from 'backwire';
 import { setBackend } from '@backwire/tensor';
-import { launch, LaunchError } from '@backwire/launch';
+import { launch, LaunchError, type LaunchOptions } from '@backwire/launch';
 import { DataFileError } from './idx.ts';
 import { type Flags, flagsHelp, OptionError, type OptionsOf, parseFlags } from './flags.ts';
 
@@ -13,15 +13,17 @@ export interface Example<F extends Flags> {
   /** What it does, for the help; wrapped by hand. */
   readonly about: string;
   readonly flags: F;
-  /** The names of the workers, by rank. The first one has the terminal. */
+  /** The names of the workers, by rank. */
   workers(options: OptionsOf<F>): readonly string[];
+  /** The rank of the worker that leads: it has the terminal. @default 0 */
+  leader?(options: OptionsOf<F>): number;
   /** Looks, before anything starts, whether the run can succeed. @throws OptionError, DataFileError */
   check?(options: OptionsOf<F>): void;
-  /** What the first worker does; the others serve it. Its end is the end of the group. */
+  /** What the leader does; the others serve it. Its end is the end of the group. */
   run(options: OptionsOf<F>): Promise<void>;
-  /** Where the workers meet; 0 = any free port. @default 0 */
-  port?(options: OptionsOf<F>): number;
-  /** More for the agents. @default none */
+  /** More for the launcher. @default none */
+  launch?(options: OptionsOf<F>): Partial<LaunchOptions>;
+  /** The time limit of calls. @default the agent's own */
   rpcTimeoutMs?(options: OptionsOf<F>): number;
 }
 
@@ -33,11 +35,16 @@ export async function runExample<F extends Flags>(example: Example<F>): Promise<
   try {
     process.exitCode = await main(example, process.argv.slice(2));
   } catch (error) {
-    const expected = error instanceof OptionError || error instanceof DataFileError || error instanceof LaunchError;
-    if (!expected) throw error;
-    console.error(`${example.name}: ${error.message}${error instanceof OptionError ? '; see --help' : ''}`);
-    process.exitCode = error instanceof OptionError ? 2 : 1;
+    reportMistake(example.name, error);
   }
+}
+
+/** Says in one line what is wrong with flags, data or ports, and sets the exit code; throws anything else on. */
+export function reportMistake(name: string, error: unknown): void {
+  const expected = error instanceof OptionError || error instanceof DataFileError || error instanceof LaunchError;
+  if (!expected) throw error;
+  console.error(`${name}: ${error.message}${error instanceof OptionError ? '; see --help' : ''}`);
+  process.exitCode = error instanceof OptionError ? 2 : 1;
 }
 
 async function main<F extends Flags>(example: Example<F>, argv: readonly string[]): Promise<number> {
@@ -53,11 +60,11 @@ async function main<F extends Flags>(example: Example<F>, argv: readonly string[
     program: example.program,
     args: argv,
     processes: names.length,
-    masterPort: example.port?.(options) ?? 0,
     label: (rank) => names[rank] ?? `rank${rank}`,
-    // The first worker draws the progress bars.
-    inherit: [0],
+    // The leader draws the progress bars.
+    inherit: [example.leader?.(options) ?? 0],
     stopGraceMs: 1_500,
+    ...example.launch?.(options),
   });
   if (result.report !== undefined) console.error(result.report);
   return result.exitCode;
@@ -73,7 +80,8 @@ async function work<F extends Flags>(
   if (worldSize !== names.length) {
     throw new OptionError(`these flags need ${names.length} workers (${names.join(', ')}), there are ${worldSize}`);
   }
-  if (rank === 0) example.check?.(options);
+  const leads = rank === (example.leader?.(options) ?? 0);
+  if (leads) example.check?.(options);
   await setBackend('auto');
   const rpcTimeoutMs = example.rpcTimeoutMs?.(options);
   await initRpc({
@@ -83,7 +91,7 @@ async function work<F extends Flags>(
     initTimeoutMs: 60_000,
     ...(rpcTimeoutMs === undefined ? {} : { rpcTimeoutMs }),
   });
-  if (rank === 0) await example.run(options);
+  if (leads) await example.run(options);
   // The others are called; this waits until nobody needs them any more.
   await shutdown();
   return 0;
