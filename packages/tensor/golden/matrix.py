@@ -330,6 +330,24 @@ def sparse():
     case("embedding", lambda w: F.embedding(i64([[1, 1], [5, 0]]), w), weights, key="embedding")
 
 
+def complexes():
+    def pairs(fn):
+        return lambda *parts: torch.view_as_real(fn(*[torch.complex(a, b) for a, b in zip(parts[::2], parts[1::2])]))
+
+    two = [f(2, 3) for _ in range(4)]
+    for name, fn in (("add", torch.add), ("sub", torch.sub), ("mul", torch.mul), ("div", torch.div)):
+        case(f"complex {name}", pairs(fn), *two, key=f"complex:{name}")
+    case("complex mul broadcast", pairs(torch.mul), f(2, 3), f(2, 3), f(3), f(3), key="complex:mul")
+    case("complex matmul", pairs(torch.matmul), f(2, 3), f(2, 3), f(3, 2), f(3, 2), key="complex:matmul", long=True)
+    for name in "neg exp log square conj".split():
+        case(f"complex {name}", pairs(lambda t, n=name: getattr(torch, n)(t).resolve_conj()), f(5), f(5), key=f"complex:{name}")
+    for name in "sum mean".split():
+        case(f"complex {name}", pairs(lambda t, n=name: getattr(t, n)(0)), f(3, 2), f(3, 2), key=f"complex:{name}0")
+    for name in "abs angle".split():
+        case(f"complex {name}", lambda a, b, n=name: getattr(torch, n)(torch.complex(a, b)), f(5), f(5), key=f"complexTo:{name}")
+    case("complex abs zero", lambda a, b: torch.complex(a, b).abs(), torch.tensor([0.0, 3]), torch.tensor([0.0, 4]), key="complexTo:abs")
+
+
 def record():
-    for group in (unary, binary, reductions, products, indexing, shapes, images, normalisation, losses, sparse):
+    for group in (unary, binary, reductions, products, indexing, shapes, images, normalisation, losses, sparse, complexes):
         group()

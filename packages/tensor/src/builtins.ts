@@ -2,6 +2,7 @@
 import { isNamed, rpcName, type Named } from './named.ts';
 import * as arithmetic from './ops/arithmetic.ts';
 import * as activations from './ops/activations.ts';
+import * as complex from './ops/complex-parts.ts';
 import * as composite from './ops/composite.ts';
 import * as conv from './ops/conv.ts';
 import * as indexing from './ops/indexing.ts';
@@ -21,6 +22,7 @@ export type BuiltinOp = ((...args: never[]) => unknown) & Named;
 const modules = [
   arithmetic,
   activations,
+  complex,
   composite,
   conv,
   indexing,

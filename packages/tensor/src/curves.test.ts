@@ -29,8 +29,8 @@ function mulberry32(seed: number): () => number {
   };
 }
 
-/** The whole curve; the plain loops of the cpu backend, which take long over convolutions, go its first part. */
-const STEPS = backendName() === 'cpu' ? 25 : 200;
+/** The whole curve; the plain loops of the cpu backend and software that plays a GPU take long over convolutions, and go its first part. */
+const STEPS = { cpu: 25, webgpu: 5 }[backendName()] ?? 200;
 
 /** The weights PyTorch started from. */
 function fill(module: nn.Module, seed: number): void {

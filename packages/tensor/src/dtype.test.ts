@@ -1,7 +1,19 @@
 /** @file Element types: exact storage, exact conversion, promotion. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { arange, fromBytes, full, promoteTypes, tensor, zeros, type DType } from './index.ts';
+import {
+  arange,
+  backendName,
+  complex,
+  fromBytes,
+  fromTf,
+  full,
+  promoteTypes,
+  tensor,
+  zeros,
+  type DType,
+  type Tensor,
+} from './index.ts';
 import { decodeBfloat16, decodeFloat16, encodeBfloat16, encodeFloat16 } from './half.ts';
 import { int64ToFloat32 } from './dtype.ts';
 
@@ -174,6 +186,25 @@ describe('complex64', () => {
       [4, -4],
     ]);
     expect(z.to('float32').toArray()).toEqual([1, 3]);
+    expect(z.sum().toArray()).toEqual([4, -2]);
+    expect(() => z.relu()).toThrow('relu is not defined for complex64');
+  });
+
+  it('goes to TensorFlow.js and back where its backend has it', () => {
+    const z = complex(tensor([1, 2]), tensor([3, -4]));
+    if (backendName() === 'wasm') return;
+    const t = z.toTf();
+    expect(t.dtype).toBe('complex64');
+    expect(fromTf(t).equal(z)).toBe(true);
+    t.dispose();
+  });
+
+  it('has gradients, from real scalars', () => {
+    const z = complex(tensor([3]), tensor([-4]));
+    z.requiresGrad = true;
+    z.abs().sum().backward();
+    expect((z.grad as Tensor).toArray()).toEqual([[Math.fround(0.6), Math.fround(-0.8)]]);
+    expect(() => z.mul(z).sum().backward()).toThrow('only for real scalar outputs but got complex64');
   });
 });
 

@@ -271,6 +271,18 @@ const matrix: Record<string, (...t: never[]) => Tensor> = {
   },
 };
 
+const pairsOf = (z: Tensor): Tensor => bw.stack([bw.real(z), bw.imag(z)], -1);
+for (const name of ['add', 'sub', 'mul', 'div', 'matmul'] as const) {
+  matrix[`complex:${name}`] = (a: Tensor, b: Tensor, c: Tensor, d: Tensor) =>
+    pairsOf(bw[name](bw.complex(a, b), bw.complex(c, d)));
+}
+for (const name of ['neg', 'exp', 'log', 'square', 'conj'] as const)
+  matrix[`complex:${name}`] = (a: Tensor, b: Tensor) => pairsOf(bw[name](bw.complex(a, b)));
+for (const name of ['sum', 'mean'] as const)
+  matrix[`complex:${name}0`] = (a: Tensor, b: Tensor) => pairsOf(bw[name](bw.complex(a, b), 0));
+for (const name of ['abs', 'angle'] as const)
+  matrix[`complexTo:${name}`] = (a: Tensor, b: Tensor) => bw[name](bw.complex(a, b));
+
 type Operation = (...inputs: unknown[]) => Tensor;
 const functions = bw as unknown as Record<string, Operation>;
 

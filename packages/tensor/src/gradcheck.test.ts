@@ -3,6 +3,9 @@ import { afterAll, describe, expect, it } from 'vitest';
 import {
   backendName,
   bmm,
+  complex,
+  imag,
+  real,
   adaptiveAvgPool2d,
   avgPool2d,
   batchNorm,
@@ -195,6 +198,7 @@ const cases: Case[] = [
     [2, 3],
     [2, 2],
   ],
+  ['complex parts', (a, b) => real(complex(a, b)).add(imag(complex(a, b)).mul(3)), [3], [3]],
   ['floorDivide', (a) => a.floorDivide(0.7), [2, 3]],
   ['copy', (a, b) => a.clone().copy_(b).mul(b), [2, 3], [3]],
   ['asStridedAdd', (a) => asStridedAdd(a.square(), [5], { shape: [2, 3], strides: [1, 1], offset: 1 }), [2, 3]],
@@ -286,6 +290,7 @@ const cases: Case[] = [
 ];
 
 /** For what goes through float32: steps far larger than its rounding. */
+const COARSE_CASES = new Set(['cast', 'complex parts']);
 const COARSE = { eps: 1e-2, rtol: 1e-3 };
 
 /** Names of the functions whose derivatives were checked. */
@@ -305,7 +310,7 @@ describe('derivatives', () => {
   it.each(cases)('%s', (name, fn, ...shapes) => {
     manualSeed(7);
     const inputs = shapes.map((shape) => input(shape, positiveOnly.has(name)));
-    gradcheck(fn, inputs, name === 'cast' ? COARSE : {});
+    gradcheck(fn, inputs, COARSE_CASES.has(name) ? COARSE : {});
     checks++;
     noteFunctions(fn(...inputs));
   });
@@ -324,7 +329,7 @@ describe('derivatives', () => {
         });
         return g === null || g === undefined || !g.requiresGrad ? (t[0] as Tensor).mul(1) : g;
       });
-    gradcheck(first, inputs, name === 'cast' ? COARSE : { atol: 1e-4 });
+    gradcheck(first, inputs, COARSE_CASES.has(name) ? COARSE : { atol: 1e-4 });
     checks++;
     noteFunctions(first(...inputs));
   });

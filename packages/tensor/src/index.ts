@@ -44,6 +44,7 @@ export * from './ops/activations.ts';
 export * from './ops/composite.ts';
 export * from './ops/structure.ts';
 export { cholesky, det, inverse, solve } from './ops/linalg.ts';
+export { angle, complex, conj, imag, real } from './ops/complex-parts.ts';
 export * from './ops/conv.ts';
 export { keep, scope } from './scope.ts';
 export { backendName, setBackend } from './backends/current.ts';

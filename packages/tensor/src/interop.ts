@@ -37,6 +37,7 @@ export function toTf(t: Tensor): TfTensor {
 
 /** A copy of a TensorFlow.js tensor, which stays the caller's. */
 export function fromTf(t: TfTensor): Tensor {
+  if (t.dtype === 'complex64') return fromArray(Float32Array.from(t.dataSync()), 'complex64', [...t.shape]);
   const dtype: DType | undefined = SHARED.find((name) => name === t.dtype);
   if (dtype === undefined) throw new DTypeError(`fromTf: no dtype for '${t.dtype}'`);
   const values: Float32Array | Int32Array | Uint8Array = t.dataSync<'float32' | 'int32' | 'bool'>();

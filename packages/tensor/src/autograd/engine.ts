@@ -84,6 +84,9 @@ function seedsOf(roots: readonly Tensor[], gradients: readonly (Tensor | null)[]
     const given = gradients[i] ?? null;
     if (given === null) {
       if (root.size !== 1) throw new AutogradError('grad can be implicitly created only for scalar outputs');
+      if (root.dtype === 'complex64') {
+        throw new AutogradError('grad can be implicitly created only for real scalar outputs but got complex64');
+      }
       return onesLike(root);
     }
     if (!sameShape(given.shape, root.shape)) {

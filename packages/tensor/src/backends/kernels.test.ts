@@ -68,7 +68,7 @@ describe('kernels agree with the host, special values included', () => {
     for (const i of [0, 77, 149]) expect(whole.select(0, i).equal(a.select(0, i).add(b))).toBe(true);
   });
 
-  it('products of transposed, sliced and expanded operands', () => {
+  it('products of transposed, sliced and expanded operands', { timeout: 300_000 }, () => {
     manualSeed(2);
     const base = randn([90, 120]);
     const cases: [Tensor, Tensor][] = [

@@ -7,6 +7,7 @@ import { Storage } from '../storage.ts';
 import type { Tensor } from '../tensor.ts';
 import type { Backend, DeviceBuffer, DeviceDType, DeviceTensor } from './backend.ts';
 import { currentBackend } from './current.ts';
+import { usable } from './quirks.ts';
 
 /** Kinds of work with their own break-even size. */
 export type WorkClass = keyof Backend['worth'];
@@ -14,7 +15,7 @@ export type WorkClass = keyof Backend['worth'];
 /** The backend, when it has `kernel` and `work` units make it pay. */
 export function backendFor(kernel: string, work: WorkClass, units: number): Backend | undefined {
   const backend = currentBackend();
-  return units >= backend.worth[work] && backend.has(kernel) ? backend : undefined;
+  return units >= backend.worth[work] && backend.has(kernel) && usable(backend.name, kernel) ? backend : undefined;
 }
 
 /** Whether the device computes in this dtype. */

@@ -8,7 +8,7 @@ const reason = await openWebgpu().then(
   (error: unknown) => error,
 );
 
-describe.skipIf(reason !== undefined)('with an adapter', () => {
+describe.skipIf(reason !== undefined)('with an adapter', { timeout: 300_000 }, () => {
   it('multiplies, adds and turns large tensors, in place too, and gives them back', async () => {
     const before = backendName();
     await setBackend('webgpu');

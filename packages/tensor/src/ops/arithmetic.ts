@@ -1,7 +1,9 @@
 /** @file Arithmetic and comparison of two tensors. */
+import { ambient } from '../ambient.ts';
 import { named } from '../named.ts';
 import { addSparse, mulSparse } from '../sparse/arithmetic.ts';
 import { Tensor } from '../tensor.ts';
+import { complexProduct, complexQuotient } from './complex-parts.ts';
 import { defineOp } from './define.ts';
 import { binary } from './elementwise.ts';
 import type { BinaryName } from './loops.ts';
@@ -37,6 +39,7 @@ export const sub = named('aten::sub', (a: Tensor, b: Operand, options?: { alpha?
 export const mul = named('aten::mul', (a: Tensor, b: Operand): Tensor => {
   if (a.sparse !== undefined) return mulSparse(a, b);
   if (b instanceof Tensor && b.sparse !== undefined) return mulSparse(b, a);
+  if (isComplex(a, b) && wantsGradient(a, b)) return complexProduct(a, operand(b, a), (x, y) => x.mul(y));
   return mulDense(a, b);
 });
 
@@ -45,8 +48,18 @@ const divDense = define('div', 'div');
 /** True division: integers give float32. */
 export const div = named('aten::div', (a: Tensor, b: Operand): Tensor => {
   if (a.sparse !== undefined && typeof b === 'number') return mulSparse(a, 1 / b);
+  if (isComplex(a, b) && wantsGradient(a, b)) return complexQuotient(a, operand(b, a));
   return divDense(a, b);
 });
+
+function isComplex(a: Tensor, b: Operand): boolean {
+  return a.dtype === 'complex64' || (typeof b === 'object' && b.dtype === 'complex64');
+}
+
+/** The rules of real derivatives do not conjugate: complex products are recorded by their parts. */
+function wantsGradient(a: Tensor, b: Operand): boolean {
+  return ambient().gradMode && (a.requiresGrad || (typeof b === 'object' && b.requiresGrad));
+}
 
 function scaled(b: Operand, alpha: number): Operand {
   if (alpha === 1) return b;

@@ -55,17 +55,13 @@ export function complexBinary(name: BinaryName, a: Tensor, b: Tensor, shape: Sha
   return fromArray(out, 'complex64', shape);
 }
 
-/** neg, square and abs (float32) of a complex tensor. */
+/** neg of a complex tensor; the other functions work on its parts. */
 export function complexUnary(name: UnaryName, t: Tensor): Tensor {
+  if (name !== 'neg') throw new DTypeError(`${name} is not defined for complex64`);
   const x = readArray(t) as Float32Array;
-  if (name === 'neg')
-    return fromArray(
-      x.map((v) => -v),
-      'complex64',
-      t.shape,
-    );
-  if (name === 'square') return complexBinary('mul', t, t, t.shape);
-  if (name !== 'abs') throw new DTypeError(`${name} is not defined for complex64`);
-  const out = Float32Array.from({ length: t.size }, (_, i) => Math.hypot(x[2 * i] as number, x[2 * i + 1] as number));
-  return fromArray(out, 'float32', t.shape);
+  return fromArray(
+    x.map((v) => -v),
+    'complex64',
+    t.shape,
+  );
 }

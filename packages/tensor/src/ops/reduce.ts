@@ -6,6 +6,7 @@ import { fromArray, readArray, readPermuted } from '../host.ts';
 import { named } from '../named.ts';
 import { normalizeDim, normalizeDims, reducedShape, sizeOf, type Shape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
+import { complexSum } from './complex-parts.ts';
 import { defineOp } from './define.ts';
 import { apply } from './op.ts';
 
@@ -103,6 +104,7 @@ function sumInt64(t: Tensor, dims: readonly number[]): BigInt64Array {
 
 /** The sum over `dim`; bool and integers give int64. */
 export const sum = named('aten::sum', (t: Tensor, dim?: Dims, keepDim = false): Tensor => {
+  if (t.dtype === 'complex64') return complexSum(t, (part) => part.sum(dim, keepDim));
   return apply(sumOp, [t.sparse === undefined ? t : t.toDense()], { dims: normalizeDims(dim, t.rank), keepDim });
 });
 
@@ -121,6 +123,7 @@ const meanOp = defineOp<ReduceAttrs>('mean', 'mean', ([t], { dims, keepDim }) =>
 
 /** The mean over `dim`; of floating dtype only. */
 export const mean = named('aten::mean', (t: Tensor, dim?: Dims, keepDim = false): Tensor => {
+  if (t.dtype === 'complex64') return complexSum(t, (part) => part.mean(dim, keepDim));
   return apply(meanOp, [t], { dims: normalizeDims(dim, t.rank), keepDim });
 });
 

@@ -1,5 +1,6 @@
 /** @file The derivative of every operation, in one table. */
 import type { Derivative } from '../op-node.ts';
+import { complex } from './complex.ts';
 import { elementwise } from './elementwise.ts';
 import { indexing } from './indexing.ts';
 import { linalg } from './linalg.ts';
@@ -19,6 +20,7 @@ export const derivativeTable: Readonly<Record<string, Derivative>> = {
   ...indexing,
   ...matrices,
   ...linalg,
+  ...complex,
   ...losses,
   ...normalisation,
   ...structure,
