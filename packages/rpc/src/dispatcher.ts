@@ -75,7 +75,11 @@ export class Dispatcher {
           [],
           (error) => this.refuse(call, error),
         );
-      else this.serve(call, message, done);
+      else {
+        // It waits for nobody, so the place that was kept while its storages came is given back.
+        this.turns.drop(call);
+        this.serve(call, message, done);
+      }
       return;
     }
     const { messageType } = arrived;
