@@ -3,8 +3,8 @@
 /** Echo sizes, MiB. */
 export const ECHO_MIB = [1, 16, 64, 256] as const;
 
-/** What a call carries there and back. */
-export type Payload = 'nothing' | 'tensor';
+/** What a call carries there and back: 'nothing' or 'tensor' for everybody, and what else a contestant knows. */
+export type Payload = string;
 
 /**
  * One contestant; each method is one short block, so that blocks of several contestants can take turns. What it cannot do is undefined.

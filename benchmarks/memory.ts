@@ -17,3 +17,10 @@ export function residentMiB(): { peak: number; now: number } {
   const field = (name: string): number => Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(status)?.[1]) / 1_024;
   return { peak: field('VmHWM'), now: field('VmRSS') };
 }
+
+/** Live bytes of the heap and of buffers, in MiB; after a collection where the process was started with `--expose-gc`. */
+export function usedMiB(): number {
+  globalThis.gc?.();
+  const { heapUsed, external } = process.memoryUsage();
+  return (heapUsed + external) / 2 ** 20;
+}

@@ -1,33 +1,38 @@
 /** @file Backwire's worker 0: measures. */
 import { initRpc, rpcAsync } from '@backwire/rpc';
-import { ones, type Tensor } from '@backwire/tensor';
-import { residentMiB, resetPeak } from '../memory.ts';
-import { echoRate, type Payload } from '../measure.ts';
+import { ones } from '@backwire/tensor';
+import { residentMiB, resetPeak, usedMiB } from '../memory.ts';
+import { echoRate } from '../measure.ts';
 import { serveAsks } from '../processes.ts';
 import { agentOptions } from './backwire.ts';
-import { echo, forgetPeak, nothing, peakMiB } from './served.ts';
+import { echo, forgetPeak, heapMiB, letGo, peakMiB, wait } from './served.ts';
+import { variantsOf, type Variant } from './variants.ts';
 
 const agent = await initRpc({ name: 'w0', rank: 0, ...agentOptions() });
-const small = ones([4]);
+const variants = variantsOf(agent, ones([4]));
 serveAsks({
-  latency,
-  throughput: (payload: Payload, count: number, inFlight: number) =>
-    inFlight === 0 ? atOnce(payload, count) : closedLoop(payload, count, inFlight),
+  latency: (name: string, count: number) => inVariant(name, (call) => latency(call, count)),
+  throughput: (name: string, count: number, inFlight: number) =>
+    inVariant(name, (call) => (inFlight === 0 ? atOnce(call, count) : closedLoop(call, count, inFlight))),
   echo: echoes,
   peak,
+  openCalls,
   close: () => agent.shutdown({ graceful: false }),
 });
 
-function callOf(payload: Payload): () => Promise<unknown> {
-  return payload === 'nothing' ? () => rpcAsync('w1', nothing) : () => rpcAsync('w1', echo, [small]).then(drop);
+function variantOf(name: string): Variant {
+  const variant = variants[name];
+  if (variant === undefined) throw new Error(`no call is named '${name}'`);
+  return variant;
 }
 
-function drop(tensor: Tensor): void {
-  tensor.dispose();
+/** Runs a block of calls the way the variant wants it. */
+function inVariant<T>(name: string, block: (call: () => Promise<unknown>) => Promise<T>): Promise<T> {
+  const { call, around } = variantOf(name);
+  return around === undefined ? block(call) : around(() => block(call));
 }
 
-async function latency(payload: Payload, count: number): Promise<number[]> {
-  const call = callOf(payload);
+async function latency(call: () => Promise<unknown>, count: number): Promise<number[]> {
   const samples: number[] = [];
   for (let i = 0; i < count; i++) {
     const started = performance.now();
@@ -37,15 +42,13 @@ async function latency(payload: Payload, count: number): Promise<number[]> {
   return samples;
 }
 
-async function atOnce(payload: Payload, count: number): Promise<number> {
-  const call = callOf(payload);
+async function atOnce(call: () => Promise<unknown>, count: number): Promise<number> {
   const started = performance.now();
   await Promise.all(Array.from({ length: count }, call));
   return count / ((performance.now() - started) / 1_000);
 }
 
-async function closedLoop(payload: Payload, count: number, inFlight: number): Promise<number> {
-  const call = callOf(payload);
+async function closedLoop(call: () => Promise<unknown>, count: number, inFlight: number): Promise<number> {
   let left = count;
   const one = async (): Promise<void> => {
     while (left-- > 0) await call();
@@ -74,4 +77,17 @@ async function peak(mib: number, count: number): Promise<{ client: number; serve
   if (!resetPeak() || !(await rpcAsync('w1', forgetPeak))) return { client: -1, server: -1 };
   await echoes(mib, count);
   return { client: residentMiB().peak, server: await rpcAsync('w1', peakMiB) };
+}
+
+/** What `count` calls that are open cost here and there, in MiB of heap and buffers. */
+async function openCalls(count: number): Promise<{ client: number; server: number }> {
+  const there = await rpcAsync('w1', heapMiB);
+  const here = usedMiB();
+  const calls = Array.from({ length: count }, () => rpcAsync('w1', wait, [], { timeoutMs: 0 }));
+  // Calls of one caller are taken in order: all have arrived when this one is answered.
+  const client = usedMiB() - here;
+  const server = (await rpcAsync('w1', heapMiB)) - there;
+  await rpcAsync('w1', letGo);
+  await Promise.all(calls);
+  return { client, server };
 }

@@ -3,6 +3,7 @@ import { initRpc } from '@backwire/rpc';
 import { serveAsks } from '../processes.ts';
 import { agentOptions } from './backwire.ts';
 import './served.ts';
+import './variants.ts';
 
 const agent = initRpc({ name: 'w1', rank: 1, ...agentOptions() });
 serveAsks({ close: async () => (await agent).shutdown({ graceful: false }) });

@@ -7,7 +7,7 @@ import { ECHO_SERVICE, UNLIMITED } from './grpc-server.ts';
 type Echo = (bytes: Buffer, done: (error: Error | null, value?: Buffer) => void) => void;
 
 const EchoClient = makeGenericClientConstructor(ECHO_SERVICE, 'Echo');
-const PAYLOADS: Readonly<Record<Payload, Buffer>> = { nothing: Buffer.alloc(0), tensor: Buffer.alloc(16, 1) };
+const PAYLOADS: Readonly<Record<string, Buffer>> = { nothing: Buffer.alloc(0), tensor: Buffer.alloc(16, 1) };
 let client: Client & { echo: Echo };
 
 serveAsks({
@@ -16,10 +16,14 @@ serveAsks({
   },
   latency,
   throughput: (payload: Payload, count: number, inFlight: number) =>
-    throughput(PAYLOADS[payload], count, inFlight === 0 ? count : inFlight),
+    throughput(bytesOf(payload), count, inFlight === 0 ? count : inFlight),
   echo,
   close: () => client.close(),
 });
+
+function bytesOf(payload: Payload): Buffer {
+  return PAYLOADS[payload] ?? Buffer.alloc(0);
+}
 
 function call(bytes: Buffer): Promise<Buffer> {
   return new Promise((resolve, reject) => {
@@ -28,10 +32,11 @@ function call(bytes: Buffer): Promise<Buffer> {
 }
 
 async function latency(payload: Payload, count: number): Promise<number[]> {
+  const bytes = bytesOf(payload);
   const samples: number[] = [];
   for (let i = 0; i < count; i++) {
     const started = performance.now();
-    await call(PAYLOADS[payload]);
+    await call(bytes);
     samples.push((performance.now() - started) * 1_000);
   }
   return samples;
