@@ -54,13 +54,14 @@ async function timeCalls(run: () => void, calls: number): Promise<number> {
   return (performance.now() - start) / calls;
 }
 
-/** How many calls fill `ms`; finding out warms the case up. */
+/** How many calls fill `ms`; finding out warms the case up. The very first call starts threads and loads code: it counts for nothing. */
 async function callsFor(time: (calls: number) => Promise<number>, ms: number): Promise<number> {
+  await time(1);
   let calls = 1;
   for (let spent = 0; ;) {
     const each = await time(calls);
     spent += each * calls;
-    if (spent > 4 * ms) return Math.max(1, Math.round(ms / each));
+    if (spent > 4 * ms && each * calls > ms / 8) return Math.max(1, Math.round(ms / each));
     calls = Math.max(calls, Math.ceil(ms / 4 / each));
   }
 }

@@ -50,8 +50,8 @@ export class Torch {
   }
 
   private async answer(): Promise<unknown> {
-    const { value, done } = await this.answers.next();
-    if (done === true) throw new Error('the PyTorch process ended');
-    return JSON.parse(value) as unknown;
+    const next = await this.answers.next();
+    if (next.done === true) throw new Error('the PyTorch process ended');
+    return JSON.parse(next.value) as unknown;
   }
 }

@@ -87,6 +87,24 @@ describe('Module', () => {
 });
 
 describe('Sequential', () => {
+  it('leaves its input and what a layer of the program keeps alone', () => {
+    class Keeper extends nn.ReLU {
+      last: Tensor | undefined;
+      override forward(x: Tensor): Tensor {
+        return (this.last = super.forward(x));
+      }
+    }
+    const keeper = new Keeper();
+    const model = new nn.Sequential(new nn.Linear(3, 4), new nn.ReLU(), keeper, new nn.Linear(4, 2), new nn.Dropout(0));
+    const x = tensor([[1, 2, 3]]);
+    const y = model.forward(x);
+    expect(keeper.last?.disposed).toBe(false);
+    expect(keeper.last?.shape).toEqual([1, 4]);
+    expect(x.disposed).toBe(false);
+    y.sum().backward();
+    expect(model.layers[0].weight.grad?.shape).toEqual([4, 3]);
+  });
+
   it('is synchronous unless a layer is not', async () => {
     const x = ones([1, 2]);
     const sync: Tensor = new nn.Sequential(new nn.Linear(2, 3), new nn.ReLU()).forward(x);

@@ -1,4 +1,8 @@
 /** @file Sequential: layers one after the other, waiting only where one is asynchronous. */
+import type { Tensor } from '../tensor.ts';
+import { AdaptiveAvgPool2d, AvgPool2d, Conv2d, MaxPool2d } from './conv.ts';
+import { Dropout, Flatten, GELU, LeakyReLU, LogSoftmax, ReLU, Sigmoid, SiLU, Softmax, Tanh } from './layers.ts';
+import { Linear } from './linear.ts';
 import { Module, type Callable } from './module.ts';
 
 /* eslint-disable @typescript-eslint/no-explicit-any -- patterns that must match layers of any type */
@@ -29,9 +33,14 @@ export class Sequential<L extends readonly (Module & Callable)[]> extends Module
     ...args: L extends readonly [infer F extends Callable, ...any[]] ? Parameters<F['forward']> : never
   ): Output<L> {
     let values: readonly unknown[] = args;
+    let ours = false;
     for (const [i, layer] of this.layers.entries()) {
       const result: unknown = layer.forward(...values);
       if (isPromise(result)) return this.continueFrom(i + 1, result) as Output<L>;
+      const forgets = keepsNothing(layer);
+      // Between two such layers nothing else knows the tensor: its memory serves the next step sooner than a collection would free it.
+      if (ours && forgets && result !== values[0]) (values[0] as Tensor).release();
+      ours = forgets && result !== values[0];
       values = [result];
     }
     return values[0] as Output<L>;
@@ -46,6 +55,17 @@ export class Sequential<L extends readonly (Module & Callable)[]> extends Module
     for (const layer of this.layers.slice(start)) value = await (layer.forward(value) as unknown);
     return value;
   }
+}
+
+/** Layers that hold on to neither what they are given nor what they return. */
+const FORGETFUL: ReadonlySet<unknown> = new Set([
+  ...[Linear, Conv2d, MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, Flatten, Dropout],
+  ...[ReLU, LeakyReLU, Sigmoid, Tanh, GELU, SiLU, Softmax, LogSoftmax],
+]);
+
+/** A subclass, or an instance with a `forward` of its own, may do anything. */
+function keepsNothing(layer: Module): boolean {
+  return FORGETFUL.has(layer.constructor) && !Object.hasOwn(layer, 'forward');
 }
 
 function isPromise(value: unknown): value is PromiseLike<unknown> {
