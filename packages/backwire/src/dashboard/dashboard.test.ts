@@ -108,7 +108,6 @@ describe.skipIf(browserPath === undefined)('the dashboard in a browser', { timeo
     await sleep(Number(process.env['BACKWIRE_SCREENSHOTS'] === '1') * 8_000);
     await shot('dashboard-dark.png');
     await page.locator('#theme').click();
-    await shot('dashboard-light.png');
     for (const rank of [0, 1, 3]) workers.worker(rank).send('drop');
     await until('no reference', async () => (await figure('rrefs')) === '0');
   });

@@ -13,6 +13,8 @@ export interface Past {
 export class History {
   readonly intervalMs: number;
   private before: GroupLook | undefined;
+  /** What each life of a worker said last, and when: one may miss a look. */
+  private readonly said = new Map<string, Said>();
   private readonly totals: TotalsFrame[] = [];
   private readonly notes: Note[] = [];
   /** Workers that were seen and are gone stay on the page, by name. */
@@ -30,10 +32,9 @@ export class History {
   add(look: GroupLook): Frame {
     const { before } = this;
     this.before = look;
-    const seconds = before === undefined ? Infinity : Math.max((look.at - before.at) / 1000, 0.001);
-    const earlier = new Map(before === undefined ? [] : reportsOf(before).map((report) => [lifeOf(report), report]));
-    const workers = this.everybody(look).map((worker) => workerFrame(worker, earlier, seconds));
-    const links = reportsOf(look).flatMap((report) => linksOf(report, earlier.get(lifeOf(report)), seconds));
+    const workers = this.everybody(look).map((worker) => workerFrame(worker, this.said.get(lifeOf(worker)), look.at));
+    const links = reportsOf(look).flatMap((report) => linksOf(report, this.said.get(lifeOf(report)), look.at));
+    this.remember(look);
     const calls = callsOf(look);
     const notes = [...changes(before, look), ...failures(calls)];
     keep(this.notes, notes, MAX_NOTES);
@@ -56,6 +57,12 @@ export class History {
     };
   }
 
+  private remember(look: GroupLook): void {
+    const present = new Set(look.workers.filter(({ state }) => state === 'up' || state === 'silent').map(lifeOf));
+    for (const life of this.said.keys()) if (!present.has(life)) this.said.delete(life);
+    for (const report of reportsOf(look)) this.said.set(lifeOf(report), { report, at: look.at });
+  }
+
   /** The view forgets who left long ago; whoever looks at the page does not. */
   private everybody(look: GroupLook): WorkerLook[] {
     const present = new Set(look.workers.map(({ name }) => name));
@@ -69,18 +76,32 @@ export class History {
   }
 }
 
-function workerFrame(worker: WorkerLook, earlier: ReadonlyMap<string, WorkerReport>, seconds: number): WorkerFrame {
+interface Said {
+  readonly report: WorkerReport;
+  readonly at: number;
+}
+
+/** The time since then, in seconds. */
+function since(last: Said | undefined, now: number): number {
+  return last === undefined ? Infinity : Math.max((now - last.at) / 1000, 0.001);
+}
+
+function workerFrame(worker: WorkerLook, last: Said | undefined, now: number): WorkerFrame {
   const { report } = worker;
-  const last = report === undefined ? undefined : earlier.get(lifeOf(report));
+  const seconds = since(last, now);
   const rate = (pick: (metrics: WorkerReport['metrics']) => number): number =>
-    report === undefined || last === undefined ? 0 : Math.max(0, pick(report.metrics) - pick(last.metrics)) / seconds;
-  const { metrics } = report ?? {};
+    report === undefined || last === undefined
+      ? 0
+      : Math.max(0, pick(report.metrics) - pick(last.report.metrics)) / seconds;
+  // Whoever is only slow to answer still has what it had.
+  const known = report ?? (worker.state === 'silent' ? last?.report : undefined);
+  const { metrics } = known ?? {};
   return {
     name: worker.name,
     id: worker.id,
     state: worker.state === 'up' && report !== undefined && report.state !== 'running' ? report.state : worker.state,
     pid: worker.pid,
-    upMs: report?.upMs ?? 0,
+    upMs: known?.upMs ?? 0,
     made: rate(({ calls_sent }) => calls_sent),
     handled: rate(({ calls_handled }) => calls_handled),
     failed: rate(({ calls_failed }) => calls_failed),
@@ -93,13 +114,14 @@ function workerFrame(worker: WorkerLook, earlier: ReadonlyMap<string, WorkerRepo
     reconnects: metrics?.reconnects ?? 0,
     rrefs: metrics?.extensions['num_owner_rrefs'] ?? 0,
     contexts: metrics?.extensions['num_autograd_contexts'] ?? 0,
-    rssBytes: report?.rssBytes ?? 0,
+    rssBytes: known?.rssBytes ?? 0,
     error: worker.error,
   };
 }
 
-function linksOf(report: WorkerReport, last: WorkerReport | undefined, seconds: number): LinkFrame[] {
-  const before = new Map(last?.sessions.map((session) => [`${session.name}#${session.incarnation}`, session]));
+function linksOf(report: WorkerReport, last: Said | undefined, now: number): LinkFrame[] {
+  const seconds = since(last, now);
+  const before = new Map(last?.report.sessions.map((session) => [`${session.name}#${session.incarnation}`, session]));
   return report.sessions.map((session) => {
     const earlier = before.get(`${session.name}#${session.incarnation}`);
     const ended = (session.calls?.calls ?? 0) - (earlier?.calls?.calls ?? 0);

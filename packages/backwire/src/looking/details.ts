@@ -26,13 +26,19 @@ export function rrefsOf(look: GroupLook): OwnedRRef[] {
   const sites = madeAt(look);
   return reportsOf(look).flatMap((report) =>
     lists(report, 'owned').map((row) => ({
-      id: text(row['id']),
+      id: shortId(text(row['id'])),
       owner: report.name,
       type: text(row['type']),
       holders: texts(row['holders']),
       createdAt: sites.get(text(row['id'])) ?? siteOf(row),
     })),
   );
+}
+
+/** 'created_on.local_id', of the words that PyTorch uses. */
+function shortId(id: string): string {
+  const [, worker, local] = /^GloballyUniqueId\(created_on=(\d+), local_id=(\d+)\)$/.exec(id) ?? [];
+  return local === undefined ? id : `${worker ?? ''}.${local}`;
 }
 
 /** Where references were made, as those say who hold them: the owner of a value that another worker made only knows that it was asked. */

@@ -1,0 +1,148 @@
+/** @file What the page is told, look after look, on looks that the test makes. */
+import { describe, expect, it } from 'vitest';
+import type { GroupLook, WorkerLook, WorkerReport } from '@backwire/rpc/internal';
+import { History } from './history.ts';
+
+interface Given {
+  readonly sent?: number;
+  readonly bytes?: number;
+  readonly rrefs?: number;
+  readonly recent?: WorkerReport['recent'];
+  /** Calls, errors and milliseconds to the other worker. */
+  readonly toOther?: readonly [number, number, number];
+}
+
+function report(
+  name: string,
+  id: number,
+  { sent = 0, bytes = 0, rrefs = 0, recent = [], toOther }: Given,
+): WorkerReport {
+  const other = name === 'a' ? 'b' : 'a';
+  const [calls = 0, errors = 0, totalMs = 0] = toOther ?? [];
+  return {
+    name,
+    id,
+    incarnation: 7,
+    group: 'g',
+    pid: 100 + id,
+    host: 'h',
+    node: 'v20',
+    state: 'running',
+    epoch: 1,
+    at: 0,
+    upMs: 5_000,
+    rssBytes: 1_000,
+    heapBytes: 1_000,
+    extensions: [],
+    sessions: [
+      {
+        name: other,
+        id: 1 - id,
+        incarnation: 7,
+        state: 'open',
+        up: true,
+        bytesSent: bytes,
+        bytesReceived: 0,
+        pendingBytes: 0,
+        reconnects: 0,
+        calls: { calls, errors, totalMs },
+      },
+    ],
+    outgoing: { total: 0, calls: [] },
+    incoming: { total: 0, queued: 0, calls: [] },
+    metrics: {
+      calls_sent: sent,
+      calls_failed: 0,
+      calls_handled: 0,
+      calls_open: 0,
+      handlers_running: 0,
+      handlers_queued: 0,
+      bytes_sent: bytes,
+      bytes_received: 0,
+      pending_bytes: 0,
+      reconnects: 0,
+      peers_up: 1,
+      peers: [],
+      extensions: { num_owner_rrefs: rrefs },
+    },
+    budgets: [],
+    details: {},
+    recent,
+  };
+}
+const up = (name: string, id: number, given: Given = {}): WorkerLook => ({
+  name,
+  id,
+  incarnation: 7,
+  state: 'up',
+  report: report(name, id, given),
+});
+const without = (name: string, id: number, state: 'silent' | 'dead' | 'left'): WorkerLook => ({
+  name,
+  id,
+  incarnation: 7,
+  state,
+});
+const look = (at: number, ...workers: WorkerLook[]): GroupLook => ({ group: 'g', at, epoch: 1, workers });
+
+describe('a history', () => {
+  it('makes rates of counters, over the time that really passed', () => {
+    const history = new History(1_000);
+    expect(history.add(look(0, up('a', 0, { sent: 100 }), up('b', 1))).totals).toMatchObject({ calls: 0, bytes: 0 });
+    const frame = history.add(look(2_000, up('a', 0, { sent: 150, bytes: 4_000, toOther: [50, 2, 100] }), up('b', 1)));
+    expect(frame.totals).toMatchObject({ at: 2_000, calls: 25, bytes: 2_000, errors: 1 });
+    expect(frame.links.find(({ from }) => from === 'a')).toMatchObject({
+      to: 'b',
+      calls: 25,
+      errors: 1,
+      bytes: 2_000,
+      meanMs: 2,
+    });
+    expect(history.past.totals.map(({ calls }) => calls)).toEqual([0, 25]);
+  });
+
+  it('does not take a worker that misses a look for an empty one', () => {
+    const history = new History(1_000);
+    history.add(look(0, up('a', 0, { sent: 10, rrefs: 4 })));
+    const silent = history.add(look(1_000, without('a', 0, 'silent')));
+    expect(silent.totals.rrefs).toBe(4);
+    expect(silent.notes.map(({ kind, text }) => [kind, text])).toEqual([['lost', 'a does not answer']]);
+    const back = history.add(look(5_000, up('a', 0, { sent: 60, rrefs: 4 })));
+    expect(back.totals.calls).toBe(10);
+    expect(back.notes.map(({ text }) => text)).toEqual(['a answers again']);
+  });
+
+  it('keeps whoever died on the page, red and with nothing, until it comes again', () => {
+    const history = new History(1_000);
+    history.add(look(0, up('a', 0), up('b', 1, { rrefs: 3 })));
+    const dead = history.add(look(1_000, up('a', 0), without('b', 1, 'dead')));
+    expect(dead.workers.map(({ name, state, rrefs }) => [name, state, rrefs])).toEqual([
+      ['a', 'up', 0],
+      ['b', 'dead', 0],
+    ]);
+    expect(dead.notes.map(({ text }) => text)).toEqual(['b died']);
+    // The view has forgotten it.
+    expect(history.add(look(2_000, up('a', 0))).workers.map(({ name }) => name)).toEqual(['a', 'b']);
+    expect(history.add(look(3_000, up('a', 0), up('b', 1))).workers.map(({ state }) => state)).toEqual(['up', 'up']);
+  });
+
+  it('notes failed calls by their code, and bounds what it keeps', () => {
+    const history = new History(1_000);
+    const recent = Array.from({ length: 300 }, (_, i) => ({
+      n: i + 1,
+      to: 'b',
+      method: 'f',
+      kind: 'sync',
+      startedAt: i,
+      durationMs: 1,
+      ...(i % 2 === 0 ? {} : { error: 'peer-died' }),
+    }));
+    const frame = history.add(look(1_000, up('a', 0, { recent })));
+    expect(frame.calls).toHaveLength(300);
+    expect(frame.notes).toHaveLength(100);
+    expect(frame.notes.at(-1)).toEqual({ at: 300, kind: 'error', text: 'a → b f: peer-died' });
+    expect(history.past.notes).toHaveLength(100);
+    for (let i = 0; i < 400; i++) history.add(look(2_000 + i, up('a', 0)));
+    expect(history.past.totals).toHaveLength(300);
+  });
+});
