@@ -53,7 +53,7 @@ async function serveIfMine(place: StorePlace, deadline: number, signal: AbortSig
       const code = codeOf(error instanceof Error ? error.cause : undefined);
       // In a cluster the own name may be known a little later than the process starts.
       const unnamed = code === 'ENOTFOUND' || code === 'EAI_AGAIN';
-      if (nodeRank === undefined && (unnamed || code === 'EADDRINUSE' || code === 'EADDRNOTAVAIL')) {
+      if (nodeRank === undefined && (code === 'EADDRINUSE' || code === 'EADDRNOTAVAIL')) {
         // Another launcher of the group is there already, or the address is another host's.
         return undefined;
       }
