@@ -1,9 +1,14 @@
 /** @file The contract's programs run, unchanged but for the lines that must not compile, on real processes. */
 import { spawn } from 'node:child_process';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
+import { distAutograd } from '@backwire/dist-autograd';
+import { profiling } from '@backwire/profiler';
 import { createAgent, RpcError, type RpcAgent } from '@backwire/rpc';
+import { remote, rrefs } from '@backwire/rref';
+import { randn, rand, tensor } from '@backwire/tensor';
 import { freePort } from '@backwire/testing';
 import { afterEach, beforeAll, expect, test } from 'vitest';
 import type * as Programs from './programs.ts';
@@ -100,4 +105,107 @@ test('failures: without the peer the error is typed', async () => {
   agents.push(await createAgent({ name: 'w0', rank: 0, worldSize: 1, store: 'memory://alone' }));
   const failure = await agents[0]?.run(() => programs.failures().then(String, (error: unknown) => error));
   expect(failure instanceof RpcError ? failure.code : failure).toBe('local');
+});
+
+let groups = 0;
+/** Workers of one group, in this process, over real sockets. The first one is answered. */
+async function workers(...names: readonly string[]): Promise<RpcAgent> {
+  const store = `memory://programs-${++groups}`;
+  const started = await Promise.all(
+    names.map((name, rank) =>
+      createAgent({
+        name,
+        rank,
+        worldSize: names.length,
+        store,
+        transports: ['tcp'],
+        extensions: [rrefs(), distAutograd(), profiling()],
+      }),
+    ),
+  );
+  agents.push(...started);
+  return started[0] as RpcAgent;
+}
+
+test('hybrid: a module on one worker inside a module here, and a worker that refuses what does not fit its layer', async () => {
+  const trainer = await workers('trainer', 'ps', 'w1');
+  const ids = tensor([1, 999, 5, 0], { dtype: 'int64' });
+  const offsets = tensor([0, 2], { dtype: 'int64' });
+  // The program's head makes two columns, and the layer on w1 takes four: its error comes back with its class and its place.
+  const failure = await trainer.run(() => programs.hybrid(ids, offsets).then(String, (error: unknown) => error));
+  expect(failure).toMatchObject({ remoteName: 'ShapeError', peer: { name: 'w1' }, code: 'remote-error' });
+  expect(String((failure as Error).message)).toContain('(2x2 and 4x4)');
+  // An id outside the table is refused by the worker that has the table, before that.
+  const outside = tensor([1000], { dtype: 'int64' });
+  const refused = trainer.run(() => programs.hybrid(outside, tensor([0], { dtype: 'int64' })));
+  await expect(refused).rejects.toThrow(/1000/);
+});
+
+test('Agent: four questions are answered by one batch, and three wait', async () => {
+  const first = await workers('observer', 'agent');
+  await first.run(async () => {
+    const agent = remote('agent', programs.Agent);
+    const states = [[0, 1, 0], [5, 1, 0], [0, 0, 9], [0, 2, 1]]; // prettier-ignore
+    let answered = 0;
+    const ask = (state: readonly number[]): Promise<number> =>
+      agent
+        .rpcAsync()
+        .selectAction(tensor(state))
+        .finally(() => answered++);
+    const early = states.slice(0, 3).map(ask);
+    await agent.typeName();
+    expect(answered).toBe(0);
+    expect(await Promise.all([...early, ask(states[3] ?? [])])).toEqual([1, 0, 2, 1]);
+    agent.dispose();
+  });
+});
+
+test('ddp: every worker sends its gradients to the server, and gets back what that answers', async () => {
+  const first = await workers('w0', 'w1');
+  const received: (readonly [batch: number, bucket: number])[] = [];
+  const { averageGradient } = programs.GradientServer.prototype;
+  programs.GradientServer.prototype.averageGradient = function (batch, bucket, gradient) {
+    received.push([batch, bucket]);
+    return averageGradient.call(this, batch, bucket, gradient);
+  };
+  try {
+    const trained = agents.map((agent) =>
+      agent.run(async () => {
+        using server = remote(first.name, programs.GradientServer);
+        await programs.ddp(server, rand([6, 4]), tensor([0, 1, 1, 0, 1, 0], { dtype: 'int64' }));
+      }),
+    );
+    await Promise.all(trained);
+  } finally {
+    programs.GradientServer.prototype.averageGradient = averageGradient;
+  }
+  expect(received).toEqual([[0, 0], [0, 0]]); // prettier-ignore
+});
+
+test('traced: a call under a profile shows on both sides, in the table and in the trace', async () => {
+  const first = await workers('w0', 'w1');
+  const folder = mkdtempSync(join(tmpdir(), 'backwire-traced-'));
+  const back = process.cwd();
+  process.chdir(folder);
+  try {
+    const text = await first.run(() => programs.traced());
+    expect(text).toMatch(/^2 /);
+    for (const name of ['step', 'rpc_async#hello/scale(w0 -> w1)', '#remote_op: aten::mul'])
+      expect(text).toContain(name);
+    const { traceEvents } = JSON.parse(readFileSync(join(folder, 'trace.json'), 'utf8')) as {
+      traceEvents: { name: string; pid: number }[];
+    };
+    expect(new Set(traceEvents.map(({ pid }) => pid))).toEqual(new Set([0, 1]));
+  } finally {
+    process.chdir(back);
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
+
+test('the module of a parameter server: forward, references to its parameters, gradients of a context', async () => {
+  const trainer = await workers('trainer', 'ps');
+  async function* batch(): AsyncGenerator<{ x: ReturnType<typeof randn>; y: ReturnType<typeof tensor> }> {
+    yield await Promise.resolve({ x: randn([2, 784]), y: tensor([0, 1], { dtype: 'int64' }) });
+  }
+  expect(await trainer.run(() => programs.train(batch() as Parameters<typeof programs.train>[0]))).toBeGreaterThan(0);
 });
