@@ -27,7 +27,13 @@ export interface DoorOptions {
 export function createDoor(options: DoorOptions): (connection: Connection) => void {
   const { group, keys, claim, signal, timeoutMs } = options;
   const strangers = new Set<Connection>();
+  // One listener for all of them: a group that starts at once brings more than a signal takes without a warning.
+  signal?.addEventListener('abort', () => strangers.forEach((connection) => connection.destroy()), { once: true });
   return (connection) => {
+    if (signal?.aborted === true) {
+      connection.destroy();
+      return;
+    }
     strangers.add(connection);
     if (strangers.size > MAX_HALF_OPEN) {
       const [oldest] = strangers;
@@ -36,7 +42,7 @@ export function createDoor(options: DoorOptions): (connection: Connection) => vo
         oldest.destroy();
       }
     }
-    authenticate(connection, { role: 'acceptor', group, keys, claim, signal, timeoutMs }).then(
+    authenticate(connection, { role: 'acceptor', group, keys, claim, timeoutMs }).then(
       (peer) => {
         strangers.delete(connection);
         options.onPeer(peer);
