@@ -288,7 +288,7 @@ const functions = bw as unknown as Record<string, Operation>;
 
 function operationOf(fn: string, table: Record<string, (...t: never[]) => Tensor>): Operation {
   if (fn.startsWith('.')) {
-    return (t, ...args) => (t as unknown as Record<string, Operation>)[fn.slice(1)]?.call(t, ...args) as Tensor;
+    return (t, ...args) => (t as Record<string, Operation>)[fn.slice(1)]?.call(t, ...args) as Tensor;
   }
   const run = (table[fn] ?? functions[fn]) as Operation | undefined;
   if (run === undefined) throw new Error(`no operation '${fn}'`);

@@ -1,4 +1,5 @@
 /** @file The WebGPU backend, through the npm package `webgpu` (Dawn) and the kernels of @tensorflow/tfjs-backend-webgpu. */
+import type * as Threads from 'node:worker_threads';
 import type { MessagePort, Worker } from 'node:worker_threads';
 import { InvariantError, TensorError } from '../errors.ts';
 import { limits } from '../limits.ts';
@@ -14,8 +15,6 @@ export function openWebgpu(): Promise<Backend> {
   opening.catch(() => (opened = undefined));
   return opening;
 }
-
-type Threads = typeof import('node:worker_threads');
 
 async function open(): Promise<Backend> {
   const threads = globalThis.process?.getBuiltinModule?.('node:worker_threads');
@@ -92,13 +91,13 @@ class Webgpu implements Backend {
   readonly fastTransposedMatmul = true;
   /** What the driver calls itself. */
   readonly adapter: string;
-  private readonly threads: Threads;
+  private readonly threads: typeof Threads;
   private readonly worker: Worker;
   private readonly port: MessagePort;
   private readonly signal: Int32Array;
   private ids = 0;
 
-  constructor(threads: Threads, worker: Worker, port: MessagePort, signal: Int32Array, adapter: string) {
+  constructor(threads: typeof Threads, worker: Worker, port: MessagePort, signal: Int32Array, adapter: string) {
     this.threads = threads;
     this.worker = worker;
     this.port = port;

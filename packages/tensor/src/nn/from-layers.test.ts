@@ -1,5 +1,6 @@
 /** @file Layers models of TensorFlow.js as modules, against TensorFlow.js's own predict and fit. */
 import * as tfc from '@tensorflow/tfjs-core';
+import type * as tfLayers from '@tensorflow/tfjs-layers';
 import { beforeAll, describe, expect, it } from 'vitest';
 import {
   crossEntropy,
@@ -15,7 +16,7 @@ import {
   type Tensor,
 } from '../index.ts';
 
-type Layers = typeof import('@tensorflow/tfjs-layers');
+type Layers = typeof tfLayers;
 let tfl: Layers;
 beforeAll(async () => {
   tfl = await import('@tensorflow/tfjs-layers');
