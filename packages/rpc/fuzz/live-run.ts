@@ -250,7 +250,7 @@ class Attacker {
   /** A frame whose value may be damaged already; few are damaged themselves, for that mostly ends the connection. */
   private damagedFrame(seq: number): Uint8Array {
     const whole = this.frame(seq);
-    if (this.random.chance(0.97)) return whole;
+    if (this.random.chance(0.99)) return whole;
     const keep = this.random.chance(0.6) ? Math.min(56, whole.length) : 0;
     const damaged = this.damage(whole.subarray(keep));
     // Behind an intact header the length has to stay what the header says, or the next frame is damaged as well.
@@ -267,9 +267,11 @@ class Attacker {
       else if (kind === 'id') {
         const which = random.pick([FrameKind.CANCEL, FrameKind.CREDIT, FrameKind.BODY_ACK, FrameKind.BODY_LOST]);
         writer.idFrame(which, random.int(0, seq + 1), random.int(0, 3), 0, random.int(0, 100), seq, 0);
-      } else if (kind === 'loose')
+      } else if (kind === 'loose') {
+        // It has no number: another frame takes the one that is due.
         writer.idFrame(FrameKind.CREDIT, 0, random.int(0, 1_000), 0, random.int(0, 1_000_000), 0, 0);
-      else this.message(writer, kind, seq);
+        writer.idFrame(FrameKind.CANCEL, random.int(0, seq + 1), 0, 0, 0, seq, 0);
+      } else this.message(writer, kind, seq);
     });
   }
 
