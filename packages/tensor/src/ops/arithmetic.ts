@@ -53,12 +53,12 @@ export const div = named('aten::div', (a: Tensor, b: Operand): Tensor => {
 });
 
 function isComplex(a: Tensor, b: Operand): boolean {
-  return a.dtype === 'complex64' || (typeof b === 'object' && b.dtype === 'complex64');
+  return a.dtype === 'complex64' || (b instanceof Tensor && b.dtype === 'complex64');
 }
 
 /** The rules of real derivatives do not conjugate: complex products are recorded by their parts. */
 function wantsGradient(a: Tensor, b: Operand): boolean {
-  return ambient().gradMode && (a.requiresGrad || (typeof b === 'object' && b.requiresGrad));
+  return ambient().gradMode && (a.requiresGrad || (b instanceof Tensor && b.requiresGrad));
 }
 
 function scaled(b: Operand, alpha: number): Operand {
