@@ -141,8 +141,34 @@ export type NumberArray = Float32Array | Float64Array | Int32Array | Int16Array 
 export function decode(array: TypedArrays[DType], dtype: DType): NumberArray {
   if (dtype === 'float16') return decodeFloat16(array as Uint16Array);
   if (dtype === 'bfloat16') return decodeBfloat16(array as Uint16Array);
-  if (dtype === 'int64') return Float64Array.from(array as BigInt64Array, Number);
+  if (dtype === 'int64') return decodeInt64(array as BigInt64Array);
   return array as NumberArray;
+}
+
+const WORD = 2 ** 32;
+
+/** Each as its two halves: a bigint made for every element would cost ten times as much. Only the sum of the halves rounds. */
+function decodeInt64(array: BigInt64Array): Float64Array {
+  const n = array.length;
+  const halves = new Int32Array(array.buffer, array.byteOffset, 2 * n);
+  const out = new Float64Array(n);
+  for (let i = 0; i < n; i++) out[i] = halves[2 * i + 1]! * WORD + (halves[2 * i]! >>> 0);
+  return out;
+}
+
+/** As `toInt64`, by halves. */
+function encodeInt64(values: NumberArray): BigInt64Array {
+  const n = values.length;
+  const out = new BigInt64Array(n);
+  const halves = new Int32Array(out.buffer);
+  for (let i = 0; i < n; i++) {
+    const value = values[i]!;
+    const whole = value >= -(2 ** 63) && value < 2 ** 63 ? Math.trunc(value) : -(2 ** 63);
+    // Conversion to 32 bits keeps the lower ones, also of numbers far beyond.
+    halves[2 * i] = whole | 0;
+    halves[2 * i + 1] = Math.floor(whole / WORD);
+  }
+  return out;
 }
 
 const I64_MIN = -(2n ** 63n);
@@ -179,7 +205,7 @@ function encodeAny(values: NumberArray, dtype: DType): TypedArrays[DType] {
     case 'bfloat16':
       return encodeBfloat16(values instanceof Float32Array ? values : new Float32Array(values));
     case 'int64':
-      return BigInt64Array.from(values as Float64Array, toInt64);
+      return encodeInt64(values);
     case 'int32':
       return values instanceof Int32Array ? values : new Int32Array(values);
     case 'int16':

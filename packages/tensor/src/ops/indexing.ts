@@ -16,9 +16,10 @@ export function readIndices(index: Tensor, n: number): Int32Array | Float64Array
     throw new DTypeError(`indices must be an integer tensor, but got ${index.dtype}`);
   }
   const values = decode(readArray(index), index.dtype);
-  const out = new Float64Array(values.length);
+  // int64 was decoded into an array of its own.
+  const out = values instanceof Float64Array && index.dtype === 'int64' ? values : new Float64Array(values.length);
   for (let i = 0; i < out.length; i++) {
-    const v = Number(values[i]);
+    const v = values[i]!;
     // Lists of plain numbers are float32: whole ones will do.
     if (!Number.isInteger(v)) throw new DTypeError(`indices must be whole numbers, but got ${v}`);
     if (v < 0 || v >= n) throw new ShapeError(`index ${v} is out of bounds for dimension with size ${n}`);

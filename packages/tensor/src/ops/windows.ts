@@ -46,22 +46,62 @@ export function placeWindows(shape: readonly number[], spec: WindowSpec): Window
   return { ...spec, n, c, h, w, outH, outW };
 }
 
-/** Calls `visit(column row, first column, source row start, first x)` for each kernel position and output row. */
-function forEachRow(s: Windows, visit: (to: number, from: number, x0: number) => void): void {
-  const [kh, kw] = s.kernel;
-  const columns = s.n * s.outH * s.outW;
-  for (let c = 0, line = 0; c < s.c; c++) {
-    for (let ky = 0; ky < kh; ky++) {
-      for (let kx = 0; kx < kw; kx++, line++) {
-        const x0 = kx * s.dilation[1] - s.padding[1];
-        for (let n = 0; n < s.n; n++) {
-          for (let oy = 0; oy < s.outH; oy++) {
-            const y = oy * s.stride[0] + ky * s.dilation[0] - s.padding[0];
-            if (y < 0 || y >= s.h) continue;
-            visit(line * columns + (n * s.outH + oy) * s.outW, ((n * s.c + c) * s.h + y) * s.w, x0);
+/** Walks kernel positions and output rows; the inner loops are the caller's own code, which a callback an element row would slow. */
+abstract class RowWalk {
+  protected abstract row(to: number, from: number, first: number, last: number, step: number): void;
+
+  /** For each output row the columns `to + first` to `to + last`, whose source `from + ox step` lies inside the image. */
+  run(s: Windows): void {
+    const [kh, kw] = s.kernel;
+    const columns = s.n * s.outH * s.outW;
+    const step = s.stride[1];
+    for (let c = 0, line = 0; c < s.c; c++) {
+      for (let ky = 0; ky < kh; ky++) {
+        for (let kx = 0; kx < kw; kx++, line++) {
+          const x0 = kx * s.dilation[1] - s.padding[1];
+          const first = x0 < 0 ? Math.ceil(-x0 / step) : 0;
+          const last = Math.min(s.outW - 1, Math.floor((s.w - 1 - x0) / step));
+          for (let n = 0; n < s.n; n++) {
+            for (let oy = 0; oy < s.outH; oy++) {
+              const y = oy * s.stride[0] + ky * s.dilation[0] - s.padding[0];
+              if (y < 0 || y >= s.h) continue;
+              const to = line * columns + (n * s.outH + oy) * s.outW;
+              this.row(to, ((n * s.c + c) * s.h + y) * s.w + x0, first, last, step);
+            }
           }
         }
       }
+    }
+  }
+}
+
+class Unfold extends RowWalk {
+  private readonly values: NumberArray;
+  private readonly out: NumberArray;
+  constructor(values: NumberArray, out: NumberArray) {
+    super();
+    this.values = values;
+    this.out = out;
+  }
+  protected row(to: number, from: number, first: number, last: number, step: number): void {
+    const { values, out } = this;
+    for (let ox = first; ox <= last; ox++) out[to + ox] = values[from + ox * step]!;
+  }
+}
+
+class Fold extends RowWalk {
+  private readonly values: NumberArray;
+  private readonly out: NumberArray;
+  constructor(values: NumberArray, out: NumberArray) {
+    super();
+    this.values = values;
+    this.out = out;
+  }
+  protected row(to: number, from: number, first: number, last: number, step: number): void {
+    const { values, out } = this;
+    for (let ox = first; ox <= last; ox++) {
+      const at = from + ox * step;
+      out[at] = out[at]! + values[to + ox]!;
     }
   }
 }
@@ -76,11 +116,7 @@ const unfoldOp = defineOp<Windows>('unfold', 'im2col', ([t], s) => {
   const rows = s.c * s.kernel[0] * s.kernel[1];
   const columns = s.n * s.outH * s.outW;
   const out = like(values, rows * columns);
-  const step = s.stride[1];
-  forEachRow(s, (to, from, x0) => {
-    for (let ox = 0, x = x0; ox < s.outW; ox++, x += step)
-      if (x >= 0 && x < s.w) out[to + ox] = values[from + x] as number;
-  });
+  new Unfold(values, out).run(s);
   return fromArray(encode(out, input.dtype), input.dtype, [rows, columns]);
 });
 
@@ -88,12 +124,7 @@ const foldOp = defineOp<Windows>('fold', 'col2im', ([t], s) => {
   const input = t as Tensor;
   const values = decode(readArray(input), input.dtype);
   const out = like(values, s.n * s.c * s.h * s.w);
-  const step = s.stride[1];
-  forEachRow(s, (to, from, x0) => {
-    for (let ox = 0, x = x0; ox < s.outW; ox++, x += step) {
-      if (x >= 0 && x < s.w) out[from + x] = (out[from + x] as number) + (values[to + ox] as number);
-    }
-  });
+  new Fold(values, out).run(s);
   return fromArray(encode(out, input.dtype), input.dtype, [s.n, s.c, s.h, s.w]);
 });
 
