@@ -8,7 +8,7 @@ export interface OwnedRRef {
   readonly type: string;
   /** A worker's name for each handle. */
   readonly holders: readonly string[];
-  /** The line of the program that made it; undefined unless the worker records that. */
+  /** The file, line and function that made it; undefined unless the worker records that. */
   readonly createdAt: string | undefined;
 }
 
@@ -55,7 +55,16 @@ function madeAt(look: GroupLook): ReadonlyMap<string, string> {
 
 function siteOf(row: Record<string, unknown>): string | undefined {
   const site = row['createdAt'];
-  return typeof site === 'string' && site !== '' ? site : undefined;
+  return typeof site === 'string' && site !== '' ? placeIn(site) : undefined;
+}
+
+/** 'train/step.ts:42 (Trainer.epoch)' of the innermost line of a stack; the text itself where it is no such line. */
+function placeIn(site: string): string {
+  const [line = ''] = site.split(' < ');
+  const [, fn, path, at] = /^at (?:(?:async )?(.+?) \()?(?:file:\/\/)?(.+?):(\d+):\d+\)?$/.exec(line) ?? [];
+  if (path === undefined) return line;
+  const file = path.split(/[/\\]/).slice(-2).join('/');
+  return `${file}:${at ?? ''}${fn === undefined ? '' : ` (${fn})`}`;
 }
 
 export function contextsOf(look: GroupLook): ContextRow[] {

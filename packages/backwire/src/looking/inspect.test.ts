@@ -99,7 +99,7 @@ describe('backwire inspect', { timeout: 60_000 }, () => {
     expect(stdout).toMatch(/^ +worker1 +← +worker0 +job\/stuck +running /m);
     expect(stdout).toMatch(/^references by holder \(2\)$/m);
     expect(stdout).toMatch(/^ +worker0 +worker2 +Tensor +1$/m);
-    expect(stdout).toMatch(/^references by creation site \(1\)\n.*\n +at .*job\.ts:\d+.* worker2 +2 +2$/m);
+    expect(stdout).toMatch(/^references by creation site \(1\)\n.*\n +testdata\/job\.ts:\d+ .* worker2 +2 +2$/m);
     expect(stdout).toMatch(/^autograd contexts/m);
     expect(stdout).toMatch(/^ +worker2 +RRef forks +2 +1000000 /m);
   });
