@@ -3,7 +3,7 @@ import { replaying, type LiveModel, type Model, type ReplayedState } from '@back
 import { Context } from '../src/protocol/context.ts';
 import { PassMachine } from '../src/protocol/pass.ts';
 import type { PassId } from '../src/protocol/ids.ts';
-import type { Failure, LocalGraph, PassOptions, PassPort, Target } from '../src/protocol/pass-types.ts';
+import type { Failure, LocalGraph, PassOptions, PassPort, Reached, Target } from '../src/protocol/pass-types.ts';
 
 /** Where gradients go from each start: `roots` at the origin, send functions by number elsewhere. */
 export type Graph = Readonly<Record<string, readonly Target[]>>;
@@ -22,6 +22,8 @@ export interface Bounds {
   /** A send function whose run throws. */
   readonly breaks?: { readonly worker: number; readonly send: number };
   readonly fast?: boolean;
+  /** Every message told what it reaches, so that no wave is needed. */
+  readonly planned?: boolean;
 }
 
 /** 0 → 1 → 2. */
@@ -149,10 +151,13 @@ class FakeGraph implements LocalGraph<null> {
     return this.bounds.graph[this.worker] as Graph;
   }
 
-  walk(starts: readonly number[] | 'roots'): Target[] {
+  walk(starts: readonly number[] | 'roots'): Reached[] {
     const names = starts === 'roots' ? ['roots'] : starts.map(String);
     this.walked.push(...names);
-    return names.flatMap((name) => this.graph[name] ?? []);
+    const targets = names.flatMap((name) => this.graph[name] ?? []);
+    return this.bounds.planned === true
+      ? targets.map((target) => ({ ...target, reach: beyond(this.bounds.graph, target) }))
+      : targets;
   }
 
   seal(): void {}
@@ -172,6 +177,20 @@ class FakeGraph implements LocalGraph<null> {
   }
 
   discard(): void {}
+}
+
+/** All send functions that gradients come to after `target`. */
+function beyond(graph: readonly Graph[], target: Target): Target[] {
+  const found: Target[] = [];
+  const pending = [target];
+  for (let at = pending.pop(); at !== undefined; at = pending.pop()) {
+    for (const next of graph[at.to]?.[at.message] ?? []) {
+      if (found.some(({ to, message }) => to === next.to && message === next.message)) continue;
+      found.push(next);
+      pending.push(next);
+    }
+  }
+  return found;
 }
 
 function nameOf(pass: PassId): string {

@@ -13,7 +13,16 @@ const { values } = parseArgs({
 });
 const ends: Record<string, number> = {};
 let messages = 0;
-const covered: Covered = { hops: 0, deepest: 0, sharedLeaves: 0, unused: 0, errors: 0, aborts: 0 };
+const covered: Covered = {
+  hops: 0,
+  deepest: 0,
+  sharedLeaves: 0,
+  unused: 0,
+  errors: 0,
+  asked: 0,
+  planned: 0,
+  aborts: 0,
+};
 const suite = programSuite((outcome) => {
   ends[outcome.ended] = (ends[outcome.ended] ?? 0) + 1;
   messages += outcome.messages;
@@ -31,8 +40,8 @@ const totals = await runSeeds(suite, {
 console.log(formatTotals(totals));
 const kinds = Object.entries(ends).sort();
 console.log(`  ${messages} messages; programs: ${kinds.map(([kind, count]) => `${kind} ${count}`).join(', ')}`);
-const { hops, deepest, sharedLeaves, unused, errors, aborts } = covered;
+const { hops, deepest, sharedLeaves, unused, errors, asked, planned, aborts } = covered;
 console.log(
   `  ${hops} hops, calls up to ${deepest} deep, ${sharedLeaves} shared leaves, ${unused} unused results and arguments, ` +
-    `${errors} errors thrown, ${aborts} aborts`,
+    `${errors} errors thrown, ${aborts} aborts, ${asked} programs asked what they reach, ${planned} knew`,
 );

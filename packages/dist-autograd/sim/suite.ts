@@ -19,6 +19,8 @@ export interface Scenario {
   readonly dtype: 'float32' | 'float64';
   /** Cancels the first pass this long after its start, virtual milliseconds. */
   readonly cancelAfterMs: number | undefined;
+  /** Messages do not say what they reach, so that every pass has to ask. */
+  readonly asks: boolean;
   /** A worker other than the creator dies. */
   readonly death: { readonly worker: number; readonly atMs: number } | undefined;
 }
@@ -46,6 +48,9 @@ export interface Covered {
   unused: number;
   /** Functions that threw on purpose. */
   errors: number;
+  /** Programs whose passes had to ask what they reach, and those that knew or did not get that far. */
+  asked: number;
+  planned: number;
   /** Passes that were cancelled or died. */
   aborts: number;
 }
@@ -61,6 +66,7 @@ export function drawScenario(seed: number): Scenario {
     jitterMs: faults.pick([0.1, 1, 10]),
     passes: faults.int(1, 4),
     dtype: 'float64',
+    asks: random.split('asks').chance(0.5),
     cancelAfterMs: kind === 'cancel' ? faults.exponential(20) : undefined,
     death: kind === 'death' ? { worker: faults.int(1, program.workers), atMs: faults.exponential(60) } : undefined,
   };
@@ -100,7 +106,16 @@ export async function runDistributed(scenario: Scenario, timing = 0): Promise<Ou
   const { program, death } = scenario;
   const simulation = new Simulation({ seed: `${scenario.seed}/${timing}` });
   const leaves = makeLeaves(program, scenario.dtype);
-  const covered: Covered = { hops: 0, deepest: 0, sharedLeaves: 0, unused: 0, errors: 0, aborts: 0 };
+  const covered: Covered = {
+    hops: 0,
+    deepest: 0,
+    sharedLeaves: 0,
+    unused: 0,
+    errors: 0,
+    asked: 0,
+    planned: 0,
+    aborts: 0,
+  };
   const uses = leaves.map(() => 0);
   const count = (host: SimHost): Place => counted(placeOn(host, leaves), covered, uses);
   const group = new SimGroup(simulation, program.workers, scenario.jitterMs, async (on, fn, args) => {
@@ -111,6 +126,7 @@ export async function runDistributed(scenario: Scenario, timing = 0): Promise<Ou
       throw error;
     }
   });
+  for (const host of group.hosts) host.session.plans = !scenario.asks;
   const creator = group.host(0);
   let ended: string | undefined;
   let gradients: Outcome['gradients'];
@@ -139,6 +155,7 @@ export async function runDistributed(scenario: Scenario, timing = 0): Promise<Ou
   if (ended !== 'finished') covered.aborts++;
   covered.sharedLeaves = uses.filter((n) => n > 1).length;
   covered.deepest = depthOf(program, -1);
+  covered[group.delivered.has(MessageType.AUTOGRAD_DISCOVER_REQ) ? 'asked' : 'planned']++;
   return { result, ended: ended ?? 'nothing', gradients, messages, covered };
 }
 

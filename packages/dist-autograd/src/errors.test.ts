@@ -240,7 +240,11 @@ describe('a pass that is stopped', () => {
 });
 
 describe('sends that fail on purpose', () => {
-  it('fail the pass they belong to and no other, and cannot keep a context alive', async () => {
+  // A graph of many functions is not looked through for each message, so its passes have to ask.
+  it.each([
+    ['a pass that is planned', 1, 2],
+    ['a pass that asks', 100, 4],
+  ])('fail the pass they belong to and no other, and cannot keep a context alive: %s', async (_, length, failures) => {
     const faults = {
       failFirst: { BACKWARD_AUTOGRAD_REQ: 1, AUTOGRAD_DISCOVER_REQ: 1, CLEANUP_AUTOGRAD_CONTEXT_REQ: 3 },
     };
@@ -250,7 +254,7 @@ describe('sends that fail on purpose', () => {
           name: `w${rank}`,
           rank,
           worldSize: 2,
-          store: 'memory://faults',
+          store: `memory://faults-${length}`,
           extensions: [rrefs(), distAutograd()],
           faults,
         }),
@@ -259,9 +263,11 @@ describe('sends that fail on purpose', () => {
     await pair[0]!.run(() =>
       context(async (id) => {
         const a = leaf([2], 1);
-        const loss = (await rpcSync('w1', add, [a, a])).sum();
-        // The discovery and the gradients of either worker.
-        for (let i = 0; i < 4; i++) {
+        let x = a;
+        for (let i = 0; i < length; i++) x = x.mul(1);
+        const loss = (await rpcSync('w1', add, [x, x])).sum();
+        // The gradients of either worker, and the questions if there are any.
+        for (let i = 0; i < failures; i++) {
           const error: unknown = await backward(id, [loss], { retainGraph: true }).catch((e: unknown) => e);
           expect(String(error)).toContain('Send attempt failed intentionally');
         }

@@ -65,21 +65,21 @@ describe("PyTorch's values", () => {
   it('of a product that is used again, over two passes', () =>
     at(0, () =>
       follow('product', async (a, b) => [
-        (await rpcSync('w1', mul, [a as Tensor, b as Tensor])).mul(a as Tensor).sum(),
+        (await rpcSync('w1', mul, [a, b])).mul(a).sum(),
       ]),
     ));
 
   it('of a sum two hops away', () =>
     at(0, () =>
       follow('nested', async (a, b) => [
-        (await rpcSync('w1', nested, [a as Tensor, b as Tensor])).mul(a as Tensor).sum(),
+        (await rpcSync('w1', nested, [a, b])).mul(a).sum(),
       ]),
     ));
 
   it('of several roots', () =>
     at(0, () =>
       follow('roots', async (first, second) => {
-        const [a, b] = [first as Tensor, second as Tensor];
+        const [a, b] = [first, second];
         const c = await rpcSync('w1', mul, [a, b]);
         return [c.sum(), a.mul(b).sum(), a.mul(a).sum()];
       }),
@@ -97,7 +97,7 @@ describe("PyTorch's values", () => {
         'leaf of an owner',
         async (x) => {
           const weight = owner.remote().give();
-          const out = await rpcSync('w2', useWeight, [weight, (x as Tensor).narrow(0, 1, 2)]);
+          const out = await rpcSync('w2', useWeight, [weight, (x).narrow(0, 1, 2)]);
           weight.dispose();
           return [out.sum()];
         },

@@ -19,5 +19,12 @@ export const MAX_UNCONFIRMED = 8;
 /** Failed passes that an origin names to those of its next pass; their aborts are on the way as well. */
 export const MAX_FAILED_NAMED = 64;
 
+/** Send functions beyond a message that its wrap names: one that reaches more leaves it to the pass to find out. */
+export const MAX_REACH = 16;
+/** Functions of the graph that are looked at for that: it is done for every message. */
+export const MAX_REACH_WALK = 64;
+/** Send functions in the plan of a pass, which travels with each of its messages. */
+export const MAX_PLAN = 64;
+
 /** Contexts that an inspector is shown; the rest is counted. */
 export const MAX_INSPECTED = 1_000;

@@ -25,7 +25,16 @@ function crowded(seed: number): Scenario {
   const main: Step[] = [0, 1, 2, 3].map((leaf) => ({ do: 'leaf', leaf }));
   main.push({ do: 'call', calls, forget: false });
   const program = { workers: 3, leaves, functions, main, roots: Array.from({ length: 29 }, (_, i) => i) };
-  return { seed, program, jitterMs: 10, passes: 2, dtype: 'float32', cancelAfterMs: undefined, death: undefined };
+  return {
+    seed,
+    program,
+    jitterMs: 10,
+    passes: 2,
+    dtype: 'float32',
+    asks: seed % 2 === 0,
+    cancelAfterMs: undefined,
+    death: undefined,
+  };
 }
 
 describe('random distributed programs', () => {
@@ -34,7 +43,7 @@ describe('random distributed programs', () => {
     { timeout: 60_000 },
     async () => {
       const ends: Record<string, number> = {};
-      const sums = { hops: 0, sharedLeaves: 0, unused: 0, errors: 0, aborts: 0 };
+      const sums = { hops: 0, sharedLeaves: 0, unused: 0, errors: 0, asked: 0, planned: 0, aborts: 0 };
       const totals = await runSeeds(
         programSuite(({ ended, covered }: Outcome) => {
           ends[ended] = (ends[ended] ?? 0) + 1;

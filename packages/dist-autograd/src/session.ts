@@ -30,6 +30,7 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
   readonly host: ExtensionHost;
   readonly contexts: ContextTable<LiveContext>;
   readonly runner: PassRunner;
+  plans = true;
   readonly wraps: readonly Type[] = [MessageType.FORWARD_AUTOGRAD_REQ];
   /** Outside of contexts there is nothing to do for a call. */
   readonly requestsWhile = 'contextId' as const;

@@ -6,10 +6,12 @@ import { ambient, setHistory } from '@backwire/tensor/internal';
 import { readWrappedPayload, writeWrappedPayload, type Message } from '@backwire/wire';
 import { MessageType } from '@backwire/wire/internal';
 import { RecvRpcBackward, SendRpcBackward } from './engine/functions.ts';
+import { reachOf } from './engine/reach.ts';
 import type { LiveContext } from './live-context.ts';
 import { ContextRefused, type ContextTable } from './protocol/context.ts';
 import { decodeWrap, encodeWrap, type WrapMetadata } from './protocol/messages.ts';
 import type { Direction, Path } from './protocol/order-key.ts';
+import type { Target } from './protocol/pass-types.ts';
 
 /**
  * Requests that are wrapped in a context, and whether they are even when no argument requires grad: the result of a function may,
@@ -29,6 +31,8 @@ const WRAPPED: ReadonlyMap<number, boolean> = new Map([
 export interface Wrapping {
   readonly host: ExtensionHost;
   readonly contexts: ContextTable<LiveContext>;
+  /** Whether messages say what their gradients come to, so that passes can be planned. */
+  readonly plans: boolean;
 }
 
 /** A wrapped message and the id of its send function, if it has one. */
@@ -71,10 +75,11 @@ export function addRecvRpcBackward(
   from: WorkerInfo,
   messageId: number,
   tensors: readonly Tensor[],
+  reach?: readonly Target[],
 ): RecvRpcBackward | undefined {
   const requiring = requiringGrad(tensors);
   if (requiring.length === 0) return undefined;
-  const recv = new RecvRpcBackward(context.id, from.id, messageId, requiring.length);
+  const recv = new RecvRpcBackward(context.id, from.id, messageId, requiring.length, reach);
   setHistory(requiring, recv);
   context.addRecv(from.id, messageId, recv);
   return recv;
@@ -165,7 +170,8 @@ export function gone(id: bigint): RpcError {
 }
 
 function attach(own: Wrapping, context: LiveContext, from: WorkerInfo, meta: WrapMetadata, inner: Message): void {
-  if (addRecvRpcBackward(context, from, meta.message, inner.tensors) !== undefined) know(own, context, from);
+  if (addRecvRpcBackward(context, from, meta.message, inner.tensors, meta.reach) !== undefined)
+    know(own, context, from);
 }
 
 function wrap(
@@ -179,7 +185,7 @@ function wrap(
   const { contexts } = own;
   const id = contexts.nextMessage();
   const graph = requiring.length > 0;
-  if (graph) addSendRpcBackward(context, id, key, requiring);
+  const send = graph ? addSendRpcBackward(context, id, key, requiring) : undefined;
   know(own, context, to);
   const request = key.direction === 'request';
   const metadata = encodeWrap({
@@ -189,6 +195,7 @@ function wrap(
     message: id,
     path: key.path,
     graph,
+    reach: send === undefined || !own.plans ? undefined : reachOf(send, context.id),
   });
   return {
     sendId: graph ? id : undefined,

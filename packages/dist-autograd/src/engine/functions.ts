@@ -2,6 +2,7 @@
 import type { Tensor } from '@backwire/tensor';
 import { gradEdge, Node, type Edge } from '@backwire/tensor/internal';
 import { InvariantError } from '@backwire/rpc/internal';
+import type { Target } from '../protocol/pass-types.ts';
 import type { OrderKey } from '../protocol/order-key.ts';
 
 /** Gradients of one message's tensors, none where undefined. */
@@ -39,8 +40,12 @@ export class RecvRpcBackward extends Node {
   /** The context's public id. */
   readonly contextId: bigint;
 
-  constructor(contextId: bigint, from: number, messageId: number, outputs: number) {
+  /** The send functions that gradients come to beyond that of the message; undefined where its sender did not say. */
+  readonly reach: readonly Target[] | undefined;
+
+  constructor(contextId: bigint, from: number, messageId: number, outputs: number, reach?: readonly Target[]) {
     super('RecvRpcBackward', [], outputs);
+    this.reach = reach;
     this.contextId = contextId;
     this.from = from;
     this.messageId = messageId;

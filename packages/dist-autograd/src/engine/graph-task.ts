@@ -16,7 +16,7 @@ import { InvariantError } from '@backwire/rpc/internal';
 import type { PassId } from '../protocol/ids.ts';
 import { compareKeys } from '../protocol/order-key.ts';
 import { PassError } from '../protocol/pass-failures.ts';
-import type { Fired, LocalGraph, Target } from '../protocol/pass-types.ts';
+import type { Fired, LocalGraph, Reached, Target } from '../protocol/pass-types.ts';
 import { RecvRpcBackward, type SendRpcBackward, type Grads } from './functions.ts';
 import type { GradientStore } from './gradients.ts';
 import type { Replica } from './replicas.ts';
@@ -69,18 +69,18 @@ export class GraphTask implements LocalGraph<Grads> {
     this.isReleased = isReleased;
   }
 
-  walk(starts: readonly number[] | 'roots'): Target[] {
+  walk(starts: readonly number[] | 'roots'): Reached[] {
     const pending: Node[] = [];
     if (starts === 'roots') {
       for (const root of this.roots) pending.push(edgeOf(root).node);
     } else {
       for (const id of starts) pending.push(this.start(id));
     }
-    const reached: Target[] = [];
+    const reached: Reached[] = [];
     for (let node = pending.pop(); node !== undefined; node = pending.pop()) {
       if (this.seen.has(node)) continue;
       this.seen.add(node);
-      if (node instanceof RecvRpcBackward) reached.push(this.target(node));
+      if (node instanceof RecvRpcBackward) reached.push({ ...this.target(node), reach: node.reach });
       for (const edge of node.nextEdges) if (edge !== null) pending.push(edge.node);
     }
     return reached;

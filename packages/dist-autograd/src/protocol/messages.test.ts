@@ -28,12 +28,22 @@ const failure = {
 
 const samples: [string, unknown, Uint8Array, (bytes: Uint8Array) => unknown][] = (() => {
   const wrap = { type: 0x102, context, oldest: 17, message: 2 ** 48 - 1, path: [0, 5, 2 ** 40], graph: true };
+  const reach = [
+    { to: 0, message: 0 },
+    { to: 65_535, message: 2 ** 48 - 1 },
+  ];
+  const told = { ...wrap, reach };
+  const toldNothing = { ...wrap, reach: [] };
+  const planned = { context, pass, options: { ...options, plan: reach }, message: 5, present: [] };
   const discover = { context, pass, options, messages: [0, 2 ** 38, 7] };
   const backward = { context, pass, options: { ...options, fast: true }, message: 5, present: [true, false, true] };
   const abort = { context, pass, failure };
   const ended = { context, oldest: 2 ** 48 - 2 };
   return [
     ['wrap', wrap, encodeWrap(wrap), decodeWrap],
+    ['wrap that says what it reaches', told, encodeWrap(told), decodeWrap],
+    ['wrap that reaches nothing', toldNothing, encodeWrap(toldNothing), decodeWrap],
+    ['backward by a plan', planned, encodeBackward(planned), (bytes) => decodeBackward(bytes, 0)],
     ['discover', discover, encodeDiscover(discover), decodeDiscover],
     ['backward', backward, encodeBackward(backward), (bytes) => decodeBackward(bytes, 2)],
     ['abort', abort, encodeAbort(abort), decodeAbort],

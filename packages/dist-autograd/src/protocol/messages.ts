@@ -1,9 +1,17 @@
 /** @file The bytes of wraps and pass messages: varints, read with every length checked. */
 import { ByteReader, ByteWriter, decodeError } from '@backwire/wire/internal';
-import { MAX_DISCOVERED, MAX_FAILED_NAMED, MAX_FAILURE_TEXT, MAX_GRADIENTS, MAX_PATH } from '../limits.ts';
+import {
+  MAX_DISCOVERED,
+  MAX_FAILED_NAMED,
+  MAX_FAILURE_TEXT,
+  MAX_GRADIENTS,
+  MAX_PATH,
+  MAX_PLAN,
+  MAX_REACH,
+} from '../limits.ts';
 import type { ContextRef, PassId } from './ids.ts';
 import type { Path } from './order-key.ts';
-import type { Failure, PassOptions } from './pass-types.ts';
+import type { Failure, PassOptions, Target } from './pass-types.ts';
 
 /** What a wrapped message carries besides the message inside. */
 export interface WrapMetadata {
@@ -18,6 +26,8 @@ export interface WrapMetadata {
   readonly path: Path;
   /** Whether there is a send function: the message's tensors that require grad are its inputs, in order. */
   readonly graph: boolean;
+  /** The send functions that its gradients come to beyond its own, if that is known. */
+  readonly reach?: readonly Target[] | undefined;
 }
 
 export interface DiscoverMessage {
@@ -48,7 +58,7 @@ export interface ContextMessage {
   readonly oldest: number;
 }
 
-const VERSION = 1;
+const VERSION = 2;
 const RETAIN = 1;
 const FAST = 2;
 
@@ -61,6 +71,7 @@ export function encodeWrap(wrap: WrapMetadata): Uint8Array {
   writer.u8(wrap.graph ? 1 : 0);
   writer.varint32(wrap.path.length);
   for (const ordinal of wrap.path) writer.varint53(ordinal);
+  writeTargets(writer, wrap.reach);
   return writer.finish();
 }
 
@@ -72,7 +83,7 @@ export function decodeWrap(bytes: Uint8Array): WrapMetadata {
     const message = reader.varint53();
     const graph = reader.varint32() === 1;
     const path = readList(reader, MAX_PATH, 'a causal path');
-    return { type, context, oldest, message, graph, path };
+    return { type, context, oldest, message, graph, path, ...withTargets('reach', readTargets(reader, MAX_REACH)) };
   });
 }
 
@@ -188,6 +199,7 @@ function writePass(writer: ByteWriter, head: { context: ContextRef; pass: PassId
   writer.u8((head.options.retainGraph ? RETAIN : 0) | (head.options.fast ? FAST : 0));
   writer.varint32(head.options.failed.length);
   for (const n of head.options.failed) writer.varint53(n);
+  writeTargets(writer, head.options.plan);
 }
 
 function readPass(reader: ByteReader): { context: ContextRef; pass: PassId; options: PassOptions } {
@@ -195,7 +207,34 @@ function readPass(reader: ByteReader): { context: ContextRef; pass: PassId; opti
   const pass = readPassId(reader);
   const flags = reader.varint32();
   const failed = readList(reader, MAX_FAILED_NAMED, 'failed passes');
-  return { context, pass, options: { retainGraph: (flags & RETAIN) !== 0, fast: (flags & FAST) !== 0, failed } };
+  const plan = withTargets('plan', readTargets(reader, MAX_PLAN));
+  return {
+    context,
+    pass,
+    options: { retainGraph: (flags & RETAIN) !== 0, fast: (flags & FAST) !== 0, failed, ...plan },
+  };
+}
+
+/** Their number and one more, or zero for none known; then worker and message of each. */
+function writeTargets(writer: ByteWriter, targets: readonly Target[] | undefined): void {
+  writer.varint32(targets === undefined ? 0 : targets.length + 1);
+  for (const { to, message } of targets ?? []) {
+    writer.varint32(to);
+    writer.varint53(message);
+  }
+}
+
+function readTargets(reader: ByteReader, limit: number): Target[] | undefined {
+  const count = reader.varint32() - 1;
+  if (count < 0) return undefined;
+  if (count > limit || 2 * count > reader.end - reader.pos) throw decodeError(`send functions, ${count} of them`);
+  const targets: Target[] = [];
+  for (let i = 0; i < count; i++) targets.push({ to: reader.varint32(), message: reader.varint53() });
+  return targets;
+}
+
+function withTargets<K extends string>(key: K, targets: Target[] | undefined): Partial<Record<K, Target[]>> {
+  return (targets === undefined ? {} : { [key]: targets }) as Partial<Record<K, Target[]>>;
 }
 
 function writeFailure(writer: ByteWriter, failure: Failure): void {

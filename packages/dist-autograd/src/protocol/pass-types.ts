@@ -20,6 +20,12 @@ export interface Target {
   readonly message: number;
 }
 
+/** A receive function that was walked to. */
+export interface Reached extends Target {
+  /** The send functions that its gradients come to beyond the one they go to; undefined where its sender did not say. */
+  readonly reach?: readonly Target[] | undefined;
+}
+
 /** Gradients on their way to the worker that sent the forward message. */
 export interface Fired<G> extends Target {
   readonly grads: G;
@@ -28,7 +34,7 @@ export interface Fired<G> extends Target {
 /** The part of the graph on one worker, for one pass. */
 export interface LocalGraph<G> {
   /** Walks on from send functions, or from the roots, and returns the receive functions met for the first time. */
-  walk(starts: readonly number[] | 'roots'): readonly Target[];
+  walk(starts: readonly number[] | 'roots'): readonly Reached[];
   /** Counts what each function waits for, over all that was walked. */
   seal(): void;
   /** Gives gradients to a send function, or starts the roots, and returns what leaves this worker by it. */
@@ -43,6 +49,8 @@ export interface LocalGraph<G> {
 export interface PassOptions {
   readonly retainGraph: boolean;
   readonly fast: boolean;
+  /** All send functions that the roots reach, where they are known at the start: nobody has to be asked. */
+  readonly plan?: readonly Target[] | undefined;
   /** Earlier passes of the origin in this context that failed: all others before this one succeeded. */
   readonly failed: readonly number[];
 }
@@ -88,7 +96,7 @@ export interface PassState {
   readonly id: PassId;
   readonly origin: boolean;
   readonly graph: LocalGraph<never>;
-  readonly options: PassOptions;
+  options: PassOptions;
   phase: 'discover' | 'execute';
   /** Everything has run here, and `finish` has been asked. */
   finishing: boolean;

@@ -20,6 +20,11 @@ describe('every order of messages of a pass over three workers', { timeout: 120_
     ['whose origin dies at any time', { mayDie: 0 }],
     ['with two origins', { origins: [0, 2], graph: TWO_ORIGINS }],
     ['that is given up at any time and tried again', { timeout: true, passes: 2, graph: CHAIN }],
+    ['planned', { planned: true }],
+    ['planned, and given up at any time', { planned: true, timeout: true }],
+    ['planned, with a function that throws at the far end', { planned: true, breaks: { worker: 2, send: 3 } }],
+    ['planned, with a worker on the way that dies at any time', { planned: true, mayDie: 1 }],
+    ['planned, with two origins', { planned: true, origins: [0, 2], graph: TWO_ORIGINS }],
     ['in fast mode with a call that nothing depends on', { fast: true, timeout: true }],
   ])('%s: ends, answers everything once, adds all gradients or none', (_, bounds) => {
     expect(check({ graph: TRIANGLE, ...bounds })).toBeGreaterThan(10);

@@ -5,7 +5,8 @@
  * the matching send function. Execution then runs over just those: each marked receive function sends exactly one message, so every
  * worker knows what it still waits for. The first message that engages a worker is acknowledged when all messages it sent have been
  * (Dijkstra and Scholten 1980), so the tree's root, the pass's origin, knows when all is done. In fast mode there is no wave:
- * every send function of the context is taken to be reached.
+ * every send function of the context is taken to be reached. Neither is there one when every message told what its gradients come to:
+ * then the origin knows what is reached, and each message of the pass says it.
  */
 import { MAX_FAILED_NAMED } from '../limits.ts';
 import type { Context } from './context.ts';
@@ -21,6 +22,7 @@ import {
   thrown,
   unknownSend,
 } from './pass-failures.ts';
+import { planOf } from './plan.ts';
 import type { Failure, Fired, LocalGraph, PassOptions, PassPort, PassState, Reply, Target } from './pass-types.ts';
 
 type AnyContext = Context<unknown, unknown>;
@@ -60,7 +62,11 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
     }
     const state = this.open(context, id, true, { ...flags, failed: context.failed }, roots);
     began?.();
-    this.guarded(context, state, () => this.expand(context, state, this.graphOf(state).walk('roots')));
+    this.guarded(context, state, () => {
+      const reached = this.graphOf(state).walk('roots');
+      if (!flags.fast) state.options = { ...state.options, plan: planOf(reached) };
+      this.expand(context, state, reached);
+    });
     this.discovered(context, state);
     return id;
   }
@@ -192,7 +198,7 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
 
   /** Tells the senders of the receive functions that were reached. */
   private expand(context: C, state: PassState, reached: readonly Target[]): void {
-    if (state.options.fast) return;
+    if (state.options.fast || state.options.plan !== undefined) return;
     const grouped = new Map<number, number[]>();
     for (const { to, message } of reached) {
       let told = state.told.get(to);
@@ -221,7 +227,9 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
 
   /** From here on nothing more is marked. */
   private execute(context: C, state: PassState): void {
-    if (state.options.fast) this.mark(context, state, [...context.sends.keys()]);
+    const { fast, plan } = state.options;
+    if (fast) this.mark(context, state, [...context.sends.keys()]);
+    else if (plan !== undefined) this.mark(context, state, own(plan, this.self.worker));
     state.phase = 'execute';
     this.graphOf(state).seal();
   }
@@ -313,6 +321,11 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
   private graphOf(state: PassState): LocalGraph<G> {
     return state.graph;
   }
+}
+
+/** The send functions of one worker in a plan. */
+function own(plan: readonly Target[], worker: number): number[] {
+  return plan.filter(({ to }) => to === worker).map(({ message }) => message);
 }
 
 /** The first message since this worker was idle makes its sender the parent. Returns whether this one did. */
