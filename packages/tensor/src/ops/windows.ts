@@ -142,26 +142,38 @@ export function fold(t: Tensor, windows: Windows): Tensor {
 export function largestInWindows(t: Tensor, s: Windows): Tensor {
   const values = decode(readArray(t), t.dtype);
   const out = new BigInt64Array(s.n * s.c * s.outH * s.outW);
+  // Positions fit the lower halves, and a bigint made for each would cost as much as the search.
+  const halves = new Int32Array(out.buffer);
+  const [strideY, strideX] = s.stride;
   for (let image = 0, at = 0; image < s.n * s.c; image++) {
     const base = image * s.h * s.w;
-    for (let oy = 0; oy < s.outH; oy++)
-      for (let ox = 0; ox < s.outW; ox++, at++) out[at] = BigInt(largest(values, base, oy, ox, s));
+    for (let oy = 0; oy < s.outH; oy++) {
+      const y0 = oy * strideY - s.padding[0];
+      for (let ox = 0; ox < s.outW; ox++, at++) {
+        const best = largest(values, base, y0, ox * strideX - s.padding[1], s);
+        halves[2 * at] = best;
+        halves[2 * at + 1] = best >> 31;
+      }
+    }
   }
   return fromArray(out, 'int64', [s.n * s.c, s.outH * s.outW]);
 }
 
-function largest(values: NumberArray, base: number, oy: number, ox: number, s: Windows): number {
+/** The position of the largest element of the window whose corner is (y0, x0); -1 where all of it is padding. */
+function largest(values: NumberArray, base: number, y0: number, x0: number, s: Windows): number {
+  const { h, w } = s;
+  const [kh, kw] = s.kernel;
+  const [dy, dx] = s.dilation;
   let best = -1;
   let value = -Infinity;
-  for (let ky = 0; ky < s.kernel[0]; ky++) {
-    const y = oy * s.stride[0] + ky * s.dilation[0] - s.padding[0];
-    if (y < 0 || y >= s.h) continue;
-    for (let kx = 0; kx < s.kernel[1]; kx++) {
-      const x = ox * s.stride[1] + kx * s.dilation[1] - s.padding[1];
-      if (x < 0 || x >= s.w) continue;
-      const v = values[base + y * s.w + x] as number;
+  for (let ky = 0, y = y0; ky < kh; ky++, y += dy) {
+    if (y < 0 || y >= h) continue;
+    const row = base + y * w;
+    for (let kx = 0, x = x0; kx < kw; kx++, x += dx) {
+      if (x < 0 || x >= w) continue;
+      const v = values[row + x]!;
       if (best === -1 || v > value || v !== v) {
-        best = y * s.w + x;
+        best = y * w + x;
         value = v;
       }
     }
