@@ -76,7 +76,7 @@ function answer(child: ChildProcess): Promise<Record<string, unknown>> {
       child.off('exit', onExit);
       const result = said as Record<string, unknown>;
       if (result['error'] === undefined) resolve(result);
-      else reject(new Error(String(result['error'])));
+      else reject(new Error(JSON.stringify(result['error'])));
     });
   });
 }
