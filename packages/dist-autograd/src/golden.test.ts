@@ -63,18 +63,10 @@ async function follow(
 
 describe("PyTorch's values", () => {
   it('of a product that is used again, over two passes', () =>
-    at(0, () =>
-      follow('product', async (a, b) => [
-        (await rpcSync('w1', mul, [a, b])).mul(a).sum(),
-      ]),
-    ));
+    at(0, () => follow('product', async (a, b) => [(await rpcSync('w1', mul, [a, b])).mul(a).sum()])));
 
   it('of a sum two hops away', () =>
-    at(0, () =>
-      follow('nested', async (a, b) => [
-        (await rpcSync('w1', nested, [a, b])).mul(a).sum(),
-      ]),
-    ));
+    at(0, () => follow('nested', async (a, b) => [(await rpcSync('w1', nested, [a, b])).mul(a).sum()])));
 
   it('of several roots', () =>
     at(0, () =>
@@ -97,7 +89,7 @@ describe("PyTorch's values", () => {
         'leaf of an owner',
         async (x) => {
           const weight = owner.remote().give();
-          const out = await rpcSync('w2', useWeight, [weight, (x).narrow(0, 1, 2)]);
+          const out = await rpcSync('w2', useWeight, [weight, x.narrow(0, 1, 2)]);
           weight.dispose();
           return [out.sum()];
         },
