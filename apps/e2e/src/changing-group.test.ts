@@ -41,6 +41,7 @@ async function leave(agent: RpcAgent): Promise<void> {
   open.delete(agent);
   // An owner waits so long for those that still hold what it owns.
   await agent.shutdown({ timeoutMs: 1_000 });
+}
 afterEach(async () => {
   await Promise.all([...open].map((agent) => agent.shutdown({ graceful: false })));
   open.clear();
