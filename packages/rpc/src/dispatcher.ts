@@ -18,31 +18,26 @@ import { callPayload, encodeFor, readCallPayload } from './lazy-call.ts';
 import type { Peer } from './peer.ts';
 import { isGenerator, promiseOf } from './results.ts';
 import { runInScope, withScope } from './scoped.ts';
+import { Slots } from './slots.ts';
 import { pumpStream } from './stream-server.ts';
 import { Turns } from './turns.ts';
 
 export class Dispatcher {
-  /** Handlers that run now and do not wait for an outgoing call. */
-  running = 0;
   /** Handlers that have not finished. */
   active = 0;
   /** Calls handled since the start. */
   handled = 0;
   readonly idempotency: IdempotencyCache;
   private readonly core: Core;
-  private readonly most: number;
+  private readonly slots: Slots;
   private readonly turns = new Turns();
   private readonly answers: Answers;
   private readonly decoding = new DecodeContext();
-  /** Calls that wait for a slot. */
-  private readonly queue: (() => void)[] = [];
-  private head = 0;
-  private draining = false;
   private idleWaiters: (() => void)[] = [];
 
   constructor(core: Core, maxConcurrentCalls: number) {
     this.core = core;
-    this.most = maxConcurrentCalls;
+    this.slots = new Slots(maxConcurrentCalls);
     this.idempotency = new IdempotencyCache(core);
     this.answers = new Answers(core);
   }
@@ -130,8 +125,8 @@ export class Dispatcher {
   callOut(call: InboundCall): void {
     if (call.outgoing++ === 0 && call.holdsSlot) {
       call.holdsSlot = false;
-      this.running--;
-      this.next();
+      this.slots.give();
+      this.slots.next();
     }
   }
 
@@ -139,12 +134,16 @@ export class Dispatcher {
   callBack(call: InboundCall): void {
     if (--call.outgoing > 0 || call.state !== 'running' || !call.counted) return;
     call.holdsSlot = true;
-    this.running++;
+    this.slots.used++;
   }
 
+  /** Handlers that run now and do not wait for an outgoing call. */
+  get running(): number {
+    return this.slots.used;
+  }
   /** Calls that wait for a slot. */
   get queued(): number {
-    return this.queue.length - this.head;
+    return this.slots.queued;
   }
 
   /** Resolves when no handler runs and none waits. */
@@ -223,9 +222,9 @@ export class Dispatcher {
   }
 
   private start(call: InboundCall, type: number): void {
-    if (this.running >= this.most && call.definition?.name !== ARRIVE) {
+    if (this.slots.full && call.definition?.name !== ARRIVE) {
       if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
-      this.queue.push(() => this.start(call, type));
+      this.slots.wait(() => this.start(call, type));
       return;
     }
     if (call.state === 'over') return;
@@ -240,7 +239,7 @@ export class Dispatcher {
     if (definition.name !== ARRIVE) {
       call.counted = true;
       call.holdsSlot = true;
-      this.running++;
+      this.slots.used++;
       this.active++;
     }
     if (call.key !== undefined) {
@@ -367,7 +366,7 @@ export class Dispatcher {
     this.core.observers.current?.handled?.(call, error);
     if (call.holdsSlot) {
       call.holdsSlot = false;
-      this.running--;
+      this.slots.give();
     }
     call.finish();
     if (call.id !== 0 && call.peer.inbox.calls.size > 0) call.peer.inbox.calls.delete(call.id);
@@ -377,33 +376,8 @@ export class Dispatcher {
       this.handled++;
     }
     this.answers.credit(call);
-    this.next();
+    this.slots.next();
     if (this.active === 0 && this.idleWaiters.length > 0) for (const resolve of this.idleWaiters.splice(0)) resolve();
-  }
-
-  private next(): void {
-    // A handler that returns at once ends in here again: the outer loop goes on, however many wait.
-    if (this.draining) return;
-    this.draining = true;
-    try {
-      this.startNext();
-    } finally {
-      this.draining = false;
-    }
-  }
-
-  private startNext(): void {
-    while (this.running < this.most && this.head < this.queue.length) {
-      const start = this.queue[this.head++] as () => void;
-      if (this.head === this.queue.length) {
-        this.queue.length = 0;
-        this.head = 0;
-      } else if (this.head > 4096) {
-        this.queue.splice(0, this.head);
-        this.head = 0;
-      }
-      start();
-    }
   }
 
   /** A wrapped request, or one of an extension: whoever owns its type serves it. It takes no slot: what it runs does. */
@@ -447,25 +421,16 @@ export class Dispatcher {
 
   /** Runs user code of a served message in a slot. */
   async slotted<T>(call: InboundCall, fn: () => Promise<T>): Promise<T> {
-    if (this.running >= this.most) {
-      // Who calls it takes the slot for it: before it goes on, others would have taken the same one.
-      await new Promise<void>((resolve) =>
-        this.queue.push(() => {
-          this.running++;
-          resolve();
-        }),
-      );
-    } else {
-      this.running++;
-    }
+    const free = this.slots.take();
+    if (free !== undefined) await free;
     call.holdsSlot = true;
     try {
       return await fn();
     } finally {
       if (call.holdsSlot) {
         call.holdsSlot = false;
-        this.running--;
-        this.next();
+        this.slots.give();
+        this.slots.next();
       }
     }
   }

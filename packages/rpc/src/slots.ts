@@ -1,0 +1,73 @@
+/** @file How many handlers may run at once, and what waits for one of the others to finish. */
+
+/** Started entries are cut off in pieces of this many, so that taking one costs nothing. */
+const CUT = 4_096;
+
+/** Slots of handlers, first come, first served. The bound of the queue is the credit of the callers. */
+export class Slots {
+  /** Slots that are taken. */
+  used = 0;
+  private readonly most: number;
+  private readonly queue: (() => void)[] = [];
+  private head = 0;
+  private starting = false;
+
+  constructor(most: number) {
+    this.most = most;
+  }
+
+  get full(): boolean {
+    return this.used >= this.most;
+  }
+
+  /** What waits. */
+  get queued(): number {
+    return this.queue.length - this.head;
+  }
+
+  /** Calls `start` when a slot is free; it takes one, or leaves it to the next. */
+  wait(start: () => void): void {
+    this.queue.push(start);
+  }
+
+  /** Takes a slot, at once or when one is free. */
+  take(): Promise<void> | undefined {
+    if (!this.full) {
+      this.used++;
+      return undefined;
+    }
+    // Taken before the waiter goes on, or others would take the same one meanwhile.
+    return new Promise((resolve) =>
+      this.wait(() => {
+        this.used++;
+        resolve();
+      }),
+    );
+  }
+
+  give(): void {
+    this.used--;
+  }
+
+  /** Starts what waits, as far as there are slots. */
+  next(): void {
+    // A handler that returns at once ends in here again: the outer loop goes on, or the stack would grow with the queue.
+    if (this.starting) return;
+    this.starting = true;
+    try {
+      while (!this.full && this.head < this.queue.length) {
+        const start = this.queue[this.head++] as () => void;
+        if (this.head === this.queue.length) {
+          this.queue.length = 0;
+          this.head = 0;
+        } else if (this.head === CUT) {
+          this.queue.splice(0, CUT);
+          this.head = 0;
+        }
+        start();
+      }
+    } finally {
+      this.starting = false;
+    }
+  }
+}
