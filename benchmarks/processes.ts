@@ -26,7 +26,10 @@ export async function start(
   const flags = [...PLAIN, ...nodeFlags, ...(process.env['BENCH_NODE_FLAGS']?.split(' ') ?? [])];
   const child = fork(program, { execArgv: flags, env: { ...process.env, ...env }, serialization: 'advanced' });
   const gone = once(child, 'exit');
-  const waiting = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>();
+  const waiting = new Map<
+    number,
+    { readonly resolve: (value: unknown) => void; readonly reject: (error: Error) => void }
+  >();
   let last = 0;
   let ready = (): void => undefined;
   const started = new Promise<void>((resolve) => (ready = resolve));

@@ -44,5 +44,5 @@ export function reading(place: Place, buffer: () => Uint8Array, landed: (bytes: 
       return true;
     },
   };
-  return { ...place, noDelay: true, onread } as NetConnectOpts;
+  return { ...place, noDelay: true, onread };
 }

@@ -61,7 +61,7 @@ def follow(rpc):
                 future.wait()
             say(count / (time.perf_counter() - started))
         elif command == "echo":
-            x = torch.ones(int(words[0]) * 262144)
+            x = torch.ones(int(float(words[0]) * 262144))
             started = time.perf_counter()
             for _ in range(int(words[1])):
                 rpc.rpc_sync("w1", echo, args=(x,), timeout=0)

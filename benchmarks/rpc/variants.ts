@@ -10,9 +10,9 @@ export const record = rpcFunction('bench/record', (value: { name: string; list: 
 
 /** What a block of calls is made with. */
 export interface Variant {
-  call(): Promise<unknown>;
+  readonly call: () => Promise<unknown>;
   /** Around a block. */
-  around?<T>(block: () => Promise<T>): Promise<T>;
+  readonly around?: <T>(block: () => Promise<T>) => Promise<T>;
 }
 
 const VALUE = { name: 'something', list: [1, 2, 3] };
