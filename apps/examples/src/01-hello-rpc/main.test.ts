@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { launched } from '../shared/launched.ts';
 
-it('calls, adds, fails, streams and gives up', async () => {
+it('calls, adds, fails, streams and gives up', { timeout: 60_000 }, async () => {
   const { exitCode, output, report } = await launched(join(import.meta.dirname, 'main.ts'), { processes: 2 });
   expect(report).toBeUndefined();
   expect(exitCode).toBe(0);
@@ -16,7 +16,7 @@ it('calls, adds, fails, streams and gives up', async () => {
   ]);
 });
 
-it('says how it wants to be started', async () => {
+it('says how it wants to be started', { timeout: 60_000 }, async () => {
   const { exitCode, report } = await launched(join(import.meta.dirname, 'main.ts'), { processes: 1 });
   expect(exitCode).toBe(2);
   expect(report).toContain('hello-rpc needs two workers');

@@ -46,7 +46,7 @@ class Start {
   }
 
   async sees(text: string): Promise<void> {
-    const deadline = Date.now() + 25_000;
+    const deadline = Date.now() + 60_000;
     while (!this.stdout.includes(text)) {
       if (Date.now() > deadline) throw new Error(`waited too long for '${text}' in\n${this.stdout}${this.stderr}`);
       await sleep(20);
@@ -97,7 +97,7 @@ const small = (...more: string[]): string[] => [
 ];
 
 describe('training', () => {
-  it('learns with two trainers, and leaves chart, trace, weights and summary', { timeout: 90_000 }, async () => {
+  it('learns with two trainers, and leaves chart, trace, weights and summary', { timeout: 120_000 }, async () => {
     const { code, stdout, stderr } = await start(small());
     expect(stderr).toBe('');
     expect(code).toBe(0);
@@ -133,7 +133,7 @@ describe('training', () => {
 
   it(
     'gives the same weights to the bit with one trainer and the same seed, profiled or not',
-    { timeout: 90_000 },
+    { timeout: 120_000 },
     async () => {
       const run = async (...more: string[]): Promise<{ weights: Buffer; stdout: string }> => {
         const { code, stdout, stderr } = await start(
@@ -153,7 +153,7 @@ describe('training', () => {
 });
 
 describe('failures', () => {
-  it('ends soon with the name of a trainer that is killed', { timeout: 60_000 }, async () => {
+  it('ends soon with the name of a trainer that is killed', { timeout: 120_000 }, async () => {
     const run = new Start(['--epochs', '500', '--limit', '2000', '--out', out]);
     await run.sees('epoch 1 of 500');
     const [victim] = workers(3);
@@ -167,7 +167,7 @@ describe('failures', () => {
     expect(workers()).toEqual([]);
   });
 
-  it('leaves no orphan when it is killed itself', { timeout: 60_000 }, async () => {
+  it('leaves no orphan when it is killed itself', { timeout: 120_000 }, async () => {
     const run = new Start(['--epochs', '500', '--limit', '500', '--trainers', '1', '--out', out]);
     await run.sees('epoch 1 of 500');
     run.child.kill('SIGKILL');
@@ -176,7 +176,7 @@ describe('failures', () => {
     expect(workers()).toEqual([]);
   });
 
-  it('stops on Ctrl-C', { timeout: 60_000 }, async () => {
+  it('stops on Ctrl-C', { timeout: 120_000 }, async () => {
     const run = new Start(['--epochs', '500', '--limit', '500', '--trainers', '1', '--out', out]);
     await run.sees('epoch 1 of 500');
     run.child.kill('SIGINT');
@@ -186,13 +186,13 @@ describe('failures', () => {
     expect(workers()).toEqual([]);
   });
 
-  it('names a data file that is missing', async () => {
+  it('names a data file that is missing', { timeout: 120_000 }, async () => {
     const { code, stderr } = await start(small('--data', out));
     expect(code).toBe(1);
     expect(stderr).toBe(`parameter-server: the data file '${join(out, 'train-images-idx3-ubyte')}' does not exist\n`);
   });
 
-  it('names a data file that is truncated', async () => {
+  it('names a data file that is truncated', { timeout: 120_000 }, async () => {
     const file = join(out, 'train-images-idx3-ubyte');
     copyFileSync(join(defaultDataFolder(), 'train-images-idx3-ubyte'), file);
     truncateSync(file, 1_000_000);
@@ -203,7 +203,7 @@ describe('failures', () => {
     );
   });
 
-  it('names a taken port', async () => {
+  it('names a taken port', { timeout: 120_000 }, async () => {
     const server = createServer();
     await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
     const { port } = server.address() as AddressInfo;
@@ -216,7 +216,7 @@ describe('failures', () => {
     }
   });
 
-  it('names an output folder that cannot be made, before it trains', async () => {
+  it('names an output folder that cannot be made, before it trains', { timeout: 120_000 }, async () => {
     const file = join(out, 'a-file');
     writeFileSync(file, '');
     const { code, stdout, stderr } = await start(['--out', file]);
@@ -225,7 +225,7 @@ describe('failures', () => {
     expect(stdout).toBe('');
   });
 
-  it('names a wrong flag, and says how to be used', async () => {
+  it('names a wrong flag, and says how to be used', { timeout: 120_000 }, async () => {
     const wrong = await start(['--epoch', '3']);
     expect(wrong.code).toBe(2);
     expect(wrong.stderr).toBe("parameter-server: Unknown option '--epoch'; see --help\n");

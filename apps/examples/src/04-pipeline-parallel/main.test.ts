@@ -31,7 +31,7 @@ it('trains a network that lies on three workers, in 1, 2 and 4 micro-batches', {
   for (const kind of ['F', 'B']) expect(svg.match(new RegExp(`<title>${kind}\\d:`, 'g'))).toHaveLength(3 * 7);
 });
 
-it('says how it wants to be started', async () => {
+it('says how it wants to be started', { timeout: 60_000 }, async () => {
   const { exitCode, report } = await launched(main, { processes: 1 });
   expect(exitCode).toBe(2);
   expect(report).toContain('these flags need 4 workers (master, stage1, stage2, stage3), there are 1');

@@ -95,7 +95,7 @@ it('runs once for each value of the list and writes the report of the original',
   expect(readFileSync(join(folder, 'report.svg'), 'utf8').match(/<circle/g)).toHaveLength(4 * 4 * 2);
 });
 
-it('says in one line what is wrong', async () => {
+it('says in one line what is wrong', { timeout: 60_000 }, async () => {
   const { code, output } = await start(['--nlayers', '1,2', '--batch', 'true,false']);
   expect(code).toBe(2);
   expect(output).toBe('rl-benchmark: Only 1 x axis graph variable allowed, got --batch and --nlayers; see --help\n');
