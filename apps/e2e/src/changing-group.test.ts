@@ -100,7 +100,7 @@ it(
           const x = tensor([1, 2, 3], { requiresGrad: true });
           const y = via === '' ? await rpcSync(to, square, [x]) : await rpcSync(via, squareVia, [to, x]);
           await backward(id, [y.sum()]);
-          const found = (await getGradients(id)).get(x);
+          const found = getGradients(id).get(x);
           return found?.toArray();
         }),
       );
