@@ -40,11 +40,11 @@ describe('openTelemetry', { timeout: 60_000 }, () => {
         BACKWIRE_SECRET: 'a secret for tests only',
       },
     });
-    const lines = await Promise.all(workers.workers.map((worker) => worker.line(/^shown /, { timeoutMs: 50_000 })));
+    const lines = await Promise.all(workers.workers.map((worker) => worker.line(/^shown /, { timeoutMs: 110_000 })));
     await workers.succeeded();
     text = lines.join('\n');
     shown = lines.map((line) => JSON.parse(line.slice('shown '.length)) as Shown);
-  }, 60_000);
+  }, 150_000);
   afterAll(async () => workers?.dispose());
 
   const find = (rank: number, name: string, kind: number): Span => {

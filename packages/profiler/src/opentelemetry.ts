@@ -24,6 +24,8 @@ export interface OpenTelemetryOptions {
 /** The name of the extension, and of its tracer and meter. */
 export const OPEN_TELEMETRY = 'opentelemetry';
 const SCOPE = '@backwire/profiler';
+/** By a name that bundlers do not see: they would want it installed. */
+const API: string = '@opentelemetry/api';
 /** `rpc.system.name`. */
 const SYSTEM = 'backwire';
 
@@ -40,7 +42,7 @@ const SYSTEM = 'backwire';
  * @throws Error when `@opentelemetry/api` is not installed.
  */
 export async function openTelemetry(options: OpenTelemetryOptions = {}): Promise<Extension> {
-  const api = await import('@opentelemetry/api');
+  const api = (await import(/* @vite-ignore */ API)) as typeof Otel;
   return {
     name: OPEN_TELEMETRY,
     attach: (agent) => new TelemetrySession(agent as ExtensionHost, api, options),

@@ -36,7 +36,7 @@ describe.skipIf(browserPath === undefined)('the dashboard in a browser', { timeo
     const [MASTER_ADDR, MASTER_PORT] = endpoint.split(':');
     const env = { MASTER_ADDR, MASTER_PORT, BACKWIRE_SECRET: 'a secret for tests only' };
     workers = new TestCluster({ program: job, worldSize: 4, env });
-    await Promise.all(workers.workers.map((worker) => worker.line(/^ready/)));
+    await Promise.all(workers.workers.map((worker) => worker.line(/^ready/, { timeoutMs: 100_000 })));
     command = new TestCluster({ program: cli, worldSize: 1, args: ['dashboard', endpoint, '--interval', '0.5'], env });
     url = /http:\S+/.exec(await command.worker(0).line(/http:/))?.[0] ?? '';
     browser = await chromium.launch({ executablePath: browserPath as string, args: ['--no-sandbox'] });

@@ -71,7 +71,7 @@ describe('backwire inspect', { timeout: 60_000 }, () => {
     endpoint = `127.0.0.1:${port}`;
     const env = { MASTER_ADDR: '127.0.0.1', MASTER_PORT: port, BACKWIRE_SECRET: SECRET };
     workers = new TestCluster({ program: new URL('../testdata/job.ts', import.meta.url), worldSize: 3, env });
-    await Promise.all(workers.workers.map((worker) => worker.line(/^ready/)));
+    await Promise.all(workers.workers.map((worker) => worker.line(/^ready/, { timeoutMs: 100_000 })));
     for (const [rank, line] of [
       [0, 'hold'],
       [1, 'hold'],
