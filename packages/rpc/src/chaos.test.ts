@@ -37,10 +37,10 @@ const note = rpcFunction('chaos/note', (pair: string, n: number) => {
 const nothing = rpcFunction('chaos/nothing', () => undefined);
 
 const SIZE = 3;
-const CALLS = 80;
-const LARGEST = 400_000;
+const CALLS = 50;
+const LARGEST = 150_000;
 /** BACKWIRE_CHAOS_SEEDS=3,4,5 runs others. */
-const SEEDS = (process.env['BACKWIRE_CHAOS_SEEDS'] ?? '1,2').split(',').map(Number);
+const SEEDS = (process.env['BACKWIRE_CHAOS_SEEDS'] ?? '2').split(',').map(Number);
 
 interface Weather {
   readonly cluster: Cluster;
@@ -227,7 +227,7 @@ describe.each([
       await quiet(cluster.agents);
       console.log(`seed ${seed} over ${transport}: ${summary(made)}; ${summaryOf(faults)}`);
     },
-    90_000,
+    240_000,
   );
 });
 
