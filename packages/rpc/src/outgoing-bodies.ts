@@ -33,18 +33,25 @@ export class OutgoingBodies<S> {
    * Returns whether anything of `loose` went.
    */
   write(connection: Connection, chunks: Uint8Array[], loose: FrameWriter): boolean {
-    let first = chunks;
-    let some = false;
+    // Acknowledgements of storages go before the calls: the peer has its memory back when it needs some for the next one.
+    const before = loose.flush();
+    let first = before === undefined ? chunks : [...before.chunks, ...chunks];
+    let some = before !== undefined;
+    let early = before;
     do {
       const piece = this.bytesInFlight < BODY_WINDOW_BYTES ? this.take(loose) : undefined;
       const pending = loose.flush();
+      const released = early;
+      early = undefined;
       if (pending === undefined) {
-        if (first.length > 0) connection.write(first);
+        if (released !== undefined) connection.write(first, () => released.release());
+        else if (first.length > 0) connection.write(first);
         return some;
       }
       some = true;
       for (const chunk of pending.chunks) first.push(chunk);
       connection.write(first, () => {
+        released?.release();
         pending.release();
         if (piece !== undefined) this.written(piece.out, piece.bytes);
       });
