@@ -1,4 +1,5 @@
 /** @file Times one case in turns with PyTorch, so that what else the machine does meets both alike. */
+import { collectGarbage } from '../src/device-memory.ts';
 import type { Case } from './cases.ts';
 import type { Torch } from './torch.ts';
 
@@ -26,6 +27,9 @@ export const efforts = { full: { rounds: 11, roundMs: 100 }, quick: { rounds: 3,
 
 /** Runs a case for several rounds, each timing us and then PyTorch. */
 export async function measure(backend: string, one: Case, torch: Torch | undefined, effort: Effort): Promise<Row> {
+  // What the cases before left must not be paid for here.
+  collectGarbage();
+  await new Promise((resolve) => setImmediate(resolve));
   const run = one.make();
   const time = (calls: number): Promise<number> => timeCalls(run, calls);
   await torch?.prepare(one.name);

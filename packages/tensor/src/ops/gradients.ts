@@ -14,6 +14,8 @@ export function sumTo(grad: Tensor, shape: Shape): Tensor {
   if (sameShape(grad.shape, shape)) return grad;
   const lead = grad.rank - shape.length;
   const dims = grad.shape.map((_, i) => i).filter((i) => i < lead || (shape[i - lead] === 1 && grad.shape[i] !== 1));
-  const summed = dims.length === 0 ? grad : grad.sum(dims, true);
-  return summed.reshape(shape);
+  if (dims.length === 0) return grad.reshape(shape);
+  // Rows of a bias and the like: the sum has the shape already.
+  if (dims.length === lead && dims[lead - 1] === lead - 1) return grad.sum(dims);
+  return grad.sum(dims, true).reshape(shape);
 }
