@@ -4,6 +4,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import { register } from 'node:module';
+import { URL } from 'node:url';
 import { isMainThread } from 'node:worker_threads';
 import { transform } from 'esbuild';
 

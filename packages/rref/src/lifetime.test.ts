@@ -247,7 +247,7 @@ describe('what an inspector is shown', () => {
       async ([holder, owner]) => {
         const made = remote('w1', identity, [3]);
         await made.toHere();
-        const shared = await rpcSync('w1', identity, [made]);
+        const shared = (await rpcSync('w1', identity, [made])) as RRef<number>;
         await made.confirmed().catch(() => undefined);
         const seen = sessionOf(owner as RpcAgent).inspect();
         expect(seen).toMatchObject({ ownedTotal: 1, heldTotal: 0, held: [] });
