@@ -9,7 +9,7 @@ import { prometheusText } from './prometheus.ts';
 const quick = rpcFunction('metrics.test/quick', (x: number) => x);
 const slow = rpcFunction('metrics.test/slow', () => new Promise<void>((done) => setTimeout(done, 30)));
 const bad = rpcFunction('metrics.test/bad', (_x: string): void => {
-  throw new RangeError('a value: 42');
+  throw new RangeError('a value: sesame');
 });
 
 const agents: RpcAgent[] = [];
@@ -64,7 +64,7 @@ describe('metrics', () => {
     expect(value(server, 'backwire_calls_handled_total', { worker: 'w1' })).toBe(7);
     expect(value(server, 'rpc_server_call_duration_seconds_count', { rpc_method: 'metrics.test/quick' })).toBe(5);
     expect(value(server, 'rpc_server_call_duration_seconds_count', { error_type: 'RangeError' })).toBe(1);
-    expect(text + server).not.toContain('42');
+    expect(text + server).not.toContain('sesame');
   });
 
   it('show what is open while it is open', async () => {
@@ -110,18 +110,56 @@ describe('metrics', () => {
   });
 });
 
+/** What a server answers to `request`, written as it stands. */
+async function raw(url: string, request: string): Promise<string> {
+  const socket = connect(Number(new URL(url).port), '127.0.0.1');
+  let text = '';
+  socket.on('data', (chunk: Buffer) => (text += chunk.toString()));
+  socket.write(request);
+  await new Promise((done, failed) => socket.once('close', done).once('error', failed));
+  return text.split('\r\n')[0] ?? '';
+}
+
+describe('a scrape', () => {
+  it('of a path that is no URL gets an answer, and the worker goes on', async () => {
+    const [first] = await pair();
+    const server = await serveMetrics({ agent: first, port: 0 });
+    servers.push(server);
+    for (const path of ['//', '//[', 'http://[', '*', '/%', '/metrics/../x'])
+      expect(await raw(server.url, `GET ${path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`)).toMatch(
+        / 40[04] /,
+      );
+    expect((await fetch(`${server.url}?x=1`)).status).toBe(200);
+  });
+
+  it('by a name that is not of this host is refused on loopback', async () => {
+    const [first] = await pair();
+    const server = await serveMetrics({ agent: first, port: 0, host: '127.0.0.1' });
+    servers.push(server);
+    const by = (host: string): Promise<string> =>
+      raw(server.url, `GET /metrics HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`);
+    for (const host of ['evil.example', 'evil.example:9464', '127.0.0.1.evil.example', 'localhost.evil.example'])
+      expect(await by(host), host).toMatch(/ 403 /);
+    for (const host of ['127.0.0.1', '127.0.0.1:9464', 'localhost:1', 'LOCALHOST', '[::1]:9464'])
+      expect(await by(host), host).toMatch(/ 200 /);
+    expect(await raw(server.url, 'GET /metrics HTTP/1.0\r\n\r\n')).toMatch(/ 200 /);
+  });
+});
+
 describe('the text', () => {
   it('escapes what names may hold', () => {
     const histogram: Histogram = { method: 'a"b\\c\nd', error: '', counts: [1], count: 1, sumSeconds: 0.5 };
     const text = prometheusText({
       worker: 'w',
       group: 'g',
-      metrics: { ...agentless, extensions: { num_owner_rrefs: 3, num_new_things: 4 } },
+      metrics: { ...agentless, extensions: { num_owner_rrefs: 3, num_collected_rrefs: 2, num_new_things: 4 } },
       client: [histogram],
       server: [],
     });
     expect(text).toContain(String.raw`rpc_method="a\"b\\c\nd"`);
     expect(value(text, 'backwire_rrefs_owned')).toBe(3);
+    expect(text).toContain('# TYPE backwire_rrefs_collected_total counter\n');
+    expect(value(text, 'backwire_rrefs_collected_total')).toBe(2);
     expect(value(text, 'backwire_extension', { name: 'num_new_things' })).toBe(4);
     checkFormat(text);
   });

@@ -1,4 +1,5 @@
 /** @file The metrics of an agent: as text, and over HTTP for Prometheus. */
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { currentAgent, RpcError, type RpcAgent } from '@backwire/rpc';
 import type { AgentMetrics, Observers } from '@backwire/rpc/internal';
 import { CallHistograms } from './call-histograms.ts';
@@ -48,7 +49,7 @@ export interface MetricsServer extends AsyncDisposable {
 }
 
 /**
- * Answers `GET /metrics`. It does not keep the process alive. Close it before or after the agent, as you like.
+ * Answers `GET /metrics`; on a loopback address only to who calls it by that address, 'localhost' or `host`. It does not keep the process alive. Close it before or after the agent, as you like.
  * @throws RpcError 'unavailable' when the port is taken, 'failed-precondition' where there is no `node:http`.
  */
 export async function serveMetrics(options: MetricsServerOptions = {}): Promise<MetricsServer> {
@@ -56,16 +57,13 @@ export async function serveMetrics(options: MetricsServerOptions = {}): Promise<
   const http = globalThis.process?.getBuiltinModule?.('node:http');
   if (http === undefined) throw new RpcError('failed-precondition', 'there is no HTTP server here; use metricsText()');
   measureCalls(agent);
+  let known: ReadonlySet<string> | undefined;
   const server = http.createServer((request, response) => {
-    const { pathname } = new URL(request.url ?? '/', 'http://localhost');
-    if (pathname !== '/metrics') response.writeHead(404).end('see /metrics\n');
-    else if (request.method !== 'GET' && request.method !== 'HEAD')
-      response.writeHead(405, { allow: 'GET, HEAD' }).end();
-    else {
-      const text = metricsText(agent);
-      response.writeHead(200, { 'content-type': PROMETHEUS_TYPE, 'cache-control': 'no-store' });
-      response.end(request.method === 'HEAD' ? undefined : text);
+    if (known !== undefined && !comesByName(request.headers.host, known)) {
+      response.writeHead(403).end('not by this name\n');
+      return;
     }
+    answer(agent, request, response);
   });
   await new Promise<void>((resolve, reject) => {
     const failed = (cause: Error): void =>
@@ -79,6 +77,8 @@ export async function serveMetrics(options: MetricsServerOptions = {}): Promise<
   server.unref();
   const address = server.address();
   const bound = typeof address === 'object' && address !== null ? address.port : port;
+  if (typeof address === 'object' && address !== null && isLoopback(address.address))
+    known = new Set(['localhost', host.toLowerCase()]);
   const close = (): Promise<void> =>
     new Promise((resolve) => {
       server.close(() => resolve());
@@ -86,4 +86,44 @@ export async function serveMetrics(options: MetricsServerOptions = {}): Promise<
     });
   const shown = host.includes(':') ? `[${host}]` : host;
   return { url: `http://${shown}:${bound}/metrics`, close, [Symbol.asyncDispose]: close };
+}
+
+function answer(agent: RpcAgent, request: IncomingMessage, response: ServerResponse): void {
+  // Whatever a stranger writes is a path here: as a URL it may be none.
+  const [path] = (request.url ?? '/').split('?');
+  if (path !== '/metrics') {
+    response.writeHead(404).end('see /metrics\n');
+    return;
+  }
+  if (request.method !== 'GET' && request.method !== 'HEAD') {
+    response.writeHead(405, { allow: 'GET, HEAD' }).end();
+    return;
+  }
+  let text: string;
+  try {
+    text = metricsText(agent);
+  } catch {
+    // A scrape must never end the worker that it looks at; what went wrong is nobody's business outside.
+    response.writeHead(500).end('the metrics cannot be read now\n');
+    return;
+  }
+  response.writeHead(200, { 'content-type': PROMETHEUS_TYPE, 'cache-control': 'no-store' });
+  response.end(request.method === 'HEAD' ? undefined : text);
+}
+
+/**
+ * Whether a request names us as ourselves. A page elsewhere may have a name of its own that leads here; its browser says so. Who sends no
+ * name at all is no browser.
+ */
+function comesByName(header: string | undefined, known: ReadonlySet<string>): boolean {
+  if (header === undefined || header === '') return true;
+  const name = header
+    .replace(/:\d+$/, '')
+    .replace(/^\[(.*)\]$/, '$1')
+    .toLowerCase();
+  return known.has(name) || isLoopback(name);
+}
+
+function isLoopback(address: string): boolean {
+  return /^(?:::ffff:)?127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(address) || address === '::1';
 }

@@ -39,14 +39,14 @@ const NUMBERS: readonly (readonly [
 ];
 
 /** The numbers of extensions that have names of their own; others are `backwire_extension{name}`. */
-const EXTENSION_NAMES: ReadonlyMap<string, readonly [name: string, help: string]> = new Map([
+const EXTENSION_NAMES: ReadonlyMap<string, readonly [name: string, help: string, kind?: 'counter']> = new Map([
   ['num_owner_rrefs', ['backwire_rrefs_owned', 'Remote references owned here that others hold.']],
   ['num_forks', ['backwire_rref_forks', 'Handles of others on values owned here.']],
   [
     'num_pending_users',
     ['backwire_rrefs_unconfirmed', 'Remote references held here that their owner has not confirmed.'],
   ],
-  ['num_collected_rrefs', ['backwire_rrefs_collected', 'Handles released by the garbage collector.']],
+  ['num_collected_rrefs', ['backwire_rrefs_collected_total', 'Handles released by the garbage collector.', 'counter']],
   ['num_autograd_contexts', ['backwire_autograd_contexts', 'Distributed autograd contexts alive.']],
   ['num_current_backward_passes', ['backwire_backward_passes', 'Backward passes in progress.']],
 ]);
@@ -112,7 +112,7 @@ function extensions(out: string[], base: Labels, numbers: Readonly<Record<string
   for (const [key, value] of Object.entries(numbers)) {
     const known = EXTENSION_NAMES.get(key);
     if (known === undefined) others.push({ labels: { ...base, name: key }, value });
-    else metric(out, known[0], 'gauge', known[1], [{ labels: base, value }]);
+    else metric(out, known[0], known[2] ?? 'gauge', known[1], [{ labels: base, value }]);
   }
   metric(out, 'backwire_extension', 'gauge', 'Other numbers of extensions.', others);
 }
