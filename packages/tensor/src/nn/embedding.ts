@@ -1,26 +1,27 @@
 /** @file Embedding and EmbeddingBag: rows of a table, whose gradient may stay sparse. */
-import { customFunction } from '../autograd/custom-function.ts';
 import { tensor, zeros } from '../creation.ts';
 import { rpcName } from '../named.ts';
-import { sparseCooTensor } from '../sparse/coo.ts';
+import { defineOp } from '../ops/define.ts';
+import { apply } from '../ops/op.ts';
+import { sweep } from '../scope.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
 import { normalParameter } from './init.ts';
 import { Module } from './module.ts';
 
-/** `table[ids]` as a recorded operation whose gradient names only the rows that were read. */
-function sparseLookup(table: Tensor, ids: Tensor): Tensor {
-  const [count, dim] = table.shape as [number, number];
-  const flat = ids.reshape([ids.size]);
-  return customFunction({
-    forward: (_ctx, weight) => weight.indexSelect(0, flat).reshape([...ids.shape, dim]),
-    backward: (_ctx, grad) => [
-      sparseCooTensor(flat.to('int64').reshape([1, flat.size]), grad.reshape([flat.size, dim]), [count, dim]),
-    ],
-  })(table);
-}
+/** `table[ids]`; its gradient names only the rows that were read. */
+const sparseLookup = defineOp('embedding', 'embedding', ([table, ids]) => {
+  const [weight, at] = [table as Tensor, ids as Tensor];
+  const [, dim] = weight.shape as [number, number];
+  return sweep(() =>
+    weight
+      .detach()
+      .indexSelect(0, at.reshape([at.size]))
+      .reshape([...at.shape, dim]),
+  );
+});
 
 function lookup(table: Tensor, ids: Tensor, sparse: boolean): Tensor {
-  if (sparse) return sparseLookup(table, ids);
+  if (sparse) return apply(sparseLookup, [table, ids], undefined);
   return table.indexSelect(0, ids.reshape([ids.size])).reshape([...ids.shape, table.shape[1] as number]);
 }
 

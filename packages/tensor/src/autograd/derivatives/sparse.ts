@@ -30,6 +30,16 @@ export const sparse: Readonly<Record<string, Derivative>> = {
       sparseCooTensor(indices, grad, saved.shapes[0] as Shape).toDense(),
     ],
   },
+  embedding: {
+    save: [1],
+    backward: (grad, saved) => {
+      const ids = saved.input(1);
+      const size = saved.shapes[0] as Shape;
+      // A copy: the gradient outlives the pass, and the program may change its ids afterwards.
+      const rows = ids.reshape([1, ids.size]).to('int64').clone();
+      return [sparseCooTensor(rows, grad.reshape([ids.size, size[1] as number]), size), null];
+    },
+  },
   toSparse: { save: [], backward: (grad) => [grad.toDense()] },
   addSparse: {
     save: [],
