@@ -19,8 +19,10 @@ export function accumulateGrad(meta: AutogradMeta, grad: Tensor): void {
 
 /** A gradient nothing else aliases: the one given when only the engine holds it, else a copy. */
 function own(grad: Tensor): Tensor {
-  if (ambient().gradMode) return grad.storage.refs === 1 ? shareHandle(grad) : grad.clone();
-  if (grad.storage.refs > 1 || !(grad.isContiguous || grad.sparse !== undefined)) return grad.detach().clone();
+  // A handle that is not a temporary is the program's own: what it gave to backward, or what a hook or function of its own returned.
+  const shared = !grad.temporary || grad.storage.refs > 1;
+  if (ambient().gradMode) return shared ? grad.clone() : shareHandle(grad);
+  if (shared || !(grad.isContiguous || grad.sparse !== undefined)) return grad.detach().clone();
   const handle = shareHandle(grad);
   handle.meta = undefined;
   return handle;

@@ -22,6 +22,19 @@ import { AccumulateGrad, gradEdge, shareHandle } from '../internal.ts';
 const leaf = (values: number | number[] | number[][]): Tensor => tensor(values, { requiresGrad: true });
 
 describe('backward', () => {
+  it('makes a leaf its own gradient where the program holds the one that arrives', () => {
+    const given = ones([2]);
+    const [x, y, z] = [leaf([1, 2]), leaf([1, 2]), leaf([1, 2])];
+    x.add(0).backward(given);
+    y.backward(given);
+    let held: Tensor | undefined;
+    z.registerHook(() => (held = ones([2])));
+    z.mul(2).sum().backward();
+    given.add_(5);
+    held?.add_(5);
+    for (const t of [x, y, z]) expect(t.grad?.toArray()).toEqual([1, 1]);
+  });
+
   it('adds into leaves, and again on the next pass', () => {
     const x = leaf([1, 2]);
     x.mul(3).sum().backward();
