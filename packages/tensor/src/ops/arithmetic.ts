@@ -1,5 +1,6 @@
 /** @file Arithmetic and comparison of two tensors. */
 import { ambient } from '../ambient.ts';
+import { isDifferentiable } from '../dtype.ts';
 import { named } from '../named.ts';
 import { addSparse, mulSparse } from '../sparse/arithmetic.ts';
 import { Tensor } from '../tensor.ts';
@@ -70,7 +71,19 @@ function scaled(b: Operand, alpha: number): Operand {
 export const floorDivide = named('aten::floor_divide', define('floorDivide', 'floor_divide'));
 /** a - b floor(a / b): the sign of b. */
 export const remainder = named('aten::remainder', define('remainder', 'remainder'));
-export const pow = named('aten::pow', define('pow', 'pow'));
+const powDense = define('pow', 'pow');
+/** a to the power b. Throws RangeError for integers to a negative whole power. */
+export const pow = named('aten::pow', (a: Tensor, b: Operand): Tensor => {
+  checkExponent(a, b);
+  return powDense(a, b);
+});
+
+/** As PyTorch: integers have no place for what a negative number as exponent gives. */
+export function checkExponent(a: Tensor, b: Operand): void {
+  if (typeof b === 'number' && b < 0 && Number.isInteger(b) && !isDifferentiable(a.dtype))
+    throw new RangeError(`Integers to negative integer powers are not allowed, but got ${a.dtype} to the power ${b}`);
+}
+
 /** The larger; NaN where either is. Ties share the gradient. */
 export const maximum = named('aten::maximum', define('maximum', 'maximum'));
 /** The smaller; NaN where either is. Ties share the gradient. */

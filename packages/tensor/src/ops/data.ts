@@ -80,6 +80,8 @@ export function allClose(
 ): boolean {
   const { rtol = 1e-5, atol = 1e-8, equalNaN = false } = options;
   if (!sameShape(a.shape, b.shape)) return false;
+  // Doubles would round the difference away.
+  if (a.dtype === 'int64' && b.dtype === 'int64' && rtol === 0 && atol < 1) return equal(a, b);
   const x = decode(dataSync(a), a.dtype);
   const y = decode(dataSync(b), b.dtype);
   return x.every((v, i) => {

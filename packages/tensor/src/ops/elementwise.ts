@@ -1,14 +1,14 @@
 /** @file Element-by-element operations: arithmetic, comparison, and the functions of one argument. */
 import { backendFor, runKernel } from '../backends/kernels.ts';
-import { cast, decode, encode, toFloatDType, type DType, type NumberArray } from '../dtype.ts';
+import { cast, decode, dtypes, encode, toFloatDType, type DType, type NumberArray } from '../dtype.ts';
 import { DTypeError } from '../errors.ts';
 import { fromArray, readArray } from '../host.ts';
 import { broadcastShapes, sameShape, sizeOf } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { forEachRow } from './broadcast.ts';
 import { complexBinary, complexUnary } from './complex.ts';
-import { int64Binary } from './int64.ts';
-import { binaryLoops, unaryLoops, type BinaryName, type UnaryName } from './loops.ts';
+import { divisionByZero, int64Binary, int64Unary } from './int64.ts';
+import { binaryLoops, unaryLoops, type BinaryLoop, type BinaryName, type UnaryName } from './loops.ts';
 import { resultDType } from './promotion.ts';
 
 /** Device kernels by operation, for float32. Maximum and Minimum are not among them: wasm's lose NaN. */
@@ -109,12 +109,18 @@ function binaryNumbers(
   const work = workArray(out === 'bool' ? 'int32' : out, size);
   const x = numbersAs(a, dtype);
   const y = numbersAs(b, dtype);
-  const integers = dtype === 'int32' && name === 'mul';
-  const loop = integers ? binaryLoops.mulInt32 : binaryLoops[name];
+  const loop = dtypes[dtype].kind === 'float' ? binaryLoops[name] : integerLoop(name, dtype, y);
   if (a.size === size && b.size === size) loop(x, 0, 1, y, 0, 1, work, 0, size);
   else if (a.size === size && b.size === 1) loop(x, 0, 1, y, 0, 0, work, 0, size);
   else forEachRow(a.shape, b.shape, shape, (ia, sa, ib, sb, io, n) => loop(x, ia, sa, y, ib, sb, work, io, n));
   return work;
+}
+
+/** The loop for integers up to 32 bits, whose products doubles would round where they overflow. */
+function integerLoop(name: BinaryName, dtype: DType, divisors: NumberArray): BinaryLoop {
+  if ((name === 'floorDivide' || name === 'remainder') && divisors.includes(0)) throw divisionByZero();
+  if (name === 'mul' && dtype === 'int32') return binaryLoops.mulInt32;
+  return name === 'pow' && dtype !== 'bool' ? binaryLoops.powInt32 : binaryLoops[name];
 }
 
 function int64Of(t: Tensor): BigInt64Array {
@@ -150,15 +156,12 @@ export function unary(name: UnaryName, t: Tensor): Tensor {
       'Negation, the `-` operator, on a bool tensor is not supported. Use the logicalNot() operator instead.',
     );
   }
-  if (t.dtype === 'int64' && (name === 'neg' || name === 'abs')) {
-    const source = readArray(t) as BigInt64Array;
-    return fromArray(
-      BigInt64Array.from(source, (v) => (name === 'neg' || v < 0n ? -v : v)),
-      'int64',
-      t.shape,
-    );
+  if (t.dtype === 'int64') {
+    const exact = int64Unary(name, readArray(t) as BigInt64Array);
+    if (exact !== undefined) return fromArray(exact, 'int64', t.shape);
   }
   const work = workArray(dtype === 'bool' ? 'uint8' : dtype, t.size);
-  unaryLoops[name](decode(readArray(t), t.dtype), work, t.size);
+  const loop = t.dtype === 'int32' && name === 'square' ? unaryLoops.squareInt32 : unaryLoops[name];
+  loop(decode(readArray(t), t.dtype), work, t.size);
   return fromArray(encode(work, dtype), dtype, t.shape);
 }

@@ -1,9 +1,9 @@
 /** @file Choosing and adding by index: indexSelect, gather, their adjoints, and one-hot. */
-import { cast, decode, dtypes, encode, type NumberArray } from '../dtype.ts';
+import { cast, decode, dtypes, encode } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { fromArray, over, readArray, readBytes } from '../host.ts';
 import { named } from '../named.ts';
-import { normalizeDim, sameShape, sizeOf } from '../shape.ts';
+import { checkShape, normalizeDim, sameShape, sizeOf } from '../shape.ts';
 import { Storage } from '../storage.ts';
 import type { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
@@ -56,6 +56,25 @@ export const indexSelect = named('aten::index_select', (t: Tensor, dim: number, 
   return apply(indexSelectOp, [t, index.rank === 0 ? index.reshape([1]) : index], { dim: normalizeDim(dim, t.rank) });
 });
 
+/** `t` with rows of `row` elements of `source` added at `positions`, in order. */
+function addRows(t: Tensor, positions: Float64Array, row: number, source: Tensor): Tensor {
+  const { dtype } = t;
+  const given = cast(readArray(source), source.dtype, dtype);
+  if (dtype === 'int64') {
+    const out = (readArray(t) as BigInt64Array).slice();
+    const values = given as BigInt64Array;
+    for (let i = 0, at = 0; i < positions.length; i++)
+      for (let k = 0; k < row; k++) out[positions[i]! + k]! += values[at++]!;
+    return fromArray(out, dtype, t.shape);
+  }
+  const out = decode(readArray(t), dtype).slice();
+  const values = decode(given, dtype);
+  const { lanes } = dtypes[dtype];
+  for (let i = 0, at = 0; i < positions.length; i++)
+    for (let k = 0; k < row * lanes; k++) out[positions[i]! * lanes + k]! += values[at++]!;
+  return fromArray(dtype === 'complex64' ? (out as Float32Array) : encode(out, dtype), dtype, t.shape);
+}
+
 const indexAddOp = defineOp<Along>('indexAdd', 'index_add', ([t, index, source], { dim }) => {
   const [input, from] = [t as Tensor, source as Tensor];
   const n = input.shape[dim] as number;
@@ -66,15 +85,10 @@ const indexAddOp = defineOp<Along>('indexAdd', 'index_add', ([t, index, source],
   }
   const row = sizeOf(input.shape.slice(dim + 1));
   const outer = sizeOf(input.shape.slice(0, dim));
-  const out = decode(readArray(input), input.dtype).slice();
-  const values = decode(cast(readArray(from), from.dtype, input.dtype), input.dtype);
-  for (let o = 0, at = 0; o < outer; o++) {
-    for (let i = 0; i < ids.length; i++) {
-      const to = (o * n + (ids[i] as number)) * row;
-      for (let k = 0; k < row; k++) out[to + k] = (out[to + k] as number) + (values[at++] as number);
-    }
-  }
-  return fromArray(encode(out, input.dtype), input.dtype, input.shape);
+  const positions = new Float64Array(outer * ids.length);
+  for (let o = 0, at = 0; o < outer; o++)
+    for (let i = 0; i < ids.length; i++) positions[at++] = (o * n + (ids[i] as number)) * row;
+  return addRows(input, positions, row, from);
 });
 
 /** `t` with slice i of `source` added to the slice at index[i] along `dim`; equal indices add up, in order. */
@@ -137,13 +151,7 @@ export const gather = named('aten::gather', (t: Tensor, dim: number, index: Tens
 const scatterAddOp = defineOp<Along>('scatterAdd', 'scatter_add', ([t, index, source], { dim }) => {
   const [input, ids, from] = [t as Tensor, index as Tensor, source as Tensor];
   const positions = gatherPositions(input.shape, ids, dim);
-  const out = decode(readArray(input), input.dtype).slice();
-  const values: NumberArray = decode(readArray(from), from.dtype);
-  for (let i = 0; i < positions.length; i++) {
-    const at = positions[i] as number;
-    out[at] = (out[at] as number) + (values[i] as number);
-  }
-  return fromArray(encode(out, input.dtype), input.dtype, input.shape);
+  return addRows(input, positions, 1, from);
 });
 
 /** The adjoint of gather: `t` with source[i][j]… added at [i][index[i][j]…]… */
@@ -183,6 +191,7 @@ export const scatter = named('aten::scatter', (t: Tensor, dim: number, index: Te
 
 /** int64 zeros with a one at each index: [..., classes]. */
 export const oneHot = named('aten::one_hot', (index: Tensor, classes: number): Tensor => {
+  checkShape([classes]);
   const ids = readIndices(index, classes);
   const out = new BigInt64Array(ids.length * classes);
   ids.forEach((id, i) => (out[i * classes + id] = 1n));

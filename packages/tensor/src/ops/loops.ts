@@ -29,6 +29,17 @@ function floorDivide(a: number, b: number): number {
   return quotient - floor > 0.5 ? floor + 1 : floor;
 }
 
+/** a^b modulo 2^32; of negative exponents only those of 1 and -1 give anything but 0. */
+function powerInt32(a: number, b: number): number {
+  if (b < 0) return a === 1 || (a === -1 && b % 2 === 0) ? 1 : a === -1 ? -1 : 0;
+  let result = 1;
+  for (let base = a, rest = b; rest > 0; rest >>>= 1) {
+    if ((rest & 1) === 1) result = Math.imul(result, base);
+    base = Math.imul(base, base);
+  }
+  return result;
+}
+
 // prettier-ignore
 export const binaryLoops = {
   add: (a, ia, sa, b, ib, sb, o, io, n) => { for (let i = 0; i < n; i++) o[io + i] = a[ia + i * sa]! + b[ib + i * sb]!; },
@@ -39,6 +50,7 @@ export const binaryLoops = {
   floorDivide: (a, ia, sa, b, ib, sb, o, io, n) => { for (let i = 0; i < n; i++) o[io + i] = floorDivide(a[ia + i * sa]!, b[ib + i * sb]!); },
   remainder: (a, ia, sa, b, ib, sb, o, io, n) => { for (let i = 0; i < n; i++) { const y = b[ib + i * sb]!; const r = a[ia + i * sa]! % y; o[io + i] = r !== 0 && r < 0 !== y < 0 ? r + y : r; } },
   pow: (a, ia, sa, b, ib, sb, o, io, n) => { for (let i = 0; i < n; i++) { const y = b[ib + i * sb]!; const x = a[ia + i * sa]!; o[io + i] = x === 1 || (x === -1 && (y === Infinity || y === -Infinity)) ? 1 : x ** y; } },
+  powInt32: (a, ia, sa, b, ib, sb, o, io, n) => { for (let i = 0; i < n; i++) o[io + i] = powerInt32(a[ia + i * sa]!, b[ib + i * sb]!); },
   maximum: (a, ia, sa, b, ib, sb, o, io, n) => { for (let i = 0; i < n; i++) o[io + i] = Math.max(a[ia + i * sa]!, b[ib + i * sb]!); },
   minimum: (a, ia, sa, b, ib, sb, o, io, n) => { for (let i = 0; i < n; i++) o[io + i] = Math.min(a[ia + i * sa]!, b[ib + i * sb]!); },
   atan2: (a, ia, sa, b, ib, sb, o, io, n) => { for (let i = 0; i < n; i++) o[io + i] = Math.atan2(a[ia + i * sa]!, b[ib + i * sb]!); },
@@ -119,6 +131,7 @@ export const unaryLoops = {
   sqrt: (a, o, n) => { for (let i = 0; i < n; i++) o[i] = Math.sqrt(a[i]!); },
   rsqrt: (a, o, n) => { for (let i = 0; i < n; i++) o[i] = 1 / Math.sqrt(a[i]!); },
   square: (a, o, n) => { for (let i = 0; i < n; i++) o[i] = a[i]! * a[i]!; },
+  squareInt32: (a, o, n) => { for (let i = 0; i < n; i++) o[i] = Math.imul(a[i]!, a[i]!); },
   reciprocal: (a, o, n) => { for (let i = 0; i < n; i++) o[i] = 1 / a[i]!; },
   relu: (a, o, n) => { for (let i = 0; i < n; i++) { const x = a[i]!; o[i] = x > 0 || x !== x ? x : 0; } },
   sigmoid: (a, o, n) => { for (let i = 0; i < n; i++) { const x = a[i]!; if (x >= 0) o[i] = 1 / (1 + Math.exp(-x)); else { const e = Math.exp(x); o[i] = e / (1 + e); } } },

@@ -2,7 +2,7 @@
 import { argument, freeArguments, isDeviceDType, backendFor, type Argument } from '../backends/kernels.ts';
 import type { Backend } from '../backends/backend.ts';
 import { relieveDevice } from '../device-memory.ts';
-import { decode, encode, type DType, type NumberArray } from '../dtype.ts';
+import { decode, dtypes, encode, type DType, type NumberArray } from '../dtype.ts';
 import { ShapeError, DTypeError } from '../errors.ts';
 import { fromArray, over, rawTranspose, readArray } from '../host.ts';
 import { named } from '../named.ts';
@@ -12,6 +12,7 @@ import type { Tensor } from '../tensor.ts';
 import { complexProduct } from './complex-parts.ts';
 import { defineOp } from './define.ts';
 import { multiply } from './gemm.ts';
+import { fitsDoubles, multiplyInt32, multiplyInt64 } from './int64-reduce.ts';
 import { apply } from './op.ts';
 
 /** Which operands lie column by column: their gradients are made that way too, as in PyTorch, so that none is turned around later. */
@@ -32,16 +33,20 @@ const bmmOp = defineOp<ProductAttrs>('bmm', 'bmm', ([a, b]) => {
     const backend = backendFor('BatchMatMul', 'matmul', work);
     if (backend !== undefined) return onDevice(backend, x, y, shape);
   }
+  if (x.dtype === 'int64') return fromArray(onHostInt64(x, y, count, m, k, n), 'int64', shape);
   return fromArray(encode(onHost(x, y, count, m, k, n), x.dtype), x.dtype, shape);
 });
 
 function onHost(x: Tensor, y: Tensor, count: number, m: number, k: number, n: number): NumberArray {
   const a = decode(readArray(x), x.dtype);
   const b = decode(readArray(y), y.dtype);
+  const integers = dtypes[x.dtype].kind === 'int';
   const double = x.dtype === 'float64' || x.dtype === 'int64';
-  const out = double ? new Float64Array(count * m * n) : new Float32Array(count * m * n);
+  const Out = double ? Float64Array : integers ? Int32Array : Float32Array;
+  const out = new Out(count * m * n);
+  const product = integers && !double ? multiplyInt32 : multiply;
   for (let i = 0; i < count; i++) {
-    multiply(
+    product(
       a.subarray(i * m * k, (i + 1) * m * k),
       b.subarray(i * k * n, (i + 1) * k * n),
       out.subarray(i * m * n, (i + 1) * m * n),
@@ -49,6 +54,19 @@ function onHost(x: Tensor, y: Tensor, count: number, m: number, k: number, n: nu
       k,
       n,
     );
+  }
+  return out;
+}
+
+/** In double precision where that is exact, which is five times as fast. */
+function onHostInt64(x: Tensor, y: Tensor, count: number, m: number, k: number, n: number): BigInt64Array {
+  const a = readArray(x) as BigInt64Array;
+  const b = readArray(y) as BigInt64Array;
+  if (fitsDoubles(decode(a, 'int64'), decode(b, 'int64'), k)) return encode(onHost(x, y, count, m, k, n), 'int64');
+  const out = new BigInt64Array(count * m * n);
+  for (let i = 0; i < count; i++) {
+    const [left, right] = [a.subarray(i * m * k, (i + 1) * m * k), b.subarray(i * k * n, (i + 1) * k * n)];
+    multiplyInt64(left, right, out.subarray(i * m * n, (i + 1) * m * n), m, k, n);
   }
   return out;
 }

@@ -5,6 +5,7 @@ import { fromArray, rawView, readArray } from '../host.ts';
 import { named } from '../named.ts';
 import { expandStrides } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
+import { checkExponent } from './arithmetic.ts';
 import { binary, unary } from './elementwise.ts';
 import { defineOp, type Op } from './define.ts';
 import { applyInPlace } from './inplace.ts';
@@ -64,9 +65,10 @@ export const mul_ = named('aten::mul_', <T extends Tensor>(t: T, b: Operand): T 
 export const div_ = named('aten::div_', <T extends Tensor>(t: T, b: Operand): T =>
   applyInPlace(divOp, t, [other(b, t)], undefined),
 );
-export const pow_ = named('aten::pow_', <T extends Tensor>(t: T, b: Operand): T =>
-  applyInPlace(powOp, t, [other(b, t)], undefined),
-);
+export const pow_ = named('aten::pow_', <T extends Tensor>(t: T, b: Operand): T => {
+  checkExponent(t, b);
+  return applyInPlace(powOp, t, [other(b, t)], undefined);
+});
 
 const inPlaceUnary = (name: UnaryName, torch: string): (<T extends Tensor>(t: T) => T) => {
   const op = defineOp(name, torch, ([t]) => unary(name, t as Tensor));

@@ -1,6 +1,6 @@
 /** @file Reductions: sum, mean, prod, max, min and their relatives. */
 import { backendFor, runKernel } from '../backends/kernels.ts';
-import { allocate, decode, dtypes, encode, type DType, type NumberArray } from '../dtype.ts';
+import { allocate, cast, decode, dtypes, encode, type DType, type NumberArray, type TypedArrays } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { fromArray, readArray, readPermuted } from '../host.ts';
 import { named } from '../named.ts';
@@ -8,6 +8,7 @@ import { normalizeDim, normalizeDims, reducedShape, sizeOf, type Shape } from '.
 import type { Tensor } from '../tensor.ts';
 import { complexSum } from './complex-parts.ts';
 import { defineOp } from './define.ts';
+import { extremeInt64, prodInt64, scanInt64, takeInt64, type Int64Blocks } from './int64-reduce.ts';
 import { apply } from './op.ts';
 
 /** Dimensions to reduce: one, several, or all (also for an empty list). */
@@ -19,26 +20,37 @@ export interface ReduceAttrs {
 }
 
 /** A tensor read as [before, reduced, after]. */
-interface Blocks {
-  readonly array: NumberArray;
+interface Blocks<A = NumberArray> {
+  readonly array: A;
   readonly pre: number;
   readonly red: number;
   readonly post: number;
 }
 
 /** Brings the reduced dimensions together without copying where they are neighbours already. */
-function blocks(t: Tensor, dims: readonly number[]): Blocks {
+function rawBlocks(t: Tensor, dims: readonly number[]): Blocks<TypedArrays[DType]> {
   const first = dims[0] ?? 0;
   const together = dims.every((d, i) => d === first + i);
   if (together) {
     const pre = sizeOf(t.shape.slice(0, first));
     const red = sizeOf(t.shape.slice(first, first + dims.length));
-    return { array: decode(readArray(t), t.dtype), pre, red, post: sizeOf(t.shape.slice(first + dims.length)) };
+    return { array: readArray(t), pre, red, post: sizeOf(t.shape.slice(first + dims.length)) };
   }
   const kept = t.shape.map((_, i) => i).filter((i) => !dims.includes(i));
   const red = sizeOf(dims.map((d) => t.shape[d] as number));
-  const array = decode(readPermuted(t, [...kept, ...dims]), t.dtype);
+  const array = readPermuted(t, [...kept, ...dims]);
   return { array, pre: sizeOf(kept.map((d) => t.shape[d] as number)), red, post: 1 };
+}
+
+function blocks(t: Tensor, dims: readonly number[]): Blocks {
+  const { array, pre, red, post } = rawBlocks(t, dims);
+  return { array: decode(array, t.dtype), pre, red, post };
+}
+
+/** Integers and bool as int64. */
+function int64Blocks(t: Tensor, dims: readonly number[]): Int64Blocks {
+  const { array, pre, red, post } = rawBlocks(t, dims);
+  return { array: cast(array, t.dtype, 'int64') as BigInt64Array, pre, red, post };
 }
 
 /** The sum of `n` elements, in four interleaved parts: one alone would wait for each addition to end before the next. */
@@ -127,16 +139,22 @@ export const mean = named('aten::mean', (t: Tensor, dim?: Dims, keepDim = false)
   return apply(meanOp, [t], { dims: normalizeDims(dim, t.rank), keepDim });
 });
 
+function isWhole(t: Tensor): boolean {
+  const { kind } = dtypes[t.dtype];
+  return kind === 'int' || kind === 'bool';
+}
+
 const prodOp = defineOp<ReduceAttrs>('prod', 'prod', ([t], { dims, keepDim }) => {
   const input = t as Tensor;
+  const shape = reducedShape(input.shape, dims, keepDim);
+  if (isWhole(input)) return fromArray(prodInt64(int64Blocks(input, dims)), 'int64', shape);
   const { array, pre, red, post } = blocks(input, dims);
   const out = new Float64Array(pre * post).fill(1);
   for (let p = 0, at = 0; p < pre; p++) {
     for (let r = 0; r < red; r++)
       for (let q = 0; q < post; q++) out[p * post + q] = (out[p * post + q] as number) * (array[at++] as number);
   }
-  const dtype: DType = dtypes[input.dtype].kind === 'float' ? input.dtype : 'int64';
-  return fromArray(encode(out, dtype), dtype, reducedShape(input.shape, dims, keepDim));
+  return fromArray(encode(out, input.dtype), input.dtype, shape);
 });
 
 /** The product over one dimension, or over all. */
@@ -152,7 +170,7 @@ export function prodDims(t: Tensor, dims: readonly number[]): Tensor {
 /** Largest (or smallest) of each block; NaN wins. */
 function extreme(t: Tensor, dims: readonly number[], sign: 1 | -1): NumberArray {
   const { array, pre, red, post } = blocks(t, dims);
-  if (red === 0) throw new ShapeError('Expected reduction dim to have non-zero size.');
+  requireElements(red);
   const out = new Float64Array(pre * post);
   for (let p = 0; p < pre; p++) {
     for (let q = 0; q < post; q++) {
@@ -167,14 +185,22 @@ function extreme(t: Tensor, dims: readonly number[], sign: 1 | -1): NumberArray 
   return out;
 }
 
+function extremeOfInt64(t: Tensor, dims: readonly number[], sign: 1 | -1): BigInt64Array {
+  const read = int64Blocks(t, dims);
+  requireElements(read.red);
+  return takeInt64(read, extremeInt64(read, sign));
+}
+
+function requireElements(red: number): void {
+  if (red === 0) throw new ShapeError('Expected reduction dim to have non-zero size.');
+}
+
 const extremeOp = (name: string, torch: string, sign: 1 | -1): ReturnType<typeof defineOp<ReduceAttrs>> =>
   defineOp<ReduceAttrs>(name, torch, ([t], { dims, keepDim }) => {
     const input = t as Tensor;
-    return fromArray(
-      encode(extreme(input, dims, sign), input.dtype),
-      input.dtype,
-      reducedShape(input.shape, dims, keepDim),
-    );
+    const { dtype } = input;
+    const found = dtype === 'int64' ? extremeOfInt64(input, dims, sign) : encode(extreme(input, dims, sign), dtype);
+    return fromArray(found, dtype, reducedShape(input.shape, dims, keepDim));
   });
 const amaxOp = extremeOp('amax', 'amax', 1);
 const aminOp = extremeOp('amin', 'amin', -1);
@@ -191,8 +217,13 @@ export const amin = named('aten::amin', (t: Tensor, dim?: Dims, keepDim = false)
 /** Position of the first largest (or smallest) element, or of the first NaN. */
 function argExtreme(t: Tensor, dim: number | undefined, keepDim: boolean, sign: 1 | -1): Tensor {
   const dims = normalizeDims(dim, t.rank);
+  if (t.dtype === 'int64') {
+    const read = int64Blocks(t, dims);
+    requireElements(read.red);
+    return fromArray(extremeInt64(read, sign), 'int64', reducedShape(t.shape, dims, keepDim));
+  }
   const { array, pre, red, post } = blocks(t, dims);
-  if (red === 0) throw new ShapeError('Expected reduction dim to have non-zero size.');
+  requireElements(red);
   const out = new BigInt64Array(pre * post);
   for (let p = 0; p < pre; p++) {
     for (let q = 0; q < post; q++) {
@@ -245,27 +276,25 @@ export const any = named('aten::any', (t: Tensor, dim?: Dims, keepDim = false): 
 /** Whether all elements are nonzero. */
 export const all = named('aten::all', (t: Tensor, dim?: Dims, keepDim = false): Tensor => truth(t, dim, keepDim, true));
 
-const cumsumOp = defineOp<{ dim: number }>('cumsum', 'cumsum', ([t], { dim }) =>
-  scan(t as Tensor, dim, (a, b) => a + b, 0),
-);
-const cumprodOp = defineOp<{ dim: number }>('cumprod', 'cumprod', ([t], { dim }) =>
-  scan(t as Tensor, dim, (a, b) => a * b, 1),
-);
+const cumsumOp = defineOp<{ dim: number }>('cumsum', 'cumsum', ([t], { dim }) => scan(t as Tensor, dim, false));
+const cumprodOp = defineOp<{ dim: number }>('cumprod', 'cumprod', ([t], { dim }) => scan(t as Tensor, dim, true));
 
-function scan(t: Tensor, dim: number, f: (a: number, b: number) => number, start: number): Tensor {
-  const { array, pre, red, post } = blocks(t, t.rank === 0 ? [] : [dim]);
+function scan(t: Tensor, dim: number, product: boolean): Tensor {
+  const dims = t.rank === 0 ? [] : [dim];
+  if (isWhole(t)) return fromArray(scanInt64(int64Blocks(t, dims), product), 'int64', t.shape);
+  const { array, pre, red, post } = blocks(t, dims);
   const out = new Float64Array(t.size);
   for (let p = 0; p < pre; p++) {
     for (let q = 0; q < post; q++) {
-      let value = start;
+      let value = product ? 1 : 0;
       for (let r = 0; r < red; r++) {
         const at = (p * red + r) * post + q;
-        out[at] = value = f(value, array[at] as number);
+        const v = array[at] as number;
+        out[at] = value = product ? value * v : value + v;
       }
     }
   }
-  const dtype: DType = dtypes[t.dtype].kind === 'float' ? t.dtype : 'int64';
-  return fromArray(encode(out, dtype), dtype, t.shape);
+  return fromArray(encode(out, t.dtype), t.dtype, t.shape);
 }
 
 /** Running sums along `dim`. */

@@ -1,5 +1,5 @@
 /** @file Choosing elements: where, clamp, masks. */
-import { decode, encode, type DType, type NumberArray } from '../dtype.ts';
+import { decode, encode, isDifferentiable, type DType, type NumberArray } from '../dtype.ts';
 import { DTypeError } from '../errors.ts';
 import { fromArray, readArray } from '../host.ts';
 import { named } from '../named.ts';
@@ -7,6 +7,7 @@ import { broadcastShapes, sameShape } from '../shape.ts';
 import { Tensor } from '../tensor.ts';
 import { checkFill } from '../range.ts';
 import { defineOp } from './define.ts';
+import { clampInt64 } from './int64.ts';
 import { apply } from './op.ts';
 import { operand, resultDType, scalar } from './promotion.ts';
 
@@ -59,14 +60,19 @@ const clampOp = defineOp<{ min: number | undefined; max: number | undefined }>(
     const input = t as Tensor;
     const low = min ?? -Infinity;
     const high = max ?? Infinity;
+    if (input.dtype === 'int64') {
+      return fromArray(clampInt64(readArray(input) as BigInt64Array, low, high), 'int64', input.shape);
+    }
     const values = decode(readArray(input), input.dtype);
     const out = values.map((v) => (v < low ? Math.min(low, high) : v > high ? high : v));
     return fromArray(encode(out, input.dtype), input.dtype, input.shape);
   },
 );
 
-/** Elements below `min` become `min`, those above `max` become `max`. */
+/** Elements below `min` become `min`, those above `max` become `max`. Bounds with a fraction make float32 of integers. */
 export const clamp = named('aten::clamp', (t: Tensor, min?: number, max?: number): Tensor => {
+  const whole = (bound: number | undefined): boolean => bound === undefined || Math.trunc(bound) === bound;
+  if (!isDifferentiable(t.dtype) && !(whole(min) && whole(max))) return clamp(t.to('float32'), min, max);
   // Integers have no place for infinities either, but as bounds those only mean none.
   for (const bound of [min, max]) if (bound !== undefined && Number.isFinite(bound)) checkFill(bound, t.dtype);
   return apply(clampOp, [t], { min, max });
