@@ -252,6 +252,8 @@ export class Group {
         );
       case 'superseded':
         throw new RpcError('fenced', `a later life of worker '${member.name}' has joined already`);
+      case 'departed':
+        throw new RpcError('fenced', `the group has put out this life of worker '${member.name}' already`);
       case 'full':
         throw new RpcError('failed-precondition', `the group has its ${refusal.size} workers already`);
       case 'name-taken':

@@ -55,11 +55,14 @@ export type Refusal =
   | { readonly kind: 'id-taken'; readonly by: ViewMember }
   | { readonly kind: 'mixed'; readonly size: number | undefined }
   | { readonly kind: 'full'; readonly size: number }
-  | { readonly kind: 'superseded'; readonly by: number };
+  | { readonly kind: 'superseded'; readonly by: number }
+  /** This life has been a member before, and was put out or left. */
+  | { readonly kind: 'departed'; readonly how: Departure['how'] };
 
 /**
  * The view with `member` in it, or why not. Joining again in the same life changes nothing but its addresses; a later life does not
- * replace an earlier one that is still a member: that one has to be removed first.
+ * replace an earlier one that is still a member: that one has to be removed first. A life that departed never comes back, and neither
+ * does one before it: whoever did not hear that it had joined may have been put out since, and others have been told so.
  */
 export function join(view: View, member: ViewMember, size: number | undefined): View | Refusal {
   if (view.members.length > 0 && view.size !== size) return { kind: 'mixed', size: view.size };
@@ -69,6 +72,13 @@ export function join(view: View, member: ViewMember, size: number | undefined): 
       ? { kind: 'superseded', by: same.incarnation }
       : { kind: 'name-taken', by: same };
   }
+  const departure = view.departed.findLast(
+    ({ name, incarnation }) => name === member.name && incarnation >= member.incarnation,
+  );
+  if (same === undefined && departure !== undefined)
+    return departure.incarnation > member.incarnation
+      ? { kind: 'superseded', by: departure.incarnation }
+      : { kind: 'departed', how: departure.how };
   const sameId = view.members.find(({ id, name }) => id === member.id && name !== member.name);
   if (sameId !== undefined) return { kind: 'id-taken', by: sameId };
   if (size !== undefined && same === undefined && view.members.length >= size) return { kind: 'full', size };
@@ -115,11 +125,11 @@ export class Membership {
     this.view = next;
     const is = indexOf(next);
     const was = indexOf(before);
-    const gone = before.members.filter((_, i) => !is.lives.has(was.order[i] as string));
+    const gone = others(before, was, is);
     const left = (member: Departure | ViewMember): boolean => is.left.has(life(member));
     if (gone.some((member) => this.isSelf(member) && !left(member))) this.fenced = true;
     return {
-      joined: next.members.filter((member, i) => !was.lives.has(is.order[i] as string) && !this.isSelf(member)),
+      joined: others(next, is, was).filter((member) => !this.isSelf(member)),
       left: gone.filter((member) => !this.isSelf(member) && left(member)),
       dead: gone.filter((member) => !this.isSelf(member) && !left(member)),
     };
@@ -147,6 +157,20 @@ interface ViewIndex {
   readonly order: readonly string[];
   /** The lives that left in good order. */
   readonly left: ReadonlySet<string>;
+}
+
+/** The members of a view that another does not have. Most have the same place in both, or one a little further on. */
+function others(view: View, own: ViewIndex, other: ViewIndex): ViewMember[] {
+  const found: ViewMember[] = [];
+  for (let i = 0, shift = 0; i < own.order.length; i++) {
+    const name = own.order[i] as string;
+    if (name === other.order[i + shift]) continue;
+    if (!other.lives.has(name)) {
+      found.push(view.members[i] as ViewMember);
+      shift--;
+    } else while (i + shift < other.order.length - 1 && name !== other.order[i + shift]) shift++;
+  }
+  return found;
 }
 
 const indexes = new WeakMap<View, ViewIndex>();

@@ -111,6 +111,35 @@ describe('the view of a group', () => {
     expect(change?.joined.map(({ incarnation }) => incarnation)).toEqual([2]);
   });
 
+  it('takes no life back that was put out or left, nor one before it', () => {
+    const all = joined(EMPTY_VIEW, member('a', 0), member('b', 1, 5));
+    const without = remove(all, 'b', 5, 'dead');
+    expect(join(without, member('b', 1, 5), 3)).toEqual({ kind: 'departed', how: 'dead' });
+    expect(join(without, member('b', 2, 4), 3)).toEqual({ kind: 'superseded', by: 5 });
+    expect(refused(join(without, member('b', 1, 6), 3))).toBe('not refused');
+    expect(join(remove(all, 'b', 5, 'left'), member('b', 1, 5), 3)).toEqual({ kind: 'departed', how: 'left' });
+    const again = remove(joined(without, member('b', 1, 6)), 'b', 6, 'left');
+    expect(join(again, member('b', 1, 5), 3)).toEqual({ kind: 'superseded', by: 6 });
+  });
+
+  it('tells who joined and who is gone when ids were given away again', () => {
+    const knows = new Membership({ name: 'a', incarnation: 1 });
+    const before = joined(EMPTY_VIEW, member('a', 5), member('b', 1), member('c', 3));
+    knows.update(before);
+    const without = remove(remove(before, 'b', 1, 'left'), 'c', 1, 'dead');
+    const change = knows.update(joined(without, member('d', 0), member('c', 9, 2)));
+    const names = (members: readonly ViewMember[] | undefined): string[] | undefined =>
+      members?.map(({ name, incarnation }) => `${name}#${incarnation}`);
+    expect([names(change?.joined), names(change?.left), names(change?.dead)]).toEqual([
+      ['d#1', 'c#2'],
+      ['b#1'],
+      ['c#1'],
+    ]);
+    // Also when the members of a view are in no order.
+    const mixed = { ...knows.view, epoch: knows.view.epoch + 1, members: [...knows.view.members].reverse() };
+    expect(knows.update(mixed)).toEqual({ joined: [], left: [], dead: [] });
+  });
+
   it('is read from bytes, and nothing else is', () => {
     const view = remove(joined(EMPTY_VIEW, member('a', 0), member('b', 1)), 'b', 1, 'left');
     expect(decodeView(encodeView(view))).toEqual(view);
