@@ -26,6 +26,12 @@ export interface SeedOptions {
   readonly recheckEvery?: number;
   /** Candidates the shrinker tries. @default 500 */
   readonly shrinkAttempts?: number;
+  /** Real milliseconds after which the shrinker tries no more: a candidate takes as long as a run. @default 60 000 */
+  readonly shrinkMs?: number;
+  /** Hears of every seed that passed, and the totals so far. */
+  readonly passed?: (totals: SeedTotals) => void;
+  /** Hears of a failure before it is shrunk, which may take a while. */
+  readonly failed?: (seed: number, error: unknown) => void;
   /** Command that reruns one seed. @default `npm run sim -- --suite NAME --seed SEED` */
   readonly rerun?: (suite: string, seed: number) => string;
   /** Stops early, with what was done, after this many real milliseconds. @default never */
@@ -79,6 +85,7 @@ export async function runSeeds<S extends object>(suite: Suite<S>, options: SeedO
       await recheck(suite, seed, result, options);
       totals.rechecked++;
     }
+    options.passed?.({ ...totals, wallMs: performance.now() - started });
   }
   return { ...totals, wallMs: performance.now() - started };
 }
@@ -112,12 +119,15 @@ async function attempt<S extends object>(suite: Suite<S>, seed: number, options:
   try {
     return await suite.run(scenario);
   } catch (error) {
+    options.failed?.(seed, error);
+    const until = performance.now() + (options.shrinkMs ?? 60_000);
     const rule = error instanceof SimulationFailure ? error.rule : undefined;
     let smallest: { scenario: S; error: unknown } = { scenario, error };
     if (rule !== undefined) {
       await shrinkScenario(
         scenario,
         async (candidate) => {
+          if (performance.now() > until) return false;
           const caught = await failureOf(suite, candidate);
           if (!(caught instanceof SimulationFailure) || caught.rule !== rule) return false;
           smallest = { scenario: candidate, error: caught };
