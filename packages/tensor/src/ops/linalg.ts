@@ -1,4 +1,5 @@
 /** @file Linear algebra on batches of square matrices: inverse, determinant, solve, Cholesky. Computed in double precision. */
+import { onesLike, tensor } from '../creation.ts';
 import { decode, encode, isFloat } from '../dtype.ts';
 import { DTypeError, ShapeError, TensorError } from '../errors.ts';
 import { fromArray, readArray } from '../host.ts';
@@ -6,6 +7,7 @@ import { named } from '../named.ts';
 import { broadcastShapes, sizeOf } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
+import { concat } from './join.ts';
 import { apply } from './op.ts';
 
 function square(t: Tensor, name: string): number {
@@ -147,6 +149,27 @@ export const det = named('aten::linalg_det', (t: Tensor): Tensor => {
   square(t, 'det');
   return apply(detOp, [t], undefined);
 });
+
+/** The signed minors of each matrix [..., n, n], made of n² determinants: differentiable, and defined where no inverse is. */
+export function cofactors(t: Tensor): Tensor {
+  const n = t.shape.at(-1) as number;
+  if (n === 1) return onesLike(t);
+  const others = Array.from({ length: n }, (_, skip) =>
+    tensor(
+      Array.from({ length: n - 1 }, (_, i) => BigInt(i < skip ? i : i + 1)),
+      { dtype: 'int64' },
+    ),
+  );
+  const minors: Tensor[] = [];
+  others.forEach((rows, i) => {
+    const band = t.indexSelect(-2, rows);
+    others.forEach((columns, j) => {
+      const minor = det(band.indexSelect(-1, columns)).unsqueeze(-1);
+      minors.push((i + j) % 2 === 0 ? minor : minor.neg());
+    });
+  });
+  return concat(minors, -1).reshape(t.shape);
+}
 
 const choleskyOp = defineOp('cholesky', 'linalg_cholesky', ([t]) => {
   const input = t as Tensor;

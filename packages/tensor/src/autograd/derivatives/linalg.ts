@@ -1,5 +1,5 @@
 /** @file Derivatives of linear algebra and of windows. */
-import { inverse, solve } from '../../ops/linalg.ts';
+import { cofactors, inverse, solve } from '../../ops/linalg.ts';
 import { fold, unfold, type Windows } from '../../ops/windows.ts';
 import type { Tensor } from '../../tensor.ts';
 import type { Derivative } from '../op-node.ts';
@@ -23,13 +23,13 @@ export const linalg: Readonly<Record<string, Derivative>> = {
   },
   det: {
     save: [0, 'output'],
-    backward: (grad, saved) => [
-      grad
-        .mul(saved.output())
-        .unsqueeze(-1)
-        .unsqueeze(-1)
-        .mul(transposed(inverse(saved.input(0)))),
-    ],
+    backward: (grad, saved) => {
+      const wide = (t: Tensor): Tensor => t.unsqueeze(-1).unsqueeze(-1);
+      const [matrix, value] = [saved.input(0), saved.output()];
+      // A singular matrix has no inverse, but its determinant has a gradient.
+      if (value.detach().eq(0).any().item() !== 0) return [wide(grad).mul(cofactors(matrix))];
+      return [wide(grad.mul(value)).mul(transposed(inverse(matrix)))];
+    },
   },
   cholesky: {
     // Murray, "Differentiation of the Cholesky decomposition" (2016), equation 10.
