@@ -26,8 +26,9 @@ export class MembershipOracle {
     broken: 0,
     late: 0,
   };
-  /** The one view of each epoch. */
-  private readonly views = new Map<number, View>();
+  /** The epoch at which each view was agreed on; nothing else keeps the old ones. */
+  private readonly agreed = new WeakMap<View, number>();
+  private latest = 0;
   private readonly lastIncarnation = new Map<string, number>();
   private readonly ever = new Set<Life>();
   /** Arrivals at a barrier that were made and counted in no release yet. */
@@ -43,9 +44,10 @@ export class MembershipOracle {
   /** The store's view changes; `mayDie` says whether a life has lost its lease or two accusers. */
   changed(before: View, next: View, mayDie: (life: Life) => boolean): void {
     const fail = (why: string): never => this.simulation.fail('views are totally ordered', why);
-    if (next.epoch !== before.epoch + 1 || this.views.has(next.epoch))
+    if (next.epoch !== before.epoch + 1 || next.epoch !== this.latest + 1)
       fail(`epoch ${next.epoch} after ${before.epoch}`);
-    this.views.set(next.epoch, next);
+    this.latest = next.epoch;
+    this.agreed.set(next, next.epoch);
     const names = new Set(next.members.map(({ name }) => name));
     const ids = new Set(next.members.map(({ id }) => id));
     if (names.size !== next.members.length || ids.size !== next.members.length)
@@ -72,7 +74,7 @@ export class MembershipOracle {
 
   /** A worker takes a view; `before` is the one it had. */
   installed(life: Life, before: View, next: View): void {
-    if (next.epoch <= before.epoch || this.views.get(next.epoch) !== next)
+    if (next.epoch <= before.epoch || this.agreed.get(next) !== next.epoch)
       this.simulation.fail('views are totally ordered', `${life} goes from epoch ${before.epoch} to ${next.epoch}`);
   }
 

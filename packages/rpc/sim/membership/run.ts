@@ -13,6 +13,9 @@ const { values } = parseArgs({
     workers: { type: 'string' },
   },
 });
+/** Seeds between two lines about how far it is. */
+const PROGRESS = process.stderr.isTTY ? 10 : 20;
+
 const counts: Record<string, number> = {};
 const size = { ...FULL, workers: Number(values.workers ?? FULL.workers) };
 const suite = membershipSuite(size, SOUND, (run) => {
@@ -22,6 +25,11 @@ const suite = membershipSuite(size, SOUND, (run) => {
 const totals = await runSeeds(suite, {
   count: values.seed === undefined ? Number(values.seeds ?? 20) : 1,
   first: Number(values.seed ?? values.first ?? 1),
+  passed: (sofar) => void (sofar.seeds % PROGRESS === 0 && console.error(`  ${formatTotals(sofar)}`)),
+  failed: (seed, error) =>
+    console.error(
+      `  seed ${seed} fails; looking for a smaller scenario. ${error instanceof Error ? error.message : String(error)}`,
+    ),
   ...(values.seconds === undefined ? {} : { budgetMs: Number(values.seconds) * 1_000 }),
 });
 console.log(formatTotals(totals));

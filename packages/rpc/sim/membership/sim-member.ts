@@ -36,6 +36,8 @@ export interface MemberPlan {
   readonly stayMs: number;
   /** No one leaves any more, and everybody meets. */
   readonly closing: () => boolean;
+  /** It was released from a barrier of all while closing: what the end of a run is. */
+  readonly met: () => void;
 }
 
 const LIVENESS = { pingMs: 8_000, suspectMs: 20_000, deadMs: 45_000, busyDeadMs: 90_000, reconnectGraceMs: 10_000 };
@@ -46,8 +48,11 @@ const REFRESH_MS = 15_000;
 const NEIGHBOURS = 3;
 const BARRIER_PATIENCE_MS = 20_000;
 const RESEND_MS = 3_000;
+/** How soon a worker whose life was ended by others starts another one. */
+const NOTICE_MS = 5_000;
 
-type Step = Generator<StoreRequest | number, void, StoreReply | undefined>;
+/** What a step waits for: an answer of the store, a time, or the end of a call (for as long as until it is made again). */
+type Step = Generator<StoreRequest | number | Call, void, StoreReply | undefined>;
 
 /** One process. Its states: *joining* → *member* → *gone* → *joining* as another life … */
 export class SimMember implements SimNode {
@@ -75,9 +80,6 @@ export class SimMember implements SimNode {
   get view(): View {
     return this.membership?.view ?? EMPTY_VIEW;
   }
-
-  /** What is still open after the faults have ended: a barrier of all that was released is the end. */
-  metEverybody = false;
 
   onDatagram(_from: string, message: unknown): void {
     const got = message as SimMessage;
@@ -110,7 +112,11 @@ export class SimMember implements SimNode {
       this.run(this.lookAround(life));
       this.run(this.meet(life));
       const until = this.env.now() + this.plan.stayMs * (0.5 + this.env.random.float());
-      while (this.life === life && (this.env.now() < until || this.plan.closing())) yield 1_000;
+      while (this.life === life) {
+        const left = until - this.env.now();
+        if (left <= 0 && !this.plan.closing()) break;
+        yield left > 0 ? Math.min(left, NOTICE_MS) : NOTICE_MS;
+      }
       if (this.life === life) yield* this.leave(life);
       yield 1_000 + Math.round(this.env.random.float() * 20_000);
     }
@@ -149,6 +155,7 @@ export class SimMember implements SimNode {
     this.policy = new LivenessPolicy({ ...LIVENESS, leaseMs: LEASE_MS });
     this.watched.clear();
     this.answered.clear();
+    this.open.clear();
     this.life = lifeOf({ name, incarnation });
     this.learn(view);
   }
@@ -283,7 +290,9 @@ export class SimMember implements SimNode {
         return this.arrived(name, got.from, got.key, got.call);
       case 'withdraw': {
         const missing = this.meetings.withdraw(name, this.arrivalOf(got.from, got.call));
-        if (missing !== undefined) this.answered.set(`${got.from}/${got.call}`, false);
+        if (missing === undefined) return;
+        this.answered.set(`${got.from}/${got.call}`, false);
+        this.open.delete(`${got.from}/${got.call}`);
         return;
       }
       case 'outcome': {
@@ -310,9 +319,10 @@ export class SimMember implements SimNode {
       const names = new Set(this.view.members.map(({ name }) => name));
       const everybody = this.plan.closing() || this.env.random.chance(0.05);
       const group = everybody ? [...names] : this.plan.crew;
-      const leader = this.view.members.find(({ name }) => name === [...group].sort()[0]);
+      const first = group.reduce((least, name) => (name < least ? name : least), group[0] ?? '');
+      const leader = this.membership?.member(first);
       if (leader === undefined || group.some((name) => !names.has(name))) continue;
-      const call: Call = { id: this.nextId++, life, to: lifeOf(leader), ok: undefined };
+      const call: Call = { id: this.nextId++, life, to: lifeOf(leader), ok: undefined, wake: undefined };
       const key = everybody ? '*' : group.join();
       this.calls.set(call.id, call);
       this.plan.oracle.calls(life, call.id);
@@ -320,14 +330,14 @@ export class SimMember implements SimNode {
       while (call.ok === undefined && this.env.now() < until) {
         if (call.to === life) this.arrived(this.plan.name, life, key, call.id);
         else this.post({ kind: 'arrive', from: life, to: call.to, key, call: call.id });
-        for (let waited = 0; call.ok === undefined && waited < RESEND_MS; waited += 500) yield 500;
+        if (call.ok === undefined) yield call;
       }
       if (call.ok === undefined) {
         this.plan.oracle.counts.late++;
         if (call.to === life) this.meetings.withdraw(this.plan.name, this.arrivalOf(life, call.id));
         else this.post({ kind: 'withdraw', from: life, to: call.to, call: call.id });
         this.settle(call, false);
-      } else if (call.ok && everybody && this.plan.closing()) this.metEverybody = true;
+      } else if (call.ok && everybody && this.plan.closing()) this.plan.met();
     }
   }
 
@@ -386,6 +396,7 @@ export class SimMember implements SimNode {
   private settle(call: Call, ok: boolean): void {
     call.ok ??= ok;
     this.calls.delete(call.id);
+    call.wake?.();
   }
 
   // How it talks
@@ -399,12 +410,21 @@ export class SimMember implements SimNode {
     if (node !== undefined) this.env.send(node, message);
   }
 
-  /** Runs steps: a request waits for its answer or for the store's silence, a number is a pause. */
+  /** Runs steps: a request waits for its answer or for the store's silence, a call for its end or its repetition, a number is a pause. */
   private run(step: Step, reply?: StoreReply): void {
     const { value, done } = step.next(reply);
     if (done === true) return;
     if (typeof value === 'number') {
       this.env.setTimer(value, 'go on', () => this.run(step));
+      return;
+    }
+    if ('wake' in value) {
+      const again = this.env.setTimer(RESEND_MS, 'again', () => value.wake?.());
+      value.wake = () => {
+        value.wake = undefined;
+        again.cancel();
+        this.run(step);
+      };
       return;
     }
     const id = this.nextId++;
@@ -431,6 +451,8 @@ interface Call {
   readonly life: Life;
   readonly to: Life;
   ok: boolean | undefined;
+  /** Goes on with the step that waits for it. */
+  wake: (() => void) | undefined;
 }
 
 function newcomer(view: View, name: string, incarnation: number): ViewMember {

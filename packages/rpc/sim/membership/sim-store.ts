@@ -6,7 +6,7 @@ import type { MembershipOracle } from './oracle.ts';
 
 export const LEASE_MS = 10_000;
 /** Changes in this time are told at once. */
-const PUSH_MS = 500;
+const PUSH_MS = 1_000;
 
 export class SimStore implements SimNode {
   private readonly env: NodeEnv;

@@ -102,6 +102,7 @@ export function runScenario(scenario: MembershipScenario, rules: MembershipRules
   const oracle = new MembershipOracle(simulation);
   const where = new Map<Life, string>();
   const members = new Map<string, SimMember>();
+  const met = new Set<string>();
   const kept: { store?: SimStore } = {};
   simulation.addNode(STORE, (env) => (kept.store = new SimStore(env, oracle, rules.blind)));
   const distinct = Math.max(1, Math.round(workers * (1 - TWINS)));
@@ -118,10 +119,12 @@ export function runScenario(scenario: MembershipScenario, rules: MembershipRules
       crew: [...new Set(crew)],
       stayMs,
       closing: () => simulation.healed,
+      met: () => void met.add(node),
     };
     simulation.addNode(node, (env) => {
       const member = new SimMember(env, plan);
       members.set(node, member);
+      met.delete(node);
       return member;
     });
   });
@@ -135,12 +138,11 @@ export function runScenario(scenario: MembershipScenario, rules: MembershipRules
         'close',
         () => simulation.node(fault.node).state === 'down' && kept.store?.orphan(fault.node),
       );
-  const waiting = (): number => [...members.values()].filter(({ metEverybody }) => metEverybody).length;
   const result = simulation.run({
     safetyMs: forMs,
     livenessMs: LIVENESS_MS,
-    done: () => waiting() >= distinct,
-    describe: () => `${waiting()} of ${distinct} members met at a barrier of all`,
+    done: () => met.size >= distinct,
+    describe: () => `${met.size} of ${distinct} members met at a barrier of all`,
     maxEvents: 20_000_000,
   });
   return { ...result, counts: oracle.counts };
