@@ -12,7 +12,7 @@ import {
   type TypedArrays,
 } from './dtype.ts';
 import { DTypeError, ShapeError } from './errors.ts';
-import { aligned, fromArray, over } from './host.ts';
+import { aligned, fromArray, over, zerosAndOnes } from './host.ts';
 import { untracked } from './scope.ts';
 import { checkShape, contiguousStrides, extentOf, sameShape, sizeOf, type Shape } from './shape.ts';
 import { type Storage, storageFromBytes } from './storage.ts';
@@ -38,6 +38,7 @@ export function tensor<D extends DType = 'float32'>(
 ): Tensor<D> {
   const { array, from, preferred, shape: found } = ArrayBuffer.isView(values) ? fromView(values) : fromNested(values);
   const dtype = (options.dtype ?? preferred) as D;
+  checkDType(dtype);
   const shape = options.shape ?? found;
   checkShape(shape);
   if (sizeOf(shape) !== sizeOf(found)) {
@@ -47,6 +48,11 @@ export function tensor<D extends DType = 'float32'>(
   if (!ArrayBuffer.isView(values) && from !== dtype && isBounded(dtype)) checkAll(array, dtype);
   const copy = from === dtype ? array.slice() : cast(array, from, dtype);
   return fromArray(copy, dtype, [...shape], options.requiresGrad);
+}
+
+/** Names may come from programs that no type checker has seen. */
+function checkDType(dtype: unknown): void {
+  if (!isDType(dtype)) throw new DTypeError(`unknown dtype '${String(dtype)}'`);
 }
 
 function checkAll(array: TypedArrays[DType], dtype: DType): void {
@@ -97,7 +103,10 @@ function fromNested(values: Nested<Scalar>): Source {
 /** Copies one level of nesting; returns where the next one starts. */
 function fill(values: Nested<Scalar>, shape: Shape, depth: number, flat: Scalar[], at: number): number {
   if (depth === shape.length) {
-    if (typeof values === 'object') throw new ShapeError('the nested arrays are not all of the same depth');
+    if (typeof values === 'object' && values !== null)
+      throw new ShapeError('the nested arrays are not all of the same depth');
+    if (typeof values !== 'number' && typeof values !== 'bigint' && typeof values !== 'boolean')
+      throw new TypeError(`a tensor holds numbers, bigints and booleans, not ${describe(values)}`);
     flat[at] = values;
     return at + 1;
   }
@@ -106,6 +115,10 @@ function fill(values: Nested<Scalar>, shape: Shape, depth: number, flat: Scalar[
   }
   for (const item of values as Nested<Scalar>[]) at = fill(item, shape, depth + 1, flat, at);
   return at;
+}
+
+function describe(value: unknown): string {
+  return value === null || value === undefined ? String(value) : `a ${typeof value} ('${String(value)}')`;
 }
 
 function checkGrad(dtype: DType, requiresGrad: boolean | undefined): void {
@@ -117,6 +130,7 @@ function checkGrad(dtype: DType, requiresGrad: boolean | undefined): void {
 export function zeros<D extends DType = 'float32'>(shape: Shape, options: CreateOptions<D> = {}): Tensor<D> {
   checkShape(shape);
   const dtype = (options.dtype ?? 'float32') as D;
+  checkDType(dtype);
   checkGrad(dtype, options.requiresGrad);
   return fromArray(allocate(dtype, sizeOf(shape)), dtype, [...shape], options.requiresGrad);
 }
@@ -195,7 +209,7 @@ export function eye<D extends DType = 'float32'>(
 
 /** Reads `bytes` (little-endian, row-major; adopted, not copied, where alignment allows) as a tensor. */
 export function fromBytes<D extends DType>(bytes: Uint8Array, shape: Shape, dtype: D): Tensor<D> {
-  if (!isDType(dtype)) throw new DTypeError(`unknown dtype '${String(dtype)}'`);
+  checkDType(dtype);
   checkShape(shape);
   const need = sizeOf(shape) * dtypes[dtype].bytes;
   if (bytes.byteLength !== need) {
@@ -203,7 +217,8 @@ export function fromBytes<D extends DType>(bytes: Uint8Array, shape: Shape, dtyp
       `${bytes.byteLength} bytes do not hold [${shape.join(', ')}] of ${dtype}, which takes ${need}`,
     );
   }
-  const storage = storageFromBytes(aligned(bytes, dtypes[dtype].bytes));
+  const sound = dtype === 'bool' ? zerosAndOnes(bytes) : aligned(bytes, dtypes[dtype].bytes);
+  const storage = storageFromBytes(sound);
   // The caller still holds the bytes.
   storage.escaped = true;
   return over(storage, dtype, [...shape]);
@@ -229,6 +244,7 @@ export interface TensorParts {
  */
 export function tensorFromParts(p: TensorParts): Tensor {
   if (p.trusted !== true) checkParts(p);
+  if (p.dtype === 'bool') normalizeStorage(p.storage);
   if (p.parameter === true) return new Parameter(p, p.requiresGrad ?? false);
   return new Tensor({
     storage: p.storage,
@@ -240,8 +256,16 @@ export function tensorFromParts(p: TensorParts): Tensor {
   });
 }
 
+/** Bytes from elsewhere may hold any number; every loop here relies on bool being 0 or 1. Of a device's memory they are. */
+function normalizeStorage(storage: Storage): void {
+  if (storage.onDevice) return;
+  const bytes = storage.hostBytes();
+  const sound = zerosAndOnes(bytes);
+  if (sound !== bytes) bytes.set(sound);
+}
+
 function checkParts(p: TensorParts): void {
-  if (!isDType(p.dtype)) throw new DTypeError(`unknown dtype '${String(p.dtype)}'`);
+  checkDType(p.dtype);
   checkShape(p.shape);
   let sound = p.strides.length === p.shape.length && Number.isSafeInteger(p.offset) && p.offset >= 0;
   for (const stride of p.strides) sound &&= Number.isSafeInteger(stride) && stride >= 0;

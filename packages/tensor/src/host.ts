@@ -38,6 +38,12 @@ export function aligned(bytes: Uint8Array, width: number): Uint8Array {
   return bytes.byteOffset % Math.min(width, 4) === 0 ? bytes : bytes.slice();
 }
 
+/** `bytes`, or where some are neither 0 nor 1 a copy with these as 1: the elements of a bool tensor. */
+export function zerosAndOnes(bytes: Uint8Array): Uint8Array {
+  for (let i = 0; i < bytes.length; i++) if (bytes[i]! > 1) return bytes.map((v) => (v === 0 ? 0 : 1));
+  return bytes;
+}
+
 /** A contiguous tensor over `array`, which it takes over. */
 export function fromArray<D extends DType>(
   array: TypedArrays[DType],

@@ -1,7 +1,7 @@
 /** @file The safetensors format: named tensors in one file, shared with PyTorch (https://github.com/huggingface/safetensors). */
 import { dtypes, type DType } from './dtype.ts';
 import { DTypeError, ShapeError, TensorError } from './errors.ts';
-import { over, readBytes } from './host.ts';
+import { over, readBytes, zerosAndOnes } from './host.ts';
 import { limits } from './limits.ts';
 import { checkShape, sizeOf } from './shape.ts';
 import { storageFromBytes } from './storage.ts';
@@ -80,7 +80,7 @@ export function loadSafetensors(bytes: Uint8Array): { tensors: Map<string, Tenso
     spans.push(span);
     const part = data.subarray(...span);
     const aligned = part.byteOffset % Math.min(8, dtypes[dtype].bytes) === 0 ? part : part.slice();
-    const storage = storageFromBytes(aligned);
+    const storage = storageFromBytes(dtype === 'bool' ? zerosAndOnes(aligned) : aligned);
     storage.escaped = true;
     tensors.set(name, over(storage, dtype, shape));
   }

@@ -33,10 +33,17 @@ const openers: Readonly<Record<BackendName, (byName: boolean) => Promise<Backend
  * wasm and cpu. Rejects with the reason, and leaves everything as it was, when the backend cannot be had. Existing tensors stay valid. The module starts with the environment's BACKWIRE_BACKEND, else 'auto'.
  */
 export async function setBackend(name: 'auto' | BackendName): Promise<void> {
+  if (name !== 'auto') checkName('setBackend', name);
   const next = name === 'auto' ? await openFirst() : await openers[name](true);
   if (next === backend) return;
   evictAll();
   backend = next;
+}
+
+function checkName(what: string, name: string): void {
+  if (typeof name !== 'string' || !Object.hasOwn(openers, name)) {
+    throw new TensorError(`${what} is '${String(name)}'; expected auto, ${Object.keys(openers).join(', ')}`);
+  }
 }
 
 async function openFirst(): Promise<Backend> {
@@ -51,9 +58,7 @@ async function openFirst(): Promise<Backend> {
 }
 
 const asked = globalThis.process?.env?.['BACKWIRE_BACKEND'] ?? 'auto';
-if (asked !== 'auto' && !Object.hasOwn(openers, asked)) {
-  throw new TensorError(`BACKWIRE_BACKEND is '${asked}'; expected auto, ${Object.keys(openers).join(', ')}`);
-}
+if (asked !== 'auto') checkName('BACKWIRE_BACKEND', asked);
 // `lift` and `toTf` are synchronous: the library must be there.
 await loadTf();
 // Top-level await: operations are synchronous and must not change backend, hence rounding, in the middle of a program.
