@@ -4,7 +4,7 @@ import { DTypeError, ShapeError } from '../errors.ts';
 import { named } from '../named.ts';
 import { bernoulliLike } from '../random.ts';
 import { sweep } from '../scope.ts';
-import { normalizeDim, normalizeDims, sizeOf } from '../shape.ts';
+import { checkShape, normalizeDim, normalizeDims, sizeOf } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { concat } from './join.ts';
 import { matmul } from './matmul.ts';
@@ -89,6 +89,7 @@ export const outer = named('aten::outer', (a: Tensor, b: Tensor): Tensor => {
 /** Repeats the tensor along each dimension; more counts than dimensions add dimensions in front. */
 export const tile = named('aten::tile', (t: Tensor, counts: readonly number[]): Tensor =>
   sweep(() => {
+    checkShape(counts);
     const rank = Math.max(t.rank, counts.length);
     const full = [...Array<number>(rank - counts.length).fill(1), ...counts];
     const shape = [...Array<number>(rank - t.rank).fill(1), ...t.shape];
@@ -97,10 +98,13 @@ export const tile = named('aten::tile', (t: Tensor, counts: readonly number[]): 
   }),
 );
 
-/** Shifts elements along `dim`; those that fall off come back at the other end. */
-export const roll = named('aten::roll', (t: Tensor, shift: number, dim = 0): Tensor =>
+/** Shifts elements along `dim`, or in the flattened tensor; those that fall off come back at the other end. */
+export const roll = named('aten::roll', (t: Tensor, shift: number, dim?: number): Tensor =>
   sweep(() => {
-    const d = normalizeDim(dim, t.rank);
+    if (!Number.isInteger(shift)) throw new ShapeError(`roll: the shift must be a whole number, but got ${shift}`);
+    if (dim === undefined && t.rank !== 1) return roll(t.reshape([t.size]), shift, 0).reshape(t.shape);
+    const d = normalizeDim(dim ?? 0, t.rank);
+    if (t.rank === 0) return t.clone();
     const n = t.shape[d] as number;
     if (n === 0) return t.clone();
     const by = ((shift % n) + n) % n;

@@ -2,11 +2,21 @@
 import { ShapeError } from '../errors.ts';
 import { named } from '../named.ts';
 import { sweep } from '../scope.ts';
+import { checkShape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { gather } from './indexing.ts';
 import { concat } from './join.ts';
 import { matmul } from './matmul.ts';
-import { fold, largestInWindows, pair, placeWindows, unfold, type Pair, type WindowSpec } from './windows.ts';
+import {
+  checkSpec,
+  fold,
+  largestInWindows,
+  pair,
+  placeWindows,
+  unfold,
+  type Pair,
+  type WindowSpec,
+} from './windows.ts';
 
 export interface ConvOptions {
   bias?: Tensor | null;
@@ -89,6 +99,7 @@ export const convTranspose2d = named(
     sweep(() => {
       const groups = options.groups ?? 1;
       const spec = windowSpec(weight, options);
+      checkSpec(spec);
       const extra = pair(options.outputPadding ?? 0);
       const [n, channels, h, w] = x.shape as [number, number, number, number];
       const [inC, perGroup] = weight.shape as [number, number];
@@ -115,7 +126,14 @@ export interface PoolOptions {
 
 function poolSpec(kernel: Pair, options: PoolOptions): WindowSpec {
   const size = pair(kernel);
-  return { kernel: size, stride: pair(options.stride ?? size), padding: pair(options.padding ?? 0), dilation: [1, 1] };
+  const padding = pair(options.padding ?? 0);
+  // More would make windows of nothing but padding, which have no largest element.
+  if (padding[0] > size[0] / 2 || padding[1] > size[1] / 2) {
+    throw new ShapeError(
+      `pad should be at most half of effective kernel size, but got pad=[${padding.join(', ')}] and kernel_size=[${size.join(', ')}]`,
+    );
+  }
+  return { kernel: size, stride: pair(options.stride ?? size), padding, dilation: [1, 1] };
 }
 
 /** The largest of each window of [N, C, H, W]; of equal ones the first gets the gradient. */
@@ -143,6 +161,7 @@ export const avgPool2d = named('aten::avg_pool2d', (t: Tensor, kernel: Pair, opt
 export const adaptiveAvgPool2d = named('aten::adaptive_avg_pool2d', (t: Tensor, size: Pair): Tensor =>
   sweep(() => {
     const [outH, outW] = pair(size);
+    checkShape([outH, outW]);
     const rows = regions(t.shape[2] as number, outH).map(([from, n]) => t.narrow(2, from, n));
     const cells = rows.map((row) =>
       concat(

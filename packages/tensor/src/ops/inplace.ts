@@ -37,7 +37,23 @@ export function writeInto(t: Tensor, source: Tensor): void {
 export function applyInPlace<T extends Tensor, A>(op: Op<A>, t: T, others: readonly Tensor[], attrs: A): T {
   const { gradMode, profile } = ambient();
   const inputs: Tensor[] = [t, ...others];
-  const token = profile?.begin(`${op.torch}_`, inputs);
+  if (profile === undefined) {
+    runInPlace(op, t, inputs, attrs, gradMode);
+    return t;
+  }
+  const token = profile.begin(`${op.torch}_`, inputs);
+  let output: T | undefined;
+  try {
+    runInPlace(op, t, inputs, attrs, gradMode);
+    output = t;
+    return t;
+  } finally {
+    // Also when it throws: whatever comes next would be inside of it.
+    profile.end(token, output);
+  }
+}
+
+function runInPlace<A>(op: Op<A>, t: Tensor, inputs: readonly Tensor[], attrs: A, gradMode: boolean): void {
   checkInPlace(t, gradMode);
   sweep(() => {
     const result = op.forward(inputs, attrs);
@@ -50,10 +66,9 @@ export function applyInPlace<T extends Tensor, A>(op: Op<A>, t: T, others: reado
     const rule = gradMode && requiresGrad(inputs) && isDifferentiable(t.dtype) ? derivatives.get(op.name) : undefined;
     const before = rule === undefined ? undefined : oldValue(t, rule.save);
     writeInto(t, result.dtype === t.dtype ? result : result.to(t.dtype));
-    if (rule !== undefined) rebaseHistory(t, new OpNode(rule, op.gradName, [before ?? t, ...others], t, attrs));
+    if (rule !== undefined)
+      rebaseHistory(t, new OpNode(rule, op.gradName, [before ?? t, ...inputs.slice(1)], t, attrs));
   });
-  profile?.end(token, t);
-  return t;
 }
 
 /** A copy of the value before the change, for rules that save it. */

@@ -3,7 +3,7 @@ import { decode, dtypes, encode, type DType } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { fromArray, over, readArray, readBytes, readNumbers } from '../host.ts';
 import { named } from '../named.ts';
-import { contiguousStrides, normalizeDim, sizeOf } from '../shape.ts';
+import { contiguousStrides, normalizeDim, normalizeDims, sizeOf } from '../shape.ts';
 import { Storage } from '../storage.ts';
 import { copyStrided } from '../strided.ts';
 import { sweep } from '../scope.ts';
@@ -84,7 +84,7 @@ const flipOp = defineOp<{ dims: readonly number[] }>('flip', 'flip', ([t], { dim
 
 /** The elements of `dims` in reverse order. */
 export const flip = named('aten::flip', (t: Tensor, dims: readonly number[]): Tensor => {
-  return apply(flipOp, [t], { dims: dims.map((d) => normalizeDim(d, t.rank)) });
+  return apply(flipOp, [t], { dims: dims.length === 0 ? [] : normalizeDims(dims, t.rank) });
 });
 
 export interface PadAttrs {
@@ -116,6 +116,7 @@ const padOp = defineOp<PadAttrs>('pad', 'constant_pad_nd', ([t], { pads, value }
 export const pad = named('aten::pad', (t: Tensor, pads: readonly number[], value = 0): Tensor => {
   if (pads.length % 2 !== 0 || pads.length > 2 * t.rank)
     throw new ShapeError(`pad: ${pads.length} numbers do not fit rank ${t.rank}`);
+  if (!pads.every(Number.isInteger)) throw new ShapeError(`pad: [${pads.join(', ')}] are not whole numbers`);
   const pairs = t.shape.map((_, d): [number, number] => {
     const at = 2 * (t.rank - 1 - d);
     return [pads[at] ?? 0, pads[at + 1] ?? 0];
@@ -175,6 +176,11 @@ export const topK = named(
   (t: Tensor, k: number, dim = -1, largest = true): { values: Tensor; indices: Tensor } => {
     const d = normalizeDim(dim, t.rank);
     if (k < 0 || k > (t.shape[d] ?? 1)) throw new ShapeError('selected index k out of range');
+    if (!Number.isInteger(k)) throw new ShapeError(`topK: k must be a whole number, but got ${k}`);
+    if (t.rank === 0) {
+      const { values, indices } = topK(t.reshape([1]), k, 0, largest);
+      return k === 0 ? { values, indices } : { values: values.squeeze(0), indices: indices.squeeze(0) };
+    }
     const indices = argSort(t, d, largest).narrow(d, 0, k).contiguous();
     return { values: gather(t, d, indices), indices };
   },

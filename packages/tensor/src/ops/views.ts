@@ -5,7 +5,7 @@ import { noteView } from '../autograd/view-history.ts';
 import { isDifferentiable, type DType } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { rawView } from '../host.ts';
-import { expandStrides, inferShape, normalizeDim, viewStrides, type Shape } from '../shape.ts';
+import { checkShape, expandStrides, inferShape, normalizeDim, viewStrides, type Shape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { contiguous } from './copy.ts';
 import { defineOp, type Op } from './define.ts';
@@ -115,7 +115,10 @@ export function narrow<D extends DType>(t: Tensor<D>, dim: number, start: number
 /** Elements start, start + step, … before `end` of dimension `dim`; out-of-range ends are clamped. */
 export function slice<D extends DType>(t: Tensor<D>, dim: number, start = 0, end?: number, step = 1): Tensor<D> {
   const d = dimOf(t, dim, 'slice');
-  if (!Number.isInteger(step) || step <= 0) throw new ShapeError('slice step must be positive');
+  if (!Number.isInteger(step) || step <= 0)
+    throw new ShapeError(`slice step must be a positive whole number, but got ${step}`);
+  if (!Number.isInteger(start) || (end !== undefined && !Number.isInteger(end)))
+    throw new ShapeError(`slice indices must be whole numbers, but got ${start} and ${end ?? 'the end'}`);
   const n = t.shape[d] as number;
   const clamp = (at: number): number => Math.min(Math.max(at < 0 ? at + n : at, 0), n);
   const from = clamp(start);
@@ -154,6 +157,7 @@ const expandOp = defineOp<{ shape: Shape }>('expand', 'expand', ([t], { shape })
 export function expand<D extends DType>(t: Tensor<D>, shape: Shape): Tensor<D> {
   const lead = shape.length - t.rank;
   const full = shape.map((n, i) => (n === -1 && i >= lead ? (t.shape[i - lead] as number) : n));
+  checkShape(full);
   return applyView(expandOp, t, { shape: full });
 }
 

@@ -30,10 +30,22 @@ export interface Windows extends WindowSpec {
   readonly outW: number;
 }
 
+/** Throws ShapeError for what places no windows. */
+export function checkSpec(spec: WindowSpec): void {
+  for (const name of ['kernel', 'stride', 'padding', 'dilation'] as const) {
+    const least = name === 'padding' ? 0 : 1;
+    for (const n of spec[name]) {
+      if (!Number.isInteger(n) || n < least)
+        throw new ShapeError(`${name} must be whole numbers of at least ${least}, but got [${spec[name].join(', ')}]`);
+    }
+  }
+}
+
 /** Places the windows; throws ShapeError when none fits. */
 export function placeWindows(shape: readonly number[], spec: WindowSpec): Windows {
   const [n, c, h, w] = shape as readonly [number, number, number, number];
   if (shape.length !== 4) throw new ShapeError(`expected images [N, C, H, W], got [${shape.join(', ')}]`);
+  checkSpec(spec);
   const count = (size: number, d: 0 | 1): number =>
     Math.floor((size + 2 * spec.padding[d] - spec.dilation[d] * (spec.kernel[d] - 1) - 1) / spec.stride[d]) + 1;
   const outH = count(h, 0);
