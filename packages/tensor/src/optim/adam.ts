@@ -1,9 +1,9 @@
 /** @file Adam and its relatives: AdamW with decoupled decay, Adamax with the infinity norm. */
 import type { DeviceUpdate } from '../backends/backend.ts';
 import type { Tensor } from '../tensor.ts';
-import { checkRange, Optimizer, rpcName, type ParameterState, type Values } from './optimizer.ts';
+import { checkRange, Optimizer, rpcName, type CommonOptions, type ParameterState, type Values } from './optimizer.ts';
 
-export interface AdamOptions {
+export interface AdamOptions extends CommonOptions {
   /** Learning rate. @default 0.001 (Adamax: 0.002) */
   readonly lr?: number;
   /** Decay of the first and second moment. @default [0.9, 0.999] */
@@ -18,23 +18,34 @@ export interface AdamOptions {
 
 abstract class MomentOptimizer extends Optimizer {
   protected readonly options: Required<AdamOptions>;
-  protected readonly slotCount: number;
 
   constructor(params: Iterable<Tensor>, options: AdamOptions, defaults: { lr: number; weightDecay: number }) {
     super(params);
-    this.options = { betas: [0.9, 0.999], eps: 1e-8, amsgrad: false, ...defaults, ...options };
-    const { lr, betas, eps, weightDecay } = this.options;
+    this.options = this.configure<AdamOptions>(
+      { betas: [0.9, 0.999], eps: 1e-8, amsgrad: false, ...defaults },
+      options,
+    );
+  }
+
+  protected override validate(): void {
+    const { lr, betas, eps, weightDecay } = this.paramGroups[0] as unknown as Required<AdamOptions>;
     checkRange('learning rate', lr, lr >= 0);
     checkRange('epsilon value', eps, eps >= 0);
-    this.slotCount = this.options.amsgrad ? 3 : 2;
     for (const [i, beta] of betas.entries()) checkRange(`beta parameter at index ${i}`, beta, beta >= 0 && beta < 1);
     checkRange('weight_decay value', weightDecay, weightDecay >= 0);
   }
 }
 
+const MOMENTS: readonly string[] = ['exp_avg', 'exp_avg_sq'];
+const AMSGRAD: readonly string[] = [...MOMENTS, 'max_exp_avg_sq'];
+
 abstract class AdamRule extends MomentOptimizer {
   /** Whether decay shrinks the parameter itself instead of joining the gradient. */
   protected abstract readonly decoupled: boolean;
+
+  protected get slotNames(): readonly string[] {
+    return this.options.amsgrad ? AMSGRAD : MOMENTS;
+  }
 
   protected override deviceUpdate(step: number): DeviceUpdate | undefined {
     const { lr, betas, eps, weightDecay, amsgrad } = this.options;
@@ -121,6 +132,7 @@ export class AdamW extends AdamRule {
 /** Kingma & Ba 2015, section 7.1: the second moment is replaced by the largest gradient seen, decayed. */
 export class Adamax extends MomentOptimizer {
   static readonly [rpcName] = 'optim.Adamax';
+  protected readonly slotNames = ['exp_avg', 'exp_inf'];
   constructor(params: Iterable<Tensor>, options: AdamOptions = {}) {
     super(params, options, { lr: 2e-3, weightDecay: 0 });
   }

@@ -1,8 +1,8 @@
 /** @file Optimisers with a rate per element: Adagrad, Adadelta, RMSprop and Rprop. */
 import type { Tensor } from '../tensor.ts';
-import { checkRange, Optimizer, rpcName, type ParameterState, type Values } from './optimizer.ts';
+import { checkRange, Optimizer, rpcName, type CommonOptions, type ParameterState, type Values } from './optimizer.ts';
 
-export interface AdagradOptions {
+export interface AdagradOptions extends CommonOptions {
   /** @default 0.01 */
   readonly lr?: number;
   /** @default 0 */
@@ -19,21 +19,32 @@ export interface AdagradOptions {
 export class Adagrad extends Optimizer {
   static readonly [rpcName] = 'optim.Adagrad';
   private readonly options: Required<AdagradOptions>;
-  protected readonly slotCount = 1;
-  protected override readonly slotStart: number;
-  protected override readonly acceptsSparse: boolean;
+  protected readonly slotNames = ['sum'];
 
   constructor(params: Iterable<Tensor>, options: AdagradOptions = {}) {
     super(params);
-    this.options = { lr: 1e-2, lrDecay: 0, weightDecay: 0, initialAccumulatorValue: 0, eps: 1e-10, ...options };
-    const { lr, lrDecay, weightDecay, initialAccumulatorValue, eps } = this.options;
+    this.options = this.configure<AdagradOptions>(
+      { lr: 1e-2, lrDecay: 0, weightDecay: 0, initialAccumulatorValue: 0, eps: 1e-10 },
+      options,
+    );
+  }
+
+  protected override validate(): void {
+    const { lr, lrDecay, weightDecay, initialAccumulatorValue, eps } = this
+      .paramGroups[0] as unknown as Required<AdagradOptions>;
     checkRange('learning rate', lr, lr >= 0);
     checkRange('lr_decay value', lrDecay, lrDecay >= 0);
     checkRange('weight_decay value', weightDecay, weightDecay >= 0);
     checkRange('initial_accumulator_value value', initialAccumulatorValue, initialAccumulatorValue >= 0);
     checkRange('epsilon value', eps, eps >= 0);
-    this.slotStart = initialAccumulatorValue;
-    this.acceptsSparse = weightDecay === 0;
+  }
+
+  protected override get slotStart(): number {
+    return this.options.initialAccumulatorValue;
+  }
+
+  protected override get sparseGradients(): 'rows' | 'refused' {
+    return this.options.weightDecay === 0 ? 'rows' : 'refused';
   }
 
   protected update(p: Values, g: Values, { step, slots }: ParameterState): void {
@@ -48,7 +59,7 @@ export class Adagrad extends Optimizer {
   }
 }
 
-export interface AdadeltaOptions {
+export interface AdadeltaOptions extends CommonOptions {
   /** @default 1 */
   readonly lr?: number;
   /** Decay of both averages. @default 0.9 */
@@ -63,12 +74,15 @@ export interface AdadeltaOptions {
 export class Adadelta extends Optimizer {
   static readonly [rpcName] = 'optim.Adadelta';
   private readonly options: Required<AdadeltaOptions>;
-  protected readonly slotCount = 2;
+  protected readonly slotNames = ['square_avg', 'acc_delta'];
 
   constructor(params: Iterable<Tensor>, options: AdadeltaOptions = {}) {
     super(params);
-    this.options = { lr: 1, rho: 0.9, eps: 1e-6, weightDecay: 0, ...options };
-    const { lr, rho, eps, weightDecay } = this.options;
+    this.options = this.configure<AdadeltaOptions>({ lr: 1, rho: 0.9, eps: 1e-6, weightDecay: 0 }, options);
+  }
+
+  protected override validate(): void {
+    const { lr, rho, eps, weightDecay } = this.paramGroups[0] as unknown as Required<AdadeltaOptions>;
     checkRange('learning rate', lr, lr >= 0);
     checkRange('rho value', rho, rho >= 0 && rho <= 1);
     checkRange('epsilon value', eps, eps >= 0);
@@ -88,7 +102,7 @@ export class Adadelta extends Optimizer {
   }
 }
 
-export interface RMSpropOptions {
+export interface RMSpropOptions extends CommonOptions {
   /** @default 0.01 */
   readonly lr?: number;
   /** Decay of the average of squares. @default 0.99 */
@@ -107,12 +121,18 @@ export interface RMSpropOptions {
 export class RMSprop extends Optimizer {
   static readonly [rpcName] = 'optim.RMSprop';
   private readonly options: Required<RMSpropOptions>;
-  protected readonly slotCount = 3;
+  protected readonly slotNames = ['square_avg', 'momentum_buffer', 'grad_avg'];
 
   constructor(params: Iterable<Tensor>, options: RMSpropOptions = {}) {
     super(params);
-    this.options = { lr: 1e-2, alpha: 0.99, eps: 1e-8, weightDecay: 0, momentum: 0, centered: false, ...options };
-    const { lr, alpha, eps, weightDecay, momentum } = this.options;
+    this.options = this.configure<RMSpropOptions>(
+      { lr: 1e-2, alpha: 0.99, eps: 1e-8, weightDecay: 0, momentum: 0, centered: false },
+      options,
+    );
+  }
+
+  protected override validate(): void {
+    const { lr, alpha, eps, weightDecay, momentum } = this.paramGroups[0] as unknown as Required<RMSpropOptions>;
     checkRange('learning rate', lr, lr >= 0);
     checkRange('alpha value', alpha, alpha >= 0);
     checkRange('epsilon value', eps, eps >= 0);
@@ -138,7 +158,7 @@ export class RMSprop extends Optimizer {
   }
 }
 
-export interface RpropOptions {
+export interface RpropOptions extends CommonOptions {
   /** The first step's size. @default 0.01 */
   readonly lr?: number;
   /** Factors by which a step shrinks or grows. @default [0.5, 1.2] */
@@ -151,21 +171,24 @@ export interface RpropOptions {
 export class Rprop extends Optimizer {
   static readonly [rpcName] = 'optim.Rprop';
   private readonly options: Required<RpropOptions>;
-  protected readonly slotCount = 2;
+  protected readonly slotNames = ['prev', 'step_size'];
 
   constructor(params: Iterable<Tensor>, options: RpropOptions = {}) {
     super(params);
-    this.options = { lr: 1e-2, etas: [0.5, 1.2], stepSizes: [1e-6, 50], ...options };
-    const { lr, etas } = this.options;
+    this.options = this.configure<RpropOptions>({ lr: 1e-2, etas: [0.5, 1.2], stepSizes: [1e-6, 50] }, options);
+  }
+
+  protected override validate(): void {
+    const { lr, etas } = this.paramGroups[0] as unknown as Required<RpropOptions>;
     checkRange('learning rate', lr, lr >= 0);
     if (!(etas[0] > 0 && etas[0] < 1 && etas[1] > 1))
       throw new RangeError(`Invalid eta values: ${etas[0]}, ${etas[1]}`);
   }
 
-  protected update(p: Values, g: Values, { step, slots }: ParameterState): void {
+  protected update(p: Values, g: Values, { fresh, slots }: ParameterState): void {
     const { lr, etas, stepSizes } = this.options;
     const [previous, size] = slots as [Values, Values];
-    if (step === 1) size.fill(lr);
+    if (fresh) size.fill(lr);
     for (let i = 0; i < p.length; i++) {
       let grad = g[i]!;
       const agreement = grad * previous[i]!;

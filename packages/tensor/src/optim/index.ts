@@ -10,5 +10,6 @@ export {
   type RMSpropOptions,
   type RpropOptions,
 } from './adaptive.ts';
-export { Optimizer } from './optimizer.ts';
+export { Optimizer, type CommonOptions, type ParamGroup } from './optimizer.ts';
+export { type OptimizerState } from './state.ts';
 export { SGD, type SGDOptions } from './sgd.ts';

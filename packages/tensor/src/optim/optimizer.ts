@@ -3,34 +3,60 @@ import type { DeviceUpdate } from '../backends/backend.ts';
 import { argument, freeArguments } from '../backends/kernels.ts';
 import { currentBackend } from '../backends/current.ts';
 import { noGrad } from '../autograd/record.ts';
+import { isDifferentiable } from '../dtype.ts';
 import { rpcName } from '../named.ts';
 import { sweep } from '../scope.ts';
 import { Storage } from '../storage.ts';
 import type { Tensor } from '../tensor.ts';
+import { loadState, saveState, type OptimizerState, type Remembered } from './state.ts';
+import {
+  lanesOf,
+  openValues,
+  plainValues,
+  valuesOf,
+  withValues,
+  workDType,
+  zeroValues,
+  type Values,
+} from './values.ts';
 
-/** The arrays an update works on: float32, or float64 for parameters of that type. */
-export type Values = Float32Array | Float64Array;
+export type { Values };
 
 /** What an optimiser remembers of one parameter. */
 export interface ParameterState {
   /** Steps this parameter has taken, the current one included. */
   step: number;
-  /** Accumulators of the parameter's size, zero at first. */
+  /** Whether the accumulators were made for this step. */
+  readonly fresh: boolean;
+  /** Accumulators of the parameter's size. */
   readonly slots: readonly Values[];
 }
 
-/** The same between steps: the accumulators are wherever the last update left them. */
-interface Remembered {
-  step: number;
-  readonly slots: readonly Storage[];
+/** Options every optimiser has. */
+export interface CommonOptions {
+  /** Follows the gradient upwards instead of downwards. @default false */
+  readonly maximize?: boolean;
+}
+
+/** Parameters and the options of their updates. Options may be changed between steps: `paramGroups[0].lr = 0.01`. */
+export interface ParamGroup {
+  readonly params: readonly Tensor[];
+  /** Learning rate. */
+  lr: number;
+  maximize: boolean;
+  /** The optimiser's other options, by the names its constructor takes. */
+  [option: string]: unknown;
 }
 
 /**
  * Updates parameters from gradients. `step()` reads each parameter's `grad`; `step(grads)` takes the gradients in the order of the
- * parameters, null where there is none. A parameter without a gradient is left alone. The gradients stay the caller's.
+ * parameters, null where there is none. A parameter without a gradient is left alone. The gradients stay the caller's. Complex
+ * parameters are updated as pairs of real numbers.
  */
 export abstract class Optimizer {
   readonly params: readonly Tensor[];
+  /** The options in force: one group of all parameters. */
+  readonly paramGroups: readonly [ParamGroup];
   private readonly states: (Remembered | undefined)[];
 
   constructor(params: Iterable<Tensor>) {
@@ -39,7 +65,10 @@ export abstract class Optimizer {
     for (const [i, param] of this.params.entries()) {
       if (!param.isLeaf) throw new TypeError(`can't optimize a non-leaf Tensor (parameter ${i})`);
       if (param.layout !== 'strided') throw new TypeError(`can't optimize a sparse tensor (parameter ${i})`);
+      if (!isDifferentiable(param.dtype))
+        throw new TypeError(`can't optimize a tensor of ${param.dtype} (parameter ${i})`);
     }
+    this.paramGroups = [{ params: this.params, lr: 0, maximize: false }];
     this.states = new Array<Remembered | undefined>(this.params.length).fill(undefined);
   }
 
@@ -69,37 +98,99 @@ export abstract class Optimizer {
     }
   }
 
-  /** How many accumulators a parameter needs. */
-  protected abstract readonly slotCount: number;
+  /**
+   * The options and what is remembered of each parameter, by its index, in PyTorch's shape and with its names of accumulators.
+   * The tensors are copies, and the caller's.
+   */
+  stateDict(): OptimizerState {
+    return saveState(this.params, this.states, this.slotNames, this.paramGroups[0]);
+  }
+
+  /**
+   * Goes on from `saved`: options and accumulators are copied from it. Nothing is changed unless everything fits.
+   * @throws RangeError when it belongs to other parameters or to another optimiser.
+   */
+  loadStateDict(saved: OptimizerState): void {
+    const [group] = this.paramGroups;
+    const before = { ...group };
+    try {
+      // Which accumulators there are depends on the options.
+      const load = loadState(this.params, saved, group);
+      this.validate();
+      load(this.slotNames, this.states);
+    } catch (error) {
+      Object.assign(group, before);
+      throw error;
+    }
+  }
+
+  /** PyTorch's names of the accumulators a parameter needs, under the options in force. */
+  protected abstract readonly slotNames: readonly string[];
   /** What an accumulator holds before the first step. @default 0 */
-  protected readonly slotStart: number = 0;
+  protected get slotStart(): number {
+    return 0;
+  }
   /** Changes `p` in place from gradient `g`; all arrays have one length. */
   protected abstract update(p: Values, g: Values, state: ParameterState): void;
   /** How the `step`th update is made by a device's own kernel; undefined where only `update` can. */
   protected deviceUpdate(_step: number): DeviceUpdate | undefined {
     return undefined;
   }
-  /** Whether `update` may be given only the rows a sparse gradient names. */
-  protected readonly acceptsSparse: boolean = false;
+  /** What a sparse gradient does: updates the rows it names, counts as a dense one whose other rows are zero, or is refused. */
+  protected get sparseGradients(): 'rows' | 'dense' | 'refused' {
+    return 'refused';
+  }
+  /** Throws when an option is outside its range. */
+  protected validate(): void {}
+
+  /** Puts the options in force, those left out or undefined by default; the result changes with the parameter group. */
+  protected configure<O extends CommonOptions>(defaults: Omit<Required<O>, 'maximize'>, given: O): Required<O> {
+    const [group] = this.paramGroups;
+    Object.assign(group, defaults);
+    for (const [name, value] of Object.entries(given))
+      if (value !== undefined && name !== 'params') group[name] = value;
+    this.validate();
+    return group as unknown as Required<O>;
+  }
 
   private stepOne(i: number, param: Tensor, grad: Tensor): void {
-    const sparse = grad.sparse !== undefined;
+    this.checkGradient(i, param, grad);
+    const state = this.stateOf(i, param);
+    state.step++;
+    if (!this.paramGroups[0].maximize && (grad.sparse === undefined || this.sparseGradients === 'rows')) {
+      this.stepWith(param, grad, state);
+    } else {
+      const own = sweep(() => {
+        const plain = this.sparseGradients === 'rows' ? grad.detach() : grad.detach().toDense();
+        return this.paramGroups[0].maximize ? plain.mul(-1) : plain;
+      });
+      this.stepWith(param, own, state);
+      own.dispose();
+    }
+    state.fresh = false;
+  }
+
+  private checkGradient(i: number, param: Tensor, grad: Tensor): void {
     if (grad.shape.length !== param.shape.length || grad.shape.some((n, d) => n !== param.shape[d])) {
       throw new RangeError(
         `gradient ${i} has shape [${grad.shape.join(', ')}], its parameter [${param.shape.join(', ')}]`,
       );
     }
-    if (sparse && !this.acceptsSparse) {
+    if (grad.dtype === 'complex64' && param.dtype !== 'complex64') {
+      throw new TypeError(`gradient ${i} is complex64, its parameter ${param.dtype}`);
+    }
+    if (grad.sparse !== undefined && this.sparseGradients === 'refused') {
       throw new TypeError(
         `${this.constructor.name} does not support sparse gradients, please consider SGD or Adagrad instead`,
       );
     }
-    const state = (this.states[i] ??= this.newState(param));
-    state.step++;
-    if (sparse) this.stepRows(param, grad, state);
+  }
+
+  private stepWith(param: Tensor, grad: Tensor, state: Remembered): void {
+    if (grad.sparse !== undefined) this.stepRows(param, grad, state);
     else if (!this.stepOnDevice(param, grad, state)) {
-      const dense = plainValues(grad, param.dtype);
-      withValues(param, (p) => this.update(p, valuesOf(dense), opened(state, param)));
+      const dense = plainValues(grad, workDType(param));
+      withValues(param, (p) => this.update(p, valuesOf(dense), this.opened(state, param)));
       dense.release();
     }
   }
@@ -114,7 +205,7 @@ export abstract class Optimizer {
     const update = this.deviceUpdate(state.step);
     if (update === undefined) return false;
     const gradient = argument(backend, grad);
-    const changed = [storage, ...state.slots];
+    const changed = [storage, ...state.slots.slice(0, this.slotNames.length)];
     try {
       const targets = changed.map((s) => ({ buffer: s.toDevice(backend, 'float32'), shape }));
       backend.update(update, targets, gradient);
@@ -132,15 +223,15 @@ export abstract class Optimizer {
     const values = summed.values();
     if (rows.shape[0] !== 1) throw new RangeError(`a sparse gradient needs one sparse dimension, got ${rows.shape[0]}`);
     const ids = sweep(() => rows.contiguous().dataSync());
-    const width = param.size / Math.max(1, param.shape[0] ?? 1);
-    const dense = plainValues(values, param.dtype);
+    const width = (param.size / Math.max(1, param.shape[0] ?? 1)) * lanesOf(param);
+    const dense = plainValues(values, workDType(param));
     withValues(param, (p) => {
       const g = valuesOf(dense);
-      const { step, slots } = opened(state, param);
+      const { slots, ...rest } = this.opened(state, param);
       for (let k = 0; k < ids.length; k++) {
         const start = Number(ids[k]) * width;
         this.update(p.subarray(start, start + width), g.subarray(k * width, (k + 1) * width), {
-          step,
+          ...rest,
           slots: slots.map((slot) => slot.subarray(start, start + width)),
         });
       }
@@ -149,70 +240,28 @@ export abstract class Optimizer {
     for (const t of [summed, rows, values]) if (t !== grad) t.dispose();
   }
 
-  private newState(param: Tensor): Remembered {
-    const make = arrayFor(param);
-    const slots = Array.from({ length: this.slotCount }, () => {
-      const values = new make(param.size);
+  /** A parameter's state with all the accumulators that the options in force need. */
+  private stateOf(i: number, param: Tensor): Remembered {
+    const state = (this.states[i] ??= { step: 0, slots: [], fresh: false });
+    while (state.slots.length < this.slotNames.length) {
+      const values = zeroValues(param);
       if (this.slotStart !== 0) values.fill(this.slotStart);
       const storage = new Storage(new Uint8Array(values.buffer));
       storage.retain();
-      return storage;
-    });
-    return { step: 0, slots };
+      state.slots.push(storage);
+      state.fresh = true;
+    }
+    return state;
+  }
+
+  /** The state as `update` takes it: the accumulators in host memory. */
+  private opened({ step, fresh, slots }: Remembered, param: Tensor): ParameterState {
+    return { step, fresh, slots: slots.slice(0, this.slotNames.length).map((slot) => openValues(slot, param)) };
   }
 }
 
 /** The name under which peers may make an optimiser: 'optim.SGD' and so on. */
 export { rpcName };
-
-const arrayOf = { float32: Float32Array, float64: Float64Array } as const;
-
-function arrayFor(param: Tensor): typeof Float32Array | typeof Float64Array {
-  return param.dtype === 'float64' ? Float64Array : Float32Array;
-}
-
-/** A parameter's state as `update` takes it: the accumulators in host memory. */
-function opened({ step, slots }: Remembered, param: Tensor): ParameterState {
-  const make = arrayFor(param);
-  return {
-    step,
-    slots: slots.map((slot) => {
-      const bytes = slot.mutate();
-      return new make(bytes.buffer as ArrayBuffer, bytes.byteOffset, param.size);
-    }),
-  };
-}
-
-/** Gives `fn` the parameter's own memory when it is contiguous floats, else a copy that is written back. */
-function withValues(param: Tensor, fn: (values: Values) => void): void {
-  if ((param.dtype === 'float32' || param.dtype === 'float64') && param.isContiguous) {
-    const bytes = param.storage.mutate();
-    const make = arrayOf[param.dtype];
-    fn(new make(bytes.buffer as ArrayBuffer, bytes.byteOffset + param.offset * make.BYTES_PER_ELEMENT, param.size));
-    return;
-  }
-  const copy = sweep(() => param.detach().to('float32').clone());
-  withValues(copy, fn);
-  param.copy_(copy);
-  copy.dispose();
-}
-
-/** The gradient, contiguous and in the type its parameter is updated in. The caller disposes it. */
-function plainValues(grad: Tensor, dtype: string): Tensor {
-  const wanted = dtype === 'float64' ? 'float64' : 'float32';
-  if (grad.dtype === wanted && grad.isContiguous) return grad.detach();
-  return sweep(() => grad.detach().to(wanted).contiguous());
-}
-
-/**
- * The values where they lie; to be read only. Taken after the parameter's own memory: making a gradient plain may grow the device's
- * memory, and that moves every view of it.
- */
-function valuesOf(dense: Tensor): Values {
-  const bytes = dense.storage.peek();
-  const make = arrayOf[dense.dtype as 'float32' | 'float64'];
-  return new make(bytes.buffer as ArrayBuffer, bytes.byteOffset + dense.offset * make.BYTES_PER_ELEMENT, dense.size);
-}
 
 /** Refuses a hyperparameter outside its range, in PyTorch's words. */
 export function checkRange(name: string, value: number, ok: boolean): void {

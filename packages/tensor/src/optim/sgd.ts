@@ -1,10 +1,10 @@
 /** @file Stochastic gradient descent with momentum, Nesterov's variant and weight decay, as in PyTorch. */
 import type { DeviceUpdate } from '../backends/backend.ts';
 import type { Tensor } from '../tensor.ts';
-import { checkRange, Optimizer, rpcName, type ParameterState, type Values } from './optimizer.ts';
+import { checkRange, Optimizer, rpcName, type CommonOptions, type ParameterState, type Values } from './optimizer.ts';
 
-export interface SGDOptions {
-  /** Learning rate, at least 0. */
+export interface SGDOptions extends CommonOptions {
+  /** Learning rate, at least 0; 0.001 when undefined. */
   readonly lr: number;
   /** @default 0 */
   readonly momentum?: number;
@@ -16,24 +16,38 @@ export interface SGDOptions {
   readonly nesterov?: boolean;
 }
 
+const NONE: readonly string[] = [];
+const VELOCITY: readonly string[] = ['momentum_buffer'];
+
 /** `v ← momentum·v + g; p ← p − lr·v` (Sutskever et al. 2013, in PyTorch's form: the rate is applied outside the velocity). */
 export class SGD extends Optimizer {
   static readonly [rpcName] = 'optim.SGD';
   private readonly options: Required<SGDOptions>;
-  protected readonly slotCount: number;
-  protected override readonly acceptsSparse: boolean;
 
   constructor(params: Iterable<Tensor>, options: SGDOptions) {
     super(params);
-    this.options = { momentum: 0, dampening: 0, weightDecay: 0, nesterov: false, ...options };
-    const { lr, momentum, dampening, weightDecay, nesterov } = this.options;
+    const defaults = { lr: 1e-3, momentum: 0, dampening: 0, weightDecay: 0, nesterov: false };
+    this.options = this.configure<SGDOptions>(defaults, options);
+  }
+
+  protected override validate(): void {
+    const { lr, momentum, dampening, weightDecay, nesterov } = this.paramGroups[0] as unknown as Required<SGDOptions>;
     checkRange('learning rate', lr, lr >= 0);
     checkRange('momentum value', momentum, momentum >= 0);
     checkRange('weight_decay value', weightDecay, weightDecay >= 0);
     if (nesterov && (momentum === 0 || dampening !== 0))
       throw new RangeError('Nesterov momentum requires a momentum and zero dampening');
-    this.slotCount = momentum === 0 ? 0 : 1;
-    this.acceptsSparse = momentum === 0 && weightDecay === 0;
+  }
+
+  protected get slotNames(): readonly string[] {
+    return this.options.momentum === 0 ? NONE : VELOCITY;
+  }
+
+  /** The velocity moves rows that a gradient does not name; decay touches every element, and PyTorch has none of a sparse gradient. */
+  protected override get sparseGradients(): 'rows' | 'dense' | 'refused' {
+    const { momentum, weightDecay } = this.options;
+    if (weightDecay !== 0) return 'refused';
+    return momentum === 0 ? 'rows' : 'dense';
   }
 
   protected override deviceUpdate(): DeviceUpdate | undefined {
@@ -45,14 +59,14 @@ export class SGD extends Optimizer {
     return { kernel: 'ResourceApplyMomentum', scalars: [lr, momentum], flags: { use_nesterov: nesterov }, ...common };
   }
 
-  protected update(p: Values, g: Values, { step, slots: [velocity] }: ParameterState): void {
+  protected update(p: Values, g: Values, { fresh, slots: [velocity] }: ParameterState): void {
     const { lr, momentum, dampening, weightDecay, nesterov } = this.options;
     if (velocity === undefined) {
       descend(p, g, lr, weightDecay);
       return;
     }
-    const keep = step === 1 ? 0 : momentum;
-    const take = step === 1 ? 1 : 1 - dampening;
+    const keep = fresh ? 0 : momentum;
+    const take = fresh ? 1 : 1 - dampening;
     for (let i = 0; i < p.length; i++) {
       const grad = g[i]! + weightDecay * p[i]!;
       const v = (velocity[i] = keep * velocity[i]! + take * grad);

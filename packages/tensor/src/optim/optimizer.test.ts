@@ -1,0 +1,182 @@
+/** @file Optimisers as programs handle them: options that change, state dicts, complex parameters, sparse gradients. */
+import { describe, expect, it } from 'vitest';
+import { fromBytes, nn, optim, sparseCooTensor, tensor, type DType, type Tensor } from '../index.ts';
+
+type Nested = number | number[] | number[][];
+
+function leaf(values: Nested, dtype: DType = 'float32'): Tensor {
+  return tensor(values, { requiresGrad: true, dtype });
+}
+
+/** The parameter after a step for each of `gradients`. */
+function walk(make: (p: Tensor[]) => optim.Optimizer, start: Nested, gradients: readonly Nested[]): unknown {
+  const p = leaf(start);
+  const optimizer = make([p]);
+  for (const g of gradients) optimizer.step([tensor(g)]);
+  return p.toArray();
+}
+
+function complex(pairs: readonly number[][]): Tensor {
+  return fromBytes(new Uint8Array(Float32Array.from(pairs.flat()).buffer), [pairs.length], 'complex64');
+}
+
+describe('options', () => {
+  it('may be changed between steps', () => {
+    const p = leaf([1]);
+    const optimizer = new optim.SGD([p], { lr: 1 });
+    optimizer.step([tensor([1])]);
+    optimizer.paramGroups[0].lr = 0.5;
+    optimizer.step([tensor([1])]);
+    expect(p.toArray()).toEqual([-0.5]);
+    optimizer.paramGroups[0]['momentum'] = 1;
+    for (let i = 0; i < 2; i++) optimizer.step([tensor([1])]);
+    // Velocities 1 and 2: the first gradient enters as it is.
+    expect(p.toArray()).toEqual([-2]);
+  });
+
+  it('stand at their defaults when undefined', () => {
+    const given = { lr: undefined, betas: undefined } as unknown as optim.AdamOptions;
+    expect(walk((p) => new optim.Adam(p, given), [1], [[1]])).toEqual(walk((p) => new optim.Adam(p), [1], [[1]]));
+    expect(new optim.SGD([leaf([1])], { lr: undefined as unknown as number }).paramGroups[0].lr).toBe(1e-3);
+    expect(() => new optim.Adam([leaf([1])], { lr: -1 })).toThrow('Invalid learning rate: -1');
+    expect(() => new optim.RMSprop([leaf([1])], { alpha: NaN })).toThrow('Invalid alpha value: NaN');
+  });
+
+  it.each(['SGD', 'Adam', 'AdamW', 'Adamax', 'Adagrad', 'Adadelta', 'RMSprop', 'Rprop'] as const)(
+    '%s maximizes as it minimizes the negative',
+    (name) => {
+      const gradients = [
+        [1, -2],
+        [0.5, 3],
+      ];
+      const up = walk((p) => new optim[name](p, { lr: 0.1, maximize: true }), [1, 2], gradients);
+      const negative = gradients.map((g) => g.map((v) => -v));
+      expect(up).toEqual(walk((p) => new optim[name](p, { lr: 0.1 }), [1, 2], negative));
+    },
+  );
+});
+
+describe('complex parameters', () => {
+  it.each(['SGD', 'Adam', 'AdamW', 'Adamax', 'Adagrad', 'Adadelta', 'RMSprop', 'Rprop'] as const)(
+    '%s updates as pairs of real numbers',
+    (name) => {
+      const pairs = (v: number[]): Tensor => complex([v.slice(0, 2), v.slice(2)]);
+      const p = pairs([1, 2, 3, 4]);
+      p.requiresGrad = true;
+      const real = leaf([1, 2, 3, 4]);
+      const steps = [
+        [1, -1, 2, 0.5],
+        [-1, 3, 0.25, 1],
+      ];
+      const [a, b] = [new optim[name]([p], { lr: 0.1 }), new optim[name]([real], { lr: 0.1 })];
+      for (const g of steps) {
+        a.step([pairs(g)]);
+        b.step([tensor(g)]);
+      }
+      expect(Array.from(p.detach().dataSync())).toEqual(Array.from(real.detach().dataSync()));
+    },
+  );
+
+  it('are the only ones with complex gradients', () => {
+    const optimizer = new optim.SGD([leaf([1])], { lr: 1 });
+    expect(() => optimizer.step([complex([[1, 2]])])).toThrow('gradient 0 is complex64, its parameter float32');
+    expect(() => new optim.SGD([tensor([1], { dtype: 'int64' })], { lr: 1 })).toThrow(
+      "can't optimize a tensor of int64",
+    );
+  });
+});
+
+describe('sparse gradients', () => {
+  const rows = (at: number[], values: number[][]): Tensor =>
+    sparseCooTensor(tensor([at], { dtype: 'int64' }), tensor(values), [3, 2]);
+
+  it.each([
+    { momentum: 0.9 },
+    { momentum: 0.5, dampening: 0.25 },
+    { momentum: 0.9, nesterov: true },
+    { maximize: true },
+  ])('enter SGD with %o as dense ones do', (options) => {
+    const start = [
+      [1, 2],
+      [3, 4],
+      [5, 6],
+    ];
+    const [a, b] = [leaf(start), leaf(start)];
+    const [sparse, dense] = [new optim.SGD([a], { lr: 0.5, ...options }), new optim.SGD([b], { lr: 0.5, ...options })];
+    for (const g of [
+      rows(
+        [0, 0],
+        [
+          [1, 2],
+          [1, 1],
+        ],
+      ),
+      rows([2], [[4, 4]]),
+      rows([0], [[-1, 2]]),
+    ]) {
+      sparse.step([g]);
+      dense.step([g.toDense()]);
+    }
+    expect(a.toArray()).toEqual(b.toArray());
+  });
+
+  it('are refused where decay would touch every row', () => {
+    const e = new nn.Embedding(3, 2, { sparse: true });
+    e.forward(tensor([0], { dtype: 'int64' }))
+      .sum()
+      .backward();
+    const make = (): optim.Optimizer => new optim.SGD(e.parameters(), { lr: 1, momentum: 0.9, weightDecay: 0.1 });
+    expect(() => make().step()).toThrow(/does not support sparse gradients/);
+  });
+});
+
+describe('state dicts', () => {
+  const steps = [
+    [1, -2],
+    [0.5, 3],
+    [2, 1],
+  ];
+
+  it.each([
+    ['SGD', { lr: 0.1, momentum: 0.9 }, ['momentum_buffer']],
+    ['Adam', { lr: 0.1, amsgrad: true }, ['exp_avg', 'exp_avg_sq', 'max_exp_avg_sq']],
+    ['Adagrad', { lr: 0.1, initialAccumulatorValue: 1 }, ['sum']],
+    ['Rprop', { lr: 0.1 }, ['prev', 'step_size']],
+  ] as const)('%s goes on where it was saved', (name, options, names) => {
+    const make = (p: Tensor): optim.Optimizer => new optim[name]([p], options);
+    const [first, second] = [leaf([1, 2]), leaf([1, 2])];
+    const [a, b] = [make(first), new optim[name]([second], { lr: 7 })];
+    a.step([tensor(steps[0] as number[])]);
+    second.detach().copy_(first.detach());
+    const saved = a.stateDict();
+    expect(Object.keys(saved.state[0] as object)).toEqual(['step', ...names]);
+    expect(saved.paramGroups[0]).toMatchObject({ ...options, maximize: false, params: [0] });
+    b.loadStateDict(saved);
+    for (const g of steps.slice(1)) for (const o of [a, b]) o.step([tensor(g)]);
+    expect(second.toArray()).toEqual(first.toArray());
+    // A snapshot: the steps after it did not change it.
+    expect(saved.state[0]?.['step']).toBe(1);
+  });
+
+  it('must fit, or change nothing', () => {
+    const trained = (shape: Nested): optim.OptimizerState => {
+      const p = leaf(shape);
+      const optimizer = new optim.Adam([p], { lr: 0.5 });
+      optimizer.step([p.detach()]);
+      return optimizer.stateDict();
+    };
+    const optimizer = new optim.Adam([leaf([1, 2])]);
+    expect(() => optimizer.loadStateDict(trained([1]))).toThrow(
+      "loaded 'exp_avg' of parameter 0 is [1] instead of [2]",
+    );
+    const two = new optim.Adam([leaf([1]), leaf([1])]).stateDict();
+    expect(() => optimizer.loadStateDict(two)).toThrow(/doesn't match the size/);
+    expect(() => new optim.SGD([leaf([1, 2])], { lr: 1 }).loadStateDict(trained([1, 2]))).toThrow(/'betas'/);
+    const wrong = trained([1, 2]);
+    expect(() => optimizer.loadStateDict({ ...wrong, paramGroups: [{ ...wrong.paramGroups[0], lr: -1 }] })).toThrow(
+      'Invalid learning rate: -1',
+    );
+    expect(optimizer.paramGroups[0].lr).toBe(1e-3);
+    expect(optimizer.stateDict().state).toEqual({});
+  });
+});

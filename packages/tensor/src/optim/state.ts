@@ -1,0 +1,109 @@
+/** @file State dicts of optimisers: what a step remembers as plain data, and back. */
+import { over } from '../host.ts';
+import { sameShape } from '../shape.ts';
+import { sweep } from '../scope.ts';
+import { Storage } from '../storage.ts';
+import { Tensor } from '../tensor.ts';
+import { plainValues, valuesOf, workDType } from './values.ts';
+
+/** An optimiser's memory in PyTorch's shape. */
+export interface OptimizerState {
+  /** By index of the parameter: the steps it took, and accumulators of its shape. Parameters that took none are left out. */
+  readonly state: Readonly<Record<number, Readonly<Record<string, Tensor | number>>>>;
+  /** The options of each group, and the indices of its parameters. */
+  readonly paramGroups: readonly Readonly<Record<string, unknown>>[];
+}
+
+/** What is kept of one parameter between steps: the accumulators are wherever the last update left them. */
+export interface Remembered {
+  step: number;
+  /** Whether accumulators were made for the step under way. */
+  fresh: boolean;
+  readonly slots: Storage[];
+}
+
+export function saveState(
+  params: readonly Tensor[],
+  states: readonly (Remembered | undefined)[],
+  names: readonly string[],
+  group: Readonly<Record<string, unknown>>,
+): OptimizerState {
+  const state: Record<number, Record<string, Tensor | number>> = {};
+  for (const [i, param] of params.entries()) {
+    const own = states[i];
+    if (own === undefined || own.step === 0) continue;
+    const saved: Record<string, Tensor | number> = { step: own.step };
+    for (const [k, name] of names.entries()) {
+      const slot = own.slots[k];
+      if (slot !== undefined) saved[name] = over(new Storage(slot.peek().slice()), workDType(param), param.shape);
+    }
+    state[i] = saved;
+  }
+  return { state, paramGroups: [{ ...group, params: params.map((_, i) => i) }] };
+}
+
+/**
+ * Puts the saved options into `group`. The result, called once they are known to be good, replaces the states; it checks all of
+ * them before it changes any.
+ */
+export function loadState(
+  params: readonly Tensor[],
+  saved: OptimizerState,
+  group: Record<string, unknown>,
+): (names: readonly string[], states: (Remembered | undefined)[]) => void {
+  const [options, ...others] = saved.paramGroups;
+  if (options === undefined || others.length > 0) {
+    throw new RangeError('loaded state dict has a different number of parameter groups');
+  }
+  if (!Array.isArray(options['params']) || options['params'].length !== params.length) {
+    throw new RangeError(
+      "loaded state dict contains a parameter group that doesn't match the size of optimizer's group",
+    );
+  }
+  for (const [name, value] of Object.entries(options)) {
+    if (name === 'params') continue;
+    if (!Object.hasOwn(group, name))
+      throw new RangeError(`loaded state dict has an option '${name}' that is not this optimizer's`);
+    group[name] = value;
+  }
+  return (names, states) => {
+    const loaded = params.map((param, i) => loadOne(param, i, saved.state[i], names));
+    for (const [i, own] of loaded.entries()) {
+      for (const slot of states[i]?.slots ?? []) slot.release();
+      states[i] = own;
+    }
+  };
+}
+
+function loadOne(
+  param: Tensor,
+  index: number,
+  saved: Readonly<Record<string, Tensor | number>> | undefined,
+  names: readonly string[],
+): Remembered | undefined {
+  if (saved === undefined) return undefined;
+  const unknown = Object.keys(saved).find((name) => name !== 'step' && !names.includes(name));
+  if (unknown !== undefined) {
+    throw new RangeError(`loaded state of parameter ${index} has '${unknown}', which this optimizer does not keep`);
+  }
+  const { step } = saved;
+  const steps = step instanceof Tensor ? step.item() : step;
+  if (steps === undefined || !Number.isInteger(steps) || steps < 0) {
+    throw new RangeError(`loaded state of parameter ${index} has no whole number of steps`);
+  }
+  const slots: Storage[] = [];
+  for (const name of names) {
+    const value = saved[name];
+    // As far as they go: an accumulator that is missing starts with the next step.
+    if (value === undefined) break;
+    if (!(value instanceof Tensor) || !sameShape(value.shape, param.shape)) {
+      const got = value instanceof Tensor ? `[${value.shape.join(', ')}]` : typeof value;
+      throw new RangeError(`loaded '${name}' of parameter ${index} is ${got} instead of [${param.shape.join(', ')}]`);
+    }
+    const values = sweep(() => valuesOf(plainValues(value, workDType(param))).slice());
+    const storage = new Storage(new Uint8Array(values.buffer));
+    storage.retain();
+    slots.push(storage);
+  }
+  return { step: steps, fresh: false, slots };
+}
