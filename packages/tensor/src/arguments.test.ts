@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import {
   adaptiveAvgPool2d,
   avgPool2d,
+  complex,
   backendName,
   conv2d,
   convTranspose2d,
@@ -196,5 +197,14 @@ describe('bool bytes from elsewhere', () => {
     file.set(header, 8);
     file.set(odd(), 8 + header.length);
     expect([...(loadSafetensors(file).tensors.get('a')?.dataSync() ?? [])]).toEqual([1, 1, 0]);
+  });
+});
+
+describe('complex numbers', () => {
+  it('have a size where its square overflows, and quotients by zero', () => {
+    const t = complex(tensor([1e30, 3, 0]), tensor([1e30, 4, 0]));
+    expect([...t.abs().dataSync()]).toEqual([Math.fround(Math.hypot(Math.fround(1e30), Math.fround(1e30))), 5, 0]);
+    const one = complex(tensor([1]), tensor([0]));
+    expect([...one.div(complex(tensor([0]), tensor([0]))).dataSync()]).toEqual([Infinity, NaN]);
   });
 });

@@ -94,9 +94,11 @@ export function complexLog(t: Tensor): Tensor {
 }
 
 export function complexAbs(t: Tensor): Tensor {
-  const [re, im] = [real(t), imag(t)];
+  // In double precision, whose squares neither overflow nor vanish.
+  const [re, im] = [real(t).to('float64'), imag(t).to('float64')];
   const squares = re.square().add(im.square());
   const zero = squares.detach().eq(0);
   // At zero the slope is taken to be zero.
-  return zero.any().item() === 0 ? squares.sqrt() : squares.add(zero.to('float32')).sqrt().maskedFill(zero, 0);
+  const size = zero.any().item() === 0 ? squares.sqrt() : squares.add(zero.to('float64')).sqrt().maskedFill(zero, 0);
+  return size.to('float32');
 }

@@ -24,8 +24,9 @@ const pairs: Readonly<Partial<Record<BinaryName, Pair>>> = {
   },
   div: (ar, ai, br, bi, o, at) => {
     const d = br * br + bi * bi;
-    o[at] = (ar * br + ai * bi) / d;
-    o[at + 1] = (ai * br - ar * bi) / d;
+    // As PyTorch: each part over zero, so that 1 / 0 is infinite.
+    o[at] = d === 0 ? ar / 0 : (ar * br + ai * bi) / d;
+    o[at + 1] = d === 0 ? ai / 0 : (ai * br - ar * bi) / d;
   },
 };
 
