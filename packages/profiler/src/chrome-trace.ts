@@ -116,15 +116,19 @@ export function draw(
     const more = ph === 'f' ? { bp: 'e' } : {};
     traceEvents.push({ ph, id, name, cat: 'rpc', ts, pid: bar.pid, tid: laneOf[at] ?? 0, ...more });
   };
+  const arrow = (from: number, fromTs: number, to: number, toTs: number, name: string): void => {
+    if (toTs < fromTs) return;
+    id++;
+    end('s', from, fromTs, name);
+    end('f', to, toTs, name);
+  };
   for (const { from, to } of arrows) {
     const [call, handler] = [bars[from], bars[to]];
     if (call === undefined || handler === undefined) continue;
-    id++;
-    end('s', from, call.ts, 'request');
-    end('f', to, handler.ts, 'request');
-    id++;
-    end('s', to, lastMoment(handler), 'response');
-    end('f', from, lastMoment(call), 'response');
+    arrow(from, call.ts, to, handler.ts, 'request');
+    // The way back takes time, or none: what ended at the callee comes to the caller then or later, whoever of them lasted longer.
+    const left = Math.max(Math.min(lastMoment(handler), call.ts + call.dur), handler.ts);
+    arrow(to, left, from, Math.min(Math.max(lastMoment(call), left), call.ts + call.dur), 'response');
   }
   const workers = Object.fromEntries(
     [...rows.keys()]
@@ -138,7 +142,7 @@ export function draw(
   };
 }
 
-/** An arrow belongs to the bar it begins or ends in, so it has to be inside of it. */
+/** An arrow belongs to the bar it begins or ends in, so it should be inside of it, and not where the next one begins. */
 function lastMoment({ ts, dur }: Bar): number {
   return ts + dur * 0.999;
 }

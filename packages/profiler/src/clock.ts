@@ -46,24 +46,52 @@ export function clockOffset(samples: readonly ClockSample[]): ClockOffset {
   return best;
 }
 
-/** The best that is known of each other clock. What is known gets less sure with age, for clocks drift. */
-export class ClockBook<K> {
-  private readonly known = new Map<K, { readonly offset: ClockOffset; readonly atUs: number }>();
+/** The best that is known of one other clock. It gets less sure with age, for clocks drift; and surer with every good answer. */
+export class ClockEstimate {
+  private best: ClockOffset;
+  private atUs: number;
 
-  /** Takes a sample in if it tells more than what is known. Bounded by the number of workers. */
-  add(worker: K, sample: ClockSample): void {
-    const offset = offsetOf(sample);
-    const before = this.at(worker, sample.receivedUs);
-    if (before === undefined || offset.errorUs <= before.errorUs)
-      this.known.set(worker, { offset, atUs: sample.receivedUs });
+  constructor(sample: ClockSample) {
+    this.best = drifting(sample);
+    this.atUs = sample.receivedUs;
+  }
+
+  /** Takes a sample in if it tells more than what is known. */
+  add(sample: ClockSample): void {
+    const offset = drifting(sample);
+    if (offset.errorUs > this.at(sample.receivedUs).errorUs) return;
+    this.best = offset;
+    this.atUs = sample.receivedUs;
+  }
+
+  /** What is known now of that clock as it was, or will be, at `us` of ours. */
+  at(us: number): ClockOffset {
+    const { offsetUs, errorUs } = this.best;
+    return { offsetUs, errorUs: errorUs + Math.abs(us - this.atUs) * MAX_DRIFT };
+  }
+}
+
+/** The offset of one sample, when the clocks also part between the question and the answer. */
+function drifting(sample: ClockSample): ClockOffset {
+  const { offsetUs, errorUs } = offsetOf(sample);
+  return { offsetUs, errorUs: errorUs + (sample.receivedUs - sample.sentUs) * MAX_DRIFT };
+}
+
+/** What is known of each other clock. */
+export class ClockBook<K> {
+  private readonly known = new Map<K, ClockEstimate>();
+
+  /** Takes a sample in, and gives what goes on being learnt of that clock. Bounded by the number of workers. */
+  add(worker: K, sample: ClockSample): ClockEstimate {
+    let found = this.known.get(worker);
+    if (found === undefined) this.known.set(worker, (found = new ClockEstimate(sample)));
+    else found.add(sample);
+    return found;
   }
 
   /** What is known of a worker's clock at `nowUs` of ours. */
   at(worker: K, nowUs: number): ClockOffset | undefined {
-    const found = this.known.get(worker);
-    if (found === undefined) return undefined;
-    const { offsetUs, errorUs } = found.offset;
-    return { offsetUs, errorUs: errorUs + Math.abs(nowUs - found.atUs) * MAX_DRIFT };
+    return this.known.get(worker)?.at(nowUs);
   }
 
   forget(worker: K): void {

@@ -14,6 +14,8 @@ import { Summary, type SummaryOptions, type TableOptions } from './summary.ts';
 export interface Profile {
   /** In the order they began to be known: what other workers did comes when the reply does. */
   events(): readonly ProfileEvent[];
+  /** How many events there was no room for: then sums are too small. A profile holds a million, a reply brings ten thousand. */
+  readonly dropped: number;
   /** Sums by name, or by name and worker. */
   keyAverages(options?: SummaryOptions): { table(options?: TableOptions): string };
   /** For ui.perfetto.dev and chrome://tracing: a row per worker, arrows from calls to their handlers. */
@@ -31,15 +33,14 @@ export async function profile<T>(
   options: ProfileOptions = {},
 ): Promise<{ value: T; profile: Profile }> {
   const outer = currentScope();
-  const outerStart = outer?.recorder.elapsedUs() ?? 0;
   const recorder = newRecorder(agentHere(), options);
   const names = groupNames();
   try {
     const value = await runWith({ profile: new ProfileScope(recorder, -1) }, fn);
     return { value, profile: new FinishedProfile(recorder, names) };
   } finally {
-    const events = recorder.finish();
-    outer?.recorder.absorb(events, outerStart, outer.innermost());
+    recorder.finish();
+    outer?.recorder.absorb(recorder, outer.innermost());
   }
 }
 
@@ -112,10 +113,12 @@ export function mergedTrace(profiles: readonly Profile[]): ChromeTrace {
 
 class FinishedProfile implements Profile {
   readonly source: TraceSource;
+  readonly dropped: number;
 
   constructor(recorder: Recorder, names: ReadonlyMap<number, string>) {
     const { node } = recorder.options;
     this.source = { events: recorder.finish(), originUs: recorder.epochUs(0), names, node, clocks: recorder.clocks };
+    this.dropped = recorder.dropped;
   }
 
   events(): readonly ProfileEvent[] {
@@ -123,7 +126,7 @@ class FinishedProfile implements Profile {
   }
 
   keyAverages(options: SummaryOptions = {}): Summary {
-    return new Summary(this.source.events, options);
+    return new Summary(this.source.events, options, this.dropped);
   }
 
   toChromeTrace(): ChromeTrace {

@@ -1,6 +1,7 @@
 /** @file Recording, merging, adding up and drawing, on a clock that the test moves. */
 import { describe, expect, it } from 'vitest';
 import { chromeTrace } from './chrome-trace.ts';
+import { ClockBook } from './clock.ts';
 import type { RecordedEvent } from './events.ts';
 import { NO_EVENT, Recorder, type RecorderOptions } from './recorder.ts';
 import { mergeChromeTraces } from './merged-trace.ts';
@@ -128,6 +129,113 @@ describe('Recorder', () => {
   });
 });
 
+describe('remote events of a clock that gets better known', () => {
+  it('are all placed by what is known at the end, and the error that is told holds for all', () => {
+    const clock = new Clock();
+    const r = recorder(clock);
+    const book = new ClockBook<string>();
+    const skewUs = 5_000_000;
+    const truth: number[] = [];
+    const call = (thereUs: number, workUs: number, backUs: number): void => {
+      const index = r.begin('rpc', 'k', -1);
+      const sentUs = clock.us;
+      clock.us += thereUs;
+      const began = clock.us;
+      truth.push(began - 1_000);
+      clock.us += workUs + backUs;
+      const otherUs = began + skewUs;
+      const sample = { sentUs, otherUs, otherEndUs: otherUs + workUs, receivedUs: clock.us };
+      const remote = { node: 1, handledUs: workUs, startedUs: otherUs, dropped: 0, events: [op('x', 1, 2)] };
+      r.mergeRemote(index, remote, book.add('w1', sample));
+      r.end(index);
+    };
+    // The first one waits for long at the other side before anybody there looks at it.
+    call(800_000, 10, 50);
+    for (let i = 0; i < 20; i++) call(60, 10, 50);
+    const events = r.finish();
+    const { offsetUs = 0, errorUs = 0 } = r.clocks.get(1) ?? {};
+    expect(Math.abs(offsetUs - skewUs)).toBeLessThanOrEqual(errorUs);
+    expect(errorUs).toBeLessThan(200);
+    const handlers = events.filter(({ kind }) => kind === 'handler');
+    expect(handlers).toHaveLength(truth.length);
+    handlers.forEach(({ startUs }, i) => expect(Math.abs(startUs - (truth[i] ?? 0))).toBeLessThanOrEqual(errorUs));
+    // What the handler did moves with it.
+    expect(events[2]?.startUs).toBeCloseTo((handlers[0]?.startUs ?? 0) + 1);
+  });
+});
+
+describe('a recorder inside another', () => {
+  it('leaves it its events, its clocks and its losses', () => {
+    const clock = new Clock();
+    const outer = recorder(clock);
+    const label = outer.begin('scope', 'label', -1);
+    clock.us += 10;
+    const inner = recorder(clock, { maxEvents: 3 });
+    const call = inner.begin('rpc', 'k', -1);
+    const sentUs = clock.us;
+    clock.us += 100;
+    const sample = { sentUs, otherUs: 9_020 + sentUs, otherEndUs: 9_080 + sentUs, receivedUs: clock.us };
+    const remote = { node: 1, handledUs: 60, startedUs: sample.otherUs, dropped: 4, events: [op('x', 1, 2)] };
+    inner.mergeRemote(call, remote, new ClockBook<string>().add('w1', sample));
+    inner.end(call);
+    expect(inner.begin('op', 'lost', -1)).toBe(NO_EVENT);
+    inner.finish();
+    outer.absorb(inner, label);
+    const events = outer.finish();
+    expect(outer.clocks).toEqual(inner.clocks);
+    expect(outer.clocks.get(1)?.offsetUs).toBe(9_000);
+    expect([inner.dropped, outer.dropped]).toEqual([5, 5]);
+    expect(events.map(({ name, startUs, parent }) => [name, startUs, parent])).toEqual([
+      ['label', 0, -1],
+      ['k', 10, 0],
+      ['k', 30, 1],
+      ['k#remote_op: x', 31, 2],
+    ]);
+  });
+
+  it('hands on what ends, and what begins, after it', () => {
+    const clock = new Clock();
+    const outermost = recorder(clock);
+    const outer = recorder(clock);
+    const inner = recorder(clock);
+    const call = inner.begin('rpc', 'k', -1);
+    clock.us += 5;
+    expect(inner.finish()[0]?.durationUs).toBe(5);
+    outer.absorb(inner, outer.begin('scope', 'label', -1));
+    outer.finish();
+    outermost.absorb(outer, -1);
+    clock.us += 100;
+    inner.mergeRemote(call, { node: 1, handledUs: 60, dropped: 0, events: [] });
+    inner.end(call);
+    inner.end(inner.begin('op', 'late', call));
+    clock.us += 100;
+    expect(outermost.finish().map(({ name, durationUs, parent }) => [name, durationUs, parent])).toEqual([
+      ['label', 200, -1],
+      ['k', 105, 0],
+      ['k', 60, 1],
+      ['late', 0, 1],
+    ]);
+    expect(inner.finish()).toHaveLength(1);
+  });
+
+  it('that does not fit hands on nothing wrong', () => {
+    const clock = new Clock();
+    const outer = recorder(clock, { maxEvents: 2 });
+    const inner = recorder(clock);
+    const [, , third = -1] = ['a', 'b', 'c'].map((name) => inner.begin('op', name, -1));
+    inner.finish();
+    outer.absorb(inner, -1);
+    clock.us += 7;
+    inner.end(third);
+    expect(inner.begin('op', 'd', third)).toBe(NO_EVENT);
+    expect(outer.finish().map(({ name, durationUs }) => [name, durationUs])).toEqual([
+      ['a', 7],
+      ['b', 7],
+    ]);
+    expect(outer.dropped).toBe(2);
+  });
+});
+
 describe('Summary', () => {
   const events: RecordedEvent[] = [
     { ...op('step', 0, 1_000, -1, 0), kind: 'scope' },
@@ -162,6 +270,12 @@ describe('Summary', () => {
     ]);
     expect(new Summary(same).rows).toHaveLength(1);
     expect(new Summary(same, { groupBy: 'name+node' }).table()).toMatch(/^Name +Node/);
+  });
+
+  it('says what is missing, and has a table of very many names', () => {
+    expect(new Summary(events, {}, 12).table()).toMatch(/\nNot in this table: 12 events that there was no room for$/);
+    const many = Array.from({ length: 150_000 }, (_, i) => op(`n${i}`, i, 1));
+    expect(new Summary(many).table().split('\n')).toHaveLength(150_003);
   });
 
   it('has a table of nothing', () => {
@@ -214,6 +328,29 @@ describe('chromeTrace', () => {
     expect(events.findLast(({ ph }) => ph === 's')?.ts).toBeCloseTo(5_080, 0);
     expect(events.findLast(({ ph }) => ph === 'f')?.ts).toBeCloseTo(5_100, 0);
     expect(events.filter(({ ph }) => ph === 'X')).toHaveLength(3);
+  });
+
+  it('never has an arrow run backwards, however short the handler and however long the call', () => {
+    for (const [callUs, beganUs, handledUs] of [
+      [2_000_200, 2_000_000, 100],
+      [2_000_200, 1_000_000, 1_000_000],
+      [100, 100, 0],
+      [100, 0, 100],
+      [8_000_000, 0, 10],
+    ] as const) {
+      const events = [
+        { ...op('k', 0, callUs, -1, 0), kind: 'rpc' as const },
+        { ...op('k', beganUs, handledUs, 0, 1), kind: 'handler' as const, isRemote: true },
+      ];
+      const drawn = chromeTrace([{ events, originUs: 1_760_000_000_000_000 }]).traceEvents as TraceEvent[];
+      const bars = drawn.filter(({ ph }) => ph === 'X');
+      const ends = drawn.filter(({ ph }) => ph === 's' || ph === 'f');
+      expect(ends.map(({ ph, id }) => `${ph}${id ?? ''}`)).toEqual(['s1', 'f1', 's2', 'f2']);
+      expect(ends[1]?.ts).toBeGreaterThanOrEqual(ends[0]?.ts ?? Infinity);
+      expect(ends[3]?.ts).toBeGreaterThanOrEqual(ends[2]?.ts ?? Infinity);
+      for (const { pid, ts } of ends)
+        expect(bars.some((bar) => bar.pid === pid && bar.ts <= ts && ts <= bar.ts + bar.dur)).toBe(true);
+    }
   });
 
   it('merges the traces of many workers: arrows keep their ends, lanes are laid anew', () => {

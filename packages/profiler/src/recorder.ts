@@ -1,5 +1,5 @@
 /** @file Records events: begins and ends them, nests them, and takes in what other workers recorded. */
-import type { ClockOffset } from './clock.ts';
+import type { ClockEstimate, ClockOffset } from './clock.ts';
 import { type EventKind, type ProfileOptions, REMOTE_OP, type RecordedEvent } from './events.ts';
 import { MAX_EVENTS, MAX_NAME_CHARS } from './limits.ts';
 
@@ -44,14 +44,39 @@ const UNFINISHED = -1;
 /** Begun after the recorder was full or finished. */
 export const NO_EVENT = -1;
 
+/** What came from another worker, in one piece: a handler and what it did. */
+interface Piece {
+  readonly call: number;
+  /** The index of the handler; `count` events from there on go with it. */
+  readonly first: number;
+  readonly count: number;
+  /** When it began, in microseconds since the epoch on that worker's clock. */
+  readonly startedUs: number;
+  /** How much later than the call it can have begun. */
+  readonly slackUs: number;
+  readonly clock: ClockEstimate;
+}
+
+/** Where a finished recorder sends what comes late: to the one around it. */
+interface Heir {
+  readonly recorder: Recorder;
+  /** Index 0 of the finished one is this there, */
+  readonly base: number;
+  /** which holds for indices below this. */
+  readonly limit: number;
+  readonly parent: number;
+}
+
 export class Recorder {
   readonly options: RecorderOptions;
-  /** The clocks of the workers whose events came in, as far as they are known. */
+  /** The clocks of the workers whose events came in, as far as they are known; from the finish on. */
   readonly clocks = new Map<number, ClockOffset>();
   private readonly list: Open[] = [];
+  private readonly pieces: Piece[] = [];
   private readonly startedUs: number;
   private lost = 0;
   private closed: readonly RecordedEvent[] | undefined;
+  private heir: Heir | undefined;
 
   constructor(options: RecorderOptions) {
     this.options = options;
@@ -76,6 +101,11 @@ export class Recorder {
 
   /** @returns the event's index, or NO_EVENT. */
   begin(kind: EventKind, name: string, parent: number, inputs: readonly unknown[] = []): number {
+    const { heir } = this;
+    if (heir !== undefined) {
+      const late = heir.recorder.begin(kind, name, there(heir, parent), inputs);
+      return late === NO_EVENT ? NO_EVENT : late - heir.base;
+    }
     if (!this.hasRoom()) return NO_EVENT;
     const { node, recordShapes, profileMemory, memoryBytes } = this.options;
     const event: Open = {
@@ -94,6 +124,7 @@ export class Recorder {
 
   /** Ends the event; a second end is ignored. `bytes` replaces what memory says. */
   end(index: number, bytes?: number): void {
+    if (this.heir !== undefined && index !== NO_EVENT) this.heir.recorder.end(there(this.heir, index), bytes);
     const event = this.list[index];
     if (event === undefined || event.durationUs !== UNFINISHED || this.closed !== undefined) return;
     event.durationUs = this.elapsedUs() - event.startUs;
@@ -107,40 +138,42 @@ export class Recorder {
   }
 
   /**
-   * Takes in what the callee of the call `index` recorded, with the call's key in front of every name. With `offset`, how far the
-   * callee's clock is from this one, it goes to where it happened, and never out of the call; without, the time on the way is taken to
-   * be the same in both directions, so the callee's share lies in the middle of the call.
+   * Takes in what the callee of the call `index` recorded, with the call's key in front of every name. It lies in the middle of the call,
+   * as if the ways there and back took the same. With `clock`, what is known of the callee's, it goes to where it happened once this
+   * recorder is finished and most is known, and never out of the call.
    */
-  mergeRemote(index: number, remote: RemoteEvents, offset?: ClockOffset): void {
+  mergeRemote(index: number, remote: RemoteEvents, clock?: ClockEstimate): void {
+    if (this.heir !== undefined) {
+      this.heir.recorder.mergeRemote(there(this.heir, index), remote, clock);
+      return;
+    }
     const call = this.list[index];
-    if (call === undefined) return;
+    if (call === undefined || this.closed !== undefined) return;
     this.lost += remote.dropped;
     const spent = this.elapsedUs() - call.startUs;
     const handledUs = Math.min(Math.max(remote.handledUs, 0), spent);
-    const latest = call.startUs + spent - handledUs;
-    let anchor = (call.startUs + latest) / 2;
-    if (offset !== undefined && remote.startedUs !== undefined) {
-      const there = remote.startedUs - offset.offsetUs - this.epochUs(0);
-      anchor = Math.min(Math.max(there, call.startUs), latest);
-    }
-    if (offset !== undefined) this.clocks.set(remote.node, offset);
+    const slackUs = spent - handledUs;
+    const anchor = call.startUs + slackUs / 2;
+    const first = this.list.length;
+    this.mergeEvents(index, call.name, remote, anchor, handledUs);
+    const count = this.list.length - first;
+    if (clock !== undefined && remote.startedUs !== undefined)
+      this.pieces.push({ call: index, first, count, startedUs: remote.startedUs, slackUs, clock });
+  }
+
+  private mergeEvents(call: number, key: string, remote: RemoteEvents, anchor: number, handledUs: number): void {
     const base = this.list.length;
-    if (!this.hasRoom()) return;
-    this.list.push({
-      name: call.name,
-      kind: 'handler',
-      node: remote.node,
-      isRemote: true,
-      parent: index,
-      startUs: anchor,
-      durationUs: handledUs,
-      memoryBefore: 0,
-    });
+    const handler = { name: key, kind: 'handler', node: remote.node, isRemote: true, parent: call } as const;
+    if (!this.hasRoom()) {
+      this.lost += remote.events.length;
+      return;
+    }
+    this.list.push({ ...handler, startUs: anchor, durationUs: handledUs, memoryBefore: 0 });
     for (const event of remote.events) {
-      if (!this.hasRoom()) return;
+      if (!this.hasRoom()) continue;
       const nested = event.kind === 'handler';
       this.list.push({
-        name: clip(nested ? event.name : `${call.name}${REMOTE_OP}${event.name}`),
+        name: clip(nested ? event.name : `${key}${REMOTE_OP}${event.name}`),
         kind: event.kind,
         node: event.node,
         isRemote: true,
@@ -154,32 +187,58 @@ export class Recorder {
     }
   }
 
-  /** Takes in a finished inner profile of the same process, under `parent`. `startUs` is when it began. */
-  absorb(events: readonly RecordedEvent[], startUs: number, parent: number): void {
-    const base = this.list.length;
-    for (const event of events) {
-      if (!this.hasRoom()) return;
-      this.list.push({
-        ...event,
-        parent: event.parent < 0 ? parent : base + event.parent,
-        startUs: startUs + event.startUs,
-        memoryBefore: 0,
-      });
+  /** Takes in a finished inner recorder of the same process, under `parent`, and from then on what it is still told. */
+  absorb(inner: Recorder, parent: number): void {
+    if (this.heir !== undefined) {
+      this.heir.recorder.absorb(inner, there(this.heir, parent));
+      return;
     }
+    if (this.closed !== undefined || inner.heir !== undefined) return;
+    const base = this.list.length;
+    const laterUs = inner.startedUs - this.startedUs;
+    for (const event of inner.list) {
+      if (!this.hasRoom()) continue;
+      const within = event.parent < 0 ? parent : base + event.parent;
+      this.list.push({ ...event, parent: within, startUs: event.startUs + laterUs });
+    }
+    const taken = this.list.length - base;
+    for (const piece of inner.pieces) {
+      const count = Math.max(Math.min(piece.count, taken - piece.first), 0);
+      if (piece.call < taken) this.pieces.push({ ...piece, call: base + piece.call, first: base + piece.first, count });
+    }
+    this.lost += inner.lost;
+    inner.heir = { recorder: this, base, limit: taken === inner.list.length ? Infinity : taken, parent };
   }
 
-  /** Everything recorded so far; what has not ended lasts until now. */
-  snapshot(): readonly RecordedEvent[] {
+  /** Ends the recording: nothing is added or changed any more. What has not ended lasts until now. */
+  finish(): readonly RecordedEvent[] {
+    if (this.closed !== undefined) return this.closed;
+    for (const piece of this.pieces) this.place(piece);
     const elapsed = this.elapsedUs();
-    return this.list.map(({ memoryBefore: _, ...event }) => ({
+    this.closed = this.list.map(({ memoryBefore: _, ...event }) => ({
       ...event,
       durationUs: event.durationUs === UNFINISHED ? Math.max(elapsed - event.startUs, 0) : event.durationUs,
     }));
+    return this.closed;
   }
 
-  /** Ends the recording: nothing is added or changed any more. */
-  finish(): readonly RecordedEvent[] {
-    return (this.closed ??= this.snapshot());
+  /** Puts what another worker did to where it happened, as far as its clock is known by now, and notes how sure that is. */
+  private place({ call, first, count, startedUs, slackUs, clock }: Piece): void {
+    const [caller, handler] = [this.list[call], this.list[first]];
+    if (caller === undefined || handler === undefined || count === 0) return;
+    const { node } = handler;
+    const beganUs = this.epochUs(caller.startUs);
+    const known = [clock.at(beganUs), clock.at(beganUs + slackUs + handler.durationUs)] as const;
+    const { offsetUs } = known[0];
+    // The error that is told holds for every event: it is that of the one furthest from when the clocks were compared.
+    const before = this.clocks.get(node)?.errorUs ?? 0;
+    this.clocks.set(node, { offsetUs, errorUs: Math.max(before, known[0].errorUs, known[1].errorUs) });
+    const wished = startedUs - offsetUs - this.epochUs(0);
+    const laterUs = Math.min(Math.max(wished, caller.startUs), caller.startUs + slackUs) - handler.startUs;
+    for (let index = first; index < first + count; index++) {
+      const event = this.list[index];
+      if (event !== undefined) event.startUs += laterUs;
+    }
   }
 
   private hasRoom(): boolean {
@@ -188,6 +247,12 @@ export class Recorder {
     this.lost += 1;
     return false;
   }
+}
+
+/** An index of a finished recorder, in the one that goes on for it. */
+function there({ base, limit, parent }: Heir, index: number): number {
+  if (index < 0) return parent;
+  return index < limit ? base + index : NO_EVENT;
 }
 
 function clip(name: string): string {

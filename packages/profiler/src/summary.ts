@@ -28,8 +28,11 @@ export interface SummaryRow {
 /** The sums of a profile. */
 export class Summary {
   readonly rows: readonly SummaryRow[];
+  private readonly dropped: number;
 
-  constructor(events: readonly RecordedEvent[], { groupBy = 'name' }: SummaryOptions = {}) {
+  /** @param dropped how many events are missing, for the table to say so. */
+  constructor(events: readonly RecordedEvent[], { groupBy = 'name' }: SummaryOptions = {}, dropped = 0) {
+    this.dropped = dropped;
     this.rows = sumUp(events, groupBy === 'name+node');
   }
 
@@ -59,7 +62,8 @@ export class Summary {
       String(row.calls),
       ...(withBytes ? [formatBytes(row.bytes ?? 0)] : []),
     ]);
-    return `${layOut([header, ...body])}\nSelf time in all: ${formatUs(wholeSelf)}`;
+    const missing = this.dropped === 0 ? '' : `\nNot in this table: ${this.dropped} events that there was no room for`;
+    return `${layOut([header, ...body])}\nSelf time in all: ${formatUs(wholeSelf)}${missing}`;
   }
 }
 
@@ -84,7 +88,10 @@ export function formatBytes(bytes: number): string {
 
 /** Columns padded to their widest cell: the first to the left, the others to the right, a rule under the header. */
 export function layOut(rows: readonly (readonly string[])[]): string {
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  // There may be more rows than a function takes arguments.
+  const widths = (rows[0] ?? []).map((_, column) =>
+    rows.reduce((widest, row) => Math.max(widest, row[column]?.length ?? 0), 0),
+  );
   const lines = rows.map((row) =>
     row
       .map((cell, column) => (column === 0 ? cell.padEnd(widths[column] ?? 0) : cell.padStart(widths[column] ?? 0)))
