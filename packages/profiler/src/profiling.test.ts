@@ -2,7 +2,9 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { add, mul, ones, type Tensor } from '@backwire/tensor';
 import {
   createAgent,
@@ -14,7 +16,7 @@ import {
   type Extension,
   type RpcAgent,
 } from '@backwire/rpc';
-import { profile, profiling, recordFunction, ServerProfiler, type ProfileEvent } from './index.ts';
+import { profile, profiling, recordFunction, ServerProfiler, type ChromeTrace, type ProfileEvent } from './index.ts';
 import { profilingKey } from './internal.ts';
 
 const double = rpcFunction('profiling.test/double', (x: Tensor) => x.add(x));
@@ -38,6 +40,15 @@ const countTo = rpcFunction('profiling.test/countTo', async function* (n: number
     yield i;
   }
 });
+
+const plain = rpcFunction('profiling.test/plain', async (ms: number) => {
+  await new Promise((done) => setTimeout(done, ms));
+  return ms;
+});
+const switched: ServerProfiler[] = [];
+const switchOn = rpcFunction('profiling.test/switchOn', (at: number) => switched[at]?.enter());
+setFlagsFromString('--expose-gc');
+const gc = runInNewContext('gc') as () => void;
 
 let agents: RpcAgent[];
 let counter = 0;
@@ -249,6 +260,39 @@ describe('profile', () => {
     expect(names(outer.profile.events())).toEqual(expect.arrayContaining(['aten::add', 'inside', 'aten::mul']));
   });
 
+  it('gives the outer one what other workers did, their clocks, and calls that outlast the inner one', async () => {
+    agents = await group(2);
+    const { profile: outer } = await on(0, () =>
+      profile(async () => {
+        let call: Promise<Tensor> | undefined;
+        await profile(() => {
+          call = rpcAsync('w1', slow, [ones([1]), 60]);
+        });
+        await call;
+        await new Promise((done) => setTimeout(done, 60));
+      }),
+    );
+    const key = 'rpc_async#profiling.test/slow(w0 -> w1)';
+    const call = outer.events().find(({ name }) => name === key);
+    expect(call?.durationUs).toBeGreaterThan(50_000);
+    expect(names(outer.events())).toContain(`${key}#remote_op: aten::mul`);
+    const { otherData } = outer.toChromeTrace() as ChromeTrace;
+    expect(otherData?.backwire.workers[1]?.errorUs).not.toBeNull();
+    expect(outer.dropped).toBe(0);
+  });
+
+  it('ends operations on the spot that throw', async () => {
+    const leaf = ones([3], { requiresGrad: true });
+    const { profile: p } = await profile(async () => {
+      expect(() => leaf.add_(1)).toThrow();
+      await new Promise((done) => setTimeout(done, 60));
+      recordFunction('after', () => undefined);
+    });
+    expect(p.events()[0]).toMatchObject({ name: 'aten::add_' });
+    expect(p.events()[0]?.durationUs).toBeLessThan(50_000);
+    expect(p.keyAverages().table()).toMatch(/^after /m);
+  });
+
   it('rejects with what its function threw', async () => {
     await expect(profile(() => Promise.reject(new Error('inside')))).rejects.toThrow('inside');
     await expect(
@@ -363,6 +407,62 @@ describe('a server profiler', () => {
     await call();
     on(1, () => outer.exit());
     expect([outer.events().length, inner.events().length]).toEqual([3, 1]);
+  });
+
+  it('names every call, also one without tensors and one that fails, and counts calls against its bound', async () => {
+    agents = await group(2);
+    const server = new ServerProfiler();
+    on(1, () => server.enter());
+    for (let i = 0; i < 3; i++) await on(0, () => rpcSync('w1', plain, [10]));
+    await on(0, () => rpcSync('w1', broken, [ones([1])]).catch(() => undefined));
+    on(1, () => server.exit());
+    expect(server.events().map(([whole]) => whole?.name)).toEqual([
+      ...Array.from({ length: 3 }, () => 'profiling.test/plain'),
+      'profiling.test/broken',
+    ]);
+    expect(server.events()[0]?.[0]?.durationUs).toBeGreaterThan(8_000);
+    expect(server.table()).toMatch(/^profiling\.test\/plain .* 3$/m);
+  });
+
+  it('goes off when the worker that switched it on is gone', async () => {
+    agents = await group(3);
+    const servers = [new ServerProfiler(), new ServerProfiler()];
+    switched.push(...servers);
+    await on(2, () => rpcSync('w1', switchOn, [0]));
+    await on(0, () => rpcSync('w1', switchOn, [1]));
+    const gone = agents.pop();
+    await gone?.shutdown({ graceful: false });
+    const seen = (): number => servers[0]?.events().length ?? 0;
+    await vi.waitFor(
+      async () => {
+        const before = seen();
+        await on(0, () => rpcSync('w1', double, [ones([2])]));
+        expect(seen()).toBe(before);
+      },
+      { timeout: 20_000, interval: 50 },
+    );
+    expect(servers[1]?.events().length).toBeGreaterThan(0);
+    expect(() => on(1, () => servers[0]?.exit())).toThrow('is not on');
+    on(1, () => servers[1]?.exit());
+    switched.length = 0;
+  });
+
+  it('goes off when nobody refers to it any more', async () => {
+    agents = await group(2);
+    on(1, () => new ServerProfiler().enter());
+    const hooks = async (): Promise<number> => {
+      const before = Number(agents[1]?.debugInfo()['num_profiler_hooks']);
+      await on(0, () => rpcSync('w1', double, [ones([2])]));
+      return Number(agents[1]?.debugInfo()['num_profiler_hooks']) - before;
+    };
+    expect(await hooks()).toBeGreaterThan(0);
+    await vi.waitFor(
+      async () => {
+        gc();
+        expect(await hooks()).toBe(0);
+      },
+      { timeout: 20_000, interval: 20 },
+    );
   });
 
   it('cannot be on twice, nor off before it is on', async () => {

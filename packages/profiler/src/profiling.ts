@@ -1,17 +1,17 @@
 /** @file The extension that lets a profile see into the workers it calls. */
 import type { Extension, ExtensionSession, Incoming, Outgoing, WorkerInfo } from '@backwire/rpc';
-import type { ExtensionHost, ExtensionInternals, Followed } from '@backwire/rpc/internal';
+import { handledMethod, type ExtensionHost, type ExtensionInternals, type Followed } from '@backwire/rpc/internal';
 import { runWith } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
 import { MessageType } from '@backwire/wire/internal';
-import { ClockBook, type ClockOffset } from './clock.ts';
+import { ClockBook, type ClockEstimate } from './clock.ts';
 import { MAX_PENDING_CALLS } from './limits.ts';
 import { setClock, type WorkerClock } from './now.ts';
 import { newRecorder } from './profile.ts';
 import { currentScope, ProfileScope } from './profile-scope.ts';
 import { unwrapRequest, unwrapResponse, wrapRequest, wrapResponse } from './profiling-wire.ts';
 import type { Recorder, RemoteEvents } from './recorder.ts';
-import { activeServerProfilers } from './server-profiler.ts';
+import { activeRecordings, anyServerProfiler, endServerProfilersOf } from './server-profiler.ts';
 
 /** The name peers know it by. */
 export const PROFILING = 'profiling';
@@ -109,7 +109,7 @@ class ProfilingSession implements ExtensionSession, ExtensionInternals {
 
   async serve(call: Incoming, next: (call: Incoming) => Promise<Message>): Promise<Message> {
     this.hookCalls++;
-    const observers = [...activeServerProfilers(this.host)];
+    const observers = activeRecordings(this.host);
     const asked = call.message.type === MessageType.RUN_WITH_PROFILING_REQ ? unwrapRequest(call.message) : undefined;
     if (asked === undefined && observers.length === 0) return next(call);
     const wishes = [...(asked === undefined ? [] : [asked.options]), ...observers.map(({ options }) => options)];
@@ -128,28 +128,30 @@ class ProfilingSession implements ExtensionSession, ExtensionInternals {
         dropped: recorder.dropped,
       });
     } finally {
-      for (const observer of observers) observer.add(recorder.finish());
+      const tookUs = recorder.elapsedUs();
+      const name = handledMethod() ?? messageName(inner.message.type);
+      for (const observer of observers) observer.add(name, this.host.self.id, tookUs, recorder.finish());
     }
   }
 
   peerDown(peer: WorkerInfo): void {
     this.clocks.forget(peer.name);
+    endServerProfilersOf(this.host, peer.name);
   }
 
   /** How far the callee's clock is from this one, by this reply and those before. */
-  private compare(from: WorkerInfo, call: PendingCall, remote: RemoteEvents): ClockOffset | undefined {
+  private compare(from: WorkerInfo, call: PendingCall, remote: RemoteEvents): ClockEstimate | undefined {
     const { startedUs, handledUs } = remote;
     if (startedUs === undefined) return undefined;
     const { recorder, event } = call;
     const receivedUs = recorder.epochUs(recorder.elapsedUs());
     const sentUs = recorder.epochUs(recorder.startOf(event));
-    this.clocks.add(from.name, { sentUs, otherUs: startedUs, otherEndUs: startedUs + handledUs, receivedUs });
-    return this.clocks.at(from.name, receivedUs);
+    return this.clocks.add(from.name, { sentUs, otherUs: startedUs, otherEndUs: startedUs + handledUs, receivedUs });
   }
 
   /** Whether every request has to come by: a server profiler is on. */
   servesAll(): boolean {
-    return activeServerProfilers(this.host).length > 0;
+    return anyServerProfiler(this.host);
   }
 
   debugInfo(): Record<string, number> {
@@ -159,6 +161,11 @@ class ProfilingSession implements ExtensionSession, ExtensionInternals {
   close(): void {
     this.pending.clear();
   }
+}
+
+/** What a message that calls no definition is called. */
+function messageName(type: number): string {
+  return Object.entries(MessageType).find(([, value]) => value === type)?.[0] ?? `message ${type}`;
 }
 
 function tensorBytes(message: Message): number {
