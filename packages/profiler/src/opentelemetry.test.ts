@@ -76,6 +76,12 @@ describe('openTelemetry', { timeout: 60_000 }, () => {
       'rpc.method': 'traced/relay',
       'server.address': 'w1',
     });
+    expect(find(1, 'traced/relay', SERVER).attributes).toEqual({
+      'rpc.system.name': 'backwire',
+      'rpc.method': 'traced/relay',
+      'server.address': 'w1',
+      'client.address': 'w0',
+    });
     const failed = [find(0, 'traced/refuse', CLIENT), find(1, 'traced/refuse', SERVER)];
     for (const span of failed) {
       expect(span.attributes['error.type']).toBe('RangeError');

@@ -103,7 +103,7 @@ class TelemetrySession implements ExtensionSession {
     // What is called is known once the call is unwrapped; spans take a name until they end.
     const span = this.tracer.startSpan(
       'rpc',
-      { kind: api.SpanKind.SERVER, attributes: this.attributes('', call.from) },
+      { kind: api.SpanKind.SERVER, attributes: this.servedAttributes('', call.from) },
       parent,
     );
     try {
@@ -130,7 +130,7 @@ class TelemetrySession implements ExtensionSession {
   }
 
   private handled(call: ObservedHandler, error: unknown): void {
-    const attributes = this.attributes(call.definition?.name ?? 'other', call.peer.worker);
+    const attributes = this.servedAttributes(call.definition?.name ?? 'other', call.peer.worker);
     const failure = error === undefined ? {} : { 'error.type': errorName(error) };
     this.serverTime.record((performance.now() - call.arrivedAt) / 1000, { ...attributes, ...failure });
   }
@@ -150,8 +150,14 @@ class TelemetrySession implements ExtensionSession {
     own('reconnects', '{link}', 'Links made again after one was lost.', number('reconnects'));
   }
 
-  private attributes(method: string, peer: WorkerInfo): Otel.Attributes {
-    return { 'rpc.system.name': SYSTEM, 'rpc.method': method, 'server.address': peer.name };
+  /** Of a call to `server`. */
+  private attributes(method: string, server: WorkerInfo): Otel.Attributes {
+    return { 'rpc.system.name': SYSTEM, 'rpc.method': method, 'server.address': server.name };
+  }
+
+  /** Of a call that `client` makes here. */
+  private servedAttributes(method: string, client: WorkerInfo): Otel.Attributes {
+    return { ...this.attributes(method, this.host.self), 'client.address': client.name };
   }
 
   private end(span: Otel.Span, error: unknown): void {
