@@ -126,6 +126,17 @@ describe('a history', () => {
     expect(history.add(look(3_000, up('a', 0), up('b', 1))).workers.map(({ state }) => state)).toEqual(['up', 'up']);
   });
 
+  it('does not forget who died for many calls that fail', () => {
+    const history = new History(1_000);
+    history.add(look(0, up('a', 0), up('b', 1)));
+    history.add(look(1_000, up('a', 0), without('b', 1, 'dead')));
+    const failed = { to: 'b', method: 'f', kind: 'sync', durationMs: 1, error: 'peer-died' };
+    const recent = Array.from({ length: 300 }, (_, i) => ({ ...failed, n: i + 1, startedAt: 2_000 + i }));
+    history.add(look(3_000, up('a', 0, { recent })));
+    expect(history.past.notes[0]).toEqual({ at: 1_000, kind: 'lost', text: 'b died' });
+    expect(history.past.notes).toHaveLength(101);
+  });
+
   it('notes failed calls by their code, and bounds what it keeps', () => {
     const history = new History(1_000);
     const recent = Array.from({ length: 300 }, (_, i) => ({

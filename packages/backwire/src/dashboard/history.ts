@@ -17,6 +17,8 @@ export class History {
   private readonly said = new Map<string, Said>();
   private readonly totals: TotalsFrame[] = [];
   private readonly notes: Note[] = [];
+  /** Workers that came and went, apart: no number of failed calls may push them out. */
+  private readonly changes: Note[] = [];
   /** Workers that were seen and are gone stay on the page, by name. */
   private readonly gone = new Map<string, WorkerLook>();
 
@@ -25,7 +27,7 @@ export class History {
   }
 
   get past(): Past {
-    return { totals: [...this.totals], notes: [...this.notes] };
+    return { totals: [...this.totals], notes: [...this.changes, ...this.notes].sort((a, b) => a.at - b.at) };
   }
 
   /** Takes the next look in. Looks have to come in the order of their time. */
@@ -36,8 +38,10 @@ export class History {
     const links = reportsOf(look).flatMap((report) => linksOf(report, this.said.get(lifeOf(report)), look.at));
     this.remember(look);
     const calls = callsOf(look);
-    const notes = [...changes(before, look), ...failures(calls)];
-    keep(this.notes, notes, MAX_NOTES);
+    const changed = changes(before, look);
+    const failed = failures(calls);
+    keep(this.changes, changed, MAX_NOTES);
+    keep(this.notes, failed, MAX_NOTES);
     const totals = totalsOf(look, workers, links);
     keep(this.totals, [totals], MAX_HISTORY);
     return {
@@ -53,7 +57,7 @@ export class History {
       open: openOf(look),
       rrefs: rrefsOf(look).slice(0, MAX_ROWS_PER_FRAME),
       contexts: contextsOf(look).slice(0, MAX_ROWS_PER_FRAME),
-      notes: notes.slice(-MAX_NOTES),
+      notes: [...changed.slice(-MAX_NOTES), ...failed.slice(-MAX_NOTES)],
     };
   }
 

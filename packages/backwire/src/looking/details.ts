@@ -35,6 +35,20 @@ export function rrefsOf(look: GroupLook): OwnedRRef[] {
   );
 }
 
+/** How many references all workers own, and how many of them a look shows: a report holds only so many of each worker. */
+export function rrefTotals(look: GroupLook): { readonly shown: number; readonly total: number } {
+  let [shown, total] = [0, 0];
+  for (const { details } of reportsOf(look)) {
+    for (const extension of Object.values(details ?? {})) {
+      const owned: unknown = extension?.['owned'];
+      if (!Array.isArray(owned)) continue;
+      shown += owned.length;
+      total += Math.max(number(extension['ownedTotal']), owned.length);
+    }
+  }
+  return { shown, total };
+}
+
 /** 'created_on.local_id', of the words that PyTorch uses. */
 function shortId(id: string): string {
   const [, worker, local] = /^GloballyUniqueId\(created_on=(\d+), local_id=(\d+)\)$/.exec(id) ?? [];

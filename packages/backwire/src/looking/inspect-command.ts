@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { UsageError } from '@backwire/launch';
-import { Inspector, type GroupLook } from '@backwire/rpc/internal';
+import { Inspector } from '@backwire/rpc/internal';
 import { ENDPOINT_FLAGS, ENDPOINT_HELP, inspectorOptions, seconds } from './flags.ts';
 import { inspectText } from './inspect-text.ts';
 import { DEFAULT_WATCH_S } from './limits.ts';
@@ -20,6 +20,9 @@ ${ENDPOINT_HELP}
 /** Resolves with the exit code. @throws UsageError, RpcError when the group cannot be reached. */
 export async function inspectCommand(argv: readonly string[]): Promise<number> {
   const { positionals, values } = parse(argv);
+  // Who reads may have had enough: `| head` is no failure of ours. The listener stays, for every further write says so again.
+  const enough = new AbortController();
+  process.stdout.on('error', () => enough.abort());
   if (values.help === true) {
     process.stdout.write(HELP);
     return 0;
@@ -36,34 +39,38 @@ export async function inspectCommand(argv: readonly string[]): Promise<number> {
       process.stdout.write(`${values.json === true ? JSON.stringify(look, null, 2) : inspectText(look)}\n`);
       return 0;
     }
-    return await watch(inspector, everyMs, values.json === true);
+    return await watch(inspector, everyMs, values.json === true, enough);
   } finally {
     await inspector.close();
   }
 }
 
 /** Until Ctrl-C. A group that cannot be reached for a while is waited for. */
-async function watch(inspector: Inspector, everyMs: number, json: boolean): Promise<number> {
-  const stop = new AbortController();
+async function watch(inspector: Inspector, everyMs: number, json: boolean, stop: AbortController): Promise<number> {
   const onSignal = (): void => stop.abort();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, onSignal);
-  // Who reads may have had enough.
-  process.stdout.once('error', onSignal);
   const clear = process.stdout.isTTY && !json ? '\u001b[H\u001b[2J' : '';
   try {
+    let lost = false;
     while (!stop.signal.aborted) {
-      const text = await inspector.look().then(
-        (look: GroupLook) => (json ? JSON.stringify(look) : inspectText(look)),
-        (error: unknown) =>
-          json ? JSON.stringify({ error: String(error) }) : `the group cannot be reached: ${String(error)}`,
-      );
-      process.stdout.write(`${clear}${text}\n${clear === '' && !json ? '\n' : ''}`);
+      const found = await inspector.look().catch((error: unknown) => String(error));
+      const gone = typeof found === 'string';
+      // Once: it stays true until a look says otherwise.
+      if (!gone || !lost) {
+        const text = gone ? lostText(found, json) : json ? JSON.stringify(found) : inspectText(found);
+        process.stdout.write(`${clear}${text}\n${clear === '' && !json ? '\n' : ''}`);
+      }
+      lost = gone;
       await sleep(everyMs, undefined, { signal: stop.signal }).catch(() => undefined);
     }
     return 0;
   } finally {
     for (const signal of ['SIGINT', 'SIGTERM'] as const) process.off(signal, onSignal);
   }
+}
+
+function lostText(error: string, json: boolean): string {
+  return json ? JSON.stringify({ error }) : `the group cannot be reached: ${error}`;
 }
 
 function parse(argv: readonly string[]): {

@@ -1,6 +1,6 @@
 /** @file A look at a group as text: workers, sessions, calls in flight, references, contexts, budgets. */
 import type { GroupLook, OpenCall, WorkerLook } from '@backwire/rpc/internal';
-import { contextsOf, reportsOf, rrefsOf, type OwnedRRef } from './details.ts';
+import { contextsOf, reportsOf, rrefsOf, rrefTotals, type OwnedRRef } from './details.ts';
 import { MAX_SHOWN } from './limits.ts';
 import { bytes, cell, duration, table } from './text.ts';
 
@@ -9,13 +9,15 @@ export function inspectText(look: GroupLook): string {
   const here = look.workers.filter(({ state }) => state === 'up' || state === 'silent').length;
   const size = look.size === undefined ? `${here} workers` : `${here} of ${look.size} workers`;
   const rrefs = rrefsOf(look);
+  const { shown, total } = rrefTotals(look);
+  const part = total > shown ? `, of ${count(shown)} of ${count(total)} references` : '';
   return [
     `group '${cell(look.group)}', view ${look.epoch}, ${size}, ${new Date(look.at).toISOString()}`,
     section('workers', workers(look)),
     section('sessions', sessions(look)),
     section('calls in flight', calls(look)),
-    section('references by holder', byHolder(rrefs)),
-    section('references by creation site', bySite(rrefs)),
+    section(`references by holder${part}`, byHolder(rrefs)),
+    section(`references by creation site${part}`, bySite(rrefs)),
     section('autograd contexts', contexts(look)),
     section('budgets in use', budgets(look)),
   ].join('\n\n');
@@ -31,8 +33,13 @@ interface Rows {
 function section(title: string, { header, rows, right }: Rows): string {
   if (rows.length === 0) return `${title}: none`;
   const shown = rows.slice(0, MAX_SHOWN);
-  const more = rows.length > shown.length ? `\n… and ${rows.length - shown.length} more; --json has all` : '';
+  const more = rows.length > shown.length ? `\n… and ${rows.length - shown.length} more; --json has them` : '';
   return `${title} (${rows.length})\n${indent(table(header, shown, right))}${more}`;
+}
+
+/** '3,000'. */
+function count(number: number): string {
+  return number.toLocaleString('en-US');
 }
 
 function indent(lines: string): string {

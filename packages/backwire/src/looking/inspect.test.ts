@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { freePort, TestCluster } from '@backwire/testing';
-import type { GroupLook } from '@backwire/rpc/internal';
+import type { GroupLook, WorkerReport } from '@backwire/rpc/internal';
 import { command } from '../command.ts';
 import { inspectText } from './inspect-text.ts';
 import { bytes, cell, duration, table } from './text.ts';
@@ -132,6 +132,21 @@ describe('backwire inspect', { timeout: 60_000 }, () => {
     expect(times).toEqual([...times].sort((a, b) => a - b));
   });
 
+  it('ends quietly when nobody reads what it writes', async () => {
+    for (const more of [[], ['--json'], ['--watch=0.1', '--json']]) {
+      const child = spawn(
+        process.execPath,
+        ['--import', 'tsx', '--conditions=@backwire/source', cli, 'inspect', endpoint, ...more],
+        { env: { ...process.env, BACKWIRE_SECRET: SECRET }, stdio: ['ignore', 'pipe', 'pipe'] },
+      );
+      let stderr = '';
+      child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()));
+      child.stdout.destroy();
+      const code = await new Promise((done) => child.on('close', done));
+      expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    }
+  });
+
   it('takes the secret from a file, and has to have the right one', async () => {
     const file = join(folder, 'secret');
     writeFileSync(file, SECRET, { mode: 0o600 });
@@ -178,6 +193,29 @@ describe('texts', () => {
     ]);
     expect([0, 1023, 1024, 3 * 2 ** 30].map(bytes)).toEqual(['0 B', '1023 B', '1.0 KiB', '3.0 GiB']);
     expect(table(['a', 'n'], [['xx', '1']], [1])).toBe('a   n\nxx  1');
+  });
+
+  it('say how many references there are when a report does not hold them all', () => {
+    const owned = Array.from({ length: 1_000 }, (_, i) => ({ id: String(i), type: 'object', holders: ['w0'] }));
+    const report = { name: 'w1', sessions: [], outgoing: { calls: [] }, incoming: { calls: [] }, budgets: [] };
+    const of = (ownedTotal: number): string => {
+      const details = { rref: { owned, ownedTotal } };
+      const metrics = { bytes_sent: 0, bytes_received: 0 };
+      const full = { ...report, state: 'running', upMs: 1, rssBytes: 1, metrics, details } as unknown as WorkerReport;
+      return inspectText({
+        group: 'g',
+        at: 0,
+        epoch: 1,
+        workers: [{ name: 'w1', id: 1, incarnation: 1, state: 'up', report: full }],
+      });
+    };
+    expect(of(3_000)).toContain('references by holder, of 1,000 of 3,000 references (1)');
+    expect(of(3_000)).toContain('references by creation site, of 1,000 of 3,000 references (1)');
+    expect(of(1_000)).toContain('references by holder (1)');
+  });
+
+  it('cannot be turned around', () => {
+    expect(cell('a\u202eb\u2066c\u200fd\u2028e')).toBe('a b c d e');
   });
 
   it('cannot move the cursor, whatever a worker calls itself', () => {

@@ -25,9 +25,9 @@ export function bytes(count: number): string {
 
 /** A cell without line breaks and control characters, cut at the end. */
 export function cell(text: string, most: number = MAX_CELL): string {
-  // Names come from other machines: nothing in them may move the cursor.
+  // Names come from other machines: nothing in them may move the cursor or turn the line around.
   // eslint-disable-next-line no-control-regex
-  const clean = text.replaceAll(/[\u0000-\u001f\u007f-\u009f]/g, ' ');
+  const clean = text.replaceAll(/[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, ' ');
   return clean.length > most ? `${clean.slice(0, most - 1)}…` : clean;
 }
 
