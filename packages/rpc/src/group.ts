@@ -201,7 +201,9 @@ export class Group {
   private async drawIncarnation(name: string): Promise<void> {
     const { store } = this.options;
     // A store that started anew knows the lives in its view, at least.
-    const former = (await this.read()).members.find((member) => member.name === name)?.incarnation ?? 0;
+    const view = await this.read();
+    const lives = [...view.members, ...view.departed].filter((life) => life.name === name);
+    const former = Math.max(0, ...lives.map(({ incarnation }) => incarnation));
     const index = await store.add(`lives/${name}`, 1n);
     this.incarnationIndex = Number(index) - 1;
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {

@@ -57,7 +57,10 @@ describe('a look', () => {
     const inspector = await look({ endpoint });
     await at(0).run(() => rpcSync('w1', double, [4]));
     const open = at(0).run(() => rpcAsync('w2', wait, ['hunter2']));
-    await sleep(30);
+    await until(async () => {
+      const [call] = report(await inspector.look(), 'w2').incoming.calls;
+      return call !== undefined && (call.ageMs ?? 0) > 20;
+    }, 'the handler runs for a while');
     const seen = await inspector.look();
     expect(seen).toMatchObject({ group: 'default', size: 3 });
     expect(seen.workers.map(({ name, id, state }) => [name, id, state])).toEqual([

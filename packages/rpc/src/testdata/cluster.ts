@@ -39,9 +39,13 @@ export async function startCluster(
 }
 
 /** Resolves when `condition` holds; rejects after a while. */
-export async function until(condition: () => boolean, what = 'a condition', timeoutMs = 10_000): Promise<void> {
+export async function until(
+  condition: () => boolean | Promise<boolean>,
+  what = 'a condition',
+  timeoutMs = 10_000,
+): Promise<void> {
   const end = performance.now() + timeoutMs;
-  while (!condition()) {
+  while (!(await condition())) {
     if (performance.now() > end) throw new Error(`${what} did not come true in ${timeoutMs} ms`);
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
