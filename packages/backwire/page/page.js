@@ -83,7 +83,9 @@ function note({ at, kind, text }) {
   words.append(when, text);
   item.append(words);
   list.prepend(item);
-  while (list.children.length > MAX_NOTES) list.lastChild.remove();
+  // Deaths and calls that fail have room of their own: however many calls fail, who died stays.
+  const same = list.querySelectorAll(kind === 'error' ? '[data-kind="error"]' : ':scope > :not([data-kind="error"])');
+  for (let at = MAX_NOTES; at < same.length; at++) same[at].remove();
   document.querySelector('.empty[data-for="notes"]').hidden = true;
 }
 

@@ -105,6 +105,8 @@ class Pages {
   private readonly all = new Set<ServerResponse>();
   private timer: NodeJS.Timeout | undefined;
   private looking = false;
+  /** Said once, and to every page that opens, until a look succeeds again. */
+  private lost: { readonly at: number; readonly text: string } | undefined;
   private closed = false;
 
   constructor(inspector: Inspector, intervalMs: number) {
@@ -124,6 +126,7 @@ class Pages {
       if (this.all.size === 0) this.rest();
     });
     write(response, 'past', this.history.past);
+    if (this.lost !== undefined) write(response, 'lost', this.lost);
     if (this.timer === undefined) {
       this.timer = setInterval(() => void this.look(), this.history.intervalMs);
       void this.look();
@@ -148,9 +151,12 @@ class Pages {
     this.looking = true;
     try {
       const look = await this.inspector.look({ recent: true });
+      this.lost = undefined;
       this.tell('look', this.history.add(look));
     } catch (error) {
-      this.tell('lost', { at: Date.now(), text: error instanceof Error ? error.message : String(error) });
+      if (this.lost !== undefined) return;
+      this.lost = { at: Date.now(), text: error instanceof Error ? error.message : String(error) };
+      this.tell('lost', this.lost);
     } finally {
       this.looking = false;
     }
