@@ -6,7 +6,7 @@ import { setAccumulate, setShow } from './autograd/node.ts';
 import { shareHandle } from './autograd/record.ts';
 import { derivatives } from './autograd/registry.ts';
 import { refreshView } from './autograd/view-history.ts';
-import type { DType } from './dtype.ts';
+import { isDType, type DType } from './dtype.ts';
 import type { TensorMethods } from './methods.ts';
 import * as arithmetic from './ops/arithmetic.ts';
 import * as copies from './ops/copy.ts';
@@ -24,6 +24,7 @@ import * as linalg from './ops/linalg.ts';
 import * as unary from './ops/unary.ts';
 import * as views from './ops/views.ts';
 import * as indexing from './ops/indexing.ts';
+import { addSparseInPlace, castSparse, negSparse } from './sparse/arithmetic.ts';
 import * as coo from './sparse/coo.ts';
 import { setViewRefresh, Tensor } from './tensor.ts';
 
@@ -54,7 +55,7 @@ const methods: Readonly<Record<Exclude<keyof TensorMethods<DType>, 'isCoalesced'
   detach: copies.detach,
   clone: copies.clone,
   contiguous: copies.contiguous,
-  to: copies.to,
+  to: (t, target: never) => (t.sparse !== undefined && isDType(target) ? castSparse(t, target) : copies.to(t, target)),
   item: dataOps.item,
   itemAsync: dataOps.itemAsync,
   toArray: dataOps.toArray,
@@ -71,8 +72,10 @@ const methods: Readonly<Record<Exclude<keyof TensorMethods<DType>, 'isCoalesced'
   copy_: mutation.copy_,
   fill_: mutation.fill_,
   zero_: mutation.zero_,
-  add_: mutation.add_,
-  sub_: mutation.sub_,
+  add_: (t, b: Tensor | number, options?: { alpha?: number }) =>
+    t.sparse === undefined ? mutation.add_(t, b, options) : addSparseInPlace(t, b, options?.alpha ?? 1),
+  sub_: (t, b: Tensor | number, options?: { alpha?: number }) =>
+    t.sparse === undefined ? mutation.sub_(t, b, options) : addSparseInPlace(t, b, -(options?.alpha ?? 1)),
   mul_: mutation.mul_,
   div_: mutation.div_,
   pow_: mutation.pow_,
@@ -133,7 +136,7 @@ const methods: Readonly<Record<Exclude<keyof TensorMethods<DType>, 'isCoalesced'
   inverse: linalg.inverse,
   det: linalg.det,
   cholesky: linalg.cholesky,
-  neg: unary.neg,
+  neg: (t) => (t.sparse === undefined ? unary.neg(t) : negSparse(t)),
   abs: unary.abs,
   sign: unary.sign,
   exp: unary.exp,

@@ -5,8 +5,8 @@ import { isDifferentiable, type DType } from './dtype.ts';
 import { AutogradError, DisposedError } from './errors.ts';
 import { limits } from './limits.ts';
 import type { TensorMethods } from './methods.ts';
-import { keep, noteCreated } from './scope.ts';
-import { isContiguous, sizeOf, type Shape } from './shape.ts';
+import { keep, noteCreated, untracked } from './scope.ts';
+import { isContiguous, sameShape, sizeOf, type Shape } from './shape.ts';
 import type { Storage } from './storage.ts';
 
 /** Where a tensor lives. The wasm backend counts as the cpu: its memory is the process's own. */
@@ -46,7 +46,7 @@ export class Tensor<D extends DType = DType> {
   readonly offset: number;
   readonly dtype: D;
   /** The parts of a sparse tensor. @internal */
-  readonly sparse: SparseParts | undefined;
+  sparse: SparseParts | undefined;
   /** Gradient state, shared by all handles of one variable. @internal */
   meta: AutogradMeta | undefined;
   /** Made by library code that frees it again: no program has seen it. @internal */
@@ -140,7 +140,7 @@ export class Tensor<D extends DType = DType> {
     return this.current?.node ?? null;
   }
 
-  /** The gradient accumulated in a leaf by `backward`; null before the first. */
+  /** The gradient accumulated in a leaf by `backward`; null before the first. One that is assigned must have this shape and dtype. */
   get grad(): Tensor | null {
     const { meta } = this;
     if (meta === undefined || meta.grad === null) return null;
@@ -148,7 +148,10 @@ export class Tensor<D extends DType = DType> {
     return meta.grad;
   }
   set grad(value: Tensor | null) {
-    if (value !== null) keep(value);
+    if (value !== null) {
+      checkGrad(this, value);
+      keep(value);
+    }
     if (this.meta === undefined) {
       if (value === null) return;
       this.meta = newMeta(false);
@@ -181,6 +184,20 @@ export class Tensor<D extends DType = DType> {
     }
   }
 
+  /** Takes over the parts of another sparse tensor, as its own handles. @internal */
+  adoptSparse(other: Tensor): void {
+    const { sparse: before } = this;
+    const { sparse } = other;
+    if (before === undefined || sparse === undefined) throw new TypeError('adoptSparse is for sparse tensors');
+    const old = this.storage;
+    other.storage.retain();
+    this.held = other.storage;
+    old.release();
+    this.sparse = { ...sparse, indices: second(sparse.indices), values: second(sparse.values) };
+    before.indices.release();
+    before.values.release();
+  }
+
   [Symbol.dispose](): void {
     this.dispose();
   }
@@ -204,6 +221,23 @@ export class Parameter<D extends DType = DType> extends Tensor<D> {
     });
     keep(this);
   }
+}
+
+function checkGrad(t: Tensor, grad: Tensor): void {
+  if (!sameShape(grad.shape, t.shape)) {
+    throw new AutogradError(
+      `assigned grad has data of a different size: [${grad.shape.join(', ')}] instead of [${t.shape.join(', ')}]`,
+    );
+  }
+  if (grad.dtype !== t.dtype) {
+    throw new AutogradError(`assigned grad has data of a different type: ${grad.dtype} instead of ${t.dtype}`);
+  }
+}
+
+/** Another handle of the same storage. */
+function second<D extends DType>(t: Tensor<D>): Tensor<D> {
+  const { storage, dtype, shape, strides, offset, meta } = t;
+  return untracked(() => new Tensor({ storage, dtype, shape, strides, offset, meta }));
 }
 
 let refreshView: (t: Tensor, meta: AutogradMeta) => void;

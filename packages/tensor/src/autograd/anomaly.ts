@@ -8,3 +8,27 @@ import { runWith } from '../ambient.ts';
 export function detectAnomaly<T>(fn: () => T): T {
   return runWith({ anomaly: true }, fn);
 }
+
+/** Frames that are looked at: layers within layers put many of the library's between an operation and the program. */
+const FRAMES = 200;
+/** How many of the program's frames are kept. */
+const KEPT = 20;
+
+/** Where the package's files lie, as stack traces name them; undefined when it was bundled into the program. */
+const home = /^(?:file:\/\/)?(.*\/)autograd\/anomaly\.[jt]s/.exec(import.meta.url)?.[1];
+
+/** The stack of the program that called an operation, without the library's own frames. */
+export function programStack(title: string): string {
+  const limit = Error.stackTraceLimit;
+  Error.stackTraceLimit = FRAMES;
+  const { stack } = new Error(title);
+  Error.stackTraceLimit = limit;
+  const frames = (stack ?? '').split('\n').slice(1);
+  const program = frames.filter((line) => !/[( ]node:/.test(line) && !isOwn(line));
+  return [title, ...(program.length > 0 ? program : frames).slice(0, KEPT)].join('\n');
+}
+
+/** Whether a line of a stack trace lies in the library; its tests are programs. */
+function isOwn(line: string): boolean {
+  return home !== undefined && line.includes(home) && !/\.test\.[jt]s/.test(line);
+}

@@ -5,6 +5,7 @@ import { AutogradError } from '../errors.ts';
 import { unswept } from '../scope.ts';
 import { requiresGrad } from '../ops/op.ts';
 import type { Tensor } from '../tensor.ts';
+import { programStack } from './anomaly.ts';
 import { Node, type Edge } from './node.ts';
 import { gradEdge, SavedTensor, setHistory, shareHandle } from './record.ts';
 
@@ -36,6 +37,7 @@ class CustomNode extends Node implements FunctionContext {
     this.fn = fn;
     this.count = edges.length;
     this.needsInputGrad = edges.map((e) => e !== null);
+    if (ambient().anomaly) this.origin = programStack(`forward call of ${this.name}`);
   }
 
   saveForBackward(): void {

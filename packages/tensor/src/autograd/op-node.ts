@@ -4,6 +4,7 @@ import { ambient } from '../ambient.ts';
 import type { Shape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import type { DType } from '../dtype.ts';
+import { programStack } from './anomaly.ts';
 import { Node, type Edge } from './node.ts';
 import { gradEdge, SavedTensor } from './record.ts';
 
@@ -67,7 +68,7 @@ export class OpNode extends Node implements Saved {
       );
     }
     this.saved = saved;
-    if (ambient().anomaly) this.origin = new Error(`forward call of ${name}`).stack;
+    if (ambient().anomaly) this.origin = programStack(`forward call of ${name}`);
   }
 
   input(index: number): Tensor {

@@ -5,7 +5,7 @@ export { Dropout, Flatten, GELU, LeakyReLU, LogSoftmax, ReLU, Sigmoid, SiLU, Sof
 export { fromLayers, LayersModule, type LayersModelLike, type LayersWeight } from './from-layers.ts';
 export { Linear } from './linear.ts';
 export { LSTM } from './lstm.ts';
-export { Module, type Callable } from './module.ts';
+export { Module, type Callable, type StateDictMatch } from './module.ts';
 export { Sequential, type AnyAsync, type LastOut } from './sequential.ts';
 export { BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm } from './norm.ts';
 export { DistributedDataParallel, type GradBucket, type ProcessGroup } from './parallel.ts';

@@ -96,8 +96,10 @@ export class Flatten extends Module {
 export class Dropout extends Module {
   static readonly [rpcName] = 'nn.Dropout';
   private readonly p: number;
+  /** @throws RangeError unless `p` is from 0 to 1. */
   constructor(p = 0.5) {
     super();
+    if (!(p >= 0 && p <= 1)) throw new RangeError(`dropout probability has to be between 0 and 1, but got ${p}`);
     this.p = p;
   }
   forward(x: Tensor): Tensor {

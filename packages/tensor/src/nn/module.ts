@@ -11,10 +11,19 @@ export interface Callable<A extends any[] = any[], R = any> {
 }
 /* eslint-enable @typescript-eslint/no-explicit-any */
 
+/** Names in which a module and a state dict differ. */
+export interface StateDictMatch {
+  /** In the module only: kept as they were. */
+  readonly missing: readonly string[];
+  /** In the state dict only: ignored. */
+  readonly unexpected: readonly string[];
+}
+
 /**
  * The base of layers and models. Parameters, buffers (plain tensors in `registerBuffer`) and child modules are found among the own
- * fields of the instance, in the order they were assigned; arrays of modules count by their index. There is no `forward` on the
- * base: subclasses may be synchronous, asynchronous, or take and return tuples.
+ * fields of the instance, in the order they were assigned; parameters and modules in an array count by their index ('layers.0').
+ * Deeper containers (arrays of arrays, maps, plain objects) are not looked into. A module may point back at one that contains it:
+ * that counts as nothing inside. There is no `forward` on the base: subclasses may be synchronous, asynchronous, or take and return tuples.
  */
 export abstract class Module {
   /** Whether layers behave as in training (dropout, batch statistics). Set by `train` and `eval`. */
@@ -28,6 +37,10 @@ export abstract class Module {
 
   /** As `parameters`, with the path of each: 'layers.0.weight'. */
   namedParameters(recurse = true): [string, Parameter][] {
+    return unlessOpen(this, listing, () => this.listParameters(recurse)) ?? [];
+  }
+
+  private listParameters(recurse: boolean): [string, Parameter][] {
     const found = new Map<Parameter, string>();
     for (const [name, value] of this.fields()) if (isParameter(value) && !found.has(value)) found.set(value, name);
     const own = [...found].map(([parameter, name]): [string, Parameter] => [name, parameter]);
@@ -45,19 +58,16 @@ export abstract class Module {
   /** The modules directly inside, with their names. */
   namedChildren(): [string, Module][] {
     const children: [string, Module][] = [];
-    for (const [name, value] of this.fields()) {
-      if (value instanceof Module) children.push([name, value]);
-      else if (Array.isArray(value)) {
-        for (const [i, item] of value.entries()) if (item instanceof Module) children.push([`${name}.${i}`, item]);
-      }
-    }
+    for (const [name, value] of this.fields()) if (value instanceof Module) children.push([name, value]);
     return children;
   }
 
   /** Sets the mode of this module and all inside. */
   train(mode = true): this {
     this.training = mode;
-    for (const [, child] of this.namedChildren()) child.train(mode);
+    unlessOpen(this, switching, () => {
+      for (const [, child] of this.namedChildren()) child.train(mode);
+    });
     return this;
   }
 
@@ -74,6 +84,10 @@ export abstract class Module {
 
   /** Parameters and buffers by path. The tensors are the module's own, detached from no one: copy them to keep a snapshot. */
   stateDict(): Map<string, Tensor> {
+    return unlessOpen(this, saving, () => this.collectState()) ?? new Map<string, Tensor>();
+  }
+
+  private collectState(): Map<string, Tensor> {
     const state = new Map<string, Tensor>();
     for (const [name, parameter] of this.namedParameters(false)) state.set(name, parameter);
     for (const [name, buffer] of this.buffers) state.set(name, buffer);
@@ -84,15 +98,18 @@ export abstract class Module {
   }
 
   /**
-   * Copies the values of `state` into the module's tensors. Nothing is changed unless all names and shapes fit.
+   * Copies the values of `state` into the module's tensors. Nothing is changed unless all names and shapes fit; with `strict: false`
+   * names may be missing or unexpected, and those that fit are copied. Returns the names that were.
    * @throws RangeError that lists every missing and unexpected name and every shape that differs.
    */
-  loadStateDict(state: Map<string, Tensor>): void {
+  loadStateDict(state: Map<string, Tensor>, options: { strict?: boolean } = {}): StateDictMatch {
     const own = this.stateDict();
-    const problems = [
-      ...[...own.keys()].filter((name) => !state.has(name)).map((name) => `missing '${name}'`),
-      ...[...state.keys()].filter((name) => !own.has(name)).map((name) => `unexpected '${name}'`),
-    ];
+    const missing = [...own.keys()].filter((name) => !state.has(name));
+    const unexpected = [...state.keys()].filter((name) => !own.has(name));
+    const problems: string[] = [];
+    if (options.strict !== false) {
+      problems.push(...missing.map((name) => `missing '${name}'`), ...unexpected.map((name) => `unexpected '${name}'`));
+    }
     for (const [name, target] of own) {
       const source = state.get(name);
       if (source !== undefined && String(source.shape) !== String(target.shape)) {
@@ -105,12 +122,36 @@ export abstract class Module {
       throw new RangeError(`Error(s) in loading state dict for ${this.constructor.name}: ${problems.join('; ')}`);
     }
     noGrad(() => {
-      for (const [name, target] of own) target.copy_(state.get(name) as Tensor);
+      for (const [name, target] of own) {
+        const source = state.get(name);
+        if (source !== undefined) target.copy_(source);
+      }
     });
+    return { missing, unexpected };
   }
 
   private fields(): [string, unknown][] {
-    return Object.entries(this).filter(([name]) => name !== 'buffers' && name !== 'training');
+    const fields: [string, unknown][] = [];
+    for (const [name, value] of Object.entries(this) as [string, unknown][]) {
+      if (name === 'buffers' || name === 'training') continue;
+      if (!Array.isArray(value)) fields.push([name, value]);
+      else for (const [i, item] of value.entries()) fields.push([`${name}.${i}`, item]);
+    }
+    return fields;
+  }
+}
+
+/** Modules whose parameters are being listed, whose state is being collected, whose mode is being set. */
+const [listing, saving, switching] = [new Set<Module>(), new Set<Module>(), new Set<Module>()];
+
+/** Runs `visit`, unless a visit of the same module is under way: modules may point back at those that contain them. */
+function unlessOpen<T>(module: Module, open: Set<Module>, visit: () => T): T | undefined {
+  if (open.has(module)) return undefined;
+  open.add(module);
+  try {
+    return visit();
+  } finally {
+    open.delete(module);
   }
 }
 

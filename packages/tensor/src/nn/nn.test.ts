@@ -68,7 +68,13 @@ describe('Module', () => {
         [3, 6],
       ]),
     );
-    expect([...norm.stateDict().keys()]).toEqual(['weight', 'bias', 'running_mean', 'running_var']);
+    expect([...norm.stateDict().keys()]).toEqual([
+      'weight',
+      'bias',
+      'running_mean',
+      'running_var',
+      'num_batches_tracked',
+    ]);
     expect(
       norm
         .stateDict()

@@ -1,4 +1,5 @@
 /** @file Normalisation layers. */
+import { noGrad } from '../autograd/record.ts';
 import { ones, zeros } from '../creation.ts';
 import { batchNorm, groupNorm, layerNorm } from '../ops/composite.ts';
 import { rpcName } from '../named.ts';
@@ -53,6 +54,7 @@ abstract class BatchNorm extends Module {
   readonly bias: Parameter;
   private readonly runningMean: Tensor;
   private readonly runningVar: Tensor;
+  private readonly batches: Tensor;
   private readonly momentum: number;
   private readonly eps: number;
 
@@ -62,6 +64,7 @@ abstract class BatchNorm extends Module {
     this.bias = new Parameter(zeros([channels]));
     this.runningMean = this.registerBuffer('running_mean', zeros([channels]));
     this.runningVar = this.registerBuffer('running_var', ones([channels]));
+    this.batches = this.registerBuffer('num_batches_tracked', zeros([], { dtype: 'int64' }));
     this.momentum = options.momentum ?? 0.1;
     this.eps = options.eps ?? 1e-5;
   }
@@ -70,6 +73,7 @@ abstract class BatchNorm extends Module {
 
   forward(x: Tensor): Tensor {
     this.check(x);
+    if (this.training) noGrad(() => this.batches.add_(1));
     const { weight, bias, runningMean, runningVar, training, momentum, eps } = this;
     return batchNorm(x, { weight, bias, runningMean, runningVar, training, momentum, eps });
   }

@@ -1,16 +1,19 @@
 /** @file Sums and products with sparse operands. */
-import { DTypeError, ShapeError } from '../errors.ts';
+import { isGradEnabled, shareHandle } from '../autograd/record.ts';
+import { AutogradError, DTypeError, ShapeError } from '../errors.ts';
 import { sparseFromParts } from '../creation.ts';
-import { promote } from '../dtype.ts';
+import { promote, type DType } from '../dtype.ts';
 import { fromArray, readArray } from '../host.ts';
 import { apply } from '../ops/op.ts';
 import { defineOp } from '../ops/define.ts';
 import { concat } from '../ops/join.ts';
+import { resultDType } from '../ops/promotion.ts';
 import { sameShape } from '../shape.ts';
 import { Tensor } from '../tensor.ts';
 import { sparseCooTensor, toDense } from './coo.ts';
 import { gatherRows } from './gather.ts';
 import { partsOf } from './parts.ts';
+import { linearIndices, unravel } from './plan.ts';
 
 const addSparseOp = defineOp<{ alpha: number }>('addSparse', 'add', ([a, b], { alpha }) => {
   const [x, y] = [a as Tensor, b as Tensor];
@@ -51,21 +54,100 @@ export function addSparse(a: Tensor, b: Tensor | number, alpha: number): Tensor 
   return apply(addSparseOp, [a, b], { alpha });
 }
 
-const scaleSparseOp = defineOp<{ factor: number }>('scaleSparse', 'mul', ([t], { factor }) => {
-  const input = t as Tensor;
-  const { indices, values, coalesced } = partsOf(input, 'mul');
-  return sparseFromParts({ indices, values: values.mul(factor), coalesced, shape: input.shape });
-});
+const scaleSparseOp = defineOp<{ factor: number; dtype: DType | undefined }>(
+  'scaleSparse',
+  'mul',
+  ([t], { factor, dtype }) => {
+    const input = t as Tensor;
+    const { indices, values, coalesced } = partsOf(input, 'mul');
+    const typed = dtype === undefined ? values : values.to(dtype);
+    return sparseFromParts({ indices, values: typed.mul(factor), coalesced, shape: input.shape });
+  },
+);
 
 /**
  * A sparse tensor times a number, or element by element times a dense or sparse tensor that broadcasts to its shape: sparse, at the
- * coalesced indices of `t`.
+ * coalesced indices of `t`; of two sparse tensors of one shape, at the indices that both have.
  */
 export function mulSparse(t: Tensor, factor: Tensor | number): Tensor {
-  if (typeof factor === 'number') return apply(scaleSparseOp, [t], { factor });
-  if (factor.rank === 0 && !factor.requiresGrad) return apply(scaleSparseOp, [t], { factor: factor.item() });
+  if (typeof factor === 'number') return apply(scaleSparseOp, [t], { factor, dtype: undefined });
+  const dtype = resultDType(t, factor);
+  const exact = factor.dtype === 'int64' || factor.dtype === 'complex64';
+  if (factor.rank === 0 && !factor.requiresGrad && !exact) {
+    return apply(scaleSparseOp, [t], { factor: factor.item(), dtype });
+  }
+  if (factor.sparse !== undefined && meet(t, factor)) return mulCommon(t.coalesce(), factor.coalesce());
   const own = t.coalesce();
   const at = own.indices();
   const other = toDense(factor).expand(t.shape);
-  return sparseCooTensor(at, own.values().mul(gatherRows(other, at)), t.shape);
+  return sparseCooTensor(at, own.values().mul(gatherRows(other, at)).to(dtype), t.shape);
+}
+
+function meet(a: Tensor, b: Tensor): boolean {
+  return sameShape(a.shape, b.shape) && a.sparse?.indices.shape[0] === b.sparse?.indices.shape[0];
+}
+
+/** The product of two coalesced tensors: an element that either lacks is zero, whatever the other holds there. */
+function mulCommon(a: Tensor, b: Tensor): Tensor {
+  const rows = a.indices();
+  const dims = rows.shape[0] as number;
+  const size = a.shape.slice(0, dims);
+  const [left, right] = [linearIndices(rows, size), linearIndices(b.indices(), size)];
+  const [inA, inB]: [number[], number[]] = [[], []];
+  for (let i = 0, j = 0; i < left.length && j < right.length;) {
+    const order = (left[i] as number) - (right[j] as number);
+    if (order === 0) {
+      inA.push(i);
+      inB.push(j);
+    }
+    if (order <= 0) i++;
+    if (order >= 0) j++;
+  }
+  const pick = (t: Tensor, at: readonly number[]): Tensor =>
+    t.values().indexSelect(0, fromArray(BigInt64Array.from(at, BigInt), 'int64', [at.length]));
+  const common = unravel(
+    Float64Array.from(inA, (i) => left[i] as number),
+    size,
+  );
+  return sparseCooTensor(fromArray(common, 'int64', [dims, inA.length]), pick(a, inA).mul(pick(b, inB)), a.shape);
+}
+
+const negSparseOp = defineOp('negSparse', 'neg', ([t]) => {
+  const { indices, values, coalesced } = partsOf(t as Tensor, 'neg');
+  return sparseFromParts({ indices, values: values.neg(), coalesced, shape: (t as Tensor).shape });
+});
+
+/** The negative of a sparse tensor. */
+export function negSparse(t: Tensor): Tensor {
+  return apply(negSparseOp, [t], undefined);
+}
+
+const castSparseOp = defineOp<{ dtype: DType }>('castSparse', '_to_copy', ([t], { dtype }) => {
+  const { indices, values, coalesced } = partsOf(t as Tensor, 'to');
+  return sparseFromParts({ indices, values: values.to(dtype), coalesced, shape: (t as Tensor).shape });
+});
+
+/** A sparse tensor with its values converted. */
+export function castSparse(t: Tensor, dtype: DType): Tensor {
+  return t.dtype === dtype ? shareHandle(t) : apply(castSparseOp, [t], { dtype });
+}
+
+/** t += alpha b for a sparse t: the handle gets the parts of the sum, which has other indices. Other handles keep the old ones. */
+export function addSparseInPlace(t: Tensor, b: Tensor | number, alpha: number): Tensor {
+  if (!(b instanceof Tensor) || b.sparse === undefined) {
+    throw new DTypeError('add_ to a sparse tensor takes a sparse tensor; use toDense()');
+  }
+  const recording = isGradEnabled();
+  if (recording && t.requiresGrad && t.isLeaf) {
+    throw new AutogradError('a leaf Variable that requires grad is being used in an in-place operation.');
+  }
+  const dtype = promote(t.dtype, b.dtype);
+  if (dtype !== t.dtype) {
+    throw new DTypeError(`result type ${dtype} can't be cast to the desired output type ${t.dtype}`);
+  }
+  const sum = addSparse(t, b, alpha);
+  t.adoptSparse(sum);
+  if (recording) t.meta = sum.meta;
+  sum.release();
+  return t;
 }

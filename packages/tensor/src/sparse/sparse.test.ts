@@ -156,3 +156,55 @@ describe('sparse gradients in optimisers', () => {
     );
   });
 });
+
+describe('sparse arithmetic', () => {
+  const at = (values: Tensor, ...rows: number[]): Tensor => sparseCooTensor(index([rows]), values, [3]);
+
+  it('multiplies where both are present: what one lacks is zero whatever the other holds', () => {
+    const a = at(tensor([Infinity, 2, 3]), 0, 1, 1);
+    const product = a.mul(at(tensor([1, 4]), 2, 1));
+    expect([product.layout, product.toDense().toArray()]).toEqual(['sparse_coo', [0, 20, 0]]);
+    const v = tensor([1, 2], { requiresGrad: true });
+    at(v, 0, 2)
+      .mul(at(tensor([3, 5]), 1, 2))
+      .toDense()
+      .sum()
+      .backward();
+    expect(v.grad?.toArray()).toEqual([0, 5]);
+  });
+
+  it('promotes with tensors without dimensions as dense ones do', () => {
+    const whole = at(tensor([3], { dtype: 'int64' }), 1);
+    const product = whole.mul(tensor(1.5));
+    expect([product.dtype, product.toDense().toArray()]).toEqual(['float32', [0, 4.5, 0]]);
+    expect(whole.to('int32').mul(tensor(2, { dtype: 'int64' })).dtype).toBe('int32');
+  });
+
+  it('negates and converts', () => {
+    const v = tensor([1.5, 2], { requiresGrad: true });
+    const negative = at(v, 0, 0).neg().to('float64');
+    expect([negative.layout, negative.dtype, negative.toDense().toArray()]).toEqual([
+      'sparse_coo',
+      'float64',
+      [-3.5, 0, 0],
+    ]);
+    negative.toDense().sum().backward();
+    expect([v.grad?.dtype, v.grad?.toArray()]).toEqual(['float32', [-1, -1]]);
+  });
+
+  it('adds in place', () => {
+    const t = at(tensor([1]), 0);
+    expect(t.add_(at(tensor([2, 3]), 0, 2), { alpha: 2 })).toBe(t);
+    expect([t.coalesce().indices().toArray(), t.toDense().toArray()]).toEqual([[[0n, 2n]], [5, 0, 6]]);
+    expect(t.sub_(t).toDense().toArray()).toEqual([0, 0, 0]);
+    expect(() => t.add_(zeros([3]))).toThrow(/takes a sparse tensor/);
+    expect(() => at(tensor([1], { dtype: 'int64' }), 0).add_(t)).toThrow("result type float32 can't be cast");
+    const v = tensor([1], { requiresGrad: true });
+    at(tensor([7]), 1)
+      .add_(at(v, 1))
+      .toDense()
+      .sum()
+      .backward();
+    expect(v.grad?.toArray()).toEqual([1]);
+  });
+});

@@ -2,6 +2,7 @@
 import { sparseCooTensor } from '../../sparse/coo.ts';
 import { gatherRows } from '../../sparse/gather.ts';
 import type { Tensor } from '../../tensor.ts';
+import type { DType } from '../../dtype.ts';
 import type { Shape } from '../../shape.ts';
 import type { Derivative } from '../op-node.ts';
 
@@ -45,5 +46,7 @@ export const sparse: Readonly<Record<string, Derivative>> = {
     save: [],
     backward: (grad, _saved, { alpha }: { alpha: number }) => [grad, alpha === 1 ? grad : grad.mul(alpha)],
   },
+  negSparse: { save: [], backward: (grad) => [grad.mul(-1)] },
+  castSparse: { save: [], backward: (grad, saved) => [grad.to(saved.dtypes[0] as DType)] },
   scaleSparse: { save: [], backward: (grad, _saved, { factor }: { factor: number }) => [grad.mul(factor)] },
 };
