@@ -104,7 +104,9 @@ describe('as PyTorch', () => {
     ]);
     expect(tensor(5).roll(1).toArray()).toBe(5);
   });
+});
 
+describe('the determinant', () => {
   it.each<[values: number[][], gradient: number[][]]>([
     [[[0]], [[1]]],
     [
@@ -141,7 +143,7 @@ describe('as PyTorch', () => {
         [0, 0, 0],
       ],
     ],
-  ])('has a gradient of the determinant of the singular matrix %j', (values, gradient) => {
+  ])('has the cofactors of the singular matrix %j for its gradient', (values, gradient) => {
     const t = tensor(values, { requiresGrad: true });
     t.det().backward();
     expect(t.grad?.add(0).toArray()).toEqual(gradient);

@@ -118,7 +118,8 @@ function fill(values: Nested<Scalar>, shape: Shape, depth: number, flat: Scalar[
 }
 
 function describe(value: unknown): string {
-  return value === null || value === undefined ? String(value) : `a ${typeof value} ('${String(value)}')`;
+  if (value === null || value === undefined) return String(value);
+  return typeof value === 'string' ? `a string ('${value}')` : `a ${typeof value}`;
 }
 
 function checkGrad(dtype: DType, requiresGrad: boolean | undefined): void {

@@ -36,7 +36,7 @@ describe('int64', () => {
   });
 
   const big = 2n ** 53n + 1n;
-  const long = (values: bigint[]): Tensor => tensor(values, { dtype: 'int64' }) as Tensor;
+  const long = (values: bigint[]): Tensor => tensor(values, { dtype: 'int64' });
   const list = (t: Tensor): unknown[] => [...(t.dataSync() as BigInt64Array)];
 
   it('reduces exactly', () => {
@@ -101,7 +101,7 @@ describe('int64', () => {
 });
 
 describe('int32', () => {
-  const int = (values: number[]): Tensor => tensor(values, { dtype: 'int32' }) as Tensor;
+  const int = (values: number[]): Tensor => tensor(values, { dtype: 'int32' });
   const wide = 2_000_000_001;
 
   it('wraps products modulo 2^32', () => {
