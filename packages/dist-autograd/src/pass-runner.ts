@@ -100,7 +100,7 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
   open(context: LiveContext, pass: PassId, options: PassOptions, roots: unknown): LocalGraph<Grads> {
     const isReleased = (id: bigint): boolean => this.contexts.find(id) === undefined;
     context.gradients.confirm(pass, options.failed);
-    return new GraphTask(context, pass, (roots ?? []) as readonly Tensor[], options.retainGraph, isReleased);
+    return new GraphTask(context, pass, (roots ?? []) as readonly Tensor[], options.retainGraph, isReleased, this.host);
   }
 
   discover(

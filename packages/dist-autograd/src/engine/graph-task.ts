@@ -16,10 +16,10 @@ import { InvariantError } from '@backwire/rpc/internal';
 import type { PassId } from '../protocol/ids.ts';
 import { compareKeys } from '../protocol/order-key.ts';
 import { PassError } from '../protocol/pass-failures.ts';
-import type { Fired, LocalGraph, Reached, Target } from '../protocol/pass-types.ts';
+import type { Failure, Fired, LocalGraph, Reached, Target } from '../protocol/pass-types.ts';
 import { RecvRpcBackward, type SendRpcBackward, type Grads } from './functions.ts';
 import type { GradientStore } from './gradients.ts';
-import type { Replica } from './replicas.ts';
+import type { Replica, Replicas } from './replicas.ts';
 import { Inputs } from './slots.ts';
 
 /** What a task needs of its context. */
@@ -27,6 +27,7 @@ export interface TaskContext {
   readonly id: bigint;
   readonly sends: ReadonlyMap<number, SendRpcBackward>;
   readonly gradients: GradientStore;
+  readonly replicas?: Replicas;
 }
 
 /** Everything the pass knows of one function. */
@@ -50,8 +51,10 @@ export class GraphTask implements LocalGraph<Grads> {
   private readonly captured = new Map<AccumulateGrad, Tensor>();
   private readonly partial = new Set<Inputs>();
   private ready: Node[] = [];
-  /** The pass failed: what is still being combined for it is dropped. */
-  private over = false;
+  /** The worker's agent, in force in hooks. */
+  private readonly agent: object | undefined;
+  /** Fires when the pass failed: what is still being combined for it is withdrawn. */
+  private readonly over = new AbortController();
   /** Gradients that wait between two runs; ours to free. */
   private held = new Set<Tensor>();
 
@@ -61,7 +64,9 @@ export class GraphTask implements LocalGraph<Grads> {
     roots: readonly Tensor[],
     retain: boolean,
     isReleased: (contextId: bigint) => boolean,
+    agent?: object,
   ) {
+    this.agent = agent;
     this.context = context;
     this.pass = pass;
     this.roots = roots;
@@ -107,7 +112,9 @@ export class GraphTask implements LocalGraph<Grads> {
     const before = this.held;
     // No scope or context of the program is in force: what is captured outlives them.
     const { profile } = ambient();
-    const { fired, live } = runClean({ gradMode: false, profile }, () => sweep(() => this.work(start)));
+    const { fired, live } = runClean({ agent: this.agent, gradMode: false, profile }, () =>
+      sweep(() => this.work(start)),
+    );
     // What is sent stays ours: the message holds the bytes until they are written.
     this.held = new Set(live);
     for (const { grads } of fired) for (const grad of grads) if (grad !== null) this.held.add(grad);
@@ -121,8 +128,10 @@ export class GraphTask implements LocalGraph<Grads> {
     this.clear();
   }
 
-  discard(): void {
-    this.over = true;
+  discard(failure?: Failure): void {
+    const cause = new Error(failure?.text ?? 'a backward pass failed before its gradients were combined');
+    this.context.replicas?.fail(cause);
+    this.over.abort(cause);
     for (const grad of this.captured.values()) grad.dispose();
     this.clear();
   }
@@ -134,8 +143,8 @@ export class GraphTask implements LocalGraph<Grads> {
       const gradient = this.captured.get(leafOf(parameter));
       if (gradient !== undefined) own.set(parameter, gradient);
     }
-    for (const [parameter, gradient] of await replica.reduceGradients(own)) {
-      if (this.over) {
+    for (const [parameter, gradient] of await replica.reduceGradients(own, { signal: this.over.signal })) {
+      if (this.over.signal.aborted) {
         gradient.dispose();
         continue;
       }

@@ -29,6 +29,11 @@ export class Replicas {
     return due.length === 0 ? undefined : inTurn(due, pass);
   }
 
+  /** The pass failed before its gradients were combined: the others of the group may have gone on. */
+  fail(cause: unknown): void {
+    for (const [replica, fresh] of this.ran) if (fresh) replica.fail(cause);
+  }
+
   clear(): void {
     this.ran.clear();
   }

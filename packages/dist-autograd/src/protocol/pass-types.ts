@@ -42,7 +42,7 @@ export interface LocalGraph<G> {
   /** Adds the captured gradients to the context. */
   commit(): void;
   /** Drops everything. */
-  discard(): void;
+  discard(failure?: Failure): void;
 }
 
 /** What a pass is told at its start. */

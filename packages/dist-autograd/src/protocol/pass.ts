@@ -291,7 +291,7 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
     const orphan = state.parent === undefined && !state.origin && from === undefined;
     this.end(context, state);
     for (const [token, entry] of this.outgoing) if (entry.state === state) this.outgoing.delete(token);
-    state.graph.discard();
+    state.graph.discard(failure);
     this.disengage(state, named);
     if (orphan) this.port.abort(state.id.worker, context, state.id, named);
     if (state.origin || from !== undefined) this.spread(context, state.id, named, from);

@@ -52,6 +52,8 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
   private readonly bucketBytes: number;
   private hook: Hook | undefined;
   private layout: readonly BucketPlan[] | undefined;
+  /** Why this replica may be out of step with its group. */
+  private broken: { cause: unknown } | undefined;
   /** Inside `join`: passes this worker has made since it began. */
   private joined: { passes: number } | undefined;
 
@@ -97,9 +99,19 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
   /**
    * Combines gradients that were collected elsewhere, as a distributed autograd context's are: what the group agrees on, by parameter.
    * `.grad` is neither read nor set. Counts as a pass: every worker makes the same calls of this and `backward` in the same order.
+   * `signal` withdraws what this worker has brought. After that, or any failure of the group, the workers may be out of step: every
+   * later pass of this replica is refused.
    */
-  async reduceGradients(gradients: ReadonlyMap<Tensor, Tensor>): Promise<Map<Parameter, Tensor>> {
-    return new Map(await this.combine((p) => gradients.get(p) ?? null));
+  async reduceGradients(
+    gradients: ReadonlyMap<Tensor, Tensor>,
+    options: { signal?: AbortSignal } = {},
+  ): Promise<Map<Parameter, Tensor>> {
+    return new Map(await this.combine((p) => gradients.get(p) ?? null, options.signal));
+  }
+
+  /** A pass that the group would have met in failed on this worker: later ones are refused, as they might meet others' old values. */
+  fail(cause: unknown): void {
+    if (this.group !== undefined && this.group.size > 1) this.broken ??= { cause };
   }
 
   /**
@@ -129,34 +141,63 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     return (await (this.group as ProcessGroup).allReduce(tensor([active ? 1 : 0]), 'sum')).item();
   }
 
-  private async combine(gradientOf: (p: Parameter) => Tensor | null): Promise<[Parameter, Tensor][]> {
+  private async combine(
+    gradientOf: (p: Parameter) => Tensor | null,
+    signal?: AbortSignal,
+  ): Promise<[Parameter, Tensor][]> {
+    if (this.broken !== undefined) throw brokenError(this.broken.cause);
     if (this.joined !== undefined) {
       this.joined.passes++;
       await this.countActive(true);
     }
-    return this.exchange(gradientOf);
+    return this.exchange(gradientOf, signal);
   }
 
-  private async exchange(gradientOf: (p: Parameter) => Tensor | null): Promise<[Parameter, Tensor][]> {
-    const plans = await this.plan(gradientOf);
+  private async exchange(
+    gradientOf: (p: Parameter) => Tensor | null,
+    signal?: AbortSignal,
+  ): Promise<[Parameter, Tensor][]> {
+    const plans = await this.plan(gradientOf, signal);
     const buckets = plans.map((plan, i) => new Bucket(i, i === plans.length - 1, plan, gradientOf));
-    const results = await Promise.all(buckets.map(async (bucket) => this.send(bucket)));
+    if (signal?.aborted === true) throw signal.reason;
+    const withdrawals = buckets.map(() => new AbortController());
+    // The last one first: what is left of this worker's still lines up with the others' buckets.
+    const withdraw = (): void => {
+      this.fail(signal?.reason);
+      for (const one of [...withdrawals].reverse()) one.abort(signal?.reason);
+    };
+    signal?.addEventListener('abort', withdraw, { once: true });
+    const sent = buckets.map(async (bucket, i) => this.send(bucket, (withdrawals[i] as AbortController).signal));
+    const results = await Promise.all(sent).finally(() => signal?.removeEventListener('abort', withdraw));
     return noGrad(() => buckets.flatMap((bucket, i) => bucket.parts(results[i] as Tensor)));
   }
 
-  private async send(bucket: Bucket): Promise<Tensor> {
+  private async send(bucket: Bucket, signal: AbortSignal): Promise<Tensor> {
     if (this.hook !== undefined) return this.hook(bucket);
     const { group } = this;
     if (group === undefined || group.size === 1) return bucket.buffer();
     // Other members' sparse gradients have other indices: the mean is taken densely.
-    return group.allReduce(bucket.buffer().toDense(), 'mean');
+    return this.met(group.allReduce(bucket.buffer().toDense(), 'mean', { signal }));
+  }
+
+  /** What the group makes of this worker's part; without an answer nobody knows who is in step. */
+  private async met(answer: Promise<Tensor>): Promise<Tensor> {
+    try {
+      return await answer;
+    } catch (error) {
+      this.fail(error);
+      throw error;
+    }
   }
 
   /**
    * Which parameters travel together. In a group the workers agree once which gradients are sparse, in their first pass: a worker
    * that has no gradient, or an ended one, cannot know.
    */
-  private async plan(gradientOf: (p: Parameter) => Tensor | null): Promise<readonly BucketPlan[]> {
+  private async plan(
+    gradientOf: (p: Parameter) => Tensor | null,
+    signal?: AbortSignal,
+  ): Promise<readonly BucketPlan[]> {
     const parameters = this.module.parameters().filter((p) => p.requiresGrad);
     const known = this.layout?.flatMap((plan) => plan.parameters);
     if (known?.length === parameters.length && parameters.every((p) => known.includes(p)) && this.group !== undefined)
@@ -166,9 +207,15 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     const agreed =
       group === undefined || group.size === 1 || flags.length === 0
         ? flags
-        : ((await group.allReduce(tensor(flags), 'sum')).dataSync() as Float32Array);
+        : ((await this.met(group.allReduce(tensor(flags), 'sum', { signal }))).dataSync() as Float32Array);
     return (this.layout = planBuckets(parameters, (i) => agreed[i] !== 0, this.bucketBytes));
   }
+}
+
+function brokenError(cause: unknown): Error {
+  const why = cause instanceof Error ? cause.message : String(cause);
+  const text = `this DistributedDataParallel may be out of step with its group since a pass failed (${why})`;
+  return new Error(`${text}: make new replicas on every worker`, { cause });
 }
 
 /** What one bucket holds: some parameters, or one whose gradient is sparse. */

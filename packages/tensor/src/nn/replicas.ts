@@ -4,7 +4,12 @@ import type { Parameter, Tensor } from '../tensor.ts';
 /** What a listener may ask of a module that runs. */
 export interface RunningReplica {
   parameters(): Parameter[];
-  reduceGradients(gradients: ReadonlyMap<Tensor, Tensor>): Promise<Map<Parameter, Tensor>>;
+  reduceGradients(
+    gradients: ReadonlyMap<Tensor, Tensor>,
+    options?: { signal?: AbortSignal },
+  ): Promise<Map<Parameter, Tensor>>;
+  /** A pass that the group would have met in failed here: this worker may be out of step with the others from now on. */
+  fail(cause: unknown): void;
 }
 
 /** Called synchronously before each forward of a `DistributedDataParallel`; distributed autograd listens. */
