@@ -43,7 +43,8 @@ function noteReplica(replica: RunningReplica): void {
 /**
  * Runs `fn` in a new distributed autograd context: calls it makes, and calls that those make, are recorded for `backward`. When `fn`
  * returns, the context waits for calls still in flight and is then released on every worker; when it throws, they are cancelled. A
- * backward pass still in progress fails. Gradients taken with `getGradients` outlive the context.
+ * backward pass still in progress fails. Streams carry no gradients: their items need none in a context, and arguments that do are
+ * refused with 'failed-precondition'. Gradients taken with `getGradients` outlive the context.
  *
  * @throws RpcError 'failed-precondition' "Already have an autograd context id for this thread." when called inside another one.
  */

@@ -33,6 +33,8 @@ export interface MessageOptions extends CallOptions {
 export interface Followed extends Outgoing {
   /** Called once when the call settles, whatever way, before its promise does. */
   readonly settled?: (outcome: { readonly reply?: Message; readonly error?: unknown }) => void;
+  /** Tensors in the items of a stream need no gradients, whatever they did where they come from. */
+  readonly gradless?: boolean;
   /** Called once when the call has been opened; `cancel` fails it with `reason`. */
   readonly started?: (cancel: (reason: unknown) => void) => void;
 }

@@ -37,6 +37,7 @@ export interface StreamAnswer extends Answer {
 
 /** What follows a call on behalf of an extension. */
 export interface CallFollower {
+  readonly gradless?: boolean;
   settled?(outcome: { readonly reply?: Message; readonly error?: unknown }): void;
 }
 

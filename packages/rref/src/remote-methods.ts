@@ -1,6 +1,8 @@
 /** @file The library's own definitions that every worker with this extension serves: methods of remote values, their streams, their types. */
 import { callContext, currentAgent, RpcError, type RpcAgent } from '@backwire/rpc';
 import { systemError, systemFunction, withoutSlot } from '@backwire/rpc/internal';
+import { Tensor } from '@backwire/tensor';
+import { ambient } from '@backwire/tensor/internal';
 import type { Cell } from './cell.ts';
 import { waitFor } from './deadline.ts';
 import { callMethod, isStream, typeNameOf } from './referent.ts';
@@ -32,6 +34,15 @@ export const invokeMethod = systemFunction(
   async (reference: Reference, method: string, args: readonly unknown[]): Promise<MethodResult> => {
     const session = sessionOf(currentAgent());
     const result = await invoke(session, reference, method, args);
+    if (
+      isStream(result) &&
+      ambient().contextId !== undefined &&
+      args.some((a) => a instanceof Tensor && a.requiresGrad)
+    ) {
+      await result.return(undefined);
+      const text = `streams carry no gradients: give '${method}' arguments that need none (detach() them), or make calls`;
+      throw systemError(new RpcError('failed-precondition', text));
+    }
     return isStream(result) ? [undefined, session.streams.park(callContext().caller.id, result)] : [result];
   },
 );
