@@ -1,7 +1,7 @@
 /** @file `remote()`: a call whose result stays where it was made, behind an RRef that is there at once. */
 import type { Named } from '@backwire/tensor';
 import { rpcInfo, RemoteError, RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
-import type { RpcMessage } from '@backwire/rpc/internal';
+import { checkTimeoutMs, type RpcMessage } from '@backwire/rpc/internal';
 import { MessageType, type HeaderEntry } from '@backwire/wire/internal';
 import { writeWrappedPayload } from '@backwire/wire';
 import { Cell } from './cell.ts';
@@ -23,7 +23,10 @@ export interface Creation {
 const TIMED_OUT =
   'RRef creation via rpc.remote() timed out, and it is possible that the RRef on the owner node does not exist.';
 
-/** Calls `fn` on `to` and gives the RRef of its result. What cannot travel is thrown here; every other failure shows when it is used. */
+const CANCELLED =
+  'RRef creation via rpc.remote() was cancelled, and it is possible that the RRef on the owner node does not exist.';
+
+/** Calls `fn` on `to` and gives the RRef of its result. What cannot travel and a malformed time limit are thrown here; every other failure shows when it is used. */
 export function createRemote(
   session: RRefSession,
   to: WorkerInfo,
@@ -33,6 +36,7 @@ export function createRemote(
   options: CallOptions,
 ): RRefHandle<unknown> {
   session.throwIfClosed();
+  if (options.timeoutMs !== undefined) checkTimeoutMs(options.timeoutMs);
   const call: RpcMessage = session.host.encodeCall(to, fn, args);
   const { worker, sites } = session;
   const label = { kind: 'remote' as const, name: what.name };
@@ -111,5 +115,6 @@ function describe(error: unknown, to: WorkerInfo): unknown {
   if (info === undefined) return error;
   const intentional = info.message.includes('RPCErr:2');
   if (info.code !== 'deadline-exceeded' && info.code !== 'cancelled' && !intentional) return error;
-  return new RpcError(info.code, TIMED_OUT, { executed: info.executed, peer: to, cause: error });
+  const text = info.code === 'cancelled' ? CANCELLED : TIMED_OUT;
+  return new RpcError(info.code, text, { executed: info.executed, peer: to, cause: error });
 }

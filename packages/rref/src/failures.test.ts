@@ -105,6 +105,31 @@ describe('a use that times out', () => {
     }));
 });
 
+describe('a creation', () => {
+  it.each(['w0', 'w1'])('on %s with a time limit that is none throws at once, and leaves nothing', (owner) =>
+    withGroup(2, async ([first]) => {
+      for (const timeoutMs of [-1, NaN]) {
+        expect(() => remote(owner, identity, [1], { timeoutMs })).toThrow(RangeError);
+        expect(() => remote(owner, takeBoth, [createRRef(1), 2], { timeoutMs })).toThrow(RangeError);
+      }
+      await eventually(() => counters(first as RpcAgent)['num_forks'] === 0, 'no forks');
+    }),
+  );
+
+  it.each(['w0', 'w1'])('on %s that was aborted says that it was cancelled, not that it took too long', (owner) =>
+    withGroup(2, async () => {
+      const controller = new AbortController();
+      const rref = remote(owner, later, [5, 50], { signal: controller.signal });
+      controller.abort();
+      const error = (await rref.toHere().catch((thrown: unknown) => thrown)) as Error;
+      expect(rpcInfo(error)?.code).toBe('cancelled');
+      expect(error.message).toContain('RRef creation via rpc.remote() was cancelled');
+      expect(error.message).not.toContain('timed out');
+      await new Promise((resolve) => setTimeout(resolve, 80));
+    }),
+  );
+});
+
 describe('messages that fail on purpose', () => {
   it.each(['w0', 'w1'])('a dropped creation on %s shows when the RRef is used or shared', (owner) =>
     withGroup(
