@@ -9,6 +9,8 @@ import { MessageType } from '@backwire/wire/internal';
 import { distAutograd } from '../src/index.ts';
 import { sessionOf, type AutogradSession } from '../src/internal.ts';
 
+const EXTENSIONS: ReadonlySet<string> = new Set(['dist-autograd']);
+
 /** Runs function `fn` on worker `on`. */
 export type Handler = (on: SimHost, fn: number, args: Tensor[]) => Promise<Tensor[]>;
 
@@ -113,7 +115,7 @@ export class SimHost {
   }
 
   extensionsOf(): ReadonlySet<string> {
-    return new Set();
+    return EXTENSIONS;
   }
 
   now(): number {

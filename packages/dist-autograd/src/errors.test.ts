@@ -17,6 +17,7 @@ const simulate = customFunction({
     return [grad];
   },
 });
+const plus = rpcFunction('errors/plus', (a: number, b: number) => a + b);
 const breaks = rpcFunction('errors/breaks', (x: Tensor) => simulate(x));
 const breaksOn = rpcFunction('errors/breaksOn', async (rest: readonly string[], x: Tensor): Promise<Tensor> => {
   const [next, ...after] = rest;
@@ -85,6 +86,24 @@ describe('misuse', () => {
       });
       await expectClean(agents);
     }));
+
+  it('calls a peer that has no extension at all as outside of a context, unless gradients are wanted', async () => {
+    const store = 'memory://one-bare';
+    const group = await Promise.all([
+      createAgent({ name: 'w0', rank: 0, worldSize: 2, store, extensions: [rrefs(), distAutograd()] }),
+      createAgent({ name: 'w1', rank: 1, worldSize: 2, store }),
+    ]);
+    await group[0].run(() =>
+      context(async () => {
+        expect((await rpcSync('w1', add, [filled([2], 1), filled([2], 1)])).toArray()).toEqual([2, 2]);
+        expect(await rpcSync('w1', plus, [1, 2])).toBe(3);
+        await expect(rpcSync('w1', add, [leaf([2], 1), leaf([2], 1)])).rejects.toThrow(
+          "worker 'w1' has no extension 'dist-autograd'",
+        );
+      }),
+    );
+    await Promise.all(group.map((agent) => agent.shutdown({ timeoutMs: 10_000 })));
+  });
 
   it('needs the extension', async () => {
     const bare = await createAgent({ name: 'bare', rank: 0, worldSize: 1, store: 'memory://bare' });

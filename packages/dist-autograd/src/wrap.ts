@@ -219,9 +219,7 @@ function know(own: Wrapping, context: LiveContext, worker: WorkerInfo): void {
   context.known.set(worker.id, worker.id === own.host.self.id ? own.host.incarnation : own.host.incarnationOf(worker));
 }
 
-/** Whether the peer understands wraps; one that has not been met is taken to. */
+/** Whether the peer understands wraps. One that was not met yet is known by the view; a worker without any extension names none. */
 function canWrap(own: Wrapping, to: WorkerInfo): boolean {
-  if (to.id === own.host.self.id) return true;
-  const names = own.host.extensionsOf(to);
-  return names.size === 0 || names.has('dist-autograd');
+  return to.id === own.host.self.id || own.host.extensionsOf(to).has('dist-autograd');
 }
