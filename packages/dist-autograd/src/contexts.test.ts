@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { rpcAsync, rpcFunction, rpcSync, waitAll } from '@backwire/rpc';
+import { rpcAsync, rpcFunction, rpcOneway, rpcSync, waitAll } from '@backwire/rpc';
 import { remote } from '@backwire/rref';
 import { add, type Tensor } from '@backwire/tensor';
 import { ambient } from '@backwire/tensor/internal';
@@ -18,6 +18,12 @@ const currentId = rpcFunction('contexts/currentId', async () => {
   await new Promise((resolve) => setTimeout(resolve, 1));
   return ambient().contextId ?? null;
 });
+const oneway = {
+  arrived: (_context: bigint | undefined): void => undefined,
+  fn: rpcFunction('contexts/oneway', (_: unknown): void => {
+    oneway.arrived(ambient().contextId);
+  }),
+};
 const gate = { open: (): void => undefined, wait: Promise.resolve() };
 const gated = rpcFunction('contexts/gated', async (a: Tensor) => {
   await gate.wait;
@@ -43,6 +49,27 @@ describe('context', () => {
           { id: String(id), knownWorkers: ['w1'], sendFunctions: 1, recvFunctions: 1, gradients: 1 },
         ]);
       });
+    }));
+
+  it('does not wait for one-way calls, and records only those that gradients can come back through', () =>
+    at(0, async () => {
+      const seen: unknown[] = [];
+      oneway.arrived = (value) => void seen.push(value);
+      await context(async (id) => {
+        rpcOneway('w1', oneway.fn, [1]);
+        expect(sessionOf().find(id).callsInFlight).toBe(0);
+        expect(sessionOf().find(id).known.size).toBe(0);
+      });
+      await context(async (id) => {
+        rpcOneway('w1', oneway.fn, [leaf([2], 1)]);
+        expect(sessionOf().find(id).sends.size).toBe(1);
+        expect(() => rpcOneway('w1', oneway.fn, [[leaf([2], 1), () => 0]])).toThrow(TypeError);
+        expect(sessionOf().find(id).callsInFlight).toBe(0);
+        await expect.poll(() => seen.length).toBe(2);
+      });
+      expect(seen[0]).toBe(undefined);
+      expect(typeof seen[1]).toBe('bigint');
+      await expectClean(agents);
     }));
 
   it('numbers contexts as torch does and forgets them on leaving', async () => {

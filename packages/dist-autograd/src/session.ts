@@ -17,6 +17,7 @@ import {
   forcesRecording,
   getMessageWithAutograd,
   gone,
+  requiringGrad,
   unwrapRequest,
   unwrapResponse,
   wrapResponse,
@@ -105,16 +106,16 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
     if (id === undefined || forcesRecording(call.message.type) === undefined) return call;
     const context = this.contexts.find(id);
     if (context === undefined) throw gone(id);
-    const gradless = call.label?.kind === 'stream';
-    if (gradless && ambient().gradMode && call.message.tensors.some(({ requiresGrad }) => requiresGrad))
-      throw streamRefused();
+    // Nobody waits for a one-way call, so the context may well be left before it runs: only tensors to be recorded put it inside.
+    if (call.label?.kind === 'oneway' && !(ambient().gradMode && requiringGrad(call.message.tensors).length > 0)) {
+      return call;
+    }
     const wrapped = getMessageWithAutograd(this, context, call.to, call.message);
     if (wrapped === undefined) return call;
     const { started, settle } = context.follow();
     const followed: Followed = {
       ...call,
       message: wrapped.message,
-      gradless,
       started,
       settled: ({ error }) => {
         // A call that never ran has no receive function to send gradients back.
@@ -253,11 +254,6 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
   private incarnationOf(worker: WorkerInfo): number {
     return worker.id === this.host.self.id ? this.host.incarnation : this.host.incarnationOf(worker);
   }
-}
-
-function streamRefused(): RpcError {
-  const text = 'streams carry no gradients: give rpcStream() arguments that need none (detach() them), or make calls';
-  return new RpcError('failed-precondition', text, { executed: 'no' });
 }
 
 function released(context: LiveContext): Failure {

@@ -81,6 +81,7 @@ export class Caller {
         label: form.label,
       });
     } catch (error) {
+      if (lazy.encoded) this.takeBack(peer, lazy.header);
       answer.reject(error);
       return undefined;
     }
@@ -109,6 +110,7 @@ export class Caller {
       try {
         outgoing = this.core.extensions.request(outgoing);
       } catch (error) {
+        this.takeBack(peer, message.header);
         answer.reject(error);
         return undefined;
       }
@@ -125,15 +127,21 @@ export class Caller {
     const form: CallForm = { mode: 'value', label: { kind: 'oneway', name } };
     const call = new PendingCall(peer, form, timeoutMs, this.core.now(), NOBODY, undefined);
     let message: RpcMessage | undefined;
+    let followed: Followed | undefined;
     if (this.core.extensions.wantsRequest()) {
       const lazy = new LazyCall(this.core, peer.worker, type, name, args);
-      const outgoing = this.core.extensions.request({
-        to: peer.worker,
-        message: lazy,
-        options: options ?? {},
-        label: form.label,
-      });
-      if (outgoing.message !== lazy || lazy.encoded) message = outgoing.message;
+      try {
+        followed = this.core.extensions.request({
+          to: peer.worker,
+          message: lazy,
+          options: options ?? {},
+          label: form.label,
+        });
+      } catch (error) {
+        if (lazy.encoded) this.takeBack(peer, lazy.header);
+        throw error;
+      }
+      if (followed.message !== lazy || lazy.encoded) message = followed.message;
     }
     call.header = message?.header;
     try {
@@ -143,8 +151,11 @@ export class Caller {
       else this.writer.writeMessage(call, FrameFlag.ONEWAY, message, options);
     } catch (error) {
       this.undelivered(call);
+      followed?.settled?.({ error });
       throw error;
     }
+    // Nobody hears of its end: whoever follows it has seen all there is.
+    followed?.settled?.({});
   }
 
   /** The time a call may take: its own, no more than the rest of the handler's it is made in. 0 = no limit. @throws RangeError */
@@ -278,7 +289,7 @@ export class Caller {
       call.id = this.core.calls.open(call, deadline);
       if (call.id === 0) throw new RpcError('resource-exhausted', 'too many calls are open', { peer: peer.worker });
     } catch (error) {
-      if (encoded !== undefined) this.core.extensions.undelivered(peer.worker, encoded);
+      this.takeBack(peer, encoded);
       follower?.settled?.({ error });
       answer.reject(error);
       return undefined;
@@ -361,7 +372,6 @@ export class Caller {
 
   private item(call: PendingCall, stream: StreamAnswer, arrived: Arrived, tensors: Tensor[]): void {
     try {
-      if (call.follower?.gradless === true) for (const tensor of tensors) tensor.requiresGrad = false;
       stream.item(this.decode(call.peer, arrived.bytes, arrived.start, arrived.end, tensors), arrived.seq);
     } catch (error) {
       this.cancel(call.id, () => decodeFailed(error, call.peer, 'yes'));
@@ -410,7 +420,11 @@ export class Caller {
   }
 
   private undelivered(call: PendingCall): void {
-    if (call.header !== undefined) this.core.extensions.undelivered(call.peer.worker, call.header);
+    this.takeBack(call.peer, call.header);
+  }
+
+  private takeBack(peer: Peer, header: RpcMessage['header']): void {
+    if (header !== undefined) this.core.extensions.undelivered(peer.worker, header);
   }
 
   private checkPeer(peer: Peer): void {

@@ -299,6 +299,27 @@ describe('extensions', () => {
     expect(log).toEqual(['w0 undelivered w1 7']);
   });
 
+  it('hear that a one-way call is over once it was handed over, or could not be', async () => {
+    const log: string[] = [];
+    const { at } = await start({ extensions: [wrapping(log)] });
+    const oneway = (value: unknown): void =>
+      at(0).run(() => runWith({ contextId: 1n }, () => rpcOneway('w1', echo, [value])));
+    oneway(1);
+    expect(log).toEqual(['w0 settled']);
+    await until(() => log.length === 2, 'it was served');
+    expect(() => oneway([new Marked(8), () => 0])).toThrow(TypeError);
+    expect(log.slice(2)).toEqual(['w0 undelivered w1 8']);
+  });
+
+  it('take back what a result with an idempotency key must not hold', async () => {
+    const log: string[] = [];
+    const { at } = await start({ extensions: [wrapping(log)] });
+    const make = rpcFunction('dispatch/make-marked', () => new Marked(9));
+    const error = await failure(at(0).run(() => rpcAsync('w1', make, [], { idempotencyKey: 'marked' })));
+    expect(rpcInfo(error)?.code).toBe('failed-precondition');
+    expect(log).toEqual(['w1 undelivered w0 9']);
+  });
+
   it('send control in order with calls', async () => {
     const log: string[] = [];
     const { at } = await start({ extensions: [wrapping(log)] });

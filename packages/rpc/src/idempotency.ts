@@ -33,7 +33,7 @@ export class IdempotencyCache {
       const text = `${MAX_IDEMPOTENT_OUTCOMES} outcomes of calls with idempotency keys are kept already`;
       return Promise.reject(new RpcError('resource-exhausted', text, { executed: 'no' }));
     }
-    const reply = run().then(own);
+    const reply = run().then((made) => own(this.core, call, made));
     const outcome: Outcome = { reply, until: Infinity };
     this.outcomes.set(id, outcome);
     const settled = (): void => {
@@ -55,8 +55,9 @@ export class IdempotencyCache {
 }
 
 /** The outcome is sent again later: by then its tensors may have been changed or freed by the program. */
-function own(reply: RpcMessage): RpcMessage {
+function own(core: Core, call: InboundCall, reply: RpcMessage): RpcMessage {
   if (reply.header !== undefined && reply.header.length > 0) {
+    core.extensions.undelivered(call.peer.worker, reply.header);
     throw new RpcError(
       'failed-precondition',
       'the result of a call with an idempotency key cannot hold remote references',
