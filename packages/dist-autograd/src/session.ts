@@ -110,12 +110,16 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
     if (call.label?.kind === 'oneway' && !(ambient().gradMode && requiringGrad(call.message.tensors).length > 0)) {
       return call;
     }
+    const gradless = call.label?.kind === 'stream';
+    if (gradless && ambient().gradMode && call.message.tensors.some(({ requiresGrad }) => requiresGrad))
+      throw streamRefused();
     const wrapped = getMessageWithAutograd(this, context, call.to, call.message);
     if (wrapped === undefined) return call;
     const { started, settle } = context.follow();
     const followed: Followed = {
       ...call,
       message: wrapped.message,
+      gradless,
       started,
       settled: ({ error }) => {
         // A call that never ran has no receive function to send gradients back.
@@ -254,6 +258,11 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
   private incarnationOf(worker: WorkerInfo): number {
     return worker.id === this.host.self.id ? this.host.incarnation : this.host.incarnationOf(worker);
   }
+}
+
+function streamRefused(): RpcError {
+  const text = 'streams carry no gradients: give rpcStream() arguments that need none (detach() them), or make calls';
+  return new RpcError('failed-precondition', text, { executed: 'no' });
 }
 
 function released(context: LiveContext): Failure {

@@ -372,6 +372,7 @@ export class Caller {
 
   private item(call: PendingCall, stream: StreamAnswer, arrived: Arrived, tensors: Tensor[]): void {
     try {
+      if (call.follower?.gradless === true) for (const tensor of tensors) tensor.requiresGrad = false;
       stream.item(this.decode(call.peer, arrived.bytes, arrived.start, arrived.end, tensors), arrived.seq);
     } catch (error) {
       this.cancel(call.id, () => decodeFailed(error, call.peer, 'yes'));
