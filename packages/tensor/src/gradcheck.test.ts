@@ -24,6 +24,7 @@ import {
   maxPool2d,
   mseLoss,
   nllLoss,
+  nn,
   normalize,
   outer,
   prelu,
@@ -49,6 +50,12 @@ import {
 import { derivatives } from './autograd/registry.ts';
 import { asStrided, asStridedAdd, asStridedScatter } from './ops/as-strided.ts';
 
+/** Rows of `table` by an embedding whose gradient is sparse, and dense again before it reaches `table`. */
+function sparseRows(table: Tensor, ids: number[]): Tensor {
+  const layer = new nn.Embedding(...(table.shape as [number, number]), { sparse: true });
+  const weight = table.matmul(eye(2).to('float64'));
+  return (Object.assign(layer, { weight }) as nn.Embedding).forward(tensor(ids, { dtype: 'int64' }));
+}
 /** Duplicates, out of order. */
 const coo = (values: Tensor): Tensor =>
   sparseCooTensor(
@@ -211,6 +218,9 @@ const cases: Case[] = [
   ['sparse times sparse', (v, w) => coo(v).mul(coo(w)).toDense(), [3], [3]],
   ['sparse matmul', (v, d) => coo(v).matmul(d), [3], [2, 2]],
   ['toSparse', (a) => a.toSparse().toDense(), [2, 3]],
+  ['sparse negative', (v) => coo(v).neg().toDense(), [3]],
+  ['sparse cast', (v) => coo(v).to('float32').toDense().to('float64'), [3]],
+  ['sparse embedding', (table) => sparseRows(table, [2, 0, 2]), [3, 2]],
   ['cast', (a) => a.to('float32').to('float64').mul(2), [2]],
   ['crossEntropy', (a) => crossEntropy(a, tensor([1, 0], { dtype: 'int64' }), { labelSmoothing: 0.1 }), [2, 3]],
   ['crossEntropy ignored', (a) => crossEntropy(a, tensor([1, -100], { dtype: 'int64' })), [2, 3]],
@@ -290,7 +300,7 @@ const cases: Case[] = [
 ];
 
 /** For what goes through float32: steps far larger than its rounding. */
-const COARSE_CASES = new Set(['cast', 'complex parts']);
+const COARSE_CASES = new Set(['cast', 'sparse cast', 'complex parts']);
 const COARSE = { eps: 1e-2, rtol: 1e-3 };
 
 /** Names of the functions whose derivatives were checked. */
