@@ -54,7 +54,7 @@ import { asStrided, asStridedAdd, asStridedScatter } from './ops/as-strided.ts';
 function sparseRows(table: Tensor, ids: number[]): Tensor {
   const layer = new nn.Embedding(...(table.shape as [number, number]), { sparse: true });
   const weight = table.matmul(eye(2).to('float64'));
-  return (Object.assign(layer, { weight }) as nn.Embedding).forward(tensor(ids, { dtype: 'int64' }));
+  return Object.assign(layer, { weight }).forward(tensor(ids, { dtype: 'int64' }));
 }
 /** Duplicates, out of order. */
 const coo = (values: Tensor): Tensor =>
