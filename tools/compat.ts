@@ -18,6 +18,7 @@ interface Report {
     readonly assertionResults: readonly {
       readonly fullName: string;
       readonly title: string;
+      readonly ancestorTitles: readonly string[];
       readonly status: string;
     }[];
   }[];
@@ -25,7 +26,7 @@ interface Report {
 
 const root = resolve(import.meta.dirname, '..');
 
-/** Every test that ran, as `file > title` and `file > full name`, with its status. */
+/** Every test that ran, as `file > title` and `file > group > title`, with its status. */
 function ran(): Map<string, string> {
   const status = new Map<string, string>();
   for (const group of ['packages', 'apps']) {
@@ -34,7 +35,7 @@ function ran(): Map<string, string> {
       if (!existsSync(file)) continue;
       for (const { name, assertionResults } of (JSON.parse(readFileSync(file, 'utf8')) as Report).testResults) {
         for (const test of assertionResults) {
-          for (const title of new Set([test.title, test.fullName])) {
+          for (const title of new Set([test.title, test.fullName, [...test.ancestorTitles, test.title].join(' > ')])) {
             const key = `${relative(root, name)} > ${title}`;
             // Of several tests with one title (a parametrised one), the worst counts.
             if ((status.get(key) ?? 'passed') === 'passed') status.set(key, test.status);
