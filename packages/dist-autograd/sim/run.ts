@@ -1,7 +1,7 @@
 /** @file Runs random distributed programs: `run.ts [--programs N] [--first SEED] [--seed SEED] [--seconds S]`. */
 import { parseArgs } from 'node:util';
 import { formatTotals, runSeeds } from '@backwire/testing';
-import { programSuite, type Covered } from './suite.ts';
+import { nothingCovered, programSuite, type Covered } from './suite.ts';
 
 const { values } = parseArgs({
   options: {
@@ -13,16 +13,7 @@ const { values } = parseArgs({
 });
 const ends: Record<string, number> = {};
 let messages = 0;
-const covered: Covered = {
-  hops: 0,
-  deepest: 0,
-  sharedLeaves: 0,
-  unused: 0,
-  errors: 0,
-  asked: 0,
-  planned: 0,
-  aborts: 0,
-};
+const covered = nothingCovered();
 const suite = programSuite((outcome) => {
   ends[outcome.ended] = (ends[outcome.ended] ?? 0) + 1;
   messages += outcome.messages;

@@ -101,12 +101,9 @@ export async function runLocally({ program, dtype }: Scenario): Promise<(number[
   return leaves.map((leaf) => (leaf.grad === null ? undefined : (leaf.grad.toArray() as number[])));
 }
 
-/** The same over simulated workers. */
-export async function runDistributed(scenario: Scenario, timing = 0): Promise<Outcome> {
-  const { program, death } = scenario;
-  const simulation = new Simulation({ seed: `${scenario.seed}/${timing}` });
-  const leaves = makeLeaves(program, scenario.dtype);
-  const covered: Covered = {
+/** Counts that start at nought. */
+export function nothingCovered(): Covered {
+  return {
     hops: 0,
     deepest: 0,
     sharedLeaves: 0,
@@ -116,6 +113,14 @@ export async function runDistributed(scenario: Scenario, timing = 0): Promise<Ou
     planned: 0,
     aborts: 0,
   };
+}
+
+/** The same over simulated workers. */
+export async function runDistributed(scenario: Scenario, timing = 0): Promise<Outcome> {
+  const { program, death } = scenario;
+  const simulation = new Simulation({ seed: `${scenario.seed}/${timing}` });
+  const leaves = makeLeaves(program, scenario.dtype);
+  const covered = nothingCovered();
   const uses = leaves.map(() => 0);
   const count = (host: SimHost): Place => counted(placeOn(host, leaves), covered, uses);
   const group = new SimGroup(simulation, program.workers, scenario.jitterMs, async (on, fn, args) => {
