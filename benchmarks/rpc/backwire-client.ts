@@ -5,10 +5,10 @@ import { residentMiB, resetPeak, usedMiB } from '../memory.ts';
 import { echoRate } from '../measure.ts';
 import { serveAsks } from '../processes.ts';
 import { agentOptions } from './backwire.ts';
-import { echo, forgetPeak, heapMiB, letGo, peakMiB, wait } from './served.ts';
+import { echo, forgetPeak, heapMiB, letGo, nothing, peakMiB, wait } from './served.ts';
 import { variantsOf, type Variant } from './variants.ts';
 
-const agent = await initRpc({ name: 'w0', rank: 0, ...agentOptions() });
+const agent = await initRpc(await agentOptions(0));
 const variants = variantsOf(agent, ones([4]));
 serveAsks({
   latency: (name: string, count: number) => inVariant(name, (call) => latency(call, count)),
@@ -17,6 +17,7 @@ serveAsks({
   echo: echoes,
   peak,
   openCalls,
+  reconnect,
   close: () => agent.shutdown({ graceful: false }),
 });
 
@@ -90,4 +91,21 @@ async function openCalls(count: number): Promise<{ client: number; server: numbe
   await rpcAsync('w1', letGo);
   await Promise.all(calls);
   return { client, server };
+}
+
+/** The agent's own way to break a link: what a reset by the network ends in. */
+interface Breakable {
+  readonly members: { find(name: string): { reset(error: Error): void } };
+}
+
+async function reconnect(count: number): Promise<number[]> {
+  const peer = (agent as unknown as Breakable).members.find('w1');
+  const samples: number[] = [];
+  for (let i = 0; i < count; i++) {
+    const started = performance.now();
+    peer.reset(new Error('cut by the benchmark'));
+    await rpcAsync('w1', nothing);
+    samples.push((performance.now() - started) * 1_000);
+  }
+  return samples;
 }

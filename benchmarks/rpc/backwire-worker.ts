@@ -5,5 +5,5 @@ import { agentOptions } from './backwire.ts';
 import './served.ts';
 import './variants.ts';
 
-const agent = initRpc({ name: 'w1', rank: 1, ...agentOptions() });
+const agent = agentOptions(1).then(initRpc);
 serveAsks({ close: async () => (await agent).shutdown({ graceful: false }) });

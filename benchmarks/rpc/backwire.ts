@@ -1,5 +1,6 @@
 /** @file Backwire as a contestant: worker 0 measures, worker 1 serves. */
-import type { RpcOptions } from '@backwire/rpc';
+import type { Extension, RpcOptions, Security, Store } from '@backwire/rpc';
+import { openStore } from '@backwire/rpc/internal';
 import type { Contestant } from '../measure.ts';
 import { freePort, start } from '../processes.ts';
 import { hooks } from './hooks.ts';
@@ -8,8 +9,12 @@ import { hooks } from './hooks.ts';
 export interface BackwireOptions {
   readonly transports: readonly string[];
   readonly channels?: readonly string[];
-  /** With an extension that has a hook on each way. */
-  readonly hooks?: boolean;
+  /** 'hooks': one that has a hook on each way; 'all': references, autograd and the profiler. @default none */
+  readonly extensions?: 'hooks' | 'all';
+  /** @default the agent's own: an HMAC handshake on one host */
+  readonly security?: Security;
+  /** Whether a thread keeps the lease alive; otherwise the main loop does. @default true */
+  readonly thread?: boolean;
   /** More handlers at once than usual. */
   readonly maxConcurrentCalls?: number;
 }
@@ -20,6 +25,8 @@ export interface BackwireContestant extends Contestant {
   peak(mib: number, count: number): Promise<{ client: number; server: number }>;
   /** What so many open calls cost, in MiB of heap and buffers. */
   openCalls(count: number): Promise<{ client: number; server: number }>;
+  /** Microseconds from a link that is lost to the answer over the next one, `count` times. */
+  reconnect(count: number): Promise<number[]>;
 }
 
 /** Starts both workers. */
@@ -37,6 +44,7 @@ export async function startBackwire(name: string, options: BackwireOptions): Pro
     throughput: (...args) => client.ask('throughput', ...args) as Promise<number>,
     echo: (...args) => client.ask('echo', ...args) as Promise<number>,
     openCalls: (...args) => client.ask('openCalls', ...args) as Promise<{ client: number; server: number }>,
+    reconnect: (...args) => client.ask('reconnect', ...args) as Promise<number[]>,
     peak: (...args) => client.ask('peak', ...args) as Promise<{ client: number; server: number }>,
     close: async () => {
       await client.close();
@@ -45,20 +53,41 @@ export async function startBackwire(name: string, options: BackwireOptions): Pro
   };
 }
 
-/** In a worker: the options that both share. Names are checked by the agent itself. */
-export function agentOptions(): RpcOptionsOfBoth {
+/** In a worker: the options of rank 0 or 1. Names are checked by the agent itself. */
+export async function agentOptions(rank: number): Promise<RpcOptions> {
   const options = JSON.parse(process.env['BENCH_OPTIONS'] ?? '{}') as BackwireOptions;
-  const { transports, channels = [], hooks: hooked = false, maxConcurrentCalls = 1024 } = options;
+  const { transports, channels = [], extensions, security, thread = true, maxConcurrentCalls = 1024 } = options;
+  const address = process.env['BENCH_STORE'] ?? '';
   return {
+    name: `w${rank}`,
+    rank,
     worldSize: 2,
-    store: process.env['BENCH_STORE'] ?? '',
+    store: thread ? address : withoutThread((await openStore(address, { rank })).store),
     transports,
     channels,
     maxConcurrentCalls,
-    extensions: hooked ? [hooks] : [],
+    extensions: extensions === 'all' ? await allExtensions() : extensions === 'hooks' ? [hooks] : [],
+    ...(security === undefined ? {} : { security }),
   };
 }
 
-type RpcOptionsOfBoth = Required<
-  Pick<RpcOptions, 'worldSize' | 'store' | 'transports' | 'channels' | 'maxConcurrentCalls' | 'extensions'>
->;
+/** Loaded by those that use them alone. */
+async function allExtensions(): Promise<Extension[]> {
+  const [{ rrefs }, { distAutograd }, { profiling }] = await Promise.all([
+    import('@backwire/rref'),
+    import('@backwire/dist-autograd'),
+    import('@backwire/profiler'),
+  ]);
+  return [rrefs(), distAutograd(), profiling()];
+}
+
+/** The same store, but nobody else can be given a part in holding its leases: whoever has one renews it in the main loop. */
+function withoutThread(store: Store): Store {
+  return new Proxy(store, {
+    get: (target, key) => {
+      if (key === 'ticket') return undefined;
+      const value: unknown = Reflect.get(target, key);
+      return typeof value === 'function' ? (value as (...args: unknown[]) => unknown).bind(target) : value;
+    },
+  });
+}

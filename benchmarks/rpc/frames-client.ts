@@ -11,10 +11,10 @@ let end: FrameEnd;
 let arrived: (id: number) => void = () => undefined;
 
 serveAsks({
-  dial: async (place: Place) => {
+  dial: async (place: Place, how: 'bare' | 'session') => {
     const socket = connect({ ...place, noDelay: true });
     await once(socket, 'connect');
-    end = new FrameEnd(socket, (id) => arrived(id));
+    end = new FrameEnd(socket, (id) => arrived(id), how);
   },
   latency: (_: Payload, count: number) => latency(count),
   throughput: (_: Payload, count: number, inFlight: number) => throughput(count, inFlight === 0 ? count : inFlight),

@@ -5,9 +5,9 @@ import { FrameEnd } from './frames-wire.ts';
 import { listenRaw } from './raw-wire.ts';
 
 serveAsks({
-  listen: async (directory: string) => {
+  listen: async (directory: string, how: 'bare' | 'session') => {
     const { place } = await listenRaw(directory, 'frames', (socket) => {
-      const end: FrameEnd = new FrameEnd(socket, (id) => end.send(FrameKind.RESULT, id));
+      const end: FrameEnd = new FrameEnd(socket, (id) => end.send(FrameKind.RESULT, id), how);
     });
     return place;
   },

@@ -18,7 +18,7 @@ const count = rpcFunction('soak/count', function* (n: number) {
 });
 
 const rank = Number(process.env['BENCH_RANK']);
-const agent: Promise<RpcAgent> = initRpc({ name: `w${rank}`, rank, ...agentOptions() });
+const agent: Promise<RpcAgent> = agentOptions(rank).then(initRpc);
 if (rank === 0) await agent;
 const tensors = [4, 20_000, 300_000].map((size) => ones([size]));
 

@@ -1,6 +1,6 @@
 /** @file Calls that use one part more than the plain empty call does: what that part costs is the difference. */
 import { channel, type ChannelListener } from 'node:diagnostics_channel';
-import { rpcAsync, rpcFunction, type RpcAgent } from '@backwire/rpc';
+import { rpcAsync, rpcFunction, waitAll, type RpcAgent } from '@backwire/rpc';
 import { echo, nothing } from './served.ts';
 import type { Tensor } from '@backwire/tensor';
 
@@ -16,6 +16,8 @@ export interface Variant {
 }
 
 const VALUE = { name: 'something', list: [1, 2, 3] };
+const UNLIMITED = { timeoutMs: 0 };
+const SHARED = { signal: new AbortController().signal };
 const listen: ChannelListener = () => undefined;
 
 /** By what the table calls them. */
@@ -25,8 +27,11 @@ export function variantsOf(agent: RpcAgent, small: Tensor): Readonly<Record<stri
     tensor: { call: () => rpcAsync('w1', echo, [small]).then((back) => back.dispose()) },
     'two numbers': { call: () => rpcAsync('w1', sum, [1, 2]) },
     'an object with a list': { call: () => rpcAsync('w1', record, [VALUE]) },
+    'no deadline': { call: () => rpcAsync('w1', nothing, [], UNLIMITED) },
     'an async handler': { call: () => rpcAsync('w1', later) },
     'an AbortSignal of its own': { call: () => rpcAsync('w1', nothing, [], { signal: new AbortController().signal }) },
+    'an AbortSignal of all': { call: () => rpcAsync('w1', nothing, [], SHARED) },
+    'waitAll around': { call: () => rpcAsync('w1', nothing), around: (block) => waitAll(block) },
     'a watched diagnostics channel': {
       call: () => rpcAsync('w1', nothing),
       around: async (block) => {

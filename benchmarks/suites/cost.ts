@@ -1,6 +1,6 @@
 /** @file What each part of the way of a call costs: against raw sockets, bare frames, and the plain empty call. */
 import { FULL, median, QUICK, type Contestant } from '../measure.ts';
-import { startBackwire } from '../rpc/backwire.ts';
+import { startBackwire, type BackwireContestant, type BackwireOptions } from '../rpc/backwire.ts';
 import { OURS, RAW_UNIX } from '../rpc/contestants.ts';
 import { startFrames } from '../rpc/frames.ts';
 import { startRaw } from '../rpc/raw.ts';
@@ -9,19 +9,60 @@ import { rowOf, type Row, type SuiteContext } from '../suite.ts';
 export const name = 'cost';
 
 const FRAMES = 'bare frames';
-const HOOKS = 'Backwire with an extension';
+const SESSION = 'frames in a session';
 const PLAIN = 'nothing';
 const PLAIN_CALL = 'the plain empty call';
+/** Agents that differ from another in one part: what that part is, and from whom. */
+const AGENTS: readonly { who: string; called: string; against: string; options: BackwireOptions }[] = [
+  {
+    who: 'no security',
+    called: 'authentication (HMAC), Unix',
+    against: OURS,
+    options: { transports: ['unix'], security: { mode: 'none', iUnderstand: true } },
+  },
+  { who: 'no thread', called: 'liveness thread', against: OURS, options: { transports: ['unix'], thread: false } },
+  { who: 'hooks', called: 'an interceptor', against: OURS, options: { transports: ['unix'], extensions: 'hooks' } },
+  {
+    who: 'all extensions',
+    called: 'all three extensions',
+    against: OURS,
+    options: { transports: ['unix'], extensions: 'all' },
+  },
+  {
+    who: 'TCP without security',
+    called: 'authentication (HMAC), TCP',
+    against: 'TCP',
+    options: { transports: ['tcp'], security: { mode: 'none', iUnderstand: true } },
+  },
+  {
+    who: 'TLS',
+    called: 'TLS 1.3 with a pre-shared key',
+    against: 'TCP',
+    options: { transports: ['tcp'], security: { mode: 'psk' } },
+  },
+];
 /** Parts that a call of the same two workers can have or not; the last one stays on once it was. */
 const VARIANTS = [
   'two numbers',
   'an object with a list',
   'tensor',
   'an async handler',
+  'no deadline',
+  'an AbortSignal of all',
   'an AbortSignal of its own',
+  'waitAll around',
   'a watched diagnostics channel',
   'AsyncLocalStorage in the caller',
 ];
+/** Agents that lack the part their row is about. */
+const LACKS: ReadonlySet<string> = new Set(['no security', 'no thread', 'TCP without security']);
+/** Parts that a new connection pays for. */
+const HANDSHAKES: ReadonlySet<string> = new Set([
+  'authentication (HMAC), Unix',
+  'authentication (HMAC), TCP',
+  'TLS 1.3 with a pre-shared key',
+]);
+const RECONNECTS = 50;
 const IN_FLIGHT = 64;
 const OPEN_CALLS = 10_000;
 const OPEN_CALLS_MIB = 100;
@@ -34,20 +75,10 @@ interface Figures {
 }
 
 export async function run(context: SuiteContext): Promise<Row[]> {
-  const all: Contestant[] = [];
+  const rows = await layers(context);
+  rows.push(...(await parts(context)));
+  const ours = await startBackwire(OURS, { transports: ['unix'] });
   try {
-    const ours = await startBackwire(OURS, { transports: ['unix'] });
-    all.push(ours, await startRaw('unix'), await startFrames(FRAMES));
-    all.push(await startBackwire(HOOKS, { transports: ['unix'], hooks: true }));
-    const figures = new Map<string, Figures>();
-    const rows: Row[] = [];
-    await measure(
-      context,
-      all.map((each) => [each.name, each, PLAIN]),
-      figures,
-    );
-    rows.push(...compare(figures, OURS, 'empty call', RAW_UNIX), ...compare(figures, OURS, 'empty call', FRAMES));
-    rows.push(...compare(figures, FRAMES, FRAMES, RAW_UNIX), ...compare(figures, HOOKS, 'with an extension', OURS));
     for (const variant of VARIANTS) {
       const pair = new Map<string, Figures>();
       await measure(
@@ -60,9 +91,67 @@ export async function run(context: SuiteContext): Promise<Row[]> {
       );
       rows.push(...compare(pair, variant, variant === 'tensor' ? 'a 4-float tensor' : variant, PLAIN_CALL));
     }
-    return [...rows, ...(await openCallRows())];
+  } finally {
+    await ours.close();
+  }
+  return [...rows, ...(await openCallRows())];
+}
+
+/** From the socket up: what each layer costs on top of the one below it. */
+async function layers(context: SuiteContext): Promise<Row[]> {
+  const all: Contestant[] = [];
+  try {
+    all.push(await startRaw('unix'), await startFrames(FRAMES), await startFrames(SESSION, 'session'));
+    all.push(await startBackwire(OURS, { transports: ['unix'] }));
+    const figures = new Map<string, Figures>();
+    await measure(
+      context,
+      all.map((each) => [each.name, each, PLAIN]),
+      figures,
+    );
+    return [
+      ...compare(figures, FRAMES, FRAMES, RAW_UNIX),
+      ...compare(figures, SESSION, SESSION, FRAMES),
+      ...compare(figures, OURS, 'empty call', SESSION),
+      ...compare(figures, OURS, 'empty call', FRAMES),
+      ...compare(figures, OURS, 'empty call', RAW_UNIX),
+    ];
   } finally {
     for (const contestant of all.reverse()) await contestant.close();
+  }
+}
+
+/** Agents with and without a part, in turns. */
+async function parts(context: SuiteContext): Promise<Row[]> {
+  const all = new Map<string, BackwireContestant>();
+  try {
+    all.set(OURS, await startBackwire(OURS, { transports: ['unix'] }));
+    all.set('TCP', await startBackwire('TCP', { transports: ['tcp'], security: { mode: 'hmac' } }));
+    for (const { who, options } of AGENTS) all.set(who, await startBackwire(who, options));
+    const figures = new Map<string, Figures>();
+    await measure(
+      context,
+      [...all].map(([who, contestant]) => [who, contestant, PLAIN]),
+      figures,
+    );
+    const again = new Map<string, number[]>();
+    for (let round = 0; round < (context.quick ? QUICK : FULL).rounds; round++) {
+      for (const [who, contestant] of all)
+        again.set(who, [...(again.get(who) ?? []), median(await contestant.reconnect(RECONNECTS))]);
+    }
+    return AGENTS.flatMap(({ who, called, against }) => {
+      // Of two the one with the part is ours: for some that is the one everybody is compared with.
+      const [ours, other] = LACKS.has(who) ? [against, who] : [who, against];
+      const about = { unit: 'µs', better: 'lower', against: other } as const;
+      const connect = rowOf(
+        { name: `${called}, connect and call`, ...about },
+        again.get(ours) ?? [],
+        again.get(other) ?? [],
+      );
+      return [...compare(figures, ours, called, other), ...(HANDSHAKES.has(called) ? [connect] : [])];
+    });
+  } finally {
+    for (const contestant of [...all.values()].reverse()) await contestant.close();
   }
 }
 

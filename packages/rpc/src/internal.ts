@@ -4,3 +4,4 @@ export { serveStore, type ServeStoreOptions, type StoreServer } from './stores/e
 export { openStore } from './stores/open.ts';
 export { findKeys } from './security/secret.ts';
 export { Inspector, type GroupLook, type InspectorOptions, type WorkerLook } from './inspection/inspector.ts';
+export { Session } from './protocol/session.ts';
