@@ -99,10 +99,20 @@ export class Group {
     }
   }
 
-  /** Takes a dead member out of the view. Resolves with the view that no longer has it. */
-  async evict(member: ViewMember): Promise<View> {
+  /**
+   * Takes a dead member out of the view. `stillDead` is asked again before every attempt to set the view: others may win many of
+   * them, and meanwhile the member may have been acquitted. Resolves with the latest view; it still has the member if that was so.
+   */
+  async evict(member: ViewMember, stillDead?: () => Promise<boolean>): Promise<View> {
     this.options.logger.info({ worker: member.name, incarnation: member.incarnation }, 'evicting a dead worker');
-    return this.change((view) => remove(view, member.name, member.incarnation, 'dead'));
+    return this.change(async (view) =>
+      stillDead === undefined || (await stillDead()) ? remove(view, member.name, member.incarnation, 'dead') : view,
+    );
+  }
+
+  /** Whether a member may be put out on what the store says: nothing holds its lease, or two members accuse it. */
+  async doomed(member: ViewMember): Promise<boolean> {
+    return !(await this.leaseOf(member)).alive || this.accused(member);
   }
 
   /** Whether a member's lease is still there, and how long its main loop has been busy. */
@@ -122,15 +132,17 @@ export class Group {
   async accuse(member: ViewMember): Promise<boolean> {
     const { self, lease } = this;
     if (self === undefined || lease === undefined) return false;
-    const prefix = `accused/${member.name}#${member.incarnation}/`;
-    await this.options.store.set(`${prefix}${self.name}`, encoder.encode('1'), { lease });
-    return (await this.options.store.list(prefix)).size >= 2;
+    await this.options.store.set(`${accusations(member)}${self.name}`, encoder.encode('1'), { lease });
+    return this.accused(member);
+  }
+
+  private async accused(member: ViewMember): Promise<boolean> {
+    return (await this.options.store.list(accusations(member))).size >= 2;
   }
 
   /** Takes an accusation back. */
   async acquit(member: ViewMember): Promise<void> {
-    if (this.self !== undefined)
-      await this.options.store.delete(`accused/${member.name}#${member.incarnation}/${this.self.name}`);
+    if (this.self !== undefined) await this.options.store.delete(`${accusations(member)}${this.self.name}`);
   }
 
   private tell(view: View): void {
@@ -262,7 +274,7 @@ export class Group {
       case 'id-taken': {
         const { by } = refusal;
         if (!(await this.leaseOf(by)).alive) {
-          await this.evict(by);
+          await this.evict(by, async () => !(await this.leaseOf(by)).alive);
           return;
         }
         const error = notUnique(refusal.kind, member, by);
@@ -358,10 +370,10 @@ export class Group {
     return watching;
   }
 
-  private async change(step: (view: View) => View): Promise<View> {
+  private async change(step: (view: View) => View | Promise<View>): Promise<View> {
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const view = await this.read();
-      const next = step(view);
+      const next = await step(view);
       if (next === view) return view;
       const { ok } = await this.options.store.compareAndSet(VIEW_KEY, encodeView(view), encodeView(next));
       if (!ok) continue;
@@ -391,6 +403,11 @@ interface Watching {
 
 function ageKey(name: string, incarnation: number): string {
   return `age/${name}#${incarnation}`;
+}
+
+/** Where the accusers of a member are listed. */
+function accusations(member: ViewMember): string {
+  return `accused/${member.name}#${member.incarnation}/`;
 }
 
 function freeId(view: View): number {

@@ -21,6 +21,8 @@ export interface MemberRules {
   readonly usurps: boolean;
   /** Lets a barrier go on when most have come. */
   readonly hurries: boolean;
+  /** Puts a member out on what it heard of it before the first of many attempts. */
+  readonly rushes: boolean;
 }
 
 export interface MemberPlan {
@@ -265,6 +267,12 @@ export class SimMember implements SimNode {
     for (let attempt = 0; attempt < 20; attempt++) {
       const view = yield { op: 'view' };
       if (!isView(view)) continue;
+      // Others may have won many attempts: what was true before the first may have been taken back.
+      if (!certain && !this.plan.rules.rushes) {
+        const doomed = yield { op: 'doomed', life: peer };
+        if (doomed === false) return;
+        if (doomed !== true) continue;
+      }
       const [name = '', incarnation] = peer.split('#');
       const next = remove(view, name, Number(incarnation), 'dead');
       if (next === view || (yield { op: 'change', before: view, next }) === true) return;

@@ -16,7 +16,11 @@ export class SimStore implements SimNode {
   private readonly incarnations = new Map<string, number>();
   private readonly leases = new Map<Life, { node: string; until: number }>();
   private readonly accusers = new Map<Life, Set<Life>>();
+  /** When a life was last said to be doomed. */
+  private readonly doomedAt = new Map<Life, number>();
   private view: View = EMPTY_VIEW;
+  /** When the view was set. */
+  private since = 0;
   private pushing = false;
 
   constructor(env: NodeEnv, oracle: MembershipOracle, blind: boolean) {
@@ -59,6 +63,11 @@ export class SimStore implements SimNode {
         return this.leases.delete(request.life);
       case 'lease-of':
         return this.lives(request.life);
+      case 'doomed': {
+        const doomed = this.mayDie(request.life);
+        if (doomed) this.doomedAt.set(request.life, now);
+        return doomed;
+      }
       case 'accuse': {
         const accusers = this.accusers.get(request.victim) ?? new Set();
         this.accusers.set(request.victim, accusers.add(request.by));
@@ -76,8 +85,11 @@ export class SimStore implements SimNode {
   /** Compare-and-set. */
   private change(before: View, next: View): boolean {
     if (before !== this.view && !this.blind) return false;
-    this.oracle.changed(this.view, next, (life) => !this.lives(life) || this.accusations(life) >= 2);
+    // A verdict counts as long as the view is the one that it was asked for.
+    const { since } = this;
+    this.oracle.changed(this.view, next, (life) => this.mayDie(life) || (this.doomedAt.get(life) ?? -1) >= since);
     this.view = next;
+    this.since = this.env.now();
     if (!this.pushing) {
       this.pushing = true;
       this.env.setTimer(PUSH_MS, 'push', () => this.push());
@@ -94,6 +106,11 @@ export class SimStore implements SimNode {
     }
     const members = new Set(this.view.members.map(lifeOf));
     for (const life of this.accusers.keys()) if (!members.has(life)) this.accusers.delete(life);
+    for (const life of this.doomedAt.keys()) if (!members.has(life)) this.doomedAt.delete(life);
+  }
+
+  private mayDie(life: Life): boolean {
+    return !this.lives(life) || this.accusations(life) >= 2;
   }
 
   private lives(life: Life): boolean {
