@@ -40,8 +40,9 @@ function buildTensor(descriptor: TensorDescriptor, storages: readonly Storage[])
   }
   const storage = storages[descriptor.storage] as Storage;
   const dtype = descriptor.dtype as DType;
-  // The table is checked and its arrays are ours: no second check, no copies, on the path of every call with a tensor.
-  if (!requiresGrad && descriptor.parameter !== true)
+  // The table is checked and its arrays are ours: no second check, no copies, on the path of every call with a tensor. Only bytes
+  // that are to be read as bool may hold what no kernel expects.
+  if (!requiresGrad && descriptor.parameter !== true && dtype !== 'bool')
     return new Tensor({ storage, dtype, shape, strides: descriptor.strides, offset: descriptor.offset });
   return tensorFromParts({
     storage,

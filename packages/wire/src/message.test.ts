@@ -21,12 +21,13 @@ const message = (tensors: readonly Tensor[], payload = Uint8Array.of(1, 2)): Mes
 });
 
 /** Through all three stages, with a copy for the wire. */
-function travel(sent: Message): Message {
+function travel(sent: Message, spoil: (storage: Uint8Array) => void = () => undefined): Message {
   const write = serializeMessage(sent);
   try {
     const allocation = allocate(write.descriptor);
     allocation.payload.set(write.buffers[0] as Uint8Array);
     allocation.storages.forEach((storage, i) => storage.set(write.buffers[i + 1] as Uint8Array));
+    allocation.storages.forEach(spoil);
     return deserializeMessage(write.descriptor, allocation);
   } finally {
     write.release();
@@ -135,6 +136,12 @@ describe('the three stages of a message', () => {
     expect([back.dtype, back.shape]).toEqual([dtype, [2, 2]]);
     const { buffer, byteOffset, byteLength } = back.dataSync();
     expect(new Uint8Array(buffer, byteOffset, byteLength)).toEqual(bytes);
+  });
+
+  it('read no other bytes than 0 and 1 as bool', () => {
+    const sent = message([fromBytes(Uint8Array.of(1, 0, 1), [3], 'bool')]);
+    const [back] = travel(sent, (storage) => void (storage[0] = 255)).tensors as [Tensor];
+    expect([...back.dataSync()]).toEqual([1, 0, 1]);
   });
 
   it('keep scalars, empty tensors and large ones', () => {

@@ -129,18 +129,20 @@ export function toDense<D extends DType>(t: Tensor<D>): Tensor<D> {
 
 const toSparseOp = defineOp('toSparse', 'to_sparse', ([t]) => {
   const input = t as Tensor;
-  const array = readNumbers(input);
-  const at: number[] = [];
-  for (let i = 0; i < array.length; i++) if (array[i] !== 0) at.push(i);
+  const stored = readArray(input);
   const { lanes } = dtypes[input.dtype];
-  if (lanes === 2) throw new DTypeError('toSparse is not defined for complex64');
-  const linear = Float64Array.from(at);
-  const picked = encode(
-    Float64Array.from(at, (i) => array[i] as number),
-    input.dtype,
-  );
+  const numbers = decode(stored, input.dtype);
+  const at: number[] = [];
+  for (let i = 0; i < input.size; i++) {
+    if (numbers[i * lanes] !== 0 || (lanes === 2 && numbers[i * lanes + 1] !== 0)) at.push(i);
+  }
+  // As stored: a number in between would round int64.
+  const picked = allocate(input.dtype, at.length);
+  for (let k = 0; k < picked.length; k++) {
+    picked[k] = stored[(at[Math.floor(k / lanes)] as number) * lanes + (k % lanes)] as never;
+  }
   return sparseFromParts({
-    indices: fromArray(unravel(linear, input.shape), 'int64', [input.rank, at.length]),
+    indices: fromArray(unravel(Float64Array.from(at), input.shape), 'int64', [input.rank, at.length]),
     values: fromArray(picked, input.dtype, [at.length]),
     coalesced: true,
     shape: input.shape,

@@ -1,6 +1,6 @@
 /** @file Sparse COO tensors. */
 import { describe, expect, it } from 'vitest';
-import { Parameter, nn, optim, sparseCooTensor, tensor, zeros, type Tensor } from '../index.ts';
+import { Parameter, fromBytes, nn, optim, sparseCooTensor, tensor, zeros, type Tensor } from '../index.ts';
 import { sparseFromParts } from '../internal.ts';
 
 const index = (rows: number[][]): Tensor => tensor(rows, { dtype: 'int64' });
@@ -61,6 +61,15 @@ describe('sparse tensors', () => {
     expect(s.sum().item()).toBe(6);
     expect(() => s.add(1)).toThrow(/not defined/);
     expect(() => s.add(sparseCooTensor(index([[0]]), tensor([1]), [4]))).toThrow(/match/);
+  });
+
+  it('come from dense tensors bit for bit', () => {
+    const beyond = 2n ** 53n + 1n;
+    const whole = tensor(BigInt64Array.of(0n, beyond, -1n), { dtype: 'int64' }).toSparse();
+    expect([...whole.values().dataSync()]).toEqual([beyond, -1n]);
+    const complex = fromBytes(new Uint8Array(Float32Array.of(0, 0, 0, 2, 1, 0).buffer), [3], 'complex64').toSparse();
+    expect([...complex.indices().dataSync()]).toEqual([1n, 2n]);
+    expect([...complex.values().dataSync()]).toEqual([0, 2, 1, 0]);
   });
 
   it('may be empty', () => {
