@@ -16,6 +16,7 @@ import type { AgentEvents, RpcAgent } from './agent-types.ts';
 import { Caller } from './caller.ts';
 import { Collectives } from './collectives.ts';
 import type { Core, ValueContext } from './core.ts';
+import { DecodeContext } from './decode-context.ts';
 import { findDefinition, localDefinition, nameOf, type Definition } from './definitions.ts';
 import type { DeviceMaps } from './device-maps.ts';
 import { Dispatcher } from './dispatcher.ts';
@@ -270,7 +271,10 @@ export class Agent implements ExtensionHost, Core {
     from: WorkerInfo,
     pending: Promise<unknown>[] = [],
   ): unknown {
-    return this.codec.read(bytes, 0, bytes.length, tensors, { worker: from, header: [], pending });
+    const context = new DecodeContext();
+    const value = context.read(this.codec, from, bytes, 0, bytes.length, tensors);
+    pending.push(...context.take());
+    return value;
   }
 
   session(extension: string): (ExtensionSession & ExtensionInternals) | undefined {

@@ -19,8 +19,7 @@ export class Answers {
     if (state === 'gone') return;
     const writer = outbox.begin(false);
     let plan: TensorPlan | undefined;
-    const context: ValueContext =
-      value === undefined ? NOTHING_INSIDE : { worker, header: [], pending: NOTHING_INSIDE.pending };
+    const context: ValueContext = value === undefined ? NOTHING_INSIDE : { ...NOTHING_INSIDE, worker, header: [] };
     try {
       const tensors: Tensor[] = value === undefined ? NO_TENSORS : [];
       this.core.codec.write(writer.out, value, tensors, context);

@@ -51,7 +51,7 @@ export class CallWriter {
         // Known to the call before anything is encoded: what was drawn for a call that fails here has to be taken back.
         call.header = header = [];
         const tensors: Tensor[] = [];
-        this.core.codec.write(writer.out, args, tensors, { worker, header, pending: NO_PENDING });
+        this.core.codec.write(writer.out, args, tensors, { ...NOTHING_INSIDE, worker, header });
         if (tensors.length > 0)
           plan = planTensors(tensors, { mapDevice: this.core.deviceMaps.to(worker.name, 'Request') });
       }
@@ -153,5 +153,4 @@ function u32(value: number): Uint8Array {
 
 /** Shared by calls without arguments, which write into neither. */
 const NO_ENTRIES: HeaderEntry[] = [];
-const NO_PENDING: Promise<unknown>[] = [];
 const NO_TENSORS: Tensor[] = [];

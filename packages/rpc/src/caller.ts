@@ -6,7 +6,7 @@ import { FrameFlag, FrameKind, MessageType, WireError } from '@backwire/wire/int
 import { CallWriter } from './call-writer.ts';
 import { ARRIVE } from './collectives.ts';
 import type { Core } from './core.ts';
-import { DecodeContext } from './decode-context.ts';
+import { DecodeContext, freeing } from './decode-context.ts';
 import { decodeFailure } from './error-codec.ts';
 import { RpcError, type Executed } from './errors.ts';
 import type { Followed, RpcMessage } from './extension.ts';
@@ -362,10 +362,9 @@ export class Caller {
   }
 
   private decode(peer: Peer, bytes: Uint8Array, start: number, end: number, tensors: readonly Tensor[]): unknown {
-    const context = this.decoding.begin(peer.worker);
-    const value = this.core.codec.read(bytes, start, end, tensors, context);
+    const value = this.decoding.read(this.core.codec, peer.worker, bytes, start, end, tensors);
     // Results are handed over at once; what settles later is the references' own affair.
-    const pending = context.take();
+    const pending = this.decoding.take();
     if (pending.length > 0) for (const promise of pending) promise.catch(ignore);
     return value;
   }
@@ -373,7 +372,8 @@ export class Caller {
   private item(call: PendingCall, stream: StreamAnswer, arrived: Arrived, tensors: Tensor[]): void {
     try {
       if (call.follower?.gradless === true) for (const tensor of tensors) tensor.requiresGrad = false;
-      stream.item(this.decode(call.peer, arrived.bytes, arrived.start, arrived.end, tensors), arrived.seq);
+      const value = this.decode(call.peer, arrived.bytes, arrived.start, arrived.end, tensors);
+      stream.item(value, arrived.seq, freeing(this.decoding.takeUnclaimed(), tensors));
     } catch (error) {
       this.cancel(call.id, () => decodeFailed(error, call.peer, 'yes'));
     } finally {
@@ -390,6 +390,7 @@ export class Caller {
   }
 
   private resolve(call: PendingCall, value: unknown, reply: Message | undefined): void {
+    this.decoding.takeUnclaimed(); // what is in the value is the program's
     this.core.observers.current?.settled?.(call, undefined);
     call.follower?.settled?.(reply === undefined ? {} : { reply });
     call.answer.resolve(value);

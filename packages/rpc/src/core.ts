@@ -21,6 +21,8 @@ export interface ValueContext {
   header: HeaderEntry[];
   /** What has to settle before the values are used, of the message being read. */
   pending: Promise<unknown>[];
+  /** What gives back the references in the message being read, should nobody ever get them. */
+  readonly unclaimed: (() => void)[];
 }
 
 /** The parts of an agent, for one another. */

@@ -1,7 +1,20 @@
 /** @file What values are encoded and decoded with, used again for the next message: most hold nothing of an extension. */
-import type { HeaderEntry } from '@backwire/wire/internal';
+import type { Tensor } from '@backwire/tensor';
+import type { HeaderEntry, ValueCodec } from '@backwire/wire/internal';
 import type { ValueContext } from './core.ts';
 import { WorkerInfo } from './worker-info.ts';
+
+/** Gives back the references in values that nobody gets. */
+export type Unclaimed = readonly (() => void)[];
+
+/** Frees what is in a value that nobody gets; undefined when there is nothing to free. */
+export function freeing(unclaimed: Unclaimed | undefined, tensors: readonly Tensor[]): (() => void) | undefined {
+  if (unclaimed === undefined && tensors.length === 0) return undefined;
+  return () => {
+    for (const give of unclaimed ?? []) give();
+    for (const tensor of tensors) tensor.dispose();
+  };
+}
 
 const NONE: readonly Promise<unknown>[] = Object.freeze([]);
 const NO_ENTRIES: HeaderEntry[] = [];
@@ -11,24 +24,42 @@ export const NOTHING_INSIDE: ValueContext = Object.freeze({
   worker: new WorkerInfo('', 0),
   header: NO_ENTRIES,
   pending: [],
+  unclaimed: [],
 });
 
-/** One per place that decodes; `begin`, decode, `take`. Decoding does not nest there. */
+/** One per place that decodes; `read`, then `take` and `takeUnclaimed`. Decoding does not nest there. */
 export class DecodeContext implements ValueContext {
   worker!: WorkerInfo;
   /** Read values add no entries. */
   readonly header = NO_ENTRIES;
   private waiting: Promise<unknown>[] | undefined;
+  private givenBack: (() => void)[] | undefined;
 
   get pending(): Promise<unknown>[] {
     return (this.waiting ??= []);
   }
+  get unclaimed(): (() => void)[] {
+    return (this.givenBack ??= []);
+  }
 
-  /** For a value of `worker`. */
-  begin(worker: WorkerInfo): this {
-    this.worker = worker;
+  /** A value of `from`. @throws what is malformed; the references before it are given back then. */
+  read(
+    codec: ValueCodec<ValueContext>,
+    from: WorkerInfo,
+    bytes: Uint8Array,
+    start: number,
+    end: number,
+    tensors: readonly Tensor[],
+  ): unknown {
+    this.worker = from;
     this.waiting = undefined;
-    return this;
+    this.givenBack = undefined;
+    try {
+      return codec.read(bytes, start, end, tensors, this);
+    } catch (error) {
+      this.discard();
+      throw error;
+    }
   }
 
   /** What has to settle before the values are used. */
@@ -36,5 +67,17 @@ export class DecodeContext implements ValueContext {
     const { waiting } = this;
     this.waiting = undefined;
     return waiting ?? NONE;
+  }
+
+  /** For whoever keeps the values until somebody gets them. */
+  takeUnclaimed(): Unclaimed | undefined {
+    const { givenBack } = this;
+    this.givenBack = undefined;
+    return givenBack;
+  }
+
+  /** Nobody gets the values. */
+  discard(): void {
+    for (const give of this.takeUnclaimed() ?? []) give();
   }
 }

@@ -5,8 +5,8 @@ import type { Message } from '@backwire/wire';
 import { FrameFlag, FrameKind, MessageType } from '@backwire/wire/internal';
 import { Answers } from './answers.ts';
 import { ARRIVE } from './collectives.ts';
-import type { Core, ValueContext } from './core.ts';
-import { DecodeContext } from './decode-context.ts';
+import { CallReader } from './call-reader.ts';
+import type { Core } from './core.ts';
 import { invoke, type Definition } from './definitions.ts';
 import { encodeSystemError, encodeThrown } from './error-codec.ts';
 import { RpcError } from './errors.ts';
@@ -14,7 +14,7 @@ import type { Incoming, RpcMessage } from './extension.ts';
 import { IdempotencyCache } from './idempotency.ts';
 import type { InboundCall } from './inbound-call.ts';
 import { decodeFailed, messageOf, type Arrived } from './inbox.ts';
-import { callPayload, encodeFor, readCallPayload } from './lazy-call.ts';
+import { callPayload, encodeFor } from './lazy-call.ts';
 import type { Peer } from './peer.ts';
 import { isGenerator, promiseOf } from './results.ts';
 import { runInScope, withScope } from './scoped.ts';
@@ -32,7 +32,7 @@ export class Dispatcher {
   private readonly slots: Slots;
   private readonly turns = new Turns();
   private readonly answers: Answers;
-  private readonly decoding = new DecodeContext();
+  private readonly reader: CallReader;
   private idleWaiters: (() => void)[] = [];
 
   constructor(core: Core, maxConcurrentCalls: number) {
@@ -40,6 +40,7 @@ export class Dispatcher {
     this.slots = new Slots(maxConcurrentCalls);
     this.idempotency = new IdempotencyCache(core);
     this.answers = new Answers(core);
+    this.reader = new CallReader(core);
   }
 
   /** A call whose storages are on their way keeps its place, unless they are so large that others would wait too long. */
@@ -63,6 +64,7 @@ export class Dispatcher {
         return;
       }
       const { done, messageType } = arrived;
+      call.unclaimed = done;
       if (ORDERED.has(messageType))
         this.turns.ready(
           call,
@@ -80,7 +82,7 @@ export class Dispatcher {
     const { messageType } = arrived;
     let pending: readonly Promise<unknown>[];
     try {
-      pending = this.decode(call, arrived, tensors);
+      pending = this.reader.read(call, arrived, tensors);
     } catch (error) {
       this.refuse(call, error instanceof RpcError ? error : decodeFailed(error, call.peer));
       return;
@@ -154,16 +156,26 @@ export class Dispatcher {
 
   /** Runs a call that came as a message (PYTHON_CALL or SCRIPT_CALL), inside the handler context that is current. */
   async runMessage(from: Peer, message: Message, call: InboundCall | undefined): Promise<unknown> {
-    const pending: Promise<unknown>[] = [];
-    const { definition, args } = this.decodeMessage(from, message, pending);
+    const { definition, args, pending, unclaimed } = this.readMessage(from, message);
     if (call !== undefined) call.definition = definition;
     if (pending.length > 0) await Promise.all(pending);
-    if (call?.aborted === true) throw new RpcError('cancelled', 'the call was cancelled', { peer: from.worker });
+    if (call?.aborted === true) {
+      for (const give of unclaimed ?? []) give();
+      throw new RpcError('cancelled', 'the call was cancelled', { peer: from.worker });
+    }
     try {
       return await (definition.scope ? runInScope(definition, args) : invoke(definition, args));
     } catch (error) {
       if (typeof error === 'object' && error !== null) this.thrown.add(error);
       throw error;
+    }
+  }
+
+  private readMessage(from: Peer, message: Message): ReturnType<CallReader['message']> {
+    try {
+      return this.reader.message(from, message);
+    } catch (error) {
+      throw error instanceof RpcError ? error : decodeFailed(error, from);
     }
   }
 
@@ -180,38 +192,6 @@ export class Dispatcher {
       tensors,
       header,
     };
-  }
-
-  /** Returns what has to settle before the call can start. */
-  private decode(call: InboundCall, arrived: Arrived, tensors: Tensor[]): readonly Promise<unknown>[] {
-    const { peer } = call;
-    if (arrived.fn === 0) {
-      const pending: Promise<unknown>[] = [];
-      const { definition, args } = this.decodeMessage(peer, messageOf(arrived, tensors), pending);
-      call.definition = definition;
-      call.args = args;
-      return pending;
-    }
-    call.definition = peer.inbox.definition(arrived.fn);
-    const context = this.decoding.begin(peer.worker);
-    const args = this.core.codec.read(arrived.bytes, arrived.start, arrived.end, tensors, context);
-    if (!Array.isArray(args)) throw new TypeError('the arguments of a call are a list');
-    call.args = args;
-    return context.take();
-  }
-
-  private decodeMessage(
-    from: Peer,
-    message: Message,
-    pending: Promise<unknown>[],
-  ): { definition: Definition; args: unknown[] } {
-    const { payload, tensors } = message;
-    const context: ValueContext = { worker: from.worker, header: [], pending };
-    const { name, start, end } = readCallPayload(payload);
-    const definition = this.core.served(name);
-    const args = this.core.codec.read(payload, start, end, tensors, context);
-    if (!Array.isArray(args)) throw new RpcError('decode-error', 'malformed call', { peer: from.worker });
-    return { definition, args };
   }
 
   /** A call by an interned name gets the payload that says the name itself: extensions look at messages. */
@@ -275,8 +255,7 @@ export class Dispatcher {
    * was kept or was there before. Left to the collector, every large echo lands in fresh memory, at a third of the speed.
    */
   private startInScope(call: InboundCall, definition: Definition, type: number): void {
-    const { args } = call;
-    call.args = NO_ARGS;
+    const args = call.takeArgs();
     let later: Promise<unknown> | undefined;
     try {
       later = runClean({ agent: this.core.agent, call }, () =>
@@ -309,8 +288,7 @@ export class Dispatcher {
 
   private run(definition: Definition, call: InboundCall): unknown {
     const { agent } = this.core;
-    const { args } = call;
-    call.args = NO_ARGS;
+    const args = call.takeArgs();
     // Tensor operations look at nothing ambient but what is at the root already.
     if (definition.name.startsWith('aten::')) return invoke(definition, args);
     return runClean({ agent, call }, () =>
@@ -387,6 +365,7 @@ export class Dispatcher {
       return;
     }
     call.state = 'running';
+    call.unclaimed = undefined;
     call.counted = true;
     this.active++;
     this.core.observers.current?.handling?.(call);
@@ -453,8 +432,6 @@ export class Dispatcher {
     this.answers.value(call, kind, type, value);
   }
 }
-
-const NO_ARGS: readonly unknown[] = Object.freeze([]);
 
 /** Meetings are the agent's own: no extension wraps them. */
 function isMeeting({ peer }: InboundCall, { fn }: Arrived): boolean {

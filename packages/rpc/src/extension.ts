@@ -60,6 +60,8 @@ export interface ExtensionValue {
   encode(value: unknown, to: WorkerInfo, addHeader?: (entry: Uint8Array) => void): unknown;
   /** The value again. Promises put into `pending` settle before a handler starts. */
   decode(plain: unknown, from: WorkerInfo, pending?: Promise<unknown>[]): unknown;
+  /** Nobody ever gets this value, which `decode` gave: its call never started, or its stream was left. */
+  discard?(value: unknown): void;
 }
 
 export interface Extension {

@@ -156,7 +156,12 @@ export class Extensions {
           match: (candidate) => value.match(candidate),
           encode: (inner, context) =>
             value.encode(inner, context.worker, (data) => context.header.push({ extension: name, data })),
-          decode: (plain, context) => value.decode(plain, context.worker, context.pending),
+          decode: (plain, context) => {
+            const decoded = value.decode(plain, context.worker, context.pending);
+            if (value.discard !== undefined)
+              context.unclaimed.push(() => void this.guard('discard', () => value.discard?.(decoded)));
+            return decoded;
+          },
         });
       }
     }

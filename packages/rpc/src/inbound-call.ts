@@ -1,5 +1,6 @@
 /** @file One incoming call: what its handler sees of it, and how it is cancelled. */
 import { ambient, runAtRoot } from '@backwire/tensor/internal';
+import type { Unclaimed } from './decode-context.ts';
 import { RpcError } from './errors.ts';
 import type { Definition } from './definitions.ts';
 import type { Peer } from './peer.ts';
@@ -37,6 +38,8 @@ export function withoutSlot<T>(promise: Promise<T>): Promise<T> {
   return promise.finally(() => dispatcher.callBack(call));
 }
 
+const NO_ARGS: readonly unknown[] = Object.freeze([]);
+
 /** The longest delay a Node timer takes. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
@@ -54,7 +57,9 @@ export class InboundCall implements CallContext {
   /** The caller's trace context, as it sent it. */
   trace: Uint8Array | undefined;
   definition: Definition | undefined;
-  args: readonly unknown[] = [];
+  args: readonly unknown[] = NO_ARGS;
+  /** Gives back what its handler has not taken: the references in its arguments, or those of a message that was never decoded. */
+  unclaimed: Unclaimed | undefined;
   /** Outgoing calls its handler waits for. */
   outgoing = 0;
   /** Whether it counts among the handlers that are not finished; meetings, which wait for others by design, do not. */
@@ -113,10 +118,25 @@ export class InboundCall implements CallContext {
     return this.reason !== undefined;
   }
 
-  /** The handler is done; timers end. */
+  /** For the handler, whose they are from now on. */
+  takeArgs(): readonly unknown[] {
+    const { args } = this;
+    this.args = NO_ARGS;
+    this.unclaimed = undefined;
+    return args;
+  }
+
+  /** The handler is done, or will never run; timers end. */
   finish(): void {
     this.state = 'over';
     if (this.timer !== undefined) clearTimeout(this.timer);
+    if (this.unclaimed !== undefined) this.giveBack(this.unclaimed);
+  }
+
+  private giveBack(unclaimed: Unclaimed): void {
+    this.args = NO_ARGS;
+    this.unclaimed = undefined;
+    for (const give of unclaimed) give();
   }
 
   private expire(): void {

@@ -105,7 +105,7 @@ export function encodeFor(
 ): { bytes: Uint8Array; tensors: Tensor[]; header: readonly HeaderEntry[] } {
   const out = new ByteWriter();
   const tensors: Tensor[] = [];
-  const context: ValueContext = { worker: to, header: [], pending: [] };
+  const context: ValueContext = { worker: to, header: [], pending: [], unclaimed: [] };
   try {
     core.codec.write(out, value, tensors, context);
   } catch (error) {

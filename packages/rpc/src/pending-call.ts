@@ -28,7 +28,8 @@ export interface Answer {
 export interface StreamAnswer extends Answer {
   /** The item of this frame is on its way: keep its place. */
   expect(seq: number): void;
-  item(value: unknown, seq: number): void;
+  /** `discard` frees what is in the item, should nobody get it. */
+  item(value: unknown, seq: number, discard: (() => void) | undefined): void;
   /** Whether items are on their way. */
   readonly incomplete: boolean;
   /** Called once none is any more. */

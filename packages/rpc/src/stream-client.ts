@@ -9,6 +9,8 @@ interface Slot {
   readonly seq: number;
   ready: boolean;
   value: unknown;
+  /** Frees what is in the item; for one that nobody gets. */
+  discard?: (() => void) | undefined;
 }
 
 interface Waiter {
@@ -31,6 +33,8 @@ export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void,
   private taken = 0;
   private missing = 0;
   private over = false;
+  /** The consumer has gone. */
+  private left = false;
   private failure: { readonly error: unknown } | undefined;
   private idle: NodeJS.Timeout | undefined;
 
@@ -57,14 +61,18 @@ export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void,
     this.slots.push({ seq, ready: false, value: undefined });
   }
 
-  item(value: unknown, seq: number): void {
+  item(value: unknown, seq: number, discard: (() => void) | undefined): void {
     const slot = this.missing > 0 ? this.slots.find((waiting) => waiting.seq === seq) : undefined;
     if (slot === undefined) {
-      if (this.isFull()) return;
-      this.slots.push({ seq, ready: true, value });
+      if (this.isFull() || this.left) {
+        discard?.();
+        return;
+      }
+      this.slots.push({ seq, ready: true, value, discard });
     } else {
       slot.ready = true;
       slot.value = value;
+      slot.discard = discard;
       this.missing--;
     }
     this.deliver();
@@ -82,7 +90,7 @@ export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void,
   /** Items whose storages are still on their way will not come; those before them are still the consumer's. */
   reject(error: unknown): void {
     const lost = this.slots.findIndex(({ ready }) => !ready);
-    if (lost >= 0) this.slots.length = lost;
+    if (lost >= 0) this.forget(lost);
     this.missing = 0;
     this.onComplete = undefined;
     this.over = true;
@@ -135,7 +143,8 @@ export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void,
   private leave(): void {
     const { call } = this;
     this.call = undefined;
-    this.slots.length = 0;
+    this.left = true;
+    this.forget(0);
     if (!this.over && call !== undefined) {
       this.core.caller.cancel(
         call.id,
@@ -145,6 +154,11 @@ export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void,
     this.over = true;
     this.failure = undefined;
     this.deliver();
+  }
+
+  /** Nobody gets the items from there on. */
+  private forget(from: number): void {
+    for (const { discard } of this.slots.splice(from)) discard?.();
   }
 
   private deliver(): void {

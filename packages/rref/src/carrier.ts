@@ -32,6 +32,7 @@ export class Carrier {
       match: isHandle,
       encode: (value, to, addHeader) => this.encode(value as RRefHandle<unknown>, to, addHeader),
       decode: (plain, from, pending) => this.decode(plain, from, pending),
+      discard: (handle) => (handle as RRefHandle<unknown>).dispose(),
     };
   }
 

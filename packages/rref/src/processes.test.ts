@@ -79,4 +79,19 @@ describe('workers in processes of their own', { timeout: 90_000 }, () => {
       if (rank !== victim) expect(await cluster.worker(rank).exited()).toEqual({ code: 0, signal: null });
     }
   });
+
+  it('release a value whose handle was in a call that never starts, because its caller was killed', async () => {
+    await using cluster = await play('caller killed', 4);
+    await cluster.worker(0).line('stop owner');
+    cluster.worker(1).kill('SIGSTOP');
+    cluster.worker(0).send('stopped');
+    await cluster.worker(0).line('kill');
+    cluster.worker(2).kill('SIGKILL');
+    await cluster.worker(0).line('go on');
+    cluster.worker(1).kill('SIGCONT');
+    expect(await said(cluster, 'alive')).toEqual([]);
+    expect(await said(cluster, 'collected')).toBe(0);
+    expect(await said(cluster, 'done')).toBe(true);
+    for (const rank of [0, 1, 3]) expect(await cluster.worker(rank).exited()).toEqual({ code: 0, signal: null });
+  });
 });

@@ -33,6 +33,16 @@ const handOn = rpcFunction(
   'process/hand-on',
   (to: string) => void rpcAsync(to, keepAndUse, [kept[0] as RRef<number>]).catch(() => undefined),
 );
+const giveKept = rpcFunction('process/give-kept', () => kept[0] as RRef<number>);
+const fetchFrom = rpcFunction(
+  'process/fetch-from',
+  async (name: string) => void kept.push(await rpcSync(name, giveKept)),
+);
+const others = rpcFunction('process/others', () =>
+  sessionOf(currentAgent())
+    .host.peers()
+    .map(({ name }) => name),
+);
 const count = rpcFunction('process/count', () => sessionOf(currentAgent()).debugInfo());
 const end = rpcFunction('process/end', () => stop());
 
@@ -102,19 +112,10 @@ const scenarios: Record<string, (names: readonly string[]) => Promise<void>> = {
     await finish(names.filter((name) => name !== 'w2'));
   },
 
-  /** w2, the parent, dies after its child is on its way to w3 and before w1, the owner, has heard of it. */
+  /** w2, the parent, dies after its child has come to w3, which keeps it, and before w1, the owner, has heard of it. */
   async 'parent killed'(names) {
-    const rref = await rpcSync('w1', give);
-    await rpcSync('w2', keep, [rref]);
-    rref.dispose();
-    await until(
-      async () => (await counters('w1'))['num_forks'] === 1 && (await counters('w1'))['num_pending_children'] === 0,
-      'only w2 holds it',
-    );
-    await rpcSync('w3', count);
-    console.log('stop owner');
-    await new Promise<void>((resolve) => process.stdin.once('data', () => resolve()));
-    await rpcSync('w2', handOn, ['w3']);
+    await onlyHeldByTheSecond();
+    await rpcSync('w3', fetchFrom, ['w2']);
     await until(async () => (await counters('w3'))['num_pending_users'] === 1, 'the child waits for its owner');
     console.log('kill');
     await until(async () => (await counters('w3'))['num_pending_users'] === 0, 'the owner answered');
@@ -122,6 +123,21 @@ const scenarios: Record<string, (names: readonly string[]) => Promise<void>> = {
     say('alive', await rpcSync('w3', use));
     await rpcSync('w3', drop);
     await until(async () => (await counters('w1'))['num_owner_rrefs'] === 0, 'it was let go');
+    await finish(names.filter((name) => name !== 'w2'));
+  },
+
+  /** The same, where the child is in the arguments of a call that never starts: its caller is dead before its owner has answered. */
+  async 'caller killed'(names) {
+    await onlyHeldByTheSecond();
+    await rpcSync('w2', handOn, ['w3']);
+    await until(async () => (await counters('w3'))['num_pending_users'] === 1, 'the child waits for its owner');
+    console.log('kill');
+    await until(async () => !(await rpcSync('w3', others)).includes('w2'), 'w3 knows of the death');
+    console.log('go on');
+    await until(async () => (await counters('w3'))['num_pending_users'] === 0, 'the owner answered');
+    await until(async () => (await counters('w1'))['num_owner_rrefs'] === 0, 'nobody holds it');
+    say('alive', await rpcSync('w3', use));
+    say('collected', (await counters('w3'))['num_collected_rrefs']);
     await finish(names.filter((name) => name !== 'w2'));
   },
 
@@ -197,6 +213,20 @@ const scenarios: Record<string, (names: readonly string[]) => Promise<void>> = {
     await finish(names);
   },
 };
+
+/** A value on w1 that only w2 holds; then w1 is to be stopped. */
+async function onlyHeldByTheSecond(): Promise<void> {
+  const rref = await rpcSync('w1', give);
+  await rpcSync('w2', keep, [rref]);
+  rref.dispose();
+  await until(
+    async () => (await counters('w1'))['num_forks'] === 1 && (await counters('w1'))['num_pending_children'] === 0,
+    'only w2 holds it',
+  );
+  await rpcSync('w3', count);
+  console.log('stop owner');
+  await new Promise<void>((resolve) => process.stdin.once('data', () => resolve()));
+}
 
 async function finish(names: readonly string[]): Promise<void> {
   say('done', true);

@@ -1,0 +1,64 @@
+/** @file Incoming calls read: what they call, with which arguments, and what gives back the references in arguments no handler takes. */
+import type { Tensor } from '@backwire/tensor';
+import type { Message } from '@backwire/wire';
+import type { Arrived } from './arrived.ts';
+import type { Core } from './core.ts';
+import { DecodeContext, type Unclaimed } from './decode-context.ts';
+import type { Definition } from './definitions.ts';
+import type { InboundCall } from './inbound-call.ts';
+import { messageOf } from './inbox.ts';
+import { readCallPayload } from './lazy-call.ts';
+import { RpcError } from './errors.ts';
+import type { Peer } from './peer.ts';
+
+interface ReadCall {
+  readonly definition: Definition;
+  readonly args: unknown[];
+  /** What has to settle before the call can start. */
+  readonly pending: readonly Promise<unknown>[];
+  readonly unclaimed: Unclaimed | undefined;
+}
+
+export class CallReader {
+  private readonly core: Core;
+  private readonly context = new DecodeContext();
+
+  constructor(core: Core) {
+    this.core = core;
+  }
+
+  /** Fills in the definition and the arguments. Returns what has to settle before the call can start. @throws what is malformed. */
+  read(call: InboundCall, arrived: Arrived, tensors: Tensor[]): readonly Promise<unknown>[] {
+    const { peer } = call;
+    if (arrived.fn === 0) {
+      const { definition, args, pending, unclaimed } = this.message(peer, messageOf(arrived, tensors));
+      call.definition = definition;
+      call.args = args;
+      call.unclaimed = unclaimed;
+      return pending;
+    }
+    call.definition = peer.inbox.definition(arrived.fn);
+    const { context } = this;
+    const args = context.read(this.core.codec, peer.worker, arrived.bytes, arrived.start, arrived.end, tensors);
+    if (!Array.isArray(args)) {
+      context.discard();
+      throw new TypeError('the arguments of a call are a list');
+    }
+    call.args = args;
+    call.unclaimed = context.takeUnclaimed();
+    return context.take();
+  }
+
+  /** A call that says its function's name itself. @throws what is malformed. */
+  message(from: Peer, { payload, tensors }: Message): ReadCall {
+    const { context } = this;
+    const { name, start, end } = readCallPayload(payload);
+    const definition = this.core.served(name);
+    const args = context.read(this.core.codec, from.worker, payload, start, end, tensors);
+    if (!Array.isArray(args)) {
+      context.discard();
+      throw new RpcError('decode-error', 'malformed call', { peer: from.worker });
+    }
+    return { definition, args, pending: context.take(), unclaimed: context.takeUnclaimed() };
+  }
+}
