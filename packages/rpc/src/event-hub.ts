@@ -1,5 +1,6 @@
 /** @file The listeners of an agent's events. */
 import { runAtRoot } from '@backwire/tensor/internal';
+import { unwatchAbort, watchAbort } from './abort-watch.ts';
 import type { AgentEvents } from './agent-types.ts';
 import { RpcError } from './errors.ts';
 import { MAX_EVENT_LISTENERS } from './limits.ts';
@@ -22,11 +23,11 @@ export class EventHub {
     const entry = (value: never): void => listener(value);
     const off = (): void => {
       list.delete(entry);
-      signal?.removeEventListener('abort', off);
+      if (signal !== undefined) unwatchAbort(signal, off);
     };
     if (signal?.aborted === true) return off;
     list.add(entry);
-    signal?.addEventListener('abort', off, { once: true });
+    if (signal !== undefined) watchAbort(signal, off);
     return off;
   }
 

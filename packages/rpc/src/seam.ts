@@ -29,3 +29,4 @@ export type { AgentMetrics, PeerMetrics } from './inspection/metrics.ts';
 export type { CallObserver, ObservedCall, ObservedHandler, Observers } from './inspection/observers.ts';
 export type { Budget, OpenCall, SessionReport, WorkerReport } from './inspection/report.ts';
 export { handledMethod, incomingTrace, withTrace } from './inspection/trace.ts';
+export { unwatchAbort, watchAbort } from './abort-watch.ts';
