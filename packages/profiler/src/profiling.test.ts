@@ -2,9 +2,7 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { add, mul, ones, type Tensor } from '@backwire/tensor';
 import {
   createAgent,
@@ -40,15 +38,6 @@ const countTo = rpcFunction('profiling.test/countTo', async function* (n: number
     yield i;
   }
 });
-
-const plain = rpcFunction('profiling.test/plain', async (ms: number) => {
-  await new Promise((done) => setTimeout(done, ms));
-  return ms;
-});
-const switched: ServerProfiler[] = [];
-const switchOn = rpcFunction('profiling.test/switchOn', (at: number) => switched[at]?.enter());
-setFlagsFromString('--expose-gc');
-const gc = runInNewContext('gc') as () => void;
 
 let agents: RpcAgent[];
 let counter = 0;
@@ -372,108 +361,6 @@ describe('recordFunction', () => {
       recordFunction('after', () => undefined);
     });
     expect(names(p.events())).toEqual(['bad', 'after']);
-  });
-});
-
-describe('a server profiler', () => {
-  it('sees every call that is handled while it is on, whoever makes it', async () => {
-    agents = await group(2);
-    const server = new ServerProfiler({ recordShapes: true });
-    await on(0, () => rpcSync('w1', double, [ones([2])]));
-    on(1, () => server.enter());
-    await on(0, () => rpcSync('w1', double, [ones([3])]));
-    const { profile: p } = await on(0, () => profile(() => rpcSync('w1', double, [ones([4])])));
-    on(1, () => server.exit());
-    await on(0, () => rpcSync('w1', double, [ones([5])]));
-    expect(server.events().map((call) => call.find(({ name }) => name === 'aten::add')?.shapes?.[0])).toEqual([
-      [3],
-      [4],
-    ]);
-    expect(server.table({ sortBy: 'calls' })).toMatch(/^aten::add .* 2$/m);
-    // A profile of the caller gets its events all the same.
-    expect(p.events().some(({ isRemote, name }) => isRemote && name.endsWith('aten::add'))).toBe(true);
-    expect(server.dropped()).toBe(0);
-  });
-
-  it('nests: each sees what happens while it is on', async () => {
-    agents = await group(2);
-    const [outer, inner] = [new ServerProfiler(), new ServerProfiler()];
-    const call = (): Promise<Tensor> => on(0, () => rpcSync('w1', double, [ones([2])]));
-    on(1, () => outer.enter());
-    await call();
-    on(1, () => inner.enter());
-    await call();
-    on(1, () => inner.exit());
-    await call();
-    on(1, () => outer.exit());
-    expect([outer.events().length, inner.events().length]).toEqual([3, 1]);
-  });
-
-  it('names every call, also one without tensors and one that fails, and counts calls against its bound', async () => {
-    agents = await group(2);
-    const server = new ServerProfiler();
-    on(1, () => server.enter());
-    for (let i = 0; i < 3; i++) await on(0, () => rpcSync('w1', plain, [10]));
-    await on(0, () => rpcSync('w1', broken, [ones([1])]).catch(() => undefined));
-    on(1, () => server.exit());
-    expect(server.events().map(([whole]) => whole?.name)).toEqual([
-      ...Array.from({ length: 3 }, () => 'profiling.test/plain'),
-      'profiling.test/broken',
-    ]);
-    expect(server.events()[0]?.[0]?.durationUs).toBeGreaterThan(8_000);
-    expect(server.table()).toMatch(/^profiling\.test\/plain .* 3$/m);
-  });
-
-  it('goes off when the worker that switched it on is gone', async () => {
-    agents = await group(3);
-    const servers = [new ServerProfiler(), new ServerProfiler()];
-    switched.push(...servers);
-    await on(2, () => rpcSync('w1', switchOn, [0]));
-    await on(0, () => rpcSync('w1', switchOn, [1]));
-    const gone = agents.pop();
-    await gone?.shutdown({ graceful: false });
-    const seen = (): number => servers[0]?.events().length ?? 0;
-    await vi.waitFor(
-      async () => {
-        const before = seen();
-        await on(0, () => rpcSync('w1', double, [ones([2])]));
-        expect(seen()).toBe(before);
-      },
-      { timeout: 20_000, interval: 50 },
-    );
-    expect(servers[1]?.events().length).toBeGreaterThan(0);
-    expect(() => on(1, () => servers[0]?.exit())).toThrow('is not on');
-    on(1, () => servers[1]?.exit());
-    switched.length = 0;
-  });
-
-  it('goes off when nobody refers to it any more', async () => {
-    agents = await group(2);
-    on(1, () => new ServerProfiler().enter());
-    const hooks = async (): Promise<number> => {
-      const before = Number(agents[1]?.debugInfo()['num_profiler_hooks']);
-      await on(0, () => rpcSync('w1', double, [ones([2])]));
-      return Number(agents[1]?.debugInfo()['num_profiler_hooks']) - before;
-    };
-    expect(await hooks()).toBeGreaterThan(0);
-    await vi.waitFor(
-      async () => {
-        gc();
-        expect(await hooks()).toBe(0);
-      },
-      { timeout: 20_000, interval: 20 },
-    );
-  });
-
-  it('cannot be on twice, nor off before it is on', async () => {
-    agents = await group(1);
-    const server = new ServerProfiler();
-    on(0, () => {
-      expect(() => server.exit()).toThrow('is not on');
-      server.enter();
-      expect(() => server.enter()).toThrow('is on already');
-      server.exit();
-    });
   });
 });
 
