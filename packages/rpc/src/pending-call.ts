@@ -1,6 +1,7 @@
 /** @file One outgoing call that is not settled. */
 import type { Message } from '@backwire/wire';
 import type { HeaderEntry } from '@backwire/wire/internal';
+import { unwatchAbort, watchAbort } from './abort-watch.ts';
 import type { CallLabel } from './extension.ts';
 import type { Ticket } from './outbox.ts';
 import type { Peer } from './peer.ts';
@@ -32,6 +33,8 @@ export interface StreamAnswer extends Answer {
   item(value: unknown, seq: number, discard: (() => void) | undefined): void;
   /** Whether items are on their way. */
   readonly incomplete: boolean;
+  /** How long nobody has waited for an item, in milliseconds; Infinity when nobody ever has. */
+  unreadMs(): number;
   /** Called once none is any more. */
   onComplete: (() => void) | undefined;
 }
@@ -136,11 +139,12 @@ export class PendingCall implements Ticket {
     const rare = this.seldom;
     rare.signal = signal;
     rare.onAbort = abort;
-    signal.addEventListener('abort', abort, { once: true });
+    watchAbort(signal, abort);
   }
   unwatch(): void {
     const { rare } = this;
-    if (rare?.onAbort !== undefined) rare.signal?.removeEventListener('abort', rare.onAbort);
+    if (rare?.onAbort === undefined || rare.signal === undefined) return;
+    unwatchAbort(rare.signal, rare.onAbort);
   }
 
   private get seldom(): Rare {
