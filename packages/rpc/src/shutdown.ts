@@ -5,6 +5,7 @@ import { forgetDefault } from './current.ts';
 import { RpcError, rpcInfo } from './errors.ts';
 import type { Group } from './group.ts';
 import { checkTimeoutMs, type ShutdownOptions } from './options.ts';
+import { cancelUnread } from './stream-client.ts';
 
 /** Between two looks at what is still going on. */
 const LOOK_MS = 5;
@@ -102,6 +103,7 @@ export class Shutdown {
   private async quiet(what: string): Promise<void> {
     const { agent } = this;
     for (;;) {
+      if (agent.calls.size > 0) cancelUnread(agent);
       if (agent.calls.size === 0 && agent.dispatcher.active === 0) return;
       if (performance.now() >= this.deadline) {
         const peers = new Set(agent.calls.ids(() => true).map((id) => agent.calls.get(id)?.peer.worker.name ?? ''));

@@ -5,6 +5,19 @@ import type { Core } from './core.ts';
 import { RpcError } from './errors.ts';
 import type { PendingCall, StreamAnswer } from './pending-call.ts';
 
+/** A consumer that asks for no item this long while its agent shuts down has left without saying so. */
+const ABANDONED_MS = 5_000;
+
+/** Ends the streams that nobody reads: those that nobody ever has, and, after a while, those that nobody goes on with. */
+export function cancelUnread(core: Core): void {
+  for (const id of core.calls.ids(({ mode }) => mode === 'stream')) {
+    const call = core.calls.get(id);
+    if (call === undefined || (call.answer as StreamAnswer).unreadMs() < ABANDONED_MS) continue;
+    const text = 'the worker shut down while nobody read the stream';
+    core.caller.cancel(id, (executed) => new RpcError('cancelled', text, { executed, peer: call.peer.worker }));
+  }
+}
+
 interface Slot {
   readonly seq: number;
   ready: boolean;
@@ -37,6 +50,8 @@ export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void,
   private left = false;
   private failure: { readonly error: unknown } | undefined;
   private idle: NodeJS.Timeout | undefined;
+  /** When an item was last asked for or given; undefined = never. */
+  private lastRead: number | undefined;
 
   constructor(core: Core, highWater: number, idleMs: number) {
     this.core = core;
@@ -51,6 +66,11 @@ export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void,
 
   get incomplete(): boolean {
     return this.missing > 0;
+  }
+
+  unreadMs(): number {
+    if (this.waiters.length > 0) return 0;
+    return this.lastRead === undefined ? Infinity : this.core.now() - this.lastRead;
   }
 
   // StreamAnswer
@@ -101,6 +121,7 @@ export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void,
   // AsyncGenerator
 
   next(): Promise<IteratorResult<unknown, void>> {
+    this.lastRead = this.core.now();
     return new Promise((resolve, reject) => {
       this.waiters.push({ resolve, reject });
       this.deliver();
@@ -166,6 +187,7 @@ export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void,
       const first = this.slots[0];
       if (first?.ready === true) {
         this.slots.shift();
+        this.lastRead = this.core.now();
         (this.waiters.shift() as Waiter).resolve({ done: false, value: first.value });
         this.allowMore();
       } else if (first === undefined && this.over) {
@@ -174,6 +196,7 @@ export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void,
         return;
       }
     }
+    if (this.idle === undefined) return;
     clearTimeout(this.idle);
     this.idle = undefined;
   }

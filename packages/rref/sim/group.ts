@@ -45,6 +45,8 @@ export class SimGroup {
   readonly simulation: Simulation;
   readonly pace: Pace;
   readonly rules: Rules;
+  /** Whether handles in the arguments of a function that never starts are let go; without, it shows that they have to be. */
+  readonly givesBackUnstarted: boolean;
   readonly workers = new Map<Site, SimWorker>();
   readonly views: View[] = [{ epoch: 1, members: [], set: new Set(), died: [] }];
   readonly channels = new Map<Site, Map<Site, Channel>>();
@@ -59,11 +61,18 @@ export class SimGroup {
   private messages = 0;
   private readonly draws: Simulation['random'];
 
-  constructor(simulation: Simulation, names: readonly string[], pace: Pace, rules: Rules, crashes: readonly number[]) {
+  constructor(
+    simulation: Simulation,
+    names: readonly string[],
+    pace: Pace,
+    rules: Rules & { readonly givesBackUnstarted: boolean },
+    crashes: readonly number[],
+  ) {
     this.simulation = simulation;
     this.names = names;
     this.pace = pace;
     this.rules = rules;
+    this.givesBackUnstarted = rules.givesBackUnstarted;
     this.draws = simulation.random.split('group');
     this.ledger = new Ledger(this);
     this.crashes = [...crashes].sort((a, b) => b - a);

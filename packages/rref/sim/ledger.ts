@@ -28,7 +28,7 @@ interface Child {
 
 export class Ledger {
   /** How often each kind of thing happened. */
-  readonly counts = { shared: 0, calls: 0, freed: 0, starts: 0 };
+  readonly counts = { shared: 0, calls: 0, freed: 0, starts: 0, unstarted: 0 };
   /** RRefs whose value existed at some time. */
   private readonly existed = new Set<string>();
   /** Children of users that their owner has not heard of, by child. */

@@ -38,6 +38,8 @@ export interface Coverage {
   calls: number;
   freed: number;
   starts: number;
+  /** Functions whose caller died before they could start. */
+  unstarted: number;
   crashes: number;
   restarts: number;
   partitions: number;
@@ -48,14 +50,18 @@ export interface RRefSuite extends Suite<Scenario> {
   readonly coverage: Coverage;
 }
 
+/** What simulated workers keep to: the rules of the protocol, and that of calls which never start. */
+export type SimRules = Rules & { readonly givesBackUnstarted: boolean };
+
 /** Groups of that many workers, or of two to six; with weaker rules it shows what they are for. */
-export function rrefSuite({ rules = {}, workers }: { rules?: Partial<Rules>; workers?: number } = {}): RRefSuite {
-  const coverage: Coverage = { shared: 0, calls: 0, freed: 0, starts: 0, crashes: 0, restarts: 0, partitions: 0 };
+export function rrefSuite({ rules = {}, workers }: { rules?: Partial<SimRules>; workers?: number } = {}): RRefSuite {
+  const counts = { shared: 0, calls: 0, freed: 0, starts: 0, unstarted: 0 };
+  const coverage: Coverage = { ...counts, crashes: 0, restarts: 0, partitions: 0 };
   return {
     name: 'rref',
     coverage,
     draw: (seed) => draw(seed, workers),
-    run: (scenario) => run(scenario, { ...ALL_RULES, ...rules }, coverage),
+    run: (scenario) => run(scenario, { ...ALL_RULES, givesBackUnstarted: true, ...rules }, coverage),
   };
 }
 
@@ -100,7 +106,7 @@ function draw(seed: number, size: number | undefined): Scenario {
   };
 }
 
-function run(scenario: Scenario, rules: Rules, coverage: Coverage): RunResult {
+function run(scenario: Scenario, rules: SimRules, coverage: Coverage): RunResult {
   const { seed, workers, operations, faults, rates, pace } = scenario;
   const simulation = new Simulation({ seed, faults, rates });
   const nodes = names(workers);

@@ -44,7 +44,7 @@ export class SimWorker {
   private drawnCalls = 0;
   private readonly kept = new Map<Site, Control[]>();
   /** Functions that wait for the RRef in their arguments. */
-  private readonly waiting = new Map<UserFork, () => void>();
+  private readonly waiting = new Map<UserFork, Held>();
 
   constructor(group: SimGroup, worker: number, incarnation: number) {
     this.group = group;
@@ -169,7 +169,7 @@ export class SimWorker {
     if (message.kind === 'fork-request') this.group.ledger.accepted(message.fork);
   }
 
-  /** A handle in the arguments of a function, which starts when it is confirmed. */
+  /** A handle in a result, or in the arguments of a function, which starts when it is confirmed. */
   private forkArrives(from: Site, packet: Carried & { kind: 'fork' }): void {
     const arrival = this.protocol.forkArrived(from, packet);
     if (arrival.kind === 'owned') {
@@ -177,18 +177,16 @@ export class SimWorker {
       this.add({ rref: packet.rref });
     } else if (arrival.kind === 'held') {
       const { fork } = arrival;
-      const start = (): void => this.group.ledger.starts(this, fork);
-      if (fork.settled) start();
-      else this.waiting.set(fork, start);
+      const handle = { rref: packet.rref, fork, calls: 0, dropped: false };
+      if (fork.settled) this.group.ledger.starts(this, fork);
+      else if (fork.local % 2 === 0) this.waiting.set(fork, handle);
       if (fork.parent === fork.owner) this.group.ledger.accepted(fork);
-      this.add({ rref: packet.rref, fork, calls: 0, dropped: false });
+      this.add(handle);
     }
   }
 
   private settled(fork: UserFork): void {
-    const start = this.waiting.get(fork);
-    this.waiting.delete(fork);
-    start?.();
+    if (this.waiting.delete(fork)) this.group.ledger.starts(this, fork);
   }
 
   private see(): void {
@@ -204,10 +202,24 @@ export class SimWorker {
     }
     this.protocol.viewChanged(next.epoch, next.members, next.died);
     for (const [call, { owner }] of [...this.calls]) if (this.protocol.isDead(owner)) this.callOver(call);
+    this.dropUnstarted();
     for (const site of next.members) {
       const messages = this.kept.get(site);
       this.kept.delete(site);
       for (const message of messages ?? []) this.send(site, message);
+    }
+  }
+
+  /** A function whose caller is dead before it could start never runs: the handles in its arguments are nobody's. */
+  private dropUnstarted(): void {
+    for (const [fork, handle] of [...this.waiting]) {
+      if (!this.protocol.isDead(fork.parent)) continue;
+      this.waiting.delete(fork);
+      this.group.ledger.counts.unstarted++;
+      const index = this.handles.indexOf(handle);
+      if (index < 0) continue;
+      if (this.group.givesBackUnstarted) this.drop(index);
+      else this.handles.splice(index, 1);
     }
   }
 

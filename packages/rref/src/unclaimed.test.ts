@@ -1,5 +1,15 @@
 /** References in calls that never start, and in items that nobody takes: given back at once, without waiting for the garbage collector. */
-import { rpcAsync, rpcFunction, rpcOneway, rpcStream, rpcSync, type Extension, type RpcAgent } from '@backwire/rpc';
+import {
+  rpcAsync,
+  rpcClass,
+  rpcFunction,
+  rpcOneway,
+  rpcStream,
+  rpcSync,
+  type Extension,
+  type RpcAgent,
+} from '@backwire/rpc';
+import { rpcName } from '@backwire/tensor';
 import { registerValueType } from '@backwire/wire';
 import { describe, expect, it } from 'vitest';
 import { agent, counters, eventually, isEmpty, startGroup, withGroup } from '../test/group.ts';
@@ -33,6 +43,14 @@ const handOn = rpcFunction('unclaimed/hand-on', (rref: RRef<number>) => {
 const items = rpcFunction('unclaimed/items', async function* (): AsyncGenerator<RRef<number>, void, void> {
   for (let i = 0; ; i++) yield createRRef(i);
 });
+
+class Endless {
+  static readonly [rpcName] = 'unclaimed/endless';
+  *items(): Generator<RRef<number>, void, void> {
+    for (let i = 0; ; i++) yield createRRef(i);
+  }
+}
+rpcClass(Endless, { methods: ['items'] });
 
 /** Sees every request: calls are messages until they start. */
 const watcher: Extension = { name: 'watcher', attach: () => ({ serve: (call, next) => next(call) }) };
@@ -149,5 +167,13 @@ describe('references in the items of a stream', () => {
       await eventually(() => counters(agent(agents, 1))['num_forks'] === 4, 'as many as may wait are here');
       await stream.return();
       await released(agents);
+    }));
+
+  it('do not keep a group from shutting down when nobody ever reads them', () =>
+    withGroup(2, async (agents) => {
+      rpcStream('w1', items, [], { highWaterItems: 4 });
+      const list = remote('w1', Endless);
+      list.rpcAsync().items();
+      await eventually(() => counters(agent(agents, 1))['num_forks'] === 5 + 16, 'as many as may wait are here');
     }));
 });

@@ -1,10 +1,9 @@
 /** Random programs of whole groups in virtual time: members die, restart, pause and are cut off, and nothing is freed early or leaks. */
 import { formatTotals, runSeeds, SeedFailure } from '@backwire/testing';
 import { describe, expect, it } from 'vitest';
-import { rrefSuite, type Scenario } from '../../sim/suite.ts';
-import type { Rules } from './rules.ts';
+import { rrefSuite, type Scenario, type SimRules } from '../../sim/suite.ts';
 
-async function failureWithout(rules: Partial<Rules>, first: number): Promise<SeedFailure & { scenario: Scenario }> {
+async function failureWithout(rules: Partial<SimRules>, first: number): Promise<SeedFailure & { scenario: Scenario }> {
   const failure: unknown = await runSeeds(rrefSuite({ rules }), { count: 1_000, first, recheckEvery: 0 }).catch(
     (error: unknown) => error,
   );
@@ -21,7 +20,9 @@ describe('a simulated group', { timeout: 180_000 }, () => {
     console.log(formatTotals(totals), suite.coverage);
     expect(totals).toMatchObject({ seeds: 300, rechecked: 30 });
     expect(totals.events).toBeGreaterThan(50_000);
-    for (const count of Object.values(suite.coverage)) expect(count).toBeGreaterThan(50);
+    const { unstarted, ...often } = suite.coverage;
+    for (const count of Object.values(often)) expect(count).toBeGreaterThan(50);
+    expect(unstarted).toBeGreaterThan(0);
   });
 
   it('does so with fifty workers', async () => {
@@ -50,5 +51,11 @@ describe('a simulated group', { timeout: 180_000 }, () => {
     const { message, scenario } = await failureWithout({ deathExtendsFence: false }, 3_800);
     expect(message).toMatch(/freed too early|not settled/);
     expect(crashes(scenario)).toBe(2);
+  });
+
+  it('never comes to rest when handles in calls that never start are not let go', async () => {
+    const { message, scenario } = await failureWithout({ givesBackUnstarted: false }, 1);
+    expect(message).toContain('not settled');
+    expect(crashes(scenario)).toBeGreaterThan(0);
   });
 });
