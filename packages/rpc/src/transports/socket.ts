@@ -5,6 +5,8 @@ import type { ByteSink, Connection, Protection } from './transport.ts';
 
 /** Where bytes land while no sink is attached: small, since reading is stopped then and only the first bytes pass through it. */
 const SCRATCH_BYTES = 4_096;
+/** A chunk from here on makes a connection one that carries tensors. */
+const LARGE_BYTES = 128 * 1024;
 /** How long the peer may take to end its direction once ours has ended. */
 const LINGER_MS = 10_000;
 
@@ -19,6 +21,7 @@ const DISCARD: ByteSink = Object.freeze({
 const discarded = new Uint8Array(SCRATCH_BYTES);
 
 interface Handle {
+  readonly fd?: number;
   useUserBuffer?(buffer: Uint8Array): void;
 }
 
@@ -71,6 +74,7 @@ export class SocketConnection implements Connection {
 
   private socket!: Socket;
   private direct = false;
+  private onLarge: ((fd: number) => void) | undefined;
   private sink: ByteSink | undefined;
   private scratch: Uint8Array | undefined;
   /** The memory that the socket fills next, in direct mode. */
@@ -111,6 +115,11 @@ export class SocketConnection implements Connection {
   /** The socket itself, for those that set it up. */
   get raw(): Socket {
     return this.socket;
+  }
+
+  /** `tune` is called with the number of the socket after the first large write; never where there is none. */
+  whenLarge(tune: (fd: number) => void): void {
+    this.onLarge = tune;
   }
 
   get bufferedBytes(): number {
@@ -155,6 +164,7 @@ export class SocketConnection implements Connection {
     for (let i = 0; i <= last; i++) {
       const chunk = chunks[i] as Uint8Array;
       this.acceptedBytes += chunk.byteLength;
+      if (chunk.byteLength >= LARGE_BYTES && this.onLarge !== undefined) this.carriesLarge(this.onLarge);
       if (i === last) socket.write(chunk, done);
       else if (chunk.byteLength > 0) socket.write(chunk);
     }
@@ -176,6 +186,15 @@ export class SocketConnection implements Connection {
     if (this.closed || this.socket.destroyed) return;
     this.failure ??= error;
     this.socket.destroy();
+  }
+
+  private carriesLarge(tune: (fd: number) => void): void {
+    this.onLarge = undefined;
+    // Not now: it may have to load something first.
+    setImmediate(() => {
+      const fd = (this.socket as Movable)._handle?.fd;
+      if (fd !== undefined && fd >= 0 && !this.closed && !this.socket.destroyed) tune(fd);
+    });
   }
 
   /** Memory for the next read, in direct mode. Called by `net` right after `onRead`. */

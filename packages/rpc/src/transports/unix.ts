@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { RpcError } from '../errors.ts';
 import { dialNet, listenNet } from './listen.ts';
+import { widenSendBuffer } from './send-buffer.ts';
 import type { Connection, DialOptions, ListenOptions, Listener, Transport } from './transport.ts';
 
 /** The kernel's field for the path: 108 bytes on Linux, 104 on macOS and BSD, one of them the terminator. */
@@ -52,7 +53,10 @@ async function listen(options: ListenOptions, onConnection: (connection: Connect
   void sweep();
   let server;
   try {
-    server = await listenNet({ path }, { kind: 'unix', where }, onConnection);
+    server = await listenNet({ path }, { kind: 'unix', where }, (connection) => {
+      connection.whenLarge(widenSendBuffer);
+      onConnection(connection);
+    });
   } catch (error) {
     remove();
     throw error;
@@ -70,7 +74,9 @@ async function dial(endpoint: string, options: DialOptions = {}): Promise<Connec
   if (path === '' || Buffer.byteLength(path) > MAX_PATH_BYTES || path.includes('\0')) {
     throw new RpcError('invalid-argument', `'${endpoint}' is not unix:///path`);
   }
-  return dialNet({ path }, { kind: 'unix', remote: endpoint }, options);
+  const connection = await dialNet({ path }, { kind: 'unix', remote: endpoint }, options);
+  connection.whenLarge(widenSendBuffer);
+  return connection;
 }
 
 /** A directory this old whose socket refuses is of a process that was killed. */
