@@ -243,10 +243,10 @@ export class Agent implements ExtensionHost, Core {
     peer.outbox.sendControl(FrameKind.CONTROL, type, payload);
   }
 
-  encodeCall(to: WorkerInfo, fn: Named, args: readonly unknown[]): RpcMessage {
+  encodeCall(to: WorkerInfo, fn: Named, args: readonly unknown[], extra?: () => Uint8Array): RpcMessage {
     const name = nameOf(fn);
     const type = name.startsWith('aten::') ? Types.SCRIPT_CALL : Types.PYTHON_CALL;
-    return encodeCallMessage(this, to, type, name, args);
+    return encodeCallMessage(this, to, type, name, args, extra);
   }
 
   async runCall(from: WorkerInfo, message: Message): Promise<RpcMessage> {

@@ -143,8 +143,11 @@ export interface ExtensionHost extends RpcAgent {
   call(to: WorkerInfo, message: RpcMessage, options?: MessageOptions): Promise<Message>;
   /** Exactly once, FIFO per pair, no reply, no ambient deadline; arrives at the peer's `controls` handler of that type. */
   control(to: WorkerInfo, type: MessageType, payload: Uint8Array): void;
-  /** A call of a definition as a message: SCRIPT_CALL for tensor operations, PYTHON_CALL for all else. */
-  encodeCall(to: WorkerInfo, fn: Named, args: readonly unknown[]): RpcMessage;
+  /**
+   * A call of a definition as a message: SCRIPT_CALL for tensor operations, PYTHON_CALL for all else. With `extra`, which is called once
+   * the arguments are written, the payload is wrapped (see `writeWrappedPayload`), at no cost of its own.
+   */
+  encodeCall(to: WorkerInfo, fn: Named, args: readonly unknown[], extra?: () => Uint8Array): RpcMessage;
   /** Runs a call that arrived as a message made by `encodeCall`, and answers with its reply. */
   runCall(from: WorkerInfo, message: Message): Promise<RpcMessage>;
   /** The same, answering with the value itself, which stays here. */

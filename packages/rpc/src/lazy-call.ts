@@ -43,16 +43,21 @@ export class LazyCall implements Message {
   }
 }
 
-/** The message of a call, whole: payload `Call` of the schema. @throws TypeError for an argument that cannot travel. */
+/**
+ * The message of a call, whole: payload `Call` of the schema, and behind it, where it is given, what `extra` makes when the arguments
+ * are written (see `writeWrappedPayload`).
+ * @throws TypeError for an argument that cannot travel.
+ */
 export function encodeCallMessage(
   core: Core,
   to: WorkerInfo,
   type: number,
   name: string,
   args: readonly unknown[],
+  extra?: () => Uint8Array,
 ): RpcMessage {
-  const { bytes, tensors, header } = encodeFor(core, to, args);
-  return { type, id: 0n, payload: callPayload(name, bytes), tensors, header };
+  const { bytes, tensors, header } = encodeFor(core, to, args, name, extra);
+  return { type, id: 0n, payload: bytes, tensors, header };
 }
 
 const NAME = (1 << 3) | WireType.LENGTH;
@@ -61,17 +66,30 @@ const encoder = new TextEncoder();
 
 /** The payload of a call: its name, and its arguments, which are a value. */
 export function callPayload(name: string, args: Uint8Array): Uint8Array {
+  const prefix = prefixOf(name);
+  const out = new ByteWriter(prefix.length + args.length + 5);
+  out.raw(prefix);
+  out.varint32(args.length);
+  out.raw(args);
+  return out.written();
+}
+
+/** The prefix made last: most programs make the same call many times. */
+let lastName: string | undefined;
+let lastPrefix: Uint8Array = new Uint8Array(0);
+
+/** What stands before the length of the arguments. */
+function prefixOf(name: string): Uint8Array {
+  if (name === lastName) return lastPrefix;
   const utf8 = encoder.encode(name);
-  const out = new ByteWriter(utf8.length + args.length + 16);
-  for (const [tag, bytes] of [
-    [NAME, utf8],
-    [ARGUMENTS, args],
-  ] as const) {
-    out.u8(tag);
-    out.varint32(bytes.length);
-    out.raw(bytes);
-  }
-  return out.finish();
+  const out = new ByteWriter(utf8.length + 8);
+  out.u8(NAME);
+  out.varint32(utf8.length);
+  out.raw(utf8);
+  out.u8(ARGUMENTS);
+  lastName = name;
+  lastPrefix = out.finish();
+  return lastPrefix;
 }
 
 /** The name in the payload of a call, and where its arguments are. Throws WireError 'decode-error'. */
@@ -95,22 +113,47 @@ export function readCallPayload(payload: Uint8Array): { name: string; start: num
 }
 
 /**
- * A value for `to`, with what goes beside it.
+ * A value for `to`, with what goes beside it; as the arguments of a call of `name` where that is given, with `extra` behind it.
  * @throws TypeError for what cannot travel; what was drawn for the part before it is taken back.
  */
 export function encodeFor(
   core: Core,
   to: WorkerInfo,
   value: unknown,
+  name?: string,
+  extra?: () => Uint8Array,
 ): { bytes: Uint8Array; tensors: Tensor[]; header: readonly HeaderEntry[] } {
-  const out = new ByteWriter();
+  // Whoever encodes an extension's value may encode another one meanwhile.
+  const out = spare ?? new ByteWriter(MAX_SPARE_BYTES);
+  spare = undefined;
   const tensors: Tensor[] = [];
   const context: ValueContext = { worker: to, header: [], pending: [], unclaimed: [] };
   try {
+    if (name !== undefined) out.raw(prefixOf(name));
+    const mark = name === undefined ? -1 : out.beginLength();
     core.codec.write(out, value, tensors, context);
+    if (mark >= 0) out.endLength(mark);
+    if (extra !== undefined) putTrailer(out, extra());
+    return { bytes: out.finish(), tensors, header: context.header };
   } catch (error) {
     core.extensions.undelivered(to, context.header);
     throw error;
+  } finally {
+    out.pos = 0;
+    if (out.bytes.length <= MAX_SPARE_BYTES) spare = out;
   }
-  return { bytes: out.finish(), tensors, header: context.header };
 }
+
+/** `extra` and its length as eight big-endian bytes, as behind every wrapped payload. */
+function putTrailer(out: ByteWriter, extra: Uint8Array): void {
+  out.raw(extra);
+  out.reserve(8);
+  const { bytes, pos } = out;
+  bytes.fill(0, pos, pos + 4);
+  for (let i = 0; i < 4; i++) bytes[pos + 7 - i] = extra.length >>> (8 * i);
+  out.pos = pos + 8;
+}
+
+/** Memory to encode in, kept from one value to the next unless it has grown. */
+let spare: ByteWriter | undefined;
+const MAX_SPARE_BYTES = 4_096;

@@ -3,10 +3,9 @@ import type { Named } from '@backwire/tensor';
 import { rpcInfo, RemoteError, RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
 import { checkTimeoutMs, type RpcMessage } from '@backwire/rpc/internal';
 import { MessageType, type HeaderEntry } from '@backwire/wire/internal';
-import { writeWrappedPayload } from '@backwire/wire';
+import type { Message } from '@backwire/wire';
 import { Cell } from './cell.ts';
 import type { RRefHandle } from './handle.ts';
-import type { GlobalId } from './protocol/ids.ts';
 import { idOf, type UserFork } from './protocol/user-table.ts';
 import type { RRefSession } from './session.ts';
 import { encodeCreation } from './id-codec.ts';
@@ -37,36 +36,65 @@ export function createRemote(
 ): RRefHandle<unknown> {
   session.throwIfClosed();
   if (options.timeoutMs !== undefined) checkTimeoutMs(options.timeoutMs);
-  const call: RpcMessage = session.host.encodeCall(to, fn, args);
+  return to.id === session.host.self.id
+    ? createHere(session, to, fn, args, what, options)
+    : createThere(session, to, fn, args, what, options);
+}
+
+function createThere(
+  session: RRefSession,
+  to: WorkerInfo,
+  fn: Named,
+  args: readonly unknown[],
+  what: Creation,
+  options: CallOptions,
+): RRefHandle<unknown> {
   const { worker, sites } = session;
-  const label = { kind: 'remote' as const, name: what.name };
-  if (to.id === session.host.self.id) {
-    const cell = Cell.empty();
-    const entry = worker.createOwn(cell);
-    const handle = session.adopt({ rref: idOf(entry), cell });
-    handle.className = what.className;
-    handle.creationBegins();
-    const sent = session.host.call(to, remoteCall(call, idOf(entry), idOf(entry), []), { ...options, label });
-    sent.then(
-      () => {
-        handle.creationEnds();
-        worker.createOwnDone(entry);
-      },
-      (error: unknown) => {
-        const shown = ofFunction(error) ? error : describe(error, to);
-        handle.creationEnds({ error: shown });
-        worker.createOwnDone(entry, ofFunction(error) ? undefined : session.failureOf(shown));
-      },
-    );
-    return handle;
-  }
-  const { fork, carried } = worker.create(sites.of(to));
+  // Ids are drawn once the arguments are known to travel.
+  let made: ReturnType<typeof worker.create> | undefined;
+  const call = session.host.encodeCall(to, fn, args, () => {
+    made = worker.create(sites.of(to));
+    return encodeCreation(made.fork.rref, made.fork);
+  });
+  const { fork, carried } = made as unknown as ReturnType<typeof worker.create>;
   const handle = session.adopt({ fork });
   handle.className = what.className;
   handle.creationBegins();
-  const header = [{ extension: session.name, data: encodeCarried(carried) }];
-  const sent = session.host.call(to, remoteCall(call, fork.rref, idOf(fork), header), { ...options, label });
-  followCreation(session, handle, fork, to, sent);
+  const entry = { extension: session.name, data: encodeCarried(carried) };
+  followCreation(session, handle, fork, to, send(session, to, call, [entry], what, options));
+  return handle;
+}
+
+function createHere(
+  session: RRefSession,
+  to: WorkerInfo,
+  fn: Named,
+  args: readonly unknown[],
+  what: Creation,
+  options: CallOptions,
+): RRefHandle<unknown> {
+  const { worker } = session;
+  const cell = Cell.empty();
+  let made: ReturnType<typeof worker.createOwn> | undefined;
+  const call = session.host.encodeCall(to, fn, args, () => {
+    made = worker.createOwn(cell);
+    return encodeCreation(made, made);
+  });
+  const entry = made as unknown as ReturnType<typeof worker.createOwn>;
+  const handle = session.adopt({ rref: idOf(entry), cell });
+  handle.className = what.className;
+  handle.creationBegins();
+  send(session, to, call, [], what, options).then(
+    () => {
+      handle.creationEnds();
+      worker.createOwnDone(entry);
+    },
+    (error: unknown) => {
+      const shown = ofFunction(error) ? error : describe(error, to);
+      handle.creationEnds({ error: shown });
+      worker.createOwnDone(entry, ofFunction(error) ? undefined : session.failureOf(shown));
+    },
+  );
   return handle;
 }
 
@@ -97,10 +125,29 @@ function followCreation(
   );
 }
 
-function remoteCall(call: RpcMessage, rref: GlobalId, fork: GlobalId, header: readonly HeaderEntry[]): RpcMessage {
-  const type = call.type === MessageType.SCRIPT_CALL ? MessageType.SCRIPT_REMOTE_CALL : MessageType.PYTHON_REMOTE_CALL;
-  const payload = writeWrappedPayload(call.payload, encodeCreation(rref, fork));
-  return { type, id: 0n, payload, tensors: call.tensors, header: [...(call.header ?? []), ...header] };
+function send(
+  session: RRefSession,
+  to: WorkerInfo,
+  { type, payload, tensors, header }: RpcMessage,
+  entries: readonly HeaderEntry[],
+  { name }: Creation,
+  options: CallOptions,
+): Promise<Message> {
+  const message: RpcMessage = {
+    type: type === MessageType.SCRIPT_CALL ? MessageType.SCRIPT_REMOTE_CALL : MessageType.PYTHON_REMOTE_CALL,
+    id: 0n,
+    payload,
+    tensors,
+    header: header === undefined || header.length === 0 ? entries : [...header, ...entries],
+  };
+  return session.host.call(to, message, { ...options, label: labelOf(name) });
+}
+
+/** The label made last: most programs make the same call many times. */
+let label = { kind: 'remote' as const, name: '' };
+
+function labelOf(name: string): typeof label {
+  return label.name === name ? label : (label = { kind: 'remote', name });
 }
 
 /** Whether the function itself failed: then the owner has the RRef, with this error in it. */

@@ -140,41 +140,40 @@ const CREATE_BYTES = 1 + 2 * ID_BYTES;
 const FORK_BYTES = CREATE_BYTES + SITE_BYTES;
 const WORD = 0x1_0000_0000;
 
+/** Entries and ids are put together here: a view on a small array of its own would cost more than all the rest. */
+const scratch = new Uint8Array(FORK_BYTES);
+
 /** An entry for a message's header table. */
 export function encodeCarried(carried: Carried): Uint8Array {
-  const bytes = new Uint8Array(carried.kind === 'create' ? CREATE_BYTES : FORK_BYTES);
-  const view = new DataView(bytes.buffer);
-  view.setUint8(0, carried.kind === 'create' ? KIND_CREATE : KIND_FORK);
-  writeId(view, 1, carried.rref);
-  writeId(view, 1 + ID_BYTES, carried.fork);
-  if (carried.kind === 'fork') writeSite(view, CREATE_BYTES, carried.owner);
-  return bytes;
+  scratch[0] = carried.kind === 'create' ? KIND_CREATE : KIND_FORK;
+  writeId(1, carried.rref);
+  writeId(1 + ID_BYTES, carried.fork);
+  if (carried.kind === 'fork') writeSite(CREATE_BYTES, carried.owner);
+  return scratch.slice(0, carried.kind === 'create' ? CREATE_BYTES : FORK_BYTES);
 }
 
 /** @throws RpcError 'decode-error' for anything else than `encodeCarried` makes. */
 export function decodeCarried(bytes: Uint8Array): Carried {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const kind = bytes.length > 0 ? view.getUint8(0) : 0;
+  const kind = bytes[0];
   if (bytes.length !== (kind === KIND_CREATE ? CREATE_BYTES : kind === KIND_FORK ? FORK_BYTES : -1))
     throw malformed('a handle in a message');
-  const rref = readId(view, 1);
-  const fork = readId(view, 1 + ID_BYTES);
+  const rref = readId(bytes, 1);
+  const fork = readId(bytes, 1 + ID_BYTES);
   return kind === KIND_CREATE
     ? { kind: 'create', rref, fork }
-    : { kind: 'fork', rref, fork, owner: readSite(view, CREATE_BYTES) };
+    : { kind: 'fork', rref, fork, owner: readSite(bytes, CREATE_BYTES) };
 }
 
 /** An id alone, as it stands in a value. */
 export function encodeId(id: GlobalId): Uint8Array {
-  const bytes = new Uint8Array(ID_BYTES);
-  writeId(new DataView(bytes.buffer), 0, id);
-  return bytes;
+  writeId(0, id);
+  return scratch.slice(0, ID_BYTES);
 }
 
 /** @throws RpcError 'decode-error' */
 export function decodeId(bytes: Uint8Array): GlobalId {
   if (bytes.length !== ID_BYTES) throw malformed('an id');
-  return readId(new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength), 0);
+  return readId(bytes, 0);
 }
 
 const CONTEXT_LOCAL_BITS = 48n;
@@ -217,25 +216,39 @@ function bounded(text: string): string {
   return text.slice(0, MAX_FAILURE_TEXT_BYTES);
 }
 
-function writeSite(view: DataView, at: number, site: Site): void {
-  view.setUint16(at, workerOf(site), true);
-  view.setUint32(at + 2, incarnationOf(site), true);
+function writeSite(at: number, site: Site): void {
+  const worker = workerOf(site);
+  scratch[at] = worker;
+  scratch[at + 1] = worker >>> 8;
+  writeU32(at + 2, incarnationOf(site));
 }
 
-function readSite(view: DataView, at: number): Site {
-  return siteOf(view.getUint16(at, true), view.getUint32(at + 2, true));
+function readSite(bytes: Uint8Array, at: number): Site {
+  return siteOf((bytes[at] as number) | ((bytes[at + 1] as number) << 8), readU32(bytes, at + 2));
 }
 
-function writeId(view: DataView, at: number, id: GlobalId): void {
-  writeSite(view, at, id.site);
-  view.setUint32(at + SITE_BYTES, id.local % WORD, true);
-  view.setUint32(at + SITE_BYTES + 4, Math.floor(id.local / WORD), true);
+function writeId(at: number, id: GlobalId): void {
+  writeSite(at, id.site);
+  writeU32(at + SITE_BYTES, id.local % WORD);
+  writeU32(at + SITE_BYTES + 4, Math.floor(id.local / WORD));
 }
 
-function readId(view: DataView, at: number): GlobalId {
-  const local = view.getUint32(at + SITE_BYTES + 4, true) * WORD + view.getUint32(at + SITE_BYTES, true);
+function readId(bytes: Uint8Array, at: number): GlobalId {
+  const local = readU32(bytes, at + SITE_BYTES + 4) * WORD + readU32(bytes, at + SITE_BYTES);
   if (!Number.isSafeInteger(local)) throw malformed('an id');
-  return { site: readSite(view, at), local };
+  return { site: readSite(bytes, at), local };
+}
+
+function writeU32(at: number, value: number): void {
+  scratch[at] = value;
+  scratch[at + 1] = value >>> 8;
+  scratch[at + 2] = value >>> 16;
+  scratch[at + 3] = value >>> 24;
+}
+
+function readU32(bytes: Uint8Array, at: number): number {
+  const low = (bytes[at] as number) | ((bytes[at + 1] as number) << 8) | ((bytes[at + 2] as number) << 16);
+  return (low | ((bytes[at + 3] as number) << 24)) >>> 0;
 }
 
 function malformed(what: string): RpcError {

@@ -12,14 +12,14 @@ const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 /** A cursor over bytes that came from a peer. Throws `decode-error` for anything malformed. */
 export class ByteReader {
   bytes: Uint8Array;
-  view: DataView;
   pos: number;
   /** First byte that must not be read; nested messages narrow it. */
   end: number;
+  private shown: DataView | undefined;
 
   constructor(bytes: Uint8Array, start = 0, end = bytes.length) {
     this.bytes = bytes;
-    this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    this.shown = undefined;
     this.pos = start;
     this.end = end;
   }
@@ -28,10 +28,15 @@ export class ByteReader {
   reset(bytes: Uint8Array, start: number, end: number): void {
     if (bytes !== this.bytes) {
       this.bytes = bytes;
-      this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+      this.shown = undefined;
     }
     this.pos = start;
     this.end = end;
+  }
+
+  /** Made when it is first asked for: for a small array that gets its memory outside of the heap, which costs more than reading it. */
+  get view(): DataView {
+    return (this.shown ??= new DataView(this.bytes.buffer, this.bytes.byteOffset, this.bytes.byteLength));
   }
 
   /** A varint that must fit an unsigned 32-bit number. */

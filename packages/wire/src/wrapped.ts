@@ -9,7 +9,13 @@ export function writeWrappedPayload(payload: Uint8Array, extra: Uint8Array): Uin
   const out = new Uint8Array(payload.length + extra.length + TRAILER);
   out.set(payload);
   out.set(extra, payload.length);
-  new DataView(out.buffer).setBigUint64(payload.length + extra.length, BigInt(extra.length));
+  // The upper half of the length stays zero: no message is that long.
+  const { length } = extra;
+  const end = out.length;
+  out[end - 4] = length >>> 24;
+  out[end - 3] = length >>> 16;
+  out[end - 2] = length >>> 8;
+  out[end - 1] = length;
   return out;
 }
 
@@ -20,8 +26,10 @@ export function writeWrappedPayload(payload: Uint8Array, extra: Uint8Array): Uin
 export function readWrappedPayload(payload: Uint8Array): { payload: Uint8Array; extra: Uint8Array } {
   const end = payload.length - TRAILER;
   if (end < 0) throw decodeError('a wrapped payload is shorter than its length field');
-  const length = new DataView(payload.buffer, payload.byteOffset, payload.byteLength).getBigUint64(end);
-  if (length > BigInt(end)) throw decodeError('the metadata of a wrapped payload is longer than the payload');
-  const from = end - Number(length);
+  // Exact as long as it can fit, and far too large where it is not.
+  let length = 0;
+  for (let i = end; i < payload.length; i++) length = length * 256 + (payload[i] as number);
+  if (length > end) throw decodeError('the metadata of a wrapped payload is longer than the payload');
+  const from = end - length;
   return { payload: payload.subarray(0, from), extra: payload.subarray(from, end) };
 }
