@@ -38,8 +38,10 @@ export class OutgoingBodies<S> {
     let first = before === undefined ? chunks : [...before.chunks, ...chunks];
     let some = before !== undefined;
     let early = before;
+    const pieceBytes = connection.pieceBytes ?? BODY_CHUNK_BYTES;
+    const window = Math.max(BODY_WINDOW_BYTES, 2 * pieceBytes);
     do {
-      const piece = this.bytesInFlight < BODY_WINDOW_BYTES ? this.take(loose) : undefined;
+      const piece = this.bytesInFlight < window ? this.take(loose, pieceBytes) : undefined;
       const pending = loose.flush();
       const released = early;
       early = undefined;
@@ -56,7 +58,7 @@ export class OutgoingBodies<S> {
         if (piece !== undefined) this.written(piece.out, piece.bytes);
       });
       first = [];
-    } while (this.session.bodies.hasMore() && this.bytesInFlight < BODY_WINDOW_BYTES);
+    } while (this.session.bodies.hasMore() && this.bytesInFlight < window);
     return some;
   }
 
@@ -86,8 +88,8 @@ export class OutgoingBodies<S> {
     if (body.inFlight === 0) body.body.release();
   }
 
-  private take(loose: FrameWriter): { out: OutBody<OutgoingBody>; bytes: number } | undefined {
-    const chunk = this.session.bodies.next(BODY_CHUNK_BYTES);
+  private take(loose: FrameWriter, pieceBytes: number): { out: OutBody<OutgoingBody>; bytes: number } | undefined {
+    const chunk = this.session.bodies.next(pieceBytes);
     if (chunk === undefined) return undefined;
     const { out, offset, bytes } = chunk;
     loose.body(

@@ -8,7 +8,7 @@ export interface WireLimits {
   readonly maxControlBytes: number;
   /** Payload of a CALL, RESULT, ERROR or STREAM frame: value, tables and inline storages together. @default 256 MiB */
   readonly maxFrameBytes: number;
-  /** Payload of one BODY frame, so that a small call never waits behind a large tensor. @default 1 MiB */
+  /** Payload of one BODY frame, so that a small call never waits behind a large tensor: sockets send 1 MiB, a memory that is read at once this much. @default 8 MiB */
   readonly maxBodyChunkBytes: number;
   /** Frame and out-of-band storages of one message together. @default 2 GiB */
   readonly maxMessageBytes: number;
@@ -44,7 +44,7 @@ export const DEFAULT_WIRE_LIMITS: WireLimits = Object.freeze({
   maxHandshakeBytes: 4 * KIB,
   maxControlBytes: MIB,
   maxFrameBytes: 256 * MIB,
-  maxBodyChunkBytes: MIB,
+  maxBodyChunkBytes: 8 * MIB,
   maxMessageBytes: 2 * GIB,
   maxMaterialisedBytes: 8 * GIB,
   maxTensors: 65_535,

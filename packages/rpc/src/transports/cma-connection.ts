@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { InvariantError, RpcError } from '../errors.ts';
 import type { CrossMemory } from './cma-memory.ts';
+import { holdHelper, letHelperGo } from './memory-helper.ts';
 import type { ByteSink, Connection, Protection } from './transport.ts';
 
 /*
@@ -25,8 +26,8 @@ const GUARD_BYTES = NONCE_BYTES + 8;
 const SLOTS = 64;
 /** From here on reading the memory beats two copies through the kernel. */
 const REMOTE_BYTES = 256 * 1024;
-/** One read: about as long as a turn of the event loop should take. */
-const MAX_REMOTE_BYTES = 4 * 1024 * 1024;
+/** One read: about a millisecond. */
+const MAX_REMOTE_BYTES = 8 * 1024 * 1024;
 /** What is read in one turn of the event loop. */
 const TURN_BYTES = 16 * 1024 * 1024;
 const STAGING_BYTES = 64 * 1024;
@@ -64,6 +65,7 @@ interface Reading {
 
 export class CmaConnection implements Connection {
   readonly kind = 'cma';
+  readonly pieceBytes = MAX_REMOTE_BYTES;
   readonly remote: string;
   readonly protection: Protection;
   bufferedBytes = 0;
@@ -93,6 +95,8 @@ export class CmaConnection implements Connection {
   private scheduled = false;
   private readonly before = Buffer.alloc(GUARD_BYTES);
   private readonly after = Buffer.alloc(GUARD_BYTES);
+  /** DONE frames that are not written yet: at most one for each slot of the peer. */
+  private readonly owed: Uint8Array[] = [];
   private closing = false;
   private peerClosing = false;
   private linger: NodeJS.Timeout | undefined;
@@ -108,6 +112,7 @@ export class CmaConnection implements Connection {
     this.memory = memory;
     this.remote = remote;
     this.protection = inner.protection;
+    holdHelper();
     for (let slot = 0; slot < SLOTS; slot++) this.nonce.copy(this.guards, slot * GUARD_BYTES);
     inner.write([head(HELLO, 0, process.pid, memory.addressOf(this.guards), 0n), this.nonce]);
     inner.attach(this.port);
@@ -157,13 +162,14 @@ export class CmaConnection implements Connection {
       }
     }
     endRun();
+    if (this.owed.length > 0) out.unshift(...this.owed.splice(0));
     this.inner.write(out, (error) => this.finish(writing, inlineBytes, error));
   }
 
   close(): void {
     if (this.closing || this.closed) return;
     this.closing = true;
-    this.inner.write([head(CLOSE, 0, 0, 0n, 0n)]);
+    this.inner.write([...this.owed.splice(0), head(CLOSE, 0, 0, 0n, 0n)]);
     if (this.sink === undefined) this.attach(DISCARD);
     this.linger = setTimeout(() => this.inner.destroy(), LINGER_MS).unref();
     this.endIfDone();
@@ -307,10 +313,19 @@ export class CmaConnection implements Connection {
     reading.left -= count;
     if (reading.left === 0) {
       this.reading = undefined;
-      this.inner.write([head(DONE, reading.slot, 0, 0n, 0n)]);
+      this.owe(head(DONE, reading.slot, 0, 0n, 0n));
     }
     this.tell(count);
     return count;
+  }
+
+  /** The answer to what was read goes with it, or at the end of this turn: a write of its own would wake the peer twice. */
+  private owe(done: Uint8Array): void {
+    if (this.owed.push(done) === 1) setImmediate(() => this.payOwed());
+  }
+
+  private payOwed(): void {
+    if (this.owed.length > 0) this.inner.write(this.owed.splice(0));
   }
 
   /** Takes the next head, if it is there. */
@@ -370,12 +385,15 @@ export class CmaConnection implements Connection {
 
   /** The socket ends once both sides have said that they end and all that was offered here has been read. */
   private endIfDone(): void {
-    if (this.closing && this.peerClosing && this.freeSlots.length === SLOTS) this.inner.close();
+    if (!this.closing || !this.peerClosing || this.freeSlots.length < SLOTS) return;
+    this.payOwed();
+    this.inner.close();
   }
 
   private onClosed(error: Error | undefined): void {
     this.closed = true;
     this.failure = error;
+    letHelperGo();
     clearTimeout(this.linger);
     for (const [slot, held] of this.slots.entries())
       if (held !== undefined) this.release(slot, error ?? closedError(this.remote));

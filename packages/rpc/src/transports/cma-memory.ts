@@ -1,6 +1,7 @@
 /** @file Reading the memory of another process of this user (Linux), through the optional package `koffi`. */
 import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
+import { memoryHelper, type ReadPart } from './memory-helper.ts';
+import { native } from './native.ts';
 
 /** What a range of another process's memory is. */
 export interface RemoteRange {
@@ -15,11 +16,8 @@ export interface CrossMemory {
   read(pid: number, ranges: readonly RemoteRange[], into: readonly Uint8Array[]): boolean;
 }
 
-interface Koffi {
-  load(path: null): { func(declaration: string): (...args: unknown[]) => unknown };
-  struct(name: string, fields: Record<string, string>): unknown;
-}
-
+/** From here on a second thread reads half of it. Waking it takes as long as half a megabyte. */
+const SHARED_READ_BYTES = 2 * 1024 * 1024;
 const PR_SET_PTRACER = 0x59616d61;
 const PR_SET_PTRACER_ANY = -1;
 
@@ -30,28 +28,45 @@ let tried = false;
 export function crossMemory(): CrossMemory | undefined {
   if (!tried) {
     tried = true;
-    loaded = process.platform === 'linux' ? load() : undefined;
+    loaded = load();
   }
   return loaded;
 }
 
 function load(): CrossMemory | undefined {
+  const libc = native();
+  if (libc === undefined) return undefined;
   try {
-    const koffi = createRequire(import.meta.url)('koffi') as Koffi;
-    const libc = koffi.load(null);
-    koffi.struct('backwire_iovec', { base: 'uintptr_t', len: 'size_t' });
+    // Both lists are of two words an entry, address and length: arrays of them cost less than objects.
     const readv = libc.func(
-      'intptr_t process_vm_readv(int pid, const backwire_iovec *local, ulong liovcnt, const backwire_iovec *remote, ulong riovcnt, ulong flags)',
+      'intptr_t process_vm_readv(int pid, const void *local, ulong liovcnt, const void *remote, ulong riovcnt, ulong flags)',
     );
     // Of no bytes: it moves nothing and returns where its first argument is.
     const place = libc.func('uintptr_t memmove(void *to, const void *from, size_t count)');
     allowReaders(libc.func('int prctl(int option, ulong two, ulong three, ulong four, ulong five)'));
     const addressOf = (memory: Uint8Array): bigint => BigInt(place(memory, memory, 0) as number | bigint);
-    const read = (pid: number, ranges: readonly RemoteRange[], into: readonly Uint8Array[]): boolean => {
-      const local = into.map((memory) => ({ base: addressOf(memory), len: memory.byteLength }));
-      const remote = ranges.map(({ address, length }) => ({ base: address, len: length }));
+    const readPart: ReadPart = (pid, to, from, length) => {
+      const size = BigInt(length);
+      const got = readv(pid, BigUint64Array.of(to, size), 1, BigUint64Array.of(from, size), 1, 0);
+      return Number(got) === length;
+    };
+    const readAll = (pid: number, ranges: readonly RemoteRange[], into: readonly Uint8Array[]): boolean => {
+      const local = BigUint64Array.from(into.flatMap((memory) => [addressOf(memory), BigInt(memory.byteLength)]));
+      const remote = BigUint64Array.from(ranges.flatMap(({ address, length }) => [address, BigInt(length)]));
       const total = ranges.reduce((sum, { length }) => sum + length, 0);
-      return Number(readv(pid, local, local.length, remote, remote.length, 0)) === total;
+      return Number(readv(pid, local, into.length, remote, ranges.length, 0)) === total;
+    };
+    const read = (pid: number, ranges: readonly RemoteRange[], into: readonly Uint8Array[]): boolean => {
+      const large = ranges.findIndex(({ length }) => length >= SHARED_READ_BYTES);
+      const helper = large < 0 ? undefined : memoryHelper(readPart);
+      if (helper === undefined) return readAll(pid, ranges, into);
+      // What stands before and after it is read before and after it.
+      const { address, length } = ranges[large] as RemoteRange;
+      return (
+        (large === 0 || readAll(pid, ranges.slice(0, large), into.slice(0, large))) &&
+        helper.read(pid, addressOf(into[large] as Uint8Array), address, length) &&
+        (large === ranges.length - 1 || read(pid, ranges.slice(large + 1), into.slice(large + 1)))
+      );
     };
     return { addressOf, read };
   } catch {

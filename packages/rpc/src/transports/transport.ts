@@ -44,6 +44,8 @@ export interface Connection {
   /** The peer's address, for people. */
   readonly remote: string;
   readonly protection: Protection;
+  /** How much of a tensor should go in one frame, where more than usual is better: its bytes are not what the peer waits for. */
+  readonly pieceBytes?: number;
   /** Bytes accepted by `write` that the operating system has not taken yet. */
   readonly bufferedBytes: number;
   /** Bytes taken by the operating system and bytes delivered, since the start. */
