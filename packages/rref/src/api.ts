@@ -54,7 +54,7 @@ export function remote<F extends AnyFn & Named>(
 ): RRef<Awaited<ReturnType<F>>>;
 export function remote(to: To, fn: Named, args: readonly unknown[] = [], options: CallOptions = {}): RRef<unknown> {
   const session = sessionOf(options.agent ?? currentAgent());
-  const worker = session.host.resolve(to);
+  const worker = session.sites.resolve(to);
   session.requireExtension(worker, EXTENSION_NAME);
   const name = nameOf(fn);
   // Only classes have a prototype that cannot be replaced.

@@ -2,6 +2,7 @@
 import { Tensor } from '@backwire/tensor';
 import { RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
 import { MessageType } from '@backwire/wire/internal';
+import { BRAND, isHandle as isBranded } from './handle-brand.ts';
 import type { Cell } from './cell.ts';
 import { waitFor } from './deadline.ts';
 import { createProxy } from './proxy.ts';
@@ -21,12 +22,8 @@ interface Deferred {
   readonly resolve: () => void;
 }
 
-const BRAND = Symbol.for('backwire.rref.handle');
-
 /** Whether `value` is an RRef, of whichever installed copy of this package. */
-export function isHandle(value: unknown): value is RRefHandle<unknown> {
-  return typeof value === 'object' && value !== null && BRAND in value;
-}
+export const isHandle = isBranded as (value: unknown) => value is RRefHandle<unknown>;
 
 /** See `RRef`. Made by the session of one agent, and usable only there. */
 export class RRefHandle<T> implements RRef<T> {
@@ -121,6 +118,11 @@ export class RRefHandle<T> implements RRef<T> {
   toString(): string {
     if (this.#fork === undefined) return `OwnerRRef(${formatId(this.#rref)})`;
     return `UserRRef(RRefId = ${formatId(this.#rref)}, ForkId = ${formatId(this.#fork)})`;
+  }
+
+  /** Where it is printed as JSON, in logs above all, it says what it is; it travels in calls only. */
+  toJSON(): string {
+    return this.toString();
   }
 
   [Symbol.for('nodejs.util.inspect.custom')](): string {

@@ -231,6 +231,9 @@ describe('a member that leaves without saying goodbye to its handles', () => {
         code: 'owner-died',
       });
       await expect(rpcSync('w2', keepOfOwn, [rref as RRef<number>])).rejects.toMatchObject({ code: 'owner-died' });
+      expect(() => remote('w1', identity, [1])).toThrow("worker 'w1' has left the group");
+      expect(() => remote(1, identity, [1])).toThrow("worker 'w1' has left the group");
+      expect(() => remote('w9', identity, [1])).toThrow('could not find destination name w9');
       let late = false;
       rref.onOwnerDied(() => void (late = true));
       await eventually(() => late);

@@ -31,6 +31,7 @@ describe('workers in processes of their own', { timeout: 90_000 }, () => {
     expect(await said(cluster, 'pending')).toEqual(['owner-died', 'owner-died', 'owner-died']);
     expect(await said(cluster, 'elapsed')).toBeLessThan(10_000);
     expect(await said(cluster, 'later')).toEqual(['owner-died', 'owner-died', 'owner-died']);
+    expect(await said(cluster, 'again')).toEqual(['peer-died', 'w1', 'no']);
     expect(await said(cluster, 'elsewhere')).toContain("the owner 'w1' of UserRRef(");
     expect(await said(cluster, 'listeners')).toBe(1);
     expect(await said(cluster, 'done')).toBe(true);

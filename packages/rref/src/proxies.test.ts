@@ -275,9 +275,10 @@ describe('type names', () => {
           createRRef(null),
           createRRef(ones([1])),
           createRRef(new Counter()),
+          createRRef(createRRef(1)),
         ].map((rref) => (rref as RRef<unknown>).typeName()),
       );
-      expect(types).toEqual(['number', 'string', 'Array', 'null', 'Tensor', 'proxies/Counter']);
+      expect(types).toEqual(['number', 'string', 'Array', 'null', 'Tensor', 'proxies/Counter', 'RRef']);
       expect(agent(agents, 0).metrics()['calls_sent']).toBe(before);
     }));
 

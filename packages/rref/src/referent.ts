@@ -1,6 +1,7 @@
 /** @file What an RRef refers to, seen from its owner: the name of its type, the methods that peers may call, and second handles. */
 import { scope, Tensor } from '@backwire/tensor';
 import { definitionOfInstance, findDefinition } from '@backwire/rpc/internal';
+import { isHandle } from './handle-brand.ts';
 
 type Method = (...args: unknown[]) => unknown;
 
@@ -21,6 +22,7 @@ const MAX_DEPTH = 64;
 /** The name of a value's type as peers see it: that of its definition, its class, or its primitive type. */
 export function typeNameOf(value: unknown): string {
   if (value instanceof Tensor) return 'Tensor';
+  if (isHandle(value)) return 'RRef';
   const definition = definitionOfInstance(value);
   if (definition !== undefined) return definition.name;
   if (typeof value !== 'object' || value === null) return value === null ? 'null' : typeof value;

@@ -108,6 +108,7 @@ describe('what a handle says', () => {
       const own = createRRef(1);
       const form = (rref: number, fork: number): string =>
         `UserRRef(RRefId = GloballyUniqueId(created_on=0, local_id=${rref}), ForkId = GloballyUniqueId(created_on=0, local_id=${fork}))`;
+      expect(JSON.stringify({ first })).toBe(JSON.stringify({ first: form(0, 1) }));
       expect(String(first)).toBe(form(0, 1));
       expect(String(second)).toBe(form(2, 3));
       expect(String(own)).toBe('OwnerRRef(GloballyUniqueId(created_on=0, local_id=4))');

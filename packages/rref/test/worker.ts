@@ -84,6 +84,16 @@ const scenarios: Record<string, (names: readonly string[]) => Promise<void>> = {
         ),
       ),
     );
+    const again = (): unknown => remote('w1', identity, [8]);
+    say(
+      'again',
+      await Promise.resolve()
+        .then(again)
+        .then(
+          () => 'value',
+          (error: unknown) => [codeOf(error), rpcInfo(error)?.peer?.name, rpcInfo(error)?.executed],
+        ),
+    );
     say('elsewhere', await rpcSync('w2', use).then(() => 'value', String));
     say('listeners', died);
     rref.dispose();
