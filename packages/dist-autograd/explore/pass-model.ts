@@ -3,7 +3,16 @@ import { replaying, type LiveModel, type Model, type ReplayedState } from '@back
 import { Context } from '../src/protocol/context.ts';
 import { PassMachine } from '../src/protocol/pass.ts';
 import type { PassId } from '../src/protocol/ids.ts';
-import type { Failure, LocalGraph, PassOptions, PassPort, Reached, Target } from '../src/protocol/pass-types.ts';
+import type {
+  Failure,
+  Fired,
+  LocalGraph,
+  PassOptions,
+  PassPort,
+  Reached,
+  Reply,
+  Target,
+} from '../src/protocol/pass-types.ts';
 
 /** Where gradients go from each start: `roots` at the origin, send functions by number elsewhere. */
 export type Graph = Readonly<Record<string, readonly Target[]>>;
@@ -91,7 +100,7 @@ class Machine implements PassPort<null, Ctx> {
   discover(to: number, token: number, _c: Ctx, pass: PassId, messages: readonly number[], options: PassOptions): void {
     this.world.ask(this.id, to, token, `D${pass.worker} ${messages.join()}`, (reply) => {
       const there = this.world.machine(to);
-      there.passes.onDiscover(there.context, pass, messages, options, reply);
+      there.passes.onDiscover(there.context, pass, messages, options, { worker: this.id, reply });
     });
   }
 
@@ -106,7 +115,7 @@ class Machine implements PassPort<null, Ctx> {
   ): void {
     this.world.ask(this.id, to, token, `B${pass.worker} ${message}`, (reply) => {
       const there = this.world.machine(to);
-      there.passes.onBackward(there.context, pass, message, grads, options, reply);
+      there.passes.onBackward(there.context, pass, message, grads, options, { worker: this.id, reply });
     });
   }
 
@@ -162,14 +171,14 @@ class FakeGraph implements LocalGraph<null> {
 
   seal(): void {}
 
-  run(start: { readonly message: number } | 'roots'): (Target & { grads: null })[] {
+  run(start: { readonly message: number } | 'roots'): Fired<null>[] {
     const name = start === 'roots' ? 'roots' : String(start.message);
     const { breaks } = this.bounds;
     if (breaks?.worker === this.worker && name === String(breaks.send)) throw new Error('broken');
     this.ran.add(name);
     const complete = (target: Target): boolean =>
       this.walked.every((other) => this.ran.has(other) || !leads(this.graph[other], target));
-    return (this.graph[name] ?? []).filter(complete).map((target) => ({ ...target, grads: null }));
+    return (this.graph[name] ?? []).filter(complete).map((target) => ({ ...target, grads: null, tensors: 1 }));
   }
 
   commit(): void {
@@ -224,13 +233,7 @@ class World {
     if (this.machine(to).alive) this.inFlight.push({ label, from, to, deliver });
   }
 
-  ask(
-    from: number,
-    to: number,
-    token: number,
-    what: string,
-    serve: (reply: (failure?: Failure) => void) => void,
-  ): void {
+  ask(from: number, to: number, token: number, what: string, serve: (reply: Reply) => void): void {
     const label = `${from}>${to} ${what}`;
     const { passes, heard } = this.machine(from);
     // The link to a worker that is known to be dead fails by itself.
@@ -244,12 +247,13 @@ class World {
     this.unanswered.set(label, { from, to, token });
     this.send(from, to, what, () => {
       let answered = false;
-      serve((failure) => {
+      serve((failure, back = []) => {
         if (answered) this.wrong = `${label} was answered twice`;
         answered = true;
         this.unanswered.delete(label);
-        this.send(to, from, `${what} ${failure === undefined ? 'ok' : 'failed'}`, () => {
-          if (failure === undefined) passes.onAck(token);
+        const returned = back.map(({ message }) => ` ${message}`).join('');
+        this.send(to, from, `${what} ${failure === undefined ? `ok${returned}` : 'failed'}`, () => {
+          if (failure === undefined) passes.onAck(token, back as Fired<null>[]);
           else passes.onNack(token, failure);
         });
       });

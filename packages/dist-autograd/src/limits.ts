@@ -26,5 +26,10 @@ export const MAX_REACH_WALK = 64;
 /** Send functions in the plan of a pass, which travels with each of its messages. */
 export const MAX_PLAN = 64;
 
+/** Messages whose gradients come back with one answer; more are sent by themselves. */
+export const MAX_RETURNED = 16;
+/** Tensors in an answer with more than one of them. */
+export const MAX_RETURNED_TENSORS = 4_096;
+
 /** Contexts that an inspector is shown; the rest is counted. */
 export const MAX_INSPECTED = 1_000;

@@ -1,4 +1,5 @@
 /** @file A context as this package runs it: its functions in the graph, its gradients, and the calls made in it. */
+import type { Tensor } from '@backwire/tensor';
 import { type RecvRpcBackward, type SendRpcBackward } from './engine/functions.ts';
 import { GradientStore } from './engine/gradients.ts';
 import { Replicas } from './engine/replicas.ts';
@@ -19,6 +20,8 @@ export class LiveContext extends Context<SendRpcBackward, RecvRpcBackward> {
   readonly gradients = new GradientStore();
   /** Who waits for the pass in progress; at its origin. */
   waiting: PassEnd | undefined;
+  /** Gradients that went with answers: freed when those have certainly been written. */
+  private parting: Tensor[] = [];
   /** Replicated modules that ran in this context here. */
   readonly replicas = new Replicas();
   private readonly calls = new Set<CallInFlight>();
@@ -80,9 +83,21 @@ export class LiveContext extends Context<SendRpcBackward, RecvRpcBackward> {
     for (const call of [...this.calls]) call.cancel?.(reason);
   }
 
+  /** Keeps tensors of an answer until the next pass or the end of the context. */
+  part(tensors: readonly Tensor[]): void {
+    this.parting.push(...tensors);
+  }
+
+  /** Frees what went with answers. */
+  forgetParting(): void {
+    for (const tensor of this.parting) tensor.release();
+    this.parting = [];
+  }
+
   /** Frees gradients and the graph; after the context was taken out of the table. */
   dispose(): void {
     this.gradients.dispose();
+    this.forgetParting();
     this.replicas.clear();
     this.sends.clear();
     this.recvs.clear();

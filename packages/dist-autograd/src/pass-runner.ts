@@ -25,7 +25,7 @@ import {
 } from './protocol/messages.ts';
 import { PassMachine } from './protocol/pass.ts';
 import { PassError } from './protocol/pass-failures.ts';
-import type { Failure, LocalGraph, PassOptions, PassPort, Reply } from './protocol/pass-types.ts';
+import type { Failure, Fired, LocalGraph, PassOptions, PassPort, Reply } from './protocol/pass-types.ts';
 
 /** How a backward pass may be run. */
 export interface BackwardOptions extends CallOptions {
@@ -54,17 +54,13 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
 
   /** Requests that peers send in a pass. */
   get messages(): [Type, (call: Incoming) => Promise<Message>][] {
-    const { AUTOGRAD_DISCOVER_REQ, AUTOGRAD_DISCOVER_RESP, BACKWARD_AUTOGRAD_REQ, BACKWARD_AUTOGRAD_RESP } =
-      MessageType;
+    const { AUTOGRAD_DISCOVER_REQ, AUTOGRAD_DISCOVER_RESP, BACKWARD_AUTOGRAD_REQ } = MessageType;
     return [
       [
         AUTOGRAD_DISCOVER_REQ,
-        (call) => answer(call, AUTOGRAD_DISCOVER_RESP, (reply) => this.onDiscover(call.message, reply)),
+        (call) => answer(call, AUTOGRAD_DISCOVER_RESP, undefined, (reply) => this.onDiscover(call, reply)),
       ],
-      [
-        BACKWARD_AUTOGRAD_REQ,
-        (call) => answer(call, BACKWARD_AUTOGRAD_RESP, (reply) => this.onBackward(call.message, reply)),
-      ],
+      [BACKWARD_AUTOGRAD_REQ, (call) => this.onBackward(call)],
     ];
   }
 
@@ -98,6 +94,7 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
   // What a pass does to the world.
 
   open(context: LiveContext, pass: PassId, options: PassOptions, roots: unknown): LocalGraph<Grads> {
+    context.forgetParting();
     const isReleased = (id: bigint): boolean => this.contexts.find(id) === undefined;
     context.gradients.confirm(pass, options.failed);
     return new GraphTask(context, pass, (roots ?? []) as readonly Tensor[], options.retainGraph, isReleased, this.host);
@@ -133,11 +130,12 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
     grads: Grads,
     options: PassOptions,
   ): void {
-    const present = grads.map((grad) => grad !== null);
-    const payload = encodeBackward({ context: context.ref, pass, options, message, present });
-    this.ask(to, token, [
-      { type: MessageType.BACKWARD_AUTOGRAD_REQ, payload, tensors: grads.filter((grad) => grad !== null) },
-    ]);
+    const payload = encodeBackward({ context: context.ref, pass, options, message, present: presenceOf(grads) });
+    this.ask(to, token, [{ type: MessageType.BACKWARD_AUTOGRAD_REQ, payload, tensors: thereOf(grads) }]);
+  }
+
+  drop(grads: Grads): void {
+    for (const grad of thereOf(grads)) grad.release();
   }
 
   abort(to: number, context: LiveContext, pass: PassId, failure: Failure): void {
@@ -193,19 +191,22 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
     }
   }
 
-  private onDiscover(message: Message, reply: Reply): void {
+  private onDiscover({ from, message }: Incoming, reply: Reply): void {
     const { context, pass, options, messages } = decodeDiscover(message.payload);
-    this.machine.onDiscover(this.contexts.lookup(context), pass, messages, options, reply);
+    this.machine.onDiscover(this.contexts.lookup(context), pass, messages, options, { worker: from.id, reply });
   }
 
-  private onBackward(message: Message, reply: Reply): void {
-    const { context, pass, options, message: id, present } = decodeBackward(message.payload, message.tensors.length);
-    let next = 0;
-    const grads = present.map((there) => (there ? (message.tensors[next++] as Tensor) : null));
-    this.machine.onBackward(this.contexts.lookup(context), pass, id, grads, options, reply);
+  private onBackward(call: Incoming): Promise<Message> {
+    const { from, message } = call;
+    const { context: ref, pass, options, ...sent } = decodeBackward(message.payload, message.tensors.length);
+    const context = this.contexts.lookup(ref);
+    return answer(call, MessageType.BACKWARD_AUTOGRAD_RESP, context, (reply) => {
+      const grads = gradientsOf(sent.present, message.tensors[Symbol.iterator]());
+      this.machine.onBackward(context, pass, sent.message, grads, options, { worker: from.id, reply });
+    });
   }
 
-  /** Sends the messages of one token and reports their outcome, never at once. */
+  /** Sends the messages of one token and reports their outcome, never at once. Frees their tensors. */
   private ask(to: number, token: number, requests: readonly Request[]): void {
     // Nothing of the caller's applies but its profile: its deadline and signal bound the pass, not a message of it.
     const { profile } = ambient();
@@ -214,18 +215,26 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
       timeoutMs: 0,
       label: { kind: 'other', name: 'backward' },
     };
-    const send = async (request: Request): Promise<Failure | undefined> => {
+    const send = async (request: Request): Promise<Outcome> => {
       const reply = await this.host.call(this.host.resolve(to), { ...request, id: 0n }, options);
-      return decodeOutcome(reply.payload);
+      return outcomeOf(reply);
     };
-    const all = runClean({ agent: this.host, profile }, () => Promise.all(requests.map(send)));
+    const all = runClean({ agent: this.host, profile }, () =>
+      requests.length === 1 ? send(requests[0] as Request) : Promise.all(requests.map(send)).then(together),
+    );
+    const free = (): void => {
+      for (const { tensors } of requests) for (const tensor of tensors) tensor.release();
+    };
     void all.then(
-      (failures) => {
-        const failure = failures.find((one) => one !== undefined);
-        if (failure === undefined) this.machine.onAck(token);
+      ({ failure, back }) => {
+        free();
+        if (failure === undefined) this.machine.onAck(token, back);
         else this.machine.onNack(token, failure);
       },
-      (error: unknown) => this.machine.onNack(token, failureOf(error)),
+      (error: unknown) => {
+        free();
+        this.machine.onNack(token, failureOf(error));
+      },
     );
   }
 
@@ -252,9 +261,56 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
 
 type Request = Omit<Message, 'id'>;
 
+/** What a peer made of a message. */
+interface Outcome {
+  readonly failure?: Failure | undefined;
+  readonly back?: readonly Fired<Grads>[] | undefined;
+}
+
 /** The answer to a pass message, whenever the pass gives it. */
-function answer(call: Incoming, type: Type, begin: (reply: Reply) => void): Promise<Message> {
+function answer(
+  call: Incoming,
+  type: Type,
+  context: LiveContext | undefined,
+  begin: (reply: Reply) => void,
+): Promise<Message> {
   return new Promise((resolve) => {
-    begin((failure) => resolve({ type, id: call.message.id, payload: encodeOutcome(failure), tensors: [] }));
+    begin((failure, back = []) => {
+      const gradients = back as readonly Fired<Grads>[];
+      const tensors = gradients.flatMap(({ grads }) => thereOf(grads));
+      context?.part(tensors);
+      const payload = encodeOutcome(
+        failure,
+        gradients.map(({ message, grads }) => ({ message, present: presenceOf(grads) })),
+      );
+      resolve({ type, id: call.message.id, payload, tensors });
+    });
   });
+}
+
+function outcomeOf({ payload, tensors }: Message): Outcome {
+  const { failure, back } = decodeOutcome(payload, tensors.length);
+  if (back.length === 0) return { failure };
+  const left = tensors[Symbol.iterator]();
+  return {
+    back: back.map(({ message, present }) => ({ to: -1, message, tensors: 0, grads: gradientsOf(present, left) })),
+  };
+}
+
+/** The outcome of several messages; those of a wave bring no gradients back. */
+function together(outcomes: readonly Outcome[]): Outcome {
+  return outcomes.find(({ failure }) => failure !== undefined) ?? {};
+}
+
+/** The gradients of a message, some of which are there. */
+function gradientsOf(present: readonly boolean[], tensors: Iterator<Tensor>): Grads {
+  return present.map((there) => (there ? (tensors.next().value as Tensor) : null));
+}
+
+function presenceOf(grads: Grads): boolean[] {
+  return grads.map((grad) => grad !== null);
+}
+
+function thereOf(grads: Grads): Tensor[] {
+  return grads.filter((grad) => grad !== null);
 }

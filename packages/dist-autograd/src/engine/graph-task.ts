@@ -112,14 +112,14 @@ export class GraphTask implements LocalGraph<Grads> {
     const before = this.held;
     // No scope or context of the program is in force: what is captured outlives them.
     const { profile } = ambient();
-    const { fired, live } = runClean({ agent: this.agent, gradMode: false, profile }, () =>
-      sweep(() => this.work(start)),
-    );
-    // What is sent stays ours: the message holds the bytes until they are written.
-    this.held = new Set(live);
-    for (const { grads } of fired) for (const grad of grads) if (grad !== null) this.held.add(grad);
-    for (const grad of before) if (!this.held.has(grad)) grad.dispose();
-    return fired;
+    const fired: Fired<Grads>[] = [];
+    const held = new Set<Tensor>();
+    runClean({ agent: this.agent, gradMode: false, profile }, () => sweep(() => this.work(start, fired, held)));
+    this.held = held;
+    const left = fired.map((one) => ({ ...one, grads: one.grads.map(handle) }));
+    for (const { grads } of fired) for (const grad of grads) if (grad !== null) before.add(grad);
+    for (const grad of before) if (!held.has(grad)) grad.release();
+    return left;
   }
 
   commit(): void {
@@ -132,7 +132,7 @@ export class GraphTask implements LocalGraph<Grads> {
     const cause = new Error(failure?.text ?? 'a backward pass failed before its gradients were combined');
     this.context.replicas?.fail(cause);
     this.over.abort(cause);
-    for (const grad of this.captured.values()) grad.dispose();
+    for (const grad of this.captured.values()) grad.release();
     this.clear();
   }
 
@@ -160,7 +160,7 @@ export class GraphTask implements LocalGraph<Grads> {
   }
 
   private clear(): void {
-    for (const grad of this.held) grad.dispose();
+    for (const grad of this.held) grad.release();
     this.held.clear();
     this.captured.clear();
     this.places.clear();
@@ -208,17 +208,19 @@ export class GraphTask implements LocalGraph<Grads> {
     }
   }
 
-  private work(start: { readonly message: number; readonly grads: Grads } | 'roots'): {
-    fired: Fired<Grads>[];
-    live: Tensor[];
-  } {
-    const fired: Fired<Grads>[] = [];
+  /** Adds to `fired` what leaves, and to `held` what waits for more; returns both kinds of tensors. */
+  private work(
+    start: { readonly message: number; readonly grads: Grads } | 'roots',
+    fired: Fired<Grads>[],
+    held: Set<Tensor>,
+  ): Tensor[] {
     if (start === 'roots') this.seed();
     else this.feed(start.message, start.grads);
     for (let node = this.ready.pop(); node !== undefined; node = this.ready.pop()) this.step(node, fired);
-    const live: Tensor[] = [];
-    for (const inputs of this.partial) live.push(...inputs.tensors());
-    return { fired, live };
+    for (const inputs of this.partial) for (const grad of inputs.tensors()) held.add(grad);
+    const kept = [...held];
+    for (const { grads } of fired) for (const grad of grads) if (grad !== null) kept.push(grad);
+    return kept;
   }
 
   private seed(): void {
@@ -250,7 +252,8 @@ export class GraphTask implements LocalGraph<Grads> {
     const grads = this.place(node).inputs.grads(node.inputs);
     if (node instanceof AccumulateGrad) this.capture(node, grads[0] ?? null);
     else if (node instanceof RecvRpcBackward) {
-      fired.push({ ...this.target(node), grads: observed(node, grads, () => node.hooked(grads)) });
+      const out = observed(node, grads, () => node.hooked(grads));
+      fired.push({ ...this.target(node), grads: out, tensors: out.filter((grad) => grad !== null).length });
     } else if (grads.every((grad) => grad === null)) this.spread(node, []);
     else {
       const out = observed(node, grads, () => node.apply(grads));
@@ -322,6 +325,11 @@ function own(grad: Tensor): Tensor {
     handle.meta = undefined;
     return handle;
   });
+}
+
+/** A handle of the receiver's own: what leaves may be held here as well. */
+function handle(grad: Tensor | null): Tensor | null {
+  return grad === null ? null : untracked(() => shareHandle(grad));
 }
 
 function strayFunction(theirs: bigint, ours: bigint, released: boolean): PassError {

@@ -47,8 +47,14 @@ const samples: [string, unknown, Uint8Array, (bytes: Uint8Array) => unknown][] =
     ['discover', discover, encodeDiscover(discover), decodeDiscover],
     ['backward', backward, encodeBackward(backward), (bytes) => decodeBackward(bytes, 2)],
     ['abort', abort, encodeAbort(abort), decodeAbort],
-    ['outcome', failure, encodeOutcome(failure), decodeOutcome],
-    ['good outcome', undefined, encodeOutcome(undefined), decodeOutcome],
+    ['outcome', { failure, back: [] }, encodeOutcome(failure), (bytes: Uint8Array) => decodeOutcome(bytes, 0)],
+    ['good outcome', { back: [] }, encodeOutcome(undefined), (bytes: Uint8Array) => decodeOutcome(bytes, 0)],
+    [
+      'outcome with gradients',
+      { back: [{ message: 9, present: [true, false, true] }] },
+      encodeOutcome(undefined, [{ message: 9, present: [true, false, true] }]),
+      (bytes: Uint8Array) => decodeOutcome(bytes, 2),
+    ],
     ['context', ended, encodeContextMessage(ended), decodeContextMessage],
   ];
 })();
@@ -90,7 +96,8 @@ describe('sizes', () => {
   });
 
   it('of texts are cut', () => {
-    const outcome = decodeOutcome(encodeOutcome({ code: '', name: 'Error', text: 'x'.repeat(100_000) }));
+    const long = { code: '', name: 'Error', text: 'x'.repeat(100_000) };
+    const { failure: outcome } = decodeOutcome(encodeOutcome(long), 0);
     expect(outcome?.text).toHaveLength(16_384);
   });
 });

@@ -8,6 +8,7 @@ import {
   MAX_PATH,
   MAX_PLAN,
   MAX_REACH,
+  MAX_RETURNED,
 } from '../limits.ts';
 import type { ContextRef, PassId } from './ids.ts';
 import type { Path } from './order-key.ts';
@@ -37,13 +38,22 @@ export interface DiscoverMessage {
   readonly messages: readonly number[];
 }
 
-export interface BackwardMessage {
-  readonly context: ContextRef;
-  readonly pass: PassId;
-  readonly options: PassOptions;
+/** Gradients for one send function. */
+export interface Returned {
   readonly message: number;
   /** For each gradient whether it is there; those that are travel as the message's tensors, in order. */
   readonly present: readonly boolean[];
+}
+
+export interface BackwardMessage extends Returned {
+  readonly context: ContextRef;
+  readonly pass: PassId;
+  readonly options: PassOptions;
+}
+
+export interface OutcomeMessage {
+  readonly failure: Failure | undefined;
+  readonly back: readonly Returned[];
 }
 
 export interface AbortMessage {
@@ -58,7 +68,7 @@ export interface ContextMessage {
   readonly oldest: number;
 }
 
-const VERSION = 2;
+const VERSION = 3;
 const RETAIN = 1;
 const FAST = 2;
 
@@ -102,9 +112,7 @@ export function decodeDiscover(bytes: Uint8Array): DiscoverMessage {
 export function encodeBackward(message: BackwardMessage): Uint8Array {
   const writer = begin();
   writePass(writer, message);
-  writer.varint53(message.message);
-  writer.varint32(message.present.length);
-  for (const there of message.present) writer.u8(there ? 1 : 0);
+  writeReturned(writer, message);
   return writer.finish();
 }
 
@@ -112,10 +120,9 @@ export function encodeBackward(message: BackwardMessage): Uint8Array {
 export function decodeBackward(bytes: Uint8Array, tensors: number): BackwardMessage {
   return whole(bytes, (reader) => {
     const head = readPass(reader);
-    const message = reader.varint53();
-    const present = readList(reader, MAX_GRADIENTS, 'gradients').map((flag) => flag === 1);
-    if (present.filter((there) => there).length !== tensors) throw decodeError('gradients do not match their tensors');
-    return { ...head, message, present };
+    const gradients = readReturned(reader);
+    matches([gradients], tensors);
+    return { ...head, ...gradients };
   });
 }
 
@@ -135,16 +142,29 @@ export function decodeAbort(bytes: Uint8Array): AbortMessage {
   }));
 }
 
-/** The answer to a pass message: empty when all went well. */
-export function encodeOutcome(failure: Failure | undefined): Uint8Array {
+/** The answer to a pass message: a failure, or gradients for whoever sent it, if any. */
+export function encodeOutcome(failure: Failure | undefined, back: readonly Returned[] = []): Uint8Array {
   const writer = begin();
   writer.u8(failure === undefined ? 0 : 1);
   if (failure !== undefined) writeFailure(writer, failure);
+  else {
+    writer.varint32(back.length);
+    for (const one of back) writeReturned(writer, one);
+  }
   return writer.finish();
 }
 
-export function decodeOutcome(bytes: Uint8Array): Failure | undefined {
-  return whole(bytes, (reader) => (reader.varint32() === 0 ? undefined : readFailure(reader)));
+/** @param tensors how many tensors came with it. */
+export function decodeOutcome(bytes: Uint8Array, tensors: number): OutcomeMessage {
+  return whole(bytes, (reader) => {
+    if (reader.varint32() !== 0) return { failure: readFailure(reader), back: [] };
+    const count = reader.varint32();
+    if (count > MAX_RETURNED) throw decodeError(`gradients of ${count} messages in one answer`);
+    const back: Returned[] = [];
+    for (let i = 0; i < count; i++) back.push(readReturned(reader));
+    matches(back, tensors);
+    return { failure: undefined, back };
+  });
 }
 
 export function encodeContextMessage(message: ContextMessage): Uint8Array {
@@ -235,6 +255,23 @@ function readTargets(reader: ByteReader, limit: number): Target[] | undefined {
 
 function withTargets<K extends string>(key: K, targets: Target[] | undefined): Partial<Record<K, Target[]>> {
   return (targets === undefined ? {} : { [key]: targets }) as Partial<Record<K, Target[]>>;
+}
+
+function writeReturned(writer: ByteWriter, { message, present }: Returned): void {
+  writer.varint53(message);
+  writer.varint32(present.length);
+  for (const there of present) writer.u8(there ? 1 : 0);
+}
+
+function readReturned(reader: ByteReader): Returned {
+  const message = reader.varint53();
+  return { message, present: readList(reader, MAX_GRADIENTS, 'gradients').map((flag) => flag === 1) };
+}
+
+function matches(gradients: readonly Returned[], tensors: number): void {
+  let there = 0;
+  for (const { present } of gradients) for (const flag of present) if (flag) there++;
+  if (there !== tensors) throw decodeError('gradients do not match their tensors');
 }
 
 function writeFailure(writer: ByteWriter, failure: Failure): void {

@@ -27,8 +27,11 @@ export interface Reached extends Target {
 }
 
 /** Gradients on their way to the worker that sent the forward message. */
+/** What leaves a worker by one receive function. */
 export interface Fired<G> extends Target {
   readonly grads: G;
+  /** How many tensors that is. */
+  readonly tensors: number;
 }
 
 /** The part of the graph on one worker, for one pass. */
@@ -37,7 +40,7 @@ export interface LocalGraph<G> {
   walk(starts: readonly number[] | 'roots'): readonly Reached[];
   /** Counts what each function waits for, over all that was walked. */
   seal(): void;
-  /** Gives gradients to a send function, or starts the roots, and returns what leaves this worker by it. */
+  /** Takes gradients for a send function, or starts the roots, and returns what leaves this worker by it, which is the caller's. */
   run(start: { readonly message: number; readonly grads: G } | 'roots'): readonly Fired<G>[];
   /** Adds the captured gradients to the context. */
   commit(): void;
@@ -55,8 +58,17 @@ export interface PassOptions {
   readonly failed: readonly number[];
 }
 
-/** Where the outcome of an incoming message goes; each is answered exactly once. */
-export type Reply = (failure?: Failure) => void;
+/**
+ * Where the outcome of an incoming message goes; each is answered exactly once. Gradients for whoever sent the message may go along, with
+ * which they are handed over.
+ */
+export type Reply = (failure?: Failure, back?: readonly Fired<unknown>[]) => void;
+
+/** Who engaged this worker. */
+export interface Parent {
+  readonly worker: number;
+  readonly reply: Reply;
+}
 
 /** What a pass does to the world. Nothing here may call back synchronously. */
 export interface PassPort<G, C> {
@@ -68,6 +80,7 @@ export interface PassPort<G, C> {
     messages: readonly number[],
     options: PassOptions,
   ): void;
+  /** Takes `grads` over. */
   backwardTo(
     to: number,
     token: number,
@@ -77,6 +90,8 @@ export interface PassPort<G, C> {
     grads: G,
     options: PassOptions,
   ): void;
+  /** Frees gradients that nobody wants any more. */
+  drop?(grads: G): void;
   abort(to: number, context: C, pass: PassId, failure: Failure): void;
   /** Opens the local graph; `roots` only at the origin. */
   open(context: C, pass: PassId, options: PassOptions, roots: unknown): LocalGraph<G>;
@@ -105,8 +120,10 @@ export interface PassState {
   readonly marked: Set<number>;
   /** Messages sent and not acknowledged. */
   deficit: number;
-  /** Who engaged this worker in the current phase. */
-  parent: Reply | undefined;
+  /** Who engaged this worker. */
+  parent: Parent | undefined;
+  /** Gradients for the parent that fired in the current event: they go with the answer when it can be given at the end of it. */
+  back: Fired<unknown>[];
   /** Receive functions that were told. */
   readonly told: Map<number, Set<number>>;
 }

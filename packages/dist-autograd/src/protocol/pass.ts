@@ -4,11 +4,12 @@
  * Discovery marks the send functions that the roots reach: a receive function that is reached tells its sender, which walks on from
  * the matching send function. Execution then runs over just those: each marked receive function sends exactly one message, so every
  * worker knows what it still waits for. The first message that engages a worker is acknowledged when all messages it sent have been
- * (Dijkstra and Scholten 1980), so the tree's root, the pass's origin, knows when all is done. In fast mode there is no wave:
+ * (Dijkstra and Scholten 1980), so the tree's root, the pass's origin, knows when all is done. Gradients for whoever is answered
+ * go with the answer. In fast mode there is no wave:
  * every send function of the context is taken to be reached. Neither is there one when every message told what its gradients come to:
  * then the origin knows what is reached, and each message of the pass says it.
  */
-import { MAX_FAILED_NAMED } from '../limits.ts';
+import { MAX_FAILED_NAMED, MAX_RETURNED, MAX_RETURNED_TENSORS } from '../limits.ts';
 import type { Context } from './context.ts';
 import { lifeKey, sameLife, samePass, comparePasses, type Life, type PassId } from './ids.ts';
 import {
@@ -23,7 +24,17 @@ import {
   unknownSend,
 } from './pass-failures.ts';
 import { planOf } from './plan.ts';
-import type { Failure, Fired, LocalGraph, PassOptions, PassPort, PassState, Reply, Target } from './pass-types.ts';
+import type {
+  Failure,
+  Fired,
+  LocalGraph,
+  Parent,
+  PassOptions,
+  PassPort,
+  PassState,
+  Reply,
+  Target,
+} from './pass-types.ts';
 
 type AnyContext = Context<unknown, unknown>;
 
@@ -77,12 +88,13 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
     pass: PassId,
     messages: readonly number[],
     options: PassOptions,
-    reply: Reply,
+    from: Parent,
   ): void {
+    const { reply } = from;
     const state = this.enter(context, pass, options, reply);
     if (state === undefined || context === undefined) return;
     if (state.phase !== 'discover') return reply(protocolFailure('discovery after execution began'));
-    const engages = engage(state, reply);
+    const engages = engage(state, from);
     const failure = this.guarded(context, state, () => this.mark(context, state, messages));
     if (!engages) reply(failure);
     this.discovered(context, state);
@@ -95,25 +107,30 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
     message: number,
     grads: G,
     options: PassOptions,
-    reply: Reply,
+    from: Parent,
   ): void {
+    const { reply } = from;
     const state = this.enter(context, pass, options, reply);
-    if (state === undefined || context === undefined) return;
-    const engages = engage(state, reply);
+    if (state === undefined || context === undefined) return this.port.drop?.(grads);
+    const engages = engage(state, from);
+    const back: Fired<unknown>[] = engages ? state.back : [];
     const failure = this.guarded(context, state, () => {
       if (state.phase === 'discover') this.execute(context, state);
-      if (!state.left.delete(message)) throw new PassError(unknownSend(message));
-      this.emit(context, state, this.graphOf(state).run({ message, grads }));
+      this.feed(context, state, message, grads, from.worker, back);
     });
-    if (!engages) reply(failure);
+    if (!engages) this.answer(reply, failure, back);
     this.executed(context, state);
   }
 
-  /** A message of ours was acknowledged. */
-  onAck(token: number): void {
+  /** A message of ours was acknowledged, and `back` came with it. */
+  onAck(token: number, back: readonly Fired<G>[] = []): void {
     const entry = this.outgoing.get(token);
+    if (entry !== undefined) this.outgoing.delete(token);
+    for (const { message, grads } of back) {
+      if (entry === undefined) this.port.drop?.(grads);
+      else this.returned(entry.context, entry.state, message, grads);
+    }
     if (entry === undefined) return;
-    this.outgoing.delete(token);
     const { context, state } = entry;
     state.deficit--;
     if (state.phase === 'discover') this.discovered(context, state);
@@ -179,6 +196,7 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
       marked: new Set(),
       deficit: 0,
       parent: undefined,
+      back: [],
       told: new Map(),
     };
     context.pass = state;
@@ -225,6 +243,38 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
     this.executed(context, state);
   }
 
+  /** Gives a send function its gradients. What that makes for `worker` is put into `back`. */
+  private feed(
+    context: C,
+    state: PassState,
+    message: number,
+    grads: G,
+    worker: number | undefined,
+    back: Fired<unknown>[],
+  ): void {
+    if (!state.left.delete(message)) {
+      this.port.drop?.(grads);
+      throw new PassError(unknownSend(message));
+    }
+    this.emit(context, state, this.graphOf(state).run({ message, grads }), worker, back);
+  }
+
+  /** Gradients came with an answer. */
+  private returned(context: C, state: PassState, message: number, grads: G): void {
+    if (context.pass !== state) return this.port.drop?.(grads);
+    this.guarded(context, state, () => {
+      if (state.phase === 'discover') throw new PassError(protocolFailure('gradients in answer to a discovery'));
+      this.feed(context, state, message, grads, state.parent?.worker, state.back);
+    });
+  }
+
+  /** Answers one message that engaged nobody. */
+  private answer(reply: Reply, failure: Failure | undefined, back: readonly Fired<unknown>[]): void {
+    if (failure === undefined) return reply(undefined, back);
+    for (const { grads } of back) this.port.drop?.(grads as G);
+    reply(failure);
+  }
+
   /** From here on nothing more is marked. */
   private execute(context: C, state: PassState): void {
     const { fast, plan } = state.options;
@@ -234,18 +284,40 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
     this.graphOf(state).seal();
   }
 
-  private emit(context: C, state: PassState, fired: readonly Fired<G>[]): void {
-    for (const { to, message, grads } of fired) {
-      this.port.backwardTo(to, this.expectAck(context, state), context, state.id, message, grads, state.options);
+  /** Sends what fired; what is for `worker` is put into `back`. */
+  private emit(
+    context: C,
+    state: PassState,
+    fired: readonly Fired<G>[],
+    worker?: number,
+    back: Fired<unknown>[] = [],
+  ): void {
+    for (const one of fired) {
+      if (one.to === worker && fits(back, one)) back.push(one);
+      else this.send(context, state, one);
     }
   }
 
+  private send(context: C, state: PassState, { to, message, grads }: Fired<G>): void {
+    this.port.backwardTo(to, this.expectAck(context, state), context, state.id, message, grads, state.options);
+  }
+
+  /** The parent cannot be answered yet: its gradients do not wait for that. */
+  private sendBack(context: C, state: PassState): void {
+    for (const one of state.back.splice(0)) this.send(context, state, one as Fired<G>);
+  }
+
   private executed(context: C, state: PassState): void {
-    if (context.pass !== state || state.phase !== 'execute' || state.left.size > 0 || state.deficit > 0) return;
+    if (context.pass !== state || state.phase !== 'execute') return;
+    // In fast mode a worker may be left with functions that nobody sends gradients for: the parent has to wait for those.
+    const { fast } = state.options;
+    if (state.deficit > 0 || (fast && state.left.size > 0)) return this.sendBack(context, state);
+    // Whoever sends the next gradients engages this worker again.
+    if (state.left.size > 0) return this.disengage(state);
     if (!state.finishing) {
       state.finishing = true;
       const token = this.expectAck(context, state);
-      if (this.port.finish?.(token, context, this.graphOf(state)) === true) return;
+      if (this.port.finish?.(token, context, this.graphOf(state)) === true) return this.sendBack(context, state);
       this.outgoing.delete(token);
       state.deficit--;
     }
@@ -264,8 +336,9 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
 
   private disengage(state: PassState, failure?: Failure): void {
     const { parent } = state;
+    const back = state.back.splice(0);
     state.parent = undefined;
-    parent?.(failure);
+    if (parent !== undefined) this.answer(parent.reply, failure, back);
   }
 
   /** Runs code of the graph; a throw fails the pass. Returns the failure. */
@@ -328,10 +401,17 @@ function own(plan: readonly Target[], worker: number): number[] {
   return plan.filter(({ to }) => to === worker).map(({ message }) => message);
 }
 
+/** Whether gradients can go with an answer that has some already: one message carries so many tensors and no more. */
+function fits(back: readonly Fired<unknown>[], { tensors }: Fired<unknown>): boolean {
+  if (back.length === 0) return true;
+  const total = back.reduce((sum, one) => sum + one.tensors, tensors);
+  return back.length < MAX_RETURNED && total <= MAX_RETURNED_TENSORS;
+}
+
 /** The first message since this worker was idle makes its sender the parent. Returns whether this one did. */
-function engage(state: PassState, reply: Reply): boolean {
+function engage(state: PassState, from: Parent): boolean {
   if (state.parent !== undefined || state.origin) return false;
-  state.parent = reply;
+  state.parent = from;
   return true;
 }
 
