@@ -65,7 +65,6 @@ interface Reading {
 
 export class CmaConnection implements Connection {
   readonly kind = 'cma';
-  readonly pieceBytes = MAX_REMOTE_BYTES;
   readonly remote: string;
   readonly protection: Protection;
   bufferedBytes = 0;
@@ -116,6 +115,10 @@ export class CmaConnection implements Connection {
     for (let slot = 0; slot < SLOTS; slot++) this.nonce.copy(this.guards, slot * GUARD_BYTES);
     inner.write([head(HELLO, 0, process.pid, memory.addressOf(this.guards), 0n), this.nonce]);
     inner.attach(this.port);
+  }
+
+  get pieceBytes(): number | undefined {
+    return this.peerReads ? MAX_REMOTE_BYTES : undefined;
   }
 
   attach(sink: ByteSink | undefined): void {

@@ -45,7 +45,7 @@ export interface Connection {
   readonly remote: string;
   readonly protection: Protection;
   /** How much of a tensor should go in one frame, where more than usual is better: its bytes are not what the peer waits for. */
-  readonly pieceBytes?: number;
+  readonly pieceBytes?: number | undefined;
   /** Bytes accepted by `write` that the operating system has not taken yet. */
   readonly bufferedBytes: number;
   /** Bytes taken by the operating system and bytes delivered, since the start. */
