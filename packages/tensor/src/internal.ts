@@ -1,7 +1,7 @@
 /** @file What sibling packages use of @backwire/tensor; not covered by semantic versioning. */
 import './install.ts';
 
-export { ambient, runAs, runAtRoot, runClean, runWith, type Ambient, type OpObserver } from './ambient.ts';
+export { ambient, runAs, runAtRoot, runCall, runClean, runWith, type Ambient, type OpObserver } from './ambient.ts';
 export { dtypes, isDType, viewAs, type DTypeInfo } from './dtype.ts';
 export { Storage, storageFromBytes, type StorageOptions } from './storage.ts';
 export { sparseFromParts, tensorFromParts, type TensorParts } from './creation.ts';
@@ -13,6 +13,6 @@ export { addGradients, sumTo } from './ops/gradients.ts';
 export { aligned, readBytes } from './host.ts';
 export { copyStrided, type StridedBytes } from './strided.ts';
 export { isNamed, named } from './named.ts';
-export { noteCreated as adoptIntoScope, sweep, tensorsIn, unswept, untracked } from './scope.ts';
+export { callScope, noteCreated as adoptIntoScope, sweep, tensorsIn, unswept, untracked } from './scope.ts';
 export { builtinOps, type BuiltinOp } from './builtins.ts';
 export { replicas, type RunningReplica } from './nn/replicas.ts';

@@ -1,5 +1,5 @@
 /** @file Frees tensors early: `scope` for programs, `sweep` for the library's own temporaries. */
-import { ambient, runWith } from './ambient.ts';
+import { ambient, runCall, runWith } from './ambient.ts';
 import type { Tensor } from './tensor.ts';
 
 /** What was created in one `scope()` and is still its to free. */
@@ -13,7 +13,8 @@ class Scope {
 
   /** Frees all but what `result` reaches, which passes to the enclosing scope. */
   close(result: unknown): void {
-    for (const t of tensorsIn(result)) if (this.owned.delete(t)) this.parent?.owned.add(t);
+    if (typeof result === 'object' && result !== null)
+      for (const t of tensorsIn(result)) if (this.owned.delete(t)) this.parent?.owned.add(t);
     for (const t of this.owned) t.dispose();
     this.owned.clear();
   }
@@ -48,10 +49,20 @@ export function noteCreated(t: Tensor): void {
  */
 export function scope<T>(fn: () => T): T {
   const own = new Scope(ambient().scope as Scope | undefined);
+  return inside(own, () => runWith({ scope: own }, fn));
+}
+
+/** As `scope` inside of `runCall`: a handler needs both, and each costs a turn of the AsyncLocalStorage. */
+export function callScope<T>(agent: object, call: object, fn: () => T): T {
+  const own = new Scope(undefined);
+  return inside(own, () => runCall(agent, call, own, fn));
+}
+
+function inside<T>(own: Scope, run: () => T): T {
   open++;
   let result: T;
   try {
-    result = runWith({ scope: own }, fn);
+    result = run();
   } catch (error) {
     open--;
     own.close(undefined);

@@ -1,6 +1,7 @@
 /** @file Bytes shared by the tensors that view them: on the host, on the device, or on both. */
 import type { Backend, DeviceBuffer, DeviceDType } from './backends/backend.ts';
 import { forgetDevice, trackDevice, touchedDevice } from './device-memory.ts';
+import { runAtRoot } from './ambient.ts';
 import { DisposedError, InvariantError } from './errors.ts';
 
 /** What outlives the Storage object: the memory itself, and how to give it back. */
@@ -17,6 +18,8 @@ export interface Cell {
   /** Host memory that was replaced while a message still reads it. */
   orphans: (() => void)[] | undefined;
   freed: boolean;
+  /** Whether the finaliser knows of it. */
+  registered: boolean;
   readonly ticket: Ticket;
 }
 
@@ -45,6 +48,32 @@ const collected = new FinalizationRegistry<Ticket>((ticket) => {
 });
 
 /**
+ * Small host memory that the finaliser has not been told of yet. Most of it is freed before it would have to be, and telling costs a
+ * tenth of a small call. Held until there are so many, or for so long: in a loop that never yields, too, it is let go.
+ */
+const young: Storage[] = [];
+const MAX_YOUNG = 1_024;
+const MAX_YOUNG_BYTES = 4_096;
+const YOUNG_MS = 50;
+let ageing = false;
+
+function age(): void {
+  for (const storage of young.splice(0)) storage.register();
+}
+
+function ageSoon(): void {
+  ageing = true;
+  const timer: unknown = runAtRoot(() =>
+    setTimeout(() => {
+      ageing = false;
+      age();
+    }, YOUNG_MS),
+  );
+  // In browsers a timer is a number, and nothing waits for it.
+  if (typeof timer === 'object') (timer as { unref(): void }).unref();
+}
+
+/**
  * Bytes with an owner count. Tensors and graphs `retain` and `release` it; messages `pinIo` and `unpinIo` it while its bytes are
  * being written. The memory is freed when both counts are zero; the garbage collector is the backstop.
  */
@@ -67,13 +96,25 @@ export class Storage {
       onFree: options.onFree,
       orphans: undefined,
       freed: false,
+      registered: false,
       ticket: { nbytes: this.nbytes, refs: 0, cell: undefined },
     };
     settle(this.cell);
     counts.storages++;
     counts.bytes += this.nbytes;
     if (!onHost) trackDevice(this.cell);
-    collected.register(this, this.cell.ticket, this.cell.ticket);
+    if (this.cell.ticket.cell === undefined && this.nbytes <= MAX_YOUNG_BYTES) {
+      if (young.push(this) >= MAX_YOUNG) age();
+      else if (!ageing) ageSoon();
+    } else this.register();
+  }
+
+  /** Tells the finaliser, unless there is nothing to tell any more. @internal */
+  register(): void {
+    const { cell } = this;
+    if (cell.freed || cell.registered) return;
+    cell.registered = true;
+    collected.register(this, cell.ticket, cell.ticket);
   }
 
   /** Counts in-place changes; saved values compare it. */
@@ -230,7 +271,7 @@ export class Storage {
 
   private free(): void {
     const { cell } = this;
-    collected.unregister(cell.ticket);
+    if (cell.registered) collected.unregister(cell.ticket);
     counts.storages--;
     counts.bytes -= cell.nbytes;
     freeCell(cell);
