@@ -21,15 +21,22 @@ export function buildTensors(
   optionsFor: (nbytes: number) => StorageOptions,
 ): Tensor[] {
   for (const { sparse, shape } of descriptors) if (sparse !== undefined) checkIndices(sparse.indices, shape, memory);
-  const storages: Storage[] = [];
-  for (const bytes of memory) storages.push(storageFromBytes(bytes, optionsFor(bytes.length)));
-  const tensors: Tensor[] = [];
-  for (const descriptor of descriptors) tensors.push(buildTensor(descriptor, storages));
+  // Of their final length: an array that grows takes room for seventeen.
+  const storages = new Array<Storage>(memory.length);
+  for (let i = 0; i < memory.length; i++) {
+    const bytes = memory[i] as Uint8Array;
+    storages[i] = storageFromBytes(bytes, optionsFor(bytes.length));
+  }
+  const tensors = new Array<Tensor>(descriptors.length);
+  for (let i = 0; i < descriptors.length; i++) tensors[i] = buildTensor(descriptors[i] as TensorDescriptor, storages);
   return tensors;
 }
 
 function buildTensor(descriptor: TensorDescriptor, storages: readonly Storage[]): Tensor {
-  const { sparse, requiresGrad, shape } = descriptor;
+  const { sparse, requiresGrad } = descriptor;
+  // Copies: other messages may have the same table.
+  const shape = descriptor.shape.slice();
+  const strides = descriptor.strides.slice();
   if (sparse !== undefined) {
     const indices = buildTensor(sparse.indices, storages) as Tensor<'int64'>;
     const values = buildTensor(sparse.values, storages);
@@ -40,15 +47,15 @@ function buildTensor(descriptor: TensorDescriptor, storages: readonly Storage[])
   }
   const storage = storages[descriptor.storage] as Storage;
   const dtype = descriptor.dtype as DType;
-  // The table is checked and its arrays are ours: no second check, no copies, on the path of every call with a tensor. Only bytes
-  // that are to be read as bool may hold what no kernel expects.
+  // The table is checked: no second check on the path of every call with a tensor. Only bytes that are to be read as bool may hold
+  // what no kernel expects.
   if (!requiresGrad && descriptor.parameter !== true && dtype !== 'bool')
-    return new Tensor({ storage, dtype, shape, strides: descriptor.strides, offset: descriptor.offset });
+    return new Tensor({ storage, dtype, shape, strides, offset: descriptor.offset });
   return tensorFromParts({
     storage,
     dtype,
     shape,
-    strides: descriptor.strides,
+    strides,
     offset: descriptor.offset,
     requiresGrad,
     parameter: descriptor.parameter ?? false,

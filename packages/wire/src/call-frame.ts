@@ -6,6 +6,8 @@ import { type FrameHeader } from './frame-header.ts';
 import { type HeaderEntry, readHeaderTable } from './header-table.ts';
 import { IncomingTensors } from './incoming-tensors.ts';
 import { DEFAULT_WIRE_LIMITS, type WireLimits } from './limits.ts';
+import { TableCache } from './table-cache.ts';
+import { type StorageDescriptor } from './tensor-descriptor.ts';
 import { readTensorTable } from './tensor-table-codec.ts';
 
 /** Where the value of a call frame ends: it is `bytes[start, valueEnd)` of what `FrameSink.frame` got. */
@@ -51,8 +53,19 @@ export function frameTensors(
     return undefined;
   }
   const inlineStart = end - header.inlineLength;
-  const table = readTensorTable(bytes, inlineStart - header.descriptorLength, inlineStart, limits);
+  const tableStart = inlineStart - header.descriptorLength;
+  const known = tables.find(bytes, tableStart, inlineStart, limits);
+  const table = known ?? readTensorTable(bytes, tableStart, inlineStart, limits);
   if (table.tensors.length !== header.tensorCount)
     throw decodeError(`a table of ${table.tensors.length} tensors instead of ${header.tensorCount}`);
-  return new IncomingTensors(table, bytes, inlineStart, end, limits, pool);
+  const incoming = new IncomingTensors(table, bytes, inlineStart, end, limits, pool, known !== undefined);
+  if (known === undefined && table.storages.every(isInline)) tables.keep(bytes, tableStart, inlineStart, limits, table);
+  return incoming;
+}
+
+/** Those of small tensors: what a channel says of a storage is another thing each time. */
+const tables = new TableCache();
+
+function isInline({ placement }: StorageDescriptor): boolean {
+  return placement === 'inline';
 }

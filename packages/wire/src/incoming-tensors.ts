@@ -14,12 +14,12 @@ import { type StorageDescriptor, type TensorTable } from './tensor-descriptor.ts
 export class IncomingTensors {
   readonly table: TensorTable;
   private readonly pool: BufferPool;
-  private readonly memory: (Uint8Array | undefined)[] = [];
+  private readonly memory: (Uint8Array | undefined)[];
   private landing = 0;
   private state: 'open' | 'taken' | 'released' = 'open';
 
   /**
-   * Checks the table, then takes memory and copies the inline storages out of `bytes[start, end)`.
+   * Checks the table unless it is known to be `checked`, then takes memory and copies the inline storages out of `bytes[start, end)`.
    * @throws WireError 'decode-error' or 'limit', with no memory taken.
    */
   constructor(
@@ -29,17 +29,21 @@ export class IncomingTensors {
     end: number,
     limits: WireLimits = DEFAULT_WIRE_LIMITS,
     pool: BufferPool = bufferPool,
+    checked = false,
   ) {
-    checkTensorTable(table, limits);
-    checkInline(table.storages, end - start);
+    if (!checked) checkTensorTable(table, limits);
+    const { storages } = table;
+    checkInline(storages, end - start);
     this.table = table;
     this.pool = pool;
+    this.memory = new Array<Uint8Array | undefined>(storages.length);
     let at = start;
-    for (const { nbytes, placement } of table.storages) {
+    for (let i = 0; i < storages.length; i++) {
+      const { nbytes, placement } = storages[i] as StorageDescriptor;
       const memory = pool.take(nbytes);
-      this.memory.push(memory);
+      this.memory[i] = memory;
       if (placement !== 'inline') continue;
-      memory.set(bytes.subarray(at, at + nbytes));
+      copyInto(memory, bytes, at, nbytes);
       at += nbytes;
     }
   }
@@ -100,6 +104,14 @@ export class IncomingTensors {
   private giveBack(): void {
     for (const memory of this.memory.splice(0)) if (memory !== undefined) this.pool.give(memory);
   }
+}
+
+/** Up to this many bytes a loop beats a view and a call into the engine. */
+const LOOP_BYTES = 64;
+
+function copyInto(memory: Uint8Array, bytes: Uint8Array, at: number, count: number): void {
+  if (count > LOOP_BYTES) memory.set(bytes.subarray(at, at + count));
+  else for (let i = 0; i < count; i++) memory[i] = bytes[at + i] as number;
 }
 
 function checkInline(storages: readonly StorageDescriptor[], length: number): void {

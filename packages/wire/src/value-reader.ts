@@ -189,13 +189,15 @@ export class ValueReader {
 
   private items(): unknown[] {
     const reader = this.reader;
-    const items: unknown[] = [];
+    let items: unknown[] | undefined;
     while (reader.pos < reader.end) {
       const tag = reader.varint32();
-      if (tag === FIELD_1) items.push(this.nested());
-      else reader.skip(tag & 7);
+      if (tag !== FIELD_1) reader.skip(tag & 7);
+      // A literal: the first push onto an empty array takes room for seventeen, and most calls have one argument.
+      else if (items === undefined) items = [this.nested()];
+      else items.push(this.nested());
     }
-    return items;
+    return items ?? [];
   }
 
   private key(): string {
