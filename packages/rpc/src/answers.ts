@@ -2,7 +2,7 @@
 import type { Tensor } from '@backwire/tensor';
 import { FrameKind, MessageType, planTensors, type FrameWriter, type TensorPlan } from '@backwire/wire/internal';
 import type { Core, ValueContext } from './core.ts';
-import { NOTHING_INSIDE } from './decode-context.ts';
+import { NOTHING_INSIDE, WriteContext } from './decode-context.ts';
 import type { RpcMessage } from './extension.ts';
 import type { InboundCall } from './inbound-call.ts';
 
@@ -19,7 +19,7 @@ export class Answers {
     if (state === 'gone') return;
     const writer = outbox.begin(false);
     let plan: TensorPlan | undefined;
-    const context: ValueContext = value === undefined ? NOTHING_INSIDE : { ...NOTHING_INSIDE, worker, header: [] };
+    const context: ValueContext = value === undefined ? NOTHING_INSIDE : new WriteContext(worker);
     try {
       const tensors: Tensor[] = value === undefined ? NO_TENSORS : [];
       this.core.codec.write(writer.out, value, tensors, context);

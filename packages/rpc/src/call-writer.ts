@@ -11,7 +11,7 @@ import {
 } from '@backwire/wire/internal';
 import { ARRIVE } from './collectives.ts';
 import type { Core } from './core.ts';
-import { NOTHING_INSIDE } from './decode-context.ts';
+import { NOTHING_INSIDE, WriteContext } from './decode-context.ts';
 import { RpcError } from './errors.ts';
 import type { RpcMessage } from './extension.ts';
 import { ITEMS_ENTRY, KEY_ENTRY } from './inbox.ts';
@@ -49,9 +49,10 @@ export class CallWriter {
         this.core.codec.write(writer.out, args, NO_TENSORS, NOTHING_INSIDE);
       } else {
         // Known to the call before anything is encoded: what was drawn for a call that fails here has to be taken back.
-        call.header = header = [];
+        const context = new WriteContext(worker);
+        call.header = header = context.header;
         const tensors: Tensor[] = [];
-        this.core.codec.write(writer.out, args, tensors, { ...NOTHING_INSIDE, worker, header });
+        this.core.codec.write(writer.out, args, tensors, context);
         if (tensors.length > 0)
           plan = planTensors(tensors, { mapDevice: this.core.deviceMaps.to(worker.name, 'Request') });
       }

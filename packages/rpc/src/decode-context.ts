@@ -27,6 +27,18 @@ export const NOTHING_INSIDE: ValueContext = Object.freeze({
   unclaimed: [],
 });
 
+/** What one value is written with: the entries that its references add to the message's header table. */
+export class WriteContext implements ValueContext {
+  readonly worker: WorkerInfo;
+  readonly header: HeaderEntry[] = [];
+  readonly pending = NOTHING_INSIDE.pending;
+  readonly unclaimed = NOTHING_INSIDE.unclaimed;
+
+  constructor(worker: WorkerInfo) {
+    this.worker = worker;
+  }
+}
+
 /** One per place that decodes; `read`, then `take` and `takeUnclaimed`. Decoding does not nest there. */
 export class DecodeContext implements ValueContext {
   worker!: WorkerInfo;

@@ -13,6 +13,9 @@ export class DeviceMaps {
   private readonly maps = new Map<string, ReadonlyMap<string, Device>>();
   /** The reverse of the maps that callers have for this worker: where their answers go. */
   private readonly answers = new Map<string, ReadonlyMap<string, Device>>();
+  /** One function a peer and way, made when first asked for; as many as peers there were. */
+  private readonly requests = new Map<string, (device: Device) => Device>();
+  private readonly responses = new Map<string, (device: Device) => Device>();
   /** As given, for the other members; undefined when there is none. */
   readonly given: Maps | undefined;
 
@@ -64,9 +67,16 @@ export class DeviceMaps {
 
   /** Where tensors for `peer` go: requests by the own map, answers by the reverse of the caller's. Main memory goes to main memory. */
   to(peer: string, what: 'Request' | 'Response'): (device: Device) => Device {
-    const map = (what === 'Request' ? this.maps : this.answers).get(peer);
+    const known = what === 'Request' ? this.requests : this.responses;
+    let mapping = known.get(peer);
+    if (mapping === undefined) known.set(peer, (mapping = this.mapping(peer, what)));
+    return mapping;
+  }
+
+  private mapping(peer: string, what: 'Request' | 'Response'): (device: Device) => Device {
+    const maps = what === 'Request' ? this.maps : this.answers;
     return (device) => {
-      const target = map?.get(device);
+      const target = maps.get(peer)?.get(device);
       if (target !== undefined || device === 'cpu') return target ?? device;
       throw new RpcError(
         'invalid-argument',

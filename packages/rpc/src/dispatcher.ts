@@ -1,6 +1,6 @@
 /** @file Incoming calls: started in the order they came, so many at once, cancelled, answered. */
 import type { Tensor } from '@backwire/tensor';
-import { runClean } from '@backwire/tensor/internal';
+import { callScope, runCall, runClean } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
 import { FrameFlag, FrameKind, MessageType } from '@backwire/wire/internal';
 import { Answers } from './answers.ts';
@@ -17,7 +17,7 @@ import { decodeFailed, messageOf, type Arrived } from './inbox.ts';
 import { callPayload, encodeFor } from './lazy-call.ts';
 import type { Peer } from './peer.ts';
 import { isGenerator, promiseOf } from './results.ts';
-import { runInScope, withScope } from './scoped.ts';
+import { invokeAdopted, runInScope } from './scoped.ts';
 import { Slots } from './slots.ts';
 import { pumpStream } from './stream-server.ts';
 import { Turns } from './turns.ts';
@@ -202,15 +202,14 @@ export class Dispatcher {
   }
 
   private start(call: InboundCall, type: number): void {
+    // No closures in here: with one, a context would be made for every call.
     if (this.slots.full && call.definition?.name !== ARRIVE) {
-      if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
-      this.slots.wait(() => this.start(call, type));
+      this.startLater(call, type, this.slots);
       return;
     }
     if (call.state === 'over') return;
     if (call.peer.outbox.congested) {
-      if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
-      call.peer.outbox.whenClear(() => this.start(call, type));
+      this.startLater(call, type, undefined);
       return;
     }
     const definition = call.definition as Definition;
@@ -239,15 +238,24 @@ export class Dispatcher {
       this.fail(call, error);
       return;
     }
-    if (later !== undefined) {
-      if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
-      later.then(
-        (value) => this.complete(call, value, type),
-        (error: unknown) => this.fail(call, error),
-      );
-      return;
-    }
-    this.complete(call, result, type);
+    if (later === undefined) this.complete(call, result, type);
+    else this.completeLater(call, later, type);
+  }
+
+  /** When a slot is free, or else when its peer takes answers again. */
+  private startLater(call: InboundCall, type: number, slots: Slots | undefined): void {
+    if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
+    const start = (): void => this.start(call, type);
+    if (slots === undefined) call.peer.outbox.whenClear(start);
+    else slots.wait(start);
+  }
+
+  private completeLater(call: InboundCall, later: Promise<unknown>, type: number): void {
+    if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
+    later.then(
+      (value) => this.complete(call, value, type),
+      (error: unknown) => this.fail(call, error),
+    );
   }
 
   /**
@@ -255,20 +263,18 @@ export class Dispatcher {
    * was kept or was there before. Left to the collector, every large echo lands in fresh memory, at a third of the speed.
    */
   private startInScope(call: InboundCall, definition: Definition, type: number): void {
-    const args = call.takeArgs();
     let later: Promise<unknown> | undefined;
     try {
-      later = runClean({ agent: this.core.agent, call }, () =>
-        withScope(definition, args, (result) => {
-          const promise = promiseOf(result);
-          if (promise === undefined) {
-            this.complete(call, result, type);
-            return undefined;
-          }
-          if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
-          return promise.then((value) => this.complete(call, value, type));
-        }),
-      );
+      later = callScope(this.core.agent, call, () => {
+        const result = invokeAdopted(definition, call.takeArgs());
+        const promise = promiseOf(result);
+        if (promise === undefined) {
+          this.complete(call, result, type);
+          return undefined;
+        }
+        if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
+        return promise.then((value) => this.complete(call, value, type));
+      });
     } catch (error) {
       this.fail(call, error);
       return;
@@ -291,7 +297,7 @@ export class Dispatcher {
     const args = call.takeArgs();
     // Tensor operations look at nothing ambient but what is at the root already.
     if (definition.name.startsWith('aten::')) return invoke(definition, args);
-    return runClean({ agent, call }, () =>
+    return runCall(agent, call, undefined, () =>
       definition.scope ? runInScope(definition, args) : invoke(definition, args),
     );
   }

@@ -1,20 +1,24 @@
 /** @file Runs a handler that wants its arguments and temporaries freed at its end. */
-import { scope } from '@backwire/tensor';
+import { scope, Tensor } from '@backwire/tensor';
 import { adoptIntoScope, tensorsIn } from '@backwire/tensor/internal';
 import { invoke, type Definition } from './definitions.ts';
 
-/** Runs a handler and gives what it returned to `use`: the scope lasts until what `use` returns has settled, and frees the result too. */
-export function withScope<T>(definition: Definition, args: readonly unknown[], use: (result: unknown) => T): T {
-  return scope(() => {
-    for (const tensor of tensorsIn(args)) adoptIntoScope(tensor);
-    return use(invoke(definition, args));
-  });
+/** Runs a handler whose arguments become those of the scope it runs in. */
+export function invokeAdopted(definition: Definition, args: readonly unknown[]): unknown {
+  adopt(args);
+  return invoke(definition, args);
 }
 
 /** The result outlives the scope, as does what the handler gave to `keep`. */
 export function runInScope(definition: Definition, args: readonly unknown[]): unknown {
-  return scope(() => {
-    for (const tensor of tensorsIn(args)) adoptIntoScope(tensor);
-    return invoke(definition, args);
-  });
+  return scope(() => invokeAdopted(definition, args));
+}
+
+/** The tensors in the arguments are the scope's from now on. Looked at one by one: most are tensors themselves, or hold none. */
+function adopt(args: readonly unknown[]): void {
+  for (const arg of args) {
+    if (typeof arg !== 'object' || arg === null) continue;
+    if (arg instanceof Tensor && arg.sparse === undefined) adoptIntoScope(arg);
+    else for (const tensor of tensorsIn(arg)) adoptIntoScope(tensor);
+  }
 }
