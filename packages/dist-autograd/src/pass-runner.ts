@@ -11,6 +11,7 @@ import { checkRoots } from './engine/roots.ts';
 import { errorOf, failureOf } from './failure.ts';
 import { MAX_DISCOVERED } from './limits.ts';
 import type { LiveContext } from './live-context.ts';
+import { PartQueue } from './part-queue.ts';
 import type { ContextTable } from './protocol/context.ts';
 import type { PassId } from './protocol/ids.ts';
 import {
@@ -45,11 +46,13 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
   readonly machine: PassMachine<Grads, LiveContext>;
   private readonly host: ExtensionHost;
   private readonly contexts: ContextTable<LiveContext>;
+  private readonly parts: PartQueue;
 
   constructor(host: ExtensionHost, contexts: ContextTable<LiveContext>) {
     this.host = host;
     this.contexts = contexts;
     this.machine = new PassMachine(contexts.self, this);
+    this.parts = new PartQueue(host, () => host.now());
   }
 
   /** Requests that peers send in a pass. */
@@ -58,7 +61,7 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
     return [
       [
         AUTOGRAD_DISCOVER_REQ,
-        (call) => answer(call, AUTOGRAD_DISCOVER_RESP, undefined, (reply) => this.onDiscover(call, reply)),
+        (call) => answer(call, AUTOGRAD_DISCOVER_RESP, none, (reply) => this.onDiscover(call, reply)),
       ],
       [BACKWARD_AUTOGRAD_REQ, (call) => this.onBackward(call)],
     ];
@@ -199,10 +202,12 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
   private onBackward(call: Incoming): Promise<Message> {
     const { from, message } = call;
     const { context: ref, pass, options, ...sent } = decodeBackward(message.payload, message.tensors.length);
-    const context = this.contexts.lookup(ref);
-    return answer(call, MessageType.BACKWARD_AUTOGRAD_RESP, context, (reply) => {
-      const grads = gradientsOf(sent.present, message.tensors[Symbol.iterator]());
-      this.machine.onBackward(context, pass, sent.message, grads, options, { worker: from.id, reply });
+    const grads = gradientsOf(sent.present, message.tensors[Symbol.iterator]());
+    const contextNow = (): LiveContext | undefined => this.contexts.lookup(ref);
+    return answer(call, MessageType.BACKWARD_AUTOGRAD_RESP, contextNow, (reply) => {
+      this.parts.run(() =>
+        this.machine.onBackward(contextNow(), pass, sent.message, grads, options, { worker: from.id, reply }),
+      );
     });
   }
 
@@ -228,7 +233,8 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
     void all.then(
       ({ failure, back }) => {
         free();
-        if (failure === undefined) this.machine.onAck(token, back);
+        if (back !== undefined) this.parts.run(() => this.machine.onAck(token, back));
+        else if (failure === undefined) this.machine.onAck(token);
         else this.machine.onNack(token, failure);
       },
       (error: unknown) => {
@@ -261,6 +267,9 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
 
 type Request = Omit<Message, 'id'>;
 
+/** An answer without gradients belongs to no context. */
+const none = (): undefined => undefined;
+
 /** What a peer made of a message. */
 interface Outcome {
   readonly failure?: Failure | undefined;
@@ -271,14 +280,14 @@ interface Outcome {
 function answer(
   call: Incoming,
   type: Type,
-  context: LiveContext | undefined,
+  context: () => LiveContext | undefined,
   begin: (reply: Reply) => void,
 ): Promise<Message> {
   return new Promise((resolve) => {
     begin((failure, back = []) => {
       const gradients = back as readonly Fired<Grads>[];
       const tensors = gradients.flatMap(({ grads }) => thereOf(grads));
-      context?.part(tensors);
+      if (tensors.length > 0) context()?.part(tensors);
       const payload = encodeOutcome(
         failure,
         gradients.map(({ message, grads }) => ({ message, present: presenceOf(grads) })),
