@@ -224,6 +224,10 @@ export class Agent implements ExtensionHost, Core {
     return this.membership.member(worker.name)?.id === worker.id;
   }
 
+  isReachable(worker: WorkerInfo): boolean {
+    return this.isAlive(worker) && this.members.find(worker).state === 'open';
+  }
+
   call(to: WorkerInfo, message: RpcMessage, options: MessageOptions = {}): Promise<Message> {
     return new Promise((resolve, reject) => {
       const form = {

@@ -136,6 +136,8 @@ export interface ExtensionHost extends RpcAgent {
   incarnationOf(worker: WorkerInfo): number;
   /** Whether `worker` is a member of the current view (an unreachable one still is). */
   isAlive(worker: WorkerInfo): boolean;
+  /** Whether `worker` is a member that this worker has not given up reaching. */
+  isReachable(worker: WorkerInfo): boolean;
   /**
    * Sends a request and resolves with the reply; runs the request and response hooks unless `raw`.
    * Rejects with an RpcError or the rebuilt remote error.

@@ -1,5 +1,6 @@
 /** @file The end of a session in good order: every handle is given back, and every fork of what is owned here comes home. */
 import { MAX_DRAIN_MS } from './limits.ts';
+import type { Site } from './protocol/ids.ts';
 import type { RRefSession } from './session.ts';
 
 /** What follows a drain, the last meeting of the group, needs a part of the same deadline. */
@@ -20,10 +21,13 @@ export class Changes {
   }
 }
 
+/** How often it is looked whether somebody who is waited for cannot be reached any more, in milliseconds. */
+const LOOK_MS = 50;
+
 /**
  * Waits until the handles here are confirmed and their children accepted, gives all of them back, and waits until others have given
- * theirs back. No call is started any more by then. `deadlineMs` from now (0 = `MAX_DRAIN_MS`) bounds all of it; what is left over then is
- * what `leaks()` names.
+ * theirs back. No call is started any more by then. Who cannot be reached is not waited for: a group without its store cannot remove
+ * its dead. `deadlineMs` from now (0 = `MAX_DRAIN_MS`) bounds all of it; what is left over then is what `leaks()` names.
  */
 export async function drain(session: RRefSession, deadlineMs: number): Promise<void> {
   const { worker, host, changes } = session;
@@ -33,20 +37,36 @@ export async function drain(session: RRefSession, deadlineMs: number): Promise<v
     changes.notify();
   };
   const timer = setTimeout(expire, deadlineMs > 0 ? deadlineMs * SHARE_OF_DEADLINE : MAX_DRAIN_MS);
+  const looks = setInterval(() => changes.notify(), LOOK_MS);
   const until = async (condition: () => boolean, otherwise: string): Promise<void> => {
     while (!condition() && !expired && !session.closed) await changes.next();
     if (!condition() && !session.closed) host.logger.warn(session.debugInfo(), otherwise);
   };
   try {
     const { owners, users } = worker;
+    // Nobody is looked for among a million handles while everybody can be reached.
+    const waits = <T>(all: Iterable<T>, whom: (each: T) => Site | undefined): boolean => {
+      const everybody = session.sites.allReachable();
+      for (const each of all) {
+        const site = whom(each);
+        if (site !== undefined && (everybody || session.sites.reachable(site))) return true;
+      }
+      return false;
+    };
     await until(
-      () => users.pendingUsers === 0 && users.pendingChildren === 0,
+      () =>
+        (users.pendingUsers === 0 || !waits(users.all(), (fork) => (fork.settled ? undefined : fork.owner))) &&
+        !waits(users.childSites(), (site) => site),
       'Timed out waiting for pending UserRRefs to be confirmed by owner and parent.',
     );
     for (const fork of [...users.all()]) users.release(fork);
     session.flush();
-    await until(() => users.size === 0 && owners.size === 0, 'Timed out waiting for pending OwnerRRefs to be deleted.');
+    await until(
+      () => !waits(users.all(), ({ owner }) => owner) && !waits(owners.allForks(), ({ holder }) => holder),
+      'Timed out waiting for pending OwnerRRefs to be deleted.',
+    );
   } finally {
     clearTimeout(timer);
+    clearInterval(looks);
   }
 }

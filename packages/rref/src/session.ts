@@ -146,9 +146,10 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
     return (this.leaked ??= this.heldByOthers());
   }
 
-  /** The forks of what is owned here, a line each. */
+  /** The forks of what is owned here, a line each; without those of members that cannot be reached, who cannot give anything back. */
   private heldByOthers(): string[] {
-    return [...this.worker.owners.allForks()].map((fork) => {
+    const forks = [...this.worker.owners.allForks()].filter(({ holder }) => this.sites.reachable(holder));
+    return forks.map((fork) => {
       const made = this.creationSites.of(fork.entry.payload);
       const holder = this.sites.worker(fork.holder).name;
       return `Leaking RRef ${formatId(fork.entry)} with fork Id ${formatId(fork)}, held by '${holder}'${made === undefined ? '' : `, created ${made}`}`;

@@ -67,6 +67,16 @@ export class Sites {
     return this.known.get(site) ?? this.member(site) ?? new WorkerInfo(`worker${workerOf(site)}`, workerOf(site));
   }
 
+  /** Whether messages get to a site, as far as is known here. */
+  reachable(site: Site): boolean {
+    const worker = this.member(site);
+    return worker !== undefined && (site === this.self || this.host.isReachable(worker));
+  }
+
+  allReachable(): boolean {
+    return [...this.present].every((site) => this.reachable(site));
+  }
+
   /** The worker of a site, if that life is part of the group now. */
   member(site: Site): WorkerInfo | undefined {
     if (this.present.has(site)) return this.known.get(site);

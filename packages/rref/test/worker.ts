@@ -202,6 +202,29 @@ const scenarios: Record<string, (names: readonly string[]) => Promise<void>> = {
     await finish(names);
   },
 
+  /** w0, which serves the store, dies without a launcher: nobody can be removed from the group any more. w1 plays. */
+  async 'store killed'() {
+    const theirs = remote('w0', identity, [7]);
+    const mine = createRRef(3);
+    await theirs.confirmed();
+    for (const name of ['w0', 'w2']) await rpcSync(name, keep, [mine]);
+    await rpcSync('w2', keep, [theirs]);
+    const slow = remote('w0', never);
+    const pending = [slow.toHere(), slow.confirmed()].map((use) => use.then(() => 'value', codeOf));
+    await until(async () => (await counters('w0'))['num_owner_rrefs'] === 2, 'both values are there');
+    console.log('kill');
+    const before = performance.now();
+    say('pending', await Promise.all(pending));
+    say('later', await theirs.toHere().then(() => 'value', codeOf));
+    say('elapsed', performance.now() - before);
+    const dropped = rpcSync('w2', drop);
+    say('again', [await rpcSync('w2', identity, [1]), await dropped]);
+    theirs.dispose();
+    slow.dispose();
+    say('counters', [sessionOf(currentAgent()).debugInfo(), await counters('w2')]);
+    await finish(['w2']);
+  },
+
   async work(names) {
     const all = names.filter((name) => name !== 'w0');
     const made = Array.from({ length: 60 }, (_, i) => remote(all[i % all.length] ?? '', identity, [i]));
@@ -251,8 +274,10 @@ const agent: RpcAgent = await createAgent({
   worldSize,
   extensions: [rrefs({ creationSites: true })],
 });
-if (rank === 0)
+if (rank === (process.argv[2] === 'store killed' ? 1 : 0))
   await agent.run(() => scenarios[process.argv[2] ?? '']?.(Array.from({ length: worldSize }, (_, i) => `w${i}`)));
 else await stopped;
+const begun = performance.now();
 await agent.shutdown({ timeoutMs: 15_000, onLeak: 'throw' });
+say('shutdown', performance.now() - begun);
 process.stdin.destroy();

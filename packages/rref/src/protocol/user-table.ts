@@ -120,6 +120,11 @@ export class UserTable {
     return this.forks.values();
   }
 
+  /** Where children are that were not accepted yet. */
+  *childSites(): IterableIterator<Site> {
+    for (const { at } of this.children.values()) yield at;
+  }
+
   /** A handle for an RRef that a call about to be sent will create. */
   create(fork: GlobalId, rref: GlobalId, owner: Site): UserFork {
     return this.add(new UserFork(fork, rref, owner, this.self, 'creating'));
