@@ -1,7 +1,16 @@
 import { describe, expect, it } from 'vitest';
-import { createAgent, RpcError, rpcAsync, rpcFunction, rpcInfo, rpcSync } from '@backwire/rpc';
+import {
+  createAgent,
+  registerErrorType,
+  RemoteError,
+  RpcError,
+  rpcAsync,
+  rpcFunction,
+  rpcInfo,
+  rpcSync,
+} from '@backwire/rpc';
 import { rrefs } from '@backwire/rref';
-import { add, customFunction, mul, type Tensor } from '@backwire/tensor';
+import { add, customFunction, DisposedError, mul, type Tensor } from '@backwire/tensor';
 import { expectClean, filled, leaf, useAgents } from '../test/agents.ts';
 import { backward, context, distAutograd, distAutogradDebugInfo, getGradients } from './index.ts';
 import { sessionOf } from './internal.ts';
@@ -34,6 +43,10 @@ function whenReached(t: Tensor, fn: () => void): Tensor {
 let hookOnOwner: () => void = () => undefined;
 const observed = rpcFunction('errors/observed', (x: Tensor) => whenReached(x.mul(2), () => hookOnOwner()));
 
+class OutOfTune extends Error {}
+registerErrorType(OutOfTune);
+class Unknown extends Error {}
+
 describe('misuse', () => {
   it('names the context that is unknown', () =>
     at(0, async () => {
@@ -54,6 +67,11 @@ describe('misuse', () => {
         await expect(backward(id, a.sum() as unknown as Tensor[])).rejects.toThrow(TypeError);
         await expect(backward(id, [3 as unknown as Tensor])).rejects.toThrow('incompatible function arguments');
         await expect(backward(undefined as unknown as bigint, [a.sum()])).rejects.toThrow(TypeError);
+        const freed = a.sum();
+        freed.dispose();
+        const error: unknown = await backward(id, [a.sum(), freed]).catch((e: unknown) => e);
+        expect(error).toBeInstanceOf(DisposedError);
+        expect((error as Error).message).toContain('root 1 was disposed');
         await backward(id, [a.mul(2).sum().reshape([1])]);
         expect(getGradients(id).get(a)?.toArray()).toEqual([2, 2]);
       }),
@@ -183,6 +201,34 @@ describe('an error on the way', () => {
         expect(getGradients(id).size).toBe(0);
       });
     });
+    await expectClean(agents);
+  });
+
+  it.each([
+    ['a standard class', RangeError],
+    ['a registered class', OutOfTune],
+    ['a class of its own', Unknown],
+  ])('of %s arrives as an error of a call would, here and there', async (_, ctor) => {
+    await at(0, () =>
+      context(async (id) => {
+        const a = leaf([2], 1);
+        for (const where of ['w0', 'w1']) {
+          hookOnOwner = () => {
+            throw new ctor('too far');
+          };
+          const error: unknown = await backward(id, [(await rpcSync(where, observed, [a])).sum()]).catch(
+            (e: unknown) => e,
+          );
+          const known = ctor !== Unknown;
+          expect((error as Error).constructor).toBe(known ? ctor : where === 'w0' ? Error : RemoteError);
+          expect((error as Error).message).toContain('too far');
+          const inner = known ? (error as Error).cause : error;
+          if (where === 'w1') expect(inner).toMatchObject({ remoteName: ctor.name, peer: undefined });
+          else expect((error as Error).cause).toBeInstanceOf(ctor);
+        }
+      }),
+    );
+    hookOnOwner = () => undefined;
     await expectClean(agents);
   });
 

@@ -1,6 +1,7 @@
 /** @file Between errors and the failures that pass messages carry. */
 import { RemoteError, RpcError, rpcInfo, WorkerInfo } from '@backwire/rpc';
-import { isRpcErrorCode } from '@backwire/rpc/internal';
+import { errorTypeOf, isRpcErrorCode } from '@backwire/rpc/internal';
+import { classOf } from './protocol/pass-failures.ts';
 import type { Failure } from './protocol/pass-types.ts';
 
 /** What a peer is told of an error, and what the origin makes one of again. */
@@ -8,20 +9,31 @@ export function failureOf(error: unknown): Failure {
   const info = rpcInfo(error);
   const text = error instanceof Error ? error.message : String(error);
   if (info === undefined || info instanceof RemoteError) {
-    return { code: '', name: error instanceof Error ? error.name : 'Error', text, cause: error };
+    return { code: '', name: classOf(error), text, cause: error };
   }
   const prefix = `${info.code}: `;
   const bare = text.startsWith(prefix) ? text.slice(prefix.length) : text;
   return { code: info.code, name: 'RpcError', text: bare, peer: info.peer, cause: error };
 }
 
-/** The error of a pass that failed. */
+/** The error of a pass that failed; of the class that was thrown, when that is standard or registered. */
 export function errorOf(failure: Failure): Error {
   const peer = failure.peer === undefined ? undefined : new WorkerInfo(failure.peer.name, failure.peer.id);
   const cause = failure.cause === undefined ? {} : { cause: failure.cause };
   if (isRpcErrorCode(failure.code) && failure.code !== 'remote-error') {
     return new RpcError(failure.code, failure.text, { executed: 'maybe', peer, ...cause });
   }
-  if (failure.cause !== undefined) return new Error(failure.text, { cause: failure.cause });
-  return new RemoteError(failure.text, { remoteName: failure.name, remoteStack: undefined, peer });
+  if (failure.cause !== undefined) return rebuild(failure) ?? new Error(failure.text, { cause: failure.cause });
+  const remote = new RemoteError(failure.text, { remoteName: failure.name, remoteStack: undefined, peer });
+  return rebuild({ ...failure, cause: remote }) ?? remote;
+}
+
+function rebuild({ name, text, cause }: Failure): Error | undefined {
+  const ctor = errorTypeOf(name);
+  if (ctor === undefined) return undefined;
+  try {
+    return Object.defineProperty(new ctor(text), 'cause', { value: cause, writable: true, configurable: true });
+  } catch {
+    return undefined; // a class of the program that wants more than a text
+  }
 }

@@ -1,6 +1,6 @@
 /** @file Runs the passes of one agent: messages to and from peers, time limits, and the promise of `backward`. */
 import { RpcError, type CallOptions, type Incoming, type WorkerInfo } from '@backwire/rpc';
-import type { ExtensionHost, MessageOptions } from '@backwire/rpc/internal';
+import { unwatchAbort, watchAbort, type ExtensionHost, type MessageOptions } from '@backwire/rpc/internal';
 import type { Tensor } from '@backwire/tensor';
 import { ambient, runClean } from '@backwire/tensor/internal';
 import type { Message, MessageType as Type } from '@backwire/wire';
@@ -257,10 +257,10 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
         pass,
       );
     };
-    signal?.addEventListener('abort', onAbort, { once: true });
+    if (signal !== undefined) watchAbort(signal, onAbort);
     return () => {
       clearTimeout(timer);
-      signal?.removeEventListener('abort', onAbort);
+      if (signal !== undefined) unwatchAbort(signal, onAbort);
     };
   }
 }

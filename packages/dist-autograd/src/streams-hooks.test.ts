@@ -24,8 +24,11 @@ class Source {
   fresh() {
     return fresh();
   }
+  first({ list }: { list: Tensor[] }) {
+    return doubled(list[0] as Tensor);
+  }
 }
-rpcClass(Source, { methods: ['doubled', 'fresh'] });
+rpcClass(Source, { methods: ['doubled', 'fresh', 'first'] });
 
 async function all(stream: AsyncIterable<Tensor>): Promise<Tensor[]> {
   const items: Tensor[] = [];
@@ -43,6 +46,8 @@ describe('streams in a context', () => {
         const refused = /^failed-precondition: .*streams carry no gradients/;
         expect(await all(rpcStream('w1', doubledFn, [x])).catch(codeOf)).toMatch(refused);
         expect(await all(source.rpcSync().doubled(x)).catch(codeOf)).toMatch(refused);
+        expect(await all(source.rpcSync().first({ list: [x] })).catch(codeOf)).toMatch(refused);
+        expect((await all(source.rpcSync().first({ list: [x.detach()] })))[0]?.toArray()).toEqual([2]);
         expect((await all(rpcStream('w1', doubledFn, [x.detach()])))[0]?.toArray()).toEqual([2]);
       }),
     );

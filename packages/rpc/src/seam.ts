@@ -1,5 +1,12 @@
 /** @file What sibling packages use of @backwire/rpc wherever it runs. */
-export { InvariantError, RPC_ERROR_CODES, isRpcErrorCode, type Executed, type RpcErrorFields } from './errors.ts';
+export {
+  errorTypeOf,
+  InvariantError,
+  RPC_ERROR_CODES,
+  isRpcErrorCode,
+  type Executed,
+  type RpcErrorFields,
+} from './errors.ts';
 export {
   definitionOfInstance,
   findDefinition,

@@ -1,8 +1,7 @@
 /** @file The library's own definitions that every worker with this extension serves: methods of remote values, their streams, their types. */
 import { callContext, currentAgent, RpcError, type RpcAgent } from '@backwire/rpc';
 import { systemError, systemFunction, withoutSlot } from '@backwire/rpc/internal';
-import { Tensor } from '@backwire/tensor';
-import { ambient } from '@backwire/tensor/internal';
+import { ambient, tensorsIn } from '@backwire/tensor/internal';
 import type { Cell } from './cell.ts';
 import { waitFor } from './deadline.ts';
 import { callMethod, isStream, typeNameOf } from './referent.ts';
@@ -37,7 +36,7 @@ export const invokeMethod = systemFunction(
     if (
       isStream(result) &&
       ambient().contextId !== undefined &&
-      args.some((a) => a instanceof Tensor && a.requiresGrad)
+      [...tensorsIn(args)].some(({ requiresGrad }) => requiresGrad)
     ) {
       await result.return(undefined);
       const text = `streams carry no gradients: give '${method}' arguments that need none (detach() them), or make calls`;

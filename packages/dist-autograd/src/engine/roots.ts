@@ -1,9 +1,9 @@
 /** @file What may be a root of a distributed backward pass, in PyTorch's words. */
 import { RpcError } from '@backwire/rpc';
-import { Tensor } from '@backwire/tensor';
+import { DisposedError, Tensor } from '@backwire/tensor';
 
 /**
- * @throws TypeError when `roots` is not a list of tensors.
+ * @throws TypeError when `roots` is not a list of tensors; DisposedError when one was disposed.
  * @throws RpcError 'invalid-argument' when it is empty, or a root does not require grad, is not a scalar, or is a leaf.
  */
 export function checkRoots(roots: unknown): asserts roots is readonly Tensor[] {
@@ -14,6 +14,7 @@ export function checkRoots(roots: unknown): asserts roots is readonly Tensor[] {
   for (const [i, root] of list.entries()) {
     if (!(root instanceof Tensor))
       throw new TypeError(`backward(): incompatible function arguments: root ${i} is not a tensor`);
+    if (root.disposed) throw new DisposedError(`root ${i} was disposed`);
     if (!root.requiresGrad) throw invalid(`requires_grad not set on root ${i}`);
     if (root.size !== 1) throw invalid(`root ${i} is not a scalar, all roots need to be scalar`);
     if (root.gradFn === null) throw invalid(`root ${i} does not have a valid gradient function.`);

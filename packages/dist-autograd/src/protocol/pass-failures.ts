@@ -15,10 +15,17 @@ export function thrown(error: unknown): Failure {
   const isError = error instanceof Error;
   return {
     code: '',
-    name: isError ? error.name : 'Error',
+    name: classOf(error),
     text: isError ? error.message : String(error),
     cause: error,
   };
+}
+
+/** The class of what was thrown. `error.name` is inherited unless a class sets it; the class's own name says more. */
+export function classOf(error: unknown): string {
+  if (!(error instanceof Error)) return 'Error';
+  const ctor: unknown = error.constructor;
+  return typeof ctor === 'function' && ctor.name !== '' ? ctor.name : error.name;
 }
 
 export function precondition(text: string): Failure {
