@@ -8,7 +8,7 @@ import type { TlsClient } from '../transports/tls.ts';
 import type { Transport } from '../transports/transport.ts';
 import { EmbeddedLink, closedError, type LinkOptions } from './embedded-link.ts';
 import type { StoreServer } from './embedded-server.ts';
-import { MAX_LEASE_MS, MAX_VALUE_BYTES, MIN_LEASE_MS } from './limits.ts';
+import { checkDelta, checkExpected, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { Op, type Reader, blob, clientKey, i64, keyText, u32, u8 } from './protocol.ts';
 import type { Lease, StoreEvent } from './store.ts';
 import type { LeaseTicket, TicketStore } from './ticket.ts';
@@ -144,7 +144,7 @@ export class EmbeddedStore implements TicketStore {
   }
 
   async set(key: string, value: Uint8Array, options?: { lease?: Lease }): Promise<void> {
-    const parts = [clientKey(key), payload(value), u32(this.leaseId(options?.lease))];
+    const parts = [clientKey(key), blob(checkValue(value)), u32(this.leaseId(options?.lease))];
     await this.link.request(Op.SET, parts, { repeatable: false });
   }
 
@@ -154,7 +154,8 @@ export class EmbeddedStore implements TicketStore {
 
   async wait(keys: readonly string[], options: { timeoutMs: number; signal?: AbortSignal }): Promise<void> {
     if (this.closing.signal.aborted) throw closedError();
-    const parts = [u32(keys.length), ...keys.map(clientKey)];
+    const names = checkKeys(keys);
+    const parts = [u32(names.length), ...names.map(clientKey)];
     const park = (done: (error?: RpcError) => void): (() => void) => {
       const id = this.link.newId();
       let parked = true;
@@ -174,14 +175,14 @@ export class EmbeddedStore implements TicketStore {
       };
     };
     const missing = async (): Promise<string[]> => {
-      const found = await Promise.all(keys.map((key) => this.get(key)));
-      return keys.filter((_, i) => found[i] === undefined);
+      const found = await Promise.all(names.map((key) => this.get(key)));
+      return names.filter((_, i) => found[i] === undefined);
     };
     return settleWait(park, missing, { ...options, closing: this.closing.signal });
   }
 
   async add(key: string, delta: bigint): Promise<bigint> {
-    return (await this.link.request(Op.ADD, [clientKey(key), i64(delta)], { repeatable: false })).i64();
+    return (await this.link.request(Op.ADD, [clientKey(key), i64(checkDelta(delta))], { repeatable: false })).i64();
   }
 
   async compareAndSet(
@@ -190,8 +191,9 @@ export class EmbeddedStore implements TicketStore {
     value: Uint8Array,
     options?: { lease?: Lease },
   ): Promise<{ ok: boolean; current: Uint8Array | undefined }> {
-    const before = expected === null ? [u8(0)] : [u8(1), payload(expected)];
-    const parts = [clientKey(key), ...before, payload(value), u32(this.leaseId(options?.lease))];
+    const former = checkExpected(expected);
+    const before = former === null ? [u8(0)] : [u8(1), blob(former)];
+    const parts = [clientKey(key), ...before, blob(checkValue(value)), u32(this.leaseId(options?.lease))];
     const reply = await this.link.request(Op.COMPARE_AND_SET, parts, { repeatable: false });
     return { ok: reply.u8() === 1, current: optional(reply) };
   }
@@ -209,23 +211,21 @@ export class EmbeddedStore implements TicketStore {
 
   watch(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoreEvent> {
     if (this.closing.signal.aborted) throw closedError();
+    const key = clientKey(prefix);
     const id = this.link.newId();
     const stop = (): void => {
       if (this.watches.delete(id)) this.link.notify(Op.CANCEL, id);
     };
     const queue = new WatchQueue(prefix, stop, options?.signal);
     if (options?.signal?.aborted) return queue;
-    const watching = { key: clientKey(prefix), queue, prefix };
+    const watching = { key, queue, prefix };
     this.watches.set(id, watching);
     this.startWatch(id, watching);
     return queue;
   }
 
   async lease(ttlMs: number): Promise<Lease> {
-    if (!(ttlMs >= MIN_LEASE_MS && ttlMs <= MAX_LEASE_MS)) {
-      throw new RpcError('invalid-argument', `a lease lasts ${MIN_LEASE_MS} to ${MAX_LEASE_MS} ms, not ${ttlMs}`);
-    }
-    const reply = await this.link.request(Op.GRANT, [u32(ttlMs)], { repeatable: false });
+    const reply = await this.link.request(Op.GRANT, [u32(checkTtl(ttlMs))], { repeatable: false });
     const lease = new EmbeddedLease(this, reply.u32(), reply.raw(8), ttlMs);
     this.leases.set(lease.id, lease);
     void lease.lost.then(() => this.leases.delete(lease.id));
@@ -310,12 +310,6 @@ export class EmbeddedStore implements TicketStore {
     if (lease instanceof EmbeddedLease && lease.isOf(this)) return lease.id;
     throw new RpcError('invalid-argument', 'the lease is of another store');
   }
-}
-
-function payload(value: Uint8Array): Uint8Array {
-  if (value.byteLength > MAX_VALUE_BYTES)
-    throw new RpcError('invalid-argument', `a value has at most ${MAX_VALUE_BYTES} bytes`);
-  return blob(value);
 }
 
 function optional(body: Reader): Uint8Array | undefined {

@@ -16,10 +16,8 @@ export interface EtcdEvent {
 
 interface WatchAnswer {
   readonly result?: {
-    readonly header?: { readonly revision?: string };
     readonly created?: boolean;
     readonly canceled?: boolean;
-    readonly compact_revision?: string;
     readonly events?: readonly EtcdEvent[];
   };
   readonly error?: { readonly message?: string };
@@ -74,28 +72,26 @@ export class EtcdApi {
   }
 
   /**
-   * Watches a range from a revision on, until `signal` aborts or the stream breaks. `onReady` gets the revision at which it begins, `onEvents` the one after them.
-   * @throws RpcError 'unavailable' when it breaks; 'failed-precondition' when the revision has been compacted away.
+   * Watches a range from now on, until `signal` aborts or the stream breaks. `onReady` is called once the watch is in force.
+   * @throws RpcError 'unavailable' when it breaks.
    */
   async watch(
     range: { key: string; range_end: string },
-    fromRevision: bigint | undefined,
-    onReady: (revision: bigint) => void,
-    onEvents: (events: readonly EtcdEvent[], revision: bigint) => void,
+    onReady: () => void,
+    onEvents: (events: readonly EtcdEvent[]) => void,
     signal: AbortSignal,
   ): Promise<void> {
-    const request = { ...range, ...(fromRevision === undefined ? {} : { start_revision: String(fromRevision) }) };
     try {
-      const response = await this.post(this.preferred, '/v3/watch', { create_request: request }, signal);
+      const response = await this.post(this.preferred, '/v3/watch', { create_request: range }, signal);
       if (!response.ok || response.body === null)
         throw new RpcError('unavailable', `etcd refused a watch with status ${response.status}`);
       for await (const line of lines(response.body)) {
         const { result, error } = JSON.parse(line) as WatchAnswer;
         if (error !== undefined || result === undefined)
           throw new RpcError('unavailable', error?.message ?? 'etcd ended a watch');
-        if (result.canceled === true) throw new RpcError('failed-precondition', 'the revision of a watch is gone');
-        if (result.created === true) onReady(BigInt(result.header?.revision ?? 0));
-        if (result.events !== undefined) onEvents(result.events, BigInt(result.header?.revision ?? 0));
+        if (result.canceled === true) throw new RpcError('unavailable', 'etcd cancelled a watch');
+        if (result.created === true) onReady();
+        if (result.events !== undefined) onEvents(result.events);
       }
     } catch (error) {
       if (error instanceof RpcError) throw error;

@@ -1,11 +1,11 @@
 /** @file A store in etcd, by its JSON gateway: durable, with leases and watches of its own. */
 import { RpcError } from '../errors.ts';
+import { addTo, checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { EtcdApi, type EtcdEvent, type EtcdKeyValue } from './etcd-api.ts';
-import { MAX_KEY_BYTES, MAX_LEASE_MS, MAX_VALUE_BYTES, MIN_LEASE_MS } from './limits.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 import type { LeaseTicket, TicketStore } from './ticket.ts';
-import { settleWait } from './wait.ts';
 import { WatchQueue } from './watch-queue.ts';
+import { watchedWait } from './watched-wait.ts';
 
 export interface EtcdStoreOptions {
   /** 'http://host:2379' or 'https://…'; the first that answers is used. */
@@ -106,30 +106,14 @@ class EtcdStore implements TicketStore {
 
   async wait(keys: readonly string[], options: { timeoutMs: number; signal?: AbortSignal }): Promise<void> {
     this.checkOpen();
-    const missing = async (): Promise<string[]> => {
-      const found = await Promise.all(keys.map((key) => this.read(key)));
-      return keys.filter((_, i) => found[i] === undefined);
-    };
-    const park = (done: (error?: RpcError) => void): (() => void) => {
-      const stop = new AbortController();
-      const follow = async (): Promise<void> => {
-        for (let left = await missing(); left.length > 0; left = await missing()) {
-          await this.appears(left[0] as string, stop.signal);
-          if (stop.signal.aborted) return;
-        }
-        done();
-      };
-      follow().catch((error: unknown) => done(RpcError.from(error)));
-      return () => stop.abort();
-    };
-    return settleWait(park, missing, { ...options, closing: this.closing.signal });
+    return watchedWait(this, checkKeys(keys), { ...options, closing: this.closing.signal });
   }
 
   async add(key: string, delta: bigint): Promise<bigint> {
+    checkDelta(delta);
     for (let tries = 0; tries < MAX_ADD_TRIES; tries++) {
       const current = await this.read(key);
-      const before = current === undefined ? 0n : counter(key, bytesOf(current));
-      const sum = BigInt.asIntN(64, before + delta);
+      const sum = addTo(key, current && bytesOf(current), delta);
       const value = new TextEncoder().encode(sum.toString());
       const keep = current?.lease === undefined ? {} : { lease: current.lease };
       if (await this.putIf(key, current, { ...this.putRequest(key, value, undefined), ...keep })) return sum;
@@ -143,14 +127,14 @@ class EtcdStore implements TicketStore {
     value: Uint8Array,
     options?: { lease?: Lease },
   ): Promise<{ ok: boolean; current: Uint8Array | undefined }> {
-    const put = this.putRequest(key, value, options?.lease);
+    const [former, wanted] = [checkExpected(expected), checkValue(value)];
+    const put = this.putRequest(key, wanted, options?.lease);
     for (let tries = 0; tries < MAX_ADD_TRIES; tries++) {
       const current = await this.read(key);
       const bytes = current === undefined ? undefined : bytesOf(current);
-      const same =
-        expected === null ? bytes === undefined : bytes !== undefined && Buffer.compare(bytes, expected) === 0;
+      const same = former === null ? bytes === undefined : bytes !== undefined && Buffer.compare(bytes, former) === 0;
       if (!same) return { ok: false, current: bytes };
-      if (await this.putIf(key, current, put)) return { ok: true, current: Uint8Array.from(value) };
+      if (await this.putIf(key, current, put)) return { ok: true, current: wanted };
     }
     throw new RpcError('resource-exhausted', `'${key}' is changed by too many at once`);
   }
@@ -161,13 +145,14 @@ class EtcdStore implements TicketStore {
   }
 
   async list(prefix: string): Promise<Map<string, Uint8Array>> {
-    const answer = await this.call('/v3/kv/range', this.range(prefix));
+    const answer = await this.call('/v3/kv/range', this.range(checkKey(prefix)));
     const found = (answer['kvs'] ?? []) as EtcdKeyValue[];
     return new Map(found.map((kv) => [this.name(kv), bytesOf(kv)]));
   }
 
   watch(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoreEvent> {
     this.checkOpen();
+    checkKey(prefix);
     const stop = new AbortController();
     const queue: WatchQueue = new WatchQueue(
       prefix,
@@ -185,10 +170,7 @@ class EtcdStore implements TicketStore {
   }
 
   async lease(ttlMs: number): Promise<Lease> {
-    if (!(ttlMs >= MIN_LEASE_MS && ttlMs <= MAX_LEASE_MS)) {
-      throw new RpcError('invalid-argument', `a lease lasts ${MIN_LEASE_MS} to ${MAX_LEASE_MS} ms, not ${ttlMs}`);
-    }
-    const answer = await this.call('/v3/lease/grant', { TTL: String(Math.ceil(ttlMs / 1000)) });
+    const answer = await this.call('/v3/lease/grant', { TTL: String(Math.ceil(checkTtl(ttlMs) / 1000)) });
     const lease = new EtcdLease(String(answer['ID']), this, ttlMs);
     this.leases.add(lease);
     void lease.lost.then(() => this.leases.delete(lease));
@@ -226,26 +208,19 @@ class EtcdStore implements TicketStore {
     }
   }
 
-  /** Resolves once the key is there, or `signal` aborts. */
-  private async appears(key: string, signal: AbortSignal): Promise<void> {
-    const events = this.watch(key, { signal })[Symbol.asyncIterator]();
-    try {
-      while ((await this.read(key)) === undefined && !signal.aborted) if ((await events.next()).done === true) return;
-    } finally {
-      await events.return?.();
-    }
-  }
-
-  /** Watches for ever; resolves when the first watch is in force. After a break, changes are read from where it was. */
+  /**
+   * Watches for ever; resolves when the first watch is in force. After a break the reader has to list again: the revisions of an etcd that
+   * started anew, empty, say nothing about those before.
+   */
   private follow(prefix: string, queue: WatchQueue, signal: AbortSignal): Promise<void> {
     return new Promise((ready) => {
-      let from: bigint | undefined;
-      const onReady = (revision: bigint): void => {
-        from ??= revision + 1n;
+      let broken = false;
+      const onReady = (): void => {
+        // Once the new watch is in force, so that nothing is missed between the list and it.
+        if (broken) queue.push({ type: 'resync', key: prefix });
         ready();
       };
-      const onEvents = (events: readonly EtcdEvent[], revision: bigint): void => {
-        from = revision + 1n;
+      const onEvents = (events: readonly EtcdEvent[]): void => {
         for (const event of events) {
           const key = this.name(event.kv);
           queue.push(
@@ -254,14 +229,9 @@ class EtcdStore implements TicketStore {
         }
       };
       const run = async (): Promise<void> => {
-        for (let first = true; !signal.aborted; first = false) {
-          if (!first && from === undefined) queue.push({ type: 'resync', key: prefix });
-          try {
-            await this.api.watch(this.range(prefix), from, onReady, onEvents, signal);
-          } catch (error) {
-            // Compacted away, or never known where it was: the reader has to list again.
-            if (RpcError.from(error).code === 'failed-precondition') from = undefined;
-          }
+        while (!signal.aborted) {
+          await this.api.watch(this.range(prefix), onReady, onEvents, signal).catch(() => undefined);
+          broken = true;
           ready();
           if (!signal.aborted) await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
         }
@@ -296,9 +266,7 @@ class EtcdStore implements TicketStore {
 
   private putRequest(key: string, value: Uint8Array, lease: Lease | undefined): object {
     this.checkOpen();
-    if (value.byteLength > MAX_VALUE_BYTES)
-      throw new RpcError('invalid-argument', `a value has at most ${MAX_VALUE_BYTES} bytes`);
-    const base = { key: this.key(key), value: Buffer.from(value).toString('base64') };
+    const base = { key: this.key(key), value: Buffer.from(checkValue(value).buffer).toString('base64') };
     if (lease === undefined) return base;
     if (!(lease instanceof EtcdLease) || lease.store !== this)
       throw new RpcError('invalid-argument', 'the lease is of another store');
@@ -306,9 +274,7 @@ class EtcdStore implements TicketStore {
   }
 
   private key(key: string): string {
-    if (Buffer.byteLength(key) > MAX_KEY_BYTES)
-      throw new RpcError('invalid-argument', `a key has at most ${MAX_KEY_BYTES} bytes`);
-    return base64(this.prefix + key);
+    return base64(this.prefix + checkKey(key));
   }
 
   private name(kv: EtcdKeyValue): string {
@@ -336,10 +302,4 @@ function bytesOf(kv: EtcdKeyValue): Uint8Array {
 
 function base64(text: string): string {
   return Buffer.from(text).toString('base64');
-}
-
-function counter(key: string, value: Uint8Array): bigint {
-  const text = new TextDecoder().decode(value.subarray(0, 32));
-  if (!/^-?\d{1,19}$/.test(text)) throw new RpcError('failed-precondition', `the value of '${key}' is not a number`);
-  return BigInt(text);
 }

@@ -1,8 +1,8 @@
 /** @file A store in a directory: for processes that share a file system and nothing else. */
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { RpcError } from '../errors.ts';
+import { checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { FileLog, entries } from './file-log.ts';
-import { MAX_VALUE_BYTES } from './limits.ts';
 import type { StoreState } from './state.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 import type { LeaseTicket, TicketStore } from './ticket.ts';
@@ -87,26 +87,29 @@ class FileStore implements TicketStore {
   }
 
   async set(key: string, value: Uint8Array, options?: { lease?: Lease }): Promise<void> {
-    const planned = entries.set(key, checked(value), this.leaseId(options?.lease));
+    const planned = entries.set(checkKey(key), checkValue(value), this.leaseId(options?.lease));
     await this.log.perform(() => planned);
   }
 
   async get(key: string): Promise<Uint8Array | undefined> {
+    checkKey(key);
     return (await this.state()).get(key)?.slice();
   }
 
   async wait(keys: readonly string[], options: { timeoutMs: number; signal?: AbortSignal }): Promise<void> {
+    const names = checkKeys(keys);
     const state = await this.state();
     return settleWait(
-      (done) => state.wait(keys, done),
-      async () => missingKeys(keys, (key) => state.has(key)),
+      (done) => state.wait(names, done),
+      async () => missingKeys(names, (key) => state.has(key)),
       { ...options, closing: this.closing.signal },
     );
   }
 
   async add(key: string, delta: bigint): Promise<bigint> {
     this.checkOpen();
-    return this.log.perform(() => entries.add(key, delta));
+    const planned = entries.add(checkKey(key), checkDelta(delta));
+    return this.log.perform(() => planned);
   }
 
   async compareAndSet(
@@ -115,17 +118,18 @@ class FileStore implements TicketStore {
     value: Uint8Array,
     options?: { lease?: Lease },
   ): Promise<{ ok: boolean; current: Uint8Array | undefined }> {
-    const planned = entries.set(key, checked(value), this.leaseId(options?.lease));
+    const [former, wanted] = [checkExpected(expected), checkValue(value)];
+    const planned = entries.set(checkKey(key), wanted, this.leaseId(options?.lease));
     return this.log.perform<{ ok: boolean; current: Uint8Array | undefined }>((state) => {
       const current = state.get(key);
       const same =
-        expected === null ? current === undefined : current !== undefined && Buffer.compare(current, expected) === 0;
+        former === null ? current === undefined : current !== undefined && Buffer.compare(current, former) === 0;
       if (!same) return { result: { ok: false, current: current?.slice() } };
       return {
         entry: planned.entry,
         apply: (at) => {
           planned.apply(at);
-          return { ok: true, current: Uint8Array.from(value) };
+          return { ok: true, current: wanted.slice() };
         },
       };
     });
@@ -133,15 +137,18 @@ class FileStore implements TicketStore {
 
   async delete(key: string): Promise<boolean> {
     this.checkOpen();
+    checkKey(key);
     return this.log.perform((state) => (state.get(key) === undefined ? { result: false } : entries.delete(key)));
   }
 
   async list(prefix: string): Promise<Map<string, Uint8Array>> {
+    checkKey(prefix);
     return new Map((await this.state()).list(prefix).map(([key, value]) => [key, value.slice()]));
   }
 
   watch(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoreEvent> {
     this.checkOpen();
+    checkKey(prefix);
     let unwatch = (): void => undefined;
     let ended = false;
     const queue: WatchQueue = new WatchQueue(
@@ -168,7 +175,8 @@ class FileStore implements TicketStore {
 
   async lease(ttlMs: number): Promise<Lease> {
     this.checkOpen();
-    const id = await this.log.perform(() => entries.grant(ttlMs));
+    const planned = entries.grant(checkTtl(ttlMs));
+    const id = await this.log.perform(() => planned);
     const lease = new FileLease(id, this, ttlMs);
     this.leases.set(id, lease);
     await this.beat();
@@ -270,10 +278,4 @@ class FileStore implements TicketStore {
       throw new RpcError('invalid-argument', `the lease is not of the store in '${this.directory}'`);
     return lease.id;
   }
-}
-
-function checked(value: Uint8Array): Uint8Array {
-  if (value.byteLength > MAX_VALUE_BYTES)
-    throw new RpcError('invalid-argument', `a value has at most ${MAX_VALUE_BYTES} bytes`);
-  return Uint8Array.from(value);
 }

@@ -1,5 +1,6 @@
 /** @file A store inside one process, shared by everyone who opens the same name. */
 import { RpcError } from '../errors.ts';
+import { checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { StoreState } from './state.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 import { missingKeys, settleWait } from './wait.ts';
@@ -56,24 +57,25 @@ class MemoryStore implements Store {
   }
 
   async set(key: string, value: Uint8Array, options?: { lease?: Lease }): Promise<void> {
-    this.state().set(key, Uint8Array.from(value), this.leaseId(options?.lease));
+    this.state().set(checkKey(key), checkValue(value), this.leaseId(options?.lease));
   }
 
   async get(key: string): Promise<Uint8Array | undefined> {
-    return copy(this.state().get(key));
+    return copy(this.state().get(checkKey(key)));
   }
 
   async wait(keys: readonly string[], options: { timeoutMs: number; signal?: AbortSignal }): Promise<void> {
     const state = this.state();
+    const names = checkKeys(keys);
     return settleWait(
-      (done) => state.wait(keys, done),
-      async () => missingKeys(keys, (key) => state.has(key)),
+      (done) => state.wait(names, done),
+      async () => missingKeys(names, (key) => state.has(key)),
       { ...options, closing: this.closing.signal },
     );
   }
 
   async add(key: string, delta: bigint): Promise<bigint> {
-    return this.state().add(key, delta);
+    return this.state().add(checkKey(key), checkDelta(delta));
   }
 
   async compareAndSet(
@@ -82,24 +84,26 @@ class MemoryStore implements Store {
     value: Uint8Array,
     options?: { lease?: Lease },
   ): Promise<{ ok: boolean; current: Uint8Array | undefined }> {
-    const result = this.state().compareAndSet(key, expected, Uint8Array.from(value), this.leaseId(options?.lease));
+    const lease = this.leaseId(options?.lease);
+    const result = this.state().compareAndSet(checkKey(key), checkExpected(expected), checkValue(value), lease);
     return { ok: result.ok, current: copy(result.current) };
   }
 
   async delete(key: string): Promise<boolean> {
-    return this.state().delete(key);
+    return this.state().delete(checkKey(key));
   }
 
   async list(prefix: string): Promise<Map<string, Uint8Array>> {
     return new Map(
       this.state()
-        .list(prefix)
+        .list(checkKey(prefix))
         .map(([key, value]) => [key, Uint8Array.from(value)]),
     );
   }
 
   watch(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoreEvent> {
     const state = this.state();
+    checkKey(prefix);
     let unwatch = (): void => undefined;
     const end = (): void => queue.end();
     const queue: WatchQueue = new WatchQueue(
@@ -122,7 +126,7 @@ class MemoryStore implements Store {
   async lease(ttlMs: number): Promise<Lease> {
     const state = this.state();
     // The process that could fail to renew it is the one that keeps the store, so time does not run out.
-    const lease = new MemoryLease(state.grant(ttlMs, Infinity), state);
+    const lease = new MemoryLease(state.grant(checkTtl(ttlMs), Infinity), state);
     this.leases.add(lease);
     return lease;
   }

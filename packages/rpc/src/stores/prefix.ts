@@ -1,4 +1,5 @@
 /** @file A part of a store: every key under one prefix. */
+import { checkKey, checkKeys } from './checks.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 import { canTicket, type LeaseTicket, type TicketStore } from './ticket.ts';
 
@@ -20,45 +21,45 @@ class PrefixStore implements TicketStore {
     this.owned = owned;
   }
 
-  set(key: string, value: Uint8Array, options?: { lease?: Lease }): Promise<void> {
-    return this.store.set(this.prefix + key, value, options);
+  async set(key: string, value: Uint8Array, options?: { lease?: Lease }): Promise<void> {
+    return this.store.set(this.prefix + checkKey(key), value, options);
   }
 
-  get(key: string): Promise<Uint8Array | undefined> {
-    return this.store.get(this.prefix + key);
+  async get(key: string): Promise<Uint8Array | undefined> {
+    return this.store.get(this.prefix + checkKey(key));
   }
 
-  wait(keys: readonly string[], options: { timeoutMs: number; signal?: AbortSignal }): Promise<void> {
+  async wait(keys: readonly string[], options: { timeoutMs: number; signal?: AbortSignal }): Promise<void> {
     return this.store.wait(
-      keys.map((key) => this.prefix + key),
+      checkKeys(keys).map((key) => this.prefix + key),
       options,
     );
   }
 
-  add(key: string, delta: bigint): Promise<bigint> {
-    return this.store.add(this.prefix + key, delta);
+  async add(key: string, delta: bigint): Promise<bigint> {
+    return this.store.add(this.prefix + checkKey(key), delta);
   }
 
-  compareAndSet(
+  async compareAndSet(
     key: string,
     expected: Uint8Array | null,
     value: Uint8Array,
     options?: { lease?: Lease },
   ): Promise<{ ok: boolean; current: Uint8Array | undefined }> {
-    return this.store.compareAndSet(this.prefix + key, expected, value, options);
+    return this.store.compareAndSet(this.prefix + checkKey(key), expected, value, options);
   }
 
-  delete(key: string): Promise<boolean> {
-    return this.store.delete(this.prefix + key);
+  async delete(key: string): Promise<boolean> {
+    return this.store.delete(this.prefix + checkKey(key));
   }
 
   async list(prefix: string): Promise<Map<string, Uint8Array>> {
-    const found = await this.store.list(this.prefix + prefix);
+    const found = await this.store.list(this.prefix + checkKey(prefix));
     return new Map([...found].map(([key, value]) => [key.slice(this.prefix.length), value]));
   }
 
   watch(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoreEvent> {
-    return strip(this.store.watch(this.prefix + prefix, options), this.prefix.length);
+    return strip(this.store.watch(this.prefix + checkKey(prefix), options), this.prefix.length);
   }
 
   lease(ttlMs: number): Promise<Lease> {

@@ -1,5 +1,6 @@
 /** @file The bytes between an embedded store and its clients, beyond the operations it shares with torch. */
 import { RpcError, type RpcErrorCode } from '../errors.ts';
+import { checkKey } from './checks.ts';
 import { MAX_KEY_BYTES, MAX_KEYS_PER_REQUEST, MAX_VALUE_BYTES } from './limits.ts';
 
 /*
@@ -89,12 +90,9 @@ export function blob(value: Uint8Array): Uint8Array {
   return bytes;
 }
 
-/** A key as text on the client: UTF-8 with a leading '/'. @throws RpcError 'invalid-argument' when it is too long. */
+/** A key as text on the client: UTF-8 with a leading '/'. @throws RpcError 'invalid-argument' when it is none, or too long. */
 export function clientKey(key: string): Uint8Array {
-  const bytes = new TextEncoder().encode(`/${key}`);
-  if (bytes.byteLength > MAX_KEY_BYTES)
-    throw new RpcError('invalid-argument', `a key has at most ${MAX_KEY_BYTES - 1} bytes`);
-  return blob(bytes);
+  return blob(new TextEncoder().encode(`/${checkKey(key)}`));
 }
 
 export function keyText(bytes: Uint8Array): string {

@@ -1,12 +1,12 @@
 /** @file A store in Redis, through the optional package `redis`: each operation one script, changes by publish and subscribe. */
 import { randomUUID } from 'node:crypto';
 import { RpcError } from '../errors.ts';
-import { MAX_KEY_BYTES, MAX_LEASE_MS, MAX_VALUE_BYTES, MIN_LEASE_MS } from './limits.ts';
+import { checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { REDIS_SCRIPT } from './redis-script.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 import type { LeaseTicket, TicketStore } from './ticket.ts';
-import { settleWait } from './wait.ts';
 import { WatchQueue } from './watch-queue.ts';
+import { watchedWait } from './watched-wait.ts';
 
 export interface RedisStoreOptions {
   /** 'redis://user:password@host:6379/0' or 'rediss://…'. */
@@ -168,36 +168,21 @@ class RedisStore implements TicketStore {
   }
 
   async set(key: string, value: Uint8Array, options?: { lease?: Lease }): Promise<void> {
-    await this.run('set', checkedKey(key), checkedValue(value), this.leaseId(options?.lease));
+    await this.run('set', keyBytes(key), valueBytes(value), this.leaseId(options?.lease));
   }
 
   async get(key: string): Promise<Uint8Array | undefined> {
-    const [, value] = await this.run('get', checkedKey(key));
+    const [, value] = await this.run('get', keyBytes(key));
     return bytesOf(value);
   }
 
   async wait(keys: readonly string[], options: { timeoutMs: number; signal?: AbortSignal }): Promise<void> {
     this.checkOpen();
-    const missing = async (): Promise<string[]> => {
-      const found = await Promise.all(keys.map((key) => this.get(key)));
-      return keys.filter((_, i) => found[i] === undefined);
-    };
-    const park = (done: (error?: RpcError) => void): (() => void) => {
-      const stop = new AbortController();
-      const follow = async (): Promise<void> => {
-        for (let left = await missing(); left.length > 0 && !stop.signal.aborted; left = await missing()) {
-          await this.appears(left[0] as string, stop.signal);
-        }
-        done();
-      };
-      follow().catch((error: unknown) => done(RpcError.from(error)));
-      return () => stop.abort();
-    };
-    return settleWait(park, missing, { ...options, closing: this.closing.signal });
+    return watchedWait(this, checkKeys(keys), { ...options, closing: this.closing.signal });
   }
 
   async add(key: string, delta: bigint): Promise<bigint> {
-    const [, sum] = await this.run('add', checkedKey(key), BigInt.asIntN(64, delta).toString());
+    const [, sum] = await this.run('add', keyBytes(key), checkDelta(delta).toString());
     return BigInt(Buffer.from(bytesOf(sum) ?? []).toString());
   }
 
@@ -207,19 +192,20 @@ class RedisStore implements TicketStore {
     value: Uint8Array,
     options?: { lease?: Lease },
   ): Promise<{ ok: boolean; current: Uint8Array | undefined }> {
-    const before = expected === null ? ['0', ''] : ['1', Buffer.from(expected)];
+    const former = checkExpected(expected);
+    const before = former === null ? ['0', ''] : ['1', Buffer.from(former.buffer)];
     const lease = this.leaseId(options?.lease);
-    const [ok, current] = await this.run('cas', checkedKey(key), ...before, checkedValue(value), lease);
+    const [ok, current] = await this.run('cas', keyBytes(key), ...before, valueBytes(value), lease);
     return { ok: ok === 1, current: bytesOf(current) };
   }
 
   async delete(key: string): Promise<boolean> {
-    const [count] = await this.run('delete', checkedKey(key));
+    const [count] = await this.run('delete', keyBytes(key));
     return count === 1;
   }
 
   async list(prefix: string): Promise<Map<string, Uint8Array>> {
-    const [, ...flat] = await this.run('list', checkedKey(prefix));
+    const [, ...flat] = await this.run('list', keyBytes(prefix));
     const found = new Map<string, Uint8Array>();
     for (let i = 0; i < flat.length; i += 2) {
       found.set(Buffer.from(bytesOf(flat[i]) ?? []).toString(), bytesOf(flat[i + 1]) ?? new Uint8Array(0));
@@ -229,6 +215,7 @@ class RedisStore implements TicketStore {
 
   watch(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoreEvent> {
     this.checkOpen();
+    checkKey(prefix);
     const mark = randomUUID();
     const queue: WatchQueue = new WatchQueue(
       prefix,
@@ -253,10 +240,7 @@ class RedisStore implements TicketStore {
 
   async lease(ttlMs: number): Promise<Lease> {
     this.checkOpen();
-    if (!(ttlMs >= MIN_LEASE_MS && ttlMs <= MAX_LEASE_MS)) {
-      throw new RpcError('invalid-argument', `a lease lasts ${MIN_LEASE_MS} to ${MAX_LEASE_MS} ms, not ${ttlMs}`);
-    }
-    const lease = new RedisLease(this, ttlMs);
+    const lease = new RedisLease(this, checkTtl(ttlMs));
     try {
       await this.run('grant', lease.id, String(Math.ceil(ttlMs)));
     } catch (error) {
@@ -299,16 +283,6 @@ class RedisStore implements TicketStore {
     this.changes.destroy();
   }
 
-  /** Resolves once the key is there, or `signal` aborts. */
-  private async appears(key: string, signal: AbortSignal): Promise<void> {
-    const events = this.watch(key, { signal })[Symbol.asyncIterator]();
-    try {
-      while ((await this.get(key)) === undefined && !signal.aborted) if ((await events.next()).done === true) return;
-    } finally {
-      await events.return?.();
-    }
-  }
-
   private onChange(message: Buffer): void {
     const length = message.readUInt32BE(1);
     const key = message.subarray(5, 5 + length).toString();
@@ -345,6 +319,8 @@ class RedisStore implements TicketStore {
     const message = error instanceof Error ? error.message : String(error);
     if (message.includes('BACKWIRE')) return new RpcError('failed-precondition', message.replace(/^.*BACKWIRE /, ''));
     if (message.includes('not an integer')) return new RpcError('failed-precondition', 'the value is not a number');
+    if (message.includes('would overflow'))
+      return new RpcError('failed-precondition', 'the sum is no signed 64-bit number');
     if (message.startsWith('OOM')) return new RpcError('resource-exhausted', message);
     return new RpcError('unavailable', `Redis: ${this.lastError?.message ?? message}`, {
       cause: error,
@@ -375,18 +351,13 @@ function race<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   });
 }
 
-function checkedKey(key: string): Buffer {
-  const bytes = Buffer.from(key);
-  if (bytes.byteLength > MAX_KEY_BYTES)
-    throw new RpcError('invalid-argument', `a key has at most ${MAX_KEY_BYTES} bytes`);
-  return bytes;
+function keyBytes(key: string): Buffer {
+  return Buffer.from(checkKey(key));
 }
 
 /** A copy: the client may keep it until there is a connection. */
-function checkedValue(value: Uint8Array): Buffer {
-  if (value.byteLength > MAX_VALUE_BYTES)
-    throw new RpcError('invalid-argument', `a value has at most ${MAX_VALUE_BYTES} bytes`);
-  return Buffer.from(value);
+function valueBytes(value: Uint8Array): Buffer {
+  return Buffer.from(checkValue(value).buffer);
 }
 
 function bytesOf(value: unknown): Uint8Array | undefined {

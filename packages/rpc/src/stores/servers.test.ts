@@ -1,6 +1,6 @@
 /** @file Stores in servers that are not ours: what happens when such a server is away, comes back, or a client of it dies. */
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -52,7 +52,13 @@ for (const { name, program, durable } of kinds) {
   const missing = spawnSync('which', [program]).status !== 0;
   const title = missing ? `${name} (skipped: no ${program} on this machine)` : name;
   describe.skipIf(missing)(title, { timeout: 60_000 }, () => {
-    async function setUp(): Promise<{ address: string; store: Store; restart(): void; kill(): Promise<void> }> {
+    async function setUp(): Promise<{
+      address: string;
+      store: Store;
+      restart(): void;
+      kill(): Promise<void>;
+      wipe(): void;
+    }> {
       const directory = mkdtempSync(join(tmpdir(), 'backwire-test-'));
       cleanups.push(() => rmSync(directory, { recursive: true, force: true }));
       const [port, peerPort] = [await freePort(), await freePort()];
@@ -65,7 +71,11 @@ for (const { name, program, durable } of kinds) {
         child.kill('SIGKILL');
         await gone;
       };
-      return { address, store, restart: () => (child = launch(name, port, peerPort, directory)), kill };
+      const wipe = (): void => {
+        rmSync(directory, { recursive: true, force: true });
+        mkdirSync(directory);
+      };
+      return { address, store, restart: () => (child = launch(name, port, peerPort, directory)), kill, wipe };
     }
 
     test('a server that is not there is named when the time is up', async () => {
@@ -95,6 +105,30 @@ for (const { name, program, durable } of kinds) {
       // Either the watch goes on from where it was, or it says that it may have missed something.
       const next = (await events.next()).value as { type: string; key: string };
       expect([`resync `, 'put n']).toContain(`${next.type} ${next.key}`);
+    });
+
+    test('a server that comes back with nothing in it: watches resync, waits go on, leases are lost', async () => {
+      const { store, kill, restart, wipe } = await setUp();
+      // More changes than the new server will have seen, so that its own count says nothing.
+      for (let i = 0; i < 20; i++) await store.set('k', Buffer.from(`${i}`));
+      const lease = await store.lease(3_000);
+      const events = store.watch('')[Symbol.asyncIterator]();
+      await store.get('k');
+      const waiting = store.wait(['later'], { timeoutMs: 50_000 });
+      const resynced = (async () => {
+        while (((await events.next()).value as { type: string }).type !== 'resync');
+      })();
+      await kill();
+      wipe();
+      restart();
+      await resynced;
+      await lease.lost;
+      await expect
+        .poll(() => store.set('later', Buffer.from('v')).catch((error: unknown) => String(error)), { timeout: 20_000 })
+        .toBeUndefined();
+      await waiting;
+      const next = (await events.next()).value as { type: string; key: string };
+      expect(`${next.type} ${next.key}`).toBe('put later');
     });
 
     test('the lease of a client that vanished runs out', async () => {

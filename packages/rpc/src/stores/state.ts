@@ -1,5 +1,6 @@
 /** @file The contents of a store: entries, counters, queues, waits, watches and leases. Synchronous, with the time passed in. */
 import { RpcError } from '../errors.ts';
+import { addTo } from './checks.ts';
 import {
   ENTRY_OVERHEAD_BYTES,
   MAX_KEY_BYTES,
@@ -68,10 +69,10 @@ export class StoreState {
     this.put(key, value, lease);
   }
 
-  /** The sum, as a signed 64-bit number. A key with a lease keeps it. @throws RpcError 'failed-precondition' when the value is no number. */
+  /** The sum, as a signed 64-bit number. A key with a lease keeps it. @throws RpcError 'failed-precondition' when the value or the sum is none. */
   add(key: string, delta: bigint): bigint {
     const entry = this.entries.get(key);
-    const sum = BigInt.asIntN(64, (entry === undefined ? 0n : parseCounter(key, entry.value)) + delta);
+    const sum = addTo(key, entry?.value, delta);
     const value = new TextEncoder().encode(sum.toString());
     this.check(key, value, undefined);
     this.put(key, value, entry?.lease);
@@ -102,14 +103,10 @@ export class StoreState {
     return { ok: true, current: value };
   }
 
+  /** Not a queue: torch's server leaves those alone as well. */
   delete(key: string): boolean {
-    const queue = this.queues.get(key);
-    if (queue !== undefined) {
-      this.queues.delete(key);
-      for (const item of queue) this.bytes -= item.byteLength + ENTRY_OVERHEAD_BYTES;
-    }
     const entry = this.entries.get(key);
-    if (entry === undefined) return queue !== undefined;
+    if (entry === undefined) return false;
     this.entries.delete(key);
     this.bytes -= cost(key, entry.value);
     if (entry.lease !== undefined) this.leases.get(entry.lease)?.keys.delete(key);
@@ -315,12 +312,4 @@ export function equal(a: Uint8Array, b: Uint8Array): boolean {
 
 function cost(key: string, value: Uint8Array): number {
   return key.length + value.byteLength + ENTRY_OVERHEAD_BYTES;
-}
-
-function parseCounter(key: string, value: Uint8Array): bigint {
-  const text = new TextDecoder().decode(value.subarray(0, 32));
-  if (!/^-?\d{1,19}$/.test(text) || value.byteLength > 20) {
-    throw new RpcError('failed-precondition', `the value of '${key}' is not a number`);
-  }
-  return BigInt(text);
 }

@@ -361,6 +361,45 @@ function promises(prepare: () => Promise<Open>): void {
     await b.set('k', bytes('fine'));
   });
 
+  test('what is no key, value, number or time is refused, and leaves no trace', async () => {
+    const { a, b } = await open();
+    const wrong = <T>(value: unknown): T => value as T;
+    const refused: (() => Promise<unknown>)[] = [
+      ...[5, undefined, null, '\ud800', 'a\udc00b'].flatMap((key) => [
+        () => a.set(wrong(key), bytes('x')),
+        () => a.get(wrong(key)),
+        () => a.add(wrong(key), 1n),
+        () => a.delete(wrong(key)),
+        () => a.list(wrong(key)),
+        () => a.wait([wrong(key)], { timeoutMs: 50 }),
+        () => a.compareAndSet(wrong(key), null, bytes('x')),
+        async () => a.watch(wrong(key)),
+      ]),
+      ...['text', null, [1, 2], new Float32Array(2), new ArrayBuffer(2)].flatMap((value) => [
+        () => a.set('k', wrong(value)),
+        () => a.compareAndSet('k', null, wrong(value)),
+      ]),
+      ...['text', undefined].map((expected) => () => a.compareAndSet('k', wrong(expected), bytes('x'))),
+      ...[1, 2n ** 63n, -(2n ** 63n) - 1n].map((delta) => () => a.add('k', wrong(delta))),
+      ...['1000', Number.NaN, 1].map((ttl) => () => a.lease(wrong(ttl))),
+      ...[Number.NaN, -1].map((timeoutMs) => () => a.wait(['k'], { timeoutMs })),
+      () => a.wait(wrong('k'), { timeoutMs: 50 }),
+    ];
+    for (const each of refused) await expect(each()).rejects.toMatchObject({ code: 'invalid-argument' });
+    expect((await b.list('')).size).toBe(0);
+  });
+
+  test('a sum past 64 bits fails and changes nothing; a time past what timers can is no limit', async () => {
+    const { a } = await open();
+    const most = 2n ** 63n - 1n;
+    expect(await a.add('n', most)).toBe(most);
+    await expect(a.add('n', 1n)).rejects.toMatchObject({ code: 'failed-precondition' });
+    expect(text(await a.get('n'))).toBe(`${most}`);
+    const waiting = a.wait(['late'], { timeoutMs: 1e12 });
+    await a.set('late', bytes(''));
+    await waiting;
+  });
+
   test('keys and values past the limits are refused', async () => {
     const { a } = await open();
     await expect(a.set('k'.repeat(9_000), bytes(''))).rejects.toMatchObject({ code: 'invalid-argument' });

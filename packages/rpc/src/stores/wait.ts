@@ -9,6 +9,7 @@ export interface WaitLimits {
   readonly closing: AbortSignal;
 }
 
+const MAX_TIMER_MS = 2 ** 31 - 1;
 /** Names listed in a message before the rest is only counted. */
 const NAMED_KEYS = 8;
 
@@ -23,6 +24,7 @@ export function settleWait(
 ): Promise<void> {
   const { timeoutMs, signal, closing } = limits;
   return new Promise((resolve, reject) => {
+    if (!(timeoutMs >= 0)) return reject(new RpcError('invalid-argument', `${timeoutMs} ms is no time to wait`));
     if (signal?.aborted)
       return reject(new RpcError('cancelled', 'waiting for keys was cancelled', { cause: signal.reason }));
     // `settle` may run inside `park`, before there is anything to take back.
@@ -50,7 +52,8 @@ export function settleWait(
         () => late('some keys'),
       );
     };
-    if (timeoutMs > 0 && timeoutMs !== Infinity) timer = setTimeout(onTimeout, timeoutMs);
+    // Longer than a timer can be is as good as for ever.
+    if (timeoutMs > 0 && timeoutMs <= MAX_TIMER_MS) timer = setTimeout(onTimeout, timeoutMs);
     signal?.addEventListener('abort', onAbort, { once: true });
     closing.addEventListener('abort', onClose, { once: true });
     unpark = park(settle);
