@@ -12,6 +12,8 @@ import {
   type RpcAgent,
   type RpcOptions,
 } from './index.ts';
+import { memoryStore } from './stores/memory.ts';
+import type { Store } from './stores/store.ts';
 import { startCluster, until, type Cluster } from './testdata/cluster.ts';
 
 const echo = rpcFunction('group/echo', (x: unknown) => x);
@@ -70,6 +72,59 @@ describe('joining', () => {
       createAgent({ name: 'b', rank: 3, membership: 'dynamic', store, initTimeoutMs: 2_000 }),
     );
     expect((error as Error).message).toContain('RPC worker id 3 is not unique');
+  });
+
+  it('says that world sizes differ', async () => {
+    const store = newStore();
+    const waiting = failure(createAgent({ name: 'a', rank: 0, worldSize: 3, store, initTimeoutMs: 3_000 }));
+    await until(async () => (await memoryStore(store.slice('memory://'.length)).list('')).size > 3);
+    const error = await failure(createAgent({ name: 'b', rank: 1, worldSize: 2, store, initTimeoutMs: 3_000 }));
+    expect((error as Error).message).toContain('one of 3 workers, and this worker expects 2');
+    expect(await waiting).toMatchObject({ code: 'deadline-exceeded' });
+  });
+
+  it('does not tell worker1 of two that share the name worker10', async () => {
+    const store = newStore();
+    const size = { worldSize: 3, store, initTimeoutMs: 4_000 };
+    const bystander = failure(createAgent({ name: 'worker1', rank: 1, ...size }));
+    const twins = await Promise.all([0, 2].map((rank) => failure(createAgent({ name: 'worker10', rank, ...size }))));
+    for (const error of twins) expect((error as Error).message).toContain('worker10 is not unique');
+    expect(await bystander).toMatchObject({ code: 'deadline-exceeded' });
+  });
+
+  it('goes on following the view when the store is away while it is listed', async () => {
+    const inner = memoryStore();
+    let failing = 0;
+    let resync = (): void => undefined;
+    /** A store whose connection breaks once: watches resync, and lists fail for a while. */
+    const flaky = new Proxy(inner, {
+      get(target, name: keyof Store) {
+        if (name === 'list')
+          return (prefix: string) =>
+            failing-- > 0 ? Promise.reject(new RpcError('unavailable', 'away')) : target.list(prefix);
+        if (name === 'watch')
+          return async function* (prefix: string, options?: { signal?: AbortSignal }) {
+            const broken = new Promise<void>((resolve) => {
+              const before = resync;
+              resync = () => (before(), resolve());
+            });
+            const events = target.watch(prefix, options)[Symbol.asyncIterator]();
+            await broken;
+            yield { type: 'resync' as const, key: prefix };
+            for (let next = await events.next(); next.done !== true; next = await events.next()) yield next.value;
+          };
+        const member: unknown = target[name];
+        return typeof member === 'function' ? (member.bind(target) as unknown) : member;
+      },
+    });
+    const a = await join({ name: 'a', membership: 'dynamic', store: flaky });
+    const joined: string[] = [];
+    a.on('peer-joined', (peer) => joined.push(peer.name));
+    failing = 4;
+    resync();
+    await until(() => failing <= 0);
+    await join({ name: 'b', membership: 'dynamic', store: inner });
+    await until(() => joined.includes('b'));
   });
 
   it('refuses to mix kinds of groups, bad names, ranks and times', async () => {

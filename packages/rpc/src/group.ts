@@ -51,6 +51,8 @@ const CONFLICT_KEY = 'conflict/';
 const EXITS_PREFIX = 'launcher/exits/';
 /** A compare-and-set that loses so often in a row meets a store that does not work. */
 const MAX_ATTEMPTS = 1_000;
+/** How long a worker that gives up tries to say so. */
+const FAREWELL_MS = 1_000;
 /** Between two looks at a name or id that is still taken. */
 const RETRY_MS = 200;
 /** More changes than a view sees between two looks of a member. */
@@ -252,20 +254,22 @@ export class Group {
         if ((await this.options.store.compareAndSet(VIEW_KEY, before, encodeView(next))).ok) return member;
         continue;
       }
-      await this.refused(next, member, deadline);
+      await this.refused(next, { view, member, size: joiner.size, deadline });
     }
   }
 
   /** Waits for what stands in the way to go, as long as it may. */
-  private async refused(refusal: Refusal, member: ViewMember, deadline: number): Promise<void> {
+  private async refused(refusal: Refusal, { view, member, size, deadline }: Entry): Promise<void> {
     switch (refusal.kind) {
       case 'mixed':
-        throw new RpcError(
-          'failed-precondition',
-          `RPC group mixes statically and dynamically initialized members which is not supported. The group is ${refusal.size === undefined ? 'one without a fixed size' : `one of ${refusal.size} workers`}`,
-        );
-      case 'superseded':
+        throw new RpcError('failed-precondition', mixed(refusal.size, size));
+      case 'superseded': {
+        const later = view.members.find(({ name }) => name === member.name);
+        // Another id is no later life of this worker, but another that came first.
+        if (later !== undefined && later.id !== member.id)
+          await this.clash(notUnique('name-taken', member, later), later);
         throw new RpcError('fenced', `a later life of worker '${member.name}' has joined already`);
+      }
       case 'departed':
         throw new RpcError('fenced', `the group has put out this life of worker '${member.name}' already`);
       case 'full':
@@ -279,14 +283,17 @@ export class Group {
         }
         const error = notUnique(refusal.kind, member, by);
         // The same name and id is a restart whose former life is not noticed as dead yet; anything else is a mistake.
-        if (by.name !== member.name || by.id !== member.id) {
-          await this.options.store.set(`${CONFLICT_KEY}${by.name}`, encoder.encode(error.message));
-          throw error;
-        }
+        if (by.name !== member.name || by.id !== member.id) await this.clash(error, by);
         if (this.options.now() + RETRY_MS >= deadline) throw error;
         await sleep(RETRY_MS);
       }
     }
+  }
+
+  /** Tells the one who holds the name or id too, and fails. */
+  private async clash(error: RpcError, by: ViewMember): Promise<never> {
+    await this.options.store.set(`${CONFLICT_KEY}${by.name}`, encoder.encode(error.message));
+    throw error;
   }
 
   private async complete(joiner: Joiner, member: ViewMember, watching: Watching, deadline: number): Promise<View> {
@@ -301,7 +308,8 @@ export class Group {
       if (watching.conflict !== undefined) throw new RpcError('failed-precondition', watching.conflict);
       const left = deadline - this.options.now();
       if (left <= 0) {
-        await this.leave().catch(() => undefined);
+        // A store that is gone by now is not waited for: the time is up.
+        await Promise.race([this.leave().catch(() => undefined), sleep(FAREWELL_MS)]);
         throw missing(view, joiner.size);
       }
       await watching.change(left);
@@ -337,10 +345,25 @@ export class Group {
   private async each(store: Store, prefix: string, fn: (value: Uint8Array | undefined) => void): Promise<void> {
     const { signal } = this.ended;
     const events = store.watch(prefix, { signal });
-    for (const value of (await store.list(prefix)).values()) fn(value);
+    await this.listAll(store, prefix, fn);
     for await (const { type, value } of events) {
       if (type === 'put') fn(value);
-      else if (type === 'resync') for (const current of (await store.list(prefix)).values()) fn(current);
+      else if (type === 'resync') await this.listAll(store, prefix, fn);
+    }
+  }
+
+  /** Lists as often as it takes: a store that comes back may go again before it answers, and a member must not be deaf from then on. */
+  private async listAll(store: Store, prefix: string, fn: (value: Uint8Array | undefined) => void): Promise<void> {
+    const { signal } = this.ended;
+    while (!signal.aborted) {
+      try {
+        for (const value of (await store.list(prefix)).values()) fn(value);
+        return;
+      } catch (error) {
+        if (RpcError.from(error).code !== 'unavailable') throw error;
+        this.options.logger.debug({ error }, 'the store could not be listed yet');
+        await sleep(RETRY_MS);
+      }
     }
   }
 
@@ -349,9 +372,10 @@ export class Group {
     const stop = new AbortController();
     const watching: Watching = { conflict: undefined, stop: () => stop.abort(), change: () => Promise.resolve() };
     let wake: (() => void) | undefined;
-    const turn = async (prefix: string, fn: (value: Uint8Array | undefined) => void): Promise<void> => {
-      for await (const { value } of this.options.store.watch(prefix, { signal: stop.signal })) {
-        fn(value);
+    const turn = async (key: string, fn: (value: Uint8Array | undefined) => void): Promise<void> => {
+      for await (const event of this.options.store.watch(key, { signal: stop.signal })) {
+        // A watch is for all keys that begin so: worker1 is not to hear of worker10.
+        if (event.key === key) fn(event.value);
         wake?.();
       }
     };
@@ -393,6 +417,14 @@ export class Group {
   }
 }
 
+/** One try to come in. */
+interface Entry {
+  readonly view: View;
+  readonly member: ViewMember;
+  readonly size: number | undefined;
+  readonly deadline: number;
+}
+
 interface Watching {
   /** What another worker said about this one's name. */
   conflict: string | undefined;
@@ -423,6 +455,14 @@ function notUnique(kind: 'name-taken' | 'id-taken', member: ViewMember, by: View
       ? `RPC worker name ${member.name} is not unique. Workers ${member.id} and ${by.id} share the same name.`
       : `RPC worker id ${member.id} is not unique. Workers ${member.name} and ${by.name} share the same id.`;
   return new RpcError('failed-precondition', text);
+}
+
+/** Two kinds of group, or two sizes; undefined = one without a fixed size. */
+function mixed(theirs: number | undefined, ours: number | undefined): string {
+  if (theirs !== undefined && ours !== undefined)
+    return `the group is one of ${theirs} workers, and this worker expects ${ours}: the world sizes differ`;
+  const kind = theirs === undefined ? 'one without a fixed size' : `one of ${theirs} workers`;
+  return `RPC group mixes statically and dynamically initialized members which is not supported. The group is ${kind}`;
 }
 
 function missing(view: View, size: number): RpcError {
