@@ -1,6 +1,6 @@
 /** @file Every world that can be reached, breadth first: rows in typed arrays, and of those seen only a fingerprint of 64 bits. */
 import { performance } from 'node:perf_hooks';
-import type { Exploration } from '@backwire/testing';
+import { HashSet64, type Exploration } from '@backwire/testing';
 import { describe, type Bounds } from './bounds.ts';
 import { findFault } from './oracle.ts';
 import { Worlds } from './world.ts';
@@ -12,8 +12,6 @@ export interface SearchOptions {
 
 const DEFAULT_MAX_STATES = 10_000_000;
 const ROOT = 0xffff_ffff;
-/** The table of fingerprints grows when it is this full. */
-const MOST_LOAD = 0.6;
 
 /** Explores all interleavings within `bounds`; stops at the first wrong world, which is then one of those nearest to the start. */
 export function exploreRRefs(
@@ -51,7 +49,7 @@ function firstStep(
 class Search {
   private readonly worlds: Worlds;
   private readonly maxStates: number;
-  private readonly seen = new Fingerprints();
+  private readonly seen = new HashSet64(1 << 13);
   private readonly parents = new Column(1 << 12);
   private readonly choices = new Column(1 << 12);
   private edges = 0;
@@ -104,7 +102,7 @@ class Search {
   }
 
   private visit(row: Uint32Array, parent: number, choice: number, next: Level): void {
-    if (!this.seen.add(row)) return;
+    if (!see(this.seen, row)) return;
     const index = this.parents.push(parent);
     this.choices.push(choice);
     const detail = findFault(this.worlds, row);
@@ -197,56 +195,21 @@ class Column {
   }
 }
 
-/**
- * The rows seen, as 64-bit fingerprints in an open-addressed table. Among n rows the chance that any two share one is about n² / 2⁶⁵:
- * 10⁻⁵ at twenty million.
- */
-class Fingerprints {
-  size = 0;
-  private table = new Uint32Array(1 << 14);
-
-  add(row: Uint32Array): boolean {
-    let a = 0x9e3779b9;
-    let b = 0x85ebca6b;
-    for (let i = 0; i < row.length; i++) {
-      const word = row[i] as number;
-      a = Math.imul(a ^ word, 0xcc9e2d51);
-      a ^= a >>> 15;
-      b = Math.imul(b + word, 0x1b873593);
-      b ^= b >>> 13;
-      b = Math.imul(b, 0xc2b2ae35);
-    }
-    a = Math.imul(a ^ (a >>> 16), 0x85ebca6b);
-    a ^= a >>> 13;
-    b = Math.imul(b ^ (b >>> 16), 0x27d4eb2f);
-    b ^= b >>> 15;
-    // A slot of two zeros is empty.
-    if (!insert(this.table, a >>> 0, (a | b) === 0 ? 1 : b >>> 0)) return false;
-    this.size++;
-    if (this.size > (this.table.length / 2) * MOST_LOAD) this.grow();
-    return true;
+/** A fingerprint of a row, added to those seen; false when it was there. */
+function see(seen: HashSet64, row: Uint32Array): boolean {
+  let a = 0x9e3779b9;
+  let b = 0x85ebca6b;
+  for (let i = 0; i < row.length; i++) {
+    const word = row[i] as number;
+    a = Math.imul(a ^ word, 0xcc9e2d51);
+    a ^= a >>> 15;
+    b = Math.imul(b + word, 0x1b873593);
+    b ^= b >>> 13;
+    b = Math.imul(b, 0xc2b2ae35);
   }
-
-  private grow(): void {
-    const old = this.table;
-    this.table = new Uint32Array(2 * old.length);
-    for (let at = 0; at < old.length; at += 2) {
-      const high = old[at] as number;
-      const low = old[at + 1] as number;
-      if (high !== 0 || low !== 0) insert(this.table, high, low);
-    }
-  }
-}
-
-function insert(table: Uint32Array, high: number, low: number): boolean {
-  const mask = table.length / 2 - 1;
-  for (let slot = (low ^ Math.imul(high, 0x9e3779b1)) & mask; ; slot = (slot + 1) & mask) {
-    const at = 2 * slot;
-    if (table[at] === 0 && table[at + 1] === 0) {
-      table[at] = high;
-      table[at + 1] = low;
-      return true;
-    }
-    if (table[at] === high && table[at + 1] === low) return false;
-  }
+  a = Math.imul(a ^ (a >>> 16), 0x85ebca6b);
+  a ^= a >>> 13;
+  b = Math.imul(b ^ (b >>> 16), 0x27d4eb2f);
+  b ^= b >>> 15;
+  return seen.addHash(a >>> 0, b >>> 0);
 }

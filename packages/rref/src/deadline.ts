@@ -1,5 +1,6 @@
 /** @file Waiting for something local under the same bounds as a call: a time limit and a signal. */
 import { RpcError } from '@backwire/rpc';
+import { unwatchAbort, watchAbort } from '@backwire/rpc/internal';
 
 /** `promise`, or a rejection once `timeoutMs` (0 = no limit) have passed or `signal` aborts. Leaves no timer and no listener behind. */
 export function waitFor<T>(promise: Promise<T>, timeoutMs: number, signal?: AbortSignal): Promise<T> {
@@ -12,14 +13,14 @@ export function waitFor<T>(promise: Promise<T>, timeoutMs: number, signal?: Abor
     };
     const end = (): void => {
       clearTimeout(timer);
-      signal?.removeEventListener('abort', abort);
+      if (signal !== undefined) unwatchAbort(signal, abort);
     };
     if (signal?.aborted === true) {
       promise.catch(() => undefined);
       reject(cancelled(signal));
       return;
     }
-    signal?.addEventListener('abort', abort);
+    if (signal !== undefined) watchAbort(signal, abort);
     if (timeoutMs > 0) {
       timer = setTimeout(() => {
         end();

@@ -25,6 +25,11 @@ export class HashSet64 {
   /** Adds a text; false when it (or one with the same fingerprint) was there. */
   add(text: string): boolean {
     const [high, low] = hashText(text);
+    return this.addHash(high, low);
+  }
+
+  /** The same for a state in another form, given as a fingerprint of two 32-bit words that spread well. */
+  addHash(high: number, low: number): boolean {
     // A slot of two zeros is empty, so the one fingerprint that looks like it is moved.
     if (!insert(this.#table, high, high === 0 && low === 0 ? 1 : low)) return false;
     this.#size++;
