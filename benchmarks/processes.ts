@@ -3,7 +3,7 @@ import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 
-/** Sources run as they are published: see `plain.mjs`. */
+/** Sources run as they are published: see `plain.mjs`. What is published runs by itself. */
 const PLAIN = ['--import', new URL('./plain.mjs', import.meta.url).href, '--conditions=@backwire/source'];
 
 /** Something that a process can be asked for. Arguments and results are JSON. */
@@ -23,7 +23,8 @@ export async function start(
   env: Readonly<Record<string, string>> = {},
   nodeFlags: readonly string[] = [],
 ): Promise<Asked> {
-  const flags = [...PLAIN, ...nodeFlags, ...(process.env['BENCH_NODE_FLAGS']?.split(' ') ?? [])];
+  const loader = program.pathname.endsWith('.ts') ? PLAIN : [];
+  const flags = [...loader, ...nodeFlags, ...(process.env['BENCH_NODE_FLAGS']?.split(' ') ?? [])];
   const child = fork(program, { execArgv: flags, env: { ...process.env, ...env }, serialization: 'advanced' });
   const gone = once(child, 'exit');
   const waiting = new Map<

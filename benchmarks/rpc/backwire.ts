@@ -29,15 +29,25 @@ export interface BackwireContestant extends Contestant {
   reconnect(count: number): Promise<number[]>;
 }
 
+/** The programs of worker 1 and worker 0. */
+export const BACKWIRE_PROGRAMS: readonly [URL, URL] = [
+  new URL('./backwire-worker.ts', import.meta.url),
+  new URL('./backwire-client.ts', import.meta.url),
+];
+
 /** Starts both workers. */
-export async function startBackwire(name: string, options: BackwireOptions): Promise<BackwireContestant> {
+export async function startBackwire(
+  name: string,
+  options: BackwireOptions,
+  programs: readonly URL[] = BACKWIRE_PROGRAMS,
+): Promise<BackwireContestant> {
   const env = {
     BACKWIRE_SECRET: 'only this benchmark knows',
     BENCH_STORE: `tcp://127.0.0.1:${await freePort()}`,
     BENCH_OPTIONS: JSON.stringify(options),
   };
-  const worker = await start(new URL('./backwire-worker.ts', import.meta.url), env, ['--expose-gc']);
-  const client = await start(new URL('./backwire-client.ts', import.meta.url), env, ['--expose-gc']);
+  const worker = await start(programs[0] as URL, env, ['--expose-gc']);
+  const client = await start(programs[1] as URL, env, ['--expose-gc']);
   return {
     name,
     latency: (...args) => client.ask('latency', ...args) as Promise<number[]>,

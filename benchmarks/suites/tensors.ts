@@ -1,6 +1,7 @@
 /** @file Large tensors there and back: bytes per second and memory. */
 import { ECHO_MIB, FULL, QUICK } from '../measure.ts';
-import { startBackwire } from '../rpc/backwire.ts';
+import { publish } from '../published.ts';
+import { BACKWIRE_PROGRAMS, startBackwire } from '../rpc/backwire.ts';
 import { COPY, GRPC, OURS, OURS_CMA, OURS_TCP, RAW_TCP, RAW_UNIX, TORCH, withContestants } from '../rpc/contestants.ts';
 import { copyRate } from '../rpc/raw.ts';
 import { inTurns, rowsOf, type Pairing } from '../rpc/rounds.ts';
@@ -40,8 +41,8 @@ export async function run(context: SuiteContext): Promise<Row[]> {
     // Until the compilers have seen everything often enough; small tensors take the same way.
     await inTurns(all, 1, (contestant) => contestant.echo(WARM_UP_MIB, context.quick ? 2_000 : 10_000));
     for (const mib of ECHO_MIB) {
-      // What fills the pools is not counted.
-      await inTurns(all, 2, (contestant) => contestant.echo(mib, 2));
+      // What fills the pools, and what compilers make of this size, is not counted.
+      await inTurns(all, 2, (contestant) => contestant.echo(mib, Math.max(2, Math.ceil((2 * BLOCK_MIB) / mib))));
       const rates = await inTurns([...all, copy], effort.rounds, (each) => each.echo(mib, echoes(mib)));
       made.push(...rowsOf({ name: `tensor echo, ${mib} MiB`, unit: 'GiB/s', better: 'higher' }, rates, PAIRINGS));
     }
@@ -50,21 +51,26 @@ export async function run(context: SuiteContext): Promise<Row[]> {
   return [...rows, ...(await memoryRows(context))];
 }
 
-/** Processes of their own: what was measured before leaves its pools behind. */
+/** Processes of their own: what was measured before leaves its pools behind. As they are published: a loader has some 70 MiB of its own. */
 async function memoryRows(context: SuiteContext): Promise<Row[]> {
-  const backwire = await startBackwire(OURS, { transports: ['unix'] });
+  const { programs, dispose } = await publish(BACKWIRE_PROGRAMS);
   try {
-    const { client, server } = await backwire.peak(MEMORY_MIB, MEMORY_ECHOES);
-    if (client < 0) {
-      context.log('without peak memory: this system does not say');
-      return [];
+    const backwire = await startBackwire(OURS, { transports: ['unix'] }, programs);
+    try {
+      const { client, server } = await backwire.peak(MEMORY_MIB, MEMORY_ECHOES);
+      if (client < 0) {
+        context.log('without peak memory: this system does not say');
+        return [];
+      }
+      const about = { unit: 'MiB', better: 'lower', against: 'the tensor' } as const;
+      return [
+        rowOf({ name: `peak memory, ${MEMORY_MIB} MiB echo, caller`, ...about }, [client], [MEMORY_MIB]),
+        rowOf({ name: `peak memory, ${MEMORY_MIB} MiB echo, callee`, ...about }, [server], [MEMORY_MIB]),
+      ];
+    } finally {
+      await backwire.close();
     }
-    const about = { unit: 'MiB', better: 'lower', against: 'the tensor' } as const;
-    return [
-      rowOf({ name: `peak memory, ${MEMORY_MIB} MiB echo, caller`, ...about }, [client], [MEMORY_MIB]),
-      rowOf({ name: `peak memory, ${MEMORY_MIB} MiB echo, callee`, ...about }, [server], [MEMORY_MIB]),
-    ];
   } finally {
-    await backwire.close();
+    dispose();
   }
 }
