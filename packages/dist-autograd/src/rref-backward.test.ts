@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { rpcFunction, rpcSync } from '@backwire/rpc';
-import { createRRef, remote } from '@backwire/rref';
-import { add, mul, type Tensor } from '@backwire/tensor';
+import { createRRef, remote, type RRef } from '@backwire/rref';
+import { add, mul, ones, type Tensor } from '@backwire/tensor';
 import { expectClean, leaf, useAgents } from '../test/agents.ts';
 import { context, getGradients } from './index.ts';
 
@@ -10,6 +10,7 @@ const { at, agents } = useAgents('rref-backward', 3);
 const sumOf = rpcFunction('rref-backward/sumOf', async (a: Tensor, b: Tensor) =>
   (await rpcSync('w2', mul, [a, b])).sum(),
 );
+const sumAll = rpcFunction('rref-backward/sumAll', (x: Tensor) => x.sum());
 const words = rpcFunction('rref-backward/words', () => 'no tensor');
 
 describe('RRef.backward', () => {
@@ -69,6 +70,62 @@ describe('RRef.backward', () => {
         text.dispose();
       }),
     );
+    await expectClean(agents);
+  });
+
+  it('of an owner does all that PyTorch tests: here, in a context, twice, and what cannot be a root', async () => {
+    await at(0, async () => {
+      const t1 = leaf([3, 3], 0.5);
+      const twos = [2, 2, 2].map(() => [2, 2, 2]);
+      await createRRef(t1.sum().add(t1.sum())).backward();
+      expect(t1.grad?.toArray()).toEqual(twos);
+      await context(async (id) => {
+        const t2 = await rpcSync('w1', add, [t1, t1]);
+        await createRRef(t2.sum()).backward(id);
+        expect(getGradients(id).get(t1)?.toArray()).toEqual(twos);
+      });
+      await context(async (id) => {
+        const t2 = await rpcSync('w1', add, [t1, t1]);
+        const rref = createRRef(t2.sum());
+        await rref.backward(id, { retainGraph: true });
+        await rref.backward(id);
+        expect(getGradients(id).get(t1)?.toArray()).toEqual(twos.map((row) => row.map((x) => 2 * x)));
+      });
+      // What happens in contexts stays there.
+      expect(t1.grad?.toArray()).toEqual(twos);
+      await expect(createRRef(ones([10])).backward()).rejects.toThrow(
+        'tensors does not require grad and does not have a grad_fn',
+      );
+      await expect(createRRef(leaf([10], 1)).backward()).rejects.toThrow(
+        'grad can be implicitly created only for scalar outputs',
+      );
+      await expect(createRRef(leaf([10], 1).sum()).backward(100n)).rejects.toThrow(
+        'Could not find autograd context with id: 100',
+      );
+      await expect((createRRef('foo') as unknown as RRef<Tensor>).backward()).rejects.toThrow(
+        'RRef should contain a tensor for .backward()',
+      );
+    });
+    await expectClean(agents);
+  });
+
+  it('of a user does all that PyTorch tests: twice, with a value that is no tensor, and without a context', async () => {
+    await at(0, async () => {
+      const t = leaf([10], 0.5);
+      await context(async (id) => {
+        const rref = remote('w1', sumAll, [t]);
+        await rref.backward(id, { retainGraph: true });
+        await rref.backward(id);
+        expect(getGradients(id).get(t)?.toArray()).toEqual(Array(10).fill(2));
+        rref.dispose();
+      });
+      await context(async (id) => {
+        const rref = remote('w1', words) as unknown as RRef<Tensor>;
+        await expect(rref.backward(id)).rejects.toThrow('RRef should contain a tensor for .backward()');
+        await expect(rref.backward()).rejects.toThrow("User RRefs require 'dist_autograd_ctx_id' to be specified");
+        rref.dispose();
+      });
+    });
     await expectClean(agents);
   });
 });

@@ -22,6 +22,11 @@ const failLater = rpcFunction('failures/fail-later', async (text: string): Promi
   await new Promise((resolve) => setTimeout(resolve, 20));
   throw new RangeError(text);
 });
+const addToReferent = rpcFunction('failures/add-to-referent', async (rref: RRef<Tensor>, value: Tensor) => {
+  const sum = (await rref.toHere()).add(value);
+  rref.dispose();
+  return sum;
+});
 const notServed = rpcFunction('failures/not-served', () => 1);
 const takeBoth = rpcFunction('failures/take-both', (_rref: RRef<number>, _other: unknown) => 1);
 
@@ -59,6 +64,9 @@ describe.each(['w0', 'w1'])('a creation on %s that times out', (owner) => {
     withGroup(3, async (agents) => {
       const rref = remote(owner, later, [5, 150], { timeoutMs: 30 });
       const other = remote(owner, later, [6, 150], { timeoutMs: 30 });
+      await expect(rref.confirmed()).rejects.toThrow(TIMED_OUT);
+      // The owner has both all the same: their functions run.
+      if (owner === 'w1') await eventually(() => counters(agent(agents, 1))['num_owner_rrefs'] === 2);
       await expect(rref.toHere()).rejects.toThrow(TIMED_OUT);
       await expect(other.toHere()).rejects.toThrow(TIMED_OUT);
       await expect(rpcSync('w2', fetch, [rref])).rejects.toThrow(TIMED_OUT);
@@ -136,8 +144,10 @@ describe('messages that fail on purpose', () => {
       2,
       async (agents) => {
         const rref = remote(owner, identity, [1]);
+        await expect(rref.confirmed()).rejects.toThrow(TIMED_OUT);
         await expect(rref.toHere()).rejects.toThrow(TIMED_OUT);
         await expect(rpcSync('w1', fetch, [rref])).rejects.toThrow(TIMED_OUT);
+        expect(() => remote('w1', fetch, [rref])).toThrow(TIMED_OUT);
         expect(await remote(owner, identity, [2]).toHere()).toBe(2);
         rref.dispose();
         await eventually(() => counters(agent(agents, 1))['num_forks'] === 1 || isEmpty(agent(agents, 1)));
@@ -151,7 +161,10 @@ describe('messages that fail on purpose', () => {
       2,
       async () => {
         const rref = remote(owner, add, [ones([2]), 1]);
+        await expect(rref.confirmed()).rejects.toThrow(TIMED_OUT);
         await expect(rref.toHere()).rejects.toThrow(TIMED_OUT);
+        await expect(rpcSync('w1', takeBoth, [rref as unknown as RRef<number>, 1])).rejects.toThrow(TIMED_OUT);
+        expect((await remote(owner, add, [ones([2]), 1]).toHere()).toArray()).toEqual([2, 2]);
       },
       { faults: { failFirst: { SCRIPT_REMOTE_CALL: 1 } } },
     ),
@@ -161,10 +174,14 @@ describe('messages that fail on purpose', () => {
     withGroup(
       3,
       async (agents) => {
-        const rref = remote('w1', identity, [3]);
-        expect(await rpcSync('w2', fetch, [rref])).toBe(3);
+        const rref = remote('w1', add, [ones([2, 2]), ones([2, 2])]);
+        const sum = remote('w2', addToReferent, [rref, ones([2, 2])]);
+        const twos = [2, 2].map(() => [2, 2]);
+        expect((await rref.toHere()).toArray()).toEqual(twos);
+        expect((await sum.toHere()).toArray()).toEqual(twos.map((row) => row.map((x) => x + 1)));
         rref.dispose();
-        await eventually(() => counters(agent(agents, 0))['num_pending_children'] === 0);
+        sum.dispose();
+        await eventually(() => agents.every(isEmpty), 'forks, acceptances and deletes got through');
       },
       { faults: { failFirst: { RREF_FORK_REQUEST: 3, RREF_CHILD_ACCEPT: 3, RREF_USER_DELETE: 3 } } },
     ));
@@ -177,9 +194,19 @@ describe('messages that fail on purpose', () => {
           remote(owner, identity, [1], { timeoutMs: 20 }),
           remote(owner, add, [ones([2]), 1], { timeoutMs: 20 }),
         ];
+        await expect(rref.confirmed()).rejects.toThrow(TIMED_OUT);
         await expect(rref.toHere()).rejects.toThrow(TIMED_OUT);
         await expect(sum.toHere()).rejects.toThrow(TIMED_OUT);
         await new Promise((resolve) => setTimeout(resolve, 120));
+        if (owner === 'w1') {
+          // The wait for one that is still being made ends by itself, and says nothing of the creation.
+          const slow = remote(owner, identity, [2], { timeoutMs: 5_000 });
+          await expect(slow.toHere({ timeoutMs: 1 })).rejects.toThrow('RPC ran for more than set timeout');
+          expect(await slow.toHere()).toBe(2);
+          // The owner heard of all three: of two, that they failed.
+          expect(counters(agent(agents, 1))).toMatchObject({ num_owner_rrefs: 3, num_forks: 3 });
+          slow.dispose();
+        }
         rref.dispose();
         sum.dispose();
         await eventually(() => agents.every(isEmpty));

@@ -136,6 +136,7 @@ export class RRefHandle<T> implements RRef<T> {
   confirmed(options: CallOptions = {}): Promise<void> {
     return this.use('confirmed()', async () => {
       if (this.#fork !== undefined) await this.local(this.#session.whenSettled(this.#fork), options);
+      else if (this.creation !== undefined) await this.local(this.creation, options);
       this.throwIfFailed('confirmed()');
     });
   }

@@ -4,6 +4,7 @@ import { rpcInfo, rpcStream, RpcError, type CallOptions, type WorkerInfo } from 
 import { callLabelled, collectInWaitAll, type RpcMessage } from '@backwire/rpc/internal';
 import type { Message } from '@backwire/wire';
 import { createRemote } from './creation.ts';
+import { waitFor } from './deadline.ts';
 import { requireTensor, type RRefHandle } from './handle.ts';
 import { createAnswer, type Answer } from './proxy.ts';
 import { incarnationOf, workerOf } from './protocol/ids.ts';
@@ -27,6 +28,9 @@ interface DistAutograd {
   ): Promise<void>;
 }
 
+/** Something asked of an owner, within limits. */
+type Send<T> = (owner: WorkerInfo, limits: CallOptions) => Promise<T>;
+
 /** One per session. Each use holds its handle until it is over, and fails with `owner-died` when that is why. */
 export class Uses {
   private readonly session: RRefSession;
@@ -38,7 +42,9 @@ export class Uses {
   /** Sends a request to the owner of a handle. */
   ask(handle: RRefHandle<unknown>, message: RpcMessage, options: CallOptions, name: string): Promise<Message> {
     const label = { kind: 'other' as const, name: `rref.${name}` };
-    return this.atOwner(handle, (owner) => this.session.host.call(owner, message, { ...options, label }));
+    return this.atOwner(handle, options, (owner, limits) =>
+      this.session.host.call(owner, message, { ...limits, label }),
+    );
   }
 
   callMethod(
@@ -51,9 +57,9 @@ export class Uses {
     const result = handle.use(`rpc_${kind}()`, async () => {
       const given = [this.reference(handle), method, args];
       const label = { kind, name: handle.nameOf(method) };
-      const send = (owner: WorkerInfo): Promise<unknown> =>
-        callLabelled(owner, invokeMethod, given, { ...options, agent: this.session.host }, label);
-      const [value, ticket] = (await this.atOwner(handle, send)) as MethodResult;
+      const send = (owner: WorkerInfo, limits: CallOptions): Promise<unknown> =>
+        callLabelled(owner, invokeMethod, given, { ...limits, agent: this.session.host }, label);
+      const [value, ticket] = (await this.atOwner(handle, options, send)) as MethodResult;
       if (ticket === undefined) return value;
       return rpcStream(handle.owner(), openStream, [ticket], { agent: this.session.host, signal: options.signal });
     });
@@ -88,8 +94,9 @@ export class Uses {
     const given = [this.reference(handle)];
     return this.atOwner(
       handle,
-      (owner) =>
-        callLabelled(owner, askTypeName, given, { ...options, agent: this.session.host }, label) as Promise<string>,
+      options,
+      (owner, limits) =>
+        callLabelled(owner, askTypeName, given, { ...limits, agent: this.session.host }, label) as Promise<string>,
     );
   }
 
@@ -136,32 +143,50 @@ export class Uses {
   /**
    * Sends something to the owner of a handle, and gives up when a creation that is under way fails. The creating call may be overtaken
    * (its tensors still come from a device, or it was held back): then the owner knows nothing yet, nothing was done, and it is sent
-   * again when the creation is over.
+   * again when the creation is over. The time given bounds all of it.
    */
-  private atOwner<T>(handle: RRefHandle<unknown>, send: (owner: WorkerInfo) => Promise<T>): Promise<T> {
+  private atOwner<T>(handle: RRefHandle<unknown>, options: CallOptions, send: Send<T>): Promise<T> {
     const { fork, creation } = handle;
-    if (creation !== undefined) return this.afterCreation(handle, creation, send);
+    if (creation !== undefined) return this.afterCreation(handle, creation, options, send);
     if (fork?.phase === 'pending' && this.session.sites.member(fork.owner) === undefined) {
       // An owner that no view has shown yet: the handle is registered once one does.
-      return this.session.whenSettled(fork).then(() => send(this.ownerOf(handle)));
+      return this.after(this.session.whenSettled(fork), options, (limits) => send(this.ownerOf(handle), limits));
     }
-    return send(this.ownerOf(handle));
+    return send(this.ownerOf(handle), options);
   }
 
   private async afterCreation<T>(
     handle: RRefHandle<unknown>,
     creation: Promise<void>,
-    send: (owner: WorkerInfo) => Promise<T>,
+    options: CallOptions,
+    send: Send<T>,
   ): Promise<T> {
     const owner = this.ownerOf(handle);
+    const started = this.session.host.now();
     try {
-      return await handle.unlessCreationFails(send(owner));
+      return await handle.unlessCreationFails(send(owner, options));
     } catch (error) {
       if (!rpcInfo(error)?.message.includes(NOT_HERE)) throw error;
-      await creation;
-      handle.throwIfCreationFailed();
-      return send(owner);
+      const again = (limits: CallOptions): Promise<T> => {
+        handle.throwIfCreationFailed();
+        return send(owner, limits);
+      };
+      return this.after(creation, options, again, started);
     }
+  }
+
+  /** Waits, then sends, in the time that `options` gave at `started`. */
+  private async after<T>(
+    ready: Promise<void>,
+    options: CallOptions,
+    send: (limits: CallOptions) => Promise<T>,
+    started = this.session.host.now(),
+  ): Promise<T> {
+    const { host } = this.session;
+    const whole = host.timeoutMs(options);
+    const left = (): number => (whole === 0 ? 0 : Math.max(1, whole - (host.now() - started)));
+    await waitFor(ready, left(), options.signal);
+    return send({ ...options, timeoutMs: left() });
   }
 
   /** @throws why the handle cannot be used, or that its owner lacks the extension. */
