@@ -1,6 +1,7 @@
 /** @file The recorded graph: leaves, hooks, retained graphs, in-place changes and views, custom functions, anomaly mode. */
 import { describe, expect, it } from 'vitest';
 import {
+  DisposedError,
   customFunction,
   detectAnomaly,
   enableGrad,
@@ -59,6 +60,15 @@ describe('backward', () => {
     expect(() => zeros([]).backward()).toThrow(
       'element 0 of tensors does not require grad and does not have a grad_fn',
     );
+  });
+
+  it('refuses a root that was disposed', () => {
+    const x = tensor([1, 2], { requiresGrad: true });
+    const loss = x.mul(2).sum();
+    loss.dispose();
+    expect(() => loss.backward()).toThrow(DisposedError);
+    expect(() => grad([loss], [x])).toThrow(DisposedError);
+    expect(x.grad).toBeNull();
   });
 
   it('frees saved values, and says so the second time', () => {

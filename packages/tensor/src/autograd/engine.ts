@@ -72,6 +72,8 @@ export function grad(
 
 function rootEdges(roots: readonly Tensor[]): Edge[] {
   return roots.map((root, i) => {
+    // Its graph would still be there; a disposed handle is no way to it.
+    void root.storage;
     const edge = gradEdge(root);
     if (edge === null)
       throw new AutogradError(`element ${i} of tensors does not require grad and does not have a grad_fn`);
