@@ -31,6 +31,12 @@ class NoModule {
 }
 rpcClass(NoModule, { methods: [] });
 
+class Inherits extends nn.Linear {
+  override forward(x: Tensor): Tensor {
+    return super.forward(x).neg();
+  }
+}
+
 describe('RemoteModule', () => {
   it('forwards arguments and results', () =>
     at(0, async () => {
@@ -56,6 +62,13 @@ describe('RemoteModule', () => {
       expect(RemoteModule.create(device, nn.Linear, [2, 1])).rejects.toThrow('Could not parse remote_device'),
     );
   });
+
+  it('refuses a class without a name of its own, which would become the one it extends', () =>
+    at(0, () =>
+      expect((async () => RemoteModule.create('w1/cpu', Inherits, [2, 1]))()).rejects.toThrow(
+        "class 'Inherits' has no name of its own, only that of 'nn.Linear'",
+      ),
+    ));
 
   it('refuses a worker that is not there, a device that is not there, and a class that is no module', () =>
     at(0, async () => {

@@ -193,6 +193,12 @@ describe('calls', () => {
     expect(rpcInfo(missing)?.executed).toBe('no');
     const plain = (() => 0) as unknown as typeof echo;
     expect(((await failure(from0(() => rpcSync('w1', plain, [1])))) as Error).message).toContain('no name');
+    // Peers would run the class that it extends.
+    class NamedAfterAnother extends Point {}
+    const inherits = NamedAfterAnother as unknown as typeof echo;
+    expect(((await failure(from0(() => rpcSync('w1', inherits, [1])))) as Error).message).toContain(
+      'no name of its own',
+    );
     expect(await failure(from0(() => rpcSync('w1', 'x' as unknown as typeof echo, [1])))).toEqual(
       new TypeError('function should be callable.'),
     );

@@ -122,14 +122,16 @@ export function remoteClass<C extends AnyCtor>(name: string): C & Named {
   return Object.defineProperty(stub, rpcName, { value: name }) as unknown as C & Named;
 }
 
-/** The name under which `value` may be called; throws when it has none. */
+/** The name under which `value` may be called, its own: peers would make the class that it only extends. Throws when it has none. */
 export function nameOf(value: unknown): string {
   const name = typeof value === 'function' ? (value as Partial<Named>)[rpcName] : undefined;
-  if (typeof name === 'string') return name;
+  if (typeof name === 'string' && Object.hasOwn(value as AnyFn, rpcName)) return name;
   if (typeof value !== 'function') throw new TypeError('function should be callable.');
   throw new RpcError(
     'invalid-argument',
-    `function '${value.name}' has no name that peers know; define it with rpcFunction()`,
+    typeof name === 'string'
+      ? `class '${value.name}' has no name of its own, only that of '${name}', which it extends; give it a [rpcName] and define it with rpcClass()`
+      : `function '${value.name}' has no name that peers know; define it with rpcFunction()`,
   );
 }
 
