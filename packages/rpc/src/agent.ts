@@ -191,8 +191,8 @@ export class Agent implements ExtensionHost, Core {
     return metricsOf(this);
   }
 
-  shutdown(options: ShutdownOptions = {}): Promise<void> {
-    return (this.ending ??= new Shutdown(this, this.store, options).run());
+  async shutdown(options: ShutdownOptions = {}): Promise<void> {
+    await (this.ending ??= new Shutdown(this, this.store, options).run());
   }
 
   /** Leaves on its own: waits for its own calls and handlers for a while, and for nobody else. */

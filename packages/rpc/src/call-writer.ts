@@ -133,8 +133,16 @@ export class CallWriter {
     const { items } = call.form;
     const header = items === undefined ? before : [...before, { extension: ITEMS_ENTRY, data: u32(items) }];
     if (key === undefined) return header.length === 0 ? undefined : header;
-    if (typeof key !== 'string' || key.length === 0 || key.length > MAX_IDEMPOTENCY_KEY_LENGTH) {
-      throw new RpcError('invalid-argument', `an idempotency key has 1 to ${MAX_IDEMPOTENCY_KEY_LENGTH} characters`);
+    if (
+      typeof key !== 'string' ||
+      key.length === 0 ||
+      key.length > MAX_IDEMPOTENCY_KEY_LENGTH ||
+      /\p{Surrogate}/u.test(key)
+    ) {
+      throw new RpcError(
+        'invalid-argument',
+        `an idempotency key is a text of 1 to ${MAX_IDEMPOTENCY_KEY_LENGTH} characters`,
+      );
     }
     if (ambient().contextId !== undefined) {
       throw new RpcError(

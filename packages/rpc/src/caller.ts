@@ -13,7 +13,7 @@ import type { Followed, RpcMessage } from './extension.ts';
 import { InboundCall } from './inbound-call.ts';
 import { decodeFailed, messageOf, type Arrived } from './inbox.ts';
 import { LazyCall } from './lazy-call.ts';
-import { checkSignal, checkTimeoutMs, type CallOptions } from './options.ts';
+import { checkOptions, checkSignal, checkTimeoutMs, type CallOptions } from './options.ts';
 import type { Peer } from './peer.ts';
 import { unref } from './platform.ts';
 import { PendingCall, type Answer, type CallForm, type StreamAnswer } from './pending-call.ts';
@@ -123,7 +123,9 @@ export class Caller {
   /** A call whose answer nobody waits for. Failures to send are thrown. */
   oneway(peer: Peer, name: string, args: readonly unknown[], options: CallOptions | undefined): void {
     const type = name.startsWith('aten::') ? MessageType.SCRIPT_CALL : MessageType.PYTHON_CALL;
+    checkOptions(options, `a call of '${name}'`);
     const timeoutMs = options?.timeoutMs === undefined ? 0 : this.timeout(options);
+    this.checkSignal(options?.signal, peer);
     const form: CallForm = { mode: 'value', label: { kind: 'oneway', name } };
     const call = new PendingCall(peer, form, timeoutMs, this.core.now(), NOBODY, undefined);
     let message: RpcMessage | undefined;
@@ -312,7 +314,7 @@ export class Caller {
         this.reject(
           taken,
           error instanceof WireError && error.code === 'limit'
-            ? new RpcError('resource-exhausted', error.message, { peer: peer.worker, cause: error })
+            ? new RpcError('resource-exhausted', error.message, { retryable: false, peer: peer.worker, cause: error })
             : error,
         );
       }

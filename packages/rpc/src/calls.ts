@@ -8,6 +8,7 @@ import { nameOf, type AnyFn, type NotGenerator } from './definitions.ts';
 import { RpcError } from './errors.ts';
 import type { CallLabel } from './extension.ts';
 import { InboundCall, type CallContext } from './inbound-call.ts';
+import { MAX_HIGH_WATER_ITEMS } from './limits.ts';
 import {
   checkOptions,
   checkTimeoutMs,
@@ -88,7 +89,8 @@ export function rpcStream<A extends unknown[], I>(
   const [args, options] = rest as unknown as Given<StreamOptions>;
   const agent = running(agentOf(options));
   const items = options?.highWaterItems ?? DEFAULT_HIGH_WATER_ITEMS;
-  if (!Number.isInteger(items) || items < 1) throw new RangeError(`highWaterItems must be positive, got ${items}`);
+  if (!Number.isInteger(items) || items < 1 || items > MAX_HIGH_WATER_ITEMS)
+    throw new RangeError(`highWaterItems must be positive and at most ${MAX_HIGH_WATER_ITEMS}, got ${items}`);
   const stream = new StreamClient(agent, items, checkTimeoutMs(options?.idleTimeoutMs ?? 0, 'idleTimeoutMs'));
   const name = nameOf(fn);
   const form: CallForm = { mode: 'stream', label: { kind: 'stream', name }, defaultTimeoutMs: 0, items };
@@ -137,7 +139,11 @@ export function processGroup(options: { workers?: readonly string[]; agent?: Rpc
   );
   const rank = names.indexOf(agent.name);
   if (rank < 0) throw new RpcError('invalid-argument', `worker '${agent.name}' is not in the group`);
-  type Options = { timeoutMs?: number | undefined; signal?: AbortSignal | undefined };
+  type Options = {
+    timeoutMs?: number | undefined;
+    signal?: AbortSignal | undefined;
+    tags?: Readonly<Record<string, string | number>> | undefined;
+  };
   return {
     rank,
     size: names.length,

@@ -13,6 +13,8 @@ const slot = (holder[KEY] ??= { agent: undefined, starting: false });
 export function agentOf(options?: { readonly agent?: RpcAgent | undefined }): Agent {
   const agent = options?.agent ?? (ambient().agent as RpcAgent | undefined) ?? slot.agent;
   if (agent === undefined) throw notInitialized();
+  // A program without types is told what is wrong, not which property of undefined could not be read.
+  if (typeof (agent as Partial<Agent>).caller !== 'object') throw new TypeError('the agent in the options is no agent');
   return agent as Agent;
 }
 

@@ -4,7 +4,18 @@ import { unwatchAbort, watchAbort } from './abort-watch.ts';
 import type { AgentEvents } from './agent-types.ts';
 import { RpcError } from './errors.ts';
 import { MAX_EVENT_LISTENERS } from './limits.ts';
+import { checkSignal } from './options.ts';
 import { warn } from './platform.ts';
+
+const EVENTS: ReadonlySet<string> = new Set<keyof AgentEvents>([
+  'peer-suspect',
+  'peer-down',
+  'peer-joined',
+  'peer-left',
+  'peer-reconnected',
+  'fenced',
+  'error',
+]);
 
 type Listener = (value: never) => void;
 
@@ -16,6 +27,9 @@ export class EventHub {
     listener: (value: AgentEvents[E]) => void,
     signal?: AbortSignal,
   ): () => void {
+    if (!EVENTS.has(event)) throw new RpcError('invalid-argument', `no event is named '${String(event)}'`);
+    if (typeof listener !== 'function') throw new TypeError(`a listener of '${event}' is a function`);
+    checkSignal(signal);
     let list = this.listeners.get(event);
     if (list === undefined) this.listeners.set(event, (list = new Set()));
     if (list.size >= MAX_EVENT_LISTENERS)

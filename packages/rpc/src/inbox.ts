@@ -450,6 +450,8 @@ export function decodeFailed(error: unknown, peer: Peer, executed: 'no' | 'yes' 
   const cause = error instanceof WireError && error.cause !== undefined ? error.cause : error;
   return new RpcError(code, `a message of worker '${peer.worker.name}': ${text}`, {
     executed,
+    // The same message would be too large, or malformed, another time too.
+    retryable: false,
     peer: peer.worker,
     cause,
   });

@@ -46,7 +46,11 @@ export const MAX_TRACE_BYTES = KIB;
 export const MAX_EVENT_LISTENERS = 1_000;
 /** Groups of one process that wait in a collective at once. */
 export const MAX_OPEN_COLLECTIVES = 4_096;
+/** Tags that a value of a collective carries: a layer that uses collectives adds one or two. */
+export const MAX_COLLECTIVE_TAGS = 8;
 /** The longest remote stack that is kept, in characters. */
 export const MAX_REMOTE_STACK = 16 * KIB;
 /** A refused call is told at most this much about why, in characters. */
 export const MAX_ERROR_TEXT = 64 * KIB;
+/** Items of a stream that may wait for their consumer: what a producer is let ahead of it. */
+export const MAX_HIGH_WATER_ITEMS = 2 ** 20;

@@ -18,7 +18,7 @@ export function runInScope(definition: Definition, args: readonly unknown[]): un
 function adopt(args: readonly unknown[]): void {
   for (const arg of args) {
     if (typeof arg !== 'object' || arg === null) continue;
-    if (arg instanceof Tensor && arg.sparse === undefined) adoptIntoScope(arg);
+    if (arg instanceof Tensor && arg.sparse === undefined) adoptIntoScope(arg as Tensor);
     else for (const tensor of tensorsIn(arg)) adoptIntoScope(tensor);
   }
 }

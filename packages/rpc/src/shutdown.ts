@@ -4,7 +4,7 @@ import type { Agent } from './agent.ts';
 import { forgetDefault } from './current.ts';
 import { RpcError, rpcInfo } from './errors.ts';
 import type { Group } from './group.ts';
-import { checkTimeoutMs, type ShutdownOptions } from './options.ts';
+import { checkOptions, checkTimeoutMs, type ShutdownOptions } from './options.ts';
 import { cancelUnread } from './stream-client.ts';
 
 /** Between two looks at what is still going on. */
@@ -31,8 +31,11 @@ export class Shutdown {
   constructor(agent: Agent, group: Group, options: ShutdownOptions, alone = false) {
     this.agent = agent;
     this.group = group;
+    checkOptions(options, 'shutdown');
     this.graceful = options.graceful ?? true;
     this.onLeak = options.onLeak ?? 'warn';
+    if (this.onLeak !== 'warn' && this.onLeak !== 'throw')
+      throw new RpcError('invalid-argument', `onLeak is 'warn' or 'throw', got ${String(this.onLeak)}`);
     this.timeoutMs = checkTimeoutMs(options.timeoutMs ?? 0);
     this.deadline = this.timeoutMs === 0 ? Infinity : performance.now() + this.timeoutMs;
     this.alone = alone || agent.settings.size === undefined;
