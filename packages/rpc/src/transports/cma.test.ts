@@ -172,12 +172,13 @@ describe.skipIf(memory === undefined)(
       );
       cleanups.push(() => child.kill('SIGKILL'));
       const connection = await incoming;
-      const reading = read(connection, 12 * MIB);
+      // In pieces that two threads read.
+      const reading = read(connection, 12 * MIB, 8 * MIB);
       connection.write([Buffer.from('go')]);
       expect(digest(await reading)).toBe(digest(pattern(12 * MIB)));
       child.kill('SIGKILL');
       await once(child, 'exit');
-      await expect(read(connection, Infinity)).rejects.toBeInstanceOf(Error);
+      await expect(read(connection, Infinity, 8 * MIB)).rejects.toBeInstanceOf(Error);
     });
   },
 );
