@@ -1,7 +1,7 @@
 /** @file What sibling packages use of @backwire/rpc; not covered by semantic versioning. */
 export * from './seam.ts';
 export { serveStore, type ServeStoreOptions, type StoreServer } from './stores/embedded-server.ts';
-export { openStore } from './stores/open.ts';
+export { doorForBrowsers, openStore } from './stores/open.ts';
 export { findKeys } from './security/secret.ts';
 export { Inspector, type GroupLook, type InspectorOptions, type WorkerLook } from './inspection/inspector.ts';
 export { Session } from './protocol/session.ts';

@@ -40,6 +40,8 @@ interface Request {
   readonly repeatable: boolean;
   readonly patient: boolean;
   patience: NodeJS.Timeout | undefined;
+  /** When it was written, by the clock of `performance`. */
+  sentAt: number;
 }
 
 /** How long a request waits for a connection. */
@@ -49,6 +51,8 @@ const PATIENCE_MS = 5_000;
  * that computes.
  */
 const SILENCE_MS = 30_000;
+/** How long a server may owe a reply before closing no longer waits for what was written to be taken. */
+const DEAF_MS = 3_000;
 const FIRST_BACKOFF_MS = 20;
 const MAX_BACKOFF_MS = 1_000;
 /** Requests without a reply; a client that has more is not waiting for its answers. */
@@ -116,6 +120,7 @@ export class EmbeddedLink {
         repeatable,
         patient,
         patience: undefined,
+        sentAt: Infinity,
       };
       if (this.connection !== undefined) this.transmit(id, request);
       else this.queue(id, request);
@@ -137,8 +142,13 @@ export class EmbeddedLink {
   close(): void {
     if (this.closing.signal.aborted) return;
     this.closing.abort();
+    const deaf = [...this.sent.values()].some(
+      ({ patient, sentAt }) => !patient && performance.now() - sentAt > DEAF_MS,
+    );
     clearTimeout(this.silence);
-    this.connection?.close();
+    // What was written to a server that has long owed answers would only hold up the end of this process.
+    if (deaf) this.connection?.destroy();
+    else this.connection?.close();
     this.connection = undefined;
     this.failAll(closedError());
   }
@@ -158,6 +168,7 @@ export class EmbeddedLink {
 
   private transmit(id: number, request: Request): void {
     this.sent.set(id, request);
+    request.sentAt = performance.now();
     if (!request.patient && this.silence === undefined) {
       this.heardAt = performance.now();
       this.listenFor(this.silenceMs);
