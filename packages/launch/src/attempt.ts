@@ -167,7 +167,7 @@ class Life {
       this.logs.push(files);
     }
     return (stream, line, source) => {
-      if (redirected?.[stream] === true || copied?.[stream] === true) files?.write(stream, line);
+      if (redirected?.[stream] === true || copied?.[stream] === true) files?.write(stream, line, source);
       if (shown && redirected?.[stream] !== true) out[stream].write(`[${label}]: ${line}\n`, source);
     };
   }
@@ -176,9 +176,9 @@ class Life {
     if (worker.pid !== undefined) this.options.reaper.remove(worker.pid);
     const { round } = this.options;
     round.exited(end);
-    if (!isFailure(end)) return;
     // What the worker itself had started must not outlive it.
     worker.kill('SIGKILL');
+    if (!isFailure(end)) return;
     if (this.stoppedBy !== undefined) return;
     if (round.replace !== undefined && !this.stopping) this.tasks.push(this.replace(worker, end, n));
     else this.fail();

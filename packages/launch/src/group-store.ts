@@ -1,5 +1,6 @@
 /** @file What a launcher tells its workers and hears of the others: the group's store, served so that any worker may die. */
-import { serveStore, type StoreServer } from '@backwire/rpc/internal';
+import { doorForBrowsers, serveStore, type StoreServer } from '@backwire/rpc/internal';
+import { messageOf, UsageError } from './errors.ts';
 import { portError } from './port.ts';
 import { keepSecret } from './secret-file.ts';
 import type { WorkerEnd } from './worker-process.ts';
@@ -49,6 +50,12 @@ export interface LocalGroup extends GroupRound {
   close(): Promise<void>;
 }
 
+/**
+ * What led this launcher to another group, when it is a worker of one, or was set for other programs: its workers belong to this group
+ * alone. Empty is as good as not set.
+ */
+const NOT_ANOTHER = { BACKWIRE_STORE: '', BACKWIRE_STORE_PREFIX: '', BACKWIRE_MEMBERSHIP: '' } as const;
+
 /** Tells rank 0 that it need not serve the store itself. */
 export const HOSTED = { BACKWIRE_STORE_HOSTED: '1' } as const;
 
@@ -59,17 +66,19 @@ export interface LocalGroupOptions {
   /** Nobody else knows it yet. */
   readonly freshSecret: boolean;
   readonly processes: number;
+  /** A line for people. */
+  readonly say: (text: string) => void;
 }
 
 /** @throws LaunchError when the port is taken. */
 export async function openLocalGroup(options: LocalGroupOptions, restarts: number): Promise<LocalGroup> {
   const { masterAddr: host, masterPort, secret, freshSecret, processes } = options;
-  const server = await serve(host, masterPort, secret);
+  const server = await serve(host, masterPort, options);
   const forget = secret !== undefined && freshSecret ? keepSecret(secret, server.port) : () => undefined;
   return {
     host,
     port: server.port,
-    env: HOSTED,
+    env: { ...HOSTED, ...NOT_ANOTHER },
     nodeRank: 0,
     nodes: 1,
     firstRank: 0,
@@ -85,12 +94,31 @@ export async function openLocalGroup(options: LocalGroupOptions, restarts: numbe
   };
 }
 
-/** @throws LaunchError naming the port. */
-export async function serve(host: string, port: number, secret: string | undefined): Promise<StoreServer> {
+/**
+ * Serves a store, also to browsers when BACKWIRE_STORE_WS says so.
+ * @throws LaunchError naming the port; UsageError when BACKWIRE_STORE_WS is none.
+ */
+export async function serve(
+  host: string,
+  port: number,
+  { secret, say }: { readonly secret: string | undefined; readonly say: (text: string) => void },
+): Promise<StoreServer> {
+  const webSocket = door();
   try {
-    return await serveStore({ host, port, ...(secret === undefined ? {} : { secret }) });
+    const server = await serveStore({ host, port, webSocket, ...(secret === undefined ? {} : { secret }) });
+    const { webSocketEndpoint } = server;
+    if (webSocketEndpoint !== undefined) say(`backwire: browsers reach the store at ${webSocketEndpoint}`);
+    return server;
   } catch (error) {
     throw portError(host, port, error);
+  }
+}
+
+function door(): ReturnType<typeof doorForBrowsers> {
+  try {
+    return doorForBrowsers();
+  } catch (error) {
+    throw new UsageError(messageOf(error));
   }
 }
 

@@ -25,8 +25,6 @@ export interface HostGroupOptions extends StorePlace {
   /** The address of this host that the others reach. */
   readonly localAddr: string | undefined;
   readonly signal: AbortSignal;
-  /** A line for people. */
-  readonly say: (text: string) => void;
 }
 
 const decoder = new TextDecoder();
@@ -243,7 +241,7 @@ export class HostGroup {
         failing ??= now;
         // A store that a launcher served has died with it; a server of its own may come back.
         if (this.options.backend === 'hosted' || now - failing > STORE_GRACE_MS) {
-          this.gone = `the group's store is gone: ${messageOf(error)}`;
+          this.gone = `the group's store is gone${this.whose()}: ${messageOf(error)}`;
           this.endRound({ kind: 'lost', why: this.gone });
           return;
         }
@@ -326,6 +324,13 @@ export class HostGroup {
       this.waiters.add(done);
       signal.addEventListener('abort', done);
     });
+  }
+
+  private whose(): string {
+    const { backend, masterAddr, masterPort } = this.options;
+    if (backend !== 'hosted') return ` (${backend} at ${masterAddr}:${masterPort})`;
+    const advice = 'with --rdzv-backend etcd or redis it outlives every launcher';
+    return ` (the launcher at ${masterAddr}:${masterPort} served it; ${advice})`;
   }
 
   private name(): string {

@@ -44,8 +44,9 @@ async function freePort(): Promise<string> {
 
 const ranksIn = (text: string): string[] => [...text.matchAll(/"RANK":"(\d+)"/g)].map(([, rank]) => rank ?? '').sort();
 
-describe('several hosts', () => {
-  it('form one group with ranks by host number', { timeout: 60_000 }, async () => {
+// Every host is three processes that have to start, on a machine that may have other things to do.
+describe('several hosts', { timeout: 180_000 }, () => {
+  it('form one group with ranks by host number', async () => {
     const flags = ['--nnodes', '2', '--nproc-per-node', '2', '--master-port', await freePort()];
     const hosts = [1, 0].map((n) => new Host([...flags, '--node-rank', String(n), worker, 'env']));
     const [second, first] = await Promise.all(hosts.map(({ finished }) => finished));
@@ -58,7 +59,7 @@ describe('several hosts', () => {
     expect(second?.stdout).toContain(secret);
   });
 
-  it('get their numbers in the order they come with c10d', { timeout: 60_000 }, async () => {
+  it('get their numbers in the order they come with c10d', async () => {
     const endpoint = `127.0.0.1:${await freePort()}`;
     const flags = ['--nnodes', '2', '--rdzv-backend', 'c10d', '--rdzv-endpoint', endpoint, '--rdzv-id', 'job'];
     const ended = await Promise.all([0, 1].map(() => new Host([...flags, worker, 'env']).finished));
@@ -69,7 +70,7 @@ describe('several hosts', () => {
     expect(ended.flatMap(({ stdout }) => ranksIn(stdout)).sort()).toEqual(['0', '1']);
   });
 
-  it('all stop when a worker of one fails, and all say which', { timeout: 60_000 }, async () => {
+  it('all stop when a worker of one fails, and all say which', async () => {
     const flags = ['--nnodes', '2', '--nproc-per-node', '1', '--master-port', await freePort()];
     const hosts = [0, 1].map((n) => new Host([...flags, '--node-rank', String(n), worker, 'fail', '1', '7']));
     const [first, second] = await Promise.all(hosts.map(({ finished }) => finished));
@@ -79,7 +80,7 @@ describe('several hosts', () => {
     expect(first?.stderr).toMatch(/first failure: \[rank1\] rank 1, pid \d+ on .*, exit code 7/);
   });
 
-  it('all start again when a worker of one fails and restarts are left', { timeout: 60_000 }, async () => {
+  it('all start again when a worker of one fails and restarts are left', async () => {
     const flags = ['--nnodes', '2', '--max-restarts', '1', '--master-port', await freePort()];
     const hosts = [0, 1].map((n) => new Host([...flags, '--node-rank', String(n), worker, 'twice']));
     const ended = await Promise.all(hosts.map(({ finished }) => finished));
@@ -90,7 +91,7 @@ describe('several hosts', () => {
     }
   });
 
-  it('stop when the host with the store is killed', { timeout: 60_000 }, async () => {
+  it('stop when the host with the store is killed', async () => {
     const flags = ['--nnodes', '2', '--master-port', await freePort()];
     const [first, second] = [0, 1].map((n) => new Host([...flags, '--node-rank', String(n), worker, 'wait'])) as [
       Host,
@@ -100,10 +101,10 @@ describe('several hosts', () => {
     first.child.kill('SIGKILL');
     const { code, stderr } = await second.finished;
     expect(code).toBe(1);
-    expect(stderr).toContain("the group's store is gone");
+    expect(stderr).toContain("the group's store is gone (the launcher at");
   });
 
-  it('say who did not come', { timeout: 60_000 }, async () => {
+  it('say who did not come', async () => {
     const flags = ['--nnodes', '3', '--rdzv-conf', 'join_timeout=1.5', '--master-port', await freePort()];
     const { code, stderr } = await new Host([...flags, '--node-rank', '0', worker, 'env']).finished;
     expect(code).toBe(1);

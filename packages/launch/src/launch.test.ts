@@ -1,6 +1,6 @@
 /** @file Groups of real processes: how they start, fail, stop and leave nothing behind. */
 import { spawn, type ChildProcess } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -207,7 +207,7 @@ describe('backwire run', () => {
       '0.3',
       worker,
       'stubborn',
-      mark,
+      join(folder, mark),
     ]);
     expect(code).toBe(5);
     expect(stderr).toContain('first failure: [rank0]');
@@ -302,6 +302,76 @@ describe('backwire run', () => {
 });
 
 describe('launch', () => {
+  it('finds a program that is not for node on the path', async () => {
+    const { code, stdout } = await run([
+      'run',
+      '--standalone',
+      '--no-python',
+      'node',
+      '-p',
+      '"rank " + process.env.RANK',
+    ]);
+    expect([code, stdout]).toEqual([0, '[rank0]: rank 0\n']);
+    const missing = await run(['run', '--standalone', '--no-python', 'no-such-program-anywhere']);
+    expect([missing.code, missing.stderr]).toEqual([1, expect.stringContaining('does not exist')]);
+  });
+
+  it('ends what a worker that finished left running', async () => {
+    const program = join(folder, 'leaves.sh');
+    writeFileSync(join(folder, mark), '');
+    writeFileSync(program, `#!/bin/sh\ntail -f '${join(folder, mark)}' &\nexit 0\n`, { mode: 0o755 });
+    const { code } = await run(['run', '--standalone', '--no-node', program]);
+    expect(code).toBe(0);
+    await until(() => alive(mark).length === 0, 'the end of what was left');
+  });
+
+  it.each([
+    ['a file', (at: string) => (writeFileSync(at, ''), at)],
+    ['a folder in /proc, where nothing can be made', () => '/proc/no-such-folder/logs'],
+  ])('says that logs cannot be written before it starts anything: %s', async (_what, make) => {
+    const logs = make(join(folder, 'logs'));
+    const { code, stdout, stderr } = await run([
+      'run',
+      '--standalone',
+      '--tee',
+      '3',
+      '--log-dir',
+      logs,
+      worker,
+      'print',
+    ]);
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toContain(`backwire: no logs can be written to '${logs}`);
+    expect(stderr.trim().split('\n')).toHaveLength(1);
+  });
+
+  it('says which logs cannot be written any more, and lets the workers run', async () => {
+    const logs = join(folder, 'logs');
+    mkdirSync(join(logs, 'r'), { recursive: true });
+    writeFileSync(join(logs, 'r', 'attempt_0'), 'in the way');
+    const flags = ['--standalone', '--tee', '3', '--log-dir', logs, '--rdzv-id', 'r'];
+    const { code, stdout, stderr } = await run(['run', ...flags, worker, 'print']);
+    expect(code).toBe(0);
+    expect(stdout).toContain('[rank0]: two');
+    expect(stderr).toContain('backwire: cannot write the logs of rank0: ');
+  });
+
+  it('keeps its workers to their own group when it is itself a worker of another', async () => {
+    const other = { BACKWIRE_STORE: 'tcp://127.0.0.1:1', BACKWIRE_STORE_PREFIX: 'p/', BACKWIRE_MEMBERSHIP: 'dynamic' };
+    const { code, stdout } = await run(['run', '--standalone', worker, 'env'], other);
+    expect(code).toBe(0);
+    for (const name of Object.keys(other)) expect(stdout).toContain(`"${name}":""`);
+  });
+
+  it('serves its store to browsers too where that is asked for', async () => {
+    const command = new Command(['run', '--standalone', worker, 'print'], { BACKWIRE_STORE_WS: '0' });
+    const { code, stderr } = await command.finished;
+    expect(code).toBe(0);
+    expect(stderr).toMatch(/backwire: browsers reach the store at ws:\/\/127\.0\.0\.1:\d+/);
+    const wrong = await run(['run', '--standalone', worker, 'print'], { BACKWIRE_STORE_WS: 'door' });
+    expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining("BACKWIRE_STORE_WS is not a port: 'door'")]);
+  });
+
   it('is stopped by its signal', async () => {
     const controller = new AbortController();
     const { Writable } = process.getBuiltinModule('node:stream');

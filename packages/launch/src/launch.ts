@@ -1,9 +1,12 @@
 /** @file Starts a group of workers on this host, watches it, stops it as a whole, and starts it again if asked to. */
+import { accessSync, constants as fsConstants } from 'node:fs';
 import { constants } from 'node:os';
 import type { Writable } from 'node:stream';
 import { attempt, type AttemptOutcome } from './attempt.ts';
+import { LaunchError, messageOf } from './errors.ts';
 import { openLocalGroup, type GroupRound } from './group-store.ts';
 import { HostGroup } from './host-group.ts';
+import { makeFolder } from './output.ts';
 import type { StreamsOf } from './output-spec.ts';
 import { programCommand } from './program.ts';
 import { Reaper } from './reaper.ts';
@@ -102,7 +105,7 @@ export interface LaunchResult {
  * Runs a group to its end. When one worker fails all others are stopped (SIGTERM, then SIGKILL), and nothing outlives the call or
  * this process.
  *
- * @throws UsageError for impossible options; LaunchError when the program does not exist or the port is taken. A failing worker does
+ * @throws UsageError for impossible options; LaunchError when the program does not exist, the port is taken or logs cannot be written. A failing worker does
  *   not throw: it is in the result.
  */
 export async function launch(options: LaunchOptions): Promise<LaunchResult> {
@@ -112,6 +115,7 @@ export async function launch(options: LaunchOptions): Promise<LaunchResult> {
     ...(options.execArgv === undefined ? {} : { execArgv: options.execArgv }),
     ...(options.native === undefined ? {} : { native: options.native }),
   });
+  prepareLogs(settings);
   const reaper = new Reaper();
   const run = (round: GroupRound): Promise<AttemptOutcome> => attempt({ ...settings, command, reaper, round });
   const alone = settings.nodes === 1 && settings.membership === 'static' && settings.backend === 'hosted';
@@ -119,6 +123,17 @@ export async function launch(options: LaunchOptions): Promise<LaunchResult> {
     return await (alone ? onThisHost : overHosts)(settings, command.program, run);
   } finally {
     reaper.close();
+  }
+}
+
+/** Better known before anything runs than after the first line. */
+function prepareLogs({ logFolder, redirects, tee }: LaunchSettings): void {
+  if (logFolder === undefined || (redirects === undefined && tee === undefined)) return;
+  try {
+    makeFolder(logFolder);
+    accessSync(logFolder, fsConstants.W_OK);
+  } catch (error) {
+    throw new LaunchError(`no logs can be written to '${logFolder}': ${messageOf(error)}`, { cause: error });
   }
 }
 

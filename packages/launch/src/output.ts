@@ -1,9 +1,24 @@
 /** @file What workers print: cut into lines, prefixed, kept for reports, copied to files. */
-import { createWriteStream, mkdirSync, type WriteStream } from 'node:fs';
-import { join } from 'node:path';
+import { createWriteStream, mkdirSync, statSync, type WriteStream } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { StringDecoder } from 'node:string_decoder';
 import type { Readable, Writable } from 'node:stream';
+import { codeOf } from './errors.ts';
 import { MAX_LINE_CHARS, MAX_REPORT_LINE_CHARS, STDERR_TAIL_LINES } from './limits.ts';
+
+/** Who is behind with what a source wrote: it flows again when the last of them has caught up. */
+const holds = new WeakMap<Readable, Set<unknown>>();
+
+function hold(source: Readable, by: unknown): void {
+  const all = holds.get(source) ?? new Set();
+  holds.set(source, all.add(by));
+  source.pause();
+}
+
+function release(source: Readable, by: unknown): void {
+  const all = holds.get(source);
+  if (all?.delete(by) === true && all.size === 0) source.resume();
+}
 
 /** Where lines of many workers go. Sources that fill it faster than it drains are paused. */
 export class Console {
@@ -14,22 +29,22 @@ export class Console {
   /** Does not own `sink`. */
   constructor(sink: Writable) {
     this.sink = sink;
-    sink.on('drain', () => {
-      for (const source of this.waiting) source.resume();
+    const goOn = (): void => {
+      for (const source of this.waiting) release(source, this);
       this.waiting.clear();
-    });
+    };
+    sink.on('drain', goOn);
     // Nobody reads any more (`| head`): the workers go on without being heard.
     sink.on('error', () => {
       this.broken = true;
-      for (const source of this.waiting) source.resume();
-      this.waiting.clear();
+      goOn();
     });
   }
 
   write(text: string, source: Readable): void {
     if (this.broken || this.sink.write(text)) return;
     this.waiting.add(source);
-    source.pause();
+    hold(source, this);
   }
 }
 
@@ -87,7 +102,8 @@ export function eachLine(source: Readable, onLine: (line: string) => void): void
 /** The files of one worker's output, opened when first written to. */
 export class LogFiles {
   private readonly folder: string;
-  private readonly open = new Map<string, WriteStream>();
+  /** null = it cannot be written. */
+  private readonly open = new Map<string, WriteStream | null>();
   private readonly onError: (error: Error) => void;
 
   /** `onError` is told once a file cannot be written; later lines of it are dropped. */
@@ -96,19 +112,53 @@ export class LogFiles {
     this.onError = onError;
   }
 
-  write(stream: 'stdout' | 'stderr', line: string): void {
+  /** A disk that is slower than `source` makes it wait. */
+  write(stream: 'stdout' | 'stderr', line: string, source: Readable): void {
     let file = this.open.get(stream);
-    if (file === undefined) {
-      mkdirSync(this.folder, { recursive: true });
-      file = createWriteStream(join(this.folder, `${stream}.log`), { flags: 'a' });
-      file.on('error', this.onError);
-      this.open.set(stream, file);
-    }
-    file.write(`${line}\n`);
+    if (file === undefined) this.open.set(stream, (file = this.create(stream, source)));
+    if (file === null || file.write(`${line}\n`)) return;
+    hold(source, file);
   }
 
   close(): void {
-    for (const file of this.open.values()) file.end();
+    for (const file of this.open.values()) file?.end();
     this.open.clear();
+  }
+
+  private create(stream: 'stdout' | 'stderr', source: Readable): WriteStream | null {
+    try {
+      makeFolder(this.folder);
+    } catch (error) {
+      this.onError(error as Error);
+      return null;
+    }
+    const file = createWriteStream(join(this.folder, `${stream}.log`), { flags: 'a' });
+    file.on('drain', () => release(source, file));
+    file.on('error', (error) => {
+      this.open.set(stream, null);
+      release(source, file);
+      this.onError(error);
+    });
+    return file;
+  }
+}
+
+/**
+ * Makes a folder and those above it. Node's own way never returns where the system answers that a folder which exists does not (/proc).
+ * @throws the system's error.
+ */
+export function makeFolder(path: string): void {
+  try {
+    mkdirSync(path);
+  } catch (error) {
+    const code = codeOf(error);
+    if (code === 'EEXIST' && statSync(path).isDirectory()) return;
+    if (code !== 'ENOENT' || dirname(path) === path) throw error;
+    makeFolder(dirname(path));
+    try {
+      mkdirSync(path);
+    } catch (again) {
+      if (codeOf(again) !== 'EEXIST') throw again;
+    }
   }
 }

@@ -1,7 +1,7 @@
 /** @file How a program is run: which executable, with which flags of node, TypeScript included. */
-import { existsSync, statSync } from 'node:fs';
+import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { extname, resolve } from 'node:path';
+import { basename, delimiter, extname, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { LaunchError } from './errors.ts';
 
@@ -29,12 +29,12 @@ const OWN =
 const OWN_WITH_VALUE = /^(--eval|-e|--print|-p|-pe|--input-type|--inspect-port|--watch-path)$/;
 
 /**
- * Finds the program and how to run it. TypeScript runs as it is: by node where node can, else by `tsx`, looked up from the
+ * Finds the program and how to run it; one that is not for node may be on the path, as with torchrun's `--no-python node …`. TypeScript runs as it is: by node where node can, else by `tsx`, looked up from the
  * program's folder and then from this package.
  * @throws LaunchError when the program does not exist or nothing here can run it.
  */
 export function programCommand(program: string, args: readonly string[], options: ProgramOptions = {}): ProgramCommand {
-  const path = resolve(options.cwd ?? process.cwd(), program);
+  const path = find(program, options);
   if (!existsSync(path)) throw new LaunchError(`the program '${program}' does not exist (looked for ${path})`);
   if (!statSync(path).isFile()) throw new LaunchError(`the program '${program}' is not a file (${path})`);
   if (options.native === true) return { executable: path, args, program: path };
@@ -42,6 +42,23 @@ export function programCommand(program: string, args: readonly string[], options
   if (TYPESCRIPT.has(extname(path)) && !nodeRunsTypeScript() && !importsTsx(flags))
     flags.push('--import', tsxFor(path));
   return { executable: process.execPath, args: [...flags, path, ...args], program: path };
+}
+
+/** In the working directory; an executable without a folder in its name also where the shell would look. */
+function find(program: string, { cwd = process.cwd(), native = false }: ProgramOptions): string {
+  const here = resolve(cwd, program);
+  if (!native || program !== basename(program) || existsSync(here)) return here;
+  const folders = (process.env['PATH'] ?? '').split(delimiter).filter((folder) => folder !== '');
+  return folders.map((folder) => resolve(cwd, folder, program)).find(isExecutable) ?? here;
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
 }
 
 /** The flags of node that a worker should have as well: `--conditions`, `--import`, memory limits and so on. */

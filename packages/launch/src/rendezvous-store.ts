@@ -12,6 +12,8 @@ export interface StorePlace {
   readonly masterPort: number;
   readonly nodeRank: number | undefined;
   readonly secret: string | undefined;
+  /** A line for people. */
+  readonly say: (text: string) => void;
 }
 
 /** Between two looks for the name of a host that may still be made known. */
@@ -44,11 +46,11 @@ export function storeAddress({ backend, masterAddr, masterPort }: StorePlace, po
 }
 
 async function serveIfMine(place: StorePlace, deadline: number, signal: AbortSignal): Promise<StoreServer | undefined> {
-  const { backend, masterAddr, masterPort, nodeRank, secret } = place;
+  const { backend, masterAddr, masterPort, nodeRank } = place;
   if (backend !== 'hosted' || (nodeRank ?? 0) > 0) return undefined;
   for (;;) {
     try {
-      return await serve(masterAddr, masterPort, secret);
+      return await serve(masterAddr, masterPort, place);
     } catch (error) {
       const code = codeOf(error instanceof Error ? error.cause : undefined);
       // In a cluster the own name may be known a little later than the process starts.
