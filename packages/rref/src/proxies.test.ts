@@ -114,6 +114,9 @@ describe.each([
       const proxy = untyped(counter.rpcSync());
       await expect(proxy.nope()).rejects.toThrow("type object 'proxies/Counter' has no attribute 'nope'");
       await expect(proxy.nope()).rejects.toThrow(TypeError);
+      await expect(untyped(counter.rpcAsync()).nope()).rejects.toThrow("has no attribute 'nope'");
+      const kept = untyped(counter.remote()).nope() as unknown as RRef<unknown>;
+      await expect(kept.toHere()).rejects.toThrow("has no attribute 'nope'");
       await expect(proxy.secret()).rejects.toThrow("has no attribute 'secret'");
       expect(await proxy.twice(4)).toBe(8);
       const plain = owner === 'w0' ? createRRef({ push: 1 }) : await rpcSync('w1', makePlain);

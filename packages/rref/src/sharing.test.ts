@@ -239,8 +239,13 @@ describe('the tables', () => {
       await there.confirmed();
       expect(counters(w1)).toMatchObject({ num_owner_rrefs: 1, num_forks: 1 });
       expect(listRRefs()).toMatchObject([{ owner: 'w1', holders: ['w0'] }]);
+      const second = remote('w1', add, [ones([2, 2]), 1]);
+      expect((await second.toHere()).toArray()).toEqual([2, 2].map(() => [2, 2]));
+      expect(counters(w1)).toMatchObject({ num_owner_rrefs: 2, num_forks: 2, num_pending_users: 0 });
+      expect(rrefDebugInfo()).toMatchObject({ num_pending_users: 0 });
       there.dispose();
-      await eventually(() => isEmpty(w1), 'the value was let go');
+      second.dispose();
+      await eventually(() => isEmpty(w1), 'the values were let go');
       const self = remote('w0', later, [1, 10]);
       expect(rrefDebugInfo()).toMatchObject({ num_owner_rrefs: 1, num_forks: 1 });
       expect(await self.toHere()).toBe(1);

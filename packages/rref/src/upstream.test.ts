@@ -1,10 +1,11 @@
 /** PyTorch's own RRef tests that have no counterpart elsewhere here, with dense and with sparse tensors. */
-import { getWorkerInfo, rpcAsync, rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
+import { currentAgent, getWorkerInfo, rpcAsync, rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
 import { add, ones, rpcName, sparseCooTensor, tensor, type Tensor } from '@backwire/tensor';
 import { encodeValue } from '@backwire/wire';
 import { describe, expect, it } from 'vitest';
 import { withGroup } from '../test/group.ts';
 import { createRRef, remote, type RRef } from './index.ts';
+import { sessionOf } from './remote-methods.ts';
 
 const sparse = (): Tensor => sparseCooTensor(tensor([[0, 1]], { dtype: 'int64' }), tensor([2, 3]), [2]);
 const dense = (t: Tensor): unknown => (t.layout === 'sparse_coo' ? t.toDense() : t).toArray();
@@ -180,6 +181,10 @@ describe('timeouts', () => {
 
 it('an RRef travels in calls only', () =>
   withGroup(1, async () => {
-    expect(() => encodeValue(createRRef(1))).toThrow();
-    expect(JSON.stringify(createRRef(1))).toBe('{}');
+    const rref = createRRef(1);
+    expect(() => encodeValue(rref)).toThrow(/RRefHandle/);
+    const carrier = sessionOf(currentAgent()).values[0];
+    expect(() => carrier?.encode(rref, getWorkerInfo())).toThrow('rref can only be pickled when using RPC');
+    // JSON says what it is; nothing can be made of it again.
+    expect(JSON.stringify(rref)).toBe(JSON.stringify(String(rref)));
   }));
