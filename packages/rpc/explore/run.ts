@@ -10,6 +10,8 @@ for (const bounds of [
   { frames: 2, breaks: 2 },
   { frames: 3, breaks: 1 },
   { frames: 3, breaks: 2 },
+  { frames: 2, breaks: 1, restarts: 1 },
+  { frames: 2, breaks: 1, restarts: 2 },
 ]) {
   const result = explore(sessionModel(bounds), { maxStates });
   console.log(formatExploration(result));

@@ -11,13 +11,19 @@ export interface SessionBounds {
   readonly breaks: number;
   /** Frames that may be unacknowledged. @default 2 */
   readonly window?: number;
-  /** A rule broken on purpose: the peer's position is ignored, duplicates are delivered as well, or nothing is replayed. */
-  readonly broken?: 'position' | 'position and dedupe' | 'replay';
+  /** Times an end may crash and come back in another life, without a memory. @default 0 */
+  readonly restarts?: number;
+  /**
+   * A rule broken on purpose: the peer's position is ignored, duplicates are delivered as well, nothing is replayed, or a session goes on
+   * with another life of its peer.
+   */
+  readonly broken?: 'position' | 'position and dedupe' | 'replay' | 'lives';
 }
 
 type Packet =
   | { readonly kind: 'resume'; readonly position: Resume }
-  | { readonly kind: 'frame'; readonly seq: number; readonly ack: number; readonly value: number }
+  /** `to` is the life it was meant for; only the checks look at it. */
+  | { readonly kind: 'frame'; readonly seq: number; readonly ack: number; readonly value: number; readonly to: number }
   | { readonly kind: 'ack'; readonly ack: number };
 
 const FRAME_BYTES = 10;
@@ -31,9 +37,14 @@ class EndPoint {
   retained = 0;
   released = 0;
   wrong: string | undefined;
+  readonly life: number;
+  /** The life its session is with. */
+  readonly peerLife: number;
   #connected = false;
 
-  constructor(bounds: SessionBounds) {
+  constructor(bounds: SessionBounds, life: number, peerLife: number) {
+    this.life = life;
+    this.peerLife = peerLife;
     const limits: SessionLimits = {
       windowBytes: 1_000,
       windowFrames: bounds.window ?? 2,
@@ -63,7 +74,7 @@ class EndPoint {
 
   send(): void {
     const seq = this.session.draw();
-    const frame: Packet = { kind: 'frame', seq, ack: this.session.lastReceived, value: ++this.sent };
+    const frame: Packet = { kind: 'frame', seq, ack: this.session.lastReceived, value: ++this.sent, to: this.peerLife };
     this.session.retain([frame], FRAME_BYTES);
     this.retained++;
     if (this.session.state !== 'up') return;
@@ -87,6 +98,8 @@ class EndPoint {
     if (packet.kind === 'ack') return;
     const arrival = session.arrived(packet.seq, FRAME_BYTES, 0);
     if (arrival === 'gap') this.wrong = `a gap before ${packet.seq}`;
+    if (arrival === 'deliver' && packet.to !== this.life)
+      this.wrong = `a frame for life ${packet.to} in life ${this.life}`;
     if (arrival === 'deliver') this.delivered.push(packet.value);
   }
 
@@ -105,13 +118,14 @@ function makeSession(
 }
 
 class World {
-  readonly ends: readonly [EndPoint, EndPoint];
+  readonly ends: [EndPoint, EndPoint];
   readonly bounds: SessionBounds;
   breaks = 0;
+  restarts = 0;
 
   constructor(bounds: SessionBounds) {
     this.bounds = bounds;
-    this.ends = [new EndPoint(bounds), new EndPoint(bounds)];
+    this.ends = [new EndPoint(bounds, 1, 1), new EndPoint(bounds, 1, 1)];
   }
 
   actions(): string[] {
@@ -119,6 +133,7 @@ class World {
     const connected = this.ends[0].connected;
     if (!connected) actions.push('link comes up');
     if (connected && this.breaks < this.bounds.breaks) actions.push('link breaks');
+    if (this.restarts < (this.bounds.restarts ?? 0)) actions.push(...NAMES.map((name) => `${name} restarts`));
     for (const [i, end] of this.ends.entries()) {
       if (end.sent < this.bounds.frames && end.session.hasRoom()) actions.push(`${NAMES[i]} sends`);
       if (end.session.ackAt() !== Infinity) actions.push(`${NAMES[i]} acknowledges`);
@@ -132,7 +147,8 @@ class World {
     else if (action === 'link breaks') {
       this.breaks++;
       for (const end of this.ends) end.disconnect();
-    } else {
+    } else if (action.endsWith('restarts')) this.restart(action.startsWith('A') ? 0 : 1);
+    else {
       const [from, to] = action.startsWith('A') ? this.ends : ([this.ends[1], this.ends[0]] as const);
       if (action.endsWith('sends')) from.send();
       else if (action.endsWith('acknowledges')) from.acknowledge();
@@ -140,11 +156,39 @@ class World {
     }
   }
 
+  /** One end comes back without a memory; the other learns of it before the next link, ends its session, and begins another. */
+  private restart(index: 0 | 1): void {
+    this.restarts++;
+    for (const end of this.ends) end.disconnect();
+    const [gone, other] = index === 0 ? this.ends : ([this.ends[1], this.ends[0]] as const);
+    const reborn = new EndPoint(this.bounds, gone.life + 1, other.life);
+    let kept = other;
+    // Counted by pairs of lives.
+    other.delivered.length = 0;
+    if (this.bounds.broken !== 'lives') {
+      other.session.close();
+      kept = new EndPoint(this.bounds, other.life, reborn.life);
+      if (other.released !== other.retained) kept.wrong = 'a session that ended has not let go of all';
+    }
+    this.ends[index] = reborn;
+    this.ends[1 - index] = kept;
+  }
+
   encode(ends: readonly EndPoint[] = this.ends): string {
-    const view = ends.map(({ session, wire, delivered, sent, connected, released }) => {
-      return { ...session.snapshot(), due: session.ackAt() !== Infinity, wire, delivered, sent, connected, released };
+    const view = ends.map(({ session, wire, delivered, sent, connected, released, life, peerLife }) => {
+      return {
+        ...session.snapshot(),
+        due: session.ackAt() !== Infinity,
+        wire,
+        delivered,
+        sent,
+        connected,
+        released,
+        life,
+        peerLife,
+      };
     });
-    return canonical([view, this.breaks]);
+    return canonical([view, this.breaks, this.restarts]);
   }
 
   wrong(): string | undefined {
@@ -175,9 +219,9 @@ const NAMES = ['A', 'B'] as const;
 
 /** The model of two sessions within `bounds`. */
 export function sessionModel(bounds: SessionBounds): Model<ReplayedState> {
-  const { frames, breaks, broken } = bounds;
+  const { frames, breaks, restarts = 0, broken } = bounds;
   return replaying<World>({
-    name: `session, ${frames} frames each way, ${breaks} breaks${broken === undefined ? '' : `, without ${broken}`}`,
+    name: `session, ${frames} frames each way, ${breaks} breaks${restarts > 0 ? `, ${restarts} restarts` : ''}${broken === undefined ? '' : `, without ${broken}`}`,
     create: () => new World(bounds),
     actions: (world) => world.actions(),
     apply: (world, action) => world.apply(action),

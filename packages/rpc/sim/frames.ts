@@ -15,6 +15,8 @@ export type Payload =
       readonly uid: number;
       readonly remainingMs: number;
       readonly durationMs: number;
+      /** With the storages: what it takes of the credit. */
+      readonly bytes: number;
       readonly bodies: readonly number[];
     }
   | {
@@ -22,9 +24,13 @@ export type Payload =
       readonly callId: number;
       readonly uid: number;
       readonly ran: boolean;
+      /** Why it did not run. */
+      readonly refused?: 'draining' | undefined;
       readonly value: number;
     }
   | { readonly kind: 'cancel'; readonly callId: number }
+  /** Calls up to this frame are still served, later ones are not. */
+  | { readonly kind: 'drain'; readonly lastSeq: number }
   | { readonly kind: 'body-lost'; readonly seq: number }
   | { readonly kind: 'control'; readonly uid: number };
 

@@ -10,6 +10,8 @@ interface CallRecord {
   readonly caller: Life;
   readonly deadline: number;
   runs: number;
+  /** It was with its callee before that began to drain. */
+  due: boolean;
   outcome: Outcome | undefined;
 }
 
@@ -99,7 +101,12 @@ export class Oracle {
   }
 
   called(uid: number, caller: Life, deadline: number): void {
-    this.#calls.set(uid, { caller, deadline, runs: 0, outcome: undefined });
+    this.#calls.set(uid, { caller, deadline, runs: 0, due: false, outcome: undefined });
+  }
+
+  /** A call is with a worker that takes calls: it will be served. */
+  taken(uid: number): void {
+    this.#call(uid).due = true;
   }
 
   /** A handler starts. */
@@ -119,6 +126,8 @@ export class Oracle {
     if ('value' in outcome && (outcome.value !== answerOf(uid) || call.runs !== 1)) {
       this.#simulation.fail("the answer is the handler's", `call ${uid} got ${outcome.value} after ${call.runs} runs`);
     }
+    if ('error' in outcome && outcome.error === 'draining' && call.due)
+      this.#simulation.fail('a drain loses nothing', `call ${uid} was there before the drain began`);
     if (claimsNotRun(outcome) && call.runs > 0)
       this.#simulation.fail("executed: 'no' means never", `call ${uid} had run`);
     if ('error' in outcome && outcome.executed === 'yes' && call.runs !== 1) {

@@ -23,7 +23,11 @@ export interface PeerOwner {
     limits: SessionLimits,
   ): Session<Numbered[], number>;
   /** A numbered frame, or a call that is complete with its storages. */
-  received(peer: SimPeer, payload: Payload): void;
+  received(peer: SimPeer, payload: Payload, seq: number): void;
+  /** A call arrived; its storages may still be on their way. */
+  arrived(uid: number): void;
+  /** Whether the life behind a name makes a difference. */
+  readonly tellsLives: boolean;
   /** The connector gave up: everything that waits fails. */
   unreachable(peer: SimPeer): void;
   /** A live session cannot go on; without a crash this must never happen. */
@@ -48,6 +52,8 @@ export class SimPeer implements ConnectorPort<End> {
   readonly #control: { payload: Payload; bytes: number }[] = [];
   readonly #assembling = new Map<number, Payload>();
   readonly #hellos = new Map<End, Extract<Handshake, { kind: 'hello' }>>();
+  /** The last frame whose call it still serves. */
+  lastServed = Infinity;
   #token: number;
   #agreed = false;
   #dialing: End | undefined;
@@ -216,7 +222,7 @@ export class SimPeer implements ConnectorPort<End> {
       this.#dialOver(end, false);
       return;
     }
-    if (packet.kind !== 'welcome' || packet.from.incarnation !== this.life.incarnation) {
+    if (packet.kind !== 'welcome' || (this.#owner.tellsLives && packet.from.incarnation !== this.life.incarnation)) {
       end.close();
       this.#dialOver(end, false);
       return;
@@ -294,6 +300,7 @@ export class SimPeer implements ConnectorPort<End> {
     this.#schedule();
     if (arrival === 'duplicate') return;
     const { payload } = frame;
+    if (payload.kind === 'call') this.#owner.arrived(payload.uid);
     if ('uid' in payload) oracle.delivered(this.life, self, payload.uid);
     if (payload.kind === 'call' && payload.bodies.length > 0) {
       this.#assembling.set(frame.seq, payload);
@@ -306,10 +313,10 @@ export class SimPeer implements ConnectorPort<End> {
       this.#assembling.delete(payload.seq);
       session.bodies.giveUp(payload.seq);
       if (lost?.kind === 'call') {
-        this.finished(lost.bodies.reduce((a, b) => a + b, 10));
+        this.finished(lost.bytes);
         this.control({ kind: 'result', callId: lost.callId, uid: oracle.uid(), ran: false, value: 0 });
       }
-    } else this.#owner.received(this, payload);
+    } else this.#owner.received(this, payload, frame.seq);
   }
 
   #body(frame: Extract<Frame, { kind: 'body' }>): void {
@@ -323,7 +330,7 @@ export class SimPeer implements ConnectorPort<End> {
     const payload = this.#assembling.get(frame.seq);
     if (!complete || payload === undefined) return;
     this.#assembling.delete(frame.seq);
-    this.#owner.received(this, payload);
+    this.#owner.received(this, payload, frame.seq);
   }
 
   #closed(end: End): void {

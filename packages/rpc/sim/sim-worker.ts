@@ -17,9 +17,20 @@ export interface Rules {
   readonly sentMayHaveRun: boolean;
   /** Frames are numbered only while the window has room. */
   readonly window: boolean;
+  /** A worker that drains serves the calls that it has. */
+  readonly drainServes: boolean;
+  /** What comes from, or is meant for, an earlier life is refused. */
+  readonly lives: boolean;
 }
 
-export const SOUND: Rules = { dedupe: true, replay: true, sentMayHaveRun: true, window: true };
+export const SOUND: Rules = {
+  dedupe: true,
+  replay: true,
+  sentMayHaveRun: true,
+  window: true,
+  drainServes: true,
+  lives: true,
+};
 
 /** The group's view: who is a member in which life. It stands for the store. */
 export interface Directory {
@@ -31,7 +42,7 @@ export interface Op {
   readonly at: number;
   readonly node: string;
   readonly to: string;
-  readonly kind: 'call' | 'control';
+  readonly kind: 'call' | 'control' | 'drain';
   readonly bytes: number;
   readonly bodies: readonly number[];
   readonly deadlineMs: number;
@@ -64,6 +75,9 @@ export class SimWorker implements SimNode, PeerOwner {
   readonly #peers = new Map<string, SimPeer>();
   readonly #closed: SimPeer[] = [];
   readonly #calls = new CallTable<Open>(64);
+  /** Where each session stood when the drain began. */
+  readonly #lastTaken = new Map<SimPeer, number>();
+  #draining = false;
   readonly #running = new Map<string, Running>();
 
   constructor(env: NodeEnv, oracle: Oracle, directory: Directory, rules: Rules, lost: (why: string) => void) {
@@ -80,6 +94,7 @@ export class SimWorker implements SimNode, PeerOwner {
 
   /** Runs one step of the program. */
   perform(op: Op): void {
+    if (op.kind === 'drain') return this.#drain();
     const peer = this.#peer(op.to);
     if (peer === undefined) return;
     if (op.kind === 'control') peer.control({ kind: 'control', uid: this.oracle.uid() }, op.bytes);
@@ -106,7 +121,7 @@ export class SimWorker implements SimNode, PeerOwner {
       const hello = packet as Packet;
       const known = hello.kind === 'hello' && hello.to.incarnation === this.self.incarnation;
       const member = hello.kind === 'hello' && this.#directory.members.get(hello.from.name) === hello.from.incarnation;
-      if (hello.kind !== 'hello' || !known || !member) {
+      if (hello.kind !== 'hello' || (this.#rules.lives && !(known && member))) {
         end.send({ kind: 'reject', code: 'fenced' } satisfies Packet);
         end.close();
         return;
@@ -133,14 +148,29 @@ export class SimWorker implements SimNode, PeerOwner {
     return this.#rules.dedupe ? new Session(broken, limits) : new AtLeastOnce(broken, limits);
   }
 
-  received(peer: SimPeer, payload: Payload): void {
+  get tellsLives(): boolean {
+    return this.#rules.lives;
+  }
+
+  arrived(uid: number): void {
+    if (!this.#draining) this.oracle.taken(uid);
+  }
+
+  received(peer: SimPeer, payload: Payload, seq: number): void {
     switch (payload.kind) {
       case 'call':
+        if (this.#draining && (!this.#rules.drainServes || seq > (this.#lastTaken.get(peer) ?? 0)))
+          return this.#refuse(peer, payload);
         return this.#handle(peer, payload);
+      case 'drain':
+        return this.#drained(peer, payload.lastSeq);
       case 'result': {
         const open = this.#calls.take(payload.callId);
         if (open === undefined) return;
-        this.#settle(open, payload.ran ? { value: payload.value } : { error: 'refused', executed: 'no' });
+        this.#settle(
+          open,
+          payload.ran ? { value: payload.value } : { error: payload.refused ?? 'refused', executed: 'no' },
+        );
         return;
       }
       case 'cancel': {
@@ -169,9 +199,13 @@ export class SimWorker implements SimNode, PeerOwner {
     const open: Open = { uid, peer, queued: undefined, seq: 0 };
     const callId = this.#calls.open(open, deadline);
     if (callId === 0) return this.oracle.settled(uid, { error: 'resource-exhausted', executed: 'no' }, this.env.now());
+    if (peer.lastServed !== Infinity) {
+      this.#calls.take(callId);
+      return this.#settle(open, { error: 'draining', executed: 'no' });
+    }
     const { deadlineMs: remainingMs, durationMs, bodies } = op;
-    const payload: Payload = { kind: 'call', callId, uid, remainingMs, durationMs, bodies };
     const bytes = bodies.reduce((sum, size) => sum + size, op.bytes);
+    const payload: Payload = { kind: 'call', callId, uid, remainingMs, durationMs, bytes, bodies };
     open.queued = peer.call(payload, bytes, (seq) => (open.seq = seq));
     if (open.queued === undefined) {
       this.#calls.take(callId);
@@ -198,15 +232,43 @@ export class SimWorker implements SimNode, PeerOwner {
     const running: Running = { cancelled: false };
     this.#running.set(key, running);
     this.oracle.ran(call.uid);
-    const bytes = call.bodies.reduce((sum, size) => sum + size, 10);
     this.env.setTimer(call.durationMs, 'handler', () => {
       this.#running.delete(key);
       if (this.#peers.get(peer.life.name) !== peer) return;
-      peer.finished(bytes);
+      peer.finished(call.bytes);
       const value = answerOf(call.uid);
       if (!running.cancelled)
         peer.control({ kind: 'result', callId: call.callId, uid: this.oracle.uid(), ran: true, value });
     });
+  }
+
+  /** Takes no more calls, finishes those it has, and tells everybody. */
+  #drain(): void {
+    if (this.#draining) return;
+    this.#draining = true;
+    for (const peer of this.#peers.values()) this.#tellDrain(peer);
+  }
+
+  #tellDrain(peer: SimPeer): void {
+    const lastSeq = peer.session.lastReceived;
+    this.#lastTaken.set(peer, lastSeq);
+    peer.control({ kind: 'drain', lastSeq });
+  }
+
+  /** A peer takes no more calls: those without a number have not run, and never will. */
+  #drained(peer: SimPeer, lastSeq: number): void {
+    peer.lastServed = Math.min(peer.lastServed, lastSeq);
+    for (const id of this.#calls.ids((open) => open.peer === peer && open.seq === 0)) {
+      const open = this.#calls.take(id) as Open;
+      if (open.queued !== undefined) open.queued.withdrawn = true;
+      this.#settle(open, { error: 'draining', executed: 'no' });
+    }
+  }
+
+  #refuse(peer: SimPeer, call: Extract<Payload, { kind: 'call' }>): void {
+    peer.finished(call.bytes);
+    const uid = this.oracle.uid();
+    peer.control({ kind: 'result', callId: call.callId, uid, ran: false, refused: 'draining', value: 0 });
   }
 
   #settle(open: Open, outcome: Outcome): void {
@@ -216,7 +278,8 @@ export class SimWorker implements SimNode, PeerOwner {
   #failAll(peer: SimPeer, error: string): void {
     for (const id of this.#calls.ids((open) => open.peer === peer)) {
       const open = this.#calls.take(id) as Open;
-      const ran = open.seq > 0 && this.#rules.sentMayHaveRun ? 'maybe' : 'no';
+      const mayHave = open.seq > 0 && open.seq <= peer.lastServed;
+      const ran = mayHave && this.#rules.sentMayHaveRun ? 'maybe' : 'no';
       if (open.queued !== undefined) open.queued.withdrawn = true;
       if (error === 'unavailable' && open.seq > 0) open.peer.dropBodies(open.seq);
       this.#settle(open, { error, executed: ran });
@@ -228,14 +291,17 @@ export class SimWorker implements SimNode, PeerOwner {
     if (incarnation === undefined) return undefined;
     this.#refresh();
     let peer = this.#peers.get(name);
-    if (peer === undefined) this.#peers.set(name, (peer = new SimPeer({ name, incarnation }, this)));
+    if (peer === undefined) {
+      this.#peers.set(name, (peer = new SimPeer({ name, incarnation }, this)));
+      if (this.#draining) this.#tellDrain(peer);
+    }
     return peer;
   }
 
   /** Takes in the group's view: sessions with lives that are over end, and their calls fail. */
   #refresh(): void {
     for (const [name, peer] of this.#peers) {
-      if (this.#directory.members.get(name) === peer.life.incarnation) continue;
+      if (!this.#rules.lives || this.#directory.members.get(name) === peer.life.incarnation) continue;
       this.#peers.delete(name);
       peer.close();
       this.#closed.push(peer);

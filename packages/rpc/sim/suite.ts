@@ -52,6 +52,8 @@ export function drawScenario(seed: number): SessionScenario {
   const names = nodeNames(nodes);
   const workload = random.split('workload');
   const program = Array.from({ length: workload.int(1, 120) }, (_, i) => drawOp(workload.split(i), names));
+  const drain = random.split('drain');
+  if (drain.chance(0.3)) program.push({ ...drawOp(drain, names), kind: 'drain' });
   return {
     seed,
     nodes,
@@ -153,6 +155,12 @@ function disagreement(workers: readonly SimWorker[], oracle: Oracle): string | u
       if (a === b || session === undefined || session.state === 'closed') continue;
       const missing = oracle.missing(a.self, b.self);
       if (missing > 0) return `${a.self.name} to ${b.self.name}: ${missing} frames never arrived`;
+      const used = session.snapshot();
+      const back = b.sessionWith(a.self.name)?.snapshot();
+      if (back === undefined || (used.usedCalls === back.finishedCalls && used.usedBytes === back.finishedBytes))
+        continue;
+      const credit = `${used.usedCalls - back.finishedCalls} calls and ${used.usedBytes - back.finishedBytes} bytes`;
+      return `${a.self.name} to ${b.self.name}: the credit of ${credit} never came back`;
     }
   }
   return undefined;

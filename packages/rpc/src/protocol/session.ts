@@ -71,6 +71,10 @@ export interface SessionSnapshot {
   readonly retained: number;
   readonly usedCalls: number;
   readonly grantedCalls: number;
+  /** What of this end's credits was used, and what of the peer's is finished here: equal at both ends when all is over. */
+  readonly usedBytes: number;
+  readonly finishedCalls: number;
+  readonly finishedBytes: number;
 }
 
 /**
@@ -251,6 +255,9 @@ export class Session<S, B = unknown> {
       retained: this.retained.length - this.head,
       usedCalls: this.credits.usedCalls,
       grantedCalls: this.credits.grantedCalls,
+      usedBytes: this.credits.usedBytes,
+      finishedCalls: this.credits.finishedCalls,
+      finishedBytes: this.credits.finishedBytes,
     };
   }
 }
@@ -266,8 +273,8 @@ export class CreditBook {
   usedCalls = 0;
   usedBytes = 0;
   /** Totals finished here, which the peer gets back. */
-  private finishedCalls = 0;
-  private finishedBytes = 0;
+  finishedCalls = 0;
+  finishedBytes = 0;
   private ownCalls = 0;
   private ownBytes = 0;
   private toldCalls = 0;
