@@ -5,9 +5,10 @@ import { agentOf } from './current.ts';
 import { systemFunction } from './definitions.ts';
 import { RpcError, rpcInfo } from './errors.ts';
 import { InboundCall } from './inbound-call.ts';
-import { MAX_OPEN_COLLECTIVES } from './limits.ts';
+import { MAX_COLLECTIVE_TAGS, MAX_OPEN_COLLECTIVES } from './limits.ts';
 import { ambient, runWith } from '@backwire/tensor/internal';
 import { checkTimeoutMs, type CallOptions } from './options.ts';
+import type { WorkerInfo } from './worker-info.ts';
 import { Meetings, type MeetingEffect, type Opening } from './protocol/meetings.ts';
 
 /** The function that members call on the one that collects. */
@@ -20,8 +21,12 @@ export interface GatherOptions extends CallOptions {
   readonly workers?: readonly string[] | undefined;
 }
 
+/** What a value belongs to. Two whose tags name different things under one key never meet. */
+export type CollectiveTags = Readonly<Record<string, string | number>>;
+
 interface Arrival {
   readonly value: unknown;
+  readonly tags: CollectiveTags;
   /** That of the first to arrive is everybody's. */
   readonly combine: Combine;
   resolve(result: unknown): void;
@@ -50,12 +55,15 @@ export class Collectives {
     return (await this.meet(name, value, 'all', options)) as Map<string, T>;
   }
 
-  /** Brings `value` to the meeting `name` of `options.workers`. */
+  /**
+   * Brings `value` to the meeting `name` of `options.workers`.
+   * @throws RpcError 'failed-precondition' for all who have come to it, when their tags disagree.
+   */
   async meet(
     name: string,
     value: unknown,
     combine: Combine,
-    options: GatherOptions & { survive?: boolean },
+    options: GatherOptions & { survive?: boolean; tags?: CollectiveTags | undefined },
   ): Promise<unknown> {
     const { agent } = this;
     const everybody = options.workers === undefined;
@@ -70,7 +78,7 @@ export class Collectives {
       return await arrive(
         agent,
         leader,
-        [key, everybody ? [] : names, value, combine, options.survive ?? false, timeoutMs],
+        [key, everybody ? [] : names, value, combine, options.survive ?? false, timeoutMs, options.tags ?? NO_TAGS],
         {
           timeoutMs: timeoutMs === 0 ? 0 : timeoutMs + ANSWER_MS,
           signal: options.signal,
@@ -91,7 +99,10 @@ export class Collectives {
     survive: boolean,
     timeoutMs: number,
     signal: AbortSignal,
+    tags: CollectiveTags = NO_TAGS,
   ): Promise<unknown> {
+    const conflict = this.conflict(key, from, tags);
+    if (conflict !== undefined) return Promise.reject(conflict);
     if (this.closed) return Promise.reject(new RpcError('unavailable', `worker '${this.agent.name}' has shut down`));
     const opening = this.meetings.isOpen(key, from) ? undefined : this.opening(names, survive);
     return new Promise((resolve, reject) => {
@@ -103,6 +114,7 @@ export class Collectives {
       };
       const arrival: Arrival = {
         value,
+        tags,
         combine,
         resolve: (result) => {
           clearTimeout(timer);
@@ -118,6 +130,25 @@ export class Collectives {
       signal.addEventListener('abort', () => leave(cancelled), { once: true });
       this.apply(this.meetings.arrive(key, from, arrival, () => opening ?? { expected: [], survive }));
     });
+  }
+
+  /** Why a value cannot meet those that wait for it: they are told as well, since one of them is not where the others are. */
+  private conflict(key: string, from: string, tags: CollectiveTags): RpcError | undefined {
+    for (const [peer, other] of this.meetings.waiting(key, from)) {
+      const tag = Object.keys(tags).find((name) => Object.hasOwn(other.tags, name) && other.tags[name] !== tags[name]);
+      if (tag === undefined) continue;
+      const text = `worker '${from}' brought a value of ${tag} ${tags[tag]}, worker '${peer}' one of ${tag} ${other.tags[tag]}`;
+      const errorAbout = (name: string): RpcError =>
+        new RpcError('failed-precondition', text, { executed: 'yes', peer: this.workerNamed(name) });
+      for (const arrival of this.meetings.breakUp(key, from)) arrival.reject(errorAbout(from));
+      return errorAbout(peer);
+    }
+    return undefined;
+  }
+
+  private workerNamed(name: string): WorkerInfo | undefined {
+    const { agent } = this;
+    return name === agent.name ? agent.self : agent.members.list().find((peer) => peer.worker.name === name)?.worker;
   }
 
   /** A worker died or left, or is merely out of reach: whoever waits for it is told, or goes on without it. */
@@ -227,16 +258,39 @@ type Arguments = [
   combine: Combine,
   survive: boolean,
   timeoutMs: number,
+  tags: unknown,
 ];
 
+const NO_TAGS: CollectiveTags = Object.freeze({});
+
+/** A peer's tags, checked: texts and numbers, no more than so many. */
+function checkTags(tags: unknown): CollectiveTags {
+  if (tags === undefined) return NO_TAGS;
+  const entries = typeof tags === 'object' && tags !== null ? Object.entries(tags) : undefined;
+  const known = entries?.every(([, value]) => typeof value === 'string' || typeof value === 'number');
+  if (entries === undefined || known !== true || entries.length > MAX_COLLECTIVE_TAGS)
+    throw new TypeError('malformed tags of a collective');
+  return Object.fromEntries(entries) as CollectiveTags;
+}
+
 /** Runs on the collecting member. */
-systemFunction(ARRIVE, (...[key, names, value, combine, survive, timeoutMs]: Arguments): Promise<unknown> => {
+systemFunction(ARRIVE, (...[key, names, value, combine, survive, timeoutMs, tags]: Arguments): Promise<unknown> => {
   const { call } = ambient();
   if (!(call instanceof InboundCall)) throw new RpcError('failed-precondition', 'not in a call');
   const known = typeof key === 'string' && Array.isArray(names) && names.every((name) => typeof name === 'string');
   if (!known || !COMBINES.has(combine) || !(timeoutMs >= 0)) throw new TypeError('malformed arrival');
   const { collectives } = agentOf();
-  return collectives.arrive(call.caller.name, key, names, value, combine, survive, timeoutMs, call.signal);
+  return collectives.arrive(
+    call.caller.name,
+    key,
+    names,
+    value,
+    combine,
+    survive,
+    timeoutMs,
+    call.signal,
+    checkTags(tags),
+  );
 });
 
 /** The call of a member to the one that collects. */

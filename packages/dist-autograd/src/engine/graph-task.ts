@@ -143,7 +143,10 @@ export class GraphTask implements LocalGraph<Grads> {
       const gradient = this.captured.get(leafOf(parameter));
       if (gradient !== undefined) own.set(parameter, gradient);
     }
-    for (const [parameter, gradient] of await replica.reduceGradients(own, { signal: this.over.signal })) {
+    // Members that take part in one pass bring values of that pass only; passes of other origins are counted apart.
+    const { worker, incarnation, n } = this.pass;
+    const tags = { [`backward pass of worker ${worker} (life ${incarnation})`]: n };
+    for (const [parameter, gradient] of await replica.reduceGradients(own, { signal: this.over.signal, tags })) {
       if (this.over.signal.aborted) {
         gradient.dispose();
         continue;

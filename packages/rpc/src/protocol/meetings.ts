@@ -51,6 +51,19 @@ export class Meetings<A> {
     return this.advance(round);
   }
 
+  /** Those who wait at the round that `from` would arrive at. */
+  waiting(key: string, from: string): ReadonlyMap<string, A> {
+    return this.find(key, from)?.arrivals ?? new Map<string, A>();
+  }
+
+  /** Ends that round for all who wait at it, and returns them: what `from` brings does not go with what they brought. */
+  breakUp(key: string, from: string): A[] {
+    const round = this.find(key, from);
+    if (round === undefined) return [];
+    this.drop(round);
+    return [...round.arrivals.values()];
+  }
+
   /** Takes an arrival back. The names still missing at its round; undefined when it is over already. */
   withdraw(from: string, arrival: A): readonly string[] | undefined {
     const round = this.rounds.find(({ arrivals }) => arrivals.get(from) === arrival);

@@ -20,6 +20,10 @@ export interface GradBucket {
   /** The gradients in the parameters' shapes: views of the buffer. */
   gradients(): Tensor[];
   parameters(): Parameter[];
+  /** Fires when the pass has failed: a hook that calls others gives it to them, so that nothing of the pass is left there. */
+  readonly signal: AbortSignal;
+  /** What the pass is, for `ProcessGroup.allReduce`. */
+  readonly tags: Tags;
 }
 
 interface Timed {
@@ -27,11 +31,17 @@ interface Timed {
   signal?: AbortSignal | undefined;
 }
 
+type Tags = Readonly<Record<string, string | number>>;
+
 /** Workers that compute together. Every member makes the same calls in the same order. */
 export interface ProcessGroup {
   readonly rank: number;
   readonly size: number;
-  allReduce(t: Tensor, op?: 'sum' | 'mean', options?: Timed): Promise<Tensor>;
+  /**
+   * @param options.tags what the value belongs to, by kind. Values whose tags name different things of one kind never meet: all who
+   * brought them are told, with an error that names both.
+   */
+  allReduce(t: Tensor, op?: 'sum' | 'mean', options?: Timed & { tags?: Tags | undefined }): Promise<Tensor>;
   broadcast(t: Tensor, from: number, options?: Timed): Promise<Tensor>;
 }
 
@@ -52,6 +62,9 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
   private readonly bucketBytes: number;
   private hook: Hook | undefined;
   private layout: readonly BucketPlan[] | undefined;
+  /** Which of its group's replicas this is, and which pass it is in: others' values of another one do not go with its own. */
+  private readonly number: number;
+  private pass = 0;
   /** Why this replica may be out of step with its group. */
   private broken: { cause: unknown } | undefined;
   /** Inside `join`: passes this worker has made since it began. */
@@ -64,6 +77,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     this.module = module;
     this.group = options.group;
     this.bucketBytes = bucketBytes;
+    this.number = options.group === undefined ? 0 : numberIn(options.group);
     this.forward = ((...args: never[]) => {
       replicas.onForward?.(this);
       return (module.forward as (...a: never[]) => unknown)(...args);
@@ -99,14 +113,15 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
   /**
    * Combines gradients that were collected elsewhere, as a distributed autograd context's are: what the group agrees on, by parameter.
    * `.grad` is neither read nor set. Counts as a pass: every worker makes the same calls of this and `backward` in the same order.
+   * `tags` go with this worker's values, as in `ProcessGroup.allReduce`.
    * `signal` withdraws what this worker has brought. After that, or any failure of the group, the workers may be out of step: every
    * later pass of this replica is refused.
    */
   async reduceGradients(
     gradients: ReadonlyMap<Tensor, Tensor>,
-    options: { signal?: AbortSignal } = {},
+    options: { signal?: AbortSignal; tags?: Tags } = {},
   ): Promise<Map<Parameter, Tensor>> {
-    return new Map(await this.combine((p) => gradients.get(p) ?? null, options.signal));
+    return new Map(await this.combine((p) => gradients.get(p) ?? null, options));
   }
 
   /** A pass that the group would have met in failed on this worker: later ones are refused, as they might meet others' old values. */
@@ -138,46 +153,51 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
 
   /** How many workers have a pass to make now. */
   private async countActive(active: boolean): Promise<number> {
-    return (await (this.group as ProcessGroup).allReduce(tensor([active ? 1 : 0]), 'sum')).item();
+    const tags = { replica: this.number, pass: this.pass + 1, bucket: 'who is there' };
+    return (await (this.group as ProcessGroup).allReduce(tensor([active ? 1 : 0]), 'sum', { tags })).item();
   }
 
   private async combine(
     gradientOf: (p: Parameter) => Tensor | null,
-    signal?: AbortSignal,
+    options: Exchange = {},
   ): Promise<[Parameter, Tensor][]> {
     if (this.broken !== undefined) throw brokenError(this.broken.cause);
     if (this.joined !== undefined) {
       this.joined.passes++;
       await this.countActive(true);
     }
-    return this.exchange(gradientOf, signal);
+    return this.exchange(gradientOf, options);
   }
 
   private async exchange(
     gradientOf: (p: Parameter) => Tensor | null,
-    signal?: AbortSignal,
+    { signal, tags }: Exchange = {},
   ): Promise<[Parameter, Tensor][]> {
-    const plans = await this.plan(gradientOf, signal);
-    const buckets = plans.map((plan, i) => new Bucket(i, i === plans.length - 1, plan, gradientOf));
+    const own = { ...tags, replica: this.number, pass: ++this.pass };
+    const plans = await this.plan(gradientOf, { signal, tags: { ...own, bucket: 'layout' } });
     if (signal?.aborted === true) throw signal.reason;
-    const withdrawals = buckets.map(() => new AbortController());
+    const withdrawals = plans.map(() => new AbortController());
+    const buckets = plans.map((plan, i) => {
+      const about = { signal: (withdrawals[i] as AbortController).signal, tags: { ...own, bucket: i } };
+      return new Bucket(i, i === plans.length - 1, plan, gradientOf, about);
+    });
     // The last one first: what is left of this worker's still lines up with the others' buckets.
     const withdraw = (): void => {
       this.fail(signal?.reason);
       for (const one of [...withdrawals].reverse()) one.abort(signal?.reason);
     };
     signal?.addEventListener('abort', withdraw, { once: true });
-    const sent = buckets.map(async (bucket, i) => this.send(bucket, (withdrawals[i] as AbortController).signal));
+    const sent = buckets.map(async (bucket) => this.send(bucket));
     const results = await Promise.all(sent).finally(() => signal?.removeEventListener('abort', withdraw));
     return noGrad(() => buckets.flatMap((bucket, i) => bucket.parts(results[i] as Tensor)));
   }
 
-  private async send(bucket: Bucket, signal: AbortSignal): Promise<Tensor> {
-    if (this.hook !== undefined) return this.hook(bucket);
+  private async send(bucket: Bucket): Promise<Tensor> {
+    if (this.hook !== undefined) return unlessAborted(this.hook(bucket), bucket.signal);
     const { group } = this;
     if (group === undefined || group.size === 1) return bucket.buffer();
     // Other members' sparse gradients have other indices: the mean is taken densely.
-    return this.met(group.allReduce(bucket.buffer().toDense(), 'mean', { signal }));
+    return this.met(group.allReduce(bucket.buffer().toDense(), 'mean', { signal: bucket.signal, tags: bucket.tags }));
   }
 
   /** What the group makes of this worker's part; without an answer nobody knows who is in step. */
@@ -194,10 +214,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
    * Which parameters travel together. In a group the workers agree once which gradients are sparse, in their first pass: a worker
    * that has no gradient, or an ended one, cannot know.
    */
-  private async plan(
-    gradientOf: (p: Parameter) => Tensor | null,
-    signal?: AbortSignal,
-  ): Promise<readonly BucketPlan[]> {
+  private async plan(gradientOf: (p: Parameter) => Tensor | null, options: Exchange): Promise<readonly BucketPlan[]> {
     const parameters = this.module.parameters().filter((p) => p.requiresGrad);
     const known = this.layout?.flatMap((plan) => plan.parameters);
     if (known?.length === parameters.length && parameters.every((p) => known.includes(p)) && this.group !== undefined)
@@ -207,9 +224,35 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     const agreed =
       group === undefined || group.size === 1 || flags.length === 0
         ? flags
-        : ((await this.met(group.allReduce(tensor(flags), 'sum', { signal }))).dataSync() as Float32Array);
+        : ((await this.met(group.allReduce(tensor(flags), 'sum', options))).dataSync() as Float32Array);
     return (this.layout = planBuckets(parameters, (i) => agreed[i] !== 0, this.bucketBytes));
   }
+}
+
+/** What goes with the values of one pass. */
+interface Exchange {
+  readonly signal?: AbortSignal | undefined;
+  readonly tags?: Tags | undefined;
+}
+
+const replicasOf = new WeakMap<ProcessGroup, number>();
+
+/** Members make their replicas in the same order, so that each has the same number on all of them. */
+function numberIn(group: ProcessGroup): number {
+  const number = (replicasOf.get(group) ?? 0) + 1;
+  replicasOf.set(group, number);
+  return number;
+}
+
+/** What a hook of the program answers; nobody waits for it once the pass has failed. */
+function unlessAborted(answer: Tensor | Promise<Tensor>, signal: AbortSignal): Tensor | Promise<Tensor> {
+  if (!(answer instanceof Promise)) return answer;
+  return new Promise((resolve, reject) => {
+    const stop = (): void => reject(signal.reason as Error);
+    if (signal.aborted) stop();
+    signal.addEventListener('abort', stop, { once: true });
+    answer.then(resolve, reject).finally(() => signal.removeEventListener('abort', stop));
+  });
 }
 
 function brokenError(cause: unknown): Error {
@@ -250,11 +293,21 @@ function planBuckets(parameters: readonly Parameter[], isSparse: (i: number) => 
 class Bucket implements GradBucket {
   readonly index: number;
   readonly isLast: boolean;
+  readonly signal: AbortSignal;
+  readonly tags: Tags;
   private readonly plan: BucketPlan;
   private readonly flat: Tensor;
 
   /** A parameter without a gradient counts as zero, so that all workers agree. */
-  constructor(index: number, isLast: boolean, plan: BucketPlan, gradientOf: (p: Parameter) => Tensor | null) {
+  constructor(
+    index: number,
+    isLast: boolean,
+    plan: BucketPlan,
+    gradientOf: (p: Parameter) => Tensor | null,
+    about: { signal: AbortSignal; tags: Tags },
+  ) {
+    this.signal = about.signal;
+    this.tags = about.tags;
     this.index = index;
     this.isLast = isLast;
     this.plan = plan;

@@ -6,7 +6,7 @@ export interface RunningReplica {
   parameters(): Parameter[];
   reduceGradients(
     gradients: ReadonlyMap<Tensor, Tensor>,
-    options?: { signal?: AbortSignal },
+    options?: { signal?: AbortSignal; tags?: Readonly<Record<string, string | number>> },
   ): Promise<Map<Parameter, Tensor>>;
   /** A pass that the group would have met in failed here: this worker may be out of step with the others from now on. */
   fail(cause: unknown): void;
