@@ -9,19 +9,17 @@ import type { Transport } from '../transports/transport.ts';
 import { EmbeddedLink, closedError, type LinkOptions } from './embedded-link.ts';
 import type { StoreServer } from './embedded-server.ts';
 import { checkDelta, checkExpected, checkKeys, checkTtl, checkValue } from './checks.ts';
+import { openWithin, type OpeningLimits } from './opening.ts';
 import { Op, type Reader, blob, clientKey, i64, keyText, u32, u8 } from './protocol.ts';
 import type { Lease, StoreEvent } from './store.ts';
 import type { LeaseTicket, TicketStore } from './ticket.ts';
 import { settleWait } from './wait.ts';
 import { WatchQueue } from './watch-queue.ts';
 
-export interface ConnectStoreOptions {
+export interface ConnectStoreOptions extends OpeningLimits {
   /** 'tcp://host:port'. */
   readonly endpoint: string;
   readonly keys?: Keys | undefined;
-  /** How long to try to connect, in milliseconds; 0 = no limit. @default 300000 */
-  readonly timeoutMs?: number | undefined;
-  readonly signal?: AbortSignal | undefined;
   readonly transport: Transport;
   /** How a connection of `transport` is encrypted, for a thread that makes one of its own. */
   readonly tlsOf?: ((transport: Transport) => TlsClient | undefined) | undefined;
@@ -29,8 +27,8 @@ export interface ConnectStoreOptions {
   readonly server?: StoreServer | undefined;
 }
 
-const DEFAULT_TIMEOUT_MS = 300_000;
-const RETRY_MS = 100;
+/** One try to connect. */
+const CONNECT_MS = 5_000;
 /** How long the process that serves waits for the others to leave. */
 const CLOSE_LINGER_MS = 3_000;
 /** A lease is renewed three times in its life. */
@@ -41,25 +39,14 @@ const RENEWALS_PER_TTL = 3;
  * @throws RpcError 'deadline-exceeded', 'cancelled', 'unauthenticated' (at once: the secrets will not become equal).
  */
 export async function connectStore(options: ConnectStoreOptions): Promise<EmbeddedStore> {
-  const { endpoint, keys, signal, timeoutMs = DEFAULT_TIMEOUT_MS, transport } = options;
-  const until = timeoutMs === 0 ? Infinity : performance.now() + timeoutMs;
+  const { endpoint, keys, signal, transport } = options;
   const store = new EmbeddedStore({ endpoint, transport, keys }, options);
-  for (;;) {
-    try {
-      await store.connect(signal, Math.min(5_000, Math.max(1, until - performance.now())));
-      return store;
-    } catch (error) {
-      const known = RpcError.from(error);
-      const final = known.code !== 'unavailable' && known.code !== 'deadline-exceeded';
-      if (final || performance.now() + RETRY_MS > until) {
-        await store.close();
-        if (final) throw known;
-        throw new RpcError('deadline-exceeded', `no store at ${endpoint} in ${timeoutMs} ms: ${known.message}`, {
-          cause: known,
-        });
-      }
-    }
-    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+  try {
+    await openWithin(endpoint, options, (leftMs) => store.connect(signal, Math.min(CONNECT_MS, leftMs)));
+    return store;
+  } catch (error) {
+    await store.close();
+    throw error;
   }
 }
 

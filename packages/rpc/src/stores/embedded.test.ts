@@ -161,6 +161,9 @@ describe('stock torch clients, byte for byte', () => {
     await other.expect('00');
     other.send(`0f ${str('/q')} 0f ${str('/q')} 0f ${str('/q')}`);
     await other.expect(u64(2) + str('one') + u64(1) + str('two') + u64(0));
+    // As torch's server: deleting is for values.
+    raw.send(`0e ${str('/q')} ${str('three')} 08 ${str('/q')} 10 ${str('/q')}`);
+    await raw.expect(u64(0) + u64(1));
   });
 
   test('a barrier lets all go at once', async () => {

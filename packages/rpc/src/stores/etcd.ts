@@ -2,22 +2,20 @@
 import { RpcError } from '../errors.ts';
 import { addTo, checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { EtcdApi, type EtcdEvent, type EtcdKeyValue } from './etcd-api.ts';
+import { openWithin, type OpeningLimits } from './opening.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 import type { LeaseTicket, TicketStore } from './ticket.ts';
 import { WatchQueue } from './watch-queue.ts';
 import { watchedWait } from './watched-wait.ts';
 
-export interface EtcdStoreOptions {
+export interface EtcdStoreOptions extends OpeningLimits {
   /** 'http://host:2379' or 'https://…'; the first that answers is used. */
   readonly endpoints: readonly string[];
   /** All keys live under it. @default 'backwire/' */
   readonly prefix?: string | undefined;
-  readonly signal?: AbortSignal | undefined;
-  /** How long to try to reach it, in milliseconds; 0 = no limit. @default 300000 */
-  readonly timeoutMs?: number | undefined;
 }
 
-const DEFAULT_TIMEOUT_MS = 300_000;
+/** Between two tries to watch. */
 const RETRY_MS = 200;
 const RENEWALS_PER_TTL = 3;
 /** Lost races of one counter before it is given up: every lost race is another's success. */
@@ -25,21 +23,11 @@ const MAX_ADD_TRIES = 1_000;
 
 /** @throws RpcError 'deadline-exceeded' when etcd does not answer in time, 'cancelled'. */
 export async function etcdStore(options: EtcdStoreOptions): Promise<Store> {
-  const { endpoints, prefix = 'backwire/', signal, timeoutMs = DEFAULT_TIMEOUT_MS } = options;
+  const { endpoints, prefix = 'backwire/' } = options;
   const api = new EtcdApi(endpoints);
-  const until = timeoutMs === 0 ? Infinity : performance.now() + timeoutMs;
-  for (;;) {
-    try {
-      await api.call('/v3/kv/range', { key: base64(prefix), count_only: true, limit: '1' }, signal);
-      return new EtcdStore(api, prefix);
-    } catch (error) {
-      const known = RpcError.from(error);
-      if (known.code !== 'unavailable') throw known;
-      if (performance.now() > until)
-        throw new RpcError('deadline-exceeded', `${known.message} in ${timeoutMs} ms`, { cause: known });
-    }
-    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
-  }
+  const question = { key: base64(prefix), count_only: true, limit: '1' };
+  await openWithin(endpoints.join(', '), options, () => api.call('/v3/kv/range', question, options.signal));
+  return new EtcdStore(api, prefix);
 }
 
 class EtcdLease implements Lease {

@@ -9,12 +9,11 @@ import { serveStore, type ServeStoreOptions } from './embedded-server.ts';
 import { etcdStore } from './etcd.ts';
 import { fileStore } from './file.ts';
 import { memoryStore } from './memory.ts';
+import { openingSignal } from './opening.ts';
 import { prefixStore } from './prefix.ts';
 import { redisStore } from './redis.ts';
 import { torchClient } from './torch-client.ts';
 import type { OpenStoreOptions, Store } from './store.ts';
-
-const DEFAULT_TIMEOUT_MS = 300_000;
 
 /** A store and whether whoever opened it has to close it. */
 export interface OpenedStore {
@@ -84,11 +83,7 @@ async function openEmbedded(address: string, options: OpenStoreOptions): Promise
  * serves ours. Each restart of the group has its own.
  */
 async function openUnderTorchrun(address: string, rank: number | undefined, options: OpenStoreOptions): Promise<Store> {
-  const { signal, timeoutMs = DEFAULT_TIMEOUT_MS } = options;
-  const limits = [signal, timeoutMs === 0 ? undefined : AbortSignal.timeout(Math.ceil(timeoutMs))].filter(
-    (one) => one !== undefined,
-  );
-  const torch = await torchClient(address, { signal: AbortSignal.any(limits) });
+  const torch = await torchClient(address, { signal: openingSignal(options) });
   const { TORCHELASTIC_RUN_ID: run = '', TORCHELASTIC_RESTART_COUNT: restart = '0' } = process.env;
   const key = `backwire/${run}/${restart}/store`;
   try {

@@ -2,23 +2,20 @@
 import { randomUUID } from 'node:crypto';
 import { RpcError } from '../errors.ts';
 import { checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
+import { DEFAULT_TIMEOUT_MS, openingSignal, type OpeningLimits } from './opening.ts';
 import { REDIS_SCRIPT } from './redis-script.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 import type { LeaseTicket, TicketStore } from './ticket.ts';
 import { WatchQueue } from './watch-queue.ts';
 import { watchedWait } from './watched-wait.ts';
 
-export interface RedisStoreOptions {
+export interface RedisStoreOptions extends OpeningLimits {
   /** 'redis://user:password@host:6379/0' or 'rediss://…'. */
   readonly url: string;
   /** All keys live under it. @default 'backwire' */
   readonly prefix?: string | undefined;
-  readonly signal?: AbortSignal | undefined;
-  /** How long to try to reach it, in milliseconds; 0 = no limit. @default 300000 */
-  readonly timeoutMs?: number | undefined;
 }
 
-const DEFAULT_TIMEOUT_MS = 300_000;
 const MAX_RECONNECT_MS = 1_000;
 /** A command that takes longer has lost its server. */
 const COMMAND_MS = 5_000;
@@ -45,23 +42,24 @@ interface Client {
  *   time, 'cancelled', 'unauthenticated' for a wrong password.
  */
 export async function redisStore(options: RedisStoreOptions): Promise<Store> {
-  const { prefix = 'backwire', signal, timeoutMs = DEFAULT_TIMEOUT_MS } = options;
+  const { prefix = 'backwire', signal, timeoutMs } = options;
   const [commands, changes] = await Promise.all([createClient(options.url), createClient(options.url)]);
   const store = new RedisStore(options.url, commands, changes, `{${prefix}}`);
-  const limits = [signal, timeoutMs === 0 ? undefined : AbortSignal.timeout(Math.ceil(timeoutMs))].filter(
-    (one) => one !== undefined,
-  );
   try {
-    await store.connect(AbortSignal.any(limits));
+    await store.connect(openingSignal(options));
     return store;
   } catch (error) {
     await store.close();
     if (signal?.aborted === true)
       throw new RpcError('cancelled', 'opening the store was cancelled', { cause: signal.reason });
     if (error instanceof RpcError) throw error;
-    throw new RpcError('deadline-exceeded', `no Redis at ${withoutPassword(options.url)} in ${timeoutMs} ms`, {
-      cause: store.lastError ?? error,
-    });
+    throw new RpcError(
+      'deadline-exceeded',
+      `no Redis at ${withoutPassword(options.url)} in ${timeoutMs ?? DEFAULT_TIMEOUT_MS} ms`,
+      {
+        cause: store.lastError ?? error,
+      },
+    );
   }
 }
 

@@ -1,6 +1,7 @@
 /** @file The shared store of a group: what it promises, and how one is opened by address. */
 import type { Logger } from '../options.ts';
 import type { ResolvedSecurity } from '../security/policy.ts';
+import type { OpeningLimits } from './opening.ts';
 
 /** A claim that ends when it is revoked, not renewed in time, or its holder's connection is gone for the time to live. */
 export interface Lease {
@@ -50,14 +51,10 @@ export interface Store {
   close(): Promise<void>;
 }
 
-/** What opens a store. */
-export interface OpenStoreOptions {
+/** What opens a store. `signal` cancels opening; an open store does not heed it. */
+export interface OpenStoreOptions extends OpeningLimits {
   /** All keys live under this group, whatever the store. @default no group: the keys as they are */
   readonly group?: string | undefined;
-  /** How long to try, in milliseconds; 0 = no limit. @default 300000 */
-  readonly timeoutMs?: number | undefined;
-  /** Cancels opening; an open store does not heed it. */
-  readonly signal?: AbortSignal | undefined;
   /** Who may use an embedded store, and the proof that this process shows. @default as for an agent without a `security` option */
   readonly security?: ResolvedSecurity | undefined;
   /** @default RANK */

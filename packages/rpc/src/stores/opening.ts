@@ -1,0 +1,44 @@
+/** @file Opening a store that may not be up yet: trying until it answers, the time is over, or nobody wants it any more. */
+import { RpcError } from '../errors.ts';
+
+export interface OpeningLimits {
+  /** How long to try, in milliseconds; 0 = no limit. @default 300000 */
+  readonly timeoutMs?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export const DEFAULT_TIMEOUT_MS = 300_000;
+const RETRY_MS = 100;
+
+/**
+ * Tries `once`, which is told how many milliseconds are left, as long as it fails because nobody answers.
+ * @throws RpcError 'deadline-exceeded' naming `where`, 'cancelled', and whatever else `once` fails with, at once.
+ */
+export async function openWithin(
+  where: string,
+  { timeoutMs = DEFAULT_TIMEOUT_MS, signal }: OpeningLimits,
+  once: (leftMs: number) => Promise<unknown>,
+): Promise<void> {
+  const until = timeoutMs === 0 ? Infinity : performance.now() + timeoutMs;
+  for (;;) {
+    if (signal?.aborted) throw new RpcError('cancelled', 'opening the store was cancelled', { cause: signal.reason });
+    try {
+      await once(Math.max(1, until - performance.now()));
+      return;
+    } catch (error) {
+      const known = RpcError.from(error);
+      if (known.code !== 'unavailable' && known.code !== 'deadline-exceeded') throw known;
+      if (performance.now() + RETRY_MS > until)
+        throw new RpcError('deadline-exceeded', `no store at ${where} in ${timeoutMs} ms: ${known.message}`, {
+          cause: known,
+        });
+    }
+    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+  }
+}
+
+/** Aborts when the limits are reached, for what tries by itself. */
+export function openingSignal({ timeoutMs = DEFAULT_TIMEOUT_MS, signal }: OpeningLimits): AbortSignal {
+  const limits = [signal, timeoutMs === 0 ? undefined : AbortSignal.timeout(Math.ceil(timeoutMs))];
+  return AbortSignal.any(limits.filter((one) => one !== undefined));
+}
