@@ -25,8 +25,8 @@ export async function publish(programs: readonly URL[]): Promise<{ programs: URL
       plugins: [
         {
           name: 'packages',
-          setup: ({ onResolve }) =>
-            onResolve({ filter: /^[^./]/ }, ({ path, kind }) =>
+          setup: (building) =>
+            building.onResolve({ filter: /^[^./]/ }, ({ path, kind }) =>
               kind === 'entry-point' || path.startsWith('@backwire/') ? undefined : { path, external: true },
             ),
         },

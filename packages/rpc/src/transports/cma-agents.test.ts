@@ -54,7 +54,6 @@ describe.skipIf(!cmaTransport().isViable())('agents over the cross-memory channe
     cluster = await startCluster(2, { transports: ['cma'] });
     const agent = cluster.at(0);
     await agent.run(() => rpcAsync('w1', negate, [numbers(MIB)]));
-    // eslint-disable-next-line @typescript-eslint/unbound-method -- called with its own `this` below
     const original = CmaConnection.prototype.write;
     let pieces = 0;
     vi.spyOn(CmaConnection.prototype, 'write').mockImplementation(function (this: CmaConnection, chunks, onFlushed) {
