@@ -270,7 +270,7 @@ function checkTags(tags: unknown): CollectiveTags {
   const known = entries?.every(([, value]) => typeof value === 'string' || typeof value === 'number');
   if (entries === undefined || known !== true || entries.length > MAX_COLLECTIVE_TAGS)
     throw new TypeError('malformed tags of a collective');
-  return Object.fromEntries(entries) as CollectiveTags;
+  return Object.fromEntries(entries);
 }
 
 /** Runs on the collecting member. */
