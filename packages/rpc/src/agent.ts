@@ -191,8 +191,13 @@ export class Agent implements ExtensionHost, Core {
     return metricsOf(this);
   }
 
-  async shutdown(options: ShutdownOptions = {}): Promise<void> {
-    await (this.ending ??= new Shutdown(this, this.store, options).run());
+  shutdown(options: ShutdownOptions = {}): Promise<void> {
+    try {
+      return (this.ending ??= new Shutdown(this, this.store, options).run());
+    } catch (error) {
+      // Asked for wrongly: nothing has begun.
+      return Promise.reject(error as Error);
+    }
   }
 
   /** Leaves on its own: waits for its own calls and handlers for a while, and for nobody else. */
