@@ -76,6 +76,8 @@ export class SimHost {
   readonly incarnationIndex = 0;
   readonly logger = silent;
   readonly session: AutogradSession;
+  /** Where the agent of the library is asked for, it is told by this. */
+  readonly caller = {};
   gone = false;
   private readonly dead = new Set<number>();
   private readonly pending = new Map<number, { to: number; reject: (error: unknown) => void }>();
