@@ -126,6 +126,7 @@ export class Agent implements ExtensionHost, Core {
         emit: (event, value) => {
           hub.emit(event, value);
           if (event === 'peer-down' || event === 'peer-left') this.collectives.gone((value as WorkerInfo).name);
+          else if (event === 'peer-joined') this.collectives.joined((value as WorkerInfo).name);
         },
         onFenced: () => this.fenced(),
         onCutOff: ({ name }) => this.fenced(`this worker is cut off from the store and from worker '${name}'`),
@@ -196,7 +197,7 @@ export class Agent implements ExtensionHost, Core {
       return (this.ending ??= new Shutdown(this, this.store, options).run());
     } catch (error) {
       // Asked for wrongly: nothing has begun.
-      return Promise.reject(error as Error);
+      return Promise.reject(error);
     }
   }
 
