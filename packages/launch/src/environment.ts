@@ -19,19 +19,20 @@ export interface Place {
   readonly secret: string | undefined;
 }
 
-/** The variables of one worker; they are laid over the launcher's own. */
-export function workerEnvironment(place: Place): Record<string, string> {
+/** The variables of one worker; they are laid over the launcher's own, where undefined removes what it may have. */
+export function workerEnvironment(place: Place): Record<string, string | undefined> {
+  const worldSize = place.worldSize === undefined ? undefined : String(place.worldSize);
   return {
     RANK: String(place.rank),
     LOCAL_RANK: String(place.localRank),
     GROUP_RANK: String(place.nodeRank),
     ROLE_RANK: String(place.rank),
     ROLE_NAME: place.role,
-    // Empty, not absent: the launcher's own environment may have one.
-    WORLD_SIZE: place.worldSize === undefined ? '' : String(place.worldSize),
+    // Absent where there is none, as under no launcher: an empty one would be read as the number 0.
+    WORLD_SIZE: worldSize,
     LOCAL_WORLD_SIZE: String(place.localWorldSize),
     GROUP_WORLD_SIZE: String(place.nodes),
-    ROLE_WORLD_SIZE: place.worldSize === undefined ? '' : String(place.worldSize),
+    ROLE_WORLD_SIZE: worldSize,
     MASTER_ADDR: place.masterAddr,
     MASTER_PORT: String(place.masterPort),
     BACKWIRE_RESTART_COUNT: String(place.restartCount),

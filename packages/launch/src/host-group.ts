@@ -8,6 +8,7 @@ import { LaunchError, messageOf } from './errors.ts';
 import { exitKey, exitNotice, HOSTED, type GroupRound, type RoundEnd } from './group-store.ts';
 import { FAREWELL_MS, HOST_LEASE_MS, POLL_MS, STORE_GRACE_MS } from './limits.ts';
 import { localAddressTo } from './local-address.ts';
+import { keepSecret } from './secret-file.ts';
 import { openRendezvousStore, storeAddress, type StorePlace } from './rendezvous-store.ts';
 import * as steps from './rendezvous.ts';
 import type { Rendezvous, Terms } from './rendezvous.ts';
@@ -47,6 +48,7 @@ export class HostGroup {
   private running: { readonly round: number; readonly over: AbortController } | undefined;
   private gone: string | undefined;
   private watching: Promise<void> | undefined;
+  private forgetSecret = (): void => undefined;
 
   private constructor(options: HostGroupOptions, store: Store, server: StoreServer | undefined, bind?: string) {
     this.options = options;
@@ -55,6 +57,9 @@ export class HostGroup {
     this.bind = bind;
     this.stateKey = `launcher/${options.runId}/rendezvous`;
     this.alivePrefix = `launcher/${options.runId}/alive/`;
+    const { secret, freshSecret } = options;
+    if (server !== undefined && freshSecret && secret !== undefined)
+      this.forgetSecret = keepSecret(secret, server.port);
   }
 
   /**
@@ -133,6 +138,7 @@ export class HostGroup {
 
   async close(): Promise<void> {
     this.ended.abort();
+    this.forgetSecret();
     await this.watching;
     if (this.gone === undefined && this.lease !== undefined)
       await within(FAREWELL_MS, this.lease.revoke()).catch(() => undefined);

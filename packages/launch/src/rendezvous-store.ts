@@ -1,7 +1,7 @@
 /** @file The store in which launchers meet: served by one of them, or a server of its own. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Store } from '@backwire/rpc';
-import { openStore, type StoreServer } from '@backwire/rpc/internal';
+import { openStore, resolveSecurity, type StoreServer } from '@backwire/rpc/internal';
 import { codeOf, LaunchError, messageOf } from './errors.ts';
 import { serve } from './group-store.ts';
 
@@ -12,6 +12,8 @@ export interface StorePlace {
   readonly masterPort: number;
   readonly nodeRank: number | undefined;
   readonly secret: string | undefined;
+  /** The secret was made for this group: nobody else knows it, so nobody else serves the store. */
+  readonly freshSecret: boolean;
   /** A line for people. */
   readonly say: (text: string) => void;
 }
@@ -25,16 +27,23 @@ export async function openRendezvousStore(
   timeoutMs: number,
   signal: AbortSignal,
 ): Promise<{ store: Store; server: StoreServer | undefined }> {
+  const { secret, freshSecret, masterAddr: bind } = place;
   const deadline = performance.now() + timeoutMs;
   const server = await serveIfMine(place, deadline, signal);
   try {
     const left = Math.ceil(Math.max(deadline - performance.now(), 1));
     // Rank 1: whoever serves has done so.
-    const { store } = await openStore(storeAddress(place, server?.port), { rank: 1, timeoutMs: left, signal });
+    const { store } = await openStore(storeAddress(place, server?.port), {
+      rank: 1,
+      timeoutMs: left,
+      signal,
+      // A secret that is not in the environment has to be handed over.
+      security: freshSecret && secret !== undefined ? resolveSecurity({ mode: 'hmac', secret }, { bind }) : undefined,
+    });
     return { store, server };
   } catch (error) {
     await server?.close();
-    const where = `${place.masterAddr}:${place.masterPort}`;
+    const where = `${place.masterAddr}:${server?.port ?? place.masterPort}`;
     throw new LaunchError(`the group at ${where} cannot be joined: ${messageOf(error)}`, { cause: error });
   }
 }
@@ -46,7 +55,7 @@ export function storeAddress({ backend, masterAddr, masterPort }: StorePlace, po
 }
 
 async function serveIfMine(place: StorePlace, deadline: number, signal: AbortSignal): Promise<StoreServer | undefined> {
-  const { backend, masterAddr, masterPort, nodeRank } = place;
+  const { backend, masterAddr, masterPort, nodeRank, freshSecret } = place;
   if (backend !== 'hosted' || (nodeRank ?? 0) > 0) return undefined;
   for (;;) {
     try {
@@ -55,7 +64,7 @@ async function serveIfMine(place: StorePlace, deadline: number, signal: AbortSig
       const code = codeOf(error instanceof Error ? error.cause : undefined);
       // In a cluster the own name may be known a little later than the process starts.
       const unnamed = code === 'ENOTFOUND' || code === 'EAI_AGAIN';
-      if (nodeRank === undefined && (code === 'EADDRINUSE' || code === 'EADDRNOTAVAIL')) {
+      if (nodeRank === undefined && !freshSecret && (code === 'EADDRINUSE' || code === 'EADDRNOTAVAIL')) {
         // Another launcher of the group is there already, or the address is another host's.
         return undefined;
       }

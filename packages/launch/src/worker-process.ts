@@ -42,7 +42,7 @@ export interface WorkerSpec {
   /** What it is called in messages and prefixes: 'rank0'. */
   readonly label: string;
   readonly command: ProgramCommand;
-  readonly env: Readonly<Record<string, string>>;
+  readonly env: Readonly<Record<string, string | undefined>>;
   /** Its standard output is the launcher's own, unprefixed: a terminal stays a terminal. */
   readonly inheritStdout: boolean;
   readonly onLine: (stream: 'stdout' | 'stderr', line: string, source: Readable) => void;

@@ -3,5 +3,6 @@ export * from './seam.ts';
 export { serveStore, type ServeStoreOptions, type StoreServer } from './stores/embedded-server.ts';
 export { doorForBrowsers, openStore } from './stores/open.ts';
 export { findKeys } from './security/secret.ts';
+export { resolveSecurity } from './security/policy.ts';
 export { Inspector, type GroupLook, type InspectorOptions, type WorkerLook } from './inspection/inspector.ts';
 export { Session } from './protocol/session.ts';

@@ -212,7 +212,10 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
     throw new TypeError(`worldSize is a whole number, got ${typeof worldSize} '${String(worldSize)}'`);
   }
   if (worldSize !== undefined && (!Number.isInteger(worldSize) || worldSize < 1 || worldSize > 32_768)) {
-    throw new RpcError('invalid-argument', `worldSize must be a positive whole number, got ${worldSize}`);
+    // What Number() makes of a variable that such a group does not have.
+    const none = (worldSize === 0 || Number.isNaN(worldSize)) && env['BACKWIRE_MEMBERSHIP'] === 'dynamic';
+    const why = none ? ': this run has --membership dynamic, so there is no WORLD_SIZE; leave worldSize out' : '';
+    throw new RpcError('invalid-argument', `worldSize must be a positive whole number, got ${worldSize}${why}`);
   }
   if (membership === 'static' && worldSize === undefined)
     throw new RpcError('invalid-argument', "membership 'static' needs a worldSize");
