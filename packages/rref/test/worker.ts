@@ -221,6 +221,7 @@ const scenarios: Record<string, (names: readonly string[]) => Promise<void>> = {
     say('again', [await rpcSync('w2', identity, [1]), await dropped]);
     theirs.dispose();
     slow.dispose();
+    await until(() => sessionOf(currentAgent()).debugInfo()['num_forks'] === 1, "w2's fork is gone");
     say('counters', [sessionOf(currentAgent()).debugInfo(), await counters('w2')]);
     await finish(['w2']);
   },
