@@ -40,10 +40,20 @@ const ANSWER_MS = 2_000;
 export class Collectives {
   private readonly agent: Agent;
   private readonly meetings = new Meetings<Arrival>();
+  /**
+   * The lives that this worker ends together with, since they have all come to the end of their programs. Those who join later do not
+   * go through the same steps, and are not waited for.
+   */
+  private crew: ReadonlyMap<string, number> | undefined;
   private closed = false;
 
   constructor(agent: Agent) {
     this.agent = agent;
+  }
+
+  /** From here on the meetings that go on without the gone are those of `crew`: names and incarnations. */
+  endWith(crew: ReadonlyMap<string, number>): void {
+    this.crew = crew;
   }
 
   /** Brings `value` to a meeting and resolves with what all brought, by name. */
@@ -104,6 +114,7 @@ export class Collectives {
     const conflict = this.conflict(key, from, tags);
     if (conflict !== undefined) return Promise.reject(conflict);
     if (this.closed) return Promise.reject(new RpcError('unavailable', `worker '${this.agent.name}' has shut down`));
+    if (survive && !this.collects()) return Promise.reject(this.elsewhere());
     const opening = this.meetings.isOpen(key, from) ? undefined : this.opening(names, survive);
     return new Promise((resolve, reject) => {
       let timer: NodeJS.Timeout | undefined;
@@ -156,6 +167,25 @@ export class Collectives {
     this.apply(this.meetings.gone(name, onlyUnreachable));
   }
 
+  /** A member joined. One that takes the place of a former life is waited for as that one was, until the group has begun to end. */
+  joined(name: string): void {
+    if (this.crew !== undefined) return;
+    this.meetings.joined(name);
+    if (!this.collects()) for (const arrival of this.meetings.handOver()) arrival.reject(this.elsewhere());
+  }
+
+  /** Whether it is this worker that collects for all who can be reached. */
+  private collects(): boolean {
+    const { name } = this.agent;
+    return this.others(true).every((other) => other > name);
+  }
+
+  private elsewhere(): RpcError {
+    return new RpcError('unavailable', `it is not worker '${this.agent.name}' any more that collects for the group`, {
+      executed: 'yes',
+    });
+  }
+
   close(): void {
     this.closed = true;
     const error = new RpcError('unavailable', `worker '${this.agent.name}' has shut down`);
@@ -175,10 +205,16 @@ export class Collectives {
     }
   }
 
-  /** All other members; those that cannot be reached only where it would not do to go on without them. */
+  /** All other members; those that cannot be reached, or do not end with this one, only where it would not do to go on without them. */
   private others(survive: boolean): string[] {
+    const { crew } = this;
     const { members } = this.agent;
-    return (survive ? members.reachable() : members.list()).map((peer) => peer.worker.name);
+    const peers = survive
+      ? members
+          .reachable()
+          .filter(({ worker, incarnation }) => crew === undefined || crew.get(worker.name) === incarnation)
+      : members.list();
+    return peers.map((peer) => peer.worker.name);
   }
 
   /** Who has to come to a meeting that begins now. */

@@ -128,12 +128,7 @@ export class Members {
       change.dead.map(asMember),
       change.left.map(asMember),
     );
-    for (const member of change.joined) {
-      const worker = this.byName.get(member.name)?.worker;
-      if (worker === undefined) continue;
-      extensions.peerJoined(worker, member.incarnation);
-      this.options.emit('peer-joined', worker);
-    }
+    // A name that comes back in the same change has gone before.
     for (const member of change.dead) {
       const worker = asMember(member).worker;
       extensions.peerDown(worker);
@@ -143,6 +138,12 @@ export class Members {
       const worker = asMember(member).worker;
       extensions.peerDown(worker);
       this.options.emit('peer-left', worker);
+    }
+    for (const member of change.joined) {
+      const worker = this.byName.get(member.name)?.worker;
+      if (worker === undefined) continue;
+      extensions.peerJoined(worker, member.incarnation);
+      this.options.emit('peer-joined', worker);
     }
     if (membership.fenced) this.options.onFenced();
   }

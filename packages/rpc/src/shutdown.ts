@@ -65,11 +65,13 @@ export class Shutdown {
       await this.drain();
       return;
     }
-    await this.meet('arrive', 0);
+    this.agent.collectives.endWith(await this.meet('arrive', this.agent.incarnation));
     let before = -1;
     for (;;) {
       await this.quiet('calls');
-      const sum = await this.meet('quiet', this.agent.caller.sent + this.agent.dispatcher.handled);
+      const counts = await this.meet('quiet', this.agent.caller.sent + this.agent.dispatcher.handled);
+      let sum = 0;
+      for (const count of counts.values()) sum += count;
       if (sum === before) break;
       before = sum;
       if (performance.now() >= this.deadline) throw this.late('calls keep coming');
@@ -78,27 +80,26 @@ export class Shutdown {
     await this.meet('done', 0);
   }
 
-  /** Waits for all members that live; the sum of what they bring. */
-  private async meet(step: string, count: number): Promise<number> {
+  /** Waits for all members that live, and those who come back meanwhile; what they bring. */
+  private async meet(step: string, value: number): Promise<ReadonlyMap<string, number>> {
     const { agent } = this;
-    const members = agent.members.reachable();
-    if (members.length === 0) return count;
-    try {
-      const all = await agent.collectives.gather(`shutdown/${step}`, count, { timeoutMs: this.left(), survive: true });
-      let sum = 0;
-      for (const value of all.values()) sum += value;
-      return sum;
-    } catch (error) {
-      const { code } = rpcInfo(error) ?? {};
-      // Whoever left or died is not waited for; a group that this worker no longer belongs to is no reason to stay.
-      if (code === 'fenced') return count;
-      // The one that collected is gone: the rest of us meet at another.
-      if (
-        (code === 'peer-died' || code === 'unavailable' || code === 'not-found') &&
-        agent.members.reachable().length < members.length
-      )
-        return this.meet(step, count);
-      throw this.late(error instanceof Error ? error.message : String(error), error);
+    for (;;) {
+      const members = agent.members.reachable();
+      const alone = new Map([[agent.name, value]]);
+      if (members.length === 0) return alone;
+      try {
+        const options = { timeoutMs: this.left(), survive: true };
+        return await agent.collectives.gather(`shutdown/${step}`, value, options);
+      } catch (error) {
+        const { code } = rpcInfo(error) ?? {};
+        // Whoever left or died is not waited for; a group that this worker no longer belongs to is no reason to stay.
+        if (code === 'fenced') return alone;
+        // The one that collected is gone, or another one's turn has come: the rest of us meet there.
+        if (code !== 'peer-died' && code !== 'unavailable' && code !== 'not-found')
+          throw this.late(error instanceof Error ? error.message : String(error), error);
+        if (performance.now() >= this.deadline) throw this.late(`nobody collects for the step '${step}'`, error);
+        await sleep(LOOK_MS);
+      }
     }
   }
 

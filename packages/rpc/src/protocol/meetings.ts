@@ -8,7 +8,7 @@ export type MeetingEffect<A> =
   | { readonly type: 'released'; readonly arrivals: ReadonlyMap<string, A> }
   | { readonly type: 'broken'; readonly arrivals: ReadonlyMap<string, A>; readonly why: Broken };
 
-/** One meeting. Its members are fixed when the first of them arrives; who joins the group later is not waited for. */
+/** One meeting. Its members are fixed when the first of them arrives; who joins the group later is waited for only where that is told. */
 interface Round<A> {
   readonly key: string;
   readonly expected: Set<string>;
@@ -90,6 +90,18 @@ export class Meetings<A> {
       effects.push({ type: 'broken', arrivals: round.arrivals, why: { gone: name, arrived } });
     }
     return effects;
+  }
+
+  /** A member joined, maybe in the place of one that is gone: rounds that go on without the gone wait for it. */
+  joined(name: string): void {
+    for (const round of this.rounds) if (round.survive) round.expected.add(name);
+  }
+
+  /** Ends the rounds that go on without the gone: another member collects for them from now on. The arrivals that waited. */
+  handOver(): A[] {
+    const over = this.rounds.filter(({ survive }) => survive);
+    for (const round of over) this.drop(round);
+    return over.flatMap(({ arrivals }) => [...arrivals.values()]);
   }
 
   /** Ends all rounds; the arrivals that waited. */
