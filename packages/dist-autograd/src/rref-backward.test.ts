@@ -3,7 +3,7 @@ import { rpcFunction, rpcSync } from '@backwire/rpc';
 import { createRRef, remote, type RRef } from '@backwire/rref';
 import { add, mul, ones, type Tensor } from '@backwire/tensor';
 import { expectClean, leaf, useAgents } from '../test/agents.ts';
-import { context, getGradients } from './index.ts';
+import { backward, context, getGradients } from './index.ts';
 
 const { at, agents } = useAgents('rref-backward', 3);
 
@@ -12,6 +12,27 @@ const sumOf = rpcFunction('rref-backward/sumOf', async (a: Tensor, b: Tensor) =>
 );
 const sumAll = rpcFunction('rref-backward/sumAll', (x: Tensor) => x.sum());
 const words = rpcFunction('rref-backward/words', () => 'no tensor');
+
+describe('a second handle that toHere gives on the owner', () => {
+  it('leads to the gradient of the leaf, used here or elsewhere, and so does the first', async () => {
+    await at(0, () =>
+      context(async (id) => {
+        const a = leaf([2], 1);
+        const second = await createRRef(a).toHere();
+        expect(second).not.toBe(a);
+        const out = await rpcSync('w1', mul, [second, leaf([2], 3)]);
+        await backward(id, [out.sum()]);
+        const grads = getGradients(id);
+        expect([grads.get(a)?.toArray(), grads.get(second)?.toArray()]).toEqual([
+          [3, 3],
+          [3, 3],
+        ]);
+        expect(grads.get(a.alias())).toBeUndefined();
+      }),
+    );
+    await expectClean(agents);
+  });
+});
 
 describe('RRef.backward', () => {
   it('runs on the owner for a user', async () => {

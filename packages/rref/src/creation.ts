@@ -98,6 +98,24 @@ function createHere(
   return handle;
 }
 
+/** The RRef of a method of a value that never was: it says so when it is used, as it would had the news come a little later. */
+export function createFailed(session: RRefSession, of: RRefHandle<unknown>, error: unknown): RRefHandle<unknown> {
+  session.throwIfClosed();
+  const { worker } = session;
+  if (of.fork === undefined) {
+    const cell = Cell.empty();
+    cell.reject(error);
+    const handle = session.adopt({ rref: worker.drawId(), cell });
+    handle.creationEnds({ error });
+    return handle;
+  }
+  const { fork } = worker.create(of.fork.owner);
+  const handle = session.adopt({ fork });
+  handle.creationEnds({ error });
+  worker.users.createFailed(fork, session.failureOf(error));
+  return handle;
+}
+
 /** Keeps the handle reachable until the creation is answered, since its outcome is recorded there. */
 function followCreation(
   session: RRefSession,

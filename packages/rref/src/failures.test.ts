@@ -15,6 +15,7 @@ const later = rpcFunction('failures/later', async (value: number, ms: number) =>
   return value;
 });
 const fetch = rpcFunction('failures/fetch', (rref: RRef<number>) => rref.toHere());
+const confirm = rpcFunction('failures/confirm', (rref: RRef<number>) => rref.confirmed());
 const fail = rpcFunction('failures/fail', (text: string): number => {
   throw new RangeError(text);
 });
@@ -37,7 +38,7 @@ describe.each(['w0', 'w1'])('a creating function on %s that throws', (owner) => 
       await expect(rref.toHere()).rejects.toThrow(RangeError);
       await expect(rref.toHere()).rejects.toThrow('no luck');
       await expect(rref.typeName()).rejects.toThrow('no luck');
-      if (owner === 'w1') await expect(rref.confirmed()).rejects.toThrow('no luck');
+      await expect(rref.confirmed()).rejects.toThrow('no luck');
       if (owner === 'w0') await expect(rref.localValue()).rejects.toThrow('no luck');
     }));
 
@@ -56,6 +57,29 @@ describe.each(['w0', 'w1'])('a creating function on %s that throws', (owner) => 
     withGroup(3, async () => {
       const rref = remote(owner, failLater, ['bad news']);
       await expect(rpcSync('w2', fetch, [rref])).rejects.toThrow('bad news');
+    }));
+
+  it.each(['w2', 'self'])('is what confirmed() of a handle that was handed on rejects with, on %s', (to) =>
+    withGroup(3, async () => {
+      const rref = remote(owner, failLater, ['bad news']);
+      await expect(rpcSync(to === 'self' ? owner : to, confirm, [rref])).rejects.toThrow('bad news');
+    }),
+  );
+
+  it('fails the methods called by remote(), before it is known and after', () =>
+    withGroup(2, async (agents) => {
+      const rref = remote(owner, failLater, ['no luck']) as RRef<unknown> as RRef<Tensor>;
+      const early = rref.remote().sum();
+      await expect(rref.toHere()).rejects.toThrow('no luck');
+      const late = rref.remote().sum();
+      const chained = late.remote().neg();
+      for (const made of [early, late, chained]) {
+        await expect(made.toHere()).rejects.toThrow('no luck');
+        await expect(made.confirmed()).rejects.toThrow('no luck');
+        made.dispose();
+      }
+      rref.dispose();
+      await eventually(() => agents.every(isEmpty), 'nothing is left');
     }));
 });
 

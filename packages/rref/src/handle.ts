@@ -37,6 +37,8 @@ export class RRefHandle<T> implements RRef<T> {
   /** Set while this worker waits for the answer to the call that creates the value. */
   #creation: Deferred | undefined;
   #creationError: { readonly error: unknown } | undefined;
+  /** This handle is that of `remote()` itself. */
+  #mine = false;
   #type: string | undefined;
   #uses = 0;
   #disposed = false;
@@ -69,11 +71,13 @@ export class RRefHandle<T> implements RRef<T> {
 
   /** This worker sent the call that creates the value, and is yet to hear of it. */
   creationBegins(): void {
+    this.#mine = true;
     this.#creation = deferred();
   }
 
   /** It has heard. */
   creationEnds(failure?: { readonly error: unknown }): void {
+    this.#mine = true;
     this.#creationError = failure;
     this.#creation?.resolve();
     this.#creation = undefined;
@@ -96,6 +100,11 @@ export class RRefHandle<T> implements RRef<T> {
   /** How traces call a method of the value. */
   nameOf(method: string): string {
     return `${this.#type ?? this.#className ?? 'RRef'}.${method}`;
+  }
+
+  /** Whether this is the handle of `remote()` itself, which hears how the creation ended; others have to ask. */
+  get isCreator(): boolean {
+    return this.#mine;
   }
 
   /** The type's name, if it is known here. */
@@ -135,9 +144,8 @@ export class RRefHandle<T> implements RRef<T> {
 
   confirmed(options: CallOptions = {}): Promise<void> {
     return this.use('confirmed()', async () => {
-      if (this.#fork !== undefined) await this.local(this.#session.whenSettled(this.#fork), options);
-      else if (this.creation !== undefined) await this.local(this.creation, options);
-      this.throwIfFailed('confirmed()');
+      if (this.#cell !== undefined) await this.local(this.#cell.wait(), options);
+      else if (this.#fork !== undefined) await this.#session.uses.whenCreated(this, this.#fork, options);
     });
   }
 
@@ -244,18 +252,25 @@ export class RRefHandle<T> implements RRef<T> {
 
   /** @throws why the handle cannot be used: its creation failed, its owner died, or it was deleted. */
   throwIfUnusable(what: string): void {
-    this.throwIfFailed(what);
+    const failure = this.failure();
+    if (failure !== undefined) throw failure.error;
+    this.throwIfDeleted(what);
+  }
+
+  /** @throws RpcError 'rref-released' when the program, or the end of the agent, has let go of the handle. */
+  throwIfDeleted(what: string): void {
     const deleted =
       this.#disposed || this.#session.closed || this.#fork?.phase === 'gone' || this.#fork?.released === true;
     if (deleted)
       throw new RpcError('rref-released', `${this.toString()} has been deleted. Cannot ${what} after deletion.`);
   }
 
-  private throwIfFailed(_what: string): void {
+  /** Why there is no value, as far as it is known here: its owner died, or it was never made. */
+  failure(): { readonly error: unknown } | undefined {
     const failure = this.#fork?.failure;
-    if (failure?.code === 'owner-died') throw this.#session.uses.ownerDied(this);
-    this.throwIfCreationFailed();
-    if (failure !== undefined) throw this.#session.errorOf(failure, this.owner());
+    if (failure?.code === 'owner-died') return { error: this.#session.uses.ownerDied(this) };
+    if (this.#creationError !== undefined) return this.#creationError;
+    return failure === undefined ? undefined : { error: this.#session.errorOf(failure, this.owner()) };
   }
 
   private releaseIfUnused(): void {

@@ -1,5 +1,6 @@
 /** @file What an RRef refers to, seen from its owner: the name of its type, the methods that peers may call, and second handles. */
 import { scope, Tensor } from '@backwire/tensor';
+import { shareHandle } from '@backwire/tensor/internal';
 import { definitionOfInstance, findDefinition } from '@backwire/rpc/internal';
 import { isHandle } from './handle-brand.ts';
 
@@ -78,9 +79,12 @@ export function isStream(value: unknown): value is AsyncGenerator | Generator {
   return generator && (Symbol.asyncIterator in value || Symbol.iterator in value);
 }
 
-/** For the owner's `toHere`: other handles on the same tensors, in containers of their own, so that the caller may dispose what it got. */
+/**
+ * For the owner's `toHere`: other handles of the same tensors, in containers of their own, so that the caller may dispose what it got.
+ * The handle of a leaf is one of that leaf: it leads to the same gradient.
+ */
 export function secondHandle(value: unknown, depth = 0): unknown {
-  if (value instanceof Tensor) return value.alias();
+  if (value instanceof Tensor) return shareHandle(value as Tensor);
   if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return value;
   if (Array.isArray(value)) return value.map((item) => secondHandle(item, depth + 1));
   if (value instanceof Map) {

@@ -278,6 +278,22 @@ describe('the tables', () => {
     }));
 });
 
+describe('toHere on the owner', () => {
+  it('gives second handles of the same leaf, in containers of their own', () =>
+    withGroup(1, async () => {
+      const leaf = ones([2], { requiresGrad: true });
+      const rref = createRRef({ list: [leaf], map: new Map([['it', leaf]]) });
+      const { list, map } = await rref.toHere();
+      const [second] = list;
+      expect(second).not.toBe(leaf);
+      expect([second?.isLeaf, map.get('it')?.isLeaf, second?.requiresGrad]).toEqual([true, true, true]);
+      second?.mul(3).sum().backward();
+      expect(leaf.grad?.toArray()).toEqual([3, 3]);
+      second?.dispose();
+      expect((await rref.localValue()).list[0]?.toArray()).toEqual([1, 1]);
+    }));
+});
+
 describe('agents in one process', () => {
   it('refuses to send an RRef of another agent', () =>
     withGroup(2, async (agents) => {

@@ -3,11 +3,12 @@ import type { Tensor } from '@backwire/tensor';
 import { rpcInfo, rpcStream, RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
 import { callLabelled, collectInWaitAll, type RpcMessage } from '@backwire/rpc/internal';
 import type { Message } from '@backwire/wire';
-import { createRemote } from './creation.ts';
+import { createFailed, createRemote } from './creation.ts';
 import { waitFor } from './deadline.ts';
 import { requireTensor, type RRefHandle } from './handle.ts';
 import { createAnswer, type Answer } from './proxy.ts';
 import { incarnationOf, workerOf } from './protocol/ids.ts';
+import type { UserFork } from './protocol/user-table.ts';
 import {
   askTypeName,
   invokeAndKeep,
@@ -73,7 +74,9 @@ export class Uses {
     args: readonly unknown[],
     options: CallOptions,
   ): RRefHandle<unknown> {
-    handle.throwIfUnusable('call remote() on it');
+    const failure = handle.failure();
+    if (failure !== undefined) return createFailed(this.session, handle, failure.error);
+    handle.throwIfDeleted('call remote() on it');
     const given = [this.reference(handle), method, args];
     const made = createRemote(
       this.session,
@@ -98,6 +101,17 @@ export class Uses {
       (owner, limits) =>
         callLabelled(owner, askTypeName, given, { ...limits, agent: this.session.host }, label) as Promise<string>,
     );
+  }
+
+  /** Resolves when the owner has the value; rejects with why it never will. Only the handle of `remote()` hears of that unasked. */
+  async whenCreated(handle: RRefHandle<unknown>, fork: UserFork, options: CallOptions): Promise<void> {
+    const { session } = this;
+    const ask = async (limits: CallOptions): Promise<void> => {
+      const failure = handle.failure();
+      if (failure !== undefined) throw failure.error;
+      if (!handle.isCreator && handle.knownType === undefined) await this.askType(handle, limits);
+    };
+    await this.after(handle.unlessCreationFails(session.whenSettled(fork)), options, ask);
   }
 
   /** Runs the backward pass of a value that is here. */
