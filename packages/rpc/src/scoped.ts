@@ -1,11 +1,11 @@
 /** @file Runs a handler that wants its arguments and temporaries freed at its end. */
 import { scope, Tensor } from '@backwire/tensor';
-import { adoptIntoScope, tensorsIn } from '@backwire/tensor/internal';
+import { adoptIntoScope, scopedIn } from '@backwire/tensor/internal';
 import { invoke, type Definition } from './definitions.ts';
 
 /** Runs a handler whose arguments become those of the scope it runs in. */
 export function invokeAdopted(definition: Definition, args: readonly unknown[]): unknown {
-  adopt(args);
+  adoptArguments(args);
   return invoke(definition, args);
 }
 
@@ -14,11 +14,11 @@ export function runInScope(definition: Definition, args: readonly unknown[]): un
   return scope(() => invokeAdopted(definition, args));
 }
 
-/** The tensors in the arguments are the scope's from now on. Looked at one by one: most are tensors themselves, or hold none. */
-function adopt(args: readonly unknown[]): void {
+/** The tensors and references in the arguments are the scope's from now on. Looked at one by one: most are tensors themselves, or hold none. */
+export function adoptArguments(args: readonly unknown[]): void {
   for (const arg of args) {
     if (typeof arg !== 'object' || arg === null) continue;
     if (arg instanceof Tensor && arg.sparse === undefined) adoptIntoScope(arg as Tensor);
-    else for (const tensor of tensorsIn(arg)) adoptIntoScope(tensor);
+    else for (const handle of scopedIn(arg)) adoptIntoScope(handle);
   }
 }

@@ -26,7 +26,7 @@ export type {
   RpcMessage,
 } from './extension.ts';
 export { checkTimeoutMs } from './options.ts';
-export { runInScope } from './scoped.ts';
+export { adoptArguments, runInScope } from './scoped.ts';
 export { system as systemError } from './dispatcher.ts';
 export { callLabelled, collectInWaitAll } from './calls.ts';
 export { withoutSlot } from './inbound-call.ts';

@@ -301,6 +301,8 @@ export class RRefHandle<T> implements RRef<T> {
   }
 }
 Object.defineProperty(RRefHandle.prototype, BRAND, { value: true });
+// Scopes free it: those of handlers that were given it.
+Object.defineProperty(RRefHandle.prototype, Symbol.for('backwire.scoped'), { value: true });
 
 function deferred(): Deferred {
   let resolve: () => void = () => undefined;

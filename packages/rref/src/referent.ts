@@ -1,7 +1,7 @@
 /** @file What an RRef refers to, seen from its owner: the name of its type, the methods that peers may call, and second handles. */
-import { scope, Tensor } from '@backwire/tensor';
+import { keep, scope, Tensor } from '@backwire/tensor';
 import { shareHandle } from '@backwire/tensor/internal';
-import { definitionOfInstance, findDefinition } from '@backwire/rpc/internal';
+import { adoptArguments, definitionOfInstance, findDefinition } from '@backwire/rpc/internal';
 import { isHandle } from './handle-brand.ts';
 
 type Method = (...args: unknown[]) => unknown;
@@ -46,13 +46,26 @@ export function callMethod(value: unknown, name: string, args: readonly unknown[
       const method = methodOf(value as object, name);
       if (method !== undefined) {
         const run = (): unknown => Reflect.apply(method, value, args);
-        return definition.scope ? scope(run) : run();
+        return definition.scope ? inScope(run, args) : run();
       }
     }
     const fixed = definition === undefined ? undefined : findDefinition(`${definition.name}.${name}`);
-    if (fixed?.kind === 'function') return Reflect.apply(fixed.body as Method, fixed.self, args);
+    if (fixed?.kind === 'function') {
+      const run = (): unknown => Reflect.apply(fixed.body as Method, fixed.self, args);
+      return fixed.scope ? inScope(run, args) : run();
+    }
   }
   throw new TypeError(`type object '${typeNameOf(value)}' has no attribute '${name}'`);
+}
+
+/** As a scoped handler: at the end what it got and made is freed, unless returned or kept. A generator has yet to begin then. */
+function inScope(run: () => unknown, args: readonly unknown[]): unknown {
+  return scope(() => {
+    adoptArguments(args);
+    const result = run();
+    if (isStream(result)) keep(args);
+    return result;
+  });
 }
 
 /** The method of that name along the prototypes, never one of `Object.prototype`. */

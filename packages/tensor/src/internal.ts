@@ -13,6 +13,6 @@ export { addGradients, sumTo } from './ops/gradients.ts';
 export { aligned, readBytes } from './host.ts';
 export { copyStrided, type StridedBytes } from './strided.ts';
 export { isNamed, named } from './named.ts';
-export { callScope, noteCreated as adoptIntoScope, sweep, tensorsIn, unswept, untracked } from './scope.ts';
+export { adoptIntoScope, callScope, scopedIn, sweep, tensorsIn, unswept, untracked } from './scope.ts';
 export { builtinOps, type BuiltinOp } from './builtins.ts';
 export { replicas, type RunningReplica } from './nn/replicas.ts';

@@ -2,9 +2,14 @@
 import { ambient, runCall, runWith } from './ambient.ts';
 import type { Tensor } from './tensor.ts';
 
-/** What was created in one `scope()` and is still its to free. */
+/** Something that a scope may free: a tensor, or a handle of a package above that carries `Symbol.for('backwire.scoped')`. */
+export interface Scoped {
+  dispose(): void;
+}
+
+/** What was created in one `scope()`, or was given to it, and is still its to free. */
 class Scope {
-  readonly owned = new Set<Tensor>();
+  readonly owned = new Set<Scoped>();
   readonly parent: Scope | undefined;
 
   constructor(parent: Scope | undefined) {
@@ -14,7 +19,7 @@ class Scope {
   /** Frees all but what `result` reaches, which passes to the enclosing scope. */
   close(result: unknown): void {
     if (typeof result === 'object' && result !== null)
-      for (const t of tensorsIn(result)) if (this.owned.delete(t)) this.parent?.owned.add(t);
+      for (const t of scopedIn(result)) if (this.owned.delete(t)) this.parent?.owned.add(t);
     for (const t of this.owned) t.dispose();
     this.owned.clear();
   }
@@ -41,6 +46,12 @@ export function noteCreated(t: Tensor): void {
     t.temporary = true;
     sweeping.push(t);
   } else if (open > 0) (ambient().scope as Scope | undefined)?.owned.add(t);
+}
+
+/** Makes something from outside the current scope's to free; nothing where there is no scope. */
+export function adoptIntoScope(handle: Scoped): void {
+  if (isTensor(handle)) noteCreated(handle);
+  else if (open > 0) (ambient().scope as Scope | undefined)?.owned.add(handle);
 }
 
 /**
@@ -87,10 +98,10 @@ function inside<T>(own: Scope, run: () => T): T {
   ) as T;
 }
 
-/** Takes the tensors in `value` out of every enclosing scope: they live until disposed or unreachable. Returns `value`. */
+/** Takes the tensors and RRefs in `value` out of every enclosing scope: they live until disposed or unreachable. Returns `value`. */
 export function keep<T>(value: T): T {
   if (open === 0) return value;
-  for (const t of tensorsIn(value)) {
+  for (const t of scopedIn(value)) {
     for (let s = ambient().scope as Scope | undefined; s !== undefined; s = s.parent) s.owned.delete(t);
   }
   return value;
@@ -164,7 +175,16 @@ function isThenable(value: unknown): value is PromiseLike<unknown> {
 
 /** Tensors reachable through arrays, maps, sets and the own fields of objects. */
 export function tensorsIn(value: unknown): Set<Tensor> {
-  const found = new Set<Tensor>();
+  return handlesIn(value, false) as Set<Tensor>;
+}
+
+/** The tensors, and whatever else a scope may free. */
+export function scopedIn(value: unknown): Set<Scoped> {
+  return handlesIn(value, true);
+}
+
+function handlesIn(value: unknown, others: boolean): Set<Scoped> {
+  const found = new Set<Scoped>();
   if (typeof value !== 'object' || value === null) return found;
   const seen = new Set<object>();
   const pending: object[] = [value];
@@ -177,6 +197,10 @@ export function tensorsIn(value: unknown): Set<Tensor> {
       continue;
     }
     if (ArrayBuffer.isView(next)) continue;
+    if (others && isMarked(next)) {
+      found.add(next);
+      continue;
+    }
     const inside: Iterable<unknown> =
       next instanceof Map ? [...next.keys(), ...next.values()] : next instanceof Set ? next : Object.values(next);
     for (const item of inside) if (typeof item === 'object' && item !== null) pending.push(item);
@@ -188,4 +212,10 @@ const TENSOR = Symbol.for('backwire.isTensor');
 
 function isTensor(value: object): value is Tensor {
   return (value as { [TENSOR]?: true })[TENSOR] === true;
+}
+
+const SCOPED = Symbol.for('backwire.scoped');
+
+function isMarked(value: object): value is Scoped {
+  return (value as { [SCOPED]?: true })[SCOPED] === true;
 }

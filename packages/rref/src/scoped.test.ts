@@ -1,0 +1,97 @@
+/** RRefs that scoped handlers are given: let go at the end, unless returned or kept. */
+import { rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
+import { keep, ones, rpcName, scope, type Tensor } from '@backwire/tensor';
+import { describe, expect, it } from 'vitest';
+import { agent, counters, eventually, isEmpty, withGroup } from '../test/group.ts';
+import { createRRef, remote, type RRef } from './index.ts';
+
+const scoped = { scope: true };
+const stored: RRef<Tensor>[] = [];
+const sum = rpcFunction(
+  'scoped-rrefs/sum',
+  async (given: { list: RRef<Tensor>[] }) => (await Promise.all(given.list.map((r) => r.toHere()))).length,
+  scoped,
+);
+const fails = rpcFunction(
+  'scoped-rrefs/fails',
+  (_rref: RRef<Tensor>): number => {
+    throw new RangeError('no');
+  },
+  scoped,
+);
+const same = rpcFunction('scoped-rrefs/same', (rref: RRef<Tensor>) => [rref], scoped);
+const store = rpcFunction('scoped-rrefs/store', (rref: RRef<Tensor>) => void stored.push(keep(rref)), scoped);
+const ones4 = rpcFunction('scoped-rrefs/ones4', () => ones([4]));
+const plain = rpcFunction('scoped-rrefs/plain', (rref: RRef<Tensor>) => void stored.push(rref));
+
+class Reader {
+  static readonly [rpcName] = 'scoped-rrefs/Reader';
+  async size(rref: RRef<Tensor>): Promise<number> {
+    return (await rref.toHere()).size;
+  }
+  async *sizes(rref: RRef<Tensor>): AsyncGenerator<number> {
+    yield (await rref.toHere()).size;
+    rref.dispose();
+  }
+  static echo(rref: RRef<Tensor>): RRef<Tensor> {
+    return rref;
+  }
+}
+rpcClass(Reader, { methods: ['size', 'sizes'], statics: ['echo'], scope: true });
+
+describe('a handler in a scope', () => {
+  it('lets go of the RRefs in its arguments, whether it returns or throws', () =>
+    withGroup(2, async (agents) => {
+      const [a, b] = [createRRef(ones([3])), remote('w1', ones4)];
+      expect(await rpcSync('w1', sum, [{ list: [a, b] }])).toBe(2);
+      await expect(rpcSync('w1', fails, [a])).rejects.toThrow('no');
+      expect(await remote('w1', sum, [{ list: [a] }]).toHere()).toBe(1);
+      await eventually(() => counters(agent(agents, 0))['num_forks'] === 0, 'all forks came home');
+      b.dispose();
+    }));
+
+  it('hands over the one it returns', () =>
+    withGroup(2, async (agents) => {
+      const mine = createRRef(ones([3]));
+      const [back] = await rpcSync('w1', same, [mine]);
+      expect(await back?.localValue()).toBe(await mine.localValue());
+      const there = remote('w1', same, [mine]);
+      const [again] = await there.toHere();
+      expect(again?.isOwner()).toBe(true);
+      expect(counters(agent(agents, 0))['num_forks']).toBe(1);
+      there.dispose();
+    }));
+
+  it('leaves those that were kept, as one without a scope leaves all', () =>
+    withGroup(2, async (agents) => {
+      const mine = createRRef(ones([3]));
+      await rpcSync('w1', store, [mine]);
+      await rpcSync('w1', plain, [mine]);
+      await agent(agents, 1).run(async () => {
+        for (const rref of stored) expect((await rref.toHere()).size).toBe(3);
+      });
+      expect(counters(agent(agents, 0))['num_forks']).toBe(2);
+      for (const rref of stored.splice(0)) rref.dispose();
+      await eventually(() => isEmpty(agent(agents, 0)), 'all forks came home');
+    }));
+
+  it('may be a method, of which a generator keeps its arguments until it has run', () =>
+    withGroup(2, async (agents) => {
+      const mine = createRRef(ones([3]));
+      const reader = remote('w1', Reader);
+      expect(await reader.rpcSync().size(mine)).toBe(3);
+      const sizes: number[] = [];
+      for await (const size of reader.rpcSync().sizes(mine)) sizes.push(size);
+      expect(sizes).toEqual([3]);
+      await eventually(() => isEmpty(agent(agents, 0)), 'all forks came home');
+      reader.dispose();
+    }));
+
+  it('is the only scope that takes RRefs from outside', () =>
+    withGroup(2, async () => {
+      const mine = remote('w1', ones4);
+      expect(await scope(async () => (await mine.toHere()).size)).toBe(4);
+      expect((await mine.toHere()).size).toBe(4);
+      mine.dispose();
+    }));
+});
