@@ -129,3 +129,37 @@ it(
     for (const agent of [a, b]) expect(agent.debugInfo()['dist_autograd.num_contexts'] ?? 0).toBe(0);
   },
 );
+
+it('a worker that gets the id of one that has just left is another to all, whatever their clocks say', async () => {
+  // Within one second, and then with a clock that is behind: lives are counted by the clock, but not by it alone.
+  const a = await join('a');
+  const gradient = (of: RpcAgent): Promise<unknown> =>
+    of.run(() =>
+      context(async (id) => {
+        const x = tensor([1, 2, 3], { requiresGrad: true });
+        const y = await rpcSync('a', square, [x]);
+        await backward(id, [y.sum()]);
+        return getGradients(id).get(x)?.toArray();
+      }),
+    );
+  const clock = vi.spyOn(Date, 'now');
+  try {
+    for (const [name, behindMs] of [
+      ['first', 0],
+      ['second', 0],
+      ['third', 3_600_000],
+    ] as const) {
+      clock.mockReturnValue(1_790_000_000_000 - behindMs);
+      const one = await join(name);
+      expect(one.id).toBe(1);
+      await knows(a, 1);
+      expect(await gradient(one), name).toEqual([2, 4, 6]);
+      const counter = one.run(() => remote('a', Counter));
+      expect(await one.run(() => counter.rpcSync().add(1)), name).toBe(1);
+      await leave(one);
+      await knows(a, 0);
+    }
+  } finally {
+    clock.mockRestore();
+  }
+});

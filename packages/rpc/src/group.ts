@@ -47,6 +47,8 @@ export interface GroupOptions {
 }
 
 const VIEW_KEY = 'view';
+/** The latest incarnation that was drawn. */
+const COUNT_KEY = 'incarnation';
 const CONFLICT_KEY = 'conflict/';
 const EXITS_PREFIX = 'launcher/exits/';
 /** A compare-and-set that loses so often in a row meets a store that does not work. */
@@ -211,23 +213,30 @@ export class Group {
     await this.lease?.revoke().catch(() => undefined);
   }
 
-  /** Higher than any before it, by the store's memory and by the clock, so that neither alone can make one twice. */
+  /**
+   * Higher than any before it, by the store's memory and by the clock, so that neither alone can make one twice. All names count
+   * together: what a worker made is known by its id and incarnation, and the id may be another worker's next.
+   */
   private async drawIncarnation(name: string): Promise<void> {
     const { store } = this.options;
     // A store that started anew knows the lives in its view, at least.
     const view = await this.read();
-    const lives = [...view.members, ...view.departed].filter((life) => life.name === name);
-    const former = Math.max(0, ...lives.map(({ incarnation }) => incarnation));
+    let former = 0;
+    for (const { incarnation } of [...view.members, ...view.departed]) former = Math.max(former, incarnation);
     const index = await store.add(`lives/${name}`, 1n);
     this.incarnationIndex = Number(index) - 1;
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const before = await store.get(`inc/${name}`);
+      const before = await store.get(COUNT_KEY);
       const last = before === undefined ? 0 : Number(decoder.decode(before));
-      const next = Math.max(last + 1, former + 1, Math.floor(Date.now() / 1000) - EPOCH_S);
-      const { ok } = await store.compareAndSet(`inc/${name}`, before ?? null, encoder.encode(String(next)));
-      if (!ok) continue;
-      this.incarnation = next;
-      return;
+      const least = Math.max(former + 1, Math.floor(Date.now() / 1000) - EPOCH_S);
+      if (last >= least) {
+        // Adding never loses against the others who join now.
+        this.incarnation = Number(await store.add(COUNT_KEY, 1n));
+        if (this.incarnation > former) return;
+      } else if ((await store.compareAndSet(COUNT_KEY, before ?? null, encoder.encode(String(least)))).ok) {
+        this.incarnation = least;
+        return;
+      }
     }
     throw new RpcError('unavailable', 'the store refuses every incarnation');
   }
