@@ -163,3 +163,39 @@ it('a worker that gets the id of one that has just left is another to all, whate
     clock.mockRestore();
   }
 });
+
+it('a pass never takes the next life of a worker, or another with its id, for the one that took part', async () => {
+  const a = await join('a');
+  const b = await join('b');
+  const c = await join('c');
+  await Promise.all([a, b, c].map((agent) => knows(agent, 2)));
+  for (const name of ['c', 'd']) {
+    const [stale, fresh] = await a.run(() =>
+      context(async (id) => {
+        const x = tensor([1, 2, 3], { requiresGrad: true });
+        const direct = await rpcSync('c', square, [x]);
+        const through = await rpcSync('b', squareVia, ['c', x]);
+        for (const agent of open) if (agent.name === 'c') await leave(agent);
+        await Promise.all([a, b].map((agent) => knows(agent, 1)));
+        expect((await join(name)).id).toBe(2);
+        await Promise.all([a, b].map((agent) => knows(agent, 2)));
+        // The newcomer takes part in the same context, with numbers of its own.
+        const later = await rpcSync(name, square, [x.mul(10)]);
+        const laterThrough = await rpcSync('b', squareVia, [name, x.mul(10)]);
+        const codes = [
+          await codeOf(backward(id, [direct.sum()], { retainGraph: true })),
+          await codeOf(backward(id, [through.sum()], { retainGraph: true })),
+        ];
+        expect(getGradients(id).get(x)).toBeUndefined();
+        const fine = await codeOf(backward(id, [later.add(laterThrough).sum()]));
+        return [codes, [fine, getGradients(id).get(x)?.toArray()]] as const;
+      }),
+    );
+    expect(stale.includes('ok')).toBe(false);
+    expect(fresh).toEqual(['ok', [600, 1200, 1800]]);
+    for (const agent of open) if (agent.name === name) await leave(agent);
+    await Promise.all([a, b].map((agent) => knows(agent, 1)));
+    if (name === 'c') await join('c');
+    await vi.waitFor(() => expect(a.debugInfo()['dist_autograd.num_contexts'] ?? 0).toBe(0));
+  }
+}, 60_000);
