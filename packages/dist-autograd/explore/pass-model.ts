@@ -51,6 +51,8 @@ interface InFlight {
   readonly label: string;
   readonly from: number;
   readonly to: number;
+  /** Control: what was sent after it on its link is not delivered before it. */
+  readonly prompt: boolean;
   deliver(): void;
 }
 
@@ -98,7 +100,7 @@ class Machine implements PassPort<null, Ctx> {
   }
 
   discover(to: number, token: number, _c: Ctx, pass: PassId, messages: readonly number[], options: PassOptions): void {
-    this.world.ask(this.id, to, token, `D${pass.worker} ${messages.join()}`, (reply) => {
+    this.world.ask(this.id, to, token, `D${nameOf(pass)} ${messages.join()}`, (reply) => {
       const there = this.world.machine(to);
       there.passes.onDiscover(there.context, pass, messages, options, { worker: this.id, reply });
     });
@@ -113,7 +115,7 @@ class Machine implements PassPort<null, Ctx> {
     grads: null,
     options: PassOptions,
   ): void {
-    this.world.ask(this.id, to, token, `B${pass.worker} ${message}`, (reply) => {
+    this.world.ask(this.id, to, token, `B${nameOf(pass)} ${message}`, (reply) => {
       const there = this.world.machine(to);
       there.passes.onBackward(there.context, pass, message, grads, options, { worker: this.id, reply });
     });
@@ -121,7 +123,7 @@ class Machine implements PassPort<null, Ctx> {
 
   abort(to: number, _c: Ctx, pass: PassId, failure: Failure): void {
     if (this.heard.has(to)) return;
-    this.world.send(this.id, to, `A${pass.worker}`, () => {
+    this.world.send(this.id, to, true, `A${nameOf(pass)}`, () => {
       const there = this.world.machine(to);
       there.passes.onAbort(there.context, this.id, pass, failure);
     });
@@ -228,9 +230,20 @@ class World {
     return this.machines[id] as Machine;
   }
 
-  send(from: number, to: number, what: string, deliver: () => void): void {
+  send(from: number, to: number, prompt: boolean, what: string, deliver: () => void): void {
     const label = `${from}>${to} ${what}`;
-    if (this.machine(to).alive) this.inFlight.push({ label, from, to, deliver });
+    if (this.machine(to).alive) this.inFlight.push({ label, from, to, prompt, deliver });
+  }
+
+  /** Links keep order, but calls wait for credit and for their tensors, and answers settle promises: only control is never overtaken. */
+  *deliverable(): Generator<InFlight> {
+    const held = new Set<string>();
+    for (const message of this.inFlight) {
+      const link = `${message.from}>${message.to}`;
+      if (held.has(link)) continue;
+      if (message.prompt) held.add(link);
+      yield message;
+    }
   }
 
   ask(from: number, to: number, token: number, what: string, serve: (reply: Reply) => void): void {
@@ -242,17 +255,18 @@ class World {
         label: `${label} refused`,
         from,
         to: from,
+        prompt: false,
         deliver: () => passes.onNack(token, DIED),
       });
     this.unanswered.set(label, { from, to, token });
-    this.send(from, to, what, () => {
+    this.send(from, to, false, what, () => {
       let answered = false;
       serve((failure, back = []) => {
         if (answered) this.wrong = `${label} was answered twice`;
         answered = true;
         this.unanswered.delete(label);
         const returned = back.map(({ message }) => ` ${message}`).join('');
-        this.send(to, from, `${what} ${failure === undefined ? `ok${returned}` : 'failed'}`, () => {
+        this.send(to, from, false, `${what} ${failure === undefined ? `ok${returned}` : 'failed'}`, () => {
           if (failure === undefined) passes.onAck(token, back as Fired<null>[]);
           else passes.onNack(token, failure);
         });
@@ -294,7 +308,7 @@ export function passModel(bounds: Bounds): Model<ReplayedState> {
     name: 'backward pass',
     create: () => new World(bounds),
     actions: (world) => {
-      const actions = [...new Set(world.inFlight.map(({ label }) => label))];
+      const actions = [...new Set([...world.deliverable()].map(({ label }) => label))];
       for (const origin of origins) {
         const machine = world.machine(origin);
         if (machine.alive && machine.started === machine.outcomes.length && machine.started < (bounds.passes ?? 1))
@@ -313,8 +327,11 @@ export function passModel(bounds: Bounds): Model<ReplayedState> {
       return actions;
     },
     apply: (world, action) => {
-      const index = world.inFlight.findIndex(({ label }) => label === action);
-      if (index >= 0) return (world.inFlight.splice(index, 1)[0] as InFlight).deliver();
+      for (const message of world.deliverable()) {
+        if (message.label !== action) continue;
+        world.inFlight.splice(world.inFlight.indexOf(message), 1);
+        return message.deliver();
+      }
       const words = action.split(' ');
       const last = Number(words.at(-1));
       const machine = world.machine(last);
@@ -332,11 +349,7 @@ export function passModel(bounds: Bounds): Model<ReplayedState> {
       else world.hear(Number(words[0]), last);
     },
     encode: (world) =>
-      JSON.stringify([
-        world.inFlight.map(({ label }) => label).sort(),
-        [...world.unanswered.keys()].sort(),
-        world.machines.map(stateOf),
-      ]),
+      JSON.stringify([linksOf(world.inFlight), [...world.unanswered.keys()].sort(), world.machines.map(stateOf)]),
     invariant: (world) =>
       world.wrong ??
       world.machines
@@ -345,6 +358,19 @@ export function passModel(bounds: Bounds): Model<ReplayedState> {
     terminal: (world) => endOf(world, origins),
   };
   return replaying(live);
+}
+
+/** What is on each link, without the order of what may be delivered in any order. */
+function linksOf(inFlight: readonly InFlight[]): string[] {
+  const prompts = new Map<string, number>();
+  return inFlight
+    .map(({ label, from, to, prompt }) => {
+      const link = `${from}>${to}`;
+      const after = prompts.get(link) ?? 0;
+      if (prompt) prompts.set(link, after + 1);
+      return `${after}${prompt ? '!' : ''} ${label}`;
+    })
+    .sort();
 }
 
 function stateOf({ context, outcomes, added, alive, heard, started, gaveUp, passes }: Machine): unknown {
