@@ -183,6 +183,6 @@ described('a page in Chromium', { timeout: 60_000 }, () => {
     const late: unknown = await first()
       .run(() => rpcAsync('page2', who))
       .catch((error: unknown) => error);
-    expect(rpcInfo(late)?.code).toBe('not-found');
+    expect(rpcInfo(late)?.code).toBe('peer-died');
   });
 });

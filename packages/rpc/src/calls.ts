@@ -165,7 +165,7 @@ export function processGroup(options: { workers?: readonly string[]; agent?: Rpc
   };
 }
 
-/** The worker that `to` means; without it, this one. @throws RpcError 'not-found'. */
+/** The worker that `to` means; without it, this one. @throws RpcError 'not-found', or 'peer-died' or 'unavailable' for one that was a member. */
 export function getWorkerInfo(to?: To): WorkerInfo {
   const agent = agentOf();
   return to === undefined ? agent.self : agent.members.find(to).worker;

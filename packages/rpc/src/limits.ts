@@ -34,6 +34,8 @@ export const MAX_INTERNED_NAMES = 65_535;
 export const HELLO_TIMEOUT_MS = 5_000;
 /** HELLOs that are parked or being answered at once; one more closes the oldest. */
 export const MAX_PENDING_HELLOS = 256;
+/** Names of workers that died or left, so that errors can say so; the oldest are forgotten first. */
+export const MAX_FORMER_MEMBERS = 4_096;
 /** Outcomes kept for idempotency keys, */
 export const MAX_IDEMPOTENT_OUTCOMES = 10_000;
 /** each for so long after its call is over, */

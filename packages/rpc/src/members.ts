@@ -4,7 +4,7 @@ import { bufferPool, type handshakeProto } from '@backwire/wire/internal';
 import type { Core } from './core.ts';
 import { RpcError } from './errors.ts';
 import type { Group } from './group.ts';
-import { ACK_MS, MAX_PENDING_HELLOS } from './limits.ts';
+import { ACK_MS, MAX_FORMER_MEMBERS, MAX_PENDING_HELLOS } from './limits.ts';
 import { Link, type LinkOwner } from './link.ts';
 import { LivenessPolicy, type LivenessEffect } from './liveness/policy.ts';
 import { Peer, PROTOCOL_VERSION } from './peer.ts';
@@ -43,12 +43,20 @@ export interface MembersOptions {
   onCutOff(worker: WorkerInfo): void;
 }
 
+/** One that was a member, and how that ended. */
+interface Former {
+  readonly worker: WorkerInfo;
+  readonly code: 'peer-died' | 'unavailable';
+}
+
 export class Members {
   private readonly options: MembersOptions;
   private readonly self: ViewMember;
   private readonly core: Core;
   private readonly byName = new Map<string, Peer>();
   private readonly byId: (Peer | undefined)[] = [];
+  /** How the latest life of each worker ended that is no member any more, by name. */
+  private readonly former = new Map<string, Former>();
   /** This worker, for calls to itself: they take the same way as all others, over a connection inside the process. */
   private readonly loop: { readonly out: Peer; readonly in: Peer };
   private readonly policy: LivenessPolicy<Peer>;
@@ -76,25 +84,29 @@ export class Members {
     });
   }
 
-  /** The peer behind a name, an id or a record. @throws RpcError 'not-found'. */
+  /**
+   * The peer behind a name, an id or a record.
+   * @throws RpcError 'not-found'; 'peer-died' or 'unavailable' for one that was a member; 'fenced' when this worker is none.
+   */
   find(to: To): Peer {
     const { self } = this.core;
     if (typeof to === 'string') {
       if (to === self.name) return this.loop.out;
       const peer = this.byName.get(to);
       if (peer !== undefined) return peer;
-      throw unknown(self, `name ${to}`);
+      throw this.missing(`name ${to}`, this.former.get(to));
     }
     if (to instanceof WorkerInfo) {
       const peer = to.name === self.name ? this.loop.out : this.byName.get(to.name);
       if (peer !== undefined && peer.worker.id === to.id) return peer;
-      throw unknown(self, `name ${to.name}`);
+      const former = this.former.get(to.name);
+      throw this.missing(`name ${to.name}`, former?.worker.id === to.id ? former : undefined);
     }
     if (typeof to !== 'number') throw new RpcError('invalid-argument', `Cannot get WorkerInfo from name ${String(to)}`);
     if (to === self.id) return this.loop.out;
     const peer = this.byId[to];
     if (peer !== undefined) return peer;
-    throw unknown(self, `id ${to}`);
+    throw this.missing(`id ${to}`, this.formerId(to));
   }
 
   /** All other members. */
@@ -294,6 +306,7 @@ export class Members {
     this.announce(member);
     const peer = new Peer(this.core, member);
     this.byName.set(member.name, peer);
+    this.former.delete(member.name);
     this.byId[member.id] = peer;
     // The others cannot dial a worker without an address: it dials them, so that they can call it.
     if (this.self.endpoints.length === 0) peer.want();
@@ -315,9 +328,36 @@ export class Members {
     this.wanting.delete(peer);
     this.acks.delete(peer);
     this.policy.forget(peer);
-    const text = code === 'peer-died' ? `worker '${member.name}' died` : `worker '${member.name}' has left the group`;
+    const text = endOf(member.name, code);
+    this.remember({ worker: peer.worker, code });
     this.core.caller.failAll(peer, (executed) => new RpcError(code, text, { executed, peer: peer.worker }));
     peer.close();
+  }
+
+  private remember(former: Former): void {
+    const { name } = former.worker;
+    this.former.delete(name);
+    this.former.set(name, former);
+    if (this.former.size <= MAX_FORMER_MEMBERS) return;
+    for (const oldest of this.former.keys()) {
+      this.former.delete(oldest);
+      break;
+    }
+  }
+
+  private formerId(id: number): Former | undefined {
+    for (const former of this.former.values()) if (former.worker.id === id) return former;
+    return undefined;
+  }
+
+  /** Why nobody is there; in PyTorch's words, and with what became of one that was. */
+  private missing(what: string, former: Former | undefined): RpcError {
+    const { self, refusal } = this.core;
+    if (refusal === 'fenced') return new RpcError('fenced', 'the group has removed this worker');
+    const text = `name:${self.name},rank:${self.id} could not find destination ${what}`;
+    if (former === undefined) return new RpcError('not-found', text);
+    const { worker, code } = former;
+    return new RpcError(code, `${endOf(worker.name, code)}; ${text}`, { peer: worker });
   }
 
   private async judge(peer: Peer, certain: boolean, fail: () => void): Promise<void> {
@@ -423,6 +463,6 @@ export function asMember(member: { readonly name: string; readonly id: number; r
   return { worker: new WorkerInfo(member.name, member.id), incarnation: member.incarnation };
 }
 
-function unknown(self: WorkerInfo, what: string): RpcError {
-  return new RpcError('not-found', `name:${self.name},rank:${self.id} could not find destination ${what}`);
+function endOf(name: string, code: Former['code']): string {
+  return code === 'peer-died' ? `worker '${name}' died` : `worker '${name}' has left the group`;
 }

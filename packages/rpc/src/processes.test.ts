@@ -32,7 +32,7 @@ describe('workers in processes of their own', { timeout: 60_000 }, () => {
     const outcomes = JSON.parse(line.slice('outcomes '.length)) as unknown[];
     const died = { code: 'peer-died', peer: 'w1', executed: 'maybe' };
     expect(outcomes).toEqual([died, died, 'alive']);
-    expect(await workers.worker(0).line(/^late/)).toBe('late not-found');
+    expect(await workers.worker(0).line(/^late/)).toBe('late peer-died');
     expect(await workers.worker(0).line(/^others/)).toBe('others still here');
     expect(await workers.worker(0).line(/^down/)).toBe('down w1');
     expect((await workers.worker(0).exited()).code).toBe(0);

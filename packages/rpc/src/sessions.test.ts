@@ -11,6 +11,7 @@ import {
   rpcSync,
   type RpcAgent,
   type RpcOptions,
+  type WorkerInfo,
 } from './index.ts';
 import type { Agent } from './agent.ts';
 import type { Peer } from './peer.ts';
@@ -133,7 +134,13 @@ describe('a peer that goes away', () => {
     expect(info?.code).toBe('unavailable');
     expect(info?.peer?.name).toBe('w1');
     expect(info?.executed).toBe('maybe');
-    expect(rpcInfo(await failure(at(0).run(() => rpcSync('w1', echo, [1]))))?.code).toBe('not-found');
+    const gone = { code: 'unavailable', executed: 'no', peer: { name: 'w1' } };
+    for (const to of ['w1', 1, info?.peer as WorkerInfo]) {
+      const later = rpcInfo(await failure(at(0).run(() => rpcSync(to, echo, [1]))));
+      expect(later).toMatchObject(gone);
+      expect(later?.message).toMatch(/worker 'w1' has left the group; .*could not find destination (name w1|id 1)/);
+      expect(() => at(0).run(() => rpcOneway(to, echo, [1]))).toThrow("worker 'w1' has left the group");
+    }
   });
 
   it('ends what it asked of others', async () => {
@@ -159,7 +166,12 @@ describe('a peer that goes away', () => {
     expect(info?.peer?.name).toBe('w1');
     await until(() => events.length === 2, 'both were told');
     expect(events.sort()).toEqual(['down w1', 'fenced']);
-    expect(rpcInfo(await failure(at(1).run(() => rpcSync('w0', echo, [1]))))?.code).toMatch(/fenced|not-found/);
+    const later = rpcInfo(await failure(at(0).run(() => rpcSync('w1', echo, [1]))));
+    expect(later).toMatchObject({ code: 'peer-died', executed: 'no', peer: { name: 'w1' } });
+    for (const to of ['w0', 0, 'w1']) {
+      const own = rpcInfo(await failure(at(1).run(() => rpcSync(to, echo, [1]))));
+      expect(own).toMatchObject({ code: 'fenced', executed: 'no' });
+    }
   });
 });
 

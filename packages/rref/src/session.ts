@@ -103,8 +103,6 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
     const gone = new Set([...dead, ...left].map(({ worker, incarnation }) => this.sites.seen(worker, incarnation)));
     const still = new Set(present);
     for (const site of this.members) if (!still.has(site)) gone.add(site);
-    for (const { worker } of left) this.sites.gone(worker, 'left');
-    for (const { worker } of dead) this.sites.gone(worker, 'died');
     this.members = present;
     this.sites.setMembers(present);
     for (const site of gone) {

@@ -1,5 +1,5 @@
 /** @file The shell's view of who is where: workers by site and sites by worker. */
-import { RpcError, WorkerInfo, type To } from '@backwire/rpc';
+import { WorkerInfo, type To } from '@backwire/rpc';
 import type { ExtensionHost } from '@backwire/rpc/internal';
 import { siteOf, workerOf, type Site } from './protocol/ids.ts';
 
@@ -10,8 +10,6 @@ export class Sites {
   private readonly known = new Map<Site, WorkerInfo>();
 
   private present: ReadonlySet<Site> = new Set();
-  /** How the latest life of each worker ended that is no member any more, by name. */
-  private readonly ended = new Map<string, { readonly worker: WorkerInfo; readonly how: 'died' | 'left' }>();
 
   constructor(host: ExtensionHost) {
     this.host = host;
@@ -33,28 +31,9 @@ export class Sites {
     return site;
   }
 
-  /** A life of a worker is over. */
-  gone(worker: WorkerInfo, how: 'died' | 'left'): void {
-    this.ended.set(worker.name, { worker, how });
-  }
-
   /** @throws RpcError 'peer-died' or 'unavailable' for a worker that was a member and is none; 'not-found' for one that never was. */
   resolve(to: To): WorkerInfo {
-    try {
-      return this.host.resolve(to);
-    } catch (error) {
-      const found = this.formerly(to);
-      if (found === undefined) throw error;
-      const { worker, how } = found;
-      const text = how === 'died' ? `worker '${worker.name}' died` : `worker '${worker.name}' has left the group`;
-      const code = how === 'died' ? 'peer-died' : 'unavailable';
-      throw new RpcError(code, text, { executed: 'no', peer: worker, cause: error });
-    }
-  }
-
-  private formerly(to: To): { readonly worker: WorkerInfo; readonly how: 'died' | 'left' } | undefined {
-    if (typeof to !== 'number') return this.ended.get(typeof to === 'string' ? to : to.name);
-    return [...this.ended.values()].find(({ worker }) => worker.id === to);
+    return this.host.resolve(to);
   }
 
   /** The group as of the latest view. */
