@@ -129,7 +129,7 @@ export interface ShutdownOptions {
   graceful?: boolean;
   /** One deadline for all of it, in milliseconds; 0 = no limit. @default 0 */
   timeoutMs?: number;
-  /** What to do about references that are still held. @default 'warn' */
+  /** What to do about references that others still hold, graceful or not. @default 'warn' */
   onLeak?: 'warn' | 'throw';
 }
 

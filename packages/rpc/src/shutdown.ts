@@ -51,6 +51,9 @@ export class Shutdown {
       } catch (error) {
         failure = this.withLeaks(error, this.agent.extensions.leaks());
       }
+    } else if (!this.graceful && this.agent.refusal !== 'fenced') {
+      // Nobody was asked to let go, so this is all that is held right now.
+      leaks = this.agent.extensions.leaks();
     }
     await this.end();
     if (failure !== undefined) throw failure;

@@ -150,7 +150,12 @@ describe('shutdown', () => {
     expect(rref.owner().id).toBe(1);
   });
 
-  it.each(['throw', 'warn'] as const)('with a handle that does not come back names it: %s', async (onLeak) => {
+  it.each([
+    ['throw', true],
+    ['warn', true],
+    ['throw', false],
+    ['warn', false],
+  ] as const)('with a handle that does not come back names it: %s, graceful: %s', async (onLeak, graceful) => {
     const warnings: string[] = [];
     const logger: Logger = {
       debug: () => undefined,
@@ -163,13 +168,14 @@ describe('shutdown', () => {
     // The user never lets go: its session does not take part in the shutdown.
     const user = sessionOf(agent(agents, 1));
     user.drain = () => Promise.resolve();
-    const ends = await Promise.allSettled(agents.map((each) => each.shutdown({ timeoutMs: 1_500, onLeak })));
+    const ends = await Promise.allSettled(agents.map((each) => each.shutdown({ graceful, timeoutMs: 1_500, onLeak })));
     const said = onLeak === 'throw' ? String((ends[0] as PromiseRejectedResult).reason) : warnings.join('\n');
     expect(said).toContain(
       'Leaking RRef GloballyUniqueId(created_on=0, local_id=0) with fork Id GloballyUniqueId(created_on=0, local_id=1)',
     );
     expect(said).toContain("held by 'w1'");
     expect(said).toContain('lifetime.test.ts');
+    expect(ends[1]?.status).toBe('fulfilled');
   });
 });
 
