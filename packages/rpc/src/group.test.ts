@@ -74,6 +74,18 @@ describe('joining', () => {
     expect((error as Error).message).toContain('RPC worker id 3 is not unique');
   });
 
+  it('waits in an open group for the former life of its name to go, and says that it is not unique when it stays', async () => {
+    const store = newStore();
+    const first = await join({ name: 'again', membership: 'dynamic', store });
+    const error = await failure(createAgent({ name: 'again', membership: 'dynamic', store, initTimeoutMs: 600 }));
+    expect((error as RpcError).code).toBe('failed-precondition');
+    expect((error as Error).message).toContain('RPC worker name again is not unique');
+    const second = join({ name: 'again', membership: 'dynamic', store });
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    await first.shutdown();
+    expect((await second).id).toBe(0);
+  });
+
   it('says that world sizes differ', async () => {
     const store = newStore();
     const waiting = failure(createAgent({ name: 'a', rank: 0, worldSize: 3, store, initTimeoutMs: 3_000 }));

@@ -263,12 +263,12 @@ export class Group {
         if ((await this.options.store.compareAndSet(VIEW_KEY, before, encodeView(next))).ok) return member;
         continue;
       }
-      await this.refused(next, { view, member, size: joiner.size, deadline });
+      await this.refused(next, { view, member, anyId: joiner.id === undefined, size: joiner.size, deadline });
     }
   }
 
   /** Waits for what stands in the way to go, as long as it may. */
-  private async refused(refusal: Refusal, { view, member, size, deadline }: Entry): Promise<void> {
+  private async refused(refusal: Refusal, { view, member, anyId, size, deadline }: Entry): Promise<void> {
     switch (refusal.kind) {
       case 'mixed':
         throw new RpcError('failed-precondition', mixed(refusal.size, size));
@@ -291,8 +291,10 @@ export class Group {
           return;
         }
         const error = notUnique(refusal.kind, member, by);
-        // The same name and id is a restart whose former life is not noticed as dead yet; anything else is a mistake.
-        if (by.name !== member.name || by.id !== member.id) await this.clash(error, by);
+        // The same name and id is a restart whose former life is not noticed as dead yet; anything else is a mistake. In an open group
+        // one that is told no id has that of its former life as little as any other.
+        const restart = by.name === member.name && (by.id === member.id || (anyId && size === undefined));
+        if (!restart) await this.clash(error, by);
         if (this.options.now() + RETRY_MS >= deadline) throw error;
         await sleep(RETRY_MS);
       }
@@ -430,6 +432,8 @@ export class Group {
 interface Entry {
   readonly view: View;
   readonly member: ViewMember;
+  /** It brought no id of its own. */
+  readonly anyId: boolean;
   readonly size: number | undefined;
   readonly deadline: number;
 }
