@@ -144,6 +144,8 @@ export class CallWriter {
         `an idempotency key is a text of 1 to ${MAX_IDEMPOTENCY_KEY_LENGTH} characters`,
       );
     }
+    if (call.mode === 'stream')
+      throw new RpcError('invalid-argument', 'a stream cannot have an idempotency key: its items are sent once');
     if (ambient().contextId !== undefined) {
       throw new RpcError(
         'failed-precondition',

@@ -19,6 +19,8 @@ import { unref } from './platform.ts';
 import { PendingCall, type Answer, type CallForm, type StreamAnswer } from './pending-call.ts';
 import type { Faults } from './faults.ts';
 
+const isPlainReply = (type: number): boolean => type === MessageType.PYTHON_RET || type === MessageType.SCRIPT_RET;
+
 /** A timer never sleeps longer, so that a clock that was set back does no harm. */
 const MAX_SLEEP_MS = 2 ** 31 - 1;
 
@@ -349,11 +351,9 @@ export class Caller {
 
   private deliver(call: PendingCall, arrived: Arrived, tensors: Tensor[]): void {
     const { peer } = call;
-    const hooks = !call.raw && this.core.extensions.hasResponseHooks;
-    if (
-      call.mode === 'message' ||
-      (hooks && arrived.messageType !== MessageType.PYTHON_RET && arrived.messageType !== MessageType.SCRIPT_RET)
-    ) {
+    const { hasResponseHooks, wantsPlainResponses } = this.core.extensions;
+    const hooks = !call.raw && hasResponseHooks;
+    if (call.mode === 'message' || (hooks && (wantsPlainResponses || !isPlainReply(arrived.messageType)))) {
       let message = messageOf(arrived, tensors);
       if (hooks) message = this.core.extensions.response(peer.worker, message);
       if (call.mode === 'message') this.resolve(call, message, message);

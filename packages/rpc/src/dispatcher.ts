@@ -14,7 +14,7 @@ import type { Incoming, RpcMessage } from './extension.ts';
 import { IdempotencyCache } from './idempotency.ts';
 import type { InboundCall } from './inbound-call.ts';
 import { decodeFailed, messageOf, type Arrived } from './inbox.ts';
-import { callPayload, encodeFor } from './lazy-call.ts';
+import { callPayload, encodeFor, readCallPayload } from './lazy-call.ts';
 import type { Peer } from './peer.ts';
 import { isGenerator, promiseOf } from './results.ts';
 import { invokeAdopted, runInScope } from './scoped.ts';
@@ -286,7 +286,7 @@ export class Dispatcher {
   private once(call: InboundCall, definition: Definition, type: number): void {
     if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
     const run = async (): Promise<RpcMessage> => this.replyMessage(call.peer, type, await this.run(definition, call));
-    this.idempotency.run(call, run).then(
+    this.idempotency.run(call, definition.name, run).then(
       (reply) => this.reply(call, reply),
       (error: unknown) => this.fail(call, error),
     );
@@ -398,10 +398,13 @@ export class Dispatcher {
         `worker '${this.core.self.name}' has no handler for messages of this type`,
       );
     }
-    const value = await this.slotted(call, () => this.runMessage(call.peer, message, call));
-    if ((call.flags & FrameFlag.STREAM) === 0) return this.replyMessage(call.peer, message.type, value);
-    await pumpStream(this.core, call, value);
-    return this.replyMessage(call.peer, message.type, undefined);
+    const run = async (): Promise<RpcMessage> => {
+      const value = await this.slotted(call, () => this.runMessage(call.peer, message, call));
+      if ((call.flags & FrameFlag.STREAM) === 0) return this.replyMessage(call.peer, message.type, value);
+      await pumpStream(this.core, call, value);
+      return this.replyMessage(call.peer, message.type, undefined);
+    };
+    return call.key === undefined ? run() : this.idempotency.run(call, readCallPayload(message.payload).name, run);
   }
 
   /** Runs user code of a served message in a slot. */
@@ -421,6 +424,10 @@ export class Dispatcher {
   }
 
   private reply(call: InboundCall, reply: RpcMessage): void {
+    if ((call.flags & FrameFlag.STREAM) !== 0 && !call.streamed) {
+      this.fail(call, new RpcError('failed-precondition', 'an extension answered a stream with a message'));
+      return;
+    }
     // The end of a stream was its answer.
     if (!call.aborted && (call.flags & (FrameFlag.ONEWAY | FrameFlag.STREAM)) === 0) {
       try {

@@ -76,7 +76,7 @@ export interface ExtensionSession {
   request?(call: Outgoing): Outgoing;
   /** Unwraps an incoming request, hands it on, wraps the response. */
   serve?(call: Incoming, next: (call: Incoming) => Promise<Message>): Promise<Message>;
-  /** Unwraps a response, before it is decoded. */
+  /** Unwraps a response, before it is decoded; not asked for the items of a stream. */
   response?(from: WorkerInfo, reply: Message): Message;
   /** Requests that this extension answers. */
   readonly messages?: ReadonlyMap<MessageType, (call: Incoming) => Promise<Message>>;
@@ -100,7 +100,7 @@ export interface Member {
 export interface ExtensionInternals {
   /** `request` is called only while this slot of the ambient record is set; without it, for every request. */
   readonly requestsWhile?: 'profile' | 'contextId';
-  /** `serve` is called only for these message types; without it, for every request. */
+  /** `serve` is called only for these message types, and `response` not for plain replies; without it, for every message. */
   readonly wraps?: readonly MessageType[];
   /** Beside `wraps`: while it says true, `serve` is called for every request, outermost. */
   servesAll?(): boolean;

@@ -31,6 +31,8 @@ export type Handle = (call: Incoming) => Promise<RpcMessage>;
 export class Extensions {
   readonly names: readonly string[];
   readonly hasResponseHooks: boolean;
+  /** Whether some of these want the replies of plain calls too. */
+  readonly wantsPlainResponses: boolean;
   /** The types that some extension unwraps; undefined = every request goes through `serve`. */
   private readonly attached: readonly Attached[];
   private readonly requestHooks: readonly Attached[];
@@ -70,6 +72,7 @@ export class Extensions {
     this.asksAlways = slots.includes(undefined);
     this.slots = [...new Set(slots)].filter((slot) => slot !== undefined);
     this.hasResponseHooks = this.responseHooks.length > 0;
+    this.wantsPlainResponses = this.responseHooks.some(({ session }) => session.wraps === undefined);
   }
 
   session(name: string): Session | undefined {
@@ -238,12 +241,17 @@ function isServing({ session }: Attached): boolean {
   return session.servesAll?.() === true;
 }
 
-/** A wrapped message takes the header entries of the one inside along. */
+/**
+ * A wrapped message takes the header entries of the one inside along. So does a message that was spread, and all that was not replaced
+ * then: the fields of a call that is not encoded yet are getters of its class, which a spread leaves behind.
+ */
 function inherit(next: Outgoing, inner: RpcMessage): Outgoing {
-  const outer: RpcMessage = next.message;
-  if (outer === inner || inner.header === undefined || outer.header !== undefined) return next;
-  const { type, id, payload, tensors } = outer;
-  return { ...next, message: { type, id, payload, tensors, header: inner.header } as RpcMessage };
+  const outer: Partial<RpcMessage> = next.message;
+  if (outer === inner) return next;
+  const whole = outer.payload !== undefined && outer.tensors !== undefined;
+  if (whole && (inner.header === undefined || outer.header !== undefined)) return next;
+  const { type = inner.type, id = inner.id, payload = inner.payload, tensors = inner.tensors } = outer;
+  return { ...next, message: { type, id, payload, tensors, header: outer.header ?? inner.header } as RpcMessage };
 }
 
 /** Both hooks may want to follow the call; a hook that spread what it was given has kept the earlier ones already. */

@@ -68,6 +68,8 @@ export class InboundCall implements CallContext {
   holdsSlot = false;
   /** The caller's idempotency key. */
   key: string | undefined;
+  /** Whether its stream has begun: the end of that is its answer. */
+  streamed = false;
   /** Items the consumer of a stream allows. */
   itemCredit = 0;
   /** Called when `itemCredit` grows or the call is cancelled. */

@@ -38,6 +38,8 @@ export const MAX_PENDING_HELLOS = 256;
 export const MAX_FORMER_MEMBERS = 4_096;
 /** Outcomes kept for idempotency keys, */
 export const MAX_IDEMPOTENT_OUTCOMES = 10_000;
+/** of this many bytes together, */
+export const MAX_IDEMPOTENT_BYTES = 256 * MIB;
 /** each for so long after its call is over, */
 export const IDEMPOTENT_KEEP_MS = 300_000;
 /** and with a key of this many characters at most. */
@@ -54,5 +56,9 @@ export const MAX_COLLECTIVE_TAGS = 8;
 export const MAX_REMOTE_STACK = 16 * KIB;
 /** A refused call is told at most this much about why, in characters. */
 export const MAX_ERROR_TEXT = 64 * KIB;
+/** What travels of an error beside its message, in bytes, */
+export const MAX_ERROR_DETAILS = 64 * KIB;
+/** and how many of the errors inside an AggregateError. */
+export const MAX_ERRORS_INSIDE = 64;
 /** Items of a stream that may wait for their consumer: what a producer is let ahead of it. */
 export const MAX_HIGH_WATER_ITEMS = 2 ** 20;

@@ -12,6 +12,7 @@ type Source = Iterator<unknown> | AsyncIterator<unknown>;
  * runs in the context of its call, and its `finally` blocks run when the consumer leaves.
  */
 export function pumpStream(core: Core, call: InboundCall, value: unknown): Promise<void> {
+  call.streamed = true;
   return runClean({ agent: core.agent, call }, async () => {
     const source = sourceOf(value);
     if (source === undefined)
