@@ -1,67 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import {
-  type CallFields,
-  DEFAULT_WIRE_LIMITS,
-  FrameHeader,
-  FrameKind,
-  FrameReader,
-  type FrameSink,
-  FrameWriter,
-  SlabPool,
-  WireError,
-} from './internal.ts';
-
-interface Seen {
-  header: FrameHeader;
-  payload: Uint8Array;
-}
-
-/** Keeps everything that arrives; bodies land in memory of their own. */
-class Recorder implements FrameSink {
-  readonly frames: Seen[] = [];
-  readonly bodies: { header: FrameHeader; bytes: Uint8Array; landed: number }[] = [];
-  private target: Uint8Array | undefined;
-  discard = false;
-
-  frame(header: FrameHeader, bytes: Uint8Array, start: number, end: number): void {
-    this.frames.push({ header: Object.assign(new FrameHeader(), header), payload: bytes.slice(start, end) });
-  }
-  body(header: FrameHeader): Uint8Array | undefined {
-    this.target = this.discard ? undefined : new Uint8Array(header.length);
-    return this.target;
-  }
-  bodyEnd(header: FrameHeader, landed: number): void {
-    this.bodies.push({ header: Object.assign(new FrameHeader(), header), bytes: this.target as Uint8Array, landed });
-  }
-}
-
-function call(overrides: Partial<CallFields> = {}): CallFields {
-  return {
-    kind: FrameKind.CALL,
-    flags: 0,
-    messageType: 0x102,
-    seq: 1,
-    ack: 0,
-    callId: 7,
-    fn: 3,
-    remainingMs: -1,
-    ...overrides,
-  };
-}
-
-function joined(writer: FrameWriter): Uint8Array {
-  const write = writer.flush();
-  const bytes = Buffer.concat(write?.chunks ?? []);
-  write?.release();
-  return bytes;
-}
-
-function open(sink: FrameSink, limits = DEFAULT_WIRE_LIMITS, slab?: number): FrameReader {
-  const reader = new FrameReader(sink, limits, slab);
-  reader.phase = 'open';
-  return reader;
-}
+import { DEFAULT_WIRE_LIMITS, FrameKind, FrameReader, FrameWriter, SlabPool, WireError } from './internal.ts';
+import { Recorder, call, joined, open } from './testdata/frames.ts';
 
 /** A stream of many kinds of frame with bodies between them, and what a reader must make of it. */
 function mixture(

@@ -43,4 +43,4 @@ export * from './protobuf.ts';
 export { BufferPool, type BufferPoolStats, bufferPool } from './buffer-pool.ts';
 export { frameName, frameTable, frameTensors, valueEnd } from './call-frame.ts';
 export { IncomingTensors } from './incoming-tensors.ts';
-export { type PlanOptions, hostTensors, needsHost, planTensors } from './tensor-plan.ts';
+export { type PlanOptions, planTensors } from './tensor-plan.ts';

@@ -156,13 +156,3 @@ class Planner {
     this.known.push(storage);
   }
 }
-
-/** Whether reading the bytes of one of these would have to wait for a device: `await hostTensors(tensors)` first. */
-export function needsHost(tensors: readonly Tensor[]): boolean {
-  return tensors.some((tensor) => !tensor.storage.onHost && tensor.device !== 'cpu');
-}
-
-/** Brings the bytes of every tensor to the host. */
-export async function hostTensors(tensors: readonly Tensor[]): Promise<void> {
-  for (const tensor of tensors) await tensor.storage.toHost();
-}

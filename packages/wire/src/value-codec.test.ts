@@ -254,6 +254,17 @@ describe('values', () => {
     expect([odd.name, odd.message, odd.constructor]).toEqual(['Odd', 'x', Error]);
   });
 
+  it('takes errors whose name and message are no texts, or longer than what a peer takes', () => {
+    const odd = Object.assign(new Error(), { name: 5, message: { toString: () => 'shown' } });
+    const back = roundTrip(odd) as Error;
+    expect([back.name, back.message]).toEqual(['5', 'shown']);
+    const long = roundTrip(Object.assign(new Error('x'), { name: 'ü'.repeat(50_000) })) as Error;
+    expect(long.name).toMatch(/^ü{1000,}$/);
+    expect(() => roundTrip(new Error('x'.repeat(DEFAULT_WIRE_LIMITS.maxStringBytes + 1)))).toThrow(
+      /string at|string \(/,
+    );
+  });
+
   it('may hold the same object twice, but not inside itself', () => {
     const shared = { x: 1 };
     expect(roundTrip([shared, shared])).toEqual([nul({ x: 1 }), nul({ x: 1 })]);

@@ -5,7 +5,6 @@ import { checkLimit } from './errors.ts';
 import { OUT_OF_BAND_BYTES, type WireLimits } from './limits.ts';
 import { Positions } from './positions.ts';
 import {
-  ERROR_CLASSES,
   FIELD_1,
   FIELD_1_VARINT,
   FIELD_2,
@@ -32,6 +31,8 @@ import { type ValueExtension, valueTypeOf } from './value-types.ts';
 const NO_TENSORS: Tensor[] = [];
 /** Strings up to this length give a value shorter than 128 bytes whatever they hold. */
 const SHORT_CHARS = 40;
+/** UTF-8 bytes of one UTF-16 unit, at most. */
+const MAX_BYTES_OF_UNIT = 3;
 /** Arrays of numbers from this length on are packed. */
 const PACK_FROM = 8;
 /** Tensors say so themselves, so that those of a second installed copy of the tensor package are known too. */
@@ -306,9 +307,11 @@ export class ValueWriter {
     out.varint32(ValueTag.ERROR);
     const mark = out.beginLength();
     out.u8(FIELD_1);
-    out.string(wellFormed(ERROR_CLASSES.has(value.name) ? value.name : value.name || 'Error'));
+    // A program may have put anything there; what a peer would refuse is shortened.
+    out.string(wellFormed(String(value.name).slice(0, this.limits.maxKeyBytes / MAX_BYTES_OF_UNIT)) || 'Error');
     out.u8(FIELD_2);
-    out.string(wellFormed(value.message));
+    const bytes = out.string(wellFormed(String(value.message)));
+    if (bytes > this.limits.maxStringBytes) this.tooMuch('string', bytes, this.limits.maxStringBytes);
     if (Object.hasOwn(value, 'cause')) this.item(FIELD_3, value.cause, 'cause');
     if (value instanceof AggregateError) this.item(FIELD_4, value.errors, 'errors');
     out.endLength(mark);
