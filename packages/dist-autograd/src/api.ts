@@ -59,7 +59,7 @@ export async function context<T>(fn: (contextId: ContextId) => Promise<T>): Prom
     // The body is awaited here, and its `then` may be anything: it runs in the context as a whole.
     const value = await runWith({ contextId: own.id }, async () => fn(own.id as ContextId));
     session.abort(own);
-    await own.whenIdle();
+    if (own.callsInFlight > 0) await own.whenIdle();
     return value;
   } catch (error) {
     own.cancelCalls(error);

@@ -25,7 +25,10 @@ export class LiveContext extends Context<SendRpcBackward, RecvRpcBackward> {
   /** Replicated modules that ran in this context here. */
   readonly replicas = new Replicas();
   private readonly calls = new Set<CallInFlight>();
-  private readonly invocations = new WeakMap<object, Invocation>();
+  /** Most contexts see one call on a worker other than their creator's: it needs no table. */
+  private entered: object | undefined;
+  private first: Invocation | undefined;
+  private invocations: WeakMap<object, Invocation> | undefined;
   private readonly outermost = new Invocation([]);
   private idle: (() => void)[] = [];
   private cancelled: { reason: unknown } | undefined;
@@ -40,12 +43,18 @@ export class LiveContext extends Context<SendRpcBackward, RecvRpcBackward> {
 
   /** Notes that `call`, being handled here, has this path. */
   enter(call: object | undefined, path: Path): void {
-    if (call !== undefined) this.invocations.set(call, new Invocation(path));
+    if (call === undefined) return;
+    const invocation = new Invocation(path);
+    if (this.entered === undefined || this.entered === call) {
+      this.entered = call;
+      this.first = invocation;
+    } else (this.invocations ??= new WeakMap()).set(call, invocation);
   }
 
   /** Where calls made now stand: in the handler of `call`, or in the creator's own code. */
   invocation(call: object | undefined): Invocation {
-    return (call === undefined ? undefined : this.invocations.get(call)) ?? this.outermost;
+    if (call === undefined) return this.outermost;
+    return (call === this.entered ? this.first : this.invocations?.get(call)) ?? this.outermost;
   }
 
   /** Follows a call until `settle`. */

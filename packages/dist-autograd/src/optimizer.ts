@@ -1,7 +1,7 @@
 /** @file DistributedOptimizer: steps parameters where they live, with the gradients of a context. */
 import { currentAgent, RpcError, rpcSync, type CallOptions, type WorkerInfo } from '@backwire/rpc';
 import { findDefinition, nameOf, systemFunction } from '@backwire/rpc/internal';
-import { remote, type RRef } from '@backwire/rref';
+import { isRRef, remote, type RRef } from '@backwire/rref';
 import type { Named, optim, Tensor } from '@backwire/tensor';
 import { runWith } from '@backwire/tensor/internal';
 import { sessionOf } from './api.ts';
@@ -35,6 +35,7 @@ export class DistributedOptimizer {
     ...args: A
   ): Promise<DistributedOptimizer> {
     const name = nameOf(optimizer);
+    checkParams(params);
     const groups = new Map<number, { owner: WorkerInfo; params: RRef<Tensor>[] }>();
     for (const param of params) {
       const owner = param.owner();
@@ -135,4 +136,13 @@ async function allOrLastError(promises: readonly Promise<void>[]): Promise<void>
   const failed = (await Promise.allSettled(promises)).filter((outcome) => outcome.status === 'rejected');
   const last = failed.at(-1);
   if (last !== undefined) throw last.reason;
+}
+
+/** Programs without types may give the parameters themselves. */
+function checkParams(params: unknown): void {
+  if (!Array.isArray(params)) throw new TypeError('a DistributedOptimizer takes a list of RRefs to parameters');
+  const wrong: number = params.findIndex((param) => !isRRef(param));
+  if (wrong < 0) return;
+  const text = `a DistributedOptimizer takes RRefs to parameters; parameter ${wrong} is none: createRRef() makes one of a tensor that is here`;
+  throw new TypeError(text);
 }

@@ -7,7 +7,7 @@ import type { Message, MessageType as Type } from '@backwire/wire';
 import { MessageType } from '@backwire/wire/internal';
 import type { Grads } from './engine/functions.ts';
 import { GraphTask } from './engine/graph-task.ts';
-import { checkRoots } from './engine/roots.ts';
+import { checkMode, checkRoots } from './engine/roots.ts';
 import { errorOf, failureOf } from './failure.ts';
 import { MAX_DISCOVERED } from './limits.ts';
 import type { LiveContext } from './live-context.ts';
@@ -24,6 +24,7 @@ import {
   encodeDiscover,
   encodeOutcome,
 } from './protocol/messages.ts';
+import { TimeLimits } from './time-limits.ts';
 import { PassMachine } from './protocol/pass.ts';
 import { PassError } from './protocol/pass-failures.ts';
 import type { Failure, Fired, LocalGraph, PassOptions, PassPort, Reply } from './protocol/pass-types.ts';
@@ -47,6 +48,7 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
   private readonly host: ExtensionHost;
   private readonly contexts: ContextTable<LiveContext>;
   private readonly parts: PartQueue;
+  private readonly limits = new TimeLimits();
 
   constructor(host: ExtensionHost, contexts: ContextTable<LiveContext>) {
     this.host = host;
@@ -68,24 +70,25 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
   }
 
   /** Runs a pass from `roots`, which are on this worker; see `backward`. */
-  async backward(context: LiveContext, roots: readonly Tensor[], options: BackwardOptions): Promise<void> {
-    checkRoots(roots);
-    const timeoutMs = this.host.timeoutMs(options);
-    const { signal } = options;
-    if (signal?.aborted === true) throw new RpcError('cancelled', 'backward was cancelled', { cause: signal.reason });
-    const flags = { retainGraph: options.retainGraph ?? false, fast: options.mode === 'fast' };
-    let stop: (() => void) | undefined;
-    try {
-      await new Promise<void>((resolve, reject) => {
-        const pass = this.start(context, roots, flags, (failure) => {
-          if (failure === undefined) resolve();
-          else reject(errorOf(failure));
-        });
-        if (pass !== undefined) stop = this.bound(context, pass, timeoutMs, signal);
+  backward(find: () => LiveContext, roots: readonly Tensor[], options: BackwardOptions): Promise<void> {
+    return new Promise<void>((resolve, reject) => {
+      const context = find();
+      checkRoots(roots);
+      checkMode(options.mode);
+      const timeoutMs = this.host.timeoutMs(options);
+      const { signal } = options;
+      if (signal?.aborted === true) throw new RpcError('cancelled', 'backward was cancelled', { cause: signal.reason });
+      const flags = { retainGraph: options.retainGraph ?? false, fast: options.mode === 'fast' };
+      let stop: (() => void) | undefined;
+      let ended = false;
+      const pass = this.start(context, roots, flags, (failure) => {
+        ended = true;
+        stop?.();
+        if (failure === undefined) resolve();
+        else reject(errorOf(failure));
       });
-    } finally {
-      stop?.();
-    }
+      if (pass !== undefined && !ended) stop = this.bound(context, pass, timeoutMs, signal);
+    });
   }
 
   onAbort(from: WorkerInfo, payload: Uint8Array): void {
@@ -152,6 +155,7 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
   }
 
   finish(token: number, context: LiveContext, graph: LocalGraph<Grads>): boolean {
+    if (context.replicas.empty) return false;
     const { profile } = ambient();
     // The group's own calls belong to no context, and nothing of the caller's bounds them.
     const combined = runClean({ agent: this.host, gradMode: false, profile }, () =>
@@ -220,12 +224,13 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
       timeoutMs: 0,
       label: { kind: 'other', name: 'backward' },
     };
-    const send = async (request: Request): Promise<Outcome> => {
-      const reply = await this.host.call(this.host.resolve(to), { ...request, id: 0n }, options);
-      return outcomeOf(reply);
-    };
-    const all = runClean({ agent: this.host, profile }, () =>
-      requests.length === 1 ? send(requests[0] as Request) : Promise.all(requests.map(send)).then(together),
+    const send = ({ type, payload, tensors }: Request): Promise<Message> =>
+      this.host.call(this.host.resolve(to), { type, id: 0n, payload, tensors }, options);
+    // Not even a worker that cannot be found is told of at once.
+    const all = runClean({ agent: this.host, profile }, async () =>
+      requests.length === 1
+        ? outcomeOf(await send(requests[0] as Request))
+        : together((await Promise.all(requests.map(send))).map(outcomeOf)),
     );
     const free = (): void => {
       for (const { tensors } of requests) for (const tensor of tensors) tensor.release();
@@ -249,7 +254,7 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
     const text = `RPC ran for more than set timeout (${timeoutMs} ms) and will now be marked with an error`;
     const late: Failure = { code: 'deadline-exceeded', name: 'RpcError', text };
     const limited = timeoutMs > 0 && timeoutMs <= MAX_TIMER_MS;
-    const timer = limited ? setTimeout(() => this.machine.abort(context, late, pass), timeoutMs) : undefined;
+    const lift = limited ? this.limits.add(timeoutMs, () => this.machine.abort(context, late, pass)) : undefined;
     const onAbort = (): void => {
       this.machine.abort(
         context,
@@ -259,7 +264,7 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
     };
     if (signal !== undefined) watchAbort(signal, onAbort);
     return () => {
-      clearTimeout(timer);
+      lift?.();
       if (signal !== undefined) unwatchAbort(signal, onAbort);
     };
   }

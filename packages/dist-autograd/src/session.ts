@@ -82,8 +82,8 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
   }
 
   /** Runs a pass from `roots`, which are on this worker. Also what `RRef.backward` calls on the owner. */
-  async backward(id: bigint, roots: readonly Tensor[], options: BackwardOptions = {}): Promise<void> {
-    await this.runner.backward(this.find(id), roots, options);
+  backward(id: bigint, roots: readonly Tensor[], options: BackwardOptions = {}): Promise<void> {
+    return this.runner.backward(() => this.find(id), roots, options);
   }
 
   /** Fails the pass in progress in a context, here and everywhere. */
@@ -117,8 +117,10 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
     if (wrapped === undefined) return call;
     const { started, settle } = context.follow();
     const followed: Followed = {
-      ...call,
+      to: call.to,
       message: wrapped.message,
+      options: call.options,
+      label: call.label as NonNullable<Outgoing['label']>,
       gradless,
       started,
       settled: ({ error }) => {
@@ -131,11 +133,12 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
     return followed;
   }
 
-  async serve(call: Incoming, next: (call: Incoming) => Promise<Message>): Promise<Message> {
-    const { context, inner, path } = unwrapRequest(this, call.from, call.message);
+  serve(call: Incoming, next: (call: Incoming) => Promise<Message>): Promise<Message> {
+    const { from, message } = call;
+    const { context, inner, path } = unwrapRequest(this, from, message);
     context.enter(ambient().call, path);
-    const reply = await runWith({ contextId: context.id }, () => next({ from: call.from, message: inner }));
-    return wrapResponse(this, context, call.from, reply, path);
+    const served = runWith({ contextId: context.id }, () => next({ from, message: inner }));
+    return served.then((reply) => wrapResponse(this, context, from, reply, path));
   }
 
   response(from: WorkerInfo, reply: Message): Message {
@@ -230,10 +233,11 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
   }
 
   private spreadCleanup({ ref, known }: LiveContext, from: number | undefined): void {
-    const payload = encodeContextMessage({ context: ref, oldest: this.contexts.oldestOf(ref) });
+    let payload: Uint8Array | undefined;
     for (const worker of known.keys()) {
-      if (worker !== from && worker !== ref.worker)
-        this.tell(worker, MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ, payload);
+      if (worker === from || worker === ref.worker) continue;
+      payload ??= encodeContextMessage({ context: ref, oldest: this.contexts.oldestOf(ref) });
+      this.tell(worker, MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ, payload);
     }
   }
 

@@ -3,8 +3,8 @@ import { RpcError, type WorkerInfo } from '@backwire/rpc';
 import type { ExtensionHost, MessageOptions } from '@backwire/rpc/internal';
 import type { Tensor } from '@backwire/tensor';
 import { ambient, setHistory } from '@backwire/tensor/internal';
-import { readWrappedPayload, writeWrappedPayload, type Message } from '@backwire/wire';
-import { MessageType } from '@backwire/wire/internal';
+import { readWrappedPayload, type Message } from '@backwire/wire';
+import { MessageType, type HeaderEntry } from '@backwire/wire/internal';
 import { RecvRpcBackward, SendRpcBackward } from './engine/functions.ts';
 import { reachOf } from './engine/reach.ts';
 import type { LiveContext } from './live-context.ts';
@@ -12,6 +12,7 @@ import { ContextRefused, type ContextTable } from './protocol/context.ts';
 import { decodeWrap, encodeWrap, type WrapMetadata } from './protocol/messages.ts';
 import type { Direction, Path } from './protocol/order-key.ts';
 import type { Target } from './protocol/pass-types.ts';
+import { wrapPayload } from './wrapped-bytes.ts';
 
 /**
  * Requests that are wrapped in a context, and whether they are even when no argument requires grad: the result of a function may,
@@ -34,6 +35,9 @@ export interface Wrapping {
   /** Whether messages say what their gradients come to, so that passes can be planned. */
   readonly plans: boolean;
 }
+
+/** What is inside may have header entries, which go along. */
+type WithHeader = Message & { readonly header?: readonly HeaderEntry[] };
 
 /** A wrapped message and the id of its send function, if it has one. */
 export interface Wrapped {
@@ -197,22 +201,20 @@ function wrap(
     graph,
     reach: send === undefined || !own.plans ? undefined : reachOf(send, context.id),
   });
-  return {
-    sendId: graph ? id : undefined,
-    message: {
-      ...('header' in message ? { header: message.header } : {}),
-      type: request ? MessageType.FORWARD_AUTOGRAD_REQ : MessageType.FORWARD_AUTOGRAD_RESP,
-      id: message.id,
-      payload: writeWrappedPayload(message.payload, metadata),
-      tensors: message.tensors,
-    },
+  const wrapped: WithHeader = {
+    type: request ? MessageType.FORWARD_AUTOGRAD_REQ : MessageType.FORWARD_AUTOGRAD_RESP,
+    id: message.id,
+    payload: wrapPayload(message.payload, metadata),
+    tensors: message.tensors,
+    header: (message as WithHeader).header as readonly HeaderEntry[],
   };
+  return { sendId: graph ? id : undefined, message: wrapped };
 }
 
 function unwrap(message: Message): { meta: WrapMetadata; inner: Message } {
   const { payload, extra } = readWrappedPayload(message.payload);
   const meta = decodeWrap(extra);
-  return { meta, inner: { ...message, type: meta.type, payload } };
+  return { meta, inner: { type: meta.type, id: message.id, payload, tensors: message.tensors } };
 }
 
 function know(own: Wrapping, context: LiveContext, worker: WorkerInfo): void {

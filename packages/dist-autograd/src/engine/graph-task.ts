@@ -54,7 +54,8 @@ export class GraphTask implements LocalGraph<Grads> {
   /** The worker's agent, in force in hooks. */
   private readonly agent: object | undefined;
   /** Fires when the pass failed: what is still being combined for it is withdrawn. */
-  private readonly over = new AbortController();
+  private over: AbortController | undefined;
+  private failed: Error | undefined;
   /** Gradients that wait between two runs; ours to free. */
   private held = new Set<Tensor>();
 
@@ -131,7 +132,8 @@ export class GraphTask implements LocalGraph<Grads> {
   discard(failure?: Failure): void {
     const cause = new Error(failure?.text ?? 'a backward pass failed before its gradients were combined');
     this.context.replicas?.fail(cause);
-    this.over.abort(cause);
+    this.failed = cause;
+    this.over?.abort(cause);
     for (const grad of this.captured.values()) grad.release();
     this.clear();
   }
@@ -146,8 +148,10 @@ export class GraphTask implements LocalGraph<Grads> {
     // Members that take part in one pass bring values of that pass only; passes of other origins are counted apart.
     const { worker, incarnation, n } = this.pass;
     const tags = { [`backward pass of worker ${worker} (life ${incarnation})`]: n };
+    this.over ??= new AbortController();
+    if (this.failed !== undefined) this.over.abort(this.failed);
     for (const [parameter, gradient] of await replica.reduceGradients(own, { signal: this.over.signal, tags })) {
-      if (this.over.signal.aborted) {
+      if (this.failed !== undefined) {
         gradient.dispose();
         continue;
       }

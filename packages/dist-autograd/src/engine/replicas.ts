@@ -14,6 +14,11 @@ export class Replicas {
   /** In the order in which they first ran; those that ran since the last pass are marked. */
   private readonly ran = new Map<Replica, boolean>();
 
+  /** Whether none ever ran here. */
+  get empty(): boolean {
+    return this.ran.size === 0;
+  }
+
   /** A replica runs forward. */
   note(replica: Replica): void {
     this.ran.set(replica, true);

@@ -24,3 +24,9 @@ export function checkRoots(roots: unknown): asserts roots is readonly Tensor[] {
 function invalid(text: string): RpcError {
   return new RpcError('invalid-argument', text);
 }
+
+/** @throws RpcError 'invalid-argument' for a mode that there is not: programs without types may have misspelt it. */
+export function checkMode(mode: unknown): void {
+  if (mode === undefined || mode === 'smart' || mode === 'fast') return;
+  throw new RpcError('invalid-argument', `the mode of a backward pass is 'smart' or 'fast', got ${String(mode)}`);
+}

@@ -57,7 +57,9 @@ export class Inputs {
 
   /** The gradients, once complete. */
   grads(count: number): (Tensor | null)[] {
-    return Array.from({ length: count }, (_, i) => this.slots[i]?.sum ?? null);
+    const grads: (Tensor | null)[] = [];
+    for (let i = 0; i < count; i++) grads.push(this.slots[i]?.sum ?? null);
+    return grads;
   }
 
   /** What is held so far. */

@@ -69,6 +69,8 @@ export interface ContextMessage {
 }
 
 const VERSION = 3;
+/** What grew beyond is not kept. */
+const MAX_SCRATCH_BYTES = 4_096;
 const RETAIN = 1;
 const FAST = 2;
 
@@ -93,7 +95,7 @@ export function decodeWrap(bytes: Uint8Array): WrapMetadata {
     const message = reader.varint53();
     const graph = reader.varint32() === 1;
     const path = readList(reader, MAX_PATH, 'a causal path');
-    return { type, context, oldest, message, graph, path, ...withTargets('reach', readTargets(reader, MAX_REACH)) };
+    return { type, context, oldest, message, graph, path, reach: readTargets(reader, MAX_REACH) };
   });
 }
 
@@ -178,10 +180,14 @@ export function decodeContextMessage(bytes: Uint8Array): ContextMessage {
   return whole(bytes, (reader) => ({ context: readContext(reader), oldest: reader.varint53() }));
 }
 
+/** Memory to encode in: every message leaves it as a copy before the next one begins. */
+let scratch = new ByteWriter(MAX_SCRATCH_BYTES);
+
 function begin(): ByteWriter {
-  const writer = new ByteWriter(48);
-  writer.u8(VERSION);
-  return writer;
+  if (scratch.bytes.length > MAX_SCRATCH_BYTES) scratch = new ByteWriter(MAX_SCRATCH_BYTES);
+  scratch.pos = 0;
+  scratch.u8(VERSION);
+  return scratch;
 }
 
 function whole<T>(bytes: Uint8Array, read: (reader: ByteReader) => T): T {
@@ -227,12 +233,8 @@ function readPass(reader: ByteReader): { context: ContextRef; pass: PassId; opti
   const pass = readPassId(reader);
   const flags = reader.varint32();
   const failed = readList(reader, MAX_FAILED_NAMED, 'failed passes');
-  const plan = withTargets('plan', readTargets(reader, MAX_PLAN));
-  return {
-    context,
-    pass,
-    options: { retainGraph: (flags & RETAIN) !== 0, fast: (flags & FAST) !== 0, failed, ...plan },
-  };
+  const plan = readTargets(reader, MAX_PLAN);
+  return { context, pass, options: { retainGraph: (flags & RETAIN) !== 0, fast: (flags & FAST) !== 0, failed, plan } };
 }
 
 /** Their number and one more, or zero for none known; then worker and message of each. */
@@ -251,10 +253,6 @@ function readTargets(reader: ByteReader, limit: number): Target[] | undefined {
   const targets: Target[] = [];
   for (let i = 0; i < count; i++) targets.push({ to: reader.varint32(), message: reader.varint53() });
   return targets;
-}
-
-function withTargets<K extends string>(key: K, targets: Target[] | undefined): Partial<Record<K, Target[]>> {
-  return (targets === undefined ? {} : { [key]: targets }) as Partial<Record<K, Target[]>>;
 }
 
 function writeReturned(writer: ByteWriter, { message, present }: Returned): void {
