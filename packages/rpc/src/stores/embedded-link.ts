@@ -4,6 +4,7 @@ import { randomBytes, unref } from '../platform.ts';
 import { authenticate } from '../security/authenticate.ts';
 import type { Keys } from '../security/keys.ts';
 import type { Connection, Transport } from '../transports/transport.ts';
+import { limited } from './limited.ts';
 import { ByteReader, type ReadProgram } from './byte-reader.ts';
 import { STORE_GROUP } from '../security/handshake.ts';
 import { FRAME_HEAD_BYTES, MAX_LIST_BYTES, Op, Reader, frame, replyError } from './protocol.ts';
@@ -84,11 +85,11 @@ export class EmbeddedLink {
 
   /** Connects once. */
   async connect(signal?: AbortSignal, timeoutMs?: number): Promise<void> {
-    const both = signal === undefined ? this.closing.signal : AbortSignal.any([signal, this.closing.signal]);
     const { transport, endpoint, keys } = this.options;
-    const dialled = await transport.dial(endpoint, { signal: both, timeoutMs });
-    const handshake = { role: 'dialer', group: STORE_GROUP, keys, signal: both, timeoutMs } as const;
-    const { connection } = await authenticate(dialled, handshake);
+    const { connection } = await limited(0, [signal, this.closing.signal], async (both) => {
+      const dialled = await transport.dial(endpoint, { signal: both, timeoutMs });
+      return authenticate(dialled, { role: 'dialer', group: STORE_GROUP, keys, signal: both, timeoutMs });
+    });
     if (this.closing.signal.aborted) {
       connection.destroy();
       throw closedError();

@@ -1,5 +1,6 @@
 /** @file etcd's version 3 interface as JSON over HTTP: requests, and the streamed answer of a watch. */
 import { RpcError } from '../errors.ts';
+import { limited } from './limited.ts';
 
 /** Numbers of 64 bits are text in etcd's JSON; fields that are zero, empty or false are left out. */
 export interface EtcdKeyValue {
@@ -46,18 +47,14 @@ export class EtcdApi {
     let failure: unknown;
     for (let i = 0; i < this.endpoints.length; i++) {
       const at = (this.preferred + i) % this.endpoints.length;
-      const limit = AbortSignal.timeout(REQUEST_MS);
       try {
-        const response = await this.post(
-          at,
-          path,
-          body,
-          signal === undefined ? limit : AbortSignal.any([signal, limit]),
-        );
-        const answer = (await response.json()) as Record<string, unknown>;
-        this.preferred = at;
-        if (!response.ok) throw refused(answer, response.status);
-        return answer;
+        return await limited(REQUEST_MS, [signal], async (limit) => {
+          const response = await this.post(at, path, body, limit);
+          const answer = (await response.json()) as Record<string, unknown>;
+          this.preferred = at;
+          if (!response.ok) throw refused(answer, response.status);
+          return answer;
+        });
       } catch (error) {
         if (error instanceof RpcError && error.code !== 'unavailable') throw error;
         if (signal?.aborted)

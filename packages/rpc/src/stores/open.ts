@@ -9,7 +9,7 @@ import { serveStore, type ServeStoreOptions } from './embedded-server.ts';
 import { etcdStore } from './etcd.ts';
 import { fileStore } from './file.ts';
 import { memoryStore } from './memory.ts';
-import { openingSignal } from './opening.ts';
+import { openLimited } from './opening.ts';
 import { prefixStore } from './prefix.ts';
 import { redisStore } from './redis.ts';
 import { torchClient } from './torch-client.ts';
@@ -82,18 +82,20 @@ async function openEmbedded(address: string, options: OpenStoreOptions): Promise
  * torchrun's agent serves a store of torch's at that address, without leases, watches or proof. It only tells the others where rank 0
  * serves ours. Each restart of the group has its own.
  */
-async function openUnderTorchrun(address: string, rank: number | undefined, options: OpenStoreOptions): Promise<Store> {
-  const torch = await torchClient(address, { signal: openingSignal(options) });
+function openUnderTorchrun(address: string, rank: number | undefined, options: OpenStoreOptions): Promise<Store> {
   const { TORCHELASTIC_RUN_ID: run = '', TORCHELASTIC_RESTART_COUNT: restart = '0' } = process.env;
   const key = `backwire/${run}/${restart}/store`;
-  try {
-    if (rank !== 0) return await connectTo(new TextDecoder().decode(await torch.waitFor(key)), options);
-    return await host({ host: torch.localHost.replace(/^::ffff:/, ''), port: 0 }, options, (endpoint) =>
-      torch.set(key, new TextEncoder().encode(endpoint.replace(/^tls:/, 'tcp:'))),
-    );
-  } finally {
-    torch.close();
-  }
+  return openLimited(options, async (signal) => {
+    const torch = await torchClient(address, { signal });
+    try {
+      if (rank !== 0) return await connectTo(new TextDecoder().decode(await torch.waitFor(key)), options);
+      return await host({ host: torch.localHost.replace(/^::ffff:/, ''), port: 0 }, options, (endpoint) =>
+        torch.set(key, new TextEncoder().encode(endpoint.replace(/^tls:/, 'tcp:'))),
+      );
+    } finally {
+      torch.close();
+    }
+  });
 }
 
 function connectTo(address: string, options: OpenStoreOptions): Promise<Store> {

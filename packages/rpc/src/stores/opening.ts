@@ -1,5 +1,6 @@
 /** @file Opening a store that may not be up yet: trying until it answers, the time is over, or nobody wants it any more. */
 import { RpcError } from '../errors.ts';
+import { limited } from './limited.ts';
 
 export interface OpeningLimits {
   /** How long to try, in milliseconds; 0 = no limit. @default 300000 */
@@ -37,8 +38,10 @@ export async function openWithin(
   }
 }
 
-/** Aborts when the limits are reached, for what tries by itself. */
-export function openingSignal({ timeoutMs = DEFAULT_TIMEOUT_MS, signal }: OpeningLimits): AbortSignal {
-  const limits = [signal, timeoutMs === 0 ? undefined : AbortSignal.timeout(Math.ceil(timeoutMs))];
-  return AbortSignal.any(limits.filter((one) => one !== undefined));
+/** Runs `open`, which tries by itself, with a signal that aborts when the limits are reached. */
+export function openLimited<T>(
+  { timeoutMs = DEFAULT_TIMEOUT_MS, signal }: OpeningLimits,
+  open: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  return limited(timeoutMs, [signal], open);
 }

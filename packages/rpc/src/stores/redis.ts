@@ -2,7 +2,8 @@
 import { randomUUID } from 'node:crypto';
 import { RpcError } from '../errors.ts';
 import { checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
-import { DEFAULT_TIMEOUT_MS, openingSignal, type OpeningLimits } from './opening.ts';
+import { limited } from './limited.ts';
+import { DEFAULT_TIMEOUT_MS, openLimited, type OpeningLimits } from './opening.ts';
 import { REDIS_SCRIPT } from './redis-script.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 import type { LeaseTicket, TicketStore } from './ticket.ts';
@@ -46,7 +47,7 @@ export async function redisStore(options: RedisStoreOptions): Promise<Store> {
   const [commands, changes] = await Promise.all([createClient(options.url), createClient(options.url)]);
   const store = new RedisStore(options.url, commands, changes, `{${prefix}}`);
   try {
-    await store.connect(openingSignal(options));
+    await openLimited(options, (limit) => store.connect(limit));
     return store;
   } catch (error) {
     await store.close();
@@ -303,10 +304,9 @@ class RedisStore implements TicketStore {
 
   private async run(op: string, ...args: (string | Buffer)[]): Promise<unknown[]> {
     this.checkOpen();
-    const limit = AbortSignal.any([AbortSignal.timeout(COMMAND_MS), this.closing.signal]);
     try {
       const running = this.commands.eval(REDIS_SCRIPT, { keys: this.keys, arguments: [this.channel, op, ...args] });
-      return (await race(running, limit)) as unknown[];
+      return (await limited(COMMAND_MS, [this.closing.signal], (limit) => race(running, limit))) as unknown[];
     } catch (error) {
       this.checkOpen();
       throw this.explain(error);
