@@ -13,6 +13,8 @@ interface Round<A> {
   readonly key: string;
   readonly expected: Set<string>;
   readonly arrivals: Map<string, A>;
+  /** Those who arrived, also when they did not wait to the end. */
+  readonly came: Set<string>;
   /** Goes on without those who die or leave. */
   readonly survive: boolean;
 }
@@ -44,10 +46,11 @@ export class Meetings<A> {
     let round = this.find(key, from);
     if (round === undefined) {
       const { expected, survive } = opening();
-      round = { key, expected: new Set(expected).add(from), arrivals: new Map(), survive };
+      round = { key, expected: new Set(expected).add(from), arrivals: new Map(), came: new Set(), survive };
       this.rounds.push(round);
     }
     round.arrivals.set(from, arrival);
+    round.came.add(from);
     return this.advance(round);
   }
 
@@ -64,11 +67,17 @@ export class Meetings<A> {
     return [...round.arrivals.values()];
   }
 
-  /** Takes an arrival back. The names still missing at its round; undefined when it is over already. */
+  /**
+   * Takes an arrival back. The names that never came to its round, or else those that came and did not wait; undefined when it is over
+   * already.
+   */
   withdraw(from: string, arrival: A): readonly string[] | undefined {
     const round = this.rounds.find(({ arrivals }) => arrivals.get(from) === arrival);
     if (round === undefined) return undefined;
-    const missing = [...round.expected].filter((name) => !round.arrivals.has(name)).sort();
+    const without = (seen: { has(name: string): boolean }): string[] =>
+      [...round.expected].filter((name) => !seen.has(name)).sort();
+    const never = without(round.came);
+    const missing = never.length > 0 ? never : without(round.arrivals);
     round.arrivals.delete(from);
     if (round.arrivals.size === 0) this.drop(round);
     return missing;

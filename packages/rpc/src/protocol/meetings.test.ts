@@ -1,0 +1,44 @@
+/** @file Meetings: who is waited for, and who is said to be missing. */
+import { expect, test } from 'vitest';
+import { Meetings } from './meetings.ts';
+
+const of =
+  (...expected: string[]) =>
+  (): { expected: string[]; survive: boolean } => ({ expected, survive: false });
+
+test('whoever gives up is told who never came, not who gave up before', () => {
+  const meetings = new Meetings<string>();
+  for (const name of ['a', 'b']) expect(meetings.arrive('k', name, `${name}1`, of('a', 'b', 'c', 'd'))).toEqual([]);
+  expect(meetings.withdraw('a', 'a1')).toEqual(['c', 'd']);
+  expect(meetings.withdraw('b', 'b1')).toEqual(['c', 'd']);
+  expect(meetings.withdraw('b', 'b1')).toBeUndefined();
+  expect(meetings.size).toBe(0);
+});
+
+test('when all came, but not at one time, those who did not wait are missing', () => {
+  const meetings = new Meetings<string>();
+  for (const name of ['a', 'b']) meetings.arrive('k', name, `${name}1`, of('a', 'b', 'c'));
+  expect(meetings.withdraw('a', 'a1')).toEqual(['c']);
+  meetings.arrive('k', 'c', 'c1', of());
+  expect(meetings.withdraw('b', 'b1')).toEqual(['a']);
+});
+
+test('a round that goes on without the gone waits for one that takes the place of a former life', () => {
+  const meetings = new Meetings<string>();
+  const opening = (): { expected: string[]; survive: boolean } => ({ expected: ['a', 'b', 'c'], survive: true });
+  meetings.arrive('k', 'c', 'c1', opening);
+  expect(meetings.gone('b')).toEqual([]);
+  meetings.joined('b');
+  expect(meetings.arrive('k', 'a', 'a1', opening)).toEqual([]);
+  const [released] = meetings.arrive('k', 'b', 'b2', opening);
+  expect([released?.type, [...(released?.arrivals.keys() ?? [])].sort()]).toEqual(['released', ['a', 'b', 'c']]);
+});
+
+test('what another collects from now on is handed over, and nothing else', () => {
+  const meetings = new Meetings<string>();
+  meetings.arrive('end', 'b', 'b1', () => ({ expected: ['a', 'b'], survive: true }));
+  meetings.arrive('barrier', 'b', 'b2', of('a', 'b'));
+  expect(meetings.handOver()).toEqual(['b1']);
+  expect(meetings.size).toBe(1);
+  expect(meetings.close()).toEqual(['b2']);
+});
