@@ -1,36 +1,37 @@
 /** @file One listener for each AbortSignal, however many wait for it: event targets search a list for every listener, and warn of eleven. */
 
-/** Who waits for one signal, in the order they came. A signal of a call of its own has one: no set is made for that. */
+/**
+ * Who waits for one signal, in the order they came. The first is a listener itself: most signals are of one call, and an object that
+ * listens costs such a call half its rate.
+ */
 class Watchers {
   private readonly signal: AbortSignal;
-  private only: (() => void) | undefined;
-  private more: Set<() => void> | undefined;
+  private readonly all: Set<() => void>;
 
-  constructor(signal: AbortSignal) {
+  constructor(signal: AbortSignal, first: () => void, second: () => void) {
     this.signal = signal;
+    this.all = new Set([first, second]);
+    signal.removeEventListener('abort', first);
+    signal.addEventListener('abort', this.abort, ONCE);
   }
 
   add(abort: () => void): void {
-    if (this.more !== undefined) this.more.add(abort);
-    else if (this.only === undefined) {
-      this.only = abort;
-      this.signal.addEventListener('abort', this, ONCE);
-    } else if (this.only !== abort) this.more = new Set([this.only, abort]);
+    this.all.add(abort);
   }
 
   delete(abort: () => void): void {
-    if (this.more === undefined ? this.only !== abort : !this.more.delete(abort) || this.more.size > 0) return;
-    this.only = this.more = undefined;
-    this.signal.removeEventListener('abort', this);
+    if (!this.all.delete(abort) || this.all.size > 0) return;
+    watched.delete(this.signal);
+    this.signal.removeEventListener('abort', this.abort);
   }
 
-  /** Of the signal. */
-  handleEvent(): void {
-    const all = this.more === undefined ? [this.only] : [...this.more];
-    this.only = this.more = undefined;
+  private readonly abort = (): void => {
+    const all = [...this.all];
+    this.all.clear();
+    watched.delete(this.signal);
     for (const abort of all) {
       try {
-        abort?.();
+        abort();
       } catch (error) {
         // As an event target does it: the others are told all the same.
         queueMicrotask(() => {
@@ -38,20 +39,28 @@ class Watchers {
         });
       }
     }
-  }
+  };
 }
 
 const ONCE = Object.freeze({ once: true });
-const watched = new WeakMap<AbortSignal, Watchers>();
+const watched = new WeakMap<AbortSignal, (() => void) | Watchers>();
 
 /** Calls `abort` once when the signal aborts; never for one that has already. The same function counts once. */
 export function watchAbort(signal: AbortSignal, abort: () => void): void {
-  let watchers = watched.get(signal);
-  if (watchers === undefined) watched.set(signal, (watchers = new Watchers(signal)));
-  watchers.add(abort);
+  const known = watched.get(signal);
+  if (known === undefined) {
+    watched.set(signal, abort);
+    signal.addEventListener('abort', abort, ONCE);
+  } else if (known instanceof Watchers) known.add(abort);
+  else if (known !== abort) watched.set(signal, new Watchers(signal, known, abort));
 }
 
 /** Takes that back; harmless when repeated. The last one takes the listener off the signal. */
 export function unwatchAbort(signal: AbortSignal, abort: () => void): void {
-  watched.get(signal)?.delete(abort);
+  const known = watched.get(signal);
+  if (known instanceof Watchers) known.delete(abort);
+  else if (known === abort) {
+    watched.delete(signal);
+    signal.removeEventListener('abort', abort);
+  }
 }
