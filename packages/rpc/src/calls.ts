@@ -10,6 +10,7 @@ import type { CallLabel } from './extension.ts';
 import { InboundCall, type CallContext } from './inbound-call.ts';
 import { MAX_HIGH_WATER_ITEMS } from './limits.ts';
 import {
+  checkArguments,
   checkOptions,
   checkTimeoutMs,
   DEFAULT_HIGH_WATER_ITEMS,
@@ -74,7 +75,9 @@ export function callLabelled(
 export function rpcOneway<F extends AnyFn>(to: To, fn: F & Named, ...rest: Rest<Parameters<F>>): void {
   const [args, options] = rest as unknown as Given<CallOptions>;
   const agent = running(agentOf(options));
-  agent.caller.oneway(agent.members.find(to), nameOf(fn), args ?? [], options);
+  const name = nameOf(fn);
+  checkArguments(args, name);
+  agent.caller.oneway(agent.members.find(to), name, args ?? [], options);
 }
 
 /**
@@ -93,6 +96,7 @@ export function rpcStream<A extends unknown[], I>(
     throw new RangeError(`highWaterItems must be positive and at most ${MAX_HIGH_WATER_ITEMS}, got ${items}`);
   const stream = new StreamClient(agent, items, checkTimeoutMs(options?.idleTimeoutMs ?? 0, 'idleTimeoutMs'));
   const name = nameOf(fn);
+  checkArguments(args, name);
   const form: CallForm = { mode: 'stream', label: { kind: 'stream', name }, defaultTimeoutMs: 0, items };
   stream.follow(agent.caller.call(agent.members.find(to), name, args ?? [], options, form, stream));
   return stream as unknown as AsyncGenerator<I, void, void>;
@@ -195,9 +199,7 @@ function call(to: To, fn: unknown, rest: readonly unknown[], kind: 'sync' | 'asy
   return new Promise((resolve, reject) => {
     const agent = running(agentOf(options));
     const name = nameOf(fn);
-    if (args !== undefined && !Array.isArray(args)) {
-      throw new TypeError(`the arguments of a call are a list, for '${name}' too; got ${typeof args}`);
-    }
+    checkArguments(args, name);
     if (options !== undefined && typeof options !== 'object') checkOptions(options, `a call of '${name}'`);
     agent.caller.call(agent.members.find(to), name, args ?? NO_ARGS, options, formOf(kind, name), { resolve, reject });
   });

@@ -43,6 +43,8 @@ const holder = globalThis as { [KEY]?: Table };
 const table: Table = (holder[KEY] ??= { byName: new Map(), byClass: new Map() });
 
 const NONE: ReadonlySet<string> = new Set();
+/** Names that must mean nothing on the proxy of a remote object, or awaiting or printing it would make calls. */
+const HIDDEN: ReadonlySet<string> = new Set(['then', 'toJSON']);
 /** The longest name; it also bounds what a peer may ask for. */
 export const MAX_NAME_LENGTH = 512;
 
@@ -63,7 +65,8 @@ export function systemFunction<F extends AnyFn>(name: string, fn: F): F & Named 
 /**
  * Lets peers construct `ctor` and call the listed methods of its instances and its listed static methods (under 'Class.method').
  * The class carries `static readonly [rpcName] = 'Name'`, its own, not inherited.
- * @throws RpcError 'failed-precondition' when the name is missing or taken, 'invalid-argument' when a listed method does not exist.
+ * @throws RpcError 'failed-precondition' when the name is missing or taken, 'invalid-argument' when a listed method does not exist or has a
+ * name that proxies hide: `then`, `toJSON`, or one that begins with an underscore.
  */
 export function rpcClass<C extends AnyCtor & Named>(
   ctor: C,
@@ -78,6 +81,12 @@ export function rpcClass<C extends AnyCtor & Named>(
   }
   const name = checkName(ctor[rpcName]);
   for (const method of options.methods) {
+    if (HIDDEN.has(method) || method.startsWith('_')) {
+      throw new RpcError(
+        'invalid-argument',
+        `method '${method}' of class '${name}' cannot be called from elsewhere: proxies have no method of that name`,
+      );
+    }
     if (!isMethod(ctor.prototype as object, method))
       throw new RpcError('invalid-argument', `class '${name}' has no method '${method}'`);
   }

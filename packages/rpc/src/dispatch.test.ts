@@ -177,6 +177,17 @@ describe('what is served', () => {
     expect(() => rpcClass(Wrong, { methods: ['toString' as never] })).toThrow("has no method 'toString'");
     expect(() => rpcFunction('', () => 1)).toThrow('needs a name');
   });
+
+  it.each(['then', 'toJSON', '_own'])('refuses a method that proxies hide: %s', (method) => {
+    class Hidden {
+      static readonly [rpcName] = 'dispatch/Hidden';
+      then(): void {}
+      toJSON(): void {}
+      _own(): void {}
+    }
+    const text = `method '${method}' of class 'dispatch/Hidden' cannot be called from elsewhere`;
+    expect(() => rpcClass(Hidden, { methods: [method as 'then'] })).toThrow(text);
+  });
 });
 
 describe('faults on purpose', () => {

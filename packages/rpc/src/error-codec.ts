@@ -1,5 +1,6 @@
 /** @file Failures on the wire: what a handler threw and what the system says, and how the caller gets them back. */
 import { decodeProto, encodeProto, errorProto } from '@backwire/wire/internal';
+import { detailsOf, rebuildWithDetails } from './error-details.ts';
 import { errorTypeOf, isRpcErrorCode, RemoteError, RpcError, type Executed } from './errors.ts';
 import { MAX_ERROR_TEXT, MAX_REMOTE_STACK } from './limits.ts';
 import { type WorkerInfo } from './worker-info.ts';
@@ -29,6 +30,7 @@ export function encodeThrown(thrown: unknown): Uint8Array {
     name: (error === undefined ? typeof thrown : textIn(() => className(error))) || 'Error',
     stack: (error === undefined ? '' : textIn(() => error.stack)).slice(0, MAX_REMOTE_STACK),
     executed: TO_WIRE.yes,
+    details: error === undefined ? EMPTY.details : detailsOf(error),
   });
 }
 
@@ -65,14 +67,14 @@ export function decodeFailure(bytes: Uint8Array, from: WorkerInfo): Error {
   if (plain.name === 'RpcError' || plain.name === 'RemoteError') {
     return new RpcError(code, plain.message, { executed: 'yes', retryable: false, peer: from, cause: remote });
   }
-  return rebuild(plain.name, plain.message, remote) ?? remote;
+  return rebuild(plain, remote) ?? remote;
 }
 
-function rebuild(name: string, message: string, cause: RemoteError): Error | undefined {
+function rebuild({ name, message, details }: errorProto.Error, cause: RemoteError): Error | undefined {
   const ctor = errorTypeOf(name);
-  if (ctor === undefined) return undefined;
   try {
-    const error = new ctor(message);
+    const error = ctor === undefined ? rebuildWithDetails(name, message, details) : new ctor(message);
+    if (error === undefined) return undefined;
     Object.defineProperty(error, 'cause', { value: cause, writable: true, configurable: true });
     return error;
   } catch {

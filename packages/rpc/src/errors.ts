@@ -141,13 +141,16 @@ const table: Map<string, ErrorCtor> = (holder[KEY] ??= new Map<string, ErrorCtor
   ['URIError', URIError],
 ]));
 
+/** Standard too, but made of more than a message. */
+const STANDARD: ReadonlySet<string> = new Set(['AggregateError', 'DOMException']);
+
 /**
  * Lets errors of a class arrive as that class. The class is known by its name, the same on both sides, and is rebuilt with the
  * original message alone. Another class under a name that is taken throws.
  */
 export function registerErrorType(ctor: new (message: string) => Error): void {
   const known = table.get(ctor.name);
-  if (known === ctor) return;
+  if (known === ctor || STANDARD.has(ctor.name)) return;
   if (ctor.name === '') throw new RpcError('invalid-argument', 'an error type needs a class name');
   if (known !== undefined) throw new RpcError('invalid-argument', `error type '${ctor.name}' is already registered`);
   table.set(ctor.name, ctor);

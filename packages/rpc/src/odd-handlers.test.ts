@@ -1,6 +1,6 @@
 /** @file Whatever a handler throws or returns, its caller gets an answer and both workers can stop. */
 import { afterEach, expect, it } from 'vitest';
-import { createAgent, RemoteError, rpcFunction, rpcSync, type RpcAgent } from './index.ts';
+import { createAgent, RemoteError, rpcFunction, rpcOneway, rpcStream, rpcSync, type RpcAgent } from './index.ts';
 
 const hostile = new Proxy(
   {},
@@ -43,6 +43,10 @@ const thenThrows = rpcFunction('odd/then', (): unknown => ({
 }));
 const thenUnreadable = rpcFunction('odd/then-getter', (): unknown => Object.defineProperty({}, 'then', throws));
 
+const letters = rpcFunction('odd/letters', function* (text: string) {
+  yield* text;
+});
+
 const agents: RpcAgent[] = [];
 afterEach(async () => {
   // Gracefully: a call without an answer would keep this from ending.
@@ -73,5 +77,9 @@ it('answers a handler whose result throws when it is awaited', async () => {
 
 it('refuses arguments that are no list on this side', async () => {
   const first = await pair('no list');
-  await expect(first.run(() => rpcSync('w1', throwOdd, 'abc' as unknown as [string]))).rejects.toThrow(TypeError);
+  for (const wrong of ['abc', 5, {}] as unknown as [string][]) {
+    await expect(first.run(() => rpcSync('w1', throwOdd, wrong))).rejects.toThrow(TypeError);
+    expect(() => first.run(() => rpcOneway('w1', throwOdd, wrong))).toThrow('the arguments of a call are a list');
+    expect(() => first.run(() => rpcStream('w1', letters, wrong))).toThrow('the arguments of a call are a list');
+  }
 });

@@ -187,6 +187,12 @@ export function checkOptions(options: unknown, what: string): void {
   throw new TypeError(`the options of ${what} are an object, got ${show(options)}`);
 }
 
+/** @throws TypeError when the arguments of a call are no list: programs without types may have forgotten the brackets. */
+export function checkArguments(args: unknown, name: string): void {
+  if (args === undefined || Array.isArray(args)) return;
+  throw new TypeError(`the arguments of a call are a list, for '${name}' too; got ${typeof args}`);
+}
+
 /** A wrong value, short enough for a message. */
 function show(value: unknown): string {
   if (typeof value === 'string') return `'${value.slice(0, 40)}'`;

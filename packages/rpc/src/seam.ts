@@ -25,7 +25,7 @@ export type {
   MessageOptions,
   RpcMessage,
 } from './extension.ts';
-export { checkTimeoutMs } from './options.ts';
+export { checkArguments, checkOptions, checkTimeoutMs } from './options.ts';
 export { adoptArguments, runInScope } from './scoped.ts';
 export { system as systemError } from './dispatcher.ts';
 export { callLabelled, collectInWaitAll } from './calls.ts';
