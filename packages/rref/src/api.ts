@@ -11,7 +11,7 @@ import {
   type RpcAgent,
   type To,
 } from '@backwire/rpc';
-import { nameOf, type ExtensionHost } from '@backwire/rpc/internal';
+import { checkArguments, checkOptions, nameOf, type ExtensionHost } from '@backwire/rpc/internal';
 import { createRemote } from './creation.ts';
 import { isHandle } from './handle.ts';
 import { formatId, type GlobalId } from './protocol/ids.ts';
@@ -53,10 +53,12 @@ export function remote<F extends AnyFn & Named>(
   ...rest: Rest<Parameters<F>>
 ): RRef<Awaited<ReturnType<F>>>;
 export function remote(to: To, fn: Named, args: readonly unknown[] = [], options: CallOptions = {}): RRef<unknown> {
+  checkOptions(options, 'remote()');
   const session = sessionOf(options.agent ?? currentAgent());
   const worker = session.sites.resolve(to);
   session.requireExtension(worker, EXTENSION_NAME);
   const name = nameOf(fn);
+  checkArguments(args, name);
   // Only classes have a prototype that cannot be replaced.
   const isClass = Object.getOwnPropertyDescriptor(fn, 'prototype')?.writable === false;
   return createRemote(session, worker, fn, args, { name, className: isClass ? name : undefined }, options);

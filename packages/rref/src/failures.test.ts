@@ -1,6 +1,6 @@
 /** Creations and uses that fail, time out, are cancelled or never sent; what is said, and that nothing is left. */
-import { RpcError, rpcFunction, rpcInfo, rpcSync, type RpcAgent } from '@backwire/rpc';
-import { add, ones, type Tensor } from '@backwire/tensor';
+import { rpcClass, RpcError, rpcFunction, rpcInfo, rpcSync, type RpcAgent } from '@backwire/rpc';
+import { add, ones, rpcName, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import { agent, counters, eventually, isEmpty, withGroup } from '../test/group.ts';
 import { createRRef, remote, rrefs, type RRef } from './index.ts';
@@ -30,6 +30,17 @@ const addToReferent = rpcFunction('failures/add-to-referent', async (rref: RRef<
 });
 const notServed = rpcFunction('failures/not-served', () => 1);
 const takeBoth = rpcFunction('failures/take-both', (_rref: RRef<number>, _other: unknown) => 1);
+
+const count = rpcFunction('failures/count', function* (n: number) {
+  for (let i = 0; i < n; i++) yield i;
+});
+class Counter {
+  static readonly [rpcName] = 'failures/Counter';
+  *count(): Generator<number> {
+    yield 1;
+  }
+}
+rpcClass(Counter, { methods: ['count'] });
 
 describe.each(['w0', 'w1'])('a creating function on %s that throws', (owner) => {
   it('shows its error, with its class, at every use', () =>
@@ -118,7 +129,7 @@ const tryHere = rpcFunction('failures/try-here', (rref: RRef<unknown>) =>
 describe('a use that times out', () => {
   it('leaves the RRef as it was', () =>
     withGroup(2, async () => {
-      const rref = remote('w1', later, [5, 100]);
+      const rref = remote('w1', later, [5, 400]);
       await expect(rref.toHere({ timeoutMs: 10 })).rejects.toMatchObject({ code: 'deadline-exceeded' });
       await expect(rref.toHere({ timeoutMs: 10 })).rejects.toThrow('RPC ran for more than set timeout');
       expect(await rref.toHere()).toBe(5);
@@ -308,6 +319,27 @@ describe('a creation that is refused', () => {
 });
 
 describe('misuse', () => {
+  it('what is no list of arguments, no worker, no options or no agent', () =>
+    withGroup(2, async (agents) => {
+      const loose = remote as unknown as (...given: unknown[]) => unknown;
+      expect(() => loose('w1', identity, 5)).toThrow("the arguments of a call are a list, for 'failures/identity' too");
+      expect(() => loose(null, identity, [1])).toThrow('Cannot get WorkerInfo from name null');
+      expect(() => loose('w1', identity, [1], 5)).toThrow('the options of remote() are an object, got 5');
+      for (const wrong of [{}, 'w1', 7])
+        expect(() => loose('w1', identity, [1], { agent: wrong })).toThrow('the agent in the options is no agent');
+      expect(agents.every(isEmpty)).toBe(true);
+    }));
+
+  it('a generator, which runs only in a stream', () =>
+    withGroup(2, async () => {
+      for (const owner of ['w0', 'w1']) {
+        const made = remote(owner, count as unknown as typeof identity, [3]);
+        await expect(made.toHere()).rejects.toThrow('a generator is called with rpcStream()');
+        const counter = remote(owner, Counter);
+        await expect(counter.remote().count().toHere()).rejects.toThrow('a generator is called with rpcStream()');
+      }
+    }));
+
   it('local value of a user', () =>
     withGroup(2, async () => {
       const rref = remote('w1', identity, [1]);

@@ -1,6 +1,7 @@
 /** @file What an RRef refers to, seen from its owner: the name of its type, the methods that peers may call, and second handles. */
 import { keep, scope, Tensor } from '@backwire/tensor';
-import { shareHandle } from '@backwire/tensor/internal';
+import { shareHandle, tensorsIn } from '@backwire/tensor/internal';
+import { valueTypeOf } from '@backwire/wire/internal';
 import { adoptArguments, definitionOfInstance, findDefinition } from '@backwire/rpc/internal';
 import { isHandle } from './handle-brand.ts';
 
@@ -103,7 +104,16 @@ export function secondHandle(value: unknown, depth = 0): unknown {
   if (value instanceof Map) {
     return new Map([...(value as Map<unknown, unknown>)].map(([key, item]) => [key, secondHandle(item, depth + 1)]));
   }
+  if (value instanceof Set) return new Set([...(value as Set<unknown>)].map((item) => secondHandle(item, depth + 1)));
   const prototype: unknown = Object.getPrototypeOf(value);
-  if (prototype !== Object.prototype && prototype !== null) return value;
+  if (prototype !== Object.prototype && prototype !== null) return secondInstance(value, depth);
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, secondHandle(item, depth + 1)]));
+}
+
+/** What travels by value and holds tensors is made again as it would be elsewhere; all other objects are themselves. */
+function secondInstance(value: object, depth: number): unknown {
+  const type = valueTypeOf(value);
+  if (type === undefined) return value;
+  const plain = type.encode(value);
+  return tensorsIn(plain).size === 0 ? value : type.decode(secondHandle(plain, depth + 1));
 }

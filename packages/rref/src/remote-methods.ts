@@ -21,6 +21,7 @@ export function enlist(agent: RpcAgent, session: RRefSession): void {
 
 /** The session of an agent. @throws RpcError 'failed-precondition' when the agent was made without the extension. */
 export function sessionOf(agent: RpcAgent): RRefSession {
+  if (typeof agent.name !== 'string') throw new TypeError('the agent in the options is no agent');
   const session = sessions.get(agent);
   if (session === undefined)
     throw new RpcError('failed-precondition', `worker '${agent.name}' has no extension 'rref'`);

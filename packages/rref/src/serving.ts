@@ -3,6 +3,7 @@ import { callContext, RpcError, type Incoming } from '@backwire/rpc';
 import type { RpcMessage } from '@backwire/rpc/internal';
 import { MessageType } from '@backwire/wire/internal';
 import { readWrappedPayload, type Message } from '@backwire/wire';
+import { isStream } from './referent.ts';
 import { valueOf } from './remote-methods.ts';
 import type { RRefSession } from './session.ts';
 import { decodeCreation, decodeFetch } from './id-codec.ts';
@@ -33,7 +34,13 @@ async function serveCreation(session: RRefSession, { from, message }: Incoming, 
   if (entry === undefined) throw session.creationRefused(rref, from);
   const cell = session.cellOfEntry(entry);
   try {
-    cell.resolve(await session.host.runValue(from, { type: inner, id: message.id, payload, tensors: message.tensors }));
+    const value = await session.host.runValue(from, { type: inner, id: message.id, payload, tensors: message.tensors });
+    if (isStream(value)) {
+      // Nothing that an RRef can do would ever run it.
+      value.return(undefined);
+      throw new RpcError('failed-precondition', 'a generator is called with rpcStream()', { executed: 'yes' });
+    }
+    cell.resolve(value);
   } catch (error) {
     cell.reject(error);
     throw error;

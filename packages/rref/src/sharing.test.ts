@@ -1,6 +1,7 @@
 /** Making RRefs, sharing them in all ways, and what everybody sees of them. */
 import { getWorkerInfo, rpcAsync, rpcFunction, rpcSync, currentAgent, type RpcAgent } from '@backwire/rpc';
 import { add, ones, type Tensor, tensor } from '@backwire/tensor';
+import { registerValueType } from '@backwire/wire';
 import { describe, expect, it } from 'vitest';
 import { agent, counters, eventually, isEmpty, withGroup } from '../test/group.ts';
 import { createRRef, isRRef, listRRefs, remote, rrefDebugInfo, rrefs, type RRef } from './index.ts';
@@ -278,6 +279,21 @@ describe('the tables', () => {
     }));
 });
 
+class Pair {
+  readonly key: number;
+  readonly weight: Tensor | undefined;
+  constructor(key: number, weight: Tensor | undefined) {
+    this.key = key;
+    this.weight = weight;
+  }
+}
+registerValueType({
+  name: 'sharing/Pair',
+  match: Pair,
+  encode: ({ key, weight }) => [key, weight],
+  decode: (plain) => new Pair(...(plain as [number, Tensor | undefined])),
+});
+
 describe('toHere on the owner', () => {
   it('gives second handles of the same leaf, in containers of their own', () =>
     withGroup(1, async () => {
@@ -291,6 +307,19 @@ describe('toHere on the owner', () => {
       expect(leaf.grad?.toArray()).toEqual([3, 3]);
       second?.dispose();
       expect((await rref.localValue()).list[0]?.toArray()).toEqual([1, 1]);
+    }));
+
+  it('gives them in sets and in values of registered types, too; what holds no tensor is itself', () =>
+    withGroup(1, async () => {
+      const mine = new Pair(1, ones([2]));
+      const [set, light] = [new Set([mine]), new Pair(2, undefined)];
+      const [second] = await createRRef(set).toHere();
+      expect(second).toBeInstanceOf(Pair);
+      second?.weight?.dispose();
+      expect(mine.weight?.disposed).toBe(false);
+      expect(await createRRef(light).toHere()).toBe(light);
+      const other = new Error('of no registered type');
+      expect(await createRRef(other).toHere()).toBe(other);
     }));
 });
 

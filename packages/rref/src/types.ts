@@ -52,7 +52,7 @@ export interface RRef<T> extends Disposable {
   toString(): string;
   /** Whether the owner knows this handle. On the owner and for a handle that came from the owner: always. */
   confirmedByOwner(): boolean;
-  /** Resolves when `confirmedByOwner` would be true. Rejects if creation failed. */
+  /** Resolves when the owner knows this handle and has the value. Rejects if creation failed. */
   confirmed(options?: CallOptions): Promise<void>;
   /** The name of the value's class; asked once, then known here. Rejects if creation failed. */
   typeName(options?: CallOptions): Promise<string>;
