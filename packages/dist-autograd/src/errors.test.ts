@@ -77,6 +77,17 @@ describe('misuse', () => {
       }),
     ));
 
+  it('refuses a mode that there is not', () =>
+    at(0, () =>
+      context(async (id) => {
+        const root = leaf([1], 2).mul(3).sum();
+        await expect(backward(id, [root], { mode: 'x' as 'fast' })).rejects.toThrow(
+          "mode of a backward pass is 'smart'",
+        );
+        await backward(id, [root], { mode: 'smart' });
+      }),
+    ));
+
   it('fails where the graph was freed, with the node that freed it', () =>
     at(0, async () => {
       await context(async (id) => {

@@ -144,6 +144,15 @@ describe('DistributedOptimizer', () => {
       await context((id) => opt.step(id));
     }));
 
+  it('takes RRefs to parameters only, and says so', () =>
+    at(0, async () => {
+      const loose = DistributedOptimizer.create as unknown as (...given: unknown[]) => Promise<unknown>;
+      for (const params of [leaf([1], 1), null, 'w1'])
+        await expect(loose(optim.SGD, params, { lr: 1 })).rejects.toThrow('takes a list of RRefs to parameters');
+      const mixed = [createRRef(leaf([1], 1)), leaf([1], 1)];
+      await expect(loose(optim.SGD, mixed, { lr: 1 })).rejects.toThrow('parameter 1 is none');
+    }));
+
   it('raises what a constructor or a step threw on its owner', () =>
     at(0, async () => {
       const params = await Promise.all(
