@@ -23,6 +23,7 @@ import {
   encodeBackward,
   encodeDiscover,
   encodeOutcome,
+  type Returned,
 } from './protocol/messages.ts';
 import { TimeLimits } from './time-limits.ts';
 import { PassMachine } from './protocol/pass.ts';
@@ -205,7 +206,8 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
 
   private onBackward(call: Incoming): Promise<Message> {
     const { from, message } = call;
-    const { context: ref, pass, options, ...sent } = decodeBackward(message.payload, message.tensors.length);
+    const sent = decodeBackward(message.payload, message.tensors.length);
+    const { context: ref, pass, options } = sent;
     const grads = gradientsOf(sent.present, message.tensors[Symbol.iterator]());
     const contextNow = (): LiveContext | undefined => this.contexts.lookup(ref);
     return answer(call, MessageType.BACKWARD_AUTOGRAD_RESP, contextNow, (reply) => {
@@ -290,13 +292,14 @@ function answer(
 ): Promise<Message> {
   return new Promise((resolve) => {
     begin((failure, back = []) => {
-      const gradients = back as readonly Fired<Grads>[];
-      const tensors = gradients.flatMap(({ grads }) => thereOf(grads));
+      const tensors: Tensor[] = [];
+      const returned: Returned[] = [];
+      for (const { message, grads } of back as readonly Fired<Grads>[]) {
+        for (const grad of grads) if (grad !== null) tensors.push(grad);
+        returned.push({ message, present: presenceOf(grads) });
+      }
       if (tensors.length > 0) context()?.part(tensors);
-      const payload = encodeOutcome(
-        failure,
-        gradients.map(({ message, grads }) => ({ message, present: presenceOf(grads) })),
-      );
+      const payload = encodeOutcome(failure, returned);
       resolve({ type, id: call.message.id, payload, tensors });
     });
   });

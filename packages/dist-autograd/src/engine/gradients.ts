@@ -74,7 +74,12 @@ export class GradientStore {
 
   /** Handles of the caller's own. */
   snapshot(): Gradients {
-    return new GradientMap(new Map([...this.leaves()].map((leaf) => [leaf, (this.get(leaf) as Tensor).detach()])));
+    const [only] = this.entries;
+    const copies: ByLeaf = new Map();
+    if (this.base.size === 0 && only !== undefined && this.entries.length === 1) {
+      for (const [leaf, grad] of only.grads) copies.set(leaf, grad.detach());
+    } else for (const leaf of this.leaves()) copies.set(leaf, (this.get(leaf) as Tensor).detach());
+    return new GradientMap(copies);
   }
 
   private leaves(): Set<AccumulateGrad> {

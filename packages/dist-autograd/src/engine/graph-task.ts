@@ -16,7 +16,7 @@ import { InvariantError } from '@backwire/rpc/internal';
 import type { PassId } from '../protocol/ids.ts';
 import { compareKeys } from '../protocol/order-key.ts';
 import { PassError } from '../protocol/pass-failures.ts';
-import type { Failure, Fired, LocalGraph, Reached, Target } from '../protocol/pass-types.ts';
+import type { Failure, Fired, LocalGraph, Reached } from '../protocol/pass-types.ts';
 import { RecvRpcBackward, type SendRpcBackward, type Grads } from './functions.ts';
 import type { GradientStore } from './gradients.ts';
 import type { Replica, Replicas } from './replicas.ts';
@@ -86,7 +86,7 @@ export class GraphTask implements LocalGraph<Grads> {
     for (let node = pending.pop(); node !== undefined; node = pending.pop()) {
       if (this.seen.has(node)) continue;
       this.seen.add(node);
-      if (node instanceof RecvRpcBackward) reached.push({ ...this.target(node), reach: node.reach });
+      if (node instanceof RecvRpcBackward) reached.push(this.target(node));
       for (const edge of node.nextEdges) if (edge !== null) pending.push(edge.node);
     }
     return reached;
@@ -117,7 +117,8 @@ export class GraphTask implements LocalGraph<Grads> {
     const held = new Set<Tensor>();
     runClean({ agent: this.agent, gradMode: false, profile }, () => sweep(() => this.work(start, fired, held)));
     this.held = held;
-    const left = fired.map((one) => ({ ...one, grads: one.grads.map(handle) }));
+    const left: Fired<Grads>[] = [];
+    for (const { to, message, tensors, grads } of fired) left.push({ to, message, tensors, grads: grads.map(handle) });
     for (const { grads } of fired) for (const grad of grads) if (grad !== null) before.add(grad);
     for (const grad of before) if (!held.has(grad)) grad.release();
     return left;
@@ -183,10 +184,10 @@ export class GraphTask implements LocalGraph<Grads> {
     return send;
   }
 
-  private target(node: RecvRpcBackward): Target {
+  private target(node: RecvRpcBackward): Reached {
     if (node.contextId !== this.context.id)
       throw strayFunction(node.contextId, this.context.id, this.isReleased(node.contextId));
-    return { to: node.from, message: node.messageId };
+    return { to: node.from, message: node.messageId, reach: node.reach };
   }
 
   private place(node: Node): Place {
@@ -260,7 +261,8 @@ export class GraphTask implements LocalGraph<Grads> {
     if (node instanceof AccumulateGrad) this.capture(node, grads[0] ?? null);
     else if (node instanceof RecvRpcBackward) {
       const out = observed(node, grads, () => node.hooked(grads));
-      fired.push({ ...this.target(node), grads: out, tensors: out.filter((grad) => grad !== null).length });
+      const { to, message } = this.target(node);
+      fired.push({ to, message, grads: out, tensors: out.filter((grad) => grad !== null).length });
     } else if (grads.every((grad) => grad === null)) this.spread(node, []);
     else {
       const out = observed(node, grads, () => node.apply(grads));

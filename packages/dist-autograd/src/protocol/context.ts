@@ -108,7 +108,8 @@ export class ContextTable<C extends Context<unknown, unknown>> {
   /** A new context of this worker. */
   create(): C {
     this.room();
-    const ref = { ...this.self, local: localId(this.life, this.contextCounter++) };
+    const { worker, incarnation } = this.self;
+    const ref: ContextRef = { worker, incarnation, local: localId(this.life, this.contextCounter++) };
     this.own.add(ref.local);
     return this.insert(this.make(ref));
   }

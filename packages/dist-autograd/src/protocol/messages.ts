@@ -121,10 +121,10 @@ export function encodeBackward(message: BackwardMessage): Uint8Array {
 /** @param tensors how many tensors came with it. */
 export function decodeBackward(bytes: Uint8Array, tensors: number): BackwardMessage {
   return whole(bytes, (reader) => {
-    const head = readPass(reader);
-    const gradients = readReturned(reader);
-    matches([gradients], tensors);
-    return { ...head, ...gradients };
+    const { context, pass, options } = readPass(reader);
+    const { message, present } = readReturned(reader);
+    if (countOf(present) !== tensors) throw unmatched();
+    return { context, pass, options, message, present };
   });
 }
 
@@ -263,13 +263,26 @@ function writeReturned(writer: ByteWriter, { message, present }: Returned): void
 
 function readReturned(reader: ByteReader): Returned {
   const message = reader.varint53();
-  return { message, present: readList(reader, MAX_GRADIENTS, 'gradients').map((flag) => flag === 1) };
+  const flags = readList(reader, MAX_GRADIENTS, 'gradients');
+  const present: boolean[] = [];
+  for (const flag of flags) present.push(flag === 1);
+  return { message, present };
 }
 
 function matches(gradients: readonly Returned[], tensors: number): void {
   let there = 0;
-  for (const { present } of gradients) for (const flag of present) if (flag) there++;
-  if (there !== tensors) throw decodeError('gradients do not match their tensors');
+  for (const { present } of gradients) there += countOf(present);
+  if (there !== tensors) throw unmatched();
+}
+
+function countOf(present: readonly boolean[]): number {
+  let there = 0;
+  for (const flag of present) if (flag) there++;
+  return there;
+}
+
+function unmatched(): Error {
+  return decodeError('gradients do not match their tensors');
 }
 
 function writeFailure(writer: ByteWriter, failure: Failure): void {

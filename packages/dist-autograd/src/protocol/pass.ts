@@ -64,18 +64,21 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
    * @param began called when the context is this pass's.
    */
   start(context: C, roots: unknown, flags: Pick<PassOptions, 'retainGraph' | 'fast'>, began?: () => void): PassId {
-    const id: PassId = { ...this.self, n: ++this.passes };
+    const { worker, incarnation } = this.self;
+    const id: PassId = { worker, incarnation, n: ++this.passes };
     const busy = context.pass;
     // Two in one place cannot both be meant; another origin's pass gives way only to a lower id.
     if (busy !== undefined) {
       if (sameLife(busy.id, id) || comparePasses(busy.id, id) < 0) throw inProgress(context);
       this.fail(context, busy, overtaken(context));
     }
-    const state = this.open(context, id, true, { ...flags, failed: context.failed }, roots);
+    const { retainGraph, fast } = flags;
+    const { failed } = context;
+    const state = this.open(context, id, true, { retainGraph, fast, plan: undefined, failed }, roots);
     began?.();
     this.guarded(context, state, () => {
       const reached = this.graphOf(state).walk('roots');
-      if (!flags.fast) state.options = { ...state.options, plan: planOf(reached) };
+      if (!fast) state.options = { retainGraph, fast, plan: planOf(reached), failed };
       this.expand(context, state, reached);
     });
     this.discovered(context, state);
