@@ -230,14 +230,18 @@ export class Caller {
     if (call !== undefined) this.reject(call, error);
   }
 
-  /** Fails every call to a peer. */
-  failAll(peer: Peer, error: (executed: Executed) => RpcError): void {
+  /**
+   * Fails every call to a peer. One that is merely out of reach may get them yet, when a link comes up again: what nobody waits for any
+   * more is taken back behind them.
+   */
+  failAll(peer: Peer, error: (executed: Executed) => RpcError, isGone = false): void {
     for (const id of this.core.calls.ids((call) => call.peer === peer)) {
       const call = this.take(id);
       if (call === undefined) continue;
-      const executed = this.stage(call);
+      let executed = this.stage(call);
       if (call.seq === 0) call.withdrawn = true;
       if (executed === 'no') this.undelivered(call);
+      else if (!isGone && peer.state !== 'gone') executed = this.withdraw(call);
       this.reject(call, error(executed));
     }
   }

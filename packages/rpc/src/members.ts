@@ -330,7 +330,7 @@ export class Members {
     this.policy.forget(peer);
     const text = endOf(member.name, code);
     this.remember({ worker: peer.worker, code });
-    this.core.caller.failAll(peer, (executed) => new RpcError(code, text, { executed, peer: peer.worker }));
+    this.core.caller.failAll(peer, (executed) => new RpcError(code, text, { executed, peer: peer.worker }), true);
     peer.close();
   }
 

@@ -2,6 +2,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { tensor, type Tensor } from '@backwire/tensor';
 import {
+  barrier,
   callContext,
   rpcAsync,
   RpcError,
@@ -54,6 +55,23 @@ const failure = (promise: Promise<unknown>): Promise<unknown> =>
   );
 
 describe('a link that breaks', () => {
+  it('does not bring a worker to a barrier that it has given up meanwhile', async () => {
+    const { at } = await start();
+    await at(1).run(() => rpcSync('w0', echo, [1]));
+    const peer = peerOf(at(1), 'w0');
+    const unreachable = (executed: 'no' | 'maybe' | 'yes'): RpcError =>
+      new RpcError('unavailable', 'w0 cannot be reached', { executed });
+    peer.reset(unreachable('no'));
+    const given = failure(at(1).run(() => barrier()));
+    (at(1) as Agent).caller.failAll(peer, unreachable);
+    expect(rpcInfo(await given)?.code).toBe('barrier-broken');
+    // Over the next link everything comes that was sent before.
+    expect(await at(1).run(() => rpcSync('w0', echo, [2]))).toBe(2);
+    const alone = await failure(at(0).run(() => barrier({ timeoutMs: 300 })));
+    expect((alone as Error).message).toContain("'w1'");
+    await Promise.all([0, 1].map((i) => at(i).run(() => barrier({ timeoutMs: 10_000 }))));
+  });
+
   it('does not lose, repeat or reorder calls', async () => {
     const { at } = await start();
     const calls: Promise<number>[] = [];
