@@ -28,5 +28,8 @@ function invalid(text: string): RpcError {
 /** @throws RpcError 'invalid-argument' for a mode that there is not: programs without types may have misspelt it. */
 export function checkMode(mode: unknown): void {
   if (mode === undefined || mode === 'smart' || mode === 'fast') return;
-  throw new RpcError('invalid-argument', `the mode of a backward pass is 'smart' or 'fast', got ${String(mode)}`);
+  throw new RpcError(
+    'invalid-argument',
+    `the mode of a backward pass is 'smart' or 'fast', got ${typeof mode === 'string' ? mode : typeof mode}`,
+  );
 }
