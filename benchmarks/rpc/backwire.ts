@@ -1,5 +1,5 @@
 /** @file Backwire as a contestant: worker 0 measures, worker 1 serves. */
-import type { Extension, RpcOptions, Security, Store } from '@backwire/rpc';
+import type { RpcOptions, Security, Store } from '@backwire/rpc';
 import { openStore } from '@backwire/rpc/internal';
 import type { Contestant } from '../measure.ts';
 import { freePort, start } from '../processes.ts';
@@ -76,19 +76,14 @@ export async function agentOptions(rank: number): Promise<RpcOptions> {
     transports,
     channels,
     maxConcurrentCalls,
-    extensions: extensions === 'all' ? await allExtensions() : extensions === 'hooks' ? [hooks] : [],
+    extensions:
+      extensions === 'all'
+        ? (await import('./all-extensions.ts')).allExtensions()
+        : extensions === 'hooks'
+          ? [hooks]
+          : [],
     ...(security === undefined ? {} : { security }),
   };
-}
-
-/** Loaded by those that use them alone. */
-async function allExtensions(): Promise<Extension[]> {
-  const [{ rrefs }, { distAutograd }, { profiling }] = await Promise.all([
-    import('@backwire/rref'),
-    import('@backwire/dist-autograd'),
-    import('@backwire/profiler'),
-  ]);
-  return [rrefs(), distAutograd(), profiling()];
 }
 
 /** The same store, but nobody else can be given a part in holding its leases: whoever has one renews it in the main loop. */

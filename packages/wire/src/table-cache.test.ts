@@ -88,7 +88,12 @@ describe('tables that were seen before', () => {
   it('are told apart by one byte: dtype, shape, stride, offset, gradient', () => {
     const base = tensor([1, 2, 3, 4, 5, 6]);
     const grad = tensor([1, 2, 3, 4, 5, 6], { requiresGrad: true });
-    const all = [base, tensor([1, 2, 3, 4, 5, 6], { dtype: 'int32' }), base.reshape([2, 3]), base.reshape([3, 2])];
+    const all: Tensor[] = [
+      base,
+      tensor([1, 2, 3, 4, 5, 6], { dtype: 'int32' }),
+      base.reshape([2, 3]),
+      base.reshape([3, 2]),
+    ];
     all.push(
       base.reshape([2, 3]).transpose(0, 1),
       base.narrow(0, 1, 3),
