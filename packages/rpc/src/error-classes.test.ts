@@ -85,6 +85,6 @@ it('details that are nonsense are none', () => {
 });
 
 it('they need no registration, and take none amiss', async () => {
-  registerErrorType(AggregateError as unknown as new (message: string) => Error);
+  registerErrorType(AggregateError);
   expect(((await failure('aggregate')) as unknown as AggregateError).errors).toHaveLength(4);
 });

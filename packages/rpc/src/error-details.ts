@@ -39,10 +39,18 @@ function portable(item: unknown): unknown {
 }
 
 function flat(item: unknown): unknown {
-  if (!(item instanceof Error)) return typeof item === 'object' || typeof item === 'function' ? String(item) : item;
+  if (!(item instanceof Error)) return isObject(item) ? textOf(item) : item;
   const copy = new Error(item.message);
   copy.name = item.name;
   return copy;
+}
+
+function isObject(item: unknown): boolean {
+  return (typeof item === 'object' && item !== null) || typeof item === 'function';
+}
+
+function textOf(item: unknown): string {
+  return String(item);
 }
 
 function encodeDetails(value: unknown): Uint8Array {
