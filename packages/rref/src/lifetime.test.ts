@@ -151,11 +151,11 @@ describe('shutdown', () => {
   });
 
   it.each([
-    ['throw', true],
-    ['warn', true],
-    ['throw', false],
-    ['warn', false],
-  ] as const)('with a handle that does not come back names it: %s, graceful: %s', async (onLeak, graceful) => {
+    ['throw', 'throw', true],
+    ['warn', 'warn', true],
+    ['throw, without waiting', 'throw', false],
+    ['warn, without waiting', 'warn', false],
+  ] as const)('with a handle that does not come back names it: %s', async (_title, onLeak, graceful) => {
     const warnings: string[] = [];
     const logger: Logger = {
       debug: () => undefined,

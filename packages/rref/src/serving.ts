@@ -37,7 +37,7 @@ async function serveCreation(session: RRefSession, { from, message }: Incoming, 
     const value = await session.host.runValue(from, { type: inner, id: message.id, payload, tensors: message.tensors });
     if (isStream(value)) {
       // Nothing that an RRef can do would ever run it.
-      value.return(undefined);
+      await value.return(undefined);
       throw new RpcError('failed-precondition', 'a generator is called with rpcStream()', { executed: 'yes' });
     }
     cell.resolve(value);
