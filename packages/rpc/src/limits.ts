@@ -17,6 +17,8 @@ export const ACK_MS = 20;
 export const EARLY_FLUSH_BYTES = 64 * KIB;
 /** With so many bytes of answers on their way to a peer, no further call of it is started and no stream goes on. */
 export const CONGESTED_BYTES = 16 * MIB;
+/** Storages of answers that a peer has not confirmed, from which on it counts as congested too: far above what small calls should wait for. */
+export const CONGESTED_BODY_BYTES = 256 * MIB;
 /**
  * Results and control that wait because the window is full; past it the session is given up, for nothing of it may be dropped. Only
  * handlers that were running when the peer became congested can add to it.

@@ -17,7 +17,7 @@ import {
   type WireLimits,
 } from '@backwire/wire/internal';
 import { RpcError } from './errors.ts';
-import { CONGESTED_BYTES, EARLY_FLUSH_BYTES, MAX_CONTROL_BACKLOG_BYTES } from './limits.ts';
+import { CONGESTED_BODY_BYTES, CONGESTED_BYTES, EARLY_FLUSH_BYTES, MAX_CONTROL_BACKLOG_BYTES } from './limits.ts';
 import { OutgoingBodies } from './outgoing-bodies.ts';
 import { later, soon } from './platform.ts';
 import { Session, type SessionPort } from './protocol/session.ts';
@@ -102,7 +102,11 @@ export class Outbox implements SessionPort<PendingWrite> {
 
   /** So much is on its way that whoever would add to it should wait. */
   get congested(): boolean {
-    return this.session.pendingBytes + this.control.bytes + this.main.pendingBytes > CONGESTED_BYTES;
+    const { session } = this;
+    return (
+      session.pendingBytes + this.control.bytes + this.main.pendingBytes > CONGESTED_BYTES ||
+      session.bodies.pendingBytes > CONGESTED_BODY_BYTES
+    );
   }
 
   /** Calls `fn` once the peer is not congested any more, or the session has ended; in turn. */
@@ -239,11 +243,14 @@ export class Outbox implements SessionPort<PendingWrite> {
   /** A storage was confirmed by the peer. */
   bodyConfirmed(seq: number, storage: number): void {
     this.bodies.confirmed(seq, storage);
+    if (this.clearWaiters.length > 0) this.schedule();
   }
 
   /** Nobody wants the storages of frame `seq` any more. True when some of them cannot arrive now. */
   dropBodies(seq: number): boolean {
-    return this.bodies.drop(seq);
+    const some = this.bodies.drop(seq);
+    if (this.clearWaiters.length > 0) this.schedule();
+    return some;
   }
 
   /** The window or the credits grew: lets go what waited. */

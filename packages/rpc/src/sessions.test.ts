@@ -15,6 +15,7 @@ import {
   type WorkerInfo,
 } from './index.ts';
 import type { Agent } from './agent.ts';
+import { CONGESTED_BODY_BYTES } from './limits.ts';
 import type { Peer } from './peer.ts';
 import { startCluster, until, type Cluster } from './testdata/cluster.ts';
 
@@ -234,6 +235,27 @@ describe('limits', () => {
     clearInterval(watch);
     expect(answers.every((answer) => answer.length === text.length)).toBe(true);
     expect(most).toBeLessThan(40 * 1024 * 1024);
+  });
+
+  it('hold handlers back while large storages of their answers are not taken', async () => {
+    const { at } = await start();
+    const bytes = 8 * 1024 * 1024;
+    const large = tensor(new Float32Array(bytes / 4), { shape: [bytes / 4] });
+    let given = 0;
+    const give = rpcFunction('sessions/give-large', () => (given++, large));
+    await at(0).run(() => rpcSync('w1', echo, [1]));
+    let taken = 0;
+    let most = 0;
+    const answers = Array.from({ length: 60 }, async () => {
+      const answer = await at(0).run(() => rpcAsync('w1', give));
+      most = Math.max(most, given - taken++);
+      expect(answer.shape).toEqual(large.shape);
+      answer.dispose();
+    });
+    await Promise.all(answers);
+    expect(given).toBe(60);
+    expect(most * bytes).toBeLessThanOrEqual(CONGESTED_BODY_BYTES + 4 * bytes);
+    expect(peerOf(at(1), 'w0').outbox.session.bodies.pendingBytes).toBeLessThanOrEqual(bytes);
   });
 
   it('refuse messages that are too long', async () => {
