@@ -1,5 +1,4 @@
 /** @file Extensions of users: hooks that spread, change, count and answer what passes them. */
-import type { Message } from '@backwire/wire';
 import { encodeValue } from '@backwire/wire';
 import { afterEach, describe, expect, it } from 'vitest';
 import { full, tensor, type Tensor } from '@backwire/tensor';
@@ -43,7 +42,7 @@ describe('hooks of a user', () => {
     expect([y.shape, y.sum().item()]).toEqual([[5_000], 25_000]);
     await cluster?.close();
     const other = await start({
-      request: (call) => ({ ...call, message: { ...call.message, tensors: [tensor([10, 20])] } as Message }),
+      request: (call) => ({ ...call, message: { ...call.message, tensors: [tensor([10, 20])] } }),
     });
     expect((await other(() => rpcSync('w1', sum, [tensor([1, 2]), 1]))).toArray()).toEqual([11, 21]);
   });
