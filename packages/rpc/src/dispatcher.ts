@@ -158,10 +158,12 @@ export class Dispatcher {
   async runMessage(from: Peer, message: Message, call: InboundCall | undefined): Promise<unknown> {
     const { definition, args, pending, unclaimed } = this.readMessage(from, message);
     if (call !== undefined) call.definition = definition;
-    if (pending.length > 0) await Promise.all(pending);
-    if (call?.aborted === true) {
+    try {
+      if (pending.length > 0) await Promise.all(pending);
+      if (call?.aborted === true) throw new RpcError('cancelled', 'the call was cancelled', { peer: from.worker });
+    } catch (error) {
       for (const give of unclaimed ?? []) give();
-      throw new RpcError('cancelled', 'the call was cancelled', { peer: from.worker });
+      throw error;
     }
     try {
       return await (definition.scope ? runInScope(definition, args) : invoke(definition, args));

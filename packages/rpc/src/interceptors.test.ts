@@ -12,6 +12,7 @@ const once = rpcFunction('interceptors/once', async (x: Tensor) => {
   return x.add(runs);
 });
 const sum = rpcFunction('interceptors/sum', (x: Tensor, y: number) => x.add(y));
+const ignore = rpcFunction('interceptors/ignore', (_: readonly unknown[]) => undefined);
 const count = rpcFunction('interceptors/count', function* (to: number) {
   for (let i = 0; i < to; i++) yield i;
 });
@@ -45,6 +46,39 @@ describe('hooks of a user', () => {
       request: (call) => ({ ...call, message: { ...call.message, tensors: [tensor([10, 20])] } }),
     });
     expect((await other(() => rpcSync('w1', sum, [tensor([1, 2]), 1]))).toArray()).toEqual([11, 21]);
+  });
+
+  it.each([
+    ['plain calls', {}],
+    ['calls that are served', { serve: (call, next) => next(call) } satisfies ExtensionSession],
+  ])('%s give values back whose neighbours never settle well', async (_, session) => {
+    class Mark {
+      readonly fails: boolean;
+      constructor(fails: boolean) {
+        this.fails = fails;
+      }
+    }
+    let given = 0;
+    const values: ExtensionSession['values'] = [
+      {
+        tag: 'mark',
+        match: (value) => value instanceof Mark,
+        encode: (value) => (value as Mark).fails,
+        decode: (plain, _from, pending) => {
+          if (plain === true) pending?.push(Promise.reject(new RangeError('never confirmed')));
+          return new Mark(plain === true);
+        },
+        discard: () => given++,
+      },
+    ];
+    const mark: Extension = { name: 'marks', attach: () => ({ ...session, values }) };
+    cluster = await startCluster(2, { extensions: [mark] });
+    const caller = cluster.at(0);
+    const call = caller.run(() => rpcSync('w1', ignore, [[new Mark(false), new Mark(true)]]));
+    await expect(call).rejects.toThrow('never confirmed');
+    expect(given).toBe(2);
+    await caller.run(() => rpcSync('w1', ignore, [[new Mark(false)]]));
+    expect(given).toBe(2);
   });
 
   it('see every reply, of plain calls too', async () => {
