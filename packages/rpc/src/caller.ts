@@ -35,6 +35,13 @@ interface Request {
   readonly raw?: boolean;
 }
 
+/** A call that the request hooks have seen. */
+interface Asked {
+  readonly followed: Followed;
+  /** Undefined while nobody has asked for its bytes: they are written straight into the frame then. */
+  readonly message: RpcMessage | undefined;
+}
+
 export class Caller {
   /** The agent's default time, in milliseconds; 0 = none. */
   defaultTimeoutMs: number;
@@ -73,29 +80,35 @@ export class Caller {
     if (name === ARRIVE || !this.core.extensions.wantsRequest()) {
       return this.open(peer, { type, name, args, message: undefined, options }, form, answer, undefined);
     }
-    const lazy = new LazyCall(this.core, peer.worker, type, name, args);
-    let outgoing: Followed;
+    let asked: Asked;
     try {
-      outgoing = this.core.extensions.request({
-        to: peer.worker,
-        message: lazy,
-        options: options ?? {},
-        label: form.label,
-      });
+      asked = this.ask(peer, type, name, args, options, form);
     } catch (error) {
-      if (lazy.encoded) this.takeBack(peer, lazy.header);
       answer.reject(error);
       return undefined;
     }
-    const { message } = outgoing;
-    const looked = message !== lazy || lazy.encoded;
-    return this.open(
-      peer,
-      { type: message.type, name, args, message: looked ? message : undefined, options },
-      form,
-      answer,
-      outgoing,
-    );
+    const { followed, message } = asked;
+    return this.open(peer, { type: followed.message.type, name, args, message, options }, form, answer, followed);
+  }
+
+  /** What the request hooks make of a call. @throws what a hook throws; what was drawn for the call by then is taken back. */
+  private ask(
+    peer: Peer,
+    type: number,
+    name: string,
+    args: readonly unknown[],
+    options: CallOptions | undefined,
+    { label }: CallForm,
+  ): Asked {
+    const lazy = new LazyCall(this.core, peer.worker, type, name, args);
+    try {
+      const followed = this.core.extensions.request({ to: peer.worker, message: lazy, options: options ?? {}, label });
+      const { message } = followed;
+      return { followed, message: message !== lazy || lazy.encoded ? message : undefined };
+    } catch (error) {
+      if (lazy.encoded) this.takeBack(peer, lazy.header);
+      throw error;
+    }
   }
 
   /** Sends a request message. */
@@ -130,23 +143,9 @@ export class Caller {
     this.checkSignal(options?.signal, peer);
     const form: CallForm = { mode: 'value', label: { kind: 'oneway', name } };
     const call = new PendingCall(peer, form, timeoutMs, this.core.now(), NOBODY, undefined);
-    let message: RpcMessage | undefined;
-    let followed: Followed | undefined;
-    if (this.core.extensions.wantsRequest()) {
-      const lazy = new LazyCall(this.core, peer.worker, type, name, args);
-      try {
-        followed = this.core.extensions.request({
-          to: peer.worker,
-          message: lazy,
-          options: options ?? {},
-          label: form.label,
-        });
-      } catch (error) {
-        if (lazy.encoded) this.takeBack(peer, lazy.header);
-        throw error;
-      }
-      if (followed.message !== lazy || lazy.encoded) message = followed.message;
-    }
+    const asked = this.core.extensions.wantsRequest() ? this.ask(peer, type, name, args, options, form) : undefined;
+    const message = asked?.message;
+    const followed = asked?.followed;
     call.header = message?.header;
     try {
       this.checkPeer(peer);

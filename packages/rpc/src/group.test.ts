@@ -81,7 +81,8 @@ describe('joining', () => {
     expect((error as RpcError).code).toBe('failed-precondition');
     expect((error as Error).message).toContain('RPC worker name again is not unique');
     const second = join({ name: 'again', membership: 'dynamic', store });
-    await new Promise((resolve) => setTimeout(resolve, 300));
+    const soon = new Promise((resolve) => setTimeout(resolve, 300, 'still waiting'));
+    expect(await Promise.race([second, soon])).toBe('still waiting');
     await first.shutdown();
     expect((await second).id).toBe(0);
   });

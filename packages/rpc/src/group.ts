@@ -292,7 +292,7 @@ export class Group {
         }
         const error = notUnique(refusal.kind, member, by);
         // The same name and id is a restart whose former life is not noticed as dead yet; anything else is a mistake. In an open group
-        // one that is told no id has that of its former life as little as any other.
+        // a worker without a rank is given a free id, which its former life did not have: the name has to do.
         const restart = by.name === member.name && (by.id === member.id || (anyId && size === undefined));
         if (!restart) await this.clash(error, by);
         if (this.options.now() + RETRY_MS >= deadline) throw error;

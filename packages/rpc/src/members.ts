@@ -367,9 +367,8 @@ export class Members {
       const { alive } = certain ? { alive: false } : await group.leaseOf(member);
       // Whoever has no address (a browser) is dialled by nobody: that it cannot be reached says nothing of it.
       if (alive && (member.endpoints.length === 0 || !(await group.accuse(member)))) return false;
-      const view = await group.evict(member, certain ? undefined : () => group.doomed(member));
-      this.update(view);
-      return !view.members.some(({ name, incarnation }) => name === member.name && incarnation === member.incarnation);
+      this.update(await group.evict(member, certain ? undefined : () => group.doomed(member)));
+      return !this.options.membership.has(member.name, member.incarnation);
     };
     const slow = new Promise<boolean>((resolve) => unref(setTimeout(() => resolve(false), EVICTION_MS)));
     if (!(await Promise.race([evict(), slow]))) fail();
