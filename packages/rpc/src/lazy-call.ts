@@ -1,7 +1,7 @@
 /** @file A call as a message that is encoded only when an extension looks inside. */
 import type { Tensor } from '@backwire/tensor';
 import type { Message } from '@backwire/wire';
-import { ByteReader, ByteWriter, decodeError, WireType, type HeaderEntry } from '@backwire/wire/internal';
+import { BriefMemory, ByteReader, ByteWriter, decodeError, WireType, type HeaderEntry } from '@backwire/wire/internal';
 import type { Core, ValueContext } from './core.ts';
 import type { RpcMessage } from './extension.ts';
 import type { WorkerInfo } from './worker-info.ts';
@@ -134,7 +134,7 @@ export function encodeFor(
     core.codec.write(out, value, tensors, context);
     if (mark >= 0) out.endLength(mark);
     if (extra !== undefined) putTrailer(out, extra());
-    return { bytes: name === undefined ? out.finish() : briefly(out.written()), tensors, header: context.header };
+    return { bytes: name === undefined ? out.finish() : brief.copy(out.written()), tensors, header: context.header };
   } catch (error) {
     core.extensions.undelivered(to, context.header);
     throw error;
@@ -154,22 +154,8 @@ function putTrailer(out: ByteWriter, extra: Uint8Array): void {
   out.pos = pos + 8;
 }
 
-/** A copy of the payload of a call. It lives until it is in a frame, and small ones share memory: to own some costs more than the copy. */
-function briefly(bytes: Uint8Array): Uint8Array {
-  const { length } = bytes;
-  if (length > MAX_SHARED_BYTES) return bytes.slice();
-  if (used + length > SLAB_BYTES) {
-    slab = new Uint8Array(SLAB_BYTES);
-    used = 0;
-  }
-  slab.set(bytes, used);
-  return slab.subarray(used, (used += length));
-}
-
-const SLAB_BYTES = 16_384;
-const MAX_SHARED_BYTES = 1_024;
-let slab = new Uint8Array(SLAB_BYTES);
-let used = 0;
+/** Of payloads of calls. */
+const brief = new BriefMemory();
 
 /** Memory to encode in, kept from one value to the next unless it has grown. */
 let spare: ByteWriter | undefined;

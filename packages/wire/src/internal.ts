@@ -1,4 +1,5 @@
 /** @file What sibling packages use of @backwire/wire; not covered by semantic versioning. */
+export { BriefMemory } from './brief-memory.ts';
 export { ByteReader, WireType } from './byte-reader.ts';
 export { ByteWriter } from './byte-writer.ts';
 export { WireError, type WireErrorCode, checkLimit, decodeError, limitError, protocolError } from './errors.ts';
@@ -43,4 +44,5 @@ export * from './protobuf.ts';
 export { BufferPool, type BufferPoolStats, bufferPool } from './buffer-pool.ts';
 export { frameName, frameTable, frameTensors, valueEnd } from './call-frame.ts';
 export { IncomingTensors } from './incoming-tensors.ts';
+export { writeWrappedBriefly } from './wrapped.ts';
 export { type PlanOptions, planTensors } from './tensor-plan.ts';

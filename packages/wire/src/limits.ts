@@ -72,6 +72,10 @@ export const BODY_ALIGNMENT = 64;
 
 /** Send slab: one write per tick joins this much. */
 export const SLAB_BYTES = 64 * KIB;
+/** Slab of small payloads on their way into a frame. */
+export const BRIEF_SLAB_BYTES = 16 * KIB;
+/** Payloads up to this size share one. */
+export const MAX_BRIEF_BYTES = KIB;
 /** Free slabs kept per pool. */
 export const MAX_FREE_SLABS = 32;
 /** Receive slab of one reader: headers and small frames of one read land here. */

@@ -1,4 +1,5 @@
 /** @file Wrapped payloads: a message's payload with metadata behind it, as PyTorch lays them out. */
+import type { BriefMemory } from './brief-memory.ts';
 import { decodeError } from './errors.ts';
 
 /** Bytes of the big-endian length at the end. */
@@ -6,7 +7,15 @@ const TRAILER = 8;
 
 /** `payload`, `extra`, then the length of `extra` as eight big-endian bytes. */
 export function writeWrappedPayload(payload: Uint8Array, extra: Uint8Array): Uint8Array {
-  const out = new Uint8Array(payload.length + extra.length + TRAILER);
+  return fill(new Uint8Array(payload.length + extra.length + TRAILER), payload, extra);
+}
+
+/** The same in `memory`, for a payload that lives until it has been copied into a frame. */
+export function writeWrappedBriefly(memory: BriefMemory, payload: Uint8Array, extra: Uint8Array): Uint8Array {
+  return fill(memory.take(payload.length + extra.length + TRAILER), payload, extra);
+}
+
+function fill(out: Uint8Array, payload: Uint8Array, extra: Uint8Array): Uint8Array {
   out.set(payload);
   out.set(extra, payload.length);
   // The upper half of the length stays zero: no message is that long.
