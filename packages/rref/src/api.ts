@@ -55,7 +55,7 @@ export function remote<F extends AnyFn & Named>(
 export function remote(to: To, fn: Named, args: readonly unknown[] = [], options: CallOptions = {}): RRef<unknown> {
   checkOptions(options, 'remote()');
   const session = sessionOf(options.agent ?? currentAgent());
-  const worker = session.sites.resolve(to);
+  const worker = session.host.resolve(to);
   session.requireExtension(worker, EXTENSION_NAME);
   const name = nameOf(fn);
   checkArguments(args, name);

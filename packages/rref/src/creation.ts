@@ -18,6 +18,15 @@ export interface Creation {
   readonly className?: string | undefined;
 }
 
+/** A creation that was asked for. */
+interface Request {
+  readonly to: WorkerInfo;
+  readonly fn: Named;
+  readonly args: readonly unknown[];
+  readonly what: Creation;
+  readonly options: CallOptions;
+}
+
 /** What PyTorch says, and programs match on. */
 const TIMED_OUT =
   'RRef creation via rpc.remote() timed out, and it is possible that the RRef on the owner node does not exist.';
@@ -36,19 +45,12 @@ export function createRemote(
 ): RRefHandle<unknown> {
   session.throwIfClosed();
   if (options.timeoutMs !== undefined) checkTimeoutMs(options.timeoutMs);
-  return to.id === session.host.self.id
-    ? createHere(session, to, fn, args, what, options)
-    : createThere(session, to, fn, args, what, options);
+  const request: Request = { to, fn, args, what, options };
+  return to.id === session.host.self.id ? createHere(session, request) : createThere(session, request);
 }
 
-function createThere(
-  session: RRefSession,
-  to: WorkerInfo,
-  fn: Named,
-  args: readonly unknown[],
-  what: Creation,
-  options: CallOptions,
-): RRefHandle<unknown> {
+function createThere(session: RRefSession, request: Request): RRefHandle<unknown> {
+  const { to, fn, args, what } = request;
   const { worker, sites } = session;
   // Ids are drawn once the arguments are known to travel.
   let made: ReturnType<typeof worker.create> | undefined;
@@ -61,18 +63,12 @@ function createThere(
   handle.className = what.className;
   handle.creationBegins();
   const entry = { extension: session.name, data: encodeCarried(carried) };
-  followCreation(session, handle, fork, to, send(session, to, call, [entry], what, options));
+  followCreation(session, handle, fork, to, send(session, request, call, [entry]));
   return handle;
 }
 
-function createHere(
-  session: RRefSession,
-  to: WorkerInfo,
-  fn: Named,
-  args: readonly unknown[],
-  what: Creation,
-  options: CallOptions,
-): RRefHandle<unknown> {
+function createHere(session: RRefSession, request: Request): RRefHandle<unknown> {
+  const { to, fn, args, what } = request;
   const { worker } = session;
   const cell = Cell.empty();
   let made: ReturnType<typeof worker.createOwn> | undefined;
@@ -84,7 +80,7 @@ function createHere(
   const handle = session.adopt({ rref: idOf(entry), cell });
   handle.className = what.className;
   handle.creationBegins();
-  send(session, to, call, [], what, options).then(
+  send(session, request, call, []).then(
     () => {
       handle.creationEnds();
       worker.createOwnDone(entry);
@@ -145,11 +141,9 @@ function followCreation(
 
 function send(
   session: RRefSession,
-  to: WorkerInfo,
+  { to, what, options }: Request,
   { type, payload, tensors, header }: RpcMessage,
   entries: readonly HeaderEntry[],
-  { name }: Creation,
-  options: CallOptions,
 ): Promise<Message> {
   const message: RpcMessage = {
     type: type === MessageType.SCRIPT_CALL ? MessageType.SCRIPT_REMOTE_CALL : MessageType.PYTHON_REMOTE_CALL,
@@ -158,7 +152,7 @@ function send(
     tensors,
     header: header === undefined || header.length === 0 ? entries : [...header, ...entries],
   };
-  return session.host.call(to, message, { ...options, label: labelOf(name) });
+  return session.host.call(to, message, { ...options, label: labelOf(what.name) });
 }
 
 /** The label made last: most programs make the same call many times. */

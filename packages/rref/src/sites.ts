@@ -1,5 +1,5 @@
 /** @file The shell's view of who is where: workers by site and sites by worker. */
-import { WorkerInfo, type To } from '@backwire/rpc';
+import { WorkerInfo } from '@backwire/rpc';
 import type { ExtensionHost } from '@backwire/rpc/internal';
 import { siteOf, workerOf, type Site } from './protocol/ids.ts';
 
@@ -29,11 +29,6 @@ export class Sites {
     const site = siteOf(worker.id, incarnation);
     this.known.set(site, worker);
     return site;
-  }
-
-  /** @throws RpcError 'peer-died' or 'unavailable' for a worker that was a member and is none; 'not-found' for one that never was. */
-  resolve(to: To): WorkerInfo {
-    return this.host.resolve(to);
   }
 
   /** The group as of the latest view. */
