@@ -26,8 +26,7 @@ export interface Reached extends Target {
   readonly reach?: readonly Target[] | undefined;
 }
 
-/** Gradients on their way to the worker that sent the forward message. */
-/** What leaves a worker by one receive function. */
+/** What leaves a worker by one receive function: gradients on their way to the worker that sent the forward message. */
 export interface Fired<G> extends Target {
   readonly grads: G;
   /** How many tensors that is. */
