@@ -1,10 +1,13 @@
 /** @file Two threads read the memory of a process: whole, in place, and without leaving a thread behind. */
 import { createHash } from 'node:crypto';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { crossMemory, type CrossMemory } from './cma-memory.ts';
 import { holdHelper, letHelperGo, memoryHelper } from './memory-helper.ts';
 
 const MIB = 1024 * 1024;
+/** Of the block that both threads see. */
+const WORD = 0;
+const FAILED = 2;
 const memory = crossMemory();
 const digest = (bytes: Uint8Array): string => createHash('sha1').update(bytes).digest('hex');
 const unused = (): boolean => {
@@ -49,6 +52,31 @@ describe.skipIf(memory === undefined)('two threads', () => {
       expect(real.read(process.pid, ranges, [target])).toBe(true);
     }
     expect(digest(target)).toBe(digest(pattern.subarray(0, target.length)));
+  });
+
+  test('the other thread takes no part of a read that is being prepared', () => {
+    const read = (length: number): string => {
+      const target = new Uint8Array(length);
+      expect(real.read(process.pid, [{ address: real.addressOf(pattern), length }], [target])).toBe(true);
+      return digest(target);
+    };
+    read(2 * MIB);
+    const store = Atomics.store as (array: Int32Array, index: number, value: number) => number;
+    const spied = Atomics as { store: typeof store };
+    const slow = vi.spyOn(spied, 'store').mockImplementation((control, index, value) => {
+      if (index === FAILED) {
+        // Almost open: wakes the other, and leaves it the time to copy what it may think is there.
+        Atomics.notify(control, WORD);
+        Atomics.wait(control, WORD, Atomics.load(control, WORD), 50);
+      }
+      return store(control, index, value);
+    });
+    try {
+      expect(read(8 * MIB)).toBe(digest(pattern.subarray(0, 8 * MIB)));
+    } finally {
+      expect(slow).toHaveBeenCalled();
+      slow.mockRestore();
+    }
   });
 
   test('the thread ends with the last of those that hold it', async () => {

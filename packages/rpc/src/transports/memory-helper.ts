@@ -14,6 +14,7 @@ import { native } from './native.ts';
 const PART_BYTES = 512 * 1024;
 /** Parts of one job have 8 bits, of which the last value says that it is closed. */
 const MAX_PARTS = 128;
+const CLOSED = 255;
 const WORD = 0;
 const DONE = 1;
 const FAILED = 2;
@@ -69,7 +70,7 @@ export class MemoryHelper {
 
   constructor(read: ReadPart) {
     this.readPart = read;
-    Atomics.store(this.control, WORD, 255);
+    Atomics.store(this.control, WORD, CLOSED);
     this.worker = new Worker(SOURCE, {
       eval: true,
       // Loaders of the main program would only make it start later.
@@ -101,6 +102,8 @@ export class MemoryHelper {
     const { control, job } = this;
     const partBytes = Math.max(PART_BYTES, Math.ceil(length / MAX_PARTS));
     const parts = Math.ceil(length / partBytes);
+    // Closed first: a thread that still looks at the last job must not take a part of this one before it is open.
+    Atomics.store(control, WORD, (this.jobs << 8) | CLOSED);
     job[0] = BigInt(pid);
     job[1] = to;
     job[2] = from;
