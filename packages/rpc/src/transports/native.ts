@@ -5,12 +5,10 @@ import { createRequire } from 'node:module';
 export interface Native {
   /** A function of the C library, by its declaration. @throws Error when there is none of that name. */
   func(declaration: string): (...args: unknown[]) => unknown;
-  struct(name: string, fields: Record<string, string>): unknown;
 }
 
 interface Koffi {
-  load(path: null): { func(declaration: string): (...args: unknown[]) => unknown };
-  struct(name: string, fields: Record<string, string>): unknown;
+  load(path: null): Native;
 }
 
 let loaded: Native | undefined;
@@ -28,8 +26,7 @@ export function native(): Native | undefined {
 function load(): Native | undefined {
   try {
     const koffi = createRequire(import.meta.url)('koffi') as Koffi;
-    const libc = koffi.load(null);
-    return { func: (declaration) => libc.func(declaration), struct: (name, fields) => koffi.struct(name, fields) };
+    return koffi.load(null);
   } catch {
     return undefined;
   }
