@@ -25,6 +25,12 @@ export interface Pace {
   readonly loss: number;
 }
 
+/** What simulated workers keep to: the rules of the protocol, and that of calls which never start. */
+export type SimRules = Rules & {
+  /** Whether handles in the arguments of a function that never starts are let go; without, it shows that they have to be. */
+  readonly givesBackUnstarted: boolean;
+};
+
 interface View {
   readonly epoch: number;
   readonly members: readonly Site[];
@@ -44,9 +50,7 @@ const RETRY_MS = 5;
 export class SimGroup {
   readonly simulation: Simulation;
   readonly pace: Pace;
-  readonly rules: Rules;
-  /** Whether handles in the arguments of a function that never starts are let go; without, it shows that they have to be. */
-  readonly givesBackUnstarted: boolean;
+  readonly rules: SimRules;
   readonly workers = new Map<Site, SimWorker>();
   readonly views: View[] = [{ epoch: 1, members: [], set: new Set(), died: [] }];
   readonly channels = new Map<Site, Map<Site, Channel>>();
@@ -65,14 +69,13 @@ export class SimGroup {
     simulation: Simulation,
     names: readonly string[],
     pace: Pace,
-    rules: Rules & { readonly givesBackUnstarted: boolean },
+    rules: SimRules,
     crashes: readonly number[],
   ) {
     this.simulation = simulation;
     this.names = names;
     this.pace = pace;
     this.rules = rules;
-    this.givesBackUnstarted = rules.givesBackUnstarted;
     this.draws = simulation.random.split('group');
     this.ledger = new Ledger(this);
     this.crashes = [...crashes].sort((a, b) => b - a);

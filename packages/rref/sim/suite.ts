@@ -9,8 +9,8 @@ import {
   type RunResult,
   type Suite,
 } from '@backwire/testing';
-import { ALL_RULES, type Rules } from '../src/protocol/rules.ts';
-import { SimGroup, type Pace } from './group.ts';
+import { ALL_RULES } from '../src/protocol/rules.ts';
+import { SimGroup, type Pace, type SimRules } from './group.ts';
 import { SimWorker, type Operation } from './worker.ts';
 
 /** One run as plain data. */
@@ -49,9 +49,6 @@ export interface Coverage {
 export interface RRefSuite extends Suite<Scenario> {
   readonly coverage: Coverage;
 }
-
-/** What simulated workers keep to: the rules of the protocol, and that of calls which never start. */
-export type SimRules = Rules & { readonly givesBackUnstarted: boolean };
 
 /** Groups of that many workers, or of two to six; with weaker rules it shows what they are for. */
 export function rrefSuite({ rules = {}, workers }: { rules?: Partial<SimRules>; workers?: number } = {}): RRefSuite {

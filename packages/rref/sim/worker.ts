@@ -218,7 +218,7 @@ export class SimWorker {
       this.group.ledger.counts.unstarted++;
       const index = this.handles.indexOf(handle);
       if (index < 0) continue;
-      if (this.group.givesBackUnstarted) this.drop(index);
+      if (this.group.rules.givesBackUnstarted) this.drop(index);
       else this.handles.splice(index, 1);
     }
   }

@@ -1,7 +1,8 @@
 /** Random programs of whole groups in virtual time: members die, restart, pause and are cut off, and nothing is freed early or leaks. */
 import { formatTotals, runSeeds, SeedFailure } from '@backwire/testing';
 import { describe, expect, it } from 'vitest';
-import { rrefSuite, type Scenario, type SimRules } from '../../sim/suite.ts';
+import type { SimRules } from '../../sim/group.ts';
+import { rrefSuite, type Scenario } from '../../sim/suite.ts';
 
 async function failureWithout(rules: Partial<SimRules>, first: number): Promise<SeedFailure & { scenario: Scenario }> {
   const failure: unknown = await runSeeds(rrefSuite({ rules }), { count: 1_000, first, recheckEvery: 0 }).catch(
