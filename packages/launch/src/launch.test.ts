@@ -303,14 +303,8 @@ describe('backwire run', () => {
 
 describe('launch', () => {
   it('finds a program that is not for node on the path', async () => {
-    const { code, stdout } = await run([
-      'run',
-      '--standalone',
-      '--no-python',
-      'node',
-      '-p',
-      '"rank " + process.env.RANK',
-    ]);
+    const program = ['node', '-p', '"rank " + process.env.RANK'];
+    const { code, stdout } = await run(['run', '--standalone', '--no-python', ...program]);
     expect([code, stdout]).toEqual([0, '[rank0]: rank 0\n']);
     const missing = await run(['run', '--standalone', '--no-python', 'no-such-program-anywhere']);
     expect([missing.code, missing.stderr]).toEqual([1, expect.stringContaining('does not exist')]);
@@ -330,16 +324,8 @@ describe('launch', () => {
     ['a folder in /proc, where nothing can be made', () => '/proc/no-such-folder/logs'],
   ])('says that logs cannot be written before it starts anything: %s', async (_what, make) => {
     const logs = make(join(folder, 'logs'));
-    const { code, stdout, stderr } = await run([
-      'run',
-      '--standalone',
-      '--tee',
-      '3',
-      '--log-dir',
-      logs,
-      worker,
-      'print',
-    ]);
+    const flags = ['--standalone', '--tee', '3', '--log-dir', logs];
+    const { code, stdout, stderr } = await run(['run', ...flags, worker, 'print']);
     expect([code, stdout]).toEqual([1, '']);
     expect(stderr).toContain(`backwire: no logs can be written to '${logs}`);
     expect(stderr.trim().split('\n')).toHaveLength(1);
