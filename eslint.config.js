@@ -1,7 +1,11 @@
 import nx from '@nx/eslint-plugin';
 import js from '@eslint/js';
 import { defineConfig, globalIgnores } from 'eslint/config';
+import { tsImport } from 'tsx/esm/api';
 import tseslint from 'typescript-eslint';
+
+/** This repository's own rules, over the same import graph as `npm run imports`. */
+const { rules } = await tsImport('./tools/lint/rules.ts', import.meta.url);
 
 /** Which layers each layer may import: arrows point down only. Tests of any layer may also use `layer:testing`. */
 const below = {
@@ -61,7 +65,7 @@ export default defineConfig(
   {
     files: ['**/*.ts'],
     languageOptions: { parserOptions: { projectService: true, tsconfigRootDir: import.meta.dirname } },
-    plugins: { '@nx': nx },
+    plugins: { '@nx': nx, backwire: { rules } },
     rules: {
       '@typescript-eslint/no-floating-promises': 'error',
       '@typescript-eslint/no-misused-promises': ['error', { checksVoidReturn: { attributes: false } }],
@@ -118,6 +122,13 @@ export default defineConfig(
         { selector: 'ImportDeclaration[source.value=/^node:/]', message: ambientMessage },
       ],
     },
+  },
+  { files: ['**/*.ts'], rules: { 'backwire/no-import-circles': 'error' } },
+  { files: ['packages/*/src/**/*.ts'], rules: { 'backwire/no-import-up': 'error' } },
+  {
+    // Until its folders are laid out anew.
+    files: ['packages/{rpc,rref,tensor,launch,testing}/**/*.ts'],
+    rules: { 'backwire/no-import-circles': 'off', 'backwire/no-import-up': 'off' },
   },
   {
     files: ['**/*.test.ts'],

@@ -27,11 +27,12 @@ function step(title: string, command: string, args: readonly string[]): boolean 
   return status === 0;
 }
 
-/** The folder each package and app writes its test report to. */
+/** The folder each package and app, and the tools, write their test report to. */
 function outputs(): string[] {
-  return ['packages', 'apps'].flatMap((group) =>
-    readdirSync(join(root, group)).map((folder) => join(root, group, folder, 'test-output')),
+  const groups = ['packages', 'apps'].flatMap((group) =>
+    readdirSync(join(root, group)).map((name) => join(group, name)),
   );
+  return [...groups, 'tools'].map((folder) => join(root, folder, 'test-output'));
 }
 
 for (const folder of outputs()) rmSync(folder, { recursive: true, force: true });

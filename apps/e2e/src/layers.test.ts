@@ -64,3 +64,38 @@ test('a protocol class that reads the clock fails lint', async () => {
   const rules = await lint('packages/rpc/src/protocol/session.ts', `export const now = (): number => Date.now();\n`);
   expect(rules).toContain('no-restricted-globals');
 }, 120_000);
+
+/** What these rules say of a file with this text. */
+async function messages(file: string, source: string, rule: string): Promise<string[]> {
+  const [result] = await new ESLint({ cwd: root }).lintText(source, { filePath: join(root, file) });
+  return (result?.messages ?? []).filter(({ ruleId }) => ruleId === rule).map(({ message }) => message);
+}
+
+test('an import that closes a circle fails lint, of a type too, with the whole way', async () => {
+  const file = 'packages/dist-autograd/src/protocol/ids.ts';
+  const rule = 'backwire/no-import-circles';
+  const way = `${file} → packages/dist-autograd/src/protocol/context.ts → ${file}`;
+  for (const source of [
+    `import type { Context } from './context.ts';\nexport type C = Context<never, never>;\n`,
+    `export { Context } from './context.ts';\n`,
+    `export type C = import('./context.ts').Context<never, never>;\n`,
+  ])
+    expect(await messages(file, source, rule)).toEqual([`This import closes a circle: ${way}.`]);
+  expect(await messages(file, `export { MAX_PATH } from '../limits.ts';\n`, rule)).toEqual([]);
+}, 120_000);
+
+test('an import of a room above fails lint, by way of a file beside the rooms too', async () => {
+  const file = 'packages/dist-autograd/src/protocol/order-key.ts';
+  const rule = 'backwire/no-import-up';
+  const above = 'packages/dist-autograd/src/engine/functions.ts';
+  expect(await messages(file, `export type { Grads } from '../engine/functions.ts';\n`, rule)).toEqual([
+    `This import leads up to ${above}; the order of rooms is in tools/imports/layout.ts.`,
+  ]);
+  const [byWay] = await messages(file, `export { getGradients } from '../api.ts';\n`, rule);
+  expect(byWay).toContain('packages/dist-autograd/src/engine/');
+  expect(byWay).toContain('by way of packages/dist-autograd/src/api.ts');
+  const down = await messages(above, `export type { OrderKey } from '../protocol/order-key.ts';\n`, rule);
+  expect(down).toEqual([]);
+  const test = await messages(file.replace('.ts', '.test.ts'), `export * from '../engine/functions.ts';\n`, rule);
+  expect(test).toEqual([]);
+}, 120_000);

@@ -1,0 +1,17 @@
+/** @file The order of the rooms of each package: what the linter and the measurement hold the imports against. */
+
+/**
+ * The folders under `src`, from the top down: a file may import from its own room and from rooms further down the list. Files beside the
+ * folders have no room: everybody may import them, but they lead no room to one above it. Tests may import anything.
+ */
+export const ROOMS: Readonly<Record<string, readonly string[]>> = {
+  tensor: ['nn', 'optim', 'autograd/derivatives', 'sparse', 'ops', 'autograd', 'backends'],
+  wire: ['testdata', 'gen'],
+  rpc: ['testdata', 'inspection', 'liveness', 'protocol', 'stores', 'transports', 'security'],
+  rref: ['protocol'],
+  'dist-autograd': ['engine', 'protocol'],
+  profiler: ['testdata'],
+  launch: [],
+  backwire: ['testdata', 'dashboard', 'looking'],
+  testing: [],
+};
