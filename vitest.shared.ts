@@ -15,7 +15,7 @@ export function shared(root: string, overrides: NonNullable<ViteUserConfig['test
     oxc: { target: 'es2022' },
     test: {
       name: basename(root),
-      include: ['src/**/*.test.ts'],
+      include: ['{src,test}/**/*.test.ts'],
       pool: 'forks',
       maxWorkers: 2,
       testTimeout: 30_000,

@@ -12,13 +12,13 @@ import {
   type To,
 } from '@backwire/rpc';
 import { checkArguments, checkOptions, nameOf, type ExtensionHost } from '@backwire/rpc/internal';
-import { createRemote } from './creation.ts';
-import { isHandle } from './handle.ts';
+import { createRemote } from './client/creation.ts';
+import { isHandle } from './client/handle.ts';
 import { formatId, type GlobalId } from './protocol/ids.ts';
 import { typeOf } from './inspection.ts';
-import { enlist, sessionOf } from './remote-methods.ts';
+import { enlist, sessionOf } from './owner/remote-methods.ts';
 import { EXTENSION_NAME } from './names.ts';
-import { RRefSession } from './session.ts';
+import { RRefSession } from './extension.ts';
 import type { RRef } from './types.ts';
 
 export interface RRefOptions {

@@ -1,7 +1,7 @@
 /** @file The end of a session in good order: every handle is given back, and every fork of what is owned here comes home. */
 import { MAX_DRAIN_MS } from './limits.ts';
 import type { Site } from './protocol/ids.ts';
-import type { RRefSession } from './session.ts';
+import type { RRefSession } from './extension.ts';
 
 /** What follows a drain, the last meeting of the group, needs a part of the same deadline. */
 const SHARE_OF_DEADLINE = 0.9;

@@ -2,9 +2,9 @@
 import { MAX_INSPECTED } from './limits.ts';
 import { formatId, type Site } from './protocol/ids.ts';
 import type { OwnerEntry } from './protocol/owner-table.ts';
-import type { Cell } from './cell.ts';
-import { typeNameOf } from './referent.ts';
-import type { RRefSession } from './session.ts';
+import type { Cell } from './owner/owned-value.ts';
+import { typeNameOf } from './owner/referent.ts';
+import type { RRefSession } from './extension.ts';
 
 export interface OwnedLook {
   readonly id: string;

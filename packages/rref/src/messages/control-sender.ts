@@ -1,10 +1,10 @@
 /** @file Control messages on their way out: deletes of one turn joined, messages to members not seen yet kept until they are. */
 import type { ExtensionHost } from '@backwire/rpc/internal';
-import { MAX_DELETES_PER_MESSAGE, MAX_MESSAGES_TO_STRANGERS } from './limits.ts';
-import type { GlobalId, Site } from './protocol/ids.ts';
-import type { Control } from './protocol/messages.ts';
-import type { Sites } from './sites.ts';
-import { encodeControl } from './wire-format.ts';
+import { MAX_DELETES_PER_MESSAGE, MAX_MESSAGES_TO_STRANGERS } from '../limits.ts';
+import type { GlobalId, Site } from '../protocol/ids.ts';
+import type { Control } from '../protocol/messages.ts';
+import type { Sites } from '../members.ts';
+import { encodeControl } from './control-codec.ts';
 
 export class Outbox {
   private readonly host: ExtensionHost;

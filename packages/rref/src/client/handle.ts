@@ -2,17 +2,17 @@
 import { Tensor } from '@backwire/tensor';
 import { RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
 import { MessageType } from '@backwire/wire/internal';
-import { BRAND, isHandle as isBranded } from './handle-brand.ts';
-import type { Cell } from './cell.ts';
-import { waitFor } from './deadline.ts';
+import { BRAND, isHandle as isBranded } from '../handle-brand.ts';
+import type { Cell } from '../owner/owned-value.ts';
+import { waitFor } from '../deadline.ts';
 import { createProxy } from './proxy.ts';
-import { formatId, workerOf, type GlobalId } from './protocol/ids.ts';
-import type { UserFork } from './protocol/user-table.ts';
-import { secondHandle, typeNameOf } from './referent.ts';
-import type { RRefSession } from './session.ts';
-import type { RemoteProxy, RRef, RRefId, RRefProxy } from './types.ts';
-import { encodeFetch } from './id-codec.ts';
-import { encodeBackward } from './wire-format.ts';
+import { formatId, workerOf, type GlobalId } from '../protocol/ids.ts';
+import type { UserFork } from '../protocol/user-table.ts';
+import { secondHandle, typeNameOf } from '../owner/referent.ts';
+import type { RRefSession } from '../extension.ts';
+import type { RemoteProxy, RRef, RRefId, RRefProxy } from '../types.ts';
+import { encodeFetch } from '../messages/request-codec.ts';
+import { encodeBackward } from '../messages/control-codec.ts';
 
 /** What a handle refers to: on the owner the value's cell, elsewhere the fork that this worker holds. */
 export type Target = { readonly rref: GlobalId; readonly cell: Cell } | { readonly fork: UserFork };

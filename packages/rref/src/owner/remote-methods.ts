@@ -2,10 +2,10 @@
 import { callContext, currentAgent, RpcError, type RpcAgent } from '@backwire/rpc';
 import { systemError, systemFunction, withoutSlot } from '@backwire/rpc/internal';
 import { ambient, tensorsIn } from '@backwire/tensor/internal';
-import type { Cell } from './cell.ts';
-import { waitFor } from './deadline.ts';
+import type { Cell } from './owned-value.ts';
+import { waitFor } from '../deadline.ts';
 import { callMethod, isStream, typeNameOf } from './referent.ts';
-import type { RRefSession } from './session.ts';
+import type { RRefSession } from '../extension.ts';
 
 /** How an RRef is named in these calls: by its id (worker, incarnation, local) elsewhere, by itself on its owner. */
 export type Reference = readonly [number, number, number] | object;

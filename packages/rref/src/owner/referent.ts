@@ -3,7 +3,7 @@ import { keep, scope, Tensor } from '@backwire/tensor';
 import { shareHandle, tensorsIn } from '@backwire/tensor/internal';
 import { valueTypeOf } from '@backwire/wire/internal';
 import { adoptArguments, definitionOfInstance, findDefinition } from '@backwire/rpc/internal';
-import { isHandle } from './handle-brand.ts';
+import { isHandle } from '../handle-brand.ts';
 
 type Method = (...args: unknown[]) => unknown;
 

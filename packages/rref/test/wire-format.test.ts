@@ -1,9 +1,9 @@
 import { encodeProto, messageProto, MessageType } from '@backwire/wire/internal';
 import { describe, expect, it } from 'vitest';
-import { decodeCreation, decodeFetch, encodeCreation, encodeFetch } from './id-codec.ts';
-import { incarnationOf, siteOf, workerOf, type GlobalId } from './protocol/ids.ts';
-import type { Carried, Control } from './protocol/messages.ts';
-import * as format from './wire-format.ts';
+import { decodeCreation, decodeFetch, encodeCreation, encodeFetch } from '../src/messages/request-codec.ts';
+import { incarnationOf, siteOf, workerOf, type GlobalId } from '../src/protocol/ids.ts';
+import type { Carried, Control } from '../src/protocol/messages.ts';
+import * as format from '../src/messages/control-codec.ts';
 
 const A = { site: siteOf(65_535, 0xffff_fff0), local: 2 ** 53 - 1 };
 const B = { site: siteOf(0, 1), local: 0 };

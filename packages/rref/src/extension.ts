@@ -3,25 +3,25 @@ import { RpcError, type ExtensionSession, type Incoming, type WorkerInfo } from 
 import { isRpcErrorCode, systemError } from '@backwire/rpc/internal';
 import type { ExtensionHost, ExtensionInternals, ExtensionValue, Member } from '@backwire/rpc/internal';
 import type { Message, MessageType } from '@backwire/wire';
-import { Carrier } from './carrier.ts';
-import { Cell } from './cell.ts';
+import { Carrier } from './messages/handle-transfer.ts';
+import { Cell } from './owner/owned-value.ts';
 import { CreationSites } from './creation-sites.ts';
 import { drain, Changes } from './drain.ts';
-import { isHandle, RRefHandle, type Target } from './handle.ts';
+import { isHandle, RRefHandle, type Target } from './client/handle.ts';
 import { inspect } from './inspection.ts';
 import { EXTENSION_NAME, NOT_HERE } from './names.ts';
-import { Outbox } from './outbox.ts';
-import { ParkedStreams } from './parked-streams.ts';
+import { Outbox } from './messages/control-sender.ts';
+import { ParkedStreams } from './owner/parked-streams.ts';
 import { formatId, siteOf, workerOf, type GlobalId, type Site } from './protocol/ids.ts';
 import type { Failure } from './protocol/messages.ts';
 import type { OwnerEntry } from './protocol/owner-table.ts';
 import { idOf, type UserFork } from './protocol/user-table.ts';
 import { ProtocolWorker } from './protocol/worker.ts';
-import type { Reference } from './remote-methods.ts';
-import { requestHandlers } from './serving.ts';
-import { Sites } from './sites.ts';
-import { Uses } from './uses.ts';
-import { CONTROL_DECODERS } from './wire-format.ts';
+import type { Reference } from './owner/remote-methods.ts';
+import { requestHandlers } from './owner/request-handlers.ts';
+import { Sites } from './members.ts';
+import { Uses } from './client/owner-requests.ts';
+import { CONTROL_DECODERS } from './messages/control-codec.ts';
 
 /** One per agent. Lifetime: made by `attach`, drained by a graceful shutdown, closed with the agent. */
 export class RRefSession implements ExtensionSession, ExtensionInternals {

@@ -3,9 +3,9 @@ import { currentAgent, getWorkerInfo, rpcAsync, rpcClass, rpcFunction, rpcSync }
 import { add, ones, rpcName, sparseCooTensor, tensor, type Tensor } from '@backwire/tensor';
 import { encodeValue } from '@backwire/wire';
 import { describe, expect, it } from 'vitest';
-import { withGroup } from '../test/group.ts';
-import { createRRef, remote, type RRef } from './index.ts';
-import { sessionOf } from './remote-methods.ts';
+import { withGroup } from './group.ts';
+import { createRRef, remote, type RRef } from '../src/index.ts';
+import { sessionOf } from '../src/owner/remote-methods.ts';
 
 const sparse = (): Tensor => sparseCooTensor(tensor([[0, 1]], { dtype: 'int64' }), tensor([2, 3]), [2]);
 const dense = (t: Tensor): unknown => (t.layout === 'sparse_coo' ? t.toDense() : t).toArray();

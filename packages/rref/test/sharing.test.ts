@@ -3,8 +3,8 @@ import { getWorkerInfo, rpcAsync, rpcFunction, rpcSync, currentAgent, type RpcAg
 import { add, ones, type Tensor, tensor } from '@backwire/tensor';
 import { registerValueType } from '@backwire/wire';
 import { describe, expect, it } from 'vitest';
-import { agent, counters, eventually, isEmpty, withGroup } from '../test/group.ts';
-import { createRRef, isRRef, listRRefs, remote, rrefDebugInfo, rrefs, type RRef } from './index.ts';
+import { agent, counters, eventually, isEmpty, withGroup } from './group.ts';
+import { createRRef, isRRef, listRRefs, remote, rrefDebugInfo, rrefs, type RRef } from '../src/index.ts';
 
 const sum = rpcFunction('sharing/sum', (...values: number[]) => values.reduce((a, b) => a + b, 0));
 const fetch = rpcFunction('sharing/fetch', (rref: RRef<number>) => rref.toHere());

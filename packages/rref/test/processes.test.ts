@@ -2,7 +2,7 @@
 import { freePort, TestCluster } from '@backwire/testing';
 import { describe, expect, it } from 'vitest';
 
-const program = new URL('../test/worker.ts', import.meta.url);
+const program = new URL('./worker.ts', import.meta.url);
 
 async function play(scenario: string, worldSize: number): Promise<TestCluster> {
   const port = String(await freePort());

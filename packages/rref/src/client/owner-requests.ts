@@ -4,11 +4,11 @@ import { rpcInfo, rpcStream, RpcError, type CallOptions, type WorkerInfo } from 
 import { callLabelled, collectInWaitAll, type RpcMessage } from '@backwire/rpc/internal';
 import type { Message } from '@backwire/wire';
 import { createFailed, createRemote } from './creation.ts';
-import { waitFor } from './deadline.ts';
+import { waitFor } from '../deadline.ts';
 import { requireTensor, type RRefHandle } from './handle.ts';
 import { createAnswer, type Answer } from './proxy.ts';
-import { incarnationOf, workerOf } from './protocol/ids.ts';
-import type { UserFork } from './protocol/user-table.ts';
+import { incarnationOf, workerOf } from '../protocol/ids.ts';
+import type { UserFork } from '../protocol/user-table.ts';
 import {
   askTypeName,
   invokeAndKeep,
@@ -16,9 +16,9 @@ import {
   openStream,
   type MethodResult,
   type Reference,
-} from './remote-methods.ts';
-import { EXTENSION_NAME, NOT_HERE } from './names.ts';
-import type { RRefSession } from './session.ts';
+} from '../owner/remote-methods.ts';
+import { EXTENSION_NAME, NOT_HERE } from '../names.ts';
+import type { RRefSession } from '../extension.ts';
 
 /** What the autograd extension offers here. */
 interface DistAutograd {

@@ -8,9 +8,9 @@ import {
   messageProto,
   MessageType,
 } from '@backwire/wire/internal';
-import { MAX_DEAD_SITES, MAX_DELETES_PER_MESSAGE, MAX_FAILURE_TEXT_BYTES } from './limits.ts';
-import { incarnationOf, siteOf, workerOf, type GlobalId, type Site } from './protocol/ids.ts';
-import type { Carried, Control, Failure } from './protocol/messages.ts';
+import { MAX_DEAD_SITES, MAX_DELETES_PER_MESSAGE, MAX_FAILURE_TEXT_BYTES } from '../limits.ts';
+import { incarnationOf, siteOf, workerOf, type GlobalId, type Site } from '../protocol/ids.ts';
+import type { Carried, Control, Failure } from '../protocol/messages.ts';
 
 /** A control message as type and payload. */
 export interface EncodedControl {

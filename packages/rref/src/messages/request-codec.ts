@@ -1,7 +1,7 @@
 /** @file The payloads with ids in them that travel with every remote call and fetch: messages of the schema, written and read by hand. */
 import { RpcError } from '@backwire/rpc';
 import { ByteReader, ByteWriter, WireType } from '@backwire/wire/internal';
-import { incarnationOf, siteOf, workerOf, type GlobalId } from './protocol/ids.ts';
+import { incarnationOf, siteOf, workerOf, type GlobalId } from '../protocol/ids.ts';
 
 /** Field numbers of `Id` in the schema; the ids are fields 1 and 2 of what they are in. */
 const WORKER = (1 << 3) | WireType.VARINT;

@@ -2,8 +2,8 @@
 import { rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
 import { keep, ones, rpcName, scope, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
-import { agent, counters, eventually, isEmpty, withGroup } from '../test/group.ts';
-import { createRRef, remote, type RRef } from './index.ts';
+import { agent, counters, eventually, isEmpty, withGroup } from './group.ts';
+import { createRRef, remote, type RRef } from '../src/index.ts';
 
 const scoped = { scope: true };
 const stored: RRef<Tensor>[] = [];

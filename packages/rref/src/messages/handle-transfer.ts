@@ -1,13 +1,13 @@
 /** @file RRefs inside messages: what travels in their place, and what becomes of a handle whose message is never decoded. */
 import { RpcError, type WorkerInfo } from '@backwire/rpc';
 import type { ExtensionValue } from '@backwire/rpc/internal';
-import type { Cell } from './cell.ts';
-import { isHandle, type RRefHandle } from './handle.ts';
-import { IdMap, type GlobalId, type Site } from './protocol/ids.ts';
-import type { Carried, Failure } from './protocol/messages.ts';
-import type { UserFork } from './protocol/user-table.ts';
-import type { RRefSession } from './session.ts';
-import { decodeCarried, decodeId, encodeCarried, encodeId } from './wire-format.ts';
+import type { Cell } from '../owner/owned-value.ts';
+import { isHandle, type RRefHandle } from '../client/handle.ts';
+import { IdMap, type GlobalId, type Site } from '../protocol/ids.ts';
+import type { Carried, Failure } from '../protocol/messages.ts';
+import type { UserFork } from '../protocol/user-table.ts';
+import type { RRefSession } from '../extension.ts';
+import { decodeCarried, decodeId, encodeCarried, encodeId } from './control-codec.ts';
 
 /** A handle that was delivered and that no value has asked for yet. */
 type Waiting = { readonly rref: GlobalId; readonly cell: Cell } | { readonly fork: UserFork };

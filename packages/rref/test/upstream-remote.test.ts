@@ -2,8 +2,8 @@
 import { getWorkerInfo, rpcAsync, rpcClass, rpcFunction, rpcInfo, rpcSync, type AnyFn, type To } from '@backwire/rpc';
 import { add, ones, rpcName, sparseCooTensor, tensor, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
-import { agent, counters, withGroup } from '../test/group.ts';
-import { remote, rrefDebugInfo } from './index.ts';
+import { agent, counters, withGroup } from './group.ts';
+import { remote, rrefDebugInfo } from '../src/index.ts';
 
 const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 1));
 const sparse = (): Tensor => sparseCooTensor(tensor([[0, 2]], { dtype: 'int64' }), tensor([1, 2]), [4]);

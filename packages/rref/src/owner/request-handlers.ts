@@ -5,9 +5,9 @@ import { MessageType } from '@backwire/wire/internal';
 import { readWrappedPayload, type Message } from '@backwire/wire';
 import { isStream } from './referent.ts';
 import { valueOf } from './remote-methods.ts';
-import type { RRefSession } from './session.ts';
-import { decodeCreation, decodeFetch } from './id-codec.ts';
-import { decodeBackward } from './wire-format.ts';
+import type { RRefSession } from '../extension.ts';
+import { decodeCreation, decodeFetch } from '../messages/request-codec.ts';
+import { decodeBackward } from '../messages/control-codec.ts';
 
 type Handler = (call: Incoming) => Promise<Message>;
 

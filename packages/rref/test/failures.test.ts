@@ -2,9 +2,9 @@
 import { rpcClass, RpcError, rpcFunction, rpcInfo, rpcSync, type RpcAgent } from '@backwire/rpc';
 import { add, ones, rpcName, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
-import { agent, counters, eventually, isEmpty, withGroup } from '../test/group.ts';
-import { createRRef, remote, rrefs, type RRef } from './index.ts';
-import { invokeMethod } from './remote-methods.ts';
+import { agent, counters, eventually, isEmpty, withGroup } from './group.ts';
+import { createRRef, remote, rrefs, type RRef } from '../src/index.ts';
+import { invokeMethod } from '../src/owner/remote-methods.ts';
 
 const TIMED_OUT =
   'RRef creation via rpc.remote() timed out, and it is possible that the RRef on the owner node does not exist.';

@@ -12,9 +12,9 @@ import {
 import { rpcName } from '@backwire/tensor';
 import { registerValueType } from '@backwire/wire';
 import { describe, expect, it } from 'vitest';
-import { agent, counters, eventually, isEmpty, startGroup, withGroup } from '../test/group.ts';
-import { createRRef, remote, rrefs, type RRef } from './index.ts';
-import { sessionOf } from './remote-methods.ts';
+import { agent, counters, eventually, isEmpty, startGroup, withGroup } from './group.ts';
+import { createRRef, remote, rrefs, type RRef } from '../src/index.ts';
+import { sessionOf } from '../src/owner/remote-methods.ts';
 
 /** Cannot be read back. */
 class Unreadable {

@@ -1,7 +1,7 @@
 /** @file Generators that a method returned and whose caller has not asked for items yet. */
 import { RpcError } from '@backwire/rpc';
 import { systemError } from '@backwire/rpc/internal';
-import { MAX_PARKED_STREAMS_PER_PEER, PARKED_STREAM_MS } from './limits.ts';
+import { MAX_PARKED_STREAMS_PER_PEER, PARKED_STREAM_MS } from '../limits.ts';
 
 type Stream = AsyncGenerator | Generator;
 

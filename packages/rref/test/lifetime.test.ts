@@ -3,9 +3,9 @@ import { rpcFunction, rpcSync, type Logger, type RpcAgent, type RpcError } from 
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
-import { agent, counters, eventually, isEmpty, startGroup, withGroup } from '../test/group.ts';
-import { createRRef, listRRefs, remote, rrefs, type RRef } from './index.ts';
-import { sessionOf } from './remote-methods.ts';
+import { agent, counters, eventually, isEmpty, startGroup, withGroup } from './group.ts';
+import { createRRef, listRRefs, remote, rrefs, type RRef } from '../src/index.ts';
+import { sessionOf } from '../src/owner/remote-methods.ts';
 
 setFlagsFromString('--expose-gc');
 const gc = runInNewContext('gc') as () => void;

@@ -4,12 +4,12 @@ import { rpcInfo, RemoteError, RpcError, type CallOptions, type WorkerInfo } fro
 import { checkTimeoutMs, type RpcMessage } from '@backwire/rpc/internal';
 import { MessageType, type HeaderEntry } from '@backwire/wire/internal';
 import type { Message } from '@backwire/wire';
-import { Cell } from './cell.ts';
+import { Cell } from '../owner/owned-value.ts';
 import type { RRefHandle } from './handle.ts';
-import { idOf, type UserFork } from './protocol/user-table.ts';
-import type { RRefSession } from './session.ts';
-import { encodeCreation } from './id-codec.ts';
-import { encodeCarried } from './wire-format.ts';
+import { idOf, type UserFork } from '../protocol/user-table.ts';
+import type { RRefSession } from '../extension.ts';
+import { encodeCreation } from '../messages/request-codec.ts';
+import { encodeCarried } from '../messages/control-codec.ts';
 
 /** What a creation is called in traces. */
 export interface Creation {

@@ -3,9 +3,9 @@ import { inspect } from 'node:util';
 import { rpcAsync, rpcClass, rpcFunction, rpcSync, waitAll } from '@backwire/rpc';
 import { ones, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
-import { agent, counters, eventually, withGroup } from '../test/group.ts';
-import { sessionOf } from './remote-methods.ts';
-import { createRRef, remote, type RRef } from './index.ts';
+import { agent, counters, eventually, withGroup } from './group.ts';
+import { sessionOf } from '../src/owner/remote-methods.ts';
+import { createRRef, remote, type RRef } from '../src/index.ts';
 
 class Counter {
   static readonly [rpcName] = 'proxies/Counter';
