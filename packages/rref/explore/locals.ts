@@ -1,5 +1,5 @@
 /** @file States of single workers as small numbers, and what the production code makes of each event in each of them. */
-import type { GlobalId, Site } from '../src/protocol/ids.ts';
+import type { GlobalId, MemberKey } from '../src/protocol/ids.ts';
 import type { Control } from '../src/protocol/messages.ts';
 import type { Rules } from '../src/protocol/rules.ts';
 import { ProtocolWorker, type WorkerState } from '../src/protocol/worker.ts';
@@ -40,7 +40,7 @@ export interface Facts {
 }
 
 /** One run of the production code of one worker. `yes` is what it answers to the caller. */
-export type Act = (worker: ProtocolWorker<true>, send: (to: Site, packet: Packet) => void) => boolean | undefined;
+export type Act = (worker: ProtocolWorker<true>, send: (to: MemberKey, packet: Packet) => void) => boolean | undefined;
 
 /** Number 0 is a worker that died. */
 export class Locals {
@@ -61,7 +61,7 @@ export class Locals {
   }
 
   /** A worker as it starts. */
-  start(self: Site, act: Act): number {
+  start(self: MemberKey, act: Act): number {
     return this.run(self, undefined, act).next;
   }
 
@@ -75,7 +75,7 @@ export class Locals {
     return made;
   }
 
-  /** The state with its sites renamed by the renaming of this index. */
+  /** The state with its members renamed by the renaming of this index. */
   rename(local: number, index: number): number {
     const table = this.renamed[index] as number[];
     return (table[local] ??= this.number(
@@ -90,12 +90,12 @@ export class Locals {
     return this.number({ ...state, owner: { ...state.owner, tombstones } });
   }
 
-  private run(self: Site, state: WorkerState<true> | undefined, act: Act): Outcome {
+  private run(self: MemberKey, state: WorkerState<true> | undefined, act: Act): Outcome {
     const sent: number[] = [];
     let freed = false;
-    const send = (to: Site, packet: Packet): void => void sent.push(to, this.queues.packet(packet));
+    const send = (to: MemberKey, packet: Packet): void => void sent.push(to, this.queues.packet(packet));
     const port = {
-      send: (to: Site, message: Control) => send(to, message),
+      send: (to: MemberKey, message: Control) => send(to, message),
       settled: () => undefined,
       dropped: () => undefined,
       freed: () => void (freed = true),
@@ -149,15 +149,15 @@ function canonical(state: WorkerState<true>): WorkerState<true> {
 
 function renameState(state: WorkerState<true>, to: Renaming): WorkerState<true> {
   const { owner, user, fence } = state;
-  const site = (old: Site): Site => to[old] as Site;
+  const member = (old: MemberKey): MemberKey => to[old] as MemberKey;
   const id = (old: GlobalId): GlobalId => rename(old, to);
   return canonical({
     ...state,
-    self: site(state.self),
-    dead: state.dead.map(([worker, incarnation]) => [site(worker), incarnation] as const).sort(([a], [b]) => a - b),
+    self: member(state.self),
+    dead: state.dead.map(([worker, incarnation]) => [member(worker), incarnation] as const).sort(([a], [b]) => a - b),
     owner: {
       entries: owner.entries.map((entry) => ({ ...entry, id: id(entry.id) })),
-      forks: owner.forks.map((fork) => ({ id: id(fork.id), rref: id(fork.rref), holder: site(fork.holder) })),
+      forks: owner.forks.map((fork) => ({ id: id(fork.id), rref: id(fork.rref), holder: member(fork.holder) })),
       tombstones: owner.tombstones.map(id),
     },
     user: {
@@ -165,17 +165,17 @@ function renameState(state: WorkerState<true>, to: Renaming): WorkerState<true> 
         ...fork,
         id: id(fork.id),
         rref: id(fork.rref),
-        owner: site(fork.owner),
-        parent: site(fork.parent),
+        owner: member(fork.owner),
+        parent: member(fork.parent),
       })),
-      children: user.children.map((child) => ({ id: id(child.id), parent: id(child.parent), at: site(child.at) })),
+      children: user.children.map((child) => ({ id: id(child.id), parent: id(child.parent), at: member(child.at) })),
     },
     fence: {
       ...fence,
-      members: fence.members.map(site),
-      dead: fence.dead.map(site),
-      waiting: fence.waiting.map(site),
-      asked: fence.asked.map(([owner_, epoch]) => [site(owner_), epoch] as const),
+      members: fence.members.map(member),
+      dead: fence.dead.map(member),
+      waiting: fence.waiting.map(member),
+      asked: fence.asked.map(([owner_, epoch]) => [member(owner_), epoch] as const),
     },
   });
 }
@@ -198,7 +198,7 @@ function textOf({ self, dead, owner, user, fence }: WorkerState<true>): string {
     fence.dead.join(),
     fence.waiting.join(),
     fence.fenceEpoch,
-    fence.asked.map(([site, epoch]) => `${site}:${epoch}`).join(),
+    fence.asked.map(([member, epoch]) => `${member}:${epoch}`).join(),
   ].join('/');
 }
 
@@ -239,5 +239,5 @@ function byId(a: { readonly id: GlobalId }, b: { readonly id: GlobalId }): numbe
 }
 
 function order(a: GlobalId, b: GlobalId): number {
-  return a.site - b.site || a.local - b.local;
+  return a.member - b.member || a.local - b.local;
 }

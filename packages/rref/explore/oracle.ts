@@ -9,9 +9,9 @@ export function findFault(worlds: Worlds, row: Uint32Array): string | undefined 
 
 function freedTooEarly(worlds: Worlds, row: Uint32Array): string | undefined {
   if ((worlds.left(row) & LEFT.freed) === 0) return undefined;
-  for (let site = 0; site < worlds.count; site++) {
-    const fork = factsAt(worlds, row, site)?.usable[0];
-    if (fork !== undefined) return `freed while ${nameOf(site)} holds ${fork.site}.${fork.local}`;
+  for (let member = 0; member < worlds.count; member++) {
+    const fork = factsAt(worlds, row, member)?.usable[0];
+    if (fork !== undefined) return `freed while ${nameOf(member)} holds ${fork.member}.${fork.local}`;
   }
   for (let i = 0; i < worlds.count * (worlds.count - 1); i++)
     if (worlds.queues.carries[row[worlds.count + i] as number] === true)
@@ -21,10 +21,10 @@ function freedTooEarly(worlds: Worlds, row: Uint32Array): string | undefined {
 
 function confirmedButUnknown(worlds: Worlds, row: Uint32Array): string | undefined {
   const owner = factsAt(worlds, row, OWNER);
-  for (let site = 1; site < worlds.count; site++) {
-    const confirmed = factsAt(worlds, row, site)?.confirmed ?? 0;
-    if ((confirmed & ~(owner?.registered[site] ?? 0)) !== 0)
-      return `${nameOf(site)} holds a confirmed fork which its owner does not know`;
+  for (let member = 1; member < worlds.count; member++) {
+    const confirmed = factsAt(worlds, row, member)?.confirmed ?? 0;
+    if ((confirmed & ~(owner?.registered[member] ?? 0)) !== 0)
+      return `${nameOf(member)} holds a confirmed fork which its owner does not know`;
   }
   return undefined;
 }
@@ -33,19 +33,19 @@ function confirmedButUnknown(worlds: Worlds, row: Uint32Array): string | undefin
 function leak(worlds: Worlds, row: Uint32Array): string | undefined {
   const { count } = worlds;
   for (let i = 0; i < count * (count - 1); i++) if (row[count + i] !== 0) return undefined;
-  for (let site = 0; site < count; site++) {
-    const facts = factsAt(worlds, row, site);
+  for (let member = 0; member < count; member++) {
+    const facts = factsAt(worlds, row, member);
     if (facts === undefined) continue;
     if (facts.epoch !== worlds.latestEpoch(row) || facts.held.length > 0 || facts.toRun !== undefined) return undefined;
   }
-  for (let site = 0; site < count; site++) {
-    const left = factsAt(worlds, row, site)?.remains;
-    if (left !== undefined) return `leak at ${site === OWNER ? 'the owner' : nameOf(site)}: ${left}`;
+  for (let member = 0; member < count; member++) {
+    const left = factsAt(worlds, row, member)?.remains;
+    if (left !== undefined) return `leak at ${member === OWNER ? 'the owner' : nameOf(member)}: ${left}`;
   }
   return undefined;
 }
 
-function factsAt(worlds: Worlds, row: Uint32Array, site: number): Facts | undefined {
-  const local = row[site] as number;
+function factsAt(worlds: Worlds, row: Uint32Array, member: number): Facts | undefined {
+  const local = row[member] as number;
   return local === 0 ? undefined : worlds.locals.facts[local];
 }

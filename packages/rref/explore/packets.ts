@@ -1,35 +1,35 @@
 /** @file Messages under way as small numbers: each packet, and each queue of packets, has one for as long as the exploration runs. */
-import type { GlobalId, Site } from '../src/protocol/ids.ts';
+import type { GlobalId, MemberKey } from '../src/protocol/ids.ts';
 import type { Carried, Control } from '../src/protocol/messages.ts';
 
 /** A message under way. */
 export type Packet = Carried | Control | { readonly kind: 'created'; readonly fork: GlobalId };
 
-/** For each site its new number. */
-export type Renaming = readonly Site[];
+/** For each member its new number. */
+export type Renaming = readonly MemberKey[];
 
-/** Sites and local numbers that fit the masks below. */
-export const MAX_SITES = 4;
+/** Members and local numbers that fit the masks below. */
+export const MAX_MEMBERS = 4;
 const LOCALS = 8;
 
-/** The bit of an id in a mask of ids: 8 for each of 4 sites. */
-export function bitOf({ site, local }: GlobalId): number {
-  if (site >= MAX_SITES || local >= LOCALS) throw new RangeError(`id ${site}.${local} does not fit a mask`);
-  return 1 << (site * LOCALS + local);
+/** The bit of an id in a mask of ids: 8 for each of 4 members. */
+export function bitOf({ member, local }: GlobalId): number {
+  if (member >= MAX_MEMBERS || local >= LOCALS) throw new RangeError(`id ${member}.${local} does not fit a mask`);
+  return 1 << (member * LOCALS + local);
 }
 
-/** The lowest number that `mask` leaves free at a site. */
-export function freeLocal(mask: number, site: Site): number {
-  const used = (mask >>> (site * LOCALS)) & 0xff;
+/** The lowest number that `mask` leaves free at a member. */
+export function freeLocal(mask: number, member: MemberKey): number {
+  const used = (mask >>> (member * LOCALS)) & 0xff;
   return 31 - Math.clz32(~used & -~used);
 }
 
-export function rename({ site, local }: GlobalId, to: Renaming): GlobalId {
-  return { site: to[site] as Site, local };
+export function rename({ member, local }: GlobalId, to: Renaming): GlobalId {
+  return { member: to[member] as MemberKey, local };
 }
 
-export function idText({ site, local }: GlobalId): string {
-  return `${site}.${local}`;
+export function idText({ member, local }: GlobalId): string {
+  return `${member}.${local}`;
 }
 
 /** What an explorer has to know about a queue without looking into it. Number 0 is the empty queue. */
@@ -76,7 +76,7 @@ export class Queues {
     return this.number((this.contents[queue] as number[]).filter((_, i) => i !== index));
   }
 
-  /** The queue with its sites renamed by the renaming of this index. */
+  /** The queue with its members renamed by the renaming of this index. */
   rename(queue: number, index: number): number {
     const table = this.renamed[index] as number[];
     return (table[queue] ??= this.number(
@@ -115,13 +115,13 @@ function renamePacket(packet: Packet, to: Renaming): Packet {
     case 'fence-ack':
       return packet;
     case 'fence-done':
-      return { ...packet, dead: packet.dead.map((site) => to[site] as Site).sort() };
+      return { ...packet, dead: packet.dead.map((member) => to[member] as MemberKey).sort() };
     case 'fork':
       return {
         ...packet,
         rref: rename(packet.rref, to),
         fork: rename(packet.fork, to),
-        owner: to[packet.owner] as Site,
+        owner: to[packet.owner] as MemberKey,
       };
     case 'fork-request':
     case 'create':

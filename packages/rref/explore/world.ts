@@ -1,5 +1,5 @@
 /** @file The worlds of one exploration as rows of numbers: what a row means, which step leads to which row, and one row for worlds that behave alike. */
-import type { GlobalId, Site } from '../src/protocol/ids.ts';
+import type { GlobalId, MemberKey } from '../src/protocol/ids.ts';
 import { ALL_RULES, type Rules } from '../src/protocol/rules.ts';
 import type { ProtocolWorker } from '../src/protocol/worker.ts';
 import type { UserFork } from '../src/protocol/user-table.ts';
@@ -8,9 +8,9 @@ import { Locals, type Act, type Facts, type Outcome } from './locals.ts';
 import { bitOf, freeLocal, idText, Queues, type Packet, type Renaming } from './packets.ts';
 
 export const OWNER = 0;
-export const OBJECT_OF_OWNER: GlobalId = { site: OWNER, local: 0 };
-export const OBJECT_OF_USER: GlobalId = { site: 1, local: 0 };
-const FORK_OF_CREATOR: GlobalId = { site: 1, local: 1 };
+export const OBJECT_OF_OWNER: GlobalId = { member: OWNER, local: 0 };
+export const OBJECT_OF_USER: GlobalId = { member: 1, local: 0 };
+const FORK_OF_CREATOR: GlobalId = { member: 1, local: 1 };
 const TIMED_OUT = { code: 'deadline-exceeded', text: 'timed out' };
 
 /**
@@ -24,7 +24,7 @@ const EVENT = { share: 1, drop: 2, giveUp: 3, runCreation: 4, ownerShare: 5, del
 
 /**
  * A row: a number for the state of each worker (0 = it died), one for the queue of each ordered pair, one for who died (in the order
- * of the views, in octal digits of site + 1), and one for what is left of the bounds.
+ * of the views, in octal digits of member + 1), and one for what is left of the bounds.
  *
  * Rows are brought into one form for worlds that behave alike: interchangeable users are renamed; a tombstone of an id that nobody can
  * mention any more is forgotten, and such an id is drawn again; a message is taken off the head of its queue when neither now nor later
@@ -72,11 +72,11 @@ export class Worlds {
   initial(): Uint32Array {
     const { row, count, bounds } = this;
     row.fill(0);
-    for (let site = 0; site < count; site++) {
-      row[site] = this.locals.start(site, (worker) => {
+    for (let member = 0; member < count; member++) {
+      row[member] = this.locals.start(member, (worker) => {
         worker.viewChanged(1, this.membersAfter(0), []);
-        if (site === OWNER && !this.byUser) worker.drawId();
-        if (site === OBJECT_OF_USER.site && this.byUser) worker.create(OWNER);
+        if (member === OWNER && !this.byUser) worker.drawId();
+        if (member === OBJECT_OF_USER.member && this.byUser) worker.create(OWNER);
         return false;
       });
     }
@@ -113,7 +113,7 @@ export class Worlds {
   }
 
   /** Where the queue of an ordered pair is in a row. */
-  channel(from: Site, to: Site): number {
+  channel(from: MemberKey, to: MemberKey): number {
     return this.count + from * (this.count - 1) + (to < from ? to : to - 1);
   }
 
@@ -136,13 +136,13 @@ export class Worlds {
       const entry = owners.start(toRun);
       if (entry === undefined) return false;
       owners.settle(entry);
-      send(toRun.site, { kind: 'created', fork: FORK_OF_CREATOR });
+      send(toRun.member, { kind: 'created', fork: FORK_OF_CREATOR });
       return true;
     });
     this.reach(from, OWNER, outcome, left, () => 'owner runs the creating call');
   }
 
-  private ownerShares(from: Uint32Array, to: Site, left: number): void {
+  private ownerShares(from: Uint32Array, to: MemberKey, left: number): void {
     const rref = this.byUser ? OBJECT_OF_USER : OBJECT_OF_OWNER;
     const drawn = freeLocal(this.mentioned(from), OWNER);
     const act: Act = (worker, send) => void send(to, worker.shareOwned(rref, true, to));
@@ -151,7 +151,7 @@ export class Worlds {
   }
 
   /** What the program of a user may do with its handles. */
-  private userSteps(from: Uint32Array, at: Site, facts: Facts, left: number): void {
+  private userSteps(from: Uint32Array, at: MemberKey, facts: Facts, left: number): void {
     const local = from[at] as number;
     if (LEFT.forksOf(left) > 0 && facts.usable.length > 0) {
       const drawn = freeLocal(this.mentioned(from), at);
@@ -177,7 +177,7 @@ export class Worlds {
     }
   }
 
-  private deliveries(row: Uint32Array, to: Site, left: number): void {
+  private deliveries(row: Uint32Array, to: MemberKey, left: number): void {
     for (let from = 0; from < this.count; from++) {
       if (from === to) continue;
       const channel = this.channel(from, to);
@@ -200,7 +200,7 @@ export class Worlds {
   }
 
   /** A message that carries a handle or a creation cannot be sent after all: its sender is told. */
-  private losses(row: Uint32Array, from: Site, to: Site, left: number): void {
+  private losses(row: Uint32Array, from: MemberKey, to: MemberKey, left: number): void {
     const channel = this.channel(from, to);
     const queue = row[channel] as number;
     for (const [i, number] of (this.queues.contents[queue] as number[]).entries()) {
@@ -218,7 +218,7 @@ export class Worlds {
     }
   }
 
-  private seeView(from: Uint32Array, at: Site, epoch: number): void {
+  private seeView(from: Uint32Array, at: MemberKey, epoch: number): void {
     const deaths = from[this.deathsAt] as number;
     const died = deadAt(deaths, epoch - 2);
     const known = deaths % 8 ** (epoch - 1);
@@ -227,7 +227,7 @@ export class Worlds {
     this.reach(from, at, outcome, this.left(from), () => `${nameOf(at)} sees view ${epoch}`, this.channel(died, at), 0);
   }
 
-  private crash(from: Uint32Array, at: Site): void {
+  private crash(from: Uint32Array, at: MemberKey): void {
     const { row } = this;
     row.set(from);
     row[at] = 0;
@@ -241,7 +241,7 @@ export class Worlds {
   /** Tells of the world in which one worker did something, and one queue changed besides. */
   private reach(
     from: Uint32Array,
-    at: Site,
+    at: MemberKey,
     { next, sent, freed }: Outcome,
     left: number,
     label: () => string,
@@ -262,7 +262,7 @@ export class Worlds {
     this.emit.to?.(this.canonical(), label, row);
   }
 
-  private mayShare(from: Uint32Array, facts: Facts, to: Site): boolean {
+  private mayShare(from: Uint32Array, facts: Facts, to: MemberKey): boolean {
     const deaths = from[this.deathsAt] as number;
     for (let i = 0; i < facts.epoch - 1; i++) if (deadAt(deaths, i) === to) return false;
     return true;
@@ -351,22 +351,22 @@ export class Worlds {
     return state.fence.dead.length === 0 || state.fence.fenceEpoch !== packet.epoch;
   }
 
-  private factsAt(site: Site): Facts {
-    return this.locals.facts[this.row[site] as number] as Facts;
+  private factsAt(member: MemberKey): Facts {
+    return this.locals.facts[this.row[member] as number] as Facts;
   }
 
   /** The members once these died. */
-  private membersAfter(deaths: number): Site[] {
+  private membersAfter(deaths: number): MemberKey[] {
     const dead = Array.from({ length: deathCount(deaths) }, (_, i) => deadAt(deaths, i));
-    return Array.from({ length: this.count }, (_, site) => site).filter((site) => !dead.includes(site));
+    return Array.from({ length: this.count }, (_, member) => member).filter((member) => !dead.includes(member));
   }
 
   private sourcesOf(to: Renaming): Uint8Array {
     const sources = Uint8Array.from({ length: this.width }, (_, place) => place);
     for (let i = 0; i < this.count; i++) {
-      sources[to[i] as Site] = i;
+      sources[to[i] as MemberKey] = i;
       for (let j = 0; j < this.count; j++)
-        if (i !== j) sources[this.channel(to[i] as Site, to[j] as Site)] = this.channel(i, j);
+        if (i !== j) sources[this.channel(to[i] as MemberKey, to[j] as MemberKey)] = this.channel(i, j);
     }
     return sources;
   }
@@ -391,11 +391,12 @@ export const LEFT = {
 function isVoidAtMember(packet: Packet, { state }: Facts): boolean {
   if (packet.kind !== 'fence-done') return false;
   return packet.dead.every(
-    (site) => state.dead.some(([dead]) => dead === site) && state.user.children.every((child) => child.at !== site),
+    (member) =>
+      state.dead.some(([dead]) => dead === member) && state.user.children.every((child) => child.at !== member),
   );
 }
 
-function deliver(from: Site, packet: Packet): Act {
+function deliver(from: MemberKey, packet: Packet): Act {
   return (worker) => {
     switch (packet.kind) {
       case 'create':
@@ -420,8 +421,8 @@ function noted(packet: Packet, { yes }: Outcome): number {
   return packet.kind === 'create' ? LEFT.created : LEFT.ownerHandle;
 }
 
-function event(kind: number, site: Site, number: number, fork: GlobalId = { site: 0, local: 0 }): number {
-  return kind + 8 * (site + 4 * (fork.site + 4 * (fork.local + 8 * number)));
+function event(kind: number, member: MemberKey, number: number, fork: GlobalId = { member: 0, local: 0 }): number {
+  return kind + 8 * (member + 4 * (fork.member + 4 * (fork.local + 8 * number)));
 }
 
 function heldBy(worker: ProtocolWorker<true>, fork: GlobalId): UserFork {
@@ -440,14 +441,14 @@ function deathCount(deaths: number): number {
   return count;
 }
 
-/** The site that the view of epoch `index + 2` lost. */
-function deadAt(deaths: number, index: number): Site {
+/** The member that the view of epoch `index + 2` lost. */
+function deadAt(deaths: number, index: number): MemberKey {
   return ((deaths >>> (3 * index)) & 7) - 1;
 }
 
-/** All ways to rename the sites from `firstFree` on among themselves; the first changes nothing. */
-function allRenamings(count: number, firstFree: Site): readonly Renaming[] {
-  const fixed = Array.from({ length: firstFree }, (_, site) => site);
+/** All ways to rename the members from `firstFree` on among themselves; the first changes nothing. */
+function allRenamings(count: number, firstFree: MemberKey): readonly Renaming[] {
+  const fixed = Array.from({ length: firstFree }, (_, member) => member);
   const free = Array.from({ length: count - firstFree }, (_, i) => firstFree + i);
   return permutations(free).map((order) => [...fixed, ...order]);
 }
@@ -463,10 +464,10 @@ function describePacket(packet: Packet): string {
   return 'epoch' in packet ? `${packet.kind} ${packet.epoch}` : packet.kind;
 }
 
-export function nameOf(site: Site): string {
-  return site === OWNER ? 'owner' : `user ${site}`;
+export function nameOf(member: MemberKey): string {
+  return member === OWNER ? 'owner' : `user ${member}`;
 }
 
-function formatId({ site, local }: GlobalId): string {
-  return `${site === OWNER ? 'o' : site}.${local}`;
+function formatId({ member, local }: GlobalId): string {
+  return `${member === OWNER ? 'o' : member}.${local}`;
 }

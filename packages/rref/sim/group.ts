@@ -1,6 +1,6 @@
 /** @file The world of a simulated group: who is a member, what is under way, and the rules that every event has to keep. */
 import type { Simulation } from '@backwire/testing';
-import { workerOf, type GlobalId, type Site } from '../src/protocol/ids.ts';
+import { workerOf, type GlobalId, type MemberKey } from '../src/protocol/ids.ts';
 import type { Carried, Control } from '../src/protocol/messages.ts';
 import type { Rules } from '../src/protocol/rules.ts';
 import { Ledger } from './ledger.ts';
@@ -33,9 +33,9 @@ export type SimRules = Rules & {
 
 interface View {
   readonly epoch: number;
-  readonly members: readonly Site[];
-  readonly set: ReadonlySet<Site>;
-  readonly died: readonly Site[];
+  readonly members: readonly MemberKey[];
+  readonly set: ReadonlySet<MemberKey>;
+  readonly died: readonly MemberKey[];
 }
 
 /** Messages of one ordered pair: exactly once and in order, as sessions deliver them, for as long as both live. */
@@ -51,17 +51,17 @@ export class SimGroup {
   readonly simulation: Simulation;
   readonly pace: Pace;
   readonly rules: SimRules;
-  readonly workers = new Map<Site, SimWorker>();
+  readonly workers = new Map<MemberKey, SimWorker>();
   readonly views: View[] = [{ epoch: 1, members: [], set: new Set(), died: [] }];
-  readonly channels = new Map<Site, Map<Site, Channel>>();
+  readonly channels = new Map<MemberKey, Map<MemberKey, Channel>>();
   readonly ledger: Ledger;
   private readonly names: readonly string[];
-  private members: readonly Site[] = [];
-  private readonly running = new Map<string, Site>();
+  private members: readonly MemberKey[] = [];
+  private readonly running = new Map<string, MemberKey>();
   /** Virtual times at which nodes crash, the next one last. */
   private readonly crashes: number[];
   /** Messages under way that carry handles. */
-  private readonly handles = new Map<Packet, { readonly from: Site; readonly to: Site }>();
+  private readonly handles = new Map<Packet, { readonly from: MemberKey; readonly to: MemberKey }>();
   private messages = 0;
   private readonly draws: Simulation['random'];
 
@@ -85,12 +85,12 @@ export class SimGroup {
     return this.views.at(-1) as View;
   }
 
-  nameOf(site: Site): string {
-    return this.names[workerOf(site)] ?? '';
+  nameOf(member: MemberKey): string {
+    return this.names[workerOf(member)] ?? '';
   }
 
-  isUp(site: Site): boolean {
-    return this.workers.has(site);
+  isUp(member: MemberKey): boolean {
+    return this.workers.has(member);
   }
 
   /** Called after every event: a node that went down is noticed some time later. */
@@ -99,34 +99,34 @@ export class SimGroup {
     if (next === undefined || this.simulation.clock.now < next) return;
     // Others may crash in the same instant, which is not over yet.
     while ((this.crashes.at(-1) ?? Infinity) < this.simulation.clock.now) this.crashes.pop();
-    for (const [name, site] of this.running) {
+    for (const [name, member] of this.running) {
       if (this.simulation.node(name).state !== 'down') continue;
       this.running.delete(name);
-      this.workers.delete(site);
-      for (const from of this.channels.keys()) this.cut(from, site);
+      this.workers.delete(member);
+      for (const from of this.channels.keys()) this.cut(from, member);
       this.later(this.pace.detectMs, `${name} is missed`, () =>
-        this.change((members) => members.filter((member) => member !== site)),
+        this.change((members) => members.filter((other) => other !== member)),
       );
     }
   }
 
   /** A node starts: it becomes a member once its former life is none any more. */
   join(worker: SimWorker, name: string): void {
-    this.workers.set(worker.site, worker);
-    this.running.set(name, worker.site);
+    this.workers.set(worker.member, worker);
+    this.running.set(name, worker.member);
     const enter = (): void => {
-      if (!this.isUp(worker.site)) return;
-      const before = this.members.some((member) => workerOf(member) === workerOf(worker.site));
+      if (!this.isUp(worker.member)) return;
+      const before = this.members.some((member) => workerOf(member) === workerOf(worker.member));
       if (before) this.simulation.clock.after(RETRY_MS, `${name} waits to join`, enter);
-      else this.change((members) => [...members, worker.site]);
+      else this.change((members) => [...members, worker.member]);
     };
     enter();
   }
 
-  send(from: Site, to: Site, packet: Packet): void {
+  send(from: MemberKey, to: MemberKey, packet: Packet): void {
     if (!this.isUp(to)) return;
     let row = this.channels.get(from);
-    if (row === undefined) this.channels.set(from, (row = new Map<Site, Channel>()));
+    if (row === undefined) this.channels.set(from, (row = new Map<MemberKey, Channel>()));
     let channel = row.get(to);
     if (channel === undefined) row.set(to, (channel = { queue: [], pumping: false }));
     channel.queue.push(packet);
@@ -136,7 +136,7 @@ export class SimGroup {
   }
 
   /** The session with somebody dead is cut: nothing of it is delivered any more. */
-  cut(from: Site, to: Site): void {
+  cut(from: MemberKey, to: MemberKey): void {
     const row = this.channels.get(from);
     for (const packet of row?.get(to)?.queue ?? []) this.gone(packet);
     row?.delete(to);
@@ -148,7 +148,7 @@ export class SimGroup {
   }
 
   /** Handles under way that will be delivered. */
-  *handlesUnderWay(): IterableIterator<{ from: Site; to: Site; packet: Packet }> {
+  *handlesUnderWay(): IterableIterator<{ from: MemberKey; to: MemberKey; packet: Packet }> {
     for (const [packet, { from, to }] of this.handles) yield { from, to, packet };
   }
 
@@ -165,7 +165,7 @@ export class SimGroup {
     this.handles.delete(packet);
   }
 
-  private change(to: (members: readonly Site[]) => readonly Site[]): void {
+  private change(to: (members: readonly MemberKey[]) => readonly MemberKey[]): void {
     const before = this.members;
     this.members = to(before);
     const died = before.filter((member) => !this.members.includes(member));
@@ -173,7 +173,7 @@ export class SimGroup {
     for (const worker of this.workers.values()) worker.hearOfView();
   }
 
-  private pump(from: Site, to: Site, channel: Channel): void {
+  private pump(from: MemberKey, to: MemberKey, channel: Channel): void {
     if (channel.pumping || channel.queue.length === 0) return;
     channel.pumping = true;
     const { network, clock } = this.simulation;

@@ -15,7 +15,7 @@
  * - F1: once a worker has seen the view without an owner, it holds nothing of that owner, and no call to it is open.
  * - F2: what the dead held is gone by the end (a part of P1).
  */
-import { type GlobalId, type Site } from '../src/protocol/ids.ts';
+import { type GlobalId, type MemberKey } from '../src/protocol/ids.ts';
 import type { Carried } from '../src/protocol/messages.ts';
 import type { OwnerEntry } from '../src/protocol/owner-table.ts';
 import type { SimGroup } from './group.ts';
@@ -23,7 +23,7 @@ import type { SimWorker } from './worker.ts';
 
 interface Child {
   readonly parent: string;
-  readonly at: Site;
+  readonly at: MemberKey;
 }
 
 export class Ledger {
@@ -45,7 +45,7 @@ export class Ledger {
   }
 
   /** A handle goes into a message. */
-  shared(carried: Carried & { kind: 'fork' }, parent: GlobalId | undefined, at: Site): void {
+  shared(carried: Carried & { kind: 'fork' }, parent: GlobalId | undefined, at: MemberKey): void {
     this.counts.shared++;
     if (parent === undefined) return;
     const child = keyOf(carried.fork);
@@ -74,17 +74,17 @@ export class Ledger {
         if (this.group.isUp(at))
           this.fail(
             'P5: a parent is deleted before its child is accepted',
-            `${keyOf(fork)} by ${this.name(worker.site)}`,
+            `${keyOf(fork)} by ${this.name(worker.member)}`,
           );
       }
     }
   }
 
   /** P4. */
-  deleteArrives(owner: SimWorker, from: Site, forks: readonly GlobalId[]): void {
+  deleteArrives(owner: SimWorker, from: MemberKey, forks: readonly GlobalId[]): void {
     for (const fork of forks) {
       if (owner.protocol.owners.holderOf(fork) !== from)
-        this.fail('P4: a delete before its registration', `${keyOf(fork)} at ${this.name(owner.site)}`);
+        this.fail('P4: a delete before its registration', `${keyOf(fork)} at ${this.name(owner.member)}`);
     }
   }
 
@@ -92,11 +92,11 @@ export class Ledger {
   starts(worker: SimWorker, fork: { readonly settled: boolean } & GlobalId): void {
     this.counts.starts++;
     if (!fork.settled)
-      this.fail('P7: a function starts with an unconfirmed RRef', `${keyOf(fork)} at ${this.name(worker.site)}`);
+      this.fail('P7: a function starts with an unconfirmed RRef', `${keyOf(fork)} at ${this.name(worker.member)}`);
   }
 
   /** S2: a call by a fork that its sender may use finds the RRef. */
-  callArrives(owner: SimWorker, from: Site, rref: GlobalId, fork: GlobalId): void {
+  callArrives(owner: SimWorker, from: MemberKey, rref: GlobalId, fork: GlobalId): void {
     this.counts.calls++;
     if (owner.protocol.owners.get(rref) !== undefined) return;
     const held = this.group.workers.get(from)?.protocol.users.get(fork);
@@ -114,12 +114,12 @@ export class Ledger {
 
   /** P2, P3, P6 and F1, over everything there is: for now and then, and for the end. */
   audit(): void {
-    const registered = new Map<string, Site>();
+    const registered = new Map<string, MemberKey>();
     for (const owner of this.group.workers.values()) {
       for (const fork of owner.protocol.owners.allForks()) {
         const key = keyOf(fork);
         if (registered.has(key)) this.fail('P2: a fork is registered twice', key);
-        registered.set(key, owner.site);
+        registered.set(key, owner.member);
         if (owner.protocol.owners.holderOf(fork) !== fork.holder) this.fail('P2: a fork has two holders', key);
       }
     }
@@ -129,14 +129,14 @@ export class Ledger {
         const key = keyOf(fork);
         if (!fork.settled) pending++;
         if (worker.protocol.isDead(fork.owner))
-          this.fail('F1: a handle outlives its owner', `${key} at ${this.name(worker.site)}`);
+          this.fail('F1: a handle outlives its owner', `${key} at ${this.name(worker.member)}`);
         if (fork.confirmed && this.group.isUp(fork.owner) && registered.get(key) !== fork.owner)
-          this.fail('P3: a confirmed fork is unknown to its owner', `${key} at ${this.name(worker.site)}`);
+          this.fail('P3: a confirmed fork is unknown to its owner', `${key} at ${this.name(worker.member)}`);
       }
       if (pending !== worker.protocol.users.pendingUsers)
-        this.fail('P6: pending forks are miscounted', this.name(worker.site));
+        this.fail('P6: pending forks are miscounted', this.name(worker.member));
       for (const { owner } of worker.calls.values())
-        if (worker.protocol.isDead(owner)) this.fail('F1: a call outlives its callee', this.name(worker.site));
+        if (worker.protocol.isDead(owner)) this.fail('F1: a call outlives its callee', this.name(worker.member));
     }
   }
 
@@ -146,18 +146,19 @@ export class Ledger {
       if (worker === owner) continue;
       for (const fork of worker.protocol.users.all()) {
         const usable = !fork.released && fork.failure === undefined;
-        if (usable && fork.owner === owner.site && same(fork.rref, rref)) return `${this.name(worker.site)} holds it`;
+        if (usable && fork.owner === owner.member && same(fork.rref, rref))
+          return `${this.name(worker.member)} holds it`;
       }
     }
     for (const { from, to, packet } of this.group.handlesUnderWay()) {
-      if (packet.kind === 'fork' && packet.owner === owner.site && same(packet.rref, rref))
+      if (packet.kind === 'fork' && packet.owner === owner.member && same(packet.rref, rref))
         return `a handle is on its way from ${this.name(from)} to ${this.name(to)}`;
     }
     return undefined;
   }
 
-  private name(site: Site): string {
-    return this.group.nameOf(site);
+  private name(member: MemberKey): string {
+    return this.group.nameOf(member);
   }
 
   private fail(rule: string, detail: string): never {
@@ -165,10 +166,10 @@ export class Ledger {
   }
 }
 
-export function keyOf({ site, local }: GlobalId): string {
-  return `${site}.${local}`;
+export function keyOf({ member, local }: GlobalId): string {
+  return `${member}.${local}`;
 }
 
 function same(a: GlobalId, b: GlobalId): boolean {
-  return a.site === b.site && a.local === b.local;
+  return a.member === b.member && a.local === b.local;
 }

@@ -1,5 +1,5 @@
 /** @file One life of a simulated worker: the production protocol, and a program with handles that does as it is told. */
-import { siteOf, type GlobalId, type Site } from '../src/protocol/ids.ts';
+import { memberKey, type GlobalId, type MemberKey } from '../src/protocol/ids.ts';
 import type { Carried, Control, Failure } from '../src/protocol/messages.ts';
 import type { OwnerEntry } from '../src/protocol/owner-table.ts';
 import type { UserFork } from '../src/protocol/user-table.ts';
@@ -27,31 +27,31 @@ interface Held extends Owned {
   dropped: boolean;
 }
 
-const NOBODY: ReadonlySet<Site> = new Set();
+const NOBODY: ReadonlySet<MemberKey> = new Set();
 const GIVEN_UP: Failure = { code: 'deadline-exceeded', text: 'given up' };
 
 export class SimWorker {
-  readonly site: Site;
+  readonly member: MemberKey;
   readonly protocol: ProtocolWorker<string>;
   handles: (Owned | Held)[] = [];
   /** Calls that are not answered. */
-  readonly calls = new Map<number, { readonly owner: Site; readonly handle: Held }>();
+  readonly calls = new Map<number, { readonly owner: MemberKey; readonly handle: Held }>();
   /** Once set, the program gives back whatever it has and gets. */
   leaving = false;
   private readonly group: SimGroup;
   private epoch: number;
   private hearing = false;
   private drawnCalls = 0;
-  private readonly kept = new Map<Site, Control[]>();
+  private readonly kept = new Map<MemberKey, Control[]>();
   /** Functions that wait for the RRef in their arguments. */
   private readonly waiting = new Map<UserFork, Held>();
 
   constructor(group: SimGroup, worker: number, incarnation: number) {
     this.group = group;
-    this.site = siteOf(worker, incarnation);
+    this.member = memberKey(worker, incarnation);
     this.epoch = 0;
     this.protocol = new ProtocolWorker<string>(
-      this.site,
+      this.member,
       {
         send: (to, message) => this.send(to, message),
         settled: (fork) => this.settled(fork),
@@ -87,7 +87,7 @@ export class SimWorker {
   describe(): string {
     const { owners, users, fence } = this.protocol;
     return (
-      `${this.group.nameOf(this.site)}: ${owners.size} owned, ${owners.forkCount} forks, ${users.size} held, ` +
+      `${this.group.nameOf(this.member)}: ${owners.size} owned, ${owners.forkCount} forks, ${users.size} held, ` +
       `${users.pendingChildren} children, ${this.calls.size} calls, fence ${fence.open ? 'open' : 'closed'}, ${this.upToDate ? '' : 'behind'}`
     );
   }
@@ -100,10 +100,10 @@ export class SimWorker {
         this.add({ rref: this.protocol.drawId() });
         return;
       case 'remote':
-        this.remote(this.member(to));
+        this.remote(this.memberAt(to));
         return;
       case 'share':
-        this.share(handle, this.member(to));
+        this.share(handle, this.memberAt(to));
         return;
       case 'call':
         this.call(handle);
@@ -126,7 +126,7 @@ export class SimWorker {
     while (this.handles.length > 0) this.drop(0);
   }
 
-  receive(from: Site, packet: Packet): void {
+  receive(from: MemberKey, packet: Packet): void {
     switch (packet.kind) {
       case 'create':
         if (this.protocol.createArrived(from, packet) === undefined) this.runLater(packet.rref, packet.fork);
@@ -141,7 +141,7 @@ export class SimWorker {
         return;
       case 'call':
         this.group.ledger.callArrives(this, from, packet.rref, packet.fork);
-        if (!this.protocol.isDead(from)) this.group.send(this.site, from, { ...packet, kind: 'answer' });
+        if (!this.protocol.isDead(from)) this.group.send(this.member, from, { ...packet, kind: 'answer' });
         return;
       case 'answer':
         this.callOver(packet.call);
@@ -155,22 +155,22 @@ export class SimWorker {
   hearOfView(): void {
     if (this.hearing || this.upToDate) return;
     this.hearing = true;
-    this.group.later(this.group.pace.viewMs, `${this.group.nameOf(this.site)} sees a view`, () => {
+    this.group.later(this.group.pace.viewMs, `${this.group.nameOf(this.member)} sees a view`, () => {
       this.hearing = false;
-      if (!this.group.isUp(this.site)) return;
+      if (!this.group.isUp(this.member)) return;
       this.see();
       this.hearOfView();
     });
   }
 
-  private control(from: Site, message: Control): void {
+  private control(from: MemberKey, message: Control): void {
     if (message.kind === 'user-delete') this.group.ledger.deleteArrives(this, from, message.forks);
     this.protocol.control(from, message);
     if (message.kind === 'fork-request') this.group.ledger.accepted(message.fork);
   }
 
   /** A handle in a result, or in the arguments of a function, which starts when it is confirmed. */
-  private forkArrives(from: Site, packet: Carried & { kind: 'fork' }): void {
+  private forkArrives(from: MemberKey, packet: Carried & { kind: 'fork' }): void {
     const arrival = this.protocol.forkArrived(from, packet);
     if (arrival.kind === 'owned') {
       this.group.ledger.accepted(packet.fork);
@@ -192,21 +192,21 @@ export class SimWorker {
   private see(): void {
     // A new member begins with the first view that has it; what was before is none of its business.
     const next = this.group.views.find(
-      ({ epoch, members }) => epoch > this.epoch && (this.epoch > 0 || members.includes(this.site)),
+      ({ epoch, members }) => epoch > this.epoch && (this.epoch > 0 || members.includes(this.member)),
     );
     if (next === undefined) return;
     this.epoch = next.epoch;
-    for (const site of next.died) {
-      this.group.cut(site, this.site);
-      this.kept.delete(site);
+    for (const member of next.died) {
+      this.group.cut(member, this.member);
+      this.kept.delete(member);
     }
     this.protocol.viewChanged(next.epoch, next.members, next.died);
     for (const [call, { owner }] of [...this.calls]) if (this.protocol.isDead(owner)) this.callOver(call);
     this.dropUnstarted();
-    for (const site of next.members) {
-      const messages = this.kept.get(site);
-      this.kept.delete(site);
-      for (const message of messages ?? []) this.send(site, message);
+    for (const member of next.members) {
+      const messages = this.kept.get(member);
+      this.kept.delete(member);
+      for (const message of messages ?? []) this.send(member, message);
     }
   }
 
@@ -223,45 +223,45 @@ export class SimWorker {
     }
   }
 
-  private members(): readonly Site[] {
+  private members(): readonly MemberKey[] {
     return this.group.views[this.epoch - 1]?.members ?? [];
   }
 
-  private memberSet(): ReadonlySet<Site> {
+  private memberSet(): ReadonlySet<MemberKey> {
     return this.group.views[this.epoch - 1]?.set ?? NOBODY;
   }
 
-  private member(which: number): Site {
+  private memberAt(which: number): MemberKey {
     const members = this.members();
-    return members[which % members.length] ?? this.site;
+    return members[which % members.length] ?? this.member;
   }
 
-  private send(to: Site, message: Control): void {
+  private send(to: MemberKey, message: Control): void {
     if (this.memberSet().has(to)) {
       if (message.kind === 'user-delete') this.group.ledger.deleteSent(this, message.forks);
-      this.group.send(this.site, to, message);
+      this.group.send(this.member, to, message);
       return;
     }
     this.kept.set(to, [...(this.kept.get(to) ?? []), message]);
   }
 
-  private remote(owner: Site): void {
-    if (owner === this.site) {
+  private remote(owner: MemberKey): void {
+    if (owner === this.member) {
       this.remoteToSelf();
       return;
     }
     const { fork, carried } = this.protocol.create(owner);
     this.add({ rref: fork.rref, fork, calls: 0, dropped: false });
     if (this.group.random(1) < this.group.pace.loss) this.protocol.users.createFailed(fork, GIVEN_UP);
-    else this.group.send(this.site, owner, carried);
+    else this.group.send(this.member, owner, carried);
   }
 
   private remoteToSelf(): void {
     const entry = this.protocol.createOwn('value');
-    const rref = { site: entry.site, local: entry.local };
+    const rref = { member: entry.member, local: entry.local };
     this.add({ rref });
-    this.group.later(this.group.pace.runMs, `${this.group.nameOf(this.site)} runs its own creation`, () => {
-      if (!this.group.isUp(this.site)) return;
+    this.group.later(this.group.pace.runMs, `${this.group.nameOf(this.member)} runs its own creation`, () => {
+      if (!this.group.isUp(this.member)) return;
       const started = this.protocol.owners.start(rref);
       if (started !== undefined) this.protocol.owners.settle(started);
       this.protocol.createOwnDone(entry);
@@ -270,18 +270,18 @@ export class SimWorker {
 
   private runLater(rref: GlobalId, fork: GlobalId): void {
     this.group.ledger.exists(rref);
-    this.group.later(this.group.pace.runMs, `${this.group.nameOf(this.site)} runs a creation`, () => {
-      const entry = this.group.isUp(this.site) ? this.protocol.owners.start(rref) : undefined;
+    this.group.later(this.group.pace.runMs, `${this.group.nameOf(this.member)} runs a creation`, () => {
+      const entry = this.group.isUp(this.member) ? this.protocol.owners.start(rref) : undefined;
       if (entry === undefined) return;
-      this.group.later(this.group.pace.runMs, `${this.group.nameOf(this.site)} ends a creation`, () => {
-        if (!this.group.isUp(this.site)) return;
+      this.group.later(this.group.pace.runMs, `${this.group.nameOf(this.member)} ends a creation`, () => {
+        if (!this.group.isUp(this.member)) return;
         this.protocol.owners.settle(entry);
-        if (!this.protocol.isDead(rref.site)) this.group.send(this.site, rref.site, { kind: 'created', fork });
+        if (!this.protocol.isDead(rref.member)) this.group.send(this.member, rref.member, { kind: 'created', fork });
       });
     });
   }
 
-  private share(handle: Owned | Held | undefined, to: Site): void {
+  private share(handle: Owned | Held | undefined, to: MemberKey): void {
     if (handle === undefined || this.protocol.isDead(to)) return;
     const held = isHeld(handle) ? handle.fork : undefined;
     if (held !== undefined && (held.failure !== undefined || held.phase === 'gone')) return;
@@ -293,7 +293,7 @@ export class SimWorker {
     if (this.group.random(1) < this.group.pace.loss) {
       this.group.ledger.accepted(carried.fork);
       this.protocol.unshare(carried);
-    } else this.group.send(this.site, to, carried);
+    } else this.group.send(this.member, to, carried);
   }
 
   /** Uses an RRef; the handle is kept until the answer, whatever the program does with it. */
@@ -305,11 +305,11 @@ export class SimWorker {
     const call = this.drawnCalls++;
     handle.calls++;
     this.calls.set(call, { owner: fork.owner, handle });
-    this.group.send(this.site, fork.owner, {
+    this.group.send(this.member, fork.owner, {
       kind: 'call',
       call,
       rref: fork.rref,
-      fork: { site: fork.site, local: fork.local },
+      fork: { member: fork.member, local: fork.local },
     });
   }
 
@@ -338,7 +338,7 @@ export class SimWorker {
   }
 
   private freed(entry: OwnerEntry<string>): void {
-    this.group.simulation.record(`${this.group.nameOf(this.site)} frees ${entry.site}.${entry.local}`);
+    this.group.simulation.record(`${this.group.nameOf(this.member)} frees ${entry.member}.${entry.local}`);
     this.group.ledger.freed(this, entry);
   }
 }

@@ -122,12 +122,13 @@ export function listRRefs(): { id: string; owner: string; holders: string[]; typ
     const made = session.creationSites.of(entry.payload);
     owned.set(entry, add(entry, session.host.name, typeOf(entry.payload), made));
   }
-  for (const fork of owners.allForks()) owned.get(fork.entry)?.holders.push(session.sites.worker(fork.holder).name);
+  for (const fork of owners.allForks()) owned.get(fork.entry)?.holders.push(session.members.worker(fork.holder).name);
   const held = new Map<string, RRefRecord>();
   for (const fork of users.all()) {
-    const key = `${fork.rref.site}.${fork.rref.local}`;
+    const key = `${fork.rref.member}.${fork.rref.local}`;
     const row =
-      held.get(key) ?? add(fork.rref, session.sites.worker(fork.owner).name, 'unknown', session.creationSites.of(fork));
+      held.get(key) ??
+      add(fork.rref, session.members.worker(fork.owner).name, 'unknown', session.creationSites.of(fork));
     held.set(key, row);
     row.holders.push(session.host.name);
   }

@@ -1,6 +1,6 @@
 /** @file The end of a session in good order: every handle is given back, and every fork of what is owned here comes home. */
 import { MAX_DRAIN_MS } from './limits.ts';
-import type { Site } from './protocol/ids.ts';
+import type { MemberKey } from './protocol/ids.ts';
 import type { RRefSession } from './extension.ts';
 
 /** What follows a drain, the last meeting of the group, needs a part of the same deadline. */
@@ -45,18 +45,18 @@ export async function drain(session: RRefSession, deadlineMs: number): Promise<v
   try {
     const { owners, users } = worker;
     // Nobody is looked for among a million handles while everybody can be reached.
-    const waits = <T>(all: Iterable<T>, whom: (each: T) => Site | undefined): boolean => {
-      const everybody = session.sites.allReachable();
+    const waits = <T>(all: Iterable<T>, whom: (each: T) => MemberKey | undefined): boolean => {
+      const everybody = session.members.allReachable();
       for (const each of all) {
-        const site = whom(each);
-        if (site !== undefined && (everybody || session.sites.reachable(site))) return true;
+        const member = whom(each);
+        if (member !== undefined && (everybody || session.members.reachable(member))) return true;
       }
       return false;
     };
     await until(
       () =>
         (users.pendingUsers === 0 || !waits(users.all(), (fork) => (fork.settled ? undefined : fork.owner))) &&
-        !waits(users.childSites(), (site) => site),
+        !waits(users.childHolders(), (member) => member),
       'Timed out waiting for pending UserRRefs to be confirmed by owner and parent.',
     );
     for (const fork of [...users.all()]) users.release(fork);

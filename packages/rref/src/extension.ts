@@ -12,14 +12,14 @@ import { inspect } from './inspection.ts';
 import { EXTENSION_NAME, NOT_HERE } from './names.ts';
 import { Outbox } from './messages/control-sender.ts';
 import { ParkedStreams } from './owner/parked-streams.ts';
-import { formatId, siteOf, workerOf, type GlobalId, type Site } from './protocol/ids.ts';
+import { formatId, memberKey, workerOf, type GlobalId, type MemberKey } from './protocol/ids.ts';
 import type { Failure } from './protocol/messages.ts';
 import type { OwnerEntry } from './protocol/owner-table.ts';
 import { idOf, type UserFork } from './protocol/user-table.ts';
 import { ProtocolWorker } from './protocol/worker.ts';
 import type { Reference } from './owner/remote-methods.ts';
 import { requestHandlers } from './owner/request-handlers.ts';
-import { Sites } from './members.ts';
+import { MemberDirectory } from './members.ts';
 import { Uses } from './client/owner-requests.ts';
 import { CONTROL_DECODERS } from './messages/control-codec.ts';
 
@@ -27,7 +27,7 @@ import { CONTROL_DECODERS } from './messages/control-codec.ts';
 export class RRefSession implements ExtensionSession, ExtensionInternals {
   readonly name = EXTENSION_NAME;
   readonly host: ExtensionHost;
-  readonly sites: Sites;
+  readonly members: MemberDirectory;
   readonly worker: ProtocolWorker<Cell>;
   readonly streams = new ParkedStreams();
   readonly creationSites: CreationSites;
@@ -43,18 +43,18 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
   private readonly carrier: Carrier;
   private readonly outbox: Outbox;
   private leaked: string[] | undefined;
-  private members: readonly Site[] = [];
+  private present: readonly MemberKey[] = [];
   private readonly confirmations = new Map<UserFork, (() => void)[]>();
   private readonly deathListeners = new Map<UserFork, Set<() => void>>();
   private readonly registry: FinalizationRegistry<UserFork>;
 
   constructor(host: ExtensionHost, options: { creationSites: boolean }) {
     this.host = host;
-    this.sites = new Sites(host);
-    this.outbox = new Outbox(host, this.sites);
+    this.members = new MemberDirectory(host);
+    this.outbox = new Outbox(host, this.members);
     this.creationSites = new CreationSites(options.creationSites);
     this.worker = new ProtocolWorker<Cell>(
-      this.sites.self,
+      this.members.self,
       {
         send: (to, message) => this.outbox.send(to, message),
         settled: (fork) => this.settled(fork),
@@ -73,7 +73,7 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
         type,
         (from: WorkerInfo, payload: Uint8Array): void => {
           if (this.closed) return;
-          this.worker.control(this.sites.of(from), decode(payload));
+          this.worker.control(this.members.of(from), decode(payload));
           this.changes.notify();
         },
       ]),
@@ -84,7 +84,7 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
   // What the agent tells the extension.
 
   delivered(from: WorkerInfo, entry: Uint8Array): (() => void) | undefined {
-    return this.closed ? undefined : this.carrier.delivered(this.sites.of(from), entry);
+    return this.closed ? undefined : this.carrier.delivered(this.members.of(from), entry);
   }
 
   undelivered(_to: WorkerInfo, entry: Uint8Array): void {
@@ -94,25 +94,25 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
   }
 
   peerJoined(peer: WorkerInfo, incarnation: number): void {
-    this.outbox.met(this.sites.seen(peer, incarnation));
+    this.outbox.met(this.members.seen(peer, incarnation));
   }
 
   /** Whoever is not a member any more is dead to us, in whatever way it went. */
   viewChanged(epoch: number, members: readonly Member[], dead: readonly Member[], left: readonly Member[] = []): void {
-    const present = members.map(({ worker, incarnation }) => this.sites.seen(worker, incarnation));
-    const gone = new Set([...dead, ...left].map(({ worker, incarnation }) => this.sites.seen(worker, incarnation)));
+    const present = members.map(({ worker, incarnation }) => this.members.seen(worker, incarnation));
+    const gone = new Set([...dead, ...left].map(({ worker, incarnation }) => this.members.seen(worker, incarnation)));
     const still = new Set(present);
-    for (const site of this.members) if (!still.has(site)) gone.add(site);
-    this.members = present;
-    this.sites.setMembers(present);
-    for (const site of gone) {
-      this.outbox.lost(site);
-      this.streams.callerGone(workerOf(site));
+    for (const member of this.present) if (!still.has(member)) gone.add(member);
+    this.present = present;
+    this.members.setMembers(present);
+    for (const member of gone) {
+      this.outbox.lost(member);
+      this.streams.callerGone(workerOf(member));
     }
     // A member without this extension has never had a handle of anybody, and would not answer a fence.
-    const speaking = present.filter((site) => this.speaks(this.sites.worker(site)));
+    const speaking = present.filter((member) => this.speaks(this.members.worker(member)));
     this.worker.viewChanged(epoch, speaking, [...gone]);
-    for (const site of present) this.outbox.met(site);
+    for (const member of present) this.outbox.met(member);
     this.changes.notify();
   }
 
@@ -146,10 +146,10 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
 
   /** The forks of what is owned here, a line each; without those of members that cannot be reached, who cannot give anything back. */
   private heldByOthers(): string[] {
-    const forks = [...this.worker.owners.allForks()].filter(({ holder }) => this.sites.reachable(holder));
+    const forks = [...this.worker.owners.allForks()].filter(({ holder }) => this.members.reachable(holder));
     return forks.map((fork) => {
       const made = this.creationSites.of(fork.entry.payload);
-      const holder = this.sites.worker(fork.holder).name;
+      const holder = this.members.worker(fork.holder).name;
       return `Leaking RRef ${formatId(fork.entry)} with fork Id ${formatId(fork)}, held by '${holder}'${made === undefined ? '' : `, created ${made}`}`;
     });
   }
@@ -255,7 +255,7 @@ export class RRefSession implements ExtensionSession, ExtensionInternals {
     } else if (Array.isArray(reference)) {
       const [worker, incarnation, local] = reference as unknown[];
       if (typeof worker === 'number' && typeof incarnation === 'number' && Number.isSafeInteger(local)) {
-        return this.cellOfId({ site: siteOf(worker, incarnation), local: local as number });
+        return this.cellOfId({ member: memberKey(worker, incarnation), local: local as number });
       }
     }
     throw systemError(new RpcError('decode-error', 'malformed method call'));

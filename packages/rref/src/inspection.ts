@@ -1,6 +1,6 @@
 /** @file What an inspector sees of a worker's RRefs: what it owns that others hold, and what it holds; a bounded part of it. */
 import { MAX_INSPECTED } from './limits.ts';
-import { formatId, type Site } from './protocol/ids.ts';
+import { formatId, type MemberKey } from './protocol/ids.ts';
 import type { OwnerEntry } from './protocol/owner-table.ts';
 import type { Cell } from './owner/owned-value.ts';
 import { typeNameOf } from './owner/referent.ts';
@@ -35,13 +35,13 @@ export function inspect(session: RRefSession): Record<string, unknown> {
     const made = session.creationSites.of(entry.payload);
     owned.set(entry, { id: formatId(entry), type: typeOf(entry.payload), holders: [], ...createdAt(made) });
   }
-  const nameOf = (site: Site): string => session.sites.worker(site).name;
+  const nameOf = (member: MemberKey): string => session.members.worker(member).name;
   for (const fork of owners.allForks()) owned.get(fork.entry)?.holders.push(nameOf(fork.holder));
   const held = new Map<string, HeldLook>();
   let heldTotal = 0;
   for (const fork of users.all()) {
     heldTotal++;
-    const key = `${fork.rref.site}.${fork.rref.local}`;
+    const key = `${fork.rref.member}.${fork.rref.local}`;
     const known = held.get(key);
     if (known !== undefined) {
       known.handles++;

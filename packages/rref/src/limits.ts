@@ -15,8 +15,8 @@ export const MAX_DELETES_PER_MESSAGE = 4_096;
 /** Bytes of error text that travel with a failed creation or a refused fork. */
 export const MAX_FAILURE_TEXT_BYTES = 4_096;
 
-/** Dead sites named in one message: members of a group are numbered with 16 bits. */
-export const MAX_DEAD_SITES = 65_536;
+/** Dead members named in one message: members of a group are numbered with 16 bits. */
+export const MAX_DEAD_MEMBERS = 65_536;
 
 /** The longest a shutdown without a deadline waits for handles to come home, in milliseconds; as in PyTorch. */
 export const MAX_DRAIN_MS = 100_000;

@@ -1,62 +1,64 @@
-/** @file The shell's view of who is where: workers by site and sites by worker. */
+/** @file The members of the group as this worker knows them: workers by the keys of members, and keys by worker. */
 import { WorkerInfo } from '@backwire/rpc';
 import type { ExtensionHost } from '@backwire/rpc/internal';
-import { siteOf, workerOf, type Site } from './protocol/ids.ts';
+import { memberKey, workerOf, type MemberKey } from './protocol/ids.ts';
 
-export class Sites {
-  readonly self: Site;
+export class MemberDirectory {
+  readonly self: MemberKey;
   private readonly host: ExtensionHost;
   /** Everybody ever seen, so that errors can name the dead; one entry a worker and life. */
-  private readonly known = new Map<Site, WorkerInfo>();
+  private readonly known = new Map<MemberKey, WorkerInfo>();
 
-  private present: ReadonlySet<Site> = new Set();
+  private present: ReadonlySet<MemberKey> = new Set();
 
   constructor(host: ExtensionHost) {
     this.host = host;
-    this.self = siteOf(host.self.id, host.incarnation);
+    this.self = memberKey(host.self.id, host.incarnation);
     this.known.set(this.self, host.self);
   }
 
-  /** The site of a worker in its present life. */
-  of(worker: WorkerInfo): Site {
+  /** The key of a worker in its present life. */
+  of(worker: WorkerInfo): MemberKey {
     if (worker.id === this.host.self.id) return this.self;
-    const site = siteOf(worker.id, this.host.incarnationOf(worker));
-    if (!this.known.has(site)) this.known.set(site, worker);
-    return site;
+    const member = memberKey(worker.id, this.host.incarnationOf(worker));
+    if (!this.known.has(member)) this.known.set(member, worker);
+    return member;
   }
 
-  seen(worker: WorkerInfo, incarnation: number): Site {
-    const site = siteOf(worker.id, incarnation);
-    this.known.set(site, worker);
-    return site;
+  seen(worker: WorkerInfo, incarnation: number): MemberKey {
+    const member = memberKey(worker.id, incarnation);
+    this.known.set(member, worker);
+    return member;
   }
 
   /** The group as of the latest view. */
-  setMembers(sites: Iterable<Site>): void {
-    this.present = new Set(sites);
+  setMembers(members: Iterable<MemberKey>): void {
+    this.present = new Set(members);
   }
 
-  /** The worker of a site, for messages and for errors. One that was never seen is named by its id. */
-  worker(site: Site): WorkerInfo {
-    return this.known.get(site) ?? this.member(site) ?? new WorkerInfo(`worker${workerOf(site)}`, workerOf(site));
+  /** The worker of a member, for messages and for errors. One that was never seen is named by its id. */
+  worker(member: MemberKey): WorkerInfo {
+    return (
+      this.known.get(member) ?? this.member(member) ?? new WorkerInfo(`worker${workerOf(member)}`, workerOf(member))
+    );
   }
 
-  /** Whether messages get to a site, as far as is known here. */
-  reachable(site: Site): boolean {
-    const worker = this.member(site);
-    return worker !== undefined && (site === this.self || this.host.isReachable(worker));
+  /** Whether messages get to a member, as far as is known here. */
+  reachable(member: MemberKey): boolean {
+    const worker = this.member(member);
+    return worker !== undefined && (member === this.self || this.host.isReachable(worker));
   }
 
   allReachable(): boolean {
-    return [...this.present].every((site) => this.reachable(site));
+    return [...this.present].every((member) => this.reachable(member));
   }
 
-  /** The worker of a site, if that life is part of the group now. */
-  member(site: Site): WorkerInfo | undefined {
-    if (this.present.has(site)) return this.known.get(site);
-    if (site === this.self) return this.host.self;
-    const id = workerOf(site);
+  /** The worker of a member, if that life is part of the group now. */
+  member(member: MemberKey): WorkerInfo | undefined {
+    if (this.present.has(member)) return this.known.get(member);
+    if (member === this.self) return this.host.self;
+    const id = workerOf(member);
     const peer = this.host.peers().find((candidate) => candidate.id === id);
-    return peer !== undefined && this.of(peer) === site ? peer : undefined;
+    return peer !== undefined && this.of(peer) === member ? peer : undefined;
   }
 }

@@ -1,12 +1,12 @@
 import { encodeProto, messageProto, MessageType } from '@backwire/wire/internal';
 import { describe, expect, it } from 'vitest';
 import { decodeCreation, decodeFetch, encodeCreation, encodeFetch } from '../src/messages/request-codec.ts';
-import { incarnationOf, siteOf, workerOf, type GlobalId } from '../src/protocol/ids.ts';
+import { incarnationOf, memberKey, workerOf, type GlobalId } from '../src/protocol/ids.ts';
 import type { Carried, Control } from '../src/protocol/messages.ts';
 import * as format from '../src/messages/control-codec.ts';
 
-const A = { site: siteOf(65_535, 0xffff_fff0), local: 2 ** 53 - 1 };
-const B = { site: siteOf(0, 1), local: 0 };
+const A = { member: memberKey(65_535, 0xffff_fff0), local: 2 ** 53 - 1 };
+const B = { member: memberKey(0, 1), local: 0 };
 
 describe('control messages', () => {
   const messages: Control[] = [
@@ -17,7 +17,7 @@ describe('control messages', () => {
     { kind: 'create-failed', rref: A, fork: B, failure: { code: 'cancelled', text: 'weggelegt: „ü“' } },
     { kind: 'fence', epoch: 7 },
     { kind: 'fence-ack', epoch: 7 },
-    { kind: 'fence-done', dead: [A.site, B.site] },
+    { kind: 'fence-done', dead: [A.member, B.member] },
   ];
 
   it.each(messages)('$kind comes back as it was', (message) => {
@@ -64,13 +64,13 @@ describe('control messages', () => {
 describe('entries of a header table', () => {
   it.each<Carried>([
     { kind: 'create', rref: A, fork: B },
-    { kind: 'fork', rref: B, fork: A, owner: B.site },
+    { kind: 'fork', rref: B, fork: A, owner: B.member },
   ])('$kind comes back as it was', (carried) => {
     expect(format.decodeCarried(format.encodeCarried(carried))).toEqual(carried);
   });
 
   it('of the wrong size or kind are refused', () => {
-    const good = format.encodeCarried({ kind: 'fork', rref: B, fork: A, owner: B.site });
+    const good = format.encodeCarried({ kind: 'fork', rref: B, fork: A, owner: B.member });
     for (const bad of [
       good.subarray(1),
       good.subarray(0, 20),
@@ -99,8 +99,17 @@ it('requests come back as they were', () => {
 });
 
 describe('payloads written by hand', () => {
-  const ids = [A, B, { site: 0, local: 0 }, { site: siteOf(65_535, 0xffff_ffff), local: Number.MAX_SAFE_INTEGER }];
-  const proto = ({ site, local }: GlobalId) => ({ worker: workerOf(site), incarnation: incarnationOf(site), local });
+  const ids = [
+    A,
+    B,
+    { member: 0, local: 0 },
+    { member: memberKey(65_535, 0xffff_ffff), local: Number.MAX_SAFE_INTEGER },
+  ];
+  const proto = ({ member, local }: GlobalId) => ({
+    worker: workerOf(member),
+    incarnation: incarnationOf(member),
+    local,
+  });
 
   it('are messages of the schema, byte for byte', () => {
     for (const rref of ids) {

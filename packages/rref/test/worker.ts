@@ -170,7 +170,7 @@ const scenarios: Record<string, (names: readonly string[]) => Promise<void>> = {
     await finish(names.filter((name) => name !== 'w3'));
   },
 
-  /** The owner comes back under its old name and id: it is another site, and knows nothing of the old ids. */
+  /** The owner comes back under its old name and id: it is another member, and knows nothing of the old ids. */
   async 'owner restarted'(names) {
     const old = remote('w1', identity, [7]);
     await old.confirmed();

@@ -51,11 +51,11 @@ export function createRemote(
 
 function createThere(session: RRefSession, request: Request): RRefHandle<unknown> {
   const { to, fn, args, what } = request;
-  const { worker, sites } = session;
+  const { worker, members } = session;
   // Ids are drawn once the arguments are known to travel.
   let made: ReturnType<typeof worker.create> | undefined;
   const call = session.host.encodeCall(to, fn, args, () => {
-    made = worker.create(sites.of(to));
+    made = worker.create(members.of(to));
     return encodeCreation(made.fork.rref, made.fork);
   });
   const { fork, carried } = made as unknown as ReturnType<typeof worker.create>;

@@ -89,7 +89,7 @@ export class RRefHandle<T> implements RRef<T> {
   }
 
   get id(): RRefId {
-    return { createdOn: workerOf(this.#rref.site), localId: BigInt(this.#rref.local) };
+    return { createdOn: workerOf(this.#rref.member), localId: BigInt(this.#rref.local) };
   }
 
   /** The class that this worker asked for, before anybody knows whether it could be made. */
@@ -117,7 +117,7 @@ export class RRefHandle<T> implements RRef<T> {
   }
 
   owner(): WorkerInfo {
-    return this.#fork === undefined ? this.#session.host.self : this.#session.sites.worker(this.#fork.owner);
+    return this.#fork === undefined ? this.#session.host.self : this.#session.members.worker(this.#fork.owner);
   }
 
   ownerName(): string {

@@ -162,7 +162,7 @@ export class Uses {
   private atOwner<T>(handle: RRefHandle<unknown>, options: CallOptions, send: Send<T>): Promise<T> {
     const { fork, creation } = handle;
     if (creation !== undefined) return this.afterCreation(handle, creation, options, send);
-    if (fork?.phase === 'pending' && this.session.sites.member(fork.owner) === undefined) {
+    if (fork?.phase === 'pending' && this.session.members.member(fork.owner) === undefined) {
       // An owner that no view has shown yet: the handle is registered once one does.
       return this.after(this.session.whenSettled(fork), options, (limits) => send(this.ownerOf(handle), limits));
     }
@@ -212,7 +212,7 @@ export class Uses {
   }
 
   private reference(handle: RRefHandle<unknown>): Reference {
-    const { site, local } = handle.rref;
-    return handle.fork === undefined ? handle : [workerOf(site), incarnationOf(site), local];
+    const { member, local } = handle.rref;
+    return handle.fork === undefined ? handle : [workerOf(member), incarnationOf(member), local];
   }
 }

@@ -8,8 +8,8 @@ import {
   messageProto,
   MessageType,
 } from '@backwire/wire/internal';
-import { MAX_DEAD_SITES, MAX_DELETES_PER_MESSAGE, MAX_FAILURE_TEXT_BYTES } from '../limits.ts';
-import { incarnationOf, siteOf, workerOf, type GlobalId, type Site } from '../protocol/ids.ts';
+import { MAX_DEAD_MEMBERS, MAX_DELETES_PER_MESSAGE, MAX_FAILURE_TEXT_BYTES } from '../limits.ts';
+import { incarnationOf, memberKey, workerOf, type GlobalId, type MemberKey } from '../protocol/ids.ts';
 import type { Carried, Control, Failure } from '../protocol/messages.ts';
 
 /** A control message as type and payload. */
@@ -27,7 +27,7 @@ export function encodeControl(message: Control): EncodedControl {
   switch (message.kind) {
     case 'fork-request': {
       const { rref, fork } = message;
-      const parent = { worker: workerOf(fork.site), incarnation: incarnationOf(fork.site) };
+      const parent = { worker: workerOf(fork.member), incarnation: incarnationOf(fork.member) };
       return encoded(MessageType.RREF_FORK_REQUEST, controlProto.RRefForkRequest, {
         rref: toProto(rref),
         fork: toProto(fork),
@@ -66,7 +66,7 @@ export function encodeControl(message: Control): EncodedControl {
     case 'fence-ack':
       return encoded(MessageType.FENCE_ACK, controlProto.FenceAck, { epoch: message.epoch });
     case 'fence-done': {
-      const dead = message.dead.map((site) => ({ worker: workerOf(site), incarnation: incarnationOf(site) }));
+      const dead = message.dead.map((member) => ({ worker: workerOf(member), incarnation: incarnationOf(member) }));
       return encoded(MessageType.FENCE_DONE, controlProto.FenceDone, { epoch: 0, dead });
     }
   }
@@ -125,8 +125,8 @@ export const CONTROL_DECODERS: ReadonlyMap<MessageType, Decoder> = new Map<Messa
     MessageType.FENCE_DONE,
     (payload) => {
       const { dead } = decodeProto(controlProto.FenceDone, payload, 'end of a fence');
-      if (dead.length > MAX_DEAD_SITES) throw malformed('a fence of too many');
-      return { kind: 'fence-done', dead: dead.map(({ worker, incarnation }) => siteOf(worker, incarnation)) };
+      if (dead.length > MAX_DEAD_MEMBERS) throw malformed('a fence of too many');
+      return { kind: 'fence-done', dead: dead.map(({ worker, incarnation }) => memberKey(worker, incarnation)) };
     },
   ],
 ]);
@@ -135,9 +135,9 @@ export const CONTROL_DECODERS: ReadonlyMap<MessageType, Decoder> = new Map<Messa
 const KIND_CREATE = 1;
 const KIND_FORK = 2;
 const ID_BYTES = 14;
-const SITE_BYTES = 6;
+const MEMBER_BYTES = 6;
 const CREATE_BYTES = 1 + 2 * ID_BYTES;
-const FORK_BYTES = CREATE_BYTES + SITE_BYTES;
+const FORK_BYTES = CREATE_BYTES + MEMBER_BYTES;
 const WORD = 0x1_0000_0000;
 
 /** Entries and ids are put together here: a view on a small array of its own would cost more than all the rest. */
@@ -148,7 +148,7 @@ export function encodeCarried(carried: Carried): Uint8Array {
   scratch[0] = carried.kind === 'create' ? KIND_CREATE : KIND_FORK;
   writeId(1, carried.rref);
   writeId(1 + ID_BYTES, carried.fork);
-  if (carried.kind === 'fork') writeSite(CREATE_BYTES, carried.owner);
+  if (carried.kind === 'fork') writeMember(CREATE_BYTES, carried.owner);
   return scratch.slice(0, carried.kind === 'create' ? CREATE_BYTES : FORK_BYTES);
 }
 
@@ -161,7 +161,7 @@ export function decodeCarried(bytes: Uint8Array): Carried {
   const fork = readId(bytes, 1 + ID_BYTES);
   return kind === KIND_CREATE
     ? { kind: 'create', rref, fork }
-    : { kind: 'fork', rref, fork, owner: readSite(bytes, CREATE_BYTES) };
+    : { kind: 'fork', rref, fork, owner: readMember(bytes, CREATE_BYTES) };
 }
 
 /** An id alone, as it stands in a value. */
@@ -191,10 +191,10 @@ export function encodeBackward(rref: GlobalId, contextId: bigint, retainGraph: b
 
 export function decodeBackward(bytes: Uint8Array): { rref: GlobalId; contextId: bigint; retainGraph: boolean } {
   const { rref, context, retainGraph } = decodeProto(messageProto.RRefBackward, bytes, 'backward request');
-  const { site, local } = fromProto(context);
+  const { member, local } = fromProto(context);
   return {
     rref: fromProto(rref),
-    contextId: (BigInt(workerOf(site)) << CONTEXT_LOCAL_BITS) | BigInt(local),
+    contextId: (BigInt(workerOf(member)) << CONTEXT_LOCAL_BITS) | BigInt(local),
     retainGraph,
   };
 }
@@ -204,39 +204,39 @@ function encoded<T>(type: MessageType, schema: Parameters<typeof encodeProto<T>>
 }
 
 function toProto(id: GlobalId): commonProto.Id {
-  return { worker: workerOf(id.site), incarnation: incarnationOf(id.site), local: id.local };
+  return { worker: workerOf(id.member), incarnation: incarnationOf(id.member), local: id.local };
 }
 
 function fromProto(id: commonProto.Id | undefined): GlobalId {
   if (id === undefined || id.worker > 0xffff || !Number.isSafeInteger(id.local)) throw malformed('an id');
-  return { site: siteOf(id.worker, id.incarnation), local: id.local };
+  return { member: memberKey(id.worker, id.incarnation), local: id.local };
 }
 
 function bounded(text: string): string {
   return text.slice(0, MAX_FAILURE_TEXT_BYTES);
 }
 
-function writeSite(at: number, site: Site): void {
-  const worker = workerOf(site);
+function writeMember(at: number, member: MemberKey): void {
+  const worker = workerOf(member);
   scratch[at] = worker;
   scratch[at + 1] = worker >>> 8;
-  writeU32(at + 2, incarnationOf(site));
+  writeU32(at + 2, incarnationOf(member));
 }
 
-function readSite(bytes: Uint8Array, at: number): Site {
-  return siteOf((bytes[at] as number) | ((bytes[at + 1] as number) << 8), readU32(bytes, at + 2));
+function readMember(bytes: Uint8Array, at: number): MemberKey {
+  return memberKey((bytes[at] as number) | ((bytes[at + 1] as number) << 8), readU32(bytes, at + 2));
 }
 
 function writeId(at: number, id: GlobalId): void {
-  writeSite(at, id.site);
-  writeU32(at + SITE_BYTES, id.local % WORD);
-  writeU32(at + SITE_BYTES + 4, Math.floor(id.local / WORD));
+  writeMember(at, id.member);
+  writeU32(at + MEMBER_BYTES, id.local % WORD);
+  writeU32(at + MEMBER_BYTES + 4, Math.floor(id.local / WORD));
 }
 
 function readId(bytes: Uint8Array, at: number): GlobalId {
-  const local = readU32(bytes, at + SITE_BYTES + 4) * WORD + readU32(bytes, at + SITE_BYTES);
+  const local = readU32(bytes, at + MEMBER_BYTES + 4) * WORD + readU32(bytes, at + MEMBER_BYTES);
   if (!Number.isSafeInteger(local)) throw malformed('an id');
-  return { site: readSite(bytes, at), local };
+  return { member: readMember(bytes, at), local };
 }
 
 function writeU32(at: number, value: number): void {

@@ -1,23 +1,23 @@
 /** @file Control messages on their way out: deletes of one turn joined, messages to members not seen yet kept until they are. */
 import type { ExtensionHost } from '@backwire/rpc/internal';
 import { MAX_DELETES_PER_MESSAGE, MAX_MESSAGES_TO_STRANGERS } from '../limits.ts';
-import type { GlobalId, Site } from '../protocol/ids.ts';
+import type { GlobalId, MemberKey } from '../protocol/ids.ts';
 import type { Control } from '../protocol/messages.ts';
-import type { Sites } from '../members.ts';
+import type { MemberDirectory } from '../members.ts';
 import { encodeControl } from './control-codec.ts';
 
 export class Outbox {
   private readonly host: ExtensionHost;
-  private readonly sites: Sites;
-  private deletes = new Map<Site, GlobalId[]>();
+  private readonly members: MemberDirectory;
+  private deletes = new Map<MemberKey, GlobalId[]>();
   private scheduled = false;
-  private readonly kept = new Map<Site, Control[]>();
+  private readonly kept = new Map<MemberKey, Control[]>();
   private closed = false;
   private deleteMessages = 0;
 
-  constructor(host: ExtensionHost, sites: Sites) {
+  constructor(host: ExtensionHost, members: MemberDirectory) {
     this.host = host;
-    this.sites = sites;
+    this.members = members;
   }
 
   /** Messages of deletes that left so far. */
@@ -25,7 +25,7 @@ export class Outbox {
     return this.deleteMessages;
   }
 
-  send(to: Site, message: Control): void {
+  send(to: MemberKey, message: Control): void {
     if (this.closed) return;
     if (message.kind !== 'user-delete') {
       this.emit(to, message);
@@ -53,17 +53,17 @@ export class Outbox {
   }
 
   /** A member is known now: what was kept for it goes out. */
-  met(site: Site): void {
-    const messages = this.kept.get(site);
+  met(member: MemberKey): void {
+    const messages = this.kept.get(member);
     if (messages === undefined) return;
-    this.kept.delete(site);
-    for (const message of messages) this.emit(site, message);
+    this.kept.delete(member);
+    for (const message of messages) this.emit(member, message);
   }
 
-  /** A site will never be met: what was kept for it is void. */
-  lost(site: Site): void {
-    this.kept.delete(site);
-    this.deletes.delete(site);
+  /** A member will never be met: what was kept for it is void. */
+  lost(member: MemberKey): void {
+    this.kept.delete(member);
+    this.deletes.delete(member);
   }
 
   close(): void {
@@ -72,9 +72,9 @@ export class Outbox {
     this.kept.clear();
   }
 
-  private emit(to: Site, message: Control): void {
+  private emit(to: MemberKey, message: Control): void {
     if (this.closed) return;
-    const worker = this.sites.member(to);
+    const worker = this.members.member(to);
     if (worker === undefined) {
       this.keep(to, message);
       return;
@@ -83,11 +83,11 @@ export class Outbox {
     this.host.control(worker, type, payload);
   }
 
-  private keep(to: Site, message: Control): void {
+  private keep(to: MemberKey, message: Control): void {
     const messages = this.kept.get(to) ?? [];
     if (messages.length >= MAX_MESSAGES_TO_STRANGERS) {
       this.host.logger.warn(
-        { site: to, kind: message.kind },
+        { member: to, kind: message.kind },
         'too many messages wait for a worker that nobody introduced',
       );
       return;

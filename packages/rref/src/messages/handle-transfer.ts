@@ -3,7 +3,7 @@ import { RpcError, type WorkerInfo } from '@backwire/rpc';
 import type { ExtensionValue } from '@backwire/rpc/internal';
 import type { Cell } from '../owner/owned-value.ts';
 import { isHandle, type RRefHandle } from '../client/handle.ts';
-import { IdMap, type GlobalId, type Site } from '../protocol/ids.ts';
+import { IdMap, type GlobalId, type MemberKey } from '../protocol/ids.ts';
 import type { Carried, Failure } from '../protocol/messages.ts';
 import type { UserFork } from '../protocol/user-table.ts';
 import type { RRefSession } from '../extension.ts';
@@ -37,7 +37,7 @@ export class Carrier {
   }
 
   /** An entry of a message was delivered. What is returned is called when its values have been decoded or never will be. */
-  delivered(from: Site, entry: Uint8Array): (() => void) | undefined {
+  delivered(from: MemberKey, entry: Uint8Array): (() => void) | undefined {
     const carried = decodeCarried(entry);
     const { worker } = this.session;
     if (carried.kind === 'create') {
@@ -84,13 +84,13 @@ export class Carrier {
     }
     handle.throwIfUnusable('call fork an UserRRef');
     session.requireExtension(to, 'rref');
-    const carried = this.share(handle, session.sites.of(to));
+    const carried = this.share(handle, session.members.of(to));
     addHeader(encodeCarried(carried));
     const id = encodeId(carried.fork);
     return handle.knownType === undefined ? id : [id, handle.knownType];
   }
 
-  private share(handle: RRefHandle<unknown>, to: Site): Carried & { kind: 'fork' } {
+  private share(handle: RRefHandle<unknown>, to: MemberKey): Carried & { kind: 'fork' } {
     const { session } = this;
     if (session.worker.isDead(to))
       throw new RpcError('peer-died', 'an RRef cannot be sent to a worker that was removed from the group');

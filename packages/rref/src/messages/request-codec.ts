@@ -1,7 +1,7 @@
 /** @file The payloads with ids in them that travel with every remote call and fetch: messages of the schema, written and read by hand. */
 import { RpcError } from '@backwire/rpc';
 import { ByteReader, ByteWriter, WireType } from '@backwire/wire/internal';
-import { incarnationOf, siteOf, workerOf, type GlobalId } from '../protocol/ids.ts';
+import { incarnationOf, memberKey, workerOf, type GlobalId } from '../protocol/ids.ts';
 
 /** Field numbers of `Id` in the schema; the ids are fields 1 and 2 of what they are in. */
 const WORKER = (1 << 3) | WireType.VARINT;
@@ -48,11 +48,11 @@ export function decodeFetch(bytes: Uint8Array): GlobalId {
   return rref;
 }
 
-function writeId(tag: number, { site, local }: GlobalId): void {
+function writeId(tag: number, { member, local }: GlobalId): void {
   writer.pair(tag, 0);
   const start = writer.pos;
-  const worker = workerOf(site);
-  const incarnation = incarnationOf(site);
+  const worker = workerOf(member);
+  const incarnation = incarnationOf(member);
   if (worker > 0) {
     writer.u8(WORKER);
     writer.varint32(worker);
@@ -97,7 +97,7 @@ function readId(whole: number): GlobalId {
   }
   reader.end = whole;
   if (worker > 0xffff) throw malformed();
-  return { site: siteOf(worker, incarnation), local };
+  return { member: memberKey(worker, incarnation), local };
 }
 
 function malformed(): RpcError {

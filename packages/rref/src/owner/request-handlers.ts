@@ -30,7 +30,7 @@ async function serveCreation(session: RRefSession, { from, message }: Incoming, 
   const { payload, extra } = readWrappedPayload(message.payload);
   const { rref } = decodeCreation(extra);
   const { owners } = session.worker;
-  const entry = rref.site === session.sites.of(from) ? owners.start(rref) : undefined;
+  const entry = rref.member === session.members.of(from) ? owners.start(rref) : undefined;
   if (entry === undefined) throw session.creationRefused(rref, from);
   const cell = session.cellOfEntry(entry);
   try {

@@ -1,14 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import { Fence } from './fence.ts';
-import { DeadSites, IdMap, incarnationOf, siteOf, workerOf, type Site } from './ids.ts';
+import { DeadMembers, IdMap, incarnationOf, memberKey, workerOf, type MemberKey } from './ids.ts';
 import type { Control } from './messages.ts';
 
-const [O, A, B, C] = [0, 1, 2, 3].map((worker) => siteOf(worker, 1)) as [Site, Site, Site, Site];
+const [O, A, B, C] = [0, 1, 2, 3].map((worker) => memberKey(worker, 1)) as [MemberKey, MemberKey, MemberKey, MemberKey];
 
-function setup(self: Site): { fence: Fence; sent: string[]; complete: Site[][] } {
+function setup(self: MemberKey): { fence: Fence; sent: string[]; complete: MemberKey[][] } {
   const sent: string[] = [];
-  const complete: Site[][] = [];
-  const send = (to: Site, message: Control): void => {
+  const complete: MemberKey[][] = [];
+  const send = (to: MemberKey, message: Control): void => {
     sent.push(`${message.kind}${'epoch' in message ? ` ${message.epoch}` : ''} to ${workerOf(to)}`);
   };
   const fence = new Fence(self, { send, complete: (dead) => void complete.push([...dead]) });
@@ -49,7 +49,7 @@ describe('an owner', () => {
     expect(complete).toEqual([[A, B, C]]);
     const other = setup(O);
     other.fence.viewChanged(2, [O, A, B], [C]);
-    other.fence.viewChanged(3, [O, A, B, siteOf(4, 1)], []);
+    other.fence.viewChanged(3, [O, A, B, memberKey(4, 1)], []);
     other.fence.acknowledged(A, 2);
     other.fence.acknowledged(B, 2);
     expect(other.complete).toEqual([[C]]);
@@ -96,30 +96,34 @@ it('comes back from a snapshot as it was', () => {
   expect(copy.complete).toEqual([[C]]);
 });
 
-describe('sites and ids', () => {
+describe('members and ids', () => {
   it('tell the lives of a worker apart', () => {
-    const site = siteOf(65_535, 0xffff_ffff);
-    expect([workerOf(site), incarnationOf(site)]).toEqual([65_535, 0xffff_ffff]);
-    expect(Number.isSafeInteger(site)).toBe(true);
-    const dead = new DeadSites();
-    expect([dead.add(siteOf(1, 5)), dead.add(siteOf(1, 4))]).toEqual([true, false]);
-    expect([dead.has(siteOf(1, 5)), dead.has(siteOf(1, 3)), dead.has(siteOf(1, 6)), dead.has(siteOf(2, 5))]).toEqual([
-      true,
-      true,
-      false,
-      false,
-    ]);
-    expect(() => siteOf(65_536, 0)).toThrow(RangeError);
-    expect(() => siteOf(0, 2 ** 32)).toThrow(RangeError);
+    const member = memberKey(65_535, 0xffff_ffff);
+    expect([workerOf(member), incarnationOf(member)]).toEqual([65_535, 0xffff_ffff]);
+    expect(Number.isSafeInteger(member)).toBe(true);
+    const dead = new DeadMembers();
+    expect([dead.add(memberKey(1, 5)), dead.add(memberKey(1, 4))]).toEqual([true, false]);
+    expect([
+      dead.has(memberKey(1, 5)),
+      dead.has(memberKey(1, 3)),
+      dead.has(memberKey(1, 6)),
+      dead.has(memberKey(2, 5)),
+    ]).toEqual([true, true, false, false]);
+    expect(() => memberKey(65_536, 0)).toThrow(RangeError);
+    expect(() => memberKey(0, 2 ** 32)).toThrow(RangeError);
   });
 
   it('are found in a map that forgets what is deleted', () => {
     const map = new IdMap<string>();
-    map.set({ site: A, local: 1 }, 'a1');
-    map.set({ site: A, local: 1 }, 'again');
-    map.set({ site: B, local: 1 }, 'b1');
-    expect([map.size, map.get({ site: A, local: 1 }), [...map.valuesOf(B)]]).toEqual([2, 'again', ['b1']]);
-    expect([map.delete({ site: A, local: 1 }), map.delete({ site: A, local: 1 }), map.size]).toEqual([true, false, 1]);
+    map.set({ member: A, local: 1 }, 'a1');
+    map.set({ member: A, local: 1 }, 'again');
+    map.set({ member: B, local: 1 }, 'b1');
+    expect([map.size, map.get({ member: A, local: 1 }), [...map.valuesOf(B)]]).toEqual([2, 'again', ['b1']]);
+    expect([map.delete({ member: A, local: 1 }), map.delete({ member: A, local: 1 }), map.size]).toEqual([
+      true,
+      false,
+      1,
+    ]);
     expect([...map.values()]).toEqual(['b1']);
   });
 });

@@ -1,22 +1,22 @@
 /** @file The fence around a death: how an owner learns that nothing which the dead handed on is still under way. */
-import type { Site } from './ids.ts';
+import type { MemberKey } from './ids.ts';
 import type { Control } from './messages.ts';
 import { ALL_RULES, type Rules } from './rules.ts';
 
 export interface FencePort {
-  send(to: Site, message: Control): void;
+  send(to: MemberKey, message: Control): void;
   /** Every live member has acknowledged: what these dead held of this owner's may be released. */
-  complete(dead: ReadonlySet<Site>): void;
+  complete(dead: ReadonlySet<MemberKey>): void;
 }
 
 /** Plain data from which a fence can be made again. */
 export interface FenceState {
   readonly epoch: number;
-  readonly members: readonly Site[];
-  readonly dead: readonly Site[];
-  readonly waiting: readonly Site[];
+  readonly members: readonly MemberKey[];
+  readonly dead: readonly MemberKey[];
+  readonly waiting: readonly MemberKey[];
   readonly fenceEpoch: number;
-  readonly asked: readonly (readonly [Site, number])[];
+  readonly asked: readonly (readonly [MemberKey, number])[];
 }
 
 /**
@@ -32,16 +32,16 @@ export interface FenceState {
  */
 export class Fence {
   private epoch = 0;
-  private members: readonly Site[] = [];
-  private dead = new Set<Site>();
-  private waiting = new Set<Site>();
+  private members: readonly MemberKey[] = [];
+  private dead = new Set<MemberKey>();
+  private waiting = new Set<MemberKey>();
   private fenceEpoch = 0;
-  private asked = new Map<Site, number>();
-  private readonly self: Site;
+  private asked = new Map<MemberKey, number>();
+  private readonly self: MemberKey;
   private readonly port: FencePort;
   private readonly rules: Rules;
 
-  constructor(self: Site, port: FencePort, rules: Rules = ALL_RULES) {
+  constructor(self: MemberKey, port: FencePort, rules: Rules = ALL_RULES) {
     this.self = self;
     this.port = port;
     this.rules = rules;
@@ -57,23 +57,23 @@ export class Fence {
   }
 
   /** The group's view changed; `died` are the members it lost. Their sessions here are cut already. */
-  viewChanged(epoch: number, members: readonly Site[], died: readonly Site[]): void {
+  viewChanged(epoch: number, members: readonly MemberKey[], died: readonly MemberKey[]): void {
     if (epoch <= this.epoch) return;
     this.epoch = epoch;
     this.members = members.filter((member) => member !== this.self);
-    for (const site of died) this.asked.delete(site);
+    for (const member of died) this.asked.delete(member);
     if (died.length > 0) this.begin(died);
     for (const [owner, wanted] of [...this.asked]) if (wanted <= epoch) this.acknowledge(owner, wanted);
   }
 
   /** An owner asks. */
-  request(owner: Site, epoch: number): void {
+  request(owner: MemberKey, epoch: number): void {
     if (epoch <= this.epoch) this.acknowledge(owner, epoch);
     else this.asked.set(owner, epoch);
   }
 
   /** A member acknowledged. */
-  acknowledged(member: Site, epoch: number): void {
+  acknowledged(member: MemberKey, epoch: number): void {
     if (!this.open || (epoch !== this.fenceEpoch && this.rules.deathExtendsFence)) return;
     this.waiting.delete(member);
     this.completeIfAll();
@@ -99,11 +99,11 @@ export class Fence {
     this.asked = new Map(state.asked);
   }
 
-  private begin(died: readonly Site[]): void {
+  private begin(died: readonly MemberKey[]): void {
     const open = this.open;
-    for (const site of died) this.dead.add(site);
+    for (const member of died) this.dead.add(member);
     if (open && !this.rules.deathExtendsFence) {
-      for (const site of died) this.waiting.delete(site);
+      for (const member of died) this.waiting.delete(member);
     } else {
       this.fenceEpoch = this.epoch;
       this.waiting = new Set(this.members);
@@ -113,7 +113,7 @@ export class Fence {
     this.completeIfAll();
   }
 
-  private acknowledge(owner: Site, epoch: number): void {
+  private acknowledge(owner: MemberKey, epoch: number): void {
     this.asked.delete(owner);
     this.port.send(owner, { kind: 'fence-ack', epoch });
   }

@@ -1,14 +1,14 @@
-/** @file Who and what: workers in one of their lives (sites), the ids they draw, and a map keyed by such ids. */
+/** @file Who and what: members, which are workers in one of their lives, the ids they draw, and a map keyed by such ids. */
 
 /**
- * A worker in one of its lives, as one number: `incarnation * 65536 + worker`. A restarted worker is another site, so nothing of its
+ * A member, a worker in one of its lives, as one number: `incarnation * 65536 + worker`. A restarted worker is another member, so nothing of its
  * former life is ever taken for something of the present one.
  */
-export type Site = number & { readonly __site?: true };
+export type MemberKey = number & { readonly __memberKey?: true };
 
-/** An id drawn by one site; RRefs and forks share one counter, as in PyTorch. */
+/** An id drawn by one member; RRefs and forks share one counter, as in PyTorch. */
 export interface GlobalId {
-  readonly site: Site;
+  readonly member: MemberKey;
   /** 0, 1, 2 …; below 2^53. */
   readonly local: number;
 }
@@ -16,8 +16,8 @@ export interface GlobalId {
 const WORKERS = 0x1_0000;
 const MAX_INCARNATION = 0xffff_ffff;
 
-/** The site of a worker (u16) in the life `incarnation` (u32). */
-export function siteOf(worker: number, incarnation: number): Site {
+/** The key of a worker (u16) in the life `incarnation` (u32). */
+export function memberKey(worker: number, incarnation: number): MemberKey {
   if (!(Number.isInteger(worker) && worker >= 0 && worker < WORKERS))
     throw new RangeError(`worker id ${worker} is not a u16`);
   if (!(Number.isInteger(incarnation) && incarnation >= 0 && incarnation <= MAX_INCARNATION)) {
@@ -26,35 +26,35 @@ export function siteOf(worker: number, incarnation: number): Site {
   return incarnation * WORKERS + worker;
 }
 
-export function workerOf(site: Site): number {
-  return site % WORKERS;
+export function workerOf(member: MemberKey): number {
+  return member % WORKERS;
 }
 
-export function incarnationOf(site: Site): number {
-  return Math.floor(site / WORKERS);
+export function incarnationOf(member: MemberKey): number {
+  return Math.floor(member / WORKERS);
 }
 
 export function sameId(a: GlobalId, b: GlobalId): boolean {
-  return a.local === b.local && a.site === b.site;
+  return a.local === b.local && a.member === b.member;
 }
 
 /** PyTorch's string form. */
 export function formatId(id: GlobalId): string {
-  return `GloballyUniqueId(created_on=${workerOf(id.site)}, local_id=${id.local})`;
+  return `GloballyUniqueId(created_on=${workerOf(id.member)}, local_id=${id.local})`;
 }
 
-/** Draws the ids of one site. */
+/** Draws the ids of one member. */
 export class IdSource {
-  readonly site: Site;
+  readonly member: MemberKey;
   private drawn: number;
 
-  constructor(site: Site, drawn = 0) {
-    this.site = site;
+  constructor(member: MemberKey, drawn = 0) {
+    this.member = member;
     this.drawn = drawn;
   }
 
   next(): GlobalId {
-    return { site: this.site, local: this.drawn++ };
+    return { member: this.member, local: this.drawn++ };
   }
 
   /** How many ids were drawn; with it the source can be made again. */
@@ -63,9 +63,9 @@ export class IdSource {
   }
 }
 
-/** A map keyed by ids: one inner map keyed by small numbers per site, which costs far less than string or bigint keys. */
+/** A map keyed by ids: one inner map keyed by small numbers per member, which costs far less than string or bigint keys. */
 export class IdMap<T> {
-  private readonly sites = new Map<Site, Map<number, T>>();
+  private readonly members = new Map<MemberKey, Map<number, T>>();
   private total = 0;
 
   get size(): number {
@@ -73,18 +73,18 @@ export class IdMap<T> {
   }
 
   get(id: GlobalId): T | undefined {
-    return this.sites.get(id.site)?.get(id.local);
+    return this.members.get(id.member)?.get(id.local);
   }
 
   has(id: GlobalId): boolean {
-    return this.sites.get(id.site)?.has(id.local) ?? false;
+    return this.members.get(id.member)?.has(id.local) ?? false;
   }
 
   set(id: GlobalId, value: T): void {
-    let inner = this.sites.get(id.site);
+    let inner = this.members.get(id.member);
     if (inner === undefined) {
       inner = new Map();
-      this.sites.set(id.site, inner);
+      this.members.set(id.member, inner);
     }
     const before = inner.size;
     inner.set(id.local, value);
@@ -92,47 +92,47 @@ export class IdMap<T> {
   }
 
   delete(id: GlobalId): boolean {
-    const inner = this.sites.get(id.site);
+    const inner = this.members.get(id.member);
     if (inner === undefined || !inner.delete(id.local)) return false;
-    if (inner.size === 0) this.sites.delete(id.site);
+    if (inner.size === 0) this.members.delete(id.member);
     this.total--;
     return true;
   }
 
   *values(): IterableIterator<T> {
-    for (const inner of this.sites.values()) yield* inner.values();
+    for (const inner of this.members.values()) yield* inner.values();
   }
 
-  /** The values whose id was drawn by `site`. */
-  *valuesOf(site: Site): IterableIterator<T> {
-    const inner = this.sites.get(site);
+  /** The values whose id was drawn by `member`. */
+  *valuesOf(member: MemberKey): IterableIterator<T> {
+    const inner = this.members.get(member);
     if (inner !== undefined) yield* inner.values();
   }
 
   clear(): void {
-    this.sites.clear();
+    this.members.clear();
     this.total = 0;
   }
 }
 
-/** The worker in its latest life known to be dead: a compact set of dead sites. */
-export class DeadSites {
+/** The worker in its latest life known to be dead: a compact set of dead members. */
+export class DeadMembers {
   private readonly highest: Map<number, number>;
 
   constructor(entries: Iterable<readonly [number, number]> = []) {
     this.highest = new Map(entries);
   }
 
-  /** Whether `site` is dead: that life of the worker, or a later one, was removed from the group. */
-  has(site: Site): boolean {
-    const highest = this.highest.get(workerOf(site));
-    return highest !== undefined && incarnationOf(site) <= highest;
+  /** Whether `member` is dead: that life of the worker, or a later one, was removed from the group. */
+  has(member: MemberKey): boolean {
+    const highest = this.highest.get(workerOf(member));
+    return highest !== undefined && incarnationOf(member) <= highest;
   }
 
   /** Returns whether this is news. */
-  add(site: Site): boolean {
-    if (this.has(site)) return false;
-    this.highest.set(workerOf(site), incarnationOf(site));
+  add(member: MemberKey): boolean {
+    if (this.has(member)) return false;
+    this.highest.set(workerOf(member), incarnationOf(member));
     return true;
   }
 

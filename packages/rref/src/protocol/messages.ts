@@ -1,5 +1,5 @@
-/** @file What workers tell each other about RRefs, as plain data. All of it is exactly once and FIFO for each ordered pair of live sites. */
-import type { GlobalId, Site } from './ids.ts';
+/** @file What workers tell each other about RRefs, as plain data. All of it is exactly once and FIFO for each ordered pair of live members. */
+import type { GlobalId, MemberKey } from './ids.ts';
 
 /** Why the creation of an RRef, or the registration of a fork, failed; travels in messages and ends up in errors. */
 export interface Failure {
@@ -25,13 +25,13 @@ export type Control =
   /** Member to owner: everything that the dead ever sent me has been told to you. */
   | { readonly kind: 'fence-ack'; readonly epoch: number }
   /** Owner to every member: what these dead held of mine is released. */
-  | { readonly kind: 'fence-done'; readonly dead: readonly Site[] };
+  | { readonly kind: 'fence-done'; readonly dead: readonly MemberKey[] };
 
 /** Entries of a message's header table: processed when the message is delivered, whatever becomes of the call. */
 export type Carried =
   /** With a remote call: its RRef and the creator's fork exist from now on. Both ids are the sender's. */
   | { readonly kind: 'create'; readonly rref: GlobalId; readonly fork: GlobalId }
   /** A handle inside arguments or results; the sender is the parent and drew the fork id. */
-  | { readonly kind: 'fork'; readonly rref: GlobalId; readonly owner: Site; readonly fork: GlobalId };
+  | { readonly kind: 'fork'; readonly rref: GlobalId; readonly owner: MemberKey; readonly fork: GlobalId };
 
 export type ControlKind = Control['kind'];

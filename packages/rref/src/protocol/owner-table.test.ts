@@ -1,19 +1,19 @@
 import { describe, expect, it } from 'vitest';
-import { DeadSites, siteOf, type GlobalId, type Site } from './ids.ts';
+import { DeadMembers, memberKey, type GlobalId, type MemberKey } from './ids.ts';
 import type { Failure } from './messages.ts';
 import { OwnerTable } from './owner-table.ts';
 
-const OWNER = siteOf(0, 1);
-const A = siteOf(1, 1);
-const B = siteOf(2, 1);
-const id = (site: Site, local: number): GlobalId => ({ site, local });
+const OWNER = memberKey(0, 1);
+const A = memberKey(1, 1);
+const B = memberKey(2, 1);
+const id = (member: MemberKey, local: number): GlobalId => ({ member, local });
 const FAILED: Failure = { code: 'deadline-exceeded', text: 'timed out' };
 
 function setup(
   maxForks?: number,
   maxAwaited?: number,
-): { table: OwnerTable<string>; dead: DeadSites; freed: number[]; failed: string[] } {
-  const dead = new DeadSites();
+): { table: OwnerTable<string>; dead: DeadMembers; freed: number[]; failed: string[] } {
+  const dead = new DeadMembers();
   const freed: number[] = [];
   const failed: string[] = [];
   const port = {

@@ -1,6 +1,6 @@
 /** @file The owner's side: which RRefs exist here, who holds a fork of each, and when the last one is gone. */
 import { MAX_AWAITED, MAX_FORKS_PER_HOLDER } from '../limits.ts';
-import { type DeadSites, IdMap, type GlobalId, type Site } from './ids.ts';
+import { type DeadMembers, IdMap, type GlobalId, type MemberKey } from './ids.ts';
 import type { Failure } from './messages.ts';
 import { ALL_RULES, type Rules } from './rules.ts';
 import { Tombstones } from './tombstones.ts';
@@ -16,7 +16,7 @@ export type OwnerPhase = 'awaited' | 'created' | 'running' | 'settled';
 
 /** An RRef that this worker owns and somebody holds; also its id. `payload` is whatever the shell keeps with it: the value. */
 export class OwnerEntry<V> implements GlobalId {
-  readonly site: Site;
+  readonly member: MemberKey;
   readonly local: number;
   phase: OwnerPhase;
   /** Forks registered, the owner's own in-flight ones included. */
@@ -24,7 +24,7 @@ export class OwnerEntry<V> implements GlobalId {
   payload: V | undefined;
 
   constructor(id: GlobalId, phase: OwnerPhase, payload: V | undefined) {
-    this.site = id.site;
+    this.member = id.member;
     this.local = id.local;
     this.phase = phase;
     this.payload = payload;
@@ -33,14 +33,14 @@ export class OwnerEntry<V> implements GlobalId {
 
 /** A registered fork; also its id. */
 export class OwnerFork<V> implements GlobalId {
-  readonly site: Site;
+  readonly member: MemberKey;
   readonly local: number;
   readonly entry: OwnerEntry<V>;
   /** Who holds it, or will when the message that carries it arrives. */
-  readonly holder: Site;
+  readonly holder: MemberKey;
 
-  constructor(id: GlobalId, entry: OwnerEntry<V>, holder: Site) {
-    this.site = id.site;
+  constructor(id: GlobalId, entry: OwnerEntry<V>, holder: MemberKey) {
+    this.member = id.member;
     this.local = id.local;
     this.entry = entry;
     this.holder = holder;
@@ -58,7 +58,7 @@ export interface OwnerPort<V> {
 /** Plain data from which an owner table can be made again. */
 export interface OwnerState<V> {
   readonly entries: readonly { readonly id: GlobalId; readonly phase: OwnerPhase; readonly payload: V | undefined }[];
-  readonly forks: readonly { readonly id: GlobalId; readonly rref: GlobalId; readonly holder: Site }[];
+  readonly forks: readonly { readonly id: GlobalId; readonly rref: GlobalId; readonly holder: MemberKey }[];
   readonly tombstones: readonly GlobalId[];
 }
 
@@ -83,19 +83,19 @@ const CREATOR_DIED: Failure = {
 export class OwnerTable<V> {
   private readonly entries = new IdMap<OwnerEntry<V>>();
   private readonly forks = new IdMap<OwnerFork<V>>();
-  private readonly perHolder = new Map<Site, number>();
+  private readonly perHolder = new Map<MemberKey, number>();
   private readonly tombstones = new Tombstones();
   private awaited = 0;
-  private readonly self: Site;
-  private readonly dead: DeadSites;
+  private readonly self: MemberKey;
+  private readonly dead: DeadMembers;
   private readonly port: OwnerPort<V>;
   private readonly rules: Rules;
   private readonly maxForksPerHolder: number;
   private readonly maxAwaited: number;
 
   constructor(
-    self: Site,
-    dead: DeadSites,
+    self: MemberKey,
+    dead: DeadMembers,
     port: OwnerPort<V>,
     rules: Rules = ALL_RULES,
     limits: { maxForksPerHolder?: number | undefined; maxAwaited?: number | undefined } = {},
@@ -121,7 +121,7 @@ export class OwnerTable<V> {
   }
 
   /** Who holds a fork; undefined when it is not registered. */
-  holderOf(fork: GlobalId): Site | undefined {
+  holderOf(fork: GlobalId): MemberKey | undefined {
     return this.forks.get(fork)?.holder;
   }
 
@@ -149,7 +149,7 @@ export class OwnerTable<V> {
   }
 
   /** The owner itself shares a value it has: the fork is registered before the message leaves. */
-  share(rref: GlobalId, payload: V, fork: GlobalId, holder: Site): OwnerEntry<V> {
+  share(rref: GlobalId, payload: V, fork: GlobalId, holder: MemberKey): OwnerEntry<V> {
     let entry = this.entries.get(rref);
     if (entry === undefined) {
       entry = new OwnerEntry(rref, 'settled', payload);
@@ -160,7 +160,7 @@ export class OwnerTable<V> {
   }
 
   /** A creating call was delivered; `fork` is the creator's. Returns why it is refused, or nothing. */
-  create(rref: GlobalId, fork: GlobalId, creator: Site): Failure | undefined {
+  create(rref: GlobalId, fork: GlobalId, creator: MemberKey): Failure | undefined {
     const refusal = this.refusal(fork, creator);
     if (refusal !== undefined) {
       this.abandon(rref, refusal);
@@ -190,14 +190,14 @@ export class OwnerTable<V> {
   }
 
   /** The creator says that its call failed. A function that already runs is left alone: its outcome is the RRef's. */
-  createFailed(rref: GlobalId, fork: GlobalId, creator: Site, failure: Failure): void {
+  createFailed(rref: GlobalId, fork: GlobalId, creator: MemberKey, failure: Failure): void {
     if (!this.forks.has(fork) && this.refusal(fork, creator) === undefined)
       this.insert(this.obtain(rref), fork, creator);
     this.abandon(rref, failure);
   }
 
   /** A user asks for its fork to be registered. Returns why it is refused, or nothing. */
-  request(rref: GlobalId, fork: GlobalId, holder: Site): Failure | undefined {
+  request(rref: GlobalId, fork: GlobalId, holder: MemberKey): Failure | undefined {
     if (this.forks.has(fork)) return undefined;
     const refusal = this.refusal(fork, holder);
     if (refusal === undefined) this.insert(this.obtain(rref), fork, holder);
@@ -205,7 +205,7 @@ export class OwnerTable<V> {
   }
 
   /** `holder` lets go of a fork. Deleting one that is not there yet leaves a tombstone, so that it never comes. */
-  delete(fork: GlobalId, holder: Site): void {
+  delete(fork: GlobalId, holder: MemberKey): void {
     const known = this.forks.get(fork);
     if (known === undefined) {
       if (this.rules.tombstones) this.tombstones.add(fork);
@@ -221,12 +221,12 @@ export class OwnerTable<V> {
   }
 
   /** Entries that a dead worker was to create will never be. */
-  creatorDied(site: Site): void {
-    for (const entry of [...this.entries.valuesOf(site)]) this.abandon(entry, CREATOR_DIED);
+  creatorDied(member: MemberKey): void {
+    for (const entry of [...this.entries.valuesOf(member)]) this.abandon(entry, CREATOR_DIED);
   }
 
   /** The fence for these deaths is complete: what the dead held is released. */
-  releaseHeldBy(dead: ReadonlySet<Site>): void {
+  releaseHeldBy(dead: ReadonlySet<MemberKey>): void {
     for (const fork of [...this.forks.values()]) if (dead.has(fork.holder)) this.remove(fork);
   }
 
@@ -242,14 +242,14 @@ export class OwnerTable<V> {
 
   snapshot(): OwnerState<V> {
     return {
-      entries: [...this.entries.values()].map(({ site, local, phase, payload }) => ({
-        id: { site, local },
+      entries: [...this.entries.values()].map(({ member, local, phase, payload }) => ({
+        id: { member, local },
         phase,
         payload,
       })),
-      forks: [...this.forks.values()].map(({ site, local, entry, holder }) => ({
-        id: { site, local },
-        rref: { site: entry.site, local: entry.local },
+      forks: [...this.forks.values()].map(({ member, local, entry, holder }) => ({
+        id: { member, local },
+        rref: { member: entry.member, local: entry.local },
         holder,
       })),
       tombstones: this.tombstones.snapshot(),
@@ -270,7 +270,7 @@ export class OwnerTable<V> {
   }
 
   /** Why a fork cannot be registered: it was deleted before it came, its holder is dead, or the holder has too many. */
-  private refusal(fork: GlobalId, holder: Site): Failure | undefined {
+  private refusal(fork: GlobalId, holder: MemberKey): Failure | undefined {
     if (this.rules.tombstones) {
       if (this.tombstones.has(fork)) return { code: 'rref-released', text: 'this handle was deleted' };
       if (this.dead.has(holder))
@@ -283,7 +283,7 @@ export class OwnerTable<V> {
     };
   }
 
-  private insert(entry: OwnerEntry<V>, fork: GlobalId, holder: Site): void {
+  private insert(entry: OwnerEntry<V>, fork: GlobalId, holder: MemberKey): void {
     this.forks.set(fork, new OwnerFork(fork, entry, holder));
     entry.forks++;
     this.perHolder.set(holder, (this.perHolder.get(holder) ?? 0) + 1);
@@ -291,7 +291,8 @@ export class OwnerTable<V> {
 
   private remove(fork: OwnerFork<V>): void {
     this.forks.delete(fork);
-    if (this.rules.tombstones && fork.holder !== this.self) this.tombstones.add({ site: fork.site, local: fork.local });
+    if (this.rules.tombstones && fork.holder !== this.self)
+      this.tombstones.add({ member: fork.member, local: fork.local });
     const rest = (this.perHolder.get(fork.holder) ?? 1) - 1;
     if (rest === 0) this.perHolder.delete(fork.holder);
     else this.perHolder.set(fork.holder, rest);
@@ -305,8 +306,8 @@ export class OwnerTable<V> {
     const entry = new OwnerEntry<V>(rref, 'awaited', undefined);
     this.entries.set(rref, entry);
     this.awaited++;
-    if (rref.site === this.self) this.fail(entry, RELEASED);
-    else if (this.dead.has(rref.site)) this.fail(entry, CREATOR_DIED);
+    if (rref.member === this.self) this.fail(entry, RELEASED);
+    else if (this.dead.has(rref.member)) this.fail(entry, CREATOR_DIED);
     else if (this.awaited > this.maxAwaited) this.fail(entry, TOO_MANY);
     return entry;
   }

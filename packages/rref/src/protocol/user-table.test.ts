@@ -1,20 +1,20 @@
 import { describe, expect, it } from 'vitest';
-import { DeadSites, siteOf, type GlobalId, type Site } from './ids.ts';
+import { DeadMembers, memberKey, type GlobalId, type MemberKey } from './ids.ts';
 import type { Control } from './messages.ts';
 import { UserTable, type UserFork } from './user-table.ts';
 
-const OWNER = siteOf(0, 1);
-const SELF = siteOf(1, 1);
-const OTHER = siteOf(2, 1);
-const RREF = { site: OWNER, local: 0 };
-const id = (site: Site, local: number): GlobalId => ({ site, local });
+const OWNER = memberKey(0, 1);
+const SELF = memberKey(1, 1);
+const OTHER = memberKey(2, 1);
+const RREF = { member: OWNER, local: 0 };
+const id = (member: MemberKey, local: number): GlobalId => ({ member, local });
 
-function setup(): { table: UserTable; dead: DeadSites; sent: string[]; settled: UserFork[] } {
-  const dead = new DeadSites();
+function setup(): { table: UserTable; dead: DeadMembers; sent: string[]; settled: UserFork[] } {
+  const dead = new DeadMembers();
   const sent: string[] = [];
   const settled: UserFork[] = [];
   const port = {
-    send: (to: Site, message: Control) =>
+    send: (to: MemberKey, message: Control) =>
       void sent.push(`${message.kind} to ${to === OWNER ? 'owner' : to === OTHER ? 'other' : 'self'}`),
     settled: (fork: UserFork) => void settled.push(fork),
     dropped: () => undefined,
@@ -23,7 +23,7 @@ function setup(): { table: UserTable; dead: DeadSites; sent: string[]; settled: 
 }
 
 /** Hands over a fork that `parent` sent. */
-function arrive(table: UserTable, local: number, parent: Site): UserFork {
+function arrive(table: UserTable, local: number, parent: MemberKey): UserFork {
   const fork = table.arrive(id(parent, local), RREF, OWNER, parent);
   if (fork === undefined) throw new Error('not new');
   return fork;
@@ -134,7 +134,7 @@ describe('a death', () => {
     dead.add(OTHER);
     table.died(OTHER);
     expect(sent).toEqual([]);
-    table.fenced(siteOf(7, 1), new Set([OTHER]));
+    table.fenced(memberKey(7, 1), new Set([OTHER]));
     expect(sent).toEqual([]);
     table.fenced(OWNER, new Set([OTHER]));
     expect(sent).toEqual(['user-delete to owner']);

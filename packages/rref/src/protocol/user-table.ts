@@ -1,5 +1,5 @@
 /** @file The user's side: the forks this worker holds of RRefs owned elsewhere, and the children it handed on. */
-import { type DeadSites, IdMap, type GlobalId, type Site } from './ids.ts';
+import { type DeadMembers, IdMap, type GlobalId, type MemberKey } from './ids.ts';
 import type { Control, Failure } from './messages.ts';
 import { ALL_RULES, type Rules } from './rules.ts';
 
@@ -15,12 +15,12 @@ export type UserPhase = 'creating' | 'pending' | 'confirmed' | 'refused' | 'gone
 
 /** A handle on a value elsewhere; also its fork id. */
 export class UserFork implements GlobalId {
-  readonly site: Site;
+  readonly member: MemberKey;
   readonly local: number;
   readonly rref: GlobalId;
-  readonly owner: Site;
+  readonly owner: MemberKey;
   /** Who handed it to us: the owner, another user, or ourselves when we created it. */
-  readonly parent: Site;
+  readonly parent: MemberKey;
   phase: UserPhase;
   /** The program let go of it; what is left is to wait for children and confirmation, and to tell the owner. */
   released = false;
@@ -29,8 +29,8 @@ export class UserFork implements GlobalId {
   /** Why it cannot be used: creation failed, registration refused, owner died. */
   failure: Failure | undefined;
 
-  constructor(id: GlobalId, rref: GlobalId, owner: Site, parent: Site, phase: UserPhase) {
-    this.site = id.site;
+  constructor(id: GlobalId, rref: GlobalId, owner: MemberKey, parent: MemberKey, phase: UserPhase) {
+    this.member = id.member;
     this.local = id.local;
     this.rref = rref;
     this.owner = owner;
@@ -49,7 +49,7 @@ export class UserFork implements GlobalId {
 }
 
 export interface UserPort {
-  send(to: Site, message: Control): void;
+  send(to: MemberKey, message: Control): void;
   /** The fork was confirmed or failed; told once. */
   settled(fork: UserFork): void;
   /** The fork left the table. */
@@ -60,7 +60,7 @@ interface PendingChild {
   readonly id: GlobalId;
   readonly parent: UserFork;
   /** Where the child went. */
-  readonly at: Site;
+  readonly at: MemberKey;
 }
 
 /** Plain data from which a user table can be made again. */
@@ -68,13 +68,13 @@ export interface UserState {
   readonly forks: readonly {
     readonly id: GlobalId;
     readonly rref: GlobalId;
-    readonly owner: Site;
-    readonly parent: Site;
+    readonly owner: MemberKey;
+    readonly parent: MemberKey;
     readonly phase: UserPhase;
     readonly released: boolean;
     readonly failure: Failure | undefined;
   }[];
-  readonly children: readonly { readonly id: GlobalId; readonly parent: GlobalId; readonly at: Site }[];
+  readonly children: readonly { readonly id: GlobalId; readonly parent: GlobalId; readonly at: MemberKey }[];
 }
 
 const OWNER_DIED: Failure = { code: 'owner-died', text: 'the owner of this RRef died' };
@@ -86,13 +86,13 @@ const OWNER_DIED: Failure = { code: 'owner-died', text: 'the owner of this RRef 
 export class UserTable {
   private readonly forks = new IdMap<UserFork>();
   private readonly children = new IdMap<PendingChild>();
-  private readonly self: Site;
-  private readonly dead: DeadSites;
+  private readonly self: MemberKey;
+  private readonly dead: DeadMembers;
   private readonly port: UserPort;
   private readonly rules: Rules;
   private unsettled = 0;
 
-  constructor(self: Site, dead: DeadSites, port: UserPort, rules: Rules = ALL_RULES) {
+  constructor(self: MemberKey, dead: DeadMembers, port: UserPort, rules: Rules = ALL_RULES) {
     this.self = self;
     this.dead = dead;
     this.port = port;
@@ -121,12 +121,12 @@ export class UserTable {
   }
 
   /** Where children are that were not accepted yet. */
-  *childSites(): IterableIterator<Site> {
+  *childHolders(): IterableIterator<MemberKey> {
     for (const { at } of this.children.values()) yield at;
   }
 
   /** A handle for an RRef that a call about to be sent will create. */
-  create(fork: GlobalId, rref: GlobalId, owner: Site): UserFork {
+  create(fork: GlobalId, rref: GlobalId, owner: MemberKey): UserFork {
     return this.add(new UserFork(fork, rref, owner, this.self, 'creating'));
   }
 
@@ -146,7 +146,7 @@ export class UserTable {
   }
 
   /** A handle arrived in a message of `parent`. Undefined when this fork is here already. */
-  arrive(fork: GlobalId, rref: GlobalId, owner: Site, parent: Site): UserFork | undefined {
+  arrive(fork: GlobalId, rref: GlobalId, owner: MemberKey, parent: MemberKey): UserFork | undefined {
     if (this.forks.has(fork)) return undefined;
     if (this.dead.has(owner)) {
       const born = new UserFork(fork, rref, owner, parent, 'gone');
@@ -160,7 +160,7 @@ export class UserTable {
   }
 
   /** The owner answered a fork request. */
-  acknowledged(fork: GlobalId, refused: Failure | undefined, from: Site): void {
+  acknowledged(fork: GlobalId, refused: Failure | undefined, from: MemberKey): void {
     const known = this.forks.get(fork);
     if (known?.phase !== 'pending' || known.owner !== from) return;
     if (refused === undefined) {
@@ -173,13 +173,13 @@ export class UserTable {
   }
 
   /** A child of `fork` is about to travel to `to`. The fork stays registered until it is accepted, even when released meanwhile. */
-  share(fork: UserFork, child: GlobalId, to: Site): void {
+  share(fork: UserFork, child: GlobalId, to: MemberKey): void {
     this.children.set(child, { id: child, parent: fork, at: to });
     fork.children++;
   }
 
   /** The child arrived and is known to the owner (or came home to it), or it certainly never arrived. */
-  childDone(child: GlobalId, from?: Site): void {
+  childDone(child: GlobalId, from?: MemberKey): void {
     const known = this.children.get(child);
     if (known !== undefined && (from === undefined || known.at === from)) this.removeChild(known);
   }
@@ -192,18 +192,18 @@ export class UserTable {
   }
 
   /** A worker was removed from the group: what it owned is lost, and what it was given will not be accepted. */
-  died(site: Site): void {
+  died(member: MemberKey): void {
     for (const child of [...this.children.values()]) {
-      if (child.parent.owner !== site) continue;
+      if (child.parent.owner !== member) continue;
       this.children.delete(child.id);
       child.parent.children--;
     }
-    for (const fork of [...this.forks.values()]) if (fork.owner === site) this.lose(fork);
-    if (!this.rules.childrenWaitForFence) this.clearChildren((child) => child.at === site);
+    for (const fork of [...this.forks.values()]) if (fork.owner === member) this.lose(fork);
+    if (!this.rules.childrenWaitForFence) this.clearChildren((child) => child.at === member);
   }
 
   /** The fence of `owner` for these deaths is complete: children that sit there will never be accepted, and need not be. */
-  fenced(owner: Site, dead: ReadonlySet<Site>): void {
+  fenced(owner: MemberKey, dead: ReadonlySet<MemberKey>): void {
     this.clearChildren((child) => child.parent.owner === owner && dead.has(child.at));
   }
 
@@ -301,5 +301,5 @@ export class UserTable {
 
 /** The fork id alone: what may go into a message. */
 export function idOf(id: GlobalId): GlobalId {
-  return { site: id.site, local: id.local };
+  return { member: id.member, local: id.local };
 }

@@ -1,6 +1,6 @@
 /** @file The RRef protocol of one worker: its two tables and its fence, and what each message does to them. */
 import { Fence, type FenceState } from './fence.ts';
-import { DeadSites, IdSource, type GlobalId, type Site } from './ids.ts';
+import { DeadMembers, IdSource, type GlobalId, type MemberKey } from './ids.ts';
 import type { Carried, Control, Failure } from './messages.ts';
 import { OwnerTable, type OwnerEntry, type OwnerState } from './owner-table.ts';
 import { ALL_RULES, type Rules } from './rules.ts';
@@ -8,8 +8,8 @@ import { idOf, UserTable, type UserFork, type UserState } from './user-table.ts'
 
 /** The world outside of the protocol. Nothing here may call back into the protocol before it returns, except through `send` to a peer. */
 export interface WorkerPort<V> {
-  /** Exactly once and FIFO for each pair, together with carried entries. Never called for a dead site or for this worker itself. */
-  send(to: Site, message: Control): void;
+  /** Exactly once and FIFO for each pair, together with carried entries. Never called for a dead member or for this worker itself. */
+  send(to: MemberKey, message: Control): void;
   /** A fork held here was confirmed or failed. */
   settled(fork: UserFork): void;
   /** A fork held here left the table: it was deleted, or its owner died. */
@@ -29,7 +29,7 @@ export type Arrival<V> =
 
 /** Plain data from which the protocol state of a worker can be made again. */
 export interface WorkerState<V> {
-  readonly self: Site;
+  readonly self: MemberKey;
   readonly drawn: number;
   readonly dead: readonly (readonly [number, number])[];
   readonly owner: OwnerState<V>;
@@ -39,16 +39,16 @@ export interface WorkerState<V> {
 
 /** The whole protocol of one worker. Pure: events in, effects out through the port; `V` is the value kept with an owned RRef. */
 export class ProtocolWorker<V> {
-  readonly self: Site;
+  readonly self: MemberKey;
   readonly owners: OwnerTable<V>;
   readonly users: UserTable;
   readonly fence: Fence;
   private ids: IdSource;
-  private readonly dead: DeadSites;
+  private readonly dead: DeadMembers;
   private readonly port: WorkerPort<V>;
 
   constructor(
-    self: Site,
+    self: MemberKey,
     port: WorkerPort<V>,
     options: { rules?: Rules; maxForksPerHolder?: number; state?: WorkerState<V> } = {},
   ) {
@@ -56,8 +56,8 @@ export class ProtocolWorker<V> {
     this.self = self;
     this.port = port;
     this.ids = new IdSource(self, options.state?.drawn);
-    this.dead = new DeadSites(options.state?.dead);
-    const send = (to: Site, message: Control): void => this.send(to, message);
+    this.dead = new DeadMembers(options.state?.dead);
+    const send = (to: MemberKey, message: Control): void => this.send(to, message);
     this.owners = new OwnerTable(self, this.dead, port, rules, options);
     this.users = new UserTable(
       self,
@@ -69,8 +69,8 @@ export class ProtocolWorker<V> {
     if (options.state !== undefined) this.restore(options.state);
   }
 
-  isDead(site: Site): boolean {
-    return this.dead.has(site);
+  isDead(member: MemberKey): boolean {
+    return this.dead.has(member);
   }
 
   /** An id for an RRef of a value that is here. */
@@ -79,7 +79,7 @@ export class ProtocolWorker<V> {
   }
 
   /** Begins `remote()` to another worker: its handle, and the entry that travels with the call. */
-  create(owner: Site): { fork: UserFork; carried: Carried } {
+  create(owner: MemberKey): { fork: UserFork; carried: Carried } {
     const rref = this.ids.next();
     const fork = this.ids.next();
     return { fork: this.users.create(fork, rref, owner), carried: { kind: 'create', rref, fork } };
@@ -97,14 +97,14 @@ export class ProtocolWorker<V> {
   }
 
   /** A value owned here goes into a message to `to`. */
-  shareOwned(rref: GlobalId, payload: V, to: Site): Carried {
+  shareOwned(rref: GlobalId, payload: V, to: MemberKey): Carried {
     const fork = this.ids.next();
     this.owners.share(rref, payload, fork, to);
     return { kind: 'fork', rref: idOf(rref), owner: this.self, fork };
   }
 
   /** A handle held here goes into a message to `to`. */
-  shareHeld(parent: UserFork, to: Site): Carried {
+  shareHeld(parent: UserFork, to: MemberKey): Carried {
     const fork = this.ids.next();
     this.users.share(parent, fork, to);
     return { kind: 'fork', rref: parent.rref, owner: parent.owner, fork };
@@ -118,16 +118,16 @@ export class ProtocolWorker<V> {
   }
 
   /** A creating call was delivered. Returns why it must not run, or nothing. */
-  createArrived(from: Site, carried: Carried & { kind: 'create' }): Failure | undefined {
-    const own = carried.rref.site === from && carried.fork.site === from && from !== this.self;
+  createArrived(from: MemberKey, carried: Carried & { kind: 'create' }): Failure | undefined {
+    const own = carried.rref.member === from && carried.fork.member === from && from !== this.self;
     if (!own) return { code: 'protocol-error', text: 'a creation with ids that its sender did not draw' };
     return this.owners.create(carried.rref, carried.fork, from);
   }
 
   /** A handle was delivered. */
-  forkArrived(from: Site, carried: Carried & { kind: 'fork' }): Arrival<V> {
+  forkArrived(from: MemberKey, carried: Carried & { kind: 'fork' }): Arrival<V> {
     const { rref, owner, fork } = carried;
-    if (fork.site !== from) return { kind: 'ignored' };
+    if (fork.member !== from) return { kind: 'ignored' };
     if (owner === this.self) {
       const entry = this.owners.mention(rref);
       if (from === this.self) this.owners.delete(fork, this.self);
@@ -139,7 +139,7 @@ export class ProtocolWorker<V> {
   }
 
   /** A control message was delivered. What the dead still seem to say is not heard. */
-  control(from: Site, message: Control): void {
+  control(from: MemberKey, message: Control): void {
     switch (message.kind) {
       case 'fork-request': {
         const refused = this.owners.request(message.rref, message.fork, from);
@@ -154,7 +154,7 @@ export class ProtocolWorker<V> {
         for (const fork of message.forks) this.owners.delete(fork, from);
         return;
       case 'create-failed':
-        if (message.rref.site === from && message.fork.site === from) {
+        if (message.rref.member === from && message.fork.member === from) {
           this.owners.createFailed(message.rref, message.fork, from, message.failure);
         }
         return;
@@ -168,15 +168,15 @@ export class ProtocolWorker<V> {
   }
 
   /**
-   * The group's view changed. Every session with a site in `died` is cut by now: nothing of it is delivered afterwards.
+   * The group's view changed. Every session with a member in `died` is cut by now: nothing of it is delivered afterwards.
    * An epoch that is not news is ignored.
    */
-  viewChanged(epoch: number, members: readonly Site[], died: readonly Site[]): void {
+  viewChanged(epoch: number, members: readonly MemberKey[], died: readonly MemberKey[]): void {
     if (epoch <= this.fence.currentEpoch) return;
-    const news = died.filter((site) => site !== this.self && this.dead.add(site));
-    for (const site of news) {
-      this.owners.creatorDied(site);
-      this.users.died(site);
+    const news = died.filter((member) => member !== this.self && this.dead.add(member));
+    for (const member of news) {
+      this.owners.creatorDied(member);
+      this.users.died(member);
     }
     this.fence.viewChanged(epoch, members, news);
   }
@@ -203,12 +203,12 @@ export class ProtocolWorker<V> {
     this.fence.restore(state.fence);
   }
 
-  private fenceComplete(dead: ReadonlySet<Site>): void {
+  private fenceComplete(dead: ReadonlySet<MemberKey>): void {
     this.owners.releaseHeldBy(dead);
     this.users.fenced(this.self, dead);
   }
 
-  private send(to: Site, message: Control): void {
+  private send(to: MemberKey, message: Control): void {
     if (to === this.self) this.control(this.self, message);
     else if (!this.dead.has(to)) this.port.send(to, message);
   }
