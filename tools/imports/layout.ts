@@ -8,7 +8,7 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
   tensor: ['nn', 'optim', 'autograd/derivatives', 'sparse', 'ops', 'autograd', 'backends'],
   wire: ['testdata', 'gen'],
   rpc: ['testdata', 'inspection', 'liveness', 'protocol', 'stores', 'transports', 'security'],
-  rref: ['protocol'],
+  rref: ['client', 'owner', 'messages', 'protocol'],
   'dist-autograd': ['engine', 'protocol'],
   profiler: ['testdata'],
   launch: [],

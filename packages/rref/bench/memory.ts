@@ -1,7 +1,7 @@
 /** @file What a live RRef costs: bytes of heap on its owner and on its user, measured with real agents. `node --expose-gc … [count]`. */
 import { createAgent, rpcFunction, rpcSync, type RpcAgent } from '@backwire/rpc';
 import { createRRef, rrefs, type RRef } from '../src/index.ts';
-import { sessionOf } from '../src/owner/remote-methods.ts';
+import { sessionOf } from '../src/extension.ts';
 
 const PER_MESSAGE = 10_000;
 const count = Number(process.argv[2] ?? 1_000_000);

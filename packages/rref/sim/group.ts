@@ -3,8 +3,13 @@ import type { Simulation } from '@backwire/testing';
 import { workerOf, type GlobalId, type MemberKey } from '../src/protocol/ids.ts';
 import type { Carried, Control } from '../src/protocol/messages.ts';
 import type { Rules } from '../src/protocol/rules.ts';
-import { Ledger } from './ledger.ts';
-import type { SimWorker } from './worker.ts';
+import { Ledger, type Seen, type SeenGroup } from './ledger.ts';
+
+/** A worker, as the group deals with it; see `SimWorker`. */
+export interface Participant extends Seen {
+  hearOfView(): void;
+  receive(from: MemberKey, packet: Packet): void;
+}
 
 /** A message under way; a call uses an RRef by a fork of its sender's. */
 export type Packet =
@@ -47,11 +52,11 @@ interface Channel {
 const RETRY_MS = 5;
 
 /** Everything that outlives a worker: who is a member, and what is under way. */
-export class SimGroup {
+export class SimGroup<W extends Participant = Participant> implements SeenGroup {
   readonly simulation: Simulation;
   readonly pace: Pace;
   readonly rules: SimRules;
-  readonly workers = new Map<MemberKey, SimWorker>();
+  readonly workers = new Map<MemberKey, W>();
   readonly views: View[] = [{ epoch: 1, members: [], set: new Set(), died: [] }];
   readonly channels = new Map<MemberKey, Map<MemberKey, Channel>>();
   readonly ledger: Ledger;
@@ -61,7 +66,7 @@ export class SimGroup {
   /** Virtual times at which nodes crash, the next one last. */
   private readonly crashes: number[];
   /** Messages under way that carry handles. */
-  private readonly handles = new Map<Packet, { readonly from: MemberKey; readonly to: MemberKey }>();
+  private readonly handles = new Map<Packet, { from: MemberKey; to: MemberKey; packet: Carried & { kind: 'fork' } }>();
   private messages = 0;
   private readonly draws: Simulation['random'];
 
@@ -111,7 +116,7 @@ export class SimGroup {
   }
 
   /** A node starts: it becomes a member once its former life is none any more. */
-  join(worker: SimWorker, name: string): void {
+  join(worker: W, name: string): void {
     this.workers.set(worker.member, worker);
     this.running.set(name, worker.member);
     const enter = (): void => {
@@ -131,7 +136,7 @@ export class SimGroup {
     if (channel === undefined) row.set(to, (channel = { queue: [], pumping: false }));
     channel.queue.push(packet);
     this.messages++;
-    if (packet.kind === 'fork') this.handles.set(packet, { from, to });
+    if (packet.kind === 'fork') this.handles.set(packet, { from, to, packet });
     this.pump(from, to, channel);
   }
 
@@ -148,8 +153,12 @@ export class SimGroup {
   }
 
   /** Handles under way that will be delivered. */
-  *handlesUnderWay(): IterableIterator<{ from: MemberKey; to: MemberKey; packet: Packet }> {
-    for (const [packet, { from, to }] of this.handles) yield { from, to, packet };
+  handlesUnderWay(): Iterable<{ from: MemberKey; to: MemberKey; packet: Carried & { kind: 'fork' } }> {
+    return this.handles.values();
+  }
+
+  fail(rule: string, detail: string): never {
+    return this.simulation.fail(rule, detail);
   }
 
   later(most: number, what: string, action: () => void): void {

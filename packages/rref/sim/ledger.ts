@@ -18,8 +18,26 @@
 import { type GlobalId, type MemberKey } from '../src/protocol/ids.ts';
 import type { Carried } from '../src/protocol/messages.ts';
 import type { OwnerEntry } from '../src/protocol/owner-table.ts';
-import type { SimGroup } from './group.ts';
-import type { SimWorker } from './worker.ts';
+import type { ProtocolWorker } from '../src/protocol/worker.ts';
+
+/** A worker, as far as an onlooker looks into it. */
+export interface Seen {
+  readonly member: MemberKey;
+  readonly protocol: ProtocolWorker<string>;
+  /** Its calls that have not been answered. */
+  readonly calls: ReadonlyMap<number, { readonly owner: MemberKey }>;
+}
+
+/** What an onlooker sees of a group. */
+export interface SeenGroup {
+  readonly workers: ReadonlyMap<MemberKey, Seen>;
+  nameOf(member: MemberKey): string;
+  isUp(member: MemberKey): boolean;
+  /** Handles under way that will be delivered. */
+  handlesUnderWay(): Iterable<{ from: MemberKey; to: MemberKey; packet: Carried & { kind: 'fork' } }>;
+  /** Ends the run: a rule was broken. */
+  fail(rule: string, detail: string): never;
+}
 
 interface Child {
   readonly parent: string;
@@ -34,9 +52,9 @@ export class Ledger {
   /** Children of users that their owner has not heard of, by child. */
   private readonly unaccepted = new Map<string, Child>();
   private readonly childrenOf = new Map<string, Set<string>>();
-  private readonly group: SimGroup;
+  private readonly group: SeenGroup;
 
-  constructor(group: SimGroup) {
+  constructor(group: SeenGroup) {
     this.group = group;
   }
 
@@ -67,7 +85,7 @@ export class Ledger {
   }
 
   /** P5. */
-  deleteSent(worker: SimWorker, forks: readonly GlobalId[]): void {
+  deleteSent(worker: Seen, forks: readonly GlobalId[]): void {
     for (const fork of forks) {
       for (const child of this.childrenOf.get(keyOf(fork)) ?? []) {
         const { at } = this.unaccepted.get(child) as Child;
@@ -81,7 +99,7 @@ export class Ledger {
   }
 
   /** P4. */
-  deleteArrives(owner: SimWorker, from: MemberKey, forks: readonly GlobalId[]): void {
+  deleteArrives(owner: Seen, from: MemberKey, forks: readonly GlobalId[]): void {
     for (const fork of forks) {
       if (owner.protocol.owners.holderOf(fork) !== from)
         this.fail('P4: a delete before its registration', `${keyOf(fork)} at ${this.name(owner.member)}`);
@@ -89,14 +107,14 @@ export class Ledger {
   }
 
   /** P7. */
-  starts(worker: SimWorker, fork: { readonly settled: boolean } & GlobalId): void {
+  starts(worker: Seen, fork: { readonly settled: boolean } & GlobalId): void {
     this.counts.starts++;
     if (!fork.settled)
       this.fail('P7: a function starts with an unconfirmed RRef', `${keyOf(fork)} at ${this.name(worker.member)}`);
   }
 
   /** S2: a call by a fork that its sender may use finds the RRef. */
-  callArrives(owner: SimWorker, from: MemberKey, rref: GlobalId, fork: GlobalId): void {
+  callArrives(owner: Seen, from: MemberKey, rref: GlobalId, fork: GlobalId): void {
     this.counts.calls++;
     if (owner.protocol.owners.get(rref) !== undefined) return;
     const held = this.group.workers.get(from)?.protocol.users.get(fork);
@@ -105,7 +123,7 @@ export class Ledger {
   }
 
   /** S1. */
-  freed(owner: SimWorker, rref: OwnerEntry<string>): void {
+  freed(owner: Seen, rref: OwnerEntry<string>): void {
     this.counts.freed++;
     if (!this.existed.has(keyOf(rref))) return;
     const reason = this.whoReaches(owner, rref);
@@ -141,7 +159,7 @@ export class Ledger {
   }
 
   /** Who can still reach an RRef that its owner lets go of; undefined when nobody can. */
-  private whoReaches(owner: SimWorker, rref: GlobalId): string | undefined {
+  private whoReaches(owner: Seen, rref: GlobalId): string | undefined {
     for (const worker of this.group.workers.values()) {
       if (worker === owner) continue;
       for (const fork of worker.protocol.users.all()) {
@@ -151,7 +169,7 @@ export class Ledger {
       }
     }
     for (const { from, to, packet } of this.group.handlesUnderWay()) {
-      if (packet.kind === 'fork' && packet.owner === owner.member && same(packet.rref, rref))
+      if (packet.owner === owner.member && same(packet.rref, rref))
         return `a handle is on its way from ${this.name(from)} to ${this.name(to)}`;
     }
     return undefined;
@@ -162,7 +180,7 @@ export class Ledger {
   }
 
   private fail(rule: string, detail: string): never {
-    return this.group.simulation.fail(rule, detail);
+    return this.group.fail(rule, detail);
   }
 }
 

@@ -107,7 +107,7 @@ function run(scenario: Scenario, rules: SimRules, coverage: Coverage): RunResult
   const { seed, workers, operations, faults, rates, pace } = scenario;
   const simulation = new Simulation({ seed, faults, rates });
   const nodes = names(workers);
-  const group = new SimGroup(
+  const group = new SimGroup<SimWorker>(
     simulation,
     nodes,
     pace,

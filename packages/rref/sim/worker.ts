@@ -38,7 +38,7 @@ export class SimWorker {
   readonly calls = new Map<number, { readonly owner: MemberKey; readonly handle: Held }>();
   /** Once set, the program gives back whatever it has and gets. */
   leaving = false;
-  private readonly group: SimGroup;
+  private readonly group: SimGroup<SimWorker>;
   private epoch: number;
   private hearing = false;
   private drawnCalls = 0;
@@ -46,7 +46,7 @@ export class SimWorker {
   /** Functions that wait for the RRef in their arguments. */
   private readonly waiting = new Map<UserFork, Held>();
 
-  constructor(group: SimGroup, worker: number, incarnation: number) {
+  constructor(group: SimGroup<SimWorker>, worker: number, incarnation: number) {
     this.group = group;
     this.member = memberKey(worker, incarnation);
     this.epoch = 0;
@@ -288,7 +288,7 @@ export class SimWorker {
     if (held === undefined) this.group.ledger.exists(handle.rref);
     const carried = (
       held === undefined ? this.protocol.shareOwned(handle.rref, 'value', to) : this.protocol.shareHeld(held, to)
-    ) as Carried & { kind: 'fork' };
+    );
     this.group.ledger.shared(carried, held, to);
     if (this.group.random(1) < this.group.pace.loss) {
       this.group.ledger.accepted(carried.fork);

@@ -13,12 +13,11 @@ import {
 } from '@backwire/rpc';
 import { checkArguments, checkOptions, nameOf, type ExtensionHost } from '@backwire/rpc/internal';
 import { createRemote } from './client/creation.ts';
-import { isHandle } from './client/handle.ts';
-import { formatId, type GlobalId } from './protocol/ids.ts';
-import { typeOf } from './inspection.ts';
-import { enlist, sessionOf } from './owner/remote-methods.ts';
+import { RRefSession, sessionOf } from './extension.ts';
+import { isHandle } from './handle-brand.ts';
+import { lookAt } from './inspection.ts';
 import { EXTENSION_NAME } from './names.ts';
-import { RRefSession } from './extension.ts';
+import { serveMethods } from './owner/remote-methods.ts';
 import type { RRef } from './types.ts';
 
 export interface RRefOptions {
@@ -32,7 +31,7 @@ export function rrefs(options: RRefOptions = {}): Extension {
     name: EXTENSION_NAME,
     attach(agent) {
       const session = new RRefSession(agent as ExtensionHost, { creationSites: options.creationSites ?? false });
-      enlist(agent, session);
+      serveMethods(agent, session);
       return session;
     },
   };
@@ -88,51 +87,29 @@ export function rrefDebugInfo(): Record<
   return { num_owner_rrefs, num_forks, num_pending_users, num_pending_children, num_pending_futures };
 }
 
-/** One RRef that the current agent owns for others, or holds. */
-export interface RRefRecord {
-  readonly id: string;
-  /** The owner's name. */
-  readonly owner: string;
-  /** Who holds it: names, one for each handle. Of an RRef owned elsewhere only this worker's own handles are known. */
-  readonly holders: string[];
-  /** The type of the value; 'unknown' while it is being created, and of values elsewhere. */
-  readonly type: string;
-  /** Where it was made; with `rrefs({ creationSites: true })`. */
-  readonly createdAt?: string;
-}
-
 /** The RRefs in the tables of the current agent: those it owns that others hold, and those it holds. */
-export function listRRefs(): { id: string; owner: string; holders: string[]; type: string; createdAt?: string }[] {
+export function listRRefs(): {
+  id: string;
+  /** The owner's name. */
+  owner: string;
+  /** Who holds it: names, one for each handle. Of an RRef owned elsewhere only this worker's own handles are known. */
+  holders: string[];
+  /** The type of the value; 'unknown' while it is being created, and of values elsewhere. */
+  type: string;
+  /** Where it was made; with `rrefs({ creationSites: true })`. */
+  createdAt?: string;
+}[] {
   const session = sessionOf(currentAgent());
-  const { owners, users } = session.worker;
-  const rows: { key: GlobalId; row: RRefRecord }[] = [];
-  const add = (key: GlobalId, owner: string, type: string, createdAt: string | undefined): RRefRecord => {
-    const row: RRefRecord = {
-      id: formatId(key),
-      owner,
-      holders: [],
-      type,
-      ...(createdAt === undefined ? {} : { createdAt }),
-    };
-    rows.push({ key, row });
-    return row;
-  };
-  const owned = new Map<object, RRefRecord>();
-  for (const entry of owners.all()) {
-    const made = session.creationSites.of(entry.payload);
-    owned.set(entry, add(entry, session.host.name, typeOf(entry.payload), made));
-  }
-  for (const fork of owners.allForks()) owned.get(fork.entry)?.holders.push(session.members.worker(fork.holder).name);
-  const held = new Map<string, RRefRecord>();
-  for (const fork of users.all()) {
-    const key = `${fork.rref.member}.${fork.rref.local}`;
-    const row =
-      held.get(key) ??
-      add(fork.rref, session.members.worker(fork.owner).name, 'unknown', session.creationSites.of(fork));
-    held.set(key, row);
-    row.holders.push(session.host.name);
-  }
-  return rows.map(({ row }) => row);
+  const { name } = session.host;
+  const { owned, held } = lookAt(session);
+  return [
+    ...owned.map((look) => ({ ...look, owner: name })),
+    ...held.map(({ handles, confirmed: _, ...look }) => ({
+      ...look,
+      holders: Array.from({ length: handles }, () => name),
+      type: 'unknown',
+    })),
+  ];
 }
 
 function agentForRRef(): RpcAgent {

@@ -1,7 +1,21 @@
 /** @file The end of a session in good order: every handle is given back, and every fork of what is owned here comes home. */
+import type { Logger } from '@backwire/rpc';
 import { MAX_DRAIN_MS } from './limits.ts';
+import type { MemberDirectory } from './members.ts';
 import type { MemberKey } from './protocol/ids.ts';
-import type { RRefSession } from './extension.ts';
+import type { ProtocolWorker } from './protocol/worker.ts';
+
+/** What a drain needs of the extension that is drained. */
+export interface DrainHost {
+  readonly worker: Pick<ProtocolWorker<unknown>, 'owners' | 'users'>;
+  readonly host: { readonly logger: Logger };
+  readonly members: MemberDirectory;
+  readonly changes: Changes;
+  readonly closed: boolean;
+  /** Sends what is still to be sent of this turn. */
+  flush(): void;
+  debugInfo(): Record<string, number>;
+}
 
 /** What follows a drain, the last meeting of the group, needs a part of the same deadline. */
 const SHARE_OF_DEADLINE = 0.9;
@@ -29,7 +43,7 @@ const LOOK_MS = 50;
  * theirs back. No call is started any more by then. Who cannot be reached is not waited for: a group without its store cannot remove
  * its dead. `deadlineMs` from now (0 = `MAX_DRAIN_MS`) bounds all of it; what is left over then is what `leaks()` names.
  */
-export async function drain(session: RRefSession, deadlineMs: number): Promise<void> {
+export async function drain(session: DrainHost, deadlineMs: number): Promise<void> {
   const { worker, host, changes } = session;
   let expired = false;
   const expire = (): void => {

@@ -1,12 +1,13 @@
-/** @file What an inspector sees of a worker's RRefs: what it owns that others hold, and what it holds; a bounded part of it. */
-import { MAX_INSPECTED } from './limits.ts';
+/** @file What there is to see of a worker's RRefs: what it owns that others hold, and what it holds. */
+import type { CreationSites } from './creation-sites.ts';
+import type { MemberDirectory } from './members.ts';
+import type { OwnedValue } from './owner/owned-value.ts';
+import { typeNameOf } from './owner/referent.ts';
 import { formatId, type MemberKey } from './protocol/ids.ts';
 import type { OwnerEntry } from './protocol/owner-table.ts';
-import type { Cell } from './owner/owned-value.ts';
-import { typeNameOf } from './owner/referent.ts';
-import type { RRefSession } from './extension.ts';
+import type { ProtocolWorker } from './protocol/worker.ts';
 
-export interface OwnedLook {
+interface OwnedLook {
   readonly id: string;
   /** 'unknown' while the value is being made, 'failed' when making it failed. */
   readonly type: string;
@@ -15,7 +16,7 @@ export interface OwnedLook {
   readonly holders: string[];
 }
 
-export interface HeldLook {
+interface HeldLook {
   readonly id: string;
   /** The owner's name. */
   readonly owner: string;
@@ -26,16 +27,29 @@ export interface HeldLook {
   confirmed: boolean;
 }
 
-/** See `ExtensionInternals.inspect`. Reads no value and makes no call. */
-export function inspect(session: RRefSession): Record<string, unknown> {
-  const { owners, users } = session.worker;
-  const owned = new Map<OwnerEntry<Cell>, OwnedLook>();
+/** What looking needs of the extension that is looked at. */
+interface LookHost {
+  readonly worker: Pick<ProtocolWorker<OwnedValue>, 'owners' | 'users'>;
+  readonly creationSites: CreationSites;
+  readonly members: MemberDirectory;
+}
+
+/** At most `most` RRefs of each side; the totals count the rest. Reads no value and makes no call. */
+export function lookAt(
+  { worker, creationSites, members }: LookHost,
+  most = Infinity,
+): { owned: OwnedLook[]; held: HeldLook[]; ownedTotal: number; heldTotal: number } {
+  const { owners, users } = worker;
+  const nameOf = (member: MemberKey): string => members.worker(member).name;
+  const made = (key: object | undefined): { createdAt?: string } => {
+    const createdAt = creationSites.of(key);
+    return createdAt === undefined ? {} : { createdAt };
+  };
+  const owned = new Map<OwnerEntry<OwnedValue>, OwnedLook>();
   for (const entry of owners.all()) {
-    if (owned.size === MAX_INSPECTED) break;
-    const made = session.creationSites.of(entry.payload);
-    owned.set(entry, { id: formatId(entry), type: typeOf(entry.payload), holders: [], ...createdAt(made) });
+    if (owned.size === most) break;
+    owned.set(entry, { id: formatId(entry), type: typeOf(entry.payload), holders: [], ...made(entry.payload) });
   }
-  const nameOf = (member: MemberKey): string => session.members.worker(member).name;
   for (const fork of owners.allForks()) owned.get(fork.entry)?.holders.push(nameOf(fork.holder));
   const held = new Map<string, HeldLook>();
   let heldTotal = 0;
@@ -46,25 +60,20 @@ export function inspect(session: RRefSession): Record<string, unknown> {
     if (known !== undefined) {
       known.handles++;
       known.confirmed &&= fork.confirmed;
-    } else if (held.size < MAX_INSPECTED) {
-      const made = session.creationSites.of(fork);
+    } else if (held.size < most) {
       const about = { id: formatId(fork.rref), owner: nameOf(fork.owner), handles: 1, confirmed: fork.confirmed };
-      held.set(key, { ...about, ...createdAt(made) });
+      held.set(key, { ...about, ...made(fork) });
     }
   }
   return { owned: [...owned.values()], held: [...held.values()], ownedTotal: owners.size, heldTotal };
 }
 
-/** The type of what a cell holds, as far as there is something. */
-export function typeOf(cell: Cell | undefined): string {
-  if (cell?.settled !== true) return 'unknown';
+/** The type of a value, as far as there is one. */
+function typeOf(owned: OwnedValue | undefined): string {
+  if (owned?.settled !== true) return 'unknown';
   try {
-    return typeNameOf(cell.now());
+    return typeNameOf(owned.now());
   } catch {
     return 'failed';
   }
-}
-
-function createdAt(made: string | undefined): { createdAt?: string } {
-  return made === undefined ? {} : { createdAt: made };
 }

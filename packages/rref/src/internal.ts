@@ -1,6 +1,6 @@
 /** @file What sibling packages use of @backwire/rref; not covered by semantic versioning. */
-export { RRefHandle, isHandle } from './client/handle.ts';
+export { RRefHandle } from './client/handle.ts';
+export { RRefSession, sessionOf } from './extension.ts';
+export { isHandle } from './handle-brand.ts';
 export { EXTENSION_NAME } from './names.ts';
-export { RRefSession } from './extension.ts';
-export { sessionOf } from './owner/remote-methods.ts';
 export { typeNameOf } from './owner/referent.ts';

@@ -8,7 +8,6 @@ export class MemberDirectory {
   private readonly host: ExtensionHost;
   /** Everybody ever seen, so that errors can name the dead; one entry a worker and life. */
   private readonly known = new Map<MemberKey, WorkerInfo>();
-
   private present: ReadonlySet<MemberKey> = new Set();
 
   constructor(host: ExtensionHost) {
@@ -31,9 +30,11 @@ export class MemberDirectory {
     return member;
   }
 
-  /** The group as of the latest view. */
-  setMembers(members: Iterable<MemberKey>): void {
-    this.present = new Set(members);
+  /** The group as of the latest view. Returns those of the view before that are not in it. */
+  viewChanged(members: Iterable<MemberKey>): MemberKey[] {
+    const before = this.present;
+    const present = (this.present = new Set(members));
+    return [...before].filter((member) => !present.has(member));
   }
 
   /** The worker of a member, for messages and for errors. One that was never seen is named by its id. */

@@ -1,7 +1,11 @@
-/** @file Words that more than one part of this package has to agree on. */
+/** @file The extension's name, and what is said of a worker that lacks an extension. */
+import { RpcError, type WorkerInfo } from '@backwire/rpc';
 
 /** The extension's name in handshakes and header tables. */
 export const EXTENSION_NAME = 'rref';
 
-/** What an owner says of an RRef that it does not have (any more, or yet). */
-export const NOT_HERE = 'is not on worker';
+export function lacksExtension(worker: WorkerInfo, extension: string): RpcError {
+  return new RpcError('failed-precondition', `worker '${worker.name}' has no extension '${extension}'`, {
+    peer: worker,
+  });
+}

@@ -1,7 +1,7 @@
 /** @file Groups of agents in one process for tests: real agents over a memory store, shut down in good order at the end. */
 import { createAgent, type Extension, type RpcAgent, type RpcOptions } from '@backwire/rpc';
 import { rrefs } from '../src/index.ts';
-import { sessionOf } from '../src/owner/remote-methods.ts';
+import { sessionOf } from '../src/extension.ts';
 
 export interface GroupOptions extends Partial<Omit<RpcOptions, 'name' | 'rank' | 'worldSize' | 'store'>> {
   /** @default [rrefs()] */

@@ -5,7 +5,7 @@ import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
 import { agent, counters, eventually, isEmpty, startGroup, withGroup } from './group.ts';
 import { createRRef, listRRefs, remote, rrefs, type RRef } from '../src/index.ts';
-import { sessionOf } from '../src/owner/remote-methods.ts';
+import { sessionOf } from '../src/extension.ts';
 
 setFlagsFromString('--expose-gc');
 const gc = runInNewContext('gc') as () => void;

@@ -4,7 +4,7 @@ import { rpcAsync, rpcClass, rpcFunction, rpcSync, waitAll } from '@backwire/rpc
 import { ones, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import { agent, counters, eventually, withGroup } from './group.ts';
-import { sessionOf } from '../src/owner/remote-methods.ts';
+import { sessionOf } from '../src/extension.ts';
 import { createRRef, remote, type RRef } from '../src/index.ts';
 
 class Counter {

@@ -14,7 +14,7 @@ import { registerValueType } from '@backwire/wire';
 import { describe, expect, it } from 'vitest';
 import { agent, counters, eventually, isEmpty, startGroup, withGroup } from './group.ts';
 import { createRRef, remote, rrefs, type RRef } from '../src/index.ts';
-import { sessionOf } from '../src/owner/remote-methods.ts';
+import { sessionOf } from '../src/extension.ts';
 
 /** Cannot be read back. */
 class Unreadable {

@@ -5,7 +5,7 @@ import { encodeValue } from '@backwire/wire';
 import { describe, expect, it } from 'vitest';
 import { withGroup } from './group.ts';
 import { createRRef, remote, type RRef } from '../src/index.ts';
-import { sessionOf } from '../src/owner/remote-methods.ts';
+import { sessionOf } from '../src/extension.ts';
 
 const sparse = (): Tensor => sparseCooTensor(tensor([[0, 1]], { dtype: 'int64' }), tensor([2, 3]), [2]);
 const dense = (t: Tensor): unknown => (t.layout === 'sparse_coo' ? t.toDense() : t).toArray();

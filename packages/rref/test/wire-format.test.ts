@@ -1,9 +1,10 @@
 import { encodeProto, messageProto, MessageType } from '@backwire/wire/internal';
 import { describe, expect, it } from 'vitest';
-import { decodeCreation, decodeFetch, encodeCreation, encodeFetch } from '../src/messages/request-codec.ts';
+import * as control from '../src/messages/control-codec.ts';
+import * as entries from '../src/messages/entry-codec.ts';
+import * as requests from '../src/messages/request-codec.ts';
 import { incarnationOf, memberKey, workerOf, type GlobalId } from '../src/protocol/ids.ts';
 import type { Carried, Control } from '../src/protocol/messages.ts';
-import * as format from '../src/messages/control-codec.ts';
 
 const A = { member: memberKey(65_535, 0xffff_fff0), local: 2 ** 53 - 1 };
 const B = { member: memberKey(0, 1), local: 0 };
@@ -21,34 +22,34 @@ describe('control messages', () => {
   ];
 
   it.each(messages)('$kind comes back as it was', (message) => {
-    const { type, payload } = format.encodeControl(message);
-    expect(format.CONTROL_DECODERS.get(type)?.(payload)).toEqual(message);
+    const { type, payload } = control.encodeControl(message);
+    expect(control.CONTROL_DECODERS.get(type)?.(payload)).toEqual(message);
   });
 
   it('a refusal says so', () => {
-    const { type, payload } = format.encodeControl({
+    const { type, payload } = control.encodeControl({
       kind: 'fork-ack',
       fork: A,
       refused: { code: 'rref-released', text: 'x' },
     });
-    expect(format.CONTROL_DECODERS.get(type)?.(payload)).toMatchObject({
+    expect(control.CONTROL_DECODERS.get(type)?.(payload)).toMatchObject({
       fork: A,
       refused: { code: 'rref-released', text: 'x' },
     });
   });
 
   it('with too much in them are refused', () => {
-    const { type, payload } = format.encodeControl({
+    const { type, payload } = control.encodeControl({
       kind: 'user-delete',
       forks: Array.from({ length: 5_000 }, () => B),
     });
-    expect(() => format.CONTROL_DECODERS.get(type)?.(payload)).toThrow('malformed');
+    expect(() => control.CONTROL_DECODERS.get(type)?.(payload)).toThrow('malformed');
   });
 
   it('of random bytes never do anything but throw a decode error or mean something', () => {
     let seed = 1;
     const next = (): number => (seed = (seed * 48_271) % 0x7fff_ffff);
-    for (const [, decode] of format.CONTROL_DECODERS) {
+    for (const [, decode] of control.CONTROL_DECODERS) {
       for (let i = 0; i < 200; i++) {
         const bytes = Uint8Array.from({ length: next() % 40 }, () => next() % 256);
         try {
@@ -66,11 +67,11 @@ describe('entries of a header table', () => {
     { kind: 'create', rref: A, fork: B },
     { kind: 'fork', rref: B, fork: A, owner: B.member },
   ])('$kind comes back as it was', (carried) => {
-    expect(format.decodeCarried(format.encodeCarried(carried))).toEqual(carried);
+    expect(entries.decodeCarried(entries.encodeCarried(carried))).toEqual(carried);
   });
 
   it('of the wrong size or kind are refused', () => {
-    const good = format.encodeCarried({ kind: 'fork', rref: B, fork: A, owner: B.member });
+    const good = entries.encodeCarried({ kind: 'fork', rref: B, fork: A, owner: B.member });
     for (const bad of [
       good.subarray(1),
       good.subarray(0, 20),
@@ -78,18 +79,18 @@ describe('entries of a header table', () => {
       Uint8Array.from([9]),
       new Uint8Array(35).fill(255),
     ]) {
-      expect(() => format.decodeCarried(bad)).toThrow('malformed');
+      expect(() => entries.decodeCarried(bad)).toThrow('malformed');
     }
-    expect(() => format.decodeId(new Uint8Array(13))).toThrow('malformed');
-    expect(format.decodeId(format.encodeId(A))).toEqual(A);
+    expect(() => entries.decodeId(new Uint8Array(13))).toThrow('malformed');
+    expect(entries.decodeId(entries.encodeId(A))).toEqual(A);
   });
 });
 
 it('requests come back as they were', () => {
-  expect(decodeCreation(encodeCreation(A, B))).toEqual({ rref: A, fork: B });
-  expect(decodeFetch(encodeFetch(A, 3))).toEqual(A);
+  expect(requests.decodeCreation(requests.encodeCreation(A, B))).toEqual({ rref: A, fork: B });
+  expect(requests.decodeFetch(requests.encodeFetch(A, 3))).toEqual(A);
   for (const contextId of [0n, (5n << 48n) | 17n, (65_535n << 48n) | ((1n << 48n) - 1n)]) {
-    expect(format.decodeBackward(format.encodeBackward(A, contextId, true))).toEqual({
+    expect(requests.decodeBackward(requests.encodeBackward(A, contextId, true))).toEqual({
       rref: A,
       contextId,
       retainGraph: true,
@@ -115,23 +116,23 @@ describe('payloads written by hand', () => {
     for (const rref of ids) {
       for (const fork of ids) {
         const bytes = encodeProto(messageProto.RemoteReturn, { rref: proto(rref), fork: proto(fork) });
-        expect(encodeCreation(rref, fork)).toEqual(bytes);
-        expect(decodeCreation(bytes)).toEqual({ rref, fork });
+        expect(requests.encodeCreation(rref, fork)).toEqual(bytes);
+        expect(requests.decodeCreation(bytes)).toEqual({ rref, fork });
       }
       const fetch = encodeProto(messageProto.RRefFetch, { rref: proto(rref), worker: 7 });
-      expect(encodeFetch(rref, 7)).toEqual(fetch);
-      expect(decodeFetch(fetch)).toEqual(rref);
+      expect(requests.encodeFetch(rref, 7)).toEqual(fetch);
+      expect(requests.decodeFetch(fetch)).toEqual(rref);
     }
   });
 
   it('are read past fields of later versions, and refused when they are cut or lack an id', () => {
-    const bytes = encodeCreation(A, B);
-    expect(decodeCreation(Uint8Array.of(...bytes, 0x7a, 2, 1, 2))).toEqual({ rref: A, fork: B });
+    const bytes = requests.encodeCreation(A, B);
+    expect(requests.decodeCreation(Uint8Array.of(...bytes, 0x7a, 2, 1, 2))).toEqual({ rref: A, fork: B });
     for (let end = 0; end < bytes.length; end++)
-      expect(() => decodeCreation(bytes.subarray(0, end))).toThrow('decode-error');
-    expect(() => decodeFetch(Uint8Array.of(16, 3))).toThrow('malformed');
+      expect(() => requests.decodeCreation(bytes.subarray(0, end))).toThrow('decode-error');
+    expect(() => requests.decodeFetch(Uint8Array.of(16, 3))).toThrow('malformed');
     // A worker past 16 bits, and an id whose length lies.
-    expect(() => decodeFetch(Uint8Array.of(10, 4, 8, 0x80, 0x80, 4))).toThrow('malformed');
-    expect(() => decodeFetch(Uint8Array.of(10, 9, 8, 1))).toThrow('decode-error');
+    expect(() => requests.decodeFetch(Uint8Array.of(10, 4, 8, 0x80, 0x80, 4))).toThrow('malformed');
+    expect(() => requests.decodeFetch(Uint8Array.of(10, 9, 8, 1))).toThrow('decode-error');
   });
 });

@@ -11,7 +11,7 @@ import {
 } from '@backwire/rpc';
 import { arange, type Tensor } from '@backwire/tensor';
 import { createRRef, listRRefs, remote, rrefs, type RRef } from '../src/index.ts';
-import { sessionOf } from '../src/owner/remote-methods.ts';
+import { sessionOf } from '../src/extension.ts';
 
 const kept: RRef<number>[] = [];
 let stop: () => void = () => undefined;

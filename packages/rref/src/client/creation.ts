@@ -1,15 +1,31 @@
 /** @file `remote()`: a call whose result stays where it was made, behind an RRef that is there at once. */
-import type { Named } from '@backwire/tensor';
 import { rpcInfo, RemoteError, RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
-import { checkTimeoutMs, type RpcMessage } from '@backwire/rpc/internal';
-import { MessageType, type HeaderEntry } from '@backwire/wire/internal';
+import { checkTimeoutMs, type ExtensionHost, type RpcMessage } from '@backwire/rpc/internal';
+import type { Named } from '@backwire/tensor';
 import type { Message } from '@backwire/wire';
-import { Cell } from '../owner/owned-value.ts';
-import type { RRefHandle } from './handle.ts';
-import { idOf, type UserFork } from '../protocol/user-table.ts';
-import type { RRefSession } from '../extension.ts';
+import { MessageType, type HeaderEntry } from '@backwire/wire/internal';
+import { failureOf } from '../failure.ts';
+import type { MemberDirectory } from '../members.ts';
+import { encodeCarried } from '../messages/entry-codec.ts';
+import type { Target } from '../messages/handle-transfer.ts';
 import { encodeCreation } from '../messages/request-codec.ts';
-import { encodeCarried } from '../messages/control-codec.ts';
+import { EXTENSION_NAME } from '../names.ts';
+import { OwnedValue } from '../owner/owned-value.ts';
+import type { Failure } from '../protocol/messages.ts';
+import { idOf } from '../protocol/user-table.ts';
+import type { ProtocolWorker } from '../protocol/worker.ts';
+import type { RRefHandle } from './handle.ts';
+
+/** What a creation needs of the worker that asks for it. */
+export interface CreationHost {
+  readonly host: ExtensionHost;
+  readonly members: MemberDirectory;
+  readonly worker: ProtocolWorker<OwnedValue>;
+  /** The handle for something in the tables. */
+  adopt(target: Target<OwnedValue>): RRefHandle<unknown>;
+  /** @throws RpcError 'failed-precondition' */
+  throwIfClosed(): void;
+}
 
 /** What a creation is called in traces. */
 export interface Creation {
@@ -36,7 +52,7 @@ const CANCELLED =
 
 /** Calls `fn` on `to` and gives the RRef of its result. What cannot travel and a malformed time limit are thrown here; every other failure shows when it is used. */
 export function createRemote(
-  session: RRefSession,
+  session: CreationHost,
   to: WorkerInfo,
   fn: Named,
   args: readonly unknown[],
@@ -49,8 +65,8 @@ export function createRemote(
   return to.id === session.host.self.id ? createHere(session, request) : createThere(session, request);
 }
 
-function createThere(session: RRefSession, request: Request): RRefHandle<unknown> {
-  const { to, fn, args, what } = request;
+function createThere(session: CreationHost, request: Request): RRefHandle<unknown> {
+  const { to, fn, args } = request;
   const { worker, members } = session;
   // Ids are drawn once the arguments are known to travel.
   let made: ReturnType<typeof worker.create> | undefined;
@@ -60,87 +76,76 @@ function createThere(session: RRefSession, request: Request): RRefHandle<unknown
   });
   const { fork, carried } = made as unknown as ReturnType<typeof worker.create>;
   const handle = session.adopt({ fork });
-  handle.className = what.className;
-  handle.creationBegins();
-  const entry = { extension: session.name, data: encodeCarried(carried) };
-  followCreation(session, handle, fork, to, send(session, request, call, [entry]));
+  const entry = { extension: EXTENSION_NAME, data: encodeCarried(carried) };
+  follow(session, handle, request, call, [entry], (failure) => {
+    if (failure === undefined) worker.users.created(fork);
+    else worker.users.createFailed(fork, failure);
+  });
   return handle;
 }
 
-function createHere(session: RRefSession, request: Request): RRefHandle<unknown> {
-  const { to, fn, args, what } = request;
+function createHere(session: CreationHost, request: Request): RRefHandle<unknown> {
+  const { to, fn, args } = request;
   const { worker } = session;
-  const cell = Cell.empty();
+  const owned = OwnedValue.empty();
   let made: ReturnType<typeof worker.createOwn> | undefined;
   const call = session.host.encodeCall(to, fn, args, () => {
-    made = worker.createOwn(cell);
+    made = worker.createOwn(owned);
     return encodeCreation(made, made);
   });
   const entry = made as unknown as ReturnType<typeof worker.createOwn>;
-  const handle = session.adopt({ rref: idOf(entry), cell });
-  handle.className = what.className;
-  handle.creationBegins();
-  send(session, request, call, []).then(
-    () => {
-      handle.creationEnds();
-      worker.createOwnDone(entry);
-    },
-    (error: unknown) => {
-      const shown = ofFunction(error) ? error : describe(error, to);
-      handle.creationEnds({ error: shown });
-      worker.createOwnDone(entry, ofFunction(error) ? undefined : session.failureOf(shown));
-    },
-  );
+  const handle = session.adopt({ rref: idOf(entry), owned });
+  follow(session, handle, request, call, [], (failure) => worker.createOwnDone(entry, failure));
   return handle;
 }
 
 /** The RRef of a method of a value that never was: it says so when it is used, as it would had the news come a little later. */
-export function createFailed(session: RRefSession, of: RRefHandle<unknown>, error: unknown): RRefHandle<unknown> {
+export function createFailed(session: CreationHost, of: RRefHandle<unknown>, error: unknown): RRefHandle<unknown> {
   session.throwIfClosed();
   const { worker } = session;
   if (of.fork === undefined) {
-    const cell = Cell.empty();
-    cell.reject(error);
-    const handle = session.adopt({ rref: worker.drawId(), cell });
+    const owned = OwnedValue.empty();
+    owned.reject(error);
+    const handle = session.adopt({ rref: worker.drawId(), owned });
     handle.creationEnds({ error });
     return handle;
   }
   const { fork } = worker.create(of.fork.owner);
   const handle = session.adopt({ fork });
   handle.creationEnds({ error });
-  worker.users.createFailed(fork, session.failureOf(error));
+  worker.users.createFailed(fork, failureOf(error));
   return handle;
 }
 
-/** Keeps the handle reachable until the creation is answered, since its outcome is recorded there. */
-function followCreation(
-  session: RRefSession,
+/**
+ * Sends the call and records its outcome in the handle, which it keeps reachable until then, and by `done`: with a failure when the
+ * owner may not have the RRef.
+ */
+function follow(
+  session: CreationHost,
   handle: RRefHandle<unknown>,
-  fork: UserFork,
-  to: WorkerInfo,
-  sent: Promise<unknown>,
+  request: Request,
+  call: RpcMessage,
+  entries: readonly HeaderEntry[],
+  done: (failure?: Failure) => void,
 ): void {
-  const { users } = session.worker;
-  sent.then(
+  handle.className = request.what.className;
+  handle.creationBegins();
+  send(session, request, call, entries).then(
     () => {
       handle.creationEnds();
-      users.created(fork);
+      done();
     },
     (error: unknown) => {
-      if (ofFunction(error)) {
-        handle.creationEnds({ error });
-        users.created(fork);
-        return;
-      }
-      const shown = describe(error, to);
+      const shown = ofFunction(error) ? error : describe(error, request.to);
       handle.creationEnds({ error: shown });
-      users.createFailed(fork, session.failureOf(shown));
+      done(ofFunction(error) ? undefined : failureOf(shown));
     },
   );
 }
 
 function send(
-  session: RRefSession,
+  session: CreationHost,
   { to, what, options }: Request,
   { type, payload, tensors, header }: RpcMessage,
   entries: readonly HeaderEntry[],
@@ -172,7 +177,8 @@ function ofFunction(error: unknown): boolean {
 function describe(error: unknown, to: WorkerInfo): unknown {
   const info = rpcInfo(error);
   if (info === undefined) return error;
-  const intentional = info.message.includes('RPCErr:2');
+  // What this worker made fail on purpose is about nobody.
+  const intentional = info.code === 'unavailable' && info.peer === undefined;
   if (info.code !== 'deadline-exceeded' && info.code !== 'cancelled' && !intentional) return error;
   const text = info.code === 'cancelled' ? CANCELLED : TIMED_OUT;
   return new RpcError(info.code, text, { executed: info.executed, peer: to, cause: error });

@@ -1,21 +1,56 @@
 /** @file The RRef that programs hold: one class for the owner's own handles and for those of users. */
-import { Tensor } from '@backwire/tensor';
 import { RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
+import type { ExtensionHost, RpcMessage } from '@backwire/rpc/internal';
+import type { Message } from '@backwire/wire';
 import { MessageType } from '@backwire/wire/internal';
-import { BRAND, isHandle as isBranded } from '../handle-brand.ts';
-import type { Cell } from '../owner/owned-value.ts';
 import { waitFor } from '../deadline.ts';
-import { createProxy } from './proxy.ts';
+import { errorOf } from '../failure.ts';
+import { BRAND, isHandle as isBranded } from '../handle-brand.ts';
+import type { MemberDirectory } from '../members.ts';
+import type { Target } from '../messages/handle-transfer.ts';
+import { encodeBackward, encodeFetch } from '../messages/request-codec.ts';
+import { backwardHere } from '../owner/backward.ts';
+import type { OwnedValue } from '../owner/owned-value.ts';
+import { secondHandle, typeNameOf } from '../owner/referent.ts';
 import { formatId, workerOf, type GlobalId } from '../protocol/ids.ts';
 import type { UserFork } from '../protocol/user-table.ts';
-import { secondHandle, typeNameOf } from '../owner/referent.ts';
-import type { RRefSession } from '../extension.ts';
 import type { RemoteProxy, RRef, RRefId, RRefProxy } from '../types.ts';
-import { encodeFetch } from '../messages/request-codec.ts';
-import { encodeBackward } from '../messages/control-codec.ts';
+import { createProxy } from './proxy.ts';
 
-/** What a handle refers to: on the owner the value's cell, elsewhere the fork that this worker holds. */
-export type Target = { readonly rref: GlobalId; readonly cell: Cell } | { readonly fork: UserFork };
+/** What handles ask of owners; see `OwnerRequests`. */
+interface Requests {
+  ask(handle: RRefHandle<unknown>, message: RpcMessage, options: CallOptions, name: string): Promise<Message>;
+  askType(handle: RRefHandle<unknown>, options: CallOptions): Promise<string>;
+  callMethod(
+    handle: RRefHandle<unknown>,
+    kind: 'sync' | 'async',
+    method: string,
+    args: readonly unknown[],
+    options: CallOptions,
+  ): unknown;
+  callMethodRemotely(
+    handle: RRefHandle<unknown>,
+    method: string,
+    args: readonly unknown[],
+    options: CallOptions,
+  ): unknown;
+  whenCreated(handle: RRefHandle<unknown>, fork: UserFork, options: CallOptions): Promise<void>;
+  ownerDied(handle: RRefHandle<unknown>): RpcError;
+  explain(handle: RRefHandle<unknown>, error: unknown): unknown;
+}
+
+/** What a handle needs of the agent that made it. */
+export interface HandleHost {
+  readonly host: ExtensionHost;
+  readonly members: MemberDirectory;
+  readonly closed: boolean;
+  readonly requests: Requests;
+  /** The program has let go of a handle. */
+  release(handle: object, fork: UserFork): void;
+  onOwnerDied(fork: UserFork, listener: () => void): () => void;
+  /** @throws RpcError 'failed-precondition' when the worker is known to lack the extension. */
+  requireExtension(worker: WorkerInfo, extension: string): void;
+}
 
 interface Deferred {
   readonly promise: Promise<void>;
@@ -29,8 +64,8 @@ export const isHandle = isBranded as (value: unknown) => value is RRefHandle<unk
 export class RRefHandle<T> implements RRef<T> {
   declare readonly [BRAND]: true;
   // Private, so that nothing prints, clones or compares the whole agent with the handle.
-  readonly #session: RRefSession;
-  readonly #cell: Cell | undefined;
+  readonly #session: HandleHost;
+  readonly #owned: OwnedValue | undefined;
   readonly #fork: UserFork | undefined;
   readonly #rref: GlobalId;
   #className: string | undefined;
@@ -43,21 +78,21 @@ export class RRefHandle<T> implements RRef<T> {
   #uses = 0;
   #disposed = false;
 
-  constructor(session: RRefSession, target: Target, type?: string) {
+  constructor(session: HandleHost, target: Target<OwnedValue>, type?: string) {
     this.#session = session;
-    this.#cell = 'cell' in target ? target.cell : undefined;
+    this.#owned = 'owned' in target ? target.owned : undefined;
     this.#fork = 'fork' in target ? target.fork : undefined;
-    this.#rref = 'cell' in target ? target.rref : target.fork.rref;
+    this.#rref = 'owned' in target ? target.rref : target.fork.rref;
     this.#type = type;
   }
 
-  get session(): RRefSession {
+  get session(): HandleHost {
     return this.#session;
   }
 
   /** Set on the owner. */
-  get cell(): Cell | undefined {
-    return this.#cell;
+  get owned(): OwnedValue | undefined {
+    return this.#owned;
   }
 
   /** Set elsewhere. */
@@ -144,8 +179,8 @@ export class RRefHandle<T> implements RRef<T> {
 
   confirmed(options: CallOptions = {}): Promise<void> {
     return this.use('confirmed()', async () => {
-      if (this.#cell !== undefined) await this.local(this.#cell.wait(), options);
-      else if (this.#fork !== undefined) await this.#session.uses.whenCreated(this, this.#fork, options);
+      if (this.#owned !== undefined) await this.local(this.#owned.wait(), options);
+      else if (this.#fork !== undefined) await this.#session.requests.whenCreated(this, this.#fork, options);
     });
   }
 
@@ -153,9 +188,9 @@ export class RRefHandle<T> implements RRef<T> {
     return this.use('type_name()', async () => {
       if (this.#type !== undefined) return this.#type;
       const type =
-        this.#cell === undefined
-          ? await this.#session.uses.askType(this, options)
-          : typeNameOf(await this.local(this.#cell.wait(), options));
+        this.#owned === undefined
+          ? await this.#session.requests.askType(this, options)
+          : typeNameOf(await this.local(this.#owned.wait(), options));
       this.#type = type;
       return type;
     });
@@ -163,56 +198,56 @@ export class RRefHandle<T> implements RRef<T> {
 
   toHere(options: CallOptions = {}): Promise<T> {
     return this.use('to_here()', async () => {
-      if (this.#cell !== undefined) return secondHandle(await this.local(this.#cell.wait(), options)) as T;
+      if (this.#owned !== undefined) return secondHandle(await this.local(this.#owned.wait(), options)) as T;
       const payload = encodeFetch(this.#rref, this.#session.host.self.id);
       const message = { type: MessageType.PYTHON_RREF_FETCH_CALL, id: 0n, payload, tensors: [] };
-      const reply = await this.#session.uses.ask(this, message, options, 'to_here');
+      const reply = await this.#session.requests.ask(this, message, options, 'to_here');
       return this.#session.host.decodeValue(reply.payload, reply.tensors, this.owner()) as T;
     });
   }
 
   localValue(options: CallOptions = {}): Promise<T> {
-    const { fork, cell } = this;
-    if (cell === undefined) {
+    const { fork, owned } = this;
+    if (owned === undefined) {
       const forkId = fork === undefined ? '' : formatId(fork);
       const where = `on user ${this.#session.host.self.toString()}. Call it on owner ${this.owner().toString()}`;
       const text = `For UserRRef(rref_id=${formatId(this.#rref)}, fork_id=${forkId}), can't call localValue() ${where}`;
       return Promise.reject(new RpcError('failed-precondition', text));
     }
-    return this.use('local_value()', async () => (await this.local(cell.wait(), options)) as T);
+    return this.use('local_value()', async () => (await this.local(owned.wait(), options)) as T);
   }
 
   rpcSync(options: CallOptions = {}): RemoteProxy<T> {
     return createProxy((method, args) =>
-      this.#session.uses.callMethod(this, 'sync', method, args, options),
+      this.#session.requests.callMethod(this, 'sync', method, args, options),
     ) as RemoteProxy<T>;
   }
 
   rpcAsync(options: CallOptions = {}): RemoteProxy<T> {
     return createProxy((method, args) =>
-      this.#session.uses.callMethod(this, 'async', method, args, options),
+      this.#session.requests.callMethod(this, 'async', method, args, options),
     ) as RemoteProxy<T>;
   }
 
   remote(options: CallOptions = {}): RRefProxy<T> {
     return createProxy((method, args) =>
-      this.#session.uses.callMethodRemotely(this, method, args, options),
+      this.#session.requests.callMethodRemotely(this, method, args, options),
     ) as RRefProxy<T>;
   }
 
   backward(contextId?: bigint, options: CallOptions & { retainGraph?: boolean } = {}): Promise<void> {
     return this.use('backward()', async () => {
       const retainGraph = options.retainGraph ?? false;
-      if (this.#cell !== undefined) {
-        const value = await this.local(this.#cell.wait(), options);
-        await this.#session.uses.backwardHere(value, contextId, { ...options, retainGraph });
+      if (this.#owned !== undefined) {
+        const value = await this.local(this.#owned.wait(), options);
+        await backwardHere(this.#session.host, value, contextId, { ...options, retainGraph });
         return;
       }
       if (contextId === undefined)
         throw new RpcError('failed-precondition', "User RRefs require 'dist_autograd_ctx_id' to be specified");
       this.#session.requireExtension(this.owner(), 'dist-autograd');
       const payload = encodeBackward(this.#rref, contextId, retainGraph);
-      await this.#session.uses.ask(
+      await this.#session.requests.ask(
         this,
         { type: MessageType.RREF_BACKWARD_REQ, id: 0n, payload, tensors: [] },
         options,
@@ -242,7 +277,7 @@ export class RRefHandle<T> implements RRef<T> {
     try {
       return await run();
     } catch (error) {
-      throw this.#session.uses.explain(this, error);
+      throw this.#session.requests.explain(this, error);
     } finally {
       // Naming `this` here also keeps the handle reachable until now.
       this.#uses--;
@@ -268,9 +303,9 @@ export class RRefHandle<T> implements RRef<T> {
   /** Why there is no value, as far as it is known here: its owner died, or it was never made. */
   failure(): { readonly error: unknown } | undefined {
     const failure = this.#fork?.failure;
-    if (failure?.code === 'owner-died') return { error: this.#session.uses.ownerDied(this) };
+    if (failure?.code === 'owner-died') return { error: this.#session.requests.ownerDied(this) };
     if (this.#creationError !== undefined) return this.#creationError;
-    return failure === undefined ? undefined : { error: this.#session.errorOf(failure, this.owner()) };
+    return failure === undefined ? undefined : { error: errorOf(failure, this.owner()) };
   }
 
   private releaseIfUnused(): void {
@@ -308,10 +343,4 @@ function deferred(): Deferred {
   let resolve: () => void = () => undefined;
   const promise = new Promise<void>((settle) => (resolve = settle));
   return { promise, resolve };
-}
-
-/** Whether a value may be the root of a backward pass. @throws in PyTorch's words when not. */
-export function requireTensor(value: unknown): Tensor {
-  if (value instanceof Tensor) return value as Tensor;
-  throw new RpcError('failed-precondition', 'RRef should contain a tensor for .backward()');
 }

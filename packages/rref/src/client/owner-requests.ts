@@ -1,14 +1,10 @@
 /** @file What handles ask of owners: fetches, method calls, backward passes; and how their failures read. */
-import type { Tensor } from '@backwire/tensor';
 import { rpcInfo, rpcStream, RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
-import { callLabelled, collectInWaitAll, type RpcMessage } from '@backwire/rpc/internal';
+import { callLabelled, collectInWaitAll, type RpcErrorFields, type RpcMessage } from '@backwire/rpc/internal';
 import type { Message } from '@backwire/wire';
-import { createFailed, createRemote } from './creation.ts';
+import type { CreationSites } from '../creation-sites.ts';
 import { waitFor } from '../deadline.ts';
-import { requireTensor, type RRefHandle } from './handle.ts';
-import { createAnswer, type Answer } from './proxy.ts';
-import { incarnationOf, workerOf } from '../protocol/ids.ts';
-import type { UserFork } from '../protocol/user-table.ts';
+import { EXTENSION_NAME } from '../names.ts';
 import {
   askTypeName,
   invokeAndKeep,
@@ -17,26 +13,29 @@ import {
   type MethodResult,
   type Reference,
 } from '../owner/remote-methods.ts';
-import { EXTENSION_NAME, NOT_HERE } from '../names.ts';
-import type { RRefSession } from '../extension.ts';
+import { incarnationOf, workerOf } from '../protocol/ids.ts';
+import type { UserFork } from '../protocol/user-table.ts';
+import { createFailed, createRemote, type CreationHost } from './creation.ts';
+import type { RRefHandle } from './handle.ts';
+import { createAnswer, type Answer } from './proxy.ts';
 
-/** What the autograd extension offers here. */
-interface DistAutograd {
-  backward(
-    contextId: bigint,
-    roots: readonly Tensor[],
-    options: CallOptions & { retainGraph?: boolean },
-  ): Promise<void>;
+/** What asking needs of the worker that asks. */
+export interface RequestHost extends CreationHost {
+  readonly creationSites: CreationSites;
+  /** Resolves when the fork was confirmed, or failed, or the agent closed; never rejects. */
+  whenSettled(fork: UserFork): Promise<void>;
+  /** @throws RpcError 'failed-precondition' when the worker is known to lack the extension. */
+  requireExtension(worker: WorkerInfo, extension: string): void;
 }
 
 /** Something asked of an owner, within limits. */
 type Send<T> = (owner: WorkerInfo, limits: CallOptions) => Promise<T>;
 
-/** One per session. Each use holds its handle until it is over, and fails with `owner-died` when that is why. */
-export class Uses {
-  private readonly session: RRefSession;
+/** One per agent. Each use holds its handle until it is over, and fails with `owner-died` when that is why. */
+export class OwnerRequests {
+  private readonly session: RequestHost;
 
-  constructor(session: RRefSession) {
+  constructor(session: RequestHost) {
     this.session = session;
   }
 
@@ -114,31 +113,9 @@ export class Uses {
     await this.after(handle.unlessCreationFails(session.whenSettled(fork)), options, ask);
   }
 
-  /** Runs the backward pass of a value that is here. */
-  async backwardHere(
-    value: unknown,
-    contextId: bigint | undefined,
-    options: CallOptions & { retainGraph: boolean },
-  ): Promise<void> {
-    const root = requireTensor(value);
-    if (contextId === undefined) {
-      root.backward(undefined, { retainGraph: options.retainGraph });
-      return;
-    }
-    const session = this.session.host.session('dist-autograd') as Partial<DistAutograd> | undefined;
-    if (session?.backward === undefined) throw this.session.lacks(this.session.host.self, 'dist-autograd');
-    await session.backward(contextId, [root], options);
-  }
-
   ownerDied(handle: RRefHandle<unknown>): RpcError {
-    const peer = handle.owner();
     const made = this.session.creationSites.of(handle.fork);
-    const where = made === undefined ? '' : `, created ${made}`;
-    return new RpcError(
-      'owner-died',
-      `the owner '${peer.name}' of ${handle.toString()} was removed from the group${where}`,
-      { executed: 'maybe', peer },
-    );
+    return ownerDied(handle, made === undefined ? '' : `, created ${made}`, { executed: 'maybe' });
   }
 
   /** What a failed use means: the death of the owner under its own name. */
@@ -148,10 +125,7 @@ export class Uses {
     const died =
       info.code === 'peer-died' ||
       (info.code !== 'owner-died' && handle.fork.failure?.code === 'owner-died' && info.executed !== 'yes');
-    if (!died) return error;
-    const peer = handle.owner();
-    const text = `the owner '${peer.name}' of ${handle.toString()} was removed from the group`;
-    return new RpcError('owner-died', text, { executed: info.executed, peer, cause: error });
+    return died ? ownerDied(handle, '', { executed: info.executed, cause: error }) : error;
   }
 
   /**
@@ -180,7 +154,7 @@ export class Uses {
     try {
       return await handle.unlessCreationFails(send(owner, options));
     } catch (error) {
-      if (!rpcInfo(error)?.message.includes(NOT_HERE)) throw error;
+      if (!isUnknown(error, owner)) throw error;
       const again = (limits: CallOptions): Promise<T> => {
         handle.throwIfCreationFailed();
         return send(owner, limits);
@@ -215,4 +189,16 @@ export class Uses {
     const { member, local } = handle.rref;
     return handle.fork === undefined ? handle : [workerOf(member), incarnationOf(member), local];
   }
+}
+
+/** Whether an owner says that it does not have the RRef (any more, or yet), so that nothing was done. */
+function isUnknown(error: unknown, owner: WorkerInfo): boolean {
+  const info = rpcInfo(error);
+  return info?.code === 'rref-released' && info.executed === 'no' && info.peer?.id === owner.id;
+}
+
+function ownerDied(handle: RRefHandle<unknown>, where: string, fields: RpcErrorFields): RpcError {
+  const peer = handle.owner();
+  const text = `the owner '${peer.name}' of ${handle.toString()} was removed from the group${where}`;
+  return new RpcError('owner-died', text, { ...fields, peer });
 }

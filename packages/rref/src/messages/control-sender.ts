@@ -6,8 +6,8 @@ import type { Control } from '../protocol/messages.ts';
 import type { MemberDirectory } from '../members.ts';
 import { encodeControl } from './control-codec.ts';
 
-export class Outbox {
-  private readonly host: ExtensionHost;
+export class ControlSender {
+  private readonly host: Pick<ExtensionHost, 'control' | 'logger'>;
   private readonly members: MemberDirectory;
   private deletes = new Map<MemberKey, GlobalId[]>();
   private scheduled = false;
@@ -15,7 +15,7 @@ export class Outbox {
   private closed = false;
   private deleteMessages = 0;
 
-  constructor(host: ExtensionHost, members: MemberDirectory) {
+  constructor(host: Pick<ExtensionHost, 'control' | 'logger'>, members: MemberDirectory) {
     this.host = host;
     this.members = members;
   }

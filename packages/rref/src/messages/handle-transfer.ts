@@ -1,38 +1,69 @@
 /** @file RRefs inside messages: what travels in their place, and what becomes of a handle whose message is never decoded. */
 import { RpcError, type WorkerInfo } from '@backwire/rpc';
 import type { ExtensionValue } from '@backwire/rpc/internal';
-import type { Cell } from '../owner/owned-value.ts';
-import { isHandle, type RRefHandle } from '../client/handle.ts';
+import { isHandle } from '../handle-brand.ts';
+import type { MemberDirectory } from '../members.ts';
+import { EXTENSION_NAME } from '../names.ts';
 import { IdMap, type GlobalId, type MemberKey } from '../protocol/ids.ts';
 import type { Carried, Failure } from '../protocol/messages.ts';
+import type { OwnerEntry } from '../protocol/owner-table.ts';
 import type { UserFork } from '../protocol/user-table.ts';
-import type { RRefSession } from '../extension.ts';
-import { decodeCarried, decodeId, encodeCarried, encodeId } from './control-codec.ts';
+import type { ProtocolWorker } from '../protocol/worker.ts';
+import { decodeCarried, decodeId, encodeCarried, encodeId } from './entry-codec.ts';
 
-/** A handle that was delivered and that no value has asked for yet. */
-type Waiting = { readonly rref: GlobalId; readonly cell: Cell } | { readonly fork: UserFork };
+/** What a handle refers to: on the owner the value, elsewhere the fork that this worker holds. */
+export type Target<V> = { readonly rref: GlobalId; readonly owned: V } | { readonly fork: UserFork };
+
+/** What matters of a handle that is sent. */
+interface SentHandle<V> extends Disposable {
+  /** Who made it. */
+  readonly session: { readonly host: { readonly name: string } };
+  readonly rref: GlobalId;
+  /** Set on the owner. */
+  readonly owned: V | undefined;
+  /** Set elsewhere. */
+  readonly fork: UserFork | undefined;
+  readonly knownType: string | undefined;
+  throwIfUnusable(what: string): void;
+}
+
+/** What the transfer of handles needs of the worker that it happens on. */
+export interface TransferHost<V> {
+  readonly host: { readonly name: string };
+  readonly closed: boolean;
+  readonly members: MemberDirectory;
+  readonly worker: ProtocolWorker<V>;
+  /** The value of an entry; made in wait when there is none yet. */
+  valueOf(entry: OwnerEntry<V>): V;
+  /** The handle for what has arrived. */
+  adopt(target: Target<V>, type?: string): object;
+  whenSettled(fork: UserFork): Promise<void>;
+  /** @throws RpcError 'failed-precondition' when the worker is known to lack the extension. */
+  requireExtension(worker: WorkerInfo, extension: string): void;
+}
 
 /** The plain form: the fork's id; with the name of the value's type where the sender knew it. */
 type Plain = Uint8Array | readonly [id: Uint8Array, type: string];
 
 const TAG = 'rref';
 
-/** The part of a session that takes part in every message with an RRef or a creation in it. */
-export class Carrier {
+/** Takes part in every message with an RRef or a creation in it. `V` is the value kept with an owned RRef. */
+export class HandleTransfer<V> {
   readonly value: ExtensionValue;
   /** Creations that were refused at delivery, until their call is answered. */
   readonly refused = new IdMap<Failure>();
-  private readonly session: RRefSession;
-  private readonly waiting = new IdMap<Waiting>();
+  private readonly session: TransferHost<V>;
+  /** Handles that were delivered and that no value has asked for yet. */
+  private readonly waiting = new IdMap<Target<V>>();
 
-  constructor(session: RRefSession) {
+  constructor(session: TransferHost<V>) {
     this.session = session;
     this.value = {
       tag: TAG,
       match: isHandle,
-      encode: (value, to, addHeader) => this.encode(value as RRefHandle<unknown>, to, addHeader),
-      decode: (plain, from, pending) => this.decode(plain, from, pending),
-      discard: (handle) => (handle as RRefHandle<unknown>).dispose(),
+      encode: (value, to, addHeader) => this.encode(value as SentHandle<V>, to, addHeader),
+      decode: (plain, _from, pending) => this.decode(plain, pending),
+      discard: (handle) => (handle as SentHandle<V>)[Symbol.dispose](),
     };
   }
 
@@ -53,7 +84,7 @@ export class Carrier {
       fork,
       arrival.kind === 'held'
         ? { fork: arrival.fork }
-        : { rref: carried.rref, cell: this.session.cellOfEntry(arrival.entry) },
+        : { rref: carried.rref, owned: this.session.valueOf(arrival.entry) },
     );
     return () => this.later(() => this.drop(fork));
   }
@@ -63,11 +94,7 @@ export class Carrier {
     this.session.worker.unshare(decodeCarried(entry));
   }
 
-  private encode(
-    handle: RRefHandle<unknown>,
-    to: WorkerInfo,
-    addHeader: ((entry: Uint8Array) => void) | undefined,
-  ): Plain {
+  private encode(handle: SentHandle<V>, to: WorkerInfo, addHeader: ((entry: Uint8Array) => void) | undefined): Plain {
     const { session } = this;
     if (handle.session !== session) {
       const [maker, sender] = [handle.session.host.name, session.host.name];
@@ -83,25 +110,23 @@ export class Carrier {
       );
     }
     handle.throwIfUnusable('call fork an UserRRef');
-    session.requireExtension(to, 'rref');
+    session.requireExtension(to, EXTENSION_NAME);
     const carried = this.share(handle, session.members.of(to));
     addHeader(encodeCarried(carried));
     const id = encodeId(carried.fork);
     return handle.knownType === undefined ? id : [id, handle.knownType];
   }
 
-  private share(handle: RRefHandle<unknown>, to: MemberKey): Carried & { kind: 'fork' } {
+  private share(handle: SentHandle<V>, to: MemberKey): Carried & { kind: 'fork' } {
     const { session } = this;
     if (session.worker.isDead(to))
       throw new RpcError('peer-died', 'an RRef cannot be sent to a worker that was removed from the group');
-    const carried =
-      handle.cell !== undefined
-        ? session.worker.shareOwned(handle.rref, handle.cell, to)
-        : session.worker.shareHeld(handle.fork as UserFork, to);
-    return carried as Carried & { kind: 'fork' };
+    return handle.owned !== undefined
+      ? session.worker.shareOwned(handle.rref, handle.owned, to)
+      : session.worker.shareHeld(handle.fork as UserFork, to);
   }
 
-  private decode(plain: unknown, _from: WorkerInfo, pending: Promise<unknown>[] | undefined): RRefHandle<unknown> {
+  private decode(plain: unknown, pending: Promise<unknown>[] | undefined): object {
     const { id, type } = readPlain(plain);
     const found = this.waiting.get(id);
     if (found === undefined) throw new RpcError('decode-error', 'an RRef whose message has been dealt with already');

@@ -1,7 +1,7 @@
-/** @file The payloads with ids in them that travel with every remote call and fetch: messages of the schema, written and read by hand. */
-import { RpcError } from '@backwire/rpc';
-import { ByteReader, ByteWriter, WireType } from '@backwire/wire/internal';
+/** @file The payloads of requests to owners: messages of the schema; those of every remote call and fetch are written and read by hand. */
+import { ByteReader, ByteWriter, decodeProto, encodeProto, messageProto, WireType } from '@backwire/wire/internal';
 import { incarnationOf, memberKey, workerOf, type GlobalId } from '../protocol/ids.ts';
+import { fromProto, malformed, toProto } from './proto-id.ts';
 
 /** Field numbers of `Id` in the schema; the ids are fields 1 and 2 of what they are in. */
 const WORKER = (1 << 3) | WireType.VARINT;
@@ -26,7 +26,7 @@ export function encodeCreation(rref: GlobalId, fork: GlobalId): Uint8Array {
 /** @throws RpcError or WireError 'decode-error' */
 export function decodeCreation(bytes: Uint8Array): { rref: GlobalId; fork: GlobalId } {
   const [rref, fork] = readIds(bytes);
-  if (rref === undefined || fork === undefined) throw malformed();
+  if (rref === undefined || fork === undefined) throw malformed('ids of an RRef');
   return { rref, fork };
 }
 
@@ -44,8 +44,31 @@ export function encodeFetch(rref: GlobalId, worker: number): Uint8Array {
 /** @throws RpcError or WireError 'decode-error' */
 export function decodeFetch(bytes: Uint8Array): GlobalId {
   const [rref] = readIds(bytes);
-  if (rref === undefined) throw malformed();
+  if (rref === undefined) throw malformed('ids of an RRef');
   return rref;
+}
+
+const CONTEXT_LOCAL_BITS = 48n;
+
+/** `contextId` as `RRef.backward` got it: the creator's id in the upper 16 bits. */
+export function encodeBackward(rref: GlobalId, contextId: bigint, retainGraph: boolean): Uint8Array {
+  const worker = Number(BigInt.asUintN(16, contextId >> CONTEXT_LOCAL_BITS));
+  const local = Number(BigInt.asUintN(48, contextId));
+  return encodeProto(messageProto.RRefBackward, {
+    rref: toProto(rref),
+    context: { worker, incarnation: 0, local },
+    retainGraph,
+  });
+}
+
+export function decodeBackward(bytes: Uint8Array): { rref: GlobalId; contextId: bigint; retainGraph: boolean } {
+  const { rref, context, retainGraph } = decodeProto(messageProto.RRefBackward, bytes, 'backward request');
+  const { member, local } = fromProto(context);
+  return {
+    rref: fromProto(rref),
+    contextId: (BigInt(workerOf(member)) << CONTEXT_LOCAL_BITS) | BigInt(local),
+    retainGraph,
+  };
 }
 
 function writeId(tag: number, { member, local }: GlobalId): void {
@@ -96,10 +119,6 @@ function readId(whole: number): GlobalId {
     else reader.skip(tag & 7);
   }
   reader.end = whole;
-  if (worker > 0xffff) throw malformed();
+  if (worker > 0xffff) throw malformed('ids of an RRef');
   return { member: memberKey(worker, incarnation), local };
-}
-
-function malformed(): RpcError {
-  return new RpcError('decode-error', 'malformed ids of an RRef');
 }

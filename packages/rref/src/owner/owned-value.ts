@@ -3,7 +3,7 @@
 type Waiter = { readonly resolve: (value: unknown) => void; readonly reject: (error: unknown) => void };
 
 /** Its owner's entry and the owner's own handles refer to it; the value lives as long as one of these does. */
-export class Cell {
+export class OwnedValue {
   private status: 'empty' | 'value' | 'error';
   private content: unknown;
   private waiters: Waiter[] | undefined;
@@ -13,12 +13,12 @@ export class Cell {
     this.content = content;
   }
 
-  static empty(): Cell {
-    return new Cell('empty', undefined);
+  static empty(): OwnedValue {
+    return new OwnedValue('empty', undefined);
   }
 
-  static of(value: unknown): Cell {
-    return new Cell('value', value);
+  static of(value: unknown): OwnedValue {
+    return new OwnedValue('value', value);
   }
 
   get settled(): boolean {

@@ -2,10 +2,17 @@
 import { callContext, currentAgent, RpcError, type RpcAgent } from '@backwire/rpc';
 import { systemError, systemFunction, withoutSlot } from '@backwire/rpc/internal';
 import { ambient, tensorsIn } from '@backwire/tensor/internal';
-import type { Cell } from './owned-value.ts';
 import { waitFor } from '../deadline.ts';
+import type { OwnedValue } from './owned-value.ts';
+import type { OwnedValues } from './owned-values.ts';
+import type { ParkedStreams } from './parked-streams.ts';
 import { callMethod, isStream, typeNameOf } from './referent.ts';
-import type { RRefSession } from '../extension.ts';
+
+/** What these definitions need of the worker that they run on. */
+export interface MethodHost {
+  readonly owned: OwnedValues;
+  readonly streams: ParkedStreams;
+}
 
 /** How an RRef is named in these calls: by its id (worker, incarnation, local) elsewhere, by itself on its owner. */
 export type Reference = readonly [number, number, number] | object;
@@ -13,27 +20,27 @@ export type Reference = readonly [number, number, number] | object;
 /** The answer of a method: its result; or nothing and the ticket of the stream it returned. */
 export type MethodResult = readonly [result: unknown] | readonly [nothing: undefined, ticket: number];
 
-const sessions = new WeakMap<RpcAgent, RRefSession>();
+const hosts = new WeakMap<RpcAgent, MethodHost>();
 
-export function enlist(agent: RpcAgent, session: RRefSession): void {
-  sessions.set(agent, session);
+/** Lets an agent serve these definitions. */
+export function serveMethods(agent: RpcAgent, host: MethodHost): void {
+  hosts.set(agent, host);
 }
 
-/** The session of an agent. @throws RpcError 'failed-precondition' when the agent was made without the extension. */
-export function sessionOf(agent: RpcAgent): RRefSession {
+/** What serves them on an agent. @throws RpcError 'failed-precondition' when the agent was made without the extension. */
+export function methodHostOf(agent: RpcAgent): MethodHost {
   if (typeof agent.name !== 'string') throw new TypeError('the agent in the options is no agent');
-  const session = sessions.get(agent);
-  if (session === undefined)
-    throw new RpcError('failed-precondition', `worker '${agent.name}' has no extension 'rref'`);
-  return session;
+  const host = hosts.get(agent);
+  if (host === undefined) throw new RpcError('failed-precondition', `worker '${agent.name}' has no extension 'rref'`);
+  return host;
 }
 
 /** Calls a method of the value; a generator is parked and answered with a ticket. */
 export const invokeMethod = systemFunction(
   'backwire.rref/invoke',
   async (reference: Reference, method: string, args: readonly unknown[]): Promise<MethodResult> => {
-    const session = sessionOf(currentAgent());
-    const result = await invoke(session, reference, method, args);
+    const host = methodHostOf(currentAgent());
+    const result = await invoke(host, reference, method, args);
     if (
       isStream(result) &&
       ambient().contextId !== undefined &&
@@ -43,7 +50,7 @@ export const invokeMethod = systemFunction(
       const text = `streams carry no gradients: give '${method}' arguments that need none (detach() them), or make calls`;
       throw systemError(new RpcError('failed-precondition', text));
     }
-    return isStream(result) ? [undefined, session.streams.park(callContext().caller.id, result)] : [result];
+    return isStream(result) ? [undefined, host.streams.park(callContext().caller.id, result)] : [result];
   },
 );
 
@@ -51,7 +58,7 @@ export const invokeMethod = systemFunction(
 export const invokeAndKeep = systemFunction(
   'backwire.rref/invoke-and-keep',
   async (reference: Reference, method: string, args: readonly unknown[]): Promise<unknown> =>
-    invoke(sessionOf(currentAgent()), reference, method, args),
+    invoke(methodHostOf(currentAgent()), reference, method, args),
 );
 
 /** The items of a parked stream. */
@@ -60,38 +67,38 @@ export const openStream = systemFunction('backwire.rref/stream', async function*
   void,
   void
 > {
-  const stream = sessionOf(currentAgent()).streams.take(ticket, callContext().caller.id);
+  const stream = methodHostOf(currentAgent()).streams.take(ticket, callContext().caller.id);
   yield* stream;
 });
 
 export const askTypeName = systemFunction('backwire.rref/type', async (reference: Reference): Promise<string> => {
-  return typeNameOf(await valueOf(sessionOf(currentAgent()).cellOf(reference)));
+  return typeNameOf(await valueOf(methodHostOf(currentAgent()).owned.meant(reference)));
 });
 
 async function invoke(
-  session: RRefSession,
+  host: MethodHost,
   reference: Reference,
   method: string,
   args: readonly unknown[],
 ): Promise<unknown> {
   if (typeof method !== 'string' || !Array.isArray(args))
     throw systemError(new RpcError('decode-error', 'malformed method call'));
-  const cell = session.cellOf(reference);
+  const owned = host.owned.meant(reference);
   // A value that is there is used in this very turn: methods start in the order in which they were called.
-  const value = cell.settled ? cell.now() : await valueOf(cell);
+  const value = owned.settled ? owned.now() : await valueOf(owned);
   return callMethod(value, method, args);
 }
 
 /** Waits for a value no longer than the call that needs it lasts, and leaves its place to other handlers: one may have to make the value. */
-export function valueOf(cell: Cell): Promise<unknown> {
-  if (cell.settled) return cell.wait();
+export function valueOf(owned: OwnedValue): Promise<unknown> {
+  if (owned.settled) return owned.wait();
   const call = callContext();
   return withoutSlot(
     new Promise((resolve, reject) => {
-      cell.wait().then(resolve, reject);
+      owned.wait().then(resolve, reject);
       // Most values come in the turn in which they are asked for. Only for others a signal is worth making.
       setTimeout(() => {
-        if (!cell.settled) waitFor(cell.wait(), 0, call.signal).then(resolve, reject);
+        if (!owned.settled) waitFor(owned.wait(), 0, call.signal).then(resolve, reject);
       }, 0);
     }),
   );

@@ -97,14 +97,14 @@ export class ProtocolWorker<V> {
   }
 
   /** A value owned here goes into a message to `to`. */
-  shareOwned(rref: GlobalId, payload: V, to: MemberKey): Carried {
+  shareOwned(rref: GlobalId, payload: V, to: MemberKey): Carried & { kind: 'fork' } {
     const fork = this.ids.next();
     this.owners.share(rref, payload, fork, to);
     return { kind: 'fork', rref: idOf(rref), owner: this.self, fork };
   }
 
   /** A handle held here goes into a message to `to`. */
-  shareHeld(parent: UserFork, to: MemberKey): Carried {
+  shareHeld(parent: UserFork, to: MemberKey): Carried & { kind: 'fork' } {
     const fork = this.ids.next();
     this.users.share(parent, fork, to);
     return { kind: 'fork', rref: parent.rref, owner: parent.owner, fork };
