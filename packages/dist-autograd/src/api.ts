@@ -5,7 +5,7 @@ import type { Tensor } from '@backwire/tensor';
 import { ambient, replicas, runWith, type RunningReplica } from '@backwire/tensor/internal';
 import type { Gradients } from './engine/gradients.ts';
 import type { BackwardOptions } from './pass-runner.ts';
-import { AutogradSession, EXTENSION_NAME } from './session.ts';
+import { AutogradSession, EXTENSION_NAME } from './extension.ts';
 
 /** The id of a distributed autograd context: the creator's id in the upper 16 bits, its counter below. */
 export type ContextId = bigint & { readonly __contextId: true };

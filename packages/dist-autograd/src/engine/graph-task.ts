@@ -20,7 +20,7 @@ import type { Failure, Fired, LocalGraph, Reached } from '../protocol/pass-types
 import { RecvRpcBackward, type SendRpcBackward, type Grads } from './functions.ts';
 import type { GradientStore } from './gradients.ts';
 import type { Replica, Replicas } from './replicas.ts';
-import { Inputs } from './slots.ts';
+import { Inputs } from './ordered-sum.ts';
 
 /** What a task needs of its context. */
 export interface TaskContext {

@@ -14,8 +14,8 @@ import {
   type Tensor,
 } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
-import { expectClean, useAgents } from '../test/agents.ts';
-import { backward, context, getGradients, RemoteModule } from './index.ts';
+import { expectClean, useAgents } from './agents.ts';
+import { backward, context, getGradients, RemoteModule } from '../src/index.ts';
 
 const TRAINERS = ['w0', 'w1', 'w2', 'w3'];
 const PARAMETER_SERVER = 'w4';

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { freePort, TestCluster, type WorkerProcess } from '@backwire/testing';
 import { serveStore, type StoreServer } from '@backwire/rpc/internal';
 
-const program = new URL('../test/death-worker.ts', import.meta.url);
+const program = new URL('./death-worker.ts', import.meta.url);
 
 /** Three processes whose store outlives all of them. */
 async function group(scenario: string, run: (workers: readonly WorkerProcess[]) => Promise<void>): Promise<void> {

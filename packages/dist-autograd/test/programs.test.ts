@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createAgent, rpcClass, rpcFunction, rpcSync, type RpcAgent } from '@backwire/rpc';
 import { createRRef, remote, rrefs, type RRef } from '@backwire/rref';
 import { crossEntropy, manualSeed, nn, optim, rpcName, tensor, type Parameter, type Tensor } from '@backwire/tensor';
-import { backward, context, distAutograd, DistributedOptimizer, getGradients, RemoteModule } from './index.ts';
+import { backward, context, distAutograd, DistributedOptimizer, getGradients, RemoteModule } from '../src/index.ts';
 
 class ParameterServer {
   static readonly [rpcName] = 'test/ParameterServer';

@@ -3,9 +3,9 @@ import { rpcAsync, rpcFunction, rpcOneway, rpcSync, waitAll } from '@backwire/rp
 import { remote } from '@backwire/rref';
 import { add, type Tensor } from '@backwire/tensor';
 import { ambient } from '@backwire/tensor/internal';
-import { expectClean, filled, graphOf, leaf, useAgents } from '../test/agents.ts';
-import { backward, context, distAutogradDebugInfo, getGradients } from './index.ts';
-import { sessionOf } from './internal.ts';
+import { expectClean, filled, graphOf, leaf, useAgents } from './agents.ts';
+import { backward, context, distAutogradDebugInfo, getGradients } from '../src/index.ts';
+import { sessionOf } from '../src/internal.ts';
 
 const { at, agents } = useAgents('contexts', 3);
 

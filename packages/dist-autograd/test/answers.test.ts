@@ -2,8 +2,8 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { createAgent, rpcFunction, rpcSync, type RpcAgent } from '@backwire/rpc';
 import { rrefs } from '@backwire/rref';
 import { add, type Tensor } from '@backwire/tensor';
-import { leaf } from '../test/agents.ts';
-import { backward, context, distAutograd, getGradients } from './index.ts';
+import { leaf } from './agents.ts';
+import { backward, context, distAutograd, getGradients } from '../src/index.ts';
 
 let agents: RpcAgent[] = [];
 let groups = 0;

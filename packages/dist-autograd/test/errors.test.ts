@@ -11,10 +11,10 @@ import {
 } from '@backwire/rpc';
 import { rrefs } from '@backwire/rref';
 import { add, customFunction, DisposedError, mul, type Tensor } from '@backwire/tensor';
-import { expectClean, filled, leaf, useAgents } from '../test/agents.ts';
-import { backward, context, distAutograd, distAutogradDebugInfo, getGradients } from './index.ts';
-import { sessionOf } from './internal.ts';
-import { Context, ContextTable } from './protocol/context.ts';
+import { expectClean, filled, leaf, useAgents } from './agents.ts';
+import { backward, context, distAutograd, distAutogradDebugInfo, getGradients } from '../src/index.ts';
+import { sessionOf } from '../src/internal.ts';
+import { Context, ContextTable } from '../src/protocol/context.ts';
 
 const { at, agents } = useAgents('errors', 4);
 

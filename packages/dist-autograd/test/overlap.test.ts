@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { rpcFunction, rpcSync } from '@backwire/rpc';
 import type { Tensor } from '@backwire/tensor';
-import { expectClean, leaf, useAgents } from '../test/agents.ts';
-import { backward, context, getGradients } from './index.ts';
+import { expectClean, leaf, useAgents } from './agents.ts';
+import { backward, context, getGradients } from '../src/index.ts';
 
 const { at, agents } = useAgents('overlap', 2);
 const log: string[] = [];

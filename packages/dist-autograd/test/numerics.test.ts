@@ -16,8 +16,8 @@ import {
   type Tensor,
 } from '@backwire/tensor';
 import { gradEdge, runWith } from '@backwire/tensor/internal';
-import { filled, leaf, useAgents } from '../test/agents.ts';
-import { backward, context, getGradients } from './index.ts';
+import { filled, leaf, useAgents } from './agents.ts';
+import { backward, context, getGradients } from '../src/index.ts';
 
 const { at } = useAgents('numerics', 4);
 

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { processGroup } from '@backwire/rpc';
 import { manualSeed, nn, ones, type Tensor } from '@backwire/tensor';
-import { expectClean, useAgents } from '../test/agents.ts';
-import { backward, context, getGradients } from './index.ts';
+import { expectClean, useAgents } from './agents.ts';
+import { backward, context, getGradients } from '../src/index.ts';
 
 const { at, agents } = useAgents('ddp-tags', 2);
 type Replica = nn.DistributedDataParallel<nn.Linear>;

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { createAgent, rpcAsync, rpcFunction, type RpcAgent } from '@backwire/rpc';
 import { rrefs } from '@backwire/rref';
 import { rand, type Tensor } from '@backwire/tensor';
-import { backward, context, distAutograd, getGradients } from './index.ts';
+import { backward, context, distAutograd, getGradients } from '../src/index.ts';
 
 /** 100 KB and more: such storages are not part of the frame of their message. */
 const ROWS = 32_000;

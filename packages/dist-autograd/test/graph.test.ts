@@ -2,9 +2,9 @@ import { describe, expect, it } from 'vitest';
 import { rpcAsync, rpcFunction } from '@backwire/rpc';
 import { remote } from '@backwire/rref';
 import { add, noGrad, sparseCooTensor, tensor, type Tensor } from '@backwire/tensor';
-import { expectClean, filled, graphOf, leaf, useAgents } from '../test/agents.ts';
-import { backward, context, getGradients } from './index.ts';
-import { sessionOf } from './internal.ts';
+import { expectClean, filled, graphOf, leaf, useAgents } from './agents.ts';
+import { backward, context, getGradients } from '../src/index.ts';
+import { sessionOf } from '../src/internal.ts';
 
 const { at, agents } = useAgents('graph', 3);
 

@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { rpcFunction, rpcSync } from '@backwire/rpc';
 import { createRRef, remote, type RRef } from '@backwire/rref';
 import { add, mul, ones, type Tensor } from '@backwire/tensor';
-import { expectClean, leaf, useAgents } from '../test/agents.ts';
-import { backward, context, getGradients } from './index.ts';
+import { expectClean, leaf, useAgents } from './agents.ts';
+import { backward, context, getGradients } from '../src/index.ts';
 
 const { at, agents } = useAgents('rref-backward', 3);
 

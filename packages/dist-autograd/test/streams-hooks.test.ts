@@ -3,8 +3,8 @@ import { currentAgent, processGroup, rpcClass, rpcFunction, rpcInfo, rpcStream, 
 import { remote } from '@backwire/rref';
 import { manualSeed, nn, ones, rpcName, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
-import { expectClean, leaf, useAgents } from '../test/agents.ts';
-import { backward, context, getGradients } from './index.ts';
+import { expectClean, leaf, useAgents } from './agents.ts';
+import { backward, context, getGradients } from '../src/index.ts';
 
 const { at, agents } = useAgents('streams-hooks', 2);
 

@@ -4,8 +4,8 @@ import { remote, type RRef } from '@backwire/rref';
 import { add, mul, rpcName, tensor, type Nested, type Tensor } from '@backwire/tensor';
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { useAgents } from '../test/agents.ts';
-import { backward, context, getGradients } from './index.ts';
+import { useAgents } from './agents.ts';
+import { backward, context, getGradients } from '../src/index.ts';
 
 interface Case {
   readonly inputs: readonly Nested<number>[];
