@@ -10,7 +10,7 @@ import { MAX_INSPECTED } from './limits.ts';
 import { LiveContext } from './live-context.ts';
 import { PassRunner, type BackwardOptions } from './pass-runner.ts';
 import { ContextRefused, ContextTable } from './protocol/context.ts';
-import { sameLife, type ContextRef, type Life } from './protocol/ids.ts';
+import { sameMember, type ContextRef, type MemberRef } from './protocol/ids.ts';
 import { decodeContextMessage, encodeContextMessage } from './protocol/messages.ts';
 import type { Failure } from './protocol/pass-types.ts';
 import {
@@ -40,7 +40,7 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
 
   constructor(host: ExtensionHost, maxContexts?: number) {
     this.host = host;
-    const self: Life = { worker: host.self.id, incarnation: host.incarnation };
+    const self: MemberRef = { worker: host.self.id, incarnation: host.incarnation };
     this.contexts = new ContextTable(
       self,
       host.incarnationIndex,
@@ -171,7 +171,7 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
 
   leaks(): string[] {
     return [...this.contexts]
-      .filter(({ ref }) => sameLife(ref, this.contexts.self))
+      .filter(({ ref }) => sameMember(ref, this.contexts.self))
       .map(({ id, callsInFlight }) => `autograd context ${id} was not left (${callsInFlight} calls in flight)`);
   }
 
@@ -184,28 +184,28 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
   }
 
   private lost(worker: WorkerInfo, incarnation: number, how: 'died' | 'left'): void {
-    const life: Life = { worker: worker.id, incarnation };
+    const member: MemberRef = { worker: worker.id, incarnation };
     const text = `worker '${worker.name}' ${how}`;
     const failure: Failure = { code: 'peer-died', name: 'RpcError', text, peer: worker };
     const { machine } = this.runner;
-    machine.died(life);
-    for (const context of this.contexts.creatorDied(life)) {
+    machine.died(member);
+    for (const context of this.contexts.creatorDied(member)) {
       machine.abort(context, failure);
       context.dispose();
     }
     for (const context of [...this.contexts]) {
-      const known = context.known.get(life.worker) === life.incarnation;
+      const known = context.known.get(member.worker) === member.incarnation;
       const pass = context.pass?.id;
-      if (known || (pass !== undefined && sameLife(pass, life))) machine.abort(context, failure);
+      if (known || (pass !== undefined && sameMember(pass, member))) machine.abort(context, failure);
       if (!known) continue;
-      context.known.delete(life.worker);
+      context.known.delete(member.worker);
       this.askAdoption(context.ref);
     }
   }
 
   /** Who brought this worker into the context may have died with that knowledge: the creator has to know of it too. */
   private askAdoption(ref: ContextRef): void {
-    if (sameLife(ref, this.contexts.self)) return;
+    if (sameMember(ref, this.contexts.self)) return;
     this.tell(ref.worker, MessageType.AUTOGRAD_ADOPT_REQ, encodeContextMessage({ context: ref, oldest: 0 }));
   }
 
@@ -224,7 +224,7 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
   private onCleanup(from: WorkerInfo, payload: Uint8Array): void {
     const { context: ref, oldest } = decodeContextMessage(payload);
     // Only the creator ends a context.
-    if (sameLife(ref, this.contexts.self)) return;
+    if (sameMember(ref, this.contexts.self)) return;
     const context = this.contexts.release(ref, oldest);
     if (context === undefined) return;
     this.abort(context);

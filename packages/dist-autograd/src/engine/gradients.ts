@@ -2,7 +2,7 @@
 import type { Tensor } from '@backwire/tensor';
 import { AccumulateGrad, addGradients, gradEdge, untracked } from '@backwire/tensor/internal';
 import { MAX_UNCONFIRMED } from '../limits.ts';
-import { sameLife, samePass, type PassId } from '../protocol/ids.ts';
+import { sameMember, samePass, type PassId } from '../protocol/ids.ts';
 
 type ByLeaf = Map<AccumulateGrad, Tensor>;
 
@@ -40,7 +40,7 @@ export class GradientStore {
 
   /** An origin began its next pass: those before have succeeded, but for `failed`. */
   confirm(pass: PassId, failed: readonly number[]): void {
-    for (const entry of this.entries.filter((known) => sameLife(known.pass, pass) && known.pass.n < pass.n)) {
+    for (const entry of this.entries.filter((known) => sameMember(known.pass, pass) && known.pass.n < pass.n)) {
       if (failed.includes(entry.pass.n)) this.rollback(entry.pass);
       else if (this.entries[0] === entry) this.fold(entry);
     }

@@ -6,7 +6,7 @@ import { addGradients } from '@backwire/tensor/internal';
  * One input of a function. Contributions have ranks; the prefix of those that have come is summed, what is early is held, so the
  * sum has the same bits on every run.
  */
-class Slot {
+class OrderedSum {
   sum: Tensor | null = null;
   private next = 0;
   private early: Map<number, Tensor | null> | undefined;
@@ -37,7 +37,7 @@ class Slot {
 
 /** All inputs of one function, and how many edges into it have not been used yet. */
 export class Inputs {
-  private readonly slots: (Slot | undefined)[] = [];
+  private readonly sums: (OrderedSum | undefined)[] = [];
   private readonly ranks: number[] = [];
   private waiting = 0;
 
@@ -51,19 +51,19 @@ export class Inputs {
 
   /** Delivers a contribution, none if null; true when it was the last one. */
   add(index: number, rank: number, value: Tensor | null): boolean {
-    (this.slots[index] ??= new Slot()).add(rank, value);
+    (this.sums[index] ??= new OrderedSum()).add(rank, value);
     return --this.waiting === 0;
   }
 
   /** The gradients, once complete. */
   grads(count: number): (Tensor | null)[] {
     const grads: (Tensor | null)[] = [];
-    for (let i = 0; i < count; i++) grads.push(this.slots[i]?.sum ?? null);
+    for (let i = 0; i < count; i++) grads.push(this.sums[i]?.sum ?? null);
     return grads;
   }
 
   /** What is held so far. */
   *tensors(): Generator<Tensor> {
-    for (const slot of this.slots) if (slot !== undefined) yield* slot.tensors();
+    for (const sum of this.sums) if (sum !== undefined) yield* sum.tensors();
   }
 }

@@ -1,6 +1,15 @@
 /** @file Autograd contexts of one worker: who knows them, their functions, and the ids that must never come back. */
 import { MAX_CONTEXTS, MAX_FUNCTIONS, MAX_TOMBSTONES } from '../limits.ts';
-import { localId, publicId, sameLife, splitId, type ContextRef, type Life, type PassId } from './ids.ts';
+import {
+  localId,
+  publicId,
+  sameMember,
+  splitId,
+  type ContextRef,
+  type MemberKey,
+  type MemberRef,
+  type PassId,
+} from './ids.ts';
 import type { PassState } from './pass-types.ts';
 
 /** Why a context is not to be had. */
@@ -30,8 +39,8 @@ export class Context<S, R> {
   released = false;
   /** The backward pass in progress here. */
   pass: PassState | undefined;
-  /** By the life that started them: no pass up to this number may begin or go on here. */
-  readonly finished = new Map<string, number>();
+  /** By the member that started them: no pass up to this number may begin or go on here. */
+  readonly finished = new Map<MemberKey, number>();
   /** Passes that began here and failed, the latest of them. */
   failed: readonly number[] = [];
   /** A pass that failed here and whose abort has not come by yet: it still has to be handed on. */
@@ -65,7 +74,7 @@ export class Context<S, R> {
   }
 }
 
-/** What one life of a creator has told. */
+/** What a creator has told in one of its lives. */
 interface Creator {
   readonly incarnation: number;
   /** Every id below is released, but for those that are alive here. */
@@ -75,7 +84,7 @@ interface Creator {
 
 /** All contexts of one worker. `C` is its kind of context. */
 export class ContextTable<C extends Context<unknown, unknown>> {
-  readonly self: Life;
+  readonly self: MemberRef;
   private readonly life: number;
   private readonly limit: number;
   private readonly make: (ref: ContextRef) => C;
@@ -90,7 +99,7 @@ export class ContextTable<C extends Context<unknown, unknown>> {
   private count = 0;
 
   /** @param life how many lives of this worker there were before: part of the ids. */
-  constructor(self: Life, life: number, make: (ref: ContextRef) => C, limit = MAX_CONTEXTS) {
+  constructor(self: MemberRef, life: number, make: (ref: ContextRef) => C, limit = MAX_CONTEXTS) {
     this.self = self;
     this.make = make;
     this.life = life;
@@ -134,12 +143,12 @@ export class ContextTable<C extends Context<unknown, unknown>> {
   /** The context that a message names, if it is alive here. */
   lookup(ref: ContextRef): C | undefined {
     const found = this.contexts.get(ref.worker)?.get(ref.local);
-    return found !== undefined && sameLife(found.ref, ref) ? found : undefined;
+    return found !== undefined && sameMember(found.ref, ref) ? found : undefined;
   }
 
   /** The creator's oldest id alive, as far as this worker has heard. */
   oldestOf(ref: ContextRef): number {
-    if (sameLife(ref, this.self)) return this.oldestOwn;
+    if (sameMember(ref, this.self)) return this.oldestOwn;
     const creator = this.creators.get(ref.worker);
     return creator?.incarnation === ref.incarnation ? creator.oldest : 0;
   }
@@ -155,7 +164,7 @@ export class ContextTable<C extends Context<unknown, unknown>> {
       this.heard(ref, oldest);
       return known;
     }
-    if (sameLife(ref, this.self)) throw released(ref);
+    if (sameMember(ref, this.self)) throw released(ref);
     if (ref.incarnation <= (this.dead.get(ref.worker) ?? -1)) {
       throw new ContextRefused('creator-dead', `the creator of autograd context ${idOf(ref)} died`);
     }
@@ -171,28 +180,23 @@ export class ContextTable<C extends Context<unknown, unknown>> {
   release(ref: ContextRef, oldest = 0): C | undefined {
     const context = this.lookup(ref);
     if (context !== undefined) this.drop(context);
-    if (!sameLife(ref, this.self)) {
+    if (!sameMember(ref, this.self)) {
       const creator = this.heard(ref, oldest);
       if (creator !== undefined && ref.local >= creator.oldest) this.bury(creator, ref.local);
     }
     return context;
   }
 
-  /** A life is over: its contexts go, and no message brings them back. Returns those that were here. */
-  creatorDied(life: Life): C[] {
-    this.dead.set(life.worker, Math.max(life.incarnation, this.dead.get(life.worker) ?? -1));
-    const creator = this.creators.get(life.worker);
-    if (creator !== undefined && creator.incarnation <= life.incarnation) this.creators.delete(life.worker);
-    const gone = [...(this.contexts.get(life.worker)?.values() ?? [])].filter(
-      (context) => context.ref.incarnation <= life.incarnation,
+  /** A member is no more: its contexts go, and no message brings them back. Returns those that were here. */
+  creatorDied(member: MemberRef): C[] {
+    this.dead.set(member.worker, Math.max(member.incarnation, this.dead.get(member.worker) ?? -1));
+    const creator = this.creators.get(member.worker);
+    if (creator !== undefined && creator.incarnation <= member.incarnation) this.creators.delete(member.worker);
+    const gone = [...(this.contexts.get(member.worker)?.values() ?? [])].filter(
+      (context) => context.ref.incarnation <= member.incarnation,
     );
     for (const context of gone) this.drop(context);
     return gone;
-  }
-
-  /** Those that a worker takes part in, as far as this one knows. */
-  *knowing(life: Life): IterableIterator<C> {
-    for (const context of this) if (context.known.get(life.worker) === life.incarnation) yield context;
   }
 
   /** How many released ids are remembered. */
@@ -219,7 +223,7 @@ export class ContextTable<C extends Context<unknown, unknown>> {
     const own = this.contexts.get(context.ref.worker);
     if (own?.delete(context.ref.local) !== true) return;
     if (own.size === 0) this.contexts.delete(context.ref.worker);
-    if (sameLife(context.ref, this.self)) this.own.delete(context.ref.local);
+    if (sameMember(context.ref, this.self)) this.own.delete(context.ref.local);
     context.released = true;
     this.count--;
   }

@@ -1,19 +1,19 @@
-/** @file Ids of contexts, passes and workers in one of their lives, and the order of passes. */
+/** @file Ids of contexts, passes and members, and the order of passes. */
 
-/** A worker in one of its lives. */
-export interface Life {
+/** A member: a worker in one of its lives. */
+export interface MemberRef {
   readonly worker: number;
   readonly incarnation: number;
 }
 
 /** A context by its creator and the creator's 48-bit number. */
-export interface ContextRef extends Life {
+export interface ContextRef extends MemberRef {
   /** The low 48 bits of the public id. */
   readonly local: number;
 }
 
-/** One backward pass: the life that started it, and that life's counter. */
-export interface PassId extends Life {
+/** One backward pass: the member that started it, and that member's counter. */
+export interface PassId extends MemberRef {
   readonly n: number;
 }
 
@@ -45,17 +45,19 @@ export function splitId(id: bigint): { worker: number; local: number } | undefin
   return worker > MAX_WORKER ? undefined : { worker, local: Number(id & LOCAL_MASK) };
 }
 
-/** The key of a life in a map. */
-export function lifeKey({ worker, incarnation }: Life): string {
-  return `${worker}.${incarnation}`;
+/** A member as one number, for maps. */
+export type MemberKey = number;
+
+export function memberKey({ worker, incarnation }: MemberRef): MemberKey {
+  return incarnation * (MAX_WORKER + 1) + worker;
 }
 
-export function sameLife(a: Life, b: Life): boolean {
+export function sameMember(a: MemberRef, b: MemberRef): boolean {
   return a.worker === b.worker && a.incarnation === b.incarnation;
 }
 
 export function samePass(a: PassId, b: PassId): boolean {
-  return a.n === b.n && sameLife(a, b);
+  return a.n === b.n && sameMember(a, b);
 }
 
 /** Negative when `a` wins over `b` where both run at once in one context. */

@@ -11,7 +11,7 @@
  */
 import { MAX_FAILED_NAMED, MAX_RETURNED, MAX_RETURNED_TENSORS } from '../limits.ts';
 import type { Context } from './context.ts';
-import { lifeKey, sameLife, samePass, comparePasses, type Life, type PassId } from './ids.ts';
+import { memberKey, sameMember, samePass, comparePasses, type MemberRef, type PassId } from './ids.ts';
 import {
   inProgress,
   noContext,
@@ -40,7 +40,7 @@ type AnyContext = Context<unknown, unknown>;
 
 /** All passes of one worker. `C` is its kind of context. */
 export class PassMachine<G, C extends AnyContext = AnyContext> {
-  readonly self: Life;
+  readonly self: MemberRef;
   private readonly port: PassPort<G, C>;
   private readonly outgoing = new Map<number, { context: C; state: PassState }>();
   /** By worker: lives up to this one are over. */
@@ -49,7 +49,7 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
   private passes = 0;
   private running = 0;
 
-  constructor(self: Life, port: PassPort<G, C>) {
+  constructor(self: MemberRef, port: PassPort<G, C>) {
     this.self = self;
     this.port = port;
   }
@@ -69,7 +69,7 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
     const busy = context.pass;
     // Two in one place cannot both be meant; another origin's pass gives way only to a lower id.
     if (busy !== undefined) {
-      if (sameLife(busy.id, id) || comparePasses(busy.id, id) < 0) throw inProgress(context);
+      if (sameMember(busy.id, id) || comparePasses(busy.id, id) < 0) throw inProgress(context);
       this.fail(context, busy, overtaken(context));
     }
     const { retainGraph, fast } = flags;
@@ -166,9 +166,9 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
     if (state !== undefined && (pass === undefined || samePass(state.id, pass))) this.fail(context, state, failure);
   }
 
-  /** A life is over: no pass of it begins or goes on here, whoever is late to hear of it. */
-  died(life: Life): void {
-    this.dead.set(life.worker, Math.max(life.incarnation, this.dead.get(life.worker) ?? -1));
+  /** A member is no more: no pass of it begins or goes on here, whoever is late to hear of it. */
+  died(member: MemberRef): void {
+    this.dead.set(member.worker, Math.max(member.incarnation, this.dead.get(member.worker) ?? -1));
   }
 
   private enter(context: C | undefined, pass: PassId, options: PassOptions, reply: Reply): PassState | undefined {
@@ -179,7 +179,7 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
     if (pass.incarnation <= (this.dead.get(pass.worker) ?? -1)) return void reply(originDied(pass));
     if (current !== undefined) {
       // An origin that starts its next pass has given up the one before.
-      const wins = sameLife(current.id, pass) ? pass.n > current.id.n : comparePasses(pass, current.id) < 0;
+      const wins = sameMember(current.id, pass) ? pass.n > current.id.n : comparePasses(pass, current.id) < 0;
       if (!wins) return void reply(overtaken(context));
       this.fail(context, current, overtaken(context));
     }
@@ -419,10 +419,10 @@ function engage(state: PassState, from: Parent): boolean {
 }
 
 function isFinished(context: AnyContext, pass: PassId): boolean {
-  return pass.n <= (context.finished.get(lifeKey(pass)) ?? 0);
+  return pass.n <= (context.finished.get(memberKey(pass)) ?? 0);
 }
 
 function finish(context: AnyContext, pass: PassId): void {
-  const key = lifeKey(pass);
+  const key = memberKey(pass);
   context.finished.set(key, Math.max(pass.n, context.finished.get(key) ?? 0));
 }
