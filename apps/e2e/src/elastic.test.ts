@@ -7,7 +7,7 @@ import { freePort } from '@backwire/testing';
 import { afterEach, expect, it, vi } from 'vitest';
 
 const root = resolve(import.meta.dirname, '../../..');
-const command = join(root, 'packages/launch/fixtures/command.ts');
+const command = join(root, 'packages/launch/test/command.ts');
 const worker = join(root, 'apps/examples/src/02-parameter-server/worker.ts');
 const out = mkdtempSync(join(tmpdir(), 'backwire-elastic-run-'));
 

@@ -7,7 +7,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 
 const root = resolve(import.meta.dirname, '../../..');
 const node = [process.execPath, '--import', 'tsx', '--conditions=@backwire/source'];
-const command = join(root, 'packages/launch/fixtures/command.ts');
+const command = join(root, 'packages/launch/test/command.ts');
 const worker = join(root, 'apps/examples/src/02-parameter-server/worker.ts');
 const id = `bw${process.pid % 100_000}`;
 const spaces = [`${id}a`, `${id}b`] as const;

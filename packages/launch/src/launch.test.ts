@@ -9,7 +9,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { launch } from './index.ts';
 
 const root = resolve(import.meta.dirname, '..');
-const worker = join(root, 'fixtures/worker.ts');
+const worker = join(root, 'test/worker.ts');
 
 interface Finished {
   readonly code: number | null;
@@ -30,7 +30,7 @@ class Command {
     const started = Date.now();
     this.child = spawn(
       process.execPath,
-      ['--import', 'tsx', '--conditions=@backwire/source', join(root, 'fixtures/command.ts'), ...argv],
+      ['--import', 'tsx', '--conditions=@backwire/source', join(root, 'test/command.ts'), ...argv],
       { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] },
     );
     this.child.stdout?.on('data', (chunk: Buffer) => (this.stdout += chunk.toString()));

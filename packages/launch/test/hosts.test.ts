@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
 
 const root = resolve(import.meta.dirname, '..');
-const worker = join(root, 'fixtures/worker.ts');
+const worker = join(root, 'test/worker.ts');
 const secret = 'a secret of the hosts, long enough';
 
 interface Finished {
@@ -23,7 +23,7 @@ class Host {
   constructor(argv: readonly string[], env: NodeJS.ProcessEnv = { BACKWIRE_SECRET: secret }) {
     this.child = spawn(
       process.execPath,
-      ['--import', 'tsx', '--conditions=@backwire/source', join(root, 'fixtures/command.ts'), 'run', ...argv],
+      ['--import', 'tsx', '--conditions=@backwire/source', join(root, 'test/command.ts'), 'run', ...argv],
       { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] },
     );
     this.child.stdout?.on('data', (chunk: Buffer) => (this.stdout += chunk.toString()));

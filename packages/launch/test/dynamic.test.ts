@@ -5,7 +5,7 @@ import { freePort } from '@backwire/testing';
 import { describe, expect, it } from 'vitest';
 
 const root = resolve(import.meta.dirname, '..');
-const member = join(root, 'fixtures/member.ts');
+const member = join(root, 'test/member.ts');
 const dynamic = ['--membership', 'dynamic', '--nproc-per-node', '2'];
 
 interface Finished {
@@ -18,7 +18,7 @@ function run(argv: readonly string[]): Promise<Finished> {
   const { BACKWIRE_SECRET: _, BACKWIRE_SECRET_FILE: __, ...env } = process.env;
   const child = spawn(
     process.execPath,
-    ['--import', 'tsx', '--conditions=@backwire/source', join(root, 'fixtures/command.ts'), 'run', ...argv],
+    ['--import', 'tsx', '--conditions=@backwire/source', join(root, 'test/command.ts'), 'run', ...argv],
     { env: { ...env, WORLD_SIZE: '7', ROLE_WORLD_SIZE: '7' }, stdio: ['ignore', 'pipe', 'pipe'] },
   );
   let output = '';

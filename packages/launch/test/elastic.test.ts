@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { freePort } from '@backwire/testing';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { launch, type LaunchOptions, type LaunchResult } from './index.ts';
+import { launch, type LaunchOptions, type LaunchResult } from '../src/index.ts';
 
 /** Says who it is, then waits to be told: the file `end` ends all, `end.<rank>` one, with the code inside. */
 const WORKER = `#!/bin/sh
