@@ -55,7 +55,6 @@ export default defineConfig(
     '**/test-output/**',
     '**/coverage/**',
     '**/src/gen/**',
-    '**/fixtures/**',
     '.nx/**',
     // Kept to the letter: what it writes has to compile, not to please.
     'apps/e2e/src/contract/programs.ts',

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { TestCluster } from './cluster.ts';
 import { eventually } from './leaks.ts';
 
-const program = new URL('../fixtures/worker.ts', import.meta.url);
+const program = new URL('../test/worker.ts', import.meta.url);
 const alive = (pid: number): boolean => {
   try {
     return process.kill(pid, 0);
@@ -64,7 +64,7 @@ describe('TestCluster', () => {
   });
 
   it('leaves no orphan when the process that started it is killed, stopped workers included', async () => {
-    await using outer = new TestCluster({ program: new URL('../fixtures/owner.ts', import.meta.url), worldSize: 1 });
+    await using outer = new TestCluster({ program: new URL('../test/owner.ts', import.meta.url), worldSize: 1 });
     const owner = outer.worker(0);
     await owner.line('ready');
     const pids = owner.lines.flatMap(({ text }) => /^(?:grand)?child (\d+)$/.exec(text)?.[1] ?? []).map(Number);
