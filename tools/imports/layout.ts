@@ -10,8 +10,8 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
   rpc: ['testdata', 'inspection', 'liveness', 'protocol', 'stores', 'transports', 'security'],
   rref: ['client', 'owner', 'messages', 'protocol'],
   'dist-autograd': ['engine', 'protocol'],
-  profiler: ['testdata'],
+  profiler: ['metrics'],
   launch: [],
-  backwire: ['testdata', 'dashboard', 'looking'],
+  backwire: ['dashboard', 'inspect'],
   testing: [],
 };

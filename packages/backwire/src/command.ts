@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { main, UsageError } from '@backwire/launch';
 import { RpcError } from '@backwire/rpc';
 import { dashboardCommand } from './dashboard/dashboard-command.ts';
-import { inspectCommand } from './looking/inspect-command.ts';
+import { inspectCommand } from './inspect/inspect-command.ts';
 
 const LOOKING = `
 usage: backwire inspect <endpoint> [--watch] [--json]

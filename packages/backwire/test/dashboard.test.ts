@@ -9,8 +9,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { chromium, type Browser, type Page } from 'playwright-core';
 import { freePort, TestCluster } from '@backwire/testing';
 
-const job = new URL('../testdata/job.ts', import.meta.url);
-const cli = new URL('../cli.ts', import.meta.url);
+const job = new URL('./job.ts', import.meta.url);
+const cli = new URL('../src/cli.ts', import.meta.url);
 const browserPath = [
   process.env['BACKWIRE_CHROMIUM'],
   '/usr/bin/chromium',

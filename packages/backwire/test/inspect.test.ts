@@ -7,12 +7,12 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { freePort, TestCluster } from '@backwire/testing';
 import type { GroupLook, WorkerReport } from '@backwire/rpc/internal';
-import { command } from '../command.ts';
-import { inspectText } from './inspect-text.ts';
-import { bytes, cell, duration, table } from './text.ts';
+import { command } from '../src/command.ts';
+import { inspectText } from '../src/inspect/inspect-text.ts';
+import { bytes, cell, duration, table } from '../src/inspect/text.ts';
 
 const SECRET = 'a secret for tests only';
-const cli = fileURLToPath(new URL('../cli.ts', import.meta.url));
+const cli = fileURLToPath(new URL('../src/cli.ts', import.meta.url));
 
 interface Ended {
   readonly code: number | null;
@@ -70,7 +70,7 @@ describe('backwire inspect', { timeout: 60_000 }, () => {
     const port = String(await freePort());
     endpoint = `127.0.0.1:${port}`;
     const env = { MASTER_ADDR: '127.0.0.1', MASTER_PORT: port, BACKWIRE_SECRET: SECRET };
-    workers = new TestCluster({ program: new URL('../testdata/job.ts', import.meta.url), worldSize: 3, env });
+    workers = new TestCluster({ program: new URL('./job.ts', import.meta.url), worldSize: 3, env });
     await Promise.all(workers.workers.map((worker) => worker.line(/^ready/, { timeoutMs: 100_000 })));
     for (const [rank, line] of [
       [0, 'hold'],
@@ -99,7 +99,7 @@ describe('backwire inspect', { timeout: 60_000 }, () => {
     expect(stdout).toMatch(/^ +worker1 +← +worker0 +job\/stuck +running /m);
     expect(stdout).toMatch(/^references by holder \(2\)$/m);
     expect(stdout).toMatch(/^ +worker0 +worker2 +Tensor +1$/m);
-    expect(stdout).toMatch(/^references by creation site \(1\)\n.*\n +testdata\/job\.ts:\d+ .* worker2 +2 +2$/m);
+    expect(stdout).toMatch(/^references by creation site \(1\)\n.*\n +test\/job\.ts:\d+ .* worker2 +2 +2$/m);
     expect(stdout).toMatch(/^autograd contexts/m);
     expect(stdout).toMatch(/^ +worker2 +RRef forks +2 +1000000 /m);
   });

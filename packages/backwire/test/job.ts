@@ -16,7 +16,7 @@ import {
   rrefs,
   type RRef,
   type Tensor,
-} from '../index.ts';
+} from '../src/index.ts';
 
 const score = rpcFunction('job/score', async (x: Tensor, ms: number) => {
   await sleep(ms);

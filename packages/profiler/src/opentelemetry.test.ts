@@ -32,7 +32,7 @@ describe('openTelemetry', { timeout: 60_000 }, () => {
   let workers: TestCluster;
   beforeAll(async () => {
     workers = new TestCluster({
-      program: new URL('./testdata/traced-worker.ts', import.meta.url),
+      program: new URL('../test/traced-worker.ts', import.meta.url),
       worldSize: 2,
       env: {
         MASTER_ADDR: '127.0.0.1',

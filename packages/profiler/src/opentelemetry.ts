@@ -13,7 +13,7 @@ import {
 } from '@backwire/rpc/internal';
 import type { Message } from '@backwire/wire';
 import { formatTrace, parseTrace } from './trace-context.ts';
-import { BUCKETS } from './call-histograms.ts';
+import { BUCKETS } from './metrics/call-histograms.ts';
 
 /** What an adapter may be told; everything defaults to what the program registered with `@opentelemetry/api`. */
 export interface OpenTelemetryOptions {

@@ -2,9 +2,9 @@
 import { connect } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { createAgent, rpcAsync, rpcFunction, rpcSync, type RpcAgent } from '@backwire/rpc';
-import { BUCKETS, CallHistograms, type Histogram } from './call-histograms.ts';
-import { measureCalls, metricsText, serveMetrics, type MetricsServer } from './index.ts';
-import { prometheusText } from './prometheus.ts';
+import { BUCKETS, CallHistograms, type Histogram } from '../src/metrics/call-histograms.ts';
+import { measureCalls, metricsText, serveMetrics, type MetricsServer } from '../src/index.ts';
+import { prometheusText } from '../src/metrics/prometheus.ts';
 
 const quick = rpcFunction('metrics.test/quick', (x: number) => x);
 const slow = rpcFunction('metrics.test/slow', () => new Promise<void>((done) => setTimeout(done, 30)));

@@ -9,7 +9,7 @@ import {
 } from '@opentelemetry/sdk-metrics';
 import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from '@opentelemetry/sdk-trace-base';
 import { barrier, initRpc, rpcFunction, rpcStream, rpcSync, shutdown } from '@backwire/rpc';
-import { openTelemetry } from '../opentelemetry.ts';
+import { openTelemetry } from '../src/opentelemetry.ts';
 
 const spans = new InMemorySpanExporter();
 const numbers = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE);

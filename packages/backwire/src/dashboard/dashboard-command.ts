@@ -2,8 +2,8 @@
 import { parseArgs } from 'node:util';
 import { UsageError } from '@backwire/launch';
 import { Inspector } from '@backwire/rpc/internal';
-import { ENDPOINT_FLAGS, ENDPOINT_HELP, inspectorOptions, seconds } from '../looking/flags.ts';
-import { DEFAULT_INTERVAL_MS, MIN_INTERVAL_MS } from '../looking/limits.ts';
+import { ENDPOINT_FLAGS, ENDPOINT_HELP, inspectorOptions, seconds } from '../inspect/flags.ts';
+import { DEFAULT_INTERVAL_MS, MIN_INTERVAL_MS } from '../inspect/limits.ts';
 import { serveDashboard } from './server.ts';
 
 const HELP = `usage: backwire dashboard <endpoint> [flags]

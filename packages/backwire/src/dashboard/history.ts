@@ -1,8 +1,8 @@
 /** @file Looks at a group, one after the other, made into what changed between them: rates, new failures, workers that came and went. */
 import type { GroupLook, WorkerLook, WorkerReport } from '@backwire/rpc/internal';
-import { contextsOf, reportsOf, rrefsOf } from '../looking/details.ts';
-import { MAX_CALLS_PER_FRAME, MAX_HISTORY, MAX_NOTES, MAX_ROWS_PER_FRAME } from '../looking/limits.ts';
-import type { CallFrame, Frame, LinkFrame, Note, OpenFrame, TotalsFrame, WorkerFrame } from './frame.ts';
+import { contextsOf, reportsOf, rrefsOf } from '../inspect/details.ts';
+import { MAX_CALLS_PER_FRAME, MAX_HISTORY, MAX_NOTES, MAX_ROWS_PER_FRAME } from '../inspect/limits.ts';
+import type { CallFrame, Frame, LinkFrame, Note, OpenFrame, TotalsFrame, WorkerFrame } from './snapshot.ts';
 
 /** What a page that opens is told first. */
 export interface Past {

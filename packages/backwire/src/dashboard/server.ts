@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { RpcError } from '@backwire/rpc';
 import type { Inspector } from '@backwire/rpc/internal';
-import { MAX_PAGES, MAX_UNSENT_BYTES } from '../looking/limits.ts';
+import { MAX_PAGES, MAX_UNSENT_BYTES } from '../inspect/limits.ts';
 import { History } from './history.ts';
 
 export interface DashboardOptions {

@@ -1,5 +1,5 @@
 /** @file What the live page is told after each look at the group. */
-import type { ContextRow, OwnedRRef } from '../looking/details.ts';
+import type { ContextRow, OwnedRRef } from '../inspect/details.ts';
 
 /** One worker as the page draws it. Rates are per second, over the time since the look before. */
 export interface WorkerFrame {

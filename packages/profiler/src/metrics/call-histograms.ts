@@ -6,7 +6,7 @@ import {
   type ObservedCall,
   type ObservedHandler,
 } from '@backwire/rpc/internal';
-import { MAX_OUTCOMES } from './limits.ts';
+import { MAX_OUTCOMES } from '../limits.ts';
 
 /** The upper bounds of the buckets, in seconds: from a call inside a host to one that waits for its time limit. */
 export const BUCKETS: readonly number[] = [
