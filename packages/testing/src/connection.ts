@@ -1,5 +1,7 @@
 /** @file A simulated connection: two FIFO directions that can be held, damaged, half-closed and reset like a TCP stream. */
-import type { Wire } from './network.ts';
+import type { VirtualClock } from './clock.ts';
+import type { LinkRates } from './faults.ts';
+import type { Random } from './random.ts';
 
 /** Why an end closed: nobody listened, the connection broke, or the peer closed it after its last message. */
 export type CloseReason = 'refused' | 'reset' | 'closed';
@@ -16,6 +18,21 @@ export interface End {
   send(data: unknown): void;
   /** Closes this end; the peer sees everything sent before, then `closed`. */
   close(): void;
+}
+
+/** Receives the connections made to a node. */
+export type ConnectionHandler = (end: End) => void;
+
+/** What a connection needs of the network it runs over. */
+export interface Wire {
+  readonly clock: VirtualClock;
+  /** The rates and random stream of one direction. */
+  link(from: string, to: string): { readonly rates: LinkRates; readonly random: Random; arrival(): number };
+  /** True while nothing may pass. */
+  blocked(from: string, to: string): boolean;
+  /** Runs `action` at the node unless it is paused (then later) or down (then never). */
+  arrive(to: string, action: () => void): void;
+  listener(name: string): ConnectionHandler | undefined;
 }
 
 /** A connection between a dialer and a listener; made by `SimNetwork.connect`. */

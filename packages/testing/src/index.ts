@@ -2,8 +2,8 @@
 export * from './random.ts';
 export * from './clock.ts';
 export * from './faults.ts';
-export { Link, SimNetwork, type ConnectionHandler, type DatagramHandler } from './network.ts';
-export type { CloseReason, End } from './connection.ts';
+export { Link, SimNetwork, type DatagramHandler } from './network.ts';
+export type { CloseReason, ConnectionHandler, End } from './connection.ts';
 export { SimNodeHost, type NodeEnv, type NodeFactory, type SimNode } from './sim-node.ts';
 export * from './simulation.ts';
 export * from './trace.ts';

@@ -1,26 +1,11 @@
 /** @file A simulated network: datagrams and connections over directed links with delay, loss, partitions, resets and damage. */
 import type { VirtualClock } from './clock.ts';
-import { Connection, type End } from './connection.ts';
+import { Connection, type ConnectionHandler, type End, type Wire } from './connection.ts';
 import { calm, type LinkRates } from './faults.ts';
 import type { Random } from './random.ts';
 
 /** Receives the datagrams addressed to a node. */
 export type DatagramHandler = (from: string, message: unknown) => void;
-/** Receives the connections made to a node. */
-export type ConnectionHandler = (end: End) => void;
-
-/** What a connection needs of the network it runs over. */
-export interface Wire {
-  readonly clock: VirtualClock;
-  /** The rates and random stream of one direction. */
-  link(from: string, to: string): Link;
-  /** True while nothing may pass. */
-  blocked(from: string, to: string): boolean;
-  /** Runs `action` at the node unless it is paused (then later) or down (then never). */
-  arrive(to: string, action: () => void): void;
-  listener(name: string): ConnectionHandler | undefined;
-}
-
 /** One direction between two nodes. */
 export class Link {
   /** Undefined follows the network's rates. */
