@@ -89,21 +89,21 @@ function note({ at, kind, text }) {
   document.querySelector('.empty[data-for="notes"]').hidden = true;
 }
 
-function draw(frame) {
-  const here = frame.workers.filter(({ state }) => state !== 'dead' && state !== 'left').length;
-  byId('group').textContent = frame.group;
-  document.title = `${frame.group} · Backwire`;
-  say('live', `${here}${frame.size === undefined ? '' : ` of ${frame.size}`} workers, view ${frame.epoch}`);
-  totals = [...totals, frame.totals].slice(-MAX_POINTS);
+function draw(snapshot) {
+  const here = snapshot.workers.filter(({ state }) => state !== 'dead' && state !== 'left').length;
+  byId('group').textContent = snapshot.group;
+  document.title = `${snapshot.group} · Backwire`;
+  say('live', `${here}${snapshot.size === undefined ? '' : ` of ${snapshot.size}`} workers, view ${snapshot.epoch}`);
+  totals = [...totals, snapshot.totals].slice(-MAX_POINTS);
   drawTotals();
-  graph.draw(frame.workers, frame.links);
-  const names = frame.workers.map(({ name }) => name);
-  timeline.add(frame.calls, names, frame.at);
-  for (const each of frame.notes) note(each);
-  fill(byId('worker-table'), 'Workers of the group', WORKER_COLUMNS, frame.workers);
-  fill(byId('open-table'), 'Calls that are not over', OPEN_COLUMNS, frame.open);
-  fill(byId('rref-table'), 'Remote references', RREF_COLUMNS, frame.rrefs);
-  fill(byId('context-table'), 'Distributed autograd contexts', CONTEXT_COLUMNS, frame.contexts);
+  graph.draw(snapshot.workers, snapshot.links);
+  const names = snapshot.workers.map(({ name }) => name);
+  timeline.add(snapshot.calls, names, snapshot.at);
+  for (const each of snapshot.notes) note(each);
+  fill(byId('worker-table'), 'Workers of the group', WORKER_COLUMNS, snapshot.workers);
+  fill(byId('open-table'), 'Calls that are not over', OPEN_COLUMNS, snapshot.open);
+  fill(byId('rref-table'), 'Remote references', RREF_COLUMNS, snapshot.rrefs);
+  fill(byId('context-table'), 'Distributed autograd contexts', CONTEXT_COLUMNS, snapshot.contexts);
 }
 
 function listen() {

@@ -89,9 +89,11 @@ describe('a history', () => {
   it('makes rates of counters, over the time that really passed', () => {
     const history = new History(1_000);
     expect(history.add(look(0, up('a', 0, { sent: 100 }), up('b', 1))).totals).toMatchObject({ calls: 0, bytes: 0 });
-    const frame = history.add(look(2_000, up('a', 0, { sent: 150, bytes: 4_000, toOther: [50, 2, 100] }), up('b', 1)));
-    expect(frame.totals).toMatchObject({ at: 2_000, calls: 25, bytes: 2_000, errors: 1 });
-    expect(frame.links.find(({ from }) => from === 'a')).toMatchObject({
+    const snapshot = history.add(
+      look(2_000, up('a', 0, { sent: 150, bytes: 4_000, toOther: [50, 2, 100] }), up('b', 1)),
+    );
+    expect(snapshot.totals).toMatchObject({ at: 2_000, calls: 25, bytes: 2_000, errors: 1 });
+    expect(snapshot.links.find(({ from }) => from === 'a')).toMatchObject({
       to: 'b',
       calls: 25,
       errors: 1,
@@ -148,10 +150,10 @@ describe('a history', () => {
       durationMs: 1,
       ...(i % 2 === 0 ? {} : { error: 'peer-died' }),
     }));
-    const frame = history.add(look(1_000, up('a', 0, { recent })));
-    expect(frame.calls).toHaveLength(300);
-    expect(frame.notes).toHaveLength(100);
-    expect(frame.notes.at(-1)).toEqual({ at: 300, kind: 'error', text: 'a → b f: peer-died' });
+    const snapshot = history.add(look(1_000, up('a', 0, { recent })));
+    expect(snapshot.calls).toHaveLength(300);
+    expect(snapshot.notes).toHaveLength(100);
+    expect(snapshot.notes.at(-1)).toEqual({ at: 300, kind: 'error', text: 'a → b f: peer-died' });
     expect(history.past.notes).toHaveLength(100);
     for (let i = 0; i < 400; i++) history.add(look(2_000 + i, up('a', 0)));
     expect(history.past.totals).toHaveLength(300);

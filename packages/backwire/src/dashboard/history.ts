@@ -1,21 +1,29 @@
 /** @file Looks at a group, one after the other, made into what changed between them: rates, new failures, workers that came and went. */
 import type { GroupLook, WorkerLook, WorkerReport } from '@backwire/rpc/internal';
 import { contextsOf, reportsOf, rrefsOf } from '../inspect/details.ts';
-import { MAX_CALLS_PER_FRAME, MAX_HISTORY, MAX_NOTES, MAX_ROWS_PER_FRAME } from '../inspect/limits.ts';
-import type { CallFrame, Frame, LinkFrame, Note, OpenFrame, TotalsFrame, WorkerFrame } from './snapshot.ts';
+import { MAX_CALLS_PER_SNAPSHOT, MAX_HISTORY, MAX_NOTES, MAX_ROWS_PER_SNAPSHOT } from '../inspect/limits.ts';
+import type {
+  CallSnapshot,
+  Snapshot,
+  LinkSnapshot,
+  Note,
+  OpenSnapshot,
+  TotalsSnapshot,
+  WorkerSnapshot,
+} from './snapshot.ts';
 
 /** What a page that opens is told first. */
 export interface Past {
-  readonly totals: readonly TotalsFrame[];
+  readonly totals: readonly TotalsSnapshot[];
   readonly notes: readonly Note[];
 }
 
 export class History {
   readonly intervalMs: number;
   private before: GroupLook | undefined;
-  /** What each life of a worker said last, and when: one may miss a look. */
+  /** What each member said last, and when: one may miss a look. */
   private readonly said = new Map<string, Said>();
-  private readonly totals: TotalsFrame[] = [];
+  private readonly totals: TotalsSnapshot[] = [];
   private readonly notes: Note[] = [];
   /** Workers that came and went, apart: no number of failed calls may push them out. */
   private readonly changes: Note[] = [];
@@ -31,11 +39,13 @@ export class History {
   }
 
   /** Takes the next look in. Looks have to come in the order of their time. */
-  add(look: GroupLook): Frame {
+  add(look: GroupLook): Snapshot {
     const { before } = this;
     this.before = look;
-    const workers = this.everybody(look).map((worker) => workerFrame(worker, this.said.get(lifeOf(worker)), look.at));
-    const links = reportsOf(look).flatMap((report) => linksOf(report, this.said.get(lifeOf(report)), look.at));
+    const workers = this.everybody(look).map((worker) =>
+      workerSnapshot(worker, this.said.get(memberKey(worker)), look.at),
+    );
+    const links = reportsOf(look).flatMap((report) => linksOf(report, this.said.get(memberKey(report)), look.at));
     this.remember(look);
     const calls = callsOf(look);
     const changed = changes(before, look);
@@ -53,18 +63,18 @@ export class History {
       workers,
       links,
       totals,
-      calls: calls.slice(-MAX_CALLS_PER_FRAME),
+      calls: calls.slice(-MAX_CALLS_PER_SNAPSHOT),
       open: openOf(look),
-      rrefs: rrefsOf(look).slice(0, MAX_ROWS_PER_FRAME),
-      contexts: contextsOf(look).slice(0, MAX_ROWS_PER_FRAME),
+      rrefs: rrefsOf(look).slice(0, MAX_ROWS_PER_SNAPSHOT),
+      contexts: contextsOf(look).slice(0, MAX_ROWS_PER_SNAPSHOT),
       notes: [...changed.slice(-MAX_NOTES), ...failed.slice(-MAX_NOTES)],
     };
   }
 
   private remember(look: GroupLook): void {
-    const present = new Set(look.workers.filter(({ state }) => state === 'up' || state === 'silent').map(lifeOf));
-    for (const life of this.said.keys()) if (!present.has(life)) this.said.delete(life);
-    for (const report of reportsOf(look)) this.said.set(lifeOf(report), { report, at: look.at });
+    const present = new Set(look.workers.filter(({ state }) => state === 'up' || state === 'silent').map(memberKey));
+    for (const member of this.said.keys()) if (!present.has(member)) this.said.delete(member);
+    for (const report of reportsOf(look)) this.said.set(memberKey(report), { report, at: look.at });
   }
 
   /** The view forgets who left long ago; whoever looks at the page does not. */
@@ -90,7 +100,7 @@ function since(last: Said | undefined, now: number): number {
   return last === undefined ? Infinity : Math.max((now - last.at) / 1000, 0.001);
 }
 
-function workerFrame(worker: WorkerLook, last: Said | undefined, now: number): WorkerFrame {
+function workerSnapshot(worker: WorkerLook, last: Said | undefined, now: number): WorkerSnapshot {
   const { report } = worker;
   const seconds = since(last, now);
   const rate = (pick: (metrics: WorkerReport['metrics']) => number): number =>
@@ -123,7 +133,7 @@ function workerFrame(worker: WorkerLook, last: Said | undefined, now: number): W
   };
 }
 
-function linksOf(report: WorkerReport, last: Said | undefined, now: number): LinkFrame[] {
+function linksOf(report: WorkerReport, last: Said | undefined, now: number): LinkSnapshot[] {
   const seconds = since(last, now);
   const before = new Map(last?.report.sessions.map((session) => [`${session.name}#${session.incarnation}`, session]));
   return report.sessions.map((session) => {
@@ -143,8 +153,8 @@ function linksOf(report: WorkerReport, last: Said | undefined, now: number): Lin
   });
 }
 
-function totalsOf(look: GroupLook, workers: readonly WorkerFrame[], links: readonly LinkFrame[]): TotalsFrame {
-  const sum = (pick: (worker: WorkerFrame) => number): number =>
+function totalsOf(look: GroupLook, workers: readonly WorkerSnapshot[], links: readonly LinkSnapshot[]): TotalsSnapshot {
+  const sum = (pick: (worker: WorkerSnapshot) => number): number =>
     workers.reduce((total, worker) => total + pick(worker), 0);
   return {
     at: look.at,
@@ -157,7 +167,7 @@ function totalsOf(look: GroupLook, workers: readonly WorkerFrame[], links: reado
   };
 }
 
-function callsOf(look: GroupLook): CallFrame[] {
+function callsOf(look: GroupLook): CallSnapshot[] {
   return reportsOf(look)
     .flatMap((report) =>
       (report.recent ?? []).map(({ to, method, startedAt, durationMs, error }) => ({
@@ -172,16 +182,16 @@ function callsOf(look: GroupLook): CallFrame[] {
     .sort((a, b) => a.at - b.at);
 }
 
-function openOf(look: GroupLook): OpenFrame[] {
+function openOf(look: GroupLook): OpenSnapshot[] {
   return reportsOf(look)
     .flatMap((report) =>
       report.outgoing.calls.map(({ peer, method, ageMs }) => ({ from: report.name, to: peer, method, ageMs })),
     )
     .sort((a, b) => b.ageMs - a.ageMs)
-    .slice(0, MAX_ROWS_PER_FRAME);
+    .slice(0, MAX_ROWS_PER_SNAPSHOT);
 }
 
-function failures(calls: readonly CallFrame[]): Note[] {
+function failures(calls: readonly CallSnapshot[]): Note[] {
   return calls.flatMap(({ from, to, method, at, ms, error }) =>
     error === undefined ? [] : [{ at: at + ms, kind: 'error', text: `${from} → ${to} ${method}: ${error}` }],
   );
@@ -213,6 +223,6 @@ function keep<T>(list: T[], more: readonly T[], most: number): void {
   if (list.length > most) list.splice(0, list.length - most);
 }
 
-function lifeOf({ name, incarnation }: { readonly name: string; readonly incarnation: number }): string {
+function memberKey({ name, incarnation }: { readonly name: string; readonly incarnation: number }): string {
   return `${name}#${incarnation}`;
 }

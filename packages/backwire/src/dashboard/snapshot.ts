@@ -2,7 +2,7 @@
 import type { ContextRow, OwnedRRef } from '../inspect/details.ts';
 
 /** One worker as the page draws it. Rates are per second, over the time since the look before. */
-export interface WorkerFrame {
+export interface WorkerSnapshot {
   readonly name: string;
   readonly id: number;
   /** 'up', 'draining', 'fenced', 'silent' (a member that does not answer), 'dead', 'left'. */
@@ -26,7 +26,7 @@ export interface WorkerFrame {
 }
 
 /** The traffic from one worker to another, per second. */
-export interface LinkFrame {
+export interface LinkSnapshot {
   readonly from: string;
   readonly to: string;
   readonly up: boolean;
@@ -38,7 +38,7 @@ export interface LinkFrame {
 }
 
 /** A call that ended. */
-export interface CallFrame {
+export interface CallSnapshot {
   readonly from: string;
   readonly to: string;
   readonly method: string;
@@ -49,7 +49,7 @@ export interface CallFrame {
 }
 
 /** A call that is not over. */
-export interface OpenFrame {
+export interface OpenSnapshot {
   readonly from: string;
   readonly to: string;
   readonly method: string;
@@ -64,7 +64,7 @@ export interface Note {
 }
 
 /** Sums over the group, for the charts. */
-export interface TotalsFrame {
+export interface TotalsSnapshot {
   readonly at: number;
   readonly calls: number;
   readonly errors: number;
@@ -74,19 +74,19 @@ export interface TotalsFrame {
   readonly open: number;
 }
 
-export interface Frame {
+export interface Snapshot {
   readonly group: string;
   readonly at: number;
   readonly epoch: number;
   readonly size: number | undefined;
   readonly intervalMs: number;
-  readonly workers: readonly WorkerFrame[];
-  readonly links: readonly LinkFrame[];
-  readonly totals: TotalsFrame;
-  readonly calls: readonly CallFrame[];
-  readonly open: readonly OpenFrame[];
+  readonly workers: readonly WorkerSnapshot[];
+  readonly links: readonly LinkSnapshot[];
+  readonly totals: TotalsSnapshot;
+  readonly calls: readonly CallSnapshot[];
+  readonly open: readonly OpenSnapshot[];
   readonly rrefs: readonly OwnedRRef[];
   readonly contexts: readonly ContextRow[];
-  /** New since the frame before. */
+  /** New since the snapshot before. */
   readonly notes: readonly Note[];
 }

@@ -13,9 +13,9 @@ export const MIN_INTERVAL_MS = 100;
 /** Looks whose sums are kept for the charts: five minutes at the default. */
 export const MAX_HISTORY = 300;
 /** Calls of one look that travel to the page. */
-export const MAX_CALLS_PER_FRAME = 600;
+export const MAX_CALLS_PER_SNAPSHOT = 600;
 /** References, contexts and open calls of one look that travel to the page. */
-export const MAX_ROWS_PER_FRAME = 200;
+export const MAX_ROWS_PER_SNAPSHOT = 200;
 /** Failed calls and losses of workers that the page is told of when it opens. */
 export const MAX_NOTES = 100;
 /** Pages open at once. */
