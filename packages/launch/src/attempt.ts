@@ -1,4 +1,4 @@
-/** @file One life of a group: from the first worker's start to the last one's end. */
+/** @file One attempt of a group: from the first worker's start to the last one's end. */
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
@@ -56,11 +56,10 @@ const SAME_MOMENT_MS = 20;
 
 /** Runs every worker once; resolves when all have ended. Never rejects because of a worker. */
 export async function attempt(options: AttemptOptions): Promise<AttemptOutcome> {
-  const life = new Life(options);
-  return life.run();
+  return new Attempt(options).run();
 }
 
-class Life {
+class Attempt {
   private readonly options: AttemptOptions;
   private readonly workers: WorkerProcess[] = [];
   private readonly logs: LogFiles[] = [];

@@ -24,3 +24,7 @@ export const HOST_LEASE_MS = 10_000;
 export const FAREWELL_MS = 2_000;
 /** How long a store with a server of its own may be away. */
 export const STORE_GRACE_MS = 60_000;
+/** More hosts than this cannot be meant: ranks are 16 bits. */
+export const MAX_HOSTS = 32_768;
+/** Events that the state of a rendezvous remembers: enough for a launcher that looks four times a second. */
+export const MAX_EVENTS = 64;

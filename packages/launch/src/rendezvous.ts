@@ -1,4 +1,5 @@
 /** @file The agreed state of a group over several launchers: who is in it, at which round, and how it ended. Pure. */
+import { MAX_EVENTS, MAX_HOSTS } from './limits.ts';
 
 /** One launcher and the workers it runs. */
 export interface Host {
@@ -52,12 +53,6 @@ export interface Rendezvous extends Terms {
   readonly events: readonly string[];
   readonly told: number;
 }
-
-/** Events that a state remembers: enough for a launcher that looks four times a second. */
-export const MAX_EVENTS = 64;
-
-/** More hosts than this cannot be meant: ranks are 16 bits. */
-export const MAX_HOSTS = 32_768;
 
 /** Why a host cannot come in. */
 export interface Refusal {

@@ -4,7 +4,7 @@ import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
 import { UsageError } from './errors.ts';
 import type { ParsedFlags } from './flags.ts';
-import type { LaunchOptions } from './launch.ts';
+import type { LaunchOptions } from './options.ts';
 import { parseStreams } from './output-spec.ts';
 import type { Scheduler } from './scheduler.ts';
 import { DEFAULT_SIGNALS } from './settings.ts';

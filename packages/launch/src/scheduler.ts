@@ -1,5 +1,6 @@
 /** @file Where this launcher stands when a scheduler started it: Slurm's and Kubernetes' variables. Pure. */
 import { UsageError } from './errors.ts';
+import { MAX_HOSTS } from './limits.ts';
 
 /** What a scheduler says, for flags that were not given. */
 export interface Scheduler {
@@ -67,8 +68,6 @@ export function expandHosts(list: string, most = MAX_HOSTS): string[] {
   }
   return hosts;
 }
-
-const MAX_HOSTS = 32_768;
 
 /** Splits at the commas outside brackets. */
 function split(list: string): string[] {

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import type { AttemptOptions } from './attempt.ts';
 import { LaunchError, UsageError } from './errors.ts';
 import type { HostGroupOptions } from './host-group.ts';
-import type { LaunchOptions } from './launch.ts';
 import { DEFAULT_JOIN_TIMEOUT_MS, DEFAULT_LAST_CALL_MS, DEFAULT_STOP_GRACE_MS, MAX_PROCESSES } from './limits.ts';
+import type { LaunchOptions } from './options.ts';
 
 export const DEFAULT_SIGNALS: readonly NodeJS.Signals[] = ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT'];
 
