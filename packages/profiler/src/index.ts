@@ -2,7 +2,13 @@
 export type { ChromeTrace, TraceClocks } from './chrome-trace.ts';
 export type { ProfileEvent, ProfileOptions } from './events.ts';
 export { mergeChromeTraces } from './merged-trace.ts';
-export { measureCalls, metricsText, serveMetrics, type MetricsServer, type MetricsServerOptions } from './metrics/serve.ts';
+export {
+  measureCalls,
+  metricsText,
+  serveMetrics,
+  type MetricsServer,
+  type MetricsServerOptions,
+} from './metrics/serve.ts';
 export { openTelemetry, type OpenTelemetryOptions } from './opentelemetry.ts';
 export { profile, recordFunction, type Label, type Profile } from './profile.ts';
 export { profiling } from './profiling.ts';

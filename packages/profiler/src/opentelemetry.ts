@@ -6,14 +6,16 @@ import {
   handledMethod,
   incomingTrace,
   withTrace,
+  type AgentMetrics,
   type CallObserver,
   type ExtensionHost,
   type Followed,
   type ObservedHandler,
 } from '@backwire/rpc/internal';
 import type { Message } from '@backwire/wire';
-import { formatTrace, parseTrace } from './trace-context.ts';
 import { BUCKETS } from './metrics/call-histograms.ts';
+import { GAUGES } from './metrics/numbers.ts';
+import { formatTrace, parseTrace } from './trace-context.ts';
 
 /** What an adapter may be told; everything defaults to what the program registered with `@opentelemetry/api`. */
 export interface OpenTelemetryOptions {
@@ -137,17 +139,11 @@ class TelemetrySession implements ExtensionSession {
 
   /** Our own numbers, read when somebody collects. */
   private observe(meter: Otel.Meter): void {
-    const own = (name: string, unit: string, description: string, read: () => number): void => {
+    for (const { name, unit, description, read } of GAUGES) {
       meter
-        .createObservableGauge(`backwire.${name}`, { unit, description })
-        .addCallback((result) => result.observe(read()));
-    };
-    const number = (key: string) => (): number => Number(this.host.metrics()[key] ?? 0);
-    own('calls.open', '{call}', 'Calls made that are not over.', number('calls_open'));
-    own('handlers.running', '{call}', 'Handlers that are not over.', number('handlers_running'));
-    own('handlers.queued', '{call}', 'Calls that wait for a slot.', number('handlers_queued'));
-    own('pending', 'By', 'Bytes queued or not acknowledged.', number('pending_bytes'));
-    own('reconnects', '{link}', 'Links made again after one was lost.', number('reconnects'));
+        .createObservableGauge(name, { unit, description })
+        .addCallback((result) => result.observe(read(this.host.metrics() as AgentMetrics)));
+    }
   }
 
   /** Of a call to `server`. */

@@ -1,6 +1,7 @@
 /** @file The numbers of an agent in the text format of Prometheus, version 0.0.4. */
 import type { AgentMetrics } from '@backwire/rpc/internal';
 import { BUCKETS, type Histogram } from './call-histograms.ts';
+import { AGENT_NUMBERS, EXTENSION_NUMBERS, PEER_NUMBERS, type Kind } from './numbers.ts';
 
 /** The type of the answer to a scrape. */
 export const PROMETHEUS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
@@ -14,7 +15,7 @@ interface Sample {
 }
 
 /** What the text says. */
-export interface PrometheusInput {
+interface PrometheusInput {
   readonly worker: string;
   readonly group: string;
   readonly metrics: AgentMetrics;
@@ -22,73 +23,17 @@ export interface PrometheusInput {
   readonly server: readonly Histogram[];
 }
 
-/** What each number of the agent is called, which kind it is, and what it means. */
-const NUMBERS: readonly (readonly [
-  key: keyof AgentMetrics & string,
-  name: string,
-  kind: 'counter' | 'gauge',
-  help: string,
-])[] = [
-  ['calls_sent', 'backwire_calls_sent_total', 'counter', 'Calls made.'],
-  ['calls_failed', 'backwire_calls_failed_total', 'counter', 'Calls made that failed.'],
-  ['calls_handled', 'backwire_calls_handled_total', 'counter', 'Calls of others whose handlers are over.'],
-  ['calls_open', 'backwire_calls_open', 'gauge', 'Calls made that are not over.'],
-  ['handlers_running', 'backwire_handlers_running', 'gauge', 'Handlers that are not over.'],
-  ['handlers_queued', 'backwire_handlers_queued', 'gauge', 'Calls of others that wait for a slot.'],
-  ['peers_up', 'backwire_peers_up', 'gauge', 'Other workers with an open link.'],
-];
-
-/** The numbers of extensions that have names of their own; others are `backwire_extension{name}`. */
-const EXTENSION_NAMES: ReadonlyMap<string, readonly [name: string, help: string, kind?: 'counter']> = new Map([
-  ['num_owner_rrefs', ['backwire_rrefs_owned', 'Remote references owned here that others hold.']],
-  ['num_forks', ['backwire_rref_forks', 'Handles of others on values owned here.']],
-  [
-    'num_pending_users',
-    ['backwire_rrefs_unconfirmed', 'Remote references held here that their owner has not confirmed.'],
-  ],
-  ['num_collected_rrefs', ['backwire_rrefs_collected_total', 'Handles released by the garbage collector.', 'counter']],
-  ['num_autograd_contexts', ['backwire_autograd_contexts', 'Distributed autograd contexts alive.']],
-  ['num_current_backward_passes', ['backwire_backward_passes', 'Backward passes in progress.']],
-]);
-
 /** The whole text, ending with a line feed. */
 export function prometheusText(input: PrometheusInput): string {
   const { metrics } = input;
   const base = { worker: input.worker, group: input.group };
   const out: string[] = [];
-  for (const [key, name, kind, help] of NUMBERS) {
-    metric(out, name, kind, help, [{ labels: base, value: Number(metrics[key]) }]);
+  for (const [key, name, kind, help] of AGENT_NUMBERS)
+    metric(out, name, kind, `${help}.`, [{ labels: base, value: Number(metrics[key]) }]);
+  for (const [key, name, kind, help] of PEER_NUMBERS) {
+    const samples = metrics.peers.map((peer) => ({ labels: { ...base, peer: peer.name }, value: peer[key] }));
+    metric(out, name, kind, `${help}, by peer.`, samples);
   }
-  const byPeer = (pick: (peer: AgentMetrics['peers'][number]) => number): Sample[] =>
-    metrics.peers.map((peer) => ({ labels: { ...base, peer: peer.name }, value: pick(peer) }));
-  metric(
-    out,
-    'backwire_sent_bytes_total',
-    'counter',
-    'Bytes sent, by peer.',
-    byPeer(({ bytesSent }) => bytesSent),
-  );
-  metric(
-    out,
-    'backwire_received_bytes_total',
-    'counter',
-    'Bytes received, by peer.',
-    byPeer(({ bytesReceived }) => bytesReceived),
-  );
-  metric(
-    out,
-    'backwire_pending_bytes',
-    'gauge',
-    'Bytes queued or not acknowledged, by peer.',
-    byPeer(({ pendingBytes }) => pendingBytes),
-  );
-  metric(
-    out,
-    'backwire_reconnects_total',
-    'counter',
-    'Links made again after one was lost, by peer.',
-    byPeer(({ reconnects }) => reconnects),
-  );
   extensions(out, base, metrics.extensions);
   histograms(
     out,
@@ -110,11 +55,11 @@ export function prometheusText(input: PrometheusInput): string {
 function extensions(out: string[], base: Labels, numbers: Readonly<Record<string, number>>): void {
   const others: Sample[] = [];
   for (const [key, value] of Object.entries(numbers)) {
-    const known = EXTENSION_NAMES.get(key);
+    const known = EXTENSION_NUMBERS.find(([known]) => known === key);
     if (known === undefined) others.push({ labels: { ...base, name: key }, value });
-    else metric(out, known[0], known[2] ?? 'gauge', known[1], [{ labels: base, value }]);
+    else metric(out, known[1], known[2], `${known[3]}.`, [{ labels: base, value }]);
   }
-  metric(out, 'backwire_extension', 'gauge', 'Other numbers of extensions.', others);
+  metric(out, 'extension', 'gauge', 'Other numbers of extensions.', others);
 }
 
 function histograms(out: string[], name: string, help: string, base: Labels, all: readonly Histogram[]): void {
@@ -140,16 +85,11 @@ function histograms(out: string[], name: string, help: string, base: Labels, all
   }
 }
 
-function metric(
-  out: string[],
-  name: string,
-  kind: 'counter' | 'gauge',
-  help: string,
-  samples: readonly Sample[],
-): void {
+function metric(out: string[], name: string, kind: Kind, help: string, samples: readonly Sample[]): void {
   if (samples.length === 0) return;
-  out.push(`# HELP ${name} ${help}`, `# TYPE ${name} ${kind}`);
-  for (const { labels, value } of samples) out.push(line(name, labels, value));
+  const whole = `backwire_${name}`;
+  out.push(`# HELP ${whole} ${help}`, `# TYPE ${whole} ${kind}`);
+  for (const { labels, value } of samples) out.push(line(whole, labels, value));
 }
 
 function line(name: string, labels: Labels, value: number): string {
