@@ -1,4 +1,4 @@
-/** @file `npm test`: format, lint, types and every test of every package, then the counts. */
+/** @file `npm test`: format, lint, types, unused code and every test of every package, then the counts. */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
@@ -44,6 +44,7 @@ const steps: [string, boolean][] = [
     'lint and types',
     step('lint and types', bin('nx'), ['run-many', '-t', 'lint', 'typecheck', '--output-style=static']),
   ],
+  ['unused code', step('unused exports, files and dependencies', bin('knip'), [])],
   ['tests', step('tests', bin('nx'), ['run-many', '-t', 'test', '--parallel=1', '--output-style=static'])],
 ];
 

@@ -4,9 +4,9 @@ import { rpcAsync, rpcFunction, waitAll, type RpcAgent } from '@backwire/rpc';
 import { echo, nothing } from './served.ts';
 import type { Tensor } from '@backwire/tensor';
 
-export const later = rpcFunction('bench/later', async () => undefined);
-export const sum = rpcFunction('bench/sum', (a: number, b: number) => a + b);
-export const record = rpcFunction('bench/record', (value: { name: string; list: number[] }) => value.list.length);
+const later = rpcFunction('bench/later', async () => undefined);
+const sum = rpcFunction('bench/sum', (a: number, b: number) => a + b);
+const record = rpcFunction('bench/record', (value: { name: string; list: number[] }) => value.list.length);
 
 /** What a block of calls is made with. */
 export interface Variant {

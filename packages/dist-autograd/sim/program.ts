@@ -10,7 +10,7 @@ export type Step =
   | { readonly do: 'call'; readonly calls: readonly Call[]; readonly forget: boolean }
   | { readonly do: 'fail' };
 
-export interface Call {
+interface Call {
   readonly to: number;
   readonly fn: number;
   readonly args: readonly number[];
@@ -39,7 +39,7 @@ export interface Place {
   call(to: number, fn: number, args: Tensor[]): Promise<Tensor[]>;
 }
 
-export const SHAPE = [2];
+const SHAPE = [2];
 
 /** Small whole numbers, so that sums have one value in whatever order. */
 const VALUES = [-2, -1, 1, 2, 3];

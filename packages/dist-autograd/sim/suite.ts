@@ -55,7 +55,7 @@ export interface Covered {
   aborts: number;
 }
 
-export function drawScenario(seed: number): Scenario {
+function drawScenario(seed: number): Scenario {
   const random = new Random(`autograd ${seed}`);
   const program = drawProgram(random.split('program'));
   const faults = random.split('faults');
@@ -88,7 +88,7 @@ export function programSuite(watch?: (outcome: Outcome) => void): Suite<Scenario
 }
 
 /** The gradients by leaf after one pass, all in one place. */
-export async function runLocally({ program, dtype }: Scenario): Promise<(number[] | undefined)[] | undefined> {
+async function runLocally({ program, dtype }: Scenario): Promise<(number[] | undefined)[] | undefined> {
   const leaves = makeLeaves(program, dtype);
   const place = (worker: number): Place => ({
     worker,

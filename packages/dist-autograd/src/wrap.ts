@@ -58,6 +58,7 @@ export function requiringGrad(tensors: readonly Tensor[]): Tensor[] {
 /**
  * Records that `tensors`, those of a message that require grad, leave this worker: gradients for the message come back through the
  * function made here.
+ * @public
  */
 export function addSendRpcBackward(
   context: LiveContext,
@@ -73,6 +74,7 @@ export function addSendRpcBackward(
 /**
  * Records that `tensors`, those of a received message that require grad, came from `from`: their gradients go there.
  * Returns undefined when there are none.
+ * @public
  */
 export function addRecvRpcBackward(
   context: LiveContext,
@@ -111,7 +113,7 @@ export function getMessageWithAutograd(
   return wrap(own, context, to, message, { path, direction: 'request' }, requiring);
 }
 
-/** Sends `message` in the context, wrapped as `getMessageWithAutograd` says, and resolves with the reply, unwrapped. */
+/** Sends `message` in the context, wrapped as `getMessageWithAutograd` says, and resolves with the reply, unwrapped. @public */
 export async function sendMessageWithAutograd(
   own: Wrapping,
   context: LiveContext,

@@ -1,7 +1,7 @@
 /** @file torchrun's notation for streams of workers: '3', or '0:1,1:2'. */
 import { UsageError } from './errors.ts';
 
-/** Which of a worker's two streams are meant. */
+/** Which of a worker's two streams are meant. @public */
 export interface Streams {
   readonly stdout: boolean;
   readonly stderr: boolean;

@@ -62,7 +62,7 @@ function isExecutable(path: string): boolean {
 }
 
 /** The flags of node that a worker should have as well: `--conditions`, `--import`, memory limits and so on. */
-export function inheritedFlags(execArgv: readonly string[]): string[] {
+function inheritedFlags(execArgv: readonly string[]): string[] {
   const kept: string[] = [];
   for (let i = 0; i < execArgv.length; i++) {
     const flag = execArgv[i] ?? '';

@@ -10,7 +10,7 @@ export interface ChromeTrace {
   otherData?: { readonly backwire: TraceClocks };
 }
 
-/** By whose clock the times of a trace are, and how well the others are set by it. */
+/** By whose clock the times of a trace are, and how well the others are set by it. @public */
 export interface TraceClocks {
   /** The worker whose clock counts. */
   readonly reference: number;

@@ -3,7 +3,9 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { ones, type Tensor } from '@backwire/tensor';
 import { createAgent, rpcFunction, rpcSync, type RpcAgent } from '@backwire/rpc';
 import { mergeChromeTraces, profile, recordFunction, type ChromeTrace } from './index.ts';
-import { alignClocks, ClockBook, clockOffset, profilingWithClock, type WorkerClock } from './internal.ts';
+import { alignClocks, ClockBook, clockOffset } from './clock.ts';
+import type { WorkerClock } from './now.ts';
+import { profilingWithClock } from './profiling.ts';
 
 /** A process clock that is wrong by `skewUs`, and gains `drift` microseconds a microsecond. */
 function skewed(skewUs: number, drift = 0): WorkerClock {

@@ -20,10 +20,10 @@ export interface ClockOffset {
 }
 
 /** How much two clocks may part, in microseconds a microsecond: twice what cheap quartz does. */
-export const MAX_DRIFT = 1e-4;
+const MAX_DRIFT = 1e-4;
 
 /** The offset of one sample: the ways there and back took what the other did not, and either may have taken all of it. */
-export function offsetOf(sample: ClockSample): ClockOffset {
+function offsetOf(sample: ClockSample): ClockOffset {
   const otherEndUs = sample.otherEndUs ?? sample.otherUs;
   const onTheWay = sample.receivedUs - sample.sentUs - (otherEndUs - sample.otherUs);
   return {

@@ -8,7 +8,7 @@ export interface WorkerClock {
 }
 
 /** This process's. Processes of one host share it, to within what the system says of the time of day. */
-export const PROCESS_CLOCK: WorkerClock = Object.freeze({
+const PROCESS_CLOCK: WorkerClock = Object.freeze({
   nowUs: () => performance.now() * 1000,
   epochUs: (us: number) => performance.timeOrigin * 1000 + us,
 });

@@ -24,7 +24,7 @@ export interface OpenTelemetryOptions {
 }
 
 /** The name of the extension, and of its tracer and meter. */
-export const OPEN_TELEMETRY = 'opentelemetry';
+const OPEN_TELEMETRY = 'opentelemetry';
 const SCOPE = '@backwire/profiler';
 /** By a name that bundlers do not see: they would want it installed. */
 const API: string = '@opentelemetry/api';

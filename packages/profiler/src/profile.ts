@@ -100,17 +100,6 @@ export function newRecorder(agent: RpcAgent | undefined, options: ProfileOptions
   return new Recorder({ ...options, node: agent?.id ?? 0, nowUs, epochUs, memoryBytes: () => memory().bytes });
 }
 
-/** A profile as a source of a merged trace. */
-export function traceSource(profile: Profile): TraceSource {
-  if (profile instanceof FinishedProfile) return profile.source;
-  throw new TypeError('not a profile made by profile()');
-}
-
-/** One trace of the profiles of many workers, on the clock of the first: the others are set by it as far as calls compared them. */
-export function mergedTrace(profiles: readonly Profile[]): ChromeTrace {
-  return chromeTrace(profiles.map(traceSource));
-}
-
 class FinishedProfile implements Profile {
   readonly source: TraceSource;
   readonly dropped: number;

@@ -15,7 +15,7 @@ import {
   type RpcAgent,
 } from '@backwire/rpc';
 import { profile, profiling, recordFunction, ServerProfiler, type ChromeTrace, type ProfileEvent } from './index.ts';
-import { profilingKey } from './internal.ts';
+import { profilingKey } from './profiling.ts';
 
 const double = rpcFunction('profiling.test/double', (x: Tensor) => x.add(x));
 const labelled = rpcFunction('profiling.test/labelled', (x: Tensor) =>

@@ -14,7 +14,7 @@ import type { Recorder, RemoteEvents } from './recorder.ts';
 import { activeRecordings, anyServerProfiler, endServerProfilersOf } from './server-profiler.ts';
 
 /** The name peers know it by. */
-export const PROFILING = 'profiling';
+const PROFILING = 'profiling';
 
 /**
  * Remote profiling: calls made inside `profile` appear in it, and with them what the called worker did for them, over any number of

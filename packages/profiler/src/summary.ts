@@ -68,7 +68,7 @@ export class Summary {
 }
 
 /** '12.300us', '1.234ms', '2.000s'. */
-export function formatUs(us: number): string {
+function formatUs(us: number): string {
   if (us >= 1e6) return `${(us / 1e6).toFixed(3)}s`;
   return us >= 1e3 ? `${(us / 1e3).toFixed(3)}ms` : `${us.toFixed(3)}us`;
 }
@@ -87,7 +87,7 @@ export function formatBytes(bytes: number): string {
 }
 
 /** Columns padded to their widest cell: the first to the left, the others to the right, a rule under the header. */
-export function layOut(rows: readonly (readonly string[])[]): string {
+function layOut(rows: readonly (readonly string[])[]): string {
   // There may be more rows than a function takes arguments.
   const widths = (rows[0] ?? []).map((_, column) =>
     rows.reduce((widest, row) => Math.max(widest, row[column]?.length ?? 0), 0),

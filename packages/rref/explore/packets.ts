@@ -9,7 +9,7 @@ export type Packet = Carried | Control | { readonly kind: 'created'; readonly fo
 export type Renaming = readonly MemberKey[];
 
 /** Members and local numbers that fit the masks below. */
-export const MAX_MEMBERS = 4;
+const MAX_MEMBERS = 4;
 const LOCALS = 8;
 
 /** The bit of an id in a mask of ids: 8 for each of 4 members. */

@@ -8,8 +8,8 @@ import { Locals, type Act, type Facts, type Outcome } from './locals.ts';
 import { bitOf, freeLocal, idText, Queues, type Packet, type Renaming } from './packets.ts';
 
 export const OWNER = 0;
-export const OBJECT_OF_OWNER: GlobalId = { member: OWNER, local: 0 };
-export const OBJECT_OF_USER: GlobalId = { member: 1, local: 0 };
+const OBJECT_OF_OWNER: GlobalId = { member: OWNER, local: 0 };
+const OBJECT_OF_USER: GlobalId = { member: 1, local: 0 };
 const FORK_OF_CREATOR: GlobalId = { member: 1, local: 1 };
 const TIMED_OUT = { code: 'deadline-exceeded', text: 'timed out' };
 

@@ -184,7 +184,7 @@ export class Ledger {
   }
 }
 
-export function keyOf({ member, local }: GlobalId): string {
+function keyOf({ member, local }: GlobalId): string {
   return `${member}.${local}`;
 }
 

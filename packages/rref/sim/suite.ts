@@ -33,7 +33,7 @@ const SETTLE_MS = 60_000;
 const AUDIT_EVENTS_PER_WORKER = 8;
 
 /** What happened in all runs of a suite. */
-export interface Coverage {
+interface Coverage {
   shared: number;
   calls: number;
   freed: number;

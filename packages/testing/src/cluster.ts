@@ -27,7 +27,7 @@ export interface ClusterOptions {
 }
 
 /** Environment variables; undefined removes one. */
-export type Env = Readonly<Record<string, string | undefined>>;
+type Env = Readonly<Record<string, string | undefined>>;
 
 /** How a process ended. */
 export interface ExitStatus {
@@ -241,7 +241,7 @@ export class WorkerProcess {
 }
 
 /** Node flags that run TypeScript against the packages' sources. */
-export function sourceFlags(): string[] {
+function sourceFlags(): string[] {
   const tsx = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href;
   return ['--import', tsx, '--conditions=@backwire/source'];
 }

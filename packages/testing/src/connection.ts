@@ -4,7 +4,7 @@ import type { LinkRates } from './faults.ts';
 import type { Random } from './random.ts';
 
 /** Why an end closed: nobody listened, the connection broke, or the peer closed it after its last message. */
-export type CloseReason = 'refused' | 'reset' | 'closed';
+type CloseReason = 'refused' | 'reset' | 'closed';
 
 /** One end of a simulated connection. Assign the handlers in the same event in which the end was obtained. */
 export interface End {

@@ -53,7 +53,7 @@ export interface Exploration<S> {
 }
 
 /** A shortest path to a wrong state. */
-export interface Violation<S> {
+interface Violation<S> {
   readonly rule: 'invariant' | 'terminal' | 'exception';
   readonly detail: string;
   /** Labels of the steps from the start. */

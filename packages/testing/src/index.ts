@@ -2,9 +2,9 @@
 export * from './random.ts';
 export * from './clock.ts';
 export * from './faults.ts';
-export { Link, SimNetwork, type DatagramHandler } from './network.ts';
-export type { CloseReason, ConnectionHandler, End } from './connection.ts';
-export { SimNodeHost, type NodeEnv, type NodeFactory, type SimNode } from './sim-node.ts';
+;
+export type {   End } from './connection.ts';
+export {  type NodeEnv,  type SimNode } from './sim-node.ts';
 export * from './simulation.ts';
 export * from './trace.ts';
 export * from './shrink.ts';

@@ -1,10 +1,10 @@
 /** @file Finds what a test leaves behind: sockets, servers, timers, child processes, memory. */
 
 /** Resources that keep the event loop alive, by kind. */
-export type Resources = Readonly<Record<string, number>>;
+type Resources = Readonly<Record<string, number>>;
 
 /** The resources that are open now, as Node counts them. */
-export function openResources(): Resources {
+function openResources(): Resources {
   const counts: Record<string, number> = {};
   for (const kind of process.getActiveResourcesInfo()) counts[kind] = (counts[kind] ?? 0) + 1;
   return counts;

@@ -103,7 +103,7 @@ export function formatTotals(totals: SeedTotals): string {
 }
 
 /** The seeds of a regression file; none when there is no such file. */
-export function readSeeds(file: string | undefined): number[] {
+function readSeeds(file: string | undefined): number[] {
   if (file === undefined || !existsSync(file)) return [];
   const lines = readFileSync(file, 'utf8').split('\n');
   const texts = lines.map((line) => line.replace(/#.*/, '').trim()).filter((line) => line !== '');

@@ -33,7 +33,7 @@ export function dummyData(configuration: DataConfiguration, batchSize: number, s
 }
 
 /** An embedding bag, then linear layers, then softmax. */
-export class DummyModel extends nn.Module {
+class DummyModel extends nn.Module {
   readonly embedding: nn.EmbeddingBag;
   readonly dense: nn.Linear[];
 

@@ -28,7 +28,7 @@ export function classOf(error: unknown): string {
   return typeof ctor === 'function' && ctor.name !== '' ? ctor.name : error.name;
 }
 
-export function precondition(text: string): Failure {
+function precondition(text: string): Failure {
   return { code: 'failed-precondition', name: 'RpcError', text };
 }
 

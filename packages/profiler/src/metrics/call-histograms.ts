@@ -15,7 +15,7 @@ export const BUCKETS: readonly number[] = [
 ];
 
 /** What functions beyond the bound are counted as. */
-export const OTHER = 'other';
+const OTHER = 'other';
 
 /** The times of the calls of one function that ended one way. */
 export interface Histogram {

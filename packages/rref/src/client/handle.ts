@@ -5,7 +5,7 @@ import type { Message } from '@backwire/wire';
 import { MessageType } from '@backwire/wire/internal';
 import { waitFor } from '../deadline.ts';
 import { errorOf } from '../failure.ts';
-import { BRAND, isHandle as isBranded } from '../handle-brand.ts';
+import { BRAND } from '../handle-brand.ts';
 import type { MemberDirectory } from '../members.ts';
 import type { Target } from '../messages/handle-transfer.ts';
 import { encodeBackward, encodeFetch } from '../messages/request-codec.ts';
@@ -56,9 +56,6 @@ interface Deferred {
   readonly promise: Promise<void>;
   readonly resolve: () => void;
 }
-
-/** Whether `value` is an RRef, of whichever installed copy of this package. */
-export const isHandle = isBranded as (value: unknown) => value is RRefHandle<unknown>;
 
 /** See `RRef`. Made by the session of one agent, and usable only there. */
 export class RRefHandle<T> implements RRef<T> {

@@ -34,10 +34,6 @@ export function incarnationOf(member: MemberKey): number {
   return Math.floor(member / WORKERS);
 }
 
-export function sameId(a: GlobalId, b: GlobalId): boolean {
-  return a.local === b.local && a.member === b.member;
-}
-
 /** PyTorch's string form. */
 export function formatId(id: GlobalId): string {
   return `GloballyUniqueId(created_on=${workerOf(id.member)}, local_id=${id.local})`;

@@ -33,5 +33,3 @@ export type Carried =
   | { readonly kind: 'create'; readonly rref: GlobalId; readonly fork: GlobalId }
   /** A handle inside arguments or results; the sender is the parent and drew the fork id. */
   | { readonly kind: 'fork'; readonly rref: GlobalId; readonly owner: MemberKey; readonly fork: GlobalId };
-
-export type ControlKind = Control['kind'];

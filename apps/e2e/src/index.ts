@@ -1,2 +1,0 @@
-/** @file Only tests live here; the contract programs are in `contract/`. */
-export {};

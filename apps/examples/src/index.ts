@@ -1,2 +1,0 @@
-/** @file The examples are programs; see the folders beside this file. */
-export {};
