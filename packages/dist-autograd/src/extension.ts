@@ -9,9 +9,11 @@ import type { Gradients } from './engine/gradients.ts';
 import { MAX_INSPECTED } from './limits.ts';
 import { LiveContext } from './live-context.ts';
 import { PassRunner, type BackwardOptions } from './pass-runner.ts';
+import { incarnationOf, tell } from './peers.ts';
 import { ContextRefused, ContextTable } from './protocol/context.ts';
 import { sameMember, type ContextRef, type MemberRef } from './protocol/ids.ts';
 import { decodeContextMessage, encodeContextMessage } from './protocol/messages.ts';
+import { precondition } from './protocol/pass-failures.ts';
 import type { Failure } from './protocol/pass-types.ts';
 import {
   forcesRecording,
@@ -206,19 +208,15 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
   /** Who brought this worker into the context may have died with that knowledge: the creator has to know of it too. */
   private askAdoption(ref: ContextRef): void {
     if (sameMember(ref, this.contexts.self)) return;
-    this.tell(ref.worker, MessageType.AUTOGRAD_ADOPT_REQ, encodeContextMessage({ context: ref, oldest: 0 }));
+    const payload = encodeContextMessage({ context: ref, oldest: 0 });
+    tell(this.host, ref.worker, MessageType.AUTOGRAD_ADOPT_REQ, payload);
   }
 
   private onAdopt(from: WorkerInfo, payload: Uint8Array): void {
     const { context: ref } = decodeContextMessage(payload);
     const context = this.contexts.lookup(ref);
-    if (context !== undefined) context.known.set(from.id, this.incarnationOf(from));
-    else
-      this.tell(
-        from.id,
-        MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ,
-        encodeContextMessage({ context: ref, oldest: this.contexts.oldestOf(ref) }),
-      );
+    if (context === undefined) this.tellEnd(from.id, ref);
+    else context.known.set(from.id, incarnationOf(this.host, from));
   }
 
   private onCleanup(from: WorkerInfo, payload: Uint8Array): void {
@@ -233,22 +231,12 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
   }
 
   private spreadCleanup({ ref, known }: LiveContext, from: number | undefined): void {
-    let payload: Uint8Array | undefined;
-    for (const worker of known.keys()) {
-      if (worker === from || worker === ref.worker) continue;
-      payload ??= encodeContextMessage({ context: ref, oldest: this.contexts.oldestOf(ref) });
-      this.tell(worker, MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ, payload);
-    }
+    for (const worker of known.keys()) if (worker !== from && worker !== ref.worker) this.tellEnd(worker, ref);
   }
 
-  private tell(id: number, type: Type, payload: Uint8Array): void {
-    if (id === this.host.self.id) return;
-    try {
-      const worker = this.host.resolve(id);
-      if (this.host.isAlive(worker)) this.host.control(worker, type, payload);
-    } catch (error) {
-      this.host.logger.debug({ error, worker: id }, 'a worker of an autograd context is gone');
-    }
+  private tellEnd(worker: number, ref: ContextRef): void {
+    const payload = encodeContextMessage({ context: ref, oldest: this.contexts.oldestOf(ref) });
+    tell(this.host, worker, MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ, payload);
   }
 
   private nameOf(id: number): string {
@@ -258,10 +246,6 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
       return `worker${id}`;
     }
   }
-
-  private incarnationOf(worker: WorkerInfo): number {
-    return worker.id === this.host.self.id ? this.host.incarnation : this.host.incarnationOf(worker);
-  }
 }
 
 function streamRefused(): RpcError {
@@ -270,9 +254,5 @@ function streamRefused(): RpcError {
 }
 
 function released(context: LiveContext): Failure {
-  return {
-    code: 'failed-precondition',
-    name: 'RpcError',
-    text: `autograd context ${context.id} was released during the backward pass`,
-  };
+  return precondition(`autograd context ${context.id} was released during the backward pass`);
 }

@@ -12,6 +12,7 @@ import { errorOf, failureOf } from './failure.ts';
 import { MAX_DISCOVERED } from './limits.ts';
 import type { LiveContext } from './live-context.ts';
 import { PartQueue } from './part-queue.ts';
+import { tell } from './peers.ts';
 import type { ContextTable } from './protocol/context.ts';
 import type { PassId } from './protocol/ids.ts';
 import {
@@ -146,13 +147,7 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
   }
 
   abort(to: number, context: LiveContext, pass: PassId, failure: Failure): void {
-    try {
-      const worker = this.host.resolve(to);
-      if (this.host.isAlive(worker))
-        this.host.control(worker, MessageType.AUTOGRAD_ABORT, encodeAbort({ context: context.ref, pass, failure }));
-    } catch (error) {
-      this.host.logger.debug({ error, worker: to }, 'a worker of a failed backward pass is gone');
-    }
+    tell(this.host, to, MessageType.AUTOGRAD_ABORT, encodeAbort({ context: context.ref, pass, failure }));
   }
 
   finish(token: number, context: LiveContext, graph: LocalGraph<Grads>): boolean {

@@ -8,6 +8,7 @@ import { MessageType, type HeaderEntry } from '@backwire/wire/internal';
 import { RecvRpcBackward, SendRpcBackward } from './engine/functions.ts';
 import { reachOf } from './engine/reach.ts';
 import type { LiveContext } from './live-context.ts';
+import { incarnationOf } from './peers.ts';
 import { ContextRefused, type ContextTable } from './protocol/context.ts';
 import { decodeWrap, encodeWrap, type WrapMetadata } from './protocol/messages.ts';
 import type { Direction, Path } from './protocol/order-key.ts';
@@ -220,7 +221,7 @@ function unwrap(message: Message): { meta: WrapMetadata; inner: Message } {
 }
 
 function know(own: Wrapping, context: LiveContext, worker: WorkerInfo): void {
-  context.known.set(worker.id, worker.id === own.host.self.id ? own.host.incarnation : own.host.incarnationOf(worker));
+  context.known.set(worker.id, incarnationOf(own.host, worker));
 }
 
 /** Whether the peer understands wraps. One that was not met yet is known by the view; a worker without any extension names none. */

@@ -1,8 +1,7 @@
 /** @file `backwire dashboard <endpoint>`: a live page about a group, on loopback. */
-import { parseArgs } from 'node:util';
 import { UsageError } from '@backwire/launch';
 import { Inspector } from '@backwire/rpc/internal';
-import { ENDPOINT_FLAGS, ENDPOINT_HELP, inspectorOptions, seconds } from '../inspect/flags.ts';
+import { ENDPOINT_HELP, inspectorOptions, parseFlags, seconds } from '../inspect/flags.ts';
 import { DEFAULT_INTERVAL_MS, MIN_INTERVAL_MS } from '../inspect/limits.ts';
 import { serveDashboard } from './server.ts';
 
@@ -18,7 +17,7 @@ ${ENDPOINT_HELP}
 
 /** Resolves with the exit code. @throws UsageError, RpcError when the group cannot be reached or the port is taken. */
 export async function dashboardCommand(argv: readonly string[]): Promise<number> {
-  const { positionals, values } = parse(argv);
+  const { positionals, values } = parseFlags(argv, { port: { type: 'string' }, interval: { type: 'string' } });
   if (values.help === true) {
     process.stdout.write(HELP);
     return 0;
@@ -46,21 +45,4 @@ function interrupted(): Promise<void> {
   return new Promise((resolve) => {
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => resolve());
   });
-}
-
-function parse(argv: readonly string[]): {
-  positionals: string[];
-  values: {
-    [K in keyof typeof ENDPOINT_FLAGS]?: (typeof ENDPOINT_FLAGS)[K]['type'] extends 'boolean' ? boolean : string;
-  } & { port?: string; interval?: string };
-} {
-  try {
-    return parseArgs({
-      args: [...argv],
-      allowPositionals: true,
-      options: { ...ENDPOINT_FLAGS, port: { type: 'string' }, interval: { type: 'string' } },
-    });
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error));
-  }
 }

@@ -2,12 +2,12 @@
 import { readFileSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { parseArgs } from 'node:util';
 import { UsageError } from '@backwire/launch';
 import type { Security } from '@backwire/rpc';
 import type { InspectorOptions } from '@backwire/rpc/internal';
 
-/** For `parseArgs`. */
-export const ENDPOINT_FLAGS = {
+const ENDPOINT_FLAGS = {
   group: { type: 'string' },
   security: { type: 'string' },
   'secret-file': { type: 'string' },
@@ -27,19 +27,29 @@ export const ENDPOINT_HELP = `  <endpoint>             the group's store (host:p
                          with --security mtls
   --timeout SECONDS      how long to wait for the store and for each worker (default 3)`;
 
-/** What `parseArgs` makes of them. */
-export interface EndpointValues {
-  readonly group?: string | undefined;
-  readonly security?: string | undefined;
-  readonly 'secret-file'?: string | undefined;
-  readonly 'tls-key'?: string | undefined;
-  readonly 'tls-cert'?: string | undefined;
-  readonly 'tls-ca'?: string | undefined;
-  readonly timeout?: string | undefined;
+type Flags = Readonly<Record<string, { readonly type: 'string' | 'boolean'; readonly short?: string }>>;
+
+/** What is made of flags. */
+export type Values<F extends Flags> = { readonly [K in keyof F]?: F[K]['type'] extends 'boolean' ? boolean : string };
+
+/** Reads a command line of these flags beside those that are shared. @throws UsageError */
+export function parseFlags<F extends Flags>(
+  argv: readonly string[],
+  own: F,
+): { positionals: string[]; values: Values<typeof ENDPOINT_FLAGS> & Values<F> } {
+  try {
+    const parsed = parseArgs({ args: [...argv], allowPositionals: true, options: { ...ENDPOINT_FLAGS, ...own } });
+    return { positionals: parsed.positionals, values: parsed.values as Values<typeof ENDPOINT_FLAGS> & Values<F> };
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error));
+  }
 }
 
 /** @throws UsageError */
-export function inspectorOptions(positionals: readonly string[], values: EndpointValues): InspectorOptions {
+export function inspectorOptions(
+  positionals: readonly string[],
+  values: Values<typeof ENDPOINT_FLAGS>,
+): InspectorOptions {
   const [endpoint, ...more] = positionals;
   if (endpoint === undefined)
     throw new UsageError('an endpoint is needed: where the store of the group is, or a worker');
@@ -59,7 +69,7 @@ export function seconds(flag: string, text: string): number {
   return value;
 }
 
-function securityOf(values: EndpointValues): Security | undefined {
+function securityOf(values: Values<typeof ENDPOINT_FLAGS>): Security | undefined {
   const secretFile = values['secret-file'];
   switch (values.security) {
     case undefined:

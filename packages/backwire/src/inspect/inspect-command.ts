@@ -1,9 +1,7 @@
 /** @file `backwire inspect <endpoint>`: what a group is doing, once or again and again. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { parseArgs } from 'node:util';
-import { UsageError } from '@backwire/launch';
 import { Inspector } from '@backwire/rpc/internal';
-import { ENDPOINT_FLAGS, ENDPOINT_HELP, inspectorOptions, seconds } from './flags.ts';
+import { ENDPOINT_HELP, inspectorOptions, parseFlags, seconds } from './flags.ts';
 import { inspectText } from './inspect-text.ts';
 import { DEFAULT_WATCH_S } from './limits.ts';
 
@@ -19,7 +17,9 @@ ${ENDPOINT_HELP}
 
 /** Resolves with the exit code. @throws UsageError, RpcError when the group cannot be reached. */
 export async function inspectCommand(argv: readonly string[]): Promise<number> {
-  const { positionals, values } = parse(argv);
+  // A value is optional here, which parseArgs does not know: '--watch' alone is '--watch='.
+  const args = argv.map((arg) => (arg === '--watch' ? '--watch=' : arg));
+  const { positionals, values } = parseFlags(args, { watch: { type: 'string' }, json: { type: 'boolean' } });
   // Who reads may have had enough: `| head` is no failure of ours. The listener stays, for every further write says so again.
   const enough = new AbortController();
   process.stdout.on('error', () => enough.abort());
@@ -71,23 +71,4 @@ async function watch(inspector: Inspector, everyMs: number, json: boolean, stop:
 
 function lostText(error: string, json: boolean): string {
   return json ? JSON.stringify({ error }) : `the group cannot be reached: ${error}`;
-}
-
-function parse(argv: readonly string[]): {
-  positionals: string[];
-  values: {
-    [K in keyof typeof ENDPOINT_FLAGS]?: (typeof ENDPOINT_FLAGS)[K]['type'] extends 'boolean' ? boolean : string;
-  } & { watch?: string; json?: boolean };
-} {
-  // A value is optional here, which parseArgs does not know: '--watch' alone is '--watch='.
-  const args = argv.map((arg) => (arg === '--watch' ? '--watch=' : arg));
-  try {
-    return parseArgs({
-      args,
-      allowPositionals: true,
-      options: { ...ENDPOINT_FLAGS, watch: { type: 'string' }, json: { type: 'boolean' } },
-    });
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error));
-  }
 }

@@ -15,7 +15,7 @@ import {
 import { InvariantError } from '@backwire/rpc/internal';
 import type { PassId } from '../protocol/ids.ts';
 import { compareKeys } from '../protocol/order-key.ts';
-import { PassError } from '../protocol/pass-failures.ts';
+import { PassError, precondition } from '../protocol/pass-failures.ts';
 import type { Failure, Fired, LocalGraph, Reached } from '../protocol/pass-types.ts';
 import { RecvRpcBackward, type SendRpcBackward, type Grads } from './functions.ts';
 import type { GradientStore } from './gradients.ts';
@@ -345,5 +345,5 @@ function strayFunction(theirs: bigint, ours: bigint, released: boolean): PassErr
   const text = released
     ? 'Autograd context no longer valid! This usually means the autograd context was cleaned up by a different thread due to an error before RecvRpcBackward had a chance to run'
     : `a tensor received in autograd context ${theirs} cannot take part in a backward pass of context ${ours}`;
-  return new PassError({ code: 'failed-precondition', name: 'RpcError', text });
+  return new PassError(precondition(text));
 }

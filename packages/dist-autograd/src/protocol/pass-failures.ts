@@ -28,7 +28,7 @@ export function classOf(error: unknown): string {
   return typeof ctor === 'function' && ctor.name !== '' ? ctor.name : error.name;
 }
 
-function precondition(text: string): Failure {
+export function precondition(text: string): Failure {
   return { code: 'failed-precondition', name: 'RpcError', text };
 }
 

@@ -17,26 +17,18 @@ import type { UserFork } from '../protocol/user-table.ts';
 import type { RemoteProxy, RRef, RRefId, RRefProxy } from '../types.ts';
 import { createProxy } from './proxy.ts';
 
+type Handle = RRefHandle<unknown>;
+type Args = readonly unknown[];
+
 /** What handles ask of owners; see `OwnerRequests`. */
 interface Requests {
-  ask(handle: RRefHandle<unknown>, message: RpcMessage, options: CallOptions, name: string): Promise<Message>;
-  askType(handle: RRefHandle<unknown>, options: CallOptions): Promise<string>;
-  callMethod(
-    handle: RRefHandle<unknown>,
-    kind: 'sync' | 'async',
-    method: string,
-    args: readonly unknown[],
-    options: CallOptions,
-  ): unknown;
-  callMethodRemotely(
-    handle: RRefHandle<unknown>,
-    method: string,
-    args: readonly unknown[],
-    options: CallOptions,
-  ): unknown;
-  whenCreated(handle: RRefHandle<unknown>, fork: UserFork, options: CallOptions): Promise<void>;
-  ownerDied(handle: RRefHandle<unknown>): RpcError;
-  explain(handle: RRefHandle<unknown>, error: unknown): unknown;
+  ask(of: Handle, message: RpcMessage, options: CallOptions, name: string): Promise<Message>;
+  askType(of: Handle, options: CallOptions): Promise<string>;
+  callMethod(of: Handle, kind: 'sync' | 'async', method: string, args: Args, options: CallOptions): unknown;
+  callMethodRemotely(of: Handle, method: string, args: Args, options: CallOptions): unknown;
+  whenCreated(of: Handle, fork: UserFork, options: CallOptions): Promise<void>;
+  ownerDied(of: Handle): RpcError;
+  explain(of: Handle, error: unknown): unknown;
 }
 
 /** What a handle needs of the agent that made it. */
