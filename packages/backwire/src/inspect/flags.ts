@@ -39,7 +39,7 @@ export function parseFlags<F extends Flags>(
 ): { positionals: string[]; values: Values<typeof ENDPOINT_FLAGS> & Values<F> } {
   try {
     const parsed = parseArgs({ args: [...argv], allowPositionals: true, options: { ...ENDPOINT_FLAGS, ...own } });
-    return { positionals: parsed.positionals, values: parsed.values as Values<typeof ENDPOINT_FLAGS> & Values<F> };
+    return { positionals: parsed.positionals, values: parsed.values };
   } catch (error) {
     throw new UsageError(error instanceof Error ? error.message : String(error));
   }
