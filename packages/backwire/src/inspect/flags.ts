@@ -38,8 +38,7 @@ export function parseFlags<F extends Flags>(
   own: F,
 ): { positionals: string[]; values: Values<typeof ENDPOINT_FLAGS> & Values<F> } {
   try {
-    const parsed = parseArgs({ args: [...argv], allowPositionals: true, options: { ...ENDPOINT_FLAGS, ...own } });
-    return { positionals: parsed.positionals, values: parsed.values };
+    return parseArgs({ args: [...argv], allowPositionals: true, options: { ...ENDPOINT_FLAGS, ...own } });
   } catch (error) {
     throw new UsageError(error instanceof Error ? error.message : String(error));
   }
