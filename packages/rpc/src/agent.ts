@@ -42,7 +42,7 @@ import { Shutdown } from './shutdown.ts';
 import type { Settings } from './start.ts';
 import type { Connection, Listener, Transport } from './transports/transport.ts';
 import { WorkerInfo, type To } from './worker-info.ts';
-import { claimOf, dialMember, peerOf } from './doors.ts';
+import { claimIn, claimOf, dialMember } from './doors.ts';
 import { createDoor } from './security/door.ts';
 
 const NO_EXTENSIONS: ReadonlySet<string> = new Set();
@@ -341,12 +341,16 @@ export class Agent implements ExtensionHost, Core {
       onPeer: (peer) => {
         try {
           if (isInspector(peer.claim)) serveInspector(this, peer.connection, this.closing.signal);
-          else this.members.welcome(peer.connection, peerOf(peer));
+          else this.members.welcome(peer.connection, claimIn(peer));
         } catch (error) {
           this.logger.warn({ error, remote: peer.connection.remote }, 'a connection was refused');
         }
       },
-      onRefused: (error, remote) => this.logger.debug({ error: error.message, remote }, 'a connection was refused'),
+      onRefused: ({ code, message }, { remote, protection }) => {
+        // Whoever has a certificate is no stranger.
+        const level = protection.carries !== undefined && code === 'unauthenticated' ? 'warn' : 'debug';
+        this.logger[level]({ error: message, remote }, 'a connection was refused');
+      },
     });
   }
 
