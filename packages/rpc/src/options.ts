@@ -117,8 +117,18 @@ export interface RpcOptions {
   /** Handlers that may run at once; one that awaits an outgoing call does not count. @default 1024 */
   maxConcurrentCalls?: number;
   extensions?: readonly Extension[];
-  /** The definitions that peers may call. @default 'all-defined' */
+  /**
+   * What calls may name here: functions, and classes, with their constructors and published methods. A list narrows it to its entries;
+   * whoever calls, this worker itself included.
+   * @default 'all-defined'
+   */
   serve?: readonly Named[] | 'all-defined';
+  /**
+   * Whether calls may also name what the tensor package defines: operations ('aten::add'), the operations of tensors behind RRefs, the
+   * classes of `nn` and `optim`. Those named in `serve` are served in any case.
+   * @default true, but false where `serve` is a list
+   */
+  builtins?: boolean;
   /** @default one that prints warnings and errors */
   logger?: Logger;
   faults?: FaultInjection;

@@ -1,6 +1,6 @@
 /** @file The library's own definitions that every worker with this extension serves: methods of remote values, their streams, their types. */
 import { callContext, currentAgent, RpcError, type RpcAgent } from '@backwire/rpc';
-import { systemError, systemFunction, withoutSlot } from '@backwire/rpc/internal';
+import { systemError, systemFunction, withoutSlot, type Kind } from '@backwire/rpc/internal';
 import { ambient, tensorsIn } from '@backwire/tensor/internal';
 import type { Cell } from './cell.ts';
 import { waitFor } from './deadline.ts';
@@ -28,6 +28,9 @@ export function sessionOf(agent: RpcAgent): RRefSession {
   return session;
 }
 
+/** What has published methods. */
+const CLASSES: Kind = { text: 'class', includes: ({ kind }) => kind === 'class' };
+
 /** Calls a method of the value; a generator is parked and answered with a ticket. */
 export const invokeMethod = systemFunction(
   'backwire.rref/invoke',
@@ -45,6 +48,7 @@ export const invokeMethod = systemFunction(
     }
     return isStream(result) ? [undefined, session.streams.park(callContext().caller.id, result)] : [result];
   },
+  CLASSES,
 );
 
 /** The same for `rref.remote()`: whatever it returns stays here. */
@@ -52,6 +56,7 @@ export const invokeAndKeep = systemFunction(
   'backwire.rref/invoke-and-keep',
   async (reference: Reference, method: string, args: readonly unknown[]): Promise<unknown> =>
     invoke(sessionOf(currentAgent()), reference, method, args),
+  CLASSES,
 );
 
 /** The items of a parked stream. */

@@ -24,7 +24,7 @@ export interface Protection {
   /** The peer proved that it holds the group's secret or a trusted certificate. */
   readonly authenticated: boolean;
   /** Whether the peer's certificate names this worker, for 'mtls'; undefined elsewhere. */
-  carries?(worker: string): boolean;
+  readonly carries?: (worker: string) => boolean;
   /** Bytes that only the two ends of this connection know, for binding a proof to it. */
   readonly binding?: Uint8Array;
 }
