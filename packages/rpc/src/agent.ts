@@ -67,6 +67,7 @@ export class Agent implements ExtensionHost, Core {
   readonly extensions: Extensions;
   readonly deviceMaps: DeviceMaps;
   readonly codec: ValueCodec<ValueContext>;
+  readonly lasting: ValueCodec<ValueContext>;
   readonly dispatcher: Dispatcher;
   readonly caller: Caller;
   readonly members: Members;
@@ -115,6 +116,7 @@ export class Agent implements ExtensionHost, Core {
     // Extensions look at the agent while they attach: all that does not need them is there by now.
     this.extensions = new Extensions(settings.extensions, this);
     this.codec = new ValueCodec<ValueContext>(this.extensions.values(), this.wireLimits);
+    this.lasting = new ValueCodec<ValueContext>(this.extensions.lastingValues(), this.wireLimits);
     const { hub } = this;
     this.members = new Members(
       {

@@ -11,7 +11,11 @@ export interface CallOptions {
   timeoutMs?: number | undefined;
   /** Cancels the call: it rejects at once with `cancelled`, and the handler's own signal aborts. */
   signal?: AbortSignal | undefined;
-  /** A second call with the same key joins the first one's outcome instead of running again. */
+  /**
+   * A call that is sent again, with the same key and the same arguments, joins the one that runs or gets what came of it instead of running
+   * again; each keeps its own limits. A try that was cancelled or too late leaves nothing. Other arguments under the key fail with
+   * 'failed-precondition'.
+   */
   idempotencyKey?: string | undefined;
   /** The agent to call from. @default the current one */
   agent?: RpcAgent | undefined;

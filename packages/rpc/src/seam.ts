@@ -28,7 +28,7 @@ export type {
 } from './extension.ts';
 export { checkArguments, checkOptions, checkTimeoutMs } from './options.ts';
 export { adoptArguments, runInScope } from './scoped.ts';
-export { system as systemError } from './dispatcher.ts';
+export { system as systemError } from './system-error.ts';
 export { checkTensorsServed, served, servedClassOf } from './gate.ts';
 export { callLabelled, collectInWaitAll } from './calls.ts';
 export { withoutSlot } from './inbound-call.ts';

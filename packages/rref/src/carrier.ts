@@ -3,7 +3,7 @@ import { RpcError, type WorkerInfo } from '@backwire/rpc';
 import type { ExtensionValue } from '@backwire/rpc/internal';
 import type { Cell } from './cell.ts';
 import { isHandle, type RRefHandle } from './handle.ts';
-import { IdMap, type GlobalId, type Site } from './protocol/ids.ts';
+import { IdMap, incarnationOf, workerOf, type GlobalId, type Site } from './protocol/ids.ts';
 import type { Carried, Failure } from './protocol/messages.ts';
 import type { UserFork } from './protocol/user-table.ts';
 import type { RRefSession } from './session.ts';
@@ -32,6 +32,10 @@ export class Carrier {
       match: isHandle,
       encode: (value, to, addHeader) => this.encode(value as RRefHandle<unknown>, to, addHeader),
       decode: (plain, from, pending) => this.decode(plain, from, pending),
+      lasting: (handle) => {
+        const { site, local } = (handle as RRefHandle<unknown>).rref;
+        return [workerOf(site), incarnationOf(site), local];
+      },
       discard: (handle) => (handle as RRefHandle<unknown>).dispose(),
     };
   }
