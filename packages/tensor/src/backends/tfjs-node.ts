@@ -1,6 +1,6 @@
 /** @file Finds and loads the native addon of TensorFlow.js. */
 import { TensorError } from '../errors.ts';
-import { requireHere, tfCore, type TfModule } from './tfjs.ts';
+import { requireHere, tfCore, type Require, type TfModule } from './tfjs.ts';
 
 const PACKAGES = ['@tensorflow/tfjs-node-gpu', '@tensorflow/tfjs-node'] as const;
 /** Where `npm run setup:tensorflow` installs. */
@@ -46,7 +46,7 @@ export function hasTfjsNode(): boolean {
 }
 
 /** The path of the first of the two packages that resolves, in the folder that comes before. */
-function locate(require: NodeJS.Require, folder = ''): string | undefined {
+function locate(require: Require, folder = ''): string | undefined {
   for (const id of PACKAGES) {
     try {
       return require.resolve(`${folder}${id}`);

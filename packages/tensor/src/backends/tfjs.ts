@@ -10,11 +10,17 @@ export type TfInfo = tfjs.TensorInfo;
 let core: TfModule | undefined;
 let cpuKernels = false;
 
+/** As much of Node's `require` as is used: who has no types of Node can use this package's. */
+export interface Require {
+  (id: string): unknown;
+  resolve(id: string): string;
+}
+
 /**
  * Loads packages without waiting, as Node can: operations are synchronous, and what computes them must not depend on when a file was
  * read. Undefined in browsers.
  */
-export function requireHere(): NodeJS.Require | undefined {
+export function requireHere(): Require | undefined {
   const nodeModule = globalThis.process?.getBuiltinModule?.('node:module');
   return nodeModule === undefined || here === undefined ? undefined : nodeModule.createRequire(here);
 }
@@ -62,7 +68,7 @@ function attempt(id: string): unknown {
   return resolves(require, id) ? require(id) : undefined;
 }
 
-function resolves(require: NodeJS.Require | undefined, id: string): require is NodeJS.Require {
+function resolves(require: Require | undefined, id: string): require is Require {
   if (require === undefined) return false;
   try {
     require.resolve(id);

@@ -2,7 +2,7 @@
 import type * as tfjsWasm from '@tensorflow/tfjs-backend-wasm';
 import { TensorError } from '../errors.ts';
 import type { Backend, DeviceBuffer, DeviceDType, Worth } from './backend.ts';
-import { loadTf, requireHere, tfCore, type TfInfo, type TfModule } from './tfjs.ts';
+import { loadTf, requireHere, tfCore, type Require, type TfInfo, type TfModule } from './tfjs.ts';
 
 type BackendWasm = tfjsWasm.BackendWasm;
 
@@ -74,7 +74,7 @@ interface Emscripten {
  * TensorFlow.js's WebAssembly module, compiled and started without waiting: as its `init` does it, but for the waiting.
  * Threads are for browsers only.
  */
-function startModule(require: NodeJS.Require): BackendWasm['wasm'] {
+function startModule(require: Require): BackendWasm['wasm'] {
   const { readFileSync } = process.getBuiltinModule('node:fs');
   const start = require(`${PACKAGE}/wasm-out/tfjs-backend-wasm.js`) as (module: object) => Promise<unknown>;
   const file = require.resolve(
