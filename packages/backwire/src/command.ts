@@ -34,7 +34,7 @@ export async function command(argv: readonly string[]): Promise<number> {
         process.stdout.write(`${version()}\n`);
         return 0;
       default: {
-        const code = await (await import('@backwire/launch')).main(argv);
+        const code = await (await import('./run-command.ts')).runCommand(argv);
         if (name === undefined || name === 'help' || name === '--help' || name === '-h') process.stdout.write(LOOKING);
         return code;
       }

@@ -1,10 +1,5 @@
 /** @file Everything, with one import: all packages, and an `initRpc` that installs all extensions. */
-export * from '@backwire/tensor';
-export * from '@backwire/wire';
-export * from '@backwire/rpc';
-export * from '@backwire/rref';
-export * as distAutograd from '@backwire/dist-autograd';
-export * as profiler from '@backwire/profiler';
+export * from './surface.ts';
 export {
   launch,
   LaunchError,
@@ -17,5 +12,3 @@ export {
   type WorkerEnd,
   type WorkerExit,
 } from '@backwire/launch';
-// Named exports win over `export *`: these are the ones with the extensions installed.
-export { createAgent, initRpc } from './agent.ts';
