@@ -56,6 +56,8 @@ export default defineConfig(
     '**/coverage/**',
     '**/src/gen/**',
     '.nx/**',
+    // Run, and type-checked, outside of the workspace.
+    'apps/e2e/programs/**',
     // Kept to the letter: what it writes has to compile, not to please.
     'apps/e2e/src/contract/programs.ts',
   ]),

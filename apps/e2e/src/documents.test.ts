@@ -30,3 +30,17 @@ test('every script that a document runs exists', () => {
         missing.push(`${file}: npm run ${script}${workspace === undefined ? '' : ` -w @backwire/${workspace}`}`);
   expect(missing).toEqual([]);
 });
+
+test('every value that a document imports from a package is exported there', async () => {
+  const missing: string[] = [];
+  for (const file of documents)
+    for (const [, names = '', from = ''] of read(file).matchAll(
+      /^import \{([^}]+)\} from '(@backwire\/[\w-]+|backwire)';/gm,
+    )) {
+      const exported = (await import(from)) as Record<string, unknown>;
+      for (const name of names.split(',').map((text) => text.trim()))
+        if (name !== '' && !name.startsWith('type ') && !Object.hasOwn(exported, name.replace(/ as .*/, '')))
+          missing.push(`${file}: ${name} from ${from}`);
+    }
+  expect(missing).toEqual([]);
+});

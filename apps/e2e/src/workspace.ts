@@ -8,6 +8,9 @@ export const root = resolve(import.meta.dirname, '../../..');
 /** The published packages, lowest layer first. */
 export const published = ['tensor', 'wire', 'rpc', 'rref', 'dist-autograd', 'profiler', 'launch', 'backwire'] as const;
 
+/** What a folder of `packages` is called on npm. */
+export const packageName = (folder: string): string => (folder === 'backwire' ? folder : `@backwire/${folder}`);
+
 export interface Finished {
   readonly code: number;
   readonly stdout: string;

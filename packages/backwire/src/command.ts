@@ -1,9 +1,8 @@
 /** @file Which command was meant: to start a group, or to look at one. */
 import { readFileSync } from 'node:fs';
-import { main, UsageError } from '@backwire/launch';
-import { RpcError } from '@backwire/rpc';
-import { dashboardCommand } from './dashboard/dashboard-command.ts';
-import { inspectCommand } from './inspect/inspect-command.ts';
+import { join } from 'node:path';
+import type { RpcError } from '@backwire/rpc';
+import { PACKAGE_FOLDER } from './package-folder.ts';
 
 const LOOKING = `
 usage: backwire inspect <endpoint> [--watch] [--json]
@@ -24,32 +23,42 @@ export async function command(argv: readonly string[]): Promise<number> {
   const [name, ...rest] = argv;
   try {
     switch (name) {
+      // Each loads what it needs: some of them are run very often.
       case 'inspect':
-        return await inspectCommand(rest);
+        return await (await import('./inspect/inspect-command.ts')).inspectCommand(rest);
       case 'dashboard':
-        return await dashboardCommand(rest);
+        return await (await import('./dashboard/dashboard-command.ts')).dashboardCommand(rest);
       case 'version':
       case '--version':
       case '-V':
         process.stdout.write(`${version()}\n`);
         return 0;
       default: {
-        const code = await main(argv);
+        const code = await (await import('./run-command.ts')).runCommand(argv);
         if (name === undefined || name === 'help' || name === '--help' || name === '-h') process.stdout.write(LOOKING);
         return code;
       }
     }
   } catch (error) {
-    if (error instanceof UsageError) {
+    // By their names: the classes are in packages that may not be loaded.
+    if (isNamed(error, 'UsageError')) {
       process.stderr.write(`backwire: ${error.message}\nSee 'backwire ${name ?? ''} --help'.\n`);
       return 2;
     }
-    if (error instanceof RpcError) {
+    if (isRpcError(error)) {
       process.stderr.write(`backwire: ${error.message}${adviceFor(error)}\n`);
       return 1;
     }
     throw error;
   }
+}
+
+function isNamed(error: unknown, name: string): error is Error {
+  return error instanceof Error && error.name === name;
+}
+
+function isRpcError(error: unknown): error is RpcError {
+  return isNamed(error, 'RpcError');
 }
 
 function adviceFor({ code }: RpcError): string {
@@ -59,6 +68,6 @@ function adviceFor({ code }: RpcError): string {
 }
 
 function version(): string {
-  const text = readFileSync(new URL('../package.json', import.meta.url), 'utf8');
+  const text = readFileSync(join(PACKAGE_FOLDER, 'package.json'), 'utf8');
   return String((JSON.parse(text) as { version: unknown }).version);
 }

@@ -1,8 +1,16 @@
 /** @file DistributedOptimizer: steps parameters where they live, with the gradients of a context. */
 import { currentAgent, RpcError, rpcSync, type CallOptions, type WorkerInfo } from '@backwire/rpc';
-import { findDefinition, nameOf, systemFunction } from '@backwire/rpc/internal';
+import {
+  invoke,
+  nameOf,
+  served,
+  systemError,
+  systemFunction,
+  type Definition,
+  type Kind,
+} from '@backwire/rpc/internal';
 import { isRRef, remote, type RRef } from '@backwire/rref';
-import type { Named, optim, Tensor } from '@backwire/tensor';
+import { optim, Tensor, type Named } from '@backwire/tensor';
 import { runWith } from '@backwire/tensor/internal';
 import { sessionOf } from './api.ts';
 
@@ -100,23 +108,28 @@ class LocalOptimizer {
   }
 }
 
+const OPTIMIZERS: Kind = { text: 'optimizer', includes: isOptimizerClass };
+
+/** Makes an optimiser of a class that this worker serves, for parameters that are here. */
 const createLocal = systemFunction(
   'backwire/optimizer.create',
   async (name: string, params: RRef<Tensor>[], args: unknown[]): Promise<LocalOptimizer> => {
-    const definition = findDefinition(name);
-    if (definition?.kind !== 'class')
-      throw new RpcError('not-found', `no optimizer '${name}' is defined on this worker`);
-    const values = await Promise.all(params.map((param) => param.localValue()));
-    const made: unknown = Reflect.construct(definition.body, [values, ...args]);
-    if (!isOptimizer(made)) throw new RpcError('invalid-argument', `class '${name}' is not an optimizer`);
-    return new LocalOptimizer(made, FUNCTIONAL.has(name));
+    if (typeof name !== 'string' || !Array.isArray(params) || !Array.isArray(args)) throw malformed();
+    const definition = served(name);
+    if (!isOptimizerClass(definition))
+      throw systemError(new RpcError('invalid-argument', `${definition.kind} '${name}' is not an optimizer`));
+    const values = await Promise.all(params.map((param) => parameterHere(param)));
+    return new LocalOptimizer(invoke(definition, [values, ...args]) as optim.Optimizer, FUNCTIONAL.has(name));
   },
+  OPTIMIZERS,
 );
 
+/** Steps what `createLocal` has made, and nothing else. */
 const stepLocal = systemFunction(
   'backwire/optimizer.step',
   async (local: RRef<LocalOptimizer>, contextId: bigint): Promise<void> => {
-    const optimizer = await local.localValue();
+    const optimizer: unknown = isRRef(local) ? await local.localValue() : undefined;
+    if (!(optimizer instanceof LocalOptimizer) || typeof contextId !== 'bigint') throw malformed();
     // No call of the context may have reached this worker: then there are no gradients.
     const gradients = sessionOf().contexts.find(contextId)?.gradients.snapshot();
     try {
@@ -125,11 +138,24 @@ const stepLocal = systemFunction(
       gradients?.[Symbol.dispose]();
     }
   },
+  OPTIMIZERS,
 );
 
-function isOptimizer(value: unknown): value is optim.Optimizer {
-  const candidate = value as Partial<optim.Optimizer> | null | undefined;
-  return typeof candidate?.step === 'function' && Array.isArray(candidate.params);
+function isOptimizerClass({ kind, body }: Definition): boolean {
+  return kind === 'class' && body.prototype instanceof optim.Optimizer;
+}
+
+/** The tensor that a peer names as a parameter. */
+async function parameterHere(param: unknown): Promise<Tensor> {
+  const value: unknown = isRRef(param) ? await param.localValue() : undefined;
+  if (value instanceof Tensor) return value as Tensor;
+  throw systemError(
+    new RpcError('invalid-argument', 'a parameter of an optimizer is an RRef to a tensor of its worker'),
+  );
+}
+
+function malformed(): RpcError {
+  return systemError(new RpcError('decode-error', 'malformed call of a distributed optimizer'));
 }
 
 async function allOrLastError(promises: readonly Promise<void>[]): Promise<void> {

@@ -1,7 +1,16 @@
 /** @file RemoteModule: a module that lives on another worker and is called like one that is here. */
 import { currentAgent, RpcError, rpcSync, type CallOptions, type To } from '@backwire/rpc';
-import { findDefinition, nameOf, systemFunction } from '@backwire/rpc/internal';
-import { createRRef, remote, type RRef } from '@backwire/rref';
+import {
+  invoke,
+  nameOf,
+  served,
+  servedClassOf,
+  systemError,
+  systemFunction,
+  type Definition,
+  type Kind,
+} from '@backwire/rpc/internal';
+import { createRRef, isRRef, remote, type RRef } from '@backwire/rref';
 import { nn, type Named, type Parameter } from '@backwire/tensor';
 import { registerValueType } from '@backwire/wire';
 import { parseRemoteDevice } from './remote-device.ts';
@@ -140,8 +149,9 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
       match: RemoteModule as unknown as new () => RemoteModule<AnyModule>,
       encode: (module) => ({ rref: module.#rref, device: module.#device, training: module.training }),
       decode: (plain) => {
-        const { rref, device, training } = plain as { rref: RRef<AnyModule>; device: string; training: boolean };
-        const module = new RemoteModule<AnyModule>(rref, String(device));
+        const { rref, device, training } = (plain ?? {}) as { rref: unknown; device: unknown; training: unknown };
+        if (!isRRef(rref)) throw new TypeError('a RemoteModule without the RRef of its module');
+        const module = new RemoteModule<AnyModule>(rref as RRef<AnyModule>, String(device));
         module.training = training === true;
         return module;
       },
@@ -149,52 +159,97 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
   }
 }
 
+const MODULES: Kind = { text: 'module', includes: isModuleClass };
+
+/** Makes a module of a class that this worker serves. */
 const createModule = systemFunction(
   'backwire/remote-module.create',
   (name: string, args: unknown[], device: string): AnyModule => {
-    const definition = findDefinition(name);
-    if (definition?.kind !== 'class') throw new RpcError('not-found', `no module '${name}' is defined on this worker`);
+    if (typeof name !== 'string' || !Array.isArray(args)) throw malformed();
+    const definition = served(name);
+    if (!isModuleClass(definition)) throw noModule(definition.body.name);
     checkDevice(device);
-    return asModule(Reflect.construct(definition.body, args));
+    return asModule(invoke(definition, args));
   },
+  MODULES,
 );
 
 const checkModule = systemFunction(
   'backwire/remote-module.check',
   async (rref: RRef<AnyModule>, device: string): Promise<void> => {
     checkDevice(device);
-    asModule(await rref.localValue());
+    publishing(await moduleAt(rref), 'forward');
   },
+  MODULES,
 );
 
 const callForward = systemFunction(
   'backwire/remote-module.forward',
   async (rref: RRef<AnyModule>, args: unknown[]): Promise<unknown> => {
-    const module = asModule(await rref.localValue());
+    const module = publishing(await moduleAt(rref), 'forward');
+    if (!Array.isArray(args)) throw malformed();
     return module.forward(...args) as unknown;
   },
+  MODULES,
 );
 
 const parameterRRefs = systemFunction(
   'backwire/remote-module.parameters',
   async (rref: RRef<AnyModule>, recurse: boolean): Promise<RRef<Parameter>[]> =>
-    asModule(await rref.localValue())
-      .parameters(recurse)
+    publishing(await moduleAt(rref))
+      .parameters(recurse !== false)
       .map((parameter) => createRRef(parameter)),
+  MODULES,
 );
 
 const setMode = systemFunction(
   'backwire/remote-module.train',
   async (rref: RRef<AnyModule>, mode: boolean): Promise<void> => {
-    asModule(await rref.localValue()).train(mode);
+    publishing(await moduleAt(rref)).train(mode === true);
   },
+  MODULES,
 );
+
+function isModuleClass({ kind, body }: Definition): boolean {
+  return kind === 'class' && body.prototype instanceof nn.Module;
+}
+
+/** The module that a peer means. */
+async function moduleAt(rref: unknown): Promise<AnyModule> {
+  if (!isRRef(rref)) throw malformed();
+  return asModule(await rref.localValue());
+}
+
+/**
+ * The module itself, if its class is published and served. Whoever publishes a module lets peers have its parameters and switch its mode;
+ * its other methods have to be published by name, `forward` among them.
+ */
+function publishing(module: AnyModule, method?: 'forward'): AnyModule {
+  const definition = servedClassOf(module);
+  const name = definition?.name ?? module.constructor.name;
+  if (definition === undefined || !isModuleClass(definition))
+    throw unpublished(`class '${name}' is not published on this worker: define it with rpcClass()`);
+  if (method !== undefined && !definition.methods.has(method))
+    throw unpublished(`class '${name}' does not publish '${method}': name it in \`methods\` of its rpcClass()`);
+  return module;
+}
+
+function unpublished(text: string): RpcError {
+  return systemError(new RpcError('permission-denied', text));
+}
+
+function malformed(): RpcError {
+  return systemError(new RpcError('decode-error', 'malformed call of a remote module'));
+}
 
 function asModule(value: unknown): AnyModule {
   if (value instanceof nn.Module && typeof (value as unknown as Partial<nn.Callable>).forward === 'function')
     return value as AnyModule;
-  const type = typeof value === 'object' && value !== null ? value.constructor.name : typeof value;
-  throw new RpcError(
+  throw noModule(typeof value === 'object' && value !== null ? value.constructor.name : typeof value);
+}
+
+function noModule(type: string): RpcError {
+  return new RpcError(
     'invalid-argument',
     `Expect \`module_cls(*args, **kwargs)\` returns an instance of <class nn.Module>, but it returns an instance of ${type}.`,
   );

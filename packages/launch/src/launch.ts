@@ -7,7 +7,7 @@ import { openLocalGroup, type GroupRound } from './group-store.ts';
 import { HostGroup } from './host-group.ts';
 import { makeFolder } from './output.ts';
 import type { LaunchOptions } from './options.ts';
-import { programCommand } from './program.ts';
+import { programCommand, type ProgramCommand } from './program.ts';
 import { Reaper } from './reaper.ts';
 import { describeFailure } from './report.ts';
 import { launchSettings, type LaunchSettings } from './settings.ts';
@@ -45,7 +45,7 @@ export async function launch(options: LaunchOptions): Promise<LaunchResult> {
   const run = (round: GroupRound): Promise<AttemptOutcome> => attempt({ ...settings, command, reaper, round });
   const alone = settings.nodes === 1 && settings.membership === 'static' && settings.backend === 'hosted';
   try {
-    return await (alone ? onThisHost : overHosts)(settings, command.program, run);
+    return await (alone ? onThisHost : overHosts)(settings, command, run);
   } finally {
     reaper.close();
   }
@@ -65,7 +65,7 @@ function prepareLogs({ logFolder, redirects, tee }: LaunchSettings): void {
 type Run = (round: GroupRound) => Promise<AttemptOutcome>;
 
 /** A group that nobody else belongs to. */
-async function onThisHost(settings: LaunchSettings, program: string, run: Run): Promise<LaunchResult> {
+async function onThisHost(settings: LaunchSettings, command: ProgramCommand, run: Run): Promise<LaunchResult> {
   for (let restarts = 0; ; restarts++) {
     const group = await openLocalGroup(settings, restarts);
     let outcome: AttemptOutcome;
@@ -74,24 +74,24 @@ async function onThisHost(settings: LaunchSettings, program: string, run: Run): 
     } finally {
       await group.close();
     }
-    const result = resultOf(outcome, program, restarts);
+    const result = resultOf(outcome, command, restarts);
     if (outcome.kind !== 'failed' || restarts >= settings.maxRestarts) return result;
     sayAgain(settings, result.report, restarts + 1);
   }
 }
 
 /** This host's part of a group of several. */
-async function overHosts(settings: LaunchSettings, program: string, run: Run): Promise<LaunchResult> {
+async function overHosts(settings: LaunchSettings, command: ProgramCommand, run: Run): Promise<LaunchResult> {
   const { nodes: most, minNodes: least, membership, maxRestarts } = settings;
   const group = await HostGroup.join({ ...settings, terms: { membership, least, most, maxRestarts } });
-  let last: LaunchResult = resultOf({ kind: 'finished', exits: [] }, program, 0);
+  let last: LaunchResult = resultOf({ kind: 'finished', exits: [] }, command, 0);
   try {
     for (;;) {
       const round = await group.round();
       if (round === undefined) return ended(group, last);
       if (round.restarts > last.restarts) sayAgain(settings, group.reason, round.restarts);
       const outcome = await run(round);
-      last = resultOf(outcome, program, round.restarts);
+      last = resultOf(outcome, command, round.restarts);
       switch (outcome.kind) {
         case 'finished':
           await group.finish(round);
@@ -124,7 +124,7 @@ function sayAgain({ say, maxRestarts }: LaunchSettings, report: string | undefin
   say(`${report ?? ''}\nbackwire: starting the group again (${restarts} of ${maxRestarts})`);
 }
 
-function resultOf(outcome: AttemptOutcome, program: string, restarts: number): LaunchResult {
+function resultOf(outcome: AttemptOutcome, command: ProgramCommand, restarts: number): LaunchResult {
   const { exits } = outcome;
   switch (outcome.kind) {
     case 'finished':
@@ -150,7 +150,7 @@ function resultOf(outcome: AttemptOutcome, program: string, restarts: number): L
         restarts,
         exits,
         failure: first,
-        report: describeFailure({ program, first, exits, restarts }),
+        report: describeFailure({ command, first, exits, restarts }),
       };
     }
   }

@@ -11,6 +11,8 @@ export interface ProgramCommand {
   readonly args: readonly string[];
   /** The absolute path of the program. */
   readonly program: string;
+  /** Node strips the types itself, for want of tsx: some TypeScript does not run so. */
+  readonly stripsTypes?: true;
 }
 
 export interface ProgramOptions {
@@ -29,8 +31,8 @@ const OWN =
 const OWN_WITH_VALUE = /^(--eval|-e|--print|-p|-pe|--input-type|--inspect-port|--watch-path)$/;
 
 /**
- * Finds the program and how to run it; one that is not for node may be on the path, as with torchrun's `--no-python node …`. TypeScript runs as it is: by node where node can, else by `tsx`, looked up from the
- * program's folder and then from this package.
+ * Finds the program and how to run it; one that is not for node may be on the path, as with torchrun's `--no-python node …`. TypeScript runs as it is: by `tsx`, looked up
+ * from the program's folder and then from this package, else by node where node can.
  * @throws LaunchError when the program does not exist or nothing here can run it.
  */
 export function programCommand(program: string, args: readonly string[], options: ProgramOptions = {}): ProgramCommand {
@@ -39,9 +41,22 @@ export function programCommand(program: string, args: readonly string[], options
   if (!statSync(path).isFile()) throw new LaunchError(`the program '${program}' is not a file (${path})`);
   if (options.native === true) return { executable: path, args, program: path };
   const flags = [...(options.execArgv ?? inheritedFlags(process.execArgv))];
-  if (TYPESCRIPT.has(extname(path)) && !nodeRunsTypeScript() && !importsTsx(flags))
-    flags.push('--import', tsxFor(path));
-  return { executable: process.execPath, args: [...flags, path, ...args], program: path };
+  const started = (stripsTypes?: true): ProgramCommand => ({
+    executable: process.execPath,
+    args: [...flags, path, ...args],
+    program: path,
+    ...(stripsTypes && { stripsTypes }),
+  });
+  if (!TYPESCRIPT.has(extname(path)) || importsTsx(flags)) return started();
+  const tsx = findTsx(path);
+  if (tsx === undefined && !nodeRuns(path)) {
+    throw new LaunchError(
+      `cannot run the TypeScript program '${path}' with Node ${process.version}: install tsx next to it (npm install --save-dev tsx)${extname(path) === '.tsx' ? '' : ', or use Node 22.18 or newer'}`,
+    );
+  }
+  if (tsx === undefined) return started(true);
+  flags.push('--import', tsx);
+  return started();
 }
 
 /** In the working directory; an executable without a folder in its name also where the shell would look. */
@@ -72,9 +87,10 @@ function inheritedFlags(execArgv: readonly string[]): string[] {
   return kept;
 }
 
-function nodeRunsTypeScript(): boolean {
-  const features = process.features as { typescript?: unknown };
-  return features.typescript !== undefined && features.typescript !== false;
+/** Whether this Node strips types by itself; from JSX it does not. */
+function nodeRuns(path: string): boolean {
+  const { typescript = false } = process.features as { typescript?: unknown };
+  return typescript !== false && extname(path) !== '.tsx';
 }
 
 function importsTsx(flags: readonly string[]): boolean {
@@ -86,7 +102,7 @@ function importsTsx(flags: readonly string[]): boolean {
   });
 }
 
-function tsxFor(program: string): string {
+function findTsx(program: string): string | undefined {
   for (const from of [program, import.meta.url]) {
     try {
       return pathToFileURL(createRequire(from).resolve('tsx')).href;
@@ -94,7 +110,5 @@ function tsxFor(program: string): string {
       // Not installed there; try the next place.
     }
   }
-  throw new LaunchError(
-    `cannot run the TypeScript program '${program}' with Node ${process.version}: install tsx next to it (npm install --save-dev tsx), or use Node 22.18 or newer`,
-  );
+  return undefined;
 }

@@ -1,9 +1,10 @@
 /** @file What is said when a group fails: the first failure by time, and what became of the others. */
 import { hostname } from 'node:os';
+import type { ProgramCommand } from './program.ts';
 import { describeExit, type WorkerExit } from './worker-process.ts';
 
 export interface FailureReport {
-  readonly program: string;
+  readonly command: Pick<ProgramCommand, 'program' | 'stripsTypes'>;
   /** The worker that failed first. */
   readonly first: WorkerExit;
   /** Everybody's end, the first failure included, in order of time. */
@@ -13,9 +14,9 @@ export interface FailureReport {
 }
 
 /** Several lines of text, without a newline at the end. */
-export function describeFailure({ program, first, exits, restarts }: FailureReport): string {
+export function describeFailure({ command, first, exits, restarts }: FailureReport): string {
   const lines = [
-    `backwire: ${program} failed`,
+    `backwire: ${command.program} failed`,
     `  first failure: [${first.label}] rank ${first.rank}, pid ${first.pid ?? 'none'} on ${hostname()}, ${describeExit(first)} ` +
       `at ${new Date(first.at).toISOString()} after ${(first.ranMs / 1000).toFixed(1)} s`,
   ];
@@ -27,5 +28,12 @@ export function describeFailure({ program, first, exits, restarts }: FailureRepo
     lines.push(`  the others: ${others.map((exit) => `[${exit.label}] ${describeExit(exit)}`).join('; ')}`);
   }
   if (restarts > 0) lines.push(`  after ${restarts} ${restarts === 1 ? 'restart' : 'restarts'}`);
+  if (command.stripsTypes === true && first.stderr.some((line) => UNSTRIPPED.test(line))) lines.push(STRIPPING_HINT);
   return lines.join('\n');
 }
+
+/** What Node says of TypeScript that is more than types. */
+const UNSTRIPPED = /SyntaxError|ERR_MODULE_NOT_FOUND|ERR_UNSUPPORTED_DIR_IMPORT|ERR_\w*TYPESCRIPT\w*|TYPE_STRIPPING/;
+const STRIPPING_HINT =
+  "  hint: Node's own type stripping ran it, for want of tsx, and knows neither enums nor imports of './x.js' for x.ts, nor 'using' " +
+  'before Node 24; where tsx is installed (npm install --save-dev tsx), tsx runs it';

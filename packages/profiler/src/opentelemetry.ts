@@ -19,8 +19,10 @@ import { formatTrace, parseTrace } from './trace-context.ts';
 
 /** What an adapter may be told; everything defaults to what the program registered with `@opentelemetry/api`. */
 export interface OpenTelemetryOptions {
-  tracerProvider?: Otel.TracerProvider;
-  meterProvider?: Otel.MeterProvider;
+  /** A `TracerProvider`. The types here do without the package, as programs without it do. */
+  tracerProvider?: { getTracer(name: string, version?: string): object };
+  /** A `MeterProvider`. */
+  meterProvider?: { getMeter(name: string, version?: string): object };
 }
 
 /** The name of the extension, and of its tracer and meter. */
@@ -62,8 +64,8 @@ class TelemetrySession implements ExtensionSession {
   constructor(host: ExtensionHost, api: typeof Otel, options: OpenTelemetryOptions) {
     this.host = host;
     this.api = api;
-    this.tracer = (options.tracerProvider ?? api.trace).getTracer(SCOPE);
-    const meter = (options.meterProvider ?? api.metrics).getMeter(SCOPE);
+    this.tracer = (options.tracerProvider ?? api.trace).getTracer(SCOPE) as Otel.Tracer;
+    const meter = (options.meterProvider ?? api.metrics).getMeter(SCOPE) as Otel.Meter;
     const histogram = (name: string, description: string): Otel.Histogram =>
       meter.createHistogram(name, { description, unit: 's', advice: { explicitBucketBoundaries: [...BUCKETS] } });
     this.clientTime = histogram('rpc.client.call.duration', 'Measures the duration of an outgoing RPC.');

@@ -17,7 +17,7 @@ import { Caller } from './caller.ts';
 import { Collectives } from './collectives.ts';
 import type { Core, ValueContext } from './core.ts';
 import { DecodeContext } from './decode-context.ts';
-import { findDefinition, localDefinition, nameOf, type Definition } from './definitions.ts';
+import { nameOf, type Definition } from './definitions.ts';
 import type { DeviceMaps } from './device-maps.ts';
 import { Dispatcher } from './dispatcher.ts';
 import { EventHub } from './event-hub.ts';
@@ -38,11 +38,12 @@ import type { Peer } from './peer.ts';
 import type { PendingCall } from './pending-call.ts';
 import { CallTable } from './protocol/call-table.ts';
 import { Membership, type View, type ViewMember } from './protocol/membership.ts';
+import { Served } from './served.ts';
 import { Shutdown } from './shutdown.ts';
 import type { Settings } from './start.ts';
 import type { Connection, Listener, Transport } from './transports/transport.ts';
 import { WorkerInfo, type To } from './worker-info.ts';
-import { claimOf, dialMember, peerOf } from './doors.ts';
+import { claimIn, claimOf, dialMember } from './doors.ts';
 import { createDoor } from './security/door.ts';
 
 const NO_EXTENSIONS: ReadonlySet<string> = new Set();
@@ -66,6 +67,7 @@ export class Agent implements ExtensionHost, Core {
   readonly extensions: Extensions;
   readonly deviceMaps: DeviceMaps;
   readonly codec: ValueCodec<ValueContext>;
+  readonly lasting: ValueCodec<ValueContext>;
   readonly dispatcher: Dispatcher;
   readonly caller: Caller;
   readonly members: Members;
@@ -73,13 +75,12 @@ export class Agent implements ExtensionHost, Core {
   readonly collectives: Collectives;
   readonly settings: Settings;
   refusal: 'draining' | 'fenced' | undefined;
-  servedVersion = 0;
   /** The places through which others come in. */
   readonly listeners: readonly Listener[];
   private readonly transports: readonly Transport[];
   private readonly hub = new EventHub();
-  private readonly own = new Map<string, Definition>();
-  private readonly allowed: ReadonlySet<string> | undefined;
+  /** What calls may name. */
+  readonly names: Served;
   private readonly store: Group;
   private readonly closing = new AbortController();
   private ending: Promise<void> | undefined;
@@ -107,9 +108,7 @@ export class Agent implements ExtensionHost, Core {
     this.store = group;
     this.transports = transports;
     this.listeners = listeners;
-    this.allowed =
-      settings.serve === undefined ? undefined : new Set(settings.serve.map((definition) => nameOf(definition)));
-    for (const definition of settings.serve ?? []) this.adopt(definition);
+    this.names = new Served({ worker: self.name, serve: settings.serve, builtins: settings.builtins });
     this.membership = new Membership({ name: self.name, incarnation: self.incarnation });
     this.caller = new Caller(this, new Faults(settings.faults), settings.rpcTimeoutMs);
     this.dispatcher = new Dispatcher(this, settings.maxConcurrentCalls);
@@ -117,6 +116,7 @@ export class Agent implements ExtensionHost, Core {
     // Extensions look at the agent while they attach: all that does not need them is there by now.
     this.extensions = new Extensions(settings.extensions, this);
     this.codec = new ValueCodec<ValueContext>(this.extensions.values(), this.wireLimits);
+    this.lasting = new ValueCodec<ValueContext>(this.extensions.lastingValues(), this.wireLimits);
     const { hub } = this;
     this.members = new Members(
       {
@@ -165,13 +165,7 @@ export class Agent implements ExtensionHost, Core {
   }
 
   register(definition: Named): () => void {
-    const name = this.adopt(definition);
-    const body = this.own.get(name);
-    return () => {
-      if (this.own.get(name) !== body) return;
-      this.own.delete(name);
-      this.servedVersion++;
-    };
+    return this.names.register(definition);
   }
 
   debugInfo(): Record<string, number | string> {
@@ -314,17 +308,11 @@ export class Agent implements ExtensionHost, Core {
   // Core
 
   served(name: string): Definition {
-    const definition = this.own.get(name) ?? findDefinition(name);
-    if (definition === undefined) {
-      throw new RpcError(
-        'not-found',
-        `function '${name}' is not defined on worker '${this.name}'. Ensure that it is defined on both caller and callee`,
-      );
-    }
-    if (this.allowed !== undefined && !definition.system && !this.allowed.has(name) && !this.own.has(name)) {
-      throw new RpcError('permission-denied', `worker '${this.name}' does not serve '${name}'`);
-    }
-    return definition;
+    return this.names.find(name);
+  }
+
+  get servedVersion(): number {
+    return this.names.version;
   }
 
   connect(peer: Peer, signal: AbortSignal): Promise<Connection> {
@@ -341,12 +329,16 @@ export class Agent implements ExtensionHost, Core {
       onPeer: (peer) => {
         try {
           if (isInspector(peer.claim)) serveInspector(this, peer.connection, this.closing.signal);
-          else this.members.welcome(peer.connection, peerOf(peer));
+          else this.members.welcome(peer.connection, claimIn(peer));
         } catch (error) {
           this.logger.warn({ error, remote: peer.connection.remote }, 'a connection was refused');
         }
       },
-      onRefused: (error, remote) => this.logger.debug({ error: error.message, remote }, 'a connection was refused'),
+      onRefused: ({ code, message }, { remote, protection }) => {
+        // Whoever has a certificate is no stranger.
+        const level = protection.carries !== undefined && code === 'unauthenticated' ? 'warn' : 'debug';
+        this.logger[level]({ error: message, remote }, 'a connection was refused');
+      },
     });
   }
 
@@ -424,17 +416,6 @@ export class Agent implements ExtensionHost, Core {
     this.extensions.close();
     this.caller.close();
     this.dispatcher.idempotency.clear();
-  }
-
-  private adopt(definition: Named): string {
-    const made = localDefinition(definition);
-    const known = this.own.get(made.name) ?? findDefinition(made.name);
-    if (known !== undefined && known.body !== made.body) {
-      throw new RpcError('failed-precondition', `'${made.name}' means something else on worker '${this.name}' already`);
-    }
-    this.own.set(made.name, known ?? made);
-    this.servedVersion++;
-    return made.name;
   }
 }
 

@@ -1,15 +1,30 @@
-/** @file The tensor operations that any worker serves, by their torch name. */
+/** @file What the tensor package lends to peers: its operations by their torch name, and the classes of nn and optim. */
 import * as tensor from '@backwire/tensor';
 import { rpcName } from '@backwire/tensor';
 
 type Operation = (...args: unknown[]) => unknown;
+type Ctor = abstract new (...args: never[]) => unknown;
 
-let table: ReadonlyMap<string, Operation> | undefined;
+let operations: ReadonlyMap<string, Operation> | undefined;
+/** Those that may be made by name: 'nn.Linear'. */
+let byName: ReadonlyMap<string, Ctor> | undefined;
+/** Those, and the others, which a program has to make (nn.Sequential, of modules): their methods may be called all the same. */
+let names: ReadonlyMap<unknown, string> | undefined;
 
 /** The operation with this torch name ('aten::add'); undefined when there is none. */
 export function builtinOperation(name: string): Operation | undefined {
   if (!name.includes('::')) return undefined;
-  return (table ??= collect()).get(name);
+  return (operations ??= collect()).get(name);
+}
+
+/** The class of nn or optim that peers know by this name. */
+export function builtinClass(name: string): Ctor | undefined {
+  return (byName ??= namedClasses()).get(name);
+}
+
+/** The name of a class of nn or optim; undefined for any other. */
+export function builtinClassName(ctor: unknown): string | undefined {
+  return (names ??= new Map([...classes()].map(([name, each]) => [each, name]))).get(ctor);
 }
 
 function collect(): ReadonlyMap<string, Operation> {
@@ -20,4 +35,24 @@ function collect(): ReadonlyMap<string, Operation> {
     if (name.includes('::')) found.set(name, value as Operation);
   }
   return found;
+}
+
+function namedClasses(): ReadonlyMap<string, Ctor> {
+  const found = new Map<string, Ctor>();
+  for (const [name, ctor] of classes())
+    if (Object.hasOwn(ctor, rpcName) && (ctor as unknown as tensor.Named)[rpcName] === name) found.set(name, ctor);
+  return found;
+}
+
+/** The bases are no classes of their own: who extends one is known by its own name, or not at all. */
+function* classes(): Generator<[string, Ctor]> {
+  const { nn, optim } = tensor;
+  for (const [space, members] of Object.entries({ nn, optim })) {
+    for (const [key, value] of Object.entries<unknown>(members)) {
+      if (typeof value !== 'function') continue;
+      const { prototype } = value as { prototype?: unknown };
+      if (prototype instanceof nn.Module || prototype instanceof optim.Optimizer)
+        yield [`${space}.${key}`, value as unknown as Ctor];
+    }
+  }
 }

@@ -2,6 +2,7 @@
 import type { Tensor } from '@backwire/tensor';
 import type { Message } from '@backwire/wire';
 import type { Arrived } from './arrived.ts';
+import { digestOf } from './call-digest.ts';
 import type { Core } from './core.ts';
 import { DecodeContext, type Unclaimed } from './decode-context.ts';
 import type { Definition } from './definitions.ts';
@@ -11,7 +12,7 @@ import { readCallPayload } from './lazy-call.ts';
 import { RpcError } from './errors.ts';
 import type { Peer } from './peer.ts';
 
-interface ReadCall {
+export interface ReadCall {
   readonly definition: Definition;
   readonly args: unknown[];
   /** What has to settle before the call can start. */
@@ -31,11 +32,16 @@ export class CallReader {
   read(call: InboundCall, arrived: Arrived, tensors: Tensor[]): readonly Promise<unknown>[] {
     const { peer } = call;
     if (arrived.fn === 0) {
-      const { definition, args, pending, unclaimed } = this.message(peer, messageOf(arrived, tensors));
-      call.definition = definition;
-      call.args = args;
-      call.unclaimed = unclaimed;
-      return pending;
+      const message = messageOf(arrived, tensors);
+      const read = this.message(peer, message);
+      call.definition = read.definition;
+      call.args = read.args;
+      call.unclaimed = read.unclaimed;
+      if (call.key !== undefined) {
+        const { start, end } = readCallPayload(message.payload);
+        call.digest = digestOf(this.core, message.payload.subarray(start, end), tensors, call, call.peer);
+      }
+      return read.pending;
     }
     call.definition = peer.inbox.definition(arrived.fn);
     const { context } = this;
@@ -46,6 +52,8 @@ export class CallReader {
     }
     call.args = args;
     call.unclaimed = context.takeUnclaimed();
+    if (call.key !== undefined)
+      call.digest = digestOf(this.core, arrived.bytes.subarray(arrived.start, arrived.end), tensors, call, peer);
     return context.take();
   }
 

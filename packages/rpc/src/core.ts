@@ -39,6 +39,8 @@ export interface Core {
   readonly logger: Logger;
   readonly slabs: SlabPool;
   readonly codec: ValueCodec<ValueContext>;
+  /** Writes values of extensions by what stays the same each time they are sent. */
+  readonly lasting: ValueCodec<ValueContext>;
   readonly extensions: Extensions;
   readonly deviceMaps: DeviceMaps;
   readonly dispatcher: Dispatcher;

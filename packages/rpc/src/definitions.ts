@@ -1,7 +1,6 @@
-/** @file What peers may call: the table of functions and classes by name, and how a name is found. */
-import * as tensor from '@backwire/tensor';
+/** @file The table of functions and classes that have a name in this process, and how a name is found. What an agent serves of it: served.ts. */
 import { rpcName, type Named } from '@backwire/tensor';
-import { builtinOperation } from './builtins.ts';
+import { builtinClass, builtinClassName, builtinOperation } from './builtins.ts';
 import { RpcError } from './errors.ts';
 
 // `any`: only it lets every function and class be given.
@@ -29,8 +28,20 @@ export interface Definition {
   readonly methods: ReadonlySet<string>;
   /** Whether a call runs in a `scope` that frees its arguments and temporaries at its end. */
   readonly scope: boolean;
-  /** Part of the library itself: served whatever `serve` says. */
-  readonly system: boolean;
+  /**
+   * Who defined it: the program; the tensor package, whose operations and classes of `nn` and `optim` are called builtins; or the
+   * library for its own use ('system').
+   */
+  readonly origin: 'program' | 'builtin' | 'system';
+  /** Of a system function that runs what others have defined: what that is. It is served where some such definition is. */
+  readonly runs: Kind | undefined;
+}
+
+/** A kind of definitions. */
+export interface Kind {
+  /** For messages: 'an optimizer'. */
+  readonly text: string;
+  includes(definition: Definition): boolean;
 }
 
 // On a well-known global symbol, so that two installed copies of this package agree on what is defined.
@@ -54,12 +65,16 @@ export const MAX_NAME_LENGTH = 512;
  * @throws RpcError 'failed-precondition' when the name means another body already, or the function has another name.
  */
 export function rpcFunction<F extends AnyFn>(name: string, fn: F, options: { scope?: boolean } = {}): F & Named {
-  return define(name, fn, undefined, options.scope ?? false, false);
+  return define(fn, plainFunction(name, fn, { scope: options.scope ?? false }));
 }
 
-/** As `rpcFunction`, for the library's own: served whatever `serve` says. */
-export function systemFunction<F extends AnyFn>(name: string, fn: F): F & Named {
-  return define(name, fn, undefined, false, true);
+/**
+ * As `rpcFunction`, for the library's own. One that runs no code of the program is served whatever `serve` says. One that does says which
+ * (`runs`), has to ask `ExtensionHost.served` or `servedClassOf` for each definition before it runs it, and is served only where some
+ * definition of that kind is. All of them are listed in docs/security.md.
+ */
+export function systemFunction<F extends AnyFn>(name: string, fn: F, runs?: Kind): F & Named {
+  return define(fn, plainFunction(name, fn, { origin: 'system', runs }));
 }
 
 /**
@@ -98,7 +113,8 @@ export function rpcClass<C extends AnyCtor & Named>(
     self: undefined,
     methods: new Set(options.methods),
     scope,
-    system: false,
+    origin: 'program',
+    runs: undefined,
   };
   insert(definition);
   table.byClass.set(ctor, definition);
@@ -106,7 +122,7 @@ export function rpcClass<C extends AnyCtor & Named>(
     const body = Object.hasOwn(holder, method) ? holder[method] : undefined;
     if (typeof body !== 'function')
       throw new RpcError('invalid-argument', `class '${name}' has no static method '${method}'`);
-    define(`${name}.${method}`, body as AnyFn, ctor, scope, false);
+    define(body as AnyFn, plainFunction(`${name}.${method}`, body as AnyFn, { self: ctor, scope }));
   }
   return ctor;
 }
@@ -148,12 +164,31 @@ export function nameOf(value: unknown): string {
 export function findDefinition(name: string): Definition | undefined {
   const known = table.byName.get(name);
   if (known !== undefined) return known;
-  const found = standardClass(name) ?? builtin(name);
+  const found = builtin(name);
   if (found !== undefined) table.byName.set(name, found);
   return found;
 }
 
-/** The definition of the class that `instance` was made by, or of the nearest one it extends. */
+/** The definition of a class: published with `rpcClass`, or one of nn and optim. */
+export function definitionOfClass(ctor: unknown): Definition | undefined {
+  const known = table.byClass.get(ctor);
+  if (known !== undefined) return known;
+  const name = builtinClassName(ctor);
+  if (name === undefined) return undefined;
+  const made = builtinDefinition(name, ctor as AnyFn);
+  table.byClass.set(ctor, made);
+  return made;
+}
+
+/** All that has a name so far, but for builtins that nobody has asked for. */
+export function definitions(): readonly Definition[] {
+  return [...table.byName.values()];
+}
+
+/**
+ * The definition of the class that `instance` was made by, or of the nearest published one it extends. A builtin class stands for
+ * itself alone: who extends it has published nothing by that.
+ */
 export function definitionOfInstance(instance: unknown): Definition | undefined {
   if (typeof instance !== 'object' || instance === null) return undefined;
   let prototype: object | null = Object.getPrototypeOf(instance) as object | null;
@@ -161,8 +196,9 @@ export function definitionOfInstance(instance: unknown): Definition | undefined 
     const ctor: unknown = Object.hasOwn(prototype, 'constructor')
       ? (prototype as { constructor: unknown }).constructor
       : undefined;
-    const found = ctor === undefined ? undefined : (table.byClass.get(ctor) ?? standardClassOf(ctor));
-    if (found !== undefined) return found;
+    const found = ctor === undefined ? undefined : definitionOfClass(ctor);
+    if (found !== undefined && (found.origin !== 'builtin' || prototype === Object.getPrototypeOf(instance)))
+      return found;
     prototype = Object.getPrototypeOf(prototype) as object | null;
   }
   return undefined;
@@ -174,15 +210,7 @@ export function localDefinition(value: Named): Definition {
   const known = table.byName.get(name);
   if (known !== undefined && known.body === (value as unknown)) return known;
   const body = value as unknown as AnyFn;
-  return {
-    name,
-    kind: isClass(body) ? 'class' : 'function',
-    body,
-    self: undefined,
-    methods: NONE,
-    scope: false,
-    system: false,
-  };
+  return { ...plainFunction(name, body), kind: isClass(body) ? 'class' : 'function' };
 }
 
 /** Calls the body of a definition: a class is constructed. */
@@ -192,8 +220,26 @@ export function invoke(definition: Definition, args: readonly unknown[]): unknow
   return self === undefined ? body(...args) : Reflect.apply(body, self, args);
 }
 
-function define<F extends AnyFn>(name: string, fn: F, self: unknown, scope: boolean, system: boolean): F & Named {
-  checkName(name);
+function plainFunction(
+  name: string,
+  body: AnyFn,
+  more: Partial<Pick<Definition, 'self' | 'scope' | 'origin' | 'runs'>> = {},
+): Definition {
+  return {
+    name,
+    kind: 'function',
+    body,
+    self: undefined,
+    methods: NONE,
+    scope: false,
+    origin: 'program',
+    runs: undefined,
+    ...more,
+  };
+}
+
+function define<F extends AnyFn>(fn: F, definition: Definition): F & Named {
+  const name = checkName(definition.name);
   if (typeof fn !== 'function') throw new TypeError('function should be callable.');
   const own = Object.hasOwn(fn, rpcName) ? (fn as Partial<Named>)[rpcName] : undefined;
   if (own !== undefined && own !== name) {
@@ -202,7 +248,7 @@ function define<F extends AnyFn>(name: string, fn: F, self: unknown, scope: bool
       `function '${fn.name}' is already defined as '${own}'; it cannot be '${name}' too`,
     );
   }
-  insert({ name, kind: 'function', body: fn, self, methods: NONE, scope, system });
+  insert(definition);
   if (own === undefined) Object.defineProperty(fn, rpcName, { value: name });
   return fn as F & Named;
 }
@@ -261,50 +307,13 @@ function methodsOf(ctor: AnyFn): ReadonlySet<string> {
   return names;
 }
 
-/** The namespaces whose classes any worker makes on request. */
-function spaces(): Readonly<Record<string, Readonly<Record<string, unknown>>>> {
-  const { nn, optim } = tensor as unknown as Record<string, Readonly<Record<string, unknown>>>;
-  return { __proto__: null as never, nn: nn ?? {}, optim: optim ?? {} };
-}
-
-function standardClass(name: string): Definition | undefined {
-  const dot = name.indexOf('.');
-  const space = spaces()[name.slice(0, dot)];
-  const key = name.slice(dot + 1);
-  const ctor = space !== undefined && Object.hasOwn(space, key) ? space[key] : undefined;
-  return ctor === undefined ? undefined : standardClassOf(ctor, name);
-}
-
-function standardClassOf(ctor: unknown, expected?: string): Definition | undefined {
-  if (typeof ctor !== 'function' || !Object.hasOwn(ctor, rpcName)) return undefined;
-  const name = (ctor as unknown as Named)[rpcName];
-  if (expected !== undefined ? name !== expected : standardOwner(ctor) !== name) return undefined;
-  const known = table.byClass.get(ctor);
-  if (known !== undefined) return known;
-  const body = ctor as AnyFn;
-  const made: Definition = {
-    name,
-    kind: 'class',
-    body,
-    self: undefined,
-    methods: methodsOf(body),
-    scope: false,
-    system: false,
-  };
-  table.byClass.set(ctor, made);
-  return made;
-}
-
-function standardOwner(ctor: unknown): string | undefined {
-  for (const [space, members] of Object.entries(spaces())) {
-    for (const [key, value] of Object.entries(members)) if (value === ctor) return `${space}.${key}`;
-  }
-  return undefined;
-}
-
 function builtin(name: string): Definition | undefined {
-  const body = builtinOperation(name);
-  return body === undefined
-    ? undefined
-    : { name, kind: 'function', body, self: undefined, methods: NONE, scope: false, system: false };
+  const operation = builtinOperation(name);
+  if (operation !== undefined) return plainFunction(name, operation, { origin: 'builtin' });
+  const ctor = builtinClass(name);
+  return ctor === undefined ? undefined : definitionOfClass(ctor);
+}
+
+function builtinDefinition(name: string, body: AnyFn): Definition {
+  return { ...plainFunction(name, body, { origin: 'builtin' }), kind: 'class', methods: methodsOf(body) };
 }

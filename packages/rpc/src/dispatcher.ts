@@ -5,13 +5,14 @@ import type { Message } from '@backwire/wire';
 import { FrameFlag, FrameKind, MessageType } from '@backwire/wire/internal';
 import { Answers } from './answers.ts';
 import { ARRIVE } from './collectives.ts';
-import { CallReader } from './call-reader.ts';
+import { CallReader, type ReadCall } from './call-reader.ts';
 import type { Core } from './core.ts';
 import { invoke, type Definition } from './definitions.ts';
 import { encodeSystemError, encodeThrown } from './error-codec.ts';
 import { RpcError } from './errors.ts';
 import type { Incoming, RpcMessage } from './extension.ts';
-import { IdempotencyCache } from './idempotency.ts';
+import { digestOf } from './call-digest.ts';
+import { Idempotency } from './idempotency.ts';
 import type { InboundCall } from './inbound-call.ts';
 import { decodeFailed, messageOf, type Arrived } from './inbox.ts';
 import { callPayload, encodeFor, readCallPayload } from './lazy-call.ts';
@@ -20,6 +21,7 @@ import { isGenerator, promiseOf } from './results.ts';
 import { invokeAdopted, runInScope } from './scoped.ts';
 import { Slots } from './slots.ts';
 import { pumpStream } from './stream-server.ts';
+import { isSystem, system } from './system-error.ts';
 import { Turns } from './turns.ts';
 
 export class Dispatcher {
@@ -27,7 +29,7 @@ export class Dispatcher {
   active = 0;
   /** Calls handled since the start. */
   handled = 0;
-  readonly idempotency: IdempotencyCache;
+  readonly idempotency: Idempotency;
   private readonly core: Core;
   private readonly slots: Slots;
   private readonly turns = new Turns();
@@ -38,7 +40,7 @@ export class Dispatcher {
   constructor(core: Core, maxConcurrentCalls: number) {
     this.core = core;
     this.slots = new Slots(maxConcurrentCalls);
-    this.idempotency = new IdempotencyCache(core);
+    this.idempotency = new Idempotency(core);
     this.answers = new Answers(core);
     this.reader = new CallReader(core);
   }
@@ -125,11 +127,9 @@ export class Dispatcher {
 
   /** A handler waits for an outgoing call: it gives its slot back. */
   callOut(call: InboundCall): void {
-    if (call.outgoing++ === 0 && call.holdsSlot) {
-      call.holdsSlot = false;
-      this.slots.give();
-      this.slots.next();
-    }
+    // What it asks of others has its time, at most.
+    call.watched = true;
+    if (call.outgoing++ === 0) this.slots.release(call);
   }
 
   /** One of the outgoing calls of a handler is over; it goes on, even when all slots are taken by now. */
@@ -156,7 +156,16 @@ export class Dispatcher {
 
   /** Runs a call that came as a message (PYTHON_CALL or SCRIPT_CALL), inside the handler context that is current. */
   async runMessage(from: Peer, message: Message, call: InboundCall | undefined): Promise<unknown> {
-    const { definition, args, pending, unclaimed } = this.readMessage(from, message);
+    return this.runRead(from, this.readMessage(from, message), call, undefined);
+  }
+
+  /** Waits for what the arguments wait for, says that the handler begins, and runs it. */
+  private async runRead(
+    from: Peer,
+    { definition, args, pending, unclaimed }: ReadCall,
+    call: InboundCall | undefined,
+    began: (() => void) | undefined,
+  ): Promise<unknown> {
     if (call !== undefined) call.definition = definition;
     try {
       if (pending.length > 0) await Promise.all(pending);
@@ -165,6 +174,7 @@ export class Dispatcher {
       for (const give of unclaimed ?? []) give();
       throw error;
     }
+    began?.();
     try {
       return await (definition.scope ? runInScope(definition, args) : invoke(definition, args));
     } catch (error) {
@@ -173,7 +183,7 @@ export class Dispatcher {
     }
   }
 
-  private readMessage(from: Peer, message: Message): ReturnType<CallReader['message']> {
+  private readMessage(from: Peer, message: Message): ReadCall {
     try {
       return this.reader.message(from, message);
     } catch (error) {
@@ -287,11 +297,23 @@ export class Dispatcher {
   /** A call with a key: joins the one that runs under it, or gets its outcome. */
   private once(call: InboundCall, definition: Definition, type: number): void {
     if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
-    const run = async (): Promise<RpcMessage> => this.replyMessage(call.peer, type, await this.run(definition, call));
-    this.idempotency.run(call, definition.name, run).then(
+    const run = async (began: () => void): Promise<RpcMessage> => {
+      if (!call.holdsSlot) await this.takeSlot(call);
+      began();
+      return this.replyMessage(call.peer, type, await this.run(definition, call));
+    };
+    const rest = (): void => this.slots.release(call);
+    this.idempotency.run({ call, name: definition.name, digest: call.digest, run, rest }).then(
       (reply) => this.reply(call, reply),
       (error: unknown) => this.fail(call, error),
     );
+  }
+
+  /** Takes a slot again for a call that has waited without one. @throws RpcError 'cancelled' when it is too late by then. */
+  private async takeSlot(call: InboundCall): Promise<void> {
+    await this.slots.hold(call);
+    if (!call.aborted && call.deadline > this.core.now()) return;
+    throw system(new RpcError('cancelled', 'nobody waits for the call any more', { peer: call.caller }));
   }
 
   private run(definition: Definition, call: InboundCall): unknown {
@@ -400,28 +422,36 @@ export class Dispatcher {
         `worker '${this.core.self.name}' has no handler for messages of this type`,
       );
     }
-    const run = async (): Promise<RpcMessage> => {
-      const value = await this.slotted(call, () => this.runMessage(call.peer, message, call));
-      if ((call.flags & FrameFlag.STREAM) === 0) return this.replyMessage(call.peer, message.type, value);
-      await pumpStream(this.core, call, value);
-      return this.replyMessage(call.peer, message.type, undefined);
+    if (call.key !== undefined) return this.onceMessage(call, message);
+    const value = await this.slotted(call, () => this.runMessage(call.peer, message, call));
+    if ((call.flags & FrameFlag.STREAM) === 0) return this.replyMessage(call.peer, message.type, value);
+    await pumpStream(this.core, call, value);
+    return this.replyMessage(call.peer, message.type, undefined);
+  }
+
+  /** As `once`, of a call that came as a message. */
+  private onceMessage(call: InboundCall, message: Message): Promise<RpcMessage> {
+    const read = this.readMessage(call.peer, message);
+    call.unclaimed = read.unclaimed;
+    const { start, end } = readCallPayload(message.payload);
+    const digest = digestOf(this.core, message.payload.subarray(start, end), message.tensors, read, call.peer);
+    const run = async (began: () => void): Promise<RpcMessage> => {
+      call.unclaimed = undefined;
+      const value = await this.slotted(call, () => this.runRead(call.peer, read, call, began));
+      return this.replyMessage(call.peer, message.type, value);
     };
-    return call.key === undefined ? run() : this.idempotency.run(call, readCallPayload(message.payload).name, run);
+    return this.idempotency.run({ call, name: read.definition.name, digest, run, rest: () => undefined });
   }
 
   /** Runs user code of a served message in a slot. */
   async slotted<T>(call: InboundCall, fn: () => Promise<T>): Promise<T> {
-    const free = this.slots.take();
+    const free = this.slots.hold(call);
+    // With a slot at once its handler starts in this very turn: calls start in the order in which they were sent.
     if (free !== undefined) await free;
-    call.holdsSlot = true;
     try {
       return await fn();
     } finally {
-      if (call.holdsSlot) {
-        call.holdsSlot = false;
-        this.slots.give();
-        this.slots.next();
-      }
+      this.slots.release(call);
     }
   }
 
@@ -467,18 +497,3 @@ const ORDERED: ReadonlySet<number> = new Set([
   MessageType.FORWARD_AUTOGRAD_REQ,
   MessageType.RUN_WITH_PROFILING_REQ,
 ]);
-const SYSTEM = Symbol('system');
-
-/** Marks an error as the system's own, not thrown by a handler. */
-export function system(error: RpcError): RpcError {
-  return Object.defineProperty(error, SYSTEM, { value: true });
-}
-
-/** Errors of extensions' handlers are the system's too: they carry a code; what user code threw was wrapped before. */
-function isSystem(error: unknown): error is RpcError {
-  try {
-    return error instanceof RpcError && SYSTEM in error;
-  } catch {
-    return false; // a proxy that does not say what it is
-  }
-}

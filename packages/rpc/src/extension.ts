@@ -60,6 +60,11 @@ export interface ExtensionValue {
   encode(value: unknown, to: WorkerInfo, addHeader?: (entry: Uint8Array) => void): unknown;
   /** The value again. Promises put into `pending` settle before a handler starts. */
   decode(plain: unknown, from: WorkerInfo, pending?: Promise<unknown>[]): unknown;
+  /**
+   * What stays the same however often the value is sent, where `encode` gives something new each time: the arguments of a call that comes
+   * again are compared by it. @default what `encode` gives
+   */
+  lasting?(value: unknown): unknown;
   /** Nobody ever gets this value, which `decode` gave: its call never started, or its stream was left. */
   discard?(value: unknown): void;
 }

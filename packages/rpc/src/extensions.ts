@@ -171,6 +171,16 @@ export class Extensions {
     return found;
   }
 
+  /** For a codec that only writes: what lasts of each value. */
+  lastingValues(): ValueExtension<ValueContext>[] {
+    const own = this.attached.flatMap(({ session }) => session.values ?? []);
+    return this.values().map((value, at) => {
+      const from = own[at - 1]; // behind that of workers
+      if (from?.lasting === undefined) return value;
+      return { ...value, encode: (inner) => from.lasting?.(inner) };
+    });
+  }
+
   peerDown(peer: WorkerInfo): void {
     for (const { session } of this.attached) this.guard('peerDown', () => session.peerDown?.(peer));
   }

@@ -1,7 +1,10 @@
 /** @file A member that does not keep to the protocol: at every state of a link it costs one connection, never the agent. */
 import { afterEach, describe, expect, it } from 'vitest';
 import {
+  decodeProto,
   encodeProto,
+  errorProto,
+  FrameFlag,
   FrameKind,
   FrameReader,
   FrameWriter,
@@ -10,7 +13,9 @@ import {
   type FrameHeader,
 } from '@backwire/wire/internal';
 import type { Agent } from './agent.ts';
-import { createAgent, rpcFunction, rpcInfo, rpcSync, type RpcAgent } from './index.ts';
+import { rpcName } from '@backwire/tensor';
+import { encodeValue } from '@backwire/wire';
+import { createAgent, rpcClass, rpcFunction, rpcInfo, rpcSync, type RpcAgent, type RpcOptions } from './index.ts';
 import { Group } from './group.ts';
 import { keepAlive } from './liveness/thread.ts';
 import { authenticate } from './security/authenticate.ts';
@@ -34,6 +39,8 @@ interface Talk {
   readonly hello: handshakeProto.Identity;
   /** Kinds of frames that came after the handshake. */
   readonly kinds: number[];
+  /** What came as the answer of each call: the code of an error, 'result' for anything else. */
+  readonly answers: Map<number, string>;
   /** The id of the last CALL. */
   call: number;
   write(fn: (writer: FrameWriter) => void): void;
@@ -44,6 +51,7 @@ interface Talk {
 /** A group of a real agent 'w0' and an impostor 'w1' that does what `behave` says with each connection. */
 async function impostor(
   behave: (talk: Talk) => void,
+  options: Partial<RpcOptions> = {},
 ): Promise<{ agent: RpcAgent; talks: Talk[]; call(timeoutMs?: number): Promise<unknown> }> {
   const name = `memory://hostile-${stores++}`;
   const talks: Talk[] = [];
@@ -87,6 +95,10 @@ async function impostor(
         }
         talk.kinds.push(header.kind);
         if (header.kind === FrameKind.CALL) talk.call = header.id;
+        if (header.kind === FrameKind.RESULT || header.kind === FrameKind.STREAM_END)
+          talk.answers.set(header.id, 'result');
+        if (header.kind === FrameKind.ERROR)
+          talk.answers.set(header.id, decodeProto(errorProto.Error, bytes.slice(start, end), 'error').code);
       },
       body: () => undefined,
       bodyEnd: () => undefined,
@@ -107,6 +119,7 @@ async function impostor(
     transports: ['unix'],
     security: { mode: 'hmac', secret: SECRET },
     logger: quiet,
+    ...options,
   });
   closing.push(() => agent.shutdown({ graceful: false }));
   await fake;
@@ -120,6 +133,7 @@ function talkOf(connection: Connection, hello: handshakeProto.Identity, incarnat
     connection,
     hello,
     kinds: [],
+    answers: new Map(),
     call: 0,
     write(fn) {
       const writer = new FrameWriter();
@@ -302,5 +316,101 @@ describe('a peer that breaks the protocol', () => {
     );
     expect((agent as Agent).members.find('w1').up).toBe(true);
     expect(talks.length).toBe(1);
+  });
+});
+
+const ran: string[] = [];
+rpcFunction('hostile/secret', () => void ran.push('function'));
+rpcFunction('hostile/secret-stream', function* () {
+  ran.push('generator');
+  yield 1;
+});
+class Secret {
+  static readonly [rpcName] = 'hostile/Secret';
+  constructor() {
+    ran.push('constructor');
+  }
+  static open(): void {
+    ran.push('static method');
+  }
+}
+rpcClass(Secret, { methods: [], statics: ['open'] });
+
+describe('a member that names what it should not', () => {
+  const registered = ['hostile/secret', 'hostile/secret-stream', 'hostile/Secret', 'hostile/Secret.open'];
+  const lent = ['aten::outer', 'aten::add', 'nn.Linear', 'optim.SGD'];
+  const unknown = [
+    '__proto__',
+    'constructor',
+    'toString',
+    'hostile',
+    'nn.',
+    'nn.Module',
+    'nn.__proto__',
+    'aten::',
+    'a\0b',
+  ];
+  const flags = [0, FrameFlag.ONEWAY, FrameFlag.STREAM, FrameFlag.IDEMPOTENT, 7];
+  const types = [MessageType.PYTHON_CALL, MessageType.SCRIPT_CALL];
+
+  it('runs nothing, whatever the flags and the type, and is told why', async () => {
+    ran.length = 0;
+    const { talks, call } = await impostor(
+      (talk) => {
+        talk.welcome();
+        talk.resume();
+      },
+      { serve: [echo] },
+    );
+    const outcome = call(5_000);
+    await until(() => talks[0]?.kinds.includes(FrameKind.CALL) === true, 'the link is up');
+    const talk = talks[0]!;
+    const { bytes } = encodeValue([]);
+    const expected = new Map<number, string>();
+    let seq = 0;
+    for (const name of [...registered, ...lent, ...unknown]) {
+      const fn = expected.size + 1;
+      for (const flag of flags) {
+        for (const messageType of types) {
+          seq++;
+          talk.write((writer) => {
+            writer.begin();
+            writer.out.raw(bytes);
+            const fields = {
+              kind: FrameKind.CALL,
+              flags: flag,
+              messageType,
+              seq,
+              ack: 1,
+              callId: seq,
+              remainingMs: -1,
+            };
+            writer.endCall({ ...fields, fn }, name);
+          });
+          if ((flag & FrameFlag.ONEWAY) === 0)
+            expected.set(seq, unknown.includes(name) ? 'not-found' : 'permission-denied');
+        }
+      }
+    }
+    await until(() => talk.answers.size === expected.size, 'every call was answered');
+    expect(talk.answers).toEqual(expected);
+    expect(ran).toEqual([]);
+    // The link has lived through all of it, and serves what is served.
+    talk.write((writer) => {
+      writer.begin();
+      writer.out.raw(encodeValue(['x']).bytes);
+      const fields = {
+        flags: 0,
+        messageType: MessageType.PYTHON_CALL,
+        ack: 1,
+        callId: 9_999,
+        fn: 999,
+        remainingMs: -1,
+      };
+      writer.endCall({ ...fields, kind: FrameKind.CALL, seq: seq + 1 }, 'hostile/echo');
+    });
+    await until(() => talk.answers.get(9_999) === 'result', 'the echo came back');
+    expect(talks.length).toBe(1);
+    void outcome;
   });
 });

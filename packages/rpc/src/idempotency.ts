@@ -1,97 +1,141 @@
-/** @file Outcomes by idempotency key: a call that is sent twice runs once. */
+/** @file Calls with an idempotency key at work: one that comes again joins the one that runs, or gets what came of it. */
+import { runAtRoot } from '@backwire/tensor/internal';
 import type { Core } from './core.ts';
 import { RpcError } from './errors.ts';
 import type { RpcMessage } from './extension.ts';
 import type { InboundCall } from './inbound-call.ts';
 import { IDEMPOTENT_KEEP_MS, MAX_IDEMPOTENT_BYTES, MAX_IDEMPOTENT_OUTCOMES } from './limits.ts';
+import { MAX_TIMER_MS, unref } from './platform.ts';
+import { KeyedCalls, type Notice } from './protocol/keyed-calls.ts';
+import { system } from './system-error.ts';
 
-interface Outcome {
-  readonly reply: Promise<RpcMessage>;
-  /** When it may be forgotten; Infinity while the call runs. */
-  until: number;
-  /** What it keeps in memory; 0 while the call runs. */
-  bytes: number;
+/** What a handler gave. */
+type Outcome = { readonly reply: RpcMessage } | { readonly error: unknown };
+type Told = Notice<Waiter, Outcome>['turn'];
+
+/** A call with a key, ready to run. */
+export interface KeyedCall {
+  readonly call: InboundCall;
+  /** The function's name. */
+  readonly name: string;
+  /** Of the arguments. */
+  readonly digest: string;
+  /** Runs the handler and makes its reply; calls `began` right before the handler. In the turn in which it is called, where it can. */
+  readonly run: (began: () => void) => Promise<RpcMessage>;
+  /** It waits for another call from now on, and needs no slot for that. */
+  readonly rest: () => void;
 }
 
-/**
- * Outcomes of calls with a key, by caller, function and key. A second call joins the first while that runs, and gets the same outcome for
- * a while after. A full cache refuses new keys: forgetting one too early would run its call twice.
- */
-export class IdempotencyCache {
+/** One per agent. Keys are those of a caller and a function: the same key means nothing to others. */
+export class Idempotency {
   private readonly core: Core;
-  private readonly outcomes = new Map<string, Outcome>();
-  private bytes = 0;
-  /** Before this nothing can be forgotten: a full cache is not searched for every call that it refuses. */
-  private nextForget = 0;
+  private readonly calls = new KeyedCalls<Waiter, Outcome>({
+    maxOutcomes: MAX_IDEMPOTENT_OUTCOMES,
+    maxBytes: MAX_IDEMPOTENT_BYTES,
+    keepMs: IDEMPOTENT_KEEP_MS,
+  });
 
   constructor(core: Core) {
     this.core = core;
   }
 
-  /** The outcome of `run`, or of the call of `name` that had the same key before. */
-  run(call: InboundCall, name: string, run: () => Promise<RpcMessage>): Promise<RpcMessage> {
-    const id = `${call.caller.name}\n${name}\n${call.key ?? ''}`;
-    const now = this.core.now();
-    const known = this.outcomes.get(id);
-    if (known !== undefined && now < known.until) return known.reply;
-    if (known !== undefined) this.drop(id, known);
-    else if (this.isFull() && !this.forget(now)) {
-      const text = `${this.outcomes.size} outcomes of calls with idempotency keys are kept already, ${this.bytes} bytes`;
-      return Promise.reject(new RpcError('resource-exhausted', text, { executed: 'no' }));
+  /** The reply of the call, or of the one that had its key before. @throws what the handler threw, then or now; why there is neither. */
+  async run(keyed: KeyedCall): Promise<RpcMessage> {
+    const { call, name, digest } = keyed;
+    const key = `${call.caller.name}\n${name.length}\n${name}${call.key ?? ''}`;
+    const waiter = new Waiter();
+    let turn = this.calls.arrive(key, digest, waiter, this.core.now());
+    if (turn.kind === 'refused') throw this.refusal(turn.why, keyed);
+    if (turn.kind === 'wait') {
+      const told = waiter.turn(call);
+      keyed.rest();
+      try {
+        turn = await told;
+      } finally {
+        this.calls.left(key, waiter);
+      }
     }
-    const reply = run().then((made) => own(this.core, call, made));
-    const outcome: Outcome = { reply, until: Infinity, bytes: 0 };
-    this.outcomes.set(id, outcome);
-    const settled = (bytes: number): void => {
-      outcome.until = this.core.now() + IDEMPOTENT_KEEP_MS;
-      if (this.outcomes.get(id) !== outcome) return;
-      outcome.bytes = bytes;
-      this.bytes += bytes;
-    };
-    reply.then(
-      ({ payload, tensors }) => settled(tensors.reduce((sum, { storage }) => sum + storage.nbytes, payload.length)),
-      () => settled(0),
-    );
-    return reply;
+    if (turn.kind === 'run') return this.attempt(key, keyed);
+    if ('error' in turn.outcome) throw turn.outcome.error;
+    return turn.outcome.reply;
   }
 
+  /** Nothing is remembered any more, and nobody waits. */
   clear(): void {
-    this.outcomes.clear();
-    this.bytes = 0;
+    const closed = new RpcError('unavailable', 'the worker has shut down', { executed: 'maybe' });
+    for (const waiter of this.calls.clear()) waiter.fail(system(closed));
   }
 
-  private isFull(): boolean {
-    return this.outcomes.size >= MAX_IDEMPOTENT_OUTCOMES || this.bytes >= MAX_IDEMPOTENT_BYTES;
-  }
-
-  private drop(id: string, outcome: Outcome): void {
-    this.outcomes.delete(id);
-    this.bytes -= outcome.bytes;
-  }
-
-  /** Drops what is too old; false when it is full all the same. */
-  private forget(now: number): boolean {
-    if (now < this.nextForget) return false;
-    // Those that run now are kept for the whole time from their end on.
-    let next = now + IDEMPOTENT_KEEP_MS;
-    for (const [id, outcome] of this.outcomes) {
-      if (outcome.until <= now) this.drop(id, outcome);
-      else if (outcome.until < next) next = outcome.until;
+  private async attempt(key: string, { call, run }: KeyedCall): Promise<RpcMessage> {
+    let began = false;
+    const over = (outcome: Outcome, bytes: number): void => {
+      const now = this.core.now();
+      // A handler that never looked at its limits did all it does, however late it was.
+      const isResult = began && !(call.watched && (call.aborted || now >= call.deadline));
+      for (const { to, turn } of this.calls.ended(key, isResult ? { outcome, bytes } : undefined, now)) to.tell(turn);
+    };
+    try {
+      const reply = own(this.core, call, await run(() => (began = true)));
+      over({ reply }, bytesOf(reply));
+      return reply;
+    } catch (error) {
+      over({ error }, 0);
+      throw error;
     }
-    this.nextForget = next;
-    return !this.isFull();
   }
+
+  private refusal(why: 'other-arguments' | 'full', { call, name }: KeyedCall): RpcError {
+    if (why === 'other-arguments') {
+      const text = `idempotency key '${call.key ?? ''}' came with other arguments of '${name}' before: another call needs another key`;
+      return system(new RpcError('failed-precondition', text));
+    }
+    const text = `${this.calls.size} outcomes of calls with idempotency keys are kept already, ${this.calls.bytes} bytes`;
+    return system(new RpcError('resource-exhausted', text));
+  }
+}
+
+/** One that waits for another with its key, within its own limit. */
+class Waiter {
+  tell: (turn: Told) => void = () => undefined;
+  fail: (error: unknown) => void = () => undefined;
+
+  /** Its turn. Rejects when its call is cancelled, or when its time is up. */
+  async turn(call: InboundCall): Promise<Told> {
+    let timer: NodeJS.Timeout | undefined;
+    try {
+      return await new Promise<Told>((resolve, reject) => {
+        this.tell = resolve;
+        this.fail = reject;
+        call.wake = () => void (call.aborted && reject(call.abortReason));
+        const check = (): void => {
+          const left = call.deadline - performance.now();
+          if (left <= 0) reject(late(call));
+          else timer = unref(runAtRoot(() => setTimeout(check, Math.min(Math.ceil(left), MAX_TIMER_MS))));
+        };
+        if (call.deadline !== Infinity) check();
+      });
+    } finally {
+      clearTimeout(timer);
+      call.wake = undefined;
+    }
+  }
+}
+
+function late({ caller }: InboundCall): RpcError {
+  const text = 'the time that the caller gave is over';
+  return system(new RpcError('deadline-exceeded', text, { executed: 'maybe', peer: caller }));
+}
+
+function bytesOf({ payload, tensors }: RpcMessage): number {
+  return tensors.reduce((sum, { storage }) => sum + storage.nbytes, payload.length);
 }
 
 /** The outcome is sent again later: by then its tensors may have been changed or freed by the program. */
 function own(core: Core, call: InboundCall, reply: RpcMessage): RpcMessage {
   if (reply.header !== undefined && reply.header.length > 0) {
     core.extensions.undelivered(call.peer.worker, reply.header);
-    throw new RpcError(
-      'failed-precondition',
-      'the result of a call with an idempotency key cannot hold remote references',
-      { executed: 'yes' },
-    );
+    const text = 'the result of a call with an idempotency key cannot hold remote references';
+    throw system(new RpcError('failed-precondition', text, { executed: 'yes' }));
   }
   return { ...reply, tensors: reply.tensors.map((tensor) => tensor.detach().clone()) };
 }

@@ -4,7 +4,7 @@ import type { Unclaimed } from './decode-context.ts';
 import { RpcError } from './errors.ts';
 import type { Definition } from './definitions.ts';
 import type { Peer } from './peer.ts';
-import { unref } from './platform.ts';
+import { MAX_TIMER_MS, unref } from './platform.ts';
 import type { WorkerInfo } from './worker-info.ts';
 
 /** What `callContext()` gives. */
@@ -40,9 +40,6 @@ export function withoutSlot<T>(promise: Promise<T>): Promise<T> {
 
 const NO_ARGS: readonly unknown[] = Object.freeze([]);
 
-/** The longest delay a Node timer takes. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
-
 export class InboundCall implements CallContext {
   readonly peer: Peer;
   /** The caller's number for it; 0 for one that wants no answer. */
@@ -66,8 +63,12 @@ export class InboundCall implements CallContext {
   counted = false;
   /** Whether it counts as running now. */
   holdsSlot = false;
-  /** The caller's idempotency key. */
+  /** The caller's idempotency key, */
   key: string | undefined;
+  /** and what tells the arguments that came with it from others. */
+  digest = '';
+  /** Whether its handler has looked at its limits, or has made calls that have them: it may have done less than it would have. */
+  watched = false;
   /** Whether its stream has begun: the end of that is its answer. */
   streamed = false;
   /** Items the consumer of a stream allows. */
@@ -92,19 +93,25 @@ export class InboundCall implements CallContext {
 
   /** Made when it is first asked for: most handlers never do, and one per call would cost a multiple of the call. */
   get signal(): AbortSignal {
+    this.watched = true;
     if (this.controller !== undefined) return this.controller.signal;
     const controller = new AbortController();
     this.controller = controller;
     if (this.reason !== undefined) controller.abort(this.reason);
-    else if (this.remainingMs() <= 0) this.expire();
+    else if (this.leftMs() <= 0) this.expire();
     else if (this.deadline !== Infinity && this.state !== 'over') {
-      this.timer = runAtRoot(() => setTimeout(() => this.expire(), Math.min(this.remainingMs(), MAX_TIMER_MS)));
+      this.timer = runAtRoot(() => setTimeout(() => this.expire(), Math.min(this.leftMs(), MAX_TIMER_MS)));
       unref(this.timer);
     }
     return controller.signal;
   }
 
   remainingMs(): number {
+    this.watched = true;
+    return this.leftMs();
+  }
+
+  private leftMs(): number {
     return this.deadline === Infinity ? Infinity : Math.max(0, this.deadline - performance.now());
   }
 
@@ -118,6 +125,9 @@ export class InboundCall implements CallContext {
 
   get aborted(): boolean {
     return this.reason !== undefined;
+  }
+  get abortReason(): unknown {
+    return this.reason;
   }
 
   /** For the handler, whose they are from now on. */

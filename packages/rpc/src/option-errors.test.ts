@@ -38,6 +38,12 @@ describe('an agent', () => {
     ['a time that is a text', { name: 'w0', rpcTimeoutMs: '5' }, TypeError, /rpcTimeoutMs is a number of milliseconds/],
     ['a negative time', { name: 'w0', initTimeoutMs: -5 }, RangeError, /initTimeoutMs is -5/],
     ['no list of transports', { name: 'w0', transports: 'tcp' }, TypeError, /transports is a list, got string 'tcp'/],
+    [
+      'builtins that are no choice',
+      { name: 'w0', builtins: 'yes' },
+      TypeError,
+      /builtins is true or false, got string/,
+    ],
     ['an unknown transport', { name: 'w0', transports: ['pigeon'] }, RpcError, /no transport is named 'pigeon'/],
     ['an unknown channel', { name: 'w0', channels: ['cuda_ipc'] }, RpcError, /no channel is named 'cuda_ipc'/],
     ['an unknown membership', { name: 'w0', membership: 'open' }, RpcError, /'static' or 'dynamic', got open/],

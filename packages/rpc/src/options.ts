@@ -11,7 +11,11 @@ export interface CallOptions {
   timeoutMs?: number | undefined;
   /** Cancels the call: it rejects at once with `cancelled`, and the handler's own signal aborts. */
   signal?: AbortSignal | undefined;
-  /** A second call with the same key joins the first one's outcome instead of running again. */
+  /**
+   * A call that is sent again, with the same key and the same arguments, joins the one that runs or gets what came of it instead of running
+   * again; each keeps its own limits. A try that was cancelled or too late leaves nothing. Other arguments under the key fail with
+   * 'failed-precondition'.
+   */
   idempotencyKey?: string | undefined;
   /** The agent to call from. @default the current one */
   agent?: RpcAgent | undefined;
@@ -117,8 +121,18 @@ export interface RpcOptions {
   /** Handlers that may run at once; one that awaits an outgoing call does not count. @default 1024 */
   maxConcurrentCalls?: number;
   extensions?: readonly Extension[];
-  /** The definitions that peers may call. @default 'all-defined' */
+  /**
+   * What calls may name here: functions, and classes, with their constructors and published methods. A list narrows it to its entries;
+   * whoever calls, this worker itself included.
+   * @default 'all-defined'
+   */
   serve?: readonly Named[] | 'all-defined';
+  /**
+   * Whether calls may also name what the tensor package defines: operations ('aten::add'), the operations of tensors behind RRefs, the
+   * classes of `nn` and `optim`. Those named in `serve` are served in any case.
+   * @default true, but false where `serve` is a list
+   */
+  builtins?: boolean;
   /** @default one that prints warnings and errors */
   logger?: Logger;
   faults?: FaultInjection;

@@ -26,6 +26,9 @@ export const soon: <T>(fn: (argument: T) => void, argument: T) => void =
 export const later: (fn: () => void) => void =
   typeof setImmediate === 'function' ? (fn) => void setImmediate(fn) : laterByMessage();
 
+/** The longest delay a timer takes. */
+export const MAX_TIMER_MS = 2 ** 31 - 1;
+
 /** Lets the process end although this timer has not come; browsers have no such thing. Returns the timer. */
 export function unref<T>(timer: T): T {
   (timer as { unref?: () => void }).unref?.();

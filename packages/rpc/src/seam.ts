@@ -9,11 +9,12 @@ export {
 } from './errors.ts';
 export {
   definitionOfInstance,
-  findDefinition,
+  definitions,
   invoke,
   nameOf,
   systemFunction,
   type Definition,
+  type Kind,
 } from './definitions.ts';
 export type {
   CallLabel,
@@ -27,7 +28,8 @@ export type {
 } from './extension.ts';
 export { checkArguments, checkOptions, checkTimeoutMs } from './options.ts';
 export { adoptArguments, runInScope } from './scoped.ts';
-export { system as systemError } from './dispatcher.ts';
+export { system as systemError } from './system-error.ts';
+export { checkTensorsServed, served, servedClassOf } from './gate.ts';
 export { callLabelled, collectInWaitAll } from './calls.ts';
 export { withoutSlot } from './inbound-call.ts';
 export { errorName, type RecentCall } from './inspection/call-log.ts';

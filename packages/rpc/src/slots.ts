@@ -3,6 +3,11 @@
 /** Started entries are cut off in pieces of this many, so that taking one costs nothing. */
 const CUT = 4_096;
 
+/** A call that may hold a slot. */
+interface Holder {
+  holdsSlot: boolean;
+}
+
 /** Slots of handlers, first come, first served. The bound of the queue is the credit of the callers. */
 export class Slots {
   /** Slots that are taken. */
@@ -47,6 +52,23 @@ export class Slots {
 
   give(): void {
     this.used--;
+  }
+
+  /** Takes a slot for a call; undefined when it has it at once. */
+  hold(call: Holder): Promise<void> | undefined {
+    const holds = (): void => void (call.holdsSlot = true);
+    const free = this.take();
+    if (free !== undefined) return free.then(holds);
+    holds();
+    return undefined;
+  }
+
+  /** Gives back the slot that a call holds, if it holds one, and starts what waits. */
+  release(call: Holder): void {
+    if (!call.holdsSlot) return;
+    call.holdsSlot = false;
+    this.give();
+    this.next();
   }
 
   /** Starts what waits, as far as there are slots. */

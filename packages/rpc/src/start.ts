@@ -45,6 +45,7 @@ export interface Settings {
   readonly maxConcurrentCalls: number;
   readonly extensions: readonly Extension[];
   readonly serve: readonly Named[] | undefined;
+  readonly builtins: boolean;
   readonly logger: Logger;
   readonly faults: FaultInjection | undefined;
   readonly deviceMaps: DeviceMaps;
@@ -226,6 +227,9 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
     throw new RpcError('invalid-argument', `membership is 'static' or 'dynamic', got ${String(membership)}`);
   }
   checkLists(options);
+  if (options.builtins !== undefined && typeof options.builtins !== 'boolean')
+    throw new TypeError(`builtins is true or false, got ${typeof options.builtins}`);
+  const serve = options.serve === 'all-defined' ? undefined : options.serve;
   const group = options.group ?? 'default';
   checkWorkerName(group);
   const maxConcurrentCalls = options.maxConcurrentCalls ?? DEFAULT_CONCURRENT_CALLS;
@@ -257,7 +261,8 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
     liveness,
     maxConcurrentCalls,
     extensions: options.extensions ?? [],
-    serve: options.serve === undefined || options.serve === 'all-defined' ? undefined : options.serve,
+    serve,
+    builtins: options.builtins ?? serve === undefined,
     logger,
     faults: options.faults,
     deviceMaps,

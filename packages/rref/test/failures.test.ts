@@ -149,6 +149,17 @@ describe('a use that times out', () => {
 });
 
 describe('a creation', () => {
+  it.each(['w0', 'w1'])(
+    'on %s with an idempotency key throws at once: it would make another object all the same',
+    (owner) =>
+      withGroup(2, async () => {
+        const refused = 'remote() takes no idempotency key';
+        expect(() => remote(owner, identity, [1], { idempotencyKey: 'k' })).toThrow(refused);
+        using counter = remote(owner, Counter);
+        expect(() => counter.remote({ idempotencyKey: 'k' }).count()).toThrow(refused);
+      }),
+  );
+
   it.each(['w0', 'w1'])('on %s with a time limit that is none throws at once, and leaves nothing', (owner) =>
     withGroup(2, async ([first]) => {
       for (const timeoutMs of [-1, NaN]) {

@@ -144,6 +144,31 @@ describe.each([
       },
       { extensions },
     ));
+
+  it('are the same arguments whenever they are sent again, and others when they refer to something else', () =>
+    withGroup(
+      2,
+      async (agents) => {
+        started = 0;
+        const [mine, other] = [createRRef(1), createRRef(1)];
+        const theirs = remote('w1', give);
+        const send = (rref: RRef<unknown>, idempotencyKey: string): Promise<unknown> =>
+          rpcAsync('w1', take, [rref], { idempotencyKey });
+        for (const [rref, key] of [
+          [mine, 'mine'],
+          [theirs, 'theirs'],
+        ] as const) {
+          await send(rref, key);
+          await send(rref, key);
+          await expect(send(other, key)).rejects.toMatchObject({ code: 'failed-precondition', executed: 'no' });
+        }
+        expect(started).toBe(2);
+        for (const rref of [mine, other, theirs]) rref.dispose();
+        await released(agents);
+        for (const each of agents) expect(counters(each)['num_collected_rrefs']).toBe(0);
+      },
+      { extensions },
+    ));
 });
 
 describe('references in the items of a stream', () => {

@@ -1,4 +1,5 @@
 /** @file What sibling packages use of @backwire/tensor; not covered by semantic versioning. */
+import './node-version.ts';
 import './install.ts';
 
 export { ambient, runAs, runAtRoot, runCall, runClean, runWith, type Ambient, type OpObserver } from './ambient.ts';

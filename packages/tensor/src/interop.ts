@@ -1,6 +1,7 @@
 /** @file To and from TensorFlow.js: single tensors, and whole differentiable functions. */
 import { ambient } from './ambient.ts';
-import { tf, type TfTensor } from './backends/tfjs.ts';
+import { currentBackend } from './backends/current.ts';
+import { tf, type TfModule, type TfTensor } from './backends/tfjs.ts';
 import { provideGradients } from './backends/tf-gradients.ts';
 import { customFunction } from './autograd/custom-function.ts';
 import { decode, type DType } from './dtype.ts';
@@ -12,9 +13,15 @@ const INT32 = 2 ** 31;
 /** The dtypes both libraries have. */
 const SHARED = ['float32', 'int32', 'bool'] as const;
 
+/** TensorFlow.js, with this process's backend as its own: which one computes must not depend on what ran before. */
+function library(): TfModule {
+  currentBackend();
+  return tf();
+}
+
 /** A TensorFlow.js tensor with a copy of the elements. The caller disposes it. */
 export function toTf(t: Tensor): TfTensor {
-  const lib = tf();
+  const lib = library();
   const dense = t.sparse === undefined ? t : t.toDense();
   const array = readArray(dense);
   const shape = [...t.shape];
@@ -73,7 +80,7 @@ export function lift(fn: TfFunction): (...inputs: Tensor[]) => Tensor {
  * cpu backend, which has them all.
  */
 function onCapableBackend<T>(fn: () => T): T {
-  const lib = tf();
+  const lib = library();
   const name = lib.getBackend();
   try {
     return fn();
@@ -90,7 +97,7 @@ function onCapableBackend<T>(fn: () => T): T {
 }
 
 function run(fn: TfFunction, inputs: readonly Tensor[]): Tensor {
-  const lib = tf();
+  const lib = library();
   const out = onCapableBackend(() => lib.tidy(() => fn(...inputs.map((t) => toTf(t)))));
   try {
     return fromTf(out);
@@ -101,7 +108,7 @@ function run(fn: TfFunction, inputs: readonly Tensor[]): Tensor {
 
 /** The gradients of `fn` as TensorFlow.js tensors: zeros for inputs it does not depend on. */
 function vjp(fn: TfFunction, xs: TfTensor[], dy: TfTensor): TfTensor[] {
-  const lib = tf();
+  const lib = library();
   provideGradients();
   // Whole numbers have no gradient, and kernels that would give them one throw.
   const floats = xs.filter((x) => x.dtype === 'float32');
@@ -111,7 +118,7 @@ function vjp(fn: TfFunction, xs: TfTensor[], dy: TfTensor): TfTensor[] {
 }
 
 function pull(fn: TfFunction, inputs: readonly Tensor[], grad: Tensor): Tensor[] {
-  const lib = tf();
+  const lib = library();
   const grads = onCapableBackend(() =>
     lib.tidy(() =>
       vjp(

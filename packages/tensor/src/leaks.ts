@@ -1,5 +1,6 @@
 /** @file Finds tensors that a piece of a program made and still holds, by the place that made them. */
 import { collectGarbage } from './device-memory.ts';
+import { isOwnFrame } from './here.ts';
 import { tensorsIn, watchCreation } from './scope.ts';
 import type { Tensor } from './tensor.ts';
 
@@ -79,13 +80,6 @@ function stackHere(): string {
   Error.stackTraceLimit = 24;
   const lines = (new Error('made here').stack ?? '').split('\n').slice(1);
   Error.stackTraceLimit = limit;
-  const first = lines.findIndex((line) => !OWN.test(line));
+  const first = lines.findIndex((line) => !isOwnFrame(line));
   return lines.slice(Math.max(0, first), Math.max(0, first) + 6).join('\n');
-}
-
-/** The folder of this package's code, as stacks show it; tests, which lie there too, are programs. */
-const OWN = new RegExp(`${escaped(new URL('.', import.meta.url).pathname)}(?!.*\\.test\\.)`);
-
-function escaped(text: string): string {
-  return text.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&');
 }

@@ -13,6 +13,8 @@ export const limits = Object.freeze({
   collectAfterBytes: 256 * 2 ** 20,
   /** Rates of optimisers, and lists of dimensions, kept as native tensors: more than one kernel takes, so that none is freed while in use. */
   nativeConstants: 256,
+  /** Time a device's thread has to start in: drivers compile their first programs. */
+  deviceStartMs: 60_000,
   /** Time a device's thread has to answer: the longest queue of kernels before a read, and yet an end where a driver hangs. */
   deviceAnswerMs: 120_000,
   /** Calls of dispose() that remember where they were made; later ones only do in anomaly mode. */

@@ -14,6 +14,7 @@ export * from './replay-model.ts';
 export * from './canonical.ts';
 export { HashSet64 } from './hash-set.ts';
 export * from './free-port.ts';
+export * from './nodes.ts';
 export * from './cluster.ts';
 export * from './chaos-proxy.ts';
 export * from './matchers.ts';

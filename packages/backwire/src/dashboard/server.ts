@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { RpcError } from '@backwire/rpc';
 import type { Inspector } from '@backwire/rpc/internal';
 import { MAX_PAGES, MAX_UNSENT_BYTES } from '../inspect/limits.ts';
+import { PACKAGE_FOLDER } from '../package-folder.ts';
 import { History } from './history.ts';
 
 export interface DashboardOptions {
@@ -22,8 +23,7 @@ export interface Dashboard {
   close(): Promise<void>;
 }
 
-/** Beside `src` and beside `dist`. */
-const PAGE = join(import.meta.dirname, '..', '..', 'page');
+const PAGE = join(PACKAGE_FOLDER, 'page');
 const FILES: ReadonlyMap<string, readonly [file: string, type: string]> = new Map([
   ['', ['index.html', 'text/html; charset=utf-8']],
   ['page.css', ['page.css', 'text/css; charset=utf-8']],

@@ -1,14 +1,19 @@
 /** @file Looking at groups from outside: what is seen, who may see it, and that nothing changes by it. */
 import { once } from 'node:events';
-import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
-import { createAgent, rpcAsync, rpcFunction, rpcSync, type RpcAgent, type RpcOptions } from '../index.ts';
+import {
+  createAgent,
+  rpcAsync,
+  rpcFunction,
+  rpcSync,
+  type RpcAgent,
+  type RpcOptions,
+  type Security,
+} from '../index.ts';
 import type { Agent } from '../agent.ts';
+import { Certificates, hasOpenssl } from '../testdata/certificates.ts';
 import { until } from '../testdata/cluster.ts';
 import { MAX_INSPECTORS } from './limits.ts';
 import { Inspector, type GroupLook, type InspectorOptions } from './inspector.ts';
@@ -182,17 +187,10 @@ describe('whoever looks', () => {
     expect(report(seen, 'w0').sessions).toHaveLength(1);
   });
 
-  it('shows a certificate where the group does, of any name that the group trusts', async (test) => {
-    const directory = mkdtempSync(join(tmpdir(), 'backwire-looks-'));
+  it.skipIf(!hasOpenssl)('shows a certificate where the group does, of any name that the group trusts', async () => {
+    const certificates = new Certificates().make('w0').make('w1').make('looker');
+    const of = (name: string): Security => certificates.security(name);
     try {
-      if (!makeCertificates(directory, ['w0', 'w1', 'looker'])) test.skip('openssl is missing');
-      const of = (name: string) =>
-        ({
-          mode: 'mtls',
-          key: join(directory, `${name}.key`),
-          cert: join(directory, `${name}.pem`),
-          ca: join(directory, 'ca.pem'),
-        }) as const;
       const store = `memory://inspection-${++groups}`;
       const start = (rank: number): Promise<RpcAgent> =>
         createAgent({ name: `w${rank}`, rank, worldSize: 2, store, transports: ['tcp'], security: of(`w${rank}`) });
@@ -205,7 +203,7 @@ describe('whoever looks', () => {
         name: 'RpcError',
       });
     } finally {
-      rmSync(directory, { recursive: true, force: true });
+      certificates.remove();
     }
   });
 
@@ -297,21 +295,3 @@ describe('an observer', () => {
     expect((at(0) as Agent).observers.current).toBeUndefined();
   });
 });
-
-/** Certificates of an authority of their own, made by the openssl program; false where there is none. */
-function makeCertificates(directory: string, names: readonly string[]): boolean {
-  const run = (...args: string[]): void => void execFileSync('openssl', args, { cwd: directory, stdio: 'ignore' });
-  const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
-  try {
-    run('req', '-x509', ...key, '-keyout', 'ca.key', '-out', 'ca.pem', '-days', '2', '-subj', '/CN=ca');
-    for (const name of names) {
-      writeFileSync(join(directory, `${name}.ext`), `subjectAltName=DNS:${name}\n`);
-      run('req', ...key, '-keyout', `${name}.key`, '-out', `${name}.csr`, '-subj', `/CN=${name}`);
-      const signing = ['-CA', 'ca.pem', '-CAkey', 'ca.key', '-CAcreateserial', '-days', '2', '-extfile', `${name}.ext`];
-      run('x509', '-req', '-in', `${name}.csr`, '-out', `${name}.pem`, ...signing);
-    }
-    return true;
-  } catch {
-    return false;
-  }
-}

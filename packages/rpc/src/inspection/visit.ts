@@ -2,6 +2,7 @@
 import { RpcError } from '../errors.ts';
 import type { View, ViewMember } from '../protocol/membership.ts';
 import { authenticate } from '../security/authenticate.ts';
+import { workerIn } from '../security/certificate.ts';
 import type { ResolvedSecurity } from '../security/policy.ts';
 import type { Connection, Transport } from '../transports/transport.ts';
 import { INSPECTOR_CLAIM, type Question } from './door.ts';
@@ -65,10 +66,9 @@ export class Visit {
       timeoutMs,
     });
     const claim = decoder.decode(proved.claim);
-    const names = proved.connection.protection.peerNames;
-    if (names !== undefined && !names.includes(nameIn(claim))) {
+    if (workerIn(proved.claim) === undefined) {
       proved.connection.destroy();
-      throw new RpcError('unauthenticated', `the certificate at ${endpoint} is not worker '${nameIn(claim)}'s`);
+      throw new RpcError('unauthenticated', `who answers at ${endpoint} claims to be no worker`);
     }
     return new Visit(proved.connection, claim, timeoutMs);
   }
@@ -104,11 +104,6 @@ export class Visit {
     this.over ??= new RpcError('unavailable', 'the worker hung up', error === undefined ? {} : { cause: error });
     for (const waiter of this.waiting.splice(0)) waiter.reject(this.over);
   }
-}
-
-/** The name of 'name#incarnation'. */
-export function nameIn(claim: string): string {
-  return claim.slice(0, claim.lastIndexOf('#'));
 }
 
 /** Where a member listens that this process can reach, best first. */

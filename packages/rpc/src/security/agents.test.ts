@@ -1,15 +1,14 @@
 /** @file Agents over every transport and in every security mode: calls with tensors work, and strangers do not get in. */
-import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, test } from 'vitest';
 import { tensor, type Tensor } from '@backwire/tensor';
 import { createAgent, rpcAsync, rpcFunction, type RpcAgent, type RpcOptions, type Security } from '../index.ts';
 import { cmaTransport } from '../transports/cma.ts';
 import { serveStore } from '../stores/embedded-server.ts';
+import { Certificates, hasOpenssl, type CertificateOptions } from '../testdata/certificates.ts';
 
 const scale = rpcFunction('security-test/scale', (x: Tensor, by: number) => x.mul(by));
+let calls = 0;
+const count = rpcFunction('security-test/count', () => ++calls);
 const secret = 'sixteen bytes and more';
 
 const open: RpcAgent[] = [];
@@ -29,33 +28,9 @@ async function pair(options: (rank: number) => Partial<RpcOptions>): Promise<[Rp
   return agents;
 }
 
-const directory = mkdtempSync(join(tmpdir(), 'backwire-test-'));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
-
-/** Certificates for w0 and w1, made by the openssl program; false where there is none. */
-function makeCertificates(): boolean {
-  const run = (...args: string[]): void => void execFileSync('openssl', args, { cwd: directory, stdio: 'ignore' });
-  const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
-  try {
-    run('req', '-x509', ...key, '-keyout', 'ca.key', '-out', 'ca.pem', '-days', '2', '-subj', '/CN=ca');
-    for (const name of ['w0', 'w1']) {
-      writeFileSync(join(directory, `${name}.ext`), `subjectAltName=DNS:${name}\n`);
-      run('req', ...key, '-keyout', `${name}.key`, '-out', `${name}.csr`, '-subj', `/CN=${name}`);
-      const signing = ['-CA', 'ca.pem', '-CAkey', 'ca.key', '-CAcreateserial', '-days', '2', '-extfile', `${name}.ext`];
-      run('x509', '-req', '-in', `${name}.csr`, '-out', `${name}.pem`, ...signing);
-    }
-    return true;
-  } catch {
-    return false;
-  }
-}
-const certified = makeCertificates();
-const certificateOf = (name: string): Security => ({
-  mode: 'mtls',
-  key: readFileSync(join(directory, `${name}.key`), 'utf8'),
-  cert: join(directory, `${name}.pem`),
-  ca: join(directory, 'ca.pem'),
-});
+const certificates = hasOpenssl ? new Certificates().make('w0').make('w1') : undefined;
+afterAll(() => certificates?.remove());
+const certificateOf = (name: string): Security => (certificates as Certificates).security(name);
 
 async function callsWork([a]: [RpcAgent, RpcAgent]): Promise<void> {
   const small = await a.run(() => rpcAsync('w1', scale, [tensor([1, 2, 3]), 2]));
@@ -83,7 +58,7 @@ describe.each(modes)('mode %s', (_, security) => {
 /** At once, not at the call's deadline of a minute. */
 const refused = { code: 'unauthenticated', executed: 'no' };
 
-describe.skipIf(!certified)('certificates (made with openssl)', () => {
+describe.skipIf(!hasOpenssl)('certificates (made with openssl)', () => {
   test('let the workers they name call each other', async () => {
     await callsWork(await pair((rank) => ({ security: certificateOf(`w${rank}`), transports: ['tcp'] })));
   });
@@ -91,6 +66,32 @@ describe.skipIf(!certified)('certificates (made with openssl)', () => {
   test('do not let a worker pass for another', async () => {
     const [a] = await pair(() => ({ security: certificateOf('w0'), transports: ['tcp'] }));
     await expect(a.run(() => rpcAsync('w1', scale, [tensor([1]), 2]))).rejects.toMatchObject(refused);
+  });
+
+  /** What an authority may put its name to, that is not worker w1's. */
+  const others: Record<string, CertificateOptions> = {
+    'a URI with the name in it': { alternative: 'URI:spiffe://corp/team-a/DNS:w1' },
+    'a common name alone': { alternative: undefined },
+    'an e-mail address': { alternative: 'email:w1' },
+    'a DNS name with a comma': { alternative: '@names\n[names]\nDNS.1=evil\\,DNS:w1' },
+    'a wildcard': { alternative: 'DNS:*' },
+  };
+  test.each(Object.entries(others))('do not make w1 of who has %s, on either side', async (name, options) => {
+    const file = `impostor-${name.replaceAll(' ', '-')}`;
+    certificates?.make(file, { subject: 'w1', ...options });
+    const warned: string[] = [];
+    const log = (o: object): void => void warned.push(JSON.stringify(o));
+    const logger = { debug: () => undefined, info: () => undefined, warn: log, error: log };
+    const [honest, impostor] = await pair((rank) => ({
+      security: certificateOf(rank === 0 ? 'w0' : file),
+      transports: ['tcp'],
+      logger,
+    }));
+    calls = 0;
+    await expect(impostor.run(() => rpcAsync('w0', count))).rejects.toMatchObject(refused);
+    await expect(honest.run(() => rpcAsync('w1', count))).rejects.toMatchObject(refused);
+    expect(calls).toBe(0);
+    expect(warned.join()).toContain("is not worker 'w1's");
   });
 });
 

@@ -2,6 +2,7 @@
 import { RpcError } from '../errors.ts';
 import { randomBytes } from '../platform.ts';
 import type { ByteSink, Connection } from '../transports/transport.ts';
+import { mistaken } from './certificate.ts';
 import { HANDSHAKE_TIMEOUT_MS, Handshake, NONCE_BYTES, RECORD_HEAD_BYTES, type HandshakeEffect } from './handshake.ts';
 import type { Keys } from './keys.ts';
 
@@ -30,7 +31,7 @@ export interface Authenticated {
  * Both sides call this on a fresh connection before anything else is sent. On success the connection is handed back with no sink
  * attached and not a byte of what follows read; on failure it is destroyed.
  *
- * @throws RpcError 'unauthenticated' (wrong secret, group or mode, or not a peer at all), 'deadline-exceeded', 'cancelled',
+ * @throws RpcError 'unauthenticated' (wrong secret, group or mode, a claim that the certificate denies, or not a peer at all), 'deadline-exceeded', 'cancelled',
  *   'version-mismatch', 'unavailable'.
  */
 export function authenticate(connection: Connection, options: AuthenticateOptions): Promise<Authenticated> {
@@ -61,9 +62,15 @@ class Run implements ByteSink {
     this.reject = reject;
     this.signal = options.signal;
     const timeoutMs = options.timeoutMs ?? HANDSHAKE_TIMEOUT_MS;
-    const { authenticated, binding } = connection.protection;
-    const keys = authenticated ? undefined : options.keys;
-    this.handshake = new Handshake({ ...options, keys, channelBinding: binding, nonce: randomBytes(NONCE_BYTES) });
+    const { protection, remote } = connection;
+    const keys = protection.authenticated ? undefined : options.keys;
+    this.handshake = new Handshake({
+      ...options,
+      keys,
+      channelBinding: protection.binding,
+      nonce: randomBytes(NONCE_BYTES),
+      mistaken: (claim) => mistaken(protection, claim, remote),
+    });
     this.timer = setTimeout(() => {
       this.fail(
         new RpcError('deadline-exceeded', `${connection.remote} did not finish the handshake in ${timeoutMs} ms`),

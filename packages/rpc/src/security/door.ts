@@ -13,7 +13,7 @@ export interface DoorOptions {
   /** A peer that proved itself; its connection has no sink yet. */
   readonly onPeer: (peer: Authenticated) => void;
   /** A stranger that did not, after it was hung up on. */
-  readonly onRefused?: ((error: RpcError, remote: string) => void) | undefined;
+  readonly onRefused?: ((error: RpcError, connection: Connection) => void) | undefined;
   /** Ends the handshakes that are going on. */
   readonly signal?: AbortSignal | undefined;
   /** @default 5000 */
@@ -49,7 +49,7 @@ export function createDoor(options: DoorOptions): (connection: Connection) => vo
       },
       (error: RpcError) => {
         strangers.delete(connection);
-        options.onRefused?.(error, connection.remote);
+        options.onRefused?.(error, connection);
       },
     );
   };

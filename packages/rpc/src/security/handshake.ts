@@ -54,6 +54,8 @@ export interface HandshakeOptions {
   readonly nonce: Uint8Array;
   /** Bytes that both ends of the same TLS connection know and no other does. */
   readonly channelBinding?: Uint8Array | undefined;
+  /** Why what the peer claims cannot be, whatever it holds: its certificate says otherwise. Asked before this side gives its proof. */
+  readonly mistaken?: ((claim: Uint8Array) => RpcError | undefined) | undefined;
 }
 
 /** What to do after an event. `failed` means: close the connection once what is to be sent has been sent. */
@@ -107,7 +109,9 @@ export class Handshake {
       return new RpcError('version-mismatch', `handshake version ${head[4] ?? -1}, this side has ${VERSION}`);
     const length = (head[6] ?? 0) | ((head[7] ?? 0) << 8);
     if (head[5] === REJECT && this.options.role === 'dialer') {
-      return refusal('the peer refused: the secret, group or security mode differ');
+      return refusal(
+        'the peer refused: the secret, group or security mode differ, or the certificate does not name this worker',
+      );
     }
     if (head[5] !== this.expected) return refusal('a handshake record out of order');
     const [least, most] = bounds(this.expected);
@@ -149,6 +153,8 @@ export class Handshake {
     if (sameBytes(body.subarray(0, NONCE_BYTES), this.options.nonce)) return this.fail('the peer mirrored the nonce');
     this.challenge = Uint8Array.from(bytes);
     this.peerClaim = this.challenge.subarray(RECORD_HEAD_BYTES + NONCE_BYTES);
+    const mistaken = this.options.mistaken?.(this.peerClaim);
+    if (mistaken !== undefined) return this.fail(mistaken);
     this.expected = WELCOME;
     return [{ type: 'send', record: record(AUTH, [this.proof('dialer')]) }];
   }
@@ -157,6 +163,8 @@ export class Handshake {
     const right = sameBytes(body, this.proof('dialer'));
     if (!right || (this.options.keys !== undefined && this.keyId === undefined))
       return this.fail('the peer does not hold the secret');
+    const mistaken = this.options.mistaken?.(this.peerClaim);
+    if (mistaken !== undefined) return this.fail(mistaken);
     this.finished = true;
     return [{ type: 'send', record: record(WELCOME, [this.proof('acceptor')]) }, this.done()];
   }
@@ -171,9 +179,9 @@ export class Handshake {
     return { type: 'done', claim: this.peerClaim, keyId: this.options.keys === undefined ? undefined : this.keyId };
   }
 
-  private fail(why: string): HandshakeEffect[] {
+  private fail(why: string | RpcError): HandshakeEffect[] {
     this.finished = true;
-    const failed: HandshakeEffect = { type: 'failed', error: refusal(why) };
+    const failed: HandshakeEffect = { type: 'failed', error: typeof why === 'string' ? refusal(why) : why };
     return this.options.role === 'acceptor' ? [{ type: 'send', record: record(REJECT, []) }, failed] : [failed];
   }
 

@@ -1,8 +1,6 @@
 /** @file Something that ends when others end it, or when its time is over. */
 import { unwatchAbort, watchAbort } from '../abort-watch.ts';
-
-/** What `setTimeout` takes; longer ones would be over at once. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
+import { MAX_TIMER_MS } from '../platform.ts';
 
 /**
  * Runs `fn` with a signal that aborts when one of `signals` does, or after `timeoutMs` (0 or Infinity: never). `AbortSignal.any` does

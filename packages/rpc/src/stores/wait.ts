@@ -1,5 +1,6 @@
 /** @file Waiting for keys: one place for the time limit, cancelling, and naming what is missing. */
 import { RpcError } from '../errors.ts';
+import { MAX_TIMER_MS } from '../platform.ts';
 
 export interface WaitLimits {
   /** 0 = no limit. */
@@ -9,7 +10,6 @@ export interface WaitLimits {
   readonly closing: AbortSignal;
 }
 
-const MAX_TIMER_MS = 2 ** 31 - 1;
 /** Names listed in a message before the rest is only counted. */
 const NAMED_KEYS = 8;
 

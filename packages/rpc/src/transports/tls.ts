@@ -1,16 +1,10 @@
 /** @file TCP under TLS 1.3, with the group's secret as a pre-shared key or with certificates of both sides. */
 import type { AddressInfo, Socket } from 'node:net';
 import { readFileSync } from 'node:fs';
-import {
-  connect,
-  createServer,
-  type ConnectionOptions,
-  type PeerCertificate,
-  type TLSSocket,
-  type TlsOptions,
-} from 'node:tls';
+import { connect, createServer, type ConnectionOptions, type TLSSocket, type TlsOptions } from 'node:tls';
 import { runAtRoot } from '@backwire/tensor/internal';
 import { RpcError } from '../errors.ts';
+import { carriesName } from '../security/certificate.ts';
 import { HANDSHAKE_TIMEOUT_MS, MAX_HALF_OPEN } from '../security/handshake.ts';
 import { deriveKey, type Key, type Keys } from '../security/secret.ts';
 import { hostText, parseHostPort } from './dialling.ts';
@@ -196,15 +190,9 @@ function pem(textOrPath: string): string {
 function protectionOf(socket: TLSSocket, proof: TlsProof): Protection {
   const binding = new Uint8Array(socket.exportKeyingMaterial(BINDING_BYTES, BINDING_LABEL, Buffer.alloc(0)));
   const base = { encrypted: true, authenticated: true, binding };
-  return proof.mode === 'mtls' ? { ...base, peerNames: namesOf(socket.getPeerCertificate()) } : base;
-}
-
-/** The DNS names of a certificate; its common name when it has none. */
-function namesOf(certificate: PeerCertificate): string[] {
-  const alternative = certificate.subjectaltname ?? '';
-  const names = [...alternative.matchAll(/DNS:([^,\s"]+)/g)].map((match) => match[1] as string);
-  const common = certificate.subject?.CN;
-  return names.length > 0 || typeof common !== 'string' ? names : [common];
+  if (proof.mode !== 'mtls') return base;
+  const certificate = socket.getPeerX509Certificate();
+  return { ...base, carries: (worker) => certificate !== undefined && carriesName(certificate, worker) };
 }
 
 function hasCertificate(socket: TLSSocket): boolean {

@@ -23,8 +23,8 @@ export interface Protection {
   readonly encrypted: boolean;
   /** The peer proved that it holds the group's secret or a trusted certificate. */
   readonly authenticated: boolean;
-  /** The names in the peer's certificate, for 'mtls'; undefined elsewhere. */
-  readonly peerNames?: readonly string[];
+  /** Whether the peer's certificate names this worker, for 'mtls'; undefined elsewhere. */
+  readonly carries?: (worker: string) => boolean;
   /** Bytes that only the two ends of this connection know, for binding a proof to it. */
   readonly binding?: Uint8Array;
 }

@@ -50,7 +50,7 @@ const TIMED_OUT =
 const CANCELLED =
   'RRef creation via rpc.remote() was cancelled, and it is possible that the RRef on the owner node does not exist.';
 
-/** Calls `fn` on `to` and gives the RRef of its result. What cannot travel and a malformed time limit are thrown here; every other failure shows when it is used. */
+/** Calls `fn` on `to` and gives the RRef of its result. What cannot travel, a malformed time limit and an idempotency key are thrown here; every other failure shows when it is used. */
 export function createRemote(
   session: CreationHost,
   to: WorkerInfo,
@@ -61,6 +61,8 @@ export function createRemote(
 ): RRefHandle<unknown> {
   session.throwIfClosed();
   if (options.timeoutMs !== undefined) checkTimeoutMs(options.timeoutMs);
+  if (options.idempotencyKey !== undefined)
+    throw new RpcError('invalid-argument', 'remote() takes no idempotency key: each call of it makes another object');
   const request: Request = { to, fn, args, what, options };
   return to.id === session.host.self.id ? createHere(session, request) : createThere(session, request);
 }

@@ -4,7 +4,7 @@ import type { ExtensionValue } from '@backwire/rpc/internal';
 import { isHandle } from '../handle-brand.ts';
 import type { MemberDirectory } from '../members.ts';
 import { EXTENSION_NAME } from '../names.ts';
-import { IdMap, type GlobalId, type MemberKey } from '../protocol/ids.ts';
+import { IdMap, incarnationOf, workerOf, type GlobalId, type MemberKey } from '../protocol/ids.ts';
 import type { Carried, Failure } from '../protocol/messages.ts';
 import type { OwnerEntry } from '../protocol/owner-table.ts';
 import type { UserFork } from '../protocol/user-table.ts';
@@ -63,6 +63,10 @@ export class HandleTransfer<V> {
       match: isHandle,
       encode: (value, to, addHeader) => this.encode(value as SentHandle<V>, to, addHeader),
       decode: (plain, _from, pending) => this.decode(plain, pending),
+      lasting: (handle) => {
+        const { member, local } = (handle as SentHandle<V>).rref;
+        return [workerOf(member), incarnationOf(member), local];
+      },
       discard: (handle) => (handle as SentHandle<V>)[Symbol.dispose](),
     };
   }

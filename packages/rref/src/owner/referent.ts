@@ -2,7 +2,15 @@
 import { keep, scope, Tensor } from '@backwire/tensor';
 import { shareHandle, tensorsIn } from '@backwire/tensor/internal';
 import { valueTypeOf } from '@backwire/wire/internal';
-import { adoptArguments, definitionOfInstance, findDefinition } from '@backwire/rpc/internal';
+import { RpcError } from '@backwire/rpc';
+import {
+  adoptArguments,
+  checkTensorsServed,
+  definitionOfInstance,
+  served,
+  servedClassOf,
+  type Definition,
+} from '@backwire/rpc/internal';
 import { isHandle } from '../handle-brand.ts';
 
 type Method = (...args: unknown[]) => unknown;
@@ -34,15 +42,17 @@ export function typeNameOf(value: unknown): string {
 
 /**
  * Calls a method of `value` that its class has published, one of its published static methods, or an operation of a tensor.
- * @throws TypeError "type object 'X' has no attribute 'y'" for any other name, whether it exists or not.
+ * @throws TypeError "type object 'X' has no attribute 'y'" for any other name, whether it exists or not; RpcError 'permission-denied'
+ *   for what the current agent does not serve.
  */
 export function callMethod(value: unknown, name: string, args: readonly unknown[]): unknown {
   if (value instanceof Tensor) {
+    checkTensorsServed();
     const own: unknown =
       LOCAL_TENSOR_METHODS.has(name) || name.startsWith('_') ? undefined : methodOf(Tensor.prototype, name);
     if (typeof own === 'function') return Reflect.apply(own as Method, value, args);
   } else {
-    const definition = definitionOfInstance(value);
+    const definition = servedClassOf(value);
     if (definition?.methods.has(name) === true) {
       const method = methodOf(value as object, name);
       if (method !== undefined) {
@@ -50,13 +60,24 @@ export function callMethod(value: unknown, name: string, args: readonly unknown[
         return definition.scope ? inScope(run, args) : run();
       }
     }
-    const fixed = definition === undefined ? undefined : findDefinition(`${definition.name}.${name}`);
-    if (fixed?.kind === 'function') {
+    const fixed = definition === undefined ? undefined : staticOf(definition, name);
+    if (fixed !== undefined) {
       const run = (): unknown => Reflect.apply(fixed.body as Method, fixed.self, args);
       return fixed.scope ? inScope(run, args) : run();
     }
   }
   throw new TypeError(`type object '${typeNameOf(value)}' has no attribute '${name}'`);
+}
+
+/** A published static method of a class; undefined for a name that means nothing, or something else. */
+function staticOf({ name, body }: Definition, method: string): Definition | undefined {
+  try {
+    const found = served(`${name}.${method}`);
+    return found.self === body ? found : undefined;
+  } catch (error) {
+    if (error instanceof RpcError && error.code === 'not-found') return undefined;
+    throw error;
+  }
 }
 
 /** As a scoped handler: at the end what it got and made is freed, unless returned or kept. A generator has yet to begin then. */

@@ -1,6 +1,6 @@
 /** @file The library's own definitions that every worker with this extension serves: methods of remote values, their streams, their types. */
 import { callContext, currentAgent, RpcError, type RpcAgent } from '@backwire/rpc';
-import { systemError, systemFunction, withoutSlot } from '@backwire/rpc/internal';
+import { systemError, systemFunction, withoutSlot, type Kind } from '@backwire/rpc/internal';
 import { ambient, tensorsIn } from '@backwire/tensor/internal';
 import { waitFor } from '../deadline.ts';
 import type { OwnedValue } from './owned-value.ts';
@@ -35,6 +35,9 @@ export function methodHostOf(agent: RpcAgent): MethodHost {
   return host;
 }
 
+/** What has published methods. */
+const CLASSES: Kind = { text: 'class', includes: ({ kind }) => kind === 'class' };
+
 /** Calls a method of the value; a generator is parked and answered with a ticket. */
 export const invokeMethod = systemFunction(
   'backwire.rref/invoke',
@@ -52,6 +55,7 @@ export const invokeMethod = systemFunction(
     }
     return isStream(result) ? [undefined, host.streams.park(callContext().caller.id, result)] : [result];
   },
+  CLASSES,
 );
 
 /** The same for `rref.remote()`: whatever it returns stays here. */
@@ -59,6 +63,7 @@ export const invokeAndKeep = systemFunction(
   'backwire.rref/invoke-and-keep',
   async (reference: Reference, method: string, args: readonly unknown[]): Promise<unknown> =>
     invoke(methodHostOf(currentAgent()), reference, method, args),
+  CLASSES,
 );
 
 /** The items of a parked stream. */

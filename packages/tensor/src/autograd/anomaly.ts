@@ -1,5 +1,6 @@
 /** @file Anomaly mode: finds the operation whose gradient went wrong. */
 import { runWith } from '../ambient.ts';
+import { isOwnFrame } from '../here.ts';
 
 /**
  * Runs `fn` so that a backward pass inside it throws at the first NaN gradient, naming the function that gave it; the error's cause
@@ -14,9 +15,6 @@ const FRAMES = 200;
 /** How many of the program's frames are kept. */
 const KEPT = 20;
 
-/** Where the package's files lie, as stack traces name them; undefined when it was bundled into the program. */
-const home = /^(?:file:\/\/)?(.*\/)autograd\/anomaly\.[jt]s/.exec(import.meta.url)?.[1];
-
 /** The stack of the program that called an operation, without the library's own frames. */
 export function programStack(title: string): string {
   const limit = Error.stackTraceLimit;
@@ -24,11 +22,6 @@ export function programStack(title: string): string {
   const { stack } = new Error(title);
   Error.stackTraceLimit = limit;
   const frames = (stack ?? '').split('\n').slice(1);
-  const program = frames.filter((line) => !/[( ]node:/.test(line) && !isOwn(line));
+  const program = frames.filter((line) => !/[( ]node:/.test(line) && !isOwnFrame(line));
   return [title, ...(program.length > 0 ? program : frames).slice(0, KEPT)].join('\n');
-}
-
-/** Whether a line of a stack trace lies in the library; its tests are programs. */
-function isOwn(line: string): boolean {
-  return home !== undefined && line.includes(home) && !/\.test\.[jt]s/.test(line);
 }

@@ -33,16 +33,20 @@ export interface DeviceUpdate {
 
 export type BackendName = 'cpu' | 'wasm' | 'tensorflow' | 'webgpu';
 
+/** Elements from which a kernel beats the host loop, by class of operation; Infinity where it never does. */
+export type Worth = Readonly<Record<'elementwise' | 'broadcast' | 'reduce' | 'transpose' | 'gather', number>> & {
+  /** Multiply-adds from which a matrix product is worth a kernel. */
+  readonly matmul: number;
+  /** Elements from which an optimiser's step is worth one; Infinity without `Backend.update`. */
+  readonly update: number;
+};
+
 /** One device. The host loops of `src/ops` serve whatever it has no kernel for. */
 export interface Backend {
   readonly name: BackendName;
   /** Whether memory given to `upload` may be read by the device later: it must then never change or be reused. */
   readonly aliasesUploads: boolean;
-  /** Elements from which a kernel beats the host loop, by class of operation; Infinity where it never does. */
-  readonly worth: Readonly<Record<'elementwise' | 'broadcast' | 'reduce' | 'transpose' | 'gather', number>> & {
-    /** Multiply-adds from which a matrix product is worth a kernel. */
-    readonly matmul: number;
-  };
+  readonly worth: Worth;
   /** Whether a matrix product takes transposed operands at full speed. */
   readonly fastTransposedMatmul: boolean;
   upload(bytes: Uint8Array, dtype: DeviceDType): DeviceBuffer;

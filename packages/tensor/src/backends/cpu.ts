@@ -20,6 +20,7 @@ export const cpuBackend: Backend = {
     transpose: Infinity,
     gather: Infinity,
     matmul: Infinity,
+    update: Infinity,
   },
   fastTransposedMatmul: true,
   upload: never,

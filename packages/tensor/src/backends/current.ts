@@ -1,40 +1,62 @@
-/** @file The one backend of this process: chosen when the module loads, or by `setBackend`. */
+/** @file The one backend of this process: the environment's choice, opened by the first operation that is worth a kernel, or that of `setBackend`. */
 import { evictAll } from '../device-memory.ts';
 import { TensorError } from '../errors.ts';
-import type { Backend, BackendName } from './backend.ts';
+import type { Backend, BackendName, Worth } from './backend.ts';
 import { cpuBackend } from './cpu.ts';
-import { openTensorflow } from './tensorflow.ts';
-import { loadTf } from './tfjs.ts';
-import { openWasm } from './wasm.ts';
-import { openWebgpu } from './webgpu.ts';
+import { openTensorflow, TENSORFLOW_WORTH } from './tensorflow.ts';
+import { provideBackends } from './tfjs-engine.ts';
+import { loadsAtOnce, loadTf, requireHere, tf } from './tfjs.ts';
+import { hasTfjsNode } from './tfjs-node.ts';
+import { loadWasm, openWasm, WASM_WORTH } from './wasm.ts';
+import { openWebgpu, WEBGPU_WORTH } from './webgpu.ts';
 
-let backend: Backend = cpuBackend;
-
-/** The device operations run on now. */
-export function currentBackend(): Backend {
-  return backend;
+interface Opener {
+  readonly worth: Worth;
+  /** Opens it without waiting, so that what computes does not depend on when. @throws TensorError with the reason where it cannot. */
+  readonly open: (byName: boolean) => Backend;
 }
 
-/** The backend's name: 'cpu', 'wasm', 'tensorflow' or 'webgpu'. */
-export function backendName(): string {
-  return backend.name;
-}
-
-const openers: Readonly<Record<BackendName, (byName: boolean) => Promise<Backend>>> = {
-  cpu: () => Promise.resolve(cpuBackend),
-  wasm: openWasm,
-  tensorflow: openTensorflow,
-  webgpu: openWebgpu,
+const openers: Readonly<Record<BackendName, Opener>> = {
+  cpu: { worth: cpuBackend.worth, open: () => cpuBackend },
+  wasm: { worth: WASM_WORTH, open: openWasm },
+  tensorflow: { worth: TENSORFLOW_WORTH, open: openTensorflow },
+  webgpu: { worth: WEBGPU_WORTH, open: openWebgpu },
 };
+
+type Choice = 'auto' | BackendName;
+
+const asked = (globalThis.process?.env?.['BACKWIRE_BACKEND'] ?? 'auto') as Choice;
+if (asked !== 'auto') checkName('BACKWIRE_BACKEND', asked);
+
+let backend: Backend | undefined;
+
+/** The device operations run on now; opened if it is not yet. */
+export function currentBackend(): Backend {
+  return (backend ??= asked === 'auto' ? openFirst() : openers[asked].open(true));
+}
+
+/** The device, when `units` of this work make a kernel pay there. Less than that opens none. */
+export function backendWorth(work: keyof Worth, units: number): Backend | undefined {
+  if (backend === undefined && units < leastWorth(work)) return undefined;
+  const device = currentBackend();
+  return units >= device.worth[work] ? device : undefined;
+}
+
+/** The backend's name: 'cpu', 'wasm', 'tensorflow' or 'webgpu'. Opens it if nothing has yet. */
+export function backendName(): string {
+  return currentBackend().name;
+}
 
 /**
  * Chooses what computes: 'tensorflow' needs @tensorflow/tfjs-node or -gpu installed, 'webgpu' the packages webgpu and
  * @tensorflow/tfjs-backend-webgpu and an adapter, 'wasm' and 'cpu' are always there; 'auto' takes the first that opens of tensorflow,
- * wasm and cpu. Rejects with the reason, and leaves everything as it was, when the backend cannot be had. Existing tensors stay valid. The module starts with the environment's BACKWIRE_BACKEND, else 'auto'.
+ * wasm and cpu. Rejects with the reason, and leaves everything as it was, when the backend cannot be had. Existing tensors stay valid.
+ * Without it the environment's BACKWIRE_BACKEND, else 'auto', is opened by the first operation that is large enough for a kernel. In
+ * browsers and bundles, where nothing can be opened without waiting, there are no kernels, and no TensorFlow.js for `lift`, before this.
  */
-export async function setBackend(name: 'auto' | BackendName): Promise<void> {
+export async function setBackend(name: Choice): Promise<void> {
   if (name !== 'auto') checkName('setBackend', name);
-  const next = name === 'auto' ? await openFirst() : await openers[name](true);
+  const next = name === 'auto' ? await loadFirst() : await load(name);
   if (next === backend) return;
   evictAll();
   backend = next;
@@ -46,10 +68,34 @@ function checkName(what: string, name: string): void {
   }
 }
 
-async function openFirst(): Promise<Backend> {
-  for (const name of ['tensorflow', 'wasm'] as const) {
+/** What 'auto' tries, in this order. */
+const CANDIDATES = ['tensorflow', 'wasm'] as const;
+
+let least: Worth | undefined;
+
+/** What is worth a kernel of some backend that may be chosen. */
+function leastWorth(work: keyof Worth): number {
+  least ??= leastOf(asked === 'auto' ? (hasTfjsNode() ? CANDIDATES : ['wasm']) : [asked]);
+  return least[work];
+}
+
+function leastOf(names: readonly BackendName[]): Worth {
+  const least = (work: keyof Worth): number => Math.min(...names.map((name) => openers[name].worth[work]));
+  return {
+    elementwise: least('elementwise'),
+    broadcast: least('broadcast'),
+    reduce: least('reduce'),
+    transpose: least('transpose'),
+    gather: least('gather'),
+    matmul: least('matmul'),
+    update: least('update'),
+  };
+}
+
+function openFirst(): Backend {
+  for (const name of CANDIDATES) {
     try {
-      return await openers[name](false);
+      return openers[name].open(false);
     } catch {
       // Not installed or not startable here: the next one serves.
     }
@@ -57,9 +103,24 @@ async function openFirst(): Promise<Backend> {
   return cpuBackend;
 }
 
-const asked = globalThis.process?.env?.['BACKWIRE_BACKEND'] ?? 'auto';
-if (asked !== 'auto') checkName('BACKWIRE_BACKEND', asked);
-// `lift` and `toTf` are synchronous: the library must be there.
-await loadTf();
-// Top-level await: operations are synchronous and must not change backend, hence rounding, in the middle of a program.
-await setBackend(asked as 'auto' | BackendName);
+async function loadFirst(): Promise<Backend> {
+  const first = openFirst();
+  return first === cpuBackend ? load('wasm').catch(() => load('cpu')) : first;
+}
+
+/** As `open`, where waiting is allowed. */
+async function load(name: BackendName): Promise<Backend> {
+  if (!loadsAtOnce()) {
+    if (name === 'wasm') return loadWasm();
+    // For the program's TensorFlow.js functions.
+    if (name === 'cpu') await loadTf();
+  }
+  return openers[name].open(true);
+}
+
+if (requireHere() !== undefined) {
+  provideBackends(() => {
+    currentBackend();
+    tf();
+  });
+}

@@ -5,17 +5,17 @@ import { readBytes, over } from '../host.ts';
 import { contiguousStrides, type Shape } from '../shape.ts';
 import { Storage } from '../storage.ts';
 import type { Tensor } from '../tensor.ts';
-import type { Backend, DeviceBuffer, DeviceDType, DeviceTensor } from './backend.ts';
-import { currentBackend } from './current.ts';
+import type { Backend, DeviceBuffer, DeviceDType, DeviceTensor, Worth } from './backend.ts';
+import { backendWorth, currentBackend } from './current.ts';
 import { usable } from './quirks.ts';
 
 /** Kinds of work with their own break-even size. */
-export type WorkClass = keyof Backend['worth'];
+export type WorkClass = keyof Worth;
 
 /** The backend, when it has `kernel` and `work` units make it pay. */
 export function backendFor(kernel: string, work: WorkClass, units: number): Backend | undefined {
-  const backend = currentBackend();
-  return units >= backend.worth[work] && backend.has(kernel) && usable(backend.name, kernel) ? backend : undefined;
+  const backend = backendWorth(work, units);
+  return backend?.has(kernel) === true && usable(backend.name, kernel) ? backend : undefined;
 }
 
 /** Whether the device computes in this dtype. */
@@ -69,8 +69,8 @@ export function runKernel<D extends DType>(
 
 /** A contiguous copy of a permuted view made by the device, when it has the memory and that pays. */
 export function contiguousOnDevice<D extends DType>(t: Tensor<D>): Tensor<D> | undefined {
-  const backend = currentBackend();
   if (!isDeviceDType(t.dtype) || t.isContiguous || !t.storage.onDevice) return undefined;
+  const backend = currentBackend();
   relieveDevice();
   const device = transposed(backend, t);
   return device === undefined ? undefined : over(new Storage({ device, backend }), t.dtype, t.shape);

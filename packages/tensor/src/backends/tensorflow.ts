@@ -1,20 +1,25 @@
 /** @file The native TensorFlow backend: used when @tensorflow/tfjs-node or -gpu is installed. */
 import { InvariantError, TensorError } from '../errors.ts';
 import { sameShape, type Shape } from '../shape.ts';
-import type { Backend, DeviceBuffer, DeviceDType, DeviceTensor, DeviceUpdate } from './backend.ts';
+import type { Backend, DeviceBuffer, DeviceDType, DeviceTensor, DeviceUpdate, Worth } from './backend.ts';
 import { NativeOps, type Attribute, type Binding, type Handle } from './tf-native.ts';
 import { loadTfjsNode } from './tfjs-node.ts';
 
-let opened: Promise<Backend> | undefined;
+export const TENSORFLOW_WORTH: Worth = {
+  elementwise: 8192,
+  broadcast: 8192,
+  reduce: 8192,
+  transpose: 8192,
+  gather: Infinity,
+  matmul: 16_384,
+  update: 8192,
+};
 
-/** Loads the native addon; rejects where neither package is installed. `byName`: it was asked for, not just tried. */
-export function openTensorflow(byName: boolean): Promise<Backend> {
-  const opening = (opened ??= loadTfjsNode(byName).then(
-    (tf) => new Tensorflow((tf.backend() as unknown as { binding: Binding }).binding),
-  ));
-  // What was not found in passing may be found when asked for.
-  opening.catch(() => (opened = undefined));
-  return opening;
+let opened: Backend | undefined;
+
+/** Loads the native addon. `byName`: it was asked for, not just tried. @throws TensorError where neither package is installed. */
+export function openTensorflow(byName: boolean): Backend {
+  return (opened ??= new Tensorflow((loadTfjsNode(byName).backend() as unknown as { binding: Binding }).binding));
 }
 
 /** Native operations by the names TensorFlow.js has for its kernels, where only the name differs. */
@@ -65,14 +70,7 @@ class Tensorflow implements Backend {
   readonly name = 'tensorflow';
   // Uploads are lazy, and alias the source when its address happens to be aligned.
   readonly aliasesUploads = true;
-  readonly worth = {
-    elementwise: 8192,
-    broadcast: 8192,
-    reduce: 8192,
-    transpose: 8192,
-    gather: Infinity,
-    matmul: 16_384,
-  };
+  readonly worth = TENSORFLOW_WORTH;
   readonly fastTransposedMatmul = true;
   private readonly ops: NativeOps;
   private readonly kernels: ReadonlyMap<string, Run>;

@@ -1,8 +1,10 @@
 /** @file Finds and loads the native addon of TensorFlow.js. */
 import { TensorError } from '../errors.ts';
-import { loadTf, type TfModule } from './tfjs.ts';
+import { requireHere, tfCore, type Require, type TfModule } from './tfjs.ts';
 
 const PACKAGES = ['@tensorflow/tfjs-node-gpu', '@tensorflow/tfjs-node'] as const;
+/** Where `npm run setup:tensorflow` installs. */
+const SETUP = '../node_modules/.tensorflow/node_modules/';
 
 /**
  * Loads @tensorflow/tfjs-node-gpu or @tensorflow/tfjs-node and makes it TensorFlow.js's backend. With `searchSetup` the place where
@@ -10,18 +12,16 @@ const PACKAGES = ['@tensorflow/tfjs-node-gpu', '@tensorflow/tfjs-node'] as const
  * as before otherwise.
  * @throws TensorError when neither is installed, or the one that is does not start.
  */
-export async function loadTfjsNode(searchSetup: boolean): Promise<TfModule> {
-  const nodeModule = globalThis.process?.getBuiltinModule?.('node:module');
-  if (nodeModule === undefined) throw new TensorError('the tensorflow backend needs Node');
-  const require = nodeModule.createRequire(import.meta.url);
-  const setup = nodeModule.createRequire(new URL('../../node_modules/.tensorflow/package.json', import.meta.url));
-  const found = locate(require) ?? (searchSetup ? locate(setup) : undefined);
+export function loadTfjsNode(searchSetup: boolean): TfModule {
+  const require = requireHere();
+  if (require === undefined) throw new TensorError('the tensorflow backend needs Node');
+  const found = locate(require) ?? (searchSetup ? locate(require, SETUP) : undefined);
   if (found === undefined) {
     throw new TensorError(
       'neither @tensorflow/tfjs-node nor @tensorflow/tfjs-node-gpu is installed; in a checkout, `npm run setup:tensorflow` builds the former',
     );
   }
-  const tf = await loadTf();
+  const tf = tfCore();
   // Read by the native library while it loads: only errors on stderr.
   process.env['TF_CPP_MIN_LOG_LEVEL'] ??= '3';
   // Removed in Node 23; the addon's JavaScript calls it.
@@ -32,15 +32,24 @@ export async function loadTfjsNode(searchSetup: boolean): Promise<TfModule> {
   } catch (error) {
     throw new TensorError(`${found} is installed but does not load: ${String(error)}`, { cause: error });
   }
-  if (!(await tf.setBackend('tensorflow'))) throw new TensorError(`${found} is installed but did not start`);
+  // Its factory does not wait, so that the change is made at once.
+  void tf.setBackend('tensorflow');
+  if (tf.engine().registry['tensorflow'] === undefined)
+    throw new TensorError(`${found} is installed but did not start`);
   return tf;
 }
 
-/** The path of the first of the two packages that resolves. */
-function locate(require: NodeJS.Require): string | undefined {
+/** Whether one of the two is installed, which says nothing of whether it loads. */
+export function hasTfjsNode(): boolean {
+  const require = requireHere();
+  return require !== undefined && locate(require) !== undefined;
+}
+
+/** The path of the first of the two packages that resolves, in the folder that comes before. */
+function locate(require: Require, folder = ''): string | undefined {
   for (const id of PACKAGES) {
     try {
-      return require.resolve(id);
+      return require.resolve(`${folder}${id}`);
     } catch {
       // Not this one.
     }

@@ -1,31 +1,117 @@
 /** @file The WebAssembly backend of TensorFlow.js: kernels are called directly, and its heap is read and written in place. */
-import type { BackendWasm } from '@tensorflow/tfjs-backend-wasm';
+import type * as tfjsWasm from '@tensorflow/tfjs-backend-wasm';
 import { TensorError } from '../errors.ts';
-import type { Backend, DeviceBuffer, DeviceDType } from './backend.ts';
-import { loadTf, type TfInfo, type TfModule } from './tfjs.ts';
+import type { Backend, DeviceBuffer, DeviceDType, Worth } from './backend.ts';
+import { loadTf, requireHere, tfCore, type Require, type TfInfo, type TfModule } from './tfjs.ts';
 
-let opened: Promise<Backend> | undefined;
+type BackendWasm = tfjsWasm.BackendWasm;
 
-/** Starts the backend (about 10 ms in Node); later calls share it. */
-export function openWasm(): Promise<Backend> {
-  return (opened ??= open());
+const PACKAGE = '@tensorflow/tfjs-backend-wasm';
+/** As in TensorFlow.js: of two backends that nobody chose between, the one with the larger number is taken. */
+const PRIORITY = 2;
+
+export const WASM_WORTH: Worth = {
+  elementwise: 2048,
+  broadcast: 2048,
+  // Its sums run in single precision, one element after the other.
+  reduce: Infinity,
+  transpose: 16_384,
+  gather: Infinity,
+  matmul: 16_384,
+  update: Infinity,
+};
+
+let opened: Backend | undefined;
+
+/** Starts the backend without waiting (about 50 ms in Node, most of it reading TensorFlow.js); later calls share it. */
+export function openWasm(): Backend {
+  return (opened ??= openNow());
 }
 
-const BYTES: Readonly<Record<DeviceDType, number>> = { float32: 4, int32: 4, bool: 1 };
-
-async function open(): Promise<Backend> {
+/** The same where that is impossible, as in browsers and bundles: by TensorFlow.js's own way, which finds the binary by its URL. */
+export async function loadWasm(): Promise<Backend> {
+  if (opened !== undefined) return opened;
   const tf = await loadTf();
   await import('@tensorflow/tfjs-backend-wasm');
   const before = tf.getBackend();
   const keepListeners = withoutNewListeners();
   const started = await tf.setBackend('wasm');
   keepListeners();
-  if (!started) {
-    if (before !== '') await tf.setBackend(before);
-    throw new TensorError('the wasm backend of TensorFlow.js did not start');
-  }
-  return new Wasm(tf, tf.backend() as BackendWasm);
+  const backend = tf.engine().registry['wasm'];
+  if (before) await tf.setBackend(before);
+  if (!started || backend === undefined) throw new TensorError('the wasm backend of TensorFlow.js did not start');
+  return (opened ??= new Wasm(tf, backend as BackendWasm));
 }
+
+function openNow(): Backend {
+  const tf = tfCore();
+  const require = requireHere();
+  if (require === undefined) throw new TensorError('the wasm backend cannot be started at once here');
+  const lib = require(PACKAGE) as typeof tfjsWasm;
+  // The program may have started it before.
+  const started = tf.engine().registry['wasm'];
+  if (started !== undefined) return new Wasm(tf, started as BackendWasm);
+  const before = tf.getBackend();
+  const backend = new lib.BackendWasm(startModule(require));
+  // Its own factory waits; this one need not, and everybody gets the one instance.
+  tf.removeBackend('wasm');
+  tf.registerBackend('wasm', () => backend, PRIORITY);
+  // At once, as the factory is: it makes the kernels ready for the instance. What the program chose for itself it keeps.
+  void tf.setBackend('wasm');
+  if (before && before !== 'wasm') void tf.setBackend(before);
+  return new Wasm(tf, backend);
+}
+
+/** What Emscripten's start-up code leaves in the object it is given. */
+interface Emscripten {
+  /** There once it runs. */
+  _malloc?: (bytes: number) => number;
+  cwrap(name: string, returns: 'number' | null, takes: readonly 'number'[]): (...args: number[]) => number;
+  instantiateWasm(imports: WebAssembly.Imports, done: (instance: WebAssembly.Instance) => void): WebAssembly.Exports;
+}
+
+/**
+ * TensorFlow.js's WebAssembly module, compiled and started without waiting: as its `init` does it, but for the waiting.
+ * Threads are for browsers only.
+ */
+function startModule(require: Require): BackendWasm['wasm'] {
+  const { readFileSync } = process.getBuiltinModule('node:fs');
+  const start = require(`${PACKAGE}/wasm-out/tfjs-backend-wasm.js`) as (module: object) => Promise<unknown>;
+  const file = require.resolve(
+    `${PACKAGE}/wasm-out/tfjs-backend-wasm${WebAssembly.validate(SIMD) ? '-simd' : ''}.wasm`,
+  );
+  const module = {
+    instantiateWasm(imports, done) {
+      const instance = new WebAssembly.Instance(new WebAssembly.Module(readFileSync(file)), imports);
+      done(instance);
+      return instance.exports;
+    },
+  } as Emscripten;
+  const keepListeners = withoutNewListeners();
+  // It is ready when `start` returns; the promise tells only what went wrong meanwhile, a turn too late.
+  start(module).catch(() => undefined);
+  keepListeners();
+  if (module._malloc === undefined) throw new TensorError('the WebAssembly module of TensorFlow.js did not start');
+  const wrap = (name: string, count: number, returns: 'number' | null = null): ((...args: number[]) => number) =>
+    module.cwrap(name, returns, new Array<'number'>(count).fill('number'));
+  return Object.assign(module, {
+    tfjs: {
+      init: wrap('init', 0),
+      initWithThreadsCount: wrap('init_with_threads_count', 1),
+      getThreadsCount: wrap('get_threads_count', 0, 'number'),
+      registerTensor: wrap('register_tensor', 3),
+      disposeData: wrap('dispose_data', 1),
+      dispose: wrap('dispose', 0),
+    },
+  });
+}
+
+/** A module with one instruction on 128 bits. */
+const SIMD = new Uint8Array([
+  0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 10, 1, 8, 0, 65, 0, 253, 15, 253, 98, 11,
+]);
+
+const BYTES: Readonly<Record<DeviceDType, number>> = { float32: 4, int32: 4, bool: 1 };
 
 /** Emscripten's start-up code takes over the process's uncaught errors; what this returns gives them back. */
 function withoutNewListeners(): () => void {
@@ -48,15 +134,7 @@ class Wasm implements Backend {
   readonly name = 'wasm';
   // Uploads are copied into the heap.
   readonly aliasesUploads = false;
-  readonly worth = {
-    elementwise: 2048,
-    broadcast: 2048,
-    // Its sums run in single precision, one element after the other.
-    reduce: Infinity,
-    transpose: 16_384,
-    gather: Infinity,
-    matmul: 16_384,
-  };
+  readonly worth = WASM_WORTH;
   // transposeA/B take a path 18 to 30 times slower than an explicit transpose.
   readonly fastTransposedMatmul = false;
   private readonly tf: TfModule;

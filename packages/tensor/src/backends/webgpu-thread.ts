@@ -13,6 +13,9 @@ export type Command =
   | { readonly op: 'free'; readonly id: number }
   | { readonly op: 'download'; readonly id: number };
 
+/** The first message: what the driver calls itself, or why there is no device. */
+export type Started = { readonly adapter: string } | { readonly error: string };
+
 export type Answer = { readonly bytes: Uint8Array } | { readonly error: string };
 
 /** What the thread is started with. */
@@ -31,11 +34,10 @@ export interface ThreadData {
  */
 export const WEBGPU_THREAD_SOURCE = `
 'use strict';
-const { parentPort, workerData } = require('node:worker_threads');
+const { workerData } = require('node:worker_threads');
 const { createRequire } = require('node:module');
 const { pathToFileURL } = require('node:url');
 const { port, signal, base } = workerData;
-const lookUp = createRequire(base);
 
 const tensors = new Map();
 
@@ -46,6 +48,7 @@ function answer(value, transfer) {
 }
 
 async function open() {
+  const lookUp = createRequire(base);
   const missing = ['webgpu', '@tensorflow/tfjs-backend-webgpu'].filter((name) => {
     try {
       lookUp.resolve(name);
@@ -136,8 +139,8 @@ function serve(tf) {
 open().then(
   ({ tf, adapter }) => {
     serve(tf);
-    parentPort.postMessage({ adapter });
+    answer({ adapter });
   },
-  (error) => parentPort.postMessage({ error: String(error && error.message) }),
+  (error) => answer({ error: String(error && error.message) }),
 );
 `;

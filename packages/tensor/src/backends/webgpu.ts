@@ -2,46 +2,53 @@
 import type * as Threads from 'node:worker_threads';
 import type { MessagePort, Worker } from 'node:worker_threads';
 import { InvariantError, TensorError } from '../errors.ts';
+import { here } from '../here.ts';
 import { limits } from '../limits.ts';
 import { broadcastShapes, sizeOf } from '../shape.ts';
-import type { Backend, DeviceBuffer, DeviceDType, DeviceTensor } from './backend.ts';
-import { WEBGPU_THREAD_SOURCE, type Answer, type Command, type ThreadData } from './webgpu-thread.ts';
+import type { Backend, DeviceBuffer, DeviceDType, DeviceTensor, Worth } from './backend.ts';
+import { WEBGPU_THREAD_SOURCE, type Answer, type Command, type Started, type ThreadData } from './webgpu-thread.ts';
 
-let opened: Promise<Backend> | undefined;
+/** Going to the thread and back costs far more than small work; element by element the way to the device costs most of all. */
+export const WEBGPU_WORTH: Worth = {
+  elementwise: 2 ** 20,
+  broadcast: 2 ** 20,
+  reduce: Infinity,
+  transpose: 2 ** 20,
+  gather: Infinity,
+  matmul: 2 ** 19,
+  update: Infinity,
+};
 
-/** Starts the device's thread. Rejects with the reason where a package or an adapter is missing. */
-export function openWebgpu(): Promise<Backend> {
-  const opening = (opened ??= open());
-  opening.catch(() => (opened = undefined));
-  return opening;
+let opened: Backend | undefined;
+
+/** Starts the device's thread and waits for it. @throws TensorError with the reason where a package or an adapter is missing. */
+export function openWebgpu(): Backend {
+  return (opened ??= open());
 }
 
-async function open(): Promise<Backend> {
+function open(): Backend {
   const threads = globalThis.process?.getBuiltinModule?.('node:worker_threads');
-  if (threads === undefined) throw new TensorError('the webgpu backend needs Node');
+  if (threads === undefined || here === undefined) throw new TensorError('the webgpu backend needs Node');
   const { port1, port2 } = new threads.MessageChannel();
   const signal = new Int32Array(new SharedArrayBuffer(4));
-  const workerData: ThreadData = { base: import.meta.url, port: port2, signal };
+  const workerData: ThreadData = { base: here, port: port2, signal };
   const worker = new threads.Worker(WEBGPU_THREAD_SOURCE, {
     eval: true,
     workerData,
     transferList: [port2],
     execArgv: [],
   });
-  const started = await new Promise<{ adapter: string } | { error: string }>((resolve, reject) => {
-    worker.once('message', resolve);
-    worker.once('error', reject);
-    worker.once('exit', (code) => reject(new Error(`its thread ended with code ${code}`)));
-  }).catch((error: unknown) => ({ error: String(error) }));
+  // Neither keeps the process alive: answers are waited for.
+  worker.unref();
+  port1.unref();
+  Atomics.wait(signal, 0, 0, limits.deviceStartMs);
+  const received = threads.receiveMessageOnPort(port1) as { message: Started } | undefined;
+  const started = received?.message ?? { error: `no answer within ${limits.deviceStartMs} ms` };
   if ('error' in started) {
     port1.close();
     void worker.terminate();
     throw new TensorError(`the webgpu backend did not start: ${started.error}`);
   }
-  worker.removeAllListeners('exit');
-  // Neither keeps the process alive: answers are waited for.
-  worker.unref();
-  port1.unref();
   return new Webgpu(threads, worker, port1, signal, started.adapter);
 }
 
@@ -79,15 +86,7 @@ class Webgpu implements Backend {
   readonly name = 'webgpu';
   // Uploads travel to the thread as copies.
   readonly aliasesUploads = false;
-  // Going to the thread and back costs far more than small work; element by element the way to the device costs most of all.
-  readonly worth = {
-    elementwise: 2 ** 20,
-    broadcast: 2 ** 20,
-    reduce: Infinity,
-    transpose: 2 ** 20,
-    gather: Infinity,
-    matmul: 2 ** 19,
-  };
+  readonly worth = WEBGPU_WORTH;
   readonly fastTransposedMatmul = true;
   /** What the driver calls itself. */
   readonly adapter: string;

@@ -1,7 +1,7 @@
 /** @file What every optimiser shares: parameters, their state, and steps over whole arrays with no operation in between. */
 import type { DeviceUpdate } from '../backends/backend.ts';
 import { argument, freeArguments } from '../backends/kernels.ts';
-import { currentBackend } from '../backends/current.ts';
+import { backendWorth } from '../backends/current.ts';
 import { noGrad } from '../autograd/record.ts';
 import { isDifferentiable } from '../dtype.ts';
 import { rpcName } from '../named.ts';
@@ -197,9 +197,9 @@ export abstract class Optimizer {
 
   /** Leaves the update to a kernel of the device where it has one and the parameter is large enough; answers whether it did. */
   private stepOnDevice(param: Tensor, grad: Tensor, state: Remembered): boolean {
-    const backend = currentBackend();
     const { storage, shape, size } = param;
-    if (backend.update === undefined || size < backend.worth.elementwise) return false;
+    const backend = backendWorth('update', size);
+    if (backend?.update === undefined) return false;
     if (param.dtype !== 'float32' || grad.dtype !== 'float32') return false;
     if (size * 4 !== storage.nbytes || !param.isContiguous) return false;
     const update = this.deviceUpdate(state.step);

@@ -1,0 +1,217 @@
+/** @file The programs that run on every Node from the packages as they are published, each with what it has to answer. */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { basename, delimiter, dirname, join } from 'node:path';
+import { freePorts, type NodeVersion } from '@backwire/testing';
+import { build } from 'esbuild';
+import { chromium, type Browser } from 'playwright-core';
+import { expect, type ExpectStatic } from 'vitest';
+import { cleanEnvironment } from './project.ts';
+
+/** Where a program runs: a project with the packages installed, and a Node. */
+export interface Place {
+  readonly folder: string;
+  readonly node: NodeVersion;
+}
+
+/** One of them. `run` resolves with what the program answered. */
+export interface Program {
+  readonly name: string;
+  run(place: Place): Promise<unknown>;
+  /** Throws unless the answer is right. */
+  readonly check: (answer: unknown, expect: ExpectStatic) => void;
+  /** Why it cannot run on this machine. */
+  readonly missing?: string | undefined;
+}
+
+/** A project, with the Node of this process. */
+export const here = (folder: string): Place => ({
+  folder,
+  node: {
+    major: Number.parseInt(process.versions.node),
+    executable: process.execPath,
+    folder: dirname(process.execPath),
+  },
+});
+
+const PROGRAM_MS = 120_000;
+
+/** Answers what the program said after 'answer '. @throws Error with all it said when it ended otherwise or in time not at all. */
+export async function answerOf(child: ChildProcess): Promise<unknown> {
+  let said = '';
+  const streams = [child.stdout, child.stderr];
+  for (const stream of streams) stream?.on('data', (chunk: Buffer) => (said += chunk.toString()));
+  const code = await new Promise<number | null>((resolve) => child.once('close', resolve));
+  const answer = /answer (.*)/.exec(said)?.[1];
+  if (code !== 0) throw new Error(`exit code ${code}:\n${said}`);
+  return answer === undefined ? undefined : JSON.parse(answer);
+}
+
+/** Starts a program on a Node. */
+export function start(
+  { folder, node }: Place,
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): ChildProcess {
+  return spawn(node.executable, args, {
+    cwd: folder,
+    env: {
+      ...cleanEnvironment(),
+      PATH: `${node.folder}${delimiter}${process.env['PATH'] ?? ''}`,
+      ...env,
+    },
+    timeout: PROGRAM_MS,
+    killSignal: 'SIGKILL',
+  });
+}
+
+/** Runs a program as the workers of a group, one in each place; resolves with what the one that answers said. */
+export async function group(places: readonly Place[], file: string): Promise<unknown> {
+  const [port] = await freePorts(1);
+  const env = (rank: number) => ({ RANK: String(rank), MASTER_ADDR: '127.0.0.1', MASTER_PORT: String(port) });
+  const answers = await Promise.all(places.map((place, rank) => answerOf(start(place, [file], env(rank)))));
+  return answers.find((answer) => answer !== undefined);
+}
+
+const two = (file: string) => (place: Place) => group([place, place], file);
+
+/** The `backwire` command as npm links it. */
+export function backwire(place: Place, args: readonly string[]): ChildProcess {
+  return start(place, [join(place.folder, 'node_modules/backwire/dist/cli.js'), ...args]);
+}
+
+const launched = (file: string) => (place: Place) =>
+  answerOf(backwire(place, ['run', '--standalone', '--nproc-per-node', '2', file]));
+
+type Format = 'esm' | 'cjs';
+const bundles = new Map<string, Promise<string>>();
+
+/** The program with all packages in one file, in a folder from where no package is found. */
+function bundle(folder: string, format: Format): Promise<string> {
+  const outfile = join(folder, '..', `bundle-of-${basename(folder)}`, format === 'esm' ? 'calls.mjs' : 'calls.cjs');
+  const known = bundles.get(outfile);
+  if (known !== undefined) return known;
+  const made = build({
+    entryPoints: [join(folder, 'calls-of-one.mjs')],
+    outfile,
+    bundle: true,
+    platform: 'node',
+    format,
+    // TensorFlow.js requires parts of Node, which esbuild's modules can do only so.
+    ...(format === 'esm' && {
+      banner: { js: "import { createRequire as of } from 'node:module'; const require = of(import.meta.url);" },
+    }),
+    // It warns of `import.meta` in CommonJS, and of optional packages that are not installed.
+    logLevel: 'error',
+  }).then(() => outfile);
+  bundles.set(outfile, made);
+  return made;
+}
+
+const bundled = (format: Format) => async (place: Place) =>
+  answerOf(start(place, [await bundle(place.folder, format)]));
+
+const CHROMIUM = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
+
+let started: Promise<Browser> | undefined;
+
+/** One for all pages: it takes longer to start than they take. */
+function browser(): Promise<Browser> {
+  return (started ??= chromium.launch({ executablePath: CHROMIUM ?? '', args: ['--no-sandbox'] }));
+}
+
+/** Ends what several programs used. */
+export async function closeBrowser(): Promise<void> {
+  await (await started)?.close();
+}
+
+/** A page, bundled from the packages as they are published, calls a worker. */
+async function page(place: Place): Promise<unknown> {
+  const { outputFiles, metafile } = await build({
+    entryPoints: [join(place.folder, 'page.mjs')],
+    bundle: true,
+    platform: 'browser',
+    format: 'esm',
+    write: false,
+    metafile: true,
+    outdir: place.folder,
+    // TensorFlow.js comes in a file of its own, for pages that ask for it.
+    splitting: true,
+    logLevel: 'error',
+  });
+  const files = new Map(outputFiles.map(({ path, text }) => [path.slice(place.folder.length), text]));
+  const node = Object.keys(metafile.inputs).filter((input) => input.startsWith('node:'));
+  const server = createServer(({ url = '' }, response) => {
+    const text = files.get(url);
+    if (text === undefined)
+      response.setHeader('content-type', 'text/html').end('<script type=module src=/page.js></script>');
+    else response.setHeader('content-type', 'text/javascript').end(text);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const [port, socket] = await freePorts(2);
+  const worker = start(place, ['page-worker.mjs'], {
+    SECRET: 'a secret of the page program',
+    MASTER_ADDR: '127.0.0.1',
+    MASTER_PORT: String(port),
+    RANK: '0',
+    BACKWIRE_STORE_WS: String(socket),
+    BACKWIRE_ALLOWED_ORIGINS: origin,
+  });
+  const ended = answerOf(worker);
+  const tab = await (await browser()).newPage();
+  try {
+    await Promise.race([ended, new Promise<void>((resolve) => worker.stdout?.once('data', () => resolve()))]);
+    await tab.goto(origin);
+    await tab.waitForFunction('globalThis.call !== undefined');
+    const store = `ws://127.0.0.1:${socket}/backwire`;
+    const answer = await tab.evaluate(`call(${JSON.stringify(store)}, 'a secret of the page program')`);
+    return { node, answer };
+  } finally {
+    await tab.close();
+    server.close();
+    worker.stdin?.end();
+    await ended;
+  }
+}
+
+const is = (wanted: unknown) => (answer: unknown, expect: ExpectStatic) => expect(answer).toEqual(wanted);
+const CALLS = {
+  small: [2, 4, 6],
+  large: ['text', 1_000_000, 1.5],
+  error: [true, 'too far'],
+  items: [0, 1, 2, 3, 4],
+  // A worker that uses no kernel loads none.
+  kernels: 0,
+};
+const BUNDLED = [1_000_000, 'cpu', expect.stringContaining("call `await setBackend('auto')` before"), 10_000];
+
+export const programs: readonly Program[] = [
+  { name: 'calls', run: two('calls.mjs'), check: is(CALLS) },
+  { name: 'threads', run: (place) => answerOf(start(place, ['threads.mjs'])), check: is([[4, 8, 12], 'not-found']) },
+  {
+    name: 'training',
+    run: two('training.mjs'),
+    check: (answer, expect) => {
+      const [first, last] = answer as [number, number];
+      expect(last).toBeLessThan(first / 10);
+    },
+  },
+  {
+    name: 'a program that requires',
+    run: (place) => answerOf(start(place, ['commonjs.cjs'])),
+    check: is([[2], 'function', 'function']),
+  },
+  { name: 'backwire run with JavaScript', run: launched('calls.mjs'), check: is(CALLS) },
+  { name: 'backwire run with TypeScript', run: launched('launched/main.ts'), check: is([5]) },
+  { name: 'a bundle of modules', run: bundled('esm'), check: is(BUNDLED) },
+  { name: 'a bundle that requires', run: bundled('cjs'), check: is(BUNDLED) },
+  {
+    name: 'a page',
+    run: page,
+    check: is({ node: [], answer: [5, 10, 15] }),
+    missing: CHROMIUM === undefined ? 'no Chromium is installed' : undefined,
+  },
+];

@@ -1,0 +1,71 @@
+/** @file How a TypeScript program is run: by tsx where it is installed, whatever Node can do itself. */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { programCommand } from './program.ts';
+import { describeFailure } from './report.ts';
+import type { WorkerExit } from './worker-process.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'backwire-program-'));
+const own = Object.getOwnPropertyDescriptor(process.features, 'typescript');
+beforeAll(() => {
+  for (const file of ['a.ts', 'a.tsx', 'a.mjs']) writeFileSync(join(folder, file), '');
+});
+afterEach(() => {
+  if (own === undefined) Reflect.deleteProperty(process.features, 'typescript');
+  else Object.defineProperty(process.features, 'typescript', own);
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+/** Makes this Node one that strips types, or not. */
+function strips(value: 'strip' | false): void {
+  Object.defineProperty(process.features, 'typescript', { value, configurable: true });
+}
+
+test.each(['strip', false] as const)('tsx runs TypeScript where it is installed; Node can: %s', (value) => {
+  strips(value);
+  for (const file of ['a.ts', 'a.tsx']) {
+    const { args, stripsTypes } = programCommand(join(folder, file), ['x'], { execArgv: [] });
+    expect(args).toEqual(['--import', expect.stringMatching(/^file:.*\/tsx\//), join(folder, file), 'x']);
+    expect(stripsTypes).toBeUndefined();
+  }
+});
+
+test('flags that already load tsx are enough, and JavaScript needs none', () => {
+  strips('strip');
+  const given = programCommand(join(folder, 'a.ts'), [], { execArgv: ['--import', 'tsx'] });
+  expect(given.args).toEqual(['--import', 'tsx', join(folder, 'a.ts')]);
+  expect(programCommand(join(folder, 'a.mjs'), [], { execArgv: [] }).args).toEqual([join(folder, 'a.mjs')]);
+});
+
+const exit = (...stderr: string[]): WorkerExit => ({
+  rank: 0,
+  localRank: 0,
+  label: 'rank0',
+  pid: 1,
+  code: 1,
+  signal: null,
+  startError: undefined,
+  at: 0,
+  ranMs: 10,
+  stderr,
+});
+
+test.each([
+  ['SyntaxError [ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX]: TypeScript enum is not supported in strip-only mode', true],
+  ["Error [ERR_MODULE_NOT_FOUND]: Cannot find module '/a/model.js' imported from /a/train.ts", true],
+  ['SyntaxError: Unexpected identifier', true],
+  ['RangeError: the learning rate has to be positive', false],
+])('a failure of stripped TypeScript names tsx where that may help: %s', (line, helps) => {
+  const first = exit('    at train.ts:3:1', line);
+  const text = (stripsTypes?: true): string =>
+    describeFailure({
+      command: { program: 'train.ts', ...(stripsTypes && { stripsTypes }) },
+      first,
+      exits: [first],
+      restarts: 0,
+    });
+  expect(text(true).includes('npm install --save-dev tsx')).toBe(helps);
+  expect(text()).not.toContain('tsx');
+});

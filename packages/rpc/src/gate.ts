@@ -1,0 +1,32 @@
+/** @file What system functions ask before they run what others have defined: whether the current agent serves it. */
+import { agentOf } from './current.ts';
+import type { Definition } from './definitions.ts';
+import { RpcError } from './errors.ts';
+import { system } from './system-error.ts';
+
+/** What `name` means here to peers. @throws RpcError 'not-found', 'permission-denied', as a call of that name would. */
+export function served(name: string): Definition {
+  return asked(() => agentOf().names.find(name));
+}
+
+/**
+ * The published class of an object that lives here, whose methods peers may call; undefined when it has none.
+ * @throws RpcError 'permission-denied' when it is not served.
+ */
+export function servedClassOf(instance: unknown): Definition | undefined {
+  return asked(() => agentOf().names.classOf(instance));
+}
+
+/** @throws RpcError 'permission-denied' when the operations of tensors that live here are not served. */
+export function checkTensorsServed(): void {
+  asked(() => agentOf().names.checkTensors());
+}
+
+/** A refusal is the worker's answer, not an error of what was called: it did not run. */
+function asked<T>(ask: () => T): T {
+  try {
+    return ask();
+  } catch (error) {
+    throw error instanceof RpcError ? system(error) : error;
+  }
+}

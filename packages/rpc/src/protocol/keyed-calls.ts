@@ -1,0 +1,155 @@
+/** @file Calls with an idempotency key: which of them runs, which wait for it, and what is remembered of it. */
+
+/** The bounds of what is remembered. */
+export interface KeyedLimits {
+  /** Keys that are known at once, those of running calls included. */
+  readonly maxOutcomes: number;
+  /** Bytes of the outcomes together; one more may go over. */
+  readonly maxBytes: number;
+  /** From the end of a call on. */
+  readonly keepMs: number;
+}
+
+/** What becomes of a call with a key. */
+export type Turn<O> =
+  /** It runs its handler, and says how that `ended`. */
+  | { readonly kind: 'run' }
+  /** Another runs. It waits for a notice, unless it has `left`. */
+  | { readonly kind: 'wait' }
+  | { readonly kind: 'outcome'; readonly outcome: O }
+  /** The key stands for other arguments, or there is no room for another key. */
+  | { readonly kind: 'refused'; readonly why: 'other-arguments' | 'full' };
+
+/** What one that waits is told. */
+export interface Notice<W, O> {
+  readonly to: W;
+  readonly turn: Exclude<Turn<O>, { kind: 'wait' | 'refused' }>;
+}
+
+/** What a run has given, and how many bytes it takes to remember that. */
+export interface Kept<O> {
+  readonly outcome: O;
+  readonly bytes: number;
+}
+
+interface Entry<W, O> {
+  /** Of the arguments. */
+  readonly digest: string;
+  /** In the order they came. */
+  waiting: W[];
+  /** Undefined while a call runs. */
+  kept: Kept<O> | undefined;
+  /** When it may be forgotten. */
+  until: number;
+}
+
+/**
+ * A key remembers results, not attempts. States of a key: unknown → *running* (one call runs, others wait) → *kept* (for a time; then
+ * unknown), or, when a run gave nothing, *running* again with the first that waits, or unknown when nobody does. So a key's
+ * handler never runs twice at once, and no more often than it is called. A full table refuses new keys: forgetting one too early would run
+ * its call twice.
+ *
+ * @typeParam W one that waits, with its own limit: `left` says that it does not any more.
+ * @typeParam O what a run gave: a reply, or what the handler threw.
+ */
+export class KeyedCalls<W, O> {
+  private readonly limits: KeyedLimits;
+  private readonly entries = new Map<string, Entry<W, O>>();
+  private keptBytes = 0;
+  /** Before this nothing can be forgotten: a full table is not searched for every call that it refuses. */
+  private nextForget = 0;
+
+  constructor(limits: KeyedLimits) {
+    this.limits = limits;
+  }
+
+  /** Keys that are known. */
+  get size(): number {
+    return this.entries.size;
+  }
+
+  /** Bytes of what is kept. */
+  get bytes(): number {
+    return this.keptBytes;
+  }
+
+  /** A call came with a key. `digest` is of its arguments. */
+  arrive(key: string, digest: string, who: W, now: number): Turn<O> {
+    const known = this.current(key, now);
+    if (known !== undefined) {
+      if (known.digest !== digest) return { kind: 'refused', why: 'other-arguments' };
+      if (known.kept !== undefined) return { kind: 'outcome', outcome: known.kept.outcome };
+      known.waiting.push(who);
+      return { kind: 'wait' };
+    }
+    if (this.isFull() && !this.forget(now)) return { kind: 'refused', why: 'full' };
+    this.entries.set(key, { digest, waiting: [], kept: undefined, until: Infinity });
+    return { kind: 'run' };
+  }
+
+  /**
+   * The call that runs under the key is over. Without a result (it was cancelled, or its time was up) nothing of it stays, and the
+   * first that waits runs.
+   */
+  ended(key: string, result: Kept<O> | undefined, now: number): Notice<W, O>[] {
+    const entry = this.entries.get(key);
+    if (entry === undefined || entry.kept !== undefined) return [];
+    const { waiting } = entry;
+    if (result === undefined) {
+      const next = waiting.shift();
+      if (next !== undefined) return [{ to: next, turn: { kind: 'run' } }];
+      this.entries.delete(key);
+      return [];
+    }
+    entry.kept = result;
+    entry.until = now + this.limits.keepMs;
+    this.keptBytes += result.bytes;
+    entry.waiting = [];
+    return waiting.map((to) => ({ to, turn: { kind: 'outcome', outcome: result.outcome } }));
+  }
+
+  /** One that waits does so no longer; harmless for any other. */
+  left(key: string, who: W): void {
+    const waiting = this.entries.get(key)?.waiting;
+    const at = waiting?.indexOf(who) ?? -1;
+    if (at >= 0) waiting?.splice(at, 1);
+  }
+
+  /** Forgets everything; those that wait are told by whoever calls this. */
+  clear(): W[] {
+    const waiting = [...this.entries.values()].flatMap((entry) => entry.waiting);
+    this.entries.clear();
+    this.keptBytes = 0;
+    return waiting;
+  }
+
+  /** What is known of a key, unless it is too old. */
+  private current(key: string, now: number): Entry<W, O> | undefined {
+    const entry = this.entries.get(key);
+    if (entry === undefined || now < entry.until) return entry;
+    this.drop(key, entry);
+    return undefined;
+  }
+
+  private isFull(): boolean {
+    return this.entries.size >= this.limits.maxOutcomes || this.keptBytes >= this.limits.maxBytes;
+  }
+
+  private drop(key: string, entry: Entry<W, O>): void {
+    this.entries.delete(key);
+    this.keptBytes -= entry.kept?.bytes ?? 0;
+  }
+
+  /** Drops what is too old; false when it is full all the same. */
+  private forget(now: number): boolean {
+    if (now < this.nextForget) return false;
+    // Those that run now are kept for the whole time from their end on.
+    let next = now + this.limits.keepMs;
+    for (const [key, entry] of this.entries) {
+      if (entry.until <= now) this.drop(key, entry);
+      else if (entry.until < next) next = entry.until;
+    }
+    this.nextForget = next;
+    return !this.isFull();
+  }
+}

@@ -1,0 +1,171 @@
+/** @file TensorFlow.js and its kernels are loaded by what first needs them, and by nothing else. */
+import { execFile } from 'node:child_process';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { promisify } from 'node:util';
+import { build } from 'esbuild';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+/** Inside of the package, so that TensorFlow.js is found from there. */
+const folder = join(import.meta.dirname, '../../test-output', `loading-${process.pid}`);
+const bundle = join(folder, 'tensor.mjs');
+
+beforeAll(async () => {
+  mkdirSync(folder, { recursive: true });
+  // One file: it starts in a tenth of the time that the sources take.
+  await build({
+    entryPoints: [join(import.meta.dirname, '../index.ts')],
+    outfile: bundle,
+    bundle: true,
+    platform: 'node',
+    format: 'esm',
+    packages: 'external',
+    logLevel: 'error',
+  });
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const PRELUDE = `
+import { createRequire } from 'node:module';
+import * as bw from ${JSON.stringify(pathToFileURL(bundle).href)};
+const { cache } = createRequire(import.meta.url);
+/** The packages of TensorFlow.js that are loaded, by the last word of their names. */
+const loaded = () => [...new Set(Object.keys(cache).map((file) => /@tensorflow\\/tfjs-(?:backend-)?(\\w+)/.exec(file)?.[1]).filter(Boolean))].sort();
+const say = (value) => console.log(JSON.stringify(value));
+`;
+
+let programs = 0;
+
+/** Runs a program in a process of its own; answers what it said, one value a line. */
+async function run(program: string, backend?: string): Promise<unknown[]> {
+  const env: NodeJS.ProcessEnv = { ...process.env, NODE_OPTIONS: '' };
+  delete env['BACKWIRE_BACKEND'];
+  if (backend !== undefined) env['BACKWIRE_BACKEND'] = backend;
+  const file = join(folder, `program-${programs++}.mjs`);
+  writeFileSync(file, PRELUDE + program);
+  const { stdout } = await promisify(execFile)(process.execPath, [file], { env });
+  return stdout
+    .split('\n')
+    .filter((line) => /^[[{"\d]|^(true|false|null)$/.test(line))
+    .map((line) => JSON.parse(line) as unknown);
+}
+
+/** Everything a worker may do without a product or a large operation element by element. */
+const WITHOUT_KERNELS = `
+bw.manualSeed(1);
+const large = bw.randn([300, 300]);
+large.sum().item(); large.to('float64').mul(2); large.toArray(); large.maximum(large); large.contiguous(); large.transpose(0, 1).contiguous();
+bw.tensor([1, 2, 3]).mul(2).exp().matmul(bw.tensor([1, 1, 1])).item();
+const parameter = new bw.Parameter(bw.randn([200, 200]));
+parameter.grad = bw.zerosLike(parameter);
+new bw.optim.Adam([parameter], { lr: 0.1 }).step();
+`;
+
+describe('kernels', () => {
+  it('are not loaded by the import, by small operations, by sums or by the steps of optimisers', async () => {
+    expect(await run(`say(loaded());${WITHOUT_KERNELS}say(loaded());`)).toEqual([[], []]);
+  });
+
+  it.each([
+    ['a product', 'const x = bw.ones([40, 40]); x.matmul(x);'],
+    ['an operation on many elements', 'bw.ones([3000]).mul(2);'],
+    ['asking for the name', 'bw.backendName();'],
+    ['setBackend', "await bw.setBackend('auto');"],
+  ])('are loaded by %s', async (_, line) => {
+    expect(await run(`${line} say(loaded()); say(bw.backendName());`)).toEqual([['core', 'wasm'], 'wasm']);
+  });
+
+  it('are never loaded where the cpu backend was chosen, by setBackend or the environment', async () => {
+    const program = 'const x = bw.ones([200, 200]); x.matmul(x).mul(2); say(loaded()); say(bw.backendName());';
+    expect(await run(`await bw.setBackend('cpu'); ${program}`)).toEqual([[], 'cpu']);
+    expect(await run(program, 'cpu')).toEqual([[], 'cpu']);
+  });
+
+  it('give the same bits whenever they were loaded', async () => {
+    const program = `
+      bw.manualSeed(3);
+      const x = bw.randn([70, 70], { requiresGrad: true });
+      const y = x.matmul(x).tanh().mul(x).sum();
+      y.backward();
+      say([y.item(), ...x.grad.dataSync()]);`;
+    const late = await run(program);
+    expect(await run(`bw.backendName(); ${program}`)).toEqual(late);
+    expect(await run(`await bw.setBackend('wasm'); ${program}`)).toEqual(late);
+    expect(await run(`await bw.setBackend('cpu'); ${program}`)).not.toEqual(late);
+  });
+
+  it('leave listeners of uncaught errors to the program', async () => {
+    expect(
+      await run(`
+        process.on('uncaughtException', (error) => say([error.message, process.listenerCount('unhandledRejection')]));
+        bw.backendName();
+        setTimeout(() => { throw new Error('mine'); }, 0);`),
+    ).toEqual([['mine', 0]]);
+  });
+
+  it('say why they cannot be had, at the first operation that needs them', async () => {
+    const program = `
+      const x = bw.ones([200, 200]);
+      try { x.matmul(x); } catch (error) { say([error.constructor.name, error.message]); }
+      await bw.setBackend('cpu');
+      say(x.matmul(x).sum().item());`;
+    const [error, sum] = await run(program, 'webgpu').catch(() => []);
+    // With an adapter there is nothing to say.
+    if (Array.isArray(error))
+      expect(error).toEqual(['TensorError', expect.stringMatching(/webgpu backend did not start/)]);
+    expect(sum ?? error).toBe(8_000_000);
+  });
+
+  it('of an unknown name are refused by the import', async () => {
+    await expect(run('say(1)', 'gpu')).rejects.toThrow("BACKWIRE_BACKEND is 'gpu'; expected auto, cpu, wasm");
+  });
+});
+
+describe('TensorFlow.js', () => {
+  it('is loaded by what crosses to it, with all of its own kernels', async () => {
+    const program = `
+      say(loaded());
+      const tf = await import('@tensorflow/tfjs-core');
+      const f = bw.lift((x) => tf.unsortedSegmentSum(tf.square(x), tf.tensor1d([0, 1, 0], 'int32'), 2));
+      say(f(bw.tensor([1, 2, 3])).toArray());
+      say([tf.getBackend(), loaded()]);`;
+    expect(await run(program)).toEqual([[], [10, 4], ['wasm', ['core', 'cpu', 'wasm']]]);
+    expect(await run(program, 'cpu')).toEqual([[], [10, 4], ['cpu', ['core', 'cpu']]]);
+  });
+
+  const own = `
+    const tf = await import('@tensorflow/tfjs-core');
+    const x = tf.tensor([1, 2]);
+    say([bw.fromTf(tf.mul(x, 2)).toArray(), tf.getBackend()]);`;
+
+  it("has this package's backend where the program names none, loaded before the package or after", async () => {
+    expect(await run(own)).toEqual([[[2, 4], 'wasm']]);
+    expect(await run(own, 'cpu')).toEqual([[[2, 4], 'cpu']]);
+    const before = `import '@tensorflow/tfjs-core';\n`;
+    expect(await run(before + own)).toEqual([[[2, 4], 'wasm']]);
+  });
+
+  it('keeps the backend that the program chose', async () => {
+    const program = `
+      const tf = await import('@tensorflow/tfjs-core');
+      await import('@tensorflow/tfjs-backend-cpu');
+      await tf.setBackend('cpu');
+      const x = bw.ones([100, 100]);
+      say(x.matmul(x).sum().item());
+      say([bw.backendName(), tf.getBackend(), loaded().includes('wasm')]);`;
+    expect(await run(program)).toEqual([1_000_000, ['wasm', 'cpu', true]]);
+  });
+
+  it('shares its wasm backend where the program started it first', async () => {
+    const program = `
+      const tf = await import('@tensorflow/tfjs-core');
+      await import('@tensorflow/tfjs-backend-wasm');
+      await tf.setBackend('wasm');
+      const x = bw.ones([100, 100]);
+      say(x.matmul(x).sum().item());
+      say(bw.fromTf(tf.matMul(x.toTf(), x.toTf())).sum().item());
+      say(tf.engine().backend.numDataIds() > 2);`;
+    expect(await run(program)).toEqual([1_000_000, 1_000_000, true]);
+  });
+});
