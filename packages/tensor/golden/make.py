@@ -1,5 +1,5 @@
 """What PyTorch answers, for the tests of this package to compare with: operations.json, matrix.json, layers.json,
-optimizers.json.
+optimizers.json, and the programs of views.json and edges.json.
 
 Run by `npm run golden`; needs Python with torch and numpy. Without arguments it compares with what is kept and fails on a difference;
 `--write` keeps the new values.
@@ -7,8 +7,11 @@ Run by `npm run golden`; needs Python with torch and numpy. Without arguments it
 import torch
 import torch.nn.functional as F
 
+import edges
 import matrix
-from recording import case, cases, f, i64, keep, pack, INF, NAN
+import views
+from program import programs
+from recording import case, cases, f, i64, keep, keep_lines, pack, INF, NAN
 
 special = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.5, INF, -INF, NAN])
 for name in "neg abs sign exp expm1 sigmoid tanh relu floor ceil trunc round square sin cos atan asinh erf".split():
@@ -277,4 +280,11 @@ matrix.record()
 keep("matrix.json", {"torch": torch.__version__, "cases": cases})
 keep("layers.json", layers)
 keep("optimizers.json", {"start": pack(start), "gradients": [pack(g) for g in gradients], "runs": runs})
-print(count + len(cases), "cases,", len(runs), "optimiser runs, torch", torch.__version__)
+ran = 0
+for module, file in ((views, "views.json"), (edges, "edges.json")):
+    torch.manual_seed(0)
+    module.record()
+    keep_lines(file, programs)
+    ran += len(programs)
+    programs.clear()
+print(count + len(cases), "cases,", ran, "programs,", len(runs), "optimiser runs, torch", torch.__version__)

@@ -38,7 +38,7 @@ def pack(t, exact=None):
         "shape": list(t.shape),
         "data": [plain(v) for v in values],
     }
-    if exact is not None and t.dtype == torch.float32:
+    if exact is not None and t.dtype in (torch.float32, torch.float16, torch.bfloat16):
         exact = (exact.to_dense() if exact.is_sparse else exact).detach().double()
         gaps = (exact - t.double()).abs()
         finite = gaps[gaps.isfinite()]
@@ -149,9 +149,22 @@ def keep(file, made):
     if "--write" in sys.argv:
         target.write_text(json.dumps(made, separators=(",", ":")) + "\n")
         return
-    found = list(differences(json.loads(target.read_text()), made))
+    compare(file, json.loads(target.read_text()), made)
+
+
+def compare(file, kept, made):
+    found = list(differences(kept, made))
     for line in found[:20]:
         print(f"{file}{line}", file=sys.stderr)
     if found:
         sys.exit(f"{file} is not what this torch computes: {len(found)} differences. `npm run golden -- --write` keeps the new values.")
     print(f"{file} is what this torch computes")
+
+
+def keep_lines(file, made):
+    """As `keep`, one record a line."""
+    target = HERE / file
+    if "--write" in sys.argv:
+        target.write_text("[\n" + ",\n".join(json.dumps(r, separators=(",", ":")) for r in made) + "\n]\n")
+        return
+    compare(file, json.loads(target.read_text()), json.loads(json.dumps(made)))

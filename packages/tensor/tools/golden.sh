@@ -11,4 +11,4 @@ fi
 export PYTHONDONTWRITEBYTECODE=1
 "$python" make.py "$@"
 "$python" curves.py "$@"
-case " $* " in *' --write '*) npx prettier --write . --log-level warn ;; esac
+case " $* " in *' --write '*) cd ../../.. && npx prettier --write packages/tensor/golden --log-level warn ;; esac
