@@ -1,6 +1,6 @@
 /** @file The Tensor handle: a strided (or sparse) view of a Storage, with its place in the autograd graph. */
 import { ambient } from './ambient.ts';
-import type { AutogradMeta, GradFn } from './autograd/meta.ts';
+import type { AutogradMeta, GradFn, ViewInfo } from './autograd/meta.ts';
 import { isDifferentiable, type DType } from './dtype.ts';
 import { AutogradError, DisposedError } from './errors.ts';
 import { limits } from './limits.ts';
@@ -113,8 +113,9 @@ export class Tensor<D extends DType = DType> {
 
   /** Whether operations on this tensor are recorded. May be set on leaves of floating dtype only. */
   get requiresGrad(): boolean {
-    const meta = this.current;
-    return meta !== undefined && (meta.requiresGrad || meta.node !== undefined);
+    const { meta } = this;
+    if (meta === undefined) return false;
+    return meta.requiresGrad || meta.node !== undefined || (meta.view !== undefined && this.joined(meta.view));
   }
   set requiresGrad(value: boolean) {
     if (this.current?.node !== undefined) {
@@ -128,6 +129,13 @@ export class Tensor<D extends DType = DType> {
     }
     if (this.meta !== undefined) this.meta.requiresGrad = value;
     else if (value) this.meta = newMeta(true);
+  }
+
+  /** Whether a view that was no part of the graph is one by now, through its base. */
+  private joined(view: ViewInfo): boolean {
+    const { base, generation, version, origin } = view;
+    if (origin === 'recorded') return base.node !== undefined && generation !== base.generation;
+    return (base.node !== undefined || base.requiresGrad) && !this.disposed && version !== this.storage.version;
   }
 
   /** Whether this was made by the program, not by a recorded operation. */

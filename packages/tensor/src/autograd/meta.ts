@@ -12,6 +12,9 @@ export interface GradFn {
 /** May look at a gradient, or replace it by returning another. */
 export type GradHook = (grad: Tensor) => Tensor | void;
 
+/** How a view was made: recorded like any operation, without recording, as one of several, or inside a custom function. */
+export type ViewOrigin = 'recorded' | 'noGrad' | 'several' | 'custom';
+
 /** How a view lies in its base; strides and offset are in elements of the storage they share. */
 export interface ViewInfo {
   readonly base: AutogradMeta;
@@ -20,8 +23,10 @@ export interface ViewInfo {
   readonly baseOffset: number;
   /** The base's `generation` when `node` was made: an in-place change of the base makes it stale. */
   generation: number;
-  /** Made without recording: it may not be changed in place while recording. */
-  readonly madeInNoGrad: boolean;
+  /** The storage's version then; changes that were not recorded count too. */
+  version: number;
+  /** All but 'recorded' may not be changed in place while recording, nor used after such a change. */
+  readonly origin: ViewOrigin;
 }
 
 export interface AutogradMeta {

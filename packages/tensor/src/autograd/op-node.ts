@@ -1,6 +1,7 @@
 /** @file The graph node of a built-in operation: its derivative rule and what that saved. */
 import { AutogradError } from '../errors.ts';
 import { ambient } from '../ambient.ts';
+import { isHalf } from '../ops/widen.ts';
 import type { Shape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import type { DType } from '../dtype.ts';
@@ -39,7 +40,8 @@ export class OpNode extends Node implements Saved {
   /** One value a key; undefined once freed. */
   private saved: SavedTensor[] | undefined;
 
-  constructor(rule: Derivative, name: string, inputs: readonly Tensor[], output: Tensor, attrs: unknown) {
+  /** Without `output`, for operations in place: `saveOutput` follows once the result is there. */
+  constructor(rule: Derivative, name: string, inputs: readonly Tensor[], output: Tensor | undefined, attrs: unknown) {
     const count = inputs.length;
     const edges = new Array<Edge | null>(count);
     const shapes = new Array<Shape>(count);
@@ -61,14 +63,17 @@ export class OpNode extends Node implements Saved {
     this.needs = needs;
     const { save } = rule;
     this.keys = typeof save === 'function' ? save(needs) : save;
-    const saved: SavedTensor[] = [];
-    for (const key of this.keys) {
-      saved.push(
-        key === 'output' ? new SavedTensor(output, name, true) : new SavedTensor(inputs[key] as Tensor, name, false),
-      );
-    }
-    this.saved = saved;
+    this.saved = [];
+    // The output comes last in every rule: it may not be there yet.
+    for (const key of this.keys)
+      if (key !== 'output') this.saved.push(new SavedTensor(inputs[key] as Tensor, name, false));
+    if (output !== undefined) this.saveOutput(output);
     if (ambient().anomaly) this.origin = programStack(`forward call of ${name}`);
+  }
+
+  /** Saves the result if the rule reads it. */
+  saveOutput(output: Tensor): void {
+    if (this.keys.includes('output')) this.saved?.push(new SavedTensor(output, this.name, true));
   }
 
   input(index: number): Tensor {
@@ -82,7 +87,7 @@ export class OpNode extends Node implements Saved {
   private value(key: number | 'output'): Tensor {
     const saved = this.saved?.[this.keys.indexOf(key)];
     if (saved === undefined) throw new AutogradError(`${this.name} did not save ${key}`);
-    return saved.unpack(this);
+    return wide(saved.unpack(this));
   }
 
   protected override backward(grads: readonly (Tensor | null)[]): readonly (Tensor | null)[] {
@@ -93,7 +98,8 @@ export class OpNode extends Node implements Saved {
     }
     const grad = grads[0];
     if (grad === null || grad === undefined) return this.nextEdges.map(() => null);
-    return this.rule.backward(grad, this, this.attrs as never);
+    // A rule that saves nothing moves and adds elements; one that computes rounds to half precision once, at the end.
+    return this.rule.backward(this.keys.length === 0 ? grad : wide(grad), this, this.attrs as never);
   }
 
   /** Functions that saved nothing can run again, as in PyTorch. */
@@ -103,4 +109,9 @@ export class OpNode extends Node implements Saved {
     this.saved = undefined;
     for (const value of saved) value.release();
   }
+}
+
+/** Half precision as float32, which PyTorch computes derivatives in as well. */
+function wide(t: Tensor): Tensor {
+  return isHalf(t.dtype) ? t.to('float32') : t;
 }

@@ -1,6 +1,6 @@
 /** @file Puts tensors into the graph: edges, history, and values saved for the backward pass. */
 import { ambient, runWith } from '../ambient.ts';
-import type { DType } from '../dtype.ts';
+import { isDifferentiable, type DType } from '../dtype.ts';
 import { AutogradError } from '../errors.ts';
 import { untracked } from '../scope.ts';
 import type { Shape } from '../shape.ts';
@@ -36,10 +36,11 @@ export function gradEdge(t: Tensor): Edge | null {
   return { node: meta.accumulator, inputIndex: 0 };
 }
 
-/** Makes `tensors` the outputs of `node`, in order. They must be fresh: not leaves that a program holds. */
+/** Makes `tensors` the outputs of `node`, in order. They must be fresh: not leaves that a program holds. What they were views of counts no more. */
 export function setHistory(tensors: readonly Tensor[], node: Node): void {
   tensors.forEach((t, i) => {
     const meta = (t.meta ??= newMeta(false));
+    meta.view = undefined;
     meta.node = node;
     meta.outputIndex = i;
     node.outputs[i] = { shape: t.shape, dtype: t.dtype };
@@ -48,6 +49,8 @@ export function setHistory(tensors: readonly Tensor[], node: Node): void {
 
 /** A second handle of the same variable: same storage, same place in the graph. */
 export function shareHandle<D extends DType>(t: Tensor<D>): Tensor<D> {
+  // Also of one that has no place there yet: what happens to either happens to both.
+  if (isDifferentiable(t.dtype)) t.meta ??= newMeta(false);
   const own = t.sparse;
   if (own !== undefined) {
     const sparse = untracked(() => ({

@@ -1,13 +1,14 @@
 /** @file Views and in-place operations in the graph: a change through a view becomes part of the base's history. */
-import { asStrided, asStridedAdd, asStridedScatter } from '../ops/as-strided.ts';
+import { zeros } from '../creation.ts';
+import { asStrided, asStridedAdd, asStridedScatter, type Geometry } from '../ops/as-strided.ts';
 import { AutogradError } from '../errors.ts';
-import { isContiguous, type Shape } from '../shape.ts';
+import { extentOf, isContiguous, type Shape } from '../shape.ts';
 import { newMeta, type Tensor } from '../tensor.ts';
-import type { AutogradMeta } from './meta.ts';
+import type { AutogradMeta, ViewInfo, ViewOrigin } from './meta.ts';
 import { Node, type Edge } from './node.ts';
 
 /** Notes that `view` shows part of `base`. */
-export function noteView(view: Tensor, base: Tensor, gradMode: boolean): void {
+export function noteView(view: Tensor, base: Tensor, origin: ViewOrigin): void {
   const baseMeta = (base.meta ??= newMeta(false));
   const meta = (view.meta ??= newMeta(false));
   const root = baseMeta.view;
@@ -17,37 +18,69 @@ export function noteView(view: Tensor, base: Tensor, gradMode: boolean): void {
     baseStrides: root?.baseStrides ?? base.strides,
     baseOffset: root?.baseOffset ?? base.offset,
     generation: (root?.base ?? baseMeta).generation,
-    madeInNoGrad: !gradMode,
+    version: view.storage.version,
+    origin: origin === 'recorded' ? (root?.origin ?? origin) : origin,
   };
 }
 
-/** Gives a view of a base that was changed in place since the history it has now. */
+/** Gives a view of a base that was changed in place since the history it has now. Throws where PyTorch has none for it. */
 export function refreshView(t: Tensor, meta: AutogradMeta): void {
   const { view } = meta;
-  if (view === undefined || view.generation === view.base.generation) return;
+  if (view === undefined) return;
+  if (view.origin !== 'recorded') refuseStale(t, meta, view);
+  if (view.generation === view.base.generation) return;
   view.generation = view.base.generation;
   if (view.base.node === undefined) return;
   const edge = { node: view.base.node, inputIndex: view.base.outputIndex };
-  const node = new ViewOfBase(edge, view.baseShape, t.shape, t.strides, t.offset - view.baseOffset);
+  const node = new ViewOfBase(edge, placeOf(t, view));
   node.outputs[0] = { shape: t.shape, dtype: t.dtype };
   meta.node = node;
   meta.outputIndex = 0;
 }
 
-/** Throws where PyTorch does: leaves and their views, and views made in noGrad, may not be changed in place while recording. */
-export function checkInPlace(t: Tensor, gradMode: boolean): void {
+function refuseStale(t: Tensor, meta: AutogradMeta, view: ViewInfo): void {
+  const { base, version } = view;
+  const differentiated = meta.node !== undefined || base.node !== undefined || base.requiresGrad;
+  if (!differentiated || t.disposed || version === t.storage.version) return;
+  throw forbidden(meta, view, 'its base or another view of its base has been');
+}
+
+/** As PyTorch says it. */
+function forbidden(meta: AutogradMeta, { origin }: ViewInfo, what: string): AutogradError {
+  const { node } = meta;
+  const made =
+    origin === 'noGrad' || node === undefined
+      ? `A view was created in no_grad mode and ${what} modified inplace with grad mode enabled.`
+      : `Output ${meta.outputIndex} of ${node.name} is a view and ${what} modified inplace.`;
+  return new AutogradError(`${made} ${REASONS[origin]}`);
+}
+
+const REASONS: Readonly<Record<ViewOrigin, string>> = {
+  recorded: '',
+  noGrad:
+    "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want the inplace to be tracked).",
+  several:
+    'This view is the output of a function that returns multiple views. Such functions do not allow the output views to be modified inplace. You should replace the inplace operation by an out-of-place one.',
+  custom:
+    'This view was created inside a custom Function (or because an input was returned as-is) and the autograd logic to handle view+inplace would override the custom backward associated with the custom Function, leading to incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the custom Function.',
+};
+
+/**
+ * Throws where PyTorch does: leaves and their views may not be changed in place while recording, nor views that were not recorded one by
+ * one. `recorded` says whether any operand requires gradients.
+ */
+export function checkInPlace(t: Tensor, recorded: boolean): void {
   const { meta } = t;
-  if (!gradMode || meta === undefined) return;
-  if (meta.view !== undefined) {
+  if (meta === undefined) return;
+  const { view } = meta;
+  if (view !== undefined) {
+    const { base, origin } = view;
+    if (origin !== 'recorded' && (recorded || base.node !== undefined || base.requiresGrad))
+      throw forbidden(meta, view, 'is being');
+    if (!recorded) return;
     refreshView(t, meta);
-    const { base, madeInNoGrad } = meta.view;
     if (base.requiresGrad && base.node === undefined) {
       throw new AutogradError('a view of a leaf Variable that requires grad is being used in an in-place operation.');
-    }
-    if (madeInNoGrad && (base.node !== undefined || t.requiresGrad)) {
-      throw new AutogradError(
-        'A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use case is ambiguous and error-prone, it is forbidden.',
-      );
     }
   }
   if (meta.requiresGrad && meta.node === undefined) {
@@ -64,14 +97,9 @@ export function rebaseHistory(t: Tensor, node: Node): void {
     move(meta, node);
     return;
   }
-  if (!isContiguous(view.baseShape, view.baseStrides)) {
-    throw new AutogradError(
-      'a view of a tensor that is not contiguous was changed in place; make the base contiguous() first',
-    );
-  }
   const { base } = view;
   const baseEdge = base.node === undefined ? null : { node: base.node, inputIndex: base.outputIndex };
-  const copy = new CopySlices(baseEdge, node, view.baseShape, t.shape, t.strides, t.offset - view.baseOffset);
+  const copy = new CopySlices(baseEdge, node, placeOf(t, view));
   copy.outputs[0] = { shape: view.baseShape, dtype: t.dtype };
   move(base, copy);
   refreshView(t, meta);
@@ -84,44 +112,69 @@ function move(meta: AutogradMeta, node: Node): void {
   meta.generation++;
 }
 
+/** Where a view lies: in its base's memory, and how that memory holds the base. */
+interface Place {
+  readonly baseShape: Shape;
+  /** The base in its memory, which is a vector of `extent` elements; undefined for a contiguous base. */
+  readonly laid: { readonly extent: number; readonly strides: Shape } | undefined;
+  readonly part: Geometry;
+}
+
+function placeOf(t: Tensor, { baseShape, baseStrides, baseOffset }: ViewInfo): Place {
+  const laid = isContiguous(baseShape, baseStrides)
+    ? undefined
+    : { extent: extentOf(baseShape, baseStrides), strides: baseStrides };
+  return { baseShape, laid, part: { shape: t.shape, strides: t.strides, offset: t.offset - baseOffset } };
+}
+
+/** A gradient of the base, as its memory holds it. */
+function toMemory(grad: Tensor, { laid, baseShape }: Place): Tensor {
+  if (laid === undefined) return grad;
+  return asStridedScatter(zeros([laid.extent], { dtype: grad.dtype }), grad, baseShape, laid.strides);
+}
+
+function fromMemory(memory: Tensor, { laid, baseShape }: Place): Tensor {
+  return laid === undefined ? memory : asStrided(memory, baseShape, laid.strides);
+}
+
 /** The history of a view whose base changed in place: part of the base's gradient. */
 class ViewOfBase extends Node {
-  private readonly baseShape: Shape;
-  private readonly geometry: readonly [shape: Shape, strides: Shape, offset: number];
+  private readonly place: Place;
 
-  constructor(edge: Edge, baseShape: Shape, shape: Shape, strides: Shape, offset: number) {
+  constructor(edge: Edge, place: Place) {
     super('AsStridedBackward0', [edge]);
-    this.baseShape = baseShape;
-    this.geometry = [shape, strides, offset];
+    this.place = place;
   }
 
   protected override backward(grads: readonly (Tensor | null)[]): readonly (Tensor | null)[] {
     const grad = grads[0] ?? null;
     if (grad === null) return [null];
-    const [shape, strides, offset] = this.geometry;
-    return [asStridedAdd(grad, this.baseShape, { shape, strides, offset })];
+    const { baseShape, laid, part } = this.place;
+    return [fromMemory(asStridedAdd(grad, laid === undefined ? baseShape : [laid.extent], part), this.place)];
   }
 }
 
 /** A change of part of a tensor: the gradient of that part goes through the change, the rest to what was there before. */
 class CopySlices extends Node {
   private readonly inner: Node;
-  private readonly geometry: readonly [shape: Shape, strides: Shape, offset: number];
+  private readonly place: Place;
 
-  constructor(base: Edge | null, inner: Node, baseShape: Shape, shape: Shape, strides: Shape, offset: number) {
+  constructor(base: Edge | null, inner: Node, place: Place) {
     super('CopySlices', [base, ...inner.nextEdges.slice(1)]);
     this.inner = inner;
-    this.geometry = [shape, strides, offset];
-    this.outputs = [{ shape: baseShape, dtype: 'float32' }];
+    this.place = place;
   }
 
   protected override backward(grads: readonly (Tensor | null)[]): readonly (Tensor | null)[] {
     const grad = grads[0] ?? null;
     if (grad === null) return this.nextEdges.map(() => null);
-    const part = asStrided(grad, ...this.geometry);
-    const [before, ...rest] = this.inner.apply([part]);
-    const base = asStridedScatter(grad, before ?? part.mul(0), ...this.geometry);
-    return [base, ...rest];
+    const { shape, strides, offset } = this.place.part;
+    const memory = toMemory(grad, this.place);
+    const [before, ...rest] = this.inner.apply([asStrided(memory, shape, strides, offset)]);
+    if (this.nextEdges[0] === null) return [null, ...rest];
+    // The function may work in a wider dtype than the tensor it changed.
+    const old = before?.to(grad.dtype) ?? zeros(shape, { dtype: grad.dtype });
+    return [fromMemory(asStridedScatter(memory, old, shape, strides, offset), this.place), ...rest];
   }
 
   override release(): void {

@@ -125,6 +125,6 @@ describe('the observer', () => {
       expect(() => a.add(tensor([1, 2, 3]))).toThrow(/must match/);
       a.zero_();
     });
-    expect(events).toEqual(['+aten::add', '-aten::add', '+aten::add', '-aten::add!', '+aten::copy_', '-aten::copy_']);
+    expect(events).toEqual(['+aten::add', '-aten::add', '+aten::add', '-aten::add!', '+aten::zero_', '-aten::zero_']);
   });
 });

@@ -11,18 +11,15 @@ import { Module } from './module.ts';
 /** `table[ids]`; its gradient names only the rows that were read. */
 const sparseLookup = defineOp('embedding', 'embedding', ([table, ids]) => {
   const [weight, at] = [table as Tensor, ids as Tensor];
-  const [, dim] = weight.shape as [number, number];
-  return sweep(() =>
-    weight
-      .detach()
-      .indexSelect(0, at.reshape([at.size]))
-      .reshape([...at.shape, dim]),
-  );
+  return sweep(() => selected(weight.detach(), at));
 });
 
-function lookup(table: Tensor, ids: Tensor, sparse: boolean): Tensor {
-  if (sparse) return apply(sparseLookup, [table, ids], undefined);
+function selected(table: Tensor, ids: Tensor): Tensor {
   return table.indexSelect(0, ids.reshape([ids.size])).reshape([...ids.shape, table.shape[1] as number]);
+}
+
+function lookup(table: Tensor, ids: Tensor, sparse: boolean): Tensor {
+  return sparse ? apply(sparseLookup, [table, ids], undefined) : selected(table, ids);
 }
 
 /** Rows of a table: ids (any integer dtype) [...] → [..., dim]. */

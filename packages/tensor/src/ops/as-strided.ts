@@ -1,5 +1,5 @@
 /** @file Views by explicit geometry over a contiguous tensor, and their inverse. */
-import { decode, encode, type NumberArray } from '../dtype.ts';
+import { decode, dtypes, encode, type NumberArray } from '../dtype.ts';
 import { fromArray, over, rawView, readArray, readBytes } from '../host.ts';
 import { contiguousStrides, extentOf, sizeOf, type Shape } from '../shape.ts';
 import { ShapeError } from '../errors.ts';
@@ -41,12 +41,13 @@ const asStridedAddOp = defineOp<{ at: Geometry; shape: Shape }>(
   'as_strided_backward',
   ([part], { at, shape }) => {
     const source = part as Tensor;
+    const { lanes } = dtypes[source.dtype];
     const values = decode(readArray(source), source.dtype);
-    const out = new (values.constructor as new (n: number) => NumberArray)(sizeOf(shape));
+    const out = new (values.constructor as new (n: number) => NumberArray)(sizeOf(shape) * lanes);
     const index = new Array<number>(at.shape.length).fill(0);
     let to = at.offset;
-    for (const value of values) {
-      out[to] = (out[to] as number) + value;
+    for (let i = 0; i < source.size; i++) {
+      for (let k = 0; k < lanes; k++) out[to * lanes + k]! += values[i * lanes + k]!;
       for (let d = at.shape.length - 1; d >= 0; d--) {
         const stride = at.strides[d] as number;
         to += stride;
@@ -56,7 +57,8 @@ const asStridedAddOp = defineOp<{ at: Geometry; shape: Shape }>(
         index[d] = 0;
       }
     }
-    return fromArray(encode(out, source.dtype), source.dtype, shape);
+    // Complex values are already in their stored form.
+    return fromArray(lanes === 2 ? (out as Float32Array) : encode(out, source.dtype), source.dtype, shape);
   },
 );
 
@@ -81,7 +83,10 @@ function contiguousOf(t: Tensor): Tensor {
 
 function check(t: Tensor, at: Geometry): void {
   const negative = at.offset < 0 || at.strides.some((s) => s < 0);
-  if (negative || at.strides.length !== at.shape.length || at.offset + extentOf(at.shape, at.strides) > t.size) {
+  // What has no elements lies nowhere: its offset may be one past the end.
+  const extent = extentOf(at.shape, at.strides);
+  const outside = extent > 0 && at.offset + extent > t.size;
+  if (negative || at.strides.length !== at.shape.length || outside) {
     throw new ShapeError(
       `setStorage: sizes [${at.shape.join(', ')}], strides [${at.strides.join(', ')}] and offset ${at.offset} are out of bounds for a tensor of ${t.size} elements`,
     );

@@ -12,14 +12,10 @@ import { sweep } from '../scope.ts';
 import type { Tensor } from '../tensor.ts';
 import type { Op } from './define.ts';
 import { requiresGrad } from './op.ts';
+import { checkDistinct, checkOverlap } from './overlap.ts';
 
 /** Writes `source` (of the same dtype, broadcast to `t`'s shape) into the storage of `t`. Records nothing; counts a version. */
-export function writeInto(t: Tensor, source: Tensor): void {
-  if (t.strides.some((s, i) => s === 0 && (t.shape[i] as number) > 1)) {
-    throw new ShapeError(
-      'unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please clone() the tensor before performing the operation.',
-    );
-  }
+function writeInto(t: Tensor, source: Tensor): void {
   const width = dtypes[t.dtype].bytes;
   // Copied when both share memory: the walk would read what it has just written.
   const own = source.storage === t.storage ? readBytes(source).slice() : undefined;
@@ -33,18 +29,38 @@ export function writeInto(t: Tensor, source: Tensor): void {
   copyStrided(from, { bytes: target, strides: t.strides, offset: t.offset }, t.shape, t.dtype);
 }
 
+export interface InPlaceOptions {
+  /** The operand as the program gave it, where that is not among the inputs. */
+  readonly given?: Tensor | undefined;
+  /** Writes one value everywhere: several elements may be one place. @default false */
+  readonly uniform?: boolean;
+}
+
 /** Runs `op` with `t` as its first input and makes the result the new value of `t`. */
-export function applyInPlace<T extends Tensor, A>(op: Op<A>, t: T, others: readonly Tensor[], attrs: A): T {
+export function applyInPlace<T extends Tensor, A>(
+  op: Op<A>,
+  t: T,
+  others: readonly Tensor[],
+  attrs: A,
+  { given, uniform = false }: InPlaceOptions = {},
+): T {
   const { gradMode, profile } = ambient();
   const inputs: Tensor[] = [t, ...others];
+  const run = (): void => {
+    const recorded = gradMode && requiresGrad(inputs);
+    if (gradMode) checkInPlace(t, recorded);
+    if (!uniform) checkDistinct(t);
+    for (const source of given === undefined ? others : [given]) checkOverlap(t, source);
+    runInPlace(op, t, inputs, attrs, recorded);
+  };
   if (profile === undefined) {
-    runInPlace(op, t, inputs, attrs, gradMode);
+    run();
     return t;
   }
   const token = profile.begin(`${op.torch}_`, inputs);
   let output: T | undefined;
   try {
-    runInPlace(op, t, inputs, attrs, gradMode);
+    run();
     output = t;
     return t;
   } finally {
@@ -53,8 +69,7 @@ export function applyInPlace<T extends Tensor, A>(op: Op<A>, t: T, others: reado
   }
 }
 
-function runInPlace<A>(op: Op<A>, t: Tensor, inputs: readonly Tensor[], attrs: A, gradMode: boolean): void {
-  checkInPlace(t, gradMode);
+function runInPlace<A>(op: Op<A>, t: Tensor, inputs: readonly Tensor[], attrs: A, recorded: boolean): void {
   sweep(() => {
     const result = op.forward(inputs, attrs);
     if (!sameShape(result.shape, t.shape)) {
@@ -63,18 +78,23 @@ function runInPlace<A>(op: Op<A>, t: Tensor, inputs: readonly Tensor[], attrs: A
       );
     }
     checkCast(result.dtype, t.dtype);
-    const rule = gradMode && requiresGrad(inputs) && isDifferentiable(t.dtype) ? derivatives.get(op.name) : undefined;
-    const before = rule === undefined ? undefined : oldValue(t, rule.save);
+    const rule = recorded && isDifferentiable(t.dtype) ? derivatives.get(op.name) : undefined;
+    // What is saved of the operands is their value now: one that shares the memory is no longer what it was.
+    const node =
+      rule === undefined
+        ? undefined
+        : new OpNode(rule, op.gradName, [oldValue(t, rule, inputs), ...inputs.slice(1)], undefined, attrs);
     writeInto(t, result.dtype === t.dtype ? result : result.to(t.dtype));
-    if (rule !== undefined)
-      rebaseHistory(t, new OpNode(rule, op.gradName, [before ?? t, ...inputs.slice(1)], t, attrs));
+    if (node === undefined) return;
+    node.saveOutput(t);
+    rebaseHistory(t, node);
   });
 }
 
-/** A copy of the value before the change, for rules that save it. */
-function oldValue(t: Tensor, save: Derivative['save']): Tensor | undefined {
-  const keys = typeof save === 'function' ? save([true, true, true, true]) : save;
-  if (!keys.includes(0)) return undefined;
+/** `t` before the change: a copy where the rule saves it. */
+function oldValue(t: Tensor, { save }: Derivative, inputs: readonly Tensor[]): Tensor {
+  const keys = typeof save === 'function' ? save(inputs.map((input) => input.requiresGrad)) : save;
+  if (!keys.includes(0)) return t;
   const copy = rawView(t, t.shape, t.strides, t.offset).clone();
   copy.meta = t.meta;
   return copy;

@@ -3,25 +3,30 @@ import { checkFill } from '../range.ts';
 import { cast } from '../dtype.ts';
 import { fromArray, rawView, readArray } from '../host.ts';
 import { named } from '../named.ts';
-import { expandStrides } from '../shape.ts';
+import { broadcastShapes, expandStrides } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { checkExponent } from './arithmetic.ts';
 import { binary, unary } from './elementwise.ts';
 import { defineOp, type Op } from './define.ts';
-import { applyInPlace } from './inplace.ts';
+import { applyInPlace, type InPlaceOptions } from './inplace.ts';
 import type { BinaryName, UnaryName } from './loops.ts';
 import { operand, scalar } from './promotion.ts';
 
 type Operand = Tensor | number;
 
-const copyOp = defineOp('copy', 'copy', ([t, source]) => {
-  const [target, from] = [t as Tensor, source as Tensor];
-  const strides = expandStrides(from.shape, from.strides, target.shape);
+const copyOp = defineOp('copy', 'copy', ([t, source]) => copied(t as Tensor, source as Tensor));
+const fillOp = defineOp('copy', 'fill', ([t, value]) => copied(t as Tensor, value as Tensor));
+const zeroOp = defineOp('copy', 'zero', fillOp.forward);
+
+/** `from` in the shape that both broadcast to, and in the dtype of `target`. */
+function copied(target: Tensor, from: Tensor): Tensor {
+  // That of the target, or the caller refuses.
+  const shape = broadcastShapes(target.shape, from.shape);
   // Still a view of the source: the write notices when both share memory.
-  const wide = rawView(from, target.shape, strides, from.offset);
+  const wide = rawView(from, shape, expandStrides(from.shape, from.strides, shape), from.offset);
   if (from.dtype === target.dtype) return wide;
-  return fromArray(cast(readArray(wide), from.dtype, target.dtype), target.dtype, target.shape);
-});
+  return fromArray(cast(readArray(wide), from.dtype, target.dtype), target.dtype, shape);
+}
 
 /** Writes `source`, broadcast and converted, into `t`. */
 export const copy_ = named('aten::copy_', <T extends Tensor>(t: T, source: Tensor): T =>
@@ -31,11 +36,13 @@ export const copy_ = named('aten::copy_', <T extends Tensor>(t: T, source: Tenso
 /** Sets every element to `value`. */
 export const fill_ = named('aten::fill_', <T extends Tensor>(t: T, value: number): T => {
   checkFill(value, t.dtype);
-  return applyInPlace(copyOp, t, [scalar(value, t.dtype)], undefined);
+  return applyInPlace(fillOp, t, [scalar(value, t.dtype)], undefined, { uniform: true });
 });
 
 /** Sets every element to zero. */
-export const zero_ = named('aten::zero_', <T extends Tensor>(t: T): T => fill_(t, 0));
+export const zero_ = named('aten::zero_', <T extends Tensor>(t: T): T =>
+  applyInPlace(zeroOp, t, [scalar(0, t.dtype)], undefined, { uniform: true }),
+);
 
 const inPlaceBinary = (name: BinaryName, torch: string): Op<undefined> =>
   defineOp(name, torch, ([a, b]) => binary(name, a as Tensor, b as Tensor));
@@ -51,13 +58,18 @@ function other(b: Operand, t: Tensor, alpha = 1): Tensor {
   return alpha === 1 ? dense : dense.mul(alpha);
 }
 
+/** Scaling makes another tensor of an operand that may lie in the memory that changes. */
+function asGiven(b: Operand): InPlaceOptions {
+  return { given: typeof b === 'number' ? undefined : b };
+}
+
 /** t += alpha b; b may be sparse. */
 export const add_ = named('aten::add_', <T extends Tensor>(t: T, b: Operand, options?: { alpha?: number }): T =>
-  applyInPlace(addOp, t, [other(b, t, options?.alpha)], undefined),
+  applyInPlace(addOp, t, [other(b, t, options?.alpha)], undefined, asGiven(b)),
 );
 /** t -= alpha b. */
 export const sub_ = named('aten::sub_', <T extends Tensor>(t: T, b: Operand, options?: { alpha?: number }): T =>
-  applyInPlace(subOp, t, [other(b, t, options?.alpha)], undefined),
+  applyInPlace(subOp, t, [other(b, t, options?.alpha)], undefined, asGiven(b)),
 );
 export const mul_ = named('aten::mul_', <T extends Tensor>(t: T, b: Operand): T =>
   applyInPlace(mulOp, t, [other(b, t)], undefined),

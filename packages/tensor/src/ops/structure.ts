@@ -1,17 +1,17 @@
 /** @file Triangles, diagonals, flips, padding, sorting and searching. */
 import { decode, dtypes, encode, type DType } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
-import { fromArray, over, readArray, readBytes, readNumbers } from '../host.ts';
+import { fromArray, over, rawView, readArray, readBytes, readNumbers } from '../host.ts';
 import { named } from '../named.ts';
-import { contiguousStrides, normalizeDim, normalizeDims, sizeOf } from '../shape.ts';
+import { broadcastShapes, contiguousStrides, normalizeDim, normalizeDims, sizeOf } from '../shape.ts';
 import { Storage } from '../storage.ts';
 import { copyStrided } from '../strided.ts';
 import { sweep } from '../scope.ts';
 import type { Tensor } from '../tensor.ts';
-import { asStrided } from './as-strided.ts';
 import { defineOp } from './define.ts';
 import { gather } from './indexing.ts';
 import { apply } from './op.ts';
+import { applyView } from './views.ts';
 import { full } from '../creation.ts';
 
 const triangleOp = (
@@ -48,26 +48,46 @@ export const triu = named('aten::triu', (t: Tensor, k = 0): Tensor => {
   return apply(triuOp, [t], { k });
 });
 
-/** The diagonal of the last two dimensions: [..., min(rows, columns)]. */
-export const diagonal = named('aten::diagonal', (t: Tensor): Tensor => {
-  matrixRank(t, 'diagonal');
-  const [rows, columns] = t.shape.slice(-2) as [number, number];
-  const strides = contiguousStrides(t.shape);
-  const batch = t.shape.slice(0, -2);
-  return asStrided(t, [...batch, Math.min(rows, columns)], [...strides.slice(0, -2), columns + 1]);
+const diagonalOp = defineOp('diagonal', 'diagonal', ([t]) => {
+  const { shape, strides, offset } = t as Tensor;
+  const [rows, columns] = shape.slice(-2) as [number, number];
+  const [down, along] = strides.slice(-2) as [number, number];
+  return rawView(
+    t as Tensor,
+    [...shape.slice(0, -2), Math.min(rows, columns)],
+    [...strides.slice(0, -2), down + along],
+    offset,
+  );
 });
 
-/** The sum of the diagonal. */
-export const trace = named('aten::trace', (t: Tensor): Tensor => sweep(() => diagonal(t).sum(-1)));
+/** The diagonal of the last two dimensions, as a view: [..., min(rows, columns)]. */
+export const diagonal = named('aten::diagonal', (t: Tensor): Tensor => {
+  matrixRank(t, 'diagonal');
+  return applyView(diagonalOp, t, undefined);
+});
 
-/** The square matrices with the given diagonals: [..., n] to [..., n, n]. */
-export const diagEmbed = named('aten::diag_embed', (t: Tensor): Tensor =>
-  sweep(() => {
-    const n = t.shape.at(-1) as number;
-    const eye = full([n, n], 1, { dtype: t.dtype }).tril().triu();
-    return t.unsqueeze(-1).mul(eye);
-  }),
-);
+/** The sum of the diagonal of a matrix. */
+export const trace = named('aten::trace', (t: Tensor): Tensor => {
+  if (t.rank !== 2) throw new ShapeError(`trace: expected a matrix, but got a tensor of ${t.rank} dimensions`);
+  return sweep(() => diagonal(t).sum());
+});
+
+const diagEmbedOp = defineOp('diagEmbed', 'diag_embed', ([t]) => {
+  const input = t as Tensor;
+  const n = input.shape.at(-1) as number;
+  const shape = [...input.shape, n];
+  const bytes = new Uint8Array(sizeOf(shape) * dtypes[input.dtype].bytes);
+  const from = { bytes: readBytes(input), strides: contiguousStrides(input.shape), offset: 0 };
+  const strides = [...contiguousStrides(shape).slice(0, -2), n + 1];
+  copyStrided(from, { bytes, strides, offset: 0 }, input.shape, input.dtype);
+  return over(new Storage(bytes), input.dtype, shape);
+});
+
+/** The square matrices with the given diagonals, and zero elsewhere: [..., n] to [..., n, n]. */
+export const diagEmbed = named('aten::diag_embed', (t: Tensor): Tensor => {
+  if (t.rank === 0) throw new ShapeError('diagEmbed: input tensor must have at least 1 dimension');
+  return apply(diagEmbedOp, [t], undefined);
+});
 
 const flipOp = defineOp<{ dims: readonly number[] }>('flip', 'flip', ([t], { dims }) => {
   const input = t as Tensor;
@@ -166,7 +186,7 @@ export const sort = named(
   'aten::sort',
   (t: Tensor, dim = -1, descending = false): { values: Tensor; indices: Tensor } => {
     const indices = argSort(t, dim, descending);
-    return { values: t.rank === 0 ? t.alias() : gather(t, dim, indices), indices };
+    return { values: gather(t, dim, indices), indices };
   },
 );
 
@@ -177,11 +197,9 @@ export const topK = named(
     const d = normalizeDim(dim, t.rank);
     if (k < 0 || k > (t.shape[d] ?? 1)) throw new ShapeError('selected index k out of range');
     if (!Number.isInteger(k)) throw new ShapeError(`topK: k must be a whole number, but got ${k}`);
-    if (t.rank === 0) {
-      const { values, indices } = topK(t.reshape([1]), k, 0, largest);
-      return k === 0 ? { values, indices } : { values: values.squeeze(0), indices: indices.squeeze(0) };
-    }
-    const indices = argSort(t, d, largest).narrow(d, 0, k).contiguous();
+    // Without dimensions there is nothing to narrow: the element itself comes back, also for k = 0, as in PyTorch.
+    const order = argSort(t, d, largest);
+    const indices = t.rank === 0 ? order : order.narrow(d, 0, k).contiguous();
     return { values: gather(t, d, indices), indices };
   },
 );
@@ -220,12 +238,16 @@ export const nonzero = named('aten::nonzero', (t: Tensor): Tensor => {
   return fromArray(BigInt64Array.from(out), 'int64', [count, t.rank]);
 });
 
-/** The elements where `mask` (bool, of the same shape) holds, as a vector. */
+/** The elements where `mask` (bool) holds, as a vector; both broadcast. */
 export const maskedSelect = named('aten::masked_select', (t: Tensor, mask: Tensor): Tensor =>
   sweep(() => {
     if (mask.dtype !== 'bool') throw new DTypeError('maskedSelect: expected a bool mask');
-    const at = nonzero(mask.expand(t.shape).reshape([t.size])).reshape([-1]);
-    return t.reshape([t.size]).indexSelect(0, at);
+    const shape = broadcastShapes(t.shape, mask.shape);
+    const at = nonzero(mask.expand(shape).reshape([sizeOf(shape)])).reshape([-1]);
+    return t
+      .expand(shape)
+      .reshape([sizeOf(shape)])
+      .indexSelect(0, at);
   }),
 );
 

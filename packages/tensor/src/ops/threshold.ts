@@ -15,7 +15,7 @@ const thresholdGradOp = defineOp('thresholdGrad', 'threshold_backward', ([g, y])
   }
   const dy = decode(readArray(grad), grad.dtype);
   const values = decode(readArray(output), dtype);
-  if (dy instanceof Float32Array) return fromArray(maskedBits(dy, values), dtype, shape);
+  if (dy instanceof Float32Array) return fromArray(encode(maskedBits(dy, values), dtype), dtype, shape);
   const out = new (dy.constructor as new (n: number) => NumberArray)(size);
   // Written so that NaN lets the gradient through, as in PyTorch.
   for (let i = 0; i < out.length; i++) out[i] = values[i]! <= 0 ? 0 : dy[i]!;

@@ -5,6 +5,7 @@ import { noteView } from '../autograd/view-history.ts';
 import { isDifferentiable, type DType } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { rawView } from '../host.ts';
+import { sweep } from '../scope.ts';
 import { checkShape, expandStrides, inferShape, normalizeDim, viewStrides, type Shape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { contiguous } from './copy.ts';
@@ -12,10 +13,15 @@ import { defineOp, type Op } from './define.ts';
 import { apply } from './op.ts';
 
 /** Runs a view operation and notes what it is a view of, so that in-place changes reach the base's history. */
-function applyView<A, D extends DType>(op: Op<A>, t: Tensor<D>, attrs: A): Tensor<D> {
+export function applyView<A, D extends DType>(
+  op: Op<A>,
+  t: Tensor<D>,
+  attrs: A,
+  origin: 'recorded' | 'several' = 'recorded',
+): Tensor<D> {
   if (t.sparse !== undefined) throw new DTypeError(`${op.torch} has no view of a sparse tensor; use toDense()`);
   const out = apply(op, [t], attrs) as Tensor<D>;
-  if (isDifferentiable(t.dtype)) noteView(out, t, ambient().gradMode);
+  if (isDifferentiable(t.dtype)) noteView(out, t, ambient().gradMode ? origin : 'noGrad');
   return out;
 }
 
@@ -38,8 +44,9 @@ export function view<D extends DType>(t: Tensor<D>, shape: Shape): Tensor<D> {
 /** The same elements in another shape: a view where the strides allow it, else a copy. One dimension may be -1. */
 export function reshape<D extends DType>(t: Tensor<D>, shape: Shape): Tensor<D> {
   const full = inferShape(shape, t.size);
-  const source = viewStrides(t.shape, t.strides, full) === undefined ? contiguous(t) : t;
-  return applyView(viewOp, source, { shape: full });
+  if (viewStrides(t.shape, t.strides, full) !== undefined) return applyView(viewOp, t, { shape: full });
+  // Of a copy that nobody else sees, this is the tensor itself.
+  return sweep(() => apply(viewOp, [contiguous(t)], { shape: full }) as Tensor<D>);
 }
 
 /** Dimensions `startDim` to `endDim` as one. */
@@ -193,31 +200,35 @@ export function alias<D extends DType>(t: Tensor<D>): Tensor<D> {
 export function split<D extends DType>(t: Tensor<D>, sizes: number | readonly number[], dim = 0): Tensor<D>[] {
   const d = dimOf(t, dim, 'split');
   const n = t.shape[d] as number;
-  if (typeof sizes === 'number' && !(sizes > 0))
-    throw new ShapeError(`split expects a positive size, but got ${sizes}`);
+  if (typeof sizes === 'number' && !(sizes > 0 || (sizes === 0 && n === 0)))
+    throw new ShapeError(`split expects a positive size, but got ${sizes} for a dimension of ${n} elements`);
   const list = typeof sizes === 'number' ? chunkSizes(n, sizes) : sizes;
   if (list.reduce((a, b) => a + b, 0) !== n) {
     throw new ShapeError(`split expects sizes that sum to ${n} along dimension ${d}, but got [${list.join(', ')}]`);
   }
-  let at = 0;
+  let start = 0;
   return list.map((length) => {
-    const part = narrow(t, d, at, length);
-    at += length;
+    const part = applyView(sliceOp, t, { dim: d, start, length, step: 1 }, 'several');
+    start += length;
     return part;
   });
 }
 
-/** At most `count` parts of equal size (the last may be smaller) along `dim`, as views. */
+/** At most `count` parts of equal size (the last may be smaller) along `dim`, as views; exactly `count` of a dimension without elements. */
 export function chunk<D extends DType>(t: Tensor<D>, count: number, dim = 0): Tensor<D>[] {
   if (!Number.isInteger(count) || count < 1) throw new ShapeError(`chunk expects at least 1 part, but got ${count}`);
   const n = t.shape[dimOf(t, dim, 'chunk')] as number;
-  return split(t, Math.max(1, Math.ceil(n / count)), dim);
+  // Nothing can be shared out evenly: everybody gets none of it.
+  if (n === 0) return split(t, Array<number>(count).fill(0), dim);
+  return split(t, Math.ceil(n / count), dim);
 }
 
 /** The slices along `dim`, as views without it. */
 export function unbind<D extends DType>(t: Tensor<D>, dim = 0): Tensor<D>[] {
   const d = dimOf(t, dim, 'unbind');
-  return Array.from({ length: t.shape[d] as number }, (_, i) => select(t, d, i));
+  return Array.from({ length: t.shape[d] as number }, (_, index) =>
+    applyView(selectOp, t, { dim: d, index }, 'several'),
+  );
 }
 
 function chunkSizes(n: number, size: number): number[] {

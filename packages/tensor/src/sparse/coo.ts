@@ -1,4 +1,5 @@
 /** @file Sparse COO tensors: making them, coalescing, and dense forms. */
+import { detach } from '../ops/copy.ts';
 import { apply } from '../ops/op.ts';
 import { defineOp } from '../ops/define.ts';
 import { sparseFromParts } from '../creation.ts';
@@ -47,7 +48,7 @@ export function indices(t: Tensor): Tensor<'int64'> {
   return shareHandle(parts.indices);
 }
 
-const valuesOp = defineOp('sparseValues', 'values', ([t]) => shareHandle(partsOf(t as Tensor, 'values').values));
+const valuesOp = defineOp('sparseValues', 'values', ([t]) => detach(partsOf(t as Tensor, 'values').values));
 
 /** The values of a coalesced tensor. */
 export function values<D extends DType>(t: Tensor<D>): Tensor<D> {

@@ -1,10 +1,22 @@
 /** @file Derivatives of triangles, flips and padding. */
-import type { PadAttrs } from '../../ops/structure.ts';
+import { zeros } from '../../creation.ts';
+import { asStridedScatter } from '../../ops/as-strided.ts';
+import { diagonal, type PadAttrs } from '../../ops/structure.ts';
+import { contiguousStrides, type Shape } from '../../shape.ts';
 import type { Derivative } from '../op-node.ts';
 
 export const structure: Readonly<Record<string, Derivative>> = {
   tril: { save: [], backward: (grad, _saved, { k }: { k: number }) => [grad.tril(k)] },
   triu: { save: [], backward: (grad, _saved, { k }: { k: number }) => [grad.triu(k)] },
+  diagonal: {
+    save: [],
+    backward: (grad, saved) => {
+      const shape = saved.shapes[0] as Shape;
+      const strides = [...contiguousStrides(shape).slice(0, -2), (shape.at(-1) as number) + 1];
+      return [asStridedScatter(zeros(shape, { dtype: grad.dtype }), grad, grad.shape, strides)];
+    },
+  },
+  diagEmbed: { save: [], backward: (grad) => [diagonal(grad)] },
   flip: { save: [], backward: (grad, _saved, { dims }: { dims: readonly number[] }) => [grad.flip(dims)] },
   pad: {
     save: [],
