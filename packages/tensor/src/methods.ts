@@ -29,7 +29,7 @@ export interface ViewMethods<D extends DType> {
   alias(): Tensor<D>;
   /** Parts of `sizes` elements each along `dim` (default 0). */
   split(sizes: number | readonly number[], dim?: number): Tensor<D>[];
-  /** At most `count` parts of equal size along `dim` (default 0). */
+  /** At most `count` parts of equal size along `dim` (default 0); exactly `count` of a dimension without elements. */
   chunk(count: number, dim?: number): Tensor<D>[];
   /** The slices along `dim` (default 0). */
   unbind(dim?: number): Tensor<D>[];

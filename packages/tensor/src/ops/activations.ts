@@ -1,18 +1,18 @@
-/** @file Activation functions. Each answers NaN with NaN, and passes a gradient there where PyTorch does. */
+/** @file Activation functions. Each answers NaN with NaN, and passes a gradient there where PyTorch does; half precision is rounded once. */
 import { named } from '../named.ts';
-import { sweep } from '../scope.ts';
 import type { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
 import { binary, unary } from './elementwise.ts';
 import { apply } from './op.ts';
 import { where } from './select.ts';
+import { inFloat32 } from './widen.ts';
 
 /** 0.5 x (1 + erf(x / √2)), or its approximation by tanh. */
 export const gelu = named('aten::gelu', (t: Tensor, approximate: 'none' | 'tanh' = 'none'): Tensor =>
-  sweep(() => {
-    if (approximate === 'none') return t.mul(0.5).mul(t.mul(Math.SQRT1_2).erf().add(1));
-    const inner = t.add(t.pow(3).mul(0.044715)).mul(Math.sqrt(2 / Math.PI));
-    return t.mul(0.5).mul(inner.tanh().add(1));
+  inFloat32(t, (x) => {
+    if (approximate === 'none') return x.mul(0.5).mul(x.mul(Math.SQRT1_2).erf().add(1));
+    const inner = x.add(x.pow(3).mul(0.044715)).mul(Math.sqrt(2 / Math.PI));
+    return x.mul(0.5).mul(inner.tanh().add(1));
   }),
 );
 
@@ -25,7 +25,7 @@ const siluOp = defineOp('silu', 'silu', ([t]) => {
 });
 
 /** x sigmoid(x). */
-export const silu = named('aten::silu', (t: Tensor): Tensor => apply(siluOp, [t], undefined));
+export const silu = named('aten::silu', (t: Tensor): Tensor => inFloat32(t, (x) => apply(siluOp, [x], undefined)));
 
 const mishOp = defineOp('mish', 'mish', ([t]) => {
   const x = t as Tensor;
@@ -38,50 +38,50 @@ const mishOp = defineOp('mish', 'mish', ([t]) => {
 });
 
 /** x tanh(softplus(x)). */
-export const mish = named('aten::mish', (t: Tensor): Tensor => apply(mishOp, [t], undefined));
+export const mish = named('aten::mish', (t: Tensor): Tensor => inFloat32(t, (x) => apply(mishOp, [x], undefined)));
 
 /** x above zero, slope x below. */
 export const leakyRelu = named('aten::leaky_relu', (t: Tensor, slope = 0.01): Tensor =>
-  sweep(() => where(t.detach().gt(0), t, t.mul(slope))),
+  inFloat32(t, (x) => where(x.detach().gt(0), x, x.mul(slope))),
 );
 
 /** x above zero, weight x below; `weight` has one element, or one for each channel (dimension 1). */
 export const prelu = named('aten::prelu', (t: Tensor, weight: Tensor): Tensor =>
-  sweep(() => {
-    const shape = weight.size === 1 || t.rank < 2 ? [weight.size] : [weight.size, ...t.shape.slice(2).map(() => 1)];
-    return where(t.detach().gt(0), t, t.mul(weight.reshape(shape)));
+  inFloat32(t, (x) => {
+    const shape = weight.size === 1 || x.rank < 2 ? [weight.size] : [weight.size, ...x.shape.slice(2).map(() => 1)];
+    return where(x.detach().gt(0), x, x.mul(weight.reshape(shape)));
   }),
 );
 
 /** x above zero, alpha (exp(x) - 1) below. */
 export const elu = named('aten::elu', (t: Tensor, alpha = 1): Tensor =>
-  sweep(() => {
-    const below = t.detach().le(0);
-    return where(below, where(below, t, 0).expm1().mul(alpha), t);
+  inFloat32(t, (x) => {
+    const below = x.detach().le(0);
+    return where(below, where(below, x, 0).expm1().mul(alpha), x);
   }),
 );
 
 const SELU = { alpha: 1.6732632423543772, scale: 1.0507009873554805 };
 
 /** The self-normalising elu of Klambauer et al. (2017). */
-export const selu = named('aten::selu', (t: Tensor): Tensor => sweep(() => elu(t, SELU.alpha).mul(SELU.scale)));
+export const selu = named('aten::selu', (t: Tensor): Tensor => inFloat32(t, (x) => elu(x, SELU.alpha).mul(SELU.scale)));
 
 /** min(max(x, 0), 6). */
 export const relu6 = named('aten::relu6', (t: Tensor): Tensor => hardtanh(t, 0, 6));
 
 /** min(max(x, low), high); at both ends the slope is zero. */
 export const hardtanh = named('aten::hardtanh', (t: Tensor, low = -1, high = 1): Tensor =>
-  sweep(() => {
-    const x = t.detach();
-    return where(x.le(low).logicalOr(x.ge(high)), x.clamp(low, high), t);
+  inFloat32(t, (x) => {
+    const at = x.detach();
+    return where(at.le(low).logicalOr(at.ge(high)), at.clamp(low, high), x);
   }),
 );
 
 /** relu6(x + 3) / 6. */
 export const hardSigmoid = named('aten::hardsigmoid', (t: Tensor): Tensor =>
-  sweep(() => {
-    const x = t.detach();
-    return where(x.gt(-3).logicalAnd(x.lt(3)), t, x.clamp(-3, 3))
+  inFloat32(t, (x) => {
+    const at = x.detach();
+    return where(at.gt(-3).logicalAnd(at.lt(3)), x, at.clamp(-3, 3))
       .add(3)
       .div(6);
   }),
@@ -89,13 +89,13 @@ export const hardSigmoid = named('aten::hardsigmoid', (t: Tensor): Tensor =>
 
 /** x relu6(x + 3) / 6. */
 export const hardSwish = named('aten::hardswish', (t: Tensor): Tensor =>
-  sweep(() => {
-    const x = t.detach();
-    const [off, bent] = [x.le(-3), x.gt(-3).logicalAnd(x.lt(3))];
-    const middle = where(bent, t, 0);
-    return where(off, x.mul(0), where(bent, middle.mul(middle.add(3)).div(6), t));
+  inFloat32(t, (x) => {
+    const at = x.detach();
+    const [off, bent] = [at.le(-3), at.gt(-3).logicalAnd(at.lt(3))];
+    const middle = where(bent, x, 0);
+    return where(off, at.mul(0), where(bent, middle.mul(middle.add(3)).div(6), x));
   }),
 );
 
 /** x / (1 + |x|). */
-export const softsign = named('aten::softsign', (t: Tensor): Tensor => sweep(() => t.div(t.abs().add(1))));
+export const softsign = named('aten::softsign', (t: Tensor): Tensor => inFloat32(t, (x) => x.div(x.abs().add(1))));

@@ -1,31 +1,34 @@
 /** @file Operations made of others: their derivatives follow. */
+import { ones } from '../creation.ts';
 import { isFloat } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { named } from '../named.ts';
 import { bernoulliLike } from '../random.ts';
 import { sweep } from '../scope.ts';
-import { checkShape, normalizeDim, normalizeDims, sizeOf } from '../shape.ts';
+import { broadcastShapes, checkShape, normalizeDim, normalizeDims, sameShape, sizeOf } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { concat } from './join.ts';
 import { matmul } from './matmul.ts';
 import type { Dims } from './reduce.ts';
+import { resultDType } from './promotion.ts';
 import { maskedFill, where } from './select.ts';
 import { whiten } from './whiten.ts';
+import { inFloat32 } from './widen.ts';
 
 /** start + weight (end - start). */
 export const lerp = named('aten::lerp', (start: Tensor, end: Tensor, weight: Tensor | number): Tensor =>
-  sweep(() => start.add(end.sub(start).mul(weight))),
+  inFloat32(start, (from) => from.add(end.sub(from).mul(weight))),
 );
 
 /** The variance over `dim`; `correction` 1 divides by n - 1. */
 export const variance = named(
   'aten::var',
   (t: Tensor, dim?: Dims, options: { correction?: number; keepDim?: boolean } = {}): Tensor =>
-    sweep(() => {
-      const dims = normalizeDims(dim, t.rank);
+    inFloat32(t, (x) => {
+      const dims = normalizeDims(dim, x.rank);
       const { correction = 1, keepDim = false } = options;
-      const count = sizeOf(dims.map((d) => t.shape[d] as number)) - correction;
-      return t.sub(t.mean(dims, true)).square().sum(dims, keepDim).div(Math.max(0, count));
+      const count = sizeOf(dims.map((d) => x.shape[d] as number)) - correction;
+      return x.sub(x.mean(dims, true)).square().sum(dims, keepDim).div(Math.max(0, count));
     }),
 );
 
@@ -33,8 +36,8 @@ export const variance = named(
 export const std = named(
   'aten::std',
   (t: Tensor, dim?: Dims, options: { correction?: number; keepDim?: boolean } = {}): Tensor =>
-    sweep(() => {
-      const spread = variance(t, dim, options);
+    inFloat32(t, (x) => {
+      const spread = variance(x, dim, options);
       const zero = spread.detach().eq(0);
       // Where nothing varies the slope is taken to be zero, as in PyTorch.
       return zero.any().item() === 0 ? spread.sqrt() : where(zero, 0, where(zero, 1, spread).sqrt());
@@ -42,43 +45,63 @@ export const std = named(
 );
 
 /** The p-norm over `dim`; at zero its slope is zero. */
-export const norm = named('aten::norm', (t: Tensor, p = 2, dim?: Dims, keepDim = false): Tensor =>
-  sweep(() => {
-    if (!isFloat(t.dtype)) throw new DTypeError(`norm(): the dtype must be floating point, got ${t.dtype}`);
-    if (p === 1) return t.abs().sum(dim, keepDim);
-    if (p === Infinity) return t.abs().amax(dim, keepDim);
-    if (p === -Infinity) return t.abs().amin(dim, keepDim);
-    if (p === 0) return t.ne(0).to(t.dtype).add(t.sign().square().mul(0)).sum(dim, keepDim);
-    const total = (p === 2 ? t.square() : t.abs().pow(p)).sum(dim, keepDim);
+export const norm = named('aten::norm', (t: Tensor, p = 2, dim?: Dims, keepDim = false): Tensor => {
+  if (!isFloat(t.dtype)) throw new DTypeError(`norm(): the dtype must be floating point, got ${t.dtype}`);
+  return inFloat32(t, (x) => {
+    if (p === 1) return x.abs().sum(dim, keepDim);
+    if (p === Infinity) return x.abs().amax(dim, keepDim);
+    if (p === -Infinity) return x.abs().amin(dim, keepDim);
+    if (p === 0) return x.ne(0).to(x.dtype).add(x.sign().square().mul(0)).sum(dim, keepDim);
+    const total = (p === 2 ? x.square() : x.abs().pow(p)).sum(dim, keepDim);
     const zero = total.detach().eq(0);
     const root = zero.any().item() === 0 ? total : where(zero, 1, total);
     const value = p === 2 ? root.sqrt() : root.pow(1 / p);
     return root === total ? value : maskedFill(value, zero, 0);
-  }),
-);
+  });
+});
 
 /** t / max(norm, eps) along `dim`. */
 export const normalize = named('aten::normalize', (t: Tensor, p = 2, dim = 1, eps = 1e-12): Tensor =>
   sweep(() => t.div(norm(t, p, dim, true).maximum(eps))),
 );
 
-/** The cosine of the angle between a and b along `dim`. */
+/** The cosine of the angle between a and b, which broadcast, along `dim`; norms count as at least `eps`. */
 export const cosineSimilarity = named('aten::cosine_similarity', (a: Tensor, b: Tensor, dim = 1, eps = 1e-8): Tensor =>
   sweep(() => {
-    const scale = norm(a, 2, dim)
-      .maximum(eps)
-      .mul(norm(b, 2, dim).maximum(eps));
-    return a.mul(b).sum(dim).div(scale);
+    const shape = broadcastShapes(a.shape, b.shape);
+    const dtype = resultDType(a, b);
+    // Each by its own norm first, as in PyTorch: the products then stay within 1.
+    const unit = (t: Tensor): Tensor => {
+      const x = t.to(dtype).expand(shape);
+      const size = norm(x, 2, dim, true);
+      const short = size.detach().clamp(eps).sub(size.detach());
+      return x.div(size.add(short));
+    };
+    return unit(a).mul(unit(b)).sum(dim);
   }),
 );
 
-/** x weight^T + bias over the last dimension. */
-export const linear = named('aten::linear', (x: Tensor, weight: Tensor, bias?: Tensor | null): Tensor =>
-  sweep(() => {
-    const product = matmul(x, weight.transpose(0, 1));
-    return bias === undefined || bias === null ? product : product.add(bias);
-  }),
-);
+/** x weight^T + bias over the last dimension: weight [out, in], or [in] for one output without a dimension of its own. */
+export const linear = named('aten::linear', (x: Tensor, weight: Tensor, bias?: Tensor | null): Tensor => {
+  if (weight.rank !== 1 && weight.rank !== 2)
+    throw new ShapeError(`linear: expected a weight [out, in] or [in], got [${weight.shape.join(', ')}]`);
+  const turned = weight.rank === 1 ? weight : weight.transpose(0, 1);
+  if (bias === undefined || bias === null) return sweep(() => matmul(x, turned));
+  if (weight.rank === 1 && bias.rank > 0) {
+    throw new ShapeError(`linear: a weight [in] takes a bias without dimensions, got [${bias.shape.join(', ')}]`);
+  }
+  return inFloat32(x, (wide) => {
+    // The weight widens with its operand only where both had one dtype: others are refused.
+    const product = matmul(wide, x.dtype === weight.dtype ? turned.to(wide.dtype) : turned);
+    const shape = broadcastShapes(product.shape, bias.shape);
+    if (!sameShape(shape, product.shape)) {
+      throw new ShapeError(
+        `linear: a bias [${bias.shape.join(', ')}] does not fit a result of shape [${product.shape.join(', ')}]`,
+      );
+    }
+    return product.add(bias);
+  });
+});
 
 /** a[i] b[j]. */
 export const outer = named('aten::outer', (a: Tensor, b: Tensor): Tensor => {
@@ -103,8 +126,8 @@ export const roll = named('aten::roll', (t: Tensor, shift: number, dim?: number)
   sweep(() => {
     if (!Number.isInteger(shift)) throw new ShapeError(`roll: the shift must be a whole number, but got ${shift}`);
     if (dim === undefined && t.rank !== 1) return roll(t.reshape([t.size]), shift, 0).reshape(t.shape);
+    if (t.rank === 0) throw new ShapeError(`roll: dimension specified as ${dim ?? 0}, but the tensor has none`);
     const d = normalizeDim(dim ?? 0, t.rank);
-    if (t.rank === 0) return t.clone();
     const n = t.shape[d] as number;
     if (n === 0) return t.clone();
     const by = ((shift % n) + n) % n;
@@ -123,14 +146,15 @@ export const dropout = named('aten::dropout', (t: Tensor, p = 0.5, training = tr
 export const layerNorm = named(
   'aten::layer_norm',
   (t: Tensor, shape: readonly number[], weight?: Tensor | null, bias?: Tensor | null, eps = 1e-5): Tensor =>
-    sweep(() => {
-      const dims = shape.map((_, i) => t.rank - shape.length + i);
-      if (dims.some((d, i) => t.shape[d] !== shape[i])) {
+    inFloat32(t, (x) => {
+      const dims = shape.map((_, i) => x.rank - shape.length + i);
+      if (shape.length === 0) throw new ShapeError('layerNorm: expected a shape of at least one dimension');
+      if (dims.some((d, i) => x.shape[d] !== shape[i])) {
         throw new ShapeError(
-          `layerNorm: expected input whose last dimensions are [${shape.join(', ')}], got [${t.shape.join(', ')}]`,
+          `layerNorm: expected input whose last dimensions are [${shape.join(', ')}], got [${x.shape.join(', ')}]`,
         );
       }
-      return affine(whiten(t, dims, eps), weight, bias);
+      return affine(whiten(x, dims, eps), weight, bias);
     }),
 );
 
@@ -148,12 +172,14 @@ function perChannel(p: Tensor | null | undefined, rank: number): Tensor | null {
 export const groupNorm = named(
   'aten::group_norm',
   (t: Tensor, groups: number, weight?: Tensor | null, bias?: Tensor | null, eps = 1e-5): Tensor =>
-    sweep(() => {
-      const [n, c] = t.shape as readonly [number, number];
-      if (t.rank < 2 || c % groups !== 0)
+    inFloat32(t, (x) => {
+      if (x.rank < 2) throw new ShapeError(`groupNorm expects [N, C, ...], got [${x.shape.join(', ')}]`);
+      const [n, c, ...rest] = x.shape as readonly [number, number, ...number[]];
+      if (!Number.isInteger(groups) || groups < 1 || c % groups !== 0)
         throw new ShapeError(`groupNorm: ${c} channels do not split into ${groups} groups`);
-      const grouped = t.reshape([n, groups, t.size / Math.max(1, n * groups)]);
-      return affine(whiten(grouped, [2], eps).reshape(t.shape), perChannel(weight, t.rank), perChannel(bias, t.rank));
+      if (Math.floor((n * c) / groups) * sizeOf(rest) === 1) throw tooFew(x);
+      const grouped = x.reshape([n, groups, (c / groups) * sizeOf(rest)]);
+      return affine(whiten(grouped, [2], eps).reshape(x.shape), perChannel(weight, x.rank), perChannel(bias, x.rank));
     }),
 );
 
@@ -168,43 +194,75 @@ export interface BatchNormOptions {
   eps?: number;
 }
 
+function tooFew(t: Tensor): ShapeError {
+  return new ShapeError(
+    `Expected more than 1 value per channel when training, got input of shape [${t.shape.join(', ')}]`,
+  );
+}
+
 /** Normalises each channel of [N, C, ...] over the batch, or by running statistics (Ioffe & Szegedy 2015). */
 export const batchNorm = named('aten::batch_norm', (t: Tensor, options: BatchNormOptions = {}): Tensor =>
-  sweep(() => {
+  inFloat32(t, (x) => {
     const { training = true, momentum = 0.1, eps = 1e-5, runningMean, runningVar } = options;
-    if (t.rank < 2) throw new ShapeError(`batchNorm expects [N, C, ...], got [${t.shape.join(', ')}]`);
-    const dims = t.shape.map((_, i) => i).filter((i) => i !== 1);
-    const scale = perChannel(options.weight, t.rank);
-    const shift = perChannel(options.bias, t.rank);
+    if (x.rank < 2) throw new ShapeError(`batchNorm expects [N, C, ...], got [${x.shape.join(', ')}]`);
+    const channels = x.shape[1] as number;
+    for (const part of ['weight', 'bias', 'runningMean', 'runningVar'] as const) {
+      const size = options[part]?.size ?? channels;
+      if (size !== channels)
+        throw new ShapeError(`batchNorm: ${part} should contain ${channels} elements, not ${size}`);
+    }
+    const dims = x.shape.map((_, i) => i).filter((i) => i !== 1);
+    const scale = perChannel(options.weight, x.rank);
+    const shift = perChannel(options.bias, x.rank);
     const useBatch =
       training || runningMean === undefined || runningMean === null || runningVar === undefined || runningVar === null;
     if (!useBatch) {
-      const mean = perChannel(runningMean, t.rank) as Tensor;
-      const spread = (perChannel(runningVar, t.rank) as Tensor).add(eps).rsqrt();
-      return affine(t.sub(mean).mul(spread), scale, shift);
+      const mean = perChannel(runningMean, x.rank) as Tensor;
+      const spread = (perChannel(runningVar, x.rank) as Tensor).add(eps).rsqrt();
+      return affine(x.sub(mean).mul(spread), scale, shift);
     }
-    const count = t.size / Math.max(1, t.shape[1] as number);
-    if (training && count <= 1) throw new ShapeError('Expected more than 1 value per channel when training');
-    if (training) {
-      const seen = t.detach();
+    const count = sizeOf(dims.map((d) => x.shape[d] as number));
+    if (training && count === 1) throw tooFew(x);
+    if (training && x.size > 0) {
+      const seen = x.detach();
       runningMean?.mul_(1 - momentum).add_(seen.mean(dims), { alpha: momentum });
       runningVar?.mul_(1 - momentum).add_(variance(seen, dims), { alpha: momentum });
     }
-    return affine(whiten(t, dims, eps), scale, shift);
+    return affine(whiten(x, dims, eps), scale, shift);
   }),
 );
 
-/** softmax(q k^T / √d + mask) v: q [..., n, d], k [..., m, d], v [..., m, e]. `mask` is bool (true: attend) or added. */
+/**
+ * softmax(q k^T / √d + mask) v: q [..., n, d], k [..., m, d], v [..., m, e]. `mask` is bool (true: attend) or added. A row that may
+ * attend to nothing gives zeros.
+ */
 export const scaledDotProductAttention = named(
   'aten::scaled_dot_product_attention',
-  (q: Tensor, k: Tensor, v: Tensor, options: { mask?: Tensor; causal?: boolean; scale?: number } = {}): Tensor =>
-    sweep(() => {
-      const scale = options.scale ?? 1 / Math.sqrt(q.shape.at(-1) as number);
-      let scores = matmul(q, k.transpose(-1, -2)).mul(scale);
-      const { mask } = options;
+  (q: Tensor, k: Tensor, v: Tensor, options: { mask?: Tensor; causal?: boolean; scale?: number } = {}): Tensor => {
+    const { mask, causal = false } = options;
+    for (const t of [q, k, v]) {
+      if (t.rank < 2) throw new ShapeError(`attention expects tensors [..., n, d], got [${t.shape.join(', ')}]`);
+    }
+    if (mask !== undefined && causal) throw new ShapeError('attention: a mask and causal exclude each other');
+    const scale = options.scale ?? 1 / Math.sqrt(q.shape.at(-1) as number);
+    return inFloat32(q, (x) => {
+      const same = (t: Tensor): Tensor => (t.dtype === q.dtype ? t.to(x.dtype) : t);
+      let scores = matmul(x, same(k).transpose(-1, -2)).mul(scale);
       if (mask !== undefined)
         scores = mask.dtype === 'bool' ? scores.maskedFill(mask.logicalNot(), -Infinity) : scores.add(mask);
-      if (options.causal === true) scores = scores.maskedFill(scores.detach().mul(0).add(1).triu(1).ne(0), -Infinity);
-      return matmul(scores.softmax(-1), v);
-    }),
+      if (causal) {
+        const ahead = ones(scores.shape.slice(-2)).triu(1).ne(0);
+        scores = scores.maskedFill(ahead, -Infinity);
+      }
+      return matmul(mask === undefined ? scores.softmax(-1) : safeSoftmax(scores), same(v));
+    });
+  },
 );
+
+/** softmax along the last dimension, zero for rows of nothing but -Infinity; these have no gradient. */
+function safeSoftmax(scores: Tensor): Tensor {
+  if (scores.size === 0) return scores.softmax(-1);
+  const dead = scores.detach().amax(-1, true).eq(-Infinity);
+  if (dead.any().item() === 0) return scores.softmax(-1);
+  return scores.maskedFill(dead, 0).softmax(-1).maskedFill(dead, 0);
+}

@@ -15,8 +15,10 @@ import {
   placeWindows,
   unfold,
   type Pair,
+  type Windows,
   type WindowSpec,
 } from './windows.ts';
+import { inFloat32 } from './widen.ts';
 
 export interface ConvOptions {
   bias?: Tensor | null;
@@ -41,34 +43,64 @@ function windowSpec(weight: Tensor, options: ConvOptions): WindowSpec {
 }
 
 function addBias(t: Tensor, bias: Tensor | null | undefined): Tensor {
-  return bias === null || bias === undefined ? t : t.add(bias.reshape([bias.size, 1, 1]));
+  if (bias === null || bias === undefined) return t;
+  const channels = t.shape[1] as number;
+  if (bias.rank !== 1 || bias.size !== channels)
+    throw new ShapeError(`expected a bias of ${channels} elements, got [${bias.shape.join(', ')}]`);
+  return t.add(bias.reshape([channels, 1, 1]));
 }
 
-/** x [N, C, H, W], weight [O, C / groups, kh, kw] to [N, O, H', W']. */
-export const conv2d = named('aten::conv2d', (x: Tensor, weight: Tensor, options: ConvOptions = {}): Tensor =>
-  sweep(() => {
-    const groups = options.groups ?? 1;
-    const spec = windowSpec(weight, options);
-    const [out, inner] = weight.shape as [number, number];
-    const channels = x.shape[1] as number;
-    if (channels !== inner * groups || out % groups !== 0) {
+/** Runs `fn` on images [N, C, H, W]; a single one [C, H, W] is a batch of one on the way. Only batches may be empty. */
+function onImages(name: string, x: Tensor, fn: (x: Tensor) => Tensor): Tensor {
+  if (x.rank !== 3 && x.rank !== 4)
+    throw new ShapeError(`${name}: expected images [N, C, H, W] or [C, H, W], got [${x.shape.join(', ')}]`);
+  return inFloat32(x, (wide) => (wide.rank === 3 ? fn(wide.unsqueeze(0)).squeeze(0) : fn(wide)));
+}
+
+/** Weights follow images that are computed in float32, unless they differed: that is refused. */
+function beside(weight: Tensor, x: Tensor, wide: Tensor): Tensor {
+  return weight.dtype === x.dtype ? weight.to(wide.dtype) : weight;
+}
+
+function checkGroups(groups: number): void {
+  if (!Number.isInteger(groups) || groups < 1)
+    throw new ShapeError(`groups must be a whole number of at least 1, but got ${groups}`);
+}
+
+/** Throws where images have no rows, no columns, or no channels. */
+function checkFilled(name: string, t: Tensor): void {
+  if (t.shape.slice(1).some((n) => n === 0))
+    throw new ShapeError(`${name}: only the batch may be empty, but images have shape [${t.shape.join(', ')}]`);
+}
+
+/** x [N, C, H, W] or [C, H, W], weight [O, C / groups, kh, kw] to [N, O, H', W'] or [O, H', W']. */
+export const conv2d = named('aten::conv2d', (x: Tensor, weight: Tensor, options: ConvOptions = {}): Tensor => {
+  const groups = options.groups ?? 1;
+  const spec = windowSpec(weight, options);
+  checkGroups(groups);
+  const [out, inner] = weight.shape as [number, number];
+  return onImages('conv2d', x, (images) => {
+    const channels = images.shape[1] as number;
+    if (channels !== inner * groups || out % groups !== 0 || out === 0) {
       throw new ShapeError(
         `Given groups=${groups}, weight of size [${weight.shape.join(', ')}], expected input[${x.shape.join(', ')}] to have ${inner * groups} channels, but got ${channels} channels instead`,
       );
     }
-    const windows = placeWindows(x.shape, spec);
+    const windows = placeWindows(images.shape, spec);
+    if (images.shape.slice(2).includes(0)) checkFilled('conv2d', images);
     const taps = inner * spec.kernel[0] * spec.kernel[1];
-    const columns = unfold(x, windows);
+    const columns = unfold(images, windows);
+    const filters = beside(weight, x, images);
     const product =
       groups === 1
-        ? matmul(weight.reshape([out, taps]), columns)
-        : matmul(weight.reshape([groups, out / groups, taps]), columns.reshape([groups, taps, -1]));
+        ? matmul(filters.reshape([out, taps]), columns)
+        : matmul(filters.reshape([groups, out / groups, taps]), columns.reshape([groups, taps, -1]));
     const image = product.reshape([out, windows.n, windows.outH, windows.outW]).permute([1, 0, 2, 3]);
     return addBias(image, options.bias);
-  }),
-);
+  });
+});
 
-/** x [N, C, L], weight [O, C / groups, k] to [N, O, L']. */
+/** x [N, C, L] or [C, L], weight [O, C / groups, k] to [N, O, L'] or [O, L']. */
 export const conv1d = named(
   'aten::conv1d',
   (
@@ -79,42 +111,72 @@ export const conv1d = named(
       padding?: number;
       dilation?: number;
     } = {},
-  ): Tensor =>
-    sweep(() => {
-      const { stride = 1, padding = 0, dilation = 1, ...rest } = options;
-      const out = conv2d(x.unsqueeze(2), weight.unsqueeze(2), {
+  ): Tensor => {
+    if (x.rank !== 2 && x.rank !== 3)
+      throw new ShapeError(`conv1d: expected signals [N, C, L] or [C, L], got [${x.shape.join(', ')}]`);
+    if (weight.rank !== 3)
+      throw new ShapeError(`conv1d: expected a weight of 3 dimensions, got [${weight.shape.join(', ')}]`);
+    const { stride = 1, padding = 0, dilation = 1, ...rest } = options;
+    return sweep(() => {
+      const out = conv2d(x.unsqueeze(-2), weight.unsqueeze(2), {
         ...rest,
         stride: [1, stride],
         padding: [0, padding],
         dilation: [1, dilation],
       });
-      return out.squeeze(2);
-    }),
+      return out.squeeze(-2);
+    });
+  },
 );
 
-/** The adjoint of conv2d: x [N, C, H, W], weight [C, O / groups, kh, kw] to [N, O, H', W']. */
+/** Where convTranspose2d writes: windows over its result. Throws ShapeError where that has no elements. */
+function transposedWindows(images: Tensor, channels: number, spec: WindowSpec, outputPadding: Pair): Windows {
+  checkSpec(spec);
+  const extra = pair(outputPadding);
+  for (const d of [0, 1] as const) {
+    const room = Math.max(spec.stride[d], spec.dilation[d]);
+    if (!Number.isInteger(extra[d]) || extra[d] < 0 || extra[d] >= room) {
+      throw new ShapeError(
+        `output padding must be smaller than either stride or dilation, and not negative, but got output padding [${extra.join(', ')}], stride [${spec.stride.join(', ')}] and dilation [${spec.dilation.join(', ')}]`,
+      );
+    }
+  }
+  const [n, , outH, outW] = images.shape as [number, number, number, number];
+  const size = (given: number, d: 0 | 1): number =>
+    (given - 1) * spec.stride[d] - 2 * spec.padding[d] + spec.dilation[d] * (spec.kernel[d] - 1) + extra[d] + 1;
+  const [h, w] = [size(outH, 0), size(outW, 1)];
+  if (h < 1 || w < 1) {
+    throw new ShapeError(
+      `Given input size per channel: (${outH} x ${outW}). Calculated output size per channel: (${h} x ${w}). Output size is too small`,
+    );
+  }
+  return { ...spec, n, c: channels, h, w, outH, outW };
+}
+
+/** The adjoint of conv2d: x [N, C, H, W] or [C, H, W], weight [C, O / groups, kh, kw] to [N, O, H', W'] or [O, H', W']. */
 export const convTranspose2d = named(
   'aten::conv_transpose2d',
-  (x: Tensor, weight: Tensor, options: ConvOptions & { outputPadding?: Pair } = {}): Tensor =>
-    sweep(() => {
-      const groups = options.groups ?? 1;
-      const spec = windowSpec(weight, options);
-      checkSpec(spec);
-      const extra = pair(options.outputPadding ?? 0);
-      const [n, channels, h, w] = x.shape as [number, number, number, number];
+  (x: Tensor, weight: Tensor, options: ConvOptions & { outputPadding?: Pair } = {}): Tensor => {
+    const groups = options.groups ?? 1;
+    const spec = windowSpec(weight, options);
+    checkGroups(groups);
+    return onImages('convTranspose2d', x, (images) => {
+      checkFilled('convTranspose2d', images);
+      const [n, channels, h, w] = images.shape as [number, number, number, number];
       const [inC, perGroup] = weight.shape as [number, number];
-      if (channels !== inC || channels % groups !== 0) {
-        throw new ShapeError(`convTranspose2d: weight [${weight.shape.join(', ')}] does not fit ${channels} channels`);
+      if (channels !== inC || channels % groups !== 0 || perGroup === 0) {
+        throw new ShapeError(
+          `convTranspose2d: weight [${weight.shape.join(', ')}] does not fit ${channels} channels in ${groups} groups`,
+        );
       }
-      const size = (given: number, d: 0 | 1): number =>
-        (given - 1) * spec.stride[d] - 2 * spec.padding[d] + spec.dilation[d] * (spec.kernel[d] - 1) + extra[d] + 1;
-      const outC = perGroup * groups;
-      const windows = { ...spec, n, c: outC, h: size(h, 0), w: size(w, 1), outH: h, outW: w };
+      const windows = transposedWindows(images, perGroup * groups, spec, options.outputPadding ?? 0);
       const taps = perGroup * spec.kernel[0] * spec.kernel[1];
-      const flat = x.permute([1, 0, 2, 3]).reshape([groups, channels / groups, n * h * w]);
-      const columns = matmul(weight.reshape([groups, channels / groups, taps]).transpose(1, 2), flat);
+      const flat = images.permute([1, 0, 2, 3]).reshape([groups, channels / groups, n * h * w]);
+      const filters = beside(weight, x, images).reshape([groups, channels / groups, taps]);
+      const columns = matmul(filters.transpose(1, 2), flat);
       return addBias(fold(columns.reshape([groups * taps, n * h * w]), windows), options.bias);
-    }),
+    });
+  },
 );
 
 export interface PoolOptions {
@@ -136,42 +198,48 @@ function poolSpec(kernel: Pair, options: PoolOptions): WindowSpec {
   return { kernel: size, stride: pair(options.stride ?? size), padding, dilation: [1, 1] };
 }
 
-/** The largest of each window of [N, C, H, W]; of equal ones the first gets the gradient. */
+/** The largest of each window of [N, C, H, W] or [C, H, W]; of equal ones the first gets the gradient. */
 export const maxPool2d = named('aten::max_pool2d', (t: Tensor, kernel: Pair, options: PoolOptions = {}): Tensor =>
-  sweep(() => {
-    const s = placeWindows(t.shape, poolSpec(kernel, options));
-    const flat = t.reshape([s.n * s.c, s.h * s.w]);
-    return gather(flat, 1, largestInWindows(t, s)).reshape([s.n, s.c, s.outH, s.outW]);
+  onImages('maxPool2d', t, (images) => {
+    checkFilled('maxPool2d', images);
+    const s = placeWindows(images.shape, poolSpec(kernel, options));
+    const flat = images.reshape([s.n * s.c, s.h * s.w]);
+    return gather(flat, 1, largestInWindows(images, s)).reshape([s.n, s.c, s.outH, s.outW]);
   }),
 );
 
-/** The mean of each window of [N, C, H, W]; padding counts as zeros. */
+/** The mean of each window of [N, C, H, W] or [C, H, W]; padding counts as zeros. */
 export const avgPool2d = named('aten::avg_pool2d', (t: Tensor, kernel: Pair, options: PoolOptions = {}): Tensor =>
-  sweep(() => {
-    const [n, c, h, w] = t.shape as [number, number, number, number];
-    if (t.rank !== 4) throw new ShapeError(`expected images [N, C, H, W], got [${t.shape.join(', ')}]`);
+  onImages('avgPool2d', t, (images) => {
+    checkFilled('avgPool2d', images);
+    const [n, c, h, w] = images.shape as [number, number, number, number];
     const s = placeWindows([n * c, 1, h, w], poolSpec(kernel, options));
-    return unfold(t.reshape([n * c, 1, h, w]), s)
+    return unfold(images.reshape([n * c, 1, h, w]), s)
       .mean(0)
       .reshape([n, c, s.outH, s.outW]);
   }),
 );
 
-/** Means over a grid of `size` regions that cover [N, C, H, W]. */
-export const adaptiveAvgPool2d = named('aten::adaptive_avg_pool2d', (t: Tensor, size: Pair): Tensor =>
-  sweep(() => {
-    const [outH, outW] = pair(size);
-    checkShape([outH, outW]);
-    const rows = regions(t.shape[2] as number, outH).map(([from, n]) => t.narrow(2, from, n));
+/** Means over a grid of `size` regions that cover [N, C, H, W] or [C, H, W]. */
+export const adaptiveAvgPool2d = named('aten::adaptive_avg_pool2d', (t: Tensor, size: Pair): Tensor => {
+  const [outH, outW] = pair(size);
+  checkShape([outH, outW]);
+  return onImages('adaptiveAvgPool2d', t, (images) => {
+    const [n, c, h, w] = images.shape as [number, number, number, number];
+    // One region is what all have in common, if there is nothing too: the mean of that is NaN.
+    if ((h === 0 || w === 0) && (outH !== 1 || outW !== 1))
+      throw new ShapeError(`adaptiveAvgPool2d: expected images of non-zero size, got [${t.shape.join(', ')}]`);
+    if (outH === 0 || outW === 0) return images.narrow(2, 0, 0).reshape([n, c, outH, outW]);
+    const rows = regions(h, outH).map(([from, length]) => images.narrow(2, from, length));
     const cells = rows.map((row) =>
       concat(
-        regions(t.shape[3] as number, outW).map(([from, n]) => row.narrow(3, from, n).mean([2, 3], true)),
+        regions(w, outW).map(([from, length]) => row.narrow(3, from, length).mean([2, 3], true)),
         3,
       ),
     );
     return concat(cells, 2);
-  }),
-);
+  });
+});
 
 function regions(size: number, count: number): [from: number, length: number][] {
   return Array.from({ length: count }, (_, i): [number, number] => {

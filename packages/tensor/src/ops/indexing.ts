@@ -32,9 +32,14 @@ interface Along {
   readonly dim: number;
 }
 
+/** A tensor without dimensions is indexed as one of a single element. */
+function asVector(shape: readonly number[]): readonly number[] {
+  return shape.length === 0 ? [1] : shape;
+}
+
 const indexSelectOp = defineOp<Along>('indexSelect', 'index_select', ([t, index], { dim }) => {
   const input = t as Tensor;
-  const n = input.shape[dim] as number;
+  const n = asVector(input.shape)[dim] as number;
   const ids = readIndices(index as Tensor, n);
   const row = sizeOf(input.shape.slice(dim + 1)) * dtypes[input.dtype].bytes;
   const outer = sizeOf(input.shape.slice(0, dim));
@@ -50,9 +55,12 @@ const indexSelectOp = defineOp<Along>('indexSelect', 'index_select', ([t, index]
   return over(new Storage(out), input.dtype, shape);
 });
 
-/** The slices at `index` (a vector of integers) along `dim`. */
+/** The slices at `index` (a vector of integers, or a single one) along `dim`. */
 export const indexSelect = named('aten::index_select', (t: Tensor, dim: number, index: Tensor): Tensor => {
-  if (index.rank > 1) throw new ShapeError('indexSelect(): Index is supposed to be a vector');
+  if (index.rank > 1)
+    throw new ShapeError(`indexSelect(): Index is supposed to be a vector, but got shape [${index.shape.join(', ')}]`);
+  if (t.rank === 0 && index.size !== 1)
+    throw new ShapeError(`indexSelect(): Index to scalar can have only 1 value, got ${index.size} values`);
   return apply(indexSelectOp, [t, index.rank === 0 ? index.reshape([1]) : index], { dim: normalizeDim(dim, t.rank) });
 });
 
@@ -76,28 +84,37 @@ function addRows(t: Tensor, positions: Float64Array, row: number, source: Tensor
 }
 
 const indexAddOp = defineOp<Along>('indexAdd', 'index_add', ([t, index, source], { dim }) => {
-  const [input, from] = [t as Tensor, source as Tensor];
-  const n = input.shape[dim] as number;
+  const input = t as Tensor;
+  const n = asVector(input.shape)[dim] as number;
   const ids = readIndices(index as Tensor, n);
-  const expected = input.shape.map((m, d) => (d === dim ? ids.length : m));
-  if (!sameShape(from.shape, expected)) {
-    throw new ShapeError(`indexAdd(): source has shape [${from.shape.join(', ')}], expected [${expected.join(', ')}]`);
-  }
   const row = sizeOf(input.shape.slice(dim + 1));
   const outer = sizeOf(input.shape.slice(0, dim));
   const positions = new Float64Array(outer * ids.length);
   for (let o = 0, at = 0; o < outer; o++)
     for (let i = 0; i < ids.length; i++) positions[at++] = (o * n + (ids[i] as number)) * row;
-  return addRows(input, positions, row, from);
+  return addRows(input, positions, row, source as Tensor);
 });
 
 /** `t` with slice i of `source` added to the slice at index[i] along `dim`; equal indices add up, in order. */
 export const indexAdd = named('aten::index_add', (t: Tensor, dim: number, index: Tensor, source: Tensor): Tensor => {
-  return apply(indexAddOp, [t, index, source], { dim: normalizeDim(dim, t.rank) });
+  const d = normalizeDim(dim, t.rank);
+  if (index.rank > 1)
+    throw new ShapeError(`indexAdd(): Index is supposed to be a vector, but got shape [${index.shape.join(', ')}]`);
+  const expected = t.shape.map((m, k) => (k === d ? index.size : m));
+  if (!sameShape(source.shape, expected)) {
+    throw new ShapeError(
+      `indexAdd(): source has shape [${source.shape.join(', ')}], expected [${expected.join(', ')}]`,
+    );
+  }
+  if (t.rank === 0 && index.size !== 1)
+    throw new ShapeError(`indexAdd(): Index to scalar can have only 1 value, got ${index.size} values`);
+  return apply(indexAddOp, [t, index.rank === 0 ? index.reshape([1]) : index, source], { dim: d });
 });
 
 /** Positions in the flattened input of what gather reads, in the order of `index`. */
-function gatherPositions(shape: readonly number[], index: Tensor, dim: number): Float64Array {
+function gatherPositions(given: readonly number[], index: Tensor, dim: number): Float64Array {
+  const shape = asVector(given);
+  const indexShape = asVector(index.shape);
   const n = shape[dim] as number;
   const ids = readIndices(index, n);
   const out = new Float64Array(ids.length);
@@ -114,18 +131,27 @@ function gatherPositions(shape: readonly number[], index: Tensor, dim: number): 
     out[i] = position;
     for (let d = rank - 1; d >= 0; d--) {
       at[d] = (at[d] as number) + 1;
-      if ((at[d] as number) < (index.shape[d] as number)) break;
+      if ((at[d] as number) < (indexShape[d] as number)) break;
       at[d] = 0;
     }
   }
   return out;
 }
 
+/** An index without elements fits everywhere. */
 function checkGather(t: Tensor, index: Tensor, dim: number, name: string): void {
-  const fits = index.rank === t.rank && index.shape.every((m, d) => d === dim || m <= (t.shape[d] as number));
-  if (!fits) {
+  if (index.size === 0) return;
+  const own = asVector(t.shape);
+  const at = asVector(index.shape);
+  if (own.length !== at.length) {
     throw new ShapeError(
-      `${name}: Size does not match at some dimension: expected index [${index.shape.join(', ')}] to be smaller than self [${t.shape.join(', ')}] apart from dimension ${dim}`,
+      `${name}: Index tensor must have the same number of dimensions as self tensor, but got index [${at.join(', ')}] and self [${t.shape.join(', ')}]`,
+    );
+  }
+  const wrong = at.findIndex((m, d) => d !== dim && m > (own[d] as number));
+  if (wrong !== -1) {
+    throw new ShapeError(
+      `${name}: Size does not match at dimension ${wrong} expected index [${index.shape.join(', ')}] to be no larger than self [${t.shape.join(', ')}] apart from dimension ${dim}`,
     );
   }
 }
@@ -160,14 +186,26 @@ export const scatterAdd = named(
   (t: Tensor, dim: number, index: Tensor, source: Tensor): Tensor => {
     const d = normalizeDim(dim, t.rank);
     checkGather(t, index, d, 'scatterAdd');
-    const part = sameShape(source.shape, index.shape) ? source : narrowTo(source, index.shape);
-    return apply(scatterAddOp, [t, index, part], { dim: d });
+    return apply(scatterAddOp, [t, index, leading(source, index, 'scatterAdd')], { dim: d });
   },
 );
 
+/** The part of `source` that lies at the positions of `index`, in its shape. */
+function leading(source: Tensor, index: Tensor, name: string): Tensor {
+  if (sameShape(source.shape, index.shape)) return source;
+  if (index.size === 0) return source.reshape([source.size]).narrow(0, 0, 0).reshape(index.shape);
+  const at = asVector(index.shape);
+  const have = asVector(source.shape);
+  if (at.length !== have.length || at.some((n, d) => n > (have[d] as number))) {
+    throw new ShapeError(
+      `${name}: Expected index [${index.shape.join(', ')}] to be no larger than source [${source.shape.join(', ')}], of the same number of dimensions`,
+    );
+  }
+  return narrowTo(source.rank === 0 ? source.reshape([1]) : source, at).reshape(index.shape);
+}
+
 /** The leading part of `t` with the given shape. */
-export function narrowTo(t: Tensor, shape: readonly number[]): Tensor {
-  if (t.rank !== shape.length) throw new ShapeError('index and source must have the same number of dimensions');
+function narrowTo(t: Tensor, shape: readonly number[]): Tensor {
   return shape.reduce((part, n, d) => part.narrow(d, 0, n), t);
 }
 
@@ -184,9 +222,7 @@ const scatterOp = defineOp<Along>('scatter', 'scatter', ([t, index, source], { d
 export const scatter = named('aten::scatter', (t: Tensor, dim: number, index: Tensor, source: Tensor): Tensor => {
   const d = normalizeDim(dim, t.rank);
   checkGather(t, index, d, 'scatter');
-  return apply(scatterOp, [t, index, sameShape(source.shape, index.shape) ? source : narrowTo(source, index.shape)], {
-    dim: d,
-  });
+  return apply(scatterOp, [t, index, leading(source, index, 'scatter')], { dim: d });
 });
 
 /** int64 zeros with a one at each index: [..., classes]. */

@@ -11,7 +11,9 @@ import type { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
 import { apply } from './op.ts';
 
-const concatOp = defineOp<{ dim: number }>('concat', 'cat', (tensors, { dim }) => {
+const concatOp = defineOp<{ dim: number }>('concat', 'cat', (inputs, { dim }) => {
+  const counted = inputs.filter((t) => !isLegacyEmpty(t));
+  const tensors = counted.length === 0 ? inputs : counted;
   const first = tensors[0] as Tensor;
   const { dtype } = first;
   const shape = first.shape.map((n, i) =>
@@ -28,17 +30,24 @@ const concatOp = defineOp<{ dim: number }>('concat', 'cat', (tensors, { dim }) =
   return over(new Storage(bytes), dtype, shape);
 });
 
-/** The tensors one after the other along `dim`; they agree in every other dimension. */
+/**
+ * The tensors one after the other along `dim`; they agree in every other dimension. Vectors without elements fit everywhere, as in
+ * PyTorch.
+ */
 export const concat = named('aten::cat', (tensors: readonly Tensor[], dim = 0): Tensor => {
-  const first = tensors[0];
-  if (first === undefined) throw new ShapeError('concat expects at least one tensor');
-  if (first.rank === 0) throw new ShapeError('zero-dimensional tensor (at position 0) cannot be concatenated');
-  const d = normalizeDim(dim, first.rank);
-  for (const [i, t] of tensors.entries()) {
+  if (tensors.length === 0) throw new ShapeError('concat expects at least one tensor');
+  const scalar = tensors.findIndex((t) => t.rank === 0);
+  if (scalar !== -1) throw new ShapeError(`zero-dimensional tensor (at position ${scalar}) cannot be concatenated`);
+  const counted = tensors.filter((t) => !isLegacyEmpty(t));
+  // Where there are only such, they are what they are.
+  const parts = counted.length === 0 ? tensors : counted;
+  const first = parts[0] as Tensor;
+  const d = counted.length === 0 ? 0 : normalizeDim(dim, first.rank);
+  for (const t of parts) {
     const fits = t.rank === first.rank && t.shape.every((n, k) => k === d || n === first.shape[k]);
     if (!fits) {
       throw new ShapeError(
-        `Sizes of tensors must match except in dimension ${d}. Got [${first.shape.join(', ')}] and [${t.shape.join(', ')}] (The offending index is ${i})`,
+        `Sizes of tensors must match except in dimension ${d}. Got [${first.shape.join(', ')}] and [${t.shape.join(', ')}] (The offending index is ${tensors.indexOf(t)})`,
       );
     }
   }
@@ -49,6 +58,10 @@ export const concat = named('aten::cat', (tensors: readonly Tensor[], dim = 0): 
     { dim: d },
   );
 });
+
+function isLegacyEmpty(t: Tensor): boolean {
+  return t.rank === 1 && t.shape[0] === 0;
+}
 
 /** The tensors, all of one shape, along a new dimension. */
 export const stack = named('aten::stack', (tensors: readonly Tensor[], dim = 0): Tensor => {

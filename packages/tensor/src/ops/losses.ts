@@ -3,7 +3,7 @@ import { isFloat } from '../dtype.ts';
 import { ShapeError } from '../errors.ts';
 import { named } from '../named.ts';
 import { sweep } from '../scope.ts';
-import { sameShape, sizeOf } from '../shape.ts';
+import { broadcastShapes, sameShape, sizeOf } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
 import { nll } from './nll.ts';
@@ -11,6 +11,7 @@ import { apply } from './op.ts';
 import { where } from './select.ts';
 import { logSoftmax } from './softmax.ts';
 import { logSigmoid } from './unary.ts';
+import { inFloat32 } from './widen.ts';
 
 /** How the losses of the elements become one number. @default 'mean' */
 export type Reduction = 'mean' | 'sum' | 'none';
@@ -24,6 +25,13 @@ function reduce(losses: Tensor, reduction: Reduction = 'mean'): Tensor {
   return reduction === 'sum' ? losses.sum() : losses.mean();
 }
 
+/** Both in the shape they broadcast to, as PyTorch takes targets of another shape (with a warning). */
+function broadcast(a: Tensor, b: Tensor): [Tensor, Tensor] {
+  if (sameShape(a.shape, b.shape)) return [a, b];
+  const shape = broadcastShapes(a.shape, b.shape);
+  return [a.expand(shape), b.expand(shape)];
+}
+
 function checkSame(name: string, a: Tensor, b: Tensor): void {
   if (!sameShape(a.shape, b.shape)) {
     throw new ShapeError(
@@ -32,39 +40,38 @@ function checkSame(name: string, a: Tensor, b: Tensor): void {
   }
 }
 
-/** (a - b)^2. */
-export const mseLoss = named('aten::mse_loss', (a: Tensor, b: Tensor, options: LossOptions = {}): Tensor => {
-  checkSame('mseLoss', a, b);
-  return sweep(() => reduce(a.sub(b).square(), options.reduction));
-});
+/** (a - b)^2; a and b broadcast. */
+export const mseLoss = named('aten::mse_loss', (a: Tensor, b: Tensor, options: LossOptions = {}): Tensor =>
+  inFloat32(a, (x) => reduce(x.sub(b).square(), options.reduction)),
+);
 
-/** |a - b|. */
-export const l1Loss = named('aten::l1_loss', (a: Tensor, b: Tensor, options: LossOptions = {}): Tensor => {
-  checkSame('l1Loss', a, b);
-  return sweep(() => reduce(a.sub(b).abs(), options.reduction));
-});
+/** |a - b|; a and b broadcast. */
+export const l1Loss = named('aten::l1_loss', (a: Tensor, b: Tensor, options: LossOptions = {}): Tensor =>
+  inFloat32(a, (x) => reduce(x.sub(b).abs(), options.reduction)),
+);
 
-/** 0.5 d^2 / beta where |d| < beta, |d| - 0.5 beta elsewhere. */
+/** 0.5 d^2 / beta where |d| < beta, |d| - 0.5 beta elsewhere; |d| for beta 0. a and b broadcast. */
 export const smoothL1Loss = named(
   'aten::smooth_l1_loss',
   (a: Tensor, b: Tensor, options: LossOptions & { beta?: number } = {}): Tensor => {
-    checkSame('smoothL1Loss', a, b);
     const beta = options.beta ?? 1;
-    return sweep(() => {
-      const d = a.sub(b).abs();
+    if (!(beta >= 0)) throw new RangeError(`smoothL1Loss does not support negative values for beta, got ${beta}`);
+    if (beta === 0) return l1Loss(a, b, options);
+    return inFloat32(a, (x) => {
+      const d = x.sub(b).abs();
       return reduce(where(d.detach().lt(beta), d.square().mul(0.5 / beta), d.sub(0.5 * beta)), options.reduction);
     });
   },
 );
 
-/** 0.5 d^2 where |d| < delta, delta (|d| - 0.5 delta) elsewhere. */
+/** 0.5 d^2 where |d| < delta, delta (|d| - 0.5 delta) elsewhere. a and b broadcast. */
 export const huberLoss = named(
   'aten::huber_loss',
   (a: Tensor, b: Tensor, options: LossOptions & { delta?: number } = {}): Tensor => {
-    checkSame('huberLoss', a, b);
     const delta = options.delta ?? 1;
-    return sweep(() => {
-      const d = a.sub(b).abs();
+    if (!(delta > 0)) throw new RangeError(`huberLoss does not support non-positive values for delta, got ${delta}`);
+    return inFloat32(a, (x) => {
+      const d = x.sub(b).abs();
       return reduce(where(d.detach().le(delta), d.square().mul(0.5), d.sub(0.5 * delta).mul(delta)), options.reduction);
     });
   },
@@ -84,7 +91,7 @@ export const binaryCrossEntropy = named(
   'aten::binary_cross_entropy',
   (p: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
     checkSame('binaryCrossEntropy', p, target);
-    return sweep(() => reduce(apply(bceOp, [p, target], undefined), options.reduction));
+    return inFloat32(p, (x) => reduce(apply(bceOp, [x, target], undefined), options.reduction));
   },
 );
 
@@ -93,9 +100,9 @@ export const binaryCrossEntropyWithLogits = named(
   'aten::binary_cross_entropy_with_logits',
   (x: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
     checkSame('binaryCrossEntropyWithLogits', x, target);
-    return sweep(() => {
+    return inFloat32(x, (logits) => {
       const negative = target.neg().add(1);
-      return reduce(negative.mul(x).sub(logSigmoid(x)), options.reduction);
+      return reduce(negative.mul(logits).sub(logSigmoid(logits)), options.reduction);
     });
   },
 );
@@ -108,11 +115,10 @@ const klDivOp = defineOp('klDiv', 'kl_div', ([input, target]) =>
   }),
 );
 
-/** target (log target - input), input being log-probabilities. */
-export const klDiv = named('aten::kl_div', (input: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
-  checkSame('klDiv', input, target);
-  return sweep(() => reduce(apply(klDivOp, [input, target], undefined), options.reduction));
-});
+/** target (log target - input), input being log-probabilities; both broadcast. */
+export const klDiv = named('aten::kl_div', (input: Tensor, target: Tensor, options: LossOptions = {}): Tensor =>
+  inFloat32(input, (x) => reduce(apply(klDivOp, broadcast(x, target), undefined), options.reduction)),
+);
 
 export interface ClassLossOptions extends LossOptions {
   /** Targets of this class count for nothing. @default -100 */
@@ -184,6 +190,8 @@ function softTargets(logp: Tensor, target: Tensor, dim: number, smoothing: numbe
 }
 
 function checkTarget(name: string, input: Tensor, target: Tensor): void {
+  if (input.rank === 0)
+    throw new ShapeError(`${name}: expected input [N, C, ...] or [C], got a tensor without dimensions`);
   const dim = input.rank === 1 ? 0 : 1;
   const expected = input.shape.filter((_, i) => i !== dim);
   if (!sameShape(expected, target.shape)) {

@@ -14,6 +14,9 @@ import { defineOp } from './define.ts';
 import { multiply } from './gemm.ts';
 import { fitsDoubles, multiplyInt32, multiplyInt64 } from './int64-reduce.ts';
 import { apply } from './op.ts';
+import { scalar } from './promotion.ts';
+import { where } from './select.ts';
+import { inFloat32 } from './widen.ts';
 
 /** Which operands lie column by column: their gradients are made that way too, as in PyTorch, so that none is turned around later. */
 export interface ProductAttrs {
@@ -193,6 +196,12 @@ function checkDType(dtype: DType): void {
 /** Batches of matrices [b, m, k] and [b, k, n]. */
 export const bmm = named('aten::bmm', (a: Tensor, b: Tensor): Tensor => {
   if (a.rank !== 3 || b.rank !== 3) throw new ShapeError('batch1 and batch2 must be 3D tensors');
+  const [count, , inner] = a.shape as [number, number, number];
+  if (b.shape[0] !== count || b.shape[1] !== inner) {
+    throw new ShapeError(
+      `Expected size for first two dimensions of batch2 tensor to be: [${count}, ${inner}] but got: [${b.shape.slice(0, 2).join(', ')}].`,
+    );
+  }
   return matmul(a, b);
 });
 
@@ -209,13 +218,22 @@ export const dot = named('aten::dot', (a: Tensor, b: Tensor): Tensor => {
   return matmul(a, b);
 });
 
-/** beta input + alpha (a b). */
+/** beta input + alpha (a b); what a factor of zero stands before counts for nothing, NaN and infinities included. */
 export const addmm = named(
   'aten::addmm',
   (input: Tensor, a: Tensor, b: Tensor, options: { alpha?: number; beta?: number } = {}): Tensor => {
     const { alpha = 1, beta = 1 } = options;
-    const scaled = matmul(a, b);
-    const left = beta === 1 ? input : input.mul(beta);
-    return (alpha === 1 ? scaled : scaled.mul(alpha)).add(left);
+    if (a.rank !== 2 || b.rank !== 2)
+      throw new ShapeError(`addmm: expected matrices, got [${a.shape.join(', ')}] and [${b.shape.join(', ')}]`);
+    return inFloat32(a, (x) => {
+      const product = mm(x, a.dtype === b.dtype ? b.to(x.dtype) : b);
+      const left = scaled(input, beta).expand(product.shape);
+      return scaled(product, alpha).add(left);
+    });
   },
 );
+
+function scaled(t: Tensor, factor: number): Tensor {
+  if (factor === 1) return t;
+  return factor === 0 ? where(scalar(1, 'bool'), 0, t) : t.mul(factor);
+}

@@ -259,7 +259,9 @@ export const argMin = named('aten::argmin', (t: Tensor, dim?: number, keepDim = 
 });
 
 function truth(t: Tensor, dim: Dims | undefined, keepDim: boolean, every: boolean): Tensor {
-  const dims = normalizeDims(dim, t.rank);
+  // An empty list means no dimension here, unlike in the other reductions: so it does in PyTorch.
+  const none = typeof dim === 'object' && dim.length === 0;
+  const dims = none ? [] : normalizeDims(dim, t.rank);
   const { array, pre, red, post } = blocks(t, dims);
   const out = new Uint8Array(pre * post).fill(every ? 1 : 0);
   for (let p = 0, at = 0; p < pre; p++) {
@@ -269,11 +271,11 @@ function truth(t: Tensor, dim: Dims | undefined, keepDim: boolean, every: boolea
   return fromArray(out, 'bool', reducedShape(t.shape, dims, keepDim));
 }
 
-/** Whether any element is nonzero. */
+/** Whether any element is nonzero; over an empty list of dimensions, whether each is. */
 export const any = named('aten::any', (t: Tensor, dim?: Dims, keepDim = false): Tensor =>
   truth(t, dim, keepDim, false),
 );
-/** Whether all elements are nonzero. */
+/** Whether all elements are nonzero; over an empty list of dimensions, whether each is. */
 export const all = named('aten::all', (t: Tensor, dim?: Dims, keepDim = false): Tensor => truth(t, dim, keepDim, true));
 
 const cumsumOp = defineOp<{ dim: number }>('cumsum', 'cumsum', ([t], { dim }) => scan(t as Tensor, dim, false));

@@ -21,7 +21,7 @@ export const indexing: Readonly<Record<string, Derivative>> = {
     backward: (grad, saved, { dim }: Along) => [
       grad,
       null,
-      saved.needs[2] === true ? indexSelect(grad, dim, saved.input(1)) : null,
+      saved.needs[2] === true ? indexSelect(grad, dim, saved.input(1)).reshape(saved.shapes[2] as Shape) : null,
     ],
   },
   gather: {

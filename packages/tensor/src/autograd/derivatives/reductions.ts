@@ -79,15 +79,14 @@ export const reductions: Readonly<Record<string, Derivative>> = {
   amin: extreme,
   cumsum: {
     save: [],
-    backward: (grad, _saved, { dim }: { dim: number }) => {
-      const total = grad.sum(dim, true);
-      return [total.sub(grad.cumsum(dim)).add(grad)];
-    },
+    backward: (grad, _saved, { dim }: { dim: number }) =>
+      grad.rank === 0 ? [grad] : [grad.flip([dim]).cumsum(dim).flip([dim])],
   },
   cumprod: {
     save: [0, 'output'],
     backward: (grad, saved, { dim }: { dim: number }) => {
       const x = saved.input(0);
+      if (x.rank === 0) return [grad];
       if (x.detach().eq(0).any().item() !== 0) return [cumprodWithZeros(grad, x, dim)];
       const weighted = grad.mul(saved.output());
       return [weighted.sum(dim, true).sub(weighted.cumsum(dim)).add(weighted).div(x)];

@@ -84,6 +84,8 @@ export const shapes: Readonly<Record<string, Derivative>> = {
     backward: (grad, saved, { dim }: { dim: number }) => {
       let at = 0;
       return saved.shapes.map((shape, i) => {
+        // A vector without elements stands between tensors of any shape.
+        if (shape.length === 1 && shape[0] === 0) return zeros(shape, { dtype: grad.dtype });
         const length = shape[dim] as number;
         const start = at;
         at += length;
