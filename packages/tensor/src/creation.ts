@@ -318,6 +318,7 @@ export function sparseFromParts(
     strides,
     offset: 0,
     meta: parts.requiresGrad === true ? newMeta(true) : undefined,
-    sparse: { indices: handle(indices), values: handle(values), coalesced: parts.coalesced },
+    // One entry is in order whoever made it.
+    sparse: { indices: handle(indices), values: handle(values), coalesced: parts.coalesced || nnz < 2 },
   });
 }

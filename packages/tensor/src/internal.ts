@@ -10,7 +10,7 @@ export type { SparseParts } from './tensor.ts';
 export { AccumulateGrad, Node, runHooks, type Edge, type OutputInfo } from './autograd/node.ts';
 export { countDependencies, fit as fitGradient } from './autograd/engine.ts';
 export { gradEdge, setHistory, shareHandle } from './autograd/record.ts';
-export { addGradients, sumTo } from './ops/gradients.ts';
+export { addGradients, addToHeld, sumTo } from './ops/gradients.ts';
 export { aligned, readBytes } from './host.ts';
 export { copyStrided, type StridedBytes } from './strided.ts';
 export { isNamed, named } from './named.ts';

@@ -1,6 +1,6 @@
 /** @file What waits for a function: gradients summed in a fixed order, whenever they arrive. */
 import type { Tensor } from '@backwire/tensor';
-import { addGradients } from '@backwire/tensor/internal';
+import { addToHeld } from '@backwire/tensor/internal';
 
 /**
  * One input of a function. Contributions have ranks; the prefix of those that have come is summed, what is early is held, so the
@@ -31,7 +31,7 @@ class OrderedSum {
 
   private take(value: Tensor | null): void {
     this.next++;
-    if (value !== null) this.sum = this.sum === null ? value : addGradients(this.sum, value);
+    if (value !== null) this.sum = this.sum === null ? value : addToHeld(this.sum, value);
   }
 }
 

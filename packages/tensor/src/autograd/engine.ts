@@ -2,7 +2,7 @@
 import { ambient, runWith } from '../ambient.ts';
 import { AutogradError } from '../errors.ts';
 import { onesLike } from '../creation.ts';
-import { addGradients, sumTo } from '../ops/gradients.ts';
+import { addToHeld, sumTo } from '../ops/gradients.ts';
 import { sweep } from '../scope.ts';
 import { sameShape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
@@ -233,7 +233,7 @@ class Pass {
     if (buffer === undefined) this.buffers.set(node, (buffer = []));
     const before = buffer[inputIndex] ?? null;
     const fitted = fit(value, node, inputIndex);
-    const total = before === null ? fitted : addGradients(before, fitted);
+    const total = before === null ? fitted : addToHeld(before, fitted);
     buffer[inputIndex] = total;
     this.waiting.set(total, (this.waiting.get(total) ?? 0) + 1);
     if (before !== null) this.consumed(before);

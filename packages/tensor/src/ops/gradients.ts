@@ -9,6 +9,11 @@ export function addGradients(a: Tensor, b: Tensor): Tensor {
   return b.sparse === undefined && a.sparse !== undefined ? add(b, a) : add(a, b);
 }
 
+/** `held` and the gradient that comes next for the same input; a sparse one that is held comes last, as in PyTorch. */
+export function addToHeld(held: Tensor, next: Tensor): Tensor {
+  return held.sparse === undefined ? add(held, next) : add(next, held);
+}
+
 /** Sums a gradient over the dimensions that broadcasting added or repeated. */
 export function sumTo(grad: Tensor, shape: Shape): Tensor {
   if (sameShape(grad.shape, shape)) return grad;

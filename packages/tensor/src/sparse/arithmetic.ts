@@ -3,42 +3,60 @@ import { isGradEnabled, shareHandle } from '../autograd/record.ts';
 import { AutogradError, DTypeError, ShapeError } from '../errors.ts';
 import { sparseFromParts } from '../creation.ts';
 import { promote, type DType } from '../dtype.ts';
-import { fromArray, readArray } from '../host.ts';
+import { fromArray } from '../host.ts';
 import { apply } from '../ops/op.ts';
 import { defineOp } from '../ops/define.ts';
 import { concat } from '../ops/join.ts';
 import { resultDType } from '../ops/promotion.ts';
-import { sameShape } from '../shape.ts';
-import { Tensor } from '../tensor.ts';
-import { sparseCooTensor, toDense } from './coo.ts';
+import { sweep } from '../scope.ts';
+import { sameShape, type Shape } from '../shape.ts';
+import { Tensor, type SparseParts } from '../tensor.ts';
+import { coalesce, segmentSum, sparseCooTensor, toDense } from './coo.ts';
 import { gatherRows } from './gather.ts';
 import { partsOf } from './parts.ts';
 import { linearIndices, unravel } from './plan.ts';
 
-const addSparseOp = defineOp<{ alpha: number }>('addSparse', 'add', ([a, b], { alpha }) => {
-  const [x, y] = [a as Tensor, b as Tensor];
-  const [p, q] = [partsOf(x, 'add'), partsOf(y, 'add')];
-  const dtype = promote(x.dtype, y.dtype);
-  const right = alpha === 1 ? q.values : q.values.mul(alpha);
-  const rows = concatRows(p.indices, q.indices);
-  return sparseFromParts({
-    indices: rows,
-    values: concat([p.values.to(dtype), right.to(dtype)], 0),
-    coalesced: false,
-    shape: x.shape,
-  });
-});
+const addSparseOp = defineOp<{ alpha: number }>('addSparse', 'add', ([a, b], { alpha }) =>
+  sweep(() => {
+    const [x, y] = [a as Tensor, b as Tensor];
+    const [p, q] = [partsOf(x, 'add'), partsOf(y, 'add')];
+    const dtype = promote(x.dtype, y.dtype);
+    const made = (parts: SparseParts): Tensor => sparseFromParts({ ...parts, shape: x.shape });
+    const left = p.values.to(dtype);
+    const right = alpha === 1 ? q.values.to(dtype) : q.values.to(dtype).mul(alpha);
+    if (q.values.shape[0] === 0) return made({ ...p, values: left.clone() });
+    if (p.values.shape[0] === 0) return made({ ...q, values: right.clone() });
+    const values = concat([left, right], 0);
+    if (p.values.isContiguous && q.values.isContiguous) return made(merged(p, q, values, x.shape));
+    const sum = made({ indices: concat([p.indices, q.indices], 1) as Tensor<'int64'>, values, coalesced: false });
+    // As in PyTorch: repeated sums of one pattern must not grow without end.
+    return (values.shape[0] as number) <= x.size ? sum : made({ ...partsOf(coalesce(sum), 'add'), coalesced: false });
+  }),
+);
 
-function concatRows(a: Tensor<'int64'>, b: Tensor<'int64'>): Tensor<'int64'> {
-  const [dims, n] = a.shape as [number, number];
-  const m = b.shape[1] as number;
-  const [x, y] = [readArray(a), readArray(b)];
-  const out = new BigInt64Array(dims * (n + m));
-  for (let d = 0; d < dims; d++) {
-    out.set(x.subarray(d * n, (d + 1) * n), d * (n + m));
-    out.set(y.subarray(d * m, (d + 1) * m), d * (n + m) + n);
+/**
+ * PyTorch's walk along both operands, whose values follow each other in `values`: the entry with the lower index comes first, and two of
+ * equal indices that meet become one. So coalesced operands give a coalesced sum, and others one whose order depends on theirs.
+ */
+function merged(p: SparseParts, q: SparseParts, values: Tensor, shape: Shape): SparseParts {
+  const dims = p.indices.shape[0] as number;
+  const size = shape.slice(0, dims);
+  const [left, right] = [linearIndices(p.indices, size), linearIndices(q.indices, size)];
+  const [n, m] = [left.length, right.length];
+  const position = new Int32Array(n + m);
+  const keys = new Float64Array(n + m);
+  let count = 0;
+  for (let i = 0, j = 0; i < n || j < m; count++) {
+    const order = j === m ? -1 : i === n ? 1 : left[i]! - right[j]!;
+    keys[count] = order <= 0 ? left[i]! : right[j]!;
+    if (order <= 0) position[i++] = count;
+    if (order >= 0) position[n + j++] = count;
   }
-  return fromArray(out, 'int64', [dims, n + m]);
+  return {
+    indices: fromArray(unravel(keys.subarray(0, count), size), 'int64', [dims, count]),
+    values: segmentSum(values, position, count),
+    coalesced: p.coalesced && q.coalesced,
+  };
 }
 
 /** a + alpha b where at least one is sparse: sparse with sparse stays sparse (uncoalesced), with dense becomes dense. */
