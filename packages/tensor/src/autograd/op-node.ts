@@ -1,7 +1,7 @@
 /** @file The graph node of a built-in operation: its derivative rule and what that saved. */
 import { AutogradError } from '../errors.ts';
 import { ambient } from '../ambient.ts';
-import { isHalf } from '../ops/widen.ts';
+import { toFloat32 } from '../ops/widen.ts';
 import type { Shape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import type { DType } from '../dtype.ts';
@@ -87,7 +87,7 @@ export class OpNode extends Node implements Saved {
   private value(key: number | 'output'): Tensor {
     const saved = this.saved?.[this.keys.indexOf(key)];
     if (saved === undefined) throw new AutogradError(`${this.name} did not save ${key}`);
-    return wide(saved.unpack(this));
+    return toFloat32(saved.unpack(this));
   }
 
   protected override backward(grads: readonly (Tensor | null)[]): readonly (Tensor | null)[] {
@@ -99,7 +99,7 @@ export class OpNode extends Node implements Saved {
     const grad = grads[0];
     if (grad === null || grad === undefined) return this.nextEdges.map(() => null);
     // A rule that saves nothing moves and adds elements; one that computes rounds to half precision once, at the end.
-    return this.rule.backward(this.keys.length === 0 ? grad : wide(grad), this, this.attrs as never);
+    return this.rule.backward(this.keys.length === 0 ? grad : toFloat32(grad), this, this.attrs as never);
   }
 
   /** Functions that saved nothing can run again, as in PyTorch. */
@@ -109,9 +109,4 @@ export class OpNode extends Node implements Saved {
     this.saved = undefined;
     for (const value of saved) value.release();
   }
-}
-
-/** Half precision as float32, which PyTorch computes derivatives in as well. */
-function wide(t: Tensor): Tensor {
-  return isHalf(t.dtype) ? t.to('float32') : t;
 }

@@ -1,5 +1,6 @@
 /** @file Activation functions. Each answers NaN with NaN, and passes a gradient there where PyTorch does; half precision is rounded once. */
 import { named } from '../named.ts';
+import { sweep } from '../scope.ts';
 import type { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
 import { binary, unary } from './elementwise.ts';
@@ -53,18 +54,34 @@ export const prelu = named('aten::prelu', (t: Tensor, weight: Tensor): Tensor =>
   }),
 );
 
-/** x above zero, alpha (exp(x) - 1) below. */
-export const elu = named('aten::elu', (t: Tensor, alpha = 1): Tensor =>
-  inFloat32(t, (x) => {
-    const below = x.detach().le(0);
-    return where(below, where(below, x, 0).expm1().mul(alpha), x);
+export interface EluAttrs {
+  readonly alpha: number;
+  readonly scale: number;
+}
+
+const eluOp = defineOp<EluAttrs>('elu', 'elu', ([t], { alpha, scale }) =>
+  sweep(() => {
+    const x = (t as Tensor).detach();
+    const below = x.le(0);
+    return where(
+      below,
+      where(below, x, 0)
+        .expm1()
+        .mul(alpha * scale),
+      scale === 1 ? x : x.mul(scale),
+    );
   }),
 );
 
-const SELU = { alpha: 1.6732632423543772, scale: 1.0507009873554805 };
+/** x above zero, alpha (exp(x) - 1) below. */
+export const elu = named('aten::elu', (t: Tensor, alpha = 1): Tensor =>
+  inFloat32(t, (x) => apply(eluOp, [x], { alpha, scale: 1 })),
+);
+
+const SELU: EluAttrs = { alpha: 1.6732632423543772, scale: 1.0507009873554805 };
 
 /** The self-normalising elu of Klambauer et al. (2017). */
-export const selu = named('aten::selu', (t: Tensor): Tensor => inFloat32(t, (x) => elu(x, SELU.alpha).mul(SELU.scale)));
+export const selu = named('aten::selu', (t: Tensor): Tensor => inFloat32(t, (x) => apply(eluOp, [x], SELU)));
 
 /** min(max(x, 0), 6). */
 export const relu6 = named('aten::relu6', (t: Tensor): Tensor => hardtanh(t, 0, 6));

@@ -6,16 +6,22 @@ import { addSparse, mulSparse } from '../sparse/arithmetic.ts';
 import { Tensor } from '../tensor.ts';
 import { complexProduct, complexQuotient } from './complex-parts.ts';
 import { defineOp } from './define.ts';
-import { binary } from './elementwise.ts';
+import { binary, takesExact } from './elementwise.ts';
 import type { BinaryName } from './loops.ts';
 import { apply } from './op.ts';
-import { operand } from './promotion.ts';
+import { exactOperand, operand } from './promotion.ts';
+import { inFloat32, isHalf } from './widen.ts';
 
 type Operand = Tensor | number;
 
 function define(name: BinaryName, torch: string): (a: Tensor, b: Operand) => Tensor {
   const op = defineOp(name, torch, ([a, b]) => binary(name, a as Tensor, b as Tensor));
-  return (a, b) => apply(op, [a, operand(b, a)], undefined);
+  return (a, b) => {
+    if (!takesExact(name, a, b)) return apply(op, [a, operand(b, a)], undefined);
+    const run = (x: Tensor): Tensor => apply(op, [x, exactOperand(b, x)], undefined);
+    // Without dimensions nothing else keeps the result in half precision.
+    return a.rank === 0 && isHalf(a.dtype) ? inFloat32(a, run) : run(a);
+  };
 }
 
 const addDense = define('add', 'add');

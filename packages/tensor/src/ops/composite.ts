@@ -13,7 +13,7 @@ import type { Dims } from './reduce.ts';
 import { resultDType } from './promotion.ts';
 import { maskedFill, where } from './select.ts';
 import { whiten } from './whiten.ts';
-import { inFloat32 } from './widen.ts';
+import { alike, inFloat32 } from './widen.ts';
 
 /** start + weight (end - start). */
 export const lerp = named('aten::lerp', (start: Tensor, end: Tensor, weight: Tensor | number): Tensor =>
@@ -85,21 +85,20 @@ export const cosineSimilarity = named('aten::cosine_similarity', (a: Tensor, b: 
 export const linear = named('aten::linear', (x: Tensor, weight: Tensor, bias?: Tensor | null): Tensor => {
   if (weight.rank !== 1 && weight.rank !== 2)
     throw new ShapeError(`linear: expected a weight [out, in] or [in], got [${weight.shape.join(', ')}]`);
-  const turned = weight.rank === 1 ? weight : weight.transpose(0, 1);
-  if (bias === undefined || bias === null) return sweep(() => matmul(x, turned));
-  if (weight.rank === 1 && bias.rank > 0) {
+  if (weight.rank === 1 && bias !== undefined && bias !== null && bias.rank > 0) {
     throw new ShapeError(`linear: a weight [in] takes a bias without dimensions, got [${bias.shape.join(', ')}]`);
   }
   return inFloat32(x, (wide) => {
-    // The weight widens with its operand only where both had one dtype: others are refused.
-    const product = matmul(wide, x.dtype === weight.dtype ? turned.to(wide.dtype) : turned);
-    const shape = broadcastShapes(product.shape, bias.shape);
-    if (!sameShape(shape, product.shape)) {
+    const own = alike(weight, x, wide);
+    const product = matmul(wide, weight.rank === 1 ? own : own.transpose(0, 1));
+    if (bias === undefined || bias === null) return product;
+    const out = product.add(bias);
+    if (!sameShape(out.shape, product.shape)) {
       throw new ShapeError(
         `linear: a bias [${bias.shape.join(', ')}] does not fit a result of shape [${product.shape.join(', ')}]`,
       );
     }
-    return product.add(bias);
+    return out;
   });
 });
 
@@ -117,7 +116,8 @@ export const tile = named('aten::tile', (t: Tensor, counts: readonly number[]): 
     const full = [...Array<number>(rank - counts.length).fill(1), ...counts];
     const shape = [...Array<number>(rank - t.rank).fill(1), ...t.shape];
     const spread = t.reshape(shape.flatMap((n) => [1, n])).expand(shape.flatMap((n, i) => [full[i] as number, n]));
-    return spread.reshape(shape.map((n, i) => n * (full[i] as number)));
+    // A copy of its own, also where nothing is repeated.
+    return spread.clone().reshape(shape.map((n, i) => n * (full[i] as number)));
   }),
 );
 
@@ -233,8 +233,8 @@ export const batchNorm = named('aten::batch_norm', (t: Tensor, options: BatchNor
 );
 
 /**
- * softmax(q k^T / √d + mask) v: q [..., n, d], k [..., m, d], v [..., m, e]. `mask` is bool (true: attend) or added. A row that may
- * attend to nothing gives zeros.
+ * softmax(q k^T / √d + mask) v: q [..., n, d], k [..., m, d], v [..., m, e]. `mask` is bool (true: attend) or added; `causal` keeps
+ * row i from what comes after it, also beside a mask. A row that may attend to nothing gives zeros.
  */
 export const scaledDotProductAttention = named(
   'aten::scaled_dot_product_attention',
@@ -243,18 +243,16 @@ export const scaledDotProductAttention = named(
     for (const t of [q, k, v]) {
       if (t.rank < 2) throw new ShapeError(`attention expects tensors [..., n, d], got [${t.shape.join(', ')}]`);
     }
-    if (mask !== undefined && causal) throw new ShapeError('attention: a mask and causal exclude each other');
     const scale = options.scale ?? 1 / Math.sqrt(q.shape.at(-1) as number);
     return inFloat32(q, (x) => {
-      const same = (t: Tensor): Tensor => (t.dtype === q.dtype ? t.to(x.dtype) : t);
-      let scores = matmul(x, same(k).transpose(-1, -2)).mul(scale);
+      let scores = matmul(x, alike(k, q, x).transpose(-1, -2)).mul(scale);
       if (mask !== undefined)
         scores = mask.dtype === 'bool' ? scores.maskedFill(mask.logicalNot(), -Infinity) : scores.add(mask);
       if (causal) {
         const ahead = ones(scores.shape.slice(-2)).triu(1).ne(0);
         scores = scores.maskedFill(ahead, -Infinity);
       }
-      return matmul(mask === undefined ? scores.softmax(-1) : safeSoftmax(scores), same(v));
+      return matmul(mask === undefined ? scores.softmax(-1) : safeSoftmax(scores), alike(v, q, x));
     });
   },
 );

@@ -18,7 +18,7 @@ import {
   type Windows,
   type WindowSpec,
 } from './windows.ts';
-import { inFloat32 } from './widen.ts';
+import { alike, inFloat32 } from './widen.ts';
 
 export interface ConvOptions {
   bias?: Tensor | null;
@@ -57,11 +57,6 @@ function onImages(name: string, x: Tensor, fn: (x: Tensor) => Tensor): Tensor {
   return inFloat32(x, (wide) => (wide.rank === 3 ? fn(wide.unsqueeze(0)).squeeze(0) : fn(wide)));
 }
 
-/** Weights follow images that are computed in float32, unless they differed: that is refused. */
-function beside(weight: Tensor, x: Tensor, wide: Tensor): Tensor {
-  return weight.dtype === x.dtype ? weight.to(wide.dtype) : weight;
-}
-
 function checkGroups(groups: number): void {
   if (!Number.isInteger(groups) || groups < 1)
     throw new ShapeError(`groups must be a whole number of at least 1, but got ${groups}`);
@@ -90,7 +85,7 @@ export const conv2d = named('aten::conv2d', (x: Tensor, weight: Tensor, options:
     if (images.shape.slice(2).includes(0)) checkFilled('conv2d', images);
     const taps = inner * spec.kernel[0] * spec.kernel[1];
     const columns = unfold(images, windows);
-    const filters = beside(weight, x, images);
+    const filters = alike(weight, x, images);
     const product =
       groups === 1
         ? matmul(filters.reshape([out, taps]), columns)
@@ -172,7 +167,7 @@ export const convTranspose2d = named(
       const windows = transposedWindows(images, perGroup * groups, spec, options.outputPadding ?? 0);
       const taps = perGroup * spec.kernel[0] * spec.kernel[1];
       const flat = images.permute([1, 0, 2, 3]).reshape([groups, channels / groups, n * h * w]);
-      const filters = beside(weight, x, images).reshape([groups, channels / groups, taps]);
+      const filters = alike(weight, x, images).reshape([groups, channels / groups, taps]);
       const columns = matmul(filters.transpose(1, 2), flat);
       return addBias(fold(columns.reshape([groups * taps, n * h * w]), windows), options.bias);
     });

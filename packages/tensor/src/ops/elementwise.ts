@@ -10,6 +10,7 @@ import { complexBinary, complexUnary } from './complex.ts';
 import { divisionByZero, int64Binary, int64Unary } from './int64.ts';
 import { binaryLoops, unaryLoops, type BinaryLoop, type BinaryName, type UnaryName } from './loops.ts';
 import { resultDType } from './promotion.ts';
+import { isHalf } from './widen.ts';
 
 /** Device kernels by operation, for float32. Maximum and Minimum are not among them: wasm's lose NaN. */
 const KERNELS: Readonly<Partial<Record<BinaryName | UnaryName, string>>> = {
@@ -42,6 +43,14 @@ const COMPARISONS: ReadonlySet<string> = new Set<BinaryName>([
 ]);
 /** Operations that leave the integers. */
 const TO_FLOAT: ReadonlySet<string> = new Set<BinaryName>(['div', 'atan2']);
+/** In half precision, operations whose operand without dimensions is not rounded first: so it is in PyTorch. */
+const UNROUNDED: ReadonlySet<string> = new Set<BinaryName>(['mul', 'div', 'floorDivide']);
+
+/** Whether a number beside `a` counts as it is, not as `a`'s dtype would hold it. */
+export function takesExact(name: BinaryName, a: Tensor, b: Tensor | number): boolean {
+  if (typeof b !== 'number') return false;
+  return isHalf(a.dtype) ? UNROUNDED.has(name) : TO_FLOAT.has(name);
+}
 
 /** An array to compute into, and its dtype's own form afterwards. */
 function workArray(dtype: DType, n: number): NumberArray {
@@ -67,6 +76,11 @@ function workArray(dtype: DType, n: number): NumberArray {
 function numbersAs(t: Tensor, dtype: DType): NumberArray {
   const array = readArray(t);
   return t.dtype === dtype ? decode(array, dtype) : decode(cast(array, t.dtype, dtype), dtype);
+}
+
+/** What operands are converted to. */
+function operandDType(name: BinaryName, t: Tensor, dtype: DType): DType {
+  return t.rank === 0 && isHalf(dtype) && UNROUNDED.has(name) ? 'float32' : dtype;
 }
 
 /** Computes a binary operation; operands broadcast and promote. Records nothing. */
@@ -107,8 +121,8 @@ function binaryNumbers(
 ): NumberArray {
   // bool + bool is a logical or: compute wide, store as 0 and 1.
   const work = workArray(out === 'bool' ? 'int32' : out, size);
-  const x = numbersAs(a, dtype);
-  const y = numbersAs(b, dtype);
+  const x = numbersAs(a, operandDType(name, a, dtype));
+  const y = numbersAs(b, operandDType(name, b, dtype));
   const loop = dtypes[dtype].kind === 'float' ? binaryLoops[name] : integerLoop(name, dtype, y);
   if (a.size === size && b.size === size) loop(x, 0, 1, y, 0, 1, work, 0, size);
   else if (a.size === size && b.size === 1) loop(x, 0, 1, y, 0, 0, work, 0, size);

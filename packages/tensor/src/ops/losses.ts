@@ -11,7 +11,7 @@ import { apply } from './op.ts';
 import { where } from './select.ts';
 import { logSoftmax } from './softmax.ts';
 import { logSigmoid } from './unary.ts';
-import { inFloat32 } from './widen.ts';
+import { inFloat32, toFloat32 } from './widen.ts';
 
 /** How the losses of the elements become one number. @default 'mean' */
 export type Reduction = 'mean' | 'sum' | 'none';
@@ -91,7 +91,7 @@ export const binaryCrossEntropy = named(
   'aten::binary_cross_entropy',
   (p: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
     checkSame('binaryCrossEntropy', p, target);
-    return inFloat32(p, (x) => reduce(apply(bceOp, [x, target], undefined), options.reduction));
+    return inFloat32(p, (x) => reduce(apply(bceOp, [x, toFloat32(target)], undefined), options.reduction));
   },
 );
 
@@ -101,7 +101,7 @@ export const binaryCrossEntropyWithLogits = named(
   (x: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
     checkSame('binaryCrossEntropyWithLogits', x, target);
     return inFloat32(x, (logits) => {
-      const negative = target.neg().add(1);
+      const negative = toFloat32(target).neg().add(1);
       return reduce(negative.mul(logits).sub(logSigmoid(logits)), options.reduction);
     });
   },
@@ -117,7 +117,7 @@ const klDivOp = defineOp('klDiv', 'kl_div', ([input, target]) =>
 
 /** target (log target - input), input being log-probabilities; both broadcast. */
 export const klDiv = named('aten::kl_div', (input: Tensor, target: Tensor, options: LossOptions = {}): Tensor =>
-  inFloat32(input, (x) => reduce(apply(klDivOp, broadcast(x, target), undefined), options.reduction)),
+  inFloat32(input, (x) => reduce(apply(klDivOp, broadcast(x, toFloat32(target)), undefined), options.reduction)),
 );
 
 export interface ClassLossOptions extends LossOptions {
@@ -133,6 +133,12 @@ export const nllLoss = named(
   (logp: Tensor, target: Tensor, options: ClassLossOptions = {}): Tensor => {
     checkTarget('nllLoss', logp, target);
     const { weight, reduction = 'mean', ignoreIndex = -100 } = options;
+    const classes = logp.shape[logp.rank === 1 ? 0 : 1] as number;
+    if (weight !== undefined && (weight.rank !== 1 || weight.size !== classes)) {
+      throw new ShapeError(
+        `nllLoss: the weight should be defined for all ${classes} classes, but has shape [${weight.shape.join(', ')}]`,
+      );
+    }
     return nll(logp, target, weight, { reduction, ignoreIndex, shape: logp.shape });
   },
 );

@@ -6,7 +6,7 @@ import { decode, dtypes, encode, type DType, type NumberArray } from '../dtype.t
 import { ShapeError, DTypeError } from '../errors.ts';
 import { fromArray, over, rawTranspose, readArray } from '../host.ts';
 import { named } from '../named.ts';
-import { broadcastShapes, sizeOf, type Shape } from '../shape.ts';
+import { broadcastShapes, checkCount, sizeOf, type Shape } from '../shape.ts';
 import { Storage } from '../storage.ts';
 import type { Tensor } from '../tensor.ts';
 import { complexProduct } from './complex-parts.ts';
@@ -16,7 +16,7 @@ import { fitsDoubles, multiplyInt32, multiplyInt64 } from './int64-reduce.ts';
 import { apply } from './op.ts';
 import { scalar } from './promotion.ts';
 import { where } from './select.ts';
-import { inFloat32 } from './widen.ts';
+import { alike, inFloat32 } from './widen.ts';
 
 /** Which operands lie column by column: their gradients are made that way too, as in PyTorch, so that none is turned around later. */
 export interface ProductAttrs {
@@ -30,6 +30,7 @@ const bmmOp = defineOp<ProductAttrs>('bmm', 'bmm', ([a, b]) => {
   const [m, k] = x.shape.slice(-2) as [number, number];
   const n = y.shape.at(-1) as number;
   const shape = [...batch, m, n];
+  checkCount(shape);
   const count = sizeOf(batch);
   const work = count * m * k * n;
   if (x.dtype === 'float32' && isDeviceDType(y.dtype) && work > 0) {
@@ -226,7 +227,7 @@ export const addmm = named(
     if (a.rank !== 2 || b.rank !== 2)
       throw new ShapeError(`addmm: expected matrices, got [${a.shape.join(', ')}] and [${b.shape.join(', ')}]`);
     return inFloat32(a, (x) => {
-      const product = mm(x, a.dtype === b.dtype ? b.to(x.dtype) : b);
+      const product = mm(x, alike(b, a, x));
       const left = scaled(input, beta).expand(product.shape);
       return scaled(product, alpha).add(left);
     });

@@ -6,11 +6,11 @@ import { named } from '../named.ts';
 import { broadcastShapes, expandStrides } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { checkExponent } from './arithmetic.ts';
-import { binary, unary } from './elementwise.ts';
+import { binary, takesExact, unary } from './elementwise.ts';
 import { defineOp, type Op } from './define.ts';
 import { applyInPlace, type InPlaceOptions } from './inplace.ts';
 import type { BinaryName, UnaryName } from './loops.ts';
-import { operand, scalar } from './promotion.ts';
+import { exactOperand, operand, scalar } from './promotion.ts';
 
 type Operand = Tensor | number;
 
@@ -52,8 +52,8 @@ const mulOp = inPlaceBinary('mul', 'mul');
 const divOp = inPlaceBinary('div', 'div');
 const powOp = inPlaceBinary('pow', 'pow');
 
-function other(b: Operand, t: Tensor, alpha = 1): Tensor {
-  if (typeof b === 'number') return operand(b * alpha, t);
+function other(b: Operand, t: Tensor, alpha = 1, exact = false): Tensor {
+  if (typeof b === 'number') return exact ? exactOperand(b, t) : operand(b * alpha, t);
   const dense = b.sparse === undefined ? b : b.toDense();
   return alpha === 1 ? dense : dense.mul(alpha);
 }
@@ -72,10 +72,10 @@ export const sub_ = named('aten::sub_', <T extends Tensor>(t: T, b: Operand, opt
   applyInPlace(subOp, t, [other(b, t, options?.alpha)], undefined, asGiven(b)),
 );
 export const mul_ = named('aten::mul_', <T extends Tensor>(t: T, b: Operand): T =>
-  applyInPlace(mulOp, t, [other(b, t)], undefined),
+  applyInPlace(mulOp, t, [other(b, t, 1, takesExact('mul', t, b))], undefined),
 );
 export const div_ = named('aten::div_', <T extends Tensor>(t: T, b: Operand): T =>
-  applyInPlace(divOp, t, [other(b, t)], undefined),
+  applyInPlace(divOp, t, [other(b, t, 1, takesExact('div', t, b))], undefined),
 );
 export const pow_ = named('aten::pow_', <T extends Tensor>(t: T, b: Operand): T => {
   checkExponent(t, b);

@@ -17,12 +17,23 @@ export function resultDType(a: Tensor, b: Tensor): DType {
 
 /** A number as a tensor without dimensions that takes part in the dtype rules as numbers do. */
 export function operand(value: Tensor | number, beside: Tensor): Tensor {
-  if (value instanceof Tensor) return value;
-  // Callers of other workers are not checked by our types: a string would become NaN here.
-  if (typeof value !== 'number' && typeof value !== 'boolean') {
-    throw new TypeError(`an operand must be a Tensor or a number, not ${value === null ? 'null' : typeof value}`);
-  }
-  return scalar(value, promoteScalar(beside.dtype, value));
+  return value instanceof Tensor ? value : scalar(checked(value), promoteScalar(beside.dtype, value));
+}
+
+/**
+ * As `operand`, for what computes in floating point: neither wrapped to an integer's range nor rounded to half precision. A result
+ * beside half precision without dimensions is float32 then.
+ */
+export function exactOperand(value: Tensor | number, beside: Tensor): Tensor {
+  const { dtype } = beside;
+  if (value instanceof Tensor || dtype === 'float64' || dtype === 'complex64') return operand(value, beside);
+  return scalar(checked(value), 'float32');
+}
+
+/** Callers of other workers are not checked by our types: a string would become NaN here. */
+function checked(value: unknown): number {
+  if (typeof value === 'number' || typeof value === 'boolean') return Number(value);
+  throw new TypeError(`an operand must be a Tensor or a number, not ${value === null ? 'null' : typeof value}`);
 }
 
 /** A tensor without dimensions. */

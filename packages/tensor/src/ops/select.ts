@@ -64,18 +64,24 @@ const clampOp = defineOp<{ min: number | undefined; max: number | undefined }>(
       return fromArray(clampInt64(readArray(input) as BigInt64Array, low, high), 'int64', input.shape);
     }
     const values = decode(readArray(input), input.dtype);
-    const out = values.map((v) => (v < low ? Math.min(low, high) : v > high ? high : v));
+    const none = Number.isNaN(low) || Number.isNaN(high);
+    const out = values.map((v) => (none ? NaN : v < low ? Math.min(low, high) : v > high ? high : v));
     return fromArray(encode(out, input.dtype), input.dtype, input.shape);
   },
 );
 
-/** Elements below `min` become `min`, those above `max` become `max`. Bounds with a fraction make float32 of integers. */
+/**
+ * Elements below `min` become `min`, those above `max` become `max`, all NaN where a bound is. Bounds that no integer is make float32 of
+ * integers; a negative one of bytes wraps, as in PyTorch.
+ */
 export const clamp = named('aten::clamp', (t: Tensor, min?: number, max?: number): Tensor => {
-  const whole = (bound: number | undefined): boolean => bound === undefined || Math.trunc(bound) === bound;
+  if (min === undefined && max === undefined) throw new TypeError('clamp: at least one of min and max must be given');
+  const whole = (bound: number | undefined): boolean => bound === undefined || Number.isInteger(bound);
   if (!isDifferentiable(t.dtype) && !(whole(min) && whole(max))) return clamp(t.to('float32'), min, max);
-  // Integers have no place for infinities either, but as bounds those only mean none.
   for (const bound of [min, max]) if (bound !== undefined && Number.isFinite(bound)) checkFill(bound, t.dtype);
-  return apply(clampOp, [t], { min, max });
+  const wrapped = (bound: number | undefined): number | undefined =>
+    t.dtype === 'uint8' && bound !== undefined && bound < 0 ? bound + 256 : bound;
+  return apply(clampOp, [t], { min: wrapped(min), max: wrapped(max) });
 });
 
 /** `t` with `value` where `mask` (bool, broadcast) holds. */

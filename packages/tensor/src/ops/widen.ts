@@ -7,7 +7,17 @@ export function isHalf(dtype: DType): boolean {
   return dtype === 'float16' || dtype === 'bfloat16';
 }
 
-/** `fn` of `t`; in half precision of `t` as float32, the result rounded. Other operands of `fn` promote by themselves. */
+/** Half precision as float32, all else as it is. */
+export function toFloat32(t: Tensor): Tensor {
+  return isHalf(t.dtype) ? t.to('float32') : t;
+}
+
+/** `fn` of `t`, which in half precision it gets as float32; the result is rounded. Other operands of `fn` promote by themselves. */
 export function inFloat32(t: Tensor, fn: (t: Tensor) => Tensor): Tensor {
   return sweep(() => (isHalf(t.dtype) ? fn(t.to('float32')).to(t.dtype) : fn(t)));
+}
+
+/** `other` widened with `t`, which became `wide`, if both had one dtype; a mixture is for the operation to refuse. */
+export function alike(other: Tensor, t: Tensor, wide: Tensor): Tensor {
+  return wide === t || other.dtype !== t.dtype ? other : other.to(wide.dtype);
 }

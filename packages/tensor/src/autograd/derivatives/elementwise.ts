@@ -1,5 +1,7 @@
 /** @file Derivatives of arithmetic and of the functions of one argument. Formulas follow PyTorch's derivatives.yaml. */
 import { zerosLike } from '../../creation.ts';
+import { AutogradError } from '../../errors.ts';
+import type { EluAttrs } from '../../ops/activations.ts';
 import { sumTo } from '../../ops/gradients.ts';
 import { where } from '../../ops/select.ts';
 import { thresholdGrad } from '../../ops/threshold.ts';
@@ -16,6 +18,14 @@ const ofInput = (rule: (grad: Tensor, x: Tensor) => Tensor): Derivative => ({
 const ofOutput = (rule: (grad: Tensor, y: Tensor) => Tensor): Derivative => ({
   save: ['output'],
   backward: (grad, saved) => [rule(grad, saved.output())],
+});
+
+/** PyTorch has none either: asking for it is a mistake that zeros would hide. */
+const missing = (name: string): Derivative => ({
+  save: [],
+  backward: () => {
+    throw new AutogradError(`derivative for aten::${name} is not implemented`);
+  },
 });
 
 /** Constant almost everywhere. */
@@ -118,7 +128,9 @@ const binaries: Readonly<Record<string, Derivative>> = {
       );
     },
   },
-  floorDivide: zero,
+  floorDivide: missing('floor_divide'),
+  unique: missing('_unique2'),
+  bincount: missing('bincount'),
   remainder: {
     save: [0, 1],
     backward: (grad, saved) =>
@@ -147,6 +159,25 @@ const unaries: Readonly<Record<string, Derivative>> = {
   thresholdGrad: {
     save: [1],
     backward: (grad, saved) => [thresholdGrad(grad, saved.input(1).detach()), null],
+  },
+  elu: {
+    save: [0],
+    // Not from the result: far below zero that is too close to -alpha to tell the slope.
+    backward: (grad, saved, { alpha, scale }: EluAttrs) => {
+      const x = saved.input(0);
+      const below = x.detach().le(0);
+      return [
+        grad.mul(
+          where(
+            below,
+            where(below, x, 0)
+              .exp()
+              .mul(alpha * scale),
+            scale,
+          ),
+        ),
+      ];
+    },
   },
   silu: ofInput((g, x) => {
     const s = x.sigmoid();
