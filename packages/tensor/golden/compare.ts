@@ -9,6 +9,8 @@ export interface Packed {
   data: (number | boolean | string)[];
   /** By how much PyTorch's own result misses its float64, at worst: near a cancellation no closer agreement means anything. */
   error?: number;
+  /** The same of single elements, by index: of half precision, whose tails would otherwise count for nothing. */
+  errors?: Record<string, number>;
   /** Results in float64, by index, where PyTorch's own overflowed on the way: ours may be either. */
   rescued?: Record<string, number>;
 }
@@ -26,6 +28,9 @@ export function unpack(p: Packed, requiresGrad = false): Tensor {
 
 /** One step of the grid of half precision; 1e-6 of each value else, 1e-5 for sums and products of many terms. */
 const GRID: Partial<Record<DType, number>> = { float16: 1e-3, bfloat16: 8e-3 };
+
+/** Two steps of the smallest numbers. */
+const SMALLEST: Partial<Record<DType, number>> = { float16: 2 ** -23 };
 
 const SMALLEST_NORMAL = 2 ** -126;
 
@@ -45,8 +50,9 @@ export function expectClose(got: Tensor, wanted: Packed, what: string, rtol = 1e
     if (Object.is(v, w) || v === w) return;
     const rescued = wanted.rescued?.[i];
     if (rescued !== undefined && Math.abs(v - rescued) <= tolerance * Math.abs(rescued) + SMALLEST_NORMAL) return;
-    // Where float32 has no more than a few bits left, its last ones count as equal.
-    const room = tolerance * Math.abs(w) + (wanted.error ?? 0) + 3e-45;
+    // Where a dtype has no more than a few bits left, its last ones count as equal.
+    const room =
+      tolerance * Math.abs(w) + (wanted.errors?.[i] ?? wanted.error ?? 0) + (SMALLEST[wanted.dtype] ?? 3e-45);
     if (!(Math.abs(v - w) <= room) || !Number.isFinite(w)) wrong.push(`[${i}]: ${v} for ${w}`);
   });
   expect(wrong, what).toEqual([]);

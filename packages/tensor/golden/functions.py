@@ -58,11 +58,6 @@ def sparse_embedding(table, ids):
     return F.embedding(ids, table, sparse=True)
 
 
-def lstm(x, hidden):
-    torch.manual_seed(0)
-    return torch.nn.LSTM(x.shape[-1], hidden)(x)
-
-
 FUNCTIONS = {
     n: getattr(torch, n)
     for n in (
@@ -108,6 +103,14 @@ FUNCTIONS |= {
     "unique": lambda t: dict(zip(("values", "inverse", "counts"), t.unique(return_inverse=True, return_counts=True), strict=True)),
     "item": lambda t, i: t[i],
     "get": lambda t, name: t[name] if isinstance(t, dict) else getattr(t, name),
+    # Sparse tensors: as they lie, not coalesced first.
+    "sparse": lambda i, v, size: torch.sparse_coo_tensor(i, v, size),
+    "rawIndices": lambda t: t._indices(),
+    "rawValues": lambda t: t._values(),
+    "coalesced": lambda t: torch.tensor(t.is_coalesced()),
+    "coalesce": lambda t: t.coalesce(),
+    "toDense": lambda t: t.to_dense(),
+    "neg": torch.neg,
     # Views.
     "select": lambda t, d, i: t.select(d, i),
     "slice": lambda t, d, start=0, end=None, step=1: torch.ops.aten.slice(t, d, start, end, step),

@@ -9,6 +9,8 @@ import torch.nn.functional as F
 
 import edges
 import matrix
+
+import values
 import views
 from program import programs
 from recording import case, cases, f, i64, keep, keep_lines, pack, INF, NAN
@@ -154,13 +156,11 @@ case("crossEntropy all", lambda t: F.cross_entropy(t, target, weight=weight, lab
 case("crossEntropy images", lambda t: F.cross_entropy(t, i64([[[0, 1], [2, 1]]])), f(1, 3, 2, 2), key="crossEntropyImages")
 case("crossEntropy soft", lambda t: F.cross_entropy(t, torch.softmax(torch.arange(15.0).reshape(3, 5), 1)), f(3, 5), key="crossEntropySoft")
 
-
 # In-place changes and views, as whole programs of one input.
 def through_view(t):
     x = t * 2
     x[1].mul_(5)
     return x + x[1]
-
 
 def view_written(t):
     x = t * 2
@@ -169,31 +169,26 @@ def view_written(t):
     row.add_(1)
     return x * row
 
-
 def copied(t):
     x = torch.zeros(2, 3)
     x[:, 1].copy_(t[:, 0] * 3)
     return x * t
-
 
 def chained(t):
     x = t.clone()
     x.mul_(t).sub_(0.5).sigmoid_()
     return x
 
-
 def transposed_view(t):
     x = t * 1
     x.t()[1:].mul_(3)
     return x
-
 
 case("throughView", through_view, f(2, 3))
 case("viewWritten", view_written, f(2, 3))
 case("copied", copied, f(2, 3))
 case("chained", chained, f(2, 3))
 case("transposedView", transposed_view, f(2, 3))
-
 
 # Higher derivatives.
 def second(fn):
@@ -202,7 +197,6 @@ def second(fn):
         return g
 
     return run
-
 
 for name in "tanh sigmoid exp".split():
     case(f"second {name}", second(lambda t, n=name: getattr(torch, n)(t) * t), f(4), key=f"second:{name}")
@@ -214,7 +208,6 @@ def lstm_run(layer, x):
     out, (h, c) = layer(x)
     (out.sum() + 2 * h.sum() + 3 * c.sum()).backward()
     return out, h, c
-
 
 lstm = torch.nn.LSTM(3, 4, num_layers=2)
 exact_lstm = torch.nn.LSTM(3, 4, num_layers=2).double()
@@ -281,7 +274,7 @@ keep("matrix.json", {"torch": torch.__version__, "cases": cases})
 keep("layers.json", layers)
 keep("optimizers.json", {"start": pack(start), "gradients": [pack(g) for g in gradients], "runs": runs})
 ran = 0
-for module, file in ((views, "views.json"), (edges, "edges.json")):
+for module, file in ((views, "views.json"), (edges, "edges.json"), (values, "values.json")):
     torch.manual_seed(0)
     module.record()
     keep_lines(file, programs)

@@ -96,9 +96,9 @@ LIMITS = ("returned an invalid gradient", "backward(): Expected grad_output to h
 programs = []
 
 
-def program(name, given, steps, reads=("y",), grads=None):
+def program(name, given, steps, reads=("y",), grads=None, long=False):
     """
-    Runs and records. `grads` are the leaves that require gradients: by default every floating one. The roots are what of `reads`
+    Runs and records; `long` is for sums and products of many terms. `grads` are the leaves that require gradients: by default every floating one. The roots are what of `reads`
     requires gradients, each with weights of its own.
     """
     given = {k: v.detach() for k, v in given.items()}
@@ -111,6 +111,8 @@ def program(name, given, steps, reads=("y",), grads=None):
         "steps": [list(s) for s in steps],
         "reads": list(reads),
     }
+    if long:
+        record["long"] = True
     try:
         env, values = execute(given, grads, steps, reads)
     except Refused as refused:
@@ -128,7 +130,7 @@ def program(name, given, steps, reads=("y",), grads=None):
             pass  # A constant inside keeps it from running in float64.
 
     def packed(t, e):
-        return pack(t, e if e is not None and e.shape == t.shape else None)
+        return pack(t, e if e is not None and e.shape == t.shape else None, slack=2)
 
     record["values"] = {k: packed(v, exact.get(k)) if torch.is_tensor(v) else v for k, v in values.items()}
     record["grads"] = {

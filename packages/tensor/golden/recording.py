@@ -23,10 +23,11 @@ def plain(value):
     return value
 
 
-def pack(t, exact=None):
+def pack(t, exact=None, slack=1):
     """
-    A tensor as JSON. `exact`, the same in float64, gives `error`: by how much PyTorch's own float32 is off at worst; and `rescued`:
-    results that only float32 has no number for.
+    A tensor as JSON. `exact`, the same in float64, gives `error`: by how much PyTorch's own float32 is off at worst, or `errors`: the
+    same of single elements of half precision; and `rescued`: results that only float32 has no number for. With a `slack` of two, ours
+    may be off to the other side.
     """
     t = t.detach()
     if t.is_sparse:
@@ -42,8 +43,10 @@ def pack(t, exact=None):
         exact = (exact.to_dense() if exact.is_sparse else exact).detach().double()
         gaps = (exact - t.double()).abs()
         finite = gaps[gaps.isfinite()]
-        if finite.numel() > 0 and finite.max() > 0:
-            record["error"] = float(f"{finite.max().item() * 1.01:.2e}")
+        if t.dtype != torch.float32:
+            record["errors"] = {str(i): float(f"{gaps.flatten()[i].item() * slack * 1.01:.2e}") for i in off_by_more(t, gaps)}
+        elif finite.numel() > 0 and finite.max() > 0:
+            record["error"] = float(f"{finite.max().item() * slack * 1.01:.2e}")
         # Where float32 overflowed on PyTorch's way, but the result has a value: that counts too.
         rescued = {
             str(i): e for i, (e, v) in enumerate(zip(exact.flatten().tolist(), t.flatten().tolist()))
@@ -52,6 +55,12 @@ def pack(t, exact=None):
         if rescued:
             record["rescued"] = rescued
     return record
+
+
+def off_by_more(t, gaps):
+    """Where half precision is off by more than its last place, one worst for all would hide every small element."""
+    step = 1e-3 if t.dtype == torch.float16 else 8e-3
+    return [i for i, (g, v) in enumerate(zip(gaps.flatten().tolist(), t.flatten().tolist())) if math.isfinite(g) and g > step / 2 * abs(v)]
 
 
 def f(*shape, low=-2.0, high=2.0):
@@ -123,7 +132,7 @@ def differences(kept, made, path=""):
     """Where two JSON values differ; numbers may by a part in a million, `error` and the version of torch at will."""
     if isinstance(kept, dict) and isinstance(made, dict):
         for name in sorted(kept.keys() | made.keys()):
-            if name in ("error", "torch"):
+            if name in ("error", "errors", "torch"):
                 continue
             if name not in kept or name not in made:
                 yield f"{path}.{name}: only in what {'is kept' if name in kept else 'was made'}"

@@ -260,6 +260,36 @@ def forget(record):
     programs.remove(record)
 
 
+def results():
+    """What an operation gives, changed in place: it may be a view of something nobody sees, or the operand itself."""
+    square, image = positive(3, 3), positive(1, 2, 4, 4)
+    calls = {
+        "matmul": ["matmul", "$x", "$o"], "matmul vector": ["matmul", "$v", "$x"], "matmul rows": ["matmul", "$x", "$v"], "dot": ["dot", "$v", "$v"], "mm": ["mm", "$x", "$o"],
+        "linear": ["linear", "$x", "$o"], "linear bias": ["linear", "$x", "$o", "$v"], "linear vector": ["linear", "$x", "$v"], "addmm": ["addmm", "$o", "$x", "$x"], "outer": ["outer", "$v", "$v"],
+        "conv2d": ["conv2d", "$image", "$kernel"], "conv2d one": ["conv2d", "$image", "$kernel", {"stride": 3}], "convTranspose2d": ["convTranspose2d", "$image", "$kernel"],
+        "maxPool2d": ["maxPool2d", "$image", 2], "avgPool2d": ["avgPool2d", "$image", 2], "adaptiveAvgPool2d": ["adaptiveAvgPool2d", "$image", 2],
+        "sum": ["sum", "$x", 0], "sum kept": ["sum", "$x", 0, True], "sum of nothing": ["sum", "$x", 1, True], "mean": ["mean", "$x"], "amax": ["amax", "$x", 0], "cumsum": ["cumsum", "$x", 0],
+        "softmax": ["softmax", "$x", 0], "gather": ["gather", "$x", 0, "$i"], "indexSelect": ["indexSelect", "$x", 0, "$j"], "indexAdd": ["indexAdd", "$x", 0, "$j", "$x"],
+        "concat": ["concat", ["$x"], 0], "stack": ["stack", ["$x"], 0], "tile": ["tile", "$x", [1, 1]], "roll": ["roll", "$x", 0, 0], "flip": ["flip", "$x", []], "pad": ["pad", "$x", [0, 0]],
+        "tril": ["tril", "$x"], "trace": ["trace", "$x"], "diagEmbed": ["diagEmbed", "$v"], "clone": ["clone", "$x"], "where": ["where", "$m", "$x", "$o"], "clamp": ["clamp", "$x", 0, 9],
+        "relu": ["relu", "$x"], "leakyRelu": ["leakyRelu", "$x"], "gelu": ["gelu", "$x"], "layerNorm": ["layerNorm", "$x", [3]], "groupNorm": ["groupNorm", "$image", 2],
+        "embedding": ["embedding", "$x", "$j"], "embedding rows": ["embedding", "$x", "$i"], "sparse embedding": ["sparseEmbedding", "$x", "$j"], "sparse embedding rows": ["sparseEmbedding", "$x", "$i"],
+        "attention": ["scaledDotProductAttention", "$x", "$o", "$x"], "to": ["to", "$x", "float64"], "lerp": ["lerp", "$x", "$o", 0.5], "maskedSelect": ["maskedSelect", "$x", "$m"],
+        "inverse": ["inverse", "$x"], "real": ["real", "$x"], "expand copy": ["reshape", "$wide", [18]],
+    }
+    for name, (fn, *args) in calls.items():
+        for op in (["mul_", 2], ["pow_", 2], ["zero_"]):
+            given = {
+                "x0": square + torch.eye(3) * 4, "o": square, "v": positive(3), "image": image, "kernel": positive(2, 2, 2, 2), "i": torch.tensor([[0, 2, 1], [1, 1, 0]]), "j": torch.tensor([2, 0, 2]),
+                "m": square > 1.5, "wide0": positive(1, 9),
+            }
+            used = {a[1:] for a in [x for y in args for x in (y if isinstance(y, list) else [y])] if isinstance(a, str) and a.startswith("$")}
+            steps = [["x", "mul", "$x0", 1]] if "x" in used else []
+            steps += [["wide", "expand", "$wide0", [2, 9]]] if "wide" in used else []
+            given = {k: v for k, v in given.items() if k in used or k.removesuffix("0") in used}
+            program(f"result of {name}: {op[0]}", given, [*steps, ["y", fn, *args], ["", op[0], "$y", *op[1:]]], ("y", *(["x"] if "x" in used else [])), long=True)
+
+
 def record():
-    for group in (through_views, of_views, other_bases, dtypes, overlaps):
+    for group in (through_views, of_views, other_bases, dtypes, overlaps, results):
         group()

@@ -3,12 +3,18 @@ import { describe, expect, it } from 'vitest';
 import {
   adaptiveAvgPool2d,
   avgPool2d,
-  complex,
   backendName,
+  bincount,
+  bmm,
+  complex,
   conv2d,
   convTranspose2d,
+  crossEntropy,
+  det,
+  diagEmbed,
   DTypeError,
   fromBytes,
+  groupNorm,
   loadSafetensors,
   maxPool2d,
   oneHot,
@@ -36,6 +42,70 @@ describe('positions and sizes', () => {
     ['topK of a fraction', () => t.topK(1.5), 'topK: k must be a whole number, but got 1.5'],
     ['oneHot of a fraction', () => oneHot(tensor([0n]), 1.5), 'shape [1.5] has an invalid dimension'],
     ['flip one dimension twice', () => t.flip([0, -1]), 'dim 0 appears multiple times in the list of dims'],
+  ])('%s', (_, run, says) => {
+    expect(run).toThrow(ShapeError);
+    expect(run).toThrow(says);
+  });
+
+  it.each<[name: string, run: () => unknown, says: string]>([
+    ['a size that is no number', () => zeros([2, undefined as never]), 'shape [2, undefined] has an invalid dimension'],
+    ['two sizes to infer', () => t.reshape([-1, -1]), 'only one dimension can be inferred, but the shape is [-1, -1]'],
+    [
+      'sizes of nothing',
+      () => t.split(undefined as never),
+      'split expects a size or a list of sizes, but got undefined',
+    ],
+    [
+      'more elements than can be',
+      () =>
+        ones([1])
+          .expand([2 ** 20])
+          .unsqueeze(1)
+          .add(ones([1]).expand([2 ** 20])),
+      'shape [1048576, 1048576] has too many elements',
+    ],
+    [
+      'a product of too many',
+      () =>
+        ones([1, 1])
+          .expand([2 ** 20, 1])
+          .matmul(ones([1, 1]).expand([1, 2 ** 20])),
+      'shape [1048576, 1048576] has too many elements',
+    ],
+    [
+      'a count beyond all bounds',
+      () => bincount(tensor([2n ** 50n])),
+      'shape [1125899906842625] has too many elements',
+    ],
+    [
+      'counts with too few weights',
+      () => bincount(tensor([1n, 2n]), tensor([1])),
+      'weights should be 1-d and have the same length as input, but got shapes [1] and [2]',
+    ],
+    ['a matrix of one dimension', () => det(t), 'det: A must have at least 2 dimensions, but has shape [4]'],
+    ['a diagonal of nothing', () => diagEmbed(tensor(1)), 'diagEmbed: input tensor must have at least 1 dimension'],
+    ['channels of nothing', () => groupNorm(t, 2), 'groupNorm expects [N, C, ...], got [4]'],
+    [
+      'images of one dimension',
+      () => conv2d(t, ones([1, 1, 1, 1])),
+      'conv2d: expected images [N, C, H, W] or [C, H, W], got [4]',
+    ],
+    [
+      'a bias of another size',
+      () => conv2d(ones([1, 1, 2, 2]), ones([3, 1, 1, 1]), { bias: t }),
+      'expected a bias of 3 elements, got [4]',
+    ],
+    [
+      'weights of some classes',
+      () => crossEntropy(ones([1, 3]), tensor([0n]), { weight: t }),
+      'the weight should be defined for all 3 classes, but has shape [4]',
+    ],
+    [
+      'several indices into one element',
+      () => tensor(1).indexSelect(0, tensor([0n, 0n])),
+      'Index to scalar can have only 1 value, got 2 values',
+    ],
+    ['batches of other counts', () => bmm(ones([2, 1, 1]), ones([1, 1, 1])), 'to be: [2, 1] but got: [1, 1].'],
   ])('%s', (_, run, says) => {
     expect(run).toThrow(ShapeError);
     expect(run).toThrow(says);

@@ -16,9 +16,17 @@ export function checkShape(shape: Shape): void {
   if (shape.length > limits.maxRank)
     throw new ShapeError(`rank ${shape.length} exceeds the limit of ${limits.maxRank}`);
   for (const n of shape) {
-    if (!Number.isInteger(n) || n < 0) throw new ShapeError(`shape [${shape.join(', ')}] has an invalid dimension`);
+    // What is no number at all is named as well: a join would leave it out.
+    if (!Number.isInteger(n) || n < 0)
+      throw new ShapeError(`shape [${shape.map(String).join(', ')}] has an invalid dimension`);
   }
-  if (sizeOf(shape) > limits.maxElements) throw new ShapeError(`shape [${shape.join(', ')}] has too many elements`);
+  checkCount(shape);
+}
+
+/** Checks that the elements of a shape that was computed can be held. */
+export function checkCount(shape: Shape): void {
+  if (sizeOf(shape) > limits.maxElements)
+    throw new ShapeError(`shape [${shape.join(', ')}] has too many elements: more than ${limits.maxElements}`);
 }
 
 /** Row-major strides. */
@@ -88,6 +96,7 @@ export function broadcastShapes(a: Shape, b: Shape): number[] {
     }
     out[rank - i] = x === 1 ? y : x;
   }
+  checkCount(out);
   return out;
 }
 
@@ -127,8 +136,15 @@ export function inferShape(requested: Shape, size: number): number[] {
     return [...requested];
   }
   const rest = requested.filter((_, i) => i !== at);
+  if (rest.includes(-1))
+    throw new ShapeError(`only one dimension can be inferred, but the shape is [${requested.join(', ')}]`);
   checkShape(rest);
   const known = sizeOf(rest);
+  if (known === 0 && size === 0) {
+    throw new ShapeError(
+      `cannot reshape tensor of 0 elements into shape [${requested.join(', ')}] because the unspecified dimension size -1 can be any value and is ambiguous`,
+    );
+  }
   if (known === 0 || size % known !== 0) throw invalid();
   return requested.map((n, i) => (i === at ? size / known : n));
 }

@@ -9,6 +9,7 @@ import {
   isGradEnabled,
   lift,
   memory,
+  nn,
   noGrad,
   ones,
   runBackward,
@@ -385,6 +386,27 @@ describe('customFunction', () => {
     ]);
   });
 
+  it('refuses changes in place of a view of its input, and its use after the input has changed', () => {
+    const same = customFunction({ forward: (_c, x) => x, backward: (_c, g) => [g.mul(10)] });
+    const part = customFunction({
+      forward: (_c, x) => x.narrow(0, 0, 1),
+      backward: (_c, g) => [g.mul(10).expand([2])],
+    });
+    for (const fn of [same, part]) {
+      const x = leaf([1, 2]).mul(1);
+      expect(() => fn(x).mul_(2)).toThrow(/This view was created inside a custom Function/);
+      const y = fn(x);
+      x.add_(1);
+      expect(() => y.sum().backward()).toThrow(/its base or another view of its base has been modified inplace/);
+    }
+    const [x, fresh] = [
+      leaf([1, 2]),
+      customFunction({ forward: (_c, t) => t.mul(2).narrow(0, 0, 1), backward: (_c, g) => [g.expand([2])] }),
+    ];
+    fresh(x).mul_(3).sum().backward();
+    expect(x.grad?.toArray()).toEqual([3, 3]);
+  });
+
   it('checks the number and the state of what it saved', () => {
     const wrong = customFunction({ forward: (_c, a) => a, backward: () => [] });
     expect(() => wrong(leaf([1])).backward()).toThrow(/incorrect number of gradients/);
@@ -423,6 +445,19 @@ describe('lift', () => {
 });
 
 describe('sparse gradients', () => {
+  it('that meet in one function lie in the order PyTorch gives them', () => {
+    const table = leaf([[1], [2], [3], [4], [5], [6]]);
+    const w = table.mul(1);
+    const rows = (...ids: number[]): Tensor => {
+      const layer = Object.assign(new nn.Embedding(6, 1, { sparse: true }), { weight: w });
+      return layer.forward(tensor(ids, { dtype: 'int64' })).sum();
+    };
+    const seen: unknown[] = [];
+    w.registerHook((g) => void seen.push(g.sparse?.indices.toArray()));
+    rows(0, 1).add(rows(2, 3)).add(rows(4, 5)).backward();
+    expect(seen).toEqual([[[0n, 1n, 2n, 3n, 4n, 5n]]]);
+  });
+
   it('stay sparse in a leaf, and meet dense ones', () => {
     const w = leaf([1, 2, 3]);
     const pick = customFunction({

@@ -8,6 +8,7 @@ import type { Tensor } from '../tensor.ts';
 import { programStack } from './anomaly.ts';
 import { Node, type Edge } from './node.ts';
 import { gradEdge, SavedTensor, setHistory, shareHandle } from './record.ts';
+import { noteView } from './view-history.ts';
 
 /** What forward leaves for backward. */
 export interface FunctionContext {
@@ -93,6 +94,9 @@ export function customFunction(fn: CustomFunction): (...inputs: Tensor[]) => Ten
     const output = inputs.includes(result) ? fresh(result) : result;
     const node = new CustomNode(fn, edges);
     setHistory([output], node);
+    // A change in place would go past the function's own derivative.
+    const shown = inputs.find((t) => t.storage === output.storage);
+    if (shown !== undefined) noteView(output, shown, 'custom');
     node.save(saved, output);
     return output;
   };

@@ -2,6 +2,7 @@
 import { zeros } from '../creation.ts';
 import { stack } from '../ops/join.ts';
 import { rpcName } from '../named.ts';
+import { sameShape } from '../shape.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
 import { uniformParameter } from './init.ts';
 import { Module } from './module.ts';
@@ -51,11 +52,13 @@ class LSTMLayer extends Module {
  */
 export class LSTM extends Module {
   static readonly [rpcName] = 'nn.LSTM';
+  private readonly inputSize: number;
   private readonly hiddenSize: number;
   private readonly stacked: readonly LSTMLayer[];
 
   constructor(inputSize: number, hiddenSize: number, options: { layers?: number } = {}) {
     super();
+    this.inputSize = inputSize;
     this.hiddenSize = hiddenSize;
     this.stacked = Array.from(
       { length: options.layers ?? 1 },
@@ -76,8 +79,16 @@ export class LSTM extends Module {
 
   forward(x: Tensor, state?: [Tensor, Tensor]): [Tensor, [Tensor, Tensor]] {
     if (x.rank !== 3) throw new RangeError(`LSTM takes x [steps, batch, inputSize], got [${x.shape.join(', ')}]`);
+    if (x.shape[2] !== this.inputSize) {
+      throw new RangeError(`LSTM takes x [steps, batch, ${this.inputSize}], got [${x.shape.join(', ')}]`);
+    }
     if (x.shape[0] === 0) throw new RangeError('LSTM: expected sequence length to be larger than 0');
     const batch = x.shape[1] as number;
+    const expected = [this.stacked.length, batch, this.hiddenSize];
+    for (const part of state ?? []) {
+      if (!sameShape(part.shape, expected))
+        throw new RangeError(`LSTM: expected states of shape [${expected.join(', ')}], got [${part.shape.join(', ')}]`);
+    }
     const start = (): Tensor => zeros([batch, this.hiddenSize]);
     const hiddens: Tensor[] = [];
     const cells: Tensor[] = [];

@@ -3,7 +3,7 @@ import { cast, decode, dtypes, encode } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { fromArray, over, readArray, readBytes } from '../host.ts';
 import { named } from '../named.ts';
-import { checkShape, normalizeDim, sameShape, sizeOf } from '../shape.ts';
+import { checkCount, checkShape, normalizeDim, sameShape, sizeOf } from '../shape.ts';
 import { Storage } from '../storage.ts';
 import type { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
@@ -228,6 +228,7 @@ export const scatter = named('aten::scatter', (t: Tensor, dim: number, index: Te
 /** int64 zeros with a one at each index: [..., classes]. */
 export const oneHot = named('aten::one_hot', (index: Tensor, classes: number): Tensor => {
   checkShape([classes]);
+  checkCount([...index.shape, classes]);
   const ids = readIndices(index, classes);
   const out = new BigInt64Array(ids.length * classes);
   ids.forEach((id, i) => (out[i * classes + id] = 1n));

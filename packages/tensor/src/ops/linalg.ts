@@ -13,12 +13,11 @@ import { apply } from './op.ts';
 function square(t: Tensor, name: string): number {
   if (!isFloat(t.dtype)) throw new DTypeError(`${name}: expected a floating point tensor, got ${t.dtype}`);
   const [rows, columns] = t.shape.slice(-2);
-  if (t.rank < 2 || rows !== columns) {
-    throw new ShapeError(
-      `${name}: A must be batches of square matrices, but they are ${rows ?? 0} by ${columns ?? 0} matrices`,
-    );
-  }
-  return rows as number;
+  if (rows === undefined || columns === undefined)
+    throw new ShapeError(`${name}: A must have at least 2 dimensions, but has shape [${t.shape.join(', ')}]`);
+  if (rows !== columns)
+    throw new ShapeError(`${name}: A must be batches of square matrices, but they are ${rows} by ${columns} matrices`);
+  return rows;
 }
 
 interface LU {
@@ -106,6 +105,7 @@ const solveOp = defineOp('solve', 'linalg_solve', ([a, b]) => {
 /** X with A X = B: A [..., n, n], B [..., n, m] (or a vector [n]). Throws TensorError for a singular matrix. */
 export const solve = named('aten::linalg_solve', (a: Tensor, b: Tensor): Tensor => {
   const n = square(a, 'solve');
+  if (b.rank === 0) throw new ShapeError('solve: B must have at least 1 dimension');
   const right = b.rank === 1 ? b.unsqueeze(1) : b;
   if (right.shape.at(-2) !== n) throw new ShapeError(`solve: B has ${right.shape.at(-2) ?? 0} rows, A ${n}`);
   const batch = broadcastShapes(a.shape.slice(0, -2), right.shape.slice(0, -2));

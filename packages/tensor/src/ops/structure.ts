@@ -1,9 +1,17 @@
 /** @file Triangles, diagonals, flips, padding, sorting and searching. */
-import { decode, dtypes, encode, type DType } from '../dtype.ts';
+import { decode, dtypes, encode, type DType, type TypedArrays } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { fromArray, over, rawView, readArray, readBytes, readNumbers } from '../host.ts';
 import { named } from '../named.ts';
-import { broadcastShapes, contiguousStrides, normalizeDim, normalizeDims, sizeOf } from '../shape.ts';
+import {
+  broadcastShapes,
+  checkShape,
+  contiguousStrides,
+  normalizeDim,
+  normalizeDims,
+  sameShape,
+  sizeOf,
+} from '../shape.ts';
 import { Storage } from '../storage.ts';
 import { copyStrided } from '../strided.ts';
 import { sweep } from '../scope.ts';
@@ -76,6 +84,7 @@ const diagEmbedOp = defineOp('diagEmbed', 'diag_embed', ([t]) => {
   const input = t as Tensor;
   const n = input.shape.at(-1) as number;
   const shape = [...input.shape, n];
+  checkShape(shape);
   const bytes = new Uint8Array(sizeOf(shape) * dtypes[input.dtype].bytes);
   const from = { bytes: readBytes(input), strides: contiguousStrides(input.shape), offset: 0 };
   const strides = [...contiguousStrides(shape).slice(0, -2), n + 1];
@@ -251,7 +260,11 @@ export const maskedSelect = named('aten::masked_select', (t: Tensor, mask: Tenso
   }),
 );
 
-/** The distinct elements in ascending order, where each element of `t` is among them, and how often each occurs. */
+const uniqueOp = defineOp<{ values: TypedArrays[DType]; n: number }>('unique', '_unique2', ([t], { values, n }) =>
+  fromArray(values, (t as Tensor).dtype, [n]),
+);
+
+/** The distinct elements in ascending order, where each element of `t` is among them, and how often each occurs. Has no derivative. */
 export const unique = named('aten::unique', (t: Tensor): { values: Tensor; inverse: Tensor; counts: Tensor } => {
   const raw = readArray(t);
   const keys: (number | bigint)[] = t.dtype === 'int64' ? [...(raw as BigInt64Array)] : [...decode(raw, t.dtype)];
@@ -266,23 +279,38 @@ export const unique = named('aten::unique', (t: Tensor): { values: Tensor; inver
       : encode(Float64Array.from(distinct as number[]), t.dtype);
   const n = distinct.length;
   return {
-    values: fromArray(values, t.dtype, [n]),
+    values: apply(uniqueOp, [t], { values, n }),
     inverse: fromArray(inverse, 'int64', t.shape),
     counts: fromArray(counts, 'int64', [n]),
   };
 });
 
-/** How often each whole number occurs, at least up to `minLength`; with weights, their sums. */
-export const bincount = named('aten::bincount', (t: Tensor, weights?: Tensor, minLength = 0): Tensor => {
-  const ids = readNumbers(t);
+const bincountOp = defineOp<{ minLength: number }>('bincount', 'bincount', ([t, weights], { minLength }) => {
+  const ids = readNumbers(t as Tensor);
   let n = minLength;
   for (const v of ids) {
-    if (v < 0 || !Number.isInteger(v)) throw new ShapeError('bincount only supports non-negative integral inputs.');
+    if (v < 0 || !Number.isInteger(v))
+      throw new ShapeError(`bincount only supports 1-d non-negative integral inputs, but got ${v}`);
     n = Math.max(n, v + 1);
   }
+  checkShape([n]);
   const out = new Float64Array(n);
   const factors = weights === undefined ? undefined : readNumbers(weights);
   ids.forEach((v: number, i: number) => (out[v] = (out[v] as number) + (factors?.[i] ?? 1)));
   const dtype: DType = weights === undefined ? 'int64' : weights.dtype;
   return fromArray(encode(out, dtype), dtype, [n]);
+});
+
+/** How often each whole number occurs, at least up to `minLength`; with weights, their sums, which have no derivative. */
+export const bincount = named('aten::bincount', (t: Tensor, weights?: Tensor, minLength = 0): Tensor => {
+  if (t.rank !== 1)
+    throw new ShapeError(
+      `bincount only supports 1-d non-negative integral inputs, but got shape [${t.shape.join(', ')}]`,
+    );
+  if (weights !== undefined && !sameShape(weights.shape, t.shape)) {
+    throw new ShapeError(
+      `bincount: weights should be 1-d and have the same length as input, but got shapes [${weights.shape.join(', ')}] and [${t.shape.join(', ')}]`,
+    );
+  }
+  return apply(bincountOp, weights === undefined ? [t] : [t, weights], { minLength });
 });

@@ -200,6 +200,8 @@ export function alias<D extends DType>(t: Tensor<D>): Tensor<D> {
 export function split<D extends DType>(t: Tensor<D>, sizes: number | readonly number[], dim = 0): Tensor<D>[] {
   const d = dimOf(t, dim, 'split');
   const n = t.shape[d] as number;
+  if (typeof sizes !== 'number' && typeof sizes !== 'object')
+    throw new ShapeError(`split expects a size or a list of sizes, but got ${String(sizes)}`);
   if (typeof sizes === 'number' && !(sizes > 0 || (sizes === 0 && n === 0)))
     throw new ShapeError(`split expects a positive size, but got ${sizes} for a dimension of ${n} elements`);
   const list = typeof sizes === 'number' ? chunkSizes(n, sizes) : sizes;
