@@ -52,6 +52,9 @@ const complicated = rpcFunction('numerics/complicated', (a: Tensor, b: Tensor) =
   const c = a.mul(b);
   return c.mul(a).add(c.relu()).exp();
 });
+const shardLoss = rpcFunction('numerics/shardLoss', (x: Tensor, weight: Tensor) =>
+  x.matmul(weight.transpose(0, 1)).select(1, 0).square().sum(),
+);
 const selectOne = rpcFunction('numerics/selectOne', (a: Tensor, _unused: Tensor) => a.mul(2));
 const five = rpcFunction('numerics/five', (t: Tensor) => Array.from({ length: 5 }, (_, i) => t.narrow(0, 2 * i, 2)));
 const hop = rpcFunction('numerics/hop', async (a: Tensor, b: Tensor, rest: readonly string[]): Promise<Tensor> => {
@@ -154,6 +157,36 @@ describe.each([
 
 describe('worked examples', () => {
   const threes = (value: number): number[][] => Array.from({ length: 3 }, () => [value, value, value]);
+
+  it('of shards, one of them empty', () =>
+    at(0, async () => {
+      const [data, weight] = [rand([5, 3]), random(2, 3)];
+      const shards: [from: number, count: number][] = [
+        [0, 2],
+        [2, 0],
+        [2, 3],
+        [5, 0],
+      ];
+      const sumOf = async (run: (x: Tensor, w: Tensor) => Promise<Tensor>): Promise<Tensor> => {
+        const losses = await Promise.all(shards.map((shard) => run(data.narrow(0, ...shard), weight)));
+        return losses.reduce((a, b) => a.add(b));
+      };
+      runBackward([await sumOf(async (x, w) => shardLoss(x, w))]);
+      const expected = weight.grad as Tensor;
+      weight.grad = null;
+      await context(async (id) => {
+        await backward(id, [await sumOf((x, w) => rpcSync('w1', shardLoss, [x, w]))]);
+        expect(getGradients(id).get(weight)?.allClose(expected)).toBe(true);
+      });
+      // A worker all of whose gradient is empty: the piece it was sent has none to give back.
+      const none = random(4, 3);
+      await context(async (id) => {
+        await backward(id, [await rpcSync('w1', shardLoss, [none.narrow(0, 4, 0), weight])]);
+        const grads = getGradients(id);
+        expect(grads.get(none)?.eq(0).all().item()).toBe(1);
+        expect(grads.get(weight)?.eq(0).all().item()).toBe(1);
+      });
+    }));
 
   it('sum(mul(a, b) · a): 4 and 1, then 8 and 2 after a second pass', () =>
     at(0, () =>

@@ -150,6 +150,9 @@ def shapes():
             program(f"stack {shape} {dim}", {"x": t(*shape)}, [["y", "stack", ["$x", "$x"], dim]])
             program(f"concat {shape} {dim}", {"x": t(*shape)}, [["y", "concat", ["$x", "$x"], dim]])
         one("squeeze", given={"x": t(*shape)})
+        for span in ((0, 0), (0, 1), (1, 1), (-1, 0), (1, 0)):
+            one("flatten", *span, given={"x": t(*shape)})
+        one("logSumExp", list(range(rank)), given={"x": t(*shape)})
         one("flatten", given={"x": t(*shape)})
         one("flip", [], given={"x": t(*shape)})
         one("roll", 1, given={"x": t(*shape)})
@@ -163,7 +166,7 @@ def shapes():
             one("expand", to, given={"x": t(*shape)})
         for counts in ([2], [0], [2, 0], [1, 2, 1]):
             one("tile", counts, given={"x": t(*shape)})
-        for pads in ([1, 1], [0, 0], [-1, 0], [1, 0, 0, 1]):
+        for pads in ([1, 1], [0, 0], [-1, 0], [1, 0, 0, 1], [1, -1], [-1, 2], [0, 0, -1, 1]):
             one("pad", pads, 0.5, given={"x": t(*shape)})
         for name in ("tril", "triu", "diagonal", "diagEmbed", "trace"):
             one(name, given={"x": t(*shape)})
@@ -331,7 +334,17 @@ def in_place():
                 program(f"{fn} {shape} {other}", given, [["b", "mul", "$x", 2], ["", fn, "$b", *args]], ("b",))
 
 
+def sums():
+    """logSumExp over several dimensions, in any order."""
+    for dims in ([0, 1], [0, 2], [2, 0], [1, 2], [0, 1, 2], [-1, 0], [0, 0], [0, 3]):
+        one("logSumExp", dims, given={"x": t(2, 3, 4)})
+        one("logSumExp", dims, True, given={"x": t(2, 3, 4)})
+    far = torch.tensor([[1000.0, -INF], [-INF, -INF]])
+    for dims in ([0, 1], [0], [1]):
+        one("logSumExp", dims, given={"x": far}, label=f"logSumExp far {dims}", grads=[])
+
+
 def record():
     warnings.simplefilter("ignore")
-    for group in (elementwise, reductions, order, shapes, indexing, products, layers, losses, in_place):
+    for group in (elementwise, reductions, order, shapes, indexing, products, layers, losses, in_place, sums):
         group()

@@ -1,5 +1,5 @@
 """What PyTorch answers, for the tests of this package to compare with: operations.json, matrix.json, layers.json,
-optimizers.json, and the programs of views.json and edges.json.
+optimizers.json, and the programs of views.json, edges.json and values.json.
 
 Run by `npm run golden`; needs Python with torch and numpy. Without arguments it compares with what is kept and fails on a difference;
 `--write` keeps the new values.
@@ -9,7 +9,6 @@ import torch.nn.functional as F
 
 import edges
 import matrix
-
 import values
 import views
 from program import programs

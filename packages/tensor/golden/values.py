@@ -104,6 +104,23 @@ def half():
             program(f"{fn} of {dtype} and one float32", {"x": (a + 9).to(kind), "o": torch.tensor(3.3)}, [["y", fn, "$x", "$o"]], grads=["x"])
 
 
+def mixed():
+    """Half precision beside other dtypes, with and without dimensions: which wins, and what is rounded when."""
+    kinds = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
+    for a, x in kinds.items():
+        for b, o in kinds.items():
+            if x == o and a not in ("float16", "bfloat16"):
+                continue
+            for left, right in (((3,), ()), ((), (3,)), ((3,), (3,)), ((), ())):
+                given = {"x": (torch.arange(3.0)[: left[0] if left else 1] / 3 + 0.3).reshape(left).to(x), "o": (torch.arange(3.0)[: right[0] if right else 1] / 7 + 0.6).reshape(right).to(o)}
+                for fn in ("add", "mul", "div", "maximum", "mseLoss", "l1Loss", "smoothL1Loss", "huberLoss"):
+                    if fn == "huberLoss" and x != o:
+                        continue
+                    program(f"{fn} mixed {a} {left} {b} {right}", given, [["y", fn, "$x", "$o"]], grads=["x"] if left else [])
+                if x == o:
+                    program(f"lerp mixed {a} {left} {b} {right}", given, [["y", "lerp", "$x", "$o", 0.3]])
+
+
 def t(*values):
     return torch.tensor(values if len(values) > 1 else values[0])
 
@@ -204,5 +221,5 @@ def sparse():
 
 
 def record():
-    for group in (operands, half, ends, sparse):
+    for group in (operands, half, mixed, ends, sparse):
         group()

@@ -27,7 +27,7 @@ export interface ViewMethods<D extends DType> {
   flatten(startDim?: number, endDim?: number): Tensor<D>;
   /** A new tensor over the same storage with the same shape. */
   alias(): Tensor<D>;
-  /** Parts of `sizes` elements each along `dim` (default 0). */
+  /** Parts of `sizes` elements each along `dim` (default 0). As one of several views, a part may not be changed in place while recording. */
   split(sizes: number | readonly number[], dim?: number): Tensor<D>[];
   /** At most `count` parts of equal size along `dim` (default 0); exactly `count` of a dimension without elements. */
   chunk(count: number, dim?: number): Tensor<D>[];
@@ -137,6 +137,7 @@ export interface UnaryMethods {
   isNaN(): Tensor;
   isInf(): Tensor;
   isFinite(): Tensor;
+  /** At least one bound; NaN as a bound makes all NaN. */
   clamp(min?: number, max?: number): Tensor;
   /** With `value` where `mask` (bool, broadcast) holds. */
   maskedFill(mask: Tensor, value: number): Tensor;
@@ -157,11 +158,11 @@ export interface ReductionMethods {
   cumprod(dim: number): Tensor;
 }
 
-/** Along one dimension. */
+/** Along one dimension; the last also along several. */
 export interface SoftmaxMethods {
   softmax(dim: number): Tensor;
   logSoftmax(dim: number): Tensor;
-  logSumExp(dim: number, keepDim?: boolean): Tensor;
+  logSumExp(dim: Dims, keepDim?: boolean): Tensor;
 }
 
 /** Activation functions and other compositions. */
@@ -196,6 +197,7 @@ interface Picked {
 export interface StructureMethods {
   tril(k?: number): Tensor;
   triu(k?: number): Tensor;
+  /** The diagonal of the last two dimensions, as a view. */
   diagonal(): Tensor;
   trace(): Tensor;
   diagEmbed(): Tensor;
@@ -208,6 +210,7 @@ export interface StructureMethods {
   max(dim: number, keepDim?: boolean): Picked;
   min(dim: number, keepDim?: boolean): Picked;
   nonzero(): Tensor;
+  /** The elements where `mask` (bool) holds, as a vector; both broadcast. */
   maskedSelect(mask: Tensor): Tensor;
   unique(): { values: Tensor; inverse: Tensor; counts: Tensor };
   inverse(): Tensor;
@@ -236,7 +239,10 @@ export interface MatrixMethods {
   addmm(a: Tensor, b: Tensor, options?: { alpha?: number; beta?: number }): Tensor;
 }
 
-/** In-place forms: they change the storage, count a version, and become part of this tensor's history. */
+/**
+ * In-place forms: they change the storage, count a version, and become part of this tensor's history. They throw where an operand lies in
+ * part of the memory that changes, and, while recording, for leaves and for views that `noGrad`, `split`, `chunk` or `unbind` made.
+ */
 export interface InPlaceMethods {
   copy_(source: Tensor): this;
   fill_(value: number): this;

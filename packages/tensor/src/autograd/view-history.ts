@@ -1,5 +1,6 @@
 /** @file Views and in-place operations in the graph: a change through a view becomes part of the base's history. */
 import { zeros } from '../creation.ts';
+import type { DType } from '../dtype.ts';
 import { asStrided, asStridedAdd, asStridedScatter, type Geometry } from '../ops/as-strided.ts';
 import { AutogradError } from '../errors.ts';
 import { extentOf, isContiguous, type Shape } from '../shape.ts';
@@ -137,6 +138,10 @@ function fromMemory(memory: Tensor, { laid, baseShape }: Place): Tensor {
   return laid === undefined ? memory : asStrided(memory, baseShape, laid.strides);
 }
 
+function asDType(t: Tensor, dtype: DType): Tensor {
+  return t.dtype === dtype ? t : t.to(dtype);
+}
+
 /** The history of a view whose base changed in place: part of the base's gradient. */
 class ViewOfBase extends Node {
   private readonly place: Place;
@@ -173,7 +178,8 @@ class CopySlices extends Node {
     const [before, ...rest] = this.inner.apply([asStrided(memory, shape, strides, offset)]);
     if (this.nextEdges[0] === null) return [null, ...rest];
     // The function may work in a wider dtype than the tensor it changed.
-    const old = before?.to(grad.dtype) ?? zeros(shape, { dtype: grad.dtype });
+    const old =
+      before === null || before === undefined ? zeros(shape, { dtype: grad.dtype }) : asDType(before, grad.dtype);
     return [fromMemory(asStridedScatter(memory, old, shape, strides, offset), this.place), ...rest];
   }
 

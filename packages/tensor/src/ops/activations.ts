@@ -6,7 +6,7 @@ import { defineOp } from './define.ts';
 import { binary, unary } from './elementwise.ts';
 import { apply } from './op.ts';
 import { where } from './select.ts';
-import { inFloat32 } from './widen.ts';
+import { alike, inFloat32 } from './widen.ts';
 
 /** 0.5 x (1 + erf(x / √2)), or its approximation by tanh. */
 export const gelu = named('aten::gelu', (t: Tensor, approximate: 'none' | 'tanh' = 'none'): Tensor =>
@@ -50,7 +50,7 @@ export const leakyRelu = named('aten::leaky_relu', (t: Tensor, slope = 0.01): Te
 export const prelu = named('aten::prelu', (t: Tensor, weight: Tensor): Tensor =>
   inFloat32(t, (x) => {
     const shape = weight.size === 1 || x.rank < 2 ? [weight.size] : [weight.size, ...x.shape.slice(2).map(() => 1)];
-    return where(x.detach().gt(0), x, x.mul(weight.reshape(shape)));
+    return where(x.detach().gt(0), x, x.mul(alike(weight, t, x).reshape(shape)));
   }),
 );
 

@@ -18,9 +18,9 @@ function define(name: BinaryName, torch: string): (a: Tensor, b: Operand) => Ten
   const op = defineOp(name, torch, ([a, b]) => binary(name, a as Tensor, b as Tensor));
   return (a, b) => {
     if (!takesExact(name, a, b)) return apply(op, [a, operand(b, a)], undefined);
-    const run = (x: Tensor): Tensor => apply(op, [x, exactOperand(b, x)], undefined);
+    if (a.rank > 0 || !isHalf(a.dtype)) return apply(op, [a, exactOperand(b, a)], undefined);
     // Without dimensions nothing else keeps the result in half precision.
-    return a.rank === 0 && isHalf(a.dtype) ? inFloat32(a, run) : run(a);
+    return inFloat32(a, (x) => apply(op, [x, exactOperand(b, x)], undefined));
   };
 }
 

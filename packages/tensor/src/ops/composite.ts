@@ -13,11 +13,13 @@ import type { Dims } from './reduce.ts';
 import { resultDType } from './promotion.ts';
 import { maskedFill, where } from './select.ts';
 import { whiten } from './whiten.ts';
-import { alike, inFloat32 } from './widen.ts';
+import { alike, inFloat32, inFloat32Both, toFloat32 } from './widen.ts';
 
 /** start + weight (end - start). */
 export const lerp = named('aten::lerp', (start: Tensor, end: Tensor, weight: Tensor | number): Tensor =>
-  inFloat32(start, (from) => from.add(end.sub(from).mul(weight))),
+  inFloat32Both(start, end, (from, to) =>
+    from.add(to.sub(from).mul(typeof weight === 'number' ? weight : toFloat32(weight))),
+  ),
 );
 
 /** The variance over `dim`; `correction` 1 divides by n - 1. */

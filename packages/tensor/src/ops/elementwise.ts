@@ -48,7 +48,7 @@ const UNROUNDED: ReadonlySet<string> = new Set<BinaryName>(['mul', 'div', 'floor
 
 /** Whether a number beside `a` counts as it is, not as `a`'s dtype would hold it. */
 export function takesExact(name: BinaryName, a: Tensor, b: Tensor | number): boolean {
-  if (typeof b !== 'number') return false;
+  if (typeof b !== 'number' || a.dtype === 'float32') return false;
   return isHalf(a.dtype) ? UNROUNDED.has(name) : TO_FLOAT.has(name);
 }
 

@@ -42,31 +42,35 @@ export function applyInPlace<T extends Tensor, A>(
   t: T,
   others: readonly Tensor[],
   attrs: A,
-  { given, uniform = false }: InPlaceOptions = {},
+  options?: InPlaceOptions,
 ): T {
   const { gradMode, profile } = ambient();
   const inputs: Tensor[] = [t, ...others];
-  const run = (): void => {
-    const recorded = gradMode && requiresGrad(inputs);
-    if (gradMode) checkInPlace(t, recorded);
-    if (!uniform) checkDistinct(t);
-    for (const source of given === undefined ? others : [given]) checkOverlap(t, source);
-    runInPlace(op, t, inputs, attrs, recorded);
-  };
   if (profile === undefined) {
-    run();
+    runInPlace(op, t, inputs, attrs, admit(t, inputs, gradMode, options));
     return t;
   }
   const token = profile.begin(`${op.torch}_`, inputs);
   let output: T | undefined;
   try {
-    run();
+    runInPlace(op, t, inputs, attrs, admit(t, inputs, gradMode, options));
     output = t;
     return t;
   } finally {
     // Also when it throws: whatever comes next would be inside of it.
     profile.end(token, output);
   }
+}
+
+/** Throws where `t` may not be changed, or not by these operands; says whether the change is recorded. */
+function admit(t: Tensor, inputs: readonly Tensor[], gradMode: boolean, options: InPlaceOptions | undefined): boolean {
+  const recorded = gradMode && requiresGrad(inputs);
+  if (gradMode) checkInPlace(t, recorded);
+  if (options?.uniform !== true) checkDistinct(t);
+  const given = options?.given;
+  if (given !== undefined) checkOverlap(t, given);
+  else for (let i = 1; i < inputs.length; i++) checkOverlap(t, inputs[i] as Tensor);
+  return recorded;
 }
 
 function runInPlace<A>(op: Op<A>, t: Tensor, inputs: readonly Tensor[], attrs: A, recorded: boolean): void {

@@ -11,7 +11,7 @@ import { apply } from './op.ts';
 import { where } from './select.ts';
 import { logSoftmax } from './softmax.ts';
 import { logSigmoid } from './unary.ts';
-import { inFloat32, toFloat32 } from './widen.ts';
+import { inFloat32Both } from './widen.ts';
 
 /** How the losses of the elements become one number. @default 'mean' */
 export type Reduction = 'mean' | 'sum' | 'none';
@@ -25,11 +25,16 @@ function reduce(losses: Tensor, reduction: Reduction = 'mean'): Tensor {
   return reduction === 'sum' ? losses.sum() : losses.mean();
 }
 
-/** Both in the shape they broadcast to, as PyTorch takes targets of another shape (with a warning). */
-function broadcast(a: Tensor, b: Tensor): [Tensor, Tensor] {
-  if (sameShape(a.shape, b.shape)) return [a, b];
-  const shape = broadcastShapes(a.shape, b.shape);
-  return [a.expand(shape), b.expand(shape)];
+/**
+ * The losses of two tensors, reduced; as PyTorch takes targets of another shape (with a warning). They broadcast first, so that neither
+ * counts as one without dimensions where dtypes meet.
+ */
+function lossOf(a: Tensor, b: Tensor, options: LossOptions, losses: (a: Tensor, b: Tensor) => Tensor): Tensor {
+  return sweep(() => {
+    const shape = sameShape(a.shape, b.shape) ? undefined : broadcastShapes(a.shape, b.shape);
+    const wide = (t: Tensor): Tensor => (shape === undefined ? t : t.expand(shape));
+    return inFloat32Both(wide(a), wide(b), (x, y) => reduce(losses(x, y), options.reduction));
+  });
 }
 
 function checkSame(name: string, a: Tensor, b: Tensor): void {
@@ -42,12 +47,12 @@ function checkSame(name: string, a: Tensor, b: Tensor): void {
 
 /** (a - b)^2; a and b broadcast. */
 export const mseLoss = named('aten::mse_loss', (a: Tensor, b: Tensor, options: LossOptions = {}): Tensor =>
-  inFloat32(a, (x) => reduce(x.sub(b).square(), options.reduction)),
+  lossOf(a, b, options, (x, y) => x.sub(y).square()),
 );
 
 /** |a - b|; a and b broadcast. */
 export const l1Loss = named('aten::l1_loss', (a: Tensor, b: Tensor, options: LossOptions = {}): Tensor =>
-  inFloat32(a, (x) => reduce(x.sub(b).abs(), options.reduction)),
+  lossOf(a, b, options, (x, y) => x.sub(y).abs()),
 );
 
 /** 0.5 d^2 / beta where |d| < beta, |d| - 0.5 beta elsewhere; |d| for beta 0. a and b broadcast. */
@@ -57,9 +62,9 @@ export const smoothL1Loss = named(
     const beta = options.beta ?? 1;
     if (!(beta >= 0)) throw new RangeError(`smoothL1Loss does not support negative values for beta, got ${beta}`);
     if (beta === 0) return l1Loss(a, b, options);
-    return inFloat32(a, (x) => {
-      const d = x.sub(b).abs();
-      return reduce(where(d.detach().lt(beta), d.square().mul(0.5 / beta), d.sub(0.5 * beta)), options.reduction);
+    return lossOf(a, b, options, (x, y) => {
+      const d = x.sub(y).abs();
+      return where(d.detach().lt(beta), d.square().mul(0.5 / beta), d.sub(0.5 * beta));
     });
   },
 );
@@ -70,9 +75,9 @@ export const huberLoss = named(
   (a: Tensor, b: Tensor, options: LossOptions & { delta?: number } = {}): Tensor => {
     const delta = options.delta ?? 1;
     if (!(delta > 0)) throw new RangeError(`huberLoss does not support non-positive values for delta, got ${delta}`);
-    return inFloat32(a, (x) => {
-      const d = x.sub(b).abs();
-      return reduce(where(d.detach().le(delta), d.square().mul(0.5), d.sub(0.5 * delta).mul(delta)), options.reduction);
+    return lossOf(a, b, options, (x, y) => {
+      const d = x.sub(y).abs();
+      return where(d.detach().le(delta), d.square().mul(0.5), d.sub(0.5 * delta).mul(delta));
     });
   },
 );
@@ -91,7 +96,7 @@ export const binaryCrossEntropy = named(
   'aten::binary_cross_entropy',
   (p: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
     checkSame('binaryCrossEntropy', p, target);
-    return inFloat32(p, (x) => reduce(apply(bceOp, [x, toFloat32(target)], undefined), options.reduction));
+    return lossOf(p, target, options, (x, y) => apply(bceOp, [x, y], undefined));
   },
 );
 
@@ -100,10 +105,7 @@ export const binaryCrossEntropyWithLogits = named(
   'aten::binary_cross_entropy_with_logits',
   (x: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
     checkSame('binaryCrossEntropyWithLogits', x, target);
-    return inFloat32(x, (logits) => {
-      const negative = toFloat32(target).neg().add(1);
-      return reduce(negative.mul(logits).sub(logSigmoid(logits)), options.reduction);
-    });
+    return lossOf(x, target, options, (logits, wanted) => wanted.neg().add(1).mul(logits).sub(logSigmoid(logits)));
   },
 );
 
@@ -117,7 +119,7 @@ const klDivOp = defineOp('klDiv', 'kl_div', ([input, target]) =>
 
 /** target (log target - input), input being log-probabilities; both broadcast. */
 export const klDiv = named('aten::kl_div', (input: Tensor, target: Tensor, options: LossOptions = {}): Tensor =>
-  inFloat32(input, (x) => reduce(apply(klDivOp, broadcast(x, toFloat32(target)), undefined), options.reduction)),
+  lossOf(input, target, options, (x, y) => apply(klDivOp, [x, y], undefined)),
 );
 
 export interface ClassLossOptions extends LossOptions {

@@ -59,17 +59,17 @@ function other(b: Operand, t: Tensor, alpha = 1, exact = false): Tensor {
 }
 
 /** Scaling makes another tensor of an operand that may lie in the memory that changes. */
-function asGiven(b: Operand): InPlaceOptions {
-  return { given: typeof b === 'number' ? undefined : b };
+function asGiven(b: Operand, alpha = 1): InPlaceOptions | undefined {
+  return typeof b === 'number' || alpha === 1 ? undefined : { given: b };
 }
 
 /** t += alpha b; b may be sparse. */
 export const add_ = named('aten::add_', <T extends Tensor>(t: T, b: Operand, options?: { alpha?: number }): T =>
-  applyInPlace(addOp, t, [other(b, t, options?.alpha)], undefined, asGiven(b)),
+  applyInPlace(addOp, t, [other(b, t, options?.alpha)], undefined, asGiven(b, options?.alpha)),
 );
 /** t -= alpha b. */
 export const sub_ = named('aten::sub_', <T extends Tensor>(t: T, b: Operand, options?: { alpha?: number }): T =>
-  applyInPlace(subOp, t, [other(b, t, options?.alpha)], undefined, asGiven(b)),
+  applyInPlace(subOp, t, [other(b, t, options?.alpha)], undefined, asGiven(b, options?.alpha)),
 );
 export const mul_ = named('aten::mul_', <T extends Tensor>(t: T, b: Operand): T =>
   applyInPlace(mulOp, t, [other(b, t, 1, takesExact('mul', t, b))], undefined),

@@ -6,7 +6,9 @@ import type { Tensor } from '../tensor.ts';
 
 /** Throws where two elements of `t` are one place in memory. */
 export function checkDistinct(t: Tensor): void {
-  if (t.strides.some((s, i) => s === 0 && (t.shape[i] as number) > 1)) {
+  const { shape, strides } = t;
+  for (let i = 0; i < strides.length; i++) {
+    if (strides[i] !== 0 || (shape[i] as number) < 2 || t.size === 0) continue;
     throw new ShapeError(
       'unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please clone() the tensor before performing the operation.',
     );

@@ -3,10 +3,12 @@ import { decode, encode, isFloat, type NumberArray } from '../dtype.ts';
 import { DTypeError } from '../errors.ts';
 import { fromArray, readArray } from '../host.ts';
 import { named } from '../named.ts';
-import { normalizeDim, reducedShape, sizeOf } from '../shape.ts';
+import { sweep } from '../scope.ts';
+import { normalizeDim, normalizeDims, reducedShape, sizeOf } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
 import { apply } from './op.ts';
+import type { Dims } from './reduce.ts';
 
 interface Along {
   readonly dim: number;
@@ -84,9 +86,18 @@ const logSumExpOp = defineOp<Along & { keepDim: boolean }>('logSumExp', 'logsume
   return fromArray(encode(out, input.dtype), input.dtype, shape);
 });
 
-/** log of the sum of exp(x) along `dim`, without overflow. */
-export const logSumExp = named('aten::logsumexp', (t: Tensor, dim: number, keepDim = false): Tensor => {
-  return apply(logSumExpOp, [t], { dim: normalizeDim(dim, t.rank), keepDim });
+/** log of the sum of exp(x) along `dim`, several of them, or all for an empty list; without overflow. */
+export const logSumExp = named('aten::logsumexp', (t: Tensor, dim: Dims, keepDim = false): Tensor => {
+  const dims = normalizeDims(dim, t.rank);
+  if (dims.length < 2) return apply(logSumExpOp, [t], { dim: dims[0] ?? 0, keepDim });
+  // As one dimension, the last.
+  return sweep(() => {
+    const kept = t.shape.map((_, i) => i).filter((i) => !dims.includes(i));
+    const size = sizeOf(dims.map((d) => t.shape[d] as number));
+    const turned = t.permute([...kept, ...dims]).reshape([...kept.map((d) => t.shape[d] as number), size]);
+    const out = apply(logSumExpOp, [turned], { dim: kept.length, keepDim: false });
+    return keepDim ? out.reshape(reducedShape(t.shape, dims, true)) : out;
+  });
 });
 
 interface Pulled extends Along {

@@ -131,6 +131,7 @@ const padOp = defineOp<PadAttrs>('pad', 'constant_pad_nd', ([t], { pads, value }
   const inner = contiguousStrides(input.shape);
   const skip = input.shape.map((_, d) => Math.max(0, -(pads[d]?.[0] ?? 0)));
   const kept = input.shape.map((n, d) => n - (skip[d] as number) - Math.max(0, -(pads[d]?.[1] ?? 0)));
+  if (kept.some((n) => n < 0)) throw new ShapeError('pad: negative padding crops more than there is');
   const offset = strides.reduce((at, s, d) => at + Math.max(0, pads[d]?.[0] ?? 0) * s, 0);
   const from = {
     bytes: readBytes(input),

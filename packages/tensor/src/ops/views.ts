@@ -51,10 +51,10 @@ export function reshape<D extends DType>(t: Tensor<D>, shape: Shape): Tensor<D> 
 
 /** Dimensions `startDim` to `endDim` as one. */
 export function flatten<D extends DType>(t: Tensor<D>, startDim = 0, endDim = -1): Tensor<D> {
-  if (t.rank === 0) return reshape(t, [1]);
   const from = normalizeDim(startDim, t.rank);
   const to = normalizeDim(endDim, t.rank);
   if (to < from) throw new ShapeError('flatten() has invalid args: startDim cannot come after endDim');
+  if (t.rank === 0) return reshape(t, [1]);
   const merged = t.shape.slice(from, to + 1).reduce((a, b) => a * b, 1);
   return reshape(t, [...t.shape.slice(0, from), merged, ...t.shape.slice(to + 1)]);
 }

@@ -2,6 +2,7 @@
 import type { DType } from '../dtype.ts';
 import { sweep } from '../scope.ts';
 import type { Tensor } from '../tensor.ts';
+import { resultDType } from './promotion.ts';
 
 export function isHalf(dtype: DType): boolean {
   return dtype === 'float16' || dtype === 'bfloat16';
@@ -15,6 +16,12 @@ export function toFloat32(t: Tensor): Tensor {
 /** `fn` of `t`, which in half precision it gets as float32; the result is rounded. Other operands of `fn` promote by themselves. */
 export function inFloat32(t: Tensor, fn: (t: Tensor) => Tensor): Tensor {
   return sweep(() => (isHalf(t.dtype) ? fn(t.to('float32')).to(t.dtype) : fn(t)));
+}
+
+/** `fn` of two operands, which get float32 where they would meet in half precision; the result is rounded. */
+export function inFloat32Both(a: Tensor, b: Tensor, fn: (a: Tensor, b: Tensor) => Tensor): Tensor {
+  const met = resultDType(a, b);
+  return sweep(() => (isHalf(met) ? fn(a.to('float32'), b.to('float32')).to(met) : fn(a, b)));
 }
 
 /** `other` widened with `t`, which became `wide`, if both had one dtype; a mixture is for the operation to refuse. */

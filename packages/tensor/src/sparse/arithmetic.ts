@@ -2,16 +2,16 @@
 import { isGradEnabled, shareHandle } from '../autograd/record.ts';
 import { AutogradError, DTypeError, ShapeError } from '../errors.ts';
 import { sparseFromParts } from '../creation.ts';
-import { promote, type DType } from '../dtype.ts';
-import { fromArray } from '../host.ts';
+import { decode, dtypes, encode, promote, type DType, type NumberArray } from '../dtype.ts';
+import { fromArray, readArray } from '../host.ts';
 import { apply } from '../ops/op.ts';
 import { defineOp } from '../ops/define.ts';
 import { concat } from '../ops/join.ts';
 import { resultDType } from '../ops/promotion.ts';
 import { sweep } from '../scope.ts';
-import { sameShape, type Shape } from '../shape.ts';
+import { sameShape, sizeOf, type Shape } from '../shape.ts';
 import { Tensor, type SparseParts } from '../tensor.ts';
-import { coalesce, segmentSum, sparseCooTensor, toDense } from './coo.ts';
+import { coalesce, sparseCooTensor, toDense } from './coo.ts';
 import { gatherRows } from './gather.ts';
 import { partsOf } from './parts.ts';
 import { linearIndices, unravel } from './plan.ts';
@@ -26,8 +26,9 @@ const addSparseOp = defineOp<{ alpha: number }>('addSparse', 'add', ([a, b], { a
     const right = alpha === 1 ? q.values.to(dtype) : q.values.to(dtype).mul(alpha);
     if (q.values.shape[0] === 0) return made({ ...p, values: left.clone() });
     if (p.values.shape[0] === 0) return made({ ...q, values: right.clone() });
+    if (p.values.isContiguous && q.values.isContiguous)
+      return made(merged({ ...p, values: left }, { ...q, values: right }, x.shape));
     const values = concat([left, right], 0);
-    if (p.values.isContiguous && q.values.isContiguous) return made(merged(p, q, values, x.shape));
     const sum = made({ indices: concat([p.indices, q.indices], 1) as Tensor<'int64'>, values, coalesced: false });
     // As in PyTorch: repeated sums of one pattern must not grow without end.
     return (values.shape[0] as number) <= x.size ? sum : made({ ...partsOf(coalesce(sum), 'add'), coalesced: false });
@@ -35,28 +36,75 @@ const addSparseOp = defineOp<{ alpha: number }>('addSparse', 'add', ([a, b], { a
 );
 
 /**
- * PyTorch's walk along both operands, whose values follow each other in `values`: the entry with the lower index comes first, and two of
- * equal indices that meet become one. So coalesced operands give a coalesced sum, and others one whose order depends on theirs.
+ * PyTorch's walk along both operands: the entry with the lower index comes first, and entries of equal indices that meet become one. So
+ * coalesced operands give a coalesced sum, and others one whose order depends on theirs.
  */
-function merged(p: SparseParts, q: SparseParts, values: Tensor, shape: Shape): SparseParts {
+function merged(p: SparseParts, q: SparseParts, shape: Shape): SparseParts {
   const dims = p.indices.shape[0] as number;
   const size = shape.slice(0, dims);
   const [left, right] = [linearIndices(p.indices, size), linearIndices(q.indices, size)];
   const [n, m] = [left.length, right.length];
-  const position = new Int32Array(n + m);
+  const [ofLeft, ofRight] = [new Int32Array(n), new Int32Array(m)];
   const keys = new Float64Array(n + m);
+  // Entries of the right operand that met one of the left.
+  const met = new Uint8Array(m);
   let count = 0;
   for (let i = 0, j = 0; i < n || j < m; count++) {
     const order = j === m ? -1 : i === n ? 1 : left[i]! - right[j]!;
     keys[count] = order <= 0 ? left[i]! : right[j]!;
-    if (order <= 0) position[i++] = count;
-    if (order >= 0) position[n + j++] = count;
+    if (order === 0) met[j] = 1;
+    if (order <= 0) ofLeft[i++] = count;
+    if (order >= 0) ofRight[j++] = count;
   }
   return {
     indices: fromArray(unravel(keys.subarray(0, count), size), 'int64', [dims, count]),
-    values: segmentSum(values, position, count),
+    values: placed([p.values, ofLeft], [q.values, ofRight], met, count),
     coalesced: p.coalesced && q.coalesced,
   };
+}
+
+type Rows = readonly [values: Tensor, at: Int32Array];
+
+/** Rows of both operands at their places, added up where they met. */
+function placed([left, ofLeft]: Rows, [right, ofRight]: Rows, met: Uint8Array, count: number): Tensor {
+  const { dtype, shape } = left;
+  const step = sizeOf(shape.slice(1)) * dtypes[dtype].lanes;
+  const size = [count, ...shape.slice(1)];
+  if (dtype === 'int64') {
+    const out = new BigInt64Array(count * step);
+    const source = readArray(right) as BigInt64Array;
+    copyRows(out, readArray(left) as BigInt64Array, ofLeft, step);
+    copyRows(out, source, ofRight, step, met);
+    met.forEach((one, i) => {
+      if (one === 1) for (let k = 0; k < step; k++) out[ofRight[i]! * step + k]! += source[i * step + k]!;
+    });
+    return fromArray(out, dtype, size);
+  }
+  const [first, source] = [decode(readArray(left), dtype), decode(readArray(right), dtype)];
+  const out = new (first.constructor as new (n: number) => NumberArray)(count * step);
+  copyRows(out, first, ofLeft, step);
+  copyRows(out, source, ofRight, step, met);
+  met.forEach((one, i) => {
+    if (one === 1) for (let k = 0; k < step; k++) out[ofRight[i]! * step + k]! += source[i * step + k]!;
+  });
+  // Complex values are already in their stored form.
+  return fromArray(dtype === 'complex64' ? (out as Float32Array) : encode(out, dtype), dtype, size);
+}
+
+/** Copies row i to row at[i], neighbours in one piece; not those that `skip` marks. */
+function copyRows<A extends NumberArray | BigInt64Array>(
+  out: A,
+  source: A,
+  at: Int32Array,
+  step: number,
+  skip?: Uint8Array,
+): void {
+  for (let i = 0; i < at.length;) {
+    const from = i++;
+    if (skip?.[from] === 1) continue;
+    while (i < at.length && at[i] === at[i - 1]! + 1 && skip?.[i] !== 1) i++;
+    out.set(source.subarray(from * step, i * step) as never, at[from]! * step);
+  }
 }
 
 /** a + alpha b where at least one is sparse: sparse with sparse stays sparse (uncoalesced), with dense becomes dense. */

@@ -86,32 +86,22 @@ export function coalesce<D extends DType>(t: Tensor<D>): Tensor<D> {
 
 /** Adds row i of `entries` into row position[i] of a zero tensor of `rows` rows. */
 export function segmentSum(entries: Tensor, position: Int32Array | Float64Array, rows: number): Tensor {
-  const width = sizeOf(entries.shape.slice(1));
-  const shape = [rows, ...entries.shape.slice(1)];
-  if (entries.dtype === 'int64') {
+  const { dtype, shape } = entries;
+  const step = sizeOf(shape.slice(1)) * dtypes[dtype].lanes;
+  const size = [rows, ...shape.slice(1)];
+  if (dtype === 'int64') {
     const source = readArray(entries) as BigInt64Array;
-    const out = allocate('int64', rows * width);
-    position.forEach((row, i) => {
-      for (let k = 0; k < width; k++)
-        out[row * width + k] = (out[row * width + k] as bigint) + (source[i * width + k] as bigint);
-    });
-    return fromArray(out, 'int64', shape);
+    const out = allocate('int64', rows * step);
+    for (let i = 0, from = 0; i < position.length; i++)
+      for (let k = 0, to = position[i]! * step; k < step; k++) out[to++]! += source[from++]!;
+    return fromArray(out, 'int64', size);
   }
-  const { lanes } = dtypes[entries.dtype];
-  const step = width * lanes;
-  const source = decode(readArray(entries), entries.dtype);
+  const source = decode(readArray(entries), dtype);
   const out = new (source.constructor as new (n: number) => NumberArray)(rows * step);
-  for (let i = 0; i < position.length; i++) {
-    const to = (position[i] as number) * step;
-    const from = i * step;
-    for (let k = 0; k < step; k++) out[to + k] = (out[to + k] as number) + (source[from + k] as number);
-  }
+  for (let i = 0, from = 0; i < position.length; i++)
+    for (let k = 0, to = position[i]! * step; k < step; k++) out[to++]! += source[from++]!;
   // Complex values are already in their stored form.
-  return fromArray(
-    entries.dtype === 'complex64' ? (out as Float32Array) : encode(out, entries.dtype),
-    entries.dtype,
-    shape,
-  );
+  return fromArray(dtype === 'complex64' ? (out as Float32Array) : encode(out, dtype), dtype, size);
 }
 
 const toDenseOp = defineOp('toDense', 'to_dense', ([t]) => {

@@ -1,4 +1,5 @@
 /** @file Linear indices of sparse tensors, and the sorted order that makes them unique. */
+import { decode, encode } from '../dtype.ts';
 import { ShapeError } from '../errors.ts';
 import { readArray } from '../host.ts';
 import type { Shape } from '../shape.ts';
@@ -7,12 +8,12 @@ import type { Tensor } from '../tensor.ts';
 /** Row-major linear indices of each entry over the sparse dimensions; throws for indices outside `size`. */
 export function linearIndices(indices: Tensor<'int64'>, size: Shape): Float64Array {
   const [dims, nnz] = indices.shape as readonly [number, number];
-  const array = readArray(indices);
+  const array = decode(readArray(indices), 'int64');
   const out = new Float64Array(nnz);
   for (let d = 0; d < dims; d++) {
     const n = size[d] as number;
     for (let i = 0; i < nnz; i++) {
-      const index = Number(array[d * nnz + i]);
+      const index = array[d * nnz + i]!;
       if (index < 0 || index >= n) {
         throw new ShapeError(`size is inconsistent with indices: for dim ${d}, size is ${n} but found index ${index}`);
       }
@@ -46,15 +47,17 @@ export function planUnique(linear: Float64Array): Plan {
 /** Linear indices back to int64 rows [dims, n]. */
 export function unravel(linear: Float64Array, size: Shape): BigInt64Array {
   const n = linear.length;
-  const out = new BigInt64Array(size.length * n);
+  if (size.length === 1) return encode(linear, 'int64');
+  // In doubles, which hold every linear index: a bigint made for each would cost ten times as much.
+  const out = new Float64Array(size.length * n);
   const rest = linear.slice();
   for (let d = size.length - 1; d >= 0; d--) {
     const extent = size[d] as number;
     for (let i = 0; i < n; i++) {
-      const v = rest[i] as number;
-      out[d * n + i] = BigInt(v % extent);
+      const v = rest[i]!;
+      out[d * n + i] = v % extent;
       rest[i] = Math.floor(v / extent);
     }
   }
-  return out;
+  return encode(out, 'int64');
 }

@@ -31,7 +31,8 @@ export const shapes: Readonly<Record<string, Derivative>> = {
     save: [],
     backward: (grad, saved) => [
       saved.needs[0] === true ? zeros(grad.shape, { dtype: grad.dtype }) : null,
-      saved.needs[1] === true ? sumTo(grad, saved.shapes[1] as Shape).to(saved.dtypes[1] as DType) : null,
+      // In the source's dtype: a sum in half precision would round.
+      saved.needs[1] === true ? sumTo(grad.to(saved.dtypes[1] as DType), saved.shapes[1] as Shape) : null,
     ],
   },
   permute: {
