@@ -50,7 +50,7 @@ describe('a batch of none', () => {
 });
 
 describe('a worker with an empty shard', () => {
-  const model = (): nn.Sequential => {
+  const model = () => {
     manualSeed(3);
     return new nn.Sequential(
       new nn.Conv2d(1, 2, 3),
@@ -62,8 +62,8 @@ describe('a worker with an empty shard', () => {
   };
   const images = rand([5, 1, 6, 6]);
   const labels = zeros([5], { dtype: 'int64' });
-  const step = (net: nn.Sequential, from: number, count: number): (Tensor | null)[] => {
-    const shard = net.forward(images.narrow(0, from, count)) as Tensor;
+  const step = (net: ReturnType<typeof model>, from: number, count: number): (Tensor | null)[] => {
+    const shard = net.forward(images.narrow(0, from, count));
     const loss = crossEntropy(shard, labels.narrow(0, from, count), { reduction: 'sum' });
     return grad([loss], net.parameters());
   };
