@@ -1,6 +1,6 @@
 /** @file Device kernels against the host loops: the same operation on tensors above and below the size from which kernels pay. */
 import { describe, expect, it } from 'vitest';
-import { concat, manualSeed, matmul, rand, randn, tensor, type Tensor } from '../index.ts';
+import { concat, manualSeed, matmul, rand, randn, scope, tensor, type Tensor } from '../index.ts';
 import { runWith, type OpObserver } from '../internal.ts';
 
 const special = [
@@ -44,6 +44,30 @@ function expectSame(got: Tensor, wanted: Tensor): void {
     else if (x !== v && Math.abs(x - v) > 2e-38)
       expect(Math.abs(x - v) / Math.abs(v), `[${i}] ${x} for ${v}`).toBeLessThan(1e-6);
   });
+}
+
+/** Numbers from 0 to 1, the same for the same seed. */
+function generator(seed: number): () => number {
+  let state = seed;
+  return () => (state = (Math.imul(state, 1_103_515_245) + 12_345) & 0x7fffffff) / 0x7fffffff;
+}
+
+/** A shape of small dimensions but one, with which it has at least `least` elements. */
+function shapeOf(rank: number, least: number, draw: () => number): number[] {
+  const shape = Array.from({ length: rank }, () => 1 + Math.floor(draw() * 3));
+  const at = Math.floor(draw() * rank);
+  const rest = shape.reduce((product, n, i) => (i === at ? product : product * n), 1);
+  return shape.with(at, Math.ceil(least / rest));
+}
+
+/** The operation in double precision, which no kernel computes, rounded once. */
+function onHost(
+  name: 'add' | 'sub' | 'mul' | 'div' | 'neg' | 'abs' | 'square' | 'relu' | 'tanh',
+  x: Tensor,
+  y?: Tensor,
+): Tensor {
+  const run = x.to('float64')[name] as (other?: Tensor) => Tensor;
+  return run.call(x.to('float64'), y?.to('float64')).to('float32');
 }
 
 describe('kernels agree with the host, special values included', () => {
@@ -99,6 +123,34 @@ describe('kernels agree with the host, special values included', () => {
       expect([...copy.dataSync()]).toEqual([...product.permute(dims).alias().clone().dataSync()]);
       const back = dims.map((_, i) => dims.indexOf(i));
       expect(copy.permute(back).equal(product)).toBe(true);
+    }
+  });
+
+  it.each([1, 3, 5, 6, 7, 8, 9])('operands of %i dimensions', (rank) => {
+    manualSeed(rank);
+    const draw = generator(rank);
+    for (const least of [2047, 2048, 2100, 16_400]) {
+      scope(() => {
+        const shape = shapeOf(rank, least, draw);
+        const some = shape.map((n) => (draw() < 0.5 ? 1 : n)).slice(Math.floor(draw() * rank));
+        const [even, odd] = [0, 1].map((k) => shape.map((n, i) => (i % 2 === k ? n : 1))) as [number[], number[]];
+        for (const [a, b] of [
+          [shape, shape],
+          [shape, some],
+          [some, shape],
+          [even, odd],
+        ] as const) {
+          const [x, y] = [randn(a), randn(b)];
+          for (const name of ['add', 'sub', 'mul', 'div'] as const) expectSame(x[name](y), onHost(name, x, y));
+        }
+        const x = randn(shape);
+        for (const name of ['neg', 'abs', 'square', 'relu', 'tanh'] as const) expectSame(x[name](), onHost(name, x));
+        const order = shape.map((_, i) => [draw(), i] as const).sort(([p], [q]) => p - q);
+        const dims = order.map(([, i]) => i);
+        const turned = x.mul(1).permute(dims);
+        expect(turned.contiguous().equal(x.clone().permute(dims))).toBe(true);
+        expectSame(turned.add(1), onHost('add', x, tensor(1)).permute(dims).clone());
+      });
     }
   });
 

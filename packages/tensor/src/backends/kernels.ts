@@ -18,6 +18,9 @@ export function backendFor(kernel: string, work: WorkClass, units: number): Back
   return backend?.has(kernel) === true && usable(backend.name, kernel) ? backend : undefined;
 }
 
+/** Dimensions that every kernel takes; XNNPACK's write nothing for more, and say so on the console alone. */
+export const KERNEL_RANK = 6;
+
 /** Whether the device computes in this dtype. */
 export function isDeviceDType(dtype: DType): dtype is DeviceDType {
   return dtype === 'float32' || dtype === 'int32' || dtype === 'bool';
@@ -47,7 +50,7 @@ export function freeArguments(backend: Backend, list: readonly Argument[]): void
   for (const a of list) if (a.temporary) backend.free(a.buffer);
 }
 
-/** Runs one kernel on tensors; the result is a contiguous tensor of `shape` without history. */
+/** Runs one kernel on tensors; the result is a contiguous tensor of `shape` without history. `seen`: other shapes of inputs for the kernel. */
 export function runKernel<D extends DType>(
   backend: Backend,
   kernel: string,
@@ -55,11 +58,15 @@ export function runKernel<D extends DType>(
   attrs: Readonly<Record<string, unknown>>,
   dtype: D,
   shape: Shape,
+  seen?: Readonly<Record<string, Shape>>,
 ): Tensor<D> {
   relieveDevice();
   const borrowed: Record<string, Argument> = {};
   try {
-    for (const [name, t] of Object.entries(inputs)) borrowed[name] = argument(backend, t);
+    for (const [name, t] of Object.entries(inputs)) {
+      const given = argument(backend, t);
+      borrowed[name] = seen === undefined ? given : { ...given, shape: seen[name] as Shape };
+    }
     const device = backend.run(kernel, borrowed, attrs);
     return over(new Storage({ device, backend }), dtype, shape);
   } finally {
@@ -80,6 +87,7 @@ export function contiguousOnDevice<D extends DType>(t: Tensor<D>): Tensor<D> | u
 function transposed(backend: Backend, t: Tensor): DeviceBuffer | undefined {
   const dtype = t.dtype as DeviceDType;
   if (t.size < backend.worth.transpose || t.offset !== 0 || !backend.has('Transpose')) return undefined;
+  if (t.rank > KERNEL_RANK) return undefined;
   if (t.size * dtypes[dtype].bytes !== t.storage.nbytes) return undefined;
   // Sorting the dimensions by stride undoes the permutation, if it is one.
   const order = t.shape.map((_, i) => i).sort((a, b) => (t.strides[b] as number) - (t.strides[a] as number) || a - b);

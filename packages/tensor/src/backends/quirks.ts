@@ -26,9 +26,21 @@ export const QUIRKS: readonly Quirk[] = [
   },
   {
     backend: 'wasm',
-    kernels: ['BatchMatMul', 'Conv2D'],
-    does: 'keeps the packed form of a right operand under its id, also after the operand has changed in place',
+    kernels: ['BatchMatMul', '_FusedMatMul', 'Conv2D', 'Prelu'],
+    does: 'keeps the packed form of a right operand, a filter or a slope under its id, also after that has changed in place',
     answer: { at: 'Backend.renew, backends/wasm.ts' },
+  },
+  {
+    backend: 'wasm',
+    kernels: ['BatchMatMul', '_FusedMatMul'],
+    does: 'takes the packed form of a right operand also where the same memory is read in another shape: wrong values, a damaged heap',
+    answer: { at: 'another id for another shape, backends/wasm-packing.ts' },
+  },
+  {
+    backend: 'wasm',
+    kernels: ['Add', 'Sub', 'Multiply', 'RealDiv', 'Transpose'],
+    does: 'returns memory nobody wrote for operands of more than 6 dimensions',
+    answer: { at: 'KERNEL_RANK, backends/kernels.ts: fewer dimensions where they merge, else the host' },
   },
   {
     backend: 'wasm',

@@ -3,6 +3,7 @@ import type * as tfjsWasm from '@tensorflow/tfjs-backend-wasm';
 import { TensorError } from '../errors.ts';
 import type { Backend, DeviceBuffer, DeviceDType, Worth } from './backend.ts';
 import { loadTf, requireHere, tfCore, type Require, type TfInfo, type TfModule } from './tfjs.ts';
+import { forgetId, keepPackedApart } from './wasm-packing.ts';
 
 type BackendWasm = tfjsWasm.BackendWasm;
 
@@ -40,7 +41,7 @@ export async function loadWasm(): Promise<Backend> {
   const backend = tf.engine().registry['wasm'];
   if (before) await tf.setBackend(before);
   if (!started || backend === undefined) throw new TensorError('the wasm backend of TensorFlow.js did not start');
-  return (opened ??= new Wasm(tf, backend as BackendWasm));
+  return (opened ??= ready(tf, backend as BackendWasm));
 }
 
 function openNow(): Backend {
@@ -50,7 +51,7 @@ function openNow(): Backend {
   const lib = require(PACKAGE) as typeof tfjsWasm;
   // The program may have started it before.
   const started = tf.engine().registry['wasm'];
-  if (started !== undefined) return new Wasm(tf, started as BackendWasm);
+  if (started !== undefined) return ready(tf, started as BackendWasm);
   const before = tf.getBackend();
   const backend = new lib.BackendWasm(startModule(require));
   // Its own factory waits; this one need not, and everybody gets the one instance.
@@ -59,6 +60,11 @@ function openNow(): Backend {
   // At once, as the factory is: it makes the kernels ready for the instance. What the program chose for itself it keeps.
   void tf.setBackend('wasm');
   if (before && before !== 'wasm') void tf.setBackend(before);
+  return ready(tf, backend);
+}
+
+function ready(tf: TfModule, backend: BackendWasm): Backend {
+  keepPackedApart(tf, backend);
   return new Wasm(tf, backend);
 }
 
@@ -159,16 +165,12 @@ class Wasm implements Backend {
     return new Uint8Array(heap.buffer, at, buffer.nbytes);
   }
 
-  /**
-   * XNNPACK packs the right operand of a product when it first sees it, and finds the packed form by the tensor's id: after a change
-   * in place the old id must be forgotten. The memory itself stays where it is.
-   */
+  /** XNNPACK finds what it has packed by the operand's id: after a change in place the old id must be forgotten. The memory stays. */
   renew(buffer: DeviceBuffer): DeviceBuffer {
     const { dataId, dtype, nbytes } = buffer;
-    const record = this.backend.dataIdMap.get(dataId);
-    (this.backend.wasm as unknown as { tfjs: { disposeData(id: number): void } }).tfjs.disposeData(record.id);
-    this.backend.dataIdMap.delete(dataId);
-    const renewed = this.backend.makeOutput([nbytes / BYTES[dtype]], dtype, record.memoryOffset);
+    const at = this.backend.getMemoryOffset(dataId);
+    forgetId(this.backend, dataId);
+    const renewed = this.backend.makeOutput([nbytes / BYTES[dtype]], dtype, at);
     return { dataId: renewed.dataId, dtype, nbytes };
   }
 

@@ -1,18 +1,18 @@
-/** @file Walks two broadcast operands row by row on the host. */
+/** @file How two operands broadcast: walked row by row on the host, or as the fewest dimensions for a kernel. */
 import { expandStrides, contiguousStrides, sizeOf, type Shape } from '../shape.ts';
 
-/** Calls `row(ia, sa, ib, sb, io, n)` for every innermost run of the result of two contiguous operands. */
-export function forEachRow(
-  aShape: Shape,
-  bShape: Shape,
-  out: Shape,
-  row: (ia: number, sa: number, ib: number, sb: number, io: number, n: number) => void,
-): void {
-  const total = sizeOf(out);
-  if (total === 0) return;
+/** A dimension of the result, and by how much each operand moves along it: not at all where it is repeated. */
+interface Step {
+  readonly n: number;
+  readonly a: number;
+  readonly b: number;
+}
+
+/** The dimensions of the result of two contiguous operands, those as one that both walk through as one. */
+function mergedSteps(aShape: Shape, bShape: Shape, out: Shape): Step[] {
   const as = expandStrides(aShape, contiguousStrides(aShape), out);
   const bs = expandStrides(bShape, contiguousStrides(bShape), out);
-  const dims: { n: number; a: number; b: number }[] = [];
+  const dims: Step[] = [];
   for (let i = 0; i < out.length; i++) {
     const n = out[i] as number;
     if (n === 1) continue;
@@ -23,6 +23,25 @@ export function forEachRow(
       dims[dims.length - 1] = { n: before.n * n, a, b };
     else dims.push({ n, a, b });
   }
+  return dims;
+}
+
+/** The shapes of two contiguous operands with the fewest dimensions that broadcast in the same way. */
+export function mergedShapes(aShape: Shape, bShape: Shape, out: Shape): { a: number[]; b: number[] } {
+  const steps = mergedSteps(aShape, bShape, out);
+  return { a: steps.map(({ n, a }) => (a === 0 ? 1 : n)), b: steps.map(({ n, b }) => (b === 0 ? 1 : n)) };
+}
+
+/** Calls `row(ia, sa, ib, sb, io, n)` for every innermost run of the result of two contiguous operands. */
+export function forEachRow(
+  aShape: Shape,
+  bShape: Shape,
+  out: Shape,
+  row: (ia: number, sa: number, ib: number, sb: number, io: number, n: number) => void,
+): void {
+  const total = sizeOf(out);
+  if (total === 0) return;
+  const dims = mergedSteps(aShape, bShape, out);
   const inner = dims.pop() ?? { n: 1, a: 0, b: 0 };
   const index = new Array<number>(dims.length).fill(0);
   let ia = 0;
@@ -30,7 +49,7 @@ export function forEachRow(
   for (let io = 0; io < total; io += inner.n) {
     row(ia, inner.a, ib, inner.b, io, inner.n);
     for (let d = dims.length - 1; d >= 0; d--) {
-      const dim = dims[d] as { n: number; a: number; b: number };
+      const dim = dims[d] as Step;
       ia += dim.a;
       ib += dim.b;
       const next = (index[d] as number) + 1;

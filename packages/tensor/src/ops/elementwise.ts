@@ -1,11 +1,11 @@
 /** @file Element-by-element operations: arithmetic, comparison, and the functions of one argument. */
-import { backendFor, runKernel } from '../backends/kernels.ts';
+import { backendFor, KERNEL_RANK, runKernel } from '../backends/kernels.ts';
 import { cast, decode, dtypes, encode, toFloatDType, type DType, type NumberArray } from '../dtype.ts';
 import { DTypeError } from '../errors.ts';
 import { fromArray, readArray } from '../host.ts';
-import { broadcastShapes, sameShape, sizeOf } from '../shape.ts';
+import { broadcastShapes, sameShape, sizeOf, type Shape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
-import { forEachRow } from './broadcast.ts';
+import { forEachRow, mergedShapes } from './broadcast.ts';
 import { complexBinary, complexUnary } from './complex.ts';
 import { divisionByZero, int64Binary, int64Unary } from './int64.ts';
 import { binaryLoops, unaryLoops, type BinaryLoop, type BinaryName, type UnaryName } from './loops.ts';
@@ -92,10 +92,9 @@ export function binary(name: BinaryName, a: Tensor, b: Tensor): Tensor {
   const shape = sameShape(a.shape, b.shape) ? a.shape : broadcastShapes(a.shape, b.shape);
   const size = sizeOf(shape);
   if (dtype === 'complex64') return complexBinary(name, a, b, shape);
-  const kernel = KERNELS[name];
-  if (kernel !== undefined && dtype === 'float32' && a.dtype === b.dtype) {
-    const backend = backendFor(kernel, a.size === size && b.size === size ? 'elementwise' : 'broadcast', size);
-    if (backend !== undefined && size > 0) return runKernel(backend, kernel, { a, b }, {}, 'float32', shape);
+  if (dtype === 'float32' && a.dtype === b.dtype) {
+    const computed = binaryOnDevice(name, a, b, shape, size);
+    if (computed !== undefined) return computed;
   }
   if (dtype === 'int64') {
     const exact = int64Binary(name, int64Of(a), a.shape, int64Of(b), b.shape, shape);
@@ -108,6 +107,18 @@ export function binary(name: BinaryName, a: Tensor, b: Tensor): Tensor {
   }
   const numbers = binaryNumbers(name, a, b, shape, size, dtype, compares ? 'uint8' : out);
   return fromArray(compares ? numbers : encode(numbers, out), out, shape);
+}
+
+/** The result of the device's kernel, where there is one that pays and takes as many dimensions. */
+function binaryOnDevice(name: BinaryName, a: Tensor, b: Tensor, shape: Shape, size: number): Tensor | undefined {
+  const kernel = KERNELS[name];
+  if (kernel === undefined || size === 0) return undefined;
+  const backend = backendFor(kernel, a.size === size && b.size === size ? 'elementwise' : 'broadcast', size);
+  if (backend === undefined) return undefined;
+  if (shape.length <= KERNEL_RANK) return runKernel(backend, kernel, { a, b }, {}, 'float32', shape);
+  const seen = mergedShapes(a.shape, b.shape, shape);
+  if (seen.a.length > KERNEL_RANK) return undefined;
+  return runKernel(backend, kernel, { a, b }, {}, 'float32', shape, seen);
 }
 
 function binaryNumbers(
@@ -163,7 +174,8 @@ export function unary(name: UnaryName, t: Tensor): Tensor {
   const kernel = KERNELS[name];
   if (kernel !== undefined && t.dtype === 'float32' && t.size > 0) {
     const backend = backendFor(kernel, 'elementwise', t.size);
-    if (backend !== undefined) return runKernel(backend, kernel, { x: t }, {}, 'float32', t.shape);
+    const seen = t.rank > KERNEL_RANK ? { x: [t.size] } : undefined;
+    if (backend !== undefined) return runKernel(backend, kernel, { x: t }, {}, 'float32', t.shape, seen);
   }
   if (t.dtype === 'bool' && name === 'neg') {
     throw new DTypeError(
