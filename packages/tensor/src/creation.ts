@@ -12,6 +12,7 @@ import {
   type TypedArrays,
 } from './dtype.ts';
 import { DTypeError, ShapeError } from './errors.ts';
+import { checkCreated, NUMBER, REAL_NUMBER } from './ops/takes.ts';
 import { aligned, fromArray, over, zerosAndOnes } from './host.ts';
 import { untracked } from './scope.ts';
 import { checkShape, contiguousStrides, extentOf, sameShape, sizeOf, type Shape } from './shape.ts';
@@ -124,7 +125,7 @@ function describe(value: unknown): string {
 
 function checkGrad(dtype: DType, requiresGrad: boolean | undefined): void {
   if (requiresGrad === true && !isDifferentiable(dtype)) {
-    throw new DTypeError('only Tensors of floating point and complex dtype can require gradients');
+    throw new DTypeError(`only Tensors of floating point and complex dtype can require gradients, not of ${dtype}`);
   }
 }
 
@@ -179,6 +180,7 @@ export function arange(start: number, end?: number, step = 1, options: CreateOpt
   checkShape([n]);
   const whole = [from, to, step].every(Number.isInteger);
   const dtype = options.dtype ?? (whole ? 'int64' : 'float32');
+  checkCreated('arange', REAL_NUMBER, dtype);
   const values = Float64Array.from({ length: n }, (_, i) => from + i * step);
   return fromArray(encode(values, dtype), dtype, [n], options.requiresGrad);
 }
@@ -191,6 +193,7 @@ export function linspace(start: number, end: number, count: number, options: Cre
     i < count / 2 ? start + i * step : end - (count - 1 - i) * step,
   );
   const dtype = options.dtype ?? 'float32';
+  checkCreated('linspace', NUMBER, dtype);
   return fromArray(encode(values, dtype), dtype, [count], options.requiresGrad);
 }
 

@@ -187,7 +187,14 @@ describe('complex64', () => {
     ]);
     expect(z.to('float32').toArray()).toEqual([1, 3]);
     expect(z.sum().toArray()).toEqual([4, -2]);
-    expect(() => z.relu()).toThrow('relu is not defined for complex64');
+    expect(() => z.relu()).toThrow(
+      'relu() does not take complex64: it takes float16, bfloat16, float32, float64, int8,',
+    );
+    const turned = complex(tensor([1, 2.5]), tensor([2, -4]));
+    expect([z.allClose(turned, { atol: 0.6 }), z.allClose(turned, { atol: 0.4 })]).toEqual([true, false]);
+    expect(() => z.allClose(tensor([1, 2]))).toThrow(
+      'allClose() takes complex or real operands, not complex64 and float32',
+    );
   });
 
   it('goes to TensorFlow.js and back where its backend has it', () => {

@@ -188,6 +188,11 @@ export function int64ToFloat32(value: bigint): number {
   return value < 0n ? -rounded : rounded;
 }
 
+/** Numbers in the stored form of `dtype`, those of complex64 in pairs as `decode` gives them. */
+export function encodeLanes<D extends DType>(values: NumberArray, dtype: D): TypedArrayOf<D> {
+  return encode(values, dtype === 'complex64' ? 'float32' : dtype) as TypedArrayOf<D>;
+}
+
 /** Stores numbers as `dtype`: truncating and wrapping to integers, rounding to nearest even for the small floats. */
 export function encode<D extends DType>(values: NumberArray, dtype: D): TypedArrayOf<D> {
   const out = encodeAny(values, dtype);
@@ -237,7 +242,9 @@ export function cast(array: TypedArrays[DType], from: DType, to: DType): TypedAr
   if (from === 'complex64') {
     const source = array as Float32Array;
     const real = new Float32Array(source.length / 2);
-    for (let i = 0; i < real.length; i++) real[i] = source[2 * i] as number;
+    for (let i = 0; i < real.length; i++) real[i] = source[2 * i]!;
+    // What has any part is true.
+    if (to === 'bool') for (let i = 0; i < real.length; i++) if (source[2 * i + 1] !== 0) real[i] = 1;
     return encode(real, to);
   }
   const values = decode(array, from);

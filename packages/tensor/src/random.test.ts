@@ -1,6 +1,6 @@
 /** @file Random numbers: the published vectors, one stream a seed, and the right distributions. */
 import { describe, expect, it } from 'vitest';
-import { manualSeed, nn, rand, randint, randn, randperm } from './index.ts';
+import { imag, manualSeed, nn, rand, randint, randn, randperm, real } from './index.ts';
 import { philox } from './random.ts';
 
 describe('philox', () => {
@@ -62,8 +62,28 @@ describe('random tensors', () => {
     );
   });
 
+  it('have the dtype asked for', () => {
+    manualSeed(3);
+    expect(randint(-2, 3, [50], { dtype: 'int8' }).dtype).toBe('int8');
+    const z = randn([20_000], { dtype: 'complex64' });
+    expect(z.dtype as string).toBe('complex64');
+    // Of both parts together.
+    expect(z.variance().item()).toBeCloseTo(1, 1);
+    expect(real(z).variance().item()).toBeCloseTo(0.5, 1);
+    expect(z.mean().abs().item()).toBeLessThan(0.02);
+    const u = rand([1000], { dtype: 'complex64' });
+    expect([real(u).amin().item() >= 0, imag(u).amax().item() < 1, u.variance().item() < 0.2]).toEqual([
+      true,
+      true,
+      true,
+    ]);
+  });
+
   it('refuse what they cannot make', () => {
-    expect(() => rand([2], { dtype: 'int32' })).toThrow(/not defined/);
+    expect(() => rand([2], { dtype: 'int32' })).toThrow(
+      'rand() makes no tensors of int32: it makes float16, bfloat16,',
+    );
+    expect(() => randint(0, 300, [1], { dtype: 'uint8' })).toThrow('value 299 cannot be converted to type uint8');
     expect(() => randint(3, 3, [1])).toThrow(/low < high/);
     expect(() => manualSeed(1.5)).toThrow(/safe integer/);
   });

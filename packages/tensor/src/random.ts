@@ -1,7 +1,9 @@
 /** @file Random tensors from a counter-based generator: the same seed gives the same numbers on every backend and machine. */
-import { encode, isFloat, type DType } from './dtype.ts';
-import { DTypeError, ShapeError } from './errors.ts';
+import { dtypes, encode, encodeLanes, type DType } from './dtype.ts';
+import { ShapeError } from './errors.ts';
 import { fromArray } from './host.ts';
+import { checkCreated, FLOATING, REAL } from './ops/takes.ts';
+import { checkElement } from './range.ts';
 import { checkShape, sizeOf, type Shape } from './shape.ts';
 import type { CreateOptions } from './creation.ts';
 import type { Tensor } from './tensor.ts';
@@ -107,27 +109,34 @@ export function defaultGenerator(): Generator {
   return generator;
 }
 
-function make(shape: Shape, options: CreateOptions, fill: (out: Float64Array) => void): Tensor<'float32'> {
+function make(
+  name: string,
+  shape: Shape,
+  options: CreateOptions,
+  fill: (out: Float64Array, complex: boolean) => void,
+): Tensor<'float32'> {
   checkShape(shape);
   const dtype: DType = options.dtype ?? 'float32';
-  if (!isFloat(dtype)) throw new DTypeError(`random numbers of dtype ${dtype} are not defined; use a floating dtype`);
-  const values = new Float64Array(sizeOf(shape));
-  fill(values);
-  return fromArray(encode(values, dtype), dtype, [...shape], options.requiresGrad) as unknown as Tensor<'float32'>;
+  checkCreated(name, FLOATING, dtype);
+  const values = new Float64Array(sizeOf(shape) * dtypes[dtype].lanes);
+  fill(values, dtype === 'complex64');
+  const array = encodeLanes(values, dtype);
+  return fromArray(array, dtype, [...shape], options.requiresGrad) as unknown as Tensor<'float32'>;
 }
 
-/** Uniform in [0, 1). */
+/** Uniform in [0, 1); both parts of complex numbers are. */
 export function rand(shape: Shape, options: CreateOptions = {}): Tensor<'float32'> {
-  return make(shape, options, (out) => {
+  return make('rand', shape, options, (out) => {
     for (let i = 0; i < out.length; i++) out[i] = generator.uniform();
   });
 }
 
-/** Standard normal, by the method of Box and Muller. */
+/** Standard normal, by the method of Box and Muller; the parts of complex numbers have a variance of a half each. */
 export function randn(shape: Shape, options: CreateOptions = {}): Tensor<'float32'> {
-  return make(shape, options, (out) => {
+  return make('randn', shape, options, (out, complex) => {
+    const variance = complex ? 0.5 : 1;
     for (let i = 0; i < out.length; i += 2) {
-      const radius = Math.sqrt(-2 * Math.log(1 - generator.uniform()));
+      const radius = Math.sqrt(-2 * variance * Math.log(1 - generator.uniform()));
       const angle = 2 * Math.PI * generator.uniform();
       out[i] = radius * Math.cos(angle);
       if (i + 1 < out.length) out[i + 1] = radius * Math.sin(angle);
@@ -135,14 +144,22 @@ export function randn(shape: Shape, options: CreateOptions = {}): Tensor<'float3
   });
 }
 
-/** Whole numbers in [low, high) as int64. */
-export function randint(low: number, high: number, shape: Shape): Tensor<'int64'> {
+/** Whole numbers in [low, high), as int64 unless told. Throws RangeError where the dtype has no place for them. */
+export function randint<D extends DType = 'int64'>(
+  low: number,
+  high: number,
+  shape: Shape,
+  options: CreateOptions<D> = {},
+): Tensor<D> {
   checkShape(shape);
+  const dtype = (options.dtype ?? 'int64') as D;
+  checkCreated('randint', REAL, dtype);
   if (!(high > low) || !Number.isSafeInteger(low) || !Number.isSafeInteger(high)) {
     throw new ShapeError(`randint expects whole numbers low < high, got ${low} and ${high}`);
   }
-  const out = BigInt64Array.from({ length: sizeOf(shape) }, () => BigInt(low + generator.below(high - low)));
-  return fromArray(out, 'int64', [...shape]);
+  for (const bound of [low, high - 1]) checkElement(bound, dtype);
+  const out = Float64Array.from({ length: sizeOf(shape) }, () => low + generator.below(high - low));
+  return fromArray(encode(out, dtype), dtype, [...shape], options.requiresGrad);
 }
 
 /** The whole numbers below `n` in random order, as int64. */

@@ -125,7 +125,9 @@ export class Tensor<D extends DType = DType> {
       );
     }
     if (value && !isDifferentiable(this.dtype)) {
-      throw new AutogradError('only Tensors of floating point and complex dtype can require gradients');
+      throw new AutogradError(
+        `only Tensors of floating point and complex dtype can require gradients, not of ${this.dtype}`,
+      );
     }
     if (this.meta !== undefined) this.meta.requiresGrad = value;
     else if (value) this.meta = newMeta(true);

@@ -3,13 +3,14 @@ import { tensor, zeros } from '../creation.ts';
 import { rpcName } from '../named.ts';
 import { defineOp } from '../ops/define.ts';
 import { apply } from '../ops/op.ts';
+import { ALL, check, each, FLOAT, indexed } from '../ops/takes.ts';
 import { sweep } from '../scope.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
 import { normalParameter } from './init.ts';
 import { Module } from './module.ts';
 
 /** `table[ids]`; its gradient names only the rows that were read. */
-const sparseLookup = defineOp('embedding', 'embedding', ([table, ids]) => {
+const sparseLookup = defineOp('embedding', 'embedding', indexed(each(ALL)), ([table, ids]) => {
   const [weight, at] = [table as Tensor, ids as Tensor];
   return sweep(() => selected(weight.detach(), at));
 });
@@ -62,11 +63,22 @@ export class EmbeddingBag extends Module {
    * and they must not fall). An empty bag gives zeros.
    */
   forward(ids: Tensor, offsets?: Tensor): Tensor {
+    check('EmbeddingBag', each(FLOAT), [this.weight]);
     const { bags, bagOf, sizes } = offsets === undefined ? evenBags(ids) : bagsFrom(ids, offsets);
     const rows = lookup(this.weight, ids.reshape([ids.size]), this.sparseGradient);
-    const sums = zeros([bags, this.weight.shape[1] as number]).indexAdd(0, tensor(bagOf, { dtype: 'int64' }), rows);
+    const { dtype } = rows;
+    const sums = zeros([bags, this.weight.shape[1] as number], { dtype }).indexAdd(
+      0,
+      tensor(bagOf, { dtype: 'int64' }),
+      rows,
+    );
     if (this.mode === 'sum') return sums;
-    return sums.div(tensor(sizes.map((size) => Math.max(1, size))).unsqueeze(1));
+    return sums.div(
+      tensor(
+        sizes.map((size) => Math.max(1, size)),
+        { dtype },
+      ).unsqueeze(1),
+    );
   }
 }
 

@@ -2,22 +2,27 @@
 import { named } from '../named.ts';
 import { sweep } from '../scope.ts';
 import type { Tensor } from '../tensor.ts';
-import { defineOp } from './define.ts';
+import { defineFunction, defineOp } from './define.ts';
 import { binary, unary } from './elementwise.ts';
 import { apply } from './op.ts';
 import { where } from './select.ts';
+import { each, FLOAT, FLOATING, NUMBER, REAL_NUMBER, same, without } from './takes.ts';
 import { alike, inFloat32 } from './widen.ts';
 
 /** 0.5 x (1 + erf(x / √2)), or its approximation by tanh. */
-export const gelu = named('aten::gelu', (t: Tensor, approximate: 'none' | 'tanh' = 'none'): Tensor =>
-  inFloat32(t, (x) => {
-    if (approximate === 'none') return x.mul(0.5).mul(x.mul(Math.SQRT1_2).erf().add(1));
-    const inner = x.add(x.pow(3).mul(0.044715)).mul(Math.sqrt(2 / Math.PI));
-    return x.mul(0.5).mul(inner.tanh().add(1));
-  }),
+export const gelu = defineFunction(
+  'gelu',
+  'gelu',
+  each(FLOAT),
+  (t: Tensor, approximate: 'none' | 'tanh' = 'none'): Tensor =>
+    inFloat32(t, (x) => {
+      if (approximate === 'none') return x.mul(0.5).mul(x.mul(Math.SQRT1_2).erf().add(1));
+      const inner = x.add(x.pow(3).mul(0.044715)).mul(Math.sqrt(2 / Math.PI));
+      return x.mul(0.5).mul(inner.tanh().add(1));
+    }),
 );
 
-const siluOp = defineOp('silu', 'silu', ([t]) => {
+const siluOp = defineOp('silu', 'silu', each(FLOATING), ([t]) => {
   const x = t as Tensor;
   const gate = unary('sigmoid', x);
   const out = binary('mul', x, gate);
@@ -28,7 +33,7 @@ const siluOp = defineOp('silu', 'silu', ([t]) => {
 /** x sigmoid(x). */
 export const silu = named('aten::silu', (t: Tensor): Tensor => inFloat32(t, (x) => apply(siluOp, [x], undefined)));
 
-const mishOp = defineOp('mish', 'mish', ([t]) => {
+const mishOp = defineOp('mish', 'mish', each(FLOAT), ([t]) => {
   const x = t as Tensor;
   const soft = unary('softplus', x);
   const gate = unary('tanh', soft);
@@ -42,12 +47,12 @@ const mishOp = defineOp('mish', 'mish', ([t]) => {
 export const mish = named('aten::mish', (t: Tensor): Tensor => inFloat32(t, (x) => apply(mishOp, [x], undefined)));
 
 /** x above zero, slope x below. */
-export const leakyRelu = named('aten::leaky_relu', (t: Tensor, slope = 0.01): Tensor =>
+export const leakyRelu = defineFunction('leakyRelu', 'leaky_relu', each(FLOAT), (t: Tensor, slope = 0.01): Tensor =>
   inFloat32(t, (x) => where(x.detach().gt(0), x, x.mul(slope))),
 );
 
 /** x above zero, weight x below; `weight` has one element, or one for each channel (dimension 1). */
-export const prelu = named('aten::prelu', (t: Tensor, weight: Tensor): Tensor =>
+export const prelu = defineFunction('prelu', 'prelu', same(FLOAT), (t: Tensor, weight: Tensor): Tensor =>
   inFloat32(t, (x) => {
     const shape = weight.size === 1 || x.rank < 2 ? [weight.size] : [weight.size, ...x.shape.slice(2).map(() => 1)];
     return where(x.detach().gt(0), x, x.mul(alike(weight, t, x).reshape(shape)));
@@ -59,7 +64,7 @@ export interface EluAttrs {
   readonly scale: number;
 }
 
-const eluOp = defineOp<EluAttrs>('elu', 'elu', ([t], { alpha, scale }) =>
+const eluOp = defineOp<EluAttrs>('elu', 'elu', each(FLOAT), ([t], { alpha, scale }) =>
   sweep(() => {
     const x = (t as Tensor).detach();
     const below = x.le(0);
@@ -74,28 +79,37 @@ const eluOp = defineOp<EluAttrs>('elu', 'elu', ([t], { alpha, scale }) =>
 );
 
 /** x above zero, alpha (exp(x) - 1) below. */
-export const elu = named('aten::elu', (t: Tensor, alpha = 1): Tensor =>
+export const elu = defineFunction('elu', 'elu', each(FLOAT), (t: Tensor, alpha = 1): Tensor =>
   inFloat32(t, (x) => apply(eluOp, [x], { alpha, scale: 1 })),
 );
 
 const SELU: EluAttrs = { alpha: 1.6732632423543772, scale: 1.0507009873554805 };
 
 /** The self-normalising elu of Klambauer et al. (2017). */
-export const selu = named('aten::selu', (t: Tensor): Tensor => inFloat32(t, (x) => apply(eluOp, [x], SELU)));
-
-/** min(max(x, 0), 6). */
-export const relu6 = named('aten::relu6', (t: Tensor): Tensor => hardtanh(t, 0, 6));
-
-/** min(max(x, low), high); at both ends the slope is zero. */
-export const hardtanh = named('aten::hardtanh', (t: Tensor, low = -1, high = 1): Tensor =>
-  inFloat32(t, (x) => {
-    const at = x.detach();
-    return where(at.le(low).logicalOr(at.ge(high)), at.clamp(low, high), x);
-  }),
+export const selu = defineFunction('selu', 'selu', each(FLOAT), (t: Tensor): Tensor =>
+  inFloat32(t, (x) => apply(eluOp, [x], SELU)),
 );
 
+/** min(max(x, 0), 6). */
+export const relu6 = defineFunction('relu6', 'relu6', each(REAL_NUMBER), (t: Tensor): Tensor => between(t, 0, 6));
+
+/** min(max(x, low), high); at both ends the slope is zero. */
+export const hardtanh = defineFunction(
+  'hardtanh',
+  'hardtanh',
+  each(without(REAL_NUMBER, 'uint8')),
+  (t: Tensor, low = -1, high = 1): Tensor => between(t, low, high),
+);
+
+function between(t: Tensor, low: number, high: number): Tensor {
+  return inFloat32(t, (x) => {
+    const at = x.detach();
+    return where(at.le(low).logicalOr(at.ge(high)), at.clamp(low, high), x);
+  });
+}
+
 /** relu6(x + 3) / 6. */
-export const hardSigmoid = named('aten::hardsigmoid', (t: Tensor): Tensor =>
+export const hardSigmoid = defineFunction('hardSigmoid', 'hardsigmoid', each(FLOAT), (t: Tensor): Tensor =>
   inFloat32(t, (x) => {
     const at = x.detach();
     return where(at.gt(-3).logicalAnd(at.lt(3)), x, at.clamp(-3, 3))
@@ -105,7 +119,7 @@ export const hardSigmoid = named('aten::hardsigmoid', (t: Tensor): Tensor =>
 );
 
 /** x relu6(x + 3) / 6. */
-export const hardSwish = named('aten::hardswish', (t: Tensor): Tensor =>
+export const hardSwish = defineFunction('hardSwish', 'hardswish', each(FLOAT), (t: Tensor): Tensor =>
   inFloat32(t, (x) => {
     const at = x.detach();
     const [off, bent] = [at.le(-3), at.gt(-3).logicalAnd(at.lt(3))];
@@ -115,4 +129,6 @@ export const hardSwish = named('aten::hardswish', (t: Tensor): Tensor =>
 );
 
 /** x / (1 + |x|). */
-export const softsign = named('aten::softsign', (t: Tensor): Tensor => inFloat32(t, (x) => x.div(x.abs().add(1))));
+export const softsign = defineFunction('softsign', 'softsign', each(NUMBER), (t: Tensor): Tensor =>
+  inFloat32(t, (x) => x.div(x.abs().add(1))),
+);

@@ -1,5 +1,5 @@
 /** @file Views by explicit geometry over a contiguous tensor, and their inverse. */
-import { decode, dtypes, encode, type NumberArray } from '../dtype.ts';
+import { decode, dtypes, encodeLanes, type NumberArray } from '../dtype.ts';
 import { fromArray, over, rawView, readArray, readBytes } from '../host.ts';
 import { contiguousStrides, extentOf, sizeOf, type Shape } from '../shape.ts';
 import { ShapeError } from '../errors.ts';
@@ -8,6 +8,7 @@ import { copyStrided } from '../strided.ts';
 import type { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
 import { apply } from './op.ts';
+import { ALL, each, same } from './takes.ts';
 
 /** A geometry in elements, relative to the first element of a contiguous tensor. */
 export interface Geometry {
@@ -16,13 +17,13 @@ export interface Geometry {
   readonly offset: number;
 }
 
-const asStridedOp = defineOp<Geometry>('asStrided', 'as_strided', ([t], at) => {
+const asStridedOp = defineOp<Geometry>('asStrided', 'as_strided', each(ALL), ([t], at) => {
   const base = contiguousOf(t as Tensor);
   check(base, at);
   return rawView(base, at.shape, at.strides, base.offset + at.offset);
 });
 
-const asStridedScatterOp = defineOp<Geometry>('asStridedScatter', 'as_strided_scatter', ([t, part], at) => {
+const asStridedScatterOp = defineOp<Geometry>('asStridedScatter', 'as_strided_scatter', same(ALL), ([t, part], at) => {
   const base = t as Tensor;
   check(base, at);
   const bytes = readBytes(base).slice();
@@ -39,6 +40,7 @@ const asStridedScatterOp = defineOp<Geometry>('asStridedScatter', 'as_strided_sc
 const asStridedAddOp = defineOp<{ at: Geometry; shape: Shape }>(
   'asStridedAdd',
   'as_strided_backward',
+  each(ALL),
   ([part], { at, shape }) => {
     const source = part as Tensor;
     const { lanes } = dtypes[source.dtype];
@@ -57,8 +59,7 @@ const asStridedAddOp = defineOp<{ at: Geometry; shape: Shape }>(
         index[d] = 0;
       }
     }
-    // Complex values are already in their stored form.
-    return fromArray(lanes === 2 ? (out as Float32Array) : encode(out, source.dtype), source.dtype, shape);
+    return fromArray(encodeLanes(out, source.dtype), source.dtype, shape);
   },
 );
 

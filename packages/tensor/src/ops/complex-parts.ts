@@ -1,104 +1,89 @@
-/**
- * @file Complex numbers by their parts. Gradients follow from those of the parts: dL/d re + i dL/d im, which is PyTorch's convention.
- */
-import { zerosLike } from '../creation.ts';
-import { cast } from '../dtype.ts';
-import { DTypeError, ShapeError } from '../errors.ts';
+/** @file The parts of complex numbers, and putting them together. */
+import { cast, decode, encode, toFloatDType } from '../dtype.ts';
+import { ShapeError } from '../errors.ts';
 import { fromArray, readArray } from '../host.ts';
 import { named } from '../named.ts';
 import { sameShape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
 import { apply } from './op.ts';
+import { ALL, COMPLEX, each, same, setOf } from './takes.ts';
 
-const complexOp = defineOp('complex', 'complex', ([re, im]) => {
-  const [a, b] = [re as Tensor, im as Tensor];
-  const x = cast(readArray(a), a.dtype, 'float32') as Float32Array;
-  const y = cast(readArray(b), b.dtype, 'float32') as Float32Array;
+/** complex64 of two real tensors of one shape, without a history. */
+export function joined(re: Tensor, im: Tensor): Tensor {
+  const x = cast(readArray(re), re.dtype, 'float32') as Float32Array;
+  const y = cast(readArray(im), im.dtype, 'float32') as Float32Array;
   const out = new Float32Array(2 * x.length);
   for (let i = 0; i < x.length; i++) {
-    out[2 * i] = x[i] as number;
-    out[2 * i + 1] = y[i] as number;
+    out[2 * i] = x[i]!;
+    out[2 * i + 1] = y[i]!;
   }
-  return fromArray(out, 'complex64', a.shape);
-});
+  return fromArray(out, 'complex64', re.shape);
+}
 
-/** complex64 of two real tensors of one shape. */
+/** Every second number of a complex tensor, from `offset`; without a history. */
+export function part(t: Tensor, offset: 0 | 1): Tensor<'float32'> {
+  const pairs = readArray(t) as Float32Array;
+  const out = new Float32Array(t.size);
+  for (let i = 0; i < out.length; i++) out[i] = pairs[2 * i + offset]!;
+  return fromArray(out, 'float32', t.shape);
+}
+
+/** A function that moves or adds elements, of the parts of a complex tensor one by one; without a history. */
+export function partwise(t: Tensor, fn: (part: Tensor) => Tensor): Tensor {
+  const parts = [part(t, 0), part(t, 1)] as const;
+  const done = parts.map(fn) as [Tensor, Tensor];
+  const out = joined(...done);
+  for (const each of [...parts, ...done]) each.release();
+  return out;
+}
+
+const complexOp = defineOp('complex', 'complex', same(setOf('float16', 'float32', 'float64')), ([re, im]) =>
+  joined(re as Tensor, im as Tensor),
+);
+
+/** complex64 of two real tensors of one shape and floating dtype. */
 export const complex = named('aten::complex', (re: Tensor, im: Tensor): Tensor => {
-  if (re.dtype === 'complex64' || im.dtype === 'complex64') throw new DTypeError('complex: the parts must be real');
   if (!sameShape(re.shape, im.shape)) {
     throw new ShapeError(`complex: parts of shapes [${re.shape.join(', ')}] and [${im.shape.join(', ')}]`);
   }
   return apply(complexOp, [re, im], undefined);
 });
 
-/** Every second number of a complex tensor, from `offset`. */
-function part(t: Tensor, offset: 0 | 1): Tensor {
-  const pairs = readArray(t) as Float32Array;
-  const out = new Float32Array(t.size);
-  for (let i = 0; i < out.length; i++) out[i] = pairs[2 * i + offset] as number;
-  return fromArray(out, 'float32', t.shape);
-}
-
-const realOp = defineOp('real', 'real', ([t]) => part(t as Tensor, 0));
-const imagOp = defineOp('imag', 'imag', ([t]) => part(t as Tensor, 1));
+const realOp = defineOp('real', 'real', each(COMPLEX), ([t]) => part(t as Tensor, 0));
+const imagOp = defineOp('imag', 'imag', each(COMPLEX, 'a real tensor has no imaginary part'), ([t]) =>
+  part(t as Tensor, 1),
+);
+const conjOp = defineOp('conj', 'conj', each(COMPLEX), ([t]) => {
+  const out = (readArray(t as Tensor) as Float32Array).slice();
+  for (let i = 1; i < out.length; i += 2) out[i] = -out[i]!;
+  return fromArray(out, 'complex64', (t as Tensor).shape);
+});
 
 /** The real part, a copy; a real tensor is its own. */
 export const real = named('aten::real', (t: Tensor): Tensor =>
   t.dtype === 'complex64' ? apply(realOp, [t], undefined) : t,
 );
 
-/** The imaginary part, a copy; zeros of a real tensor. */
-export const imag = named('aten::imag', (t: Tensor): Tensor =>
-  t.dtype === 'complex64' ? apply(imagOp, [t], undefined) : zerosLike(t),
-);
+/** The imaginary part of a complex tensor, a copy. */
+export const imag = named('aten::imag', (t: Tensor): Tensor => apply(imagOp, [t], undefined));
 
-/** re - i im. */
+/** re - i im; a real tensor is its own. */
 export const conj = named('aten::conj', (t: Tensor): Tensor =>
-  t.dtype === 'complex64' ? complex(real(t), imag(t).neg()) : t,
+  t.dtype === 'complex64' ? apply(conjOp, [t], undefined) : t,
 );
 
-/** The angle in the plane, in radians. */
-export const angle = named('aten::angle', (t: Tensor): Tensor => imag(t).atan2(real(t)));
+const angleOp = defineOp('angle', 'angle', each(ALL), ([t]) => {
+  const input = t as Tensor;
+  const values = decode(readArray(input), input.dtype);
+  if (input.dtype === 'complex64') {
+    const out = Float32Array.from({ length: input.size }, (_, i) => Math.atan2(values[2 * i + 1]!, values[2 * i]!));
+    return fromArray(out, 'float32', input.shape);
+  }
+  const dtype = toFloatDType(input.dtype);
+  const out = Float64Array.from(values, (v) => (v < 0 ? Math.PI : v !== v ? NaN : 0));
+  return fromArray(encode(out, dtype), dtype, input.shape);
+});
 
-type Parts = readonly [re: Tensor, im: Tensor];
-
-/** A function of complex numbers written on their parts. */
-function onParts(t: Tensor, fn: (re: Tensor, im: Tensor) => Parts): Tensor {
-  return complex(...fn(real(t), imag(t)));
-}
-
-export function complexSum(t: Tensor, fn: (part: Tensor) => Tensor): Tensor {
-  return onParts(t, (re, im) => [fn(re), fn(im)]);
-}
-
-/** A bilinear function of two tensors, one of which at least is complex: products of all kinds. */
-export function complexProduct(a: Tensor, b: Tensor, fn: (x: Tensor, y: Tensor) => Tensor): Tensor {
-  const [ar, ai, br, bi] = [real(a), imag(a), real(b), imag(b)];
-  return complex(fn(ar, br).sub(fn(ai, bi)), fn(ar, bi).add(fn(ai, br)));
-}
-
-export function complexQuotient(a: Tensor, b: Tensor): Tensor {
-  const [br, bi] = [real(b), imag(b)];
-  const scale = br.square().add(bi.square());
-  return complexProduct(a, complex(br.div(scale), bi.neg().div(scale)), (x, y) => x.mul(y));
-}
-
-export function complexExp(t: Tensor): Tensor {
-  return onParts(t, (re, im) => [re.exp().mul(im.cos()), re.exp().mul(im.sin())]);
-}
-
-/** The principal value. */
-export function complexLog(t: Tensor): Tensor {
-  return onParts(t, (re, im) => [re.square().add(im.square()).log().mul(0.5), im.atan2(re)]);
-}
-
-export function complexAbs(t: Tensor): Tensor {
-  // In double precision, whose squares neither overflow nor vanish.
-  const [re, im] = [real(t).to('float64'), imag(t).to('float64')];
-  const squares = re.square().add(im.square());
-  const zero = squares.detach().eq(0);
-  // At zero the slope is taken to be zero.
-  const size = zero.any().item() === 0 ? squares.sqrt() : squares.add(zero.to('float64')).sqrt().maskedFill(zero, 0);
-  return size.to('float32');
-}
+/** The angle in the plane, in radians: of real numbers 0, or π where they are negative. */
+export const angle = named('aten::angle', (t: Tensor): Tensor => apply(angleOp, [t], undefined));

@@ -1,68 +1,124 @@
-/** @file Arithmetic on complex64: pairs of float32. */
+/**
+ * @file Arithmetic on complex64, pairs of float32; computed in double precision. Functions with branch cuts follow W. Kahan, "Branch cuts
+ * for complex elementary functions" (1987): the sign of a zero says on which side of the cut a number lies.
+ */
 import { cast } from '../dtype.ts';
-import { DTypeError } from '../errors.ts';
+import { InvariantError } from '../errors.ts';
 import { fromArray, readArray } from '../host.ts';
 import { sizeOf, type Shape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { forEachRow } from './broadcast.ts';
+import { elementary, type Pair } from './complex-functions.ts';
 import type { BinaryName, UnaryName } from './loops.ts';
 
-type Pair = (ar: number, ai: number, br: number, bi: number, out: Float32Array, at: number) => void;
+type Numbers = Float32Array | Float64Array;
+/** out of the numbers at positions i of x and j of y, whose imaginary parts follow them. */
+type Arithmetic = (x: Numbers, i: number, y: Numbers, j: number, out: Float32Array, at: number) => void;
 
-const pairs: Readonly<Partial<Record<BinaryName, Pair>>> = {
-  add: (ar, ai, br, bi, o, at) => {
-    o[at] = ar + br;
-    o[at + 1] = ai + bi;
+const arithmetic: Readonly<Partial<Record<BinaryName, Arithmetic>>> = {
+  add: (x, i, y, j, out, at) => {
+    out[at] = x[i]! + y[j]!;
+    out[at + 1] = x[i + 1]! + y[j + 1]!;
   },
-  sub: (ar, ai, br, bi, o, at) => {
-    o[at] = ar - br;
-    o[at + 1] = ai - bi;
+  sub: (x, i, y, j, out, at) => {
+    out[at] = x[i]! - y[j]!;
+    out[at + 1] = x[i + 1]! - y[j + 1]!;
   },
-  mul: (ar, ai, br, bi, o, at) => {
-    o[at] = ar * br - ai * bi;
-    o[at + 1] = ar * bi + ai * br;
+  mul: (x, i, y, j, out, at) => {
+    out[at] = x[i]! * y[j]! - x[i + 1]! * y[j + 1]!;
+    out[at + 1] = x[i]! * y[j + 1]! + x[i + 1]! * y[j]!;
   },
-  div: (ar, ai, br, bi, o, at) => {
-    const d = br * br + bi * bi;
+  div: (x, i, y, j, out, at) => {
+    const [a, b, c, d] = [x[i]!, x[i + 1]!, y[j]!, y[j + 1]!];
+    const size = c * c + d * d;
     // As PyTorch: each part over zero, so that 1 / 0 is infinite.
-    o[at] = d === 0 ? ar / 0 : (ar * br + ai * bi) / d;
-    o[at + 1] = d === 0 ? ai / 0 : (ai * br - ar * bi) / d;
+    out[at] = size === 0 ? a / 0 : (a * c + b * d) / size;
+    out[at + 1] = size === 0 ? b / 0 : (b * c - a * d) / size;
+  },
+  pow: (x, i, y, j, out, at) => {
+    const [a, b, c, d] = [x[i]!, x[i + 1]!, y[j]!, y[j + 1]!];
+    if (a === 0 && b === 0) {
+      const one = c === 0 && d === 0;
+      out[at] = one ? 1 : c > 0 ? 0 : c < 0 ? Infinity : NaN;
+      out[at + 1] = one || c > 0 ? 0 : NaN;
+      return;
+    }
+    const [size, angle] = [Math.log(Math.hypot(a, b)), Math.atan2(b, a)];
+    const [grown, turned] = [Math.exp(c * size - d * angle), d * size + c * angle];
+    out[at] = grown * Math.cos(turned);
+    out[at + 1] = grown * Math.sin(turned);
   },
 };
 
-/** add, sub, mul, div and equality of complex tensors. */
+/** Tests of two numbers, given whether they are equal and whether each has any part. */
+const tests: Readonly<Partial<Record<BinaryName, (equal: boolean, a: boolean, b: boolean) => boolean>>> = {
+  eq: (equal) => equal,
+  ne: (equal) => !equal,
+  logicalAnd: (_equal, a, b) => a && b,
+  logicalOr: (_equal, a, b) => a || b,
+  logicalXor: (_equal, a, b) => a !== b,
+};
+
+/** Computes a binary operation of operands of which one at least is complex. */
 export function complexBinary(name: BinaryName, a: Tensor, b: Tensor, shape: Shape): Tensor {
-  const x = cast(readArray(a), a.dtype, 'complex64') as Float32Array;
-  const y = cast(readArray(b), b.dtype, 'complex64') as Float32Array;
-  const size = sizeOf(shape);
-  const at = (v: Float32Array, i: number): [number, number] => [v[2 * i] as number, v[2 * i + 1] as number];
-  if (name === 'eq' || name === 'ne') {
-    const out = new Uint8Array(size);
+  const x = pairsOf(a);
+  const y = pairsOf(b);
+  const test = tests[name];
+  if (test !== undefined) {
+    const out = new Uint8Array(sizeOf(shape));
     forEachRow(a.shape, b.shape, shape, (ia, sa, ib, sb, io, n) => {
-      for (let i = 0; i < n; i++) {
-        const [ar, ai] = at(x, ia + i * sa);
-        const [br, bi] = at(y, ib + i * sb);
-        out[io + i] = (ar === br && ai === bi) === (name === 'eq') ? 1 : 0;
+      for (let k = 0; k < n; k++) {
+        const [i, j] = [2 * (ia + k * sa), 2 * (ib + k * sb)];
+        const equal = x[i] === y[j] && x[i + 1] === y[j + 1];
+        const [left, right] = [x[i] !== 0 || x[i + 1] !== 0, y[j] !== 0 || y[j + 1] !== 0];
+        out[io + k] = test(equal, left, right) ? 1 : 0;
       }
     });
     return fromArray(out, 'bool', shape);
   }
-  const f = pairs[name];
-  if (f === undefined) throw new DTypeError(`${name} is not defined for complex64`);
-  const out = new Float32Array(size * 2);
+  const compute = arithmetic[name];
+  if (compute === undefined) throw new InvariantError(`${name} of complex numbers`);
+  const out = new Float32Array(sizeOf(shape) * 2);
   forEachRow(a.shape, b.shape, shape, (ia, sa, ib, sb, io, n) => {
-    for (let i = 0; i < n; i++) f(...at(x, ia + i * sa), ...at(y, ib + i * sb), out, 2 * (io + i));
+    for (let k = 0; k < n; k++) compute(x, 2 * (ia + k * sa), y, 2 * (ib + k * sb), out, 2 * (io + k));
   });
   return fromArray(out, 'complex64', shape);
 }
 
-/** neg of a complex tensor; the other functions work on its parts. */
+/** The elements in pairs: of a real tensor in double precision, which float64 would lose in complex64. */
+function pairsOf(t: Tensor): Numbers {
+  if (t.dtype !== 'float64') return cast(readArray(t), t.dtype, 'complex64') as Float32Array;
+  const source = readArray(t) as Float64Array;
+  const out = new Float64Array(2 * source.length);
+  for (let i = 0; i < source.length; i++) out[2 * i] = source[i]!;
+  return out;
+}
+
+const predicates: Readonly<Partial<Record<UnaryName, (re: number, im: number) => boolean>>> = {
+  logicalNot: (re, im) => re === 0 && im === 0,
+  isNaN: (re, im) => re !== re || im !== im,
+  isInf: (re, im) => Math.abs(re) === Infinity || Math.abs(im) === Infinity,
+  isFinite: (re, im) => Number.isFinite(re) && Number.isFinite(im),
+};
+
+/** Computes a function of each element of a complex tensor. */
 export function complexUnary(name: UnaryName, t: Tensor): Tensor {
-  if (name !== 'neg') throw new DTypeError(`${name} is not defined for complex64`);
   const x = readArray(t) as Float32Array;
-  return fromArray(
-    x.map((v) => -v),
-    'complex64',
-    t.shape,
-  );
+  const predicate = predicates[name];
+  if (predicate !== undefined || name === 'abs') {
+    const test = predicate ?? Math.hypot;
+    const out = name === 'abs' ? new Float32Array(t.size) : new Uint8Array(t.size);
+    for (let i = 0; i < out.length; i++) out[i] = Number(test(x[2 * i]!, x[2 * i + 1]!));
+    return fromArray(out, name === 'abs' ? 'float32' : 'bool', t.shape);
+  }
+  const compute = elementary[name];
+  if (compute === undefined) throw new InvariantError(`${name} of complex numbers`);
+  const out = new Float32Array(2 * t.size);
+  const pair: Pair = { re: 0, im: 0 };
+  for (let i = 0; i < out.length; i += 2) {
+    compute(x[i]!, x[i + 1]!, pair);
+    out[i] = pair.re;
+    out[i + 1] = pair.im;
+  }
+  return fromArray(out, 'complex64', t.shape);
 }

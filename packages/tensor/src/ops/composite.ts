@@ -1,32 +1,52 @@
 /** @file Operations made of others: their derivatives follow. */
 import { ones } from '../creation.ts';
-import { isFloat } from '../dtype.ts';
-import { DTypeError, ShapeError } from '../errors.ts';
+import type { DType } from '../dtype.ts';
+import { ShapeError } from '../errors.ts';
 import { named } from '../named.ts';
 import { bernoulliLike } from '../random.ts';
 import { sweep } from '../scope.ts';
 import { broadcastShapes, checkShape, normalizeDim, normalizeDims, sameShape, sizeOf } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
+import { imag, real } from './complex-parts.ts';
+import { defineFunction } from './define.ts';
 import { concat } from './join.ts';
 import { matmul } from './matmul.ts';
 import type { Dims } from './reduce.ts';
-import { resultDType } from './promotion.ts';
 import { maskedFill, where } from './select.ts';
+import { ALL, check, each, FLOAT, FLOATING, NUMBER, promoted, same, type Takes } from './takes.ts';
 import { whiten } from './whiten.ts';
-import { alike, inFloat32, inFloat32Both, toFloat32 } from './widen.ts';
+import { alike, inFloat32, inFloat32Both, isHalf, toFloat32 } from './widen.ts';
+
+/** Weights have the dtype of what is normalised, or are float32 beside half precision. */
+const normalised: Takes = (operands) => {
+  const [first, ...rest] = operands.map((t) => t.dtype) as [DType, ...DType[]];
+  const fits = (dtype: DType): boolean => dtype === first || (isHalf(first) && dtype === 'float32');
+  if (!rest.every((dtype) => dtype === rest[0] && fits(dtype))) {
+    const got = [...new Set(rest)].join(' and ');
+    return `takes weights of the dtype of what it normalises, or float32 beside half precision, but got ${got} for ${first}`;
+  }
+  return each(FLOAT)(operands.slice(0, 1));
+};
 
 /** start + weight (end - start). */
-export const lerp = named('aten::lerp', (start: Tensor, end: Tensor, weight: Tensor | number): Tensor =>
-  inFloat32Both(start, end, (from, to) =>
-    from.add(to.sub(from).mul(typeof weight === 'number' ? weight : toFloat32(weight))),
-  ),
+export const lerp = defineFunction(
+  'lerp',
+  'lerp',
+  same(FLOATING),
+  (start: Tensor, end: Tensor, weight: Tensor | number): Tensor =>
+    inFloat32Both(start, end, (from, to) =>
+      from.add(to.sub(from).mul(typeof weight === 'number' ? weight : toFloat32(weight))),
+    ),
 );
 
 /** The variance over `dim`; `correction` 1 divides by n - 1. */
-export const variance = named(
-  'aten::var',
+export const variance = defineFunction(
+  'variance',
+  'var',
+  each(FLOATING),
   (t: Tensor, dim?: Dims, options: { correction?: number; keepDim?: boolean } = {}): Tensor =>
     inFloat32(t, (x) => {
+      if (x.dtype === 'complex64') return variance(real(x), dim, options).add(variance(imag(x), dim, options));
       const dims = normalizeDims(dim, x.rank);
       const { correction = 1, keepDim = false } = options;
       const count = sizeOf(dims.map((d) => x.shape[d] as number)) - correction;
@@ -35,8 +55,10 @@ export const variance = named(
 );
 
 /** The standard deviation over `dim`. */
-export const std = named(
-  'aten::std',
+export const std = defineFunction(
+  'std',
+  'std',
+  each(FLOATING),
   (t: Tensor, dim?: Dims, options: { correction?: number; keepDim?: boolean } = {}): Tensor =>
     inFloat32(t, (x) => {
       const spread = variance(x, dim, options);
@@ -47,71 +69,87 @@ export const std = named(
 );
 
 /** The p-norm over `dim`; at zero its slope is zero. */
-export const norm = named('aten::norm', (t: Tensor, p = 2, dim?: Dims, keepDim = false): Tensor => {
-  if (!isFloat(t.dtype)) throw new DTypeError(`norm(): the dtype must be floating point, got ${t.dtype}`);
-  return inFloat32(t, (x) => {
-    if (p === 1) return x.abs().sum(dim, keepDim);
-    if (p === Infinity) return x.abs().amax(dim, keepDim);
-    if (p === -Infinity) return x.abs().amin(dim, keepDim);
-    if (p === 0) return x.ne(0).to(x.dtype).add(x.sign().square().mul(0)).sum(dim, keepDim);
-    const total = (p === 2 ? x.square() : x.abs().pow(p)).sum(dim, keepDim);
-    const zero = total.detach().eq(0);
-    const root = zero.any().item() === 0 ? total : where(zero, 1, total);
-    const value = p === 2 ? root.sqrt() : root.pow(1 / p);
-    return root === total ? value : maskedFill(value, zero, 0);
-  });
-});
+export const norm = defineFunction(
+  'norm',
+  'norm',
+  each(FLOATING),
+  (t: Tensor, p = 2, dim?: Dims, keepDim = false): Tensor => {
+    if (t.dtype === 'complex64') return sweep(() => norm(t.abs(), p, dim, keepDim));
+    return inFloat32(t, (x) => {
+      if (p === 1) return x.abs().sum(dim, keepDim);
+      if (p === Infinity) return x.abs().amax(dim, keepDim);
+      if (p === -Infinity) return x.abs().amin(dim, keepDim);
+      if (p === 0) return x.ne(0).to(x.dtype).add(x.sign().square().mul(0)).sum(dim, keepDim);
+      const total = (p === 2 ? x.square() : x.abs().pow(p)).sum(dim, keepDim);
+      const zero = total.detach().eq(0);
+      const root = zero.any().item() === 0 ? total : where(zero, 1, total);
+      const value = p === 2 ? root.sqrt() : root.pow(1 / p);
+      return root === total ? value : maskedFill(value, zero, 0);
+    });
+  },
+);
 
 /** t / max(norm, eps) along `dim`. */
-export const normalize = named('aten::normalize', (t: Tensor, p = 2, dim = 1, eps = 1e-12): Tensor =>
-  sweep(() => t.div(norm(t, p, dim, true).maximum(eps))),
+export const normalize = defineFunction(
+  'normalize',
+  'normalize',
+  each(FLOATING),
+  (t: Tensor, p = 2, dim = 1, eps = 1e-12): Tensor => sweep(() => t.div(norm(t, p, dim, true).maximum(eps))),
 );
 
 /** The cosine of the angle between a and b, which broadcast, along `dim`; norms count as at least `eps`. */
-export const cosineSimilarity = named('aten::cosine_similarity', (a: Tensor, b: Tensor, dim = 1, eps = 1e-8): Tensor =>
-  sweep(() => {
-    const shape = broadcastShapes(a.shape, b.shape);
-    const dtype = resultDType(a, b);
-    // Each by its own norm first, as in PyTorch: the products then stay within 1.
-    const unit = (t: Tensor): Tensor => {
-      const x = t.to(dtype).expand(shape);
-      const size = norm(x, 2, dim, true);
-      const short = size.detach().clamp(eps).sub(size.detach());
-      return x.div(size.add(short));
-    };
-    return unit(a).mul(unit(b)).sum(dim);
-  }),
+export const cosineSimilarity = defineFunction(
+  'cosineSimilarity',
+  'cosine_similarity',
+  promoted(FLOAT),
+  (a: Tensor, b: Tensor, dim = 1, eps = 1e-8): Tensor =>
+    inFloat32Both(a, b, (p, q) => {
+      const shape = broadcastShapes(a.shape, b.shape);
+      // Each by its own norm first, as in PyTorch: the products then stay within 1.
+      const unit = (t: Tensor): Tensor => {
+        const x = t.expand(shape);
+        const size = norm(x, 2, dim, true);
+        const short = size.detach().clamp(eps).sub(size.detach());
+        return x.div(size.add(short));
+      };
+      return unit(p).mul(unit(q)).sum(dim);
+    }),
 );
 
 /** x weight^T + bias over the last dimension: weight [out, in], or [in] for one output without a dimension of its own. */
-export const linear = named('aten::linear', (x: Tensor, weight: Tensor, bias?: Tensor | null): Tensor => {
-  if (weight.rank !== 1 && weight.rank !== 2)
-    throw new ShapeError(`linear: expected a weight [out, in] or [in], got [${weight.shape.join(', ')}]`);
-  if (weight.rank === 1 && bias !== undefined && bias !== null && bias.rank > 0) {
-    throw new ShapeError(`linear: a weight [in] takes a bias without dimensions, got [${bias.shape.join(', ')}]`);
-  }
-  return inFloat32(x, (wide) => {
-    const own = alike(weight, x, wide);
-    const product = matmul(wide, weight.rank === 1 ? own : own.transpose(0, 1));
-    if (bias === undefined || bias === null) return product;
-    const out = product.add(bias);
-    if (!sameShape(out.shape, product.shape)) {
-      throw new ShapeError(
-        `linear: a bias [${bias.shape.join(', ')}] does not fit a result of shape [${product.shape.join(', ')}]`,
-      );
+export const linear = defineFunction(
+  'linear',
+  'linear',
+  same(NUMBER),
+  (x: Tensor, weight: Tensor, bias?: Tensor | null): Tensor => {
+    if (weight.rank !== 1 && weight.rank !== 2)
+      throw new ShapeError(`linear: expected a weight [out, in] or [in], got [${weight.shape.join(', ')}]`);
+    if (weight.rank === 1 && bias !== undefined && bias !== null && bias.rank > 0) {
+      throw new ShapeError(`linear: a weight [in] takes a bias without dimensions, got [${bias.shape.join(', ')}]`);
     }
-    return out;
-  });
-});
+    return inFloat32(x, (wide) => {
+      const own = alike(weight, x, wide);
+      const product = matmul(wide, weight.rank === 1 ? own : own.transpose(0, 1));
+      if (bias === undefined || bias === null) return product;
+      const out = product.add(bias);
+      if (!sameShape(out.shape, product.shape)) {
+        throw new ShapeError(
+          `linear: a bias [${bias.shape.join(', ')}] does not fit a result of shape [${product.shape.join(', ')}]`,
+        );
+      }
+      return out;
+    });
+  },
+);
 
 /** a[i] b[j]. */
-export const outer = named('aten::outer', (a: Tensor, b: Tensor): Tensor => {
+export const outer = defineFunction('outer', 'outer', each(ALL), (a: Tensor, b: Tensor): Tensor => {
   if (a.rank !== 1 || b.rank !== 1) throw new ShapeError('outer: expected vectors');
   return sweep(() => a.unsqueeze(1).mul(b.unsqueeze(0)));
 });
 
 /** Repeats the tensor along each dimension; more counts than dimensions add dimensions in front. */
-export const tile = named('aten::tile', (t: Tensor, counts: readonly number[]): Tensor =>
+export const tile = defineFunction('tile', 'tile', each(ALL), (t: Tensor, counts: readonly number[]): Tensor =>
   sweep(() => {
     checkShape(counts);
     const rank = Math.max(t.rank, counts.length);
@@ -124,7 +162,7 @@ export const tile = named('aten::tile', (t: Tensor, counts: readonly number[]): 
 );
 
 /** Shifts elements along `dim`, or in the flattened tensor; those that fall off come back at the other end. */
-export const roll = named('aten::roll', (t: Tensor, shift: number, dim?: number): Tensor =>
+export const roll = defineFunction('roll', 'roll', each(ALL), (t: Tensor, shift: number, dim?: number): Tensor =>
   sweep(() => {
     if (!Number.isInteger(shift)) throw new ShapeError(`roll: the shift must be a whole number, but got ${shift}`);
     if (dim === undefined && t.rank !== 1) return roll(t.reshape([t.size]), shift, 0).reshape(t.shape);
@@ -138,15 +176,24 @@ export const roll = named('aten::roll', (t: Tensor, shift: number, dim?: number)
 );
 
 /** Elements kept with probability 1 - p and scaled by 1 / (1 - p); the tensor itself when not training. */
-export const dropout = named('aten::dropout', (t: Tensor, p = 0.5, training = true): Tensor => {
-  if (!(p >= 0 && p <= 1)) throw new RangeError(`dropout probability has to be between 0 and 1, but got ${p}`);
-  if (!training || p === 0) return t.alias();
-  return sweep(() => (p === 1 ? t.mul(0) : t.mul(bernoulliLike(t, 1 - p)).div(1 - p)));
-});
+export const dropout = defineFunction(
+  'dropout',
+  'dropout',
+  each(ALL),
+  (t: Tensor, p = 0.5, training = true): Tensor => {
+    if (!(p >= 0 && p <= 1)) throw new RangeError(`dropout probability has to be between 0 and 1, but got ${p}`);
+    if (!training) return t.alias();
+    check('dropout', each(FLOAT), [t]);
+    if (p === 0) return t.alias();
+    return sweep(() => (p === 1 ? t.mul(0) : t.mul(bernoulliLike(t, 1 - p)).div(1 - p)));
+  },
+);
 
 /** Normalises over the trailing dimensions `shape` (Ba et al. 2016). */
-export const layerNorm = named(
-  'aten::layer_norm',
+export const layerNorm = defineFunction(
+  'layerNorm',
+  'layer_norm',
+  normalised,
   (t: Tensor, shape: readonly number[], weight?: Tensor | null, bias?: Tensor | null, eps = 1e-5): Tensor =>
     inFloat32(t, (x) => {
       const dims = shape.map((_, i) => x.rank - shape.length + i);
@@ -171,8 +218,10 @@ function perChannel(p: Tensor | null | undefined, rank: number): Tensor | null {
 }
 
 /** Normalises each group of channels of [N, C, ...] (Wu & He 2018). */
-export const groupNorm = named(
-  'aten::group_norm',
+export const groupNorm = defineFunction(
+  'groupNorm',
+  'group_norm',
+  normalised,
   (t: Tensor, groups: number, weight?: Tensor | null, bias?: Tensor | null, eps = 1e-5): Tensor =>
     inFloat32(t, (x) => {
       if (x.rank < 2) throw new ShapeError(`groupNorm expects [N, C, ...], got [${x.shape.join(', ')}]`);
@@ -206,6 +255,8 @@ function tooFew(t: Tensor): ShapeError {
 export const batchNorm = named('aten::batch_norm', (t: Tensor, options: BatchNormOptions = {}): Tensor =>
   inFloat32(t, (x) => {
     const { training = true, momentum = 0.1, eps = 1e-5, runningMean, runningVar } = options;
+    const weights = [options.weight, options.bias].filter((w) => w !== undefined && w !== null);
+    check('batchNorm', normalised, [t, ...weights]);
     if (x.rank < 2) throw new ShapeError(`batchNorm expects [N, C, ...], got [${x.shape.join(', ')}]`);
     const channels = x.shape[1] as number;
     for (const part of ['weight', 'bias', 'runningMean', 'runningVar'] as const) {
@@ -238,8 +289,10 @@ export const batchNorm = named('aten::batch_norm', (t: Tensor, options: BatchNor
  * softmax(q k^T / √d + mask) v: q [..., n, d], k [..., m, d], v [..., m, e]. `mask` is bool (true: attend) or added; `causal` keeps
  * row i from what comes after it, also beside a mask. A row that may attend to nothing gives zeros.
  */
-export const scaledDotProductAttention = named(
-  'aten::scaled_dot_product_attention',
+export const scaledDotProductAttention = defineFunction(
+  'scaledDotProductAttention',
+  'scaled_dot_product_attention',
+  same(FLOAT),
   (q: Tensor, k: Tensor, v: Tensor, options: { mask?: Tensor; causal?: boolean; scale?: number } = {}): Tensor => {
     const { mask, causal = false } = options;
     for (const t of [q, k, v]) {

@@ -4,9 +4,11 @@ import { named } from '../named.ts';
 import { sweep } from '../scope.ts';
 import { checkShape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
+import { defineFunction } from './define.ts';
 import { gather } from './indexing.ts';
 import { concat } from './join.ts';
 import { matmul } from './matmul.ts';
+import { check, each, FLOAT, FLOATING, NUMBER, REAL_NUMBER, same, setOf, union, type Takes } from './takes.ts';
 import {
   checkSpec,
   fold,
@@ -42,6 +44,13 @@ function windowSpec(weight: Tensor, options: ConvOptions): WindowSpec {
   };
 }
 
+/** What transposed convolutions add up in. */
+const TRANSPOSED = union(FLOATING, setOf('int64'));
+
+function checkOperands(name: string, takes: Takes, x: Tensor, weight: Tensor, bias: Tensor | null | undefined): void {
+  check(name, takes, bias === undefined || bias === null ? [x, weight] : [x, weight, bias]);
+}
+
 function addBias(t: Tensor, bias: Tensor | null | undefined): Tensor {
   if (bias === null || bias === undefined) return t;
   const channels = t.shape[1] as number;
@@ -70,6 +79,7 @@ function checkFilled(name: string, t: Tensor): void {
 
 /** x [N, C, H, W] or [C, H, W], weight [O, C / groups, kh, kw] to [N, O, H', W'] or [O, H', W']. */
 export const conv2d = named('aten::conv2d', (x: Tensor, weight: Tensor, options: ConvOptions = {}): Tensor => {
+  checkOperands('conv2d', same(NUMBER), x, weight, options.bias);
   const groups = options.groups ?? 1;
   const spec = windowSpec(weight, options);
   checkGroups(groups);
@@ -107,6 +117,7 @@ export const conv1d = named(
       dilation?: number;
     } = {},
   ): Tensor => {
+    checkOperands('conv1d', same(NUMBER), x, weight, options.bias);
     if (x.rank !== 2 && x.rank !== 3)
       throw new ShapeError(`conv1d: expected signals [N, C, L] or [C, L], got [${x.shape.join(', ')}]`);
     if (weight.rank !== 3)
@@ -152,6 +163,7 @@ function transposedWindows(images: Tensor, channels: number, spec: WindowSpec, o
 export const convTranspose2d = named(
   'aten::conv_transpose2d',
   (x: Tensor, weight: Tensor, options: ConvOptions & { outputPadding?: Pair } = {}): Tensor => {
+    checkOperands('convTranspose2d', same(TRANSPOSED), x, weight, options.bias);
     const groups = options.groups ?? 1;
     const spec = windowSpec(weight, options);
     checkGroups(groups);
@@ -194,47 +206,69 @@ function poolSpec(kernel: Pair, options: PoolOptions): WindowSpec {
 }
 
 /** The largest of each window of [N, C, H, W] or [C, H, W]; of equal ones the first gets the gradient. */
-export const maxPool2d = named('aten::max_pool2d', (t: Tensor, kernel: Pair, options: PoolOptions = {}): Tensor =>
-  onImages('maxPool2d', t, (images) => {
-    checkFilled('maxPool2d', images);
-    const s = placeWindows(images.shape, poolSpec(kernel, options));
-    const flat = images.reshape([s.n * s.c, s.h * s.w]);
-    return gather(flat, 1, largestInWindows(images, s)).reshape([s.n, s.c, s.outH, s.outW]);
-  }),
+export const maxPool2d = defineFunction(
+  'maxPool2d',
+  'max_pool2d',
+  each(REAL_NUMBER),
+  (t: Tensor, kernel: Pair, options: PoolOptions = {}): Tensor =>
+    onImages('maxPool2d', t, (images) => {
+      checkFilled('maxPool2d', images);
+      const s = placeWindows(images.shape, poolSpec(kernel, options));
+      const flat = images.reshape([s.n * s.c, s.h * s.w]);
+      return gather(flat, 1, largestInWindows(images, s)).reshape([s.n, s.c, s.outH, s.outW]);
+    }),
 );
 
 /** The mean of each window of [N, C, H, W] or [C, H, W]; padding counts as zeros. */
-export const avgPool2d = named('aten::avg_pool2d', (t: Tensor, kernel: Pair, options: PoolOptions = {}): Tensor =>
-  onImages('avgPool2d', t, (images) => {
-    checkFilled('avgPool2d', images);
-    const [n, c, h, w] = images.shape as [number, number, number, number];
-    const s = placeWindows([n * c, 1, h, w], poolSpec(kernel, options));
-    return unfold(images.reshape([n * c, 1, h, w]), s)
-      .mean(0)
-      .reshape([n, c, s.outH, s.outW]);
-  }),
+export const avgPool2d = defineFunction(
+  'avgPool2d',
+  'avg_pool2d',
+  each(union(FLOAT, setOf('int64'))),
+  (t: Tensor, kernel: Pair, options: PoolOptions = {}): Tensor =>
+    onImages('avgPool2d', t, (images) => {
+      checkFilled('avgPool2d', images);
+      const [n, c, h, w] = images.shape as [number, number, number, number];
+      const s = placeWindows([n * c, 1, h, w], poolSpec(kernel, options));
+      const columns = unfold(images.reshape([n * c, 1, h, w]), s);
+      const means = t.dtype === 'int64' ? wholeMeans(columns) : columns.mean(0);
+      return means.reshape([n, c, s.outH, s.outW]);
+    }),
 );
 
+/** The means of columns of int64, without their fractions. */
+function wholeMeans(columns: Tensor): Tensor {
+  const sums = columns.sum(0).to('float64');
+  return sums
+    .div(columns.shape[0] as number)
+    .trunc()
+    .to('int64');
+}
+
 /** Means over a grid of `size` regions that cover [N, C, H, W] or [C, H, W]. */
-export const adaptiveAvgPool2d = named('aten::adaptive_avg_pool2d', (t: Tensor, size: Pair): Tensor => {
-  const [outH, outW] = pair(size);
-  checkShape([outH, outW]);
-  return onImages('adaptiveAvgPool2d', t, (images) => {
-    const [n, c, h, w] = images.shape as [number, number, number, number];
-    // One region is what all have in common, if there is nothing too: the mean of that is NaN.
-    if ((h === 0 || w === 0) && (outH !== 1 || outW !== 1))
-      throw new ShapeError(`adaptiveAvgPool2d: expected images of non-zero size, got [${t.shape.join(', ')}]`);
-    if (outH === 0 || outW === 0) return images.narrow(2, 0, 0).reshape([n, c, outH, outW]);
-    const rows = regions(h, outH).map(([from, length]) => images.narrow(2, from, length));
-    const cells = rows.map((row) =>
-      concat(
-        regions(w, outW).map(([from, length]) => row.narrow(3, from, length).mean([2, 3], true)),
-        3,
-      ),
-    );
-    return concat(cells, 2);
-  });
-});
+export const adaptiveAvgPool2d = defineFunction(
+  'adaptiveAvgPool2d',
+  'adaptive_avg_pool2d',
+  each(FLOAT),
+  (t: Tensor, size: Pair): Tensor => {
+    const [outH, outW] = pair(size);
+    checkShape([outH, outW]);
+    return onImages('adaptiveAvgPool2d', t, (images) => {
+      const [n, c, h, w] = images.shape as [number, number, number, number];
+      // One region is what all have in common, if there is nothing too: the mean of that is NaN.
+      if ((h === 0 || w === 0) && (outH !== 1 || outW !== 1))
+        throw new ShapeError(`adaptiveAvgPool2d: expected images of non-zero size, got [${t.shape.join(', ')}]`);
+      if (outH === 0 || outW === 0) return images.narrow(2, 0, 0).reshape([n, c, outH, outW]);
+      const rows = regions(h, outH).map(([from, length]) => images.narrow(2, from, length));
+      const cells = rows.map((row) =>
+        concat(
+          regions(w, outW).map(([from, length]) => row.narrow(3, from, length).mean([2, 3], true)),
+          3,
+        ),
+      );
+      return concat(cells, 2);
+    });
+  },
+);
 
 function regions(size: number, count: number): [from: number, length: number][] {
   return Array.from({ length: count }, (_, i): [number, number] => {

@@ -9,8 +9,9 @@ import { cloneSparse } from '../sparse/parts.ts';
 import type { Device, Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
 import { apply } from './op.ts';
+import { ALL, each } from './takes.ts';
 
-const cloneOp = defineOp('clone', 'clone', ([t]) => {
+const cloneOp = defineOp('clone', 'clone', each(ALL), ([t]) => {
   const input = t as Tensor;
   if (input.sparse !== undefined) return cloneSparse(input);
   const moved = contiguousOnDevice(input);
@@ -37,7 +38,7 @@ export function detach<D extends DType>(t: Tensor<D>): Tensor<D> {
   return handle;
 }
 
-const castOp = defineOp<{ dtype: DType }>('to', '_to_copy', ([t], { dtype }) => {
+const castOp = defineOp<{ dtype: DType }>('to', '_to_copy', each(ALL), ([t], { dtype }) => {
   const input = t as Tensor;
   const array = readArray(input);
   return fromArray(cast(array, input.dtype, dtype), dtype, input.shape);

@@ -1,5 +1,5 @@
 /** @file Reading elements, and comparing tensors by value. */
-import { cast, dtypes, decode, type DType, type TypedArrayOf, type TypedArrays } from '../dtype.ts';
+import { cast, dtypes, decode, type DType, type NumberArray, type TypedArrayOf, type TypedArrays } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { readArray, readNumbers } from '../host.ts';
 import { sameShape } from '../shape.ts';
@@ -72,6 +72,22 @@ export function equal(a: Tensor, b: Tensor): boolean {
   return p.every((v, i) => v === q[i]);
 }
 
+/** By distances in the plane. */
+function complexClose(x: NumberArray, y: NumberArray, rtol: number, atol: number, equalNaN: boolean): boolean {
+  for (let i = 0; i < x.length; i += 2) {
+    const [a, b, c, d] = [x[i]!, x[i + 1]!, y[i]!, y[i + 1]!];
+    if (a === c && b === d) continue;
+    const [left, right] = [Number.isNaN(a + b), Number.isNaN(c + d)];
+    if (left || right) {
+      if (equalNaN && left && right) continue;
+      return false;
+    }
+    const size = Math.hypot(c, d);
+    if (!(Math.hypot(a - c, b - d) <= atol + rtol * size && Number.isFinite(size))) return false;
+  }
+  return true;
+}
+
 /** |a - b| <= atol + rtol |b| everywhere; shapes broadcast only by being equal. */
 export function allClose(
   a: Tensor,
@@ -82,8 +98,15 @@ export function allClose(
   if (!sameShape(a.shape, b.shape)) return false;
   // Doubles would round the difference away.
   if (a.dtype === 'int64' && b.dtype === 'int64' && rtol === 0 && atol < 1) return equal(a, b);
+  const complex = a.dtype === 'complex64';
+  if (complex !== (b.dtype === 'complex64')) {
+    throw new DTypeError(
+      `allClose() takes complex or real operands, not ${a.dtype} and ${b.dtype}: convert one with to()`,
+    );
+  }
   const x = decode(dataSync(a), a.dtype);
   const y = decode(dataSync(b), b.dtype);
+  if (complex) return complexClose(x, y, rtol, atol, equalNaN);
   return x.every((v, i) => {
     const w = y[i] as number;
     if (v === w) return true;

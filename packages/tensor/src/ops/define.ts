@@ -1,5 +1,7 @@
 /** @file What an operation is. */
-import type { Tensor } from '../tensor.ts';
+import { named, type Named } from '../named.ts';
+import { Tensor } from '../tensor.ts';
+import { check, type Takes } from './takes.ts';
 
 /** One operation: tensors and attributes in, one new tensor out. */
 export interface Op<A> {
@@ -9,12 +11,33 @@ export interface Op<A> {
   readonly gradName: string;
   /** Its name in PyTorch's operator library, as profiles and remote calls show it. */
   readonly torch: string;
+  /** The dtypes it takes: what others meet is an error that names the operation. */
+  readonly takes: Takes;
   /** Computes the result; sees and records no history. */
   readonly forward: (inputs: readonly Tensor[], attrs: A) => Tensor;
 }
 
 /** Defines an operation. */
-export function defineOp<A = undefined>(name: string, torch: string, forward: Op<A>['forward']): Op<A> {
+export function defineOp<A = undefined>(name: string, torch: string, takes: Takes, forward: Op<A>['forward']): Op<A> {
   const gradName = `${name[0]?.toUpperCase() ?? ''}${name.slice(1)}Backward0`;
-  return { name, gradName, torch: `aten::${torch}`, forward };
+  return { name, gradName, torch: `aten::${torch}`, takes, forward };
+}
+
+/**
+ * Defines a function that is made of operations, or of none that has a derivative: it takes the same dtypes whatever it is made of.
+ * `takes` sees the tensors among its arguments, in their order; those in options the function looks at itself.
+ */
+export function defineFunction<F extends (...args: never[]) => unknown>(
+  name: string,
+  torch: string,
+  takes: Takes,
+  fn: F,
+): F & Named {
+  const checked = (...args: unknown[]): unknown => {
+    const operands: Tensor[] = [];
+    for (const arg of args) if (arg instanceof Tensor) operands.push(arg as Tensor);
+    check(name, takes, operands);
+    return fn(...(args as never[]));
+  };
+  return named(`aten::${torch}`, checked as unknown as F);
 }

@@ -1,7 +1,6 @@
 /** @file Element-by-element operations: arithmetic, comparison, and the functions of one argument. */
 import { backendFor, KERNEL_RANK, runKernel } from '../backends/kernels.ts';
-import { cast, decode, dtypes, encode, toFloatDType, type DType, type NumberArray } from '../dtype.ts';
-import { DTypeError } from '../errors.ts';
+import { cast, decode, dtypes, encode, isDifferentiable, type DType, type NumberArray } from '../dtype.ts';
 import { fromArray, readArray } from '../host.ts';
 import { broadcastShapes, sameShape, sizeOf, type Shape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
@@ -87,7 +86,7 @@ function operandDType(name: BinaryName, t: Tensor, dtype: DType): DType {
 export function binary(name: BinaryName, a: Tensor, b: Tensor): Tensor {
   const compares = COMPARISONS.has(name);
   let dtype = resultDType(a, b);
-  if (TO_FLOAT.has(name)) dtype = toFloatDType(dtype);
+  if (!isDifferentiable(dtype) && TO_FLOAT.has(name)) dtype = 'float32';
   const out: DType = compares ? 'bool' : dtype;
   const shape = sameShape(a.shape, b.shape) ? a.shape : broadcastShapes(a.shape, b.shape);
   const size = sizeOf(shape);
@@ -99,11 +98,6 @@ export function binary(name: BinaryName, a: Tensor, b: Tensor): Tensor {
   if (dtype === 'int64') {
     const exact = int64Binary(name, int64Of(a), a.shape, int64Of(b), b.shape, shape);
     if (exact !== undefined) return fromArray(exact, out, shape);
-  }
-  if (name === 'sub' && dtype === 'bool') {
-    throw new DTypeError(
-      'Subtraction, the `-` operator, with two bool tensors is not supported. Use the logicalXor operator instead.',
-    );
   }
   const numbers = binaryNumbers(name, a, b, shape, size, dtype, compares ? 'uint8' : out);
   return fromArray(compares ? numbers : encode(numbers, out), out, shape);
@@ -166,21 +160,22 @@ const INTEGRAL: ReadonlySet<string> = new Set<UnaryName>([
 ]);
 const PREDICATES: ReadonlySet<string> = new Set<UnaryName>(['logicalNot', 'isNaN', 'isInf', 'isFinite']);
 
+/** What a function makes of integers and bool: squares count. */
+function wholeResult(name: UnaryName, dtype: DType): DType {
+  if (!INTEGRAL.has(name)) return 'float32';
+  return name === 'square' && dtype === 'bool' ? 'int64' : dtype;
+}
+
 /** Computes a function of each element. Records nothing. */
 export function unary(name: UnaryName, t: Tensor): Tensor {
   const predicate = PREDICATES.has(name);
-  const dtype = predicate ? 'bool' : INTEGRAL.has(name) ? t.dtype : toFloatDType(t.dtype);
   if (t.dtype === 'complex64') return complexUnary(name, t);
+  const dtype = predicate ? 'bool' : isDifferentiable(t.dtype) ? t.dtype : wholeResult(name, t.dtype);
   const kernel = KERNELS[name];
   if (kernel !== undefined && t.dtype === 'float32' && t.size > 0) {
     const backend = backendFor(kernel, 'elementwise', t.size);
     const seen = t.rank > KERNEL_RANK ? { x: [t.size] } : undefined;
     if (backend !== undefined) return runKernel(backend, kernel, { x: t }, {}, 'float32', t.shape, seen);
-  }
-  if (t.dtype === 'bool' && name === 'neg') {
-    throw new DTypeError(
-      'Negation, the `-` operator, on a bool tensor is not supported. Use the logicalNot() operator instead.',
-    );
   }
   if (t.dtype === 'int64') {
     const exact = int64Unary(name, readArray(t) as BigInt64Array);

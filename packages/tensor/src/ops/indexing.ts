@@ -1,20 +1,17 @@
 /** @file Choosing and adding by index: indexSelect, gather, their adjoints, and one-hot. */
-import { cast, decode, dtypes, encode } from '../dtype.ts';
+import { decode, dtypes, encodeLanes } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { fromArray, over, readArray, readBytes } from '../host.ts';
 import { named } from '../named.ts';
 import { checkCount, checkShape, normalizeDim, sameShape, sizeOf } from '../shape.ts';
 import { Storage } from '../storage.ts';
 import type { Tensor } from '../tensor.ts';
-import { defineOp } from './define.ts';
+import { defineFunction, defineOp } from './define.ts';
 import { apply } from './op.ts';
+import { ALL, each, indexed, same, WHOLE } from './takes.ts';
 
 /** Whole numbers of an index tensor, each checked to lie in [0, n). */
 export function readIndices(index: Tensor, n: number): Int32Array | Float64Array {
-  const { kind } = dtypes[index.dtype];
-  if (kind === 'bool' || kind === 'complex') {
-    throw new DTypeError(`indices must be an integer tensor, but got ${index.dtype}`);
-  }
   const values = decode(readArray(index), index.dtype);
   // int64 was decoded into an array of its own.
   const out = values instanceof Float64Array && index.dtype === 'int64' ? values : new Float64Array(values.length);
@@ -37,7 +34,7 @@ function asVector(shape: readonly number[]): readonly number[] {
   return shape.length === 0 ? [1] : shape;
 }
 
-const indexSelectOp = defineOp<Along>('indexSelect', 'index_select', ([t, index], { dim }) => {
+const indexSelectOp = defineOp<Along>('indexSelect', 'index_select', indexed(each(ALL)), ([t, index], { dim }) => {
   const input = t as Tensor;
   const n = asVector(input.shape)[dim] as number;
   const ids = readIndices(index as Tensor, n);
@@ -67,7 +64,7 @@ export const indexSelect = named('aten::index_select', (t: Tensor, dim: number, 
 /** `t` with rows of `row` elements of `source` added at `positions`, in order. */
 function addRows(t: Tensor, positions: Float64Array, row: number, source: Tensor): Tensor {
   const { dtype } = t;
-  const given = cast(readArray(source), source.dtype, dtype);
+  const given = readArray(source);
   if (dtype === 'int64') {
     const out = (readArray(t) as BigInt64Array).slice();
     const values = given as BigInt64Array;
@@ -80,10 +77,10 @@ function addRows(t: Tensor, positions: Float64Array, row: number, source: Tensor
   const { lanes } = dtypes[dtype];
   for (let i = 0, at = 0; i < positions.length; i++)
     for (let k = 0; k < row * lanes; k++) out[positions[i]! * lanes + k]! += values[at++]!;
-  return fromArray(dtype === 'complex64' ? (out as Float32Array) : encode(out, dtype), dtype, t.shape);
+  return fromArray(encodeLanes(out, dtype), dtype, t.shape);
 }
 
-const indexAddOp = defineOp<Along>('indexAdd', 'index_add', ([t, index, source], { dim }) => {
+const indexAddOp = defineOp<Along>('indexAdd', 'index_add', indexed(same(ALL)), ([t, index, source], { dim }) => {
   const input = t as Tensor;
   const n = asVector(input.shape)[dim] as number;
   const ids = readIndices(index as Tensor, n);
@@ -156,16 +153,20 @@ function checkGather(t: Tensor, index: Tensor, dim: number, name: string): void 
   }
 }
 
-const gatherOp = defineOp<Along>('gather', 'gather', ([t, index], { dim }) => {
+const gatherOp = defineOp<Along>('gather', 'gather', indexed(each(ALL)), ([t, index], { dim }) => {
   const [input, ids] = [t as Tensor, index as Tensor];
   const positions = gatherPositions(input.shape, ids, dim);
   const source = readArray(input);
   const { lanes } = dtypes[input.dtype];
-  if (lanes === 2) throw new DTypeError('gather is not defined for complex64');
-  const out = new (source.constructor as new (n: number) => typeof source)(positions.length);
-  for (let i = 0; i < out.length; i++) out[i] = source[positions[i] as number] as never;
+  const out = new (source.constructor as new (n: number) => typeof source)(positions.length * lanes);
+  for (let i = 0; i < out.length; i++) out[i] = source[laneAt(positions, i, lanes)] as never;
   return fromArray(out, input.dtype, ids.shape);
 });
+
+/** Where number i of the elements at `positions` lies, of which each has `lanes`. */
+function laneAt(positions: Float64Array, i: number, lanes: 1 | 2): number {
+  return lanes === 1 ? positions[i]! : 2 * positions[i >> 1]! + (i & 1);
+}
 
 /** out[i][j]… = t[i][index[i][j]…]… along `dim`; `index` has the rank of `t`. */
 export const gather = named('aten::gather', (t: Tensor, dim: number, index: Tensor): Tensor => {
@@ -174,7 +175,7 @@ export const gather = named('aten::gather', (t: Tensor, dim: number, index: Tens
   return apply(gatherOp, [t, index], { dim: d });
 });
 
-const scatterAddOp = defineOp<Along>('scatterAdd', 'scatter_add', ([t, index, source], { dim }) => {
+const scatterAddOp = defineOp<Along>('scatterAdd', 'scatter_add', indexed(same(ALL)), ([t, index, source], { dim }) => {
   const [input, ids, from] = [t as Tensor, index as Tensor, source as Tensor];
   const positions = gatherPositions(input.shape, ids, dim);
   return addRows(input, positions, 1, from);
@@ -209,12 +210,13 @@ function narrowTo(t: Tensor, shape: readonly number[]): Tensor {
   return shape.reduce((part, n, d) => part.narrow(d, 0, n), t);
 }
 
-const scatterOp = defineOp<Along>('scatter', 'scatter', ([t, index, source], { dim }) => {
+const scatterOp = defineOp<Along>('scatter', 'scatter', indexed(same(ALL)), ([t, index, source], { dim }) => {
   const [input, ids, from] = [t as Tensor, index as Tensor, source as Tensor];
   const positions = gatherPositions(input.shape, ids, dim);
   const out = readArray(input).slice();
-  const values = cast(readArray(from), from.dtype, input.dtype);
-  for (let i = 0; i < positions.length; i++) out[positions[i] as number] = values[i] as never;
+  const values = readArray(from);
+  const { lanes } = dtypes[input.dtype];
+  for (let i = 0; i < values.length; i++) out[laneAt(positions, i, lanes)] = values[i] as never;
   return fromArray(out, input.dtype, input.shape);
 });
 
@@ -226,7 +228,7 @@ export const scatter = named('aten::scatter', (t: Tensor, dim: number, index: Te
 });
 
 /** int64 zeros with a one at each index: [..., classes]. */
-export const oneHot = named('aten::one_hot', (index: Tensor, classes: number): Tensor => {
+export const oneHot = defineFunction('oneHot', 'one_hot', each(WHOLE), (index: Tensor, classes: number): Tensor => {
   checkShape([classes]);
   checkCount([...index.shape, classes]);
   const ids = readIndices(index, classes);

@@ -13,6 +13,7 @@ import type { Tensor } from '../tensor.ts';
 import type { Op } from './define.ts';
 import { requiresGrad } from './op.ts';
 import { checkDistinct, checkOverlap } from './overlap.ts';
+import { refusal } from './takes.ts';
 
 /** Writes `source` (of the same dtype, broadcast to `t`'s shape) into the storage of `t`. Records nothing; counts a version. */
 function writeInto(t: Tensor, source: Tensor): void {
@@ -75,13 +76,15 @@ function admit(t: Tensor, inputs: readonly Tensor[], gradMode: boolean, options:
 
 function runInPlace<A>(op: Op<A>, t: Tensor, inputs: readonly Tensor[], attrs: A, recorded: boolean): void {
   sweep(() => {
+    const why = op.takes(inputs);
+    if (why !== undefined) throw refusal(`${op.name}_`, why, inputs);
     const result = op.forward(inputs, attrs);
     if (!sameShape(result.shape, t.shape)) {
       throw new ShapeError(
         `output with shape [${t.shape.join(', ')}] doesn't match the broadcast shape [${result.shape.join(', ')}]`,
       );
     }
-    checkCast(result.dtype, t.dtype);
+    checkCast(op.name, result.dtype, t.dtype);
     const rule = recorded && isDifferentiable(t.dtype) ? derivatives.get(op.name) : undefined;
     // What is saved of the operands is their value now: one that shares the memory is no longer what it was.
     const node =
@@ -104,8 +107,10 @@ function oldValue(t: Tensor, { save }: Derivative, inputs: readonly Tensor[]): T
   return copy;
 }
 
-function checkCast(from: DType, to: DType): void {
+function checkCast(name: string, from: DType, to: DType): void {
   if (promote(from, to) !== to && dtypes[from].kind !== dtypes[to].kind) {
-    throw new DTypeError(`result type ${from} can't be cast to the desired output type ${to}`);
+    throw new DTypeError(
+      `${name}_() gives ${from}: result type ${from} can't be cast to the desired output type ${to}. Use ${name}(), which gives another tensor`,
+    );
   }
 }

@@ -1,5 +1,4 @@
 /** @file Joining tensors: concat and stack. */
-import { promote } from '../dtype.ts';
 import { ShapeError } from '../errors.ts';
 import { over, readBytes } from '../host.ts';
 import { named } from '../named.ts';
@@ -9,9 +8,11 @@ import { copyStrided } from '../strided.ts';
 import { dtypes } from '../dtype.ts';
 import type { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
+import { commonDType } from './promotion.ts';
 import { apply } from './op.ts';
+import { ALL, same } from './takes.ts';
 
-const concatOp = defineOp<{ dim: number }>('concat', 'cat', (inputs, { dim }) => {
+const concatOp = defineOp<{ dim: number }>('concat', 'cat', same(ALL), (inputs, { dim }) => {
   const counted = inputs.filter((t) => !isLegacyEmpty(t));
   const tensors = counted.length === 0 ? inputs : counted;
   const first = tensors[0] as Tensor;
@@ -51,7 +52,7 @@ export const concat = named('aten::cat', (tensors: readonly Tensor[], dim = 0): 
       );
     }
   }
-  const dtype = tensors.map((t) => t.dtype).reduce(promote);
+  const dtype = commonDType(tensors);
   return apply(
     concatOp,
     tensors.map((t) => (t.dtype === dtype ? t : t.to(dtype))),

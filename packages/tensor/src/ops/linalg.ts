@@ -1,7 +1,7 @@
 /** @file Linear algebra on batches of square matrices: inverse, determinant, solve, Cholesky. Computed in double precision. */
 import { onesLike, tensor } from '../creation.ts';
-import { decode, encode, isFloat } from '../dtype.ts';
-import { DTypeError, ShapeError, TensorError } from '../errors.ts';
+import { decode, encode } from '../dtype.ts';
+import { ShapeError, TensorError } from '../errors.ts';
 import { fromArray, readArray } from '../host.ts';
 import { named } from '../named.ts';
 import { broadcastShapes, sizeOf } from '../shape.ts';
@@ -9,9 +9,9 @@ import type { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
 import { concat } from './join.ts';
 import { apply } from './op.ts';
+import { each, PRECISE, same } from './takes.ts';
 
 function square(t: Tensor, name: string): number {
-  if (!isFloat(t.dtype)) throw new DTypeError(`${name}: expected a floating point tensor, got ${t.dtype}`);
   const [rows, columns] = t.shape.slice(-2);
   if (rows === undefined || columns === undefined)
     throw new ShapeError(`${name}: A must have at least 2 dimensions, but has shape [${t.shape.join(', ')}]`);
@@ -91,7 +91,7 @@ function join(parts: readonly Float64Array[], each: number): Float64Array {
   return out;
 }
 
-const solveOp = defineOp('solve', 'linalg_solve', ([a, b]) => {
+const solveOp = defineOp('solve', 'linalg_solve', same(PRECISE), ([a, b]) => {
   const [left, right] = [a as Tensor, b as Tensor];
   const n = left.shape.at(-1) as number;
   const m = right.shape.at(-1) as number;
@@ -117,7 +117,7 @@ export const solve = named('aten::linalg_solve', (a: Tensor, b: Tensor): Tensor 
   return b.rank === 1 ? x.squeeze(-1) : x;
 });
 
-const inverseOp = defineOp('inverse', 'linalg_inv', ([t]) => {
+const inverseOp = defineOp('inverse', 'linalg_inv', each(PRECISE), ([t]) => {
   const input = t as Tensor;
   const n = input.shape.at(-1) as number;
   const eye = new Float64Array(n * n);
@@ -132,7 +132,7 @@ export const inverse = named('aten::linalg_inv', (t: Tensor): Tensor => {
   return apply(inverseOp, [t], undefined);
 });
 
-const detOp = defineOp('det', 'linalg_det', ([t]) => {
+const detOp = defineOp('det', 'linalg_det', each(PRECISE), ([t]) => {
   const input = t as Tensor;
   const n = input.shape.at(-1) as number;
   const out = matrices(input, n, n).map((matrix) => {
@@ -171,7 +171,7 @@ export function cofactors(t: Tensor): Tensor {
   return concat(minors, -1).reshape(t.shape);
 }
 
-const choleskyOp = defineOp('cholesky', 'linalg_cholesky', ([t]) => {
+const choleskyOp = defineOp('cholesky', 'linalg_cholesky', each(PRECISE), ([t]) => {
   const input = t as Tensor;
   const n = input.shape.at(-1) as number;
   const out = matrices(input, n, n).map((a) => factor(a, n));

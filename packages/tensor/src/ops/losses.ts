@@ -1,14 +1,15 @@
 /** @file Loss functions. Each returns a scalar unless `reduction` is 'none'. */
-import { isFloat } from '../dtype.ts';
+import type { DType } from '../dtype.ts';
 import { ShapeError } from '../errors.ts';
 import { named } from '../named.ts';
 import { sweep } from '../scope.ts';
 import { broadcastShapes, sameShape, sizeOf } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
-import { defineOp } from './define.ts';
+import { defineFunction, defineOp } from './define.ts';
 import { nll } from './nll.ts';
 import { apply } from './op.ts';
 import { where } from './select.ts';
+import { check, each, FLOAT, FLOATING, NUMBER, operands, promoted, REAL, same, WHOLE } from './takes.ts';
 import { logSoftmax } from './softmax.ts';
 import { logSigmoid } from './unary.ts';
 import { inFloat32Both } from './widen.ts';
@@ -37,6 +38,10 @@ function lossOf(a: Tensor, b: Tensor, options: LossOptions, losses: (a: Tensor, 
   });
 }
 
+function inDType(t: Tensor, dtype: DType): Tensor {
+  return t.dtype === dtype ? t : t.to(dtype);
+}
+
 function checkSame(name: string, a: Tensor, b: Tensor): void {
   if (!sameShape(a.shape, b.shape)) {
     throw new ShapeError(
@@ -46,22 +51,33 @@ function checkSame(name: string, a: Tensor, b: Tensor): void {
 }
 
 /** (a - b)^2; a and b broadcast. */
-export const mseLoss = named('aten::mse_loss', (a: Tensor, b: Tensor, options: LossOptions = {}): Tensor =>
-  lossOf(a, b, options, (x, y) => x.sub(y).square()),
+export const mseLoss = defineFunction(
+  'mseLoss',
+  'mse_loss',
+  promoted(FLOAT),
+  (a: Tensor, b: Tensor, options: LossOptions = {}): Tensor => lossOf(a, b, options, (x, y) => x.sub(y).square()),
 );
 
 /** |a - b|; a and b broadcast. */
-export const l1Loss = named('aten::l1_loss', (a: Tensor, b: Tensor, options: LossOptions = {}): Tensor =>
-  lossOf(a, b, options, (x, y) => x.sub(y).abs()),
+export const l1Loss = defineFunction(
+  'l1Loss',
+  'l1_loss',
+  each(NUMBER),
+  (a: Tensor, b: Tensor, options: LossOptions = {}): Tensor => {
+    if ((options.reduction ?? 'mean') === 'mean') check('l1Loss', promoted(FLOATING), [a, b]);
+    return lossOf(a, b, options, (x, y) => x.sub(y).abs());
+  },
 );
 
 /** 0.5 d^2 / beta where |d| < beta, |d| - 0.5 beta elsewhere; |d| for beta 0. a and b broadcast. */
-export const smoothL1Loss = named(
-  'aten::smooth_l1_loss',
+export const smoothL1Loss = defineFunction(
+  'smoothL1Loss',
+  'smooth_l1_loss',
+  promoted(FLOAT),
   (a: Tensor, b: Tensor, options: LossOptions & { beta?: number } = {}): Tensor => {
     const beta = options.beta ?? 1;
     if (!(beta >= 0)) throw new RangeError(`smoothL1Loss does not support negative values for beta, got ${beta}`);
-    if (beta === 0) return l1Loss(a, b, options);
+    if (beta === 0) return lossOf(a, b, options, (x, y) => x.sub(y).abs());
     return lossOf(a, b, options, (x, y) => {
       const d = x.sub(y).abs();
       return where(d.detach().lt(beta), d.square().mul(0.5 / beta), d.sub(0.5 * beta));
@@ -69,20 +85,23 @@ export const smoothL1Loss = named(
   },
 );
 
-/** 0.5 d^2 where |d| < delta, delta (|d| - 0.5 delta) elsewhere. a and b broadcast. */
-export const huberLoss = named(
-  'aten::huber_loss',
+/** 0.5 d^2 where |d| < delta, delta (|d| - 0.5 delta) elsewhere; in the dtype of a. a and b broadcast. */
+export const huberLoss = defineFunction(
+  'huberLoss',
+  'huber_loss',
+  operands(FLOAT, REAL),
   (a: Tensor, b: Tensor, options: LossOptions & { delta?: number } = {}): Tensor => {
     const delta = options.delta ?? 1;
     if (!(delta > 0)) throw new RangeError(`huberLoss does not support non-positive values for delta, got ${delta}`);
-    return lossOf(a, b, options, (x, y) => {
+    const loss = lossOf(a, b, options, (x, y) => {
       const d = x.sub(y).abs();
       return where(d.detach().le(delta), d.square().mul(0.5), d.sub(0.5 * delta).mul(delta));
     });
+    return inDType(loss, a.dtype);
   },
 );
 
-const bceOp = defineOp('binaryCrossEntropy', 'binary_cross_entropy', ([p, target]) =>
+const bceOp = defineOp('binaryCrossEntropy', 'binary_cross_entropy', same(FLOAT), ([p, target]) =>
   sweep(() => {
     const [x, y] = [(p as Tensor).detach(), (target as Tensor).detach()];
     const yes = y.mul(x.log().clamp(-100));
@@ -92,24 +111,29 @@ const bceOp = defineOp('binaryCrossEntropy', 'binary_cross_entropy', ([p, target
 );
 
 /** -(target log p + (1 - target) log(1 - p)); the logarithms are clamped at -100, as in PyTorch. */
-export const binaryCrossEntropy = named(
-  'aten::binary_cross_entropy',
+export const binaryCrossEntropy = defineFunction(
+  'binaryCrossEntropy',
+  'binary_cross_entropy',
+  same(FLOAT),
   (p: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
     checkSame('binaryCrossEntropy', p, target);
     return lossOf(p, target, options, (x, y) => apply(bceOp, [x, y], undefined));
   },
 );
 
-/** binaryCrossEntropy of sigmoid(x), without overflow. */
-export const binaryCrossEntropyWithLogits = named(
-  'aten::binary_cross_entropy_with_logits',
+/** binaryCrossEntropy of sigmoid(x), without overflow; in the target's dtype. */
+export const binaryCrossEntropyWithLogits = defineFunction(
+  'binaryCrossEntropyWithLogits',
+  'binary_cross_entropy_with_logits',
+  each(FLOAT),
   (x: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
     checkSame('binaryCrossEntropyWithLogits', x, target);
-    return lossOf(x, target, options, (logits, wanted) => wanted.neg().add(1).mul(logits).sub(logSigmoid(logits)));
+    const loss = lossOf(x, target, options, (a, b) => b.neg().add(1).mul(a).sub(logSigmoid(a)));
+    return inDType(loss, target.dtype);
   },
 );
 
-const klDivOp = defineOp('klDiv', 'kl_div', ([input, target]) =>
+const klDivOp = defineOp('klDiv', 'kl_div', each(FLOAT), ([input, target]) =>
   sweep(() => {
     const [x, y] = [(input as Tensor).detach(), (target as Tensor).detach()];
     const log = where(y.gt(0), where(y.gt(0), y, 1).log(), 0);
@@ -118,8 +142,12 @@ const klDivOp = defineOp('klDiv', 'kl_div', ([input, target]) =>
 );
 
 /** target (log target - input), input being log-probabilities; both broadcast. */
-export const klDiv = named('aten::kl_div', (input: Tensor, target: Tensor, options: LossOptions = {}): Tensor =>
-  lossOf(input, target, options, (x, y) => apply(klDivOp, [x, y], undefined)),
+export const klDiv = defineFunction(
+  'klDiv',
+  'kl_div',
+  each(FLOAT),
+  (input: Tensor, target: Tensor, options: LossOptions = {}): Tensor =>
+    lossOf(input, target, options, (x, y) => apply(klDivOp, [x, y], undefined)),
 );
 
 export interface ClassLossOptions extends LossOptions {
@@ -157,12 +185,16 @@ export interface CrossEntropyOptions extends ClassLossOptions {
 export const crossEntropy = named(
   'aten::cross_entropy_loss',
   (logits: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor => {
+    const { weight } = options;
+    check('crossEntropy', same(FLOAT), weight === undefined ? [logits] : [logits, weight]);
+    check('crossEntropy', each(WHOLE, 'a target is of class numbers, int64 as a rule, or of probabilities'), [target]);
+    const soft = logits.rank > 0 && sameShape(logits.shape, target.shape);
+    if (soft) check('crossEntropy', operands(FLOAT), [logits, target]);
     const dim = logits.rank === 1 ? 0 : 1;
     const smoothing = options.labelSmoothing ?? 0;
     return sweep(() => {
       const logp = logSoftmax(logits, dim);
-      if (sameShape(logits.shape, target.shape) && isFloat(target.dtype))
-        return softTargets(logp, target, dim, smoothing, options);
+      if (soft) return softTargets(logp, target, dim, smoothing, options);
       const hard = nllLoss(logp, target, options);
       if (smoothing === 0) return hard;
       const classes = logits.shape[dim] as number;

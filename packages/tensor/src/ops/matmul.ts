@@ -2,20 +2,23 @@
 import { argument, freeArguments, isDeviceDType, backendFor, type Argument } from '../backends/kernels.ts';
 import type { Backend } from '../backends/backend.ts';
 import { relieveDevice } from '../device-memory.ts';
-import { decode, dtypes, encode, type DType, type NumberArray } from '../dtype.ts';
-import { ShapeError, DTypeError } from '../errors.ts';
+import { decode, dtypes, encode, isDifferentiable, type NumberArray } from '../dtype.ts';
+import { ShapeError } from '../errors.ts';
 import { fromArray, over, rawTranspose, readArray } from '../host.ts';
 import { named } from '../named.ts';
+import { sweep } from '../scope.ts';
 import { broadcastShapes, checkCount, sizeOf, type Shape } from '../shape.ts';
 import { Storage } from '../storage.ts';
 import type { Tensor } from '../tensor.ts';
-import { complexProduct } from './complex-parts.ts';
+import { joined, part } from './complex-parts.ts';
 import { defineOp } from './define.ts';
+import { binary } from './elementwise.ts';
 import { multiply } from './gemm.ts';
 import { fitsDoubles, multiplyInt32, multiplyInt64 } from './int64-reduce.ts';
 import { apply } from './op.ts';
 import { scalar } from './promotion.ts';
 import { where } from './select.ts';
+import { check, NUMBER, same } from './takes.ts';
 import { alike, inFloat32 } from './widen.ts';
 
 /** Which operands lie column by column: their gradients are made that way too, as in PyTorch, so that none is turned around later. */
@@ -23,9 +26,13 @@ export interface ProductAttrs {
   readonly columns: readonly [a: boolean, b: boolean];
 }
 
+const takes = same(NUMBER);
+
 /** [..., m, k] times [..., k, n] with equal batch dimensions. */
-const bmmOp = defineOp<ProductAttrs>('bmm', 'bmm', ([a, b]) => {
-  const [x, y] = [a as Tensor, b as Tensor];
+const bmmOp = defineOp<ProductAttrs>('bmm', 'bmm', takes, ([a, b]) => productOf(a as Tensor, b as Tensor));
+
+function productOf(x: Tensor, y: Tensor): Tensor {
+  if (x.dtype === 'complex64') return productOfParts(x, y);
   const batch = x.shape.slice(0, -2);
   const [m, k] = x.shape.slice(-2) as [number, number];
   const n = y.shape.at(-1) as number;
@@ -39,7 +46,16 @@ const bmmOp = defineOp<ProductAttrs>('bmm', 'bmm', ([a, b]) => {
   }
   if (x.dtype === 'int64') return fromArray(onHostInt64(x, y, count, m, k, n), 'int64', shape);
   return fromArray(encode(onHost(x, y, count, m, k, n), x.dtype), x.dtype, shape);
-});
+}
+
+/** A complex product as four real ones, which devices have kernels for. */
+function productOfParts(x: Tensor, y: Tensor): Tensor {
+  return sweep(() => {
+    const [a, b, c, d] = [part(x, 0), part(x, 1), part(y, 0), part(y, 1)];
+    const re = binary('sub', productOf(a, c), productOf(b, d));
+    return joined(re, binary('add', productOf(a, d), productOf(b, c)));
+  });
+}
 
 function onHost(x: Tensor, y: Tensor, count: number, m: number, k: number, n: number): NumberArray {
   const a = decode(readArray(x), x.dtype);
@@ -156,11 +172,8 @@ function flat(t: Argument): Argument {
 export const matmul = named('aten::matmul', (a: Tensor, b: Tensor): Tensor => {
   if (a.sparse !== undefined) return matmul(a.toDense(), b);
   if (b.sparse !== undefined) return matmul(a, b.toDense());
-  if (a.dtype === 'complex64' && b.dtype === 'complex64') return complexProduct(a, b, matmul);
   if (a.rank === 0 || b.rank === 0) throw new ShapeError('both arguments to matmul need to be at least 1D');
-  if (a.dtype !== b.dtype)
-    throw new DTypeError(`expected m1 and m2 to have the same dtype, but got: ${a.dtype} != ${b.dtype}`);
-  checkDType(a.dtype);
+  check('matmul', takes, [a, b]);
   const x = a.rank === 1 ? a.unsqueeze(0) : a;
   const y = b.rank === 1 ? b.unsqueeze(1) : b;
   if (x.shape.at(-1) !== y.shape.at(-2)) {
@@ -190,12 +203,9 @@ function multiplied(x: Tensor, y: Tensor): Tensor {
   return apply(bmmOp, [x, y], { columns: [isTransposed(x), isTransposed(y)] });
 }
 
-function checkDType(dtype: DType): void {
-  if (dtype === 'bool' || dtype === 'complex64') throw new DTypeError(`matmul is not implemented for '${dtype}'`);
-}
-
 /** Batches of matrices [b, m, k] and [b, k, n]. */
 export const bmm = named('aten::bmm', (a: Tensor, b: Tensor): Tensor => {
+  check('bmm', takes, [a, b]);
   if (a.rank !== 3 || b.rank !== 3) throw new ShapeError('batch1 and batch2 must be 3D tensors');
   const [count, , inner] = a.shape as [number, number, number];
   if (b.shape[0] !== count || b.shape[1] !== inner) {
@@ -208,22 +218,29 @@ export const bmm = named('aten::bmm', (a: Tensor, b: Tensor): Tensor => {
 
 /** [m, k] times [k, n]. */
 export const mm = named('aten::mm', (a: Tensor, b: Tensor): Tensor => {
+  check('mm', takes, [a, b]);
   if (a.rank !== 2 || b.rank !== 2) throw new ShapeError('mm: both arguments must be 2D');
   return matmul(a, b);
 });
 
 /** The inner product of two vectors. */
 export const dot = named('aten::dot', (a: Tensor, b: Tensor): Tensor => {
+  check('dot', takes, [a, b]);
   if (a.rank !== 1 || b.rank !== 1)
     throw new ShapeError(`1D tensors expected, but got ${a.rank}D and ${b.rank}D tensors`);
   return matmul(a, b);
 });
 
-/** beta input + alpha (a b); what a factor of zero stands before counts for nothing, NaN and infinities included. */
+/**
+ * beta input + alpha (a b), all of one dtype; fractions of the factors are cut off for integers. What a factor of zero stands before counts
+ * for nothing, NaN and infinities included.
+ */
 export const addmm = named(
   'aten::addmm',
   (input: Tensor, a: Tensor, b: Tensor, options: { alpha?: number; beta?: number } = {}): Tensor => {
-    const { alpha = 1, beta = 1 } = options;
+    check('addmm', takes, [input, a, b]);
+    const factor = (given = 1): number => (isDifferentiable(input.dtype) ? given : Math.trunc(given));
+    const [alpha, beta] = [factor(options.alpha), factor(options.beta)];
     if (a.rank !== 2 || b.rank !== 2)
       throw new ShapeError(`addmm: expected matrices, got [${a.shape.join(', ')}] and [${b.shape.join(', ')}]`);
     return inFloat32(a, (x) => {

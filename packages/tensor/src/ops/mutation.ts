@@ -4,19 +4,20 @@ import { cast } from '../dtype.ts';
 import { fromArray, rawView, readArray } from '../host.ts';
 import { named } from '../named.ts';
 import { broadcastShapes, expandStrides } from '../shape.ts';
-import type { Tensor } from '../tensor.ts';
-import { checkExponent } from './arithmetic.ts';
-import { binary, takesExact, unary } from './elementwise.ts';
-import { defineOp, type Op } from './define.ts';
+import { Tensor } from '../tensor.ts';
+import { takesExact } from './elementwise.ts';
+import { defineOp } from './define.ts';
 import { applyInPlace, type InPlaceOptions } from './inplace.ts';
-import type { BinaryName, UnaryName } from './loops.ts';
+import type { UnaryName } from './loops.ts';
+import { binaryOp, checkAlpha, checkExponent, scaled, unaryOp } from './pointwise.ts';
 import { exactOperand, operand, scalar } from './promotion.ts';
+import { ALL, each } from './takes.ts';
 
 type Operand = Tensor | number;
 
-const copyOp = defineOp('copy', 'copy', ([t, source]) => copied(t as Tensor, source as Tensor));
-const fillOp = defineOp('copy', 'fill', ([t, value]) => copied(t as Tensor, value as Tensor));
-const zeroOp = defineOp('copy', 'zero', fillOp.forward);
+const copyOp = defineOp('copy', 'copy', each(ALL), ([t, source]) => copied(t as Tensor, source as Tensor));
+const fillOp = defineOp('copy', 'fill', each(ALL), ([t, value]) => copied(t as Tensor, value as Tensor));
+const zeroOp = defineOp('copy', 'zero', each(ALL), fillOp.forward);
 
 /** `from` in the shape that both broadcast to, and in the dtype of `target`. */
 function copied(target: Tensor, from: Tensor): Tensor {
@@ -44,18 +45,22 @@ export const zero_ = named('aten::zero_', <T extends Tensor>(t: T): T =>
   applyInPlace(zeroOp, t, [scalar(0, t.dtype)], undefined, { uniform: true }),
 );
 
-const inPlaceBinary = (name: BinaryName, torch: string): Op<undefined> =>
-  defineOp(name, torch, ([a, b]) => binary(name, a as Tensor, b as Tensor));
-const addOp = inPlaceBinary('add', 'add');
-const subOp = inPlaceBinary('sub', 'sub');
-const mulOp = inPlaceBinary('mul', 'mul');
-const divOp = inPlaceBinary('div', 'div');
-const powOp = inPlaceBinary('pow', 'pow');
+const addOp = binaryOp('add', 'add');
+const subOp = binaryOp('sub', 'sub');
+const mulOp = binaryOp('mul', 'mul');
+const divOp = binaryOp('div', 'div');
+const powOp = binaryOp('pow', 'pow');
 
-function other(b: Operand, t: Tensor, alpha = 1, exact = false): Tensor {
-  if (typeof b === 'number') return exact ? exactOperand(b, t) : operand(b * alpha, t);
-  const dense = b.sparse === undefined ? b : b.toDense();
-  return alpha === 1 ? dense : dense.mul(alpha);
+function other(b: Operand, t: Tensor, exact = false): Tensor {
+  if (b instanceof Tensor && b.sparse !== undefined) return b.toDense();
+  return exact ? exactOperand(b, t) : operand(b, t);
+}
+
+/** alpha b as the operand of an operation that changes `t`. */
+function addend(name: 'add' | 'sub', t: Tensor, b: Operand, alpha = 1): Tensor {
+  if (alpha === 1) return other(b, t);
+  const dense = typeof b === 'number' ? b : other(b, t);
+  return other(scaled(t, dense, checkAlpha(name, t, dense, alpha)), t);
 }
 
 /** Scaling makes another tensor of an operand that may lie in the memory that changes. */
@@ -65,17 +70,17 @@ function asGiven(b: Operand, alpha = 1): InPlaceOptions | undefined {
 
 /** t += alpha b; b may be sparse. */
 export const add_ = named('aten::add_', <T extends Tensor>(t: T, b: Operand, options?: { alpha?: number }): T =>
-  applyInPlace(addOp, t, [other(b, t, options?.alpha)], undefined, asGiven(b, options?.alpha)),
+  applyInPlace(addOp, t, [addend('add', t, b, options?.alpha)], undefined, asGiven(b, options?.alpha)),
 );
 /** t -= alpha b. */
 export const sub_ = named('aten::sub_', <T extends Tensor>(t: T, b: Operand, options?: { alpha?: number }): T =>
-  applyInPlace(subOp, t, [other(b, t, options?.alpha)], undefined, asGiven(b, options?.alpha)),
+  applyInPlace(subOp, t, [addend('sub', t, b, options?.alpha)], undefined, asGiven(b, options?.alpha)),
 );
 export const mul_ = named('aten::mul_', <T extends Tensor>(t: T, b: Operand): T =>
-  applyInPlace(mulOp, t, [other(b, t, 1, takesExact('mul', t, b))], undefined),
+  applyInPlace(mulOp, t, [other(b, t, takesExact('mul', t, b))], undefined),
 );
 export const div_ = named('aten::div_', <T extends Tensor>(t: T, b: Operand): T =>
-  applyInPlace(divOp, t, [other(b, t, 1, takesExact('div', t, b))], undefined),
+  applyInPlace(divOp, t, [other(b, t, takesExact('div', t, b))], undefined),
 );
 export const pow_ = named('aten::pow_', <T extends Tensor>(t: T, b: Operand): T => {
   checkExponent(t, b);
@@ -83,7 +88,7 @@ export const pow_ = named('aten::pow_', <T extends Tensor>(t: T, b: Operand): T 
 });
 
 const inPlaceUnary = (name: UnaryName, torch: string): (<T extends Tensor>(t: T) => T) => {
-  const op = defineOp(name, torch, ([t]) => unary(name, t as Tensor));
+  const op = unaryOp(name, torch);
   return (t) => applyInPlace(op, t, [], undefined);
 };
 export const neg_ = named('aten::neg_', inPlaceUnary('neg', 'neg'));

@@ -1,11 +1,12 @@
 /** @file The negative log-likelihood as one operation, as in PyTorch: every classifier ends in it. */
-import { decode, dtypes, encode } from '../dtype.ts';
+import { decode, encode } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { fromArray, readArray, readNumbers } from '../host.ts';
 import { sizeOf, type Shape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
 import { apply } from './op.ts';
+import { each, FLOAT, same, WHOLE, type Takes } from './takes.ts';
 
 export interface NllAttrs {
   readonly reduction: 'mean' | 'sum' | 'none';
@@ -24,10 +25,6 @@ interface Picks {
 }
 
 function picksOf(target: Tensor, weight: Tensor | undefined, { shape, ignoreIndex }: NllAttrs): Picks {
-  const { kind } = dtypes[target.dtype];
-  if (kind === 'bool' || kind === 'complex') {
-    throw new DTypeError(`targets must be an integer tensor, but got ${target.dtype}`);
-  }
   const classDim = shape.length === 1 ? 0 : 1;
   const classes = shape[classDim] as number;
   const inner = sizeOf(shape.slice(classDim + 1));
@@ -51,7 +48,15 @@ function picksOf(target: Tensor, weight: Tensor | undefined, { shape, ignoreInde
   return { at, factor, total };
 }
 
-const nllOp = defineOp<NllAttrs>('nllLoss', 'nll_loss_forward', ([logp, target, weight], attrs) => {
+/** Log-probabilities and factors of one dtype, and between them the classes. */
+const classed: Takes = (operands) => {
+  const target = (operands[1] as Tensor).dtype;
+  if (each(WHOLE)(operands.slice(1, 2)) !== undefined)
+    return `does not take targets of ${target}: classes are of integers, int64 as a rule`;
+  return same(FLOAT)(operands.filter((_, i) => i !== 1));
+};
+
+const nllOp = defineOp<NllAttrs>('nllLoss', 'nll_loss_forward', classed, ([logp, target, weight], attrs) => {
   const input = logp as Tensor;
   const labels = target as Tensor;
   const { at, factor, total } = picksOf(labels, weight, attrs);
@@ -64,7 +69,7 @@ const nllOp = defineOp<NllAttrs>('nllLoss', 'nll_loss_forward', ([logp, target, 
   return fromArray(encode(one, input.dtype), input.dtype, []);
 });
 
-const nllGradOp = defineOp<NllAttrs>('nllLossGrad', 'nll_loss_backward', ([grad, target, weight], attrs) => {
+const nllGradOp = defineOp<NllAttrs>('nllLossGrad', 'nll_loss_backward', classed, ([grad, target, weight], attrs) => {
   const { at, factor, total } = picksOf(target as Tensor, weight, attrs);
   const pull = grad as Tensor;
   const g = decode(readArray(pull), pull.dtype);

@@ -6,6 +6,7 @@ import { setHistory } from '../autograd/record.ts';
 import { isDifferentiable } from '../dtype.ts';
 import type { Tensor } from '../tensor.ts';
 import type { Op } from './define.ts';
+import { refusal } from './takes.ts';
 
 /** Runs an operation and records it if gradients are wanted. */
 export function apply<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tensor {
@@ -15,6 +16,8 @@ export function apply<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tensor
 }
 
 function run<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A, gradMode: boolean): Tensor {
+  const why = op.takes(inputs);
+  if (why !== undefined) throw refusal(op.name, why, inputs);
   const output = op.forward(inputs, attrs);
   if (gradMode && requiresGrad(inputs) && isDifferentiable(output.dtype)) {
     const rule = derivatives.get(op.name);

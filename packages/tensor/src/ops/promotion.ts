@@ -8,11 +8,22 @@ const CATEGORY: Readonly<Record<Kind, number>> = { bool: 0, int: 1, float: 2, co
 /** The common dtype of two operands: a tensor without dimensions does not widen one with dimensions within the same kind. */
 export function resultDType(a: Tensor, b: Tensor): DType {
   if (a.dtype === b.dtype) return a.dtype;
-  const ka = CATEGORY[dtypes[a.dtype].kind];
-  const kb = CATEGORY[dtypes[b.dtype].kind];
-  if (a.rank === 0 && b.rank > 0 && ka <= kb) return b.dtype;
-  if (b.rank === 0 && a.rank > 0 && kb <= ka) return a.dtype;
-  return promote(a.dtype, b.dtype);
+  if ((a.rank === 0) === (b.rank === 0)) return promote(a.dtype, b.dtype);
+  return a.rank === 0 ? widened(b.dtype, a.dtype) : widened(a.dtype, b.dtype);
+}
+
+/** The common dtype of any number of operands, by the same rule. */
+export function commonDType(operands: readonly Tensor[]): DType {
+  if (operands.length === 2) return resultDType(operands[0] as Tensor, operands[1] as Tensor);
+  const meet = (list: readonly Tensor[]): DType => list.map((t) => t.dtype).reduce(promote);
+  const wide = operands.filter((t) => t.rank > 0);
+  if (wide.length === 0 || wide.length === operands.length) return meet(operands);
+  return widened(meet(wide), meet(operands.filter((t) => t.rank === 0)));
+}
+
+/** The dtype of tensors with dimensions beside some without. */
+function widened(wide: DType, flat: DType): DType {
+  return CATEGORY[dtypes[flat].kind] > CATEGORY[dtypes[wide].kind] ? promote(wide, flat) : wide;
 }
 
 /** A number as a tensor without dimensions that takes part in the dtype rules as numbers do. */

@@ -1,15 +1,27 @@
 /** @file Reductions: sum, mean, prod, max, min and their relatives. */
 import { backendFor, runKernel } from '../backends/kernels.ts';
-import { allocate, cast, decode, dtypes, encode, type DType, type NumberArray, type TypedArrays } from '../dtype.ts';
-import { DTypeError, ShapeError } from '../errors.ts';
+import {
+  allocate,
+  cast,
+  decode,
+  dtypes,
+  encode,
+  encodeLanes,
+  isDifferentiable,
+  type DType,
+  type NumberArray,
+  type TypedArrays,
+} from '../dtype.ts';
+import { ShapeError } from '../errors.ts';
 import { fromArray, readArray, readPermuted } from '../host.ts';
 import { named } from '../named.ts';
+import { sweep } from '../scope.ts';
 import { normalizeDim, normalizeDims, reducedShape, sizeOf, type Shape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
-import { complexSum } from './complex-parts.ts';
-import { defineOp } from './define.ts';
+import { defineFunction, defineOp } from './define.ts';
 import { extremeInt64, prodInt64, scanInt64, takeInt64, type Int64Blocks } from './int64-reduce.ts';
 import { apply } from './op.ts';
+import { ALL, each, FLOATING, REAL, REAL_NUMBER } from './takes.ts';
 
 /** Dimensions to reduce: one, several, or all (also for an empty list). */
 export type Dims = number | readonly number[];
@@ -21,6 +33,7 @@ export interface ReduceAttrs {
 
 /** A tensor read as [before, reduced, after]. */
 interface Blocks<A = NumberArray> {
+  /** Of complex64, `post` counts both parts of each element. */
   readonly array: A;
   readonly pre: number;
   readonly red: number;
@@ -44,7 +57,7 @@ function rawBlocks(t: Tensor, dims: readonly number[]): Blocks<TypedArrays[DType
 
 function blocks(t: Tensor, dims: readonly number[]): Blocks {
   const { array, pre, red, post } = rawBlocks(t, dims);
-  return { array: decode(array, t.dtype), pre, red, post };
+  return { array: decode(array, t.dtype), pre, red, post: post * dtypes[t.dtype].lanes };
 }
 
 /** Integers and bool as int64. */
@@ -85,20 +98,18 @@ function sumBlocks({ array, pre, red, post }: Blocks): Float64Array {
   return out;
 }
 
-const sumOp = defineOp<ReduceAttrs>('sum', 'sum', ([t], { dims, keepDim }) => {
+const sumOp = defineOp<ReduceAttrs>('sum', 'sum', each(ALL), ([t], { dims, keepDim }) => {
   const input = t as Tensor;
   const shape = reducedShape(input.shape, dims, keepDim);
-  const { kind } = dtypes[input.dtype];
-  if (kind === 'complex') throw new DTypeError('sum is not defined for complex64');
   // Integers add up in int64, as in PyTorch.
   if (input.dtype === 'int64') return fromArray(sumInt64(input, dims), 'int64', shape);
-  const dtype: DType = kind === 'float' ? input.dtype : 'int64';
+  const dtype: DType = isDifferentiable(input.dtype) ? input.dtype : 'int64';
   if (input.dtype === 'float32' && dims.length > 0) {
     const backend = backendFor('Sum', 'reduce', input.size);
     if (backend !== undefined)
       return runKernel(backend, 'Sum', { x: input }, { axis: dims, keepDims: keepDim }, dtype, shape);
   }
-  return fromArray(encode(sumBlocks(blocks(input, dims)), dtype), dtype, shape);
+  return fromArray(encodeLanes(sumBlocks(blocks(input, dims)), dtype), dtype, shape);
 });
 
 function sumInt64(t: Tensor, dims: readonly number[]): BigInt64Array {
@@ -116,26 +127,19 @@ function sumInt64(t: Tensor, dims: readonly number[]): BigInt64Array {
 
 /** The sum over `dim`; bool and integers give int64. */
 export const sum = named('aten::sum', (t: Tensor, dim?: Dims, keepDim = false): Tensor => {
-  if (t.dtype === 'complex64') return complexSum(t, (part) => part.sum(dim, keepDim));
   return apply(sumOp, [t.sparse === undefined ? t : t.toDense()], { dims: normalizeDims(dim, t.rank), keepDim });
 });
 
-const meanOp = defineOp<ReduceAttrs>('mean', 'mean', ([t], { dims, keepDim }) => {
+const meanOp = defineOp<ReduceAttrs>('mean', 'mean', each(FLOATING), ([t], { dims, keepDim }) => {
   const input = t as Tensor;
-  if (dtypes[input.dtype].kind !== 'float') {
-    throw new DTypeError(
-      `mean(): could not infer output dtype. Input dtype must be a floating point dtype. Got: ${input.dtype}`,
-    );
-  }
   const read = blocks(input, dims);
   const total = sumBlocks(read);
   for (let i = 0; i < total.length; i++) total[i] = (total[i] as number) / read.red;
-  return fromArray(encode(total, input.dtype), input.dtype, reducedShape(input.shape, dims, keepDim));
+  return fromArray(encodeLanes(total, input.dtype), input.dtype, reducedShape(input.shape, dims, keepDim));
 });
 
 /** The mean over `dim`; of floating dtype only. */
 export const mean = named('aten::mean', (t: Tensor, dim?: Dims, keepDim = false): Tensor => {
-  if (t.dtype === 'complex64') return complexSum(t, (part) => part.mean(dim, keepDim));
   return apply(meanOp, [t], { dims: normalizeDims(dim, t.rank), keepDim });
 });
 
@@ -144,10 +148,11 @@ function isWhole(t: Tensor): boolean {
   return kind === 'int' || kind === 'bool';
 }
 
-const prodOp = defineOp<ReduceAttrs>('prod', 'prod', ([t], { dims, keepDim }) => {
+const prodOp = defineOp<ReduceAttrs>('prod', 'prod', each(ALL), ([t], { dims, keepDim }) => {
   const input = t as Tensor;
   const shape = reducedShape(input.shape, dims, keepDim);
   if (isWhole(input)) return fromArray(prodInt64(int64Blocks(input, dims)), 'int64', shape);
+  if (input.dtype === 'complex64') return fromArray(complexProducts(blocks(input, dims)), 'complex64', shape);
   const { array, pre, red, post } = blocks(input, dims);
   const out = new Float64Array(pre * post).fill(1);
   for (let p = 0, at = 0; p < pre; p++) {
@@ -156,6 +161,24 @@ const prodOp = defineOp<ReduceAttrs>('prod', 'prod', ([t], { dims, keepDim }) =>
   }
   return fromArray(encode(out, input.dtype), input.dtype, shape);
 });
+
+/** The product of each block of complex numbers; `running` keeps those of all beginnings. */
+function complexProducts({ array, pre, red, post }: Blocks, running = false): Float32Array {
+  const out = new Float32Array(pre * (running ? red : 1) * post);
+  for (let p = 0; p < pre; p++) {
+    for (let q = 0; q < post; q += 2) {
+      let [re, im] = [1, 0];
+      for (let r = 0; r < red; r++) {
+        const at = (p * red + r) * post + q;
+        const [a, b] = [array[at]!, array[at + 1]!];
+        [re, im] = [re * a - im * b, re * b + im * a];
+        if (running) [out[at], out[at + 1]] = [re, im];
+      }
+      if (!running) [out[p * post + q], out[p * post + q + 1]] = [re, im];
+    }
+  }
+  return out;
+}
 
 /** The product over one dimension, or over all. */
 export const prod = named('aten::prod', (t: Tensor, dim?: number, keepDim = false): Tensor => {
@@ -196,7 +219,7 @@ function requireElements(red: number): void {
 }
 
 const extremeOp = (name: string, torch: string, sign: 1 | -1): ReturnType<typeof defineOp<ReduceAttrs>> =>
-  defineOp<ReduceAttrs>(name, torch, ([t], { dims, keepDim }) => {
+  defineOp<ReduceAttrs>(name, torch, each(REAL), ([t], { dims, keepDim }) => {
     const input = t as Tensor;
     const { dtype } = input;
     const found = dtype === 'int64' ? extremeOfInt64(input, dims, sign) : encode(extreme(input, dims, sign), dtype);
@@ -242,11 +265,17 @@ function argExtreme(t: Tensor, dim: number | undefined, keepDim: boolean, sign: 
   return fromArray(out, 'int64', reducedShape(t.shape, dims, keepDim));
 }
 
-const argMaxOp = defineOp<{ dim: number | undefined; keepDim: boolean }>('argMax', 'argmax', ([t], a) =>
-  argExtreme(t as Tensor, a.dim, a.keepDim, 1),
+const argMaxOp = defineOp<{ dim: number | undefined; keepDim: boolean }>(
+  'argMax',
+  'argmax',
+  each(REAL_NUMBER),
+  ([t], a) => argExtreme(t as Tensor, a.dim, a.keepDim, 1),
 );
-const argMinOp = defineOp<{ dim: number | undefined; keepDim: boolean }>('argMin', 'argmin', ([t], a) =>
-  argExtreme(t as Tensor, a.dim, a.keepDim, -1),
+const argMinOp = defineOp<{ dim: number | undefined; keepDim: boolean }>(
+  'argMin',
+  'argmin',
+  each(REAL_NUMBER),
+  ([t], a) => argExtreme(t as Tensor, a.dim, a.keepDim, -1),
 );
 
 /** int64 positions of the largest elements along `dim`, or in the flattened tensor. */
@@ -259,6 +288,7 @@ export const argMin = named('aten::argmin', (t: Tensor, dim?: number, keepDim = 
 });
 
 function truth(t: Tensor, dim: Dims | undefined, keepDim: boolean, every: boolean): Tensor {
+  if (t.dtype === 'complex64') return sweep(() => truth(t.detach().ne(0), dim, keepDim, every));
   // An empty list means no dimension here, unlike in the other reductions: so it does in PyTorch.
   const none = typeof dim === 'object' && dim.length === 0;
   const dims = none ? [] : normalizeDims(dim, t.rank);
@@ -268,24 +298,33 @@ function truth(t: Tensor, dim: Dims | undefined, keepDim: boolean, every: boolea
     for (let r = 0; r < red; r++)
       for (let q = 0; q < post; q++) if ((array[at++] !== 0) !== every) out[p * post + q] = every ? 0 : 1;
   }
-  return fromArray(out, 'bool', reducedShape(t.shape, dims, keepDim));
+  // Bytes answer in bytes, as in PyTorch.
+  return fromArray(out, t.dtype === 'uint8' ? 'uint8' : 'bool', reducedShape(t.shape, dims, keepDim));
 }
 
 /** Whether any element is nonzero; over an empty list of dimensions, whether each is. */
-export const any = named('aten::any', (t: Tensor, dim?: Dims, keepDim = false): Tensor =>
+export const any = defineFunction('any', 'any', each(ALL), (t: Tensor, dim?: Dims, keepDim = false): Tensor =>
   truth(t, dim, keepDim, false),
 );
 /** Whether all elements are nonzero; over an empty list of dimensions, whether each is. */
-export const all = named('aten::all', (t: Tensor, dim?: Dims, keepDim = false): Tensor => truth(t, dim, keepDim, true));
+export const all = defineFunction('all', 'all', each(ALL), (t: Tensor, dim?: Dims, keepDim = false): Tensor =>
+  truth(t, dim, keepDim, true),
+);
 
-const cumsumOp = defineOp<{ dim: number }>('cumsum', 'cumsum', ([t], { dim }) => scan(t as Tensor, dim, false));
-const cumprodOp = defineOp<{ dim: number }>('cumprod', 'cumprod', ([t], { dim }) => scan(t as Tensor, dim, true));
+const cumsumOp = defineOp<{ dim: number }>('cumsum', 'cumsum', each(ALL), ([t], { dim }) =>
+  scan(t as Tensor, dim, false),
+);
+const cumprodOp = defineOp<{ dim: number }>('cumprod', 'cumprod', each(ALL), ([t], { dim }) =>
+  scan(t as Tensor, dim, true),
+);
 
 function scan(t: Tensor, dim: number, product: boolean): Tensor {
   const dims = t.rank === 0 ? [] : [dim];
   if (isWhole(t)) return fromArray(scanInt64(int64Blocks(t, dims), product), 'int64', t.shape);
   const { array, pre, red, post } = blocks(t, dims);
-  const out = new Float64Array(t.size);
+  if (product && t.dtype === 'complex64')
+    return fromArray(complexProducts({ array, pre, red, post }, true), 'complex64', t.shape);
+  const out = new Float64Array(array.length);
   for (let p = 0; p < pre; p++) {
     for (let q = 0; q < post; q++) {
       let value = product ? 1 : 0;
@@ -296,7 +335,7 @@ function scan(t: Tensor, dim: number, product: boolean): Tensor {
       }
     }
   }
-  return fromArray(encode(out, t.dtype), t.dtype, t.shape);
+  return fromArray(encodeLanes(out, t.dtype), t.dtype, t.shape);
 }
 
 /** Running sums along `dim`. */

@@ -1,17 +1,17 @@
 /** @file Choosing elements: where, clamp, masks. */
-import { decode, encode, isDifferentiable, type DType, type NumberArray } from '../dtype.ts';
-import { DTypeError } from '../errors.ts';
+import { decode, encode, encodeLanes, isDifferentiable, type DType, type NumberArray } from '../dtype.ts';
 import { fromArray, readArray } from '../host.ts';
 import { named } from '../named.ts';
 import { broadcastShapes, sameShape } from '../shape.ts';
 import { Tensor } from '../tensor.ts';
 import { checkFill } from '../range.ts';
-import { defineOp } from './define.ts';
+import { defineFunction, defineOp } from './define.ts';
 import { clampInt64 } from './int64.ts';
 import { apply } from './op.ts';
 import { operand, resultDType, scalar } from './promotion.ts';
+import { ALL, BOOL, each, operands, REAL } from './takes.ts';
 
-const whereOp = defineOp<{ dtype: DType }>('where', 'where', ([c, a, b], { dtype }) => {
+const whereOp = defineOp<{ dtype: DType }>('where', 'where', operands(BOOL, ALL), ([c, a, b], { dtype }) => {
   const [condition, x, y] = [c as Tensor, a as Tensor, b as Tensor];
   const shape = broadcastShapes(condition.shape, broadcastShapes(x.shape, y.shape));
   const mask = spread(condition, shape) as Uint8Array;
@@ -25,9 +25,10 @@ const whereOp = defineOp<{ dtype: DType }>('where', 'where', ([c, a, b], { dtype
   }
   const p = decode(spread(x, shape), dtype);
   const q = decode(spread(y, shape), dtype);
-  const out = new (p.constructor as new (n: number) => NumberArray)(mask.length);
-  for (let i = 0; i < out.length; i++) out[i] = (mask[i] !== 0 ? p[i] : q[i]) as number;
-  return fromArray(encode(out, dtype), dtype, shape);
+  const out = new (p.constructor as new (n: number) => NumberArray)(p.length);
+  if (dtype === 'complex64') for (let i = 0; i < out.length; i++) out[i] = mask[i >> 1] !== 0 ? p[i]! : q[i]!;
+  else for (let i = 0; i < out.length; i++) out[i] = mask[i] !== 0 ? p[i]! : q[i]!;
+  return fromArray(encodeLanes(out, dtype), dtype, shape);
 });
 
 /** The elements of `t` broadcast to `shape`. */
@@ -41,13 +42,10 @@ function spread(t: Tensor, shape: readonly number[]): ReturnType<typeof readArra
 
 /** Elements of `a` where `condition` (bool) holds, of `b` elsewhere; all three broadcast. */
 export const where = named('aten::where', (condition: Tensor, a: Tensor | number, b: Tensor | number): Tensor => {
-  if (condition.dtype !== 'bool')
-    throw new DTypeError(`where expected condition to be a boolean tensor, but got ${condition.dtype}`);
   const beside = a instanceof Tensor ? a : b instanceof Tensor ? b : scalar(0, 'float32');
   const x = operand(a, beside);
   const y = operand(b, beside);
   const dtype = resultDType(x, y);
-  if (dtype === 'complex64') throw new DTypeError('where is not defined for complex64');
   return apply(whereOp, [condition, x.dtype === dtype ? x : x.to(dtype), y.dtype === dtype ? y : y.to(dtype)], {
     dtype,
   });
@@ -56,6 +54,7 @@ export const where = named('aten::where', (condition: Tensor, a: Tensor | number
 const clampOp = defineOp<{ min: number | undefined; max: number | undefined }>(
   'clamp',
   'clamp',
+  each(REAL),
   ([t], { min, max }) => {
     const input = t as Tensor;
     const low = min ?? -Infinity;
@@ -78,6 +77,8 @@ export const clamp = named('aten::clamp', (t: Tensor, min?: number, max?: number
   if (min === undefined && max === undefined) throw new TypeError('clamp: at least one of min and max must be given');
   const whole = (bound: number | undefined): boolean => bound === undefined || Number.isInteger(bound);
   if (!isDifferentiable(t.dtype) && !(whole(min) && whole(max))) return clamp(t.to('float32'), min, max);
+  // A number makes a count of bool, as in arithmetic.
+  if (t.dtype === 'bool') return clamp(t.to('int64'), min, max);
   for (const bound of [min, max]) if (bound !== undefined && Number.isFinite(bound)) checkFill(bound, t.dtype);
   const wrapped = (bound: number | undefined): number | undefined =>
     t.dtype === 'uint8' && bound !== undefined && bound < 0 ? bound + 256 : bound;
@@ -85,7 +86,12 @@ export const clamp = named('aten::clamp', (t: Tensor, min?: number, max?: number
 });
 
 /** `t` with `value` where `mask` (bool, broadcast) holds. */
-export const maskedFill = named('aten::masked_fill', (t: Tensor, mask: Tensor, value: number): Tensor => {
-  checkFill(value, t.dtype);
-  return where(mask, scalar(value, t.dtype), t);
-});
+export const maskedFill = defineFunction(
+  'maskedFill',
+  'masked_fill',
+  operands(ALL, BOOL),
+  (t: Tensor, mask: Tensor, value: number): Tensor => {
+    checkFill(value, t.dtype);
+    return where(mask, scalar(value, t.dtype), t);
+  },
+);

@@ -1,14 +1,16 @@
 /** @file softmax, logSoftmax and logSumExp along one dimension. */
-import { decode, encode, isFloat, type NumberArray } from '../dtype.ts';
-import { DTypeError } from '../errors.ts';
-import { fromArray, readArray } from '../host.ts';
+import { encode, toFloatDType, type NumberArray } from '../dtype.ts';
+import { fromArray, readNumbers } from '../host.ts';
 import { named } from '../named.ts';
 import { sweep } from '../scope.ts';
 import { normalizeDim, normalizeDims, reducedShape, sizeOf } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
+import { real } from './complex-parts.ts';
 import { defineOp } from './define.ts';
 import { apply } from './op.ts';
 import type { Dims } from './reduce.ts';
+import { where } from './select.ts';
+import { each, FLOAT, REAL } from './takes.ts';
 
 interface Along {
   readonly dim: number;
@@ -26,11 +28,6 @@ function forEachLine(
   for (let o = 0; o < outer; o++) for (let k = 0; k < stride; k++) row(o * n * stride + k, stride, n, o * stride + k);
 }
 
-function floats(t: Tensor, name: string): NumberArray {
-  if (!isFloat(t.dtype)) throw new DTypeError(`${name} is not implemented for '${t.dtype}'`);
-  return decode(readArray(t), t.dtype);
-}
-
 /** The largest of a line, and the sum of exp(x - shift), the shift being the largest unless another is given for infinite ones. */
 function lineSum(x: NumberArray, first: number, stride: number, n: number, infinite?: 0): [max: number, sum: number] {
   let max = -Infinity;
@@ -41,9 +38,9 @@ function lineSum(x: NumberArray, first: number, stride: number, n: number, infin
   return [max, sum];
 }
 
-const softmaxOp = defineOp<Along>('softmax', 'softmax', ([t], { dim }) => {
+const softmaxOp = defineOp<Along>('softmax', 'softmax', each(FLOAT), ([t], { dim }) => {
   const input = t as Tensor;
-  const x = floats(input, 'softmax');
+  const x = readNumbers(input);
   const out = new Float64Array(x.length);
   forEachLine(input, dim, (first, stride, n) => {
     const [max, sum] = lineSum(x, first, stride, n);
@@ -57,9 +54,9 @@ export const softmax = named('aten::softmax', (t: Tensor, dim: number): Tensor =
   return apply(softmaxOp, [t], { dim: normalizeDim(dim, t.rank) });
 });
 
-const logSoftmaxOp = defineOp<Along>('logSoftmax', 'log_softmax', ([t], { dim }) => {
+const logSoftmaxOp = defineOp<Along>('logSoftmax', 'log_softmax', each(FLOAT), ([t], { dim }) => {
   const input = t as Tensor;
-  const x = floats(input, 'logSoftmax');
+  const x = readNumbers(input);
   const out = new Float64Array(x.length);
   forEachLine(input, dim, (first, stride, n) => {
     const [max, sum] = lineSum(x, first, stride, n);
@@ -74,20 +71,27 @@ export const logSoftmax = named('aten::log_softmax', (t: Tensor, dim: number): T
   return apply(logSoftmaxOp, [t], { dim: normalizeDim(dim, t.rank) });
 });
 
-const logSumExpOp = defineOp<Along & { keepDim: boolean }>('logSumExp', 'logsumexp', ([t], { dim, keepDim }) => {
-  const input = t as Tensor;
-  const x = floats(input, 'logSumExp');
-  const shape = reducedShape(input.shape, [dim], keepDim);
-  const out = new Float64Array(sizeOf(shape));
-  forEachLine(input, dim, (first, stride, n, line) => {
-    const [max, sum] = lineSum(x, first, stride, n, 0);
-    out[line] = Number.isFinite(max) ? max + Math.log(sum) : max;
-  });
-  return fromArray(encode(out, input.dtype), input.dtype, shape);
-});
+const logSumExpOp = defineOp<Along & { keepDim: boolean }>(
+  'logSumExp',
+  'logsumexp',
+  each(REAL),
+  ([t], { dim, keepDim }) => {
+    const input = t as Tensor;
+    const x = readNumbers(input);
+    const shape = reducedShape(input.shape, [dim], keepDim);
+    const out = new Float64Array(sizeOf(shape));
+    forEachLine(input, dim, (first, stride, n, line) => {
+      const [max, sum] = lineSum(x, first, stride, n, 0);
+      out[line] = Number.isFinite(max) ? max + Math.log(sum) : max;
+    });
+    const dtype = toFloatDType(input.dtype);
+    return fromArray(encode(out, dtype), dtype, shape);
+  },
+);
 
-/** log of the sum of exp(x) along `dim`, several of them, or all for an empty list; without overflow. */
+/** log of the sum of exp(x) along `dim`, several of them, or all for an empty list; without overflow; integers give float32. */
 export const logSumExp = named('aten::logsumexp', (t: Tensor, dim: Dims, keepDim = false): Tensor => {
+  if (t.dtype === 'complex64') return complexLogSumExp(t, dim, keepDim);
   const dims = normalizeDims(dim, t.rank);
   if (dims.length < 2) return apply(logSumExpOp, [t], { dim: dims[0] ?? 0, keepDim });
   // As one dimension, the last.
@@ -100,16 +104,26 @@ export const logSumExp = named('aten::logsumexp', (t: Tensor, dim: Dims, keepDim
   });
 });
 
+/** Shifted by the largest real part, whose exponential is the largest. */
+function complexLogSumExp(t: Tensor, dim: Dims, keepDim: boolean): Tensor {
+  return sweep(() => {
+    const largest = real(t.detach()).amax(dim, true);
+    const shift = where(largest.isFinite(), largest, 0);
+    const total = t.sub(shift).exp().sum(dim, true).log().add(shift);
+    return keepDim ? total : total.reshape(reducedShape(t.shape, normalizeDims(dim, t.rank), false));
+  });
+}
+
 interface Pulled extends Along {
   /** Whether y is the logarithm of the probabilities. */
   readonly log: boolean;
 }
 
 /** The gradient of (log)softmax from its result y, summed in double precision: what cancels would lose digits otherwise. */
-const softmaxGradOp = defineOp<Pulled>('softmaxGrad', '_softmax_backward_data', ([g, y], { dim, log }) => {
+const softmaxGradOp = defineOp<Pulled>('softmaxGrad', '_softmax_backward_data', each(FLOAT), ([g, y], { dim, log }) => {
   const [grad, output] = [g as Tensor, y as Tensor];
-  const dy = floats(grad, 'softmaxGrad');
-  const values = floats(output, 'softmaxGrad');
+  const dy = readNumbers(grad);
+  const values = readNumbers(output);
   const out = new Float64Array(values.length);
   forEachLine(output, dim, (first, stride, n) => {
     let total = 0;

@@ -1,6 +1,6 @@
 /** @file Triangles, diagonals, flips, padding, sorting and searching. */
 import { decode, dtypes, encode, type DType, type TypedArrays } from '../dtype.ts';
-import { DTypeError, ShapeError } from '../errors.ts';
+import { ShapeError } from '../errors.ts';
 import { fromArray, over, rawView, readArray, readBytes, readNumbers } from '../host.ts';
 import { named } from '../named.ts';
 import {
@@ -16,9 +16,10 @@ import { Storage } from '../storage.ts';
 import { copyStrided } from '../strided.ts';
 import { sweep } from '../scope.ts';
 import type { Tensor } from '../tensor.ts';
-import { defineOp } from './define.ts';
+import { defineFunction, defineOp } from './define.ts';
 import { gather } from './indexing.ts';
 import { apply } from './op.ts';
+import { ALL, BOOL, each, NUMBER, operands, REAL, REAL_NUMBER, WHOLE } from './takes.ts';
 import { applyView } from './views.ts';
 import { full } from '../creation.ts';
 
@@ -26,7 +27,7 @@ const triangleOp = (
   name: string,
   keeps: (row: number, column: number, k: number) => boolean,
 ): ReturnType<typeof defineOp<{ k: number }>> =>
-  defineOp<{ k: number }>(name, name, ([t], { k }) => {
+  defineOp<{ k: number }>(name, name, each(ALL), ([t], { k }) => {
     const input = t as Tensor;
     const [rows, columns] = input.shape.slice(-2) as [number, number];
     const width = dtypes[input.dtype].bytes;
@@ -56,7 +57,7 @@ export const triu = named('aten::triu', (t: Tensor, k = 0): Tensor => {
   return apply(triuOp, [t], { k });
 });
 
-const diagonalOp = defineOp('diagonal', 'diagonal', ([t]) => {
+const diagonalOp = defineOp('diagonal', 'diagonal', each(ALL), ([t]) => {
   const { shape, strides, offset } = t as Tensor;
   const [rows, columns] = shape.slice(-2) as [number, number];
   const [down, along] = strides.slice(-2) as [number, number];
@@ -75,12 +76,12 @@ export const diagonal = named('aten::diagonal', (t: Tensor): Tensor => {
 });
 
 /** The sum of the diagonal of a matrix. */
-export const trace = named('aten::trace', (t: Tensor): Tensor => {
+export const trace = defineFunction('trace', 'trace', each(NUMBER), (t: Tensor): Tensor => {
   if (t.rank !== 2) throw new ShapeError(`trace: expected a matrix, but got a tensor of ${t.rank} dimensions`);
   return sweep(() => diagonal(t).sum());
 });
 
-const diagEmbedOp = defineOp('diagEmbed', 'diag_embed', ([t]) => {
+const diagEmbedOp = defineOp('diagEmbed', 'diag_embed', each(ALL), ([t]) => {
   const input = t as Tensor;
   const n = input.shape.at(-1) as number;
   const shape = [...input.shape, n];
@@ -98,7 +99,7 @@ export const diagEmbed = named('aten::diag_embed', (t: Tensor): Tensor => {
   return apply(diagEmbedOp, [t], undefined);
 });
 
-const flipOp = defineOp<{ dims: readonly number[] }>('flip', 'flip', ([t], { dims }) => {
+const flipOp = defineOp<{ dims: readonly number[] }>('flip', 'flip', each(ALL), ([t], { dims }) => {
   const input = t as Tensor;
   const strides = contiguousStrides(input.shape);
   const bytes = new Uint8Array(input.size * dtypes[input.dtype].bytes);
@@ -122,7 +123,7 @@ export interface PadAttrs {
   readonly value: number;
 }
 
-const padOp = defineOp<PadAttrs>('pad', 'constant_pad_nd', ([t], { pads, value }) => {
+const padOp = defineOp<PadAttrs>('pad', 'constant_pad_nd', each(ALL), ([t], { pads, value }) => {
   const input = t as Tensor;
   const shape = input.shape.map((n, d) => n + (pads[d]?.[0] ?? 0) + (pads[d]?.[1] ?? 0));
   if (shape.some((n) => n < 0)) throw new ShapeError('pad: the resulting size is negative');
@@ -160,7 +161,6 @@ function sortedPositions(
   dim: number,
   descending: boolean,
 ): { positions: BigInt64Array; shape: readonly number[] } {
-  if (dtypes[t.dtype].lanes === 2) throw new DTypeError('sort is not defined for complex64');
   const n = t.rank === 0 ? 1 : (t.shape[dim] as number);
   const stride = sizeOf(t.shape.slice(dim + 1));
   const outer = sizeOf(t.shape.slice(0, dim));
@@ -186,14 +186,21 @@ function sortedPositions(
 }
 
 /** The positions that sort `t` along `dim`; equal elements keep their order. */
-export const argSort = named('aten::argsort', (t: Tensor, dim = -1, descending = false): Tensor => {
-  const { positions, shape } = sortedPositions(t, normalizeDim(dim, t.rank), descending);
-  return fromArray(positions, 'int64', shape);
-});
+export const argSort = defineFunction(
+  'argSort',
+  'argsort',
+  each(REAL),
+  (t: Tensor, dim = -1, descending = false): Tensor => {
+    const { positions, shape } = sortedPositions(t, normalizeDim(dim, t.rank), descending);
+    return fromArray(positions, 'int64', shape);
+  },
+);
 
 /** Values in order along `dim`, and where they were. Differentiable in the values. */
-export const sort = named(
-  'aten::sort',
+export const sort = defineFunction(
+  'sort',
+  'sort',
+  each(REAL),
   (t: Tensor, dim = -1, descending = false): { values: Tensor; indices: Tensor } => {
     const indices = argSort(t, dim, descending);
     return { values: gather(t, dim, indices), indices };
@@ -201,8 +208,10 @@ export const sort = named(
 );
 
 /** The `k` largest (or smallest) along `dim`, in order, and where they were. */
-export const topK = named(
-  'aten::topk',
+export const topK = defineFunction(
+  'topK',
+  'topk',
+  each(REAL_NUMBER),
   (t: Tensor, k: number, dim = -1, largest = true): { values: Tensor; indices: Tensor } => {
     const d = normalizeDim(dim, t.rank);
     if (k < 0 || k > (t.shape[d] ?? 1)) throw new ShapeError('selected index k out of range');
@@ -215,27 +224,30 @@ export const topK = named(
 );
 
 /** The largest along `dim`, and where: of equal ones the first. */
-export const max = named('aten::max', (t: Tensor, dim: number, keepDim = false): { values: Tensor; indices: Tensor } =>
+export const max = defineFunction('max', 'max', each(REAL), (t: Tensor, dim: number, keepDim = false): Picked =>
   extreme(t, dim, keepDim, 'argMax'),
 );
 /** The smallest along `dim`, and where: of equal ones the first. */
-export const min = named('aten::min', (t: Tensor, dim: number, keepDim = false): { values: Tensor; indices: Tensor } =>
+export const min = defineFunction('min', 'min', each(REAL), (t: Tensor, dim: number, keepDim = false): Picked =>
   extreme(t, dim, keepDim, 'argMin'),
 );
 
-function extreme(
-  t: Tensor,
-  dim: number,
-  keepDim: boolean,
-  which: 'argMax' | 'argMin',
-): { values: Tensor; indices: Tensor } {
-  const indices = t[which](dim, true);
+/** Elements, and where they were: int64. */
+interface Picked {
+  values: Tensor;
+  indices: Tensor;
+}
+
+function extreme(t: Tensor, dim: number, keepDim: boolean, which: 'argMax' | 'argMin'): Picked {
+  // The positions alone are not asked of bool, as in PyTorch.
+  const indices = (t.dtype === 'bool' ? t.to('uint8') : t)[which](dim, true);
   const values = gather(t, dim, indices);
   return keepDim ? { values, indices } : { values: values.squeeze(dim), indices: indices.squeeze(dim) };
 }
 
 /** The indices of the nonzero elements, int64 [count, rank]. */
-export const nonzero = named('aten::nonzero', (t: Tensor): Tensor => {
+export const nonzero = defineFunction('nonzero', 'nonzero', each(ALL), (t: Tensor): Tensor => {
+  if (t.dtype === 'complex64') return sweep(() => nonzero(t.detach().ne(0)));
   const values = readNumbers(t);
   const strides = contiguousStrides(t.shape);
   const out: bigint[] = [];
@@ -249,24 +261,36 @@ export const nonzero = named('aten::nonzero', (t: Tensor): Tensor => {
 });
 
 /** The elements where `mask` (bool) holds, as a vector; both broadcast. */
-export const maskedSelect = named('aten::masked_select', (t: Tensor, mask: Tensor): Tensor =>
-  sweep(() => {
-    if (mask.dtype !== 'bool') throw new DTypeError('maskedSelect: expected a bool mask');
-    const shape = broadcastShapes(t.shape, mask.shape);
-    const at = nonzero(mask.expand(shape).reshape([sizeOf(shape)])).reshape([-1]);
-    return t
-      .expand(shape)
-      .reshape([sizeOf(shape)])
-      .indexSelect(0, at);
-  }),
+export const maskedSelect = defineFunction(
+  'maskedSelect',
+  'masked_select',
+  operands(ALL, BOOL),
+  (t: Tensor, mask: Tensor): Tensor =>
+    sweep(() => {
+      const shape = broadcastShapes(t.shape, mask.shape);
+      const at = nonzero(mask.expand(shape).reshape([sizeOf(shape)])).reshape([-1]);
+      return t
+        .expand(shape)
+        .reshape([sizeOf(shape)])
+        .indexSelect(0, at);
+    }),
 );
 
-const uniqueOp = defineOp<{ values: TypedArrays[DType]; n: number }>('unique', '_unique2', ([t], { values, n }) =>
-  fromArray(values, (t as Tensor).dtype, [n]),
+const uniqueOp = defineOp<{ values: TypedArrays[DType]; n: number }>(
+  'unique',
+  '_unique2',
+  each(REAL),
+  ([t], { values, n }) => fromArray(values, (t as Tensor).dtype, [n]),
 );
+
+interface Distinct {
+  values: Tensor;
+  inverse: Tensor;
+  counts: Tensor;
+}
 
 /** The distinct elements in ascending order, where each element of `t` is among them, and how often each occurs. Has no derivative. */
-export const unique = named('aten::unique', (t: Tensor): { values: Tensor; inverse: Tensor; counts: Tensor } => {
+export const unique = defineFunction('unique', 'unique', each(REAL), (t: Tensor): Distinct => {
   const raw = readArray(t);
   const keys: (number | bigint)[] = t.dtype === 'int64' ? [...(raw as BigInt64Array)] : [...decode(raw, t.dtype)];
   const distinct = [...new Set(keys)].sort((a, b) => (a < b ? -1 : a > b ? 1 : 0));
@@ -286,23 +310,31 @@ export const unique = named('aten::unique', (t: Tensor): { values: Tensor; inver
   };
 });
 
-const bincountOp = defineOp<{ minLength: number }>('bincount', 'bincount', ([t, weights], { minLength }) => {
-  const ids = readNumbers(t as Tensor);
-  let n = minLength;
-  for (const v of ids) {
-    if (v < 0 || !Number.isInteger(v))
-      throw new ShapeError(`bincount only supports 1-d non-negative integral inputs, but got ${v}`);
-    n = Math.max(n, v + 1);
-  }
-  checkShape([n]);
-  const out = new Float64Array(n);
-  const factors = weights === undefined ? undefined : readNumbers(weights);
-  ids.forEach((v: number, i: number) => (out[v] = (out[v] as number) + (factors?.[i] ?? 1)));
-  const dtype: DType = weights === undefined ? 'int64' : weights.dtype;
-  return fromArray(encode(out, dtype), dtype, [n]);
-});
+const bincountOp = defineOp<{ minLength: number }>(
+  'bincount',
+  'bincount',
+  operands(WHOLE, REAL),
+  ([t, weights], { minLength }) => {
+    const ids = readNumbers(t as Tensor);
+    let n = minLength;
+    for (const v of ids) {
+      if (v < 0 || !Number.isInteger(v))
+        throw new ShapeError(`bincount only supports 1-d non-negative integral inputs: whole numbers, but got ${v}`);
+      n = Math.max(n, v + 1);
+    }
+    checkShape([n]);
+    const out = new Float64Array(n);
+    const factors = weights === undefined ? undefined : readNumbers(weights);
+    ids.forEach((v: number, i: number) => (out[v] = (out[v] as number) + (factors?.[i] ?? 1)));
+    const dtype: DType = weights === undefined ? 'int64' : weights.dtype === 'float32' ? 'float32' : 'float64';
+    return fromArray(encode(out, dtype), dtype, [n]);
+  },
+);
 
-/** How often each whole number occurs, at least up to `minLength`; with weights, their sums, which have no derivative. */
+/**
+ * How often each whole number occurs, at least up to `minLength`; with weights, their sums: float32 of that, else float64, and without a
+ * derivative.
+ */
 export const bincount = named('aten::bincount', (t: Tensor, weights?: Tensor, minLength = 0): Tensor => {
   if (t.rank !== 1)
     throw new ShapeError(

@@ -1,25 +1,13 @@
 /** @file Functions of each element. */
 import { named, type Named } from '../named.ts';
 import type { Tensor } from '../tensor.ts';
-import { complexAbs, complexExp, complexLog } from './complex-parts.ts';
-import { defineOp } from './define.ts';
-import { unary } from './elementwise.ts';
 import type { UnaryName } from './loops.ts';
 import { apply } from './op.ts';
-
-/** What is made of the parts of complex numbers, gradients included. */
-const COMPLEX: Readonly<Partial<Record<UnaryName, (t: Tensor) => Tensor>>> = {
-  exp: complexExp,
-  log: complexLog,
-  abs: complexAbs,
-  square: (t) => t.mul(t),
-};
+import { unaryOp } from './pointwise.ts';
 
 function define(name: UnaryName, torch: string): ((t: Tensor) => Tensor) & Named {
-  const op = defineOp(name, torch, ([t]) => unary(name, t as Tensor));
-  const complex = COMPLEX[name];
-  if (complex === undefined) return named(`aten::${torch}`, (t: Tensor) => apply(op, [t], undefined));
-  return named(`aten::${torch}`, (t: Tensor) => (t.dtype === 'complex64' ? complex(t) : apply(op, [t], undefined)));
+  const op = unaryOp(name, torch);
+  return named(`aten::${torch}`, (t: Tensor) => apply(op, [t], undefined));
 }
 
 export const neg = define('neg', 'neg');

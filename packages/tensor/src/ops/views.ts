@@ -11,6 +11,7 @@ import type { Tensor } from '../tensor.ts';
 import { contiguous } from './copy.ts';
 import { defineOp, type Op } from './define.ts';
 import { apply } from './op.ts';
+import { ALL, each } from './takes.ts';
 
 /** Runs a view operation and notes what it is a view of, so that in-place changes reach the base's history. */
 export function applyView<A, D extends DType>(
@@ -25,7 +26,7 @@ export function applyView<A, D extends DType>(
   return out;
 }
 
-const viewOp = defineOp<{ shape: Shape }>('view', 'view', ([t], { shape }) => {
+const viewOp = defineOp<{ shape: Shape }>('view', 'view', each(ALL), ([t], { shape }) => {
   const input = t as Tensor;
   const strides = viewStrides(input.shape, input.strides, shape);
   if (strides === undefined) {
@@ -59,7 +60,7 @@ export function flatten<D extends DType>(t: Tensor<D>, startDim = 0, endDim = -1
   return reshape(t, [...t.shape.slice(0, from), merged, ...t.shape.slice(to + 1)]);
 }
 
-const permuteOp = defineOp<{ dims: readonly number[] }>('permute', 'permute', ([t], { dims }) => {
+const permuteOp = defineOp<{ dims: readonly number[] }>('permute', 'permute', each(ALL), ([t], { dims }) => {
   const input = t as Tensor;
   return rawView(
     input,
@@ -97,7 +98,7 @@ export interface SliceAttrs {
   readonly step: number;
 }
 
-const sliceOp = defineOp<SliceAttrs>('slice', 'slice', ([t], { dim, start, length, step }) => {
+const sliceOp = defineOp<SliceAttrs>('slice', 'slice', each(ALL), ([t], { dim, start, length, step }) => {
   const input = t as Tensor;
   const stride = input.strides[dim] as number;
   return rawView(
@@ -133,7 +134,7 @@ export function slice<D extends DType>(t: Tensor<D>, dim: number, start = 0, end
   return applyView(sliceOp, t, { dim: d, start: from, length, step });
 }
 
-const selectOp = defineOp<{ dim: number; index: number }>('select', 'select', ([t], { dim, index }) => {
+const selectOp = defineOp<{ dim: number; index: number }>('select', 'select', each(ALL), ([t], { dim, index }) => {
   const input = t as Tensor;
   return rawView(
     input,
@@ -155,7 +156,7 @@ export function select<D extends DType>(t: Tensor<D>, dim: number, index: number
   return applyView(selectOp, t, { dim: d, index: index < 0 ? index + n : index });
 }
 
-const expandOp = defineOp<{ shape: Shape }>('expand', 'expand', ([t], { shape }) => {
+const expandOp = defineOp<{ shape: Shape }>('expand', 'expand', each(ALL), ([t], { shape }) => {
   const input = t as Tensor;
   return rawView(input, shape, expandStrides(input.shape, input.strides, shape), input.offset);
 });
@@ -185,7 +186,7 @@ export function unsqueeze<D extends DType>(t: Tensor<D>, dim: number): Tensor<D>
   return reshape(t, [...t.shape.slice(0, d), 1, ...t.shape.slice(d)]);
 }
 
-const aliasOp = defineOp('alias', 'alias', ([t]) => {
+const aliasOp = defineOp('alias', 'alias', each(ALL), ([t]) => {
   const input = t as Tensor;
   return rawView(input, input.shape, input.strides, input.offset);
 });

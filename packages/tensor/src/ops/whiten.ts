@@ -5,6 +5,7 @@ import { sizeOf } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
 import { apply } from './op.ts';
+import { each, FLOAT } from './takes.ts';
 
 export interface WhitenAttrs {
   readonly dims: readonly number[];
@@ -51,7 +52,7 @@ function statistics(x: NumberArray, from: number, n: number, eps: number): [mean
   return [mean, 1 / Math.sqrt(squares / n + eps)];
 }
 
-const whitenOp = defineOp<WhitenAttrs>('whiten', 'native_layer_norm', ([t], { dims, eps }) => {
+const whitenOp = defineOp<WhitenAttrs>('whiten', 'native_layer_norm', each(FLOAT), ([t], { dims, eps }) => {
   const input = t as Tensor;
   const lines = linesOf(input, dims);
   const x = read(input, lines);

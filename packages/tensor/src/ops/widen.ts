@@ -18,10 +18,10 @@ export function inFloat32(t: Tensor, fn: (t: Tensor) => Tensor): Tensor {
   return sweep(() => (isHalf(t.dtype) ? fn(t.to('float32')).to(t.dtype) : fn(t)));
 }
 
-/** `fn` of two operands, which get float32 where they would meet in half precision; the result is rounded. */
+/** `fn` of two operands in the dtype in which they meet, or in float32 where that is of half precision; then the result is rounded. */
 export function inFloat32Both(a: Tensor, b: Tensor, fn: (a: Tensor, b: Tensor) => Tensor): Tensor {
   const met = resultDType(a, b);
-  return sweep(() => (isHalf(met) ? fn(a.to('float32'), b.to('float32')).to(met) : fn(a, b)));
+  return sweep(() => (isHalf(met) ? fn(a.to('float32'), b.to('float32')).to(met) : fn(a.to(met), b.to(met))));
 }
 
 /** `other` widened with `t`, which became `wide`, if both had one dtype; a mixture is for the operation to refuse. */

@@ -3,8 +3,10 @@ import { decode, encode, type NumberArray } from '../dtype.ts';
 import { ShapeError } from '../errors.ts';
 import { fromArray, readArray } from '../host.ts';
 import type { Tensor } from '../tensor.ts';
+import { partwise } from './complex-parts.ts';
 import { defineOp } from './define.ts';
 import { apply } from './op.ts';
+import { ALL, each, NUMBER } from './takes.ts';
 
 /** A number for both directions, or [vertical, horizontal]. */
 export type Pair = number | readonly [number, number];
@@ -122,23 +124,27 @@ function like(values: NumberArray, n: number): NumberArray {
   return new (values.constructor as new (n: number) => NumberArray)(n);
 }
 
-const unfoldOp = defineOp<Windows>('unfold', 'im2col', ([t], s) => {
-  const input = t as Tensor;
+const unfoldOp = defineOp<Windows>('unfold', 'im2col', each(ALL), ([t], s) => unfolded(t as Tensor, s));
+
+function unfolded(input: Tensor, s: Windows): Tensor {
+  if (input.dtype === 'complex64') return partwise(input, (one) => unfolded(one, s));
   const values = decode(readArray(input), input.dtype);
   const rows = s.c * s.kernel[0] * s.kernel[1];
   const columns = s.n * s.outH * s.outW;
   const out = like(values, rows * columns);
   new Unfold(values, out).run(s);
   return fromArray(encode(out, input.dtype), input.dtype, [rows, columns]);
-});
+}
 
-const foldOp = defineOp<Windows>('fold', 'col2im', ([t], s) => {
-  const input = t as Tensor;
+const foldOp = defineOp<Windows>('fold', 'col2im', each(NUMBER), ([t], s) => folded(t as Tensor, s));
+
+function folded(input: Tensor, s: Windows): Tensor {
+  if (input.dtype === 'complex64') return partwise(input, (one) => folded(one, s));
   const values = decode(readArray(input), input.dtype);
   const out = like(values, s.n * s.c * s.h * s.w);
   new Fold(values, out).run(s);
   return fromArray(encode(out, input.dtype), input.dtype, [s.n, s.c, s.h, s.w]);
-});
+}
 
 /** Images [n, c, h, w] to columns [c kh kw, n outH outW]; padding reads as zero. */
 export function unfold(t: Tensor, windows: Windows): Tensor {

@@ -86,6 +86,15 @@ describe('complex parameters', () => {
   });
 });
 
+describe('gradients of integers', () => {
+  it.each(['int64', 'bool', 'uint8'] as const)('of %s are refused by name', (dtype) => {
+    const p = tensor([1, 2], { requiresGrad: true });
+    const step = (): void => new optim.SGD([p], { lr: 0.1 }).step([tensor([1, 0]).to(dtype)]);
+    expect(step).toThrow(`SGD.step() does not take ${dtype}: it takes float16, bfloat16`);
+    expect(p.toArray()).toEqual([1, 2]);
+  });
+});
+
 describe('sparse gradients', () => {
   const rows = (at: number[], values: number[][]): Tensor =>
     sparseCooTensor(tensor([at], { dtype: 'int64' }), tensor(values), [3, 2]);

@@ -5,6 +5,7 @@ import { backendWorth } from '../backends/current.ts';
 import { noGrad } from '../autograd/record.ts';
 import { isDifferentiable } from '../dtype.ts';
 import { rpcName } from '../named.ts';
+import { check, each, FLOATING } from '../ops/takes.ts';
 import { sweep } from '../scope.ts';
 import { Storage } from '../storage.ts';
 import type { Tensor } from '../tensor.ts';
@@ -176,6 +177,7 @@ export abstract class Optimizer {
         `gradient ${i} has shape [${grad.shape.join(', ')}], its parameter [${param.shape.join(', ')}]`,
       );
     }
+    check(`${this.constructor.name}.step`, each(FLOATING), [grad]);
     if (grad.dtype === 'complex64' && param.dtype !== 'complex64') {
       throw new TypeError(`gradient ${i} is complex64, its parameter ${param.dtype}`);
     }

@@ -5,6 +5,7 @@ import { sparseFromParts } from '../creation.ts';
 import { decode, dtypes, encode, promote, type DType, type NumberArray } from '../dtype.ts';
 import { fromArray, readArray } from '../host.ts';
 import { apply } from '../ops/op.ts';
+import { ALL, each, NUMBER } from '../ops/takes.ts';
 import { defineOp } from '../ops/define.ts';
 import { concat } from '../ops/join.ts';
 import { resultDType } from '../ops/promotion.ts';
@@ -16,7 +17,7 @@ import { gatherRows } from './gather.ts';
 import { partsOf } from './parts.ts';
 import { linearIndices, unravel } from './plan.ts';
 
-const addSparseOp = defineOp<{ alpha: number }>('addSparse', 'add', ([a, b], { alpha }) =>
+const addSparseOp = defineOp<{ alpha: number }>('addSparse', 'add', each(ALL), ([a, b], { alpha }) =>
   sweep(() => {
     const [x, y] = [a as Tensor, b as Tensor];
     const [p, q] = [partsOf(x, 'add'), partsOf(y, 'add')];
@@ -110,19 +111,27 @@ function copyRows<A extends NumberArray | BigInt64Array>(
 /** a + alpha b where at least one is sparse: sparse with sparse stays sparse (uncoalesced), with dense becomes dense. */
 export function addSparse(a: Tensor, b: Tensor | number, alpha: number): Tensor {
   if (!(b instanceof Tensor)) throw new DTypeError('add(sparse, number) is not defined; use toDense()');
-  if (a.sparse === undefined || b.sparse === undefined) return toDense(a).add(toDense(b).mul(alpha));
+  if (a.sparse === undefined || b.sparse === undefined) return toDense(a).add(denseBeside(a, b), { alpha });
   if (!sameShape(a.shape, b.shape)) {
     throw new ShapeError(
       `add: expected sizes of 'self' and 'other' to match, but [${a.shape.join(', ')}] != [${b.shape.join(', ')}]`,
     );
   }
-  if (a.sparse.indices.shape[0] !== b.sparse.indices.shape[0]) return toDense(a).add(toDense(b).mul(alpha)).toSparse();
+  if (a.sparse.indices.shape[0] !== b.sparse.indices.shape[0])
+    return toDense(a).add(denseBeside(a, b), { alpha }).toSparse();
   return apply(addSparseOp, [a, b], { alpha });
+}
+
+/** The dense form of `b` in the dtype in which it meets `a`: there values of one index add up, which bool has no place for. */
+function denseBeside(a: Tensor, b: Tensor): Tensor {
+  if (b.sparse === undefined) return toDense(b);
+  return toDense(castSparse(b, resultDType(a, b)));
 }
 
 const scaleSparseOp = defineOp<{ factor: number; dtype: DType | undefined }>(
   'scaleSparse',
   'mul',
+  each(ALL),
   ([t], { factor, dtype }) => {
     const input = t as Tensor;
     const { indices, values, coalesced } = partsOf(input, 'mul');
@@ -178,7 +187,7 @@ function mulCommon(a: Tensor, b: Tensor): Tensor {
   return sparseCooTensor(fromArray(common, 'int64', [dims, inA.length]), pick(a, inA).mul(pick(b, inB)), a.shape);
 }
 
-const negSparseOp = defineOp('negSparse', 'neg', ([t]) => {
+const negSparseOp = defineOp('negSparse', 'neg', each(NUMBER), ([t]) => {
   const { indices, values, coalesced } = partsOf(t as Tensor, 'neg');
   return sparseFromParts({ indices, values: values.neg(), coalesced, shape: (t as Tensor).shape });
 });
@@ -188,7 +197,7 @@ export function negSparse(t: Tensor): Tensor {
   return apply(negSparseOp, [t], undefined);
 }
 
-const castSparseOp = defineOp<{ dtype: DType }>('castSparse', '_to_copy', ([t], { dtype }) => {
+const castSparseOp = defineOp<{ dtype: DType }>('castSparse', '_to_copy', each(ALL), ([t], { dtype }) => {
   const { indices, values, coalesced } = partsOf(t as Tensor, 'to');
   return sparseFromParts({ indices, values: values.to(dtype), coalesced, shape: (t as Tensor).shape });
 });

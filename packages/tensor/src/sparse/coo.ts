@@ -1,6 +1,7 @@
 /** @file Sparse COO tensors: making them, coalescing, and dense forms. */
 import { detach } from '../ops/copy.ts';
 import { apply } from '../ops/op.ts';
+import { ALL, check, each, WHOLE } from '../ops/takes.ts';
 import { defineOp } from '../ops/define.ts';
 import { sparseFromParts } from '../creation.ts';
 import { allocate, decode, dtypes, encode, viewAs, type DType, type NumberArray } from '../dtype.ts';
@@ -16,6 +17,7 @@ import { partsOf } from './parts.ts';
 const sparseOp = defineOp<{ indices: Tensor<'int64'>; size: Shape; coalesced: boolean }>(
   'sparseCooTensor',
   'sparse_coo_tensor',
+  each(ALL),
   ([values], { indices, size, coalesced }) =>
     sparseFromParts({ indices, values: values as Tensor, coalesced, shape: size }),
 );
@@ -25,6 +27,7 @@ const sparseOp = defineOp<{ indices: Tensor<'int64'>; size: Shape; coalesced: bo
  * sum of their values. Gradients flow to `values`.
  */
 export function sparseCooTensor(indices: Tensor, values: Tensor, size: Shape): Tensor {
+  check('sparseCooTensor', each(WHOLE, 'indices are of integers, int64 as a rule'), [indices]);
   const kind = dtypes[indices.dtype].kind;
   // Index lists written as plain numbers are float32: accept those that are whole.
   if (kind === 'float' && readNumbers(indices).some((v) => !Number.isInteger(v))) {
@@ -48,7 +51,7 @@ export function indices(t: Tensor): Tensor<'int64'> {
   return shareHandle(parts.indices);
 }
 
-const valuesOp = defineOp('sparseValues', 'values', ([t]) => detach(partsOf(t as Tensor, 'values').values));
+const valuesOp = defineOp('sparseValues', 'values', each(ALL), ([t]) => detach(partsOf(t as Tensor, 'values').values));
 
 /** The values of a coalesced tensor. */
 export function values<D extends DType>(t: Tensor<D>): Tensor<D> {
@@ -67,7 +70,7 @@ export function isCoalesced(t: Tensor): boolean {
   return t.sparse?.coalesced ?? false;
 }
 
-const coalesceOp = defineOp('coalesce', 'coalesce', ([t]) => {
+const coalesceOp = defineOp('coalesce', 'coalesce', each(ALL), ([t]) => {
   const input = t as Tensor;
   const { indices: rows, values: entries } = partsOf(input, 'coalesce');
   const sparseDims = rows.shape[0] as number;
@@ -104,7 +107,7 @@ export function segmentSum(entries: Tensor, position: Int32Array | Float64Array,
   return fromArray(dtype === 'complex64' ? (out as Float32Array) : encode(out, dtype), dtype, size);
 }
 
-const toDenseOp = defineOp('toDense', 'to_dense', ([t]) => {
+const toDenseOp = defineOp('toDense', 'to_dense', each(ALL), ([t]) => {
   const input = t as Tensor;
   const { indices: rows, values: entries } = partsOf(input, 'toDense');
   const size = input.shape.slice(0, rows.shape[0]);
@@ -118,7 +121,7 @@ export function toDense<D extends DType>(t: Tensor<D>): Tensor<D> {
   return apply(toDenseOp, [t], undefined) as Tensor<D>;
 }
 
-const toSparseOp = defineOp('toSparse', 'to_sparse', ([t]) => {
+const toSparseOp = defineOp('toSparse', 'to_sparse', each(ALL), ([t]) => {
   const input = t as Tensor;
   const stored = readArray(input);
   const { lanes } = dtypes[input.dtype];

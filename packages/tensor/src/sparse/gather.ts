@@ -1,5 +1,6 @@
 /** @file Reads a dense tensor at sparse indices. */
 import { apply } from '../ops/op.ts';
+import { ALL, each } from '../ops/takes.ts';
 import { defineOp } from '../ops/define.ts';
 import { dtypes } from '../dtype.ts';
 import { over, readBytes } from '../host.ts';
@@ -9,7 +10,7 @@ import type { Tensor } from '../tensor.ts';
 import { heldIndices } from './coo.ts';
 import { linearIndices } from './plan.ts';
 
-const gatherOp = defineOp<{ indices: Tensor<'int64'> }>('gatherRows', 'gather_rows', ([t], { indices }) => {
+const gatherOp = defineOp<{ indices: Tensor<'int64'> }>('gatherRows', 'gather_rows', each(ALL), ([t], { indices }) => {
   const dense = t as Tensor;
   const sparseDims = indices.shape[0] as number;
   const tail = dense.shape.slice(sparseDims);

@@ -1,8 +1,18 @@
-/** @file Derivatives of taking complex numbers apart and putting them together. */
-import { zerosLike } from '../../creation.ts';
-import { complex as join, imag, real } from '../../ops/complex-parts.ts';
+/** @file Derivatives of taking complex numbers apart and putting them together: dL/d re + i dL/d im, which is PyTorch's convention. */
+import { zeros, zerosLike } from '../../creation.ts';
+import { complex as join, conj, imag, real } from '../../ops/complex-parts.ts';
+import { where } from '../../ops/select.ts';
 import type { DType } from '../../dtype.ts';
+import type { Tensor } from '../../tensor.ts';
 import type { Derivative } from '../op-node.ts';
+
+/** z / |z|, and 0 at 0: the slope of |z|. Of real numbers the sign. */
+export function signOf(z: Tensor): Tensor {
+  if (z.dtype !== 'complex64') return z.sign();
+  const size = z.abs();
+  const zero = size.detach().eq(0);
+  return where(zero, 0, z.div(where(zero, 1, size)));
+}
 
 export const complex: Readonly<Record<string, Derivative>> = {
   complex: {
@@ -11,4 +21,25 @@ export const complex: Readonly<Record<string, Derivative>> = {
   },
   real: { save: [], backward: (grad) => [join(grad, zerosLike(grad))] },
   imag: { save: [], backward: (grad) => [join(zerosLike(grad), grad)] },
+  conj: { save: [], backward: (grad) => [conj(grad)] },
+  angle: {
+    save: [0],
+    backward: (grad, saved) => {
+      const z = saved.input(0);
+      if (z.dtype !== 'complex64') return [zerosLike(grad)];
+      const size = z.abs().square();
+      const zero = size.detach().eq(0);
+      const turn = join(zeros([]), zeros([]).add(1));
+      return [
+        where(
+          zero,
+          0,
+          grad
+            .mul(z)
+            .div(where(zero, 1, size))
+            .mul(turn),
+        ),
+      ];
+    },
+  },
 };

@@ -2,11 +2,13 @@
 import { zerosLike } from '../../creation.ts';
 import { AutogradError } from '../../errors.ts';
 import type { EluAttrs } from '../../ops/activations.ts';
+import { conj, imag, real } from '../../ops/complex-parts.ts';
 import { sumTo } from '../../ops/gradients.ts';
 import { where } from '../../ops/select.ts';
 import { thresholdGrad } from '../../ops/threshold.ts';
 import type { Tensor } from '../../tensor.ts';
 import type { Derivative, Saved } from '../op-node.ts';
+import { signOf } from './complex.ts';
 
 /** A function of one argument whose derivative is written on the input. */
 const ofInput = (rule: (grad: Tensor, x: Tensor) => Tensor): Derivative => ({
@@ -59,6 +61,13 @@ const extreme = (loses: (a: Tensor, b: Tensor) => Tensor): Derivative => ({
   },
 });
 
+/** Real and at least zero. */
+function notNegative(t: Tensor): Tensor {
+  if (t.dtype !== 'complex64') return t.ge(0);
+  const z = t.detach();
+  return real(z).ge(0).logicalAnd(imag(z).eq(0));
+}
+
 const binaries: Readonly<Record<string, Derivative>> = {
   add: {
     save: [],
@@ -83,8 +92,8 @@ const binaries: Readonly<Record<string, Derivative>> = {
     backward: (grad, saved) =>
       both(
         saved,
-        () => grad.mul(saved.input(1)),
-        () => grad.mul(saved.input(0)),
+        () => grad.mul(conj(saved.input(1))),
+        () => grad.mul(conj(saved.input(0))),
       ),
   },
   div: {
@@ -93,8 +102,8 @@ const binaries: Readonly<Record<string, Derivative>> = {
       const b = saved.input(1);
       return both(
         saved,
-        () => grad.div(b),
-        () => grad.neg().mul(saved.input(0).div(b).div(b)),
+        () => grad.div(conj(b)),
+        () => grad.neg().mul(conj(saved.input(0).div(b).div(b))),
       );
     },
   },
@@ -105,10 +114,10 @@ const binaries: Readonly<Record<string, Derivative>> = {
       return both(
         saved,
         // An exponent of zero has no slope, whatever the base.
-        () => where(y.eq(0), 0, grad.mul(y.mul(x.pow(y.sub(1))))),
+        () => where(y.eq(0), 0, grad.mul(conj(y.mul(x.pow(y.sub(1)))))),
         () => {
-          const silent = x.eq(0).logicalAnd(y.ge(0));
-          return where(silent, 0, grad.mul(saved.output().mul(where(silent, x.add(1), x).log())));
+          const silent = x.eq(0).logicalAnd(notNegative(y));
+          return where(silent, 0, grad.mul(conj(saved.output().mul(where(silent, x.add(1), x).log()))));
         },
       );
     },
@@ -144,17 +153,17 @@ const binaries: Readonly<Record<string, Derivative>> = {
 
 const unaries: Readonly<Record<string, Derivative>> = {
   neg: { save: [], backward: (grad) => [grad.neg()] },
-  abs: ofInput((g, x) => g.mul(x.sign())),
+  abs: ofInput((g, x) => g.mul(signOf(x))),
   sign: zero,
-  exp: ofOutput((g, y) => g.mul(y)),
-  expm1: ofOutput((g, y) => g.mul(y.add(1))),
-  log: ofInput((g, x) => g.div(x)),
-  log1p: ofInput((g, x) => g.div(x.add(1))),
-  log2: ofInput((g, x) => g.div(x.mul(Math.LN2))),
-  sqrt: ofOutput((g, y) => g.div(y.mul(2))),
-  rsqrt: ofOutput((g, y) => g.mul(-0.5).mul(y.pow(3))),
-  square: ofInput((g, x) => g.mul(x.mul(2))),
-  reciprocal: ofOutput((g, y) => g.neg().mul(y.mul(y))),
+  exp: ofOutput((g, y) => g.mul(conj(y))),
+  expm1: ofOutput((g, y) => g.mul(conj(y.add(1)))),
+  log: ofInput((g, x) => g.div(conj(x))),
+  log1p: ofInput((g, x) => g.div(conj(x.add(1)))),
+  log2: ofInput((g, x) => g.div(conj(x.mul(Math.LN2)))),
+  sqrt: ofOutput((g, y) => g.div(conj(y.mul(2)))),
+  rsqrt: ofOutput((g, y) => g.mul(-0.5).mul(conj(y.pow(3)))),
+  square: ofInput((g, x) => g.mul(conj(x.mul(2)))),
+  reciprocal: ofOutput((g, y) => g.neg().mul(conj(y.mul(y)))),
   relu: ofOutput(thresholdGrad),
   thresholdGrad: {
     save: [1],
@@ -181,26 +190,28 @@ const unaries: Readonly<Record<string, Derivative>> = {
   },
   silu: ofInput((g, x) => {
     const s = x.sigmoid();
-    return g.mul(s.mul(x.mul(s.neg().add(1)).add(1)));
+    return g.mul(conj(s.mul(x.mul(s.neg().add(1)).add(1))));
   }),
   mish: ofInput((g, x) => {
     const gate = x.softplus().tanh();
     const slope = x.mul(x.sigmoid());
     return g.mul(gate.add(slope.mul(gate.mul(gate).neg().add(1))));
   }),
-  sigmoid: ofOutput((g, y) => g.mul(y.mul(y.neg().add(1)))),
-  tanh: ofOutput((g, y) => g.mul(y.mul(y).neg().add(1))),
-  sin: ofInput((g, x) => g.mul(x.cos())),
-  cos: ofInput((g, x) => g.neg().mul(x.sin())),
-  tan: ofOutput((g, y) => g.mul(y.mul(y).add(1))),
-  asin: ofInput((g, x) => g.mul(x.mul(x).neg().add(1).rsqrt())),
-  acos: ofInput((g, x) => g.neg().mul(x.mul(x).neg().add(1).rsqrt())),
-  atan: ofInput((g, x) => g.div(x.mul(x).add(1))),
-  sinh: ofInput((g, x) => g.mul(x.cosh())),
-  cosh: ofInput((g, x) => g.mul(x.sinh())),
-  asinh: ofInput((g, x) => g.mul(x.mul(x).add(1).rsqrt())),
-  acosh: ofInput((g, x) => g.mul(x.mul(x).sub(1).rsqrt())),
-  atanh: ofInput((g, x) => g.div(x.mul(x).neg().add(1))),
+  sigmoid: ofOutput((g, y) => g.mul(conj(y.mul(y.neg().add(1))))),
+  tanh: ofOutput((g, y) => g.mul(conj(y.mul(y).neg().add(1)))),
+  sin: ofInput((g, x) => g.mul(conj(x.cos()))),
+  cos: ofInput((g, x) => g.neg().mul(conj(x.sin()))),
+  tan: ofOutput((g, y) => g.mul(conj(y.mul(y).add(1)))),
+  asin: ofInput((g, x) => g.mul(conj(x.mul(x).neg().add(1).rsqrt()))),
+  acos: ofInput((g, x) => g.neg().mul(conj(x.mul(x).neg().add(1).rsqrt()))),
+  atan: ofInput((g, x) => g.div(conj(x.mul(x).add(1)))),
+  sinh: ofInput((g, x) => g.mul(conj(x.cosh()))),
+  cosh: ofInput((g, x) => g.mul(conj(x.sinh()))),
+  asinh: ofInput((g, x) => g.mul(conj(x.mul(x).add(1).rsqrt()))),
+  acosh: ofInput((g, x) =>
+    x.dtype === 'complex64' ? g.mul(conj(x.add(1).rsqrt().mul(x.sub(1).rsqrt()))) : g.mul(x.mul(x).sub(1).rsqrt()),
+  ),
+  atanh: ofInput((g, x) => g.div(conj(x.mul(x).neg().add(1)))),
   erf: ofInput((g, x) =>
     g.mul(
       x

@@ -1,4 +1,5 @@
 /** @file Derivatives of matrix products. */
+import { conj } from '../../ops/complex-parts.ts';
 import type { ProductAttrs } from '../../ops/matmul.ts';
 import type { Tensor } from '../../tensor.ts';
 import type { Derivative } from '../op-node.ts';
@@ -15,17 +16,13 @@ export const matrices: Readonly<Record<string, Derivative>> = {
   bmm: {
     save: crossed,
     // An operand that lies column by column gets its gradient so: transposed back to its leaf, that is contiguous.
-    backward: (grad, saved, { columns: [a, b] }: ProductAttrs) => [
-      saved.needs[0] !== true
-        ? null
-        : a
-          ? turned(saved.input(1).matmul(turned(grad)))
-          : grad.matmul(turned(saved.input(1))),
-      saved.needs[1] !== true
-        ? null
-        : b
-          ? turned(turned(grad).matmul(saved.input(0)))
-          : turned(saved.input(0)).matmul(grad),
-    ],
+    backward: (grad, saved, { columns: [a, b] }: ProductAttrs) => {
+      const ofLeft = (right: Tensor): Tensor => (a ? turned(right.matmul(turned(grad))) : grad.matmul(turned(right)));
+      const ofRight = (left: Tensor): Tensor => (b ? turned(turned(grad).matmul(left)) : turned(left).matmul(grad));
+      return [
+        saved.needs[0] === true ? ofLeft(conj(saved.input(1))) : null,
+        saved.needs[1] === true ? ofRight(conj(saved.input(0))) : null,
+      ];
+    },
   },
 };

@@ -1,5 +1,6 @@
 /** @file Derivatives of reductions. */
 import { onesLike } from '../../creation.ts';
+import { conj } from '../../ops/complex-parts.ts';
 import { concat, stack } from '../../ops/join.ts';
 import type { ReduceAttrs } from '../../ops/reduce.ts';
 import { keptShape, prodDims } from '../../ops/reduce.ts';
@@ -72,7 +73,7 @@ export const reductions: Readonly<Record<string, Derivative>> = {
       const others = prodDims(safe, dims).reshape(kept).expand(shape).div(safe);
       const none = zeros.eq(0).expand(shape);
       const lone = zeros.eq(1).expand(shape).logicalAnd(zero);
-      return [where(none.logicalOr(lone), spread(grad, shape, dims).mul(others), 0)];
+      return [where(none.logicalOr(lone), spread(grad, shape, dims).mul(conj(others)), 0)];
     },
   },
   amax: extreme,
@@ -87,9 +88,9 @@ export const reductions: Readonly<Record<string, Derivative>> = {
     backward: (grad, saved, { dim }: { dim: number }) => {
       const x = saved.input(0);
       if (x.rank === 0) return [grad];
-      if (x.detach().eq(0).any().item() !== 0) return [cumprodWithZeros(grad, x, dim)];
-      const weighted = grad.mul(saved.output());
-      return [weighted.sum(dim, true).sub(weighted.cumsum(dim)).add(weighted).div(x)];
+      if (x.detach().eq(0).any().item() !== 0) return [cumprodWithZeros(grad, conj(x), dim)];
+      const weighted = grad.mul(conj(saved.output()));
+      return [weighted.sum(dim, true).sub(weighted.cumsum(dim)).add(weighted).div(conj(x))];
     },
   },
 };
