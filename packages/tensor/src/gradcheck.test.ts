@@ -3,8 +3,10 @@ import { afterAll, describe, expect, it } from 'vitest';
 import {
   addmm,
   backendName,
+  angle,
   bmm,
   complex,
+  conj,
   imag,
   real,
   adaptiveAvgPool2d,
@@ -207,6 +209,8 @@ const cases: Case[] = [
     [2, 2],
   ],
   ['complex parts', (a, b) => real(complex(a, b)).add(imag(complex(a, b)).mul(3)), [3], [3]],
+  ['complex conjugate', (a, b) => real(conj(complex(a, b)).mul(complex(b, a))), [3], [3]],
+  ['complex angle', (a, b) => angle(complex(a, b)), [3], [3]],
   ['copy', (a, b) => a.clone().copy_(b).mul(b), [2, 3], [3]],
   ['asStridedAdd', (a) => asStridedAdd(a.square(), [5], { shape: [2, 3], strides: [1, 1], offset: 1 }), [2, 3]],
   ['sparseCooTensor', (v) => coo(v).toDense(), [3]],
@@ -374,7 +378,7 @@ function inPlace(): Case[] {
 }
 
 /** For what goes through float32: steps far larger than its rounding. */
-const COARSE_CASES = new Set(['cast', 'sparse cast', 'complex parts']);
+const COARSE_CASES = new Set(['cast', 'sparse cast', 'complex parts', 'complex conjugate', 'complex angle']);
 const COARSE = { eps: 1e-2, rtol: 1e-3 };
 
 /** Names of the functions whose derivatives were checked. */

@@ -11,4 +11,6 @@ fi
 export PYTHONDONTWRITEBYTECODE=1
 "$python" make.py "$@"
 "$python" curves.py "$@"
+"$python" dtypes.py "$@"
+"$python" complex.py "$@"
 case " $* " in *' --write '*) cd ../../.. && npx prettier --write packages/tensor/golden --log-level warn ;; esac
