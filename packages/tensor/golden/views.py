@@ -290,6 +290,31 @@ def results():
             program(f"result of {name}: {op[0]}", given, [*steps, ["y", fn, *args], ["", op[0], "$y", *op[1:]]], ("y", *(["x"] if "x" in used else [])), long=True)
 
 
+def complex_parts():
+    """The real and the imaginary part of complex numbers, changed in place, through their base and where that is a view itself."""
+    chains = {
+        "real": [["real"]], "imag": [["imag"]], "row of real": [["real"], ["select", 0, 1]], "real of row": [["select", 0, 1], ["real"]], "imag of transposed": [["transpose", 0, 1], ["imag"]],
+        "transposed imag": [["imag"], ["transpose", 0, 1]], "diagonal of real": [["real"], ["diagonal"]], "real of stepped": [["slice", 1, 1, 4, 2], ["real"]], "inner imag": [["slice", 0, 1], ["imag"], ["slice", 1, 1]],
+    }
+    for name, calls in chains.items():
+        part = shape_of([c for c in calls if c[0] not in ("real", "imag")])
+        head = [["z", "complex", "$x", "$u"], *chain("z", calls, "v")]
+        tail = [["p", "real", "$z"], ["q", "imag", "$z"], ["s", "mul", "$p", "$q"], ["y", "add", "$s", "$p"]]
+        for op in ("mul_", "copy_", "add_", "sigmoid_", "zero_", "div_"):
+            steps, needs = change(op, "v", True)
+            given = {"x": positive(*BASE), "u": positive(*BASE)} | ({"o": positive(*part)} if needs else {})
+            program(f"{name} of complex: {op}", given, [*head, *steps, *tail], ("y", "v"))
+            program(f"{name} of complex: {op}, operand only", given, [*head, *steps, *tail], ("y", "v"), ["o"] if needs else [])
+        given = {"x": positive(*BASE), "u": positive(*BASE)}
+        program(f"{name} of complex: base changed", given, [*head, ["", "mul_", "$z", 3], *tail, ["", "mul_", "$v", 2], ["w", "square", "$v"]], ("y", "w"))
+        program(f"{name} of complex: base and view", given, [*head, ["", "mul_", "$v", 3], ["", "mul_", "$z", 2], ["", "neg_", "$v"], *tail], ("y", "v"))
+    given = {"x": positive(*BASE), "u": positive(*BASE), "o": positive(*BASE)}
+    steps = [["z", "complex", "$x", "$u"], ["m", "transpose", "$z", 0, 1], ["b", "detach", "$m"], ["v", "real", "$b"], ["r", "select", "$v", 0, 2], ["o1", "select", "$o", 1, 2], ["", "mul_", "$r", "$o1"], ["y", "imag", "$b"], ["w", "mul", "$y", "$v"]]
+    program("real part of a base that is not contiguous", given, steps, ("w",), ["o"])
+    for leaves in (["x"], []):
+        program(f"complex parts of {leaves}", {"x": positive(4), "u": positive(4)}, [["z", "complex", "$x", "$u"], ["r", "real", "$z"], ["i", "imag", "$z"], ["", "copy_", "$r", "$i"], ["", "noGrad:mul_", "$i", 2], ["y", "real", "$z"]], ("y", "i", "r"), leaves)
+
+
 def record():
-    for group in (through_views, of_views, other_bases, dtypes, overlaps, results):
+    for group in (through_views, of_views, other_bases, dtypes, overlaps, results, complex_parts):
         group()

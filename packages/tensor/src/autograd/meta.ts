@@ -1,4 +1,5 @@
 /** @file The gradient state of a variable, shared by all its handles. */
+import type { DType } from '../dtype.ts';
 import type { Shape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import type { AccumulateGrad, Node } from './node.ts';
@@ -18,6 +19,8 @@ export type ViewOrigin = 'recorded' | 'noGrad' | 'several' | 'custom';
 /** How a view lies in its base; strides and offset are in elements of the storage they share. */
 export interface ViewInfo {
   readonly base: AutogradMeta;
+  /** complex64 where the view is of its real or imaginary parts. */
+  readonly baseDType: DType;
   readonly baseShape: Shape;
   readonly baseStrides: Shape;
   readonly baseOffset: number;

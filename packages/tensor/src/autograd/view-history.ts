@@ -1,6 +1,8 @@
 /** @file Views and in-place operations in the graph: a change through a view becomes part of the base's history. */
 import { zeros } from '../creation.ts';
 import type { DType } from '../dtype.ts';
+import { complex, imag, real } from '../ops/complex-parts.ts';
+import { stack } from '../ops/join.ts';
 import { asStrided, asStridedAdd, asStridedScatter, type Geometry } from '../ops/as-strided.ts';
 import { AutogradError } from '../errors.ts';
 import { extentOf, isContiguous, type Shape } from '../shape.ts';
@@ -15,6 +17,7 @@ export function noteView(view: Tensor, base: Tensor, origin: ViewOrigin): void {
   const root = baseMeta.view;
   meta.view = {
     base: root?.base ?? baseMeta,
+    baseDType: root?.baseDType ?? base.dtype,
     baseShape: root?.baseShape ?? base.shape,
     baseStrides: root?.baseStrides ?? base.strides,
     baseOffset: root?.baseOffset ?? base.offset,
@@ -101,7 +104,7 @@ export function rebaseHistory(t: Tensor, node: Node): void {
   const { base } = view;
   const baseEdge = base.node === undefined ? null : { node: base.node, inputIndex: base.outputIndex };
   const copy = new CopySlices(baseEdge, node, placeOf(t, view));
-  copy.outputs[0] = { shape: view.baseShape, dtype: t.dtype };
+  copy.outputs[0] = { shape: view.baseShape, dtype: view.baseDType };
   move(base, copy);
   refreshView(t, meta);
 }
@@ -116,26 +119,32 @@ function move(meta: AutogradMeta, node: Node): void {
 /** Where a view lies: in its base's memory, and how that memory holds the base. */
 interface Place {
   readonly baseShape: Shape;
+  /** The base is complex and the view of its parts: all here is in float32, and the base has a last dimension of both parts. */
+  readonly parts: boolean;
   /** The base in its memory, which is a vector of `extent` elements; undefined for a contiguous base. */
   readonly laid: { readonly extent: number; readonly strides: Shape } | undefined;
   readonly part: Geometry;
 }
 
-function placeOf(t: Tensor, { baseShape, baseStrides, baseOffset }: ViewInfo): Place {
-  const laid = isContiguous(baseShape, baseStrides)
-    ? undefined
-    : { extent: extentOf(baseShape, baseStrides), strides: baseStrides };
-  return { baseShape, laid, part: { shape: t.shape, strides: t.strides, offset: t.offset - baseOffset } };
+function placeOf(t: Tensor, view: ViewInfo): Place {
+  const parts = view.baseDType !== t.dtype;
+  const baseShape = parts ? [...view.baseShape, 2] : view.baseShape;
+  const strides = parts ? [...view.baseStrides.map((s) => 2 * s), 1] : view.baseStrides;
+  const offset = t.offset - (parts ? 2 : 1) * view.baseOffset;
+  const laid = isContiguous(baseShape, strides) ? undefined : { extent: extentOf(baseShape, strides), strides };
+  return { baseShape, parts, laid, part: { shape: t.shape, strides: t.strides, offset } };
 }
 
 /** A gradient of the base, as its memory holds it. */
-function toMemory(grad: Tensor, { laid, baseShape }: Place): Tensor {
-  if (laid === undefined) return grad;
-  return asStridedScatter(zeros([laid.extent], { dtype: grad.dtype }), grad, baseShape, laid.strides);
+function toMemory(grad: Tensor, { parts, laid, baseShape }: Place): Tensor {
+  const plain = parts ? stack([real(grad), imag(grad)], -1) : grad;
+  if (laid === undefined) return plain;
+  return asStridedScatter(zeros([laid.extent], { dtype: plain.dtype }), plain, baseShape, laid.strides);
 }
 
-function fromMemory(memory: Tensor, { laid, baseShape }: Place): Tensor {
-  return laid === undefined ? memory : asStrided(memory, baseShape, laid.strides);
+function fromMemory(memory: Tensor, { parts, laid, baseShape }: Place): Tensor {
+  const plain = laid === undefined ? memory : asStrided(memory, baseShape, laid.strides);
+  return parts ? complex(plain.select(-1, 0), plain.select(-1, 1)) : plain;
 }
 
 function asDType(t: Tensor, dtype: DType): Tensor {
@@ -178,8 +187,8 @@ class CopySlices extends Node {
     const [before, ...rest] = this.inner.apply([asStrided(memory, shape, strides, offset)]);
     if (this.nextEdges[0] === null) return [null, ...rest];
     // The function may work in a wider dtype than the tensor it changed.
-    const old =
-      before === null || before === undefined ? zeros(shape, { dtype: grad.dtype }) : asDType(before, grad.dtype);
+    const { dtype } = memory;
+    const old = before === null || before === undefined ? zeros(shape, { dtype }) : asDType(before, dtype);
     return [fromMemory(asStridedScatter(memory, old, shape, strides, offset), this.place), ...rest];
   }
 

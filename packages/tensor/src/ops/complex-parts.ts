@@ -4,10 +4,11 @@ import { ShapeError } from '../errors.ts';
 import { fromArray, readArray } from '../host.ts';
 import { named } from '../named.ts';
 import { sameShape } from '../shape.ts';
-import type { Tensor } from '../tensor.ts';
+import { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
 import { apply } from './op.ts';
 import { ALL, COMPLEX, each, same, setOf } from './takes.ts';
+import { applyView } from './views.ts';
 
 /** complex64 of two real tensors of one shape, without a history. */
 export function joined(re: Tensor, im: Tensor): Tensor {
@@ -50,9 +51,14 @@ export const complex = named('aten::complex', (re: Tensor, im: Tensor): Tensor =
   return apply(complexOp, [re, im], undefined);
 });
 
-const realOp = defineOp('real', 'real', each(COMPLEX), ([t]) => part(t as Tensor, 0));
+/** The same numbers of a complex tensor in its own memory. */
+function partView({ storage, shape, strides, offset }: Tensor, at: 0 | 1): Tensor<'float32'> {
+  return new Tensor({ storage, dtype: 'float32', shape, strides: strides.map((s) => 2 * s), offset: 2 * offset + at });
+}
+
+const realOp = defineOp('real', 'real', each(COMPLEX), ([t]) => partView(t as Tensor, 0));
 const imagOp = defineOp('imag', 'imag', each(COMPLEX, 'a real tensor has no imaginary part'), ([t]) =>
-  part(t as Tensor, 1),
+  partView(t as Tensor, 1),
 );
 const conjOp = defineOp('conj', 'conj', each(COMPLEX), ([t]) => {
   const out = (readArray(t as Tensor) as Float32Array).slice();
@@ -60,13 +66,13 @@ const conjOp = defineOp('conj', 'conj', each(COMPLEX), ([t]) => {
   return fromArray(out, 'complex64', (t as Tensor).shape);
 });
 
-/** The real part, a copy; a real tensor is its own. */
+/** The real part, a view; a real tensor is its own. */
 export const real = named('aten::real', (t: Tensor): Tensor =>
-  t.dtype === 'complex64' ? apply(realOp, [t], undefined) : t,
+  t.dtype === 'complex64' ? applyView(realOp, t, undefined) : t,
 );
 
-/** The imaginary part of a complex tensor, a copy. */
-export const imag = named('aten::imag', (t: Tensor): Tensor => apply(imagOp, [t], undefined));
+/** The imaginary part of a complex tensor, a view. */
+export const imag = named('aten::imag', (t: Tensor): Tensor => applyView(imagOp, t, undefined));
 
 /** re - i im; a real tensor is its own. */
 export const conj = named('aten::conj', (t: Tensor): Tensor =>

@@ -8,8 +8,9 @@ import type { Tensor } from '../tensor.ts';
 /** Row-major linear indices of each entry over the sparse dimensions; throws for indices outside `size`. */
 export function linearIndices(indices: Tensor<'int64'>, size: Shape): Float64Array {
   const [dims, nnz] = indices.shape as readonly [number, number];
+  // Decoded into an array of its own: one dimension is its own linear index.
   const array = decode(readArray(indices), 'int64');
-  const out = new Float64Array(nnz);
+  const out = dims === 1 ? (array as Float64Array) : new Float64Array(nnz);
   for (let d = 0; d < dims; d++) {
     const n = size[d] as number;
     for (let i = 0; i < nnz; i++) {
@@ -17,7 +18,7 @@ export function linearIndices(indices: Tensor<'int64'>, size: Shape): Float64Arr
       if (index < 0 || index >= n) {
         throw new ShapeError(`size is inconsistent with indices: for dim ${d}, size is ${n} but found index ${index}`);
       }
-      out[i] = (out[i] as number) * n + index;
+      if (dims > 1) out[i] = out[i]! * n + index;
     }
   }
   return out;
