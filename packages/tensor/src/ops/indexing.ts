@@ -8,7 +8,7 @@ import { Storage } from '../storage.ts';
 import type { Tensor } from '../tensor.ts';
 import { defineFunction, defineOp } from './define.ts';
 import { apply } from './op.ts';
-import { ALL, each, indexed, same, WHOLE } from './takes.ts';
+import { ALL, each, indexed, same, REAL_NUMBER } from './takes.ts';
 
 /** Whole numbers of an index tensor, each checked to lie in [0, n). */
 export function readIndices(index: Tensor, n: number): Int32Array | Float64Array {
@@ -228,11 +228,16 @@ export const scatter = named('aten::scatter', (t: Tensor, dim: number, index: Te
 });
 
 /** int64 zeros with a one at each index: [..., classes]. */
-export const oneHot = defineFunction('oneHot', 'one_hot', each(WHOLE), (index: Tensor, classes: number): Tensor => {
-  checkShape([classes]);
-  checkCount([...index.shape, classes]);
-  const ids = readIndices(index, classes);
-  const out = new BigInt64Array(ids.length * classes);
-  ids.forEach((id, i) => (out[i * classes + id] = 1n));
-  return fromArray(out, 'int64', [...index.shape, classes]);
-});
+export const oneHot = defineFunction(
+  'oneHot',
+  'one_hot',
+  each(REAL_NUMBER),
+  (index: Tensor, classes: number): Tensor => {
+    checkShape([classes]);
+    checkCount([...index.shape, classes]);
+    const ids = readIndices(index, classes);
+    const out = new BigInt64Array(ids.length * classes);
+    ids.forEach((id, i) => (out[i * classes + id] = 1n));
+    return fromArray(out, 'int64', [...index.shape, classes]);
+  },
+);

@@ -9,7 +9,7 @@ import { defineFunction, defineOp } from './define.ts';
 import { nll } from './nll.ts';
 import { apply } from './op.ts';
 import { where } from './select.ts';
-import { check, each, FLOAT, FLOATING, NUMBER, operands, promoted, REAL, same, WHOLE } from './takes.ts';
+import { check, each, FLOAT, FLOATING, NUMBER, operands, promoted, REAL, same, REAL_NUMBER } from './takes.ts';
 import { logSoftmax } from './softmax.ts';
 import { logSigmoid } from './unary.ts';
 import { inFloat32Both } from './widen.ts';
@@ -187,7 +187,9 @@ export const crossEntropy = named(
   (logits: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor => {
     const { weight } = options;
     check('crossEntropy', same(FLOAT), weight === undefined ? [logits] : [logits, weight]);
-    check('crossEntropy', each(WHOLE, 'a target is of class numbers, int64 as a rule, or of probabilities'), [target]);
+    check('crossEntropy', each(REAL_NUMBER, 'a target is of class numbers, int64 as a rule, or of probabilities'), [
+      target,
+    ]);
     const soft = logits.rank > 0 && sameShape(logits.shape, target.shape);
     if (soft) check('crossEntropy', operands(FLOAT), [logits, target]);
     const dim = logits.rank === 1 ? 0 : 1;

@@ -6,7 +6,7 @@ import { sizeOf, type Shape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
 import { apply } from './op.ts';
-import { each, FLOAT, same, WHOLE, type Takes } from './takes.ts';
+import { each, FLOAT, same, REAL_NUMBER, type Takes } from './takes.ts';
 
 export interface NllAttrs {
   readonly reduction: 'mean' | 'sum' | 'none';
@@ -51,7 +51,7 @@ function picksOf(target: Tensor, weight: Tensor | undefined, { shape, ignoreInde
 /** Log-probabilities and factors of one dtype, and between them the classes. */
 const classed: Takes = (operands) => {
   const target = (operands[1] as Tensor).dtype;
-  if (each(WHOLE)(operands.slice(1, 2)) !== undefined)
+  if (each(REAL_NUMBER)(operands.slice(1, 2)) !== undefined)
     return `does not take targets of ${target}: classes are of integers, int64 as a rule`;
   return same(FLOAT)(operands.filter((_, i) => i !== 1));
 };

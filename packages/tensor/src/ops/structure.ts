@@ -19,7 +19,7 @@ import type { Tensor } from '../tensor.ts';
 import { defineFunction, defineOp } from './define.ts';
 import { gather } from './indexing.ts';
 import { apply } from './op.ts';
-import { ALL, BOOL, each, NUMBER, operands, REAL, REAL_NUMBER, WHOLE } from './takes.ts';
+import { ALL, BOOL, each, NUMBER, operands, REAL, REAL_NUMBER } from './takes.ts';
 import { applyView } from './views.ts';
 import { full } from '../creation.ts';
 
@@ -313,7 +313,7 @@ export const unique = defineFunction('unique', 'unique', each(REAL), (t: Tensor)
 const bincountOp = defineOp<{ minLength: number }>(
   'bincount',
   'bincount',
-  operands(WHOLE, REAL),
+  operands(REAL_NUMBER, REAL),
   ([t, weights], { minLength }) => {
     const ids = readNumbers(t as Tensor);
     let n = minLength;

@@ -61,12 +61,10 @@ export const ALL = setOf(...(Object.keys(BIT) as DType[]));
 export const REAL = without(ALL, 'complex64');
 /** Every dtype that counts. */
 export const NUMBER = without(ALL, 'bool');
-/** The integers and the real floating types. */
+/** The integers and the real floating types. Positions and classes are of these: lists of numbers make whole elements of floating types. */
 export const REAL_NUMBER = without(NUMBER, 'complex64');
 export const BOOL = setOf('bool');
 export const COMPLEX = setOf('complex64');
-/** What positions and classes may be given in: integers, and floating types whose elements are whole, as lists of numbers make them. */
-export const WHOLE = REAL_NUMBER;
 
 const has = (set: DTypes, dtype: DType): boolean => (set & BIT[dtype]) !== 0;
 
@@ -142,7 +140,8 @@ export function operands(...sets: readonly [DTypes, ...DTypes[]]): Takes {
 export function indexed(takes: Takes): Takes {
   return (given) => {
     const index = dtypeOf(given[1]);
-    if (!has(WHOLE, index)) return `does not take ${index} for positions: an index is of integers, int64 as a rule`;
+    if (!has(REAL_NUMBER, index))
+      return `does not take ${index} for positions: an index is of integers, int64 as a rule`;
     return takes(given.filter((_, i) => i !== 1));
   };
 }

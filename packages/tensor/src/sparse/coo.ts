@@ -1,7 +1,7 @@
 /** @file Sparse COO tensors: making them, coalescing, and dense forms. */
 import { detach } from '../ops/copy.ts';
 import { apply } from '../ops/op.ts';
-import { ALL, check, each, WHOLE } from '../ops/takes.ts';
+import { ALL, check, each, REAL_NUMBER } from '../ops/takes.ts';
 import { defineOp } from '../ops/define.ts';
 import { sparseFromParts } from '../creation.ts';
 import { allocate, decode, dtypes, encode, viewAs, type DType, type NumberArray } from '../dtype.ts';
@@ -27,7 +27,7 @@ const sparseOp = defineOp<{ indices: Tensor<'int64'>; size: Shape; coalesced: bo
  * sum of their values. Gradients flow to `values`.
  */
 export function sparseCooTensor(indices: Tensor, values: Tensor, size: Shape): Tensor {
-  check('sparseCooTensor', each(WHOLE, 'indices are of integers, int64 as a rule'), [indices]);
+  check('sparseCooTensor', each(REAL_NUMBER, 'indices are of integers, int64 as a rule'), [indices]);
   const kind = dtypes[indices.dtype].kind;
   // Index lists written as plain numbers are float32: accept those that are whole.
   if (kind === 'float' && readNumbers(indices).some((v) => !Number.isInteger(v))) {
