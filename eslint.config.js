@@ -17,6 +17,14 @@ const below = {
   'layer:dist-autograd': ['layer:rref', 'layer:rpc', 'layer:wire', 'layer:tensor'],
   'layer:profiler': ['layer:rpc', 'layer:wire', 'layer:tensor'],
   'layer:launch': ['layer:rpc'],
+  'layer:torch': [
+    'layer:dist-autograd',
+    'layer:profiler',
+    'layer:rref',
+    'layer:rpc',
+    'layer:wire',
+    'layer:tensor',
+  ],
   'layer:umbrella': [
     'layer:launch',
     'layer:profiler',
@@ -112,7 +120,11 @@ export default defineConfig(
     },
   },
   {
-    files: ['packages/*/src/protocol/**/*.ts', 'packages/launch/src/{rendezvous,scheduler}.ts'],
+    files: [
+      'packages/*/src/protocol/**/*.ts',
+      'packages/launch/src/{rendezvous,scheduler}.ts',
+      'packages/torch/src/{nop,values,pickle,table,messages,pipe,gloo,group}/**/*.ts',
+    ],
     ignores: ['**/*.test.ts'],
     rules: {
       'no-restricted-globals': ['error', ...ambient.map((name) => ({ name, message: ambientMessage }))],

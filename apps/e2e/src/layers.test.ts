@@ -22,6 +22,7 @@ const below: Record<string, readonly string[]> = {
   'dist-autograd': ['rref', 'rpc', 'wire', 'tensor'],
   profiler: ['rpc', 'wire', 'tensor'],
   launch: ['rpc'],
+  torch: ['dist-autograd', 'profiler', 'rref', 'rpc', 'wire', 'tensor'],
   backwire: ['tensor', 'wire', 'rpc', 'rref', 'dist-autograd', 'profiler', 'launch'],
 };
 const projectName = (name: string): string => (name === 'backwire' ? name : `@backwire/${name}`);

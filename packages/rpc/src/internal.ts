@@ -1,5 +1,6 @@
 /** @file What sibling packages use of @backwire/rpc; not covered by semantic versioning. */
 export * from './seam.ts';
+export { ByteReader, type ReadProgram } from './stores/byte-reader.ts';
 export { serveStore, type ServeStoreOptions, type StoreServer } from './stores/embedded-server.ts';
 export { doorForBrowsers, openStore } from './stores/open.ts';
 export { findKeys } from './security/secret.ts';

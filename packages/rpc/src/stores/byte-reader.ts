@@ -2,14 +2,17 @@
 import { RpcError } from '../errors.ts';
 import type { ByteSink } from '../transports/transport.ts';
 
-/** Yields a number of bytes it wants and is resumed with exactly those. They are valid until the next yield. */
-export type ReadProgram = Generator<number, void, Uint8Array>;
+/**
+ * Yields a number of bytes it wants, or the memory that they go to, and is resumed with exactly those. What it gave no memory for is valid
+ * until the next yield.
+ */
+export type ReadProgram = Generator<number | Uint8Array, void, Uint8Array>;
 
 const CHUNK_BYTES = 16 * 1024;
 
 /**
  * A sink that runs a program over what arrives. A program that asks for more than a chunk gets memory of its own, so it has to check
- * lengths before it asks. When the program returns, what follows is refused.
+ * lengths before it asks; memory that it gives itself is filled from the connection directly. When the program returns, what follows is refused.
  */
 export class ByteReader implements ByteSink {
   private readonly program: ReadProgram;
@@ -40,34 +43,40 @@ export class ByteReader implements ByteSink {
 
   received(count: number): void {
     if (this.finished) throw new RpcError('protocol-error', 'bytes after the end');
-    if (this.large !== undefined) {
-      this.filled += count;
-      if (this.filled < this.large.byteLength) return;
-      const whole = this.large;
+    if (this.large !== undefined) this.filled += count;
+    else this.end += count;
+    while (!this.finished && this.step());
+  }
+
+  /** Resumes the program if what it wants is there; whether it was. */
+  private step(): boolean {
+    const { large } = this;
+    if (large !== undefined) {
+      if (this.filled < large.byteLength) return false;
       this.large = undefined;
-      this.ask(this.program.next(whole));
-    } else {
-      this.end += count;
+      this.ask(this.program.next(large));
+      return true;
     }
-    while (!this.finished && this.large === undefined && this.end - this.start >= this.wanted) {
-      const view = this.chunk.subarray(this.start, this.start + this.wanted);
-      this.start += this.wanted;
-      this.ask(this.program.next(view));
-    }
+    if (this.end - this.start < this.wanted) return false;
+    const view = this.chunk.subarray(this.start, this.start + this.wanted);
+    this.start += this.wanted;
+    this.ask(this.program.next(view));
+    return true;
   }
 
   closed(error?: Error): void {
     this.onClosed(error);
   }
 
-  private ask(step: IteratorResult<number, void>): void {
-    if (step.done) {
+  private ask({ done, value }: IteratorResult<number | Uint8Array, void>): void {
+    if (done === true) {
       this.finished = true;
       return;
     }
-    this.wanted = step.value;
-    if (this.wanted <= CHUNK_BYTES) return;
-    this.large = new Uint8Array(this.wanted);
+    const memory = typeof value === 'number' ? undefined : value;
+    this.wanted = typeof value === 'number' ? value : value.byteLength;
+    if (memory === undefined && this.wanted <= CHUNK_BYTES) return;
+    this.large = memory ?? new Uint8Array(this.wanted);
     this.filled = Math.min(this.end - this.start, this.wanted);
     this.large.set(this.chunk.subarray(this.start, this.start + this.filled));
     this.start += this.filled;
