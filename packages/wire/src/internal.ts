@@ -1,5 +1,6 @@
 /** @file What sibling packages use of @backwire/wire; not covered by semantic versioning. */
 export { BriefMemory } from './brief-memory.ts';
+export { buildTensors } from './build-tensors.ts';
 export { ByteReader, WireType } from './byte-reader.ts';
 export { ByteWriter } from './byte-writer.ts';
 export { WireError, type WireErrorCode, checkLimit, decodeError, limitError, protocolError } from './errors.ts';
