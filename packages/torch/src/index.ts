@@ -1,0 +1,2 @@
+/** @file The public surface of @backwire/torch. */
+export {};

@@ -1,0 +1,146 @@
+/** @file Reads the pickles of Python's side: functions with their arguments, and results. A closed list of names; no code. */
+import { PyCallable, type PyName } from '../values/name.ts';
+import { PyFloat } from '../values/numbers.ts';
+import { RRefFork } from '../values/objects.ts';
+import { PyTuple } from '../values/containers.ts';
+import { DEFAULT_TORCH_LIMITS, type TorchLimits } from '../limits.ts';
+import { PyFunction, builtinGlobals, globalKey, integerIn } from './builtin-globals.ts';
+import { pythonic, protocol4, scalars, structures } from './instructions.ts';
+import { Machine, instructionTable, type Dialect } from './machine.ts';
+import { numpyGlobals } from './numpy-globals.ts';
+import { refuse } from './refusal.ts';
+import { readText } from './text.ts';
+import { internalPickler, torchConstant, torchGlobals } from './torch-globals.ts';
+
+/** Names that were offered to Python beside the fixed list. */
+export interface OfferedNames {
+  /** The function, class or constant of that name; undefined: not offered. A class whose instances may come is a PyClass. */
+  find(module: string, name: string): PyName | undefined;
+  /** `getattr(owner, name)` of an offered class or of one of its instances; undefined: not offered. */
+  attribute(owner: unknown, name: string): unknown;
+}
+
+/** What a pickle is read with. */
+export interface PythonContext {
+  /** The tensors that travel beside it, by index. */
+  readonly tensors: readonly unknown[];
+  readonly names: OfferedNames;
+  /** What a handle on an RRef becomes. */
+  rref(fork: RRefFork): unknown;
+  /**
+   * Whether every value becomes one that is written again as what it was: whole floats become PyFloat, numpy's arrays and scalars
+   * objects of their own. @default false
+   */
+  readonly exact?: boolean | undefined;
+  readonly limits?: TorchLimits | undefined;
+}
+
+/** Nothing beside the list. */
+export const NO_NAMES: OfferedNames = Object.freeze({ find: () => undefined, attribute: () => undefined });
+
+const instructions = instructionTable(scalars, structures, pythonic, protocol4);
+
+const FIELDS_OF_FORK = 7;
+
+/**
+ * Reads one pickle. Arrays are lists, PyTuples tuples, Maps dicts, Sets sets, Uint8Arrays bytes; null is None.
+ * @throws WireError 'decode-error' or 'limit'; NotOfferedError for a name that is neither on the list nor offered.
+ */
+export function readPython(bytes: Uint8Array, context: PythonContext): unknown {
+  return new Machine(bytes, dialectOf(context), context.limits ?? DEFAULT_TORCH_LIMITS).run();
+}
+
+function dialectOf(context: PythonContext): Dialect {
+  const { names } = context;
+  const exact = context.exact === true;
+  const numpy = exact ? numpyGlobals.exact : numpyGlobals.plain;
+  const getAttribute = new PyFunction('builtins', 'getattr', (owner, name) => attributeOf(context, owner, name));
+  return {
+    name: 'a pickle of Python',
+    protocols: [2, 3, 4, 5],
+    instructions,
+    list: () => [],
+    dict: () => new Map(),
+    float: exact ? exactFloat : plainFloat,
+    text: readText,
+    persistent: () => undefined,
+    global(module, name) {
+      if (module === 'builtins' && name === 'getattr') return getAttribute;
+      const key = globalKey(module, name);
+      return (
+        torchGlobals.get(key) ??
+        builtinGlobals.get(key) ??
+        torchConstant(module, name) ??
+        numpy.get(key) ??
+        names.find(module, name)
+      );
+    },
+  };
+}
+
+function plainFloat(value: number): number {
+  return value;
+}
+
+/** Of the whole numbers only -0 is no int. */
+export function exactFloat(value: number): number | PyFloat {
+  return Number.isInteger(value) && !Object.is(value, -0) ? new PyFloat(value) : value;
+}
+
+function attributeOf(context: PythonContext, owner: unknown, name: unknown): unknown {
+  if (typeof name !== 'string') throw refuse('the name of an attribute is no text');
+  if (owner === internalPickler) {
+    if (name === '_tensor_receiver') return new TensorReceiver(context);
+    if (name === '_py_rref_receiver') return new RRefReceiver(context);
+    throw refuse(`the pickler has no '${name.slice(0, 80)}' here`);
+  }
+  const found = context.names.attribute(owner, name);
+  if (found === undefined) throw refuse(`'${name.slice(0, 80)}' of what a pickle names is not offered here`);
+  return found;
+}
+
+/** Receives a tensor by its place beside the pickle. */
+class TensorReceiver extends PyCallable {
+  private readonly context: PythonContext;
+
+  constructor(context: PythonContext) {
+    super(internalPickler.module, '_InternalRPCPickler._tensor_receiver');
+    this.context = context;
+  }
+
+  override call([index]: readonly unknown[]): unknown {
+    const { tensors } = this.context;
+    return tensors[integerIn(index, 0, tensors.length - 1, 'the place of a tensor')];
+  }
+}
+
+/** Receives an RRef. */
+class RRefReceiver extends PyCallable {
+  private readonly context: PythonContext;
+
+  constructor(context: PythonContext) {
+    super(internalPickler.module, '_InternalRPCPickler._py_rref_receiver');
+    this.context = context;
+  }
+
+  override call([fork]: readonly unknown[]): unknown {
+    return this.context.rref(forkOf(fork));
+  }
+}
+
+/** A handle on an RRef from the seven fields in which it travels. */
+export function forkOf(fields: unknown): RRefFork {
+  if (!(fields instanceof PyTuple) || fields.length !== FIELDS_OF_FORK)
+    throw refuse('an RRef without its seven fields');
+  const [owner, rrefWorker, rrefLocal, forkWorker, forkLocal, parent, type] = fields;
+  if (typeof type !== 'string') throw refuse('an RRef without a type');
+  const worker = (id: unknown): number => integerIn(id, 0, 0x7fff, 'the worker of an RRef');
+  const local = (id: unknown): number => integerIn(id, 0, Number.MAX_SAFE_INTEGER, 'the number of an RRef');
+  return new RRefFork(
+    worker(owner),
+    { worker: worker(rrefWorker), local: local(rrefLocal) },
+    { worker: worker(forkWorker), local: local(forkLocal) },
+    worker(parent),
+    type,
+  );
+}

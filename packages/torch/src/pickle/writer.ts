@@ -1,0 +1,109 @@
+/** @file What both writers of pickles have: memory that grows, numbers, and counting what is remembered. */
+import { ByteWriter, limitError } from '@backwire/wire/internal';
+import { Op } from './opcode.ts';
+
+const MIN_I32 = -0x8000_0000;
+const MAX_I32 = 0x7fff_ffff;
+const MAX_I64 = 0x7fff_ffff_ffff_ffffn;
+
+/** Whether a number travels as an int. -0, and what is past 2^53, is a float. */
+export function isWhole(value: unknown): value is number {
+  return Number.isSafeInteger(value) && !Object.is(value, -0);
+}
+
+/** Writes instructions. The values are the subclasses' matter. */
+export class PickleWriter {
+  readonly out = new ByteWriter(512);
+  /** How many values have been remembered. */
+  protected remembered = 0;
+  private depth = 0;
+  private readonly path: (string | number)[] = [];
+  private readonly maxDepth: number;
+
+  constructor(maxDepth: number) {
+    this.maxDepth = maxDepth;
+  }
+
+  protected op(code: number): void {
+    this.out.u8(code);
+  }
+
+  protected bool(value: boolean): void {
+    this.op(value ? Op.NEWTRUE : Op.NEWFALSE);
+  }
+
+  /** A whole number below 2^53 in its shortest form, larger ones by `long`. */
+  protected int(value: number): void {
+    const { out } = this;
+    out.reserve(5);
+    if (value >= 0 && value < 0x100) out.pair(Op.BININT1, value);
+    else if (value >= 0 && value < 0x1_0000) {
+      out.u8(Op.BININT2);
+      out.view.setUint16(out.pos, value, true);
+      out.pos += 2;
+    } else if (value >= MIN_I32 && value <= MAX_I32) {
+      out.u8(Op.BININT);
+      out.view.setInt32(out.pos, value, true);
+      out.pos += 4;
+    } else this.long(BigInt(value));
+  }
+
+  /** An integer that four bytes do not hold. */
+  protected long(value: bigint): void {
+    this.eightBytes(value);
+  }
+
+  /** An integer of 64 bits: the only long that torch's C++ side reads. */
+  protected eightBytes(value: bigint): void {
+    if (value > MAX_I64 || value < -MAX_I64 - 1n) throw new RangeError(`${value}${this.place()} does not fit 64 bits`);
+    const { out } = this;
+    out.reserve(10);
+    out.pair(Op.LONG1, 8);
+    out.view.setBigInt64(out.pos, value, true);
+    out.pos += 8;
+  }
+
+  protected float(value: number): void {
+    const { out } = this;
+    out.reserve(9);
+    out.u8(Op.BINFLOAT);
+    out.view.setFloat64(out.pos, value, false);
+    out.pos += 8;
+  }
+
+  /** Refers to what was remembered as number `index`. */
+  protected recall(index: number): void {
+    const { out } = this;
+    if (index < 0x100) return out.pair(Op.BINGET, index);
+    this.u32(Op.LONG_BINGET, index);
+  }
+
+  /** An instruction with a number of four bytes. */
+  protected u32(code: number, value: number): void {
+    const { out } = this;
+    out.reserve(5);
+    out.u8(code);
+    out.view.setUint32(out.pos, value, true);
+    out.pos += 4;
+  }
+
+  // Where in the value the writer is, for errors.
+
+  protected enter(step: string | number): void {
+    this.path.push(step);
+    if (++this.depth > this.maxDepth)
+      throw limitError(`containers in containers${this.place()}`, this.depth, this.maxDepth);
+  }
+
+  protected leave(): void {
+    this.path.pop();
+    this.depth--;
+  }
+
+  /** ' at [1].weights', or nothing at the top. */
+  protected place(): string {
+    if (this.path.length === 0) return '';
+    const steps = this.path.slice(0, 8).map((step) => (typeof step === 'number' ? `[${step}]` : `.${step}`));
+    return ` at ${steps.join('')}${this.path.length > 8 ? '…' : ''}`;
+  }
+}
