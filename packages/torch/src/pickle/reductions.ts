@@ -99,13 +99,16 @@ class NumpyDType {
   }
 }
 
+/** b'b': the type of an array whose own comes with its state. One object, so that arrays of one pickle share it. */
+const anyType = Uint8Array.of(0x62);
+
 function numpyArray({ tensor }: NumpyArray): Reduction {
   const dtype = NumpyDType.of(tensor.dtype);
   const bytes = readBytes(tensor instanceof OpaqueTensor ? tensor.bytes : tensor).slice();
   return {
     how: 'call',
     callee: names.reconstruct,
-    args: [names.ndarray, PyTuple.of(0), Uint8Array.of(0x62)],
+    args: [names.ndarray, PyTuple.of(0), anyType],
     state: PyTuple.of<unknown>(1, tupleOf(tensor.shape), dtype, false, bytes),
   };
 }

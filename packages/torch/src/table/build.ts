@@ -1,9 +1,10 @@
 /** @file Makes tensors of a table that was read and of the storages that came. */
-import { conj, neg, noGrad, type Tensor } from '@backwire/tensor';
+import type { Tensor } from '@backwire/tensor';
 import type { StorageOptions } from '@backwire/tensor/internal';
 import { buildTensors } from '@backwire/wire/internal';
 import { OpaqueTensor, type TensorLike } from '../values/opaque-tensor.ts';
 import type { TableEntry } from './entries.ts';
+import { resolved } from './parts.ts';
 
 /**
  * The tensors of `entries` over `storages`, which have the sizes that the table was read with. The caller owns them; `optionsFor` says
@@ -26,11 +27,7 @@ function finished(entry: TableEntry, tensor: Tensor): TensorLike {
   const { opaque, conjugate, negative, requiresGrad } = entry;
   if (opaque !== undefined) return new OpaqueTensor(opaque.name, tensor as Tensor<'uint8'>, requiresGrad);
   if (!conjugate && !negative) return tensor;
-  const computed = noGrad(() => {
-    const once = conjugate ? conj(tensor) : neg(tensor);
-    return conjugate && negative ? neg(once) : once;
-  });
-  tensor.dispose();
+  const computed = resolved(tensor, entry);
   if (requiresGrad) computed.requiresGrad = true;
   return computed;
 }

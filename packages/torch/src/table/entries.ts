@@ -2,16 +2,18 @@
 import type { TensorDescriptor } from '@backwire/wire';
 import { DEFAULT_WIRE_LIMITS, checkTensorTable, type WireLimits } from '@backwire/wire/internal';
 import { PyTuple, ScriptDict, ScriptList } from '../values/containers.ts';
-import { QUANTIZED, elementOfStorage, type TorchElement } from '../values/dtypes.ts';
-import { PyName } from '../values/name.ts';
+import type { TorchElement } from '../values/dtypes.ts';
+import type { PyName } from '../values/name.ts';
+import { bytewise } from '../values/opaque-tensor.ts';
 import { TorchDevice } from '../values/torch-types.ts';
 import { PyFunction, globalKey, integerIn, tableOf } from '../pickle/builtin-globals.ts';
 import { persistent, scalars, structures } from '../pickle/instructions.ts';
 import { Machine, instructionTable, type Dialect } from '../pickle/machine.ts';
-import { quoted, refuse } from '../pickle/refusal.ts';
+import { refuse } from '../pickle/refusal.ts';
 import { tagGlobal, tensorListGlobal } from '../pickle/script-reader.ts';
 import { readText } from '../pickle/text.ts';
 import { DEFAULT_TORCH_LIMITS, type TorchLimits } from '../limits.ts';
+import { StorageClass, denseParts, flagIn, sizesIn, storageClass } from './parts.ts';
 
 /** One tensor of a table. */
 export interface TableEntry {
@@ -32,16 +34,6 @@ class StorageRef {
 
   constructor(index: number, element: TorchElement) {
     this.index = index;
-    this.element = element;
-  }
-}
-
-/** The class of a storage: 'FloatStorage'. */
-class StorageClass extends PyName {
-  readonly element: TorchElement;
-
-  constructor(name: string, element: TorchElement) {
-    super('torch', name);
     this.element = element;
   }
 }
@@ -103,11 +95,7 @@ function isEntry(value: unknown): value is Entry {
 }
 
 function globalOf(module: string, name: string): PyName | undefined {
-  if (module !== 'torch') return tableGlobals.get(globalKey(module, name));
-  const element = elementOfStorage(name);
-  if (element !== undefined) return new StorageClass(name, element);
-  if (QUANTIZED.has(name)) throw refuse(`quantised tensors (${name}) have no form here`);
-  return undefined;
+  return storageClass(module, name) ?? tableGlobals.get(globalKey(module, name));
 }
 
 /** ('storage', torch.FloatStorage, '0', 'cpu', elements) */
@@ -127,56 +115,21 @@ function storageOf(id: unknown, storages: readonly number[]): StorageRef {
   return new StorageRef(index, element);
 }
 
-function sizesIn(value: unknown, what: string): number[] {
-  if (!(value instanceof PyTuple)) throw refuse(`${what} is no tuple`);
-  return value.map((size) => integerIn(size, 0, Number.MAX_SAFE_INTEGER, what));
-}
-
-function flagIn(value: unknown): boolean {
-  if (typeof value !== 'boolean') throw refuse('a flag of a tensor is no bool');
-  return value;
-}
-
-/** (storage, offset, shape, strides, requires_grad, hooks[, {'conj': True}]) */
 function dense(args: readonly unknown[]): Entry {
-  const [storage, offset, sizes, steps, grad, hooks, metadata] = args;
-  if (args.length < 6 || args.length > 7 || !(storage instanceof StorageRef))
-    throw refuse('a tensor without its six parts');
-  if (hooks !== null) throw refuse('a tensor with hooks');
-  const shape = sizesIn(sizes, 'the shape of a tensor');
-  const strides = sizesIn(steps, 'the strides of a tensor');
-  const first = integerIn(offset, 0, Number.MAX_SAFE_INTEGER, 'the offset of a tensor');
-  const requiresGrad = flagIn(grad);
+  const [storage, , , , , hooks] = args;
+  if (!(storage instanceof StorageRef) || hooks !== null) throw refuse('a tensor without a storage, or with hooks');
   const { element, index } = storage;
-  const flags = flagsIn(metadata);
-  if ((flags.conjugate || flags.negative) && element.dtype === undefined)
-    throw refuse(`a view of ${element.name} that is conjugated or negated`);
+  const { requiresGrad, conjugate, negative, ...view } = denseParts(args, element);
   const plain = { storage: index, device: 'cpu' as const };
+  const flags = { requiresGrad, conjugate, negative };
   if (element.dtype !== undefined)
     return new Entry({
-      descriptor: { ...plain, dtype: element.dtype, shape, strides, offset: first, requiresGrad },
+      descriptor: { ...plain, dtype: element.dtype, ...view, requiresGrad },
       opaque: undefined,
-      requiresGrad,
       ...flags,
     });
-  const width = element.bytes;
-  const bytewise = {
-    dtype: 'uint8',
-    shape: [...shape, width],
-    strides: [...strides.map((stride) => stride * width), 1],
-    offset: first * width,
-    requiresGrad: false,
-  };
-  return new Entry({ descriptor: { ...plain, ...bytewise }, opaque: element, requiresGrad, ...flags });
-}
-
-function flagsIn(metadata: unknown): { conjugate: boolean; negative: boolean } {
-  if (metadata === undefined) return { conjugate: false, negative: false };
-  if (!(metadata instanceof ScriptDict)) throw refuse('the flags of a tensor are no dict');
-  for (const key of metadata.keys())
-    if (key !== 'conj' && key !== 'neg')
-      throw refuse(`a tensor with the flag ${typeof key === 'string' ? quoted(key) : '?'}`);
-  return { conjugate: metadata.get('conj') === true, negative: metadata.get('neg') === true };
+  const bytes = bytewise(view, element.bytes);
+  return new Entry({ descriptor: { ...plain, ...bytes, requiresGrad: false }, opaque: element, ...flags });
 }
 
 const COO = 1;

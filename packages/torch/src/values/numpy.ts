@@ -3,7 +3,7 @@ import { storageFromBytes, tensorFromParts } from '@backwire/tensor/internal';
 import type { Tensor } from '@backwire/tensor';
 import { elementNamed, type TorchElement } from './dtypes.ts';
 import { PyComplex } from './numbers.ts';
-import { OpaqueTensor, type TensorLike } from './opaque-tensor.ts';
+import { OpaqueTensor, bytewise, type TensorLike } from './opaque-tensor.ts';
 
 /** An array that Python takes as a numpy.ndarray rather than a torch.Tensor. */
 export class NumpyArray {
@@ -63,15 +63,8 @@ export function tensorOverBytes(
 ): TensorLike {
   const storage = storageFromBytes(bytes);
   if (element.dtype !== undefined) return tensorFromParts({ storage, dtype: element.dtype, shape, strides, offset: 0 });
-  const width = element.bytes;
-  const bytewise = tensorFromParts({
-    storage,
-    dtype: 'uint8',
-    shape: [...shape, width],
-    strides: [...strides.map((stride) => stride * width), 1],
-    offset: 0,
-  });
-  return new OpaqueTensor(element.name, bytewise as Tensor<'uint8'>);
+  const view = tensorFromParts({ storage, ...bytewise({ shape, strides, offset: 0 }, element.bytes) });
+  return new OpaqueTensor(element.name, view as Tensor<'uint8'>);
 }
 
 /** The number in the bytes of one element. */

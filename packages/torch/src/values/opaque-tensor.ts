@@ -28,6 +28,23 @@ export class OpaqueTensor {
   }
 }
 
+/** A view of elements of `width` bytes as one of bytes, with a last dimension of that width. All but `width` in elements. */
+export function bytewise(
+  {
+    shape,
+    strides,
+    offset,
+  }: { readonly shape: readonly number[]; readonly strides: readonly number[]; readonly offset: number },
+  width: number,
+): { readonly dtype: 'uint8'; readonly shape: number[]; readonly strides: number[]; readonly offset: number } {
+  return {
+    dtype: 'uint8',
+    shape: [...shape, width],
+    strides: [...strides.map((stride) => stride * width), 1],
+    offset: offset * width,
+  };
+}
+
 /** What a tensor of torch becomes. */
 export type TensorLike = Tensor | OpaqueTensor;
 

@@ -1,0 +1,215 @@
+/** @file Reads files of torch.save: a closed list of names, tensors over the file's own bytes. */
+import { Parameter, Tensor, TensorError, sparseCooTensor } from '@backwire/tensor';
+import { storageFromBytes, tensorFromParts, type Storage } from '@backwire/tensor/internal';
+import { WireError } from '@backwire/wire/internal';
+import { DEFAULT_TORCH_LIMITS, type TorchLimits } from '../limits.ts';
+import { PyFunction, builtinGlobals, globalKey, integerIn, tableOf } from '../pickle/builtin-globals.ts';
+import { persistent, pythonic, scalars, structures } from '../pickle/instructions.ts';
+import { Machine, instructionTable, type Dialect } from '../pickle/machine.ts';
+import { exactFloat } from '../pickle/python-reader.ts';
+import { quoted, refuse } from '../pickle/refusal.ts';
+import { readText } from '../pickle/text.ts';
+import { torchConstant, torchGlobals } from '../pickle/torch-globals.ts';
+import { PyTuple } from '../values/containers.ts';
+import type { TorchElement } from '../values/dtypes.ts';
+import type { PyName } from '../values/name.ts';
+import { StorageClass, denseParts, resolved, storageClass } from '../table/parts.ts';
+import { OpaqueTensor, bytewise, type TensorLike } from '../values/opaque-tensor.ts';
+import { TorchLayout } from '../values/torch-types.ts';
+import { isZip, readZip } from './zip.ts';
+
+export interface LoadOptions {
+  /**
+   * Whether every value becomes one that is saved again as what it was: whole floats become PyFloat. @default false
+   */
+  readonly exact?: boolean | undefined;
+  readonly limits?: TorchLimits | undefined;
+}
+
+/**
+ * What `torch.save` wrote into a file: dicts are Maps, lists arrays, tuples PyTuples, None is null. Tensors are views of `bytes` where
+ * alignment allows, which must not change afterwards; those that share a storage share it here. Element types that nothing computes with
+ * come as OpaqueTensor.
+ * @throws TensorError for a file that is damaged, that an old torch wrote (before 1.6), or that holds objects of Python classes: these
+ * are not read, whatever they are.
+ */
+export function loadTorchFile(bytes: Uint8Array, options: LoadOptions = {}): unknown {
+  const { limits = DEFAULT_TORCH_LIMITS, exact = false } = options;
+  try {
+    return new FileReader(bytes, limits).read(exact);
+  } catch (error) {
+    if (error instanceof WireError) throw new TensorError(`not a file of torch.save: ${error.what}`, { cause: error });
+    throw error;
+  }
+}
+
+/**
+ * The tensors of a state dict that `torch.save` wrote, by name. `at` names the keys that lead to it in a larger checkpoint.
+ * @throws TensorError as `loadTorchFile` does, and for an entry that is no tensor to compute with.
+ */
+export function loadStateDict(
+  bytes: Uint8Array,
+  options: { readonly at?: readonly string[]; readonly limits?: TorchLimits } = {},
+): Map<string, Tensor> {
+  const { at = [], ...rest } = options;
+  let found = loadTorchFile(bytes, rest);
+  at.forEach((key, i) => {
+    if (!(found instanceof Map) || !found.has(key)) throw noStateDict(at.slice(0, i + 1), 'is not there');
+    found = (found as Map<unknown, unknown>).get(key);
+  });
+  if (!(found instanceof Map)) throw noStateDict(at, 'is no dict');
+  const tensors = new Map<string, Tensor>();
+  for (const [name, value] of found as Map<unknown, unknown>) {
+    if (typeof name !== 'string') throw noStateDict(at, 'has a key that is no text');
+    if (value instanceof OpaqueTensor)
+      throw noStateDict([...at, name], `is ${value.dtype}, which nothing here computes with`);
+    if (!(value instanceof Tensor)) throw noStateDict([...at, name], 'is no tensor');
+    tensors.set(name, value);
+  }
+  return tensors;
+}
+
+function noStateDict(at: readonly string[], why: string): TensorError {
+  const place = at.length === 0 ? 'the file' : at.map((key) => `[${quoted(key)}]`).join('');
+  return new TensorError(`not a state dict: ${place} ${why}`);
+}
+
+class StorageRef {
+  readonly storage: Storage;
+  readonly element: TorchElement;
+
+  constructor(storage: Storage, element: TorchElement) {
+    this.storage = storage;
+    this.element = element;
+  }
+}
+
+const instructions = instructionTable(scalars, structures, pythonic, persistent);
+const LEGACY = [0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
+
+class FileReader {
+  private readonly records: ReadonlyMap<string, Uint8Array>;
+  private readonly limits: TorchLimits;
+  private readonly prefix: string;
+  private readonly storages = new Map<string, StorageRef>();
+
+  constructor(bytes: Uint8Array, limits: TorchLimits) {
+    if (LEGACY.every((byte, i) => bytes[i] === byte))
+      throw refuse('it is of the form before torch 1.6; load and save it with a newer torch');
+    if (!isZip(bytes)) throw refuse('it is no archive');
+    this.limits = limits;
+    this.records = readZip(bytes, limits.maxFileEntries);
+    const pickle = [...this.records.keys()].find((name) => /^[^/]*\/data\.pkl$/.test(name));
+    if (pickle === undefined) throw refuse('it has no data.pkl');
+    this.prefix = pickle.slice(0, -'data.pkl'.length);
+    if (this.records.has(`${this.prefix}constants.pkl`)) throw refuse('it is a TorchScript program');
+    const order = this.records.get(`${this.prefix}byteorder`);
+    if (order !== undefined && new TextDecoder().decode(order) !== 'little')
+      throw refuse('it was written on a big-endian machine');
+  }
+
+  read(exact: boolean): unknown {
+    const own = this.globals();
+    const dialect: Dialect = {
+      name: 'data.pkl',
+      protocols: [2],
+      instructions,
+      list: () => [],
+      dict: () => new Map(),
+      float: exact ? exactFloat : (value) => value,
+      text: readText,
+      persistent: (id) => this.storage(id),
+      global: (module, name) => this.global(module, name, own),
+    };
+    return new Machine(this.record('data.pkl'), dialect, this.limits).run();
+  }
+
+  private record(name: string): Uint8Array {
+    const found = this.records.get(this.prefix + name);
+    if (found === undefined) throw refuse(`it has no ${quoted(name)}`);
+    return found;
+  }
+
+  private global(module: string, name: string, own: ReadonlyMap<string, PyName>): unknown {
+    // Protocol 2 has the names of Python 2.
+    const key = globalKey(module === '__builtin__' ? 'builtins' : module, name);
+    return storageClass(module, name) ?? own.get(key) ?? fileGlobals.get(key) ?? torchConstant(module, name);
+  }
+
+  /** ('storage', torch.FloatStorage, '0', 'cpu', elements) */
+  private storage(id: unknown): StorageRef {
+    const [what, type, key, , elements] = id instanceof PyTuple ? id : [];
+    if (what !== 'storage' || !(type instanceof StorageClass) || typeof key !== 'string')
+      throw refuse('a storage without its five parts');
+    const known = this.storages.get(key);
+    const { element } = type;
+    if (known !== undefined) {
+      if (known.element !== element) throw refuse(`storage ${quoted(key)} is of two element types`);
+      return known;
+    }
+    const content = this.record(`data/${key}`);
+    integerIn(elements, 0, Math.floor(content.length / element.bytes), `the size of storage ${quoted(key)}`);
+    // Of bools any byte may be in a file; they are made 0 or 1 in memory of their own.
+    const own = content.byteOffset % 8 !== 0 || element.dtype === 'bool';
+    const storage = storageFromBytes(own ? new Uint8Array(content) : content);
+    if (!own) storage.escaped = true;
+    const made = new StorageRef(storage, element);
+    this.storages.set(key, made);
+    return made;
+  }
+
+  private globals(): ReadonlyMap<string, PyName> {
+    return tableOf([
+      new PyFunction('torch._utils', '_rebuild_tensor_v2', (...args) => dense(args)),
+      new PyFunction('torch._utils', '_rebuild_sparse_tensor', sparse),
+      new PyFunction('torch._utils', '_rebuild_parameter', parameter),
+      new PyFunction('torch._utils', '_rebuild_qtensor', () => {
+        throw refuse('quantised tensors have no form here');
+      }),
+    ]);
+  }
+}
+
+/** Of the names that calls may use, those of data. */
+const NAMES =
+  `builtins complex,builtins bytearray,builtins set,builtins frozenset,builtins list,builtins slice,builtins range,_codecs encode,
+collections OrderedDict,collections defaultdict,collections deque,datetime datetime,datetime timedelta,datetime timezone,
+torch device,torch Size,torch.serialization _get_layout`.split(/,\s*/);
+const fileGlobals: ReadonlyMap<string, PyName> = new Map(
+  NAMES.map((name) => [name, builtinGlobals.get(name) ?? (torchGlobals.get(name) as PyName)]),
+);
+
+function dense(args: readonly unknown[]): TensorLike {
+  const [ref] = args;
+  if (!(ref instanceof StorageRef)) throw refuse('a tensor without a storage');
+  const { storage, element } = ref;
+  const { requiresGrad, conjugate, negative, ...view } = denseParts(args, element);
+  if (element.dtype === undefined) {
+    const bytes = tensorFromParts({ storage, ...bytewise(view, element.bytes) });
+    return new OpaqueTensor(element.name, bytes as Tensor<'uint8'>, requiresGrad);
+  }
+  const tensor = resolved(tensorFromParts({ storage, dtype: element.dtype, ...view }), { conjugate, negative });
+  if (requiresGrad) tensor.requiresGrad = true;
+  return tensor;
+}
+
+/** (layout, (indices, values, size[, is_coalesced])) */
+function sparse(layout: unknown, parts: unknown): Tensor {
+  if (!(layout instanceof TorchLayout) || layout.name !== 'torch.sparse_coo')
+    throw refuse('a sparse tensor of a layout other than COO');
+  const [indices, values, size] = parts instanceof PyTuple ? parts : [];
+  if (!(indices instanceof Tensor) || !(values instanceof Tensor))
+    throw refuse('a sparse tensor without indices or values');
+  if (!Array.isArray(size)) throw refuse('a sparse tensor without a size');
+  return sparseCooTensor(
+    indices,
+    values,
+    size.map((n) => integerIn(n, 0, Number.MAX_SAFE_INTEGER, 'the size of a sparse tensor')),
+  );
+}
+
+function parameter(data: unknown, requiresGrad: unknown): Parameter | OpaqueTensor {
+  if (data instanceof OpaqueTensor) return data;
+  if (!(data instanceof Tensor) || typeof requiresGrad !== 'boolean') throw refuse('a parameter without a tensor');
+  return new Parameter(data, requiresGrad);
+}
