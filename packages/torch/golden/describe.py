@@ -96,7 +96,8 @@ class Describer:
         else:
             number = self.storages.setdefault(storage.data_ptr(), len(self.storages))
             place = f"storage {number} of {storage.nbytes()}, offset {value.storage_offset()}, strides {list(value.stride())}"
-        data = plain.contiguous().view(-1).view(torch.uint8).numpy().tobytes().hex() if plain.numel() else ""
+        packed = torch.empty(plain.numel(), dtype=plain.dtype).copy_(plain.flatten())
+        data = packed.view(torch.uint8).numpy().tobytes().hex() if plain.numel() else ""
         if len(data) > 256:
             data = f"{data[:128]}… {len(data) // 2}"
         return f"{name}({dtype}, {list(value.shape)}{grad}, {place}, {data})"

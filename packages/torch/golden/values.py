@@ -26,7 +26,7 @@ def main():
     target = HERE / "values.json"
     kept = json.loads(target.read_text())["values"] if target.exists() else {}
     if "--write" in sys.argv:
-        target.write_text(json.dumps({"torch": torch.__version__, "values": found}, ensure_ascii=False, indent=1))
+        target.write_text(json.dumps({"torch": torch.__version__, "values": found}, ensure_ascii=False, indent=2) + "\n")
     else:
         different = [name for name in {*found, *kept} if found.get(name) != kept.get(name)]
         if different:

@@ -11,12 +11,12 @@ import { quoted, refuse } from '../pickle/refusal.ts';
 import { readText } from '../pickle/text.ts';
 import { torchConstant, torchGlobals } from '../pickle/torch-globals.ts';
 import { PyTuple } from '../values/containers.ts';
-import type { TorchElement } from '../values/dtypes.ts';
-import type { PyName } from '../values/name.ts';
+import { elementNamed, type TorchElement } from '../values/dtypes.ts';
+import { PyName } from '../values/name.ts';
 import { StorageClass, denseParts, resolved, storageClass } from '../table/parts.ts';
 import { OpaqueTensor, bytewise, type TensorLike } from '../values/opaque-tensor.ts';
-import { TorchLayout } from '../values/torch-types.ts';
-import { isZip, readZip } from './zip.ts';
+import { TorchDType, TorchLayout } from '../values/torch-types.ts';
+import { ZipArchive, isZip } from './zip.ts';
 
 export interface LoadOptions {
   /**
@@ -74,11 +74,15 @@ function noStateDict(at: readonly string[], why: string): TensorError {
   return new TensorError(`not a state dict: ${place} ${why}`);
 }
 
+/** torch.storage.UntypedStorage: bytes, whose element type the tensors over them say. */
+const untyped = new PyName('torch.storage', 'UntypedStorage');
+
+/** A storage, and its element type where the file says it. */
 class StorageRef {
   readonly storage: Storage;
-  readonly element: TorchElement;
+  readonly element: TorchElement | undefined;
 
-  constructor(storage: Storage, element: TorchElement) {
+  constructor(storage: Storage, element: TorchElement | undefined) {
     this.storage = storage;
     this.element = element;
   }
@@ -88,7 +92,7 @@ const instructions = instructionTable(scalars, structures, pythonic, persistent)
 const LEGACY = [0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
 
 class FileReader {
-  private readonly records: ReadonlyMap<string, Uint8Array>;
+  private readonly archive: ZipArchive;
   private readonly limits: TorchLimits;
   private readonly prefix: string;
   private readonly storages = new Map<string, StorageRef>();
@@ -98,12 +102,13 @@ class FileReader {
       throw refuse('it is of the form before torch 1.6; load and save it with a newer torch');
     if (!isZip(bytes)) throw refuse('it is no archive');
     this.limits = limits;
-    this.records = readZip(bytes, limits.maxFileEntries);
-    const pickle = [...this.records.keys()].find((name) => /^[^/]*\/data\.pkl$/.test(name));
+    this.archive = new ZipArchive(bytes, limits.maxFileEntries);
+    const names = this.archive.names();
+    const pickle = names.find((name) => /^[^/]*\/data\.pkl$/.test(name));
     if (pickle === undefined) throw refuse('it has no data.pkl');
     this.prefix = pickle.slice(0, -'data.pkl'.length);
-    if (this.records.has(`${this.prefix}constants.pkl`)) throw refuse('it is a TorchScript program');
-    const order = this.records.get(`${this.prefix}byteorder`);
+    if (names.includes(`${this.prefix}constants.pkl`)) throw refuse('it is a TorchScript program');
+    const order = this.archive.read(`${this.prefix}byteorder`);
     if (order !== undefined && new TextDecoder().decode(order) !== 'little')
       throw refuse('it was written on a big-endian machine');
   }
@@ -125,7 +130,7 @@ class FileReader {
   }
 
   private record(name: string): Uint8Array {
-    const found = this.records.get(this.prefix + name);
+    const found = this.archive.read(this.prefix + name);
     if (found === undefined) throw refuse(`it has no ${quoted(name)}`);
     return found;
   }
@@ -139,18 +144,18 @@ class FileReader {
   /** ('storage', torch.FloatStorage, '0', 'cpu', elements) */
   private storage(id: unknown): StorageRef {
     const [what, type, key, , elements] = id instanceof PyTuple ? id : [];
-    if (what !== 'storage' || !(type instanceof StorageClass) || typeof key !== 'string')
+    const element = type instanceof StorageClass ? type.element : undefined;
+    if (what !== 'storage' || (element === undefined && type !== untyped) || typeof key !== 'string')
       throw refuse('a storage without its five parts');
     const known = this.storages.get(key);
-    const { element } = type;
     if (known !== undefined) {
       if (known.element !== element) throw refuse(`storage ${quoted(key)} is of two element types`);
       return known;
     }
     const content = this.record(`data/${key}`);
-    integerIn(elements, 0, Math.floor(content.length / element.bytes), `the size of storage ${quoted(key)}`);
+    integerIn(elements, 0, Math.floor(content.length / (element?.bytes ?? 1)), `the size of storage ${quoted(key)}`);
     // Of bools any byte may be in a file; they are made 0 or 1 in memory of their own.
-    const own = content.byteOffset % 8 !== 0 || element.dtype === 'bool';
+    const own = content.byteOffset % 8 !== 0 || element?.dtype === 'bool';
     const storage = storageFromBytes(own ? new Uint8Array(content) : content);
     if (!own) storage.escaped = true;
     const made = new StorageRef(storage, element);
@@ -160,7 +165,9 @@ class FileReader {
 
   private globals(): ReadonlyMap<string, PyName> {
     return tableOf([
+      untyped,
       new PyFunction('torch._utils', '_rebuild_tensor_v2', (...args) => dense(args)),
+      new PyFunction('torch._utils', '_rebuild_tensor_v3', (...args) => denseOfBytes(args)),
       new PyFunction('torch._utils', '_rebuild_sparse_tensor', sparse),
       new PyFunction('torch._utils', '_rebuild_parameter', parameter),
       new PyFunction('torch._utils', '_rebuild_qtensor', () => {
@@ -181,8 +188,20 @@ const fileGlobals: ReadonlyMap<string, PyName> = new Map(
 
 function dense(args: readonly unknown[]): TensorLike {
   const [ref] = args;
-  if (!(ref instanceof StorageRef)) throw refuse('a tensor without a storage');
-  const { storage, element } = ref;
+  if (!(ref instanceof StorageRef) || ref.element === undefined) throw refuse('a tensor without a storage');
+  return over(ref.storage, ref.element, args);
+}
+
+/** The same with the element type behind the hooks. */
+function denseOfBytes(args: readonly unknown[]): TensorLike {
+  const [ref, , , , , , dtype, ...rest] = args;
+  const element = dtype instanceof TorchDType ? elementNamed(dtype.name) : undefined;
+  if (!(ref instanceof StorageRef) || element === undefined)
+    throw refuse('a tensor without a storage or an element type');
+  return over(ref.storage, element, [...args.slice(0, 6), ...rest]);
+}
+
+function over(storage: Storage, element: TorchElement, args: readonly unknown[]): TensorLike {
   const { requiresGrad, conjugate, negative, ...view } = denseParts(args, element);
   if (element.dtype === undefined) {
     const bytes = tensorFromParts({ storage, ...bytewise(view, element.bytes) });

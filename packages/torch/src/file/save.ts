@@ -145,7 +145,7 @@ class FileWriter extends ObjectWriter {
     else this.strided(tensor, tensor.requiresGrad);
   }
 
-  /** `_rebuild_tensor_v2(storage, offset, shape, strides, requires_grad, hooks)` */
+  /** `_rebuild_tensor_v2(storage, offset, shape, strides, requires_grad, hooks)`; v3 has the element type behind. */
   private strided(tensor: TensorLike, requiresGrad: boolean): void {
     const element = tensor instanceof OpaqueTensor ? elementNamed(tensor.dtype) : elementOf(tensor.dtype);
     if (element === undefined) throw new TypeError(`torch has no ${tensor.dtype}${this.place()}`);
@@ -154,7 +154,7 @@ class FileWriter extends ObjectWriter {
     // Two element types in one storage are what torch.save refuses, too: the second gets memory of its own.
     const view = known === undefined || known.element === element ? own : this.copyOf(own);
     const width = tensor instanceof OpaqueTensor ? element.bytes : 1;
-    this.global('torch._utils', '_rebuild_tensor_v2');
+    this.global('torch._utils', element.hasStorageClass ? '_rebuild_tensor_v2' : '_rebuild_tensor_v3');
     this.op(Op.MARK);
     this.storage(view.storage, element);
     this.int(view.offset / width);
@@ -162,6 +162,7 @@ class FileWriter extends ObjectWriter {
     this.tuple(tupleOf(view.strides.slice(0, tensor.shape.length).map((stride) => stride / width)));
     this.bool(requiresGrad);
     this.hooks();
+    if (!element.hasStorageClass) this.global('torch', element.name);
     this.op(Op.TUPLE);
     this.memoize();
     this.call();
@@ -182,10 +183,11 @@ class FileWriter extends ObjectWriter {
     }
     this.op(Op.MARK);
     this.string('storage');
-    this.global('torch', `${element.storage}Storage`);
+    if (element.hasStorageClass) this.global('torch', `${element.storage}Storage`);
+    else this.global('torch.storage', 'UntypedStorage');
     this.string(known.key);
     this.string('cpu');
-    this.int(Math.floor(storage.nbytes / element.bytes));
+    this.int(element.hasStorageClass ? Math.floor(storage.nbytes / element.bytes) : storage.nbytes);
     this.op(Op.TUPLE);
     this.memoize();
     this.op(Op.BINPERSID);

@@ -39,47 +39,49 @@ function viewOf(bytes: Uint8Array): DataView {
 /** What the central directory says of one entry. */
 interface Entry {
   readonly name: string;
+  readonly flags: number;
+  readonly method: number;
   readonly crc: number;
   readonly nbytes: number;
   readonly offset: number;
 }
 
-/**
- * The contents of an archive by their names, as views of `bytes`. Each is compared with its checksum.
- * @throws WireError 'decode-error' or 'limit' for an archive that is damaged, compressed, encrypted or in parts.
- */
-export function readZip(bytes: Uint8Array, maxEntries: number): Map<string, Uint8Array> {
-  const reader = new ZipReader(bytes);
-  const contents = new Map<string, Uint8Array>();
-  for (const entry of reader.entries(maxEntries)) {
-    if (contents.has(entry.name)) throw refuse(`two entries ${quoted(entry.name)} in an archive`);
-    contents.set(entry.name, reader.content(entry));
-  }
-  return contents;
-}
-
-class ZipReader {
+/** An archive: its list of entries is read at once, their contents when they are asked for. */
+export class ZipArchive {
   private readonly bytes: Uint8Array;
   private readonly view: DataView;
+  private readonly entries = new Map<string, Entry>();
 
-  constructor(bytes: Uint8Array) {
+  /** @throws WireError 'decode-error' or 'limit' for something that is no archive, is damaged, or has too many entries. */
+  constructor(bytes: Uint8Array, maxEntries: number) {
     this.bytes = bytes;
     this.view = viewOf(bytes);
-  }
-
-  *entries(maxEntries: number): Generator<Entry> {
     const { count, start } = this.directory();
     checkLimit('entries of an archive', count, maxEntries);
     let at = start;
     for (let i = 0; i < count; i++) {
       const { entry, next } = this.entry(at);
+      if (this.entries.has(entry.name)) throw refuse(`two entries ${quoted(entry.name)} in an archive`);
+      this.entries.set(entry.name, entry);
       at = next;
-      yield entry;
     }
   }
 
-  content({ name, crc, nbytes, offset }: Entry): Uint8Array {
+  names(): string[] {
+    return [...this.entries.keys()];
+  }
+
+  /**
+   * A content, as a view of the archive; undefined where there is none of that name.
+   * @throws WireError 'decode-error' for one that is damaged, by its checksum, too, or that is compressed or encrypted.
+   */
+  read(name: string): Uint8Array | undefined {
+    const entry = this.entries.get(name);
+    if (entry === undefined) return undefined;
     const { view } = this;
+    const { flags, method, crc, nbytes, offset } = entry;
+    if ((flags & 1) !== 0) throw refuse(`${quoted(name)} in an archive is encrypted`);
+    if (method !== 0) throw refuse(`${quoted(name)} in an archive is compressed, which torch.save does not do`);
     this.need(offset, LOCAL_BYTES);
     if (view.getUint32(offset, true) !== LOCAL) throw refuse(DAMAGED);
     const start = offset + LOCAL_BYTES + view.getUint16(offset + 26, true) + view.getUint16(offset + 28, true);
@@ -114,18 +116,16 @@ class ZipReader {
     const { view, bytes } = this;
     this.need(at, CENTRAL_BYTES);
     if (view.getUint32(at, true) !== CENTRAL) throw refuse(DAMAGED);
-    const [flags, method] = [view.getUint16(at + 8, true), view.getUint16(at + 10, true)];
     const nameBytes = view.getUint16(at + 28, true);
     const extraBytes = view.getUint16(at + 30, true);
     const next = at + CENTRAL_BYTES + nameBytes + extraBytes + view.getUint16(at + 32, true);
     this.need(at, next - at);
     const name = decoder.decode(bytes.subarray(at + CENTRAL_BYTES, at + CENTRAL_BYTES + nameBytes));
-    if ((flags & 1) !== 0) throw refuse(`${quoted(name)} in an archive is encrypted`);
-    if (method !== 0) throw refuse(`${quoted(name)} in an archive is compressed, which torch does not do`);
     const packed = view.getUint32(at + 20, true);
     const plain = { nbytes: view.getUint32(at + 24, true), offset: view.getUint32(at + 42, true) };
     const { nbytes, offset } = this.widened(plain, packed, at + CENTRAL_BYTES + nameBytes, extraBytes);
-    return { entry: { name, crc: view.getUint32(at + 16, true), nbytes, offset }, next };
+    const [flags, method] = [view.getUint16(at + 8, true), view.getUint16(at + 10, true)];
+    return { entry: { name, flags, method, crc: view.getUint32(at + 16, true), nbytes, offset }, next };
   }
 
   /** Sizes and offsets that do not fit 32 bits stand in an extra field, in a fixed order. */

@@ -27,7 +27,7 @@ export function readProfilingRequest(body: Uint8Array, context: ScriptContext): 
 
 export function writeProfilingRequest(type: number, command: ProfilingRequest): Body {
   const { inner, state, shapes, memory, profile } = command;
-  const writer = new ScriptWriter();
+  const writer = new ScriptWriter({ aliases: false });
   writer.tuple([inner.type, scriptList<unknown>('Any', [state, shapes, memory]), idFields(profile)]);
   return wrappedBody(type, inner, writer.finish());
 }
@@ -47,7 +47,7 @@ export function readProfilingResponse(body: Uint8Array, context: ScriptContext):
 
 export function writeProfilingResponse(type: number, command: ProfilingResponse): Body {
   const { inner, profile, events } = command;
-  const writer = new ScriptWriter();
+  const writer = new ScriptWriter({ aliases: false });
   writer.tuple([inner.type, idFields(profile), events.length, ...events.map(eventFields)]);
   return wrappedBody(type, inner, writer.finish());
 }

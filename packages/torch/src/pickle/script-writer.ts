@@ -23,6 +23,8 @@ export interface ScriptWriterOptions {
   /** What travels instead of an object: a fork for a handle on an RRef. Undefined: the object has no form here. */
   readonly replace?: ((value: object) => unknown) | undefined;
   readonly maxDepth?: number | undefined;
+  /** Whether lists, dicts and RRefs that are the same twice stay so. torch remembers those of programs, not its own. @default true */
+  readonly aliases?: boolean | undefined;
 }
 
 /**
@@ -38,10 +40,12 @@ export class ScriptWriter extends PickleWriter {
   private readonly devices = new Map<string, number>();
   private readonly places = new Map<object, number>();
   private readonly replace: ((value: object) => unknown) | undefined;
+  private readonly aliases: boolean;
 
   constructor(options: ScriptWriterOptions = {}) {
     super(options.maxDepth ?? DEFAULT_TORCH_LIMITS.maxWriteDepth);
     this.replace = options.replace;
+    this.aliases = options.aliases ?? true;
     this.out.pair(Op.PROTO, PROTOCOL);
   }
 
@@ -86,18 +90,29 @@ export class ScriptWriter extends PickleWriter {
   private object(value: object): void {
     if (isTensor(value)) this.tensor(value);
     else if (value instanceof PyTuple) this.tuple(value);
-    else if (value instanceof ScriptList) this.list(value);
-    else if (value instanceof ScriptDict) this.dict(value);
+    else if (value instanceof ScriptList) this.once(value, () => this.list(value));
+    else if (value instanceof ScriptDict) this.once(value, () => this.dict(value));
     else if (value instanceof Uint8Array) this.bytes(value);
     else if (value instanceof PyFloat) this.float(value.value);
     else if (value instanceof TorchDevice) this.device(value);
     else if (value instanceof PyComplex) this.complex(value);
-    else if (value instanceof RRefFork) this.rref(value);
+    else if (value instanceof RRefFork) this.once(value, () => this.rref(value));
     else this.replaced(value);
   }
 
+  /** Writes a value that may be referred to again. */
+  private once(value: object, write: () => void): void {
+    const known = this.places.get(value);
+    if (known !== undefined) return this.recall(known);
+    write();
+    if (this.aliases) this.places.set(value, this.remember());
+  }
+
   private replaced(value: object): void {
+    const known = this.places.get(value);
+    if (known !== undefined) return this.recall(known);
     const other = this.replace?.(value);
+    if (other instanceof RRefFork) return this.once(value, () => this.rref(other));
     if (other !== undefined) return this.value(other);
     const name = Array.isArray(value) ? 'an array without a type of elements; use scriptList' : nameOf(value);
     throw new TypeError(`TorchScript has no form for ${name}${this.place()}`);

@@ -11,6 +11,8 @@ export interface TorchElement {
   readonly bytes: number;
   /** The dtype of tensors here; undefined for those that are only handed on. */
   readonly dtype: DType | undefined;
+  /** Whether Python has a class for storages of it. Later types do not: files have storages of bytes for them. */
+  readonly hasStorageClass: boolean;
 }
 
 const rows: readonly (readonly [string, string, number, DType?])[] = [
@@ -39,7 +41,7 @@ const rows: readonly (readonly [string, string, number, DType?])[] = [
 
 /** All element types whose bytes can be read. */
 export const torchElements: readonly TorchElement[] = rows.map(([name, storage, bytes, dtype]) =>
-  Object.freeze({ name, storage, bytes, dtype }),
+  Object.freeze({ name, storage, bytes, dtype, hasStorageClass: dtype !== undefined || name === 'complex128' }),
 );
 
 const byStorage = new Map(torchElements.map((element) => [element.storage, element]));
