@@ -19,3 +19,5 @@ export * from './cluster.ts';
 export * from './chaos-proxy.ts';
 export * from './matchers.ts';
 export * from './leaks.ts';
+export { Seeded, mutate } from './mutate.ts';
+export * from './fuzz.ts';

@@ -1,5 +1,6 @@
 /** @file `npm run fuzz -w @backwire/wire -- --frames 1000000 [--seed n]`. */
 import { parseArgs } from 'node:util';
+import { printFuzzReport } from '@backwire/testing';
 import { fuzz } from './run.ts';
 
 const { values } = parseArgs({
@@ -7,9 +8,4 @@ const { values } = parseArgs({
 });
 const began = performance.now();
 const report = fuzz(Number(values.frames), Number(values.seed));
-const seconds = (performance.now() - began) / 1000;
-console.log(
-  `${report.accepted} accepted, ${report.refused} refused in ${seconds.toFixed(1)} s; slowest ${report.slowestMs.toFixed(1)} ms; ${JSON.stringify(Object.fromEntries(report.codes))}`,
-);
-for (const { target, seed, hex, error } of report.failures) console.error(`${target}, seed ${seed}: ${hex}\n`, error);
-if (report.failures.length > 0) process.exitCode = 1;
+printFuzzReport(report, (performance.now() - began) / 1000);

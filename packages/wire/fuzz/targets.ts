@@ -1,5 +1,6 @@
 /** @file Every decoder of this package as a function of bytes, with samples of what it accepts. */
 import { type Tensor, sparseCooTensor, tensor } from '@backwire/tensor';
+import type { FuzzTarget } from '@backwire/testing';
 import {
   deserializeRequest,
   deserializeResponse,
@@ -49,14 +50,6 @@ export const FUZZ_LIMITS: WireLimits = {
   maxNodes: 10_000,
 };
 
-/** A decoder and inputs that it accepts. */
-export interface Target {
-  readonly name: string;
-  readonly samples: readonly Uint8Array[];
-  /** Throws WireError for what it refuses; anything else is a bug. */
-  run(bytes: Uint8Array): void;
-}
-
 const VALUES: readonly unknown[] = [
   null,
   [1, -5, 0.5, 'text', 'é'.repeat(60), true, undefined, 2n ** 70n, -7n],
@@ -81,7 +74,7 @@ class StrictPool extends BufferPool {
 }
 
 /** The decoders. Made once: samples need tensors. */
-export function targets(): Target[] {
+export function targets(): FuzzTarget[] {
   return [
     frames('frames', 'open'),
     frames('handshake', 'handshake'),
@@ -93,7 +86,7 @@ export function targets(): Target[] {
   ];
 }
 
-function frames(name: string, phase: 'open' | 'handshake'): Target {
+function frames(name: string, phase: 'open' | 'handshake'): FuzzTarget {
   const codec = new ValueCodec<undefined>([], FUZZ_LIMITS);
   const pool = new StrictPool(1 << 22);
   const sink = {
@@ -172,7 +165,7 @@ function taken(writer: FrameWriter): Uint8Array {
   return bytes;
 }
 
-function values(): Target {
+function values(): FuzzTarget {
   const t = tensor([1]);
   return {
     name: 'values',
@@ -181,7 +174,7 @@ function values(): Target {
   };
 }
 
-function headerTable(): Target {
+function headerTable(): FuzzTarget {
   const out = new ByteWriter();
   writeHeaderTable(out, [
     { extension: 'rref', data: Uint8Array.of(1, 2) },
@@ -190,7 +183,7 @@ function headerTable(): Target {
   return { name: 'header table', samples: [out.finish()], run: (bytes) => void readHeaderTable(bytes, FUZZ_LIMITS) };
 }
 
-function flat(): Target {
+function flat(): FuzzTarget {
   const samples = [
     wireSerialize(new Uint8Array(5), [tensor([1, 2, 3]), tensor([1n], { dtype: 'int64' })]),
     wireSerialize(new Uint8Array(0), []),
@@ -204,7 +197,7 @@ function flat(): Target {
   };
 }
 
-function protobufs(): Target[] {
+function protobufs(): FuzzTarget[] {
   const id = { worker: 1, incarnation: 2, local: 3 };
   const hello = { identity: handshakeProto.Identity.decode(new Uint8Array(0)) };
   hello.identity = {
@@ -242,7 +235,7 @@ function protobufs(): Target[] {
   }));
 }
 
-function commands(): Target {
+function commands(): FuzzTarget {
   const inner: Command = { kind: 'python-call', function: 'f', args: [1, 'x'] };
   const wrapped: Command = {
     kind: 'forward-autograd-req',
