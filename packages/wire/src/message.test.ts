@@ -155,6 +155,11 @@ describe('the three stages of a message', () => {
     expect([large.shape, large.sum().item()]).toEqual([[300, 100], 0]);
   });
 
+  it('keep views without elements, wherever those begin', () => {
+    const [found] = travel(message([zeros([2, 0]).slice(0, 1)])).tensors as [Tensor];
+    expect([found.shape, found.offset]).toEqual([[1, 0], 0]);
+  });
+
   it('keep strides, offsets and what shares memory with what', () => {
     const base = tensor(
       Float32Array.from({ length: 12 }, (_, i) => i),

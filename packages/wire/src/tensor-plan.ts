@@ -45,7 +45,7 @@ function travelsWhole(tensor: Tensor): boolean {
 
 /** What a `Planner` would make of it, with a tenth of the garbage: most messages with tensors have one. */
 function planOne(tensor: Tensor, { mapDevice }: PlanOptions): TensorPlan {
-  const { storage, dtype, shape, strides, offset, requiresGrad } = tensor;
+  const { storage, dtype, shape, strides, requiresGrad } = tensor;
   const device = mapDevice === undefined ? 'cpu' : mapDevice('cpu');
   const parameter = tensor instanceof Parameter;
   storage.pinIo();
@@ -54,7 +54,7 @@ function planOne(tensor: Tensor, { mapDevice }: PlanOptions): TensorPlan {
     dtype,
     shape,
     strides,
-    offset,
+    offset: offsetOf(tensor),
     storage: 0,
     requiresGrad,
     device,
@@ -62,6 +62,11 @@ function planOne(tensor: Tensor, { mapDevice }: PlanOptions): TensorPlan {
     sparse: undefined,
   };
   return new TensorPlan([outgoing], [descriptor]);
+}
+
+/** Views without elements may begin beyond their storage, which readers refuse. */
+function offsetOf(tensor: Tensor): number {
+  return tensor.size === 0 ? 0 : tensor.offset;
 }
 
 /** Whether the re-copy rule sends only this view's own bytes instead of its storage. */
@@ -110,8 +115,17 @@ class Planner {
         sparse,
       };
     }
-    const { strides, offset } = tensor;
-    return { dtype, shape, strides, offset, storage: this.share(tensor), requiresGrad, device, parameter, sparse };
+    return {
+      dtype,
+      shape,
+      strides: tensor.strides,
+      offset: offsetOf(tensor),
+      storage: this.share(tensor),
+      requiresGrad,
+      device,
+      parameter,
+      sparse,
+    };
   }
 
   private share(tensor: Tensor): number {
