@@ -59,7 +59,7 @@ export class Describer {
     if (typeof value === 'bigint') return String(value);
     if (typeof value === 'string') return text(value);
     if (typeof value === 'number')
-      return Number.isInteger(value) && !Object.is(value, -0) ? String(value) : floating(value);
+      return Number.isSafeInteger(value) && !Object.is(value, -0) ? String(value) : floating(value);
     if (typeof value !== 'object') throw new TypeError(`no text for a ${typeof value}`);
     if (this.inside.has(value)) return '<cycle>';
     if (!Array.isArray(value) && !(value instanceof Map)) return this.object(value);

@@ -29,7 +29,7 @@ export const savedCases: Readonly<Record<string, readonly [value: unknown, text:
     {
       a: [],
       b: [1],
-      c: PyTuple.of(1, PyTuple.of(2)),
+      c: PyTuple.of<unknown>(1, PyTuple.of(2)),
       d: new Map([[1, { e: null }]]),
       s: new Set([1, 2]),
       o: new PyOrderedDict([['k', 1]]),

@@ -21,7 +21,7 @@ function brief(text: string): string {
 }
 
 const goldens = writtenGoldens();
-const expected = new Map([
+const expected = new Map<string, string>([
   ...pythonCases.map(([name, , text]) => [`python: ${name}`, text] as const),
   ...scriptCases.map(([name, , text]) => [`script: ${name}`, text] as const),
 ]);

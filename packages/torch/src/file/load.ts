@@ -1,5 +1,5 @@
 /** @file Reads files of torch.save: a closed list of names, tensors over the file's own bytes. */
-import { Parameter, Tensor, TensorError, sparseCooTensor } from '@backwire/tensor';
+import { Parameter, type Tensor, TensorError, sparseCooTensor } from '@backwire/tensor';
 import { storageFromBytes, tensorFromParts, type Storage } from '@backwire/tensor/internal';
 import { WireError } from '@backwire/wire/internal';
 import { DEFAULT_TORCH_LIMITS, type TorchLimits } from '../limits.ts';
@@ -14,14 +14,12 @@ import { PyTuple } from '../values/containers.ts';
 import { elementNamed, type TorchElement } from '../values/dtypes.ts';
 import { PyName } from '../values/name.ts';
 import { StorageClass, denseParts, resolved, storageClass } from '../table/parts.ts';
-import { OpaqueTensor, bytewise, type TensorLike } from '../values/opaque-tensor.ts';
+import { OpaqueTensor, bytewise, isTensor, type TensorLike } from '../values/opaque-tensor.ts';
 import { TorchDType, TorchLayout } from '../values/torch-types.ts';
 import { ZipArchive, isZip } from './zip.ts';
 
-export interface LoadOptions {
-  /**
-   * Whether every value becomes one that is saved again as what it was: whole floats become PyFloat. @default false
-   */
+export interface TorchFileOptions {
+  /** Whether whole floats become PyFloat, so that they are saved as floats again. @default false */
   readonly exact?: boolean | undefined;
   readonly limits?: TorchLimits | undefined;
 }
@@ -33,7 +31,7 @@ export interface LoadOptions {
  * @throws TensorError for a file that is damaged, that an old torch wrote (before 1.6), or that holds objects of Python classes: these
  * are not read, whatever they are.
  */
-export function loadTorchFile(bytes: Uint8Array, options: LoadOptions = {}): unknown {
+export function loadTorchFile(bytes: Uint8Array, options: TorchFileOptions = {}): unknown {
   const { limits = DEFAULT_TORCH_LIMITS, exact = false } = options;
   try {
     return new FileReader(bytes, limits).read(exact);
@@ -49,7 +47,7 @@ export function loadTorchFile(bytes: Uint8Array, options: LoadOptions = {}): unk
  */
 export function loadStateDict(
   bytes: Uint8Array,
-  options: { readonly at?: readonly string[]; readonly limits?: TorchLimits } = {},
+  options: { readonly at?: readonly string[] | undefined; readonly limits?: TorchLimits | undefined } = {},
 ): Map<string, Tensor> {
   const { at = [], ...rest } = options;
   let found = loadTorchFile(bytes, rest);
@@ -63,7 +61,7 @@ export function loadStateDict(
     if (typeof name !== 'string') throw noStateDict(at, 'has a key that is no text');
     if (value instanceof OpaqueTensor)
       throw noStateDict([...at, name], `is ${value.dtype}, which nothing here computes with`);
-    if (!(value instanceof Tensor)) throw noStateDict([...at, name], 'is no tensor');
+    if (!isTensor(value)) throw noStateDict([...at, name], 'is no tensor');
     tensors.set(name, value);
   }
   return tensors;
@@ -217,8 +215,7 @@ function sparse(layout: unknown, parts: unknown): Tensor {
   if (!(layout instanceof TorchLayout) || layout.name !== 'torch.sparse_coo')
     throw refuse('a sparse tensor of a layout other than COO');
   const [indices, values, size] = parts instanceof PyTuple ? parts : [];
-  if (!(indices instanceof Tensor) || !(values instanceof Tensor))
-    throw refuse('a sparse tensor without indices or values');
+  if (!isTensor(indices) || !isTensor(values)) throw refuse('a sparse tensor without indices or values');
   if (!Array.isArray(size)) throw refuse('a sparse tensor without a size');
   return sparseCooTensor(
     indices,
@@ -229,6 +226,6 @@ function sparse(layout: unknown, parts: unknown): Tensor {
 
 function parameter(data: unknown, requiresGrad: unknown): Parameter | OpaqueTensor {
   if (data instanceof OpaqueTensor) return data;
-  if (!(data instanceof Tensor) || typeof requiresGrad !== 'boolean') throw refuse('a parameter without a tensor');
+  if (!isTensor(data) || typeof requiresGrad !== 'boolean') throw refuse('a parameter without a tensor');
   return new Parameter(data, requiresGrad);
 }

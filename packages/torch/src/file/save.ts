@@ -5,7 +5,7 @@ import { DEFAULT_TORCH_LIMITS } from '../limits.ts';
 import { ObjectWriter } from '../pickle/object-writer.ts';
 import { Op } from '../pickle/opcode.ts';
 import { reductionOf } from '../pickle/reductions.ts';
-import { nameOf } from '../pickle/script-writer.ts';
+import { nameOf } from '../pickle/writer.ts';
 import { encodeText } from '../pickle/text.ts';
 import { PyByteArray, PyOrderedDict, TorchSize, tupleOf } from '../values/containers.ts';
 import { elementNamed, elementOf, type TorchElement } from '../values/dtypes.ts';

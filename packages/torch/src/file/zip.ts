@@ -32,6 +32,14 @@ export function isZip(bytes: Uint8Array): boolean {
   return bytes.length >= 4 && viewOf(bytes).getUint32(0, true) === LOCAL;
 }
 
+function textOf(name: Uint8Array): string {
+  try {
+    return decoder.decode(name);
+  } catch (cause) {
+    throw refuse('the name of an entry of an archive is not UTF-8', cause);
+  }
+}
+
 function viewOf(bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
@@ -120,7 +128,7 @@ export class ZipArchive {
     const extraBytes = view.getUint16(at + 30, true);
     const next = at + CENTRAL_BYTES + nameBytes + extraBytes + view.getUint16(at + 32, true);
     this.need(at, next - at);
-    const name = decoder.decode(bytes.subarray(at + CENTRAL_BYTES, at + CENTRAL_BYTES + nameBytes));
+    const name = textOf(bytes.subarray(at + CENTRAL_BYTES, at + CENTRAL_BYTES + nameBytes));
     const packed = view.getUint32(at + 20, true);
     const plain = { nbytes: view.getUint32(at + 24, true), offset: view.getUint32(at + 42, true) };
     const { nbytes, offset } = this.widened(plain, packed, at + CENTRAL_BYTES + nameBytes, extraBytes);

@@ -26,7 +26,7 @@ export function readForward(kind: ForwardMessage['kind'], body: Uint8Array, cont
   const [type, contextId, message, from, devices] = fieldsIn(metadata, own, 5, 'the metadata of a context');
   return {
     kind,
-    inner: { type: typeIn(type), body: inner, tensors: context.tensors as Body['tensors'] },
+    inner: { type: typeIn(type), body: inner, tensors: context.tensors },
     context: longIn(contextId, 'the id of a context'),
     message: longIn(message, 'the id of an autograd message'),
     from: workerIn(from, 'the sender of a message in a context'),

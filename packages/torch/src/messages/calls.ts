@@ -9,13 +9,12 @@ import type {
   Creation,
   PythonCall,
   PythonRemoteCall,
-  RemoteRet,
   ScriptCall,
   ScriptCallee,
   ScriptRemoteCall,
   ScriptResult,
 } from './commands.ts';
-import { fieldsIn, flagIn, idFields, idIn, listIn, pickledIn, textIn, tupleBody } from './fields.ts';
+import { flagIn, idFields, idIn, listIn, pickledIn, textIn, tupleBody } from './fields.ts';
 
 const OPERATORS = 'torch.ops.aten.';
 const NAMESPACE = 'aten::';
@@ -113,10 +112,6 @@ export function writePythonRemoteCall({ isAsync, pickled, tensors, rref, fork }:
   return { type: MessageType.PYTHON_REMOTE_CALL, body: writer.finish(), tensors: writer.tensors };
 }
 
-export function readRemoteRet(body: Uint8Array, context: ScriptContext): RemoteRet {
-  return { kind: 'remote-ret', ...creationIn(fieldsIn(body, context, 2, 'the answer to a remote call')) };
-}
-
 /** (rref, fork) */
 export function creationIn([rref, fork]: readonly unknown[]): Creation {
   return { rref: idIn(rref, 'the id of an RRef'), fork: idIn(fork, 'the id of a fork') };
@@ -134,5 +129,5 @@ export function writeCreation(writer: ScriptWriter, { rref, fork }: Creation): v
 export function tensorsIn(items: readonly unknown[], { tensors }: ScriptContext): Tensors {
   if (items.length !== tensors.length || items.some((item, i) => item !== tensors[i]))
     throw refuse('a pickle whose tensors are not those of its message');
-  return items as Tensors;
+  return tensors;
 }

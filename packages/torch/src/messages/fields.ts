@@ -9,7 +9,7 @@ import type { TorchId } from '../values/objects.ts';
 import type { Body, Inner } from './commands.ts';
 
 /** The largest id of a worker: torch keeps it in 16 bits. */
-export const MAX_WORKER = 0x7fff;
+const MAX_WORKER = 0x7fff;
 
 /** The tuple of `count` values that a body is. */
 export function fieldsIn(body: Uint8Array, context: ScriptContext, count: number, what: string): readonly unknown[] {

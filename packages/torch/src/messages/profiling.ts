@@ -17,7 +17,7 @@ export function readProfilingRequest(body: Uint8Array, context: ScriptContext): 
   if (!(config instanceof ScriptList) || config.length !== 3) throw refuse('a profile without its three settings');
   return {
     kind: 'run-with-profiling-req',
-    inner: { type: typeIn(type), body: inner, tensors: context.tensors as Body['tensors'] },
+    inner: { type: typeIn(type), body: inner, tensors: context.tensors },
     profile: idIn(profile, 'the id of a profile'),
     state: integerIn(config[0], 0, 255, 'the state of a profiler'),
     shapes: flagIn(config[1], 'the word whether shapes are recorded'),
@@ -39,7 +39,7 @@ export function readProfilingResponse(body: Uint8Array, context: ScriptContext):
   if (count !== events.length) throw refuse('a profile with another number of events than it says');
   return {
     kind: 'run-with-profiling-resp',
-    inner: { type: typeIn(type), body: inner, tensors: context.tensors as Body['tensors'] },
+    inner: { type: typeIn(type), body: inner, tensors: context.tensors },
     profile: idIn(profile, 'the id of a profile'),
     events: events.map(eventIn),
   };

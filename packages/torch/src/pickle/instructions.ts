@@ -2,6 +2,7 @@
 import { WireError } from '@backwire/wire/internal';
 import { PyByteArray, PyDeque, PyFrozenSet, PyTuple, fill, tupleOf } from '../values/containers.ts';
 import { PyCallable, PyClass, isStateful, setState } from '../values/name.ts';
+import { RemoteException } from '../values/objects.ts';
 import { Op } from './opcode.ts';
 import { Unbuilt, type Instruction, type Machine } from './machine.ts';
 import { refuse } from './refusal.ts';
@@ -66,7 +67,7 @@ export const protocol4: Group = [
 ];
 
 /** An id of something that is not in the pickle. */
-export const persistent: Group = [[Op.BINPERSID, (m) => m.stack.push(m.dialect.persistent(m.pop()))]];
+export const persistent: Group = [[Op.BINPERSID, external]];
 
 /** A two's complement integer; a bigint where a number cannot hold it. */
 function long(m: Machine, nbytes: number): number | bigint {
@@ -147,8 +148,14 @@ function guarded<T>(make: () => T): T {
   }
 }
 
+function external(m: Machine): void {
+  const id = m.pop();
+  m.stack.push(guarded(() => m.dialect.persistent(id)));
+}
+
 function pushMade(m: Machine, value: unknown): void {
   if (value instanceof Unbuilt) m.awaitState();
+  if (value instanceof RemoteException) m.admit(value.type);
   m.stack.push(value);
 }
 

@@ -1,14 +1,13 @@
 /** @file What Python's own pickler does in every protocol: containers, what is the same twice, objects made by calls. */
 import { Tensor } from '@backwire/tensor';
-import { PyTuple, TorchSize } from '../values/containers.ts';
+import { PyTuple, TorchSize, tupleOf } from '../values/containers.ts';
 import { PyName } from '../values/name.ts';
 import { PyFloat } from '../values/numbers.ts';
 import { OpaqueTensor, type TensorLike } from '../values/opaque-tensor.ts';
 import { TorchDType } from '../values/torch-types.ts';
 import { Op } from './opcode.ts';
 import type { Reduction } from './reductions.ts';
-import { nameOf } from './script-writer.ts';
-import { PickleWriter, isWhole } from './writer.ts';
+import { PickleWriter, isWhole, nameOf } from './writer.ts';
 
 /** Items that Python's pickler puts between a mark and APPENDS, SETITEMS or ADDITEMS. */
 export const BATCH = 1000;
@@ -82,7 +81,7 @@ export abstract class ObjectWriter extends PickleWriter {
     else if (value instanceof TorchDType) this.global('torch', value.name);
     else if (isPlain(value)) this.dict(value, new Map(Object.entries(value)));
     else if (value.constructor === Array) this.list(value as unknown[]);
-    else if (value.constructor === Map) this.dict(value, value as Map<unknown, unknown>);
+    else if (value.constructor === Map) this.dict(value, value);
     else this.special(value);
   }
 
@@ -161,7 +160,8 @@ export abstract class ObjectWriter extends PickleWriter {
 
   protected reduction(identity: object, { how, callee, args, kwargs, list, dict, state }: Reduction): void {
     this.value(callee);
-    this.tuple(args);
+    // A list that is given as arguments, too, stays a list where it stands elsewhere.
+    this.tuple(args instanceof PyTuple ? args : tupleOf(args));
     if (kwargs !== undefined) this.value(kwargs);
     this.op(how === 'call' ? Op.REDUCE : kwargs === undefined ? Op.NEWOBJ : Op.NEWOBJ_EX);
     this.keep(identity);
@@ -180,5 +180,6 @@ function isPlain(value: object): boolean {
 
 /** A key as a step of a path. */
 function shown(key: unknown): string {
-  return typeof key === 'string' ? key.slice(0, 40) : typeof key === 'object' ? nameOf(key) : String(key);
+  if (typeof key === 'string') return key.slice(0, 40);
+  return typeof key === 'number' || typeof key === 'bigint' ? String(key) : nameOf(key);
 }

@@ -2,6 +2,7 @@
 import { PyCallable, type PyName } from '../values/name.ts';
 import { PyFloat } from '../values/numbers.ts';
 import { RRefFork } from '../values/objects.ts';
+import type { TravellingTensor } from '../values/opaque-tensor.ts';
 import { PyTuple } from '../values/containers.ts';
 import { DEFAULT_TORCH_LIMITS, type TorchLimits } from '../limits.ts';
 import { PyFunction, builtinGlobals, globalKey, integerIn } from './builtin-globals.ts';
@@ -11,6 +12,7 @@ import { numpyGlobals } from './numpy-globals.ts';
 import { refuse } from './refusal.ts';
 import { readText } from './text.ts';
 import { internalPickler, torchConstant, torchGlobals } from './torch-globals.ts';
+import { isWhole } from './writer.ts';
 
 /** Names that were offered to Python beside the fixed list. */
 export interface OfferedNames {
@@ -23,7 +25,7 @@ export interface OfferedNames {
 /** What a pickle is read with. */
 export interface PythonContext {
   /** The tensors that travel beside it, by index. */
-  readonly tensors: readonly unknown[];
+  readonly tensors: readonly TravellingTensor[];
   readonly names: OfferedNames;
   /** What a handle on an RRef becomes. */
   rref(fork: RRefFork): unknown;
@@ -82,9 +84,9 @@ function plainFloat(value: number): number {
   return value;
 }
 
-/** Of the whole numbers only -0 is no int. */
+/** A float that would travel as an int is marked as a float. */
 export function exactFloat(value: number): number | PyFloat {
-  return Number.isInteger(value) && !Object.is(value, -0) ? new PyFloat(value) : value;
+  return isWhole(value) ? new PyFloat(value) : value;
 }
 
 function attributeOf(context: PythonContext, owner: unknown, name: unknown): unknown {

@@ -1,15 +1,14 @@
 /** @file Writes pickles for Python, as CPython's pickler of protocol 4 writes them: what Python reads as its own. */
 import { WorkerInfo } from '@backwire/rpc';
-import { Parameter } from '@backwire/tensor';
 import { PyFrozenSet, PyTuple, ScriptDict, ScriptList } from '../values/containers.ts';
 import { PyName } from '../values/name.ts';
 import { RRefFork } from '../values/objects.ts';
-import { ParameterData, type TensorLike, type TravellingTensor } from '../values/opaque-tensor.ts';
+import { ParameterData, isParameter, type TensorLike, type TravellingTensor } from '../values/opaque-tensor.ts';
 import { DEFAULT_TORCH_LIMITS } from '../limits.ts';
 import { BATCH, ObjectWriter } from './object-writer.ts';
 import { Op } from './opcode.ts';
 import { reductionOf, type Reduction } from './reductions.ts';
-import { nameOf } from './script-writer.ts';
+import { nameOf } from './writer.ts';
 import { encodeText } from './text.ts';
 import { INTERNAL } from './torch-globals.ts';
 
@@ -131,9 +130,10 @@ class PythonWriter extends ObjectWriter {
   }
 
   private noForm(value: object): TypeError {
+    const tag = Object.prototype.toString.call(value);
     const hint = ArrayBuffer.isView(value)
       ? '; make a tensor of it'
-      : value instanceof Date
+      : tag === '[object Date]'
         ? '; use PyDateTime.from'
         : '';
     return new TypeError(`Python has no form for ${nameOf(value)}${this.place()}${hint}`);
@@ -171,7 +171,7 @@ class PythonWriter extends ObjectWriter {
   }
 
   protected override tensor(tensor: TensorLike): void {
-    if (!(tensor instanceof Parameter)) return this.receive('_tensor_receiver', this.tensors.push(tensor) - 1);
+    if (!isParameter(tensor)) return this.receive('_tensor_receiver', this.tensors.push(tensor) - 1);
     this.global('torch._utils', '_rebuild_parameter');
     this.receive('_tensor_receiver', this.tensors.push(new ParameterData(tensor)) - 1);
     this.bool(tensor.requiresGrad);

@@ -2,6 +2,7 @@
 import { PyTuple, ScriptDict, ScriptList } from '../values/containers.ts';
 import type { PyName } from '../values/name.ts';
 import type { RRefFork } from '../values/objects.ts';
+import type { TravellingTensor } from '../values/opaque-tensor.ts';
 import { PyComplex, PyFloat } from '../values/numbers.ts';
 import { TorchDevice } from '../values/torch-types.ts';
 import { DEFAULT_TORCH_LIMITS, type TorchLimits } from '../limits.ts';
@@ -15,7 +16,7 @@ import { readScriptString } from './text.ts';
 /** What a pickle is read with. */
 export interface ScriptContext {
   /** The tensors that travel beside it, by index. */
-  readonly tensors: readonly unknown[];
+  readonly tensors: readonly TravellingTensor[];
   /** What a handle on an RRef becomes. */
   rref(fork: RRefFork): unknown;
   /** As in `PythonContext`. @default false */

@@ -8,7 +8,7 @@ import { TorchDevice } from '../values/torch-types.ts';
 import { DEFAULT_TORCH_LIMITS } from '../limits.ts';
 import { Op } from './opcode.ts';
 import { encodeText } from './text.ts';
-import { PickleWriter, isWhole } from './writer.ts';
+import { PickleWriter, isWhole, nameOf } from './writer.ts';
 
 const PROTOCOL = 2;
 /** The lists that have builders of their own. */
@@ -88,7 +88,7 @@ export class ScriptWriter extends PickleWriter {
   }
 
   private object(value: object): void {
-    if (isTensor(value)) this.tensor(value);
+    if (travels(value)) this.tensor(value);
     else if (value instanceof PyTuple) this.tuple(value);
     else if (value instanceof ScriptList) this.once(value, () => this.list(value));
     else if (value instanceof ScriptDict) this.once(value, () => this.dict(value));
@@ -233,7 +233,7 @@ export class ScriptWriter extends PickleWriter {
       if (typeof value === 'bigint' || isWhole(value)) return this.value(value);
     } else if (elementType === 'bool') {
       if (typeof value === 'boolean') return this.bool(value);
-    } else if (isTensor(value)) return this.tensor(value);
+    } else if (travels(value)) return this.tensor(value);
     throw new TypeError(`a list of ${elementType} holds ${nameOf(value)}${this.place()}`);
   }
 
@@ -293,14 +293,6 @@ export class ScriptWriter extends PickleWriter {
   }
 }
 
-function isTensor(value: unknown): value is TravellingTensor {
+function travels(value: unknown): value is TravellingTensor {
   return value instanceof Tensor || value instanceof OpaqueTensor || value instanceof ParameterData;
-}
-
-/** What a value is called in an error. */
-export function nameOf(value: unknown): string {
-  if (value === null || value === undefined) return 'None';
-  if (typeof value !== 'object') return `a ${typeof value}`;
-  const { constructor } = value as { constructor?: unknown };
-  return typeof constructor === 'function' && constructor.name !== '' ? `a ${constructor.name}` : 'an object';
 }

@@ -1,9 +1,10 @@
 /** @file torch's names that a pickle of values may use. */
 import { WorkerInfo } from '@backwire/rpc';
-import { Parameter, Tensor } from '@backwire/tensor';
+import { Parameter } from '@backwire/tensor';
 import { PyTuple, TorchSize, fill } from '../values/containers.ts';
 import { PyClass, PyName } from '../values/name.ts';
 import { PythonUdf, RemoteException } from '../values/objects.ts';
+import { isTensor } from '../values/opaque-tensor.ts';
 import { TorchDType, TorchDevice, TorchLayout } from '../values/torch-types.ts';
 import { PyFunction, integerIn, tableOf } from './builtin-globals.ts';
 import { Unbuilt } from './machine.ts';
@@ -49,7 +50,7 @@ class WorkerInfoClass extends PyClass {
 export const internalPickler = new PyName(INTERNAL, '_InternalRPCPickler');
 
 function rebuildParameter(data: unknown, requiresGrad: unknown): Parameter {
-  if (!(data instanceof Tensor)) throw refuse('a parameter of something that tensors here cannot be');
+  if (!isTensor(data)) throw refuse('a parameter of something that tensors here cannot be');
   if (typeof requiresGrad !== 'boolean') throw refuse('a parameter without requires_grad');
   return new Parameter(data, requiresGrad);
 }

@@ -107,3 +107,11 @@ export class PickleWriter {
     return ` at ${steps.join('')}${this.path.length > 8 ? '…' : ''}`;
   }
 }
+
+/** What a value is called in an error. */
+export function nameOf(value: unknown): string {
+  if (value === null || value === undefined) return 'None';
+  if (typeof value !== 'object') return `a ${typeof value}`;
+  const { constructor } = value as { constructor?: unknown };
+  return typeof constructor === 'function' && constructor.name !== '' ? `a ${constructor.name}` : 'an object';
+}

@@ -41,11 +41,14 @@ export function denseParts(args: readonly unknown[], element: TorchElement): Den
   if (args.length < 6 || args.length > 7) throw refuse('a tensor without its six parts');
   const [, offset, shape, strides, requiresGrad, , metadata] = args;
   const flags = flagsIn(metadata);
+  const from = integerIn(offset, 0, Number.MAX_SAFE_INTEGER, 'the offset of a tensor');
+  const sizes = sizesIn(shape, 'the shape of a tensor');
   if ((flags.conjugate || flags.negative) && element.dtype === undefined)
     throw refuse(`a view of ${element.name} that is conjugated or negated`);
   return {
-    offset: integerIn(offset, 0, Number.MAX_SAFE_INTEGER, 'the offset of a tensor'),
-    shape: sizesIn(shape, 'the shape of a tensor'),
+    // Views without elements may begin anywhere, also beyond their storage.
+    offset: sizes.includes(0) ? 0 : from,
+    shape: sizes,
     strides: sizesIn(strides, 'the strides of a tensor'),
     requiresGrad: flagIn(requiresGrad),
     ...flags,

@@ -73,7 +73,8 @@ export class PyException extends Error implements Stateful {
 /** An argument of an exception in its message; what is no text or number is left to `args`. */
 function shown(arg: unknown): string {
   if (arg === null) return 'None';
-  return typeof arg === 'object' || typeof arg === 'function' ? '…' : String(arg);
+  if (typeof arg === 'boolean') return arg ? 'True' : 'False';
+  return typeof arg === 'string' || typeof arg === 'number' || typeof arg === 'bigint' ? String(arg) : '…';
 }
 
 /** PythonUDF: a call of a function that Python, or an offered name, has. */

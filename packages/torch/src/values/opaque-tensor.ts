@@ -1,5 +1,5 @@
 /** @file Tensors of element types that are only handed on: stored, saved, sent back. */
-import type { Parameter, Tensor } from '@backwire/tensor';
+import { Parameter, Tensor } from '@backwire/tensor';
 
 /** A tensor of a type that nothing here computes with: complex128, float8_e4m3fn … */
 export class OpaqueTensor {
@@ -55,6 +55,15 @@ export class ParameterData {
   constructor(parameter: Parameter) {
     this.parameter = parameter;
   }
+}
+
+/** Whether `value` is a tensor to compute with. */
+export function isTensor(value: unknown): value is Tensor {
+  return value instanceof Tensor;
+}
+
+export function isParameter(value: unknown): value is Parameter {
+  return value instanceof Parameter;
 }
 
 /** What travels beside a pickle. */

@@ -84,9 +84,10 @@ export class PyDateTime implements DateTimeParts {
 
   /** The instant, rounded down to milliseconds; a time without a zone counts as UTC. */
   toDate(): Date {
-    const date = new Date(0);
+    const date = new Date(0); // eslint-disable-line no-restricted-globals -- a value, not the clock
     date.setUTCFullYear(this.year, this.month - 1, this.day);
     date.setUTCHours(this.hour, this.minute, this.second, Math.floor(this.microsecond / 1_000));
-    return new Date(date.getTime() - (this.zone?.offset.milliseconds ?? 0));
+    date.setTime(date.getTime() - (this.zone?.offset.milliseconds ?? 0));
+    return date;
   }
 }

@@ -1,0 +1,372 @@
+/** @file What a pickle of Python may do: what is on the list, what was offered, and nothing else; all of it bounded. */
+import { tensor } from '@backwire/tensor';
+import { describe, expect, it } from 'vitest';
+import { names as offered } from '../../test/reading.ts';
+import { DEFAULT_TORCH_LIMITS, type TorchLimits } from '../limits.ts';
+import { PyTuple } from '../values/containers.ts';
+import { PyName } from '../values/name.ts';
+import { PyComplex, PyFloat } from '../values/numbers.ts';
+import { PyInstance, RRefFork } from '../values/objects.ts';
+import { NO_NAMES, readPython, type PythonContext } from './python-reader.ts';
+import { writePython } from './python-writer.ts';
+import { NotOfferedError } from './refusal.ts';
+
+const context: PythonContext = { tensors: [], names: NO_NAMES, rref: (fork) => fork };
+const bytes = (...parts: (number | string)[]): Uint8Array =>
+  Uint8Array.from(parts.flatMap((part) => (typeof part === 'number' ? [part] : [...Buffer.from(part, 'latin1')])));
+/** A pickle of protocol 4 of these instructions. */
+const pickle = (...parts: (number | string)[]): Uint8Array => bytes(0x80, 4, ...parts, '.');
+const read = (content: Uint8Array, more: Partial<PythonContext> = {}): unknown =>
+  readPython(content, { ...context, ...more });
+const global = (module: string, name: string): string => `c${module}\n${name}\n`;
+
+describe('names', () => {
+  it.each([
+    ['os', 'system'],
+    ['posix', 'system'],
+    ['subprocess', 'Popen'],
+    ['builtins', 'eval'],
+    ['builtins', 'exec'],
+    ['builtins', '__import__'],
+    ['builtins', 'open'],
+    ['nt', 'system'],
+    ['torch', 'load'],
+    ['torch.jit', 'load'],
+    ['functools', 'partial'],
+    ['operator', 'attrgetter'],
+    ['codecs', 'decode'],
+    ['__proto__', 'constructor'],
+    ['constructor', 'prototype'],
+    ['torch', '__proto__'],
+    ['torch', 'constructor'],
+    ['builtins', 'hasOwnProperty'],
+    ['builtins getattr', ''],
+    ['', ''],
+  ])('%s.%s is refused, called or not', (module, name) => {
+    for (const content of [
+      pickle(global(module, name)),
+      pickle(global(module, name), '(', 0x8c, 2, 'id', 't', 'R'),
+      pickle(global(module, name), ')', 0x81),
+    ]) {
+      expect(() => read(content)).toThrow(NotOfferedError);
+      expect(() => read(content)).toThrow(`a pickle names '${module}.${name}', which is not offered here`);
+    }
+  });
+
+  it('are refused wherever they stand, and however often', () => {
+    expect(() => read(pickle('(', global('os', 'system'), 'l'))).toThrow(/LIST|0x6c/);
+    expect(() => read(pickle(']', global('os', 'system'), 'a'))).toThrow(NotOfferedError);
+    expect(() => read(pickle('}', 'K', 1, global('os', 'system'), 's'))).toThrow(NotOfferedError);
+    expect(() => read(pickle(global('os', 'system'), 0x94, 'h', 0, 0x86))).toThrow(NotOfferedError);
+  });
+
+  it('of exceptions that are not offered say what a remote error is called, and no more', () => {
+    const failure = (type: string): Uint8Array =>
+      pickle(global('torch.distributed.rpc.internal', 'RemoteException'), 0x8c, 1, 'm', type, 0x86, 0x81);
+    const known = read(failure(global('builtins', 'KeyError'))) as { type: PyName };
+    expect(known.type.path).toBe('builtins.KeyError');
+    const unknown = read(failure(global('app.errors', 'Custom'))) as { type: PyName };
+    expect(unknown.type).toMatchObject({ module: 'app.errors', name: 'Custom' });
+    // The same name may not stand elsewhere.
+    expect(() =>
+      read(
+        pickle(
+          global('a', 'B'),
+          0x94,
+          global('torch.distributed.rpc.internal', 'RemoteException'),
+          0x8c,
+          1,
+          'm',
+          'h',
+          0,
+          0x86,
+          0x81,
+          0x86,
+        ),
+      ),
+    ).toThrow(NotOfferedError);
+  });
+
+  it('that were offered are values, classes and methods', () => {
+    const call = read(
+      writePython(new PyInstance(new PyName('capfns', 'Point'), [], { state: new Map([['x', 1]]) })).bytes,
+      { names: offered },
+    );
+    expect(call).toBeInstanceOf(PyInstance);
+    expect(call).toMatchObject({ made: 'new', state: new Map([['x', 1]]) });
+    const called = read(pickle(global('capfns', 'Point'), 'K', 5, 0x85, 'R'), { names: offered });
+    expect(called).toMatchObject({ made: 'call', args: [5] });
+    const keywords = read(pickle(global('capfns', 'Point'), ')', '}', 0x8c, 1, 'k', 'K', 1, 's', 0x92), {
+      names: offered,
+    });
+    expect(keywords).toMatchObject({ made: 'new', kwargs: new Map([['k', 1]]) });
+  });
+
+  it('getattr gives the two receivers and what was offered', () => {
+    const getattr = (owner: string, name: string): Uint8Array =>
+      pickle(global('builtins', 'getattr'), owner, 0x8c, name.length, name, 0x86, 'R', 'K', 0, 0x85, 'R');
+    const internal = global('torch.distributed.rpc.internal', '_InternalRPCPickler');
+    const t = tensor([1]);
+    expect(read(getattr(internal, '_tensor_receiver'), { tensors: [t] })).toBe(t);
+    expect(() => read(getattr(internal, '_tensor_receiver'))).toThrow(/the place of a tensor/);
+    expect(() => read(getattr(internal, 'serialize'))).toThrow(/the pickler has no 'serialize' here/);
+    expect(() => read(getattr(internal, '__class__'))).toThrow(/has no '__class__'/);
+    expect(() => read(getattr(']', 'constructor'))).toThrow(/'constructor' of what a pickle names is not offered/);
+    expect(() => read(getattr('}', '__proto__'))).toThrow(/not offered/);
+  });
+
+  it('a call of something that is no name is refused', () => {
+    expect(() => read(pickle('K', 1, ')', 'R'))).toThrow(/calls a value, which is not to be called/);
+    expect(() => read(pickle(global('builtins', 'Ellipsis'), ')', 'R'))).toThrow(/calls 'builtins.Ellipsis'/);
+    expect(() => read(pickle(global('builtins', 'set'), 'K', 1, 'R'))).toThrow(
+      /arguments of a call in a pickle are no tuple/,
+    );
+    expect(() => read(pickle(global('builtins', 'set'), ')', 0x81))).toThrow(/calls 'builtins.set'/);
+    expect(() => read(pickle(']', '}', 'b'))).toThrow(/sets the state of something that has none/);
+  });
+});
+
+describe('values', () => {
+  it('keep what is the same twice, and what contains itself', () => {
+    const list = [1];
+    const t = tensor([1]);
+    const loop: unknown[] = [];
+    loop.push(loop);
+    const [a, b, x, y, l] = read(writePython([list, list, t, t, loop]).bytes, { tensors: [t] }) as unknown[];
+    expect(a).toBe(b);
+    expect(x).toBe(t);
+    expect(y).toBe(t);
+    expect((l as unknown[])[0]).toBe(l);
+  });
+
+  it('of dicts have any keys, and those of objects mean nothing', () => {
+    const dict = read(
+      writePython(JSON.parse('{"__proto__": {"polluted": 1}, "constructor": 2, "toString": 3}')).bytes,
+    ) as Map<unknown, unknown>;
+    expect([...dict.keys()]).toEqual(['__proto__', 'constructor', 'toString']);
+    expect(dict.get('__proto__')).toEqual(new Map([['polluted', 1]]));
+    expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
+  });
+
+  it('of floats are numbers, and floats again when they are to be exact', () => {
+    const content = writePython([new PyFloat(2), 0.5, -0, NaN]).bytes;
+    expect(read(content)).toEqual([2, 0.5, -0, NaN]);
+    expect(read(content, { exact: true })).toEqual([new PyFloat(2), 0.5, -0, NaN]);
+  });
+
+  it('of integers are numbers below 2^53, bigints from there', () => {
+    const values = [2 ** 53 - 1, 2n ** 53n, -(2n ** 53n), -(2 ** 53) + 1, 2n ** 64n];
+    expect(read(writePython(values).bytes)).toEqual(values);
+    // However long they are written.
+    expect(read(pickle(0x8a, 10, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0))).toBe(5);
+    expect(read(pickle(0x8a, 0))).toBe(0);
+    expect(read(pickle(0x8a, 1, 0xff))).toBe(-1);
+  });
+
+  it('of RRefs are what the context makes of them', () => {
+    const fork = new RRefFork(1, { worker: 0, local: 5 }, { worker: 2, local: 6 }, 3, 'Tensor');
+    const seen: RRefFork[] = [];
+    const [value] = read(writePython([fork]).bytes, { rref: (f) => (seen.push(f), 'a handle') }) as unknown[];
+    expect(value).toBe('a handle');
+    expect(seen).toEqual([fork]);
+    const receive = (...fields: (number | string)[]): Uint8Array =>
+      pickle(
+        global('builtins', 'getattr'),
+        global('torch.distributed.rpc.internal', '_InternalRPCPickler'),
+        0x8c,
+        17,
+        '_py_rref_receiver',
+        0x86,
+        'R',
+        '(',
+        ...fields,
+        't',
+        0x85,
+        'R',
+      );
+    expect(() => read(receive('K', 1))).toThrow(/without its seven fields/);
+    expect(() =>
+      read(receive('J', 0xff, 0xff, 0xff, 0xff, 'K', 0, 'K', 0, 'K', 0, 'K', 0, 'K', 0, 0x8c, 1, 'T')),
+    ).toThrow(/the worker of an RRef/);
+    expect(() => read(receive('K', 0, 'K', 0, 'K', 0, 'K', 0, 'K', 0, 'K', 0, 'K', 0))).toThrow(/without a type/);
+  });
+
+  it('of the standard library are checked', () => {
+    const call = (module: string, name: string, ...args: (number | string)[]): Uint8Array =>
+      pickle(global(module, name), '(', ...args, 't', 'R');
+    expect(read(call('builtins', 'complex', 'K', 1, 'K', 2))).toEqual(new PyComplex(1, 2));
+    expect(() => read(call('builtins', 'complex', ']', 'K', 2))).toThrow(/real part is no number/);
+    expect(() => read(call('builtins', 'range', 'K', 0, 'K', 5, 'K', 0))).toThrow(/step of a range is not 0/);
+    expect(() => read(call('builtins', 'bytearray', 'K', 200))).toThrow(/no bytes/);
+    expect(() => read(call('collections', 'OrderedDict', ']', 'K', 1, 'a'))).toThrow(/no pair/);
+    expect(() => read(call('collections', 'deque', ']', 'J', 0xff, 0xff, 0xff, 0xff))).toThrow(/length of a deque/);
+    expect(() => read(pickle(global('collections', 'deque'), ')', 'K', 0, 0x86, 'R', 'K', 1, 'a'))).toThrow(
+      /more to a deque than it holds/,
+    );
+    expect(() => read(call('datetime', 'datetime', 'C', 3, 'abc'))).toThrow(/a datetime of 3 bytes/);
+    expect(() => read(call('datetime', 'datetime', 'C', 10, 7, 0xe4, 13, 1, 0, 0, 0, 0, 0, 0))).toThrow(/the month/);
+    expect(() => read(call('datetime', 'timedelta', 'K', 0, 'K', 0, 'N'))).toThrow(/microseconds/);
+    expect(() => read(call('torch', 'device', 0x8c, 9, '../../etc'))).toThrow(/no device/);
+    expect(() => read(call('torch', 'Size', 'K', 1))).toThrow(/no list/);
+    expect(() => read(call('torch.serialization', '_get_layout', 0x8c, 1, 'x'))).toThrow(/'x' is no layout/);
+    expect(() => read(call('torch._utils', '_rebuild_parameter', 'K', 1, 0x88, 'N'))).toThrow(
+      /a parameter of something/,
+    );
+    expect(() => read(call('numpy', 'dtype', 0x8c, 2, 'O8', 0x89, 0x88))).toThrow(/numpy's dtype 'O8' is not known/);
+  });
+
+  it('of numpy are tensors and numbers, in their order', () => {
+    const array = (fortran: number): Uint8Array =>
+      pickle(
+        global('numpy._core.multiarray', '_reconstruct'),
+        global('numpy', 'ndarray'),
+        'K',
+        0,
+        0x85,
+        'C',
+        1,
+        'b',
+        0x87,
+        'R',
+        '(',
+        'K',
+        1,
+        'K',
+        2,
+        'K',
+        2,
+        0x86,
+        global('numpy', 'dtype'),
+        0x8c,
+        2,
+        'i1',
+        0x89,
+        0x88,
+        0x87,
+        'R',
+        '(',
+        'K',
+        3,
+        0x8c,
+        1,
+        '|',
+        'N',
+        'N',
+        'N',
+        'J',
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        'J',
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        'K',
+        0,
+        't',
+        'b',
+        fortran,
+        'C',
+        4,
+        1,
+        2,
+        3,
+        4,
+        't',
+        'b',
+      );
+    expect((read(array(0x89)) as ReturnType<typeof tensor>).toArray()).toEqual([
+      [1, 2],
+      [3, 4],
+    ]);
+    expect((read(array(0x88)) as ReturnType<typeof tensor>).toArray()).toEqual([
+      [1, 3],
+      [2, 4],
+    ]);
+    const missing = array(0x89).with(-8, 3);
+    expect(() => read(missing)).toThrow();
+  });
+});
+
+describe('damage', () => {
+  const cases: [string, Uint8Array, RegExp][] = [
+    ['nothing', bytes(), /cut off/],
+    ['another protocol', bytes(0x80, 1, 'N.'), /begins with PROTO 1/],
+    ['no protocol', bytes('N.'), /begins with NONE/],
+    ['no end', bytes(0x80, 4, 'N'), /has no end/],
+    ['bytes after the end', bytes(0x80, 4, 'N.N'), /1 bytes after the end/],
+    ['two values', pickle('N', 'N'), /ends with 2 values/],
+    ['no value', pickle(), /ends with 0 values/],
+    ['a mark that stays', pickle('(', 'N'), /ends with 1 values/],
+    ['no mark', pickle('t'), /has no mark/],
+    ['an empty stack', pickle(0x85), /empty stack/],
+    ['taking through a mark', pickle('N', '(', 0x85), /empty stack/],
+    ['an unknown instruction', pickle('i'), /has the instruction 0x69/],
+    ['an instruction that copies', pickle('N', '2'), /has the instruction 0x32/],
+    ['a persistent id', pickle('N', 'Q'), /has the instruction BINPERSID/],
+    ['a memo with a gap', pickle('N', 'q', 1), /memo entry 1 follows entry -1/],
+    ['a memo entry that is not there', pickle('h', 0), /memo entry 0 of 0/],
+    ['text that is cut off', pickle('X', 5, 0, 0, 0, 'a'), /runs past its end/],
+    ['text of four gigabytes', pickle('X', 0xff, 0xff, 0xff, 0xff), /runs past its end/],
+    ['bytes of 2^63', pickle(0x8e, 0, 0, 0, 0, 0, 0, 0, 0x80), /runs past its end/],
+    ['text that is no UTF-8', pickle(0x8c, 1, 0xff), /not UTF-8/],
+    ['a name without an end', pickle('cos'), /no end/],
+    ['a name that is no text', pickle('K', 1, 'K', 2, 0x93), /no text/],
+    ['an append to a tuple', pickle(')', 'N', 'a'), /no list/],
+    ['an item of a list', pickle(']', 'N', 'N', 's'), /no dict/],
+    ['a key without a value', pickle('}', '(', 'N', 'u'), /without a value/],
+    ['an item for a frozenset', pickle('(', 0x91, '(', 'N', 0x90), /no set/],
+    [
+      'an object before its state',
+      pickle(global('torch._C._distributed_rpc', 'WorkerInfo'), ')', 0x81, 0x94, 'h', 0, 0x86),
+      /before its state/,
+    ],
+    [
+      'an object without its state',
+      pickle(global('torch._C._distributed_rpc', 'WorkerInfo'), ')', 0x81),
+      /without its state/,
+    ],
+    [
+      'a worker with a bad id',
+      pickle(global('torch._C._distributed_rpc', 'WorkerInfo'), ')', 0x81, 0x8c, 1, 'w', 'M', 0, 0x80, 0x86, 'b'),
+      /id of a WorkerInfo/,
+    ],
+  ];
+  it.each(cases)('%s is refused', (_, content, message) => {
+    expect(() => read(content)).toThrow(message);
+    expect(() => read(content)).toThrow(/^decode-error/);
+  });
+
+  const limits = (change: Partial<TorchLimits>): { limits: TorchLimits } => ({
+    limits: { ...DEFAULT_TORCH_LIMITS, ...change },
+  });
+  it.each([
+    ['instructions', pickle(...Array<string>(50).fill('N')), { maxPickleOps: 40 }, /instructions of a pickle/],
+    [
+      'objects',
+      pickle(...Array<string>(50).fill(']')),
+      { maxPickleObjects: 40 },
+      /objects of a pickle \(41 over the limit of 40\)/,
+    ],
+    ['the stack', pickle(...Array<string>(50).fill('N')), { maxPickleStack: 40 }, /values on the stack/],
+    ['marks', pickle(...Array<string>(50).fill('(')), { maxPickleMarks: 40 }, /marks of a pickle/],
+    ['the memo', pickle('N', ...Array<number>(50).fill(0x94)), { maxPickleMemo: 40 }, /memo of a pickle/],
+    ['names', pickle(global('m'.repeat(5_000), 'n')), {}, /name in a pickle \(5000 over the limit of 4096\)/],
+  ] as const)('%s are bounded', (_, content, change, message) => {
+    expect(() => read(content, limits(change))).toThrow(message);
+    expect(() => read(content, limits(change))).toThrow(/^limit/);
+  });
+
+  it('a hundred thousand lists in lists are read without recursion', () => {
+    const deep = pickle(']'.repeat(100_000), 'a'.repeat(99_999));
+    expect(Array.isArray(read(deep))).toBe(true);
+  });
+
+  it('tuples are tuples, and their methods give lists', () => {
+    const tuple = read(writePython(PyTuple.of(1, 2, 3)).bytes) as PyTuple<number>;
+    expect(tuple).toBeInstanceOf(PyTuple);
+    expect(tuple.map((n) => n * 2).constructor).toBe(Array);
+  });
+});
