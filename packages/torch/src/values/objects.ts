@@ -92,7 +92,7 @@ export class PythonUdf {
 
 /** RemoteException: what a function that failed answers. */
 export class RemoteException {
-  /** `On WorkerInfo(id=1, name=w1):`, the exception, and the stack. Python decodes escapes in it; see `escapeText`. */
+  /** `On WorkerInfo(id=1, name=w1):`, the exception, and the stack. Python decodes escapes in it, which it does not write itself. */
   readonly message: string;
   readonly type: PyName;
 
@@ -100,6 +100,19 @@ export class RemoteException {
     this.message = message;
     this.type = type;
   }
+
+  /** What Python raises as `type` with this text. */
+  static saying(text: string, type: PyName): RemoteException {
+    return new RemoteException(escaped(text), type);
+  }
+}
+
+/** A text that Python's 'unicode_escape' makes `text` of. */
+function escaped(text: string): string {
+  return text.replace(/[\\\u{80}-\u{10ffff}]/gu, (character) => {
+    if (character === '\\') return '\\\\';
+    return `\\U${(character.codePointAt(0) as number).toString(16).padStart(8, '0')}`;
+  });
 }
 
 /** An id that one worker drew: of an RRef, of a fork, of a profile. */
