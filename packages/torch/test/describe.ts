@@ -29,7 +29,7 @@ import {
   type TorchId,
 } from '../src/values/objects.ts';
 import { OpaqueTensor, type TensorLike } from '../src/values/opaque-tensor.ts';
-import { PyDateTime, PyTimeDelta } from '../src/values/time.ts';
+import { PyDateTime, PyTimeDelta, PyTimeZone } from '../src/values/time.ts';
 import { TorchDType, TorchDevice, TorchLayout } from '../src/values/torch-types.ts';
 
 const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex');
@@ -122,7 +122,8 @@ export class Describer {
     if (value instanceof PyInstance) return this.instance(value);
     if (value instanceof NumpyScalar) return `scalar(${numpyCode(value.dtype)}, ${hex(scalarBytes(value))})`;
     if (value instanceof NumpyArray) return this.numpy(value);
-    if (value instanceof PyDateTime) return `datetime(${value.toDate().toISOString().slice(0, 19)})`;
+    if (value instanceof PyDateTime) return `datetime(${isoFormat(value)})`;
+    if (value instanceof PyTimeZone) return `timezone(${this.value(value.offset)})`;
     if (value instanceof PyTimeDelta) return `timedelta(${value.days}, ${value.seconds}, ${value.microseconds})`;
     throw new TypeError(`no text for a ${value.constructor.name}`);
   }
@@ -271,4 +272,16 @@ export class CommandDescriber {
         return 'empty';
     }
   }
+}
+
+/** As Python's isoformat() writes it, for zones of whole minutes. */
+function isoFormat({ year, month, day, hour, minute, second, microsecond, zone }: PyDateTime): string {
+  const two = (part: number): string => String(part).padStart(2, '0');
+  const date = `${String(year).padStart(4, '0')}-${two(month)}-${two(day)}`;
+  const fraction = microsecond === 0 ? '' : `.${String(microsecond).padStart(6, '0')}`;
+  const time = `${two(hour)}:${two(minute)}:${two(second)}${fraction}`;
+  if (zone === undefined) return `${date}T${time}`;
+  const minutes = zone.offset.milliseconds / 60_000;
+  const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
+  return `${date}T${time}${minutes < 0 ? '-' : '+'}${two(hours)}:${two(rest)}`;
 }
