@@ -17,14 +17,7 @@ const below = {
   'layer:dist-autograd': ['layer:rref', 'layer:rpc', 'layer:wire', 'layer:tensor'],
   'layer:profiler': ['layer:rpc', 'layer:wire', 'layer:tensor'],
   'layer:launch': ['layer:rpc'],
-  'layer:torch': [
-    'layer:dist-autograd',
-    'layer:profiler',
-    'layer:rref',
-    'layer:rpc',
-    'layer:wire',
-    'layer:tensor',
-  ],
+  'layer:torch': ['layer:dist-autograd', 'layer:profiler', 'layer:rref', 'layer:rpc', 'layer:wire', 'layer:tensor'],
   'layer:umbrella': [
     'layer:launch',
     'layer:profiler',

@@ -12,6 +12,7 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
   'dist-autograd': ['engine', 'protocol'],
   profiler: ['metrics'],
   launch: [],
+  torch: ['file', 'gloo', 'group', 'pipe', 'messages', 'table', 'pickle', 'nop', 'values'],
   backwire: ['dashboard', 'inspect'],
   testing: [],
 };

@@ -2,9 +2,8 @@
 export * from './random.ts';
 export * from './clock.ts';
 export * from './faults.ts';
-;
-export type {   End } from './connection.ts';
-export {  type NodeEnv,  type SimNode } from './sim-node.ts';
+export type { End } from './connection.ts';
+export { type NodeEnv, type SimNode } from './sim-node.ts';
 export * from './simulation.ts';
 export * from './trace.ts';
 export * from './shrink.ts';

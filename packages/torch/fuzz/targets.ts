@@ -21,7 +21,7 @@ import { captures, document, type CapturedMessage } from '../test/captures.ts';
 import { textOf } from '../test/reading.ts';
 
 /** Small enough that a decoder which respects them stays fast and small. */
-export const FUZZ_LIMITS: TorchLimits = {
+const FUZZ_LIMITS: TorchLimits = {
   ...DEFAULT_TORCH_LIMITS,
   maxBodyBytes: 1 << 20,
   maxTableBytes: 1 << 20,

@@ -44,7 +44,7 @@ interface Document {
 const folder = new URL('../golden/captures/', import.meta.url);
 
 /** The table of a message without tensors. */
-export const EMPTY_TABLE = Uint8Array.from(
+const EMPTY_TABLE = Uint8Array.from(
   Buffer.from('\x80\x02ctorch.jit._pickle\nbuild_tensorlist\nq\x00(](etR.', 'latin1'),
 );
 

@@ -16,7 +16,7 @@ export class Heard {
 }
 
 /** Memory that counts what is out. */
-export class CountedMemory implements PipeMemory {
+class CountedMemory implements PipeMemory {
   out = 0;
   readonly taken: number[] = [];
 

@@ -3,7 +3,7 @@ import type { TorchId } from '../values/objects.ts';
 import type { TensorLike, TravellingTensor } from '../values/opaque-tensor.ts';
 
 /** A pickle of Python's side, unread: it may name what is not offered here, while the message around it is understood. */
-export interface Pickled {
+interface Pickled {
   readonly pickled: Uint8Array;
   /** What the pickle refers to by place. */
   readonly tensors: readonly TravellingTensor[];
@@ -28,7 +28,7 @@ export interface Inner {
 }
 
 /** What a message tells about the autograd context that it belongs to. */
-export interface AutogradMetadata {
+interface AutogradMetadata {
   readonly context: bigint;
   /** Names the pair of send and receive functions. */
   readonly message: bigint;
@@ -88,7 +88,7 @@ export interface FetchCall {
 }
 
 /** A user lets go of its fork, or tells the owner of it. */
-export interface ForkMessage extends Creation {
+interface ForkMessage extends Creation {
   readonly kind: 'rref-user-delete' | 'rref-fork-request';
 }
 
@@ -153,17 +153,17 @@ export interface PythonResult extends Pickled {
 }
 
 /** The owner of an RRef has begun to make its value. */
-export interface RemoteRet extends Creation {
+interface RemoteRet extends Creation {
   readonly kind: 'remote-ret';
 }
 
 /** Answers that say no more than that. */
-export interface Acknowledgement {
+interface Acknowledgement {
   readonly kind: 'rref-ack' | 'backward-autograd-resp' | 'cleanup-autograd-context-resp' | 'rref-backward-resp';
 }
 
 /** What failed, in words. */
-export interface ExceptionResponse {
+interface ExceptionResponse {
   readonly kind: 'exception';
   readonly text: string;
 }

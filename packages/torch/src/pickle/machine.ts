@@ -37,7 +37,7 @@ export interface Dialect {
 }
 
 /** A name that is not on the list. It may only stand where a name means nothing but itself: the class of a remote error. */
-export class UnknownName extends PyName {}
+class UnknownName extends PyName {}
 
 /** An object that another takes the place of when its state comes: what is built is what stays. */
 export abstract class Unbuilt {
