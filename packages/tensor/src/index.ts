@@ -29,11 +29,11 @@ export { gather, indexAdd, indexSelect, oneHot, scatter, scatterAdd } from './op
 export { manualSeed, rand, randint, randn, randperm } from './random.ts';
 export { customFunction, type CustomFunction, type FunctionContext } from './autograd/custom-function.ts';
 export { clamp, maskedFill, where } from './ops/select.ts';
-export { sparseCooTensor } from './sparse/coo.ts';
+export { sparseCooTensor } from './ops/sparse/coo.ts';
 export { detectAnomaly } from './autograd/anomaly.ts';
 export { enableGrad, isGradEnabled, noGrad } from './autograd/record.ts';
-export { grad, runBackward, type BackwardOptions, type GradOptions } from './autograd/engine.ts';
-export { gradcheck, type GradcheckOptions } from './autograd/gradcheck.ts';
+export { grad, runBackward, type BackwardOptions, type GradOptions } from './autograd/backward/engine.ts';
+export { gradcheck, type GradcheckOptions } from './autograd/backward/gradcheck.ts';
 export { fromTf, lift } from './interop.ts';
 export { memory } from './memory.ts';
 export { setMemoryBudget } from './device-memory.ts';

@@ -1,11 +1,11 @@
 /** @file Puts the operations on Tensor's prototype and fills the derivative table: imported for its effect by both entry points. */
-import { accumulateGrad } from './autograd/accumulate.ts';
+import { accumulateGrad } from './autograd/backward/accumulate.ts';
 import { derivativeTable } from './autograd/derivatives/table.ts';
-import { backward, registerHook, retainGrad } from './autograd/engine.ts';
+import { backward, registerHook, retainGrad } from './autograd/backward/engine.ts';
 import { setAccumulate, setShow } from './autograd/node.ts';
 import { shareHandle } from './autograd/record.ts';
 import { derivatives } from './autograd/registry.ts';
-import { refreshView } from './autograd/view-history.ts';
+import { refreshView } from './ops/view-history.ts';
 import { isDType, type DType } from './dtype.ts';
 import type { TensorMethods } from './methods.ts';
 import * as arithmetic from './ops/arithmetic.ts';
@@ -24,8 +24,8 @@ import * as linalg from './ops/linalg.ts';
 import * as unary from './ops/unary.ts';
 import * as views from './ops/views.ts';
 import * as indexing from './ops/indexing.ts';
-import { addSparseInPlace, castSparse, negSparse } from './sparse/arithmetic.ts';
-import * as coo from './sparse/coo.ts';
+import { addSparseInPlace, castSparse, negSparse } from './ops/sparse/arithmetic.ts';
+import * as coo from './ops/sparse/coo.ts';
 import { setViewRefresh, Tensor } from './tensor.ts';
 
 /** The body of a method: the tensor it is called on comes first. */

@@ -8,7 +8,7 @@ export { Storage, storageFromBytes, type StorageOptions } from './storage.ts';
 export { sparseFromParts, tensorFromParts, type TensorParts } from './creation.ts';
 export type { SparseParts } from './tensor.ts';
 export { AccumulateGrad, Node, runHooks, type Edge, type OutputInfo } from './autograd/node.ts';
-export { countDependencies, fit as fitGradient } from './autograd/engine.ts';
+export { countDependencies, fit as fitGradient } from './autograd/backward/engine.ts';
 export { gradEdge, setHistory, shareHandle } from './autograd/record.ts';
 export { addGradients, addToHeld, sumTo } from './ops/gradients.ts';
 export { aligned, readBytes } from './host.ts';

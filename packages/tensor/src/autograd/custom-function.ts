@@ -8,7 +8,7 @@ import type { Tensor } from '../tensor.ts';
 import { programStack } from './anomaly.ts';
 import { Node, type Edge } from './node.ts';
 import { gradEdge, SavedTensor, setHistory, shareHandle } from './record.ts';
-import { noteView } from './view-history.ts';
+import { noteView } from '../ops/view-history.ts';
 
 /** What forward leaves for backward. */
 export interface FunctionContext {

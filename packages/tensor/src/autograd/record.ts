@@ -8,7 +8,7 @@ import type { Storage } from '../storage.ts';
 import { newMeta, Tensor } from '../tensor.ts';
 import type { AutogradMeta } from './meta.ts';
 import { AccumulateGrad, type Edge, type Node } from './node.ts';
-import { refreshView } from './view-history.ts';
+import { refreshView } from '../ops/view-history.ts';
 
 /** Whether operations are recorded here. */
 export function isGradEnabled(): boolean {

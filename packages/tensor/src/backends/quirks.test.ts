@@ -3,7 +3,7 @@ import * as tfc from '@tensorflow/tfjs-core';
 import { existsSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { backendName } from '../index.ts';
-import { backendFor } from './kernels.ts';
+import { backendFor } from '../ops/kernels.ts';
 import { QUIRKS, usable } from './quirks.ts';
 
 describe('the table of quirks', () => {

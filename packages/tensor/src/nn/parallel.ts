@@ -1,11 +1,11 @@
 /** @file DistributedDataParallel: the same module on every worker, its gradients combined bucket by bucket. */
 import { noGrad } from '../autograd/record.ts';
-import { runBackward } from '../autograd/engine.ts';
+import { runBackward } from '../autograd/backward/engine.ts';
 import { tensor, zeros } from '../creation.ts';
 import { dtypes } from '../dtype.ts';
 import { concat } from '../ops/join.ts';
 import { sameShape } from '../shape.ts';
-import { sparseCooTensor } from '../sparse/coo.ts';
+import { sparseCooTensor } from '../ops/sparse/coo.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
 import { Module, type Callable } from './module.ts';
 import { replicas } from './replicas.ts';

@@ -1,6 +1,6 @@
 /** @file Arithmetic and comparison of two tensors. */
 import { named } from '../named.ts';
-import { addSparse, mulSparse } from '../sparse/arithmetic.ts';
+import { addSparse, mulSparse } from './sparse/arithmetic.ts';
 import { Tensor } from '../tensor.ts';
 import { takesExact } from './elementwise.ts';
 import type { BinaryName } from './loops.ts';

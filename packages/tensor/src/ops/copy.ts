@@ -2,10 +2,10 @@
 import { cast, isDType, type DType } from '../dtype.ts';
 import { DTypeError } from '../errors.ts';
 import { fromArray, over, rawView, readArray, readBytes } from '../host.ts';
-import { contiguousOnDevice } from '../backends/kernels.ts';
+import { contiguousOnDevice } from './kernels.ts';
 import { shareHandle } from '../autograd/record.ts';
 import { Storage } from '../storage.ts';
-import { cloneSparse } from '../sparse/parts.ts';
+import { cloneSparse } from './sparse/parts.ts';
 import type { Device, Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
 import { apply } from './op.ts';

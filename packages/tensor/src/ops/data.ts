@@ -3,7 +3,7 @@ import { cast, dtypes, decode, type DType, type NumberArray, type TypedArrayOf, 
 import { DTypeError, ShapeError } from '../errors.ts';
 import { readArray, readNumbers } from '../host.ts';
 import { sameShape } from '../shape.ts';
-import { toDense } from '../sparse/coo.ts';
+import { toDense } from './sparse/coo.ts';
 import type { Nested, Tensor } from '../tensor.ts';
 
 /** The elements in row-major order. A snapshot that later in-place changes do not touch; not to be written to. */

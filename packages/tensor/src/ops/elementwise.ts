@@ -1,5 +1,5 @@
 /** @file Element-by-element operations: arithmetic, comparison, and the functions of one argument. */
-import { backendFor, KERNEL_RANK, runKernel } from '../backends/kernels.ts';
+import { backendFor, KERNEL_RANK, runKernel } from './kernels.ts';
 import { cast, decode, dtypes, encode, isDifferentiable, type DType, type NumberArray } from '../dtype.ts';
 import { fromArray, readArray } from '../host.ts';
 import { broadcastShapes, sameShape, sizeOf, type Shape } from '../shape.ts';

@@ -2,7 +2,7 @@
 import { ambient } from '../ambient.ts';
 import { derivatives } from '../autograd/registry.ts';
 import { OpNode, type Derivative } from '../autograd/op-node.ts';
-import { checkInPlace, rebaseHistory } from '../autograd/view-history.ts';
+import { checkInPlace, rebaseHistory } from './view-history.ts';
 import { isDifferentiable, promote, dtypes, type DType } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { aligned, rawView, readBytes } from '../host.ts';

@@ -1,5 +1,5 @@
 /** @file Matrix products, batched and broadcast. */
-import { argument, freeArguments, isDeviceDType, backendFor, type Argument } from '../backends/kernels.ts';
+import { argument, freeArguments, isDeviceDType, backendFor, type Argument } from './kernels.ts';
 import type { Backend } from '../backends/backend.ts';
 import { relieveDevice } from '../device-memory.ts';
 import { decode, dtypes, encode, isDifferentiable, type NumberArray } from '../dtype.ts';

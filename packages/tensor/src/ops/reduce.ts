@@ -1,5 +1,5 @@
 /** @file Reductions: sum, mean, prod, max, min and their relatives. */
-import { backendFor, runKernel } from '../backends/kernels.ts';
+import { backendFor, runKernel } from './kernels.ts';
 import {
   allocate,
   cast,

@@ -1,5 +1,5 @@
 /** @file The gradient of relu as one operation: every network runs it, and a comparison with a choice would read each element thrice. */
-import { backendFor, runKernel } from '../backends/kernels.ts';
+import { backendFor, runKernel } from './kernels.ts';
 import { decode, encode, type NumberArray } from '../dtype.ts';
 import { fromArray, readArray } from '../host.ts';
 import type { Tensor } from '../tensor.ts';

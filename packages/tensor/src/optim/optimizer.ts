@@ -1,6 +1,6 @@
 /** @file What every optimiser shares: parameters, their state, and steps over whole arrays with no operation in between. */
 import type { DeviceUpdate } from '../backends/backend.ts';
-import { argument, freeArguments } from '../backends/kernels.ts';
+import { argument, freeArguments } from '../ops/kernels.ts';
 import { backendWorth } from '../backends/current.ts';
 import { noGrad } from '../autograd/record.ts';
 import { isDifferentiable } from '../dtype.ts';

@@ -1,6 +1,6 @@
 /** @file Derivatives of operations on sparse tensors. */
-import { sparseCooTensor } from '../../sparse/coo.ts';
-import { gatherRows } from '../../sparse/gather.ts';
+import { sparseCooTensor } from '../../ops/sparse/coo.ts';
+import { gatherRows } from '../../ops/sparse/gather.ts';
 import type { Tensor } from '../../tensor.ts';
 import type { DType } from '../../dtype.ts';
 import type { Shape } from '../../shape.ts';

@@ -1,7 +1,7 @@
 /** @file Sparse COO tensors. */
 import { describe, expect, it } from 'vitest';
-import { Parameter, fromBytes, nn, optim, sparseCooTensor, tensor, zeros, type Tensor } from '../index.ts';
-import { sparseFromParts } from '../internal.ts';
+import { Parameter, fromBytes, nn, optim, sparseCooTensor, tensor, zeros, type Tensor } from '../../index.ts';
+import { sparseFromParts } from '../../internal.ts';
 
 const index = (rows: number[][]): Tensor => tensor(rows, { dtype: 'int64' });
 

@@ -1,9 +1,9 @@
 /** @file Linear indices of sparse tensors, and the sorted order that makes them unique. */
-import { decode, encode } from '../dtype.ts';
-import { ShapeError } from '../errors.ts';
-import { readArray } from '../host.ts';
-import type { Shape } from '../shape.ts';
-import type { Tensor } from '../tensor.ts';
+import { decode, encode } from '../../dtype.ts';
+import { ShapeError } from '../../errors.ts';
+import { readArray } from '../../host.ts';
+import type { Shape } from '../../shape.ts';
+import type { Tensor } from '../../tensor.ts';
 
 /** Row-major linear indices of each entry over the sparse dimensions; throws for indices outside `size`. */
 export function linearIndices(indices: Tensor<'int64'>, size: Shape): Float64Array {

@@ -1,14 +1,14 @@
 /** @file The backward pass: runs functions when all gradients for their outputs have arrived, latest made first. */
-import { ambient, runWith } from '../ambient.ts';
-import { AutogradError } from '../errors.ts';
-import { onesLike } from '../creation.ts';
-import { addToHeld, sumTo } from '../ops/gradients.ts';
-import { sweep } from '../scope.ts';
-import { sameShape } from '../shape.ts';
-import type { Tensor } from '../tensor.ts';
-import type { AutogradMeta } from './meta.ts';
-import { AccumulateGrad, type Edge, type Node } from './node.ts';
-import { gradEdge } from './record.ts';
+import { ambient, runWith } from '../../ambient.ts';
+import { AutogradError } from '../../errors.ts';
+import { onesLike } from '../../creation.ts';
+import { addToHeld, sumTo } from '../../ops/gradients.ts';
+import { sweep } from '../../scope.ts';
+import { sameShape } from '../../shape.ts';
+import type { Tensor } from '../../tensor.ts';
+import type { AutogradMeta } from '../meta.ts';
+import { AccumulateGrad, type Edge, type Node } from '../node.ts';
+import { gradEdge } from '../record.ts';
 
 export interface BackwardOptions {
   /** Keep saved values, so that the graph can be run again. @default createGraph */

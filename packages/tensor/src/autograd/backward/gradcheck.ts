@@ -1,10 +1,10 @@
 /** @file Checks derivatives against differences of the function itself. */
-import { dtypes, encodeLanes } from '../dtype.ts';
-import { AutogradError } from '../errors.ts';
-import { fromArray, readNumbers } from '../host.ts';
-import type { Tensor } from '../tensor.ts';
+import { dtypes, encodeLanes } from '../../dtype.ts';
+import { AutogradError } from '../../errors.ts';
+import { fromArray, readNumbers } from '../../host.ts';
+import type { Tensor } from '../../tensor.ts';
 import { grad } from './engine.ts';
-import { noGrad } from './record.ts';
+import { noGrad } from '../record.ts';
 
 export interface GradcheckOptions {
   /** Step of the central difference. @default 1e-6 for float64 inputs, 1e-3 otherwise */

@@ -5,9 +5,9 @@ import { readBytes, over } from '../host.ts';
 import { contiguousStrides, type Shape } from '../shape.ts';
 import { Storage } from '../storage.ts';
 import type { Tensor } from '../tensor.ts';
-import type { Backend, DeviceBuffer, DeviceDType, DeviceTensor, Worth } from './backend.ts';
-import { backendWorth, currentBackend } from './current.ts';
-import { usable } from './quirks.ts';
+import type { Backend, DeviceBuffer, DeviceDType, DeviceTensor, Worth } from '../backends/backend.ts';
+import { backendWorth, currentBackend } from '../backends/current.ts';
+import { usable } from '../backends/quirks.ts';
 
 /** Kinds of work with their own break-even size. */
 export type WorkClass = keyof Worth;

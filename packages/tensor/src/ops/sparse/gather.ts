@@ -1,12 +1,12 @@
 /** @file Reads a dense tensor at sparse indices. */
-import { apply } from '../ops/op.ts';
-import { ALL, each } from '../ops/takes.ts';
-import { defineOp } from '../ops/define.ts';
-import { dtypes } from '../dtype.ts';
-import { over, readBytes } from '../host.ts';
-import { Storage } from '../storage.ts';
-import { sizeOf } from '../shape.ts';
-import type { Tensor } from '../tensor.ts';
+import { apply } from '../op.ts';
+import { ALL, each } from '../takes.ts';
+import { defineOp } from '../define.ts';
+import { dtypes } from '../../dtype.ts';
+import { over, readBytes } from '../../host.ts';
+import { Storage } from '../../storage.ts';
+import { sizeOf } from '../../shape.ts';
+import type { Tensor } from '../../tensor.ts';
 import { heldIndices } from './coo.ts';
 import { linearIndices } from './plan.ts';
 

@@ -1,16 +1,16 @@
 /** @file Sparse COO tensors: making them, coalescing, and dense forms. */
-import { detach } from '../ops/copy.ts';
-import { apply } from '../ops/op.ts';
-import { ALL, check, each, REAL_NUMBER } from '../ops/takes.ts';
-import { defineOp } from '../ops/define.ts';
-import { sparseFromParts } from '../creation.ts';
-import { allocate, decode, dtypes, encode, viewAs, type DType, type NumberArray } from '../dtype.ts';
-import { DTypeError, ShapeError } from '../errors.ts';
-import { fromArray, readArray, readBytes, readNumbers } from '../host.ts';
-import { shareHandle } from '../autograd/record.ts';
-import { untracked } from '../scope.ts';
-import { sizeOf, type Shape } from '../shape.ts';
-import type { Tensor } from '../tensor.ts';
+import { detach } from '../copy.ts';
+import { apply } from '../op.ts';
+import { ALL, check, each, REAL_NUMBER } from '../takes.ts';
+import { defineOp } from '../define.ts';
+import { sparseFromParts } from '../../creation.ts';
+import { allocate, decode, dtypes, encode, viewAs, type DType, type NumberArray } from '../../dtype.ts';
+import { DTypeError, ShapeError } from '../../errors.ts';
+import { fromArray, readArray, readBytes, readNumbers } from '../../host.ts';
+import { shareHandle } from '../../autograd/record.ts';
+import { untracked } from '../../scope.ts';
+import { sizeOf, type Shape } from '../../shape.ts';
+import type { Tensor } from '../../tensor.ts';
 import { linearIndices, planUnique, unravel } from './plan.ts';
 import { partsOf } from './parts.ts';
 

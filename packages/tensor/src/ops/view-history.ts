@@ -1,14 +1,14 @@
 /** @file Views and in-place operations in the graph: a change through a view becomes part of the base's history. */
 import { zeros } from '../creation.ts';
 import type { DType } from '../dtype.ts';
-import { complex, imag, real } from '../ops/complex-parts.ts';
-import { stack } from '../ops/join.ts';
-import { asStrided, asStridedAdd, asStridedScatter, type Geometry } from '../ops/as-strided.ts';
+import { complex, imag, real } from './complex-parts.ts';
+import { stack } from './join.ts';
+import { asStrided, asStridedAdd, asStridedScatter, type Geometry } from './as-strided.ts';
 import { AutogradError } from '../errors.ts';
 import { extentOf, isContiguous, type Shape } from '../shape.ts';
 import { newMeta, type Tensor } from '../tensor.ts';
-import type { AutogradMeta, ViewInfo, ViewOrigin } from './meta.ts';
-import { Node, type Edge } from './node.ts';
+import type { AutogradMeta, ViewInfo, ViewOrigin } from '../autograd/meta.ts';
+import { Node, type Edge } from '../autograd/node.ts';
 
 /** Notes that `view` shows part of `base`. */
 export function noteView(view: Tensor, base: Tensor, origin: ViewOrigin): void {

@@ -1,7 +1,7 @@
 /** @file Access to the parts of a sparse tensor. */
-import { DTypeError } from '../errors.ts';
-import { sparseFromParts } from '../creation.ts';
-import type { SparseParts, Tensor } from '../tensor.ts';
+import { DTypeError } from '../../errors.ts';
+import { sparseFromParts } from '../../creation.ts';
+import type { SparseParts, Tensor } from '../../tensor.ts';
 
 /** The parts; throws for a strided tensor. */
 export function partsOf(t: Tensor, operation: string): SparseParts {

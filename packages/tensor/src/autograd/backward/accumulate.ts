@@ -1,10 +1,10 @@
 /** @file How gradients are summed, and how they end up in a leaf. */
-import { ambient } from '../ambient.ts';
-import { addGradients } from '../ops/gradients.ts';
-import { keep, unswept } from '../scope.ts';
-import { shareHandle } from './record.ts';
-import type { AutogradMeta } from './meta.ts';
-import type { Tensor } from '../tensor.ts';
+import { ambient } from '../../ambient.ts';
+import { addGradients } from '../../ops/gradients.ts';
+import { keep, unswept } from '../../scope.ts';
+import { shareHandle } from '../record.ts';
+import type { AutogradMeta } from '../meta.ts';
+import type { Tensor } from '../../tensor.ts';
 
 /**
  * Adds `grad` into the leaf's `.grad` out of place, so that a gradient somebody holds does not change. The leaf's gradient belongs to
