@@ -2,7 +2,7 @@
 Small programs: tensors, a list of calls, and what PyTorch makes of them: values, gradients, or the call that refuses.
 
 A call is [result, function, arguments...]. Names are those of this package; "$x" is the tensor x. `functions.py` says what each is in
-PyTorch. src/programs.test.ts runs the same calls.
+PyTorch. test/programs.test.ts runs the same calls.
 """
 import torch
 

@@ -1,6 +1,6 @@
 /** @file Training on this backend against training on the cpu backend: every layer, loss, product and optimiser, 20 steps of each. */
 import { describe, expect, it } from 'vitest';
-import * as bw from '../index.ts';
+import * as bw from '../src/index.ts';
 import {
   backendName,
   manualSeed,
@@ -12,9 +12,9 @@ import {
   setBackend,
   tensor,
   type Tensor,
-} from '../index.ts';
-import type * as losses from '../ops/losses.ts';
-import type * as products from '../ops/matmul.ts';
+} from '../src/index.ts';
+import type * as losses from '../src/ops/losses.ts';
+import type * as products from '../src/ops/matmul.ts';
 
 /** What is trained: parameters, and the loss of a step. */
 interface Trial {

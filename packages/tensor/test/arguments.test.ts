@@ -1,0 +1,282 @@
+/** @file What is wrong with an argument is said where it is given, and what PyTorch allows is allowed. */
+import { describe, expect, it } from 'vitest';
+import {
+  adaptiveAvgPool2d,
+  avgPool2d,
+  backendName,
+  bincount,
+  bmm,
+  complex,
+  conv2d,
+  convTranspose2d,
+  crossEntropy,
+  det,
+  diagEmbed,
+  DTypeError,
+  fromBytes,
+  groupNorm,
+  loadSafetensors,
+  maxPool2d,
+  oneHot,
+  ones,
+  setBackend,
+  ShapeError,
+  tensor,
+  zeros,
+} from '../src/index.ts';
+import { storageFromBytes, tensorFromParts } from '../src/internal.ts';
+
+describe('positions and sizes', () => {
+  const t = tensor([1, 2, 3, 4]);
+
+  it.each<[name: string, run: () => unknown, says: string]>([
+    ['slice from a fraction', () => t.slice(0, 0.5), 'slice indices must be whole numbers, but got 0.5'],
+    ['slice to a fraction', () => t.slice(0, 0, 2.5), '2.5'],
+    ['slice from NaN', () => t.slice(0, NaN), 'NaN'],
+    ['slice by a fraction', () => t.slice(0, 0, 4, 1.5), 'slice step must be a positive whole number, but got 1.5'],
+    ['expand to a fraction', () => tensor([1]).expand([1.5]), 'shape [1.5] has an invalid dimension'],
+    ['expand to a negative size', () => tensor([1]).expand([-2]), 'shape [-2] has an invalid dimension'],
+    ['tile a fraction of times', () => t.tile([1.5]), '1.5'],
+    ['pad by a fraction', () => t.pad([0.5, 0.5]), 'pad: [0.5, 0.5] are not whole numbers'],
+    ['roll by a fraction', () => t.roll(1.5), 'roll: the shift must be a whole number, but got 1.5'],
+    ['topK of a fraction', () => t.topK(1.5), 'topK: k must be a whole number, but got 1.5'],
+    ['oneHot of a fraction', () => oneHot(tensor([0n]), 1.5), 'shape [1.5] has an invalid dimension'],
+    ['flip one dimension twice', () => t.flip([0, -1]), 'dim 0 appears multiple times in the list of dims'],
+  ])('%s', (_, run, says) => {
+    expect(run).toThrow(ShapeError);
+    expect(run).toThrow(says);
+  });
+
+  it.each<[name: string, run: () => unknown, says: string]>([
+    ['a size that is no number', () => zeros([2, undefined as never]), 'shape [2, undefined] has an invalid dimension'],
+    ['two sizes to infer', () => t.reshape([-1, -1]), 'only one dimension can be inferred, but the shape is [-1, -1]'],
+    [
+      'sizes of nothing',
+      () => t.split(undefined as never),
+      'split expects a size or a list of sizes, but got undefined',
+    ],
+    [
+      'more elements than can be',
+      () =>
+        ones([1])
+          .expand([2 ** 20])
+          .unsqueeze(1)
+          .add(ones([1]).expand([2 ** 20])),
+      'shape [1048576, 1048576] has too many elements',
+    ],
+    [
+      'a product of too many',
+      () =>
+        ones([1, 1])
+          .expand([2 ** 20, 1])
+          .matmul(ones([1, 1]).expand([1, 2 ** 20])),
+      'shape [1048576, 1048576] has too many elements',
+    ],
+    [
+      'a count beyond all bounds',
+      () => bincount(tensor([2n ** 50n])),
+      'shape [1125899906842625] has too many elements',
+    ],
+    [
+      'counts with too few weights',
+      () => bincount(tensor([1n, 2n]), tensor([1])),
+      'weights should be 1-d and have the same length as input, but got shapes [1] and [2]',
+    ],
+    ['a matrix of one dimension', () => det(t), 'det: A must have at least 2 dimensions, but has shape [4]'],
+    ['a diagonal of nothing', () => diagEmbed(tensor(1)), 'diagEmbed: input tensor must have at least 1 dimension'],
+    ['channels of nothing', () => groupNorm(t, 2), 'groupNorm expects [N, C, ...], got [4]'],
+    [
+      'images of one dimension',
+      () => conv2d(t, ones([1, 1, 1, 1])),
+      'conv2d: expected images [N, C, H, W] or [C, H, W], got [4]',
+    ],
+    [
+      'a bias of another size',
+      () => conv2d(ones([1, 1, 2, 2]), ones([3, 1, 1, 1]), { bias: t }),
+      'expected a bias of 3 elements, got [4]',
+    ],
+    [
+      'weights of some classes',
+      () => crossEntropy(ones([1, 3]), tensor([0n]), { weight: t }),
+      'the weight should be defined for all 3 classes, but has shape [4]',
+    ],
+    [
+      'several indices into one element',
+      () => tensor(1).indexSelect(0, tensor([0n, 0n])),
+      'Index to scalar can have only 1 value, got 2 values',
+    ],
+    ['batches of other counts', () => bmm(ones([2, 1, 1]), ones([1, 1, 1])), 'to be: [2, 1] but got: [1, 1].'],
+  ])('%s', (_, run, says) => {
+    expect(run).toThrow(ShapeError);
+    expect(run).toThrow(says);
+  });
+
+  it('windows', () => {
+    const [image, weight] = [ones([1, 1, 4, 4]), ones([1, 1, 2, 2])];
+    for (const run of [
+      () => conv2d(image, weight, { stride: 0 }),
+      () => conv2d(image, weight, { stride: [1, 1.5] }),
+      () => convTranspose2d(image, weight, { stride: 0 }),
+    ])
+      expect(run).toThrow('stride must be whole numbers of at least 1');
+    expect(() => conv2d(image, weight, { dilation: 0 })).toThrow('dilation must be whole numbers of at least 1');
+    expect(() => conv2d(image, weight, { padding: -1 })).toThrow('padding must be whole numbers of at least 0');
+    for (const kernel of [0, 1.5]) {
+      expect(() => maxPool2d(image, kernel)).toThrow('kernel must be whole numbers of at least 1');
+      expect(() => avgPool2d(image, kernel)).toThrow(`got [${kernel}, ${kernel}]`);
+    }
+    expect(() => maxPool2d(image, 2, { padding: 2 })).toThrow('pad should be at most half of effective kernel size');
+    expect(() => adaptiveAvgPool2d(image, 1.5)).toThrow('shape [1.5, 1.5] has an invalid dimension');
+  });
+});
+
+describe('values and names', () => {
+  it('refuses what no tensor holds', () => {
+    expect(() => tensor([undefined] as never)).toThrow('a tensor holds numbers, bigints and booleans, not undefined');
+    expect(() => tensor([null] as never)).toThrow('not null');
+    expect(() => tensor(['a'] as never)).toThrow("not a string ('a')");
+    for (const make of [
+      () => tensor([1], { dtype: 'float8' as never }),
+      () => zeros([1], { dtype: 'constructor' as never }),
+    ])
+      expect(make).toThrow(DTypeError);
+    expect(() => tensor([1], { dtype: 'float8' as never })).toThrow("unknown dtype 'float8'");
+  });
+
+  it('refuses backends that there are not, and keeps the one there is', async () => {
+    const before = backendName();
+    for (const name of ['toString', 'constructor', 'x'])
+      await expect(setBackend(name as never)).rejects.toThrow(`setBackend is '${name}'; expected auto, cpu`);
+    expect(backendName()).toBe(before);
+  });
+});
+
+describe('as PyTorch', () => {
+  it('flips and finds in a tensor without dimensions', () => {
+    expect(tensor(5).flip([0]).toArray()).toBe(5);
+    expect(tensor([1, 2]).flip([]).toArray()).toEqual([1, 2]);
+    const { values, indices } = tensor(5).topK(1);
+    expect([values.toArray(), indices.toArray()]).toEqual([5, 0n]);
+  });
+
+  it('rolls the flattened tensor unless told a dimension', () => {
+    const t = tensor([
+      [1, 2],
+      [3, 4],
+    ]);
+    expect(t.roll(1).toArray()).toEqual([
+      [4, 1],
+      [2, 3],
+    ]);
+    expect(t.roll(1, 0).toArray()).toEqual([
+      [3, 4],
+      [1, 2],
+    ]);
+    expect(tensor(5).roll(1).toArray()).toBe(5);
+  });
+});
+
+describe('the determinant', () => {
+  it.each<[values: number[][], gradient: number[][]]>([
+    [[[0]], [[1]]],
+    [
+      [
+        [1, 2],
+        [2, 4],
+      ],
+      [
+        [4, -2],
+        [-2, 1],
+      ],
+    ],
+    [
+      [
+        [0, 0, 0],
+        [0, 2, 1],
+        [0, 1, 3],
+      ],
+      [
+        [5, 0, 0],
+        [0, 0, 0],
+        [0, 0, 0],
+      ],
+    ],
+    [
+      [
+        [1, 1, 1],
+        [1, 1, 1],
+        [1, 1, 1],
+      ],
+      [
+        [0, 0, 0],
+        [0, 0, 0],
+        [0, 0, 0],
+      ],
+    ],
+  ])('has the cofactors of the singular matrix %j for its gradient', (values, gradient) => {
+    const t = tensor(values, { requiresGrad: true });
+    t.det().backward();
+    expect(t.grad?.add(0).toArray()).toEqual(gradient);
+  });
+
+  it('has one for batches of which some are singular', () => {
+    const t = tensor(
+      [
+        [
+          [1, 2],
+          [2, 4],
+        ],
+        [
+          [2, 0],
+          [0, 3],
+        ],
+      ],
+      { requiresGrad: true, dtype: 'float64' },
+    );
+    t.det().sum().backward();
+    expect(t.grad?.add(0).toArray()).toEqual([
+      [
+        [4, -2],
+        [-2, 1],
+      ],
+      [
+        [3, 0],
+        [0, 2],
+      ],
+    ]);
+  });
+});
+
+describe('bool bytes from elsewhere', () => {
+  const odd = (): Uint8Array => Uint8Array.of(2, 255, 0);
+
+  it('are zeros and ones', () => {
+    const given = odd();
+    const parts = { storage: storageFromBytes(odd()), dtype: 'bool', shape: [3], strides: [1], offset: 0 } as const;
+    for (const t of [fromBytes(given, [3], 'bool'), tensorFromParts(parts)]) {
+      expect(t.sum().toArray()).toBe(2n);
+      expect([...t.dataSync()]).toEqual([1, 1, 0]);
+      expect(t.eq(tensor([true, true, false])).toArray()).toEqual([true, true, true]);
+    }
+    // The caller's own bytes stay as they are.
+    expect(given).toEqual(odd());
+  });
+
+  it('are so in files too', () => {
+    const header = new TextEncoder().encode('{"a":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]}}');
+    const file = new Uint8Array(8 + header.length + 3);
+    new DataView(file.buffer).setBigUint64(0, BigInt(header.length), true);
+    file.set(header, 8);
+    file.set(odd(), 8 + header.length);
+    expect([...(loadSafetensors(file).tensors.get('a')?.dataSync() ?? [])]).toEqual([1, 1, 0]);
+  });
+});
+
+describe('complex numbers', () => {
+  it('have a size where its square overflows, and quotients by zero', () => {
+    const t = complex(tensor([1e30, 3, 0]), tensor([1e30, 4, 0]));
+    expect([...t.abs().dataSync()]).toEqual([Math.fround(Math.hypot(Math.fround(1e30), Math.fround(1e30))), 5, 0]);
+    const one = complex(tensor([1]), tensor([0]));
+    expect([...one.div(complex(tensor([0]), tensor([0]))).dataSync()]).toEqual([Infinity, NaN]);
+  });
+});
