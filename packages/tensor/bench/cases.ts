@@ -47,7 +47,7 @@ function training(model: nn.Module & { forward(x: Tensor): Tensor }, x: Tensor):
 }
 
 /** Batch 64, 784-256-256-10. */
-export function mlpStep(): () => void {
+function mlpStep(): () => void {
   manualSeed(1);
   const layers = [
     new nn.Linear(784, 256),
@@ -59,7 +59,7 @@ export function mlpStep(): () => void {
   return training(new nn.Sequential(...layers), randn([64, 784]));
 }
 
-export function lenetStep(): () => void {
+function lenetStep(): () => void {
   manualSeed(1);
   const model = new nn.Sequential(
     ...[new nn.Conv2d(1, 6, 5, { padding: 2 }), new nn.ReLU(), new nn.MaxPool2d(2)],
@@ -69,7 +69,7 @@ export function lenetStep(): () => void {
   return training(model, randn([64, 1, 28, 28]));
 }
 
-export function embeddingStep(): () => void {
+function embeddingStep(): () => void {
   manualSeed(1);
   const table = new nn.EmbeddingBag(10_000, 64, { mode: 'sum', sparse: true });
   const ids = randint(0, 10_000, [64, 32]);

@@ -95,11 +95,6 @@ export function runWith<T>(patch: Partial<Ambient>, fn: () => T): T {
   return carrier.run({ ...ambient(), ...patch }, fn);
 }
 
-/** Runs `fn` with exactly `record`: restores a record saved earlier with `ambient()`. */
-export function runAs<T>(record: Ambient, fn: () => T): T {
-  return carrier.run(record, fn);
-}
-
 /** Runs `fn` with `patch` over the root record: no call, deadline, context or profile of the caller. */
 export function runClean<T>(patch: Partial<Ambient>, fn: () => T): T {
   return carrier.run({ ...ROOT, ...patch }, fn);

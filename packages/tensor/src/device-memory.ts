@@ -1,7 +1,35 @@
 /** @file Keeps device memory within its budget: garbage is asked for when much was made, and old results move to the host. */
 import type { Backend, DeviceBuffer } from './backends/backend.ts';
-import type { Cell } from './storage.ts';
 import { limits } from './limits.ts';
+
+/** What outlives the Storage object: the memory itself, and how to give it back. */
+export interface Cell {
+  readonly nbytes: number;
+  host: Uint8Array | undefined;
+  device: DeviceBuffer | undefined;
+  backend: Backend | undefined;
+  /** Messages being written from `host`. */
+  ioRefs: number;
+  /** An alias of `host` was handed out: it must not change or be reused. */
+  escaped: boolean;
+  onFree: ((bytes: Uint8Array) => void) | undefined;
+  /** Host memory that was replaced while a message still reads it. */
+  orphans: (() => void)[] | undefined;
+  freed: boolean;
+  /** Whether the finaliser knows of it. */
+  registered: boolean;
+  readonly ticket: Ticket;
+}
+
+/**
+ * What the finaliser is left with. It holds the cell only while that owns device memory or pooled memory: plain host memory must not
+ * wait for a finaliser, because none runs in a loop that never yields.
+ */
+export interface Ticket {
+  readonly nbytes: number;
+  refs: number;
+  cell: Cell | undefined;
+}
 
 /** Every cell with device memory, oldest use first. */
 const resident = new Set<Cell>();

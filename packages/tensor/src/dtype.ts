@@ -79,11 +79,6 @@ export function isDifferentiable(dtype: DType): boolean {
   return kind === 'float' || kind === 'complex';
 }
 
-/** Whether this is one of the real floating types. */
-export function isFloat(dtype: DType): boolean {
-  return dtypes[dtype].kind === 'float';
-}
-
 /** The typed array over `bytes`; copies when they are not aligned for the dtype. */
 export function viewAs<D extends DType>(bytes: Uint8Array, dtype: D): TypedArrayOf<D> {
   const row = dtypes[dtype];
@@ -169,14 +164,6 @@ function encodeInt64(values: NumberArray): BigInt64Array {
     halves[2 * i + 1] = Math.floor(whole / WORD);
   }
   return out;
-}
-
-const I64_MIN = -(2n ** 63n);
-
-/** A float as int64, truncated; NaN and what does not fit become the smallest int64, as on x86. */
-export function toInt64(value: number): bigint {
-  if (!(value >= -(2 ** 63) && value < 2 ** 63)) return I64_MIN;
-  return BigInt(Math.trunc(value));
 }
 
 /** An int64 as float32, rounded once (through a double it would be rounded twice). */

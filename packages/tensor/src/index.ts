@@ -4,8 +4,7 @@ import './install.ts';
 
 export { rpcName, type Named } from './named.ts';
 export { type DType, type TypedArrayOf, type TypedArrays, promote as promoteTypes } from './dtype.ts';
-export { Parameter, Tensor, type Device, type Nested } from './tensor.ts';
-export type { GradFn, GradHook } from './autograd/meta.ts';
+export { Parameter, Tensor, type Device, type GradFn, type GradHook, type Nested } from './tensor.ts';
 export { AutogradError, DisposedError, DTypeError, ShapeError, TensorError } from './errors.ts';
 export {
   arange,

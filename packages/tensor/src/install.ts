@@ -32,7 +32,9 @@ import { setViewRefresh, Tensor } from './tensor.ts';
 type Body = (self: Tensor, ...args: never[]) => unknown;
 
 /** One entry a method: leaving one out, or naming one that has no type in methods.ts, does not compile. */
-const methods: Readonly<Record<Exclude<keyof TensorMethods<DType>, 'isCoalesced'>, Body>> = {
+const methods: Readonly<
+  Record<Exclude<keyof TensorMethods<DType, Tensor, Tensor>, 'isCoalesced'> | 'indices' | 'to', Body>
+> = {
   add: arithmetic.add,
   sub: arithmetic.sub,
   mul: arithmetic.mul,

@@ -2,18 +2,14 @@
 import './node-version.ts';
 import './install.ts';
 
-export { ambient, runAs, runAtRoot, runCall, runClean, runWith, type Ambient, type OpObserver } from './ambient.ts';
-export { dtypes, isDType, viewAs, type DTypeInfo } from './dtype.ts';
+export { ambient, runAtRoot, runCall, runClean, runWith, type OpObserver } from './ambient.ts';
 export { Storage, storageFromBytes, type StorageOptions } from './storage.ts';
-export { sparseFromParts, tensorFromParts, type TensorParts } from './creation.ts';
-export type { SparseParts } from './tensor.ts';
-export { AccumulateGrad, Node, runHooks, type Edge, type OutputInfo } from './autograd/node.ts';
-export { countDependencies, fit as fitGradient } from './autograd/backward/engine.ts';
+export { sparseFromParts, tensorFromParts } from './creation.ts';
+export { tensorsIn, type Edge, type Node } from './tensor.ts';
+export { AccumulateGrad, FunctionNode } from './autograd/node.ts';
+export { fit as fitGradient } from './autograd/backward/engine.ts';
 export { gradEdge, setHistory, shareHandle } from './autograd/record.ts';
-export { addGradients, addToHeld, sumTo } from './ops/gradients.ts';
-export { aligned, readBytes } from './host.ts';
-export { copyStrided, type StridedBytes } from './strided.ts';
-export { isNamed, named } from './named.ts';
-export { adoptIntoScope, callScope, scopedIn, sweep, tensorsIn, unswept, untracked } from './scope.ts';
-export { builtinOps, type BuiltinOp } from './builtins.ts';
+export { addGradients, addToHeld } from './ops/gradients.ts';
+export { readBytes } from './host.ts';
+export { adoptIntoScope, callScope, scopedIn, sweep, untracked } from './scope.ts';
 export { replicas, type RunningReplica } from './nn/replicas.ts';

@@ -1,8 +1,8 @@
 /** @file Finds tensors that a piece of a program made and still holds, by the place that made them. */
 import { collectGarbage } from './device-memory.ts';
 import { isOwnFrame } from './here.ts';
-import { tensorsIn, watchCreation } from './scope.ts';
-import type { Tensor } from './tensor.ts';
+import { watchCreation } from './scope.ts';
+import { tensorsIn, type Tensor } from './tensor.ts';
 
 /** Tensors made at one place that are still held. */
 export interface Leak {
@@ -32,7 +32,7 @@ export interface LeakReport<T> {
  */
 export async function findLeaks<T>(fn: () => T | Promise<T>): Promise<LeakReport<T>> {
   const made: { ref: WeakRef<Tensor>; stack: string }[] = [];
-  const unwatch = watchCreation((t) => made.push({ ref: new WeakRef(t), stack: stackHere() }));
+  const unwatch = watchCreation((t) => made.push({ ref: new WeakRef(t as Tensor), stack: stackHere() }));
   let value: T;
   try {
     value = await fn();

@@ -1,49 +1,54 @@
-/** @file The operations as methods of Tensor: their types and documentation. install.ts gives the bodies. */
-import type { GradHook } from './autograd/meta.ts';
+/**
+ * @file The operations as methods of Tensor: their types and documentation. install.ts gives the bodies. They are written for a `Tensor`
+ * that tensor.ts puts in, and `Own`, which is the same with this tensor's dtype.
+ */
 import type { DType, TypedArrayOf } from './dtype.ts';
 import type { TfTensor } from './backends/tfjs.ts';
-import type { Device, Nested, Tensor } from './tensor.ts';
+
+/** Where a tensor lives. The wasm backend counts as the cpu: its memory is the process's own. */
+export type Device = 'cpu' | `gpu:${number}`;
+
+/** Values at any depth of nesting: a scalar, a vector, a matrix and so on. */
+export type Nested<T> = T | readonly Nested<T>[];
 
 /** Views share the storage: writing to one changes the others. */
-export interface ViewMethods<D extends DType> {
+interface ViewMethods<Own> {
   /** The same elements in another shape; one dimension may be -1. A view where the strides allow, else a copy. */
-  reshape(shape: readonly number[]): Tensor<D>;
+  reshape(shape: readonly number[]): Own;
   /** As reshape, but throws where it would have to copy. */
-  view(shape: readonly number[]): Tensor<D>;
-  transpose(dim0: number, dim1: number): Tensor<D>;
-  permute(dims: readonly number[]): Tensor<D>;
+  view(shape: readonly number[]): Own;
+  transpose(dim0: number, dim1: number): Own;
+  permute(dims: readonly number[]): Own;
   /** `length` elements of `dim` from `start`. */
-  narrow(dim: number, start: number, length: number): Tensor<D>;
+  narrow(dim: number, start: number, length: number): Own;
   /** The slice at `index` of `dim`, without that dimension. */
-  select(dim: number, index: number): Tensor<D>;
+  select(dim: number, index: number): Own;
   /** Elements start, start + step, … before `end`; negative positions count from the end; `step` is positive. */
-  slice(dim: number, start?: number, end?: number, step?: number): Tensor<D>;
+  slice(dim: number, start?: number, end?: number, step?: number): Own;
   /** Repeats dimensions of one element without copying; -1 keeps a dimension. */
-  expand(shape: readonly number[]): Tensor<D>;
+  expand(shape: readonly number[]): Own;
   /** Without dimensions of one element: all of them, or `dim` if it is one. */
-  squeeze(dim?: number): Tensor<D>;
-  unsqueeze(dim: number): Tensor<D>;
+  squeeze(dim?: number): Own;
+  unsqueeze(dim: number): Own;
   /** Dimensions start to end as one. */
-  flatten(startDim?: number, endDim?: number): Tensor<D>;
+  flatten(startDim?: number, endDim?: number): Own;
   /** A new tensor over the same storage with the same shape. */
-  alias(): Tensor<D>;
+  alias(): Own;
   /** Parts of `sizes` elements each along `dim` (default 0). As one of several views, a part may not be changed in place while recording. */
-  split(sizes: number | readonly number[], dim?: number): Tensor<D>[];
+  split(sizes: number | readonly number[], dim?: number): Own[];
   /** At most `count` parts of equal size along `dim` (default 0); exactly `count` of a dimension without elements. */
-  chunk(count: number, dim?: number): Tensor<D>[];
+  chunk(count: number, dim?: number): Own[];
   /** The slices along `dim` (default 0). */
-  unbind(dim?: number): Tensor<D>[];
+  unbind(dim?: number): Own[];
 }
 
 /** Access to elements, conversions, lifetime. */
-export interface DataMethods<D extends DType> {
+interface DataMethods<D extends DType, Own, Tensor> {
   /** The same storage outside the graph. */
-  detach(): Tensor<D>;
-  clone(): Tensor<D>;
+  detach(): Own;
+  clone(): Own;
   /** This tensor if it is contiguous, else a copy that is. The result is a new handle either way. */
-  contiguous(): Tensor<D>;
-  to<E extends DType>(dtype: E): Tensor<E>;
-  to(device: Device): Tensor<D>;
+  contiguous(): Own;
   /** The value of a tensor of one element as a number. */
   item(): number;
   itemAsync(): Promise<number>;
@@ -62,20 +67,19 @@ export interface DataMethods<D extends DType> {
 }
 
 /** Differentiation. */
-export interface AutogradMethods {
+interface AutogradMethods<Tensor> {
   /** Adds d this / d leaf into `.grad` of every leaf; `gradient` is needed unless this is a scalar. */
   backward(gradient?: Tensor, options?: { retainGraph?: boolean; createGraph?: boolean }): void;
   /** Called with each gradient computed for this tensor; may return another. Returns how to remove it. */
-  registerHook(hook: GradHook): () => void;
+  registerHook(hook: (grad: Tensor) => Tensor | void): () => void;
   /** Makes a backward pass leave the gradient of this inner tensor in its `.grad`. */
   retainGrad(): void;
 }
 
-type Operand = Tensor | number;
 type Dims = number | readonly number[];
 
 /** Arithmetic and comparison: operands broadcast and promote as in PyTorch. */
-export interface ArithmeticMethods {
+interface ArithmeticMethods<Tensor, Operand = Tensor | number> {
   /** this + alpha other. */
   add(other: Operand, options?: { alpha?: number }): Tensor;
   sub(other: Operand, options?: { alpha?: number }): Tensor;
@@ -99,7 +103,7 @@ export interface ArithmeticMethods {
 }
 
 /** Functions of each element. */
-export interface UnaryMethods {
+interface UnaryMethods<Tensor> {
   neg(): Tensor;
   abs(): Tensor;
   sign(): Tensor;
@@ -144,7 +148,7 @@ export interface UnaryMethods {
 }
 
 /** Reductions over one dimension, several, or all. */
-export interface ReductionMethods {
+interface ReductionMethods<Tensor> {
   sum(dim?: Dims, keepDim?: boolean): Tensor;
   mean(dim?: Dims, keepDim?: boolean): Tensor;
   prod(dim?: number, keepDim?: boolean): Tensor;
@@ -159,14 +163,14 @@ export interface ReductionMethods {
 }
 
 /** Along one dimension; the last also along several. */
-export interface SoftmaxMethods {
+interface SoftmaxMethods<Tensor> {
   softmax(dim: number): Tensor;
   logSoftmax(dim: number): Tensor;
   logSumExp(dim: Dims, keepDim?: boolean): Tensor;
 }
 
 /** Activation functions and other compositions. */
-export interface CompositeMethods {
+interface CompositeMethods<Tensor> {
   gelu(approximate?: 'none' | 'tanh'): Tensor;
   silu(): Tensor;
   mish(): Tensor;
@@ -187,14 +191,14 @@ export interface CompositeMethods {
   roll(shift: number, dim?: number): Tensor;
 }
 
-interface Picked {
+interface Picked<Tensor> {
   values: Tensor;
   /** int64 positions along the dimension. */
   indices: Tensor;
 }
 
 /** Triangles, order and search. */
-export interface StructureMethods {
+interface StructureMethods<Tensor> {
   tril(k?: number): Tensor;
   triu(k?: number): Tensor;
   /** The diagonal of the last two dimensions, as a view. */
@@ -205,10 +209,10 @@ export interface StructureMethods {
   /** Pairs [before, after] from the last dimension backwards. */
   pad(pads: readonly number[], value?: number): Tensor;
   argSort(dim?: number, descending?: boolean): Tensor;
-  sort(dim?: number, descending?: boolean): Picked;
-  topK(k: number, dim?: number, largest?: boolean): Picked;
-  max(dim: number, keepDim?: boolean): Picked;
-  min(dim: number, keepDim?: boolean): Picked;
+  sort(dim?: number, descending?: boolean): Picked<Tensor>;
+  topK(k: number, dim?: number, largest?: boolean): Picked<Tensor>;
+  max(dim: number, keepDim?: boolean): Picked<Tensor>;
+  min(dim: number, keepDim?: boolean): Picked<Tensor>;
   nonzero(): Tensor;
   /** The elements where `mask` (bool) holds, as a vector; both broadcast. */
   maskedSelect(mask: Tensor): Tensor;
@@ -219,7 +223,7 @@ export interface StructureMethods {
 }
 
 /** Choosing and adding by integer indices. */
-export interface IndexMethods {
+interface IndexMethods<Tensor> {
   /** The slices at `index` (a vector) along `dim`. */
   indexSelect(dim: number, index: Tensor): Tensor;
   /** With slice i of `source` added at index[i] along `dim`. */
@@ -230,7 +234,7 @@ export interface IndexMethods {
 }
 
 /** Matrix products. */
-export interface MatrixMethods {
+interface MatrixMethods<Tensor> {
   matmul(other: Tensor): Tensor;
   bmm(other: Tensor): Tensor;
   mm(other: Tensor): Tensor;
@@ -243,7 +247,7 @@ export interface MatrixMethods {
  * In-place forms: they change the storage, count a version, and become part of this tensor's history. They throw where an operand lies in
  * part of the memory that changes, and, while recording, for leaves and for views that `noGrad`, `split`, `chunk` or `unbind` made.
  */
-export interface InPlaceMethods {
+interface InPlaceMethods<Tensor, Operand = Tensor | number> {
   copy_(source: Tensor): this;
   fill_(value: number): this;
   zero_(): this;
@@ -261,30 +265,28 @@ export interface InPlaceMethods {
 }
 
 /** Sparse tensors. */
-export interface SparseMethods<D extends DType> {
+interface SparseMethods<Own> {
   /** Sorted, unique indices; values of equal indices summed. */
-  coalesce(): Tensor<D>;
-  /** int64 [sparseDims, nnz] of a coalesced tensor. */
-  indices(): Tensor<'int64'>;
+  coalesce(): Own;
   /** [nnz, ...denseDims] of a coalesced tensor. */
-  values(): Tensor<D>;
-  toDense(): Tensor<D>;
-  toSparse(): Tensor<D>;
+  values(): Own;
+  toDense(): Own;
+  toSparse(): Own;
   readonly isCoalesced: boolean;
 }
 
-export interface TensorMethods<D extends DType>
+export interface TensorMethods<D extends DType, Own, Tensor>
   extends
-    ViewMethods<D>,
-    DataMethods<D>,
-    AutogradMethods,
-    ArithmeticMethods,
-    UnaryMethods,
-    ReductionMethods,
-    SoftmaxMethods,
-    CompositeMethods,
-    StructureMethods,
-    IndexMethods,
-    MatrixMethods,
-    InPlaceMethods,
-    SparseMethods<D> {}
+    ViewMethods<Own>,
+    DataMethods<D, Own, Tensor>,
+    AutogradMethods<Tensor>,
+    ArithmeticMethods<Tensor>,
+    UnaryMethods<Tensor>,
+    ReductionMethods<Tensor>,
+    SoftmaxMethods<Tensor>,
+    CompositeMethods<Tensor>,
+    StructureMethods<Tensor>,
+    IndexMethods<Tensor>,
+    MatrixMethods<Tensor>,
+    InPlaceMethods<Tensor>,
+    SparseMethods<Own> {}

@@ -8,12 +8,3 @@ export type Named = { readonly [rpcName]: string };
 export function named<F extends (...args: never[]) => unknown>(name: string, fn: F): F & Named {
   return Object.defineProperty(fn, rpcName, { value: name }) as F & Named;
 }
-
-/** Whether a value carries a public name of its own. */
-export function isNamed(value: unknown): value is Named {
-  return (
-    (typeof value === 'function' || (typeof value === 'object' && value !== null)) &&
-    Object.hasOwn(value, rpcName) &&
-    typeof (value as Named)[rpcName] === 'string'
-  );
-}

@@ -44,7 +44,7 @@ export function philox(counter: Uint32Array, key0: number, key1: number, out: Ui
 }
 
 /** A stream of random words: a key and a position. */
-export class Generator {
+class Generator {
   private key: readonly [number, number] = [0, 0];
   private readonly counter = new Uint32Array(4);
   private readonly block = new Uint32Array(4);
@@ -102,11 +102,6 @@ const generator = new Generator(Math.floor(Math.random() * 2 ** 32));
 /** Seeds the process's generator: everything random in this package follows from it. */
 export function manualSeed(seed: number): void {
   generator.seed(seed);
-}
-
-/** The process's generator. */
-export function defaultGenerator(): Generator {
-  return generator;
 }
 
 function make(

@@ -1,10 +1,17 @@
 /** @file Frees tensors early: `scope` for programs, `sweep` for the library's own temporaries. */
 import { ambient, runCall, runWith } from './ambient.ts';
-import type { Tensor } from './tensor.ts';
 
 /** Something that a scope may free: a tensor, or a handle of a package above that carries `Symbol.for('backwire.scoped')`. */
 export interface Scoped {
   dispose(): void;
+}
+
+/** A tensor, as far as its lifetime goes. */
+export interface ScopedTensor extends Scoped {
+  /** Made by library code that frees it again. */
+  temporary: boolean;
+  readonly sparse: { readonly indices: ScopedTensor; readonly values: ScopedTensor } | undefined;
+  release(): void;
 }
 
 /** What was created in one `scope()`, or was given to it, and is still its to free. */
@@ -27,19 +34,19 @@ class Scope {
 
 /** Scopes open anywhere in the process: while there are none, creating a tensor needs no look-up. */
 let open = 0;
-let sweeping: Tensor[] | undefined;
+let sweeping: ScopedTensor[] | undefined;
 let unnoticed = 0;
 /** Told of every handle: while leaks are looked for. */
-const watchers = new Set<(t: Tensor) => void>();
+const watchers = new Set<(t: ScopedTensor) => void>();
 
 /** Calls `watcher` with every handle made from now on, the library's own included; returns how to stop. */
-export function watchCreation(watcher: (t: Tensor) => void): () => void {
+export function watchCreation(watcher: (t: ScopedTensor) => void): () => void {
   watchers.add(watcher);
   return () => watchers.delete(watcher);
 }
 
 /** Every handle passes here once, when it is made. */
-export function noteCreated(t: Tensor): void {
+export function noteCreated(t: ScopedTensor): void {
   if (watchers.size > 0) for (const watcher of watchers) watcher(t);
   if (unnoticed > 0) return;
   if (sweeping !== undefined) {
@@ -113,7 +120,7 @@ export function keep<T>(value: T): T {
  */
 export function sweep<T>(fn: () => T): T {
   const outer = sweeping;
-  const made: Tensor[] = [];
+  const made: ScopedTensor[] = [];
   sweeping = made;
   let result: T | undefined;
   try {
@@ -126,7 +133,7 @@ export function sweep<T>(fn: () => T): T {
 }
 
 /** Frees what a sweep made, but for the result. */
-function settle(made: readonly Tensor[], result: unknown): void {
+function settle(made: readonly ScopedTensor[], result: unknown): void {
   const kept = keptBy(result);
   for (const t of made) {
     if (!kept(t)) {
@@ -139,12 +146,12 @@ function settle(made: readonly Tensor[], result: unknown): void {
 }
 
 /** Whether a tensor belongs to a result; quick for one tensor and for a list of a few. */
-function keptBy(result: unknown): (t: Tensor) => boolean {
+function keptBy(result: unknown): (t: ScopedTensor) => boolean {
   if (typeof result !== 'object' || result === null) return () => false;
   if (isTensor(result)) return (t) => t === result;
   const flat = Array.isArray(result) && result.length <= 8 && result.every((v) => v === null || isTensor(v as object));
   if (flat) return (t) => result.includes(t);
-  const all = tensorsIn(result);
+  const all = handlesIn(result, false);
   return (t) => all.has(t);
 }
 
@@ -173,17 +180,13 @@ function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof value === 'object' && value !== null && typeof (value as { then?: unknown }).then === 'function';
 }
 
-/** Tensors reachable through arrays, maps, sets and the own fields of objects. */
-export function tensorsIn(value: unknown): Set<Tensor> {
-  return handlesIn(value, false) as Set<Tensor>;
-}
-
 /** The tensors, and whatever else a scope may free. */
 export function scopedIn(value: unknown): Set<Scoped> {
   return handlesIn(value, true);
 }
 
-function handlesIn(value: unknown, others: boolean): Set<Scoped> {
+/** Tensors reachable through arrays, maps, sets and the own fields of objects; with `others`, whatever else a scope may free, too. */
+export function handlesIn(value: unknown, others: boolean): Set<Scoped> {
   const found = new Set<Scoped>();
   if (typeof value !== 'object' || value === null) return found;
   const seen = new Set<object>();
@@ -210,7 +213,7 @@ function handlesIn(value: unknown, others: boolean): Set<Scoped> {
 
 const TENSOR = Symbol.for('backwire.isTensor');
 
-function isTensor(value: object): value is Tensor {
+function isTensor(value: object): value is ScopedTensor {
   return (value as { [TENSOR]?: true })[TENSOR] === true;
 }
 

@@ -1,37 +1,8 @@
 /** @file Bytes shared by the tensors that view them: on the host, on the device, or on both. */
 import type { Backend, DeviceBuffer, DeviceDType } from './backends/backend.ts';
-import { forgetDevice, trackDevice, touchedDevice } from './device-memory.ts';
+import { forgetDevice, trackDevice, touchedDevice, type Cell, type Ticket } from './device-memory.ts';
 import { runAtRoot } from './ambient.ts';
 import { DisposedError, InvariantError } from './errors.ts';
-
-/** What outlives the Storage object: the memory itself, and how to give it back. */
-export interface Cell {
-  readonly nbytes: number;
-  host: Uint8Array | undefined;
-  device: DeviceBuffer | undefined;
-  backend: Backend | undefined;
-  /** Messages being written from `host`. */
-  ioRefs: number;
-  /** An alias of `host` was handed out: it must not change or be reused. */
-  escaped: boolean;
-  onFree: ((bytes: Uint8Array) => void) | undefined;
-  /** Host memory that was replaced while a message still reads it. */
-  orphans: (() => void)[] | undefined;
-  freed: boolean;
-  /** Whether the finaliser knows of it. */
-  registered: boolean;
-  readonly ticket: Ticket;
-}
-
-/**
- * What the finaliser is left with. It holds the cell only while that owns device memory or pooled memory: plain host memory must not
- * wait for a finaliser, because none runs in a loop that never yields.
- */
-export interface Ticket {
-  readonly nbytes: number;
-  refs: number;
-  cell: Cell | undefined;
-}
 
 export interface StorageOptions {
   /** Called with the host bytes once nothing can reach them; never for memory that an alias escaped from. */

@@ -1,25 +1,103 @@
 /** @file The Tensor handle: a strided (or sparse) view of a Storage, with its place in the autograd graph. */
 import { ambient } from './ambient.ts';
-import type { AutogradMeta, GradFn, ViewInfo } from './autograd/meta.ts';
 import { isDifferentiable, type DType } from './dtype.ts';
 import { AutogradError, DisposedError } from './errors.ts';
 import { limits } from './limits.ts';
-import type { TensorMethods } from './methods.ts';
-import { keep, noteCreated, untracked } from './scope.ts';
+import type { Device, Nested, TensorMethods } from './methods.ts';
+import { handlesIn, keep, noteCreated, untracked } from './scope.ts';
 import { isContiguous, sameShape, sizeOf, type Shape } from './shape.ts';
 import type { Storage } from './storage.ts';
 
-/** Where a tensor lives. The wasm backend counts as the cpu: its memory is the process's own. */
-export type Device = 'cpu' | `gpu:${number}`;
-
-/** Values at any depth of nesting: a scalar, a vector, a matrix and so on. */
-export type Nested<T> = T | readonly Nested<T>[];
+export type { Device, Nested };
 
 /** What a sparse COO tensor consists of: indices int64 [sparseDims, nnz], values [nnz, ...denseDims]. */
 export interface SparseParts {
   readonly indices: Tensor<'int64'>;
   readonly values: Tensor;
   readonly coalesced: boolean;
+}
+
+/** A step of the recorded graph, as programs see it. */
+export interface GradFn {
+  readonly name: string;
+  readonly nextFunctions: readonly (GradFn | null)[];
+}
+
+/** May look at a gradient, or replace it by returning another. */
+export type GradHook = (grad: Tensor) => Tensor | void;
+
+/** Gradients of one step, none where null. */
+export type Grads = readonly (Tensor | null)[];
+
+/** Where a gradient goes: output `inputIndex` of the forward function `node`. */
+export interface Edge {
+  readonly node: Node;
+  readonly inputIndex: number;
+}
+
+/** What is known of one forward output: gradients for it must fit. */
+export interface OutputInfo {
+  readonly shape: Shape;
+  readonly dtype: DType;
+}
+
+/** A step of the recorded graph: gradients for the outputs of one forward function in, gradients for its inputs out. See `FunctionNode`. */
+export interface Node extends GradFn {
+  /** Order of creation in this process; later functions run earlier in a backward pass. */
+  readonly sequence: number;
+  readonly nextEdges: readonly (Edge | null)[];
+  /** How many gradients `apply` takes: the number of forward outputs. */
+  readonly inputs: number;
+  readonly outputs: OutputInfo[];
+  /** Where the operation was called, in anomaly mode. */
+  readonly origin: string | undefined;
+  /** Runs the hooks and the function. */
+  apply(grads: Grads): Grads;
+  /** The gradients after the hooks of the variables they belong to. */
+  hooked(grads: Grads): Grads;
+  /** Calls the post hooks; for engines that do a leaf's work themselves. */
+  runPostHooks(gradInputs: Grads): void;
+  /** Shares `hooks` with the variable that is output `index`. */
+  attachHooks(index: number, hooks: Set<GradHook>): void;
+  /** Called after this function ran, with the gradients it produced; returns how to remove it. */
+  addPostHook(hook: (gradInputs: Grads) => void): () => void;
+  /** Frees what the function saved; it cannot run again. */
+  release(): void;
+}
+
+/** How a view was made: recorded like any operation, without recording, as one of several, or inside a custom function. */
+export type ViewOrigin = 'recorded' | 'noGrad' | 'several' | 'custom';
+
+/** How a view lies in its base; strides and offset are in elements of the storage they share. */
+export interface ViewInfo {
+  readonly base: AutogradMeta;
+  /** complex64 where the view is of its real or imaginary parts. */
+  readonly baseDType: DType;
+  readonly baseShape: Shape;
+  readonly baseStrides: Shape;
+  readonly baseOffset: number;
+  /** The base's `generation` when `node` was made: an in-place change of the base makes it stale. */
+  generation: number;
+  /** The storage's version then; changes that were not recorded count too. */
+  version: number;
+  /** All but 'recorded' may not be changed in place while recording, nor used after such a change. */
+  readonly origin: ViewOrigin;
+}
+
+/** The gradient state of a variable, shared by all its handles. */
+export interface AutogradMeta {
+  requiresGrad: boolean;
+  grad: Tensor | null;
+  /** Whether the program has asked for `grad`, and may hold it. */
+  gradSeen: boolean;
+  node: Node | undefined;
+  outputIndex: number;
+  /** The end of the graph for a leaf. */
+  accumulator: Node | undefined;
+  hooks: Set<GradHook> | undefined;
+  view: ViewInfo | undefined;
+  /** Counts in-place changes that were recorded. */
+  generation: number;
 }
 
 export interface TensorInit<D extends DType> {
@@ -104,13 +182,6 @@ export class Tensor<D extends DType = DType> {
     return isContiguous(this.shape, this.strides);
   }
 
-  /** The gradient state, after what happened to the base of a view. */
-  private get current(): AutogradMeta | undefined {
-    const { meta } = this;
-    if (meta?.view !== undefined) refreshView(this, meta);
-    return meta;
-  }
-
   /** Whether operations on this tensor are recorded. May be set on leaves of floating dtype only. */
   get requiresGrad(): boolean {
     const { meta } = this;
@@ -118,7 +189,7 @@ export class Tensor<D extends DType = DType> {
     return meta.requiresGrad || meta.node !== undefined || (meta.view !== undefined && this.joined(meta.view));
   }
   set requiresGrad(value: boolean) {
-    if (this.current?.node !== undefined) {
+    if (currentMeta(this)?.node !== undefined) {
       if (value) return;
       throw new AutogradError(
         "you can only change requiresGrad flags of leaf variables. If you want to use a computed variable in a subgraph that doesn't require differentiation use `detach()`.",
@@ -142,12 +213,12 @@ export class Tensor<D extends DType = DType> {
 
   /** Whether this was made by the program, not by a recorded operation. */
   get isLeaf(): boolean {
-    return this.current?.node === undefined;
+    return currentMeta(this)?.node === undefined;
   }
 
   /** The function that made this tensor, for tensors that require gradients and are not leaves. */
   get gradFn(): GradFn | null {
-    return this.current?.node ?? null;
+    return currentMeta(this)?.node ?? null;
   }
 
   /** The gradient accumulated in a leaf by `backward`; null before the first. One that is assigned must have this shape and dtype. */
@@ -213,9 +284,13 @@ export class Tensor<D extends DType = DType> {
   }
 }
 
-/** The operations as methods; see methods.ts. */
-// eslint-disable-next-line @typescript-eslint/no-empty-object-type -- its members come from methods.ts
-export interface Tensor<D extends DType = DType> extends TensorMethods<D> {}
+/** The operations as methods; those that are not here are in methods.ts. */
+export interface Tensor<D extends DType = DType> extends TensorMethods<D, Tensor<D>, Tensor> {
+  to<E extends DType>(dtype: E): Tensor<E>;
+  to(device: Device): Tensor<D>;
+  /** int64 [sparseDims, nnz] of a coalesced sparse tensor. */
+  indices(): Tensor<'int64'>;
+}
 
 /** A leaf that a module learns: it requires gradients, and belongs to its module, so no scope frees it. */
 export class Parameter<D extends DType = DType> extends Tensor<D> {
@@ -250,11 +325,23 @@ function second<D extends DType>(t: Tensor<D>): Tensor<D> {
   return untracked(() => new Tensor({ storage, dtype, shape, strides, offset, meta }));
 }
 
+/** Tensors reachable through arrays, maps, sets and the own fields of objects. */
+export function tensorsIn(value: unknown): Set<Tensor> {
+  return handlesIn(value, false) as Set<Tensor>;
+}
+
 let refreshView: (t: Tensor, meta: AutogradMeta) => void;
 
 /** Gives views the way to follow their base, which is made of operations: set once while the package loads. */
 export function setViewRefresh(fn: (t: Tensor, meta: AutogradMeta) => void): void {
   refreshView = fn;
+}
+
+/** The gradient state, after what happened to the base of a view. */
+export function currentMeta(t: Tensor): AutogradMeta | undefined {
+  const { meta } = t;
+  if (meta?.view !== undefined) refreshView(t, meta);
+  return meta;
 }
 
 /** Fresh gradient state for a leaf. */

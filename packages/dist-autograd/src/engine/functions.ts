@@ -1,6 +1,6 @@
 /** @file The two functions of a remote call in the graph: gradients leave through one and come back through the other. */
 import type { Tensor } from '@backwire/tensor';
-import { gradEdge, Node, type Edge } from '@backwire/tensor/internal';
+import { FunctionNode, gradEdge, type Edge } from '@backwire/tensor/internal';
 import { InvariantError } from '@backwire/rpc/internal';
 import type { Target } from '../protocol/pass-types.ts';
 import type { OrderKey } from '../protocol/order-key.ts';
@@ -12,7 +12,7 @@ export type Grads = readonly (Tensor | null)[];
  * Stands for the tensors that were sent: its next edges lead to where they came from. It has no gradients of its own to compute; the
  * engine gives it those that arrive from the peer.
  */
-export class SendRpcBackward extends Node {
+export class SendRpcBackward extends FunctionNode {
   /** The id this worker gave to the message. */
   readonly messageId: number;
   /** Orders this function among others of the context. */
@@ -32,7 +32,7 @@ export class SendRpcBackward extends Node {
 }
 
 /** Made the tensors that were received: gradients for them go to the peer that sent them. */
-export class RecvRpcBackward extends Node {
+export class RecvRpcBackward extends FunctionNode {
   /** The worker that sent the message. */
   readonly from: number;
   /** The id that worker gave to it. */

@@ -3,12 +3,11 @@ import { runWith, ambient } from '../ambient.ts';
 import { isDifferentiable } from '../dtype.ts';
 import { AutogradError } from '../errors.ts';
 import { unswept } from '../scope.ts';
-import { requiresGrad } from '../ops/op.ts';
-import type { Tensor } from '../tensor.ts';
+import type { Edge, Tensor } from '../tensor.ts';
 import { programStack } from './anomaly.ts';
-import { Node, type Edge } from './node.ts';
-import { gradEdge, SavedTensor, setHistory, shareHandle } from './record.ts';
-import { noteView } from '../ops/view-history.ts';
+import { FunctionNode } from './node.ts';
+import { gradEdge, requiresGrad, SavedTensor, setHistory, shareHandle } from './record.ts';
+import { noteView } from './views.ts';
 
 /** What forward leaves for backward. */
 export interface FunctionContext {
@@ -27,7 +26,7 @@ export interface CustomFunction {
   backward(ctx: FunctionContext, grad: Tensor): (Tensor | null)[];
 }
 
-class CustomNode extends Node implements FunctionContext {
+class CustomNode extends FunctionNode implements FunctionContext {
   readonly needsInputGrad: readonly boolean[];
   private readonly fn: CustomFunction;
   private readonly count: number;

@@ -1,27 +1,13 @@
 /** @file The recorded graph: functions, the edges between them, and the leaves they end in. */
 import { AutogradError } from '../errors.ts';
-import { sameShape, type Shape } from '../shape.ts';
+import { sameShape } from '../shape.ts';
 import { unswept } from '../scope.ts';
-import type { DType } from '../dtype.ts';
-import type { Tensor } from '../tensor.ts';
-import type { AutogradMeta, GradFn, GradHook } from './meta.ts';
-
-/** Where a gradient goes: output `inputIndex` of the forward function `node`. */
-export interface Edge {
-  readonly node: Node;
-  readonly inputIndex: number;
-}
-
-/** What is known of one forward output: gradients for it must fit. */
-export interface OutputInfo {
-  readonly shape: Shape;
-  readonly dtype: DType;
-}
+import type { AutogradMeta, Edge, GradFn, GradHook, Grads, Node, OutputInfo, Tensor } from '../tensor.ts';
 
 let sequences = 0;
 
 /** Gradients for the outputs of one forward function in, gradients for its inputs out. */
-export abstract class Node implements GradFn {
+export abstract class FunctionNode implements Node {
   readonly name: string;
   /** Order of creation in this process; later functions run earlier in a backward pass. */
   readonly sequence: number;
@@ -31,7 +17,7 @@ export abstract class Node implements GradFn {
   outputs: OutputInfo[] = [];
   /** Hooks of the variables this function made, by output. */
   protected preHooks: (Set<GradHook> | undefined)[] | undefined;
-  private postHooks: Set<(gradInputs: readonly (Tensor | null)[]) => void> | undefined;
+  private postHooks: Set<(gradInputs: Grads) => void> | undefined;
   /** Where the operation was called, in anomaly mode. */
   origin: string | undefined;
 
@@ -47,23 +33,23 @@ export abstract class Node implements GradFn {
   }
 
   /** One gradient (or null) a next edge. The caller owns what comes back, which may include what went in. */
-  protected abstract backward(grads: readonly (Tensor | null)[]): readonly (Tensor | null)[];
+  protected abstract backward(grads: Grads): Grads;
 
   /** Runs the hooks and the function. */
-  apply(grads: readonly (Tensor | null)[]): readonly (Tensor | null)[] {
+  apply(grads: Grads): Grads {
     const out = this.backward(this.hooked(grads));
     this.runPostHooks(out);
     return out;
   }
 
   /** Calls the post hooks; for engines that do a leaf's work themselves. */
-  runPostHooks(gradInputs: readonly (Tensor | null)[]): void {
+  runPostHooks(gradInputs: Grads): void {
     if (this.postHooks === undefined) return;
     for (const hook of this.postHooks) unswept(() => hook(gradInputs.map((g) => (g === null ? null : show(g)))));
   }
 
   /** The gradients after the hooks of the variables they belong to. */
-  hooked(grads: readonly (Tensor | null)[]): readonly (Tensor | null)[] {
+  hooked(grads: Grads): Grads {
     const { preHooks } = this;
     if (preHooks === undefined) return grads;
     return grads.map((grad, i) => {
@@ -79,7 +65,7 @@ export abstract class Node implements GradFn {
   }
 
   /** Called after this function ran, with the gradients it produced; returns how to remove it. */
-  addPostHook(hook: (gradInputs: readonly (Tensor | null)[]) => void): () => void {
+  addPostHook(hook: (gradInputs: Grads) => void): () => void {
     const hooks = (this.postHooks ??= new Set());
     hooks.add(hook);
     return () => hooks.delete(hook);
@@ -97,7 +83,7 @@ export function setShow(fn: (grad: Tensor) => Tensor): void {
 }
 
 /** Runs tensor hooks as the program's own code and checks what they return. */
-export function runHooks(grad: Tensor, hooks: ReadonlySet<GradHook>): Tensor {
+function runHooks(grad: Tensor, hooks: ReadonlySet<GradHook>): Tensor {
   let current = grad;
   for (const hook of [...hooks]) {
     const replaced = unswept(() => hook(show(current)));
@@ -123,7 +109,7 @@ export function setAccumulate(fn: Accumulate): void {
 }
 
 /** The end of the graph: adds gradients into a leaf. */
-export class AccumulateGrad extends Node {
+export class AccumulateGrad extends FunctionNode {
   /** The leaf, as the handle it was first used through. */
   readonly variable: Tensor;
   /** Its state: the leaf's identity, whatever handle is at hand. */
@@ -136,13 +122,13 @@ export class AccumulateGrad extends Node {
     this.outputs = [{ shape: variable.shape, dtype: variable.dtype }];
   }
 
-  protected override backward(grads: readonly (Tensor | null)[]): readonly (Tensor | null)[] {
+  protected override backward(grads: Grads): Grads {
     const grad = grads[0];
     if (grad !== null && grad !== undefined) accumulate(this.meta, grad);
     return [];
   }
 
-  override hooked(grads: readonly (Tensor | null)[]): readonly (Tensor | null)[] {
+  override hooked(grads: Grads): Grads {
     const grad = grads[0];
     return grad === null || grad === undefined ? grads : [this.runHooks(grad)];
   }
@@ -151,10 +137,5 @@ export class AccumulateGrad extends Node {
   runHooks(grad: Tensor): Tensor {
     const { hooks } = this.meta;
     return hooks === undefined || hooks.size === 0 ? grad : runHooks(grad, hooks);
-  }
-
-  /** Whether the program's hooks see this leaf's gradients. */
-  get hasHooks(): boolean {
-    return this.meta.hooks !== undefined && this.meta.hooks.size > 0;
   }
 }

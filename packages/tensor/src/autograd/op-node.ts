@@ -1,12 +1,12 @@
 /** @file The graph node of a built-in operation: its derivative rule and what that saved. */
 import { AutogradError } from '../errors.ts';
 import { ambient } from '../ambient.ts';
-import { toFloat32 } from '../ops/widen.ts';
+import { toFloat32 } from '../precision.ts';
 import type { Shape } from '../shape.ts';
-import type { Tensor } from '../tensor.ts';
+import type { Edge, Tensor } from '../tensor.ts';
 import type { DType } from '../dtype.ts';
 import { programStack } from './anomaly.ts';
-import { Node, type Edge } from './node.ts';
+import { FunctionNode } from './node.ts';
 import { gradEdge, SavedTensor } from './record.ts';
 
 /** What a derivative formula may read. */
@@ -30,7 +30,7 @@ export interface Derivative {
   backward(grad: Tensor, saved: Saved, attrs: never): readonly (Tensor | null)[];
 }
 
-export class OpNode extends Node implements Saved {
+export class OpNode extends FunctionNode implements Saved {
   readonly shapes: readonly Shape[];
   readonly dtypes: readonly DType[];
   readonly needs: readonly boolean[];

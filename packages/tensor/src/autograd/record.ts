@@ -5,10 +5,8 @@ import { AutogradError } from '../errors.ts';
 import { untracked } from '../scope.ts';
 import type { Shape } from '../shape.ts';
 import type { Storage } from '../storage.ts';
-import { newMeta, Tensor } from '../tensor.ts';
-import type { AutogradMeta } from './meta.ts';
-import { AccumulateGrad, type Edge, type Node } from './node.ts';
-import { refreshView } from '../ops/view-history.ts';
+import { currentMeta, newMeta, Tensor, type AutogradMeta, type Edge, type Node } from '../tensor.ts';
+import { AccumulateGrad } from './node.ts';
 
 /** Whether operations are recorded here. */
 export function isGradEnabled(): boolean {
@@ -27,13 +25,18 @@ export function enableGrad<T>(fn: () => T): T {
 
 /** Where gradients for `t` go; null when it does not require any. */
 export function gradEdge(t: Tensor): Edge | null {
-  const { meta } = t;
+  const meta = currentMeta(t);
   if (meta === undefined) return null;
-  if (meta.view !== undefined) refreshView(t, meta);
   if (meta.node !== undefined) return { node: meta.node, inputIndex: meta.outputIndex };
   if (!meta.requiresGrad) return null;
   meta.accumulator ??= new AccumulateGrad(t, meta);
   return { node: meta.accumulator, inputIndex: 0 };
+}
+
+/** Whether any of these wants a gradient. */
+export function requiresGrad(inputs: readonly Tensor[]): boolean {
+  for (const t of inputs) if (t.requiresGrad) return true;
+  return false;
 }
 
 /** Makes `tensors` the outputs of `node`, in order. They must be fresh: not leaves that a program holds. What they were views of counts no more. */

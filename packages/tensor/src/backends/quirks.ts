@@ -40,7 +40,7 @@ export const QUIRKS: readonly Quirk[] = [
     backend: 'wasm',
     kernels: ['Add', 'Sub', 'Multiply', 'RealDiv', 'Transpose'],
     does: 'returns memory nobody wrote for operands of more than 6 dimensions',
-    answer: { at: 'KERNEL_RANK, backends/kernels.ts: fewer dimensions where they merge, else the host' },
+    answer: { at: 'KERNEL_RANK, ops/kernels.ts: fewer dimensions where they merge, else the host' },
   },
   {
     backend: 'wasm',
@@ -83,7 +83,7 @@ export const QUIRKS: readonly Quirk[] = [
     backend: 'cpu',
     kernels: ['UnsortedSegmentSum'],
     does: 'takes time by the product of rows and segments: 77 s for 512 rows of a table of 10,000',
-    answer: { at: 'indexAdd and sparse gradients have loops of their own: ops/indexing.ts, sparse/coo.ts' },
+    answer: { at: 'indexAdd and sparse gradients have loops of their own: ops/indexing.ts, ops/sparse/coo.ts' },
   },
   {
     backend: 'cpu',

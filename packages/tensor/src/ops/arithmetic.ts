@@ -7,7 +7,8 @@ import type { BinaryName } from './loops.ts';
 import { apply } from './op.ts';
 import { binaryOp, checkAlpha, checkExponent, scaled } from './pointwise.ts';
 import { exactOperand, operand } from './promotion.ts';
-import { inFloat32, isHalf } from './widen.ts';
+import { isHalf } from '../precision.ts';
+import { inFloat32 } from './widen.ts';
 
 type Operand = Tensor | number;
 

@@ -15,7 +15,8 @@ import type { Dims } from './reduce.ts';
 import { maskedFill, where } from './select.ts';
 import { ALL, check, each, FLOAT, FLOATING, NUMBER, promoted, same, type Takes } from './takes.ts';
 import { whiten } from './whiten.ts';
-import { alike, inFloat32, inFloat32Both, isHalf, toFloat32 } from './widen.ts';
+import { isHalf, toFloat32 } from '../precision.ts';
+import { alike, inFloat32, inFloat32Both } from './widen.ts';
 
 /** Weights have the dtype of what is normalised, or are float32 beside half precision. */
 const normalised: Takes = (operands) => {

@@ -9,7 +9,7 @@ import { complexBinary, complexUnary } from './complex.ts';
 import { divisionByZero, int64Binary, int64Unary } from './int64.ts';
 import { binaryLoops, unaryLoops, type BinaryLoop, type BinaryName, type UnaryName } from './loops.ts';
 import { resultDType } from './promotion.ts';
-import { isHalf } from './widen.ts';
+import { isHalf } from '../precision.ts';
 
 /** Device kernels by operation, for float32. Maximum and Minimum are not among them: wasm's lose NaN. */
 const KERNELS: Readonly<Partial<Record<BinaryName | UnaryName, string>>> = {

@@ -11,7 +11,7 @@ import { apply } from './op.ts';
 import { ALL, each, indexed, same, REAL_NUMBER } from './takes.ts';
 
 /** Whole numbers of an index tensor, each checked to lie in [0, n). */
-export function readIndices(index: Tensor, n: number): Int32Array | Float64Array {
+function readIndices(index: Tensor, n: number): Int32Array | Float64Array {
   const values = decode(readArray(index), index.dtype);
   // int64 was decoded into an array of its own.
   const out = values instanceof Float64Array && index.dtype === 'int64' ? values : new Float64Array(values.length);

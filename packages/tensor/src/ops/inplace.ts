@@ -2,7 +2,9 @@
 import { ambient } from '../ambient.ts';
 import { derivatives } from '../autograd/registry.ts';
 import { OpNode, type Derivative } from '../autograd/op-node.ts';
-import { checkInPlace, rebaseHistory } from './view-history.ts';
+import { requiresGrad } from '../autograd/record.ts';
+import { checkInPlace } from '../autograd/views.ts';
+import { rebaseHistory } from './view-history.ts';
 import { isDifferentiable, promote, dtypes, type DType } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { aligned, rawView, readBytes } from '../host.ts';
@@ -11,7 +13,6 @@ import { copyStrided } from '../strided.ts';
 import { sweep } from '../scope.ts';
 import type { Tensor } from '../tensor.ts';
 import type { Op } from './define.ts';
-import { requiresGrad } from './op.ts';
 import { checkDistinct, checkOverlap } from './overlap.ts';
 import { refusal } from './takes.ts';
 

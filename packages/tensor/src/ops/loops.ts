@@ -97,7 +97,7 @@ const ERF = {
   ],
 } as const;
 
-export function erfOf(x: number): number {
+function erfOf(x: number): number {
   const ax = Math.abs(x);
   if (ax < 0.5) return (x * horner(x * x, ERF.small[0])) / horner(x * x, ERF.small[1]);
   return Math.sign(x) * (1 - erfcOf(ax));

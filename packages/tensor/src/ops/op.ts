@@ -2,7 +2,7 @@
 import { ambient, type OpObserver } from '../ambient.ts';
 import { derivatives } from '../autograd/registry.ts';
 import { OpNode } from '../autograd/op-node.ts';
-import { setHistory } from '../autograd/record.ts';
+import { requiresGrad, setHistory } from '../autograd/record.ts';
 import { isDifferentiable } from '../dtype.ts';
 import type { Tensor } from '../tensor.ts';
 import type { Op } from './define.ts';
@@ -36,9 +36,4 @@ function observed<A>(profile: OpObserver, op: Op<A>, inputs: readonly Tensor[], 
   } finally {
     profile.end(token, output);
   }
-}
-
-export function requiresGrad(inputs: readonly Tensor[]): boolean {
-  for (const t of inputs) if (t.requiresGrad) return true;
-  return false;
 }

@@ -1,31 +1,13 @@
-/** @file Views and in-place operations in the graph: a change through a view becomes part of the base's history. */
+/** @file Changes in place in the graph: one through a view becomes part of the base's history, and the view's follows its base's. */
 import { zeros } from '../creation.ts';
 import type { DType } from '../dtype.ts';
 import { complex, imag, real } from './complex-parts.ts';
 import { stack } from './join.ts';
 import { asStrided, asStridedAdd, asStridedScatter, type Geometry } from './as-strided.ts';
-import { AutogradError } from '../errors.ts';
 import { extentOf, isContiguous, type Shape } from '../shape.ts';
-import { newMeta, type Tensor } from '../tensor.ts';
-import type { AutogradMeta, ViewInfo, ViewOrigin } from '../autograd/meta.ts';
-import { Node, type Edge } from '../autograd/node.ts';
-
-/** Notes that `view` shows part of `base`. */
-export function noteView(view: Tensor, base: Tensor, origin: ViewOrigin): void {
-  const baseMeta = (base.meta ??= newMeta(false));
-  const meta = (view.meta ??= newMeta(false));
-  const root = baseMeta.view;
-  meta.view = {
-    base: root?.base ?? baseMeta,
-    baseDType: root?.baseDType ?? base.dtype,
-    baseShape: root?.baseShape ?? base.shape,
-    baseStrides: root?.baseStrides ?? base.strides,
-    baseOffset: root?.baseOffset ?? base.offset,
-    generation: (root?.base ?? baseMeta).generation,
-    version: view.storage.version,
-    origin: origin === 'recorded' ? (root?.origin ?? origin) : origin,
-  };
-}
+import { FunctionNode } from '../autograd/node.ts';
+import { newMeta, type AutogradMeta, type Edge, type Node, type Tensor, type ViewInfo } from '../tensor.ts';
+import { refuseStale } from '../autograd/views.ts';
 
 /** Gives a view of a base that was changed in place since the history it has now. Throws where PyTorch has none for it. */
 export function refreshView(t: Tensor, meta: AutogradMeta): void {
@@ -40,56 +22,6 @@ export function refreshView(t: Tensor, meta: AutogradMeta): void {
   node.outputs[0] = { shape: t.shape, dtype: t.dtype };
   meta.node = node;
   meta.outputIndex = 0;
-}
-
-function refuseStale(t: Tensor, meta: AutogradMeta, view: ViewInfo): void {
-  const { base, version } = view;
-  const differentiated = meta.node !== undefined || base.node !== undefined || base.requiresGrad;
-  if (!differentiated || t.disposed || version === t.storage.version) return;
-  throw forbidden(meta, view, 'its base or another view of its base has been');
-}
-
-/** As PyTorch says it. */
-function forbidden(meta: AutogradMeta, { origin }: ViewInfo, what: string): AutogradError {
-  const { node } = meta;
-  const made =
-    origin === 'noGrad' || node === undefined
-      ? `A view was created in no_grad mode and ${what} modified inplace with grad mode enabled.`
-      : `Output ${meta.outputIndex} of ${node.name} is a view and ${what} modified inplace.`;
-  return new AutogradError(`${made} ${REASONS[origin]}`);
-}
-
-const REASONS: Readonly<Record<ViewOrigin, string>> = {
-  recorded: '',
-  noGrad:
-    "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want the inplace to be tracked).",
-  several:
-    'This view is the output of a function that returns multiple views. Such functions do not allow the output views to be modified inplace. You should replace the inplace operation by an out-of-place one.',
-  custom:
-    'This view was created inside a custom Function (or because an input was returned as-is) and the autograd logic to handle view+inplace would override the custom backward associated with the custom Function, leading to incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the custom Function.',
-};
-
-/**
- * Throws where PyTorch does: leaves and their views may not be changed in place while recording, nor views that were not recorded one by
- * one. `recorded` says whether any operand requires gradients.
- */
-export function checkInPlace(t: Tensor, recorded: boolean): void {
-  const { meta } = t;
-  if (meta === undefined) return;
-  const { view } = meta;
-  if (view !== undefined) {
-    const { base, origin } = view;
-    if (origin !== 'recorded' && (recorded || base.node !== undefined || base.requiresGrad))
-      throw forbidden(meta, view, 'is being');
-    if (!recorded) return;
-    refreshView(t, meta);
-    if (base.requiresGrad && base.node === undefined) {
-      throw new AutogradError('a view of a leaf Variable that requires grad is being used in an in-place operation.');
-    }
-  }
-  if (meta.requiresGrad && meta.node === undefined) {
-    throw new AutogradError('a leaf Variable that requires grad is being used in an in-place operation.');
-  }
 }
 
 /** Makes `node`, whose first input is the old value of `t`, the history of `t` after an in-place change. */
@@ -152,7 +84,7 @@ function asDType(t: Tensor, dtype: DType): Tensor {
 }
 
 /** The history of a view whose base changed in place: part of the base's gradient. */
-class ViewOfBase extends Node {
+class ViewOfBase extends FunctionNode {
   private readonly place: Place;
 
   constructor(edge: Edge, place: Place) {
@@ -169,7 +101,7 @@ class ViewOfBase extends Node {
 }
 
 /** A change of part of a tensor: the gradient of that part goes through the change, the rest to what was there before. */
-class CopySlices extends Node {
+class CopySlices extends FunctionNode {
   private readonly inner: Node;
   private readonly place: Place;
 

@@ -1,7 +1,7 @@
 /** @file Operations that give another view of the same storage. */
 import { ambient } from '../ambient.ts';
 import { shareHandle } from '../autograd/record.ts';
-import { noteView } from './view-history.ts';
+import { noteView } from '../autograd/views.ts';
 import { isDifferentiable, type DType } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { rawView } from '../host.ts';

@@ -1,17 +1,8 @@
 /** @file Half precision: what takes several steps computes in float32 and rounds once at the end, as PyTorch's kernels do. */
-import type { DType } from '../dtype.ts';
+import { isHalf } from '../precision.ts';
 import { sweep } from '../scope.ts';
 import type { Tensor } from '../tensor.ts';
 import { resultDType } from './promotion.ts';
-
-export function isHalf(dtype: DType): boolean {
-  return dtype === 'float16' || dtype === 'bfloat16';
-}
-
-/** Half precision as float32, all else as it is. */
-export function toFloat32(t: Tensor): Tensor {
-  return isHalf(t.dtype) ? t.to('float32') : t;
-}
 
 /** `fn` of `t`, which in half precision it gets as float32; the result is rounded. Other operands of `fn` promote by themselves. */
 export function inFloat32(t: Tensor, fn: (t: Tensor) => Tensor): Tensor {

@@ -3,8 +3,7 @@ import { ambient } from '../../ambient.ts';
 import { addGradients } from '../../ops/gradients.ts';
 import { keep, unswept } from '../../scope.ts';
 import { shareHandle } from '../record.ts';
-import type { AutogradMeta } from '../meta.ts';
-import type { Tensor } from '../../tensor.ts';
+import type { AutogradMeta, Tensor } from '../../tensor.ts';
 
 /**
  * Adds `grad` into the leaf's `.grad` out of place, so that a gradient somebody holds does not change. The leaf's gradient belongs to

@@ -5,9 +5,8 @@ import { onesLike } from '../../creation.ts';
 import { addToHeld, sumTo } from '../../ops/gradients.ts';
 import { sweep } from '../../scope.ts';
 import { sameShape } from '../../shape.ts';
-import type { Tensor } from '../../tensor.ts';
-import type { AutogradMeta } from '../meta.ts';
-import { AccumulateGrad, type Edge, type Node } from '../node.ts';
+import type { AutogradMeta, Edge, Node, Tensor } from '../../tensor.ts';
+import { AccumulateGrad } from '../node.ts';
 import { gradEdge } from '../record.ts';
 
 export interface BackwardOptions {
@@ -137,7 +136,7 @@ class Capture {
 }
 
 /** Counts, for every function reachable from `roots`, how many edges lead to it. */
-export function countDependencies(roots: Iterable<Node>): Map<Node, number> {
+function countDependencies(roots: Iterable<Node>): Map<Node, number> {
   const counts = new Map<Node, number>();
   const pending: Node[] = [];
   for (const root of roots) {

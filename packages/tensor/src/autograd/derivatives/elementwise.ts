@@ -8,6 +8,7 @@ import { where } from '../../ops/select.ts';
 import { thresholdGrad } from '../../ops/threshold.ts';
 import type { Tensor } from '../../tensor.ts';
 import type { Derivative, Saved } from '../op-node.ts';
+import { crossed } from './products.ts';
 import { signOf } from './complex.ts';
 
 /** A function of one argument whose derivative is written on the input. */
@@ -40,12 +41,6 @@ function both(saved: Saved, a: () => Tensor, b: () => Tensor): (Tensor | null)[]
     saved.needs[1] === true ? sumTo(b(), saved.shapes[1] as never) : null,
   ];
 }
-
-/** Saves the operand that the other one's gradient is made of. */
-const crossed = (needs: readonly boolean[]): number[] => [
-  ...(needs[1] === true ? [0] : []),
-  ...(needs[0] === true ? [1] : []),
-];
 
 /** Ties give half to each operand, NaN all to both. */
 const extreme = (loses: (a: Tensor, b: Tensor) => Tensor): Derivative => ({

@@ -3,12 +3,7 @@ import { conj } from '../../ops/complex-parts.ts';
 import type { ProductAttrs } from '../../ops/matmul.ts';
 import type { Tensor } from '../../tensor.ts';
 import type { Derivative } from '../op-node.ts';
-
-/** Saves the operand that the other one's gradient is made of. */
-const crossed = (needs: readonly boolean[]): number[] => [
-  ...(needs[1] === true ? [0] : []),
-  ...(needs[0] === true ? [1] : []),
-];
+import { crossed } from './products.ts';
 
 const turned = (t: Tensor): Tensor => t.transpose(-1, -2);
 

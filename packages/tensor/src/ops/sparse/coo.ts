@@ -88,7 +88,7 @@ export function coalesce<D extends DType>(t: Tensor<D>): Tensor<D> {
 }
 
 /** Adds row i of `entries` into row position[i] of a zero tensor of `rows` rows. */
-export function segmentSum(entries: Tensor, position: Int32Array | Float64Array, rows: number): Tensor {
+function segmentSum(entries: Tensor, position: Int32Array | Float64Array, rows: number): Tensor {
   const { dtype, shape } = entries;
   const step = sizeOf(shape.slice(1)) * dtypes[dtype].lanes;
   const size = [rows, ...shape.slice(1)];
