@@ -62,6 +62,8 @@ export const MessageType = {
   BYE: 0x14a,
   /** A method called on the value an RRef refers to, resolved on its owner. */
   RREF_METHOD_CALL: 0x14b,
+  /** One way: what a member knows of the others, while somebody is in doubt. */
+  REPORT: 0x14d,
 } as const;
 
 export type MessageTypeName = keyof typeof MessageType;

@@ -50,10 +50,16 @@ export interface RRefCreateFailed {
 /** FENCE: the view of this epoch removed members; answer once nothing of them can be delivered here any more. */
 export interface Fence {
   epoch: number;
+  /** They, and those of earlier views that are not fenced yet. */
+  dead: WorkerId[];
+  /** How many members of this view the others have decided to be gone, without the store. */
+  decisions: number;
 }
 
+/** FENCE_ACK: the numbers of the question. */
 export interface FenceAck {
   epoch: number;
+  decisions: number;
 }
 
 export interface FenceDone {
@@ -65,6 +71,28 @@ export interface FenceDone {
 export interface View {
   epoch: number;
   members: Member[];
+}
+
+/** REPORT: what a member knows of the others; told while somebody is in doubt. */
+export interface MemberReport {
+  /** Of the view that the store had last, as far as the sender knows. */
+  epoch: number;
+  /** The store answers the sender. */
+  store: boolean;
+  hears: WorkerId[];
+  doubts: WorkerId[];
+  /** Those of whom the sender is certain that they are gone. */
+  proved: WorkerId[];
+  /** Whom the sender counts as gone, */
+  gone: WorkerId[];
+  /** of those, on whom it is decided without the store, */
+  decided: WorkerId[];
+  /** and of those, of whom all that remain know it. */
+  confirmed: WorkerId[];
+  /** The receiver is to report too. */
+  asks: boolean;
+  /** That view as the store had it, for a receiver that knows an older one. */
+  view: Uint8Array;
 }
 
 export interface Member {
@@ -414,13 +442,19 @@ export const RRefCreateFailed: MessageFns<RRefCreateFailed> = {
 };
 
 function createBaseFence(): Fence {
-  return { epoch: 0 };
+  return { epoch: 0, dead: [], decisions: 0 };
 }
 
 export const Fence: MessageFns<Fence> = {
   encode(message: Fence, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.epoch !== 0) {
       writer.uint32(8).uint64(message.epoch);
+    }
+    for (const v of message.dead) {
+      WorkerId.encode(v!, writer.uint32(18).fork()).join();
+    }
+    if (message.decisions !== 0) {
+      writer.uint32(24).uint32(message.decisions);
     }
     return writer;
   },
@@ -446,6 +480,22 @@ export const Fence: MessageFns<Fence> = {
             message.epoch = longToNumber(reader.uint64());
             continue;
           }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.dead.push(WorkerId.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.decisions = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -460,13 +510,16 @@ export const Fence: MessageFns<Fence> = {
 };
 
 function createBaseFenceAck(): FenceAck {
-  return { epoch: 0 };
+  return { epoch: 0, decisions: 0 };
 }
 
 export const FenceAck: MessageFns<FenceAck> = {
   encode(message: FenceAck, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.epoch !== 0) {
       writer.uint32(8).uint64(message.epoch);
+    }
+    if (message.decisions !== 0) {
+      writer.uint32(16).uint32(message.decisions);
     }
     return writer;
   },
@@ -490,6 +543,14 @@ export const FenceAck: MessageFns<FenceAck> = {
             }
 
             message.epoch = longToNumber(reader.uint64());
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.decisions = reader.uint32();
             continue;
           }
         }
@@ -604,6 +665,162 @@ export const View: MessageFns<View> = {
             }
 
             message.members.push(Member.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseMemberReport(): MemberReport {
+  return {
+    epoch: 0,
+    store: false,
+    hears: [],
+    doubts: [],
+    proved: [],
+    gone: [],
+    decided: [],
+    confirmed: [],
+    asks: false,
+    view: new Uint8Array(0),
+  };
+}
+
+export const MemberReport: MessageFns<MemberReport> = {
+  encode(message: MemberReport, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.epoch !== 0) {
+      writer.uint32(8).uint64(message.epoch);
+    }
+    if (message.store !== false) {
+      writer.uint32(16).bool(message.store);
+    }
+    for (const v of message.hears) {
+      WorkerId.encode(v!, writer.uint32(26).fork()).join();
+    }
+    for (const v of message.doubts) {
+      WorkerId.encode(v!, writer.uint32(34).fork()).join();
+    }
+    for (const v of message.proved) {
+      WorkerId.encode(v!, writer.uint32(42).fork()).join();
+    }
+    for (const v of message.gone) {
+      WorkerId.encode(v!, writer.uint32(50).fork()).join();
+    }
+    for (const v of message.decided) {
+      WorkerId.encode(v!, writer.uint32(58).fork()).join();
+    }
+    for (const v of message.confirmed) {
+      WorkerId.encode(v!, writer.uint32(66).fork()).join();
+    }
+    if (message.asks !== false) {
+      writer.uint32(72).bool(message.asks);
+    }
+    if (message.view.length !== 0) {
+      writer.uint32(82).bytes(message.view);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): MemberReport {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseMemberReport();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.epoch = longToNumber(reader.uint64());
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.store = reader.bool();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.hears.push(WorkerId.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.doubts.push(WorkerId.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.proved.push(WorkerId.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.gone.push(WorkerId.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.decided.push(WorkerId.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.confirmed.push(WorkerId.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 9: {
+            if (tag !== 72) {
+              break;
+            }
+
+            message.asks = reader.bool();
+            continue;
+          }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.view = reader.bytes();
             continue;
           }
         }
