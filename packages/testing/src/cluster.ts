@@ -22,6 +22,8 @@ export interface ClusterOptions {
   readonly env?: Env | ((rank: number) => Env);
   /** Flags of Node itself, such as `--expose-gc`. */
   readonly nodeArgs?: readonly string[];
+  /** A command that starts Node in a rank's place, such as `ip netns exec`; it has to become Node, not stay beside it. */
+  readonly through?: (rank: number) => readonly string[];
   /** @default the root of the repository */
   readonly cwd?: string;
 }
@@ -170,12 +172,13 @@ export class WorkerProcess {
   }
 
   #spawn(): [ChildProcess, Promise<ExitStatus>] {
-    const { program, args, env, nodeArgs = [], cwd = repository, worldSize } = this.#options;
+    const { program, args, env, nodeArgs = [], cwd = repository, worldSize, through } = this.#options;
     const own = typeof args === 'function' ? args(this.rank) : (args ?? []);
     const extra = typeof env === 'function' ? env(this.rank) : (env ?? {});
     const path = program instanceof URL || program.startsWith('file:') ? fileURLToPath(program) : program;
     const rank = String(this.rank);
-    const child = spawn(process.execPath, [...sourceFlags(), ...nodeArgs, path, ...own], {
+    const [command = '', ...before] = [...(through?.(this.rank) ?? []), process.execPath];
+    const child = spawn(command, [...before, ...sourceFlags(), ...nodeArgs, path, ...own], {
       cwd,
       detached: true,
       env: { ...inherited(), RANK: rank, LOCAL_RANK: rank, WORLD_SIZE: String(worldSize), ...extra },

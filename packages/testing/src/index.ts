@@ -17,6 +17,7 @@ export * from './nodes.ts';
 export * from './cluster.ts';
 export * from './chaos-proxy.ts';
 export * from './matchers.ts';
+export * from './namespaces.ts';
 export * from './leaks.ts';
 export { Seeded, mutate } from './mutate.ts';
 export * from './fuzz.ts';
