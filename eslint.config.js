@@ -101,7 +101,7 @@ export default defineConfig(
   },
   {
     files: ['packages/*/src/**/*.ts'],
-    ignores: ['**/*.test.ts', 'packages/testing/**'],
+    ignores: ['**/*.test.ts', '**/testdata/**', 'packages/testing/**'],
     rules: {
       'no-restricted-imports': [
         'error',

@@ -40,6 +40,7 @@ import { CallTable } from './protocol/call-table.ts';
 import { Membership, type View, type ViewMember } from './protocol/membership.ts';
 import { Served } from './served.ts';
 import { Shutdown } from './shutdown.ts';
+import { StallGuard } from './stall-guard.ts';
 import type { Settings } from './start.ts';
 import type { Connection, Listener, Transport } from './transports/transport.ts';
 import { WorkerInfo, type To } from './worker-info.ts';
@@ -69,6 +70,7 @@ export class Agent implements ExtensionHost, Core {
   readonly codec: ValueCodec<ValueContext>;
   readonly lasting: ValueCodec<ValueContext>;
   readonly dispatcher: Dispatcher;
+  readonly stallGuard: StallGuard;
   readonly caller: Caller;
   readonly members: Members;
   readonly membership: Membership;
@@ -112,6 +114,11 @@ export class Agent implements ExtensionHost, Core {
     this.membership = new Membership({ name: self.name, incarnation: self.incarnation });
     this.caller = new Caller(this, new Faults(settings.faults), settings.rpcTimeoutMs);
     this.dispatcher = new Dispatcher(this, settings.maxConcurrentCalls);
+    this.stallGuard = new StallGuard({
+      core: this,
+      peers: () => this.members.list(),
+      refresh: () => group.refresh(),
+    });
     this.collectives = new Collectives(this);
     // Extensions look at the agent while they attach: all that does not need them is there by now.
     this.extensions = new Extensions(settings.extensions, this);
@@ -128,8 +135,9 @@ export class Agent implements ExtensionHost, Core {
           if (event === 'peer-down' || event === 'peer-left') this.collectives.gone((value as WorkerInfo).name);
           else if (event === 'peer-joined') this.collectives.joined((value as WorkerInfo).name);
         },
-        onFenced: () => this.fenced(),
-        onCutOff: ({ name }) => this.fenced(`this worker is cut off from the store and from worker '${name}'`),
+        knock: settings.knock,
+        isGone: settings.isGone,
+        onFenced: (why) => this.fenced(why),
         onUnreachable: ({ name }) => this.collectives.gone(name, true),
       },
       self,
@@ -365,6 +373,9 @@ export class Agent implements ExtensionHost, Core {
   saidGoodbye(peer: Peer): void {
     this.members.saidGoodbye(peer);
   }
+  reported(peer: Peer, payload: Uint8Array): void {
+    this.members.reported(peer, payload);
+  }
   drains(peer: Peer): void {
     this.caller.drained(peer);
   }
@@ -390,6 +401,7 @@ export class Agent implements ExtensionHost, Core {
   fenced(why = 'the group has removed this worker'): void {
     if (this.refusal === 'fenced' || this.isClosed) return;
     this.refusal = 'fenced';
+    this.stallGuard.fenced();
     this.caller.failEverything((executed, peer) => new RpcError('fenced', why, { executed, peer: peer.worker }));
     this.hub.emit('fenced', undefined);
   }

@@ -99,8 +99,11 @@ export class Collectives {
     }
   }
 
-  /** A member has arrived at a meeting that this worker collects for. */
-  arrive(
+  /**
+   * A member has arrived at a meeting that this worker collects for. Who has to come to a meeting of all is known from the store: whoever
+   * has joined before the first one came is waited for, also when this worker was not told of it yet.
+   */
+  async arrive(
     from: string,
     key: string,
     names: readonly string[],
@@ -111,6 +114,22 @@ export class Collectives {
     signal: AbortSignal,
     tags: CollectiveTags = NO_TAGS,
   ): Promise<unknown> {
+    if (names.length === 0 && !survive && !this.meetings.isOpen(key, from)) await this.agent.members.freshen();
+    return this.take(from, key, names, value, combine, survive, timeoutMs, signal, tags);
+  }
+
+  private take(
+    from: string,
+    key: string,
+    names: readonly string[],
+    value: unknown,
+    combine: Combine,
+    survive: boolean,
+    timeoutMs: number,
+    signal: AbortSignal,
+    tags: CollectiveTags,
+  ): Promise<unknown> {
+    if (signal.aborted) return Promise.reject(new RpcError('cancelled', 'the collective was cancelled'));
     const conflict = this.conflict(key, from, tags);
     if (conflict !== undefined) return Promise.reject(conflict);
     if (this.closed) return Promise.reject(new RpcError('unavailable', `worker '${this.agent.name}' has shut down`));

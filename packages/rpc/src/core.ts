@@ -9,6 +9,7 @@ import type { Observers } from './inspection/observers.ts';
 import type { Caller } from './caller.ts';
 import type { Limits, Liveness, Logger } from './options.ts';
 import type { Peer } from './peer.ts';
+import type { StallGuard } from './stall-guard.ts';
 import type { CallTable } from './protocol/call-table.ts';
 import type { PendingCall } from './pending-call.ts';
 import type { Connection } from './transports/transport.ts';
@@ -44,6 +45,8 @@ export interface Core {
   readonly extensions: Extensions;
   readonly deviceMaps: DeviceMaps;
   readonly dispatcher: Dispatcher;
+  /** Holds back calls that came while this worker stood still. */
+  readonly stallGuard: StallGuard;
   readonly caller: Caller;
   readonly calls: CallTable<PendingCall>;
   /** Who watches calls. */
@@ -73,6 +76,8 @@ export interface Core {
   fenced(): void;
   /** The peer takes no more calls: those that have not left for it go nowhere. */
   drains(peer: Peer): void;
+  /** The peer says what it knows of the other members. */
+  reported(peer: Peer, payload: Uint8Array): void;
   /** The peer said goodbye: its link will not come back. */
   saidGoodbye(peer: Peer): void;
 }

@@ -220,6 +220,7 @@ export class Dispatcher {
       return;
     }
     if (call.state === 'over') return;
+    if (this.core.stallGuard.inDoubt && this.startsHeld(call, type)) return;
     if (call.peer.outbox.congested) {
       this.startLater(call, type, undefined);
       return;
@@ -252,6 +253,17 @@ export class Dispatcher {
     }
     if (later === undefined) this.complete(call, result, type);
     else this.completeLater(call, later, type);
+  }
+
+  private startsHeld(call: InboundCall, type: number): boolean {
+    return this.isHeld(call, () => this.start(call, type));
+  }
+
+  /** This worker stood still and does not know yet whether it is a member. */
+  private isHeld(call: InboundCall, start: () => void): boolean {
+    if (!this.core.stallGuard.holds(call, start)) return false;
+    if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
+    return true;
   }
 
   /** When a slot is free, or else when its peer takes answers again. */
@@ -394,6 +406,7 @@ export class Dispatcher {
       for (const fn of done) fn();
       return;
     }
+    if (this.core.stallGuard.inDoubt && this.isHeld(call, () => this.serve(call, message, done))) return;
     call.state = 'running';
     call.unclaimed = undefined;
     call.counted = true;

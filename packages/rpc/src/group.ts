@@ -1,20 +1,27 @@
 /** @file A worker's place in its group: joining through the store, the view as it changes, evicting the dead, leaving. */
 import { runAtRoot } from '@backwire/tensor/internal';
 import { RpcError } from './errors.ts';
-import { readAge, type KeepAlive } from './liveness/keep-alive.ts';
+import { ageKey, GroupStore, MAX_ATTEMPTS, VIEW_KEY, type LeaseState, type StoreState } from './group-store.ts';
+import type { KeepAlive } from './liveness/keep-alive.ts';
+import { missing, mixed, notUnique } from './join-errors.ts';
 import type { Logger } from './options.ts';
 import { processId } from './platform.ts';
 import {
   decodeView,
   EMPTY_VIEW,
-  encodeView,
   isRefusal,
+  isRestored,
   join,
-  remove,
+  lifeOf,
+  rejoined,
+  removeAll,
+  restored,
+  type Life,
   type Refusal,
   type View,
   type ViewMember,
 } from './protocol/membership.ts';
+import type { Claim } from './protocol/parts.ts';
 import type { Lease, Store } from './stores/store.ts';
 
 /** What a worker brings when it joins. */
@@ -36,9 +43,15 @@ export interface GroupOptions {
   /** Keys of the whole store: the launcher reports exits there. */
   readonly root: Store;
   readonly leaseMs: number;
+  /** How long a member may be busy. */
+  readonly busyDeadMs: number;
   readonly logger: Logger;
   /** Told of every view, in any order, some more than once. */
   readonly onView: (view: View) => void;
+  /** Told of each answer of the store, and of each that does not come. */
+  readonly onStore: (state: StoreState) => void;
+  /** The number of a process on this machine is no process any more; false where that cannot be said. */
+  readonly isGone: (member: ViewMember) => boolean;
   /** The lease was lost: others may think that this worker is dead. */
   readonly onLeaseLost: (error: Error) => void;
   /** Keeps the lease alive and its age known. */
@@ -46,21 +59,16 @@ export interface GroupOptions {
   now(): number;
 }
 
-const VIEW_KEY = 'view';
-/** The latest incarnation that was drawn. */
-const COUNT_KEY = 'incarnation';
 const CONFLICT_KEY = 'conflict/';
 const EXITS_PREFIX = 'launcher/exits/';
-/** A compare-and-set that loses so often in a row meets a store that does not work. */
-const MAX_ATTEMPTS = 1_000;
 /** How long a worker that gives up tries to say so. */
 const FAREWELL_MS = 1_000;
 /** Between two looks at a name or id that is still taken. */
 const RETRY_MS = 200;
-/** More changes than a view sees between two looks of a member. */
-const RESTORED_EPOCHS = 1_000;
-/** 2024-01-01, in seconds: incarnations count from there. */
-const EPOCH_S = 1_704_067_200;
+/** An answer of the store that takes longer counts as none; half a lease, if that is less. */
+const PATIENCE_MS = 2_000;
+/** A lease of a former life that is not seen for so long is gone, although others do not say so. */
+const LEASELESS_MS = 2_000;
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
@@ -76,11 +84,19 @@ export class Group {
   private self: ViewMember | undefined;
   /** The newest view that was told. */
   private known: View = EMPTY_VIEW;
-  /** The first question about a lease that the store has not answered. */
-  private askedAt: number | undefined;
+  private readonly keys: GroupStore;
+  /** Since when the lease of one whose name this worker wants has not been seen. */
+  private leaselessAt: number | undefined;
 
   constructor(options: GroupOptions) {
     this.options = options;
+    this.keys = new GroupStore({
+      store: options.store,
+      patienceMs: Math.min(PATIENCE_MS, options.leaseMs / 2),
+      forgivenMs: options.busyDeadMs,
+      onState: (state) => options.onStore(state),
+      now: () => options.now(),
+    });
   }
 
   /**
@@ -89,89 +105,108 @@ export class Group {
    *   missing, 'unavailable' when the store is lost.
    */
   async join(joiner: Joiner, deadline: number): Promise<{ member: ViewMember; view: View }> {
-    await this.drawIncarnation(joiner.name);
+    const { incarnation, index } = await this.keys.drawIncarnation(joiner.name);
+    this.incarnation = incarnation;
+    this.incarnationIndex = index;
     await this.takeLease(joiner.name);
     const watching = this.watchFor(joiner.name, deadline);
     try {
-      const member = await this.enter(joiner, deadline);
-      this.self = member;
-      const view = await this.complete(joiner, member, watching, deadline);
-      this.follow();
-      return { member, view };
+      for (;;) {
+        const member = await this.enter(joiner, deadline);
+        this.self = member;
+        const view = await this.complete(joiner, member, watching, deadline);
+        // The store has forgotten this worker with everything else: once more.
+        if (view === undefined) continue;
+        this.follow();
+        return { member, view };
+      }
     } finally {
       watching.stop();
     }
   }
 
   /**
-   * Takes a dead member out of the view. `stillDead` is asked again before every attempt to set the view: others may win many of
-   * them, and meanwhile the member may have been acquitted. Resolves with the latest view; it still has the member if that was so.
+   * Takes members out of the view, in one change. `still` is asked again before every attempt to set the view: others may win many of
+   * them, and meanwhile a member may have been heard. Resolves with the latest view.
    */
-  async evict(member: ViewMember, stillDead?: () => Promise<boolean>): Promise<View> {
-    this.options.logger.info({ worker: member.name, incarnation: member.incarnation }, 'evicting a dead worker');
-    return this.change(async (view) =>
-      stillDead === undefined || (await stillDead()) ? remove(view, member.name, member.incarnation, 'dead') : view,
-    );
+  async evict(lives: Iterable<Life>, still?: (life: Life) => boolean | Promise<boolean>): Promise<View> {
+    const all = [...lives];
+    this.options.logger.info({ workers: all }, 'evicting workers that are gone');
+    const self = this.self === undefined ? undefined : lifeOf(this.self);
+    return this.change(async (view) => {
+      // Who has been put out itself puts nobody out.
+      if (self !== undefined && !view.members.some((member) => lifeOf(member) === self)) return view;
+      const gone = new Set<Life>();
+      for (const life of all) if (still === undefined || (await still(life))) gone.add(life);
+      return removeAll(view, gone, 'dead', self);
+    });
   }
 
-  /** Whether a member may be put out on what the store says: nothing holds its lease, or two members accuse it. */
-  async doomed(member: ViewMember): Promise<boolean> {
-    return !(await this.leaseOf(member)).alive || this.accused(member);
+  /** Whether a member's lease is still there, and how long its main loop has been busy. @throws RpcError when the store does not answer. */
+  leaseOf(member: ViewMember): Promise<LeaseState> {
+    return this.keys.leaseOf(member);
   }
 
-  /** Whether a member's lease is still there, and how long its main loop has been busy. */
-  async leaseOf(member: ViewMember): Promise<{ alive: boolean; ageMs?: number }> {
-    this.askedAt ??= this.options.now();
-    const ageMs = await readAge(this.options.store, ageKey(member.name, member.incarnation));
-    this.askedAt = undefined;
-    return ageMs === undefined ? { alive: false } : { alive: true, ageMs };
+  /** Calls `gone` when a member's lease is not there, or ends. */
+  watchLease(member: ViewMember, signal: AbortSignal, gone: () => void): Promise<void> {
+    return this.keys.watchLease(member, signal, gone);
   }
 
-  /** How long the store has owed an answer about a member, in milliseconds. */
-  get silentMs(): number {
-    return this.askedAt === undefined ? 0 : this.options.now() - this.askedAt;
-  }
-
-  /** One member's word that another is dead. Resolves with whether another member says so too. */
-  async accuse(member: ViewMember): Promise<boolean> {
+  /** Tells the store what this worker's part claims, and resolves with all claims. */
+  async claim(claim: Claim | undefined): Promise<Claim[]> {
     const { self, lease } = this;
-    if (self === undefined || lease === undefined) return false;
-    await this.options.store.set(`${accusations(member)}${self.name}`, encoder.encode('1'), { lease });
-    return this.accused(member);
+    if (self === undefined || lease === undefined) return [];
+    await this.keys.claim(self, claim, lease);
+    return claim === undefined ? [] : this.keys.claims();
   }
 
-  private async accused(member: ViewMember): Promise<boolean> {
-    return (await this.options.store.list(accusations(member))).size >= 2;
-  }
-
-  /** Takes an accusation back. */
-  async acquit(member: ViewMember): Promise<void> {
-    if (this.self !== undefined) await this.options.store.delete(`${accusations(member)}${this.self.name}`);
+  claims(): Promise<Claim[]> {
+    return this.keys.claims();
   }
 
   private tell(view: View): void {
-    if (view.epoch > this.known.epoch) this.known = view;
+    if (this.isOther(view)) {
+      // The store lost the view, and others have begun anew in it.
+      void this.rejoin().catch((error: unknown) =>
+        this.options.logger.debug({ error }, 'the view was not restored yet'),
+      );
+      return;
+    }
+    const { known } = this;
+    if (known !== EMPTY_VIEW && isRestored(known, view)) this.keys.forgot();
+    if (view.epoch > known.epoch) this.known = view;
     this.options.onView(view);
+  }
+
+  /** A view of another history, in which this worker never was. */
+  private isOther(view: View): boolean {
+    const { self, known } = this;
+    if (self === undefined || known === EMPTY_VIEW || view.founder === known.founder) return false;
+    return !view.members.some((member) => lifeOf(member) === lifeOf(self));
   }
 
   private async takeLease(name: string): Promise<void> {
     const { store, leaseMs, keepAlive } = this.options;
-    const lease = await store.lease(leaseMs);
+    const life = { name, incarnation: this.incarnation };
+    const lease = await this.keys.ask(() => store.lease(leaseMs));
     this.lease = lease;
-    void lease.lost.then((error) => this.leaseLost(error));
-    this.alive = keepAlive(store, lease, { ageKey: ageKey(name, this.incarnation) });
+    void lease.lost.then((error) => this.leaseLost(error, name));
+    await this.keys.hold(life, lease);
+    this.alive = keepAlive(store, lease, { ageKey: ageKey(life) });
     await this.alive.started;
   }
 
   /** The store has let go of this worker, or has started anew: looks which, and takes another lease if it still belongs. */
-  private async leaseLost(error: Error): Promise<void> {
+  private async leaseLost(error: Error, name: string): Promise<void> {
     const { signal } = this.ended;
     if (signal.aborted) return;
     this.options.onLeaseLost(error);
     await this.alive?.stop();
-    while (!signal.aborted && this.self !== undefined) {
+    while (!signal.aborted) {
       try {
-        return await this.regain(this.self);
+        if (this.self === undefined) await this.takeLease(name);
+        else await this.regain(this.self);
+        return;
       } catch (failure) {
         this.options.logger.debug({ error: failure }, 'the lease could not be regained yet');
         await sleep(RETRY_MS);
@@ -180,22 +215,37 @@ export class Group {
   }
 
   private async regain(self: ViewMember): Promise<void> {
-    const { store } = this.options;
-    const { known } = this;
-    // A store that forgot everything is told what it had, under an epoch that nobody has seen.
-    if ((await store.get(VIEW_KEY)) === undefined)
-      await store.compareAndSet(VIEW_KEY, null, encodeView({ ...known, epoch: known.epoch + RESTORED_EPOCHS }));
-    const view = await this.read();
-    this.tell(view);
-    if (view.members.some(({ name, incarnation }) => name === self.name && incarnation === self.incarnation))
-      await this.takeLease(self.name);
+    await this.rejoin();
+    const view = await this.refresh();
+    if (view.members.some((member) => lifeOf(member) === lifeOf(self))) await this.takeLease(self.name);
+  }
+
+  /**
+   * A store that forgot everything is told what it had, under an epoch that nobody has seen. Whoever has joined there meanwhile stays,
+   * unless it came under the name or the id of one that lives.
+   */
+  private async rejoin(): Promise<void> {
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+      const { known, self } = this;
+      const found = await this.keys.view();
+      if (self === undefined || known === EMPTY_VIEW || (found !== EMPTY_VIEW && !this.isOther(found))) return;
+      const next = found === EMPTY_VIEW ? restored(known) : rejoined(known, found);
+      if (!(await this.keys.setView(found, next))) continue;
+      this.tell(next);
+      return;
+    }
   }
 
   /** Reads the view now. */
   async refresh(): Promise<View> {
-    const view = await this.read();
+    const view = await this.keys.view();
     this.tell(view);
     return view;
+  }
+
+  /** The view as another member has it, which may be newer. */
+  learn(view: View): void {
+    if (view.founder === this.known.founder && view.epoch > this.known.epoch) this.tell(view);
   }
 
   /** Leaves in good order. */
@@ -203,7 +253,7 @@ export class Group {
     const { self } = this;
     if (self === undefined) return;
     this.self = undefined;
-    await this.change((view) => remove(view, self.name, self.incarnation, 'left'));
+    await this.change((view) => removeAll(view, new Set([lifeOf(self)]), 'left'));
   }
 
   /** Ends the watch and the lease. */
@@ -213,38 +263,10 @@ export class Group {
     await this.lease?.revoke().catch(() => undefined);
   }
 
-  /**
-   * Higher than any before it, by the store's memory and by the clock, so that neither alone can make one twice. All names count
-   * together: what a worker made is known by its id and incarnation, and the id may be another worker's next.
-   */
-  private async drawIncarnation(name: string): Promise<void> {
-    const { store } = this.options;
-    // A store that started anew knows the lives in its view, at least.
-    const view = await this.read();
-    let former = 0;
-    for (const { incarnation } of [...view.members, ...view.departed]) former = Math.max(former, incarnation);
-    const index = await store.add(`lives/${name}`, 1n);
-    this.incarnationIndex = Number(index) - 1;
-    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const before = await store.get(COUNT_KEY);
-      const last = before === undefined ? 0 : Number(decoder.decode(before));
-      const least = Math.max(former + 1, Math.floor(Date.now() / 1000) - EPOCH_S);
-      if (last >= least) {
-        // Adding never loses against the others who join now.
-        this.incarnation = Number(await store.add(COUNT_KEY, 1n));
-        if (this.incarnation > former) return;
-      } else if ((await store.compareAndSet(COUNT_KEY, before ?? null, encoder.encode(String(least)))).ok) {
-        this.incarnation = least;
-        return;
-      }
-    }
-    throw new RpcError('unavailable', 'the store refuses every incarnation');
-  }
-
   /** Puts this worker into the view, once nobody else holds its name or id. */
   private async enter(joiner: Joiner, deadline: number): Promise<ViewMember> {
     for (;;) {
-      const view = await this.read();
+      const view = await this.keys.view();
       const id = joiner.id ?? freeId(view);
       const { name, endpoints, host, extensions, deviceMaps } = joiner;
       const member: ViewMember = {
@@ -255,12 +277,12 @@ export class Group {
         host,
         pid: processId,
         extensions,
+        reports: true,
         ...(deviceMaps === undefined ? {} : { deviceMaps }),
       };
       const next = join(view, member, joiner.size);
       if (!isRefusal(next)) {
-        const before = view === EMPTY_VIEW ? null : encodeView(view);
-        if ((await this.options.store.compareAndSet(VIEW_KEY, before, encodeView(next))).ok) return member;
+        if (await this.keys.setView(view, next)) return member;
         continue;
       }
       await this.refused(next, { view, member, anyId: joiner.id === undefined, size: joiner.size, deadline });
@@ -286,8 +308,8 @@ export class Group {
       case 'name-taken':
       case 'id-taken': {
         const { by } = refusal;
-        if (!(await this.leaseOf(by)).alive) {
-          await this.evict(by, async () => !(await this.leaseOf(by)).alive);
+        if (await this.isOver(by)) {
+          await this.evict([lifeOf(by)], () => this.isOver(by));
           return;
         }
         const error = notUnique(refusal.kind, member, by);
@@ -301,19 +323,39 @@ export class Group {
     }
   }
 
+  /**
+   * Whether a life that stands in the way has ended: its process is gone, or it has had no lease for a while. A store that was restored
+   * has the leases of the others a moment later.
+   */
+  private async isOver(by: ViewMember): Promise<boolean> {
+    if (this.options.isGone(by)) return true;
+    const { state } = await this.leaseOf(by);
+    const now = this.options.now();
+    if (state === 'alive') this.leaselessAt = undefined;
+    else this.leaselessAt ??= now;
+    return this.leaselessAt !== undefined && now - this.leaselessAt >= Math.min(LEASELESS_MS, this.options.leaseMs);
+  }
+
   /** Tells the one who holds the name or id too, and fails. */
   private async clash(error: RpcError, by: ViewMember): Promise<never> {
     await this.options.store.set(`${CONFLICT_KEY}${by.name}`, encoder.encode(error.message));
     throw error;
   }
 
-  private async complete(joiner: Joiner, member: ViewMember, watching: Watching, deadline: number): Promise<View> {
+  /** Waits until all are there; undefined when the store has lost this worker with everything else. */
+  private async complete(
+    joiner: Joiner,
+    member: ViewMember,
+    watching: Watching,
+    deadline: number,
+  ): Promise<View | undefined> {
     for (;;) {
-      const view = await this.read();
-      const present = view.members.some(
-        ({ name, incarnation }) => name === member.name && incarnation === member.incarnation,
-      );
-      if (!present) throw new RpcError('fenced', 'the group removed this worker while it was waiting for the others');
+      const view = await this.keys.view();
+      const present = view.members.some((other) => lifeOf(other) === lifeOf(member));
+      if (!present) {
+        if (!view.departed.some((other) => lifeOf(other) === lifeOf(member))) return undefined;
+        throw new RpcError('fenced', 'the group removed this worker while it was waiting for the others');
+      }
       this.tell(view);
       if (joiner.size === undefined || view.members.length >= joiner.size) return view;
       if (watching.conflict !== undefined) throw new RpcError('failed-precondition', watching.conflict);
@@ -345,9 +387,9 @@ export class Group {
     if (value === undefined || this.self === undefined) return;
     try {
       const exit = JSON.parse(decoder.decode(value)) as { rank?: unknown; pid?: unknown };
-      const view = await this.read();
+      const view = await this.keys.view();
       const member = view.members.find(({ id, pid }) => id === exit.rank && pid === exit.pid);
-      if (member !== undefined && member.name !== this.self?.name) this.tell(await this.evict(member));
+      if (member !== undefined && member.name !== this.self?.name) this.tell(await this.evict([lifeOf(member)]));
     } catch (error) {
       this.options.logger.debug({ error }, 'a notice of the launcher was not understood');
     }
@@ -407,24 +449,14 @@ export class Group {
 
   private async change(step: (view: View) => View | Promise<View>): Promise<View> {
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const view = await this.read();
+      const view = await this.keys.view();
       const next = await step(view);
       if (next === view) return view;
-      const { ok } = await this.options.store.compareAndSet(VIEW_KEY, encodeView(view), encodeView(next));
-      if (!ok) continue;
+      if (!(await this.keys.setView(view, next))) continue;
       this.tell(next);
       return next;
     }
     throw new RpcError('unavailable', 'the view of the group changes faster than it can be set');
-  }
-
-  private async read(): Promise<View> {
-    const bytes = await this.options.store.get(VIEW_KEY);
-    if (bytes === undefined) return EMPTY_VIEW;
-    const view = decodeView(bytes);
-    if (view === undefined)
-      throw new RpcError('failed-precondition', 'the store holds something that is not the view of a group');
-    return view;
   }
 }
 
@@ -446,46 +478,11 @@ interface Watching {
   change: (ms: number) => Promise<void>;
 }
 
-function ageKey(name: string, incarnation: number): string {
-  return `age/${name}#${incarnation}`;
-}
-
-/** Where the accusers of a member are listed. */
-function accusations(member: ViewMember): string {
-  return `accused/${member.name}#${member.incarnation}/`;
-}
-
 function freeId(view: View): number {
   const taken = new Set(view.members.map(({ id }) => id));
   let id = 0;
   while (taken.has(id)) id++;
   return id;
-}
-
-function notUnique(kind: 'name-taken' | 'id-taken', member: ViewMember, by: ViewMember): RpcError {
-  const text =
-    kind === 'name-taken'
-      ? `RPC worker name ${member.name} is not unique. Workers ${member.id} and ${by.id} share the same name.`
-      : `RPC worker id ${member.id} is not unique. Workers ${member.name} and ${by.name} share the same id.`;
-  return new RpcError('failed-precondition', text);
-}
-
-/** Two kinds of group, or two sizes; undefined = one without a fixed size. */
-function mixed(theirs: number | undefined, ours: number | undefined): string {
-  if (theirs !== undefined && ours !== undefined)
-    return `the group is one of ${theirs} workers, and this worker expects ${ours}: the world sizes differ`;
-  const kind = theirs === undefined ? 'one without a fixed size' : `one of ${theirs} workers`;
-  return `RPC group mixes statically and dynamically initialized members which is not supported. The group is ${kind}`;
-}
-
-function missing(view: View, size: number): RpcError {
-  const here = new Set(view.members.map(({ id }) => id));
-  const ranks = Array.from({ length: size }, (_, rank) => rank).filter((rank) => !here.has(rank));
-  const shown = ranks.slice(0, 20).join(', ') + (ranks.length > 20 ? ', …' : '');
-  return new RpcError(
-    'deadline-exceeded',
-    `the group is not complete in time: ${view.members.length} of ${size} workers joined, missing ranks ${shown}`,
-  );
 }
 
 function sleep(ms: number): Promise<void> {

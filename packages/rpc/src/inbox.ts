@@ -183,6 +183,7 @@ export class Inbox {
     const done = header.tableLength > 0 ? this.deliverTable(header, bytes, end) : NOTHING;
     this.receivedCalls++;
     const now = this.core.now();
+    if (this.core.stallGuard.isLate(now)) this.core.stallGuard.turn(now);
     const deadline = header.remainingMs < 0 ? Infinity : now + header.remainingMs;
     const frameBytes = end - start + 56;
     let tensors: IncomingTensors | undefined;
@@ -321,6 +322,7 @@ export class Inbox {
       case FrameKind.CONTROL:
         if (header.messageType === MessageType.BYE) this.saidGoodbye = true;
         else if (header.messageType === MessageType.DRAIN) this.drained(bytes.slice(start, end));
+        else if (header.messageType === MessageType.REPORT) this.core.reported(this.peer, bytes.slice(start, end));
         else this.core.extensions.control(this.peer, header.messageType, bytes.slice(start, end));
         return;
       case FrameKind.BODY_ACK:
@@ -332,8 +334,10 @@ export class Inbox {
       case FrameKind.PING:
         this.outbox.sendLoose(FrameKind.PONG, header.id, 0, this.core.dispatcher.running);
         return;
-      case FrameKind.ACK:
       case FrameKind.PONG:
+        this.core.stallGuard.pong(this.peer, header.id);
+        return;
+      case FrameKind.ACK:
         return;
       default:
         throw protocolError(`a frame of kind ${header.kind} in an open link`);

@@ -3,21 +3,28 @@ import { runAtRoot } from '@backwire/tensor/internal';
 import { bufferPool, type handshakeProto } from '@backwire/wire/internal';
 import type { Core } from './core.ts';
 import { RpcError } from './errors.ts';
+import { FailureDetector } from './failure-detector.ts';
 import type { Group } from './group.ts';
+import type { StoreState } from './group-store.ts';
 import { ACK_MS, MAX_FORMER_MEMBERS, MAX_PENDING_HELLOS } from './limits.ts';
 import { Link, type LinkOwner } from './link.ts';
-import { LivenessPolicy, type LivenessEffect } from './liveness/policy.ts';
 import { Peer, PROTOCOL_VERSION } from './peer.ts';
 import { unref } from './platform.ts';
-import { type Membership, type View, type ViewMember } from './protocol/membership.ts';
+import {
+  lifeOf,
+  type Life,
+  type Membership,
+  type View,
+  type ViewChange,
+  type ViewMember,
+} from './protocol/membership.ts';
 import type { AgentEvents } from './agent-types.ts';
 import type { Member } from './extension.ts';
 import { memoryPair } from './transports/memory.ts';
+import type { Knock } from './transports/knock.ts';
 import type { Connection } from './transports/transport.ts';
 import { WorkerInfo, type To } from './worker-info.ts';
 
-/** The store answers an eviction in this time, or the peer is merely unreachable. */
-const EVICTION_MS = 2_000;
 /** Receive memory that was not used for so long goes back to the system. */
 const POOL_SWEEP_MS = 30_000;
 
@@ -36,12 +43,18 @@ export interface MembersOptions {
   readonly core: Core;
   readonly group: Group;
   readonly membership: Membership;
+  /** Knocks at endpoints; undefined where that cannot be done. */
+  readonly knock: ((endpoints: readonly string[], timeoutMs: number) => Promise<Knock>) | undefined;
+  /** Whether a member's process on this machine has certainly ended. */
+  readonly isGone: (member: ViewMember) => boolean;
   emit<E extends keyof AgentEvents>(event: E, value: AgentEvents[E]): void;
-  onFenced(): void;
+  /** The group has put this worker out, or may have. */
+  onFenced(why: string): void;
   onUnreachable(worker: WorkerInfo): void;
-  /** This worker is cut off from the store and from that member. */
-  onCutOff(worker: WorkerInfo): void;
 }
+
+/** How long a fresh view is waited for. */
+const FRESH_MS = 1_000;
 
 /** One that was a member, and how that ended. */
 interface Former {
@@ -59,14 +72,13 @@ export class Members {
   private readonly former = new Map<string, Former>();
   /** This worker, for calls to itself: they take the same way as all others, over a connection inside the process. */
   private readonly loop: { readonly out: Peer; readonly in: Peer };
-  private readonly policy: LivenessPolicy<Peer>;
+  private readonly detector: FailureDetector;
   private readonly hellos = new Set<Link>();
   private readonly wanting = new Set<Peer>();
   private readonly acks = new Set<Peer>();
   private wakeTimer: NodeJS.Timeout | undefined;
   private wakeAt = Infinity;
   private ackTimer: NodeJS.Timeout | undefined;
-  private livenessTimer: NodeJS.Timeout | undefined;
   private sweepTimer: NodeJS.Timeout | undefined;
   private closed = false;
 
@@ -74,7 +86,16 @@ export class Members {
     this.options = options;
     this.self = self;
     this.core = options.core;
-    this.policy = new LivenessPolicy<Peer>(options.core.liveness);
+    const { core, group, membership, knock, isGone } = options;
+    this.detector = new FailureDetector({
+      ...{ core, group, membership, knock, isGone, self },
+      peerOf: (life) => this.peerOf(life),
+      peers: () => this.byName.values(),
+      onDecided: (lives) => this.decided(lives, 'dead'),
+      onSuspect: (peer) => options.emit('peer-suspect', peer.worker),
+      onUnreachable: (peer, text) => this.unreachable(peer, text),
+      onFenced: (why) => options.onFenced(why),
+    });
     this.announce(self);
     const [a, b] = memoryPair([`memory://${self.name}/out`, `memory://${self.name}/in`]);
     this.loop = { out: new Peer(options.core, self), in: new Peer(options.core, self) };
@@ -124,19 +145,31 @@ export class Members {
     return [...this.byName.values(), this.loop.out, this.loop.in];
   }
 
-  /** A new view. Sessions with those that are gone are cut before anybody is told. */
+  /** A new view of the store. */
   update(view: View): void {
-    const { membership } = this.options;
     if (this.closed) return;
-    const change = membership.update(view);
-    if (change === undefined) return;
+    const change = this.options.membership.update(view);
+    if (change !== undefined) this.install(change);
+  }
+
+  /** What the members decided while the store is away. */
+  decided(lives: readonly Life[], how: 'left' | 'dead'): void {
+    if (this.closed) return;
+    const change = this.options.membership.decide(lives, how);
+    if (change !== undefined) this.install(change);
+  }
+
+  /** Sessions with those that are gone are cut before anybody is told. */
+  private install(change: ViewChange): void {
+    const { membership } = this.options;
     for (const member of change.dead) this.cut(member, 'peer-died');
     for (const member of change.left) this.cut(member, 'unavailable');
     for (const member of change.joined) this.add(member);
+    this.detector.viewChanged();
     const { extensions } = this.core;
     extensions.viewChanged(
-      view.epoch,
-      view.members.map(asMember),
+      membership.number,
+      membership.view.members.map(asMember),
       change.dead.map(asMember),
       change.left.map(asMember),
     );
@@ -157,7 +190,7 @@ export class Members {
       extensions.peerJoined(worker, member.incarnation);
       this.options.emit('peer-joined', worker);
     }
-    if (membership.fenced) this.options.onFenced();
+    if (membership.fenced) this.options.onFenced('the group has removed this worker');
   }
 
   /** Someone connected and has proved that it is `claim`, a name and an incarnation. */
@@ -184,12 +217,7 @@ export class Members {
 
   /** Starts to watch over peers. */
   start(): void {
-    // The first look is now, so that a loop that stands still right after is noticed as its own fault.
-    this.apply(this.policy.tick(this.core.now()));
-    this.livenessTimer = runAtRoot(() =>
-      setInterval(() => this.checkLiveness(), Math.min(500, this.core.liveness.pingMs / 2)),
-    );
-    unref(this.livenessTimer);
+    this.detector.start();
     this.sweepTimer = runAtRoot(() => setInterval(() => bufferPool.sweep(), POOL_SWEEP_MS));
     unref(this.sweepTimer);
   }
@@ -213,31 +241,51 @@ export class Members {
 
   linkUp(peer: Peer, first: boolean): void {
     if (peer === this.loop.out || peer === this.loop.in) return;
-    this.apply(this.policy.linkUp(peer, this.core.now()));
+    this.detector.linkUp(peer);
+    this.core.stallGuard.met(peer);
     if (!first) this.options.emit('peer-reconnected', peer.worker);
-    void this.options.group.acquit(peer.member).catch(() => undefined);
   }
 
   linkLost(peer: Peer): void {
-    this.apply(this.policy.linkLost(peer, this.core.now()));
+    this.detector.linkLost(peer);
   }
 
-  /** The peer cannot be reached: evicts it if that is certain, else fails what waits for it. */
+  /** Another member says what it knows of the others. */
+  reported(peer: Peer, payload: Uint8Array): void {
+    this.detector.reported(peer, payload);
+  }
+
+  /** Takes the view as the store has it now, if it answers in time. */
+  async freshen(): Promise<void> {
+    if (!this.detector.isStoreUp || this.closed) return;
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<void>((resolve) => (timer = unref(setTimeout(resolve, FRESH_MS))));
+    const read = this.options.group.refresh().then(
+      (view) => this.update(view),
+      () => undefined,
+    );
+    await Promise.race([read, late]);
+    clearTimeout(timer);
+  }
+
+  storeIs(state: StoreState): void {
+    this.detector.storeIs(state);
+  }
+
+  /** The peer cannot be reached: unless the group puts it out soon, what waits for it fails. */
   givenUp(peer: Peer, why: 'refused' | 'unreachable'): void {
-    if (this.closed) return;
-    const fail = (): void => {
-      if (peer.state === 'gone') return;
-      const text = `worker '${peer.worker.name}' cannot be reached (${why})`;
-      this.core.caller.failAll(peer, (executed) => new RpcError('unavailable', text, { executed, peer: peer.worker }));
-      this.options.onUnreachable(peer.worker);
-    };
-    this.judge(peer, why === 'refused', fail).catch(() => fail());
+    if (!this.closed) this.detector.givenUp(peer, why);
+  }
+
+  private unreachable(peer: Peer, text: string): void {
+    this.core.caller.failAll(peer, (executed) => new RpcError('unavailable', text, { executed, peer: peer.worker }));
+    this.options.onUnreachable(peer.worker);
   }
 
   sessionLost(peer: Peer, why: string): void {
     this.core.logger.warn({ peer: peer.worker.name, why }, 'a session cannot go on; the worker has to join again');
     if (peer === this.loop.out || peer === this.loop.in || this.closed) return;
-    void this.options.group.evict(peer.member).then(
+    void this.options.group.evict([lifeOf(peer.member)]).then(
       (view) => this.update(view),
       () => this.givenUp(peer, 'unreachable'),
     );
@@ -247,7 +295,10 @@ export class Members {
   saidGoodbye(peer: Peer): void {
     void this.options.group.refresh().then(
       (view) => this.update(view),
-      () => this.cut(peer.member, 'unavailable'),
+      () => {
+        this.detector.left(peer);
+        this.decided([lifeOf(peer.member)], 'left');
+      },
     );
   }
 
@@ -255,7 +306,7 @@ export class Members {
     this.closed = true;
     clearTimeout(this.wakeTimer);
     clearTimeout(this.ackTimer);
-    clearInterval(this.livenessTimer);
+    this.detector.close();
     clearInterval(this.sweepTimer);
     for (const link of this.hellos) link.end();
     this.hellos.clear();
@@ -295,7 +346,7 @@ export class Members {
       const peer = this.byName.get(identity.name);
       if (link.state === 'closed') return;
       if (peer?.incarnation === identity.incarnation) peer.hello(link, identity);
-      else if (this.options.membership.view.epoch >= identity.epoch)
+      else if (this.options.membership.stored.epoch >= identity.epoch)
         link.refuse('fenced', 'the group has no such member');
       else link.refuse('unavailable', 'this worker does not know the newest view', 100);
     };
@@ -327,7 +378,8 @@ export class Members {
     if (this.byId[member.id] === peer) this.byId[member.id] = undefined;
     this.wanting.delete(peer);
     this.acks.delete(peer);
-    this.policy.forget(peer);
+    this.detector.forget(peer);
+    this.core.stallGuard.forget(peer);
     const text = endOf(member.name, code);
     this.remember({ worker: peer.worker, code });
     this.core.caller.failAll(peer, (executed) => new RpcError(code, text, { executed, peer: peer.worker }), true);
@@ -360,80 +412,9 @@ export class Members {
     return new RpcError(code, `${endOf(worker.name, code)}; ${text}`, { peer: worker });
   }
 
-  private async judge(peer: Peer, certain: boolean, fail: () => void): Promise<void> {
-    const { group } = this.options;
-    const { member } = peer;
-    const evict = async (): Promise<boolean> => {
-      const { alive } = certain ? { alive: false } : await group.leaseOf(member);
-      // Whoever has no address (a browser) is dialled by nobody: that it cannot be reached says nothing of it.
-      if (alive && (member.endpoints.length === 0 || !(await group.accuse(member)))) return false;
-      this.update(await group.evict(member, certain ? undefined : () => group.doomed(member)));
-      return !this.options.membership.has(member.name, member.incarnation);
-    };
-    const slow = new Promise<boolean>((resolve) => unref(setTimeout(() => resolve(false), EVICTION_MS)));
-    if (!(await Promise.race([evict(), slow]))) fail();
-  }
-
-  private checkLiveness(): void {
-    const now = this.core.now();
-    for (const peer of this.byName.values()) {
-      const { link } = peer;
-      if (link !== undefined && link.heardAt > peer.notedAt) {
-        peer.notedAt = link.heardAt;
-        this.apply(this.policy.heard(peer, link.heardAt));
-      }
-    }
-    this.apply(this.policy.tick(now));
-  }
-
-  private apply(effects: readonly LivenessEffect<Peer>[]): void {
-    for (const effect of effects) {
-      const { peer } = effect;
-      switch (effect.type) {
-        case 'ping':
-          peer.ping(this.core.now());
-          break;
-        case 'suspect':
-          this.options.emit('peer-suspect', peer.worker);
-          break;
-        case 'inquire':
-          this.options.group.leaseOf(peer.member).then(
-            (lease) => this.apply(this.policy.lease(peer, this.core.now(), lease)),
-            () => undefined,
-          );
-          break;
-        case 'accuse':
-          this.accused(peer, effect.certain);
-          break;
-        case 'redial':
-        case 'trusted':
-          break;
-      }
-    }
-  }
-
-  /** Silence on a link that is up: it is cut, so that a living peer can come back on another. */
-  private accused(peer: Peer, certain: boolean): void {
-    peer.reset(new RpcError('unavailable', 'nothing was heard for too long', { peer: peer.worker }));
-    const text = `worker '${peer.worker.name}' does not answer`;
-    const fail = (): void => {
-      this.core.caller.failAll(peer, (executed) => new RpcError('unavailable', text, { executed, peer: peer.worker }));
-      this.lookForSplit(peer);
-    };
-    this.judge(peer, certain, fail).catch(() => fail());
-  }
-
-  /**
-   * Neither the store nor a member says anything, and nothing refuses either: this is the side of a split network without the store.
-   * Once its lease must be over, the others go on without it, and it stops. A store that alone is lost stops nobody.
-   */
-  private lookForSplit(peer: Peer): void {
-    const { group } = this.options;
-    const { silentMs } = group;
-    if (this.closed || silentMs === 0 || peer.up) return;
-    const left = this.core.liveness.leaseMs - silentMs;
-    if (left > 0) unref(setTimeout(() => this.lookForSplit(peer), left));
-    else this.options.onCutOff(peer.worker);
+  private peerOf(life: Life): Peer | undefined {
+    const peer = this.byName.get(life.slice(0, life.lastIndexOf('#')));
+    return peer !== undefined && lifeOf(peer.member) === life ? peer : undefined;
   }
 
   private sendAcks(): void {

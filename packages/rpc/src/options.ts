@@ -46,11 +46,11 @@ export interface Liveness {
   pingMs: number;
   /** Silence after which a peer is suspect. @default 6000 */
   suspectMs: number;
-  /** Silence after which a peer is accused of being dead. @default 15000 */
+  /** Silence after which a peer is doubted. @default 15000 */
   deadMs: number;
   /** The same for a peer that is known to be alive and busy. @default 60000 */
   busyDeadMs: number;
-  /** How long a lost connection is redialled before the peer is accused. @default 10000 */
+  /** How long a lost connection is redialled before the peer is doubted. @default 10000 */
   reconnectGraceMs: number;
   /** The lease a worker holds in the store. @default 10000 */
   leaseMs: number;

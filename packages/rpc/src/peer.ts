@@ -20,6 +20,7 @@ import { Connector, CONNECTOR_TIMES, type ConnectorPort } from './protocol/conne
 import type { ViewMember } from './protocol/membership.ts';
 import type { Resume } from './protocol/session.ts';
 import { sameBytes } from './security/digest.ts';
+import { isRefusal } from './transports/dialling.ts';
 import type { Connection } from './transports/transport.ts';
 import { WorkerInfo } from './worker-info.ts';
 
@@ -435,14 +436,4 @@ const hellos = new WeakMap<Link, handshakeProto.Identity>();
 
 function sameToken(a: Uint8Array, b: Uint8Array): boolean {
   return sameBytes(a, b);
-}
-
-/** Whether somebody answered that nobody listens: the process is gone, not merely out of reach. */
-function isRefusal(error: unknown): boolean {
-  for (let at: unknown = error; at instanceof Error; at = at.cause) {
-    const { code } = at as NodeJS.ErrnoException;
-    if (code === 'ECONNREFUSED' || code === 'ENOENT') return true;
-    if (at.message.includes('nobody listens')) return true;
-  }
-  return false;
 }

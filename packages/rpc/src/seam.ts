@@ -39,3 +39,4 @@ export type { CallObserver, ObservedCall, ObservedHandler, Observers } from './i
 export type { Budget, OpenCall, SessionReport, WorkerReport } from './inspection/report.ts';
 export { handledMethod, incomingTrace, withTrace } from './inspection/trace.ts';
 export { unwatchAbort, watchAbort } from './abort-watch.ts';
+export { DECISIONS_PER_EPOCH } from './protocol/membership.ts';

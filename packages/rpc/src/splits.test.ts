@@ -1,6 +1,5 @@
-/** @file A group without its store: split from it, alone without it, and with one that forgot everything. */
+/** @file A group without its store: alone without it, and with one that forgot everything. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { freePort, TestCluster } from '@backwire/testing';
 import { createAgent, rpcFunction, rpcSync, type RpcAgent, type RpcOptions } from './index.ts';
 import { until } from './testdata/cluster.ts';
 import { FickleStore } from './testdata/fickle-store.ts';
@@ -16,26 +15,6 @@ async function join(options: RpcOptions): Promise<RpcAgent> {
   open.push(agent);
   return agent;
 }
-
-describe('a split network', () => {
-  it('stops the side that has neither the store nor the member beside it', { timeout: 60_000 }, async () => {
-    await using workers = new TestCluster({
-      program: new URL('./testdata/split.ts', import.meta.url),
-      worldSize: 3,
-      env: {
-        MASTER_ADDR: '127.0.0.1',
-        MASTER_PORT: String(await freePort()),
-        BACKWIRE_SECRET: 'a secret for tests only',
-      },
-    });
-    for (const rank of [0, 1, 2]) await workers.worker(rank).line(/^ready/);
-    // To the others it is as if the network between had gone: connections stand, and nothing comes.
-    workers.worker(0).kill('SIGSTOP');
-    for (const rank of [1, 2])
-      expect(await workers.worker(rank).line(/^fenced/)).toBe(`fenced: a call to w${3 - rank} gives fenced`);
-    workers.worker(0).kill('SIGKILL');
-  });
-});
 
 describe('a store', () => {
   it('that is lost alone stops nobody, and nobody is evicted or joins', { timeout: 30_000 }, async () => {

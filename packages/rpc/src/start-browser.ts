@@ -36,6 +36,8 @@ const BROWSER: Surroundings = {
     return { store: await connectStore({ endpoint: given, transport, keys, signal, timeoutMs }), owned: true };
   },
   keepAlive: (store, lease, { ageKey }) => inLoop(store, lease, ageKey),
+  knock: undefined,
+  isProcessGone: () => false,
 };
 
 /** As in Node, by WebSocket: `store` is 'ws://host:port/backwire', and `security.secret` the group's secret. */

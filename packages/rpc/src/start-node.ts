@@ -7,6 +7,8 @@ import type { RpcOptions } from './options.ts';
 import { resolveSecurity } from './security/policy.ts';
 import { checkGiven, start, type Surroundings } from './start.ts';
 import { openStore } from './stores/open.ts';
+import { isProcessGone, processSpace } from './process-state.ts';
+import { knock } from './transports/knock.ts';
 import { createTransports } from './transports/select.ts';
 import { unixTransport } from './transports/unix.ts';
 
@@ -14,12 +16,14 @@ const NODE: Surroundings = {
   env: process.env,
   host: () => {
     const transport = unixTransport();
-    return transport.isViable() ? transport.domain : hostname();
+    return transport.isViable() ? `${transport.domain}/${processSpace()}` : hostname();
   },
   security: (given, bind) => resolveSecurity(given, { bind }),
   transports: ({ transports, channels }, security, group) => createTransports(transports, security, group, channels),
   store: openStore,
   keepAlive,
+  knock,
+  isProcessGone,
 };
 
 /**

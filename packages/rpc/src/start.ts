@@ -29,6 +29,8 @@ import type { ResolvedSecurity } from './security/policy.ts';
 import type { Security } from './options.ts';
 import { prefixStore } from './stores/prefix.ts';
 import type { Lease, OpenStoreOptions, Store } from './stores/store.ts';
+import type { ViewMember } from './protocol/membership.ts';
+import type { Knock } from './transports/knock.ts';
 import type { Connection, Listener, Transport } from './transports/transport.ts';
 import { checkWorkerId, checkWorkerName } from './worker-info.ts';
 
@@ -52,6 +54,8 @@ export interface Settings {
   readonly security: ResolvedSecurity;
   readonly store: Store;
   readonly storeOwned: boolean;
+  readonly knock: Surroundings['knock'];
+  readonly isGone: (member: ViewMember) => boolean;
 }
 
 /** What the platform has to offer. */
@@ -68,6 +72,10 @@ export interface Surroundings {
     options: OpenStoreOptions & { readonly security: ResolvedSecurity },
   ): Promise<{ readonly store: Store; readonly owned: boolean }>;
   keepAlive(store: Store, lease: Lease, options: { readonly ageKey: string }): KeepAlive;
+  /** Finds out whether anybody is behind an address; undefined where that cannot be done. */
+  readonly knock: ((endpoints: readonly string[], timeoutMs: number) => Promise<Knock>) | undefined;
+  /** Whether a process of this machine has certainly ended. */
+  isProcessGone(pid: number): boolean;
 }
 
 /** A program without types gets told what is missing, not which property of undefined could not be read. */
@@ -137,6 +145,9 @@ async function enter(
     store: prefixStore(settings.store, `backwire/${settings.group}/`, { owned: false }),
     root: settings.store,
     leaseMs: settings.liveness.leaseMs,
+    busyDeadMs: settings.liveness.busyDeadMs,
+    isGone: settings.isGone,
+    onStore: (state) => later.agent?.members.storeIs(state),
     logger: settings.logger,
     keepAlive: (store, lease, options) => around.keepAlive(store, lease, options),
     now: () => performance.now(),
@@ -241,6 +252,7 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
   const liveness = fillNumbers(DEFAULT_LIVENESS, options.liveness, 'liveness');
   const rpcTimeoutMs = checkTimeoutMs(options.rpcTimeoutMs ?? DEFAULT_RPC_TIMEOUT_MS, 'rpcTimeoutMs');
   const deviceMaps = new DeviceMaps(options.deviceMaps);
+  const host = around.host();
   const security = around.security(options.security, options.bind);
   const opened = await around.store(
     options.store ?? (worldSize === 1 && env['MASTER_ADDR'] === undefined ? 'memory://alone' : undefined),
@@ -269,6 +281,8 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
     security,
     store: opened.store,
     storeOwned: opened.owned,
+    knock: around.knock,
+    isGone: (member) => member.host === host && around.isProcessGone(member.pid),
   };
 }
 

@@ -180,3 +180,24 @@ test('nobody to watch: no ticks; unknown peers: no effects', () => {
   policy.forget('x');
   expect(policy.nextAt(5)).toBeUndefined();
 });
+
+test('one that stood still and has come to itself gets a moment to say so before it is accused of silence', () => {
+  const drive = new Drive();
+  drive.policy.track('b', 0);
+  drive.onEffect = (effect) => {
+    // The store is away, and its process is found.
+    if (effect.type !== 'inquire') return;
+    drive.policy.there('b', drive.now);
+    drive.apply(drive.policy.unknown('b', drive.now));
+  };
+  drive.until(30_000);
+  expect(drive.of('accuse')).toEqual([]);
+  // The store is back, its lease too.
+  drive.onEffect = undefined;
+  drive.apply(drive.policy.lease('b', drive.now, { alive: true, ageMs: 0 }));
+  expect(drive.of('accuse')).toEqual([]);
+  drive.until(30_000 + options.suspectMs - 1_000);
+  expect(drive.of('accuse')).toEqual([]);
+  drive.until(30_000 + options.suspectMs + 1_000);
+  expect(drive.of('accuse')).toEqual([expect.stringContaining('accuse b silent')]);
+});

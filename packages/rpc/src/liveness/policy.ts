@@ -28,7 +28,7 @@ export type LivenessEffect<P> =
 
 /** Between two refusals that count as one process being gone: a listener may be replaced in less. */
 export const REFUSAL_GAP_MS = 200;
-/** Between two questions about one lease. */
+/** Between two questions about one lease, at most. */
 const INQUIRY_MS = 2_000;
 /** A lag of the main loop from which a peer counts as busy rather than cut off from this one. */
 const BUSY_AGE_MS = 1_000;
@@ -48,6 +48,10 @@ interface Peer {
   accused: boolean;
   lease: 'unknown' | 'alive' | 'gone';
   busyMs: number;
+  /** When its process was found last; it may stand still. */
+  thereAt: number;
+  /** When it was last known to stand still. */
+  stoodAt: number;
 }
 
 /**
@@ -56,11 +60,13 @@ interface Peer {
  */
 export class LivenessPolicy<P> {
   private readonly options: Liveness;
+  private readonly inquiryMs: number;
   private readonly peers = new Map<P, Peer>();
   private wokenAt: number | undefined;
 
   constructor(options: Liveness) {
     this.options = options;
+    this.inquiryMs = Math.min(INQUIRY_MS, options.pingMs);
   }
 
   /** A peer whose link is up. */
@@ -131,6 +137,20 @@ export class LivenessPolicy<P> {
     return this.judge(peer, at, now);
   }
 
+  /** The store does not answer. */
+  unknown(peer: P, now: number): LivenessEffect<P>[] {
+    const at = this.peers.get(peer);
+    if (at === undefined) return [];
+    at.lease = 'unknown';
+    return this.judge(peer, at, now);
+  }
+
+  /** Its process exists, or its host takes connections for it: it may stand still. */
+  there(peer: P, now: number): void {
+    const at = this.peers.get(peer);
+    if (at !== undefined) at.thereAt = now;
+  }
+
   /** To be called at `nextAt`, or sooner; after the sockets have been read. */
   tick(now: number): LivenessEffect<P>[] {
     this.forgiveOwnStall(now);
@@ -170,7 +190,7 @@ export class LivenessPolicy<P> {
       at.suspect = true;
       effects.push({ type: 'suspect', peer });
     }
-    if ((at.suspect || at.lostAt !== undefined) && !at.accused && now - at.inquiredAt >= INQUIRY_MS) {
+    if ((at.suspect || at.lostAt !== undefined) && !at.accused && now - at.inquiredAt >= this.inquiryMs) {
       at.inquiredAt = now;
       effects.push({ type: 'inquire', peer });
     }
@@ -183,11 +203,15 @@ export class LivenessPolicy<P> {
 
   /** The time limits of a silent peer whose link is up. */
   private judge(peer: P, at: Peer, now: number): LivenessEffect<P>[] {
-    const { deadMs, busyDeadMs } = this.options;
+    const { deadMs, busyDeadMs, suspectMs } = this.options;
     const silence = now - at.heardAt;
-    if (at.lostAt !== undefined || silence < deadMs) return [];
+    const there = at.lease === 'unknown' && now - at.thereAt < 3 * this.inquiryMs;
     const busy = at.lease === 'alive' && at.busyMs >= BUSY_AGE_MS;
-    if (!busy) return this.accuse(peer, at, 'silent', false);
+    if (at.suspect && (there || busy)) at.stoodAt = now;
+    if (at.lostAt !== undefined || silence < deadMs) return [];
+    if (there) return silence >= busyDeadMs ? this.accuse(peer, at, 'busy', false) : [];
+    // One that has just come to itself needs a moment to say so.
+    if (!busy) return now - at.stoodAt >= suspectMs ? this.accuse(peer, at, 'silent', false) : [];
     // Both clocks are its own: how long it has been stuck, and how long we have heard nothing.
     return Math.min(silence, at.busyMs) >= busyDeadMs || silence >= 2 * busyDeadMs
       ? this.accuse(peer, at, 'busy', false)
@@ -218,5 +242,7 @@ function fresh(now: number): Peer {
     accused: false,
     lease: 'unknown',
     busyMs: 0,
+    thereAt: -Infinity,
+    stoodAt: -Infinity,
   };
 }

@@ -13,9 +13,14 @@ export interface ViewMember {
   readonly pid: number;
   /** Names of its extensions. */
   readonly extensions: readonly string[];
+  /** It tells others what it knows while somebody is in doubt; versions before that do not. */
+  readonly reports?: boolean;
   /** Its device maps by peer, whose answers go the other way; not checked here. */
   readonly deviceMaps?: unknown;
 }
+
+/** A worker in one of its lives, as text: 'trainer1#42'. */
+export type Life = string;
 
 /** How a former member ended. */
 export interface Departure {
@@ -23,11 +28,15 @@ export interface Departure {
   readonly id: number;
   readonly incarnation: number;
   readonly how: 'left' | 'dead';
+  /** Who wrote it into the view. */
+  readonly by?: Life | undefined;
 }
 
 /** The agreed state of a group: the value of one key of the store, changed only by compare-and-set. */
 export interface View {
   readonly epoch: number;
+  /** Who founded the group. Another founder means another history: the store lost the view, and somebody began anew. */
+  readonly founder?: Life | undefined;
   /** Closed groups take no one new once they are complete. */
   readonly size: number | undefined;
   readonly members: readonly ViewMember[];
@@ -84,19 +93,64 @@ export function join(view: View, member: ViewMember, size: number | undefined): 
   if (size !== undefined && same === undefined && view.members.length >= size) return { kind: 'full', size };
   if (same === undefined && view.members.length >= MAX_MEMBERS) return { kind: 'full', size: MAX_MEMBERS };
   const members = [...view.members.filter((other) => other !== same), member].sort((a, b) => a.id - b.id);
-  return { ...view, epoch: view.epoch + 1, size, members };
+  const founder = view.founder ?? (view.members.length === 0 ? lifeOf(member) : undefined);
+  return { ...view, epoch: view.epoch + 1, size, members, ...(founder === undefined ? {} : { founder }) };
 }
 
 /** The view without this life of a worker; the same view when it is not a member. */
-export function remove(view: View, name: string, incarnation: number, how: 'left' | 'dead'): View {
-  const gone = view.members.find((member) => member.name === name && member.incarnation === incarnation);
-  if (gone === undefined) return view;
-  const departure: Departure = { name, id: gone.id, incarnation, how };
+export function remove(view: View, name: string, incarnation: number, how: 'left' | 'dead', by?: Life): View {
+  return removeAll(view, new Set([lifeOf({ name, incarnation })]), how, by);
+}
+
+/** The view without these lives, in one change; the same view when none of them is a member. */
+export function removeAll(view: View, lives: ReadonlySet<Life>, how: 'left' | 'dead', by?: Life): View {
+  const gone = view.members.filter((member) => lives.has(lifeOf(member)));
+  if (gone.length === 0) return view;
+  const departed = gone.map(({ name, id, incarnation }): Departure => ({
+    name,
+    id,
+    incarnation,
+    how,
+    ...(by === undefined ? {} : { by }),
+  }));
   return {
     ...view,
     epoch: view.epoch + 1,
-    members: view.members.filter((member) => member !== gone),
-    departed: [...view.departed, departure].slice(-MAX_DEPARTURES),
+    members: view.members.filter((member) => !gone.includes(member)),
+    departed: [...view.departed, ...departed].slice(-MAX_DEPARTURES),
+  };
+}
+
+/** Changes that a restored view is ahead of the one that was known: more than a group sees between two looks of a member. */
+const RESTORED_EPOCHS = 1_000;
+
+/** The view for a store that has forgotten everything, under an epoch that nobody has seen. */
+export function restored(known: View): View {
+  return { ...known, epoch: known.epoch + RESTORED_EPOCHS };
+}
+
+/** Whether a view was written into a store that had forgotten the one that was known. */
+export function isRestored(known: View, view: View): boolean {
+  return view.epoch >= known.epoch + RESTORED_EPOCHS;
+}
+
+/**
+ * The view of a group whose store began anew while others joined there: those that were members before and those that came. Of two
+ * lives of one name the later one stays, and whoever came with an id that a member has does not.
+ */
+export function rejoined(known: View, found: View): View {
+  const later = new Map(found.members.map((member) => [member.name, member]));
+  const replaced = known.members.filter(
+    ({ name, incarnation }) => (later.get(name)?.incarnation ?? incarnation) > incarnation,
+  );
+  const kept = removeAll(known, new Set(replaced.map(lifeOf)), 'dead');
+  const [names, ids] = [new Set(kept.members.map(({ name }) => name)), new Set(kept.members.map(({ id }) => id))];
+  const came = found.members.filter(({ name, id }) => !names.has(name) && !ids.has(id));
+  return {
+    ...kept,
+    epoch: Math.max(known.epoch, found.epoch) + RESTORED_EPOCHS,
+    members: [...kept.members, ...came].sort((a, b) => a.id - b.id),
+    departed: [...kept.departed, ...found.departed].slice(-MAX_DEPARTURES),
   };
 }
 
@@ -104,13 +158,25 @@ export function isRefusal(result: View | Refusal): result is Refusal {
   return 'kind' in result;
 }
 
+/** Former lives that a member remembers. */
+const MAX_FORMER = 65_536;
+/** Numbers between two epochs, for what members decide without the store: as many as there can be members, and more. */
+export const DECISIONS_PER_EPOCH = 65_536;
+
 /**
  * One worker's knowledge of the group. Views come in any order and more than once; each change is told once, in the order of epochs.
  * What it does not know how it ended counts as dead: nothing may be released on a guess.
  */
 export class Membership {
+  /** The members, without those that the others have decided to be gone. */
   view: View = EMPTY_VIEW;
+  /** The view as the store had it last. */
+  stored: View = EMPTY_VIEW;
   private readonly self: { readonly name: string; readonly incarnation: number };
+  /** Members of the stored view that are gone nevertheless, and how. */
+  private decided = new Map<Life, 'left' | 'dead'>();
+  /** Lives that were members and are no more, latest last: a store that has forgotten that does not bring them back. */
+  private readonly former = new Map<Life, 'left' | 'dead'>();
   /** The view no longer holds this worker, although it did not leave. */
   fenced = false;
 
@@ -118,21 +184,74 @@ export class Membership {
     this.self = self;
   }
 
+  /**
+   * Numbers the views of this worker in their order: the epoch, then how many of its members have been decided to be gone. Of two
+   * members with one epoch, whoever has the higher number knows all decisions that the other one knows.
+   */
+  get number(): number {
+    return this.stored.epoch * DECISIONS_PER_EPOCH + this.decided.size;
+  }
+
+  /** Those who are in the store's view still, although it was decided, or written before, that they are gone. */
+  get unwritten(): ReadonlyMap<Life, 'left' | 'dead'> {
+    return this.decided;
+  }
+
   /** Takes a view from the store or a peer; undefined when it is not newer. */
   update(next: View): ViewChange | undefined {
-    if (next.epoch <= this.view.epoch) return undefined;
+    if (next.epoch <= this.stored.epoch) return undefined;
+    this.stored = next;
+    this.decided = new Map();
+    if (this.former.size > 0)
+      for (const { name, incarnation } of next.members) {
+        const life = lifeOf({ name, incarnation });
+        const how = this.former.get(life);
+        if (how !== undefined) this.decided.set(life, how);
+      }
+    return this.take(this.without(next));
+  }
+
+  /** Takes a decision of the members, while the store is away; undefined when it is known. */
+  decide(lives: Iterable<Life>, how: 'left' | 'dead'): ViewChange | undefined {
+    const known = indexOf(this.stored).lives;
+    const news = [...lives].filter((life) => known.has(life) && !this.decided.has(life));
+    if (news.length === 0) return undefined;
+    for (const life of news) this.decided.set(life, how);
+    return this.take(this.without(this.stored));
+  }
+
+  private without(view: View): View {
+    let rest = view;
+    for (const how of ['left', 'dead'] as const) {
+      const lives = new Set([...this.decided].filter(([, end]) => end === how).map(([life]) => life));
+      rest = removeAll(rest, lives, how);
+    }
+    return rest === view ? view : { ...rest, epoch: view.epoch };
+  }
+
+  private take(next: View): ViewChange {
     const before = this.view;
     this.view = next;
     const is = indexOf(next);
     const was = indexOf(before);
     const gone = others(before, was, is);
-    const left = (member: Departure | ViewMember): boolean => is.left.has(life(member));
+    const left = (member: Departure | ViewMember): boolean => is.left.has(lifeOf(member));
+    for (const member of gone) this.remember(lifeOf(member), left(member) ? 'left' : 'dead');
     if (gone.some((member) => this.isSelf(member) && !left(member))) this.fenced = true;
     return {
       joined: others(next, is, was).filter((member) => !this.isSelf(member)),
       left: gone.filter((member) => !this.isSelf(member) && left(member)),
       dead: gone.filter((member) => !this.isSelf(member) && !left(member)),
     };
+  }
+
+  private remember(life: Life, how: 'left' | 'dead'): void {
+    this.former.set(life, how);
+    if (this.former.size <= MAX_FORMER) return;
+    for (const oldest of this.former.keys()) {
+      this.former.delete(oldest);
+      break;
+    }
   }
 
   /** Whether this life of a worker belongs to the view. */
@@ -178,15 +297,15 @@ const indexes = new WeakMap<View, ViewIndex>();
 function indexOf(view: View): ViewIndex {
   let index = indexes.get(view);
   if (index === undefined) {
-    const order = view.members.map(life);
-    const left = view.departed.filter(({ how }) => how === 'left').map(life);
+    const order = view.members.map(lifeOf);
+    const left = view.departed.filter(({ how }) => how === 'left').map(lifeOf);
     const names = new Map(view.members.map((member) => [member.name, member]));
     indexes.set(view, (index = { names, lives: new Set(order), order, left: new Set(left) }));
   }
   return index;
 }
 
-function life(member: { readonly name: string; readonly incarnation: number }): string {
+export function lifeOf(member: { readonly name: string; readonly incarnation: number }): Life {
   return `${member.name}#${member.incarnation}`;
 }
 
@@ -209,8 +328,9 @@ export function decodeView(bytes: Uint8Array): View | undefined {
 
 function isView(value: unknown): value is View {
   if (!isObject(value) || !isCount(value['epoch'])) return false;
-  const { size, members, departed } = value;
+  const { size, members, departed, founder } = value;
   if (size !== undefined && size !== null && !isCount(size)) return false;
+  if (founder !== undefined && typeof founder !== 'string') return false;
   return (
     Array.isArray(members) &&
     members.length <= MAX_MEMBERS &&
@@ -236,7 +356,9 @@ function isEndpoint(value: unknown): boolean {
 }
 
 function isDeparture(value: unknown): boolean {
-  return isObject(value) && isLife(value) && (value['how'] === 'left' || value['how'] === 'dead');
+  if (!isObject(value) || !isLife(value)) return false;
+  const { how, by } = value;
+  return (how === 'left' || how === 'dead') && (by === undefined || typeof by === 'string');
 }
 
 function isLife(value: Record<string, unknown>): boolean {

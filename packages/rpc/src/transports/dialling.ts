@@ -19,3 +19,13 @@ export function parseHostPort(endpoint: string, scheme: string): { host: string;
   }
   return { host: match[2] ?? match[3] ?? '', port };
 }
+
+/** Whether somebody answered that nobody listens there: the process is gone, not merely out of reach. */
+export function isRefusal(error: unknown): boolean {
+  for (let at: unknown = error; at instanceof Error; at = at.cause) {
+    const { code } = at as { code?: unknown };
+    if (code === 'ECONNREFUSED' || code === 'ENOENT') return true;
+    if (at.message.includes('nobody listens')) return true;
+  }
+  return false;
+}

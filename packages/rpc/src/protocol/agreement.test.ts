@@ -1,0 +1,109 @@
+/** @file The rule for members in doubt, seen from one of them. */
+import { describe, expect, it } from 'vitest';
+import { Agreement, type AgreementEffect } from './agreement.ts';
+import type { View } from './membership.ts';
+import type { Report } from './opinions.ts';
+
+const TIMES = { leaseMs: 10_000, deadMs: 15_000, busyDeadMs: 60_000, settleMs: 4_000, askMs: 2_000 };
+
+function viewOf(size: number, old: readonly number[] = []): View {
+  const members = Array.from({ length: size }, (_, id) => ({
+    ...{ name: `w${id}`, id, incarnation: id, host: 'h', pid: 1, extensions: [], reports: !old.includes(id) },
+    endpoints: [{ transport: 'tcp', domain: '', address: `tcp://${id}` }],
+  }));
+  return { epoch: 1, founder: 'w0#0', size: undefined, members, departed: [] };
+}
+
+const life = (id: number): string => `w${id}#${id}`;
+
+/** The agreement of w0, which hears everybody. */
+function setup(size: number, old: readonly number[] = []): Agreement {
+  const agreement = new Agreement(life(0), TIMES);
+  agreement.view(viewOf(size, old), [], 0);
+  for (let id = 1; id < size; id++) agreement.opinion(life(id), 'heard', 0);
+  agreement.settle(0);
+  return agreement;
+}
+
+function says(change: Partial<Report>): Report {
+  const nothing = { doubts: [], proved: [], gone: [], decided: [], confirmed: [] };
+  return { epoch: 1, store: false, hears: [], ...nothing, asks: false, ...change };
+}
+
+function types(effects: readonly AgreementEffect[]): string[] {
+  return [...new Set(effects.map(({ type }) => type))];
+}
+
+describe('without the store', () => {
+  it('a worker that hears all others goes on, however long it takes', () => {
+    const agreement = setup(3);
+    agreement.storeIs('silent', 0);
+    expect(types(agreement.settle(3_600_000))).toEqual([]);
+    expect(agreement.over).toBe(false);
+  });
+
+  it('a worker that hears nobody stops when its lease must be over', () => {
+    const agreement = setup(3);
+    agreement.storeIs('silent', 0);
+    for (const id of [1, 2]) agreement.opinion(life(id), 'doubted', 1_000);
+    expect(types(agreement.settle(9_000))).not.toContain('stop');
+    expect(types(agreement.settle(10_001))).toContain('stop');
+  });
+
+  it('one death is decided by a majority that counts it, and written when the store is back', () => {
+    const agreement = setup(4);
+    agreement.storeIs('silent', 0);
+    agreement.opinion(life(3), 'gone', 1_000);
+    expect(types(agreement.settle(1_000))).not.toContain('decided');
+    const said = { hears: [life(0), life(1), life(2)], proved: [life(3)], gone: [life(3)] };
+    agreement.report(life(1), says(said), 1_100);
+    agreement.settle(1_100);
+    agreement.report(life(2), says(said), 1_200);
+    expect(agreement.settle(1_200)).toContainEqual({ type: 'decided', lives: [life(3)] });
+    agreement.storeIs('up', 5_000);
+    expect(agreement.settle(5_000)).toContainEqual({ type: 'evict', lives: [life(3)], certain: true });
+  });
+
+  it('one that stands still is not gone before its time is up, counted from when it was heard last', () => {
+    const agreement = setup(3);
+    agreement.storeIs('silent', 99_000);
+    agreement.opinion(life(1), 'unsure', 100_000);
+    agreement.opinion(life(1), 'stuck', 109_000);
+    expect(agreement.isTroubled(159_000)).toBe(false);
+    expect(agreement.isTroubled(160_001)).toBe(true);
+  });
+});
+
+describe('with the store', () => {
+  it('two that do not reach each other are both left alone', () => {
+    const agreement = setup(3);
+    agreement.opinion(life(1), 'doubted', 1_000);
+    agreement.report(life(2), says({ store: true, hears: [life(0), life(1)] }), 1_000);
+    for (const now of [1_000, 6_000, 12_000, 60_000]) expect(types(agreement.settle(now))).not.toContain('evict');
+  });
+
+  it('who has been put out by the others is told so, and is nobody any more', () => {
+    const agreement = setup(3);
+    agreement.report(life(1), says({ decided: [life(0)] }), 1_000);
+    expect(types(agreement.settle(1_000))).toEqual(['fenced']);
+    expect(agreement.over).toBe(true);
+  });
+});
+
+it('who has been put out puts nobody out, although it and another one doubt half of those that remain', () => {
+  const agreement = setup(4);
+  for (const id of [2, 3]) agreement.opinion(life(id), 'doubted', 1_000);
+  agreement.report(life(1), says({ store: true, hears: [life(0)], doubts: [life(2), life(3)] }), 1_000);
+  const view = viewOf(4);
+  agreement.view({ ...view, epoch: 2, members: view.members.slice(1) }, [], 1_001);
+  expect(agreement.settle(1_001)).toEqual([{ type: 'fenced' }]);
+  expect(agreement.settle(9_000)).toEqual([]);
+});
+
+it('a member of an earlier version is sent no report, and its word is not waited for', () => {
+  const agreement = setup(4, [1]);
+  agreement.storeIs('silent', 0);
+  agreement.opinion(life(3), 'gone', 1_000);
+  const told = agreement.settle(1_000).flatMap((effect) => (effect.type === 'report' ? [effect.to] : []));
+  expect(told).toEqual([life(2)]);
+});
