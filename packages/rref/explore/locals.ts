@@ -175,7 +175,9 @@ function renameState(state: WorkerState<true>, to: Renaming): WorkerState<true> 
       members: fence.members.map(member),
       dead: fence.dead.map(member),
       waiting: fence.waiting.map(member),
-      asked: fence.asked.map(([owner_, epoch]) => [member(owner_), epoch] as const),
+      asked: fence.asked.map(
+        ([owner_, { epoch, dead }]) => [member(owner_), { epoch, dead: dead.map(member) }] as const,
+      ),
     },
   });
 }
@@ -198,7 +200,7 @@ function textOf({ self, dead, owner, user, fence }: WorkerState<true>): string {
     fence.dead.join(),
     fence.waiting.join(),
     fence.fenceEpoch,
-    fence.asked.map(([member, epoch]) => `${member}:${epoch}`).join(),
+    fence.asked.map(([member, { epoch, dead: asked }]) => `${member}:${epoch}:${[...asked].sort().join('+')}`).join(),
   ].join('/');
 }
 

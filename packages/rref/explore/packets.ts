@@ -111,9 +111,9 @@ function renamePacket(packet: Packet, to: Renaming): Packet {
   switch (packet.kind) {
     case 'user-delete':
       return { ...packet, forks: packet.forks.map((fork) => rename(fork, to)) };
-    case 'fence':
     case 'fence-ack':
       return packet;
+    case 'fence':
     case 'fence-done':
       return { ...packet, dead: packet.dead.map((member) => to[member] as MemberKey).sort() };
     case 'fork':
@@ -136,9 +136,10 @@ function textOf(packet: Packet): string {
   switch (packet.kind) {
     case 'user-delete':
       return `${packet.kind} ${packet.forks.map(idText).join()}`;
-    case 'fence':
     case 'fence-ack':
       return `${packet.kind} ${packet.epoch}`;
+    case 'fence':
+      return `${packet.kind} ${packet.epoch} ${packet.dead.join()}`;
     case 'fence-done':
       return `${packet.kind} ${packet.dead.join()}`;
     case 'fork-ack':

@@ -16,8 +16,8 @@ describe('control messages', () => {
     { kind: 'child-accept', fork: B },
     { kind: 'user-delete', forks: [A, B] },
     { kind: 'create-failed', rref: A, fork: B, failure: { code: 'cancelled', text: 'weggelegt: „ü“' } },
-    { kind: 'fence', epoch: 7 },
-    { kind: 'fence-ack', epoch: 7 },
+    { kind: 'fence', epoch: 7 * 65_536 + 3, dead: [A.member, B.member] },
+    { kind: 'fence-ack', epoch: 7 * 65_536 },
     { kind: 'fence-done', dead: [A.member, B.member] },
   ];
 

@@ -1,4 +1,5 @@
 /** @file The protocol's control messages as bytes: messages of the shared schema. */
+import { DECISIONS_PER_EPOCH } from '@backwire/rpc/internal';
 import { controlProto, decodeProto, encodeProto, MessageType } from '@backwire/wire/internal';
 import { MAX_DEAD_MEMBERS, MAX_DELETES_PER_MESSAGE, MAX_FAILURE_TEXT_BYTES } from '../limits.ts';
 import { incarnationOf, memberKey, workerOf, type MemberKey } from '../protocol/ids.ts';
@@ -38,9 +39,12 @@ export function encodeControl(message: Control): EncodedControl {
       return encoded(MessageType.RREF_CREATE_FAILED, controlProto.RRefCreateFailed, fields);
     }
     case 'fence':
-      return encoded(MessageType.FENCE, controlProto.Fence, { epoch: message.epoch });
+      return encoded(MessageType.FENCE, controlProto.Fence, {
+        ...numberToProto(message.epoch),
+        dead: message.dead.map(memberToProto),
+      });
     case 'fence-ack':
-      return encoded(MessageType.FENCE_ACK, controlProto.FenceAck, { epoch: message.epoch });
+      return encoded(MessageType.FENCE_ACK, controlProto.FenceAck, numberToProto(message.epoch));
     case 'fence-done':
       return encoded(MessageType.FENCE_DONE, controlProto.FenceDone, {
         epoch: 0,
@@ -81,12 +85,19 @@ export const CONTROL_DECODERS: ReadonlyMap<MessageType, Decoder> = new Map<Messa
     fork: fromProto(failed.fork),
     failure: { code: failed.code, text: bounded(failed.message) },
   })),
-  decoder(MessageType.FENCE, controlProto.Fence, 'fence', ({ epoch }) => ({ kind: 'fence', epoch })),
-  decoder(MessageType.FENCE_ACK, controlProto.FenceAck, 'fence answer', ({ epoch }) => ({ kind: 'fence-ack', epoch })),
-  decoder(MessageType.FENCE_DONE, controlProto.FenceDone, 'end of a fence', ({ dead }) => {
-    if (dead.length > MAX_DEAD_MEMBERS) throw malformed('a fence of too many');
-    return { kind: 'fence-done', dead: dead.map(({ worker, incarnation }) => memberKey(worker, incarnation)) };
-  }),
+  decoder(MessageType.FENCE, controlProto.Fence, 'fence', ({ dead, ...number }) => ({
+    kind: 'fence',
+    epoch: numberFromProto(number),
+    dead: membersFromProto(dead),
+  })),
+  decoder(MessageType.FENCE_ACK, controlProto.FenceAck, 'fence answer', (number) => ({
+    kind: 'fence-ack',
+    epoch: numberFromProto(number),
+  })),
+  decoder(MessageType.FENCE_DONE, controlProto.FenceDone, 'end of a fence', ({ dead }) => ({
+    kind: 'fence-done',
+    dead: membersFromProto(dead),
+  })),
 ]);
 
 function decoder<T>(
@@ -100,6 +111,20 @@ function decoder<T>(
 
 function encoded<T>(type: MessageType, schema: Parameters<typeof encodeProto<T>>[0], fields: T): EncodedControl {
   return { type, payload: encodeProto(schema, fields) };
+}
+
+/** The number of a view: the store's epoch, and how many of its members have been decided to be gone since. */
+function numberToProto(number: number): { epoch: number; decisions: number } {
+  return { epoch: Math.floor(number / DECISIONS_PER_EPOCH), decisions: number % DECISIONS_PER_EPOCH };
+}
+
+function numberFromProto({ epoch, decisions }: { epoch: number; decisions: number }): number {
+  return epoch * DECISIONS_PER_EPOCH + decisions;
+}
+
+function membersFromProto(members: readonly { worker: number; incarnation: number }[]): MemberKey[] {
+  if (members.length > MAX_DEAD_MEMBERS) throw malformed('a fence of too many');
+  return members.map(({ worker, incarnation }) => memberKey(worker, incarnation));
 }
 
 function bounded(text: string): string {

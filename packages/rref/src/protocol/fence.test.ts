@@ -59,17 +59,28 @@ describe('an owner', () => {
 describe('a member', () => {
   it('acknowledges what it has seen, and what it has not once it has', () => {
     const { fence, sent } = setup(A);
-    fence.request(O, 2);
+    fence.request(O, 2, [C]);
     expect(sent).toEqual([]);
     fence.viewChanged(2, [O, A, B], [C]);
     expect(sent).toContain('fence-ack 2 to 0');
-    fence.request(B, 2);
+    fence.request(B, 2, [C]);
     expect(sent.at(-1)).toBe('fence-ack 2 to 2');
+  });
+
+  it('does not acknowledge while one of the dead is a member here, whatever the epoch says', () => {
+    const { fence, sent } = setup(A);
+    // Decided without the store: this member saw a later view, and does not know of the death.
+    fence.viewChanged(5, [O, A, B, C], []);
+    fence.request(O, 2, [C]);
+    fence.viewChanged(6, [O, A, C], [B]);
+    expect(sent.filter((text) => text.startsWith('fence-ack'))).toEqual([]);
+    fence.viewChanged(7, [O, A], [C]);
+    expect(sent.filter((text) => text.startsWith('fence-ack'))).toEqual(['fence-ack 2 to 0']);
   });
 
   it('forgets the question of an owner that dies', () => {
     const { fence, sent } = setup(A);
-    fence.request(O, 3);
+    fence.request(O, 3, [C]);
     fence.viewChanged(2, [A, B, C], [O]);
     fence.viewChanged(3, [A, B], [C]);
     expect(sent.filter((text) => text.startsWith('fence-ack'))).toEqual([]);
@@ -87,7 +98,7 @@ describe('a member', () => {
 it('comes back from a snapshot as it was', () => {
   const { fence } = setup(O);
   fence.viewChanged(2, [O, A, B], [C]);
-  fence.request(A, 9);
+  fence.request(A, 9, [C]);
   fence.acknowledged(A, 2);
   const copy = setup(O);
   copy.fence.restore(fence.snapshot());

@@ -16,7 +16,13 @@ export interface FenceState {
   readonly dead: readonly MemberKey[];
   readonly waiting: readonly MemberKey[];
   readonly fenceEpoch: number;
-  readonly asked: readonly (readonly [MemberKey, number])[];
+  readonly asked: readonly (readonly [MemberKey, Question])[];
+}
+
+/** What an owner wants to know of a member. */
+interface Question {
+  readonly epoch: number;
+  readonly dead: readonly MemberKey[];
 }
 
 /**
@@ -26,7 +32,8 @@ export interface FenceState {
  * owner about everything the dead sent it before it acknowledges, since its sessions with the dead are cut by then and what it sends
  * to the owner is FIFO. Another death while acknowledgements are missing starts over with the later epoch, for all these dead together.
  *
- * As a member: a question about an epoch that has not been seen here yet is answered when it has.
+ * As a member: a question about an epoch that has not been seen here yet is answered when it has, and when none of the dead it names is
+ * a member any more: while the store is away members decide on deaths without it, and epochs alone do not say who knows of which.
  *
  * States as an owner: `idle` (nobody died since the last fence), `open` (acknowledgements missing). A death moves to `open` from both.
  */
@@ -36,7 +43,7 @@ export class Fence {
   private dead = new Set<MemberKey>();
   private waiting = new Set<MemberKey>();
   private fenceEpoch = 0;
-  private asked = new Map<MemberKey, number>();
+  private asked = new Map<MemberKey, Question>();
   private readonly self: MemberKey;
   private readonly port: FencePort;
   private readonly rules: Rules;
@@ -63,13 +70,14 @@ export class Fence {
     this.members = members.filter((member) => member !== this.self);
     for (const member of died) this.asked.delete(member);
     if (died.length > 0) this.begin(died);
-    for (const [owner, wanted] of [...this.asked]) if (wanted <= epoch) this.acknowledge(owner, wanted);
+    for (const [owner, question] of [...this.asked]) this.consider(owner, question);
   }
 
   /** An owner asks. */
-  request(owner: MemberKey, epoch: number): void {
-    if (epoch <= this.epoch) this.acknowledge(owner, epoch);
-    else this.asked.set(owner, epoch);
+  request(owner: MemberKey, epoch: number, dead: readonly MemberKey[]): void {
+    const question = { epoch, dead };
+    this.asked.set(owner, question);
+    this.consider(owner, question);
   }
 
   /** A member acknowledged. */
@@ -107,13 +115,15 @@ export class Fence {
     } else {
       this.fenceEpoch = this.epoch;
       this.waiting = new Set(this.members);
-      for (const member of this.members) this.port.send(member, { kind: 'fence', epoch: this.epoch });
+      const dead = [...this.dead];
+      for (const member of this.members) this.port.send(member, { kind: 'fence', epoch: this.epoch, dead });
       if (!this.rules.forksWaitForFence) this.port.complete(new Set(died));
     }
     this.completeIfAll();
   }
 
-  private acknowledge(owner: MemberKey, epoch: number): void {
+  private consider(owner: MemberKey, { epoch, dead }: Question): void {
+    if (epoch > this.epoch || dead.some((member) => this.members.includes(member))) return;
     this.asked.delete(owner);
     this.port.send(owner, { kind: 'fence-ack', epoch });
   }

@@ -20,8 +20,8 @@ export type Control =
   | { readonly kind: 'user-delete'; readonly forks: readonly GlobalId[] }
   /** Creator to owner: the call that creates this RRef failed. It counts as the creation if that never arrived. */
   | { readonly kind: 'create-failed'; readonly rref: GlobalId; readonly fork: GlobalId; readonly failure: Failure }
-  /** Owner to every member: when nothing of those that died up to this epoch can reach you any more, say so. */
-  | { readonly kind: 'fence'; readonly epoch: number }
+  /** Owner to every member: when you have seen this epoch, and nothing of these dead can reach you any more, say so. */
+  | { readonly kind: 'fence'; readonly epoch: number; readonly dead: readonly MemberKey[] }
   /** Member to owner: everything that the dead ever sent me has been told to you. */
   | { readonly kind: 'fence-ack'; readonly epoch: number }
   /** Owner to every member: what these dead held of mine is released. */

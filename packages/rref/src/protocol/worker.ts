@@ -159,7 +159,7 @@ export class ProtocolWorker<V> {
         }
         return;
       case 'fence':
-        return this.fence.request(from, message.epoch);
+        return this.fence.request(from, message.epoch, message.dead);
       case 'fence-ack':
         return this.fence.acknowledged(from, message.epoch);
       case 'fence-done':
