@@ -1,0 +1,25 @@
+/**
+ * @file The explorations of the agreement of members: `npm run explore -- --suite membership [--states N] [--sizes 3,4] [--only TEXT]
+ * [--slow]`. With `--slow` messages are as slow as all else; without it, what is under way arrives first.
+ */
+import { parseArgs } from 'node:util';
+import { explore, formatExploration } from '@backwire/testing';
+import { membershipModel } from './model.ts';
+import { scenarios } from './scenarios.ts';
+
+const { values } = parseArgs({
+  options: {
+    states: { type: 'string' },
+    sizes: { type: 'string' },
+    only: { type: 'string' },
+    slow: { type: 'boolean' },
+  },
+});
+const maxStates = Number(values.states ?? 2_000_000);
+const sizes = (values.sizes ?? '3,4,5').split(',').map(Number);
+for (const scenario of scenarios(sizes)) {
+  if (values.only !== undefined && !scenario.name.includes(values.only)) continue;
+  const result = explore(membershipModel({ ...scenario, prompt: values.slow !== true }), { maxStates });
+  console.log(formatExploration(result));
+  if (result.violation !== undefined || !result.complete) process.exitCode = 1;
+}

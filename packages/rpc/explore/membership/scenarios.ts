@@ -1,0 +1,149 @@
+/** @file What is explored of the agreement of members: deaths, stalls and cuts, with the store there, away, and back. */
+import type { Pair } from './bounds.ts';
+import type { Scenario } from './model.ts';
+import type { World } from './world.ts';
+
+type Part = readonly (number | 'store')[];
+
+/** From the smallest group on. Each name says the size of the group. */
+export function scenarios(sizes: readonly number[]): Scenario[] {
+  return sizes.flatMap((size) => [...deaths(size), ...stalls(size), ...cuts(size)]);
+}
+
+const STORES = [undefined, 'same', 'empty', 'never'] as const;
+/** What is explored of larger groups: the rest of it grows past what can be explored to its end. */
+const LARGE = 5;
+const LARGE_STORES = [undefined, 'never'] as const;
+
+function storesOf(size: number): readonly (typeof STORES)[number][] {
+  return size < LARGE ? STORES : LARGE_STORES;
+}
+
+function storeText(store: (typeof STORES)[number]): string {
+  if (store === undefined) return 'store up';
+  return store === 'never' ? 'store away for good' : `store away, back ${store}`;
+}
+
+function deaths(size: number): Scenario[] {
+  return (['proved', 'refused', 'silent'] as const).flatMap((how) =>
+    storesOf(size).flatMap((store) =>
+      // The oldest collects what the others say: it makes a difference whether it is the one.
+      [0, size - 1].map((of) => ({
+        name: `${size} workers, ${of} dies (${how}), ${storeText(store)}`,
+        size,
+        death: { of, how },
+        ...(store && { store }),
+        ends: nobody,
+      })),
+    ),
+  );
+}
+
+function stalls(size: number): Scenario[] {
+  return storesOf(size).map((store) => ({
+    name: `${size} workers, 0 stands still, ${storeText(store)}`,
+    size,
+    stall: 0,
+    ...(store && { store }),
+    ends: nobody,
+  }));
+}
+
+/** What is cut is mended at any time where that can be explored to its end: three workers, and the halves of four. */
+function cuts(size: number): Scenario[] {
+  const all = range(0, size);
+  const [oldest, rest] = [range(0, 1), range(1, size)];
+  const [youngest, before] = [range(size - 1, size), range(0, size - 1)];
+  const [small, large] = [range(0, Math.floor(size / 2)), range(Math.floor(size / 2), size)];
+  const stays = size % 2 === 0 ? small : large;
+  const unmended = ({ mended }: Scenario): boolean => mended === false;
+  if (size === 3) {
+    const singles = all.map((rank) => [rank]);
+    return [
+      ...parted(size, [oldest, rest], rest),
+      ...parted(size, [before, youngest], before),
+      ...parted(size, singles, oldest).filter(unmended),
+      ...twoApart(size),
+    ];
+  }
+  // Of two halves the one with the oldest stays.
+  const halves = parted(size, [small, large], stays);
+  if (size >= LARGE) return halves.filter(unmended);
+  const uneven = [...parted(size, [oldest, rest], rest), ...parted(size, [before, youngest], before)];
+  return [...halves, ...uneven.filter(unmended), ...twoApart(size)];
+}
+
+/** A cut into parts, of which `stays` goes on where everybody reaches the store; or the store is with one of them, or with none. */
+function parted(size: number, parts: readonly Part[], stays: Part): Scenario[] {
+  const text = parts.map((part) => part.join('')).join('|');
+  const others = range(0, size).filter((rank) => !stays.includes(rank));
+  return [true, false].flatMap((mended) => {
+    const about = `${size} workers, cut ${text}${mended ? ', mended' : ''}`;
+    const one = { size, mended };
+    const found: Scenario[] = [
+      { ...one, name: `${about}, store with all`, cut: between(parts), ends: endsOf(others, mended) },
+    ];
+    parts.slice(0, 2).forEach((part) => {
+      const without = range(0, size).filter((rank) => !part.includes(rank));
+      const sides = parts.map((side) => (side === part ? [...side, 'store' as const] : side));
+      // The part with the store puts the others out; a majority of those may have put it out before, when it is mended.
+      const ends = mended ? someEnd(without, [...part] as number[]) : endsOf(without, false);
+      found.push({ ...one, name: `${about}, store with ${part.join('')}`, cut: between(sides), ends });
+    });
+    const majority = parts.find((part) => 2 * part.length > size);
+    const minority = range(0, size).filter((rank) => majority?.includes(rank) !== true);
+    const nobodys = between([...parts, ['store']]);
+    found.push({ ...one, name: `${about}, store with nobody`, cut: nobodys, ends: endsOf(minority, mended) });
+    return found;
+  });
+}
+
+/** Two that do not reach each other, in a group that is well. */
+function twoApart(size: number): Scenario[] {
+  return storesOf(size).flatMap((store) =>
+    [[0, 1] as const, [1, 2] as const].map((pair) => ({
+      name: `${size} workers, ${pair.join(' and ')} apart, ${storeText(store)}`,
+      size,
+      cut: [pair],
+      ...(store && { store }),
+      ends: nobody,
+    })),
+  );
+}
+
+/** The ranks that have ended by themselves or were put out. */
+function ended(world: World): number[] {
+  return world.workers.filter(({ end }) => end === 'fenced' || end === 'stop').map(({ rank }) => rank);
+}
+
+function nobody(world: World): string | undefined {
+  const those = ended(world);
+  return those.length === 0 ? undefined : `[${those.join()}] ended`;
+}
+
+/** All of these have ended and nobody else; or only some of them, when it was `mended` in time. */
+function endsOf(ranks: readonly (number | 'store')[], mended: boolean): Scenario['ends'] {
+  return (world) => {
+    const those = ended(world);
+    const other = those.some((rank) => !ranks.includes(rank));
+    return other || (!mended && those.length !== ranks.length) ? `[${those.join()}] ended` : undefined;
+  };
+}
+
+/** Some of one of these sets have ended, and none of the others. */
+function someEnd(...sets: readonly (readonly number[])[]): Scenario['ends'] {
+  return (world) => {
+    const those = ended(world);
+    return sets.some((ranks) => those.every((rank) => ranks.includes(rank))) ? undefined : `[${those.join()}] ended`;
+  };
+}
+
+function between(parts: readonly Part[]): Pair[] {
+  return parts.flatMap((part, i) =>
+    parts.slice(i + 1).flatMap((other) => part.flatMap((a) => other.map((b): Pair => [a, b]))),
+  );
+}
+
+function range(from: number, to: number): number[] {
+  return Array.from({ length: Math.max(0, to - from) }, (_, i) => from + i);
+}
