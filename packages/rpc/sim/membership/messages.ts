@@ -13,9 +13,6 @@ export type StoreRequest =
   | { readonly op: 'renew'; readonly life: Life }
   | { readonly op: 'revoke'; readonly life: Life }
   | { readonly op: 'lease-of'; readonly life: Life }
-  | { readonly op: 'doomed'; readonly life: Life }
-  | { readonly op: 'accuse'; readonly victim: Life; readonly by: Life }
-  | { readonly op: 'acquit'; readonly victim: Life; readonly by: Life }
   | { readonly op: 'view' }
   | { readonly op: 'change'; readonly before: View; readonly next: View };
 

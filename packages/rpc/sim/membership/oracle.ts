@@ -41,7 +41,7 @@ export class MembershipOracle {
     this.simulation = simulation;
   }
 
-  /** The store's view changes; `mayDie` says whether a life has lost its lease or two accusers. */
+  /** The store's view changes; `mayDie` says whether a life has lost its lease. */
   changed(before: View, next: View, mayDie: (life: Life) => boolean): void {
     const fail = (why: string): never => this.simulation.fail('views are totally ordered', why);
     if (next.epoch !== before.epoch + 1 || next.epoch !== this.latest + 1)

@@ -21,8 +21,6 @@ export interface MemberRules {
   readonly usurps: boolean;
   /** Lets a barrier go on when most have come. */
   readonly hurries: boolean;
-  /** Puts a member out on what it heard of it before the first of many attempts. */
-  readonly rushes: boolean;
 }
 
 export interface MemberPlan {
@@ -247,7 +245,7 @@ export class SimMember implements SimNode {
       else if (effect.type === 'redial') {
         this.env.setTimer(effect.afterMs, 'dial', () => this.watched.has(peer) && this.send('dial', peer));
       } else if (effect.type === 'inquire') this.run(this.inquire(peer));
-      else if (effect.type === 'accuse') this.run(this.judge(peer, effect.certain));
+      else if (effect.type === 'accuse') this.run(this.judge(peer));
     }
   }
 
@@ -256,23 +254,12 @@ export class SimMember implements SimNode {
     if (typeof alive === 'boolean') this.apply(this.policy.lease(peer, this.env.now(), { alive, ageMs: 0 }));
   }
 
-  private *judge(peer: Life, certain: boolean): Step {
-    const { life } = this;
-    if (life === undefined) return;
-    const alive = certain ? false : yield { op: 'lease-of', life: peer };
-    if (alive !== false) {
-      const count = yield { op: 'accuse', victim: peer, by: life };
-      if (typeof count !== 'number' || count < 2) return;
-    }
+  /** Puts out one whose lease is gone; what to do with one that merely says nothing is another suite's. */
+  private *judge(peer: Life): Step {
+    if (this.life === undefined || (yield { op: 'lease-of', life: peer }) !== false) return;
     for (let attempt = 0; attempt < 20; attempt++) {
       const view = yield { op: 'view' };
       if (!isView(view)) continue;
-      // Others may have won many attempts: what was true before the first may have been taken back.
-      if (!certain && !this.plan.rules.rushes) {
-        const doomed = yield { op: 'doomed', life: peer };
-        if (doomed === false) return;
-        if (doomed !== true) continue;
-      }
       const [name = '', incarnation] = peer.split('#');
       const next = remove(view, name, Number(incarnation), 'dead');
       if (next === view || (yield { op: 'change', before: view, next }) === true) return;
@@ -293,7 +280,7 @@ export class SimMember implements SimNode {
         return this.send('dialled', got.from);
       case 'dialled':
         if (this.watched.has(got.from)) this.apply(this.policy.linkUp(got.from, this.env.now()));
-        return this.run(this.acquit(got.from));
+        return;
       case 'arrive':
         return this.arrived(name, got.from, got.key, got.call);
       case 'withdraw': {
@@ -311,10 +298,6 @@ export class SimMember implements SimNode {
       case 'pong':
         return;
     }
-  }
-
-  private *acquit(peer: Life): Step {
-    if (this.life !== undefined) yield { op: 'acquit', victim: peer, by: this.life };
   }
 
   // Barriers

@@ -1,7 +1,7 @@
-/** @file The store of a simulated group: one view, leases by its own clock, accusations; it pushes views to those that hold a lease. */
+/** @file The store of a simulated group: one view, leases by its own clock; it pushes views to those that hold a lease. */
 import type { NodeEnv, SimNode } from '@backwire/testing';
 import { EMPTY_VIEW, type View } from '../../src/protocol/membership.ts';
-import { lifeOf, type Life, type SimMessage, type StoreReply, type StoreRequest } from './messages.ts';
+import { type Life, type SimMessage, type StoreReply, type StoreRequest } from './messages.ts';
 import type { MembershipOracle } from './oracle.ts';
 
 export const LEASE_MS = 10_000;
@@ -15,12 +15,7 @@ export class SimStore implements SimNode {
   private readonly blind: boolean;
   private readonly incarnations = new Map<string, number>();
   private readonly leases = new Map<Life, { node: string; until: number }>();
-  private readonly accusers = new Map<Life, Set<Life>>();
-  /** When a life was last said to be doomed. */
-  private readonly doomedAt = new Map<Life, number>();
   private view: View = EMPTY_VIEW;
-  /** When the view was set. */
-  private since = 0;
   private pushing = false;
 
   constructor(env: NodeEnv, oracle: MembershipOracle, blind: boolean) {
@@ -63,18 +58,6 @@ export class SimStore implements SimNode {
         return this.leases.delete(request.life);
       case 'lease-of':
         return this.lives(request.life);
-      case 'doomed': {
-        const doomed = this.mayDie(request.life);
-        if (doomed) this.doomedAt.set(request.life, now);
-        return doomed;
-      }
-      case 'accuse': {
-        const accusers = this.accusers.get(request.victim) ?? new Set();
-        this.accusers.set(request.victim, accusers.add(request.by));
-        return this.accusations(request.victim);
-      }
-      case 'acquit':
-        return this.accusers.get(request.victim)?.delete(request.by) ?? false;
       case 'view':
         return this.view;
       case 'change':
@@ -85,11 +68,8 @@ export class SimStore implements SimNode {
   /** Compare-and-set. */
   private change(before: View, next: View): boolean {
     if (before !== this.view && !this.blind) return false;
-    // A verdict counts as long as the view is the one that it was asked for.
-    const { since } = this;
-    this.oracle.changed(this.view, next, (life) => this.mayDie(life) || (this.doomedAt.get(life) ?? -1) >= since);
+    this.oracle.changed(this.view, next, (life) => !this.lives(life));
     this.view = next;
-    this.since = this.env.now();
     if (!this.pushing) {
       this.pushing = true;
       this.env.setTimer(PUSH_MS, 'push', () => this.push());
@@ -104,21 +84,9 @@ export class SimStore implements SimNode {
       if (until <= now) this.leases.delete(life);
       else this.env.send(node, { kind: 'news', view: this.view } satisfies SimMessage);
     }
-    const members = new Set(this.view.members.map(lifeOf));
-    for (const life of this.accusers.keys()) if (!members.has(life)) this.accusers.delete(life);
-    for (const life of this.doomedAt.keys()) if (!members.has(life)) this.doomedAt.delete(life);
-  }
-
-  private mayDie(life: Life): boolean {
-    return !this.lives(life) || this.accusations(life) >= 2;
   }
 
   private lives(life: Life): boolean {
     return (this.leases.get(life)?.until ?? 0) > this.env.now();
-  }
-
-  /** Those of accusers that live. */
-  private accusations(life: Life): number {
-    return [...(this.accusers.get(life) ?? [])].filter((by) => this.lives(by)).length;
   }
 }

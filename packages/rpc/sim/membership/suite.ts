@@ -19,7 +19,7 @@ export interface MembershipRules extends MemberRules {
   readonly blind: boolean;
 }
 
-export const SOUND: MembershipRules = { usurps: false, hurries: false, rushes: false, blind: false };
+export const SOUND: MembershipRules = { usurps: false, hurries: false, blind: false };
 
 export interface MembershipSize {
   readonly workers: number;
