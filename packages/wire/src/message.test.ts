@@ -1,4 +1,14 @@
-import { type DType, Parameter, type Tensor, fromBytes, randn, sparseCooTensor, tensor, zeros } from '@backwire/tensor';
+import {
+  type DType,
+  Parameter,
+  type Tensor,
+  fromBytes,
+  memory,
+  randn,
+  sparseCooTensor,
+  tensor,
+  zeros,
+} from '@backwire/tensor';
 import { afterEach, describe, expect, it } from 'vitest';
 import {
   type Descriptor,
@@ -437,5 +447,39 @@ describe('sparse tensors in parts', () => {
     expect([parts[0].toArray(), parts[1].toArray(), parts[2]]).toEqual([[[0n, 2n]], [1, 2], [4]]);
     expect(sparseRpcFormatToTensor(parts).toDense().toArray()).toEqual([1, 0, 2, 0]);
     expect(() => sparseTensorToRpcFormat(tensor([1]))).toThrow('needs a sparse tensor');
+  });
+
+  const indices = tensor([[2, 2, 0]], { dtype: 'int64' });
+  it('have one entry an index, in order, and leave the tensor as it was', () => {
+    const raw = sparseCooTensor(indices, tensor([1, 3, 5]), [4]);
+    const [rows, values, shape] = sparseTensorToRpcFormat(raw);
+    expect([rows.toArray(), values.toArray(), shape]).toEqual([[[0n, 2n]], [5, 4], [4]]);
+    expect(raw.isCoalesced).toBe(false);
+    // Of a hybrid tensor the entries are rows.
+    const hybrid = sparseCooTensor(tensor([[1, 1]], { dtype: 'int64' }), tensor([[1, 2], [3, 4]]), [2, 2]); // prettier-ignore
+    expect(sparseTensorToRpcFormat(hybrid)[1].toArray()).toEqual([[4, 6]]);
+  });
+
+  it('make a coalesced tensor, whoever took it apart', () => {
+    const whole = sparseRpcFormatToTensor([indices, tensor([1, 3, 5]), [4]]);
+    expect([whole.isCoalesced, whole.indices().toArray(), whole.values().toArray()]).toEqual([
+      true,
+      [[0n, 2n]],
+      [5, 4],
+    ]);
+    const none = sparseRpcFormatToTensor([zeros([1, 0], { dtype: 'int64' }), zeros([0]), [4]]);
+    expect([none.isCoalesced, none.values().shape]).toEqual([true, [0]]);
+  });
+
+  it('carry gradients to the values on both ways', () => {
+    const values = tensor([1, 3, 5], { requiresGrad: true });
+    const [rows, sent, shape] = sparseTensorToRpcFormat(sparseCooTensor(indices, values, [4]));
+    const back = sparseRpcFormatToTensor([rows, sent, shape]);
+    back
+      .toDense()
+      .mul(tensor([1, 1, 10, 1]))
+      .sum()
+      .backward();
+    expect(values.grad?.toArray()).toEqual([10, 10, 1]);
   });
 });
