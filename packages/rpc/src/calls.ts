@@ -103,8 +103,8 @@ export function rpcStream<A extends unknown[], I>(
 }
 
 /**
- * Runs `fn` and then waits for every `rpcAsync` made in it, and in what it awaited. Rejects at the first failure; the others are still
- * seen to, so that none becomes an unhandled rejection.
+ * Runs `fn` and then waits for every `rpcAsync` made in it, and in what it awaited. Rejects at the first call that fails; the others are
+ * still seen to, so that none becomes an unhandled rejection. Where `fn` itself throws, its calls are waited for and its error is thrown.
  */
 export async function waitAll<T>(fn: () => T | Promise<T>): Promise<T> {
   const pending = new WaitAll();

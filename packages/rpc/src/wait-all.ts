@@ -19,16 +19,29 @@ export class WaitAll {
     promise.catch((error: unknown) => this.fail(error));
   }
 
-  /** Resolves with the result of `fn` once every call is over; rejects at the first failure of either. */
+  /**
+   * Resolves with the result of `fn` once every call is over; rejects at the first call that fails. Where `fn` itself throws, that is what
+   * it rejects with, once every call is over.
+   */
   async run<T>(fn: () => T | Promise<T>): Promise<T> {
-    const value = await fn();
-    // Calls may lead to more calls: what was added meanwhile is waited for too.
+    let value: T;
+    try {
+      value = await fn();
+    } catch (error) {
+      await this.all((batch) => Promise.allSettled(batch));
+      throw error;
+    }
+    await this.all((batch) => Promise.race([Promise.all(batch), this.failed]));
+    return value;
+  }
+
+  /** Calls may lead to more calls: what was added meanwhile is waited for too. */
+  private async all(over: (batch: readonly Promise<unknown>[]) => Promise<unknown>): Promise<void> {
     for (let seen = 0; seen < this.pending.length;) {
       const batch = this.pending.slice(seen);
       seen += batch.length;
-      await Promise.race([Promise.all(batch), this.failed]);
+      await over(batch);
     }
-    return value;
   }
 }
 
