@@ -18,7 +18,7 @@ export function failureOf(error: unknown): Failure {
 
 /** The error of a pass that failed; of the class that was thrown, when that is standard or registered. */
 export function errorOf(failure: Failure): Error {
-  const peer = failure.peer === undefined ? undefined : new WorkerInfo(failure.peer.name, failure.peer.id);
+  const peer = peerOf(failure);
   const cause = failure.cause === undefined ? {} : { cause: failure.cause };
   if (isRpcErrorCode(failure.code) && failure.code !== 'remote-error') {
     return new RpcError(failure.code, failure.text, { executed: 'maybe', peer, ...cause });
@@ -26,6 +26,15 @@ export function errorOf(failure: Failure): Error {
   if (failure.cause !== undefined) return rebuild(failure) ?? new Error(failure.text, { cause: failure.cause });
   const remote = new RemoteError(failure.text, { remoteName: failure.name, remoteStack: undefined, peer });
   return rebuild({ ...failure, cause: remote }) ?? remote;
+}
+
+/** The worker that a failure is about; undefined when what came names none. */
+function peerOf({ peer }: Failure): WorkerInfo | undefined {
+  try {
+    return peer === undefined ? undefined : new WorkerInfo(peer.name, peer.id);
+  } catch {
+    return undefined; // the failure counts, whatever else was wrong with its message
+  }
 }
 
 function rebuild({ name, text, cause }: Failure): Error | undefined {

@@ -21,7 +21,7 @@ const NO_ENTRIES: HeaderEntry[] = [];
 
 /** For values that nothing of an extension can be in: no arguments, no result. */
 export const NOTHING_INSIDE: ValueContext = Object.freeze({
-  worker: new WorkerInfo('', 0),
+  worker: new WorkerInfo('nobody', 0),
   header: NO_ENTRIES,
   pending: [],
   unclaimed: [],

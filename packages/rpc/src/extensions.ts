@@ -16,7 +16,7 @@ import type {
   RpcMessage,
 } from './extension.ts';
 import type { Peer } from './peer.ts';
-import { WorkerInfo } from './worker-info.ts';
+import { isWorkerId, isWorkerName, WorkerInfo } from './worker-info.ts';
 
 type Session = ExtensionSession & ExtensionInternals;
 
@@ -294,7 +294,7 @@ const WORKER: ValueExtension<ValueContext> = {
   },
   decode: (plain) => {
     const [name, id] = plain as [unknown, unknown];
-    if (typeof name !== 'string' || typeof id !== 'number') throw new TypeError('malformed worker');
+    if (!isWorkerName(name) || !isWorkerId(id)) throw new TypeError('malformed worker');
     return new WorkerInfo(name, id);
   },
 };

@@ -123,7 +123,8 @@ export class Members {
       const former = this.former.get(to.name);
       throw this.missing(`name ${to.name}`, former?.worker.id === to.id ? former : undefined);
     }
-    if (typeof to !== 'number') throw new RpcError('invalid-argument', `Cannot get WorkerInfo from name ${String(to)}`);
+    if (typeof to !== 'number' || !Number.isInteger(to))
+      throw new RpcError('invalid-argument', `Cannot get WorkerInfo from name ${String(to)}`);
     if (to === self.id) return this.loop.out;
     const peer = this.byId[to];
     if (peer !== undefined) return peer;

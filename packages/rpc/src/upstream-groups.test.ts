@@ -16,6 +16,7 @@ import {
   rpcOneway,
   rpcSync,
   waitAll,
+  WorkerInfo,
   type RpcAgent,
   type RpcOptions,
 } from './index.ts';
@@ -60,6 +61,13 @@ const failure = (promise: Promise<unknown>): Promise<unknown> =>
     () => 'no failure',
     (error: unknown) => error,
   );
+const caught = (fn: () => unknown): unknown => {
+  try {
+    return fn();
+  } catch (error) {
+    return error;
+  }
+};
 const sparse = (): Tensor => sparseCooTensor(tensor([[0, 2]], { dtype: 'int64' }), tensor([1, 2]), [4]);
 const dense = (x: Tensor): unknown => (x.layout === 'sparse_coo' ? x.toDense() : x).toArray();
 const kinds = [
@@ -100,9 +108,43 @@ describe('who is who', () => {
     expect((errors[1] as Error).message).toContain('RPC worker name same is not unique');
   });
 
-  it('refuses names that are empty, too long or of other characters', async () => {
-    for (const name of ['', 'x'.repeat(500), 'abc*', ' ', 'a b', 'a/b'])
-      expect(await failure(createAgent({ name, rank: 0, worldSize: 1, store: newStore() }))).toBeInstanceOf(Error);
+  it.each([
+    ['abc*', 'Worker name must match'],
+    [' ', 'Worker name must match'],
+    ['a/b', 'Worker name must match'],
+    ['é', 'Worker name must match'],
+    ['', 'must be non-empty'],
+    ['a'.repeat(500), 'shorter than 128'],
+    ['a'.repeat(128), 'shorter than 128'],
+  ])('refuses the name %j, of a record and of an agent', async (name, words) => {
+    const refusal = { code: 'invalid-argument', message: expect.stringContaining(words) as string };
+    expect(() => new WorkerInfo(name, 1)).toThrow(expect.objectContaining(refusal));
+    expect(await failure(createAgent({ name, rank: 0, worldSize: 1, store: newStore() }))).toMatchObject(refusal);
+  });
+
+  it('has names and ids up to the limits, and no others', () => {
+    expect(String(new WorkerInfo('a'.repeat(127), 0x7fff))).toBe(`WorkerInfo(id=32767, name=${'a'.repeat(127)})`);
+    expect(new WorkerInfo('A-z_0:9', 0).id).toBe(0);
+    for (const id of [-1, 0x8000, 1.5, NaN, Infinity, '1', null, undefined, 1n]) {
+      const refusal = {
+        code: 'invalid-argument',
+        message: `invalid-argument: RPC worker id ${String(id)} out of bounds for int16_t.`,
+      };
+      expect(() => new WorkerInfo('a', id as number)).toThrow(expect.objectContaining(refusal));
+    }
+    for (const name of [1, null, undefined])
+      expect(() => new WorkerInfo(name as unknown as string, 0)).toThrow(/must match/);
+  });
+
+  it.each([1.5, NaN, Infinity, -0.1])('is nobody under the id %d, which is none', async (id) => {
+    const [first] = await start(2);
+    const refusal = {
+      code: 'invalid-argument',
+      message: expect.stringContaining(`Cannot get WorkerInfo from name ${id}`) as string,
+    };
+    expect(await first!.run(() => failure(rpcSync(id, plus, [1, 1])))).toMatchObject(refusal);
+    expect(first!.run(() => caught(() => getWorkerInfo(id)))).toMatchObject(refusal);
+    expect(first!.run(() => caught(() => rpcOneway(id, plus, [1, 1])))).toMatchObject(refusal);
   });
 
   it('does not let a worker join on its own that comes to a closed group', async () => {
@@ -360,6 +402,29 @@ describe('waitAll', () => {
     onFirst(async () => {
       await expect(waitAll(fn)).rejects.toThrow(words);
       await waitAll(() => void rpcAsync('w1', plus, [1, 1]));
+    }),
+  );
+
+  it.each<[string, () => unknown]>([
+    ['nothing else fails', () => undefined],
+    ['one of them fails', () => void rpcAsync('w1', fail, ['of a call'])],
+    ['one leads to another', () => void rpcAsync('w1', plus, [1, 1]).then(() => rpcAsync('w1', sleep, [60]))],
+  ])('waits for its calls when its function throws, and %s', (_, more) =>
+    onFirst(async () => {
+      const over: unknown[] = [];
+      let gate = (): void => undefined;
+      const error = await failure(
+        waitAll(async () => {
+          void rpcAsync('w2', sleep, [80]).then((ms) => over.push(ms));
+          const first = rpcAsync('w1', plus, [1, 1]).then((sum) => over.push(sum));
+          void first.then(() => gate());
+          more();
+          await new Promise<void>((resolve) => (gate = resolve));
+          throw new RangeError('in the function');
+        }),
+      );
+      expect(error).toEqual(new RangeError('in the function'));
+      expect(over).toEqual([2, 80]);
     }),
   );
 

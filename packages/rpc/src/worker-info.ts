@@ -14,8 +14,10 @@ export class WorkerInfo {
   /** The rank: 0 to 32767, unique in the group. */
   readonly id: number;
 
+  /** @throws RpcError 'invalid-argument' for what is no name or no id. */
   constructor(name: string, id: number) {
-    this.name = name;
+    this.name = checkWorkerName(name);
+    if (!isWorkerId(id)) throw outOfBounds(id);
     this.id = id;
   }
 
@@ -28,9 +30,19 @@ export class WorkerInfo {
   }
 }
 
+/** Whether a worker may have this name. */
+export function isWorkerName(name: unknown): name is string {
+  return typeof name === 'string' && NAME.test(name);
+}
+
+/** Whether a worker may have this id. */
+export function isWorkerId(id: unknown): id is number {
+  return typeof id === 'number' && Number.isInteger(id) && id >= 0 && id <= MAX_ID;
+}
+
 /** Throws `invalid-argument` unless `name` may be a worker's name. */
 export function checkWorkerName(name: unknown): string {
-  if (typeof name !== 'string' || !NAME.test(name)) {
+  if (!isWorkerName(name)) {
     throw new RpcError(
       'invalid-argument',
       `Worker name must match ^[A-Za-z0-9-_:]*$, and must be non-empty and shorter than 128 chars, but got ${String(name)}`,
@@ -42,8 +54,10 @@ export function checkWorkerName(name: unknown): string {
 /** Throws `invalid-argument` unless `id` may be a worker's id, TypeError when it is no number. */
 export function checkWorkerId(id: unknown): number {
   if (typeof id !== 'number') throw new TypeError(`rank is a whole number from 0, got ${typeof id} '${String(id)}'`);
-  if (!Number.isInteger(id) || id < 0 || id > MAX_ID) {
-    throw new RpcError('invalid-argument', `RPC worker id ${String(id)} out of bounds for int16_t.`);
-  }
+  if (!isWorkerId(id)) throw outOfBounds(id);
   return id;
+}
+
+function outOfBounds(id: unknown): RpcError {
+  return new RpcError('invalid-argument', `RPC worker id ${String(id)} out of bounds for int16_t.`);
 }

@@ -1,5 +1,7 @@
 /** @file The view of a group: who belongs to it at which epoch, and what a change of it means. */
 
+import { isWorkerId, isWorkerName } from '../worker-info.ts';
+
 /** A worker in one of its lives, as the store keeps it. */
 export interface ViewMember {
   readonly name: string;
@@ -362,7 +364,7 @@ function isDeparture(value: unknown): boolean {
 }
 
 function isLife(value: Record<string, unknown>): boolean {
-  return typeof value['name'] === 'string' && isCount(value['id']) && isCount(value['incarnation']);
+  return isWorkerName(value['name']) && isWorkerId(value['id']) && isCount(value['incarnation']);
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

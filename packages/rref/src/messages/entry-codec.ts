@@ -1,5 +1,5 @@
 /** @file What travels beside a message and in a value: the entries of its header table and the ids of handles, in a fixed layout. */
-import { incarnationOf, memberKey, workerOf, type GlobalId, type MemberKey } from '../protocol/ids.ts';
+import { incarnationOf, MAX_WORKER, memberKey, workerOf, type GlobalId, type MemberKey } from '../protocol/ids.ts';
 import type { Carried } from '../protocol/messages.ts';
 import { malformed } from './proto-id.ts';
 
@@ -56,7 +56,9 @@ function writeMember(at: number, member: MemberKey): void {
 }
 
 function readMember(bytes: Uint8Array, at: number): MemberKey {
-  return memberKey((bytes[at] as number) | ((bytes[at + 1] as number) << 8), readU32(bytes, at + 2));
+  const worker = (bytes[at] as number) | ((bytes[at + 1] as number) << 8);
+  if (worker > MAX_WORKER) throw malformed('an id');
+  return memberKey(worker, readU32(bytes, at + 2));
 }
 
 function writeId(at: number, id: GlobalId): void {

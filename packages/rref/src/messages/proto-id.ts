@@ -1,7 +1,7 @@
 /** @file Ids as the shared schema has them, and the error of what cannot be read. */
 import { RpcError } from '@backwire/rpc';
 import type { commonProto } from '@backwire/wire/internal';
-import { incarnationOf, memberKey, workerOf, type GlobalId } from '../protocol/ids.ts';
+import { incarnationOf, MAX_WORKER, memberKey, workerOf, type GlobalId } from '../protocol/ids.ts';
 
 export function toProto(id: GlobalId): commonProto.Id {
   return { worker: workerOf(id.member), incarnation: incarnationOf(id.member), local: id.local };
@@ -9,7 +9,7 @@ export function toProto(id: GlobalId): commonProto.Id {
 
 /** @throws RpcError 'decode-error' */
 export function fromProto(id: commonProto.Id | undefined): GlobalId {
-  if (id === undefined || id.worker > 0xffff || !Number.isSafeInteger(id.local)) throw malformed('an id');
+  if (id === undefined || id.worker > MAX_WORKER || !Number.isSafeInteger(id.local)) throw malformed('an id');
   return { member: memberKey(id.worker, id.incarnation), local: id.local };
 }
 

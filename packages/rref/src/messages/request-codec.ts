@@ -1,6 +1,6 @@
 /** @file The payloads of requests to owners: messages of the schema; those of every remote call and fetch are written and read by hand. */
 import { ByteReader, ByteWriter, decodeProto, encodeProto, messageProto, WireType } from '@backwire/wire/internal';
-import { incarnationOf, memberKey, workerOf, type GlobalId } from '../protocol/ids.ts';
+import { incarnationOf, MAX_WORKER, memberKey, workerOf, type GlobalId } from '../protocol/ids.ts';
 import { fromProto, malformed, toProto } from './proto-id.ts';
 
 /** Field numbers of `Id` in the schema; the ids are fields 1 and 2 of what they are in. */
@@ -119,6 +119,6 @@ function readId(whole: number): GlobalId {
     else reader.skip(tag & 7);
   }
   reader.end = whole;
-  if (worker > 0xffff) throw malformed('ids of an RRef');
+  if (worker > MAX_WORKER) throw malformed('ids of an RRef');
   return { member: memberKey(worker, incarnation), local };
 }

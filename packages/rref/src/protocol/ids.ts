@@ -13,6 +13,8 @@ export interface GlobalId {
   readonly local: number;
 }
 
+/** The highest id of a worker. */
+export const MAX_WORKER = 0x7fff;
 const WORKERS = 0x1_0000;
 const MAX_INCARNATION = 0xffff_ffff;
 
