@@ -1,9 +1,8 @@
 /** @file One launcher's place in a group of several: it keeps a lease, agrees with the others on every round, and notices who is gone. */
-import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Lease, Store } from '@backwire/rpc';
-import type { StoreServer } from '@backwire/rpc/internal';
+import { newId, type StoreServer } from '@backwire/rpc/internal';
 import { LaunchError, messageOf } from './errors.ts';
 import { exitKey, exitNotice, HOSTED, type GroupRound, type RoundEnd } from './group-store.ts';
 import { FAREWELL_MS, HOST_LEASE_MS, POLL_MS, STORE_GRACE_MS } from './limits.ts';
@@ -187,13 +186,13 @@ export class HostGroup {
   /** Comes in under a new id: an earlier one may have been given up by the others. */
   private async arrive(): Promise<void> {
     const { store, options } = this;
-    this.id = randomUUID();
+    this.id = newId();
     await this.claim();
     const host = { id: this.id, name: this.name(), order: options.nodeRank ?? null, processes: options.processes };
     await this.stepFrom(async (state) => {
       // Nobody lives who could know it: it is what a former run left behind.
       const lives = [...(await store.list(this.alivePrefix)).keys()].some((key) => key !== this.alivePrefix + this.id);
-      const current = state === undefined || !lives ? steps.opened(options.terms, randomUUID()) : state;
+      const current = state === undefined || !lives ? steps.opened(options.terms, newId()) : state;
       const next = steps.arrive(current, host, options.terms);
       if (steps.isRefusal(next)) throw new LaunchError(next.refused);
       return next;

@@ -1,6 +1,6 @@
 /** @file The options of a launch, checked and filled in. */
-import { randomBytes, randomUUID } from 'node:crypto';
 import { join } from 'node:path';
+import { newId, newSecret } from '@backwire/rpc/internal';
 import type { AttemptOptions } from './attempt.ts';
 import { LaunchError, UsageError } from './errors.ts';
 import type { HostGroupOptions } from './host-group.ts';
@@ -31,7 +31,7 @@ export function launchSettings(options: LaunchOptions): LaunchSettings {
   const masterPort = whole('masterPort', options.masterPort ?? 0, 0, 65_535);
   const maxRestarts = whole('maxRestarts', options.maxRestarts ?? 0, 0, Number.MAX_SAFE_INTEGER);
   // Launchers of several hosts have to agree on it without talking.
-  const runId = options.runId ?? (several || backend !== 'hosted' ? 'run' : randomUUID());
+  const runId = options.runId ?? (several || backend !== 'hosted' ? 'run' : newId());
   const needsFiles = options.redirects !== undefined || options.tee !== undefined;
   if (needsFiles && options.logDir === undefined) throw new UsageError('redirects and tee need a log directory');
   if (several && masterPort === 0)
@@ -81,7 +81,7 @@ function groupSecret(several: boolean): { secret: string | undefined; freshSecre
       'a group over several hosts needs one secret: set BACKWIRE_SECRET or BACKWIRE_SECRET_FILE to the same on all of them',
     );
   }
-  return { secret: randomBytes(32).toString('hex'), freshSecret: true };
+  return { secret: newSecret(), freshSecret: true };
 }
 
 function whole(name: string, value: number, least: number, most: number): number {

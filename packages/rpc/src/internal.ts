@@ -3,6 +3,7 @@ export * from './seam.ts';
 export { ByteReader, type ReadProgram } from './stores/byte-reader.ts';
 export { serveStore, type ServeStoreOptions, type StoreServer } from './stores/embedded-server.ts';
 export { doorForBrowsers, openStore } from './stores/open.ts';
+export { newId, newSecret, newToken } from './ids.ts';
 export { findKeys } from './security/secret.ts';
 export { resolveSecurity } from './security/policy.ts';
 export { Inspector, type GroupLook, type InspectorOptions, type WorkerLook } from './inspection/inspector.ts';

@@ -15,6 +15,7 @@ import {
 } from './limits.ts';
 import { Link, type LinkOwner } from './link.ts';
 import { Outbox } from './outbox.ts';
+import { newTokenBytes } from './ids.ts';
 import { randomBytes } from './platform.ts';
 import { Connector, CONNECTOR_TIMES, type ConnectorPort } from './protocol/connector.ts';
 import type { ViewMember } from './protocol/membership.ts';
@@ -63,7 +64,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   notedAt = 0;
   private readonly core: Core;
   /** Names the session; the dialer proposes one, and it is settled once a WELCOME or RESUME came back. */
-  private token: Uint8Array = randomBytes(16);
+  private token: Uint8Array = newTokenBytes();
   private agreed = false;
   private dialing: Dial | undefined;
   private earlierSent = 0;

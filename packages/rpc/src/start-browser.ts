@@ -2,11 +2,11 @@
 import type { RpcAgent } from './agent-types.ts';
 import { becomeDefault } from './current.ts';
 import { RpcError } from './errors.ts';
+import { newId } from './ids.ts';
 import { inLoop } from './liveness/keep-alive.ts';
 import type { RpcOptions, Security } from './options.ts';
-import { randomBytes } from './platform.ts';
 import { STORE_GROUP } from './security/handshake.ts';
-import { keyOf, keysOf, toHex } from './security/keys.ts';
+import { keyOf, keysOf } from './security/keys.ts';
 import type { ResolvedSecurity } from './security/policy.ts';
 import { checkGiven, start, type Surroundings } from './start.ts';
 import { connectStore } from './stores/embedded-client.ts';
@@ -15,7 +15,7 @@ import type { Transport } from './transports/transport.ts';
 import { webSocketClientTransport } from './transports/websocket-client.ts';
 
 /** A page shares its machine with nobody it could tell apart. */
-const page = `browser/${toHex(randomBytes(8))}`;
+const page = `browser/${newId()}`;
 
 const BROWSER: Surroundings = {
   env: {},

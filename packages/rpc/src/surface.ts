@@ -16,6 +16,7 @@ export {
   waitAll,
 } from './calls.ts';
 export { remoteClass, remoteFunction, rpcClass, rpcFunction, type AnyCtor, type AnyFn } from './definitions.ts';
+export { newIdempotencyKey } from './ids.ts';
 export { RemoteError, RpcError, registerErrorType, rpcInfo, type RpcErrorCode } from './errors.ts';
 export type { Extension, ExtensionSession, Incoming, Outgoing } from './extension.ts';
 export type {

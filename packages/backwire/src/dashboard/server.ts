@@ -1,11 +1,11 @@
 /** @file Serves the live page on loopback: three files and a stream of events, behind a token that only who started it knows. */
-import { randomBytes, timingSafeEqual } from 'node:crypto';
+import { timingSafeEqual } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { RpcError } from '@backwire/rpc';
-import type { Inspector } from '@backwire/rpc/internal';
+import { newToken, type Inspector } from '@backwire/rpc/internal';
 import { MAX_PAGES, MAX_UNSENT_BYTES } from '../inspect/limits.ts';
 import { PACKAGE_FOLDER } from '../package-folder.ts';
 import { History } from './history.ts';
@@ -47,7 +47,7 @@ const HEADERS = {
  * @throws RpcError 'unavailable' when the port is taken.
  */
 export async function serveDashboard(options: DashboardOptions): Promise<Dashboard> {
-  const token = randomBytes(16).toString('hex');
+  const token = newToken();
   const pages = new Pages(options.inspector, options.intervalMs);
   const server = createServer((request, response) => {
     const file = allowed(request, token);

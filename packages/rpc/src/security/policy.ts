@@ -1,9 +1,9 @@
 /** @file What an agent's security option means: which proof and which encryption, and that nothing is open by accident. */
-import { randomBytes } from 'node:crypto';
 import { lstatSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { RpcError } from '../errors.ts';
+import { newSecret, SECRET_LETTERS } from '../ids.ts';
 import type { Security } from '../options.ts';
 import { isLoopback } from '../transports/tcp.ts';
 import { findKeys, keyOf, type Keys } from './secret.ts';
@@ -29,8 +29,6 @@ export interface SecurityContext {
   /** @default process.env */
   readonly env?: Readonly<Record<string, string | undefined>> | undefined;
 }
-
-const USER_SECRET_BYTES = 32;
 
 /**
  * Without an option: the secret of the environment, with 'psk' beyond loopback and 'hmac' on it; without a secret either, on loopback,
@@ -94,7 +92,7 @@ export function userKeys(directory = join(tmpdir(), `backwire-${process.getuid?.
     mkdirSync(directory, { mode: 0o700, recursive: true });
     checkPrivate(directory, 'directory');
     try {
-      writeFileSync(path, randomBytes(USER_SECRET_BYTES).toString('hex'), { mode: 0o600, flag: 'wx' });
+      writeFileSync(path, newSecret(), { mode: 0o600, flag: 'wx' });
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     }
@@ -114,7 +112,7 @@ function readSecret(path: string): Uint8Array {
   checkPrivate(path, 'file');
   for (let tries = 0; ; tries++) {
     const text = readFileSync(path, 'utf8');
-    if (text.length === USER_SECRET_BYTES * 2 || tries === 50) return Buffer.from(text);
+    if (text.length === SECRET_LETTERS || tries === 50) return Buffer.from(text);
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10);
   }
 }

@@ -1,8 +1,8 @@
 /** @file A log of operations as files of a directory, in one order that every process agrees on, without locks. */
-import { randomUUID } from 'node:crypto';
 import { link, mkdir, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { RpcError } from '../errors.ts';
+import { newId } from '../ids.ts';
 import { MAX_KEY_BYTES, MAX_LEASES, MAX_STORE_KEYS } from './limits.ts';
 import { FRAME_HEAD_BYTES, Op, Reader, blob, frame, i64, u32 } from './protocol.ts';
 import { StoreState, type StoreDump } from './state.ts';
@@ -111,7 +111,7 @@ export class FileLog {
   /** Tries to be the next operation. */
   private async append(entry: Uint8Array): Promise<boolean> {
     const number = this.applied + 1;
-    const draft = join(this.directory, 'new', randomUUID());
+    const draft = join(this.directory, 'new', newId());
     await writeFile(draft, entry);
     try {
       await link(draft, this.logPath(number));
@@ -128,7 +128,7 @@ export class FileLog {
   }
 
   private async snapshot(): Promise<void> {
-    const draft = join(this.directory, 'new', randomUUID());
+    const draft = join(this.directory, 'new', newId());
     await writeFile(draft, encodeDump(this.state.dump()));
     await rename(draft, this.snapshotPath(this.applied));
     for (const old of (await this.snapshots()).slice(0, -2)) await rm(this.snapshotPath(old), { force: true });

@@ -1,6 +1,6 @@
 /** @file A store in Redis, through the optional package `redis`: each operation one script, changes by publish and subscribe. */
-import { randomUUID } from 'node:crypto';
 import { RpcError } from '../errors.ts';
+import { newId } from '../ids.ts';
 import { checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { limited } from './limited.ts';
 import { DEFAULT_TIMEOUT_MS, openLimited, type OpeningLimits } from './opening.ts';
@@ -80,7 +80,7 @@ async function createClient(url: string): Promise<Client> {
 }
 
 class RedisLease implements Lease {
-  readonly id = randomUUID();
+  readonly id = newId();
   readonly store: RedisStore;
   readonly ttlMs: number;
   readonly lost: Promise<Error>;
@@ -215,7 +215,7 @@ class RedisStore implements TicketStore {
   watch(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoreEvent> {
     this.checkOpen();
     checkKey(prefix);
-    const mark = randomUUID();
+    const mark = newId();
     const queue: WatchQueue = new WatchQueue(
       prefix,
       () => {

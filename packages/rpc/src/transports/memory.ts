@@ -1,8 +1,8 @@
 /** @file Connections inside one process: bytes are copied from writer to reader, a turn of the event loop later. */
 import { runAtRoot } from '@backwire/tensor/internal';
 import { InvariantError, RpcError } from '../errors.ts';
-import { later, randomBytes } from '../platform.ts';
-import { toHex } from '../security/keys.ts';
+import { newId } from '../ids.ts';
+import { later } from '../platform.ts';
 import { cancelled } from './dialling.ts';
 import type { ByteSink, Connection, DialOptions, ListenOptions, Listener, Protection, Transport } from './transport.ts';
 
@@ -12,7 +12,7 @@ const BYTES_PER_TURN = 1024 * 1024;
 const INSIDE: Protection = Object.freeze({ encrypted: true, authenticated: true });
 
 const listeners = new Map<string, (connection: Connection) => void>();
-const domain = `process-${toHex(randomBytes(16))}`;
+const domain = `process-${newId()}`;
 let counter = 0;
 
 /** 'memory://…'. The order of events depends on nothing but the order of the calls. */
