@@ -67,6 +67,7 @@ export class Agent implements ExtensionHost, Core {
   readonly observers = new Observers();
   readonly extensions: Extensions;
   readonly deviceMaps: DeviceMaps;
+  readonly faults: Faults;
   readonly codec: ValueCodec<ValueContext>;
   readonly lasting: ValueCodec<ValueContext>;
   readonly dispatcher: Dispatcher;
@@ -112,7 +113,8 @@ export class Agent implements ExtensionHost, Core {
     this.listeners = listeners;
     this.names = new Served({ worker: self.name, serve: settings.serve, builtins: settings.builtins });
     this.membership = new Membership({ name: self.name, incarnation: self.incarnation });
-    this.caller = new Caller(this, new Faults(settings.faults), settings.rpcTimeoutMs);
+    this.faults = new Faults(settings.faults);
+    this.caller = new Caller(this, settings.rpcTimeoutMs);
     this.dispatcher = new Dispatcher(this, settings.maxConcurrentCalls);
     this.stallGuard = new StallGuard({
       core: this,
@@ -186,6 +188,7 @@ export class Agent implements ExtensionHost, Core {
       'agent.connected_peers': this.members.list().filter((peer) => peer.up).length,
       'agent.epoch': this.epoch,
       'agent.incarnation': this.incarnation,
+      'agent.injected_faults': this.faults.injected,
       ...this.extensions.debugInfo(),
     };
   }
@@ -252,7 +255,9 @@ export class Agent implements ExtensionHost, Core {
 
   control(to: WorkerInfo, type: MessageType, payload: Uint8Array): void {
     const peer = this.members.find(to);
-    peer.outbox.sendControl(FrameKind.CONTROL, type, payload);
+    this.faults.control(peer, type, () => {
+      if (peer.state !== 'gone') peer.outbox.sendControl(FrameKind.CONTROL, type, payload);
+    });
   }
 
   encodeCall(to: WorkerInfo, fn: Named, args: readonly unknown[], extra?: () => Uint8Array): RpcMessage {
@@ -427,6 +432,7 @@ export class Agent implements ExtensionHost, Core {
     this.collectives.close();
     this.extensions.close();
     this.caller.close();
+    this.faults.close();
     this.dispatcher.idempotency.clear();
   }
 }

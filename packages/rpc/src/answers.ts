@@ -3,14 +3,37 @@ import type { Tensor } from '@backwire/tensor';
 import { FrameKind, MessageType, planTensors, type FrameWriter, type TensorPlan } from '@backwire/wire/internal';
 import type { Core, ValueContext } from './core.ts';
 import { NOTHING_INSIDE, WriteContext } from './decode-context.ts';
+import { encodeSystemError, encodeThrown } from './error-codec.ts';
 import type { RpcMessage } from './extension.ts';
 import type { InboundCall } from './inbound-call.ts';
+import { encodeFor } from './lazy-call.ts';
+import { isSystem } from './system-error.ts';
+
+/** Who the calls are that are answered here. */
+export interface Answered {
+  over(call: InboundCall): void;
+  fail(call: InboundCall, error: unknown): void;
+}
 
 export class Answers {
   private readonly core: Core;
+  private readonly calls: Answered;
 
-  constructor(core: Core) {
+  constructor(core: Core, calls: Answered) {
     this.core = core;
+    this.calls = calls;
+  }
+
+  /** Writes the result of a call; false when it is held back on purpose: the call is over when it has left. @throws as `value`. */
+  result(call: InboundCall, type: number, value: unknown): boolean {
+    const delayMs = this.core.faults.answer(type);
+    if (delayMs === 0) {
+      this.value(call, FrameKind.RESULT, type, value);
+      return true;
+    }
+    const { bytes, tensors, header } = encodeFor(this.core, call.peer.worker, value);
+    this.hold(call, { type, id: 0n, payload: bytes, tensors, header }, delayMs);
+    return false;
   }
 
   /** Writes a value. @throws what cannot travel; nothing was sent then, and what was drawn for it is taken back. */
@@ -34,20 +57,54 @@ export class Answers {
     }
   }
 
-  /** Writes a whole message. @throws as `value`. */
-  message(call: InboundCall, reply: RpcMessage): void {
-    const { outbox, worker, state } = call.peer;
-    let plan: TensorPlan | undefined;
-    let writer: FrameWriter | undefined;
+  /** Writes a whole message; false when it is held back on purpose, as `result`. @throws as `value`. */
+  message(call: InboundCall, reply: RpcMessage): boolean {
+    const { worker, state } = call.peer;
+    if (state === 'gone') {
+      this.core.extensions.undelivered(worker, reply.header ?? []);
+      return true;
+    }
     try {
-      if (state === 'gone') {
-        this.core.extensions.undelivered(worker, reply.header ?? []);
+      const delayMs = this.core.faults.answer(reply.type);
+      if (delayMs > 0) this.hold(call, reply, delayMs);
+      else this.write(call, reply, this.plan(call, reply));
+      return delayMs === 0;
+    } catch (error) {
+      this.core.extensions.undelivered(worker, reply.header ?? []);
+      throw error;
+    }
+  }
+
+  /** An injected delay: what is answered is what the values are now. */
+  private hold(call: InboundCall, reply: RpcMessage, delayMs: number): void {
+    const plan = this.plan(call, reply);
+    plan?.secure();
+    const kept: RpcMessage = { ...reply, payload: reply.payload.slice() };
+    if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
+    this.core.faults.after(delayMs, () => {
+      try {
+        if (call.aborted || call.peer.state === 'gone') {
+          plan?.release();
+          this.core.extensions.undelivered(call.peer.worker, reply.header ?? []);
+        } else this.write(call, kept, plan);
+      } catch (error) {
+        this.core.extensions.undelivered(call.peer.worker, reply.header ?? []);
+        this.calls.fail(call, error);
         return;
       }
-      plan =
-        reply.tensors.length > 0
-          ? planTensors(reply.tensors, { mapDevice: this.core.deviceMaps.to(worker.name, 'Response') })
-          : undefined;
+      this.calls.over(call);
+    });
+  }
+
+  private plan({ peer: { worker } }: InboundCall, { tensors }: RpcMessage): TensorPlan | undefined {
+    if (tensors.length === 0) return undefined;
+    return planTensors(tensors, { mapDevice: this.core.deviceMaps.to(worker.name, 'Response') });
+  }
+
+  private write(call: InboundCall, reply: RpcMessage, plan: TensorPlan | undefined): void {
+    const { outbox } = call.peer;
+    let writer: FrameWriter | undefined;
+    try {
       writer = outbox.begin(false);
       writer.out.raw(reply.payload);
       outbox.end(
@@ -67,13 +124,22 @@ export class Answers {
     } catch (error) {
       plan?.release();
       if (writer?.open === true) writer.abort();
-      this.core.extensions.undelivered(worker, reply.header ?? []);
       throw error;
     }
   }
 
-  /** Writes a failure. */
+  /** Writes a failure; in place of one that fails on purpose, that it did. */
   error(call: InboundCall, payload: Uint8Array): void {
+    try {
+      const delayMs = this.core.faults.answer(MessageType.EXCEPTION);
+      if (delayMs > 0) this.core.faults.after(delayMs, () => this.writeError(call, payload));
+      else this.writeError(call, payload);
+    } catch (error) {
+      this.writeError(call, isSystem(error) ? encodeSystemError(error) : encodeThrown(error));
+    }
+  }
+
+  private writeError(call: InboundCall, payload: Uint8Array): void {
     const { outbox, state } = call.peer;
     if (state === 'gone' || outbox.session.state === 'closed') return;
     const writer = outbox.begin(false);

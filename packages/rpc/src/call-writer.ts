@@ -17,9 +17,16 @@ import type { RpcMessage } from './extension.ts';
 import { ITEMS_ENTRY, KEY_ENTRY } from './inbox.ts';
 import { MAX_IDEMPOTENCY_KEY_LENGTH } from './limits.ts';
 import type { CallOptions } from './options.ts';
+import type { Peer } from './peer.ts';
 import type { PendingCall } from './pending-call.ts';
 
 const encoder = new TextEncoder();
+
+/** A message and its tensors, ready to be written. */
+interface KeptMessage {
+  readonly message: RpcMessage;
+  readonly plan: TensorPlan | undefined;
+}
 
 export class CallWriter {
   /** Calls written; meetings do not count, for they are how quiet is measured. */
@@ -87,10 +94,22 @@ export class CallWriter {
 
   /** Writes a message that is encoded already. */
   writeMessage(call: PendingCall, flags: number, message: RpcMessage, options: CallOptions | undefined): void {
-    const plan =
-      message.tensors.length > 0
-        ? planTensors(message.tensors, { mapDevice: this.core.deviceMaps.to(call.peer.worker.name, 'Request') })
-        : undefined;
+    this.writeKept(call, flags, { message, plan: this.plan(call.peer, message) }, options);
+  }
+
+  /** A message that nothing can change any more, to be written later or its plan released. */
+  keep(peer: Peer, message: RpcMessage): KeptMessage {
+    const plan = this.plan(peer, message);
+    plan?.secure();
+    const { type, id, payload, tensors, header } = message;
+    return {
+      message: { type, id, payload: payload.slice(), tensors, ...(header === undefined ? {} : { header }) },
+      plan,
+    };
+  }
+
+  writeKept(call: PendingCall, flags: number, kept: KeptMessage, options: CallOptions | undefined): void {
+    const { message, plan } = kept;
     let writer: FrameWriter | undefined;
     try {
       call.header = this.ownEntries(call, message.header ?? NO_ENTRIES, options);
@@ -102,6 +121,11 @@ export class CallWriter {
       if (writer?.open === true) writer.abort();
       throw error;
     }
+  }
+
+  private plan({ worker }: Peer, { tensors }: RpcMessage): TensorPlan | undefined {
+    if (tensors.length === 0) return undefined;
+    return planTensors(tensors, { mapDevice: this.core.deviceMaps.to(worker.name, 'Request') });
   }
 
   private end(

@@ -3,6 +3,7 @@ import type { Tensor } from '@backwire/tensor';
 import { ambient, runAtRoot } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
 import { FrameFlag, FrameKind, MessageType, WireError } from '@backwire/wire/internal';
+import { leaving, timedOut } from './call-errors.ts';
 import { CallWriter } from './call-writer.ts';
 import { ARRIVE } from './collectives.ts';
 import type { Core } from './core.ts';
@@ -12,12 +13,11 @@ import { RpcError, type Executed } from './errors.ts';
 import type { Followed, RpcMessage } from './extension.ts';
 import { InboundCall } from './inbound-call.ts';
 import { decodeFailed, messageOf, type Arrived } from './inbox.ts';
-import { LazyCall } from './lazy-call.ts';
+import { encodeCallMessage, LazyCall } from './lazy-call.ts';
 import { checkOptions, checkSignal, checkTimeoutMs, type CallOptions } from './options.ts';
 import type { Peer } from './peer.ts';
 import { unref } from './platform.ts';
 import { PendingCall, type Answer, type CallForm, type StreamAnswer } from './pending-call.ts';
-import type { Faults } from './faults.ts';
 
 const isPlainReply = (type: number): boolean => type === MessageType.PYTHON_RET || type === MessageType.SCRIPT_RET;
 
@@ -50,14 +50,12 @@ export class Caller {
   private readonly writer: CallWriter;
   private readonly core: Core;
   private readonly decoding = new DecodeContext();
-  private readonly faults: Faults;
   private timer: NodeJS.Timeout | undefined;
   private timerAt = Infinity;
 
-  constructor(core: Core, faults: Faults, defaultTimeoutMs: number) {
+  constructor(core: Core, defaultTimeoutMs: number) {
     this.core = core;
     this.writer = new CallWriter(core);
-    this.faults = faults;
     this.defaultTimeoutMs = defaultTimeoutMs;
   }
 
@@ -149,8 +147,9 @@ export class Caller {
     call.header = message?.header;
     try {
       this.checkPeer(peer);
-      this.faults.check(message?.type ?? type);
-      if (message === undefined) this.writer.writeCall(call, FrameFlag.ONEWAY, type, name, args, options);
+      const delayMs = this.core.faults.request(message?.type ?? type);
+      if (delayMs > 0) this.later(call, { type, name, args, message, options }, delayMs, FrameFlag.ONEWAY);
+      else if (message === undefined) this.writer.writeCall(call, FrameFlag.ONEWAY, type, name, args, options);
       else this.writer.writeMessage(call, FrameFlag.ONEWAY, message, options);
     } catch (error) {
       this.undelivered(call);
@@ -252,7 +251,7 @@ export class Caller {
       if (call === undefined) continue;
       call.withdrawn = true;
       this.undelivered(call);
-      this.reject(call, leaving(peer));
+      this.reject(call, leaving(peer.worker));
     }
   }
 
@@ -291,7 +290,7 @@ export class Caller {
       if (follower !== undefined) call.follower = follower;
       const { deadline } = call;
       this.checkSignal(options?.signal, peer);
-      if (deadline - now < 1) throw timedOut(timeoutMs, 'no', peer);
+      if (deadline - now < 1) throw timedOut(timeoutMs, 'no', peer.worker);
       this.checkPeer(peer);
       call.id = this.core.calls.open(call, deadline);
       if (call.id === 0) throw new RpcError('resource-exhausted', 'too many calls are open', { peer: peer.worker });
@@ -306,9 +305,10 @@ export class Caller {
     this.core.observers.current?.called?.(call);
     try {
       this.watch(call, options?.signal);
-      const delayMs = this.faults.check(what.type);
-      if (delayMs > 0) this.later(call, what, delayMs);
-      else this.write(call, what);
+      const delayMs = this.core.faults.request(what.type);
+      const flags = call.mode === 'stream' ? FrameFlag.STREAM : 0;
+      if (delayMs > 0) this.later(call, what, delayMs, flags);
+      else this.write(call, what, flags);
       if (call.deadline < this.timerAt) this.arm(call.deadline);
       followed?.started?.((reason) => this.abort(call.id, reason));
       return call;
@@ -327,8 +327,7 @@ export class Caller {
     }
   }
 
-  private write(call: PendingCall, what: Request): void {
-    const flags = call.mode === 'stream' ? FrameFlag.STREAM : 0;
+  private write(call: PendingCall, what: Request, flags: number): void {
     if (what.message === undefined) {
       this.writer.writeCall(call, flags, what.type, what.name, what.args, what.options);
       return;
@@ -337,19 +336,25 @@ export class Caller {
     this.writer.writeMessage(call, flags, what.message, what.options);
   }
 
-  /** An injected delay: the send happens later, if anybody still wants it. */
-  private later(call: PendingCall, what: Request, delayMs: number): void {
+  /** An injected delay: what is sent is what the arguments are now, and it goes later, if anybody still wants it. */
+  private later(call: PendingCall, what: Request, delayMs: number, flags: number): void {
+    const { peer } = call;
+    const message = what.message ?? encodeCallMessage(this.core, peer.worker, what.type, what.name, what.args);
+    call.header = message.header;
     call.heldBack = true;
-    runAtRoot(() =>
-      setTimeout(() => {
-        if (this.core.calls.get(call.id) !== call) return;
-        try {
-          this.write(call, what);
-        } catch (error) {
-          this.failed(call.id, error);
-        }
-      }, delayMs),
-    );
+    if (what.raw === true) call.raw = true;
+    const kept = this.writer.keep(peer, message);
+    this.core.faults.after(delayMs, () => {
+      const oneway = (flags & FrameFlag.ONEWAY) !== 0;
+      try {
+        if (oneway) this.checkPeer(peer);
+        if (oneway || this.core.calls.get(call.id) === call) this.writer.writeKept(call, flags, kept, what.options);
+        else kept.plan?.release();
+      } catch (error) {
+        if (oneway) this.undelivered(call);
+        else this.failed(call.id, error);
+      }
+    });
   }
 
   private deliver(call: PendingCall, arrived: Arrived, tensors: Tensor[]): void {
@@ -438,7 +443,7 @@ export class Caller {
     if (this.core.refusal === 'fenced') throw new RpcError('fenced', 'the group has removed this worker');
     if (peer.state === 'gone')
       throw new RpcError('peer-died', `worker '${peer.worker.name}' is gone`, { peer: peer.worker });
-    if (peer.draining) throw leaving(peer);
+    if (peer.draining) throw leaving(peer.worker);
   }
 
   private checkSignal(signal: AbortSignal | undefined, peer: Peer): void {
@@ -475,22 +480,11 @@ export class Caller {
     this.timerAt = Infinity;
     for (const id of this.core.calls.expired(this.core.now())) {
       const call = this.core.calls.get(id);
-      if (call !== undefined) this.cancel(id, (executed) => timedOut(call.timeoutMs, executed, call.peer));
+      if (call !== undefined) this.cancel(id, (executed) => timedOut(call.timeoutMs, executed, call.peer.worker));
     }
     const next = this.core.calls.nextDeadline();
     if (next !== Infinity) this.arm(next);
   }
-}
-
-function timedOut(timeoutMs: number, executed: Executed, peer: Peer): RpcError {
-  const text = `RPC ran for more than set timeout (${timeoutMs} ms) and will now be marked with an error; the call was to worker '${peer.worker.name}'`;
-  return new RpcError('deadline-exceeded', text, { executed, peer: peer.worker });
-}
-
-function leaving(peer: Peer): RpcError {
-  return new RpcError('draining', `worker '${peer.worker.name}' is leaving and takes no more calls`, {
-    peer: peer.worker,
-  });
 }
 
 function ignore(): void {}

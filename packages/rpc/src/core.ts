@@ -5,6 +5,7 @@ import type { Definition } from './definitions.ts';
 import type { DeviceMaps } from './device-maps.ts';
 import type { Dispatcher } from './dispatcher.ts';
 import type { Extensions } from './extensions.ts';
+import type { Faults } from './faults.ts';
 import type { Observers } from './inspection/observers.ts';
 import type { Caller } from './caller.ts';
 import type { Limits, Liveness, Logger } from './options.ts';
@@ -44,6 +45,7 @@ export interface Core {
   readonly lasting: ValueCodec<ValueContext>;
   readonly extensions: Extensions;
   readonly deviceMaps: DeviceMaps;
+  readonly faults: Faults;
   readonly dispatcher: Dispatcher;
   /** Holds back calls that came while this worker stood still. */
   readonly stallGuard: StallGuard;

@@ -1,8 +1,8 @@
-/** @file How calls are run: so many at once, once per key, what is served, faults on purpose, and what extensions see. */
+/** @file How calls are run: so many at once, once per key, what is served, and what extensions see. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { ambient, runWith } from '@backwire/tensor/internal';
-import { getRpcErrorType, type Message } from '@backwire/wire';
+import type { Message } from '@backwire/wire';
 import { MessageType } from '@backwire/wire/internal';
 import {
   callContext,
@@ -187,24 +187,6 @@ describe('what is served', () => {
     }
     const text = `method '${method}' of class 'dispatch/Hidden' cannot be called from elsewhere`;
     expect(() => rpcClass(Hidden, { methods: [method as 'then'] })).toThrow(text);
-  });
-});
-
-describe('faults on purpose', () => {
-  it('fail the first sends of a type, and hold others back', async () => {
-    const { at } = await start({ faults: { failFirst: { PYTHON_CALL: 2 }, delayMs: { PYTHON_CALL: 60 } } });
-    for (let i = 0; i < 2; i++) {
-      const error = await failure(at(0).run(() => rpcSync('w1', echo, [1])));
-      expect((error as Error).message).toContain('Send attempt failed intentionally for PYTHON_CALL');
-      expect(getRpcErrorType(error)).toBe('intentional-failure');
-      expect(rpcInfo(error)?.executed).toBe('no');
-    }
-    const before = performance.now();
-    expect(await at(0).run(() => rpcSync('w1', echo, [1]))).toBe(1);
-    expect(performance.now() - before).toBeGreaterThanOrEqual(55);
-    expect(rpcInfo(await failure(at(0).run(() => rpcSync('w1', echo, [1], { timeoutMs: 10 }))))?.code).toBe(
-      'deadline-exceeded',
-    );
   });
 });
 

@@ -41,7 +41,7 @@ export class Dispatcher {
     this.core = core;
     this.slots = new Slots(maxConcurrentCalls);
     this.idempotency = new Idempotency(core);
-    this.answers = new Answers(core);
+    this.answers = new Answers(core, this);
     this.reader = new CallReader(core);
   }
 
@@ -355,7 +355,7 @@ export class Dispatcher {
     try {
       if (isGenerator(value))
         throw new RpcError('failed-precondition', 'a generator is called with rpcStream()', { executed: 'yes' });
-      this.sendValue(call, FrameKind.RESULT, reply, value);
+      if (!this.answers.result(call, reply, value)) return;
     } catch (error) {
       this.fail(call, error);
       return;
@@ -363,7 +363,7 @@ export class Dispatcher {
     this.over(call);
   }
 
-  private fail(call: InboundCall, error: unknown): void {
+  fail(call: InboundCall, error: unknown): void {
     if (!call.aborted && (call.flags & FrameFlag.ONEWAY) === 0) {
       this.answers.error(call, isSystem(error) ? encodeSystemError(error) : encodeThrown(error));
     } else if ((call.flags & FrameFlag.ONEWAY) !== 0) {
@@ -382,7 +382,7 @@ export class Dispatcher {
     }
   }
 
-  private over(call: InboundCall, error?: unknown): void {
+  over(call: InboundCall, error?: unknown): void {
     this.core.observers.current?.handled?.(call, error);
     if (call.holdsSlot) {
       call.holdsSlot = false;
@@ -476,7 +476,7 @@ export class Dispatcher {
     // The end of a stream was its answer.
     if (!call.aborted && (call.flags & (FrameFlag.ONEWAY | FrameFlag.STREAM)) === 0) {
       try {
-        this.answers.message(call, reply);
+        if (!this.answers.message(call, reply)) return;
       } catch (error) {
         this.fail(call, error);
         return;

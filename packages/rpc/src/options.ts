@@ -14,7 +14,7 @@ export interface CallOptions {
   /**
    * A call that is sent again, with the same key and the same arguments, joins the one that runs or gets what came of it instead of running
    * again; each keeps its own limits. A try that was cancelled or too late leaves nothing. Other arguments under the key fail with
-   * 'failed-precondition'.
+   * 'failed-precondition'. `newIdempotencyKey()` draws one.
    */
   idempotencyKey?: string | undefined;
   /** The agent to call from. @default the current one */
@@ -81,11 +81,17 @@ export interface Logger {
   error(o: object, m: string): void;
 }
 
-/** Failures on purpose, by the name of a message type ('PYTHON_CALL'). */
+/**
+ * Failures on purpose, by the name of a message type ('PYTHON_CALL'). A name that is no type, or one that agents never send, is refused.
+ * `debugInfo()['agent.injected_faults']` counts what came of them.
+ */
 export interface FaultInjection {
-  /** How many first sends of that type fail. */
+  /**
+   * How many first sends of that type fail. A request that fails rejects with 'unavailable', `executed: 'no'`; an answer that fails is
+   * replaced by that failure, `executed: 'yes'`; control is sent again, after 10 ms and then ever more up to a second, until it goes.
+   */
   failFirst?: Partial<Record<string, number>>;
-  /** By how many milliseconds each send of that type is held back. */
+  /** By how many milliseconds each send of that type is held back; control of other types behind it to the same worker waits with it. */
   delayMs?: Partial<Record<string, number>>;
 }
 

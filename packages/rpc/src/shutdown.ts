@@ -79,7 +79,9 @@ export class Shutdown {
       before = sum;
       if (performance.now() >= this.deadline) throw this.late('calls keep coming');
     }
+    this.agent.faults.flush();
     await this.drain();
+    this.agent.faults.flush();
     await this.meet('done', 0);
   }
 
@@ -151,6 +153,7 @@ export class Shutdown {
     // What was answered last has to be there before the others hear that this worker has left.
     await this.flushed(left());
     await within(this.group.leave(), left());
+    agent.faults.flush();
     const bye = encodeProto(controlProto.Bye, { reason: 'shutdown' });
     for (const peer of agent.members.list())
       if (peer.up) peer.outbox.sendControl(FrameKind.CONTROL, MessageType.BYE, bye);

@@ -23,6 +23,9 @@ export function pumpStream(core: Core, call: InboundCall, value: unknown): Promi
       while (await mayGo(core, call)) {
         const next = await untilCancelled(call, source.next());
         if (call.aborted) break;
+        const delayMs = core.faults.answer(MessageType.PYTHON_RET);
+        if (delayMs > 0) await new Promise<void>((resolve) => core.faults.after(delayMs, resolve));
+        if (call.aborted) break;
         if (next.done === true) {
           send(call, undefined, core, true);
           return;
@@ -31,7 +34,11 @@ export function pumpStream(core: Core, call: InboundCall, value: unknown): Promi
         send(call, next.value, core, false);
       }
     } catch (error) {
-      if (!call.aborted) throw error;
+      if (!call.aborted) {
+        // Where it did not throw itself, it has to hear that nobody wants more.
+        await Promise.resolve(source.return?.()).catch(() => undefined);
+        throw error;
+      }
     }
     await source.return?.();
   });

@@ -1,0 +1,12 @@
+/** @file Why calls fail on the side that makes them. */
+import { RpcError, type Executed } from './errors.ts';
+import type { WorkerInfo } from './worker-info.ts';
+
+export function timedOut(timeoutMs: number, executed: Executed, peer: WorkerInfo): RpcError {
+  const text = `RPC ran for more than set timeout (${timeoutMs} ms) and will now be marked with an error; the call was to worker '${peer.name}'`;
+  return new RpcError('deadline-exceeded', text, { executed, peer });
+}
+
+export function leaving(peer: WorkerInfo): RpcError {
+  return new RpcError('draining', `worker '${peer.name}' is leaving and takes no more calls`, { peer });
+}
