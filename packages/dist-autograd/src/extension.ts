@@ -4,7 +4,7 @@ import type { ExtensionHost, ExtensionInternals, Followed, Member } from '@backw
 import type { Tensor } from '@backwire/tensor';
 import { ambient, runWith } from '@backwire/tensor/internal';
 import type { Message, MessageType as Type } from '@backwire/wire';
-import { MessageType } from '@backwire/wire/internal';
+import { decodeContextMessage, encodeContextMessage, MessageType } from '@backwire/wire/internal';
 import type { Gradients } from './engine/gradients.ts';
 import { MAX_INSPECTED } from './limits.ts';
 import { LiveContext } from './live-context.ts';
@@ -12,7 +12,6 @@ import { PassRunner, type BackwardOptions } from './pass-runner.ts';
 import { incarnationOf, tell } from './peers.ts';
 import { ContextRefused, ContextTable } from './protocol/context.ts';
 import { sameMember, type ContextRef, type MemberRef } from './protocol/ids.ts';
-import { decodeContextMessage, encodeContextMessage } from './protocol/messages.ts';
 import { precondition } from './protocol/pass-failures.ts';
 import type { Failure } from './protocol/pass-types.ts';
 import {

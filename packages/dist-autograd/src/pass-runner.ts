@@ -4,17 +4,6 @@ import { unwatchAbort, watchAbort, type ExtensionHost, type MessageOptions } fro
 import type { Tensor } from '@backwire/tensor';
 import { ambient, runClean } from '@backwire/tensor/internal';
 import type { Message, MessageType as Type } from '@backwire/wire';
-import { MessageType } from '@backwire/wire/internal';
-import type { Grads } from './engine/functions.ts';
-import { GraphTask } from './engine/graph-task.ts';
-import { checkMode, checkRoots } from './engine/roots.ts';
-import { errorOf, failureOf } from './failure.ts';
-import { MAX_DISCOVERED } from './limits.ts';
-import type { LiveContext } from './live-context.ts';
-import { PartQueue } from './part-queue.ts';
-import { tell } from './peers.ts';
-import type { ContextTable } from './protocol/context.ts';
-import type { PassId } from './protocol/ids.ts';
 import {
   decodeAbort,
   decodeBackward,
@@ -24,8 +13,19 @@ import {
   encodeBackward,
   encodeDiscover,
   encodeOutcome,
+  MAX_DISCOVERED,
+  MessageType,
   type Returned,
-} from './protocol/messages.ts';
+} from '@backwire/wire/internal';
+import type { Grads } from './engine/functions.ts';
+import { GraphTask } from './engine/graph-task.ts';
+import { checkMode, checkRoots } from './engine/roots.ts';
+import { errorOf, failureOf } from './failure.ts';
+import type { LiveContext } from './live-context.ts';
+import { PartQueue } from './part-queue.ts';
+import { tell } from './peers.ts';
+import type { ContextTable } from './protocol/context.ts';
+import type { PassId } from './protocol/ids.ts';
 import { TimeLimits } from './time-limits.ts';
 import { PassMachine } from './protocol/pass.ts';
 import { PassError } from './protocol/pass-failures.ts';

@@ -4,13 +4,12 @@ import type { ExtensionHost, MessageOptions } from '@backwire/rpc/internal';
 import type { Tensor } from '@backwire/tensor';
 import { ambient, setHistory } from '@backwire/tensor/internal';
 import { readWrappedPayload, type Message } from '@backwire/wire';
-import { MessageType, type HeaderEntry } from '@backwire/wire/internal';
+import { decodeWrap, encodeWrap, MessageType, type HeaderEntry, type WrapMetadata } from '@backwire/wire/internal';
 import { RecvRpcBackward, SendRpcBackward } from './engine/functions.ts';
 import { reachOf } from './engine/reach.ts';
 import type { LiveContext } from './live-context.ts';
 import { incarnationOf } from './peers.ts';
 import { ContextRefused, type ContextTable } from './protocol/context.ts';
-import { decodeWrap, encodeWrap, type WrapMetadata } from './protocol/messages.ts';
 import type { Direction, Path } from './protocol/order-key.ts';
 import type { Target } from './protocol/pass-types.ts';
 import { wrapPayload } from './wrapped-bytes.ts';
@@ -26,7 +25,6 @@ const WRAPPED: ReadonlyMap<number, boolean> = new Map([
   [MessageType.PYTHON_REMOTE_CALL, true],
   [MessageType.SCRIPT_RREF_FETCH_CALL, true],
   [MessageType.PYTHON_RREF_FETCH_CALL, true],
-  [MessageType.RREF_METHOD_CALL, true],
 ]);
 
 /** What wrapping needs of the worker it happens on. */

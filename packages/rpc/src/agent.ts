@@ -113,7 +113,7 @@ export class Agent implements ExtensionHost, Core {
     this.listeners = listeners;
     this.names = new Served({ worker: self.name, serve: settings.serve, builtins: settings.builtins });
     this.membership = new Membership({ name: self.name, incarnation: self.incarnation });
-    this.faults = new Faults(settings.faults);
+    this.faults = new Faults(settings.faults, settings.logger);
     this.caller = new Caller(this, settings.rpcTimeoutMs);
     this.dispatcher = new Dispatcher(this, settings.maxConcurrentCalls);
     this.stallGuard = new StallGuard({

@@ -506,7 +506,6 @@ const ORDERED: ReadonlySet<number> = new Set([
   MessageType.SCRIPT_CALL,
   MessageType.PYTHON_REMOTE_CALL,
   MessageType.SCRIPT_REMOTE_CALL,
-  MessageType.RREF_METHOD_CALL,
   MessageType.FORWARD_AUTOGRAD_REQ,
   MessageType.RUN_WITH_PROFILING_REQ,
 ]);

@@ -3,7 +3,7 @@ import { runAtRoot } from '@backwire/tensor/internal';
 import { makeRpcError } from '@backwire/wire';
 import { MessageType, messageTypeName, messageTypeOf, type MessageTypeName } from '@backwire/wire/internal';
 import { RpcError, type Executed } from './errors.ts';
-import type { FaultInjection } from './options.ts';
+import type { FaultInjection, Logger } from './options.ts';
 import { system } from './system-error.ts';
 
 /** What agents never send as a message of its own, so that a fault of it could never come about. */
@@ -42,9 +42,11 @@ export class Faults {
   /** Control messages that are held, by whom they are for. Unbounded but by what is sent meanwhile: for tests alone. */
   private readonly held = new Map<object, Held[]>();
   private readonly timers = new Set<NodeJS.Timeout>();
+  private readonly logger: Pick<Logger, 'debug'> | undefined;
 
   /** @throws RpcError 'invalid-argument' for a name that is no message type, or one that is never sent. */
-  constructor(faults: FaultInjection = {}) {
+  constructor(faults: FaultInjection = {}, logger?: Pick<Logger, 'debug'>) {
+    this.logger = logger;
     fill(this.failures, faults.failFirst, Number.isInteger, 'a whole number');
     fill(this.delays, faults.delayMs, Number.isFinite, 'a number');
     this.active = this.failures.size > 0 || this.delays.size > 0;
@@ -107,16 +109,25 @@ export class Faults {
       );
       throw system(new RpcError('unavailable', text, { executed }));
     }
+    return this.delayOf(type);
+  }
+
+  private delayOf(type: number): number {
     const delayMs = this.delays.get(type) ?? 0;
-    if (delayMs > 0) this.injected++;
+    if (delayMs > 0) this.note(type, 'a send is held back on purpose');
     return delayMs;
+  }
+
+  private note(type: number, what: string): void {
+    this.injected++;
+    this.logger?.debug({ type: messageTypeName(type) }, what);
   }
 
   private fails(type: number): boolean {
     const left = this.failures.get(type) ?? 0;
     if (left <= 0) return false;
     this.failures.set(type, left - 1);
-    this.injected++;
+    this.note(type, 'a send fails on purpose');
     return true;
   }
 
@@ -140,9 +151,7 @@ export class Faults {
     if (this.fails(held.type)) return Math.min(RETRY_MS * RETRY_BACKOFF ** held.tries++, MAX_RETRY_MS);
     if (held.delayed) return 0;
     held.delayed = true;
-    const delayMs = this.delays.get(held.type) ?? 0;
-    if (delayMs > 0) this.injected++;
-    return delayMs;
+    return this.delayOf(held.type);
   }
 }
 

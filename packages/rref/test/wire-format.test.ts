@@ -6,7 +6,7 @@ import * as requests from '../src/messages/request-codec.ts';
 import { incarnationOf, memberKey, workerOf, type GlobalId } from '../src/protocol/ids.ts';
 import type { Carried, Control } from '../src/protocol/messages.ts';
 
-const A = { member: memberKey(65_535, 0xffff_fff0), local: 2 ** 53 - 1 };
+const A = { member: memberKey(0x7fff, 0xffff_fff0), local: 2 ** 53 - 1 };
 const B = { member: memberKey(0, 1), local: 0 };
 
 describe('control messages', () => {
@@ -89,7 +89,7 @@ describe('entries of a header table', () => {
 it('requests come back as they were', () => {
   expect(requests.decodeCreation(requests.encodeCreation(A, B))).toEqual({ rref: A, fork: B });
   expect(requests.decodeFetch(requests.encodeFetch(A, 3))).toEqual(A);
-  for (const contextId of [0n, (5n << 48n) | 17n, (65_535n << 48n) | ((1n << 48n) - 1n)]) {
+  for (const contextId of [0n, (5n << 48n) | 17n, (0x7fffn << 48n) | ((1n << 48n) - 1n)]) {
     expect(requests.decodeBackward(requests.encodeBackward(A, contextId, true))).toEqual({
       rref: A,
       contextId,
@@ -104,7 +104,7 @@ describe('payloads written by hand', () => {
     A,
     B,
     { member: 0, local: 0 },
-    { member: memberKey(65_535, 0xffff_ffff), local: Number.MAX_SAFE_INTEGER },
+    { member: memberKey(0x7fff, 0xffff_ffff), local: Number.MAX_SAFE_INTEGER },
   ];
   const proto = ({ member, local }: GlobalId) => ({
     worker: workerOf(member),
@@ -131,7 +131,7 @@ describe('payloads written by hand', () => {
     for (let end = 0; end < bytes.length; end++)
       expect(() => requests.decodeCreation(bytes.subarray(0, end))).toThrow('decode-error');
     expect(() => requests.decodeFetch(Uint8Array.of(16, 3))).toThrow('malformed');
-    // A worker past 16 bits, and an id whose length lies.
+    // A worker past 15 bits, and an id whose length lies.
     expect(() => requests.decodeFetch(Uint8Array.of(10, 4, 8, 0x80, 0x80, 4))).toThrow('malformed');
     expect(() => requests.decodeFetch(Uint8Array.of(10, 9, 8, 1))).toThrow('decode-error');
   });

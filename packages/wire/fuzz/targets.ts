@@ -24,7 +24,6 @@ import {
   SlabPool,
   ValueCodec,
   type WireLimits,
-  autogradProto,
   controlProto,
   decodeProto,
   encodeProto,
@@ -210,21 +209,14 @@ function protobufs(): FuzzTarget[] {
   const samples = [
     encodeProto(handshakeProto.Handshake, { step: { $case: 'hello', value: hello } }),
     encodeProto(controlProto.RRefUserDelete, { rref: id, forks: [id, id] }),
-    encodeProto(autogradProto.AutogradBackward, {
-      pass: { context: id, pass: id },
-      message: id,
-      retainGraph: true,
-      defined: [true, false],
-      path: [1, 2],
-    }),
+    encodeProto(controlProto.FenceDone, { epoch: 3, dead: [{ worker: 1, incarnation: 2 }] }),
   ];
   const types = [
     handshakeProto.Handshake,
     handshakeProto.Resume,
     controlProto.RRefUserDelete,
-    controlProto.View,
-    autogradProto.AutogradBackward,
-    autogradProto.AutogradMetadata,
+    controlProto.FenceDone,
+    controlProto.RRefForkAck,
     errorProto.Error,
     profilerProto.ProfilingResponse,
   ];
@@ -245,10 +237,33 @@ function commands(): FuzzTarget {
     deviceMap: { a: 'b' },
     wrapped: inner,
   };
+  const context = { contextId: 5n, incarnation: 3, pass: { worker: 1, incarnation: 2, number: 3 } };
+  const start = { ...context, retainGraph: true, failed: [1], plan: [{ worker: 1, messageId: 2n }] };
+  const failure = { code: 'cancelled', name: 'RpcError', message: 'x', peer: { id: 1, name: 'w1' } };
+  const requests: Command[] = [
+    wrapped,
+    inner,
+    {
+      kind: 'forward-autograd-req',
+      contextId: 5n,
+      messageId: 6n,
+      path: [1, 2],
+      graph: true,
+      reach: [],
+      wrapped: inner,
+    },
+    { kind: 'backward-autograd-req', ...start, messageId: 4n, gradients: [null, null] },
+    { kind: 'autograd-discover-req', ...start, messageIds: [1n, 2n] },
+    { kind: 'autograd-abort', ...context, failure },
+    { kind: 'cleanup-autograd-context-req', contextId: 5n, oldestLive: 9 },
+    { kind: 'rref-user-delete', forkIds: [{ createdOn: 1, localId: 2n }] },
+    { kind: 'fence-done', epoch: 1, dead: [{ worker: 1, incarnation: 2 }] },
+  ];
   const messages = [
-    serializeRequest(wrapped),
-    serializeRequest(inner),
+    ...requests.map(serializeRequest),
     serializeResponse({ kind: 'python-ret', value: [1] }),
+    serializeResponse({ kind: 'backward-autograd-resp', failure }),
+    serializeResponse({ kind: 'exception', message: 'x', code: 'cancelled', cause: { message: 'y' } }),
   ];
   const types = Object.values(MessageType);
   return {

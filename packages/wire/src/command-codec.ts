@@ -1,7 +1,8 @@
 /** @file Typed commands to messages and back; what PyTorch's `deserializeRequest` and `deserializeResponse` do, without side effects. */
 import { type Tensor } from '@backwire/tensor';
 import { COMMAND_TYPES, type Command, type KnownCommand } from './commands.ts';
-import { type CommandBody, contents } from './command-contents.ts';
+import { type CommandBody } from './command-body.ts';
+import { contents } from './command-contents.ts';
 import { decodeError } from './errors.ts';
 import { type Message } from './message.ts';
 import { type MessageType, isRequest, isResponse, messageTypeName } from './message-type.ts';

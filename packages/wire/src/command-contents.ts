@@ -2,38 +2,20 @@
 import { type Tensor } from '@backwire/tensor';
 import { ByteReader } from './byte-reader.ts';
 import { ByteWriter } from './byte-writer.ts';
-import {
-  type AutogradWrap,
-  type Command,
-  type GlobalId,
-  type KnownCommand,
-  type WireProfilerEvent,
-} from './commands.ts';
+import { AUTOGRAD_CONTENTS } from './autograd-contents.ts';
+import { type CommandBody, type Of } from './command-body.ts';
+import { fromId, given, joinId, toContext, toId } from './command-ids.ts';
+import { type GlobalId, type KnownCommand, type WireException, type WireProfilerEvent } from './commands.ts';
+import { CONTROL_CONTENTS } from './control-contents.ts';
 import { decodeError } from './errors.ts';
-import { type Message } from './message.ts';
-import {
-  autogradProto,
-  type commonProto,
-  controlProto,
-  decodeProto,
-  encodeProto,
-  messageProto,
-  profilerProto,
-} from './protobuf.ts';
+import { DEFAULT_WIRE_LIMITS } from './limits.ts';
+import { type commonProto, decodeProto, encodeProto, errorProto, messageProto, profilerProto } from './protobuf.ts';
 import { ValueCodec } from './value-codec.ts';
 import { readWrappedPayload, writeWrappedPayload } from './wrapped.ts';
 
-/** Payload of one kind: `write` adds the tensors it names to `tensors`; `wrap` and `unwrap` handle a message inside. */
-export interface CommandBody {
-  write(command: Command, tensors: Tensor[], wrap: (wrapped: Command) => Message): Uint8Array;
-  read(message: Message, unwrap: (message: Message) => Command): Readonly<Record<string, unknown>>;
-}
-
-type Of<K extends KnownCommand['kind']> = Extract<KnownCommand, { kind: K }>;
-
-const codec = new ValueCodec<undefined>();
+/** Values of extensions stay what they are on the wire: whoever takes a message apart need not be the agent that it is for. */
+const codec = new ValueCodec<undefined>([], DEFAULT_WIRE_LIMITS, { opaque: true });
 const EMPTY = new Uint8Array(0);
-const LOW_48 = (1n << 48n) - 1n;
 
 const empty: CommandBody = { write: () => EMPTY, read: () => ({}) };
 
@@ -70,57 +52,6 @@ const fetch: CommandBody = {
   },
 };
 
-const autogradWrap: CommandBody = {
-  write(command, tensors, wrap) {
-    const { wrapped, contextId, messageId, fromWorkerId, deviceMap } = command as unknown as AutogradWrap;
-    const inner = wrap(wrapped);
-    tensors.push(...inner.tensors);
-    const metadata: autogradProto.AutogradMetadata = {
-      wrappedType: inner.type,
-      context: splitId(contextId),
-      message: splitId(messageId),
-      sender: fromWorkerId,
-      deviceMap: { ...deviceMap },
-      oldestLive: 0,
-      tensors: [],
-    };
-    return writeWrappedPayload(inner.payload, encodeProto(autogradProto.AutogradMetadata, metadata));
-  },
-  read(message, unwrap) {
-    const { payload, extra } = readWrappedPayload(message.payload);
-    const metadata = decodeProto(autogradProto.AutogradMetadata, extra, 'autograd metadata');
-    return {
-      contextId: joinId(metadata.context),
-      messageId: joinId(metadata.message),
-      fromWorkerId: metadata.sender,
-      deviceMap: metadata.deviceMap,
-      wrapped: unwrap({ ...message, type: metadata.wrappedType, payload }),
-    };
-  },
-};
-
-const backward: CommandBody = {
-  write(command, tensors) {
-    const { contextId, messageId, retainGraph, gradients } = command as unknown as Of<'backward-autograd-req'>;
-    for (const gradient of gradients) if (gradient !== null) tensors.push(gradient);
-    return encodeProto(autogradProto.AutogradBackward, {
-      pass: { context: splitId(contextId), pass: undefined },
-      message: splitId(messageId),
-      retainGraph,
-      defined: gradients.map((gradient) => gradient !== null),
-      path: [],
-    });
-  },
-  read({ payload, tensors }) {
-    const { pass, message, retainGraph, defined } = decodeProto(autogradProto.AutogradBackward, payload, 'gradients');
-    if (defined.filter(Boolean).length !== tensors.length)
-      throw decodeError('another number of gradients than tensors');
-    let next = 0;
-    const gradients = defined.map((has) => (has ? (tensors[next++] as Tensor) : null));
-    return { contextId: joinId(pass?.context), messageId: joinId(message), retainGraph, gradients };
-  },
-};
-
 const profilingRequest: CommandBody = {
   write(command, tensors, wrap) {
     const { wrapped, profilingId, recordShapes, profileMemory } = command as unknown as Of<'run-with-profiling-req'>;
@@ -143,17 +74,21 @@ const profilingRequest: CommandBody = {
 
 const profilingResponse: CommandBody = {
   write(command, tensors, wrap) {
-    const { wrapped, profilingId, events } = command as unknown as Of<'run-with-profiling-resp'>;
+    const { wrapped, profilingId, events, dropped = 0 } = command as unknown as Of<'run-with-profiling-resp'>;
     const inner = wrap(wrapped);
     tensors.push(...inner.tensors);
-    const metadata = { wrappedType: inner.type, profile: toId(profilingId), events: events.map(toEvent), dropped: 0 };
+    const metadata = { wrappedType: inner.type, profile: toId(profilingId), events: events.map(toEvent), dropped };
     return writeWrappedPayload(inner.payload, encodeProto(profilerProto.ProfilingResponse, metadata));
   },
   read(message, unwrap) {
     const { payload, extra } = readWrappedPayload(message.payload);
-    const { wrappedType, profile, events } = decodeProto(profilerProto.ProfilingResponse, extra, 'profiler events');
+    const { wrappedType, profile, events, dropped } = decodeProto(
+      profilerProto.ProfilingResponse,
+      extra,
+      'profiler events',
+    );
     const wrapped = unwrap({ ...message, type: wrappedType, payload });
-    return { profilingId: fromId(profile), events: events.map(fromEvent), wrapped };
+    return { profilingId: fromId(profile), events: events.map(fromEvent), ...given('dropped', dropped), wrapped };
   },
 };
 
@@ -165,55 +100,19 @@ export const contents: Readonly<Record<KnownCommand['kind'], CommandBody>> = {
   'python-remote-call': remoteCall,
   'script-rref-fetch-call': fetch,
   'python-rref-fetch-call': fetch,
-  'rref-user-delete': {
-    write({ rrefId, forkId }) {
-      return encodeProto(controlProto.RRefUserDelete, {
-        rref: toId(rrefId as GlobalId),
-        forks: [toId(forkId as GlobalId)],
-      });
-    },
-    read({ payload }) {
-      const { rref, forks } = decodeProto(controlProto.RRefUserDelete, payload, 'delete');
-      if (forks.length !== 1) throw decodeError(`a delete of ${forks.length} forks`);
-      return { rrefId: fromId(rref), forkId: fromId(forks[0]) };
-    },
-  },
-  'rref-fork-request': {
-    write({ rrefId, forkId }) {
-      return encodeProto(controlProto.RRefForkRequest, {
-        rref: toId(rrefId as GlobalId),
-        fork: toId(forkId as GlobalId),
-        parent: undefined,
-      });
-    },
-    read({ payload }) {
-      const { rref, fork } = decodeProto(controlProto.RRefForkRequest, payload, 'fork request');
-      return { rrefId: fromId(rref), forkId: fromId(fork) };
-    },
-  },
-  'rref-child-accept': {
-    write: ({ forkId }) => encodeProto(controlProto.RRefChildAccept, { fork: toId(forkId as GlobalId) }),
-    read: ({ payload }) => ({ forkId: fromId(decodeProto(controlProto.RRefChildAccept, payload, 'accept').fork) }),
-  },
-  'forward-autograd-req': autogradWrap,
-  'forward-autograd-resp': autogradWrap,
-  'backward-autograd-req': backward,
-  'cleanup-autograd-context-req': {
-    write: ({ contextId }) => encodeProto(autogradProto.AutogradCleanup, { context: splitId(contextId as bigint) }),
-    read: ({ payload }) => ({
-      contextId: joinId(decodeProto(autogradProto.AutogradCleanup, payload, 'cleanup').context),
-    }),
-  },
+  ...AUTOGRAD_CONTENTS,
+  ...CONTROL_CONTENTS,
   'run-with-profiling-req': profilingRequest,
   'run-with-profiling-resp': profilingResponse,
   'rref-backward-req': {
     write(command) {
       const { rrefId, contextId, retainGraph } = command as unknown as Of<'rref-backward-req'>;
-      return encodeProto(messageProto.RRefBackward, { rref: toId(rrefId), context: splitId(contextId), retainGraph });
+      return encodeProto(messageProto.RRefBackward, { rref: toId(rrefId), context: toContext(contextId), retainGraph });
     },
     read({ payload }) {
       const { rref, context, retainGraph } = decodeProto(messageProto.RRefBackward, payload, 'backward');
-      return { rrefId: fromId(rref), contextId: joinId(context), retainGraph };
+      if (context === undefined) throw decodeError('an id is missing');
+      return { rrefId: fromId(rref), contextId: joinId(context.worker, context.local), retainGraph };
     },
   },
   'script-ret': value,
@@ -225,13 +124,11 @@ export const contents: Readonly<Record<KnownCommand['kind'], CommandBody>> = {
       encodeProto(messageProto.RemoteReturn, { rref: toId(rrefId as GlobalId), fork: toId(forkId as GlobalId) }),
     read: ({ payload }) => readFork(payload),
   },
-  'rref-ack': empty,
-  'backward-autograd-resp': empty,
   'cleanup-autograd-context-resp': empty,
   'rref-backward-resp': empty,
   exception: {
-    write: ({ message }) => new TextEncoder().encode(String(message)),
-    read: ({ payload }) => ({ message: new TextDecoder().decode(payload) }),
+    write: (command) => encodeProto(errorProto.Error, toError(command as unknown as WireException)),
+    read: ({ payload }) => ({ ...fromError(decodeProto(errorProto.Error, payload, 'error')) }),
   },
 };
 
@@ -276,27 +173,8 @@ function readFork(bytes: Uint8Array): { rrefId: GlobalId; forkId: GlobalId } {
   return { rrefId: fromId(rref), forkId: fromId(fork) };
 }
 
-function toId(id: GlobalId): commonProto.Id {
-  return { worker: id.createdOn, incarnation: id.incarnation ?? 0, local: Number(id.localId) };
-}
-
-function fromId(id: commonProto.Id | undefined): GlobalId {
-  if (id === undefined) throw decodeError('an id is missing');
-  return { createdOn: id.worker, localId: BigInt(id.local), incarnation: id.incarnation };
-}
-
-/** `worker << 48 | counter`. */
-function splitId(id: bigint): commonProto.Id {
-  return { worker: Number(BigInt.asUintN(64, id) >> 48n), incarnation: 0, local: Number(id & LOW_48) };
-}
-
-function joinId(id: commonProto.Id | undefined): bigint {
-  if (id === undefined) throw decodeError('an id is missing');
-  return BigInt.asIntN(64, (BigInt(id.worker) << 48n) | (BigInt(id.local) & LOW_48));
-}
-
 function toEvent(event: WireProfilerEvent): profilerProto.ProfilerEvent {
-  const { name, node, isRemote, startUs, durationUs, shapes, bytes } = event;
+  const { name, node, isRemote, startUs, durationUs, shapes, bytes, parent = 0, thread = 0 } = event;
   return {
     name,
     node,
@@ -305,12 +183,48 @@ function toEvent(event: WireProfilerEvent): profilerProto.ProfilerEvent {
     durationUs,
     shapes: shapes.map((dims) => ({ dims: [...dims] })),
     bytes,
-    parent: 0,
-    thread: 0,
+    parent,
+    thread,
   };
 }
 
 function fromEvent(event: profilerProto.ProfilerEvent): WireProfilerEvent {
-  const { name, node, remote, startUs, durationUs, shapes, bytes } = event;
-  return { name, node, isRemote: remote, startUs, durationUs, shapes: shapes.map(({ dims }) => dims), bytes };
+  const { name, node, remote, startUs, durationUs, shapes, bytes, parent, thread } = event;
+  const times = { startUs, durationUs, shapes: shapes.map(({ dims }) => dims), bytes };
+  return { name, node, isRemote: remote, ...times, ...given('parent', parent), ...given('thread', thread) };
+}
+
+const EXECUTED = ['no', 'maybe', 'yes'] as const;
+
+function toError(error: WireException): errorProto.Error {
+  const { message, code = '', name = '', stack = '', executed, retryable = false, peerName = '', peer, cause } = error;
+  return {
+    code,
+    message,
+    name,
+    stack,
+    executed: (executed === undefined ? 0 : EXECUTED.indexOf(executed) + 1) as commonProto.Executed,
+    retryable,
+    peerName,
+    peer,
+    cause: cause === undefined ? undefined : toError(cause),
+    details: error.details ?? EMPTY,
+  };
+}
+
+function fromError(error: errorProto.Error): WireException {
+  const { message, code, name, stack, executed, retryable, peerName, peer, cause, details } = error;
+  const said = EXECUTED[executed - 1];
+  return {
+    message,
+    ...given('code', code),
+    ...given('name', name),
+    ...given('stack', stack),
+    ...given('executed', said),
+    ...given('retryable', retryable),
+    ...given('peerName', peerName),
+    ...given('peer', peer),
+    ...(details.length === 0 ? {} : { details }),
+    ...(cause === undefined ? {} : { cause: fromError(cause) }),
+  };
 }

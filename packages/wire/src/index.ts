@@ -2,10 +2,15 @@
 export {
   type AutogradWrap,
   type Command,
+  type FunctionId,
   type GlobalId,
+  type GradientsOf,
   type KnownCommand,
+  type MemberId,
   type RequestCommand,
   type ResponseCommand,
+  type WireException,
+  type WireFailure,
   type WireProfilerEvent,
 } from './commands.ts';
 export {
@@ -32,5 +37,5 @@ export { type RpcErrorType, getRpcErrorType, makeRpcError } from './rpc-error-te
 export { sparseRpcFormatToTensor, sparseTensorToRpcFormat } from './sparse-format.ts';
 export { type SparseDescriptor, type TensorDescriptor } from './tensor-descriptor.ts';
 export { decodeValue, encodeValue } from './value-codec.ts';
-export { registerValueType } from './value-types.ts';
+export { TaggedValue, registerValueType } from './value-types.ts';
 export { readWrappedPayload, writeWrappedPayload } from './wrapped.ts';

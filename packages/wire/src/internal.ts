@@ -3,6 +3,23 @@ export { BriefMemory } from './brief-memory.ts';
 export { buildTensors } from './build-tensors.ts';
 export { ByteReader, WireType } from './byte-reader.ts';
 export { ByteWriter } from './byte-writer.ts';
+export {
+  type ContextRef,
+  type Returned,
+  type WrapMetadata,
+  decodeAbort,
+  decodeBackward,
+  decodeContextMessage,
+  decodeDiscover,
+  decodeOutcome,
+  decodeWrap,
+  encodeAbort,
+  encodeBackward,
+  encodeContextMessage,
+  encodeDiscover,
+  encodeOutcome,
+  encodeWrap,
+} from './autograd-codec.ts';
 export { WireError, type WireErrorCode, checkLimit, decodeError, limitError, protocolError } from './errors.ts';
 export {
   BASE_HEADER_BYTES,

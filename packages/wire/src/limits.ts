@@ -59,6 +59,25 @@ export const DEFAULT_WIRE_LIMITS: WireLimits = Object.freeze({
   maxBigIntDigits: 16_384,
 });
 
+/** Calls nested in calls within one autograd context: the causal path grows by one number each. */
+export const MAX_PATH = 1_024;
+/** Message ids in one discovery message; more are sent in several. */
+export const MAX_DISCOVERED = 65_536;
+/** Characters of a failure's text in autograd messages: a prefix is added at each hop. */
+export const MAX_FAILURE_TEXT = 16_384;
+/** Gradients in one backward message: as many as a message can carry tensors. */
+export const MAX_GRADIENTS = 65_536;
+/** Failed passes that an origin names to those of its next pass; their aborts are on the way as well. */
+export const MAX_FAILED_NAMED = 64;
+/** Send functions beyond a message that its wrap names: one that reaches more leaves it to the pass to find out. */
+export const MAX_REACH = 16;
+/** Send functions in the plan of a pass, which travels with each of its messages. */
+export const MAX_PLAN = 64;
+/** Messages whose gradients come back with one answer; more are sent by themselves. */
+export const MAX_RETURNED = 16;
+/** Devices of one worker in a device map. */
+export const MAX_DEVICE_MAP = 1_024;
+
 /** Storages up to this size ride inside the frame: a second write and a pooled buffer cost more than the copy. */
 export const INLINE_STORAGE_BYTES = 16 * KIB;
 /** Inline storages of one message together; what is beyond goes out of band so that frames stay short. */

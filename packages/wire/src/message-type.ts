@@ -45,23 +45,18 @@ export const MessageType = {
   AUTOGRAD_DISCOVER_RESP: 0x242,
   /** One way: a backward pass failed; everybody in it cleans up. */
   AUTOGRAD_ABORT: 0x143,
-  /** To a context's creator: this worker takes part, although who brought it in died. */
+  /** One way, to a context's creator: this worker takes part, although who brought it in died. */
   AUTOGRAD_ADOPT_REQ: 0x144,
-  AUTOGRAD_ADOPT_RESP: 0x245,
   /** One way: the view of this epoch removed a member. */
   FENCE: 0x146,
   /** One way, FENCE's answer: nothing of the member that died is in flight here any more. */
   FENCE_ACK: 0x14c,
   /** One way: every member has answered the fence. */
   FENCE_DONE: 0x147,
-  /** One way: the group's view changed. */
-  VIEW: 0x148,
   /** One way: no calls after the given one will be run. */
   DRAIN: 0x149,
   /** One way: the sender leaves in good order. */
   BYE: 0x14a,
-  /** A method called on the value an RRef refers to, resolved on its owner. */
-  RREF_METHOD_CALL: 0x14b,
   /** One way: what a member knows of the others, while somebody is in doubt. */
   REPORT: 0x14d,
 } as const;

@@ -1,14 +1,4 @@
-import {
-  type DType,
-  Parameter,
-  type Tensor,
-  fromBytes,
-  memory,
-  randn,
-  sparseCooTensor,
-  tensor,
-  zeros,
-} from '@backwire/tensor';
+import { type DType, Parameter, type Tensor, fromBytes, randn, sparseCooTensor, tensor, zeros } from '@backwire/tensor';
 import { afterEach, describe, expect, it } from 'vitest';
 import {
   type Descriptor,

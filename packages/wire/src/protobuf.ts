@@ -2,7 +2,6 @@
 import { type BinaryReader, type BinaryWriter } from '@bufbuild/protobuf/wire';
 import { decodeError } from './errors.ts';
 
-export * as autogradProto from './gen/backwire/wire/v1/autograd.ts';
 export * as commonProto from './gen/backwire/wire/v1/common.ts';
 export * as controlProto from './gen/backwire/wire/v1/control.ts';
 export * as errorProto from './gen/backwire/wire/v1/error.ts';

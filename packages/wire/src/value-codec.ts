@@ -15,12 +15,19 @@ import { ValueWriter } from './value-writer.ts';
 export class ValueCodec<C = unknown> {
   private readonly extensions: readonly ValueExtension<C>[];
   private readonly limits: WireLimits;
+  private readonly opaque: boolean;
   private readonly writers: ValueWriter[] = [];
   private readonly readers: ValueReader[] = [];
 
-  constructor(extensions: readonly ValueExtension<C>[] = [], limits: WireLimits = DEFAULT_WIRE_LIMITS) {
+  /** `opaque`: values of unknown extensions and types are read as `TaggedValue`s, and those are written. */
+  constructor(
+    extensions: readonly ValueExtension<C>[] = [],
+    limits: WireLimits = DEFAULT_WIRE_LIMITS,
+    { opaque = false }: { readonly opaque?: boolean } = {},
+  ) {
     this.extensions = extensions;
     this.limits = limits;
+    this.opaque = opaque;
   }
 
   /**
@@ -29,7 +36,7 @@ export class ValueCodec<C = unknown> {
    * written of it is then garbage: the caller drops the frame.
    */
   write(out: ByteWriter, value: unknown, tensors: Tensor[], ctx: C): void {
-    const writer = this.writers.pop() ?? new ValueWriter(this.extensions, this.limits);
+    const writer = this.writers.pop() ?? new ValueWriter(this.extensions, this.limits, this.opaque);
     try {
       writer.write(out, value, tensors, ctx);
     } finally {
@@ -42,7 +49,7 @@ export class ValueCodec<C = unknown> {
    * @throws WireError 'decode-error' or 'limit'. An extension's or type's own throw arrives as the cause of a 'decode-error'.
    */
   read(bytes: Uint8Array, start: number, end: number, tensors: readonly Tensor[], ctx: C): unknown {
-    const reader = this.readers.pop() ?? new ValueReader(this.extensions, this.limits);
+    const reader = this.readers.pop() ?? new ValueReader(this.extensions, this.limits, this.opaque);
     try {
       return reader.read(bytes, start, end, tensors, ctx);
     } catch (error) {

@@ -18,7 +18,7 @@ import {
   ValueTag,
   bitsOfDigits,
 } from './value-format.ts';
-import { type ValueExtension, valueTypeNamed } from './value-types.ts';
+import { TaggedValue, type ValueExtension, valueTypeNamed } from './value-types.ts';
 
 const NO_TENSORS: readonly Tensor[] = [];
 
@@ -39,10 +39,12 @@ export class ValueReader {
   private depth = 0;
   private readonly extensions: ReadonlyMap<string, ValueExtension>;
   private readonly limits: WireLimits;
+  private readonly opaque: boolean;
 
-  constructor(extensions: readonly ValueExtension[], limits: WireLimits) {
+  constructor(extensions: readonly ValueExtension[], limits: WireLimits, opaque = false) {
     this.extensions = new Map(extensions.map((extension) => [extension.tag, extension]));
     this.limits = limits;
+    this.opaque = opaque;
   }
 
   /** Reads the value in `bytes[start, end)`. Throws WireError 'decode-error' or 'limit'; nothing of the value refers to `bytes`. */
@@ -370,10 +372,12 @@ export class ValueReader {
     if (name === undefined || plain === ABSENT) throw decodeError('a tagged value without a tag or a value');
     if (extension) {
       const known = this.extensions.get(name);
+      if (known === undefined && this.opaque) return new TaggedValue('extension', name, plain);
       if (known === undefined) throw decodeError(`no extension for values of kind '${name}'`);
       return known.decode(plain, this.ctx);
     }
     const type = valueTypeNamed(name);
+    if (type === undefined && this.opaque) return new TaggedValue('type', name, plain);
     if (type === undefined) throw decodeError(`no value type is registered as '${name}'`);
     return type.decode(plain);
   }

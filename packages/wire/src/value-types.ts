@@ -22,6 +22,21 @@ export interface ValueExtension<C = unknown> {
   decode(plain: unknown, ctx: C): unknown;
 }
 
+/** A value that only an extension or a class of the other side understands, as it is on the wire. */
+export class TaggedValue {
+  /** Whose it is: an extension's, or a class's that is registered with `registerValueType`. */
+  readonly kind: 'extension' | 'type';
+  readonly tag: string;
+  /** What travels in its place. */
+  readonly plain: unknown;
+
+  constructor(kind: 'extension' | 'type', tag: string, plain: unknown) {
+    this.kind = kind;
+    this.tag = tag;
+    this.plain = plain;
+  }
+}
+
 interface Table {
   readonly byName: Map<string, ValueType>;
   readonly byPrototype: Map<object, ValueType>;

@@ -26,7 +26,7 @@ import {
   writeNumbers,
   writeUtf16,
 } from './value-leaves.ts';
-import { type ValueExtension, valueTypeOf } from './value-types.ts';
+import { TaggedValue, type ValueExtension, valueTypeOf } from './value-types.ts';
 
 const NO_TENSORS: Tensor[] = [];
 /** Strings up to this length give a value shorter than 128 bytes whatever they hold. */
@@ -51,10 +51,12 @@ export class ValueWriter {
   private readonly path: (string | number)[] = [];
   private readonly extensions: readonly ValueExtension[];
   private readonly limits: WireLimits;
+  private readonly opaque: boolean;
 
-  constructor(extensions: readonly ValueExtension[], limits: WireLimits) {
+  constructor(extensions: readonly ValueExtension[], limits: WireLimits, opaque = false) {
     this.extensions = extensions;
     this.limits = limits;
+    this.opaque = opaque;
   }
 
   /**
@@ -324,7 +326,9 @@ export class ValueWriter {
       this.tagged(value, ValueTag.EXTENSION, extension.tag, extension.encode(value, this.ctx));
       return true;
     }
-    return false;
+    if (!this.opaque || !(value instanceof TaggedValue)) return false;
+    this.tagged(value, value.kind === 'type' ? ValueTag.CUSTOM : ValueTag.EXTENSION, value.tag, value.plain);
+    return true;
   }
 
   private custom(value: object): boolean {

@@ -1,6 +1,7 @@
 /** @file Which send functions gradients come to in the end: known from the graph when a message leaves, so that a pass can be planned. */
 import type { Node } from '@backwire/tensor/internal';
-import { MAX_REACH, MAX_REACH_WALK } from '../limits.ts';
+import { MAX_REACH } from '@backwire/wire/internal';
+import { MAX_REACH_WALK } from '../limits.ts';
 import { addTarget } from '../protocol/plan.ts';
 import type { Target } from '../protocol/pass-types.ts';
 import { RecvRpcBackward } from './functions.ts';

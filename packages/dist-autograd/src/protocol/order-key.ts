@@ -1,5 +1,5 @@
 /** @file The causal path of a call, which orders gradients the same way on every run. */
-import { MAX_PATH } from '../limits.ts';
+import { MAX_PATH } from '@backwire/wire/internal';
 
 /** The ordinals of the calls that led here, outermost first; empty in the creator's own code. */
 export type Path = readonly number[];

@@ -9,7 +9,8 @@
  * every send function of the context is taken to be reached. Neither is there one when every message told what its gradients come to:
  * then the origin knows what is reached, and each message of the pass says it.
  */
-import { MAX_FAILED_NAMED, MAX_RETURNED, MAX_RETURNED_TENSORS } from '../limits.ts';
+import { MAX_FAILED_NAMED, MAX_RETURNED } from '@backwire/wire/internal';
+import { MAX_RETURNED_TENSORS } from '../limits.ts';
 import type { Context } from './context.ts';
 import { memberKey, sameMember, samePass, comparePasses, type MemberRef, type PassId } from './ids.ts';
 import {

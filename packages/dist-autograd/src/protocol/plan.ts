@@ -1,5 +1,5 @@
 /** @file The plan of a pass: the send functions it reaches, when all of them are known before it begins. */
-import { MAX_PLAN } from '../limits.ts';
+import { MAX_PLAN } from '@backwire/wire/internal';
 import type { Reached, Target } from './pass-types.ts';
 
 /** What the receive functions that the roots reach lead to, themselves included; undefined when some do not say, or it is too much. */

@@ -67,12 +67,6 @@ export interface FenceDone {
   dead: WorkerId[];
 }
 
-/** VIEW: the members of the group at this epoch. */
-export interface View {
-  epoch: number;
-  members: Member[];
-}
-
 /** REPORT: what a member knows of the others; told while somebody is in doubt. */
 export interface MemberReport {
   /** Of the view that the store had last, as far as the sender knows. */
@@ -93,12 +87,6 @@ export interface MemberReport {
   asks: boolean;
   /** That view as the store had it, for a receiver that knows an older one. */
   view: Uint8Array;
-}
-
-export interface Member {
-  name: string;
-  worker: WorkerId | undefined;
-  endpoint: string;
 }
 
 /** DRAIN: calls after this sequence number will not run. */
@@ -623,63 +611,6 @@ export const FenceDone: MessageFns<FenceDone> = {
   },
 };
 
-function createBaseView(): View {
-  return { epoch: 0, members: [] };
-}
-
-export const View: MessageFns<View> = {
-  encode(message: View, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.epoch !== 0) {
-      writer.uint32(8).uint64(message.epoch);
-    }
-    for (const v of message.members) {
-      Member.encode(v!, writer.uint32(18).fork()).join();
-    }
-    return writer;
-  },
-
-  decode(input: BinaryReader | Uint8Array, length?: number): View {
-    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
-    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
-    if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error("protobuf decode recursion limit exceeded");
-    }
-    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
-    try {
-      const end = length === undefined ? reader.len : reader.pos + length;
-      const message = createBaseView();
-      while (reader.pos < end) {
-        const tag = reader.uint32();
-        switch (tag >>> 3) {
-          case 1: {
-            if (tag !== 8) {
-              break;
-            }
-
-            message.epoch = longToNumber(reader.uint64());
-            continue;
-          }
-          case 2: {
-            if (tag !== 18) {
-              break;
-            }
-
-            message.members.push(Member.decode(reader, reader.uint32()));
-            continue;
-          }
-        }
-        if ((tag & 7) === 4 || tag === 0) {
-          break;
-        }
-        reader.skip(tag & 7);
-      }
-      return message;
-    } finally {
-      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
-    }
-  },
-};
-
 function createBaseMemberReport(): MemberReport {
   return {
     epoch: 0,
@@ -821,74 +752,6 @@ export const MemberReport: MessageFns<MemberReport> = {
             }
 
             message.view = reader.bytes();
-            continue;
-          }
-        }
-        if ((tag & 7) === 4 || tag === 0) {
-          break;
-        }
-        reader.skip(tag & 7);
-      }
-      return message;
-    } finally {
-      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
-    }
-  },
-};
-
-function createBaseMember(): Member {
-  return { name: "", worker: undefined, endpoint: "" };
-}
-
-export const Member: MessageFns<Member> = {
-  encode(message: Member, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.name !== "") {
-      writer.uint32(10).string(message.name);
-    }
-    if (message.worker !== undefined) {
-      WorkerId.encode(message.worker, writer.uint32(18).fork()).join();
-    }
-    if (message.endpoint !== "") {
-      writer.uint32(26).string(message.endpoint);
-    }
-    return writer;
-  },
-
-  decode(input: BinaryReader | Uint8Array, length?: number): Member {
-    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
-    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
-    if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error("protobuf decode recursion limit exceeded");
-    }
-    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
-    try {
-      const end = length === undefined ? reader.len : reader.pos + length;
-      const message = createBaseMember();
-      while (reader.pos < end) {
-        const tag = reader.uint32();
-        switch (tag >>> 3) {
-          case 1: {
-            if (tag !== 10) {
-              break;
-            }
-
-            message.name = reader.string();
-            continue;
-          }
-          case 2: {
-            if (tag !== 18) {
-              break;
-            }
-
-            message.worker = WorkerId.decode(reader, reader.uint32());
-            continue;
-          }
-          case 3: {
-            if (tag !== 26) {
-              break;
-            }
-
-            message.endpoint = reader.string();
             continue;
           }
         }

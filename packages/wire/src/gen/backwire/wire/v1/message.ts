@@ -10,7 +10,7 @@ export const protobufPackage = "backwire.wire.v1";
 
 export const protobufFileName = "backwire/wire/v1/message.proto";
 
-/** What extensions must process when a call frame is delivered, whatever becomes of the call. */
+/** What extensions must process when a call frame is delivered, whatever becomes of the call. Written and read by hand in this library. */
 export interface HeaderTable {
   entries: HeaderEntry[];
 }
@@ -20,42 +20,26 @@ export interface HeaderEntry {
   data: Uint8Array;
 }
 
-/** Payload of SCRIPT_CALL and PYTHON_CALL outside the fast path, where the function is named in the frame. */
+/**
+ * Payload of SCRIPT_CALL, PYTHON_CALL and, before their ids, SCRIPT_REMOTE_CALL and PYTHON_REMOTE_CALL, outside the fast path, where the
+ * function is named in the frame. Written and read by hand in this library.
+ */
 export interface Call {
   function: string;
   /** A list. */
-  arguments:
-    | Value
-    | undefined;
-  /** The answer is a stream. */
-  stream: boolean;
+  arguments: Value | undefined;
 }
 
-/** Payload of SCRIPT_REMOTE_CALL and PYTHON_REMOTE_CALL. */
-export interface RemoteCall {
-  call: Call | undefined;
-  rref: Id | undefined;
-  fork: Id | undefined;
-}
-
-/** Payload of REMOTE_RET. */
+/** Payload of REMOTE_RET, and what stands behind the payload of a remote call. Written and read by hand where RRefs are made. */
 export interface RemoteReturn {
   rref: Id | undefined;
   fork: Id | undefined;
 }
 
-/** Payload of SCRIPT_RREF_FETCH_CALL and PYTHON_RREF_FETCH_CALL. */
+/** Payload of SCRIPT_RREF_FETCH_CALL and PYTHON_RREF_FETCH_CALL. Written and read by hand where RRefs are made. */
 export interface RRefFetch {
   rref: Id | undefined;
   worker: number;
-}
-
-/** Payload of RREF_METHOD_CALL. */
-export interface RRefMethodCall {
-  rref: Id | undefined;
-  method: string;
-  arguments: Value | undefined;
-  stream: boolean;
 }
 
 /** Payload of RREF_BACKWARD_REQ. */
@@ -169,7 +153,7 @@ export const HeaderEntry: MessageFns<HeaderEntry> = {
 };
 
 function createBaseCall(): Call {
-  return { function: "", arguments: undefined, stream: false };
+  return { function: "", arguments: undefined };
 }
 
 export const Call: MessageFns<Call> = {
@@ -179,9 +163,6 @@ export const Call: MessageFns<Call> = {
     }
     if (message.arguments !== undefined) {
       Value.encode(message.arguments, writer.uint32(18).fork()).join();
-    }
-    if (message.stream !== false) {
-      writer.uint32(24).bool(message.stream);
     }
     return writer;
   },
@@ -213,82 +194,6 @@ export const Call: MessageFns<Call> = {
             }
 
             message.arguments = Value.decode(reader, reader.uint32());
-            continue;
-          }
-          case 3: {
-            if (tag !== 24) {
-              break;
-            }
-
-            message.stream = reader.bool();
-            continue;
-          }
-        }
-        if ((tag & 7) === 4 || tag === 0) {
-          break;
-        }
-        reader.skip(tag & 7);
-      }
-      return message;
-    } finally {
-      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
-    }
-  },
-};
-
-function createBaseRemoteCall(): RemoteCall {
-  return { call: undefined, rref: undefined, fork: undefined };
-}
-
-export const RemoteCall: MessageFns<RemoteCall> = {
-  encode(message: RemoteCall, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.call !== undefined) {
-      Call.encode(message.call, writer.uint32(10).fork()).join();
-    }
-    if (message.rref !== undefined) {
-      Id.encode(message.rref, writer.uint32(18).fork()).join();
-    }
-    if (message.fork !== undefined) {
-      Id.encode(message.fork, writer.uint32(26).fork()).join();
-    }
-    return writer;
-  },
-
-  decode(input: BinaryReader | Uint8Array, length?: number): RemoteCall {
-    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
-    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
-    if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error("protobuf decode recursion limit exceeded");
-    }
-    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
-    try {
-      const end = length === undefined ? reader.len : reader.pos + length;
-      const message = createBaseRemoteCall();
-      while (reader.pos < end) {
-        const tag = reader.uint32();
-        switch (tag >>> 3) {
-          case 1: {
-            if (tag !== 10) {
-              break;
-            }
-
-            message.call = Call.decode(reader, reader.uint32());
-            continue;
-          }
-          case 2: {
-            if (tag !== 18) {
-              break;
-            }
-
-            message.rref = Id.decode(reader, reader.uint32());
-            continue;
-          }
-          case 3: {
-            if (tag !== 26) {
-              break;
-            }
-
-            message.fork = Id.decode(reader, reader.uint32());
             continue;
           }
         }
@@ -403,85 +308,6 @@ export const RRefFetch: MessageFns<RRefFetch> = {
             }
 
             message.worker = reader.uint32();
-            continue;
-          }
-        }
-        if ((tag & 7) === 4 || tag === 0) {
-          break;
-        }
-        reader.skip(tag & 7);
-      }
-      return message;
-    } finally {
-      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
-    }
-  },
-};
-
-function createBaseRRefMethodCall(): RRefMethodCall {
-  return { rref: undefined, method: "", arguments: undefined, stream: false };
-}
-
-export const RRefMethodCall: MessageFns<RRefMethodCall> = {
-  encode(message: RRefMethodCall, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.rref !== undefined) {
-      Id.encode(message.rref, writer.uint32(10).fork()).join();
-    }
-    if (message.method !== "") {
-      writer.uint32(18).string(message.method);
-    }
-    if (message.arguments !== undefined) {
-      Value.encode(message.arguments, writer.uint32(26).fork()).join();
-    }
-    if (message.stream !== false) {
-      writer.uint32(32).bool(message.stream);
-    }
-    return writer;
-  },
-
-  decode(input: BinaryReader | Uint8Array, length?: number): RRefMethodCall {
-    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
-    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
-    if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error("protobuf decode recursion limit exceeded");
-    }
-    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
-    try {
-      const end = length === undefined ? reader.len : reader.pos + length;
-      const message = createBaseRRefMethodCall();
-      while (reader.pos < end) {
-        const tag = reader.uint32();
-        switch (tag >>> 3) {
-          case 1: {
-            if (tag !== 10) {
-              break;
-            }
-
-            message.rref = Id.decode(reader, reader.uint32());
-            continue;
-          }
-          case 2: {
-            if (tag !== 18) {
-              break;
-            }
-
-            message.method = reader.string();
-            continue;
-          }
-          case 3: {
-            if (tag !== 26) {
-              break;
-            }
-
-            message.arguments = Value.decode(reader, reader.uint32());
-            continue;
-          }
-          case 4: {
-            if (tag !== 32) {
-              break;
-            }
-
-            message.stream = reader.bool();
             continue;
           }
         }

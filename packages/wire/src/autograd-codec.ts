@@ -1,6 +1,12 @@
-/** @file The bytes of wraps and pass messages: varints, read with every length checked. */
-import { ByteReader, ByteWriter, decodeError } from '@backwire/wire/internal';
+/**
+ * @file The bytes of wraps and pass messages of distributed autograd: varints, read with every length checked. They are on the path of every
+ * call in a context, so they are no protobuf: no field has a tag, and a version stands before them.
+ */
+import { ByteReader } from './byte-reader.ts';
+import { ByteWriter } from './byte-writer.ts';
+import { decodeError } from './errors.ts';
 import {
+  MAX_DEVICE_MAP,
   MAX_DISCOVERED,
   MAX_FAILED_NAMED,
   MAX_FAILURE_TEXT,
@@ -9,10 +15,48 @@ import {
   MAX_PLAN,
   MAX_REACH,
   MAX_RETURNED,
-} from '../limits.ts';
-import type { ContextRef, PassId } from './ids.ts';
-import type { Path } from './order-key.ts';
-import type { Failure, PassOptions, Target } from './pass-types.ts';
+} from './limits.ts';
+
+/** A context by its creator, in one of its lives, and the creator's 48-bit number. */
+export interface ContextRef {
+  readonly worker: number;
+  readonly incarnation: number;
+  readonly local: number;
+}
+
+/** One backward pass: the member that started it, and that member's counter. */
+export interface PassRef {
+  readonly worker: number;
+  readonly incarnation: number;
+  readonly n: number;
+}
+
+/** A receive function: where its gradients go. */
+export interface FunctionRef {
+  readonly to: number;
+  readonly message: number;
+}
+
+/** How a pass failed. */
+export interface PassFailure {
+  /** The code of an RpcError, or empty when a function of the graph threw. */
+  readonly code: string;
+  /** The class that was thrown. */
+  readonly name: string;
+  readonly text: string;
+  /** The worker it is about. */
+  readonly peer?: { readonly id: number; readonly name: string } | undefined;
+}
+
+/** What a pass is told at its start. */
+export interface PassFlags {
+  readonly retainGraph: boolean;
+  readonly fast: boolean;
+  /** All send functions that the roots reach, where they are known at the start. */
+  readonly plan?: readonly FunctionRef[] | undefined;
+  /** Earlier passes of the origin in this context that failed. */
+  readonly failed: readonly number[];
+}
 
 /** What a wrapped message carries besides the message inside. */
 export interface WrapMetadata {
@@ -24,17 +68,26 @@ export interface WrapMetadata {
   /** The sender's message id: its send function's, if it has one. */
   readonly message: number;
   /** The call that the wrap belongs to. */
-  readonly path: Path;
+  readonly path: readonly number[];
   /** Whether there is a send function: the message's tensors that require grad are its inputs, in order. */
   readonly graph: boolean;
   /** The send functions that its gradients come to beyond its own, if that is known. */
-  readonly reach?: readonly Target[] | undefined;
+  readonly reach?: readonly FunctionRef[] | undefined;
+  /** What PyTorch's metadata says of the sender. Agents leave it out: the connection says who sends, and the view has the device maps. */
+  readonly sender?: SenderMetadata | undefined;
+}
+
+export interface SenderMetadata {
+  /** The worker in the upper bits of the message id. */
+  readonly messageWorker: number;
+  readonly worker: number;
+  readonly deviceMap: readonly (readonly [from: string, to: string])[];
 }
 
 export interface DiscoverMessage {
   readonly context: ContextRef;
-  readonly pass: PassId;
-  readonly options: PassOptions;
+  readonly pass: PassRef;
+  readonly options: PassFlags;
   readonly messages: readonly number[];
 }
 
@@ -47,19 +100,21 @@ export interface Returned {
 
 export interface BackwardMessage extends Returned {
   readonly context: ContextRef;
-  readonly pass: PassId;
-  readonly options: PassOptions;
+  readonly pass: PassRef;
+  readonly options: PassFlags;
+  /** The worker in the upper bits of the message id. Agents leave it out: it is who gets the message. */
+  readonly messageWorker?: number | undefined;
 }
 
 export interface OutcomeMessage {
-  readonly failure: Failure | undefined;
+  readonly failure: PassFailure | undefined;
   readonly back: readonly Returned[];
 }
 
 export interface AbortMessage {
   readonly context: ContextRef;
-  readonly pass: PassId;
-  readonly failure: Failure;
+  readonly pass: PassRef;
+  readonly failure: PassFailure;
 }
 
 /** The end of a context, or a request to be told of it. */
@@ -73,6 +128,9 @@ const VERSION = 3;
 const MAX_SCRATCH_BYTES = 4_096;
 const RETAIN = 1;
 const FAST = 2;
+const NAMES_WORKER = 4;
+const GRAPH = 1;
+const NAMES_SENDER = 2;
 
 export function encodeWrap(wrap: WrapMetadata): Uint8Array {
   const writer = begin();
@@ -80,10 +138,11 @@ export function encodeWrap(wrap: WrapMetadata): Uint8Array {
   writeContext(writer, wrap.context);
   writer.varint53(wrap.oldest);
   writer.varint53(wrap.message);
-  writer.u8(wrap.graph ? 1 : 0);
+  writer.u8((wrap.graph ? GRAPH : 0) | (wrap.sender === undefined ? 0 : NAMES_SENDER));
   writer.varint32(wrap.path.length);
   for (const ordinal of wrap.path) writer.varint53(ordinal);
   writeTargets(writer, wrap.reach);
+  if (wrap.sender !== undefined) writeSender(writer, wrap.sender);
   return writer.finish();
 }
 
@@ -93,10 +152,34 @@ export function decodeWrap(bytes: Uint8Array): WrapMetadata {
     const context = readContext(reader);
     const oldest = reader.varint53();
     const message = reader.varint53();
-    const graph = reader.varint32() === 1;
+    const flags = reader.varint32();
+    const graph = (flags & GRAPH) !== 0;
     const path = readList(reader, MAX_PATH, 'a causal path');
-    return { type, context, oldest, message, graph, path, reach: readTargets(reader, MAX_REACH) };
+    const reach = readTargets(reader, MAX_REACH);
+    if ((flags & NAMES_SENDER) === 0) return { type, context, oldest, message, graph, path, reach };
+    return { type, context, oldest, message, graph, path, reach, sender: readSender(reader) };
   });
+}
+
+function writeSender(writer: ByteWriter, { messageWorker, worker, deviceMap }: SenderMetadata): void {
+  writer.varint32(messageWorker);
+  writer.varint32(worker);
+  writer.varint32(deviceMap.length);
+  for (const [from, to] of deviceMap) {
+    writer.string(from);
+    writer.string(to);
+  }
+}
+
+function readSender(reader: ByteReader): SenderMetadata {
+  const messageWorker = reader.varint32();
+  const worker = reader.varint32();
+  const count = reader.varint32();
+  if (count > MAX_DEVICE_MAP || 2 * count > reader.end - reader.pos)
+    throw decodeError(`a device map of ${count} entries`);
+  const deviceMap: [string, string][] = [];
+  for (let i = 0; i < count; i++) deviceMap.push([reader.utf8(reader.length()), reader.utf8(reader.length())]);
+  return { messageWorker, worker, deviceMap };
 }
 
 export function encodeDiscover(message: DiscoverMessage): Uint8Array {
@@ -108,23 +191,29 @@ export function encodeDiscover(message: DiscoverMessage): Uint8Array {
 }
 
 export function decodeDiscover(bytes: Uint8Array): DiscoverMessage {
-  return whole(bytes, (reader) => ({ ...readPass(reader), messages: readList(reader, MAX_DISCOVERED, 'a discovery') }));
+  return whole(bytes, (reader) => {
+    const { context, pass, options } = readPass(reader);
+    return { context, pass, options, messages: readList(reader, MAX_DISCOVERED, 'a discovery') };
+  });
 }
 
 export function encodeBackward(message: BackwardMessage): Uint8Array {
   const writer = begin();
-  writePass(writer, message);
+  const { messageWorker } = message;
+  writePass(writer, message, messageWorker === undefined ? 0 : NAMES_WORKER);
   writeReturned(writer, message);
+  if (messageWorker !== undefined) writer.varint32(messageWorker);
   return writer.finish();
 }
 
 /** @param tensors how many tensors came with it. */
 export function decodeBackward(bytes: Uint8Array, tensors: number): BackwardMessage {
   return whole(bytes, (reader) => {
-    const { context, pass, options } = readPass(reader);
+    const { flags, ...head } = readPass(reader);
     const { message, present } = readReturned(reader);
     if (countOf(present) !== tensors) throw unmatched();
-    return { context, pass, options, message, present };
+    if ((flags & NAMES_WORKER) === 0) return { ...head, message, present };
+    return { ...head, message, present, messageWorker: reader.varint32() };
   });
 }
 
@@ -145,7 +234,7 @@ export function decodeAbort(bytes: Uint8Array): AbortMessage {
 }
 
 /** The answer to a pass message: a failure, or gradients for whoever sent it, if any. */
-export function encodeOutcome(failure: Failure | undefined, back: readonly Returned[] = []): Uint8Array {
+export function encodeOutcome(failure: PassFailure | undefined, back: readonly Returned[] = []): Uint8Array {
   const writer = begin();
   writer.u8(failure === undefined ? 0 : 1);
   if (failure !== undefined) writeFailure(writer, failure);
@@ -209,36 +298,41 @@ function readContext(reader: ByteReader): ContextRef {
   return { worker: reader.varint32(), incarnation: reader.varint53(), local: reader.varint53() };
 }
 
-function writePassId(writer: ByteWriter, pass: PassId): void {
+function writePassId(writer: ByteWriter, pass: PassRef): void {
   writer.varint32(pass.worker);
   writer.varint53(pass.incarnation);
   writer.varint53(pass.n);
 }
 
-function readPassId(reader: ByteReader): PassId {
+function readPassId(reader: ByteReader): PassRef {
   return { worker: reader.varint32(), incarnation: reader.varint53(), n: reader.varint53() };
 }
 
-function writePass(writer: ByteWriter, head: { context: ContextRef; pass: PassId; options: PassOptions }): void {
+function writePass(
+  writer: ByteWriter,
+  head: { context: ContextRef; pass: PassRef; options: PassFlags },
+  more = 0,
+): void {
   writeContext(writer, head.context);
   writePassId(writer, head.pass);
-  writer.u8((head.options.retainGraph ? RETAIN : 0) | (head.options.fast ? FAST : 0));
+  writer.u8((head.options.retainGraph ? RETAIN : 0) | (head.options.fast ? FAST : 0) | more);
   writer.varint32(head.options.failed.length);
   for (const n of head.options.failed) writer.varint53(n);
   writeTargets(writer, head.options.plan);
 }
 
-function readPass(reader: ByteReader): { context: ContextRef; pass: PassId; options: PassOptions } {
+function readPass(reader: ByteReader): { context: ContextRef; pass: PassRef; options: PassFlags; flags: number } {
   const context = readContext(reader);
   const pass = readPassId(reader);
   const flags = reader.varint32();
   const failed = readList(reader, MAX_FAILED_NAMED, 'failed passes');
   const plan = readTargets(reader, MAX_PLAN);
-  return { context, pass, options: { retainGraph: (flags & RETAIN) !== 0, fast: (flags & FAST) !== 0, failed, plan } };
+  const options = { retainGraph: (flags & RETAIN) !== 0, fast: (flags & FAST) !== 0, failed, plan };
+  return { context, pass, options, flags };
 }
 
 /** Their number and one more, or zero for none known; then worker and message of each. */
-function writeTargets(writer: ByteWriter, targets: readonly Target[] | undefined): void {
+function writeTargets(writer: ByteWriter, targets: readonly FunctionRef[] | undefined): void {
   writer.varint32(targets === undefined ? 0 : targets.length + 1);
   for (const { to, message } of targets ?? []) {
     writer.varint32(to);
@@ -246,11 +340,11 @@ function writeTargets(writer: ByteWriter, targets: readonly Target[] | undefined
   }
 }
 
-function readTargets(reader: ByteReader, limit: number): Target[] | undefined {
+function readTargets(reader: ByteReader, limit: number): FunctionRef[] | undefined {
   const count = reader.varint32() - 1;
   if (count < 0) return undefined;
   if (count > limit || 2 * count > reader.end - reader.pos) throw decodeError(`send functions, ${count} of them`);
-  const targets: Target[] = [];
+  const targets: FunctionRef[] = [];
   for (let i = 0; i < count; i++) targets.push({ to: reader.varint32(), message: reader.varint53() });
   return targets;
 }
@@ -285,7 +379,7 @@ function unmatched(): Error {
   return decodeError('gradients do not match their tensors');
 }
 
-function writeFailure(writer: ByteWriter, failure: Failure): void {
+function writeFailure(writer: ByteWriter, failure: PassFailure): void {
   writer.string(failure.code.slice(0, 64));
   writer.string(failure.name.slice(0, 256));
   writer.string(failure.text.slice(0, MAX_FAILURE_TEXT));
@@ -293,7 +387,7 @@ function writeFailure(writer: ByteWriter, failure: Failure): void {
   writer.string((failure.peer?.name ?? '').slice(0, 256));
 }
 
-function readFailure(reader: ByteReader): Failure {
+function readFailure(reader: ByteReader): PassFailure {
   const code = reader.utf8(reader.length());
   const name = reader.utf8(reader.length());
   const text = reader.utf8(reader.length());

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
 import { Random } from '@backwire/testing';
-import { WireError } from '@backwire/wire/internal';
 import {
   decodeAbort,
   decodeBackward,
@@ -14,7 +13,8 @@ import {
   encodeDiscover,
   encodeOutcome,
   encodeWrap,
-} from './messages.ts';
+} from './autograd-codec.ts';
+import { WireError } from './errors.ts';
 
 const context = { worker: 0xffff, incarnation: 0xffff_ffff, local: 2 ** 48 - 1 };
 const pass = { worker: 3, incarnation: 1_800_000_000, n: 12 };
@@ -34,18 +34,23 @@ const samples: [string, unknown, Uint8Array, (bytes: Uint8Array) => unknown][] =
   ];
   const told = { ...wrap, reach };
   const toldNothing = { ...wrap, reach: [] };
+  const sender = { messageWorker: 0xffff, worker: 0xffff, deviceMap: [['cpu', 'gpu:0'], ['__proto__', 'ü']] as const }; // prettier-ignore
+  const named = { ...told, sender };
   const planned = { context, pass, options: { ...options, plan: reach }, message: 5, present: [] };
   const discover = { context, pass, options, messages: [0, 2 ** 38, 7] };
   const backward = { context, pass, options: { ...options, fast: true }, message: 5, present: [true, false, true] };
+  const owned = { ...backward, messageWorker: 0x7fff };
   const abort = { context, pass, failure };
   const ended = { context, oldest: 2 ** 48 - 2 };
   return [
     ['wrap', wrap, encodeWrap(wrap), decodeWrap],
     ['wrap that says what it reaches', told, encodeWrap(told), decodeWrap],
+    ['wrap that names its sender', named, encodeWrap(named), decodeWrap],
     ['wrap that reaches nothing', toldNothing, encodeWrap(toldNothing), decodeWrap],
     ['backward by a plan', planned, encodeBackward(planned), (bytes) => decodeBackward(bytes, 0)],
     ['discover', discover, encodeDiscover(discover), decodeDiscover],
     ['backward', backward, encodeBackward(backward), (bytes) => decodeBackward(bytes, 2)],
+    ['backward that names a worker', owned, encodeBackward(owned), (bytes) => decodeBackward(bytes, 2)],
     ['abort', abort, encodeAbort(abort), decodeAbort],
     ['outcome', { failure, back: [] }, encodeOutcome(failure), (bytes: Uint8Array) => decodeOutcome(bytes, 0)],
     ['good outcome', { back: [] }, encodeOutcome(undefined), (bytes: Uint8Array) => decodeOutcome(bytes, 0)],
@@ -83,6 +88,13 @@ describe.each(samples)('the bytes of %s', (_, value, bytes, decode) => {
 });
 
 describe('sizes', () => {
+  it('of device maps are checked before anything is allocated', () => {
+    const sender = { messageWorker: 1, worker: 1, deviceMap: [] };
+    const bytes = encodeWrap({ type: 1, context, oldest: 0, message: 0, path: [], graph: false, sender });
+    const lying = Uint8Array.of(...bytes.subarray(0, -1), 0xff, 0xff, 0xff, 0xff, 0x0f);
+    expect(() => decodeWrap(lying)).toThrow('a device map of 4294967295 entries');
+  });
+
   it('are checked before anything is allocated', () => {
     const huge = { context, pass, options, messages: [] };
     const bytes = encodeDiscover(huge);
