@@ -23,7 +23,7 @@ const allreduceHook: Hook = (state, bucket) => allReduce(state, bucket, state.ba
 /** Two groups in the original: sparse gradients by gloo, dense ones by nccl. Here one group does both. */
 const hybridHook: Hook = (state, bucket) =>
   isSparse(bucket)
-    ? measured(state, bucket, 'hook_c10d_metric', 'gloo_sparse_allreduce', () => reduced(state, bucket))
+    ? reduced(state, bucket, 'hook_c10d_metric', 'gloo_sparse_allreduce')
     : allReduce(state, bucket, 'nccl');
 
 /** Every bucket goes to the server. */
@@ -40,42 +40,46 @@ export const HOOKS: Readonly<Record<string, Hook>> = {
   sparse_rpc_hook: sparseRpcHook,
 };
 
-/** Sends the bucket to the server, which answers with the mean over its trainers. */
-function processBucketWithRemoteServer(state: HookState, bucket: nn.GradBucket): Promise<Tensor> {
+/** Sends the bucket to the server, which answers with the mean over its trainers. The call is measured, without the conversions around it. */
+async function processBucketWithRemoteServer(state: HookState, bucket: nn.GradBucket): Promise<Tensor> {
   const { server, batch } = state;
   if (server === null) throw new TypeError('this hook needs a server');
   const gradient = bucket.buffer();
   const sparse = isSparse(bucket);
-  return measured(state, bucket, 'hook_future_metric', sparse ? 'rpc_sparse' : 'rpc_dense', async () => {
-    const sent = sparse ? sparseTensorToRpcFormat(gradient) : gradient;
-    const mean = await server.rpcAsync().averageGradient(batch, bucket.index, sent);
-    return 'layout' in mean ? mean : sparseRpcFormatToTensor(mean);
-  });
+  const sent = sparse ? sparseTensorToRpcFormat(gradient) : gradient;
+  const mean = await measured(state, bucket, 'hook_future_metric', sparse ? 'rpc_sparse' : 'rpc_dense', () =>
+    server.rpcAsync().averageGradient(batch, bucket.index, sent),
+  );
+  return 'layout' in mean ? mean : sparseRpcFormatToTensor(mean);
 }
 
 function allReduce(state: HookState, bucket: nn.GradBucket, backend: string): Promise<Tensor> {
   const label = `${backend}_${isSparse(bucket) ? 'sparse' : 'dense'}_allreduce`;
-  return measured(state, bucket, 'hook_future_metric', label, () => reduced(state, bucket));
+  return reduced(state, bucket, 'hook_future_metric', label);
 }
 
 /** The mean over all trainers. Their sparse gradients have other rows each: the mean is dense. */
-function reduced({ group }: HookState, bucket: nn.GradBucket): Promise<Tensor> {
+function reduced(state: HookState, bucket: nn.GradBucket, type: string, label: string): Promise<Tensor> {
   const gradient = bucket.buffer();
-  return group.allReduce(isSparse(bucket) ? gradient.toDense() : gradient, 'mean');
+  const sent = isSparse(bucket) ? gradient.toDense() : gradient;
+  return measured(state, bucket, type, label, () => state.group.allReduce(sent, 'mean'));
 }
 
-async function measured(
+/** A measurement ends with what it measures, however that ends. */
+async function measured<T>(
   { logger, batch }: HookState,
   bucket: nn.GradBucket,
   type: string,
   label: string,
-  work: () => Promise<Tensor>,
-): Promise<Tensor> {
+  work: () => Promise<T>,
+): Promise<T> {
   const key = `${batch},${bucket.index}`;
   logger.recordStart(type, key, label);
-  const result = await work();
-  logger.recordEnd(type, key);
-  return result;
+  try {
+    return await work();
+  } finally {
+    logger.recordEnd(type, key);
+  }
 }
 
 function isSparse(bucket: nn.GradBucket): boolean {

@@ -2,12 +2,13 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { sparseCooTensor, tensor, type Tensor } from '@backwire/tensor';
+import { type nn, sparseCooTensor, tensor, type Tensor } from '@backwire/tensor';
 import { sparseRpcFormatToTensor, sparseTensorToRpcFormat } from '@backwire/wire';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { OptionError, parseFlags } from '../shared/flags.ts';
 import { launched } from '../shared/launched.ts';
 import { checkSizes, dataConfiguration, modelConfiguration } from './configurations.ts';
+import { HOOKS, type HookState } from './hooks.ts';
 import { combined, MetricsLogger, metricsTable, statistics } from './metrics.ts';
 import { checkRoles, flags, nameOf, type Options, serverOf, sizes, trainersOf } from './options.ts';
 import { AverageBatchParameterServer, AverageParameterServer, type SparseParts } from './server.ts';
@@ -137,6 +138,76 @@ describe.each([AverageParameterServer, AverageBatchParameterServer])('%o', (Serv
     expect(((await both[0]) as Tensor).item()).toBe(2);
     expect(() => server.averageGradient(0, 0, tensor([1]))).toThrow('a gradient of batch 0 came after one of batch 1');
   });
+});
+
+describe('hooks', () => {
+  const sparse = (): Tensor => sparseCooTensor(tensor([[2, 2, 0]], { dtype: 'int64' }), tensor([1, 3, 5]), [4]);
+  /** A bucket, a group and a server that write down what is done, in order. */
+  function rig(gradient: Tensor, answer: (sent: Tensor | SparseParts) => Promise<Tensor | SparseParts>) {
+    const log: string[] = [];
+    const note = <T extends object, K extends keyof T & string>(on: T, method: K): void => {
+      const original = on[method] as unknown as (...args: unknown[]) => unknown;
+      Object.defineProperty(on, method, {
+        value: (...args: unknown[]) => (log.push(method), original.apply(on, args)),
+      });
+    };
+    const logger = new MetricsLogger();
+    note(logger, 'recordStart');
+    note(logger, 'recordEnd');
+    note(gradient, 'coalesce');
+    note(gradient, 'toDense');
+    const send = (sent: Tensor | SparseParts) => (log.push('send'), answer(sent));
+    const state: HookState = {
+      group: { rank: 0, size: 2, allReduce: send, broadcast: send } as unknown as HookState['group'],
+      server: {
+        rpcAsync: () => ({
+          averageGradient: (_batch: number, _index: number, sent: Tensor | SparseParts) => send(sent),
+        }),
+      } as unknown as HookState['server'],
+      logger,
+      backend: 'gloo',
+      batch: 3,
+    };
+    const bucket = {
+      index: 1,
+      isLast: true,
+      buffer: () => gradient,
+      gradients: () => [],
+      parameters: () => [],
+    } as unknown as nn.GradBucket;
+    const run = (hook: string): Promise<Tensor> => (HOOKS[hook] as NonNullable<(typeof HOOKS)[string]>)(state, bucket);
+    return { log, logger, run };
+  }
+  const watched = (log: string[], parts: SparseParts): SparseParts =>
+    new Proxy(parts, {
+      get: (of, key, self) => (
+        key === '0' || key === Symbol.iterator ? log.push('convert') : 0,
+        Reflect.get(of, key, self) as unknown
+      ),
+    });
+
+  it('measure the call to the server, and not the conversions before and after it', async () => {
+    const { log, logger, run } = rig(sparse(), async (sent) => watched(log, sent as SparseParts));
+    expect((await run('rpc_hook')).toDense().toArray()).toEqual([5, 0, 4, 0]);
+    expect([...new Set(log)]).toEqual(['coalesce', 'recordStart', 'send', 'recordEnd', 'convert']);
+    expect(Object.keys(logger.processedMetrics())).toEqual(['hook_future_metric,rpc_sparse']);
+  });
+
+  it('measure the reduction, and not what makes a gradient dense', async () => {
+    const { log, run } = rig(sparse(), async (sent) => sent);
+    await run('hybrid_hook');
+    expect(log).toEqual(['toDense', 'recordStart', 'send', 'recordEnd']);
+  });
+
+  it.each(['rpc_hook', 'allreduce_hook', 'hybrid_hook', 'sparse_rpc_hook'])(
+    'end their measurement when they fail: %s',
+    async (hook) => {
+      const { log, logger, run } = rig(sparse(), () => Promise.reject(new RangeError('gone')));
+      await expect(run(hook)).rejects.toThrow('gone');
+      expect(log.at(-1)).toBe('recordEnd');
+      expect(Object.values(logger.processedMetrics())).toEqual([[expect.any(Number)]]);
+    },
+  );
 });
 
 it(
