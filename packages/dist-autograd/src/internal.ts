@@ -3,11 +3,4 @@ export { sessionOf } from './api.ts';
 export { AutogradSession, EXTENSION_NAME } from './extension.ts';
 export { RecvRpcBackward, SendRpcBackward } from './engine/functions.ts';
 export { LiveContext } from './live-context.ts';
-export {
-  addRecvRpcBackward,
-  addSendRpcBackward,
-  getMessageWithAutograd,
-  sendMessageWithAutograd,
-  type Wrapped,
-  type Wrapping,
-} from './wrap.ts';
+export { addRecvRpcBackward, addSendRpcBackward, getMessageWithAutograd, type Wrapped, type Wrapping } from './wrap.ts';

@@ -1,6 +1,6 @@
 /** @file Puts autograd metadata around messages, and send and receive functions into the graph. */
 import { RpcError, type WorkerInfo } from '@backwire/rpc';
-import type { ExtensionHost, MessageOptions } from '@backwire/rpc/internal';
+import type { ExtensionHost } from '@backwire/rpc/internal';
 import type { Tensor } from '@backwire/tensor';
 import { ambient, setHistory } from '@backwire/tensor/internal';
 import { readWrappedPayload, type Message } from '@backwire/wire';
@@ -110,19 +110,6 @@ export function getMessageWithAutograd(
   }
   const path = context.invocation(ambient().call).next();
   return wrap(own, context, to, message, { path, direction: 'request' }, requiring);
-}
-
-/** Sends `message` in the context, wrapped as `getMessageWithAutograd` says, and resolves with the reply, unwrapped. @public */
-export async function sendMessageWithAutograd(
-  own: Wrapping,
-  context: LiveContext,
-  to: WorkerInfo,
-  message: Message,
-  options: MessageOptions = {},
-): Promise<Message> {
-  const wrapped = getMessageWithAutograd(own, context, to, message);
-  const reply = await own.host.call(to, wrapped?.message ?? message, { ...options, raw: true });
-  return unwrapResponse(own, to, reply);
 }
 
 /** Wraps the response of a call that was wrapped, if its result requires grad. */
