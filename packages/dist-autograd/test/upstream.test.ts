@@ -1,0 +1,367 @@
+/** @file PyTorch's tests of gradients through calls, with the programs and the comparisons of the originals: dense, and with sparse tensors. */
+import { describe, expect, it } from 'vitest';
+import { getWorkerInfo, rpcAsync, rpcFunction, rpcSync } from '@backwire/rpc';
+import { remote, type RRef } from '@backwire/rref';
+import {
+  add,
+  cos,
+  customFunction,
+  div,
+  mul,
+  nn,
+  ones,
+  rand,
+  randn,
+  runBackward,
+  sparseCooTensor,
+  stack,
+  tensor,
+  type DType,
+  type Tensor,
+} from '@backwire/tensor';
+import { backward, context, getGradients } from '../src/index.ts';
+import { useAgents } from './agents.ts';
+
+const { at } = useAgents('upstream', 4);
+
+/** PyTorch's sparse example: two entries at one index. */
+function sparse(requiresGrad = true, dtype: DType = 'float32'): Tensor {
+  const rows = tensor([[0, 2, 2], [2, 0, 2]], { dtype: 'int64' }); // prettier-ignore
+  const t = sparseCooTensor(rows, tensor([3, 4, 5], { dtype }), [3, 3]);
+  t.requiresGrad = requiresGrad;
+  return t;
+}
+function dense(requiresGrad = true, dtype: DType = 'float32'): Tensor {
+  return tensor(
+    new Float64Array(9).map((_, i) => 1 + i / 4),
+    { shape: [3, 3], dtype, requiresGrad },
+  );
+}
+const shown = (t: Tensor | null | undefined): unknown => t?.toDense().toArray();
+
+/** One way of running an operation: here, or on another worker. */
+type Run = (fn: typeof add, a: Tensor, b: Tensor) => Promise<Tensor>;
+const here: Run = async (fn, a, b) => fn(a, b);
+const WAYS: readonly Run[] = [(fn, a, b) => rpcSync('w1', fn, [a, b]), (fn, a, b) => remote('w1', fn, [a, b]).toHere()];
+const toSelf: Run = (fn, a, b) => rpcSync('w0', fn, [a, b]);
+
+/** `.grad` of the leaves after `program` ran here, which are taken away again. */
+async function local(leaves: readonly Tensor[], program: (run: Run) => Promise<Tensor[]>): Promise<unknown[]> {
+  runBackward(await program(here));
+  const grads = leaves.map((t) => shown(t.grad));
+  for (const t of leaves) t.grad = null;
+  return grads;
+}
+
+/** The program run each way gives the gradients that it gives here, for every leaf. */
+async function sameAsLocal(
+  leaves: readonly Tensor[],
+  program: (run: Run) => Promise<Tensor[]>,
+  ways: readonly Run[] = WAYS,
+): Promise<void> {
+  const expected = await local(leaves, program);
+  for (const run of ways)
+    await context(async (id) => {
+      await backward(id, await program(run));
+      const grads = getGradients(id);
+      expect(leaves.map((t) => shown(grads.get(t)))).toEqual(expected);
+      expect(grads.size).toBe(leaves.length);
+      expect(leaves.map((t) => t.grad)).toEqual(leaves.map(() => null));
+    });
+}
+
+const plus = rpcFunction('upstream/plus', (a: Tensor, b: Tensor) => a.add(b)) as unknown as typeof add;
+const nestedUdf = rpcFunction('upstream/nested-udf', async (a: Tensor, b: Tensor, to: number) => {
+  const [c, d] = [a.mul(b), a.add(b)];
+  const res = await rpcSync(to, plus, [c, d]);
+  return a.mul(b).mul(c).mul(d).mul(res);
+});
+const nestedAdd = rpcFunction('upstream/nested-add', (a: Tensor, b: Tensor, to: number) => rpcSync(to, add, [a, b]));
+const mixed = rpcFunction('upstream/mixed', (a: Tensor, b: Tensor) =>
+  b.requiresGrad ? a.sub(b) : a.mul(b),
+) as unknown as typeof add;
+const make = rpcFunction('upstream/make', (kind: string) => (kind === 'sparse' ? sparse() : dense()));
+const rrefAdd = rpcFunction('upstream/rref-add', async (held: RRef<Tensor>, b: Tensor) =>
+  (await held.localValue()).add(b),
+);
+const nestedRRefAdd = rpcFunction('upstream/nested-rref-add', (owner: string, held: RRef<Tensor>, b: Tensor) =>
+  rpcSync(owner, rrefAdd, [held, b]),
+);
+const ownersGradient = rpcFunction('upstream/owners-gradient', async (id: bigint, held: RRef<Tensor>) =>
+  shown(getGradients(id).get(await held.localValue())),
+);
+
+describe.each([
+  ['dense', dense],
+  ['sparse', sparse],
+] as const)('%s gradients are those of one process', (kind, build) => {
+  it('of an addition on another worker', () =>
+    at(0, () => {
+      const [a, b] = [build(), build()];
+      return sameAsLocal([a, b], async (run) => [(await run(add, a, b)).sum()]);
+    }));
+
+  it('of an addition on this worker, by a call to itself', () =>
+    at(0, () => {
+      const [a, b] = [build(), build()];
+      return sameAsLocal([a, b], async (run) => [(await run(add, a, b)).sum()], [toSelf]);
+    }));
+
+  it('of a function', () =>
+    at(0, () => {
+      const [a, b] = [build(), build()];
+      return sameAsLocal([a, b], async (run) => [(await run(plus, a, b)).sum()]);
+    }));
+
+  it('and leave .grad alone, before and after a pass here has filled it', () =>
+    at(0, () =>
+      context(async (id) => {
+        const [a, b] = [build(), build()];
+        const loss = (await rpcSync('w1', add, [a, b])).sum();
+        await backward(id, [loss], { retainGraph: true });
+        expect([a.grad, b.grad]).toEqual([null, null]);
+        add(a, b).sum().backward();
+        const before = [a.grad, b.grad];
+        expect(before.map(shown)).toEqual([shown(getGradients(id).get(a)), shown(getGradients(id).get(b))]);
+        const values = before.map(shown);
+        await backward(id, [loss]);
+        expect([a.grad === before[0], b.grad === before[1]]).toEqual([true, true]);
+        expect([a.grad, b.grad].map(shown)).toEqual(values);
+      }),
+    ));
+
+  it('of two dtypes', () =>
+    at(0, () => {
+      const [a, b] = [build(true, 'float32'), build(true, 'float64')];
+      return sameAsLocal([a, b], async (run) => [(await run(add, a, b)).sum()]);
+    }));
+
+  it('where one of two arguments requires none', () =>
+    at(0, async () => {
+      for (const run of WAYS)
+        await context(async (id) => {
+          const [a, b] = [build(true), build(false)];
+          await backward(id, [(await run(mixed, a, b)).sum()]);
+          const grads = getGradients(id);
+          expect([grads.get(b), grads.size]).toEqual([undefined, 1]);
+          expect(shown(grads.get(a))).toEqual(shown(b));
+        });
+    }));
+
+  it('of a function that calls another, and multiplies what comes back', () =>
+    at(0, async () => {
+      const [a, b] = [build(), build()];
+      const expected = await local([a, b], async () => {
+        const [c, d] = [a.mul(b), a.add(b)];
+        return [a.mul(b).mul(c).mul(d).mul(c.add(d)).sum()];
+      });
+      await context(async (id) => {
+        const loss = await rpcSync('w1', nestedUdf, [a, b, 2]);
+        await backward(id, [loss.sum()]);
+        expect([a, b].map((t) => shown(getGradients(id).get(t)))).toEqual(expected);
+      });
+    }));
+
+  it('summed over two passes through a nested call', () =>
+    at(0, () =>
+      context(async (id) => {
+        const [a, b] = [build(), build()];
+        const [once] = await local([a], async () => [add(a, b).sum()]);
+        const loss = (await rpcSync('w1', nestedAdd, [a, b, 2])).sum();
+        await backward(id, [loss], { retainGraph: true });
+        expect([a, b].map((t) => shown(getGradients(id).get(t)))).toEqual([once, once]);
+        await backward(id, [loss]);
+        const twice = (once as number[][]).map((row) => row.map((x) => 2 * x));
+        expect([a, b].map((t) => shown(getGradients(id).get(t)))).toEqual([twice, twice]);
+      }),
+    ));
+
+  it('summed over a thousand passes, each compared', { timeout: 60_000 }, () =>
+    at(0, () =>
+      context(async (id) => {
+        const [a, b] = [build(), build()];
+        const loss = (await rpcSync('w1', add, [a, b])).sum();
+        const here = add(a, b).sum();
+        for (let i = 0; i < 1000; i++) {
+          await backward(id, [loss], { retainGraph: true });
+          runBackward([here], undefined, { retainGraph: true });
+          expect(getGradients(id).get(a)!.toDense().equal(a.grad!.toDense())).toBe(true);
+          expect(getGradients(id).get(b)!.toDense().equal(b.grad!.toDense())).toBe(true);
+        }
+        expect((shown(a.grad) as number[][])[2]?.[2]).toBe(1000);
+      }),
+    ),
+  );
+
+  it('over many round trips, of five leaves', () =>
+    at(0, () => {
+      const leaves = Array.from({ length: 5 }, () => build());
+      const [a, b, c, d, e] = leaves as [Tensor, Tensor, Tensor, Tensor, Tensor];
+      return sameAsLocal(leaves, async (run) => {
+        let value = await run(add, a, b);
+        value = await run(mul, c, value);
+        const [left, right] =
+          kind === 'dense' // there is no stack of sparse tensors
+            ? [await stackBy(run, d, value), await stackBy(run, e, value)]
+            : [await run(add, d, value), await run(add, e, value)];
+        value = await run(mul, left, right);
+        return [(await run(mul, value, value)).sum()];
+      });
+    }));
+
+  it.each([
+    ['its owner', 'w1', 'w1'],
+    ['this worker, to itself', 'w0', 'w0'],
+    ['a third worker, which asks the owner', 'w1', 'w2'],
+  ])('of a leaf behind an RRef that is added by %s', (_, owner, callee) =>
+    at(0, async () => {
+      const b = build();
+      const a = build();
+      const [ofHeld, ofOwn] = await local([a, b], async (run) => [(await run(add, a, b)).sum()]);
+      await context(async (id) => {
+        const held = remote(owner, make, [kind]);
+        const sum =
+          callee === owner ? remote(callee, rrefAdd, [held, b]) : remote(callee, nestedRRefAdd, [owner, held, b]);
+        await backward(id, [(await sum.toHere()).sum()]);
+        expect(shown(getGradients(id).get(b))).toEqual(ofOwn);
+        expect(await rpcSync(owner, ownersGradient, [id, held])).toEqual(ofHeld);
+        for (const rref of [held, sum]) rref.dispose();
+      });
+    }),
+  );
+
+  it('of one leaf at a server, in the contexts of three trainers at once, and of the fourth who holds it', () =>
+    at(0, async () => {
+      const [a, b] = [build(), build()];
+      const [expected] = await local([a, b], async (run) => [(await run(add, a, b)).sum()]);
+      const held = remote('w0', make, [kind]);
+      done.clear();
+      const release = new Promise<void>((resolve) => (unblock = resolve));
+      blocked = release;
+      const trainers = [1, 2, 3].map((rank) => rpcAsync(rank, train, [held, b]));
+      await expect.poll(() => done.size, { timeout: 10_000 }).toBe(3);
+      const leafHere = await held.localValue();
+      for (const rank of [1, 2, 3]) {
+        // The trainer holds its context, so the server's gradients of it are still there.
+        const grads = getGradients(done.get(rank)!);
+        expect(grads.size).toBe(1);
+        expect(shown(grads.get(leafHere))).toEqual(expected);
+      }
+      unblock();
+      expect(await Promise.all(trainers)).toEqual([expected, expected, expected]);
+      held.dispose();
+    }));
+});
+
+const stackTwo = rpcFunction('upstream/stack', (a: Tensor, b: Tensor) => stack([a, b])) as unknown as typeof add;
+const stackBy = (run: Run, a: Tensor, b: Tensor): Promise<Tensor> => run(stackTwo, a, b);
+
+/** What trainers told the server: their contexts, by rank. */
+const done = new Map<number, bigint>();
+let unblock = (): void => undefined;
+let blocked = Promise.resolve();
+const setDone = rpcFunction('upstream/set-done', (id: bigint, rank: number) => void done.set(rank, id));
+const untilReleased = rpcFunction('upstream/until-released', () => blocked);
+const train = rpcFunction('upstream/train', (held: RRef<Tensor>, b: Tensor) =>
+  context(async (id) => {
+    const sum = await rpcSync('w0', rrefAdd, [held, b]);
+    await backward(id, [sum.sum()]);
+    await rpcSync('w0', setDone, [id, getWorkerInfo().id]);
+    await rpcSync('w0', untilReleased);
+    return shown(getGradients(id).get(b));
+  }),
+);
+
+it('gradients of four roots, each through a call, are summed', () =>
+  at(0, () => {
+    const [a, b] = [rand([3, 3]).add(1), rand([3, 3]).add(1)].map((t) =>
+      Object.assign(t.detach(), { requiresGrad: true }),
+    );
+    return sameAsLocal([a!, b!], async (run) => [
+      (await run(add, a!, b!)).sum(),
+      (await run(mul, a!, b!)).sum(),
+      (await run(cosOf, a!, b!)).sum(),
+      (await run(div, a!, b!)).sum(),
+    ]);
+  }));
+const cosOf = rpcFunction('upstream/cos', (a: Tensor, _b: Tensor) => cos(a)) as unknown as typeof add;
+
+describe('the memory of gradients', () => {
+  /** A function that is its first argument, or the sum of two, and shows the gradient that came to it. */
+  function watching(inputs: 1 | 2): { readonly apply: (...ts: Tensor[]) => Tensor; last: () => Tensor } {
+    let seen: Tensor | undefined;
+    const apply = customFunction({
+      forward: (_ctx, ...ts: Tensor[]) => (inputs === 1 ? ts[0]!.clone() : ts[0]!.add(ts[1]!)),
+      backward: (_ctx, grad) => {
+        seen = grad;
+        return inputs === 1 ? [grad] : [grad, grad];
+      },
+    });
+    return { apply, last: () => seen! };
+  }
+  const leaf = (...shape: number[]): Tensor => randn(shape, { requiresGrad: true });
+  const values = (t: Tensor): unknown => (t.sparse?.values ?? t).storage;
+
+  // PyTorch gives a leaf that alone gets a gradient that very memory. Here what a program has seen is never what is added to later.
+  it("is a leaf's own: not what a function saw, not that of another leaf", () =>
+    at(0, async () => {
+      const [a, b] = [leaf(5, 6), leaf(5, 6)];
+      await context(async (id) => {
+        const one = watching(1);
+        const loss = one.apply(a).select(0, 1).select(0, 0);
+        await backward(id, [loss], { retainGraph: true });
+        const [grad, seen] = [getGradients(id).get(a)!, one.last()];
+        const before = shown(seen);
+        expect(shown(grad)).toEqual(before);
+        await backward(id, [loss]);
+        expect([shown(seen), shown(grad)]).toEqual([before, before]);
+        expect((shown(getGradients(id).get(a)) as number[][])[1]?.[0]).toBe(2);
+      });
+      await context(async (id) => {
+        const two = watching(2);
+        await backward(id, [two.apply(a, b).select(0, 1).select(0, 0)]);
+        const [x, y] = [getGradients(id).get(a)!, getGradients(id).get(b)!];
+        expect(shown(x)).toEqual(shown(y));
+        // Changing one must not show in the other.
+        x.add_(1);
+        expect(shown(x)).not.toEqual(shown(y));
+      });
+    }));
+
+  it('of a gradient that is no memory of its own is copied', () =>
+    at(0, async () => {
+      const [a, b] = [leaf(5, 6), leaf(5, 6)];
+      const two = watching(2);
+      const expanded = customFunction({
+        forward: (_ctx, _x: Tensor) => tensor([1]),
+        backward: () => [ones([1]).expand([5, 6])],
+      });
+      await context(async (id) => {
+        await backward(id, [expanded(two.apply(a, b)).sum()]);
+        for (const t of [a, b]) {
+          const grad = getGradients(id).get(t)!;
+          expect(grad.toArray()).toEqual(ones([5, 6]).toArray());
+          expect(values(grad)).not.toBe(values(two.last()));
+        }
+      });
+    }));
+
+  it('of sparse gradients of an embedding stays sparse, over many passes too', () =>
+    at(0, () =>
+      context(async (id) => {
+        const bag = new nn.EmbeddingBag(10, 3, { sparse: true });
+        const ids = tensor([1, 2, 4, 5, 4, 3, 2, 9], { dtype: 'int64' });
+        const weight = bag.parameters()[0]!;
+        const loss = bag.forward(ids, tensor([0, 4], { dtype: 'int64' })).sum();
+        await backward(id, [loss], { retainGraph: true });
+        const first = getGradients(id).get(weight)!;
+        expect(first.layout).toBe('sparse_coo');
+        const once = shown(first) as number[][];
+        expect(once[4]).toEqual([0.5, 0.5, 0.5]);
+        for (let i = 0; i < 10; i++) await backward(id, [loss], { retainGraph: true });
+        expect(getGradients(id).get(weight)!.layout).toBe('sparse_coo');
+        expect(shown(getGradients(id).get(weight))).toEqual(once.map((row) => row.map((x) => 11 * x)));
+        expect(shown(first)).toEqual(once);
+      }),
+    ));
+});
