@@ -81,6 +81,8 @@ export function deviceBytes(): number {
 export function relieveDevice(): void {
   if (residentBytes <= budget.high) return;
   for (const cell of resident) {
+    // A device whose memory is all there is of a tensor keeps it.
+    if (isHome(cell)) continue;
     if (residentBytes <= budget.low) break;
     evict(cell);
   }
@@ -88,7 +90,12 @@ export function relieveDevice(): void {
 
 /** Moves everything to the host: before the backend changes. */
 export function evictAll(): void {
-  for (const cell of resident) evict(cell);
+  for (const cell of resident) if (!isHome(cell)) evict(cell);
+}
+
+/** Whether it lies in memory that no backend computes in. */
+function isHome({ backend }: Cell): boolean {
+  return backend?.worth.matmul === Infinity;
 }
 
 function evict(cell: Cell): void {

@@ -4,7 +4,8 @@ import './install.ts';
 
 export { rpcName, type Named } from './named.ts';
 export { type DType, type TypedArrayOf, type TypedArrays, promote as promoteTypes } from './dtype.ts';
-export { Parameter, Tensor, type Device, type GradFn, type GradHook, type Nested } from './tensor.ts';
+export type { Device } from './device.ts';
+export { Parameter, Tensor, type GradFn, type GradHook, type Nested } from './tensor.ts';
 export { AutogradError, DisposedError, DTypeError, ShapeError, TensorError } from './errors.ts';
 export {
   arange,
@@ -36,6 +37,7 @@ export { gradcheck, type GradcheckOptions } from './autograd/backward/gradcheck.
 export { fromTf, lift } from './interop.ts';
 export { memory } from './memory.ts';
 export { setMemoryBudget } from './device-memory.ts';
+export { deviceMemory, devices, openHostDevice } from './devices.ts';
 export { findLeaks, type Leak, type LeakReport } from './leaks.ts';
 export { loadSafetensors, saveSafetensors } from './safetensors.ts';
 export { logSoftmax, logSumExp, softmax } from './ops/softmax.ts';

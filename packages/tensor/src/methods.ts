@@ -5,9 +5,6 @@
 import type { DType, TypedArrayOf } from './dtype.ts';
 import type { TfTensor } from './backends/tfjs.ts';
 
-/** Where a tensor lives. The wasm backend counts as the cpu: its memory is the process's own. */
-export type Device = 'cpu' | `gpu:${number}`;
-
 /** Values at any depth of nesting: a scalar, a vector, a matrix and so on. */
 export type Nested<T> = T | readonly Nested<T>[];
 

@@ -2,6 +2,7 @@
 import type { Backend, DeviceBuffer, DeviceDType } from './backends/backend.ts';
 import { forgetDevice, trackDevice, touchedDevice, type Cell, type Ticket } from './device-memory.ts';
 import { runAtRoot } from './ambient.ts';
+import { noteElsewhere, type Device } from './device.ts';
 import { DisposedError, InvariantError } from './errors.ts';
 
 export interface StorageOptions {
@@ -51,12 +52,15 @@ function ageSoon(): void {
 export class Storage {
   readonly nbytes: number;
   private changes = 0;
+  private home: Device;
   private readonly cell: Cell;
 
   /** Starts with no owner: the first tensor retains it. */
   constructor(memory: Uint8Array | { device: DeviceBuffer; backend: Backend }, options: StorageOptions = {}) {
     const onHost = memory instanceof Uint8Array;
     this.nbytes = onHost ? memory.byteLength : memory.device.nbytes;
+    this.home = onHost ? 'cpu' : (memory.backend.device ?? 'cpu');
+    if (this.home !== 'cpu') noteElsewhere();
     this.cell = {
       nbytes: this.nbytes,
       host: onHost ? memory : undefined,
@@ -86,6 +90,28 @@ export class Storage {
     if (cell.freed || cell.registered) return;
     cell.registered = true;
     collected.register(this, cell.ticket, cell.ticket);
+  }
+
+  /** Where its bytes belong. */
+  get device(): Device {
+    return this.home;
+  }
+
+  /** Belongs there from now on, in `memory` where that is not a backend's; before anybody else has it. */
+  settleOn(device: Device, memory: Backend | undefined): void {
+    if (device === this.home) return;
+    this.home = device;
+    if (device !== 'cpu') noteElsewhere();
+    if (memory === undefined) return;
+    const { cell } = this;
+    const bytes = this.hostBytes();
+    this.dropDevice();
+    cell.device = memory.upload(bytes, 'bool');
+    cell.backend = memory;
+    trackDevice(cell);
+    this.dropHost();
+    settle(cell);
+    this.register();
   }
 
   /** Counts in-place changes; saved values compare it. */

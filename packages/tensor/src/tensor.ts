@@ -1,14 +1,15 @@
 /** @file The Tensor handle: a strided (or sparse) view of a Storage, with its place in the autograd graph. */
 import { ambient } from './ambient.ts';
+import type { Device } from './device.ts';
 import { isDifferentiable, type DType } from './dtype.ts';
 import { AutogradError, DisposedError } from './errors.ts';
 import { limits } from './limits.ts';
-import type { Device, Nested, TensorMethods } from './methods.ts';
+import type { Nested, TensorMethods } from './methods.ts';
 import { handlesIn, keep, noteCreated, untracked } from './scope.ts';
 import { isContiguous, sameShape, sizeOf, type Shape } from './shape.ts';
 import type { Storage } from './storage.ts';
 
-export type { Device, Nested };
+export type { Nested };
 
 /** What a sparse COO tensor consists of: indices int64 [sparseDims, nnz], values [nnz, ...denseDims]. */
 export interface SparseParts {
@@ -163,8 +164,9 @@ export class Tensor<D extends DType = DType> {
     return this.sparse === undefined ? 'strided' : 'sparse_coo';
   }
 
+  /** Where it was made, or moved to; its views are there too. A result that moves to the host while a device is short of memory stays its. */
   get device(): Device {
-    return 'cpu';
+    return this.held.device;
   }
 
   /** The number of elements. */

@@ -6,6 +6,8 @@ import type { Shape } from '../shape.ts';
 import type { Edge, Tensor } from '../tensor.ts';
 import type { DType } from '../dtype.ts';
 import { programStack } from './anomaly.ts';
+import { someElsewhere, type Device } from '../device.ts';
+import { inDerivative } from '../devices.ts';
 import { FunctionNode } from './node.ts';
 import { gradEdge, SavedTensor } from './record.ts';
 
@@ -37,6 +39,8 @@ export class OpNode extends FunctionNode implements Saved {
   private readonly rule: Derivative;
   private readonly attrs: unknown;
   private readonly keys: readonly (number | 'output')[];
+  /** Where the inputs are, once any storage was on a device. */
+  private readonly places: readonly Device[] | undefined;
   /** One value a key; undefined once freed. */
   private saved: SavedTensor[] | undefined;
 
@@ -61,6 +65,7 @@ export class OpNode extends FunctionNode implements Saved {
     this.shapes = shapes;
     this.dtypes = dtypes;
     this.needs = needs;
+    this.places = someElsewhere() ? inputs.map((t) => t.device) : undefined;
     const { save } = rule;
     this.keys = typeof save === 'function' ? save(needs) : save;
     this.saved = [];
@@ -99,7 +104,12 @@ export class OpNode extends FunctionNode implements Saved {
     const grad = grads[0];
     if (grad === null || grad === undefined) return this.nextEdges.map(() => null);
     // A rule that saves nothing moves and adds elements; one that computes rounds to half precision once, at the end.
-    return this.rule.backward(this.keys.length === 0 ? grad : toFloat32(grad), this, this.attrs as never);
+    const { places } = this;
+    const run = (): readonly (Tensor | null)[] =>
+      this.rule.backward(this.keys.length === 0 ? grad : toFloat32(grad), this, this.attrs as never);
+    if (places === undefined) return run();
+    // What a rule makes itself lies on the cpu; the gradient of an input is where the input is.
+    return inDerivative(() => run().map((own, i) => (own === null ? null : at(own, places[i] ?? 'cpu'))));
   }
 
   /** Functions that saved nothing can run again, as in PyTorch. */
@@ -109,4 +119,8 @@ export class OpNode extends FunctionNode implements Saved {
     this.saved = undefined;
     for (const value of saved) value.release();
   }
+}
+
+function at(grad: Tensor, device: Device): Tensor {
+  return grad.device === device ? grad : grad.to(device);
 }

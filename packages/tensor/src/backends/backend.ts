@@ -1,5 +1,7 @@
 /** @file What a device must offer: memory, and kernels by name. */
 
+import type { Device } from '../device.ts';
+
 /** The element types a device computes in. */
 export type DeviceDType = 'float32' | 'int32' | 'bool';
 
@@ -44,6 +46,8 @@ export type Worth = Readonly<Record<'elementwise' | 'broadcast' | 'reduce' | 'tr
 /** One device. The host loops of `src/ops` serve whatever it has no kernel for. */
 export interface Backend {
   readonly name: BackendName;
+  /** What tensors in its memory say where they are. @default 'cpu' */
+  readonly device?: Device;
   /** Whether memory given to `upload` may be read by the device later: it must then never change or be reused. */
   readonly aliasesUploads: boolean;
   readonly worth: Worth;

@@ -1,4 +1,5 @@
 /** @file The one backend of this process: the environment's choice, opened by the first operation that is worth a kernel, or that of `setBackend`. */
+import type { Device } from '../device.ts';
 import { evictAll } from '../device-memory.ts';
 import { TensorError } from '../errors.ts';
 import type { Backend, BackendName, Worth } from './backend.ts';
@@ -33,6 +34,11 @@ let backend: Backend | undefined;
 /** The device operations run on now; opened if it is not yet. */
 export function currentBackend(): Backend {
   return (backend ??= asked === 'auto' ? openFirst() : openers[asked].open(true));
+}
+
+/** The device of the backend, if one is open: 'cpu' where its memory is the process's own. */
+export function currentDevice(): Device {
+  return backend?.device ?? 'cpu';
 }
 
 /** The device, when `units` of this work make a kernel pay there. Less than that opens none. */

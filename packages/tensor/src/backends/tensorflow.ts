@@ -1,4 +1,5 @@
 /** @file The native TensorFlow backend: used when @tensorflow/tfjs-node or -gpu is installed. */
+import type { Device } from '../device.ts';
 import { InvariantError, TensorError } from '../errors.ts';
 import { sameShape, type Shape } from '../shape.ts';
 import type { Backend, DeviceBuffer, DeviceDType, DeviceTensor, DeviceUpdate, Worth } from './backend.ts';
@@ -68,6 +69,8 @@ type Run = (inputs: readonly Handle[], attrs: Readonly<Record<string, unknown>>)
 
 class Tensorflow implements Backend {
   readonly name = 'tensorflow';
+  /** The addon puts every tensor on the first GPU, where it was built for one and finds it. */
+  readonly device: Device;
   // Uploads are lazy, and alias the source when its address happens to be aligned.
   readonly aliasesUploads = true;
   readonly worth = TENSORFLOW_WORTH;
@@ -76,6 +79,7 @@ class Tensorflow implements Backend {
   private readonly kernels: ReadonlyMap<string, Run>;
 
   constructor(binding: Binding) {
+    this.device = binding.isUsingGpuDevice?.() === true ? 'gpu:0' : 'cpu';
     this.ops = new NativeOps(binding);
     this.kernels = kernelsOf(this.ops);
   }

@@ -28,6 +28,7 @@ export interface Binding {
   ): { id: number; shape: number[] }[];
   createTensor(shape: readonly number[], dtype: number, values: Values): number;
   deleteTensor(id: number): void;
+  isUsingGpuDevice?(): boolean;
   /** A copy. */
   tensorDataSync(id: number): Values;
 }

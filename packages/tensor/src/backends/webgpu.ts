@@ -84,6 +84,7 @@ interface Named extends DeviceBuffer {
 
 class Webgpu implements Backend {
   readonly name = 'webgpu';
+  readonly device = 'webgpu:0';
   // Uploads travel to the thread as copies.
   readonly aliasesUploads = false;
   readonly worth = WEBGPU_WORTH;

@@ -1,13 +1,14 @@
 /** @file Copies and conversions: clone, contiguous, to. */
 import { cast, isDType, type DType } from '../dtype.ts';
-import { DTypeError } from '../errors.ts';
+import { checkDevice, place } from '../devices.ts';
 import { fromArray, over, rawView, readArray, readBytes } from '../host.ts';
 import { contiguousOnDevice } from './kernels.ts';
 import { shareHandle } from '../autograd/record.ts';
 import { Storage } from '../storage.ts';
 import { cloneSparse } from './sparse/parts.ts';
-import type { Device, Tensor } from '../tensor.ts';
-import { defineOp } from './define.ts';
+import type { Device } from '../device.ts';
+import type { Tensor } from '../tensor.ts';
+import { defineOp, type Op } from './define.ts';
 import { apply } from './op.ts';
 import { ALL, each } from './takes.ts';
 
@@ -44,12 +45,27 @@ const castOp = defineOp<{ dtype: DType }>('to', '_to_copy', each(ALL), ([t], { d
   return fromArray(cast(array, input.dtype, dtype), dtype, input.shape);
 });
 
-/** The elements converted to `dtype` (or the tensor itself, as a second handle, when nothing changes). */
+const moveOp: Op<{ to: Device; from: Device }> = {
+  ...defineOp<{ to: Device; from: Device }>('move', '_to_copy', each(ALL), ([t], { to: target }) => {
+    const input = t as Tensor;
+    const copy =
+      input.sparse === undefined
+        ? over(new Storage(readBytes(input).slice()), input.dtype, input.shape)
+        : cloneSparse(input);
+    if (copy.sparse === undefined) place(copy.storage, target);
+    else for (const part of [copy.sparse.indices, copy.sparse.values]) place(part.storage, target);
+    return copy;
+  }),
+  moves: true,
+};
+
+/** The elements converted to `dtype`, or copied to a device (or the tensor itself, as a second handle, when nothing changes). */
 export function to<E extends DType>(t: Tensor, target: E | Device): Tensor<E> {
   if (isDType(target)) {
     if (t.dtype === target) return shareHandle(t) as Tensor<E>;
     return apply(castOp, [t], { dtype: target }) as Tensor<E>;
   }
-  if (target !== t.device) throw new DTypeError(`no device '${target}' here; this process computes on '${t.device}'`);
-  return shareHandle(t) as Tensor<E>;
+  if (target === t.device) return shareHandle(t) as Tensor<E>;
+  checkDevice(target);
+  return apply(moveOp, [t], { to: target, from: t.device }) as Tensor<E>;
 }

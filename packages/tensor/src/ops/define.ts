@@ -13,6 +13,8 @@ export interface Op<A> {
   readonly torch: string;
   /** The dtypes it takes: what others meet is an error that names the operation. */
   readonly takes: Takes;
+  /** Whether its result is on another device than its inputs. */
+  readonly moves?: boolean;
   /** Computes the result; sees and records no history. */
   readonly forward: (inputs: readonly Tensor[], attrs: A) => Tensor;
 }

@@ -5,7 +5,9 @@ import { OpNode, type Derivative } from '../autograd/op-node.ts';
 import { requiresGrad } from '../autograd/record.ts';
 import { checkInPlace } from '../autograd/views.ts';
 import { rebaseHistory } from './view-history.ts';
+import { deviceOf } from '../devices.ts';
 import { isDifferentiable, promote, dtypes, type DType } from '../dtype.ts';
+import { someElsewhere } from '../device.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { aligned, rawView, readBytes } from '../host.ts';
 import { contiguousStrides, expandStrides, sameShape } from '../shape.ts';
@@ -67,6 +69,7 @@ export function applyInPlace<T extends Tensor, A>(
 /** Throws where `t` may not be changed, or not by these operands; says whether the change is recorded. */
 function admit(t: Tensor, inputs: readonly Tensor[], gradMode: boolean, options: InPlaceOptions | undefined): boolean {
   const recorded = gradMode && requiresGrad(inputs);
+  if (someElsewhere()) deviceOf(inputs);
   if (gradMode) checkInPlace(t, recorded);
   if (options?.uniform !== true) checkDistinct(t);
   const given = options?.given;

@@ -34,10 +34,12 @@ export interface Argument extends DeviceTensor {
 /** `t` as a kernel argument, contiguous. Transposed views are transposed on the device where that pays. */
 export function argument(backend: Backend, t: Tensor): Argument {
   const dtype = t.dtype as DeviceDType;
-  if (t.offset === 0 && t.isContiguous && t.size * dtypes[dtype].bytes === t.storage.nbytes) {
+  // What lies in other memory stays there: the kernel gets a copy.
+  const elsewhere = t.device !== 'cpu' && t.device !== (backend.device ?? 'cpu');
+  if (!elsewhere && t.offset === 0 && t.isContiguous && t.size * dtypes[dtype].bytes === t.storage.nbytes) {
     return { buffer: t.storage.toDevice(backend, dtype), shape: t.shape, temporary: false };
   }
-  const turned = transposed(backend, t);
+  const turned = elsewhere ? undefined : transposed(backend, t);
   if (turned !== undefined) return { buffer: turned, shape: t.shape, temporary: true };
   const bytes = readBytes(t);
   // A slice of device memory would move when the upload grows the heap.
@@ -78,6 +80,7 @@ export function runKernel<D extends DType>(
 export function contiguousOnDevice<D extends DType>(t: Tensor<D>): Tensor<D> | undefined {
   if (!isDeviceDType(t.dtype) || t.isContiguous || !t.storage.onDevice) return undefined;
   const backend = currentBackend();
+  if (t.device !== (backend.device ?? 'cpu')) return undefined;
   relieveDevice();
   const device = transposed(backend, t);
   return device === undefined ? undefined : over(new Storage({ device, backend }), t.dtype, t.shape);

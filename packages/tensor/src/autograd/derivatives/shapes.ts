@@ -6,6 +6,7 @@ import { sumTo } from '../../ops/gradients.ts';
 import type { SliceAttrs } from '../../ops/views.ts';
 import { contiguousStrides, type Shape } from '../../shape.ts';
 import type { Derivative, Saved } from '../op-node.ts';
+import type { Device } from '../../device.ts';
 import type { DType } from '../../dtype.ts';
 
 function inputShape(saved: Saved): Shape {
@@ -26,6 +27,7 @@ export const shapes: Readonly<Record<string, Derivative>> = {
   view: { save: [], backward: (grad, saved) => [grad.reshape(inputShape(saved))] },
   alias: { save: [], backward: (grad) => [grad] },
   clone: { save: [], backward: (grad) => [grad] },
+  move: { save: [], backward: (grad, _node, { from }: { from: Device }) => [grad.to(from)] },
   to: { save: [], backward: (grad, saved) => [grad.to(saved.dtypes[0] as DType)] },
   copy: {
     save: [],
