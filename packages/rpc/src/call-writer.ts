@@ -4,6 +4,7 @@ import { ambient } from '@backwire/tensor/internal';
 import {
   FrameFlag,
   FrameKind,
+  MessageType,
   planTensors,
   type FrameWriter,
   type HeaderEntry,
@@ -123,9 +124,12 @@ export class CallWriter {
     }
   }
 
-  private plan({ worker }: Peer, { tensors }: RpcMessage): TensorPlan | undefined {
+  private plan({ worker }: Peer, { tensors, type }: RpcMessage): TensorPlan | undefined {
     if (tensors.length === 0) return undefined;
-    return planTensors(tensors, { mapDevice: this.core.deviceMaps.to(worker.name, 'Request') });
+    const { deviceMaps } = this.core;
+    const gradients = type === MessageType.BACKWARD_AUTOGRAD_REQ;
+    const mapDevice = gradients ? deviceMaps.gradientsTo(worker.name) : deviceMaps.to(worker.name, 'Request');
+    return planTensors(tensors, { mapDevice });
   }
 
   private end(

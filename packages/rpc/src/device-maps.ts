@@ -1,12 +1,10 @@
 /** @file Which device of a peer a tensor goes to. */
 import type { Device } from '@backwire/tensor';
+import { isDeviceName } from '@backwire/tensor/internal';
+import { MAX_DEVICE_MAP } from '@backwire/wire/internal';
 import { RpcError } from './errors.ts';
 
 type Maps = Readonly<Record<string, Readonly<Record<string, string>>>>;
-
-/** Devices of one worker that a peer may name. */
-const MAX_DEVICES = 1_024;
-const DEVICE = /^(cpu|gpu:\d{1,4})$/;
 
 /** The maps of one agent, by peer. Tensors in main memory need none. */
 export class DeviceMaps {
@@ -16,6 +14,7 @@ export class DeviceMaps {
   /** One function a peer and way, made when first asked for; as many as peers there were. */
   private readonly requests = new Map<string, (device: Device) => Device>();
   private readonly responses = new Map<string, (device: Device) => Device>();
+  private readonly gradients = new Map<string, (device: Device) => Device>();
   /** As given, for the other members; undefined when there is none. */
   readonly given: Maps | undefined;
 
@@ -25,7 +24,7 @@ export class DeviceMaps {
     for (const [peer, map] of Object.entries(given)) {
       const used = new Map<string, string>();
       for (const [from, to] of Object.entries(map)) {
-        if (!DEVICE.test(from) || !DEVICE.test(to)) {
+        if (!isDeviceName(from) || !isDeviceName(to)) {
           throw new RpcError(
             'invalid-argument',
             `deviceMaps: '${from}' to '${to}' for '${peer}' is not between devices`,
@@ -59,8 +58,8 @@ export class DeviceMaps {
     this.answers.delete(peer);
     if (typeof map !== 'object' || map === null) return;
     const reverse = new Map<string, Device>();
-    for (const [from, to] of Object.entries(map).slice(0, MAX_DEVICES)) {
-      if (DEVICE.test(from) && typeof to === 'string' && DEVICE.test(to)) reverse.set(to, from as Device);
+    for (const [from, to] of Object.entries(map).slice(0, MAX_DEVICE_MAP)) {
+      if (isDeviceName(from) && isDeviceName(to)) reverse.set(to, from);
     }
     if (reverse.size > 0) this.answers.set(peer, reverse);
   }
@@ -73,14 +72,21 @@ export class DeviceMaps {
     return mapping;
   }
 
-  private mapping(peer: string, what: 'Request' | 'Response'): (device: Device) => Device {
+  /** Where gradients go: the way back of what was sent, by whichever map it was. */
+  gradientsTo(peer: string): (device: Device) => Device {
+    let mapping = this.gradients.get(peer);
+    if (mapping === undefined) this.gradients.set(peer, (mapping = this.mapping(peer, 'Request', true)));
+    return mapping;
+  }
+
+  private mapping(peer: string, what: 'Request' | 'Response', either = false): (device: Device) => Device {
     const maps = what === 'Request' ? this.maps : this.answers;
     return (device) => {
-      const target = maps.get(peer)?.get(device);
+      const target = maps.get(peer)?.get(device) ?? (either ? this.answers.get(peer)?.get(device) : undefined);
       if (target !== undefined || device === 'cpu') return target ?? device;
       throw new RpcError(
         'invalid-argument',
-        `tensors travel from main memory by default: move them to the cpu before sending them, or set deviceMaps. ${what} device mapping is not available for destination ${peer}, but found tensor on device: ${device}`,
+        `RPC only supports CPU tensors by default, please move your tensors to CPU before sending them over RPC, or set \`deviceMaps\` to explicitly configure device mapping. ${what} device mapping is not available for destination ${peer}, but found tensor on device: ${device}`,
       );
     };
   }

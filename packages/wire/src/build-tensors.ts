@@ -1,31 +1,27 @@
 /** @file Makes tensors of received memory, after the last check that needs the bytes themselves. */
-import { type DType, Tensor } from '@backwire/tensor';
-import {
-  type Storage,
-  type StorageOptions,
-  sparseFromParts,
-  storageFromBytes,
-  tensorFromParts,
-} from '@backwire/tensor/internal';
+import { type Device, type DType, Tensor } from '@backwire/tensor';
+import { type Storage, type StorageOptions, sparseFromParts, tensorFromParts } from '@backwire/tensor/internal';
 import { decodeError } from './errors.ts';
+import { storageOn } from './received-storages.ts';
 import { type TensorDescriptor } from './tensor-descriptor.ts';
 
 /**
  * The tensors that checked descriptors describe, over `memory`, one storage an entry. The caller owns them; `optionsFor` says what
- * becomes of a storage's memory when its last tensor is gone.
+ * becomes of a storage's memory when its last tensor is gone, `devices` where each belongs.
  * @throws WireError 'decode-error' for sparse indices outside their shape, with nothing made.
  */
 export function buildTensors(
   descriptors: readonly TensorDescriptor[],
   memory: readonly Uint8Array[],
   optionsFor: (nbytes: number) => StorageOptions,
+  devices?: readonly (Device | undefined)[],
 ): Tensor[] {
   for (const { sparse, shape } of descriptors) if (sparse !== undefined) checkIndices(sparse.indices, shape, memory);
   // Of their final length: an array that grows takes room for seventeen.
   const storages = new Array<Storage>(memory.length);
   for (let i = 0; i < memory.length; i++) {
     const bytes = memory[i] as Uint8Array;
-    storages[i] = storageFromBytes(bytes, optionsFor(bytes.length));
+    storages[i] = storageOn(bytes, devices?.[i], optionsFor(bytes.length));
   }
   const tensors = new Array<Tensor>(descriptors.length);
   for (let i = 0; i < descriptors.length; i++) tensors[i] = buildTensor(descriptors[i] as TensorDescriptor, storages);

@@ -1,9 +1,10 @@
 /** @file The receiver's memory for the tensors of one message, until they are complete and become tensors. */
-import { type Tensor } from '@backwire/tensor';
+import { type Device, type Tensor } from '@backwire/tensor';
 import { type BufferPool, bufferPool } from './buffer-pool.ts';
 import { buildTensors } from './build-tensors.ts';
 import { decodeError } from './errors.ts';
 import { DEFAULT_WIRE_LIMITS, type WireLimits } from './limits.ts';
+import { isPooled, receiveMemory, storageDevices } from './received-storages.ts';
 import { checkTensorTable } from './tensor-checks.ts';
 import { type StorageDescriptor, type TensorTable } from './tensor-descriptor.ts';
 
@@ -15,6 +16,7 @@ export class IncomingTensors {
   readonly table: TensorTable;
   private readonly pool: BufferPool;
   private readonly memory: (Uint8Array | undefined)[];
+  private readonly devices: readonly (Device | undefined)[] | undefined;
   private landing = 0;
   private state: 'open' | 'taken' | 'released' = 'open';
 
@@ -34,17 +36,28 @@ export class IncomingTensors {
     if (!checked) checkTensorTable(table, limits);
     const { storages } = table;
     checkInline(storages, end - start);
+    this.devices = storageDevices(table.tensors);
     this.table = table;
     this.pool = pool;
     this.memory = new Array<Uint8Array | undefined>(storages.length);
     let at = start;
     for (let i = 0; i < storages.length; i++) {
       const { nbytes, placement } = storages[i] as StorageDescriptor;
-      const memory = pool.take(nbytes);
+      const memory = this.devices === undefined ? pool.take(nbytes) : this.room(i, nbytes);
       this.memory[i] = memory;
       if (placement !== 'inline') continue;
       copyInto(memory, bytes, at, nbytes);
       at += nbytes;
+    }
+  }
+
+  /** Memory for one storage of a message with devices; where a converter fails, what the others got goes back. */
+  private room(storage: number, nbytes: number): Uint8Array {
+    try {
+      return receiveMemory(nbytes, this.devices?.[storage], this.pool);
+    } catch (error) {
+      this.release();
+      throw error;
     }
   }
 
@@ -88,7 +101,12 @@ export class IncomingTensors {
   tensors(): Tensor[] {
     if (this.state !== 'open') throw new Error(`invariant: the tensors of a message are ${this.state}`);
     const { pool, table, memory } = this;
-    const tensors = buildTensors(table.tensors, memory as Uint8Array[], (nbytes) => pool.optionsFor(nbytes));
+    const tensors = buildTensors(
+      table.tensors,
+      memory as Uint8Array[],
+      (nbytes) => pool.optionsFor(nbytes),
+      this.devices,
+    );
     this.state = 'taken';
     memory.length = 0;
     return tensors;
@@ -102,7 +120,9 @@ export class IncomingTensors {
   }
 
   private giveBack(): void {
-    for (const memory of this.memory.splice(0)) if (memory !== undefined) this.pool.give(memory);
+    this.memory.splice(0).forEach((memory, i) => {
+      if (memory !== undefined && isPooled(this.devices?.[i])) this.pool.give(memory);
+    });
   }
 }
 

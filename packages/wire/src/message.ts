@@ -1,11 +1,11 @@
 /** @file Messages and their three stages: what the sender has to write, the memory the receiver makes for it, the message again. */
-import { type Device, type Tensor } from '@backwire/tensor';
+import { type Tensor } from '@backwire/tensor';
 import { bufferPool } from './buffer-pool.ts';
 import { buildTensors } from './build-tensors.ts';
-import { getDeviceTypeConverter } from './device-converters.ts';
 import { checkLimit, decodeError } from './errors.ts';
 import { DEFAULT_WIRE_LIMITS } from './limits.ts';
 import { type MessageType } from './message-type.ts';
+import { isPooled, receiveMemory, storageDevices } from './received-storages.ts';
 import { checkTensorTable } from './tensor-checks.ts';
 import { type TensorDescriptor } from './tensor-descriptor.ts';
 import { planTensors } from './tensor-plan.ts';
@@ -74,12 +74,8 @@ interface TrackedAllocation extends Allocation {
 export function allocate(descriptor: Descriptor): Allocation {
   checkDescriptor(descriptor);
   const payload = new Uint8Array(descriptor.payloadBytes);
-  const devices = storageDevices(descriptor);
-  const storages = descriptor.storageBytes.map((nbytes, i) => {
-    const device = devices[i] ?? 'cpu';
-    const converter = device === 'cpu' ? undefined : getDeviceTypeConverter(device.slice(0, device.indexOf(':')));
-    return converter === undefined ? bufferPool.take(nbytes) : converter.allocateTensorForReceiving(nbytes, device);
-  });
+  const devices = storageDevices(descriptor.tensors);
+  const storages = descriptor.storageBytes.map((nbytes, i) => receiveMemory(nbytes, devices?.[i], bufferPool));
   let open = true;
   const allocation: TrackedAllocation = {
     payload,
@@ -93,7 +89,9 @@ export function allocate(descriptor: Descriptor): Allocation {
     release() {
       if (!open) return;
       open = false;
-      for (const storage of storages) bufferPool.give(storage);
+      storages.forEach((storage, i) => {
+        if (isPooled(devices?.[i])) bufferPool.give(storage);
+      });
     },
   };
   return allocation;
@@ -113,7 +111,8 @@ export function deserializeMessage(descriptor: Descriptor, allocation: Allocatio
   });
   const tracked = allocation as Partial<TrackedAllocation>;
   tracked.checkOpen?.();
-  const tensors = buildTensors(descriptor.tensors, storages, (nbytes) => bufferPool.optionsFor(nbytes));
+  const devices = storageDevices(descriptor.tensors);
+  const tensors = buildTensors(descriptor.tensors, storages, (nbytes) => bufferPool.optionsFor(nbytes), devices);
   tracked.take?.();
   return { type: descriptor.type, id: descriptor.id, payload, tensors };
 }
@@ -127,17 +126,4 @@ function checkDescriptor(descriptor: Descriptor): void {
     if (!Number.isSafeInteger(size) || size < 0) throw decodeError(`${size} is no size`);
   const storages = descriptor.storageBytes.map((nbytes) => ({ nbytes, placement: 'body' as const }));
   checkTensorTable({ storages, tensors: descriptor.tensors }, limits);
-}
-
-/** The device of each storage: that of the first tensor that views it. */
-function storageDevices(descriptor: Descriptor): (Device | undefined)[] {
-  const devices: (Device | undefined)[] = [];
-  const note = (tensor: TensorDescriptor): void => {
-    if (tensor.sparse !== undefined) {
-      note(tensor.sparse.indices);
-      note(tensor.sparse.values);
-    } else devices[tensor.storage] ??= tensor.device;
-  };
-  descriptor.tensors.forEach(note);
-  return devices;
 }

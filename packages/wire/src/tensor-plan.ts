@@ -5,7 +5,7 @@ import { RECOPY_STORAGE_BYTES } from './limits.ts';
 import { Positions } from './positions.ts';
 import { type TensorDescriptor, contiguousStrides, dtypeBytes } from './tensor-descriptor.ts';
 import { OutgoingStorage, type Pinned, TensorPlan } from './tensor-table.ts';
-import { getDeviceTypeConverter } from './device-converters.ts';
+import { converterOf } from './received-storages.ts';
 
 export interface PlanOptions {
   /** Where the receiver should put a tensor; by default where it is. */
@@ -153,9 +153,15 @@ class Planner {
   private pin(tensor: Tensor, storage: Storage): number {
     const index = this.storages.length;
     if (tensor.device !== 'cpu') {
-      const converter = getDeviceTypeConverter(tensor.device.slice(0, tensor.device.indexOf(':')));
+      const converter = converterOf(tensor.device);
       if (converter !== undefined) {
         const prepared = converter.prepareTensorForSending(tensor);
+        if (prepared.bytes.length !== storage.nbytes) {
+          prepared.release();
+          throw new TypeError(
+            `the converter for ${tensor.device} gave ${prepared.bytes.length} bytes of a storage of ${storage.nbytes}`,
+          );
+        }
         this.add(new OutgoingStorage(index, prepared.bytes, { unpinIo: () => prepared.release() }, false), storage);
         return index;
       }

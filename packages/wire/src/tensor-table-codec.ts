@@ -1,5 +1,6 @@
 /** @file The protobuf wire format of `TensorTable`, written and read by hand: it is on the path of every call with a tensor. */
 import { type Device } from '@backwire/tensor';
+import { isDeviceName } from '@backwire/tensor/internal';
 import { ByteReader } from './byte-reader.ts';
 import { type ByteWriter } from './byte-writer.ts';
 import { checkLimit, decodeError } from './errors.ts';
@@ -17,6 +18,11 @@ import {
 /** Placements by their number. */
 const PLACEMENTS = ['', 'inline', 'body', 'channel'] as const;
 
+/** The type of device that travels as a number. */
+const GPU = 'gpu:';
+/** UTF-8 bytes of the name of one of another type. */
+const MAX_DEVICE_NAME = 32;
+
 /** Protobuf tags of the table's messages. */
 const T = {
   STORAGE: (1 << 3) | 2,
@@ -33,6 +39,7 @@ const T = {
   GRAD: (6 << 3) | 0,
   PARAMETER: (7 << 3) | 0,
   DEVICE: (8 << 3) | 0,
+  DEVICE_NAME: (10 << 3) | 2,
   SPARSE: (9 << 3) | 2,
   P_INDICES: (1 << 3) | 2,
   P_VALUES: (2 << 3) | 2,
@@ -78,8 +85,10 @@ export function writeTensor(out: ByteWriter, tensor: TensorDescriptor, tag: numb
   if (tensor.requiresGrad) out.pair(T.GRAD, 1);
   if (tensor.parameter === true) out.pair(T.PARAMETER, 1);
   if (tensor.device !== 'cpu') {
-    out.u8(T.DEVICE);
-    out.varint32(Number(tensor.device.slice(4)) + 1);
+    const gpu = tensor.device.startsWith(GPU);
+    out.u8(gpu ? T.DEVICE : T.DEVICE_NAME);
+    if (gpu) out.varint32(Number(tensor.device.slice(GPU.length)) + 1);
+    else out.string(tensor.device);
   }
   if (tensor.sparse !== undefined) {
     out.u8(T.SPARSE);
@@ -198,6 +207,7 @@ function readTensor(reader: ByteReader, limits: WireLimits, part: boolean): Tens
     else if (tag === T.GRAD) requiresGrad = reader.varint32() !== 0;
     else if (tag === T.PARAMETER) parameter = reader.varint32() !== 0;
     else if (tag === T.DEVICE) device = deviceOf(reader.varint32());
+    else if (tag === T.DEVICE_NAME) device = namedDevice(reader);
     else if (tag === T.SPARSE) {
       if (part) throw decodeError('a sparse tensor inside a sparse tensor');
       sparse = readSparse(reader, limits);
@@ -243,5 +253,13 @@ function readPacked(reader: ByteReader, limits: WireLimits): number[] {
 }
 
 function deviceOf(number: number): Device {
-  return number === 0 ? 'cpu' : `gpu:${number - 1}`;
+  return number === 0 ? 'cpu' : `${GPU}${number - 1}`;
+}
+
+function namedDevice(reader: ByteReader): Device {
+  const length = reader.length();
+  checkLimit('device name', length, MAX_DEVICE_NAME);
+  const name = reader.utf8(length);
+  if (!isDeviceName(name)) throw decodeError(`'${name}' is no device`);
+  return name;
 }

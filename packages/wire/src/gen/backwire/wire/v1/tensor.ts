@@ -82,9 +82,13 @@ export interface TensorDescriptor {
   storage: number;
   requiresGrad: boolean;
   parameter: boolean;
-  /** 0 = cpu, n = accelerator n - 1. */
+  /** 0 = cpu, n = 'gpu:<n - 1>'. */
   device: number;
-  sparse: SparseDescriptor | undefined;
+  sparse:
+    | SparseDescriptor
+    | undefined;
+  /** Of a device of another type: 'webgpu:0'. */
+  deviceName: string;
 }
 
 export interface SparseDescriptor {
@@ -240,6 +244,7 @@ function createBaseTensorDescriptor(): TensorDescriptor {
     parameter: false,
     device: 0,
     sparse: undefined,
+    deviceName: "",
   };
 }
 
@@ -279,6 +284,9 @@ export const TensorDescriptor: MessageFns<TensorDescriptor> = {
     }
     if (message.sparse !== undefined) {
       SparseDescriptor.encode(message.sparse, writer.uint32(74).fork()).join();
+    }
+    if (message.deviceName !== "") {
+      writer.uint32(82).string(message.deviceName);
     }
     return writer;
   },
@@ -386,6 +394,14 @@ export const TensorDescriptor: MessageFns<TensorDescriptor> = {
             }
 
             message.sparse = SparseDescriptor.decode(reader, reader.uint32());
+            continue;
+          }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.deviceName = reader.string();
             continue;
           }
         }
