@@ -1,6 +1,6 @@
 /** @file Between errors and the failures that pass messages carry. */
 import { RemoteError, RpcError, rpcInfo, WorkerInfo } from '@backwire/rpc';
-import { errorTypeOf, isRpcErrorCode } from '@backwire/rpc/internal';
+import { bareText, errorTypeOf, isRpcErrorCode } from '@backwire/rpc/internal';
 import { classOf } from './protocol/pass-failures.ts';
 import type { Failure } from './protocol/pass-types.ts';
 
@@ -11,9 +11,7 @@ export function failureOf(error: unknown): Failure {
   if (info === undefined || info instanceof RemoteError) {
     return { code: '', name: classOf(error), text, cause: error };
   }
-  const prefix = `${info.code}: `;
-  const bare = text.startsWith(prefix) ? text.slice(prefix.length) : text;
-  return { code: info.code, name: 'RpcError', text: bare, peer: info.peer, cause: error };
+  return { code: info.code, name: 'RpcError', text: bareText(info.code, text), peer: info.peer, cause: error };
 }
 
 /** The error of a pass that failed; of the class that was thrown, when that is standard or registered. */

@@ -1,15 +1,17 @@
 /** @file PyTorch's tests of gradients through calls, with the programs and the comparisons of the originals: dense, and with sparse tensors. */
 import { describe, expect, it } from 'vitest';
-import { getWorkerInfo, rpcAsync, rpcFunction, rpcSync } from '@backwire/rpc';
-import { remote, type RRef } from '@backwire/rref';
+import { createAgent, getWorkerInfo, rpcAsync, rpcFunction, rpcSync } from '@backwire/rpc';
+import { remote, rrefs, type RRef } from '@backwire/rref';
 import {
   add,
   cos,
   customFunction,
+  deviceMemory,
   div,
   mul,
   nn,
   ones,
+  openHostDevice,
   rand,
   randn,
   runBackward,
@@ -19,7 +21,7 @@ import {
   type DType,
   type Tensor,
 } from '@backwire/tensor';
-import { backward, context, getGradients } from '../src/index.ts';
+import { backward, context, distAutograd, getGradients } from '../src/index.ts';
 import { useAgents } from './agents.ts';
 
 const { at } = useAgents('upstream', 4);
@@ -271,6 +273,42 @@ const train = rpcFunction('upstream/train', (held: RRef<Tensor>, b: Tensor) =>
     return shown(getGradients(id).get(b));
   }),
 );
+
+it('gradients go back by the device map, to where the tensors were', async () => {
+  for (const device of ['host:0', 'host:1']) openHostDevice(device);
+  const agents = await Promise.all(
+    [0, 1].map((rank) =>
+      createAgent({
+        name: `w${rank}`,
+        rank,
+        worldSize: 2,
+        store: 'memory://upstream-devices',
+        extensions: [rrefs(), distAutograd()],
+        ...(rank === 0 ? { deviceMaps: { w1: { 'host:0': 'host:1' } } } : {}),
+      }),
+    ),
+  );
+  try {
+    await agents[0]!.run(() =>
+      context(async (id) => {
+        const [a, b] = [dense(false), dense(false)].map((t) => t.to('host:0')) as [Tensor, Tensor];
+        for (const t of [a, b]) t.requiresGrad = true;
+        const c = tensor([2], { requiresGrad: true });
+        const out = await rpcSync('w1', whereAdded, [a, b]);
+        expect([out.place, out.sum.device, deviceMemory('host:1') > 0]).toEqual(['host:1', 'host:0', true]);
+        // One way through the other device, one that stays here, and one from the cpu.
+        await backward(id, [out.sum.mul(a).mul(c.to('host:0')).sum()]);
+        const grads = [a, b, c].map((t) => getGradients(id).get(t)!);
+        expect(grads.map(({ device }) => device)).toEqual(['host:0', 'host:0', 'cpu']);
+        const expected = await local([a, b, c], async () => [a.add(b).mul(a).mul(c.to('host:0')).sum()]);
+        expect(grads.map(shown)).toEqual(expected);
+      }),
+    );
+  } finally {
+    await Promise.all(agents.map((agent) => agent.shutdown({ timeoutMs: 10_000 })));
+  }
+});
+const whereAdded = rpcFunction('upstream/where-added', (a: Tensor, b: Tensor) => ({ place: a.device, sum: a.add(b) }));
 
 it('gradients of four roots, each through a call, are summed', () =>
   at(0, () => {

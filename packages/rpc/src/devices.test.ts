@@ -121,7 +121,7 @@ describe('a tensor without a map', () => {
   const words = (what: string, to: string, device: string): RegExp =>
     new RegExp(
       'only supports CPU tensors by default, please move your tensors to CPU before sending them over RPC, or .* to explicitly configure device mapping. ' +
-        `${what} device mapping is not available for destination ${to}, but found tensor on device: ${device}$`,
+        `${what} device mapping is not available for destination ${to}, but found tensor on device: ${device} `,
     );
 
   it('is refused at once, and as often as it is sent, and the workers stay well', async () => {

@@ -60,10 +60,7 @@ export class RpcError extends Error {
   readonly peer: WorkerInfo | undefined;
 
   constructor(code: RpcErrorCode, text: string, fields: RpcErrorFields = {}) {
-    super(
-      text.startsWith(`${code}: `) ? text : `${code}: ${text}`,
-      'cause' in fields ? { cause: fields.cause } : undefined,
-    );
+    super(`${bareText(code, text)} [${code}]`, 'cause' in fields ? { cause: fields.cause } : undefined);
     this.code = code;
     this.executed = fields.executed ?? 'no';
     this.retryable = fields.retryable ?? (this.executed === 'no' && PASSING.has(code));
@@ -105,6 +102,14 @@ export class RemoteError extends RpcError {
   }
 }
 Object.defineProperty(RemoteError.prototype, 'name', { value: 'RemoteError', configurable: true, writable: true });
+
+/** A message without its code, wherever that stands: behind it, or before it as workers of earlier versions write it. */
+export function bareText(code: string, text: string): string {
+  const behind = ` [${code}]`;
+  const before = `${code}: `;
+  if (text.endsWith(behind)) return text.slice(0, -behind.length);
+  return text.startsWith(before) ? text.slice(before.length) : text;
+}
 
 /** A state that cannot be reached: a defect of the library, never the fault of its input. */
 export class InvariantError extends Error {}

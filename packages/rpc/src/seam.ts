@@ -1,5 +1,6 @@
 /** @file What sibling packages use of @backwire/rpc wherever it runs. */
 export {
+  bareText,
   errorTypeOf,
   InvariantError,
   RPC_ERROR_CODES,

@@ -130,7 +130,7 @@ describe('who is who', () => {
     for (const id of [-1, 0x8000, 1.5, NaN, Infinity, '1', null, undefined, 1n]) {
       const refusal = {
         code: 'invalid-argument',
-        message: `invalid-argument: RPC worker id ${String(id)} out of bounds for int16_t.`,
+        message: `RPC worker id ${String(id)} out of bounds for int16_t. [invalid-argument]`,
       };
       expect(() => new WorkerInfo('a', id as number)).toThrow(expect.objectContaining(refusal));
     }

@@ -309,7 +309,7 @@ describe('a creation that is refused', () => {
         const held = await Promise.all([1, 2].map((n) => rpcSync('w2', keepRemote, [n])));
         const mine = remote('w1', identity, [3]);
         const outcome = await rpcSync('w2', tryHere, [mine]);
-        expect(outcome).toMatch(/^resource-exhausted: .*one worker may hold 2 live RRef handles of another/);
+        expect(outcome).toMatch(/^one worker may hold 2 live RRef handles of another/);
         expect(held).toEqual([1, 2]);
         mine.dispose();
         await rpcSync('w2', dropKept);
@@ -369,9 +369,7 @@ describe('misuse', () => {
       3,
       async (agents) => {
         await rpcSync('w2', identity, [1]);
-        await expect(async () => remote('w2', identity, [1])).rejects.toThrow(
-          "failed-precondition: worker 'w2' has no extension 'rref'",
-        );
+        await expect(async () => remote('w2', identity, [1])).rejects.toThrow("worker 'w2' has no extension 'rref'");
         await expect(rpcSync('w2', fetch, [createRRef(1)])).rejects.toThrow("worker 'w2' has no extension 'rref'");
         agent(agents, 2).run(() => expect(() => createRRef(1)).toThrow("worker 'w2' has no extension 'rref'"));
       },

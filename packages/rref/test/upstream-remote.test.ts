@@ -127,10 +127,14 @@ describe.each([
         }
       }
       for (const to of [-1, 3, 1.5, NaN, '3', 'w9', '']) {
-        expect((await failure(rpcSync(to, add, [make(), make()]))).message).toContain('could not find destination');
-        expect((await failure(rpcAsync(to, add, [make(), make()]))).message).toContain('could not find destination');
+        const words =
+          typeof to === 'number' && !Number.isInteger(to)
+            ? 'Cannot get WorkerInfo from name'
+            : 'could not find destination';
+        expect((await failure(rpcSync(to, add, [make(), make()]))).message).toContain(words);
+        expect((await failure(rpcAsync(to, add, [make(), make()]))).message).toContain(words);
         const use = (async () => remote(to, add, [make(), make()]).toHere())();
-        expect((await failure(use)).message).toContain('could not find destination');
+        expect((await failure(use)).message).toContain(words);
       }
     }));
 

@@ -1,6 +1,6 @@
 /** @file One client of an embedded store: proof first, then its requests, torch's and ours, until it goes. */
 import { randomBytes } from 'node:crypto';
-import { RpcError } from '../errors.ts';
+import { bareText, RpcError } from '../errors.ts';
 import { HANDSHAKE_TIMEOUT_MS, Handshake, NONCE_BYTES, RECORD_HEAD_BYTES, STORE_GROUP } from '../security/handshake.ts';
 import type { Keys } from '../security/secret.ts';
 import type { Connection } from '../transports/transport.ts';
@@ -149,7 +149,7 @@ export class StoreSession {
       if (parts !== undefined) this.send(frame(Op.REPLY, id, [u8(0), ...parts]));
     } catch (error) {
       if (!(error instanceof RpcError) || error.code === 'protocol-error') throw error;
-      const text = error.message.slice(error.code.length + 2);
+      const text = bareText(error.code, error.message);
       this.send(frame(Op.REPLY, id, [u8(1), blob(Buffer.from(error.code)), blob(Buffer.from(text))]));
     }
   }

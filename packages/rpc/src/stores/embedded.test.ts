@@ -239,7 +239,7 @@ describe('the server', () => {
     const { port } = taken.address() as AddressInfo;
     await expect(serve({ port, security: open })).rejects.toMatchObject({
       code: 'unavailable',
-      message: `unavailable: Address already in use: tcp://127.0.0.1:${port}`,
+      message: `Address already in use: tcp://127.0.0.1:${port} [unavailable]`,
     });
   });
 

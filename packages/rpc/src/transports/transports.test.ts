@@ -421,7 +421,7 @@ test('tcp names a taken port', async () => {
   const port = Number(first.endpoint.split(':').at(-1));
   await expect(tcpTransport().listen({ port }, () => undefined)).rejects.toMatchObject({
     code: 'unavailable',
-    message: `unavailable: Address already in use: tcp://127.0.0.1:${port}`,
+    message: `Address already in use: tcp://127.0.0.1:${port} [unavailable]`,
   });
 });
 
