@@ -3,6 +3,8 @@ import type { Tensor } from '@backwire/tensor';
 import { FrameKind, MessageType, planTensors, type FrameWriter, type TensorPlan } from '@backwire/wire/internal';
 import type { Core, ValueContext } from './core.ts';
 import { NOTHING_INSIDE, WriteContext } from './decode-context.ts';
+import { encodeSystemError } from './error-codec.ts';
+import { RpcError } from './errors.ts';
 import type { RpcMessage } from './extension.ts';
 import type { InboundCall } from './inbound-call.ts';
 
@@ -83,6 +85,9 @@ export class Answers {
     } catch (error) {
       if (writer.open) writer.abort();
       this.core.logger.error({ error }, 'an error could not be sent');
+      // Its caller waits: it gets one that is certainly short enough.
+      if (payload.length > BRIEF_ERROR_BYTES)
+        this.error(call, encodeSystemError(new RpcError('remote-error', TOO_LONG, { executed: 'yes' })));
     }
   }
 
@@ -96,5 +101,9 @@ export class Answers {
   }
 }
 
+/** The text of a failure that is longer than a frame may be. */
+const TOO_LONG = 'the handler failed, and its error is larger than a frame may be (limits.maxFrameBytes)';
+/** What every frame has room for. */
+const BRIEF_ERROR_BYTES = 4096;
 /** Of answers without a value, which add none. */
 const NO_TENSORS: Tensor[] = [];
