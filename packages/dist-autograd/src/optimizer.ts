@@ -1,8 +1,10 @@
 /** @file DistributedOptimizer: steps parameters where they live, with the gradients of a context. */
 import { currentAgent, RpcError, rpcSync, type CallOptions, type WorkerInfo } from '@backwire/rpc';
 import {
+  CALL_OPTIONS,
   invoke,
   nameOf,
+  refuseUnknown,
   served,
   systemError,
   systemFunction,
@@ -66,6 +68,7 @@ export class DistributedOptimizer {
    * @throws RpcError 'not-found' "Could not find autograd context with id: N"; else the last error of an owner.
    */
   async step(contextId: bigint, options: CallOptions = {}): Promise<void> {
+    refuseUnknown(options, CALL_OPTIONS, 'step()');
     sessionOf(options.agent ?? currentAgent()).find(contextId);
     // The step itself is no part of the graph.
     const steps = runWith({ contextId: undefined }, () =>

@@ -33,7 +33,14 @@ import { Observers } from './inspection/observers.ts';
 import { encodeCallMessage, encodeFor } from './lazy-call.ts';
 import { MAX_OPEN_CALLS } from './limits.ts';
 import { Members } from './members.ts';
-import type { CallOptions, Limits, Liveness, Logger, ShutdownOptions } from './options.ts';
+import {
+  refuseUnknown,
+  type CallOptions,
+  type Limits,
+  type Liveness,
+  type Logger,
+  type ShutdownOptions,
+} from './options.ts';
 import type { Peer } from './peer.ts';
 import type { PendingCall } from './pending-call.ts';
 import { CallTable } from './protocol/call-table.ts';
@@ -47,6 +54,7 @@ import { WorkerInfo, type To } from './worker-info.ts';
 import { claimIn, claimOf, dialMember } from './doors.ts';
 import { createDoor } from './security/door.ts';
 
+const LISTEN_OPTIONS: ReadonlySet<string> = new Set(['signal']);
 const NO_EXTENSIONS: ReadonlySet<string> = new Set();
 
 /** States of an agent: *running* → *draining* (a graceful shutdown waits) → *closed*; or *fenced* (the group removed it) → *closed*. */
@@ -169,6 +177,7 @@ export class Agent implements ExtensionHost, Core {
     listener: (value: AgentEvents[E]) => void,
     options: { signal?: AbortSignal } = {},
   ): () => void {
+    refuseUnknown(options, LISTEN_OPTIONS, `on('${event}')`);
     return this.hub.on(event, listener, options.signal);
   }
 

@@ -13,7 +13,7 @@ import type { Followed, RpcMessage } from './extension.ts';
 import { InboundCall } from './inbound-call.ts';
 import { decodeFailed, messageOf, type Arrived } from './inbox.ts';
 import { LazyCall } from './lazy-call.ts';
-import { checkOptions, checkSignal, checkTimeoutMs, type CallOptions } from './options.ts';
+import { CALL_OPTIONS, checkSignal, checkTimeoutMs, refuseUnknown, type CallOptions } from './options.ts';
 import type { Peer } from './peer.ts';
 import { unref } from './platform.ts';
 import { PendingCall, type Answer, type CallForm, type StreamAnswer } from './pending-call.ts';
@@ -138,7 +138,7 @@ export class Caller {
   /** A call whose answer nobody waits for. Failures to send are thrown. */
   oneway(peer: Peer, name: string, args: readonly unknown[], options: CallOptions | undefined): void {
     const type = name.startsWith('aten::') ? MessageType.SCRIPT_CALL : MessageType.PYTHON_CALL;
-    checkOptions(options, `a call of '${name}'`);
+    refuseUnknown(options, CALL_OPTIONS, `a call of '${name}'`);
     const timeoutMs = options?.timeoutMs === undefined ? 0 : this.timeout(options);
     this.checkSignal(options?.signal, peer);
     const form: CallForm = { mode: 'value', label: { kind: 'oneway', name } };

@@ -2,6 +2,7 @@
 import { rpcName, type Named } from '@backwire/tensor';
 import { builtinClass, builtinClassName, builtinOperation } from './builtins.ts';
 import { RpcError } from './errors.ts';
+import { refuseUnknown } from './options.ts';
 
 // `any`: only it lets every function and class be given.
 /* eslint-disable @typescript-eslint/no-explicit-any */
@@ -54,6 +55,8 @@ const holder = globalThis as { [KEY]?: Table };
 const table: Table = (holder[KEY] ??= { byName: new Map(), byClass: new Map() });
 
 const NONE: ReadonlySet<string> = new Set();
+const FUNCTION_OPTIONS: ReadonlySet<string> = new Set(['scope']);
+const CLASS_OPTIONS: ReadonlySet<string> = new Set(['methods', 'statics', 'scope']);
 /** Names that must mean nothing on the proxy of a remote object, or awaiting or printing it would make calls. */
 const HIDDEN: ReadonlySet<string> = new Set(['then', 'toJSON']);
 /** The longest name; it also bounds what a peer may ask for. */
@@ -65,6 +68,7 @@ export const MAX_NAME_LENGTH = 512;
  * @throws RpcError 'failed-precondition' when the name means another body already, or the function has another name.
  */
 export function rpcFunction<F extends AnyFn>(name: string, fn: F, options: { scope?: boolean } = {}): F & Named {
+  refuseUnknown(options, FUNCTION_OPTIONS, 'rpcFunction()');
   return define(fn, plainFunction(name, fn, { scope: options.scope ?? false }));
 }
 
@@ -95,6 +99,7 @@ export function rpcClass<C extends AnyCtor & Named>(
     );
   }
   const name = checkName(ctor[rpcName]);
+  checkPublished(name, options);
   for (const method of options.methods) {
     if (HIDDEN.has(method) || method.startsWith('_')) {
       throw new RpcError(
@@ -125,6 +130,20 @@ export function rpcClass<C extends AnyCtor & Named>(
     define(body as AnyFn, plainFunction(`${name}.${method}`, body as AnyFn, { self: ctor, scope }));
   }
   return ctor;
+}
+
+/** @throws RpcError 'invalid-argument' unless the methods that are published are listed. */
+function checkPublished(name: string, options: unknown): void {
+  const { methods, statics } = (options ?? {}) as { methods?: unknown; statics?: unknown };
+  const wrong = [methods, statics ?? []].find((list) => !Array.isArray(list));
+  if (options === undefined || wrong !== undefined || methods === undefined) {
+    const given = wrong === undefined ? 'none were given' : `got ${typeof wrong}`;
+    throw new RpcError(
+      'invalid-argument',
+      `rpcClass() needs the methods of '${name}' that peers may call, ${given}: rpcClass(${name}, { methods: ['forward'] }); [] publishes none`,
+    );
+  }
+  refuseUnknown(options as object, CLASS_OPTIONS, `rpcClass() of '${name}'`);
 }
 
 /** For callers that do not have the server's code: `remoteFunction<typeof import('./server.js').predict>('predict')`. */

@@ -1,5 +1,6 @@
 /** @file The options of agents and calls, their defaults, and their checks. Times are milliseconds: undefined = the default, 0 = no limit. */
 import type { Named } from '@backwire/tensor';
+import { optionNames, unknownOption } from '@backwire/tensor/internal';
 import type { RpcAgent } from './agent-types.ts';
 import { RpcError } from './errors.ts';
 import type { Extension } from './extension.ts';
@@ -207,6 +208,89 @@ export function checkArguments(args: unknown, name: string): void {
   throw new TypeError(`the arguments of a call are a list, for '${name}' too; got ${typeof args}`);
 }
 
+/** @throws RpcError 'invalid-argument' for an option that `what` does not have, with the nearest that it has; TypeError for no object. */
+export function refuseUnknown(options: object | undefined, known: ReadonlySet<string>, what: string): void {
+  if (options === undefined) return;
+  checkOptions(options, what);
+  const wrong = unknownOption(options, known, what);
+  if (wrong !== undefined) throw new RpcError('invalid-argument', wrong);
+}
+
+/** The names of the options of each kind. */
+export const CALL_OPTIONS = optionNames<CallOptions>({
+  timeoutMs: true,
+  signal: true,
+  idempotencyKey: true,
+  agent: true,
+});
+export const STREAM_OPTIONS = optionNames<StreamOptions>({
+  timeoutMs: true,
+  signal: true,
+  idempotencyKey: true,
+  agent: true,
+  idleTimeoutMs: true,
+  highWaterItems: true,
+});
+export const SHUTDOWN_OPTIONS = optionNames<ShutdownOptions>({ graceful: true, timeoutMs: true, onLeak: true });
+const RPC_OPTIONS = optionNames<RpcOptions>({
+  name: true,
+  rank: true,
+  worldSize: true,
+  membership: true,
+  store: true,
+  group: true,
+  rpcTimeoutMs: true,
+  initTimeoutMs: true,
+  transports: true,
+  channels: true,
+  bind: true,
+  advertise: true,
+  security: true,
+  deviceMaps: true,
+  limits: true,
+  liveness: true,
+  maxConcurrentCalls: true,
+  extensions: true,
+  serve: true,
+  builtins: true,
+  logger: true,
+  faults: true,
+});
+const FAULT_OPTIONS = optionNames<FaultInjection>({ failFirst: true, delayMs: true });
+/** By mode. */
+const SECURITY_OPTIONS: Readonly<Record<Security['mode'], ReadonlySet<string>>> = {
+  psk: new Set(['mode', 'secret', 'secretFile']),
+  hmac: new Set(['mode', 'secret', 'secretFile']),
+  mtls: new Set(['mode', 'key', 'cert', 'ca']),
+  none: new Set(['mode', 'iUnderstand']),
+};
+
+/** Refuses what no agent can be told, and those parts of it that have names of their own. @throws RpcError, TypeError as `refuseUnknown`. */
+export function checkRpcOptions(options: RpcOptions, what: string): void {
+  refuseUnknown(options, RPC_OPTIONS, what);
+  refuseUnknown(options.faults, FAULT_OPTIONS, `${what}: faults`);
+  checkSecurityOptions(options.security);
+}
+
+/** @throws RpcError 'invalid-argument' for a mode that there is not, or an option that it does not have; TypeError for no object. */
+export function checkSecurityOptions(security: Security | undefined): void {
+  if (security === undefined) return;
+  checkOptions(security, 'security');
+  const mode: unknown = security.mode;
+  if (typeof mode !== 'string' || !Object.hasOwn(SECURITY_OPTIONS, mode)) {
+    const got = mode === undefined ? 'none was given' : `got ${show(mode)}`;
+    const tls = typeof mode === 'string' && /tls|ssl|https/i.test(mode) ? TLS_ADVICE : '';
+    throw new RpcError(
+      'invalid-argument',
+      `security.mode is one of ${Object.keys(SECURITY_OPTIONS).join(', ')}; ${got}${tls}`,
+    );
+  }
+  refuseUnknown(security, SECURITY_OPTIONS[mode as Security['mode']], `security of mode '${mode}'`);
+}
+
+const TLS_ADVICE =
+  ": with a shared secret TLS is { mode: 'psk', secret }, with certificates { mode: 'mtls', key, cert, ca }";
+
 /** A wrong value, short enough for a message. */
 function show(value: unknown): string {
   if (typeof value === 'string') return `'${value.slice(0, 40)}'`;
@@ -217,9 +301,9 @@ function show(value: unknown): string {
 /** `given` over the defaults; every value has to be a positive number. */
 export function fillNumbers<T extends object>(defaults: Readonly<T>, given: Partial<T> | undefined, what: string): T {
   const filled = { ...defaults } as Record<string, number>;
+  refuseUnknown(given, new Set(Object.keys(defaults)), what);
   for (const [key, value] of Object.entries(given ?? {})) {
     if (value === undefined) continue;
-    if (!Object.hasOwn(defaults, key)) throw new RpcError('invalid-argument', `${what}: unknown option '${key}'`);
     if (typeof value !== 'number' || !(value > 0))
       throw new RangeError(`${what}.${key} must be positive, got ${show(value)}`);
     filled[key] = value;

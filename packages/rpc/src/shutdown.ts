@@ -4,7 +4,7 @@ import type { Agent } from './agent.ts';
 import { forgetDefault } from './current.ts';
 import { RpcError, rpcInfo } from './errors.ts';
 import type { Group } from './group.ts';
-import { checkOptions, checkTimeoutMs, type ShutdownOptions } from './options.ts';
+import { checkTimeoutMs, refuseUnknown, SHUTDOWN_OPTIONS, type ShutdownOptions } from './options.ts';
 import { cancelUnread } from './stream-client.ts';
 
 /** Between two looks at what is still going on. */
@@ -31,7 +31,7 @@ export class Shutdown {
   constructor(agent: Agent, group: Group, options: ShutdownOptions, alone = false) {
     this.agent = agent;
     this.group = group;
-    checkOptions(options, 'shutdown');
+    refuseUnknown(options, SHUTDOWN_OPTIONS, 'shutdown()');
     this.graceful = options.graceful ?? true;
     this.onLeak = options.onLeak ?? 'warn';
     if (this.onLeak !== 'warn' && this.onLeak !== 'throw')

@@ -7,6 +7,7 @@ import { RpcError } from './errors.ts';
 import { Group } from './group.ts';
 import {
   checkOptions,
+  checkRpcOptions,
   checkTimeoutMs,
   DEFAULT_CONCURRENT_CALLS,
   DEFAULT_INIT_TIMEOUT_MS,
@@ -82,6 +83,7 @@ export interface Surroundings {
 export function checkGiven(options: unknown, what: string): void {
   if (options === undefined) throw new TypeError(`${what} needs options: at least { name: 'worker0' }`);
   checkOptions(options, what);
+  checkRpcOptions(options as RpcOptions, what);
 }
 
 /** The agent that free functions use here. @throws RpcError 'failed-precondition' when there is none. */

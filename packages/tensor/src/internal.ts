@@ -10,6 +10,8 @@ export { AccumulateGrad, FunctionNode } from './autograd/node.ts';
 export { fit as fitGradient } from './autograd/backward/engine.ts';
 export { gradEdge, setHistory, shareHandle } from './autograd/record.ts';
 export { addGradients, addToHeld } from './ops/gradients.ts';
+export { isOwnFrame } from './here.ts';
 export { readBytes } from './host.ts';
+export { nearestName, optionNames, unknownOption } from './option-names.ts';
 export { adoptIntoScope, callScope, scopedIn, sweep, untracked } from './scope.ts';
 export { replicas, type RunningReplica } from './nn/replicas.ts';

@@ -181,7 +181,11 @@ describe('values', () => {
     const back = roundTrip({ a: { b: 1 } }) as { a: object };
     expect(`${back as unknown as string} ${String(back.a)}`).toBe('[object Object] [object Object]');
     // eslint-disable-next-line no-prototype-builtins -- what programs write
-    expect([back.hasOwnProperty('a'), back.a.hasOwnProperty('a'), back.a instanceof Object]).toEqual([true, false, true]);
+    expect([back.hasOwnProperty('a'), back.a.hasOwnProperty('a'), back.a instanceof Object]).toEqual([
+      true,
+      false,
+      true,
+    ]);
   });
 
   it('take every name that Object.prototype has, and call nothing of it', () => {

@@ -380,7 +380,8 @@ export class ValueReader {
 
 /** Adds an own property. One that the prototype has, '__proto__' first of all, is not assigned to: that could call a setter, or be refused. */
 function put(object: Record<string, unknown>, key: string, value: unknown): void {
-  if (key in object) Object.defineProperty(object, key, { value, enumerable: true, writable: true, configurable: true });
+  if (key in object)
+    Object.defineProperty(object, key, { value, enumerable: true, writable: true, configurable: true });
   else object[key] = value;
 }
 
