@@ -30,7 +30,7 @@ import { InboundCall } from './inbound-call.ts';
 import { isInspector, serveInspector } from './inspection/door.ts';
 import { metricsOf, type AgentMetrics } from './inspection/metrics.ts';
 import { Observers } from './inspection/observers.ts';
-import { encodeCallMessage, encodeFor } from './lazy-call.ts';
+import { encodeCallMessage, encodeFor, readCallPayload } from './lazy-call.ts';
 import { MAX_OPEN_CALLS } from './limits.ts';
 import { Members } from './members.ts';
 import {
@@ -48,6 +48,7 @@ import { Membership, type View, type ViewMember } from './protocol/membership.ts
 import { Served } from './served.ts';
 import { Shutdown } from './shutdown.ts';
 import { StallGuard } from './stall-guard.ts';
+import { unsent } from './unsent.ts';
 import type { Settings } from './start.ts';
 import type { Connection, Listener, Transport } from './transports/transport.ts';
 import { WorkerInfo, type To } from './worker-info.ts';
@@ -267,12 +268,17 @@ export class Agent implements ExtensionHost, Core {
   encodeCall(to: WorkerInfo, fn: Named, args: readonly unknown[], extra?: () => Uint8Array): RpcMessage {
     const name = nameOf(fn);
     const type = name.startsWith('aten::') ? Types.SCRIPT_CALL : Types.PYTHON_CALL;
-    return encodeCallMessage(this, to, type, name, args, extra);
+    try {
+      return encodeCallMessage(this, to, type, name, args, extra);
+    } catch (error) {
+      throw unsent(error, { what: 'the arguments', name, to, self: this.self, executed: 'no' });
+    }
   }
 
   async runCall(from: WorkerInfo, message: Message): Promise<RpcMessage> {
     const value = await this.runValue(from, message);
-    return this.dispatcher.replyMessage(this.members.find(from), message.type, value);
+    const name = (): string => readCallPayload(message.payload).name;
+    return this.dispatcher.replyMessage(this.members.find(from), message.type, value, name);
   }
 
   runValue(from: WorkerInfo, message: Message): Promise<unknown> {
@@ -445,6 +451,8 @@ function wireLimitsOf(limits: Readonly<Limits>): WireLimits {
     ...DEFAULT_WIRE_LIMITS,
     maxMessageBytes: limits.maxMessageBytes,
     maxFrameBytes: Math.max(limits.maxFrameBytes, 64 * 1024),
+    maxValues: limits.maxValues,
+    maxStringBytes: limits.maxStringBytes,
     maxDepth: limits.maxDepth,
   };
 }

@@ -6,6 +6,7 @@ import { NOTHING_INSIDE, WriteContext } from './decode-context.ts';
 import { encodeSystemError } from './error-codec.ts';
 import { RpcError } from './errors.ts';
 import type { RpcMessage } from './extension.ts';
+import { unsent } from './unsent.ts';
 import type { InboundCall } from './inbound-call.ts';
 
 export class Answers {
@@ -32,7 +33,9 @@ export class Answers {
       plan?.release();
       if (writer.open) writer.abort();
       this.core.extensions.undelivered(worker, context.header);
-      throw error;
+      const what = kind === FrameKind.RESULT ? 'the result' : 'an item';
+      const name = call.definition?.name ?? '';
+      throw unsent(error, { what, name, to: worker, self: this.core.self, executed: 'yes' });
     }
   }
 

@@ -3,6 +3,7 @@ import type { Tensor } from '@backwire/tensor';
 import { ambient, runAtRoot } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
 import { FrameFlag, FrameKind, MessageType, WireError } from '@backwire/wire/internal';
+import { aborted, leaving, timedOut } from './call-errors.ts';
 import { CallWriter } from './call-writer.ts';
 import { ARRIVE } from './collectives.ts';
 import type { Core } from './core.ts';
@@ -11,12 +12,13 @@ import { decodeFailure } from './error-codec.ts';
 import { RpcError, type Executed } from './errors.ts';
 import type { Followed, RpcMessage } from './extension.ts';
 import { InboundCall } from './inbound-call.ts';
-import { decodeFailed, messageOf, type Arrived } from './inbox.ts';
+import { messageOf, type Arrived } from './inbox.ts';
 import { LazyCall } from './lazy-call.ts';
 import { CALL_OPTIONS, checkSignal, checkTimeoutMs, refuseUnknown, type CallOptions } from './options.ts';
 import type { Peer } from './peer.ts';
 import { unref } from './platform.ts';
 import { PendingCall, type Answer, type CallForm, type StreamAnswer } from './pending-call.ts';
+import { decodeFailed, unsent } from './unsent.ts';
 import type { Faults } from './faults.ts';
 
 const isPlainReply = (type: number): boolean => type === MessageType.PYTHON_RET || type === MessageType.SCRIPT_RET;
@@ -210,7 +212,7 @@ export class Caller {
       else if (kind === FrameKind.STREAM_END) this.resolve(call, undefined, undefined);
       else this.deliver(call, arrived, tensors);
     } catch (error) {
-      this.reject(call, error instanceof WireError ? decodeFailed(error, peer, 'yes') : error);
+      this.reject(call, error instanceof WireError ? this.unread(error, call) : error);
     } finally {
       if (arrived.done.length > 0) for (const done of arrived.done) done();
     }
@@ -318,9 +320,13 @@ export class Caller {
         this.undelivered(taken);
         this.reject(
           taken,
-          error instanceof WireError && error.code === 'limit'
-            ? new RpcError('resource-exhausted', error.message, { retryable: false, peer: peer.worker, cause: error })
-            : error,
+          unsent(error, {
+            what: 'the arguments',
+            name: form.label.name,
+            to: peer.worker,
+            self: this.core.self,
+            executed: 'no',
+          }),
         );
       }
       return undefined;
@@ -380,10 +386,14 @@ export class Caller {
       const value = this.decode(call.peer, arrived.bytes, arrived.start, arrived.end, tensors);
       stream.item(value, arrived.seq, freeing(this.decoding.takeUnclaimed(), tensors));
     } catch (error) {
-      this.cancel(call.id, () => decodeFailed(error, call.peer, 'yes'));
+      this.cancel(call.id, () => this.unread(error, call));
     } finally {
       for (const done of arrived.done) done();
     }
+  }
+
+  private unread(error: unknown, { peer, label }: PendingCall): RpcError {
+    return decodeFailed(error, peer, { executed: 'yes', self: this.core.self, what: 'result', name: label.name });
   }
 
   private take(id: number): PendingCall | undefined {
@@ -444,8 +454,7 @@ export class Caller {
   private checkSignal(signal: AbortSignal | undefined, peer: Peer): void {
     if (signal === undefined) return;
     checkSignal(signal);
-    if (signal.aborted)
-      throw new RpcError('cancelled', 'the call was cancelled', { cause: signal.reason, peer: peer.worker });
+    if (signal.aborted) throw aborted(signal.reason, 'no', peer.worker);
   }
 
   private watch(call: PendingCall, signal: AbortSignal | undefined): void {
@@ -455,11 +464,7 @@ export class Caller {
 
   private abort(id: number, reason: unknown): void {
     const peer = this.core.calls.get(id)?.peer;
-    this.cancel(
-      id,
-      (executed) =>
-        new RpcError('cancelled', 'the call was cancelled', { executed, cause: reason, peer: peer?.worker }),
-    );
+    this.cancel(id, (executed) => aborted(reason, executed, peer?.worker));
   }
 
   private arm(at: number): void {
@@ -480,17 +485,6 @@ export class Caller {
     const next = this.core.calls.nextDeadline();
     if (next !== Infinity) this.arm(next);
   }
-}
-
-function timedOut(timeoutMs: number, executed: Executed, peer: Peer): RpcError {
-  const text = `RPC ran for more than set timeout (${timeoutMs} ms) and will now be marked with an error; the call was to worker '${peer.worker.name}'`;
-  return new RpcError('deadline-exceeded', text, { executed, peer: peer.worker });
-}
-
-function leaving(peer: Peer): RpcError {
-  return new RpcError('draining', `worker '${peer.worker.name}' is leaving and takes no more calls`, {
-    peer: peer.worker,
-  });
 }
 
 function ignore(): void {}

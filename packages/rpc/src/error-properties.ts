@@ -12,7 +12,7 @@ const NONE: ErrorProperties = Object.freeze({});
 /** An error may hold half a program: what is larger than this is not looked at to its end. */
 const codec = new ValueCodec<undefined>([], {
   ...DEFAULT_WIRE_LIMITS,
-  maxNodes: MAX_PROPERTY_VALUES,
+  maxValues: MAX_PROPERTY_VALUES,
   maxStringBytes: MAX_ERROR_DETAILS,
   maxDepth: 16,
 });

@@ -63,6 +63,13 @@ export interface Limits {
   maxMessageBytes: number;
   /** What of one message is not tensors. @default 256 MiB */
   maxFrameBytes: number;
+  /**
+   * Values inside one message, all levels together; packed numbers and typed arrays count as one. Room for each takes about 64 bytes, so
+   * that this is what `maxFrameBytes` allows. @default 4194304
+   */
+  maxValues: number;
+  /** UTF-8 bytes of one string. @default 256 MiB */
+  maxStringBytes: number;
   /** Nesting of values. @default 64 */
   maxDepth: number;
   /** Calls of one peer that wait or run here. @default 16384 */
@@ -153,6 +160,8 @@ const MIB = 1024 * 1024;
 export const DEFAULT_LIMITS: Readonly<Limits> = Object.freeze({
   maxMessageBytes: 1024 * MIB,
   maxFrameBytes: 256 * MIB,
+  maxValues: 4 * MIB,
+  maxStringBytes: 256 * MIB,
   maxDepth: 64,
   maxInboundCalls: 16_384,
   maxBufferedBytesPerPeer: 256 * MIB,

@@ -47,7 +47,7 @@ export const FUZZ_LIMITS: WireLimits = {
   maxBodyChunkBytes: 1 << 18,
   maxMessageBytes: 1 << 20,
   maxMaterialisedBytes: 1 << 22,
-  maxNodes: 10_000,
+  maxValues: 10_000,
 };
 
 const VALUES: readonly unknown[] = [

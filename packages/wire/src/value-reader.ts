@@ -63,7 +63,7 @@ export class ValueReader {
 
   /** The fields of one `Value`, up to the reader's end. The last one counts, as in any protobuf reader. */
   private value(): unknown {
-    if (++this.nodes > this.limits.maxNodes) checkLimit('values', this.nodes, this.limits.maxNodes);
+    if (++this.nodes > this.limits.maxValues) checkLimit('values', this.nodes, this.limits.maxValues);
     const reader = this.reader;
     let value: unknown = undefined;
     while (reader.pos < reader.end) value = this.field(reader.varint32(), value);
