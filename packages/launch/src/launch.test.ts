@@ -247,6 +247,25 @@ describe('backwire run', () => {
     await until(() => alive(mark).length === 0, 'the workers to end');
   });
 
+  it.skipIf(process.platform === 'win32').each(['SIGTERM', 'SIGKILL'] as const)(
+    'ends with npx, which passes no signal on: %s',
+    async (signal) => {
+      const bin = join(folder, 'node_modules/.bin');
+      mkdirSync(bin, { recursive: true });
+      writeFileSync(join(folder, 'package.json'), '{}');
+      const node = [process.execPath, '--import', import.meta.resolve('tsx'), '--conditions=@backwire/source'];
+      const words = [...node, join(root, 'test/command.ts')].map((word) => `'${word}'`).join(' ');
+      writeFileSync(join(bin, 'backwire-here'), `#!/bin/sh\nexec ${words} "$@"\n`, { mode: 0o755 });
+      const argv = ['--no', 'backwire-here', 'run', '--standalone', '--nproc-per-node=2', worker, 'wait', mark];
+      const npx = spawn('npx', argv, { cwd: folder, stdio: ['ignore', 'pipe', 'inherit'] });
+      let out = '';
+      npx.stdout.on('data', (chunk: Buffer) => (out += chunk.toString()));
+      await until(() => out.split('ready').length > 2, `two workers in ${out}`);
+      npx.kill(signal);
+      await until(() => alive(mark).length === 0, 'the launcher and its workers to end');
+    },
+  );
+
   it('starts a failed group again', async () => {
     const { code, stdout, stderr } = await run([
       'run',

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { codeOf, LaunchError, UsageError } from './errors.ts';
 import { describeFlags, parseFlags, type ParsedFlags } from './flags.ts';
 import { launch } from './launch.ts';
+import { watchStarter } from './parent.ts';
 import { launchOptions, processesOf } from './run-command.ts';
 import { findScheduler, type Scheduler } from './scheduler.ts';
 
@@ -60,7 +61,13 @@ async function run(argv: readonly string[]): Promise<number> {
     process.stdout.write(`${USAGE}${describeFlags()}\n`);
     return 0;
   }
-  const result = await launch(launchOptions(flags, schedulerOf(flags)));
+  const abandoned = new AbortController();
+  const unwatch = watchStarter(() => {
+    process.stderr.write('backwire: npm, which started this group, has ended: so does the group\n');
+    abandoned.abort();
+  });
+  const options = { ...launchOptions(flags, schedulerOf(flags)), signal: abandoned.signal };
+  const result = await launch(options).finally(unwatch);
   if (result.report !== undefined) process.stderr.write(`${result.report}\n`);
   return result.exitCode;
 }
