@@ -39,6 +39,7 @@ export function launchSettings(options: LaunchOptions): LaunchSettings {
   const stderr = options.stderr ?? process.stderr;
   return {
     processes,
+    program: options.program,
     nodes,
     minNodes,
     membership: options.membership ?? 'static',
