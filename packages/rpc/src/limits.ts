@@ -74,3 +74,9 @@ export const MAX_CAUSE_TEXT = 4 * KIB;
 export const MAX_THROWN_TEXT = KIB;
 /** Items of a stream that may wait for their consumer: what a producer is let ahead of it. */
 export const MAX_HIGH_WATER_ITEMS = 2 ** 20;
+/** A wait of the program that lasts so long is told, */
+export const SILENCE_MS = 10_000;
+/** and again after so long; */
+export const SILENCE_AGAIN_MS = 60_000;
+/** so many calls or workers of it by name. */
+export const MAX_WAITS_SHOWN = 8;
