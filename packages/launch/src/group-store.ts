@@ -68,17 +68,19 @@ export interface LocalGroupOptions {
   readonly processes: number;
   /** What its workers run. */
   readonly program: string;
+  /** Told where the group is. */
+  readonly onGroup: ((address: string) => void) | undefined;
   /** A line for people. */
   readonly say: (text: string) => void;
 }
 
 /** Says where a group is, here and to `backwire inspect`. Returns how to take the latter back. */
 export function announce(
-  { say, program }: Pick<LocalGroupOptions, 'say' | 'program'>,
+  { onGroup, program }: Pick<LocalGroupOptions, 'onGroup' | 'program'>,
   address: string,
   secretFile?: string,
 ): () => void {
-  say(`backwire: the group is at ${address}`);
+  onGroup?.(address);
   return announceGroup({ address, program }, secretFile);
 }
 

@@ -20,6 +20,8 @@ export interface HostGroupOptions extends StorePlace {
   readonly processes: number;
   /** What its workers run. */
   readonly program: string;
+  /** Told where the group is. */
+  readonly onGroup: ((address: string) => void) | undefined;
   readonly runId: string;
   /** How long to wait for enough hosts, in milliseconds. */
   readonly joinTimeoutMs: number;

@@ -86,6 +86,9 @@ afterEach(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
+/** Without the line that says where the group is. */
+const workersOnly = (text: string): string => text.replace(/^backwire: the group is at tcp:\S+\n/, '');
+
 const lines = (text: string, label: string): string[] =>
   text
     .split('\n')
@@ -144,7 +147,7 @@ describe('backwire run', () => {
 
   it('prefixes every line, the unfinished last one too', async () => {
     const { stdout, stderr } = await run(['run', '--standalone', worker, 'print']);
-    expect(stdout).toBe('[rank0]: one\n[rank0]: two\n[rank0]: no newline\n');
+    expect(workersOnly(stdout)).toBe('[rank0]: one\n[rank0]: two\n[rank0]: no newline\n');
     expect(stderr).toBe('[rank0]: from stderr\n');
   });
 
@@ -163,7 +166,7 @@ describe('backwire run', () => {
       '1:2',
     ];
     const { stdout, stderr } = await run(['run', ...flags, worker, 'print']);
-    expect(stdout).toBe('[rank1]: one\n[rank1]: two\n[rank1]: no newline\n');
+    expect(workersOnly(stdout)).toBe('[rank1]: one\n[rank1]: two\n[rank1]: no newline\n');
     expect(stderr).toBe('');
     expect(readFileSync(join(logs, 'job/attempt_0/0/stdout.log'), 'utf8')).toBe('one\ntwo\nno newline\n');
     expect(readFileSync(join(logs, 'job/attempt_0/1/stderr.log'), 'utf8')).toBe('from stderr\n');

@@ -86,6 +86,7 @@ const OPTIONS = optionNames<LaunchOptions>({
   native: true,
   execArgv: true,
   cwd: true,
+  onGroup: true,
   onStart: true,
 });
 

@@ -17,7 +17,8 @@ flags, written with dashes or underscores, each also read from PET_<NAME>:
 
 /**
  * Runs the command and resolves with its exit code: the first failed worker's, 128 + the number of a signal, 2 for a mistake on the
- * command line, 1 when the group cannot start. Messages go to standard error. Never rejects for any of these.
+ * command line, 1 when the group cannot start. Where the group is goes to standard output, other
+ * messages to standard error. Never rejects for any of these.
  *
  * @param argv what follows the command's name.
  */
@@ -66,7 +67,8 @@ async function run(argv: readonly string[]): Promise<number> {
     process.stderr.write('backwire: npm, which started this group, has ended: so does the group\n');
     abandoned.abort();
   });
-  const options = { ...launchOptions(flags, schedulerOf(flags)), signal: abandoned.signal };
+  const onGroup = (address: string): void => void process.stdout.write(`backwire: the group is at ${address}\n`);
+  const options = { ...launchOptions(flags, schedulerOf(flags)), signal: abandoned.signal, onGroup };
   const result = await launch(options).finally(unwatch);
   if (result.report !== undefined) process.stderr.write(`${result.report}\n`);
   return result.exitCode;
