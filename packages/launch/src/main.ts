@@ -1,11 +1,14 @@
 /** @file The `backwire` command line. */
 import { readFileSync } from 'node:fs';
+import { nearestName } from '@backwire/rpc/internal';
 import { codeOf, LaunchError, UsageError } from './errors.ts';
 import { describeFlags, parseFlags, type ParsedFlags } from './flags.ts';
 import { launch } from './launch.ts';
 import { watchStarter } from './parent.ts';
 import { launchOptions, processesOf } from './run-command.ts';
 import { findScheduler, type Scheduler } from './scheduler.ts';
+
+const COMMANDS: readonly string[] = ['run', 'inspect', 'dashboard', 'version', 'help'];
 
 const USAGE = `usage: backwire run [flags] program.ts [args]
 
@@ -51,8 +54,11 @@ async function dispatch(argv: readonly string[]): Promise<number> {
     case '-h':
       process.stdout.write(`${USAGE}${describeFlags()}\n`);
       return command === undefined ? 2 : 0;
-    default:
-      throw new UsageError(`unknown command '${command}'; the command is: run`);
+    default: {
+      const near = nearestName(command, COMMANDS);
+      const advice = near === undefined ? '' : `did you mean '${near}'? `;
+      throw new UsageError(`unknown command '${command}'; ${advice}The commands are ${COMMANDS.join(', ')}`);
+    }
   }
 }
 

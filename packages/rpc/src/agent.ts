@@ -122,6 +122,7 @@ export class Agent implements ExtensionHost, Core {
     this.names = new Served({ worker: self.name, serve: settings.serve, builtins: settings.builtins });
     this.membership = new Membership({ name: self.name, incarnation: self.incarnation });
     this.caller = new Caller(this, new Faults(settings.faults), settings.rpcTimeoutMs);
+    this.caller.callSites = settings.callSites;
     this.dispatcher = new Dispatcher(this, settings.maxConcurrentCalls);
     this.stallGuard = new StallGuard({
       core: this,

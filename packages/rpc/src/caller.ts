@@ -4,6 +4,7 @@ import { ambient, runAtRoot } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
 import { FrameFlag, FrameKind, MessageType, WireError } from '@backwire/wire/internal';
 import { aborted, leaving, timedOut } from './call-errors.ts';
+import { callSite, nameCall } from './call-sites.ts';
 import { CallWriter } from './call-writer.ts';
 import { ARRIVE } from './collectives.ts';
 import type { Core } from './core.ts';
@@ -47,6 +48,8 @@ interface Asked {
 export class Caller {
   /** The agent's default time, in milliseconds; 0 = none. */
   defaultTimeoutMs: number;
+  /** Whether calls note where they are made. */
+  callSites = false;
   /** Calls that failed. */
   failures = 0;
   private readonly writer: CallWriter;
@@ -290,6 +293,7 @@ export class Caller {
       const timeoutMs = this.timeout(options, form.defaultTimeoutMs);
       const now = this.core.now();
       call = new PendingCall(peer, form, timeoutMs, now, answer, within);
+      if (this.callSites) call.site = callSite(form.above);
       if (follower !== undefined) call.follower = follower;
       const { deadline } = call;
       this.checkSignal(options?.signal, peer);
@@ -299,6 +303,7 @@ export class Caller {
       if (call.id === 0) throw new RpcError('resource-exhausted', 'too many calls are open', { peer: peer.worker });
     } catch (error) {
       this.takeBack(peer, encoded);
+      nameCall(error, form.label.name, peer.worker, callSite(form.above));
       follower?.settled?.({ error });
       answer.reject(error);
       return undefined;
@@ -318,6 +323,7 @@ export class Caller {
       const taken = this.take(call.id);
       if (taken !== undefined) {
         this.undelivered(taken);
+        taken.site ??= callSite(form.above);
         this.reject(
           taken,
           unsent(error, {
@@ -413,6 +419,7 @@ export class Caller {
 
   private reject(call: PendingCall, error: unknown): void {
     this.failures++;
+    nameCall(error, call.label.name, call.peer.worker, call.site);
     this.core.observers.current?.settled?.(call, error);
     call.follower?.settled?.({ error });
     call.answer.reject(error);

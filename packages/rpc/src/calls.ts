@@ -36,7 +36,7 @@ export function rpcSync<F extends AnyFn>(
   fn: F & Named & NotGenerator<ReturnType<F>>,
   ...rest: Rest<Parameters<F>>
 ): Promise<Awaited<ReturnType<F>>> {
-  return call(to, fn, rest, 'sync') as Promise<Awaited<ReturnType<F>>>;
+  return call(to, fn, rest, 'sync', rpcSync) as Promise<Awaited<ReturnType<F>>>;
 }
 
 /** As `rpcSync`; inside `waitAll` it is also waited for there. */
@@ -45,7 +45,7 @@ export function rpcAsync<F extends AnyFn>(
   fn: F & Named & NotGenerator<ReturnType<F>>,
   ...rest: Rest<Parameters<F>>
 ): Promise<Awaited<ReturnType<F>>> {
-  const promise = call(to, fn, rest, 'async') as Promise<Awaited<ReturnType<F>>>;
+  const promise = call(to, fn, rest, 'async', rpcAsync) as Promise<Awaited<ReturnType<F>>>;
   collectInWaitAll(promise);
   return promise;
 }
@@ -101,7 +101,8 @@ export function rpcStream<A extends unknown[], I>(
   const stream = new StreamClient(agent, items, checkTimeoutMs(options?.idleTimeoutMs ?? 0, 'idleTimeoutMs'));
   const name = nameOf(fn);
   checkArguments(args, name);
-  const form: CallForm = { mode: 'stream', label: { kind: 'stream', name }, defaultTimeoutMs: 0, items };
+  const label = { kind: 'stream' as const, name };
+  const form: CallForm = { mode: 'stream', label, defaultTimeoutMs: 0, items, above: rpcStream };
   stream.follow(agent.caller.call(agent.members.find(to), name, args ?? [], options, form, stream));
   return stream as unknown as AsyncGenerator<I, void, void>;
 }
@@ -200,7 +201,7 @@ export function setRpcTimeoutMs(ms: number): void {
 }
 
 /** What cannot even be sent rejects as well: a caller has one place to look. */
-function call(to: To, fn: unknown, rest: readonly unknown[], kind: 'sync' | 'async'): Promise<unknown> {
+function call(to: To, fn: unknown, rest: readonly unknown[], kind: 'sync' | 'async', above: unknown): Promise<unknown> {
   // Not taken apart as a list: that goes through an iterator, a twentieth of what a call allocates.
   const args = rest[0] as readonly unknown[] | undefined;
   const options = rest[1] as CallOptions | undefined;
@@ -209,7 +210,10 @@ function call(to: To, fn: unknown, rest: readonly unknown[], kind: 'sync' | 'asy
     const name = nameOf(fn);
     checkArguments(args, name);
     if (options !== undefined) refuseUnknown(options, CALL_OPTIONS, `a call of '${name}'`);
-    agent.caller.call(agent.members.find(to), name, args ?? NO_ARGS, options, formOf(kind, name), { resolve, reject });
+    agent.caller.call(agent.members.find(to), name, args ?? NO_ARGS, options, formOf(kind, name, above), {
+      resolve,
+      reject,
+    });
   });
 }
 
@@ -220,9 +224,9 @@ const forms: Record<'sync' | 'async', CallForm> = {
 };
 const NO_ARGS: readonly unknown[] = Object.freeze([]);
 
-function formOf(kind: 'sync' | 'async', name: string): CallForm {
+function formOf(kind: 'sync' | 'async', name: string, above: unknown): CallForm {
   const last = forms[kind];
-  return last.label.name === name ? last : (forms[kind] = { mode: 'value', label: { kind, name } });
+  return last.label.name === name ? last : (forms[kind] = { mode: 'value', label: { kind, name }, above });
 }
 
 /** What a call was given after its function. */

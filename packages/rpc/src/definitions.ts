@@ -11,9 +11,14 @@ export type AnyCtor = abstract new (...args: any[]) => any;
 type Methods<T> = { [K in keyof T]: T[K] extends AnyFn ? K : never }[keyof T] & string;
 
 /** A generator is called with `rpcStream`; the type says so where a call is written. */
-export type NotGenerator<R> = R extends AsyncIterable<any> | Iterator<any, any, any>
-  ? 'a generator is called with rpcStream()'
-  : unknown;
+export type NotGenerator<R> = [R] extends [never]
+  ? unknown // It only throws.
+  : R extends AsyncIterable<any> | Iterator<any, any, any>
+    ? 'a generator is called with rpcStream()'
+    : unknown;
+
+/** A class whose listed static methods can be given to `rpcSync` and its like. */
+export type Published<C, S extends PropertyKey> = C & { readonly [K in S & keyof C]: C[K] & Named };
 
 /* eslint-enable @typescript-eslint/no-explicit-any */
 
@@ -83,14 +88,15 @@ export function systemFunction<F extends AnyFn>(name: string, fn: F, runs?: Kind
 
 /**
  * Lets peers construct `ctor` and call the listed methods of its instances and its listed static methods (under 'Class.method').
- * The class carries `static readonly [rpcName] = 'Name'`, its own, not inherited.
+ * The class carries `static readonly [rpcName] = 'Name'`, its own, not inherited. Returns the class itself, whose static methods now can be
+ * called by `rpcSync(to, Class.method, …)`: `const Model = rpcClass(class { … }, { methods: [], statics: ['load'] })`.
  * @throws RpcError 'failed-precondition' when the name is missing or taken, 'invalid-argument' when a listed method does not exist or has a
  * name that proxies hide: `then`, `toJSON`, or one that begins with an underscore.
  */
-export function rpcClass<C extends AnyCtor & Named>(
+export function rpcClass<C extends AnyCtor & Named, const S extends string = never>(
   ctor: C,
-  options: { methods: readonly Methods<InstanceType<C>>[]; statics?: readonly string[]; scope?: boolean },
-): C {
+  options: { methods: readonly Methods<InstanceType<C>>[]; statics?: readonly S[]; scope?: boolean },
+): Published<C, S> {
   const holder = ctor as unknown as AnyFn & Record<string, unknown>;
   if (typeof ctor !== 'function' || !Object.hasOwn(ctor, rpcName)) {
     throw new RpcError(
@@ -129,7 +135,7 @@ export function rpcClass<C extends AnyCtor & Named>(
       throw new RpcError('invalid-argument', `class '${name}' has no static method '${method}'`);
     define(body as AnyFn, plainFunction(`${name}.${method}`, body as AnyFn, { self: ctor, scope }));
   }
-  return ctor;
+  return ctor as Published<C, S>;
 }
 
 /** @throws RpcError 'invalid-argument' unless the methods that are published are listed. */

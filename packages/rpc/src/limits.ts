@@ -80,3 +80,5 @@ export const SILENCE_MS = 10_000;
 export const SILENCE_AGAIN_MS = 60_000;
 /** so many calls or workers of it by name. */
 export const MAX_WAITS_SHOWN = 8;
+/** Lines of the program that are noted of a call. */
+export const MAX_CALL_SITE_FRAMES = 4;

@@ -2,6 +2,7 @@
 import { runAtRoot } from '@backwire/tensor/internal';
 import type { Agent } from './agent.ts';
 import { MAX_WAITS_SHOWN, SILENCE_AGAIN_MS, SILENCE_MS } from './limits.ts';
+import { namesText } from './names-text.ts';
 import type { Logger } from './options.ts';
 import { unref } from './platform.ts';
 
@@ -69,7 +70,7 @@ export function openWork(agent: Agent): string {
 
 /** "worker 'a'", "workers 'a', 'b'". */
 export function workersText(names: readonly string[]): string {
-  return `${names.length === 1 ? 'worker' : 'workers'} ${shown(names.map((name) => `'${name}'`))}`;
+  return `${names.length === 1 ? 'worker' : 'workers'} ${namesText(names)}`;
 }
 
 function shown(items: readonly string[]): string {

@@ -57,6 +57,11 @@ export interface MetricsServer extends AsyncDisposable {
 export async function serveMetrics(options: MetricsServerOptions = {}): Promise<MetricsServer> {
   refuseUnknown(options, OPTIONS, 'serveMetrics()');
   const { port = 9464, host = '127.0.0.1', agent = currentAgent() } = options;
+  if (!Number.isInteger(port) || port < 0 || port > 65_535)
+    throw new RpcError(
+      'invalid-argument',
+      `serveMetrics(): port is a whole number from 0 to 65535, got ${String(port)}`,
+    );
   const http = globalThis.process?.getBuiltinModule?.('node:http');
   if (http === undefined) throw new RpcError('failed-precondition', 'there is no HTTP server here; use metricsText()');
   measureCalls(agent);
