@@ -5,10 +5,11 @@ import type { RpcError } from '@backwire/rpc';
 import { PACKAGE_FOLDER } from './package-folder.ts';
 
 const LOOKING = `
-usage: backwire inspect <endpoint> [--watch] [--json]
+usage: backwire inspect [<endpoint>] [--watch] [--json]
        backwire dashboard <endpoint> [--port N]
 
-Shows what a running group is doing: as text, or as a live page. 'backwire inspect --help' says how the group is found.
+Shows what a running group is doing: as text, or as a live page. 'backwire inspect --help' says how the group is found;
+without an endpoint it lists the groups of this machine.
 
 usage: backwire --version
 `;

@@ -1,6 +1,6 @@
 /** @file What programs call: contexts, the backward pass, gradients, counters. */
 import { currentAgent, RpcError, type Extension, type RpcAgent } from '@backwire/rpc';
-import type { ExtensionHost } from '@backwire/rpc/internal';
+import { CALL_OPTIONS, refuseUnknown, type ExtensionHost } from '@backwire/rpc/internal';
 import type { Tensor } from '@backwire/tensor';
 import { ambient, replicas, runWith, type RunningReplica } from '@backwire/tensor/internal';
 import type { Gradients } from './engine/gradients.ts';
@@ -9,6 +9,8 @@ import { AutogradSession, EXTENSION_NAME } from './extension.ts';
 
 /** The id of a distributed autograd context: the creator's id in the upper 16 bits, its counter below. */
 export type ContextId = bigint & { readonly __contextId: true };
+
+const BACKWARD_OPTIONS: ReadonlySet<string> = new Set([...CALL_OPTIONS, 'retainGraph', 'mode']);
 
 const sessions = new WeakMap<object, AutogradSession>();
 
@@ -85,6 +87,7 @@ export async function backward(
   roots: readonly Tensor[],
   options: BackwardOptions = {},
 ): Promise<void> {
+  refuseUnknown(options, BACKWARD_OPTIONS, 'backward()');
   await sessionOf(options.agent ?? currentAgent()).backward(contextId, roots, options);
 }
 

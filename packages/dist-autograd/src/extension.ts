@@ -104,6 +104,7 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
 
   request(call: Outgoing): Outgoing {
     const id = ambient().contextId;
+    if (id !== undefined && call.message.type === MessageType.RREF_BACKWARD_REQ) return this.followPass(id, call);
     if (id === undefined || forcesRecording(call.message.type) === undefined) return call;
     const context = this.contexts.find(id);
     if (context === undefined) throw gone(id);
@@ -131,6 +132,19 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
         settle();
       },
     };
+    return followed;
+  }
+
+  /** A pass that an owner is asked for: until it is over, the gradients of the context are not all there. */
+  private followPass(id: bigint, call: Outgoing): Outgoing {
+    const context = this.contexts.find(id);
+    if (context === undefined || call.label === undefined) return call;
+    context.passesAsked++;
+    const settled = (): void => {
+      context.passesAsked--;
+      context.hadPass = true;
+    };
+    const followed: Followed = { ...call, label: call.label, settled };
     return followed;
   }
 

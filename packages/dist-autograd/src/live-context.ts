@@ -32,6 +32,10 @@ export class LiveContext extends Context<SendRpcBackward, RecvRpcBackward> {
   private readonly outermost = new Invocation([]);
   private idle: (() => void)[] = [];
   private cancelled: { reason: unknown } | undefined;
+  /** Passes that this worker has asked the owner of an RRef for, and that are not over. */
+  passesAsked = 0;
+  /** Whether a pass that this worker began, or asked for, has ended. */
+  hadPass = false;
 
   /** When this worker heard of it first, on the agent's clock. */
   readonly since: number;
@@ -74,6 +78,11 @@ export class LiveContext extends Context<SendRpcBackward, RecvRpcBackward> {
         for (const done of idle) done();
       },
     };
+  }
+
+  /** Whether a pass is under way, as far as this worker knows. */
+  get inPass(): boolean {
+    return this.pass !== undefined || this.waiting !== undefined || this.passesAsked > 0;
   }
 
   get callsInFlight(): number {

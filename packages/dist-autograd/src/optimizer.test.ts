@@ -169,6 +169,59 @@ describe('DistributedOptimizer', () => {
       await expect(DistributedOptimizer.create(optim.SGD, params, { lr: -1 })).rejects.toThrow('Invalid learning rate');
     }));
 
+  it('says that nothing was trained when forward ran outside of the context', () =>
+    at(0, async () => {
+      const model = remote('w1', Model, [2, 3]);
+      const before = await model.rpcSync().values();
+      const opt = await DistributedOptimizer.create(optim.SGD, [await model.rpcSync().weightRRef()], { lr: 0.1 });
+      const outside = await model.rpcSync().forward(x);
+      await context(async (id) => {
+        const trained = backward(id, [outside.sum()]).then(() => opt.step(id));
+        await expect(trained).rejects.toThrow(
+          /failed-precondition: .*(call forward and backward inside context\(\)|inside context\(\))/,
+        );
+      });
+      // Another context's forward is as good as none.
+      const other = await context(() => model.rpcSync().forward(x));
+      await context(async (id) => {
+        const trained = backward(id, [other.sum()]).then(() => opt.step(id));
+        await expect(trained).rejects.toThrow();
+      });
+      expect(await model.rpcSync().values()).toEqual(before);
+    }));
+
+  it('does not step while a pass is under way, and says to await it', () =>
+    at(0, async () => {
+      const model = remote('w1', Model, [2, 3]);
+      const before = await model.rpcSync().values();
+      const opt = await DistributedOptimizer.create(optim.SGD, [await model.rpcSync().weightRRef()], { lr: 0.1 });
+      await context(async (id) => {
+        const pass = backward(id, [(await model.rpcSync().forward(x)).sum()]);
+        await expect(opt.step(id)).rejects.toThrow(
+          /failed-precondition: .*still in progress.*await backward\(\) first/,
+        );
+        expect(await model.rpcSync().values()).toEqual(before);
+        await pass;
+        await opt.step(id);
+        expect(await model.rpcSync().values()).not.toEqual(before);
+      });
+    }));
+
+  it('nor while one that the owner of an RRef was asked for is', () =>
+    at(0, async () => {
+      const model = remote('w1', Model, [2, 3]);
+      const before = await model.rpcSync().values();
+      const opt = await DistributedOptimizer.create(optim.SGD, [await model.rpcSync().weightRRef()], { lr: 0.1 });
+      await context(async (id) => {
+        const loss = remote('w1', lossOf, [model]);
+        const pass = loss.backward(id);
+        await expect(opt.step(id)).rejects.toThrow('await backward() first');
+        await pass;
+        await opt.step(id);
+        expect(await model.rpcSync().values()).not.toEqual(before);
+      });
+    }));
+
   it('names a context that is unknown', () =>
     at(0, async () => {
       const opt = await DistributedOptimizer.create(optim.SGD, [createRRef(leaf([2], 1))], { lr: 0.1 });
@@ -185,6 +238,7 @@ describe('DistributedOptimizer', () => {
   });
 });
 
+const lossOf = rpcFunction('optimizer/loss', async (model: RRef<Model>) => (await model.localValue()).forward(x).sum());
 const double = rpcFunction('optimizer/double', async (weight: RRef<Tensor>) => (await weight.localValue()).mul(1));
 const client = rpcFunction('optimizer/client', async (weight: RRef<Tensor>) => {
   const opt = await DistributedOptimizer.create(optim.SGD, [weight], { lr: 0.125 });

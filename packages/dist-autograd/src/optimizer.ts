@@ -1,8 +1,10 @@
 /** @file DistributedOptimizer: steps parameters where they live, with the gradients of a context. */
 import { currentAgent, RpcError, rpcSync, type CallOptions, type WorkerInfo } from '@backwire/rpc';
 import {
+  CALL_OPTIONS,
   invoke,
   nameOf,
+  refuseUnknown,
   served,
   systemError,
   systemFunction,
@@ -63,16 +65,30 @@ export class DistributedOptimizer {
 
   /**
    * Steps every parameter that has a gradient in the context; the others are left alone. Resolves when all owners have.
-   * @throws RpcError 'not-found' "Could not find autograd context with id: N"; else the last error of an owner.
+   * @throws RpcError 'not-found' "Could not find autograd context with id: N"; 'failed-precondition' while a backward pass of the context
+   *   is in progress, and when the passes that
+   *   this worker made have given no parameter at all a gradient; else the last error of an owner.
    */
   async step(contextId: bigint, options: CallOptions = {}): Promise<void> {
-    sessionOf(options.agent ?? currentAgent()).find(contextId);
+    refuseUnknown(options, CALL_OPTIONS, 'step()');
+    const context = sessionOf(options.agent ?? currentAgent()).find(contextId);
+    if (context.inPass) throw new RpcError('failed-precondition', `step(): ${stillInPass(contextId)}`);
     // The step itself is no part of the graph.
     const steps = runWith({ contextId: undefined }, () =>
       this.#locals.map((local) => rpcSync(local.owner(), stepLocal, [local, contextId], options)),
     );
-    await allOrLastError(steps);
+    const stepped = await allOrLastError(steps);
+    if (context.hadPass && stepped.length > 0 && stepped.every((count) => count === 0))
+      throw new RpcError('failed-precondition', nothingToStep(contextId));
   }
+}
+
+function stillInPass(contextId: bigint): string {
+  return `a backward pass of context ${contextId} is still in progress, so its gradients are not all there: await backward() first`;
+}
+
+function nothingToStep(contextId: bigint): string {
+  return `step(): no parameter of this optimizer has a gradient in context ${contextId}, so nothing was trained: call forward and backward inside context(), with this context's id; what is called outside of it is not recorded`;
 }
 
 /** The optimiser of one owner. */
@@ -124,16 +140,18 @@ const createLocal = systemFunction(
   OPTIMIZERS,
 );
 
-/** Steps what `createLocal` has made, and nothing else. */
+/** Steps what `createLocal` has made, and nothing else; how many of its parameters had a gradient. */
 const stepLocal = systemFunction(
   'backwire/optimizer.step',
-  async (local: RRef<LocalOptimizer>, contextId: bigint): Promise<void> => {
+  async (local: RRef<LocalOptimizer>, contextId: bigint): Promise<number> => {
     const optimizer: unknown = isRRef(local) ? await local.localValue() : undefined;
     if (!(optimizer instanceof LocalOptimizer) || typeof contextId !== 'bigint') throw malformed();
     // No call of the context may have reached this worker: then there are no gradients.
     const gradients = sessionOf().contexts.find(contextId)?.gradients.snapshot();
     try {
-      optimizer.step(optimizer.params.map((param) => gradients?.get(param) ?? null));
+      const grads = optimizer.params.map((param) => gradients?.get(param) ?? null);
+      optimizer.step(grads);
+      return grads.filter((grad) => grad !== null).length;
     } finally {
       gradients?.[Symbol.dispose]();
     }
@@ -158,10 +176,11 @@ function malformed(): RpcError {
   return systemError(new RpcError('decode-error', 'malformed call of a distributed optimizer'));
 }
 
-async function allOrLastError(promises: readonly Promise<void>[]): Promise<void> {
-  const failed = (await Promise.allSettled(promises)).filter((outcome) => outcome.status === 'rejected');
-  const last = failed.at(-1);
+async function allOrLastError<T>(promises: readonly Promise<T>[]): Promise<T[]> {
+  const outcomes = await Promise.allSettled(promises);
+  const last = outcomes.filter((outcome) => outcome.status === 'rejected').at(-1);
   if (last !== undefined) throw last.reason;
+  return outcomes.flatMap((outcome) => (outcome.status === 'fulfilled' ? [outcome.value] : []));
 }
 
 /** Programs without types may give the parameters themselves. */

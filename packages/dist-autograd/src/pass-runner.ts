@@ -172,6 +172,7 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
   settled(context: LiveContext, _pass: PassId, failure?: Failure): void {
     const { waiting } = context;
     context.waiting = undefined;
+    if (waiting !== undefined) context.hadPass = true;
     waiting?.(failure);
   }
 

@@ -1,6 +1,8 @@
 /** @file RemoteModule: a module that lives on another worker and is called like one that is here. */
 import { currentAgent, RpcError, rpcSync, type CallOptions, type To } from '@backwire/rpc';
 import {
+  CALL_OPTIONS,
+  refuseUnknown,
   invoke,
   nameOf,
   served,
@@ -50,6 +52,7 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
     args: ConstructorParameters<C>,
     options: CallOptions = {},
   ): Promise<RemoteModule<InstanceType<C>>> {
+    refuseUnknown(options, CALL_OPTIONS, 'RemoteModule.create()');
     const place = parseRemoteDevice(device);
     const to = place.worker ?? (options.agent ?? currentAgent()).id;
     const rref = remote(to, createModule, [nameOf(module), [...(args as unknown[])], place.device], options) as RRef<
@@ -70,6 +73,7 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
     rref: RRef<M>,
     options: CallOptions = {},
   ): Promise<RemoteModule<M>> {
+    refuseUnknown(options, CALL_OPTIONS, 'RemoteModule.fromModuleRRef()');
     const place = parseRemoteDevice(device);
     await rref.confirmed(options);
     await rpcSync(rref.owner(), checkModule, [rref, place.device], options);

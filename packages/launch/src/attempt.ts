@@ -2,6 +2,7 @@
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
+import { removeFoldersOf } from '@backwire/rpc/internal';
 import { workerEnvironment } from './environment.ts';
 import { messageOf } from './errors.ts';
 import type { GroupRound, RoundEnd } from './group-store.ts';
@@ -177,6 +178,7 @@ class Attempt {
     round.exited(end);
     // What the worker itself had started must not outlive it.
     worker.kill('SIGKILL');
+    if (worker.pid !== undefined) removeFoldersOf(worker.pid);
     if (!isFailure(end)) return;
     if (this.stoppedBy !== undefined) return;
     if (round.replace !== undefined && !this.stopping) this.tasks.push(this.replace(worker, end, n));

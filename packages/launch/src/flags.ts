@@ -1,4 +1,5 @@
 /** @file The flags of `backwire run`: torchrun's names, in both spellings, each also readable from a PET_ variable. */
+import { nearestName } from '@backwire/rpc/internal';
 import { UsageError } from './errors.ts';
 
 interface Flag {
@@ -129,28 +130,6 @@ function lookUp(token: string): { flag: Flag; inline: string | undefined } {
   if (flag !== undefined) return { flag, inline };
   const reason = FOREIGN.get(name);
   if (reason !== undefined) throw new UsageError(`flag ${token}: ${reason}`);
-  const near = nearest(name);
+  const near = nearestName(name, BY_NAME.keys());
   throw new UsageError(`unknown flag '${token}'${near === undefined ? '' : `; did you mean --${near}?`}`);
-}
-
-/** The flag name within two edits of `name`, if one is. */
-function nearest(name: string): string | undefined {
-  const [best] = FLAGS.map((flag) => ({ name: flag.name, distance: editDistance(flag.name, name) })).sort(
-    (a, b) => a.distance - b.distance,
-  );
-  return best !== undefined && best.distance <= 2 ? best.name : undefined;
-}
-
-function editDistance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      next.push(
-        Math.min((row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1, (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1)),
-      );
-    }
-    row = next;
-  }
-  return row[b.length] ?? 0;
 }

@@ -1,8 +1,8 @@
 /** @file What a launcher tells its workers and hears of the others: the group's store, served so that any worker may die. */
-import { doorForBrowsers, serveStore, type StoreServer } from '@backwire/rpc/internal';
+import { addressOf, announceGroup, doorForBrowsers, serveStore, type StoreServer } from '@backwire/rpc/internal';
 import { messageOf, UsageError } from './errors.ts';
 import { portError } from './port.ts';
-import { keepSecret } from './secret-file.ts';
+import { keepSecret, NOT_KEPT } from './secret-file.ts';
 import type { WorkerEnd } from './worker-process.ts';
 
 /** What tells others that a worker is gone. */
@@ -66,15 +66,30 @@ export interface LocalGroupOptions {
   /** Nobody else knows it yet. */
   readonly freshSecret: boolean;
   readonly processes: number;
+  /** What its workers run. */
+  readonly program: string;
+  /** Told where the group is. */
+  readonly onGroup: ((address: string) => void) | undefined;
   /** A line for people. */
   readonly say: (text: string) => void;
+}
+
+/** Says where a group is, here and to `backwire inspect`. Returns how to take the latter back. */
+export function announce(
+  { onGroup, program }: Pick<LocalGroupOptions, 'onGroup' | 'program'>,
+  address: string,
+  secretFile?: string,
+): () => void {
+  onGroup?.(address);
+  return announceGroup({ address, program }, secretFile);
 }
 
 /** @throws LaunchError when the port is taken. */
 export async function openLocalGroup(options: LocalGroupOptions, restarts: number): Promise<LocalGroup> {
   const { masterAddr: host, masterPort, secret, freshSecret, processes } = options;
   const server = await serve(host, masterPort, options);
-  const forget = secret !== undefined && freshSecret ? keepSecret(secret, server.port) : () => undefined;
+  const kept = secret !== undefined && freshSecret ? keepSecret(secret, server.port) : NOT_KEPT;
+  const forget = announce(options, addressOf(server), kept.path);
   return {
     host,
     port: server.port,
@@ -89,6 +104,7 @@ export async function openLocalGroup(options: LocalGroupOptions, restarts: numbe
     exited: (exit) => server.set(exitKey(exit), exitNotice(exit)),
     close: async () => {
       forget();
+      kept.forget();
       await server.close();
     },
   };

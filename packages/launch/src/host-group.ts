@@ -2,12 +2,12 @@
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Lease, Store } from '@backwire/rpc';
-import { newId, type StoreServer } from '@backwire/rpc/internal';
+import { joinAddress, newId, type StoreServer } from '@backwire/rpc/internal';
 import { LaunchError, messageOf } from './errors.ts';
-import { exitKey, exitNotice, HOSTED, type GroupRound, type RoundEnd } from './group-store.ts';
+import { announce, exitKey, exitNotice, HOSTED, type GroupRound, type RoundEnd } from './group-store.ts';
 import { FAREWELL_MS, HOST_LEASE_MS, POLL_MS, STORE_GRACE_MS } from './limits.ts';
 import { localAddressTo } from './local-address.ts';
-import { keepSecret } from './secret-file.ts';
+import { keepSecret, NOT_KEPT } from './secret-file.ts';
 import { openRendezvousStore, storeAddress, type StorePlace } from './rendezvous-store.ts';
 import * as steps from './rendezvous.ts';
 import type { Rendezvous, Terms } from './rendezvous.ts';
@@ -17,6 +17,10 @@ export interface HostGroupOptions extends StorePlace {
   /** This host's number, where hosts are told theirs. */
   readonly nodeRank: number | undefined;
   readonly processes: number;
+  /** What its workers run. */
+  readonly program: string;
+  /** Told where the group is. */
+  readonly onGroup: ((address: string) => void) | undefined;
   readonly runId: string;
   /** How long to wait for enough hosts, in milliseconds. */
   readonly joinTimeoutMs: number;
@@ -47,7 +51,8 @@ export class HostGroup {
   private running: { readonly round: number; readonly over: AbortController } | undefined;
   private gone: string | undefined;
   private watching: Promise<void> | undefined;
-  private forgetSecret = (): void => undefined;
+  private kept = NOT_KEPT;
+  private forget = (): void => undefined;
 
   private constructor(options: HostGroupOptions, store: Store, server: StoreServer | undefined, bind?: string) {
     this.options = options;
@@ -57,8 +62,7 @@ export class HostGroup {
     this.stateKey = `launcher/${options.runId}/rendezvous`;
     this.alivePrefix = `launcher/${options.runId}/alive/`;
     const { secret, freshSecret } = options;
-    if (server !== undefined && freshSecret && secret !== undefined)
-      this.forgetSecret = keepSecret(secret, server.port);
+    if (server !== undefined && freshSecret && secret !== undefined) this.kept = keepSecret(secret, server.port);
   }
 
   /**
@@ -137,7 +141,8 @@ export class HostGroup {
 
   async close(): Promise<void> {
     this.ended.abort();
-    this.forgetSecret();
+    this.forget();
+    this.kept.forget();
     await this.watching;
     if (this.gone === undefined && this.lease !== undefined)
       await within(FAREWELL_MS, this.lease.revoke()).catch(() => undefined);
@@ -150,12 +155,15 @@ export class HostGroup {
     const over = new AbortController();
     this.running = { round: state.round, over };
     const prefix = `backwire/runs/${options.runId}/${state.token}/${state.round}/`;
+    const store = storeAddress(options, this.server?.port);
+    this.forget();
+    this.forget = announce(options, joinAddress(store, prefix, this.server?.webSocketEndpoint), this.kept.path);
     return {
       host: options.masterAddr,
       port: this.server?.port ?? options.masterPort,
       env: {
         ...HOSTED,
-        BACKWIRE_STORE: storeAddress(options, this.server?.port),
+        BACKWIRE_STORE: store,
         BACKWIRE_STORE_PREFIX: prefix,
         BACKWIRE_MEMBERSHIP: options.terms.membership,
         ...(this.bind === undefined ? {} : { BACKWIRE_BIND: this.bind }),

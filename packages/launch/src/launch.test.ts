@@ -86,6 +86,9 @@ afterEach(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
+/** Without the line that says where the group is. */
+const workersOnly = (text: string): string => text.replace(/^backwire: the group is at tcp:\S+\n/, '');
+
 const lines = (text: string, label: string): string[] =>
   text
     .split('\n')
@@ -144,7 +147,7 @@ describe('backwire run', () => {
 
   it('prefixes every line, the unfinished last one too', async () => {
     const { stdout, stderr } = await run(['run', '--standalone', worker, 'print']);
-    expect(stdout).toBe('[rank0]: one\n[rank0]: two\n[rank0]: no newline\n');
+    expect(workersOnly(stdout)).toBe('[rank0]: one\n[rank0]: two\n[rank0]: no newline\n');
     expect(stderr).toBe('[rank0]: from stderr\n');
   });
 
@@ -163,7 +166,7 @@ describe('backwire run', () => {
       '1:2',
     ];
     const { stdout, stderr } = await run(['run', ...flags, worker, 'print']);
-    expect(stdout).toBe('[rank1]: one\n[rank1]: two\n[rank1]: no newline\n');
+    expect(workersOnly(stdout)).toBe('[rank1]: one\n[rank1]: two\n[rank1]: no newline\n');
     expect(stderr).toBe('');
     expect(readFileSync(join(logs, 'job/attempt_0/0/stdout.log'), 'utf8')).toBe('one\ntwo\nno newline\n');
     expect(readFileSync(join(logs, 'job/attempt_0/1/stderr.log'), 'utf8')).toBe('from stderr\n');
@@ -246,6 +249,25 @@ describe('backwire run', () => {
     command.child.kill('SIGKILL');
     await until(() => alive(mark).length === 0, 'the workers to end');
   });
+
+  it.skipIf(process.platform === 'win32').each(['SIGTERM', 'SIGKILL'] as const)(
+    'ends with npx, which passes no signal on: %s',
+    async (signal) => {
+      const bin = join(folder, 'node_modules/.bin');
+      mkdirSync(bin, { recursive: true });
+      writeFileSync(join(folder, 'package.json'), '{}');
+      const node = [process.execPath, '--import', import.meta.resolve('tsx'), '--conditions=@backwire/source'];
+      const words = [...node, join(root, 'test/command.ts')].map((word) => `'${word}'`).join(' ');
+      writeFileSync(join(bin, 'backwire-here'), `#!/bin/sh\nexec ${words} "$@"\n`, { mode: 0o755 });
+      const argv = ['--no', 'backwire-here', 'run', '--standalone', '--nproc-per-node=2', worker, 'wait', mark];
+      const npx = spawn('npx', argv, { cwd: folder, stdio: ['ignore', 'pipe', 'inherit'] });
+      let out = '';
+      npx.stdout.on('data', (chunk: Buffer) => (out += chunk.toString()));
+      await until(() => out.split('ready').length > 2, `two workers in ${out}`);
+      npx.kill(signal);
+      await until(() => alive(mark).length === 0, 'the launcher and its workers to end');
+    },
+  );
 
   it('starts a failed group again', async () => {
     const { code, stdout, stderr } = await run([

@@ -2,7 +2,8 @@
 import { accessSync, constants as fsConstants } from 'node:fs';
 import { constants } from 'node:os';
 import { attempt, type AttemptOutcome } from './attempt.ts';
-import { LaunchError, messageOf } from './errors.ts';
+import { optionNames, unknownOption } from '@backwire/rpc/internal';
+import { LaunchError, messageOf, UsageError } from './errors.ts';
 import { openLocalGroup, type GroupRound } from './group-store.ts';
 import { HostGroup } from './host-group.ts';
 import { makeFolder } from './output.ts';
@@ -34,6 +35,7 @@ export interface LaunchResult {
  *   not throw: it is in the result.
  */
 export async function launch(options: LaunchOptions): Promise<LaunchResult> {
+  checkNames(options);
   const settings = launchSettings(options);
   const command = programCommand(options.program, options.args ?? [], {
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
@@ -49,6 +51,51 @@ export async function launch(options: LaunchOptions): Promise<LaunchResult> {
   } finally {
     reaper.close();
   }
+}
+
+const OPTIONS = optionNames<LaunchOptions>({
+  program: true,
+  args: true,
+  processes: true,
+  nodes: true,
+  minNodes: true,
+  membership: true,
+  nodeRank: true,
+  joinTimeoutMs: true,
+  lastCallMs: true,
+  rendezvous: true,
+  localAddr: true,
+  local: true,
+  masterAddr: true,
+  masterPort: true,
+  runId: true,
+  role: true,
+  maxRestarts: true,
+  stopGraceMs: true,
+  env: true,
+  label: true,
+  inherit: true,
+  shown: true,
+  redirects: true,
+  tee: true,
+  logDir: true,
+  stdout: true,
+  stderr: true,
+  signals: true,
+  signal: true,
+  native: true,
+  execArgv: true,
+  cwd: true,
+  onGroup: true,
+  onStart: true,
+});
+
+/** Programs without types may misspell an option. */
+function checkNames(options: unknown): void {
+  if (typeof options !== 'object' || options === null)
+    throw new UsageError("launch() needs options: at least { program: 'worker.ts' }");
+  const wrong = unknownOption(options, OPTIONS, 'launch()');
+  if (wrong !== undefined) throw new UsageError(wrong);
 }
 
 /** Better known before anything runs than after the first line. */

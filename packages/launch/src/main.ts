@@ -1,10 +1,14 @@
 /** @file The `backwire` command line. */
 import { readFileSync } from 'node:fs';
+import { nearestName } from '@backwire/rpc/internal';
 import { codeOf, LaunchError, UsageError } from './errors.ts';
 import { describeFlags, parseFlags, type ParsedFlags } from './flags.ts';
 import { launch } from './launch.ts';
+import { watchStarter } from './parent.ts';
 import { launchOptions, processesOf } from './run-command.ts';
 import { findScheduler, type Scheduler } from './scheduler.ts';
+
+const COMMANDS: readonly string[] = ['run', 'inspect', 'dashboard', 'version', 'help'];
 
 const USAGE = `usage: backwire run [flags] program.ts [args]
 
@@ -16,7 +20,8 @@ flags, written with dashes or underscores, each also read from PET_<NAME>:
 
 /**
  * Runs the command and resolves with its exit code: the first failed worker's, 128 + the number of a signal, 2 for a mistake on the
- * command line, 1 when the group cannot start. Messages go to standard error. Never rejects for any of these.
+ * command line, 1 when the group cannot start. Where the group is goes to standard output, other
+ * messages to standard error. Never rejects for any of these.
  *
  * @param argv what follows the command's name.
  */
@@ -49,8 +54,11 @@ async function dispatch(argv: readonly string[]): Promise<number> {
     case '-h':
       process.stdout.write(`${USAGE}${describeFlags()}\n`);
       return command === undefined ? 2 : 0;
-    default:
-      throw new UsageError(`unknown command '${command}'; the command is: run`);
+    default: {
+      const near = nearestName(command, COMMANDS);
+      const advice = near === undefined ? '' : `did you mean '${near}'? `;
+      throw new UsageError(`unknown command '${command}'; ${advice}The commands are ${COMMANDS.join(', ')}`);
+    }
   }
 }
 
@@ -60,7 +68,14 @@ async function run(argv: readonly string[]): Promise<number> {
     process.stdout.write(`${USAGE}${describeFlags()}\n`);
     return 0;
   }
-  const result = await launch(launchOptions(flags, schedulerOf(flags)));
+  const abandoned = new AbortController();
+  const unwatch = watchStarter(() => {
+    process.stderr.write('backwire: npm, which started this group, has ended: so does the group\n');
+    abandoned.abort();
+  });
+  const onGroup = (address: string): void => void process.stdout.write(`backwire: the group is at ${address}\n`);
+  const options = { ...launchOptions(flags, schedulerOf(flags)), signal: abandoned.signal, onGroup };
+  const result = await launch(options).finally(unwatch);
   if (result.report !== undefined) process.stderr.write(`${result.report}\n`);
   return result.exitCode;
 }

@@ -73,6 +73,8 @@ export interface LaunchOptions {
   execArgv?: readonly string[];
   /** @default process.cwd() */
   cwd?: string;
+  /** Told of the address of the group each time its workers start: for `store`, `backwire inspect` and `backwire dashboard`. */
+  onGroup?: (address: string) => void;
   /** Told of every worker that starts. */
   onStart?: (worker: StartedWorker) => void;
 }

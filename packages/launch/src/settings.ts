@@ -39,6 +39,7 @@ export function launchSettings(options: LaunchOptions): LaunchSettings {
   const stderr = options.stderr ?? process.stderr;
   return {
     processes,
+    program: options.program,
     nodes,
     minNodes,
     membership: options.membership ?? 'static',
@@ -66,6 +67,7 @@ export function launchSettings(options: LaunchOptions): LaunchSettings {
     stderr,
     signals: options.signals ?? DEFAULT_SIGNALS,
     signal: options.signal ?? new AbortController().signal,
+    onGroup: options.onGroup,
     onStart: options.onStart,
     say: (text) => void stderr.write(`${text}\n`),
   };

@@ -1,4 +1,5 @@
 /** @file What a profile consists of. */
+import { optionNames } from '@backwire/rpc/internal';
 
 /** One thing that took time. */
 export interface ProfileEvent {
@@ -36,6 +37,8 @@ export interface ProfileOptions {
   /** Keeps how much tensor memory each operation took. @default false */
   profileMemory?: boolean;
 }
+
+export const PROFILE_OPTIONS = optionNames<ProfileOptions>({ recordShapes: true, profileMemory: true });
 
 /** The events as the public sees them: without those that only the trace draws. */
 export function publicEvents(events: readonly RecordedEvent[]): ProfileEvent[] {

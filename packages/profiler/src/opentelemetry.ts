@@ -2,6 +2,8 @@
 import type * as Otel from '@opentelemetry/api';
 import type { Extension, ExtensionSession, Incoming, Outgoing, WorkerInfo } from '@backwire/rpc';
 import {
+  optionNames,
+  refuseUnknown,
   errorName,
   handledMethod,
   incomingTrace,
@@ -25,6 +27,8 @@ export interface OpenTelemetryOptions {
   meterProvider?: { getMeter(name: string, version?: string): object };
 }
 
+const OPTIONS = optionNames<OpenTelemetryOptions>({ tracerProvider: true, meterProvider: true });
+
 /** The name of the extension, and of its tracer and meter. */
 const OPEN_TELEMETRY = 'opentelemetry';
 const SCOPE = '@backwire/profiler';
@@ -46,6 +50,7 @@ const SYSTEM = 'backwire';
  * @throws Error when `@opentelemetry/api` is not installed.
  */
 export async function openTelemetry(options: OpenTelemetryOptions = {}): Promise<Extension> {
+  refuseUnknown(options, OPTIONS, 'openTelemetry()');
   const api = (await import(/* @vite-ignore */ API)) as typeof Otel;
   return {
     name: OPEN_TELEMETRY,

@@ -2,13 +2,14 @@
 import { memory } from '@backwire/tensor';
 import { runWith } from '@backwire/tensor/internal';
 import { chromeTrace, type ChromeTrace, type TraceSource } from './chrome-trace.ts';
-import { type ProfileEvent, type ProfileOptions, publicEvents } from './events.ts';
+import { PROFILE_OPTIONS, type ProfileEvent, type ProfileOptions, publicEvents } from './events.ts';
 import type { RpcAgent } from '@backwire/rpc';
+import { refuseUnknown } from '@backwire/rpc/internal';
 import { agentHere, groupNames } from './identity.ts';
 import { clockOf } from './now.ts';
 import { currentScope, ProfileScope } from './profile-scope.ts';
 import { Recorder } from './recorder.ts';
-import { Summary, type SummaryOptions, type TableOptions } from './summary.ts';
+import { Summary, SUMMARY_OPTIONS, type SummaryOptions, type TableOptions } from './summary.ts';
 
 /** What a profile found. */
 export interface Profile {
@@ -32,6 +33,7 @@ export async function profile<T>(
   fn: () => T | Promise<T>,
   options: ProfileOptions = {},
 ): Promise<{ value: T; profile: Profile }> {
+  refuseUnknown(options, PROFILE_OPTIONS, 'profile()');
   const outer = currentScope();
   const recorder = newRecorder(agentHere(), options);
   const names = groupNames();
@@ -115,6 +117,7 @@ class FinishedProfile implements Profile {
   }
 
   keyAverages(options: SummaryOptions = {}): Summary {
+    refuseUnknown(options, SUMMARY_OPTIONS, 'keyAverages()');
     return new Summary(this.source.events, options, this.dropped);
   }
 

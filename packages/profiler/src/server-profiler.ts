@@ -1,7 +1,8 @@
 /** @file A profiler of everything a worker does for others, switched on and off from anywhere in the group. */
 import { rpcName } from '@backwire/tensor';
 import { callContext, currentAgent, rpcClass, type RpcAgent } from '@backwire/rpc';
-import { type ProfileEvent, type ProfileOptions, publicEvents, type RecordedEvent } from './events.ts';
+import { refuseUnknown } from '@backwire/rpc/internal';
+import { PROFILE_OPTIONS, type ProfileEvent, type ProfileOptions, publicEvents, type RecordedEvent } from './events.ts';
 import { MAX_EVENTS } from './limits.ts';
 import { Summary, type SummaryOptions, type TableOptions } from './summary.ts';
 
@@ -76,6 +77,7 @@ export class ServerProfiler {
   private readonly recording: Recording;
 
   constructor(options: ProfileOptions = {}) {
+    refuseUnknown(options, PROFILE_OPTIONS, 'ServerProfiler');
     this.options = { recordShapes: options.recordShapes === true, profileMemory: options.profileMemory === true };
     this.recording = new Recording(this.options);
   }
@@ -118,7 +120,8 @@ export class ServerProfiler {
       const base = all.length;
       for (const event of events) all.push({ ...event, parent: event.parent < 0 ? -1 : base + event.parent });
     }
-    return new Summary(all, options, this.recording.lost).table(options);
+    const { groupBy, ...table } = options;
+    return new Summary(all, groupBy === undefined ? {} : { groupBy }, this.recording.lost).table(table);
   }
 }
 rpcClass(ServerProfiler, { methods: ['enter', 'exit', 'events', 'dropped', 'table'] });

@@ -1,4 +1,5 @@
 /** @file Events of the same name added up, and the table of them. */
+import { optionNames, refuseUnknown } from '@backwire/rpc/internal';
 import type { RecordedEvent } from './events.ts';
 
 export interface SummaryOptions {
@@ -25,6 +26,9 @@ export interface SummaryRow {
   readonly bytes: number | undefined;
 }
 
+export const SUMMARY_OPTIONS = optionNames<SummaryOptions>({ groupBy: true });
+export const TABLE_OPTIONS = optionNames<TableOptions>({ sortBy: true, limit: true });
+
 /** The sums of a profile. */
 export class Summary {
   readonly rows: readonly SummaryRow[];
@@ -37,7 +41,9 @@ export class Summary {
   }
 
   /** The rows as text, largest first. */
-  table({ sortBy = 'total', limit = Infinity }: TableOptions = {}): string {
+  table(options: TableOptions = {}): string {
+    refuseUnknown(options, TABLE_OPTIONS, 'table()');
+    const { sortBy = 'total', limit = Infinity } = options;
     const rows = [...this.rows].sort((a, b) => measure(b, sortBy) - measure(a, sortBy)).slice(0, limit);
     const wholeSelf = this.rows.reduce((sum, { selfUs }) => sum + selfUs, 0);
     const withNode = rows.some(({ node }) => node !== undefined);

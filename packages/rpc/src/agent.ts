@@ -30,10 +30,17 @@ import { InboundCall } from './inbound-call.ts';
 import { isInspector, serveInspector } from './inspection/door.ts';
 import { metricsOf, type AgentMetrics } from './inspection/metrics.ts';
 import { Observers } from './inspection/observers.ts';
-import { encodeCallMessage, encodeFor } from './lazy-call.ts';
+import { encodeCallMessage, encodeFor, readCallPayload } from './lazy-call.ts';
 import { MAX_OPEN_CALLS } from './limits.ts';
 import { Members } from './members.ts';
-import type { CallOptions, Limits, Liveness, Logger, ShutdownOptions } from './options.ts';
+import {
+  refuseUnknown,
+  type CallOptions,
+  type Limits,
+  type Liveness,
+  type Logger,
+  type ShutdownOptions,
+} from './options.ts';
 import type { Peer } from './peer.ts';
 import type { PendingCall } from './pending-call.ts';
 import { CallTable } from './protocol/call-table.ts';
@@ -41,12 +48,14 @@ import { Membership, type View, type ViewMember } from './protocol/membership.ts
 import { Served } from './served.ts';
 import { Shutdown } from './shutdown.ts';
 import { StallGuard } from './stall-guard.ts';
+import { unsent } from './unsent.ts';
 import type { Settings } from './start.ts';
 import type { Connection, Listener, Transport } from './transports/transport.ts';
 import { WorkerInfo, type To } from './worker-info.ts';
 import { claimIn, claimOf, dialMember } from './doors.ts';
 import { createDoor } from './security/door.ts';
 
+const LISTEN_OPTIONS: ReadonlySet<string> = new Set(['signal']);
 const NO_EXTENSIONS: ReadonlySet<string> = new Set();
 
 /** States of an agent: *running* → *draining* (a graceful shutdown waits) → *closed*; or *fenced* (the group removed it) → *closed*. */
@@ -115,6 +124,7 @@ export class Agent implements ExtensionHost, Core {
     this.membership = new Membership({ name: self.name, incarnation: self.incarnation });
     this.faults = new Faults(settings.faults, settings.logger);
     this.caller = new Caller(this, settings.rpcTimeoutMs);
+    this.caller.callSites = settings.callSites;
     this.dispatcher = new Dispatcher(this, settings.maxConcurrentCalls);
     this.stallGuard = new StallGuard({
       core: this,
@@ -171,6 +181,7 @@ export class Agent implements ExtensionHost, Core {
     listener: (value: AgentEvents[E]) => void,
     options: { signal?: AbortSignal } = {},
   ): () => void {
+    refuseUnknown(options, LISTEN_OPTIONS, `on('${event}')`);
     return this.hub.on(event, listener, options.signal);
   }
 
@@ -263,12 +274,17 @@ export class Agent implements ExtensionHost, Core {
   encodeCall(to: WorkerInfo, fn: Named, args: readonly unknown[], extra?: () => Uint8Array): RpcMessage {
     const name = nameOf(fn);
     const type = name.startsWith('aten::') ? Types.SCRIPT_CALL : Types.PYTHON_CALL;
-    return encodeCallMessage(this, to, type, name, args, extra);
+    try {
+      return encodeCallMessage(this, to, type, name, args, extra);
+    } catch (error) {
+      throw unsent(error, { what: 'the arguments', name, to, self: this.self, executed: 'no' });
+    }
   }
 
   async runCall(from: WorkerInfo, message: Message): Promise<RpcMessage> {
     const value = await this.runValue(from, message);
-    return this.dispatcher.replyMessage(this.members.find(from), message.type, value);
+    const name = (): string => readCallPayload(message.payload).name;
+    return this.dispatcher.replyMessage(this.members.find(from), message.type, value, name);
   }
 
   runValue(from: WorkerInfo, message: Message): Promise<unknown> {
@@ -442,6 +458,8 @@ function wireLimitsOf(limits: Readonly<Limits>): WireLimits {
     ...DEFAULT_WIRE_LIMITS,
     maxMessageBytes: limits.maxMessageBytes,
     maxFrameBytes: Math.max(limits.maxFrameBytes, 64 * 1024),
+    maxValues: limits.maxValues,
+    maxStringBytes: limits.maxStringBytes,
     maxDepth: limits.maxDepth,
   };
 }

@@ -4,7 +4,9 @@ import { FrameKind, MessageType, planTensors, type FrameWriter, type TensorPlan 
 import type { Core, ValueContext } from './core.ts';
 import { NOTHING_INSIDE, WriteContext } from './decode-context.ts';
 import { encodeSystemError, encodeThrown } from './error-codec.ts';
+import { RpcError } from './errors.ts';
 import type { RpcMessage } from './extension.ts';
+import { unsent } from './unsent.ts';
 import type { InboundCall } from './inbound-call.ts';
 import { encodeFor } from './lazy-call.ts';
 import { isSystem } from './system-error.ts';
@@ -53,7 +55,9 @@ export class Answers {
       plan?.release();
       if (writer.open) writer.abort();
       this.core.extensions.undelivered(worker, context.header);
-      throw error;
+      const what = kind === FrameKind.RESULT ? 'the result' : 'an item';
+      const name = call.definition?.name ?? '';
+      throw unsent(error, { what, name, to: worker, self: this.core.self, executed: 'yes' });
     }
   }
 
@@ -149,6 +153,9 @@ export class Answers {
     } catch (error) {
       if (writer.open) writer.abort();
       this.core.logger.error({ error }, 'an error could not be sent');
+      // Its caller waits: it gets one that is certainly short enough.
+      if (payload.length > BRIEF_ERROR_BYTES)
+        this.error(call, encodeSystemError(new RpcError('remote-error', TOO_LONG, { executed: 'yes' })));
     }
   }
 
@@ -162,5 +169,9 @@ export class Answers {
   }
 }
 
+/** The text of a failure that is longer than a frame may be. */
+const TOO_LONG = 'the handler failed, and its error is larger than a frame may be (limits.maxFrameBytes)';
+/** What every frame has room for. */
+const BRIEF_ERROR_BYTES = 4096;
 /** Of answers without a value, which add none. */
 const NO_TENSORS: Tensor[] = [];

@@ -4,10 +4,10 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { build } from 'esbuild';
 import { chromium, type Browser, type Page as BrowserPage } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { tensor, type Tensor } from '@backwire/tensor';
 import { barrier, createAgent, remoteFunction, rpcAsync, rpcFunction, rpcInfo, type RpcAgent } from './index.ts';
-import { openStore, serveStore, type StoreServer } from './internal.ts';
+import { joinAddress, openStore, serveStore, type StoreServer } from './internal.ts';
 import { until } from './testdata/cluster.ts';
 import type { Page } from './testdata/page.ts';
 
@@ -113,10 +113,34 @@ described('a page in Chromium', { timeout: 60_000 }, () => {
   }
   const first = (): RpcAgent => agents[0] as RpcAgent;
 
-  test('with another secret is not let in', async () => {
-    await expect(
-      page('join', 'stranger', server.webSocketEndpoint as string, 'another secret, also long', 1_500),
-    ).rejects.toThrow(/deadline-exceeded|unauthenticated/);
+  test('with another secret, or of another origin, is told at once, and so are we', async () => {
+    const warn = vi.spyOn(console, 'warn').mockImplementation(() => undefined);
+    const store = server.webSocketEndpoint as string;
+    // The default: five minutes.
+    const wait = 300_000;
+    await expect(page('join', 'stranger', store, 'another secret, also long', wait)).rejects.toThrow(
+      /unauthenticated: .*the secret is not the group's/,
+    );
+    const { port } = site.address() as AddressInfo;
+    const foreign = await browser.newPage();
+    // Another origin, the same page.
+    await foreign.goto(`http://localhost:${port}`);
+    await foreign.waitForFunction('globalThis.backwire !== undefined');
+    const join = `globalThis.backwire.join('stranger', ${JSON.stringify(store)}, ${JSON.stringify(SECRET)}, ${wait})`;
+    await expect(foreign.evaluate(join)).rejects.toThrow(/unauthenticated: .*pages of this origin are not allowed/);
+    await foreign.close();
+    expect(warn.mock.calls.map(([text]) => String(text))).toEqual([
+      `[backwire] a WebSocket of "http://127.0.0.1:${port}" was refused: the secret is not the group's`,
+      expect.stringContaining(`a WebSocket of "http://localhost:${port}" was refused: pages of this origin are not`),
+    ]);
+    warn.mockRestore();
+  });
+
+  test('reaches the store by an address that holds all', async () => {
+    const address = joinAddress(server.endpoint, 'elsewhere/', server.webSocketEndpoint);
+    expect(await page('join', 'alone', address, SECRET)).toEqual(['alone']);
+    await page('leave');
+    await expect(page('join', 'alone', server.endpoint, SECRET)).rejects.toThrow('BACKWIRE_STORE_WS');
   });
 
   test('joins the group and calls with tensors, small and large', async () => {

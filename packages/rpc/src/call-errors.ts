@@ -10,3 +10,7 @@ export function timedOut(timeoutMs: number, executed: Executed, peer: WorkerInfo
 export function leaving(peer: WorkerInfo): RpcError {
   return new RpcError('draining', `worker '${peer.name}' is leaving and takes no more calls`, { peer });
 }
+
+export function aborted(reason: unknown, executed: Executed, peer: WorkerInfo | undefined): RpcError {
+  return new RpcError('cancelled', 'the call was cancelled', { executed, cause: reason, peer });
+}

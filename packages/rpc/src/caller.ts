@@ -3,7 +3,8 @@ import type { Tensor } from '@backwire/tensor';
 import { ambient, runAtRoot } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
 import { FrameFlag, FrameKind, MessageType, WireError } from '@backwire/wire/internal';
-import { leaving, timedOut } from './call-errors.ts';
+import { aborted, leaving, timedOut } from './call-errors.ts';
+import { callSite, nameCall } from './call-sites.ts';
 import { CallWriter } from './call-writer.ts';
 import { ARRIVE } from './collectives.ts';
 import type { Core } from './core.ts';
@@ -12,12 +13,13 @@ import { decodeFailure } from './error-codec.ts';
 import { RpcError, type Executed } from './errors.ts';
 import type { Followed, RpcMessage } from './extension.ts';
 import { InboundCall } from './inbound-call.ts';
-import { decodeFailed, messageOf, type Arrived } from './inbox.ts';
+import { messageOf, type Arrived } from './inbox.ts';
 import { encodeCallMessage, LazyCall } from './lazy-call.ts';
-import { checkOptions, checkSignal, checkTimeoutMs, type CallOptions } from './options.ts';
+import { CALL_OPTIONS, checkSignal, checkTimeoutMs, refuseUnknown, type CallOptions } from './options.ts';
 import type { Peer } from './peer.ts';
 import { unref } from './platform.ts';
 import { PendingCall, type Answer, type CallForm, type StreamAnswer } from './pending-call.ts';
+import { decodeFailed, unsent } from './unsent.ts';
 
 const isPlainReply = (type: number): boolean => type === MessageType.PYTHON_RET || type === MessageType.SCRIPT_RET;
 
@@ -45,6 +47,8 @@ interface Asked {
 export class Caller {
   /** The agent's default time, in milliseconds; 0 = none. */
   defaultTimeoutMs: number;
+  /** Whether calls note where they are made. */
+  callSites = false;
   /** Calls that failed. */
   failures = 0;
   private readonly writer: CallWriter;
@@ -136,7 +140,7 @@ export class Caller {
   /** A call whose answer nobody waits for. Failures to send are thrown. */
   oneway(peer: Peer, name: string, args: readonly unknown[], options: CallOptions | undefined): void {
     const type = name.startsWith('aten::') ? MessageType.SCRIPT_CALL : MessageType.PYTHON_CALL;
-    checkOptions(options, `a call of '${name}'`);
+    refuseUnknown(options, CALL_OPTIONS, `a call of '${name}'`);
     const timeoutMs = options?.timeoutMs === undefined ? 0 : this.timeout(options);
     this.checkSignal(options?.signal, peer);
     const form: CallForm = { mode: 'value', label: { kind: 'oneway', name } };
@@ -209,7 +213,7 @@ export class Caller {
       else if (kind === FrameKind.STREAM_END) this.resolve(call, undefined, undefined);
       else this.deliver(call, arrived, tensors);
     } catch (error) {
-      this.reject(call, error instanceof WireError ? decodeFailed(error, peer, 'yes') : error);
+      this.reject(call, error instanceof WireError ? this.unread(error, call) : error);
     } finally {
       if (arrived.done.length > 0) for (const done of arrived.done) done();
     }
@@ -287,6 +291,7 @@ export class Caller {
       const timeoutMs = this.timeout(options, form.defaultTimeoutMs);
       const now = this.core.now();
       call = new PendingCall(peer, form, timeoutMs, now, answer, within);
+      if (this.callSites) call.site = callSite(form.above);
       if (follower !== undefined) call.follower = follower;
       const { deadline } = call;
       this.checkSignal(options?.signal, peer);
@@ -296,6 +301,7 @@ export class Caller {
       if (call.id === 0) throw new RpcError('resource-exhausted', 'too many calls are open', { peer: peer.worker });
     } catch (error) {
       this.takeBack(peer, encoded);
+      nameCall(error, form.label.name, peer.worker, callSite(form.above));
       follower?.settled?.({ error });
       answer.reject(error);
       return undefined;
@@ -316,11 +322,16 @@ export class Caller {
       const taken = this.take(call.id);
       if (taken !== undefined) {
         this.undelivered(taken);
+        taken.site ??= callSite(form.above);
         this.reject(
           taken,
-          error instanceof WireError && error.code === 'limit'
-            ? new RpcError('resource-exhausted', error.message, { retryable: false, peer: peer.worker, cause: error })
-            : error,
+          unsent(error, {
+            what: 'the arguments',
+            name: form.label.name,
+            to: peer.worker,
+            self: this.core.self,
+            executed: 'no',
+          }),
         );
       }
       return undefined;
@@ -385,10 +396,14 @@ export class Caller {
       const value = this.decode(call.peer, arrived.bytes, arrived.start, arrived.end, tensors);
       stream.item(value, arrived.seq, freeing(this.decoding.takeUnclaimed(), tensors));
     } catch (error) {
-      this.cancel(call.id, () => decodeFailed(error, call.peer, 'yes'));
+      this.cancel(call.id, () => this.unread(error, call));
     } finally {
       for (const done of arrived.done) done();
     }
+  }
+
+  private unread(error: unknown, { peer, label }: PendingCall): RpcError {
+    return decodeFailed(error, peer, { executed: 'yes', self: this.core.self, what: 'result', name: label.name });
   }
 
   private take(id: number): PendingCall | undefined {
@@ -408,6 +423,7 @@ export class Caller {
 
   private reject(call: PendingCall, error: unknown): void {
     this.failures++;
+    nameCall(error, call.label.name, call.peer.worker, call.site);
     this.core.observers.current?.settled?.(call, error);
     call.follower?.settled?.({ error });
     call.answer.reject(error);
@@ -449,8 +465,7 @@ export class Caller {
   private checkSignal(signal: AbortSignal | undefined, peer: Peer): void {
     if (signal === undefined) return;
     checkSignal(signal);
-    if (signal.aborted)
-      throw new RpcError('cancelled', 'the call was cancelled', { cause: signal.reason, peer: peer.worker });
+    if (signal.aborted) throw aborted(signal.reason, 'no', peer.worker);
   }
 
   private watch(call: PendingCall, signal: AbortSignal | undefined): void {
@@ -460,11 +475,7 @@ export class Caller {
 
   private abort(id: number, reason: unknown): void {
     const peer = this.core.calls.get(id)?.peer;
-    this.cancel(
-      id,
-      (executed) =>
-        new RpcError('cancelled', 'the call was cancelled', { executed, cause: reason, peer: peer?.worker }),
-    );
+    this.cancel(id, (executed) => aborted(reason, executed, peer?.worker));
   }
 
   private arm(at: number): void {

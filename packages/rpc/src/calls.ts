@@ -11,9 +11,11 @@ import { InboundCall, type CallContext } from './inbound-call.ts';
 import { MAX_HIGH_WATER_ITEMS } from './limits.ts';
 import {
   checkArguments,
-  checkOptions,
+  CALL_OPTIONS,
   checkTimeoutMs,
   DEFAULT_HIGH_WATER_ITEMS,
+  refuseUnknown,
+  STREAM_OPTIONS,
   type CallOptions,
   type Rest,
   type StreamOptions,
@@ -34,7 +36,7 @@ export function rpcSync<F extends AnyFn>(
   fn: F & Named & NotGenerator<ReturnType<F>>,
   ...rest: Rest<Parameters<F>>
 ): Promise<Awaited<ReturnType<F>>> {
-  return call(to, fn, rest, 'sync') as Promise<Awaited<ReturnType<F>>>;
+  return call(to, fn, rest, 'sync', rpcSync) as Promise<Awaited<ReturnType<F>>>;
 }
 
 /** As `rpcSync`; inside `waitAll` it is also waited for there. */
@@ -43,7 +45,7 @@ export function rpcAsync<F extends AnyFn>(
   fn: F & Named & NotGenerator<ReturnType<F>>,
   ...rest: Rest<Parameters<F>>
 ): Promise<Awaited<ReturnType<F>>> {
-  const promise = call(to, fn, rest, 'async') as Promise<Awaited<ReturnType<F>>>;
+  const promise = call(to, fn, rest, 'async', rpcAsync) as Promise<Awaited<ReturnType<F>>>;
   collectInWaitAll(promise);
   return promise;
 }
@@ -62,6 +64,7 @@ export function callLabelled(
   label: CallLabel,
 ): Promise<unknown> {
   return new Promise((resolve, reject) => {
+    refuseUnknown(options, CALL_OPTIONS, `a call of '${label.name}'`);
     const agent = running(agentOf(options));
     const form: CallForm = { mode: 'value', label };
     agent.caller.call(agent.members.find(to), nameOf(fn), args, options, form, { resolve, reject });
@@ -90,6 +93,7 @@ export function rpcStream<A extends unknown[], I>(
   ...rest: Rest<A, StreamOptions>
 ): AsyncGenerator<I, void, void> {
   const [args, options] = rest as unknown as Given<StreamOptions>;
+  refuseUnknown(options, STREAM_OPTIONS, `a stream of '${nameOf(fn)}'`);
   const agent = running(agentOf(options));
   const items = options?.highWaterItems ?? DEFAULT_HIGH_WATER_ITEMS;
   if (!Number.isInteger(items) || items < 1 || items > MAX_HIGH_WATER_ITEMS)
@@ -97,7 +101,8 @@ export function rpcStream<A extends unknown[], I>(
   const stream = new StreamClient(agent, items, checkTimeoutMs(options?.idleTimeoutMs ?? 0, 'idleTimeoutMs'));
   const name = nameOf(fn);
   checkArguments(args, name);
-  const form: CallForm = { mode: 'stream', label: { kind: 'stream', name }, defaultTimeoutMs: 0, items };
+  const label = { kind: 'stream' as const, name };
+  const form: CallForm = { mode: 'stream', label, defaultTimeoutMs: 0, items, above: rpcStream };
   stream.follow(agent.caller.call(agent.members.find(to), name, args ?? [], options, form, stream));
   return stream as unknown as AsyncGenerator<I, void, void>;
 }
@@ -118,11 +123,16 @@ export function callContext(): CallContext {
   throw new RpcError('failed-precondition', 'callContext() is for handlers of calls; no call is being handled here');
 }
 
+const COLLECTIVE_OPTIONS: ReadonlySet<string> = new Set([...CALL_OPTIONS, 'workers']);
+const GROUP_OPTIONS: ReadonlySet<string> = new Set(['workers', 'agent']);
+const REDUCE_OPTIONS: ReadonlySet<string> = new Set(['timeoutMs', 'signal', 'tags']);
+
 /** Brings `value` together with those of all others: every one gets the map from name to value. No time limit by default. */
 export function allGather<T>(
   value: T,
   options: CallOptions & { workers?: readonly string[] } = {},
 ): Promise<Map<string, T>> {
+  refuseUnknown(options, COLLECTIVE_OPTIONS, 'allGather()');
   return running(agentOf(options)).collectives.gather('gather', value, options);
 }
 
@@ -131,11 +141,13 @@ export function allGather<T>(
  * Rejects with 'barrier-broken' when one of them dies or leaves, 'deadline-exceeded' naming who is missing.
  */
 export async function barrier(options: CallOptions & { workers?: readonly string[] } = {}): Promise<void> {
+  refuseUnknown(options, COLLECTIVE_OPTIONS, 'barrier()');
   await running(agentOf(options)).collectives.gather('barrier', null, options);
 }
 
 /** The named workers (default: all) as a group that reduces tensors. Every member has to make the same calls in the same order. */
 export function processGroup(options: { workers?: readonly string[]; agent?: RpcAgent } = {}): nn.ProcessGroup {
+  refuseUnknown(options, GROUP_OPTIONS, 'processGroup()');
   const agent = agentOf(options);
   const everybody = [agent.name, ...agent.members.list().map((peer) => peer.worker.name)];
   const names = [...new Set(options.workers ?? everybody)].sort(
@@ -151,16 +163,13 @@ export function processGroup(options: { workers?: readonly string[]; agent?: Rpc
   return {
     rank,
     size: names.length,
-    allReduce: async (tensor: Tensor, op: 'sum' | 'mean' = 'sum', o: Options = {}) =>
-      plain(
-        await running(agent).collectives.meet(
-          `reduce/${op}`,
-          noGrad(() => tensor.detach()),
-          op,
-          { ...o, workers: names },
-        ),
-      ),
+    allReduce: async (tensor: Tensor, op: 'sum' | 'mean' = 'sum', o: Options = {}) => {
+      refuseUnknown(o, REDUCE_OPTIONS, 'allReduce()');
+      const own = noGrad(() => tensor.detach());
+      return plain(await running(agent).collectives.meet(`reduce/${op}`, own, op, { ...o, workers: names }));
+    },
     broadcast: async (tensor: Tensor, from: number, o: Options = {}) => {
+      refuseUnknown(o, REDUCE_OPTIONS, 'broadcast()');
       if (!Number.isInteger(from) || from < 0 || from >= names.length)
         throw new RangeError(`no member has rank ${from}`);
       const own = from === rank ? noGrad(() => tensor.detach()) : null;
@@ -192,7 +201,7 @@ export function setRpcTimeoutMs(ms: number): void {
 }
 
 /** What cannot even be sent rejects as well: a caller has one place to look. */
-function call(to: To, fn: unknown, rest: readonly unknown[], kind: 'sync' | 'async'): Promise<unknown> {
+function call(to: To, fn: unknown, rest: readonly unknown[], kind: 'sync' | 'async', above: unknown): Promise<unknown> {
   // Not taken apart as a list: that goes through an iterator, a twentieth of what a call allocates.
   const args = rest[0] as readonly unknown[] | undefined;
   const options = rest[1] as CallOptions | undefined;
@@ -200,8 +209,11 @@ function call(to: To, fn: unknown, rest: readonly unknown[], kind: 'sync' | 'asy
     const agent = running(agentOf(options));
     const name = nameOf(fn);
     checkArguments(args, name);
-    if (options !== undefined && typeof options !== 'object') checkOptions(options, `a call of '${name}'`);
-    agent.caller.call(agent.members.find(to), name, args ?? NO_ARGS, options, formOf(kind, name), { resolve, reject });
+    if (options !== undefined) refuseUnknown(options, CALL_OPTIONS, `a call of '${name}'`);
+    agent.caller.call(agent.members.find(to), name, args ?? NO_ARGS, options, formOf(kind, name, above), {
+      resolve,
+      reject,
+    });
   });
 }
 
@@ -212,9 +224,9 @@ const forms: Record<'sync' | 'async', CallForm> = {
 };
 const NO_ARGS: readonly unknown[] = Object.freeze([]);
 
-function formOf(kind: 'sync' | 'async', name: string): CallForm {
+function formOf(kind: 'sync' | 'async', name: string, above: unknown): CallForm {
   const last = forms[kind];
-  return last.label.name === name ? last : (forms[kind] = { mode: 'value', label: { kind, name } });
+  return last.label.name === name ? last : (forms[kind] = { mode: 'value', label: { kind, name }, above });
 }
 
 /** What a call was given after its function. */

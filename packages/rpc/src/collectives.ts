@@ -8,11 +8,14 @@ import { InboundCall } from './inbound-call.ts';
 import { MAX_COLLECTIVE_TAGS, MAX_OPEN_COLLECTIVES } from './limits.ts';
 import { ambient, runWith } from '@backwire/tensor/internal';
 import { checkTimeoutMs, type CallOptions } from './options.ts';
+import { watchSilence, workersText } from './silence.ts';
 import type { WorkerInfo } from './worker-info.ts';
 import { Meetings, type MeetingEffect, type Opening } from './protocol/meetings.ts';
 
 /** The function that members call on the one that collects. */
 export const ARRIVE = 'rpc/arrive';
+/** The function by which they ask it whom they wait for. */
+const MISSING = 'rpc/missing';
 
 /** How the values of all become the answer to each. */
 type Combine = 'all' | 'sum' | 'mean' | 'first';
@@ -84,6 +87,7 @@ export class Collectives {
     const timeoutMs = options.timeoutMs === undefined ? 0 : checkTimeoutMs(options.timeoutMs);
     const leader = names[0] as string;
     const key = everybody ? `${name}\n*` : `${name}\n${names.join('\n')}`;
+    const stop = watchSilence(agent.logger, (seconds) => this.missingText(name, key, leader, seconds));
     try {
       return await arrive(
         agent,
@@ -96,7 +100,35 @@ export class Collectives {
       );
     } catch (error) {
       throw this.explain(error, leader, options.survive ?? false);
+    } finally {
+      stop();
     }
+  }
+
+  /** Whom this worker waits for at a meeting, as the one that collects knows. */
+  private async missingText(name: string, key: string, leader: string, seconds: number): Promise<string> {
+    const { agent } = this;
+    const began = `worker '${agent.name}' has waited ${seconds} s in ${functionOf(name)} for`;
+    const asked = { timeoutMs: ANSWER_MS };
+    const missing: readonly Missing[] = await ask(agent, leader, MISSING, [key], asked).then(
+      (found) => checkMissing(found),
+      () => [],
+    );
+    if (missing.length === 0) return `${began} worker '${leader}', which collects for the group`;
+    const places = [...new Set(missing.map(({ waitsAt }) => waitsAt))];
+    const texts = places.map((place) => {
+      const names = missing.filter(({ waitsAt }) => waitsAt === place).map((worker) => worker.name);
+      const one = names.length === 1;
+      const where =
+        place === undefined ? stillTo(name, one) : `which ${one ? 'waits' : 'wait'} in ${functionOf(place)}`;
+      return `${workersText(names)}, ${where}`;
+    });
+    return `${began} ${texts.join(', and for ')}`;
+  }
+
+  /** For a member that waits here: whom it waits for. */
+  missing(key: string, from: string): Missing[] {
+    return this.meetings.missing(key, from).map(({ name, waitsAt }) => ({ name, waitsAt: waitsAt?.split('\n')[0] }));
   }
 
   /**
@@ -261,6 +293,44 @@ export class Collectives {
   }
 }
 
+/** Somebody who is waited for, and the meeting at which they wait themselves. */
+interface Missing {
+  readonly name: string;
+  readonly waitsAt: string | undefined;
+}
+
+/** What programs call to come to a meeting. */
+function functionOf(meeting: string): string {
+  const [kind] = meeting.split('/');
+  return FUNCTIONS[kind ?? ''] ?? `the collective '${meeting}'`;
+}
+const FUNCTIONS: Readonly<Record<string, string>> = {
+  barrier: 'barrier()',
+  gather: 'allGather()',
+  reduce: 'allReduce()',
+  broadcast: 'broadcast()',
+  shutdown: 'shutdown()',
+};
+
+/** What those who are not there have not done. */
+function stillTo(meeting: string, one: boolean): string {
+  const whose = one ? 'its' : 'their';
+  const has = one ? 'has' : 'have';
+  if (meeting === 'shutdown/quiet') return `whose calls are not over: ${whose} own output says which`;
+  if (meeting === 'shutdown/done') return `which ${has} not let go of ${whose} references`;
+  return `which ${has} not called ${functionOf(meeting)}`;
+}
+
+/** A peer's answer, checked. */
+function checkMissing(found: unknown): Missing[] {
+  if (!Array.isArray(found)) return [];
+  return (found as unknown[]).flatMap((entry) => {
+    const { name, waitsAt } = (entry ?? {}) as Partial<Missing>;
+    if (typeof name !== 'string') return [];
+    return [{ name, waitsAt: typeof waitsAt === 'string' ? waitsAt : undefined }];
+  });
+}
+
 function late(missing: readonly string[], timeoutMs: number): RpcError {
   const absent = missing.map((name) => `'${name}'`).join(', ');
   const text = `Followers [${absent}] timed out in _all_gather after ${(timeoutMs / 1000).toFixed(2)} seconds`;
@@ -348,13 +418,30 @@ systemFunction(ARRIVE, (...[key, names, value, combine, survive, timeoutMs, tags
   );
 });
 
+/** Tells a member that waits here whom it waits for. */
+systemFunction(MISSING, (key: string): Missing[] => {
+  const { call } = ambient();
+  if (!(call instanceof InboundCall)) throw new RpcError('failed-precondition', 'not in a call');
+  return typeof key === 'string' ? agentOf().collectives.missing(key, call.caller.name) : [];
+});
+
 /** The call of a member to the one that collects. */
 function arrive(agent: Agent, leader: string, args: Arguments, options: CallOptions): Promise<unknown> {
+  return ask(agent, leader, ARRIVE, args, options);
+}
+
+function ask(
+  agent: Agent,
+  leader: string,
+  name: string,
+  args: readonly unknown[],
+  options: CallOptions,
+): Promise<unknown> {
   return new Promise((resolve, reject) => {
-    const form = { mode: 'value' as const, label: { kind: 'other' as const, name: ARRIVE }, defaultTimeoutMs: 0 };
+    const form = { mode: 'value' as const, label: { kind: 'other' as const, name }, defaultTimeoutMs: 0 };
     // Outside of any autograd context or profile: this is not the program's call.
     runWith({ contextId: undefined, profile: undefined }, () =>
-      agent.caller.call(agent.members.find(leader), ARRIVE, args, options, form, { resolve, reject }),
+      agent.caller.call(agent.members.find(leader), name, args, options, form, { resolve, reject }),
     );
   });
 }

@@ -2,6 +2,7 @@
 import { rpcName, type Named } from '@backwire/tensor';
 import { builtinClass, builtinClassName, builtinOperation } from './builtins.ts';
 import { RpcError } from './errors.ts';
+import { refuseUnknown } from './options.ts';
 
 // `any`: only it lets every function and class be given.
 /* eslint-disable @typescript-eslint/no-explicit-any */
@@ -10,9 +11,14 @@ export type AnyCtor = abstract new (...args: any[]) => any;
 type Methods<T> = { [K in keyof T]: T[K] extends AnyFn ? K : never }[keyof T] & string;
 
 /** A generator is called with `rpcStream`; the type says so where a call is written. */
-export type NotGenerator<R> = R extends AsyncIterable<any> | Iterator<any, any, any>
-  ? 'a generator is called with rpcStream()'
-  : unknown;
+export type NotGenerator<R> = [R] extends [never]
+  ? unknown // It only throws.
+  : R extends AsyncIterable<any> | Iterator<any, any, any>
+    ? 'a generator is called with rpcStream()'
+    : unknown;
+
+/** A class whose listed static methods can be given to `rpcSync` and its like. */
+export type Published<C, S extends PropertyKey> = C & { readonly [K in S & keyof C]: C[K] & Named };
 
 /* eslint-enable @typescript-eslint/no-explicit-any */
 
@@ -54,6 +60,8 @@ const holder = globalThis as { [KEY]?: Table };
 const table: Table = (holder[KEY] ??= { byName: new Map(), byClass: new Map() });
 
 const NONE: ReadonlySet<string> = new Set();
+const FUNCTION_OPTIONS: ReadonlySet<string> = new Set(['scope']);
+const CLASS_OPTIONS: ReadonlySet<string> = new Set(['methods', 'statics', 'scope']);
 /** Names that must mean nothing on the proxy of a remote object, or awaiting or printing it would make calls. */
 const HIDDEN: ReadonlySet<string> = new Set(['then', 'toJSON']);
 /** The longest name; it also bounds what a peer may ask for. */
@@ -65,6 +73,7 @@ export const MAX_NAME_LENGTH = 512;
  * @throws RpcError 'failed-precondition' when the name means another body already, or the function has another name.
  */
 export function rpcFunction<F extends AnyFn>(name: string, fn: F, options: { scope?: boolean } = {}): F & Named {
+  refuseUnknown(options, FUNCTION_OPTIONS, 'rpcFunction()');
   return define(fn, plainFunction(name, fn, { scope: options.scope ?? false }));
 }
 
@@ -79,14 +88,15 @@ export function systemFunction<F extends AnyFn>(name: string, fn: F, runs?: Kind
 
 /**
  * Lets peers construct `ctor` and call the listed methods of its instances and its listed static methods (under 'Class.method').
- * The class carries `static readonly [rpcName] = 'Name'`, its own, not inherited.
+ * The class carries `static readonly [rpcName] = 'Name'`, its own, not inherited. Returns the class itself, whose static methods now can be
+ * called by `rpcSync(to, Class.method, …)`: `const Model = rpcClass(class { … }, { methods: [], statics: ['load'] })`.
  * @throws RpcError 'failed-precondition' when the name is missing or taken, 'invalid-argument' when a listed method does not exist or has a
  * name that proxies hide: `then`, `toJSON`, or one that begins with an underscore.
  */
-export function rpcClass<C extends AnyCtor & Named>(
+export function rpcClass<C extends AnyCtor & Named, const S extends string = never>(
   ctor: C,
-  options: { methods: readonly Methods<InstanceType<C>>[]; statics?: readonly string[]; scope?: boolean },
-): C {
+  options: { methods: readonly Methods<InstanceType<C>>[]; statics?: readonly S[]; scope?: boolean },
+): Published<C, S> {
   const holder = ctor as unknown as AnyFn & Record<string, unknown>;
   if (typeof ctor !== 'function' || !Object.hasOwn(ctor, rpcName)) {
     throw new RpcError(
@@ -95,6 +105,7 @@ export function rpcClass<C extends AnyCtor & Named>(
     );
   }
   const name = checkName(ctor[rpcName]);
+  checkPublished(name, options);
   for (const method of options.methods) {
     if (HIDDEN.has(method) || method.startsWith('_')) {
       throw new RpcError(
@@ -124,7 +135,21 @@ export function rpcClass<C extends AnyCtor & Named>(
       throw new RpcError('invalid-argument', `class '${name}' has no static method '${method}'`);
     define(body as AnyFn, plainFunction(`${name}.${method}`, body as AnyFn, { self: ctor, scope }));
   }
-  return ctor;
+  return ctor as Published<C, S>;
+}
+
+/** @throws RpcError 'invalid-argument' unless the methods that are published are listed. */
+function checkPublished(name: string, options: unknown): void {
+  const { methods, statics } = (options ?? {}) as { methods?: unknown; statics?: unknown };
+  const wrong = [methods, statics ?? []].find((list) => !Array.isArray(list));
+  if (options === undefined || wrong !== undefined || methods === undefined) {
+    const given = wrong === undefined ? 'none were given' : `got ${typeof wrong}`;
+    throw new RpcError(
+      'invalid-argument',
+      `rpcClass() needs the methods of '${name}' that peers may call, ${given}: rpcClass(${name}, { methods: ['forward'] }); [] publishes none`,
+    );
+  }
+  refuseUnknown(options as object, CLASS_OPTIONS, `rpcClass() of '${name}'`);
 }
 
 /** For callers that do not have the server's code: `remoteFunction<typeof import('./server.js').predict>('predict')`. */

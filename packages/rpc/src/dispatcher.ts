@@ -14,11 +14,12 @@ import type { Incoming, RpcMessage } from './extension.ts';
 import { digestOf } from './call-digest.ts';
 import { Idempotency } from './idempotency.ts';
 import type { InboundCall } from './inbound-call.ts';
-import { decodeFailed, messageOf, type Arrived } from './inbox.ts';
-import { callPayload, encodeFor, readCallPayload } from './lazy-call.ts';
+import { messageOf, type Arrived } from './inbox.ts';
+import { callPayload, encodeReply, readCallPayload } from './lazy-call.ts';
 import type { Peer } from './peer.ts';
 import { isGenerator, promiseOf } from './results.ts';
 import { invokeAdopted, runInScope } from './scoped.ts';
+import { decodeFailed } from './unsent.ts';
 import { Slots } from './slots.ts';
 import { pumpStream } from './stream-server.ts';
 import { isSystem, system } from './system-error.ts';
@@ -86,7 +87,7 @@ export class Dispatcher {
     try {
       pending = this.reader.read(call, arrived, tensors);
     } catch (error) {
-      this.refuse(call, error instanceof RpcError ? error : decodeFailed(error, call.peer));
+      this.refuse(call, error instanceof RpcError ? error : this.unread(error, call));
       return;
     } finally {
       if (arrived.done.length > 0) for (const done of arrived.done) done();
@@ -187,23 +188,20 @@ export class Dispatcher {
     try {
       return this.reader.message(from, message);
     } catch (error) {
-      throw error instanceof RpcError ? error : decodeFailed(error, from);
+      throw error instanceof RpcError ? error : decodeFailed(error, from, { self: this.core.self, what: 'arguments' });
     }
+  }
+
+  private unread(error: unknown, { definition, peer }: InboundCall): RpcError {
+    return decodeFailed(error, peer, { self: this.core.self, what: 'arguments', name: definition?.name });
   }
 
   /** What handlers threw that ran on behalf of an extension: it goes to the caller as theirs, not as the system's. */
   private readonly thrown = new WeakSet<object>();
 
-  /** The reply to a plain call, as a message. */
-  replyMessage(to: Peer, type: number, value: unknown): RpcMessage {
-    const { bytes, tensors, header } = encodeFor(this.core, to.worker, value);
-    return {
-      type: type === MessageType.SCRIPT_CALL ? MessageType.SCRIPT_RET : MessageType.PYTHON_RET,
-      id: 0n,
-      payload: bytes,
-      tensors,
-      header,
-    };
+  /** The reply to a plain call of the function that `name` says, as a message. @throws as `Answers.value` */
+  replyMessage(to: Peer, type: number, value: unknown, name: () => string): RpcMessage {
+    return encodeReply(this.core, to.worker, replyTypeOf(type), value, name);
   }
 
   /** A call by an interned name gets the payload that says the name itself: extensions look at messages. */
@@ -312,7 +310,7 @@ export class Dispatcher {
     const run = async (began: () => void): Promise<RpcMessage> => {
       if (!call.holdsSlot) await this.takeSlot(call);
       began();
-      return this.replyMessage(call.peer, type, await this.run(definition, call));
+      return this.replyMessage(call.peer, type, await this.run(definition, call), () => definition.name);
     };
     const rest = (): void => this.slots.release(call);
     this.idempotency.run({ call, name: definition.name, digest: call.digest, run, rest }).then(
@@ -351,11 +349,10 @@ export class Dispatcher {
       this.over(call);
       return;
     }
-    const reply = type === MessageType.SCRIPT_CALL ? MessageType.SCRIPT_RET : MessageType.PYTHON_RET;
     try {
       if (isGenerator(value))
         throw new RpcError('failed-precondition', 'a generator is called with rpcStream()', { executed: 'yes' });
-      if (!this.answers.result(call, reply, value)) return;
+      if (!this.answers.result(call, replyTypeOf(type), value)) return;
     } catch (error) {
       this.fail(call, error);
       return;
@@ -437,9 +434,10 @@ export class Dispatcher {
     }
     if (call.key !== undefined) return this.onceMessage(call, message);
     const value = await this.slotted(call, () => this.runMessage(call.peer, message, call));
-    if ((call.flags & FrameFlag.STREAM) === 0) return this.replyMessage(call.peer, message.type, value);
+    const name = (): string => readCallPayload(message.payload).name;
+    if ((call.flags & FrameFlag.STREAM) === 0) return this.replyMessage(call.peer, message.type, value, name);
     await pumpStream(this.core, call, value);
-    return this.replyMessage(call.peer, message.type, undefined);
+    return this.replyMessage(call.peer, message.type, undefined, name);
   }
 
   /** As `once`, of a call that came as a message. */
@@ -451,7 +449,7 @@ export class Dispatcher {
     const run = async (began: () => void): Promise<RpcMessage> => {
       call.unclaimed = undefined;
       const value = await this.slotted(call, () => this.runRead(call.peer, read, call, began));
-      return this.replyMessage(call.peer, message.type, value);
+      return this.replyMessage(call.peer, message.type, value, () => read.definition.name);
     };
     return this.idempotency.run({ call, name: read.definition.name, digest, run, rest: () => undefined });
   }
@@ -490,6 +488,9 @@ export class Dispatcher {
     this.answers.value(call, kind, type, value);
   }
 }
+
+const replyTypeOf = (type: number): number =>
+  type === MessageType.SCRIPT_CALL ? MessageType.SCRIPT_RET : MessageType.PYTHON_RET;
 
 /** Meetings are the agent's own: no extension wraps them. */
 function isMeeting({ peer }: InboundCall, { fn }: Arrived): boolean {

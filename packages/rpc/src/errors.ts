@@ -86,19 +86,29 @@ Object.defineProperty(RpcError.prototype, 'name', { value: 'RpcError', configura
 export interface RemoteErrorFields extends RpcErrorFields {
   readonly remoteName: string;
   readonly remoteStack: string | undefined;
+  readonly properties?: Readonly<Record<string, unknown>>;
 }
 
-/** The handler threw. A class known here (standard or registered) is rebuilt as itself, with this as its cause. */
+/**
+ * The handler threw. A class known here (standard or registered) is rebuilt as itself, with this as its cause. What the error itself said
+ * was its cause is the `cause` of this.
+ */
 export class RemoteError extends RpcError {
   /** The name of the class that the handler threw. */
   readonly remoteName: string;
   /** The stack on the worker that threw; undefined when it keeps its stacks to itself. */
   readonly remoteStack: string | undefined;
+  /**
+   * The error's own enumerable properties that are values ('status', 'code' …): 64 of them and 64 KiB at most. They are properties of the
+   * error that is rebuilt, too; of this one only those whose names it has no use for itself.
+   */
+  readonly properties: Readonly<Record<string, unknown>>;
 
   constructor(text: string, fields: RemoteErrorFields) {
     super('remote-error', text, { ...fields, executed: fields.executed ?? 'yes' });
     this.remoteName = fields.remoteName;
     this.remoteStack = fields.remoteStack;
+    this.properties = fields.properties ?? {};
   }
 }
 Object.defineProperty(RemoteError.prototype, 'name', { value: 'RemoteError', configurable: true, writable: true });

@@ -11,7 +11,6 @@ import {
   MessageType,
   protocolError,
   valueEnd,
-  WireError,
   type IncomingTensors,
 } from '@backwire/wire/internal';
 import type { Tensor } from '@backwire/tensor';
@@ -23,6 +22,7 @@ import { InboundCall } from './inbound-call.ts';
 import { MAX_IDEMPOTENCY_KEY_LENGTH, MAX_TRACE_BYTES, MAX_INTERNED_NAMES, ORDERED_BODY_BYTES } from './limits.ts';
 import type { Outbox } from './outbox.ts';
 import type { Peer } from './peer.ts';
+import { decodeFailed } from './unsent.ts';
 
 /** A name that the peer has interned. */
 interface Interned {
@@ -230,7 +230,7 @@ export class Inbox {
         tensors = frameTensors(header, bytes, end, this.core.wireLimits);
       } catch (error) {
         for (const fn of done) fn();
-        this.core.caller.failed(header.id, decodeFailed(error, this.peer, 'yes'));
+        this.core.caller.failed(header.id, decodeFailed(error, this.peer, { executed: 'yes' }));
         return;
       }
     }
@@ -298,7 +298,7 @@ export class Inbox {
   private reply(arrived: Arrived, incoming: IncomingTensors): void {
     const tensors = this.made(incoming, arrived);
     if (Array.isArray(tensors)) this.core.caller.answered(arrived, this.peer, tensors);
-    else this.core.caller.failed(arrived.id, decodeFailed(tensors.error, this.peer, 'yes'));
+    else this.core.caller.failed(arrived.id, decodeFailed(tensors.error, this.peer, { executed: 'yes' }));
   }
 
   private made(incoming: IncomingTensors, arrived: Arrived): Tensor[] | { error: unknown } {
@@ -445,20 +445,6 @@ export function messageOf(arrived: Arrived, tensors: readonly Tensor[]): Message
     payload: arrived.bytes.slice(arrived.start, arrived.end),
     tensors,
   };
-}
-
-/** The error of a message that could not be understood. */
-export function decodeFailed(error: unknown, peer: Peer, executed: 'no' | 'yes' = 'no'): RpcError {
-  const text = error instanceof Error ? error.message : String(error);
-  const code = error instanceof WireError && error.code === 'limit' ? 'resource-exhausted' : 'decode-error';
-  const cause = error instanceof WireError && error.cause !== undefined ? error.cause : error;
-  return new RpcError(code, `a message of worker '${peer.worker.name}': ${text}`, {
-    executed,
-    // The same message would be too large, or malformed, another time too.
-    retryable: false,
-    peer: peer.worker,
-    cause,
-  });
 }
 
 function bytesOf(bodies: readonly { readonly nbytes: number }[]): number {

@@ -2,9 +2,12 @@
 export * from './seam.ts';
 export { ByteReader, type ReadProgram } from './stores/byte-reader.ts';
 export { serveStore, type ServeStoreOptions, type StoreServer } from './stores/embedded-server.ts';
-export { doorForBrowsers, openStore } from './stores/open.ts';
+export { addressOf, doorForBrowsers, openStore } from './stores/open.ts';
 export { newId, newSecret, newToken } from './ids.ts';
 export { findKeys } from './security/secret.ts';
 export { resolveSecurity } from './security/policy.ts';
 export { Inspector, type GroupLook, type InspectorOptions, type WorkerLook } from './inspection/inspector.ts';
 export { Session } from './protocol/session.ts';
+export { joinAddress, splitAddress } from './stores/address.ts';
+export { announceGroup, runningGroups, userFolder, type RunningGroup } from './stores/registry.ts';
+export { removeFoldersOf } from './transports/socket-folders.ts';

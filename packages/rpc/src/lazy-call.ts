@@ -4,6 +4,7 @@ import type { Message } from '@backwire/wire';
 import { BriefMemory, ByteReader, ByteWriter, decodeError, WireType, type HeaderEntry } from '@backwire/wire/internal';
 import type { Core, ValueContext } from './core.ts';
 import type { RpcMessage } from './extension.ts';
+import { unsent } from './unsent.ts';
 import type { WorkerInfo } from './worker-info.ts';
 
 /** Most calls meet extensions that have nothing to do with them: those are never encoded here. */
@@ -141,6 +142,16 @@ export function encodeFor(
   } finally {
     out.pos = 0;
     if (out.bytes.length <= MAX_SPARE_BYTES) spare = out;
+  }
+}
+
+/** A result as a message. @throws what cannot travel, as the result of the function that `name` says. */
+export function encodeReply(core: Core, to: WorkerInfo, type: number, value: unknown, name: () => string): RpcMessage {
+  try {
+    const { bytes, tensors, header } = encodeFor(core, to, value);
+    return { type, id: 0n, payload: bytes, tensors, header };
+  } catch (error) {
+    throw unsent(error, { what: 'the result', name: name(), to, self: core.self, executed: 'yes' });
   }
 }
 

@@ -62,5 +62,23 @@ export const MAX_ERROR_TEXT = 64 * KIB;
 export const MAX_ERROR_DETAILS = 64 * KIB;
 /** and how many of the errors inside an AggregateError. */
 export const MAX_ERRORS_INSIDE = 64;
+/** Own properties of an error that travel, */
+export const MAX_ERROR_PROPERTIES = 64;
+/** how many values one of them may hold, all levels together, */
+export const MAX_PROPERTY_VALUES = 4_096;
+/** and how many causes, one inside the other, */
+export const MAX_ERROR_CAUSES = 8;
+/** each with a message and a stack of so many characters. */
+export const MAX_CAUSE_TEXT = 4 * KIB;
+/** What is shown of a thrown object that is no error, in characters. */
+export const MAX_THROWN_TEXT = KIB;
 /** Items of a stream that may wait for their consumer: what a producer is let ahead of it. */
 export const MAX_HIGH_WATER_ITEMS = 2 ** 20;
+/** A wait of the program that lasts so long is told, */
+export const SILENCE_MS = 10_000;
+/** and again after so long; */
+export const SILENCE_AGAIN_MS = 60_000;
+/** so many calls or workers of it by name. */
+export const MAX_WAITS_SHOWN = 8;
+/** Lines of the program that are noted of a call. */
+export const MAX_CALL_SITE_FRAMES = 4;

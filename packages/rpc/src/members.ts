@@ -23,6 +23,7 @@ import type { Member } from './extension.ts';
 import { memoryPair } from './transports/memory.ts';
 import type { Knock } from './transports/knock.ts';
 import type { Connection } from './transports/transport.ts';
+import { namesText } from './names-text.ts';
 import { WorkerInfo, type To } from './worker-info.ts';
 
 /** Receive memory that was not used for so long goes back to the system. */
@@ -408,9 +409,15 @@ export class Members {
     const { self, refusal } = this.core;
     if (refusal === 'fenced') return new RpcError('fenced', 'the group has removed this worker');
     const text = `name:${self.name},rank:${self.id} could not find destination ${what}`;
-    if (former === undefined) return new RpcError('not-found', text);
+    if (former === undefined) return new RpcError('not-found', `${text}; ${this.known()}`);
     const { worker, code } = former;
     return new RpcError(code, `${endOf(worker.name, code)}; ${text}`, { peer: worker });
+  }
+
+  /** Who could have been meant. */
+  private known(): string {
+    const names = [this.core.self.name, ...this.list().map(({ worker }) => worker.name)];
+    return `the workers of the group are ${namesText(names)}`;
   }
 
   private peerOf(life: Life): Peer | undefined {

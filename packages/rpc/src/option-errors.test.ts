@@ -3,6 +3,8 @@ import { afterEach, describe, expect, it } from 'vitest';
 import {
   createAgent,
   initRpc,
+  rpcAsync,
+  rpcClass,
   rpcFunction,
   rpcInfo,
   rpcSync,
@@ -10,6 +12,7 @@ import {
   type CallOptions,
   type RpcOptions,
 } from './index.ts';
+import { rpcName } from '@backwire/tensor';
 import { isRpcErrorCode, RPC_ERROR_CODES } from './internal.ts';
 import { startCluster, type Cluster } from './testdata/cluster.ts';
 
@@ -34,6 +37,16 @@ describe('an agent', () => {
     ['no name', {}, RpcError, /Worker name must match/],
     ['a rank that is a text', { name: 'w0', rank: 'x' }, TypeError, /rank is a whole number from 0, got string 'x'/],
     ['a rank below 0', { name: 'w0', rank: -1 }, RpcError, /out of bounds/],
+    ['a rank that no launcher set', { name: 'w0', rank: NaN }, RpcError, /RANK missing\? 'backwire run' sets it/],
+    ['a size that no launcher set', { name: 'w0', worldSize: NaN }, RpcError, /WORLD_SIZE is missing; 'backwire run'/],
+    ['a port that is none', { name: 'w0', store: 'tcp://h:70000' }, RpcError, /is 70000; ports are 0 to 65535/],
+    [
+      'security that is called tls',
+      { name: 'w0', security: { mode: 'tls' } },
+      RpcError,
+      /security.mode is one of psk, hmac, mtls, none; got 'tls': .*\{ mode: 'psk', secret \}.*\{ mode: 'mtls', key, cert, ca \}/,
+    ],
+    ['security without a mode', { name: 'w0', security: {} }, RpcError, /security.mode is one of .*none was given/],
     ['a size that is a text', { name: 'w0', worldSize: '2' }, TypeError, /worldSize is a whole number, got string '2'/],
     ['a time that is a text', { name: 'w0', rpcTimeoutMs: '5' }, TypeError, /rpcTimeoutMs is a number of milliseconds/],
     ['a negative time', { name: 'w0', initTimeoutMs: -5 }, RangeError, /initTimeoutMs is -5/],
@@ -44,8 +57,18 @@ describe('an agent', () => {
       TypeError,
       /builtins is true or false, got string/,
     ],
-    ['an unknown transport', { name: 'w0', transports: ['pigeon'] }, RpcError, /no transport is named 'pigeon'/],
-    ['an unknown channel', { name: 'w0', channels: ['cuda_ipc'] }, RpcError, /no channel is named 'cuda_ipc'/],
+    [
+      'an unknown transport',
+      { name: 'w0', transports: ['pigeon'] },
+      RpcError,
+      /no transport is named 'pigeon'; there are memory, port, unix, tcp, ws/,
+    ],
+    [
+      'an unknown channel',
+      { name: 'w0', channels: ['cuda_ipc'] },
+      RpcError,
+      /no channel is named 'cuda_ipc'; there are inline, cma/,
+    ],
     ['an unknown membership', { name: 'w0', membership: 'open' }, RpcError, /'static' or 'dynamic', got open/],
     ['an unknown limit', { name: 'w0', limits: { maxCalls: 1 } }, RpcError, /limits: unknown option 'maxCalls'/],
     [
@@ -54,7 +77,12 @@ describe('an agent', () => {
       RangeError,
       /maxDepth must be positive, got '3'/,
     ],
-    ['a store of no kind', { name: 'w0', store: 'ftp://x' }, RpcError, /'ftp:\/\/x' names no kind of store/],
+    [
+      'a store of no kind',
+      { name: 'w0', store: 'ftp://x' },
+      RpcError,
+      /'ftp:\/\/x' names no kind of store; there are memory:.*tcp:.*file:.*etcd:.*redis:/,
+    ],
   ])('is not started with %s', async (_what, options, type, text) => {
     const rest = { store: 'memory://none', worldSize: 1 };
     const given = typeof options === 'object' ? { ...rest, ...options } : options;
@@ -95,6 +123,43 @@ describe('a call', () => {
     expect(rpcInfo(error)).toMatchObject({ code: 'cancelled', executed: 'no' });
     expect(error.message).toContain('cancelled');
     expect(error.cause).toBe(reason);
+  });
+});
+
+it('a class without its methods says how to publish them', () => {
+  class Published {
+    static readonly [rpcName] = 'option-errors/Published';
+    go(): number {
+      return 1;
+    }
+  }
+  const loose = rpcClass as unknown as (ctor: unknown, options?: unknown) => unknown;
+  for (const options of [undefined, {}, { methods: 'go' }])
+    expect(() => loose(Published, options)).toThrow(
+      /rpcClass\(\) needs the methods of 'option-errors\/Published' that peers may call.*\{ methods: \['forward'\] \}/,
+    );
+  expect(() => loose(Published, { methods: [] })).not.toThrow();
+});
+
+it('a function that only throws, and a static method, can be called: the types say so too', async () => {
+  cluster = await startCluster(2);
+  const refuse = rpcFunction('option-errors/refuse', () => {
+    throw new RangeError('refused');
+  });
+  const Loader = rpcClass(
+    class {
+      static readonly [rpcName] = 'option-errors/Loader';
+      static load(path: string): number {
+        return path.length;
+      }
+    },
+    { methods: [], statics: ['load'] },
+  );
+  await cluster.at(0).run(async () => {
+    await expect(rpcSync('w1', refuse)).rejects.toThrow('refused');
+    await expect(rpcAsync('w1', refuse)).rejects.toThrow('refused');
+    const length: number = await rpcSync('w1', Loader.load, ['abc']);
+    expect([length, Loader.load('ab')]).toEqual([3, 2]);
   });
 });
 

@@ -1,5 +1,6 @@
 /** @file The options of agents and calls, their defaults, and their checks. Times are milliseconds: undefined = the default, 0 = no limit. */
 import type { Named } from '@backwire/tensor';
+import { optionNames, unknownOption } from '@backwire/tensor/internal';
 import type { RpcAgent } from './agent-types.ts';
 import { RpcError } from './errors.ts';
 import type { Extension } from './extension.ts';
@@ -62,6 +63,13 @@ export interface Limits {
   maxMessageBytes: number;
   /** What of one message is not tensors. @default 256 MiB */
   maxFrameBytes: number;
+  /**
+   * Values inside one message, all levels together; packed numbers and typed arrays count as one. Room for each takes about 64 bytes, so
+   * that this is what `maxFrameBytes` allows. @default 4194304
+   */
+  maxValues: number;
+  /** UTF-8 bytes of one string. @default 256 MiB */
+  maxStringBytes: number;
   /** Nesting of values. @default 64 */
   maxDepth: number;
   /** Calls of one peer that wait or run here. @default 16384 */
@@ -139,6 +147,13 @@ export interface RpcOptions {
    * @default true, but false where `serve` is a list
    */
   builtins?: boolean;
+  /**
+   * Whether every call notes the line of the program that makes it, so that the stack of its failure names it ('at your train.ts:42'). It
+   * costs several microseconds a call: half the time of one that is waited for alone, more than all of it with many on their way. The
+   * function and the worker are named in any case, and the line of what fails before it is sent. @default false, or true with
+   * BACKWIRE_CALL_SITES=1
+   */
+  callSites?: boolean;
   /** @default one that prints warnings and errors */
   logger?: Logger;
   faults?: FaultInjection;
@@ -158,6 +173,8 @@ const MIB = 1024 * 1024;
 export const DEFAULT_LIMITS: Readonly<Limits> = Object.freeze({
   maxMessageBytes: 1024 * MIB,
   maxFrameBytes: 256 * MIB,
+  maxValues: 4 * MIB,
+  maxStringBytes: 256 * MIB,
   maxDepth: 64,
   maxInboundCalls: 16_384,
   maxBufferedBytesPerPeer: 256 * MIB,
@@ -213,6 +230,90 @@ export function checkArguments(args: unknown, name: string): void {
   throw new TypeError(`the arguments of a call are a list, for '${name}' too; got ${typeof args}`);
 }
 
+/** @throws RpcError 'invalid-argument' for an option that `what` does not have, with the nearest that it has; TypeError for no object. */
+export function refuseUnknown(options: object | undefined, known: ReadonlySet<string>, what: string): void {
+  if (options === undefined) return;
+  checkOptions(options, what);
+  const wrong = unknownOption(options, known, what);
+  if (wrong !== undefined) throw new RpcError('invalid-argument', wrong);
+}
+
+/** The names of the options of each kind. */
+export const CALL_OPTIONS = optionNames<CallOptions>({
+  timeoutMs: true,
+  signal: true,
+  idempotencyKey: true,
+  agent: true,
+});
+export const STREAM_OPTIONS = optionNames<StreamOptions>({
+  timeoutMs: true,
+  signal: true,
+  idempotencyKey: true,
+  agent: true,
+  idleTimeoutMs: true,
+  highWaterItems: true,
+});
+export const SHUTDOWN_OPTIONS = optionNames<ShutdownOptions>({ graceful: true, timeoutMs: true, onLeak: true });
+const RPC_OPTIONS = optionNames<RpcOptions>({
+  name: true,
+  rank: true,
+  worldSize: true,
+  membership: true,
+  store: true,
+  group: true,
+  rpcTimeoutMs: true,
+  initTimeoutMs: true,
+  transports: true,
+  channels: true,
+  bind: true,
+  advertise: true,
+  security: true,
+  deviceMaps: true,
+  limits: true,
+  liveness: true,
+  maxConcurrentCalls: true,
+  extensions: true,
+  serve: true,
+  builtins: true,
+  callSites: true,
+  logger: true,
+  faults: true,
+});
+const FAULT_OPTIONS = optionNames<FaultInjection>({ failFirst: true, delayMs: true });
+/** By mode. */
+const SECURITY_OPTIONS: Readonly<Record<Security['mode'], ReadonlySet<string>>> = {
+  psk: new Set(['mode', 'secret', 'secretFile']),
+  hmac: new Set(['mode', 'secret', 'secretFile']),
+  mtls: new Set(['mode', 'key', 'cert', 'ca']),
+  none: new Set(['mode', 'iUnderstand']),
+};
+
+/** Refuses what no agent can be told, and those parts of it that have names of their own. @throws RpcError, TypeError as `refuseUnknown`. */
+export function checkRpcOptions(options: RpcOptions, what: string): void {
+  refuseUnknown(options, RPC_OPTIONS, what);
+  refuseUnknown(options.faults, FAULT_OPTIONS, `${what}: faults`);
+  checkSecurityOptions(options.security);
+}
+
+/** @throws RpcError 'invalid-argument' for a mode that there is not, or an option that it does not have; TypeError for no object. */
+export function checkSecurityOptions(security: Security | undefined): void {
+  if (security === undefined) return;
+  checkOptions(security, 'security');
+  const mode: unknown = security.mode;
+  if (typeof mode !== 'string' || !Object.hasOwn(SECURITY_OPTIONS, mode)) {
+    const got = mode === undefined ? 'none was given' : `got ${show(mode)}`;
+    const tls = typeof mode === 'string' && /tls|ssl|https/i.test(mode) ? TLS_ADVICE : '';
+    throw new RpcError(
+      'invalid-argument',
+      `security.mode is one of ${Object.keys(SECURITY_OPTIONS).join(', ')}; ${got}${tls}`,
+    );
+  }
+  refuseUnknown(security, SECURITY_OPTIONS[mode as Security['mode']], `security of mode '${mode}'`);
+}
+
+const TLS_ADVICE =
+  ": with a shared secret TLS is { mode: 'psk', secret }, with certificates { mode: 'mtls', key, cert, ca }";
+
 /** A wrong value, short enough for a message. */
 function show(value: unknown): string {
   if (typeof value === 'string') return `'${value.slice(0, 40)}'`;
@@ -223,9 +324,9 @@ function show(value: unknown): string {
 /** `given` over the defaults; every value has to be a positive number. */
 export function fillNumbers<T extends object>(defaults: Readonly<T>, given: Partial<T> | undefined, what: string): T {
   const filled = { ...defaults } as Record<string, number>;
+  refuseUnknown(given, new Set(Object.keys(defaults)), what);
   for (const [key, value] of Object.entries(given ?? {})) {
     if (value === undefined) continue;
-    if (!Object.hasOwn(defaults, key)) throw new RpcError('invalid-argument', `${what}: unknown option '${key}'`);
     if (typeof value !== 'number' || !(value > 0))
       throw new RangeError(`${what}.${key} must be positive, got ${show(value)}`);
     filled[key] = value;

@@ -2,6 +2,7 @@
 import type { Message } from '@backwire/wire';
 import type { HeaderEntry } from '@backwire/wire/internal';
 import { unwatchAbort, watchAbort } from './abort-watch.ts';
+import type { CallSite } from './call-sites.ts';
 import type { CallLabel } from './extension.ts';
 import type { Ticket } from './outbox.ts';
 import type { Peer } from './peer.ts';
@@ -16,6 +17,8 @@ export interface CallForm {
   readonly defaultTimeoutMs?: number;
   /** Of a stream: how many items may come before the first is taken. */
   readonly items?: number;
+  /** The function of the library that the program called: what lies above it is the call site. */
+  readonly above?: unknown;
 }
 
 /** What an answer is turned into. */
@@ -75,6 +78,8 @@ export class PendingCall implements Ticket {
   /** Whether storages were left for the body lane. */
   hasBodies = false;
   header: readonly HeaderEntry[] | undefined;
+  /** Where the program made it; only where that is noted. */
+  site: CallSite | undefined;
   private rare: Rare | undefined;
 
   constructor(

@@ -27,7 +27,8 @@ export type {
   MessageOptions,
   RpcMessage,
 } from './extension.ts';
-export { checkArguments, checkOptions, checkTimeoutMs } from './options.ts';
+export { CALL_OPTIONS, checkArguments, checkTimeoutMs, refuseUnknown } from './options.ts';
+export { nearestName, optionNames, unknownOption } from '@backwire/tensor/internal';
 export { adoptArguments, runInScope } from './scoped.ts';
 export { system as systemError } from './system-error.ts';
 export { checkTensorsServed, served, servedClassOf } from './gate.ts';

@@ -4,7 +4,8 @@ import type { Agent } from './agent.ts';
 import { forgetDefault } from './current.ts';
 import { RpcError, rpcInfo } from './errors.ts';
 import type { Group } from './group.ts';
-import { checkOptions, checkTimeoutMs, type ShutdownOptions } from './options.ts';
+import { checkTimeoutMs, refuseUnknown, SHUTDOWN_OPTIONS, type ShutdownOptions } from './options.ts';
+import { openWork, watchSilence } from './silence.ts';
 import { cancelUnread } from './stream-client.ts';
 
 /** Between two looks at what is still going on. */
@@ -31,7 +32,7 @@ export class Shutdown {
   constructor(agent: Agent, group: Group, options: ShutdownOptions, alone = false) {
     this.agent = agent;
     this.group = group;
-    checkOptions(options, 'shutdown');
+    refuseUnknown(options, SHUTDOWN_OPTIONS, 'shutdown()');
     this.graceful = options.graceful ?? true;
     this.onLeak = options.onLeak ?? 'warn';
     if (this.onLeak !== 'warn' && this.onLeak !== 'throw')
@@ -64,14 +65,14 @@ export class Shutdown {
     if (this.alone) {
       // Nobody waits for the others: what is new has to go elsewhere, what runs is finished.
       this.agent.beginDraining();
-      await this.quiet('its own calls');
+      await this.quiet();
       await this.drain();
       return;
     }
     this.agent.collectives.endWith(await this.meet('arrive', this.agent.incarnation));
     let before = -1;
     for (;;) {
-      await this.quiet('calls');
+      await this.quiet();
       const counts = await this.meet('quiet', this.agent.caller.sent + this.agent.dispatcher.handled);
       let sum = 0;
       for (const count of counts.values()) sum += count;
@@ -109,18 +110,22 @@ export class Shutdown {
   }
 
   /** Resolves when this worker waits for no answer and runs no handler. */
-  private async quiet(what: string): Promise<void> {
+  private async quiet(): Promise<void> {
     const { agent } = this;
-    for (;;) {
-      if (agent.calls.size > 0) cancelUnread(agent);
-      if (agent.calls.size === 0 && agent.dispatcher.active === 0) return;
-      if (performance.now() >= this.deadline) {
-        const peers = new Set(agent.calls.ids(() => true).map((id) => agent.calls.get(id)?.peer.worker.name ?? ''));
-        throw this.late(
-          `${what} are not over: ${agent.calls.size} wait for ${[...peers].join(', ')}, ${agent.dispatcher.active} run here`,
-        );
+    const stop = watchSilence(
+      agent.logger,
+      (seconds) =>
+        `worker '${agent.name}' has waited ${seconds} s in shutdown() for its calls to end: ${openWork(agent)}`,
+    );
+    try {
+      for (;;) {
+        if (agent.calls.size > 0) cancelUnread(agent);
+        if (agent.calls.size === 0 && agent.dispatcher.active === 0) return;
+        if (performance.now() >= this.deadline) throw this.late(openWork(agent));
+        await sleep(LOOK_MS);
       }
-      await sleep(LOOK_MS);
+    } finally {
+      stop();
     }
   }
 

@@ -9,8 +9,10 @@ import { STORE_GROUP } from './security/handshake.ts';
 import { keyOf, keysOf } from './security/keys.ts';
 import type { ResolvedSecurity } from './security/policy.ts';
 import { checkGiven, start, type Surroundings } from './start.ts';
+import { splitAddress } from './stores/address.ts';
 import { connectStore } from './stores/embedded-client.ts';
 import { memoryStore } from './stores/memory.ts';
+import { prefixStore } from './stores/prefix.ts';
 import type { Transport } from './transports/transport.ts';
 import { webSocketClientTransport } from './transports/websocket-client.ts';
 
@@ -26,14 +28,17 @@ const BROWSER: Surroundings = {
     if (typeof given === 'object') return { store: given, owned: false };
     if (given?.startsWith('memory://') === true)
       return { store: memoryStore(given.slice('memory://'.length)), owned: true };
-    if (given === undefined || !/^wss?:/.test(given)) {
+    const { bare, prefix, ws } = splitAddress(given ?? '');
+    const endpoint = /^wss?:/.test(bare) ? bare : ws;
+    if (endpoint === undefined) {
       throw new RpcError(
         'invalid-argument',
-        `a browser reaches the store at 'ws://host:port/backwire', got ${String(given)}`,
+        `a browser reaches the store at 'ws://host:port/backwire', or by an address that says where ('…?ws=…'); got ${given ?? 'none'}. BACKWIRE_STORE_WS makes whoever serves the store serve browsers`,
       );
     }
     const transport = webSocketClientTransport({ group: STORE_GROUP, keys });
-    return { store: await connectStore({ endpoint: given, transport, keys, signal, timeoutMs }), owned: true };
+    const store = await connectStore({ endpoint, transport, keys, signal, timeoutMs });
+    return { store: prefix === '' ? store : prefixStore(store, prefix, { owned: true }), owned: true };
   },
   keepAlive: (store, lease, { ageKey }) => inLoop(store, lease, ageKey),
   knock: undefined,

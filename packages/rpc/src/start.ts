@@ -7,6 +7,7 @@ import { RpcError } from './errors.ts';
 import { Group } from './group.ts';
 import {
   checkOptions,
+  checkRpcOptions,
   checkTimeoutMs,
   DEFAULT_CONCURRENT_CALLS,
   DEFAULT_INIT_TIMEOUT_MS,
@@ -48,6 +49,7 @@ export interface Settings {
   readonly extensions: readonly Extension[];
   readonly serve: readonly Named[] | undefined;
   readonly builtins: boolean;
+  readonly callSites: boolean;
   readonly logger: Logger;
   readonly faults: FaultInjection | undefined;
   readonly deviceMaps: DeviceMaps;
@@ -82,6 +84,7 @@ export interface Surroundings {
 export function checkGiven(options: unknown, what: string): void {
   if (options === undefined) throw new TypeError(`${what} needs options: at least { name: 'worker0' }`);
   checkOptions(options, what);
+  checkRpcOptions(options as RpcOptions, what);
 }
 
 /** The agent that free functions use here. @throws RpcError 'failed-precondition' when there is none. */
@@ -225,8 +228,13 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
   }
   if (worldSize !== undefined && (!Number.isInteger(worldSize) || worldSize < 1 || worldSize > 32_768)) {
     // What Number() makes of a variable that such a group does not have.
-    const none = (worldSize === 0 || Number.isNaN(worldSize)) && env['BACKWIRE_MEMBERSHIP'] === 'dynamic';
-    const why = none ? ': this run has --membership dynamic, so there is no WORLD_SIZE; leave worldSize out' : '';
+    const none = worldSize === 0 || Number.isNaN(worldSize);
+    const why =
+      none && env['BACKWIRE_MEMBERSHIP'] === 'dynamic'
+        ? ': this run has --membership dynamic, so there is no WORLD_SIZE; leave worldSize out'
+        : Number.isNaN(worldSize) && env['WORLD_SIZE'] === undefined
+          ? ": WORLD_SIZE is missing; 'backwire run' sets it: npx backwire run --nproc-per-node 2 program.ts"
+          : '';
     throw new RpcError('invalid-argument', `worldSize must be a positive whole number, got ${worldSize}${why}`);
   }
   if (membership === 'static' && worldSize === undefined)
@@ -238,8 +246,9 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
     throw new RpcError('invalid-argument', `membership is 'static' or 'dynamic', got ${String(membership)}`);
   }
   checkLists(options);
-  if (options.builtins !== undefined && typeof options.builtins !== 'boolean')
-    throw new TypeError(`builtins is true or false, got ${typeof options.builtins}`);
+  for (const name of ['builtins', 'callSites'] as const)
+    if (options[name] !== undefined && typeof options[name] !== 'boolean')
+      throw new TypeError(`${name} is true or false, got ${typeof options[name]}`);
   const serve = options.serve === 'all-defined' ? undefined : options.serve;
   const group = options.group ?? 'default';
   checkWorkerName(group);
@@ -275,6 +284,7 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
     extensions: options.extensions ?? [],
     serve,
     builtins: options.builtins ?? serve === undefined,
+    callSites: options.callSites ?? env['BACKWIRE_CALL_SITES'] === '1',
     logger,
     faults: options.faults,
     deviceMaps,

@@ -54,6 +54,12 @@ export function checkWorkerName(name: unknown): string {
 /** Throws `invalid-argument` unless `id` may be a worker's id, TypeError when it is no number. */
 export function checkWorkerId(id: unknown): number {
   if (typeof id !== 'number') throw new TypeError(`rank is a whole number from 0, got ${typeof id} '${String(id)}'`);
+  if (Number.isNaN(id)) {
+    throw new RpcError(
+      'invalid-argument',
+      "rank is no number: is RANK missing? 'backwire run' sets it: npx backwire run --nproc-per-node 2 program.ts",
+    );
+  }
   if (!isWorkerId(id)) throw outOfBounds(id);
   return id;
 }

@@ -11,7 +11,14 @@ import {
   type RpcAgent,
   type To,
 } from '@backwire/rpc';
-import { checkArguments, checkOptions, nameOf, type ExtensionHost } from '@backwire/rpc/internal';
+import {
+  CALL_OPTIONS,
+  checkArguments,
+  nameOf,
+  optionNames,
+  refuseUnknown,
+  type ExtensionHost,
+} from '@backwire/rpc/internal';
 import { createRemote } from './client/creation.ts';
 import { RRefSession, sessionOf } from './extension.ts';
 import { isHandle } from './handle-brand.ts';
@@ -25,8 +32,11 @@ export interface RRefOptions {
   readonly creationSites?: boolean;
 }
 
+const RREF_OPTIONS = optionNames<RRefOptions>({ creationSites: true });
+
 /** The extension: `initRpc({ extensions: [rrefs()] })`. One object may be given to several agents. */
 export function rrefs(options: RRefOptions = {}): Extension {
+  refuseUnknown(options, RREF_OPTIONS, 'rrefs()');
   return {
     name: EXTENSION_NAME,
     attach(agent) {
@@ -52,7 +62,7 @@ export function remote<F extends AnyFn & Named>(
   ...rest: Rest<Parameters<F>>
 ): RRef<Awaited<ReturnType<F>>>;
 export function remote(to: To, fn: Named, args: readonly unknown[] = [], options: CallOptions = {}): RRef<unknown> {
-  checkOptions(options, 'remote()');
+  refuseUnknown(options, CALL_OPTIONS, 'remote()');
   const session = sessionOf(options.agent ?? currentAgent());
   const worker = session.host.resolve(to);
   session.requireExtension(worker, EXTENSION_NAME);

@@ -21,6 +21,12 @@ class Server {
   parameters(): RRef<Parameter>[] {
     return [];
   }
+  refuse(why: string): never {
+    throw new Error(why);
+  }
+  async refuseLater(): Promise<never> {
+    throw new Error('later');
+  }
   _hidden(): number {
     return 1;
   }
@@ -36,7 +42,12 @@ it('proxies have the published shape', () => {
   expectTypeOf<RemoteProxy<Server>['ticks']>().toEqualTypeOf<() => AsyncGenerator<string, void, void>>();
   expectTypeOf<RemoteProxy<Server>['parameters']>().toEqualTypeOf<() => Promise<RRef<Parameter>[]>>();
   expectTypeOf<RRefProxy<Server>['later']>().toEqualTypeOf<(n: number) => RRef<string>>();
-  expectTypeOf<keyof RemoteProxy<Server>>().toEqualTypeOf<'forward' | 'later' | 'count' | 'ticks' | 'parameters'>();
+  expectTypeOf<RemoteProxy<Server>['refuse']>().toEqualTypeOf<(why: string) => Promise<never>>();
+  expectTypeOf<RemoteProxy<Server>['refuseLater']>().toEqualTypeOf<() => Promise<never>>();
+  expectTypeOf<RRefProxy<Server>['refuse']>().toEqualTypeOf<(why: string) => RRef<never>>();
+  expectTypeOf<keyof RemoteProxy<Server>>().toEqualTypeOf<
+    'forward' | 'later' | 'count' | 'ticks' | 'parameters' | 'refuse' | 'refuseLater'
+  >();
   expectTypeOf<keyof RemoteProxy<number[]>>().toEqualTypeOf<never>();
 });
 

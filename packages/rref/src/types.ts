@@ -9,9 +9,11 @@ export interface RRefId {
 }
 
 type Hidden = 'dispose' | 'then' | 'toJSON' | 'constructor' | 'backward' | 'registerHook' | 'toTf' | `_${string}`;
-type Result<R> = R extends AsyncGenerator<infer I> | Generator<infer I>
-  ? AsyncGenerator<I, void, void>
-  : Promise<Awaited<R>>;
+type Result<R> = [R] extends [never]
+  ? Promise<never>
+  : R extends AsyncGenerator<infer I> | Generator<infer I>
+    ? AsyncGenerator<I, void, void>
+    : Promise<Awaited<R>>;
 
 /**
  * The methods that can be called from elsewhere: public ones. Lists have none: their methods are not published, and listing them here

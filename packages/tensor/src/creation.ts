@@ -18,6 +18,7 @@ import { untracked } from './scope.ts';
 import { checkShape, contiguousStrides, extentOf, sameShape, sizeOf, type Shape } from './shape.ts';
 import { type Storage, storageFromBytes } from './storage.ts';
 import { newMeta, Parameter, Tensor, type Nested, type SparseParts } from './tensor.ts';
+import { checkOptionNames, optionNames } from './option-names.ts';
 
 export interface CreateOptions<D extends DType = DType> {
   /** @default 'float32' */
@@ -25,6 +26,10 @@ export interface CreateOptions<D extends DType = DType> {
   /** Whether operations on it are recorded. @default false */
   requiresGrad?: boolean;
 }
+
+/** By the name of who reads them. */
+export const CREATE_OPTIONS = optionNames<CreateOptions>({ dtype: true, requiresGrad: true });
+const TENSOR_OPTIONS: ReadonlySet<string> = new Set([...CREATE_OPTIONS, 'shape']);
 
 type Scalar = number | bigint | boolean;
 
@@ -38,6 +43,7 @@ export function tensor<D extends DType = 'float32'>(
   options: CreateOptions<D> & { readonly shape?: Shape } = {},
 ): Tensor<D> {
   const { array, from, preferred, shape: found } = ArrayBuffer.isView(values) ? fromView(values) : fromNested(values);
+  checkOptionNames(options, TENSOR_OPTIONS, 'tensor()');
   const dtype = (options.dtype ?? preferred) as D;
   checkDType(dtype);
   const shape = options.shape ?? found;
@@ -131,6 +137,7 @@ function checkGrad(dtype: DType, requiresGrad: boolean | undefined): void {
 
 export function zeros<D extends DType = 'float32'>(shape: Shape, options: CreateOptions<D> = {}): Tensor<D> {
   checkShape(shape);
+  checkOptionNames(options, CREATE_OPTIONS, 'a tensor');
   const dtype = (options.dtype ?? 'float32') as D;
   checkDType(dtype);
   checkGrad(dtype, options.requiresGrad);
@@ -179,6 +186,7 @@ export function arange(start: number, end?: number, step = 1, options: CreateOpt
   const n = Math.ceil((to - from) / step);
   checkShape([n]);
   const whole = [from, to, step].every(Number.isInteger);
+  checkOptionNames(options, CREATE_OPTIONS, 'arange()');
   const dtype = options.dtype ?? (whole ? 'int64' : 'float32');
   checkCreated('arange', REAL_NUMBER, dtype);
   const values = Float64Array.from({ length: n }, (_, i) => from + i * step);
@@ -192,6 +200,7 @@ export function linspace(start: number, end: number, count: number, options: Cre
   const values = Float64Array.from({ length: count }, (_, i) =>
     i < count / 2 ? start + i * step : end - (count - 1 - i) * step,
   );
+  checkOptionNames(options, CREATE_OPTIONS, 'linspace()');
   const dtype = options.dtype ?? 'float32';
   checkCreated('linspace', NUMBER, dtype);
   return fromArray(encode(values, dtype), dtype, [count], options.requiresGrad);

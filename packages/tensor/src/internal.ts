@@ -12,6 +12,8 @@ export { gradEdge, setHistory, shareHandle } from './autograd/record.ts';
 export { addGradients, addToHeld } from './ops/gradients.ts';
 export { isDeviceName } from './device.ts';
 export { checkDevice, place } from './devices.ts';
+export { isOwnFrame } from './here.ts';
 export { readBytes } from './host.ts';
+export { nearestName, optionNames, unknownOption } from './option-names.ts';
 export { adoptIntoScope, callScope, scopedIn, sweep, untracked } from './scope.ts';
 export { replicas, type RunningReplica } from './nn/replicas.ts';

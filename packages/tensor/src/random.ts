@@ -5,7 +5,8 @@ import { fromArray } from './host.ts';
 import { checkCreated, FLOATING, REAL } from './ops/takes.ts';
 import { checkElement } from './range.ts';
 import { checkShape, sizeOf, type Shape } from './shape.ts';
-import type { CreateOptions } from './creation.ts';
+import { CREATE_OPTIONS, type CreateOptions } from './creation.ts';
+import { checkOptionNames } from './option-names.ts';
 import type { Tensor } from './tensor.ts';
 
 /** High and low words of a 32 by 32 bit product. */
@@ -111,6 +112,7 @@ function make(
   fill: (out: Float64Array, complex: boolean) => void,
 ): Tensor<'float32'> {
   checkShape(shape);
+  checkOptionNames(options, CREATE_OPTIONS, 'a tensor');
   const dtype: DType = options.dtype ?? 'float32';
   checkCreated(name, FLOATING, dtype);
   const values = new Float64Array(sizeOf(shape) * dtypes[dtype].lanes);

@@ -46,13 +46,14 @@ export const FUZZ_LIMITS: WireLimits = {
   maxBodyChunkBytes: 1 << 18,
   maxMessageBytes: 1 << 20,
   maxMaterialisedBytes: 1 << 22,
-  maxNodes: 10_000,
+  maxValues: 10_000,
 };
 
 const VALUES: readonly unknown[] = [
   null,
   [1, -5, 0.5, 'text', 'é'.repeat(60), true, undefined, 2n ** 70n, -7n],
   { a: { b: [{ c: 1 }] }, __proto__x: 1 },
+  JSON.parse('{"__proto__": {"c": 1}, "constructor": {"prototype": {"c": 1}}, "toString": 1}'),
   new Map<unknown, unknown>([
     [1, new Set(['a', 'b'])],
     ['k', new Date(5)],
@@ -166,10 +167,14 @@ function taken(writer: FrameWriter): Uint8Array {
 
 function values(): FuzzTarget {
   const t = tensor([1]);
+  const known = Object.getOwnPropertyNames(Object.prototype).length;
   return {
     name: 'values',
     samples: VALUES.map((value) => encodeValue(value).bytes),
-    run: (bytes) => void decodeValue(bytes, [t]),
+    run(bytes) {
+      decodeValue(bytes, [t]);
+      if (Object.getOwnPropertyNames(Object.prototype).length !== known) throw new Error('Object.prototype was changed');
+    },
   };
 }
 

@@ -26,9 +26,9 @@ export interface WireLimits {
   readonly maxHeaderEntries: number;
   /** Containers inside containers of one value. Bounds the decoder's recursion. @default 64 */
   readonly maxDepth: number;
-  /** Values inside one value, all levels together. @default 100 000 */
-  readonly maxNodes: number;
-  /** UTF-8 bytes of one string. @default 16 MiB */
+  /** Values inside one value, all levels together: what they take in memory is more than what was sent. @default 4 194 304 */
+  readonly maxValues: number;
+  /** UTF-8 bytes of one string. @default 256 MiB */
   readonly maxStringBytes: number;
   /** UTF-8 bytes of one object key. @default 4096 */
   readonly maxKeyBytes: number;
@@ -53,8 +53,8 @@ export const DEFAULT_WIRE_LIMITS: WireLimits = Object.freeze({
   maxHeaderTableBytes: MIB,
   maxHeaderEntries: 16_384,
   maxDepth: 64,
-  maxNodes: 100_000,
-  maxStringBytes: 16 * MIB,
+  maxValues: 4 * MIB,
+  maxStringBytes: 256 * MIB,
   maxKeyBytes: 4 * KIB,
   maxBigIntDigits: 16_384,
 });

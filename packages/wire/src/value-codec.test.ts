@@ -10,7 +10,6 @@ const roundTrip = (value: unknown): unknown => {
   const { bytes, tensors } = encodeValue(value);
   return decodeValue(bytes, tensors);
 };
-const nul = (entries: Record<string, unknown>): object => Object.assign(Object.create(null) as object, entries);
 
 /** Bytes and values that stand for each other. The bytes are the protocol: a change here breaks peers. */
 const wireText: [string, unknown, string][] = [
@@ -39,8 +38,8 @@ const wireText: [string, unknown, string][] = [
   ['a date', new Date(1), '51000000000000f03f'],
   ['an empty array', [], '5a8000'],
   ['an array', [1, null], '5a88000a02180' + '20a020801'],
-  ['an empty object', nul({}), '628000'],
-  ['an object', nul({ a: 1 }), '6287000a016112021802'],
+  ['an empty object', {}, '628000'],
+  ['an object', { a: 1 }, '6287000a016112021802'],
   ['a map', new Map([[1, 'x']]), '7289000a02180' + '212032a0178'],
   ['a set', new Set([true]), '7a84000a021001'],
   [
@@ -103,7 +102,7 @@ describe('value bytes', () => {
         },
       },
     }).finish();
-    expect(decodeValue(bytes, [])).toEqual(nul({ a: 2 ** 40, b: 'é' }));
+    expect(decodeValue(bytes, [])).toEqual({ a: 2 ** 40, b: 'é' });
   });
 
   it('may have fields of a newer version, which are skipped', () => {
@@ -165,16 +164,51 @@ describe('values', () => {
     }
   });
 
-  it('have no prototype when they are plain objects, and every key is data', () => {
+  it('are plain objects like any other, and every key is data', () => {
     const evil = JSON.parse(
       '{"__proto__": {"polluted": 1}, "constructor": 2, "hasOwnProperty": 3, "toString": 4}',
     ) as object;
     const back = roundTrip(evil) as Record<string, unknown>;
-    expect(Object.getPrototypeOf(back)).toBeNull();
+    expect(Object.getPrototypeOf(back)).toBe(Object.prototype);
     expect(Object.keys(back)).toEqual(['__proto__', 'constructor', 'hasOwnProperty', 'toString']);
-    expect(Object.hasOwn(back, '__proto__')).toBe(true);
+    expect(Object.getOwnPropertyDescriptors(back)).toEqual(Object.getOwnPropertyDescriptors(evil));
     expect(back['__proto__']).toEqual({ polluted: 1 });
     expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
+    expect((back as { polluted?: unknown }).polluted).toBeUndefined();
+  });
+
+  it('do what programs expect of objects', () => {
+    const back = roundTrip({ a: { b: 1 } }) as { a: object };
+    expect(`${back as unknown as string} ${String(back.a)}`).toBe('[object Object] [object Object]');
+    // eslint-disable-next-line no-prototype-builtins -- what programs write
+    expect([back.hasOwnProperty('a'), back.a.hasOwnProperty('a'), back.a instanceof Object]).toEqual([
+      true,
+      false,
+      true,
+    ]);
+  });
+
+  it('take every name that Object.prototype has, and call nothing of it', () => {
+    let called = 0;
+    Object.defineProperty(Object.prototype, 'trap', { configurable: true, get: () => 1, set: () => void called++ });
+    Object.defineProperty(Object.prototype, 'fixed', { configurable: true, value: 1, writable: false });
+    try {
+      const names = Object.getOwnPropertyNames(Object.prototype);
+      expect(names).toEqual(expect.arrayContaining(['__proto__', '__defineSetter__', 'valueOf', 'trap', 'fixed']));
+      const every = Object.fromEntries(names.map((name, i) => [name, i]));
+      const values = names.map((_, i) => ({ kind: { $case: 'integer' as const, value: i } }));
+      const grouped = Value.encode({ kind: { $case: 'object', value: { keys: names, values } } }).finish();
+      const before = Object.getOwnPropertyDescriptors(Object.prototype);
+      for (const back of [roundTrip(every), decodeValue(grouped, [])] as Record<string, unknown>[]) {
+        expect(Object.entries(back)).toEqual(Object.entries(every));
+        expect(Object.getPrototypeOf(back)).toBe(Object.prototype);
+      }
+      expect(Object.getOwnPropertyDescriptors(Object.prototype)).toEqual(before);
+      expect(called).toBe(0);
+    } finally {
+      delete (Object.prototype as { trap?: unknown }).trap;
+      delete (Object.prototype as { fixed?: unknown }).fixed;
+    }
   });
 
   it('are copies: nothing refers to the bytes they were read from', () => {
@@ -267,7 +301,7 @@ describe('values', () => {
 
   it('may hold the same object twice, but not inside itself', () => {
     const shared = { x: 1 };
-    expect(roundTrip([shared, shared])).toEqual([nul({ x: 1 }), nul({ x: 1 })]);
+    expect(roundTrip([shared, shared])).toEqual([{ x: 1 }, { x: 1 }]);
     const list: unknown[] = [1];
     list.push({ deep: [new Map([['k', list]])] });
     expect(() => encodeValue(list)).toThrow('contains itself at $[1].deep[0].value(0)');
@@ -293,7 +327,7 @@ describe('limits', () => {
   const codec = new ValueCodec<undefined>([], {
     ...DEFAULT_WIRE_LIMITS,
     maxDepth: 4,
-    maxNodes: 20,
+    maxValues: 20,
     maxStringBytes: 100,
     maxKeyBytes: 10,
     maxBigIntDigits: 100,
@@ -331,13 +365,14 @@ describe('limits', () => {
     const back = roundTrip([numbers, numbers]) as number[][];
     expect(back.map((list) => list.length)).toEqual([150_000, 150_000]);
     expect(back.every((list) => list.every((n, i) => n === i))).toBe(true);
-    const most = new Array(99_999).fill(null);
-    expect((roundTrip(most) as unknown[]).length).toBe(99_999);
+    const { maxValues } = DEFAULT_WIRE_LIMITS;
+    const most = new Array(maxValues - 1).fill(null);
+    expect((roundTrip(most) as unknown[]).length).toBe(maxValues - 1);
     expect(() => encodeValue([...most, null])).toThrow(/^limit: values/);
   });
 
   it('of arrays are checked before they are walked', () => {
-    expect(() => encodeValue(new Array(1e9))).toThrow('over the limit of 100000');
+    expect(() => encodeValue(new Array(1e9))).toThrow('over the limit of 4194304');
   });
 });
 

@@ -75,7 +75,7 @@ export function encodeValue(value: unknown): { bytes: Uint8Array; tensors: Tenso
 }
 
 /**
- * Decodes what `encodeValue` gave, with the tensors that travelled beside it. Plain objects have a null prototype.
+ * Decodes what `encodeValue` gave, with the tensors that travelled beside it. Keys of plain objects are own properties, whatever their names.
  * @throws WireError 'decode-error' or 'limit'.
  */
 export function decodeValue(bytes: Uint8Array, tensors: readonly Tensor[]): unknown {

@@ -1,4 +1,4 @@
-/** @file Reads the protobuf `Value` message into JavaScript values. Plain objects have no prototype; no key of the wire reaches one. */
+/** @file Reads the protobuf `Value` message into JavaScript values. Every key of the wire becomes an own property, whatever its name. */
 import { type Tensor } from '@backwire/tensor';
 import { readBytes } from '@backwire/tensor/internal';
 import { ByteReader, WireType } from './byte-reader.ts';
@@ -65,7 +65,7 @@ export class ValueReader {
 
   /** The fields of one `Value`, up to the reader's end. The last one counts, as in any protobuf reader. */
   private value(): unknown {
-    if (++this.nodes > this.limits.maxNodes) checkLimit('values', this.nodes, this.limits.maxNodes);
+    if (++this.nodes > this.limits.maxValues) checkLimit('values', this.nodes, this.limits.maxValues);
     const reader = this.reader;
     let value: unknown = undefined;
     while (reader.pos < reader.end) value = this.field(reader.varint32(), value);
@@ -219,15 +219,14 @@ export class ValueReader {
   /** Keys and values alternate when this library wrote them; other writers may group them. */
   private plain(): object {
     const reader = this.reader;
-    // No prototype: '__proto__' and 'constructor' are keys like any other.
-    const object = Object.create(null) as Record<string, unknown>;
+    const object: Record<string, unknown> = {};
     while (reader.pos < reader.end) {
       const at = reader.pos;
       if (reader.varint32() === FIELD_1) {
         const key = this.key();
         if (reader.pos < reader.end && reader.bytes[reader.pos] === FIELD_2) {
           reader.pos++;
-          object[key] = this.nested();
+          put(object, key, this.nested());
           continue;
         }
       }
@@ -250,7 +249,7 @@ export class ValueReader {
     }
     if (keys.length !== values.length)
       throw decodeError(`an object of ${keys.length} more keys and ${values.length} values`);
-    for (let i = 0; i < keys.length; i++) object[keys[i] as string] = values[i];
+    for (let i = 0; i < keys.length; i++) put(object, keys[i] as string, values[i]);
   }
 
   private map(): Map<unknown, unknown> {
@@ -381,6 +380,13 @@ export class ValueReader {
     if (type === undefined) throw decodeError(`no value type is registered as '${name}'`);
     return type.decode(plain);
   }
+}
+
+/** Adds an own property. One that the prototype has, '__proto__' first of all, is not assigned to: that could call a setter, or be refused. */
+function put(object: Record<string, unknown>, key: string, value: unknown): void {
+  if (key in object)
+    Object.defineProperty(object, key, { value, enumerable: true, writable: true, configurable: true });
+  else object[key] = value;
 }
 
 function singleton(value: number): null | undefined {

@@ -82,7 +82,7 @@ export class ValueWriter {
   }
 
   private value(value: unknown): void {
-    if (++this.nodes > this.limits.maxNodes) this.tooMuch('values', this.nodes, this.limits.maxNodes);
+    if (++this.nodes > this.limits.maxValues) this.tooMuch('values', this.nodes, this.limits.maxValues);
     switch (typeof value) {
       case 'number':
         this.number(value);
@@ -197,7 +197,7 @@ export class ValueWriter {
       writeNumbers(this.out, value);
       return;
     }
-    if (length > this.limits.maxNodes - this.nodes) this.tooMuch('values', this.nodes + length, this.limits.maxNodes);
+    if (length > this.limits.maxValues - this.nodes) this.tooMuch('values', this.nodes + length, this.limits.maxValues);
     this.enter(value);
     const out = this.out;
     out.u8(ValueTag.LIST);

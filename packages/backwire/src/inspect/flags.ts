@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { UsageError } from '@backwire/launch';
 import type { Security } from '@backwire/rpc';
-import type { InspectorOptions } from '@backwire/rpc/internal';
+import { runningGroups, splitAddress, type InspectorOptions } from '@backwire/rpc/internal';
+import { groupsText } from './groups-text.ts';
 
 const ENDPOINT_FLAGS = {
   group: { type: 'string' },
@@ -18,8 +19,8 @@ const ENDPOINT_FLAGS = {
   help: { type: 'boolean', short: 'h' },
 } as const;
 
-export const ENDPOINT_HELP = `  <endpoint>             the group's store (host:port, tcp://, etcd://, redis://, file://), or the address of one
-                         of its workers (tcp://, unix://)
+export const ENDPOINT_HELP = `  <endpoint>             the address that 'backwire run' printed; any group's store (host:port, tcp://, etcd://, redis://,
+                         file://, each with ?prefix=), or the address of one of its workers (tcp://, unix://)
   --group NAME           which group, when the store holds several
   --security MODE        psk, hmac, mtls or none, as the group has it (default: what its secret and address ask for)
   --secret-file FILE     the group's secret (default: BACKWIRE_SECRET, BACKWIRE_SECRET_FILE, or that of this user)
@@ -50,8 +51,7 @@ export function inspectorOptions(
   values: Values<typeof ENDPOINT_FLAGS>,
 ): InspectorOptions {
   const [endpoint, ...more] = positionals;
-  if (endpoint === undefined)
-    throw new UsageError('an endpoint is needed: where the store of the group is, or a worker');
+  if (endpoint === undefined) throw new UsageError(`which group?\n${groupsText(runningGroups())}`);
   if (more.length > 0) throw new UsageError(`one endpoint is enough, got '${more.join(' ')}' besides`);
   return {
     endpoint,
@@ -93,7 +93,7 @@ function securityOf(values: Values<typeof ENDPOINT_FLAGS>): Security | undefined
 function runSecret(endpoint: string): Security | undefined {
   const { env } = process;
   if ((env['BACKWIRE_SECRET'] ?? '') !== '' || (env['BACKWIRE_SECRET_FILE'] ?? '') !== '') return undefined;
-  const port = /^(?:tcp:\/\/)?(?:127\.\d+\.\d+\.\d+|localhost|\[::1\]):(\d+)$/.exec(endpoint)?.[1];
+  const port = /^(?:tcp:\/\/)?(?:127\.\d+\.\d+\.\d+|localhost|\[::1\]):(\d+)$/.exec(splitAddress(endpoint).bare)?.[1];
   if (port === undefined) return undefined;
   const path = join(tmpdir(), `backwire-${process.getuid?.() ?? 'user'}`, `run-${port}`);
   try {

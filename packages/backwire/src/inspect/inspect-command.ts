@@ -1,11 +1,14 @@
 /** @file `backwire inspect <endpoint>`: what a group is doing, once or again and again. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Inspector } from '@backwire/rpc/internal';
+import { Inspector, runningGroups } from '@backwire/rpc/internal';
 import { ENDPOINT_HELP, inspectorOptions, parseFlags, seconds } from './flags.ts';
+import { groupsText } from './groups-text.ts';
 import { inspectText } from './inspect-text.ts';
 import { DEFAULT_WATCH_S } from './limits.ts';
 
-const HELP = `usage: backwire inspect <endpoint> [flags]
+const HELP = `usage: backwire inspect [<endpoint>] [flags]
+
+Without an endpoint: the groups of this user on this machine, and their addresses.
 
 Shows the workers of a running group, their sessions, calls in flight with their age, remote references by holder and by
 creation site, autograd contexts and budgets. Looking changes nothing: it is no member of the group, and no shutdown waits for it.
@@ -25,6 +28,11 @@ export async function inspectCommand(argv: readonly string[]): Promise<number> {
   process.stdout.on('error', () => enough.abort());
   if (values.help === true) {
     process.stdout.write(HELP);
+    return 0;
+  }
+  if (positionals.length === 0 && values.watch === undefined) {
+    const groups = runningGroups();
+    process.stdout.write(`${values.json === true ? JSON.stringify(groups, null, 2) : groupsText(groups)}\n`);
     return 0;
   }
   const options = inspectorOptions(positionals, values);

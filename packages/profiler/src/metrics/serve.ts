@@ -1,7 +1,7 @@
 /** @file The metrics of an agent: as text, and over HTTP for Prometheus. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { currentAgent, RpcError, type RpcAgent } from '@backwire/rpc';
-import type { AgentMetrics, Observers } from '@backwire/rpc/internal';
+import { optionNames, refuseUnknown, type AgentMetrics, type Observers } from '@backwire/rpc/internal';
 import { CallHistograms } from './call-histograms.ts';
 import { PROMETHEUS_TYPE, prometheusText } from './prometheus.ts';
 
@@ -42,6 +42,8 @@ export interface MetricsServerOptions {
   agent?: RpcAgent;
 }
 
+const OPTIONS = optionNames<MetricsServerOptions>({ port: true, host: true, agent: true });
+
 export interface MetricsServer extends AsyncDisposable {
   /** 'http://127.0.0.1:9464/metrics' */
   readonly url: string;
@@ -53,7 +55,13 @@ export interface MetricsServer extends AsyncDisposable {
  * @throws RpcError 'unavailable' when the port is taken, 'failed-precondition' where there is no `node:http`.
  */
 export async function serveMetrics(options: MetricsServerOptions = {}): Promise<MetricsServer> {
+  refuseUnknown(options, OPTIONS, 'serveMetrics()');
   const { port = 9464, host = '127.0.0.1', agent = currentAgent() } = options;
+  if (!Number.isInteger(port) || port < 0 || port > 65_535)
+    throw new RpcError(
+      'invalid-argument',
+      `serveMetrics(): port is a whole number from 0 to 65535, got ${String(port)}`,
+    );
   const http = globalThis.process?.getBuiltinModule?.('node:http');
   if (http === undefined) throw new RpcError('failed-precondition', 'there is no HTTP server here; use metricsText()');
   measureCalls(agent);

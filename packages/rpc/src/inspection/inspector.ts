@@ -211,7 +211,7 @@ async function openSource(
         return await storeSource(endpoint, group, { security, timeoutMs });
       } catch (error) {
         // A worker refuses whoever wants a store; and the other way about.
-        if (!(error instanceof RpcError) || !REFUSALS.has(error.code)) throw error;
+        if (!(error instanceof RpcError) || !REFUSALS.has(error.code) || endpoint.includes('?')) throw error;
         return await workerSource(endpoint, group ?? 'default', security, timeoutMs).catch((second: unknown) => {
           throw second instanceof RpcError && second.code === 'unauthenticated' ? error : second;
         });

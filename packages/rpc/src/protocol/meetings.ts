@@ -59,6 +59,16 @@ export class Meetings<A> {
     return this.find(key, from)?.arrivals ?? new Map<string, A>();
   }
 
+  /** Whom `from` waits for at a meeting, each with the key of the meeting at which that one waits itself. */
+  missing(key: string, from: string): { readonly name: string; readonly waitsAt: string | undefined }[] {
+    const round = this.rounds.find((open) => open.key === key && open.arrivals.has(from));
+    if (round === undefined) return [];
+    return [...round.expected]
+      .filter((name) => !round.arrivals.has(name))
+      .sort()
+      .map((name) => ({ name, waitsAt: this.rounds.find(({ arrivals }) => arrivals.has(name))?.key }));
+  }
+
   /** Ends that round for all who wait at it, and returns them: what `from` brings does not go with what they brought. */
   breakUp(key: string, from: string): A[] {
     const round = this.find(key, from);

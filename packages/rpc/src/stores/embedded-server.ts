@@ -30,6 +30,8 @@ export interface ServeStoreOptions {
   /** Serves browsers too, by WebSocket; needs the package `ws`. @default not */
   readonly webSocket?:
     { readonly port?: number | undefined; readonly allowedOrigins?: readonly string[] | undefined } | undefined;
+  /** Called once it is closed. */
+  readonly onClose?: (() => void) | undefined;
 }
 
 export interface StoreServer {
@@ -65,7 +67,7 @@ export async function serveStore(options: ServeStoreOptions = {}): Promise<Store
   const given = secret === undefined ? options.security : resolveSecurity({ mode: 'hmac', secret }, { bind: host });
   const security = given ?? resolveSecurity(undefined, { bind: host });
   if (security.automatic && security.mode !== 'mtls' && !isLoopback(host)) throw insecureBind(host);
-  const server = new Server(security.keys, options.torch ?? security.mode === 'none');
+  const server = new Server(security.keys, options.torch ?? security.mode === 'none', options.onClose);
   const transport = options.transport ?? storeTransport(host, security);
   await server.listen(transport, host, options.port ?? 0);
   const { webSocket } = options;
@@ -108,9 +110,12 @@ class Server implements StoreServer, SessionHost {
   private onEmpty: (() => void) | undefined;
   private closing: Promise<void> | undefined;
 
-  constructor(keys: Keys | undefined, torch: boolean) {
+  private readonly onClose: (() => void) | undefined;
+
+  constructor(keys: Keys | undefined, torch: boolean, onClose: (() => void) | undefined) {
     this.keys = keys;
     this.torch = torch;
+    this.onClose = onClose;
   }
 
   get clients(): number {
@@ -140,7 +145,7 @@ class Server implements StoreServer, SessionHost {
   }
 
   close(options: { lingerMs?: number } = {}): Promise<void> {
-    return (this.closing ??= this.shut(options.lingerMs ?? 0));
+    return (this.closing ??= this.shut(options.lingerMs ?? 0).finally(this.onClose));
   }
 
   admitted(session: StoreSession): void {

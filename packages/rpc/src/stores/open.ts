@@ -4,16 +4,22 @@ import { RpcError } from '../errors.ts';
 import { resolveSecurity } from '../security/policy.ts';
 import { hostText, parseHostPort } from '../transports/dialling.ts';
 import { storeTransport } from '../transports/select.ts';
+import { joinAddress, splitAddress } from './address.ts';
 import { embeddedStore } from './embedded.ts';
-import { serveStore, type ServeStoreOptions } from './embedded-server.ts';
+import { serveStore, type ServeStoreOptions, type StoreServer } from './embedded-server.ts';
 import { etcdStore } from './etcd.ts';
 import { fileStore } from './file.ts';
 import { memoryStore } from './memory.ts';
 import { openLimited } from './opening.ts';
 import { prefixStore } from './prefix.ts';
+import { announceGroup } from './registry.ts';
 import { redisStore } from './redis.ts';
 import { torchClient } from './torch-client.ts';
 import type { OpenStoreOptions, Store } from './store.ts';
+
+const STORE_KINDS = ['memory://name', 'tcp://host:port', 'file:///directory', 'etcd://host:port', 'redis://host:port'];
+/** A rank that serves no store itself. */
+const NOT_FIRST = 1;
 
 /** A store and whether whoever opened it has to close it. */
 export interface OpenedStore {
@@ -24,7 +30,7 @@ export interface OpenedStore {
 
 /**
  * The store that `option` names: a store object, 'memory://name', 'tcp://host:port', 'file:///directory', 'etcd://host:port',
- * 'redis://host:port', or undefined for what the environment names: BACKWIRE_STORE, an address, with BACKWIRE_STORE_PREFIX before every
+ * 'redis://host:port', each with `?prefix=` for a part of it, or undefined for what the environment names: BACKWIRE_STORE, an address, with BACKWIRE_STORE_PREFIX before every
  * key; else MASTER_ADDR and MASTER_PORT. With `group`, all keys live under it.
  *
  * @throws RpcError 'invalid-argument' for an address of no known kind; 'unavailable' when the store is out of reach or its port taken;
@@ -50,7 +56,15 @@ async function openGiven(options: OpenStoreOptions): Promise<Store> {
   return prefix === '' ? store : prefixStore(store, prefix, { owned: true });
 }
 
-async function openAddress(address: string, options: OpenStoreOptions): Promise<Store> {
+/** 'tcp://host:port', or with `?prefix=` the part of it in which a group keeps its keys. */
+async function openAddress(given: string, options: OpenStoreOptions): Promise<Store> {
+  const { bare, prefix } = splitAddress(given);
+  // Whoever gave an address with a prefix was told of a group that is there: nobody serves another at its place.
+  const store = await openBare(bare, prefix === '' ? options : { ...options, rank: options.rank || NOT_FIRST });
+  return prefix === '' ? store : prefixStore(store, prefix, { owned: true });
+}
+
+async function openBare(address: string, options: OpenStoreOptions): Promise<Store> {
   const scheme = /^([a-z]+):\/\//.exec(address)?.[1];
   switch (scheme) {
     case 'memory':
@@ -66,7 +80,10 @@ async function openAddress(address: string, options: OpenStoreOptions): Promise<
     case 'file':
       return fileStore(fileURLToPath(address));
     default:
-      throw new RpcError('invalid-argument', `'${address}' names no kind of store`);
+      throw new RpcError(
+        'invalid-argument',
+        `'${address}' names no kind of store; there are ${STORE_KINDS.join(', ')}`,
+      );
   }
 }
 
@@ -115,7 +132,8 @@ async function host(
 ): Promise<Store> {
   const { signal, timeoutMs } = options;
   const security = options.security ?? resolveSecurity(undefined, { bind: at.host });
-  const server = await serveStore({ ...at, security, webSocket: doorForBrowsers() });
+  const server = await serveStore({ ...at, security, webSocket: doorForBrowsers(), onClose: () => forget() });
+  const forget = announceGroup({ address: addressOf(server), program: process.argv[1] ?? '' });
   try {
     await announce?.(server.endpoint);
     const transport = storeTransport(at.host, security);
@@ -131,6 +149,11 @@ async function host(
     await server.close();
     throw error;
   }
+}
+
+/** What leads to a server, whoever asks. */
+export function addressOf({ endpoint, webSocketEndpoint }: StoreServer, prefix = ''): string {
+  return joinAddress(endpoint.replace(/^tls:/, 'tcp:'), prefix, webSocketEndpoint);
 }
 
 /**

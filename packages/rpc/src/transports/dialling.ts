@@ -14,7 +14,9 @@ export function hostText(host: string): string {
 export function parseHostPort(endpoint: string, scheme: string): { host: string; port: number } {
   const match = /^([a-z]+):\/\/(?:\[([^\]]+)\]|([^:/[\]]+)):(\d{1,5})$/.exec(endpoint);
   const port = Number(match?.[4]);
-  if (match === null || match[1] !== scheme || port > 65_535) {
+  if (match !== null && match[1] === scheme && port > 65_535)
+    throw new RpcError('invalid-argument', `the port in '${endpoint}' is ${port}; ports are 0 to 65535`);
+  if (match === null || match[1] !== scheme) {
     throw new RpcError('invalid-argument', `'${endpoint}' is not ${scheme}://host:port`);
   }
   return { host: match[2] ?? match[3] ?? '', port };

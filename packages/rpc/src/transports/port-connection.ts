@@ -209,7 +209,10 @@ export class PortConnection implements Connection {
       if (slab !== undefined) this.slabs.push(slab);
       for (const write of ended) write.onFlushed?.();
     }
-    if (!this.closed) this.pump();
+    if (this.closed) return;
+    this.pump();
+    // The peer may have ended long ago, and waited for what it has now taken.
+    this.settle();
   }
 
   private deliver(): void {

@@ -16,7 +16,7 @@ afterEach(async () => {
 });
 
 /** A worker thread that runs testdata/thread.ts, whose loader has to be registered inside of it. */
-function startThread(data: { store: string }): Worker {
+function startThread(data: object): Worker {
   const url = (name: string): string =>
     JSON.stringify(pathToFileURL(createRequire(import.meta.url).resolve(name)).href);
   const program = `import(${url('tsx/esm/api')}).then(({ register }) => (register(), import(${url('../testdata/thread.ts')})))`;
@@ -31,7 +31,7 @@ function startThread(data: { store: string }): Worker {
 
 async function group(): Promise<{ agent: RpcAgent; worker: Worker }> {
   const store = `tcp://127.0.0.1:${await freePort()}`;
-  const worker = startThread({ store });
+  const worker = startThread({ store, transports: ['port', 'unix'] });
   const failed = new Promise<never>((_, reject) => worker.once('error', reject));
   failed.catch(() => undefined);
   const starting = createAgent({ name: 'main', rank: 0, worldSize: 2, store, transports: ['port', 'unix'] });
@@ -92,6 +92,18 @@ describe('agents in two threads', { timeout: 60_000 }, () => {
       expect(info?.peer?.name).toBe('thread');
     });
     console.log(`a worker thread was terminated: error after ${Math.round(performance.now() - started)} ms`);
+  });
+});
+
+describe.each([undefined, ['port']])('a group of threads over %s', { timeout: 60_000 }, (transports) => {
+  test('ends by itself after a clean shutdown', async () => {
+    const store = `tcp://127.0.0.1:${await freePort()}`;
+    const threads = [0, 1].map((rank) => startThread({ store, rank, transports, ends: true }));
+    const codes = threads.map(
+      (worker) => new Promise((resolve, reject) => void worker.once('error', reject).once('exit', resolve)),
+    );
+    // Nobody ends them: each has to run out of things to wait for.
+    expect(await Promise.all(codes)).toEqual([0, 0]);
   });
 });
 

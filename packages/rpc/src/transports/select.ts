@@ -28,7 +28,8 @@ export function createTransports(
   channels: readonly string[] = ['inline'],
 ): Transport[] {
   const unknown = channels.find((channel) => !CHANNELS.has(channel));
-  if (unknown !== undefined) throw new RpcError('invalid-argument', `no channel is named '${unknown}'`);
+  if (unknown !== undefined)
+    throw new RpcError('invalid-argument', `no channel is named '${unknown}'; there are ${[...CHANNELS].join(', ')}`);
   const wanted = (names ?? DEFAULT_TRANSPORTS).flatMap((name) =>
     name === 'unix' && channels.includes('cma') ? ['cma', 'unix'] : [name],
   );
@@ -59,7 +60,10 @@ function create(name: string, security: ResolvedSecurity, group: string): Transp
     case 'tcp':
       return tcp(security, group);
     default:
-      throw new RpcError('invalid-argument', `no transport is named '${name}'`);
+      throw new RpcError(
+        'invalid-argument',
+        `no transport is named '${name}'; there are memory, port, unix, tcp, ws, and the channel cma`,
+      );
   }
 }
 

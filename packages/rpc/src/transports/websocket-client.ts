@@ -9,6 +9,21 @@ import { WebSocketConnection, type AnyWebSocket } from './websocket-connection.t
 
 export const PROTOCOL = 'backwire.v1';
 export const TOKEN_PREFIX = 'token.';
+/**
+ * A browser tells a page nothing of an answer that refuses a WebSocket. A server says why it refuses by the subprotocol that it chooses
+ * of these, and closes.
+ */
+export const REFUSALS = Object.freeze({
+  secret: 'backwire.refused.secret',
+  origin: 'backwire.refused.origin',
+} as const);
+export type Refusal = keyof typeof REFUSALS;
+
+/** What a refusal means, for people on either side. */
+export const REFUSAL_TEXT: Readonly<Record<Refusal, string>> = Object.freeze({
+  secret: "the secret is not the group's",
+  origin: 'pages of this origin are not allowed: BACKWIRE_ALLOWED_ORIGINS of whoever is dialled names those that are',
+});
 export const IN_THE_CLEAR: Protection = Object.freeze({ encrypted: false, authenticated: false });
 
 /** The class of WebSockets: a browser's, or that of the package `ws`. */
@@ -17,6 +32,8 @@ export type WebSocketClass = new (
   protocols: string[],
 ) => AnyWebSocket & {
   addEventListener(type: 'open', listener: () => void): void;
+  /** The subprotocol that the server chose. */
+  readonly protocol?: string;
 };
 
 export interface WebSocketDial {
@@ -60,6 +77,7 @@ export function dialWebSocket(
   const protocols = [
     PROTOCOL,
     ...(options.keys === undefined ? [] : [`${TOKEN_PREFIX}${webSocketToken(options.keys, options.group)}`]),
+    ...Object.values(REFUSALS),
   ];
   return (options.client ?? ownClient)().then(
     (Client) =>
@@ -84,9 +102,14 @@ export function dialWebSocket(
           timeoutMs,
         );
         signal?.addEventListener('abort', onAbort, { once: true });
-        socket.addEventListener('open', () =>
-          settle(() => resolve(new WebSocketConnection(socket, endpoint, protectionOf(endpoint)))),
-        );
+        socket.addEventListener('open', () => {
+          const why = refusalIn(socket.protocol);
+          if (why !== undefined) {
+            refuse(new RpcError('unauthenticated', `${endpoint} refused the connection: ${REFUSAL_TEXT[why]}`));
+            return;
+          }
+          settle(() => resolve(new WebSocketConnection(socket, endpoint, protectionOf(endpoint))));
+        });
         socket.addEventListener('error', (event) => {
           const cause = (event as { error?: Error }).error;
           const why = cause?.message ?? 'the WebSocket failed';
@@ -95,6 +118,11 @@ export function dialWebSocket(
         });
       }),
   );
+}
+
+/** What the subprotocol that a server chose says. */
+function refusalIn(protocol: string | undefined): Refusal | undefined {
+  return (Object.keys(REFUSALS) as Refusal[]).find((why) => REFUSALS[why] === protocol);
 }
 
 function protectionOf(endpoint: string): Protection {

@@ -17,7 +17,10 @@ import {
   IN_THE_CLEAR,
   platformClient,
   PROTOCOL,
+  REFUSAL_TEXT,
+  REFUSALS,
   TOKEN_PREFIX,
+  type Refusal,
   webSocketToken,
   type WebSocketClass,
 } from './websocket-client.ts';
@@ -39,6 +42,9 @@ const encoder = new TextEncoder();
 const PATH = '/backwire';
 /** The head of an HTTP request to upgrade. */
 const MAX_HEADER_BYTES = 8_192;
+/** Lines about refused pages that one listener prints, and what of an origin they show. */
+const MAX_NOTES = 32;
+const MAX_ORIGIN = 200;
 
 /**
  * 'ws://host:port/backwire' and 'wss://…'. A request to upgrade has to carry a token made from the secret, as a subprotocol, because
@@ -81,10 +87,19 @@ async function listen(
     perMessageDeflate: false,
     handleProtocols: () => PROTOCOL,
   });
+  const refusing = (why: Refusal): Ws.WebSocketServer =>
+    new WebSocketServer({ noServer: true, maxPayload: 1, handleProtocols: () => REFUSALS[why] });
+  const refusals = { secret: refusing('secret'), origin: refusing('origin') };
+  const notes = new RefusalNotes();
   http.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     socket.on('error', () => undefined);
-    if (!admits(options, request)) {
-      // The same for everything that is wrong.
+    const refusal = refusalOf(options, request);
+    if (refusal !== undefined) {
+      notes.refused(request, refusal);
+      if (refusal !== 'nonsense' && offeredBy(request).includes(REFUSALS[refusal])) {
+        refusals[refusal].handleUpgrade(request, socket, head, (accepted) => accepted.close());
+        return;
+      }
       socket.end('HTTP/1.1 403 Forbidden\r\nconnection: close\r\ncontent-length: 0\r\n\r\n');
       return;
     }
@@ -109,15 +124,36 @@ async function listen(
   return { endpoint: advertised.includes('://') ? advertised : `ws://${hostText(advertised)}:${port}${PATH}`, close };
 }
 
-function admits({ keys, group, allowedOrigins = [] }: WebSocketOptions, request: IncomingMessage): boolean {
+/** Why a request is not let in; undefined when it is. 'nonsense': it is none of ours. */
+function refusalOf(
+  { keys, group, allowedOrigins = [] }: WebSocketOptions,
+  request: IncomingMessage,
+): Refusal | 'nonsense' | undefined {
+  const offered = offeredBy(request);
+  if (request.url !== PATH || !offered.includes(PROTOCOL)) return 'nonsense';
   const { origin } = request.headers;
-  if (origin !== undefined && !allowedOrigins.includes(origin)) return false;
-  if (request.url !== PATH) return false;
-  const offered = (request.headers['sec-websocket-protocol'] ?? '').split(',').map((each) => each.trim());
-  if (!offered.includes(PROTOCOL)) return false;
-  if (keys === undefined) return true;
+  if (origin !== undefined && !allowedOrigins.includes(origin)) return 'origin';
+  if (keys === undefined) return undefined;
   const token = offered.find((each) => each.startsWith(TOKEN_PREFIX))?.slice(TOKEN_PREFIX.length) ?? '';
-  return keys.some((_, i) => equal(token, webSocketToken(keys, group, i)));
+  return keys.some((_, i) => equal(token, webSocketToken(keys, group, i))) ? undefined : 'secret';
+}
+
+function offeredBy(request: IncomingMessage): string[] {
+  return (request.headers['sec-websocket-protocol'] ?? '').split(',').map((each) => each.trim());
+}
+
+/** Says once for each origin and reason that a page was refused; strangers cannot make it say much. */
+class RefusalNotes {
+  private readonly said = new Set<string>();
+
+  refused(request: IncomingMessage, why: Refusal | 'nonsense'): void {
+    if (why === 'nonsense') return;
+    const origin = (request.headers.origin ?? 'no origin').slice(0, MAX_ORIGIN);
+    const key = `${why} ${origin}`;
+    if (this.said.has(key) || this.said.size >= MAX_NOTES) return;
+    this.said.add(key);
+    console.warn(`[backwire] a WebSocket of ${JSON.stringify(origin)} was refused: ${REFUSAL_TEXT[why]}`);
+  }
 }
 
 /** In the same time wherever they differ. */

@@ -1,6 +1,6 @@
 /** @file The RRef that programs hold: one class for the owner's own handles and for those of users. */
 import { RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
-import type { ExtensionHost, RpcMessage } from '@backwire/rpc/internal';
+import { CALL_OPTIONS, refuseUnknown, type ExtensionHost, type RpcMessage } from '@backwire/rpc/internal';
 import type { Message } from '@backwire/wire';
 import { MessageType } from '@backwire/wire/internal';
 import { waitFor } from '../deadline.ts';
@@ -16,6 +16,8 @@ import { formatId, workerOf, type GlobalId } from '../protocol/ids.ts';
 import type { UserFork } from '../protocol/user-table.ts';
 import type { RemoteProxy, RRef, RRefId, RRefProxy } from '../types.ts';
 import { createProxy } from './proxy.ts';
+
+const BACKWARD_OPTIONS: ReadonlySet<string> = new Set([...CALL_OPTIONS, 'retainGraph']);
 
 type Handle = RRefHandle<unknown>;
 type Args = readonly unknown[];
@@ -168,6 +170,7 @@ export class RRefHandle<T> implements RRef<T> {
 
   confirmed(options: CallOptions = {}): Promise<void> {
     return this.use('confirmed()', async () => {
+      refuseUnknown(options, CALL_OPTIONS, 'confirmed()');
       if (this.#owned !== undefined) await this.local(this.#owned.wait(), options);
       else if (this.#fork !== undefined) await this.#session.requests.whenCreated(this, this.#fork, options);
     });
@@ -175,6 +178,7 @@ export class RRefHandle<T> implements RRef<T> {
 
   typeName(options: CallOptions = {}): Promise<string> {
     return this.use('type_name()', async () => {
+      refuseUnknown(options, CALL_OPTIONS, 'typeName()');
       if (this.#type !== undefined) return this.#type;
       const type =
         this.#owned === undefined
@@ -187,6 +191,7 @@ export class RRefHandle<T> implements RRef<T> {
 
   toHere(options: CallOptions = {}): Promise<T> {
     return this.use('to_here()', async () => {
+      refuseUnknown(options, CALL_OPTIONS, 'toHere()');
       if (this.#owned !== undefined) return secondHandle(await this.local(this.#owned.wait(), options)) as T;
       const payload = encodeFetch(this.#rref, this.#session.host.self.id);
       const message = { type: MessageType.PYTHON_RREF_FETCH_CALL, id: 0n, payload, tensors: [] };
@@ -203,22 +208,28 @@ export class RRefHandle<T> implements RRef<T> {
       const text = `For UserRRef(rref_id=${formatId(this.#rref)}, fork_id=${forkId}), can't call localValue() ${where}`;
       return Promise.reject(new RpcError('failed-precondition', text));
     }
-    return this.use('local_value()', async () => (await this.local(owned.wait(), options)) as T);
+    return this.use('local_value()', async () => {
+      refuseUnknown(options, CALL_OPTIONS, 'localValue()');
+      return (await this.local(owned.wait(), options)) as T;
+    });
   }
 
   rpcSync(options: CallOptions = {}): RemoteProxy<T> {
+    refuseUnknown(options, CALL_OPTIONS, 'rpcSync() of an RRef');
     return createProxy((method, args) =>
       this.#session.requests.callMethod(this, 'sync', method, args, options),
     ) as RemoteProxy<T>;
   }
 
   rpcAsync(options: CallOptions = {}): RemoteProxy<T> {
+    refuseUnknown(options, CALL_OPTIONS, 'rpcAsync() of an RRef');
     return createProxy((method, args) =>
       this.#session.requests.callMethod(this, 'async', method, args, options),
     ) as RemoteProxy<T>;
   }
 
   remote(options: CallOptions = {}): RRefProxy<T> {
+    refuseUnknown(options, CALL_OPTIONS, 'remote() of an RRef');
     return createProxy((method, args) =>
       this.#session.requests.callMethodRemotely(this, method, args, options),
     ) as RRefProxy<T>;
@@ -226,6 +237,7 @@ export class RRefHandle<T> implements RRef<T> {
 
   backward(contextId?: bigint, options: CallOptions & { retainGraph?: boolean } = {}): Promise<void> {
     return this.use('backward()', async () => {
+      refuseUnknown(options, BACKWARD_OPTIONS, 'backward()');
       const retainGraph = options.retainGraph ?? false;
       if (this.#owned !== undefined) {
         const value = await this.local(this.#owned.wait(), options);

@@ -66,8 +66,22 @@ export function callMethod(value: unknown, name: string, args: readonly unknown[
       return fixed.scope ? inScope(run, args) : run();
     }
   }
-  throw new TypeError(`type object '${typeNameOf(value)}' has no attribute '${name}'`);
+  throw new TypeError(`type object '${typeNameOf(value)}' has no attribute '${name}'${adviceFor(value)}`);
 }
+
+/** What may be called instead, or how to let it be. */
+function adviceFor(value: unknown): string {
+  if (value instanceof Tensor || typeof value !== 'object' || value === null) return '';
+  const definition = definitionOfInstance(value);
+  const type = typeNameOf(value);
+  if (definition === undefined)
+    return ` that peers may call: its class is not published. On its worker: rpcClass(${type}, { methods: [...] }), and static readonly [rpcName] = '...' in the class`;
+  const methods = [...definition.methods].slice(0, MAX_NAMED_METHODS);
+  const more = definition.methods.size - methods.length;
+  const list = methods.length === 0 ? 'no methods' : methods.map((method) => `'${method}'`).join(', ');
+  return ` that peers may call: rpcClass(${type}, { methods }) publishes ${list}${more > 0 ? ` and ${more} more` : ''}`;
+}
+const MAX_NAMED_METHODS = 20;
 
 /** A published static method of a class; undefined for a name that means nothing, or something else. */
 function staticOf({ name, body }: Definition, method: string): Definition | undefined {

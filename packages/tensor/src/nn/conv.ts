@@ -1,10 +1,11 @@
 /** @file Convolution and pooling layers. */
-import { adaptiveAvgPool2d, avgPool2d, conv2d, maxPool2d, type PoolOptions } from '../ops/conv.ts';
+import { adaptiveAvgPool2d, avgPool2d, conv2d, maxPool2d, POOL_OPTIONS, type PoolOptions } from '../ops/conv.ts';
 import { pair, type Pair } from '../ops/windows.ts';
 import { rpcName } from '../named.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
 import { uniformParameter } from './init.ts';
 import { Module } from './module.ts';
+import { checkOptionNames, optionNames } from '../option-names.ts';
 
 export interface Conv2dOptions {
   stride?: Pair;
@@ -14,6 +15,8 @@ export interface Conv2dOptions {
   /** @default true */
   bias?: boolean;
 }
+
+const OPTIONS = optionNames<Conv2dOptions>({ stride: true, padding: true, dilation: true, groups: true, bias: true });
 
 /** [N, inChannels, H, W] to [N, outChannels, H', W']. */
 export class Conv2d extends Module {
@@ -25,6 +28,7 @@ export class Conv2d extends Module {
 
   constructor(inChannels: number, outChannels: number, kernel: Pair, options: Conv2dOptions = {}) {
     super();
+    checkOptionNames(options, OPTIONS, 'nn.Conv2d');
     const { bias = true, ...rest } = options;
     const size = pair(kernel);
     const inner = inChannels / (options.groups ?? 1);
@@ -47,6 +51,7 @@ export class MaxPool2d extends Module {
   private readonly options: PoolOptions;
   constructor(kernel: Pair, options: PoolOptions = {}) {
     super();
+    checkOptionNames(options, POOL_OPTIONS, 'nn.MaxPool2d');
     this.kernel = kernel;
     this.options = options;
   }
@@ -62,6 +67,7 @@ export class AvgPool2d extends Module {
   private readonly options: PoolOptions;
   constructor(kernel: Pair, options: PoolOptions = {}) {
     super();
+    checkOptionNames(options, POOL_OPTIONS, 'nn.AvgPool2d');
     this.kernel = kernel;
     this.options = options;
   }

@@ -8,6 +8,10 @@ import { sweep } from '../scope.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
 import { normalParameter } from './init.ts';
 import { Module } from './module.ts';
+import { checkOptionNames } from '../option-names.ts';
+
+const EMBEDDING_OPTIONS: ReadonlySet<string> = new Set(['sparse']);
+const BAG_OPTIONS: ReadonlySet<string> = new Set(['sparse', 'mode']);
 
 /** `table[ids]`; its gradient names only the rows that were read. */
 const sparseLookup = defineOp('embedding', 'embedding', indexed(each(ALL)), ([table, ids]) => {
@@ -33,6 +37,7 @@ export class Embedding extends Module {
   /** With `sparse` the gradient of `weight` is a sparse tensor of the rows that were read; SGD and Adagrad accept it. */
   constructor(count: number, dim: number, options: { sparse?: boolean } = {}) {
     super();
+    checkOptionNames(options, EMBEDDING_OPTIONS, 'nn.Embedding');
     this.weight = normalParameter([count, dim]);
     this.sparseGradient = options.sparse === true;
   }
@@ -53,6 +58,7 @@ export class EmbeddingBag extends Module {
 
   constructor(count: number, dim: number, options: { sparse?: boolean; mode?: 'sum' | 'mean' } = {}) {
     super();
+    checkOptionNames(options, BAG_OPTIONS, 'nn.EmbeddingBag');
     this.weight = normalParameter([count, dim]);
     this.sparseGradient = options.sparse === true;
     this.mode = options.mode ?? 'mean';

@@ -4,6 +4,9 @@ import { rpcName } from '../named.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
 import { uniformParameter } from './init.ts';
 import { Module } from './module.ts';
+import { checkOptionNames } from '../option-names.ts';
+
+const OPTIONS: ReadonlySet<string> = new Set(['bias']);
 
 /** `y = x·Wᵀ + b` over the last dimension: x [..., inFeatures] → y [..., outFeatures]. */
 export class Linear extends Module {
@@ -15,6 +18,7 @@ export class Linear extends Module {
 
   constructor(inFeatures: number, outFeatures: number, options: { bias?: boolean } = {}) {
     super();
+    checkOptionNames(options, OPTIONS, 'nn.Linear');
     const bound = inFeatures > 0 ? 1 / Math.sqrt(inFeatures) : 0;
     this.weight = uniformParameter([outFeatures, inFeatures], bound);
     this.bias = options.bias === false ? null : uniformParameter([outFeatures], bound);

@@ -6,6 +6,9 @@ import { sameShape } from '../shape.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
 import { uniformParameter } from './init.ts';
 import { Module } from './module.ts';
+import { checkOptionNames } from '../option-names.ts';
+
+const OPTIONS: ReadonlySet<string> = new Set(['layers']);
 
 /** The weights of one layer, named as PyTorch names them; gates in the order input, forget, cell, output. */
 class LSTMLayer extends Module {
@@ -58,6 +61,7 @@ export class LSTM extends Module {
 
   constructor(inputSize: number, hiddenSize: number, options: { layers?: number } = {}) {
     super();
+    checkOptionNames(options, OPTIONS, 'nn.LSTM');
     this.inputSize = inputSize;
     this.hiddenSize = hiddenSize;
     this.stacked = Array.from(

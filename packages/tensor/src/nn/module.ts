@@ -2,6 +2,9 @@
 import { noGrad } from '../autograd/record.ts';
 import { keep } from '../scope.ts';
 import { Parameter, type Tensor } from '../tensor.ts';
+import { checkOptionNames } from '../option-names.ts';
+
+const LOAD_OPTIONS: ReadonlySet<string> = new Set(['strict']);
 
 /** Anything with a `forward`; modules are composed through it. */
 // Parameters and results are the subclass's own; `unknown` here would not let a method with typed parameters match.
@@ -103,6 +106,7 @@ export abstract class Module {
    * @throws RangeError that lists every missing and unexpected name and every shape that differs.
    */
   loadStateDict(state: Map<string, Tensor>, options: { strict?: boolean } = {}): StateDictMatch {
+    checkOptionNames(options, LOAD_OPTIONS, 'loadStateDict()');
     const own = this.stateDict();
     const missing = [...own.keys()].filter((name) => !state.has(name));
     const unexpected = [...state.keys()].filter((name) => !own.has(name));

@@ -5,6 +5,10 @@ import { batchNorm, groupNorm, layerNorm } from '../ops/composite.ts';
 import { rpcName } from '../named.ts';
 import { Parameter, type Tensor } from '../tensor.ts';
 import { Module } from './module.ts';
+import { checkOptionNames } from '../option-names.ts';
+
+const EPS: ReadonlySet<string> = new Set(['eps']);
+const BATCH_OPTIONS: ReadonlySet<string> = new Set(['eps', 'momentum']);
 
 /** Normalises over the trailing dimensions `shape`. */
 export class LayerNorm extends Module {
@@ -16,6 +20,7 @@ export class LayerNorm extends Module {
 
   constructor(shape: number | readonly number[], options: { eps?: number } = {}) {
     super();
+    checkOptionNames(options, EPS, 'nn.LayerNorm');
     this.shape = typeof shape === 'number' ? [shape] : shape;
     this.eps = options.eps ?? 1e-5;
     this.weight = new Parameter(ones(this.shape));
@@ -37,6 +42,7 @@ export class GroupNorm extends Module {
 
   constructor(groups: number, channels: number, options: { eps?: number } = {}) {
     super();
+    checkOptionNames(options, EPS, 'nn.GroupNorm');
     this.groups = groups;
     this.eps = options.eps ?? 1e-5;
     this.weight = new Parameter(ones([channels]));
@@ -60,6 +66,7 @@ abstract class BatchNorm extends Module {
 
   constructor(channels: number, options: { eps?: number; momentum?: number } = {}) {
     super();
+    checkOptionNames(options, BATCH_OPTIONS, 'nn.BatchNorm');
     this.weight = new Parameter(ones([channels]));
     this.bias = new Parameter(zeros([channels]));
     this.runningMean = this.registerBuffer('running_mean', zeros([channels]));

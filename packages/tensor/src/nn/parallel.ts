@@ -9,6 +9,9 @@ import { sparseCooTensor } from '../ops/sparse/coo.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
 import { Module, type Callable } from './module.ts';
 import { replicas } from './replicas.ts';
+import { checkOptionNames } from '../option-names.ts';
+
+const OPTIONS: ReadonlySet<string> = new Set(['group', 'bucketBytes']);
 
 /** The gradients of some parameters, as one vector; or one sparse gradient. */
 export interface GradBucket {
@@ -72,6 +75,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
 
   constructor(module: M, options: { group?: ProcessGroup; bucketBytes?: number } = {}) {
     super();
+    checkOptionNames(options, OPTIONS, 'nn.DistributedDataParallel');
     const { bucketBytes = DEFAULT_BUCKET_BYTES } = options;
     if (!(bucketBytes > 0)) throw new RangeError(`bucketBytes must be positive, got ${bucketBytes}`);
     this.module = module;

@@ -9,6 +9,9 @@ import { binaryOp, checkAlpha, checkExponent, scaled } from './pointwise.ts';
 import { exactOperand, operand } from './promotion.ts';
 import { isHalf } from '../precision.ts';
 import { inFloat32 } from './widen.ts';
+import { checkOptionNames } from '../option-names.ts';
+
+const ALPHA: ReadonlySet<string> = new Set(['alpha']);
 
 type Operand = Tensor | number;
 
@@ -28,6 +31,7 @@ const mulDense = define('mul', 'mul');
 
 /** a + alpha b. Sparse operands of equal size add to a sparse tensor, sparse with dense to a dense one. */
 export const add = named('aten::add', (a: Tensor, b: Operand, options?: { alpha?: number }): Tensor => {
+  if (options !== undefined) checkOptionNames(options, ALPHA, 'add()');
   const alpha = checkAlpha('add', a, b, options?.alpha);
   if (a.sparse !== undefined || (b instanceof Tensor && b.sparse !== undefined)) return addSparse(a, b, alpha);
   return addDense(a, scaled(a, b, alpha));
@@ -35,6 +39,7 @@ export const add = named('aten::add', (a: Tensor, b: Operand, options?: { alpha?
 
 /** a - alpha b. */
 export const sub = named('aten::sub', (a: Tensor, b: Operand, options?: { alpha?: number }): Tensor => {
+  if (options !== undefined) checkOptionNames(options, ALPHA, 'sub()');
   const alpha = checkAlpha('sub', a, b, options?.alpha);
   if (a.sparse !== undefined || (b instanceof Tensor && b.sparse !== undefined)) return addSparse(a, b, -alpha);
   return subDense(a, scaled(a, b, alpha));

@@ -17,6 +17,19 @@ import { ALL, check, each, FLOAT, FLOATING, NUMBER, promoted, same, type Takes }
 import { whiten } from './whiten.ts';
 import { isHalf, toFloat32 } from '../precision.ts';
 import { alike, inFloat32, inFloat32Both } from './widen.ts';
+import { checkOptionNames } from '../option-names.ts';
+
+const SPREAD_OPTIONS: ReadonlySet<string> = new Set(['correction', 'keepDim']);
+const ATTENTION_OPTIONS: ReadonlySet<string> = new Set(['mask', 'causal', 'scale']);
+const BATCH_NORM_OPTIONS: ReadonlySet<string> = new Set([
+  'weight',
+  'bias',
+  'runningMean',
+  'runningVar',
+  'training',
+  'momentum',
+  'eps',
+]);
 
 /** Weights have the dtype of what is normalised, or are float32 beside half precision. */
 const normalised: Takes = (operands) => {
@@ -47,6 +60,7 @@ export const variance = defineFunction(
   each(FLOATING),
   (t: Tensor, dim?: Dims, options: { correction?: number; keepDim?: boolean } = {}): Tensor =>
     inFloat32(t, (x) => {
+      checkOptionNames(options, SPREAD_OPTIONS, 'variance()');
       if (x.dtype === 'complex64') return variance(real(x), dim, options).add(variance(imag(x), dim, options));
       const dims = normalizeDims(dim, x.rank);
       const { correction = 1, keepDim = false } = options;
@@ -255,6 +269,7 @@ function tooFew(t: Tensor): ShapeError {
 /** Normalises each channel of [N, C, ...] over the batch, or by running statistics (Ioffe & Szegedy 2015). */
 export const batchNorm = named('aten::batch_norm', (t: Tensor, options: BatchNormOptions = {}): Tensor =>
   inFloat32(t, (x) => {
+    checkOptionNames(options, BATCH_NORM_OPTIONS, 'batchNorm()');
     const { training = true, momentum = 0.1, eps = 1e-5, runningMean, runningVar } = options;
     const weights = [options.weight, options.bias].filter((w) => w !== undefined && w !== null);
     check('batchNorm', normalised, [t, ...weights]);
@@ -295,6 +310,7 @@ export const scaledDotProductAttention = defineFunction(
   'scaled_dot_product_attention',
   same(FLOAT),
   (q: Tensor, k: Tensor, v: Tensor, options: { mask?: Tensor; causal?: boolean; scale?: number } = {}): Tensor => {
+    checkOptionNames(options, ATTENTION_OPTIONS, 'scaledDotProductAttention()');
     const { mask, causal = false } = options;
     for (const t of [q, k, v]) {
       if (t.rank < 2) throw new ShapeError(`attention expects tensors [..., n, d], got [${t.shape.join(', ')}]`);

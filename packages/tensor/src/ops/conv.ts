@@ -21,6 +21,7 @@ import {
   type WindowSpec,
 } from './windows.ts';
 import { alike, inFloat32 } from './widen.ts';
+import { checkOptionNames, optionNames } from '../option-names.ts';
 
 export interface ConvOptions {
   bias?: Tensor | null;
@@ -33,6 +34,15 @@ export interface ConvOptions {
   /** Channels are split into this many independent groups. @default 1 */
   groups?: number;
 }
+
+const CONV_OPTIONS = optionNames<ConvOptions>({
+  bias: true,
+  stride: true,
+  padding: true,
+  dilation: true,
+  groups: true,
+});
+const TRANSPOSE_OPTIONS: ReadonlySet<string> = new Set([...CONV_OPTIONS, 'outputPadding']);
 
 function windowSpec(weight: Tensor, options: ConvOptions): WindowSpec {
   if (weight.rank !== 4) throw new ShapeError(`expected a weight of 4 dimensions, got [${weight.shape.join(', ')}]`);
@@ -79,6 +89,7 @@ function checkFilled(name: string, t: Tensor): void {
 
 /** x [N, C, H, W] or [C, H, W], weight [O, C / groups, kh, kw] to [N, O, H', W'] or [O, H', W']. */
 export const conv2d = named('aten::conv2d', (x: Tensor, weight: Tensor, options: ConvOptions = {}): Tensor => {
+  checkOptionNames(options, CONV_OPTIONS, 'conv2d()');
   checkOperands('conv2d', same(NUMBER), x, weight, options.bias);
   const groups = options.groups ?? 1;
   const spec = windowSpec(weight, options);
@@ -163,6 +174,7 @@ function transposedWindows(images: Tensor, channels: number, spec: WindowSpec, o
 export const convTranspose2d = named(
   'aten::conv_transpose2d',
   (x: Tensor, weight: Tensor, options: ConvOptions & { outputPadding?: Pair } = {}): Tensor => {
+    checkOptionNames(options, TRANSPOSE_OPTIONS, 'convTranspose2d()');
     checkOperands('convTranspose2d', same(TRANSPOSED), x, weight, options.bias);
     const groups = options.groups ?? 1;
     const spec = windowSpec(weight, options);
@@ -193,7 +205,10 @@ export interface PoolOptions {
   padding?: Pair;
 }
 
+export const POOL_OPTIONS = optionNames<PoolOptions>({ stride: true, padding: true });
+
 function poolSpec(kernel: Pair, options: PoolOptions): WindowSpec {
+  checkOptionNames(options, POOL_OPTIONS, 'a pool');
   const size = pair(kernel);
   const padding = pair(options.padding ?? 0);
   // More would make windows of nothing but padding, which have no largest element.

@@ -5,6 +5,9 @@ import { readArray, readNumbers } from '../host.ts';
 import { sameShape } from '../shape.ts';
 import { toDense } from './sparse/coo.ts';
 import type { Nested, Tensor } from '../tensor.ts';
+import { checkOptionNames } from '../option-names.ts';
+
+const CLOSE_OPTIONS: ReadonlySet<string> = new Set(['rtol', 'atol', 'equalNaN']);
 
 /** The elements in row-major order. A snapshot that later in-place changes do not touch; not to be written to. */
 export function dataSync<D extends DType>(t: Tensor<D>): TypedArrayOf<D> {
@@ -94,6 +97,7 @@ export function allClose(
   b: Tensor,
   options: { rtol?: number; atol?: number; equalNaN?: boolean } = {},
 ): boolean {
+  checkOptionNames(options, CLOSE_OPTIONS, 'allClose()');
   const { rtol = 1e-5, atol = 1e-8, equalNaN = false } = options;
   if (!sameShape(a.shape, b.shape)) return false;
   // Doubles would round the difference away.

@@ -13,6 +13,13 @@ import { check, each, FLOAT, FLOATING, NUMBER, operands, promoted, REAL, same, R
 import { logSoftmax } from './softmax.ts';
 import { logSigmoid } from './unary.ts';
 import { inFloat32Both } from './widen.ts';
+import { checkOptionNames } from '../option-names.ts';
+
+const LOSS_OPTIONS: ReadonlySet<string> = new Set(['reduction']);
+const SMOOTH_L1_OPTIONS: ReadonlySet<string> = new Set(['reduction', 'beta']);
+const HUBER_OPTIONS: ReadonlySet<string> = new Set(['reduction', 'delta']);
+const CLASS_LOSS_OPTIONS: ReadonlySet<string> = new Set(['reduction', 'ignoreIndex', 'weight']);
+const CROSS_ENTROPY_OPTIONS: ReadonlySet<string> = new Set([...CLASS_LOSS_OPTIONS, 'labelSmoothing']);
 
 /** How the losses of the elements become one number. @default 'mean' */
 export type Reduction = 'mean' | 'sum' | 'none';
@@ -55,7 +62,10 @@ export const mseLoss = defineFunction(
   'mseLoss',
   'mse_loss',
   promoted(FLOAT),
-  (a: Tensor, b: Tensor, options: LossOptions = {}): Tensor => lossOf(a, b, options, (x, y) => x.sub(y).square()),
+  (a: Tensor, b: Tensor, options: LossOptions = {}): Tensor => {
+    checkOptionNames(options, LOSS_OPTIONS, 'mseLoss()');
+    return lossOf(a, b, options, (x, y) => x.sub(y).square());
+  },
 );
 
 /** |a - b|; a and b broadcast. */
@@ -64,6 +74,7 @@ export const l1Loss = defineFunction(
   'l1_loss',
   each(NUMBER),
   (a: Tensor, b: Tensor, options: LossOptions = {}): Tensor => {
+    checkOptionNames(options, LOSS_OPTIONS, 'l1Loss()');
     if ((options.reduction ?? 'mean') === 'mean') check('l1Loss', promoted(FLOATING), [a, b]);
     return lossOf(a, b, options, (x, y) => x.sub(y).abs());
   },
@@ -75,6 +86,7 @@ export const smoothL1Loss = defineFunction(
   'smooth_l1_loss',
   promoted(FLOAT),
   (a: Tensor, b: Tensor, options: LossOptions & { beta?: number } = {}): Tensor => {
+    checkOptionNames(options, SMOOTH_L1_OPTIONS, 'smoothL1Loss()');
     const beta = options.beta ?? 1;
     if (!(beta >= 0)) throw new RangeError(`smoothL1Loss does not support negative values for beta, got ${beta}`);
     if (beta === 0) return lossOf(a, b, options, (x, y) => x.sub(y).abs());
@@ -91,6 +103,7 @@ export const huberLoss = defineFunction(
   'huber_loss',
   operands(FLOAT, REAL),
   (a: Tensor, b: Tensor, options: LossOptions & { delta?: number } = {}): Tensor => {
+    checkOptionNames(options, HUBER_OPTIONS, 'huberLoss()');
     const delta = options.delta ?? 1;
     if (!(delta > 0)) throw new RangeError(`huberLoss does not support non-positive values for delta, got ${delta}`);
     const loss = lossOf(a, b, options, (x, y) => {
@@ -116,6 +129,7 @@ export const binaryCrossEntropy = defineFunction(
   'binary_cross_entropy',
   same(FLOAT),
   (p: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
+    checkOptionNames(options, LOSS_OPTIONS, 'binaryCrossEntropy()');
     checkSame('binaryCrossEntropy', p, target);
     return lossOf(p, target, options, (x, y) => apply(bceOp, [x, y], undefined));
   },
@@ -127,6 +141,7 @@ export const binaryCrossEntropyWithLogits = defineFunction(
   'binary_cross_entropy_with_logits',
   each(FLOAT),
   (x: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
+    checkOptionNames(options, LOSS_OPTIONS, 'binaryCrossEntropyWithLogits()');
     checkSame('binaryCrossEntropyWithLogits', x, target);
     const loss = lossOf(x, target, options, (a, b) => b.neg().add(1).mul(a).sub(logSigmoid(a)));
     return inDType(loss, target.dtype);
@@ -146,8 +161,10 @@ export const klDiv = defineFunction(
   'klDiv',
   'kl_div',
   each(FLOAT),
-  (input: Tensor, target: Tensor, options: LossOptions = {}): Tensor =>
-    lossOf(input, target, options, (x, y) => apply(klDivOp, [x, y], undefined)),
+  (input: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
+    checkOptionNames(options, LOSS_OPTIONS, 'klDiv()');
+    return lossOf(input, target, options, (x, y) => apply(klDivOp, [x, y], undefined));
+  },
 );
 
 export interface ClassLossOptions extends LossOptions {
@@ -161,6 +178,7 @@ export interface ClassLossOptions extends LossOptions {
 export const nllLoss = named(
   'aten::nll_loss',
   (logp: Tensor, target: Tensor, options: ClassLossOptions = {}): Tensor => {
+    checkOptionNames(options, CLASS_LOSS_OPTIONS, 'nllLoss()');
     checkTarget('nllLoss', logp, target);
     const { weight, reduction = 'mean', ignoreIndex = -100 } = options;
     const classes = logp.shape[logp.rank === 1 ? 0 : 1] as number;
@@ -185,6 +203,8 @@ export interface CrossEntropyOptions extends ClassLossOptions {
 export const crossEntropy = named(
   'aten::cross_entropy_loss',
   (logits: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor => {
+    checkOptionNames(options, CROSS_ENTROPY_OPTIONS, 'crossEntropy()');
+    const { labelSmoothing: smoothing = 0, ...rest } = options;
     const { weight } = options;
     check('crossEntropy', same(FLOAT), weight === undefined ? [logits] : [logits, weight]);
     check('crossEntropy', each(REAL_NUMBER, 'a target is of class numbers, int64 as a rule, or of probabilities'), [
@@ -193,11 +213,10 @@ export const crossEntropy = named(
     const soft = logits.rank > 0 && sameShape(logits.shape, target.shape);
     if (soft) check('crossEntropy', operands(FLOAT), [logits, target]);
     const dim = logits.rank === 1 ? 0 : 1;
-    const smoothing = options.labelSmoothing ?? 0;
     return sweep(() => {
       const logp = logSoftmax(logits, dim);
       if (soft) return softTargets(logp, target, dim, smoothing, options);
-      const hard = nllLoss(logp, target, options);
+      const hard = nllLoss(logp, target, rest);
       if (smoothing === 0) return hard;
       const classes = logits.shape[dim] as number;
       const spread = nllLossOfAll(logp, target, dim, options);

@@ -20,6 +20,9 @@ import { scalar } from './promotion.ts';
 import { where } from './select.ts';
 import { check, NUMBER, same } from './takes.ts';
 import { alike, inFloat32 } from './widen.ts';
+import { checkOptionNames } from '../option-names.ts';
+
+const ADDMM_OPTIONS: ReadonlySet<string> = new Set(['alpha', 'beta']);
 
 /** Which operands lie column by column: their gradients are made that way too, as in PyTorch, so that none is turned around later. */
 export interface ProductAttrs {
@@ -238,6 +241,7 @@ export const dot = named('aten::dot', (a: Tensor, b: Tensor): Tensor => {
 export const addmm = named(
   'aten::addmm',
   (input: Tensor, a: Tensor, b: Tensor, options: { alpha?: number; beta?: number } = {}): Tensor => {
+    checkOptionNames(options, ADDMM_OPTIONS, 'addmm()');
     check('addmm', takes, [input, a, b]);
     const factor = (given = 1): number => (isDifferentiable(input.dtype) ? given : Math.trunc(given));
     const [alpha, beta] = [factor(options.alpha), factor(options.beta)];

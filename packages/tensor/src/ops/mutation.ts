@@ -12,6 +12,9 @@ import type { UnaryName } from './loops.ts';
 import { binaryOp, checkAlpha, checkExponent, scaled, unaryOp } from './pointwise.ts';
 import { exactOperand, operand, scalar } from './promotion.ts';
 import { ALL, each } from './takes.ts';
+import { checkOptionNames } from '../option-names.ts';
+
+const ALPHA: ReadonlySet<string> = new Set(['alpha']);
 
 type Operand = Tensor | number;
 
@@ -68,13 +71,18 @@ function asGiven(b: Operand, alpha = 1): InPlaceOptions | undefined {
   return typeof b === 'number' || alpha === 1 ? undefined : { given: b };
 }
 
+function alphaIn(options: { alpha?: number } | undefined): number | undefined {
+  if (options !== undefined) checkOptionNames(options, ALPHA, 'add_() and sub_()');
+  return options?.alpha;
+}
+
 /** t += alpha b; b may be sparse. */
 export const add_ = named('aten::add_', <T extends Tensor>(t: T, b: Operand, options?: { alpha?: number }): T =>
-  applyInPlace(addOp, t, [addend('add', t, b, options?.alpha)], undefined, asGiven(b, options?.alpha)),
+  applyInPlace(addOp, t, [addend('add', t, b, alphaIn(options))], undefined, asGiven(b, options?.alpha)),
 );
 /** t -= alpha b. */
 export const sub_ = named('aten::sub_', <T extends Tensor>(t: T, b: Operand, options?: { alpha?: number }): T =>
-  applyInPlace(subOp, t, [addend('sub', t, b, options?.alpha)], undefined, asGiven(b, options?.alpha)),
+  applyInPlace(subOp, t, [addend('sub', t, b, alphaIn(options))], undefined, asGiven(b, options?.alpha)),
 );
 export const mul_ = named('aten::mul_', <T extends Tensor>(t: T, b: Operand): T =>
   applyInPlace(mulOp, t, [other(b, t, takesExact('mul', t, b))], undefined),

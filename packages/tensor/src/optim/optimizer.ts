@@ -20,6 +20,7 @@ import {
   zeroValues,
   type Values,
 } from './values.ts';
+import { checkOptionNames } from '../option-names.ts';
 
 export type { Values };
 
@@ -61,9 +62,15 @@ export abstract class Optimizer {
   private readonly states: (Remembered | undefined)[];
 
   constructor(params: Iterable<Tensor>) {
+    if (typeof (params as Iterable<Tensor> | undefined)?.[Symbol.iterator] !== 'function')
+      throw new TypeError(
+        `${nameOf(this)} takes a list of parameters, such as model.parameters(); got ${kindOf(params)}`,
+      );
     this.params = [...params];
     if (this.params.length === 0) throw new RangeError('optimizer got an empty parameter list');
     for (const [i, param] of this.params.entries()) {
+      if (typeof (param as Tensor | undefined)?.isLeaf !== 'boolean')
+        throw new TypeError(`${nameOf(this)} takes tensors; parameter ${i} is ${kindOf(param)}`);
       if (!param.isLeaf) throw new TypeError(`can't optimize a non-leaf Tensor (parameter ${i})`);
       if (param.layout !== 'strided') throw new TypeError(`can't optimize a sparse tensor (parameter ${i})`);
       if (!isDifferentiable(param.dtype))
@@ -147,9 +154,10 @@ export abstract class Optimizer {
   /** Puts the options in force, those left out or undefined by default; the result changes with the parameter group. */
   protected configure<O extends CommonOptions>(defaults: Omit<Required<O>, 'maximize'>, given: O): Required<O> {
     const [group] = this.paramGroups;
+    checkGiven(given, nameOf(this));
+    checkOptionNames(given, new Set([...Object.keys(defaults), 'maximize']), nameOf(this));
     Object.assign(group, defaults);
-    for (const [name, value] of Object.entries(given))
-      if (value !== undefined && name !== 'params') group[name] = value;
+    for (const [name, value] of Object.entries(given)) if (value !== undefined) group[name] = value;
     this.validate();
     return group as unknown as Required<O>;
   }
@@ -268,4 +276,24 @@ export { rpcName };
 /** Refuses a hyperparameter outside its range, in PyTorch's words. */
 export function checkRange(name: string, value: number, ok: boolean): void {
   if (!ok || Number.isNaN(value)) throw new RangeError(`Invalid ${name}: ${value}`);
+}
+
+/** 'optim.SGD'. */
+function nameOf(optimizer: Optimizer): string {
+  const ctor = optimizer.constructor as { readonly [rpcName]?: unknown; readonly name: string };
+  return typeof ctor[rpcName] === 'string' ? ctor[rpcName] : ctor.name;
+}
+
+/** @throws TypeError for options that are missing or no object: programs without types may give the learning rate itself. */
+function checkGiven(given: unknown, what: string): void {
+  if (typeof given === 'object' && given !== null && !Array.isArray(given)) return;
+  const got = given === undefined ? 'none were given' : `got ${kindOf(given)}`;
+  throw new TypeError(`${what} needs options, an object such as { lr: 0.01 }; ${got}`);
+}
+
+/** What a wrong argument is, for messages. */
+function kindOf(value: unknown): string {
+  if (typeof value === 'object' && value !== null)
+    return Array.isArray(value) ? 'a list' : `an object of class ${value.constructor?.name ?? 'none'}`;
+  return typeof value === 'function' ? `function ${value.name}` : String(value);
 }

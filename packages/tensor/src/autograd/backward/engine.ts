@@ -8,6 +8,7 @@ import { sameShape } from '../../shape.ts';
 import type { AutogradMeta, Edge, Node, Tensor } from '../../tensor.ts';
 import { AccumulateGrad } from '../node.ts';
 import { gradEdge } from '../record.ts';
+import { checkOptionNames, optionNames } from '../../option-names.ts';
 
 export interface BackwardOptions {
   /** Keep saved values, so that the graph can be run again. @default createGraph */
@@ -16,12 +17,15 @@ export interface BackwardOptions {
   createGraph?: boolean;
 }
 
+const BACKWARD_OPTIONS = optionNames<BackwardOptions>({ retainGraph: true, createGraph: true });
+
 /** Adds the gradients of `roots` into the leaves. A missing root gradient means one, for scalars. */
 export function runBackward(
   roots: readonly Tensor[],
   gradients: readonly (Tensor | null)[] = [],
   options: BackwardOptions = {},
 ): void {
+  checkOptionNames(options, BACKWARD_OPTIONS, 'backward()');
   const edges = rootEdges(roots);
   const record = options.createGraph ?? false;
   sweep(() => {
@@ -41,6 +45,13 @@ export interface GradOptions extends BackwardOptions {
   allowUnused?: boolean;
 }
 
+const GRAD_OPTIONS = optionNames<GradOptions>({
+  retainGraph: true,
+  createGraph: true,
+  gradOutputs: true,
+  allowUnused: true,
+});
+
 /** The gradients of `outputs` with respect to `inputs` (leaves or not); no `.grad` is touched. */
 export function grad(
   outputs: readonly Tensor[],
@@ -48,6 +59,7 @@ export function grad(
   options: GradOptions = {},
 ): (Tensor | null)[] {
   const edges = rootEdges(outputs);
+  checkOptionNames(options, GRAD_OPTIONS, 'grad()');
   const record = options.createGraph ?? false;
   const wanted = inputs.map((t) => {
     const edge = gradEdge(t);

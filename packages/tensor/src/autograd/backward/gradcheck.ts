@@ -5,6 +5,7 @@ import { fromArray, readNumbers } from '../../host.ts';
 import type { Tensor } from '../../tensor.ts';
 import { grad } from './engine.ts';
 import { noGrad } from '../record.ts';
+import { checkOptionNames, optionNames } from '../../option-names.ts';
 
 export interface GradcheckOptions {
   /** Step of the central difference. @default 1e-6 for float64 inputs, 1e-3 otherwise */
@@ -14,6 +15,8 @@ export interface GradcheckOptions {
   /** @default 1e-5 for float64 inputs, 2e-3 otherwise */
   atol?: number;
 }
+
+const OPTIONS = optionNames<GradcheckOptions>({ eps: true, rtol: true, atol: true });
 
 /**
  * Throws AutogradError unless the gradients of `fn` agree with central differences, for every input that requires them: those of complex
@@ -25,6 +28,7 @@ export function gradcheck(
   inputs: readonly Tensor[],
   options: GradcheckOptions = {},
 ): void {
+  checkOptionNames(options, OPTIONS, 'gradcheck()');
   const double = inputs.every((t) => !t.requiresGrad || t.dtype === 'float64');
   const { eps = double ? 1e-6 : 1e-3, rtol = double ? 1e-3 : 2e-2, atol = double ? 1e-5 : 2e-3 } = options;
   const wanted = inputs.filter((t) => t.requiresGrad);

@@ -22,12 +22,17 @@ export interface Error {
   retryable: boolean;
   /** The peer the error is about, when that is not the sender. */
   peerName: string;
-  peer: WorkerId | undefined;
+  peer:
+    | WorkerId
+    | undefined;
+  /** What the error says is its cause, if that is an error too. */
   cause:
     | Error
     | undefined;
-  /** A `Value`: own properties of the error that its class asked to keep. */
+  /** A `Value`: what a standard class keeps beside its message (AggregateError, DOMException). */
   details: Uint8Array;
+  /** A `Value`: the error's own enumerable properties that are values. 'cause' among them is one that is no error. */
+  properties: Uint8Array;
 }
 
 function createBaseError(): Error {
@@ -42,6 +47,7 @@ function createBaseError(): Error {
     peer: undefined,
     cause: undefined,
     details: new Uint8Array(0),
+    properties: new Uint8Array(0),
   };
 }
 
@@ -76,6 +82,9 @@ export const Error: MessageFns<Error> = {
     }
     if (message.details.length !== 0) {
       writer.uint32(82).bytes(message.details);
+    }
+    if (message.properties.length !== 0) {
+      writer.uint32(90).bytes(message.properties);
     }
     return writer;
   },
@@ -171,6 +180,14 @@ export const Error: MessageFns<Error> = {
             }
 
             message.details = reader.bytes();
+            continue;
+          }
+          case 11: {
+            if (tag !== 90) {
+              break;
+            }
+
+            message.properties = reader.bytes();
             continue;
           }
         }

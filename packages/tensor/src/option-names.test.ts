@@ -1,0 +1,133 @@
+/** @file Options that do not exist: refused, and the one that was meant is named. */
+import { describe, expect, it } from 'vitest';
+import {
+  arange,
+  conv2d,
+  crossEntropy,
+  full,
+  linspace,
+  mseLoss,
+  nn,
+  optim,
+  randn,
+  tensor,
+  zeros,
+  type Tensor,
+} from './index.ts';
+import { checkOptionNames, nearestName, optionNames } from './option-names.ts';
+
+const known = optionNames<{ worldSize: 1; timeoutMs: 1; lr: 1; weightDecay: 1; secretFile: 1; nesterov: 1 }>({
+  worldSize: true,
+  timeoutMs: true,
+  lr: true,
+  weightDecay: true,
+  secretFile: true,
+  nesterov: true,
+});
+
+describe('the name that was meant', () => {
+  it.each([
+    ['worldsize', 'worldSize'],
+    ['world_size', 'worldSize'],
+    ['WORLD-SIZE', 'worldSize'],
+    ['wordlSize', 'worldSize'],
+    ['timeout', 'timeoutMs'],
+    ['timeOutMS', 'timeoutMs'],
+    ['learningRate', 'lr'],
+    ['learning_rate', 'lr'],
+    ['weigthDecay', 'weightDecay'],
+    ['secret_file', 'secretFile'],
+    ['Nestrov', 'nesterov'],
+  ])('by %s is %s', (given, meant) => {
+    expect(nearestName(given, known)).toBe(meant);
+    expect(() => checkOptionNames({ [given]: 1 }, known, 'f()')).toThrow(
+      `f(): unknown option '${given}'; did you mean '${meant}'?`,
+    );
+  });
+
+  it('is not guessed when nothing is like it: all are named', () => {
+    expect(nearestName('colour', known)).toBeUndefined();
+    expect(() => checkOptionNames({ colour: 1 }, known, 'f()')).toThrow(
+      "f(): unknown option 'colour'; it takes worldSize, timeoutMs, lr, weightDecay, secretFile, nesterov",
+    );
+  });
+});
+
+it('own names count alone, whatever they are', () => {
+  expect(() => checkOptionNames(undefined, known, 'f()')).not.toThrow();
+  expect(() => checkOptionNames(Object.create({ other: 1 }) as object, known, 'f()')).not.toThrow();
+  expect(() => checkOptionNames({ lr: 1 }, known, 'f()')).not.toThrow();
+  expect(() => checkOptionNames(JSON.parse('{"__proto__": 1}') as object, known, 'f()')).toThrow("option '__proto__'");
+  expect(() => checkOptionNames({ constructor: 1 }, known, 'f()')).toThrow("option 'constructor'");
+  expect(() => checkOptionNames({ ['x'.repeat(10_000)]: 1 }, known, 'f()')).toThrow(/^.{0,200}$/);
+});
+
+describe('tensors, modules and optimizers', () => {
+  const x = (): Tensor => zeros([1, 1, 4, 4]);
+  const wrong: [string, () => unknown, string, string][] = [
+    ['tensor()', () => tensor([1], { dytpe: 'float64' } as object), 'dytpe', 'dtype'],
+    ['zeros()', () => zeros([1], { requires_grad: true } as object), 'requires_grad', 'requiresGrad'],
+    ['full()', () => full([1], 1, { Dtype: 'int32' } as object), 'Dtype', 'dtype'],
+    ['arange()', () => arange(0, 1, 1, { type: 'int32' } as object), 'type', 'dtype'],
+    ['linspace()', () => linspace(0, 1, 2, { type: 'int32' } as object), 'type', 'dtype'],
+    ['randn()', () => randn([1], { requireGrad: true } as object), 'requireGrad', 'requiresGrad'],
+    ['add()', () => zeros([1]).add(1, { aplha: 2 } as object), 'aplha', 'alpha'],
+    ['add_()', () => zeros([1]).add_(1, { aplha: 2 } as object), 'aplha', 'alpha'],
+    ['addmm()', () => zeros([1, 1]).addmm(zeros([1, 1]), zeros([1, 1]), { Beta: 2 } as object), 'Beta', 'beta'],
+    ['allClose()', () => zeros([1]).allClose(zeros([1]), { rTol: 1 } as object), 'rTol', 'rtol'],
+    ['variance()', () => zeros([2]).variance(0, { keepdim: true } as object), 'keepdim', 'keepDim'],
+    ['mseLoss()', () => mseLoss(x(), x(), { reductoin: 'sum' } as object), 'reductoin', 'reduction'],
+    [
+      'crossEntropy()',
+      () => crossEntropy(zeros([1, 2]), tensor([0n]), { smoothing: 1 } as object),
+      'smoothing',
+      'labelSmoothing',
+    ],
+    ['conv2d()', () => conv2d(x(), zeros([1, 1, 1, 1]), { strides: 1 } as object), 'strides', 'stride'],
+    ['nn.Linear', () => new nn.Linear(1, 1, { Bias: false } as object), 'Bias', 'bias'],
+    ['nn.LSTM', () => new nn.LSTM(1, 1, { numLayers: 2 } as object), 'numLayers', 'layers'],
+    ['nn.Conv2d', () => new nn.Conv2d(1, 1, 1, { paddding: 1 } as object), 'paddding', 'padding'],
+    ['nn.Embedding', () => new nn.Embedding(1, 1, { Sparse: true } as object), 'Sparse', 'sparse'],
+    ['nn.LayerNorm', () => new nn.LayerNorm(1, { epsilon: 1 } as object), 'epsilon', 'eps'],
+    ['nn.BatchNorm', () => new nn.BatchNorm1d(1, { momentun: 1 } as object), 'momentun', 'momentum'],
+    [
+      'loadStateDict()',
+      () => new nn.Linear(1, 1).loadStateDict(new Map(), { Strict: false } as object),
+      'Strict',
+      'strict',
+    ],
+    ['optim.SGD', () => new optim.SGD([zeros([1])], { learningRate: 1 } as never), 'learningRate', 'lr'],
+    ['optim.AdamW', () => new optim.AdamW([zeros([1])], { weight_decay: 1 } as object), 'weight_decay', 'weightDecay'],
+    ['optim.RMSprop', () => new optim.RMSprop([zeros([1])], { maximise: true } as object), 'maximise', 'maximize'],
+    [
+      'backward()',
+      () =>
+        zeros([], { requiresGrad: true })
+          .mul(1)
+          .backward(undefined, { retain_graph: true } as object),
+      'retain_graph',
+      'retainGraph',
+    ],
+  ];
+  it.each(wrong)('%s refuses a misspelt option and names the right one', (_what, run, given, meant) => {
+    expect(run).toThrow(TypeError);
+    expect(run).toThrow(`unknown option '${given}'; did you mean '${meant}'?`);
+  });
+
+  it.each([
+    [
+      'no options',
+      () => new (optim.SGD as unknown as new (p: Tensor[]) => unknown)([zeros([1])]),
+      'optim.SGD needs options, an object such as { lr: 0.01 }; none were given',
+    ],
+    ['a number', () => new optim.SGD([zeros([1])], 0.1 as never), 'got 0.1'],
+    [
+      'a module',
+      () => new optim.SGD(new nn.Linear(1, 1) as never, { lr: 1 }),
+      'takes a list of parameters, such as model.parameters(); got an object of class Linear',
+    ],
+    ['numbers', () => new optim.Adam([1, 2] as never), 'optim.Adam takes tensors; parameter 0 is 1'],
+  ])('an optimizer that is given %s says what it needs', (_what, run, text) => {
+    expect(run).toThrow(text);
+  });
+});

@@ -1,0 +1,85 @@
+/** @file Names of options: one that does not exist is refused, with the one that was probably meant. */
+
+/** The names of the options of `T`. The compiler sees to it that they are all there. */
+export function optionNames<T>(names: Readonly<Record<keyof T, true>>): ReadonlySet<string> {
+  return new Set(Object.keys(names));
+}
+
+/** What is wrong with `given` as options of `what`: it has a name that is none of `known`. Only own names count. */
+export function unknownOption(given: object, known: ReadonlySet<string>, what: string): string | undefined {
+  for (const name in given) {
+    if (known.has(name) || !Object.hasOwn(given, name)) continue;
+    const near = nearestName(name, known);
+    const advice = near === undefined ? `it takes ${[...known].join(', ') || 'none'}` : `did you mean '${near}'?`;
+    return `${what}: unknown option '${name.slice(0, MAX_SHOWN)}'; ${advice}`;
+  }
+  return undefined;
+}
+
+/** @throws TypeError naming the option of `given` that `what` does not have, and the nearest that it has. */
+export function checkOptionNames(given: object | undefined, known: ReadonlySet<string>, what: string): void {
+  if (given === undefined || given === null) return;
+  const wrong = unknownOption(given, known, what);
+  if (wrong !== undefined) throw new TypeError(wrong);
+}
+
+/** The one of `names` that was probably meant by `given`, if one is near enough. */
+export function nearestName(given: string, names: Iterable<string>): string | undefined {
+  let best: string | undefined;
+  let least = Infinity;
+  for (const name of names) {
+    const far = distance(given.slice(0, MAX_SHOWN), name);
+    if (far < least) [best, least] = [name, far];
+  }
+  return best;
+}
+
+/** How much of a name is shown and compared. */
+const MAX_SHOWN = 60;
+
+/** Infinity for names that have nothing to do with each other. */
+function distance(given: string, name: string): number {
+  const [a, b] = [plain(given), plain(name)];
+  if (a === b) return 0;
+  // 'learningRate' for 'lr', 'timeout' for 'timeoutMs', 'secretPath' for 'secretFile'.
+  if (initials(given) === b || initials(name) === a) return 1;
+  if (a.length > 2 && b.length > 2 && (a.startsWith(b) || b.startsWith(a) || a.endsWith(b) || b.endsWith(a)))
+    return 1.5;
+  const edits = editDistance(a, b);
+  return edits <= Math.max(1, Math.floor(Math.max(a.length, b.length) / 3)) ? 1 + edits : Infinity;
+}
+
+/** Without what spellings differ in: case, dashes and underscores. */
+function plain(name: string): string {
+  return name.replaceAll(/[-_]/g, '').toLowerCase();
+}
+
+/** 'lr' of 'learningRate' and of 'learning_rate'. */
+function initials(name: string): string {
+  return name
+    .split(/[-_]|(?=[A-Z])/)
+    .map((word) => word.slice(0, 1).toLowerCase())
+    .join('');
+}
+
+/** Insertions, deletions, replacements, and neighbours that changed places. */
+function editDistance(a: string, b: string): number {
+  let before: number[] = [];
+  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const swapped = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
+      next.push(
+        Math.min(
+          (row[j] ?? 0) + 1,
+          (next[j - 1] ?? 0) + 1,
+          (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1),
+          swapped ? (before[j - 2] ?? 0) + 1 : Infinity,
+        ),
+      );
+    }
+    [before, row] = [row, next];
+  }
+  return row[b.length] ?? 0;
+}
