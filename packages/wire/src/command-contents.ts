@@ -209,11 +209,12 @@ function toError(error: WireException): errorProto.Error {
     peer,
     cause: cause === undefined ? undefined : toError(cause),
     details: error.details ?? EMPTY,
+    properties: error.properties ?? EMPTY,
   };
 }
 
 function fromError(error: errorProto.Error): WireException {
-  const { message, code, name, stack, executed, retryable, peerName, peer, cause, details } = error;
+  const { message, code, name, stack, executed, retryable, peerName, peer, cause, details, properties } = error;
   const said = EXECUTED[executed - 1];
   return {
     message,
@@ -225,6 +226,7 @@ function fromError(error: errorProto.Error): WireException {
     ...given('peerName', peerName),
     ...given('peer', peer),
     ...(details.length === 0 ? {} : { details }),
+    ...(properties.length === 0 ? {} : { properties }),
     ...(cause === undefined ? {} : { cause: fromError(cause) }),
   };
 }

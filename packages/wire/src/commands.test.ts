@@ -134,6 +134,7 @@ const responses: KnownCommand[] = [
     peerName: 'w1',
     peer: { worker: 1, incarnation: 2 },
     details: Uint8Array.of(1, 2),
+    properties: Uint8Array.of(3, 4),
     cause: { message: 'deeper', executed: 'no' },
   },
 ];

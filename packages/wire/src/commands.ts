@@ -131,6 +131,8 @@ export interface WireException {
   readonly peer?: MemberId | undefined;
   /** An encoded value: own properties of the error that its class asked to keep. */
   readonly details?: Uint8Array | undefined;
+  /** A `Value`, encoded: the error's own enumerable properties that are values. */
+  readonly properties?: Uint8Array;
   readonly cause?: WireException | undefined;
 }
 /** One event of a remote profile; times are microseconds. */
