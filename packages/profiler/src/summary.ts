@@ -27,7 +27,7 @@ export interface SummaryRow {
 }
 
 export const SUMMARY_OPTIONS = optionNames<SummaryOptions>({ groupBy: true });
-export const TABLE_OPTIONS = optionNames<TableOptions>({ sortBy: true, limit: true });
+const TABLE_OPTIONS = optionNames<TableOptions>({ sortBy: true, limit: true });
 
 /** The sums of a profile. */
 export class Summary {

@@ -135,7 +135,8 @@ export function rpcClass<C extends AnyCtor & Named, const S extends string = nev
       throw new RpcError('invalid-argument', `class '${name}' has no static method '${method}'`);
     define(body as AnyFn, plainFunction(`${name}.${method}`, body as AnyFn, { self: ctor, scope }));
   }
-  return ctor as Published<C, S>;
+  const published: unknown = ctor;
+  return published as Published<C, S>;
 }
 
 /** @throws RpcError 'invalid-argument' unless the methods that are published are listed. */

@@ -80,8 +80,10 @@ export function describeThrown(thrown: unknown): string {
   try {
     if (typeof thrown !== 'object' || thrown === null) return String(thrown);
     const text: unknown = (thrown as { toString?: unknown }).toString;
-    if (text !== Object.prototype.toString && typeof text === 'function' && !Array.isArray(thrown))
+    if (text !== Object.prototype.toString && typeof text === 'function' && !Array.isArray(thrown)) {
+      // eslint-disable-next-line @typescript-eslint/no-base-to-string -- it has a text of its own
       return String(thrown);
+    }
     const name = (thrown as { constructor?: { name?: unknown } }).constructor?.name;
     const kind = typeof name === 'string' && name !== '' && name !== 'Object' ? `${name} ` : '';
     return `${kind}${JSON.stringify(thrown, plainly)}`.slice(0, MAX_THROWN_TEXT);

@@ -24,7 +24,7 @@ const said = (text: RegExp): Promise<void> =>
 afterEach(() => cluster.close());
 
 it('ten seconds are silence, in production', async () => {
-  const real = await vi.importActual<typeof import('./limits.ts')>('./limits.ts');
+  const real = await vi.importActual('./limits.ts');
   expect([real.SILENCE_MS, SILENCE_MS]).toEqual([10_000, 200]);
   await group(1);
 });

@@ -1,6 +1,5 @@
 /** @file Waits that last: after ten seconds a line says who waits for whom, and for which function. */
 import { runAtRoot } from '@backwire/tensor/internal';
-import type { Agent } from './agent.ts';
 import { MAX_WAITS_SHOWN, SILENCE_AGAIN_MS, SILENCE_MS } from './limits.ts';
 import { namesText } from './names-text.ts';
 import type { Logger } from './options.ts';
@@ -37,8 +36,35 @@ export function watchSilence(
   };
 }
 
+/** What is asked of an agent. */
+interface Busy {
+  now(): number;
+  /** Calls that wait for an answer. */
+  readonly calls: {
+    ids(which: () => boolean): readonly number[];
+    get(id: number): OutgoingCall | undefined;
+  };
+  readonly dispatcher: { readonly active: number };
+  readonly members: { sessions(): readonly Session[] };
+}
+interface OutgoingCall {
+  readonly label: { readonly name: string };
+  readonly peer: { readonly worker: { readonly name: string } };
+  readonly startedAt: number;
+}
+interface Session {
+  readonly worker: { readonly name: string };
+  readonly inbox: { readonly calls: ReadonlyMap<number, RunningCall> };
+}
+interface RunningCall {
+  readonly counted: boolean;
+  readonly definition: { readonly name: string } | undefined;
+  readonly arrivedAt: number;
+  readonly aborted: boolean;
+}
+
 /** What an agent still has to do, in words: its calls without an answer, and the handlers that run; '' when there is nothing. */
-export function openWork(agent: Agent): string {
+export function openWork(agent: Busy): string {
   const now = agent.now();
   const waiting = agent.calls
     .ids(() => true)

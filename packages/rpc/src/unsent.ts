@@ -2,9 +2,13 @@
 import { WireError } from '@backwire/wire/internal';
 import { RpcError, type Executed } from './errors.ts';
 import type { Limits } from './options.ts';
-import type { Peer } from './peer.ts';
 import { system } from './system-error.ts';
 import type { WorkerInfo } from './worker-info.ts';
+
+/** A peer, as far as errors name it. */
+interface HasWorker {
+  readonly worker: WorkerInfo;
+}
 
 /** The options of an agent behind the limits of its messages, by what an error calls them. */
 const OPTIONS: Readonly<Record<string, keyof Limits>> = {
@@ -66,7 +70,7 @@ interface About {
 }
 
 /** The error of a message that could not be understood. */
-export function decodeFailed(error: unknown, peer: Peer, about: About = {}): RpcError {
+export function decodeFailed(error: unknown, peer: HasWorker, about: About = {}): RpcError {
   const { executed = 'no', self, what, name } = about;
   const wire = error instanceof WireError ? error : undefined;
   const text =
