@@ -27,7 +27,7 @@ import {
 
 const { backward, context, getGradients } = distAutograd;
 
-export class Point {
+class Point {
   readonly x: number;
   constructor(x: number) {
     this.x = x;

@@ -2,7 +2,7 @@
 import type { Tensor } from '@backwire/tensor';
 import { callScope, runCall, runClean } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
-import { FrameFlag, FrameKind, MessageType } from '@backwire/wire/internal';
+import { FrameFlag, type FrameKind, MessageType } from '@backwire/wire/internal';
 import { Answers } from './answers.ts';
 import { ARRIVE } from './collectives.ts';
 import { CallReader, type ReadCall } from './call-reader.ts';

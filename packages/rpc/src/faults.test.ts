@@ -219,6 +219,7 @@ describe('the names', () => {
       'BYE',
       'CLEANUP_AUTOGRAD_CONTEXT_RESP',
       'DRAIN',
+      'REPORT',
       'SCRIPT_RREF_FETCH_CALL',
       'SCRIPT_RREF_FETCH_RET',
       'UNKNOWN',

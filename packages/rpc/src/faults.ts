@@ -12,6 +12,7 @@ const UNSENT: ReadonlyMap<MessageTypeName, string> = new Map<MessageTypeName, st
   ['SCRIPT_RREF_FETCH_RET', 'values are fetched by PYTHON_RREF_FETCH_CALL'],
   ['CLEANUP_AUTOGRAD_CONTEXT_RESP', 'CLEANUP_AUTOGRAD_CONTEXT_REQ is sent one way'],
   ['UNKNOWN', 'it is no message'],
+  ['REPORT', "it is the group's own, and told again whatever is lost"],
   ['DRAIN', 'it is the end of an agent itself'],
   ['BYE', 'it is the end of an agent itself'],
 ]);
