@@ -286,9 +286,8 @@ export class SimWorker {
     const held = isHeld(handle) ? handle.fork : undefined;
     if (held !== undefined && (held.failure !== undefined || held.phase === 'gone')) return;
     if (held === undefined) this.group.ledger.exists(handle.rref);
-    const carried = (
-      held === undefined ? this.protocol.shareOwned(handle.rref, 'value', to) : this.protocol.shareHeld(held, to)
-    );
+    const carried =
+      held === undefined ? this.protocol.shareOwned(handle.rref, 'value', to) : this.protocol.shareHeld(held, to);
     this.group.ledger.shared(carried, held, to);
     if (this.group.random(1) < this.group.pace.loss) {
       this.group.ledger.accepted(carried.fork);

@@ -173,7 +173,8 @@ function values(): FuzzTarget {
     samples: VALUES.map((value) => encodeValue(value).bytes),
     run(bytes) {
       decodeValue(bytes, [t]);
-      if (Object.getOwnPropertyNames(Object.prototype).length !== known) throw new Error('Object.prototype was changed');
+      if (Object.getOwnPropertyNames(Object.prototype).length !== known)
+        throw new Error('Object.prototype was changed');
     },
   };
 }

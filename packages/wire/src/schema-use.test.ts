@@ -73,7 +73,9 @@ it('what a call is written as is a protobuf Call', () => {
   const message = serializeRequest(command);
   const call = Call.decode(message.payload);
   expect(call.function).toBe('größe/f');
-  expect(decodeValue(Value.encode(call.arguments ?? Value.decode(new Uint8Array(0))).finish(), [])).toEqual(command.args);
+  expect(decodeValue(Value.encode(call.arguments ?? Value.decode(new Uint8Array(0))).finish(), [])).toEqual(
+    command.args,
+  );
   const again = { ...message, payload: Call.encode(call).finish() };
   expect(deserializeRequest(again)).toEqual(command);
 });
