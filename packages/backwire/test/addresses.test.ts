@@ -108,7 +108,7 @@ describe('the address that backwire run prints', { timeout: 120_000 }, () => {
     // At exit: nothing of it is left, nor of those before.
     expect(sockets()).toEqual([]);
     expect(readdirSync(mine)).toEqual([]);
-    expect(secret).toMatch(/^[0-9a-f]{64}$/);
+    expect(secret).toMatch(/^[\w-]{64}$/);
     expect(await output(cli, ['inspect'])).toContain('no group of this user runs on this machine');
   });
 });

@@ -116,7 +116,7 @@ describe('backwire run', () => {
       }),
     );
     expect(Number(envs[0]?.['MASTER_PORT'])).toBeGreaterThan(0);
-    expect(envs[0]?.['BACKWIRE_SECRET']).toMatch(/^[0-9a-f]{64}$/);
+    expect(envs[0]?.['BACKWIRE_SECRET']).toMatch(/^[\w-]{64}$/);
     expect(envs[1]?.['BACKWIRE_SECRET']).toBe(envs[0]?.['BACKWIRE_SECRET']);
   });
 
