@@ -158,10 +158,12 @@ describe('backwire inspect', { timeout: 60_000 }, () => {
   });
 
   it('says what is wrong with its command line, and that nobody is there', async () => {
-    expect(await here(['inspect'])).toMatchObject({
-      code: 2,
-      stderr: expect.stringContaining('an endpoint is needed') as string,
-    });
+    for (const without of [['inspect', '--watch'], ['dashboard']])
+      expect(await here(without)).toMatchObject({
+        code: 2,
+        // With the addresses of what runs here: the job is among them.
+        stderr: expect.stringMatching(new RegExp(`which group\\?[\\s\\S]*tcp://${endpoint}`)) as string,
+      });
     expect((await here(['inspect', endpoint, '--watch=soon'])).code).toBe(2);
     expect((await here(['inspect', endpoint, '--security', 'maybe'])).code).toBe(2);
     const nobody = await here(['inspect', `127.0.0.1:${await freePort()}`, '--timeout', '1'], SECRET);
