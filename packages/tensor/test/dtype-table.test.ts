@@ -366,6 +366,7 @@ const NO_OPERATIONS = new Set([
     'isContiguous',
     'current',
   ],
+  ...['deviceMemory', 'devices', 'openHostDevice'],
   ...['requiresGrad', 'isLeaf', 'gradFn', 'disposed', 'dispose', 'release', 'adoptSparse', 'joined'],
 ]);
 

@@ -42,6 +42,7 @@ import {
   huberLoss,
   manualSeed,
   matmul,
+  openHostDevice,
   rand,
   smoothL1Loss,
   stack,
@@ -52,6 +53,8 @@ import {
 } from '../src/index.ts';
 import { derivatives } from '../src/autograd/registry.ts';
 import { asStrided, asStridedAdd, asStridedScatter } from '../src/ops/as-strided.ts';
+
+openHostDevice('host:0');
 
 /** Rows of `table` by an embedding whose gradient is sparse, and dense again before it reaches `table`. */
 function sparseRows(table: Tensor, ids: number[]): Tensor {
@@ -225,6 +228,7 @@ const cases: Case[] = [
   ['sparse negative', (v) => coo(v).neg().toDense(), [3]],
   ['sparse cast', (v) => coo(v).to('float32').toDense().to('float64'), [3]],
   ['sparse embedding', (table) => sparseRows(table, [2, 0, 2]), [3, 2]],
+  ['device moves', (x) => x.mul(x).to('host:0').mul(2).to('cpu').mul(x), [2, 3]],
   ['cast', (a) => a.to('float32').to('float64').mul(2), [2]],
   ['crossEntropy', (a) => crossEntropy(a, tensor([1, 0], { dtype: 'int64' }), { labelSmoothing: 0.1 }), [2, 3]],
   ['crossEntropy ignored', (a) => crossEntropy(a, tensor([1, -100], { dtype: 'int64' })), [2, 3]],
