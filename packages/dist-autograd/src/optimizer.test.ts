@@ -177,9 +177,7 @@ describe('DistributedOptimizer', () => {
       const outside = await model.rpcSync().forward(x);
       await context(async (id) => {
         const trained = backward(id, [outside.sum()]).then(() => opt.step(id));
-        await expect(trained).rejects.toThrow(
-          /failed-precondition: .*(call forward and backward inside context\(\)|inside context\(\))/,
-        );
+        await expect(trained).rejects.toThrow(/call forward and backward inside context\(\)/);
       });
       // Another context's forward is as good as none.
       const other = await context(() => model.rpcSync().forward(x));
@@ -197,9 +195,7 @@ describe('DistributedOptimizer', () => {
       const opt = await DistributedOptimizer.create(optim.SGD, [await model.rpcSync().weightRRef()], { lr: 0.1 });
       await context(async (id) => {
         const pass = backward(id, [(await model.rpcSync().forward(x)).sum()]);
-        await expect(opt.step(id)).rejects.toThrow(
-          /failed-precondition: .*still in progress.*await backward\(\) first/,
-        );
+        await expect(opt.step(id)).rejects.toThrow(/still in progress.*await backward\(\) first/);
         expect(await model.rpcSync().values()).toEqual(before);
         await pass;
         await opt.step(id);
