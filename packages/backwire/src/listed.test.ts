@@ -76,7 +76,7 @@ it.each(own.map(({ name }) => name))(
 
 it('names every message that an agent with all extensions takes, and no other', () => {
   const host = agents[0] as ExtensionHost;
-  const taken = new Set<number>([MessageType.PYTHON_CALL, MessageType.SCRIPT_CALL]);
+  const taken = new Set<number>([MessageType.PYTHON_CALL, MessageType.SCRIPT_CALL, MessageType.REPORT]);
   for (const name of ['rref', 'dist-autograd', 'profiling']) {
     const session = host.session(name);
     expect(session).toBeDefined();

@@ -12,6 +12,7 @@ import {
   type RpcAgent,
   type RpcOptions,
 } from './index.ts';
+import type { Agent } from './agent.ts';
 import { memoryStore } from './stores/memory.ts';
 import type { Store } from './stores/store.ts';
 import { startCluster, until, type Cluster } from './testdata/cluster.ts';
@@ -232,7 +233,7 @@ describe('meeting', () => {
     cluster = await startCluster(3);
     const { agents } = cluster;
     const waiting = [0, 1].map((i) => failure(agents[i]!.run(() => barrier())));
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    await arrived(agents[0]!, 2);
     await agents[2]!.shutdown({ graceful: false });
     for (const error of await Promise.all(waiting)) {
       expect(rpcInfo(error)?.code).toBe('barrier-broken');
@@ -245,7 +246,7 @@ describe('meeting', () => {
     cluster = await startCluster(3);
     const { agents } = cluster;
     const waiting = [1, 2].map((i) => failure(agents[i]!.run(() => barrier())));
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    await arrived(agents[0]!, 2);
     await agents[0]!.shutdown({ graceful: false });
     for (const error of await Promise.all(waiting)) expect(rpcInfo(error)?.code).toBe('barrier-broken');
   });
@@ -256,6 +257,13 @@ describe('meeting', () => {
     expect(rpcInfo(error)?.code).toBe('invalid-argument');
   });
 });
+
+/** So many members wait in meetings that `agent` collects for. */
+async function arrived(agent: RpcAgent, count: number): Promise<void> {
+  const { members } = agent as Agent;
+  const open = (): number => members.sessions().reduce((sum, { inbox }) => sum + inbox.calls.size, 0);
+  await until(() => open() === count, `${count} members have come`);
+}
 
 describe('shutting down', () => {
   it('waits for calls in progress, its own and others', async () => {

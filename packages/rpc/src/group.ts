@@ -83,6 +83,7 @@ export class Group {
   private alive: KeepAlive | undefined;
   private self: ViewMember | undefined;
   /** The newest view that was told. */
+  private hasLeft = false;
   private known: View = EMPTY_VIEW;
   private readonly keys: GroupStore;
   /** Since when the lease of one whose name this worker wants has not been seen. */
@@ -175,7 +176,8 @@ export class Group {
     const { known } = this;
     if (known !== EMPTY_VIEW && isRestored(known, view)) this.keys.forgot();
     if (view.epoch > known.epoch) this.known = view;
-    this.options.onView(view);
+    // Whoever leaves is not put out: its calls end as those of a worker that has shut down.
+    if (!this.hasLeft) this.options.onView(view);
   }
 
   /** A view of another history, in which this worker never was. */
@@ -253,6 +255,7 @@ export class Group {
     const { self } = this;
     if (self === undefined) return;
     this.self = undefined;
+    this.hasLeft = true;
     await this.change((view) => removeAll(view, new Set([lifeOf(self)]), 'left'));
   }
 
