@@ -13,6 +13,7 @@ import {
   type WireLimits,
 } from '@backwire/wire/internal';
 import type { AgentEvents, RpcAgent } from './agent-types.ts';
+import type { CallingAgent } from './calling-agent.ts';
 import { Caller } from './caller.ts';
 import { Collectives } from './collectives.ts';
 import type { Core, ValueContext } from './core.ts';
@@ -59,7 +60,7 @@ const LISTEN_OPTIONS: ReadonlySet<string> = new Set(['signal']);
 const NO_EXTENSIONS: ReadonlySet<string> = new Set();
 
 /** States of an agent: *running* → *draining* (a graceful shutdown waits) → *closed*; or *fenced* (the group removed it) → *closed*. */
-export class Agent implements ExtensionHost, Core {
+export class Agent implements ExtensionHost, Core, CallingAgent {
   readonly name: string;
   readonly id: number;
   readonly group: string;

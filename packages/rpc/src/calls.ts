@@ -1,9 +1,9 @@
 /** @file What programs call: functions on other workers, streams, collectives, and who is who. */
 import { noGrad, Tensor, type Named, type nn } from '@backwire/tensor';
 import { ambient, runWith } from '@backwire/tensor/internal';
-import type { Agent } from './agent.ts';
 import type { RpcAgent } from './agent-types.ts';
-import { agentOf } from './current.ts';
+import type { CallingAgent } from './calling-agent.ts';
+import { agentOf, wholeAgentOf } from './current.ts';
 import { nameOf, type AnyFn, type NotGenerator } from './definitions.ts';
 import { RpcError } from './errors.ts';
 import type { CallLabel } from './extension.ts';
@@ -94,7 +94,7 @@ export function rpcStream<A extends unknown[], I>(
 ): AsyncGenerator<I, void, void> {
   const [args, options] = rest as unknown as Given<StreamOptions>;
   refuseUnknown(options, STREAM_OPTIONS, `a stream of '${nameOf(fn)}'`);
-  const agent = running(agentOf(options));
+  const agent = running(wholeAgentOf('streams', options));
   const items = options?.highWaterItems ?? DEFAULT_HIGH_WATER_ITEMS;
   if (!Number.isInteger(items) || items < 1 || items > MAX_HIGH_WATER_ITEMS)
     throw new RangeError(`highWaterItems must be positive and at most ${MAX_HIGH_WATER_ITEMS}, got ${items}`);
@@ -148,7 +148,7 @@ export async function barrier(options: CallOptions & { workers?: readonly string
 /** The named workers (default: all) as a group that reduces tensors. Every member has to make the same calls in the same order. */
 export function processGroup(options: { workers?: readonly string[]; agent?: RpcAgent } = {}): nn.ProcessGroup {
   refuseUnknown(options, GROUP_OPTIONS, 'processGroup()');
-  const agent = agentOf(options);
+  const agent = wholeAgentOf('process groups', options);
   const everybody = [agent.name, ...agent.members.list().map((peer) => peer.worker.name)];
   const names = [...new Set(options.workers ?? everybody)].sort(
     (a, b) => agent.members.find(a).worker.id - agent.members.find(b).worker.id,
@@ -232,7 +232,7 @@ function formOf(kind: 'sync' | 'async', name: string, above: unknown): CallForm 
 /** What a call was given after its function. */
 type Given<O> = [args?: readonly unknown[], options?: O];
 
-function running(agent: Agent): Agent {
+function running<A extends CallingAgent>(agent: A): A {
   if (agent.isClosed)
     throw new RpcError('failed-precondition', 'RPC has not been initialized: this agent has shut down');
   return agent;

@@ -1,7 +1,7 @@
 /** @file Things a group does together: all-gather, barrier, all-reduce, broadcast. The member with the smallest name collects and answers. */
 import { Tensor } from '@backwire/tensor';
 import type { Agent } from './agent.ts';
-import { agentOf } from './current.ts';
+import { wholeAgentOf } from './current.ts';
 import { systemFunction } from './definitions.ts';
 import { RpcError, rpcInfo } from './errors.ts';
 import { InboundCall } from './inbound-call.ts';
@@ -404,7 +404,7 @@ systemFunction(ARRIVE, (...[key, names, value, combine, survive, timeoutMs, tags
   if (!(call instanceof InboundCall)) throw new RpcError('failed-precondition', 'not in a call');
   const known = typeof key === 'string' && Array.isArray(names) && names.every((name) => typeof name === 'string');
   if (!known || !COMBINES.has(combine) || !(timeoutMs >= 0)) throw new TypeError('malformed arrival');
-  const { collectives } = agentOf();
+  const { collectives } = wholeAgentOf('collectives');
   return collectives.arrive(
     call.caller.name,
     key,

@@ -9,6 +9,7 @@ export {
   type RpcErrorFields,
 } from './errors.ts';
 export {
+  definitionOfClass,
   definitionOfInstance,
   definitions,
   invoke,
@@ -42,3 +43,8 @@ export type { Budget, OpenCall, SessionReport, WorkerReport } from './inspection
 export { handledMethod, incomingTrace, withTrace } from './inspection/trace.ts';
 export { unwatchAbort, watchAbort } from './abort-watch.ts';
 export { DECISIONS_PER_EPOCH } from './protocol/membership.ts';
+export type { CallCollectives, CallMaker, CallMembers, CallingAgent } from './calling-agent.ts';
+export { becomeDefault, forgetDefault } from './current.ts';
+export { EventHub } from './event-hub.ts';
+export type { Answer, CallForm } from './pending-call.ts';
+export { Served } from './served.ts';

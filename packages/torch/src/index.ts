@@ -1,7 +1,12 @@
-/** @file The public surface of @backwire/torch: files of torch.save, and values of Python that JavaScript has no equal of. */
+/** @file The public surface of @backwire/torch: joining groups of torch, files of torch.save, values of Python. */
+export { TorchAgent } from './agent.ts';
+export { PyKwargs } from './calls/targets.ts';
 export { loadStateDict, loadTorchFile, type TorchFileOptions } from './file/load.ts';
 export { saveStateDict, saveTorchFile } from './file/save.ts';
+export { createTorchAgent, joinTorch } from './join.ts';
 export { DEFAULT_TORCH_LIMITS, type TorchLimits } from './limits.ts';
+export type { TorchOptions } from './options.ts';
+export { py, type PyNamed } from './py.ts';
 export {
   PyByteArray,
   PyDefaultDict,

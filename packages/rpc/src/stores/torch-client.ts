@@ -21,6 +21,8 @@ export interface TorchClient {
   wait(keys: readonly string[], timeoutMs?: number): Promise<boolean>;
   check(keys: readonly string[]): Promise<boolean>;
   add(key: string, delta: bigint): Promise<bigint>;
+  /** As `add`, of a key that torch's own clients put nothing before. */
+  addBare(key: string, delta: bigint): Promise<bigint>;
   append(key: string, value: Uint8Array): Promise<void>;
   /** Resolves with the value afterwards; of a missing key and an `expected` that is not empty, with `expected`. */
   compareAndSet(key: string, expected: Uint8Array, desired: Uint8Array): Promise<Uint8Array>;
@@ -128,6 +130,10 @@ class Client implements TorchClient {
 
   add(key: string, delta: bigint): Promise<bigint> {
     return this.ask(TorchOp.ADD, [keyField(key), i64(delta)], readI64);
+  }
+
+  addBare(key: string, delta: bigint): Promise<bigint> {
+    return this.ask(TorchOp.ADD, [field(new TextEncoder().encode(key)), i64(delta)], readI64);
   }
 
   append(key: string, value: Uint8Array): Promise<void> {

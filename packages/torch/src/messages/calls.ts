@@ -27,7 +27,7 @@ export function operatorOf(schema: string): string {
 }
 
 /** The values after the arguments: (schema, operator) or (is async, function). */
-function calleeFields(callee: ScriptCallee): unknown[] {
+export function calleeFields(callee: ScriptCallee): unknown[] {
   if ('schema' in callee) return [callee.schema, operatorOf(callee.schema)];
   return [callee.isAsync, callee.function];
 }

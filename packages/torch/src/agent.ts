@@ -1,0 +1,222 @@
+/** @file A worker of a torch group: the parts of its agent, and what programs see of them. */
+import {
+  RpcError,
+  type WorkerInfo,
+  type AgentEvents,
+  type AnyFn,
+  type CallOptions,
+  type Logger,
+  type ShutdownOptions,
+  type To,
+} from '@backwire/rpc';
+import { EventHub, Served, forgetDefault, type CallingAgent, type Definition } from '@backwire/rpc/internal';
+import type { Named } from '@backwire/tensor';
+import { runClean } from '@backwire/tensor/internal';
+import { Caller, type Wraps } from './calls/caller.ts';
+import { Gatherings } from './calls/gather.ts';
+import { Names } from './calls/names.ts';
+import { Server } from './calls/server.ts';
+import { PY_PREFIX } from './calls/targets.ts';
+import { Values, type References } from './calls/values.ts';
+import type { Door } from './links/door.ts';
+import type { PeerOptions, TorchPeer } from './links/peer.ts';
+import type { TorchLimits } from './limits.ts';
+import { Members } from './members.ts';
+import { PyTuple } from './values/containers.ts';
+
+/** How the agent leaves its group. */
+export interface Leaving {
+  /** Waits for the others, where the group does that. @throws RpcError 'deadline-exceeded' naming who is missing. */
+  leave(agent: TorchAgent, options: { readonly graceful: boolean; readonly timeoutMs: number }): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface AgentOptions {
+  readonly self: WorkerInfo;
+  readonly limits: TorchLimits;
+  readonly logger: Logger;
+  readonly rpcTimeoutMs: number;
+  readonly serve: readonly Named[] | undefined;
+  readonly builtins: boolean;
+  readonly transport: PeerOptions['transport'];
+  /** Whether workers come and go. */
+  readonly dynamic: boolean;
+}
+
+const DIAL_MS = 10_000;
+/** What leaving on its own may take. */
+const DISPOSE_MS = 5_000;
+
+/** A worker of a torch group. Lifetime: made by `joinTorch`, *running*, *leaving* from `shutdown` on, *closed*. */
+export class TorchAgent implements CallingAgent {
+  readonly name: string;
+  readonly id: number;
+  readonly group = 'torch';
+  readonly self: WorkerInfo;
+  readonly logger: Logger;
+  readonly members: Members;
+  readonly caller: Caller;
+  readonly server: Server;
+  readonly collectives: Gatherings;
+  readonly names: Served;
+  /** What Python may name here. */
+  readonly offered: Names;
+  readonly values: Values;
+  readonly dynamic: boolean;
+  isClosed = false;
+  private readonly hub = new EventHub();
+  private door: Door | undefined;
+  private leaving: Leaving | undefined;
+  private ending: Promise<void> | undefined;
+
+  constructor(options: AgentOptions, references: References, wraps: Wraps) {
+    const { self, limits, logger } = options;
+    this.self = self;
+    this.name = self.name;
+    this.id = self.id;
+    this.logger = logger;
+    this.dynamic = options.dynamic;
+    this.names = new Served({ worker: self.name, serve: options.serve, builtins: options.builtins });
+    this.offered = new Names(this.names);
+    this.values = new Values(this.offered, references, limits);
+    this.caller = new Caller(this.values, wraps, options.rpcTimeoutMs);
+    this.server = new Server({
+      agent: this,
+      self,
+      names: this.offered,
+      values: this.values,
+      find: (name) => this.members.find(name).worker,
+      failed: (error, what) => logger.warn({ error }, what),
+    });
+    this.members = new Members(self, {
+      name: self.name,
+      transport: options.transport,
+      limits,
+      dialTimeoutMs: DIAL_MS,
+      onDown: (peer, error) => this.down(peer, error),
+    });
+    this.collectives = new Gatherings(
+      {
+        name: self.name,
+        names: () => this.members.names(),
+        isMember: (name) => this.members.has(name),
+        callPython: (to, path, args, limited) => this.callPython(to, path, args, limited),
+      },
+      this.offered,
+    );
+    // What torch asks every member about its devices: there are none to map.
+    this.offered.answer('torch.distributed.rpc.backend_registry._get_device_infos', () =>
+      PyTuple.of<unknown>(0, new Map(), []),
+    );
+  }
+
+  /** The agent has joined: this is its door, and how it leaves. */
+  begin(door: Door, leaving: Leaving): void {
+    this.door = door;
+    this.server.open();
+    this.leaving = leaving;
+  }
+
+  // RpcAgent
+
+  run<T>(fn: () => T): T {
+    return runClean({ agent: this }, fn);
+  }
+
+  on<E extends keyof AgentEvents>(
+    event: E,
+    listener: (value: AgentEvents[E]) => void,
+    options: { signal?: AbortSignal } = {},
+  ): () => void {
+    return this.hub.on(event, listener, options.signal);
+  }
+
+  /** Tells the listeners of an event. */
+  emit<E extends keyof AgentEvents>(event: E, value: AgentEvents[E]): void {
+    this.hub.emit(event, value);
+  }
+
+  register(definition: Named): () => void {
+    return this.names.register(definition);
+  }
+
+  /**
+   * Lets Python call `body`, a function or a class, by a name that it can import: 'app.scale'. The returned function takes it back.
+   * @throws RpcError 'invalid-argument' for what is no such name, 'failed-precondition' when it means something else.
+   */
+  offer(
+    path: string,
+    body: AnyFn | (abstract new (...args: never[]) => object),
+    methods: readonly string[] = [],
+  ): () => void {
+    if (!/^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$/.test(path))
+      throw new RpcError('invalid-argument', `Python's names are module.name, as in 'app.scale'; got '${path}'`);
+    const isClass = Object.getOwnPropertyDescriptor(body, 'prototype')?.writable === false;
+    const definition: Definition = {
+      name: path,
+      kind: isClass ? 'class' : 'function',
+      body: body as AnyFn,
+      self: undefined,
+      methods: new Set(methods),
+      scope: false,
+      origin: 'program',
+      runs: undefined,
+    };
+    return this.offered.offer(path, definition);
+  }
+
+  debugInfo(): Record<string, number | string> {
+    return {
+      'agent.client_active_calls': this.caller.active,
+      'agent.server_active_calls': this.server.active,
+      'agent.peers': this.members.list().length,
+    };
+  }
+
+  metrics(): Record<string, unknown> {
+    return { ...this.debugInfo(), 'agent.handled': this.server.handled };
+  }
+
+  shutdown(options: ShutdownOptions = {}): Promise<void> {
+    return (this.ending ??= this.end(options.graceful ?? true, options.timeoutMs ?? 0));
+  }
+
+  /** Leaves on its own: waits for nobody else, and for its own calls for a while. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await (this.ending ??= this.end(false, DISPOSE_MS));
+  }
+
+  /** Waits, at most so long, until what others hold here is let go of. */
+  async settle(_timeoutMs: number): Promise<void> {}
+
+  // Calls of torch's own functions.
+
+  /** Calls a Python function by its path, outside of any context of the program. */
+  callPython(to: To, path: string, args: readonly unknown[], options: CallOptions = {}): Promise<unknown> {
+    return runClean({ agent: this }, () => {
+      const form = { mode: 'value' as const, label: { kind: 'other' as const, name: path }, defaultTimeoutMs: 0 };
+      return new Promise((resolve, reject) => {
+        this.caller.call(this.members.find(to), PY_PREFIX + path, args, options, form, { resolve, reject });
+      });
+    });
+  }
+
+  private down(peer: TorchPeer, error: Error | undefined): void {
+    if (this.ending !== undefined) return;
+    this.logger.warn({ peer: peer.worker.name, error }, 'the connection to a worker ended');
+    this.collectives.gone(peer.worker.name);
+    this.hub.emit('peer-down', peer.worker);
+  }
+
+  private async end(graceful: boolean, timeoutMs: number): Promise<void> {
+    try {
+      await this.leaving?.leave(this, { graceful, timeoutMs });
+    } finally {
+      this.isClosed = true;
+      forgetDefault(this);
+      this.members.close();
+      await this.door?.close();
+      await this.leaving?.close();
+    }
+  }
+}

@@ -1,0 +1,246 @@
+/** @file Outgoing calls: written, sent, awaited, answered, and failed exactly once. */
+import { RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
+import { unwatchAbort, watchAbort, type Answer, type CallForm, type CallMaker } from '@backwire/rpc/internal';
+import { runAtRoot } from '@backwire/tensor/internal';
+import type { ArrivedBody } from '../links/bodies.ts';
+import type { TorchPeer } from '../links/peer.ts';
+import { readResponse, writeCommand } from '../messages/codec.ts';
+import type { Body, TorchResponse } from '../messages/commands.ts';
+import { RemoteException } from '../values/objects.ts';
+import { raised, refused } from './errors.ts';
+import { writeOperatorCall, writeScriptFunctionCall } from './script-calls.ts';
+import { targetOf, udfOf } from './targets.ts';
+import { readingFrom, takeBack, type Reading, type Values, type Writing } from './values.ts';
+
+/** What the parts above make of messages on their way: distributed autograd wraps them. */
+export interface Wraps {
+  /** What is sent in place of a request. `settled` is called once, when its answer has come or will not. */
+  request(to: WorkerInfo, body: Body): { readonly body: Body; readonly settled?: (error?: unknown) => void };
+  /** What is read in place of a response. */
+  response(from: WorkerInfo, body: ArrivedBody): ArrivedBody;
+}
+
+export const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** What an answer has to be, and what becomes of it. */
+export interface Expected {
+  readonly reading: Reading;
+  /** @throws for an answer of the wrong kind, or one that is a failure. */
+  readonly take: (response: TorchResponse) => unknown;
+}
+
+export class Caller implements CallMaker {
+  defaultTimeoutMs: number;
+  /** Calls that are not answered, those of programs and of this package. */
+  active = 0;
+  private readonly values: Values;
+  private readonly wraps: Wraps;
+  private idle: (() => void)[] = [];
+
+  constructor(values: Values, wraps: Wraps, defaultTimeoutMs: number) {
+    this.values = values;
+    this.wraps = wraps;
+    this.defaultTimeoutMs = defaultTimeoutMs;
+  }
+
+  call(
+    peer: TorchPeer,
+    name: string,
+    args: readonly unknown[],
+    options: CallOptions | undefined,
+    form: CallForm,
+    answer: Answer,
+  ): undefined {
+    const timeoutMs = options?.timeoutMs ?? form.defaultTimeoutMs ?? this.defaultTimeoutMs;
+    this.command(
+      peer,
+      (writing) => this.encode(name, args, writing),
+      { ...options, timeoutMs },
+      this.result(peer),
+      answer,
+    );
+    return undefined;
+  }
+
+  oneway(peer: TorchPeer, name: string, args: readonly unknown[], options: CallOptions | undefined): void {
+    const writing: Writing = { to: peer.worker, undo: [] };
+    const body = this.encode(name, args, writing);
+    const form: CallForm = { mode: 'value', label: { kind: 'oneway', name }, defaultTimeoutMs: 0 };
+    const timeoutMs = options?.timeoutMs ?? form.defaultTimeoutMs ?? 0;
+    // The answer, which torch sends in any case, is read and dropped.
+    const nobody: Answer = { resolve: dropped, reject: () => undefined };
+    this.send(peer, body, writing, { ...options, timeoutMs }, this.result(peer), nobody);
+  }
+
+  /** Resolves when no call is open. */
+  whenIdle(): Promise<void> {
+    if (this.active === 0) return Promise.resolve();
+    return new Promise((resolve) => this.idle.push(resolve));
+  }
+
+  /** Sends what `encode` gives, as the program's call: wrapped where it is in a context. Never throws. */
+  command(
+    peer: TorchPeer,
+    encode: (writing: Writing) => Body,
+    options: CallOptions,
+    expected: Expected,
+    answer: Answer,
+  ): void {
+    const writing: Writing = { to: peer.worker, undo: [] };
+    let body: Body;
+    try {
+      checkAborted(options.signal, peer.worker);
+      body = encode(writing);
+    } catch (error) {
+      takeBack(writing);
+      answer.reject(error);
+      return;
+    }
+    this.send(peer, body, writing, options, expected, answer);
+  }
+
+  /** As `command`, as a promise. */
+  ask(
+    peer: TorchPeer,
+    encode: (writing: Writing) => Body,
+    options: CallOptions,
+    take: (response: TorchResponse, reading: Reading) => unknown,
+  ): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      const reading = readingFrom(peer.worker);
+      const expected = { reading, take: (response: TorchResponse) => take(response, reading) };
+      this.command(peer, encode, options, expected, { resolve, reject });
+    });
+  }
+
+  private send(
+    peer: TorchPeer,
+    inner: Body,
+    writing: Writing,
+    { timeoutMs = 0, signal }: CallOptions,
+    expected: Expected,
+    answer: Answer,
+  ): void {
+    const { worker } = peer;
+    let settled: ((error?: unknown) => void) | undefined;
+    let timer: NodeJS.Timeout | undefined;
+    let giveUp: (() => void) | undefined;
+    let over = false;
+    const end = (): boolean => {
+      if (over) return false;
+      over = true;
+      if (timer !== undefined) clearTimeout(timer);
+      if (signal !== undefined) unwatchAbort(signal, onAbort);
+      if (--this.active === 0) for (const resolve of this.idle.splice(0)) resolve();
+      return true;
+    };
+    const fail = (error: unknown): void => {
+      if (!end()) return;
+      giveUp?.();
+      settled?.(error);
+      answer.reject(error);
+    };
+    const onAbort = (): void => fail(cancelled(signal, worker, 'maybe'));
+    this.active++;
+    try {
+      const wrapped = this.wraps.request(worker, inner);
+      settled = wrapped.settled;
+      giveUp = peer.request(wrapped.body, {
+        resolve: (body) => {
+          if (!end()) return;
+          this.answered(worker, body, expected, answer, settled);
+        },
+        reject: fail,
+      });
+    } catch (error) {
+      takeBack(writing);
+      return fail(error);
+    }
+    if (over) return;
+    if (timeoutMs > 0 && timeoutMs <= MAX_TIMER_MS)
+      timer = runAtRoot(() => setTimeout(() => fail(late(timeoutMs, worker)), timeoutMs));
+    if (signal !== undefined) watchAbort(signal, onAbort);
+  }
+
+  private answered(
+    from: WorkerInfo,
+    body: ArrivedBody,
+    { reading, take }: Expected,
+    answer: Answer,
+    settled: ((error?: unknown) => void) | undefined,
+  ): void {
+    let value: unknown;
+    try {
+      const inner = this.wraps.response(from, body);
+      value = take(readResponse(inner, this.values.script(reading)));
+    } catch (error) {
+      settled?.(error);
+      answer.reject(error);
+      return;
+    }
+    settled?.();
+    if (reading.pending.length === 0) answer.resolve(value);
+    else
+      Promise.all(reading.pending).then(
+        () => answer.resolve(value),
+        (error: unknown) => answer.reject(error),
+      );
+  }
+
+  /** The answer of a call: a value of Python or of TorchScript, or a failure. */
+  private result({ worker }: TorchPeer): Expected {
+    const reading = readingFrom(worker);
+    return { reading, take: (response) => this.valueOf(response, reading) };
+  }
+
+  /** @throws what the response says has failed. */
+  valueOf(response: TorchResponse, reading: Reading): unknown {
+    const { from } = reading;
+    switch (response.kind) {
+      case 'python-ret':
+      case 'python-rref-fetch-ret': {
+        const value = this.values.read(response.pickled, response.tensors, reading);
+        if (value instanceof RemoteException) throw raised(value, from);
+        return value;
+      }
+      case 'script-ret':
+      case 'script-rref-fetch-ret':
+        return response.value;
+      default:
+        throw failed(response, from);
+    }
+  }
+
+  private encode(name: string, args: readonly unknown[], writing: Writing): Body {
+    const target = targetOf(name);
+    if (target.kind === 'operator') return writeOperatorCall(target.name, args);
+    if (target.kind === 'script')
+      return writeScriptFunctionCall(target.name, args, (value) => this.values.fork(value, writing));
+    const { bytes, tensors } = this.values.write(udfOf(target, args), writing);
+    return writeCommand({ kind: 'python-call', isAsync: false, pickled: bytes, tensors });
+  }
+}
+
+/** What a response that is no answer means. */
+export function failed(response: TorchResponse, from: WorkerInfo): Error {
+  if (response.kind === 'exception') return refused(response.text, from);
+  const text = `worker '${from.name}' answered with ${response.kind}`;
+  return new RpcError('protocol-error', text, { executed: 'maybe', peer: from });
+}
+
+function dropped(value: unknown): void {
+  if (typeof value === 'object' && value !== null && Symbol.dispose in value) (value as Disposable)[Symbol.dispose]();
+}
+
+function checkAborted(signal: AbortSignal | undefined, peer: WorkerInfo): void {
+  if (signal?.aborted === true) throw cancelled(signal, peer, 'no');
+}
+
+function cancelled(signal: AbortSignal | undefined, peer: WorkerInfo, executed: 'no' | 'maybe'): RpcError {
+  return new RpcError('cancelled', 'the call was cancelled', { executed, cause: signal?.reason, peer });
+}
+
+function late(timeoutMs: number, peer: WorkerInfo): RpcError {
+  const text = `RPC ran for more than set timeout (${timeoutMs} ms) and will now be marked with an error; the call was to worker '${peer.name}'`;
+  return new RpcError('deadline-exceeded', text, { executed: 'maybe', peer });
+}

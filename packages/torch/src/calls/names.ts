@@ -1,0 +1,133 @@
+/** @file What Python may name here: what the program has defined or offered, and torch's own functions that this package answers. */
+import { RpcError } from '@backwire/rpc';
+import { nameOf, type Definition, type Served } from '@backwire/rpc/internal';
+import type { OfferedNames } from '../pickle/python-reader.ts';
+import { PyClass, PyName, setState } from '../values/name.ts';
+import { PyAttribute } from '../values/objects.ts';
+
+/** A function that is called by name. `from` is the caller's. */
+export type SystemFunction = (args: readonly unknown[], from: string) => unknown;
+
+/** A function of torch's own that this package has in its place. */
+export class SystemName extends PyName {
+  readonly run: SystemFunction;
+
+  constructor(path: string, run: SystemFunction) {
+    const dot = path.lastIndexOf('.');
+    super(path.slice(0, dot), path.slice(dot + 1));
+    this.run = run;
+  }
+}
+
+/** A function of the program that is served. */
+export class OfferedFunction extends PyName {
+  readonly definition: Definition;
+
+  constructor(module: string, name: string, definition: Definition) {
+    super(module, name);
+    this.definition = definition;
+  }
+}
+
+/** A class of the program that is served: Python may make instances by calling it, and send instances as values. */
+export class OfferedClass extends PyClass {
+  readonly definition: Definition;
+
+  constructor(module: string, name: string, definition: Definition) {
+    super(module, name);
+    this.definition = definition;
+  }
+
+  /** An instance, not initialised: the state that follows are its own properties. */
+  override make(): object {
+    const instance = Object.create(this.definition.body.prototype as object) as object;
+    const value = (state: unknown): void => {
+      Reflect.deleteProperty(instance, setState);
+      assignState(instance, state);
+    };
+    return Object.defineProperty(instance, setState, { value, configurable: true });
+  }
+}
+
+const FORBIDDEN: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype']);
+
+function assignState(instance: object, state: unknown): void {
+  if (!(state instanceof Map)) throw new TypeError('the state of an object is no dict');
+  for (const [key, value] of state as ReadonlyMap<unknown, unknown>) {
+    if (typeof key !== 'string' || FORBIDDEN.has(key))
+      throw new TypeError('an attribute that objects here cannot have');
+    Object.defineProperty(instance, key, { value, writable: true, enumerable: true, configurable: true });
+  }
+}
+
+/** The names of one worker. */
+export class Names implements OfferedNames {
+  readonly served: Served;
+  private readonly system = new Map<string, SystemName>();
+  private readonly offered = new Map<string, Definition>();
+
+  constructor(served: Served) {
+    this.served = served;
+  }
+
+  /** Answers calls of one of torch's own functions. */
+  answer(path: string, run: SystemFunction): void {
+    this.system.set(path, new SystemName(path, run));
+  }
+
+  /** Lets Python call `value` by `path`. @throws RpcError 'failed-precondition' when the path means something else. */
+  offer(path: string, definition: Definition): () => void {
+    const known = this.offered.get(path);
+    if (known !== undefined && known.body !== definition.body)
+      throw new RpcError('failed-precondition', `'${path}' is offered already, and is something else`);
+    this.offered.set(path, definition);
+    return () => {
+      if (this.offered.get(path) === definition) this.offered.delete(path);
+    };
+  }
+
+  /** What calls of `path` run. @throws RpcError 'not-found', 'permission-denied'. */
+  definition(path: string): Definition {
+    return this.offered.get(path) ?? this.served.find(path);
+  }
+
+  /** The path by which peers know a function or class; undefined: it has none. */
+  pathOf(value: object): string | undefined {
+    for (const [path, { body }] of this.offered) if (body === value) return path;
+    if (typeof value !== 'function') return undefined;
+    try {
+      return nameOf(value);
+    } catch {
+      return undefined;
+    }
+  }
+
+  find(module: string, name: string): PyName | undefined {
+    const path = `${module}.${name}`;
+    const system = this.system.get(path);
+    if (system !== undefined) return system;
+    const definition = this.tryDefinition(path);
+    if (definition === undefined) return undefined;
+    const Class = definition.kind === 'class' ? OfferedClass : OfferedFunction;
+    return new Class(module, name, definition);
+  }
+
+  attribute(owner: unknown, name: string): unknown {
+    if (owner instanceof OfferedClass) {
+      const found = this.tryDefinition(`${owner.path}.${name}`);
+      if (found !== undefined) return new OfferedFunction(owner.module, `${owner.name}.${name}`, found);
+      return owner.definition.methods.has(name) ? new PyAttribute(owner, name) : undefined;
+    }
+    if (typeof owner !== 'object' || owner === null) return undefined;
+    return this.served.classOf(owner)?.methods.has(name) === true ? new PyAttribute(owner, name) : undefined;
+  }
+
+  private tryDefinition(path: string): Definition | undefined {
+    try {
+      return this.definition(path);
+    } catch (error) {
+      if (error instanceof RpcError) return undefined;
+      throw error;
+    }
+  }
+}

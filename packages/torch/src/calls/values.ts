@@ -1,0 +1,128 @@
+/** @file Values on their way to a worker and from one: pickles with the RRefs, functions and tensors in them. */
+import type { WorkerInfo } from '@backwire/rpc';
+import type { TorchLimits } from '../limits.ts';
+import { readPython } from '../pickle/python-reader.ts';
+import { writePython, type WrittenPython } from '../pickle/python-writer.ts';
+import { refuse } from '../pickle/refusal.ts';
+import type { ScriptContext } from '../pickle/script-reader.ts';
+import { PyName } from '../values/name.ts';
+import { PyInstance, type RRefFork } from '../values/objects.ts';
+import { OpaqueTensor, type TravellingTensor } from '../values/opaque-tensor.ts';
+import { Tensor } from '@backwire/tensor';
+import type { Names } from './names.ts';
+
+/** One message that is being read. */
+export interface Reading {
+  readonly from: WorkerInfo;
+  /** What has to be settled before a function that gets the values may start. */
+  readonly pending: Promise<unknown>[];
+  /** Handles on RRefs that came, each once. */
+  readonly handles: Set<Disposable>;
+}
+
+/** One message that is being written. */
+export interface Writing {
+  readonly to: WorkerInfo;
+  /** How to take back what was drawn for it, should it never be sent. */
+  readonly undo: (() => void)[];
+}
+
+/** Handles on RRefs in messages. */
+export interface References {
+  receive(fork: RRefFork, reading: Reading): object;
+  /** The fork that travels instead of a handle; undefined for what is no handle. */
+  share(value: object, writing: Writing): RRefFork | undefined;
+}
+
+/** Begins to read a message of `from`. */
+export function readingFrom(from: WorkerInfo): Reading {
+  return { from, pending: [], handles: new Set() };
+}
+
+/** Reads and writes for one worker. */
+export class Values {
+  readonly limits: TorchLimits;
+  private readonly names: Names;
+  private readonly references: References;
+
+  constructor(names: Names, references: References, limits: TorchLimits) {
+    this.names = names;
+    this.references = references;
+    this.limits = limits;
+  }
+
+  /** Reads a pickle of Python's side. @throws as `readPython`; handles that were received by then are let go of. */
+  read(pickled: Uint8Array, tensors: readonly TravellingTensor[], reading: Reading): unknown {
+    const { names, limits } = this;
+    try {
+      return readPython(pickled, { tensors, names, limits, rref: (fork) => this.received(fork, reading) });
+    } catch (error) {
+      letGo(reading);
+      throw error;
+    }
+  }
+
+  /** What the bodies of messages are read with. */
+  script(reading: Reading): Omit<ScriptContext, 'tensors'> {
+    return { limits: this.limits, rref: (fork) => this.received(fork, reading) };
+  }
+
+  /** Writes a value for another worker. @throws as `writePython`; what was drawn for it is taken back. */
+  write(value: unknown, writing: Writing): WrittenPython {
+    try {
+      return writePython(value, { replace: (object) => this.replaced(object, writing) });
+    } catch (error) {
+      takeBack(writing);
+      throw error;
+    }
+  }
+
+  /** What travels in a script value instead of an object. */
+  fork(value: object, writing: Writing): RRefFork | undefined {
+    return this.references.share(value, writing);
+  }
+
+  private received(fork: RRefFork, reading: Reading): object {
+    if (fork.parent !== reading.from.id)
+      throw refuse(`worker '${reading.from.name}' hands on an RRef in another's name`);
+    return this.references.receive(fork, reading);
+  }
+
+  private replaced(value: object, writing: Writing): unknown {
+    const fork = this.references.share(value, writing);
+    if (fork !== undefined) return fork;
+    const path = typeof value === 'function' ? this.names.pathOf(value) : undefined;
+    if (path !== undefined) return pathName(path);
+    return typeof value === 'function' ? undefined : this.instance(value);
+  }
+
+  /** An instance of a class that is offered: its class by name, and its own properties. */
+  private instance(value: object): PyInstance | undefined {
+    const ctor: unknown = (Object.getPrototypeOf(value) as { constructor?: unknown } | null)?.constructor;
+    const path = typeof ctor === 'function' ? this.names.pathOf(ctor) : undefined;
+    if (path === undefined || !path.includes('.') || path.startsWith('nn.') || path.startsWith('optim.'))
+      return undefined;
+    return new PyInstance(pathName(path), [], { state: new Map(Object.entries(value)) });
+  }
+}
+
+/** Lets go of the handles of a message that nobody gets. */
+export function letGo({ handles }: Reading): void {
+  for (const handle of handles) handle[Symbol.dispose]();
+  handles.clear();
+}
+
+/** Takes back what was drawn for a message that is not sent. */
+export function takeBack({ undo }: Writing): void {
+  for (const undone of undo.splice(0)) undone();
+}
+
+function pathName(path: string): PyName {
+  const dot = path.lastIndexOf('.');
+  return dot <= 0 ? new PyName('__main__', path) : new PyName(path.slice(0, dot), path.slice(dot + 1));
+}
+
+/** Frees tensors that nobody takes. */
+export function free(tensors: readonly TravellingTensor[]): void {
+  for (const tensor of tensors) if (tensor instanceof Tensor || tensor instanceof OpaqueTensor) tensor.dispose();
+}

@@ -1,0 +1,179 @@
+/** @file Joins a torch group: store, door, place in the group. */
+import { RpcError, WorkerInfo, type RpcAgent } from '@backwire/rpc';
+import {
+  becomeDefault,
+  resolveSecurity,
+  serveStore,
+  tcpTransport,
+  torchClient,
+  type Transport,
+} from '@backwire/rpc/internal';
+import { runAtRoot } from '@backwire/tensor/internal';
+import { TorchAgent } from './agent.ts';
+import type { Wraps } from './calls/caller.ts';
+import type { References } from './calls/values.ts';
+import { storePrefix } from './group/store-text.ts';
+import { MeshShell } from './joining/mesh.ts';
+import { StaticLeaving, exchangeNames, register, type Left } from './joining/static.ts';
+import { GroupStore } from './joining/store.ts';
+import { Door } from './links/door.ts';
+import { settle, type TorchOptions, type TorchSettings } from './options.ts';
+import { refuse } from './pickle/refusal.ts';
+
+const HANDSHAKE_MS = 10_000;
+const MAX_REQUESTS = 65_536;
+
+/**
+ * Joins a group of `torch.distributed.rpc` and makes this worker the process's default agent. Resolves when every member can be called.
+ * @throws RpcError 'failed-precondition' without `trustNetwork`, for a default agent that is there already, or a group that does not fit;
+ *   'deadline-exceeded' naming who is missing; 'invalid-argument'; 'unavailable' when the store is out of reach.
+ */
+export async function joinTorch(options: TorchOptions): Promise<TorchAgent> {
+  const settings = settle(options, process.env);
+  return becomeDefault(() => join(settings) as Promise<TorchAgent & RpcAgent>);
+}
+
+/** As `joinTorch`, without touching the default: beside an agent of Backwire, or several in one process. */
+export async function createTorchAgent(options: TorchOptions): Promise<TorchAgent> {
+  return join(settle(options, process.env));
+}
+
+/** How often each worker of this process has joined a static group: torch's processes count, and put it before their keys. */
+const joined = new Map<string, number>();
+
+function join(settings: TorchSettings): Promise<TorchAgent> {
+  return runAtRoot(async () => {
+    const { initTimeoutMs } = settings;
+    const end = initTimeoutMs === 0 ? Infinity : performance.now() + initTimeoutMs;
+    const left: Left = () => (end === Infinity ? 0 : Math.max(1, Math.ceil(end - performance.now())));
+    const opened = await openStore(settings, left);
+    try {
+      return await enter(settings, opened, left);
+    } catch (error) {
+      opened.store.close();
+      await opened.release();
+      throw error;
+    }
+  });
+}
+
+interface Opened {
+  readonly store: GroupStore;
+  readonly localHost: string;
+  /** Ends what this worker serves for the others. */
+  release(): Promise<void>;
+}
+
+/** The store, which rank 0 of a static group serves, unless torchrun does. */
+async function openStore(settings: TorchSettings, left: Left): Promise<Opened> {
+  const { size, rank, storeServed } = settings;
+  const { host, port } = settings.store;
+  const serves = size !== undefined && rank === 0 && !storeServed;
+  const server = serves
+    ? await serveStore({
+        host,
+        port,
+        torch: true,
+        security: resolveSecurity({ mode: 'none', iUnderstand: true }, { bind: host }),
+      })
+    : undefined;
+  const release = async (): Promise<void> => {
+    // The others still read the last keys.
+    await server?.close({ lingerMs: 5_000 });
+  };
+  try {
+    const endpoint = `tcp://${host.includes(':') ? `[${host}]` : host}:${port}`;
+    const client = await patiently(() => torchClient(endpoint), left);
+    const key = `${endpoint} ${settings.name}`;
+    const generation = settings.generation ?? (size === undefined ? 0 : (joined.get(key) ?? 0));
+    if (size !== undefined) joined.set(key, generation + 1);
+    const store = new GroupStore(client, storePrefix(generation));
+    if (size !== undefined && !storeServed) {
+      await store.arrive();
+      if (rank === 0) await store.awaitArrivals(size, left());
+    }
+    return { store, localHost: client.localHost.replace(/^::ffff:/, ''), release };
+  } catch (error) {
+    await release();
+    throw error;
+  }
+}
+
+const RETRY_MS = 100;
+
+/** The store may not be there yet: whoever serves it starts as we do. */
+async function patiently<T>(connect: () => Promise<T>, left: Left): Promise<T> {
+  for (;;) {
+    try {
+      return await connect();
+    } catch (error) {
+      const unreachable =
+        error instanceof RpcError && (error.code === 'unavailable' || error.code === 'deadline-exceeded');
+      if (!unreachable || (left() > 0 && left() <= RETRY_MS)) throw error;
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+    }
+  }
+}
+
+async function enter(settings: TorchSettings, opened: Opened, left: Left): Promise<TorchAgent> {
+  const { rank, size } = settings;
+  if (size === undefined || rank === undefined) throw new RpcError('invalid-argument', 'dynamic groups come later');
+  const { store, localHost } = opened;
+  const transport = tcpTransport();
+  const host = settings.advertise ?? settings.bind ?? localHost;
+  const mesh = await MeshShell.open({ rank, size, host, transport, store, timeoutMs: left() });
+  let door: Door | undefined;
+  try {
+    const names = await exchangeNames(mesh, settings.name, left);
+    const agent = makeAgent(settings, new WorkerInfo(settings.name, rank), transport);
+    door = await openDoor(settings, agent, transport, host, new Set(names));
+    await register(store, agent, names, door.address, left);
+    agent.begin(door, new StaticLeaving(store, mesh, () => opened.release()));
+    await agent.collectives.gather('gather', null, { timeoutMs: left() });
+    await mesh.barrier(left());
+    return agent;
+  } catch (error) {
+    await door?.close();
+    await mesh.close();
+    throw error;
+  }
+}
+
+function makeAgent(settings: TorchSettings, self: WorkerInfo, transport: Transport): TorchAgent {
+  const { limits, logger, rpcTimeoutMs, serve, builtins, size } = settings;
+  const options = { self, limits, logger, rpcTimeoutMs, serve, builtins, transport, dynamic: size === undefined };
+  const references: References = {
+    receive: () => {
+      throw refuse('an RRef');
+    },
+    share: () => undefined,
+  };
+  const wraps: Wraps = { request: (_, body) => ({ body }), response: (_, body) => body };
+  return new TorchAgent(options, references, wraps);
+}
+
+function openDoor(
+  settings: TorchSettings,
+  agent: TorchAgent,
+  transport: Transport,
+  host: string,
+  names: ReadonlySet<string> | undefined,
+): Promise<Door> {
+  const { limits, logger, bind, advertise } = settings;
+  return Door.open(
+    transport,
+    { host: bind ?? host, advertise },
+    {
+      limits,
+      handshakeMs: HANDSHAKE_MS,
+      maxRequests: MAX_REQUESTS,
+      admit: (name) =>
+        names === undefined || names.has(name)
+          ? undefined
+          : new RpcError('permission-denied', 'no worker of this group has that name'),
+      serve: (asker, body) => agent.server.serve(asker, body),
+      malformed: (asker, error) => agent.server.malformed(asker, error),
+      refused: (remote, error) => logger.warn({ remote, error }, 'a connection was refused or broke'),
+    },
+  );
+}

@@ -1,0 +1,33 @@
+/** @file The end of a static group: all wait until nobody has a call open, by counting in the store. */
+import { RpcError } from '@backwire/rpc';
+import { shutdownKeys } from '../group/store-text.ts';
+import type { GroupStore } from './store.ts';
+
+/** The rounds of one process. */
+export class CallBarrier {
+  private readonly store: GroupStore;
+  private readonly size: number;
+  private round = 0;
+
+  constructor(store: GroupStore, size: number) {
+    this.store = store;
+    this.size = size;
+  }
+
+  /** Waits for all, and gives the sum of what they gave. @throws RpcError 'deadline-exceeded' saying how many came. */
+  async sum(own: number, timeoutMs: number): Promise<number> {
+    const { activeCalls, processes, ready } = shutdownKeys(++this.round);
+    await this.store.add(activeCalls, own);
+    const come = await this.store.add(processes, 1);
+    if (come === this.size) await this.store.set(ready, '');
+    try {
+      await this.store.await(ready, timeoutMs, 'the others');
+    } catch (error) {
+      if (!(error instanceof RpcError) || error.code !== 'deadline-exceeded') throw error;
+      const there = await this.store.add(processes, 0);
+      const text = `only ${there} of ${this.size} workers came to the end of their programs within ${timeoutMs} ms`;
+      throw new RpcError('deadline-exceeded', text);
+    }
+    return this.store.add(activeCalls, 0);
+  }
+}

@@ -1,0 +1,109 @@
+/** @file Joining a group of a fixed size, as torch's own workers do: a mesh, names, addresses, a first gathering. */
+import { RpcError, WorkerInfo } from '@backwire/rpc';
+import type { TorchAgent, Leaving } from '../agent.ts';
+import { IS_STATIC, addressKey, nameKey, readAddress, writeAddress } from '../group/store-text.ts';
+import { NO_NAMES, readPython } from '../pickle/python-reader.ts';
+import { writePython } from '../pickle/python-writer.ts';
+import { refuse } from '../pickle/refusal.ts';
+import { PyTuple } from '../values/containers.ts';
+import { CallBarrier } from './barrier.ts';
+import type { MeshShell } from './mesh.ts';
+import type { GroupStore } from './store.ts';
+
+/** What is left of the time to join. */
+export type Left = () => number;
+
+/** The names of all, by rank. */
+export async function exchangeNames(mesh: MeshShell, name: string, left: Left): Promise<string[]> {
+  const own = writePython(PyTuple.of<unknown>(name, 0, new Map(), [])).bytes;
+  const all = await mesh.allGather(own, left());
+  const context = { tensors: [], names: NO_NAMES, rref: () => refuse('an RRef in the name of a worker') };
+  const names = all.map((bytes, rank) => {
+    const [found] = readPython(bytes, context) as unknown[];
+    if (typeof found !== 'string') throw refuse(`rank ${rank} has no name`);
+    return found;
+  });
+  const twice = names.find((each, i) => names.indexOf(each) !== i);
+  if (twice !== undefined)
+    throw new RpcError('failed-precondition', `RPC worker name '${twice}' is not unique in the group`);
+  return names;
+}
+
+/** Publishes this worker and finds the others. Their addresses are added to the agent's members. */
+export async function register(
+  store: GroupStore,
+  agent: TorchAgent,
+  names: readonly string[],
+  address: string,
+  left: Left,
+): Promise<void> {
+  const group = await store.compareAndSet(IS_STATIC, '', 'true');
+  if (group !== 'true')
+    throw new RpcError('failed-precondition', 'the group at this store is a dynamic one: leave worldSize out');
+  await store.set(nameKey(agent.id), agent.name);
+  for (const [rank, name] of names.entries()) {
+    const there = await store.awaitText(nameKey(rank), left(), `the name of rank ${rank}`);
+    if (there !== name)
+      throw new RpcError(
+        'failed-precondition',
+        `rank ${rank} is '${there}' in the store and '${name}' among the ranks`,
+      );
+  }
+  const at = address.lastIndexOf(':');
+  await store.set(addressKey(agent.name), writeAddress(address.slice(0, at), Number(address.slice(at + 1))));
+  for (const [rank, name] of names.entries()) {
+    const { host, port } = readAddress(
+      await store.awaitText(addressKey(name), left(), `the address of worker '${name}'`),
+    );
+    agent.members.add({
+      worker: new WorkerInfo(name, rank),
+      address: `${host.includes(':') ? `[${host}]` : host}:${port}`,
+    });
+  }
+}
+
+/** How a worker leaves a static group: together with all others, as torch's `shutdown(graceful=True)` does. */
+export class StaticLeaving implements Leaving {
+  private readonly store: GroupStore;
+  private readonly mesh: MeshShell;
+  private readonly barrier: CallBarrier;
+  private readonly release: () => Promise<void>;
+
+  constructor(store: GroupStore, mesh: MeshShell, release: () => Promise<void>) {
+    this.store = store;
+    this.mesh = mesh;
+    this.barrier = new CallBarrier(store, mesh.size);
+    this.release = release;
+  }
+
+  async leave(agent: TorchAgent, { graceful, timeoutMs }: { graceful: boolean; timeoutMs: number }): Promise<void> {
+    if (!graceful) return;
+    const end = timeoutMs === 0 ? Infinity : performance.now() + timeoutMs;
+    const left: Left = () => (end === Infinity ? 0 : Math.max(1, Math.ceil(end - performance.now())));
+    await agent.collectives.gather('barrier', null, { timeoutMs: left() });
+    await agent.settle(left());
+    // Calls may make calls: only when nobody has any is it over.
+    do {
+      await within(agent.caller.whenIdle(), left(), () => `${agent.caller.active} calls of this worker are open`);
+      await this.barrier.sum(0, left());
+    } while ((await this.barrier.sum(agent.caller.active, left())) > 0);
+    await this.barrier.sum(0, left());
+  }
+
+  async close(): Promise<void> {
+    await this.mesh.close();
+    this.store.close();
+    await this.release();
+  }
+}
+
+/** @throws RpcError 'deadline-exceeded' saying what is missing. */
+export function within<T>(promise: Promise<T>, timeoutMs: number, missing: () => string): Promise<T> {
+  if (timeoutMs === 0) return promise;
+  return new Promise((resolve, reject) => {
+    const late = (): void =>
+      reject(new RpcError('deadline-exceeded', `shutdown took more than its time: ${missing()}`));
+    const timer = setTimeout(late, Math.min(timeoutMs, 2 ** 31 - 1));
+    promise.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}

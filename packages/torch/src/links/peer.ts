@@ -1,0 +1,160 @@
+/** @file Requests of this worker to one member, on a pipe that the first of them opens. */
+import { RpcError, type WorkerInfo } from '@backwire/rpc';
+import type { Connection, Transport } from '@backwire/rpc/internal';
+import { runAtRoot } from '@backwire/tensor/internal';
+import type { TorchLimits } from '../limits.ts';
+import type { Body } from '../messages/commands.ts';
+import { PipeDialler } from '../pipe/dialler.ts';
+import type { IncomingMessage } from '../pipe/pipe.ts';
+import type { PipeProgram } from '../pipe/program.ts';
+import { arrived, forget, post, type ArrivedBody } from './bodies.ts';
+import { run } from './run.ts';
+
+/** What becomes of a request: one of the two, once. */
+export interface Reply {
+  resolve(body: ArrivedBody): void;
+  reject(error: unknown): void;
+}
+
+export interface PeerOptions {
+  /** This worker's own name, by which the peer knows who calls. */
+  readonly name: string;
+  readonly transport: Transport;
+  readonly limits: TorchLimits;
+  readonly dialTimeoutMs: number;
+  /** The pipe ended while the group goes on: the member is most likely dead. */
+  onDown(peer: TorchPeer, error: Error | undefined): void;
+}
+
+/** One that knows where a member listens. Pipes that ended are replaced by the next request: a member may have come back. */
+export class TorchPeer {
+  readonly worker: WorkerInfo;
+  /** 'host:port' */
+  readonly address: string;
+  private readonly options: PeerOptions;
+  private line: Line | undefined;
+
+  constructor(worker: WorkerInfo, address: string, options: PeerOptions) {
+    this.worker = worker;
+    this.address = address;
+    this.options = options;
+  }
+
+  /** Requests that are not answered. */
+  get open(): number {
+    return this.line?.open.size ?? 0;
+  }
+
+  /**
+   * Sends a request; the returned function gives it up, after which a late answer is dropped.
+   * @throws WireError 'limit', DisposedError, TypeError: nothing is sent then.
+   */
+  request(body: Body, reply: Reply): () => void {
+    if (this.line === undefined || this.line.over) this.line = this.connect();
+    return this.line.request(body, reply);
+  }
+
+  /** Closes the pipe in good order; what is open fails with 'cancelled'. */
+  close(): void {
+    this.line?.close();
+  }
+
+  private connect(): Line {
+    return runAtRoot(() => new Line(this, this.options));
+  }
+}
+
+/** One pipe of a peer. */
+class Line {
+  readonly open = new Map<number, Reply>();
+  over = false;
+  private readonly peer: TorchPeer;
+  private readonly options: PeerOptions;
+  private readonly dialler: PipeDialler;
+  private next = 0;
+  private closing = false;
+  private readonly dialling = new AbortController();
+
+  constructor(peer: TorchPeer, options: PeerOptions) {
+    this.peer = peer;
+    this.options = options;
+    this.dialler = new PipeDialler(options.name, options, {
+      message: (message) => this.message(message),
+      closed: (error) => this.closed(error),
+      dial: (address) => {
+        this.dial(address, (connection) => this.dialler.reply(connection));
+        this.dial(address, (connection) => this.dialler.channel(connection));
+      },
+    });
+    this.dial(peer.address, (connection) => this.dialler.first(connection));
+  }
+
+  request(body: Body, reply: Reply): () => void {
+    const id = this.next++;
+    const { limits } = this.options;
+    // Known before it is sent: a pipe that cannot be written to ends at once.
+    this.open.set(id, reply);
+    try {
+      post(this.dialler.pipe, id, body, limits);
+    } catch (error) {
+      this.open.delete(id);
+      throw error;
+    }
+    return () => this.open.delete(id);
+  }
+
+  close(): void {
+    this.closing = true;
+    this.dialling.abort();
+    this.dialler.pipe.fail(undefined);
+  }
+
+  private dial(address: string, program: (connection: Connection) => PipeProgram): void {
+    const { transport, dialTimeoutMs } = this.options;
+    const { pipe } = this.dialler;
+    const signal = this.dialling.signal;
+    transport.dial(`tcp://${address}`, { timeoutMs: dialTimeoutMs, signal }).then(
+      (connection) => {
+        if (pipe.closed) connection.destroy();
+        else run(connection, program(connection), (error) => pipe.fail(error ?? new Error('the peer closed')));
+      },
+      (error: Error) => pipe.fail(error),
+    );
+  }
+
+  private message(message: IncomingMessage): void {
+    const reply = this.open.get(message.id);
+    // Given up meanwhile; torch drops what comes late as well.
+    if (reply === undefined) return forget(message);
+    this.open.delete(message.id);
+    let body: ArrivedBody;
+    try {
+      body = arrived(message, this.options.limits);
+    } catch (error) {
+      return reply.reject(error);
+    }
+    reply.resolve(body);
+  }
+
+  private closed(error: Error | undefined): void {
+    this.over = true;
+    this.dialling.abort();
+    const { worker } = this.peer;
+    const failures = [...this.open.values()];
+    this.open.clear();
+    const reached = this.dialler.pipe.complete;
+    for (const reply of failures) {
+      if (this.closing) reply.reject(new RpcError('cancelled', 'this worker has left its group', { peer: worker }));
+      else reply.reject(lost(worker, error, reached));
+    }
+    if (!this.closing) this.options.onDown(this.peer, error);
+  }
+}
+
+/** Why the answers of a peer will not come. A pipe that never opened has carried no call. */
+function lost(peer: WorkerInfo, cause: Error | undefined, reached: boolean): RpcError {
+  const why = cause === undefined ? '' : `: ${cause.message}`;
+  if (!reached) return new RpcError('unavailable', `worker '${peer.name}' cannot be reached${why}`, { peer, cause });
+  const text = `the connection to worker '${peer.name}' ended${why}`;
+  return new RpcError('peer-died', text, { executed: 'maybe', peer, cause });
+}

@@ -1,0 +1,286 @@
+/** @file How each overload of the table is run by the operations of tensors here. */
+import * as t from '@backwire/tensor';
+import { builtinOps } from '@backwire/tensor/internal';
+import { SCHEMAS } from './schemas.ts';
+import { parseSchema, type Schema } from './schema.ts';
+import { dtypeOf } from './types.ts';
+
+type Tensor = t.Tensor;
+
+/** One overload: its arguments come in the order of its parameters, undefined for None. */
+export interface Rule {
+  readonly schema: Schema;
+  readonly run: (args: readonly unknown[]) => unknown;
+}
+
+/** `run` with arguments of the types of its schema, which were checked against it. */
+function rule<A extends readonly unknown[]>(run: (...args: A) => unknown): Rule['run'] {
+  return (args) => run(...(args as A));
+}
+
+const REDUCTIONS = ['none', 'mean', 'sum'] as const;
+
+function reduction(number: number): 'none' | 'mean' | 'sum' {
+  const found = REDUCTIONS[number];
+  if (found === undefined) throw new TypeError(`there is no reduction ${number}`);
+  return found;
+}
+
+/** The result in the dtype that was asked for, if any was. */
+function cast(tensor: Tensor, dtype: number | undefined): Tensor {
+  return dtype === undefined ? tensor : tensor.to(dtypeOf(dtype));
+}
+
+function created(dtype: number | undefined): { dtype?: t.DType } {
+  return dtype === undefined ? {} : { dtype: dtypeOf(dtype) };
+}
+
+function only(value: unknown, fallback: unknown, what: string): void {
+  if (value !== undefined && value !== fallback) throw new TypeError(`only ${what} is known here`);
+}
+
+const single = (list: readonly number[]): number => list[0] ?? 0;
+const pair = (list: readonly number[]): [number, number] => [list[0] ?? 0, list[1] ?? list[0] ?? 0];
+
+type Dim = readonly number[] | undefined;
+type Loss = (a: Tensor, b: Tensor, options: { reduction: 'none' | 'mean' | 'sum' }) => Tensor;
+type Weighted = (a: Tensor, b: Tensor, options: Record<string, unknown>) => Tensor;
+
+const loss = (run: Loss): Rule['run'] =>
+  rule((a: Tensor, b: Tensor, how: number) => run(a, b, { reduction: reduction(how) }));
+const spread = (run: typeof t.variance): Rule['run'] =>
+  rule((a: Tensor, unbiased: boolean) => run(a, undefined, { correction: unbiased ? 1 : 0 }));
+const scaled = (run: (a: Tensor, b: Tensor | number, options: { alpha: number }) => Tensor): Rule['run'] =>
+  rule((a: Tensor, b: Tensor | number, alpha: number) => run(a, b, { alpha }));
+const reversed = rule((a: Tensor, b: Tensor | number, alpha: number) => t.add(t.mul(a, -alpha), b));
+const first = (dims: readonly number[]): number => {
+  if (dims.length !== 1) throw new TypeError('only one dimension is known here');
+  return single(dims);
+};
+const shaped = (make: (shape: readonly number[], options: { dtype?: t.DType }) => Tensor): Rule['run'] =>
+  rule((size: readonly number[], dtype?: number) => make(size, created(dtype)));
+
+const special: Readonly<Record<string, Rule['run']>> = {
+  'add.Tensor': scaled(t.add),
+  'add.Scalar': scaled(t.add),
+  'sub.Tensor': scaled(t.sub),
+  'sub.Scalar': scaled(t.sub),
+  'rsub.Tensor': reversed,
+  'rsub.Scalar': reversed,
+  addmm: rule((a: Tensor, b: Tensor, c: Tensor, beta: number, alpha: number) =>
+    t.add(t.mul(a, beta), t.mul(t.mm(b, c), alpha)),
+  ),
+  linalg_solve: rule((a: Tensor, b: Tensor, left: boolean) => {
+    only(left, true, 'left=True');
+    return t.solve(a, b);
+  }),
+  sum: rule((a: Tensor, dtype?: number) => cast(a.sum(), dtype)),
+  'sum.dim_IntList': rule((a: Tensor, dim: Dim, keep: boolean, dtype?: number) => cast(a.sum(dim, keep), dtype)),
+  mean: rule((a: Tensor, dtype?: number) => cast(a, dtype).mean()),
+  'mean.dim': rule((a: Tensor, dim: Dim, keep: boolean, dtype?: number) => cast(a, dtype).mean(dim, keep)),
+  prod: rule((a: Tensor, dtype?: number) => cast(a, dtype).prod()),
+  'prod.dim_int': rule((a: Tensor, dim: number, keep: boolean, dtype?: number) => cast(a, dtype).prod(dim, keep)),
+  cumsum: rule((a: Tensor, dim: number, dtype?: number) => cast(a, dtype).cumsum(dim)),
+  cumprod: rule((a: Tensor, dim: number, dtype?: number) => t.cumprod(cast(a, dtype), dim)),
+  logsumexp: rule((a: Tensor, dims: readonly number[], keep: boolean) => t.logSumExp(a, first(dims), keep)),
+  max: rule((a: Tensor) => a.amax()),
+  min: rule((a: Tensor) => a.amin()),
+  'max.other': rule((a: Tensor, b: Tensor) => t.maximum(a, b)),
+  'min.other': rule((a: Tensor, b: Tensor) => t.minimum(a, b)),
+  var: spread(t.variance),
+  std: spread(t.std),
+  'norm.Scalar': rule((a: Tensor, p: number) => t.norm(a, p)),
+  'softmax.int': rule((a: Tensor, dim: number, dtype?: number) => t.softmax(cast(a, dtype), dim)),
+  'log_softmax.int': rule((a: Tensor, dim: number, dtype?: number) => t.logSoftmax(cast(a, dtype), dim)),
+  elu: rule((a: Tensor, alpha: number, scale: number, inputScale: number) => {
+    only(scale, 1, 'scale=1');
+    only(inputScale, 1, 'input_scale=1');
+    return t.elu(a, alpha);
+  }),
+  softplus: rule((a: Tensor, beta: number, threshold: number) => {
+    only(beta, 1, 'beta=1');
+    only(threshold, 20, 'threshold=20');
+    return t.softplus(a);
+  }),
+  'where.self': rule((condition: Tensor, a: Tensor, b: Tensor) => t.where(condition, a, b)),
+  tril: rule((a: Tensor, k: number) => t.tril(a, k)),
+  triu: rule((a: Tensor, k: number) => t.triu(a, k)),
+  roll: rule((a: Tensor, shifts: readonly number[], dims: readonly number[]) =>
+    t.roll(a, first(shifts), dims.length === 0 ? undefined : first(dims)),
+  ),
+  one_hot: rule((a: Tensor, classes: number) => {
+    const count = classes >= 0 ? classes : Number(a.amax().item()) + 1;
+    return t.oneHot(a, count);
+  }),
+  index_add: rule((a: Tensor, dim: number, index: Tensor, source: Tensor, alpha: number) =>
+    t.indexAdd(a, dim, index, alpha === 1 ? source : t.mul(source, alpha)),
+  ),
+  'scatter.src': rule((a: Tensor, dim: number, index: Tensor, source: Tensor) => t.scatter(a, dim, index, source)),
+  'scatter.value': rule((a: Tensor, dim: number, index: Tensor, value: number) => {
+    return t.scatter(a, dim, index, t.full(index.shape, value, { dtype: a.dtype }));
+  }),
+  gather: rule((a: Tensor, dim: number, index: Tensor) => t.gather(a, dim, index)),
+  mse_loss: loss(t.mseLoss),
+  l1_loss: loss(t.l1Loss),
+  smooth_l1_loss: rule((a: Tensor, b: Tensor, how: number, beta: number) =>
+    (t.smoothL1Loss as Weighted)(a, b, { reduction: reduction(how), beta }),
+  ),
+  huber_loss: rule((a: Tensor, b: Tensor, how: number, delta: number) =>
+    (t.huberLoss as Weighted)(a, b, { reduction: reduction(how), delta }),
+  ),
+  binary_cross_entropy: rule((a: Tensor, b: Tensor, weight: Tensor | undefined, how: number) => {
+    only(weight, undefined, 'weight=None');
+    return t.binaryCrossEntropy(a, b, { reduction: reduction(how) });
+  }),
+  binary_cross_entropy_with_logits: rule(
+    (a: Tensor, b: Tensor, weight: Tensor | undefined, posWeight: Tensor | undefined, how: number) => {
+      only(weight, undefined, 'weight=None');
+      only(posWeight, undefined, 'pos_weight=None');
+      return t.binaryCrossEntropyWithLogits(a, b, { reduction: reduction(how) });
+    },
+  ),
+  nll_loss: rule((a: Tensor, b: Tensor, weight: Tensor | undefined, how: number, ignoreIndex: number) =>
+    t.nllLoss(a, b, { reduction: reduction(how), ignoreIndex, ...(weight === undefined ? {} : { weight }) }),
+  ),
+  cross_entropy_loss: rule(
+    (a: Tensor, b: Tensor, weight: Tensor | undefined, how: number, ignoreIndex: number, labelSmoothing: number) =>
+      t.crossEntropy(a, b, {
+        reduction: reduction(how),
+        ignoreIndex,
+        labelSmoothing,
+        ...(weight === undefined ? {} : { weight }),
+      }),
+  ),
+  conv1d: rule(
+    (
+      x: Tensor,
+      w: Tensor,
+      bias: Tensor | undefined,
+      stride: number[],
+      pad: number[],
+      dilation: number[],
+      groups: number,
+    ) =>
+      t.conv1d(x, w, {
+        bias: bias ?? null,
+        stride: single(stride),
+        padding: single(pad),
+        dilation: single(dilation),
+        groups,
+      }),
+  ),
+  conv2d: rule(
+    (
+      x: Tensor,
+      w: Tensor,
+      bias: Tensor | undefined,
+      stride: number[],
+      pad: number[],
+      dilation: number[],
+      groups: number,
+    ) =>
+      t.conv2d(x, w, {
+        bias: bias ?? null,
+        stride: pair(stride),
+        padding: pair(pad),
+        dilation: pair(dilation),
+        groups,
+      }),
+  ),
+  max_pool2d: rule(
+    (x: Tensor, kernel: number[], stride: number[], pad: number[], dilation: number[], ceil: boolean) => {
+      only(ceil, false, 'ceil_mode=False');
+      if (dilation.some((d) => d !== 1)) throw new TypeError('only dilation=1 is known here');
+      return t.maxPool2d(x, pair(kernel), {
+        padding: pair(pad),
+        ...(stride.length === 0 ? {} : { stride: pair(stride) }),
+      });
+    },
+  ),
+  avg_pool2d: rule(
+    (
+      x: Tensor,
+      kernel: number[],
+      stride: number[],
+      pad: number[],
+      ceil: boolean,
+      countPad: boolean,
+      divisor: number | undefined,
+    ) => {
+      only(ceil, false, 'ceil_mode=False');
+      only(countPad, true, 'count_include_pad=True');
+      only(divisor, undefined, 'divisor_override=None');
+      return t.avgPool2d(x, pair(kernel), {
+        padding: pair(pad),
+        ...(stride.length === 0 ? {} : { stride: pair(stride) }),
+      });
+    },
+  ),
+  adaptive_avg_pool2d: rule((x: Tensor, size: number[]) => t.adaptiveAvgPool2d(x, pair(size))),
+  layer_norm: rule((x: Tensor, shape: number[], weight?: Tensor, bias?: Tensor, eps?: number) =>
+    t.layerNorm(x, shape, weight, bias, eps),
+  ),
+  group_norm: rule((x: Tensor, groups: number, weight?: Tensor, bias?: Tensor, eps?: number) =>
+    t.groupNorm(x, groups, weight, bias, eps),
+  ),
+  'lerp.Scalar': rule((a: Tensor, b: Tensor, weight: number) => t.lerp(a, b, weight)),
+  'lerp.Tensor': rule((a: Tensor, b: Tensor, weight: Tensor) => t.lerp(a, b, weight)),
+  t: rule((a: Tensor) => (a.rank < 2 ? a : a.transpose(0, 1))),
+  detach: rule((a: Tensor) => a.detach()),
+  clone: rule((a: Tensor) => a.clone()),
+  contiguous: rule((a: Tensor) => a.contiguous()),
+  'to.dtype': rule((a: Tensor, dtype: number) => a.to(dtypeOf(dtype))),
+  view: rule((a: Tensor, size: number[]) => a.view(size)),
+  reshape: rule((a: Tensor, size: number[]) => a.reshape(size)),
+  permute: rule((a: Tensor, dims: number[]) => a.permute(dims)),
+  'transpose.int': rule((a: Tensor, d0: number, d1: number) => a.transpose(d0, d1)),
+  unsqueeze: rule((a: Tensor, dim: number) => a.unsqueeze(dim)),
+  squeeze: rule((a: Tensor) => a.squeeze()),
+  'squeeze.dim': rule((a: Tensor, dim: number) => a.squeeze(dim)),
+  expand: rule((a: Tensor, size: number[]) => a.expand(size)),
+  'select.int': rule((a: Tensor, dim: number, index: number) => a.select(dim, index)),
+  narrow: rule((a: Tensor, dim: number, start: number, length: number) => a.narrow(dim, start, length)),
+  'flatten.using_ints': rule((a: Tensor, start: number, end: number) => a.flatten(start, end)),
+  zeros: shaped(t.zeros),
+  ones: shaped(t.ones),
+  rand: shaped(t.rand),
+  randn: shaped(t.randn),
+  full: rule((size: number[], value: number, dtype?: number) => t.full(size, value, created(dtype))),
+  arange: rule((end: number, dtype?: number) =>
+    t.arange(0, end, 1, dtype === undefined && Number.isInteger(end) ? { dtype: 'int64' } : created(dtype)),
+  ),
+  eye: rule((n: number, dtype?: number) => t.eye(n, n, created(dtype))),
+  zeros_like: rule((a: Tensor, dtype?: number) => cast(t.zerosLike(a), dtype)),
+  ones_like: rule((a: Tensor, dtype?: number) => cast(t.onesLike(a), dtype)),
+  'add_.Tensor': rule((a: Tensor, b: Tensor, alpha: number) => a.add_(b, { alpha })),
+  'add_.Scalar': rule((a: Tensor, b: number, alpha: number) => a.add_(b, { alpha })),
+  'sub_.Tensor': rule((a: Tensor, b: Tensor, alpha: number) => a.sub_(b, { alpha })),
+  'mul_.Tensor': rule((a: Tensor, b: Tensor) => a.mul_(b)),
+  'mul_.Scalar': rule((a: Tensor, b: number) => a.mul_(b)),
+  'div_.Tensor': rule((a: Tensor, b: Tensor) => a.div_(b)),
+  zero_: rule((a: Tensor) => a.zero_()),
+  'fill_.Scalar': rule((a: Tensor, value: number) => a.fill_(value)),
+  copy_: rule((a: Tensor, source: Tensor) => a.copy_(source)),
+  neg_: rule((a: Tensor) => a.neg_()),
+  'size.int': rule((a: Tensor, dim: number) => a.shape.at(dim)),
+  numel: rule((a: Tensor) => a.size),
+  item: rule((a: Tensor) => a.item()),
+};
+
+/** By 'aten::add.Tensor'. What needs no rule of its own takes its arguments in torch's order. */
+export const rules: ReadonlyMap<string, Rule> = new Map(
+  SCHEMAS.map(parseSchema).map((schema) => {
+    const own = special[schema.key.slice('aten::'.length)];
+    return [schema.key, { schema, run: own ?? plain(schema) }] as const;
+  }),
+);
+
+function plain({ name, key }: Schema): Rule['run'] {
+  const operation = builtinOps.get(name) as ((...args: readonly unknown[]) => unknown) | undefined;
+  if (operation === undefined) throw new Error(`invariant: no operation for ${key}`);
+  return (args) => {
+    let { length } = args;
+    while (length > 0 && args[length - 1] === undefined) length--;
+    return operation(...args.slice(0, length));
+  };
+}

@@ -1,0 +1,173 @@
+/** @file How a torch group is joined: the options, checked and filled in with what the environment says. */
+import { RpcError, type Logger } from '@backwire/rpc';
+import { checkTimeoutMs } from '@backwire/rpc/internal';
+import type { Named } from '@backwire/tensor';
+import { DEFAULT_TORCH_LIMITS, type TorchLimits } from './limits.ts';
+
+export interface TorchOptions {
+  /** This worker's name, unique in the group. No '-' and no ',' in a dynamic one. */
+  readonly name: string;
+  /** This worker's rank in a static group, or its id in a dynamic one. @default RANK; in a dynamic group a fresh id from 1000 up */
+  readonly rank?: number | undefined;
+  /** How many workers the group has. @default WORLD_SIZE; without both the group is dynamic */
+  readonly worldSize?: number | undefined;
+  /** Whether the size of the group is fixed. @default 'static' where a world size is known */
+  readonly membership?: 'static' | 'dynamic' | undefined;
+  /** Where the group's store is: 'tcp://host:port', or 'env://' for MASTER_ADDR and MASTER_PORT. @default 'env://' */
+  readonly initMethod?: string | undefined;
+  /**
+   * Has to be true: nothing in a torch group is authenticated or encrypted, and whoever reaches its ports can run code in its Python
+   * workers.
+   */
+  readonly trustNetwork: boolean;
+  /** The address to listen on, and that the others are told. @default the one from which the store is reached */
+  readonly bind?: string | undefined;
+  readonly advertise?: string | undefined;
+  /** The default of `timeoutMs` of calls, in milliseconds. @default 60000 */
+  readonly rpcTimeoutMs?: number | undefined;
+  /** How long to wait for the group, in milliseconds; 0 = no limit. @default 300000 */
+  readonly initTimeoutMs?: number | undefined;
+  /** What Python may name here. @default 'all-defined' */
+  readonly serve?: readonly Named[] | 'all-defined' | undefined;
+  /** Whether Python may also name what the tensor package defines. @default true, but false where `serve` is a list */
+  readonly builtins?: boolean | undefined;
+  readonly limits?: Partial<TorchLimits> | undefined;
+  /**
+   * How many times the processes of the group have called `init_rpc` before.
+   * @default in a static group, how often this worker has joined at that store; in a dynamic one 0
+   */
+  readonly generation?: number | undefined;
+  /** @default one that prints warnings and errors */
+  readonly logger?: Logger | undefined;
+}
+
+/** The options of one worker, checked. */
+export interface TorchSettings {
+  readonly name: string;
+  readonly rank: number | undefined;
+  readonly size: number | undefined;
+  readonly store: { readonly host: string; readonly port: number };
+  /** Under torchrun the store is its own, and nobody is counted in. */
+  readonly storeServed: boolean;
+  readonly bind: string | undefined;
+  readonly advertise: string | undefined;
+  readonly rpcTimeoutMs: number;
+  readonly initTimeoutMs: number;
+  readonly serve: readonly Named[] | undefined;
+  readonly builtins: boolean;
+  readonly limits: TorchLimits;
+  readonly generation: number | undefined;
+  readonly logger: Logger;
+}
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** @throws RpcError 'failed-precondition' without `trustNetwork`, 'invalid-argument'; TypeError, RangeError. */
+export function settle(options: TorchOptions, env: Environment): TorchSettings {
+  if (typeof options !== 'object' || options === null)
+    throw new TypeError("joinTorch needs options: at least { name: 'web', trustNetwork: true }");
+  if (options.trustNetwork !== true) {
+    const text =
+      'nothing in a torch group is authenticated or encrypted, and whoever reaches its ports can run code in its Python workers: say trustNetwork: true where the network lets nobody else in';
+    throw new RpcError('failed-precondition', text);
+  }
+  const rank = options.rank ?? numberOf(env['RANK'], 'RANK');
+  const worldSize =
+    options.worldSize ?? (options.membership === 'dynamic' ? undefined : numberOf(env['WORLD_SIZE'], 'WORLD_SIZE'));
+  const membership = options.membership ?? (worldSize === undefined ? 'dynamic' : 'static');
+  const dynamic = membership === 'dynamic';
+  checkName(options.name, dynamic);
+  if (!dynamic) checkPlace(rank, worldSize);
+  else if (rank !== undefined) checkRange(rank, 0x7fff, 'rank');
+  const serve = options.serve === 'all-defined' ? undefined : options.serve;
+  return {
+    name: options.name,
+    // A rank of the environment is for the workers of a static group.
+    rank: dynamic ? options.rank : rank,
+    size: dynamic ? undefined : worldSize,
+    store: storeOf(options.initMethod ?? 'env://', env),
+    storeServed: env['TORCHELASTIC_USE_AGENT_STORE'] === 'True' && (options.initMethod ?? 'env://') === 'env://',
+    bind: options.bind,
+    advertise: options.advertise,
+    rpcTimeoutMs: checkTimeoutMs(options.rpcTimeoutMs ?? 60_000, 'rpcTimeoutMs'),
+    initTimeoutMs: checkTimeoutMs(options.initTimeoutMs ?? 300_000, 'initTimeoutMs'),
+    serve,
+    builtins: options.builtins ?? serve === undefined,
+    limits: { ...DEFAULT_TORCH_LIMITS, ...options.limits },
+    generation: options.generation,
+    logger: options.logger ?? consoleLogger(options.name),
+  };
+}
+
+const NAME = /^[A-Za-z0-9\-_:]{1,127}$/;
+
+function checkName(name: unknown, dynamic: boolean): void {
+  if (typeof name !== 'string' || !NAME.test(name))
+    throw new RpcError(
+      'invalid-argument',
+      `a worker's name is letters, digits, '-', '_' and ':', at most 127 of them; got ${String(name)}`,
+    );
+  if (dynamic && name.includes('-'))
+    throw new RpcError(
+      'invalid-argument',
+      `a worker of a dynamic torch group may have no '-' in its name, since torch takes names apart there: '${name}'`,
+    );
+}
+
+function checkPlace(rank: number | undefined, size: number | undefined): void {
+  if (size === undefined)
+    throw new RpcError('invalid-argument', 'a static group needs worldSize, or WORLD_SIZE in the environment');
+  checkRange(size, 0x8000, 'worldSize');
+  if (size < 1) throw new RpcError('invalid-argument', `worldSize is positive, got ${size}`);
+  if (rank === undefined)
+    throw new RpcError(
+      'invalid-argument',
+      'a worker of a static torch group needs its rank, or RANK in the environment',
+    );
+  checkRange(rank, size - 1, 'rank');
+}
+
+function checkRange(value: number, high: number, what: string): void {
+  if (!Number.isInteger(value) || value < 0 || value > high)
+    throw new RpcError('invalid-argument', `${what} is a whole number from 0 to ${high}, got ${String(value)}`);
+}
+
+function storeOf(method: string, env: Environment): { host: string; port: number } {
+  if (method === 'env://') {
+    const host = env['MASTER_ADDR'];
+    const port = numberOf(env['MASTER_PORT'], 'MASTER_PORT');
+    if (host === undefined || host === '' || port === undefined)
+      throw new RpcError(
+        'invalid-argument',
+        'initMethod env:// needs MASTER_ADDR and MASTER_PORT; or give tcp://host:port',
+      );
+    return { host, port };
+  }
+  const match = /^tcp:\/\/(?:\[([^\]]+)\]|([^/:]+)):(\d{1,5})$/.exec(method);
+  const port = Number(match?.[3]);
+  if (match === null || port < 1 || port > 0xffff)
+    throw new RpcError(
+      'invalid-argument',
+      `initMethod is 'tcp://host:port' or 'env://', got '${method.slice(0, 100)}'`,
+    );
+  return { host: (match[1] ?? match[2]) as string, port };
+}
+
+function numberOf(text: string | undefined, name: string): number | undefined {
+  if (text === undefined || text === '') return undefined;
+  if (!/^\d{1,9}$/.test(text)) throw new RpcError('invalid-argument', `${name} is not a number: '${text}'`);
+  return Number(text);
+}
+
+function consoleLogger(name: string): Logger {
+  const line = (write: (text: string) => void) => (o: object, m: string) =>
+    write(
+      `[backwire torch ${name}] ${m} ${JSON.stringify(o, (_, value: unknown) => (value instanceof Error ? value.message : value))}`,
+    );
+  return {
+    debug: () => undefined,
+    info: () => undefined,
+    warn: line((text) => console.warn(text)),
+    error: line((text) => console.error(text)),
+  };
+}
