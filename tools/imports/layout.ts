@@ -14,6 +14,8 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
   launch: [],
   torch: [
     'joining',
+    'rrefs',
+    'autograd',
     'calls',
     'operators',
     'links',

@@ -25,6 +25,7 @@ import { isHandle } from './handle-brand.ts';
 import { lookAt } from './inspection.ts';
 import { EXTENSION_NAME } from './names.ts';
 import { serveMethods } from './owner/remote-methods.ts';
+import { spaceOf, type RRefSpace } from './space.ts';
 import type { RRef } from './types.ts';
 
 export interface RRefOptions {
@@ -63,7 +64,13 @@ export function remote<F extends AnyFn & Named>(
 ): RRef<Awaited<ReturnType<F>>>;
 export function remote(to: To, fn: Named, args: readonly unknown[] = [], options: CallOptions = {}): RRef<unknown> {
   refuseUnknown(options, CALL_OPTIONS, 'remote()');
-  const session = sessionOf(options.agent ?? currentAgent());
+  const agent = options.agent ?? currentAgent();
+  const space = spaceOf(agent);
+  if (space !== undefined) {
+    checkArguments(args, nameOf(fn));
+    return space.remote(to, fn, args, options);
+  }
+  const session = sessionOf(agent);
   const worker = session.host.resolve(to);
   session.requireExtension(worker, EXTENSION_NAME);
   const name = nameOf(fn);
@@ -75,7 +82,7 @@ export function remote(to: To, fn: Named, args: readonly unknown[] = [], options
 
 /** An RRef of a value that is here. It borrows the value: nothing is copied or disposed. */
 export function createRRef<T>(value: T): RRef<T> {
-  return sessionOf(agentForRRef()).own(value) as RRef<T>;
+  return here(agentForRRef()).own(value) as RRef<T>;
 }
 
 export function isRRef(value: unknown): value is RRef<unknown> {
@@ -93,7 +100,7 @@ export function rrefDebugInfo(): Record<
     num_pending_users = 0,
     num_pending_children = 0,
     num_pending_futures = 0,
-  } = sessionOf(currentAgent()).debugInfo();
+  } = here(currentAgent()).debugInfo();
   return { num_owner_rrefs, num_forks, num_pending_users, num_pending_children, num_pending_futures };
 }
 
@@ -109,6 +116,8 @@ export function listRRefs(): {
   /** Where it was made; with `rrefs({ creationSites: true })`. */
   createdAt?: string;
 }[] {
+  const space = spaceOf(currentAgent());
+  if (space !== undefined) return space.list();
   const session = sessionOf(currentAgent());
   const { name } = session.host;
   const { owned, held } = lookAt(session);
@@ -120,6 +129,11 @@ export function listRRefs(): {
       type: 'unknown',
     })),
   ];
+}
+
+/** The RRefs of an agent, of whatever kind it is. */
+function here(agent: RpcAgent): Pick<RRefSpace, 'own' | 'debugInfo'> {
+  return spaceOf(agent) ?? sessionOf(agent);
 }
 
 function agentForRRef(): RpcAgent {

@@ -12,6 +12,7 @@ import {
 import { EventHub, Served, forgetDefault, type CallingAgent, type Definition } from '@backwire/rpc/internal';
 import type { Named } from '@backwire/tensor';
 import { runClean } from '@backwire/tensor/internal';
+import { provideRRefs } from '@backwire/rref/internal';
 import { Caller, type Wraps } from './calls/caller.ts';
 import { Gatherings } from './calls/gather.ts';
 import { Names } from './calls/names.ts';
@@ -22,6 +23,8 @@ import type { Door } from './links/door.ts';
 import type { PeerOptions, TorchPeer } from './links/peer.ts';
 import type { TorchLimits } from './limits.ts';
 import { Members } from './members.ts';
+import { RRefs } from './rrefs/session.ts';
+import { serveRRefs } from './rrefs/requests.ts';
 import { PyTuple } from './values/containers.ts';
 
 /** How the agent leaves its group. */
@@ -62,6 +65,7 @@ export class TorchAgent implements CallingAgent {
   /** What Python may name here. */
   readonly offered: Names;
   readonly values: Values;
+  readonly rrefs: RRefs;
   readonly dynamic: boolean;
   isClosed = false;
   private readonly hub = new EventHub();
@@ -69,7 +73,7 @@ export class TorchAgent implements CallingAgent {
   private leaving: Leaving | undefined;
   private ending: Promise<void> | undefined;
 
-  constructor(options: AgentOptions, references: References, wraps: Wraps) {
+  constructor(options: AgentOptions, wraps: Wraps) {
     const { self, limits, logger } = options;
     this.self = self;
     this.name = self.name;
@@ -78,6 +82,10 @@ export class TorchAgent implements CallingAgent {
     this.dynamic = options.dynamic;
     this.names = new Served({ worker: self.name, serve: options.serve, builtins: options.builtins });
     this.offered = new Names(this.names);
+    const references: References = {
+      receive: (fork, reading) => this.rrefs.receive(fork, reading),
+      share: (value, writing) => this.rrefs.share(value, writing),
+    };
     this.values = new Values(this.offered, references, limits);
     this.caller = new Caller(this.values, wraps, options.rpcTimeoutMs);
     this.server = new Server({
@@ -104,6 +112,26 @@ export class TorchAgent implements CallingAgent {
       },
       this.offered,
     );
+    this.rrefs = new RRefs({
+      self,
+      caller: this.caller,
+      values: this.values,
+      find: (to) => this.members.find(to),
+      call: (to, path, args, limits) => this.callAsProgram(to, path, args, limits),
+      backward: () => Promise.reject(new RpcError('failed-precondition', 'no autograd yet')),
+      lost: (error, what) => logger.debug({ error }, what),
+    });
+    serveRRefs({
+      self,
+      worker: this.rrefs.worker,
+      names: this.offered,
+      values: this.values,
+      server: this.server,
+      valueOf: (entry) => this.rrefs.valueOf(entry),
+      takeRefusal: () => this.rrefs.takeRefusal(),
+      typed: (owned, type) => this.rrefs.typed(owned, type),
+    });
+    provideRRefs(this, this.rrefs);
     // What torch asks every member about its devices: there are none to map.
     this.offered.answer('torch.distributed.rpc.backend_registry._get_device_infos', () =>
       PyTuple.of<unknown>(0, new Map(), []),
@@ -170,6 +198,7 @@ export class TorchAgent implements CallingAgent {
       'agent.client_active_calls': this.caller.active,
       'agent.server_active_calls': this.server.active,
       'agent.peers': this.members.list().length,
+      ...this.rrefs.debugInfo(),
     };
   }
 
@@ -178,26 +207,31 @@ export class TorchAgent implements CallingAgent {
   }
 
   shutdown(options: ShutdownOptions = {}): Promise<void> {
-    return (this.ending ??= this.end(options.graceful ?? true, options.timeoutMs ?? 0));
+    return (this.ending ??= this.end(options));
   }
 
   /** Leaves on its own: waits for nobody else, and for its own calls for a while. */
   async [Symbol.asyncDispose](): Promise<void> {
-    await (this.ending ??= this.end(false, DISPOSE_MS));
+    await (this.ending ??= this.end({ graceful: false, timeoutMs: DISPOSE_MS }));
   }
 
   /** Waits, at most so long, until what others hold here is let go of. */
-  async settle(_timeoutMs: number): Promise<void> {}
+  settle(timeoutMs: number): Promise<void> {
+    return this.rrefs.drain(timeoutMs);
+  }
 
   // Calls of torch's own functions.
 
   /** Calls a Python function by its path, outside of any context of the program. */
   callPython(to: To, path: string, args: readonly unknown[], options: CallOptions = {}): Promise<unknown> {
-    return runClean({ agent: this }, () => {
-      const form = { mode: 'value' as const, label: { kind: 'other' as const, name: path }, defaultTimeoutMs: 0 };
-      return new Promise((resolve, reject) => {
-        this.caller.call(this.members.find(to), PY_PREFIX + path, args, options, form, { resolve, reject });
-      });
+    return runClean({ agent: this }, () => this.callAsProgram(to, path, args, { timeoutMs: 0, ...options }));
+  }
+
+  /** The same, in whatever context the program is. */
+  private callAsProgram(to: To, path: string, args: readonly unknown[], options: CallOptions): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      const form = { mode: 'value' as const, label: { kind: 'other' as const, name: path } };
+      this.caller.call(this.members.find(to), PY_PREFIX + path, args, options, form, { resolve, reject });
     });
   }
 
@@ -208,15 +242,23 @@ export class TorchAgent implements CallingAgent {
     this.hub.emit('peer-down', peer.worker);
   }
 
-  private async end(graceful: boolean, timeoutMs: number): Promise<void> {
-    try {
-      await this.leaving?.leave(this, { graceful, timeoutMs });
-    } finally {
-      this.isClosed = true;
-      forgetDefault(this);
-      this.members.close();
-      await this.door?.close();
-      await this.leaving?.close();
-    }
+  private async end({ graceful = true, timeoutMs = 0, onLeak = 'warn' }: ShutdownOptions): Promise<void> {
+    // Whatever leaving comes to, nothing stays open.
+    const failure = await this.leaving?.leave(this, { graceful, timeoutMs }).then(
+      () => undefined,
+      (error: unknown) => ({ error }),
+    );
+    const leaks = this.rrefs.leaks();
+    this.isClosed = true;
+    this.rrefs.close();
+    forgetDefault(this);
+    this.members.close();
+    await this.door?.close();
+    await this.leaving?.close();
+    if (failure !== undefined) throw failure.error;
+    if (leaks.length === 0) return;
+    const text = `RRefs that others still hold: ${leaks.slice(0, 10).join('; ')}`;
+    if (onLeak === 'throw') throw new RpcError('failed-precondition', text);
+    this.logger.warn({ leaks: leaks.length }, text);
   }
 }

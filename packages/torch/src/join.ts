@@ -11,14 +11,12 @@ import {
 import { runAtRoot } from '@backwire/tensor/internal';
 import { TorchAgent } from './agent.ts';
 import type { Wraps } from './calls/caller.ts';
-import type { References } from './calls/values.ts';
 import { storePrefix } from './group/store-text.ts';
 import { MeshShell } from './joining/mesh.ts';
 import { StaticLeaving, exchangeNames, register, type Left } from './joining/static.ts';
 import { GroupStore } from './joining/store.ts';
 import { Door } from './links/door.ts';
 import { settle, type TorchOptions, type TorchSettings } from './options.ts';
-import { refuse } from './pickle/refusal.ts';
 
 const HANDSHAKE_MS = 10_000;
 const MAX_REQUESTS = 65_536;
@@ -142,14 +140,8 @@ async function enter(settings: TorchSettings, opened: Opened, left: Left): Promi
 function makeAgent(settings: TorchSettings, self: WorkerInfo, transport: Transport): TorchAgent {
   const { limits, logger, rpcTimeoutMs, serve, builtins, size } = settings;
   const options = { self, limits, logger, rpcTimeoutMs, serve, builtins, transport, dynamic: size === undefined };
-  const references: References = {
-    receive: () => {
-      throw refuse('an RRef');
-    },
-    share: () => undefined,
-  };
   const wraps: Wraps = { request: (_, body) => ({ body }), response: (_, body) => body };
-  return new TorchAgent(options, references, wraps);
+  return new TorchAgent(options, wraps);
 }
 
 function openDoor(

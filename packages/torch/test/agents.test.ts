@@ -15,6 +15,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { TorchAgent } from '../src/agent.ts';
 import { createTorchAgent } from '../src/join.ts';
 import { py } from '../src/py.ts';
+import { group, leave } from './group.ts';
 
 const scale = rpcFunction('app.scale', (x: Tensor, factor: number) => x.mul(factor));
 const plain = rpcFunction('plain', (...args: unknown[]) => args);
@@ -38,26 +39,6 @@ class Point {
   }
 }
 rpcClass(Point, { methods: ['doubled'] });
-
-async function group(size: number): Promise<TorchAgent[]> {
-  const port = await freePort();
-  return Promise.all(
-    Array.from({ length: size }, (_, rank) =>
-      createTorchAgent({
-        name: `n${rank}`,
-        rank,
-        worldSize: size,
-        initMethod: `tcp://127.0.0.1:${port}`,
-        trustNetwork: true,
-        initTimeoutMs: 20_000,
-      }),
-    ),
-  );
-}
-
-function leave(agents: readonly TorchAgent[]): Promise<unknown> {
-  return Promise.all(agents.map((agent) => agent.shutdown({ timeoutMs: 10_000 })));
-}
 
 describe('joining', () => {
   it('refuses without trustNetwork, before anything is opened', async () => {

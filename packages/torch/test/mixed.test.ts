@@ -1,8 +1,9 @@
 /** @file Groups of stock torch workers and of ours. Skipped without a Python with torch. */
-import { RemoteError, allGather, barrier, rpcAsync, rpcFunction, rpcInfo, rpcSync } from '@backwire/rpc';
-import { add, matmul, tensor, zeros, type Tensor } from '@backwire/tensor';
+import { RemoteError, allGather, barrier, rpcAsync, rpcClass, rpcFunction, rpcInfo, rpcSync } from '@backwire/rpc';
+import { createRRef, remote, type RRef } from '@backwire/rref';
+import { add, matmul, rpcName, tensor, zeros, type Tensor } from '@backwire/tensor';
 import { freePort } from '@backwire/testing';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { TorchAgent } from '../src/agent.ts';
 import { createTorchAgent } from '../src/join.ts';
 import { py } from '../src/py.ts';
@@ -17,7 +18,22 @@ rpcFunction('mixed.fails', (text: string): never => {
   throw new RangeError(text);
 });
 rpcFunction('mixed.doubled_by', async (to: string, x: Tensor) => rpcSync(to, add, [x, x]));
-const STUBS = ['scale', 'same', 'describe', 'fails', 'doubled_by', 'not_offered'].map((name) => `mixed.${name}`);
+class Counter {
+  static readonly [rpcName] = 'mixed.Counter';
+  count: number;
+  constructor(start = 0) {
+    this.count = start;
+  }
+  add(n = 1): number {
+    return (this.count += n);
+  }
+}
+rpcClass(Counter, { methods: ['add'] });
+rpcFunction('mixed.fetch', (rref: RRef<number>) => rref.toHere());
+rpcFunction('mixed.make', (value: number) => createRRef(value));
+const STUBS = ['Counter', 'fetch', 'make', 'scale', 'same', 'describe', 'fails', 'doubled_by', 'not_offered'].map(
+  (name) => `mixed.${name}`,
+);
 const describeOf = (value: unknown): string => new Describer().value(value);
 const SIZE = 3;
 const INEXACT: ReadonlySet<string> = new Set([
@@ -175,6 +191,83 @@ describe.skipIf(torchVersion === undefined).each([0, 1, 2])(
         await expect(python(first).run(`rpc.rpc_sync('node', torch.svd, (torch.ones(2, 2),))`)).rejects.toThrow(
           /aten::svd/,
         );
+      });
+    });
+
+    describe('RRefs', () => {
+      const remoteTo = ((...args: Parameters<typeof remote>) => node.run(() => remote(...args))) as typeof remote;
+
+      it('node creates in python, fetches, and calls methods', async () => {
+        const counter = remoteTo(first, py<Counter>('model.Counter'), [10]);
+        expect(await counter.rpcSync().add(5)).toBe(15);
+        expect(await counter.rpcAsync().add(py.kwargs({ n: 2 }) as never)).toBe(17);
+        expect(await counter.remote().add(1).toHere()).toBe(18);
+        expect(await counter.typeName()).toBe('Counter');
+        await expect((counter.rpcSync() as never as { missing(): Promise<void> }).missing()).rejects.toThrow(
+          /no attribute 'missing'/,
+        );
+        const x = tensor([1, 2]);
+        const sum: RRef<Tensor> = remoteTo(second, add, [x, x]);
+        expect((await sum.toHere()).toArray()).toEqual([2, 4]);
+        expect(await sum.typeName()).toBe('Tensor');
+        const scripted = remoteTo(second, py.script<(a: Tensor, b: number) => Tensor>('model.scripted'), [x, 3]);
+        expect((await scripted.toHere()).toArray()).toEqual([3, 6]);
+        const failed = remoteTo(first, py('model.fails'), ['no value']);
+        await expect(failed.toHere()).rejects.toMatchObject({ remoteName: 'ValueError' });
+        for (const rref of [counter, sum, scripted, failed]) rref.dispose();
+      });
+
+      it('travel in all four cases', async () => {
+        const mine = node.run(() => createRRef(5));
+        expect(await call(first, py('model.fetched'), [mine])).toBe(5);
+        const theirs = remoteTo(first, py<number>('model.same'), [6]);
+        expect(await call(first, py('model.local'), [theirs])).toBe(6);
+        expect(await call(second, py('model.fetched'), [theirs])).toBe(6);
+        const back = await call(first, py<(rref: RRef<number>) => RRef<number>>('model.same'), [mine]);
+        expect(back.isOwner()).toBe(true);
+        expect(await back.localValue()).toBe(5);
+        const made = await call(first, py<(value: number) => RRef<number>>('model.make'), [8]);
+        expect(await made.toHere()).toBe(8);
+        for (const rref of [theirs, made]) rref.dispose();
+      });
+
+      it('python creates in node, fetches, hands on, and calls methods', async () => {
+        const run = (code: string): Promise<string> => python(first).run(code);
+        await run(`model.kept['counter'] = rpc.remote('node', mixed.Counter, (10,))`);
+        expect(await run(`model.kept['counter'].rpc_sync().add(5)`)).toBe('15');
+        expect(await run(`model.kept['counter'].rpc_async().add(1).wait()`)).toBe('16');
+        expect(await run(`model.kept['counter'].remote().add(4).to_here()`)).toBe('20');
+        expect(await run(`rpc.rpc_sync('${second}', model.called, (model.kept['counter'], 'add', 2))`)).toBe('22');
+        expect(await run(`rpc.remote('node', torch.add, (torch.ones(2), 1)).to_here()`)).toBe(
+          describeOf(tensor([2, 2])),
+        );
+        expect(await run(`rpc.rpc_sync('node', mixed.fetch, (rpc.RRef(41),))`)).toBe('41');
+        expect(await run(`rpc.rpc_sync('node', mixed.fetch, (rpc.remote('${second}', model.same, (7,)),))`)).toBe('7');
+        expect(await run(`rpc.rpc_sync('node', mixed.make, (9,)).to_here()`)).toBe('9');
+        await expect(run(`rpc.remote('node', mixed.fails, ('gone',)).to_here()`)).rejects.toMatchObject({
+          type: 'ValueError',
+        });
+        await expect(run(`rpc.remote('node', mixed.not_offered).to_here(timeout=5)`)).rejects.toThrow(/is not offered/);
+        await run(`model.kept.clear()`);
+      });
+
+      it('leave nothing behind', async () => {
+        (globalThis as { gc?: () => void }).gc?.();
+        await vi.waitFor(async () => {
+          for (const fork of node.rrefs.worker.users.all()) node.rrefs.worker.users.release(fork);
+          expect(node.rrefs.debugInfo()).toMatchObject({
+            num_owner_rrefs: 0,
+            num_forks: 0,
+            num_pending_users: 0,
+            num_pending_children: 0,
+          });
+          for (const each of pythons)
+            expect(
+              await each.run(
+                `(__import__('gc').collect(), {k: int(v) for k, v in rpc._rref_context_get_debug_info().items()})[1]`,
+              ),
+            ).toBe('{"num_pending_users": 0, "num_forks": 0, "num_pending_futures": 0, "num_owner_rrefs": 0}');
+        }, 10_000);
       });
     });
 

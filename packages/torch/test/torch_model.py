@@ -66,6 +66,14 @@ def fetched(rref):
     return rref.to_here()
 
 
+def make(value):
+    return rpc.RRef(value)
+
+
+def called(rref, method, *args):
+    return getattr(rref.rpc_sync(), method)(*args)
+
+
 class Net(nn.Module):
     def __init__(self, n):
         super().__init__()

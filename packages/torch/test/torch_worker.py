@@ -42,7 +42,8 @@ def stub_modules(names):
             raise NotImplementedError("runs on another worker")
 
         if name[0].isupper():
-            stub = type(name, (), {"__module__": module_name})
+            # Python looks a method up in the class before it asks the owner to call it.
+            stub = type(name, (), {"__module__": module_name, "__getattr__": stub, "add": stub})
         stub.__module__, stub.__name__, stub.__qualname__ = module_name, name, name
         setattr(module, name, stub)
 

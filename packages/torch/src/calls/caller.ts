@@ -9,7 +9,7 @@ import type { Body, TorchResponse } from '../messages/commands.ts';
 import { RemoteException } from '../values/objects.ts';
 import { raised, refused } from './errors.ts';
 import { writeOperatorCall, writeScriptFunctionCall } from './script-calls.ts';
-import { targetOf, udfOf } from './targets.ts';
+import { targetOf, udfOf, type Target } from './targets.ts';
 import { readingFrom, takeBack, type Reading, type Values, type Writing } from './values.ts';
 
 /** What the parts above make of messages on their way: distributed autograd wraps them. */
@@ -51,20 +51,32 @@ export class Caller implements CallMaker {
     form: CallForm,
     answer: Answer,
   ): undefined {
+    this.callTarget(peer, targetOf(name), args, options, form, answer);
+    return undefined;
+  }
+
+  /** As `call`, of what a name means. */
+  callTarget(
+    peer: TorchPeer,
+    target: Target,
+    args: readonly unknown[],
+    options: CallOptions | undefined,
+    form: CallForm,
+    answer: Answer,
+  ): void {
     const timeoutMs = options?.timeoutMs ?? form.defaultTimeoutMs ?? this.defaultTimeoutMs;
     this.command(
       peer,
-      (writing) => this.encode(name, args, writing),
+      (writing) => this.encode(target, args, writing),
       { ...options, timeoutMs },
       this.result(peer),
       answer,
     );
-    return undefined;
   }
 
   oneway(peer: TorchPeer, name: string, args: readonly unknown[], options: CallOptions | undefined): void {
     const writing: Writing = { to: peer.worker, undo: [] };
-    const body = this.encode(name, args, writing);
+    const body = this.encode(targetOf(name), args, writing);
     const form: CallForm = { mode: 'value', label: { kind: 'oneway', name }, defaultTimeoutMs: 0 };
     const timeoutMs = options?.timeoutMs ?? form.defaultTimeoutMs ?? 0;
     // The answer, which torch sends in any case, is read and dropped.
@@ -113,6 +125,20 @@ export class Caller implements CallMaker {
     });
   }
 
+  /** Sends a request of the library's own, in no context and without a time limit. */
+  tell(
+    peer: TorchPeer,
+    body: Body,
+    take: (response: TorchResponse, reading: Reading) => unknown,
+    options: CallOptions = {},
+  ): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      const reading = readingFrom(peer.worker);
+      const expected = { reading, take: (response: TorchResponse) => take(response, reading) };
+      this.send(peer, body, { to: peer.worker, undo: [] }, options, expected, { resolve, reject }, false);
+    });
+  }
+
   private send(
     peer: TorchPeer,
     inner: Body,
@@ -120,6 +146,7 @@ export class Caller implements CallMaker {
     { timeoutMs = 0, signal }: CallOptions,
     expected: Expected,
     answer: Answer,
+    wrap = true,
   ): void {
     const { worker } = peer;
     let settled: ((error?: unknown) => void) | undefined;
@@ -143,7 +170,7 @@ export class Caller implements CallMaker {
     const onAbort = (): void => fail(cancelled(signal, worker, 'maybe'));
     this.active++;
     try {
-      const wrapped = this.wraps.request(worker, inner);
+      const wrapped = wrap ? this.wraps.request(worker, inner) : { body: inner };
       settled = wrapped.settled;
       giveUp = peer.request(wrapped.body, {
         resolve: (body) => {
@@ -211,8 +238,7 @@ export class Caller implements CallMaker {
     }
   }
 
-  private encode(name: string, args: readonly unknown[], writing: Writing): Body {
-    const target = targetOf(name);
+  private encode(target: Target, args: readonly unknown[], writing: Writing): Body {
     if (target.kind === 'operator') return writeOperatorCall(target.name, args);
     if (target.kind === 'script')
       return writeScriptFunctionCall(target.name, args, (value) => this.values.fork(value, writing));

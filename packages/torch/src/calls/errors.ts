@@ -34,6 +34,9 @@ export function raised({ message: written, type }: RemoteException, from: Worker
     remoteStack: message,
     peer: from,
   });
+  const code = own === 'RpcError' ? /^([a-z-]+): /.exec(text)?.[1] : undefined;
+  if (code !== undefined && isRpcErrorCode(code))
+    return new RpcError(code, text, { executed: 'yes', retryable: false, peer: from, cause });
   const known = errorTypeOf(own);
   if (known === undefined) return cause;
   const error = new known(text);

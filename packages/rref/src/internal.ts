@@ -1,0 +1,13 @@
+/** @file What sibling packages use of @backwire/rref; not covered by semantic versioning. */
+export { createAnswer, createProxy, type Answer } from './client/proxy.ts';
+export { waitFor } from './deadline.ts';
+export { errorOf, failureOf } from './failure.ts';
+export { BRAND } from './handle-brand.ts';
+export { OwnedValue } from './owner/owned-value.ts';
+export { callMethod, secondHandle, typeNameOf } from './owner/referent.ts';
+export { formatId, type GlobalId } from './protocol/ids.ts';
+export type { Carried, Control, Failure } from './protocol/messages.ts';
+export type { OwnerEntry } from './protocol/owner-table.ts';
+export { idOf, type UserFork } from './protocol/user-table.ts';
+export { ProtocolWorker } from './protocol/worker.ts';
+export { provideRRefs, type RRefSpace } from './space.ts';

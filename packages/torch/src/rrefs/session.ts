@@ -1,0 +1,514 @@
+/** @file RRefs at work in one agent of a torch group: the protocol's tables joined to messages, promises and the collector. */
+import { RemoteError, RpcError, type CallOptions, type To, type WorkerInfo } from '@backwire/rpc';
+import { collectInWaitAll, nameOf } from '@backwire/rpc/internal';
+import type { RRef } from '@backwire/rref';
+import {
+  OwnedValue,
+  ProtocolWorker,
+  createAnswer,
+  errorOf,
+  failureOf,
+  formatId,
+  typeNameOf,
+  type Answer,
+  type Carried,
+  type Control,
+  type Failure,
+  type OwnerEntry,
+  type RRefSpace,
+  type UserFork,
+} from '@backwire/rref/internal';
+import { Tensor, type Named } from '@backwire/tensor';
+import { failed } from '../calls/caller.ts';
+import type { Caller } from '../calls/caller.ts';
+import { writeOperatorCall, writeScriptFunctionCall } from '../calls/script-calls.ts';
+import { argumentsOf, targetOf, udfOf, type Target as Callee } from '../calls/targets.ts';
+import type { Reading, References, Values, Writing } from '../calls/values.ts';
+import type { TorchPeer } from '../links/peer.ts';
+import { writeCommand } from '../messages/codec.ts';
+import type { Body, Creation, TorchResponse } from '../messages/commands.ts';
+import { NotOfferedError, refuse } from '../pickle/refusal.ts';
+import { tupleOf } from '../values/containers.ts';
+import { PyName } from '../values/name.ts';
+import { RRefFork } from '../values/objects.ts';
+import { ControlSender } from './controls.ts';
+import { PYTHON_OBJECT, TENSOR, TorchRRef, type HandleHost, type Target } from './handle.ts';
+import { globalId, torchId } from './ids.ts';
+
+export interface SessionHost {
+  readonly self: WorkerInfo;
+  readonly caller: Caller;
+  readonly values: Values;
+  find(to: To): TorchPeer;
+  /** Calls a function of torch's own by its path, as the program's call: in its context, within its limits. */
+  call(to: WorkerInfo, path: string, args: readonly unknown[], options: CallOptions): Promise<unknown>;
+  backward(contextId: bigint, roots: readonly Tensor[], options: CallOptions & { retainGraph: boolean }): Promise<void>;
+  lost(error: unknown, what: string): void;
+}
+
+const LOCAL_INVOKE = 'torch.distributed.rpc.rref_proxy._local_invoke';
+const TYPE_OF = 'torch.distributed.rpc.api._rref_typeof_on_owner';
+
+/** One per agent. */
+export class RRefs implements References, RRefSpace, HandleHost {
+  readonly worker: ProtocolWorker<OwnedValue>;
+  closed = false;
+  private readonly host: SessionHost;
+  private readonly sender: ControlSender;
+  /** torch's types of values that are owned here, where they are not told by the value. */
+  private readonly types = new WeakMap<OwnedValue, string>();
+  private readonly settling = new Map<UserFork, (() => void)[]>();
+  private readonly registry = new FinalizationRegistry<UserFork>((fork) => this.collected(fork));
+  private refusal: Failure | undefined;
+  private changed: (() => void)[] = [];
+
+  constructor(host: SessionHost) {
+    this.host = host;
+    this.sender = new ControlSender({
+      tell: (to, body) => this.tell(to, body),
+      heard: (from, message) => {
+        this.worker.control(from, message);
+        this.notify();
+      },
+      lost: (error, what) => host.lost(error, what),
+    });
+    this.worker = new ProtocolWorker<OwnedValue>(host.self.id, {
+      send: (to, message) => this.send(to, message),
+      settled: (fork) => this.settled(fork),
+      dropped: (fork) => {
+        this.sender.left(fork);
+        this.notify();
+      },
+      freed: () => this.notify(),
+      failed: (entry, failure) => this.valueOf(entry).reject(errorOf(failure, host.self)),
+    });
+  }
+
+  get self(): WorkerInfo {
+    return this.host.self;
+  }
+
+  // What programs ask for.
+
+  remote(to: To, fn: Named, args: readonly unknown[], options: CallOptions): RRef<unknown> {
+    this.throwIfClosed();
+    const peer = this.host.find(to);
+    return this.create(peer, targetOf(nameOf(fn)), args, options);
+  }
+
+  /** An RRef of a value that is here. Nothing is registered before it is shared. */
+  own(value: unknown): RRef<unknown> {
+    this.throwIfClosed();
+    return this.adopt({ rref: this.worker.drawId(), owned: OwnedValue.of(value) }, typeOf(value));
+  }
+
+  debugInfo(): Record<string, number> {
+    const { owners, users } = this.worker;
+    return {
+      num_owner_rrefs: owners.size,
+      num_forks: owners.forkCount,
+      num_pending_users: users.pendingUsers,
+      num_pending_children: users.pendingChildren,
+      num_pending_futures: this.settling.size,
+    };
+  }
+
+  list(): { id: string; owner: string; holders: string[]; type: string }[] {
+    const { owners, users } = this.worker;
+    const { name } = this.host.self;
+    const holders = new Map<OwnerEntry<OwnedValue>, string[]>();
+    for (const fork of owners.allForks()) {
+      const known = holders.get(fork.entry) ?? [];
+      holders.set(fork.entry, [...known, this.nameOf(fork.holder)]);
+    }
+    const owned = [...owners.all()].map((entry) => ({
+      id: formatId(entry),
+      owner: name,
+      holders: holders.get(entry) ?? [],
+      type: entry.payload?.settled === true ? valueType(entry.payload) : 'unknown',
+    }));
+    const held = [...users.all()].map((fork) => ({
+      id: formatId(fork.rref),
+      owner: this.nameOf(fork.owner),
+      holders: [name],
+      type: 'unknown',
+    }));
+    return [...owned, ...held];
+  }
+
+  // Handles in messages.
+
+  receive(fork: RRefFork, reading: Reading): object {
+    const carried = { kind: 'fork', rref: globalId(fork.rref), owner: fork.owner, fork: globalId(fork.fork) } as const;
+    const arrival = this.worker.forkArrived(reading.from.id, carried);
+    if (arrival.kind === 'ignored') throw refuse('a handle on an RRef that has come before');
+    if (arrival.kind === 'owned') {
+      const { entry } = arrival;
+      return this.adopt({ rref: { member: entry.member, local: entry.local }, owned: this.valueOf(entry) }, fork.type);
+    }
+    const handle = this.adopt({ rref: arrival.fork.rref, fork: arrival.fork }, fork.type);
+    reading.handles.add(handle);
+    // Functions wait until the owner knows of what they were given.
+    if (arrival.fork.phase === 'pending') reading.pending.push(this.whenSettled(arrival.fork));
+    return handle;
+  }
+
+  share(value: object, { to, undo }: Writing): RRefFork | undefined {
+    if (!(value instanceof TorchRRef)) return undefined;
+    const handle = value as TorchRRef<unknown>;
+    if (handle.host !== this) throw new TypeError('an RRef of another agent');
+    handle.throwIfUnusable('send it');
+    const { target } = handle;
+    const carried: Carried & { kind: 'fork' } =
+      'owned' in target
+        ? this.worker.shareOwned(target.rref, target.owned, to.id)
+        : this.worker.shareHeld(target.fork, to.id);
+    undo.push(() => this.worker.unshare(carried));
+    const type = 'owned' in target ? this.typeOfOwned(target.owned, handle.torchType) : handle.torchType;
+    return new RRefFork(carried.owner, torchId(carried.rref), torchId(carried.fork), this.self.id, type);
+  }
+
+  // What handles need.
+
+  timeoutMs({ timeoutMs }: CallOptions): number {
+    return timeoutMs ?? this.host.caller.defaultTimeoutMs;
+  }
+
+  workerOf(id: number): WorkerInfo {
+    return this.host.find(id).worker;
+  }
+
+  fetch(handle: TorchRRef<unknown>, options: CallOptions): Promise<unknown> {
+    const kind = handle.torchType === PYTHON_OBJECT ? 'python-rref-fetch-call' : 'script-rref-fetch-call';
+    const rref = torchId(handle.target.rref);
+    const { caller } = this.host;
+    return caller.ask(
+      this.ownerOf(handle),
+      () => writeCommand({ kind, rref, from: this.self.id }),
+      { ...options, timeoutMs: this.timeoutMs(options) },
+      (response, reading) => caller.valueOf(response, reading),
+    );
+  }
+
+  async typeName(handle: TorchRRef<unknown>, options: CallOptions): Promise<string> {
+    try {
+      const type = await this.host.call(handle.owner(), TYPE_OF, [handle, true], this.limits(options));
+      return type instanceof PyName ? (type.name.split('.').at(-1) as string) : String(type);
+    } catch (error) {
+      // A class that Python has and this worker does not is known by its name all the same.
+      if (error instanceof NotOfferedError) return error.global.split('.').at(-1) as string;
+      throw error;
+    }
+  }
+
+  invoke(
+    handle: TorchRRef<unknown>,
+    kind: 'sync' | 'async',
+    method: string,
+    args: readonly unknown[],
+    options: CallOptions,
+  ): Answer {
+    const result = handle.use(`rpc_${kind}()`, async () => {
+      const { owned } = handle;
+      const invoked = this.invocation(handle, method, args);
+      if (owned !== undefined) await owned.wait();
+      return this.host.call(handle.owner(), LOCAL_INVOKE, invoked, this.limits(options));
+    });
+    if (kind === 'async') collectInWaitAll(result);
+    return createAnswer(method, result);
+  }
+
+  invokeRemotely(
+    handle: TorchRRef<unknown>,
+    method: string,
+    args: readonly unknown[],
+    options: CallOptions,
+  ): RRef<unknown> {
+    handle.throwIfUnusable('call remote() on it');
+    const dot = LOCAL_INVOKE.lastIndexOf('.');
+    const callee: Callee = {
+      kind: 'python',
+      name: new PyName(LOCAL_INVOKE.slice(0, dot), LOCAL_INVOKE.slice(dot + 1)),
+    };
+    const made = this.create(this.ownerOf(handle), callee, this.invocation(handle, method, args), options);
+    // The method still needs this value: the handle is in use until the creation is over.
+    handle.use('remote()', async () => made.creation).catch(() => undefined);
+    return made;
+  }
+
+  async backward(
+    handle: TorchRRef<unknown>,
+    context: bigint,
+    options: CallOptions & { retainGraph: boolean },
+  ): Promise<void> {
+    const { retainGraph } = options;
+    const rref = torchId(handle.target.rref);
+    const { caller } = this.host;
+    await caller.ask(
+      this.ownerOf(handle),
+      () => writeCommand({ kind: 'rref-backward-req', rref, context, retainGraph }),
+      this.limits(options),
+      (response, { from }) => acknowledged(response, 'rref-backward-resp', from),
+    );
+  }
+
+  backwardHere(value: Tensor, contextId: bigint, options: CallOptions & { retainGraph: boolean }): Promise<void> {
+    return this.host.backward(contextId, [value], options);
+  }
+
+  whenSettled(fork: UserFork): Promise<void> {
+    if (fork.settled) return Promise.resolve();
+    return new Promise((resolve) => {
+      const known = this.settling.get(fork);
+      if (known === undefined) this.settling.set(fork, [resolve]);
+      else known.push(resolve);
+    });
+  }
+
+  release(handle: object, fork: UserFork): void {
+    this.registry.unregister(handle);
+    if (this.closed) return;
+    this.worker.users.release(fork);
+    this.notify();
+  }
+
+  // What serving needs.
+
+  valueOf(entry: OwnerEntry<OwnedValue>): OwnedValue {
+    return (entry.payload ??= OwnedValue.empty());
+  }
+
+  takeRefusal(): Failure | undefined {
+    const { refusal } = this;
+    this.refusal = undefined;
+    return refusal;
+  }
+
+  typed(owned: OwnedValue, type: string): void {
+    this.types.set(owned, type);
+  }
+
+  // The end.
+
+  /** Lets go of all that is held here, and waits until nobody holds anything of this worker's. @throws RpcError 'deadline-exceeded' */
+  async drain(timeoutMs: number): Promise<void> {
+    const { users, owners } = this.worker;
+    for (const fork of [...users.all()]) users.release(fork);
+    const end = timeoutMs === 0 ? Infinity : performance.now() + timeoutMs;
+    while (owners.size > 0 || users.size > 0 || this.sender.pending > 0) {
+      const left = end - performance.now();
+      if (left <= 0) throw this.undrained(timeoutMs);
+      await Promise.race([this.nextChange(), this.sender.whenIdle(), pause(Math.min(left, DRAIN_LOOK_MS))]);
+    }
+  }
+
+  /** What others hold of this worker's, a line each. */
+  leaks(): string[] {
+    return [...this.worker.owners.allForks()].map(
+      (fork) =>
+        `Leaking RRef ${formatId(fork.entry)} with fork Id ${formatId(fork)}, held by '${this.nameOf(fork.holder)}'`,
+    );
+  }
+
+  close(): void {
+    if (this.closed) return;
+    this.closed = true;
+    const gone = new RpcError('rref-released', 'the agent that owned this RRef has shut down');
+    for (const entry of this.worker.owners.all()) entry.payload?.reject(gone);
+    this.worker.owners.clear();
+    this.worker.users.clear();
+    this.notify();
+  }
+
+  private create(peer: TorchPeer, callee: Callee, args: readonly unknown[], options: CallOptions): TorchRRef<unknown> {
+    const { caller } = this.host;
+    if (peer.worker.id === this.self.id) return this.createHere(peer, callee, args, options);
+    const { fork, carried } = this.worker.create(peer.worker.id);
+    if (carried.kind !== 'create') throw new Error('invariant: a creation is no fork');
+    const creation = { rref: torchId(carried.rref), fork: torchId(carried.fork) };
+    let body: Body;
+    const writing: Writing = { to: peer.worker, undo: [] };
+    try {
+      body = this.remoteCall(callee, args, creation, writing);
+    } catch (error) {
+      this.worker.users.createFailed(fork, failureOf(error));
+      this.worker.users.release(fork);
+      throw error;
+    }
+    const handle = this.adopt(
+      { rref: fork.rref, fork },
+      callee.kind === 'python' || callee.kind === 'offered' ? PYTHON_OBJECT : TENSOR,
+    );
+    const limits = this.limits(options);
+    const asked = caller
+      .ask(
+        peer,
+        () => body,
+        limits,
+        (response, { from }) => acknowledged(response, 'remote-ret', from),
+      )
+      .then(
+        () => this.worker.users.created(fork),
+        (error: unknown) => {
+          const shown = creationError(error, peer.worker);
+          if (RpcError.from(error).executed === 'no' || error instanceof RemoteError) this.sender.refusedBy(fork);
+          this.worker.users.createFailed(fork, failureOf(shown));
+          throw shown;
+        },
+      );
+    handle.follow(asked);
+    return handle;
+  }
+
+  /** A call to this worker itself, whose result is the value. */
+  private createHere(
+    peer: TorchPeer,
+    callee: Callee,
+    args: readonly unknown[],
+    options: CallOptions,
+  ): TorchRRef<unknown> {
+    const { caller } = this.host;
+    const owned = OwnedValue.empty();
+    const entry = this.worker.createOwn(owned);
+    const result = new Promise<unknown>((resolve, reject) => {
+      const form = { mode: 'value' as const, label: { kind: 'remote' as const, name: '' } };
+      caller.callTarget(peer, callee, args, this.limits(options), form, { resolve, reject });
+    });
+    const handle = this.adopt({ rref: { member: entry.member, local: entry.local }, owned }, PYTHON_OBJECT);
+    result.then(
+      (value) => {
+        owned.resolve(value);
+        this.worker.createOwnDone(entry);
+      },
+      (error: unknown) => {
+        owned.reject(error);
+        this.worker.createOwnDone(entry);
+      },
+    );
+    return handle;
+  }
+
+  private remoteCall(callee: Callee, args: readonly unknown[], creation: Creation, writing: Writing): Body {
+    const { values } = this.host;
+    if (callee.kind === 'operator') return writeOperatorCall(callee.name, args, creation);
+    if (callee.kind === 'script')
+      return writeScriptFunctionCall(callee.name, args, (value) => values.fork(value, writing), creation);
+    const { bytes, tensors } = values.write(udfOf(callee, args), writing);
+    return writeCommand({ kind: 'python-remote-call', isAsync: false, pickled: bytes, tensors, ...creation });
+  }
+
+  private invocation(handle: TorchRRef<unknown>, method: string, args: readonly unknown[]): readonly unknown[] {
+    const { positional, kwargs } = argumentsOf(args);
+    return [handle, method, tupleOf(positional), new Map(kwargs)];
+  }
+
+  private limits(options: CallOptions): CallOptions {
+    return { ...options, timeoutMs: this.timeoutMs(options) };
+  }
+
+  private ownerOf(handle: TorchRRef<unknown>): TorchPeer {
+    return this.host.find(handle.owner());
+  }
+
+  private adopt(target: Target, type: string): TorchRRef<unknown> {
+    const handle = new TorchRRef<unknown>(this, target, type);
+    if (handle.fork !== undefined && handle.fork.phase !== 'gone') this.registry.register(handle, handle.fork, handle);
+    return handle;
+  }
+
+  private typeOfOwned(owned: OwnedValue, fallback: string): string {
+    const known = this.types.get(owned);
+    if (known !== undefined) return known;
+    return owned.settled && fallback !== PYTHON_OBJECT ? typeOf(owned.now()) : fallback;
+  }
+
+  private send(to: number, message: Control): void {
+    if (message.kind === 'fork-ack') this.refusal = message.refused;
+    else this.sender.send(to, message);
+  }
+
+  private tell(to: number, body: Body): Promise<unknown> {
+    const { caller } = this.host;
+    return caller.tell(this.host.find(to), body, (response, { from }) => acknowledged(response, 'rref-ack', from));
+  }
+
+  private settled(fork: UserFork): void {
+    const waiting = this.settling.get(fork) ?? [];
+    this.settling.delete(fork);
+    for (const resolve of waiting) resolve();
+    this.notify();
+  }
+
+  private collected(fork: UserFork): void {
+    if (this.closed || fork.released || fork.phase === 'gone') return;
+    this.worker.users.release(fork);
+    this.notify();
+  }
+
+  private throwIfClosed(): void {
+    if (this.closed) throw new RpcError('failed-precondition', `worker '${this.self.name}' has shut down`);
+  }
+
+  private nameOf(worker: number): string {
+    try {
+      return this.host.find(worker).worker.name;
+    } catch {
+      return `worker ${worker}`; // has left
+    }
+  }
+
+  private undrained(timeoutMs: number): RpcError {
+    const { users } = this.worker;
+    const lines = [
+      ...this.leaks(),
+      ...[...users.all()].map((fork) => `${formatId(fork)} waits for '${this.nameOf(fork.owner)}'`),
+    ];
+    return new RpcError(
+      'deadline-exceeded',
+      `RRefs were not let go of within ${timeoutMs} ms: ${lines.slice(0, 10).join('; ')}`,
+    );
+  }
+
+  private nextChange(): Promise<void> {
+    return new Promise((resolve) => this.changed.push(resolve));
+  }
+
+  private notify(): void {
+    for (const resolve of this.changed.splice(0)) resolve();
+  }
+}
+
+const DRAIN_LOOK_MS = 100;
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+function typeOf(value: unknown): string {
+  return value instanceof Tensor ? TENSOR : PYTHON_OBJECT;
+}
+
+function valueType(owned: OwnedValue): string {
+  try {
+    return typeNameOf(owned.now());
+  } catch {
+    return 'unknown'; // its creation failed
+  }
+}
+
+/** @throws for an answer that is not the acknowledgement. */
+function acknowledged(response: TorchResponse, kind: TorchResponse['kind'], from: WorkerInfo): null {
+  if (response.kind !== kind) throw failed(response, from);
+  return null;
+}
+
+/** A creation of which nothing is known says what PyTorch says. */
+function creationError(error: unknown, peer: WorkerInfo): unknown {
+  if (!(error instanceof RpcError)) return error;
+  const text = {
+    'deadline-exceeded':
+      'RRef creation via remote() timed out, and it is possible that the RRef on the owner node does not exist.',
+    cancelled: 'RRef creation via remote() was cancelled',
+  }[error.code as string];
+  return text === undefined ? error : new RpcError(error.code, text, { executed: error.executed, peer, cause: error });
+}

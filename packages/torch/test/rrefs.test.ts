@@ -1,0 +1,144 @@
+/** @file RRefs among workers of torch groups, without torch: creation, sharing in all four cases, proxies, failures, empty tables. */
+import { rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
+import { createRRef, isRRef, remote, type RRef } from '@backwire/rref';
+import { add, nn, rpcName, tensor, type Tensor } from '@backwire/tensor';
+import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
+import type { TorchAgent } from '../src/agent.ts';
+import { py } from '../src/py.ts';
+import { group, leave } from './group.ts';
+
+class Counter {
+  static readonly [rpcName] = 'rrefs.Counter';
+  count: number;
+  constructor(start = 0) {
+    if (start < 0) throw new RangeError('below zero');
+    this.count = start;
+  }
+  add(n = 1): number {
+    return (this.count += n);
+  }
+  secret(): string {
+    return 'nobody calls this';
+  }
+}
+rpcClass(Counter, { methods: ['add'] });
+const fetch = rpcFunction('rrefs.fetch', (rref: RRef<number>) => rref.toHere());
+const make = rpcFunction('rrefs.make', (value: number) => createRRef(value));
+const pass = rpcFunction('rrefs.pass', (to: string, rref: RRef<number>) => rpcSync(to, fetch, [rref]));
+const giveBack = rpcFunction('rrefs.give_back', (rref: RRef<number>) => rref);
+const kept: RRef<number>[] = [];
+const keep = rpcFunction('rrefs.keep', (rref: RRef<number>) => void kept.push(rref));
+const slow = rpcFunction('rrefs.slow', async (value: number) => {
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  return value;
+});
+
+let agents: TorchAgent[];
+let me: TorchAgent;
+beforeAll(async () => {
+  agents = await group(3);
+  me = agents[0] as TorchAgent;
+}, 60_000);
+afterAll(() => leave(agents));
+
+/** Everybody lets go of what the collector would, sooner or later. */
+afterEach(async () => {
+  for (const rref of kept.splice(0)) rref.dispose();
+  await vi.waitFor(() => {
+    for (const agent of agents)
+      for (const fork of agent.rrefs.worker.users.all()) agent.rrefs.worker.users.release(fork);
+    expect(agents.map((agent) => agent.rrefs.debugInfo())).toEqual(
+      agents.map(() => ({
+        num_owner_rrefs: 0,
+        num_forks: 0,
+        num_pending_users: 0,
+        num_pending_children: 0,
+        num_pending_futures: 0,
+      })),
+    );
+  });
+});
+
+const inside = <T>(fn: () => T): T => me.run(fn);
+
+it('creates values on others and here, and fetches them', async () => {
+  for (const to of ['n1', 'n0']) {
+    const rref = inside(() => remote(to, slow, [7]));
+    expect(isRRef(rref)).toBe(true);
+    expect(rref.isOwner()).toBe(to === 'n0');
+    expect(rref.ownerName()).toBe(to);
+    expect(await rref.toHere()).toBe(7);
+    await rref.confirmed();
+    expect(rref.confirmedByOwner()).toBe(true);
+    rref.dispose();
+  }
+});
+
+it('leaves results of operators where they are made', async () => {
+  const x = tensor([1, 2]);
+  const rref: RRef<Tensor> = inside(() => remote('n1', add, [x, x]));
+  expect((await rref.toHere()).toArray()).toEqual([2, 4]);
+  expect(await rref.typeName()).toBe('Tensor');
+});
+
+it('shares: owner to user, user to owner, user to user, and owner to user to owner', async () => {
+  const mine = inside(() => createRRef(5));
+  expect(await inside(() => rpcSync('n1', fetch, [mine]))).toBe(5);
+  const theirs = inside(() => remote('n1', slow, [6]));
+  expect(await inside(() => rpcSync('n1', fetch, [theirs]))).toBe(6);
+  expect(await inside(() => rpcSync('n2', fetch, [theirs]))).toBe(6);
+  expect(await inside(() => rpcSync('n1', pass, ['n2', mine]))).toBe(5);
+  const back = await inside(() => rpcSync('n1', giveBack, [mine]));
+  expect(back.isOwner()).toBe(true);
+  expect(await back.localValue()).toBe(5);
+  const made = await inside(() => rpcSync('n1', make, [8]));
+  expect(made.isOwner()).toBe(false);
+  expect(await made.toHere()).toBe(8);
+});
+
+it('keeps a value for a user whose own giver has let go of it', async () => {
+  const rref = inside(() => remote('n1', slow, [9]));
+  await inside(() => rpcSync('n2', keep, [rref]));
+  rref.dispose();
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  expect(await (kept[0] as RRef<number>).toHere()).toBe(9);
+});
+
+it('calls published methods through proxies, and leaves their results with the owner', async () => {
+  for (const to of ['n1', 'n0']) {
+    const counter = inside(() => remote(to, Counter, [10]));
+    expect(await counter.rpcSync().add(5)).toBe(15);
+    expect(await counter.rpcAsync().add()).toBe(16);
+    expect(await counter.remote().add(4).toHere()).toBe(20);
+    await expect((counter.rpcSync() as never as { secret(): Promise<string> }).secret()).rejects.toThrow(
+      /has no attribute 'secret'/,
+    );
+    counter.dispose();
+  }
+});
+
+it('has classes of nn on others', async () => {
+  const layer = inside(() => remote('n1', nn.Linear, [2, 3]));
+  const y = await layer.rpcSync().forward(tensor([[1, 2]]));
+  expect(y.shape).toEqual([1, 3]);
+});
+
+it('fails with what the creation failed with, wherever it is used', async () => {
+  const failed = inside(() => remote('n1', Counter, [-1]));
+  await expect(failed.toHere()).rejects.toThrow('below zero');
+  expect(await failed.toHere().catch((error: unknown) => error)).toBeInstanceOf(RangeError);
+  const unknown = inside(() => remote('n1', py('os.system'), ['true']));
+  await expect(unknown.toHere()).rejects.toMatchObject({ code: 'not-found' });
+  await expect(unknown.confirmed()).rejects.toMatchObject({ code: 'not-found' });
+  // Somebody else who had the handle before does not wait for ever either.
+  const local = inside(() => remote('n0', Counter, [-1]));
+  await expect(local.localValue()).rejects.toThrow('below zero');
+});
+
+it('says where a value is and what was deleted', async () => {
+  const rref = inside(() => remote('n1', slow, [1]));
+  await rref.toHere();
+  await expect(rref.localValue()).rejects.toThrow(/can't call localValue\(\) on user/);
+  rref.dispose();
+  await expect(rref.toHere()).rejects.toMatchObject({ code: 'rref-released' });
+});
