@@ -1,9 +1,18 @@
 /** @file What programs call: contexts, the backward pass, gradients, counters. */
-import { currentAgent, RpcError, type Extension, type RpcAgent } from '@backwire/rpc';
+import {
+  currentAgent,
+  RpcError,
+  type CallOptions,
+  type Extension,
+  type RpcAgent,
+  type WorkerInfo,
+} from '@backwire/rpc';
 import { CALL_OPTIONS, refuseUnknown, type ExtensionHost } from '@backwire/rpc/internal';
+import type { RRef } from '@backwire/rref';
 import type { Tensor } from '@backwire/tensor';
 import { ambient, replicas, runWith, type RunningReplica } from '@backwire/tensor/internal';
 import type { Gradients } from './engine/gradients.ts';
+import type { LiveContext } from './live-context.ts';
 import type { BackwardOptions } from './pass-runner.ts';
 import { AutogradSession, EXTENSION_NAME } from './extension.ts';
 
@@ -12,7 +21,43 @@ export type ContextId = bigint & { readonly __contextId: true };
 
 const BACKWARD_OPTIONS: ReadonlySet<string> = new Set([...CALL_OPTIONS, 'retainGraph', 'mode']);
 
-const sessions = new WeakMap<object, AutogradSession>();
+/** Distributed autograd of one agent, whatever protocol it speaks. */
+export interface Autograd {
+  readonly contexts: { readonly size: number; find(id: bigint): LiveContext | undefined };
+  /** A new context of this worker. @throws RpcError 'resource-exhausted' */
+  create(): LiveContext;
+  /** @throws RpcError 'not-found' "Could not find autograd context with id: N" */
+  find(id: bigint): LiveContext;
+  gradients(id: bigint): Gradients;
+  backward(id: bigint, roots: readonly Tensor[], options?: BackwardOptions): Promise<void>;
+  /** Fails the pass in progress in a context, here and wherever that can be told. */
+  abort(context: LiveContext): void;
+  /** Ends a context of this worker everywhere. */
+  release(context: LiveContext): void;
+  debugInfo(): Record<'num_current_backward_passes' | 'num_autograd_contexts', number>;
+  /** How optimisers are made and stepped on owners; undefined: as this package does it. */
+  readonly optimizers?: RemoteOptimizers | undefined;
+}
+
+/** Optimisers on owners of parameters, in a group of another kind. */
+export interface RemoteOptimizers {
+  /** `name` as in 'optim.SGD'; `args` are those after the parameters. */
+  create(
+    owner: WorkerInfo,
+    name: string,
+    params: readonly RRef<Tensor>[],
+    args: readonly unknown[],
+  ): Promise<RRef<unknown>>;
+  /** How many parameters had a gradient; undefined where that is not told. */
+  step(local: RRef<unknown>, contextId: bigint, options: CallOptions): Promise<number | undefined>;
+}
+
+const sessions = new WeakMap<object, Autograd>();
+
+/** Gives an agent distributed autograd of its own kind; once, when it is made. */
+export function provideAutograd(agent: RpcAgent, autograd: Autograd): void {
+  sessions.set(agent, autograd);
+}
 
 /** The extension: `initRpc({ extensions: [rrefs(), distAutograd()] })`. */
 export function distAutograd(): Extension {
@@ -29,7 +74,7 @@ export function distAutograd(): Extension {
 }
 
 /** The session of an agent. @throws RpcError 'failed-precondition' when it has no such extension. */
-export function sessionOf(agent: RpcAgent = currentAgent()): AutogradSession {
+export function sessionOf(agent: RpcAgent = currentAgent()): Autograd {
   const session = sessions.get(agent);
   if (session !== undefined) return session;
   const text = `worker '${agent.name}' has no extension '${EXTENSION_NAME}': pass distAutograd() to initRpc({ extensions })`;

@@ -1,6 +1,10 @@
 /** @file What sibling packages use of @backwire/dist-autograd; not covered by semantic versioning. */
-export { sessionOf } from './api.ts';
+export { provideAutograd, sessionOf, type Autograd, type RemoteOptimizers } from './api.ts';
+export { errorOf, failureOf } from './failure.ts';
+export { GraphTask } from './engine/graph-task.ts';
+export { checkRoots } from './engine/roots.ts';
 export { AutogradSession, EXTENSION_NAME } from './extension.ts';
-export { RecvRpcBackward, SendRpcBackward } from './engine/functions.ts';
+export { RecvRpcBackward, SendRpcBackward, type Grads } from './engine/functions.ts';
+export type { Fired } from './protocol/pass-types.ts';
 export { LiveContext } from './live-context.ts';
 export { addRecvRpcBackward, addSendRpcBackward, getMessageWithAutograd, type Wrapped, type Wrapping } from './wrap.ts';

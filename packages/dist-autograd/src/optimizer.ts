@@ -53,6 +53,13 @@ export class DistributedOptimizer {
       if (group === undefined) groups.set(owner.id, { owner, params: [param] });
       else group.params.push(param);
     }
+    const { optimizers } = sessionOf();
+    if (optimizers !== undefined) {
+      const made = await Promise.all(
+        [...groups.values()].map((group) => optimizers.create(group.owner, name, group.params, args)),
+      );
+      return new DistributedOptimizer(made as RRef<LocalOptimizer>[]);
+    }
     const locals = [...groups.values()].map((group) => remote(group.owner, createLocal, [name, group.params, args]));
     try {
       await allOrLastError(locals.map((local) => local.confirmed()));
@@ -71,11 +78,17 @@ export class DistributedOptimizer {
    */
   async step(contextId: bigint, options: CallOptions = {}): Promise<void> {
     refuseUnknown(options, CALL_OPTIONS, 'step()');
-    const context = sessionOf(options.agent ?? currentAgent()).find(contextId);
+    const session = sessionOf(options.agent ?? currentAgent());
+    const context = session.find(contextId);
     if (context.inPass) throw new RpcError('failed-precondition', `step(): ${stillInPass(contextId)}`);
+    const { optimizers } = session;
     // The step itself is no part of the graph.
     const steps = runWith({ contextId: undefined }, () =>
-      this.#locals.map((local) => rpcSync(local.owner(), stepLocal, [local, contextId], options)),
+      this.#locals.map((local) =>
+        optimizers === undefined
+          ? rpcSync(local.owner(), stepLocal, [local, contextId], options)
+          : optimizers.step(local, contextId, options),
+      ),
     );
     const stepped = await allOrLastError(steps);
     if (context.hadPass && stepped.length > 0 && stepped.every((count) => count === 0))

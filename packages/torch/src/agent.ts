@@ -13,6 +13,8 @@ import { EventHub, Served, forgetDefault, type CallingAgent, type Definition } f
 import type { Named } from '@backwire/tensor';
 import { runClean } from '@backwire/tensor/internal';
 import { provideRRefs } from '@backwire/rref/internal';
+import { provideAutograd } from '@backwire/dist-autograd/internal';
+import { TorchAutograd } from './autograd/session.ts';
 import { Caller, type Wraps } from './calls/caller.ts';
 import { Gatherings } from './calls/gather.ts';
 import { Names } from './calls/names.ts';
@@ -66,6 +68,7 @@ export class TorchAgent implements CallingAgent {
   readonly offered: Names;
   readonly values: Values;
   readonly rrefs: RRefs;
+  readonly autograd: TorchAutograd;
   readonly dynamic: boolean;
   isClosed = false;
   private readonly hub = new EventHub();
@@ -73,7 +76,7 @@ export class TorchAgent implements CallingAgent {
   private leaving: Leaving | undefined;
   private ending: Promise<void> | undefined;
 
-  constructor(options: AgentOptions, wraps: Wraps) {
+  constructor(options: AgentOptions) {
     const { self, limits, logger } = options;
     this.self = self;
     this.name = self.name;
@@ -87,6 +90,10 @@ export class TorchAgent implements CallingAgent {
       share: (value, writing) => this.rrefs.share(value, writing),
     };
     this.values = new Values(this.offered, references, limits);
+    const wraps: Wraps = {
+      request: (to, body) => this.autograd.request(to, body),
+      response: (from, body) => this.autograd.response(from, body),
+    };
     this.caller = new Caller(this.values, wraps, options.rpcTimeoutMs);
     this.server = new Server({
       agent: this,
@@ -118,9 +125,19 @@ export class TorchAgent implements CallingAgent {
       values: this.values,
       find: (to) => this.members.find(to),
       call: (to, path, args, limits) => this.callAsProgram(to, path, args, limits),
-      backward: () => Promise.reject(new RpcError('failed-precondition', 'no autograd yet')),
+      backward: (id, roots, limits) => this.autograd.backward(id, roots, limits),
       lost: (error, what) => logger.debug({ error }, what),
     });
+    this.autograd = new TorchAutograd({
+      agent: this,
+      self,
+      caller: this.caller,
+      server: this.server,
+      values: this.values,
+      find: (to) => this.members.find(to),
+      lost: (error, what) => logger.debug({ error }, what),
+    });
+    provideAutograd(this, this.autograd);
     serveRRefs({
       self,
       worker: this.rrefs.worker,
@@ -129,6 +146,7 @@ export class TorchAgent implements CallingAgent {
       server: this.server,
       valueOf: (entry) => this.rrefs.valueOf(entry),
       takeRefusal: () => this.rrefs.takeRefusal(),
+      backward: (id, roots, limits) => this.autograd.backward(id, roots, limits),
       typed: (owned, type) => this.rrefs.typed(owned, type),
     });
     provideRRefs(this, this.rrefs);
@@ -199,6 +217,7 @@ export class TorchAgent implements CallingAgent {
       'agent.server_active_calls': this.server.active,
       'agent.peers': this.members.list().length,
       ...this.rrefs.debugInfo(),
+      ...this.autograd.debugInfo(),
     };
   }
 
@@ -251,6 +270,7 @@ export class TorchAgent implements CallingAgent {
     const leaks = this.rrefs.leaks();
     this.isClosed = true;
     this.rrefs.close();
+    this.autograd.close();
     forgetDefault(this);
     this.members.close();
     await this.door?.close();

@@ -10,7 +10,6 @@ import {
 } from '@backwire/rpc/internal';
 import { runAtRoot } from '@backwire/tensor/internal';
 import { TorchAgent } from './agent.ts';
-import type { Wraps } from './calls/caller.ts';
 import { storePrefix } from './group/store-text.ts';
 import { MeshShell } from './joining/mesh.ts';
 import { StaticLeaving, exchangeNames, register, type Left } from './joining/static.ts';
@@ -140,8 +139,7 @@ async function enter(settings: TorchSettings, opened: Opened, left: Left): Promi
 function makeAgent(settings: TorchSettings, self: WorkerInfo, transport: Transport): TorchAgent {
   const { limits, logger, rpcTimeoutMs, serve, builtins, size } = settings;
   const options = { self, limits, logger, rpcTimeoutMs, serve, builtins, transport, dynamic: size === undefined };
-  const wraps: Wraps = { request: (_, body) => ({ body }), response: (_, body) => body };
-  return new TorchAgent(options, wraps);
+  return new TorchAgent(options);
 }
 
 function openDoor(

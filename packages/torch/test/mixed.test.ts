@@ -1,7 +1,8 @@
 /** @file Groups of stock torch workers and of ours. Skipped without a Python with torch. */
 import { RemoteError, allGather, barrier, rpcAsync, rpcClass, rpcFunction, rpcInfo, rpcSync } from '@backwire/rpc';
+import { backward, context as autogradContext, getGradients } from '@backwire/dist-autograd';
 import { createRRef, remote, type RRef } from '@backwire/rref';
-import { add, matmul, rpcName, tensor, zeros, type Tensor } from '@backwire/tensor';
+import { add, matmul, mul, rpcName, tensor, zeros, type Tensor } from '@backwire/tensor';
 import { freePort } from '@backwire/testing';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { TorchAgent } from '../src/agent.ts';
@@ -18,6 +19,12 @@ rpcFunction('mixed.fails', (text: string): never => {
   throw new RangeError(text);
 });
 rpcFunction('mixed.doubled_by', async (to: string, x: Tensor) => rpcSync(to, add, [x, x]));
+const weight = tensor([2, 5], { requiresGrad: true });
+rpcFunction('mixed.weigh', (x: Tensor) => x.mul(weight));
+rpcFunction('mixed.gradient_of', (id: bigint) => getGradients(id).get(weight)?.clone() ?? null);
+rpcFunction('mixed.through', async (to: string, x: Tensor) =>
+  (await rpcSync(to, py<(x: Tensor) => Tensor>('model.squared'), [x])).mul(3),
+);
 class Counter {
   static readonly [rpcName] = 'mixed.Counter';
   count: number;
@@ -31,9 +38,20 @@ class Counter {
 rpcClass(Counter, { methods: ['add'] });
 rpcFunction('mixed.fetch', (rref: RRef<number>) => rref.toHere());
 rpcFunction('mixed.make', (value: number) => createRRef(value));
-const STUBS = ['Counter', 'fetch', 'make', 'scale', 'same', 'describe', 'fails', 'doubled_by', 'not_offered'].map(
-  (name) => `mixed.${name}`,
-);
+const STUBS = [
+  'weigh',
+  'gradient_of',
+  'through',
+  'Counter',
+  'fetch',
+  'make',
+  'scale',
+  'same',
+  'describe',
+  'fails',
+  'doubled_by',
+  'not_offered',
+].map((name) => `mixed.${name}`);
 const describeOf = (value: unknown): string => new Describer().value(value);
 const SIZE = 3;
 const INEXACT: ReadonlySet<string> = new Set([
@@ -268,6 +286,68 @@ describe.skipIf(torchVersion === undefined).each([0, 1, 2])(
               ),
             ).toBe('{"num_pending_users": 0, "num_forks": 0, "num_pending_futures": 0, "num_owner_rrefs": 0}');
         }, 10_000);
+      });
+    });
+
+    describe('autograd', () => {
+      it('from python through node, and back into python', async () => {
+        const run = (code: string): Promise<string> => python(first).run(code);
+        await run(
+          [
+            `x = torch.tensor([1., 2., 3.], requires_grad=True)`,
+            `with dist_autograd.context() as cid:`,
+            `    y = rpc.rpc_sync('node', mixed.through, ('${second}', x))`,
+            `    value = y.sum()`,
+            `    dist_autograd.backward(cid, [value], retain_graph=True)`,
+            `    grads = dist_autograd.get_gradients(cid)[x].clone()`,
+            `    dist_autograd.backward(cid, [value])`,
+            `    again = dist_autograd.get_gradients(cid)[x].clone()`,
+          ].join('\n'),
+        );
+        expect(await run(`(y.tolist(), grads.tolist(), again.tolist())`)).toBe(
+          await run(`([3., 12., 27.], [6., 12., 18.], [12., 24., 36.])`),
+        );
+      });
+
+      it('from python with the parameter in node', async () => {
+        const run = (code: string): Promise<string> => python(second).run(code);
+        await run(
+          [
+            `x = torch.tensor([3., 4.])`,
+            `with dist_autograd.context() as cid:`,
+            `    ignored = rpc.rpc_sync('node', mixed.weigh, (x,))`,
+            `    y = rpc.rpc_sync('node', mixed.weigh, (x,)).sum() + ignored.sum() * 0`,
+            `    dist_autograd.backward(cid, [y])`,
+            `    got = rpc.rpc_sync('node', mixed.gradient_of, (cid,))`,
+          ].join('\n'),
+        );
+        expect(await run(`got`)).toBe(describeOf(tensor([3, 4])));
+      });
+
+      it('from node, through python, with operators, remote values, and results that are ignored', async () => {
+        await node.run(() =>
+          autogradContext(async (id) => {
+            const x = tensor([1, 2, 3], { requiresGrad: true });
+            const y = await rpcSync(first, py<(x: Tensor) => Tensor>('model.squared'), [x]);
+            await rpcSync(first, py('model.squared'), [x]);
+            const product = await rpcSync(second, mul, [y, x]);
+            const kept: RRef<Tensor> = remote(second, add, [product, 1]);
+            const value = (await kept.toHere()).sum();
+            await backward(id, [value], { timeoutMs: 20_000 });
+            expect(getGradients(id).get(x)?.toArray()).toEqual([3, 12, 27]);
+            kept.dispose();
+          }),
+        );
+      });
+
+      it('says what failed on the way', async () => {
+        await node.run(() =>
+          autogradContext(async (id) => {
+            const x = tensor([1], { requiresGrad: true });
+            const y = await rpcSync(first, py<(x: Tensor) => Tensor>('model.fails_in_backward'), [x]);
+            await expect(backward(id, [y.sum()])).rejects.toThrow(/Simulate error on backward pass/);
+          }),
+        );
       });
     });
 

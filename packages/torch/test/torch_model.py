@@ -66,6 +66,24 @@ def fetched(rref):
     return rref.to_here()
 
 
+def squared(x):
+    return x * x
+
+
+class FailsInBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise RuntimeError("Simulate error on backward pass")
+
+
+def fails_in_backward(x):
+    return FailsInBackward.apply(x)
+
+
 def make(value):
     return rpc.RRef(value)
 

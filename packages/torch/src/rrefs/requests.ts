@@ -30,9 +30,14 @@ export interface RequestHost {
   valueOf(entry: OwnerEntry<OwnedValue>): OwnedValue;
   /** The refusal of the fork request that was just heard. */
   takeRefusal(): Failure | undefined;
+  /** Runs a pass of distributed autograd. */
+  backward(contextId: bigint, roots: readonly Tensor[], options: { retainGraph: boolean }): Promise<void>;
   /** The type with which forks of what is made here travel, kept with it. */
   typed(owned: OwnedValue, type: string): void;
 }
+
+/** torch's word for a pass within one process. */
+const NO_CONTEXT = -1n;
 
 const ACKNOWLEDGED = (): Body => writeCommand({ kind: 'rref-ack' });
 
@@ -60,6 +65,14 @@ export function serveRRefs(host: RequestHost): void {
   server.handle('rref-user-delete', ({ fork }, { from }) => {
     worker.control(from.id, { kind: 'user-delete', forks: [globalId(fork)] });
     return ACKNOWLEDGED();
+  });
+  server.handle('rref-backward-req', async ({ rref, context, retainGraph }) => {
+    const value = await host.valueOf(worker.owners.mention(globalId(rref))).wait();
+    if (!(value instanceof Tensor))
+      throw new RpcError('failed-precondition', 'RRef should contain a tensor for .backward()');
+    if (context === NO_CONTEXT) value.backward(undefined, { retainGraph });
+    else await host.backward(context, [value as Tensor], { retainGraph });
+    return writeCommand({ kind: 'rref-backward-resp' });
   });
   serveProxies(host);
 }
