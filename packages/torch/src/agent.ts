@@ -14,6 +14,7 @@ import type { Named } from '@backwire/tensor';
 import { runClean } from '@backwire/tensor/internal';
 import { provideRRefs } from '@backwire/rref/internal';
 import { provideAutograd } from '@backwire/dist-autograd/internal';
+import { remoteOptimizers, serveOptimizers, type OptimizerHost } from './autograd/optimizers.ts';
 import { TorchAutograd } from './autograd/session.ts';
 import { Caller, type Wraps } from './calls/caller.ts';
 import { Gatherings } from './calls/gather.ts';
@@ -26,7 +27,7 @@ import type { PeerOptions, TorchPeer } from './links/peer.ts';
 import type { TorchLimits } from './limits.ts';
 import { Members } from './members.ts';
 import { RRefs } from './rrefs/session.ts';
-import { serveRRefs } from './rrefs/requests.ts';
+import { serveRRefs, valueIn } from './rrefs/requests.ts';
 import { PyTuple } from './values/containers.ts';
 
 /** How the agent leaves its group. */
@@ -137,6 +138,15 @@ export class TorchAgent implements CallingAgent {
       find: (to) => this.members.find(to),
       lost: (error, what) => logger.debug({ error }, what),
     });
+    const optimizers: OptimizerHost = {
+      names: this.offered,
+      valueIn,
+      own: (value, type) => this.rrefs.ownTyped(value, type),
+      gradients: (id) => this.autograd.contexts.find(id as bigint)?.gradients.snapshot(),
+      call: (to, path, args, limits) => this.callAsProgram(to, path, args, limits),
+    };
+    serveOptimizers(optimizers);
+    this.autograd.optimizers = remoteOptimizers(optimizers);
     provideAutograd(this, this.autograd);
     serveRRefs({
       self,

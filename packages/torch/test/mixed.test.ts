@@ -1,8 +1,8 @@
 /** @file Groups of stock torch workers and of ours. Skipped without a Python with torch. */
 import { RemoteError, allGather, barrier, rpcAsync, rpcClass, rpcFunction, rpcInfo, rpcSync } from '@backwire/rpc';
-import { backward, context as autogradContext, getGradients } from '@backwire/dist-autograd';
+import { DistributedOptimizer, backward, context as autogradContext, getGradients } from '@backwire/dist-autograd';
 import { createRRef, remote, type RRef } from '@backwire/rref';
-import { add, matmul, mul, rpcName, tensor, zeros, type Tensor } from '@backwire/tensor';
+import { add, matmul, mul, optim, rpcName, tensor, zeros, type Tensor } from '@backwire/tensor';
 import { freePort } from '@backwire/testing';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { TorchAgent } from '../src/agent.ts';
@@ -25,6 +25,13 @@ rpcFunction('mixed.gradient_of', (id: bigint) => getGradients(id).get(weight)?.c
 rpcFunction('mixed.through', async (to: string, x: Tensor) =>
   (await rpcSync(to, py<(x: Tensor) => Tensor>('model.squared'), [x])).mul(3),
 );
+interface Net {
+  forward(x: Tensor): Tensor;
+  parameter_rrefs(): RRef<Tensor>[];
+}
+const parameter = tensor([1, 2], { requiresGrad: true });
+rpcFunction('mixed.parameter', () => parameter);
+rpcFunction('mixed.times_parameter', (x: Tensor) => x.mul(parameter));
 class Counter {
   static readonly [rpcName] = 'mixed.Counter';
   count: number;
@@ -40,6 +47,8 @@ rpcFunction('mixed.fetch', (rref: RRef<number>) => rref.toHere());
 rpcFunction('mixed.make', (value: number) => createRRef(value));
 const STUBS = [
   'weigh',
+  'parameter',
+  'times_parameter',
   'gradient_of',
   'through',
   'Counter',
@@ -337,6 +346,60 @@ describe.skipIf(torchVersion === undefined).each([0, 1, 2])(
             expect(getGradients(id).get(x)?.toArray()).toEqual([3, 12, 27]);
             kept.dispose();
           }),
+        );
+      });
+
+      it('steps parameters in node by an optimiser of python', async () => {
+        const run = (code: string): Promise<string> => python(first).run(code);
+        await run(
+          [
+            `p = torch.tensor([1., 2.], requires_grad=True)`,
+            `reference = optim.SGD([p], lr=0.1, momentum=0.9)`,
+            `rref = rpc.remote('node', mixed.parameter)`,
+            `opt = DistributedOptimizer(optim.SGD, [rref], lr=0.1, momentum=0.9)`,
+            `for _ in range(3):`,
+            `    with dist_autograd.context() as cid:`,
+            `        loss = (rpc.rpc_sync('node', mixed.times_parameter, (torch.tensor([3., 4.]),)) ** 2).sum()`,
+            `        dist_autograd.backward(cid, [loss])`,
+            `        opt.step(cid)`,
+            `    reference.zero_grad()`,
+            `    ((p * torch.tensor([3., 4.])) ** 2).sum().backward()`,
+            `    reference.step()`,
+            `stepped = rref.to_here()`,
+            `same = torch.allclose(stepped, p, rtol=1e-6)`,
+            `del rref, opt`,
+          ].join('\n'),
+        );
+        expect(await run('same')).toBe('True');
+      });
+
+      it('steps parameters in python by an optimiser of node', async () => {
+        const net = node.run(() => remote(first, py<Net>('model.Net'), [2]));
+        const parameters = await net.rpcSync().parameter_rrefs();
+        const before = await Promise.all(parameters.map((each) => each.toHere()));
+        const optimizer = await node.run(() =>
+          DistributedOptimizer.create(optim.SGD, parameters, { lr: 0.5, weightDecay: 0.1 }),
+        );
+        await node.run(() =>
+          autogradContext(async (id) => {
+            const loss = (await net.rpcSync().forward(tensor([1, 2]))).sum();
+            await backward(id, [loss]);
+            await optimizer.step(id);
+          }),
+        );
+        const after = await Promise.all(parameters.map((each) => each.toHere()));
+        const expected = await python(first).run(
+          [
+            `n = model.Net(2)`,
+            `o = optim.SGD(n.parameters(), lr=0.5, weight_decay=0.1)`,
+            `n(torch.tensor([1., 2.])).sum().backward()`,
+            `o.step()`,
+          ].join('\n'),
+        );
+        expect(expected).toBe('None');
+        expect(before.map((each, i) => each.allClose(after[i] as Tensor))).toEqual([false, false]);
+        expect(await python(first).run(`[p.detach() for p in n.parameters()]`)).toBe(
+          describeOf(after.map((each) => each.detach())),
         );
       });
 

@@ -65,6 +65,7 @@ export class Names implements OfferedNames {
   readonly served: Served;
   private readonly system = new Map<string, SystemName>();
   private readonly offered = new Map<string, Definition>();
+  private readonly known = new Map<string, PyName>();
 
   constructor(served: Served) {
     this.served = served;
@@ -73,6 +74,12 @@ export class Names implements OfferedNames {
   /** Answers calls of one of torch's own functions. */
   answer(path: string, run: SystemFunction): void {
     this.system.set(path, new SystemName(path, run));
+  }
+
+  /** Takes a name of torch's own as a value: a class that is an argument. */
+  know(path: string): void {
+    const dot = path.lastIndexOf('.');
+    this.known.set(path, new PyName(path.slice(0, dot), path.slice(dot + 1)));
   }
 
   /** Lets Python call `value` by `path`. @throws RpcError 'failed-precondition' when the path means something else. */
@@ -104,7 +111,7 @@ export class Names implements OfferedNames {
 
   find(module: string, name: string): PyName | undefined {
     const path = `${module}.${name}`;
-    const system = this.system.get(path);
+    const system = this.system.get(path) ?? this.known.get(path);
     if (system !== undefined) return system;
     const definition = this.tryDefinition(path);
     if (definition === undefined) return undefined;

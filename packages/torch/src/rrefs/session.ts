@@ -102,6 +102,13 @@ export class RRefs implements References, RRefSpace, HandleHost {
     return this.adopt({ rref: this.worker.drawId(), owned: OwnedValue.of(value) }, typeOf(value));
   }
 
+  /** As `own`, of a type of torch's that the value does not tell. */
+  ownTyped(value: unknown, type: string): RRef<unknown> {
+    const owned = OwnedValue.of(value);
+    this.typed(owned, type);
+    return this.adopt({ rref: this.worker.drawId(), owned }, type);
+  }
+
   debugInfo(): Record<string, number> {
     const { owners, users } = this.worker;
     return {
