@@ -1,7 +1,7 @@
 /** @file A worker of a torch group: the parts of its agent, and what programs see of them. */
 import {
   RpcError,
-  type WorkerInfo,
+  WorkerInfo,
   type AgentEvents,
   type AnyFn,
   type CallOptions,
@@ -34,6 +34,8 @@ import { PyTuple } from './values/containers.ts';
 export interface Leaving {
   /** Waits for the others, where the group does that. @throws RpcError 'deadline-exceeded' naming who is missing. */
   leave(agent: TorchAgent, options: { readonly graceful: boolean; readonly timeoutMs: number }): Promise<void>;
+  /** Puts other workers out of the group. */
+  evict?(agent: TorchAgent, names: readonly string[], timeoutMs: number): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -50,6 +52,8 @@ export interface AgentOptions {
 }
 
 const DIAL_MS = 10_000;
+/** The id of a caller that is no member yet: no RRef is its. */
+const NOBODY = -1;
 /** What leaving on its own may take. */
 const DISPOSE_MS = 5_000;
 
@@ -101,7 +105,7 @@ export class TorchAgent implements CallingAgent {
       self,
       names: this.offered,
       values: this.values,
-      find: (name) => this.members.find(name).worker,
+      find: (name) => this.callerNamed(name),
       failed: (error, what) => logger.warn({ error }, what),
     });
     this.members = new Members(self, {
@@ -244,9 +248,48 @@ export class TorchAgent implements CallingAgent {
     await (this.ending ??= this.end({ graceful: false, timeoutMs: DISPOSE_MS }));
   }
 
+  /** Joining failed: what the agent had opened is closed. */
+  abandon(): void {
+    this.isClosed = true;
+    this.ending = Promise.resolve();
+    this.rrefs.close();
+    this.autograd.close();
+    this.members.close();
+  }
+
   /** Waits, at most so long, until what others hold here is let go of. */
   settle(timeoutMs: number): Promise<void> {
     return this.rrefs.drain(timeoutMs);
+  }
+
+  /** A worker is no member any more: calls to it fail, and nobody waits for it. */
+  forget(name: string): void {
+    if (!this.members.has(name) || name === this.name) return;
+    const { worker } = this.members.find(name);
+    this.members.remove(name);
+    this.collectives.gone(name);
+    this.hub.emit('peer-left', worker);
+  }
+
+  /**
+   * Puts workers that are dead out of a dynamic group, so that others can join and leave again. One that joins after a death dies, too,
+   * with the token of the group: name it as well.
+   * @throws RpcError 'failed-precondition' in a static group, 'not-found' for one that is no member, 'deadline-exceeded'.
+   */
+  async evict(names: string | readonly string[], options: { timeoutMs?: number } = {}): Promise<void> {
+    if (this.leaving?.evict === undefined)
+      throw new RpcError('failed-precondition', 'only workers of a dynamic group can be put out of it');
+    await this.leaving.evict(
+      this,
+      typeof names === 'string' ? [names] : names,
+      options.timeoutMs ?? this.caller.defaultTimeoutMs,
+    );
+  }
+
+  /** Who joins a dynamic group makes itself known by a call. */
+  private callerNamed(name: string): WorkerInfo {
+    if (this.dynamic && !this.members.has(name)) return new WorkerInfo(name, NOBODY);
+    return this.members.find(name).worker;
   }
 
   // Calls of torch's own functions.

@@ -11,6 +11,7 @@ import {
 import { runAtRoot } from '@backwire/tensor/internal';
 import { TorchAgent } from './agent.ts';
 import { storePrefix } from './group/store-text.ts';
+import { DynamicGroup, followChanges } from './joining/dynamic.ts';
 import { MeshShell } from './joining/mesh.ts';
 import { StaticLeaving, exchangeNames, register, type Left } from './joining/static.ts';
 import { GroupStore } from './joining/store.ts';
@@ -114,7 +115,7 @@ async function patiently<T>(connect: () => Promise<T>, left: Left): Promise<T> {
 
 async function enter(settings: TorchSettings, opened: Opened, left: Left): Promise<TorchAgent> {
   const { rank, size } = settings;
-  if (size === undefined || rank === undefined) throw new RpcError('invalid-argument', 'dynamic groups come later');
+  if (size === undefined || rank === undefined) return enterDynamic(settings, opened, left);
   const { store, localHost } = opened;
   const transport = tcpTransport();
   const host = settings.advertise ?? settings.bind ?? localHost;
@@ -132,6 +133,28 @@ async function enter(settings: TorchSettings, opened: Opened, left: Left): Promi
   } catch (error) {
     await door?.close();
     await mesh.close();
+    throw error;
+  }
+}
+
+/** A dynamic group: the door is open before the others are told of it. */
+async function enterDynamic(settings: TorchSettings, opened: Opened, left: Left): Promise<TorchAgent> {
+  const { store, localHost } = opened;
+  const transport = tcpTransport();
+  const host = settings.advertise ?? settings.bind ?? localHost;
+  const group = new DynamicGroup(store, () => opened.release());
+  const id = settings.rank ?? (await group.freshId());
+  const agent = makeAgent(settings, new WorkerInfo(settings.name, id), transport);
+  followChanges(agent, group);
+  const door = await openDoor(settings, agent, transport, host, undefined);
+  try {
+    // Members that learn of this worker call it back at once.
+    agent.begin(door, group);
+    await group.join(agent, door.address, settings.evict, left);
+    return agent;
+  } catch (error) {
+    agent.abandon();
+    await door.close();
     throw error;
   }
 }

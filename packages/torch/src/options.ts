@@ -32,6 +32,8 @@ export interface TorchOptions {
   /** Whether Python may also name what the tensor package defines. @default true, but false where `serve` is a list */
   readonly builtins?: boolean | undefined;
   readonly limits?: Partial<TorchLimits> | undefined;
+  /** Workers of a dynamic group that are known to be dead: they are put out of it, and do not keep this one from joining. */
+  readonly evict?: readonly string[] | undefined;
   /**
    * How many times the processes of the group have called `init_rpc` before.
    * @default in a static group, how often this worker has joined at that store; in a dynamic one 0
@@ -56,6 +58,7 @@ export interface TorchSettings {
   readonly serve: readonly Named[] | undefined;
   readonly builtins: boolean;
   readonly limits: TorchLimits;
+  readonly evict: readonly string[];
   readonly generation: number | undefined;
   readonly logger: Logger;
 }
@@ -94,6 +97,7 @@ export function settle(options: TorchOptions, env: Environment): TorchSettings {
     serve,
     builtins: options.builtins ?? serve === undefined,
     limits: { ...DEFAULT_TORCH_LIMITS, ...options.limits },
+    evict: options.evict ?? [],
     generation: options.generation,
     logger: options.logger ?? consoleLogger(options.name),
   };

@@ -2,7 +2,7 @@
 import type { RemoteOptimizers } from '@backwire/dist-autograd/internal';
 import { RpcError, type CallOptions, type To, type WorkerInfo } from '@backwire/rpc';
 import type { RRef } from '@backwire/rref';
-import { Tensor, optim } from '@backwire/tensor';
+import { Tensor, type optim } from '@backwire/tensor';
 import type { Gradients } from '@backwire/dist-autograd';
 import type { Names } from '../calls/names.ts';
 import { PyKwargs } from '../calls/targets.ts';

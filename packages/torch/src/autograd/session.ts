@@ -95,7 +95,7 @@ export class TorchAutograd implements Autograd, Wraps {
         },
         reject: (error) => {
           clearTimeout(timer);
-          reject(error as Error);
+          reject(error);
         },
       });
       if (timeoutMs > 0 && timeoutMs < 2 ** 31) {

@@ -1,0 +1,207 @@
+/** @file A group whose workers come and go: joining, leaving, and putting out those that are dead. One changes it at a time, by a token. */
+import { RpcError, WorkerInfo, rpcInfo } from '@backwire/rpc';
+import type { Leaving, TorchAgent } from '../agent.ts';
+import {
+  IS_STATIC,
+  MEMBERS,
+  TOKEN,
+  TOKEN_DONE,
+  addressKey,
+  nameKey,
+  readAddress,
+  readMembers,
+  tokenOf,
+  writeAddress,
+  writeMembers,
+  type ListedMember,
+} from '../group/store-text.ts';
+import { within, type Left } from './static.ts';
+import type { GroupStore } from './store.ts';
+
+const UPDATE = 'torch.distributed.rpc._utils._update_group_membership';
+const DEVICES = 'torch.distributed.rpc.backend_registry._get_device_infos';
+/** Ids of Python's workers are ranks; ours are drawn, from here up, so that none ever comes back: torch keeps dead pipes by id. */
+const FIRST_ID = 1_000;
+const MAX_ID = 0x7fff;
+const NEXT_ID = 'backwire/next_id';
+/** How long one member may take to answer a change. */
+const MEMBER_MS = 10_000;
+const RETRY_MS = 20;
+
+/** The changes of one group, as one worker makes them. */
+export class DynamicGroup implements Leaving {
+  private readonly store: GroupStore;
+  private readonly release: () => Promise<void>;
+
+  constructor(store: GroupStore, release: () => Promise<void>) {
+    this.store = store;
+    this.release = release;
+  }
+
+  /** An id that no worker of the group has had. */
+  async freshId(): Promise<number> {
+    const id = FIRST_ID - 1 + (await this.store.add(NEXT_ID, 1));
+    if (id > MAX_ID)
+      throw new RpcError('resource-exhausted', `the group has had ${MAX_ID - FIRST_ID} workers, and has no more ids`);
+    return id;
+  }
+
+  /** Joins, with the agent's door open already. Members that cannot be reached stay members: `evict` puts them out. */
+  async join(agent: TorchAgent, address: string, evict: readonly string[], left: Left): Promise<void> {
+    for (const name of evict) await this.freeToken(name);
+    await this.changing(agent.name, 'join', left, async () => {
+      const kind = await this.store.compareAndSet(IS_STATIC, '', 'false');
+      if (kind !== 'false')
+        throw new RpcError('failed-precondition', 'the group at this store is a static one: give worldSize');
+      const dead = new Set(evict);
+      const all = await this.listed();
+      const listed = all.filter(({ name }) => !dead.has(name));
+      const same = listed.find(({ name, id }) => name === agent.name || id === agent.id);
+      if (same !== undefined)
+        throw new RpcError(
+          'failed-precondition',
+          `worker '${same.name}' with id ${same.id} is in the group: evict it if it is dead`,
+        );
+      const holder = await this.store.compareAndSet(nameKey(agent.id), '', agent.name);
+      if (holder !== agent.name) throw new RpcError('failed-precondition', `the id ${agent.id} is worker '${holder}'s`);
+      await this.store.set(nameKey(agent.id), agent.name);
+      await this.store.set(MEMBERS, writeMembers([...listed, { name: agent.name, id: agent.id }]));
+      const at = address.lastIndexOf(':');
+      await this.store.set(addressKey(agent.name), writeAddress(address.slice(0, at), Number(address.slice(at + 1))));
+      for (const member of [...listed, { name: agent.name, id: agent.id }]) await this.admit(agent, member);
+      await Promise.all(listed.map(({ name }) => this.greet(agent, name, left)));
+      for (const { name, id } of all) if (dead.has(name)) await this.tell(agent, new WorkerInfo(name, id));
+    });
+  }
+
+  /** A member is known from now on. */
+  async admit(agent: TorchAgent, { name, id }: ListedMember): Promise<void> {
+    const { host, port } = readAddress(
+      await this.store.awaitText(addressKey(name), MEMBER_MS, `the address of worker '${name}'`),
+    );
+    agent.members.add({
+      worker: new WorkerInfo(name, id),
+      address: `${host.includes(':') ? `[${host}]` : host}:${port}`,
+    });
+  }
+
+  /**
+   * Puts workers that are dead out of the group, in their place: the others forget them, and the token is free should one have held it.
+   * @throws RpcError 'not-found' for one that is no member and held nothing.
+   */
+  async evict(agent: TorchAgent, names: readonly string[], timeoutMs: number): Promise<void> {
+    const end = timeoutMs === 0 ? Infinity : performance.now() + timeoutMs;
+    const left: Left = () => (end === Infinity ? 0 : Math.max(1, Math.ceil(end - performance.now())));
+    const held = new Set<string>();
+    for (const name of names) if (await this.freeToken(name)) held.add(name);
+    await this.changing(agent.name, 'leave', left, async () => {
+      const listed = await this.listed();
+      const dead = listed.filter(({ name }) => names.includes(name));
+      const stranger = names.find((name) => !held.has(name) && !dead.some((each) => each.name === name));
+      if (stranger !== undefined) throw new RpcError('not-found', `no worker '${stranger}' is in the group`);
+      await this.store.set(MEMBERS, writeMembers(listed.filter((each) => !dead.includes(each))));
+      for (const { name } of dead) agent.forget(name);
+      for (const { name, id } of dead) await this.tell(agent, new WorkerInfo(name, id));
+    });
+  }
+
+  async leave(agent: TorchAgent, { graceful, timeoutMs }: { graceful: boolean; timeoutMs: number }): Promise<void> {
+    const end = performance.now() + (timeoutMs === 0 ? LEAVE_MS : timeoutMs);
+    const left: Left = () => Math.max(1, Math.ceil(end - performance.now()));
+    if (graceful) {
+      await within(agent.caller.whenIdle(), left(), () => `${agent.caller.active} calls of this worker are open`);
+      await agent.settle(left());
+    }
+    await this.changing(agent.name, 'leave', left, async () => {
+      const listed = await this.listed();
+      await this.store.set(MEMBERS, writeMembers(listed.filter(({ name }) => name !== agent.name)));
+      await this.tell(agent, agent.self);
+    });
+  }
+
+  async close(): Promise<void> {
+    this.store.close();
+    await this.release();
+  }
+
+  private async listed(): Promise<ListedMember[]> {
+    return (await this.store.has(MEMBERS)) ? readMembers(await this.store.text(MEMBERS)) : [];
+  }
+
+  /** Asks a member for what torch asks, and makes itself known to it. */
+  private async greet(agent: TorchAgent, name: string, left: Left): Promise<void> {
+    const limits = { timeoutMs: Math.min(MEMBER_MS, left() || MEMBER_MS) };
+    try {
+      await agent.callPython(name, DEVICES, [], limits);
+      await agent.callPython(name, UPDATE, [agent.self, [], new Map(), true], limits);
+    } catch (error) {
+      if (!isUnreachable(error)) throw error;
+      agent.logger.warn({ peer: name, error }, 'a member of the group cannot be reached; evict it if it is dead');
+    }
+  }
+
+  /** Tells all others that a worker left. Those that cannot be reached hear nothing. */
+  private async tell(agent: TorchAgent, who: WorkerInfo): Promise<void> {
+    await Promise.all(
+      agent.members.list().map(async ({ worker }) => {
+        if (worker.name === who.name) return;
+        const told = agent.callPython(worker, UPDATE, [who, [], new Map(), false], { timeoutMs: MEMBER_MS });
+        await told.catch((error: unknown) =>
+          agent.logger.warn({ peer: worker.name, error }, 'a member was not told of a change'),
+        );
+      }),
+    );
+  }
+
+  /** Makes a change with the token, and gives it back whatever becomes of it. */
+  private async changing(name: string, change: 'join' | 'leave', left: Left, work: () => Promise<void>): Promise<void> {
+    const token = tokenOf(name, change);
+    for (;;) {
+      const held = await this.store.compareAndSet(TOKEN, '', token);
+      if (held === token) break;
+      await this.store.await(held, left(), `'${held}' holds the group's token, and its end`);
+      // The key of an earlier change of the same worker is there already.
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+      if (left() === 1)
+        throw new RpcError('deadline-exceeded', `'${held}' holds the group's token: evict its worker if it is dead`);
+    }
+    try {
+      await work();
+    } finally {
+      await this.store.set(TOKEN, '');
+      await this.store.set(token, TOKEN_DONE);
+    }
+  }
+
+  /** Frees the token of a worker that is known to be dead. Whether it held it. */
+  private async freeToken(name: string): Promise<boolean> {
+    if (!(await this.store.has(TOKEN))) return false;
+    const held = await this.store.text(TOKEN);
+    if (held !== tokenOf(name, 'join') && held !== tokenOf(name, 'leave')) return false;
+    await this.store.set(TOKEN, '');
+    await this.store.set(held, TOKEN_DONE);
+    return true;
+  }
+}
+
+/** What leaving may take when nothing is said: a group whose token is stuck must not keep a process. */
+const LEAVE_MS = 60_000;
+
+function isUnreachable(error: unknown): boolean {
+  const code = rpcInfo(error)?.code;
+  return code === 'unavailable' || code === 'peer-died' || code === 'deadline-exceeded';
+}
+
+/** Answers the changes that others make. */
+export function followChanges(agent: TorchAgent, group: DynamicGroup): void {
+  agent.offered.answer(UPDATE, async ([worker, , , joins]) => {
+    if (!(worker instanceof WorkerInfo) || typeof joins !== 'boolean')
+      throw new TypeError('a malformed change of the group');
+    if (!joins) agent.forget(worker.name);
+    else {
+      await group.admit(agent, worker);
+      agent.emit('peer-joined', worker);
+    }
+    return null;
+  });
+}
