@@ -422,7 +422,7 @@ systemFunction(ARRIVE, (...[key, names, value, combine, survive, timeoutMs, tags
 systemFunction(MISSING, (key: string): Missing[] => {
   const { call } = ambient();
   if (!(call instanceof InboundCall)) throw new RpcError('failed-precondition', 'not in a call');
-  return typeof key === 'string' ? agentOf().collectives.missing(key, call.caller.name) : [];
+  return typeof key === 'string' ? wholeAgentOf('collectives').collectives.missing(key, call.caller.name) : [];
 });
 
 /** The call of a member to the one that collects. */

@@ -3,6 +3,7 @@ import {
   RemoteError,
   allGather,
   barrier,
+  currentAgent,
   registerErrorType,
   rpcClass,
   rpcFunction,
@@ -13,6 +14,7 @@ import { add, rpcName, sum, tensor, type Tensor } from '@backwire/tensor';
 import { freePort } from '@backwire/testing';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { TorchAgent } from '../src/agent.ts';
+import { joinTorch } from '../src/index.ts';
 import { createTorchAgent } from '../src/join.ts';
 import { py } from '../src/py.ts';
 import { group, leave } from './group.ts';
@@ -87,6 +89,19 @@ describe('joining', () => {
     );
     for (const outcome of await Promise.allSettled(joins))
       expect(String((outcome as PromiseRejectedResult).reason)).toMatch(/'same' is not unique/);
+  });
+});
+
+describe('joinTorch', () => {
+  it('makes its worker the default of the process, until it has left', async () => {
+    const initMethod = `tcp://127.0.0.1:${await freePort()}`;
+    const options = { name: 'alone', rank: 0, worldSize: 1, initMethod, trustNetwork: true };
+    const agent = await joinTorch(options);
+    expect(currentAgent()).toBe(agent);
+    await expect(joinTorch(options)).rejects.toMatchObject({ code: 'failed-precondition' });
+    expect(await rpcSync('alone', plain, [1])).toEqual([1]);
+    await agent.shutdown({ timeoutMs: 10_000 });
+    expect(() => currentAgent()).toThrow(/has not been initialized/);
   });
 });
 

@@ -136,7 +136,7 @@ describe.skipIf(torchVersion === undefined).each([0, 1, 2])(
         expect(error).toBeInstanceOf(RemoteError);
         expect(error).toMatchObject({ remoteName: 'ValueError', executed: 'yes' });
         expect((error as Error).message).toBe(
-          `remote-error: On WorkerInfo(id=${names.indexOf(first)}, name=${first}):\nValueError: bad\nvalue`,
+          `On WorkerInfo(id=${names.indexOf(first)}, name=${first}):\nValueError: bad\nvalue [remote-error]`,
         );
         expect((error as RemoteError).remoteStack).toContain('in fails');
         const odd = await call(first, py('model.fails_strangely'), ['é']).catch((thrown: unknown) => thrown);
@@ -210,7 +210,7 @@ describe.skipIf(torchVersion === undefined).each([0, 1, 2])(
         });
         await expect(python(first).run(`rpc.rpc_sync('node', mixed.not_offered)`)).rejects.toMatchObject({
           type: 'RuntimeError',
-          message: expect.stringMatching(/Error on Node \d: not-found: 'mixed\.not_offered' is not offered/),
+          message: expect.stringMatching(/Error on Node \d: 'mixed\.not_offered' is not offered/),
         });
         await expect(python(first).run(`rpc.rpc_sync('node', os.system, ('true',))`)).rejects.toThrow(
           /'posix.system' is not offered/,

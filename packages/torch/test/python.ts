@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 
-export const executable = process.env['BACKWIRE_TORCH_PYTHON'] ?? 'python3';
+const executable = process.env['BACKWIRE_TORCH_PYTHON'] ?? 'python3';
 
 /** The version of torch of that Python; undefined where there is none. */
 export const torchVersion = ((): string | undefined => {
@@ -36,7 +36,7 @@ export interface PythonSettings {
 }
 
 /** What Python raised. */
-export class PythonError extends Error {
+class PythonError extends Error {
   readonly type: string;
 
   constructor(type: string, text: string) {

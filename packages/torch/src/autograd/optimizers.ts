@@ -125,7 +125,7 @@ export function remoteOptimizers(host: OptimizerHost): RemoteOptimizers {
       const given = [optimizer, [...params], kwargsOf(args)];
       return (await host.call(owner, `${MODULE}._new_local_optimizer`, given, {})) as RRef<unknown>;
     },
-    async step(local, contextId, options): Promise<void> {
+    async step(local, contextId, options): Promise<undefined> {
       await host.call(local.owner(), `${MODULE}._local_optimizer_step`, [local, contextId], options);
     },
   };

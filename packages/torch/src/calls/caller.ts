@@ -20,7 +20,7 @@ export interface Wraps {
   response(from: WorkerInfo, body: ArrivedBody): ArrivedBody;
 }
 
-export const MAX_TIMER_MS = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** What an answer has to be, and what becomes of it. */
 export interface Expected {

@@ -1,5 +1,5 @@
 /** @file Failures of calls: what a worker of torch said, as an error here; and an error of a handler, as what Python raises. */
-import { RemoteError, RpcError, type WorkerInfo } from '@backwire/rpc';
+import { RemoteError, RpcError, type RpcErrorCode, type WorkerInfo } from '@backwire/rpc';
 import { errorTypeOf, isRpcErrorCode } from '@backwire/rpc/internal';
 import { WireError } from '@backwire/wire/internal';
 import { exceptionOf } from '../pickle/exceptions.ts';
@@ -34,9 +34,8 @@ export function raised({ message: written, type }: RemoteException, from: Worker
     remoteStack: message,
     peer: from,
   });
-  const code = own === 'RpcError' ? /^([a-z-]+): /.exec(text)?.[1] : undefined;
-  if (code !== undefined && isRpcErrorCode(code))
-    return new RpcError(code, text, { executed: 'yes', retryable: false, peer: from, cause });
+  const code = own === 'RpcError' ? codeIn(text) : undefined;
+  if (code !== undefined) return new RpcError(code, text, { executed: 'yes', retryable: false, peer: from, cause });
   const known = errorTypeOf(own);
   if (known === undefined) return cause;
   const error = new known(text);
@@ -57,13 +56,18 @@ function textOf(shown: string, names: readonly string[]): string {
 
 const PREFIX = /^(?:Error on Node \d+: )*/;
 
+/** The code of the system's own errors, which stands behind their text, or before that of others. */
+function codeIn(text: string): RpcErrorCode | undefined {
+  const code = / \[([a-z-]+)\]$/.exec(text)?.[1] ?? /^([a-z-]+): /.exec(text)?.[1];
+  return isRpcErrorCode(code) ? code : undefined;
+}
+
 /** What a worker answers that did not run what was asked, or whose own code failed. */
 export function refused(text: string, from: WorkerInfo): RpcError {
   const [said = ''] = text.split(STACK, 1);
   const plain = said.replace(PREFIX, '');
-  const code = /^(?:RpcError: )?([a-z-]+): /.exec(plain)?.[1];
-  if (code !== undefined && isRpcErrorCode(code) && code !== 'remote-error')
-    return new RpcError(code, plain.replace(/^RpcError: /, ''), { executed: 'no', peer: from });
+  const code = codeIn(plain);
+  if (code !== undefined && code !== 'remote-error') return new RpcError(code, plain, { executed: 'no', peer: from });
   const name = /^([A-Za-z_]\w*(?:Error|Exception)): /.exec(plain)?.[1] ?? 'RuntimeError';
   const stack = said.length < text.length ? text : undefined;
   return new RemoteError(said, { remoteName: name, remoteStack: stack, executed: 'maybe', peer: from });
@@ -92,7 +96,7 @@ function nameOf(error: Error): string {
 /** What a call that is not run is answered with. */
 export function refusal(error: unknown): string {
   if (error instanceof NotOfferedError)
-    return `not-found: ${quoted(error.global)} is not offered by this worker: define it with rpcFunction() or rpcClass(), or offer() it`;
+    return `${quoted(error.global)} is not offered by this worker: define it with rpcFunction() or rpcClass(), or offer() it [not-found]`;
   if (error instanceof WireError || error instanceof RpcError) return error.message;
   return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
 }

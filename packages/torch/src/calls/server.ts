@@ -240,7 +240,7 @@ export class Server {
 }
 
 /** A published method of an object that is here. @throws TypeError "… has no attribute …", RpcError 'permission-denied'. */
-export function methodOf(names: Names, object: unknown, name: string): (...args: readonly unknown[]) => unknown {
+function methodOf(names: Names, object: unknown, name: string): (...args: readonly unknown[]) => unknown {
   if (typeof object === 'object' && object !== null) {
     const definition = names.served.classOf(object);
     const method = definition?.methods.has(name) === true ? (object as Record<string, unknown>)[name] : undefined;

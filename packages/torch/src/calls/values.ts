@@ -7,8 +7,7 @@ import { refuse } from '../pickle/refusal.ts';
 import type { ScriptContext } from '../pickle/script-reader.ts';
 import { PyName } from '../values/name.ts';
 import { PyInstance, type RRefFork } from '../values/objects.ts';
-import { OpaqueTensor, type TravellingTensor } from '../values/opaque-tensor.ts';
-import { Tensor } from '@backwire/tensor';
+import type { TravellingTensor } from '../values/opaque-tensor.ts';
 import type { Names } from './names.ts';
 
 /** One message that is being read. */
@@ -120,9 +119,4 @@ export function takeBack({ undo }: Writing): void {
 function pathName(path: string): PyName {
   const dot = path.lastIndexOf('.');
   return dot <= 0 ? new PyName('__main__', path) : new PyName(path.slice(0, dot), path.slice(dot + 1));
-}
-
-/** Frees tensors that nobody takes. */
-export function free(tensors: readonly TravellingTensor[]): void {
-  for (const tensor of tensors) if (tensor instanceof Tensor || tensor instanceof OpaqueTensor) tensor.dispose();
 }

@@ -1,6 +1,5 @@
 /** @file How each overload of the table is run by the operations of tensors here. */
 import * as t from '@backwire/tensor';
-import { builtinOps } from '@backwire/tensor/internal';
 import { SCHEMAS } from './schemas.ts';
 import { parseSchema, type Schema } from './schema.ts';
 import { dtypeOf } from './types.ts';
@@ -267,6 +266,15 @@ const special: Readonly<Record<string, Rule['run']>> = {
   item: rule((a: Tensor) => a.item()),
 };
 
+type Operation = (...args: readonly unknown[]) => unknown;
+
+/** The operations of tensors by the names that they carry: 'aten::add'. */
+const operations: ReadonlyMap<string, Operation> = new Map(
+  Object.values(t as Readonly<Record<string, unknown>>)
+    .filter((value): value is Operation & t.Named => typeof value === 'function' && Object.hasOwn(value, t.rpcName))
+    .map((operation) => [operation[t.rpcName], operation]),
+);
+
 /** By 'aten::add.Tensor'. What needs no rule of its own takes its arguments in torch's order. */
 export const rules: ReadonlyMap<string, Rule> = new Map(
   SCHEMAS.map(parseSchema).map((schema) => {
@@ -276,7 +284,7 @@ export const rules: ReadonlyMap<string, Rule> = new Map(
 );
 
 function plain({ name, key }: Schema): Rule['run'] {
-  const operation = builtinOps.get(name) as ((...args: readonly unknown[]) => unknown) | undefined;
+  const operation = operations.get(name);
   if (operation === undefined) throw new Error(`invariant: no operation for ${key}`);
   return (args) => {
     let { length } = args;

@@ -1,7 +1,7 @@
 /** @file Values of the types that operators take: how they are recognised, and how they travel. */
 import { Tensor, type DType } from '@backwire/tensor';
-import { isDType } from '@backwire/tensor/internal';
 import { scriptList } from '../values/containers.ts';
+import { elementNamed } from '../values/dtypes.ts';
 import { PyComplex, PyFloat } from '../values/numbers.ts';
 import { OpaqueTensor } from '../values/opaque-tensor.ts';
 import { TorchDType, TorchDevice } from '../values/torch-types.ts';
@@ -22,7 +22,8 @@ const NAMES: ReadonlyMap<number, string> = new Map([
 /** The dtype of tensors here with this number of torch's. @throws TypeError */
 export function dtypeOf(number: unknown): DType {
   const name = NAMES.get(number as number);
-  if (name !== undefined && isDType(name)) return name;
+  const dtype = name === undefined ? undefined : elementNamed(name)?.dtype;
+  if (dtype !== undefined) return dtype;
   throw new TypeError(`the dtype ${name ?? String(number)} has no tensors on this worker`);
 }
 
