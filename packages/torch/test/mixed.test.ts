@@ -353,9 +353,9 @@ describe.skipIf(torchVersion === undefined).each([0, 1, 2])(
         const run = (code: string): Promise<string> => python(first).run(code);
         await run(
           [
-            `p = torch.tensor([1., 2.], requires_grad=True)`,
-            `reference = optim.SGD([p], lr=0.1, momentum=0.9)`,
             `rref = rpc.remote('node', mixed.parameter)`,
+            `p = rref.to_here().detach().clone().requires_grad_()`,
+            `reference = optim.SGD([p], lr=0.1, momentum=0.9)`,
             `opt = DistributedOptimizer(optim.SGD, [rref], lr=0.1, momentum=0.9)`,
             `for _ in range(3):`,
             `    with dist_autograd.context() as cid:`,
