@@ -21,3 +21,5 @@ export * from './namespaces.ts';
 export * from './leaks.ts';
 export { Seeded, mutate } from './mutate.ts';
 export * from './fuzz.ts';
+export * from './packed.ts';
+export * from './python-peer.ts';
