@@ -1,0 +1,343 @@
+"""Runs programs (program.ts) on PyTorch. A question is {"programs": [...], "conditioning": bool}, the answer a list of outcomes."""
+import re
+import warnings
+from copy import deepcopy
+
+import torch
+import torch.nn.functional as F
+from packed import INF, serve
+
+warnings.filterwarnings("ignore")
+torch.set_num_threads(1)
+# Parts that do not fit are refused here, and make PyTorch read foreign memory without.
+torch.sparse.check_sparse_tensor_invariants.enable()
+
+DTYPES = {
+    name: getattr(torch, name)
+    for name in "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64".split()
+}
+NAMES = {dtype: name for name, dtype in DTYPES.items()} | {torch.complex128: "complex128"}
+EPS = {"float32": 2.0**-23, "float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7, "complex64": 2.0**-23}
+
+
+# What the texts of statements may call.
+
+
+def pattern(size, seed, dtype):
+    """The elements that patternOf in values.ts makes."""
+    if dtype == torch.bool:
+        return (torch.arange(size) * 7919 + seed * 131) % 3 == 0
+    i = (torch.arange(size) * 7919 + seed * 104729) % 8191 - 4095
+    if dtype.is_complex:
+        return torch.complex(pattern(size, seed, torch.float32), pattern(size, seed + 1, torch.float32))
+    return (i.double() / 2048).to(dtype) if dtype.is_floating_point else ((i % 7 + 7) % 7).to(dtype)
+
+
+def weights(t):
+    """What a result is weighted by in a backward pass: no weight is zero, every dtype holds them."""
+    i = torch.arange(t.numel())
+    w = (i * 37 % 16).double() / 8 - 0.9375
+    if t.dtype.is_complex:
+        w = torch.complex(w, (i * 29 % 16).double() / 8 - 0.9375)
+    return w.to(t.dtype).reshape(t.shape)
+
+
+def backward(t, **options):
+    """Weighted gradients of a result, if it has any."""
+    if isinstance(t, torch.Tensor) and t.requires_grad:
+        dense = t.to_dense() if t.is_sparse else t
+        dense.backward(weights(dense), **options)
+
+
+def filled(module, seed):
+    """A module with its parameters set to multiples of 1/128."""
+    if mode.exact:
+        module.double()
+    with torch.no_grad():
+        for k, p in enumerate(module.parameters()):
+            i = torch.arange(p.numel())
+            p.copy_((((i * 7919 + k * 104729 + seed * 1299709) % 127 - 63).double() / 128).reshape(p.shape))
+            if mode.perturbs:
+                p.mul_(1 + noise(p, EPS["float32"]))
+    return module
+
+
+def no_grad(run):
+    with torch.no_grad():
+        return run()
+
+
+class Mode:
+    """Whether programs run as they are, in double precision, or in double precision with rounding errors put in."""
+
+    exact = False
+    perturbs = False
+    generator = torch.Generator()
+    # Whether the arguments of functions of each element are off, too.
+    derivatives = False
+    # The epsilon of the program's widest-spaced dtype.
+    coarsest = 0.0
+
+
+mode = Mode()
+
+
+def dtype_of(name):
+    if mode.exact and name != "float64" and name in EPS:
+        return torch.complex128 if name == "complex64" else torch.float64
+    return DTYPES[name]
+
+
+def noise(t, eps):
+    """Relative errors of up to eps."""
+    return (torch.rand(t.shape, generator=mode.generator, dtype=torch.float64) * 2 - 1) * eps
+
+
+SCOPE = {
+    "torch": torch, "F": F, "nn": torch.nn, "optim": torch.optim, "backward": backward, "weights": weights, "filled": filled,
+    "aten": torch.ops.aten, "no_grad": no_grad, "deepcopy": deepcopy, "pattern": pattern,
+}
+compiled = {}
+
+
+def body_of(text):
+    """The text of a statement as a function of its arguments, and how many it takes. A leading ! marks one without a value."""
+    if text not in compiled:
+        count = max((int(i) + 1 for i in re.findall(r"\$(\d)", text)), default=0)
+        source = re.sub(r"\$(\d)", r"_\1", text)
+        source = source[1:] if source.startswith("!") else f"return {source}"
+        scope = dict(SCOPE)
+        exec(f"def run({', '.join(f'_{i}' for i in range(count))}):\n    {source}\n", scope)
+        compiled[text] = scope["run"], count
+    return compiled[text]
+
+
+# One program.
+
+
+def make_input(line):
+    dtype, shape = DTYPES[line["dtype"]], line["shape"]
+    if line["data"] is None:
+        size = 1
+        for n in shape:
+            size *= n
+        t = pattern(size, line["pattern"], dtype).reshape(shape)
+    elif len(line["data"]) == 0:
+        t = torch.empty(shape, dtype=dtype)
+    else:
+        t = torch.frombuffer(line["data"], dtype=dtype).reshape(shape)
+    if mode.exact and (dtype.is_floating_point or dtype.is_complex):
+        t = t.to(torch.complex128 if dtype.is_complex else torch.float64)
+    # The bytes serve several runs, and programs may write.
+    t = t.clone()
+    return t.requires_grad_() if line["requiresGrad"] else t
+
+
+SNAKE = {
+    "keepDim": "keepdim", "causal": "is_causal", "mask": "attn_mask", "layers": "num_layers", "lrDecay": "lr_decay",
+}
+
+
+def snake(name):
+    return SNAKE.get(name) or "".join(f"_{c.lower()}" if c.isupper() else c for c in name)
+
+
+def argument(arg, values, wobble):
+    if isinstance(arg, dict):
+        if "ref" in arg:
+            value = values[arg["ref"]]
+            if wobble and isinstance(value, torch.Tensor) and value.dtype in (torch.float64, torch.complex128) and not value.is_sparse:
+                return value * (1 + noise(value, wobble))
+            return value
+        if "dtype" in arg:
+            return dtype_of(arg["dtype"])
+        if "options" in arg:
+            return {snake(k): argument(v, values, wobble) for k, v in arg["options"].items()}
+    if isinstance(arg, list):
+        return [argument(one, values, wobble) for one in arg]
+    return arg
+
+
+def run_line(line, values, eps):
+    """The value of a line; `eps` is that of the dtype it has without exactness."""
+    if "shape" in line:
+        return make_input(line)
+    body, count = body_of(line["py"])
+    rounding = line["rounding"]
+    # Sums of half precision are added up in single precision.
+    wobbles = mode.perturbs and (rounding == "sums" or mode.derivatives and rounding in ("once", "inPlace"))
+    wobble = min(eps or 1, EPS["float32"]) if wobbles else None
+    args = [argument(arg, values, wobble) for arg in line["args"][:count]]
+    if mode.perturbs and rounding == "step":
+        for t in stepped(args[0]):
+            t.data.mul_(1 + noise(t, mode.coarsest / 2))
+    result = body(*args)
+    if mode.perturbs and rounding == "step":
+        for t in stepped(args[0]):
+            t.data.mul_(1 + noise(t, mode.coarsest / 2))
+    elif mode.perturbs and eps and rounding != "never" and is_float(result):
+        if rounding == "inPlace" or not any(shares(result, arg) for arg in args):
+            perturb(result, eps / 2)
+    return result
+
+
+def stepped(optimizer):
+    """What an optimiser's step reads and writes."""
+    groups = [p for group in optimizer.param_groups for p in group["params"]]
+    state = [t for p in groups for name, t in optimizer.state.get(p, {}).items() if name != "step"]
+    return [t for t in groups + state + [p.grad for p in groups] if is_float(t)]
+
+
+def is_float(t):
+    return isinstance(t, torch.Tensor) and not t.is_sparse and (t.is_floating_point() or t.is_complex())
+
+
+def shares(a, b):
+    return isinstance(b, torch.Tensor) and not b.is_sparse and a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+
+
+def perturb(t, eps):
+    """Puts errors into a result, seen also by whatever has remembered it, and into its gradient."""
+    if 0 not in t.stride():
+        t.data.mul_(1 + noise(t, eps))
+    if t.requires_grad and not t.is_leaf:
+        t.register_hook(lambda g: g if g is None or g.is_sparse else g * (1 + noise(g, eps)))
+
+
+def seen(t):
+    if t is None:
+        return {"nothing": True}
+    if isinstance(t, (bool, str)):
+        return {"plain": t}
+    if isinstance(t, (int, float)):
+        return {"plain": t if abs(t) < 2**53 or isinstance(t, float) else float(t)}
+    if isinstance(t, complex):
+        return {"plain": str(t)}
+    if not isinstance(t, torch.Tensor):
+        return {"plain": str(t)}
+    dense = t.detach()
+    if t.is_sparse:
+        dense = dense.to_dense()
+    dense = dense.resolve_conj().resolve_neg().contiguous()
+    if dense.dtype not in NAMES:
+        dense_bytes = b""
+    elif dense.dtype == torch.bfloat16:
+        dense_bytes = dense.view(torch.int16).numpy(force=True).tobytes()
+    else:
+        dense_bytes = dense.numpy(force=True).tobytes()
+    return {
+        "dtype": NAMES.get(t.dtype) or str(t.dtype).removeprefix("torch."), "shape": list(t.shape), "data": dense_bytes,
+        "requiresGrad": t.requires_grad, "sparse": t.is_sparse,
+    }
+
+
+def observe(path, value, found):
+    if isinstance(value, torch.nn.Module):
+        for name, t in value.state_dict(keep_vars=True).items():
+            found[f"{path}.{name}"] = t
+            if isinstance(t, torch.nn.Parameter):
+                found[f"{path}.{name}.grad"] = t.grad
+    elif isinstance(value, torch.optim.Optimizer):
+        for i, state in value.state_dict()["state"].items():
+            for name, t in state.items():
+                if t is not None:
+                    found[f"{path}.{i}.{name}"] = float(t) if name == "step" else t
+    elif isinstance(value, (list, tuple)):
+        found[f"{path}.length"] = len(value)
+        for i, one in enumerate(value):
+            observe(f"{path}.{i}", one, found)
+    else:
+        found[path] = value
+
+
+def run(program, dtypes=None):
+    """Everything to be seen after the program, the refusal if there was one, and the dtype of every line."""
+    values, refusal = [], None
+    for at, line in enumerate(program["lines"]):
+        eps = EPS.get(dtypes[at]) if dtypes else None
+        try:
+            values.append(run_line(line, values, eps))
+        except Exception as error:
+            refusal = {"at": at, "name": type(error).__name__, "message": str(error)[:400]}
+            break
+    found = {}
+    for at, value in enumerate(values):
+        observe(str(at), value, found)
+        line = program["lines"][at]
+        if "shape" in line and line["requiresGrad"]:
+            found[f"{at}.grad"] = value.grad
+    made = [NAMES.get(v.dtype) if isinstance(v, torch.Tensor) else None for v in values]
+    return found, refusal, made
+
+
+def wide(t):
+    """A tensor's elements as doubles, complex ones as pairs."""
+    t = t.detach()
+    if t.is_sparse:
+        t = t.to_dense()
+    t = t.resolve_conj().resolve_neg()
+    return torch.view_as_real(t.to(torch.complex128)) if t.is_complex() else t.double()
+
+
+RUNS = 6
+
+
+def conditioning(program, dtypes, refusal):
+    """Values in double precision, and how far they move when every operation's result is off by half an ulp or less."""
+
+    def values():
+        found, refused, _ = run(program, dtypes)
+        # What is refused of one dtype may be accepted of another; what comes before counts in any case.
+        early = refused is not None and (refusal is None or refused["at"] < refusal["at"])
+        return None if early else {path: wide(t) for path, t in found.items() if isinstance(t, torch.Tensor)}
+
+    mode.exact = True
+    mode.coarsest = max((EPS.get(line.get("dtype"), 0.0) for line in program["lines"]), default=0.0)
+    try:
+        exact = values()
+        if exact is None:
+            return {}
+        mode.perturbs = True
+        mode.generator.manual_seed(1)
+        moved = {path: torch.zeros_like(t) for path, t in exact.items()}
+        for i in range(RUNS):
+            # A derivative of one function is several operations, whose terms may cancel: as if its argument were off.
+            mode.derivatives = i % 2 == 1
+            others = values()
+            if others is None:
+                return {}
+            for path, t in exact.items():
+                other = others.get(path) if not mode.derivatives or is_derivative(program, path) else None
+                if other is not None and other.shape == t.shape:
+                    gap = torch.where((other == t) | (other.isnan() & t.isnan()), 0.0, (other - t).abs())
+                    moved[path] = torch.maximum(moved[path], gap.nan_to_num(INF, INF, INF))
+        return {path: {"values": raw(t), "moved": raw(moved[path])} for path, t in exact.items()}
+    finally:
+        mode.exact = mode.perturbs = mode.derivatives = False
+
+
+def is_derivative(program, path):
+    """Whether a path is a gradient, or follows from one."""
+    line = int(path.split(".", 1)[0])
+    return path.endswith(".grad") or any("create_graph" in one.get("py", "") for one in program["lines"][: line + 1])
+
+
+def raw(t):
+    return t.contiguous().numpy(force=True).tobytes()
+
+
+def answer(program, wants_conditioning):
+    found, refusal, dtypes = run(program)
+    outcome = {"seen": {path: seen(value) for path, value in found.items()}}
+    if refusal:
+        outcome["refusal"] = refusal
+    if wants_conditioning:
+        padded = dtypes + [None] * len(program["lines"])
+        return {"outcome": outcome, "conditioning": {"exact": conditioning(program, padded, refusal)}}
+    return outcome
+
+
+serve(
+    {"torch": torch.__version__},
+    lambda batch: [answer(program, batch["conditioning"]) for program in batch["programs"]],
+)

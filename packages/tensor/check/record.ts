@@ -1,0 +1,63 @@
+/** @file Makes the recorded set anew: programs drawn once, with PyTorch's answers. */
+import { writeFileSync } from 'node:fs';
+import type { Checker } from './checker.ts';
+import type { Outcome } from './outcome.ts';
+import type { Program } from './program.ts';
+import { keep, pressed, type Recorded } from './recording.ts';
+import { showGroup, groupFindings } from './groups.ts';
+import { drawProgram } from './run.ts';
+import { suites } from './suites/table.ts';
+
+export const RECORDED = new URL('../golden/recorded.bin.gz', import.meta.url);
+
+/** How many programs of each suite: 5,000 in all. */
+const SHARES: Readonly<Record<string, number>> = {
+  operations: 2600,
+  dtypes: 700,
+  views: 600,
+  chains: 300,
+  second: 400,
+  modules: 150,
+  optimizers: 150,
+  thresholds: 100,
+};
+
+/** A seed of its own, which no run reaches by counting. */
+const SEED = 1_000_000;
+
+/** Writes the file. Programs that differ here without an explanation are left out, and said to be. */
+export async function record(checker: Checker): Promise<boolean> {
+  const cases: Recorded[] = [];
+  let left = 0;
+  for (const suite of suites) {
+    const wanted = SHARES[suite.name] ?? 0;
+    const step = suite.large === true ? 10 : 200;
+    for (let at = 0, kept = 0; kept < wanted; at += step) {
+      const programs = Array.from({ length: step }, (_, i) => drawProgram(suite, SEED, at + i));
+      const { findings } = await checker.check(programs);
+      const judged = await checker.torch.judge(programs);
+      const differing = new Set(findings.map(({ program }) => program));
+      left += new Set(findings.filter(({ explained }) => explained === undefined).map(({ program }) => program)).size;
+      if (differing.size > 0)
+        for (const group of groupFindings(findings.filter(({ explained }) => explained === undefined)))
+          console.log(showGroup(group));
+      for (const [i, program] of programs.entries()) {
+        const one = judged[i];
+        if (kept === wanted || one === undefined || differing.has(program) || isHuge(program, one.outcome)) continue;
+        cases.push(keep(program, one.outcome, one.conditioning));
+        kept++;
+      }
+    }
+  }
+  const bytes = pressed({ torch: checker.torch.version, cases });
+  writeFileSync(RECORDED, bytes);
+  console.log(
+    `${cases.length} programs recorded in ${(bytes.length / 1024).toFixed(0)} KiB; ${left} that differ left out`,
+  );
+  return left === 0;
+}
+
+/** Programs that would take more room than they are worth. */
+function isHuge({ lines }: Program, { seen }: Outcome): boolean {
+  return lines.length > 40 || Object.keys(seen).length > 60;
+}

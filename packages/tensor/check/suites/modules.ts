@@ -1,0 +1,267 @@
+/** @file Layers: forward, backward, running statistics, modes, weights used twice, and a few steps of training. */
+import type { Random } from '@backwire/testing';
+import { Draw } from '../draw/draw.ts';
+import type { Arg, Ref } from '../program.ts';
+import type { Suite } from './suite.ts';
+
+interface Layer {
+  readonly name: string;
+  readonly draw: (draw: Draw) => Drawn;
+}
+
+interface Drawn {
+  readonly ts: string;
+  readonly py: string;
+  readonly args: readonly Arg[];
+  /** Another batch for the same layer. */
+  readonly input: () => Ref;
+  /** Further arguments of `forward`. */
+  readonly more?: readonly Arg[];
+  readonly forward?: { readonly ts: string; readonly py: string };
+}
+
+const plain = (name: string, args: readonly Arg[] = []): Layer => ({
+  name,
+  draw: (draw) => {
+    const list = args.map((_, i) => `$${i}`).join(', ');
+    return {
+      ts: `new nn.${name}(${list})`,
+      py: `nn.${name}(${list})`,
+      args,
+      input: () => draw.tensor(draw.shape(1, 3)),
+    };
+  },
+});
+
+const batch = (draw: Draw, ...rest: number[]): (() => Ref) => {
+  const { random } = draw;
+  return () => draw.tensor([random.pick([1, 2, 3, 0, 5, 128]), ...rest]);
+};
+
+const layers: readonly Layer[] = [
+  ...['ReLU', 'Sigmoid', 'Tanh', 'GELU', 'SiLU'].map((name) => plain(name)),
+  plain('LeakyReLU', [0.2]),
+  plain('Softmax', [-1]),
+  plain('LogSoftmax', [0]),
+  plain('Flatten'),
+  plain('Dropout', [0]),
+  {
+    name: 'Linear',
+    draw: (draw) => {
+      const [n, m] = draw.random.pick([
+        [3, 4],
+        [2, 1],
+        [128, 1],
+        [64, 256],
+        [1, 5],
+        [256, 1],
+      ] as const);
+      const bias = draw.random.chance(0.7);
+      return {
+        ts: 'new nn.Linear($0, $1, { bias: $2 })',
+        py: 'nn.Linear($0, $1, bias=$2)',
+        args: [n, m, bias],
+        input: batch(draw, n),
+      };
+    },
+  },
+  {
+    name: 'Conv2d',
+    draw: (draw) => {
+      const groups = draw.random.pick([1, 1, 2]);
+      const [c, o] = [groups * 2, groups * draw.random.int(1, 4)];
+      const options: Record<string, Arg> = { groups };
+      if (draw.random.chance(0.5)) options['stride'] = draw.random.int(1, 3);
+      if (draw.random.chance(0.5)) options['padding'] = draw.random.int(0, 2);
+      if (draw.random.chance(0.3)) options['bias'] = false;
+      return {
+        ts: 'new nn.Conv2d($0, $1, $2, $3)',
+        py: 'nn.Conv2d($0, $1, $2, **$3)',
+        args: [c, o, draw.random.int(1, 4), { options }],
+        input: () => draw.tensor([draw.random.int(1, 3), c, draw.random.int(3, 10), draw.random.int(3, 10)]),
+      };
+    },
+  },
+  ...(['MaxPool2d', 'AvgPool2d'] as const).map((name): Layer => ({
+    name,
+    draw: (draw) => ({
+      ts: `new nn.${name}($0, $1)`,
+      py: `nn.${name}($0, **$1)`,
+      args: [draw.random.int(1, 4), { options: draw.random.chance(0.5) ? { stride: draw.random.int(1, 3) } : {} }],
+      input: () => draw.tensor([2, 2, draw.random.int(3, 7), draw.random.int(3, 7)]),
+    }),
+  })),
+  {
+    name: 'AdaptiveAvgPool2d',
+    draw: (draw) => ({
+      ts: 'new nn.AdaptiveAvgPool2d($0)',
+      py: 'nn.AdaptiveAvgPool2d($0)',
+      args: [draw.random.int(1, 4)],
+      input: () => draw.tensor([2, 2, draw.random.int(3, 7), draw.random.int(3, 7)]),
+    }),
+  },
+  {
+    name: 'LayerNorm',
+    draw: (draw) => ({
+      ts: 'new nn.LayerNorm($0)',
+      py: 'nn.LayerNorm($0)',
+      args: [draw.random.pick([4, [4], [2, 4]] as const)],
+      input: () => draw.tensor([draw.size(), 2, 4]),
+    }),
+  },
+  {
+    name: 'GroupNorm',
+    draw: (draw) => ({
+      ts: 'new nn.GroupNorm($0, $1)',
+      py: 'nn.GroupNorm($0, $1)',
+      args: [2, 4],
+      input: () => draw.tensor([draw.size(), 4, ...draw.shape(0, 2)]),
+    }),
+  },
+  {
+    name: 'BatchNorm1d',
+    draw: (draw) => ({
+      ts: 'new nn.BatchNorm1d($0, $1)',
+      py: 'nn.BatchNorm1d($0, **$1)',
+      args: [3, { options: draw.random.chance(0.5) ? { momentum: 0.3 } : {} }],
+      input: () => draw.tensor(draw.random.chance(0.5) ? [draw.size(), 3] : [draw.size(), 3, 2]),
+    }),
+  },
+  {
+    name: 'BatchNorm2d',
+    draw: (draw) => ({
+      ts: 'new nn.BatchNorm2d($0)',
+      py: 'nn.BatchNorm2d($0)',
+      args: [2],
+      input: () => draw.tensor([draw.size(), 2, 3, draw.size()]),
+    }),
+  },
+  {
+    name: 'Embedding',
+    draw: (draw) => {
+      const sparse = draw.random.chance(0.4);
+      return {
+        ts: 'new nn.Embedding($0, $1, { sparse: $2 })',
+        py: 'nn.Embedding($0, $1, sparse=$2)',
+        args: [5, 3, sparse],
+        input: () => draw.integers(draw.shape(0, 2), 0, 5, draw.random.pick(['int64', 'int32'])),
+      };
+    },
+  },
+  {
+    name: 'EmbeddingBag',
+    draw: (draw) => {
+      const flat = draw.random.chance(0.5);
+      const options: Record<string, Arg> = { mode: draw.random.pick(['sum', 'mean']), sparse: draw.random.chance(0.4) };
+      const more = flat ? [draw.index([2], ([i]) => (i === 0 ? 0 : draw.random.int(0, 4)))] : [];
+      return {
+        ts: 'new nn.EmbeddingBag($0, $1, $2)',
+        py: 'nn.EmbeddingBag($0, $1, **$2)',
+        args: [5, 3, { options }],
+        input: () => draw.integers(flat ? [4] : [draw.size(), draw.size()], 0, 5),
+        more,
+      };
+    },
+  },
+  {
+    name: 'LSTM',
+    draw: (draw) => {
+      const [input, hidden, layerCount] = [
+        draw.random.pick([2, 1, 40]),
+        draw.random.pick([3, 1, 32]),
+        draw.random.int(1, 3),
+      ];
+      return {
+        ts: 'new nn.LSTM($0, $1, { layers: $2 })',
+        py: 'nn.LSTM($0, $1, num_layers=$2)',
+        args: [input, hidden, layerCount],
+        input: () => draw.tensor([draw.random.int(1, 4), draw.random.pick([1, 1, 2, 0, 5]), input]),
+        forward: LSTM_FORMS,
+      };
+    },
+  },
+  {
+    name: 'Sequential',
+    draw: (draw) => {
+      const [n, h, m] = draw.random.pick([
+        [3, 4, 2],
+        [64, 256, 1],
+        [1, 64, 1],
+        [8, 128, 10],
+      ] as const);
+      const [activation, called] = draw.random.pick([
+        ['ReLU', 'ReLU'],
+        ['Tanh', 'Tanh'],
+        ['GELU', 'GELU'],
+      ] as const);
+      return {
+        ts: `new nn.Sequential(new nn.Linear($0, $1), new nn.${activation}(), new nn.Linear($1, $2))`,
+        py: `nn.Sequential(nn.Linear($0, $1), nn.${called}(), nn.Linear($1, $2))`,
+        args: [n, h, m],
+        input: batch(draw, n),
+      };
+    },
+  },
+];
+
+/** Those that learn nothing. */
+const PLAIN: ReadonlySet<string> = new Set([
+  ...['ReLU', 'Sigmoid', 'Tanh', 'GELU', 'SiLU', 'LeakyReLU', 'Softmax', 'LogSoftmax', 'Flatten', 'Dropout'],
+  ...['MaxPool2d', 'AvgPool2d', 'AdaptiveAvgPool2d'],
+]);
+
+/** One result of the three an LSTM has. */
+const LSTM_FORMS = { ts: '$0.forward($1)[0]', py: '$0($1)[0]' };
+const STATE_FORMS = [
+  { ts: '$0.forward($1)[1][0]', py: '$0($1)[1][0]' },
+  { ts: '$0.forward($1)[1][1]', py: '$0($1)[1][1]' },
+];
+
+function formsOf(random: Random, { forward, more = [] }: Drawn): { readonly ts: string; readonly py: string } {
+  if (forward !== undefined) return random.pick([forward, ...STATE_FORMS]);
+  const rest = more.map((_, i) => `, $${i + 2}`).join('');
+  return { ts: `$0.forward($1${rest})`, py: `$0($1${rest})` };
+}
+
+const OPTIMISERS = [
+  ['new optim.SGD($0.parameters(), { lr: 0.01 })', 'optim.SGD($0.parameters(), lr=0.01)'],
+  ['new optim.SGD($0.parameters(), { lr: 0.05, momentum: 0.9 })', 'optim.SGD($0.parameters(), lr=0.05, momentum=0.9)'],
+  ['new optim.Adam($0.parameters(), { lr: 0.01 })', 'optim.Adam($0.parameters(), lr=0.01)'],
+] as const;
+
+export const moduleSuite: Suite = {
+  name: 'modules',
+  perSeed: 250,
+  draw(random, seed) {
+    const draw = new Draw(random, { dtype: 'float32', mishaps: 0.01, views: 0.15 });
+    const layer = random.pick(layers);
+    const drawn = layer.draw(draw);
+    const made = draw.call(
+      layer.name,
+      `filled(${drawn.ts}, ${random.int(0, 50)})`.replace(/, (\d+)\)$/, ', $7)'),
+      `filled(${drawn.py}, $7)`,
+      [...drawn.args, ...Array<undefined>(7 - drawn.args.length).fill(undefined), random.int(0, 50)],
+      'sums',
+    );
+    if (random.chance(0.15)) draw.call('eval', '$0.eval()', '$0.eval()', [made], 'never');
+    const run = (input: Ref): Ref => {
+      const { ts, py } = formsOf(random, drawn);
+      return draw.call(layer.name, ts, py, [made, input, ...(drawn.more ?? [])], 'sums');
+    };
+    const trains = !PLAIN.has(layer.name) && random.chance(0.5);
+    if (!trains) {
+      for (let i = random.int(1, 4); i > 0; i--) draw.backward(run(drawn.input()));
+    } else {
+      const [ts, py] = random.pick(OPTIMISERS);
+      const optimiser = draw.call('optimizer', ts, py, [made], 'never');
+      const input = drawn.input();
+      for (let i = 3; i > 0; i--) {
+        const loss = draw.call('loss', '$0.square().mean()', '$0.square().mean()', [run(input)], 'sums');
+        draw.call('zeroGrad', '$0.zeroGrad()', '$0.zero_grad()', [optimiser], 'never');
+        draw.backward(loss);
+        draw.call('step', '$0.step()', '$0.step()', [optimiser], 'step');
+      }
+    }
+    return draw.program('modules', seed);
+  },
+};

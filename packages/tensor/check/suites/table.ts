@@ -1,0 +1,21 @@
+/** @file Every suite. */
+import { chainSuite } from './chains.ts';
+import { dtypeSuite } from './dtypes.ts';
+import { moduleSuite } from './modules.ts';
+import { operationSuite } from './operations.ts';
+import { optimizerSuite } from './optimizers.ts';
+import { secondSuite } from './second.ts';
+import type { Suite } from './suite.ts';
+import { thresholdSuite } from './thresholds.ts';
+import { viewSuite } from './views.ts';
+
+export const suites: readonly Suite[] = [
+  operationSuite,
+  dtypeSuite,
+  viewSuite,
+  chainSuite,
+  secondSuite,
+  moduleSuite,
+  optimizerSuite,
+  thresholdSuite,
+];

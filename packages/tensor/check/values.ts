@@ -1,0 +1,69 @@
+/** @file The elements of inputs: large ones by a formula that peer.py has too, and the weights of backward passes. */
+import * as bw from '../src/index.ts';
+import { isDifferentiable } from './dtypes.ts';
+import type { Input } from './program.ts';
+
+/** The elements both sides make of a pattern's number: fractions of 2048 between -2 and 2, whole numbers from 0 to 6, some truths. */
+export function patternOf(dtype: bw.DType, size: number, seed: number): bw.Tensor {
+  const at = (i: number, salt: number): number => ((i * 7919 + salt * 104_729) % 8191) - 4095;
+  if (dtype === 'bool') {
+    const truths = Uint8Array.from({ length: size }, (_, i) => ((i * 7919 + seed * 131) % 3 === 0 ? 1 : 0));
+    return bw.tensor(truths, { dtype });
+  }
+  const floats = (salt: number): Float64Array => Float64Array.from({ length: size }, (_, i) => at(i, salt) / 2048);
+  if (dtype === 'complex64') return bw.complex(bw.tensor(floats(seed)), bw.tensor(floats(seed + 1)));
+  if (isDifferentiable(dtype)) return bw.tensor(floats(seed), { dtype });
+  return bw.tensor(
+    Float64Array.from({ length: size }, (_, i) => ((at(i, seed) % 7) + 7) % 7),
+    { dtype },
+  );
+}
+
+/** A leaf of the given elements. */
+export function makeInput({ dtype, shape, data, pattern, requiresGrad }: Input): bw.Tensor {
+  const t =
+    data === undefined
+      ? patternOf(
+          dtype,
+          shape.reduce((a, b) => a * b, 1),
+          pattern,
+        ).reshape(shape)
+      : bw.fromBytes(new Uint8Array(data), shape, dtype);
+  const leaf = t.detach();
+  if (requiresGrad) leaf.requiresGrad = true;
+  return leaf;
+}
+
+/** What a result is weighted by in a backward pass: no weight is zero, every dtype holds them. */
+export function weights(t: bw.Tensor): bw.Tensor {
+  const of = (step: number): Float64Array =>
+    Float64Array.from({ length: t.size }, (_, i) => ((i * step) % 16) / 8 - 0.9375);
+  if (t.dtype === 'complex64') return bw.complex(bw.tensor(of(37)), bw.tensor(of(29))).reshape(t.shape);
+  return bw.tensor(of(37), { dtype: t.dtype, shape: t.shape });
+}
+
+/** Weighted gradients of a result, if it has any. */
+export function backward(
+  t: bw.Tensor | null,
+  options: { retainGraph?: boolean; createGraph?: boolean } = {},
+): undefined {
+  if (t === null || !(t instanceof bw.Tensor) || !t.requiresGrad) return;
+  const dense = t.layout === 'sparse_coo' ? t.toDense() : t;
+  dense.backward(weights(dense), options);
+}
+
+/** A module with its parameters set to multiples of 1/128. */
+export function filled<M extends bw.nn.Module>(module: M, seed: number): M {
+  bw.noGrad(() => {
+    for (const [k, p] of module.parameters().entries()) {
+      const value = (i: number): number => (((i * 7919 + k * 104_729 + seed * 1_299_709) % 127) - 63) / 128;
+      p.copy_(
+        bw.tensor(
+          Float64Array.from({ length: p.size }, (_, i) => value(i)),
+          { shape: p.shape },
+        ),
+      );
+    }
+  });
+  return module;
+}
