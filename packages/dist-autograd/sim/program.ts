@@ -32,6 +32,13 @@ export interface Program {
   readonly roots: readonly number[];
 }
 
+/** What a step has to know of its program. */
+export interface Outline {
+  readonly workers: number;
+  readonly leaves: readonly { readonly worker: number }[];
+  readonly functions: readonly unknown[];
+}
+
 /** Where a program runs: one worker's view of the others. */
 export interface Place {
   readonly worker: number;
@@ -118,7 +125,8 @@ export async function runAt(program: Program, place: Place, fn: number, args: re
   return body.out.map((index) => at(values, index));
 }
 
-async function runStep(program: Program, place: Place, fn: number, step: Step, values: Tensor[]): Promise<void> {
+/** Does one step of function `fn`, which adds to the values. */
+export async function runStep(program: Outline, place: Place, fn: number, step: Step, values: Tensor[]): Promise<void> {
   switch (step.do) {
     case 'leaf': {
       const index = step.leaf % program.leaves.length;
@@ -144,7 +152,7 @@ async function runStep(program: Program, place: Place, fn: number, step: Step, v
 
 /** A call that fails gives its caller's first value back instead. */
 async function runCall(
-  program: Program,
+  program: Outline,
   place: Place,
   fn: number,
   call: Call,
