@@ -139,9 +139,9 @@ describe.runIf(backendName() === 'wasm')('the heap', () => {
         matmul(w.transpose(0, 1), randn([256, 32])).dataSync();
         w.mul_(0.99);
       });
-    for (let i = 0; i < 20; i++) step(i);
+    for (let i = 0; i < 8; i++) step(i);
     const [bytes, ids] = [heap.wasm.HEAPU8.byteLength, heap.numDataIds()];
-    for (let i = 0; i < 60; i++) step(i);
+    for (let i = 0; i < 24; i++) step(i);
     expect([heap.wasm.HEAPU8.byteLength, heap.numDataIds()]).toEqual([bytes, ids]);
   });
 });

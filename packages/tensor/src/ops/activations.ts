@@ -1,4 +1,5 @@
 /** @file Activation functions. Each answers NaN with NaN, and passes a gradient there where PyTorch does; half precision is rounded once. */
+import { ShapeError } from '../errors.ts';
 import { named } from '../named.ts';
 import { sweep } from '../scope.ts';
 import type { Tensor } from '../tensor.ts';
@@ -54,6 +55,12 @@ export const leakyRelu = defineFunction('leakyRelu', 'leaky_relu', each(FLOAT), 
 /** x above zero, weight x below; `weight` has one element, or one for each channel (dimension 1). */
 export const prelu = defineFunction('prelu', 'prelu', same(FLOAT), (t: Tensor, weight: Tensor): Tensor =>
   inFloat32(t, (x) => {
+    const channels = x.rank < 2 ? 1 : (x.shape[1] as number);
+    if (weight.rank > 1 || (weight.size !== 1 && weight.size !== channels)) {
+      throw new ShapeError(
+        `prelu: expected a weight of 1 element or ${channels}, one for each channel, got [${weight.shape.join(', ')}]`,
+      );
+    }
     const shape = weight.size === 1 || x.rank < 2 ? [weight.size] : [weight.size, ...x.shape.slice(2).map(() => 1)];
     return where(x.detach().gt(0), x, x.mul(alike(weight, t, x).reshape(shape)));
   }),

@@ -1,6 +1,6 @@
 /** @file Arithmetic and comparison of two tensors. */
 import { named } from '../named.ts';
-import { addSparse, mulSparse } from './sparse/arithmetic.ts';
+import { addSparse, divSparse, mulSparse } from './sparse/arithmetic.ts';
 import { Tensor } from '../tensor.ts';
 import { takesExact } from './elementwise.ts';
 import type { BinaryName } from './loops.ts';
@@ -56,7 +56,7 @@ const divDense = define('div', 'div');
 
 /** True division: integers give float32. */
 export const div = named('aten::div', (a: Tensor, b: Operand): Tensor => {
-  if (a.sparse !== undefined && typeof b === 'number') return mulSparse(a, 1 / b);
+  if (a.sparse !== undefined && typeof b === 'number') return divSparse(a, b);
   return divDense(a, b);
 });
 

@@ -31,6 +31,8 @@ function divide(a: number, b: number, c: number, d: number, out: Pair): void {
 
 function exp(re: number, im: number, out: Pair): void {
   const size = Math.exp(re);
+  // The angle of infinity is open, not its size.
+  if (Math.abs(re) === Infinity && !Number.isFinite(im)) return re < 0 ? set(out, 0, 0) : set(out, Infinity, NaN);
   // A real number stays one, also where its exponential is infinite.
   set(out, im === 0 ? size : size * Math.cos(im), im === 0 ? im : size * Math.sin(im));
 }
@@ -41,7 +43,8 @@ function log(re: number, im: number, out: Pair): void {
 
 function tanh(re: number, im: number, out: Pair): void {
   // Beyond, cosh would overflow, and the result is one to the last digit.
-  if (Math.abs(re) > 300) return set(out, Math.sign(re), Object.is(im, -0) ? -0 : 0 * Math.sin(2 * im));
+  if (Math.abs(re) > 300)
+    return set(out, Math.sign(re), Object.is(im, -0) ? -0 : Number.isFinite(im) ? 0 * Math.sin(2 * im) : 0);
   const scale = Math.cosh(2 * re) + Math.cos(2 * im);
   return set(out, Math.sinh(2 * re) / scale, Math.sin(2 * im) / scale);
 }

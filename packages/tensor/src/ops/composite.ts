@@ -48,9 +48,15 @@ export const lerp = defineFunction(
   'lerp',
   same(FLOATING),
   (start: Tensor, end: Tensor, weight: Tensor | number): Tensor =>
-    inFloat32Both(start, end, (from, to) =>
-      from.add(to.sub(from).mul(typeof weight === 'number' ? weight : toFloat32(weight))),
-    ),
+    inFloat32Both(start, end, (from, to) => {
+      const way = to.sub(from);
+      // From the nearer end, so that weight 1 gives the other one exactly.
+      const near = (w: Tensor | number): Tensor => from.add(way.mul(w));
+      const far = (w: Tensor | number): Tensor => to.sub(way.mul(typeof w === 'number' ? 1 - w : w.neg().add(1)));
+      if (typeof weight === 'number') return Math.abs(weight) < 0.5 ? near(weight) : far(weight);
+      const w = toFloat32(weight);
+      return where(w.detach().abs().lt(0.5), near(w), far(w));
+    }),
 );
 
 /** The variance over `dim`; `correction` 1 divides by n - 1. */
@@ -83,6 +89,12 @@ export const std = defineFunction(
     }),
 );
 
+/** |x|^p for p below 1, whose slope at zero, infinite, is taken to be zero. */
+function steepPower(x: Tensor, p: number): Tensor {
+  const zero = x.detach().eq(0);
+  return where(zero, p < 0 ? Infinity : 0, where(zero, 1, x.abs()).pow(p));
+}
+
 /** The p-norm over `dim`; at zero its slope is zero. */
 export const norm = defineFunction(
   'norm',
@@ -95,7 +107,10 @@ export const norm = defineFunction(
       if (p === Infinity) return x.abs().amax(dim, keepDim);
       if (p === -Infinity) return x.abs().amin(dim, keepDim);
       if (p === 0) return x.ne(0).to(x.dtype).add(x.sign().square().mul(0)).sum(dim, keepDim);
-      const total = (p === 2 ? x.square() : x.abs().pow(p)).sum(dim, keepDim);
+      if (p < 0 && sizeOf(normalizeDims(dim, x.rank).map((d) => x.shape[d] as number)) === 0) {
+        throw new ShapeError(`norm: no elements have no ${p} norm`);
+      }
+      const total = (p === 2 ? x.square() : p < 1 ? steepPower(x, p) : x.abs().pow(p)).sum(dim, keepDim);
       const zero = total.detach().eq(0);
       const root = zero.any().item() === 0 ? total : where(zero, 1, total);
       const value = p === 2 ? root.sqrt() : root.pow(1 / p);
@@ -317,14 +332,14 @@ export const scaledDotProductAttention = defineFunction(
     }
     const scale = options.scale ?? 1 / Math.sqrt(q.shape.at(-1) as number);
     return inFloat32(q, (x) => {
-      let scores = matmul(x, alike(k, q, x).transpose(-1, -2)).mul(scale);
+      let scores = matmul(x.mul(scale), alike(k, q, x).transpose(-1, -2));
       if (mask !== undefined)
         scores = mask.dtype === 'bool' ? scores.maskedFill(mask.logicalNot(), -Infinity) : scores.add(mask);
       if (causal) {
         const ahead = ones(scores.shape.slice(-2)).triu(1).ne(0);
         scores = scores.maskedFill(ahead, -Infinity);
       }
-      return matmul(mask === undefined ? scores.softmax(-1) : safeSoftmax(scores), alike(v, q, x));
+      return matmul(safeSoftmax(scores), alike(v, q, x));
     });
   },
 );

@@ -45,6 +45,11 @@ function lossOf(a: Tensor, b: Tensor, options: LossOptions, losses: (a: Tensor, 
   });
 }
 
+/** d^2 but where `far` holds: there d may be infinite, and would make the gradient NaN that is not taken. */
+function squareWhereNot(far: Tensor, d: Tensor): Tensor {
+  return where(far, 0, d).square();
+}
+
 function inDType(t: Tensor, dtype: DType): Tensor {
   return t.dtype === dtype ? t : t.to(dtype);
 }
@@ -91,8 +96,9 @@ export const smoothL1Loss = defineFunction(
     if (!(beta >= 0)) throw new RangeError(`smoothL1Loss does not support negative values for beta, got ${beta}`);
     if (beta === 0) return lossOf(a, b, options, (x, y) => x.sub(y).abs());
     return lossOf(a, b, options, (x, y) => {
-      const d = x.sub(y).abs();
-      return where(d.detach().lt(beta), d.square().mul(0.5 / beta), d.sub(0.5 * beta));
+      const d = x.sub(y);
+      const far = d.detach().abs().ge(beta);
+      return where(far, d.abs().sub(0.5 * beta), squareWhereNot(far, d).mul(0.5 / beta));
     });
   },
 );
@@ -107,8 +113,16 @@ export const huberLoss = defineFunction(
     const delta = options.delta ?? 1;
     if (!(delta > 0)) throw new RangeError(`huberLoss does not support non-positive values for delta, got ${delta}`);
     const loss = lossOf(a, b, options, (x, y) => {
-      const d = x.sub(y).abs();
-      return where(d.detach().le(delta), d.square().mul(0.5), d.sub(0.5 * delta).mul(delta));
+      const d = x.sub(y);
+      const far = d.detach().abs().gt(delta);
+      return where(
+        far,
+        d
+          .abs()
+          .sub(0.5 * delta)
+          .mul(delta),
+        squareWhereNot(far, d).mul(0.5),
+      );
     });
     return inDType(loss, a.dtype);
   },
@@ -151,7 +165,8 @@ export const binaryCrossEntropyWithLogits = defineFunction(
 const klDivOp = defineOp('klDiv', 'kl_div', each(FLOAT), ([input, target]) =>
   sweep(() => {
     const [x, y] = [(input as Tensor).detach(), (target as Tensor).detach()];
-    const log = where(y.gt(0), where(y.gt(0), y, 1).log(), 0);
+    // 0 log 0 is 0.
+    const log = where(y.eq(0), 1, y).log();
     return y.mul(log.sub(x));
   }),
 );

@@ -293,10 +293,11 @@ interface Distinct {
 export const unique = defineFunction('unique', 'unique', each(REAL), (t: Tensor): Distinct => {
   const raw = readArray(t);
   const keys: (number | bigint)[] = t.dtype === 'int64' ? [...(raw as BigInt64Array)] : [...decode(raw, t.dtype)];
-  const distinct = [...new Set(keys)].sort((a, b) => (a < b ? -1 : a > b ? 1 : 0));
+  const distinct = [...new Set(keys)].filter((v) => v === v).sort((a, b) => (a < b ? -1 : a > b ? 1 : 0));
   const place = new Map(distinct.map((v, i) => [v, i]));
+  // NaN equals nothing, itself neither: each comes by itself, after the others.
+  const inverse = BigInt64Array.from(keys, (v) => BigInt(place.get(v) ?? distinct.push(v) - 1));
   const counts = new BigInt64Array(distinct.length);
-  const inverse = BigInt64Array.from(keys, (v) => BigInt(place.get(v) as number));
   for (const i of inverse) counts[Number(i)] = (counts[Number(i)] as bigint) + 1n;
   const values =
     t.dtype === 'int64'

@@ -79,8 +79,8 @@ abstract class AdamRule extends MomentOptimizer {
         const j = i + 1;
         const p0 = p[i]!;
         const p1 = p[j]!;
-        const g0 = g[i]! + penalty * p0;
-        const g1 = g[j]! + penalty * p1;
+        const g0 = penalty === 0 ? g[i]! : g[i]! + penalty * p0;
+        const g1 = penalty === 0 ? g[j]! : g[j]! + penalty * p1;
         const m0 = m[i]! + c1 * (g0 - m[i]!);
         const m1 = m[j]! + c1 * (g1 - m[j]!);
         const v0 = b2 * v[i]! + c2 * g0 * g0;
@@ -93,7 +93,7 @@ abstract class AdamRule extends MomentOptimizer {
         p[j] = shrink * p1 - (rate * m1) / (Math.sqrt(v1) * scale + eps);
       }
       if (i < n) {
-        const grad = g[i]! + penalty * p[i]!;
+        const grad = penalty === 0 ? g[i]! : g[i]! + penalty * p[i]!;
         m[i] = m[i]! + c1 * (grad - m[i]!);
         v[i] = b2 * v[i]! + c2 * grad * grad;
         p[i] = shrink * p[i]! - (rate * m[i]!) / (Math.sqrt(v[i]!) * scale + eps);
@@ -102,7 +102,7 @@ abstract class AdamRule extends MomentOptimizer {
     }
     for (let i = 0; i < n; i++) {
       const before = p[i]!;
-      const grad = g[i]! + penalty * before;
+      const grad = penalty === 0 ? g[i]! : g[i]! + penalty * before;
       const mean = (m[i] = m[i]! + c1 * (grad - m[i]!));
       const square = (v[i] = b2 * v[i]! + c2 * grad * grad);
       const divisor = (largest[i] = Math.max(largest[i]!, square));
@@ -143,7 +143,7 @@ export class Adamax extends MomentOptimizer {
     const [m, u] = slots as [Values, Values];
     const rate = lr / (1 - b1 ** step);
     for (let i = 0; i < p.length; i++) {
-      const grad = g[i]! + weightDecay * p[i]!;
+      const grad = weightDecay === 0 ? g[i]! : g[i]! + weightDecay * p[i]!;
       m[i] = m[i]! + (1 - b1) * (grad - m[i]!);
       u[i] = Math.max(b2 * u[i]!, Math.abs(grad) + eps);
       p[i] = p[i]! - (rate * m[i]!) / u[i]!;

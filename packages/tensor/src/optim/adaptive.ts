@@ -52,7 +52,7 @@ export class Adagrad extends Optimizer {
     const [sum] = slots as [Values];
     const rate = lr / (1 + (step - 1) * lrDecay);
     for (let i = 0; i < p.length; i++) {
-      const grad = g[i]! + weightDecay * p[i]!;
+      const grad = weightDecay === 0 ? g[i]! : g[i]! + weightDecay * p[i]!;
       sum[i] = sum[i]! + grad * grad;
       p[i] = p[i]! - (rate * grad) / (Math.sqrt(sum[i]!) + eps);
     }
@@ -93,7 +93,7 @@ export class Adadelta extends Optimizer {
     const { lr, rho, eps, weightDecay } = this.options;
     const [square, moved] = slots as [Values, Values];
     for (let i = 0; i < p.length; i++) {
-      const grad = g[i]! + weightDecay * p[i]!;
+      const grad = weightDecay === 0 ? g[i]! : g[i]! + weightDecay * p[i]!;
       square[i] = rho * square[i]! + (1 - rho) * grad * grad;
       const delta = (Math.sqrt(moved[i]! + eps) / Math.sqrt(square[i]! + eps)) * grad;
       moved[i] = rho * moved[i]! + (1 - rho) * delta * delta;
@@ -121,7 +121,6 @@ export interface RMSpropOptions extends CommonOptions {
 export class RMSprop extends Optimizer {
   static readonly [rpcName] = 'optim.RMSprop';
   private readonly options: Required<RMSpropOptions>;
-  protected readonly slotNames = ['square_avg', 'momentum_buffer', 'grad_avg'];
 
   constructor(params: Iterable<Tensor>, options: RMSpropOptions = {}) {
     super(params);
@@ -140,20 +139,27 @@ export class RMSprop extends Optimizer {
     checkRange('momentum value', momentum, momentum >= 0);
   }
 
+  protected get slotNames(): readonly string[] {
+    const { momentum, centered } = this.options;
+    return ['square_avg', ...(momentum > 0 ? ['momentum_buffer'] : []), ...(centered ? ['grad_avg'] : [])];
+  }
+
   protected update(p: Values, g: Values, { slots }: ParameterState): void {
     const { lr, alpha, eps, weightDecay, momentum, centered } = this.options;
-    const [square, velocity, mean] = slots as [Values, Values, Values];
+    const square = slots[0] as Values;
+    const velocity = momentum > 0 ? slots[1] : undefined;
+    const mean = centered ? slots[slots.length - 1] : undefined;
     for (let i = 0; i < p.length; i++) {
-      const grad = g[i]! + weightDecay * p[i]!;
+      const grad = weightDecay === 0 ? g[i]! : g[i]! + weightDecay * p[i]!;
       square[i] = alpha * square[i]! + (1 - alpha) * grad * grad;
       let spread = square[i]!;
-      if (centered) {
+      if (mean !== undefined) {
         mean[i] = mean[i]! + (1 - alpha) * (grad - mean[i]!);
         spread -= mean[i]! * mean[i]!;
       }
       const scaled = grad / (Math.sqrt(spread) + eps);
-      velocity[i] = momentum * velocity[i]! + scaled;
-      p[i] = p[i]! - lr * (momentum > 0 ? velocity[i]! : scaled);
+      const moved = velocity === undefined ? scaled : (velocity[i] = momentum * velocity[i]! + scaled);
+      p[i] = p[i]! - lr * moved;
     }
   }
 }
@@ -195,7 +201,9 @@ export class Rprop extends Optimizer {
       const factor = agreement > 0 ? etas[1] : agreement < 0 ? etas[0] : 1;
       size[i] = Math.min(Math.max(size[i]! * factor, stepSizes[0]), stepSizes[1]);
       if (agreement < 0) grad = 0;
-      p[i] = p[i]! - Math.sign(grad) * size[i]!;
+      // Of NaN it is 0, as in PyTorch.
+      const direction = grad > 0 ? 1 : grad < 0 ? -1 : 0;
+      p[i] = p[i]! - direction * size[i]!;
       previous[i] = grad;
     }
   }

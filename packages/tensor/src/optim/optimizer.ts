@@ -87,11 +87,11 @@ export abstract class Optimizer {
         `the optimizer has ${this.params.length} parameters, but was given ${grads.length} gradients: give null for none`,
       );
     }
+    const given = this.params.map((param, i) => (grads === undefined ? param.meta?.grad : grads[i]) ?? null);
+    // All of them before anything changes.
+    for (const [i, grad] of given.entries()) if (grad !== null) this.checkGradient(i, grad);
     noGrad(() => {
-      for (const [i, param] of this.params.entries()) {
-        const grad = grads === undefined ? (param.meta?.grad ?? null) : (grads[i] ?? null);
-        if (grad !== null) this.stepOne(i, param, grad);
-      }
+      for (const [i, grad] of given.entries()) if (grad !== null) this.stepOne(i, grad);
     });
   }
 
@@ -162,8 +162,8 @@ export abstract class Optimizer {
     return group as unknown as Required<O>;
   }
 
-  private stepOne(i: number, param: Tensor, grad: Tensor): void {
-    this.checkGradient(i, param, grad);
+  private stepOne(i: number, grad: Tensor): void {
+    const param = this.params[i] as Tensor;
     const state = this.stateOf(i, param);
     state.step++;
     if (!this.paramGroups[0].maximize && (grad.sparse === undefined || this.sparseGradients === 'rows')) {
@@ -179,7 +179,8 @@ export abstract class Optimizer {
     state.fresh = false;
   }
 
-  private checkGradient(i: number, param: Tensor, grad: Tensor): void {
+  private checkGradient(i: number, grad: Tensor): void {
+    const param = this.params[i] as Tensor;
     if (grad.shape.length !== param.shape.length || grad.shape.some((n, d) => n !== param.shape[d])) {
       throw new RangeError(
         `gradient ${i} has shape [${grad.shape.join(', ')}], its parameter [${param.shape.join(', ')}]`,
@@ -193,6 +194,10 @@ export abstract class Optimizer {
       throw new TypeError(
         `${this.constructor.name} does not support sparse gradients, please consider SGD or Adagrad instead`,
       );
+    }
+    const dims = grad.sparse?.indices.shape[0];
+    if (dims !== undefined && dims !== 1 && this.sparseGradients === 'rows') {
+      throw new RangeError(`a sparse gradient needs one sparse dimension, got ${dims}`);
     }
   }
 
@@ -215,7 +220,7 @@ export abstract class Optimizer {
     const update = this.deviceUpdate(state.step);
     if (update === undefined) return false;
     const gradient = argument(backend, grad);
-    const changed = [storage, ...state.slots.slice(0, this.slotNames.length)];
+    const changed = [storage, ...this.slotNames.map((name) => state.slots.get(name) as Storage)];
     try {
       const targets = changed.map((s) => ({ buffer: s.toDevice(backend, 'float32'), shape }));
       backend.update(update, targets, gradient);
@@ -231,7 +236,6 @@ export abstract class Optimizer {
     const summed = grad.coalesce();
     const rows = summed.indices();
     const values = summed.values();
-    if (rows.shape[0] !== 1) throw new RangeError(`a sparse gradient needs one sparse dimension, got ${rows.shape[0]}`);
     const ids = sweep(() => rows.contiguous().dataSync());
     const width = (param.size / Math.max(1, param.shape[0] ?? 1)) * lanesOf(param);
     const dense = plainValues(values, workDType(param));
@@ -252,13 +256,14 @@ export abstract class Optimizer {
 
   /** A parameter's state with all the accumulators that the options in force need. */
   private stateOf(i: number, param: Tensor): Remembered {
-    const state = (this.states[i] ??= { step: 0, slots: [], fresh: false });
-    while (state.slots.length < this.slotNames.length) {
+    const state = (this.states[i] ??= { step: 0, slots: new Map(), fresh: false });
+    for (const name of this.slotNames) {
+      if (state.slots.has(name)) continue;
       const values = zeroValues(param);
       if (this.slotStart !== 0) values.fill(this.slotStart);
       const storage = new Storage(new Uint8Array(values.buffer));
       storage.retain();
-      state.slots.push(storage);
+      state.slots.set(name, storage);
       state.fresh = true;
     }
     return state;
@@ -266,7 +271,7 @@ export abstract class Optimizer {
 
   /** The state as `update` takes it: the accumulators in host memory. */
   private opened({ step, fresh, slots }: Remembered, param: Tensor): ParameterState {
-    return { step, fresh, slots: slots.slice(0, this.slotNames.length).map((slot) => openValues(slot, param)) };
+    return { step, fresh, slots: this.slotNames.map((name) => openValues(slots.get(name) as Storage, param)) };
   }
 }
 

@@ -68,7 +68,7 @@ export class SGD extends Optimizer {
     const keep = fresh ? 0 : momentum;
     const take = fresh ? 1 : 1 - dampening;
     for (let i = 0; i < p.length; i++) {
-      const grad = g[i]! + weightDecay * p[i]!;
+      const grad = weightDecay === 0 ? g[i]! : g[i]! + weightDecay * p[i]!;
       const v = (velocity[i] = keep * velocity[i]! + take * grad);
       p[i] = p[i]! - lr * (nesterov ? grad + momentum * v : v);
     }

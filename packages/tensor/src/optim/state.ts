@@ -19,7 +19,8 @@ export interface Remembered {
   step: number;
   /** Whether accumulators were made for the step under way. */
   fresh: boolean;
-  readonly slots: Storage[];
+  /** By name; those that the options in force do not need stay. */
+  readonly slots: Map<string, Storage>;
 }
 
 export function saveState(
@@ -33,8 +34,8 @@ export function saveState(
     const own = states[i];
     if (own === undefined || own.step === 0) continue;
     const saved: Record<string, Tensor | number> = { step: own.step };
-    for (const [k, name] of names.entries()) {
-      const slot = own.slots[k];
+    for (const name of names) {
+      const slot = own.slots.get(name);
       if (slot !== undefined) saved[name] = over(new Storage(slot.peek().slice()), workDType(param), param.shape);
     }
     state[i] = saved;
@@ -69,7 +70,7 @@ export function loadState(
   return (names, states) => {
     const loaded = params.map((param, i) => loadOne(param, i, saved.state[i], names));
     for (const [i, own] of loaded.entries()) {
-      for (const slot of states[i]?.slots ?? []) slot.release();
+      for (const slot of states[i]?.slots.values() ?? []) slot.release();
       states[i] = own;
     }
   };
@@ -91,11 +92,11 @@ function loadOne(
   if (steps === undefined || !Number.isInteger(steps) || steps < 0) {
     throw new RangeError(`loaded state of parameter ${index} has no whole number of steps`);
   }
-  const slots: Storage[] = [];
+  const slots = new Map<string, Storage>();
   for (const name of names) {
     const value = saved[name];
-    // As far as they go: an accumulator that is missing starts with the next step.
-    if (value === undefined) break;
+    // An accumulator that is missing starts with the next step.
+    if (value === undefined) continue;
     if (!(value instanceof Tensor) || !sameShape(value.shape, param.shape)) {
       const got = value instanceof Tensor ? `[${value.shape.join(', ')}]` : typeof value;
       throw new RangeError(`loaded '${name}' of parameter ${index} is ${got} instead of [${param.shape.join(', ')}]`);
@@ -103,7 +104,7 @@ function loadOne(
     const values = sweep(() => valuesOf(plainValues(value, workDType(param))).slice());
     const storage = new Storage(new Uint8Array(values.buffer));
     storage.retain();
-    slots.push(storage);
+    slots.set(name, storage);
   }
   return { step: steps, fresh: false, slots };
 }

@@ -112,7 +112,11 @@ const binaries: Readonly<Record<string, Derivative>> = {
         () => where(y.eq(0), 0, grad.mul(conj(y.mul(x.pow(y.sub(1)))))),
         () => {
           const silent = x.eq(0).logicalAnd(notNegative(y));
-          return where(silent, 0, grad.mul(conj(saved.output().mul(where(silent, x.add(1), x).log()))));
+          return where(
+            silent,
+            0,
+            grad.mul(conj(saved.output().mul(where(silent, 1, x.to(saved.output().dtype)).log()))),
+          );
         },
       );
     },
@@ -157,7 +161,8 @@ const unaries: Readonly<Record<string, Derivative>> = {
   log2: ofInput((g, x) => g.div(conj(x.mul(Math.LN2)))),
   sqrt: ofOutput((g, y) => g.div(conj(y.mul(2)))),
   rsqrt: ofOutput((g, y) => g.mul(-0.5).mul(conj(y.pow(3)))),
-  square: ofInput((g, x) => g.mul(conj(x.mul(2)))),
+  // In an order in which nothing overflows that the result would not.
+  square: ofInput((g, x) => g.mul(conj(x)).mul(2)),
   reciprocal: ofOutput((g, y) => g.neg().mul(conj(y.mul(y)))),
   relu: ofOutput(thresholdGrad),
   thresholdGrad: {
@@ -174,7 +179,8 @@ const unaries: Readonly<Record<string, Derivative>> = {
         grad.mul(
           where(
             below,
-            where(below, x, 0)
+            // At zero the slope has none, as in PyTorch.
+            where(x.detach().lt(0), x, 0)
               .exp()
               .mul(alpha * scale),
             scale,

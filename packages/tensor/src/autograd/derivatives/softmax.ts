@@ -1,5 +1,7 @@
 /** @file Derivatives of softmax and its relatives. */
+import { where } from '../../ops/select.ts';
 import { softmaxGrad } from '../../ops/softmax.ts';
+import type { Tensor } from '../../tensor.ts';
 import type { Derivative } from '../op-node.ts';
 
 export const softmaxes: Readonly<Record<string, Derivative>> = {
@@ -27,9 +29,13 @@ export const softmaxes: Readonly<Record<string, Derivative>> = {
     },
   },
   logSumExp: {
-    save: [0],
-    backward: (grad, saved, { dim, keepDim }: { dim: number; keepDim: boolean }) => [
-      (keepDim ? grad : grad.unsqueeze(dim)).mul(saved.input(0).softmax(dim)),
-    ],
+    save: [0, 'output'],
+    backward: (grad, saved, { dim, keepDim }: { dim: number; keepDim: boolean }) => {
+      const along = (t: Tensor): Tensor => (keepDim || saved.shapes[0]?.length === 0 ? t : t.unsqueeze(dim));
+      const out = along(saved.output());
+      // A line of nothing but -Infinity has no slope; one with Infinity has it there alone.
+      const level = where(out.detach().eq(-Infinity), 0, out);
+      return [along(grad).mul(saved.input(0).sub(level).exp())];
+    },
   },
 };

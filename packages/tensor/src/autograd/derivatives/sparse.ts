@@ -1,4 +1,5 @@
 /** @file Derivatives of operations on sparse tensors. */
+import { where } from '../../ops/select.ts';
 import { sparseCooTensor } from '../../ops/sparse/coo.ts';
 import { gatherRows } from '../../ops/sparse/gather.ts';
 import type { Tensor } from '../../tensor.ts';
@@ -41,7 +42,8 @@ export const sparse: Readonly<Record<string, Derivative>> = {
       return [sparseCooTensor(rows, grad.reshape([ids.size, size[1] as number]), size), null];
     },
   },
-  toSparse: { save: [], backward: (grad) => [grad.toDense()] },
+  // Elements that were left out have no slope, as in PyTorch.
+  toSparse: { save: [0], backward: (grad, saved) => [where(saved.input(0).detach().ne(0), grad.toDense(), 0)] },
   addSparse: {
     save: [],
     backward: (grad, _saved, { alpha }: { alpha: number }) => [grad, alpha === 1 ? grad : grad.mul(alpha)],

@@ -2,7 +2,7 @@
 import { isGradEnabled, shareHandle } from '../../autograd/record.ts';
 import { AutogradError, DTypeError, ShapeError } from '../../errors.ts';
 import { sparseFromParts } from '../../creation.ts';
-import { decode, dtypes, encode, promote, type DType, type NumberArray } from '../../dtype.ts';
+import { decode, dtypes, encode, promote, toFloatDType, type DType, type NumberArray } from '../../dtype.ts';
 import { fromArray, readArray } from '../../host.ts';
 import { apply } from '../op.ts';
 import { ALL, each, NUMBER } from '../takes.ts';
@@ -156,6 +156,11 @@ export function mulSparse(t: Tensor, factor: Tensor | number): Tensor {
   const at = own.indices();
   const other = toDense(factor).expand(t.shape);
   return sparseCooTensor(at, own.values().mul(gatherRows(other, at)).to(dtype), t.shape);
+}
+
+/** A sparse tensor by a number, at its indices: a float, as every quotient. */
+export function divSparse(t: Tensor, divisor: number): Tensor {
+  return sweep(() => mulSparse(castSparse(t, toFloatDType(t.dtype)), 1 / divisor));
 }
 
 function meet(a: Tensor, b: Tensor): boolean {
