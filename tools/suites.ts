@@ -16,14 +16,15 @@ export async function dispatch(kind: string, suites: Readonly<Record<string, str
     return;
   }
   for (const [, program] of chosen) {
-    const code = await run(resolve(root, program), args);
+    const code = await run(program, args);
     if (code !== 0) process.exitCode = code;
   }
 }
 
-function run(program: string, args: readonly string[]): Promise<number> {
+/** Runs a program of the repository from its sources; gives its exit code. */
+export function run(program: string, args: readonly string[]): Promise<number> {
   const flags = ['--import', 'tsx', '--conditions=@backwire/source'];
-  const child = spawn(process.execPath, [...flags, program, ...args], { stdio: 'inherit', cwd: root });
+  const child = spawn(process.execPath, [...flags, resolve(root, program), ...args], { stdio: 'inherit', cwd: root });
   return new Promise((done, fail) => {
     child.once('error', fail);
     child.once('close', (code, signal) => done(code ?? (signal === null ? 0 : 1)));

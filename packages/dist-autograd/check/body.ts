@@ -66,10 +66,10 @@ export const open = rpcFunction('check/open', (text: string, layers: RRef<Layer>
 });
 
 /** Runs function `fn` here. */
-export const run = rpcFunction('check/run', (fn: number, args: Tensor[]): Promise<Tensor[]> => runBody(fn, args, []));
+const run = rpcFunction('check/run', (fn: number, args: Tensor[]): Promise<Tensor[]> => runBody(fn, args, []));
 
 /** As `run`, with an RRef. */
-export const runWith = rpcFunction(
+const runWith = rpcFunction(
   'check/runWith',
   (fn: number, args: Tensor[], rref: RRef<Tensor[]>): Promise<Tensor[]> => runBody(fn, args, [rref]),
 );

@@ -27,7 +27,7 @@ export interface Outcome {
  * How far apart numbers may be. Both sides do the same operations in another order of sums: a few hundred roundings, each relative to
  * the largest number on the way.
  */
-export function roomOf(dtype: 'float32' | 'float64', scale: number): number {
+function roomOf(dtype: 'float32' | 'float64', scale: number): number {
   return 256 * (dtype === 'float32' ? 2 ** -23 : 2 ** -52) * Math.max(1, scale);
 }
 

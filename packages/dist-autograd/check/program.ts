@@ -22,14 +22,14 @@ export type Step =
   /** Calls a function with an RRef, which it may fetch. */
   | { readonly do: 'send'; readonly call: Call; readonly rref: number };
 
-export type Unary = 'tanh' | 'sigmoid' | 'sin' | 'relu';
+type Unary = 'tanh' | 'sigmoid' | 'sin' | 'relu';
 
-export interface Fn {
+interface Fn {
   readonly steps: readonly Step[];
   readonly out: readonly number[];
 }
 
-export interface Optimizer {
+interface Optimizer {
   readonly name: 'SGD' | 'Adam' | 'Adagrad' | 'RMSprop' | 'AdamW';
   readonly options: Readonly<Record<string, number | boolean>>;
 }

@@ -32,9 +32,7 @@ async function ownLayers(): Promise<[string, Tensor][]> {
 const parameters = rpcFunction('check/parameters', (): RRef<Tensor>[] => own().map(([, t]) => createRRef(t)));
 
 function numbers(t: Tensor | undefined): Numbers {
-  return t === undefined
-    ? null
-    : Array.from(noGrad(() => t.detach().toDense().to('float64')).dataSync() as Float64Array);
+  return t === undefined ? null : Array.from(noGrad(() => t.detach().toDense().to('float64')).dataSync());
 }
 
 const gradients = rpcFunction('check/gradients', async (id: bigint): Promise<Named> => {

@@ -10,7 +10,7 @@ export type Step =
   | { readonly do: 'call'; readonly calls: readonly Call[]; readonly forget: boolean }
   | { readonly do: 'fail' };
 
-interface Call {
+export interface Call {
   readonly to: number;
   readonly fn: number;
   readonly args: readonly number[];

@@ -2,9 +2,9 @@
 import type { DType } from '../src/index.ts';
 import { EPSILON, elements, isDifferentiable } from './dtypes.ts';
 import { isTensor, lineOf, type Conditioning, type Outcome, type Seen, type SeenTensor } from './outcome.ts';
-import { MOVEMENTS, OWN_ERRORS, quickRoom, tiniest, units } from './tolerance.ts';
+import { MOVEMENTS, OWN_ERRORS, plainRoom, quickRoom, tiniest, units } from './tolerance.ts';
 
-export type Kind =
+type Kind =
   | 'value'
   | 'gradient'
   | 'dtype'
@@ -159,7 +159,9 @@ export function roomOf(
   const exact = new Float64Array(new Uint8Array(judged.values).buffer);
   const moved = new Float64Array(new Uint8Array(judged.moved).buffer);
   let own = 0;
+  let scale = 1;
   for (let i = 0; i < exact.length; i++) {
+    if (Number.isFinite(exact[i])) scale = Math.max(scale, Math.abs(exact[i] as number));
     const gap = Math.abs(Number(torchs[i]) - (exact[i] as number));
     if (Number.isFinite(gap)) own = Math.max(own, gap);
   }
@@ -167,7 +169,11 @@ export function roomOf(
     const value = exact[i] as number;
     const movement = moved[i] as number;
     const allowed =
-      units(dtype) * EPSILON[dtype] * Math.abs(value) + MOVEMENTS * movement + OWN_ERRORS * own + tiniest(dtype);
+      units(dtype) * EPSILON[dtype] * Math.abs(value) +
+      MOVEMENTS * movement +
+      OWN_ERRORS * own +
+      tiniest(dtype) +
+      plainRoom(dtype, scale);
     return { exact: value, allowed: Number.isNaN(allowed) ? 0 : allowed, moved: movement > 0 ? 1 : 0 };
   };
 }

@@ -1,7 +1,8 @@
 /** @file Differences that are meant: each with its reason. They are counted, not hidden. */
 import type { Difference } from './compare.ts';
+import { elements, EPSILON } from './dtypes.ts';
 import { isTensor, type Outcome, type Seen } from './outcome.ts';
-import { isInput, type Arg, type Program } from './program.ts';
+import { isInput, type Arg, type Input, type Program, type Statement } from './program.ts';
 
 export interface Explanation {
   readonly name: string;
@@ -28,31 +29,35 @@ export const EXPLANATIONS: readonly Explanation[] = [
     name: 'one complex dtype',
     reason: 'there is one complex dtype, complex64; what PyTorch makes complex128 or complex32 is complex64 here',
     holds: ({ torchs }) =>
-      Object.values(torchs.seen).some((one) => 'dtype' in one && /^complex(128|32)$/.test(one.dtype)),
+      Object.values(torchs.seen).some((one) => 'dtype' in one && /^complex(128|32)$/.test(one.dtype)) ||
+      (torchs.refusal?.message.includes('ComplexHalf') ?? false),
   },
   {
     name: 'variance over no dimensions',
     reason:
       'the derivative of var and std in PyTorch divides by the count of no elements when the list of dimensions is empty, which means all',
     holds: ({ program, difference }) =>
-      difference.kind === 'gradient' &&
+      /^(value|gradient)$/.test(difference.kind) &&
       program.lines.some((line) => !isInput(line) && /^(variance|std)$/.test(line.op) && isEmptyList(line.args[1])),
   },
   {
-    name: 'second derivative of our own',
-    reason: 'PyTorch has no second derivative of this operation; here it follows from the parts',
+    name: 'derivative of our own',
+    reason:
+      'PyTorch has no derivative of this operation, or not for complex numbers or nothing; here it follows from the parts',
     holds: ({ difference }) =>
-      difference.kind === 'accepts' && /derivative for aten::\w+_backward is not implemented/.test(difference.torchs),
+      difference.kind === 'accepts' &&
+      /derivative for aten::\w+_backward is not implemented|does not support automatic differentiation|input_is_complex == grad_is_complex|_backward\(\): Expected grad_output to have non-zero size/.test(
+        difference.torchs,
+      ),
   },
   {
-    name: 'zero instead of none',
+    name: 'zero or none',
     reason:
-      'a derivative of a derivative that is zero everywhere is computed to be zero, where PyTorch knows that there is none',
-    holds: ({ program, difference, ours }) =>
-      isSecond(program) &&
+      'whether a gradient that is zero everywhere is computed to be zero, or known to be none, follows from how the derivative is written',
+    holds: ({ difference, ours, torchs }) =>
       difference.kind === 'gradient' &&
-      difference.torchs === 'none' &&
-      isZero(ours.seen[difference.path]),
+      ((difference.torchs === 'none' && isZero(ours.seen[difference.path])) ||
+        (difference.ours === 'none' && isZero(torchs.seen[difference.path]))),
   },
   {
     name: 'constant gradient',
@@ -75,6 +80,277 @@ export const EXPLANATIONS: readonly Explanation[] = [
     holds: ({ difference }) => difference.kind === 'dtype' && difference.ours === 'float32' && isState(difference.path),
   },
   {
+    name: 'state from the first step',
+    reason:
+      'what an optimiser remembers of a parameter begins with its first step; in PyTorch with a step that is refused, of Adagrad with its constructor',
+    holds: ({ difference, torchs }) =>
+      difference.kind === 'missing' &&
+      difference.ours === 'nothing of that name' &&
+      (torchs.refusal !== undefined ||
+        isUntouched(torchs.seen[`${difference.path.split('.').slice(0, 2).join('.')}.step`])),
+  },
+  {
+    name: 'whole numbers as positions',
+    reason: 'positions and classes may be given in every dtype whose elements are whole; PyTorch takes int32 and int64',
+    holds: ({ difference }) =>
+      difference.kind === 'accepts' &&
+      /Expected dtype int32(\/| or )int64 for index|expected target dtype to be Long or Byte/.test(difference.torchs),
+  },
+  {
+    name: 'changed after pow_',
+    reason:
+      "PyTorch keeps the result of pow_ for the exponent's gradient where nobody wants that, and then refuses that it changes",
+    holds: ({ difference, program }) =>
+      difference.kind === 'accepts' &&
+      difference.torchs.includes('modified by an inplace operation') &&
+      program.lines.some((line) => !isInput(line) && line.op === 'pow_'),
+  },
+  {
+    name: 'change through an older view',
+    reason:
+      'a view made before its base became part of the graph may be changed in place: it is part of the graph by now. PyTorch takes the base for a leaf',
+    holds: ({ difference }) =>
+      difference.kind === 'accepts' &&
+      difference.torchs.includes('a leaf Variable that requires grad is being used in an in-place operation'),
+  },
+  {
+    name: 'operand in the memory that changes',
+    reason:
+      'of an operand that lies in the memory that changes, and that PyTorch does not refuse, all is read before anything is written; in PyTorch it depends on the order of its loops',
+    holds: ({ difference, program }) => difference.kind === 'value' && sharesMemory(program),
+  },
+  {
+    name: 'source larger than the index',
+    reason: 'scatterAdd and scatter have gradients for a source that is larger than the index; PyTorch has none',
+    holds: ({ difference }) =>
+      difference.kind === 'accepts' && /Scatter\w*Backward0 returned an invalid gradient/.test(difference.torchs),
+  },
+  {
+    name: 'dtypes of nothing',
+    reason: 'an operation refuses a dtype also of tensors without elements, for which PyTorch has no loop to refuse it',
+    holds: ({ difference, program }) =>
+      difference.kind === 'refuses' &&
+      / does not take | takes operands of one dtype/.test(difference.ours) &&
+      program.lines.some((line) => isInput(line) && line.shape.includes(0)),
+  },
+  {
+    name: 'real numbers only',
+    reason: 'linear algebra and pooling take real numbers only, dropout floats',
+    holds: ({ difference }) =>
+      difference.kind === 'refuses' &&
+      /(inverse|det|solve|cholesky|\w+Pool2d)\(\) does not take complex64|dropout\(\) does not take/.test(
+        difference.ours,
+      ),
+  },
+  {
+    name: 'sums of sparse halves',
+    reason: 'sparse tensors of float16 and of bool add up',
+    holds: ({ difference }) =>
+      difference.kind === 'accepts' && difference.torchs.includes('"cadd_sparse" not implemented'),
+  },
+  {
+    name: 'bias of one vector',
+    reason: 'linear with a vector for its weight takes a bias without dimensions for batches, too',
+    holds: ({ difference, program }) =>
+      difference.kind === 'accepts' &&
+      difference.torchs.includes('mat2 must be a matrix, got 1-D tensor') &&
+      program.lines.some((line) => !isInput(line) && line.op === 'linear'),
+  },
+  {
+    name: 'losses of two dtypes',
+    reason:
+      "gradients are in the dtype of what they belong to; PyTorch's backward pass of some losses refuses operands of two dtypes",
+    holds: ({ difference }) =>
+      difference.kind === 'accepts' && /^RuntimeError: Found dtype \w+ but expected \w+/.test(difference.torchs),
+  },
+  {
+    name: 'no channels, no rows',
+    reason:
+      'normalisation of no channels, or without a weight, and tables without rows have an answer; PyTorch fails on the way to it',
+    holds: ({ difference, program }) =>
+      difference.kind === 'accepts' &&
+      /select\(\): index 0 out of range for tensor of size \[0\]|step must be nonzero|tensor does not have a device|shape '\[0\]' is invalid for input of size/.test(
+        difference.torchs,
+      ) &&
+      program.lines.some((line) => !isInput(line) && /norm|EmbeddingBag/i.test(line.ts)),
+  },
+  {
+    name: 'normalisation of nothing',
+    reason:
+      'the gradient of a weight of which no element was used is 0; in PyTorch that of a group of no elements is NaN',
+    holds: ({ difference, program, ours, torchs }) =>
+      difference.kind === 'gradient' &&
+      !isNaNs(ours.seen[difference.path]) &&
+      isNaNs(torchs.seen[difference.path]) &&
+      program.lines.some((line) => isInput(line) && line.shape.includes(0)) &&
+      program.lines.some((line) => !isInput(line) && /Norm/.test(line.ts)),
+  },
+  {
+    name: 'weights of nothing',
+    reason: 'bincount of nothing has the dtype of its weights; in PyTorch int64',
+    holds: ({ difference, program }) =>
+      difference.kind === 'dtype' && program.lines.some((line) => !isInput(line) && line.ts.includes('bincount')),
+  },
+  {
+    name: 'large exponents',
+    reason: 'an exponent beyond the dtype of the base counts as it is; PyTorch refuses it',
+    holds: ({ difference, program }) =>
+      difference.kind === 'accepts' &&
+      /cannot be converted to type \w+ without overflow/.test(difference.torchs) &&
+      program.lines.some((line) => !isInput(line) && /^pow_?$/.test(line.op)),
+  },
+  {
+    name: 'variance of nothing and of infinity',
+    reason:
+      'the variance of infinite numbers, or of fewer than the correction takes off, is NaN, and so is its gradient; in PyTorch its terms may be numbers',
+    holds: ({ difference, ours, program }) =>
+      /^(value|gradient)$/.test(difference.kind) &&
+      (difference.ours.endsWith('NaN') || isNaNs(ours.seen[difference.path])) &&
+      program.lines.some((line) => !isInput(line) && /^(variance|std)$/.test(line.op)),
+  },
+  {
+    name: 'sums that overflow',
+    reason:
+      'a sum or product whose parts exceed the largest number is infinite or NaN by the order of its parts, in which libraries differ: the exact one is finite',
+    holds: ({ backend, difference, program }) =>
+      /^(value|gradient)$/.test(difference.kind) &&
+      isOverflow(difference.ours) &&
+      /exactly -?\d/.test(difference.ours) &&
+      (isOverflow(difference.torchs) ||
+        /allowed [\d.]+e\+[23]\d/.test(difference.ours) ||
+        (backend === 'wasm' && program.lines.some((line) => isInput(line) && isExtreme(line)))),
+  },
+  {
+    name: 'sums in single precision',
+    reason:
+      'the kernels of wasm add up products one after the other in single precision: of hundreds of terms, a few units more than the blocks of PyTorch',
+    holds: ({ backend, difference }) => {
+      const [, exact, allowed, ours] = /exactly (\S+), allowed (\S+)\): (\S+)$/.exec(difference.ours) ?? [];
+      return backend === 'wasm' && Math.abs(Number(ours) - Number(exact)) <= 8 * Number(allowed);
+    },
+  },
+  {
+    name: 'constants of single precision',
+    reason:
+      'the sixths of hardSigmoid and hardSwish are those of the dtype; PyTorch takes those of single precision for doubles, too',
+    holds: ({ difference, program }) =>
+      /^(value|gradient)$/.test(difference.kind) &&
+      !/NaN/.test(difference.ours + difference.torchs) &&
+      program.lines.some((line) => !isInput(line) && /^hard(Sigmoid|Swish)$/.test(line.op)) &&
+      program.lines.some((line) => isInput(line) && line.dtype === 'float64'),
+  },
+  {
+    name: 'slope of NaN',
+    reason: 'the slope of hardSwish at NaN is that beyond its bend, as in most loops of PyTorch; some have NaN',
+    holds: ({ difference, program }) =>
+      difference.kind === 'gradient' &&
+      difference.torchs === 'NaN' &&
+      program.lines.some((line) => !isInput(line) && line.op === 'hardSwish'),
+  },
+  {
+    name: 'rows that attend to nothing',
+    reason:
+      'a row that may attend to nothing has no gradient, whatever the values are; that of PyTorch is NaN where they are infinite',
+    holds: ({ difference, ours, program, torchs }) =>
+      difference.kind === 'gradient' &&
+      isZero(ours.seen[difference.path]) &&
+      isNaNs(torchs.seen[difference.path]) &&
+      program.lines.some((line) => !isInput(line) && line.op === 'scaledDotProductAttention'),
+  },
+  {
+    name: 'infinite weights',
+    reason:
+      'a normalised element times an infinite weight is infinite; PyTorch folds the mean into the bias, and makes it NaN',
+    holds: ({ difference, program }) =>
+      difference.kind === 'value' &&
+      difference.torchs === 'NaN' &&
+      isOverflow(difference.ours) &&
+      program.lines.some((line) => !isInput(line) && /Norm$/.test(line.op)),
+  },
+  {
+    name: 'halves beside doubles',
+    reason: 'in a gradient, half precision beside a double counts as single precision',
+    holds: ({ difference, program }) =>
+      difference.kind === 'gradient' &&
+      ['float64', 'float16'].every((one) =>
+        program.lines.some((line) => isInput(line) && line.dtype.replace('bf', 'f') === one),
+      ),
+  },
+  {
+    name: 'infinite complex numbers',
+    reason:
+      'which part of a product or sum of infinite complex numbers is NaN follows from how it is put together; PyTorch makes more of them NaN',
+    holds: ({ difference, program, torchs }) =>
+      /^(value|gradient)$/.test(difference.kind) &&
+      difference.torchs === 'NaN' &&
+      program.lines.some((_, i) => isComplex(torchs.seen[String(i)])),
+  },
+  {
+    name: 'large whole numbers in windows',
+    reason: 'convolutions and pools of int64 count in doubles: exactly up to 2^53',
+    holds: ({ difference, program, torchs }) =>
+      difference.kind === 'value' &&
+      isTensor(torchs.seen[difference.path]) &&
+      (torchs.seen[difference.path] as { dtype: string }).dtype === 'int64' &&
+      program.lines.some((line) => !isInput(line) && /conv|Pool/i.test(line.ts)),
+  },
+  {
+    name: 'bounds of integers',
+    reason: 'bounds that are no whole numbers make a float of integers; PyTorch rounds the bounds of hardtanh',
+    holds: ({ difference, program }) =>
+      difference.kind === 'dtype' && program.lines.some((line) => !isInput(line) && line.op === 'hardtanh'),
+  },
+  {
+    name: 'no complex numbers in JavaScript',
+    reason: 'item() of a complex tensor has no value to give',
+    holds: ({ difference }) => difference.ours.includes('item() of a complex tensor'),
+  },
+  {
+    name: 'exact ends',
+    reason: 'linspace is computed in doubles and rounded once; PyTorch adds up single steps',
+    holds: ({ difference, program }) =>
+      difference.kind === 'value' && program.lines.some((line) => !isInput(line) && line.op === 'linspace'),
+  },
+  {
+    name: 'no images without pixels',
+    reason: 'convTranspose2d refuses to give images without pixels; PyTorch does so of some shapes',
+    holds: ({ difference }) => difference.kind === 'refuses' && difference.ours.includes('Output size is too small'),
+  },
+  {
+    name: 'statistics that overlap',
+    reason: 'running statistics that are one element in several places are not written to',
+    holds: ({ difference, program }) =>
+      difference.kind === 'refuses' &&
+      difference.ours.includes('refers to a single memory location') &&
+      program.lines.some((line) => !isInput(line) && line.op === 'batchNorm'),
+  },
+  {
+    name: 'rounded once',
+    reason:
+      'gradients of binaryCrossEntropy are rounded once from what the formula says; PyTorch rounds half precision at each step, and its 1e-12',
+    holds: ({ difference, program }) =>
+      difference.kind === 'gradient' &&
+      program.lines.some((line) => !isInput(line) && line.op === 'binaryCrossEntropy') &&
+      program.lines.some((line) => isInput(line) && /float(16|64)$/.test(line.dtype)),
+  },
+  {
+    name: 'sparse complex gradients',
+    reason: 'Adagrad counts a sparse complex gradient as pairs of numbers, as a dense one; PyTorch squares it as it is',
+    holds: ({ difference, program }) =>
+      difference.kind === 'value' &&
+      program.lines.some((line) => !isInput(line) && line.ts.includes('optim.Adagrad')) &&
+      program.lines.some((line) => !isInput(line) && line.ts.includes('sparseCooTensor')),
+  },
+  {
+    name: 'slopes that cancel',
+    reason: 'the slope of cosineSimilarity along its own argument is zero but for rounding',
+    holds: ({ difference, program }) =>
+      difference.kind === 'gradient' &&
+      difference.torchs === '0' &&
+      Math.abs(Number(/(-?[\d.e-]+)$/.exec(difference.ours)?.[1])) < 1e-6 &&
+      program.lines.some((line) => !isInput(line) && line.op === 'cosineSimilarity'),
+  },
+  {
     name: 'dense velocity',
     reason: 'the velocity of sparse gradients is dense, so that dense ones may follow',
     holds: ({ difference }) =>
@@ -82,6 +358,60 @@ export const EXPLANATIONS: readonly Explanation[] = [
       (difference.kind === 'accepts' && difference.torchs.includes('add(sparse, dense) is not supported')),
   },
 ];
+
+/** The element that a difference shows is infinite or NaN. */
+function isOverflow(shown: string): boolean {
+  return /(^|: )(NaN|-?Infinity)$/.test(shown);
+}
+
+/** Whether an input holds numbers near the largest. */
+function isExtreme({ data, dtype }: Input): boolean {
+  if (data === undefined || data.length === 0) return false;
+  const values = elements(data, dtype);
+  for (let i = 0; i < values.length; i++) if (Math.abs(Number(values[i])) > 1e37) return true;
+  return false;
+}
+
+/** The number of steps of a parameter that has taken none. */
+function isUntouched(seen: Seen | undefined): boolean {
+  return seen !== undefined && 'plain' in seen && seen.plain === 0;
+}
+
+function isComplex(seen: Seen | undefined): boolean {
+  return isTensor(seen) && seen.dtype === 'complex64';
+}
+
+/** Whether a change in place reads what it writes to: some operand is made of another of its arguments. */
+function sharesMemory({ lines }: Program): boolean {
+  return lines.some((line) => {
+    if (isInput(line) || !isInPlace(line)) return false;
+    const roots = line.args.flatMap((arg) => (isRef(arg) ? [rootOf(lines, arg.ref)] : []));
+    return new Set(roots).size < roots.length;
+  });
+}
+
+function isInPlace(line: Statement): boolean {
+  return /_\(/.test(line.ts);
+}
+
+function rootOf(lines: Program['lines'], at: number): number {
+  const line = lines[at];
+  if (line === undefined || isInput(line)) return at;
+  const first = line.args[0];
+  const moves = line.rounding === 'never' || isInPlace(line);
+  return moves && !line.ts.includes('clone()') && isRef(first) ? rootOf(lines, first.ref) : at;
+}
+
+function isRef(arg: Arg | undefined): arg is { readonly ref: number } {
+  return typeof arg === 'object' && arg !== null && 'ref' in arg;
+}
+
+function isNaNs(seen: Seen | undefined): boolean {
+  if (!isTensor(seen)) return false;
+  const values = elements(seen.data, seen.dtype);
+  for (let i = 0; i < values.length; i++) if (Number.isNaN(Number(values[i]))) return true;
+  return false;
+}
 
 function isEmptyList(arg: Arg): boolean {
   return Array.isArray(arg) && arg.length === 0;
@@ -98,7 +428,11 @@ function isSecond({ lines }: Program): boolean {
 }
 
 function isZero(seen: Seen | undefined): boolean {
-  return isTensor(seen) && seen.data.every((byte) => byte === 0 || byte === 128);
+  if (!isTensor(seen)) return false;
+  const values = elements(seen.data, seen.dtype);
+  // Terms that cancel leave their rounding.
+  for (let i = 0; i < values.length; i++) if (!(Math.abs(Number(values[i])) <= 8 * EPSILON[seen.dtype])) return false;
+  return true;
 }
 
 /** The name of the explanation, if there is one. */

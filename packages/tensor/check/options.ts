@@ -13,8 +13,8 @@ ${suites.reduce((sum, { perSeed }) => sum + perSeed, 0)} programs of one process
   --backend B    on which backends (all that can be had)
   --case C       one program, printed in full
   --shrink S     seconds to spend on making one failing program small (30); 0 shows them as drawn
-  --keep         adds what is found to golden/regressions.json.gz, and notes what is mended there
-  --record       makes golden/recorded.json.gz anew: the programs that npm test runs without PyTorch`;
+  --keep         adds what is found to golden/regressions.json, and notes what is mended there
+  --record       makes golden/recorded.bin.gz anew: the programs that npm test runs without PyTorch`;
 
 export interface Options {
   readonly seeds: number;

@@ -10,11 +10,11 @@ export interface SeenTensor {
   readonly sparse: boolean;
 }
 /** A number, a truth value or a text that an operation answered. */
-export interface SeenPlain {
+interface SeenPlain {
   readonly plain: number | boolean | string;
 }
 /** No gradient, an optional that is absent. */
-export interface SeenNothing {
+interface SeenNothing {
   readonly nothing: true;
 }
 export type Seen = SeenTensor | SeenPlain | SeenNothing;

@@ -304,8 +304,9 @@ def conditioning(program, dtypes, refusal):
             # A derivative of one function is several operations, whose terms may cancel: as if its argument were off.
             mode.derivatives = i % 2 == 1
             others = values()
+            # An argument that leaves its range, such as a probability above 1, tells nothing.
             if others is None:
-                return {}
+                continue
             for path, t in exact.items():
                 other = others.get(path) if not mode.derivatives or is_derivative(program, path) else None
                 if other is not None and other.shape == t.shape:

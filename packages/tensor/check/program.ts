@@ -6,11 +6,11 @@ export interface Ref {
   readonly ref: number;
 }
 /** A dtype, which the two libraries write differently. */
-export interface DTypeArg {
+interface DTypeArg {
   readonly dtype: DType;
 }
 /** Named options: an object here, keyword arguments there. */
-export interface OptionsArg {
+interface OptionsArg {
   readonly options: Readonly<Record<string, Arg>>;
 }
 
@@ -63,7 +63,7 @@ export function isRef(arg: Arg): arg is Ref {
 }
 
 /** The lines that an argument refers to, in order, wherever they are in it. */
-export function refsIn(arg: Arg): number[] {
+function refsIn(arg: Arg): number[] {
   if (typeof arg !== 'object') return [];
   if ('ref' in arg) return [arg.ref];
   if ('dtype' in arg) return [];

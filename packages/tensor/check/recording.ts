@@ -110,7 +110,13 @@ export function compareRecorded(ours: Outcome, recorded: Recorded): Difference |
   for (const [path, wanted] of Object.entries(recorded.seen)) {
     const found = ours.seen[path];
     const line = lineOf(path);
-    const is = (a: string, b: string): Difference => ({ kind: 'value', path, line, ours: a, torchs: b });
+    const is = (a = 'nothing of that name', b = 'nothing of that name'): Difference => ({
+      kind: 'value',
+      path,
+      line,
+      ours: a,
+      torchs: b,
+    });
     if (!isTensor(wanted)) {
       if (JSON.stringify(found) !== JSON.stringify(wanted)) return is(JSON.stringify(found), JSON.stringify(wanted));
       continue;
@@ -119,7 +125,7 @@ export function compareRecorded(ours: Outcome, recorded: Recorded): Difference |
     const heads = [found, wanted].map(
       ({ dtype, shape, requiresGrad, sparse }) => `${dtype} [${shape.join(', ')}] ${requiresGrad} ${sparse}`,
     );
-    if (heads[0] !== heads[1]) return is(heads[0] as string, heads[1] as string);
+    if (heads[0] !== heads[1]) return is(heads[0], heads[1]);
     const wrong = wrongElement(found, wanted as KeptTensor);
     if (wrong !== undefined) return is(wrong[0], wrong[1]);
   }

@@ -5,7 +5,7 @@ import type { Checker } from './checker.ts';
 import { explain } from './explained.ts';
 import type { Group } from './groups.ts';
 import { printProgram } from './print.ts';
-import { keep, type Recorded } from './recording.ts';
+import { compareRecorded, keep, type Recorded } from './recording.ts';
 import type { Outcome } from './outcome.ts';
 
 const FILE = new URL('../golden/regressions.json', import.meta.url);
@@ -21,6 +21,7 @@ export interface Regression {
 /** Bytes as text: the file is read by people, too. */
 function toText(value: unknown): string {
   const bytes = (_: string, one: unknown): unknown => {
+    if (one === undefined) return { $undefined: true };
     if (one instanceof Uint8Array) return { $base64: Buffer.from(one).toString('base64') };
     if (typeof one === 'number' && (!Number.isFinite(one) || Object.is(one, -0)))
       return { $number: String(one) === '0' ? '-0' : String(one) };
@@ -33,6 +34,7 @@ function fromText(text: string): unknown {
   return JSON.parse(text, (_, one: unknown) => {
     if (typeof one !== 'object' || one === null) return one;
     if ('$base64' in one) return new Uint8Array(Buffer.from(String(one.$base64), 'base64'));
+    if ('$undefined' in one) return undefined;
     return '$number' in one ? Number(one.$number) : one;
   });
 }
@@ -62,7 +64,10 @@ export async function keepRegressions(checker: Checker, groups: readonly Group[]
       );
     });
     const title = printProgram(program, one.outcome).ts.replaceAll('\n', ' ');
-    if (!all.has(title)) all.set(title, { title, open, case: keep(program, one.outcome, one.conditioning) });
+    const kept = keep(program, one.outcome, one.conditioning);
+    // What is left of it is meant: the tests hold it against the recorded answer alone.
+    const meant = ours.some((outcomes) => compareRecorded(outcomes[i] as Outcome, kept) !== undefined);
+    if (!all.has(title) && (open || !meant)) all.set(title, { title, open, case: kept });
   }
   writeFileSync(FILE, `${toText([...all.values()])}\n`);
   const open = [...all.values()].filter((one) => one.open).length;

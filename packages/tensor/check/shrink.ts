@@ -45,7 +45,7 @@ async function firstAlike(
 }
 
 /** Whether two findings look like one fault: of one kind, by the same operation, and what is refused for the same reason. */
-export function sameFault(a: Finding, b: Finding): boolean {
+function sameFault(a: Finding, b: Finding): boolean {
   return signature(a) === signature(b);
 }
 
@@ -66,7 +66,7 @@ export function signature({ difference, program, explained }: Finding): string {
 }
 
 /** The operation that a difference is laid to: that of its line, or for a gradient the last one before the backward pass. */
-export function faultyOp(program: Program, line: number): string {
+function faultyOp(program: Program, line: number): string {
   const at = program.lines[line];
   if (at !== undefined && !isInput(at) && at.op !== 'backward') return at.op;
   const last = program.lines.findLast((one) => !isInput(one) && one.op !== 'backward');

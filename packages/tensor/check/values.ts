@@ -4,7 +4,7 @@ import { isDifferentiable } from './dtypes.ts';
 import type { Input } from './program.ts';
 
 /** The elements both sides make of a pattern's number: fractions of 2048 between -2 and 2, whole numbers from 0 to 6, some truths. */
-export function patternOf(dtype: bw.DType, size: number, seed: number): bw.Tensor {
+function patternOf(dtype: bw.DType, size: number, seed: number): bw.Tensor {
   const at = (i: number, salt: number): number => ((i * 7919 + salt * 104_729) % 8191) - 4095;
   if (dtype === 'bool') {
     const truths = Uint8Array.from({ length: size }, (_, i) => ((i * 7919 + seed * 131) % 3 === 0 ? 1 : 0));

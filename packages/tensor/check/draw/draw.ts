@@ -3,19 +3,8 @@ import type { DType } from '../../src/index.ts';
 import type { Random } from '@backwire/testing';
 import { DTYPES, FLOATS, INTEGERS, isDifferentiable } from '../dtypes.ts';
 import type { Arg, Input, Line, Program, Ref, Rounding, Statement } from '../program.ts';
-import { bytesOf, drawElements, drawStyle, type Style } from './elements.ts';
-import { drawLayout } from './layouts.ts';
-
-export type Shape = readonly number[];
-
-/** How a tensor is drawn; what is left out is drawn as the case would have it. */
-export interface TensorOptions {
-  readonly dtype?: DType;
-  readonly style?: Style;
-  readonly grad?: boolean;
-  /** Whether it may be a view of a larger tensor. @default true */
-  readonly views?: boolean;
-}
+import { bytesOf, drawElements, drawStyle } from './elements.ts';
+import { drawLayout, type Shape, type TensorOptions } from './layouts.ts';
 
 /** What a whole case has in common. */
 export interface DrawOptions {

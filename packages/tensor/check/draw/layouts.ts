@@ -1,9 +1,29 @@
 /** @file Tensors that are views: of every kind of view, so that operations meet strides, offsets and repeated elements. */
-import type { Ref } from '../program.ts';
-import type { Draw, Shape, TensorOptions } from './draw.ts';
+import type { Random } from '@backwire/testing';
+import type { DType } from '../../src/index.ts';
+import type { Arg, Ref, Rounding } from '../program.ts';
+import type { Style } from './elements.ts';
+
+export type Shape = readonly number[];
+
+/** How a tensor is drawn; what is left out is drawn as the case would have it. */
+export interface TensorOptions {
+  readonly dtype?: DType;
+  readonly style?: Style;
+  readonly grad?: boolean;
+  /** Whether it may be a view of a larger tensor. @default true */
+  readonly views?: boolean;
+}
+
+/** What draws the tensor that is viewed, and the view. */
+interface Drawing {
+  readonly random: Random;
+  leaf(shape: Shape, options: TensorOptions): Ref;
+  call(op: string, ts: string, py: string, args: readonly Arg[], rounding: Rounding): Ref;
+}
 
 /** A tensor of `shape` that is a view of a drawn one. */
-export function drawLayout(draw: Draw, shape: Shape, options: TensorOptions): Ref {
+export function drawLayout(draw: Drawing, shape: Shape, options: TensorOptions): Ref {
   const { random } = draw;
   const fitting = LAYOUTS.filter(({ least }) => shape.length >= least);
   return random.pick(fitting).make(draw, shape, options);
@@ -12,7 +32,7 @@ export function drawLayout(draw: Draw, shape: Shape, options: TensorOptions): Re
 interface Layout {
   /** The least number of dimensions that has it. */
   readonly least: number;
-  readonly make: (draw: Draw, shape: Shape, options: TensorOptions) => Ref;
+  readonly make: (draw: Drawing, shape: Shape, options: TensorOptions) => Ref;
 }
 
 const replaced = (shape: Shape, d: number, n: number): number[] => shape.map((m, i) => (i === d ? n : m));
@@ -84,7 +104,7 @@ const LAYOUTS: readonly Layout[] = [
   },
 ];
 
-function slice(draw: Draw, base: Ref, [d, start, end, step]: readonly [number, number, undefined, number]): Ref {
+function slice(draw: Drawing, base: Ref, [d, start, end, step]: readonly [number, number, undefined, number]): Ref {
   const ts = '$0.slice($1, $2, $3, $4)';
   return draw.call('slice', ts, 'aten.slice($0, $1, $2, $3, $4)', [base, d, start, end, step], 'never');
 }

@@ -230,14 +230,14 @@ const CONV_DTYPES = [
   'complex64',
 ] as const;
 
-export interface Windows {
+interface Windows {
   readonly kernel: number[];
   readonly stride: number[];
   readonly padding: number[];
   readonly dilation: number[];
 }
 
-export function windows(draw: Draw, rank: number): Windows {
+function windows(draw: Draw, rank: number): Windows {
   const each = (least: number, below: number): number[] =>
     Array.from({ length: rank }, () => draw.random.int(least, below));
   return { kernel: each(1, 4), stride: each(1, 4), padding: each(0, 3), dilation: each(1, 3) };

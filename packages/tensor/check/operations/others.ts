@@ -185,7 +185,7 @@ const sparses: Operation[] = [
 ];
 
 /** A tensor that may be changed in place: the result of an operation, or a leaf for which that is refused. */
-export function target(draw: Draw, shape: readonly number[]): Ref {
+function target(draw: Draw, shape: readonly number[]): Ref {
   const t = draw.tensor(shape);
   return draw.random.chance(0.9) ? draw.call('clone', '$0.clone()', '$0.clone()', [t], 'never') : t;
 }

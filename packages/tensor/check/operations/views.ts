@@ -5,7 +5,7 @@ import type { Draw } from '../draw/draw.ts';
 import { method, type Form, type Operation } from '../draw/operation.ts';
 
 /** How a view is made of a tensor of a given shape: also for programs that have the tensor already. */
-export interface ViewKind {
+interface ViewKind {
   readonly name: string;
   readonly form: Form;
   readonly args: (draw: Draw, shape: readonly number[]) => readonly Arg[];
@@ -43,7 +43,7 @@ function windowOf(draw: Draw, shape: readonly number[]): [dim: number, start: nu
   return [dim, start, draw.mishap() ? n + 1 : draw.random.int(0, n - start + 1)];
 }
 
-export const viewKinds: readonly ViewKind[] = [
+const viewKinds: readonly ViewKind[] = [
   { name: 'reshape', form: method('reshape', 2), args: (draw, s) => [regrouped(draw, s)] },
   { name: 'view', form: method('view', 2), args: (draw, s) => [regrouped(draw, s)] },
   { name: 'transpose', form: method('transpose', 3), args: (draw, s) => [draw.dim(s), draw.dim(s)] },

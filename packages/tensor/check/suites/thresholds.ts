@@ -8,7 +8,7 @@ import type { Arg, Ref } from '../program.ts';
 import type { Suite } from './suite.ts';
 
 /** Elements, or multiply-adds, from which backends use a kernel: a test compares them with the backends' own tables. */
-export const THRESHOLDS = [2048, 8192, 16_384] as const;
+const THRESHOLDS = [2048, 8192, 16_384] as const;
 
 const near = (random: Random, at: number): number => at + random.pick([-1, 0, 0, 1, 17]);
 
