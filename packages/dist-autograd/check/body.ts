@@ -69,9 +69,8 @@ export const open = rpcFunction('check/open', (text: string, layers: RRef<Layer>
 const run = rpcFunction('check/run', (fn: number, args: Tensor[]): Promise<Tensor[]> => runBody(fn, args, []));
 
 /** As `run`, with an RRef. */
-const runWith = rpcFunction(
-  'check/runWith',
-  (fn: number, args: Tensor[], rref: RRef<Tensor[]>): Promise<Tensor[]> => runBody(fn, args, [rref]),
+const runWith = rpcFunction('check/runWith', (fn: number, args: Tensor[], rref: RRef<Tensor[]>): Promise<Tensor[]> =>
+  runBody(fn, args, [rref]),
 );
 
 /** Runs function `fn` of the program (main: -1) here. */
