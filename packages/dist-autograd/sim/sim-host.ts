@@ -7,7 +7,7 @@ import type { Random, Simulation } from '@backwire/testing';
 import type { Message } from '@backwire/wire';
 import { MessageType } from '@backwire/wire/internal';
 import { distAutograd } from '../src/index.ts';
-import { sessionOf, type AutogradSession } from '../src/internal.ts';
+import { AutogradSession, sessionOf } from '../src/internal.ts';
 
 const EXTENSIONS: ReadonlySet<string> = new Set(['dist-autograd']);
 
@@ -88,7 +88,9 @@ export class SimHost {
     this.id = id;
     this.self = new WorkerInfo(`w${id}`, id);
     distAutograd().attach(this.agent);
-    this.session = sessionOf(this.agent);
+    const session = sessionOf(this.agent);
+    if (!(session instanceof AutogradSession)) throw new TypeError('another kind of autograd');
+    this.session = session;
   }
 
   get name(): string {

@@ -5,7 +5,7 @@ import { add, type Tensor } from '@backwire/tensor';
 import { ambient } from '@backwire/tensor/internal';
 import { expectClean, filled, graphOf, leaf, useAgents } from './agents.ts';
 import { backward, context, distAutogradDebugInfo, getGradients } from '../src/index.ts';
-import { sessionOf } from '../src/internal.ts';
+import { AutogradSession, sessionOf } from '../src/internal.ts';
 
 const { at, agents } = useAgents('contexts', 3);
 
@@ -38,6 +38,7 @@ describe('context', () => {
     at(0, async () => {
       const [first] = agents;
       const session = sessionOf(first);
+      if (!(session instanceof AutogradSession)) throw new TypeError('another kind of autograd');
       expect(session.requestsWhile).toBe('contextId');
       expect(session.inspect()).toEqual({ contexts: [], total: 0, passes: 0 });
       await context(async (id) => {
