@@ -8,6 +8,6 @@ export { callMethod, secondHandle, typeNameOf } from './owner/referent.ts';
 export { formatId, type GlobalId } from './protocol/ids.ts';
 export type { Carried, Control, Failure } from './protocol/messages.ts';
 export type { OwnerEntry } from './protocol/owner-table.ts';
-export { idOf, type UserFork } from './protocol/user-table.ts';
+export type { UserFork } from './protocol/user-table.ts';
 export { ProtocolWorker } from './protocol/worker.ts';
 export { provideRRefs, type RRefSpace } from './space.ts';
