@@ -35,8 +35,10 @@ export interface FailureDetectorOptions {
   onFenced(why: string): void;
 }
 
-/** How long calls wait for the group to put out a peer that cannot be reached, before they fail as they are. */
-const EVICTION_MS = 2_000;
+/** How long calls wait for what is found out about a peer that cannot be reached, before they fail as they are; */
+const EXAMINATION_MS = 2_000;
+/** and for the group to put out one that is certainly gone: with a store that went with it, that takes as long as the store is waited for. */
+const EVICTION_MS = 5_000;
 /** A member without a lease that is not heard of in this time, although it was dialled, has ended. */
 const DIAL_MS = 1_000;
 /** Between two looks at one who is in doubt, and between two questions to the store, at most. */
@@ -274,7 +276,7 @@ export class FailureDetector {
   private async doubt(peer: Peer, why: Why, text: string): Promise<void> {
     if (this.closed) return;
     const examined = this.examine(peer, why);
-    await Promise.race([examined, sleep(EVICTION_MS)]);
+    await Promise.race([examined, sleep(EXAMINATION_MS)]);
     await this.orFail(peer, text);
   }
 

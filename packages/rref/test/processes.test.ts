@@ -102,7 +102,7 @@ describe('workers in processes of their own', { timeout: 90_000 }, () => {
     const heard = async (key: string): Promise<unknown> => said(cluster, key, 1);
     await player.line('kill', { timeoutMs: 40_000 });
     cluster.worker(0).kill('SIGKILL');
-    expect(await heard('pending')).toEqual(['unavailable', 'unavailable']);
+    expect(await heard('pending')).toEqual(['owner-died', 'owner-died']);
     expect(await heard('later')).toBe('owner-died');
     expect(await heard('elapsed')).toBeLessThan(15_000);
     expect(await heard('again')).toEqual([1, null]);

@@ -17,6 +17,8 @@ export interface Bounds {
   /** The store does not run while it is away, and its host says so. @default only silence */
   readonly down?: boolean;
   readonly rules?: Partial<AgreementRules>;
+  /** What has been done before the exploration begins. */
+  readonly begun?: readonly string[];
   /** What is under way arrives, in one order, before anything else happens inside the group. @default messages are as slow as all else */
   readonly prompt?: boolean;
 }

@@ -13,7 +13,7 @@ export interface Scenario extends Bounds {
 export function membershipModel(scenario: Scenario): Model<World> {
   return {
     name: scenario.name,
-    initial: [World.initial(scenario)],
+    initial: [(scenario.begun ?? []).reduce((world, action) => world.after(action), World.initial(scenario))],
     steps: (world) => world.actions().map((label) => ({ label, next: () => world.after(label) })),
     encode: (world) => world.encode(),
     invariant: (world) => world.wrong,

@@ -21,5 +21,7 @@ for (const scenario of scenarios(sizes)) {
   if (values.only !== undefined && !scenario.name.includes(values.only)) continue;
   const result = explore(membershipModel({ ...scenario, prompt: values.slow !== true }), { maxStates });
   console.log(formatExploration(result));
-  if (result.violation !== undefined || !result.complete) process.exitCode = 1;
+  // A world that never comes to rest has not been looked at in the end.
+  if (result.terminals === 0) console.log('  and never came to rest');
+  if (result.violation !== undefined || !result.complete || result.terminals === 0) process.exitCode = 1;
 }

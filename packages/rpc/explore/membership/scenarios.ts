@@ -86,8 +86,9 @@ function parted(size: number, parts: readonly Part[], stays: Part): Scenario[] {
     parts.slice(0, 2).forEach((part) => {
       const without = range(0, size).filter((rank) => !part.includes(rank));
       const sides = parts.map((side) => (side === part ? [...side, 'store' as const] : side));
-      // The part with the store puts the others out; a majority of those may have put it out before, when it is mended.
-      const ends = mended ? someEnd(without, [...part] as number[]) : endsOf(without, false);
+      // The part with the store puts the others out, and a majority of those it: as long as the cut lasts both go on, and then those with the store.
+      const goOn = parts.some((other) => other !== part && 2 * other.length > size);
+      const ends = mended ? someEnd(without, [...part] as number[]) : endsOf(goOn ? [] : without, false);
       found.push({ ...one, name: `${about}, store with ${part.join('')}`, cut: between(sides), ends });
     });
     const majority = parts.find((part) => 2 * part.length > size);

@@ -191,9 +191,9 @@ export class World {
   /** What is wrong with a world in which everything has come to rest. */
   fault(): string | undefined {
     const live = this.workers.filter((worker) => this.isOn(worker));
-    const alive = live.map(({ life }) => life);
     for (const worker of live) {
       const { life, agreement, membership, parked } = worker;
+      const alive = this.sideOf(worker, live).map((each) => each.life);
       const has = membership.view.members.map(lifeOf);
       const dead = has.find((member) => !alive.includes(member));
       const lone = live.length === 1 && this.bounds.size === 2;
@@ -476,6 +476,18 @@ export class World {
 
   private isOn(worker: Worker): boolean {
     return worker.alive && !worker.stalled;
+  }
+
+  /** Those that a worker reaches, or who are reached by one of those, and so on; through the store too. */
+  private sideOf(worker: Worker, live: readonly Worker[]): Worker[] {
+    const side: (Worker | 'store')[] = [worker];
+    const other: (Worker | 'store')[] = [...live.filter((each) => each !== worker), 'store'];
+    const touch = (a: Worker | 'store', b: Worker | 'store'): boolean =>
+      a === 'store' ? b !== 'store' && this.reaches(b, a) : this.reaches(a, b);
+    for (const a of side)
+      for (const b of [...other])
+        if (!side.includes(b) && touch(a, b) && (this.rest.storeIsUp || b !== 'store')) side.push(b);
+    return side.filter((each) => each !== 'store');
   }
 
   private reaches(a: Worker, b: Worker | 'store'): boolean {

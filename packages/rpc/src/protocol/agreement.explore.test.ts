@@ -15,12 +15,25 @@ function named(name: string): Scenario {
 
 describe('three members', () => {
   it.each(SMALL.map((scenario) => [scenario.name, scenario] as const))('%s', (_name, scenario) => {
-    const { violation, complete } = explore(membershipModel({ ...scenario, prompt: true }), { maxStates: 20_000 });
+    const { violation, complete, terminals } = explore(membershipModel({ ...scenario, prompt: true }), {
+      maxStates: 20_000,
+    });
     expect([violation, complete]).toEqual([undefined, true]);
+    // Else nothing was said about how it ends.
+    expect(terminals).toBeGreaterThan(0);
   });
 });
 
-it.each<[string, string, Partial<AgreementRules>, string]>([
+/** Two halves without the store, one of which knows that the other does not answer. */
+const HALVES = [
+  'event cut',
+  ...[0, 1, 2, 3].map((rank) => `store ${rank}`),
+  'notice 0 of 2',
+  'notice 0 of 3',
+  'notice 1 of 2',
+];
+
+it.each<[string, string, Partial<AgreementRules>, string, string[]?]>([
   [
     'one silent member and a silent store are reason to stop',
     '3 workers, 0 dies (silent), store away, back same',
@@ -28,12 +41,20 @@ it.each<[string, string, Partial<AgreementRules>, string]>([
     'stop',
   ],
   ['two accusers put anybody out', '4 workers, cut 01|23, store with all', { parts: false }, 'ended'],
-  ['any part decides without the store', '4 workers, cut 01|23, store with nobody', { quorum: false }, 'decided'],
+  [
+    'any part decides without the store',
+    '4 workers, cut 01|23, store with nobody',
+    { quorum: false },
+    'decided',
+    HALVES,
+  ],
   ['who stands still counts as silent', '3 workers, 0 stands still, store away, back same', { patience: false }, ''],
 ])(
   'the exploration finds it when %s',
-  (_what, name, rules, text) => {
-    const { violation } = explore(membershipModel({ ...named(name), rules, prompt: true }), { maxStates: 100_000 });
+  (_what, name, rules, text, begun = []) => {
+    const { violation } = explore(membershipModel({ ...named(name), rules, begun, prompt: true }), {
+      maxStates: 100_000,
+    });
     expect(violation).toBeDefined();
     expect(JSON.stringify(violation)).toContain(text);
   },

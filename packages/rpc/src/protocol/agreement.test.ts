@@ -74,6 +74,41 @@ describe('without the store', () => {
   });
 });
 
+describe('two members in doubt of a third', () => {
+  it.each(['up', 'silent'] as const)(
+    'ask each other once in a while, and say no more than has changed: store %s',
+    (store) => {
+      const view = viewOf(3);
+      const pair = [0, 1].map((id) => {
+        const agreement = new Agreement(life(id), TIMES);
+        agreement.view(view, [], 0);
+        agreement.storeIs(store, 0);
+        for (const other of [0, 1]) if (other !== id) agreement.opinion(life(other), 'heard', 0);
+        agreement.opinion(life(2), 'doubted', 1_000);
+        return agreement;
+      });
+      const perform = (now: number): number => {
+        let sent = 0;
+        for (let quiet = false; !quiet;) {
+          quiet = true;
+          for (const [id, agreement] of pair.entries())
+            for (const effect of agreement.settle(now)) {
+              if (effect.type !== 'report') continue;
+              quiet = false;
+              expect(++sent).toBeLessThan(50);
+              pair[1 - id]?.report(life(id), effect.report, now);
+            }
+        }
+        return sent;
+      };
+      // At first what each hears from the other is news; then each question has its answer.
+      expect(perform(1_000)).toBeLessThanOrEqual(8);
+      expect(perform(1_500)).toBe(0);
+      for (let now = 4_000; now <= 20_000; now += 2_000) expect(perform(now)).toBeLessThanOrEqual(4);
+    },
+  );
+});
+
 describe('with the store', () => {
   it('two that do not reach each other are both left alone', () => {
     const agreement = setup(3);

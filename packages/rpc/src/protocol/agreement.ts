@@ -193,7 +193,7 @@ export class Agreement {
     return {
       known: [...known]
         .sort(([a], [b]) => (a < b ? -1 : 1))
-        .map(([life, at]) => [life, at.opinion, at.report, at.listensUntil > now, at.told, at.toldAt >= 0]),
+        .map(([life, at]) => [life, at.opinion, at.report, at.listensUntil > now, at.told, at.askedAt >= 0]),
       rest: [epoch, this.store, this.store !== 'up' && long, this.isOver],
       claim: [this.claimed, this.claimed !== undefined && now - this.claimedAt >= this.times.settleMs],
       sets: [this.gone, decided, this.confirmed].map((set) => [...set].sort()),
@@ -346,18 +346,18 @@ export class Agreement {
     return [...opinions.witnesses(), first];
   }
 
-  /** Asks, and tells those that have asked of what has changed. */
+  /** Asks, now and then, and tells those that have asked of what has changed. An answer asks nothing: else two would answer each other for ever. */
   private tell(now: number, asked: readonly Life[]): void {
     const asks = new Set(asked);
     const words = this.words(now);
     for (const life of this.opinions.reporters()) {
       const at = this.opinions.known.get(life);
       if (at === undefined) continue;
-      const due = asks.has(life) && now - at.toldAt >= this.times.askMs;
+      const due = asks.has(life) && now - at.askedAt >= this.times.askMs;
       const listens = (asks.has(life) || at.listensUntil > now) && at.told !== words.text;
       if (!due && !listens) continue;
-      at.toldAt = now;
-      this.send(life, words, asks.has(life));
+      if (due) at.askedAt = now;
+      this.send(life, words, due);
     }
   }
 

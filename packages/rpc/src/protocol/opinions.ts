@@ -73,8 +73,8 @@ export interface Known {
   readonly reports: boolean;
   /** Until when it was heard, or since when it is, or when it was first thought of. */
   heardAt: number;
-  /** When it was told something last, and what. */
-  toldAt: number;
+  /** When it was asked last, and what it was told last. */
+  askedAt: number;
   told: string;
   /** It wants to be told of changes until then. */
   listensUntil: number;
@@ -247,7 +247,7 @@ function stranger({ endpoints, reports }: ViewMember, now: number): Known {
     mute: endpoints.length === 0,
     reports: reports === true,
     heardAt: now,
-    toldAt: -Infinity,
+    askedAt: -Infinity,
     told: '',
     listensUntil: -Infinity,
     report: undefined,
