@@ -11,6 +11,8 @@ export function shared(root: string, overrides: NonNullable<ViteUserConfig['test
     cacheDir: resolve(root, '../../node_modules/.vite', basename(root)),
     resolve: { conditions: [...conditions, 'node', 'import', 'module', 'default'] },
     ssr: { resolve: { conditions: [...conditions, 'node', 'import', 'module', 'default'] } },
+    // Where global set-ups run.
+    environments: { __vitest__: { resolve: { conditions: [...conditions, 'node', 'import', 'module', 'default'] } } },
     // `using` is not syntax to Node 20 and 22: tests and examples may write it, so it is lowered here.
     oxc: { target: 'es2022' },
     test: {
