@@ -419,6 +419,10 @@ export class Agent implements ExtensionHost, Core, CallingAgent {
     peer.outbox.sendControl(FrameKind.CONTROL, Types.DRAIN, notice);
   }
 
+  expelled(): Promise<boolean> {
+    return this.members.expelled();
+  }
+
   /** The group has removed this worker, or will: everything it waits for fails, and it serves nobody any more. */
   fenced(why = 'the group has removed this worker'): void {
     if (this.refusal === 'fenced' || this.isClosed) return;

@@ -74,8 +74,8 @@ export interface Core {
   givenUp(peer: Peer, why: 'refused' | 'unreachable'): void;
   /** The two sides cannot go on: one of them has lost what it knew of the session. */
   sessionLost(peer: Peer, why: string): void;
-  /** The peer refused this worker: it is not a member of the view any more. */
-  fenced(): void;
+  /** A peer refused this worker as one that is gone: whether the group says so. */
+  expelled(): Promise<boolean>;
   /** The peer takes no more calls: those that have not left for it go nowhere. */
   drains(peer: Peer): void;
   /** The peer says what it knows of the other members. */

@@ -155,6 +155,14 @@ export class FailureDetector {
     this.settleSoon();
   }
 
+  /** A member refused this worker as one that is gone: whether it is, as far as the store can be asked. */
+  async expelled(): Promise<boolean> {
+    this.agreement.expelled();
+    this.settleSoon();
+    await this.options.group.refresh().catch(() => undefined);
+    return this.agreement.over || this.options.membership.fenced;
+  }
+
   storeIs(state: StoreState): void {
     const changed = this.agreement.isStoreUp !== (state === 'up');
     this.agreement.storeIs(state, this.core.now());

@@ -195,6 +195,11 @@ export class Members {
     if (membership.fenced) this.options.onFenced('the group has removed this worker');
   }
 
+  /** A peer refused this worker as one that is gone: whether the group says so. */
+  expelled(): Promise<boolean> {
+    return this.detector.expelled();
+  }
+
   /** Someone connected and has proved that it is `claim`, a name and an incarnation. */
   welcome(connection: Connection, claim: string): void {
     if (this.closed) {

@@ -344,8 +344,10 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
 
   private rejected(dial: Dial, { code, message }: handshakeProto.Reject): void {
     if (code === 'fenced') {
-      this.failDial(dial, new RpcError('fenced', message, { peer: this.worker }));
-      this.core.fenced();
+      void this.core.expelled().then((gone) => {
+        const text = gone ? message : `worker '${this.worker.name}' counts this worker as gone, and its group does not`;
+        this.failDial(dial, new RpcError(gone ? 'fenced' : 'unavailable', text, { peer: this.worker }));
+      });
       return;
     }
     if (code === 'failed-precondition') this.core.sessionLost(this, message);

@@ -155,8 +155,11 @@ export class World {
     else if (action === 'time passes') this.wait();
     else if (what === 'store') this.askStore(this.mine(Number(a)));
     else if (what === 'notice') this.notice(this.mine(Number(a)), this.workers[Number(b)] as Worker);
-    else if (what === 'refuse') this.over(this.mine(Number(b)), 'fenced');
-    else this.deliver(this.mine(Number(a)), this.workers[Number(b)] as Worker);
+    else if (what === 'refuse') {
+      this.mine(Number(b)).agreement.expelled();
+      this.settle(this.mine(Number(b)));
+      if (this.workers[Number(b)]?.agreement.isStoreUp === true) this.askStore(this.mine(Number(b)));
+    } else this.deliver(this.mine(Number(a)), this.workers[Number(b)] as Worker);
     this.check();
   }
 

@@ -117,8 +117,23 @@ describe('with the store', () => {
     for (const now of [1_000, 6_000, 12_000, 60_000]) expect(types(agreement.settle(now))).not.toContain('evict');
   });
 
-  it('who has been put out by the others is told so, and is nobody any more', () => {
+  it('one member says that this one is gone: the store is asked, and only if it does not answer that is so', () => {
+    const says0IsGone = says({ decided: [life(0)] });
+    const answered = setup(3);
+    answered.report(life(1), says0IsGone, 1_000);
+    expect(types(answered.settle(1_000))).toEqual(['ask-store']);
+    answered.storeIs('up', 1_001);
+    answered.storeIs('silent', 5_000);
+    expect(answered.over).toBe(false);
+    const unanswered = setup(3);
+    unanswered.report(life(1), says0IsGone, 1_000);
+    unanswered.storeIs('silent', 3_000);
+    expect([unanswered.settle(3_000), unanswered.over]).toEqual([[{ type: 'fenced' }], true]);
+  });
+
+  it('who has been put out without the store is told so, and is nobody any more', () => {
     const agreement = setup(3);
+    agreement.storeIs('silent', 0);
     agreement.report(life(1), says({ decided: [life(0)] }), 1_000);
     expect(types(agreement.settle(1_000))).toEqual(['fenced']);
     expect(agreement.over).toBe(true);

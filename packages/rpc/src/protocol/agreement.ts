@@ -64,6 +64,8 @@ export class Agreement {
   private claimed: string | undefined;
   private claimedAt = 0;
   private claimsAt = -Infinity;
+  /** A member says that this worker is gone, and the store has not been asked about it. */
+  private isExpelled = false;
   private isOver = false;
   private pending: AgreementEffect[] = [];
 
@@ -123,6 +125,8 @@ export class Agreement {
   storeIs(state: 'up' | 'silent' | 'down', now: number): void {
     if ((state === 'up') !== (this.store === 'up')) this.storeSince = now;
     this.store = state;
+    if (state === 'up') this.isExpelled = false;
+    else if (this.isExpelled) this.end('fenced');
   }
 
   report(from: Life, report: Report, now: number): void {
@@ -130,7 +134,7 @@ export class Agreement {
     const at = opinions.known.get(from);
     if (at === undefined || this.isOver || opinions.decided.has(from)) return;
     if (report.decided.includes(opinions.self)) {
-      this.end('fenced');
+      this.expelled();
       return;
     }
     at.report = report;
@@ -146,6 +150,18 @@ export class Agreement {
     else if (!report.store) this.pending.push({ type: 'ask-store' });
     if (!opinions.isWitness()) return;
     for (const life of [...report.doubts, ...report.proved]) if (opinions.of(life) === 'unsure') this.reach(life);
+  }
+
+  /**
+   * A member counts this worker as gone. If the store answers, that is what the store says: one member's word puts nobody out, and what was
+   * decided on the other side of a split is void. Without the store it has been decided by those that could.
+   */
+  expelled(): void {
+    if (this.store !== 'up') this.end('fenced');
+    else {
+      this.isExpelled = true;
+      this.pending.push({ type: 'ask-store' });
+    }
   }
 
   /** All claims in the store. */
@@ -194,7 +210,7 @@ export class Agreement {
       known: [...known]
         .sort(([a], [b]) => (a < b ? -1 : 1))
         .map(([life, at]) => [life, at.opinion, at.report, at.listensUntil > now, at.told, at.askedAt >= 0]),
-      rest: [epoch, this.store, this.store !== 'up' && long, this.isOver],
+      rest: [epoch, this.store, this.isExpelled, this.store !== 'up' && long, this.isOver],
       claim: [this.claimed, this.claimed !== undefined && now - this.claimedAt >= this.times.settleMs],
       sets: [this.gone, decided, this.confirmed].map((set) => [...set].sort()),
     };
