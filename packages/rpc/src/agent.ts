@@ -12,28 +12,34 @@ import {
   ValueCodec,
   type WireLimits,
 } from '@backwire/wire/internal';
-import type { AgentEvents, RpcAgent } from './agent-types.ts';
+import type { AgentEvents, RpcAgent } from './base/rpc-agent.ts';
 import type { CallingAgent } from './calling-agent.ts';
-import { Caller } from './caller.ts';
+import { Caller } from './client/caller.ts';
 import { Collectives } from './collectives.ts';
-import type { Core, ValueContext } from './core.ts';
-import { DecodeContext } from './decode-context.ts';
-import { nameOf, type Definition } from './definitions.ts';
-import type { DeviceMaps } from './device-maps.ts';
-import { Dispatcher } from './dispatcher.ts';
-import { EventHub } from './event-hub.ts';
-import { RpcError } from './errors.ts';
-import type { ExtensionHost, ExtensionInternals, ExtensionSession, MessageOptions, RpcMessage } from './extension.ts';
-import { Extensions } from './extensions.ts';
-import { Faults } from './faults.ts';
-import { type Group } from './group.ts';
-import { InboundCall } from './inbound-call.ts';
-import { isInspector, serveInspector } from './inspection/door.ts';
+import type { Core, ValueContext } from './base/environment.ts';
+import { DecodeContext } from './extensions/value-context.ts';
+import { nameOf, type Definition } from './base/definitions.ts';
+import type { DeviceMaps } from './base/device-maps.ts';
+import { Dispatcher } from './server/dispatcher.ts';
+import { EventHub } from './events.ts';
+import { RpcError } from './base/errors.ts';
+import type {
+  ExtensionHost,
+  ExtensionInternals,
+  ExtensionSession,
+  MessageOptions,
+  RpcMessage,
+} from './extensions/extension.ts';
+import { Extensions } from './extensions/chain.ts';
+import { Faults } from './client/fault-injection.ts';
+import { type Group } from './membership/group.ts';
+import { InboundCall } from './server/inbound-call.ts';
+import { isInspector, serveInspector } from './inspection/responder.ts';
 import { metricsOf, type AgentMetrics } from './inspection/metrics.ts';
-import { Observers } from './inspection/observers.ts';
-import { encodeCallMessage, encodeFor, readCallPayload } from './lazy-call.ts';
-import { MAX_OPEN_CALLS } from './limits.ts';
-import { Members } from './members.ts';
+import { Observers } from './base/call-observers.ts';
+import { encodeCallMessage, encodeFor, readCallPayload } from './extensions/call-message.ts';
+import { MAX_OPEN_CALLS } from './base/limits.ts';
+import { Members } from './membership/peers.ts';
 import {
   refuseUnknown,
   type CallOptions,
@@ -41,20 +47,20 @@ import {
   type Liveness,
   type Logger,
   type ShutdownOptions,
-} from './options.ts';
-import type { Peer } from './peer.ts';
-import type { PendingCall } from './pending-call.ts';
+} from './base/options.ts';
+import type { Peer } from './session/peer.ts';
+import type { PendingCall } from './client/pending-call.ts';
 import { CallTable } from './protocol/call-table.ts';
 import { Membership, type View, type ViewMember } from './protocol/membership.ts';
-import { Served } from './served.ts';
+import { Served } from './base/served.ts';
 import { Shutdown } from './shutdown.ts';
-import { StallGuard } from './stall-guard.ts';
-import { unsent } from './unsent.ts';
+import { StallGuard } from './server/stall-guard.ts';
+import { unsent } from './session/unsent.ts';
 import type { Settings } from './start.ts';
 import type { Connection, Listener, Transport } from './transports/transport.ts';
-import { WorkerInfo, type To } from './worker-info.ts';
-import { claimIn, claimOf, dialMember } from './doors.ts';
-import { createDoor } from './security/door.ts';
+import { WorkerInfo, type To } from './base/worker-info.ts';
+import { claimIn, claimOf, dialMember } from './connect/dial.ts';
+import { createDoor } from './connect/accept.ts';
 
 const LISTEN_OPTIONS: ReadonlySet<string> = new Set(['signal']);
 const NO_EXTENSIONS: ReadonlySet<string> = new Set();

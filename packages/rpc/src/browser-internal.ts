@@ -1,2 +1,2 @@
 /** @file What sibling packages use of @backwire/rpc in browsers; not covered by semantic versioning. */
-export * from './seam.ts';
+export * from './shared-internal.ts';

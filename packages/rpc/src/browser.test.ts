@@ -8,8 +8,8 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { tensor, type Tensor } from '@backwire/tensor';
 import { barrier, createAgent, remoteFunction, rpcAsync, rpcFunction, rpcInfo, type RpcAgent } from './index.ts';
 import { joinAddress, openStore, serveStore, type StoreServer } from './internal.ts';
-import { until } from './testdata/cluster.ts';
-import type { Page } from './testdata/page.ts';
+import { until } from '../test/cluster.ts';
+import type { Page } from '../test/page.ts';
 
 const SECRET = 'a secret of the browser test';
 const CHROMIUM = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
@@ -29,7 +29,7 @@ const askBack = remoteFunction<(by: number) => number[]>('page/askBack');
 /** The test page as one file. */
 async function bundle(): Promise<{ code: string; inputs: string[]; imports: string[] }> {
   const { outputFiles, metafile } = await build({
-    entryPoints: [new URL('./testdata/page.ts', import.meta.url).pathname],
+    entryPoints: [new URL('../test/page.ts', import.meta.url).pathname],
     bundle: true,
     format: 'esm',
     platform: 'browser',

@@ -24,7 +24,7 @@ import {
   waitAll,
   WorkerInfo,
 } from './index.ts';
-import { startCluster, until, type Cluster } from './testdata/cluster.ts';
+import { startCluster, until, type Cluster } from '../test/cluster.ts';
 
 const echo = rpcFunction('calls/echo', (x: unknown) => x);
 const sleep = rpcFunction('calls/sleep', async (ms: number) => {

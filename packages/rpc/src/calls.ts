@@ -1,14 +1,14 @@
 /** @file What programs call: functions on other workers, streams, collectives, and who is who. */
 import { noGrad, Tensor, type Named, type nn } from '@backwire/tensor';
 import { ambient, runWith } from '@backwire/tensor/internal';
-import type { RpcAgent } from './agent-types.ts';
+import type { RpcAgent } from './base/rpc-agent.ts';
 import type { CallingAgent } from './calling-agent.ts';
-import { agentOf, wholeAgentOf } from './current.ts';
-import { nameOf, type AnyFn, type NotGenerator } from './definitions.ts';
-import { RpcError } from './errors.ts';
-import type { CallLabel } from './extension.ts';
-import { InboundCall, type CallContext } from './inbound-call.ts';
-import { MAX_HIGH_WATER_ITEMS } from './limits.ts';
+import { agentOf, wholeAgentOf } from './current-agent.ts';
+import { nameOf, type AnyFn, type NotGenerator } from './base/definitions.ts';
+import { RpcError } from './base/errors.ts';
+import type { CallLabel } from './extensions/extension.ts';
+import { InboundCall, type CallContext } from './server/inbound-call.ts';
+import { MAX_HIGH_WATER_ITEMS } from './base/limits.ts';
 import {
   checkArguments,
   CALL_OPTIONS,
@@ -19,11 +19,11 @@ import {
   type CallOptions,
   type Rest,
   type StreamOptions,
-} from './options.ts';
-import type { CallForm } from './pending-call.ts';
-import { StreamClient } from './stream-client.ts';
+} from './base/options.ts';
+import type { CallForm } from './client/pending-call.ts';
+import { StreamClient } from './client/stream-reader.ts';
 import { WaitAll } from './wait-all.ts';
-import { type To, type WorkerInfo } from './worker-info.ts';
+import { type To, type WorkerInfo } from './base/worker-info.ts';
 
 /**
  * Calls `fn` on worker `to` and resolves with its result, which the caller owns. Not collected by `waitAll`.

@@ -1,9 +1,9 @@
 /** @file What sibling packages use of @backwire/rpc; not covered by semantic versioning. */
-export * from './seam.ts';
+export * from './shared-internal.ts';
 export { ByteReader, type ReadProgram } from './stores/byte-reader.ts';
 export { serveStore, type ServeStoreOptions, type StoreServer } from './stores/embedded-server.ts';
 export { addressOf, doorForBrowsers, openStore } from './stores/open.ts';
-export { newId, newSecret, newToken } from './ids.ts';
+export { newId, newSecret, newToken } from './base/ids.ts';
 export { torchClient, type TorchClient } from './stores/torch-client.ts';
 export { tcpTransport } from './transports/tcp.ts';
 export type { Connection, Listener, Transport } from './transports/transport.ts';

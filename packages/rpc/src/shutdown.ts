@@ -1,12 +1,12 @@
 /** @file The end of an agent: one deadline for all of it, and who is missing is named. */
 import { MessageType, FrameKind, encodeProto, controlProto } from '@backwire/wire/internal';
 import type { Agent } from './agent.ts';
-import { forgetDefault } from './current.ts';
-import { RpcError, rpcInfo } from './errors.ts';
-import type { Group } from './group.ts';
-import { checkTimeoutMs, refuseUnknown, SHUTDOWN_OPTIONS, type ShutdownOptions } from './options.ts';
-import { openWork, watchSilence } from './silence.ts';
-import { cancelUnread } from './stream-client.ts';
+import { forgetDefault } from './current-agent.ts';
+import { RpcError, rpcInfo } from './base/errors.ts';
+import type { Group } from './membership/group.ts';
+import { checkTimeoutMs, refuseUnknown, SHUTDOWN_OPTIONS, type ShutdownOptions } from './base/options.ts';
+import { openWork, watchSilence } from './server/silence.ts';
+import { cancelUnread } from './client/stream-reader.ts';
 
 /** Between two looks at what is still going on. */
 const LOOK_MS = 5;

@@ -1,13 +1,13 @@
 /** @file Starts agents in Node. */
 import { hostname } from 'node:os';
-import type { RpcAgent } from './agent-types.ts';
-import { becomeDefault } from './current.ts';
+import type { RpcAgent } from './base/rpc-agent.ts';
+import { becomeDefault } from './current-agent.ts';
 import { keepAlive } from './liveness/thread.ts';
-import type { RpcOptions } from './options.ts';
+import type { RpcOptions } from './base/options.ts';
 import { resolveSecurity } from './security/policy.ts';
 import { checkGiven, start, type Surroundings } from './start.ts';
 import { openStore } from './stores/open.ts';
-import { isProcessGone, processSpace } from './process-state.ts';
+import { isProcessGone, processSpace } from './base/process-state.ts';
 import { knock } from './transports/knock.ts';
 import { createTransports } from './transports/select.ts';
 import { unixTransport } from './transports/unix.ts';

@@ -1,10 +1,10 @@
 /** @file Starts agents: options checked, store opened, doors opened, group joined. What differs between Node and browsers is passed in. */
 import { Agent } from './agent.ts';
-import type { RpcAgent } from './agent-types.ts';
-import { agentOf } from './current.ts';
-import { DeviceMaps } from './device-maps.ts';
-import { RpcError } from './errors.ts';
-import { Group } from './group.ts';
+import type { RpcAgent } from './base/rpc-agent.ts';
+import { agentOf } from './current-agent.ts';
+import { DeviceMaps } from './base/device-maps.ts';
+import { RpcError } from './base/errors.ts';
+import { Group } from './membership/group.ts';
 import {
   checkOptions,
   checkRpcOptions,
@@ -21,19 +21,19 @@ import {
   type Logger,
   type RpcOptions,
   type ShutdownOptions,
-} from './options.ts';
-import type { Extension } from './extension.ts';
+} from './base/options.ts';
+import type { Extension } from './extensions/extension.ts';
 import type { Named } from '@backwire/tensor';
 import { runAtRoot } from '@backwire/tensor/internal';
 import type { KeepAlive } from './liveness/keep-alive.ts';
 import type { ResolvedSecurity } from './security/policy.ts';
-import type { Security } from './options.ts';
+import type { Security } from './base/options.ts';
 import { prefixStore } from './stores/prefix.ts';
 import type { Lease, OpenStoreOptions, Store } from './stores/store.ts';
 import type { ViewMember } from './protocol/membership.ts';
 import type { Knock } from './transports/knock.ts';
 import type { Connection, Listener, Transport } from './transports/transport.ts';
-import { checkWorkerId, checkWorkerName } from './worker-info.ts';
+import { checkWorkerId, checkWorkerName } from './base/worker-info.ts';
 
 /** The options of one agent, checked and filled in. */
 export interface Settings {

@@ -1,5 +1,5 @@
 /** @file How an inspector and an agent talk: whole JSON texts, each after its length. */
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import type { ByteSink, Connection } from '../transports/transport.ts';
 
 const HEAD_BYTES = 4;

@@ -13,11 +13,11 @@ import {
   type Security,
 } from '../index.ts';
 import type { Agent } from '../agent.ts';
-import { Certificates, hasOpenssl } from '../testdata/certificates.ts';
-import { until } from '../testdata/cluster.ts';
+import { Certificates, hasOpenssl } from '../../test/certificates.ts';
+import { until } from '../../test/cluster.ts';
 import { MAX_INSPECTORS } from './limits.ts';
 import { Inspector, type GroupLook, type InspectorOptions } from './inspector.ts';
-import type { CallObserver } from './observers.ts';
+import type { CallObserver } from '../base/call-observers.ts';
 import type { WorkerReport } from './report.ts';
 
 const double = rpcFunction('inspection.test/double', (x: number) => 2 * x);

@@ -1,6 +1,6 @@
 /** @file Looks at a whole group from outside, without becoming part of it. */
-import { RpcError } from '../errors.ts';
-import type { Security } from '../options.ts';
+import { RpcError } from '../base/errors.ts';
+import type { Security } from '../base/options.ts';
 import type { View, ViewMember } from '../protocol/membership.ts';
 import { resolveSecurity, type ResolvedSecurity } from '../security/policy.ts';
 import type { Store } from '../stores/store.ts';

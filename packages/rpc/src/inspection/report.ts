@@ -1,6 +1,6 @@
 /** @file What a read-only look at one agent shows. No argument and no result is ever in it. */
 import type { Agent } from '../agent.ts';
-import type { Peer } from '../peer.ts';
+import type { Peer } from '../session/peer.ts';
 import type { View } from '../protocol/membership.ts';
 import type { CallLog, PeerCalls, RecentCall } from './call-log.ts';
 import { MAX_ROWS, MAX_TEXT } from './limits.ts';

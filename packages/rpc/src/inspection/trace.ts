@@ -1,8 +1,8 @@
 /** @file The trace context that travels with a call, in the header table of its frame. What is in it is the tracer's affair. */
 import { ambient } from '@backwire/tensor/internal';
-import type { RpcMessage } from '../extension.ts';
-import { InboundCall } from '../inbound-call.ts';
-import { TRACE_ENTRY } from '../inbox.ts';
+import type { RpcMessage } from '../extensions/extension.ts';
+import { InboundCall } from '../server/inbound-call.ts';
+import { TRACE_ENTRY } from '../session/receiver.ts';
 
 /** The message with a trace context for whoever handles it. */
 export function withTrace({ type, id, payload, tensors, header }: RpcMessage, context: Uint8Array): RpcMessage {

@@ -1,5 +1,5 @@
 /** @file Where an inspector learns who belongs to a group: from its store, or from one of its workers. */
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { decodeView, type View } from '../protocol/membership.ts';
 import type { ResolvedSecurity } from '../security/policy.ts';
 import { openStore } from '../stores/open.ts';

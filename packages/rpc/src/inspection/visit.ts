@@ -1,11 +1,11 @@
 /** @file A connection to one agent that asks and never joins. */
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import type { View, ViewMember } from '../protocol/membership.ts';
-import { authenticate } from '../security/authenticate.ts';
+import { authenticate } from '../connect/authenticate.ts';
 import { workerIn } from '../security/certificate.ts';
 import type { ResolvedSecurity } from '../security/policy.ts';
 import type { Connection, Transport } from '../transports/transport.ts';
-import { INSPECTOR_CLAIM, type Question } from './door.ts';
+import { INSPECTOR_CLAIM, type Question } from './responder.ts';
 import { JsonSink, sendJson } from './frames.ts';
 import { MAX_REPORT_BYTES } from './limits.ts';
 import type { WorkerReport } from './report.ts';

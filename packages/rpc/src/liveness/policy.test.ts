@@ -1,6 +1,6 @@
 /** @file The judgement of peers, minute by minute. */
 import { describe, expect, test } from 'vitest';
-import { DEFAULT_LIVENESS } from '../options.ts';
+import { DEFAULT_LIVENESS } from '../base/options.ts';
 import { LivenessPolicy, type LivenessEffect } from './policy.ts';
 
 const options = DEFAULT_LIVENESS;

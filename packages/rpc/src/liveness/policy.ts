@@ -1,5 +1,5 @@
 /** @file When a peer is pinged, doubted and accused. Pure: events and times in, effects out. */
-import type { Liveness } from '../options.ts';
+import type { Liveness } from '../base/options.ts';
 
 /** Why a peer is thought dead. */
 export type Evidence =

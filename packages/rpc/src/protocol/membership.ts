@@ -1,6 +1,6 @@
 /** @file The view of a group: who belongs to it at which epoch, and what a change of it means. */
 
-import { isWorkerId, isWorkerName } from '../worker-info.ts';
+import { isWorkerId, isWorkerName } from '../base/worker-info.ts';
 
 /** A worker in one of its lives, as the store keeps it. */
 export interface ViewMember {

@@ -4,7 +4,7 @@ import { tensor, type Tensor } from '@backwire/tensor';
 import { createAgent, rpcAsync, rpcFunction, type RpcAgent, type RpcOptions, type Security } from '../index.ts';
 import { cmaTransport } from '../transports/cma.ts';
 import { serveStore } from '../stores/embedded-server.ts';
-import { Certificates, hasOpenssl, type CertificateOptions } from '../testdata/certificates.ts';
+import { Certificates, hasOpenssl, type CertificateOptions } from '../../test/certificates.ts';
 
 const scale = rpcFunction('security-test/scale', (x: Tensor, by: number) => x.mul(by));
 let calls = 0;

@@ -2,7 +2,7 @@
 import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { afterAll, describe, expect, test } from 'vitest';
-import { Certificates, hasOpenssl } from '../testdata/certificates.ts';
+import { Certificates, hasOpenssl } from '../../test/certificates.ts';
 import { carriesName, mistaken, workerIn } from './certificate.ts';
 
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);

@@ -1,6 +1,6 @@
 /** @file Whom a certificate names. */
 import type { X509Certificate } from 'node:crypto';
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import type { Protection } from '../transports/transport.ts';
 
 /**

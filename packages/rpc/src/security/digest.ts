@@ -1,5 +1,5 @@
 /** @file SHA-256, HMAC and HKDF: Node's where they are, written out where a browser has none that answers at once. */
-import { nodeCrypto } from '../platform.ts';
+import { nodeCrypto } from '../base/platform.ts';
 
 /** The digest of the parts, one after the other: 32 bytes. */
 export function sha256(...parts: readonly Uint8Array[]): Uint8Array {

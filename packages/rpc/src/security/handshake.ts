@@ -1,5 +1,5 @@
 /** @file The first bytes of a connection: both sides prove that they hold the group's secret. Pure: records in, records out. */
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { hmacSha256, sameBytes, sha256 } from './digest.ts';
 import { deriveKey, fromHex, toHex, type Keys } from './keys.ts';
 

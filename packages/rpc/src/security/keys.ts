@@ -1,5 +1,5 @@
 /** @file The secrets of a group and the keys that are derived from them. Runs in browsers too. */
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { hkdfSha256, sha256 } from './digest.ts';
 
 /** One secret of a group. Two are accepted while they are being changed. */

@@ -2,9 +2,9 @@
 import { lstatSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { RpcError } from '../errors.ts';
-import { newSecret, SECRET_LETTERS } from '../ids.ts';
-import type { Security } from '../options.ts';
+import { RpcError } from '../base/errors.ts';
+import { newSecret, SECRET_LETTERS } from '../base/ids.ts';
+import type { Security } from '../base/options.ts';
 import { isLoopback } from '../transports/tcp.ts';
 import { findKeys, keyOf, type Keys } from './secret.ts';
 

@@ -1,6 +1,6 @@
 /** @file Where the secret of a group comes from: an option, a file, the environment. */
 import { readFileSync, statSync } from 'node:fs';
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { keyOf, keysOf, type Keys } from './keys.ts';
 
 export { deriveKey, keyOf, type Key, type Keys } from './keys.ts';

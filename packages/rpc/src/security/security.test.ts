@@ -5,12 +5,12 @@ import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { memoryPair } from '../transports/memory.ts';
 import { tcpTransport } from '../transports/tcp.ts';
 import type { ByteSink, Connection } from '../transports/transport.ts';
-import { authenticate, type AuthenticateOptions, type Authenticated } from './authenticate.ts';
-import { createDoor } from './door.ts';
+import { authenticate, type AuthenticateOptions, type Authenticated } from '../connect/authenticate.ts';
+import { createDoor } from '../connect/accept.ts';
 import {
   Handshake,
   MAX_CLAIM_BYTES,

@@ -1,5 +1,5 @@
 /** @file One address that holds all: where a store is, the part of it in which a group keeps its keys, and where browsers reach it. */
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { MAX_KEY_BYTES } from './limits.ts';
 
 /** A store's address taken apart. */

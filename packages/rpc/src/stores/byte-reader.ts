@@ -1,5 +1,5 @@
 /** @file Reads a stream by a program that says how many bytes it wants next. */
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import type { ByteSink } from '../transports/transport.ts';
 
 /**

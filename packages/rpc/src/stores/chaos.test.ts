@@ -1,7 +1,7 @@
 /** @file The embedded store through a network that resets, damages and holds back: what is answered is true, what fails says so. */
 import { afterEach, describe, expect, test } from 'vitest';
 import { ChaosProxy, type ChaosRates } from '@backwire/testing';
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { findKeys } from '../security/secret.ts';
 import { embeddedStore, type EmbeddedStore } from './embedded.ts';
 import { serveStore, type StoreServer } from './embedded-server.ts';

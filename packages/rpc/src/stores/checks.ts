@@ -1,5 +1,5 @@
 /** @file What every store refuses before it does anything: keys that are no text, values that are no bytes, numbers out of range. */
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { MAX_KEY_BYTES, MAX_KEYS_PER_REQUEST, MAX_LEASE_MS, MAX_VALUE_BYTES, MIN_LEASE_MS } from './limits.ts';
 
 /** torch's client, and ours, put a '/' before every key. */

@@ -1,8 +1,8 @@
 /** @file The client of an embedded store: what the members of a group use. Runs in browsers too. */
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { STORE_GROUP } from '../security/handshake.ts';
 import { deriveKey, type Keys } from '../security/keys.ts';
-import { unref } from '../platform.ts';
+import { unref } from '../base/platform.ts';
 import { parseHostPort } from '../transports/dialling.ts';
 import type { TlsClient } from '../transports/tls.ts';
 import type { Transport } from '../transports/transport.ts';

@@ -1,7 +1,7 @@
 /** @file A client's connection to an embedded store: requests and replies, made again when it breaks. */
-import { RpcError } from '../errors.ts';
-import { randomBytes, unref } from '../platform.ts';
-import { authenticate } from '../security/authenticate.ts';
+import { RpcError } from '../base/errors.ts';
+import { randomBytes, unref } from '../base/platform.ts';
+import { authenticate } from '../connect/authenticate.ts';
 import type { Keys } from '../security/keys.ts';
 import type { Connection, Transport } from '../transports/transport.ts';
 import { limited } from './limited.ts';

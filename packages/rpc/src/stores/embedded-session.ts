@@ -1,6 +1,6 @@
 /** @file One client of an embedded store: proof first, then its requests, torch's and ours, until it goes. */
 import { randomBytes } from 'node:crypto';
-import { bareText, RpcError } from '../errors.ts';
+import { bareText, RpcError } from '../base/errors.ts';
 import { HANDSHAKE_TIMEOUT_MS, Handshake, NONCE_BYTES, RECORD_HEAD_BYTES, STORE_GROUP } from '../security/handshake.ts';
 import type { Keys } from '../security/secret.ts';
 import type { Connection } from '../transports/transport.ts';

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { createServer, connect, type AddressInfo, type Socket } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
-import { authenticate } from '../security/authenticate.ts';
+import { authenticate } from '../connect/authenticate.ts';
 import { STORE_GROUP } from '../security/handshake.ts';
 import { resolveSecurity } from '../security/policy.ts';
 import { findKeys } from '../security/secret.ts';

@@ -1,5 +1,5 @@
 /** @file etcd's version 3 interface as JSON over HTTP: requests, and the streamed answer of a watch. */
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { limited } from './limited.ts';
 
 /** Numbers of 64 bits are text in etcd's JSON; fields that are zero, empty or false are left out. */

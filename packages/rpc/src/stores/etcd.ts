@@ -1,5 +1,5 @@
 /** @file A store in etcd, by its JSON gateway: durable, with leases and watches of its own. */
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { addTo, checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { EtcdApi, type EtcdEvent, type EtcdKeyValue } from './etcd-api.ts';
 import { openWithin, type OpeningLimits } from './opening.ts';

@@ -1,8 +1,8 @@
 /** @file A log of operations as files of a directory, in one order that every process agrees on, without locks. */
 import { link, mkdir, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { RpcError } from '../errors.ts';
-import { newId } from '../ids.ts';
+import { RpcError } from '../base/errors.ts';
+import { newId } from '../base/ids.ts';
 import { MAX_KEY_BYTES, MAX_LEASES, MAX_STORE_KEYS } from './limits.ts';
 import { FRAME_HEAD_BYTES, Op, Reader, blob, frame, i64, u32 } from './protocol.ts';
 import { StoreState, type StoreDump } from './state.ts';

@@ -1,6 +1,6 @@
 /** @file A store in a directory: for processes that share a file system and nothing else. */
 import { readFile, rm, writeFile } from 'node:fs/promises';
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { FileLog, entries } from './file-log.ts';
 import type { StoreState } from './state.ts';

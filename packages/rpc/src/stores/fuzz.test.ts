@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { connect } from 'node:net';
 import { expect, test } from 'vitest';
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { Handshake, NONCE_BYTES, RECORD_HEAD_BYTES } from '../security/handshake.ts';
 import { resolveSecurity } from '../security/policy.ts';
 import { findKeys, type Keys } from '../security/secret.ts';

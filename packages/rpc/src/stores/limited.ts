@@ -1,6 +1,6 @@
 /** @file Something that ends when others end it, or when its time is over. */
-import { unwatchAbort, watchAbort } from '../abort-watch.ts';
-import { MAX_TIMER_MS } from '../platform.ts';
+import { unwatchAbort, watchAbort } from '../base/abort-signals.ts';
+import { MAX_TIMER_MS } from '../base/platform.ts';
 
 /**
  * Runs `fn` with a signal that aborts when one of `signals` does, or after `timeoutMs` (0 or Infinity: never). `AbortSignal.any` does

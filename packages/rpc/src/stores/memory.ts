@@ -1,5 +1,5 @@
 /** @file A store inside one process, shared by everyone who opens the same name. */
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { StoreState } from './state.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';

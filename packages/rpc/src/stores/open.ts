@@ -1,6 +1,6 @@
 /** @file Opens the store of a group by its address. */
 import { fileURLToPath } from 'node:url';
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { resolveSecurity } from '../security/policy.ts';
 import { hostText, parseHostPort } from '../transports/dialling.ts';
 import { storeTransport } from '../transports/select.ts';

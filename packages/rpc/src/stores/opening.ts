@@ -1,5 +1,5 @@
 /** @file Opening a store that may not be up yet: trying until it answers, the time is over, or nobody wants it any more. */
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { limited } from './limited.ts';
 
 export interface OpeningLimits {

@@ -1,5 +1,5 @@
 /** @file The bytes between an embedded store and its clients, beyond the operations it shares with torch. */
-import { RpcError, type RpcErrorCode } from '../errors.ts';
+import { RpcError, type RpcErrorCode } from '../base/errors.ts';
 import { checkKey } from './checks.ts';
 import { MAX_KEY_BYTES, MAX_KEYS_PER_REQUEST, MAX_VALUE_BYTES } from './limits.ts';
 

@@ -1,6 +1,6 @@
 /** @file A store in Redis, through the optional package `redis`: each operation one script, changes by publish and subscribe. */
-import { RpcError } from '../errors.ts';
-import { newId } from '../ids.ts';
+import { RpcError } from '../base/errors.ts';
+import { newId } from '../base/ids.ts';
 import { checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { limited } from './limited.ts';
 import { DEFAULT_TIMEOUT_MS, openLimited, type OpeningLimits } from './opening.ts';

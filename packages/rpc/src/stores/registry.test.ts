@@ -18,7 +18,7 @@ import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { freePort } from '@backwire/testing';
 import { createAgent } from '../index.ts';
 import { announceGroup, runningGroups, userFolder } from './registry.ts';
-import { until } from '../testdata/cluster.ts';
+import { until } from '../../test/cluster.ts';
 
 let folder: string;
 const before = process.env['TMPDIR'];

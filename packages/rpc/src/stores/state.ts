@@ -1,5 +1,5 @@
 /** @file The contents of a store: entries, counters, queues, waits, watches and leases. Synchronous, with the time passed in. */
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { addTo } from './checks.ts';
 import {
   ENTRY_OVERHEAD_BYTES,

@@ -1,5 +1,5 @@
 /** @file The shared store of a group: what it promises, and how one is opened by address. */
-import type { Logger } from '../options.ts';
+import type { Logger } from '../base/options.ts';
 import type { ResolvedSecurity } from '../security/policy.ts';
 import type { OpeningLimits } from './opening.ts';
 

@@ -1,5 +1,5 @@
 /** @file A client of torch's TCPStore: all its operations, byte for byte. Under torchrun workers find each other through it. */
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { SocketConnection } from '../transports/socket.ts';
 import { tcpTransport } from '../transports/tcp.ts';
 import type { Connection } from '../transports/transport.ts';

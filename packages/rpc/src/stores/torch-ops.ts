@@ -1,5 +1,5 @@
 /** @file The operations of torch's TCPStore, byte for byte, so that stock torch clients can share an embedded store. */
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { MAX_KEY_BYTES, MAX_KEYS_PER_REQUEST, MAX_VALUE_BYTES } from './limits.ts';
 import type { StoreState } from './state.ts';
 

@@ -1,6 +1,6 @@
 /** @file Waiting for keys: one place for the time limit, cancelling, and naming what is missing. */
-import { RpcError } from '../errors.ts';
-import { MAX_TIMER_MS } from '../platform.ts';
+import { RpcError } from '../base/errors.ts';
+import { MAX_TIMER_MS } from '../base/platform.ts';
 
 export interface WaitLimits {
   /** 0 = no limit. */

@@ -1,5 +1,5 @@
 /** @file Waiting for keys in a store that cannot wait itself: look, watch until something changes, look again. */
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import type { Store } from './store.ts';
 import { settleWait, type WaitLimits } from './wait.ts';
 

@@ -2,7 +2,7 @@
 import { tensor, type Tensor } from '@backwire/tensor';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { rpcAsync, rpcFunction } from '../index.ts';
-import { startCluster, type Cluster } from '../testdata/cluster.ts';
+import { startCluster, type Cluster } from '../../test/cluster.ts';
 import { CmaConnection } from './cma-connection.ts';
 import { cmaTransport } from './cma.ts';
 import { memoryHelper } from './memory-helper.ts';

@@ -1,6 +1,6 @@
 /** @file A connection whose large chunks the receiver reads out of the sender's memory; everything else goes through the socket below. */
 import { randomBytes } from 'node:crypto';
-import { InvariantError, RpcError } from '../errors.ts';
+import { InvariantError, RpcError } from '../base/errors.ts';
 import type { CrossMemory } from './cma-memory.ts';
 import { holdHelper, letHelperGo } from './memory-helper.ts';
 import type { ByteSink, Connection, Protection } from './transport.ts';

@@ -1,6 +1,6 @@
 /** @file Unix sockets with a side door: large chunks are read straight out of the sender's memory. Linux, opt-in, same user. */
 import { readlinkSync } from 'node:fs';
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { CmaConnection } from './cma-connection.ts';
 import { crossMemory } from './cma-memory.ts';
 import type { Transport } from './transport.ts';

@@ -1,5 +1,5 @@
 /** @file Addresses of transports and the words of dials that were given up. Runs in browsers too. */
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 
 export function cancelled(remote: string, signal: AbortSignal): RpcError {
   return new RpcError('cancelled', `connecting to ${remote} was cancelled`, { cause: signal.reason });

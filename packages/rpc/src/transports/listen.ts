@@ -7,7 +7,7 @@ import {
   type Socket,
 } from 'node:net';
 import { runAtRoot } from '@backwire/tensor/internal';
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { cancelled, hostText } from './dialling.ts';
 import { adoptSocket, connectSocket, type SocketConnection } from './socket.ts';
 import { DEFAULT_DIAL_TIMEOUT_MS, type DialOptions } from './transport.ts';

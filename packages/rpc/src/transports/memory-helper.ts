@@ -1,7 +1,7 @@
 /** @file A second thread that reads the memory of another process together with the main one: one core copies at half the speed of two. */
 import { createRequire } from 'node:module';
 import { Worker } from 'node:worker_threads';
-import { InvariantError } from '../errors.ts';
+import { InvariantError } from '../base/errors.ts';
 import { native } from './native.ts';
 
 /*

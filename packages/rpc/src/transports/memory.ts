@@ -1,8 +1,8 @@
 /** @file Connections inside one process: bytes are copied from writer to reader, a turn of the event loop later. */
 import { runAtRoot } from '@backwire/tensor/internal';
-import { InvariantError, RpcError } from '../errors.ts';
-import { newId } from '../ids.ts';
-import { later } from '../platform.ts';
+import { InvariantError, RpcError } from '../base/errors.ts';
+import { newId } from '../base/ids.ts';
+import { later } from '../base/platform.ts';
 import { cancelled } from './dialling.ts';
 import type { ByteSink, Connection, DialOptions, ListenOptions, Listener, Protection, Transport } from './transport.ts';
 

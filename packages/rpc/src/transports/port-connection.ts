@@ -1,7 +1,7 @@
 /** @file One end of a pair of message ports as a connection: bytes go by shared memory or copy, never by transfer. */
 import type { MessagePort } from 'node:worker_threads';
 import { runAtRoot } from '@backwire/tensor/internal';
-import { InvariantError } from '../errors.ts';
+import { InvariantError } from '../base/errors.ts';
 import type { ByteSink, Connection, Protection } from './transport.ts';
 
 /** What one message carries: long enough to be cheap, short enough that the reader's loop turns in between. */

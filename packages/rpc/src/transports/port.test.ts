@@ -19,7 +19,7 @@ afterEach(async () => {
 function startThread(data: object): Worker {
   const url = (name: string): string =>
     JSON.stringify(pathToFileURL(createRequire(import.meta.url).resolve(name)).href);
-  const program = `import(${url('tsx/esm/api')}).then(({ register }) => (register(), import(${url('../testdata/thread.ts')})))`;
+  const program = `import(${url('tsx/esm/api')}).then(({ register }) => (register(), import(${url('../../test/thread.ts')})))`;
   const worker = new Worker(program, {
     eval: true,
     workerData: data,

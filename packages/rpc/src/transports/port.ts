@@ -2,7 +2,7 @@
 import { readlinkSync } from 'node:fs';
 import * as threads from 'node:worker_threads';
 import { runAtRoot } from '@backwire/tensor/internal';
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { cancelled } from './dialling.ts';
 import { PortConnection } from './port-connection.ts';
 import { DEFAULT_DIAL_TIMEOUT_MS } from './transport.ts';

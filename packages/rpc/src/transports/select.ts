@@ -1,5 +1,5 @@
 /** @file The transports of an agent, by name, in the mode its security asks for. */
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import type { ResolvedSecurity } from '../security/policy.ts';
 import { cmaTransport } from './cma.ts';
 import { memoryTransport } from './memory.ts';

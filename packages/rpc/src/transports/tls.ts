@@ -3,7 +3,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import { readFileSync } from 'node:fs';
 import { connect, createServer, type ConnectionOptions, type TLSSocket, type TlsOptions } from 'node:tls';
 import { runAtRoot } from '@backwire/tensor/internal';
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { carriesName } from '../security/certificate.ts';
 import { HANDSHAKE_TIMEOUT_MS, MAX_HALF_OPEN } from '../security/handshake.ts';
 import { deriveKey, type Key, type Keys } from '../security/secret.ts';

@@ -2,7 +2,7 @@
 import { readFileSync, readlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { dialNet, listenNet } from './listen.ts';
 import { widenSendBuffer } from './send-buffer.ts';
 import { longestPath, makeFolder, removeFolder } from './socket-folders.ts';

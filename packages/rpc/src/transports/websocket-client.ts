@@ -1,6 +1,6 @@
 /** @file The client side of WebSockets: all of it runs in browsers. */
 import { runAtRoot } from '@backwire/tensor/internal';
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { deriveKey, toHex, type Keys } from '../security/keys.ts';
 import { cancelled } from './dialling.ts';
 import { DEFAULT_DIAL_TIMEOUT_MS } from './transport.ts';

@@ -4,7 +4,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type * as Ws from 'ws';
 import { runAtRoot } from '@backwire/tensor/internal';
-import { RpcError } from '../errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { HANDSHAKE_TIMEOUT_MS, MAX_HALF_OPEN } from '../security/handshake.ts';
 import { sameBytes, sha256 } from '../security/digest.ts';
 import type { Keys } from '../security/keys.ts';

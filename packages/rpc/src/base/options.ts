@@ -1,0 +1,335 @@
+/** @file The options of agents and calls, their defaults, and their checks. Times are milliseconds: undefined = the default, 0 = no limit. */
+import type { Named } from '@backwire/tensor';
+import { optionNames, unknownOption } from '@backwire/tensor/internal';
+import type { RpcAgent } from './rpc-agent.ts';
+import { RpcError } from './errors.ts';
+import type { Extension } from '../extensions/extension.ts';
+import type { Store } from '../stores/store.ts';
+
+/** What a call may be told; every field is optional. */
+export interface CallOptions {
+  /** How long the call may take, in milliseconds; 0 = no limit; negative or NaN throws RangeError. @default the agent's `rpcTimeoutMs` */
+  timeoutMs?: number | undefined;
+  /** Cancels the call: it rejects at once with `cancelled`, and the handler's own signal aborts. */
+  signal?: AbortSignal | undefined;
+  /**
+   * A call that is sent again, with the same key and the same arguments, joins the one that runs or gets what came of it instead of running
+   * again; each keeps its own limits. A try that was cancelled or too late leaves nothing. Other arguments under the key fail with
+   * 'failed-precondition'. `newIdempotencyKey()` draws one.
+   */
+  idempotencyKey?: string | undefined;
+  /** The agent to call from. @default the current one */
+  agent?: RpcAgent | undefined;
+}
+
+/** Arguments and options: the arguments may be left out when none is required. */
+export type Rest<A extends readonly unknown[], O = CallOptions> = [] extends A
+  ? [args?: Readonly<A>, options?: O]
+  : [args: Readonly<A>, options?: O];
+
+/** How a stream may be called. `timeoutMs` defaults to 0: a stream lasts as long as it lasts. */
+export interface StreamOptions extends CallOptions {
+  /** The longest wait for the next item, in milliseconds; 0 = no limit. @default 0 */
+  idleTimeoutMs?: number | undefined;
+  /** How many items the producer may be ahead of the consumer. @default 16 */
+  highWaterItems?: number | undefined;
+}
+
+/** How peers prove who they are and what hides the bytes on the way. */
+export type Security =
+  | { mode: 'psk' | 'hmac'; secret?: string | Uint8Array; secretFile?: string }
+  | { mode: 'mtls'; key: string; cert: string; ca: string }
+  | { mode: 'none'; iUnderstand: true };
+
+/** When a silent peer is doubted and when it is given up, in milliseconds. */
+export interface Liveness {
+  /** A ping after this much silence. @default 2000 */
+  pingMs: number;
+  /** Silence after which a peer is suspect. @default 6000 */
+  suspectMs: number;
+  /** Silence after which a peer is doubted. @default 15000 */
+  deadMs: number;
+  /** The same for a peer that is known to be alive and busy. @default 60000 */
+  busyDeadMs: number;
+  /** How long a lost connection is redialled before the peer is doubted. @default 10000 */
+  reconnectGraceMs: number;
+  /** The lease a worker holds in the store. @default 10000 */
+  leaseMs: number;
+}
+
+/** What one peer may make this agent hold. */
+export interface Limits {
+  /** @default 1 GiB */
+  maxMessageBytes: number;
+  /** What of one message is not tensors. @default 256 MiB */
+  maxFrameBytes: number;
+  /**
+   * Values inside one message, all levels together; packed numbers and typed arrays count as one. Room for each takes about 64 bytes, so
+   * that this is what `maxFrameBytes` allows. @default 4194304
+   */
+  maxValues: number;
+  /** UTF-8 bytes of one string. @default 256 MiB */
+  maxStringBytes: number;
+  /** Nesting of values. @default 64 */
+  maxDepth: number;
+  /** Calls of one peer that wait or run here. @default 16384 */
+  maxInboundCalls: number;
+  /** Bytes that wait to be sent to one peer. @default 256 MiB */
+  maxBufferedBytesPerPeer: number;
+  /** @default 1000000 */
+  maxLiveForks: number;
+  /** @default 10000 */
+  maxContexts: number;
+}
+
+export interface Logger {
+  debug(o: object, m: string): void;
+  info(o: object, m: string): void;
+  warn(o: object, m: string): void;
+  error(o: object, m: string): void;
+}
+
+/**
+ * Failures on purpose, by the name of a message type ('PYTHON_CALL'). A name that is no type, or one that agents never send, is refused.
+ * `debugInfo()['agent.injected_faults']` counts what came of them.
+ */
+export interface FaultInjection {
+  /**
+   * How many first sends of that type fail. A request that fails rejects with 'unavailable', `executed: 'no'`; an answer that fails is
+   * replaced by that failure, `executed: 'yes'`; control is sent again, after 10 ms and then ever more up to a second, until it goes.
+   */
+  failFirst?: Partial<Record<string, number>>;
+  /** By how many milliseconds each send of that type is held back; control of other types behind it to the same worker waits with it. */
+  delayMs?: Partial<Record<string, number>>;
+}
+
+export interface RpcOptions {
+  /** This worker's name, unique in the group. */
+  name: string;
+  /** This worker's id. @default RANK, else the next free one in the store */
+  rank?: number;
+  /** How many workers the group waits for. @default WORLD_SIZE, else 1 when static */
+  worldSize?: number;
+  /** Whether the group is closed once `worldSize` workers are there. @default 'static' when a world size is known */
+  membership?: 'static' | 'dynamic';
+  /** A store, or where one is: 'memory://name', 'tcp://host:port', 'file:///path'. @default from MASTER_ADDR and MASTER_PORT */
+  store?: Store | string;
+  /** Separates groups that share a store. @default 'default' */
+  group?: string;
+  /** The default of `timeoutMs` of calls, in milliseconds. @default 60000 */
+  rpcTimeoutMs?: number;
+  /** How long to wait for the group, in milliseconds; 0 = no limit. @default 300000 */
+  initTimeoutMs?: number;
+  /** Transports in order of preference; each pair of workers uses the first that reaches. @default ['memory', 'port', 'unix', 'tcp'] */
+  transports?: readonly string[];
+  /** Ways of tensor bytes in order of preference. @default ['inline'] */
+  channels?: readonly string[];
+  /** The address to listen on. @default loopback */
+  bind?: string;
+  /** The address that peers are told. @default the one bound */
+  advertise?: string;
+  security?: Security;
+  deviceMaps?: Readonly<Record<string, Readonly<Record<string, string>>>>;
+  limits?: Partial<Limits>;
+  liveness?: Partial<Liveness>;
+  /** Handlers that may run at once; one that awaits an outgoing call does not count. @default 1024 */
+  maxConcurrentCalls?: number;
+  extensions?: readonly Extension[];
+  /**
+   * What calls may name here: functions, and classes, with their constructors and published methods. A list narrows it to its entries;
+   * whoever calls, this worker itself included.
+   * @default 'all-defined'
+   */
+  serve?: readonly Named[] | 'all-defined';
+  /**
+   * Whether calls may also name what the tensor package defines: operations ('aten::add'), the operations of tensors behind RRefs, the
+   * classes of `nn` and `optim`. Those named in `serve` are served in any case.
+   * @default true, but false where `serve` is a list
+   */
+  builtins?: boolean;
+  /**
+   * Whether every call notes the line of the program that makes it, so that the stack of its failure names it ('at your train.ts:42'). It
+   * costs several microseconds a call: half the time of one that is waited for alone, more than all of it with many on their way. The
+   * function and the worker are named in any case, and the line of what fails before it is sent. @default false, or true with
+   * BACKWIRE_CALL_SITES=1
+   */
+  callSites?: boolean;
+  /** @default one that prints warnings and errors */
+  logger?: Logger;
+  faults?: FaultInjection;
+}
+
+export interface ShutdownOptions {
+  /** Whether to wait for all workers and for the calls in progress. @default true */
+  graceful?: boolean;
+  /** One deadline for all of it, in milliseconds; 0 = no limit. @default 0 */
+  timeoutMs?: number;
+  /** What to do about references that others still hold, graceful or not. @default 'warn' */
+  onLeak?: 'warn' | 'throw';
+}
+
+const MIB = 1024 * 1024;
+
+export const DEFAULT_LIMITS: Readonly<Limits> = Object.freeze({
+  maxMessageBytes: 1024 * MIB,
+  maxFrameBytes: 256 * MIB,
+  maxValues: 4 * MIB,
+  maxStringBytes: 256 * MIB,
+  maxDepth: 64,
+  maxInboundCalls: 16_384,
+  maxBufferedBytesPerPeer: 256 * MIB,
+  maxLiveForks: 1_000_000,
+  maxContexts: 10_000,
+});
+
+export const DEFAULT_LIVENESS: Readonly<Liveness> = Object.freeze({
+  pingMs: 2_000,
+  suspectMs: 6_000,
+  deadMs: 15_000,
+  busyDeadMs: 60_000,
+  reconnectGraceMs: 10_000,
+  leaseMs: 10_000,
+});
+
+export const DEFAULT_RPC_TIMEOUT_MS = 60_000;
+export const DEFAULT_INIT_TIMEOUT_MS = 300_000;
+export const DEFAULT_CONCURRENT_CALLS = 1_024;
+export const DEFAULT_HIGH_WATER_ITEMS = 16;
+
+/**
+ * A time as the caller gave it, in whole milliseconds: a fraction is rounded up, so that no tiny time becomes "no limit".
+ * @throws RangeError when it is negative or NaN, TypeError when it is no number at all.
+ */
+export function checkTimeoutMs(value: number, name = 'timeoutMs'): number {
+  if (typeof value !== 'number') {
+    throw new TypeError(`${name} is a number of milliseconds, got ${typeof value} ${show(value)}`);
+  }
+  if (Number.isNaN(value) || value < 0) {
+    throw new RangeError(`RPC Timeout must be non-negative: ${name} is ${String(value)}`);
+  }
+  return value === Infinity ? 0 : Math.ceil(value);
+}
+
+/** @throws TypeError for what is no `AbortSignal`; checked here because it would fail later, in words about something else. */
+export function checkSignal(signal: unknown): void {
+  if (signal === undefined) return;
+  const { aborted, addEventListener } = (signal ?? {}) as Partial<AbortSignal>;
+  if (typeof aborted === 'boolean' && typeof addEventListener === 'function') return;
+  throw new TypeError(`signal is an AbortSignal, got ${show(signal)}: give controller.signal, not the controller`);
+}
+
+/** @throws TypeError unless `options` is an object or left out. */
+export function checkOptions(options: unknown, what: string): void {
+  if (options === undefined || (typeof options === 'object' && options !== null && !Array.isArray(options))) return;
+  throw new TypeError(`the options of ${what} are an object, got ${show(options)}`);
+}
+
+/** @throws TypeError when the arguments of a call are no list: programs without types may have forgotten the brackets. */
+export function checkArguments(args: unknown, name: string): void {
+  if (args === undefined || Array.isArray(args)) return;
+  throw new TypeError(`the arguments of a call are a list, for '${name}' too; got ${typeof args}`);
+}
+
+/** @throws RpcError 'invalid-argument' for an option that `what` does not have, with the nearest that it has; TypeError for no object. */
+export function refuseUnknown(options: object | undefined, known: ReadonlySet<string>, what: string): void {
+  if (options === undefined) return;
+  checkOptions(options, what);
+  const wrong = unknownOption(options, known, what);
+  if (wrong !== undefined) throw new RpcError('invalid-argument', wrong);
+}
+
+/** The names of the options of each kind. */
+export const CALL_OPTIONS = optionNames<CallOptions>({
+  timeoutMs: true,
+  signal: true,
+  idempotencyKey: true,
+  agent: true,
+});
+export const STREAM_OPTIONS = optionNames<StreamOptions>({
+  timeoutMs: true,
+  signal: true,
+  idempotencyKey: true,
+  agent: true,
+  idleTimeoutMs: true,
+  highWaterItems: true,
+});
+export const SHUTDOWN_OPTIONS = optionNames<ShutdownOptions>({ graceful: true, timeoutMs: true, onLeak: true });
+const RPC_OPTIONS = optionNames<RpcOptions>({
+  name: true,
+  rank: true,
+  worldSize: true,
+  membership: true,
+  store: true,
+  group: true,
+  rpcTimeoutMs: true,
+  initTimeoutMs: true,
+  transports: true,
+  channels: true,
+  bind: true,
+  advertise: true,
+  security: true,
+  deviceMaps: true,
+  limits: true,
+  liveness: true,
+  maxConcurrentCalls: true,
+  extensions: true,
+  serve: true,
+  builtins: true,
+  callSites: true,
+  logger: true,
+  faults: true,
+});
+const FAULT_OPTIONS = optionNames<FaultInjection>({ failFirst: true, delayMs: true });
+/** By mode. */
+const SECURITY_OPTIONS: Readonly<Record<Security['mode'], ReadonlySet<string>>> = {
+  psk: new Set(['mode', 'secret', 'secretFile']),
+  hmac: new Set(['mode', 'secret', 'secretFile']),
+  mtls: new Set(['mode', 'key', 'cert', 'ca']),
+  none: new Set(['mode', 'iUnderstand']),
+};
+
+/** Refuses what no agent can be told, and those parts of it that have names of their own. @throws RpcError, TypeError as `refuseUnknown`. */
+export function checkRpcOptions(options: RpcOptions, what: string): void {
+  refuseUnknown(options, RPC_OPTIONS, what);
+  refuseUnknown(options.faults, FAULT_OPTIONS, `${what}: faults`);
+  checkSecurityOptions(options.security);
+}
+
+/** @throws RpcError 'invalid-argument' for a mode that there is not, or an option that it does not have; TypeError for no object. */
+export function checkSecurityOptions(security: Security | undefined): void {
+  if (security === undefined) return;
+  checkOptions(security, 'security');
+  const mode: unknown = security.mode;
+  if (typeof mode !== 'string' || !Object.hasOwn(SECURITY_OPTIONS, mode)) {
+    const got = mode === undefined ? 'none was given' : `got ${show(mode)}`;
+    const tls = typeof mode === 'string' && /tls|ssl|https/i.test(mode) ? TLS_ADVICE : '';
+    throw new RpcError(
+      'invalid-argument',
+      `security.mode is one of ${Object.keys(SECURITY_OPTIONS).join(', ')}; ${got}${tls}`,
+    );
+  }
+  refuseUnknown(security, SECURITY_OPTIONS[mode as Security['mode']], `security of mode '${mode}'`);
+}
+
+const TLS_ADVICE =
+  ": with a shared secret TLS is { mode: 'psk', secret }, with certificates { mode: 'mtls', key, cert, ca }";
+
+/** A wrong value, short enough for a message. */
+function show(value: unknown): string {
+  if (typeof value === 'string') return `'${value.slice(0, 40)}'`;
+  if (typeof value !== 'object' || value === null) return String(value);
+  return Array.isArray(value) ? 'a list' : `an object of class ${value.constructor?.name ?? 'none'}`;
+}
+
+/** `given` over the defaults; every value has to be a positive number. */
+export function fillNumbers<T extends object>(defaults: Readonly<T>, given: Partial<T> | undefined, what: string): T {
+  const filled = { ...defaults } as Record<string, number>;
+  refuseUnknown(given, new Set(Object.keys(defaults)), what);
+  for (const [key, value] of Object.entries(given ?? {})) {
+    if (value === undefined) continue;
+    if (typeof value !== 'number' || !(value > 0))
+      throw new RangeError(`${what}.${key} must be positive, got ${show(value)}`);
+    filled[key] = value;
+  }
+  return filled as T;
+}

@@ -1,0 +1,86 @@
+/** @file Failed calls say what was called, on which worker, and from which line of the program. */
+import { isOwnFrame } from '@backwire/tensor/internal';
+import { MAX_CALL_SITE_FRAMES } from '../base/limits.ts';
+import { RpcError } from '../base/errors.ts';
+import type { WorkerInfo } from '../base/worker-info.ts';
+
+/** Where a call was made: an object whose stack is only put into words when somebody asks. */
+export interface CallSite {
+  readonly stack?: string;
+}
+
+/** Only V8 can do it without an error, and only in part. */
+const { captureStackTrace } = Error as { captureStackTrace?: (target: object, above?: unknown) => void };
+
+/** The lines of the program above `above`, the function that it has called. Cheap: the frames are noted, not written. */
+export function callSite(above: unknown): CallSite | undefined {
+  if (captureStackTrace === undefined) return undefined;
+  const before = Error.stackTraceLimit;
+  Error.stackTraceLimit = MAX_CALL_SITE_FRAMES;
+  const site = {};
+  captureStackTrace(site, above);
+  Error.stackTraceLimit = before;
+  return site;
+}
+
+const named = new WeakSet<Error>();
+/** The agent's own calls, which programs know by other names. */
+const OWN_CALLS = /^rpc\//;
+
+/**
+ * Puts the function, the worker and the call site of a call that failed on its error: in the message of a failure of the system, on the
+ * stack of every one. What a handler threw keeps its message.
+ */
+export function nameCall(error: unknown, name: string, worker: WorkerInfo, site: CallSite | undefined): void {
+  if (!(error instanceof Error) || named.has(error) || name === '' || OWN_CALLS.test(name)) return;
+  named.add(error);
+  try {
+    if (error instanceof RpcError && error.code !== 'remote-error' && !hasName(error.message, name)) {
+      const on = error.message.includes(`'${worker.name}'`) ? '' : ` on worker '${worker.name}'`;
+      redefine(error, 'message', `${error.message} (calling '${name}'${on})`);
+    }
+    const lines = linesOf(site);
+    const at = lines[0] === undefined ? '' : ` at your ${placeOf(lines[0])}`;
+    const stack = [
+      `${error.name}: ${error.message}`,
+      `    calling '${name}' on worker '${worker.name}'${at}`,
+      ...lines,
+    ];
+    redefine(error, 'stack', stack.join('\n'));
+  } catch {
+    // An error of a class that lets nothing be changed keeps what it has.
+  }
+}
+
+function hasName(message: string, name: string): boolean {
+  return message.includes(`'${name}'`);
+}
+
+function redefine(error: Error, name: 'message' | 'stack', value: string): void {
+  Object.defineProperty(error, name, { value, writable: true, configurable: true });
+}
+
+/** The program's own lines. */
+function linesOf(site: CallSite | undefined): string[] {
+  const lines = (site?.stack ?? '').split('\n').filter((line) => /^ {4}at /.test(line));
+  return lines.filter((line) => !isLibraryFrame(line));
+}
+
+/** Lines of these packages, and of Node, say nothing to who made the call. */
+function isLibraryFrame(line: string): boolean {
+  if (/\.test\.[jt]s/.test(line)) return false;
+  return isOwnFrame(line) || OWN.test(line) || line.includes('node:internal/');
+}
+const OWN =
+  /@backwire[/\\](?:rpc|rref|dist-autograd|profiler)[/\\]|packages[/\\](?:rpc|rref|dist-autograd|profiler)[/\\](?:src|dist)[/\\](?!testdata)/;
+
+/** 'train.ts:42' of a line of a stack. */
+function placeOf(line: string): string {
+  const [, path = line.trim(), at = ''] =
+    /\(?((?:file:\/\/)?[^()]+?):(\d+):\d+\)?$/.exec(line.replace(/^ {4}at (?:async )?/, '')) ?? [];
+  return `${path
+    .replace(/^.*[ (]/, '')
+    .split(/[/\\]/)
+    .slice(-2)
+    .join('/')}${at === '' ? '' : `:${at}`}`;
+}

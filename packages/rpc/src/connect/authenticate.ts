@@ -1,0 +1,165 @@
+/** @file Runs the handshake on a connection, within the limits for strangers. */
+import { RpcError } from '../base/errors.ts';
+import { randomBytes } from '../base/platform.ts';
+import type { ByteSink, Connection } from '../transports/transport.ts';
+import { mistaken } from '../security/certificate.ts';
+import {
+  HANDSHAKE_TIMEOUT_MS,
+  Handshake,
+  NONCE_BYTES,
+  RECORD_HEAD_BYTES,
+  type HandshakeEffect,
+} from '../security/handshake.ts';
+import type { Keys } from '../security/keys.ts';
+
+export interface AuthenticateOptions {
+  readonly role: 'dialer' | 'acceptor';
+  readonly group: string;
+  /** Not needed on a connection that is authenticated by itself; undefined elsewhere = security is off. */
+  readonly keys?: Keys | undefined;
+  /** What this side says of itself, at most 1 KiB; the other side gets it, bound into the proof. */
+  readonly claim?: Uint8Array | undefined;
+  /** @default 5000 */
+  readonly timeoutMs?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A connection whose peer has proved itself; no sink is attached. */
+export interface Authenticated {
+  readonly connection: Connection;
+  /** What the peer said of itself. */
+  readonly claim: Uint8Array;
+  /** Which key it used; undefined without keys. */
+  readonly keyId: string | undefined;
+}
+
+/**
+ * Both sides call this on a fresh connection before anything else is sent. On success the connection is handed back with no sink
+ * attached and not a byte of what follows read; on failure it is destroyed.
+ *
+ * @throws RpcError 'unauthenticated' (wrong secret, group or mode, a claim that the certificate denies, or not a peer at all), 'deadline-exceeded', 'cancelled',
+ *   'version-mismatch', 'unavailable'.
+ */
+export function authenticate(connection: Connection, options: AuthenticateOptions): Promise<Authenticated> {
+  return new Promise<Authenticated>((resolve, reject) => {
+    new Run(connection, options, resolve, reject).start();
+  });
+}
+
+class Run implements ByteSink {
+  private readonly connection: Connection;
+  private readonly handshake: Handshake;
+  private readonly resolve: (value: Authenticated) => void;
+  private readonly reject: (error: RpcError) => void;
+  private readonly timer: NodeJS.Timeout;
+  private readonly signal: AbortSignal | undefined;
+  private record = new Uint8Array(RECORD_HEAD_BYTES);
+  private filled = 0;
+  private settled = false;
+
+  constructor(
+    connection: Connection,
+    options: AuthenticateOptions,
+    resolve: (value: Authenticated) => void,
+    reject: (error: RpcError) => void,
+  ) {
+    this.connection = connection;
+    this.resolve = resolve;
+    this.reject = reject;
+    this.signal = options.signal;
+    const timeoutMs = options.timeoutMs ?? HANDSHAKE_TIMEOUT_MS;
+    const { protection, remote } = connection;
+    const keys = protection.authenticated ? undefined : options.keys;
+    this.handshake = new Handshake({
+      ...options,
+      keys,
+      channelBinding: protection.binding,
+      nonce: randomBytes(NONCE_BYTES),
+      mistaken: (claim) => mistaken(protection, claim, remote),
+    });
+    this.timer = setTimeout(() => {
+      this.fail(
+        new RpcError('deadline-exceeded', `${connection.remote} did not finish the handshake in ${timeoutMs} ms`),
+      );
+    }, timeoutMs);
+  }
+
+  start(): void {
+    this.signal?.addEventListener('abort', this.onAbort, { once: true });
+    if (this.signal?.aborted) {
+      this.onAbort();
+      return;
+    }
+    this.apply(this.handshake.start());
+    this.connection.attach(this);
+  }
+
+  nextBuffer(): Uint8Array {
+    return this.record.subarray(this.filled);
+  }
+
+  received(count: number): void {
+    this.filled += count;
+    if (this.filled < this.record.byteLength) return;
+    if (this.record.byteLength === RECORD_HEAD_BYTES) {
+      const length = this.handshake.bodyLength(this.record);
+      if (typeof length !== 'number') {
+        this.fail(length);
+        return;
+      }
+      const whole = new Uint8Array(RECORD_HEAD_BYTES + length);
+      whole.set(this.record);
+      this.record = whole;
+      return;
+    }
+    const whole = this.record;
+    this.record = new Uint8Array(RECORD_HEAD_BYTES);
+    this.filled = 0;
+    this.apply(this.handshake.receive(whole));
+  }
+
+  closed(error?: Error): void {
+    const why = `${this.connection.remote} went away during the handshake`;
+    this.fail(new RpcError('unavailable', why, error === undefined ? {} : { cause: error }));
+  }
+
+  private readonly onAbort = (): void => {
+    this.fail(new RpcError('cancelled', 'the handshake was cancelled', { cause: this.signal?.reason }));
+  };
+
+  private apply(effects: readonly HandshakeEffect[]): void {
+    for (const effect of effects) {
+      switch (effect.type) {
+        case 'send':
+          this.connection.write([effect.record]);
+          break;
+        case 'done':
+          if (!this.settle()) return;
+          this.connection.attach(undefined);
+          this.resolve({ connection: this.connection, claim: effect.claim, keyId: effect.keyId });
+          break;
+        case 'failed':
+          if (!this.settle()) return;
+          // Not destroyed: the refusal before it has to get out.
+          this.connection.attach(undefined);
+          this.connection.close();
+          this.reject(effect.error);
+          break;
+      }
+    }
+  }
+
+  private fail(error: RpcError): void {
+    if (!this.settle()) return;
+    this.connection.destroy();
+    this.reject(error);
+  }
+
+  private settle(): boolean {
+    if (this.settled) return false;
+    this.settled = true;
+    clearTimeout(this.timer);
+    this.signal?.removeEventListener('abort', this.onAbort);
+    return true;
+  }
+}

@@ -1,0 +1,66 @@
+/** @file The listeners of an agent's events. */
+import { runAtRoot } from '@backwire/tensor/internal';
+import { unwatchAbort, watchAbort } from './base/abort-signals.ts';
+import type { AgentEvents } from './base/rpc-agent.ts';
+import { RpcError } from './base/errors.ts';
+import { MAX_EVENT_LISTENERS } from './base/limits.ts';
+import { checkSignal } from './base/options.ts';
+import { warn } from './base/platform.ts';
+
+const EVENTS: ReadonlySet<string> = new Set<keyof AgentEvents>([
+  'peer-suspect',
+  'peer-down',
+  'peer-joined',
+  'peer-left',
+  'peer-reconnected',
+  'fenced',
+  'error',
+]);
+
+type Listener = (value: never) => void;
+
+export class EventHub {
+  private readonly listeners = new Map<keyof AgentEvents, Set<Listener>>();
+
+  on<E extends keyof AgentEvents>(
+    event: E,
+    listener: (value: AgentEvents[E]) => void,
+    signal?: AbortSignal,
+  ): () => void {
+    if (!EVENTS.has(event)) throw new RpcError('invalid-argument', `no event is named '${String(event)}'`);
+    if (typeof listener !== 'function') throw new TypeError(`a listener of '${event}' is a function`);
+    checkSignal(signal);
+    let list = this.listeners.get(event);
+    if (list === undefined) this.listeners.set(event, (list = new Set()));
+    if (list.size >= MAX_EVENT_LISTENERS)
+      throw new RpcError('resource-exhausted', `more than ${MAX_EVENT_LISTENERS} listeners of '${event}'`);
+    const entry = (value: never): void => listener(value);
+    const off = (): void => {
+      list.delete(entry);
+      if (signal !== undefined) unwatchAbort(signal, off);
+    };
+    if (signal?.aborted === true) return off;
+    list.add(entry);
+    if (signal !== undefined) watchAbort(signal, off);
+    return off;
+  }
+
+  /** Tells every listener, outside of whatever call is running; what one throws becomes an 'error' event. */
+  emit<E extends keyof AgentEvents>(event: E, value: AgentEvents[E]): void {
+    const list = this.listeners.get(event);
+    if (list === undefined || list.size === 0) {
+      if (event === 'error') warn(value instanceof Error ? value : String(value));
+      return;
+    }
+    runAtRoot(() => {
+      for (const listener of [...list]) {
+        try {
+          listener(value as never);
+        } catch (error) {
+          if (event === 'error') warn(error instanceof Error ? error : String(error));
+          else this.emit('error', error);
+        }
+      }
+    });
+  }
+}

@@ -1,0 +1,457 @@
+/** @file What becomes of members that do not answer: found out by links, processes, leases and each other, agreed on, and written into the view. */
+import { runAtRoot } from '@backwire/tensor/internal';
+import { FrameKind, MessageType } from '@backwire/wire/internal';
+import type { Core } from '../base/environment.ts';
+import { RpcError } from '../base/errors.ts';
+import type { Group } from './group.ts';
+import type { LeaseState, StoreState } from './group-store.ts';
+import { LivenessPolicy, type Evidence, type LivenessEffect } from '../liveness/policy.ts';
+import type { Peer } from '../session/peer.ts';
+import { later, unref } from '../base/platform.ts';
+import { Agreement, type AgreementEffect } from '../protocol/agreement.ts';
+import { lifeOf, type Life, type Membership, type ViewMember } from '../protocol/membership.ts';
+import type { Opinion } from '../protocol/opinions.ts';
+import { watchedBy } from '../protocol/watchers.ts';
+import { decodeReport, encodeReport } from './report-codec.ts';
+import type { Knock } from '../transports/knock.ts';
+
+export interface FailureDetectorOptions {
+  readonly core: Core;
+  readonly group: Group;
+  readonly membership: Membership;
+  readonly self: ViewMember;
+  /** Knocks at endpoints; undefined where that cannot be done. */
+  readonly knock: ((endpoints: readonly string[], timeoutMs: number) => Promise<Knock>) | undefined;
+  /** Whether a member's process on this machine has certainly ended. */
+  readonly isGone: (member: ViewMember) => boolean;
+  peerOf(life: Life): Peer | undefined;
+  peers(): Iterable<Peer>;
+  /** The members have decided that these are gone. */
+  onDecided(lives: readonly Life[]): void;
+  onSuspect(peer: Peer): void;
+  /** The peer may live, but its calls go nowhere. */
+  onUnreachable(peer: Peer, text: string): void;
+  /** The group has put this worker out, or may have. */
+  onFenced(why: string): void;
+}
+
+/** How long calls wait for what is found out about a peer that cannot be reached, before they fail as they are; */
+const EXAMINATION_MS = 2_000;
+/** and for the group to put out one that is certainly gone: with a store that went with it, that takes as long as the store is waited for. */
+const EVICTION_MS = 5_000;
+/** A member without a lease that is not heard of in this time, although it was dialled, has ended. */
+const DIAL_MS = 1_000;
+/** Between two looks at one who is in doubt, and between two questions to the store, at most. */
+const ASK_MS = 2_000;
+/** How long the store is waited for when somebody is looked at, at most; an address gets twice the time. */
+const PATIENCE_MS = 1_000;
+/** A main loop that has not turned for so long is busy. */
+const BUSY_AGE_MS = 1_000;
+const LOOK_MS = 500;
+/** Links that are made at once to find out about members. */
+const MAX_REACHING = 32;
+
+type Why = 'refused' | 'unreachable' | 'silent' | 'busy';
+
+/** What was found of one who does not answer. */
+interface Found {
+  readonly lease: LeaseState | undefined;
+  readonly process: 'gone' | 'there' | 'unknown';
+  readonly knock: Knock | undefined;
+}
+
+export class FailureDetector {
+  private readonly options: FailureDetectorOptions;
+  private readonly core: Core;
+  private readonly policy: LivenessPolicy<Peer>;
+  private readonly agreement: Agreement;
+  private readonly watches = new Map<Life, AbortController>();
+  /** Those being put out now. */
+  private readonly evicting = new Set<Life>();
+  /** Why each peer in doubt came into it, and when it was looked at last. */
+  private readonly doubtful = new Map<Peer, { readonly why: Why; lookedAt: number; looking: boolean }>();
+  private readonly askMs: number;
+  private readonly patienceMs: number;
+  private askedAt = -Infinity;
+  private asking = false;
+  private settling = false;
+  private timer: NodeJS.Timeout | undefined;
+  private closed = false;
+
+  constructor(options: FailureDetectorOptions) {
+    this.options = options;
+    this.core = options.core;
+    const { liveness } = options.core;
+    this.policy = new LivenessPolicy<Peer>(liveness);
+    this.askMs = Math.min(ASK_MS, liveness.pingMs);
+    // All of it is known before the time of a silent peer is up.
+    this.patienceMs = Math.min(PATIENCE_MS, Math.max(1, liveness.deadMs - liveness.suspectMs) / 4);
+    this.agreement = new Agreement(lifeOf(options.self), {
+      leaseMs: liveness.leaseMs,
+      deadMs: liveness.deadMs,
+      busyDeadMs: liveness.busyDeadMs,
+      settleMs: 2 * liveness.pingMs,
+      askMs: this.askMs,
+    });
+  }
+
+  start(): void {
+    // The first look is now, so that a loop that stands still right after is noticed as its own fault.
+    this.apply(this.policy.tick(this.core.now()));
+    const everyMs = Math.min(LOOK_MS, this.core.liveness.pingMs / 2);
+    this.timer = unref(runAtRoot(() => setInterval(() => this.look(), everyMs)));
+  }
+
+  close(): void {
+    this.closed = true;
+    clearInterval(this.timer);
+    for (const watch of this.watches.values()) watch.abort();
+    this.watches.clear();
+  }
+
+  get isStoreUp(): boolean {
+    return this.agreement.isStoreUp;
+  }
+
+  /** The store's view has changed, or what was decided beside it. */
+  viewChanged(): void {
+    const { membership } = this.options;
+    this.agreement.view(membership.stored, membership.unwritten.keys(), this.core.now());
+    this.watch();
+    this.settleSoon();
+  }
+
+  linkUp(peer: Peer): void {
+    this.apply(this.policy.linkUp(peer, this.core.now()));
+    this.heard(peer);
+  }
+
+  linkLost(peer: Peer): void {
+    this.apply(this.policy.linkLost(peer, this.core.now()));
+    if (this.opinionOf(peer) === 'heard') this.think(peer, 'unsure');
+  }
+
+  forget(peer: Peer): void {
+    this.policy.forget(peer);
+    this.doubtful.delete(peer);
+  }
+
+  /** The peer's link cannot be made. */
+  givenUp(peer: Peer, why: 'refused' | 'unreachable'): void {
+    void this.doubt(peer, why, `worker '${peer.worker.name}' cannot be reached (${why})`);
+  }
+
+  /** The peer left in good order, and the store cannot say so. */
+  left(peer: Peer): void {
+    this.agreement.left(lifeOf(peer.member));
+  }
+
+  /** Another member says what it knows. */
+  reported(peer: Peer, payload: Uint8Array): void {
+    const { membership, group } = this.options;
+    const { report, view } = decodeReport(payload, membership.stored);
+    if (view !== undefined) group.learn(view);
+    this.agreement.report(lifeOf(peer.member), report, this.core.now());
+    this.settleSoon();
+  }
+
+  /** A member refused this worker as one that is gone: whether it is, as far as the store can be asked. */
+  async expelled(): Promise<boolean> {
+    this.agreement.expelled();
+    this.settleSoon();
+    await this.options.group.refresh().catch(() => undefined);
+    return this.agreement.over || this.options.membership.fenced;
+  }
+
+  storeIs(state: StoreState): void {
+    const changed = this.agreement.isStoreUp !== (state === 'up');
+    this.agreement.storeIs(state, this.core.now());
+    if (changed) this.settleSoon();
+  }
+
+  // What is looked at again and again
+
+  private look(): void {
+    const now = this.core.now();
+    this.core.stallGuard.turn(now);
+    for (const peer of this.options.peers()) {
+      const { link } = peer;
+      if (link === undefined || link.heardAt <= peer.notedAt) continue;
+      peer.notedAt = link.heardAt;
+      this.apply(this.policy.heard(peer, link.heardAt));
+      if (this.opinionOf(peer) !== 'heard') this.heard(peer);
+    }
+    this.apply(this.policy.tick(now));
+    for (const life of this.watches.keys()) this.lookForProcess(life);
+    for (const [peer, { why, lookedAt, looking }] of this.doubtful)
+      if (!looking && now - lookedAt >= this.askMs) void this.examine(peer, why);
+    if (this.agreement.isTroubled(now)) this.settle();
+  }
+
+  /** Whoever has no link to one of those it watches looks for its process, where it can. */
+  private lookForProcess(life: Life): void {
+    const peer = this.options.peerOf(life);
+    if (peer !== undefined && !peer.up && this.processOf(peer) === 'gone') this.think(peer, 'gone');
+  }
+
+  /** Watches the leases of those that are this worker's to watch. */
+  private watch(): void {
+    const { membership, self, group } = this.options;
+    const wanted = new Map(watchedBy(self, membership.view.members).map((member) => [lifeOf(member), member]));
+    for (const [life, watch] of this.watches) {
+      if (wanted.has(life) && !this.closed) continue;
+      watch.abort();
+      this.watches.delete(life);
+    }
+    if (this.closed) return;
+    for (const [life, member] of wanted) {
+      if (this.watches.has(life)) continue;
+      const watch = new AbortController();
+      this.watches.set(life, watch);
+      const { signal } = watch;
+      runAtRoot(() => group.watchLease(member, signal, () => void this.leaseless(life, signal))).catch(
+        (error: unknown) => this.core.logger.debug({ error, worker: member.name }, 'a lease cannot be watched'),
+      );
+    }
+  }
+
+  /** A member's lease is not there. It may live all the same: whoever cannot reach the store loses it too. */
+  private async leaseless(life: Life, signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      const peer = this.options.peerOf(life);
+      if (peer === undefined || this.opinionOf(peer) === 'heard') return;
+      if (peer.member.endpoints.length > 0) peer.want();
+      await sleep(DIAL_MS);
+      if (signal.aborted || this.opinionOf(peer) === 'heard') return;
+      const { lease } = await this.find(peer, false);
+      if (lease?.state === 'alive' || this.opinionOf(peer) === 'heard') return;
+      if (lease?.state === 'gone') this.think(peer, 'gone');
+      await sleep(DIAL_MS);
+    }
+  }
+
+  private apply(effects: readonly LivenessEffect<Peer>[]): void {
+    for (const effect of effects) {
+      const { peer } = effect;
+      switch (effect.type) {
+        case 'ping':
+          peer.ping(this.core.now());
+          break;
+        case 'suspect':
+          this.options.onSuspect(peer);
+          if (this.opinionOf(peer) === 'heard') this.think(peer, 'unsure');
+          break;
+        case 'inquire':
+          void this.inquire(peer);
+          break;
+        case 'accuse':
+          this.accused(peer, effect.evidence);
+          break;
+        case 'redial':
+        case 'trusted':
+          break;
+      }
+    }
+  }
+
+  /** What is known of one who is silent for a while. */
+  private async inquire(peer: Peer): Promise<void> {
+    if (this.processOf(peer) === 'there') this.policy.there(peer, this.core.now());
+    const { lease, process, knock } = await this.find(peer, true);
+    const now = this.core.now();
+    if (process === 'there' || knock === 'there') this.policy.there(peer, now);
+    if (process === 'gone' || lease?.state === 'gone') this.apply(this.policy.lease(peer, now, { alive: false }));
+    else if (lease?.state === 'alive') this.apply(this.policy.lease(peer, now, { alive: true, ageMs: lease.ageMs }));
+    else this.apply(this.policy.unknown(peer, now));
+  }
+
+  private accused(peer: Peer, evidence: Evidence): void {
+    // That it cannot be reached again is what its connector says.
+    if (evidence === 'unreachable' || evidence === 'refused') return;
+    if (evidence === 'lease-gone') {
+      this.think(peer, 'gone');
+      void this.orFail(peer, `worker '${peer.worker.name}' does not answer`);
+      return;
+    }
+    // Silence on a link that is up: it is cut, so that a living peer can come back on another.
+    peer.reset(new RpcError('unavailable', 'nothing was heard for too long', { peer: peer.worker }));
+    void this.doubt(peer, evidence, `worker '${peer.worker.name}' does not answer`);
+  }
+
+  // What is thought of one who does not answer
+
+  /** Finds out more; unless the group puts it out soon, what waits for it fails. */
+  private async doubt(peer: Peer, why: Why, text: string): Promise<void> {
+    if (this.closed) return;
+    const examined = this.examine(peer, why);
+    await Promise.race([examined, sleep(EXAMINATION_MS)]);
+    await this.orFail(peer, text);
+  }
+
+  /** Waits a little for its end, if that is certain. */
+  private async orFail(peer: Peer, text: string): Promise<void> {
+    const until = this.core.now() + EVICTION_MS;
+    while (this.opinionOf(peer) === 'gone' && peer.state !== 'gone' && this.core.now() < until) await sleep(10);
+    if (peer.state !== 'gone' && !peer.up && !this.closed) this.options.onUnreachable(peer, text);
+  }
+
+  private async examine(peer: Peer, why: Why): Promise<void> {
+    const state = { why, lookedAt: this.core.now(), looking: true };
+    this.doubtful.set(peer, state);
+    const found = await this.find(peer, true);
+    state.looking = false;
+    if (this.doubtful.get(peer) !== state || peer.state === 'gone') return;
+    // Nobody can dial one without an address: only its lease says something.
+    const mute = peer.member.endpoints.length === 0 && found.lease?.state !== 'gone' && why !== 'silent';
+    this.think(peer, mute ? 'unsure' : opinionOf(found, why));
+  }
+
+  /** What its process, its lease and, where those say nothing, its address tell. */
+  private async find(peer: Peer, knocks: boolean): Promise<Found> {
+    const process = this.processOf(peer);
+    if (process === 'gone') return { process, lease: undefined, knock: undefined };
+    const { group, knock } = this.options;
+    const asked = group.leaseOf(peer.member).catch(() => undefined);
+    const lease = await Promise.race([asked, sleep(this.patienceMs).then(() => undefined)]);
+    const enough = !knocks || process === 'there' || (lease !== undefined && lease.state !== 'unknown');
+    if (enough || knock === undefined) return { process, lease, knock: undefined };
+    return { process, lease, knock: await knock(this.addressesOf(peer.member), 2 * this.patienceMs) };
+  }
+
+  private processOf({ member }: Peer): Found['process'] {
+    if (member.host !== this.core.hostId || member.pid === 0) return 'unknown';
+    return this.options.isGone(member) ? 'gone' : 'there';
+  }
+
+  /** Where this worker could reach a member. */
+  private addressesOf(member: ViewMember): string[] {
+    const own = this.options.self.endpoints;
+    return member.endpoints
+      .filter(({ transport, domain }) => own.some((each) => each.transport === transport && each.domain === domain))
+      .map(({ address }) => address);
+  }
+
+  private heard(peer: Peer): void {
+    this.doubtful.delete(peer);
+    this.think(peer, 'heard');
+  }
+
+  private think(peer: Peer, opinion: Opinion): void {
+    const life = lifeOf(peer.member);
+    if (this.closed || this.agreement.opinionOf(life) === opinion) return;
+    this.agreement.opinion(life, opinion, this.core.now());
+    if (opinion === 'heard' || opinion === 'gone') this.doubtful.delete(peer);
+    this.settleSoon();
+  }
+
+  private opinionOf(peer: Peer): Opinion {
+    return this.agreement.opinionOf(lifeOf(peer.member));
+  }
+
+  // What the members agree on
+
+  private settleSoon(): void {
+    if (this.settling || this.closed) return;
+    this.settling = true;
+    later(() => this.settle());
+  }
+
+  private settle(): void {
+    this.settling = false;
+    if (this.closed) return;
+    for (const effect of this.agreement.settle(this.core.now())) runAtRoot(() => this.perform(effect));
+  }
+
+  private perform(effect: AgreementEffect): void {
+    switch (effect.type) {
+      case 'report':
+        this.report(effect);
+        break;
+      case 'reach':
+        this.reach(effect.peer);
+        break;
+      case 'ask-store':
+        this.askStore();
+        break;
+      case 'evict':
+        void this.evict(effect.lives, effect.certain);
+        break;
+      case 'claim':
+        this.options.group.claim(effect.claim).then(
+          (claims) => {
+            this.agreement.claims(claims, this.core.now());
+            this.settleSoon();
+          },
+          () => undefined,
+        );
+        break;
+      case 'decided':
+        this.options.onDecided(effect.lives);
+        break;
+      case 'fenced':
+        this.options.onFenced('the group has removed this worker');
+        break;
+      case 'stop':
+        this.options.onFenced('this worker is cut off from the store and from most of its group');
+        break;
+    }
+  }
+
+  private report({ to, report, news }: Extract<AgreementEffect, { type: 'report' }>): void {
+    const { membership } = this.options;
+    const peer = this.options.peerOf(to);
+    if (peer?.up !== true) return;
+    const payload = encodeReport(report, membership.stored, news ? membership.stored : undefined);
+    peer.outbox.sendControl(FrameKind.CONTROL, MessageType.REPORT, payload);
+  }
+
+  private reach(life: Life): void {
+    const peer = this.options.peerOf(life);
+    if (peer === undefined || peer.up || peer.member.endpoints.length === 0 || peer.connector.state !== 'idle') return;
+    let reaching = 0;
+    for (const other of this.options.peers()) if (other.connector.state === 'dialing') reaching++;
+    if (reaching < MAX_REACHING) peer.want();
+  }
+
+  private askStore(): void {
+    const now = this.core.now();
+    if (this.asking || now - this.askedAt < this.askMs) return;
+    this.asking = true;
+    this.askedAt = now;
+    const done = (): void => void (this.asking = false);
+    this.options.group.refresh().then(done, done);
+  }
+
+  private async evict(lives: readonly Life[], certain: boolean): Promise<void> {
+    const { group } = this.options;
+    const due = lives.filter((life) => !this.evicting.has(life));
+    if (due.length === 0) return;
+    for (const life of due) this.evicting.add(life);
+    const still = async (life: Life): Promise<boolean> => {
+      const now = this.core.now();
+      if (certain) return this.agreement.isCertain(life, now);
+      return this.agreement.isLost(life, now) || this.agreement.claimedLosers(await group.claims(), now).includes(life);
+    };
+    await group.evict(due, still).catch((error: unknown) => {
+      this.core.logger.debug({ error, workers: due }, 'nobody could be put out');
+      return sleep(this.askMs);
+    });
+    for (const life of due) this.evicting.delete(life);
+  }
+}
+
+/** What is to be thought of one whose link cannot be made or says nothing. */
+function opinionOf({ process, lease, knock }: Found, why: Why): Opinion {
+  if (process === 'gone' || lease?.state === 'gone') return 'gone';
+  const there = process === 'there' || knock === 'there';
+  // Its address is gone, and it is not: it can still reach the others.
+  if (why === 'refused' && process === 'there') return 'unsure';
+  if (why === 'busy') return 'doubted';
+  if (lease?.state === 'alive' && process !== 'there') return lease.ageMs >= BUSY_AGE_MS ? 'stuck' : 'doubted';
+  if (there) return 'stuck';
+  return knock === 'refused' ? 'refused' : 'doubted';
+}
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => unref(setTimeout(resolve, ms)));
+}

@@ -1,0 +1,199 @@
+/** @file What a group keeps in its store: the view, a lease for each member, claims of parts; and whether the store answers. */
+import { RpcError } from '../base/errors.ts';
+import { readAge } from '../liveness/keep-alive.ts';
+import { unref } from '../base/platform.ts';
+import { decodeView, EMPTY_VIEW, encodeView, lifeOf, type Life, type View } from '../protocol/membership.ts';
+import type { Claim } from '../protocol/parts.ts';
+import type { Lease, Store } from '../stores/store.ts';
+import { isRefusal } from '../transports/dialling.ts';
+
+/** `down`: its host says that it does not run. */
+export type StoreState = 'up' | 'silent' | 'down';
+
+/** What the store says of a member's lease. `unknown`: the store has forgotten it, or never had it, and that says nothing. */
+export type LeaseState =
+  { readonly state: 'alive'; readonly ageMs: number } | { readonly state: 'gone' } | { readonly state: 'unknown' };
+
+export interface GroupStoreOptions {
+  /** Keys of this group alone. */
+  readonly store: Store;
+  /** How long an answer may take before the store counts as away, in milliseconds. */
+  readonly patienceMs: number;
+  /** How long a store that lost its contents is forgiven that a member holds no lease in it: as long as that one may be busy. */
+  readonly forgivenMs: number;
+  /** Told of each answer, and of each that does not come. */
+  readonly onState: (state: StoreState) => void;
+  now(): number;
+}
+
+type Living = Parameters<typeof lifeOf>[0];
+
+export const VIEW_KEY = 'view';
+/** The latest incarnation that was drawn. */
+const COUNT_KEY = 'incarnation';
+const CLAIMS_PREFIX = 'claims/';
+/** 2024-01-01, in seconds: incarnations count from there. */
+const EPOCH_S = 1_704_067_200;
+/** A compare-and-set that loses so often in a row meets a store that does not work. */
+export const MAX_ATTEMPTS = 1_000;
+/** Between two tries to look at the store. */
+const RETRY_MS = 200;
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+export class GroupStore {
+  private readonly options: GroupStoreOptions;
+  /** When the store was found to have lost its contents, and the leases that have been seen in it since. */
+  private forgotAt = -Infinity;
+  private readonly seen = new Set<Life>();
+
+  constructor(options: GroupStoreOptions) {
+    this.options = options;
+  }
+
+  /** Asks the store something, and notes whether it answers. */
+  async ask<T>(question: (store: Store) => Promise<T>): Promise<T> {
+    const { store, patienceMs, onState } = this.options;
+    const late = unref(setTimeout(() => onState('silent'), patienceMs));
+    try {
+      const answer = await question(store);
+      onState('up');
+      return answer;
+    } catch (error) {
+      if (RpcError.from(error).code === 'unavailable') onState(isRefusal(error) ? 'down' : 'silent');
+      throw error;
+    } finally {
+      clearTimeout(late);
+    }
+  }
+
+  /** @throws RpcError 'failed-precondition' when the key holds something else. */
+  async view(): Promise<View> {
+    const bytes = await this.ask((store) => store.get(VIEW_KEY));
+    if (bytes === undefined) return EMPTY_VIEW;
+    const view = decodeView(bytes);
+    if (view === undefined)
+      throw new RpcError('failed-precondition', 'the store holds something that is not the view of a group');
+    return view;
+  }
+
+  /** Whether the view was `before` and is `next` now. */
+  async setView(before: View, next: View): Promise<boolean> {
+    const expected = before === EMPTY_VIEW ? null : encodeView(before);
+    return (await this.ask((store) => store.compareAndSet(VIEW_KEY, expected, encodeView(next)))).ok;
+  }
+
+  /**
+   * Higher than any before it, by the store's memory and by the clock, so that neither alone can make one twice. All names count
+   * together: what a worker made is known by its id and incarnation, and the id may be another worker's next.
+   */
+  async drawIncarnation(name: string): Promise<{ readonly incarnation: number; readonly index: number }> {
+    const { store } = this.options;
+    // A store that started anew knows the lives in its view, at least.
+    const view = await this.view();
+    let former = 0;
+    for (const { incarnation } of [...view.members, ...view.departed]) former = Math.max(former, incarnation);
+    const index = Number(await store.add(`lives/${name}`, 1n)) - 1;
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+      const before = await store.get(COUNT_KEY);
+      const last = before === undefined ? 0 : Number(decoder.decode(before));
+      const least = Math.max(former + 1, Math.floor(Date.now() / 1000) - EPOCH_S);
+      if (last >= least) {
+        // Adding never loses against the others who join now.
+        const incarnation = Number(await store.add(COUNT_KEY, 1n));
+        if (incarnation > former) return { incarnation, index };
+      } else if ((await store.compareAndSet(COUNT_KEY, before ?? null, encoder.encode(String(least)))).ok) {
+        return { incarnation: least, index };
+      }
+    }
+    throw new RpcError('unavailable', 'the store refuses every incarnation');
+  }
+
+  /** Says under a lease that a member has it. */
+  async hold(member: Living, lease: Lease): Promise<void> {
+    await this.ask((store) => store.set(leaseKey(member), encoder.encode('1'), { lease }));
+  }
+
+  /** The store started anew: what is not there says nothing for a while. */
+  forgot(): void {
+    this.forgotAt = this.options.now();
+    this.seen.clear();
+  }
+
+  async leaseOf(member: Living): Promise<LeaseState> {
+    const ageMs = await this.ask((store) => readAge(store, ageKey(member)));
+    const life = lifeOf(member);
+    if (ageMs !== undefined) {
+      this.seen.add(life);
+      return { state: 'alive', ageMs };
+    }
+    const forgiven = this.options.now() - this.forgotAt < this.options.forgivenMs;
+    return { state: forgiven && !this.seen.has(life) ? 'unknown' : 'gone' };
+  }
+
+  /** Calls `gone` when a member's lease is not there, and whenever it ends, until `signal` aborts. Costs nothing while it lasts. */
+  async watchLease(member: Living, signal: AbortSignal, gone: () => void): Promise<void> {
+    const key = leaseKey(member);
+    const { store } = this.options;
+    const events = store.watch(key, { signal });
+    const look = async (): Promise<void> => {
+      const found = await this.patiently(signal, () => store.get(key));
+      if (found === undefined && !signal.aborted) gone();
+    };
+    await look();
+    for await (const event of events) {
+      // A watch is for all keys that begin so: worker1 is not worker10.
+      if (event.type === 'resync') await look();
+      else if (event.type === 'delete' && event.key === key && !signal.aborted) gone();
+    }
+  }
+
+  /** What a member claims to be the group; undefined = nothing any more. */
+  async claim(self: Living, claim: Claim | undefined, lease: Lease): Promise<void> {
+    const key = `${CLAIMS_PREFIX}${lifeOf(self)}`;
+    if (claim === undefined) await this.ask((store) => store.delete(key));
+    else await this.ask((store) => store.set(key, encoder.encode(JSON.stringify(claim)), { lease }));
+  }
+
+  async claims(): Promise<Claim[]> {
+    const found = await this.ask((store) => store.list(CLAIMS_PREFIX));
+    return [...found.values()].map(readClaim).filter((claim) => claim !== undefined);
+  }
+
+  /** Tries until the store answers. */
+  private async patiently<T>(signal: AbortSignal, question: () => Promise<T>): Promise<T | undefined> {
+    while (!signal.aborted) {
+      try {
+        return await question();
+      } catch (error) {
+        if (RpcError.from(error).code !== 'unavailable') throw error;
+        await new Promise((resolve) => unref(setTimeout(resolve, RETRY_MS)));
+      }
+    }
+    return undefined;
+  }
+}
+
+/** Where a member's liveness says how long its main loop has been busy. */
+export function ageKey(member: Living): string {
+  return `age/${lifeOf(member)}`;
+}
+
+function leaseKey(member: Living): string {
+  return `lease/${lifeOf(member)}`;
+}
+
+function readClaim(bytes: Uint8Array): Claim | undefined {
+  try {
+    const { by, part, doubts } = JSON.parse(decoder.decode(bytes)) as Record<string, unknown>;
+    if (typeof by !== 'string' || !isLives(part) || !isLives(doubts)) return undefined;
+    return { by, part, doubts };
+  } catch {
+    return undefined;
+  }
+}
+
+function isLives(value: unknown): value is Life[] {
+  return Array.isArray(value) && value.every((life) => typeof life === 'string');
+}

@@ -1,0 +1,493 @@
+/** @file A worker's place in its group: joining through the store, the view as it changes, evicting the dead, leaving. */
+import { runAtRoot } from '@backwire/tensor/internal';
+import { RpcError } from '../base/errors.ts';
+import { ageKey, GroupStore, MAX_ATTEMPTS, VIEW_KEY, type LeaseState, type StoreState } from './group-store.ts';
+import type { KeepAlive } from '../liveness/keep-alive.ts';
+import { missing, mixed, notUnique } from './join-errors.ts';
+import type { Logger } from '../base/options.ts';
+import { processId } from '../base/platform.ts';
+import {
+  decodeView,
+  EMPTY_VIEW,
+  isRefusal,
+  isRestored,
+  join,
+  lifeOf,
+  rejoined,
+  removeAll,
+  restored,
+  type Life,
+  type Refusal,
+  type View,
+  type ViewMember,
+} from '../protocol/membership.ts';
+import type { Claim } from '../protocol/parts.ts';
+import type { Lease, Store } from '../stores/store.ts';
+
+/** What a worker brings when it joins. */
+export interface Joiner {
+  readonly name: string;
+  /** undefined = the next free one. */
+  readonly id: number | undefined;
+  /** The size of a closed group; undefined for one that is open. */
+  readonly size: number | undefined;
+  readonly endpoints: ViewMember['endpoints'];
+  readonly host: string;
+  readonly extensions: readonly string[];
+  readonly deviceMaps?: unknown;
+}
+
+export interface GroupOptions {
+  /** Keys of this group alone. */
+  readonly store: Store;
+  /** Keys of the whole store: the launcher reports exits there. */
+  readonly root: Store;
+  readonly leaseMs: number;
+  /** How long a member may be busy. */
+  readonly busyDeadMs: number;
+  readonly logger: Logger;
+  /** Told of every view, in any order, some more than once. */
+  readonly onView: (view: View) => void;
+  /** Told of each answer of the store, and of each that does not come. */
+  readonly onStore: (state: StoreState) => void;
+  /** The number of a process on this machine is no process any more; false where that cannot be said. */
+  readonly isGone: (member: ViewMember) => boolean;
+  /** The lease was lost: others may think that this worker is dead. */
+  readonly onLeaseLost: (error: Error) => void;
+  /** Keeps the lease alive and its age known. */
+  readonly keepAlive: (store: Store, lease: Lease, options: { readonly ageKey: string }) => KeepAlive;
+  now(): number;
+}
+
+const CONFLICT_KEY = 'conflict/';
+const EXITS_PREFIX = 'launcher/exits/';
+/** How long a worker that gives up tries to say so. */
+const FAREWELL_MS = 1_000;
+/** Between two looks at a name or id that is still taken. */
+const RETRY_MS = 200;
+/** An answer of the store that takes longer counts as none; half a lease, if that is less. */
+const PATIENCE_MS = 2_000;
+/** A lease of a former life that is not seen for so long is gone, although others do not say so. */
+const LEASELESS_MS = 2_000;
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+/** States: *joining*, *member*, *gone* (left, or closed). */
+export class Group {
+  incarnation = 0;
+  incarnationIndex = 0;
+  private readonly options: GroupOptions;
+  private readonly ended = new AbortController();
+  private lease: Lease | undefined;
+  private alive: KeepAlive | undefined;
+  private self: ViewMember | undefined;
+  /** The newest view that was told. */
+  private hasLeft = false;
+  private known: View = EMPTY_VIEW;
+  private readonly keys: GroupStore;
+  /** Since when the lease of one whose name this worker wants has not been seen. */
+  private leaselessAt: number | undefined;
+
+  constructor(options: GroupOptions) {
+    this.options = options;
+    this.keys = new GroupStore({
+      store: options.store,
+      patienceMs: Math.min(PATIENCE_MS, options.leaseMs / 2),
+      forgivenMs: options.busyDeadMs,
+      onState: (state) => options.onStore(state),
+      now: () => options.now(),
+    });
+  }
+
+  /**
+   * Joins, and waits until a closed group is complete.
+   * @throws RpcError 'failed-precondition' when the name or id is taken or the kinds of group differ, 'deadline-exceeded' naming who is
+   *   missing, 'unavailable' when the store is lost.
+   */
+  async join(joiner: Joiner, deadline: number): Promise<{ member: ViewMember; view: View }> {
+    const { incarnation, index } = await this.keys.drawIncarnation(joiner.name);
+    this.incarnation = incarnation;
+    this.incarnationIndex = index;
+    await this.takeLease(joiner.name);
+    const watching = this.watchFor(joiner.name, deadline);
+    try {
+      for (;;) {
+        const member = await this.enter(joiner, deadline);
+        this.self = member;
+        const view = await this.complete(joiner, member, watching, deadline);
+        // The store has forgotten this worker with everything else: once more.
+        if (view === undefined) continue;
+        this.follow();
+        return { member, view };
+      }
+    } finally {
+      watching.stop();
+    }
+  }
+
+  /**
+   * Takes members out of the view, in one change. `still` is asked again before every attempt to set the view: others may win many of
+   * them, and meanwhile a member may have been heard. Resolves with the latest view.
+   */
+  async evict(lives: Iterable<Life>, still?: (life: Life) => boolean | Promise<boolean>): Promise<View> {
+    const all = [...lives];
+    this.options.logger.info({ workers: all }, 'evicting workers that are gone');
+    const self = this.self === undefined ? undefined : lifeOf(this.self);
+    return this.change(async (view) => {
+      // Who has been put out itself puts nobody out.
+      if (self !== undefined && !view.members.some((member) => lifeOf(member) === self)) return view;
+      const gone = new Set<Life>();
+      for (const life of all) if (still === undefined || (await still(life))) gone.add(life);
+      return removeAll(view, gone, 'dead', self);
+    });
+  }
+
+  /** Whether a member's lease is still there, and how long its main loop has been busy. @throws RpcError when the store does not answer. */
+  leaseOf(member: ViewMember): Promise<LeaseState> {
+    return this.keys.leaseOf(member);
+  }
+
+  /** Calls `gone` when a member's lease is not there, or ends. */
+  watchLease(member: ViewMember, signal: AbortSignal, gone: () => void): Promise<void> {
+    return this.keys.watchLease(member, signal, gone);
+  }
+
+  /** Tells the store what this worker's part claims, and resolves with all claims. */
+  async claim(claim: Claim | undefined): Promise<Claim[]> {
+    const { self, lease } = this;
+    if (self === undefined || lease === undefined) return [];
+    await this.keys.claim(self, claim, lease);
+    return claim === undefined ? [] : this.keys.claims();
+  }
+
+  claims(): Promise<Claim[]> {
+    return this.keys.claims();
+  }
+
+  private tell(view: View): void {
+    if (this.isOther(view)) {
+      // The store lost the view, and others have begun anew in it.
+      void this.rejoin().catch((error: unknown) =>
+        this.options.logger.debug({ error }, 'the view was not restored yet'),
+      );
+      return;
+    }
+    const { known } = this;
+    if (known !== EMPTY_VIEW && isRestored(known, view)) this.keys.forgot();
+    if (view.epoch > known.epoch) this.known = view;
+    // Whoever leaves is not put out: its calls end as those of a worker that has shut down.
+    if (!this.hasLeft) this.options.onView(view);
+  }
+
+  /** A view of another history, in which this worker never was. */
+  private isOther(view: View): boolean {
+    const { self, known } = this;
+    if (self === undefined || known === EMPTY_VIEW || view.founder === known.founder) return false;
+    return !view.members.some((member) => lifeOf(member) === lifeOf(self));
+  }
+
+  private async takeLease(name: string): Promise<void> {
+    const { store, leaseMs, keepAlive } = this.options;
+    const life = { name, incarnation: this.incarnation };
+    const lease = await this.keys.ask(() => store.lease(leaseMs));
+    this.lease = lease;
+    void lease.lost.then((error) => this.leaseLost(error, name));
+    await this.keys.hold(life, lease);
+    this.alive = keepAlive(store, lease, { ageKey: ageKey(life) });
+    await this.alive.started;
+  }
+
+  /** The store has let go of this worker, or has started anew: looks which, and takes another lease if it still belongs. */
+  private async leaseLost(error: Error, name: string): Promise<void> {
+    const { signal } = this.ended;
+    if (signal.aborted) return;
+    this.options.onLeaseLost(error);
+    await this.alive?.stop();
+    while (!signal.aborted) {
+      try {
+        if (this.self === undefined) await this.takeLease(name);
+        else await this.regain(this.self);
+        return;
+      } catch (failure) {
+        this.options.logger.debug({ error: failure }, 'the lease could not be regained yet');
+        await sleep(RETRY_MS);
+      }
+    }
+  }
+
+  private async regain(self: ViewMember): Promise<void> {
+    await this.rejoin();
+    const view = await this.refresh();
+    if (view.members.some((member) => lifeOf(member) === lifeOf(self))) await this.takeLease(self.name);
+  }
+
+  /**
+   * A store that forgot everything is told what it had, under an epoch that nobody has seen. Whoever has joined there meanwhile stays,
+   * unless it came under the name or the id of one that lives.
+   */
+  private async rejoin(): Promise<void> {
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+      const { known, self } = this;
+      const found = await this.keys.view();
+      if (self === undefined || known === EMPTY_VIEW || (found !== EMPTY_VIEW && !this.isOther(found))) return;
+      const next = found === EMPTY_VIEW ? restored(known) : rejoined(known, found);
+      if (!(await this.keys.setView(found, next))) continue;
+      this.tell(next);
+      return;
+    }
+  }
+
+  /** Reads the view now. */
+  async refresh(): Promise<View> {
+    const view = await this.keys.view();
+    this.tell(view);
+    return view;
+  }
+
+  /** The view as another member has it, which may be newer. */
+  learn(view: View): void {
+    if (view.founder === this.known.founder && view.epoch > this.known.epoch) this.tell(view);
+  }
+
+  /** Leaves in good order. */
+  async leave(): Promise<void> {
+    const { self } = this;
+    if (self === undefined) return;
+    this.self = undefined;
+    this.hasLeft = true;
+    await this.change((view) => removeAll(view, new Set([lifeOf(self)]), 'left'));
+  }
+
+  /** Ends the watch and the lease. */
+  async close(): Promise<void> {
+    this.ended.abort();
+    await this.alive?.stop();
+    await this.lease?.revoke().catch(() => undefined);
+  }
+
+  /** Puts this worker into the view, once nobody else holds its name or id. */
+  private async enter(joiner: Joiner, deadline: number): Promise<ViewMember> {
+    for (;;) {
+      const view = await this.keys.view();
+      const id = joiner.id ?? freeId(view);
+      const { name, endpoints, host, extensions, deviceMaps } = joiner;
+      const member: ViewMember = {
+        name,
+        id,
+        incarnation: this.incarnation,
+        endpoints,
+        host,
+        pid: processId,
+        extensions,
+        reports: true,
+        ...(deviceMaps === undefined ? {} : { deviceMaps }),
+      };
+      const next = join(view, member, joiner.size);
+      if (!isRefusal(next)) {
+        if (await this.keys.setView(view, next)) return member;
+        continue;
+      }
+      await this.refused(next, { view, member, anyId: joiner.id === undefined, size: joiner.size, deadline });
+    }
+  }
+
+  /** Waits for what stands in the way to go, as long as it may. */
+  private async refused(refusal: Refusal, { view, member, anyId, size, deadline }: Entry): Promise<void> {
+    switch (refusal.kind) {
+      case 'mixed':
+        throw new RpcError('failed-precondition', mixed(refusal.size, size));
+      case 'superseded': {
+        const later = view.members.find(({ name }) => name === member.name);
+        // Another id is no later life of this worker, but another that came first.
+        if (later !== undefined && later.id !== member.id)
+          await this.clash(notUnique('name-taken', member, later), later);
+        throw new RpcError('fenced', `a later life of worker '${member.name}' has joined already`);
+      }
+      case 'departed':
+        throw new RpcError('fenced', `the group has put out this life of worker '${member.name}' already`);
+      case 'full':
+        throw new RpcError('failed-precondition', `the group has its ${refusal.size} workers already`);
+      case 'name-taken':
+      case 'id-taken': {
+        const { by } = refusal;
+        if (await this.isOver(by)) {
+          await this.evict([lifeOf(by)], () => this.isOver(by));
+          return;
+        }
+        const error = notUnique(refusal.kind, member, by);
+        // The same name and id is a restart whose former life is not noticed as dead yet; anything else is a mistake. In an open group
+        // a worker without a rank is given a free id, which its former life did not have: the name has to do.
+        const restart = by.name === member.name && (by.id === member.id || (anyId && size === undefined));
+        if (!restart) await this.clash(error, by);
+        if (this.options.now() + RETRY_MS >= deadline) throw error;
+        await sleep(RETRY_MS);
+      }
+    }
+  }
+
+  /**
+   * Whether a life that stands in the way has ended: its process is gone, or it has had no lease for a while. A store that was restored
+   * has the leases of the others a moment later.
+   */
+  private async isOver(by: ViewMember): Promise<boolean> {
+    if (this.options.isGone(by)) return true;
+    const { state } = await this.leaseOf(by);
+    const now = this.options.now();
+    if (state === 'alive') this.leaselessAt = undefined;
+    else this.leaselessAt ??= now;
+    return this.leaselessAt !== undefined && now - this.leaselessAt >= Math.min(LEASELESS_MS, this.options.leaseMs);
+  }
+
+  /** Tells the one who holds the name or id too, and fails. */
+  private async clash(error: RpcError, by: ViewMember): Promise<never> {
+    await this.options.store.set(`${CONFLICT_KEY}${by.name}`, encoder.encode(error.message));
+    throw error;
+  }
+
+  /** Waits until all are there; undefined when the store has lost this worker with everything else. */
+  private async complete(
+    joiner: Joiner,
+    member: ViewMember,
+    watching: Watching,
+    deadline: number,
+  ): Promise<View | undefined> {
+    for (;;) {
+      const view = await this.keys.view();
+      const present = view.members.some((other) => lifeOf(other) === lifeOf(member));
+      if (!present) {
+        if (!view.departed.some((other) => lifeOf(other) === lifeOf(member))) return undefined;
+        throw new RpcError('fenced', 'the group removed this worker while it was waiting for the others');
+      }
+      this.tell(view);
+      if (joiner.size === undefined || view.members.length >= joiner.size) return view;
+      if (watching.conflict !== undefined) throw new RpcError('failed-precondition', watching.conflict);
+      const left = deadline - this.options.now();
+      if (left <= 0) {
+        // A store that is gone by now is not waited for: the time is up.
+        await Promise.race([this.leave().catch(() => undefined), sleep(FAREWELL_MS)]);
+        throw missing(view, joiner.size);
+      }
+      await watching.change(left);
+    }
+  }
+
+  /** Follows the view and the launcher's notices until the group is closed. */
+  private follow(): void {
+    const { store, root, logger } = this.options;
+    const { signal } = this.ended;
+    runAtRoot(() => {
+      this.each(store, VIEW_KEY, (value) => {
+        const view = value === undefined ? undefined : decodeView(value);
+        if (view !== undefined) this.tell(view);
+      }).catch((error: unknown) => signal.aborted || logger.warn({ error }, 'the view cannot be watched any more'));
+      this.each(root, EXITS_PREFIX, (value) => void this.exited(value)).catch(() => undefined);
+    });
+  }
+
+  /** The launcher saw a process end. */
+  private async exited(value: Uint8Array | undefined): Promise<void> {
+    if (value === undefined || this.self === undefined) return;
+    try {
+      const exit = JSON.parse(decoder.decode(value)) as { rank?: unknown; pid?: unknown };
+      const view = await this.keys.view();
+      const member = view.members.find(({ id, pid }) => id === exit.rank && pid === exit.pid);
+      if (member !== undefined && member.name !== this.self?.name) this.tell(await this.evict([lifeOf(member)]));
+    } catch (error) {
+      this.options.logger.debug({ error }, 'a notice of the launcher was not understood');
+    }
+  }
+
+  private async each(store: Store, prefix: string, fn: (value: Uint8Array | undefined) => void): Promise<void> {
+    const { signal } = this.ended;
+    const events = store.watch(prefix, { signal });
+    await this.listAll(store, prefix, fn);
+    for await (const { type, value } of events) {
+      if (type === 'put') fn(value);
+      else if (type === 'resync') await this.listAll(store, prefix, fn);
+    }
+  }
+
+  /** Lists as often as it takes: a store that comes back may go again before it answers, and a member must not be deaf from then on. */
+  private async listAll(store: Store, prefix: string, fn: (value: Uint8Array | undefined) => void): Promise<void> {
+    const { signal } = this.ended;
+    while (!signal.aborted) {
+      try {
+        for (const value of (await store.list(prefix)).values()) fn(value);
+        return;
+      } catch (error) {
+        if (RpcError.from(error).code !== 'unavailable') throw error;
+        this.options.logger.debug({ error }, 'the store could not be listed yet');
+        await sleep(RETRY_MS);
+      }
+    }
+  }
+
+  /** Tells of changes while this worker waits for its group. */
+  private watchFor(name: string, deadline: number): Watching {
+    const stop = new AbortController();
+    const watching: Watching = { conflict: undefined, stop: () => stop.abort(), change: () => Promise.resolve() };
+    let wake: (() => void) | undefined;
+    const turn = async (key: string, fn: (value: Uint8Array | undefined) => void): Promise<void> => {
+      for await (const event of this.options.store.watch(key, { signal: stop.signal })) {
+        // A watch is for all keys that begin so: worker1 is not to hear of worker10.
+        if (event.key === key) fn(event.value);
+        wake?.();
+      }
+    };
+    watching.change = (ms) =>
+      new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, Math.min(ms, deadline === Infinity ? RETRY_MS * 5 : ms, 1_000));
+        wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+    turn(VIEW_KEY, () => undefined).catch(() => undefined);
+    turn(`${CONFLICT_KEY}${name}`, (value) => {
+      if (value !== undefined) watching.conflict = decoder.decode(value).replace(/^failed-precondition: /, '');
+    }).catch(() => undefined);
+    return watching;
+  }
+
+  private async change(step: (view: View) => View | Promise<View>): Promise<View> {
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+      const view = await this.keys.view();
+      const next = await step(view);
+      if (next === view) return view;
+      if (!(await this.keys.setView(view, next))) continue;
+      this.tell(next);
+      return next;
+    }
+    throw new RpcError('unavailable', 'the view of the group changes faster than it can be set');
+  }
+}
+
+/** One try to come in. */
+interface Entry {
+  readonly view: View;
+  readonly member: ViewMember;
+  /** It brought no id of its own. */
+  readonly anyId: boolean;
+  readonly size: number | undefined;
+  readonly deadline: number;
+}
+
+interface Watching {
+  /** What another worker said about this one's name. */
+  conflict: string | undefined;
+  stop: () => void;
+  /** Resolves at a change, or after so long at most. */
+  change: (ms: number) => Promise<void>;
+}
+
+function freeId(view: View): number {
+  const taken = new Set(view.members.map(({ id }) => id));
+  let id = 0;
+  while (taken.has(id)) id++;
+  return id;
+}
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}

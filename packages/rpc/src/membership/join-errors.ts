@@ -1,0 +1,29 @@
+/** @file Why a worker cannot join, in words. */
+import { RpcError } from '../base/errors.ts';
+import type { View, ViewMember } from '../protocol/membership.ts';
+
+export function notUnique(kind: 'name-taken' | 'id-taken', member: ViewMember, by: ViewMember): RpcError {
+  const text =
+    kind === 'name-taken'
+      ? `RPC worker name ${member.name} is not unique. Workers ${member.id} and ${by.id} share the same name.`
+      : `RPC worker id ${member.id} is not unique. Workers ${member.name} and ${by.name} share the same id.`;
+  return new RpcError('failed-precondition', text);
+}
+
+/** Two kinds of group, or two sizes; undefined = one without a fixed size. */
+export function mixed(theirs: number | undefined, ours: number | undefined): string {
+  if (theirs !== undefined && ours !== undefined)
+    return `the group is one of ${theirs} workers, and this worker expects ${ours}: the world sizes differ`;
+  const kind = theirs === undefined ? 'one without a fixed size' : `one of ${theirs} workers`;
+  return `RPC group mixes statically and dynamically initialized members which is not supported. The group is ${kind}`;
+}
+
+export function missing(view: View, size: number): RpcError {
+  const here = new Set(view.members.map(({ id }) => id));
+  const ranks = Array.from({ length: size }, (_, rank) => rank).filter((rank) => !here.has(rank));
+  const shown = ranks.slice(0, 20).join(', ') + (ranks.length > 20 ? ', …' : '');
+  return new RpcError(
+    'deadline-exceeded',
+    `the group is not complete in time: ${view.members.length} of ${size} workers joined, missing ranks ${shown}`,
+  );
+}

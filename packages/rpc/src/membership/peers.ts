@@ -1,0 +1,461 @@
+/** @file The other workers, as one agent knows them: their links, their signs of life, and what a change of the view does. */
+import { runAtRoot } from '@backwire/tensor/internal';
+import { bufferPool, type handshakeProto } from '@backwire/wire/internal';
+import type { Core } from '../base/environment.ts';
+import { RpcError } from '../base/errors.ts';
+import { FailureDetector } from './failure-detector.ts';
+import type { Group } from './group.ts';
+import type { StoreState } from './group-store.ts';
+import { ACK_MS, MAX_FORMER_MEMBERS, MAX_PENDING_HELLOS } from '../base/limits.ts';
+import { Link, type LinkOwner } from '../session/link.ts';
+import { Peer, PROTOCOL_VERSION } from '../session/peer.ts';
+import { unref } from '../base/platform.ts';
+import {
+  lifeOf,
+  type Life,
+  type Membership,
+  type View,
+  type ViewChange,
+  type ViewMember,
+} from '../protocol/membership.ts';
+import type { AgentEvents } from '../base/rpc-agent.ts';
+import type { Member } from '../extensions/extension.ts';
+import { memoryPair } from '../transports/memory.ts';
+import type { Knock } from '../transports/knock.ts';
+import type { Connection } from '../transports/transport.ts';
+import { namesText } from '../base/names-text.ts';
+import { WorkerInfo, type To } from '../base/worker-info.ts';
+
+/** Receive memory that was not used for so long goes back to the system. */
+const POOL_SWEEP_MS = 30_000;
+
+/** Owns links on which nothing may come but a HELLO, or nothing at all. */
+const SILENT: LinkOwner = {
+  handshake: (link) => link.refuse('protocol-error', 'a HELLO was sent twice'),
+  resumed: (link) => link.end(),
+  frame: () => undefined,
+  body: () => undefined,
+  bodyEnd: () => undefined,
+  batch: () => undefined,
+  closed: () => undefined,
+};
+
+export interface MembersOptions {
+  readonly core: Core;
+  readonly group: Group;
+  readonly membership: Membership;
+  /** Knocks at endpoints; undefined where that cannot be done. */
+  readonly knock: ((endpoints: readonly string[], timeoutMs: number) => Promise<Knock>) | undefined;
+  /** Whether a member's process on this machine has certainly ended. */
+  readonly isGone: (member: ViewMember) => boolean;
+  emit<E extends keyof AgentEvents>(event: E, value: AgentEvents[E]): void;
+  /** The group has put this worker out, or may have. */
+  onFenced(why: string): void;
+  onUnreachable(worker: WorkerInfo): void;
+}
+
+/** How long a fresh view is waited for. */
+const FRESH_MS = 1_000;
+
+/** One that was a member, and how that ended. */
+interface Former {
+  readonly worker: WorkerInfo;
+  readonly code: 'peer-died' | 'unavailable';
+}
+
+export class Members {
+  private readonly options: MembersOptions;
+  private readonly self: ViewMember;
+  private readonly core: Core;
+  private readonly byName = new Map<string, Peer>();
+  private readonly byId: (Peer | undefined)[] = [];
+  /** How the latest life of each worker ended that is no member any more, by name. */
+  private readonly former = new Map<string, Former>();
+  /** This worker, for calls to itself: they take the same way as all others, over a connection inside the process. */
+  private readonly loop: { readonly out: Peer; readonly in: Peer };
+  private readonly detector: FailureDetector;
+  private readonly hellos = new Set<Link>();
+  private readonly wanting = new Set<Peer>();
+  private readonly acks = new Set<Peer>();
+  private wakeTimer: NodeJS.Timeout | undefined;
+  private wakeAt = Infinity;
+  private ackTimer: NodeJS.Timeout | undefined;
+  private sweepTimer: NodeJS.Timeout | undefined;
+  private closed = false;
+
+  constructor(options: MembersOptions, self: ViewMember) {
+    this.options = options;
+    this.self = self;
+    this.core = options.core;
+    const { core, group, membership, knock, isGone } = options;
+    this.detector = new FailureDetector({
+      ...{ core, group, membership, knock, isGone, self },
+      peerOf: (life) => this.peerOf(life),
+      peers: () => this.byName.values(),
+      onDecided: (lives) => this.decided(lives, 'dead'),
+      onSuspect: (peer) => options.emit('peer-suspect', peer.worker),
+      onUnreachable: (peer, text) => this.unreachable(peer, text),
+      onFenced: (why) => options.onFenced(why),
+    });
+    this.announce(self);
+    const [a, b] = memoryPair([`memory://${self.name}/out`, `memory://${self.name}/in`]);
+    this.loop = { out: new Peer(options.core, self), in: new Peer(options.core, self) };
+    runAtRoot(() => {
+      this.loop.out.attachLoop(a);
+      this.loop.in.attachLoop(b);
+    });
+  }
+
+  /**
+   * The peer behind a name, an id or a record.
+   * @throws RpcError 'not-found'; 'peer-died' or 'unavailable' for one that was a member; 'fenced' when this worker is none.
+   */
+  find(to: To): Peer {
+    const { self } = this.core;
+    if (typeof to === 'string') {
+      if (to === self.name) return this.loop.out;
+      const peer = this.byName.get(to);
+      if (peer !== undefined) return peer;
+      throw this.missing(`name ${to}`, this.former.get(to));
+    }
+    if (to instanceof WorkerInfo) {
+      const peer = to.name === self.name ? this.loop.out : this.byName.get(to.name);
+      if (peer !== undefined && peer.worker.id === to.id) return peer;
+      const former = this.former.get(to.name);
+      throw this.missing(`name ${to.name}`, former?.worker.id === to.id ? former : undefined);
+    }
+    if (typeof to !== 'number' || !Number.isInteger(to))
+      throw new RpcError('invalid-argument', `Cannot get WorkerInfo from name ${String(to)}`);
+    if (to === self.id) return this.loop.out;
+    const peer = this.byId[to];
+    if (peer !== undefined) return peer;
+    throw this.missing(`id ${to}`, this.formerId(to));
+  }
+
+  /** All other members. */
+  list(): Peer[] {
+    return [...this.byName.values()].sort((a, b) => a.worker.id - b.worker.id);
+  }
+
+  /** The other members, without those that could not be reached lately. */
+  reachable(): Peer[] {
+    return this.list().filter((peer) => peer.state === 'open');
+  }
+
+  /** Every peer there is a session with, this worker's own two ends included. */
+  sessions(): Peer[] {
+    return [...this.byName.values(), this.loop.out, this.loop.in];
+  }
+
+  /** A new view of the store. */
+  update(view: View): void {
+    if (this.closed) return;
+    const change = this.options.membership.update(view);
+    if (change !== undefined) this.install(change);
+  }
+
+  /** What the members decided while the store is away. */
+  decided(lives: readonly Life[], how: 'left' | 'dead'): void {
+    if (this.closed) return;
+    const change = this.options.membership.decide(lives, how);
+    if (change !== undefined) this.install(change);
+  }
+
+  /** Sessions with those that are gone are cut before anybody is told. */
+  private install(change: ViewChange): void {
+    const { membership } = this.options;
+    for (const member of change.dead) this.cut(member, 'peer-died');
+    for (const member of change.left) this.cut(member, 'unavailable');
+    for (const member of change.joined) this.add(member);
+    this.detector.viewChanged();
+    const { extensions } = this.core;
+    extensions.viewChanged(
+      membership.number,
+      membership.view.members.map(asMember),
+      change.dead.map(asMember),
+      change.left.map(asMember),
+    );
+    // A name that comes back in the same change has gone before.
+    for (const member of change.dead) {
+      const worker = asMember(member).worker;
+      extensions.peerDown(worker);
+      this.options.emit('peer-down', worker);
+    }
+    for (const member of change.left) {
+      const worker = asMember(member).worker;
+      extensions.peerDown(worker);
+      this.options.emit('peer-left', worker);
+    }
+    for (const member of change.joined) {
+      const worker = this.byName.get(member.name)?.worker;
+      if (worker === undefined) continue;
+      extensions.peerJoined(worker, member.incarnation);
+      this.options.emit('peer-joined', worker);
+    }
+    if (membership.fenced) this.options.onFenced('the group has removed this worker');
+  }
+
+  /** A peer refused this worker as one that is gone: whether the group says so. */
+  expelled(): Promise<boolean> {
+    return this.detector.expelled();
+  }
+
+  /** Someone connected and has proved that it is `claim`, a name and an incarnation. */
+  welcome(connection: Connection, claim: string): void {
+    if (this.closed) {
+      connection.destroy();
+      return;
+    }
+    if (this.hellos.size >= MAX_PENDING_HELLOS)
+      for (const oldest of this.hellos) {
+        oldest.end();
+        this.hellos.delete(oldest);
+        break;
+      }
+    const doorman: LinkOwner = {
+      ...SILENT,
+      handshake: (from, step) => this.handshake(from, step, claim),
+      closed: (gone) => void this.hellos.delete(gone),
+    };
+    const link = new Link(connection, doorman, this.core.slabs, this.core.wireLimits);
+    this.hellos.add(link);
+    link.start();
+  }
+
+  /** Starts to watch over peers. */
+  start(): void {
+    this.detector.start();
+    this.sweepTimer = runAtRoot(() => setInterval(() => bufferPool.sweep(), POOL_SWEEP_MS));
+    unref(this.sweepTimer);
+  }
+
+  // What peers ask of the agent
+
+  ackSoon(peer: Peer): void {
+    this.acks.add(peer);
+    this.ackTimer ??= unref(runAtRoot(() => setTimeout(() => this.sendAcks(), ACK_MS)));
+  }
+
+  wakePeer(peer: Peer): void {
+    const { timerAt } = peer.connector;
+    if (timerAt === Infinity) {
+      this.wanting.delete(peer);
+      return;
+    }
+    this.wanting.add(peer);
+    if (timerAt < this.wakeAt) this.armWake(timerAt);
+  }
+
+  linkUp(peer: Peer, first: boolean): void {
+    if (peer === this.loop.out || peer === this.loop.in) return;
+    this.detector.linkUp(peer);
+    this.core.stallGuard.met(peer);
+    if (!first) this.options.emit('peer-reconnected', peer.worker);
+  }
+
+  linkLost(peer: Peer): void {
+    this.detector.linkLost(peer);
+  }
+
+  /** Another member says what it knows of the others. */
+  reported(peer: Peer, payload: Uint8Array): void {
+    this.detector.reported(peer, payload);
+  }
+
+  /** Takes the view as the store has it now, if it answers in time. */
+  async freshen(): Promise<void> {
+    if (!this.detector.isStoreUp || this.closed) return;
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<void>((resolve) => (timer = unref(setTimeout(resolve, FRESH_MS))));
+    const read = this.options.group.refresh().then(
+      (view) => this.update(view),
+      () => undefined,
+    );
+    await Promise.race([read, late]);
+    clearTimeout(timer);
+  }
+
+  storeIs(state: StoreState): void {
+    this.detector.storeIs(state);
+  }
+
+  /** The peer cannot be reached: unless the group puts it out soon, what waits for it fails. */
+  givenUp(peer: Peer, why: 'refused' | 'unreachable'): void {
+    if (!this.closed) this.detector.givenUp(peer, why);
+  }
+
+  private unreachable(peer: Peer, text: string): void {
+    this.core.caller.failAll(peer, (executed) => new RpcError('unavailable', text, { executed, peer: peer.worker }));
+    this.options.onUnreachable(peer.worker);
+  }
+
+  sessionLost(peer: Peer, why: string): void {
+    this.core.logger.warn({ peer: peer.worker.name, why }, 'a session cannot go on; the worker has to join again');
+    if (peer === this.loop.out || peer === this.loop.in || this.closed) return;
+    void this.options.group.evict([lifeOf(peer.member)]).then(
+      (view) => this.update(view),
+      () => this.givenUp(peer, 'unreachable'),
+    );
+  }
+
+  /** Its link is over in good order; what still waits for it will not come. */
+  saidGoodbye(peer: Peer): void {
+    void this.options.group.refresh().then(
+      (view) => this.update(view),
+      () => {
+        this.detector.left(peer);
+        this.decided([lifeOf(peer.member)], 'left');
+      },
+    );
+  }
+
+  close(): void {
+    this.closed = true;
+    clearTimeout(this.wakeTimer);
+    clearTimeout(this.ackTimer);
+    this.detector.close();
+    clearInterval(this.sweepTimer);
+    for (const link of this.hellos) link.end();
+    this.hellos.clear();
+    for (const peer of this.sessions()) peer.close();
+  }
+
+  /** A link says whose it is. */
+  private handshake(link: Link, step: NonNullable<handshakeProto.Handshake['step']>, claim: string): void {
+    this.hellos.delete(link);
+    const identity = step.$case === 'hello' ? step.value.identity : undefined;
+    if (identity === undefined) {
+      link.refuse('protocol-error', 'a HELLO was due');
+      return;
+    }
+    const { core } = this;
+    if (identity.minVersion > PROTOCOL_VERSION || identity.maxVersion < PROTOCOL_VERSION) {
+      link.refuse('version-mismatch', `this side speaks version ${PROTOCOL_VERSION}`);
+    } else if (`${identity.name}#${identity.incarnation}` !== claim)
+      link.refuse('unauthenticated', 'another worker than the one that proved itself');
+    else if (identity.group !== core.group) link.refuse('permission-denied', 'another group');
+    else if (identity.peerIncarnation !== core.incarnation)
+      link.refuse('unavailable', 'another life of this worker was meant');
+    else this.introduce(link, identity);
+  }
+
+  private introduce(link: Link, identity: handshakeProto.Identity): void {
+    const known = this.byName.get(identity.name);
+    if (known?.incarnation === identity.incarnation) {
+      known.hello(link, identity);
+      return;
+    }
+    // Its view may be newer than this one.
+    link.handTo(SILENT);
+    this.hellos.add(link);
+    const settle = (): void => {
+      this.hellos.delete(link);
+      const peer = this.byName.get(identity.name);
+      if (link.state === 'closed') return;
+      if (peer?.incarnation === identity.incarnation) peer.hello(link, identity);
+      else if (this.options.membership.stored.epoch >= identity.epoch)
+        link.refuse('fenced', 'the group has no such member');
+      else link.refuse('unavailable', 'this worker does not know the newest view', 100);
+    };
+    this.options.group.refresh().then(settle, settle);
+  }
+
+  private add(member: ViewMember): void {
+    this.announce(member);
+    const peer = new Peer(this.core, member);
+    this.byName.set(member.name, peer);
+    this.former.delete(member.name);
+    this.byId[member.id] = peer;
+    // The others cannot dial a worker without an address: it dials them, so that they can call it.
+    if (this.self.endpoints.length === 0) peer.want();
+  }
+
+  private announce({ name, deviceMaps }: ViewMember): void {
+    const maps = deviceMaps as Record<string, unknown> | null | undefined;
+    const own = this.core.self.name;
+    const forThis = typeof maps === 'object' && maps !== null && Object.hasOwn(maps, own) ? maps[own] : undefined;
+    this.core.deviceMaps.announced(name, forThis);
+  }
+
+  /** Ends the session with one that is gone, and fails what waits for it. */
+  private cut(member: ViewMember, code: 'peer-died' | 'unavailable'): void {
+    const peer = this.byName.get(member.name);
+    if (peer === undefined || peer.incarnation !== member.incarnation) return;
+    this.byName.delete(member.name);
+    if (this.byId[member.id] === peer) this.byId[member.id] = undefined;
+    this.wanting.delete(peer);
+    this.acks.delete(peer);
+    this.detector.forget(peer);
+    this.core.stallGuard.forget(peer);
+    const text = endOf(member.name, code);
+    this.remember({ worker: peer.worker, code });
+    this.core.caller.failAll(peer, (executed) => new RpcError(code, text, { executed, peer: peer.worker }), true);
+    peer.close();
+  }
+
+  private remember(former: Former): void {
+    const { name } = former.worker;
+    this.former.delete(name);
+    this.former.set(name, former);
+    if (this.former.size <= MAX_FORMER_MEMBERS) return;
+    for (const oldest of this.former.keys()) {
+      this.former.delete(oldest);
+      break;
+    }
+  }
+
+  private formerId(id: number): Former | undefined {
+    for (const former of this.former.values()) if (former.worker.id === id) return former;
+    return undefined;
+  }
+
+  /** Why nobody is there; in PyTorch's words, and with what became of one that was. */
+  private missing(what: string, former: Former | undefined): RpcError {
+    const { self, refusal } = this.core;
+    if (refusal === 'fenced') return new RpcError('fenced', 'the group has removed this worker');
+    const text = `name:${self.name},rank:${self.id} could not find destination ${what}`;
+    if (former === undefined) return new RpcError('not-found', `${text}; ${this.known()}`);
+    const { worker, code } = former;
+    return new RpcError(code, `${endOf(worker.name, code)}; ${text}`, { peer: worker });
+  }
+
+  /** Who could have been meant. */
+  private known(): string {
+    const names = [this.core.self.name, ...this.list().map(({ worker }) => worker.name)];
+    return `the workers of the group are ${namesText(names)}`;
+  }
+
+  private peerOf(life: Life): Peer | undefined {
+    const peer = this.byName.get(life.slice(0, life.lastIndexOf('#')));
+    return peer !== undefined && lifeOf(peer.member) === life ? peer : undefined;
+  }
+
+  private sendAcks(): void {
+    this.ackTimer = undefined;
+    for (const peer of this.acks) if (peer.outbox.session.ackAt() !== Infinity) peer.outbox.sendAck();
+    this.acks.clear();
+  }
+
+  private armWake(at: number): void {
+    clearTimeout(this.wakeTimer);
+    this.wakeAt = at;
+    this.wakeTimer = runAtRoot(() => setTimeout(() => this.wake(), Math.max(1, Math.ceil(at - this.core.now()))));
+  }
+
+  private wake(): void {
+    this.wakeAt = Infinity;
+    const now = this.core.now();
+    for (const peer of [...this.wanting]) if (peer.connector.timerAt <= now) peer.tick(now);
+    let next = Infinity;
+    for (const peer of this.wanting) next = Math.min(next, peer.connector.timerAt);
+    if (next !== Infinity && next < this.wakeAt) this.armWake(next);
+  }
+}
+
+export function asMember(member: { readonly name: string; readonly id: number; readonly incarnation: number }): Member {
+  return { worker: new WorkerInfo(member.name, member.id), incarnation: member.incarnation };
+}
+
+function endOf(name: string, code: Former['code']): string {
+  return code === 'peer-died' ? `worker '${name}' died` : `worker '${name}' has left the group`;
+}

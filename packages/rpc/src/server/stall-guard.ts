@@ -1,0 +1,131 @@
+/** @file A worker that stood still for long may have been put out: it starts no call that came meanwhile before it knows that it was not. */
+import type { Core } from '../base/environment.ts';
+import { RpcError } from '../base/errors.ts';
+import type { InboundCall } from './inbound-call.ts';
+import type { Peer } from '../session/peer.ts';
+import { unref } from '../base/platform.ts';
+
+export interface StallGuardOptions {
+  readonly core: Core;
+  peers(): Iterable<Peer>;
+  /** Reads the view from the store; whoever is not in it any more is fenced by that. */
+  refresh(): Promise<unknown>;
+}
+
+/** A call that may have to wait. */
+interface Held {
+  readonly call: InboundCall;
+  readonly start: () => void;
+}
+
+/** The store has this long to say whether this worker is a member still; then each peer answers for its own calls. */
+const STORE_MS = 2_000;
+
+/** States: *turning* ⇄ *in doubt* (calls of the peers that there were wait). */
+export class StallGuard {
+  private readonly options: StallGuardOptions;
+  private readonly limitMs: number;
+  /** When the main loop turned last. */
+  private turnedAt: number;
+  private readonly waiting = new Map<Peer, Held[]>();
+  /** Names the pings of this doubt; peers may answer them once the store has not. */
+  private ping = 0;
+  private asksPeers = false;
+  /** Who has answered already. */
+  private readonly answered = new Set<Peer>();
+
+  constructor(options: StallGuardOptions) {
+    this.options = options;
+    const { core } = options;
+    // Nobody is put out in less: a lease lasts longer than it takes to renew it twice.
+    this.limitMs = Math.min(core.liveness.leaseMs, core.liveness.deadMs) / 2;
+    this.turnedAt = core.now();
+  }
+
+  /** Whether any call may have to wait. */
+  get inDoubt(): boolean {
+    return this.waiting.size > 0;
+  }
+
+  /** The main loop turns. To be called often, and whenever a call arrives. */
+  turn(now: number): void {
+    const late = now - this.turnedAt;
+    this.turnedAt = now;
+    if (late >= this.limitMs) this.woke(now);
+  }
+
+  /** Whether a call arrives so late that this worker may have stood still. */
+  isLate(now: number): boolean {
+    return now - this.turnedAt >= this.limitMs;
+  }
+
+  /** Whether a call has to wait; it is started, or refused, later. */
+  holds(call: InboundCall, start: () => void): boolean {
+    const held = this.waiting.get(call.peer);
+    if (held === undefined) return false;
+    held.push({ call, start });
+    return true;
+  }
+
+  /** A peer has answered a ping. */
+  pong(peer: Peer, ping: number): void {
+    if (ping === this.ping) this.met(peer);
+  }
+
+  /** A peer takes this worker for a member: it goes on with its session. */
+  met(peer: Peer): void {
+    if (!this.waiting.has(peer)) return;
+    this.answered.add(peer);
+    if (this.asksPeers) this.release(peer);
+  }
+
+  /** The group has put this worker out. */
+  fenced(): void {
+    const error = new RpcError('fenced', 'the group has removed this worker');
+    for (const held of this.waiting.values())
+      for (const { call } of held) this.options.core.dispatcher.refuse(call, error);
+    this.waiting.clear();
+  }
+
+  private woke(now: number): void {
+    const { core } = this.options;
+    core.logger.info({}, 'this worker stood still; it looks whether it is a member still');
+    const ping = (this.ping = Math.floor(now));
+    this.asksPeers = false;
+    this.answered.clear();
+    for (const peer of this.options.peers()) {
+      if (!this.waiting.has(peer)) this.waiting.set(peer, []);
+      if (peer.up) peer.ping(now);
+    }
+    const late = unref(setTimeout(() => this.askPeers(ping), STORE_MS));
+    this.options.refresh().then(
+      () => {
+        clearTimeout(late);
+        // Whoever was put out is fenced by now, and nothing waits.
+        if (this.ping === ping) for (const peer of [...this.waiting.keys()]) this.release(peer);
+      },
+      () => {
+        clearTimeout(late);
+        this.askPeers(ping);
+      },
+    );
+  }
+
+  /** A peer that answers on its old session has not put this worker out. */
+  private askPeers(ping: number): void {
+    if (this.ping !== ping) return;
+    this.asksPeers = true;
+    for (const peer of this.answered) this.release(peer);
+  }
+
+  /** Its calls were cancelled with its session. */
+  forget(peer: Peer): void {
+    this.waiting.delete(peer);
+  }
+
+  private release(peer: Peer): void {
+    const held = this.waiting.get(peer);
+    this.waiting.delete(peer);
+    for (const { start } of held ?? []) start();
+  }
+}

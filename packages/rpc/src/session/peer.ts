@@ -1,0 +1,442 @@
+/** @file Another worker in one of its lives: its link, its session, and what both sides agreed on. */
+import { runAtRoot } from '@backwire/tensor/internal';
+import { FrameKind, protocolError, type FrameHeader, type handshakeProto } from '@backwire/wire/internal';
+import type { Core } from '../base/environment.ts';
+import type { Dispatcher } from '../server/dispatcher.ts';
+import { RpcError, type RpcErrorCode } from '../base/errors.ts';
+import { Inbox } from './receiver.ts';
+import {
+  ACK_BYTES,
+  ACK_FRAMES,
+  ACK_MS,
+  HELLO_TIMEOUT_MS,
+  SESSION_WINDOW_BYTES,
+  SESSION_WINDOW_FRAMES,
+} from '../base/limits.ts';
+import { Link, type LinkOwner } from './link.ts';
+import { Outbox } from './sender.ts';
+import { newTokenBytes } from '../base/ids.ts';
+import { randomBytes } from '../base/platform.ts';
+import { Connector, CONNECTOR_TIMES, type ConnectorPort } from '../protocol/connector.ts';
+import type { ViewMember } from '../protocol/membership.ts';
+import type { Resume } from '../protocol/session.ts';
+import { sameBytes } from '../security/digest.ts';
+import { isRefusal } from '../transports/dialling.ts';
+import type { Connection } from '../transports/transport.ts';
+import { WorkerInfo } from '../base/worker-info.ts';
+
+/** Oldest and newest protocol this code speaks. */
+export const PROTOCOL_VERSION = 1;
+
+type Step = NonNullable<handshakeProto.Handshake['step']>;
+
+/** A dial in progress. */
+interface Dial {
+  readonly controller: AbortController;
+  link: Link | undefined;
+  timer: NodeJS.Timeout | undefined;
+}
+
+/**
+ * States: `open` (calls may be sent; a link is dialled when one is wanted), `unreachable` (the last attempts failed: calls fail at once
+ * unless a link comes up), `gone` (final: dead, left, or this agent closed).
+ */
+export type PeerState = 'open' | 'unreachable' | 'gone';
+
+export class Peer implements ConnectorPort<Link>, LinkOwner {
+  readonly worker: WorkerInfo;
+  readonly incarnation: number;
+  readonly member: ViewMember;
+  readonly outbox: Outbox;
+  readonly inbox: Inbox;
+  readonly connector: Connector<Link>;
+  state: PeerState = 'open';
+  /** Links made again after one was lost. */
+  reconnects = 0;
+  /** The last frame whose call it still serves; Infinity unless it is leaving. */
+  lastServed = Infinity;
+  /** The extensions it named; those of the view until its handshake. */
+  extensions: ReadonlySet<string>;
+  link: Link | undefined;
+  /** Numbers of the names that calls to it use; negative while it may not have been told. */
+  readonly interned = new Map<string, number>();
+  /** The last sign of life that was taken note of. */
+  notedAt = 0;
+  private readonly core: Core;
+  /** Names the session; the dialer proposes one, and it is settled once a WELCOME or RESUME came back. */
+  private token: Uint8Array = newTokenBytes();
+  private agreed = false;
+  private dialing: Dial | undefined;
+  private earlierSent = 0;
+  private earlierReceived = 0;
+
+  constructor(core: Core, member: ViewMember) {
+    this.core = core;
+    this.member = member;
+    this.worker = new WorkerInfo(member.name, member.id);
+    this.incarnation = member.incarnation;
+    this.extensions = new Set(member.extensions);
+    this.outbox = new Outbox({
+      slabs: core.slabs,
+      wireLimits: core.wireLimits,
+      maxBufferedBytes: core.limits.maxBufferedBytesPerPeer,
+      session: {
+        windowBytes: SESSION_WINDOW_BYTES,
+        windowFrames: SESSION_WINDOW_FRAMES,
+        ackFrames: ACK_FRAMES,
+        ackBytes: ACK_BYTES,
+        ackMs: ACK_MS,
+      },
+      now: () => core.now(),
+      wanted: () => this.want(),
+      overflowed: () => core.sessionLost(this, 'more results and control wait than may be kept'),
+    });
+    this.outbox.session.credits.allow(core.limits.maxInboundCalls, core.limits.maxBufferedBytesPerPeer);
+    this.inbox = new Inbox(core, this, this.outbox);
+    const own = { name: core.self.name, peer: member.name, sameHost: member.host === core.hostId };
+    this.connector = new Connector<Link>(this, own, { ...CONNECTOR_TIMES, graceMs: core.liveness.reconnectGraceMs });
+  }
+
+  /** It is leaving: it finishes the calls it has and takes no more. */
+  get draining(): boolean {
+    return this.lastServed !== Infinity;
+  }
+
+  /** Over all links there were. */
+  get bytesSent(): number {
+    return this.earlierSent + (this.link?.connection.sentBytes ?? 0);
+  }
+  get bytesReceived(): number {
+    return this.earlierReceived + (this.link?.connection.receivedBytes ?? 0);
+  }
+
+  /** Who runs its calls. */
+  get dispatcher(): Dispatcher {
+    return this.core.dispatcher;
+  }
+
+  /** Whether a link carries frames now. */
+  get up(): boolean {
+    return this.link?.state === 'open';
+  }
+
+  /** A link is wanted. */
+  want(): void {
+    if (this.state === 'gone') return;
+    runAtRoot(() => {
+      this.connector.want(this.core.now());
+      this.core.wakePeer(this);
+    });
+  }
+
+  /** The connector's timer has come. */
+  tick(now: number): void {
+    runAtRoot(() => {
+      this.connector.tick(now);
+      this.core.wakePeer(this);
+    });
+  }
+
+  /** Sends a ping; whatever comes back counts as life. */
+  ping(now: number): void {
+    this.outbox.sendLoose(FrameKind.PING, Math.floor(now));
+  }
+
+  /** Breaks the link; the session stays and both sides redial. For silence, and for tests. */
+  reset(error: Error): void {
+    const { link } = this;
+    if (link === undefined) return;
+    link.end(error);
+    this.closed(link);
+  }
+
+  /** Ends it for good. Pending calls are the caller's to fail. */
+  close(): void {
+    if (this.state === 'gone') return;
+    this.state = 'gone';
+    this.connector.close();
+    this.inbox.close();
+    this.outbox.close();
+    this.link?.finish();
+    this.link = undefined;
+  }
+
+  /** One end of this worker's connection to itself: there is nobody to ask who is there. */
+  attachLoop(connection: Connection): void {
+    this.agreed = true;
+    const { limits } = this.core;
+    this.outbox.session.credits.allowed(limits.maxInboundCalls, limits.maxBufferedBytesPerPeer);
+    const link = new Link(connection, this, this.core.slabs, this.core.wireLimits);
+    this.connector.hello(link, 1);
+    this.adopt(link);
+    link.start();
+  }
+
+  /** A stranger's link said HELLO and is this peer's, in this life. */
+  hello(link: Link, identity: handshakeProto.Identity): void {
+    link.handTo(this);
+    hellos.set(link, identity);
+    this.connector.hello(link, identity.dial);
+    this.core.wakePeer(this);
+  }
+
+  // ConnectorPort
+
+  dial(): void {
+    const dial: Dial = { controller: new AbortController(), link: undefined, timer: undefined };
+    this.dialing = dial;
+    this.core.connect(this, dial.controller.signal).then(
+      (connection) => {
+        if (this.dialing !== dial) {
+          connection.destroy();
+          return;
+        }
+        dial.link = new Link(connection, this, this.core.slabs, this.core.wireLimits);
+        dial.timer = setTimeout(
+          () => this.failDial(dial, new RpcError('deadline-exceeded', 'no WELCOME came')),
+          HELLO_TIMEOUT_MS,
+        );
+        dial.link.start();
+        dial.link.sendHandshake({ $case: 'hello', value: { identity: this.identity() } });
+      },
+      (error: unknown) => this.failDial(dial, error),
+    );
+  }
+
+  abandonDial(): void {
+    const dial = this.dialing;
+    if (dial === undefined) return;
+    this.dialing = undefined;
+    clearTimeout(dial.timer);
+    dial.controller.abort(new RpcError('cancelled', 'another link of this pair has won'));
+    dial.link?.end();
+  }
+
+  accept(link: Link): void {
+    const identity = hellos.get(link);
+    if (this.worker.name === this.core.self.name) return;
+    if (identity === undefined || link.state === 'closed') {
+      this.connector.linkLost(this.core.now());
+      return;
+    }
+    this.endOldLink();
+    const known = sameToken(identity.session, this.token);
+    if (this.agreed && !known && this.outbox.session.hasDelivered) {
+      link.refuse('failed-precondition', 'this side knows another session');
+      this.connector.linkLost(this.core.now());
+      this.core.sessionLost(this, 'it does not know its session any more');
+      return;
+    }
+    const resumed = this.agreed && known;
+    this.token = identity.session;
+    this.learn(identity);
+    link.sendHandshake({ $case: 'welcome', value: { identity: this.identity(), resumed, version: PROTOCOL_VERSION } });
+    this.adopt(link);
+  }
+
+  refuse(link: Link): void {
+    link.refuse('unavailable', 'another link of this pair has won');
+  }
+
+  park(_link: Link): void {
+    // It stays open and silent until the own dial is decided.
+  }
+
+  giveUp(why: 'refused' | 'unreachable'): void {
+    if (this.state === 'open') this.state = 'unreachable';
+    this.core.givenUp(this, why);
+  }
+
+  random(): number {
+    return new DataView(randomBytes(4).buffer).getUint32(0) / 2 ** 32;
+  }
+
+  // LinkOwner
+
+  handshake(link: Link, step: Step): void {
+    const dial = this.dialing;
+    if (dial?.link !== link) throw protocolError('a handshake out of turn');
+    switch (step.$case) {
+      case 'welcome':
+        this.welcome(dial, link, step.value);
+        return;
+      case 'reject':
+        this.rejected(dial, step.value);
+        return;
+      case 'hello':
+      case 'challenge':
+      case 'auth':
+        throw protocolError(`a ${step.$case} instead of WELCOME`);
+    }
+  }
+
+  resumed(link: Link, position: Resume): void {
+    if (link !== this.link) return;
+    this.agreed = true;
+    this.state = 'open';
+    const first = this.outbox.session.state === 'idle';
+    if (!first) this.reconnects++;
+    if (!this.outbox.resume(position)) {
+      link.end();
+      this.core.sessionLost(this, 'it claims to have what was never sent');
+      return;
+    }
+    this.core.linkUp(this, first);
+  }
+
+  frame(header: FrameHeader, bytes: Uint8Array, start: number, end: number): void {
+    this.inbox.frame(header, bytes, start, end);
+  }
+
+  body(header: FrameHeader): Uint8Array | undefined {
+    return this.inbox.body(header);
+  }
+
+  bodyEnd(header: FrameHeader, landed: number): void {
+    this.inbox.bodyEnd(header, landed);
+  }
+
+  batch(_link: Link): void {
+    const at = this.outbox.session.ackAt();
+    if (at === 0) this.outbox.sendAck();
+    else if (at !== Infinity) this.core.ackSoon(this);
+  }
+
+  closed(link: Link, error?: Error): void {
+    const dial = this.dialing;
+    if (dial?.link === link) {
+      this.failDial(dial, error ?? new RpcError('unavailable', 'the connection was closed during the handshake'));
+      return;
+    }
+    if (link !== this.link) {
+      this.connector.parkedLost(link);
+      return;
+    }
+    this.dropLink(link);
+    this.core.logger.debug({ peer: this.worker.name, error: error?.message }, 'link lost');
+    if (this.state === 'gone') return;
+    this.core.linkLost(this);
+    if (this.inbox.saidGoodbye) this.core.saidGoodbye(this);
+    else runAtRoot(() => this.connector.linkLost(this.core.now()));
+    this.core.wakePeer(this);
+  }
+
+  private welcome(dial: Dial, link: Link, welcome: handshakeProto.Welcome): void {
+    const { identity } = welcome;
+    if (identity === undefined || identity.name !== this.worker.name || identity.incarnation !== this.incarnation) {
+      throw protocolError('another worker answered');
+    }
+    if (!sameToken(identity.session, this.token)) throw protocolError('another session was answered');
+    clearTimeout(dial.timer);
+    this.dialing = undefined;
+    // A peer that had agreed to nothing yet has delivered nothing: with it, the session simply begins.
+    if (this.agreed && !welcome.resumed && this.outbox.session.hasDelivered) {
+      link.end();
+      this.core.sessionLost(this, 'it does not know the session any more');
+      return;
+    }
+    this.agreed = true;
+    this.learn(identity);
+    this.endOldLink();
+    this.connector.welcomed(identity.dial);
+    this.adopt(link);
+  }
+
+  private rejected(dial: Dial, { code, message }: handshakeProto.Reject): void {
+    if (code === 'fenced') {
+      void this.core.expelled().then((gone) => {
+        const text = gone ? message : `worker '${this.worker.name}' counts this worker as gone, and its group does not`;
+        this.failDial(dial, new RpcError(gone ? 'fenced' : 'unavailable', text, { peer: this.worker }));
+      });
+      return;
+    }
+    if (code === 'failed-precondition') this.core.sessionLost(this, message);
+    const known = HOPELESS.has(code as RpcErrorCode) ? (code as RpcErrorCode) : 'unavailable';
+    this.failDial(dial, new RpcError(known, message, { peer: this.worker }));
+  }
+
+  private adopt(link: Link): void {
+    this.link = link;
+    this.outbox.open(link.connection, []);
+    link.sendResume(this.outbox.session.position());
+  }
+
+  /** What the other side says of itself. */
+  private learn(identity: handshakeProto.Identity): void {
+    this.extensions = new Set(identity.extensions.map(({ name }) => name));
+    const { limits } = identity;
+    if (limits !== undefined) this.outbox.session.credits.allowed(limits.maxInboundCalls, limits.maxInboundBytes);
+  }
+
+  private identity(): handshakeProto.Identity {
+    const { core } = this;
+    return {
+      group: core.group,
+      name: core.self.name,
+      id: core.self.id,
+      incarnation: core.incarnation,
+      peerIncarnation: this.incarnation,
+      session: this.token,
+      dial: this.connector.dialCount,
+      epoch: core.epoch,
+      extensions: core.extensions.names.map((name) => ({ name, version: 1 })),
+      limits: {
+        maxInboundCalls: core.limits.maxInboundCalls,
+        maxInboundBytes: core.limits.maxBufferedBytesPerPeer,
+        maxFrameBytes: core.wireLimits.maxFrameBytes,
+        maxMessageBytes: core.wireLimits.maxMessageBytes,
+      },
+      host: core.hostId,
+      minVersion: PROTOCOL_VERSION,
+      maxVersion: PROTOCOL_VERSION,
+      nonce: new Uint8Array(0),
+    };
+  }
+
+  /** Delivery on the old link has to be over before a new one says where this side stands. */
+  private endOldLink(): void {
+    const { link } = this;
+    if (link === undefined) return;
+    link.end();
+    this.dropLink(link);
+  }
+
+  private dropLink(link: Link): void {
+    this.earlierSent += link.connection.sentBytes;
+    this.earlierReceived += link.connection.receivedBytes;
+    this.link = undefined;
+    this.outbox.lost();
+  }
+
+  private failDial(dial: Dial, error: unknown): void {
+    if (this.dialing !== dial) return;
+    this.dialing = undefined;
+    clearTimeout(dial.timer);
+    dial.link?.end();
+    this.core.logger.debug(
+      { peer: this.worker.name, error: error instanceof Error ? error.message : String(error) },
+      'dial failed',
+    );
+    if (error instanceof RpcError && HOPELESS.has(error.code)) {
+      this.connector.dialRejected();
+      const { code, message } = error;
+      this.core.caller.failAll(
+        this,
+        (executed) => new RpcError(code, message, { executed, peer: this.worker, cause: error }),
+      );
+    } else {
+      runAtRoot(() => this.connector.dialFailed(isRefusal(error), this.core.now()));
+    }
+    this.core.wakePeer(this);
+  }
+}
+
+/** Another dial would end the same way. */
+const HOPELESS: ReadonlySet<RpcErrorCode> = new Set(['unauthenticated', 'version-mismatch', 'permission-denied']);
+
+/** The HELLO of each link that is parked or being accepted. */
+const hellos = new WeakMap<Link, handshakeProto.Identity>();
+
+function sameToken(a: Uint8Array, b: Uint8Array): boolean {
+  return sameBytes(a, b);
+}

@@ -1,0 +1,50 @@
+/** @file What sibling packages use of @backwire/rpc wherever it runs. */
+export {
+  bareText,
+  errorTypeOf,
+  InvariantError,
+  RPC_ERROR_CODES,
+  isRpcErrorCode,
+  type Executed,
+  type RpcErrorFields,
+} from './base/errors.ts';
+export {
+  definitionOfClass,
+  definitionOfInstance,
+  definitions,
+  invoke,
+  nameOf,
+  systemFunction,
+  type Definition,
+  type Kind,
+} from './base/definitions.ts';
+export type {
+  CallLabel,
+  ExtensionHost,
+  ExtensionInternals,
+  ExtensionValue,
+  Followed,
+  Member,
+  MessageOptions,
+  RpcMessage,
+} from './extensions/extension.ts';
+export { CALL_OPTIONS, checkArguments, checkTimeoutMs, refuseUnknown } from './base/options.ts';
+export { nearestName, optionNames, unknownOption } from '@backwire/tensor/internal';
+export { adoptArguments, runInScope } from './server/scoped.ts';
+export { system as systemError } from './base/system-error.ts';
+export { checkTensorsServed, served, servedClassOf } from './gate.ts';
+export { callLabelled, collectInWaitAll } from './calls.ts';
+export { withoutSlot } from './server/inbound-call.ts';
+export { errorName, type RecentCall } from './inspection/call-log.ts';
+export { MAX_METHODS } from './inspection/limits.ts';
+export type { AgentMetrics, PeerMetrics } from './inspection/metrics.ts';
+export type { CallObserver, ObservedCall, ObservedHandler, Observers } from './base/call-observers.ts';
+export type { Budget, OpenCall, SessionReport, WorkerReport } from './inspection/report.ts';
+export { handledMethod, incomingTrace, withTrace } from './inspection/trace.ts';
+export { unwatchAbort, watchAbort } from './base/abort-signals.ts';
+export { DECISIONS_PER_EPOCH } from './protocol/membership.ts';
+export type { CallCollectives, CallMaker, CallMembers, CallingAgent } from './calling-agent.ts';
+export { becomeDefault, forgetDefault } from './current-agent.ts';
+export { EventHub } from './events.ts';
+export type { Answer, CallForm } from './client/pending-call.ts';
+export { Served } from './base/served.ts';

@@ -1,0 +1,36 @@
+/** @file The public surface of @backwire/rpc but for what starts an agent, which Node and browsers do differently. */
+export type { AgentEvents, RpcAgent } from './base/rpc-agent.ts';
+export {
+  allGather,
+  barrier,
+  callContext,
+  getRpcTimeoutMs,
+  getWorkerInfo,
+  getWorkerInfos,
+  processGroup,
+  rpcAsync,
+  rpcOneway,
+  rpcStream,
+  rpcSync,
+  setRpcTimeoutMs,
+  waitAll,
+} from './calls.ts';
+export { remoteClass, remoteFunction, rpcClass, rpcFunction, type AnyCtor, type AnyFn } from './base/definitions.ts';
+export { newIdempotencyKey } from './base/ids.ts';
+export { RemoteError, RpcError, registerErrorType, rpcInfo, type RpcErrorCode } from './base/errors.ts';
+export type { Extension, ExtensionSession, Incoming, Outgoing } from './extensions/extension.ts';
+export type {
+  CallOptions,
+  FaultInjection,
+  Limits,
+  Liveness,
+  Logger,
+  Rest,
+  RpcOptions,
+  Security,
+  ShutdownOptions,
+  StreamOptions,
+} from './base/options.ts';
+export type { Lease, Store } from './stores/store.ts';
+export { currentAgent, shutdown } from './start.ts';
+export { WorkerInfo, type To } from './base/worker-info.ts';

@@ -1,0 +1,241 @@
+/** @file Faults on purpose: what becomes of requests, answers and control that fail or are held back, and which names there are. */
+import { afterEach, describe, expect, it } from 'vitest';
+import { tensor, type Tensor } from '@backwire/tensor';
+import { getRpcErrorType, type MessageType as Type } from '@backwire/wire';
+import { MessageType } from '@backwire/wire/internal';
+import { FAULTY_TYPES } from '../src/client/fault-injection.ts';
+import {
+  rpcFunction,
+  rpcInfo,
+  rpcOneway,
+  rpcStream,
+  rpcSync,
+  type Extension,
+  type FaultInjection,
+  type WorkerInfo,
+} from '../src/index.ts';
+import type { ExtensionHost, ExtensionInternals } from '../src/internal.ts';
+import { startCluster, until, type Cluster } from './cluster.ts';
+
+let ran: unknown[] = [];
+const echo = rpcFunction('faults/echo', (x: unknown) => {
+  ran.push(x);
+  return x;
+});
+const fail = rpcFunction('faults/fail', (text: string): number => {
+  throw new RangeError(text);
+});
+const shared = tensor([1, 2]);
+const lend = rpcFunction('faults/lend', () => shared, { scope: true });
+let closed = 0;
+const items = rpcFunction('faults/items', function* (count: number) {
+  try {
+    for (let i = 0; i < count; i++) yield i;
+  } finally {
+    closed++;
+  }
+});
+
+let cluster: Cluster | undefined;
+afterEach(async () => {
+  await cluster?.close();
+  cluster = undefined;
+  ran = [];
+});
+/** Two workers, of which the one of `rank` has the faults. */
+async function start(rank: number, faults: FaultInjection, extension?: Extension): Promise<Cluster['at']> {
+  cluster = await startCluster(2, (own) => ({
+    ...(own === rank ? { faults } : {}),
+    ...(extension === undefined ? {} : { extensions: [extension] }),
+  }));
+  return cluster.at;
+}
+const failure = (promise: Promise<unknown>): Promise<unknown> =>
+  promise.then(
+    () => 'no failure',
+    (error: unknown) => error,
+  );
+function isIntentional(error: unknown, type: string, executed: 'no' | 'yes'): void {
+  expect((error as Error).message).toContain(`Send attempt failed intentionally for ${type}`);
+  expect(getRpcErrorType(error)).toBe('intentional-failure');
+  expect(rpcInfo(error)).toMatchObject({ code: 'unavailable', executed });
+}
+const injected = (at: Cluster['at'], rank: number): unknown => at(rank).debugInfo()['agent.injected_faults'];
+
+describe('a request', () => {
+  it('that fails did not run, as often as was said, and then goes', async () => {
+    const at = await start(0, { failFirst: { PYTHON_CALL: 2 } });
+    for (let i = 0; i < 2; i++)
+      isIntentional(await failure(at(0).run(() => rpcSync('w1', echo, [1]))), 'PYTHON_CALL', 'no');
+    expect(await at(0).run(() => rpcSync('w1', echo, [7]))).toBe(7);
+    expect([ran, injected(at, 0), injected(at, 1)]).toEqual([[7], 2, 0]);
+  });
+
+  it('that is held back comes late, or times out', async () => {
+    const at = await start(0, { delayMs: { PYTHON_CALL: 60 } });
+    const before = performance.now();
+    expect(await at(0).run(() => rpcSync('w1', echo, [1]))).toBe(1);
+    expect(performance.now() - before).toBeGreaterThanOrEqual(55);
+    const late = await failure(at(0).run(() => rpcSync('w1', echo, [2], { timeoutMs: 10 })));
+    expect(rpcInfo(late)?.code).toBe('deadline-exceeded');
+    expect(ran).toEqual([1]);
+  });
+
+  it('that is held back sends what its arguments were when it was made', async () => {
+    const at = await start(0, { delayMs: { PYTHON_CALL: 40 } });
+    const [x, y, gone] = [tensor([1, 2]), tensor([3, 4]), tensor([5])];
+    const list = [x];
+    const sum = at(0).run(() => rpcSync('w1', echo, [[list, y, gone, new Uint8Array(9_000).fill(7)]]));
+    gone.dispose();
+    y.add_(100);
+    list.push(y);
+    const [rest, second, third, bytes] = (await sum) as [Tensor[], Tensor, Tensor, Uint8Array];
+    expect([rest.map((t) => t.toArray()), second.toArray(), third.toArray()]).toEqual([[[1, 2]], [3, 4], [5]]);
+    expect([bytes.length, bytes[8_999]]).toEqual([9_000, 7]);
+  });
+
+  it('that wants no answer fails and is held back likewise', async () => {
+    const at = await start(0, { failFirst: { PYTHON_CALL: 1 }, delayMs: { PYTHON_CALL: 40 } });
+    let error: unknown;
+    try {
+      at(0).run(() => rpcOneway('w1', echo, [1]));
+    } catch (thrown) {
+      error = thrown;
+    }
+    isIntentional(error, 'PYTHON_CALL', 'no');
+    const before = performance.now();
+    at(0).run(() => rpcOneway('w1', echo, [2]));
+    await until(() => ran.length > 0, 'it ran');
+    expect(performance.now() - before).toBeGreaterThanOrEqual(35);
+    expect(ran).toEqual([2]);
+  });
+});
+
+describe('an answer', () => {
+  it('that fails is replaced by that failure, which says that the call ran', async () => {
+    const at = await start(1, { failFirst: { PYTHON_RET: 2 } });
+    for (let i = 0; i < 2; i++)
+      isIntentional(await failure(at(0).run(() => rpcSync('w1', echo, [i]))), 'PYTHON_RET', 'yes');
+    expect(await at(0).run(() => rpcSync('w1', echo, [2]))).toBe(2);
+    expect([ran, injected(at, 1)]).toEqual([[0, 1, 2], 2]);
+  });
+
+  it('that is an error fails too', async () => {
+    const at = await start(1, { failFirst: { EXCEPTION: 1 }, delayMs: { EXCEPTION: 40 } });
+    isIntentional(await failure(at(0).run(() => rpcSync('w1', fail, ['a']))), 'EXCEPTION', 'yes');
+    const before = performance.now();
+    expect(await failure(at(0).run(() => rpcSync('w1', fail, ['b'])))).toBeInstanceOf(RangeError);
+    expect(performance.now() - before).toBeGreaterThanOrEqual(35);
+  });
+
+  it('that is held back is what the value was, and its call is open until it has left', async () => {
+    const at = await start(1, { delayMs: { PYTHON_RET: 60 } });
+    const before = performance.now();
+    const lent = at(0).run(() => rpcSync('w1', lend));
+    await until(() => at(1).debugInfo()['agent.server_active_calls'] === 1, 'it is being answered');
+    shared.add_(10);
+    expect((await lent).toArray()).toEqual([1, 2]);
+    expect(performance.now() - before).toBeGreaterThanOrEqual(55);
+    await until(() => at(1).debugInfo()['agent.server_active_calls'] === 0, 'it is over');
+    const late = await failure(at(0).run(() => rpcSync('w1', echo, [2], { timeoutMs: 15 })));
+    expect(rpcInfo(late)?.code).toBe('deadline-exceeded');
+    await until(() => at(1).debugInfo()['agent.server_active_calls'] === 0, 'nobody waits for it');
+  });
+
+  it('that is one of a stream ends it, or holds all up in order', async () => {
+    const at = await start(1, { failFirst: { PYTHON_RET: 1 }, delayMs: { PYTHON_RET: 15 } });
+    const read = (): Promise<number[]> =>
+      at(0).run(async () => {
+        const got: number[] = [];
+        for await (const item of rpcStream('w1', items, [3])) got.push(item);
+        return got;
+      });
+    closed = 0;
+    isIntentional(await failure(read()), 'PYTHON_RET', 'yes');
+    await until(() => closed === 1, 'the generator heard of it');
+    const before = performance.now();
+    expect(await read()).toEqual([0, 1, 2]);
+    expect(performance.now() - before).toBeGreaterThanOrEqual(40);
+  });
+});
+
+describe('control', () => {
+  const got: [type: string, byte: number][] = [];
+  const types = { RREF_FORK_REQUEST: MessageType.RREF_FORK_REQUEST, RREF_ACK: MessageType.RREF_ACK } as const;
+  const listening: Extension = {
+    name: 'listening',
+    attach(): ExtensionInternals {
+      const hear =
+        (type: string) =>
+        (_from: WorkerInfo, payload: Uint8Array): void =>
+          void got.push([type, payload[0] ?? -1]);
+      return { controls: new Map(Object.entries(types).map(([name, type]) => [type as Type, hear(name)])) };
+    },
+  };
+  const tell = (at: Cluster['at'], type: Type, byte: number): void => {
+    const host = at(0) as ExtensionHost;
+    host.control(host.resolve('w1'), type, Uint8Array.of(byte));
+  };
+
+  it.each([0, 1, 3, 7])('that fails %i times comes in order all the same, once', async (times) => {
+    got.length = 0;
+    const at = await start(0, { failFirst: { RREF_FORK_REQUEST: times } }, listening);
+    for (let i = 0; i < 3; i++) {
+      tell(at, types.RREF_FORK_REQUEST, i);
+      tell(at, types.RREF_ACK, i);
+    }
+    await until(() => got.length >= 6, 'all six came');
+    expect(got.map(([, byte]) => byte)).toEqual([0, 0, 1, 1, 2, 2]);
+    expect(injected(at, 0)).toBe(times);
+    expect(await at(0).run(() => rpcSync('w1', echo, [1]))).toBe(1);
+    expect(got).toHaveLength(6);
+  });
+
+  it('that is held back comes late, and what is behind it waits', async () => {
+    got.length = 0;
+    const at = await start(0, { delayMs: { RREF_FORK_REQUEST: 50 } }, listening);
+    const before = performance.now();
+    tell(at, types.RREF_FORK_REQUEST, 1);
+    tell(at, types.RREF_ACK, 2);
+    await until(() => got.length === 2);
+    expect(performance.now() - before).toBeGreaterThanOrEqual(45);
+    expect(got.map(([, byte]) => byte)).toEqual([1, 2]);
+  });
+
+  it('that is still held when its agent ends goes before the goodbye', async () => {
+    got.length = 0;
+    const at = await start(0, { delayMs: { RREF_FORK_REQUEST: 600_000 } }, listening);
+    tell(at, types.RREF_FORK_REQUEST, 1);
+    tell(at, types.RREF_ACK, 2);
+    await Promise.all([at(0).shutdown(), at(1).shutdown()]);
+    expect(got.map(([, byte]) => byte)).toEqual([1, 2]);
+  });
+});
+
+describe('the names', () => {
+  it('are those of the messages that agents send', () => {
+    const others = Object.keys(MessageType).filter((name) => !(FAULTY_TYPES as readonly string[]).includes(name));
+    expect(others.sort()).toEqual([
+      'BYE',
+      'CLEANUP_AUTOGRAD_CONTEXT_RESP',
+      'DRAIN',
+      'REPORT',
+      'SCRIPT_RREF_FETCH_CALL',
+      'SCRIPT_RREF_FETCH_RET',
+      'UNKNOWN',
+    ]);
+  });
+
+  it.each([
+    [{ failFirst: { BYE: 1 } }, 'no agent sends a message of type BYE'],
+    [{ delayMs: { UNKNOWN: 1 } }, 'no agent sends a message of type UNKNOWN'],
+    [{ failFirst: { NO_SUCH_TYPE: 1 } }, "no message type is named 'NO_SUCH_TYPE'"],
+    [{ failFirst: { constructor: 1 } as never }, "no message type is named 'constructor'"],
+    [{ failFirst: { PYTHON_CALL: 1.5 } }, 'PYTHON_CALL is a whole number from 0, got 1.5'],
+    [{ failFirst: { PYTHON_CALL: -1 } }, 'PYTHON_CALL is a whole number from 0, got -1'],
+    [{ delayMs: { PYTHON_CALL: Infinity } }, 'PYTHON_CALL is a number from 0, got Infinity'],
+    [{ delayMs: { PYTHON_CALL: '5' } as never }, 'PYTHON_CALL is a number from 0, got 5'],
+  ])('that are none, or of no use, are refused: %j', async (faults, words) => {
+    await expect(start(0, faults)).rejects.toThrow(words);
+  });
+});

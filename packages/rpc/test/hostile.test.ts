@@ -1,0 +1,424 @@
+/** @file A member that does not keep to the protocol: at every state of a link it costs one connection, never the agent. */
+import { afterEach, describe, expect, it } from 'vitest';
+import {
+  decodeProto,
+  encodeProto,
+  errorProto,
+  FrameFlag,
+  FrameKind,
+  FrameReader,
+  FrameWriter,
+  handshakeProto,
+  MessageType,
+  type FrameHeader,
+} from '@backwire/wire/internal';
+import type { Agent } from '../src/agent.ts';
+import { rpcName } from '@backwire/tensor';
+import { encodeValue } from '@backwire/wire';
+import { createAgent, rpcClass, rpcFunction, rpcInfo, rpcSync, type RpcAgent, type RpcOptions } from '../src/index.ts';
+import { Group } from '../src/membership/group.ts';
+import { keepAlive } from '../src/liveness/thread.ts';
+import { authenticate } from '../src/connect/authenticate.ts';
+import { openStore } from '../src/stores/open.ts';
+import { prefixStore } from '../src/stores/prefix.ts';
+import type { Connection, Listener } from '../src/transports/transport.ts';
+import { unixTransport } from '../src/transports/unix.ts';
+import { until } from './cluster.ts';
+
+const echo = rpcFunction('hostile/echo', (x: unknown) => x);
+const SECRET = 'a secret for tests only';
+let stores = 0;
+const closing: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  for (const close of closing.splice(0).reverse()) await close();
+});
+
+/** One connection of the agent to the impostor, after authentication. */
+interface Talk {
+  readonly connection: Connection;
+  readonly hello: handshakeProto.Identity;
+  /** Kinds of frames that came after the handshake. */
+  readonly kinds: number[];
+  /** What came as the answer of each call: the code of an error, 'result' for anything else. */
+  readonly answers: Map<number, string>;
+  /** The id of the last CALL. */
+  call: number;
+  write(fn: (writer: FrameWriter) => void): void;
+  welcome(change?: Partial<handshakeProto.Identity>, resumed?: boolean): void;
+  resume(received?: number): void;
+}
+
+/** A group of a real agent 'w0' and an impostor 'w1' that does what `behave` says with each connection. */
+async function impostor(
+  behave: (talk: Talk) => void,
+  options: Partial<RpcOptions> = {},
+): Promise<{ agent: RpcAgent; talks: Talk[]; call(timeoutMs?: number): Promise<unknown> }> {
+  const name = `memory://hostile-${stores++}`;
+  const talks: Talk[] = [];
+  const { store } = await openStore(name);
+  const quiet = { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined };
+  const group = new Group({
+    store: prefixStore(store, 'backwire/default/', { owned: false }),
+    root: store,
+    leaseMs: 10_000,
+    busyDeadMs: 60_000,
+    isGone: () => false,
+    onStore: () => undefined,
+    logger: quiet,
+    onView: () => undefined,
+    onLeaseLost: () => undefined,
+    keepAlive,
+    now: () => performance.now(),
+  });
+  closing.push(() => group.close());
+  const transport = unixTransport();
+  const keys = [{ id: '0000000000000000', secret: new TextEncoder().encode(SECRET) }] as const;
+  const { findKeys } = await import('../src/security/secret.ts');
+  const real = findKeys({ secret: SECRET }) ?? keys;
+  const listener: Listener = await transport.listen({}, (connection) => {
+    const claim = new TextEncoder().encode(`w1#${group.incarnation}`);
+    authenticate(connection, { role: 'acceptor', group: 'default', keys: real, claim }).then(
+      () => attach(connection),
+      () => undefined,
+    );
+  });
+  closing.push(() => listener.close());
+  const attach = (connection: Connection): void => {
+    let talk: Talk | undefined;
+    const reader = new FrameReader({
+      frame(header: FrameHeader, bytes, start, end) {
+        if (talk === undefined) {
+          const { step } = handshakeProto.Handshake.decode(bytes.slice(start, end));
+          if (step?.$case !== 'hello' || step.value.identity === undefined) throw new Error('no HELLO');
+          reader.phase = 'open';
+          talk = talkOf(connection, step.value.identity, group.incarnation);
+          talks.push(talk);
+          behave(talk);
+          return;
+        }
+        talk.kinds.push(header.kind);
+        if (header.kind === FrameKind.CALL) talk.call = header.id;
+        if (header.kind === FrameKind.RESULT || header.kind === FrameKind.STREAM_END)
+          talk.answers.set(header.id, 'result');
+        if (header.kind === FrameKind.ERROR)
+          talk.answers.set(header.id, decodeProto(errorProto.Error, bytes.slice(start, end), 'error').code);
+      },
+      body: () => undefined,
+      bodyEnd: () => undefined,
+    });
+    connection.attach({
+      nextBuffer: () => reader.nextBuffer(),
+      received: (count) => reader.received(count),
+      closed: () => reader.close(),
+    });
+  };
+  const endpoints = [{ transport: 'unix', domain: transport.domain, address: listener.endpoint }];
+  const fake = group.join({ name: 'w1', id: 1, size: 2, endpoints, host: 'elsewhere', extensions: [] }, Infinity);
+  const agent = await createAgent({
+    name: 'w0',
+    rank: 0,
+    worldSize: 2,
+    store: name,
+    transports: ['unix'],
+    security: { mode: 'hmac', secret: SECRET },
+    logger: quiet,
+    ...options,
+  });
+  closing.push(() => agent.shutdown({ graceful: false }));
+  await fake;
+  const call = (timeoutMs = 5_000): Promise<unknown> =>
+    agent.run(() => rpcSync('w1', echo, ['x'], { timeoutMs })).catch((error: unknown) => error);
+  return { agent, talks, call };
+}
+
+function talkOf(connection: Connection, hello: handshakeProto.Identity, incarnation: number): Talk {
+  const talk: Talk = {
+    connection,
+    hello,
+    kinds: [],
+    answers: new Map(),
+    call: 0,
+    write(fn) {
+      const writer = new FrameWriter();
+      fn(writer);
+      connection.write(writer.flush()?.chunks ?? []);
+    },
+    welcome(change = {}, resumed = false) {
+      const identity: handshakeProto.Identity = {
+        ...hello,
+        name: 'w1',
+        id: 1,
+        incarnation,
+        peerIncarnation: hello.incarnation,
+        dial: 0,
+        ...change,
+      };
+      const step = { $case: 'welcome', value: { identity, resumed, version: 1 } } as const;
+      talk.write((writer) =>
+        writer.frame(FrameKind.HANDSHAKE, 0, encodeProto(handshakeProto.Handshake, { step }), 0, 0),
+      );
+    },
+    resume(received = 0) {
+      talk.write((writer) =>
+        writer.frame(FrameKind.RESUME, 0, encodeProto(handshakeProto.Resume, { received, bodies: [] }), 0, 0),
+      );
+    },
+  };
+  return talk;
+}
+
+describe('a peer that breaks the protocol', () => {
+  it('costs a connection each time before the WELCOME', async () => {
+    const ways: ((talk: Talk) => void)[] = [
+      (talk) => talk.connection.destroy(),
+      (talk) => talk.connection.write([Uint8Array.from({ length: 500 }, (_, i) => i * 7)]),
+      (talk) => talk.write((writer) => writer.frame(FrameKind.ACK, 0, undefined, 0, 0)),
+      (talk) => talk.welcome({ session: new Uint8Array(16) }),
+      (talk) => talk.welcome({ name: 'w2' }),
+      (talk) => talk.welcome({ incarnation: 1 }),
+    ];
+    let turn = 0;
+    const { talks, call } = await impostor((talk) => {
+      const way = ways[turn++];
+      if (way !== undefined) {
+        way(talk);
+        return;
+      }
+      talk.welcome();
+      talk.resume();
+    });
+    const outcome = call(4_000);
+    await until(() => talks.some(({ kinds }) => kinds.includes(FrameKind.CALL)), 'the call came through at last');
+    expect(talks.length).toBe(ways.length + 1);
+    talks.at(-1)?.write((writer) => {
+      writer.begin();
+      writer.out.raw(Uint8Array.of(0x10, 1));
+      writer.endCall({
+        kind: FrameKind.RESULT,
+        flags: 0,
+        messageType: MessageType.PYTHON_RET,
+        seq: 1,
+        ack: 1,
+        callId: talks.at(-1)?.call ?? 0,
+        fn: 0,
+        remainingMs: -1,
+      });
+    });
+    expect(await outcome).toBe(true);
+  });
+
+  it('is not waited for beyond the time of a call', async () => {
+    const { call } = await impostor(() => undefined);
+    const info = rpcInfo(await call(150));
+    expect([info?.code, info?.executed]).toEqual(['deadline-exceeded', 'no']);
+  });
+
+  it('is evicted when it claims to have what was never sent', async () => {
+    const { agent, call } = await impostor((talk) => {
+      talk.welcome();
+      talk.resume(99);
+    });
+    const down = new Promise<string>((resolve) => void agent.on('peer-down', ({ name }) => resolve(name)));
+    expect(rpcInfo(await call())?.code).toBe('peer-died');
+    expect(await down).toBe('w1');
+  });
+
+  it('cannot put a worker out by saying that it was removed: the store says that it was not', async () => {
+    const { agent, call } = await impostor((talk) => {
+      const step = { $case: 'reject', value: { code: 'fenced', message: 'not a member', retryAfterMs: 0 } } as const;
+      talk.write((writer) =>
+        writer.frame(FrameKind.HANDSHAKE, 0, encodeProto(handshakeProto.Handshake, { step }), 0, 0),
+      );
+    });
+    let fenced = false;
+    agent.on('fenced', () => (fenced = true));
+    for (let attempt = 0; attempt < 2; attempt++) {
+      const info = rpcInfo(await call(1_000));
+      expect([info?.code, info?.executed, info?.peer?.name]).toEqual(['deadline-exceeded', 'no', 'w1']);
+    }
+    expect(fenced).toBe(false);
+    // It goes on serving: calls to itself are calls like any other.
+    expect(await agent.run(() => rpcSync('w0', echo, [7]))).toBe(7);
+  });
+
+  it.each<[string, (talk: Talk) => void]>([
+    ['skips a number', (talk) => talk.write((writer) => writer.idFrame(FrameKind.CANCEL, 1, 0, 0, 0, 5, 0))],
+    ['acknowledges the future', (talk) => talk.write((writer) => writer.frame(FrameKind.ACK, 0, undefined, 0, 77))],
+    [
+      'sends a storage of nothing',
+      (talk) => talk.write((writer) => writer.frame(FrameKind.HANDSHAKE, 0, undefined, 0, 0)),
+    ],
+    ['writes nonsense', (talk) => talk.connection.write([new Uint8Array(100).fill(0xee)])],
+  ])('loses its link when it %s, and may come back', async (_, breaks) => {
+    let turn = 0;
+    const { talks, call } = await impostor((talk) => {
+      talk.welcome({}, turn > 0);
+      talk.resume();
+      if (turn++ === 0) setTimeout(() => breaks(talk), 20);
+    });
+    const outcome = call();
+    await until(
+      () => talks.length === 2 && talks[1]!.kinds.includes(FrameKind.CALL),
+      'it was dialled again and the call replayed',
+    );
+    expect(talks[0]!.connection.closed || talks[0]!.kinds.length > 0).toBe(true);
+    talks[1]!.write((writer) => {
+      writer.begin();
+      writer.out.raw(Uint8Array.of(0xff, 0xff, 0xff));
+      writer.endCall({
+        kind: FrameKind.RESULT,
+        flags: 0,
+        messageType: MessageType.PYTHON_RET,
+        seq: 1,
+        ack: 1,
+        callId: talks[1]!.call,
+        fn: 0,
+        remainingMs: -1,
+      });
+    });
+    // And an answer that cannot be read fails its call alone.
+    const info = rpcInfo(await outcome);
+    expect([info?.code, info?.executed]).toEqual(['decode-error', 'yes']);
+  });
+
+  it('may answer what nobody asked', async () => {
+    const { agent, talks, call } = await impostor((talk) => {
+      talk.welcome();
+      talk.resume();
+    });
+    const outcome = call(300);
+    await until(() => talks[0]?.kinds.includes(FrameKind.CALL) === true, 'the call came');
+    talks[0]!.write((writer) => {
+      writer.begin();
+      writer.endCall({
+        kind: FrameKind.RESULT,
+        flags: 0,
+        messageType: MessageType.PYTHON_RET,
+        seq: 1,
+        ack: 1,
+        callId: 123_456_789,
+        fn: 0,
+        remainingMs: -1,
+      });
+      writer.idFrame(FrameKind.CANCEL, 987, 0, 0, 0, 2, 1);
+      writer.idFrame(FrameKind.BODY_ACK, 5, 3, 0, 0, 3, 1);
+      writer.idFrame(FrameKind.BODY_LOST, 5, 3, 0, 0, 4, 1);
+      writer.idFrame(FrameKind.CREDIT, 44, 3, 0, 0, 5, 1);
+      writer.frame(FrameKind.CONTROL, 0x1ff, new Uint8Array(10), 6, 1);
+      writer.begin();
+      writer.endCall({
+        kind: FrameKind.CALL,
+        flags: 0,
+        messageType: MessageType.PYTHON_CALL,
+        seq: 7,
+        ack: 1,
+        callId: 1,
+        fn: 9,
+        remainingMs: -1,
+      });
+    });
+    expect(rpcInfo(await outcome)?.code).toBe('deadline-exceeded');
+    await until(
+      () => talks[0]?.kinds.includes(FrameKind.ERROR) === true,
+      'the call of an unnamed function was refused',
+    );
+    expect((agent as Agent).members.find('w1').up).toBe(true);
+    expect(talks.length).toBe(1);
+  });
+});
+
+const ran: string[] = [];
+rpcFunction('hostile/secret', () => void ran.push('function'));
+rpcFunction('hostile/secret-stream', function* () {
+  ran.push('generator');
+  yield 1;
+});
+class Secret {
+  static readonly [rpcName] = 'hostile/Secret';
+  constructor() {
+    ran.push('constructor');
+  }
+  static open(): void {
+    ran.push('static method');
+  }
+}
+rpcClass(Secret, { methods: [], statics: ['open'] });
+
+describe('a member that names what it should not', () => {
+  const registered = ['hostile/secret', 'hostile/secret-stream', 'hostile/Secret', 'hostile/Secret.open'];
+  const lent = ['aten::outer', 'aten::add', 'nn.Linear', 'optim.SGD'];
+  const unknown = [
+    '__proto__',
+    'constructor',
+    'toString',
+    'hostile',
+    'nn.',
+    'nn.Module',
+    'nn.__proto__',
+    'aten::',
+    'a\0b',
+  ];
+  const flags = [0, FrameFlag.ONEWAY, FrameFlag.STREAM, FrameFlag.IDEMPOTENT, 7];
+  const types = [MessageType.PYTHON_CALL, MessageType.SCRIPT_CALL];
+
+  it('runs nothing, whatever the flags and the type, and is told why', async () => {
+    ran.length = 0;
+    const { talks, call } = await impostor(
+      (talk) => {
+        talk.welcome();
+        talk.resume();
+      },
+      { serve: [echo] },
+    );
+    const outcome = call(5_000);
+    await until(() => talks[0]?.kinds.includes(FrameKind.CALL) === true, 'the link is up');
+    const talk = talks[0]!;
+    const { bytes } = encodeValue([]);
+    const expected = new Map<number, string>();
+    let seq = 0;
+    for (const name of [...registered, ...lent, ...unknown]) {
+      const fn = expected.size + 1;
+      for (const flag of flags) {
+        for (const messageType of types) {
+          seq++;
+          talk.write((writer) => {
+            writer.begin();
+            writer.out.raw(bytes);
+            const fields = {
+              kind: FrameKind.CALL,
+              flags: flag,
+              messageType,
+              seq,
+              ack: 1,
+              callId: seq,
+              remainingMs: -1,
+            };
+            writer.endCall({ ...fields, fn }, name);
+          });
+          if ((flag & FrameFlag.ONEWAY) === 0)
+            expected.set(seq, unknown.includes(name) ? 'not-found' : 'permission-denied');
+        }
+      }
+    }
+    await until(() => talk.answers.size === expected.size, 'every call was answered');
+    expect(talk.answers).toEqual(expected);
+    expect(ran).toEqual([]);
+    // The link has lived through all of it, and serves what is served.
+    talk.write((writer) => {
+      writer.begin();
+      writer.out.raw(encodeValue(['x']).bytes);
+      const fields = {
+        flags: 0,
+        messageType: MessageType.PYTHON_CALL,
+        ack: 1,
+        callId: 9_999,
+        fn: 999,
+        remainingMs: -1,
+      };
+      writer.endCall({ ...fields, kind: FrameKind.CALL, seq: seq + 1 }, 'hostile/echo');
+    });
+    await until(() => talk.answers.get(9_999) === 'result', 'the echo came back');
+    expect(talks.length).toBe(1);
+    void outcome;
+  });
+});

@@ -1,0 +1,120 @@
+/** @file Waits that last say who waits for whom and for which function; the text of a shutdown that gave up is a sentence. */
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { barrier, rpcAsync, rpcFunction, rpcInfo, type Logger } from '../src/index.ts';
+import { SILENCE_MS } from '../src/base/limits.ts';
+import { startCluster, until, type Cluster } from './cluster.ts';
+
+vi.mock(import('../src/base/limits.ts'), async (original) => ({ ...(await original()), SILENCE_MS: 200 as 10_000 }));
+
+const busy = rpcFunction('silence/busy', async (ms: number) => {
+  // Does not look at its signal.
+  await new Promise((resolve) => setTimeout(resolve, ms));
+});
+
+let cluster: Cluster;
+const lines: string[] = [];
+const note = (_: object, text: string): void => void lines.push(text);
+const logger: Logger = { debug: () => undefined, info: () => undefined, warn: note, error: note };
+async function group(size: number): Promise<void> {
+  lines.length = 0;
+  cluster = await startCluster(size, { logger });
+}
+const said = (text: RegExp): Promise<void> =>
+  until(() => lines.some((line) => text.test(line)), `${text} in ${lines.join('\n')}`);
+afterEach(() => cluster.close());
+
+it('ten seconds are silence, in production', async () => {
+  const real = await vi.importActual('../src/base/limits.ts');
+  expect([real.SILENCE_MS, SILENCE_MS]).toEqual([10_000, 200]);
+  await group(1);
+});
+
+describe('after a while', () => {
+  it('a barrier beside a shutdown says so on both sides', async () => {
+    await group(2);
+    const met = cluster
+      .at(0)
+      .run(() => barrier())
+      .catch(() => undefined);
+    const ended = cluster
+      .at(1)
+      .shutdown({ timeoutMs: 5_000 })
+      .catch(() => undefined);
+    await said(/^worker 'w0' has waited \d+ s in barrier\(\) for worker 'w1', which waits in shutdown\(\)$/);
+    await said(/^worker 'w1' has waited \d+ s in shutdown\(\) for worker 'w0', which waits in barrier\(\)$/);
+    void met;
+    await cluster.close();
+    await ended;
+  });
+
+  it('a worker that forgot to come to a shutdown is named, and to a barrier', async () => {
+    await group(3);
+    const ended = [1, 2].map((rank) =>
+      cluster
+        .at(rank)
+        .shutdown({ timeoutMs: 5_000 })
+        .catch(() => undefined),
+    );
+    await said(/^worker 'w1' has waited \d+ s in shutdown\(\) for worker 'w0', which has not called shutdown\(\)$/);
+    await said(/^worker 'w2' has waited \d+ s in shutdown\(\) for worker 'w0', which has not called shutdown\(\)$/);
+    await cluster.close();
+    await Promise.all(ended);
+    await group(3);
+    const met = cluster
+      .at(1)
+      .run(() => barrier())
+      .catch(() => undefined);
+    await said(
+      /^worker 'w1' has waited \d+ s in barrier\(\) for workers 'w0', 'w2', which have not called barrier\(\)$/,
+    );
+    await cluster.close();
+    await met;
+  });
+
+  it('a handler that ignores its signal keeps a shutdown waiting, and is named on its worker', async () => {
+    await group(2);
+    const controller = new AbortController();
+    const call = cluster.at(0).run(() => rpcAsync('w1', busy, [2_000], { signal: controller.signal }));
+    const failed = expect(call).rejects.toThrow('cancelled');
+    await until(() => cluster.at(1).debugInfo()['agent.server_active_calls'] === 1, 'the handler');
+    controller.abort();
+    await failed;
+    const ended = [0, 1].map((rank) => cluster.at(rank).shutdown());
+    await said(
+      /^worker 'w1' has waited \d+ s in shutdown\(\) for its calls to end: 1 handler still runs here \('silence\/busy' for worker 'w0', [\d.]+ s, which was cancelled and does not heed its signal\)$/,
+    );
+    await said(
+      /^worker 'w0' has waited \d+ s in shutdown\(\) for worker 'w1', whose calls are not over: its own output/,
+    );
+    await Promise.all(ended);
+  });
+});
+
+it('before that, and when nothing is waited for, nothing is said', async () => {
+  await group(3);
+  await Promise.all(cluster.agents.map((agent) => agent.run(() => barrier())));
+  await Promise.all(cluster.agents.map((agent) => agent.shutdown()));
+  expect(lines).toEqual([]);
+});
+
+it('a shutdown that gave up says what was not over, in a sentence', async () => {
+  await group(2);
+  const call = cluster.at(0).run(() => rpcAsync('w1', busy, [3_000]));
+  call.catch(() => undefined);
+  await until(() => cluster.at(1).debugInfo()['agent.server_active_calls'] === 1, 'the handler');
+  const errors = await Promise.all(
+    [0, 1].map((rank) =>
+      cluster
+        .at(rank)
+        .shutdown({ timeoutMs: 400 })
+        .catch((error: unknown) => error),
+    ),
+  );
+  expect(errors.map((error) => rpcInfo(error)?.code)).toEqual(['deadline-exceeded', 'deadline-exceeded']);
+  expect((errors[0] as Error).message).toMatch(
+    /shutdown did not end in 400 ms: (1 call waits for an answer \('silence\/busy' on worker 'w1', [\d.]+ s\)|.*w1)/,
+  );
+  expect((errors[1] as Error).message).toMatch(
+    /shutdown did not end in 400 ms: 1 handler still runs here \('silence\/busy' for worker 'w0', [\d.]+ s\)/,
+  );
+});
