@@ -30,8 +30,8 @@ import type {
   MessageOptions,
   RpcMessage,
 } from './extensions/extension.ts';
-import { Extensions } from './extensions/chain.ts';
-import { Faults } from './client/fault-injection.ts';
+import { ExtensionChain } from './extensions/chain.ts';
+import { FaultInjector } from './client/fault-injection.ts';
 import { type Group } from './membership/group.ts';
 import { InboundCall } from './server/inbound-call.ts';
 import { isInspector, serveInspector } from './inspection/responder.ts';
@@ -39,7 +39,7 @@ import { metricsOf, type AgentMetrics } from './inspection/metrics.ts';
 import { Observers } from './base/call-observers.ts';
 import { encodeCallMessage, encodeFor, readCallPayload } from './extensions/call-message.ts';
 import { MAX_OPEN_CALLS } from './base/limits.ts';
-import { Members } from './membership/peers.ts';
+import { Peers } from './membership/peers.ts';
 import {
   refuseUnknown,
   type CallOptions,
@@ -60,7 +60,7 @@ import type { Settings } from './start.ts';
 import type { Connection, Listener, Transport } from './transports/transport.ts';
 import { WorkerInfo, type To } from './base/worker-info.ts';
 import { claimIn, claimOf, dialMember } from './connect/dial.ts';
-import { createDoor } from './connect/accept.ts';
+import { createAcceptor } from './connect/accept.ts';
 
 const LISTEN_OPTIONS: ReadonlySet<string> = new Set(['signal']);
 const NO_EXTENSIONS: ReadonlySet<string> = new Set();
@@ -81,15 +81,15 @@ export class Agent implements ExtensionHost, Core, CallingAgent {
   readonly slabs = new SlabPool();
   readonly calls = new CallTable<PendingCall>(MAX_OPEN_CALLS);
   readonly observers = new Observers();
-  readonly extensions: Extensions;
+  readonly extensions: ExtensionChain;
   readonly deviceMaps: DeviceMaps;
-  readonly faults: Faults;
+  readonly faults: FaultInjector;
   readonly codec: ValueCodec<ValueContext>;
   readonly lasting: ValueCodec<ValueContext>;
   readonly dispatcher: Dispatcher;
   readonly stallGuard: StallGuard;
   readonly caller: Caller;
-  readonly members: Members;
+  readonly members: Peers;
   readonly membership: Membership;
   readonly collectives: Collectives;
   readonly settings: Settings;
@@ -129,24 +129,24 @@ export class Agent implements ExtensionHost, Core, CallingAgent {
     this.listeners = listeners;
     this.names = new Served({ worker: self.name, serve: settings.serve, builtins: settings.builtins });
     this.membership = new Membership({ name: self.name, incarnation: self.incarnation });
-    this.faults = new Faults(settings.faults, settings.logger);
+    this.faults = new FaultInjector(settings.faults, settings.logger);
     this.caller = new Caller(this, settings.rpcTimeoutMs);
     this.caller.callSites = settings.callSites;
     this.dispatcher = new Dispatcher(this, settings.maxConcurrentCalls);
     this.stallGuard = new StallGuard({
-      core: this,
+      environment: this,
       peers: () => this.members.list(),
       refresh: () => group.refresh(),
     });
     this.collectives = new Collectives(this);
     // Extensions look at the agent while they attach: all that does not need them is there by now.
-    this.extensions = new Extensions(settings.extensions, this);
+    this.extensions = new ExtensionChain(settings.extensions, this);
     this.codec = new ValueCodec<ValueContext>(this.extensions.values(), this.wireLimits);
     this.lasting = new ValueCodec<ValueContext>(this.extensions.lastingValues(), this.wireLimits);
     const { hub } = this;
-    this.members = new Members(
+    this.members = new Peers(
       {
-        core: this,
+        environment: this,
         group,
         membership: this.membership,
         emit: (event, value) => {
@@ -274,7 +274,7 @@ export class Agent implements ExtensionHost, Core, CallingAgent {
   control(to: WorkerInfo, type: MessageType, payload: Uint8Array): void {
     const peer = this.members.find(to);
     this.faults.control(peer, type, () => {
-      if (peer.state !== 'gone') peer.outbox.sendControl(FrameKind.CONTROL, type, payload);
+      if (peer.state !== 'gone') peer.sender.sendControl(FrameKind.CONTROL, type, payload);
     });
   }
 
@@ -356,8 +356,8 @@ export class Agent implements ExtensionHost, Core, CallingAgent {
   }
 
   /** Takes the connections that come in: strangers prove themselves, a bounded number at a time. */
-  openDoor(): (connection: Connection) => void {
-    return createDoor({
+  acceptor(): (connection: Connection) => void {
+    return createAcceptor({
       group: this.group,
       keys: this.settings.security.keys,
       claim: claimOf(this),
@@ -418,11 +418,11 @@ export class Agent implements ExtensionHost, Core, CallingAgent {
   private sendDrain(peer: Peer): void {
     if (!peer.up) return;
     const notice = encodeProto(controlProto.Drain, {
-      lastSeq: peer.outbox.session.lastReceived,
+      lastSeq: peer.sender.session.lastReceived,
       graceMs: 0,
       reason: 'shutdown',
     });
-    peer.outbox.sendControl(FrameKind.CONTROL, Types.DRAIN, notice);
+    peer.sender.sendControl(FrameKind.CONTROL, Types.DRAIN, notice);
   }
 
   expelled(): Promise<boolean> {

@@ -161,7 +161,7 @@ export class Shutdown {
     agent.faults.flush();
     const bye = encodeProto(controlProto.Bye, { reason: 'shutdown' });
     for (const peer of agent.members.list())
-      if (peer.up) peer.outbox.sendControl(FrameKind.CONTROL, MessageType.BYE, bye);
+      if (peer.up) peer.sender.sendControl(FrameKind.CONTROL, MessageType.BYE, bye);
     await this.flushed(left());
     agent.close();
     await within(Promise.all(agent.listeners.map((listener) => listener.close())), left());
@@ -174,7 +174,7 @@ export class Shutdown {
   private async flushed(limit: number): Promise<void> {
     const until = performance.now() + Math.min(limit, this.graceful ? LAST_MS : HASTY_MS);
     const peers = this.agent.members.list().filter((peer) => peer.up);
-    while (peers.some((peer) => peer.up && !peer.outbox.idle) && performance.now() < until) await sleep(1);
+    while (peers.some((peer) => peer.up && !peer.sender.idle) && performance.now() < until) await sleep(1);
   }
 
   /** What is still held may be why the time ran out. */

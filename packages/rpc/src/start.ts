@@ -175,7 +175,7 @@ async function enter(
   const agent = new Agent(settings, member, group, transports, doors.listeners);
   later.agent = agent;
   agent.begin(view);
-  doors.handTo(agent.openDoor());
+  doors.handTo(agent.acceptor());
   await group.refresh();
   return agent;
 }

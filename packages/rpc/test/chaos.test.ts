@@ -238,11 +238,11 @@ function leftOver(agents: readonly RpcAgent[]): string | undefined {
       .filter(([key, value]) => /active_calls$/.test(key) && value !== 0)
       .map(([key, value]) => `${agent.name}: ${key} ${value}`),
     ...links(agent)
-      .filter(({ outbox, inbox }) => !outbox.idle || inbox.calls.size > 0)
-      .map(({ worker, outbox, inbox }) => {
-        const { session, pendingBytes } = outbox;
+      .filter(({ sender, receiver }) => !sender.idle || receiver.calls.size > 0)
+      .map(({ worker, sender, receiver }) => {
+        const { session, pendingBytes } = sender;
         const bodies = session.bodies.pendingBytes;
-        return `${agent.name} to ${worker.name}: ${pendingBytes} bytes wait, ${bodies} of storages, ${inbox.calls.size} calls of it`;
+        return `${agent.name} to ${worker.name}: ${pendingBytes} bytes wait, ${bodies} of storages, ${receiver.calls.size} calls of it`;
       }),
   ]);
   return found.length === 0 ? undefined : found.join('; ');

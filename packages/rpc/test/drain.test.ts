@@ -117,7 +117,7 @@ describe('a worker that leaves', () => {
     const kept = a.run(() => failure(rpcSync('b', held, ['first'])));
     await until(() => running === 1);
     const peer = (a as Agent).members.find('b');
-    const before = peer.outbox.session.lastSent;
+    const before = peer.sender.session.lastSent;
     const crossing = a.run(() => failure(rpcSync('b', note, ['crossing'])));
     peer.lastServed = before;
     (a as Agent).caller.failAll(peer, (executed) => new RpcError('unavailable', 'cut', { executed }));

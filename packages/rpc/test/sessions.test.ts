@@ -107,7 +107,7 @@ describe('a link that breaks', () => {
     const y = (await call) as Tensor;
     expect(y.size).toBe(size);
     expect(y.sum().item()).toBe(size);
-    expect(peerOf(at(0), 'w1').outbox.session.bodies.pendingBytes).toBe(0);
+    expect(peerOf(at(0), 'w1').sender.session.bodies.pendingBytes).toBe(0);
   });
 
   it('is cut many times while tensors travel, and every one arrives whole', async () => {
@@ -228,7 +228,7 @@ describe('limits', () => {
     const text = 'x'.repeat(60_000);
     const give = rpcFunction('sessions/give', () => text);
     await at(0).run(() => rpcSync('w1', echo, [1]));
-    const there = peerOf(at(1), 'w0').outbox;
+    const there = peerOf(at(1), 'w0').sender;
     let most = 0;
     const watch = setInterval(() => (most = Math.max(most, there.session.pendingBytes)), 1);
     const answers = await Promise.all(Array.from({ length: 1_500 }, () => at(0).run(() => rpcAsync('w1', give))));
@@ -255,7 +255,7 @@ describe('limits', () => {
     await Promise.all(answers);
     expect(given).toBe(60);
     expect(most * bytes).toBeLessThanOrEqual(CONGESTED_BODY_BYTES + 4 * bytes);
-    expect(peerOf(at(1), 'w0').outbox.session.bodies.pendingBytes).toBeLessThanOrEqual(bytes);
+    expect(peerOf(at(1), 'w0').sender.session.bodies.pendingBytes).toBeLessThanOrEqual(bytes);
   });
 
   it('refuse messages that are too long', async () => {

@@ -84,6 +84,6 @@ it('memory of what could not be decoded is given back', async () => {
     const before = memory().storages;
     for (let i = 0; i < 20; i++) await rpcAsync('w1', take, [bad]).catch(() => undefined);
     expect(memory().storages).toBeLessThanOrEqual(before);
-    expect((agent as Agent).members.find('w1').outbox.session.bodies.pendingBytes).toBe(0);
+    expect((agent as Agent).members.find('w1').sender.session.bodies.pendingBytes).toBe(0);
   });
 });

@@ -4,8 +4,8 @@ import type { RpcAgent } from './rpc-agent.ts';
 import type { Definition } from './definitions.ts';
 import type { DeviceMaps } from './device-maps.ts';
 import type { Dispatcher } from '../server/dispatcher.ts';
-import type { Extensions } from '../extensions/chain.ts';
-import type { Faults } from '../client/fault-injection.ts';
+import type { ExtensionChain } from '../extensions/chain.ts';
+import type { FaultInjector } from '../client/fault-injection.ts';
 import type { Observers } from './call-observers.ts';
 import type { Caller } from '../client/caller.ts';
 import type { Limits, Liveness, Logger } from './options.ts';
@@ -43,9 +43,9 @@ export interface Core {
   readonly codec: ValueCodec<ValueContext>;
   /** Writes values of extensions by what stays the same each time they are sent. */
   readonly lasting: ValueCodec<ValueContext>;
-  readonly extensions: Extensions;
+  readonly extensions: ExtensionChain;
   readonly deviceMaps: DeviceMaps;
-  readonly faults: Faults;
+  readonly faults: FaultInjector;
   readonly dispatcher: Dispatcher;
   /** Holds back calls that came while this worker stood still. */
   readonly stallGuard: StallGuard;

@@ -32,10 +32,10 @@ interface KeptMessage {
 export class CallWriter {
   /** Calls written; meetings do not count, for they are how quiet is measured. */
   sent = 0;
-  private readonly core: Core;
+  private readonly environment: Core;
 
-  constructor(core: Core) {
-    this.core = core;
+  constructor(environment: Core) {
+    this.environment = environment;
   }
 
   /** Writes a call straight from its arguments. @throws what cannot travel; nothing was sent then. */
@@ -47,22 +47,22 @@ export class CallWriter {
     args: readonly unknown[],
     options: CallOptions | undefined,
   ): void {
-    const { outbox, worker } = call.peer;
-    const writer = outbox.begin(true);
+    const { sender, worker } = call.peer;
+    const writer = sender.begin(true);
     let plan: TensorPlan | undefined;
     try {
       let header: HeaderEntry[] = NO_ENTRIES;
       if (args.length === 0) {
         // Nothing in it looks at the context.
-        this.core.codec.write(writer.out, args, NO_TENSORS, NOTHING_INSIDE);
+        this.environment.codec.write(writer.out, args, NO_TENSORS, NOTHING_INSIDE);
       } else {
         // Known to the call before anything is encoded: what was drawn for a call that fails here has to be taken back.
         const context = new WriteContext(worker);
         call.header = header = context.header;
         const tensors: Tensor[] = [];
-        this.core.codec.write(writer.out, args, tensors, context);
+        this.environment.codec.write(writer.out, args, tensors, context);
         if (tensors.length > 0)
-          plan = planTensors(tensors, { mapDevice: this.core.deviceMaps.to(worker.name, 'Request') });
+          plan = planTensors(tensors, { mapDevice: this.environment.deviceMaps.to(worker.name, 'Request') });
       }
       call.header = this.ownEntries(call, header, options);
       this.finish(call, writer, flags, type, name, plan);
@@ -114,7 +114,7 @@ export class CallWriter {
     let writer: FrameWriter | undefined;
     try {
       call.header = this.ownEntries(call, message.header ?? NO_ENTRIES, options);
-      writer = call.peer.outbox.begin(true);
+      writer = call.peer.sender.begin(true);
       writer.out.raw(message.payload);
       this.end(call, writer, flags, message.type, 0, plan, undefined);
     } catch (error) {
@@ -126,7 +126,7 @@ export class CallWriter {
 
   private plan({ worker }: Peer, { tensors, type }: RpcMessage): TensorPlan | undefined {
     if (tensors.length === 0) return undefined;
-    const { deviceMaps } = this.core;
+    const { deviceMaps } = this.environment;
     const gradients = type === MessageType.BACKWARD_AUTOGRAD_REQ;
     const mapDevice = gradients ? deviceMaps.gradientsTo(worker.name) : deviceMaps.to(worker.name, 'Request');
     return planTensors(tensors, { mapDevice });
@@ -143,13 +143,13 @@ export class CallWriter {
   ): void {
     const { deadline, header } = call;
     // One look at the clock a call, when it was made; what was held back since has to look again.
-    const now = call.heldBack ? this.core.now() : call.startedAt;
+    const now = call.heldBack ? this.environment.now() : call.startedAt;
     const remainingMs = deadline === Infinity ? -1 : Math.max(1, deadline - now);
     this.sent++;
     const keyed = header !== undefined && header.some(({ extension }) => extension === KEY_ENTRY);
     const bits = keyed ? flags | FrameFlag.IDEMPOTENT : flags;
     call.hasBodies = plan !== undefined;
-    call.peer.outbox.end(writer, FrameKind.CALL, bits, type, call.id, fn, remainingMs, true, call, name, header, plan);
+    call.peer.sender.end(writer, FrameKind.CALL, bits, type, call.id, fn, remainingMs, true, call, name, header, plan);
   }
 
   private ownEntries(

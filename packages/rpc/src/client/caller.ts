@@ -13,8 +13,8 @@ import { decodeFailure } from '../session/error-codec.ts';
 import { RpcError, type Executed } from '../base/errors.ts';
 import type { Followed, RpcMessage } from '../extensions/extension.ts';
 import { InboundCall } from '../server/inbound-call.ts';
-import { messageOf, type Arrived } from '../session/receiver.ts';
-import { encodeCallMessage, LazyCall } from '../extensions/call-message.ts';
+import { messageOf, type IncomingFrame } from '../session/receiver.ts';
+import { encodeCallMessage, CallMessage } from '../extensions/call-message.ts';
 import { CALL_OPTIONS, checkSignal, checkTimeoutMs, refuseUnknown, type CallOptions } from '../base/options.ts';
 import type { Peer } from '../session/peer.ts';
 import { unref } from '../base/platform.ts';
@@ -52,14 +52,14 @@ export class Caller {
   /** Calls that failed. */
   failures = 0;
   private readonly writer: CallWriter;
-  private readonly core: Core;
+  private readonly environment: Core;
   private readonly decoding = new DecodeContext();
   private timer: NodeJS.Timeout | undefined;
   private timerAt = Infinity;
 
-  constructor(core: Core, defaultTimeoutMs: number) {
-    this.core = core;
-    this.writer = new CallWriter(core);
+  constructor(environment: Core, defaultTimeoutMs: number) {
+    this.environment = environment;
+    this.writer = new CallWriter(environment);
     this.defaultTimeoutMs = defaultTimeoutMs;
   }
 
@@ -79,7 +79,7 @@ export class Caller {
   ): PendingCall | undefined {
     const type = name.startsWith('aten::') ? MessageType.SCRIPT_CALL : MessageType.PYTHON_CALL;
     // Meetings are how quiet is measured: they are the agent's own, and nobody wraps them.
-    if (name === ARRIVE || !this.core.extensions.wantsRequest()) {
+    if (name === ARRIVE || !this.environment.extensions.wantsRequest()) {
       return this.open(peer, { type, name, args, message: undefined, options }, form, answer, undefined);
     }
     let asked: Asked;
@@ -102,9 +102,14 @@ export class Caller {
     options: CallOptions | undefined,
     { label }: CallForm,
   ): Asked {
-    const lazy = new LazyCall(this.core, peer.worker, type, name, args);
+    const lazy = new CallMessage(this.environment, peer.worker, type, name, args);
     try {
-      const followed = this.core.extensions.request({ to: peer.worker, message: lazy, options: options ?? {}, label });
+      const followed = this.environment.extensions.request({
+        to: peer.worker,
+        message: lazy,
+        options: options ?? {},
+        label,
+      });
       const { message } = followed;
       return { followed, message: message !== lazy || lazy.encoded ? message : undefined };
     } catch (error) {
@@ -123,9 +128,9 @@ export class Caller {
     answer: Answer,
   ): PendingCall | undefined {
     let outgoing: Followed = { to: peer.worker, message, options: options ?? {}, label: form.label };
-    if (!raw && this.core.extensions.wantsRequest()) {
+    if (!raw && this.environment.extensions.wantsRequest()) {
       try {
-        outgoing = this.core.extensions.request(outgoing);
+        outgoing = this.environment.extensions.request(outgoing);
       } catch (error) {
         this.takeBack(peer, message.header);
         answer.reject(error);
@@ -144,14 +149,16 @@ export class Caller {
     const timeoutMs = options?.timeoutMs === undefined ? 0 : this.timeout(options);
     this.checkSignal(options?.signal, peer);
     const form: CallForm = { mode: 'value', label: { kind: 'oneway', name } };
-    const call = new PendingCall(peer, form, timeoutMs, this.core.now(), NOBODY, undefined);
-    const asked = this.core.extensions.wantsRequest() ? this.ask(peer, type, name, args, options, form) : undefined;
+    const call = new PendingCall(peer, form, timeoutMs, this.environment.now(), NOBODY, undefined);
+    const asked = this.environment.extensions.wantsRequest()
+      ? this.ask(peer, type, name, args, options, form)
+      : undefined;
     const message = asked?.message;
     const followed = asked?.followed;
     call.header = message?.header;
     try {
       this.checkPeer(peer);
-      const delayMs = this.core.faults.request(message?.type ?? type);
+      const delayMs = this.environment.faults.request(message?.type ?? type);
       if (delayMs > 0) this.later(call, { type, name, args, message, options }, delayMs, FrameFlag.ONEWAY);
       else if (message === undefined) this.writer.writeCall(call, FrameFlag.ONEWAY, type, name, args, options);
       else this.writer.writeMessage(call, FrameFlag.ONEWAY, message, options);
@@ -171,19 +178,19 @@ export class Caller {
 
   /** Whether an answer to this call of this peer is still wanted. */
   expects(id: number, peer: Peer): boolean {
-    return this.core.calls.get(id)?.peer === peer;
+    return this.environment.calls.get(id)?.peer === peer;
   }
 
   /** A part of an answer whose storages are still on their way; a stream keeps its place. */
   assembling(id: number, kind: FrameKind, seq: number): void {
-    const call = this.core.calls.get(id);
+    const call = this.environment.calls.get(id);
     if (call?.mode === 'stream' && kind === FrameKind.STREAM_ITEM) (call.answer as StreamAnswer).expect(seq);
   }
 
   /** An answer, or one item of it, is complete. */
-  answered(arrived: Arrived, peer: Peer, tensors: Tensor[]): void {
+  answered(arrived: IncomingFrame, peer: Peer, tensors: Tensor[]): void {
     const { kind, id } = arrived;
-    const open = this.core.calls.get(id);
+    const open = this.environment.calls.get(id);
     if (open === undefined || open.peer !== peer) {
       for (const tensor of tensors) tensor.dispose();
       for (const done of arrived.done) done();
@@ -237,7 +244,7 @@ export class Caller {
    * more is taken back behind them.
    */
   failAll(peer: Peer, error: (executed: Executed) => RpcError, isGone = false): void {
-    for (const id of this.core.calls.ids((call) => call.peer === peer)) {
+    for (const id of this.environment.calls.ids((call) => call.peer === peer)) {
       const call = this.take(id);
       if (call === undefined) continue;
       let executed = this.stage(call);
@@ -250,7 +257,7 @@ export class Caller {
 
   /** A peer takes no more calls: those without a number have certainly not run there, and another worker may do them. */
   drained(peer: Peer): void {
-    for (const id of this.core.calls.ids((call) => call.peer === peer && call.seq === 0)) {
+    for (const id of this.environment.calls.ids((call) => call.peer === peer && call.seq === 0)) {
       const call = this.take(id);
       if (call === undefined) continue;
       call.withdrawn = true;
@@ -261,7 +268,7 @@ export class Caller {
 
   /** Fails every call there is. */
   failEverything(error: (executed: Executed, peer: Peer) => unknown): void {
-    for (const id of this.core.calls.ids(() => true)) {
+    for (const id of this.environment.calls.ids(() => true)) {
       const call = this.take(id);
       if (call !== undefined) this.reject(call, error(this.stage(call), call.peer));
     }
@@ -289,7 +296,7 @@ export class Caller {
     let call: PendingCall;
     try {
       const timeoutMs = this.timeout(options, form.defaultTimeoutMs);
-      const now = this.core.now();
+      const now = this.environment.now();
       call = new PendingCall(peer, form, timeoutMs, now, answer, within);
       if (this.callSites) call.site = callSite(form.above);
       if (follower !== undefined) call.follower = follower;
@@ -297,7 +304,7 @@ export class Caller {
       this.checkSignal(options?.signal, peer);
       if (deadline - now < 1) throw timedOut(timeoutMs, 'no', peer.worker);
       this.checkPeer(peer);
-      call.id = this.core.calls.open(call, deadline);
+      call.id = this.environment.calls.open(call, deadline);
       if (call.id === 0) throw new RpcError('resource-exhausted', 'too many calls are open', { peer: peer.worker });
     } catch (error) {
       this.takeBack(peer, encoded);
@@ -307,11 +314,11 @@ export class Caller {
       return undefined;
     }
     call.header = encoded;
-    if (within !== undefined) this.core.dispatcher.callOut(within);
-    this.core.observers.current?.called?.(call);
+    if (within !== undefined) this.environment.dispatcher.callOut(within);
+    this.environment.observers.current?.called?.(call);
     try {
       this.watch(call, options?.signal);
-      const delayMs = this.core.faults.request(what.type);
+      const delayMs = this.environment.faults.request(what.type);
       const flags = call.mode === 'stream' ? FrameFlag.STREAM : 0;
       if (delayMs > 0) this.later(call, what, delayMs, flags);
       else this.write(call, what, flags);
@@ -329,7 +336,7 @@ export class Caller {
             what: 'the arguments',
             name: form.label.name,
             to: peer.worker,
-            self: this.core.self,
+            self: this.environment.self,
             executed: 'no',
           }),
         );
@@ -350,16 +357,17 @@ export class Caller {
   /** An injected delay: what is sent is what the arguments are now, and it goes later, if anybody still wants it. */
   private later(call: PendingCall, what: Request, delayMs: number, flags: number): void {
     const { peer } = call;
-    const message = what.message ?? encodeCallMessage(this.core, peer.worker, what.type, what.name, what.args);
+    const message = what.message ?? encodeCallMessage(this.environment, peer.worker, what.type, what.name, what.args);
     call.header = message.header;
     call.heldBack = true;
     if (what.raw === true) call.raw = true;
     const kept = this.writer.keep(peer, message);
-    this.core.faults.after(delayMs, () => {
+    this.environment.faults.after(delayMs, () => {
       const oneway = (flags & FrameFlag.ONEWAY) !== 0;
       try {
         if (oneway) this.checkPeer(peer);
-        if (oneway || this.core.calls.get(call.id) === call) this.writer.writeKept(call, flags, kept, what.options);
+        if (oneway || this.environment.calls.get(call.id) === call)
+          this.writer.writeKept(call, flags, kept, what.options);
         else kept.plan?.release();
       } catch (error) {
         if (oneway) this.undelivered(call);
@@ -368,13 +376,13 @@ export class Caller {
     });
   }
 
-  private deliver(call: PendingCall, arrived: Arrived, tensors: Tensor[]): void {
+  private deliver(call: PendingCall, arrived: IncomingFrame, tensors: Tensor[]): void {
     const { peer } = call;
-    const { hasResponseHooks, wantsPlainResponses } = this.core.extensions;
+    const { hasResponseHooks, wantsPlainResponses } = this.environment.extensions;
     const hooks = !call.raw && hasResponseHooks;
     if (call.mode === 'message' || (hooks && (wantsPlainResponses || !isPlainReply(arrived.messageType)))) {
       let message = messageOf(arrived, tensors);
-      if (hooks) message = this.core.extensions.response(peer.worker, message);
+      if (hooks) message = this.environment.extensions.response(peer.worker, message);
       if (call.mode === 'message') this.resolve(call, message, message);
       else this.resolve(call, this.decode(peer, message.payload, 0, message.payload.length, message.tensors), message);
       return;
@@ -383,14 +391,14 @@ export class Caller {
   }
 
   private decode(peer: Peer, bytes: Uint8Array, start: number, end: number, tensors: readonly Tensor[]): unknown {
-    const value = this.decoding.read(this.core.codec, peer.worker, bytes, start, end, tensors);
+    const value = this.decoding.read(this.environment.codec, peer.worker, bytes, start, end, tensors);
     // Results are handed over at once; what settles later is the references' own affair.
     const pending = this.decoding.take();
     if (pending.length > 0) for (const promise of pending) promise.catch(ignore);
     return value;
   }
 
-  private item(call: PendingCall, stream: StreamAnswer, arrived: Arrived, tensors: Tensor[]): void {
+  private item(call: PendingCall, stream: StreamAnswer, arrived: IncomingFrame, tensors: Tensor[]): void {
     try {
       if (call.follower?.gradless === true) for (const tensor of tensors) tensor.requiresGrad = false;
       const value = this.decode(call.peer, arrived.bytes, arrived.start, arrived.end, tensors);
@@ -403,20 +411,25 @@ export class Caller {
   }
 
   private unread(error: unknown, { peer, label }: PendingCall): RpcError {
-    return decodeFailed(error, peer, { executed: 'yes', self: this.core.self, what: 'result', name: label.name });
+    return decodeFailed(error, peer, {
+      executed: 'yes',
+      self: this.environment.self,
+      what: 'result',
+      name: label.name,
+    });
   }
 
   private take(id: number): PendingCall | undefined {
-    const call = this.core.calls.take(id);
+    const call = this.environment.calls.take(id);
     if (call === undefined) return undefined;
     call.unwatch();
-    if (call.parent !== undefined) this.core.dispatcher.callBack(call.parent);
+    if (call.parent !== undefined) this.environment.dispatcher.callBack(call.parent);
     return call;
   }
 
   private resolve(call: PendingCall, value: unknown, reply: Message | undefined): void {
     this.decoding.takeUnclaimed(); // what is in the value is the program's
-    this.core.observers.current?.settled?.(call, undefined);
+    this.environment.observers.current?.settled?.(call, undefined);
     call.follower?.settled?.(reply === undefined ? {} : { reply });
     call.answer.resolve(value);
   }
@@ -424,7 +437,7 @@ export class Caller {
   private reject(call: PendingCall, error: unknown): void {
     this.failures++;
     nameCall(error, call.label.name, call.peer.worker, call.site);
-    this.core.observers.current?.settled?.(call, error);
+    this.environment.observers.current?.settled?.(call, error);
     call.follower?.settled?.({ error });
     call.answer.reject(error);
   }
@@ -436,9 +449,9 @@ export class Caller {
       this.undelivered(call);
       return 'no';
     }
-    const { outbox } = call.peer;
-    const incomplete = call.hasBodies && outbox.dropBodies(call.seq);
-    outbox.sendId(FrameKind.CANCEL, call.id);
+    const { sender } = call.peer;
+    const incomplete = call.hasBodies && sender.dropBodies(call.seq);
+    sender.sendId(FrameKind.CANCEL, call.id);
     return incomplete ? 'no' : 'maybe';
   }
 
@@ -452,11 +465,11 @@ export class Caller {
   }
 
   private takeBack(peer: Peer, header: RpcMessage['header']): void {
-    if (header !== undefined) this.core.extensions.undelivered(peer.worker, header);
+    if (header !== undefined) this.environment.extensions.undelivered(peer.worker, header);
   }
 
   private checkPeer(peer: Peer): void {
-    if (this.core.refusal === 'fenced') throw new RpcError('fenced', 'the group has removed this worker');
+    if (this.environment.refusal === 'fenced') throw new RpcError('fenced', 'the group has removed this worker');
     if (peer.state === 'gone')
       throw new RpcError('peer-died', `worker '${peer.worker.name}' is gone`, { peer: peer.worker });
     if (peer.draining) throw leaving(peer.worker);
@@ -474,14 +487,14 @@ export class Caller {
   }
 
   private abort(id: number, reason: unknown): void {
-    const peer = this.core.calls.get(id)?.peer;
+    const peer = this.environment.calls.get(id)?.peer;
     this.cancel(id, (executed) => aborted(reason, executed, peer?.worker));
   }
 
   private arm(at: number): void {
     clearTimeout(this.timer);
     this.timerAt = at;
-    const wait = Math.max(1, Math.min(Math.ceil(at - this.core.now()), MAX_SLEEP_MS));
+    const wait = Math.max(1, Math.min(Math.ceil(at - this.environment.now()), MAX_SLEEP_MS));
     this.timer = runAtRoot(() => setTimeout(() => this.sweep(), wait));
     unref(this.timer);
   }
@@ -489,11 +502,11 @@ export class Caller {
   private sweep(): void {
     this.timer = undefined;
     this.timerAt = Infinity;
-    for (const id of this.core.calls.expired(this.core.now())) {
-      const call = this.core.calls.get(id);
+    for (const id of this.environment.calls.expired(this.environment.now())) {
+      const call = this.environment.calls.get(id);
       if (call !== undefined) this.cancel(id, (executed) => timedOut(call.timeoutMs, executed, call.peer.worker));
     }
-    const next = this.core.calls.nextDeadline();
+    const next = this.environment.calls.nextDeadline();
     if (next !== Infinity) this.arm(next);
   }
 }

@@ -34,7 +34,7 @@ interface Held {
  * The faults of one agent, for each of the three ways in which messages leave it. Calls and answers that fail are failures of the call;
  * control is sent again until it goes, in order: nobody waits for it, and it is promised to arrive exactly once.
  */
-export class Faults {
+export class FaultInjector {
   /** Sends that failed or were held back so far. */
   injected = 0;
   private readonly failures = new Map<number, number>();

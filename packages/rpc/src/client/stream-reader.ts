@@ -9,12 +9,12 @@ import type { PendingCall, StreamAnswer } from './pending-call.ts';
 const ABANDONED_MS = 5_000;
 
 /** Ends the streams that nobody reads: those that nobody ever has, and, after a while, those that nobody goes on with. */
-export function cancelUnread(core: Core): void {
-  for (const id of core.calls.ids(({ mode }) => mode === 'stream')) {
-    const call = core.calls.get(id);
+export function cancelUnread(environment: Core): void {
+  for (const id of environment.calls.ids(({ mode }) => mode === 'stream')) {
+    const call = environment.calls.get(id);
     if (call === undefined || (call.answer as StreamAnswer).unreadMs() < ABANDONED_MS) continue;
     const text = 'the worker shut down while nobody read the stream';
-    core.caller.cancel(id, (executed) => new RpcError('cancelled', text, { executed, peer: call.peer.worker }));
+    environment.caller.cancel(id, (executed) => new RpcError('cancelled', text, { executed, peer: call.peer.worker }));
   }
 }
 
@@ -35,9 +35,9 @@ interface Waiter {
  * States: *open* (items come), then *ended*, *failed*, or *left* (the consumer has gone; what still comes is dropped).
  * What was received before a failure is delivered before it.
  */
-export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void, void> {
+export class StreamReader implements StreamAnswer, AsyncGenerator<unknown, void, void> {
   onComplete: (() => void) | undefined;
-  private readonly core: Core;
+  private readonly environment: Core;
   private readonly highWater: number;
   private readonly idleMs: number;
   private readonly slots: Slot[] = [];
@@ -53,8 +53,8 @@ export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void,
   /** When an item was last asked for or given; undefined = never. */
   private lastRead: number | undefined;
 
-  constructor(core: Core, highWater: number, idleMs: number) {
-    this.core = core;
+  constructor(environment: Core, highWater: number, idleMs: number) {
+    this.environment = environment;
     this.highWater = highWater;
     this.idleMs = idleMs;
   }
@@ -70,7 +70,7 @@ export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void,
 
   unreadMs(): number {
     if (this.waiters.length > 0) return 0;
-    return this.lastRead === undefined ? Infinity : this.core.now() - this.lastRead;
+    return this.lastRead === undefined ? Infinity : this.environment.now() - this.lastRead;
   }
 
   // StreamAnswer
@@ -121,7 +121,7 @@ export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void,
   // AsyncGenerator
 
   next(): Promise<IteratorResult<unknown, void>> {
-    this.lastRead = this.core.now();
+    this.lastRead = this.environment.now();
     return new Promise((resolve, reject) => {
       this.waiters.push({ resolve, reject });
       this.deliver();
@@ -153,7 +153,7 @@ export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void,
     if (this.slots.length < this.highWater) return false;
     if (call !== undefined && !this.over) {
       const text = 'the producer sent more items than it was allowed';
-      this.core.caller.cancel(
+      this.environment.caller.cancel(
         call.id,
         () => new RpcError('protocol-error', text, { executed: 'yes', peer: call.peer.worker }),
       );
@@ -167,7 +167,7 @@ export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void,
     this.left = true;
     this.forget(0);
     if (!this.over && call !== undefined) {
-      this.core.caller.cancel(
+      this.environment.caller.cancel(
         call.id,
         (executed) => new RpcError('cancelled', 'the consumer left the stream', { executed, peer: call.peer.worker }),
       );
@@ -187,7 +187,7 @@ export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void,
       const first = this.slots[0];
       if (first?.ready === true) {
         this.slots.shift();
-        this.lastRead = this.core.now();
+        this.lastRead = this.environment.now();
         (this.waiters.shift() as Waiter).resolve({ done: false, value: first.value });
         this.allowMore();
       } else if (first === undefined && this.over) {
@@ -213,7 +213,7 @@ export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void,
   private allowMore(): void {
     this.taken++;
     if (this.over || this.call === undefined || this.taken * 2 < this.highWater) return;
-    this.call.peer.outbox.sendId(FrameKind.CREDIT, this.call.id, this.taken);
+    this.call.peer.sender.sendId(FrameKind.CREDIT, this.call.id, this.taken);
     this.taken = 0;
   }
 
@@ -224,7 +224,7 @@ export class StreamClient implements StreamAnswer, AsyncGenerator<unknown, void,
         const id = this.call?.id;
         if (id === undefined || this.over) return;
         const text = `no item of the stream came for ${this.idleMs} ms`;
-        this.core.caller.cancel(
+        this.environment.caller.cancel(
           id,
           (executed) => new RpcError('deadline-exceeded', text, { executed, peer: this.call?.peer.worker }),
         );

@@ -5,7 +5,7 @@ import { authenticate, type Authenticated } from './authenticate.ts';
 import { MAX_HALF_OPEN } from '../security/handshake.ts';
 import type { Keys } from '../security/keys.ts';
 
-export interface DoorOptions {
+export interface AcceptorOptions {
   readonly group: string;
   readonly keys: Keys | undefined;
   /** What this side says of itself. */
@@ -24,7 +24,7 @@ export interface DoorOptions {
  * What to give to `Transport.listen`. More than `MAX_HALF_OPEN` strangers at once cost the oldest its connection, so that those who
  * only wait cannot keep members out.
  */
-export function createDoor(options: DoorOptions): (connection: Connection) => void {
+export function createAcceptor(options: AcceptorOptions): (connection: Connection) => void {
   const { group, keys, claim, signal, timeoutMs } = options;
   const strangers = new Set<Connection>();
   // One listener for all of them: a group that starts at once brings more than a signal takes without a warning.

@@ -8,17 +8,17 @@ import { unsent } from '../session/unsent.ts';
 import type { WorkerInfo } from '../base/worker-info.ts';
 
 /** Most calls meet extensions that have nothing to do with them: those are never encoded here. */
-export class LazyCall implements Message {
+export class CallMessage implements Message {
   readonly type: number;
   readonly id = 0n;
-  private readonly core: Core;
+  private readonly environment: Core;
   private readonly to: WorkerInfo;
   private readonly name: string;
   private readonly args: readonly unknown[];
   private message: RpcMessage | undefined;
 
-  constructor(core: Core, to: WorkerInfo, type: number, name: string, args: readonly unknown[]) {
-    this.core = core;
+  constructor(environment: Core, to: WorkerInfo, type: number, name: string, args: readonly unknown[]) {
+    this.environment = environment;
     this.to = to;
     this.type = type;
     this.name = name;
@@ -40,7 +40,7 @@ export class LazyCall implements Message {
   }
 
   private encode(): RpcMessage {
-    return (this.message ??= encodeCallMessage(this.core, this.to, this.type, this.name, this.args));
+    return (this.message ??= encodeCallMessage(this.environment, this.to, this.type, this.name, this.args));
   }
 }
 
@@ -50,14 +50,14 @@ export class LazyCall implements Message {
  * @throws TypeError for an argument that cannot travel.
  */
 export function encodeCallMessage(
-  core: Core,
+  environment: Core,
   to: WorkerInfo,
   type: number,
   name: string,
   args: readonly unknown[],
   extra?: () => Uint8Array,
 ): RpcMessage {
-  const { bytes, tensors, header } = encodeFor(core, to, args, name, extra);
+  const { bytes, tensors, header } = encodeFor(environment, to, args, name, extra);
   return { type, id: 0n, payload: bytes, tensors, header };
 }
 
@@ -118,7 +118,7 @@ export function readCallPayload(payload: Uint8Array): { name: string; start: num
  * @throws TypeError for what cannot travel; what was drawn for the part before it is taken back.
  */
 export function encodeFor(
-  core: Core,
+  environment: Core,
   to: WorkerInfo,
   value: unknown,
   name?: string,
@@ -132,12 +132,12 @@ export function encodeFor(
   try {
     if (name !== undefined) out.raw(prefixOf(name));
     const mark = name === undefined ? -1 : out.beginLength();
-    core.codec.write(out, value, tensors, context);
+    environment.codec.write(out, value, tensors, context);
     if (mark >= 0) out.endLength(mark);
     if (extra !== undefined) putTrailer(out, extra());
     return { bytes: name === undefined ? out.finish() : brief.copy(out.written()), tensors, header: context.header };
   } catch (error) {
-    core.extensions.undelivered(to, context.header);
+    environment.extensions.undelivered(to, context.header);
     throw error;
   } finally {
     out.pos = 0;
@@ -146,12 +146,18 @@ export function encodeFor(
 }
 
 /** A result as a message. @throws what cannot travel, as the result of the function that `name` says. */
-export function encodeReply(core: Core, to: WorkerInfo, type: number, value: unknown, name: () => string): RpcMessage {
+export function encodeReply(
+  environment: Core,
+  to: WorkerInfo,
+  type: number,
+  value: unknown,
+  name: () => string,
+): RpcMessage {
   try {
-    const { bytes, tensors, header } = encodeFor(core, to, value);
+    const { bytes, tensors, header } = encodeFor(environment, to, value);
     return { type, id: 0n, payload: bytes, tensors, header };
   } catch (error) {
-    throw unsent(error, { what: 'the result', name: name(), to, self: core.self, executed: 'yes' });
+    throw unsent(error, { what: 'the result', name: name(), to, self: environment.self, executed: 'yes' });
   }
 }
 

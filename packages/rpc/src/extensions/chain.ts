@@ -28,7 +28,7 @@ interface Attached {
 /** Runs a request that is not wrapped any more. */
 export type Handle = (call: Incoming) => Promise<RpcMessage>;
 
-export class Extensions {
+export class ExtensionChain {
   readonly names: readonly string[];
   readonly hasResponseHooks: boolean;
   /** Whether some of these want the replies of plain calls too. */

@@ -37,7 +37,7 @@ export function metricsOf(agent: Agent): AgentMetrics {
   const peers = agent.members.list().map((peer): PeerMetrics => ({
     name: peer.worker.name,
     up: peer.up,
-    pendingBytes: peer.outbox.pendingBytes,
+    pendingBytes: peer.sender.pendingBytes,
     bytesSent: peer.bytesSent,
     bytesReceived: peer.bytesReceived,
     reconnects: peer.reconnects,

@@ -121,7 +121,7 @@ function sessionOf(peer: Peer, log: CallLog | undefined): SessionReport {
     ...(transport === undefined ? {} : { transport }),
     bytesSent: peer.bytesSent,
     bytesReceived: peer.bytesReceived,
-    pendingBytes: peer.outbox.pendingBytes,
+    pendingBytes: peer.sender.pendingBytes,
     reconnects: peer.reconnects,
     ...(calls === undefined ? {} : { calls }),
   };
@@ -143,7 +143,7 @@ function incomingOf(agent: Agent): WorkerReport['incoming'] {
   const now = agent.now();
   const calls: OpenCall[] = [];
   for (const peer of agent.members.sessions()) {
-    for (const call of peer.inbox.calls.values()) {
+    for (const call of peer.receiver.calls.values()) {
       const method = call.definition?.name ?? '';
       calls.push(openCall(peer, method, call.state, now - call.arrivedAt, call.deadline - now));
     }
@@ -177,5 +177,5 @@ function budgetsOf(agent: Agent, metrics: AgentMetrics): Budget[] {
 }
 
 function fullestInbox(agent: Agent): number {
-  return Math.max(0, ...agent.members.sessions().map((peer) => peer.inbox.calls.size));
+  return Math.max(0, ...agent.members.sessions().map((peer) => peer.receiver.calls.size));
 }

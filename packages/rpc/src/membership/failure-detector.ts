@@ -16,7 +16,7 @@ import { decodeReport, encodeReport } from './report-codec.ts';
 import type { Knock } from '../transports/knock.ts';
 
 export interface FailureDetectorOptions {
-  readonly core: Core;
+  readonly environment: Core;
   readonly group: Group;
   readonly membership: Membership;
   readonly self: ViewMember;
@@ -62,7 +62,7 @@ interface Found {
 
 export class FailureDetector {
   private readonly options: FailureDetectorOptions;
-  private readonly core: Core;
+  private readonly environment: Core;
   private readonly policy: LivenessPolicy<Peer>;
   private readonly agreement: Agreement;
   private readonly watches = new Map<Life, AbortController>();
@@ -80,8 +80,8 @@ export class FailureDetector {
 
   constructor(options: FailureDetectorOptions) {
     this.options = options;
-    this.core = options.core;
-    const { liveness } = options.core;
+    this.environment = options.environment;
+    const { liveness } = options.environment;
     this.policy = new LivenessPolicy<Peer>(liveness);
     this.askMs = Math.min(ASK_MS, liveness.pingMs);
     // All of it is known before the time of a silent peer is up.
@@ -97,8 +97,8 @@ export class FailureDetector {
 
   start(): void {
     // The first look is now, so that a loop that stands still right after is noticed as its own fault.
-    this.apply(this.policy.tick(this.core.now()));
-    const everyMs = Math.min(LOOK_MS, this.core.liveness.pingMs / 2);
+    this.apply(this.policy.tick(this.environment.now()));
+    const everyMs = Math.min(LOOK_MS, this.environment.liveness.pingMs / 2);
     this.timer = unref(runAtRoot(() => setInterval(() => this.look(), everyMs)));
   }
 
@@ -116,18 +116,18 @@ export class FailureDetector {
   /** The store's view has changed, or what was decided beside it. */
   viewChanged(): void {
     const { membership } = this.options;
-    this.agreement.view(membership.stored, membership.unwritten.keys(), this.core.now());
+    this.agreement.view(membership.stored, membership.unwritten.keys(), this.environment.now());
     this.watch();
     this.settleSoon();
   }
 
   linkUp(peer: Peer): void {
-    this.apply(this.policy.linkUp(peer, this.core.now()));
+    this.apply(this.policy.linkUp(peer, this.environment.now()));
     this.heard(peer);
   }
 
   linkLost(peer: Peer): void {
-    this.apply(this.policy.linkLost(peer, this.core.now()));
+    this.apply(this.policy.linkLost(peer, this.environment.now()));
     if (this.opinionOf(peer) === 'heard') this.think(peer, 'unsure');
   }
 
@@ -151,7 +151,7 @@ export class FailureDetector {
     const { membership, group } = this.options;
     const { report, view } = decodeReport(payload, membership.stored);
     if (view !== undefined) group.learn(view);
-    this.agreement.report(lifeOf(peer.member), report, this.core.now());
+    this.agreement.report(lifeOf(peer.member), report, this.environment.now());
     this.settleSoon();
   }
 
@@ -165,15 +165,15 @@ export class FailureDetector {
 
   storeIs(state: StoreState): void {
     const changed = this.agreement.isStoreUp !== (state === 'up');
-    this.agreement.storeIs(state, this.core.now());
+    this.agreement.storeIs(state, this.environment.now());
     if (changed) this.settleSoon();
   }
 
   // What is looked at again and again
 
   private look(): void {
-    const now = this.core.now();
-    this.core.stallGuard.turn(now);
+    const now = this.environment.now();
+    this.environment.stallGuard.turn(now);
     for (const peer of this.options.peers()) {
       const { link } = peer;
       if (link === undefined || link.heardAt <= peer.notedAt) continue;
@@ -210,7 +210,7 @@ export class FailureDetector {
       this.watches.set(life, watch);
       const { signal } = watch;
       runAtRoot(() => group.watchLease(member, signal, () => void this.leaseless(life, signal))).catch(
-        (error: unknown) => this.core.logger.debug({ error, worker: member.name }, 'a lease cannot be watched'),
+        (error: unknown) => this.environment.logger.debug({ error, worker: member.name }, 'a lease cannot be watched'),
       );
     }
   }
@@ -235,7 +235,7 @@ export class FailureDetector {
       const { peer } = effect;
       switch (effect.type) {
         case 'ping':
-          peer.ping(this.core.now());
+          peer.ping(this.environment.now());
           break;
         case 'suspect':
           this.options.onSuspect(peer);
@@ -256,9 +256,9 @@ export class FailureDetector {
 
   /** What is known of one who is silent for a while. */
   private async inquire(peer: Peer): Promise<void> {
-    if (this.processOf(peer) === 'there') this.policy.there(peer, this.core.now());
+    if (this.processOf(peer) === 'there') this.policy.there(peer, this.environment.now());
     const { lease, process, knock } = await this.find(peer, true);
-    const now = this.core.now();
+    const now = this.environment.now();
     if (process === 'there' || knock === 'there') this.policy.there(peer, now);
     if (process === 'gone' || lease?.state === 'gone') this.apply(this.policy.lease(peer, now, { alive: false }));
     else if (lease?.state === 'alive') this.apply(this.policy.lease(peer, now, { alive: true, ageMs: lease.ageMs }));
@@ -290,13 +290,13 @@ export class FailureDetector {
 
   /** Waits a little for its end, if that is certain. */
   private async orFail(peer: Peer, text: string): Promise<void> {
-    const until = this.core.now() + EVICTION_MS;
-    while (this.opinionOf(peer) === 'gone' && peer.state !== 'gone' && this.core.now() < until) await sleep(10);
+    const until = this.environment.now() + EVICTION_MS;
+    while (this.opinionOf(peer) === 'gone' && peer.state !== 'gone' && this.environment.now() < until) await sleep(10);
     if (peer.state !== 'gone' && !peer.up && !this.closed) this.options.onUnreachable(peer, text);
   }
 
   private async examine(peer: Peer, why: Why): Promise<void> {
-    const state = { why, lookedAt: this.core.now(), looking: true };
+    const state = { why, lookedAt: this.environment.now(), looking: true };
     this.doubtful.set(peer, state);
     const found = await this.find(peer, true);
     state.looking = false;
@@ -319,7 +319,7 @@ export class FailureDetector {
   }
 
   private processOf({ member }: Peer): Found['process'] {
-    if (member.host !== this.core.hostId || member.pid === 0) return 'unknown';
+    if (member.host !== this.environment.hostId || member.pid === 0) return 'unknown';
     return this.options.isGone(member) ? 'gone' : 'there';
   }
 
@@ -339,7 +339,7 @@ export class FailureDetector {
   private think(peer: Peer, opinion: Opinion): void {
     const life = lifeOf(peer.member);
     if (this.closed || this.agreement.opinionOf(life) === opinion) return;
-    this.agreement.opinion(life, opinion, this.core.now());
+    this.agreement.opinion(life, opinion, this.environment.now());
     if (opinion === 'heard' || opinion === 'gone') this.doubtful.delete(peer);
     this.settleSoon();
   }
@@ -359,7 +359,7 @@ export class FailureDetector {
   private settle(): void {
     this.settling = false;
     if (this.closed) return;
-    for (const effect of this.agreement.settle(this.core.now())) runAtRoot(() => this.perform(effect));
+    for (const effect of this.agreement.settle(this.environment.now())) runAtRoot(() => this.perform(effect));
   }
 
   private perform(effect: AgreementEffect): void {
@@ -379,7 +379,7 @@ export class FailureDetector {
       case 'claim':
         this.options.group.claim(effect.claim).then(
           (claims) => {
-            this.agreement.claims(claims, this.core.now());
+            this.agreement.claims(claims, this.environment.now());
             this.settleSoon();
           },
           () => undefined,
@@ -402,7 +402,7 @@ export class FailureDetector {
     const peer = this.options.peerOf(to);
     if (peer?.up !== true) return;
     const payload = encodeReport(report, membership.stored, news ? membership.stored : undefined);
-    peer.outbox.sendControl(FrameKind.CONTROL, MessageType.REPORT, payload);
+    peer.sender.sendControl(FrameKind.CONTROL, MessageType.REPORT, payload);
   }
 
   private reach(life: Life): void {
@@ -414,7 +414,7 @@ export class FailureDetector {
   }
 
   private askStore(): void {
-    const now = this.core.now();
+    const now = this.environment.now();
     if (this.asking || now - this.askedAt < this.askMs) return;
     this.asking = true;
     this.askedAt = now;
@@ -428,12 +428,12 @@ export class FailureDetector {
     if (due.length === 0) return;
     for (const life of due) this.evicting.add(life);
     const still = async (life: Life): Promise<boolean> => {
-      const now = this.core.now();
+      const now = this.environment.now();
       if (certain) return this.agreement.isCertain(life, now);
       return this.agreement.isLost(life, now) || this.agreement.claimedLosers(await group.claims(), now).includes(life);
     };
     await group.evict(due, still).catch((error: unknown) => {
-      this.core.logger.debug({ error, workers: due }, 'nobody could be put out');
+      this.environment.logger.debug({ error, workers: due }, 'nobody could be put out');
       return sleep(this.askMs);
     });
     for (const life of due) this.evicting.delete(life);

@@ -40,8 +40,8 @@ const SILENT: LinkOwner = {
   closed: () => undefined,
 };
 
-export interface MembersOptions {
-  readonly core: Core;
+export interface PeersOptions {
+  readonly environment: Core;
   readonly group: Group;
   readonly membership: Membership;
   /** Knocks at endpoints; undefined where that cannot be done. */
@@ -63,10 +63,10 @@ interface Former {
   readonly code: 'peer-died' | 'unavailable';
 }
 
-export class Members {
-  private readonly options: MembersOptions;
+export class Peers {
+  private readonly options: PeersOptions;
   private readonly self: ViewMember;
-  private readonly core: Core;
+  private readonly environment: Core;
   private readonly byName = new Map<string, Peer>();
   private readonly byId: (Peer | undefined)[] = [];
   /** How the latest life of each worker ended that is no member any more, by name. */
@@ -83,13 +83,13 @@ export class Members {
   private sweepTimer: NodeJS.Timeout | undefined;
   private closed = false;
 
-  constructor(options: MembersOptions, self: ViewMember) {
+  constructor(options: PeersOptions, self: ViewMember) {
     this.options = options;
     this.self = self;
-    this.core = options.core;
-    const { core, group, membership, knock, isGone } = options;
+    this.environment = options.environment;
+    const { environment, group, membership, knock, isGone } = options;
     this.detector = new FailureDetector({
-      ...{ core, group, membership, knock, isGone, self },
+      ...{ environment, group, membership, knock, isGone, self },
       peerOf: (life) => this.peerOf(life),
       peers: () => this.byName.values(),
       onDecided: (lives) => this.decided(lives, 'dead'),
@@ -99,7 +99,7 @@ export class Members {
     });
     this.announce(self);
     const [a, b] = memoryPair([`memory://${self.name}/out`, `memory://${self.name}/in`]);
-    this.loop = { out: new Peer(options.core, self), in: new Peer(options.core, self) };
+    this.loop = { out: new Peer(options.environment, self), in: new Peer(options.environment, self) };
     runAtRoot(() => {
       this.loop.out.attachLoop(a);
       this.loop.in.attachLoop(b);
@@ -111,7 +111,7 @@ export class Members {
    * @throws RpcError 'not-found'; 'peer-died' or 'unavailable' for one that was a member; 'fenced' when this worker is none.
    */
   find(to: To): Peer {
-    const { self } = this.core;
+    const { self } = this.environment;
     if (typeof to === 'string') {
       if (to === self.name) return this.loop.out;
       const peer = this.byName.get(to);
@@ -168,7 +168,7 @@ export class Members {
     for (const member of change.left) this.cut(member, 'unavailable');
     for (const member of change.joined) this.add(member);
     this.detector.viewChanged();
-    const { extensions } = this.core;
+    const { extensions } = this.environment;
     extensions.viewChanged(
       membership.number,
       membership.view.members.map(asMember),
@@ -217,7 +217,7 @@ export class Members {
       handshake: (from, step) => this.handshake(from, step, claim),
       closed: (gone) => void this.hellos.delete(gone),
     };
-    const link = new Link(connection, doorman, this.core.slabs, this.core.wireLimits);
+    const link = new Link(connection, doorman, this.environment.slabs, this.environment.wireLimits);
     this.hellos.add(link);
     link.start();
   }
@@ -249,7 +249,7 @@ export class Members {
   linkUp(peer: Peer, first: boolean): void {
     if (peer === this.loop.out || peer === this.loop.in) return;
     this.detector.linkUp(peer);
-    this.core.stallGuard.met(peer);
+    this.environment.stallGuard.met(peer);
     if (!first) this.options.emit('peer-reconnected', peer.worker);
   }
 
@@ -285,12 +285,18 @@ export class Members {
   }
 
   private unreachable(peer: Peer, text: string): void {
-    this.core.caller.failAll(peer, (executed) => new RpcError('unavailable', text, { executed, peer: peer.worker }));
+    this.environment.caller.failAll(
+      peer,
+      (executed) => new RpcError('unavailable', text, { executed, peer: peer.worker }),
+    );
     this.options.onUnreachable(peer.worker);
   }
 
   sessionLost(peer: Peer, why: string): void {
-    this.core.logger.warn({ peer: peer.worker.name, why }, 'a session cannot go on; the worker has to join again');
+    this.environment.logger.warn(
+      { peer: peer.worker.name, why },
+      'a session cannot go on; the worker has to join again',
+    );
     if (peer === this.loop.out || peer === this.loop.in || this.closed) return;
     void this.options.group.evict([lifeOf(peer.member)]).then(
       (view) => this.update(view),
@@ -328,13 +334,13 @@ export class Members {
       link.refuse('protocol-error', 'a HELLO was due');
       return;
     }
-    const { core } = this;
+    const { environment } = this;
     if (identity.minVersion > PROTOCOL_VERSION || identity.maxVersion < PROTOCOL_VERSION) {
       link.refuse('version-mismatch', `this side speaks version ${PROTOCOL_VERSION}`);
     } else if (`${identity.name}#${identity.incarnation}` !== claim)
       link.refuse('unauthenticated', 'another worker than the one that proved itself');
-    else if (identity.group !== core.group) link.refuse('permission-denied', 'another group');
-    else if (identity.peerIncarnation !== core.incarnation)
+    else if (identity.group !== environment.group) link.refuse('permission-denied', 'another group');
+    else if (identity.peerIncarnation !== environment.incarnation)
       link.refuse('unavailable', 'another life of this worker was meant');
     else this.introduce(link, identity);
   }
@@ -362,7 +368,7 @@ export class Members {
 
   private add(member: ViewMember): void {
     this.announce(member);
-    const peer = new Peer(this.core, member);
+    const peer = new Peer(this.environment, member);
     this.byName.set(member.name, peer);
     this.former.delete(member.name);
     this.byId[member.id] = peer;
@@ -372,9 +378,9 @@ export class Members {
 
   private announce({ name, deviceMaps }: ViewMember): void {
     const maps = deviceMaps as Record<string, unknown> | null | undefined;
-    const own = this.core.self.name;
+    const own = this.environment.self.name;
     const forThis = typeof maps === 'object' && maps !== null && Object.hasOwn(maps, own) ? maps[own] : undefined;
-    this.core.deviceMaps.announced(name, forThis);
+    this.environment.deviceMaps.announced(name, forThis);
   }
 
   /** Ends the session with one that is gone, and fails what waits for it. */
@@ -386,10 +392,14 @@ export class Members {
     this.wanting.delete(peer);
     this.acks.delete(peer);
     this.detector.forget(peer);
-    this.core.stallGuard.forget(peer);
+    this.environment.stallGuard.forget(peer);
     const text = endOf(member.name, code);
     this.remember({ worker: peer.worker, code });
-    this.core.caller.failAll(peer, (executed) => new RpcError(code, text, { executed, peer: peer.worker }), true);
+    this.environment.caller.failAll(
+      peer,
+      (executed) => new RpcError(code, text, { executed, peer: peer.worker }),
+      true,
+    );
     peer.close();
   }
 
@@ -411,7 +421,7 @@ export class Members {
 
   /** Why nobody is there; in PyTorch's words, and with what became of one that was. */
   private missing(what: string, former: Former | undefined): RpcError {
-    const { self, refusal } = this.core;
+    const { self, refusal } = this.environment;
     if (refusal === 'fenced') return new RpcError('fenced', 'the group has removed this worker');
     const text = `name:${self.name},rank:${self.id} could not find destination ${what}`;
     if (former === undefined) return new RpcError('not-found', `${text}; ${this.known()}`);
@@ -421,7 +431,7 @@ export class Members {
 
   /** Who could have been meant. */
   private known(): string {
-    const names = [this.core.self.name, ...this.list().map(({ worker }) => worker.name)];
+    const names = [this.environment.self.name, ...this.list().map(({ worker }) => worker.name)];
     return `the workers of the group are ${namesText(names)}`;
   }
 
@@ -432,19 +442,21 @@ export class Members {
 
   private sendAcks(): void {
     this.ackTimer = undefined;
-    for (const peer of this.acks) if (peer.outbox.session.ackAt() !== Infinity) peer.outbox.sendAck();
+    for (const peer of this.acks) if (peer.sender.session.ackAt() !== Infinity) peer.sender.sendAck();
     this.acks.clear();
   }
 
   private armWake(at: number): void {
     clearTimeout(this.wakeTimer);
     this.wakeAt = at;
-    this.wakeTimer = runAtRoot(() => setTimeout(() => this.wake(), Math.max(1, Math.ceil(at - this.core.now()))));
+    this.wakeTimer = runAtRoot(() =>
+      setTimeout(() => this.wake(), Math.max(1, Math.ceil(at - this.environment.now()))),
+    );
   }
 
   private wake(): void {
     this.wakeAt = Infinity;
-    const now = this.core.now();
+    const now = this.environment.now();
     for (const peer of [...this.wanting]) if (peer.connector.timerAt <= now) peer.tick(now);
     let next = Infinity;
     for (const peer of this.wanting) next = Math.min(next, peer.connector.timerAt);

@@ -10,7 +10,7 @@ import { memoryPair } from '../transports/memory.ts';
 import { tcpTransport } from '../transports/tcp.ts';
 import type { ByteSink, Connection } from '../transports/transport.ts';
 import { authenticate, type AuthenticateOptions, type Authenticated } from '../connect/authenticate.ts';
-import { createDoor } from '../connect/accept.ts';
+import { createAcceptor } from '../connect/accept.ts';
 import {
   Handshake,
   MAX_CLAIM_BYTES,
@@ -231,7 +231,7 @@ test('many who only wait do not keep a member out', async () => {
   let refused = 0;
   let admitted!: (peer: Authenticated) => void;
   const peer = new Promise<Authenticated>((resolve) => (admitted = resolve));
-  const door = createDoor({
+  const door = createAcceptor({
     group: 'g',
     keys: ours,
     claim: Buffer.from('server'),

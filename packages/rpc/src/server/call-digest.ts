@@ -16,13 +16,13 @@ const encoder = new TextEncoder();
  * each time; where there are any (`unclaimed`), what they refer to counts instead.
  */
 export function digestOf(
-  core: Core,
+  environment: Core,
   bytes: Uint8Array,
   tensors: readonly Tensor[],
   { args, unclaimed }: { readonly args: readonly unknown[]; readonly unclaimed: Unclaimed | undefined },
   { worker }: Peer,
 ): string {
-  const value = unclaimed === undefined ? bytes : (lasting(core, args, worker) ?? bytes);
+  const value = unclaimed === undefined ? bytes : (lasting(environment, args, worker) ?? bytes);
   const parts = tensors.flatMap(elements);
   const kinds = tensors.map(({ dtype, shape, layout }) => [dtype, layout, shape]);
   // Said before them, so that no bytes can move from one part to the next.
@@ -37,10 +37,10 @@ function elements(tensor: Tensor): Uint8Array[] {
 }
 
 /** Arguments written anew by what lasts of them; undefined when something in them is rebuilt as what cannot travel again. */
-function lasting(core: Core, args: readonly unknown[], worker: WorkerInfo): Uint8Array | undefined {
+function lasting(environment: Core, args: readonly unknown[], worker: WorkerInfo): Uint8Array | undefined {
   const out = new ByteWriter();
   try {
-    core.lasting.write(out, args, [], { worker, header: [], pending: [], unclaimed: [] });
+    environment.lasting.write(out, args, [], { worker, header: [], pending: [], unclaimed: [] });
     return out.written();
   } catch {
     return undefined; // then a repeated call may count as another one, and is refused

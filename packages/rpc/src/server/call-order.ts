@@ -11,7 +11,7 @@ interface Turn {
 }
 
 /** Calls of each peer that cannot start yet, and those behind them. A caller with nothing that waits has no list. */
-export class Turns {
+export class CallOrder {
   private readonly lists = new Map<Peer, Turn[]>();
 
   /** Whether a call of this peer that is ready may start at once. */
@@ -38,7 +38,7 @@ export class Turns {
       start();
       return;
     }
-    if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
+    if (call.id !== 0) call.peer.receiver.calls.set(call.id, call);
     const turns = list ?? this.listOf(call.peer);
     let turn = turns.find((waiting) => waiting.call === call);
     if (turn === undefined) turns.push((turn = { call, start: undefined }));

@@ -1,7 +1,7 @@
 /** @file Incoming calls read: what they call, with which arguments, and what gives back the references in arguments no handler takes. */
 import type { Tensor } from '@backwire/tensor';
 import type { Message } from '@backwire/wire';
-import type { Arrived } from '../session/incoming-frame.ts';
+import type { IncomingFrame } from '../session/incoming-frame.ts';
 import { digestOf } from './call-digest.ts';
 import type { Core } from '../base/environment.ts';
 import { DecodeContext, type Unclaimed } from '../extensions/value-context.ts';
@@ -21,15 +21,15 @@ export interface ReadCall {
 }
 
 export class CallReader {
-  private readonly core: Core;
+  private readonly environment: Core;
   private readonly context = new DecodeContext();
 
-  constructor(core: Core) {
-    this.core = core;
+  constructor(environment: Core) {
+    this.environment = environment;
   }
 
   /** Fills in the definition and the arguments. Returns what has to settle before the call can start. @throws what is malformed. */
-  read(call: InboundCall, arrived: Arrived, tensors: Tensor[]): readonly Promise<unknown>[] {
+  read(call: InboundCall, arrived: IncomingFrame, tensors: Tensor[]): readonly Promise<unknown>[] {
     const { peer } = call;
     if (arrived.fn === 0) {
       const message = messageOf(arrived, tensors);
@@ -39,13 +39,13 @@ export class CallReader {
       call.unclaimed = read.unclaimed;
       if (call.key !== undefined) {
         const { start, end } = readCallPayload(message.payload);
-        call.digest = digestOf(this.core, message.payload.subarray(start, end), tensors, call, call.peer);
+        call.digest = digestOf(this.environment, message.payload.subarray(start, end), tensors, call, call.peer);
       }
       return read.pending;
     }
-    call.definition = peer.inbox.definition(arrived.fn);
+    call.definition = peer.receiver.definition(arrived.fn);
     const { context } = this;
-    const args = context.read(this.core.codec, peer.worker, arrived.bytes, arrived.start, arrived.end, tensors);
+    const args = context.read(this.environment.codec, peer.worker, arrived.bytes, arrived.start, arrived.end, tensors);
     if (!Array.isArray(args)) {
       context.discard();
       throw new TypeError('the arguments of a call are a list');
@@ -53,7 +53,7 @@ export class CallReader {
     call.args = args;
     call.unclaimed = context.takeUnclaimed();
     if (call.key !== undefined)
-      call.digest = digestOf(this.core, arrived.bytes.subarray(arrived.start, arrived.end), tensors, call, peer);
+      call.digest = digestOf(this.environment, arrived.bytes.subarray(arrived.start, arrived.end), tensors, call, peer);
     return context.take();
   }
 
@@ -61,8 +61,8 @@ export class CallReader {
   message(from: Peer, { payload, tensors }: Message): ReadCall {
     const { context } = this;
     const { name, start, end } = readCallPayload(payload);
-    const definition = this.core.served(name);
-    const args = context.read(this.core.codec, from.worker, payload, start, end, tensors);
+    const definition = this.environment.served(name);
+    const args = context.read(this.environment.codec, from.worker, payload, start, end, tensors);
     if (!Array.isArray(args)) {
       context.discard();
       throw new RpcError('decode-error', 'malformed call', { peer: from.worker });

@@ -1,10 +1,10 @@
 /** @file Slots of handlers: never more than there are, in order, and without a stack that grows with the queue. */
 import { describe, expect, test } from 'vitest';
-import { Slots } from './concurrency-limit.ts';
+import { ConcurrencyLimit } from './concurrency-limit.ts';
 
 describe('slots', () => {
   test('are given to those that wait in order, and to no more than there are', async () => {
-    const slots = new Slots(2);
+    const slots = new ConcurrencyLimit(2);
     const order: number[] = [];
     expect([slots.take(), slots.take()]).toEqual([undefined, undefined]);
     const waiting = [1, 2, 3].map(async (i) => {
@@ -27,7 +27,7 @@ describe('slots', () => {
   });
 
   test('start a hundred thousand that end at once, one after the other', () => {
-    const slots = new Slots(1);
+    const slots = new ConcurrencyLimit(1);
     let ended = 0;
     const end = (): void => {
       slots.give();
@@ -46,7 +46,7 @@ describe('slots', () => {
   });
 
   test('go on after one that throws', () => {
-    const slots = new Slots(1);
+    const slots = new ConcurrencyLimit(1);
     let started = 0;
     slots.wait(() => {
       throw new Error('its own affair');

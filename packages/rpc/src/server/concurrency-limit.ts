@@ -9,7 +9,7 @@ interface Holder {
 }
 
 /** Slots of handlers, first come, first served. The bound of the queue is the credit of the callers. */
-export class Slots {
+export class ConcurrencyLimit {
   /** Slots that are taken. */
   used = 0;
   private readonly most: number;

@@ -3,7 +3,7 @@ import type { Tensor } from '@backwire/tensor';
 import { callScope, runCall, runClean } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
 import { FrameFlag, type FrameKind, MessageType } from '@backwire/wire/internal';
-import { Answers } from './reply-writer.ts';
+import { ReplyWriter } from './reply-writer.ts';
 import { ARRIVE } from '../collectives.ts';
 import { CallReader, type ReadCall } from './call-reader.ts';
 import type { Core } from '../base/environment.ts';
@@ -14,16 +14,16 @@ import type { Incoming, RpcMessage } from '../extensions/extension.ts';
 import { digestOf } from './call-digest.ts';
 import { Idempotency } from './idempotency.ts';
 import type { InboundCall } from './inbound-call.ts';
-import { messageOf, type Arrived } from '../session/receiver.ts';
+import { messageOf, type IncomingFrame } from '../session/receiver.ts';
 import { callPayload, encodeReply, readCallPayload } from '../extensions/call-message.ts';
 import type { Peer } from '../session/peer.ts';
 import { isGenerator, promiseOf } from './results.ts';
 import { invokeAdopted, runInScope } from './scoped.ts';
 import { decodeFailed } from '../session/unsent.ts';
-import { Slots } from './concurrency-limit.ts';
+import { ConcurrencyLimit } from './concurrency-limit.ts';
 import { pumpStream } from './stream-writer.ts';
 import { isSystem, system } from '../base/system-error.ts';
-import { Turns } from './call-order.ts';
+import { CallOrder } from './call-order.ts';
 
 export class Dispatcher {
   /** Handlers that have not finished. */
@@ -31,19 +31,19 @@ export class Dispatcher {
   /** Calls handled since the start. */
   handled = 0;
   readonly idempotency: Idempotency;
-  private readonly core: Core;
-  private readonly slots: Slots;
-  private readonly turns = new Turns();
-  private readonly answers: Answers;
+  private readonly environment: Core;
+  private readonly slots: ConcurrencyLimit;
+  private readonly turns = new CallOrder();
+  private readonly answers: ReplyWriter;
   private readonly reader: CallReader;
   private idleWaiters: (() => void)[] = [];
 
-  constructor(core: Core, maxConcurrentCalls: number) {
-    this.core = core;
-    this.slots = new Slots(maxConcurrentCalls);
-    this.idempotency = new Idempotency(core);
-    this.answers = new Answers(core, this);
-    this.reader = new CallReader(core);
+  constructor(environment: Core, maxConcurrentCalls: number) {
+    this.environment = environment;
+    this.slots = new ConcurrencyLimit(maxConcurrentCalls);
+    this.idempotency = new Idempotency(environment);
+    this.answers = new ReplyWriter(environment, this);
+    this.reader = new CallReader(environment);
   }
 
   /** A call whose storages are on their way keeps its place, unless they are so large that others would wait too long. */
@@ -52,8 +52,8 @@ export class Dispatcher {
   }
 
   /** A call is here with all its storages. What it lies in is valid only now. */
-  arrived(call: InboundCall, arrived: Arrived, tensors: Tensor[]): void {
-    const { extensions } = this.core;
+  arrived(call: InboundCall, arrived: IncomingFrame, tensors: Tensor[]): void {
+    const { extensions } = this.environment;
     const plain =
       (extensions.isPlain(arrived.messageType) && !extensions.hasHandler(arrived.messageType)) ||
       isMeeting(call, arrived);
@@ -109,7 +109,7 @@ export class Dispatcher {
     if (call.state === 'over') return;
     this.turns.drop(call);
     call.finish();
-    if (call.id !== 0) call.peer.inbox.calls.delete(call.id);
+    if (call.id !== 0) call.peer.receiver.calls.delete(call.id);
     if ((call.flags & FrameFlag.ONEWAY) === 0) this.answers.error(call, encodeSystemError(error));
     this.answers.credit(call);
   }
@@ -122,7 +122,7 @@ export class Dispatcher {
     if (state === 'running') return;
     this.turns.drop(call);
     call.finish();
-    call.peer.inbox.calls.delete(call.id);
+    call.peer.receiver.calls.delete(call.id);
     this.answers.credit(call);
   }
 
@@ -188,12 +188,14 @@ export class Dispatcher {
     try {
       return this.reader.message(from, message);
     } catch (error) {
-      throw error instanceof RpcError ? error : decodeFailed(error, from, { self: this.core.self, what: 'arguments' });
+      throw error instanceof RpcError
+        ? error
+        : decodeFailed(error, from, { self: this.environment.self, what: 'arguments' });
     }
   }
 
   private unread(error: unknown, { definition, peer }: InboundCall): RpcError {
-    return decodeFailed(error, peer, { self: this.core.self, what: 'arguments', name: definition?.name });
+    return decodeFailed(error, peer, { self: this.environment.self, what: 'arguments', name: definition?.name });
   }
 
   /** What handlers threw that ran on behalf of an extension: it goes to the caller as theirs, not as the system's. */
@@ -201,14 +203,14 @@ export class Dispatcher {
 
   /** The reply to a plain call of the function that `name` says, as a message. @throws as `Answers.value` */
   replyMessage(to: Peer, type: number, value: unknown, name: () => string): RpcMessage {
-    return encodeReply(this.core, to.worker, replyTypeOf(type), value, name);
+    return encodeReply(this.environment, to.worker, replyTypeOf(type), value, name);
   }
 
   /** A call by an interned name gets the payload that says the name itself: extensions look at messages. */
-  private wholeMessage(call: InboundCall, arrived: Arrived, tensors: Tensor[]): Message {
+  private wholeMessage(call: InboundCall, arrived: IncomingFrame, tensors: Tensor[]): Message {
     const message = messageOf(arrived, tensors);
     if (arrived.fn === 0) return message;
-    return { ...message, payload: callPayload(call.peer.inbox.nameOf(arrived.fn), message.payload) };
+    return { ...message, payload: callPayload(call.peer.receiver.nameOf(arrived.fn), message.payload) };
   }
 
   private start(call: InboundCall, type: number): void {
@@ -218,14 +220,14 @@ export class Dispatcher {
       return;
     }
     if (call.state === 'over') return;
-    if (this.core.stallGuard.inDoubt && this.startsHeld(call, type)) return;
-    if (call.peer.outbox.congested) {
+    if (this.environment.stallGuard.inDoubt && this.startsHeld(call, type)) return;
+    if (call.peer.sender.congested) {
       this.startLater(call, type, undefined);
       return;
     }
     const definition = call.definition as Definition;
     call.state = 'running';
-    this.core.observers.current?.handling?.(call);
+    this.environment.observers.current?.handling?.(call);
     if (definition.name !== ARRIVE) {
       call.counted = true;
       call.holdsSlot = true;
@@ -259,21 +261,21 @@ export class Dispatcher {
 
   /** This worker stood still and does not know yet whether it is a member. */
   private isHeld(call: InboundCall, start: () => void): boolean {
-    if (!this.core.stallGuard.holds(call, start)) return false;
-    if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
+    if (!this.environment.stallGuard.holds(call, start)) return false;
+    if (call.id !== 0) call.peer.receiver.calls.set(call.id, call);
     return true;
   }
 
   /** When a slot is free, or else when its peer takes answers again. */
-  private startLater(call: InboundCall, type: number, slots: Slots | undefined): void {
-    if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
+  private startLater(call: InboundCall, type: number, slots: ConcurrencyLimit | undefined): void {
+    if (call.id !== 0) call.peer.receiver.calls.set(call.id, call);
     const start = (): void => this.start(call, type);
-    if (slots === undefined) call.peer.outbox.whenClear(start);
+    if (slots === undefined) call.peer.sender.whenClear(start);
     else slots.wait(start);
   }
 
   private completeLater(call: InboundCall, later: Promise<unknown>, type: number): void {
-    if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
+    if (call.id !== 0) call.peer.receiver.calls.set(call.id, call);
     later.then(
       (value) => this.complete(call, value, type),
       (error: unknown) => this.fail(call, error),
@@ -287,14 +289,14 @@ export class Dispatcher {
   private startInScope(call: InboundCall, definition: Definition, type: number): void {
     let later: Promise<unknown> | undefined;
     try {
-      later = callScope(this.core.agent, call, () => {
+      later = callScope(this.environment.agent, call, () => {
         const result = invokeAdopted(definition, call.takeArgs());
         const promise = promiseOf(result);
         if (promise === undefined) {
           this.complete(call, result, type);
           return undefined;
         }
-        if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
+        if (call.id !== 0) call.peer.receiver.calls.set(call.id, call);
         return promise.then((value) => this.complete(call, value, type));
       });
     } catch (error) {
@@ -306,7 +308,7 @@ export class Dispatcher {
 
   /** A call with a key: joins the one that runs under it, or gets its outcome. */
   private once(call: InboundCall, definition: Definition, type: number): void {
-    if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
+    if (call.id !== 0) call.peer.receiver.calls.set(call.id, call);
     const run = async (began: () => void): Promise<RpcMessage> => {
       if (!call.holdsSlot) await this.takeSlot(call);
       began();
@@ -322,12 +324,12 @@ export class Dispatcher {
   /** Takes a slot again for a call that has waited without one. @throws RpcError 'cancelled' when it is too late by then. */
   private async takeSlot(call: InboundCall): Promise<void> {
     await this.slots.hold(call);
-    if (!call.aborted && call.deadline > this.core.now()) return;
+    if (!call.aborted && call.deadline > this.environment.now()) return;
     throw system(new RpcError('cancelled', 'nobody waits for the call any more', { peer: call.caller }));
   }
 
   private run(definition: Definition, call: InboundCall): unknown {
-    const { agent } = this.core;
+    const { agent } = this.environment;
     const args = call.takeArgs();
     // Tensor operations look at nothing ambient but what is at the root already.
     if (definition.name.startsWith('aten::')) return invoke(definition, args);
@@ -338,8 +340,8 @@ export class Dispatcher {
 
   private complete(call: InboundCall, value: unknown, type: number): void {
     if ((call.flags & FrameFlag.STREAM) !== 0) {
-      if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
-      pumpStream(this.core, call, value).then(
+      if (call.id !== 0) call.peer.receiver.calls.set(call.id, call);
+      pumpStream(this.environment, call, value).then(
         () => this.over(call),
         (error: unknown) => this.fail(call, error),
       );
@@ -373,20 +375,20 @@ export class Dispatcher {
   private warnOneway(call: InboundCall, error: unknown): void {
     const about = { from: call.caller.name, name: call.definition?.name };
     try {
-      this.core.logger.warn({ error, ...about }, 'a one-way call failed');
+      this.environment.logger.warn({ error, ...about }, 'a one-way call failed');
     } catch {
-      this.core.logger.warn(about, 'a one-way call failed with something that cannot be shown');
+      this.environment.logger.warn(about, 'a one-way call failed with something that cannot be shown');
     }
   }
 
   over(call: InboundCall, error?: unknown): void {
-    this.core.observers.current?.handled?.(call, error);
+    this.environment.observers.current?.handled?.(call, error);
     if (call.holdsSlot) {
       call.holdsSlot = false;
       this.slots.give();
     }
     call.finish();
-    if (call.id !== 0 && call.peer.inbox.calls.size > 0) call.peer.inbox.calls.delete(call.id);
+    if (call.id !== 0 && call.peer.receiver.calls.size > 0) call.peer.receiver.calls.delete(call.id);
     if (call.counted) {
       call.counted = false;
       this.active--;
@@ -403,16 +405,16 @@ export class Dispatcher {
       for (const fn of done) fn();
       return;
     }
-    if (this.core.stallGuard.inDoubt && this.isHeld(call, () => this.serve(call, message, done))) return;
+    if (this.environment.stallGuard.inDoubt && this.isHeld(call, () => this.serve(call, message, done))) return;
     call.state = 'running';
     call.unclaimed = undefined;
     call.counted = true;
     this.active++;
-    this.core.observers.current?.handling?.(call);
-    if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
+    this.environment.observers.current?.handling?.(call);
+    if (call.id !== 0) call.peer.receiver.calls.set(call.id, call);
     const incoming: Incoming = { from: call.peer.worker, message };
-    runClean({ agent: this.core.agent, call }, async () =>
-      this.core.extensions.serve(incoming, (plain) => this.plain(call, plain)),
+    runClean({ agent: this.environment.agent, call }, async () =>
+      this.environment.extensions.serve(incoming, (plain) => this.plain(call, plain)),
     )
       .finally(() => {
         for (const fn of done) fn();
@@ -429,14 +431,14 @@ export class Dispatcher {
     if (message.type !== MessageType.PYTHON_CALL && message.type !== MessageType.SCRIPT_CALL) {
       throw new RpcError(
         'failed-precondition',
-        `worker '${this.core.self.name}' has no handler for messages of this type`,
+        `worker '${this.environment.self.name}' has no handler for messages of this type`,
       );
     }
     if (call.key !== undefined) return this.onceMessage(call, message);
     const value = await this.slotted(call, () => this.runMessage(call.peer, message, call));
     const name = (): string => readCallPayload(message.payload).name;
     if ((call.flags & FrameFlag.STREAM) === 0) return this.replyMessage(call.peer, message.type, value, name);
-    await pumpStream(this.core, call, value);
+    await pumpStream(this.environment, call, value);
     return this.replyMessage(call.peer, message.type, undefined, name);
   }
 
@@ -445,7 +447,7 @@ export class Dispatcher {
     const read = this.readMessage(call.peer, message);
     call.unclaimed = read.unclaimed;
     const { start, end } = readCallPayload(message.payload);
-    const digest = digestOf(this.core, message.payload.subarray(start, end), message.tensors, read, call.peer);
+    const digest = digestOf(this.environment, message.payload.subarray(start, end), message.tensors, read, call.peer);
     const run = async (began: () => void): Promise<RpcMessage> => {
       call.unclaimed = undefined;
       const value = await this.slotted(call, () => this.runRead(call.peer, read, call, began));
@@ -493,9 +495,9 @@ const replyTypeOf = (type: number): number =>
   type === MessageType.SCRIPT_CALL ? MessageType.SCRIPT_RET : MessageType.PYTHON_RET;
 
 /** Meetings are the agent's own: no extension wraps them. */
-function isMeeting({ peer }: InboundCall, { fn }: Arrived): boolean {
+function isMeeting({ peer }: InboundCall, { fn }: IncomingFrame): boolean {
   try {
-    return fn !== 0 && peer.inbox.nameOf(fn) === ARRIVE;
+    return fn !== 0 && peer.receiver.nameOf(fn) === ARRIVE;
   } catch {
     return false; // a name that was never given is refused further on
   }

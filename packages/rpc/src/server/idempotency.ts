@@ -28,15 +28,15 @@ export interface KeyedCall {
 
 /** One per agent. Keys are those of a caller and a function: the same key means nothing to others. */
 export class Idempotency {
-  private readonly core: Core;
+  private readonly environment: Core;
   private readonly calls = new KeyedCalls<Waiter, Outcome>({
     maxOutcomes: MAX_IDEMPOTENT_OUTCOMES,
     maxBytes: MAX_IDEMPOTENT_BYTES,
     keepMs: IDEMPOTENT_KEEP_MS,
   });
 
-  constructor(core: Core) {
-    this.core = core;
+  constructor(environment: Core) {
+    this.environment = environment;
   }
 
   /** The reply of the call, or of the one that had its key before. @throws what the handler threw, then or now; why there is neither. */
@@ -44,7 +44,7 @@ export class Idempotency {
     const { call, name, digest } = keyed;
     const key = `${call.caller.name}\n${name.length}\n${name}${call.key ?? ''}`;
     const waiter = new Waiter();
-    let turn = this.calls.arrive(key, digest, waiter, this.core.now());
+    let turn = this.calls.arrive(key, digest, waiter, this.environment.now());
     if (turn.kind === 'refused') throw this.refusal(turn.why, keyed);
     if (turn.kind === 'wait') {
       const told = waiter.turn(call);
@@ -69,13 +69,13 @@ export class Idempotency {
   private async attempt(key: string, { call, run }: KeyedCall): Promise<RpcMessage> {
     let began = false;
     const over = (outcome: Outcome, bytes: number): void => {
-      const now = this.core.now();
+      const now = this.environment.now();
       // A handler that never looked at its limits did all it does, however late it was.
       const isResult = began && !(call.watched && (call.aborted || now >= call.deadline));
       for (const { to, turn } of this.calls.ended(key, isResult ? { outcome, bytes } : undefined, now)) to.tell(turn);
     };
     try {
-      const reply = own(this.core, call, await run(() => (began = true)));
+      const reply = own(this.environment, call, await run(() => (began = true)));
       over({ reply }, bytesOf(reply));
       return reply;
     } catch (error) {
@@ -131,9 +131,9 @@ function bytesOf({ payload, tensors }: RpcMessage): number {
 }
 
 /** The outcome is sent again later: by then its tensors may have been changed or freed by the program. */
-function own(core: Core, call: InboundCall, reply: RpcMessage): RpcMessage {
+function own(environment: Core, call: InboundCall, reply: RpcMessage): RpcMessage {
   if (reply.header !== undefined && reply.header.length > 0) {
-    core.extensions.undelivered(call.peer.worker, reply.header);
+    environment.extensions.undelivered(call.peer.worker, reply.header);
     const text = 'the result of a call with an idempotency key cannot hold remote references';
     throw system(new RpcError('failed-precondition', text, { executed: 'yes' }));
   }

@@ -17,47 +17,47 @@ export interface Answered {
   fail(call: InboundCall, error: unknown): void;
 }
 
-export class Answers {
-  private readonly core: Core;
+export class ReplyWriter {
+  private readonly environment: Core;
   private readonly calls: Answered;
 
-  constructor(core: Core, calls: Answered) {
-    this.core = core;
+  constructor(environment: Core, calls: Answered) {
+    this.environment = environment;
     this.calls = calls;
   }
 
   /** Writes the result of a call; false when it is held back on purpose: the call is over when it has left. @throws as `value`. */
   result(call: InboundCall, type: number, value: unknown): boolean {
-    const delayMs = this.core.faults.answer(type);
+    const delayMs = this.environment.faults.answer(type);
     if (delayMs === 0) {
       this.value(call, FrameKind.RESULT, type, value);
       return true;
     }
-    const { bytes, tensors, header } = encodeFor(this.core, call.peer.worker, value);
+    const { bytes, tensors, header } = encodeFor(this.environment, call.peer.worker, value);
     this.hold(call, { type, id: 0n, payload: bytes, tensors, header }, delayMs);
     return false;
   }
 
   /** Writes a value. @throws what cannot travel; nothing was sent then, and what was drawn for it is taken back. */
   value(call: InboundCall, kind: FrameKind, type: number, value: unknown): void {
-    const { outbox, worker, state } = call.peer;
+    const { sender, worker, state } = call.peer;
     if (state === 'gone') return;
-    const writer = outbox.begin(false);
+    const writer = sender.begin(false);
     let plan: TensorPlan | undefined;
     const context: ValueContext = value === undefined ? NOTHING_INSIDE : new WriteContext(worker);
     try {
       const tensors: Tensor[] = value === undefined ? NO_TENSORS : [];
-      this.core.codec.write(writer.out, value, tensors, context);
+      this.environment.codec.write(writer.out, value, tensors, context);
       if (tensors.length > 0)
-        plan = planTensors(tensors, { mapDevice: this.core.deviceMaps.to(worker.name, 'Response') });
-      outbox.end(writer, kind, 0, type, call.id, 0, -1, false, undefined, undefined, context.header, plan);
+        plan = planTensors(tensors, { mapDevice: this.environment.deviceMaps.to(worker.name, 'Response') });
+      sender.end(writer, kind, 0, type, call.id, 0, -1, false, undefined, undefined, context.header, plan);
     } catch (error) {
       plan?.release();
       if (writer.open) writer.abort();
-      this.core.extensions.undelivered(worker, context.header);
+      this.environment.extensions.undelivered(worker, context.header);
       const what = kind === FrameKind.RESULT ? 'the result' : 'an item';
       const name = call.definition?.name ?? '';
-      throw unsent(error, { what, name, to: worker, self: this.core.self, executed: 'yes' });
+      throw unsent(error, { what, name, to: worker, self: this.environment.self, executed: 'yes' });
     }
   }
 
@@ -65,16 +65,16 @@ export class Answers {
   message(call: InboundCall, reply: RpcMessage): boolean {
     const { worker, state } = call.peer;
     if (state === 'gone') {
-      this.core.extensions.undelivered(worker, reply.header ?? []);
+      this.environment.extensions.undelivered(worker, reply.header ?? []);
       return true;
     }
     try {
-      const delayMs = this.core.faults.answer(reply.type);
+      const delayMs = this.environment.faults.answer(reply.type);
       if (delayMs > 0) this.hold(call, reply, delayMs);
       else this.write(call, reply, this.plan(call, reply));
       return delayMs === 0;
     } catch (error) {
-      this.core.extensions.undelivered(worker, reply.header ?? []);
+      this.environment.extensions.undelivered(worker, reply.header ?? []);
       throw error;
     }
   }
@@ -84,15 +84,15 @@ export class Answers {
     const plan = this.plan(call, reply);
     plan?.secure();
     const kept: RpcMessage = { ...reply, payload: reply.payload.slice() };
-    if (call.id !== 0) call.peer.inbox.calls.set(call.id, call);
-    this.core.faults.after(delayMs, () => {
+    if (call.id !== 0) call.peer.receiver.calls.set(call.id, call);
+    this.environment.faults.after(delayMs, () => {
       try {
         if (call.aborted || call.peer.state === 'gone') {
           plan?.release();
-          this.core.extensions.undelivered(call.peer.worker, reply.header ?? []);
+          this.environment.extensions.undelivered(call.peer.worker, reply.header ?? []);
         } else this.write(call, kept, plan);
       } catch (error) {
-        this.core.extensions.undelivered(call.peer.worker, reply.header ?? []);
+        this.environment.extensions.undelivered(call.peer.worker, reply.header ?? []);
         this.calls.fail(call, error);
         return;
       }
@@ -102,16 +102,16 @@ export class Answers {
 
   private plan({ peer: { worker } }: InboundCall, { tensors }: RpcMessage): TensorPlan | undefined {
     if (tensors.length === 0) return undefined;
-    return planTensors(tensors, { mapDevice: this.core.deviceMaps.to(worker.name, 'Response') });
+    return planTensors(tensors, { mapDevice: this.environment.deviceMaps.to(worker.name, 'Response') });
   }
 
   private write(call: InboundCall, reply: RpcMessage, plan: TensorPlan | undefined): void {
-    const { outbox } = call.peer;
+    const { sender } = call.peer;
     let writer: FrameWriter | undefined;
     try {
-      writer = outbox.begin(false);
+      writer = sender.begin(false);
       writer.out.raw(reply.payload);
-      outbox.end(
+      sender.end(
         writer,
         FrameKind.RESULT,
         0,
@@ -135,8 +135,8 @@ export class Answers {
   /** Writes a failure; in place of one that fails on purpose, that it did. */
   error(call: InboundCall, payload: Uint8Array): void {
     try {
-      const delayMs = this.core.faults.answer(MessageType.EXCEPTION);
-      if (delayMs > 0) this.core.faults.after(delayMs, () => this.writeError(call, payload));
+      const delayMs = this.environment.faults.answer(MessageType.EXCEPTION);
+      if (delayMs > 0) this.environment.faults.after(delayMs, () => this.writeError(call, payload));
       else this.writeError(call, payload);
     } catch (error) {
       this.writeError(call, isSystem(error) ? encodeSystemError(error) : encodeThrown(error));
@@ -144,15 +144,15 @@ export class Answers {
   }
 
   private writeError(call: InboundCall, payload: Uint8Array): void {
-    const { outbox, state } = call.peer;
-    if (state === 'gone' || outbox.session.state === 'closed') return;
-    const writer = outbox.begin(false);
+    const { sender, state } = call.peer;
+    if (state === 'gone' || sender.session.state === 'closed') return;
+    const writer = sender.begin(false);
     try {
       writer.out.raw(payload);
-      outbox.end(writer, FrameKind.ERROR, 0, MessageType.EXCEPTION, call.id, 0, -1, false, undefined);
+      sender.end(writer, FrameKind.ERROR, 0, MessageType.EXCEPTION, call.id, 0, -1, false, undefined);
     } catch (error) {
       if (writer.open) writer.abort();
-      this.core.logger.error({ error }, 'an error could not be sent');
+      this.environment.logger.error({ error }, 'an error could not be sent');
       // Its caller waits: it gets one that is certainly short enough.
       if (payload.length > BRIEF_ERROR_BYTES)
         this.error(call, encodeSystemError(new RpcError('remote-error', TOO_LONG, { executed: 'yes' })));
@@ -161,11 +161,11 @@ export class Answers {
 
   /** A call is over: its caller may make another. */
   credit(call: InboundCall): void {
-    const { credits } = call.peer.outbox.session;
+    const { credits } = call.peer.sender.session;
     credits.finished(1, call.bytes);
     if (!credits.grantIsDue()) return;
     const { calls, bytes } = credits.grant();
-    call.peer.outbox.sendLoose(FrameKind.CREDIT, 0, calls >>> 0, 0, bytes);
+    call.peer.sender.sendLoose(FrameKind.CREDIT, 0, calls >>> 0, 0, bytes);
   }
 }
 

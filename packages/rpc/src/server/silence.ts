@@ -54,7 +54,7 @@ interface OutgoingCall {
 }
 interface Session {
   readonly worker: { readonly name: string };
-  readonly inbox: { readonly calls: ReadonlyMap<number, RunningCall> };
+  readonly receiver: { readonly calls: ReadonlyMap<number, RunningCall> };
 }
 interface RunningCall {
   readonly counted: boolean;
@@ -75,7 +75,7 @@ export function openWork(agent: Busy): string {
         : [`'${call.label.name}' on worker '${call.peer.worker.name}'${age(now - call.startedAt)}`];
     });
   const running = agent.members.sessions().flatMap((peer) =>
-    [...peer.inbox.calls.values()]
+    [...peer.receiver.calls.values()]
       .filter(({ counted }) => counted)
       .map(({ definition, arrivedAt, aborted }) => {
         const ignored = aborted ? ', which was cancelled and does not heed its signal' : '';

@@ -6,7 +6,7 @@ import type { Peer } from '../session/peer.ts';
 import { unref } from '../base/platform.ts';
 
 export interface StallGuardOptions {
-  readonly core: Core;
+  readonly environment: Core;
   peers(): Iterable<Peer>;
   /** Reads the view from the store; whoever is not in it any more is fenced by that. */
   refresh(): Promise<unknown>;
@@ -36,10 +36,10 @@ export class StallGuard {
 
   constructor(options: StallGuardOptions) {
     this.options = options;
-    const { core } = options;
+    const { environment } = options;
     // Nobody is put out in less: a lease lasts longer than it takes to renew it twice.
-    this.limitMs = Math.min(core.liveness.leaseMs, core.liveness.deadMs) / 2;
-    this.turnedAt = core.now();
+    this.limitMs = Math.min(environment.liveness.leaseMs, environment.liveness.deadMs) / 2;
+    this.turnedAt = environment.now();
   }
 
   /** Whether any call may have to wait. */
@@ -83,13 +83,13 @@ export class StallGuard {
   fenced(): void {
     const error = new RpcError('fenced', 'the group has removed this worker');
     for (const held of this.waiting.values())
-      for (const { call } of held) this.options.core.dispatcher.refuse(call, error);
+      for (const { call } of held) this.options.environment.dispatcher.refuse(call, error);
     this.waiting.clear();
   }
 
   private woke(now: number): void {
-    const { core } = this.options;
-    core.logger.info({}, 'this worker stood still; it looks whether it is a member still');
+    const { environment } = this.options;
+    environment.logger.info({}, 'this worker stood still; it looks whether it is a member still');
     const ping = (this.ping = Math.floor(now));
     this.asksPeers = false;
     this.answered.clear();

@@ -11,27 +11,27 @@ type Source = Iterator<unknown> | AsyncIterator<unknown>;
  * Sends what `value` yields, then the end. Resolves when it is over, cancelled or not; rejects with what the generator threw. The generator
  * runs in the context of its call, and its `finally` blocks run when the consumer leaves.
  */
-export function pumpStream(core: Core, call: InboundCall, value: unknown): Promise<void> {
+export function pumpStream(environment: Core, call: InboundCall, value: unknown): Promise<void> {
   call.streamed = true;
-  return runClean({ agent: core.agent, call }, async () => {
+  return runClean({ agent: environment.agent, call }, async () => {
     const source = sourceOf(value);
     if (source === undefined)
       throw new RpcError('failed-precondition', 'rpcStream() wants a function that returns an iterable', {
         executed: 'yes',
       });
     try {
-      while (await mayGo(core, call)) {
+      while (await mayGo(environment, call)) {
         const next = await untilCancelled(call, source.next());
         if (call.aborted) break;
-        const delayMs = core.faults.answer(MessageType.PYTHON_RET);
-        if (delayMs > 0) await new Promise<void>((resolve) => core.faults.after(delayMs, resolve));
+        const delayMs = environment.faults.answer(MessageType.PYTHON_RET);
+        if (delayMs > 0) await new Promise<void>((resolve) => environment.faults.after(delayMs, resolve));
         if (call.aborted) break;
         if (next.done === true) {
-          send(call, undefined, core, true);
+          send(call, undefined, environment, true);
           return;
         }
         call.itemCredit--;
-        send(call, next.value, core, false);
+        send(call, next.value, environment, false);
       }
     } catch (error) {
       if (!call.aborted) {
@@ -45,20 +45,20 @@ export function pumpStream(core: Core, call: InboundCall, value: unknown): Promi
 }
 
 /** Waits for the consumer and for the way to it, without holding a slot; false once the call is cancelled. */
-async function mayGo(core: Core, call: InboundCall): Promise<boolean> {
-  const { outbox } = call.peer;
-  if ((call.itemCredit > 0 && !outbox.congested) || call.aborted) return !call.aborted;
-  core.dispatcher.callOut(call);
+async function mayGo(environment: Core, call: InboundCall): Promise<boolean> {
+  const { sender } = call.peer;
+  if ((call.itemCredit > 0 && !sender.congested) || call.aborted) return !call.aborted;
+  environment.dispatcher.callOut(call);
   try {
-    while ((call.itemCredit <= 0 || outbox.congested) && !call.aborted) {
+    while ((call.itemCredit <= 0 || sender.congested) && !call.aborted) {
       await new Promise<void>((resolve) => {
         call.wake = resolve;
-        if (outbox.congested) outbox.whenClear(resolve);
+        if (sender.congested) sender.whenClear(resolve);
       });
     }
   } finally {
     call.wake = undefined;
-    core.dispatcher.callBack(call);
+    environment.dispatcher.callBack(call);
   }
   return !call.aborted;
 }
@@ -76,8 +76,8 @@ function untilCancelled(
   });
 }
 
-function send(call: InboundCall, item: unknown, core: Core, last: boolean): void {
-  core.dispatcher.sendValue(
+function send(call: InboundCall, item: unknown, environment: Core, last: boolean): void {
+  environment.dispatcher.sendValue(
     call,
     last ? FrameKind.STREAM_END : FrameKind.STREAM_ITEM,
     MessageType.PYTHON_RET,

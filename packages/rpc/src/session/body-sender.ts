@@ -9,7 +9,7 @@ import type { Connection } from '../transports/transport.ts';
  * Every piece is a write of its own, so that the connection asks for the next one when the first of a window is through: a window that is
  * written and awaited as a whole leaves it idle in between, a third of the time where the peer reads from memory.
  */
-export class OutgoingBodies<S> {
+export class BodySender<S> {
   private readonly session: Session<S, OutgoingBody>;
   /** Pieces are due. */
   private readonly more: () => void;

@@ -9,7 +9,7 @@ import {
 } from '@backwire/wire/internal';
 
 /** A frame of a call kind. Who gets one copies what it keeps: it is valid during the call, or for good where the message had to wait. */
-export interface Arrived {
+export interface IncomingFrame {
   readonly kind: FrameKind;
   readonly flags: number;
   readonly messageType: number;
@@ -47,7 +47,7 @@ export function announcedBodies(
 }
 
 /** The same, to be filled again for the next frame: most frames are dealt with inside of their callback. */
-export class ArrivedView implements Arrived {
+export class IncomingFrameView implements IncomingFrame {
   kind: FrameKind = FrameKind.CALL;
   flags = 0;
   messageType = 0;
@@ -64,14 +64,14 @@ export class ArrivedView implements Arrived {
 
 /** What arrived, where it lies: valid only until the frame's callback returns. */
 export function view(
-  into: ArrivedView,
+  into: IncomingFrameView,
   header: FrameHeader,
   bytes: Uint8Array,
   start: number,
   end: number,
   tensors: IncomingTensors | undefined,
   done: readonly (() => void)[],
-): ArrivedView {
+): IncomingFrameView {
   into.kind = header.kind;
   into.flags = header.flags;
   into.messageType = header.messageType;

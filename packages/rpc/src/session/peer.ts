@@ -4,7 +4,7 @@ import { FrameKind, protocolError, type FrameHeader, type handshakeProto } from 
 import type { Core } from '../base/environment.ts';
 import type { Dispatcher } from '../server/dispatcher.ts';
 import { RpcError, type RpcErrorCode } from '../base/errors.ts';
-import { Inbox } from './receiver.ts';
+import { Receiver } from './receiver.ts';
 import {
   ACK_BYTES,
   ACK_FRAMES,
@@ -14,7 +14,7 @@ import {
   SESSION_WINDOW_FRAMES,
 } from '../base/limits.ts';
 import { Link, type LinkOwner } from './link.ts';
-import { Outbox } from './sender.ts';
+import { Sender } from './sender.ts';
 import { newTokenBytes } from '../base/ids.ts';
 import { randomBytes } from '../base/platform.ts';
 import { Connector, CONNECTOR_TIMES, type ConnectorPort } from '../protocol/connector.ts';
@@ -47,8 +47,8 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   readonly worker: WorkerInfo;
   readonly incarnation: number;
   readonly member: ViewMember;
-  readonly outbox: Outbox;
-  readonly inbox: Inbox;
+  readonly sender: Sender;
+  readonly receiver: Receiver;
   readonly connector: Connector<Link>;
   state: PeerState = 'open';
   /** Links made again after one was lost. */
@@ -62,7 +62,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   readonly interned = new Map<string, number>();
   /** The last sign of life that was taken note of. */
   notedAt = 0;
-  private readonly core: Core;
+  private readonly environment: Core;
   /** Names the session; the dialer proposes one, and it is settled once a WELCOME or RESUME came back. */
   private token: Uint8Array = newTokenBytes();
   private agreed = false;
@@ -70,16 +70,16 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   private earlierSent = 0;
   private earlierReceived = 0;
 
-  constructor(core: Core, member: ViewMember) {
-    this.core = core;
+  constructor(environment: Core, member: ViewMember) {
+    this.environment = environment;
     this.member = member;
     this.worker = new WorkerInfo(member.name, member.id);
     this.incarnation = member.incarnation;
     this.extensions = new Set(member.extensions);
-    this.outbox = new Outbox({
-      slabs: core.slabs,
-      wireLimits: core.wireLimits,
-      maxBufferedBytes: core.limits.maxBufferedBytesPerPeer,
+    this.sender = new Sender({
+      slabs: environment.slabs,
+      wireLimits: environment.wireLimits,
+      maxBufferedBytes: environment.limits.maxBufferedBytesPerPeer,
       session: {
         windowBytes: SESSION_WINDOW_BYTES,
         windowFrames: SESSION_WINDOW_FRAMES,
@@ -87,14 +87,17 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
         ackBytes: ACK_BYTES,
         ackMs: ACK_MS,
       },
-      now: () => core.now(),
+      now: () => environment.now(),
       wanted: () => this.want(),
-      overflowed: () => core.sessionLost(this, 'more results and control wait than may be kept'),
+      overflowed: () => environment.sessionLost(this, 'more results and control wait than may be kept'),
     });
-    this.outbox.session.credits.allow(core.limits.maxInboundCalls, core.limits.maxBufferedBytesPerPeer);
-    this.inbox = new Inbox(core, this, this.outbox);
-    const own = { name: core.self.name, peer: member.name, sameHost: member.host === core.hostId };
-    this.connector = new Connector<Link>(this, own, { ...CONNECTOR_TIMES, graceMs: core.liveness.reconnectGraceMs });
+    this.sender.session.credits.allow(environment.limits.maxInboundCalls, environment.limits.maxBufferedBytesPerPeer);
+    this.receiver = new Receiver(environment, this, this.sender);
+    const own = { name: environment.self.name, peer: member.name, sameHost: member.host === environment.hostId };
+    this.connector = new Connector<Link>(this, own, {
+      ...CONNECTOR_TIMES,
+      graceMs: environment.liveness.reconnectGraceMs,
+    });
   }
 
   /** It is leaving: it finishes the calls it has and takes no more. */
@@ -112,7 +115,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
 
   /** Who runs its calls. */
   get dispatcher(): Dispatcher {
-    return this.core.dispatcher;
+    return this.environment.dispatcher;
   }
 
   /** Whether a link carries frames now. */
@@ -124,8 +127,8 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   want(): void {
     if (this.state === 'gone') return;
     runAtRoot(() => {
-      this.connector.want(this.core.now());
-      this.core.wakePeer(this);
+      this.connector.want(this.environment.now());
+      this.environment.wakePeer(this);
     });
   }
 
@@ -133,13 +136,13 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   tick(now: number): void {
     runAtRoot(() => {
       this.connector.tick(now);
-      this.core.wakePeer(this);
+      this.environment.wakePeer(this);
     });
   }
 
   /** Sends a ping; whatever comes back counts as life. */
   ping(now: number): void {
-    this.outbox.sendLoose(FrameKind.PING, Math.floor(now));
+    this.sender.sendLoose(FrameKind.PING, Math.floor(now));
   }
 
   /** Breaks the link; the session stays and both sides redial. For silence, and for tests. */
@@ -155,8 +158,8 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     if (this.state === 'gone') return;
     this.state = 'gone';
     this.connector.close();
-    this.inbox.close();
-    this.outbox.close();
+    this.receiver.close();
+    this.sender.close();
     this.link?.finish();
     this.link = undefined;
   }
@@ -164,9 +167,9 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   /** One end of this worker's connection to itself: there is nobody to ask who is there. */
   attachLoop(connection: Connection): void {
     this.agreed = true;
-    const { limits } = this.core;
-    this.outbox.session.credits.allowed(limits.maxInboundCalls, limits.maxBufferedBytesPerPeer);
-    const link = new Link(connection, this, this.core.slabs, this.core.wireLimits);
+    const { limits } = this.environment;
+    this.sender.session.credits.allowed(limits.maxInboundCalls, limits.maxBufferedBytesPerPeer);
+    const link = new Link(connection, this, this.environment.slabs, this.environment.wireLimits);
     this.connector.hello(link, 1);
     this.adopt(link);
     link.start();
@@ -177,7 +180,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     link.handTo(this);
     hellos.set(link, identity);
     this.connector.hello(link, identity.dial);
-    this.core.wakePeer(this);
+    this.environment.wakePeer(this);
   }
 
   // ConnectorPort
@@ -185,13 +188,13 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   dial(): void {
     const dial: Dial = { controller: new AbortController(), link: undefined, timer: undefined };
     this.dialing = dial;
-    this.core.connect(this, dial.controller.signal).then(
+    this.environment.connect(this, dial.controller.signal).then(
       (connection) => {
         if (this.dialing !== dial) {
           connection.destroy();
           return;
         }
-        dial.link = new Link(connection, this, this.core.slabs, this.core.wireLimits);
+        dial.link = new Link(connection, this, this.environment.slabs, this.environment.wireLimits);
         dial.timer = setTimeout(
           () => this.failDial(dial, new RpcError('deadline-exceeded', 'no WELCOME came')),
           HELLO_TIMEOUT_MS,
@@ -214,17 +217,17 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
 
   accept(link: Link): void {
     const identity = hellos.get(link);
-    if (this.worker.name === this.core.self.name) return;
+    if (this.worker.name === this.environment.self.name) return;
     if (identity === undefined || link.state === 'closed') {
-      this.connector.linkLost(this.core.now());
+      this.connector.linkLost(this.environment.now());
       return;
     }
     this.endOldLink();
     const known = sameToken(identity.session, this.token);
-    if (this.agreed && !known && this.outbox.session.hasDelivered) {
+    if (this.agreed && !known && this.sender.session.hasDelivered) {
       link.refuse('failed-precondition', 'this side knows another session');
-      this.connector.linkLost(this.core.now());
-      this.core.sessionLost(this, 'it does not know its session any more');
+      this.connector.linkLost(this.environment.now());
+      this.environment.sessionLost(this, 'it does not know its session any more');
       return;
     }
     const resumed = this.agreed && known;
@@ -244,7 +247,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
 
   giveUp(why: 'refused' | 'unreachable'): void {
     if (this.state === 'open') this.state = 'unreachable';
-    this.core.givenUp(this, why);
+    this.environment.givenUp(this, why);
   }
 
   random(): number {
@@ -274,32 +277,32 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     if (link !== this.link) return;
     this.agreed = true;
     this.state = 'open';
-    const first = this.outbox.session.state === 'idle';
+    const first = this.sender.session.state === 'idle';
     if (!first) this.reconnects++;
-    if (!this.outbox.resume(position)) {
+    if (!this.sender.resume(position)) {
       link.end();
-      this.core.sessionLost(this, 'it claims to have what was never sent');
+      this.environment.sessionLost(this, 'it claims to have what was never sent');
       return;
     }
-    this.core.linkUp(this, first);
+    this.environment.linkUp(this, first);
   }
 
   frame(header: FrameHeader, bytes: Uint8Array, start: number, end: number): void {
-    this.inbox.frame(header, bytes, start, end);
+    this.receiver.frame(header, bytes, start, end);
   }
 
   body(header: FrameHeader): Uint8Array | undefined {
-    return this.inbox.body(header);
+    return this.receiver.body(header);
   }
 
   bodyEnd(header: FrameHeader, landed: number): void {
-    this.inbox.bodyEnd(header, landed);
+    this.receiver.bodyEnd(header, landed);
   }
 
   batch(_link: Link): void {
-    const at = this.outbox.session.ackAt();
-    if (at === 0) this.outbox.sendAck();
-    else if (at !== Infinity) this.core.ackSoon(this);
+    const at = this.sender.session.ackAt();
+    if (at === 0) this.sender.sendAck();
+    else if (at !== Infinity) this.environment.ackSoon(this);
   }
 
   closed(link: Link, error?: Error): void {
@@ -313,12 +316,12 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
       return;
     }
     this.dropLink(link);
-    this.core.logger.debug({ peer: this.worker.name, error: error?.message }, 'link lost');
+    this.environment.logger.debug({ peer: this.worker.name, error: error?.message }, 'link lost');
     if (this.state === 'gone') return;
-    this.core.linkLost(this);
-    if (this.inbox.saidGoodbye) this.core.saidGoodbye(this);
-    else runAtRoot(() => this.connector.linkLost(this.core.now()));
-    this.core.wakePeer(this);
+    this.environment.linkLost(this);
+    if (this.receiver.saidGoodbye) this.environment.saidGoodbye(this);
+    else runAtRoot(() => this.connector.linkLost(this.environment.now()));
+    this.environment.wakePeer(this);
   }
 
   private welcome(dial: Dial, link: Link, welcome: handshakeProto.Welcome): void {
@@ -330,9 +333,9 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     clearTimeout(dial.timer);
     this.dialing = undefined;
     // A peer that had agreed to nothing yet has delivered nothing: with it, the session simply begins.
-    if (this.agreed && !welcome.resumed && this.outbox.session.hasDelivered) {
+    if (this.agreed && !welcome.resumed && this.sender.session.hasDelivered) {
       link.end();
-      this.core.sessionLost(this, 'it does not know the session any more');
+      this.environment.sessionLost(this, 'it does not know the session any more');
       return;
     }
     this.agreed = true;
@@ -344,49 +347,49 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
 
   private rejected(dial: Dial, { code, message }: handshakeProto.Reject): void {
     if (code === 'fenced') {
-      void this.core.expelled().then((gone) => {
+      void this.environment.expelled().then((gone) => {
         const text = gone ? message : `worker '${this.worker.name}' counts this worker as gone, and its group does not`;
         this.failDial(dial, new RpcError(gone ? 'fenced' : 'unavailable', text, { peer: this.worker }));
       });
       return;
     }
-    if (code === 'failed-precondition') this.core.sessionLost(this, message);
+    if (code === 'failed-precondition') this.environment.sessionLost(this, message);
     const known = HOPELESS.has(code as RpcErrorCode) ? (code as RpcErrorCode) : 'unavailable';
     this.failDial(dial, new RpcError(known, message, { peer: this.worker }));
   }
 
   private adopt(link: Link): void {
     this.link = link;
-    this.outbox.open(link.connection, []);
-    link.sendResume(this.outbox.session.position());
+    this.sender.open(link.connection, []);
+    link.sendResume(this.sender.session.position());
   }
 
   /** What the other side says of itself. */
   private learn(identity: handshakeProto.Identity): void {
     this.extensions = new Set(identity.extensions.map(({ name }) => name));
     const { limits } = identity;
-    if (limits !== undefined) this.outbox.session.credits.allowed(limits.maxInboundCalls, limits.maxInboundBytes);
+    if (limits !== undefined) this.sender.session.credits.allowed(limits.maxInboundCalls, limits.maxInboundBytes);
   }
 
   private identity(): handshakeProto.Identity {
-    const { core } = this;
+    const { environment } = this;
     return {
-      group: core.group,
-      name: core.self.name,
-      id: core.self.id,
-      incarnation: core.incarnation,
+      group: environment.group,
+      name: environment.self.name,
+      id: environment.self.id,
+      incarnation: environment.incarnation,
       peerIncarnation: this.incarnation,
       session: this.token,
       dial: this.connector.dialCount,
-      epoch: core.epoch,
-      extensions: core.extensions.names.map((name) => ({ name, version: 1 })),
+      epoch: environment.epoch,
+      extensions: environment.extensions.names.map((name) => ({ name, version: 1 })),
       limits: {
-        maxInboundCalls: core.limits.maxInboundCalls,
-        maxInboundBytes: core.limits.maxBufferedBytesPerPeer,
-        maxFrameBytes: core.wireLimits.maxFrameBytes,
-        maxMessageBytes: core.wireLimits.maxMessageBytes,
+        maxInboundCalls: environment.limits.maxInboundCalls,
+        maxInboundBytes: environment.limits.maxBufferedBytesPerPeer,
+        maxFrameBytes: environment.wireLimits.maxFrameBytes,
+        maxMessageBytes: environment.wireLimits.maxMessageBytes,
       },
-      host: core.hostId,
+      host: environment.hostId,
       minVersion: PROTOCOL_VERSION,
       maxVersion: PROTOCOL_VERSION,
       nonce: new Uint8Array(0),
@@ -405,7 +408,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     this.earlierSent += link.connection.sentBytes;
     this.earlierReceived += link.connection.receivedBytes;
     this.link = undefined;
-    this.outbox.lost();
+    this.sender.lost();
   }
 
   private failDial(dial: Dial, error: unknown): void {
@@ -413,21 +416,21 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     this.dialing = undefined;
     clearTimeout(dial.timer);
     dial.link?.end();
-    this.core.logger.debug(
+    this.environment.logger.debug(
       { peer: this.worker.name, error: error instanceof Error ? error.message : String(error) },
       'dial failed',
     );
     if (error instanceof RpcError && HOPELESS.has(error.code)) {
       this.connector.dialRejected();
       const { code, message } = error;
-      this.core.caller.failAll(
+      this.environment.caller.failAll(
         this,
         (executed) => new RpcError(code, message, { executed, peer: this.worker, cause: error }),
       );
     } else {
-      runAtRoot(() => this.connector.dialFailed(isRefusal(error), this.core.now()));
+      runAtRoot(() => this.connector.dialFailed(isRefusal(error), this.environment.now()));
     }
-    this.core.wakePeer(this);
+    this.environment.wakePeer(this);
   }
 }
 

@@ -14,13 +14,13 @@ import {
   type IncomingTensors,
 } from '@backwire/wire/internal';
 import type { Tensor } from '@backwire/tensor';
-import { announcedBodies, ArrivedView, view, type Arrived } from './incoming-frame.ts';
+import { announcedBodies, IncomingFrameView, view, type IncomingFrame } from './incoming-frame.ts';
 import type { Core } from '../base/environment.ts';
 import type { Definition } from '../base/definitions.ts';
 import { RpcError } from '../base/errors.ts';
 import { InboundCall } from '../server/inbound-call.ts';
 import { MAX_IDEMPOTENCY_KEY_LENGTH, MAX_TRACE_BYTES, MAX_INTERNED_NAMES, ORDERED_BODY_BYTES } from '../base/limits.ts';
-import type { Outbox } from './sender.ts';
+import type { Sender } from './sender.ts';
 import type { Peer } from './peer.ts';
 import { decodeFailed } from './unsent.ts';
 
@@ -34,7 +34,7 @@ interface Interned {
 
 /** A message whose storages are still arriving. */
 interface Assembly {
-  readonly arrived: Arrived;
+  readonly arrived: IncomingFrame;
   readonly tensors: IncomingTensors;
   /** The call it belongs to, when it is a request. */
   readonly call: InboundCall | undefined;
@@ -53,16 +53,16 @@ const NONE: readonly number[] = Object.freeze([]);
 const NO_BODIES: readonly { storage: number; nbytes: number }[] = Object.freeze([]);
 const NO_TENSORS: Tensor[] = Object.freeze([]) as unknown as Tensor[];
 
-export class Inbox {
+export class Receiver {
   /** The peer left in good order: its link will not come back. */
   saidGoodbye = false;
   /** Calls of the peer that are not over, by its number for them; those whose handlers returned at once never get here. */
   readonly calls = new Map<number, InboundCall>();
-  private readonly core: Core;
+  private readonly environment: Core;
   private readonly peer: Peer;
-  private readonly outbox: Outbox;
+  private readonly sender: Sender;
   /** The frame that is being dealt with. */
-  private readonly now = new ArrivedView();
+  private readonly now = new IncomingFrameView();
   private readonly names: (Interned | undefined)[] = [];
   private readonly assemblies = new Map<number, Assembly>();
   /** Where bytes are landing; it may be given up meanwhile. */
@@ -72,21 +72,21 @@ export class Inbox {
   private receivedBytes = 0;
   private closed = false;
 
-  constructor(core: Core, peer: Peer, outbox: Outbox) {
-    this.core = core;
+  constructor(environment: Core, peer: Peer, sender: Sender) {
+    this.environment = environment;
     this.peer = peer;
-    this.outbox = outbox;
+    this.sender = sender;
   }
 
   /** A whole frame. A throw breaks the link. */
   frame(header: FrameHeader, bytes: Uint8Array, start: number, end: number): void {
-    const { session } = this.outbox;
+    const { session } = this.sender;
     if (header.ack > session.lastAcked) {
       if (!session.acknowledged(header.ack)) throw protocolError('an acknowledgement of what was never sent');
-      this.outbox.advance();
+      this.sender.advance();
     }
     if (header.seq !== 0) {
-      const arrival = session.arrived(header.seq, end - start, this.core.now());
+      const arrival = session.arrived(header.seq, end - start, this.environment.now());
       if (arrival === 'duplicate') return;
       if (arrival === 'gap') throw protocolError(`frame ${header.seq} instead of ${session.lastReceived + 1}`);
     }
@@ -107,7 +107,7 @@ export class Inbox {
 
   /** Where the next bytes of a storage go; undefined for one that nobody wants any more. */
   body(header: FrameHeader): Uint8Array | undefined {
-    const place = this.outbox.session.bodies.place(header.id, header.a, header.c, header.length);
+    const place = this.sender.session.bodies.place(header.id, header.a, header.c, header.length);
     if (place === 'unknown') return undefined;
     const assembly = this.assemblies.get(header.id);
     if (place === 'wrong' || assembly === undefined) throw protocolError('a piece of a storage that was not due');
@@ -117,7 +117,7 @@ export class Inbox {
   }
 
   bodyEnd(header: FrameHeader, landed: number): void {
-    const { bodies } = this.outbox.session;
+    const { bodies } = this.sender.session;
     const seq = header.id;
     this.landing?.unpin();
     this.landing = undefined;
@@ -126,7 +126,7 @@ export class Inbox {
     const place = bodies.place(seq, header.a, header.c, landed);
     if (typeof place === 'string') return;
     const complete = bodies.landed(place, landed);
-    if (place.got === place.bytes) this.outbox.sendLater(FrameKind.BODY_ACK, seq, header.a, 0, place.bytes);
+    if (place.got === place.bytes) this.sender.sendLater(FrameKind.BODY_ACK, seq, header.a, 0, place.bytes);
     if (!complete) return;
     this.assemblies.delete(seq);
     this.assembled(assembly);
@@ -145,7 +145,7 @@ export class Inbox {
       executed: 'yes',
       peer: this.peer.worker,
     });
-    for (const call of [...this.calls.values()]) this.core.dispatcher.cancel(call, reason);
+    for (const call of [...this.calls.values()]) this.environment.dispatcher.cancel(call, reason);
     this.calls.clear();
   }
 
@@ -154,7 +154,7 @@ export class Inbox {
     const assembly = this.assemblies.get(seq);
     if (assembly === undefined) return;
     this.assemblies.delete(seq);
-    this.outbox.session.bodies.giveUp(seq);
+    this.sender.session.bodies.giveUp(seq);
     this.acknowledgeAll(seq, assembly.tensors);
     assembly.tensors.release();
     for (const done of assembly.arrived.done) done();
@@ -171,9 +171,9 @@ export class Inbox {
   definition(fn: number): Definition {
     const interned = this.names[fn];
     if (interned === undefined) throw new RpcError('decode-error', 'a call of a function that was never named');
-    if (interned.definition === undefined || interned.version !== this.core.servedVersion) {
-      interned.definition = this.core.served(interned.name);
-      interned.version = this.core.servedVersion;
+    if (interned.definition === undefined || interned.version !== this.environment.servedVersion) {
+      interned.definition = this.environment.served(interned.name);
+      interned.version = this.environment.servedVersion;
     }
     return interned.definition;
   }
@@ -182,21 +182,22 @@ export class Inbox {
     if (header.nameLength > 0) this.intern(header, bytes, end);
     const done = header.tableLength > 0 ? this.deliverTable(header, bytes, end) : NOTHING;
     this.receivedCalls++;
-    const now = this.core.now();
-    if (this.core.stallGuard.isLate(now)) this.core.stallGuard.turn(now);
+    const now = this.environment.now();
+    if (this.environment.stallGuard.isLate(now)) this.environment.stallGuard.turn(now);
     const deadline = header.remainingMs < 0 ? Infinity : now + header.remainingMs;
     const frameBytes = end - start + 56;
     let tensors: IncomingTensors | undefined;
     let refused = this.refusal();
     if (refused === undefined && (header.descriptorLength > 0 || header.tensorCount > 0)) {
       try {
-        tensors = frameTensors(header, bytes, end, this.core.wireLimits);
+        tensors = frameTensors(header, bytes, end, this.environment.wireLimits);
       } catch (error) {
         refused = decodeFailed(error, this.peer);
       }
     }
     // Of a call that is refused, memory is not even taken; what it announced still counts, and is told not to come.
-    const unwanted = refused === undefined ? NO_BODIES : announcedBodies(header, bytes, end, this.core.wireLimits);
+    const unwanted =
+      refused === undefined ? NO_BODIES : announcedBodies(header, bytes, end, this.environment.wireLimits);
     const bodyBytes = tensors === undefined ? bytesOf(unwanted) : tensors.bodyBytes;
     this.receivedBytes += frameBytes + bodyBytes;
     const call = new InboundCall(this.peer, header.id, header.flags, deadline, frameBytes + bodyBytes);
@@ -204,33 +205,33 @@ export class Inbox {
     if (done !== NOTHING) this.takeOwnEntries(call);
     const outOfBand = tensors !== undefined && bodyBytes > 0 ? tensors.outOfBand() : NONE;
     if (refused !== undefined) {
-      for (const { storage } of unwanted) this.outbox.sendId(FrameKind.BODY_ACK, header.seq, storage);
+      for (const { storage } of unwanted) this.sender.sendId(FrameKind.BODY_ACK, header.seq, storage);
       for (const fn of done) fn();
-      this.core.dispatcher.refuse(call, refused);
+      this.environment.dispatcher.refuse(call, refused);
       return;
     }
     if (outOfBand.length === 0) {
       const arrived = view(this.now, header, bytes, start, end, tensors, done);
-      if (tensors === undefined) this.core.dispatcher.arrived(call, arrived, NO_TENSORS);
+      if (tensors === undefined) this.environment.dispatcher.arrived(call, arrived, NO_TENSORS);
       else this.request(call, arrived, tensors);
       return;
     }
     call.state = 'assembling';
     if (call.id !== 0) this.calls.set(call.id, call);
     this.assemble(header, bytes, start, end, tensors as IncomingTensors, outOfBand, done, call);
-    this.core.dispatcher.reserve(call, bodyBytes <= ORDERED_BODY_BYTES);
+    this.environment.dispatcher.reserve(call, bodyBytes <= ORDERED_BODY_BYTES);
   }
 
   private answer(header: FrameHeader, bytes: Uint8Array, start: number, end: number): void {
     const done = header.tableLength > 0 ? this.deliverTable(header, bytes, end) : NOTHING;
-    const wanted = this.core.caller.expects(header.id, this.peer);
+    const wanted = this.environment.caller.expects(header.id, this.peer);
     let tensors: IncomingTensors | undefined;
     if (header.descriptorLength > 0 || header.tensorCount > 0) {
       try {
-        tensors = frameTensors(header, bytes, end, this.core.wireLimits);
+        tensors = frameTensors(header, bytes, end, this.environment.wireLimits);
       } catch (error) {
         for (const fn of done) fn();
-        this.core.caller.failed(header.id, decodeFailed(error, this.peer, { executed: 'yes' }));
+        this.environment.caller.failed(header.id, decodeFailed(error, this.peer, { executed: 'yes' }));
         return;
       }
     }
@@ -243,11 +244,11 @@ export class Inbox {
     }
     if (outOfBand.length === 0) {
       const arrived = view(this.now, header, bytes, start, end, tensors, done);
-      if (tensors === undefined) this.core.caller.answered(arrived, this.peer, NO_TENSORS);
+      if (tensors === undefined) this.environment.caller.answered(arrived, this.peer, NO_TENSORS);
       else this.reply(arrived, tensors);
       return;
     }
-    this.core.caller.assembling(header.id, header.kind, header.seq);
+    this.environment.caller.assembling(header.id, header.kind, header.seq);
     this.assemble(header, bytes, start, end, tensors as IncomingTensors, outOfBand, done, undefined);
   }
 
@@ -262,12 +263,12 @@ export class Inbox {
     call: InboundCall | undefined,
   ): void {
     const value = bytes.slice(start, valueEnd(header, end));
-    const kept = view(new ArrivedView(), header, bytes, start, end, tensors, done);
+    const kept = view(new IncomingFrameView(), header, bytes, start, end, tensors, done);
     kept.bytes = value;
     kept.start = 0;
     kept.end = value.length;
     this.assemblies.set(header.seq, { arrived: kept, tensors, call });
-    this.outbox.session.bodies.expect(
+    this.sender.session.bodies.expect(
       header.seq,
       outOfBand.map((storage) => ({ storage, bytes: tensors.memoryOf(storage).length })),
     );
@@ -288,20 +289,20 @@ export class Inbox {
   }
 
   /** A call whose bytes are all there. What they say may still be wrong (sparse indices outside of their shape): that is the call's affair. */
-  private request(call: InboundCall, arrived: Arrived, incoming: IncomingTensors): void {
+  private request(call: InboundCall, arrived: IncomingFrame, incoming: IncomingTensors): void {
     const tensors = this.made(incoming, arrived);
-    if (Array.isArray(tensors)) this.core.dispatcher.arrived(call, arrived, tensors);
-    else this.core.dispatcher.refuse(call, decodeFailed(tensors.error, this.peer));
+    if (Array.isArray(tensors)) this.environment.dispatcher.arrived(call, arrived, tensors);
+    else this.environment.dispatcher.refuse(call, decodeFailed(tensors.error, this.peer));
   }
 
   /** The same for an answer. */
-  private reply(arrived: Arrived, incoming: IncomingTensors): void {
+  private reply(arrived: IncomingFrame, incoming: IncomingTensors): void {
     const tensors = this.made(incoming, arrived);
-    if (Array.isArray(tensors)) this.core.caller.answered(arrived, this.peer, tensors);
-    else this.core.caller.failed(arrived.id, decodeFailed(tensors.error, this.peer, { executed: 'yes' }));
+    if (Array.isArray(tensors)) this.environment.caller.answered(arrived, this.peer, tensors);
+    else this.environment.caller.failed(arrived.id, decodeFailed(tensors.error, this.peer, { executed: 'yes' }));
   }
 
-  private made(incoming: IncomingTensors, arrived: Arrived): Tensor[] | { error: unknown } {
+  private made(incoming: IncomingTensors, arrived: IncomingFrame): Tensor[] | { error: unknown } {
     try {
       return incoming.tensors();
     } catch (error) {
@@ -322,20 +323,21 @@ export class Inbox {
       case FrameKind.CONTROL:
         if (header.messageType === MessageType.BYE) this.saidGoodbye = true;
         else if (header.messageType === MessageType.DRAIN) this.drained(bytes.slice(start, end));
-        else if (header.messageType === MessageType.REPORT) this.core.reported(this.peer, bytes.slice(start, end));
-        else this.core.extensions.control(this.peer, header.messageType, bytes.slice(start, end));
+        else if (header.messageType === MessageType.REPORT)
+          this.environment.reported(this.peer, bytes.slice(start, end));
+        else this.environment.extensions.control(this.peer, header.messageType, bytes.slice(start, end));
         return;
       case FrameKind.BODY_ACK:
-        this.outbox.bodyConfirmed(header.id, header.a);
+        this.sender.bodyConfirmed(header.id, header.a);
         return;
       case FrameKind.BODY_LOST:
         this.giveUp(header.id);
         return;
       case FrameKind.PING:
-        this.outbox.sendLoose(FrameKind.PONG, header.id, 0, this.core.dispatcher.running);
+        this.sender.sendLoose(FrameKind.PONG, header.id, 0, this.environment.dispatcher.running);
         return;
       case FrameKind.PONG:
-        this.core.stallGuard.pong(this.peer, header.id);
+        this.environment.stallGuard.pong(this.peer, header.id);
         return;
       case FrameKind.ACK:
         return;
@@ -348,17 +350,17 @@ export class Inbox {
   private drained(payload: Uint8Array): void {
     const { lastSeq } = decodeProto(controlProto.Drain, payload, 'drain');
     this.peer.lastServed = Math.min(this.peer.lastServed, lastSeq);
-    this.core.drains(this.peer);
+    this.environment.drains(this.peer);
   }
 
   private credit(header: FrameHeader): void {
-    const { session } = this.outbox;
+    const { session } = this.sender;
     if (header.id === 0) {
       const { credits } = session;
       // Totals modulo 2^32: the difference says how far on they are.
       const more = (header.a - (credits.grantedCalls >>> 0)) | 0;
       credits.granted(credits.grantedCalls + Math.max(0, more), header.c);
-      this.outbox.advance();
+      this.sender.advance();
       return;
     }
     const call = this.calls.get(header.id);
@@ -374,16 +376,19 @@ export class Inbox {
       for (const [seq, assembly] of this.assemblies) if (assembly.call === call) this.giveUp(seq);
     }
     const text = `the caller, worker '${this.peer.worker.name}', cancelled the call`;
-    this.core.dispatcher.cancel(call, new RpcError('cancelled', text, { executed: 'yes', peer: this.peer.worker }));
+    this.environment.dispatcher.cancel(
+      call,
+      new RpcError('cancelled', text, { executed: 'yes', peer: this.peer.worker }),
+    );
   }
 
   private refusal(): RpcError | undefined {
-    const { refusal } = this.core;
+    const { refusal } = this.environment;
     if (refusal !== undefined) {
-      return new RpcError(refusal, `worker '${this.core.self.name}' takes no more calls`, { executed: 'no' });
+      return new RpcError(refusal, `worker '${this.environment.self.name}' takes no more calls`, { executed: 'no' });
     }
-    if (!this.outbox.session.credits.inWindow(this.receivedCalls, this.receivedBytes)) {
-      const { maxInboundCalls, maxBufferedBytesPerPeer } = this.core.limits;
+    if (!this.sender.session.credits.inWindow(this.receivedCalls, this.receivedBytes)) {
+      const { maxInboundCalls, maxBufferedBytesPerPeer } = this.environment.limits;
       const text = `more than ${maxInboundCalls} calls or ${maxBufferedBytesPerPeer} bytes of them at once`;
       return new RpcError('resource-exhausted', text, { executed: 'no' });
     }
@@ -403,12 +408,12 @@ export class Inbox {
 
   private deliverTable(header: FrameHeader, bytes: Uint8Array, end: number): (() => void)[] {
     const done: (() => void)[] = [];
-    for (const { extension, data } of frameTable(header, bytes, end, this.core.wireLimits)) {
+    for (const { extension, data } of frameTable(header, bytes, end, this.environment.wireLimits)) {
       if (extension === KEY_ENTRY || extension === ITEMS_ENTRY || extension === TRACE_ENTRY) {
         this.ownEntries.set(extension, data);
         continue;
       }
-      const fn = this.core.extensions.delivered(extension, this.peer.worker, data);
+      const fn = this.environment.extensions.delivered(extension, this.peer.worker, data);
       if (fn !== undefined) done.push(fn);
     }
     return done;
@@ -431,14 +436,14 @@ export class Inbox {
 
   /** Tells the sender that storages which nobody wants need not come. */
   private acknowledgeAll(seq: number, tensors: IncomingTensors): void {
-    for (const storage of tensors.outOfBand()) this.outbox.sendId(FrameKind.BODY_ACK, seq, storage);
+    for (const storage of tensors.outOfBand()) this.sender.sendId(FrameKind.BODY_ACK, seq, storage);
   }
 }
 
-export type { Arrived } from './incoming-frame.ts';
+export type { IncomingFrame } from './incoming-frame.ts';
 
 /** A whole message of what arrived. `payload` is a copy. */
-export function messageOf(arrived: Arrived, tensors: readonly Tensor[]): Message {
+export function messageOf(arrived: IncomingFrame, tensors: readonly Tensor[]): Message {
   return {
     type: arrived.messageType,
     id: BigInt(arrived.id),

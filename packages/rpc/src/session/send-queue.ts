@@ -19,7 +19,7 @@ export interface Waiting {
 const CUT = 4_096;
 
 /** First in, first out. The bound is the owner's: `bytes` says how much waits. */
-export class WaitingQueue {
+export class SendQueue {
   bytes = 0;
   private entries: Waiting[] = [];
   private head = 0;

@@ -18,11 +18,11 @@ import {
 } from '@backwire/wire/internal';
 import { RpcError } from '../base/errors.ts';
 import { CONGESTED_BODY_BYTES, CONGESTED_BYTES, EARLY_FLUSH_BYTES, MAX_CONTROL_BACKLOG_BYTES } from '../base/limits.ts';
-import { OutgoingBodies } from './body-sender.ts';
+import { BodySender } from './body-sender.ts';
 import { later, soon } from '../base/platform.ts';
 import { Session, type SessionPort } from '../protocol/session.ts';
 import type { Connection } from '../transports/transport.ts';
-import { discard, Runs, WaitingQueue, type Waiting } from './send-queue.ts';
+import { discard, Runs, SendQueue, type Waiting } from './send-queue.ts';
 
 /** Follows a frame that may have to wait for its number. */
 export interface Ticket {
@@ -34,7 +34,7 @@ export interface Ticket {
   readonly deadline: number;
 }
 
-export interface OutboxOptions {
+export interface SenderOptions {
   readonly slabs: SlabPool;
   readonly wireLimits: WireLimits;
   readonly maxBufferedBytes: number;
@@ -48,18 +48,18 @@ export interface OutboxOptions {
 
 const NO_BODIES: readonly OutgoingBody[] = Object.freeze([]);
 
-export class Outbox implements SessionPort<PendingWrite> {
+export class Sender implements SessionPort<PendingWrite> {
   readonly session: Session<PendingWrite, OutgoingBody>;
-  private readonly options: OutboxOptions;
-  private readonly bodies: OutgoingBodies<PendingWrite>;
+  private readonly options: SenderOptions;
+  private readonly bodies: BodySender<PendingWrite>;
   /** Frames that have a number. */
   private readonly main: FrameWriter;
   /** Frames without: acknowledgements, credits, pings, pieces of storages. */
   private loose: FrameWriter;
   /** Frames that wait; their regions are queued below. */
   private readonly waiting: FrameWriter;
-  private readonly calls = new WaitingQueue();
-  private readonly control = new WaitingQueue();
+  private readonly calls = new SendQueue();
+  private readonly control = new SendQueue();
   private connection: Connection | undefined;
   /** Bounded by the calls a peer may have here. */
   private clearWaiters: (() => void)[] = [];
@@ -86,10 +86,10 @@ export class Outbox implements SessionPort<PendingWrite> {
     remainingMs: -1,
   };
 
-  constructor(options: OutboxOptions) {
+  constructor(options: SenderOptions) {
     this.options = options;
     this.session = new Session<PendingWrite, OutgoingBody>(this, options.session);
-    this.bodies = new OutgoingBodies(this.session, () => this.schedule());
+    this.bodies = new BodySender(this.session, () => this.schedule());
     this.main = new FrameWriter(options.slabs, options.wireLimits);
     this.loose = new FrameWriter(options.slabs, options.wireLimits);
     this.waiting = new FrameWriter(options.slabs, options.wireLimits);
