@@ -5,18 +5,16 @@ import type { Message, MessageType } from '@backwire/wire';
 import {
   DEFAULT_WIRE_LIMITS,
   FrameKind,
-  controlProto,
-  encodeProto,
   MessageType as Types,
   SlabPool,
   ValueCodec,
   type WireLimits,
 } from '@backwire/wire/internal';
-import type { AgentEvents, RpcAgent } from './base/rpc-agent.ts';
+import type { AgentEvents, RpcAgent, ShutdownOptions } from './base/rpc-agent.ts';
 import type { CallingAgent } from './calling-agent.ts';
 import { Caller } from './client/caller.ts';
 import { Collectives } from './collectives.ts';
-import type { Core, ValueContext } from './base/environment.ts';
+import type { ValueContext } from './base/environment.ts';
 import { DecodeContext } from './extensions/value-context.ts';
 import { nameOf, type Definition } from './base/definitions.ts';
 import type { DeviceMaps } from './base/device-maps.ts';
@@ -31,42 +29,32 @@ import type {
   RpcMessage,
 } from './extensions/extension.ts';
 import { ExtensionChain } from './extensions/chain.ts';
-import { FaultInjector } from './client/fault-injection.ts';
+import { FrameRouter, type RouterParts } from './frame-router.ts';
+import { FaultInjector } from './session/fault-injection.ts';
 import { type Group } from './membership/group.ts';
 import { InboundCall } from './server/inbound-call.ts';
 import { isInspector, serveInspector } from './inspection/responder.ts';
 import { metricsOf, type AgentMetrics } from './inspection/metrics.ts';
 import { Observers } from './base/call-observers.ts';
 import { encodeCallMessage, encodeFor, readCallPayload } from './extensions/call-message.ts';
-import { MAX_OPEN_CALLS } from './base/limits.ts';
 import { Peers } from './membership/peers.ts';
-import {
-  refuseUnknown,
-  type CallOptions,
-  type Limits,
-  type Liveness,
-  type Logger,
-  type ShutdownOptions,
-} from './base/options.ts';
-import type { Peer } from './session/peer.ts';
-import type { PendingCall } from './client/pending-call.ts';
-import { CallTable } from './protocol/call-table.ts';
+import { refuseUnknown, type CallOptions, type Limits, type Liveness, type Logger } from './base/options.ts';
 import { Membership, type View, type ViewMember } from './protocol/membership.ts';
 import { Served } from './base/served.ts';
-import { Shutdown } from './shutdown.ts';
+import { Shutdown, type Ending } from './shutdown.ts';
+import type { Settings } from './settings.ts';
+import { unsent } from './base/unsent.ts';
 import { StallGuard } from './server/stall-guard.ts';
-import { unsent } from './session/unsent.ts';
-import type { Settings } from './start.ts';
 import type { Connection, Listener, Transport } from './transports/transport.ts';
 import { WorkerInfo, type To } from './base/worker-info.ts';
-import { claimIn, claimOf, dialMember } from './connect/dial.ts';
+import { claimIn, claimOf, dialMember, type Dialer } from './connect/dial.ts';
 import { createAcceptor } from './connect/accept.ts';
 
 const LISTEN_OPTIONS: ReadonlySet<string> = new Set(['signal']);
 const NO_EXTENSIONS: ReadonlySet<string> = new Set();
 
 /** States of an agent: *running* → *draining* (a graceful shutdown waits) → *closed*; or *fenced* (the group removed it) → *closed*. */
-export class Agent implements ExtensionHost, Core, CallingAgent {
+export class Agent implements ExtensionHost, Ending, CallingAgent {
   readonly name: string;
   readonly id: number;
   readonly group: string;
@@ -79,7 +67,6 @@ export class Agent implements ExtensionHost, Core, CallingAgent {
   readonly liveness: Readonly<Liveness>;
   readonly logger: Logger;
   readonly slabs = new SlabPool();
-  readonly calls = new CallTable<PendingCall>(MAX_OPEN_CALLS);
   readonly observers = new Observers();
   readonly extensions: ExtensionChain;
   readonly deviceMaps: DeviceMaps;
@@ -130,23 +117,34 @@ export class Agent implements ExtensionHost, Core, CallingAgent {
     this.names = new Served({ worker: self.name, serve: settings.serve, builtins: settings.builtins });
     this.membership = new Membership({ name: self.name, incarnation: self.incarnation });
     this.faults = new FaultInjector(settings.faults, settings.logger);
-    this.caller = new Caller(this, settings.rpcTimeoutMs);
+    this.caller = new Caller(this, this.faults, settings.rpcTimeoutMs);
     this.caller.callSites = settings.callSites;
-    this.dispatcher = new Dispatcher(this, settings.maxConcurrentCalls);
     this.stallGuard = new StallGuard({
       environment: this,
+      refuse: (call, error) => this.dispatcher.refuse(call, error),
       peers: () => this.members.list(),
       refresh: () => group.refresh(),
     });
+    this.dispatcher = new Dispatcher(this, this.faults, this.stallGuard, settings.maxConcurrentCalls);
     this.collectives = new Collectives(this);
     // Extensions look at the agent while they attach: all that does not need them is there by now.
     this.extensions = new ExtensionChain(settings.extensions, this);
     this.codec = new ValueCodec<ValueContext>(this.extensions.values(), this.wireLimits);
     this.lasting = new ValueCodec<ValueContext>(this.extensions.lastingValues(), this.wireLimits);
     const { hub } = this;
+    const router: RouterParts = {
+      environment: this,
+      caller: this.caller,
+      dispatcher: this.dispatcher,
+      reported: (peer, payload) => this.members.reported(peer, payload),
+    };
     this.members = new Peers(
       {
         environment: this,
+        caller: this.caller,
+        stallGuard: this.stallGuard,
+        handlerOf: (peer) => new FrameRouter(router, peer),
+        connect: (peer, signal) => dialMember(this.dialer, peer.member, this.transports, signal),
         group,
         membership: this.membership,
         emit: (event, value) => {
@@ -198,7 +196,7 @@ export class Agent implements ExtensionHost, Core, CallingAgent {
 
   debugInfo(): Record<string, number | string> {
     return {
-      'agent.client_active_calls': this.calls.size,
+      'agent.client_active_calls': this.caller.calls.size,
       'agent.server_active_calls': this.dispatcher.active,
       'agent.server_active_async_calls': this.dispatcher.active - this.dispatcher.running,
       'agent.max_concurrent_calls': this.settings.maxConcurrentCalls,
@@ -341,7 +339,7 @@ export class Agent implements ExtensionHost, Core, CallingAgent {
     return performance.now();
   }
 
-  // Core
+  // Environment
 
   served(name: string): Definition {
     return this.names.find(name);
@@ -351,8 +349,9 @@ export class Agent implements ExtensionHost, Core, CallingAgent {
     return this.names.version;
   }
 
-  connect(peer: Peer, signal: AbortSignal): Promise<Connection> {
-    return dialMember(this, peer.member, this.transports, signal);
+  private get dialer(): Dialer {
+    const { name, incarnation, group } = this;
+    return { name, incarnation, group, keys: this.settings.security.keys };
   }
 
   /** Takes the connections that come in: strangers prove themselves, a bounded number at a time. */
@@ -378,55 +377,11 @@ export class Agent implements ExtensionHost, Core, CallingAgent {
     });
   }
 
-  ackSoon(peer: Peer): void {
-    this.members.ackSoon(peer);
-  }
-  wakePeer(peer: Peer): void {
-    this.members?.wakePeer(peer);
-  }
-  linkUp(peer: Peer, first: boolean): void {
-    // One that could not be told when it began.
-    if (first && this.refusal === 'draining') this.sendDrain(peer);
-    this.members.linkUp(peer, first);
-  }
-  linkLost(peer: Peer): void {
-    this.members.linkLost(peer);
-  }
-  givenUp(peer: Peer, why: 'refused' | 'unreachable'): void {
-    this.members.givenUp(peer, why);
-  }
-  sessionLost(peer: Peer, why: string): void {
-    this.members.sessionLost(peer, why);
-  }
-  saidGoodbye(peer: Peer): void {
-    this.members.saidGoodbye(peer);
-  }
-  reported(peer: Peer, payload: Uint8Array): void {
-    this.members.reported(peer, payload);
-  }
-  drains(peer: Peer): void {
-    this.caller.drained(peer);
-  }
-
   /** New calls are refused from now on, and the other members are told, so that they send none; what runs is finished. */
   beginDraining(): void {
     if (this.refusal !== undefined) return;
     this.refusal = 'draining';
-    for (const peer of this.members.list()) this.sendDrain(peer);
-  }
-
-  private sendDrain(peer: Peer): void {
-    if (!peer.up) return;
-    const notice = encodeProto(controlProto.Drain, {
-      lastSeq: peer.sender.session.lastReceived,
-      graceMs: 0,
-      reason: 'shutdown',
-    });
-    peer.sender.sendControl(FrameKind.CONTROL, Types.DRAIN, notice);
-  }
-
-  expelled(): Promise<boolean> {
-    return this.members.expelled();
+    this.members.announceDrain();
   }
 
   /** The group has removed this worker, or will: everything it waits for fails, and it serves nobody any more. */

@@ -1,7 +1,6 @@
 /** @file Things a group does together: all-gather, barrier, all-reduce, broadcast. The member with the smallest name collects and answers. */
 import { Tensor } from '@backwire/tensor';
-import type { Agent } from './agent.ts';
-import { wholeAgentOf } from './current-agent.ts';
+import type { AgentParts } from './agent-parts.ts';
 import { systemFunction } from './base/definitions.ts';
 import { RpcError, rpcInfo } from './base/errors.ts';
 import { InboundCall } from './server/inbound-call.ts';
@@ -10,11 +9,9 @@ import { ambient, runWith } from '@backwire/tensor/internal';
 import { checkTimeoutMs, type CallOptions } from './base/options.ts';
 import { watchSilence, workersText } from './server/silence.ts';
 import type { WorkerInfo } from './base/worker-info.ts';
-import { Meetings, type MeetingEffect, type Opening } from './protocol/meetings.ts';
+import { ARRIVE, Meetings, type MeetingEffect, type Opening } from './protocol/meetings.ts';
 
-/** The function that members call on the one that collects. */
-export const ARRIVE = 'rpc/arrive';
-/** The function by which they ask it whom they wait for. */
+/** The function by which members ask whom they wait for. */
 const MISSING = 'rpc/missing';
 
 /** How the values of all become the answer to each. */
@@ -36,12 +33,29 @@ interface Arrival {
   reject(error: RpcError): void;
 }
 
+/** A member's part in a meeting, as it came. */
+interface Coming {
+  /** The meeting. */
+  readonly key: string;
+  /** Who meets; nobody named = all. */
+  readonly names: readonly string[];
+  readonly value: unknown;
+  readonly combine: Combine;
+  /** Whether it goes on without those that are gone. */
+  readonly survive: boolean;
+  readonly timeoutMs: number;
+  readonly tags: CollectiveTags;
+}
+
 /** The answer of the collecting member comes a little after the time given at worst, with the names of who is missing. */
 const ANSWER_MS = 2_000;
 
+/** Where an arrival that an agent serves goes. */
+const byAgent = new WeakMap<object, Collectives>();
+
 /** The rounds that one worker collects for, and its own part in those of others. */
 export class Collectives {
-  private readonly agent: Agent;
+  private readonly agent: AgentParts;
   private readonly meetings = new Meetings<Arrival>();
   /**
    * The lives that this worker ends together with, since they have all come to the end of their programs. Those who join later do not
@@ -50,8 +64,9 @@ export class Collectives {
   private crew: ReadonlyMap<string, number> | undefined;
   private closed = false;
 
-  constructor(agent: Agent) {
+  constructor(agent: AgentParts) {
     this.agent = agent;
+    byAgent.set(agent, this);
   }
 
   /** From here on the meetings that go on without the gone are those of `crew`: names and incarnations. */
@@ -137,14 +152,8 @@ export class Collectives {
    */
   async arrive(
     from: string,
-    key: string,
-    names: readonly string[],
-    value: unknown,
-    combine: Combine,
-    survive: boolean,
-    timeoutMs: number,
+    { key, names, value, combine, survive, timeoutMs, tags }: Coming,
     signal: AbortSignal,
-    tags: CollectiveTags = NO_TAGS,
   ): Promise<unknown> {
     if (names.length === 0 && !survive && !this.meetings.isOpen(key, from)) await this.agent.members.freshen();
     return this.take(from, key, names, value, combine, survive, timeoutMs, signal, tags);
@@ -404,34 +413,26 @@ systemFunction(ARRIVE, (...[key, names, value, combine, survive, timeoutMs, tags
   if (!(call instanceof InboundCall)) throw new RpcError('failed-precondition', 'not in a call');
   const known = typeof key === 'string' && Array.isArray(names) && names.every((name) => typeof name === 'string');
   if (!known || !COMBINES.has(combine) || !(timeoutMs >= 0)) throw new TypeError('malformed arrival');
-  const { collectives } = wholeAgentOf('collectives');
-  return collectives.arrive(
-    call.caller.name,
-    key,
-    names,
-    value,
-    combine,
-    survive,
-    timeoutMs,
-    call.signal,
-    checkTags(tags),
-  );
+  const collectives = byAgent.get(ambient().agent as object);
+  if (collectives === undefined) throw new RpcError('failed-precondition', 'not in a call of an agent');
+  const coming = { key, names, value, combine, survive, timeoutMs, tags: checkTags(tags) };
+  return collectives.arrive(call.caller.name, coming, call.signal);
 });
 
 /** Tells a member that waits here whom it waits for. */
 systemFunction(MISSING, (key: string): Missing[] => {
   const { call } = ambient();
   if (!(call instanceof InboundCall)) throw new RpcError('failed-precondition', 'not in a call');
-  return typeof key === 'string' ? wholeAgentOf('collectives').collectives.missing(key, call.caller.name) : [];
+  return typeof key === 'string' ? (byAgent.get(ambient().agent as object)?.missing(key, call.caller.name) ?? []) : [];
 });
 
 /** The call of a member to the one that collects. */
-function arrive(agent: Agent, leader: string, args: Arguments, options: CallOptions): Promise<unknown> {
+function arrive(agent: AgentParts, leader: string, args: Arguments, options: CallOptions): Promise<unknown> {
   return ask(agent, leader, ARRIVE, args, options);
 }
 
 function ask(
-  agent: Agent,
+  agent: AgentParts,
   leader: string,
   name: string,
   args: readonly unknown[],

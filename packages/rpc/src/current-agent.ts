@@ -4,15 +4,11 @@ import type { Agent } from './agent.ts';
 import type { RpcAgent } from './base/rpc-agent.ts';
 import type { CallingAgent } from './calling-agent.ts';
 import { RpcError } from './base/errors.ts';
-
-// On a well-known global symbol, so that two installed copies of this package agree.
-const KEY = Symbol.for('backwire.rpc.default');
-const holder = globalThis as { [KEY]?: { agent: RpcAgent | undefined; starting: boolean } };
-const slot = (holder[KEY] ??= { agent: undefined, starting: false });
+import { defaultAgent } from './default-agent.ts';
 
 /** The agent in the options, else the one whose handler or `run` is running, else the default. @throws RpcError 'failed-precondition' */
 export function agentOf(options?: { readonly agent?: RpcAgent | undefined }): CallingAgent {
-  const agent = options?.agent ?? (ambient().agent as RpcAgent | undefined) ?? slot.agent;
+  const agent = options?.agent ?? (ambient().agent as RpcAgent | undefined) ?? defaultAgent();
   if (agent === undefined) throw notInitialized();
   // A program without types is told what is wrong, not which property of undefined could not be read.
   if (typeof (agent as Partial<CallingAgent>).caller !== 'object')
@@ -28,29 +24,6 @@ export function wholeAgentOf(what: string, options?: { readonly agent?: RpcAgent
   throw new RpcError('failed-precondition', text);
 }
 
-export function defaultAgent(): RpcAgent | undefined {
-  return slot.agent;
-}
-
-/** Takes the place of the default agent while it starts. @throws RpcError 'failed-precondition' when it is taken. */
-export async function becomeDefault<T extends RpcAgent>(start: () => Promise<T>): Promise<T> {
-  if (slot.agent !== undefined || slot.starting)
-    throw new RpcError('failed-precondition', 'RPC is already initialized');
-  slot.starting = true;
-  try {
-    const agent = await start();
-    slot.agent = agent;
-    return agent;
-  } finally {
-    slot.starting = false;
-  }
-}
-
-/** The agent is closed: it is not the default any more. */
-export function forgetDefault(agent: RpcAgent): void {
-  if (slot.agent === agent) slot.agent = undefined;
-}
-
-export function notInitialized(): RpcError {
+function notInitialized(): RpcError {
   return new RpcError('failed-precondition', 'RPC has not been initialized. Call initRpc() first.');
 }

@@ -1,5 +1,5 @@
 /** @file The public surface of @backwire/rpc but for what starts an agent, which Node and browsers do differently. */
-export type { AgentEvents, RpcAgent } from './base/rpc-agent.ts';
+export type { AgentEvents, RpcAgent, ShutdownOptions } from './base/rpc-agent.ts';
 export {
   allGather,
   barrier,
@@ -26,11 +26,10 @@ export type {
   Liveness,
   Logger,
   Rest,
-  RpcOptions,
   Security,
-  ShutdownOptions,
   StreamOptions,
 } from './base/options.ts';
 export type { Lease, Store } from './stores/store.ts';
 export { currentAgent, shutdown } from './start.ts';
 export { WorkerInfo, type To } from './base/worker-info.ts';
+export type { RpcOptions } from './rpc-options.ts';

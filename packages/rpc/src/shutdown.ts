@@ -1,12 +1,20 @@
 /** @file The end of an agent: one deadline for all of it, and who is missing is named. */
 import { MessageType, FrameKind, encodeProto, controlProto } from '@backwire/wire/internal';
-import type { Agent } from './agent.ts';
-import { forgetDefault } from './current-agent.ts';
+import type { AgentParts } from './agent-parts.ts';
+import type { Collectives } from './collectives.ts';
+import { forgetDefault } from './default-agent.ts';
+import type { Settings } from './settings.ts';
+import type { Listener } from './transports/transport.ts';
 import { RpcError, rpcInfo } from './base/errors.ts';
 import type { Group } from './membership/group.ts';
-import { checkTimeoutMs, refuseUnknown, SHUTDOWN_OPTIONS, type ShutdownOptions } from './base/options.ts';
+import { optionNames } from '@backwire/tensor/internal';
+import { checkTimeoutMs, refuseUnknown } from './base/options.ts';
 import { openWork, watchSilence } from './server/silence.ts';
+import type { FaultInjector } from './session/fault-injection.ts';
+import type { ShutdownOptions } from './base/rpc-agent.ts';
 import { cancelUnread } from './client/stream-reader.ts';
+
+const SHUTDOWN_OPTIONS = optionNames<ShutdownOptions>({ graceful: true, timeoutMs: true, onLeak: true });
 
 /** Between two looks at what is still going on. */
 const LOOK_MS = 5;
@@ -15,12 +23,24 @@ const LAST_MS = 1_000;
 /** The same for the last frames of one that does not wait. */
 const HASTY_MS = 100;
 
+/** What of an agent its end needs. */
+export interface Ending extends AgentParts {
+  readonly collectives: Collectives;
+  readonly settings: Settings;
+  readonly listeners: readonly Listener[];
+  readonly faults: FaultInjector;
+  /** New calls are refused from now on, and the other members are told. */
+  beginDraining(): void;
+  /** Ends everything at once. */
+  close(): void;
+}
+
 /**
  * The steps: everybody arrives; everybody is quiet, twice in a row with the same counts; extensions let go; everybody is done; the
  * view loses this worker; links and listeners close. Without `graceful`, the last two alone.
  */
 export class Shutdown {
-  private readonly agent: Agent;
+  private readonly agent: Ending;
   private readonly group: Group;
   private readonly graceful: boolean;
   private readonly onLeak: 'warn' | 'throw';
@@ -29,7 +49,7 @@ export class Shutdown {
   /** Leaves without waiting for the others. */
   private readonly alone: boolean;
 
-  constructor(agent: Agent, group: Group, options: ShutdownOptions, alone = false) {
+  constructor(agent: Ending, group: Group, options: ShutdownOptions, alone = false) {
     this.agent = agent;
     this.group = group;
     refuseUnknown(options, SHUTDOWN_OPTIONS, 'shutdown()');
@@ -119,8 +139,8 @@ export class Shutdown {
     );
     try {
       for (;;) {
-        if (agent.calls.size > 0) cancelUnread(agent);
-        if (agent.calls.size === 0 && agent.dispatcher.active === 0) return;
+        if (agent.caller.calls.size > 0) cancelUnread(agent.caller);
+        if (agent.caller.calls.size === 0 && agent.dispatcher.active === 0) return;
         if (performance.now() >= this.deadline) throw this.late(openWork(agent));
         await sleep(LOOK_MS);
       }

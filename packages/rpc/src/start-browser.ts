@@ -1,10 +1,11 @@
 /** @file Starts agents in browsers: members of a group that dial the others by WebSocket and are dialled by nobody. */
 import type { RpcAgent } from './base/rpc-agent.ts';
-import { becomeDefault } from './current-agent.ts';
+import { becomeDefault } from './default-agent.ts';
 import { RpcError } from './base/errors.ts';
 import { newId } from './base/ids.ts';
 import { inLoop } from './liveness/keep-alive.ts';
-import type { RpcOptions, Security } from './base/options.ts';
+import type { Security } from './base/options.ts';
+import type { RpcOptions } from './rpc-options.ts';
 import { STORE_GROUP } from './security/handshake.ts';
 import { keyOf, keysOf } from './security/keys.ts';
 import type { ResolvedSecurity } from './security/policy.ts';

@@ -1,9 +1,9 @@
 /** @file Starts agents in Node. */
 import { hostname } from 'node:os';
 import type { RpcAgent } from './base/rpc-agent.ts';
-import { becomeDefault } from './current-agent.ts';
+import { becomeDefault } from './default-agent.ts';
 import { keepAlive } from './liveness/thread.ts';
-import type { RpcOptions } from './base/options.ts';
+import type { RpcOptions } from './rpc-options.ts';
 import { resolveSecurity } from './security/policy.ts';
 import { checkGiven, start, type Surroundings } from './start.ts';
 import { openStore } from './stores/open.ts';

@@ -1,13 +1,13 @@
 /** @file Starts agents: options checked, store opened, doors opened, group joined. What differs between Node and browsers is passed in. */
 import { Agent } from './agent.ts';
-import type { RpcAgent } from './base/rpc-agent.ts';
+import type { RpcAgent, ShutdownOptions } from './base/rpc-agent.ts';
 import { agentOf } from './current-agent.ts';
 import { DeviceMaps } from './base/device-maps.ts';
 import { RpcError } from './base/errors.ts';
 import { Group } from './membership/group.ts';
+import type { Settings } from './settings.ts';
 import {
   checkOptions,
-  checkRpcOptions,
   checkTimeoutMs,
   DEFAULT_CONCURRENT_CALLS,
   DEFAULT_INIT_TIMEOUT_MS,
@@ -15,50 +15,18 @@ import {
   DEFAULT_LIVENESS,
   DEFAULT_RPC_TIMEOUT_MS,
   fillNumbers,
-  type FaultInjection,
-  type Limits,
-  type Liveness,
   type Logger,
-  type RpcOptions,
-  type ShutdownOptions,
 } from './base/options.ts';
-import type { Extension } from './extensions/extension.ts';
-import type { Named } from '@backwire/tensor';
 import { runAtRoot } from '@backwire/tensor/internal';
 import type { KeepAlive } from './liveness/keep-alive.ts';
 import type { ResolvedSecurity } from './security/policy.ts';
 import type { Security } from './base/options.ts';
+import { checkRpcOptions, type RpcOptions } from './rpc-options.ts';
 import { prefixStore } from './stores/prefix.ts';
 import type { Lease, OpenStoreOptions, Store } from './stores/store.ts';
-import type { ViewMember } from './protocol/membership.ts';
 import type { Knock } from './transports/knock.ts';
 import type { Connection, Listener, Transport } from './transports/transport.ts';
 import { checkWorkerId, checkWorkerName } from './base/worker-info.ts';
-
-/** The options of one agent, checked and filled in. */
-export interface Settings {
-  readonly name: string;
-  readonly rank: number | undefined;
-  readonly size: number | undefined;
-  readonly group: string;
-  readonly rpcTimeoutMs: number;
-  readonly initTimeoutMs: number;
-  readonly limits: Readonly<Limits>;
-  readonly liveness: Readonly<Liveness>;
-  readonly maxConcurrentCalls: number;
-  readonly extensions: readonly Extension[];
-  readonly serve: readonly Named[] | undefined;
-  readonly builtins: boolean;
-  readonly callSites: boolean;
-  readonly logger: Logger;
-  readonly faults: FaultInjection | undefined;
-  readonly deviceMaps: DeviceMaps;
-  readonly security: ResolvedSecurity;
-  readonly store: Store;
-  readonly storeOwned: boolean;
-  readonly knock: Surroundings['knock'];
-  readonly isGone: (member: ViewMember) => boolean;
-}
 
 /** What the platform has to offer. */
 export interface Surroundings {

@@ -92,6 +92,11 @@ function links(agent: RpcAgent): Peer[] {
   return (agent as Agent).members.list();
 }
 
+/** How many calls of a peer are not over on an agent. */
+function openCalls(agent: RpcAgent, peer: Peer): number {
+  return (agent as Agent).dispatcher.callsOf(peer).open.size;
+}
+
 /** Trouble until `stop` is called; everything is calm when the promise resolves. */
 function torment(proxies: readonly ChaosProxy[], random: Random, flips: boolean): { stop(): Promise<string[]> } {
   let over = false;
@@ -238,11 +243,12 @@ function leftOver(agents: readonly RpcAgent[]): string | undefined {
       .filter(([key, value]) => /active_calls$/.test(key) && value !== 0)
       .map(([key, value]) => `${agent.name}: ${key} ${value}`),
     ...links(agent)
-      .filter(({ sender, receiver }) => !sender.idle || receiver.calls.size > 0)
-      .map(({ worker, sender, receiver }) => {
+      .map((peer) => ({ worker: peer.worker, sender: peer.sender, open: openCalls(agent, peer) }))
+      .filter(({ sender, open }) => !sender.idle || open > 0)
+      .map(({ worker, sender, open }) => {
         const { session, pendingBytes } = sender;
         const bodies = session.bodies.pendingBytes;
-        return `${agent.name} to ${worker.name}: ${pendingBytes} bytes wait, ${bodies} of storages, ${receiver.calls.size} calls of it`;
+        return `${agent.name} to ${worker.name}: ${pendingBytes} bytes wait, ${bodies} of storages, ${open} calls of it`;
       }),
   ]);
   return found.length === 0 ? undefined : found.join('; ');

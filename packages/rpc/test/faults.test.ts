@@ -3,7 +3,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { tensor, type Tensor } from '@backwire/tensor';
 import { getRpcErrorType, type MessageType as Type } from '@backwire/wire';
 import { MessageType } from '@backwire/wire/internal';
-import { FAULTY_TYPES } from '../src/client/fault-injection.ts';
+import { FAULTY_TYPES } from '../src/session/fault-injection.ts';
 import {
   rpcFunction,
   rpcInfo,

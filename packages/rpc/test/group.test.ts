@@ -260,8 +260,7 @@ describe('meeting', () => {
 
 /** So many members wait in meetings that `agent` collects for. */
 async function arrived(agent: RpcAgent, count: number): Promise<void> {
-  const { members } = agent as Agent;
-  const open = (): number => members.sessions().reduce((sum, { receiver }) => sum + receiver.calls.size, 0);
+  const open = (): number => [...(agent as Agent).dispatcher.open].reduce((sum, { open: { size } }) => sum + size, 0);
   await until(() => open() === count, `${count} members have come`);
 }
 

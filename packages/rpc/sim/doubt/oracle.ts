@@ -1,7 +1,7 @@
 /** @file What must hold of a simulated group in doubt, known from outside. */
 import type { Simulation } from '@backwire/testing';
 import { isRestored, lifeOf, type Life, type Membership, type View } from '../../src/protocol/membership.ts';
-import type { Episode } from './scenario.ts';
+import { SETTLE_MS, type Episode } from './scenario.ts';
 
 /** Counts of what happened, so that a run that never got anywhere is seen. */
 export interface DoubtCounts {
@@ -12,9 +12,6 @@ export interface DoubtCounts {
   stopped: number;
   restored: number;
 }
-
-/** After an episode, what follows from it may take so long. */
-export const SETTLE_MS = 30_000;
 
 export class DoubtOracle {
   readonly counts: DoubtCounts = { joins: 0, evicted: 0, decided: 0, fenced: 0, stopped: 0, restored: 0 };

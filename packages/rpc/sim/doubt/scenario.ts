@@ -1,7 +1,9 @@
 /** @file What happens to a simulated group in doubt: episodes, one after the other, with time to recover between them. */
 import { Random, type Fault } from '@backwire/testing';
 import { STORE } from './messages.ts';
-import { SETTLE_MS } from './oracle.ts';
+
+/** After an episode, what follows from it may take so long. */
+export const SETTLE_MS = 30_000;
 
 /** One thing that goes wrong, and with it perhaps the store. */
 export interface Episode {

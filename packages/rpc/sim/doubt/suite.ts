@@ -3,8 +3,8 @@ import { calm, Simulation, type RunResult, type Suite } from '@backwire/testing'
 import { lifeOf } from '../../src/protocol/membership.ts';
 import type { Knock } from '../../src/transports/knock.ts';
 import { STORE } from './messages.ts';
-import { DoubtOracle, SETTLE_MS, type DoubtCounts } from './oracle.ts';
-import { drawScenario, nodesOf, type DoubtScenario, type Kind } from './scenario.ts';
+import { DoubtOracle, type DoubtCounts } from './oracle.ts';
+import { SETTLE_MS, drawScenario, nodesOf, type DoubtScenario, type Kind } from './scenario.ts';
 import { DoubtMember, SOUND, type DoubtRules } from './sim-member.ts';
 import { DoubtStore } from './sim-store.ts';
 

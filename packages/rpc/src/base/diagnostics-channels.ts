@@ -1,6 +1,6 @@
 /** @file Calls on Node's diagnostics channels, for tools that subscribe there; without a subscriber nothing is made. */
 import type { Channel, TracingChannel } from 'node:diagnostics_channel';
-import type { CallObserver, ObservedCall, ObservedHandler } from './call-observers.ts';
+import type { CallObserver, ObservedCall, ObservedHandler } from './observed-call.ts';
 
 /** What travels on `tracing:backwire:rpc.call:*` (outgoing calls) and `tracing:backwire:rpc.handle:*` (incoming ones). */
 export interface CallTrace {

@@ -1,5 +1,4 @@
 /** @file The errors of the system, how a remote failure is rebuilt, and the table of error classes that may travel. */
-import type { WorkerInfo } from './worker-info.ts';
 
 /** The closed table of everything the system itself can fail with. */
 export const RPC_ERROR_CODES = Object.freeze([
@@ -37,12 +36,20 @@ export function isRpcErrorCode(code: unknown): code is RpcErrorCode {
 /** Whether the handler ran: certainly not, unknown, or certainly. */
 export type Executed = 'no' | 'maybe' | 'yes';
 
+/** A `WorkerInfo`: the class stands above this file, since it throws these errors. */
+export interface ErrorPeer {
+  readonly name: string;
+  readonly id: number;
+  toString(): string;
+  toJSON(): { name: string; id: number };
+}
+
 export interface RpcErrorFields {
   /** @default 'no' */
   readonly executed?: Executed;
   /** Whether the same call may be sent again without doing its work twice. @default by code and `executed` */
   readonly retryable?: boolean;
-  readonly peer?: WorkerInfo | undefined;
+  readonly peer?: ErrorPeer | undefined;
   readonly cause?: unknown;
 }
 
@@ -57,7 +64,7 @@ export class RpcError extends Error {
   /** Whether the same call may be sent again without doing its work twice. */
   readonly retryable: boolean;
   /** The worker the failure is about. */
-  readonly peer: WorkerInfo | undefined;
+  readonly peer: ErrorPeer | undefined;
 
   constructor(code: RpcErrorCode, text: string, fields: RpcErrorFields = {}) {
     super(`${bareText(code, text)} [${code}]`, 'cause' in fields ? { cause: fields.cause } : undefined);

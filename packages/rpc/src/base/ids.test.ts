@@ -53,7 +53,7 @@ it('are drawn from the cryptographic generator', () => {
 
 it('are drawn in this one place', () => {
   const sources = ['rpc', 'launch', 'rref', 'dist-autograd', 'profiler', 'backwire'].flatMap((name) => {
-    const folder = join(import.meta.dirname, '../..', name, 'src');
+    const folder = join(import.meta.dirname, '../../..', name, 'src');
     return readdirSync(folder, { recursive: true, encoding: 'utf8' })
       .filter((file) => file.endsWith('.ts') && !/test\.ts$|testdata/.test(file))
       .map((file) => [`${name}/${file}`, readFileSync(join(folder, file), 'utf8')] as const);

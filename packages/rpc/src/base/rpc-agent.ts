@@ -1,6 +1,5 @@
 /** @file What an agent is to the program that holds it. */
 import type { Named } from '@backwire/tensor';
-import type { ShutdownOptions } from './options.ts';
 import type { WorkerInfo } from './worker-info.ts';
 
 export interface AgentEvents {
@@ -11,6 +10,16 @@ export interface AgentEvents {
   'peer-reconnected': WorkerInfo;
   fenced: void;
   error: unknown;
+}
+
+/** How an agent ends. */
+export interface ShutdownOptions {
+  /** Whether to wait for all workers and for the calls in progress. @default true */
+  graceful?: boolean;
+  /** One deadline for all of it, in milliseconds; 0 = no limit. @default 0 */
+  timeoutMs?: number;
+  /** What to do about references that others still hold, graceful or not. @default 'warn' */
+  onLeak?: 'warn' | 'throw';
 }
 
 /** One worker of a group. Ends by `shutdown`, or `await using`. */

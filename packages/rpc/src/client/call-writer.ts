@@ -1,24 +1,17 @@
 /** @file Puts outgoing calls into frames: arguments encoded in place, names interned, header entries added. */
 import type { Tensor } from '@backwire/tensor';
 import { ambient } from '@backwire/tensor/internal';
-import {
-  FrameFlag,
-  FrameKind,
-  MessageType,
-  planTensors,
-  type FrameWriter,
-  type HeaderEntry,
-  type TensorPlan,
-} from '@backwire/wire/internal';
-import { ARRIVE } from '../collectives.ts';
-import type { Core } from '../base/environment.ts';
+import { FrameFlag, FrameKind, MessageType, planTensors, type HeaderEntry, type TensorPlan } from '@backwire/wire/internal';
+import { ARRIVE } from '../protocol/meetings.ts';
+import type { Environment } from '../base/environment.ts';
 import { NOTHING_INSIDE, WriteContext } from '../extensions/value-context.ts';
 import { RpcError } from '../base/errors.ts';
 import type { RpcMessage } from '../extensions/extension.ts';
-import { ITEMS_ENTRY, KEY_ENTRY } from '../session/receiver.ts';
+import { ITEMS_ENTRY, KEY_ENTRY } from '../session/header-entries.ts';
 import { MAX_IDEMPOTENCY_KEY_LENGTH } from '../base/limits.ts';
 import type { CallOptions } from '../base/options.ts';
 import type { Peer } from '../session/peer.ts';
+import type { Draft } from '../session/draft.ts';
 import type { PendingCall } from './pending-call.ts';
 
 const encoder = new TextEncoder();
@@ -32,9 +25,9 @@ interface KeptMessage {
 export class CallWriter {
   /** Calls written; meetings do not count, for they are how quiet is measured. */
   sent = 0;
-  private readonly environment: Core;
+  private readonly environment: Environment;
 
-  constructor(environment: Core) {
+  constructor(environment: Environment) {
     this.environment = environment;
   }
 
@@ -48,39 +41,36 @@ export class CallWriter {
     options: CallOptions | undefined,
   ): void {
     const { sender, worker } = call.peer;
-    const writer = sender.begin(true);
+    const draft = sender.begin(FrameKind.CALL, true);
     let plan: TensorPlan | undefined;
     try {
       let header: HeaderEntry[] = NO_ENTRIES;
       if (args.length === 0) {
         // Nothing in it looks at the context.
-        this.environment.codec.write(writer.out, args, NO_TENSORS, NOTHING_INSIDE);
+        this.environment.codec.write(draft.out, args, NO_TENSORS, NOTHING_INSIDE);
       } else {
         // Known to the call before anything is encoded: what was drawn for a call that fails here has to be taken back.
         const context = new WriteContext(worker);
         call.header = header = context.header;
         const tensors: Tensor[] = [];
-        this.environment.codec.write(writer.out, args, tensors, context);
+        this.environment.codec.write(draft.out, args, tensors, context);
         if (tensors.length > 0)
           plan = planTensors(tensors, { mapDevice: this.environment.deviceMaps.to(worker.name, 'Request') });
       }
       call.header = this.ownEntries(call, header, options);
-      this.finish(call, writer, flags, type, name, plan);
+      draft.flags = flags;
+      draft.messageType = type;
+      draft.plan = plan;
+      this.finish(call, draft, name);
     } catch (error) {
       plan?.release();
-      if (writer.open) writer.abort();
+      draft.abort();
       throw error;
     }
   }
 
-  private finish(
-    call: PendingCall,
-    writer: FrameWriter,
-    flags: number,
-    type: number,
-    name: string,
-    plan: TensorPlan | undefined,
-  ): void {
+  /** A call says the function by its number; the first one says the name, too. */
+  private finish(call: PendingCall, draft: Draft, name: string): void {
     const { peer } = call;
     // Meetings are how quiet is measured: they do not count.
     if (name === ARRIVE) this.sent--;
@@ -89,7 +79,9 @@ export class CallWriter {
     // A number counts as known once its name went out under a sequence number; what waits may yet be withdrawn.
     const known = fn !== undefined && fn > 0;
     if (fn === undefined) names.set(name, (fn = -(names.size + 1)));
-    this.end(call, writer, flags, type, Math.abs(fn), plan, known ? undefined : name);
+    draft.fn = Math.abs(fn);
+    draft.name = known ? undefined : name;
+    this.end(call, draft);
     if (!known && call.seq !== 0) names.set(name, Math.abs(fn));
   }
 
@@ -111,15 +103,18 @@ export class CallWriter {
 
   writeKept(call: PendingCall, flags: number, kept: KeptMessage, options: CallOptions | undefined): void {
     const { message, plan } = kept;
-    let writer: FrameWriter | undefined;
+    let draft: Draft | undefined;
     try {
       call.header = this.ownEntries(call, message.header ?? NO_ENTRIES, options);
-      writer = call.peer.sender.begin(true);
-      writer.out.raw(message.payload);
-      this.end(call, writer, flags, message.type, 0, plan, undefined);
+      draft = call.peer.sender.begin(FrameKind.CALL, true);
+      draft.out.raw(message.payload);
+      draft.flags = flags;
+      draft.messageType = message.type;
+      draft.plan = plan;
+      this.end(call, draft);
     } catch (error) {
       plan?.release();
-      if (writer?.open === true) writer.abort();
+      draft?.abort();
       throw error;
     }
   }
@@ -132,24 +127,20 @@ export class CallWriter {
     return planTensors(tensors, { mapDevice });
   }
 
-  private end(
-    call: PendingCall,
-    writer: FrameWriter,
-    flags: number,
-    type: number,
-    fn: number,
-    plan: TensorPlan | undefined,
-    name: string | undefined,
-  ): void {
+  private end(call: PendingCall, draft: Draft): void {
     const { deadline, header } = call;
     // One look at the clock a call, when it was made; what was held back since has to look again.
     const now = call.heldBack ? this.environment.now() : call.startedAt;
     const remainingMs = deadline === Infinity ? -1 : Math.max(1, deadline - now);
     this.sent++;
     const keyed = header !== undefined && header.some(({ extension }) => extension === KEY_ENTRY);
-    const bits = keyed ? flags | FrameFlag.IDEMPOTENT : flags;
-    call.hasBodies = plan !== undefined;
-    call.peer.sender.end(writer, FrameKind.CALL, bits, type, call.id, fn, remainingMs, true, call, name, header, plan);
+    if (keyed) draft.flags |= FrameFlag.IDEMPOTENT;
+    call.hasBodies = draft.plan !== undefined;
+    draft.callId = call.id;
+    draft.remainingMs = remainingMs;
+    draft.ticket = call;
+    draft.table = header;
+    call.peer.sender.end(draft);
   }
 
   private ownEntries(

@@ -6,20 +6,24 @@ import { FrameFlag, FrameKind, MessageType, WireError } from '@backwire/wire/int
 import { aborted, leaving, timedOut } from './call-errors.ts';
 import { callSite, nameCall } from './call-sites.ts';
 import { CallWriter } from './call-writer.ts';
-import { ARRIVE } from '../collectives.ts';
-import type { Core } from '../base/environment.ts';
+import { ARRIVE } from '../protocol/meetings.ts';
+import type { ExtendedEnvironment } from '../extensions/chain.ts';
 import { DecodeContext, freeing } from '../extensions/value-context.ts';
 import { decodeFailure } from '../session/error-codec.ts';
 import { RpcError, type Executed } from '../base/errors.ts';
 import type { Followed, RpcMessage } from '../extensions/extension.ts';
 import { InboundCall } from '../server/inbound-call.ts';
-import { messageOf, type IncomingFrame } from '../session/receiver.ts';
-import { encodeCallMessage, CallMessage } from '../extensions/call-message.ts';
+import type { IncomingFrame } from '../session/incoming-frame.ts';
+import { messageOf } from '../session/receiver.ts';
+import { CallMessage, encodeCallMessage } from '../extensions/call-message.ts';
 import { CALL_OPTIONS, checkSignal, checkTimeoutMs, refuseUnknown, type CallOptions } from '../base/options.ts';
+import type { FaultInjector } from '../session/fault-injection.ts';
 import type { Peer } from '../session/peer.ts';
 import { unref } from '../base/platform.ts';
+import { MAX_OPEN_CALLS } from '../base/limits.ts';
+import { CallTable } from '../protocol/call-table.ts';
 import { PendingCall, type Answer, type CallForm, type StreamAnswer } from './pending-call.ts';
-import { decodeFailed, unsent } from '../session/unsent.ts';
+import { decodeFailed, unsent } from '../base/unsent.ts';
 
 const isPlainReply = (type: number): boolean => type === MessageType.PYTHON_RET || type === MessageType.SCRIPT_RET;
 
@@ -47,20 +51,29 @@ interface Asked {
 export class Caller {
   /** The agent's default time, in milliseconds; 0 = none. */
   defaultTimeoutMs: number;
+  /** The calls that are not settled. */
+  readonly calls = new CallTable<PendingCall>(MAX_OPEN_CALLS);
   /** Whether calls note where they are made. */
   callSites = false;
   /** Calls that failed. */
   failures = 0;
   private readonly writer: CallWriter;
-  private readonly environment: Core;
+  private readonly faults: FaultInjector;
+  private readonly environment: ExtendedEnvironment;
   private readonly decoding = new DecodeContext();
   private timer: NodeJS.Timeout | undefined;
   private timerAt = Infinity;
 
-  constructor(environment: Core, defaultTimeoutMs: number) {
+  constructor(environment: ExtendedEnvironment, faults: FaultInjector, defaultTimeoutMs: number) {
     this.environment = environment;
     this.writer = new CallWriter(environment);
+    this.faults = faults;
     this.defaultTimeoutMs = defaultTimeoutMs;
+  }
+
+  /** A monotonic time in milliseconds. */
+  now(): number {
+    return this.environment.now();
   }
 
   /** Calls made. */
@@ -158,7 +171,7 @@ export class Caller {
     call.header = message?.header;
     try {
       this.checkPeer(peer);
-      const delayMs = this.environment.faults.request(message?.type ?? type);
+      const delayMs = this.faults.request(message?.type ?? type);
       if (delayMs > 0) this.later(call, { type, name, args, message, options }, delayMs, FrameFlag.ONEWAY);
       else if (message === undefined) this.writer.writeCall(call, FrameFlag.ONEWAY, type, name, args, options);
       else this.writer.writeMessage(call, FrameFlag.ONEWAY, message, options);
@@ -178,19 +191,19 @@ export class Caller {
 
   /** Whether an answer to this call of this peer is still wanted. */
   expects(id: number, peer: Peer): boolean {
-    return this.environment.calls.get(id)?.peer === peer;
+    return this.calls.get(id)?.peer === peer;
   }
 
   /** A part of an answer whose storages are still on their way; a stream keeps its place. */
   assembling(id: number, kind: FrameKind, seq: number): void {
-    const call = this.environment.calls.get(id);
+    const call = this.calls.get(id);
     if (call?.mode === 'stream' && kind === FrameKind.STREAM_ITEM) (call.answer as StreamAnswer).expect(seq);
   }
 
   /** An answer, or one item of it, is complete. */
   answered(arrived: IncomingFrame, peer: Peer, tensors: Tensor[]): void {
     const { kind, id } = arrived;
-    const open = this.environment.calls.get(id);
+    const open = this.calls.get(id);
     if (open === undefined || open.peer !== peer) {
       for (const tensor of tensors) tensor.dispose();
       for (const done of arrived.done) done();
@@ -244,7 +257,7 @@ export class Caller {
    * more is taken back behind them.
    */
   failAll(peer: Peer, error: (executed: Executed) => RpcError, isGone = false): void {
-    for (const id of this.environment.calls.ids((call) => call.peer === peer)) {
+    for (const id of this.calls.ids((call) => call.peer === peer)) {
       const call = this.take(id);
       if (call === undefined) continue;
       let executed = this.stage(call);
@@ -257,7 +270,7 @@ export class Caller {
 
   /** A peer takes no more calls: those without a number have certainly not run there, and another worker may do them. */
   drained(peer: Peer): void {
-    for (const id of this.environment.calls.ids((call) => call.peer === peer && call.seq === 0)) {
+    for (const id of this.calls.ids((call) => call.peer === peer && call.seq === 0)) {
       const call = this.take(id);
       if (call === undefined) continue;
       call.withdrawn = true;
@@ -268,7 +281,7 @@ export class Caller {
 
   /** Fails every call there is. */
   failEverything(error: (executed: Executed, peer: Peer) => unknown): void {
-    for (const id of this.environment.calls.ids(() => true)) {
+    for (const id of this.calls.ids(() => true)) {
       const call = this.take(id);
       if (call !== undefined) this.reject(call, error(this.stage(call), call.peer));
     }
@@ -304,7 +317,7 @@ export class Caller {
       this.checkSignal(options?.signal, peer);
       if (deadline - now < 1) throw timedOut(timeoutMs, 'no', peer.worker);
       this.checkPeer(peer);
-      call.id = this.environment.calls.open(call, deadline);
+      call.id = this.calls.open(call, deadline);
       if (call.id === 0) throw new RpcError('resource-exhausted', 'too many calls are open', { peer: peer.worker });
     } catch (error) {
       this.takeBack(peer, encoded);
@@ -314,11 +327,11 @@ export class Caller {
       return undefined;
     }
     call.header = encoded;
-    if (within !== undefined) this.environment.dispatcher.callOut(within);
+    if (within !== undefined) within.origin.slots.callOut(within);
     this.environment.observers.current?.called?.(call);
     try {
       this.watch(call, options?.signal);
-      const delayMs = this.environment.faults.request(what.type);
+      const delayMs = this.faults.request(what.type);
       const flags = call.mode === 'stream' ? FrameFlag.STREAM : 0;
       if (delayMs > 0) this.later(call, what, delayMs, flags);
       else this.write(call, what, flags);
@@ -362,12 +375,11 @@ export class Caller {
     call.heldBack = true;
     if (what.raw === true) call.raw = true;
     const kept = this.writer.keep(peer, message);
-    this.environment.faults.after(delayMs, () => {
+    this.faults.after(delayMs, () => {
       const oneway = (flags & FrameFlag.ONEWAY) !== 0;
       try {
         if (oneway) this.checkPeer(peer);
-        if (oneway || this.environment.calls.get(call.id) === call)
-          this.writer.writeKept(call, flags, kept, what.options);
+        if (oneway || this.calls.get(call.id) === call) this.writer.writeKept(call, flags, kept, what.options);
         else kept.plan?.release();
       } catch (error) {
         if (oneway) this.undelivered(call);
@@ -420,10 +432,10 @@ export class Caller {
   }
 
   private take(id: number): PendingCall | undefined {
-    const call = this.environment.calls.take(id);
+    const call = this.calls.take(id);
     if (call === undefined) return undefined;
     call.unwatch();
-    if (call.parent !== undefined) this.environment.dispatcher.callBack(call.parent);
+    if (call.parent !== undefined) call.parent.origin.slots.callBack(call.parent);
     return call;
   }
 
@@ -487,7 +499,7 @@ export class Caller {
   }
 
   private abort(id: number, reason: unknown): void {
-    const peer = this.environment.calls.get(id)?.peer;
+    const peer = this.calls.get(id)?.peer;
     this.cancel(id, (executed) => aborted(reason, executed, peer?.worker));
   }
 
@@ -502,11 +514,11 @@ export class Caller {
   private sweep(): void {
     this.timer = undefined;
     this.timerAt = Infinity;
-    for (const id of this.environment.calls.expired(this.environment.now())) {
-      const call = this.environment.calls.get(id);
+    for (const id of this.calls.expired(this.environment.now())) {
+      const call = this.calls.get(id);
       if (call !== undefined) this.cancel(id, (executed) => timedOut(call.timeoutMs, executed, call.peer.worker));
     }
-    const next = this.environment.calls.nextDeadline();
+    const next = this.calls.nextDeadline();
     if (next !== Infinity) this.arm(next);
   }
 }

@@ -3,8 +3,8 @@ import type { Message } from '@backwire/wire';
 import type { HeaderEntry } from '@backwire/wire/internal';
 import { unwatchAbort, watchAbort } from '../base/abort-signals.ts';
 import type { CallSite } from './call-sites.ts';
-import type { CallLabel } from '../extensions/extension.ts';
-import type { Ticket } from '../session/sender.ts';
+import type { CallLabel } from '../base/observed-call.ts';
+import type { Ticket } from '../session/send-queue.ts';
 import type { Peer } from '../session/peer.ts';
 import type { InboundCall } from '../server/inbound-call.ts';
 

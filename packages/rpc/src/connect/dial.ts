@@ -1,6 +1,6 @@
 /** @file Connections in and out: the transport two members share, and the proof on both ends. */
-import type { Agent } from '../agent.ts';
 import { RpcError } from '../base/errors.ts';
+import type { Keys } from '../security/keys.ts';
 import type { ViewMember } from '../protocol/membership.ts';
 import { authenticate, type Authenticated } from './authenticate.ts';
 import type { Connection, Transport } from '../transports/transport.ts';
@@ -8,9 +8,17 @@ import type { Connection, Transport } from '../transports/transport.ts';
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
+/** Who dials, and what it proves that with. */
+export interface Dialer {
+  readonly group: string;
+  readonly name: string;
+  readonly incarnation: number;
+  readonly keys: Keys | undefined;
+}
+
 /** Connects to a member by the best transport both have, and proves who is who. @throws RpcError */
 export async function dialMember(
-  agent: Agent,
+  dialer: Dialer,
   member: ViewMember,
   transports: readonly Transport[],
   signal: AbortSignal,
@@ -25,14 +33,14 @@ export async function dialMember(
       if (signal.aborted) break;
       continue;
     }
-    return prove(agent, connection, member, signal);
+    return prove(dialer, connection, member, signal);
   }
   throw failure ?? new RpcError('unavailable', `worker '${member.name}' has no address that this worker can use`);
 }
 
 /** What this worker says of itself while it proves itself. */
-export function claimOf(agent: Agent): Uint8Array {
-  return encoder.encode(`${agent.name}#${agent.incarnation}`);
+export function claimOf({ name, incarnation }: Pick<Dialer, 'name' | 'incarnation'>): Uint8Array {
+  return encoder.encode(`${name}#${incarnation}`);
 }
 
 /** What the other end of a connection that has proved itself claimed, 'name#incarnation'; in mode 'mtls' its certificate says so too. */
@@ -41,17 +49,16 @@ export function claimIn({ claim }: Authenticated): string {
 }
 
 async function prove(
-  agent: Agent,
+  dialer: Dialer,
   connection: Connection,
   member: ViewMember,
   signal: AbortSignal,
 ): Promise<Connection> {
-  const { keys } = agent.settings.security;
   const proved = await authenticate(connection, {
     role: 'dialer',
-    group: agent.group,
-    keys,
-    claim: claimOf(agent),
+    group: dialer.group,
+    keys: dialer.keys,
+    claim: claimOf(dialer),
     signal,
   });
   if (claimIn(proved) !== `${member.name}#${member.incarnation}`) {

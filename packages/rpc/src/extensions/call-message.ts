@@ -2,22 +2,23 @@
 import type { Tensor } from '@backwire/tensor';
 import type { Message } from '@backwire/wire';
 import { BriefMemory, ByteReader, ByteWriter, decodeError, WireType, type HeaderEntry } from '@backwire/wire/internal';
-import type { Core, ValueContext } from '../base/environment.ts';
+import type { ValueContext } from '../base/environment.ts';
+import type { ExtendedEnvironment } from './chain.ts';
 import type { RpcMessage } from './extension.ts';
-import { unsent } from '../session/unsent.ts';
+import { unsent } from '../base/unsent.ts';
 import type { WorkerInfo } from '../base/worker-info.ts';
 
 /** Most calls meet extensions that have nothing to do with them: those are never encoded here. */
 export class CallMessage implements Message {
   readonly type: number;
   readonly id = 0n;
-  private readonly environment: Core;
+  private readonly environment: ExtendedEnvironment;
   private readonly to: WorkerInfo;
   private readonly name: string;
   private readonly args: readonly unknown[];
   private message: RpcMessage | undefined;
 
-  constructor(environment: Core, to: WorkerInfo, type: number, name: string, args: readonly unknown[]) {
+  constructor(environment: ExtendedEnvironment, to: WorkerInfo, type: number, name: string, args: readonly unknown[]) {
     this.environment = environment;
     this.to = to;
     this.type = type;
@@ -50,7 +51,7 @@ export class CallMessage implements Message {
  * @throws TypeError for an argument that cannot travel.
  */
 export function encodeCallMessage(
-  environment: Core,
+  environment: ExtendedEnvironment,
   to: WorkerInfo,
   type: number,
   name: string,
@@ -118,7 +119,7 @@ export function readCallPayload(payload: Uint8Array): { name: string; start: num
  * @throws TypeError for what cannot travel; what was drawn for the part before it is taken back.
  */
 export function encodeFor(
-  environment: Core,
+  environment: ExtendedEnvironment,
   to: WorkerInfo,
   value: unknown,
   name?: string,
@@ -147,7 +148,7 @@ export function encodeFor(
 
 /** A result as a message. @throws what cannot travel, as the result of the function that `name` says. */
 export function encodeReply(
-  environment: Core,
+  environment: ExtendedEnvironment,
   to: WorkerInfo,
   type: number,
   value: unknown,

@@ -2,7 +2,8 @@
 import { ambient } from '@backwire/tensor/internal';
 import type { Message, MessageType } from '@backwire/wire';
 import { messageTypeName, type HeaderEntry, type ValueExtension } from '@backwire/wire/internal';
-import type { Core, ValueContext } from '../base/environment.ts';
+import type { Environment, ValueContext } from '../base/environment.ts';
+import type { Logger } from '../base/options.ts';
 import { RpcError } from '../base/errors.ts';
 import type {
   Extension,
@@ -15,7 +16,6 @@ import type {
   Outgoing,
   RpcMessage,
 } from './extension.ts';
-import type { Peer } from '../session/peer.ts';
 import { isWorkerId, isWorkerName, WorkerInfo } from '../base/worker-info.ts';
 
 type Session = ExtensionSession & ExtensionInternals;
@@ -23,6 +23,11 @@ type Session = ExtensionSession & ExtensionInternals;
 interface Attached {
   readonly name: string;
   readonly session: Session;
+}
+
+/** What the parts of an agent that deal with messages may know of it. */
+export interface ExtendedEnvironment extends Environment {
+  readonly extensions: ExtensionChain;
 }
 
 /** Runs a request that is not wrapped any more. */
@@ -47,7 +52,7 @@ export class ExtensionChain {
   private readonly messages = new Map<MessageType, (call: Incoming) => Promise<Message>>();
   private readonly controls = new Map<MessageType, (from: WorkerInfo, payload: Uint8Array) => void>();
   private readonly byName = new Map<string, Session>();
-  private readonly logger: Core['logger'];
+  private readonly logger: Logger;
 
   constructor(extensions: readonly Extension[], host: ExtensionHost) {
     this.logger = host.logger;
@@ -127,13 +132,13 @@ export class ExtensionChain {
     return step(0, call);
   }
 
-  control(peer: Peer, type: MessageType, payload: Uint8Array): void {
+  control(from: WorkerInfo, type: MessageType, payload: Uint8Array): void {
     const handler = this.controls.get(type);
     if (handler === undefined) {
-      this.logger.warn({ peer: peer.worker.name, type: messageTypeName(type) }, 'control that nobody handles');
+      this.logger.warn({ peer: from.name, type: messageTypeName(type) }, 'control that nobody handles');
       return;
     }
-    this.guard('control', () => handler(peer.worker, payload));
+    this.guard('control', () => handler(from, payload));
   }
 
   delivered(extension: string, from: WorkerInfo, entry: Uint8Array): (() => void) | undefined {
@@ -300,7 +305,10 @@ const WORKER: ValueExtension<ValueContext> = {
 };
 
 /** Fails when `peer` lacks an extension that the call needs. */
-export function requireExtension(peer: Peer, name: string): void {
+export function requireExtension(
+  peer: { readonly worker: WorkerInfo; readonly extensions: ReadonlySet<string> },
+  name: string,
+): void {
   if (peer.extensions.has(name)) return;
   throw new RpcError('failed-precondition', `worker '${peer.worker.name}' has no extension '${name}'`, {
     peer: peer.worker,

@@ -4,8 +4,11 @@ import type { Message, MessageType } from '@backwire/wire';
 import type { HeaderEntry } from '@backwire/wire/internal';
 import type { RpcAgent } from '../base/rpc-agent.ts';
 import type { Observers } from '../base/call-observers.ts';
+import type { CallLabel } from '../base/observed-call.ts';
 import type { CallOptions, Limits, Logger } from '../base/options.ts';
 import type { To, WorkerInfo } from '../base/worker-info.ts';
+
+export type { CallLabel } from '../base/observed-call.ts';
 
 /** A request about to be sent. */
 export interface Outgoing {
@@ -14,12 +17,6 @@ export interface Outgoing {
   readonly options: CallOptions;
   /** How the program made the call, and of what; for traces. */
   readonly label?: CallLabel;
-}
-
-export interface CallLabel {
-  readonly kind: 'sync' | 'async' | 'remote' | 'oneway' | 'stream' | 'other';
-  /** The name of the definition, 'Class.method' for a method of a remote value. */
-  readonly name: string;
 }
 
 /** What `ExtensionHost.call` may be told besides. */

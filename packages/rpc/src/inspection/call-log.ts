@@ -1,7 +1,7 @@
 /** @file The calls that ended lately, kept while somebody watches. */
 import { rpcInfo } from '../base/errors.ts';
 import { MAX_RECENT_CALLS, MAX_RECENT_PER_REPORT, MAX_TEXT } from './limits.ts';
-import type { CallObserver, ObservedCall } from '../base/call-observers.ts';
+import type { CallObserver, ObservedCall } from '../base/observed-call.ts';
 
 /** A call that is over, as its caller saw it. */
 export interface RecentCall {

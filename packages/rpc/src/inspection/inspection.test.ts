@@ -17,7 +17,7 @@ import { Certificates, hasOpenssl } from '../../test/certificates.ts';
 import { until } from '../../test/cluster.ts';
 import { MAX_INSPECTORS } from './limits.ts';
 import { Inspector, type GroupLook, type InspectorOptions } from './inspector.ts';
-import type { CallObserver } from '../base/call-observers.ts';
+import type { CallObserver } from '../base/observed-call.ts';
 import type { WorkerReport } from './report.ts';
 
 const double = rpcFunction('inspection.test/double', (x: number) => 2 * x);

@@ -1,5 +1,5 @@
 /** @file The numbers of one agent: counters that only grow, and what there is now. */
-import type { Agent } from '../agent.ts';
+import type { AgentParts } from '../agent-parts.ts';
 
 /** What `RpcAgent.metrics()` gives of one session. */
 export interface PeerMetrics {
@@ -33,7 +33,7 @@ export interface AgentMetrics extends Record<string, unknown> {
   readonly extensions: Readonly<Record<string, number>>;
 }
 
-export function metricsOf(agent: Agent): AgentMetrics {
+export function metricsOf(agent: AgentParts): AgentMetrics {
   const peers = agent.members.list().map((peer): PeerMetrics => ({
     name: peer.worker.name,
     up: peer.up,
@@ -47,7 +47,7 @@ export function metricsOf(agent: Agent): AgentMetrics {
     calls_sent: agent.caller.sent,
     calls_failed: agent.caller.failures,
     calls_handled: agent.dispatcher.handled,
-    calls_open: agent.calls.size,
+    calls_open: agent.caller.calls.size,
     handlers_running: agent.dispatcher.active,
     handlers_queued: agent.dispatcher.queued,
     bytes_sent: sum(({ bytesSent }) => bytesSent),

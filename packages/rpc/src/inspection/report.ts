@@ -1,5 +1,5 @@
 /** @file What a read-only look at one agent shows. No argument and no result is ever in it. */
-import type { Agent } from '../agent.ts';
+import type { AgentParts } from '../agent-parts.ts';
 import type { Peer } from '../session/peer.ts';
 import type { View } from '../protocol/membership.ts';
 import type { CallLog, PeerCalls, RecentCall } from './call-log.ts';
@@ -76,12 +76,12 @@ export interface WorkerReport {
 }
 
 /** The view as an agent knows it. */
-export function viewOf(agent: Agent): View {
+export function viewOf(agent: AgentParts): View {
   return agent.membership.view;
 }
 
 /** @param log what somebody who watches sees of calls that are over, and after which one. */
-export function reportOf(agent: Agent, log?: { readonly calls: CallLog; readonly after: number }): WorkerReport {
+export function reportOf(agent: AgentParts, log?: { readonly calls: CallLog; readonly after: number }): WorkerReport {
   const memory = process.memoryUsage();
   const metrics = metricsOf(agent);
   return {
@@ -127,23 +127,23 @@ function sessionOf(peer: Peer, log: CallLog | undefined): SessionReport {
   };
 }
 
-function outgoingOf(agent: Agent): WorkerReport['outgoing'] {
+function outgoingOf(agent: AgentParts): WorkerReport['outgoing'] {
   const now = agent.now();
   const calls: OpenCall[] = [];
-  const ids = agent.calls.ids(() => true);
+  const ids = agent.caller.calls.ids(() => true);
   for (const id of ids) {
-    const call = agent.calls.get(id);
+    const call = agent.caller.calls.get(id);
     if (call === undefined) continue;
     calls.push(openCall(call.peer, call.label.name, call.label.kind, now - call.startedAt, call.deadline - now));
   }
   return { total: ids.length, calls: oldest(calls) };
 }
 
-function incomingOf(agent: Agent): WorkerReport['incoming'] {
+function incomingOf(agent: AgentParts): WorkerReport['incoming'] {
   const now = agent.now();
   const calls: OpenCall[] = [];
-  for (const peer of agent.members.sessions()) {
-    for (const call of peer.receiver.calls.values()) {
+  for (const { peer, open } of agent.dispatcher.open) {
+    for (const call of open.values()) {
       const method = call.definition?.name ?? '';
       calls.push(openCall(peer, method, call.state, now - call.arrivedAt, call.deadline - now));
     }
@@ -160,12 +160,12 @@ function oldest(calls: OpenCall[]): OpenCall[] {
   return calls.sort((a, b) => b.ageMs - a.ageMs).slice(0, MAX_ROWS);
 }
 
-function budgetsOf(agent: Agent, metrics: AgentMetrics): Budget[] {
-  const { limits, settings } = agent;
+function budgetsOf(agent: AgentParts, metrics: AgentMetrics): Budget[] {
+  const { limits, dispatcher } = agent;
   const held = metrics.extensions;
   const fullest = Math.max(0, ...metrics.peers.map(({ pendingBytes }) => pendingBytes));
   const rows: Budget[] = [
-    { name: 'handlers', used: agent.dispatcher.running, limit: settings.maxConcurrentCalls },
+    { name: 'handlers', used: dispatcher.running, limit: dispatcher.maxConcurrentCalls },
     { name: 'inbound calls of the fullest peer', used: fullestInbox(agent), limit: limits.maxInboundCalls },
     { name: 'bytes buffered for the fullest peer', used: fullest, limit: limits.maxBufferedBytesPerPeer },
   ];
@@ -176,6 +176,6 @@ function budgetsOf(agent: Agent, metrics: AgentMetrics): Budget[] {
   return rows;
 }
 
-function fullestInbox(agent: Agent): number {
-  return Math.max(0, ...agent.members.sessions().map((peer) => peer.receiver.calls.size));
+function fullestInbox(agent: AgentParts): number {
+  return Math.max(0, ...[...agent.dispatcher.open].map(({ open }) => open.size));
 }

@@ -1,5 +1,5 @@
 /** @file The agent's side of an inspection: whoever holds the group's secret may look, and nothing more. */
-import type { Agent } from '../agent.ts';
+import type { AgentParts } from '../agent-parts.ts';
 import type { Connection } from '../transports/transport.ts';
 import { CallLog } from './call-log.ts';
 import { JsonSink, sendJson } from './frames.ts';
@@ -13,7 +13,7 @@ export const INSPECTOR_CLAIM: Uint8Array = new TextEncoder().encode('?inspect/1'
 export type Question = { readonly ask: 'view' } | { readonly ask: 'report'; readonly recent?: number };
 
 /** Who looks at each agent. */
-const visitors = new WeakMap<Agent, Set<Connection>>();
+const visitors = new WeakMap<AgentParts, Set<Connection>>();
 
 /** Whether someone who proved itself with this claim wants to look, and not to join. */
 export function isInspector(claim: Uint8Array): boolean {
@@ -27,7 +27,7 @@ export function isInspector(claim: Uint8Array): boolean {
  * @param connection one that has proved itself; owned from here on.
  * @param signal ends it, with the agent.
  */
-export function serveInspector(agent: Agent, connection: Connection, signal: AbortSignal): void {
+export function serveInspector(agent: AgentParts, connection: Connection, signal: AbortSignal): void {
   const all = visitors.get(agent) ?? new Set<Connection>();
   if (all.size >= MAX_INSPECTORS || signal.aborted) {
     connection.destroy();

@@ -2,7 +2,7 @@
 import { ambient } from '@backwire/tensor/internal';
 import type { RpcMessage } from '../extensions/extension.ts';
 import { InboundCall } from '../server/inbound-call.ts';
-import { TRACE_ENTRY } from '../session/receiver.ts';
+import { TRACE_ENTRY } from '../session/header-entries.ts';
 
 /** The message with a trace context for whoever handles it. */
 export function withTrace({ type, id, payload, tensors, header }: RpcMessage, context: Uint8Array): RpcMessage {

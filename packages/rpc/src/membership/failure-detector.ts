@@ -1,7 +1,7 @@
 /** @file What becomes of members that do not answer: found out by links, processes, leases and each other, agreed on, and written into the view. */
 import { runAtRoot } from '@backwire/tensor/internal';
 import { FrameKind, MessageType } from '@backwire/wire/internal';
-import type { Core } from '../base/environment.ts';
+import type { Environment } from '../base/environment.ts';
 import { RpcError } from '../base/errors.ts';
 import type { Group } from './group.ts';
 import type { LeaseState, StoreState } from './group-store.ts';
@@ -16,7 +16,7 @@ import { decodeReport, encodeReport } from './report-codec.ts';
 import type { Knock } from '../transports/knock.ts';
 
 export interface FailureDetectorOptions {
-  readonly environment: Core;
+  readonly environment: Environment;
   readonly group: Group;
   readonly membership: Membership;
   readonly self: ViewMember;
@@ -24,6 +24,8 @@ export interface FailureDetectorOptions {
   readonly knock: ((endpoints: readonly string[], timeoutMs: number) => Promise<Knock>) | undefined;
   /** Whether a member's process on this machine has certainly ended. */
   readonly isGone: (member: ViewMember) => boolean;
+  /** The main loop turns. */
+  turned(now: number): void;
   peerOf(life: Life): Peer | undefined;
   peers(): Iterable<Peer>;
   /** The members have decided that these are gone. */
@@ -62,7 +64,7 @@ interface Found {
 
 export class FailureDetector {
   private readonly options: FailureDetectorOptions;
-  private readonly environment: Core;
+  private readonly environment: Environment;
   private readonly policy: LivenessPolicy<Peer>;
   private readonly agreement: Agreement;
   private readonly watches = new Map<Life, AbortController>();
@@ -81,7 +83,7 @@ export class FailureDetector {
   constructor(options: FailureDetectorOptions) {
     this.options = options;
     this.environment = options.environment;
-    const { liveness } = options.environment;
+    const { liveness } = this.environment;
     this.policy = new LivenessPolicy<Peer>(liveness);
     this.askMs = Math.min(ASK_MS, liveness.pingMs);
     // All of it is known before the time of a silent peer is up.
@@ -173,7 +175,7 @@ export class FailureDetector {
 
   private look(): void {
     const now = this.environment.now();
-    this.environment.stallGuard.turn(now);
+    this.options.turned(now);
     for (const peer of this.options.peers()) {
       const { link } = peer;
       if (link === undefined || link.heardAt <= peer.notedAt) continue;

@@ -1,14 +1,24 @@
 /** @file The other workers, as one agent knows them: their links, their signs of life, and what a change of the view does. */
 import { runAtRoot } from '@backwire/tensor/internal';
-import { bufferPool, type handshakeProto } from '@backwire/wire/internal';
-import type { Core } from '../base/environment.ts';
-import { RpcError } from '../base/errors.ts';
+import {
+  bufferPool,
+  controlProto,
+  encodeProto,
+  FrameKind,
+  MessageType,
+  type handshakeProto,
+} from '@backwire/wire/internal';
 import { FailureDetector } from './failure-detector.ts';
+import type { Caller } from '../client/caller.ts';
+import type { ExtendedEnvironment } from '../extensions/chain.ts';
+import { RpcError, type Executed } from '../base/errors.ts';
 import type { Group } from './group.ts';
 import type { StoreState } from './group-store.ts';
 import { ACK_MS, MAX_FORMER_MEMBERS, MAX_PENDING_HELLOS } from '../base/limits.ts';
 import { Link, type LinkOwner } from '../session/link.ts';
-import { Peer, PROTOCOL_VERSION } from '../session/peer.ts';
+import { Peer, PROTOCOL_VERSION, type PeerOwner } from '../session/peer.ts';
+import type { StallGuard } from '../server/stall-guard.ts';
+import type { FrameHandler } from '../session/receiver.ts';
 import { unref } from '../base/platform.ts';
 import {
   lifeOf,
@@ -41,13 +51,18 @@ const SILENT: LinkOwner = {
 };
 
 export interface PeersOptions {
-  readonly environment: Core;
+  readonly environment: ExtendedEnvironment;
+  readonly caller: Caller;
   readonly group: Group;
   readonly membership: Membership;
+  readonly stallGuard: StallGuard;
   /** Knocks at endpoints; undefined where that cannot be done. */
   readonly knock: ((endpoints: readonly string[], timeoutMs: number) => Promise<Knock>) | undefined;
   /** Whether a member's process on this machine has certainly ended. */
   readonly isGone: (member: ViewMember) => boolean;
+  handlerOf(peer: Peer): FrameHandler;
+  /** Connects to a peer and proves who is who. */
+  connect(peer: Peer, signal: AbortSignal): Promise<Connection>;
   emit<E extends keyof AgentEvents>(event: E, value: AgentEvents[E]): void;
   /** The group has put this worker out, or may have. */
   onFenced(why: string): void;
@@ -63,10 +78,12 @@ interface Former {
   readonly code: 'peer-died' | 'unavailable';
 }
 
-export class Peers {
+export class Peers implements PeerOwner {
   private readonly options: PeersOptions;
   private readonly self: ViewMember;
-  private readonly environment: Core;
+  private readonly environment: ExtendedEnvironment;
+  private readonly caller: Caller;
+  private readonly stallGuard: StallGuard;
   private readonly byName = new Map<string, Peer>();
   private readonly byId: (Peer | undefined)[] = [];
   /** How the latest life of each worker ended that is no member any more, by name. */
@@ -87,19 +104,22 @@ export class Peers {
     this.options = options;
     this.self = self;
     this.environment = options.environment;
-    const { environment, group, membership, knock, isGone } = options;
+    this.caller = options.caller;
+    this.stallGuard = options.stallGuard;
+    const { environment, stallGuard, group, membership, knock, isGone } = options;
     this.detector = new FailureDetector({
       ...{ environment, group, membership, knock, isGone, self },
+      turned: (now) => stallGuard.turn(now),
       peerOf: (life) => this.peerOf(life),
       peers: () => this.byName.values(),
       onDecided: (lives) => this.decided(lives, 'dead'),
       onSuspect: (peer) => options.emit('peer-suspect', peer.worker),
-      onUnreachable: (peer, text) => this.unreachable(peer, text),
+      onUnreachable: (peer, text) => this.failUnreachable(peer, text),
       onFenced: (why) => options.onFenced(why),
     });
     this.announce(self);
     const [a, b] = memoryPair([`memory://${self.name}/out`, `memory://${self.name}/in`]);
-    this.loop = { out: new Peer(options.environment, self), in: new Peer(options.environment, self) };
+    this.loop = { out: new Peer(this.environment, this, self), in: new Peer(this.environment, this, self) };
     runAtRoot(() => {
       this.loop.out.attachLoop(a);
       this.loop.in.attachLoop(b);
@@ -229,14 +249,26 @@ export class Peers {
     unref(this.sweepTimer);
   }
 
-  // What peers ask of the agent
+  // PeerOwner
 
-  ackSoon(peer: Peer): void {
+  handlerOf(peer: Peer): FrameHandler {
+    return this.options.handlerOf(peer);
+  }
+
+  connect(peer: Peer, signal: AbortSignal): Promise<Connection> {
+    return this.options.connect(peer, signal);
+  }
+
+  failCalls(peer: Peer, error: (executed: Executed) => RpcError): void {
+    this.caller.failAll(peer, error);
+  }
+
+  ackDue(peer: Peer): void {
     this.acks.add(peer);
     this.ackTimer ??= unref(runAtRoot(() => setTimeout(() => this.sendAcks(), ACK_MS)));
   }
 
-  wakePeer(peer: Peer): void {
+  timerChanged(peer: Peer): void {
     const { timerAt } = peer.connector;
     if (timerAt === Infinity) {
       this.wanting.delete(peer);
@@ -247,9 +279,11 @@ export class Peers {
   }
 
   linkUp(peer: Peer, first: boolean): void {
+    // One that could not be told when it began.
+    if (first && this.environment.refusal === 'draining') sendDrain(peer);
     if (peer === this.loop.out || peer === this.loop.in) return;
     this.detector.linkUp(peer);
-    this.environment.stallGuard.met(peer);
+    this.stallGuard.met(peer);
     if (!first) this.options.emit('peer-reconnected', peer.worker);
   }
 
@@ -280,15 +314,12 @@ export class Peers {
   }
 
   /** The peer cannot be reached: unless the group puts it out soon, what waits for it fails. */
-  givenUp(peer: Peer, why: 'refused' | 'unreachable'): void {
+  unreachable(peer: Peer, why: 'refused' | 'unreachable'): void {
     if (!this.closed) this.detector.givenUp(peer, why);
   }
 
-  private unreachable(peer: Peer, text: string): void {
-    this.environment.caller.failAll(
-      peer,
-      (executed) => new RpcError('unavailable', text, { executed, peer: peer.worker }),
-    );
+  private failUnreachable(peer: Peer, text: string): void {
+    this.caller.failAll(peer, (executed) => new RpcError('unavailable', text, { executed, peer: peer.worker }));
     this.options.onUnreachable(peer.worker);
   }
 
@@ -300,12 +331,12 @@ export class Peers {
     if (peer === this.loop.out || peer === this.loop.in || this.closed) return;
     void this.options.group.evict([lifeOf(peer.member)]).then(
       (view) => this.update(view),
-      () => this.givenUp(peer, 'unreachable'),
+      () => this.unreachable(peer, 'unreachable'),
     );
   }
 
   /** Its link is over in good order; what still waits for it will not come. */
-  saidGoodbye(peer: Peer): void {
+  left(peer: Peer): void {
     void this.options.group.refresh().then(
       (view) => this.update(view),
       () => {
@@ -313,6 +344,11 @@ export class Peers {
         this.decided([lifeOf(peer.member)], 'left');
       },
     );
+  }
+
+  /** Tells all members that this worker takes no more calls. */
+  announceDrain(): void {
+    for (const peer of this.list()) sendDrain(peer);
   }
 
   close(): void {
@@ -368,7 +404,7 @@ export class Peers {
 
   private add(member: ViewMember): void {
     this.announce(member);
-    const peer = new Peer(this.environment, member);
+    const peer = new Peer(this.environment, this, member);
     this.byName.set(member.name, peer);
     this.former.delete(member.name);
     this.byId[member.id] = peer;
@@ -392,14 +428,10 @@ export class Peers {
     this.wanting.delete(peer);
     this.acks.delete(peer);
     this.detector.forget(peer);
-    this.environment.stallGuard.forget(peer);
+    this.stallGuard.forget(peer);
     const text = endOf(member.name, code);
     this.remember({ worker: peer.worker, code });
-    this.environment.caller.failAll(
-      peer,
-      (executed) => new RpcError(code, text, { executed, peer: peer.worker }),
-      true,
-    );
+    this.caller.failAll(peer, (executed) => new RpcError(code, text, { executed, peer: peer.worker }), true);
     peer.close();
   }
 
@@ -462,6 +494,13 @@ export class Peers {
     for (const peer of this.wanting) next = Math.min(next, peer.connector.timerAt);
     if (next !== Infinity && next < this.wakeAt) this.armWake(next);
   }
+}
+
+function sendDrain(peer: Peer): void {
+  if (!peer.up) return;
+  const { lastReceived } = peer.sender.session;
+  const notice = encodeProto(controlProto.Drain, { lastSeq: lastReceived, graceMs: 0, reason: 'shutdown' });
+  peer.sender.sendControl(FrameKind.CONTROL, MessageType.DRAIN, notice);
 }
 
 export function asMember(member: { readonly name: string; readonly id: number; readonly incarnation: number }): Member {

@@ -1,5 +1,4 @@
 /** @file Out-of-band storages: which piece goes next, what has arrived, and where each stands after a reconnect. */
-import type { BodyPosition } from './session.ts';
 
 /** One storage on its way out. `B` is the shell's own: the bytes and who holds them. */
 export interface OutBody<B> {
@@ -21,6 +20,15 @@ export interface InBody {
   readonly storage: number;
   readonly bytes: number;
   got: number;
+}
+
+/** How much of a storage has arrived. */
+export interface BodyPosition {
+  /** The number of the header frame. */
+  readonly seq: number;
+  /** Which of the message's out-of-band storages. */
+  readonly storage: number;
+  readonly bytes: number;
 }
 
 /** A piece of a storage to send now. The shell counts it in `inFlight` until the link has taken it. */

@@ -1,5 +1,8 @@
 /** @file The meetings that one member collects for: who is expected, who has come, when all go on or nobody does. */
 
+/** The function that members call on the one that collects. */
+export const ARRIVE = 'rpc/arrive';
+
 /** Why an arrival ended without the others. */
 export type Broken = { readonly gone: string; readonly arrived: readonly string[] };
 

@@ -1,5 +1,5 @@
 /** @file One end of a resumable session: numbers, retains, acknowledges and replays the header lane, and keeps the credits of calls. */
-import { BodyLane } from './body-lane.ts';
+import { BodyLane, type BodyPosition } from './body-lane.ts';
 
 /**
  * What a session asks of its shell. Called synchronously, from inside an event; the shell must not call the session back from there.
@@ -18,14 +18,6 @@ export interface Resume {
   readonly received: number;
   /** What has arrived of the storages that are still incomplete. */
   readonly bodies: readonly BodyPosition[];
-}
-
-export interface BodyPosition {
-  /** The number of the header frame. */
-  readonly seq: number;
-  /** Which of the message's out-of-band storages. */
-  readonly storage: number;
-  readonly bytes: number;
 }
 
 /** The bounds of one session; both sides may differ. */

@@ -1,7 +1,7 @@
 /** @file Whom a certificate names. */
 import type { X509Certificate } from 'node:crypto';
 import { RpcError } from '../base/errors.ts';
-import type { Protection } from '../transports/transport.ts';
+import type { Protection } from './protection.ts';
 
 /**
  * Whether one of the DNS names among the certificate's alternative names is `name`, exactly. Not counted: names of other kinds (a URI that

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { RpcError } from '../base/errors.ts';
 import { newSecret, SECRET_LETTERS } from '../base/ids.ts';
 import type { Security } from '../base/options.ts';
-import { isLoopback } from '../transports/tcp.ts';
+import { isLoopback } from '../base/loopback.ts';
 import { findKeys, keyOf, type Keys } from './secret.ts';
 
 /** How the connections of one agent, and its store, are protected. */

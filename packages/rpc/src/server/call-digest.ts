@@ -2,7 +2,7 @@
 import type { Tensor } from '@backwire/tensor';
 import { readBytes } from '@backwire/tensor/internal';
 import { ByteWriter } from '@backwire/wire/internal';
-import type { Core } from '../base/environment.ts';
+import type { Environment } from '../base/environment.ts';
 import type { Unclaimed } from '../extensions/value-context.ts';
 import type { Peer } from '../session/peer.ts';
 import { sha256 } from '../security/digest.ts';
@@ -16,7 +16,7 @@ const encoder = new TextEncoder();
  * each time; where there are any (`unclaimed`), what they refer to counts instead.
  */
 export function digestOf(
-  environment: Core,
+  environment: Environment,
   bytes: Uint8Array,
   tensors: readonly Tensor[],
   { args, unclaimed }: { readonly args: readonly unknown[]; readonly unclaimed: Unclaimed | undefined },
@@ -37,7 +37,7 @@ function elements(tensor: Tensor): Uint8Array[] {
 }
 
 /** Arguments written anew by what lasts of them; undefined when something in them is rebuilt as what cannot travel again. */
-function lasting(environment: Core, args: readonly unknown[], worker: WorkerInfo): Uint8Array | undefined {
+function lasting(environment: Environment, args: readonly unknown[], worker: WorkerInfo): Uint8Array | undefined {
   const out = new ByteWriter();
   try {
     environment.lasting.write(out, args, [], { worker, header: [], pending: [], unclaimed: [] });

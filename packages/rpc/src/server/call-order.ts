@@ -38,7 +38,7 @@ export class CallOrder {
       start();
       return;
     }
-    if (call.id !== 0) call.peer.receiver.calls.set(call.id, call);
+    if (call.id !== 0) call.origin.open.set(call.id, call);
     const turns = list ?? this.listOf(call.peer);
     let turn = turns.find((waiting) => waiting.call === call);
     if (turn === undefined) turns.push((turn = { call, start: undefined }));

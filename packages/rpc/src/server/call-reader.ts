@@ -3,7 +3,7 @@ import type { Tensor } from '@backwire/tensor';
 import type { Message } from '@backwire/wire';
 import type { IncomingFrame } from '../session/incoming-frame.ts';
 import { digestOf } from './call-digest.ts';
-import type { Core } from '../base/environment.ts';
+import type { Environment } from '../base/environment.ts';
 import { DecodeContext, type Unclaimed } from '../extensions/value-context.ts';
 import type { Definition } from '../base/definitions.ts';
 import type { InboundCall } from './inbound-call.ts';
@@ -21,10 +21,10 @@ export interface ReadCall {
 }
 
 export class CallReader {
-  private readonly environment: Core;
+  private readonly environment: Environment;
   private readonly context = new DecodeContext();
 
-  constructor(environment: Core) {
+  constructor(environment: Environment) {
     this.environment = environment;
   }
 
@@ -43,7 +43,7 @@ export class CallReader {
       }
       return read.pending;
     }
-    call.definition = peer.receiver.definition(arrived.fn);
+    call.definition = call.origin.definition(arrived.fn);
     const { context } = this;
     const args = context.read(this.environment.codec, peer.worker, arrived.bytes, arrived.start, arrived.end, tensors);
     if (!Array.isArray(args)) {

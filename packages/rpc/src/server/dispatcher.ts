@@ -4,46 +4,86 @@ import { callScope, runCall, runClean } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
 import { FrameFlag, type FrameKind, MessageType } from '@backwire/wire/internal';
 import { ReplyWriter } from './reply-writer.ts';
-import { ARRIVE } from '../collectives.ts';
+import { ARRIVE } from '../protocol/meetings.ts';
 import { CallReader, type ReadCall } from './call-reader.ts';
-import type { Core } from '../base/environment.ts';
+import type { ExtendedEnvironment } from '../extensions/chain.ts';
 import { invoke, type Definition } from '../base/definitions.ts';
 import { encodeSystemError, encodeThrown } from '../session/error-codec.ts';
 import { RpcError } from '../base/errors.ts';
+import type { RpcAgent } from '../base/rpc-agent.ts';
 import type { Incoming, RpcMessage } from '../extensions/extension.ts';
 import { digestOf } from './call-digest.ts';
 import { Idempotency } from './idempotency.ts';
 import type { InboundCall } from './inbound-call.ts';
-import { messageOf, type IncomingFrame } from '../session/receiver.ts';
+import type { IncomingFrame } from '../session/incoming-frame.ts';
+import { messageOf } from '../session/receiver.ts';
+import { decodeFailed } from '../base/unsent.ts';
 import { callPayload, encodeReply, readCallPayload } from '../extensions/call-message.ts';
 import type { Peer } from '../session/peer.ts';
-import { isGenerator, promiseOf } from './results.ts';
-import { invokeAdopted, runInScope } from './scoped.ts';
-import { decodeFailed } from '../session/unsent.ts';
+import { isGenerator, promiseOf } from './handler.ts';
+import { invokeAdopted, runInScope } from './handler.ts';
 import { ConcurrencyLimit } from './concurrency-limit.ts';
-import { pumpStream } from './stream-writer.ts';
+import { pumpStream, type StreamHost } from './stream-writer.ts';
+import type { FaultInjector } from '../session/fault-injection.ts';
+import type { StallGuard } from './stall-guard.ts';
+import { InboundCalls, type CallServer } from './inbound-calls.ts';
 import { isSystem, system } from '../base/system-error.ts';
 import { CallOrder } from './call-order.ts';
 
-export class Dispatcher {
+export class Dispatcher implements CallServer, StreamHost {
   /** Handlers that have not finished. */
   active = 0;
+  /** The calls of each peer. */
+  private readonly callers = new Map<Peer, InboundCalls>();
   /** Calls handled since the start. */
   handled = 0;
   readonly idempotency: Idempotency;
-  private readonly environment: Core;
+  readonly maxConcurrentCalls: number;
+  readonly faults: FaultInjector;
+  /** Holds back calls that came while this worker stood still. */
+  readonly stallGuard: StallGuard;
+  private readonly environment: ExtendedEnvironment;
   private readonly slots: ConcurrencyLimit;
   private readonly turns = new CallOrder();
   private readonly answers: ReplyWriter;
   private readonly reader: CallReader;
   private idleWaiters: (() => void)[] = [];
 
-  constructor(environment: Core, maxConcurrentCalls: number) {
+  constructor(
+    environment: ExtendedEnvironment,
+    faults: FaultInjector,
+    stallGuard: StallGuard,
+    maxConcurrentCalls: number,
+  ) {
     this.environment = environment;
+    this.stallGuard = stallGuard;
+    this.faults = faults;
+    this.maxConcurrentCalls = maxConcurrentCalls;
     this.slots = new ConcurrencyLimit(maxConcurrentCalls);
     this.idempotency = new Idempotency(environment);
-    this.answers = new ReplyWriter(environment, this);
+    this.answers = new ReplyWriter(environment, faults, this);
     this.reader = new CallReader(environment);
+  }
+
+  get agent(): RpcAgent {
+    return this.environment.agent;
+  }
+
+  /** The calls of a peer: those that are open, and where its frames with calls go. */
+  callsOf(peer: Peer): InboundCalls {
+    let calls = this.callers.get(peer);
+    if (calls === undefined) this.callers.set(peer, (calls = new InboundCalls(this.environment, this, peer)));
+    return calls;
+  }
+
+  /** The session with a peer is over. */
+  forget(peer: Peer): void {
+    this.callers.delete(peer);
+  }
+
+  /** All calls that are not over, peer by peer. */
+  get open(): Iterable<InboundCalls> {
+    return this.callers.values();
   }
 
   /** A call whose storages are on their way keeps its place, unless they are so large that others would wait too long. */
@@ -109,7 +149,7 @@ export class Dispatcher {
     if (call.state === 'over') return;
     this.turns.drop(call);
     call.finish();
-    if (call.id !== 0) call.peer.receiver.calls.delete(call.id);
+    if (call.id !== 0) call.origin.open.delete(call.id);
     if ((call.flags & FrameFlag.ONEWAY) === 0) this.answers.error(call, encodeSystemError(error));
     this.answers.credit(call);
   }
@@ -122,7 +162,7 @@ export class Dispatcher {
     if (state === 'running') return;
     this.turns.drop(call);
     call.finish();
-    call.peer.receiver.calls.delete(call.id);
+    call.origin.open.delete(call.id);
     this.answers.credit(call);
   }
 
@@ -210,7 +250,7 @@ export class Dispatcher {
   private wholeMessage(call: InboundCall, arrived: IncomingFrame, tensors: Tensor[]): Message {
     const message = messageOf(arrived, tensors);
     if (arrived.fn === 0) return message;
-    return { ...message, payload: callPayload(call.peer.receiver.nameOf(arrived.fn), message.payload) };
+    return { ...message, payload: callPayload(call.origin.nameOf(arrived.fn), message.payload) };
   }
 
   private start(call: InboundCall, type: number): void {
@@ -220,7 +260,7 @@ export class Dispatcher {
       return;
     }
     if (call.state === 'over') return;
-    if (this.environment.stallGuard.inDoubt && this.startsHeld(call, type)) return;
+    if (this.stallGuard.inDoubt && this.startsHeld(call, type)) return;
     if (call.peer.sender.congested) {
       this.startLater(call, type, undefined);
       return;
@@ -261,21 +301,21 @@ export class Dispatcher {
 
   /** This worker stood still and does not know yet whether it is a member. */
   private isHeld(call: InboundCall, start: () => void): boolean {
-    if (!this.environment.stallGuard.holds(call, start)) return false;
-    if (call.id !== 0) call.peer.receiver.calls.set(call.id, call);
+    if (!this.stallGuard.holds(call, start)) return false;
+    if (call.id !== 0) call.origin.open.set(call.id, call);
     return true;
   }
 
   /** When a slot is free, or else when its peer takes answers again. */
   private startLater(call: InboundCall, type: number, slots: ConcurrencyLimit | undefined): void {
-    if (call.id !== 0) call.peer.receiver.calls.set(call.id, call);
+    if (call.id !== 0) call.origin.open.set(call.id, call);
     const start = (): void => this.start(call, type);
     if (slots === undefined) call.peer.sender.whenClear(start);
     else slots.wait(start);
   }
 
   private completeLater(call: InboundCall, later: Promise<unknown>, type: number): void {
-    if (call.id !== 0) call.peer.receiver.calls.set(call.id, call);
+    if (call.id !== 0) call.origin.open.set(call.id, call);
     later.then(
       (value) => this.complete(call, value, type),
       (error: unknown) => this.fail(call, error),
@@ -296,7 +336,7 @@ export class Dispatcher {
           this.complete(call, result, type);
           return undefined;
         }
-        if (call.id !== 0) call.peer.receiver.calls.set(call.id, call);
+        if (call.id !== 0) call.origin.open.set(call.id, call);
         return promise.then((value) => this.complete(call, value, type));
       });
     } catch (error) {
@@ -308,7 +348,7 @@ export class Dispatcher {
 
   /** A call with a key: joins the one that runs under it, or gets its outcome. */
   private once(call: InboundCall, definition: Definition, type: number): void {
-    if (call.id !== 0) call.peer.receiver.calls.set(call.id, call);
+    if (call.id !== 0) call.origin.open.set(call.id, call);
     const run = async (began: () => void): Promise<RpcMessage> => {
       if (!call.holdsSlot) await this.takeSlot(call);
       began();
@@ -340,8 +380,8 @@ export class Dispatcher {
 
   private complete(call: InboundCall, value: unknown, type: number): void {
     if ((call.flags & FrameFlag.STREAM) !== 0) {
-      if (call.id !== 0) call.peer.receiver.calls.set(call.id, call);
-      pumpStream(this.environment, call, value).then(
+      if (call.id !== 0) call.origin.open.set(call.id, call);
+      pumpStream(this, call, value).then(
         () => this.over(call),
         (error: unknown) => this.fail(call, error),
       );
@@ -388,7 +428,7 @@ export class Dispatcher {
       this.slots.give();
     }
     call.finish();
-    if (call.id !== 0 && call.peer.receiver.calls.size > 0) call.peer.receiver.calls.delete(call.id);
+    if (call.id !== 0 && call.origin.open.size > 0) call.origin.open.delete(call.id);
     if (call.counted) {
       call.counted = false;
       this.active--;
@@ -405,13 +445,13 @@ export class Dispatcher {
       for (const fn of done) fn();
       return;
     }
-    if (this.environment.stallGuard.inDoubt && this.isHeld(call, () => this.serve(call, message, done))) return;
+    if (this.stallGuard.inDoubt && this.isHeld(call, () => this.serve(call, message, done))) return;
     call.state = 'running';
     call.unclaimed = undefined;
     call.counted = true;
     this.active++;
     this.environment.observers.current?.handling?.(call);
-    if (call.id !== 0) call.peer.receiver.calls.set(call.id, call);
+    if (call.id !== 0) call.origin.open.set(call.id, call);
     const incoming: Incoming = { from: call.peer.worker, message };
     runClean({ agent: this.environment.agent, call }, async () =>
       this.environment.extensions.serve(incoming, (plain) => this.plain(call, plain)),
@@ -438,7 +478,7 @@ export class Dispatcher {
     const value = await this.slotted(call, () => this.runMessage(call.peer, message, call));
     const name = (): string => readCallPayload(message.payload).name;
     if ((call.flags & FrameFlag.STREAM) === 0) return this.replyMessage(call.peer, message.type, value, name);
-    await pumpStream(this.environment, call, value);
+    await pumpStream(this, call, value);
     return this.replyMessage(call.peer, message.type, undefined, name);
   }
 
@@ -495,9 +535,9 @@ const replyTypeOf = (type: number): number =>
   type === MessageType.SCRIPT_CALL ? MessageType.SCRIPT_RET : MessageType.PYTHON_RET;
 
 /** Meetings are the agent's own: no extension wraps them. */
-function isMeeting({ peer }: InboundCall, { fn }: IncomingFrame): boolean {
+function isMeeting({ origin }: InboundCall, { fn }: IncomingFrame): boolean {
   try {
-    return fn !== 0 && peer.receiver.nameOf(fn) === ARRIVE;
+    return fn !== 0 && origin.nameOf(fn) === ARRIVE;
   } catch {
     return false; // a name that was never given is refused further on
   }

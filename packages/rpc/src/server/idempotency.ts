@@ -1,6 +1,6 @@
 /** @file Calls with an idempotency key at work: one that comes again joins the one that runs, or gets what came of it. */
 import { runAtRoot } from '@backwire/tensor/internal';
-import type { Core } from '../base/environment.ts';
+import type { ExtendedEnvironment } from '../extensions/chain.ts';
 import { RpcError } from '../base/errors.ts';
 import type { RpcMessage } from '../extensions/extension.ts';
 import type { InboundCall } from './inbound-call.ts';
@@ -28,14 +28,14 @@ export interface KeyedCall {
 
 /** One per agent. Keys are those of a caller and a function: the same key means nothing to others. */
 export class Idempotency {
-  private readonly environment: Core;
+  private readonly environment: ExtendedEnvironment;
   private readonly calls = new KeyedCalls<Waiter, Outcome>({
     maxOutcomes: MAX_IDEMPOTENT_OUTCOMES,
     maxBytes: MAX_IDEMPOTENT_BYTES,
     keepMs: IDEMPOTENT_KEEP_MS,
   });
 
-  constructor(environment: Core) {
+  constructor(environment: ExtendedEnvironment) {
     this.environment = environment;
   }
 
@@ -131,7 +131,7 @@ function bytesOf({ payload, tensors }: RpcMessage): number {
 }
 
 /** The outcome is sent again later: by then its tensors may have been changed or freed by the program. */
-function own(environment: Core, call: InboundCall, reply: RpcMessage): RpcMessage {
+function own(environment: ExtendedEnvironment, call: InboundCall, reply: RpcMessage): RpcMessage {
   if (reply.header !== undefined && reply.header.length > 0) {
     environment.extensions.undelivered(call.peer.worker, reply.header);
     const text = 'the result of a call with an idempotency key cannot hold remote references';

@@ -3,7 +3,10 @@ import { ambient, runAtRoot } from '@backwire/tensor/internal';
 import type { Unclaimed } from '../extensions/value-context.ts';
 import { RpcError } from '../base/errors.ts';
 import type { Definition } from '../base/definitions.ts';
+import type { IncomingTensors } from '@backwire/wire/internal';
+import type { IncomingFrame } from '../session/incoming-frame.ts';
 import type { Peer } from '../session/peer.ts';
+import type { Claim } from '../session/receiver.ts';
 import { MAX_TIMER_MS, unref } from '../base/platform.ts';
 import type { WorkerInfo } from '../base/worker-info.ts';
 
@@ -33,15 +36,37 @@ export type InboundState = 'assembling' | 'waiting' | 'running' | 'over';
 export function withoutSlot<T>(promise: Promise<T>): Promise<T> {
   const { call } = ambient();
   if (!(call instanceof InboundCall) || call.state !== 'running') return promise;
-  const { dispatcher } = call.peer;
-  dispatcher.callOut(call);
-  return promise.finally(() => dispatcher.callBack(call));
+  const { slots } = call.origin;
+  slots.callOut(call);
+  return promise.finally(() => slots.callBack(call));
+}
+
+/** Whose a call is, and who runs it. */
+export interface CallOrigin {
+  readonly peer: Peer;
+  /** Its calls that are not over, by the caller's number for them. */
+  readonly open: Map<number, InboundCall>;
+  readonly slots: SlotLender;
+  /** The name behind a number of the caller. @throws RpcError 'decode-error' */
+  nameOf(fn: number): string;
+  /** The definition behind it. @throws RpcError */
+  definition(fn: number): Definition;
+  /** The storages of a call are here. */
+  assembled(call: InboundCall, arrived: IncomingFrame, tensors: IncomingTensors): void;
+}
+
+/** Gives the slots in which handlers run. */
+export interface SlotLender {
+  /** A handler waits for an outgoing call: it gives its slot back. */
+  callOut(call: InboundCall): void;
+  /** One of the outgoing calls of a handler is over; it goes on, even when all slots are taken by now. */
+  callBack(call: InboundCall): void;
 }
 
 const NO_ARGS: readonly unknown[] = Object.freeze([]);
 
-export class InboundCall implements CallContext {
-  readonly peer: Peer;
+export class InboundCall implements CallContext, Claim {
+  readonly origin: CallOrigin;
   /** The caller's number for it; 0 for one that wants no answer. */
   readonly id: number;
   readonly flags: number;
@@ -79,16 +104,19 @@ export class InboundCall implements CallContext {
   private timer: NodeJS.Timeout | undefined;
   private reason: unknown;
 
-  constructor(peer: Peer, id: number, flags: number, deadline: number, bytes: number) {
-    this.peer = peer;
+  constructor(origin: CallOrigin, id: number, flags: number, deadline: number, bytes: number) {
+    this.origin = origin;
     this.id = id;
     this.flags = flags;
     this.deadline = deadline;
     this.bytes = bytes;
   }
 
+  get peer(): Peer {
+    return this.origin.peer;
+  }
   get caller(): WorkerInfo {
-    return this.peer.worker;
+    return this.origin.peer.worker;
   }
 
   /** Made when it is first asked for: most handlers never do, and one per call would cost a multiple of the call. */
@@ -113,6 +141,10 @@ export class InboundCall implements CallContext {
 
   private leftMs(): number {
     return this.deadline === Infinity ? Infinity : Math.max(0, this.deadline - performance.now());
+  }
+
+  assembled(arrived: IncomingFrame, tensors: IncomingTensors): void {
+    this.origin.assembled(this, arrived, tensors);
   }
 
   /** The caller does not want it any more, or is gone. */

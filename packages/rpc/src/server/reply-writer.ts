@@ -1,12 +1,15 @@
 /** @file Puts answers into frames, and gives callers their credit back. */
 import type { Tensor } from '@backwire/tensor';
-import { FrameKind, MessageType, planTensors, type FrameWriter, type TensorPlan } from '@backwire/wire/internal';
-import type { Core, ValueContext } from '../base/environment.ts';
+import { FrameKind, MessageType, planTensors, type TensorPlan } from '@backwire/wire/internal';
+import type { ValueContext } from '../base/environment.ts';
+import type { ExtendedEnvironment } from '../extensions/chain.ts';
 import { NOTHING_INSIDE, WriteContext } from '../extensions/value-context.ts';
 import { encodeSystemError, encodeThrown } from '../session/error-codec.ts';
 import { RpcError } from '../base/errors.ts';
 import type { RpcMessage } from '../extensions/extension.ts';
-import { unsent } from '../session/unsent.ts';
+import { unsent } from '../base/unsent.ts';
+import type { FaultInjector } from '../session/fault-injection.ts';
+import type { Draft } from '../session/draft.ts';
 import type { InboundCall } from './inbound-call.ts';
 import { encodeFor } from '../extensions/call-message.ts';
 import { isSystem } from '../base/system-error.ts';
@@ -18,17 +21,19 @@ export interface Answered {
 }
 
 export class ReplyWriter {
-  private readonly environment: Core;
+  private readonly environment: ExtendedEnvironment;
+  private readonly faults: FaultInjector;
   private readonly calls: Answered;
 
-  constructor(environment: Core, calls: Answered) {
+  constructor(environment: ExtendedEnvironment, faults: FaultInjector, calls: Answered) {
     this.environment = environment;
+    this.faults = faults;
     this.calls = calls;
   }
 
   /** Writes the result of a call; false when it is held back on purpose: the call is over when it has left. @throws as `value`. */
   result(call: InboundCall, type: number, value: unknown): boolean {
-    const delayMs = this.environment.faults.answer(type);
+    const delayMs = this.faults.answer(type);
     if (delayMs === 0) {
       this.value(call, FrameKind.RESULT, type, value);
       return true;
@@ -42,18 +47,22 @@ export class ReplyWriter {
   value(call: InboundCall, kind: FrameKind, type: number, value: unknown): void {
     const { sender, worker, state } = call.peer;
     if (state === 'gone') return;
-    const writer = sender.begin(false);
+    const draft = sender.begin(kind, false);
     let plan: TensorPlan | undefined;
     const context: ValueContext = value === undefined ? NOTHING_INSIDE : new WriteContext(worker);
     try {
       const tensors: Tensor[] = value === undefined ? NO_TENSORS : [];
-      this.environment.codec.write(writer.out, value, tensors, context);
+      this.environment.codec.write(draft.out, value, tensors, context);
       if (tensors.length > 0)
         plan = planTensors(tensors, { mapDevice: this.environment.deviceMaps.to(worker.name, 'Response') });
-      sender.end(writer, kind, 0, type, call.id, 0, -1, false, undefined, undefined, context.header, plan);
+      draft.messageType = type;
+      draft.callId = call.id;
+      draft.table = context.header;
+      draft.plan = plan;
+      sender.end(draft);
     } catch (error) {
       plan?.release();
-      if (writer.open) writer.abort();
+      draft.abort();
       this.environment.extensions.undelivered(worker, context.header);
       const what = kind === FrameKind.RESULT ? 'the result' : 'an item';
       const name = call.definition?.name ?? '';
@@ -69,7 +78,7 @@ export class ReplyWriter {
       return true;
     }
     try {
-      const delayMs = this.environment.faults.answer(reply.type);
+      const delayMs = this.faults.answer(reply.type);
       if (delayMs > 0) this.hold(call, reply, delayMs);
       else this.write(call, reply, this.plan(call, reply));
       return delayMs === 0;
@@ -84,15 +93,15 @@ export class ReplyWriter {
     const plan = this.plan(call, reply);
     plan?.secure();
     const kept: RpcMessage = { ...reply, payload: reply.payload.slice() };
-    if (call.id !== 0) call.peer.receiver.calls.set(call.id, call);
-    this.environment.faults.after(delayMs, () => {
+    if (call.id !== 0) call.origin.open.set(call.id, call);
+    this.faults.after(delayMs, () => {
       try {
         if (call.aborted || call.peer.state === 'gone') {
           plan?.release();
-          this.environment.extensions.undelivered(call.peer.worker, reply.header ?? []);
+          this.environment.extensions.undelivered(call.caller, reply.header ?? []);
         } else this.write(call, kept, plan);
       } catch (error) {
-        this.environment.extensions.undelivered(call.peer.worker, reply.header ?? []);
+        this.environment.extensions.undelivered(call.caller, reply.header ?? []);
         this.calls.fail(call, error);
         return;
       }
@@ -100,34 +109,25 @@ export class ReplyWriter {
     });
   }
 
-  private plan({ peer: { worker } }: InboundCall, { tensors }: RpcMessage): TensorPlan | undefined {
+  private plan({ caller }: InboundCall, { tensors }: RpcMessage): TensorPlan | undefined {
     if (tensors.length === 0) return undefined;
-    return planTensors(tensors, { mapDevice: this.environment.deviceMaps.to(worker.name, 'Response') });
+    return planTensors(tensors, { mapDevice: this.environment.deviceMaps.to(caller.name, 'Response') });
   }
 
   private write(call: InboundCall, reply: RpcMessage, plan: TensorPlan | undefined): void {
     const { sender } = call.peer;
-    let writer: FrameWriter | undefined;
+    let draft: Draft | undefined;
     try {
-      writer = sender.begin(false);
-      writer.out.raw(reply.payload);
-      sender.end(
-        writer,
-        FrameKind.RESULT,
-        0,
-        reply.type,
-        call.id,
-        0,
-        -1,
-        false,
-        undefined,
-        undefined,
-        reply.header,
-        plan,
-      );
+      draft = sender.begin(FrameKind.RESULT, false);
+      draft.out.raw(reply.payload);
+      draft.messageType = reply.type;
+      draft.callId = call.id;
+      draft.table = reply.header;
+      draft.plan = plan;
+      sender.end(draft);
     } catch (error) {
       plan?.release();
-      if (writer?.open === true) writer.abort();
+      draft?.abort();
       throw error;
     }
   }
@@ -135,8 +135,8 @@ export class ReplyWriter {
   /** Writes a failure; in place of one that fails on purpose, that it did. */
   error(call: InboundCall, payload: Uint8Array): void {
     try {
-      const delayMs = this.environment.faults.answer(MessageType.EXCEPTION);
-      if (delayMs > 0) this.environment.faults.after(delayMs, () => this.writeError(call, payload));
+      const delayMs = this.faults.answer(MessageType.EXCEPTION);
+      if (delayMs > 0) this.faults.after(delayMs, () => this.writeError(call, payload));
       else this.writeError(call, payload);
     } catch (error) {
       this.writeError(call, isSystem(error) ? encodeSystemError(error) : encodeThrown(error));
@@ -146,12 +146,14 @@ export class ReplyWriter {
   private writeError(call: InboundCall, payload: Uint8Array): void {
     const { sender, state } = call.peer;
     if (state === 'gone' || sender.session.state === 'closed') return;
-    const writer = sender.begin(false);
+    const draft = sender.begin(FrameKind.ERROR, false);
     try {
-      writer.out.raw(payload);
-      sender.end(writer, FrameKind.ERROR, 0, MessageType.EXCEPTION, call.id, 0, -1, false, undefined);
+      draft.out.raw(payload);
+      draft.messageType = MessageType.EXCEPTION;
+      draft.callId = call.id;
+      sender.end(draft);
     } catch (error) {
-      if (writer.open) writer.abort();
+      draft.abort();
       this.environment.logger.error({ error }, 'an error could not be sent');
       // Its caller waits: it gets one that is certainly short enough.
       if (payload.length > BRIEF_ERROR_BYTES)

@@ -40,21 +40,19 @@ export function watchSilence(
 interface Busy {
   now(): number;
   /** Calls that wait for an answer. */
-  readonly calls: {
-    ids(which: () => boolean): readonly number[];
-    get(id: number): OutgoingCall | undefined;
+  readonly caller: {
+    readonly calls: { ids(which: () => boolean): readonly number[]; get(id: number): OutgoingCall | undefined };
   };
-  readonly dispatcher: { readonly active: number };
-  readonly members: { sessions(): readonly Session[] };
+  readonly dispatcher: { readonly active: number; readonly open: Iterable<CallsOfPeer> };
 }
 interface OutgoingCall {
   readonly label: { readonly name: string };
   readonly peer: { readonly worker: { readonly name: string } };
   readonly startedAt: number;
 }
-interface Session {
-  readonly worker: { readonly name: string };
-  readonly receiver: { readonly calls: ReadonlyMap<number, RunningCall> };
+interface CallsOfPeer {
+  readonly peer: { readonly worker: { readonly name: string } };
+  readonly open: ReadonlyMap<number, RunningCall>;
 }
 interface RunningCall {
   readonly counted: boolean;
@@ -66,16 +64,16 @@ interface RunningCall {
 /** What an agent still has to do, in words: its calls without an answer, and the handlers that run; '' when there is nothing. */
 export function openWork(agent: Busy): string {
   const now = agent.now();
-  const waiting = agent.calls
+  const waiting = agent.caller.calls
     .ids(() => true)
     .flatMap((id) => {
-      const call = agent.calls.get(id);
+      const call = agent.caller.calls.get(id);
       return call === undefined
         ? []
         : [`'${call.label.name}' on worker '${call.peer.worker.name}'${age(now - call.startedAt)}`];
     });
-  const running = agent.members.sessions().flatMap((peer) =>
-    [...peer.receiver.calls.values()]
+  const running = [...agent.dispatcher.open].flatMap(({ peer, open }) =>
+    [...open.values()]
       .filter(({ counted }) => counted)
       .map(({ definition, arrivedAt, aborted }) => {
         const ignored = aborted ? ', which was cancelled and does not heed its signal' : '';

@@ -1,12 +1,14 @@
 /** @file A worker that stood still for long may have been put out: it starts no call that came meanwhile before it knows that it was not. */
-import type { Core } from '../base/environment.ts';
+import type { Environment } from '../base/environment.ts';
 import { RpcError } from '../base/errors.ts';
 import type { InboundCall } from './inbound-call.ts';
 import type { Peer } from '../session/peer.ts';
 import { unref } from '../base/platform.ts';
 
 export interface StallGuardOptions {
-  readonly environment: Core;
+  readonly environment: Environment;
+  /** Answers a call that is not run. */
+  refuse(call: InboundCall, error: RpcError): void;
   peers(): Iterable<Peer>;
   /** Reads the view from the store; whoever is not in it any more is fenced by that. */
   refresh(): Promise<unknown>;
@@ -36,7 +38,7 @@ export class StallGuard {
 
   constructor(options: StallGuardOptions) {
     this.options = options;
-    const { environment } = options;
+    const environment = options.environment;
     // Nobody is put out in less: a lease lasts longer than it takes to renew it twice.
     this.limitMs = Math.min(environment.liveness.leaseMs, environment.liveness.deadMs) / 2;
     this.turnedAt = environment.now();
@@ -82,13 +84,12 @@ export class StallGuard {
   /** The group has put this worker out. */
   fenced(): void {
     const error = new RpcError('fenced', 'the group has removed this worker');
-    for (const held of this.waiting.values())
-      for (const { call } of held) this.options.environment.dispatcher.refuse(call, error);
+    for (const held of this.waiting.values()) for (const { call } of held) this.options.refuse(call, error);
     this.waiting.clear();
   }
 
   private woke(now: number): void {
-    const { environment } = this.options;
+    const environment = this.options.environment;
     environment.logger.info({}, 'this worker stood still; it looks whether it is a member still');
     const ping = (this.ping = Math.floor(now));
     this.asksPeers = false;

@@ -1,37 +1,46 @@
 /** @file The producing end of a stream: items one after the other, no further ahead than the consumer allows. */
 import { runClean } from '@backwire/tensor/internal';
 import { FrameKind, MessageType } from '@backwire/wire/internal';
-import type { Core } from '../base/environment.ts';
+import type { RpcAgent } from '../base/rpc-agent.ts';
 import { RpcError } from '../base/errors.ts';
-import type { InboundCall } from './inbound-call.ts';
+import type { FaultInjector } from '../session/fault-injection.ts';
+import type { InboundCall, SlotLender } from './inbound-call.ts';
 
 type Source = Iterator<unknown> | AsyncIterator<unknown>;
+
+/** What a stream needs of the agent that it comes from. */
+export interface StreamHost extends SlotLender {
+  readonly agent: RpcAgent;
+  readonly faults: FaultInjector;
+  /** Writes an item. @throws what cannot travel; nothing was sent then. */
+  sendValue(call: InboundCall, kind: FrameKind, type: number, value: unknown): void;
+}
 
 /**
  * Sends what `value` yields, then the end. Resolves when it is over, cancelled or not; rejects with what the generator threw. The generator
  * runs in the context of its call, and its `finally` blocks run when the consumer leaves.
  */
-export function pumpStream(environment: Core, call: InboundCall, value: unknown): Promise<void> {
+export function pumpStream(host: StreamHost, call: InboundCall, value: unknown): Promise<void> {
   call.streamed = true;
-  return runClean({ agent: environment.agent, call }, async () => {
+  return runClean({ agent: host.agent, call }, async () => {
     const source = sourceOf(value);
     if (source === undefined)
       throw new RpcError('failed-precondition', 'rpcStream() wants a function that returns an iterable', {
         executed: 'yes',
       });
     try {
-      while (await mayGo(environment, call)) {
+      while (await mayGo(host, call)) {
         const next = await untilCancelled(call, source.next());
         if (call.aborted) break;
-        const delayMs = environment.faults.answer(MessageType.PYTHON_RET);
-        if (delayMs > 0) await new Promise<void>((resolve) => environment.faults.after(delayMs, resolve));
+        const delayMs = host.faults.answer(MessageType.PYTHON_RET);
+        if (delayMs > 0) await new Promise<void>((resolve) => host.faults.after(delayMs, resolve));
         if (call.aborted) break;
         if (next.done === true) {
-          send(call, undefined, environment, true);
+          send(call, undefined, host, true);
           return;
         }
         call.itemCredit--;
-        send(call, next.value, environment, false);
+        send(call, next.value, host, false);
       }
     } catch (error) {
       if (!call.aborted) {
@@ -45,10 +54,10 @@ export function pumpStream(environment: Core, call: InboundCall, value: unknown)
 }
 
 /** Waits for the consumer and for the way to it, without holding a slot; false once the call is cancelled. */
-async function mayGo(environment: Core, call: InboundCall): Promise<boolean> {
+async function mayGo(host: StreamHost, call: InboundCall): Promise<boolean> {
   const { sender } = call.peer;
   if ((call.itemCredit > 0 && !sender.congested) || call.aborted) return !call.aborted;
-  environment.dispatcher.callOut(call);
+  host.callOut(call);
   try {
     while ((call.itemCredit <= 0 || sender.congested) && !call.aborted) {
       await new Promise<void>((resolve) => {
@@ -58,7 +67,7 @@ async function mayGo(environment: Core, call: InboundCall): Promise<boolean> {
     }
   } finally {
     call.wake = undefined;
-    environment.dispatcher.callBack(call);
+    host.callBack(call);
   }
   return !call.aborted;
 }
@@ -76,8 +85,8 @@ function untilCancelled(
   });
 }
 
-function send(call: InboundCall, item: unknown, environment: Core, last: boolean): void {
-  environment.dispatcher.sendValue(
+function send(call: InboundCall, item: unknown, host: StreamHost, last: boolean): void {
+  host.sendValue(
     call,
     last ? FrameKind.STREAM_END : FrameKind.STREAM_ITEM,
     MessageType.PYTHON_RET,

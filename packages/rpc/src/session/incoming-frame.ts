@@ -8,6 +8,15 @@ import {
   type WireLimits,
 } from '@backwire/wire/internal';
 
+/** A frame in the read buffer: valid only until its callback returns. */
+export interface RawFrame {
+  readonly header: FrameHeader;
+  readonly bytes: Uint8Array;
+  /** Where what follows the header begins, and where the frame ends. */
+  readonly start: number;
+  readonly end: number;
+}
+
 /** A frame of a call kind. Who gets one copies what it keeps: it is valid during the call, or for good where the message had to wait. */
 export interface IncomingFrame {
   readonly kind: FrameKind;
@@ -29,9 +38,7 @@ export interface IncomingFrame {
 
 /** The out-of-band storages that a frame says will follow; none when it cannot be read. */
 export function announcedBodies(
-  header: FrameHeader,
-  bytes: Uint8Array,
-  end: number,
+  { header, bytes, end }: RawFrame,
   limits: WireLimits,
 ): { storage: number; nbytes: number }[] {
   if (header.descriptorLength === 0) return [];
@@ -65,10 +72,7 @@ export class IncomingFrameView implements IncomingFrame {
 /** What arrived, where it lies: valid only until the frame's callback returns. */
 export function view(
   into: IncomingFrameView,
-  header: FrameHeader,
-  bytes: Uint8Array,
-  start: number,
-  end: number,
+  { header, bytes, start, end }: RawFrame,
   tensors: IncomingTensors | undefined,
   done: readonly (() => void)[],
 ): IncomingFrameView {

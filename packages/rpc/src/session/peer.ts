@@ -1,10 +1,9 @@
 /** @file Another worker in one of its lives: its link, its session, and what both sides agreed on. */
 import { runAtRoot } from '@backwire/tensor/internal';
 import { FrameKind, protocolError, type FrameHeader, type handshakeProto } from '@backwire/wire/internal';
-import type { Core } from '../base/environment.ts';
-import type { Dispatcher } from '../server/dispatcher.ts';
-import { RpcError, type RpcErrorCode } from '../base/errors.ts';
-import { Receiver } from './receiver.ts';
+import type { ExtendedEnvironment } from '../extensions/chain.ts';
+import { RpcError, type Executed, type RpcErrorCode } from '../base/errors.ts';
+import { Receiver, type FrameHandler } from './receiver.ts';
 import {
   ACK_BYTES,
   ACK_FRAMES,
@@ -29,6 +28,30 @@ import { WorkerInfo } from '../base/worker-info.ts';
 export const PROTOCOL_VERSION = 1;
 
 type Step = NonNullable<handshakeProto.Handshake['step']>;
+
+/** What a peer asks of whoever keeps the peers of an agent. */
+export interface PeerOwner {
+  /** Who gets what this peer sends. */
+  handlerOf(peer: Peer): FrameHandler;
+  /** Connects and authenticates; the peer's claim has been checked. */
+  connect(peer: Peer, signal: AbortSignal): Promise<Connection>;
+  /** A pure acknowledgement is due before long. */
+  ackDue(peer: Peer): void;
+  /** `connector.timerAt` has changed. */
+  timerChanged(peer: Peer): void;
+  linkUp(peer: Peer, first: boolean): void;
+  linkLost(peer: Peer): void;
+  /** The peer cannot be reached. */
+  unreachable(peer: Peer, why: 'refused' | 'unreachable'): void;
+  /** The two sides cannot go on: one of them has lost what it knew of the session. */
+  sessionLost(peer: Peer, why: string): void;
+  /** The peer refused this worker as one that is gone: whether the group says so. */
+  expelled(): Promise<boolean>;
+  /** The peer said goodbye: its link will not come back. */
+  left(peer: Peer): void;
+  /** Fails every call to the peer. */
+  failCalls(peer: Peer, error: (executed: Executed) => RpcError): void;
+}
 
 /** A dial in progress. */
 interface Dial {
@@ -62,7 +85,8 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   readonly interned = new Map<string, number>();
   /** The last sign of life that was taken note of. */
   notedAt = 0;
-  private readonly environment: Core;
+  private readonly environment: ExtendedEnvironment;
+  private readonly owner: PeerOwner;
   /** Names the session; the dialer proposes one, and it is settled once a WELCOME or RESUME came back. */
   private token: Uint8Array = newTokenBytes();
   private agreed = false;
@@ -70,8 +94,9 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   private earlierSent = 0;
   private earlierReceived = 0;
 
-  constructor(environment: Core, member: ViewMember) {
+  constructor(environment: ExtendedEnvironment, owner: PeerOwner, member: ViewMember) {
     this.environment = environment;
+    this.owner = owner;
     this.member = member;
     this.worker = new WorkerInfo(member.name, member.id);
     this.incarnation = member.incarnation;
@@ -89,10 +114,10 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
       },
       now: () => environment.now(),
       wanted: () => this.want(),
-      overflowed: () => environment.sessionLost(this, 'more results and control wait than may be kept'),
+      overflowed: () => owner.sessionLost(this, 'more results and control wait than may be kept'),
     });
     this.sender.session.credits.allow(environment.limits.maxInboundCalls, environment.limits.maxBufferedBytesPerPeer);
-    this.receiver = new Receiver(environment, this, this.sender);
+    this.receiver = new Receiver(environment, owner.handlerOf(this), this.sender);
     const own = { name: environment.self.name, peer: member.name, sameHost: member.host === environment.hostId };
     this.connector = new Connector<Link>(this, own, {
       ...CONNECTOR_TIMES,
@@ -113,11 +138,6 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     return this.earlierReceived + (this.link?.connection.receivedBytes ?? 0);
   }
 
-  /** Who runs its calls. */
-  get dispatcher(): Dispatcher {
-    return this.environment.dispatcher;
-  }
-
   /** Whether a link carries frames now. */
   get up(): boolean {
     return this.link?.state === 'open';
@@ -128,7 +148,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     if (this.state === 'gone') return;
     runAtRoot(() => {
       this.connector.want(this.environment.now());
-      this.environment.wakePeer(this);
+      this.owner.timerChanged(this);
     });
   }
 
@@ -136,7 +156,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   tick(now: number): void {
     runAtRoot(() => {
       this.connector.tick(now);
-      this.environment.wakePeer(this);
+      this.owner.timerChanged(this);
     });
   }
 
@@ -180,7 +200,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     link.handTo(this);
     hellos.set(link, identity);
     this.connector.hello(link, identity.dial);
-    this.environment.wakePeer(this);
+    this.owner.timerChanged(this);
   }
 
   // ConnectorPort
@@ -188,7 +208,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   dial(): void {
     const dial: Dial = { controller: new AbortController(), link: undefined, timer: undefined };
     this.dialing = dial;
-    this.environment.connect(this, dial.controller.signal).then(
+    this.owner.connect(this, dial.controller.signal).then(
       (connection) => {
         if (this.dialing !== dial) {
           connection.destroy();
@@ -227,7 +247,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     if (this.agreed && !known && this.sender.session.hasDelivered) {
       link.refuse('failed-precondition', 'this side knows another session');
       this.connector.linkLost(this.environment.now());
-      this.environment.sessionLost(this, 'it does not know its session any more');
+      this.owner.sessionLost(this, 'it does not know its session any more');
       return;
     }
     const resumed = this.agreed && known;
@@ -247,7 +267,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
 
   giveUp(why: 'refused' | 'unreachable'): void {
     if (this.state === 'open') this.state = 'unreachable';
-    this.environment.givenUp(this, why);
+    this.owner.unreachable(this, why);
   }
 
   random(): number {
@@ -281,10 +301,10 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     if (!first) this.reconnects++;
     if (!this.sender.resume(position)) {
       link.end();
-      this.environment.sessionLost(this, 'it claims to have what was never sent');
+      this.owner.sessionLost(this, 'it claims to have what was never sent');
       return;
     }
-    this.environment.linkUp(this, first);
+    this.owner.linkUp(this, first);
   }
 
   frame(header: FrameHeader, bytes: Uint8Array, start: number, end: number): void {
@@ -302,7 +322,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   batch(_link: Link): void {
     const at = this.sender.session.ackAt();
     if (at === 0) this.sender.sendAck();
-    else if (at !== Infinity) this.environment.ackSoon(this);
+    else if (at !== Infinity) this.owner.ackDue(this);
   }
 
   closed(link: Link, error?: Error): void {
@@ -318,10 +338,10 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     this.dropLink(link);
     this.environment.logger.debug({ peer: this.worker.name, error: error?.message }, 'link lost');
     if (this.state === 'gone') return;
-    this.environment.linkLost(this);
-    if (this.receiver.saidGoodbye) this.environment.saidGoodbye(this);
+    this.owner.linkLost(this);
+    if (this.receiver.saidGoodbye) this.owner.left(this);
     else runAtRoot(() => this.connector.linkLost(this.environment.now()));
-    this.environment.wakePeer(this);
+    this.owner.timerChanged(this);
   }
 
   private welcome(dial: Dial, link: Link, welcome: handshakeProto.Welcome): void {
@@ -335,7 +355,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     // A peer that had agreed to nothing yet has delivered nothing: with it, the session simply begins.
     if (this.agreed && !welcome.resumed && this.sender.session.hasDelivered) {
       link.end();
-      this.environment.sessionLost(this, 'it does not know the session any more');
+      this.owner.sessionLost(this, 'it does not know the session any more');
       return;
     }
     this.agreed = true;
@@ -347,13 +367,13 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
 
   private rejected(dial: Dial, { code, message }: handshakeProto.Reject): void {
     if (code === 'fenced') {
-      void this.environment.expelled().then((gone) => {
+      void this.owner.expelled().then((gone) => {
         const text = gone ? message : `worker '${this.worker.name}' counts this worker as gone, and its group does not`;
         this.failDial(dial, new RpcError(gone ? 'fenced' : 'unavailable', text, { peer: this.worker }));
       });
       return;
     }
-    if (code === 'failed-precondition') this.environment.sessionLost(this, message);
+    if (code === 'failed-precondition') this.owner.sessionLost(this, message);
     const known = HOPELESS.has(code as RpcErrorCode) ? (code as RpcErrorCode) : 'unavailable';
     this.failDial(dial, new RpcError(known, message, { peer: this.worker }));
   }
@@ -423,14 +443,14 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     if (error instanceof RpcError && HOPELESS.has(error.code)) {
       this.connector.dialRejected();
       const { code, message } = error;
-      this.environment.caller.failAll(
+      this.owner.failCalls(
         this,
         (executed) => new RpcError(code, message, { executed, peer: this.worker, cause: error }),
       );
     } else {
       runAtRoot(() => this.connector.dialFailed(isRefusal(error), this.environment.now()));
     }
-    this.environment.wakePeer(this);
+    this.owner.timerChanged(this);
   }
 }
 

@@ -1,80 +1,83 @@
-/** @file What arrives from one worker: frames in order, storages put together, and who gets them. */
-import type { Message } from '@backwire/wire';
+/** @file What arrives from one worker: frames in order, storages put together, and to whom they go. */
+import type { Message, MessageType } from '@backwire/wire';
 import {
   controlProto,
   decodeProto,
-  type FrameHeader,
+  FrameHeader,
   FrameKind,
-  frameName,
   frameTable,
-  frameTensors,
-  MessageType,
+  MessageType as Types,
   protocolError,
   valueEnd,
   type IncomingTensors,
 } from '@backwire/wire/internal';
 import type { Tensor } from '@backwire/tensor';
-import { announcedBodies, IncomingFrameView, view, type IncomingFrame } from './incoming-frame.ts';
-import type { Core } from '../base/environment.ts';
-import type { Definition } from '../base/definitions.ts';
-import { RpcError } from '../base/errors.ts';
-import { InboundCall } from '../server/inbound-call.ts';
-import { MAX_IDEMPOTENCY_KEY_LENGTH, MAX_TRACE_BYTES, MAX_INTERNED_NAMES, ORDERED_BODY_BYTES } from '../base/limits.ts';
+import type { Environment } from '../base/environment.ts';
+import { IncomingFrameView, view, type IncomingFrame, type RawFrame } from './incoming-frame.ts';
 import type { Sender } from './sender.ts';
-import type { Peer } from './peer.ts';
-import { decodeFailed } from './unsent.ts';
 
-/** A name that the peer has interned. */
-interface Interned {
-  readonly name: string;
-  definition: Definition | undefined;
-  /** The agent's `servedVersion` when it was looked up. */
-  version: number;
+/** Who gets what one peer sends. A throw of `request`, `response` or `control` breaks the link. */
+export interface FrameHandler {
+  /** Handlers that run here now; whoever asks by a ping is told. */
+  readonly running: number;
+  /** A request is here, but for storages that come behind it. What it lies in is valid only now. */
+  request(frame: RawFrame): void;
+  /** An answer, or an item of one, likewise. */
+  response(frame: RawFrame): void;
+  /** An entry of a header table; what is returned is called once, when the message is decoded or never will be. */
+  entry(extension: string, data: Uint8Array): (() => void) | undefined;
+  /** The caller does not want the answer to its call `id` any more. */
+  cancel(id: number): void;
+  /** The consumer of the stream that answers call `id` takes so many items more. */
+  credit(id: number, items: number): void;
+  control(type: MessageType, payload: Uint8Array): void;
+  /** The peer answers a ping of this side. */
+  pong(ping: number): void;
+  /** The peer takes no calls behind its frame `lastSeq`. */
+  drained(lastSeq: number): void;
+  /** The session is over. */
+  closed(): void;
+}
+
+/** Who gets a message whose storages had to be waited for; `give` frees what it was given without looking. */
+export interface Claim {
+  assembled(arrived: IncomingFrame, tensors: IncomingTensors): void;
 }
 
 /** A message whose storages are still arriving. */
 interface Assembly {
   readonly arrived: IncomingFrame;
   readonly tensors: IncomingTensors;
-  /** The call it belongs to, when it is a request. */
-  readonly call: InboundCall | undefined;
+  readonly claim: Claim;
 }
 
-/** The header entry that carries an idempotency key, */
-export const KEY_ENTRY = 'rpc.key';
-/** and the one that says how many items of a stream may be sent at first. */
-export const ITEMS_ENTRY = 'rpc.items';
-/** The one that carries the trace context of the caller. */
-export const TRACE_ENTRY = 'rpc.trace';
-const decoder = new TextDecoder();
-
 const NOTHING: readonly (() => void)[] = Object.freeze([]);
-const NONE: readonly number[] = Object.freeze([]);
-const NO_BODIES: readonly { storage: number; nbytes: number }[] = Object.freeze([]);
-const NO_TENSORS: Tensor[] = Object.freeze([]) as unknown as Tensor[];
+const NO_BYTES = new Uint8Array(0);
+const NO_HEADER = new FrameHeader();
 
 export class Receiver {
   /** The peer left in good order: its link will not come back. */
   saidGoodbye = false;
-  /** Calls of the peer that are not over, by its number for them; those whose handlers returned at once never get here. */
-  readonly calls = new Map<number, InboundCall>();
-  private readonly environment: Core;
-  private readonly peer: Peer;
+  private readonly environment: Environment;
+  private readonly handler: FrameHandler;
   private readonly sender: Sender;
-  /** The frame that is being dealt with. */
+  /** The frame that is being dealt with, as it lies in the read buffer, */
+  private readonly frameNow: { -readonly [K in keyof RawFrame]: RawFrame[K] } = {
+    header: NO_HEADER,
+    bytes: NO_BYTES,
+    start: 0,
+    end: 0,
+  };
+  /** and as what it says. */
   private readonly now = new IncomingFrameView();
-  private readonly names: (Interned | undefined)[] = [];
   private readonly assemblies = new Map<number, Assembly>();
   /** Where bytes are landing; it may be given up meanwhile. */
   private landing: IncomingTensors | undefined;
-  private receivedCalls = 0;
-  /** Of the calls before the one that arrives. */
-  private receivedBytes = 0;
   private closed = false;
 
-  constructor(environment: Core, peer: Peer, sender: Sender) {
+  constructor(environment: Environment, handler: FrameHandler, sender: Sender) {
     this.environment = environment;
-    this.peer = peer;
+    this.handler = handler;
     this.sender = sender;
   }
 
@@ -92,13 +95,13 @@ export class Receiver {
     }
     switch (header.kind) {
       case FrameKind.CALL:
-        this.call(header, bytes, start, end);
+        this.handler.request(this.raw(header, bytes, start, end));
         return;
       case FrameKind.RESULT:
       case FrameKind.ERROR:
       case FrameKind.STREAM_ITEM:
       case FrameKind.STREAM_END:
-        this.answer(header, bytes, start, end);
+        this.handler.response(this.raw(header, bytes, start, end));
         return;
       default:
         this.other(header, bytes, start, end);
@@ -129,10 +132,10 @@ export class Receiver {
     if (place.got === place.bytes) this.sender.sendLater(FrameKind.BODY_ACK, seq, header.a, 0, place.bytes);
     if (!complete) return;
     this.assemblies.delete(seq);
-    this.assembled(assembly);
+    assembly.claim.assembled(assembly.arrived, assembly.tensors);
   }
 
-  /** The session is over: handlers are told, storages given back. */
+  /** The session is over: storages are given back, and the handler is told. */
   close(): void {
     if (this.closed) return;
     this.closed = true;
@@ -141,203 +144,93 @@ export class Receiver {
       for (const done of arrived.done) done();
     }
     this.assemblies.clear();
-    const reason = new RpcError('peer-died', `worker '${this.peer.worker.name}' is gone`, {
-      executed: 'yes',
-      peer: this.peer.worker,
-    });
-    for (const call of [...this.calls.values()]) this.environment.dispatcher.cancel(call, reason);
-    this.calls.clear();
+    this.handler.closed();
   }
 
-  /** Withdraws a message that is still arriving. */
-  giveUp(seq: number): void {
+  /** The frame that is being dealt with, where it lies: valid only until its callback returns. */
+  view(frame: RawFrame, tensors: IncomingTensors | undefined, done: readonly (() => void)[]): IncomingFrame {
+    return view(this.now, frame, tensors, done);
+  }
+
+  /** Keeps a frame until its storages are here; `claim` gets it then. */
+  assemble(frame: RawFrame, tensors: IncomingTensors, done: readonly (() => void)[], claim: Claim): void {
+    const { header, bytes, start, end } = frame;
+    const value = bytes.slice(start, valueEnd(header, end));
+    const kept = view(new IncomingFrameView(), frame, tensors, done);
+    kept.bytes = value;
+    kept.start = 0;
+    kept.end = value.length;
+    this.assemblies.set(header.seq, { arrived: kept, tensors, claim });
+    this.sender.session.bodies.expect(
+      header.seq,
+      tensors.outOfBand().map((storage) => ({ storage, bytes: tensors.memoryOf(storage).length })),
+    );
+  }
+
+  /** Withdraws what is still arriving for `claim`. */
+  giveUp(claim: Claim): void {
+    for (const [seq, assembly] of this.assemblies) if (assembly.claim === claim) this.lose(seq);
+  }
+
+  /** Delivers the entries of a frame's header table in order. */
+  deliverTable({ header, bytes, end }: RawFrame): readonly (() => void)[] {
+    if (header.tableLength === 0) return NOTHING;
+    const done: (() => void)[] = [];
+    for (const { extension, data } of frameTable(header, bytes, end, this.environment.wireLimits)) {
+      const fn = this.handler.entry(extension, data);
+      if (fn !== undefined) done.push(fn);
+    }
+    return done;
+  }
+
+  /** Tells the sender that storages which nobody wants need not come. */
+  acknowledgeAll(seq: number, storages: readonly number[]): void {
+    for (const storage of storages) this.sender.sendId(FrameKind.BODY_ACK, seq, storage);
+  }
+
+  /** One object for all of them: a frame is dealt with before the next one is looked at. */
+  private raw(header: FrameHeader, bytes: Uint8Array, start: number, end: number): RawFrame {
+    const { frameNow } = this;
+    frameNow.header = header;
+    frameNow.bytes = bytes;
+    frameNow.start = start;
+    frameNow.end = end;
+    return frameNow;
+  }
+
+  private lose(seq: number): void {
     const assembly = this.assemblies.get(seq);
     if (assembly === undefined) return;
     this.assemblies.delete(seq);
     this.sender.session.bodies.giveUp(seq);
-    this.acknowledgeAll(seq, assembly.tensors);
+    this.acknowledgeAll(seq, assembly.tensors.outOfBand());
     assembly.tensors.release();
     for (const done of assembly.arrived.done) done();
-  }
-
-  /** The name behind a number. */
-  nameOf(fn: number): string {
-    const interned = this.names[fn];
-    if (interned === undefined) throw new RpcError('decode-error', 'a call of a function that was never named');
-    return interned.name;
-  }
-
-  /** The definition behind a number; looked up again when what is served has changed. */
-  definition(fn: number): Definition {
-    const interned = this.names[fn];
-    if (interned === undefined) throw new RpcError('decode-error', 'a call of a function that was never named');
-    if (interned.definition === undefined || interned.version !== this.environment.servedVersion) {
-      interned.definition = this.environment.served(interned.name);
-      interned.version = this.environment.servedVersion;
-    }
-    return interned.definition;
-  }
-
-  private call(header: FrameHeader, bytes: Uint8Array, start: number, end: number): void {
-    if (header.nameLength > 0) this.intern(header, bytes, end);
-    const done = header.tableLength > 0 ? this.deliverTable(header, bytes, end) : NOTHING;
-    this.receivedCalls++;
-    const now = this.environment.now();
-    if (this.environment.stallGuard.isLate(now)) this.environment.stallGuard.turn(now);
-    const deadline = header.remainingMs < 0 ? Infinity : now + header.remainingMs;
-    const frameBytes = end - start + 56;
-    let tensors: IncomingTensors | undefined;
-    let refused = this.refusal();
-    if (refused === undefined && (header.descriptorLength > 0 || header.tensorCount > 0)) {
-      try {
-        tensors = frameTensors(header, bytes, end, this.environment.wireLimits);
-      } catch (error) {
-        refused = decodeFailed(error, this.peer);
-      }
-    }
-    // Of a call that is refused, memory is not even taken; what it announced still counts, and is told not to come.
-    const unwanted =
-      refused === undefined ? NO_BODIES : announcedBodies(header, bytes, end, this.environment.wireLimits);
-    const bodyBytes = tensors === undefined ? bytesOf(unwanted) : tensors.bodyBytes;
-    this.receivedBytes += frameBytes + bodyBytes;
-    const call = new InboundCall(this.peer, header.id, header.flags, deadline, frameBytes + bodyBytes);
-    call.arrivedAt = now;
-    if (done !== NOTHING) this.takeOwnEntries(call);
-    const outOfBand = tensors !== undefined && bodyBytes > 0 ? tensors.outOfBand() : NONE;
-    if (refused !== undefined) {
-      for (const { storage } of unwanted) this.sender.sendId(FrameKind.BODY_ACK, header.seq, storage);
-      for (const fn of done) fn();
-      this.environment.dispatcher.refuse(call, refused);
-      return;
-    }
-    if (outOfBand.length === 0) {
-      const arrived = view(this.now, header, bytes, start, end, tensors, done);
-      if (tensors === undefined) this.environment.dispatcher.arrived(call, arrived, NO_TENSORS);
-      else this.request(call, arrived, tensors);
-      return;
-    }
-    call.state = 'assembling';
-    if (call.id !== 0) this.calls.set(call.id, call);
-    this.assemble(header, bytes, start, end, tensors as IncomingTensors, outOfBand, done, call);
-    this.environment.dispatcher.reserve(call, bodyBytes <= ORDERED_BODY_BYTES);
-  }
-
-  private answer(header: FrameHeader, bytes: Uint8Array, start: number, end: number): void {
-    const done = header.tableLength > 0 ? this.deliverTable(header, bytes, end) : NOTHING;
-    const wanted = this.environment.caller.expects(header.id, this.peer);
-    let tensors: IncomingTensors | undefined;
-    if (header.descriptorLength > 0 || header.tensorCount > 0) {
-      try {
-        tensors = frameTensors(header, bytes, end, this.environment.wireLimits);
-      } catch (error) {
-        for (const fn of done) fn();
-        this.environment.caller.failed(header.id, decodeFailed(error, this.peer, { executed: 'yes' }));
-        return;
-      }
-    }
-    const outOfBand = tensors === undefined || tensors.bodyBytes === 0 ? NONE : tensors.outOfBand();
-    if (!wanted) {
-      if (tensors !== undefined && outOfBand.length > 0) this.acknowledgeAll(header.seq, tensors);
-      tensors?.release();
-      for (const fn of done) fn();
-      return;
-    }
-    if (outOfBand.length === 0) {
-      const arrived = view(this.now, header, bytes, start, end, tensors, done);
-      if (tensors === undefined) this.environment.caller.answered(arrived, this.peer, NO_TENSORS);
-      else this.reply(arrived, tensors);
-      return;
-    }
-    this.environment.caller.assembling(header.id, header.kind, header.seq);
-    this.assemble(header, bytes, start, end, tensors as IncomingTensors, outOfBand, done, undefined);
-  }
-
-  private assemble(
-    header: FrameHeader,
-    bytes: Uint8Array,
-    start: number,
-    end: number,
-    tensors: IncomingTensors,
-    outOfBand: readonly number[],
-    done: readonly (() => void)[],
-    call: InboundCall | undefined,
-  ): void {
-    const value = bytes.slice(start, valueEnd(header, end));
-    const kept = view(new IncomingFrameView(), header, bytes, start, end, tensors, done);
-    kept.bytes = value;
-    kept.start = 0;
-    kept.end = value.length;
-    this.assemblies.set(header.seq, { arrived: kept, tensors, call });
-    this.sender.session.bodies.expect(
-      header.seq,
-      outOfBand.map((storage) => ({ storage, bytes: tensors.memoryOf(storage).length })),
-    );
-  }
-
-  private assembled({ arrived, tensors, call }: Assembly): void {
-    if (call === undefined) {
-      this.reply(arrived, tensors);
-      return;
-    }
-    if (call.state === 'over') {
-      tensors.release();
-      for (const done of arrived.done) done();
-      return;
-    }
-    call.state = 'waiting';
-    this.request(call, arrived, tensors);
-  }
-
-  /** A call whose bytes are all there. What they say may still be wrong (sparse indices outside of their shape): that is the call's affair. */
-  private request(call: InboundCall, arrived: IncomingFrame, incoming: IncomingTensors): void {
-    const tensors = this.made(incoming, arrived);
-    if (Array.isArray(tensors)) this.environment.dispatcher.arrived(call, arrived, tensors);
-    else this.environment.dispatcher.refuse(call, decodeFailed(tensors.error, this.peer));
-  }
-
-  /** The same for an answer. */
-  private reply(arrived: IncomingFrame, incoming: IncomingTensors): void {
-    const tensors = this.made(incoming, arrived);
-    if (Array.isArray(tensors)) this.environment.caller.answered(arrived, this.peer, tensors);
-    else this.environment.caller.failed(arrived.id, decodeFailed(tensors.error, this.peer, { executed: 'yes' }));
-  }
-
-  private made(incoming: IncomingTensors, arrived: IncomingFrame): Tensor[] | { error: unknown } {
-    try {
-      return incoming.tensors();
-    } catch (error) {
-      incoming.release();
-      for (const done of arrived.done) done();
-      return { error };
-    }
   }
 
   private other(header: FrameHeader, bytes: Uint8Array, start: number, end: number): void {
     switch (header.kind) {
       case FrameKind.CANCEL:
-        this.cancelled(header.id);
+        this.handler.cancel(header.id);
         return;
       case FrameKind.CREDIT:
-        this.credit(header);
+        if (header.id === 0) this.credit(header);
+        else this.handler.credit(header.id, header.a);
         return;
       case FrameKind.CONTROL:
-        if (header.messageType === MessageType.BYE) this.saidGoodbye = true;
-        else if (header.messageType === MessageType.DRAIN) this.drained(bytes.slice(start, end));
-        else if (header.messageType === MessageType.REPORT)
-          this.environment.reported(this.peer, bytes.slice(start, end));
-        else this.environment.extensions.control(this.peer, header.messageType, bytes.slice(start, end));
+        this.control(header.messageType, bytes.slice(start, end));
         return;
       case FrameKind.BODY_ACK:
         this.sender.bodyConfirmed(header.id, header.a);
         return;
       case FrameKind.BODY_LOST:
-        this.giveUp(header.id);
+        this.lose(header.id);
         return;
       case FrameKind.PING:
-        this.sender.sendLoose(FrameKind.PONG, header.id, 0, this.environment.dispatcher.running);
+        this.sender.sendLoose(FrameKind.PONG, header.id, 0, this.handler.running);
         return;
       case FrameKind.PONG:
-        this.environment.stallGuard.pong(this.peer, header.id);
+        this.handler.pong(header.id);
         return;
       case FrameKind.ACK:
         return;
@@ -346,101 +239,31 @@ export class Receiver {
     }
   }
 
-  /** The peer says that it takes no more calls. */
-  private drained(payload: Uint8Array): void {
-    const { lastSeq } = decodeProto(controlProto.Drain, payload, 'drain');
-    this.peer.lastServed = Math.min(this.peer.lastServed, lastSeq);
-    this.environment.drains(this.peer);
+  private control(type: number, payload: Uint8Array): void {
+    if (type === Types.BYE) this.saidGoodbye = true;
+    else if (type === Types.DRAIN) this.handler.drained(decodeProto(controlProto.Drain, payload, 'drain').lastSeq);
+    else this.handler.control(type, payload);
   }
 
+  /** Totals modulo 2^32: the difference says how far on they are. */
   private credit(header: FrameHeader): void {
-    const { session } = this.sender;
-    if (header.id === 0) {
-      const { credits } = session;
-      // Totals modulo 2^32: the difference says how far on they are.
-      const more = (header.a - (credits.grantedCalls >>> 0)) | 0;
-      credits.granted(credits.grantedCalls + Math.max(0, more), header.c);
-      this.sender.advance();
-      return;
-    }
-    const call = this.calls.get(header.id);
-    if (call === undefined) return;
-    call.itemCredit += header.a;
-    call.wake?.();
-  }
-
-  private cancelled(id: number): void {
-    const call = this.calls.get(id);
-    if (call === undefined) return;
-    if (call.state === 'assembling') {
-      for (const [seq, assembly] of this.assemblies) if (assembly.call === call) this.giveUp(seq);
-    }
-    const text = `the caller, worker '${this.peer.worker.name}', cancelled the call`;
-    this.environment.dispatcher.cancel(
-      call,
-      new RpcError('cancelled', text, { executed: 'yes', peer: this.peer.worker }),
-    );
-  }
-
-  private refusal(): RpcError | undefined {
-    const { refusal } = this.environment;
-    if (refusal !== undefined) {
-      return new RpcError(refusal, `worker '${this.environment.self.name}' takes no more calls`, { executed: 'no' });
-    }
-    if (!this.sender.session.credits.inWindow(this.receivedCalls, this.receivedBytes)) {
-      const { maxInboundCalls, maxBufferedBytesPerPeer } = this.environment.limits;
-      const text = `more than ${maxInboundCalls} calls or ${maxBufferedBytesPerPeer} bytes of them at once`;
-      return new RpcError('resource-exhausted', text, { executed: 'no' });
-    }
-    return undefined;
-  }
-
-  private intern(header: FrameHeader, bytes: Uint8Array, end: number): void {
-    const { fn } = header;
-    const name = frameName(header, bytes, end);
-    if (name === undefined || fn === 0 || fn > MAX_INTERNED_NAMES) throw protocolError('a name without a number');
-    const known = this.names[fn];
-    if (known === undefined) {
-      if (fn > this.names.length + 1) this.names.length = fn;
-      this.names[fn] = { name, definition: undefined, version: -1 };
-    } else if (known.name !== name) throw protocolError('a number with two names');
-  }
-
-  private deliverTable(header: FrameHeader, bytes: Uint8Array, end: number): (() => void)[] {
-    const done: (() => void)[] = [];
-    for (const { extension, data } of frameTable(header, bytes, end, this.environment.wireLimits)) {
-      if (extension === KEY_ENTRY || extension === ITEMS_ENTRY || extension === TRACE_ENTRY) {
-        this.ownEntries.set(extension, data);
-        continue;
-      }
-      const fn = this.environment.extensions.delivered(extension, this.peer.worker, data);
-      if (fn !== undefined) done.push(fn);
-    }
-    return done;
-  }
-
-  /** Entries that are the agent's own, of the frame being delivered. */
-  private readonly ownEntries = new Map<string, Uint8Array>();
-
-  private takeOwnEntries(call: InboundCall): void {
-    if (this.ownEntries.size === 0) return;
-    const key = this.ownEntries.get(KEY_ENTRY);
-    const items = this.ownEntries.get(ITEMS_ENTRY);
-    const trace = this.ownEntries.get(TRACE_ENTRY);
-    this.ownEntries.clear();
-    if (trace !== undefined && trace.length <= MAX_TRACE_BYTES) call.trace = trace.slice();
-    if (key !== undefined && key.length <= 4 * MAX_IDEMPOTENCY_KEY_LENGTH) call.key = decoder.decode(key);
-    if (items !== undefined && items.length === 4)
-      call.itemCredit = new DataView(items.buffer, items.byteOffset).getUint32(0, true);
-  }
-
-  /** Tells the sender that storages which nobody wants need not come. */
-  private acknowledgeAll(seq: number, tensors: IncomingTensors): void {
-    for (const storage of tensors.outOfBand()) this.sender.sendId(FrameKind.BODY_ACK, seq, storage);
+    const { credits } = this.sender.session;
+    const more = (header.a - (credits.grantedCalls >>> 0)) | 0;
+    credits.granted(credits.grantedCalls + Math.max(0, more), header.c);
+    this.sender.advance();
   }
 }
 
-export type { IncomingFrame } from './incoming-frame.ts';
+/** The tensors of a message whose bytes are all there. What they say may still be wrong (sparse indices outside of their shape). */
+export function tensorsOf(incoming: IncomingTensors, arrived: IncomingFrame): Tensor[] | { error: unknown } {
+  try {
+    return incoming.tensors();
+  } catch (error) {
+    incoming.release();
+    for (const done of arrived.done) done();
+    return { error };
+  }
+}
 
 /** A whole message of what arrived. `payload` is a copy. */
 export function messageOf(arrived: IncomingFrame, tensors: readonly Tensor[]): Message {
@@ -450,10 +273,4 @@ export function messageOf(arrived: IncomingFrame, tensors: readonly Tensor[]): M
     payload: arrived.bytes.slice(arrived.start, arrived.end),
     tensors,
   };
-}
-
-function bytesOf(bodies: readonly { readonly nbytes: number }[]): number {
-  let bytes = 0;
-  for (const { nbytes } of bodies) bytes += nbytes;
-  return bytes;
 }

@@ -1,6 +1,15 @@
 /** @file Frames that wait for room or credit: queued where they were written, and sent from there as few chunks as possible. */
 import type { FrameWriter, OutgoingBody, Slab } from '@backwire/wire/internal';
-import type { Ticket } from './sender.ts';
+
+/** Follows a frame that may have to wait for its number. */
+export interface Ticket {
+  /** The number it went out under; 0 while it waits. */
+  seq: number;
+  /** Set to withdraw it while it waits. */
+  withdrawn: boolean;
+  /** When its call has to be over, for the header; Infinity = never. */
+  readonly deadline: number;
+}
 
 /** A frame that waits. It holds its slab. */
 export interface Waiting {

@@ -6,33 +6,21 @@ import {
   patchAck,
   patchRemaining,
   patchSequence,
-  type CallFields,
   type CallRegion,
   type FrameRegion,
-  type HeaderEntry,
   type OutgoingBody,
   type PendingWrite,
   type SlabPool,
-  type TensorPlan,
   type WireLimits,
 } from '@backwire/wire/internal';
 import { RpcError } from '../base/errors.ts';
 import { CONGESTED_BODY_BYTES, CONGESTED_BYTES, EARLY_FLUSH_BYTES, MAX_CONTROL_BACKLOG_BYTES } from '../base/limits.ts';
 import { BodySender } from './body-sender.ts';
 import { later, soon } from '../base/platform.ts';
+import { Draft } from './draft.ts';
 import { Session, type SessionPort } from '../protocol/session.ts';
 import type { Connection } from '../transports/transport.ts';
-import { discard, Runs, SendQueue, type Waiting } from './send-queue.ts';
-
-/** Follows a frame that may have to wait for its number. */
-export interface Ticket {
-  /** The number it went out under; 0 while it waits. */
-  seq: number;
-  /** Set to withdraw it while it waits. */
-  withdrawn: boolean;
-  /** When its call has to be over, for the header; Infinity = never. */
-  readonly deadline: number;
-}
+import { discard, Runs, SendQueue, type Ticket, type Waiting } from './send-queue.ts';
 
 export interface SenderOptions {
   readonly slabs: SlabPool;
@@ -75,16 +63,7 @@ export class Sender implements SessionPort<PendingWrite> {
   /** Control that was sent while a frame was open: an extension's `encode` did it. */
   private deferred: (() => void)[] = [];
   private replay: PendingWrite[] = [];
-  private readonly fields: CallFields = {
-    kind: FrameKind.CALL,
-    flags: 0,
-    messageType: 0,
-    seq: 0,
-    ack: 0,
-    callId: 0,
-    fn: 0,
-    remainingMs: -1,
-  };
+  private readonly draft: Draft;
 
   constructor(options: SenderOptions) {
     this.options = options;
@@ -93,6 +72,7 @@ export class Sender implements SessionPort<PendingWrite> {
     this.main = new FrameWriter(options.slabs, options.wireLimits);
     this.loose = new FrameWriter(options.slabs, options.wireLimits);
     this.waiting = new FrameWriter(options.slabs, options.wireLimits);
+    this.draft = new Draft(this.main);
   }
 
   /** Bytes that wait here: frames without a number, frames not acknowledged, storages not confirmed. */
@@ -121,48 +101,32 @@ export class Sender implements SessionPort<PendingWrite> {
   }
 
   /**
-   * The writer for a frame of a call kind: its value goes to `out` of what is returned, then `end` is called, or `abort` of the writer.
-   * @param credit whether the frame needs a credit of the peer (calls and stream items do).
+   * Begins a frame of a call kind: its value goes to `out` of the draft, what is said of it into its fields, then `end` is called, or `abort`
+   * of the draft. There is one draft, for one frame at a time.
+   *
+   * @param credit whether the frame needs a credit of the peer (calls do).
    */
-  begin(credit: boolean): FrameWriter {
-    const { session } = this;
+  begin(kind: FrameKind, credit: boolean): Draft {
+    const { session, draft } = this;
     const free = session.hasRoom() && (credit ? this.calls.empty && session.credits.canCall(0) : this.control.empty);
-    const writer = free ? this.main : this.waiting;
-    writer.begin();
-    return writer;
+    draft.begin(free ? this.main : this.waiting, kind, credit);
+    return draft;
   }
 
   /**
-   * Ends a frame begun with `begin`.
+   * Ends the frame begun with `begin`.
    * @throws RpcError 'resource-exhausted' when too much waits already; WireError 'limit'. The frame is dropped then and the plan is the
    *   caller's to release.
    */
-  end(
-    writer: FrameWriter,
-    kind: FrameKind,
-    flags: number,
-    messageType: number,
-    callId: number,
-    fn: number,
-    remainingMs: number,
-    credit: boolean,
-    ticket: Ticket | undefined,
-    name?: string,
-    header?: readonly HeaderEntry[],
-    plan?: TensorPlan,
-  ): void {
-    const { fields, session } = this;
+  end(draft: Draft): void {
+    const { session } = this;
+    const { writer, credit, ticket } = draft;
     const numbered = writer === this.main;
     if (!numbered) this.checkRoom(writer, credit);
-    fields.kind = kind;
-    fields.flags = flags;
-    fields.messageType = messageType;
-    fields.callId = callId;
-    fields.fn = fn;
-    fields.remainingMs = remainingMs;
-    fields.seq = numbered ? session.lastSent + 1 : 0;
-    fields.ack = session.lastReceived;
-    const region = writer.endCall(fields, name, header, plan);
+    draft.seq = numbered ? session.lastSent + 1 : 0;
+    draft.ack = session.lastReceived;
+    const region = writer.endCall(draft, draft.name, draft.table, draft.plan);
+    draft.forget();
     if (numbered) this.last = region;
     const bodyBytes = region.bodies.length === 0 ? 0 : sum(region.bodies);
     if (numbered) {

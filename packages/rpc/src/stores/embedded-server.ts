@@ -4,7 +4,7 @@ import { MAX_HALF_OPEN, STORE_GROUP } from '../security/handshake.ts';
 import { insecureBind, resolveSecurity, type ResolvedSecurity } from '../security/policy.ts';
 import type { Keys } from '../security/secret.ts';
 import { storeTransport } from '../transports/select.ts';
-import { isLoopback } from '../transports/tcp.ts';
+import { isLoopback } from '../base/loopback.ts';
 import { parseHostPort } from '../transports/dialling.ts';
 import type { Connection, Listener, Transport } from '../transports/transport.ts';
 import { webSocketTransport } from '../transports/websocket.ts';

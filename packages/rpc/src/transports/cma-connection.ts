@@ -3,7 +3,8 @@ import { randomBytes } from 'node:crypto';
 import { InvariantError, RpcError } from '../base/errors.ts';
 import type { CrossMemory } from './cma-memory.ts';
 import { holdHelper, letHelperGo } from './memory-helper.ts';
-import type { ByteSink, Connection, Protection } from './transport.ts';
+import type { Protection } from '../security/protection.ts';
+import type { ByteSink, Connection } from './transport.ts';
 
 /*
  * Frames on the socket, little-endian, heads of 24 bytes: u8 type ‖ u8 0 ‖ u16 slot ‖ u32 length ‖ u64 address ‖ u64 generation.

@@ -4,7 +4,8 @@ import { InvariantError, RpcError } from '../base/errors.ts';
 import { newId } from '../base/ids.ts';
 import { later } from '../base/platform.ts';
 import { cancelled } from './dialling.ts';
-import type { ByteSink, Connection, DialOptions, ListenOptions, Listener, Protection, Transport } from './transport.ts';
+import type { Protection } from '../security/protection.ts';
+import type { ByteSink, Connection, DialOptions, ListenOptions, Listener, Transport } from './transport.ts';
 
 /** Bytes moved in one turn, so that a large body does not hold up the event loop. */
 const BYTES_PER_TURN = 1024 * 1024;

@@ -2,7 +2,8 @@
 import type { MessagePort } from 'node:worker_threads';
 import { runAtRoot } from '@backwire/tensor/internal';
 import { InvariantError } from '../base/errors.ts';
-import type { ByteSink, Connection, Protection } from './transport.ts';
+import type { Protection } from '../security/protection.ts';
+import type { ByteSink, Connection } from './transport.ts';
 
 /** What one message carries: long enough to be cheap, short enough that the reader's loop turns in between. */
 const PIECE_BYTES = 256 * 1024;

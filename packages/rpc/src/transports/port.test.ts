@@ -15,7 +15,7 @@ afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 });
 
-/** A worker thread that runs testdata/thread.ts, whose loader has to be registered inside of it. */
+/** A worker thread that runs test/thread.ts, whose loader has to be registered inside of it. */
 function startThread(data: object): Worker {
   const url = (name: string): string =>
     JSON.stringify(pathToFileURL(createRequire(import.meta.url).resolve(name)).href);

@@ -1,7 +1,8 @@
 /** @file A Node socket as a connection, with reads straight into the receiver's memory. The only file that reaches below the public API of `net`. */
 import { Socket, connect as netConnect, type NetConnectOpts } from 'node:net';
 import { InvariantError } from '../base/errors.ts';
-import type { ByteSink, Connection, Protection } from './transport.ts';
+import type { Protection } from '../security/protection.ts';
+import type { ByteSink, Connection } from './transport.ts';
 
 /** Where bytes land while no sink is attached: small, since reading is stopped then and only the first bytes pass through it. */
 const SCRATCH_BYTES = 4_096;

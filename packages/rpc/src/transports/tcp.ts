@@ -33,11 +33,6 @@ async function dial(endpoint: string, options: DialOptions = {}): Promise<Connec
   );
 }
 
-/** Whether only this machine reaches `host`. */
-export function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host);
-}
-
 /** An address that peers can dial when `host` means all of this machine's. */
 export function reachable(host: string): string {
   if (host !== '0.0.0.0' && host !== '::') return host;

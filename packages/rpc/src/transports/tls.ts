@@ -11,7 +11,8 @@ import { hostText, parseHostPort } from './dialling.ts';
 import { KEEP_ALIVE_MS, dialWithin, listenError } from './listen.ts';
 import { wrapSocket } from './socket.ts';
 import { reachable } from './tcp.ts';
-import type { Connection, DialOptions, ListenOptions, Listener, Protection, Transport } from './transport.ts';
+import type { Protection } from '../security/protection.ts';
+import type { Connection, DialOptions, ListenOptions, Listener, Transport } from './transport.ts';
 
 /** What the two sides of a TLS connection prove. */
 export type TlsProof =

@@ -1,4 +1,6 @@
 /** @file What carries bytes between two workers: transports, their listeners and connections, and where received bytes land. */
+import type { Protection } from '../security/protection.ts';
+
 /**
  * Where the bytes of a connection land. The receiver decides: `nextBuffer` names the memory, `received` says how much of it was filled.
  *
@@ -17,18 +19,6 @@ export interface ByteSink {
   /** The last event: the peer closed (no error) or the connection failed. Bytes that arrived before it have been delivered. */
   closed(error?: Error): void;
 }
-
-/** How far a connection can be trusted, as its transport knows it. */
-export interface Protection {
-  readonly encrypted: boolean;
-  /** The peer proved that it holds the group's secret or a trusted certificate. */
-  readonly authenticated: boolean;
-  /** Whether the peer's certificate names this worker, for 'mtls'; undefined elsewhere. */
-  readonly carries?: (worker: string) => boolean;
-  /** Bytes that only the two ends of this connection know, for binding a proof to it. */
-  readonly binding?: Uint8Array;
-}
-
 /**
  * A two-way stream of bytes. States:
  *

@@ -4,7 +4,8 @@ import { RpcError } from '../base/errors.ts';
 import { deriveKey, toHex, type Keys } from '../security/keys.ts';
 import { cancelled } from './dialling.ts';
 import { DEFAULT_DIAL_TIMEOUT_MS } from './transport.ts';
-import type { Connection, DialOptions, Protection, Transport } from './transport.ts';
+import type { Protection } from '../security/protection.ts';
+import type { Connection, DialOptions, Transport } from './transport.ts';
 import { WebSocketConnection, type AnyWebSocket } from './websocket-connection.ts';
 
 export const PROTOCOL = 'backwire.v1';

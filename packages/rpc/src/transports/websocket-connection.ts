@@ -1,7 +1,8 @@
 /** @file A WebSocket, of a browser or of the package `ws`, as a connection: a stream of bytes cut into binary messages. */
 import { InvariantError } from '../base/errors.ts';
 import { unref } from '../base/platform.ts';
-import type { ByteSink, Connection, Protection } from './transport.ts';
+import type { Protection } from '../security/protection.ts';
+import type { ByteSink, Connection } from './transport.ts';
 
 /** The longest message: larger writes are cut, so that a receiver can bound what it takes before it has looked at it. */
 export const MAX_MESSAGE_BYTES = 1024 * 1024;

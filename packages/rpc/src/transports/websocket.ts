@@ -10,7 +10,8 @@ import { sameBytes, sha256 } from '../security/digest.ts';
 import type { Keys } from '../security/keys.ts';
 import { hostText } from './dialling.ts';
 import { listenError } from './listen.ts';
-import { isLoopback, reachable } from './tcp.ts';
+import { isLoopback } from '../base/loopback.ts';
+import { reachable } from './tcp.ts';
 import type { Connection, ListenOptions, Listener, Transport } from './transport.ts';
 import {
   dialWebSocket,

@@ -1,4 +1,4 @@
-/** @file Runs a handler that wants its arguments and temporaries freed at its end. */
+/** @file How a handler is run: in a scope where it wants one, and what kind of thing it returned. */
 import { scope, Tensor } from '@backwire/tensor';
 import { adoptIntoScope, scopedIn } from '@backwire/tensor/internal';
 import { invoke, type Definition } from '../base/definitions.ts';
@@ -21,4 +21,21 @@ export function adoptArguments(args: readonly unknown[]): void {
     if (arg instanceof Tensor && arg.sparse === undefined) adoptIntoScope(arg as Tensor);
     else for (const handle of scopedIn(arg)) adoptIntoScope(handle);
   }
+}
+
+/** Whether a handler is a generator, which only a stream can take. */
+export function isGenerator(value: unknown): boolean {
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    typeof (value as { next?: unknown }).next === 'function' &&
+    (Symbol.asyncIterator in value || Symbol.iterator in value)
+  );
+}
+
+/** A result that is still to come. A thenable that is no promise is wrapped: what its `then` throws is then a rejection. */
+export function promiseOf(result: unknown): Promise<unknown> | undefined {
+  if (result instanceof Promise) return result;
+  if (typeof result !== 'object' || result === null || result instanceof Tensor) return undefined;
+  return typeof (result as PromiseLike<unknown>).then === 'function' ? Promise.resolve(result) : undefined;
 }

@@ -1,9 +1,9 @@
 /** @file Values that cannot travel, in words: whose arguments or result, for whom, which limit of which worker, and what to do. */
 import { WireError } from '@backwire/wire/internal';
-import { RpcError, type Executed } from '../base/errors.ts';
-import type { Limits } from '../base/options.ts';
-import { system } from '../base/system-error.ts';
-import type { WorkerInfo } from '../base/worker-info.ts';
+import { RpcError, type Executed } from './errors.ts';
+import type { Limits } from './options.ts';
+import { system } from './system-error.ts';
+import type { WorkerInfo } from './worker-info.ts';
 
 /** A peer, as far as errors name it. */
 interface HasWorker {

@@ -1,0 +1,6 @@
+/** @file Which addresses are this machine alone. */
+
+/** Whether only this machine reaches `host`. */
+export function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host);
+}

@@ -1,0 +1,63 @@
+/** @file The answers of one peer: read from its frames, and given to the calls that wait for them. */
+import { frameTensors, type IncomingTensors } from '@backwire/wire/internal';
+import type { Tensor } from '@backwire/tensor';
+import type { Environment } from '../base/environment.ts';
+import type { IncomingFrame, RawFrame } from '../session/incoming-frame.ts';
+import type { Peer } from '../session/peer.ts';
+import { tensorsOf, type Claim } from '../session/receiver.ts';
+import { decodeFailed } from '../base/unsent.ts';
+import type { Caller } from './caller.ts';
+
+const NO_TENSORS: Tensor[] = Object.freeze([]) as unknown as Tensor[];
+
+export class AnswerReader implements Claim {
+  private readonly environment: Environment;
+  private readonly caller: Caller;
+  private readonly peer: Peer;
+
+  constructor(environment: Environment, caller: Caller, peer: Peer) {
+    this.environment = environment;
+    this.caller = caller;
+    this.peer = peer;
+  }
+
+  /** A frame with an answer, or with one item of it. What it lies in is valid only now. */
+  arrived(frame: RawFrame): void {
+    const { header, bytes, end } = frame;
+    const { receiver } = this.peer;
+    const done = receiver.deliverTable(frame);
+    const wanted = this.caller.expects(header.id, this.peer);
+    let tensors: IncomingTensors | undefined;
+    if (header.descriptorLength > 0 || header.tensorCount > 0) {
+      try {
+        tensors = frameTensors(header, bytes, end, this.environment.wireLimits);
+      } catch (error) {
+        for (const fn of done) fn();
+        this.caller.failed(header.id, decodeFailed(error, this.peer, { executed: 'yes' }));
+        return;
+      }
+    }
+    const waits = tensors !== undefined && tensors.bodyBytes > 0 && tensors.outOfBand().length > 0;
+    if (!wanted) {
+      if (tensors !== undefined && waits) receiver.acknowledgeAll(header.seq, tensors.outOfBand());
+      tensors?.release();
+      for (const fn of done) fn();
+      return;
+    }
+    if (tensors === undefined || !waits) {
+      const arrived = receiver.view(frame, tensors, done);
+      if (tensors === undefined) this.caller.answered(arrived, this.peer, NO_TENSORS);
+      else this.assembled(arrived, tensors);
+      return;
+    }
+    this.caller.assembling(header.id, header.kind, header.seq);
+    receiver.assemble(frame, tensors, done, this);
+  }
+
+  /** All bytes of an answer are there. What they say may still be wrong: that is the call's affair. */
+  assembled(arrived: IncomingFrame, incoming: IncomingTensors): void {
+    const tensors = tensorsOf(incoming, arrived);
+    if (Array.isArray(tensors)) this.caller.answered(arrived, this.peer, tensors);
+    else this.caller.failed(arrived.id, decodeFailed(tensors.error, this.peer, { executed: 'yes' }));
+  }
+}

@@ -1,0 +1,104 @@
+/** @file What an agent is started with. Times are milliseconds: undefined = the default, 0 = no limit. */
+import type { Named } from '@backwire/tensor';
+import { optionNames } from '@backwire/tensor/internal';
+import {
+  checkSecurityOptions,
+  refuseUnknown,
+  type FaultInjection,
+  type Limits,
+  type Liveness,
+  type Logger,
+  type Security,
+} from './base/options.ts';
+import type { Extension } from './extensions/extension.ts';
+import type { Store } from './stores/store.ts';
+
+export interface RpcOptions {
+  /** This worker's name, unique in the group. */
+  name: string;
+  /** This worker's id. @default RANK, else the next free one in the store */
+  rank?: number;
+  /** How many workers the group waits for. @default WORLD_SIZE, else 1 when static */
+  worldSize?: number;
+  /** Whether the group is closed once `worldSize` workers are there. @default 'static' when a world size is known */
+  membership?: 'static' | 'dynamic';
+  /** A store, or where one is: 'memory://name', 'tcp://host:port', 'file:///path'. @default from MASTER_ADDR and MASTER_PORT */
+  store?: Store | string;
+  /** Separates groups that share a store. @default 'default' */
+  group?: string;
+  /** The default of `timeoutMs` of calls, in milliseconds. @default 60000 */
+  rpcTimeoutMs?: number;
+  /** How long to wait for the group, in milliseconds; 0 = no limit. @default 300000 */
+  initTimeoutMs?: number;
+  /** Transports in order of preference; each pair of workers uses the first that reaches. @default ['memory', 'port', 'unix', 'tcp'] */
+  transports?: readonly string[];
+  /** Ways of tensor bytes in order of preference. @default ['inline'] */
+  channels?: readonly string[];
+  /** The address to listen on. @default loopback */
+  bind?: string;
+  /** The address that peers are told. @default the one bound */
+  advertise?: string;
+  security?: Security;
+  deviceMaps?: Readonly<Record<string, Readonly<Record<string, string>>>>;
+  limits?: Partial<Limits>;
+  liveness?: Partial<Liveness>;
+  /** Handlers that may run at once; one that awaits an outgoing call does not count. @default 1024 */
+  maxConcurrentCalls?: number;
+  extensions?: readonly Extension[];
+  /**
+   * What calls may name here: functions, and classes, with their constructors and published methods. A list narrows it to its entries;
+   * whoever calls, this worker itself included.
+   * @default 'all-defined'
+   */
+  serve?: readonly Named[] | 'all-defined';
+  /**
+   * Whether calls may also name what the tensor package defines: operations ('aten::add'), the operations of tensors behind RRefs, the
+   * classes of `nn` and `optim`. Those named in `serve` are served in any case.
+   * @default true, but false where `serve` is a list
+   */
+  builtins?: boolean;
+  /**
+   * Whether every call notes the line of the program that makes it, so that the stack of its failure names it ('at your train.ts:42'). It
+   * costs several microseconds a call: half the time of one that is waited for alone, more than all of it with many on their way. The
+   * function and the worker are named in any case, and the line of what fails before it is sent. @default false, or true with
+   * BACKWIRE_CALL_SITES=1
+   */
+  callSites?: boolean;
+  /** @default one that prints warnings and errors */
+  logger?: Logger;
+  faults?: FaultInjection;
+}
+
+const RPC_OPTIONS = optionNames<RpcOptions>({
+  name: true,
+  rank: true,
+  worldSize: true,
+  membership: true,
+  store: true,
+  group: true,
+  rpcTimeoutMs: true,
+  initTimeoutMs: true,
+  transports: true,
+  channels: true,
+  bind: true,
+  advertise: true,
+  security: true,
+  deviceMaps: true,
+  limits: true,
+  liveness: true,
+  maxConcurrentCalls: true,
+  extensions: true,
+  serve: true,
+  builtins: true,
+  callSites: true,
+  logger: true,
+  faults: true,
+});
+const FAULT_OPTIONS = optionNames<FaultInjection>({ failFirst: true, delayMs: true });
+
+/** Refuses what no agent can be told, and those parts of it that have names of their own. @throws RpcError, TypeError as `refuseUnknown`. */
+export function checkRpcOptions(options: RpcOptions, what: string): void {
+  refuseUnknown(options, RPC_OPTIONS, what);
+  refuseUnknown(options.faults, FAULT_OPTIONS, `${what}: faults`);
+  checkSecurityOptions(options.security);
+}
