@@ -116,6 +116,24 @@ describe('calls', () => {
     expect(order).toEqual(Array.from({ length: 60 }, (_, i) => i));
   });
 
+  it.each([
+    ['ordered', undefined, [0, 1]],
+    ['not ordered', { ordered: false }, [1, 0]],
+  ] as const)('start behind 24 MiB of arguments where they are %s', async (_, options, expected) => {
+    const weights = tensor(new Float32Array(6 * 2 ** 20), { shape: [6 * 2 ** 20] });
+    order.length = 0;
+    await from0(async () => {
+      const first = rpcAsync('w1', ordered, [0, weights]);
+      await Promise.all([first, rpcAsync('w1', ordered, [1], options)]);
+    });
+    expect(order).toEqual(expected);
+  });
+
+  it('refuse an order that is neither', async () => {
+    const error = await failure(from0(() => rpcSync('w1', echo, [1], { ordered: 'no' as never })));
+    expect((error as Error).message).toContain("ordered is true or false, got 'no'");
+  });
+
   it('say what a handler threw, in its own class where that is known', async () => {
     const standard = await failure(from0(() => rpcSync('w1', fail, ['völlig'])));
     expect(standard).toBeInstanceOf(TypeError);

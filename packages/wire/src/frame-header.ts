@@ -65,6 +65,8 @@ export const FrameFlag = {
   VALUE: 16,
   /** Last of its kind (the last chunk of a body, the last item of a stream). */
   LAST: 32,
+  /** The call may start before calls that were sent earlier, and they after it. */
+  UNORDERED: 64,
 } as const;
 
 export const BASE_HEADER_BYTES = 24;

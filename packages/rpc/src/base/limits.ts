@@ -28,8 +28,6 @@ export const MAX_CONTROL_BACKLOG_BYTES = 512 * MIB;
 export const BODY_CHUNK_BYTES = MIB;
 /** Pieces of storages handed to the connection and not yet taken by the operating system. */
 export const BODY_WINDOW_BYTES = 4 * MIB;
-/** A call with storages up to this much keeps its place in the order; a larger one lets later calls pass. */
-export const ORDERED_BODY_BYTES = 8 * MIB;
 /** Names a peer may intern in one session. */
 export const MAX_INTERNED_NAMES = 65_535;
 /** From the end of authentication to the first frame of an open link. */

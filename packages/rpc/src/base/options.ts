@@ -15,6 +15,12 @@ export interface CallOptions {
    * 'failed-precondition'. `newIdempotencyKey()` draws one.
    */
   idempotencyKey?: string | undefined;
+  /**
+   * Whether it starts in its turn: after the calls that this worker sent there before, and before those it sends later, however large their
+   * arguments are. Calls that are not ordered start when their arguments are there.
+   * @default true
+   */
+  ordered?: boolean | undefined;
   /** The agent to call from. @default the current one */
   agent?: RpcAgent | undefined;
 }
@@ -142,6 +148,12 @@ export function checkTimeoutMs(value: number, name = 'timeoutMs'): number {
   return value === Infinity ? 0 : Math.ceil(value);
 }
 
+/** @throws TypeError unless it is a boolean or left out. */
+export function checkOrdered(ordered: unknown): void {
+  if (ordered === undefined || typeof ordered === 'boolean') return;
+  throw new TypeError(`ordered is true or false, got ${show(ordered)}`);
+}
+
 /** @throws TypeError for what is no `AbortSignal`; checked here because it would fail later, in words about something else. */
 export function checkSignal(signal: unknown): void {
   if (signal === undefined) return;
@@ -175,12 +187,14 @@ export const CALL_OPTIONS = optionNames<CallOptions>({
   timeoutMs: true,
   signal: true,
   idempotencyKey: true,
+  ordered: true,
   agent: true,
 });
 export const STREAM_OPTIONS = optionNames<StreamOptions>({
   timeoutMs: true,
   signal: true,
   idempotencyKey: true,
+  ordered: true,
   agent: true,
   idleTimeoutMs: true,
   highWaterItems: true,

@@ -9,7 +9,7 @@ import { RpcError } from '../base/errors.ts';
 import type { RpcMessage } from '../extensions/extension.ts';
 import { ITEMS_ENTRY, KEY_ENTRY } from '../session/header-entries.ts';
 import { MAX_IDEMPOTENCY_KEY_LENGTH } from '../base/limits.ts';
-import type { CallOptions } from '../base/options.ts';
+import { checkOrdered, type CallOptions } from '../base/options.ts';
 import type { Peer } from '../session/peer.ts';
 import type { Draft } from '../session/draft.ts';
 import type { PendingCall } from './pending-call.ts';
@@ -58,7 +58,7 @@ export class CallWriter {
           plan = planTensors(tensors, { mapDevice: this.environment.deviceMaps.to(worker.name, 'Request') });
       }
       call.header = this.ownEntries(call, header, options);
-      draft.flags = flags;
+      draft.flags = flagsOf(flags, options);
       draft.messageType = type;
       draft.plan = plan;
       this.finish(call, draft, name);
@@ -108,7 +108,7 @@ export class CallWriter {
       call.header = this.ownEntries(call, message.header ?? NO_ENTRIES, options);
       draft = call.peer.sender.begin(FrameKind.CALL, true);
       draft.out.raw(message.payload);
-      draft.flags = flags;
+      draft.flags = flagsOf(flags, options);
       draft.messageType = message.type;
       draft.plan = plan;
       this.end(call, draft);
@@ -173,6 +173,12 @@ export class CallWriter {
     }
     return [...header, { extension: KEY_ENTRY, data: encoder.encode(key) }];
   }
+}
+
+function flagsOf(flags: number, options: CallOptions | undefined): number {
+  if (options === undefined) return flags;
+  checkOrdered(options.ordered);
+  return options.ordered === false ? flags | FrameFlag.UNORDERED : flags;
 }
 
 function u32(value: number): Uint8Array {

@@ -1,7 +1,12 @@
-/** @file The order of calls: those of one caller start as they were sent. */
+/** @file The order of calls: those of one caller start as they were sent, but for calls that want no order. */
+import { FrameFlag } from '@backwire/wire/internal';
 import { RpcError } from '../base/errors.ts';
 import type { InboundCall } from './inbound-call.ts';
 import type { Peer } from '../session/peer.ts';
+
+function isOrdered({ flags }: InboundCall): boolean {
+  return (flags & FrameFlag.UNORDERED) === 0;
+}
 
 /** A call that waits for its turn. */
 interface Turn {
@@ -21,7 +26,7 @@ export class CallOrder {
 
   /** Keeps the place of a call whose storages are on their way. */
   reserve(call: InboundCall): void {
-    this.listOf(call.peer).push({ call, start: undefined });
+    if (isOrdered(call)) this.listOf(call.peer).push({ call, start: undefined });
   }
 
   /**
@@ -34,11 +39,16 @@ export class CallOrder {
     refuse: (error: RpcError) => void,
   ): void {
     const list = this.lists.get(call.peer);
-    if (pending.length === 0 && (list === undefined || list.length === 0)) {
+    const waits = isOrdered(call) && list !== undefined && list.length > 0;
+    if (pending.length === 0 && !waits) {
       start();
       return;
     }
     if (call.id !== 0) call.origin.open.set(call.id, call);
+    if (!isOrdered(call)) {
+      Promise.all(pending).then(start, (error: unknown) => refuse(RpcError.from(error)));
+      return;
+    }
     const turns = list ?? this.listOf(call.peer);
     let turn = turns.find((waiting) => waiting.call === call);
     if (turn === undefined) turns.push((turn = { call, start: undefined }));

@@ -86,9 +86,9 @@ export class Dispatcher implements CallServer, StreamHost {
     return this.callers.values();
   }
 
-  /** A call whose storages are on their way keeps its place, unless they are so large that others would wait too long. */
-  reserve(call: InboundCall, ordered: boolean): void {
-    if (ordered) this.turns.reserve(call);
+  /** A call whose storages are on their way keeps its place. */
+  reserve(call: InboundCall): void {
+    this.turns.reserve(call);
   }
 
   /** A call is here with all its storages. What it lies in is valid only now. */

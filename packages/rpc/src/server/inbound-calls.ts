@@ -10,7 +10,7 @@ import type { Tensor } from '@backwire/tensor';
 import type { Definition } from '../base/definitions.ts';
 import type { Environment } from '../base/environment.ts';
 import { RpcError } from '../base/errors.ts';
-import { MAX_IDEMPOTENCY_KEY_LENGTH, MAX_INTERNED_NAMES, MAX_TRACE_BYTES, ORDERED_BODY_BYTES } from '../base/limits.ts';
+import { MAX_IDEMPOTENCY_KEY_LENGTH, MAX_INTERNED_NAMES, MAX_TRACE_BYTES } from '../base/limits.ts';
 import { ITEMS_ENTRY, KEY_ENTRY, TRACE_ENTRY } from '../session/header-entries.ts';
 import { announcedBodies, type IncomingFrame, type RawFrame } from '../session/incoming-frame.ts';
 import type { Peer } from '../session/peer.ts';
@@ -39,8 +39,8 @@ export interface CallServer extends SlotLender {
   arrived(call: InboundCall, arrived: IncomingFrame, tensors: Tensor[]): void;
   /** Answers a call that is not run. */
   refuse(call: InboundCall, error: RpcError): void;
-  /** A call whose storages are on their way keeps its place in the order, unless it is not `ordered`. */
-  reserve(call: InboundCall, ordered: boolean): void;
+  /** A call whose storages are on their way keeps its place in the order. */
+  reserve(call: InboundCall): void;
   /** The caller does not want it any more. */
   cancel(call: InboundCall, reason: RpcError): void;
 }
@@ -111,7 +111,7 @@ export class InboundCalls implements CallOrigin {
     call.state = 'assembling';
     if (call.id !== 0) this.open.set(call.id, call);
     receiver.assemble(frame, tensors as IncomingTensors, done, call);
-    this.server.reserve(call, bodyBytes <= ORDERED_BODY_BYTES);
+    this.server.reserve(call);
   }
 
   /** The storages of a call are here. */
