@@ -241,6 +241,29 @@ describe('a peer that breaks the protocol', () => {
     expect(await agent.run(() => rpcSync('w0', echo, [7]))).toBe(7);
   });
 
+  it('sends pings and reads no answers: they take no memory', async () => {
+    const pings = 400_000;
+    const { agent, talks, call } = await impostor((talk) => {
+      talk.welcome();
+      talk.resume();
+    });
+    void call(20_000);
+    await until(() => talks.at(-1)?.call !== 0 && talks.length > 0, 'the link is open');
+    const talk = talks.at(-1)!;
+    (talk.connection as unknown as { socket: { pause(): void } }).socket.pause();
+    const peer = (agent as Agent).members.list()[0]!;
+    const before = peer.bytesReceived;
+    for (let sent = 0; sent < pings; sent += 1_000) {
+      talk.write((writer) => {
+        for (let i = 0; i < 1_000; i++) writer.idFrame(FrameKind.PING, sent + i, 0, 0, 0, 0, 0);
+      });
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await until(() => peer.bytesReceived - before >= pings * 48, 'the agent has read them all');
+    // What the system holds between the two, and a megabyte.
+    expect(peer.link!.connection.bufferedBytes).toBeLessThan(2 * 2 ** 20);
+  });
+
   it.each<[string, (talk: Talk) => void]>([
     ['skips a number', (talk) => talk.write((writer) => writer.idFrame(FrameKind.CANCEL, 1, 0, 0, 0, 5, 0))],
     ['acknowledges the future', (talk) => talk.write((writer) => writer.frame(FrameKind.ACK, 0, undefined, 0, 77))],

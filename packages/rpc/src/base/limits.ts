@@ -24,6 +24,8 @@ export const CONGESTED_BODY_BYTES = 256 * MIB;
  * handlers that were running when the peer became congested can add to it.
  */
 export const MAX_CONTROL_BACKLOG_BYTES = 512 * MIB;
+/** Bytes handed to the operating system that a peer has not taken, past which its pings are not answered: what waits is a sign of life itself. */
+export const MAX_UNREAD_BYTES = MIB;
 /** A piece of a storage: long enough to be fast, short enough that a small call does not wait for it. */
 export const BODY_CHUNK_BYTES = MIB;
 /** Pieces of storages handed to the connection and not yet taken by the operating system. */

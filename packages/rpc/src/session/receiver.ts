@@ -227,7 +227,7 @@ export class Receiver {
         this.lose(header.id);
         return;
       case FrameKind.PING:
-        this.sender.sendLoose(FrameKind.PONG, header.id, 0, this.handler.running);
+        this.sender.pong(header.id, this.handler.running);
         return;
       case FrameKind.PONG:
         this.handler.pong(header.id);

@@ -14,7 +14,13 @@ import {
   type WireLimits,
 } from '@backwire/wire/internal';
 import { RpcError } from '../base/errors.ts';
-import { CONGESTED_BODY_BYTES, CONGESTED_BYTES, EARLY_FLUSH_BYTES, MAX_CONTROL_BACKLOG_BYTES } from '../base/limits.ts';
+import {
+  CONGESTED_BODY_BYTES,
+  CONGESTED_BYTES,
+  EARLY_FLUSH_BYTES,
+  MAX_CONTROL_BACKLOG_BYTES,
+  MAX_UNREAD_BYTES,
+} from '../base/limits.ts';
 import { BodySender } from './body-sender.ts';
 import { later, soon } from '../base/platform.ts';
 import { Draft } from './draft.ts';
@@ -158,6 +164,12 @@ export class Sender implements SessionPort<PendingWrite> {
     this.looseAck = this.session.lastReceived;
     this.loose.idFrame(kind, id, a, b, c, 0, this.looseAck);
     this.schedule();
+  }
+
+  /** Answers a ping; not while the peer leaves so much unread that it hears from this side anyway: pings cost nothing, so their answers must be bounded. */
+  pong(id: number, running: number): void {
+    if ((this.connection?.bufferedBytes ?? 0) > MAX_UNREAD_BYTES) return;
+    this.sendLoose(FrameKind.PONG, id, 0, running);
   }
 
   /** The same for what may wait for company: it goes with the next frame, or when this turn of the event loop ends. */
