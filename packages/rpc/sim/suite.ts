@@ -46,7 +46,7 @@ export function sessionSuite(rules: Rules = SOUND, seen?: (run: SessionRun) => v
 }
 
 /** The scenario of a seed. */
-export function drawScenario(seed: number): SessionScenario {
+function drawScenario(seed: number): SessionScenario {
   const random = new Random(seed);
   const nodes = random.split('size').int(2, 5);
   const names = nodeNames(nodes);
@@ -85,7 +85,7 @@ function drawOp(random: Random, names: readonly string[]): Op {
 }
 
 /** Runs one scenario under `rules`. */
-export function runScenario(scenario: SessionScenario, rules: Rules): SessionRun {
+function runScenario(scenario: SessionScenario, rules: Rules): SessionRun {
   const { seed, faults, rates, program } = scenario;
   const simulation = new Simulation({ seed, faults, rates });
   const paused = faults.flatMap((fault) => (fault.kind === 'pause' ? [fault.node] : []));

@@ -6,7 +6,7 @@ import type { Served } from './base/served.ts';
 import type { To, WorkerInfo } from './base/worker-info.ts';
 
 /** Another member, as far as its calls go; this worker itself is one, too. */
-export interface CallPeer {
+interface CallPeer {
   readonly worker: WorkerInfo;
 }
 
@@ -18,7 +18,7 @@ export interface CallMembers {
 }
 
 /** What follows an outgoing call. */
-export interface OpenCall {
+interface OpenCall {
   readonly id: number;
 }
 

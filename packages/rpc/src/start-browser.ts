@@ -46,13 +46,13 @@ const BROWSER: Surroundings = {
   isProcessGone: () => false,
 };
 
-/** As in Node, by WebSocket: `store` is 'ws://host:port/backwire', and `security.secret` the group's secret. */
+/** As in Node, by WebSocket: `store` is 'ws://host:port/backwire', and `security.secret` the group's secret. @public */
 export async function initRpc(options: RpcOptions): Promise<RpcAgent> {
   checkGiven(options, 'initRpc');
   return becomeDefault(() => start(options, BROWSER));
 }
 
-/** Starts an agent without touching the default: several in one page. */
+/** Starts an agent without touching the default: several in one page. @public */
 export async function createAgent(options: RpcOptions): Promise<RpcAgent> {
   checkGiven(options, 'createAgent');
   return start(options, BROWSER);

@@ -1,6 +1,6 @@
 /** @file A browser's member of a group, for tests: what the test asks of it goes through `window.backwire`. */
 import { tensor, type Tensor } from '@backwire/tensor';
-
+// eslint-disable-next-line @nx/enforce-module-boundaries -- by its name, so that the condition `browser` decides what it is
 import {
   barrier,
   callContext,

@@ -40,7 +40,7 @@ import {
 } from '../src/internal.ts';
 
 /** Small enough that a decoder which respects them stays fast and small. */
-export const FUZZ_LIMITS: WireLimits = {
+const FUZZ_LIMITS: WireLimits = {
   ...DEFAULT_WIRE_LIMITS,
   maxFrameBytes: 1 << 20,
   maxBodyChunkBytes: 1 << 18,

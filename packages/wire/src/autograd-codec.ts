@@ -49,7 +49,7 @@ export interface PassFailure {
 }
 
 /** What a pass is told at its start. */
-export interface PassFlags {
+interface PassFlags {
   readonly retainGraph: boolean;
   readonly fast: boolean;
   /** All send functions that the roots reach, where they are known at the start. */

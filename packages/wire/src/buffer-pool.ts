@@ -125,7 +125,7 @@ export class BufferPool {
 }
 
 /** Bytes of the buffers that serve requests of `nbytes`. */
-export function sizeClass(nbytes: number): number {
+function sizeClass(nbytes: number): number {
   if (nbytes > MIB) return Math.ceil(nbytes / MIB) * MIB;
   let size = MIN_POOLED_BYTES;
   while (size < nbytes) size *= 2;

@@ -193,6 +193,6 @@ export class ByteWriter {
 }
 
 /** Bytes of the varint of a number below 2^32. */
-export function varintBytes(value: number): number {
+function varintBytes(value: number): number {
   return value < 0x80 ? 1 : value < 0x4000 ? 2 : value < 0x20_0000 ? 3 : value < 0x1000_0000 ? 4 : 5;
 }

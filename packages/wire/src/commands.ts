@@ -13,7 +13,7 @@ export interface GlobalId {
 }
 
 /** The call inside SCRIPT_CALL, PYTHON_CALL and the calls that create an RRef. */
-export interface CallFieldsOf {
+interface CallFieldsOf {
   /** Name of the definition. */
   readonly function: string;
   readonly args: readonly unknown[];
@@ -99,7 +99,7 @@ interface Outcome {
   readonly returned?: readonly GradientsOf[] | undefined;
 }
 /** What a member knows of the others. What is missing is nobody, or no. */
-export interface WireReport {
+interface WireReport {
   /** Of the view that the store had last, as far as the sender knows. */
   readonly epoch: number;
   /** The store answers the sender. */

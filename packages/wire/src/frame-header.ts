@@ -190,11 +190,6 @@ export function patchRemaining(view: DataView, at: number, remainingMs: number):
   view.setUint32(at + 36, remainingMs < 0 ? NO_DEADLINE : Math.min(Math.ceil(remainingMs), NO_DEADLINE - 1), true);
 }
 
-/** Sets flag bits of a frame that is already written. */
-export function patchFlags(view: DataView, at: number, flags: number): void {
-  view.setUint8(at + 1, view.getUint8(at + 1) | flags);
-}
-
 /**
  * Reads the header at `at` into `into`. `headerBytes(kind)` bytes must be there.
  * Throws `protocol-error` for an unknown kind, a number past 2^53 or lengths that do not add up.
@@ -235,7 +230,7 @@ function readCallFields(view: DataView, at: number, into: FrameHeader): void {
 }
 
 /** Writes a safe non-negative integer as two u32 words. */
-export function writeU53(view: DataView, at: number, value: number): void {
+function writeU53(view: DataView, at: number, value: number): void {
   view.setUint32(at, value >>> 0, true);
   view.setUint32(at + 4, (value / TWO_32) >>> 0, true);
 }

@@ -86,8 +86,6 @@ export const INLINE_MESSAGE_BYTES = 64 * KIB;
 export const OUT_OF_BAND_BYTES = 64 * KIB;
 /** Below this a view is sent with its whole storage, as torch does. */
 export const RECOPY_STORAGE_BYTES = 8 * KIB;
-/** Start of every tensor body in received memory, so that any typed array and vector instruction fits. */
-export const BODY_ALIGNMENT = 64;
 
 /** Send slab: one write per tick joins this much. */
 export const SLAB_BYTES = 64 * KIB;

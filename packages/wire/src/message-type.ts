@@ -4,9 +4,9 @@
 export type MessageType = number;
 
 /** Flag of a message that is answered, or sent one way as control. */
-export const REQUEST = 0x100;
+const REQUEST = 0x100;
 /** Flag of an answer. */
-export const RESPONSE = 0x200;
+const RESPONSE = 0x200;
 
 /** The 26 types of torch.distributed.rpc under their own numbers, then those this protocol adds (serial numbers 0x40 and up). */
 export const MessageType = {

@@ -31,7 +31,7 @@ export function doubtSuite(
   };
 }
 
-export function runScenario({ seed, workers, episodes, linked }: DoubtScenario, rules: DoubtRules): DoubtRun {
+function runScenario({ seed, workers, episodes, linked }: DoubtScenario, rules: DoubtRules): DoubtRun {
   const faults = episodes.flatMap((episode) => episode.faults);
   const simulation = new Simulation({ seed, faults, rates: RATES, drift: 0.001 });
   const { clock, network } = simulation;

@@ -96,7 +96,7 @@ function drawScenario(seed: number, size: MembershipSize): MembershipScenario {
   return { seed, ...size, faults, rates, cuts, stayMs };
 }
 
-export function runScenario(scenario: MembershipScenario, rules: MembershipRules): MembershipRun {
+function runScenario(scenario: MembershipScenario, rules: MembershipRules): MembershipRun {
   const { seed, workers, faults, rates, cuts, forMs, stayMs } = scenario;
   const simulation = new Simulation({ seed, faults, rates, drift: 0.001 });
   const oracle = new MembershipOracle(simulation);

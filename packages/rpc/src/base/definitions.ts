@@ -65,7 +65,7 @@ const CLASS_OPTIONS: ReadonlySet<string> = new Set(['methods', 'statics', 'scope
 /** Names that must mean nothing on the proxy of a remote object, or awaiting or printing it would make calls. */
 const HIDDEN: ReadonlySet<string> = new Set(['then', 'toJSON']);
 /** The longest name; it also bounds what a peer may ask for. */
-export const MAX_NAME_LENGTH = 512;
+const MAX_NAME_LENGTH = 512;
 
 /**
  * Lets peers call `fn` under `name`, and returns `fn` itself, which now carries the name.

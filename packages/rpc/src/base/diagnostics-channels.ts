@@ -3,7 +3,7 @@ import type { Channel, TracingChannel } from 'node:diagnostics_channel';
 import type { CallObserver, ObservedCall, ObservedHandler } from './observed-call.ts';
 
 /** What travels on `tracing:backwire:rpc.call:*` (outgoing calls) and `tracing:backwire:rpc.handle:*` (incoming ones). */
-export interface CallTrace {
+interface CallTrace {
   /** The name of the function, 'Class.method' for a method of a remote value. */
   readonly method: string;
   /** 'sync', 'async', 'remote', 'oneway', 'stream', 'other'; 'handler' for an incoming call. */

@@ -7,9 +7,6 @@ const node = globalThis.process as NodeJS.Process | undefined;
 /** Node's crypto; undefined in browsers. */
 export const nodeCrypto: typeof NodeCrypto | undefined = node?.getBuiltinModule?.('node:crypto');
 
-/** Environment variables; none in browsers. */
-export const environment: Readonly<Record<string, string | undefined>> = node?.env ?? {};
-
 /** The number of this process; 0 in browsers. */
 export const processId: number = node?.pid ?? 0;
 

@@ -22,7 +22,7 @@ const OPTIONS: Readonly<Record<string, keyof Limits>> = {
 };
 
 /** '1000001 values at $[0], and limits.maxValues of worker 'w0' is 1000000' of a broken limit; the error's own text otherwise. */
-export function limitText(error: WireError, self: WorkerInfo): string {
+function limitText(error: WireError, self: WorkerInfo): string {
   if (error.code !== 'limit' || error.limit === undefined) return error.message;
   const [kind = '', ...place] = error.what.split(' ');
   const option = OPTIONS[kind];

@@ -1,7 +1,14 @@
 /** @file Puts outgoing calls into frames: arguments encoded in place, names interned, header entries added. */
 import type { Tensor } from '@backwire/tensor';
 import { ambient } from '@backwire/tensor/internal';
-import { FrameFlag, FrameKind, MessageType, planTensors, type HeaderEntry, type TensorPlan } from '@backwire/wire/internal';
+import {
+  FrameFlag,
+  FrameKind,
+  MessageType,
+  planTensors,
+  type HeaderEntry,
+  type TensorPlan,
+} from '@backwire/wire/internal';
 import { ARRIVE } from '../protocol/meetings.ts';
 import type { Environment } from '../base/environment.ts';
 import { NOTHING_INSIDE, WriteContext } from '../extensions/value-context.ts';

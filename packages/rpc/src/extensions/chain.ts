@@ -303,14 +303,3 @@ const WORKER: ValueExtension<ValueContext> = {
     return new WorkerInfo(name, id);
   },
 };
-
-/** Fails when `peer` lacks an extension that the call needs. */
-export function requireExtension(
-  peer: { readonly worker: WorkerInfo; readonly extensions: ReadonlySet<string> },
-  name: string,
-): void {
-  if (peer.extensions.has(name)) return;
-  throw new RpcError('failed-precondition', `worker '${peer.worker.name}' has no extension '${name}'`, {
-    peer: peer.worker,
-  });
-}

@@ -56,7 +56,7 @@ async function onlyGroup(store: Store): Promise<string> {
 }
 
 /** A store that is gone keeps its clients waiting: nobody who looks wants that. */
-export async function within<T>(promise: Promise<T>, timeoutMs: number): Promise<T> {
+async function within<T>(promise: Promise<T>, timeoutMs: number): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(new RpcError('deadline-exceeded', `no answer within ${timeoutMs} ms`)), timeoutMs);

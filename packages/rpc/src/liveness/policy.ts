@@ -27,13 +27,13 @@ export type LivenessEffect<P> =
   | { readonly type: 'accuse'; readonly peer: P; readonly evidence: Evidence; readonly certain: boolean };
 
 /** Between two refusals that count as one process being gone: a listener may be replaced in less. */
-export const REFUSAL_GAP_MS = 200;
+const REFUSAL_GAP_MS = 200;
 /** Between two questions about one lease, at most. */
 const INQUIRY_MS = 2_000;
 /** A lag of the main loop from which a peer counts as busy rather than cut off from this one. */
 const BUSY_AGE_MS = 1_000;
 /** This process was itself away if its clock jumped this far past the time it asked to be woken at. */
-export const OWN_STALL_MS = 1_000;
+const OWN_STALL_MS = 1_000;
 /** Checks are at least this frequent while there are peers. */
 const CHECK_MS = 500;
 

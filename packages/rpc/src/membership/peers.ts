@@ -503,7 +503,7 @@ function sendDrain(peer: Peer): void {
   peer.sender.sendControl(FrameKind.CONTROL, MessageType.DRAIN, notice);
 }
 
-export function asMember(member: { readonly name: string; readonly id: number; readonly incarnation: number }): Member {
+function asMember(member: { readonly name: string; readonly id: number; readonly incarnation: number }): Member {
   return { worker: new WorkerInfo(member.name, member.id), incarnation: member.incarnation };
 }
 

@@ -1,12 +1,5 @@
 /** @file The calls that wait for an answer: slots with a free list, found by call id, and one sweep for all deadlines. */
 
-/** Where a call stands when it fails; decides what is said about whether its handler ran. */
-export type CallStage =
-  /** Not numbered yet: waits for credit, room, or its own tensors. */
-  | 'queued'
-  /** Numbered; the peer may have it. */
-  | 'sent';
-
 /** Bits of a call id that are the slot; the rest counts how often the slot was used, so that a late answer never settles another call. */
 const SLOT_BITS = 20;
 const SLOTS = 2 ** SLOT_BITS;

@@ -4,7 +4,7 @@
 export const ARRIVE = 'rpc/arrive';
 
 /** Why an arrival ended without the others. */
-export type Broken = { readonly gone: string; readonly arrived: readonly string[] };
+type Broken = { readonly gone: string; readonly arrived: readonly string[] };
 
 /** What has to be done; arrivals are the caller's own tokens. */
 export type MeetingEffect<A> =

@@ -25,7 +25,7 @@ export interface ViewMember {
 export type Life = string;
 
 /** How a former member ended. */
-export interface Departure {
+interface Departure {
   readonly name: string;
   readonly id: number;
   readonly incarnation: number;
@@ -54,7 +54,7 @@ export interface ViewChange {
 }
 
 /** Departures a view remembers: enough for a watcher that missed that many changes. */
-export const MAX_DEPARTURES = 256;
+const MAX_DEPARTURES = 256;
 /** Members of one group; ids are 16 bits. */
 export const MAX_MEMBERS = 32_768;
 

@@ -14,9 +14,9 @@ export interface Key {
 export type Keys = readonly [Key, ...Key[]];
 
 /** Shorter secrets can be guessed. */
-export const MIN_SECRET_BYTES = 16;
+const MIN_SECRET_BYTES = 16;
 /** One in use and one on its way in or out. */
-export const MAX_KEYS = 2;
+const MAX_KEYS = 2;
 const encoder = new TextEncoder();
 
 /** A 32-byte key for one purpose in one group, so that a leak of one tells nothing of the others. */

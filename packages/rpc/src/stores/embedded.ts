@@ -4,7 +4,7 @@ import { tlsClientOf } from '../transports/tls.ts';
 import type { Transport } from '../transports/transport.ts';
 import { connectStore, type ConnectStoreOptions, type EmbeddedStore } from './embedded-client.ts';
 
-export { EmbeddedLease, EmbeddedStore } from './embedded-client.ts';
+export { EmbeddedStore } from './embedded-client.ts';
 
 export interface EmbeddedStoreOptions extends Omit<ConnectStoreOptions, 'transport' | 'tlsOf'> {
   /** @default TCP */

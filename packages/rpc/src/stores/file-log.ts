@@ -18,10 +18,6 @@ export const SNAPSHOT_EVERY = 512;
 /** Times an operation may lose the race for the next number before it is given up: others are making progress all the while. */
 const MAX_TRIES = 10_000;
 
-/** What to do, or the result where there is nothing to do. */
-export type Planned<T> =
-  { readonly entry: Uint8Array; readonly apply: (state: StoreState) => T } | { readonly result: T };
-
 export class FileLog {
   readonly state = new StoreState();
   private readonly directory: string;

@@ -46,12 +46,6 @@ export const MAX_FRAME_BYTES = 2 * MAX_VALUE_BYTES + MAX_KEY_BYTES + 64;
 /** A list is cut off at this; a group's records are far below it. */
 export const MAX_LIST_BYTES = 64 * 1024 * 1024;
 
-export interface Frame {
-  readonly op: number;
-  readonly id: number;
-  readonly body: Reader;
-}
-
 /** One frame as a whole. */
 export function frame(op: number, id: number, parts: readonly Uint8Array[]): Uint8Array {
   const length = parts.reduce((sum, part) => sum + part.byteLength, 0);

@@ -6,7 +6,7 @@ import type { Lease, Store } from './store.ts';
 export type LeaseTicket = EmbeddedTicket | EtcdTicket | RedisTicket | FileTicket;
 
 /** A lease of an embedded store. */
-export interface EmbeddedTicket {
+interface EmbeddedTicket {
   readonly kind: 'embedded';
   readonly ttlMs: number;
   readonly host: string;
@@ -26,7 +26,7 @@ export interface EmbeddedTicket {
   readonly ageKey: string;
 }
 
-export interface EtcdTicket {
+interface EtcdTicket {
   readonly kind: 'etcd';
   readonly ttlMs: number;
   readonly endpoints: readonly string[];
@@ -35,7 +35,7 @@ export interface EtcdTicket {
   readonly ageKey: string;
 }
 
-export interface RedisTicket {
+interface RedisTicket {
   readonly kind: 'redis';
   readonly ttlMs: number;
   readonly url: string;
@@ -45,7 +45,7 @@ export interface RedisTicket {
   readonly ageKey: string;
 }
 
-export interface FileTicket {
+interface FileTicket {
   readonly kind: 'file';
   readonly ttlMs: number;
   /** The file whose changes show that the holder lives. Its age is not told: setting a key takes the whole store. */

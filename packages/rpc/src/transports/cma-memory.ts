@@ -4,7 +4,7 @@ import { memoryHelper, type ReadPart } from './memory-helper.ts';
 import { native } from './native.ts';
 
 /** What a range of another process's memory is. */
-export interface RemoteRange {
+interface RemoteRange {
   readonly address: bigint;
   readonly length: number;
 }

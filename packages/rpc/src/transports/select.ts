@@ -12,7 +12,7 @@ import type { Transport } from './transport.ts';
 import { unixTransport } from './unix.ts';
 import { webSocketTransport } from './websocket.ts';
 
-export const DEFAULT_TRANSPORTS: readonly string[] = Object.freeze(['memory', 'port', 'unix', 'tcp']);
+const DEFAULT_TRANSPORTS: readonly string[] = Object.freeze(['memory', 'port', 'unix', 'tcp']);
 
 /** Ways of large bodies beside the connection itself. */
 const CHANNELS: ReadonlySet<string> = new Set(['inline', 'cma']);
@@ -69,7 +69,7 @@ function create(name: string, security: ResolvedSecurity, group: string): Transp
 }
 
 /** TCP as the security mode wants it: in the clear, or under TLS, whose endpoints begin with 'tls:'. */
-export function tcp(security: ResolvedSecurity, group: string): Transport {
+function tcp(security: ResolvedSecurity, group: string): Transport {
   if (security.mode === 'psk' && security.keys !== undefined)
     return tlsTransport({ mode: 'psk', group, keys: security.keys });
   if (security.mode === 'mtls' && security.mtls !== undefined) return tlsTransport({ ...security.mtls, mode: 'mtls' });

@@ -11,7 +11,7 @@ const LARGE_BYTES = 128 * 1024;
 /** How long the peer may take to end its direction once ours has ended. */
 const LINGER_MS = 10_000;
 
-export const UNPROTECTED: Protection = Object.freeze({ encrypted: false, authenticated: false });
+const UNPROTECTED: Protection = Object.freeze({ encrypted: false, authenticated: false });
 
 /** Takes bytes and forgets them. */
 const DISCARD: ByteSink = Object.freeze({

@@ -21,7 +21,7 @@ export type TlsProof =
   | { readonly mode: 'mtls'; readonly key: string; readonly cert: string; readonly ca: string };
 
 /** The one suite whose hash is that of an external pre-shared key; also the fastest with hardware AES. */
-export const TLS_CIPHER = 'TLS_AES_128_GCM_SHA256';
+const TLS_CIPHER = 'TLS_AES_128_GCM_SHA256';
 const BINDING_LABEL = 'EXPORTER-backwire-channel-binding';
 const BINDING_BYTES = 32;
 
@@ -66,11 +66,11 @@ export function tlsClientOf(transport: Transport): TlsClient | undefined {
 }
 
 /** How a key is named on the wire: two are good while keys are being changed. */
-export function pskIdentity(group: string, key: Key): string {
+function pskIdentity(group: string, key: Key): string {
   return `${group}#${key.id}`;
 }
 
-export function pskOf(group: string, key: Key): Uint8Array {
+function pskOf(group: string, key: Key): Uint8Array {
   return deriveKey(key, group, 'tls-psk');
 }
 
