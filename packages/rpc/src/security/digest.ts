@@ -52,7 +52,13 @@ export const portable = {
 const BLOCK_BYTES = 64;
 
 /** Fractional parts of the cube and square roots of the first primes (FIPS 180-4, 4.2.2 and 5.3.3). */
-const { rounds: ROUNDS, start: START } = constants();
+interface Constants {
+  readonly rounds: Uint32Array;
+  readonly start: Uint32Array;
+}
+
+/** Not before they are needed: Node never does, and a thread would start later. */
+let known: Constants | undefined;
 
 /** FIPS 180-4, section 6.2. */
 function digest(message: Uint8Array): Uint8Array {
@@ -63,15 +69,16 @@ function digest(message: Uint8Array): Uint8Array {
   const view = new DataView(padded.buffer);
   view.setUint32(padded.byteLength - 8, Math.floor(length / 2 ** 29));
   view.setUint32(padded.byteLength - 4, (length << 3) >>> 0);
-  const state = START.slice();
+  const { rounds, start } = (known ??= constants());
+  const state = start.slice();
   const words = new Uint32Array(64);
-  for (let at = 0; at < padded.byteLength; at += BLOCK_BYTES) compress(state, words, view, at);
+  for (let at = 0; at < padded.byteLength; at += BLOCK_BYTES) compress(state, rounds, words, view, at);
   const out = new DataView(new ArrayBuffer(32));
   for (const [i, word] of state.entries()) out.setUint32(i * 4, word);
   return new Uint8Array(out.buffer);
 }
 
-function compress(state: Uint32Array, words: Uint32Array, view: DataView, at: number): void {
+function compress(state: Uint32Array, rounds: Uint32Array, words: Uint32Array, view: DataView, at: number): void {
   for (let i = 0; i < 16; i++) words[i] = view.getUint32(at + i * 4);
   for (let i = 16; i < 64; i++) {
     const early = words[i - 15] as number;
@@ -83,7 +90,7 @@ function compress(state: Uint32Array, words: Uint32Array, view: DataView, at: nu
   let [a, b, c, d, e, f, g, h] = state as unknown as [number, number, number, number, number, number, number, number];
   for (let i = 0; i < 64; i++) {
     const s1 = turn(e, 6) ^ turn(e, 11) ^ turn(e, 25);
-    const one = (h + s1 + ((e & f) ^ (~e & g)) + (ROUNDS[i] as number) + (words[i] as number)) | 0;
+    const one = (h + s1 + ((e & f) ^ (~e & g)) + (rounds[i] as number) + (words[i] as number)) | 0;
     const s0 = turn(a, 2) ^ turn(a, 13) ^ turn(a, 22);
     const two = (s0 + ((a & b) ^ (a & c) ^ (b & c))) | 0;
     [h, g, f, e, d, c, b, a] = [g, f, e, (d + one) | 0, c, b, a, (one + two) | 0];
@@ -96,7 +103,7 @@ function turn(word: number, by: number): number {
 }
 
 /** The roots by whole numbers: floating point would do for these, and proves less. */
-function constants(): { rounds: Uint32Array; start: Uint32Array } {
+function constants(): Constants {
   const primes: bigint[] = [];
   for (let n = 2n; primes.length < 64; n++) if (primes.every((prime) => n % prime !== 0n)) primes.push(n);
   const root = (value: bigint, power: bigint): bigint => {
