@@ -23,3 +23,4 @@ export { Seeded, mutate } from './mutate.ts';
 export * from './fuzz.ts';
 export * from './packed.ts';
 export * from './python-peer.ts';
+export { threadTexts } from './threads.ts';

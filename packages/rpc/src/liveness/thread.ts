@@ -4,7 +4,8 @@ import { runAtRoot } from '@backwire/tensor/internal';
 import type { Lease, Store } from '../stores/store.ts';
 import { inLoop, type KeepAlive } from './keep-alive.ts';
 import { canTicket, type LeaseTicket } from '../stores/ticket.ts';
-import { LIVENESS_THREAD_SOURCE } from './thread-source.ts';
+import { LEASE_THREAD } from '../gen/lease-thread.ts';
+import type { LeaseThreadData } from './lease-thread.ts';
 
 export interface KeepAliveOptions {
   /** The key, under the lease, that holds the age of the main loop's last tick in ms, as decimal text. */
@@ -37,13 +38,14 @@ function inThread(ticket: LeaseTicket, store: Store, lease: Lease, ageKey: strin
   turn();
   const timer = setInterval(turn, TICK_MS).unref();
   const everyMs = Math.min(ticket.ttlMs / 3, MAX_RENEWAL_MS);
-  const worker = new Worker(LIVENESS_THREAD_SOURCE, {
+  const workerData: LeaseThreadData = { ticket, everyMs, tick };
+  const worker = new Worker(LEASE_THREAD, {
     eval: true,
     // Loaders of the main program would only make it start later.
     execArgv: [],
     env: {},
     name: 'backwire-liveness',
-    workerData: { ...ticket, everyMs, tick },
+    workerData,
     resourceLimits: { maxOldGenerationSizeMb: THREAD_HEAP_MB, maxYoungGenerationSizeMb: 4, stackSizeMb: 1 },
   });
   worker.unref();

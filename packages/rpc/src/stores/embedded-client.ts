@@ -1,16 +1,14 @@
 /** @file The client of an embedded store: what the members of a group use. Runs in browsers too. */
 import { RpcError } from '../base/errors.ts';
-import { STORE_GROUP } from '../security/handshake.ts';
-import { deriveKey, type Keys } from '../security/keys.ts';
+import type { Keys } from '../security/keys.ts';
 import { unref } from '../base/platform.ts';
-import { parseHostPort } from '../transports/dialling.ts';
-import type { TlsClient } from '../transports/tls.ts';
+import type { TlsProof } from '../transports/tls.ts';
 import type { Transport } from '../transports/transport.ts';
 import { EmbeddedLink, closedError, type LinkOptions } from './embedded-link.ts';
 import type { StoreServer } from './embedded-server.ts';
 import { checkDelta, checkExpected, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { openWithin, type OpeningLimits } from './opening.ts';
-import { Op, type Reader, blob, clientKey, i64, keyText, u32, u8 } from './protocol.ts';
+import { Op, type Reader, blob, clientKey, holdBody, i64, keyText, u32, u8 } from './protocol.ts';
 import type { Lease, StoreEvent } from './store.ts';
 import type { LeaseTicket, TicketStore } from './ticket.ts';
 import { settleWait } from './wait.ts';
@@ -21,8 +19,8 @@ export interface ConnectStoreOptions extends OpeningLimits {
   readonly endpoint: string;
   readonly keys?: Keys | undefined;
   readonly transport: Transport;
-  /** How a connection of `transport` is encrypted, for a thread that makes one of its own. */
-  readonly tlsOf?: ((transport: Transport) => TlsClient | undefined) | undefined;
+  /** What both sides of a connection of `transport` prove, for a thread that makes one of its own; undefined when it is not TLS. */
+  readonly tlsOf?: ((transport: Transport) => TlsProof | undefined) | undefined;
   /** The server, if it is this process's: it is closed with the store, once the other clients have had time to leave. */
   readonly server?: StoreServer | undefined;
 }
@@ -225,21 +223,8 @@ export class EmbeddedStore implements TicketStore {
     const tls = this.tlsOf?.(transport);
     if (!(lease instanceof EmbeddedLease) || !lease.isOf(this) || (transport.name !== 'tcp' && tls === undefined))
       return undefined;
-    // Under TLS the key has been proved before the handshake.
-    const key = tls === undefined ? keys?.[0] : undefined;
-    return {
-      kind: 'embedded',
-      ...parseHostPort(endpoint, transport.name),
-      mode: key === undefined ? 'plain' : 'hmac',
-      group: STORE_GROUP,
-      keyId: key?.id ?? '0'.repeat(16),
-      key: key === undefined ? new Uint8Array(0) : deriveKey(key, STORE_GROUP, 'hmac'),
-      tls: tls ?? null,
-      id: lease.id,
-      token: lease.token,
-      ttlMs: lease.ttlMs,
-      ageKey: `/${ageKey}`,
-    };
+    const { id, token, ttlMs } = lease;
+    return { kind: 'embedded', ttlMs, endpoint, keys, tls, id, token, ageKey };
   }
 
   async close(): Promise<void> {
@@ -261,11 +246,7 @@ export class EmbeddedStore implements TicketStore {
   }
 
   async hold(lease: EmbeddedLease): Promise<boolean> {
-    const nothing = blob(new Uint8Array(0));
-    const reply = await this.link.request(Op.HOLD, [u32(lease.id), blob(lease.token), nothing, nothing], {
-      repeatable: true,
-    });
-    return reply.u8() === 1;
+    return (await this.link.request(Op.HOLD, holdBody(lease), { repeatable: true })).u8() === 1;
   }
 
   private onUp(first: boolean): void {

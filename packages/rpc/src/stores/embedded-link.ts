@@ -97,6 +97,21 @@ export class EmbeddedLink {
     this.start(connection);
   }
 
+  /** Dials until a connection is up or the link is closed. */
+  async reconnect(): Promise<void> {
+    let backoff = FIRST_BACKOFF_MS;
+    while (!this.closing.signal.aborted && this.connection === undefined) {
+      try {
+        await this.connect();
+        return;
+      } catch (error) {
+        this.lastError = RpcError.from(error);
+      }
+      await this.pause(backoff / 2 + jitter(backoff));
+      backoff = Math.min(backoff * 1.6, MAX_BACKOFF_MS);
+    }
+  }
+
   /** An id for a request; a watch keeps it as its name. */
   newId(): number {
     const id = this.nextId;
@@ -239,20 +254,6 @@ export class EmbeddedLink {
       else request.reject(this.lastError);
     }
     void this.reconnect();
-  }
-
-  private async reconnect(): Promise<void> {
-    let backoff = FIRST_BACKOFF_MS;
-    while (!this.closing.signal.aborted && this.connection === undefined) {
-      try {
-        await this.connect();
-        return;
-      } catch (error) {
-        this.lastError = RpcError.from(error);
-      }
-      await this.pause(backoff / 2 + jitter(backoff));
-      backoff = Math.min(backoff * 1.6, MAX_BACKOFF_MS);
-    }
   }
 
   /** Sleeps without keeping the process alive: a program that has ended must not hang on a store that is gone. */

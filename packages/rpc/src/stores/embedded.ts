@@ -1,6 +1,6 @@
 /** @file Opens the client of an embedded store over TCP or TLS. */
 import { tcpTransport } from '../transports/tcp.ts';
-import { tlsClientOf } from '../transports/tls.ts';
+import { tlsProofOf } from '../transports/tls.ts';
 import type { Transport } from '../transports/transport.ts';
 import { connectStore, type ConnectStoreOptions, type EmbeddedStore } from './embedded-client.ts';
 
@@ -16,5 +16,5 @@ export interface EmbeddedStoreOptions extends Omit<ConnectStoreOptions, 'transpo
  * @throws RpcError 'deadline-exceeded', 'cancelled', 'unauthenticated' (at once: the secrets will not become equal).
  */
 export function embeddedStore(options: EmbeddedStoreOptions): Promise<EmbeddedStore> {
-  return connectStore({ ...options, transport: options.transport ?? tcpTransport(), tlsOf: tlsClientOf });
+  return connectStore({ ...options, transport: options.transport ?? tcpTransport(), tlsOf: tlsProofOf });
 }

@@ -32,11 +32,13 @@ const MAX_LINE_CHARS = 64 * 1024 * 1024;
 /** Talks to the first endpoint that answers. */
 export class EtcdApi {
   readonly endpoints: readonly string[];
+  private readonly requestMs: number;
   private preferred = 0;
 
-  /** `endpoints`: 'http://host:port' or 'https://host:port'. */
-  constructor(endpoints: readonly string[]) {
+  /** `endpoints`: 'http://host:port' or 'https://host:port'. `requestMs`: how long each may take to answer. */
+  constructor(endpoints: readonly string[], requestMs = REQUEST_MS) {
     this.endpoints = endpoints;
+    this.requestMs = requestMs;
   }
 
   /**
@@ -48,7 +50,7 @@ export class EtcdApi {
     for (let i = 0; i < this.endpoints.length; i++) {
       const at = (this.preferred + i) % this.endpoints.length;
       try {
-        return await limited(REQUEST_MS, [signal], async (limit) => {
+        return await limited(this.requestMs, [signal], async (limit) => {
           const response = await this.post(at, path, body, limit);
           const answer = (await response.json()) as Record<string, unknown>;
           this.preferred = at;
@@ -66,6 +68,13 @@ export class EtcdApi {
       cause: failure,
       executed: 'maybe',
     });
+  }
+
+  /** Renews a lease; false when it is gone. @throws RpcError as `call`, and 'unavailable' when the answer does not say. */
+  async keepAlive(id: string, signal?: AbortSignal): Promise<boolean> {
+    const { result } = (await this.call('/v3/lease/keepalive', { ID: id }, signal)) as { result?: { TTL?: string } };
+    if (result === undefined) throw new RpcError('unavailable', 'etcd does not say how long a lease lasts');
+    return Number(result.TTL ?? 0) > 0;
   }
 
   /**

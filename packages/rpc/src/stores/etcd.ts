@@ -57,8 +57,8 @@ class EtcdLease implements Lease {
 
   private async renew(): Promise<void> {
     // Out of reach is not gone: etcd counts the time itself, and says so when it is up.
-    const left = await this.store.keepAlive(this.id).catch(() => undefined);
-    if (left === 0) this.lose('the lease was not renewed in time');
+    const alive = await this.store.keepAlive(this.id).catch(() => true);
+    if (!alive) this.lose('the lease was not renewed in time');
   }
 
   private finish(): boolean {
@@ -173,11 +173,8 @@ class EtcdStore implements TicketStore {
     });
   }
 
-  /** What is left, in seconds; 0 = gone. */
-  async keepAlive(id: string): Promise<number> {
-    const answer = await this.api.call('/v3/lease/keepalive', { ID: id }, this.closing.signal);
-    const { TTL } = (answer['result'] ?? {}) as { TTL?: string };
-    return Number(TTL ?? 0);
+  keepAlive(id: string): Promise<boolean> {
+    return this.api.keepAlive(id, this.closing.signal);
   }
 
   /** For a thread that renews `lease` beside this store. */

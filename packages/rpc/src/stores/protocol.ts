@@ -89,6 +89,16 @@ export function clientKey(key: string): Uint8Array {
   return blob(new TextEncoder().encode(`/${checkKey(key)}`));
 }
 
+/** The body of a HOLD, which sets a key under the lease too unless `set` is undefined. The first byte of its reply: 1 = renewed, 0 = gone. */
+export function holdBody(
+  lease: { readonly id: number; readonly token: Uint8Array },
+  set?: { readonly key: string; readonly value: Uint8Array },
+): Uint8Array[] {
+  const named =
+    set === undefined ? [blob(new Uint8Array(0)), blob(new Uint8Array(0))] : [clientKey(set.key), blob(set.value)];
+  return [u32(lease.id), blob(lease.token), ...named];
+}
+
 export function keyText(bytes: Uint8Array): string {
   const text = new TextDecoder().decode(bytes);
   return text.startsWith('/') ? text.slice(1) : text;

@@ -1,32 +1,28 @@
 /** @file What another thread needs to hold a lease of a store too. */
-import type { TlsClient } from '../transports/tls.ts';
+import type { Keys } from '../security/keys.ts';
+import type { TlsProof } from '../transports/tls.ts';
 import type { Lease, Store } from './store.ts';
 
 /** Plain data, so that it can be posted to a thread. */
 export type LeaseTicket = EmbeddedTicket | EtcdTicket | RedisTicket | FileTicket;
 
 /** A lease of an embedded store. */
-interface EmbeddedTicket {
+export interface EmbeddedTicket {
   readonly kind: 'embedded';
   readonly ttlMs: number;
-  readonly host: string;
-  readonly port: number;
-  /** How the handshake with the store goes. */
-  readonly mode: 'hmac' | 'plain';
-  readonly group: string;
-  /** Names the key; zeros in mode 'plain'. */
-  readonly keyId: string;
-  /** Derived for this purpose alone; empty in mode 'plain'. */
-  readonly key: Uint8Array;
-  /** How the connection is encrypted; null = it is not. */
-  readonly tls: TlsClient | null;
+  /** 'tcp://host:port', or 'tls://host:port' with `tls`. */
+  readonly endpoint: string;
+  /** undefined = the store asks for no proof of a secret. */
+  readonly keys: Keys | undefined;
+  /** What both sides of the connection prove; undefined = it is not encrypted. */
+  readonly tls: TlsProof | undefined;
   readonly id: number;
   readonly token: Uint8Array;
-  /** The key to be set under the lease, as the store's server names it. */
+  /** The key to be set under the lease. */
   readonly ageKey: string;
 }
 
-interface EtcdTicket {
+export interface EtcdTicket {
   readonly kind: 'etcd';
   readonly ttlMs: number;
   readonly endpoints: readonly string[];
@@ -35,7 +31,7 @@ interface EtcdTicket {
   readonly ageKey: string;
 }
 
-interface RedisTicket {
+export interface RedisTicket {
   readonly kind: 'redis';
   readonly ttlMs: number;
   readonly url: string;
@@ -45,11 +41,25 @@ interface RedisTicket {
   readonly ageKey: string;
 }
 
-interface FileTicket {
+export interface FileTicket {
   readonly kind: 'file';
   readonly ttlMs: number;
   /** The file whose changes show that the holder lives. Its age is not told: setting a key takes the whole store. */
   readonly path: string;
+}
+
+/** Holds a lease from its ticket alone. */
+export interface LeaseHolder {
+  /** Renews the lease and sets its age key; false when the lease is gone. Rejects while that is unknown: the store is out of reach. */
+  hold(ageMs: number): Promise<boolean>;
+  close(): void;
+}
+
+export interface HolderEvents {
+  /** A connection broke and is up again: the lease wants to be held at once. */
+  again(): void;
+  /** The store says that the lease is gone. */
+  lost(): void;
 }
 
 /** A store whose leases can be held from elsewhere. */

@@ -72,7 +72,10 @@ function create(name: string, security: ResolvedSecurity, group: string): Transp
 function tcp(security: ResolvedSecurity, group: string): Transport {
   if (security.mode === 'psk' && security.keys !== undefined)
     return tlsTransport({ mode: 'psk', group, keys: security.keys });
-  if (security.mode === 'mtls' && security.mtls !== undefined) return tlsTransport({ ...security.mtls, mode: 'mtls' });
+  if (security.mode === 'mtls' && security.mtls !== undefined) {
+    const { key, cert, ca } = security.mtls;
+    return tlsTransport({ mode: 'mtls', key, cert, ca });
+  }
   return tcpTransport();
 }
 

@@ -14,7 +14,7 @@ import { reachable } from './tcp.ts';
 import type { Protection } from '../security/protection.ts';
 import type { Connection, DialOptions, ListenOptions, Listener, Transport } from './transport.ts';
 
-/** What the two sides of a TLS connection prove. */
+/** What the two sides of a TLS connection prove: plain data, so that it can be posted to a thread. */
 export type TlsProof =
   | { readonly mode: 'psk'; readonly group: string; readonly keys: Keys }
   /** PEM, or the path of a file that holds it. */
@@ -26,11 +26,6 @@ const BINDING_LABEL = 'EXPORTER-backwire-channel-binding';
 const BINDING_BYTES = 32;
 
 type OnConnection = (connection: Connection) => void;
-
-/** What a TLS client shows, as plain data: another thread can use it too. */
-export type TlsClient =
-  | { readonly minVersion: 'TLSv1.3'; readonly ciphers: string; readonly psk: Uint8Array; readonly identity: string }
-  | { readonly minVersion: 'TLSv1.3'; readonly key: string; readonly cert: string; readonly ca: string };
 
 class TlsTransport implements Transport {
   readonly name = 'tls';
@@ -60,9 +55,9 @@ export function tlsTransport(proof: TlsProof): Transport {
   return new TlsTransport(proof);
 }
 
-/** What the clients of `transport` show; undefined when it is not TLS. */
-export function tlsClientOf(transport: Transport): TlsClient | undefined {
-  return transport instanceof TlsTransport ? clientOf(transport.proof) : undefined;
+/** What the two sides of a connection of `transport` prove; undefined when it is not TLS. */
+export function tlsProofOf(transport: Transport): TlsProof | undefined {
+  return transport instanceof TlsTransport ? transport.proof : undefined;
 }
 
 /** How a key is named on the wire: two are good while keys are being changed. */
@@ -150,22 +145,13 @@ function serverOptions(proof: TlsProof): TlsOptions {
   };
 }
 
-function clientOf(proof: TlsProof): TlsClient {
-  if (proof.mode === 'mtls') return certificates(proof);
-  const key = proof.keys[0];
-  return {
-    minVersion: 'TLSv1.3',
-    ciphers: TLS_CIPHER,
-    psk: pskOf(proof.group, key),
-    identity: pskIdentity(proof.group, key),
-  };
-}
-
 function clientOptions(proof: TlsProof): ConnectionOptions {
-  const client = clientOf(proof);
   // Workers are dialled by address; their names are in the certificate, and are compared with what they claim to be.
-  const base = { ...client, rejectUnauthorized: true, checkServerIdentity: () => undefined };
-  return 'psk' in client ? { ...base, pskCallback: () => ({ psk: client.psk, identity: client.identity }) } : base;
+  const base = { rejectUnauthorized: true, checkServerIdentity: () => undefined };
+  if (proof.mode === 'mtls') return { ...base, ...certificates(proof) };
+  const key = proof.keys[0];
+  const shown = { psk: pskOf(proof.group, key), identity: pskIdentity(proof.group, key) };
+  return { ...base, minVersion: 'TLSv1.3', ciphers: TLS_CIPHER, pskCallback: () => shown };
 }
 
 function certificates({ key, cert, ca }: TlsProof & { mode: 'mtls' }): {

@@ -1,0 +1,99 @@
+/** @file Holds a lease of a store from a ticket: what a thread needs of the stores' clients. */
+import { writeFileSync } from 'node:fs';
+import { EmbeddedLink } from '../stores/embedded-link.ts';
+import { EtcdApi } from '../stores/etcd-api.ts';
+import { holdBody, Op } from '../stores/protocol.ts';
+import type {
+  EmbeddedTicket,
+  EtcdTicket,
+  FileTicket,
+  HolderEvents,
+  LeaseHolder,
+  LeaseTicket,
+} from '../stores/ticket.ts';
+import { tcpTransport } from '../transports/tcp.ts';
+import { tlsTransport } from '../transports/tls.ts';
+import { RedisHolder } from './redis-holder.ts';
+
+export function holderOf(ticket: LeaseTicket, events: HolderEvents): LeaseHolder {
+  switch (ticket.kind) {
+    case 'embedded':
+      return new EmbeddedHolder(ticket, events);
+    case 'etcd':
+      return new EtcdHolder(ticket);
+    case 'redis':
+      return new RedisHolder(ticket, events);
+    case 'file':
+      return new FileHolder(ticket);
+  }
+}
+
+class EmbeddedHolder implements LeaseHolder {
+  private readonly ticket: EmbeddedTicket;
+  private readonly link: EmbeddedLink;
+
+  constructor(ticket: EmbeddedTicket, events: HolderEvents) {
+    const { endpoint, keys, tls } = ticket;
+    this.ticket = ticket;
+    this.link = new EmbeddedLink(
+      { endpoint, keys, transport: tls === undefined ? tcpTransport() : tlsTransport(tls) },
+      {
+        up: (first) => (first ? undefined : events.again()),
+        event: () => undefined,
+        leaseLost: () => events.lost(),
+      },
+    );
+    void this.link.reconnect();
+  }
+
+  async hold(ageMs: number): Promise<boolean> {
+    const body = holdBody(this.ticket, { key: this.ticket.ageKey, value: new TextEncoder().encode(`${ageMs}`) });
+    return (await this.link.request(Op.HOLD, body, { repeatable: false })).u8() === 1;
+  }
+
+  close(): void {
+    this.link.close();
+  }
+}
+
+/** An endpoint that is silent for longer keeps the lease from the next one. */
+const ETCD_REQUEST_MS = 3_000;
+
+class EtcdHolder implements LeaseHolder {
+  private readonly ticket: EtcdTicket;
+  private readonly api: EtcdApi;
+  private readonly closing = new AbortController();
+
+  constructor(ticket: EtcdTicket) {
+    this.ticket = ticket;
+    this.api = new EtcdApi(ticket.endpoints, ETCD_REQUEST_MS);
+  }
+
+  async hold(ageMs: number): Promise<boolean> {
+    const { id, ageKey } = this.ticket;
+    if (!(await this.api.keepAlive(id, this.closing.signal))) return false;
+    const value = Buffer.from(`${ageMs}`).toString('base64');
+    await this.api.call('/v3/kv/put', { key: ageKey, value, lease: id }, this.closing.signal);
+    return true;
+  }
+
+  close(): void {
+    this.closing.abort();
+  }
+}
+
+class FileHolder implements LeaseHolder {
+  private readonly path: string;
+
+  constructor({ path }: FileTicket) {
+    this.path = path;
+  }
+
+  async hold(): Promise<boolean> {
+    // Different each time, and from what the main thread writes.
+    writeFileSync(this.path, `thread ${process.hrtime.bigint()}`);
+    return true;
+  }
+
+  close(): void {}
+}
