@@ -1,6 +1,7 @@
 /** @file Reading the memory of another process of this user (Linux), through the optional package `koffi`. */
 import { readFileSync } from 'node:fs';
-import { memoryHelper, type ReadPart } from './memory-helper.ts';
+import { memoryHelper } from './memory-helper.ts';
+import { partReader, rangeReader } from './memory-parts.ts';
 import { native } from './native.ts';
 
 /** What a range of another process's memory is. */
@@ -37,24 +38,17 @@ function load(): CrossMemory | undefined {
   const libc = native();
   if (libc === undefined) return undefined;
   try {
-    // Both lists are of two words an entry, address and length: arrays of them cost less than objects.
-    const readv = libc.func(
-      'intptr_t process_vm_readv(int pid, const void *local, ulong liovcnt, const void *remote, ulong riovcnt, ulong flags)',
-    );
+    const readRanges = rangeReader(libc);
+    const readPart = partReader(readRanges);
     // Of no bytes: it moves nothing and returns where its first argument is.
     const place = libc.func('uintptr_t memmove(void *to, const void *from, size_t count)');
     allowReaders(libc.func('int prctl(int option, ulong two, ulong three, ulong four, ulong five)'));
     const addressOf = (memory: Uint8Array): bigint => BigInt(place(memory, memory, 0) as number | bigint);
-    const readPart: ReadPart = (pid, to, from, length) => {
-      const size = BigInt(length);
-      const got = readv(pid, BigUint64Array.of(to, size), 1, BigUint64Array.of(from, size), 1, 0);
-      return Number(got) === length;
-    };
     const readAll = (pid: number, ranges: readonly RemoteRange[], into: readonly Uint8Array[]): boolean => {
       const local = BigUint64Array.from(into.flatMap((memory) => [addressOf(memory), BigInt(memory.byteLength)]));
       const remote = BigUint64Array.from(ranges.flatMap(({ address, length }) => [address, BigInt(length)]));
       const total = ranges.reduce((sum, { length }) => sum + length, 0);
-      return Number(readv(pid, local, into.length, remote, ranges.length, 0)) === total;
+      return readRanges(pid, local, remote) === total;
     };
     const read = (pid: number, ranges: readonly RemoteRange[], into: readonly Uint8Array[]): boolean => {
       const large = ranges.findIndex(({ length }) => length >= SHARED_READ_BYTES);

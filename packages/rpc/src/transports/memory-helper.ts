@@ -1,35 +1,32 @@
 /** @file A second thread that reads the memory of another process together with the main one: one core copies at half the speed of two. */
-import { createRequire } from 'node:module';
 import { Worker } from 'node:worker_threads';
 import { InvariantError } from '../base/errors.ts';
-import { native } from './native.ts';
-
-/*
- * The two share a control block. Main writes a job (process, addresses, length) and opens it by storing `job number ‖ 0` in WORD; both
- * threads then take parts by counting WORD up, which fails for who has read an older job; main returns when every part that was taken
- * is done. A helper that wakes late finds nothing left: it costs nothing but the wake-up.
- */
+import { MEMORY_THREAD } from '../gen/memory-thread.ts';
+import {
+  CONTROL_BYTES,
+  DONE,
+  FAILED,
+  JOB_BYTES,
+  PARTS,
+  PART_MASK,
+  READY,
+  WORD,
+  type MemoryThreadData,
+  type ReadPart,
+} from './memory-parts.ts';
+import { koffiPath, native } from './native.ts';
 
 /** One part: small enough that waiting for the other's last one is short, long enough to make the calls cheap. */
 const PART_BYTES = 512 * 1024;
 /** Parts of one job have 8 bits, of which the last value says that it is closed. */
 const MAX_PARTS = 128;
-const CLOSED = 255;
-const WORD = 0;
-const DONE = 1;
-const FAILED = 2;
-const PARTS = 3;
-/** The thread's number for the system, once it is ready. */
-const READY = 4;
+const CLOSED = PART_MASK;
 /** The other thread is in the middle of a copy of half a megabyte: it is starved, not late. */
 const STUCK_MS = 60_000;
 /** Looks at the shared word before it sleeps on it: waking up takes longer than most parts have left. */
 const SPINS = 2_000;
 /** The program is small; a thread that grows past this has a defect. */
 const THREAD_HEAP_MB = 8;
-
-/** Reads `length` bytes at `from` of process `pid` to `to` of this one. False when not all could be read; never throws. */
-export type ReadPart = (pid: number, to: bigint, from: bigint, length: number) => boolean;
 
 let holders = 0;
 let helper: MemoryHelper | undefined;
@@ -60,8 +57,8 @@ export function memoryHelper(read: ReadPart): MemoryHelper | undefined {
 }
 
 export class MemoryHelper {
-  private readonly control = new Int32Array(new SharedArrayBuffer(32));
-  private readonly job = new BigInt64Array(new SharedArrayBuffer(40));
+  private readonly control = new Int32Array(new SharedArrayBuffer(CONTROL_BYTES));
+  private readonly job = new BigInt64Array(new SharedArrayBuffer(JOB_BYTES));
   private readonly readPart: ReadPart;
   private readonly worker: Worker;
   private readonly processors = new Processors();
@@ -71,17 +68,18 @@ export class MemoryHelper {
   constructor(read: ReadPart) {
     this.readPart = read;
     Atomics.store(this.control, WORD, CLOSED);
-    this.worker = new Worker(SOURCE, {
+    const workerData: MemoryThreadData = {
+      koffi: koffiPath(),
+      control: this.control.buffer,
+      job: this.job.buffer,
+    };
+    this.worker = new Worker(MEMORY_THREAD, {
       eval: true,
       // Loaders of the main program would only make it start later.
       execArgv: [],
       env: {},
       name: 'backwire-memory',
-      workerData: {
-        koffi: createRequire(import.meta.url).resolve('koffi'),
-        control: this.control.buffer,
-        job: this.job.buffer,
-      },
+      workerData,
       resourceLimits: { maxOldGenerationSizeMb: THREAD_HEAP_MB, maxYoungGenerationSizeMb: 2, stackSizeMb: 1 },
     });
     this.worker.unref();
@@ -119,7 +117,7 @@ export class MemoryHelper {
     let own = 0;
     for (;;) {
       const word = Atomics.load(control, WORD);
-      const part = word & 255;
+      const part = word & PART_MASK;
       if (part >= parts) break;
       if (Atomics.compareExchange(control, WORD, word, word + 1) !== word) continue;
       const at = part * partBytes;
@@ -186,42 +184,3 @@ class Processors {
     if (others.some((byte) => byte !== 0)) this.setAffinity?.(tid, MASK_BYTES, others);
   }
 }
-
-const SOURCE = String.raw`
-'use strict';
-const { workerData } = require('node:worker_threads');
-const libc = require(workerData.koffi).load(null);
-const readv = libc.func(
-  'intptr_t process_vm_readv(int pid, const void *local, ulong liovcnt, const void *remote, ulong riovcnt, ulong flags)',
-);
-const gettid = libc.func('int gettid()');
-const WORD = 0, DONE = 1, FAILED = 2, PARTS = 3, READY = 4;
-const control = new Int32Array(workerData.control);
-const job = new BigInt64Array(workerData.job);
-const local = new BigUint64Array(2);
-const remote = new BigUint64Array(2);
-Atomics.store(control, READY, gettid());
-for (;;) {
-  const word = Atomics.load(control, WORD);
-  const part = word & 255;
-  if (part >= Atomics.load(control, PARTS)) {
-    Atomics.wait(control, WORD, word);
-    continue;
-  }
-  const [pid, to, from, length, partBytes] = job;
-  if (Atomics.compareExchange(control, WORD, word, word + 1) !== word) continue;
-  const at = BigInt(part) * partBytes;
-  const count = length - at < partBytes ? length - at : partBytes;
-  local[0] = to + at;
-  remote[0] = from + at;
-  local[1] = remote[1] = count;
-  let got = -1;
-  try {
-    got = Number(readv(Number(pid), local, 1, remote, 1, 0));
-  } finally {
-    if (got !== Number(count)) Atomics.store(control, FAILED, 1);
-    Atomics.add(control, DONE, 1);
-    Atomics.notify(control, DONE, 1);
-  }
-}
-`;

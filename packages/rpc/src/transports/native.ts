@@ -23,10 +23,19 @@ export function native(): Native | undefined {
   return loaded;
 }
 
+/** Where the package is. @throws Error when it is not installed. */
+export function koffiPath(): string {
+  return createRequire(import.meta.url).resolve('koffi');
+}
+
+/** The C library by the package at that place: a thread that runs from text cannot look for it. */
+export function loadNative(koffi: string): Native {
+  return (createRequire(koffi)(koffi) as Koffi).load(null);
+}
+
 function load(): Native | undefined {
   try {
-    const koffi = createRequire(import.meta.url)('koffi') as Koffi;
-    return koffi.load(null);
+    return loadNative(koffiPath());
   } catch {
     return undefined;
   }
