@@ -6,7 +6,8 @@ import { here } from '../here.ts';
 import { limits } from '../limits.ts';
 import { broadcastShapes, sizeOf } from '../shape.ts';
 import type { Backend, DeviceBuffer, DeviceDType, DeviceTensor, Worth } from './backend.ts';
-import { WEBGPU_THREAD_SOURCE, type Answer, type Command, type Started, type ThreadData } from './webgpu-thread.ts';
+import { WEBGPU_THREAD } from '../gen/webgpu-thread.ts';
+import type { Answer, Command, Started, WebgpuThreadData } from './webgpu-commands.ts';
 
 /** Going to the thread and back costs far more than small work; element by element the way to the device costs most of all. */
 export const WEBGPU_WORTH: Worth = {
@@ -31,8 +32,8 @@ function open(): Backend {
   if (threads === undefined || here === undefined) throw new TensorError('the webgpu backend needs Node');
   const { port1, port2 } = new threads.MessageChannel();
   const signal = new Int32Array(new SharedArrayBuffer(4));
-  const workerData: ThreadData = { base: here, port: port2, signal };
-  const worker = new threads.Worker(WEBGPU_THREAD_SOURCE, {
+  const workerData: WebgpuThreadData = { base: here, port: port2, signal };
+  const worker = new threads.Worker(WEBGPU_THREAD, {
     eval: true,
     workerData,
     transferList: [port2],

@@ -1,0 +1,30 @@
+/** @file What the main thread and the thread that owns the WebGPU device say to each other. */
+import type { MessagePort } from 'node:worker_threads';
+import type { DeviceDType } from './backend.ts';
+
+/** What the main thread asks for. Ids of tensors are chosen by the asker, so that nothing but `download` needs an answer. */
+export type Command =
+  | { readonly op: 'upload'; readonly id: number; readonly dtype: DeviceDType; readonly bytes: Uint8Array }
+  | {
+      readonly op: 'run';
+      readonly id: number;
+      readonly kernel: string;
+      readonly inputs: Readonly<Record<string, readonly [id: number, shape: readonly number[]]>>;
+      readonly attrs: Readonly<Record<string, unknown>>;
+    }
+  | { readonly op: 'free'; readonly id: number }
+  | { readonly op: 'download'; readonly id: number };
+
+/** The first message: what the driver calls itself, or why there is no device. */
+export type Started = { readonly adapter: string } | { readonly error: string };
+
+export type Answer = { readonly bytes: Uint8Array } | { readonly error: string };
+
+/** What the thread is started with. */
+export interface WebgpuThreadData {
+  /** Where the packages are looked up from. */
+  readonly base: string;
+  readonly port: MessagePort;
+  /** Raised and notified with each answer. */
+  readonly signal: Int32Array;
+}
