@@ -52,8 +52,8 @@ export interface AgentOptions {
 }
 
 const DIAL_MS = 10_000;
-/** The id of a caller that is no member yet: no RRef is its. */
-const NOBODY = -1;
+/** The id of a caller that is no member yet, which none ever gets: no RRef is its. */
+const NOBODY = 0x7fff;
 /** What leaving on its own may take. */
 const DISPOSE_MS = 5_000;
 

@@ -22,7 +22,8 @@ const UPDATE = 'torch.distributed.rpc._utils._update_group_membership';
 const DEVICES = 'torch.distributed.rpc.backend_registry._get_device_infos';
 /** Ids of Python's workers are ranks; ours are drawn, from here up, so that none ever comes back: torch keeps dead pipes by id. */
 const FIRST_ID = 1_000;
-const MAX_ID = 0x7fff;
+/** The largest stands for those who are not members yet. */
+const MAX_ID = 0x7ffe;
 const NEXT_ID = 'backwire/next_id';
 /** How long one member may take to answer a change. */
 const MEMBER_MS = 10_000;
