@@ -8,6 +8,7 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
   tensor: ['nn', 'optim', 'autograd/derivatives', 'autograd/backward', 'ops', 'autograd', 'backends', 'gen'],
   wire: ['testdata', 'gen'],
   rpc: [
+    'agent',
     'inspection',
     'membership',
     'client',

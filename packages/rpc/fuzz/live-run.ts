@@ -12,7 +12,7 @@ import {
 } from '@backwire/wire/internal';
 import { encodeValue } from '@backwire/wire';
 import { Random } from '@backwire/testing';
-import type { Agent } from '../src/agent.ts';
+import type { Agent } from '../src/agent/agent.ts';
 import { createAgent, rpcFunction, rpcSync } from '../src/index.ts';
 import { Group } from '../src/membership/group.ts';
 import { inLoop } from '../src/liveness/keep-alive.ts';

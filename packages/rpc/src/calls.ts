@@ -2,8 +2,8 @@
 import { noGrad, Tensor, type Named, type nn } from '@backwire/tensor';
 import { ambient, runWith } from '@backwire/tensor/internal';
 import type { RpcAgent } from './base/rpc-agent.ts';
-import type { CallingAgent } from './calling-agent.ts';
-import { agentOf, wholeAgentOf } from './current-agent.ts';
+import type { CallingAgent } from './agent/calling-agent.ts';
+import { agentOf, wholeAgentOf } from './agent/current-agent.ts';
 import { nameOf, type AnyFn, type NotGenerator } from './base/definitions.ts';
 import { RpcError } from './base/errors.ts';
 import type { CallLabel } from './extensions/extension.ts';

@@ -1,3 +1,3 @@
 /** @file The public surface of @backwire/rpc. */
 export * from './shared.ts';
-export { createAgent, initRpc } from './start-node.ts';
+export { createAgent, initRpc } from './agent/start-node.ts';

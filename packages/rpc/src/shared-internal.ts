@@ -32,7 +32,7 @@ export { CALL_OPTIONS, checkArguments, checkTimeoutMs, refuseUnknown } from './b
 export { nearestName, optionNames, unknownOption } from '@backwire/tensor/internal';
 export { adoptArguments, runInScope } from './server/handler.ts';
 export { system as systemError } from './base/system-error.ts';
-export { checkTensorsServed, served, servedClassOf } from './gate.ts';
+export { checkTensorsServed, served, servedClassOf } from './agent/gate.ts';
 export { callLabelled, collectInWaitAll } from './calls.ts';
 export { withoutSlot } from './server/inbound-call.ts';
 export { errorName, type RecentCall } from './inspection/call-log.ts';
@@ -44,8 +44,8 @@ export type { Budget, OpenCall, SessionReport, WorkerReport } from './inspection
 export { handledMethod, incomingTrace, withTrace } from './inspection/trace.ts';
 export { unwatchAbort, watchAbort } from './base/abort-signals.ts';
 export { DECISIONS_PER_EPOCH } from './protocol/membership.ts';
-export type { CallCollectives, CallMaker, CallMembers, CallingAgent } from './calling-agent.ts';
-export { becomeDefault, forgetDefault } from './default-agent.ts';
-export { EventHub } from './events.ts';
+export type { CallCollectives, CallMaker, CallMembers, CallingAgent } from './agent/calling-agent.ts';
+export { becomeDefault, forgetDefault } from './agent/default-agent.ts';
+export { EventHub } from './agent/events.ts';
 export type { Answer, CallForm } from './client/pending-call.ts';
 export { Served } from './base/served.ts';

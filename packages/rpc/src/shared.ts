@@ -30,6 +30,6 @@ export type {
   StreamOptions,
 } from './base/options.ts';
 export type { Lease, Store } from './stores/store.ts';
-export { currentAgent, shutdown } from './start.ts';
+export { currentAgent, shutdown } from './agent/start.ts';
 export { WorkerInfo, type To } from './base/worker-info.ts';
-export type { RpcOptions } from './rpc-options.ts';
+export type { RpcOptions } from './agent/rpc-options.ts';

@@ -7,7 +7,7 @@
 import { ChaosProxy, eventually, Random, type ProxyAddress } from '@backwire/testing';
 import { full, type Tensor } from '@backwire/tensor';
 import { afterEach, describe, expect, it } from 'vitest';
-import type { Agent } from '../src/agent.ts';
+import type { Agent } from '../src/agent/agent.ts';
 import { rpcAsync, rpcFunction, rpcInfo, rpcOneway, rpcStream, rpcSync, type RpcAgent } from '../src/index.ts';
 import type { Peer } from '../src/session/peer.ts';
 import { startCluster, type Cluster } from './cluster.ts';

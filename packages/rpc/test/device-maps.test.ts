@@ -1,6 +1,6 @@
 /** @file Device maps: requests go by the caller's map, answers by its reverse, and both say what has no place. */
 import { afterEach, describe, expect, it } from 'vitest';
-import type { Agent } from '../src/agent.ts';
+import type { Agent } from '../src/agent/agent.ts';
 import { DeviceMaps } from '../src/base/device-maps.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
 

@@ -1,7 +1,7 @@
 /** @file A worker that leaves: what it runs is finished, what is new is refused before it is sent, and the others hear of it. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { tensor, type Tensor } from '@backwire/tensor';
-import type { Agent } from '../src/agent.ts';
+import type { Agent } from '../src/agent/agent.ts';
 import {
   createAgent,
   RpcError,

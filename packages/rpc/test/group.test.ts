@@ -12,7 +12,7 @@ import {
   type RpcAgent,
   type RpcOptions,
 } from '../src/index.ts';
-import type { Agent } from '../src/agent.ts';
+import type { Agent } from '../src/agent/agent.ts';
 import { memoryStore } from '../src/stores/memory.ts';
 import type { Store } from '../src/stores/store.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';

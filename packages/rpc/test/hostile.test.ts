@@ -12,7 +12,7 @@ import {
   MessageType,
   type FrameHeader,
 } from '@backwire/wire/internal';
-import type { Agent } from '../src/agent.ts';
+import type { Agent } from '../src/agent/agent.ts';
 import { rpcName } from '@backwire/tensor';
 import { encodeValue } from '@backwire/wire';
 import { createAgent, rpcClass, rpcFunction, rpcInfo, rpcSync, type RpcAgent, type RpcOptions } from '../src/index.ts';

@@ -14,7 +14,7 @@ import {
   type RpcOptions,
   type WorkerInfo,
 } from '../src/index.ts';
-import type { Agent } from '../src/agent.ts';
+import type { Agent } from '../src/agent/agent.ts';
 import { CONGESTED_BODY_BYTES } from '../src/base/limits.ts';
 import type { Peer } from '../src/session/peer.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';

@@ -3,7 +3,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { tensor, zeros, type Tensor } from '@backwire/tensor';
 import { sparseFromParts } from '@backwire/tensor/internal';
 import { memory } from '@backwire/tensor';
-import type { Agent } from '../src/agent.ts';
+import type { Agent } from '../src/agent/agent.ts';
 import { rpcAsync, rpcFunction, rpcInfo, rpcStream } from '../src/index.ts';
 import { startCluster, type Cluster } from './cluster.ts';
 

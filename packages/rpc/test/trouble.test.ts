@@ -3,7 +3,7 @@ import { connect, createServer, type AddressInfo, type Server, type Socket } fro
 import { ChaosProxy, eventually, freePort, TestCluster } from '@backwire/testing';
 import { full, type Tensor } from '@backwire/tensor';
 import { afterEach, describe, expect, it } from 'vitest';
-import type { Agent } from '../src/agent.ts';
+import type { Agent } from '../src/agent/agent.ts';
 import { createAgent, rpcFunction, rpcInfo, rpcSync, type RpcAgent, type RpcOptions } from '../src/index.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
 import type { Transport } from '../src/transports/transport.ts';

@@ -12,7 +12,7 @@ import {
   type RpcOptions,
   type Security,
 } from '../index.ts';
-import type { Agent } from '../agent.ts';
+import type { Agent } from '../agent/agent.ts';
 import { Certificates, hasOpenssl } from '../../test/certificates.ts';
 import { until } from '../../test/cluster.ts';
 import { MAX_INSPECTORS } from './limits.ts';

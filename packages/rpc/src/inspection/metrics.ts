@@ -1,5 +1,5 @@
 /** @file The numbers of one agent: counters that only grow, and what there is now. */
-import type { AgentParts } from '../agent-parts.ts';
+import type { AgentParts } from './agent-parts.ts';
 
 /** What `RpcAgent.metrics()` gives of one session. */
 export interface PeerMetrics {

@@ -1,5 +1,5 @@
 /** @file What a read-only look at one agent shows. No argument and no result is ever in it. */
-import type { AgentParts } from '../agent-parts.ts';
+import type { AgentParts } from './agent-parts.ts';
 import type { Peer } from '../session/peer.ts';
 import type { View } from '../protocol/membership.ts';
 import type { CallLog, PeerCalls, RecentCall } from './call-log.ts';

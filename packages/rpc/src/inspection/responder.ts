@@ -1,5 +1,5 @@
 /** @file The agent's side of an inspection: whoever holds the group's secret may look, and nothing more. */
-import type { AgentParts } from '../agent-parts.ts';
+import type { AgentParts } from './agent-parts.ts';
 import type { Connection } from '../transports/transport.ts';
 import { CallLog } from './call-log.ts';
 import { JsonSink, sendJson } from './frames.ts';

@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { freePort } from '@backwire/testing';
 import { fromBytes, tensor, type Tensor } from '@backwire/tensor';
 import { createAgent, rpcAsync, remoteFunction, rpcInfo, type RpcAgent } from '../index.ts';
-import type { Agent } from '../agent.ts';
+import type { Agent } from '../agent/agent.ts';
 import { portTransport } from './port.ts';
 import type { ByteSink, Connection } from './transport.ts';
 

@@ -9,9 +9,9 @@ import {
   type Liveness,
   type Logger,
   type Security,
-} from './base/options.ts';
-import type { Extension } from './extensions/extension.ts';
-import type { Store } from './stores/store.ts';
+} from '../base/options.ts';
+import type { Extension } from '../extensions/extension.ts';
+import type { Store } from '../stores/store.ts';
 
 export interface RpcOptions {
   /** This worker's name, unique in the group. */

@@ -1,16 +1,16 @@
 /** @file Starts agents in Node. */
 import { hostname } from 'node:os';
-import type { RpcAgent } from './base/rpc-agent.ts';
+import type { RpcAgent } from '../base/rpc-agent.ts';
 import { becomeDefault } from './default-agent.ts';
-import { keepAlive } from './liveness/thread.ts';
+import { keepAlive } from '../liveness/thread.ts';
 import type { RpcOptions } from './rpc-options.ts';
-import { resolveSecurity } from './security/policy.ts';
+import { resolveSecurity } from '../security/policy.ts';
 import { checkGiven, start, type Surroundings } from './start.ts';
-import { openStore } from './stores/open.ts';
-import { isProcessGone, processSpace } from './base/process-state.ts';
-import { knock } from './transports/knock.ts';
-import { createTransports } from './transports/select.ts';
-import { unixTransport } from './transports/unix.ts';
+import { openStore } from '../stores/open.ts';
+import { isProcessGone, processSpace } from '../base/process-state.ts';
+import { knock } from '../transports/knock.ts';
+import { createTransports } from '../transports/select.ts';
+import { unixTransport } from '../transports/unix.ts';
 
 const NODE: Surroundings = {
   env: process.env,

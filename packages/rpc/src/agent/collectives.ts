@@ -1,15 +1,15 @@
 /** @file Things a group does together: all-gather, barrier, all-reduce, broadcast. The member with the smallest name collects and answers. */
 import { Tensor } from '@backwire/tensor';
-import type { AgentParts } from './agent-parts.ts';
-import { systemFunction } from './base/definitions.ts';
-import { RpcError, rpcInfo } from './base/errors.ts';
-import { InboundCall } from './server/inbound-call.ts';
-import { MAX_COLLECTIVE_TAGS, MAX_OPEN_COLLECTIVES } from './base/limits.ts';
+import type { AgentParts } from '../inspection/agent-parts.ts';
+import { systemFunction } from '../base/definitions.ts';
+import { RpcError, rpcInfo } from '../base/errors.ts';
+import { InboundCall } from '../server/inbound-call.ts';
+import { MAX_COLLECTIVE_TAGS, MAX_OPEN_COLLECTIVES } from '../base/limits.ts';
 import { ambient, runWith } from '@backwire/tensor/internal';
-import { checkTimeoutMs, type CallOptions } from './base/options.ts';
-import { watchSilence, workersText } from './server/silence.ts';
-import type { WorkerInfo } from './base/worker-info.ts';
-import { ARRIVE, Meetings, type MeetingEffect, type Opening } from './protocol/meetings.ts';
+import { checkTimeoutMs, type CallOptions } from '../base/options.ts';
+import { watchSilence, workersText } from '../server/silence.ts';
+import type { WorkerInfo } from '../base/worker-info.ts';
+import { ARRIVE, Meetings, type MeetingEffect, type Opening } from '../protocol/meetings.ts';
 
 /** The function by which members ask whom they wait for. */
 const MISSING = 'rpc/missing';

@@ -1,9 +1,9 @@
 /** @file The part of an agent that programs' calls use. Another implementation of it joins groups that speak another protocol. */
-import type { RpcAgent } from './base/rpc-agent.ts';
-import type { CallOptions } from './base/options.ts';
-import type { Answer, CallForm } from './client/pending-call.ts';
-import type { Served } from './base/served.ts';
-import type { To, WorkerInfo } from './base/worker-info.ts';
+import type { RpcAgent } from '../base/rpc-agent.ts';
+import type { CallOptions } from '../base/options.ts';
+import type { Answer, CallForm } from '../client/pending-call.ts';
+import type { Served } from '../base/served.ts';
+import type { To, WorkerInfo } from '../base/worker-info.ts';
 
 /** Another member, as far as its calls go; this worker itself is one, too. */
 interface CallPeer {

@@ -1,12 +1,12 @@
 /** @file The options of one agent, checked and filled in. */
 import type { Named } from '@backwire/tensor';
-import type { DeviceMaps } from './base/device-maps.ts';
-import type { FaultInjection, Limits, Liveness, Logger } from './base/options.ts';
-import type { Extension } from './extensions/extension.ts';
-import type { ResolvedSecurity } from './security/policy.ts';
-import type { ViewMember } from './protocol/membership.ts';
-import type { Store } from './stores/store.ts';
-import type { Knock } from './transports/knock.ts';
+import type { DeviceMaps } from '../base/device-maps.ts';
+import type { FaultInjection, Limits, Liveness, Logger } from '../base/options.ts';
+import type { Extension } from '../extensions/extension.ts';
+import type { ResolvedSecurity } from '../security/policy.ts';
+import type { ViewMember } from '../protocol/membership.ts';
+import type { Store } from '../stores/store.ts';
+import type { Knock } from '../transports/knock.ts';
 
 export interface Settings {
   readonly name: string;

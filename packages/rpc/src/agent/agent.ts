@@ -10,45 +10,45 @@ import {
   ValueCodec,
   type WireLimits,
 } from '@backwire/wire/internal';
-import type { AgentEvents, RpcAgent, ShutdownOptions } from './base/rpc-agent.ts';
+import type { AgentEvents, RpcAgent, ShutdownOptions } from '../base/rpc-agent.ts';
 import type { CallingAgent } from './calling-agent.ts';
-import { Caller } from './client/caller.ts';
+import { Caller } from '../client/caller.ts';
 import { Collectives } from './collectives.ts';
-import type { ValueContext } from './base/environment.ts';
-import { DecodeContext } from './extensions/value-context.ts';
-import { nameOf, type Definition } from './base/definitions.ts';
-import type { DeviceMaps } from './base/device-maps.ts';
-import { Dispatcher } from './server/dispatcher.ts';
+import type { ValueContext } from '../base/environment.ts';
+import { DecodeContext } from '../extensions/value-context.ts';
+import { nameOf, type Definition } from '../base/definitions.ts';
+import type { DeviceMaps } from '../base/device-maps.ts';
+import { Dispatcher } from '../server/dispatcher.ts';
 import { EventHub } from './events.ts';
-import { RpcError } from './base/errors.ts';
+import { RpcError } from '../base/errors.ts';
 import type {
   ExtensionHost,
   ExtensionInternals,
   ExtensionSession,
   MessageOptions,
   RpcMessage,
-} from './extensions/extension.ts';
-import { ExtensionChain } from './extensions/chain.ts';
+} from '../extensions/extension.ts';
+import { ExtensionChain } from '../extensions/chain.ts';
 import { FrameRouter, type RouterParts } from './frame-router.ts';
-import { FaultInjector } from './session/fault-injection.ts';
-import { type Group } from './membership/group.ts';
-import { InboundCall } from './server/inbound-call.ts';
-import { isInspector, serveInspector } from './inspection/responder.ts';
-import { metricsOf, type AgentMetrics } from './inspection/metrics.ts';
-import { Observers } from './base/call-observers.ts';
-import { encodeCallMessage, encodeFor, readCallPayload } from './extensions/call-message.ts';
-import { Peers } from './membership/peers.ts';
-import { refuseUnknown, type CallOptions, type Limits, type Liveness, type Logger } from './base/options.ts';
-import { Membership, type View, type ViewMember } from './protocol/membership.ts';
-import { Served } from './base/served.ts';
+import { FaultInjector } from '../session/fault-injection.ts';
+import { type Group } from '../membership/group.ts';
+import { InboundCall } from '../server/inbound-call.ts';
+import { isInspector, serveInspector } from '../inspection/responder.ts';
+import { metricsOf, type AgentMetrics } from '../inspection/metrics.ts';
+import { Observers } from '../base/call-observers.ts';
+import { encodeCallMessage, encodeFor, readCallPayload } from '../extensions/call-message.ts';
+import { Peers } from '../membership/peers.ts';
+import { refuseUnknown, type CallOptions, type Limits, type Liveness, type Logger } from '../base/options.ts';
+import { Membership, type View, type ViewMember } from '../protocol/membership.ts';
+import { Served } from '../base/served.ts';
 import { Shutdown, type Ending } from './shutdown.ts';
 import type { Settings } from './settings.ts';
-import { unsent } from './base/unsent.ts';
-import { StallGuard } from './server/stall-guard.ts';
-import type { Connection, Listener, Transport } from './transports/transport.ts';
-import { WorkerInfo, type To } from './base/worker-info.ts';
-import { claimIn, claimOf, dialMember, type Dialer } from './connect/dial.ts';
-import { createAcceptor } from './connect/accept.ts';
+import { unsent } from '../base/unsent.ts';
+import { StallGuard } from '../server/stall-guard.ts';
+import type { Connection, Listener, Transport } from '../transports/transport.ts';
+import { WorkerInfo, type To } from '../base/worker-info.ts';
+import { claimIn, claimOf, dialMember, type Dialer } from '../connect/dial.ts';
+import { createAcceptor } from '../connect/accept.ts';
 
 const LISTEN_OPTIONS: ReadonlySet<string> = new Set(['signal']);
 const NO_EXTENSIONS: ReadonlySet<string> = new Set();

@@ -1,18 +1,18 @@
 /** @file The end of an agent: one deadline for all of it, and who is missing is named. */
 import { MessageType, FrameKind, encodeProto, controlProto } from '@backwire/wire/internal';
-import type { AgentParts } from './agent-parts.ts';
+import type { AgentParts } from '../inspection/agent-parts.ts';
 import type { Collectives } from './collectives.ts';
 import { forgetDefault } from './default-agent.ts';
 import type { Settings } from './settings.ts';
-import type { Listener } from './transports/transport.ts';
-import { RpcError, rpcInfo } from './base/errors.ts';
-import type { Group } from './membership/group.ts';
+import type { Listener } from '../transports/transport.ts';
+import { RpcError, rpcInfo } from '../base/errors.ts';
+import type { Group } from '../membership/group.ts';
 import { optionNames } from '@backwire/tensor/internal';
-import { checkTimeoutMs, refuseUnknown } from './base/options.ts';
-import { openWork, watchSilence } from './server/silence.ts';
-import type { FaultInjector } from './session/fault-injection.ts';
-import type { ShutdownOptions } from './base/rpc-agent.ts';
-import { cancelUnread } from './client/stream-reader.ts';
+import { checkTimeoutMs, refuseUnknown } from '../base/options.ts';
+import { openWork, watchSilence } from '../server/silence.ts';
+import type { FaultInjector } from '../session/fault-injection.ts';
+import type { ShutdownOptions } from '../base/rpc-agent.ts';
+import { cancelUnread } from '../client/stream-reader.ts';
 
 const SHUTDOWN_OPTIONS = optionNames<ShutdownOptions>({ graceful: true, timeoutMs: true, onLeak: true });
 

@@ -1,8 +1,8 @@
 /** @file What system functions ask before they run what others have defined: whether the current agent serves it. */
 import { agentOf } from './current-agent.ts';
-import type { Definition } from './base/definitions.ts';
-import { RpcError } from './base/errors.ts';
-import { system } from './base/system-error.ts';
+import type { Definition } from '../base/definitions.ts';
+import { RpcError } from '../base/errors.ts';
+import { system } from '../base/system-error.ts';
 
 /** What `name` means here to peers. @throws RpcError 'not-found', 'permission-denied', as a call of that name would. */
 export function served(name: string): Definition {

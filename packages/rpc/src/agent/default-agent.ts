@@ -1,6 +1,6 @@
 /** @file The process's default agent. */
-import { RpcError } from './base/errors.ts';
-import type { RpcAgent } from './base/rpc-agent.ts';
+import { RpcError } from '../base/errors.ts';
+import type { RpcAgent } from '../base/rpc-agent.ts';
 
 // On a well-known global symbol, so that two installed copies of this package agree.
 const KEY = Symbol.for('backwire.rpc.default');

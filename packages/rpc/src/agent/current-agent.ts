@@ -1,9 +1,9 @@
 /** @file Which agent is meant where none is named: the ambient one, else the process's default. */
 import { ambient } from '@backwire/tensor/internal';
 import type { Agent } from './agent.ts';
-import type { RpcAgent } from './base/rpc-agent.ts';
+import type { RpcAgent } from '../base/rpc-agent.ts';
 import type { CallingAgent } from './calling-agent.ts';
-import { RpcError } from './base/errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { defaultAgent } from './default-agent.ts';
 
 /** The agent in the options, else the one whose handler or `run` is running, else the default. @throws RpcError 'failed-precondition' */

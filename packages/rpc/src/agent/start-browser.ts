@@ -1,21 +1,21 @@
 /** @file Starts agents in browsers: members of a group that dial the others by WebSocket and are dialled by nobody. */
-import type { RpcAgent } from './base/rpc-agent.ts';
+import type { RpcAgent } from '../base/rpc-agent.ts';
 import { becomeDefault } from './default-agent.ts';
-import { RpcError } from './base/errors.ts';
-import { newId } from './base/ids.ts';
-import { inLoop } from './liveness/keep-alive.ts';
-import type { Security } from './base/options.ts';
+import { RpcError } from '../base/errors.ts';
+import { newId } from '../base/ids.ts';
+import { inLoop } from '../liveness/keep-alive.ts';
+import type { Security } from '../base/options.ts';
 import type { RpcOptions } from './rpc-options.ts';
-import { STORE_GROUP } from './security/handshake.ts';
-import { keyOf, keysOf } from './security/keys.ts';
-import type { ResolvedSecurity } from './security/policy.ts';
+import { STORE_GROUP } from '../security/handshake.ts';
+import { keyOf, keysOf } from '../security/keys.ts';
+import type { ResolvedSecurity } from '../security/policy.ts';
 import { checkGiven, start, type Surroundings } from './start.ts';
-import { splitAddress } from './stores/address.ts';
-import { connectStore } from './stores/embedded-client.ts';
-import { memoryStore } from './stores/memory.ts';
-import { prefixStore } from './stores/prefix.ts';
-import type { Transport } from './transports/transport.ts';
-import { webSocketClientTransport } from './transports/websocket-client.ts';
+import { splitAddress } from '../stores/address.ts';
+import { connectStore } from '../stores/embedded-client.ts';
+import { memoryStore } from '../stores/memory.ts';
+import { prefixStore } from '../stores/prefix.ts';
+import type { Transport } from '../transports/transport.ts';
+import { webSocketClientTransport } from '../transports/websocket-client.ts';
 
 /** A page shares its machine with nobody it could tell apart. */
 const page = `browser/${newId()}`;

@@ -1,10 +1,10 @@
 /** @file Starts agents: options checked, store opened, doors opened, group joined. What differs between Node and browsers is passed in. */
 import { Agent } from './agent.ts';
-import type { RpcAgent, ShutdownOptions } from './base/rpc-agent.ts';
+import type { RpcAgent, ShutdownOptions } from '../base/rpc-agent.ts';
 import { agentOf } from './current-agent.ts';
-import { DeviceMaps } from './base/device-maps.ts';
-import { RpcError } from './base/errors.ts';
-import { Group } from './membership/group.ts';
+import { DeviceMaps } from '../base/device-maps.ts';
+import { RpcError } from '../base/errors.ts';
+import { Group } from '../membership/group.ts';
 import type { Settings } from './settings.ts';
 import {
   checkOptions,
@@ -16,17 +16,17 @@ import {
   DEFAULT_RPC_TIMEOUT_MS,
   fillNumbers,
   type Logger,
-} from './base/options.ts';
+} from '../base/options.ts';
 import { runAtRoot } from '@backwire/tensor/internal';
-import type { KeepAlive } from './liveness/keep-alive.ts';
-import type { ResolvedSecurity } from './security/policy.ts';
-import type { Security } from './base/options.ts';
+import type { KeepAlive } from '../liveness/keep-alive.ts';
+import type { ResolvedSecurity } from '../security/policy.ts';
+import type { Security } from '../base/options.ts';
 import { checkRpcOptions, type RpcOptions } from './rpc-options.ts';
-import { prefixStore } from './stores/prefix.ts';
-import type { Lease, OpenStoreOptions, Store } from './stores/store.ts';
-import type { Knock } from './transports/knock.ts';
-import type { Connection, Listener, Transport } from './transports/transport.ts';
-import { checkWorkerId, checkWorkerName } from './base/worker-info.ts';
+import { prefixStore } from '../stores/prefix.ts';
+import type { Lease, OpenStoreOptions, Store } from '../stores/store.ts';
+import type { Knock } from '../transports/knock.ts';
+import type { Connection, Listener, Transport } from '../transports/transport.ts';
+import { checkWorkerId, checkWorkerName } from '../base/worker-info.ts';
 
 /** What the platform has to offer. */
 export interface Surroundings {

@@ -1,14 +1,14 @@
 /** @file Which half of an agent gets a frame: requests go to its server, answers to its client, the rest to extensions. */
 import { MessageType as Types } from '@backwire/wire/internal';
 import type { MessageType } from '@backwire/wire';
-import { AnswerReader } from './client/answer-reader.ts';
-import type { Caller } from './client/caller.ts';
-import type { ExtendedEnvironment } from './extensions/chain.ts';
-import type { Dispatcher } from './server/dispatcher.ts';
-import type { InboundCalls } from './server/inbound-calls.ts';
-import type { Peer } from './session/peer.ts';
-import type { RawFrame } from './session/incoming-frame.ts';
-import type { FrameHandler } from './session/receiver.ts';
+import { AnswerReader } from '../client/answer-reader.ts';
+import type { Caller } from '../client/caller.ts';
+import type { ExtendedEnvironment } from '../extensions/chain.ts';
+import type { Dispatcher } from '../server/dispatcher.ts';
+import type { InboundCalls } from '../server/inbound-calls.ts';
+import type { Peer } from '../session/peer.ts';
+import type { RawFrame } from '../session/incoming-frame.ts';
+import type { FrameHandler } from '../session/receiver.ts';
 
 export interface RouterParts {
   readonly environment: ExtendedEnvironment;

@@ -12,7 +12,7 @@ import {
   rpcStream,
   type RpcAgent,
   type RpcOptions,
-} from './index.ts';
+} from '../index.ts';
 
 const scale = rpcFunction('agent-test/scale', (x: Tensor, by: number) => x.mul(by));
 const echo = rpcFunction('agent-test/echo', (x: unknown) => x);

@@ -1,11 +1,11 @@
 /** @file The listeners of an agent's events. */
 import { runAtRoot } from '@backwire/tensor/internal';
-import { unwatchAbort, watchAbort } from './base/abort-signals.ts';
-import type { AgentEvents } from './base/rpc-agent.ts';
-import { RpcError } from './base/errors.ts';
-import { MAX_EVENT_LISTENERS } from './base/limits.ts';
-import { checkSignal } from './base/options.ts';
-import { warn } from './base/platform.ts';
+import { unwatchAbort, watchAbort } from '../base/abort-signals.ts';
+import type { AgentEvents } from '../base/rpc-agent.ts';
+import { RpcError } from '../base/errors.ts';
+import { MAX_EVENT_LISTENERS } from '../base/limits.ts';
+import { checkSignal } from '../base/options.ts';
+import { warn } from '../base/platform.ts';
 
 const EVENTS: ReadonlySet<string> = new Set<keyof AgentEvents>([
   'peer-suspect',
