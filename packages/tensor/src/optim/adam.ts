@@ -1,7 +1,14 @@
 /** @file Adam and its relatives: AdamW with decoupled decay, Adamax with the infinity norm. */
 import type { DeviceUpdate } from '../backends/backend.ts';
-import type { Tensor } from '../tensor.ts';
-import { checkRange, Optimizer, rpcName, type CommonOptions, type ParameterState, type Values } from './optimizer.ts';
+import {
+  checkRange,
+  Optimizer,
+  rpcName,
+  type CommonOptions,
+  type ParameterState,
+  type Params,
+  type Values,
+} from './optimizer.ts';
 
 export interface AdamOptions extends CommonOptions {
   /** Learning rate. @default 0.001 (Adamax: 0.002) */
@@ -16,19 +23,18 @@ export interface AdamOptions extends CommonOptions {
   readonly amsgrad?: boolean;
 }
 
-abstract class MomentOptimizer extends Optimizer {
-  protected readonly options: Required<AdamOptions>;
+abstract class MomentOptimizer extends Optimizer<AdamOptions> {
 
-  constructor(params: Iterable<Tensor>, options: AdamOptions, defaults: { lr: number; weightDecay: number }) {
+  constructor(params: Params, options: AdamOptions, defaults: { lr: number; weightDecay: number }) {
     super(params);
-    this.options = this.configure<AdamOptions>(
+    this.configure(
       { betas: [0.9, 0.999], eps: 1e-8, amsgrad: false, ...defaults },
       options,
     );
   }
 
   protected override validate(): void {
-    const { lr, betas, eps, weightDecay } = this.paramGroups[0] as unknown as Required<AdamOptions>;
+    const { lr, betas, eps, weightDecay } = this.options;
     checkRange('learning rate', lr, lr >= 0);
     checkRange('epsilon value', eps, eps >= 0);
     for (const [i, beta] of betas.entries()) checkRange(`beta parameter at index ${i}`, beta, beta >= 0 && beta < 1);
@@ -115,7 +121,7 @@ abstract class AdamRule extends MomentOptimizer {
 export class Adam extends AdamRule {
   static readonly [rpcName] = 'optim.Adam';
   protected readonly decoupled = false;
-  constructor(params: Iterable<Tensor>, options: AdamOptions = {}) {
+  constructor(params: Params, options: AdamOptions = {}) {
     super(params, options, { lr: 1e-3, weightDecay: 0 });
   }
 }
@@ -124,7 +130,7 @@ export class Adam extends AdamRule {
 export class AdamW extends AdamRule {
   static readonly [rpcName] = 'optim.AdamW';
   protected readonly decoupled = true;
-  constructor(params: Iterable<Tensor>, options: AdamOptions = {}) {
+  constructor(params: Params, options: AdamOptions = {}) {
     super(params, options, { lr: 1e-3, weightDecay: 1e-2 });
   }
 }
@@ -133,7 +139,7 @@ export class AdamW extends AdamRule {
 export class Adamax extends MomentOptimizer {
   static readonly [rpcName] = 'optim.Adamax';
   protected readonly slotNames = ['exp_avg', 'exp_inf'];
-  constructor(params: Iterable<Tensor>, options: AdamOptions = {}) {
+  constructor(params: Params, options: AdamOptions = {}) {
     super(params, options, { lr: 2e-3, weightDecay: 0 });
   }
 

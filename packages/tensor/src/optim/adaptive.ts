@@ -1,6 +1,13 @@
 /** @file Optimisers with a rate per element: Adagrad, Adadelta, RMSprop and Rprop. */
-import type { Tensor } from '../tensor.ts';
-import { checkRange, Optimizer, rpcName, type CommonOptions, type ParameterState, type Values } from './optimizer.ts';
+import {
+  checkRange,
+  Optimizer,
+  rpcName,
+  type CommonOptions,
+  type ParameterState,
+  type Params,
+  type Values,
+} from './optimizer.ts';
 
 export interface AdagradOptions extends CommonOptions {
   /** @default 0.01 */
@@ -16,22 +23,20 @@ export interface AdagradOptions extends CommonOptions {
 }
 
 /** Duchi et al. 2011. Takes sparse gradients. */
-export class Adagrad extends Optimizer {
+export class Adagrad extends Optimizer<AdagradOptions> {
   static readonly [rpcName] = 'optim.Adagrad';
-  private readonly options: Required<AdagradOptions>;
   protected readonly slotNames = ['sum'];
 
-  constructor(params: Iterable<Tensor>, options: AdagradOptions = {}) {
+  constructor(params: Params, options: AdagradOptions = {}) {
     super(params);
-    this.options = this.configure<AdagradOptions>(
+    this.configure(
       { lr: 1e-2, lrDecay: 0, weightDecay: 0, initialAccumulatorValue: 0, eps: 1e-10 },
       options,
     );
   }
 
   protected override validate(): void {
-    const { lr, lrDecay, weightDecay, initialAccumulatorValue, eps } = this
-      .paramGroups[0] as unknown as Required<AdagradOptions>;
+    const { lr, lrDecay, weightDecay, initialAccumulatorValue, eps } = this.options;
     checkRange('learning rate', lr, lr >= 0);
     checkRange('lr_decay value', lrDecay, lrDecay >= 0);
     checkRange('weight_decay value', weightDecay, weightDecay >= 0);
@@ -71,18 +76,17 @@ export interface AdadeltaOptions extends CommonOptions {
 }
 
 /** Zeiler 2012. */
-export class Adadelta extends Optimizer {
+export class Adadelta extends Optimizer<AdadeltaOptions> {
   static readonly [rpcName] = 'optim.Adadelta';
-  private readonly options: Required<AdadeltaOptions>;
   protected readonly slotNames = ['square_avg', 'acc_delta'];
 
-  constructor(params: Iterable<Tensor>, options: AdadeltaOptions = {}) {
+  constructor(params: Params, options: AdadeltaOptions = {}) {
     super(params);
-    this.options = this.configure<AdadeltaOptions>({ lr: 1, rho: 0.9, eps: 1e-6, weightDecay: 0 }, options);
+    this.configure({ lr: 1, rho: 0.9, eps: 1e-6, weightDecay: 0 }, options);
   }
 
   protected override validate(): void {
-    const { lr, rho, eps, weightDecay } = this.paramGroups[0] as unknown as Required<AdadeltaOptions>;
+    const { lr, rho, eps, weightDecay } = this.options;
     checkRange('learning rate', lr, lr >= 0);
     checkRange('rho value', rho, rho >= 0 && rho <= 1);
     checkRange('epsilon value', eps, eps >= 0);
@@ -118,20 +122,19 @@ export interface RMSpropOptions extends CommonOptions {
 }
 
 /** Hinton's lecture 6e; centred as in Graves 2013. */
-export class RMSprop extends Optimizer {
+export class RMSprop extends Optimizer<RMSpropOptions> {
   static readonly [rpcName] = 'optim.RMSprop';
-  private readonly options: Required<RMSpropOptions>;
 
-  constructor(params: Iterable<Tensor>, options: RMSpropOptions = {}) {
+  constructor(params: Params, options: RMSpropOptions = {}) {
     super(params);
-    this.options = this.configure<RMSpropOptions>(
+    this.configure(
       { lr: 1e-2, alpha: 0.99, eps: 1e-8, weightDecay: 0, momentum: 0, centered: false },
       options,
     );
   }
 
   protected override validate(): void {
-    const { lr, alpha, eps, weightDecay, momentum } = this.paramGroups[0] as unknown as Required<RMSpropOptions>;
+    const { lr, alpha, eps, weightDecay, momentum } = this.options;
     checkRange('learning rate', lr, lr >= 0);
     checkRange('alpha value', alpha, alpha >= 0);
     checkRange('epsilon value', eps, eps >= 0);
@@ -174,18 +177,17 @@ export interface RpropOptions extends CommonOptions {
 }
 
 /** Riedmiller & Braun 1993, without backtracking of the weight, as in PyTorch. */
-export class Rprop extends Optimizer {
+export class Rprop extends Optimizer<RpropOptions> {
   static readonly [rpcName] = 'optim.Rprop';
-  private readonly options: Required<RpropOptions>;
   protected readonly slotNames = ['prev', 'step_size'];
 
-  constructor(params: Iterable<Tensor>, options: RpropOptions = {}) {
+  constructor(params: Params, options: RpropOptions = {}) {
     super(params);
-    this.options = this.configure<RpropOptions>({ lr: 1e-2, etas: [0.5, 1.2], stepSizes: [1e-6, 50] }, options);
+    this.configure({ lr: 1e-2, etas: [0.5, 1.2], stepSizes: [1e-6, 50] }, options);
   }
 
   protected override validate(): void {
-    const { lr, etas } = this.paramGroups[0] as unknown as Required<RpropOptions>;
+    const { lr, etas } = this.options;
     checkRange('learning rate', lr, lr >= 0);
     if (!(etas[0] > 0 && etas[0] < 1 && etas[1] > 1))
       throw new RangeError(`Invalid eta values: ${etas[0]}, ${etas[1]}`);

@@ -8,7 +8,7 @@ import { rpcName } from '../named.ts';
 import { check, each, FLOATING } from '../ops/takes.ts';
 import { sweep } from '../scope.ts';
 import { Storage } from '../storage.ts';
-import type { Tensor } from '../tensor.ts';
+import { Tensor } from '../tensor.ts';
 import { loadState, saveState, type OptimizerState, type Remembered } from './state.ts';
 import {
   lanesOf,
@@ -46,38 +46,115 @@ export interface ParamGroup {
   /** Learning rate. */
   lr: number;
   maximize: boolean;
-  /** The optimiser's other options, by the names its constructor takes. */
+  /** The optimiser's other options, by the names its constructor takes, and what a scheduler notes. */
   [option: string]: unknown;
 }
 
+/** Parameters with options of their own: those left out are the optimiser's. */
+export interface GivenGroup {
+  readonly params: Iterable<Tensor>;
+  readonly [option: string]: unknown;
+}
+
+/** What an optimiser is made of: parameters, or groups of them. */
+export type Params = Iterable<Tensor> | Iterable<GivenGroup>;
+
+/** What schedulers note in a group, beside its options. */
+const NOTES: ReadonlySet<string> = new Set(['initialLr', 'maxLr', 'minLr', 'maxMomentum', 'baseMomentum']);
+
 /**
  * Updates parameters from gradients. `step()` reads each parameter's `grad`; `step(grads)` takes the gradients in the order of the
- * parameters, null where there is none. A parameter without a gradient is left alone. The gradients stay the caller's. Complex
- * parameters are updated as pairs of real numbers.
+ * parameters, group after group, null where there is none. A parameter without a gradient is left alone. The gradients stay the caller's.
+ * Complex parameters are updated as pairs of real numbers.
  */
-export abstract class Optimizer {
-  readonly params: readonly Tensor[];
-  /** The options in force: one group of all parameters. */
-  readonly paramGroups: readonly [ParamGroup];
-  private readonly states: (Remembered | undefined)[];
+export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
+  private readonly given: readonly GivenGroup[];
+  private defaults: Readonly<Record<string, unknown>> = {};
+  private readonly groups: ParamGroup[] = [];
+  private readonly flat: Tensor[] = [];
+  /** The group of each parameter. */
+  private readonly groupAt: ParamGroup[] = [];
+  /** The group whose options are in force: that of the parameter which is being updated. */
+  private group: ParamGroup = { params: [], lr: 0, maximize: false };
+  private readonly states: (Remembered | undefined)[] = [];
 
-  constructor(params: Iterable<Tensor>) {
+  /** @param params parameters, or groups of them with options of their own: `[{ params, lr: 0.1 }, { params: others }]`. */
+  constructor(params: Params) {
     if (typeof (params as Iterable<Tensor> | undefined)?.[Symbol.iterator] !== 'function')
       throw new TypeError(
         `${nameOf(this)} takes a list of parameters, such as model.parameters(); got ${kindOf(params)}`,
       );
-    this.params = [...params];
-    if (this.params.length === 0) throw new RangeError('optimizer got an empty parameter list');
-    for (const [i, param] of this.params.entries()) {
-      if (typeof (param as Tensor | undefined)?.isLeaf !== 'boolean')
-        throw new TypeError(`${nameOf(this)} takes tensors; parameter ${i} is ${kindOf(param)}`);
-      if (!param.isLeaf) throw new TypeError(`can't optimize a non-leaf Tensor (parameter ${i})`);
-      if (param.layout !== 'strided') throw new TypeError(`can't optimize a sparse tensor (parameter ${i})`);
-      if (!isDifferentiable(param.dtype))
-        throw new TypeError(`can't optimize a tensor of ${param.dtype} (parameter ${i})`);
+    const given = [...params];
+    if (given.length === 0) throw new RangeError('optimizer got an empty parameter list');
+    this.given = given.some(isGroup) ? given.map((one, i) => this.asGroup(one, i)) : [{ params: given as Tensor[] }];
+    // Options are added by `configure`; an optimiser of a class without any has its parameters from the start.
+    for (const group of this.given) this.admit(group, {});
+    this.group = this.groups[0] as ParamGroup;
+  }
+
+  /** All parameters, group after group. */
+  get params(): readonly Tensor[] {
+    return this.flat;
+  }
+
+  /** The options in force, for each group. */
+  get paramGroups(): readonly [ParamGroup, ...ParamGroup[]] {
+    return this.groups as unknown as readonly [ParamGroup, ...ParamGroup[]];
+  }
+
+  /** The options of the group whose parameter is being updated. */
+  protected get options(): Required<O> {
+    return this.group as unknown as Required<O>;
+  }
+
+  /** Adds parameters, such as those of layers that are trained from now on; options left out are the optimiser's. */
+  addParamGroup(group: GivenGroup): void {
+    const given = this.asGroup(group, this.groups.length);
+    const added = this.admit(given, this.defaults);
+    try {
+      this.put(added, given);
+    } catch (error) {
+      this.groups.pop();
+      this.flat.length -= added.params.length;
+      this.groupAt.length = this.flat.length;
+      this.states.length = this.flat.length;
+      throw error;
+    } finally {
+      this.group = this.groups[0] as ParamGroup;
     }
-    this.paramGroups = [{ params: this.params, lr: 0, maximize: false }];
-    this.states = new Array<Remembered | undefined>(this.params.length).fill(undefined);
+  }
+
+  private asGroup(given: unknown, i: number): GivenGroup {
+    if (!isGroup(given)) throw new TypeError(`param group must be an object with params; group ${i} is ${kindOf(given)}`);
+    const list = (given.params as unknown) instanceof Tensor ? [given.params as unknown as Tensor] : [...given.params];
+    if (list.length === 0) throw new RangeError(`optimizer got an empty list of parameters in group ${i}`);
+    return { ...given, params: list };
+  }
+
+  /** Makes a group of checked parameters. */
+  private admit(given: GivenGroup, defaults: Readonly<Record<string, unknown>>): ParamGroup {
+    const first = this.flat.length;
+    const params = [...given.params];
+    for (const [i, param] of params.entries()) this.checkParam(param, first + i);
+    if (params.some((param) => this.flat.includes(param)))
+      throw new RangeError('some parameters appear in more than one parameter group');
+    const group: ParamGroup = { params, lr: 0, maximize: false, ...defaults };
+    this.groups.push(group);
+    for (const param of params) {
+      this.flat.push(param);
+      this.groupAt.push(group);
+      this.states.push(undefined);
+    }
+    return group;
+  }
+
+  private checkParam(param: Tensor, i: number): void {
+    if (typeof (param as Tensor | undefined)?.isLeaf !== 'boolean')
+      throw new TypeError(`${nameOf(this)} takes tensors; parameter ${i} is ${kindOf(param)}`);
+    if (!param.isLeaf) throw new TypeError(`can't optimize a non-leaf Tensor (parameter ${i})`);
+    if (param.layout !== 'strided') throw new TypeError(`can't optimize a sparse tensor (parameter ${i})`);
+    if (!isDifferentiable(param.dtype))
+      throw new TypeError(`can't optimize a tensor of ${param.dtype} (parameter ${i})`);
   }
 
   /** @throws RangeError when `grads` is given with another length than `params`. */
@@ -89,11 +166,31 @@ export abstract class Optimizer {
     }
     const given = this.params.map((param, i) => (grads === undefined ? param.meta?.grad : grads[i]) ?? null);
     // All of them before anything changes.
-    for (const [i, grad] of given.entries()) if (grad !== null) this.checkGradient(i, grad);
-    noGrad(() => {
-      for (const [i, grad] of given.entries()) if (grad !== null) this.stepOne(i, grad);
-    });
+    this.eachIn(given, (i, grad) => this.checkGradient(i, grad));
+    noGrad(() => this.eachIn(given, (i, grad) => this.stepOne(i, grad)));
   }
+
+  /** Calls `fn` for each gradient that is there, with the options of its parameter in force. */
+  private eachIn(grads: readonly (Tensor | null)[], fn: (i: number, grad: Tensor) => void): void {
+    try {
+      for (let i = 0; i < grads.length; i++) {
+        const grad = grads[i] ?? null;
+        if (grad === null) continue;
+        this.group = this.groupAt[i] as ParamGroup;
+        fn(i, grad);
+      }
+    } finally {
+      this.group = this.groups[0] as ParamGroup;
+    }
+  }
+
+  /** The names of the accumulators of parameter `i`. */
+  private readonly namesAt = (i: number): readonly string[] => {
+    this.group = this.groupAt[i] as ParamGroup;
+    const names = this.slotNames;
+    this.group = this.groups[0] as ParamGroup;
+    return names;
+  };
 
   /** Drops the gradients: `grad` is null afterwards. */
   zeroGrad(): void {
@@ -111,7 +208,7 @@ export abstract class Optimizer {
    * The tensors are copies, and the caller's.
    */
   stateDict(): OptimizerState {
-    return saveState(this.params, this.states, this.slotNames, this.paramGroups[0]);
+    return saveState(this.params, this.states, this.namesAt, this.groups);
   }
 
   /**
@@ -119,15 +216,17 @@ export abstract class Optimizer {
    * @throws RangeError when it belongs to other parameters or to another optimiser.
    */
   loadStateDict(saved: OptimizerState): void {
-    const [group] = this.paramGroups;
-    const before = { ...group };
+    const before = this.groups.map((group) => ({ ...group }));
     try {
       // Which accumulators there are depends on the options.
-      const load = loadState(this.params, saved, group);
-      this.validate();
-      load(this.slotNames, this.states);
+      const load = loadState(this.params, saved, this.groups, NOTES);
+      for (const group of this.groups) this.validateGroup(group);
+      load(this.namesAt, this.states);
     } catch (error) {
-      Object.assign(group, before);
+      for (const [i, group] of this.groups.entries()) {
+        for (const name of Object.keys(group)) if (!Object.hasOwn(before[i] as ParamGroup, name)) delete group[name];
+        Object.assign(group, before[i]);
+      }
       throw error;
     }
   }
@@ -151,27 +250,40 @@ export abstract class Optimizer {
   /** Throws when an option is outside its range. */
   protected validate(): void {}
 
-  /** Puts the options in force, those left out or undefined by default; the result changes with the parameter group. */
-  protected configure<O extends CommonOptions>(defaults: Omit<Required<O>, 'maximize'>, given: O): Required<O> {
-    const [group] = this.paramGroups;
+  /** Puts the options in force, those left out or undefined by default. */
+  protected configure(defaults: Omit<Required<O>, 'maximize'>, given: O): void {
     checkGiven(given, nameOf(this));
     checkOptionNames(given, new Set([...Object.keys(defaults), 'maximize']), nameOf(this));
-    Object.assign(group, defaults);
-    for (const [name, value] of Object.entries(given)) if (value !== undefined) group[name] = value;
-    this.validate();
-    return group as unknown as Required<O>;
+    this.defaults = { maximize: false, ...defaults, ...defined(given) };
+    for (const [i, group] of this.groups.entries()) this.put(group, this.given[i] as GivenGroup);
+  }
+
+  /** Puts the options that a group was given over those of the optimiser. */
+  private put(group: ParamGroup, { params: _, ...own }: GivenGroup): void {
+    checkOptionNames(own, new Set([...Object.keys(this.defaults), ...NOTES]), `a parameter group of ${nameOf(this)}`);
+    Object.assign(group, this.defaults, defined(own));
+    this.validateGroup(group);
+  }
+
+  private validateGroup(group: ParamGroup): void {
+    this.group = group;
+    try {
+      this.validate();
+    } finally {
+      this.group = this.groups[0] as ParamGroup;
+    }
   }
 
   private stepOne(i: number, grad: Tensor): void {
     const param = this.params[i] as Tensor;
     const state = this.stateOf(i, param);
     state.step++;
-    if (!this.paramGroups[0].maximize && (grad.sparse === undefined || this.sparseGradients === 'rows')) {
+    if (!this.group.maximize && (grad.sparse === undefined || this.sparseGradients === 'rows')) {
       this.stepWith(param, grad, state);
     } else {
       const own = sweep(() => {
         const plain = this.sparseGradients === 'rows' ? grad.detach() : grad.detach().toDense();
-        return this.paramGroups[0].maximize ? plain.mul(-1) : plain;
+        return this.group.maximize ? plain.mul(-1) : plain;
       });
       this.stepWith(param, own, state);
       own.dispose();
@@ -283,8 +395,22 @@ export function checkRange(name: string, value: number, ok: boolean): void {
   if (!ok || Number.isNaN(value)) throw new RangeError(`Invalid ${name}: ${value}`);
 }
 
+/** Without what is undefined. */
+function defined(options: object): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
+}
+
+function isGroup(given: unknown): given is GivenGroup {
+  return (
+    typeof given === 'object' &&
+    given !== null &&
+    !(given instanceof Tensor) &&
+    (given as { params?: unknown }).params !== undefined
+  );
+}
+
 /** 'optim.SGD'. */
-function nameOf(optimizer: Optimizer): string {
+function nameOf(optimizer: object): string {
   const ctor = optimizer.constructor as { readonly [rpcName]?: unknown; readonly name: string };
   return typeof ctor[rpcName] === 'string' ? ctor[rpcName] : ctor.name;
 }

@@ -1,7 +1,14 @@
 /** @file Stochastic gradient descent with momentum, Nesterov's variant and weight decay, as in PyTorch. */
 import type { DeviceUpdate } from '../backends/backend.ts';
-import type { Tensor } from '../tensor.ts';
-import { checkRange, Optimizer, rpcName, type CommonOptions, type ParameterState, type Values } from './optimizer.ts';
+import {
+  checkRange,
+  Optimizer,
+  rpcName,
+  type CommonOptions,
+  type ParameterState,
+  type Params,
+  type Values,
+} from './optimizer.ts';
 
 export interface SGDOptions extends CommonOptions {
   /** Learning rate, at least 0; 0.001 when undefined. */
@@ -20,18 +27,17 @@ const NONE: readonly string[] = [];
 const VELOCITY: readonly string[] = ['momentum_buffer'];
 
 /** `v ← momentum·v + g; p ← p − lr·v` (Sutskever et al. 2013, in PyTorch's form: the rate is applied outside the velocity). */
-export class SGD extends Optimizer {
+export class SGD extends Optimizer<SGDOptions> {
   static readonly [rpcName] = 'optim.SGD';
-  private readonly options: Required<SGDOptions>;
 
-  constructor(params: Iterable<Tensor>, options: SGDOptions) {
+  constructor(params: Params, options: SGDOptions) {
     super(params);
     const defaults = { lr: 1e-3, momentum: 0, dampening: 0, weightDecay: 0, nesterov: false };
-    this.options = this.configure<SGDOptions>(defaults, options);
+    this.configure(defaults, options);
   }
 
   protected override validate(): void {
-    const { lr, momentum, dampening, weightDecay, nesterov } = this.paramGroups[0] as unknown as Required<SGDOptions>;
+    const { lr, momentum, dampening, weightDecay, nesterov } = this.options;
     checkRange('learning rate', lr, lr >= 0);
     checkRange('momentum value', momentum, momentum >= 0);
     checkRange('weight_decay value', weightDecay, weightDecay >= 0);

@@ -6,6 +6,12 @@ import { Storage } from '../storage.ts';
 import { Tensor } from '../tensor.ts';
 import { plainValues, valuesOf, workDType } from './values.ts';
 
+/** Parameters and their options, as this file needs them. */
+interface ParamGroup {
+  readonly params: readonly Tensor[];
+  readonly [option: string]: unknown;
+}
+
 /** An optimiser's memory in PyTorch's shape. */
 export interface OptimizerState {
   /** By index of the parameter: the steps it took, and accumulators of its shape. Parameters that took none are left out. */
@@ -26,49 +32,54 @@ export interface Remembered {
 export function saveState(
   params: readonly Tensor[],
   states: readonly (Remembered | undefined)[],
-  names: readonly string[],
-  group: Readonly<Record<string, unknown>>,
+  namesAt: (param: number) => readonly string[],
+  groups: readonly ParamGroup[],
 ): OptimizerState {
   const state: Record<number, Record<string, Tensor | number>> = {};
   for (const [i, param] of params.entries()) {
     const own = states[i];
     if (own === undefined || own.step === 0) continue;
     const saved: Record<string, Tensor | number> = { step: own.step };
-    for (const name of names) {
+    for (const name of namesAt(i)) {
       const slot = own.slots.get(name);
       if (slot !== undefined) saved[name] = over(new Storage(slot.peek().slice()), workDType(param), param.shape);
     }
     state[i] = saved;
   }
-  return { state, paramGroups: [{ ...group, params: params.map((_, i) => i) }] };
+  let at = 0;
+  return { state, paramGroups: groups.map((group) => ({ ...group, params: group.params.map(() => at++) })) };
 }
 
 /**
- * Puts the saved options into `group`. The result, called once they are known to be good, replaces the states; it checks all of
- * them before it changes any.
+ * Puts the saved options into the groups. The result, called once they are known to be good, replaces the states; it checks all of
+ * them before it changes any. `notes` are names that a group may have beside its options.
  */
 export function loadState(
   params: readonly Tensor[],
   saved: OptimizerState,
-  group: Record<string, unknown>,
-): (names: readonly string[], states: (Remembered | undefined)[]) => void {
-  const [options, ...others] = saved.paramGroups;
-  if (options === undefined || others.length > 0) {
+  groups: readonly ParamGroup[],
+  notes: ReadonlySet<string>,
+): (namesAt: (param: number) => readonly string[], states: (Remembered | undefined)[]) => void {
+  if (saved.paramGroups.length !== groups.length)
     throw new RangeError('loaded state dict has a different number of parameter groups');
+  /** The number under which each parameter was saved. */
+  const keys: number[] = [];
+  for (const [g, group] of groups.entries()) {
+    const { params: indices, ...options } = saved.paramGroups[g] as Readonly<Record<string, unknown>>;
+    if (!Array.isArray(indices) || indices.length !== group.params.length) {
+      throw new RangeError(
+        "loaded state dict contains a parameter group that doesn't match the size of optimizer's group",
+      );
+    }
+    keys.push(...indices.map(Number));
+    for (const [name, value] of Object.entries(options)) {
+      if (!Object.hasOwn(group, name) && !notes.has(name))
+        throw new RangeError(`loaded state dict has an option '${name}' that is not this optimizer's`);
+      (group as Record<string, unknown>)[name] = value;
+    }
   }
-  if (!Array.isArray(options['params']) || options['params'].length !== params.length) {
-    throw new RangeError(
-      "loaded state dict contains a parameter group that doesn't match the size of optimizer's group",
-    );
-  }
-  for (const [name, value] of Object.entries(options)) {
-    if (name === 'params') continue;
-    if (!Object.hasOwn(group, name))
-      throw new RangeError(`loaded state dict has an option '${name}' that is not this optimizer's`);
-    group[name] = value;
-  }
-  return (names, states) => {
-    const loaded = params.map((param, i) => loadOne(param, i, saved.state[i], names));
+  return (namesAt, states) => {
+    const loaded = params.map((param, i) => loadOne(param, i, saved.state[keys[i] as number], namesAt(i)));
     for (const [i, own] of loaded.entries()) {
       for (const slot of states[i]?.slots.values() ?? []) slot.release();
       states[i] = own;

@@ -1,0 +1,335 @@
+/** @file Learning-rate schedules made of phases: one cycle, on a plateau, one scheduler after or over others. */
+import { checkOptionNames, optionNames } from '../option-names.ts';
+import { LRScheduler } from './lr-scheduler.ts';
+import type { Scheduled, ScheduledGroup } from './scheduled.ts';
+
+/** Of `nn`'s super-convergence: up to a largest rate and far down, within a known number of steps (Smith & Topin 2017). */
+export interface OneCycleOptions {
+  /** The largest rate, of all groups or one each. */
+  readonly maxLr: number | readonly number[];
+  /** All steps; or `epochs` times `stepsPerEpoch`. */
+  readonly totalSteps?: number;
+  readonly epochs?: number;
+  readonly stepsPerEpoch?: number;
+  /** The part of the steps that go up. @default 0.3 */
+  readonly pctStart?: number;
+  /** @default 'cos' */
+  readonly annealStrategy?: 'cos' | 'linear';
+  /** Momentum goes the other way, in `momentum` or the first of `betas`. @default true */
+  readonly cycleMomentum?: boolean;
+  /** @default 0.85 */
+  readonly baseMomentum?: number;
+  /** @default 0.95 */
+  readonly maxMomentum?: number;
+  /** The first rate is maxLr / divFactor. @default 25 */
+  readonly divFactor?: number;
+  /** The last rate is the first / finalDivFactor. @default 10000 */
+  readonly finalDivFactor?: number;
+  /** Goes down in two phases instead of one. @default false */
+  readonly threePhase?: boolean;
+}
+
+const ONE_CYCLE = optionNames<OneCycleOptions>({
+  maxLr: true,
+  totalSteps: true,
+  epochs: true,
+  stepsPerEpoch: true,
+  pctStart: true,
+  annealStrategy: true,
+  cycleMomentum: true,
+  baseMomentum: true,
+  maxMomentum: true,
+  divFactor: true,
+  finalDivFactor: true,
+  threePhase: true,
+});
+
+type Named = 'initialLr' | 'maxLr' | 'minLr' | 'maxMomentum' | 'baseMomentum';
+
+interface Phase {
+  readonly end: number;
+  readonly rate: readonly [Named, Named];
+  readonly momentum: readonly [Named, Named];
+}
+
+export class OneCycleLR extends LRScheduler {
+  readonly totalSteps: number;
+  private readonly phases: readonly Phase[];
+  private readonly linear: boolean;
+  private readonly cycles: boolean;
+
+  constructor(optimizer: Scheduled, options: OneCycleOptions) {
+    super(optimizer);
+    checkOptionNames(options, ONE_CYCLE, 'OneCycleLR');
+    const { pctStart = 0.3, divFactor = 25, finalDivFactor = 1e4, cycleMomentum = true } = options;
+    const total = options.totalSteps ?? (options.epochs ?? NaN) * (options.stepsPerEpoch ?? NaN);
+    if (!Number.isInteger(total) || total < 1)
+      throw new RangeError('You must define either totalSteps OR (epochs AND stepsPerEpoch), whole and positive');
+    if (!(pctStart >= 0 && pctStart <= 1))
+      throw new RangeError(`Expected float between 0 and 1 pctStart, but got ${pctStart}`);
+    this.totalSteps = total;
+    this.linear = options.annealStrategy === 'linear';
+    this.cycles = cycleMomentum;
+    this.phases = phasesOf(total, pctStart, options.threePhase ?? false);
+    for (const [i, group] of optimizer.paramGroups.entries()) {
+      const largest = typeof options.maxLr === 'number' ? options.maxLr : options.maxLr[i];
+      if (typeof largest !== 'number') throw new RangeError(`OneCycleLR: maxLr is missing for group ${i}`);
+      group['initialLr'] = largest / divFactor;
+      group['maxLr'] = largest;
+      group['minLr'] = (group['initialLr'] as number) / finalDivFactor;
+      if (!cycleMomentum) continue;
+      if (momentumOf(group) === undefined)
+        throw new RangeError('optimizer must support momentum or beta1 with cycleMomentum: true');
+      group['maxMomentum'] = options.maxMomentum ?? 0.95;
+      group['baseMomentum'] = options.baseMomentum ?? 0.85;
+      setMomentum(group, group['maxMomentum'] as number);
+    }
+    this.begin();
+  }
+
+  protected rates(): number[] {
+    const at = this.lastEpoch;
+    if (at > this.totalSteps)
+      throw new RangeError(
+        `Tried to step ${at} times. The specified number of total steps is ${this.totalSteps}`,
+      );
+    let start = 0;
+    let phase = this.phases.at(-1) as Phase;
+    for (const one of this.phases) {
+      phase = one;
+      if (at <= one.end) break;
+      if (one !== this.phases.at(-1)) start = one.end;
+    }
+    const part = (at - start) / (phase.end - start);
+    const between = (group: ScheduledGroup, [from, to]: readonly [Named, Named]): number =>
+      anneal(this.linear, group[from] as number, group[to] as number, part);
+    return this.optimizer.paramGroups.map((group) => {
+      if (this.cycles) setMomentum(group, between(group, phase.momentum));
+      return between(group, phase.rate);
+    });
+  }
+}
+
+function phasesOf(total: number, pctStart: number, three: boolean): Phase[] {
+  const up: Phase = {
+    end: pctStart * total - 1,
+    rate: ['initialLr', 'maxLr'],
+    momentum: ['maxMomentum', 'baseMomentum'],
+  };
+  if (!three)
+    return [up, { end: total - 1, rate: ['maxLr', 'minLr'], momentum: ['baseMomentum', 'maxMomentum'] }];
+  return [
+    up,
+    { end: 2 * pctStart * total - 2, rate: ['maxLr', 'initialLr'], momentum: ['baseMomentum', 'maxMomentum'] },
+    { end: total - 1, rate: ['initialLr', 'minLr'], momentum: ['maxMomentum', 'maxMomentum'] },
+  ];
+}
+
+function anneal(linear: boolean, from: number, to: number, part: number): number {
+  if (linear) return (to - from) * part + from;
+  return to + ((from - to) / 2) * (Math.cos(Math.PI * part) + 1);
+}
+
+function momentumOf(group: ScheduledGroup): number | undefined {
+  if (Array.isArray(group['betas'])) return group['betas'][0] as number;
+  return typeof group['momentum'] === 'number' ? group['momentum'] : undefined;
+}
+
+function setMomentum(group: ScheduledGroup, value: number): void {
+  if (Array.isArray(group['betas'])) group['betas'] = [value, ...(group['betas'] as number[]).slice(1)];
+  else group['momentum'] = value;
+}
+
+export interface PlateauOptions {
+  /** Whether a small or a large metric is good. @default 'min' */
+  readonly mode?: 'min' | 'max';
+  /** @default 0.1 */
+  readonly factor?: number;
+  /** How many steps without progress are borne. @default 10 */
+  readonly patience?: number;
+  /** What counts as progress. @default 0.0001 */
+  readonly threshold?: number;
+  /** Whether `threshold` is a part of the best metric or a distance. @default 'rel' */
+  readonly thresholdMode?: 'rel' | 'abs';
+  /** Steps after a reduction in which nothing counts. @default 0 */
+  readonly cooldown?: number;
+  /** The least rate, of all groups or one each. @default 0 */
+  readonly minLr?: number | readonly number[];
+  /** Smaller changes of a rate are not made. @default 1e-8 */
+  readonly eps?: number;
+}
+
+const PLATEAU = optionNames<PlateauOptions>({
+  mode: true,
+  factor: true,
+  patience: true,
+  threshold: true,
+  thresholdMode: true,
+  cooldown: true,
+  minLr: true,
+  eps: true,
+});
+
+/** Times `factor` when a metric has stopped getting better. `step(metric)` is given the metric. */
+export class ReduceLROnPlateau {
+  best: number;
+  numBadEpochs = 0;
+  lastEpoch = 0;
+  private cooldownCounter = 0;
+  private readonly optimizer: Scheduled;
+  private readonly options: Required<PlateauOptions>;
+
+  constructor(optimizer: Scheduled, options: PlateauOptions = {}) {
+    checkOptionNames(options, PLATEAU, 'ReduceLROnPlateau');
+    this.options = {
+      mode: 'min',
+      factor: 0.1,
+      patience: 10,
+      threshold: 1e-4,
+      thresholdMode: 'rel',
+      cooldown: 0,
+      minLr: 0,
+      eps: 1e-8,
+      ...options,
+    };
+    if (this.options.factor >= 1) throw new RangeError('Factor should be < 1.0.');
+    this.optimizer = optimizer;
+    this.best = this.options.mode === 'min' ? Infinity : -Infinity;
+  }
+
+  step(metric: number | { item(): number }): void {
+    const { patience, cooldown } = this.options;
+    const value = typeof metric === 'number' ? metric : metric.item();
+    this.lastEpoch++;
+    if (this.isBetter(value)) {
+      this.best = value;
+      this.numBadEpochs = 0;
+    } else this.numBadEpochs++;
+    if (this.cooldownCounter > 0) {
+      this.cooldownCounter--;
+      this.numBadEpochs = 0;
+    }
+    if (this.numBadEpochs <= patience) return;
+    this.reduce();
+    this.cooldownCounter = cooldown;
+    this.numBadEpochs = 0;
+  }
+
+  getLastLr(): readonly number[] {
+    return this.optimizer.paramGroups.map(({ lr }) => lr);
+  }
+
+  stateDict(): Record<string, unknown> {
+    const { best, numBadEpochs, lastEpoch, cooldownCounter } = this;
+    return { best, numBadEpochs, lastEpoch, cooldownCounter };
+  }
+
+  loadStateDict(saved: Readonly<Record<string, unknown>>): void {
+    const own = this.stateDict();
+    for (const name of Object.keys(own)) {
+      if (typeof saved[name] !== 'number') throw new RangeError(`loaded state of ReduceLROnPlateau has no ${name}`);
+      own[name] = saved[name];
+    }
+    Object.assign(this, own);
+  }
+
+  private isBetter(value: number): boolean {
+    const { mode, threshold, thresholdMode } = this.options;
+    const sign = mode === 'min' ? -1 : 1;
+    const bound = thresholdMode === 'rel' ? this.best * (1 + sign * threshold) : this.best + sign * threshold;
+    return mode === 'min' ? value < bound : value > bound;
+  }
+
+  private reduce(): void {
+    const { factor, minLr, eps } = this.options;
+    for (const [i, group] of this.optimizer.paramGroups.entries()) {
+      const least = typeof minLr === 'number' ? minLr : (minLr[i] ?? 0);
+      const next = Math.max(group.lr * factor, least);
+      if (group.lr - next > eps) group.lr = next;
+    }
+  }
+}
+
+/** One scheduler after the other: each from its milestone on, as if it began there. */
+export class SequentialLR extends LRScheduler {
+  private readonly schedulers: readonly LRScheduler[];
+  private readonly milestones: readonly number[];
+
+  constructor(optimizer: Scheduled, schedulers: readonly LRScheduler[], milestones: readonly number[]) {
+    super(optimizer);
+    if (schedulers.length < 1 || milestones.length !== schedulers.length - 1) {
+      throw new RangeError(
+        `Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone points, but got ${schedulers.length} schedulers and ${milestones.length} milestones`,
+      );
+    }
+    this.schedulers = schedulers;
+    this.milestones = milestones;
+    // Each has set rates when it was made: those of the first count.
+    for (const group of optimizer.paramGroups) group.lr = group['initialLr'] as number;
+    restart(schedulers[0] as LRScheduler);
+    this.lastEpoch = 0;
+    this.set(this.currentLrs());
+  }
+
+  override step(): void {
+    this.lastEpoch++;
+    const at = this.milestones.filter((milestone) => milestone <= this.lastEpoch).length;
+    const scheduler = this.schedulers[at] as LRScheduler;
+    if (at > 0 && this.milestones[at - 1] === this.lastEpoch) {
+      for (const group of this.optimizer.paramGroups) group.lr = group['initialLr'] as number;
+      restart(scheduler);
+    } else scheduler.step();
+    this.set(this.currentLrs());
+  }
+
+  override stateDict(): Record<string, unknown> {
+    return { ...super.stateDict(), schedulers: this.schedulers.map((one) => one.stateDict()) };
+  }
+
+  override loadStateDict(saved: Readonly<Record<string, unknown>>): void {
+    super.loadStateDict(saved);
+    loadAll(this.schedulers, saved);
+  }
+
+  protected rates(): number[] {
+    return this.currentLrs();
+  }
+}
+
+function restart(scheduler: LRScheduler): void {
+  scheduler.lastEpoch = -1;
+  scheduler.step();
+}
+
+function loadAll(schedulers: readonly LRScheduler[], saved: Readonly<Record<string, unknown>>): void {
+  const states = saved['schedulers'];
+  if (!Array.isArray(states) || states.length !== schedulers.length)
+    throw new RangeError(`loaded state has another number of schedulers than ${schedulers.length}`);
+  for (const [i, one] of schedulers.entries()) one.loadStateDict(states[i] as Record<string, unknown>);
+}
+
+/** Several schedulers at once: each step is a step of all, whose factors multiply. */
+export class ChainedScheduler {
+  private readonly schedulers: readonly LRScheduler[];
+
+  constructor(schedulers: readonly LRScheduler[]) {
+    if (schedulers.length < 1) throw new RangeError('ChainedScheduler expects at least one scheduler to be chained');
+    this.schedulers = schedulers;
+  }
+
+  step(): void {
+    for (const one of this.schedulers) one.step();
+  }
+
+  getLastLr(): readonly number[] {
+    return (this.schedulers.at(-1) as LRScheduler).getLastLr();
+  }
+
+  stateDict(): Record<string, unknown> {
+    return { schedulers: this.schedulers.map((one) => one.stateDict()) };
+  }
+
+  loadStateDict(saved: Readonly<Record<string, unknown>>): void {
+    loadAll(this.schedulers, saved);
+  }
+}

@@ -1,0 +1,297 @@
+/** @file Learning-rate schedules that follow from a count of steps: `optim.lrScheduler.StepLR` and so on. */
+import type { ScheduledGroup, Scheduled } from './scheduled.ts';
+import { checkOptionNames } from '../option-names.ts';
+
+/** Factors by the count of steps, one for all groups or one each. */
+export type Factors = ((epoch: number) => number) | readonly ((epoch: number) => number)[];
+
+/**
+ * Sets the learning rates of an optimiser, one a group. Made with one, it sets those of the start; `step()` follows those of the
+ * optimiser, once an epoch or once a batch. It takes a local optimiser or a `DistributedOptimizer`.
+ */
+export abstract class LRScheduler {
+  /** The rates that the groups began with. */
+  readonly baseLrs: readonly number[];
+  /** How often it has stepped. */
+  lastEpoch = -1;
+  protected readonly optimizer: Scheduled;
+  private lastLr: readonly number[] = [];
+
+  constructor(optimizer: Scheduled) {
+    if (!Array.isArray((optimizer as Partial<Scheduled> | undefined)?.paramGroups))
+      throw new TypeError(`${this.constructor.name} takes an optimizer`);
+    this.optimizer = optimizer;
+    for (const group of optimizer.paramGroups) group['initialLr'] ??= group.lr;
+    this.baseLrs = optimizer.paramGroups.map((group) => group['initialLr'] as number);
+  }
+
+  /** The rates that were set last, one a group. */
+  getLastLr(): readonly number[] {
+    return this.lastLr;
+  }
+
+  /** Goes one step on. */
+  step(): void {
+    this.lastEpoch++;
+    this.set(this.rates());
+  }
+
+  /** What `loadStateDict` goes on from: numbers and lists of them. Functions are not among it. */
+  stateDict(): Record<string, unknown> {
+    return { lastEpoch: this.lastEpoch, baseLrs: [...this.baseLrs], lastLr: [...this.lastLr] };
+  }
+
+  /** Goes on from `saved`. The rates themselves are in the state of the optimiser. */
+  loadStateDict(saved: Readonly<Record<string, unknown>>): void {
+    const { lastEpoch, baseLrs, lastLr } = saved;
+    if (!Number.isInteger(lastEpoch) || !isNumbers(baseLrs, this.baseLrs.length) || !isNumbers(lastLr)) {
+      throw new RangeError(`loaded state does not fit ${this.constructor.name} of ${this.baseLrs.length} groups`);
+    }
+    this.lastEpoch = lastEpoch as number;
+    Object.assign(this, { baseLrs: [...baseLrs], lastLr: [...lastLr] });
+  }
+
+  /** The rates of this step, from those of the one before or from those of the start. */
+  protected abstract rates(): readonly number[];
+
+  /** Sets the rates of the start. For the constructors, once their options are there. */
+  protected begin(): void {
+    this.step();
+  }
+
+  protected set(rates: readonly number[]): void {
+    for (const [i, group] of this.optimizer.paramGroups.entries()) group.lr = rates[i] ?? group.lr;
+    this.lastLr = this.optimizer.paramGroups.map(({ lr }) => lr);
+  }
+
+  /** Each group's rate times a factor. */
+  protected scaled(factor: number): number[] {
+    return this.optimizer.paramGroups.map(({ lr }) => lr * factor);
+  }
+
+  protected currentLrs(): number[] {
+    return this.optimizer.paramGroups.map(({ lr }) => lr);
+  }
+}
+
+function isNumbers(value: unknown, length?: number): value is number[] {
+  return (
+    Array.isArray(value) &&
+    value.every((v) => typeof v === 'number') &&
+    (length === undefined || value.length === length)
+  );
+}
+
+function factorsFor(factors: Factors, groups: readonly ScheduledGroup[]): readonly ((epoch: number) => number)[] {
+  if (typeof factors === 'function') return groups.map(() => factors);
+  if (factors.length !== groups.length)
+    throw new RangeError(`Expected ${groups.length} functions, one for each group, but got ${factors.length}`);
+  return factors;
+}
+
+/** The rate of the start times what a function of the count gives. */
+export class LambdaLR extends LRScheduler {
+  private readonly factors: readonly ((epoch: number) => number)[];
+  constructor(optimizer: Scheduled, lrLambda: Factors) {
+    super(optimizer);
+    this.factors = factorsFor(lrLambda, optimizer.paramGroups);
+    this.begin();
+  }
+  protected rates(): number[] {
+    return this.baseLrs.map((base, i) => base * (this.factors[i]?.(this.lastEpoch) ?? 1));
+  }
+}
+
+/** The rate of the step before times what a function of the count gives. */
+export class MultiplicativeLR extends LRScheduler {
+  private readonly factors: readonly ((epoch: number) => number)[];
+  constructor(optimizer: Scheduled, lrLambda: Factors) {
+    super(optimizer);
+    this.factors = factorsFor(lrLambda, optimizer.paramGroups);
+    this.begin();
+  }
+  protected rates(): number[] {
+    if (this.lastEpoch === 0) return this.currentLrs();
+    return this.currentLrs().map((lr, i) => lr * (this.factors[i]?.(this.lastEpoch) ?? 1));
+  }
+}
+
+const GAMMA: ReadonlySet<string> = new Set(['gamma']);
+
+/** Times `gamma` (default 0.1) every `stepSize` steps. */
+export class StepLR extends LRScheduler {
+  private readonly stepSize: number;
+  private readonly gamma: number;
+  constructor(optimizer: Scheduled, stepSize: number, options: { gamma?: number } = {}) {
+    super(optimizer);
+    checkOptionNames(options, GAMMA, 'StepLR');
+    checkCount('StepLR: stepSize', stepSize);
+    this.stepSize = stepSize;
+    this.gamma = options.gamma ?? 0.1;
+    this.begin();
+  }
+  protected rates(): number[] {
+    return this.lastEpoch === 0 || this.lastEpoch % this.stepSize !== 0 ? this.currentLrs() : this.scaled(this.gamma);
+  }
+}
+
+/** Times `gamma` (default 0.1) at each of `milestones`; one that is named twice counts twice. */
+export class MultiStepLR extends LRScheduler {
+  private readonly milestones: readonly number[];
+  private readonly gamma: number;
+  constructor(optimizer: Scheduled, milestones: readonly number[], options: { gamma?: number } = {}) {
+    super(optimizer);
+    checkOptionNames(options, GAMMA, 'MultiStepLR');
+    this.milestones = milestones;
+    this.gamma = options.gamma ?? 0.1;
+    this.begin();
+  }
+  protected rates(): number[] {
+    const times = this.milestones.filter((at) => at === this.lastEpoch).length;
+    return times === 0 ? this.currentLrs() : this.scaled(this.gamma ** times);
+  }
+}
+
+/** Times `gamma` at every step. */
+export class ExponentialLR extends LRScheduler {
+  private readonly gamma: number;
+  constructor(optimizer: Scheduled, gamma: number) {
+    super(optimizer);
+    this.gamma = gamma;
+    this.begin();
+  }
+  protected rates(): number[] {
+    return this.lastEpoch === 0 ? this.currentLrs() : this.scaled(this.gamma);
+  }
+}
+
+const CONSTANT: ReadonlySet<string> = new Set(['factor', 'totalIters']);
+
+/** Times `factor` (default 1/3) for the first `totalIters` (default 5) steps. */
+export class ConstantLR extends LRScheduler {
+  private readonly factor: number;
+  private readonly totalIters: number;
+  constructor(optimizer: Scheduled, options: { factor?: number; totalIters?: number } = {}) {
+    super(optimizer);
+    checkOptionNames(options, CONSTANT, 'ConstantLR');
+    this.factor = options.factor ?? 1 / 3;
+    this.totalIters = options.totalIters ?? 5;
+    if (!(this.factor >= 0 && this.factor <= 1))
+      throw new RangeError('Constant multiplicative factor expected to be between 0 and 1.');
+    this.begin();
+  }
+  protected rates(): number[] {
+    if (this.lastEpoch === 0) return this.scaled(this.factor);
+    return this.lastEpoch === this.totalIters ? this.scaled(1 / this.factor) : this.currentLrs();
+  }
+}
+
+const LINEAR: ReadonlySet<string> = new Set(['startFactor', 'endFactor', 'totalIters']);
+
+/** From `startFactor` (default 1/3) to `endFactor` (default 1) times the rate, over `totalIters` (default 5) steps: a warm-up. */
+export class LinearLR extends LRScheduler {
+  private readonly startFactor: number;
+  private readonly endFactor: number;
+  private readonly totalIters: number;
+  constructor(
+    optimizer: Scheduled,
+    options: { startFactor?: number; endFactor?: number; totalIters?: number } = {},
+  ) {
+    super(optimizer);
+    checkOptionNames(options, LINEAR, 'LinearLR');
+    this.startFactor = options.startFactor ?? 1 / 3;
+    this.endFactor = options.endFactor ?? 1;
+    this.totalIters = options.totalIters ?? 5;
+    if (!(this.startFactor > 0 && this.startFactor <= 1))
+      throw new RangeError('Starting multiplicative factor expected to be greater than 0 and less or equal to 1.');
+    if (!(this.endFactor >= 0 && this.endFactor <= 1))
+      throw new RangeError('Ending multiplicative factor expected to be between 0 and 1.');
+    this.begin();
+  }
+  protected rates(): number[] {
+    const { startFactor, endFactor, totalIters, lastEpoch } = this;
+    if (lastEpoch === 0) return this.scaled(startFactor);
+    if (lastEpoch > totalIters) return this.currentLrs();
+    const way = endFactor - startFactor;
+    return this.scaled(1 + way / (totalIters * startFactor + (lastEpoch - 1) * way));
+  }
+}
+
+const POLYNOMIAL: ReadonlySet<string> = new Set(['totalIters', 'power']);
+
+/** Down to zero over `totalIters` (default 5) steps, as (1 - step / totalIters)^power (default 1). */
+export class PolynomialLR extends LRScheduler {
+  private readonly totalIters: number;
+  private readonly power: number;
+  constructor(optimizer: Scheduled, options: { totalIters?: number; power?: number } = {}) {
+    super(optimizer);
+    checkOptionNames(options, POLYNOMIAL, 'PolynomialLR');
+    this.totalIters = options.totalIters ?? 5;
+    this.power = options.power ?? 1;
+    this.begin();
+  }
+  protected rates(): number[] {
+    const { lastEpoch, totalIters, power } = this;
+    if (lastEpoch === 0 || lastEpoch > totalIters) return this.currentLrs();
+    return this.scaled(((1 - lastEpoch / totalIters) / (1 - (lastEpoch - 1) / totalIters)) ** power);
+  }
+}
+
+const COSINE: ReadonlySet<string> = new Set(['etaMin']);
+
+/** Along half a cosine from the rate of the start to `etaMin` (default 0) in `tMax` steps, and back (Loshchilov & Hutter 2017). */
+export class CosineAnnealingLR extends LRScheduler {
+  private readonly tMax: number;
+  private readonly etaMin: number;
+  constructor(optimizer: Scheduled, tMax: number, options: { etaMin?: number } = {}) {
+    super(optimizer);
+    checkOptionNames(options, COSINE, 'CosineAnnealingLR');
+    this.tMax = tMax;
+    this.etaMin = options.etaMin ?? 0;
+    this.begin();
+  }
+  protected rates(): number[] {
+    const { lastEpoch, tMax, etaMin } = this;
+    if (lastEpoch === 0) return this.currentLrs();
+    if ((lastEpoch - 1 - tMax) % (2 * tMax) === 0) {
+      return this.currentLrs().map(
+        (lr, i) => lr + ((this.baseLrs[i] as number) - etaMin) * ((1 - Math.cos(Math.PI / tMax)) / 2),
+      );
+    }
+    const [now, before] = [lastEpoch, lastEpoch - 1].map((t) => 1 + Math.cos((Math.PI * t) / tMax)) as [number, number];
+    return this.currentLrs().map((lr) => (now / before) * (lr - etaMin) + etaMin);
+  }
+}
+
+const RESTARTS: ReadonlySet<string> = new Set(['tMult', 'etaMin']);
+
+/** Half a cosine again and again: the first takes `t0` steps, each later one `tMult` (default 1) times as many. */
+export class CosineAnnealingWarmRestarts extends LRScheduler {
+  private readonly t0: number;
+  private readonly tMult: number;
+  private readonly etaMin: number;
+  constructor(optimizer: Scheduled, t0: number, options: { tMult?: number; etaMin?: number } = {}) {
+    super(optimizer);
+    checkOptionNames(options, RESTARTS, 'CosineAnnealingWarmRestarts');
+    checkCount('CosineAnnealingWarmRestarts: t0', t0);
+    this.t0 = t0;
+    this.tMult = options.tMult ?? 1;
+    checkCount('CosineAnnealingWarmRestarts: tMult', this.tMult);
+    this.etaMin = options.etaMin ?? 0;
+    this.begin();
+  }
+  protected rates(): number[] {
+    let [at, length] = [this.lastEpoch, this.t0];
+    while (at >= length) {
+      at -= length;
+      length *= this.tMult;
+    }
+    const way = (1 + Math.cos((Math.PI * at) / length)) / 2;
+    return this.baseLrs.map((base) => this.etaMin + (base - this.etaMin) * way);
+  }
+}
+
+function checkCount(what: string, value: number): void {
+  if (!Number.isInteger(value) || value < 1)
+    throw new RangeError(`${what} is a whole number of at least 1, but got ${value}`);
+}
