@@ -25,7 +25,17 @@ export * from './ops/unary.ts';
 export { concat, stack } from './ops/join.ts';
 export { addmm, bmm, dot, matmul, mm } from './ops/matmul.ts';
 export { all, amax, amin, any, argMax, argMin, cumprod, cumsum, mean, prod, sum } from './ops/reduce.ts';
-export { gather, indexAdd, indexSelect, oneHot, scatter, scatterAdd } from './ops/indexing.ts';
+export { gather, indexAdd, indexCopy, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './ops/indexing.ts';
+export { index, indexFill, indexPut, indexPut_, take } from './ops/subscript.ts';
+export { scatterReduce } from './ops/scatter-reduce.ts';
+export type { IndexItem, IndexPutOptions, Interpolation, ScatterReduction, Slice } from './more-methods.ts';
+export * from './ops/arrange.ts';
+export * from './ops/order.ts';
+export * from './ops/bitwise.ts';
+export * from './ops/addc.ts';
+export { eigh, eigvalsh, logdet, qr, slogdet, svd, svdvals } from './ops/factor.ts';
+export { einsum } from './ops/einsum.ts';
+export { bernoulli, multinomial, randLike, randnLike } from './ops/sampling.ts';
 export { manualSeed, rand, randint, randn, randperm } from './random.ts';
 export { customFunction, type CustomFunction, type FunctionContext } from './autograd/custom-function.ts';
 export { clamp, maskedFill, where } from './ops/select.ts';
@@ -41,8 +51,39 @@ export { deviceMemory, devices, openHostDevice } from './devices.ts';
 export { findLeaks, type Leak, type LeakReport } from './leaks.ts';
 export { loadSafetensors, saveSafetensors } from './safetensors.ts';
 export { logSoftmax, logSumExp, softmax } from './ops/softmax.ts';
-export * from './ops/losses.ts';
-export * from './ops/activations.ts';
+export {
+  binaryCrossEntropy,
+  binaryCrossEntropyWithLogits,
+  crossEntropy,
+  huberLoss,
+  klDiv,
+  l1Loss,
+  mseLoss,
+  nllLoss,
+  smoothL1Loss,
+  type ClassLossOptions,
+  type CrossEntropyOptions,
+  type KlDivOptions,
+  type LossOptions,
+  type Reduction,
+} from './ops/losses.ts';
+export * from './ops/more-losses.ts';
+export * from './ops/more-activations.ts';
+export { instanceNorm, rmsNorm, type InstanceNormOptions } from './ops/norms.ts';
+export {
+  elu,
+  gelu,
+  hardSigmoid,
+  hardSwish,
+  hardtanh,
+  leakyRelu,
+  mish,
+  prelu,
+  relu6,
+  selu,
+  silu,
+  softsign,
+} from './ops/activations.ts';
 export * from './ops/composite.ts';
 export * from './ops/structure.ts';
 export { cholesky, det, inverse, solve } from './ops/linalg.ts';

@@ -24,6 +24,7 @@ import * as linalg from './ops/linalg.ts';
 import * as unary from './ops/unary.ts';
 import * as views from './ops/views.ts';
 import * as indexing from './ops/indexing.ts';
+import { moreBodies } from './more-bodies.ts';
 import { addSparseInPlace, castSparse, negSparse } from './ops/sparse/arithmetic.ts';
 import * as coo from './ops/sparse/coo.ts';
 import { setViewRefresh, Tensor } from './tensor.ts';
@@ -35,6 +36,7 @@ type Body = (self: Tensor, ...args: never[]) => unknown;
 const methods: Readonly<
   Record<Exclude<keyof TensorMethods<DType, Tensor, Tensor>, 'isCoalesced'> | 'indices' | 'to', Body>
 > = {
+  ...moreBodies,
   add: arithmetic.add,
   sub: arithmetic.sub,
   mul: arithmetic.mul,

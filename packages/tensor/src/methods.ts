@@ -3,6 +3,7 @@
  * that tensor.ts puts in, and `Own`, which is the same with this tensor's dtype.
  */
 import type { DType, TypedArrayOf } from './dtype.ts';
+import type { MoreMethods } from './more-methods.ts';
 import type { TfTensor } from './backends/tfjs.ts';
 
 /** Values at any depth of nesting: a scalar, a vector, a matrix and so on. */
@@ -227,7 +228,7 @@ interface IndexMethods<Tensor> {
   indexAdd(dim: number, index: Tensor, source: Tensor): Tensor;
   gather(dim: number, index: Tensor): Tensor;
   scatterAdd(dim: number, index: Tensor, source: Tensor): Tensor;
-  scatter(dim: number, index: Tensor, source: Tensor): Tensor;
+  scatter(dim: number, index: Tensor, source: Tensor | number): Tensor;
 }
 
 /** Matrix products. */
@@ -286,4 +287,5 @@ export interface TensorMethods<D extends DType, Own, Tensor>
     IndexMethods<Tensor>,
     MatrixMethods<Tensor>,
     InPlaceMethods<Tensor>,
+    MoreMethods<Tensor>,
     SparseMethods<Own> {}

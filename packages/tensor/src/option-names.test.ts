@@ -85,7 +85,7 @@ describe('tensors, modules and optimizers', () => {
     ],
     ['conv2d()', () => conv2d(x(), zeros([1, 1, 1, 1]), { strides: 1 } as object), 'strides', 'stride'],
     ['nn.Linear', () => new nn.Linear(1, 1, { Bias: false } as object), 'Bias', 'bias'],
-    ['nn.LSTM', () => new nn.LSTM(1, 1, { numLayers: 2 } as object), 'numLayers', 'layers'],
+    ['nn.LSTM', () => new nn.LSTM(1, 1, { numLayer: 2 } as object), 'numLayer', 'numLayers'],
     ['nn.Conv2d', () => new nn.Conv2d(1, 1, 1, { paddding: 1 } as object), 'paddding', 'padding'],
     ['nn.Embedding', () => new nn.Embedding(1, 1, { Sparse: true } as object), 'Sparse', 'sparse'],
     ['nn.LayerNorm', () => new nn.LayerNorm(1, { epsilon: 1 } as object), 'epsilon', 'eps'],

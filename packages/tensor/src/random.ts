@@ -177,3 +177,8 @@ export function bernoulliLike(t: Tensor, probability: number): Tensor {
   const values = Float32Array.from({ length: t.size }, () => (generator.uniform() < probability ? 1 : 0));
   return fromArray(encode(values, t.dtype), t.dtype, t.shape);
 }
+
+/** `n` numbers uniform in [0, 1). */
+export function uniforms(n: number): Float64Array {
+  return Float64Array.from({ length: n }, () => generator.uniform());
+}

@@ -281,6 +281,16 @@ export class Tensor<D extends DType = DType> {
     before.values.release();
   }
 
+  /** Takes the elements of `other`, of this shape, for its own, in their dtype and layout; views keep the old ones. @internal */
+  become(other: Tensor): void {
+    other.storage.retain();
+    const old = this.held;
+    this.held = other.storage;
+    const { dtype, strides, offset } = other;
+    Object.assign(this, { dtype, strides, offset });
+    old.release();
+  }
+
   [Symbol.dispose](): void {
     this.dispose();
   }

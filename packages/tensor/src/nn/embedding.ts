@@ -5,13 +5,41 @@ import { defineOp } from '../ops/define.ts';
 import { apply } from '../ops/op.ts';
 import { ALL, check, each, FLOAT, indexed } from '../ops/takes.ts';
 import { sweep } from '../scope.ts';
-import type { Parameter, Tensor } from '../tensor.ts';
+import type { DType } from '../dtype.ts';
+import { readNumbers } from '../host.ts';
+import { noGrad } from '../autograd/record.ts';
+import { Parameter, type Tensor } from '../tensor.ts';
 import { normalParameter } from './init.ts';
 import { Module } from './module.ts';
-import { checkOptionNames } from '../option-names.ts';
+import { checkOptionNames, optionNames } from '../option-names.ts';
 
-const EMBEDDING_OPTIONS: ReadonlySet<string> = new Set(['sparse']);
+export interface EmbeddingOptions {
+  /** Whether the gradient of the table is a sparse tensor of the rows that were read. @default false */
+  sparse?: boolean;
+  /** A row that starts at zero and has no gradient; negative ones count from the end. */
+  paddingIdx?: number;
+  /** Rows that are read are scaled, in place, to at most this norm. */
+  maxNorm?: number;
+  /** Of `maxNorm`. @default 2 */
+  normType?: number;
+  /** Divides the gradient of a row by how often it was read. @default false */
+  scaleGradByFreq?: boolean;
+}
+
+const EMBEDDING_OPTIONS = optionNames<EmbeddingOptions>({
+  sparse: true,
+  paddingIdx: true,
+  maxNorm: true,
+  normType: true,
+  scaleGradByFreq: true,
+});
+const PRETRAINED_OPTIONS: ReadonlySet<string> = new Set([...EMBEDDING_OPTIONS, 'freeze']);
 const BAG_OPTIONS: ReadonlySet<string> = new Set(['sparse', 'mode']);
+
+/** The first operand as it is; its gradient is multiplied by the second. */
+const scaleGradient = defineOp('scaleGradient', 'scale_gradient', each(ALL), ([rows]) =>
+  (rows as Tensor).detach().clone(),
+);
 
 /** `table[ids]`; its gradient names only the rows that were read. */
 const sparseLookup = defineOp('embedding', 'embedding', indexed(each(ALL)), ([table, ids]) => {
@@ -32,19 +60,63 @@ export class Embedding extends Module {
   static readonly [rpcName] = 'nn.Embedding';
   /** [count, dim]; starts standard normal. */
   readonly weight: Parameter;
-  private readonly sparseGradient: boolean;
+  private readonly options: EmbeddingOptions;
+  /** The row that has no gradient; -1 where all have. */
+  private readonly padding: number;
 
   /** With `sparse` the gradient of `weight` is a sparse tensor of the rows that were read; SGD and Adagrad accept it. */
-  constructor(count: number, dim: number, options: { sparse?: boolean } = {}) {
+  constructor(count: number, dim: number, options: EmbeddingOptions = {}) {
     super();
     checkOptionNames(options, EMBEDDING_OPTIONS, 'nn.Embedding');
+    const { paddingIdx } = options;
+    if (paddingIdx !== undefined && !(Number.isInteger(paddingIdx) && paddingIdx < count && paddingIdx >= -count))
+      throw new RangeError(`paddingIdx must be within the ${count} rows of the table, but got ${paddingIdx}`);
     this.weight = normalParameter([count, dim]);
-    this.sparseGradient = options.sparse === true;
+    this.options = options;
+    this.padding = paddingIdx === undefined ? -1 : paddingIdx < 0 ? paddingIdx + count : paddingIdx;
+    if (this.padding !== -1) noGrad(() => this.weight.select(0, this.padding).zero_());
+  }
+
+  /** A table of given rows [count, dim]; with `freeze` (the default) they are not trained. */
+  static fromPretrained(table: Tensor, options: EmbeddingOptions & { freeze?: boolean } = {}): Embedding {
+    checkOptionNames(options, PRETRAINED_OPTIONS, 'nn.Embedding.fromPretrained');
+    if (table.rank !== 2) throw new RangeError('Embeddings parameter is expected to be 2-dimensional');
+    const { freeze = true, ...rest } = options;
+    const made = new Embedding(table.shape[0] as number, table.shape[1] as number, rest);
+    return Object.assign(made, { weight: new Parameter(table.detach(), !freeze) });
   }
 
   /** @throws RangeError naming the first id outside [0, count). */
   forward(ids: Tensor): Tensor {
-    return lookup(this.weight, ids, this.sparseGradient);
+    const { maxNorm, sparse = false, scaleGradByFreq = false } = this.options;
+    if (maxNorm !== undefined) this.renorm(ids, maxNorm);
+    const rows = lookup(this.weight, ids, sparse);
+    if (this.padding === -1 && !scaleGradByFreq) return rows;
+    return sweep(() =>
+      apply(scaleGradient, [rows, this.shares(ids, scaleGradByFreq, rows.dtype).unsqueeze(-1)], undefined),
+    );
+  }
+
+  /** How much of its gradient each id passes on. */
+  private shares(ids: Tensor, byFrequency: boolean, dtype: DType): Tensor {
+    const numbers = readNumbers(ids);
+    const counts = new Map<number, number>();
+    if (byFrequency) for (const id of numbers) counts.set(id, (counts.get(id) ?? 0) + 1);
+    const shares = Float64Array.from(numbers, (id) => (id === this.padding ? 0 : 1 / (counts.get(id) ?? 1)));
+    return tensor(shares, { shape: ids.shape, dtype });
+  }
+
+  private renorm(ids: Tensor, maxNorm: number): void {
+    noGrad(() =>
+      sweep(() => {
+        const own = [...new Set(Array.from(readNumbers(ids)))];
+        for (const id of own) {
+          const row = this.weight.detach().narrow(0, id, 1);
+          const size = row.norm(this.options.normType ?? 2).item();
+          if (size > maxNorm) row.mul_(maxNorm / (size + 1e-7));
+        }
+      }),
+    );
   }
 }
 

@@ -1,11 +1,42 @@
 /** @file The layers: `nn.Linear` and so on. */
 export { AdaptiveAvgPool2d, AvgPool2d, Conv2d, MaxPool2d, type Conv2dOptions } from './conv.ts';
-export { Embedding, EmbeddingBag } from './embedding.ts';
+export { Embedding, EmbeddingBag, type EmbeddingOptions } from './embedding.ts';
 export { Dropout, Flatten, GELU, LeakyReLU, LogSoftmax, ReLU, Sigmoid, SiLU, Softmax, Tanh } from './layers.ts';
 export { fromLayers, LayersModule, type LayersModelLike, type LayersWeight } from './from-layers.ts';
 export { Linear } from './linear.ts';
-export { LSTM } from './lstm.ts';
+export { GRU, LSTM, RNN, type RecurrentOptions } from './recurrent.ts';
+export { GRUCell, LSTMCell, RNNCell, type CellOptions } from './cells.ts';
+export { MultiheadAttention, type AttentionCall, type AttentionOptions } from './attention.ts';
+export {
+  PositionalEncoding,
+  Transformer,
+  TransformerDecoder,
+  TransformerDecoderLayer,
+  TransformerEncoder,
+  TransformerEncoderLayer,
+  type DecoderMasks,
+  type EncoderMasks,
+  type TransformerLayerOptions,
+  type TransformerMasks,
+  type TransformerOptions,
+} from './transformer.ts';
+export { ModuleDict, ModuleList, ParameterDict, ParameterList } from './containers.ts';
+export * from './activations.ts';
+export * from './loss.ts';
+export * as init from './initial.ts';
+export * as utils from './utils.ts';
 export { Module, type Callable, type StateDictMatch } from './module.ts';
 export { Sequential, type AnyAsync, type LastOut } from './sequential.ts';
-export { BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm } from './norm.ts';
+export {
+  BatchNorm1d,
+  BatchNorm2d,
+  BatchNorm3d,
+  GroupNorm,
+  InstanceNorm1d,
+  InstanceNorm2d,
+  InstanceNorm3d,
+  LayerNorm,
+  RMSNorm,
+  type BatchNormLayerOptions,
+} from './norm.ts';
 export { DistributedDataParallel, type GradBucket, type ProcessGroup } from './parallel.ts';

@@ -2,6 +2,7 @@
 import * as ops from '../ops/composite.ts';
 import { rpcName } from '../named.ts';
 import type { Tensor } from '../tensor.ts';
+import { checkOptionNames } from '../option-names.ts';
 import { Module } from './module.ts';
 
 /** max(x, 0). */
@@ -39,10 +40,18 @@ export class Tanh extends Module {
   }
 }
 
+const GELU_OPTIONS: ReadonlySet<string> = new Set(['approximate']);
+
 export class GELU extends Module {
   static readonly [rpcName] = 'nn.GELU';
+  private readonly approximate: 'none' | 'tanh';
+  constructor(options: { approximate?: 'none' | 'tanh' } = {}) {
+    super();
+    checkOptionNames(options, GELU_OPTIONS, 'nn.GELU');
+    this.approximate = options.approximate ?? 'none';
+  }
   forward(x: Tensor): Tensor {
-    return x.gelu();
+    return x.gelu(this.approximate);
   }
 }
 

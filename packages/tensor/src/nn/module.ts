@@ -1,7 +1,8 @@
 /** @file Module: a tree of parameters and buffers with a mode and a state dict. */
 import { noGrad } from '../autograd/record.ts';
 import { keep } from '../scope.ts';
-import { Parameter, type Tensor } from '../tensor.ts';
+import { isDifferentiable } from '../dtype.ts';
+import { Parameter, Tensor } from '../tensor.ts';
 import { checkOptionNames } from '../option-names.ts';
 
 const LOAD_OPTIONS: ReadonlySet<string> = new Set(['strict']);
@@ -31,7 +32,7 @@ export interface StateDictMatch {
 export abstract class Module {
   /** Whether layers behave as in training (dropout, batch statistics). Set by `train` and `eval`. */
   training = true;
-  private readonly buffers = new Map<string, Tensor>();
+  private readonly held = new Map<string, Tensor>();
 
   /** The parameters of this module and, unless `recurse` is false, of those inside; each once. */
   parameters(recurse = true): Parameter[] {
@@ -81,7 +82,7 @@ export abstract class Module {
 
   /** Makes `tensor` part of the state dict without training it: running statistics, tables. The module keeps it. */
   protected registerBuffer(name: string, tensor: Tensor): Tensor {
-    this.buffers.set(name, keep(tensor));
+    this.held.set(name, keep(tensor));
     return tensor;
   }
 
@@ -93,7 +94,7 @@ export abstract class Module {
   private collectState(): Map<string, Tensor> {
     const state = new Map<string, Tensor>();
     for (const [name, parameter] of this.namedParameters(false)) state.set(name, parameter);
-    for (const [name, buffer] of this.buffers) state.set(name, buffer);
+    for (const [name, buffer] of this.held) state.set(name, buffer);
     for (const [prefix, child] of this.namedChildren()) {
       for (const [name, tensor] of child.stateDict()) state.set(`${prefix}.${name}`, tensor);
     }
@@ -134,10 +135,112 @@ export abstract class Module {
     return { missing, unexpected };
   }
 
+  /** This module, all inside, and so on, each once; this one first. */
+  modules(): Module[] {
+    return this.namedModules().map(([, module]) => module);
+  }
+
+  /** As `modules`, with the path of each: '' is this one. */
+  namedModules(): [string, Module][] {
+    const found = new Map<Module, string>();
+    const visit = (module: Module, path: string): void => {
+      if (found.has(module)) return;
+      found.set(module, path);
+      for (const [name, child] of module.namedChildren()) visit(child, path === '' ? name : `${path}.${name}`);
+    };
+    visit(this, '');
+    return [...found].map(([module, path]) => [path, module]);
+  }
+
+  /** The modules directly inside. */
+  children(): Module[] {
+    return this.namedChildren().map(([, child]) => child);
+  }
+
+  /** The tensors of the state dict that are no parameters. */
+  buffers(recurse = true): Tensor[] {
+    return this.namedBuffers(recurse).map(([, buffer]) => buffer);
+  }
+
+  namedBuffers(recurse = true): [string, Tensor][] {
+    const modules: [string, Module][] = recurse ? this.namedModules() : [['', this]];
+    return modules.flatMap(([path, module]) =>
+      [...module.held].map(([name, buffer]): [string, Tensor] => [path === '' ? name : `${path}.${name}`, buffer]),
+    );
+  }
+
+  /** Calls `fn` for all modules inside, then for this one: `model.apply((m) => …)` to begin with other weights. */
+  apply(fn: (module: Module) => void): this {
+    for (const child of this.children()) child.apply(fn);
+    fn(this);
+    return this;
+  }
+
+  /** Drops the gradients of all parameters. */
+  zeroGrad(): void {
+    for (const parameter of this.parameters()) parameter.grad = null;
+  }
+
+  /** Whether the parameters are to be trained. */
+  requiresGrad_(value = true): this {
+    for (const parameter of this.parameters()) parameter.requiresGrad = value;
+    return this;
+  }
+
+  /** Converts parameters and buffers of floating dtypes, and their gradients, in place: whoever holds them sees the new ones. */
+  to(dtype: 'float16' | 'bfloat16' | 'float32' | 'float64' | 'complex64'): this {
+    noGrad(() => {
+      for (const t of new Set([...this.parameters(), ...this.buffers()])) {
+        if (!isDifferentiable(t.dtype) || t.dtype === dtype) continue;
+        const { grad } = t;
+        t.become(t.detach().to(dtype));
+        if (grad !== null) t.grad = grad.to(dtype);
+      }
+    });
+    return this;
+  }
+
+  float(): this {
+    return this.to('float32');
+  }
+
+  double(): this {
+    return this.to('float64');
+  }
+
+  half(): this {
+    return this.to('float16');
+  }
+
+  bfloat16(): this {
+    return this.to('bfloat16');
+  }
+
+  /** Calls `hook` before each `forward` with its arguments; what it returns, a list, takes their place. Returns how to remove it. */
+  registerForwardPreHook(hook: (module: this, args: readonly unknown[]) => readonly unknown[] | void): () => void {
+    return this.around((forward, args) => forward(hook(this, args) ?? args));
+  }
+
+  /** Calls `hook` after each `forward` with its arguments and its result; what it returns takes the place of that. Returns how to remove it. */
+  registerForwardHook(hook: (module: this, args: readonly unknown[], output: unknown) => unknown): () => void {
+    return this.around((forward, args) => {
+      const output = forward(args);
+      if (output instanceof Promise) return output.then((value: unknown) => hook(this, args, value) ?? value);
+      return hook(this, args, output) ?? output;
+    });
+  }
+
+  /** Puts `wrap` around `forward`, inside of what is there already. */
+  private around(wrap: Wrapper): () => void {
+    const hooks = wrappersOf(this);
+    hooks.add(wrap);
+    return () => void hooks.delete(wrap);
+  }
+
   private fields(): [string, unknown][] {
     const fields: [string, unknown][] = [];
     for (const [name, value] of Object.entries(this) as [string, unknown][]) {
-      if (name === 'buffers' || name === 'training') continue;
+      if (name === 'held' || name === 'training') continue;
       if (!Array.isArray(value)) fields.push([name, value]);
       else for (const [i, item] of value.entries()) fields.push([`${name}.${i}`, item]);
     }
@@ -157,6 +260,54 @@ function unlessOpen<T>(module: Module, open: Set<Module>, visit: () => T): T | u
   } finally {
     open.delete(module);
   }
+}
+
+/** What a hook does around `forward`. */
+type Wrapper = (forward: (args: readonly unknown[]) => unknown, args: readonly unknown[]) => unknown;
+
+const wrappers = new WeakMap<Module, Set<Wrapper>>();
+
+/** The hooks of a module; with the first its `forward` becomes one that calls them. */
+function wrappersOf(module: Module): Set<Wrapper> {
+  const known = wrappers.get(module);
+  if (known !== undefined) return known;
+  const { forward } = module as Module & Partial<Callable>;
+  if (forward === undefined) throw new TypeError(`${module.constructor.name} has no forward to put a hook on`);
+  const hooks = new Set<Wrapper>();
+  wrappers.set(module, hooks);
+  const hooked = (...args: unknown[]): unknown => {
+    let run = (given: readonly unknown[]): unknown =>
+      (forward as (...a: unknown[]) => unknown).apply(module, [...given]);
+    for (const wrap of hooks) {
+      const inner = run;
+      run = (given) => wrap(inner, given);
+    }
+    return run(args);
+  };
+  // No field: it is nothing to save or to list.
+  Object.defineProperty(module, 'forward', { value: hooked, writable: true, configurable: true, enumerable: false });
+  return hooks;
+}
+
+/** A module of its own with the same structure and copies of the parameters and buffers. Its hooks stay behind. */
+export function copyOf<M extends Module>(module: M, known = new Map<unknown, unknown>()): M {
+  const copied = (value: unknown): unknown => {
+    if (known.has(value)) return known.get(value);
+    if (value instanceof Tensor) {
+      const data = noGrad(() => value.detach().clone());
+      const own = isParameter(value) ? new Parameter(data, value.requiresGrad) : keep(data);
+      known.set(value, own);
+      return own;
+    }
+    if (value instanceof Module) return copyOf(value, known);
+    if (Array.isArray(value)) return value.map(copied);
+    if (value instanceof Map) return new Map([...value].map(([key, one]: [unknown, unknown]) => [key, copied(one)]));
+    return value;
+  };
+  const copy = Object.create(Object.getPrototypeOf(module) as object) as M;
+  known.set(module, copy);
+  for (const [name, value] of Object.entries(module)) Object.assign(copy, { [name]: copied(value) });
+  return copy;
 }
 
 /** `instanceof` alone would infer a Parameter of any dtype. */

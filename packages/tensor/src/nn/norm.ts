@@ -2,29 +2,37 @@
 import { noGrad } from '../autograd/record.ts';
 import { ones, zeros } from '../creation.ts';
 import { batchNorm, groupNorm, layerNorm } from '../ops/composite.ts';
+import { instanceNorm, rmsNorm } from '../ops/norms.ts';
 import { rpcName } from '../named.ts';
 import { Parameter, type Tensor } from '../tensor.ts';
 import { Module } from './module.ts';
 import { checkOptionNames } from '../option-names.ts';
 
-const EPS: ReadonlySet<string> = new Set(['eps']);
-const BATCH_OPTIONS: ReadonlySet<string> = new Set(['eps', 'momentum']);
+const LAYER_OPTIONS: ReadonlySet<string> = new Set(['eps', 'elementwiseAffine', 'bias']);
+const GROUP_OPTIONS: ReadonlySet<string> = new Set(['eps', 'affine']);
+const RMS_OPTIONS: ReadonlySet<string> = new Set(['eps', 'elementwiseAffine']);
+const BATCH_OPTIONS: ReadonlySet<string> = new Set(['eps', 'momentum', 'affine', 'trackRunningStats']);
 
 /** Normalises over the trailing dimensions `shape`. */
 export class LayerNorm extends Module {
   static readonly [rpcName] = 'nn.LayerNorm';
-  readonly weight: Parameter;
-  readonly bias: Parameter;
+  /** Null without `elementwiseAffine`, the bias also without `bias`. */
+  readonly weight: Parameter | null;
+  readonly bias: Parameter | null;
   private readonly shape: readonly number[];
   private readonly eps: number;
 
-  constructor(shape: number | readonly number[], options: { eps?: number } = {}) {
+  constructor(
+    shape: number | readonly number[],
+    options: { eps?: number; elementwiseAffine?: boolean; bias?: boolean } = {},
+  ) {
     super();
-    checkOptionNames(options, EPS, 'nn.LayerNorm');
+    checkOptionNames(options, LAYER_OPTIONS, 'nn.LayerNorm');
+    const { eps = 1e-5, elementwiseAffine = true, bias = true } = options;
     this.shape = typeof shape === 'number' ? [shape] : shape;
-    this.eps = options.eps ?? 1e-5;
-    this.weight = new Parameter(ones(this.shape));
-    this.bias = new Parameter(zeros(this.shape));
+    this.eps = eps;
+    this.weight = elementwiseAffine ? new Parameter(ones(this.shape)) : null;
+    this.bias = elementwiseAffine && bias ? new Parameter(zeros(this.shape)) : null;
   }
 
   forward(x: Tensor): Tensor {
@@ -32,21 +40,46 @@ export class LayerNorm extends Module {
   }
 }
 
+/** Divides by the root of the mean square over the trailing dimensions `shape` (Zhang & Sennrich 2019). */
+export class RMSNorm extends Module {
+  static readonly [rpcName] = 'nn.RMSNorm';
+  /** Null without `elementwiseAffine`. */
+  readonly weight: Parameter | null;
+  private readonly shape: readonly number[];
+  private readonly eps: number | undefined;
+
+  /** `eps` is by default the distance from 1 to the next number of the input's dtype. */
+  constructor(shape: number | readonly number[], options: { eps?: number; elementwiseAffine?: boolean } = {}) {
+    super();
+    checkOptionNames(options, RMS_OPTIONS, 'nn.RMSNorm');
+    this.shape = typeof shape === 'number' ? [shape] : shape;
+    this.eps = options.eps;
+    this.weight = options.elementwiseAffine === false ? null : new Parameter(ones(this.shape));
+  }
+
+  forward(x: Tensor): Tensor {
+    return rmsNorm(x, this.shape, this.weight, this.eps);
+  }
+}
+
 /** Normalises each group of channels of [N, C, ...]. */
 export class GroupNorm extends Module {
   static readonly [rpcName] = 'nn.GroupNorm';
-  readonly weight: Parameter;
-  readonly bias: Parameter;
+  /** Null without `affine`. */
+  readonly weight: Parameter | null;
+  readonly bias: Parameter | null;
   private readonly groups: number;
   private readonly eps: number;
 
-  constructor(groups: number, channels: number, options: { eps?: number } = {}) {
+  constructor(groups: number, channels: number, options: { eps?: number; affine?: boolean } = {}) {
     super();
-    checkOptionNames(options, EPS, 'nn.GroupNorm');
+    checkOptionNames(options, GROUP_OPTIONS, 'nn.GroupNorm');
+    if (channels % groups !== 0) throw new RangeError('channels must be divisible by groups');
+    const { eps = 1e-5, affine = true } = options;
     this.groups = groups;
-    this.eps = options.eps ?? 1e-5;
-    this.weight = new Parameter(ones([channels]));
-    this.bias = new Parameter(zeros([channels]));
+    this.eps = eps;
+    this.weight = affine ? new Parameter(ones([channels])) : null;
+    this.bias = affine ? new Parameter(zeros([channels])) : null;
   }
 
   forward(x: Tensor): Tensor {
@@ -54,35 +87,112 @@ export class GroupNorm extends Module {
   }
 }
 
-/** Normalises each channel over the batch while training, by running statistics otherwise. */
-abstract class BatchNorm extends Module {
-  readonly weight: Parameter;
-  readonly bias: Parameter;
-  private readonly runningMean: Tensor;
-  private readonly runningVar: Tensor;
-  private readonly batches: Tensor;
-  private readonly momentum: number;
-  private readonly eps: number;
+export interface BatchNormLayerOptions {
+  /** @default 1e-5 */
+  eps?: number;
+  /** How fast running statistics follow; null for the mean of all batches so far. @default 0.1 */
+  momentum?: number | null;
+  /** @default true */
+  affine?: boolean;
+  /** Without, the batch is normalised by itself also when evaluated. @default true */
+  trackRunningStats?: boolean;
+}
 
-  constructor(channels: number, options: { eps?: number; momentum?: number } = {}) {
+/** Weights and running statistics of channels. */
+abstract class ChannelNorm extends Module {
+  readonly weight: Parameter | null;
+  readonly bias: Parameter | null;
+  protected readonly runningMean: Tensor | null;
+  protected readonly runningVar: Tensor | null;
+  protected readonly batches: Tensor | null;
+  protected readonly momentum: number | null;
+  protected readonly eps: number;
+
+  constructor(channels: number, options: BatchNormLayerOptions, affine: boolean, tracks: boolean) {
     super();
-    checkOptionNames(options, BATCH_OPTIONS, 'nn.BatchNorm');
-    this.weight = new Parameter(ones([channels]));
-    this.bias = new Parameter(zeros([channels]));
-    this.runningMean = this.registerBuffer('running_mean', zeros([channels]));
-    this.runningVar = this.registerBuffer('running_var', ones([channels]));
-    this.batches = this.registerBuffer('num_batches_tracked', zeros([], { dtype: 'int64' }));
-    this.momentum = options.momentum ?? 0.1;
-    this.eps = options.eps ?? 1e-5;
+    const { momentum = 0.1, eps = 1e-5 } = options;
+    this.weight = affine ? new Parameter(ones([channels])) : null;
+    this.bias = affine ? new Parameter(zeros([channels])) : null;
+    this.runningMean = tracks ? this.registerBuffer('running_mean', zeros([channels])) : null;
+    this.runningVar = tracks ? this.registerBuffer('running_var', ones([channels])) : null;
+    this.batches = tracks ? this.registerBuffer('num_batches_tracked', zeros([], { dtype: 'int64' })) : null;
+    this.momentum = momentum;
+    this.eps = eps;
   }
 
   protected abstract check(x: Tensor): void;
 
+  /** How much the batch at hand counts, which is counted. */
+  protected countBatch(): number {
+    const { batches } = this;
+    if (!this.training || batches === null) return this.momentum ?? 0;
+    noGrad(() => batches.add_(1));
+    return this.momentum ?? 1 / batches.item();
+  }
+}
+
+/** Normalises each channel over the batch while training, by running statistics otherwise. */
+abstract class BatchNorm extends ChannelNorm {
+  constructor(channels: number, options: BatchNormLayerOptions = {}) {
+    checkOptionNames(options, BATCH_OPTIONS, 'nn.BatchNorm');
+    super(channels, options, options.affine ?? true, options.trackRunningStats ?? true);
+  }
+
   forward(x: Tensor): Tensor {
     this.check(x);
-    if (this.training) noGrad(() => this.batches.add_(1));
-    const { weight, bias, runningMean, runningVar, training, momentum, eps } = this;
+    const momentum = this.countBatch();
+    const { weight, bias, runningMean, runningVar, eps } = this;
+    const training = this.training || runningMean === null;
     return batchNorm(x, { weight, bias, runningMean, runningVar, training, momentum, eps });
+  }
+}
+
+/** Normalises each channel of each image by itself (Ulyanov et al. 2016); by running statistics only where these are tracked. */
+abstract class InstanceNorm extends ChannelNorm {
+  constructor(channels: number, options: BatchNormLayerOptions = {}) {
+    checkOptionNames(options, BATCH_OPTIONS, 'nn.InstanceNorm');
+    super(channels, options, options.affine ?? false, options.trackRunningStats ?? false);
+  }
+  protected abstract readonly spatial: number;
+
+  protected override check(x: Tensor): void {
+    if (x.rank !== this.spatial + 1 && x.rank !== this.spatial + 2)
+      throw new RangeError(`expected ${this.spatial + 1}D or ${this.spatial + 2}D input (got ${x.rank}D input)`);
+  }
+
+  forward(x: Tensor): Tensor {
+    this.check(x);
+    const { weight, bias, runningMean, runningVar, eps, momentum: given } = this;
+    const momentum = given ?? 0;
+    const useInputStats = this.training || runningMean === null;
+    const options = { weight, bias, runningMean, runningVar, useInputStats, momentum, eps };
+    return x.rank === this.spatial + 1 ? instanceNorm(x.unsqueeze(0), options).squeeze(0) : instanceNorm(x, options);
+  }
+}
+
+/** Of [N, C, L] or [C, L]. */
+export class InstanceNorm1d extends InstanceNorm {
+  static readonly [rpcName] = 'nn.InstanceNorm1d';
+  protected readonly spatial = 1;
+}
+
+/** Of [N, C, H, W] or [C, H, W]. */
+export class InstanceNorm2d extends InstanceNorm {
+  static readonly [rpcName] = 'nn.InstanceNorm2d';
+  protected readonly spatial = 2;
+}
+
+/** Of [N, C, D, H, W] or [C, D, H, W]. */
+export class InstanceNorm3d extends InstanceNorm {
+  static readonly [rpcName] = 'nn.InstanceNorm3d';
+  protected readonly spatial = 3;
+}
+
+/** Of [N, C, D, H, W]. */
+export class BatchNorm3d extends BatchNorm {
+  static readonly [rpcName] = 'nn.BatchNorm3d';
+  protected override check(x: Tensor): void {
+    if (x.rank !== 5) throw new RangeError(`expected 5D input (got ${x.rank}D input)`);
   }
 }
 

@@ -62,7 +62,9 @@ export const prelu = defineFunction('prelu', 'prelu', same(FLOAT), (t: Tensor, w
       );
     }
     const shape = weight.size === 1 || x.rank < 2 ? [weight.size] : [weight.size, ...x.shape.slice(2).map(() => 1)];
-    return where(x.detach().gt(0), x, x.mul(alike(weight, t, x).reshape(shape)));
+    const above = x.detach().gt(0);
+    // What is infinite above zero has no part in the slope of the weight.
+    return where(above, x, where(above, 0, x).mul(alike(weight, t, x).reshape(shape)));
   }),
 );
 
@@ -138,4 +140,20 @@ export const hardSwish = defineFunction('hardSwish', 'hardswish', each(FLOAT), (
 /** x / (1 + |x|). */
 export const softsign = defineFunction('softsign', 'softsign', each(NUMBER), (t: Tensor): Tensor =>
   inFloat32(t, (x) => x.div(x.abs().add(1))),
+);
+
+/** log(1 + exp(beta x)) / beta, linear where beta x is above `threshold`. */
+export const softplusWith = defineFunction(
+  'softplusWith',
+  'softplus',
+  each(FLOAT),
+  (t: Tensor, beta = 1, threshold = 20): Tensor => {
+    if (beta === 1 && threshold === 20) return t.softplus();
+    return inFloat32(t, (x) => {
+      const scaled = x.mul(beta);
+      const far = scaled.detach().gt(threshold);
+      const near = where(far, 0, scaled).exp().log1p().div(beta);
+      return where(far, x, near);
+    });
+  },
 );

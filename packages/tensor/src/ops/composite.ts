@@ -51,11 +51,11 @@ export const lerp = defineFunction(
     inFloat32Both(start, end, (from, to) => {
       const way = to.sub(from);
       // From the nearer end, so that weight 1 gives the other one exactly.
-      const near = (w: Tensor | number): Tensor => from.add(way.mul(w));
-      const far = (w: Tensor | number): Tensor => to.sub(way.mul(typeof w === 'number' ? 1 - w : w.neg().add(1)));
-      if (typeof weight === 'number') return Math.abs(weight) < 0.5 ? near(weight) : far(weight);
+      if (typeof weight === 'number')
+        return Math.abs(weight) < 0.5 ? from.add(way.mul(weight)) : to.sub(way.mul(1 - weight));
       const w = toFloat32(weight);
-      return where(w.detach().abs().lt(0.5), near(w), far(w));
+      const near = w.detach().abs().lt(0.5);
+      return where(near, from, to).add(way.mul(where(near, w, w.sub(1))));
     }),
 );
 

@@ -3,11 +3,14 @@ import { decode, dtypes, encodeLanes } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { fromArray, over, readArray, readBytes } from '../host.ts';
 import { named } from '../named.ts';
-import { checkCount, checkShape, normalizeDim, sameShape, sizeOf } from '../shape.ts';
+import { checkFill } from '../range.ts';
+import { sweep } from '../scope.ts';
+import { broadcastShapes, checkCount, checkShape, normalizeDim, sameShape, sizeOf } from '../shape.ts';
 import { Storage } from '../storage.ts';
 import type { Tensor } from '../tensor.ts';
 import { defineFunction, defineOp } from './define.ts';
 import { apply } from './op.ts';
+import { scalar } from './promotion.ts';
 import { ALL, each, indexed, same, REAL_NUMBER } from './takes.ts';
 
 /** Whole numbers of an index tensor, each checked to lie in [0, n). */
@@ -95,21 +98,46 @@ const indexAddOp = defineOp<Along>('indexAdd', 'index_add', indexed(same(ALL)), 
 /** `t` with slice i of `source` added to the slice at index[i] along `dim`; equal indices add up, in order. */
 export const indexAdd = named('aten::index_add', (t: Tensor, dim: number, index: Tensor, source: Tensor): Tensor => {
   const d = normalizeDim(dim, t.rank);
-  if (index.rank > 1)
-    throw new ShapeError(`indexAdd(): Index is supposed to be a vector, but got shape [${index.shape.join(', ')}]`);
-  const expected = t.shape.map((m, k) => (k === d ? index.size : m));
-  if (!sameShape(source.shape, expected)) {
-    throw new ShapeError(
-      `indexAdd(): source has shape [${source.shape.join(', ')}], expected [${expected.join(', ')}]`,
-    );
-  }
-  if (t.rank === 0 && index.size !== 1)
-    throw new ShapeError(`indexAdd(): Index to scalar can have only 1 value, got ${index.size} values`);
+  checkSlices('indexAdd', t, d, index, source);
   return apply(indexAddOp, [t, index.rank === 0 ? index.reshape([1]) : index, source], { dim: d });
 });
 
+const indexCopyOp = defineOp<Along>('indexCopy', 'index_copy', indexed(same(ALL)), ([t, index, source], { dim }) => {
+  const input = t as Tensor;
+  const n = asVector(input.shape)[dim] as number;
+  const ids = readIndices(index as Tensor, n);
+  const row = sizeOf(input.shape.slice(dim + 1)) * dtypes[input.dtype].bytes;
+  const outer = sizeOf(input.shape.slice(0, dim));
+  const out = readBytes(input).slice();
+  const given = readBytes(source as Tensor);
+  for (let o = 0, at = 0; o < outer; o++) {
+    for (let i = 0; i < ids.length; i++, at += row)
+      out.set(given.subarray(at, at + row), (o * n + (ids[i] as number)) * row);
+  }
+  return over(new Storage(out), input.dtype, input.shape);
+});
+
+/** `t` with slice i of `source` written to the slice at index[i] along `dim`; of equal indices the last wins. */
+export const indexCopy = named('aten::index_copy', (t: Tensor, dim: number, index: Tensor, source: Tensor): Tensor => {
+  const d = normalizeDim(dim, t.rank);
+  checkSlices('indexCopy', t, d, index, source);
+  return apply(indexCopyOp, [t, index.rank === 0 ? index.reshape([1]) : index, source], { dim: d });
+});
+
+/** Throws where `index` is no vector, or `source` has not a slice for each of its elements. */
+function checkSlices(name: string, t: Tensor, dim: number, index: Tensor, source: Tensor): void {
+  if (index.rank > 1)
+    throw new ShapeError(`${name}(): Index is supposed to be a vector, but got shape [${index.shape.join(', ')}]`);
+  const expected = t.shape.map((m, k) => (k === dim ? index.size : m));
+  if (!sameShape(source.shape, expected)) {
+    throw new ShapeError(`${name}(): source has shape [${source.shape.join(', ')}], expected [${expected.join(', ')}]`);
+  }
+  if (t.rank === 0 && index.size !== 1)
+    throw new ShapeError(`${name}(): Index to scalar can have only 1 value, got ${index.size} values`);
+}
+
 /** Positions in the flattened input of what gather reads, in the order of `index`. */
-function gatherPositions(given: readonly number[], index: Tensor, dim: number): Float64Array {
+export function gatherPositions(given: readonly number[], index: Tensor, dim: number): Float64Array {
   const shape = asVector(given);
   const indexShape = asVector(index.shape);
   const n = shape[dim] as number;
@@ -136,7 +164,7 @@ function gatherPositions(given: readonly number[], index: Tensor, dim: number): 
 }
 
 /** An index without elements fits everywhere. */
-function checkGather(t: Tensor, index: Tensor, dim: number, name: string): void {
+export function checkGather(t: Tensor, index: Tensor, dim: number, name: string): void {
   if (index.size === 0) return;
   const own = asVector(t.shape);
   const at = asVector(index.shape);
@@ -175,6 +203,27 @@ export const gather = named('aten::gather', (t: Tensor, dim: number, index: Tens
   return apply(gatherOp, [t, index], { dim: d });
 });
 
+/** gather where `index` and `t` broadcast in all dimensions but `dim`; without `dim` both are vectors. */
+export const takeAlongDim = defineFunction(
+  'takeAlongDim',
+  'take_along_dim',
+  each(ALL),
+  (t: Tensor, index: Tensor, dim?: number): Tensor =>
+    sweep(() => {
+      if (dim === undefined) return gather(t.reshape([t.size]), 0, index.reshape([index.size]));
+      if (t.rank !== index.rank) {
+        throw new ShapeError(
+          `takeAlongDim(): input and indices should have the same number of dimensions, but got ${t.rank} dimensions for input, and ${index.rank} dimensions for indices`,
+        );
+      }
+      const d = normalizeDim(dim, t.rank);
+      const one = (shape: readonly number[]): number[] => shape.map((n, k) => (k === d ? 1 : n));
+      const wide = broadcastShapes(one(t.shape), one(index.shape));
+      const full = (own: Tensor): Tensor => own.expand(wide.map((n, k) => (k === d ? (own.shape[k] as number) : n)));
+      return gather(full(t), d, full(index));
+    }),
+);
+
 const scatterAddOp = defineOp<Along>('scatterAdd', 'scatter_add', indexed(same(ALL)), ([t, index, source], { dim }) => {
   const [input, ids, from] = [t as Tensor, index as Tensor, source as Tensor];
   const positions = gatherPositions(input.shape, ids, dim);
@@ -192,7 +241,7 @@ export const scatterAdd = named(
 );
 
 /** The part of `source` that lies at the positions of `index`, in its shape. */
-function leading(source: Tensor, index: Tensor, name: string): Tensor {
+export function leading(source: Tensor, index: Tensor, name: string): Tensor {
   if (sameShape(source.shape, index.shape)) return source;
   if (index.size === 0) return source.reshape([source.size]).narrow(0, 0, 0).reshape(index.shape);
   const at = asVector(index.shape);
@@ -220,12 +269,17 @@ const scatterOp = defineOp<Along>('scatter', 'scatter', indexed(same(ALL)), ([t,
   return fromArray(out, input.dtype, input.shape);
 });
 
-/** `t` with source[i][j]… written at [i][index[i][j]…]…; of equal indices the last wins. */
-export const scatter = named('aten::scatter', (t: Tensor, dim: number, index: Tensor, source: Tensor): Tensor => {
-  const d = normalizeDim(dim, t.rank);
-  checkGather(t, index, d, 'scatter');
-  return apply(scatterOp, [t, index, leading(source, index, 'scatter')], { dim: d });
-});
+/** `t` with source[i][j]…, or a number, written at [i][index[i][j]…]…; of equal indices the last wins. */
+export const scatter = named(
+  'aten::scatter',
+  (t: Tensor, dim: number, index: Tensor, source: Tensor | number): Tensor => {
+    const d = normalizeDim(dim, t.rank);
+    checkGather(t, index, d, 'scatter');
+    if (typeof source === 'number') checkFill(source, t.dtype);
+    const from = typeof source === 'number' ? scalar(source, t.dtype).expand(index.shape) : source;
+    return apply(scatterOp, [t, index, leading(from, index, 'scatter')], { dim: d });
+  },
+);
 
 /** int64 zeros with a one at each index: [..., classes]. */
 export const oneHot = defineFunction(

@@ -111,7 +111,7 @@ function oldValue(t: Tensor, { save }: Derivative, inputs: readonly Tensor[]): T
   return copy;
 }
 
-function checkCast(name: string, from: DType, to: DType): void {
+export function checkCast(name: string, from: DType, to: DType): void {
   if (promote(from, to) !== to && dtypes[from].kind !== dtypes[to].kind) {
     throw new DTypeError(
       `${name}_() gives ${from}: result type ${from} can't be cast to the desired output type ${to}. Use ${name}(), which gives another tensor`,

@@ -16,6 +16,9 @@ import { inFloat32Both } from './widen.ts';
 import { checkOptionNames } from '../option-names.ts';
 
 const LOSS_OPTIONS: ReadonlySet<string> = new Set(['reduction']);
+const WEIGHT_OPTIONS: ReadonlySet<string> = new Set(['reduction', 'weight']);
+const LOGIT_OPTIONS: ReadonlySet<string> = new Set(['reduction', 'weight', 'posWeight']);
+const KL_OPTIONS: ReadonlySet<string> = new Set(['reduction', 'logTarget']);
 const SMOOTH_L1_OPTIONS: ReadonlySet<string> = new Set(['reduction', 'beta']);
 const HUBER_OPTIONS: ReadonlySet<string> = new Set(['reduction', 'delta']);
 const CLASS_LOSS_OPTIONS: ReadonlySet<string> = new Set(['reduction', 'ignoreIndex', 'weight']);
@@ -28,7 +31,7 @@ export interface LossOptions {
   reduction?: Reduction;
 }
 
-function reduce(losses: Tensor, reduction: Reduction = 'mean'): Tensor {
+export function reduce(losses: Tensor, reduction: Reduction = 'mean'): Tensor {
   if (reduction === 'none') return losses;
   return reduction === 'sum' ? losses.sum() : losses.mean();
 }
@@ -37,7 +40,7 @@ function reduce(losses: Tensor, reduction: Reduction = 'mean'): Tensor {
  * The losses of two tensors, reduced; as PyTorch takes targets of another shape (with a warning). They broadcast first, so that neither
  * counts as one without dimensions where dtypes meet.
  */
-function lossOf(a: Tensor, b: Tensor, options: LossOptions, losses: (a: Tensor, b: Tensor) => Tensor): Tensor {
+export function lossOf(a: Tensor, b: Tensor, options: LossOptions, losses: (a: Tensor, b: Tensor) => Tensor): Tensor {
   return sweep(() => {
     const shape = sameShape(a.shape, b.shape) ? undefined : broadcastShapes(a.shape, b.shape);
     const wide = (t: Tensor): Tensor => (shape === undefined ? t : t.expand(shape));
@@ -137,27 +140,44 @@ const bceOp = defineOp('binaryCrossEntropy', 'binary_cross_entropy', same(FLOAT)
   }),
 );
 
-/** -(target log p + (1 - target) log(1 - p)); the logarithms are clamped at -100, as in PyTorch. */
+function weighted(losses: Tensor, weight: Tensor | undefined): Tensor {
+  return weight === undefined ? losses : losses.mul(weight);
+}
+
+/** -(target log p + (1 - target) log(1 - p)), times `weight`; the logarithms are clamped at -100, as in PyTorch. */
 export const binaryCrossEntropy = defineFunction(
   'binaryCrossEntropy',
   'binary_cross_entropy',
   same(FLOAT),
-  (p: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
-    checkOptionNames(options, LOSS_OPTIONS, 'binaryCrossEntropy()');
+  (p: Tensor, target: Tensor, options: LossOptions & { weight?: Tensor } = {}): Tensor => {
+    checkOptionNames(options, WEIGHT_OPTIONS, 'binaryCrossEntropy()');
     checkSame('binaryCrossEntropy', p, target);
-    return lossOf(p, target, options, (x, y) => apply(bceOp, [x, y], undefined));
+    const { weight } = options;
+    if (weight !== undefined) check('binaryCrossEntropy', same(FLOAT), [p, weight]);
+    return lossOf(p, target, options, (x, y) => weighted(apply(bceOp, [x, y], undefined), weight));
   },
 );
 
-/** binaryCrossEntropy of sigmoid(x), without overflow; in the target's dtype. */
+/** binaryCrossEntropy of sigmoid(x), without overflow; in the target's dtype. `posWeight` is a factor for the losses of positive targets. */
 export const binaryCrossEntropyWithLogits = defineFunction(
   'binaryCrossEntropyWithLogits',
   'binary_cross_entropy_with_logits',
   each(FLOAT),
-  (x: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
-    checkOptionNames(options, LOSS_OPTIONS, 'binaryCrossEntropyWithLogits()');
+  (x: Tensor, target: Tensor, options: LossOptions & { weight?: Tensor; posWeight?: Tensor } = {}): Tensor => {
+    checkOptionNames(options, LOGIT_OPTIONS, 'binaryCrossEntropyWithLogits()');
     checkSame('binaryCrossEntropyWithLogits', x, target);
-    const loss = lossOf(x, target, options, (a, b) => b.neg().add(1).mul(a).sub(logSigmoid(a)));
+    const { weight, posWeight } = options;
+    const loss = lossOf(x, target, options, (a, b) => {
+      // 1 + (posWeight - 1) target, by which the logarithm counts.
+      const factor = posWeight?.sub(1).mul(b).add(1);
+      const log = logSigmoid(a);
+      const losses = b
+        .neg()
+        .add(1)
+        .mul(a)
+        .sub(factor === undefined ? log : log.mul(factor));
+      return weighted(losses, weight);
+    });
     return inDType(loss, target.dtype);
   },
 );
@@ -171,14 +191,27 @@ const klDivOp = defineOp('klDiv', 'kl_div', each(FLOAT), ([input, target]) =>
   }),
 );
 
+export interface KlDivOptions {
+  /** 'batchmean' divides the sum by the size of the first dimension: the divergence itself. @default 'mean' */
+  reduction?: Reduction | 'batchmean';
+  /** Whether the target holds log-probabilities. @default false */
+  logTarget?: boolean;
+}
+
 /** target (log target - input), input being log-probabilities; both broadcast. */
 export const klDiv = defineFunction(
   'klDiv',
   'kl_div',
   each(FLOAT),
-  (input: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
-    checkOptionNames(options, LOSS_OPTIONS, 'klDiv()');
-    return lossOf(input, target, options, (x, y) => apply(klDivOp, [x, y], undefined));
+  (input: Tensor, target: Tensor, options: KlDivOptions = {}): Tensor => {
+    checkOptionNames(options, KL_OPTIONS, 'klDiv()');
+    const { reduction = 'mean', logTarget = false } = options;
+    const batchMean = reduction === 'batchmean';
+    const reduced: LossOptions = { reduction: batchMean ? 'sum' : reduction };
+    const loss = lossOf(input, target, reduced, (x, y) =>
+      logTarget ? y.exp().mul(y.sub(x)) : apply(klDivOp, [x, y], undefined),
+    );
+    return batchMean && input.rank > 0 ? sweep(() => loss.div(input.shape[0] as number)) : loss;
   },
 );
 

@@ -95,7 +95,7 @@ export const pow_ = named('aten::pow_', <T extends Tensor>(t: T, b: Operand): T 
   return applyInPlace(powOp, t, [other(b, t)], undefined);
 });
 
-const inPlaceUnary = (name: UnaryName, torch: string): (<T extends Tensor>(t: T) => T) => {
+export const inPlaceUnary = (name: UnaryName, torch: string): (<T extends Tensor>(t: T) => T) => {
   const op = unaryOp(name, torch);
   return (t) => applyInPlace(op, t, [], undefined);
 };

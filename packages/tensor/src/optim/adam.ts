@@ -24,13 +24,9 @@ export interface AdamOptions extends CommonOptions {
 }
 
 abstract class MomentOptimizer extends Optimizer<AdamOptions> {
-
   constructor(params: Params, options: AdamOptions, defaults: { lr: number; weightDecay: number }) {
     super(params);
-    this.configure(
-      { betas: [0.9, 0.999], eps: 1e-8, amsgrad: false, ...defaults },
-      options,
-    );
+    this.configure({ betas: [0.9, 0.999], eps: 1e-8, amsgrad: false, ...defaults }, options);
   }
 
   protected override validate(): void {

@@ -29,10 +29,7 @@ export class Adagrad extends Optimizer<AdagradOptions> {
 
   constructor(params: Params, options: AdagradOptions = {}) {
     super(params);
-    this.configure(
-      { lr: 1e-2, lrDecay: 0, weightDecay: 0, initialAccumulatorValue: 0, eps: 1e-10 },
-      options,
-    );
+    this.configure({ lr: 1e-2, lrDecay: 0, weightDecay: 0, initialAccumulatorValue: 0, eps: 1e-10 }, options);
   }
 
   protected override validate(): void {
@@ -127,10 +124,7 @@ export class RMSprop extends Optimizer<RMSpropOptions> {
 
   constructor(params: Params, options: RMSpropOptions = {}) {
     super(params);
-    this.configure(
-      { lr: 1e-2, alpha: 0.99, eps: 1e-8, weightDecay: 0, momentum: 0, centered: false },
-      options,
-    );
+    this.configure({ lr: 1e-2, alpha: 0.99, eps: 1e-8, weightDecay: 0, momentum: 0, centered: false }, options);
   }
 
   protected override validate(): void {

@@ -90,9 +90,7 @@ export class OneCycleLR extends LRScheduler {
   protected rates(): number[] {
     const at = this.lastEpoch;
     if (at > this.totalSteps)
-      throw new RangeError(
-        `Tried to step ${at} times. The specified number of total steps is ${this.totalSteps}`,
-      );
+      throw new RangeError(`Tried to step ${at} times. The specified number of total steps is ${this.totalSteps}`);
     let start = 0;
     let phase = this.phases.at(-1) as Phase;
     for (const one of this.phases) {
@@ -116,8 +114,7 @@ function phasesOf(total: number, pctStart: number, three: boolean): Phase[] {
     rate: ['initialLr', 'maxLr'],
     momentum: ['maxMomentum', 'baseMomentum'],
   };
-  if (!three)
-    return [up, { end: total - 1, rate: ['maxLr', 'minLr'], momentum: ['baseMomentum', 'maxMomentum'] }];
+  if (!three) return [up, { end: total - 1, rate: ['maxLr', 'minLr'], momentum: ['baseMomentum', 'maxMomentum'] }];
   return [
     up,
     { end: 2 * pctStart * total - 2, rate: ['maxLr', 'initialLr'], momentum: ['baseMomentum', 'maxMomentum'] },

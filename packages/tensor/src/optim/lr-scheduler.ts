@@ -193,10 +193,7 @@ export class LinearLR extends LRScheduler {
   private readonly startFactor: number;
   private readonly endFactor: number;
   private readonly totalIters: number;
-  constructor(
-    optimizer: Scheduled,
-    options: { startFactor?: number; endFactor?: number; totalIters?: number } = {},
-  ) {
+  constructor(optimizer: Scheduled, options: { startFactor?: number; endFactor?: number; totalIters?: number } = {}) {
     super(optimizer);
     checkOptionNames(options, LINEAR, 'LinearLR');
     this.startFactor = options.startFactor ?? 1 / 3;

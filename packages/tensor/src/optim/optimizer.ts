@@ -125,7 +125,8 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
   }
 
   private asGroup(given: unknown, i: number): GivenGroup {
-    if (!isGroup(given)) throw new TypeError(`param group must be an object with params; group ${i} is ${kindOf(given)}`);
+    if (!isGroup(given))
+      throw new TypeError(`param group must be an object with params; group ${i} is ${kindOf(given)}`);
     const list = (given.params as unknown) instanceof Tensor ? [given.params as unknown as Tensor] : [...given.params];
     if (list.length === 0) throw new RangeError(`optimizer got an empty list of parameters in group ${i}`);
     return { ...given, params: list };

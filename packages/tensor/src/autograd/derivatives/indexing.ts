@@ -1,12 +1,48 @@
 /** @file Derivatives of choosing and adding by index. */
-import { zeros } from '../../creation.ts';
-import { gather, indexAdd, indexSelect, scatter, scatterAdd } from '../../ops/indexing.ts';
+import { zeros, zerosLike } from '../../creation.ts';
+import { gather, indexAdd, indexCopy, indexSelect, scatter, scatterAdd } from '../../ops/indexing.ts';
+import { scatterReduce, type ScatterReduceAttrs } from '../../ops/scatter-reduce.ts';
+import { where } from '../../ops/select.ts';
 import type { Shape } from '../../shape.ts';
 import type { Tensor } from '../../tensor.ts';
 import type { Derivative, Saved } from '../op-node.ts';
 
 interface Along {
   readonly dim: number;
+}
+
+/** Of products each factor's share; of extremes what is one, in equal parts. Formulas follow PyTorch's. */
+function scattered(grad: Tensor, saved: Saved, { dim, reduce, includeSelf }: ScatterReduceAttrs): (Tensor | null)[] {
+  const [self, index, source, result] = [saved.input(0), saved.input(1), saved.input(2), saved.output()];
+  let own: Tensor;
+  let given: Tensor;
+  if (reduce === 'prod') {
+    const start = includeSelf ? self : scatter(self, dim, index, 1);
+    const zeroSelf = start.detach().eq(0);
+    const ones = where(zeroSelf, 1, start);
+    own = grad.mul(where(zeroSelf, scatterReduce(ones, dim, index, source, 'prod'), result.div(ones)));
+    const zeroSource = source.detach().eq(0);
+    const count = scatterAdd(zerosLike(start), dim, index, zeroSource.to(start.dtype));
+    const alone = zeroSource.logicalAnd(gather(count, dim, index).eq(1));
+    const others = scatterReduce(start, dim, index, where(zeroSource, 1, source), 'prod');
+    const safe = where(zeroSource, 1, source);
+    given = where(
+      alone,
+      gather(grad.mul(others), dim, index),
+      where(zeroSource, 0, gather(grad.mul(result), dim, index).div(safe)),
+    );
+  } else {
+    const chosen = gather(result.detach(), dim, index);
+    const won = source.detach().eq(chosen).to(grad.dtype);
+    const kept = self.detach().eq(result.detach()).to(grad.dtype);
+    const counted = includeSelf ? kept : scatter(kept, dim, index, 0);
+    // Nothing equals NaN: the gradient of that is NaN, too.
+    const share = grad.div(scatterAdd(counted, dim, index, won));
+    own = share.mul(counted);
+    given = gather(share, dim, index).mul(won);
+  }
+  if (!includeSelf) own = scatter(own, dim, index, 0);
+  return [saved.needs[0] === true ? own : null, null, saved.needs[2] === true ? given : null];
 }
 
 const base = (saved: Saved, grad: Tensor): Tensor => zeros(saved.shapes[0] as Shape, { dtype: grad.dtype });
@@ -24,6 +60,19 @@ export const indexing: Readonly<Record<string, Derivative>> = {
       saved.needs[2] === true ? indexSelect(grad, dim, saved.input(1)).reshape(saved.shapes[2] as Shape) : null,
     ],
   },
+  scaleGradient: { save: [1], backward: (grad, saved) => [grad.mul(saved.input(1)), null] },
+  indexCopy: {
+    save: [1],
+    backward: (grad, saved, { dim }: Along) => {
+      const index = saved.input(1);
+      const shape = saved.shapes[2] as Shape;
+      return [
+        indexCopy(grad, dim, index, zeros(shape, { dtype: grad.dtype })),
+        null,
+        saved.needs[2] === true ? indexSelect(grad, dim, index).reshape(shape) : null,
+      ];
+    },
+  },
   gather: {
     save: [1],
     backward: (grad, saved, { dim }: Along) => [scatterAdd(base(saved, grad), dim, saved.input(1), grad), null],
@@ -35,6 +84,10 @@ export const indexing: Readonly<Record<string, Derivative>> = {
       null,
       saved.needs[2] === true ? gather(grad, dim, saved.input(1)) : null,
     ],
+  },
+  scatterReduce: {
+    save: [0, 1, 2, 'output'],
+    backward: (grad, saved, attrs: ScatterReduceAttrs) => scattered(grad, saved, attrs),
   },
   scatter: {
     save: [1],

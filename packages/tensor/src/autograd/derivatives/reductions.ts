@@ -48,6 +48,15 @@ function shapeOf(saved: Saved): Shape {
 }
 
 export const reductions: Readonly<Record<string, Derivative>> = {
+  median: {
+    // Equal elements share the gradient.
+    save: [0, 'output'],
+    backward: (grad, saved) => {
+      const [x, value] = [saved.input(0).detach(), saved.output().detach()];
+      const same = (value.isNaN().item() === 0 ? x.eq(value) : x.isNaN()).to(grad.dtype);
+      return [same.mul(grad.div(same.sum()))];
+    },
+  },
   sum: {
     save: [],
     backward: (grad, saved, { dims }: ReduceAttrs) => [spread(grad, shapeOf(saved), dims)],

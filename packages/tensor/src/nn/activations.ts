@@ -1,0 +1,184 @@
+/** @file Activations and other functions of their input alone as modules: `nn.ELU` and so on. */
+import { full } from '../creation.ts';
+import { rpcName } from '../named.ts';
+import * as activations from '../ops/activations.ts';
+import * as ops from '../ops/composite.ts';
+import * as more from '../ops/more-activations.ts';
+import { pairwiseDistance } from '../ops/more-losses.ts';
+import { checkOptionNames } from '../option-names.ts';
+import { Parameter, type Tensor } from '../tensor.ts';
+import { Module } from './module.ts';
+
+/** The input itself, whatever it was made with. */
+export class Identity extends Module {
+  static readonly [rpcName] = 'nn.Identity';
+  constructor(..._ignored: unknown[]) {
+    super();
+  }
+  forward<T>(x: T): T {
+    return x;
+  }
+}
+
+/** A function with numbers that are set when it is made. */
+abstract class Setting<A extends readonly unknown[]> extends Module {
+  protected readonly given: A;
+  constructor(...given: A) {
+    super();
+    this.given = given;
+  }
+}
+
+export class ELU extends Setting<[alpha?: number]> {
+  static readonly [rpcName] = 'nn.ELU';
+  forward(x: Tensor): Tensor {
+    return x.elu(...this.given);
+  }
+}
+export class SELU extends Module {
+  static readonly [rpcName] = 'nn.SELU';
+  forward(x: Tensor): Tensor {
+    return x.selu();
+  }
+}
+export class CELU extends Setting<[alpha?: number]> {
+  static readonly [rpcName] = 'nn.CELU';
+  forward(x: Tensor): Tensor {
+    return more.celu(x, ...this.given);
+  }
+}
+export class GLU extends Setting<[dim?: number]> {
+  static readonly [rpcName] = 'nn.GLU';
+  forward(x: Tensor): Tensor {
+    return more.glu(x, ...this.given);
+  }
+}
+export class Mish extends Module {
+  static readonly [rpcName] = 'nn.Mish';
+  forward(x: Tensor): Tensor {
+    return x.mish();
+  }
+}
+export class ReLU6 extends Module {
+  static readonly [rpcName] = 'nn.ReLU6';
+  forward(x: Tensor): Tensor {
+    return x.relu6();
+  }
+}
+export class Hardtanh extends Setting<[low?: number, high?: number]> {
+  static readonly [rpcName] = 'nn.Hardtanh';
+  forward(x: Tensor): Tensor {
+    return x.hardtanh(...this.given);
+  }
+}
+export class Hardsigmoid extends Module {
+  static readonly [rpcName] = 'nn.Hardsigmoid';
+  forward(x: Tensor): Tensor {
+    return x.hardSigmoid();
+  }
+}
+export class Hardswish extends Module {
+  static readonly [rpcName] = 'nn.Hardswish';
+  forward(x: Tensor): Tensor {
+    return x.hardSwish();
+  }
+}
+export class Hardshrink extends Setting<[lambda?: number]> {
+  static readonly [rpcName] = 'nn.Hardshrink';
+  forward(x: Tensor): Tensor {
+    return more.hardshrink(x, ...this.given);
+  }
+}
+export class Softshrink extends Setting<[lambda?: number]> {
+  static readonly [rpcName] = 'nn.Softshrink';
+  forward(x: Tensor): Tensor {
+    return more.softshrink(x, ...this.given);
+  }
+}
+export class Tanhshrink extends Module {
+  static readonly [rpcName] = 'nn.Tanhshrink';
+  forward(x: Tensor): Tensor {
+    return more.tanhshrink(x);
+  }
+}
+export class Threshold extends Setting<[at: number, value: number]> {
+  static readonly [rpcName] = 'nn.Threshold';
+  forward(x: Tensor): Tensor {
+    return more.threshold(x, ...this.given);
+  }
+}
+export class Softmin extends Setting<[dim: number]> {
+  static readonly [rpcName] = 'nn.Softmin';
+  forward(x: Tensor): Tensor {
+    return more.softmin(x, ...this.given);
+  }
+}
+export class Softsign extends Module {
+  static readonly [rpcName] = 'nn.Softsign';
+  forward(x: Tensor): Tensor {
+    return x.softsign();
+  }
+}
+export class LogSigmoid extends Module {
+  static readonly [rpcName] = 'nn.LogSigmoid';
+  forward(x: Tensor): Tensor {
+    return x.logSigmoid();
+  }
+}
+
+/** log(1 + exp(beta x)) / beta, linear where beta x is above `threshold`. */
+export class Softplus extends Setting<[beta?: number, threshold?: number]> {
+  static readonly [rpcName] = 'nn.Softplus';
+  forward(x: Tensor): Tensor {
+    return activations.softplusWith(x, ...this.given);
+  }
+}
+
+const PRELU: ReadonlySet<string> = new Set(['numParameters', 'init']);
+
+/** x above zero, weight x below, with a weight that is learned. */
+export class PReLU extends Module {
+  static readonly [rpcName] = 'nn.PReLU';
+  /** [numParameters]: one, or one for each channel. */
+  readonly weight: Parameter;
+  constructor(options: { numParameters?: number; init?: number } = {}) {
+    super();
+    checkOptionNames(options, PRELU, 'nn.PReLU');
+    this.weight = new Parameter(full([options.numParameters ?? 1], options.init ?? 0.25));
+  }
+  forward(x: Tensor): Tensor {
+    return activations.prelu(x, this.weight);
+  }
+}
+
+/** Dimension `dim` as several. */
+export class Unflatten extends Setting<[dim: number, sizes: readonly number[]]> {
+  static readonly [rpcName] = 'nn.Unflatten';
+  forward(x: Tensor): Tensor {
+    return x.unflatten(...this.given);
+  }
+}
+export class PixelShuffle extends Setting<[factor: number]> {
+  static readonly [rpcName] = 'nn.PixelShuffle';
+  forward(x: Tensor): Tensor {
+    return more.pixelShuffle(x, ...this.given);
+  }
+}
+export class PixelUnshuffle extends Setting<[factor: number]> {
+  static readonly [rpcName] = 'nn.PixelUnshuffle';
+  forward(x: Tensor): Tensor {
+    return more.pixelUnshuffle(x, ...this.given);
+  }
+}
+export class CosineSimilarity extends Setting<[dim?: number, eps?: number]> {
+  static readonly [rpcName] = 'nn.CosineSimilarity';
+  forward(a: Tensor, b: Tensor): Tensor {
+    return ops.cosineSimilarity(a, b, ...this.given);
+  }
+}
+export class PairwiseDistance extends Setting<[p?: number, eps?: number, keepDim?: boolean]> {
+  static readonly [rpcName] = 'nn.PairwiseDistance';
+  forward(a: Tensor, b: Tensor): Tensor {
+    return pairwiseDistance(a, b, ...this.given);
+  }
+}

@@ -1,0 +1,178 @@
+/** @file One step of recurrent layers: what RNN, LSTM and GRU compute, and RNNCell, LSTMCell, GRUCell. */
+import { zeros } from '../creation.ts';
+import { rpcName } from '../named.ts';
+import { linear } from '../ops/composite.ts';
+import { checkOptionNames } from '../option-names.ts';
+import { sameShape } from '../shape.ts';
+import type { Parameter, Tensor } from '../tensor.ts';
+import { uniformParameter } from './init.ts';
+import { Module } from './module.ts';
+
+export type CellKind = 'lstm' | 'gru' | 'tanh' | 'relu';
+
+export interface CellWeights {
+  readonly weight_ih: Parameter;
+  readonly weight_hh: Parameter;
+  readonly bias_ih: Parameter | null;
+  readonly bias_hh: Parameter | null;
+}
+
+/** One kind of step. */
+export interface Cell {
+  /** How many parts the weights have. */
+  readonly gates: number;
+  /** How many tensors the state has; the first is the output. */
+  readonly states: number;
+  /** What follows from the inputs alone: of all steps in one product. */
+  prepare(x: Tensor, weights: CellWeights): Tensor;
+  step(prepared: Tensor, state: readonly Tensor[], weights: CellWeights): Tensor[];
+}
+
+/** The product of the inputs with both biases, which only GRU may not add up before. */
+function prepareAll(x: Tensor, { weight_ih, bias_ih, bias_hh }: CellWeights): Tensor {
+  const product = x.matmul(weight_ih.transpose(0, 1));
+  if (bias_ih === null || bias_hh === null) return product;
+  return product.add(bias_ih).add(bias_hh);
+}
+
+function gateOf(gates: Tensor, size: number): (k: number) => Tensor {
+  return (k) => gates.narrow(1, k * size, size);
+}
+
+const lstm: Cell = {
+  gates: 4,
+  states: 2,
+  prepare: prepareAll,
+  step: (x, [h, c], { weight_hh }) => {
+    const gate = gateOf(x.add((h as Tensor).matmul(weight_hh.transpose(0, 1))), (h as Tensor).shape[1] as number);
+    const cell = gate(1)
+      .sigmoid()
+      .mul(c as Tensor)
+      .add(gate(0).sigmoid().mul(gate(2).tanh()));
+    return [gate(3).sigmoid().mul(cell.tanh()), cell];
+  },
+};
+
+const gru: Cell = {
+  gates: 3,
+  states: 1,
+  prepare: (x, { weight_ih, bias_ih }) => linear(x, weight_ih, bias_ih),
+  step: (x, state, { weight_hh, bias_hh }) => {
+    const h = state[0] as Tensor;
+    const size = h.shape[1] as number;
+    const [from, own] = [gateOf(x, size), gateOf(linear(h, weight_hh, bias_hh), size)];
+    const reset = from(0).add(own(0)).sigmoid();
+    const update = from(1).add(own(1)).sigmoid();
+    const next = from(2)
+      .add(reset.mul(own(2)))
+      .tanh();
+    return [next.add(update.mul(h.sub(next)))];
+  },
+};
+
+const simple = (activation: (t: Tensor) => Tensor): Cell => ({
+  gates: 1,
+  states: 1,
+  prepare: prepareAll,
+  step: (x, [h], { weight_hh }) => [activation(x.add((h as Tensor).matmul(weight_hh.transpose(0, 1))))],
+});
+
+export const CELLS: Readonly<Record<CellKind, Cell>> = {
+  lstm,
+  gru,
+  tanh: simple((t) => t.tanh()),
+  relu: simple((t) => t.relu()),
+};
+
+export interface CellOptions {
+  /** @default true */
+  bias?: boolean;
+}
+
+const OPTIONS: ReadonlySet<string> = new Set(['bias']);
+const RNN_OPTIONS: ReadonlySet<string> = new Set(['bias', 'nonlinearity']);
+
+/** A single step as a module. */
+abstract class CellModule extends Module implements CellWeights {
+  readonly weight_ih: Parameter;
+  readonly weight_hh: Parameter;
+  readonly bias_ih: Parameter | null;
+  readonly bias_hh: Parameter | null;
+  private readonly cell: Cell;
+  private readonly inputSize: number;
+  private readonly hiddenSize: number;
+
+  constructor(kind: CellKind, inputSize: number, hiddenSize: number, bias: boolean) {
+    super();
+    this.cell = CELLS[kind];
+    this.inputSize = inputSize;
+    this.hiddenSize = hiddenSize;
+    const bound = hiddenSize > 0 ? 1 / Math.sqrt(hiddenSize) : 0;
+    const rows = this.cell.gates * hiddenSize;
+    this.weight_ih = uniformParameter([rows, inputSize], bound);
+    this.weight_hh = uniformParameter([rows, hiddenSize], bound);
+    this.bias_ih = bias ? uniformParameter([rows], bound) : null;
+    this.bias_hh = bias ? uniformParameter([rows], bound) : null;
+  }
+
+  protected run(x: Tensor, given: readonly Tensor[] | undefined): Tensor[] {
+    const name = this.constructor.name;
+    if ((x.rank !== 1 && x.rank !== 2) || x.shape.at(-1) !== this.inputSize)
+      throw new RangeError(
+        `${name} takes x [batch, ${this.inputSize}] or [${this.inputSize}], got [${x.shape.join(', ')}]`,
+      );
+    const single = x.rank === 1;
+    const rows = single ? x.unsqueeze(0) : x;
+    const expected = [rows.shape[0] as number, this.hiddenSize];
+    const state =
+      given?.map((s) => {
+        const own = single && s.rank === 1 ? s.unsqueeze(0) : s;
+        if (!sameShape(own.shape, expected))
+          throw new RangeError(
+            `${name}: expected a state of shape [${expected.join(', ')}], got [${s.shape.join(', ')}]`,
+          );
+        return own;
+      }) ?? Array.from({ length: this.cell.states }, () => zeros(expected, { dtype: x.dtype }));
+    const next = this.cell.step(this.cell.prepare(rows, this), state, this);
+    return single ? next.map((s) => s.squeeze(0)) : next;
+  }
+}
+
+/** x [batch, in] and [h, c] → [h, c]. */
+export class LSTMCell extends CellModule {
+  static readonly [rpcName] = 'nn.LSTMCell';
+  constructor(inputSize: number, hiddenSize: number, options: CellOptions = {}) {
+    checkOptionNames(options, OPTIONS, 'nn.LSTMCell');
+    super('lstm', inputSize, hiddenSize, options.bias ?? true);
+  }
+  forward(x: Tensor, state?: readonly [Tensor, Tensor]): [Tensor, Tensor] {
+    return this.run(x, state) as [Tensor, Tensor];
+  }
+}
+
+/** x [batch, in] and h → h. */
+export class GRUCell extends CellModule {
+  static readonly [rpcName] = 'nn.GRUCell';
+  constructor(inputSize: number, hiddenSize: number, options: CellOptions = {}) {
+    checkOptionNames(options, OPTIONS, 'nn.GRUCell');
+    super('gru', inputSize, hiddenSize, options.bias ?? true);
+  }
+  forward(x: Tensor, state?: Tensor): Tensor {
+    return this.run(x, state === undefined ? undefined : [state])[0] as Tensor;
+  }
+}
+
+/** x [batch, in] and h → h. */
+export class RNNCell extends CellModule {
+  static readonly [rpcName] = 'nn.RNNCell';
+  constructor(inputSize: number, hiddenSize: number, options: CellOptions & { nonlinearity?: 'tanh' | 'relu' } = {}) {
+    checkOptionNames(options, RNN_OPTIONS, 'nn.RNNCell');
+    const { nonlinearity = 'tanh', bias = true } = options;
+    if (nonlinearity !== 'tanh' && nonlinearity !== 'relu')
+      throw new RangeError(`Unknown nonlinearity '${String(nonlinearity)}'. Select from 'tanh' or 'relu'.`);
+    super(nonlinearity, inputSize, hiddenSize, bias);
+  }
+  forward(x: Tensor, state?: Tensor): Tensor {
+    return this.run(x, state === undefined ? undefined : [state])[0] as Tensor;
+  }
+}

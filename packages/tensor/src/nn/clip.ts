@@ -1,0 +1,95 @@
+/** @file Norms of gradients, clipping, and parameters as one vector: `nn.utils`. */
+import { noGrad } from '../autograd/record.ts';
+import { zeros } from '../creation.ts';
+import { norm } from '../ops/composite.ts';
+import { concat, stack } from '../ops/join.ts';
+import { checkOptionNames } from '../option-names.ts';
+import { sweep } from '../scope.ts';
+import { sizeOf } from '../shape.ts';
+import { Tensor } from '../tensor.ts';
+
+const OPTIONS: ReadonlySet<string> = new Set(['normType', 'errorIfNonfinite']);
+
+export interface ClipOptions {
+  /** @default 2 */
+  normType?: number;
+  /** Refuses a norm that is infinite or NaN. @default false */
+  errorIfNonfinite?: boolean;
+}
+
+function gradientsOf(parameters: Iterable<Tensor> | Tensor): Tensor[] {
+  const list = parameters instanceof Tensor ? [parameters] : [...parameters];
+  return list.flatMap((p) => (p.grad === null ? [] : [p.grad]));
+}
+
+/** The norm of tensors taken as one vector. */
+export function getTotalNorm(tensors: Iterable<Tensor>, options: ClipOptions = {}): Tensor {
+  checkOptionNames(options, OPTIONS, 'getTotalNorm()');
+  const p = options.normType ?? 2;
+  const total = noGrad(() =>
+    sweep(() => {
+      const norms = [...tensors].map((t) => norm(t.detach().toDense(), p).to('float32'));
+      return norms.length === 0 ? zeros([]) : norm(stack(norms), p);
+    }),
+  );
+  if (options.errorIfNonfinite === true && !Number.isFinite(total.item())) {
+    throw new RangeError(
+      `The total norm of order ${p} for gradients from \`parameters\` is non-finite, so it cannot be clipped. To disable this error and scale the gradients by the non-finite norm anyway, set errorIfNonfinite: false`,
+    );
+  }
+  return total;
+}
+
+/**
+ * Scales the gradients of `parameters`, in place, so that their norm, taken as one vector, is at most `maxNorm`. Returns the norm that
+ * they had.
+ */
+export function clipGradNorm_(
+  parameters: Iterable<Tensor> | Tensor,
+  maxNorm: number,
+  options: ClipOptions = {},
+): Tensor {
+  const grads = gradientsOf(parameters);
+  const total = getTotalNorm(grads, options);
+  clipGradsWithNorm_(grads, maxNorm, total.item());
+  return total;
+}
+
+/** Scales tensors in place so that their norm, `total`, becomes at most `maxNorm`. */
+export function clipGradsWithNorm_(grads: Iterable<Tensor>, maxNorm: number, total: number): void {
+  const factor = Math.min(1, Math.fround(maxNorm / Math.fround(total + 1e-6)));
+  noGrad(() => {
+    for (const grad of grads) if (factor !== 1) (grad.sparse?.values ?? grad.detach()).mul_(factor);
+  });
+}
+
+/** Clamps each element of the gradients of `parameters`, in place, to at most `clipValue` in size. */
+export function clipGradValue_(parameters: Iterable<Tensor> | Tensor, clipValue: number): void {
+  noGrad(() => {
+    for (const grad of gradientsOf(parameters)) (grad.sparse?.values ?? grad.detach()).clamp_(-clipValue, clipValue);
+  });
+}
+
+/** The parameters one after the other as a vector. */
+export function parametersToVector(parameters: Iterable<Tensor>): Tensor {
+  return sweep(() => concat([...parameters].map((p) => p.reshape([p.size]))));
+}
+
+/** Copies a vector into the parameters, one after the other. */
+export function vectorToParameters(vector: Tensor, parameters: Iterable<Tensor>): void {
+  const list = [...parameters];
+  const count = sizeOf([list.reduce((sum, p) => sum + p.size, 0)]);
+  if (vector.rank !== 1 || vector.size !== count)
+    throw new RangeError(
+      `vectorToParameters: expected a vector of ${count} elements, got [${vector.shape.join(', ')}]`,
+    );
+  noGrad(() =>
+    sweep(() => {
+      let at = 0;
+      for (const p of list) {
+        p.copy_(vector.narrow(0, at, p.size).reshape(p.shape));
+        at += p.size;
+      }
+    }),
+  );
+}

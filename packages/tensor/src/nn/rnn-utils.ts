@@ -1,0 +1,9 @@
+/** @file `nn.utils.rnn`. */
+export {
+  PackedSequence,
+  packPaddedSequence,
+  packSequence,
+  padPackedSequence,
+  padSequence,
+  unpadSequence,
+} from './packed.ts';

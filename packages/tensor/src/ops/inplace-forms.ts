@@ -1,0 +1,72 @@
+/** @file In-place forms of operations that are made of several, and of those that choose and write: clamp_, maskedFill_, scatter_ … */
+import { isGradEnabled } from '../autograd/record.ts';
+import { ShapeError } from '../errors.ts';
+import { named, type Named } from '../named.ts';
+import { sameShape } from '../shape.ts';
+import { sweep } from '../scope.ts';
+import { Tensor } from '../tensor.ts';
+import { addcdiv, addcmul } from './addc.ts';
+import { lerp } from './composite.ts';
+import { indexAdd, indexCopy, scatter, scatterAdd } from './indexing.ts';
+import { checkCast } from './inplace.ts';
+import { inPlaceUnary } from './mutation.ts';
+import { checkOverlap } from './overlap.ts';
+import { check, each, REAL_NUMBER } from './takes.ts';
+import { scatterReduce } from './scatter-reduce.ts';
+import { clamp, maskedFill } from './select.ts';
+import { indexFill } from './subscript.ts';
+
+/**
+ * `fn(t, ...)` as the new value of `t`. What `fn` saves of `t` is a copy, for the memory changes.
+ */
+function becoming<A extends unknown[]>(
+  name: string,
+  torch: string,
+  fn: (t: Tensor, ...args: A) => Tensor,
+): (<T extends Tensor>(t: T, ...args: A) => T) & Named {
+  return named(`aten::${torch}`, <T extends Tensor>(t: T, ...args: A): T => {
+    for (const arg of args) if (arg instanceof Tensor) checkOverlap(t, arg as Tensor);
+    sweep(() => {
+      const result = fn(isGradEnabled() ? t.clone() : t.detach(), ...args);
+      if (!sameShape(result.shape, t.shape)) {
+        throw new ShapeError(
+          `output with shape [${t.shape.join(', ')}] doesn't match the broadcast shape [${result.shape.join(', ')}]`,
+        );
+      }
+      checkCast(name, result.dtype, t.dtype);
+      t.copy_(result);
+    });
+    return t;
+  });
+}
+
+export const clamp_ = becoming('clamp', 'clamp_', clamp);
+export const maskedFill_ = becoming('maskedFill', 'masked_fill_', maskedFill);
+export const indexAdd_ = becoming('indexAdd', 'index_add_', indexAdd);
+export const indexCopy_ = becoming('indexCopy', 'index_copy_', indexCopy);
+export const indexFill_ = becoming('indexFill', 'index_fill_', indexFill);
+export const scatter_ = becoming('scatter', 'scatter_', scatter);
+export const scatterAdd_ = becoming('scatterAdd', 'scatter_add_', scatterAdd);
+export const scatterReduce_ = becoming('scatterReduce', 'scatter_reduce_', scatterReduce);
+export const lerp_ = becoming('lerp', 'lerp_', lerp);
+export const addcmul_ = becoming('addcmul', 'addcmul_', addcmul);
+export const addcdiv_ = becoming('addcdiv', 'addcdiv_', addcdiv);
+
+const absolute = inPlaceUnary('abs', 'abs');
+export const abs_ = named('aten::abs_', <T extends Tensor>(t: T): T => {
+  check('abs_', each(REAL_NUMBER, 'sizes of complex numbers are real: use abs()'), [t]);
+  return absolute(t);
+});
+export const sign_ = named('aten::sign_', inPlaceUnary('sign', 'sign'));
+export const square_ = named('aten::square_', inPlaceUnary('square', 'square'));
+export const rsqrt_ = named('aten::rsqrt_', inPlaceUnary('rsqrt', 'rsqrt'));
+export const reciprocal_ = named('aten::reciprocal_', inPlaceUnary('reciprocal', 'reciprocal'));
+export const log_ = named('aten::log_', inPlaceUnary('log', 'log'));
+export const log1p_ = named('aten::log1p_', inPlaceUnary('log1p', 'log1p'));
+export const expm1_ = named('aten::expm1_', inPlaceUnary('expm1', 'expm1'));
+export const sin_ = named('aten::sin_', inPlaceUnary('sin', 'sin'));
+export const cos_ = named('aten::cos_', inPlaceUnary('cos', 'cos'));
+export const floor_ = named('aten::floor_', inPlaceUnary('floor', 'floor'));
+export const ceil_ = named('aten::ceil_', inPlaceUnary('ceil', 'ceil'));
+export const round_ = named('aten::round_', inPlaceUnary('round', 'round'));
+export const trunc_ = named('aten::trunc_', inPlaceUnary('trunc', 'trunc'));

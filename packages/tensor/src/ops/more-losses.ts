@@ -1,0 +1,227 @@
+/** @file Losses of distances, margins and distributions, beside those of losses.ts. */
+import { ShapeError } from '../errors.ts';
+import { checkOptionNames } from '../option-names.ts';
+import { sweep } from '../scope.ts';
+import { sameShape } from '../shape.ts';
+import type { Tensor } from '../tensor.ts';
+import { norm } from './composite.ts';
+import { defineFunction } from './define.ts';
+import { reduce, type LossOptions } from './losses.ts';
+import { where } from './select.ts';
+import { each, FLOAT, NUMBER, REAL, REAL_NUMBER } from './takes.ts';
+import { logSigmoid } from './unary.ts';
+
+const names = (...more: string[]): ReadonlySet<string> => new Set(['reduction', ...more]);
+const REDUCTION = names();
+const MARGIN = names('margin');
+const POISSON = names('logInput', 'full', 'eps');
+const GAUSSIAN = names('full', 'eps');
+const TRIPLET = names('margin', 'p', 'eps', 'swap');
+const WEIGHT = names('weight');
+
+type Margin = LossOptions & { margin?: number };
+
+/** log(1 + exp(-target x)). */
+export const softMarginLoss = defineFunction(
+  'softMarginLoss',
+  'soft_margin_loss',
+  each(FLOAT),
+  (x: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
+    checkOptionNames(options, REDUCTION, 'softMarginLoss()');
+    return sweep(() => reduce(target.neg().mul(x).exp().log1p(), options.reduction));
+  },
+);
+
+/** max(0, -target (a - b) + margin). */
+export const marginRankingLoss = defineFunction(
+  'marginRankingLoss',
+  'margin_ranking_loss',
+  each(REAL),
+  (a: Tensor, b: Tensor, target: Tensor, options: Margin = {}): Tensor => {
+    checkOptionNames(options, MARGIN, 'marginRankingLoss()');
+    if (a.rank !== b.rank || a.rank !== target.rank)
+      throw new ShapeError(
+        `marginRankingLoss: All input tensors should have same dimension but got sizes: [${a.shape.join(', ')}], [${b.shape.join(', ')}], [${target.shape.join(', ')}]`,
+      );
+    return sweep(() =>
+      reduce(
+        target
+          .neg()
+          .mul(a.sub(b))
+          .add(options.margin ?? 0)
+          .clamp(0),
+        options.reduction,
+      ),
+    );
+  },
+);
+
+/** x where the target is 1, max(0, margin - x) where it is -1. */
+export const hingeEmbeddingLoss = defineFunction(
+  'hingeEmbeddingLoss',
+  'hinge_embedding_loss',
+  each(FLOAT),
+  (x: Tensor, target: Tensor, options: Margin = {}): Tensor => {
+    checkOptionNames(options, MARGIN, 'hingeEmbeddingLoss()');
+    return sweep(() => {
+      const far = where(
+        target.ne(1),
+        x
+          .neg()
+          .add(options.margin ?? 1)
+          .clamp(0),
+        0,
+      );
+      return reduce(far.add(where(target.ne(-1), x, 0)), options.reduction);
+    });
+  },
+);
+
+/** 1 - cos(a, b) where the target is 1, max(0, cos(a, b) - margin) where it is -1; along the last dimension. */
+export const cosineEmbeddingLoss = defineFunction(
+  'cosineEmbeddingLoss',
+  'cosine_embedding_loss',
+  each(REAL),
+  (a: Tensor, b: Tensor, target: Tensor, options: Margin = {}): Tensor => {
+    checkOptionNames(options, MARGIN, 'cosineEmbeddingLoss()');
+    if (target.rank > 1 || a.rank !== target.rank + 1 || b.rank !== a.rank)
+      throw new ShapeError(
+        `cosineEmbeddingLoss: ${target.rank}D target tensor expects ${target.rank + 1}D input tensors, but found inputs with sizes [${a.shape.join(', ')}] and [${b.shape.join(', ')}]`,
+      );
+    return sweep(() => {
+      const dim = target.rank;
+      const squares = (t: Tensor): Tensor => t.square().sum(dim).add(EPS);
+      const cos = a
+        .mul(b)
+        .sum(dim)
+        .div(squares(a).mul(squares(b)).sqrt());
+      const near = where(target.eq(1), cos.neg().add(1), 0);
+      const far = where(target.eq(-1), cos.sub(options.margin ?? 0).clamp(0), 0);
+      return reduce(near.add(far), options.reduction);
+    });
+  },
+);
+
+/** What PyTorch adds to the squares in cosineEmbeddingLoss. */
+const EPS = 1e-12;
+
+/** The p-norm of a - b + eps along the last dimension. */
+export const pairwiseDistance = defineFunction(
+  'pairwiseDistance',
+  'pairwise_distance',
+  each(NUMBER),
+  (a: Tensor, b: Tensor, p = 2, eps = 1e-6, keepDim = false): Tensor =>
+    sweep(() => norm(a.sub(b).add(eps), p, -1, keepDim)),
+);
+
+export interface TripletOptions extends LossOptions {
+  /** @default 1 */
+  margin?: number;
+  /** @default 2 */
+  p?: number;
+  /** @default 1e-6 */
+  eps?: number;
+  /** Takes the distance of positive and negative where that is less than that of anchor and negative. @default false */
+  swap?: boolean;
+}
+
+/** max(0, |anchor - positive| - |anchor - negative| + margin). */
+export const tripletMarginLoss = defineFunction(
+  'tripletMarginLoss',
+  'triplet_margin_loss',
+  each(REAL_NUMBER),
+  (anchor: Tensor, positive: Tensor, negative: Tensor, options: TripletOptions = {}): Tensor => {
+    checkOptionNames(options, TRIPLET, 'tripletMarginLoss()');
+    const { margin = 1, p = 2, eps = 1e-6, swap = false } = options;
+    if (!(margin > 0)) throw new RangeError(`tripletMarginLoss: margin should be greater than 0, got ${margin}`);
+    if (anchor.rank !== positive.rank || anchor.rank !== negative.rank)
+      throw new ShapeError(
+        'tripletMarginLoss: anchor, positive and negative should have the same number of dimensions',
+      );
+    return sweep(() => {
+      const near = pairwiseDistance(anchor, positive, p, eps);
+      let far = pairwiseDistance(anchor, negative, p, eps);
+      if (swap) far = far.minimum(pairwiseDistance(positive, negative, p, eps));
+      return reduce(near.sub(far).add(margin).clamp(0), options.reduction);
+    });
+  },
+);
+
+export interface PoissonOptions extends LossOptions {
+  /** Whether the input is the logarithm of the rate. @default true */
+  logInput?: boolean;
+  /** Adds Stirling's approximation of log(target!). @default false */
+  full?: boolean;
+  /** @default 1e-8 */
+  eps?: number;
+}
+
+/** rate - target log(rate). */
+export const poissonNllLoss = defineFunction(
+  'poissonNllLoss',
+  'poisson_nll_loss',
+  each(REAL_NUMBER),
+  (input: Tensor, target: Tensor, options: PoissonOptions = {}): Tensor => {
+    checkOptionNames(options, POISSON, 'poissonNllLoss()');
+    const { logInput = true, full = false, eps = 1e-8 } = options;
+    return sweep(() => {
+      const plain = logInput ? input.exp().sub(target.mul(input)) : input.sub(target.mul(input.add(eps).log()));
+      if (!full) return reduce(plain, options.reduction);
+      const safe = where(target.gt(1), target, 1);
+      const stirling = safe
+        .mul(safe.log())
+        .sub(safe)
+        .add(
+          safe
+            .mul(2 * Math.PI)
+            .log()
+            .mul(0.5),
+        );
+      return reduce(plain.add(where(target.gt(1), stirling, 0)), options.reduction);
+    });
+  },
+);
+
+/** Half of log(variance) + (input - target)² / variance; variances count as at least `eps`, and have a gradient all the same. */
+export const gaussianNllLoss = defineFunction(
+  'gaussianNllLoss',
+  'gaussian_nll_loss',
+  each(FLOAT),
+  (
+    input: Tensor,
+    target: Tensor,
+    variance: Tensor | number,
+    options: LossOptions & { full?: boolean; eps?: number } = {},
+  ): Tensor => {
+    checkOptionNames(options, GAUSSIAN, 'gaussianNllLoss()');
+    const { full = false, eps = 1e-6 } = options;
+    return sweep(() => {
+      const given = typeof variance === 'number' ? input.detach().mul(0).add(variance) : variance;
+      let spread = given;
+      if (!sameShape(given.shape, input.shape)) {
+        if (sameShape(given.shape, input.shape.slice(0, -1))) spread = given.unsqueeze(-1);
+        else if (!sameShape(given.shape, [...input.shape.slice(0, -1), 1]))
+          throw new ShapeError(`gaussianNllLoss: var is of incorrect size: [${given.shape.join(', ')}]`);
+      }
+      if (spread.lt(0).any().item() !== 0) throw new RangeError('gaussianNllLoss: var has negative entry/entries');
+      const bounded = spread.add(spread.detach().clamp(eps).sub(spread.detach()));
+      const loss = bounded.log().add(input.sub(target).square().div(bounded)).mul(0.5);
+      return reduce(full ? loss.add(0.5 * Math.log(2 * Math.PI)) : loss, options.reduction);
+    });
+  },
+);
+
+/** Binary cross entropy of each class of the last dimension, their mean. */
+export const multilabelSoftMarginLoss = defineFunction(
+  'multilabelSoftMarginLoss',
+  'multilabel_soft_margin_loss',
+  each(FLOAT),
+  (x: Tensor, target: Tensor, options: LossOptions & { weight?: Tensor } = {}): Tensor => {
+    checkOptionNames(options, WEIGHT, 'multilabelSoftMarginLoss()');
+    return sweep(() => {
+      const log = target.mul(logSigmoid(x)).add(target.neg().add(1).mul(logSigmoid(x.neg())));
+      const losses = (options.weight === undefined ? log : log.mul(options.weight)).neg();
+      return reduce(losses.mean(-1), options.reduction);
+    });
+  },
+);

@@ -1,0 +1,92 @@
+/** @file Normalisations beside those of composite.ts: rmsNorm and instanceNorm. */
+import type { DType } from '../dtype.ts';
+import { ShapeError } from '../errors.ts';
+import { named } from '../named.ts';
+import { checkOptionNames } from '../option-names.ts';
+import { sweep } from '../scope.ts';
+import type { Tensor } from '../tensor.ts';
+import { batchNorm } from './composite.ts';
+import { defineFunction } from './define.ts';
+import { each, FLOAT } from './takes.ts';
+import { inFloat32 } from './widen.ts';
+
+const EPSILON: Readonly<Partial<Record<DType, number>>> = {
+  float16: 2 ** -10,
+  bfloat16: 2 ** -7,
+  float32: 2 ** -23,
+  float64: 2 ** -52,
+};
+
+/** x over the root of its mean square along the trailing dimensions `shape`; `eps` is by default the epsilon of the dtype. */
+export const rmsNorm = defineFunction(
+  'rmsNorm',
+  'rms_norm',
+  each(FLOAT),
+  (t: Tensor, shape: readonly number[], weight?: Tensor | null, eps?: number): Tensor => {
+    const dims = shape.map((_, i) => t.rank - shape.length + i);
+    if (shape.length === 0) throw new ShapeError('rmsNorm: expected a shape of at least one dimension');
+    if (dims.some((d, i) => t.shape[d] !== shape[i])) {
+      throw new ShapeError(
+        `rmsNorm: expected input whose last dimensions are [${shape.join(', ')}], got [${t.shape.join(', ')}]`,
+      );
+    }
+    if (weight !== undefined && weight !== null && weight.shape.join() !== shape.join())
+      throw new ShapeError(`rmsNorm: expected a weight [${shape.join(', ')}], got [${weight.shape.join(', ')}]`);
+    return inFloat32(t, (x) => {
+      const scale = x
+        .square()
+        .mean(dims, true)
+        .add(eps ?? EPSILON[x.dtype] ?? 0)
+        .rsqrt();
+      const out = x.mul(scale);
+      return weight === undefined || weight === null ? out : out.mul(weight);
+    });
+  },
+);
+
+export interface InstanceNormOptions {
+  weight?: Tensor | null;
+  bias?: Tensor | null;
+  /** [C]; updated in place by the means over the batch. */
+  runningMean?: Tensor | null;
+  runningVar?: Tensor | null;
+  /** Whether each image is normalised by itself, not by running statistics. @default true */
+  useInputStats?: boolean;
+  /** @default 0.1 */
+  momentum?: number;
+  /** @default 1e-5 */
+  eps?: number;
+}
+
+const OPTIONS: ReadonlySet<string> = new Set([
+  ...['weight', 'bias', 'runningMean', 'runningVar', 'useInputStats', 'momentum', 'eps'],
+]);
+
+/** Normalises each channel of each of [N, C, ...] over what follows: a batch norm of N C channels. */
+export const instanceNorm = named('aten::instance_norm', (t: Tensor, options: InstanceNormOptions = {}): Tensor => {
+  checkOptionNames(options, OPTIONS, 'instanceNorm()');
+  const { useInputStats = true, momentum = 0.1, eps = 1e-5, weight, bias, runningMean, runningVar } = options;
+  if (t.rank < 3) throw new ShapeError(`instanceNorm expects [N, C, ...], got [${t.shape.join(', ')}]`);
+  if (!useInputStats) {
+    return batchNorm(t, { weight, bias, runningMean, runningVar, training: false, momentum, eps } as never);
+  }
+  const [n, c, ...rest] = t.shape as [number, number, ...number[]];
+  if (rest.reduce((a, b) => a * b, 1) === 1)
+    throw new ShapeError(`Expected more than 1 spatial element when training, got input size [${t.shape.join(', ')}]`);
+  return sweep(() => {
+    const repeated = (p: Tensor | null | undefined): Tensor | null =>
+      p === undefined || p === null ? null : p.repeat([n]);
+    const [mean, variance] = [runningMean, runningVar].map((p) => repeated(p?.detach()));
+    const flat = batchNorm(t.reshape([1, n * c, ...rest]), {
+      weight: repeated(weight),
+      bias: repeated(bias),
+      runningMean: mean ?? null,
+      runningVar: variance ?? null,
+      momentum,
+      eps,
+    });
+    if (mean !== null && mean !== undefined) runningMean?.detach().copy_(mean.reshape([n, c]).mean(0));
+    if (variance !== null && variance !== undefined) runningVar?.detach().copy_(variance.reshape([n, c]).mean(0));
+    return flat.reshape(t.shape);
+  });
+});
