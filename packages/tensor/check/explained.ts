@@ -46,7 +46,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
       'PyTorch has no derivative of this operation, or not for complex numbers or nothing; here it follows from the parts',
     holds: ({ difference }) =>
       difference.kind === 'accepts' &&
-      /derivative for aten::\w+_backward is not implemented|does not support automatic differentiation|input_is_complex == grad_is_complex|_backward\(\): Expected grad_output to have non-zero size/.test(
+      /derivative for (aten::|')\w+_backward'? is not implemented|PixelShuffleBackward0 returned an invalid gradient|pixel_shuffle expects its input|does not support automatic differentiation|input_is_complex == grad_is_complex|_backward\(\): Expected grad_output to have non-zero size/.test(
         difference.torchs,
       ),
   },
@@ -94,7 +94,46 @@ export const EXPLANATIONS: readonly Explanation[] = [
     reason: 'positions and classes may be given in every dtype whose elements are whole; PyTorch takes int32 and int64',
     holds: ({ difference }) =>
       difference.kind === 'accepts' &&
-      /Expected dtype int32(\/| or )int64 for index|expected target dtype to be Long or Byte/.test(difference.torchs),
+      /Expected dtype (int32(\/| or ))?int64 for index|expected target dtype to be Long or Byte|repeat_interleave_cpu. not implemented|Expected a long tensor for index|tensors used as indices must be long/.test(
+        difference.torchs,
+      ),
+  },
+  {
+    name: 'positions outside',
+    reason:
+      'a position outside of its dimension is refused, also where there is nothing to read or to write; PyTorch does not look at all of them',
+    holds: ({ difference }) => difference.kind === 'refuses' && /index -?\d+ is out of bounds/.test(difference.ours),
+  },
+  {
+    name: 'what does not count',
+    reason:
+      'with includeSelf: false what was there before has no part in the gradient of scatterReduce; PyTorch counts it where it equals the result',
+    holds: ({ difference, program }) =>
+      /^(value|gradient)$/.test(difference.kind) &&
+      program.lines.some((line) => !isInput(line) && /^scatterReduce_? am/.test(line.op) && line.args[5] === false),
+  },
+  {
+    name: 'einsum of small integers',
+    reason:
+      'einsum of small integers stays in their dtype; PyTorch sums them to int64 on the way, and then refuses the mixture',
+    holds: ({ difference }) =>
+      difference.kind === 'accepts' && /expected scalar type \w+ but found Long/.test(difference.torchs),
+  },
+  {
+    name: 'median of nothing',
+    reason: 'integers have no value for the median of no elements: it is refused; PyTorch gives the smallest one',
+    holds: ({ difference }) => difference.kind === 'refuses' && difference.ours.includes('median() of no elements'),
+  },
+  {
+    name: 'changed and then refused',
+    reason:
+      'what is refused changes nothing; some operations of PyTorch have written part of their result before they refuse',
+    holds: ({ difference, torchs, program }) =>
+      difference.kind === 'value' &&
+      torchs.refusal !== undefined &&
+      program.lines.some(
+        (line, at) => at >= (torchs.refusal?.at ?? 0) && !isInput(line) && line.rounding === 'inPlace',
+      ),
   },
   {
     name: 'changed after pow_',
@@ -241,11 +280,12 @@ export const EXPLANATIONS: readonly Explanation[] = [
   },
   {
     name: 'slope of NaN',
-    reason: 'the slope of hardSwish at NaN is that beyond its bend, as in most loops of PyTorch; some have NaN',
+    reason:
+      'the slope of hardSwish and of hardtanh and relu6 at NaN is that beyond the bend, as in most loops of PyTorch; some have another',
     holds: ({ difference, program }) =>
       difference.kind === 'gradient' &&
-      difference.torchs === 'NaN' &&
-      program.lines.some((line) => !isInput(line) && line.op === 'hardSwish'),
+      /NaN|^0$/.test(difference.torchs) &&
+      program.lines.some((line) => !isInput(line) && /hardSwish|Hardswish|relu6|ReLU6|hardtanh|Hardtanh/.test(line.op)),
   },
   {
     name: 'rows that attend to nothing',
@@ -282,7 +322,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
       'which part of a product or sum of infinite complex numbers is NaN follows from how it is put together; PyTorch makes more of them NaN',
     holds: ({ difference, program, torchs }) =>
       /^(value|gradient)$/.test(difference.kind) &&
-      difference.torchs === 'NaN' &&
+      [difference.ours, difference.torchs].some((shown) => shown.endsWith('NaN')) &&
       program.lines.some((_, i) => isComplex(torchs.seen[String(i)])),
   },
   {
@@ -329,8 +369,8 @@ export const EXPLANATIONS: readonly Explanation[] = [
     reason:
       'gradients of binaryCrossEntropy are rounded once from what the formula says; PyTorch rounds half precision at each step, and its 1e-12',
     holds: ({ difference, program }) =>
-      difference.kind === 'gradient' &&
-      program.lines.some((line) => !isInput(line) && line.op === 'binaryCrossEntropy') &&
+      (difference.kind === 'gradient' || isSecond(program)) &&
+      program.lines.some((line) => !isInput(line) && /^binaryCrossEntropy|^nn.BCELoss/.test(line.op)) &&
       program.lines.some((line) => isInput(line) && /float(16|64)$/.test(line.dtype)),
   },
   {
@@ -343,12 +383,12 @@ export const EXPLANATIONS: readonly Explanation[] = [
   },
   {
     name: 'slopes that cancel',
-    reason: 'the slope of cosineSimilarity along its own argument is zero but for rounding',
+    reason: 'slopes of cosineSimilarity and tripletMarginLoss that cancel are zero but for rounding',
     holds: ({ difference, program }) =>
       difference.kind === 'gradient' &&
       difference.torchs === '0' &&
       Math.abs(Number(/(-?[\d.e-]+)$/.exec(difference.ours)?.[1])) < 1e-6 &&
-      program.lines.some((line) => !isInput(line) && line.op === 'cosineSimilarity'),
+      program.lines.some((line) => !isInput(line) && /osineSimilarity|ripletMargin/.test(line.op)),
   },
   {
     name: 'dense velocity',
@@ -424,7 +464,7 @@ function isState(path: string): boolean {
 
 /** Whether gradients are differentiated in it. */
 function isSecond({ lines }: Program): boolean {
-  return lines.some((line) => !isInput(line) && line.ts.includes('createGraph'));
+  return lines.some((line) => !isInput(line) && /createGraph|secondly/.test(line.ts));
 }
 
 function isZero(seen: Seen | undefined): boolean {

@@ -82,7 +82,7 @@ async function main(): Promise<boolean> {
       `PyTorch ${checker.torch.version}; backends ${checker.executors.map(({ backend }) => backend).join(', ')}`,
     );
     if (options.only !== undefined) return await checkOne(checker, options.only, options.shrinkMs);
-    if (options.record) return await record(checker);
+    if (options.record) return await record(checker, options.suites);
     return await checkSeeds(checker, options);
   } finally {
     await checker.stop();

@@ -14,7 +14,8 @@ ${suites.reduce((sum, { perSeed }) => sum + perSeed, 0)} programs of one process
   --case C       one program, printed in full
   --shrink S     seconds to spend on making one failing program small (30); 0 shows them as drawn
   --keep         adds what is found to golden/regressions.json, and notes what is mended there
-  --record       makes golden/recorded.bin.gz anew: the programs that npm test runs without PyTorch`;
+  --record       makes golden/recorded.bin.gz and golden/ported.bin.gz anew, or of --suite ported only that: the programs that npm test
+                 runs without PyTorch`;
 
 export interface Options {
   readonly seeds: number;

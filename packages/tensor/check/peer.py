@@ -67,6 +67,67 @@ def no_grad(run):
         return run()
 
 
+def key(items):
+    """An index from its items: slices are texts such as '1:3'."""
+
+    def one(item):
+        if item == "..." or not isinstance(item, str):
+            return ... if isinstance(item, str) else item
+        return slice(*(int(part) if part else None for part in item.split(":")))
+
+    return tuple(one(item) for item in items)
+
+
+def put(t, items, value):
+    """Writes through an index."""
+    t[key(items)] = value
+    return t
+
+
+def secondly(t, leaf):
+    """The recorded gradient of a result, or the result where it has none."""
+    if not isinstance(t, torch.Tensor) or not t.requires_grad:
+        return t
+    grad = torch.autograd.grad(t, leaf, weights(t), create_graph=True, allow_unused=True)[0]
+    return t.detach() if grad is None else grad
+
+
+def attention(options):
+    """Arguments of an attention, whose masks have names of their own."""
+    return {{"mask": "attn_mask"}.get(k, k): v for k, v in options.items()}
+
+
+def two_groups():
+    params = [torch.zeros(1, requires_grad=True) for _ in range(2)]
+    return torch.optim.SGD([{"params": params[:1]}, {"params": params[1:], "lr": 0.05}], lr=0.1, momentum=0.9)
+
+
+def rates(make):
+    """The rates, and the momentum, of both groups at each of twelve steps of a schedule."""
+    optimizer = two_groups()
+    scheduler = make(optimizer)
+
+    def seen():
+        return [v for group in optimizer.param_groups for v in (group["lr"], group["momentum"])]
+
+    rows = [seen()]
+    for _ in range(11):
+        scheduler.step()
+        rows.append(seen())
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def plateau(metrics, **options):
+    """The rates at each metric of a plateau."""
+    optimizer = two_groups()
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, **options)
+    rows = []
+    for metric in metrics:
+        scheduler.step(metric)
+        rows.append([group["lr"] for group in optimizer.param_groups])
+    return torch.tensor(rows, dtype=torch.float64)
+
+
 class Mode:
     """Whether programs run as they are, in double precision, or in double precision with rounding errors put in."""
 
@@ -95,7 +156,7 @@ def noise(t, eps):
 
 SCOPE = {
     "torch": torch, "F": F, "nn": torch.nn, "optim": torch.optim, "backward": backward, "weights": weights, "filled": filled,
-    "aten": torch.ops.aten, "no_grad": no_grad, "deepcopy": deepcopy, "pattern": pattern,
+    "aten": torch.ops.aten, "no_grad": no_grad, "key": key, "put": put, "secondly": secondly, "rates": rates, "plateau": plateau, "lr_scheduler": torch.optim.lr_scheduler, "attention": attention, "deepcopy": deepcopy, "pattern": pattern,
 }
 compiled = {}
 
@@ -320,7 +381,7 @@ def conditioning(program, dtypes, refusal):
 def is_derivative(program, path):
     """Whether a path is a gradient, or follows from one."""
     line = int(path.split(".", 1)[0])
-    return path.endswith(".grad") or any("create_graph" in one.get("py", "") for one in program["lines"][: line + 1])
+    return path.endswith(".grad") or any("create_graph" in one.get("py", "") or "secondly" in one.get("py", "") for one in program["lines"][: line + 1])
 
 
 def raw(t):

@@ -94,6 +94,8 @@ export function snake(name: string): string {
 /** Names that are not those here in other letters. */
 const SPELLED: Readonly<Record<string, string>> = {
   keepDim: 'keepdim',
+  kthValue: 'kthvalue',
+  searchSorted: 'searchsorted',
   argMax: 'argmax',
   argMin: 'argmin',
   argSort: 'argsort',

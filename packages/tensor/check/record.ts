@@ -6,8 +6,13 @@ import type { Program } from './program.ts';
 import { compareRecorded, keep, pressed, type Recorded } from './recording.ts';
 import { showGroup, groupFindings } from './groups.ts';
 import { drawProgram } from './run.ts';
+import { ported } from './operations/ported/table.ts';
+import { portedSuite } from './suites/ported.ts';
+import type { Suite } from './suites/suite.ts';
 import { suites } from './suites/table.ts';
 
+/** Programs of every function that models are ported with. */
+export const PORTED = new URL('../golden/ported.bin.gz', import.meta.url);
 export const RECORDED = new URL('../golden/recorded.bin.gz', import.meta.url);
 
 /** How many programs of each suite: 5,000 in all. */
@@ -25,12 +30,24 @@ const SHARES: Readonly<Record<string, number>> = {
 /** A seed of its own, which no run reaches by counting. */
 const SEED = 1_000_000;
 
+/** Programs for each row of what models are ported with. */
+const EACH = 10;
+
+/** Writes both files. */
+export async function record(checker: Checker, only: readonly Suite[]): Promise<boolean> {
+  const wanted = only.some(({ name }) => name === portedSuite.name);
+  const others = only.some(({ name }) => name !== portedSuite.name);
+  const whole = !others || (await write(checker, RECORDED, SHARES));
+  const parts = !wanted || (await write(checker, PORTED, { ported: EACH * ported.length }));
+  return whole && parts;
+}
+
 /** Writes the file. Programs that differ here without an explanation are left out, and said to be. */
-export async function record(checker: Checker): Promise<boolean> {
+async function write(checker: Checker, file: URL, shares: Readonly<Record<string, number>>): Promise<boolean> {
   const cases: Recorded[] = [];
   let left = 0;
   for (const suite of suites) {
-    const wanted = SHARES[suite.name] ?? 0;
+    const wanted = shares[suite.name] ?? 0;
     const step = suite.large === true ? 10 : 200;
     for (let at = 0, kept = 0; kept < wanted; at += step) {
       const programs = Array.from({ length: step }, (_, i) => drawProgram(suite, SEED, at + i));
@@ -54,7 +71,7 @@ export async function record(checker: Checker): Promise<boolean> {
     }
   }
   const bytes = pressed({ torch: checker.torch.version, cases });
-  writeFileSync(RECORDED, bytes);
+  writeFileSync(file, bytes);
   console.log(
     `${cases.length} programs recorded in ${(bytes.length / 1024).toFixed(0)} KiB; ${left} that differ left out`,
   );
@@ -63,5 +80,5 @@ export async function record(checker: Checker): Promise<boolean> {
 
 /** Programs that would take more room than they are worth. */
 function isHuge({ lines }: Program, { seen }: Outcome): boolean {
-  return lines.length > 40 || Object.keys(seen).length > 60;
+  return lines.length > 40 || Object.keys(seen).length > 150;
 }

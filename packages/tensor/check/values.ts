@@ -67,3 +67,41 @@ export function filled<M extends bw.nn.Module>(module: M, seed: number): M {
   });
   return module;
 }
+
+/** The recorded gradient of a result, or the result where it has none. */
+export function secondly(t: unknown, leaf: bw.Tensor): unknown {
+  if (!(t instanceof bw.Tensor) || !t.requiresGrad) return t;
+  const result = t as bw.Tensor;
+  const [first] = bw.grad([result], [leaf], { gradOutputs: [weights(result)], createGraph: true, allowUnused: true });
+  return first ?? result.detach();
+}
+
+/** An optimiser of two groups, whose rates are 0.1 and 0.05. */
+function twoGroups(): bw.optim.Optimizer {
+  const one = (): bw.Tensor => bw.zeros([1], { requiresGrad: true });
+  return new bw.optim.SGD([{ params: [one()] }, { params: [one()], lr: 0.05 }], { lr: 0.1, momentum: 0.9 });
+}
+
+/** The rates, and the momentum, of both groups at each of twelve steps of a schedule. */
+export function rates(make: (optimizer: bw.optim.Optimizer) => { step(): void }): bw.Tensor {
+  const optimizer = twoGroups();
+  const scheduler = make(optimizer);
+  const seen = (): number[] => optimizer.paramGroups.flatMap(({ lr, momentum }) => [lr, momentum as number]);
+  const rows = [seen()];
+  for (let i = 0; i < 11; i++) {
+    scheduler.step();
+    rows.push(seen());
+  }
+  return bw.tensor(rows, { dtype: 'float64' });
+}
+
+/** The rates at each metric of a plateau. */
+export function plateau(metrics: readonly number[], options: object): bw.Tensor {
+  const optimizer = twoGroups();
+  const scheduler = new bw.optim.lrScheduler.ReduceLROnPlateau(optimizer, options);
+  const rows = metrics.map((metric) => {
+    scheduler.step(metric);
+    return optimizer.paramGroups.map(({ lr }) => lr);
+  });
+  return bw.tensor(rows, { dtype: 'float64' });
+}

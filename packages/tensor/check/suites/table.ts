@@ -5,6 +5,7 @@ import { moduleSuite } from './modules.ts';
 import { operationSuite } from './operations.ts';
 import { optimizerSuite } from './optimizers.ts';
 import { secondSuite } from './second.ts';
+import { portedSuite } from './ported.ts';
 import type { Suite } from './suite.ts';
 import { thresholdSuite } from './thresholds.ts';
 import { viewSuite } from './views.ts';
@@ -18,4 +19,5 @@ export const suites: readonly Suite[] = [
   moduleSuite,
   optimizerSuite,
   thresholdSuite,
+  portedSuite,
 ];

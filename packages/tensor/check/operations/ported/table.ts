@@ -1,0 +1,17 @@
+/** @file What models that were written for PyTorch reach for, beyond arithmetic: a row for each function. */
+import type { Operation } from '../../draw/operation.ts';
+import { arrangements } from './arranging.ts';
+import { layers } from './layers.ts';
+import { activationRows, factorRows, lossRows } from './losses.ts';
+import { optimising } from './optimising.ts';
+import { subscripts } from './subscripts.ts';
+
+export const ported: readonly Operation[] = [
+  ...subscripts,
+  ...arrangements,
+  ...layers,
+  ...lossRows,
+  ...factorRows,
+  ...activationRows,
+  ...optimising,
+];
