@@ -7,7 +7,7 @@ export interface Slice {
   readonly step?: number;
 }
 
-export type List = readonly (number | bigint | boolean | List)[];
+type List = readonly (number | bigint | boolean | List)[];
 
 /**
  * What names part of a tensor, a dimension each: a number (its dimension goes), a slice as text (':', '1:3', '::2', '-2:') or as an

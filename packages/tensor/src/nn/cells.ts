@@ -10,7 +10,7 @@ import { Module } from './module.ts';
 
 export type CellKind = 'lstm' | 'gru' | 'tanh' | 'relu';
 
-export interface CellWeights {
+interface CellWeights {
   readonly weight_ih: Parameter;
   readonly weight_hh: Parameter;
   readonly bias_ih: Parameter | null;

@@ -40,7 +40,7 @@ export function reduce(losses: Tensor, reduction: Reduction = 'mean'): Tensor {
  * The losses of two tensors, reduced; as PyTorch takes targets of another shape (with a warning). They broadcast first, so that neither
  * counts as one without dimensions where dtypes meet.
  */
-export function lossOf(a: Tensor, b: Tensor, options: LossOptions, losses: (a: Tensor, b: Tensor) => Tensor): Tensor {
+function lossOf(a: Tensor, b: Tensor, options: LossOptions, losses: (a: Tensor, b: Tensor) => Tensor): Tensor {
   return sweep(() => {
     const shape = sameShape(a.shape, b.shape) ? undefined : broadcastShapes(a.shape, b.shape);
     const wide = (t: Tensor): Tensor => (shape === undefined ? t : t.expand(shape));

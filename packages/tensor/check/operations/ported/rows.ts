@@ -38,9 +38,6 @@ export function torchRow(
   );
 }
 
-/** A tensor of any shape. */
-export const one: Operation['draw'] = (draw) => [draw.tensor(draw.shape())];
-
 /** A tensor that may be changed in place. */
 export function target(draw: Draw, shape: readonly number[]): Ref {
   return draw.call('clone', '$0.clone()', '$0.clone()', [draw.tensor(shape)], 'never');
