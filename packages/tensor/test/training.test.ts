@@ -205,7 +205,7 @@ const lossOf =
   };
 const classes = (t: Tensor): Tensor => t.argMax(1);
 
-const lossTrials: Readonly<Record<Exclude<keyof typeof losses, never>, Make>> = {
+const lossTrials: Readonly<Record<Exclude<keyof typeof losses, 'reduce'>, Make>> = {
   mseLoss: lossOf((out, y) => bw.mseLoss(out, y())),
   l1Loss: lossOf((out, y) => bw.l1Loss(out, y())),
   smoothL1Loss: lossOf((out, y) => bw.smoothL1Loss(out, y(), { beta: 0.5 })),
@@ -287,7 +287,7 @@ const shared: Readonly<Record<string, Make>> = {
 };
 
 type Rule = (params: Tensor[]) => optim.Optimizer;
-const optimizers: Readonly<Record<Exclude<keyof typeof optim, 'Optimizer'>, Rule>> = {
+const optimizers: Readonly<Record<Exclude<keyof typeof optim, 'Optimizer' | 'lrScheduler'>, Rule>> = {
   SGD: (p) => new optim.SGD(p, { lr: 0.05, momentum: 0.9, weightDecay: 0.01 }),
   Adam: (p) => new optim.Adam(p, { lr: 1e-3, eps: 1e-4 }),
   AdamW: (p) => new optim.AdamW(p, { lr: 1e-3, eps: 1e-4 }),

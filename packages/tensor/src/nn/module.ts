@@ -152,11 +152,6 @@ export abstract class Module {
     return [...found].map(([module, path]) => [path, module]);
   }
 
-  /** The modules directly inside. */
-  children(): Module[] {
-    return this.namedChildren().map(([, child]) => child);
-  }
-
   /** The tensors of the state dict that are no parameters. */
   buffers(recurse = true): Tensor[] {
     return this.namedBuffers(recurse).map(([, buffer]) => buffer);
@@ -171,7 +166,7 @@ export abstract class Module {
 
   /** Calls `fn` for all modules inside, then for this one: `model.apply((m) => …)` to begin with other weights. */
   apply(fn: (module: Module) => void): this {
-    for (const child of this.children()) child.apply(fn);
+    for (const [, child] of this.namedChildren()) child.apply(fn);
     fn(this);
     return this;
   }
