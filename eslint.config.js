@@ -56,6 +56,8 @@ export default defineConfig(
     '**/test-output/**',
     '**/coverage/**',
     '**/src/gen/**',
+    // AssemblyScript, which has types and operators of its own.
+    'packages/tensor/assembly/**',
     '.nx/**',
     // Run, and type-checked, outside of the workspace.
     'apps/e2e/programs/**',

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { resolve } from 'node:path';
@@ -17,10 +18,17 @@ function hasTensorflow(): boolean {
   });
 }
 
-/** Everything is tested on both backends that need no native addon, and on native TensorFlow where that is installed. */
+/** Whether the machine has a BLAS library that `koffi` can load. */
+function hasBlas(): boolean {
+  const load = `require('koffi').load(process.env.BACKWIRE_BLAS || 'libopenblas.so.0')`;
+  return spawnSync(process.execPath, ['-e', load], { cwd: import.meta.dirname, stdio: 'ignore' }).status === 0;
+}
+
+/** Everything is tested on both backends that need no native code, and on a BLAS library and native TensorFlow where these are installed. */
 const backends = process.env['BACKWIRE_TEST_BACKENDS']?.split(',') ?? [
   'cpu',
   'wasm',
+  ...(hasBlas() ? ['blas'] : []),
   ...(hasTensorflow() ? ['tensorflow'] : []),
 ];
 

@@ -11,11 +11,14 @@ import { parseArgs } from 'node:util';
 import type { Row } from './measure.ts';
 import { findTorch } from './torch.ts';
 
+/** What a process says whose backend needs something that is not there. */
+const MISSING = /is installed|there is no BLAS library|needs the package 'koffi'/;
+
 const { values } = parseArgs({
   options: {
     quick: { type: 'boolean', default: false },
     json: { type: 'string' },
-    backend: { type: 'string', multiple: true, default: ['cpu', 'wasm', 'tensorflow'] },
+    backend: { type: 'string', multiple: true, default: ['cpu', 'wasm', 'blas', 'tensorflow'] },
     only: { type: 'string', default: '' },
   },
 });
@@ -53,7 +56,7 @@ async function runBackend(backend: string): Promise<number> {
     console.log(describe(row));
   }
   const code = await exit;
-  const missing = backend === 'tensorflow' && errors.includes('is installed');
+  const missing = MISSING.test(errors);
   if (code !== 0 && !missing) throw new Error(`the ${backend} process failed:\n${errors}`);
   return count;
 }

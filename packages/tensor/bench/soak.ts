@@ -8,10 +8,13 @@ import { parseArgs } from 'node:util';
 import { backendName } from '../src/index.ts';
 import { held, trainer, type Held } from './steady.ts';
 
+/** What a process says whose backend needs something that is not there. */
+const MISSING = /is installed|there is no BLAS library|needs the package 'koffi'/;
+
 const { values } = parseArgs({
   options: {
     steps: { type: 'string', default: '10000' },
-    backend: { type: 'string', multiple: true, default: ['cpu', 'wasm', 'tensorflow'] },
+    backend: { type: 'string', multiple: true, default: ['cpu', 'wasm', 'blas', 'tensorflow'] },
     inside: { type: 'boolean', default: false },
   },
 });
@@ -27,8 +30,7 @@ else {
     const env = { ...process.env, BACKWIRE_BACKEND: backend };
     const child = spawnSync(process.execPath, args, { env, stdio: ['ignore', 'inherit', 'pipe'], encoding: 'utf8' });
     if (child.status === 0) continue;
-    if (backend === 'tensorflow' && child.stderr.includes('is installed'))
-      console.log('tensorflow: not installed here');
+    if (MISSING.test(child.stderr)) console.log(`${backend}: not installed here`);
     else {
       console.error(child.stderr);
       process.exitCode = 1;

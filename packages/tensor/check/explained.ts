@@ -257,15 +257,15 @@ export const EXPLANATIONS: readonly Explanation[] = [
       /exactly -?\d/.test(difference.ours) &&
       (isOverflow(difference.torchs) ||
         /allowed [\d.]+e\+[23]\d/.test(difference.ours) ||
-        (backend === 'wasm' && program.lines.some((line) => isInput(line) && isExtreme(line)))),
+        (onHeap(backend) && program.lines.some((line) => isInput(line) && isExtreme(line)))),
   },
   {
     name: 'sums in single precision',
     reason:
-      'the kernels of wasm add up products one after the other in single precision: of hundreds of terms, a few units more than the blocks of PyTorch',
+      'the kernels of wasm, and some BLAS libraries, add up products one after the other in single precision: of hundreds of terms, a few units more than the blocks of PyTorch',
     holds: ({ backend, difference }) => {
       const [, exact, allowed, ours] = /exactly (\S+), allowed (\S+)\): (\S+)$/.exec(difference.ours) ?? [];
-      return backend === 'wasm' && Math.abs(Number(ours) - Number(exact)) <= 8 * Number(allowed);
+      return onHeap(backend) && Math.abs(Number(ours) - Number(exact)) <= 8 * Number(allowed);
     },
   },
   {
@@ -403,6 +403,9 @@ export const EXPLANATIONS: readonly Explanation[] = [
 function isOverflow(shown: string): boolean {
   return /(^|: )(NaN|-?Infinity)$/.test(shown);
 }
+
+/** Whether a backend's kernels work in single precision on the WebAssembly heap. */
+const onHeap = (backend: string): boolean => backend === 'wasm' || backend === 'blas';
 
 /** Whether an input holds numbers near the largest. */
 function isExtreme({ data, dtype }: Input): boolean {

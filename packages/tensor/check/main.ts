@@ -17,7 +17,7 @@ const SHOWN = 100;
 
 /** The backends asked for, or all that start here. */
 async function openExecutors(wanted: readonly string[] | undefined): Promise<Executor[]> {
-  const executors = (wanted ?? ['cpu', 'wasm', 'tensorflow']).map((backend) => new Executor(backend));
+  const executors = (wanted ?? ['cpu', 'wasm', 'blas', 'tensorflow']).map((backend) => new Executor(backend));
   if (wanted !== undefined) return executors;
   const found: Executor[] = [];
   for (const executor of executors) if (await executor.starts()) found.push(executor);

@@ -90,7 +90,8 @@ export { cholesky, det, inverse, solve } from './ops/linalg.ts';
 export { angle, complex, conj, imag, real } from './ops/complex-parts.ts';
 export * from './ops/conv.ts';
 export { keep, scope } from './scope.ts';
-export { backendName, setBackend } from './backends/current.ts';
+export { backendName, describeBackend, setBackend } from './backends/current.ts';
+export { getNumThreads, setNumThreads } from './backends/threads.ts';
 
 /** Bytes shared by the tensors that view them; freed when the last one goes. */
 export interface Storage {

@@ -11,6 +11,10 @@ export const limits = Object.freeze({
   deviceLowBytes: 256 * 2 ** 20,
   /** Device bytes made since the last collection, past which one is asked for at the next turn of the event loop. */
   collectAfterBytes: 256 * 2 ** 20,
+  /** Bytes of freed blocks of the WebAssembly heap that wait for the next result of their size: those of a training step. */
+  heapSpareBytes: 64 * 2 ** 20,
+  /** Bytes up to which a freed block waits: for larger ones the allocator's time is nothing beside the kernel's. */
+  heapSpareBlockBytes: 8 * 2 ** 20,
   /** Rates of optimisers, and lists of dimensions, kept as native tensors: more than one kernel takes, so that none is freed while in use. */
   nativeConstants: 256,
   /** Time a device's thread has to start in: drivers compile their first programs. */

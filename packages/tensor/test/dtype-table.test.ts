@@ -359,7 +359,10 @@ const NO_OPERATIONS = new Set([
   ...['isGradEnabled', 'detectAnomaly', 'manualSeed', 'scope', 'keep', 'memory', 'findLeaks', 'setMemoryBudget'],
   ...[
     'backendName',
+    'describeBackend',
     'setBackend',
+    'getNumThreads',
+    'setNumThreads',
     'constructor',
     'storage',
     'layout',

@@ -308,7 +308,7 @@ const plain =
 
 /** The losses of the steps, and where the parameters end. */
 async function train(
-  backend: 'cpu' | 'wasm' | 'tensorflow' | 'webgpu',
+  backend: 'cpu' | 'wasm' | 'blas' | 'tensorflow' | 'webgpu',
   make: () => Trial,
   rule: Rule,
 ): Promise<Tensor[]> {

@@ -33,7 +33,7 @@ export interface DeviceUpdate {
   readonly flags?: Readonly<Record<string, boolean>>;
 }
 
-export type BackendName = 'cpu' | 'wasm' | 'tensorflow' | 'webgpu';
+export type BackendName = 'cpu' | 'wasm' | 'blas' | 'tensorflow' | 'webgpu';
 
 /** Elements from which a kernel beats the host loop, by class of operation; Infinity where it never does. */
 export type Worth = Readonly<Record<'elementwise' | 'broadcast' | 'reduce' | 'transpose' | 'gather', number>> & {
@@ -46,6 +46,8 @@ export type Worth = Readonly<Record<'elementwise' | 'broadcast' | 'reduce' | 'tr
 /** One device. The host loops of `src/ops` serve whatever it has no kernel for. */
 export interface Backend {
   readonly name: BackendName;
+  /** What computes, more closely: the library's path. */
+  readonly detail?: string;
   /** What tensors in its memory say where they are. @default 'cpu' */
   readonly device?: Device;
   /** Whether memory given to `upload` may be read by the device later: it must then never change or be reused. */

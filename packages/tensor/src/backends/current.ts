@@ -3,11 +3,13 @@ import type { Device } from '../device.ts';
 import { evictAll } from '../device-memory.ts';
 import { TensorError } from '../errors.ts';
 import type { Backend, BackendName, Worth } from './backend.ts';
+import { BLAS_WORTH, openBlas } from './blas.ts';
 import { cpuBackend } from './cpu.ts';
 import { openTensorflow, TENSORFLOW_WORTH } from './tensorflow.ts';
 import { provideBackends } from './tfjs-engine.ts';
 import { loadsAtOnce, loadTf, requireHere, tf } from './tfjs.ts';
 import { hasTfjsNode } from './tfjs-node.ts';
+import { getNumThreads } from './threads.ts';
 import { loadWasm, openWasm, WASM_WORTH } from './wasm.ts';
 import { openWebgpu, WEBGPU_WORTH } from './webgpu.ts';
 
@@ -20,6 +22,7 @@ interface Opener {
 const openers: Readonly<Record<BackendName, Opener>> = {
   cpu: { worth: cpuBackend.worth, open: () => cpuBackend },
   wasm: { worth: WASM_WORTH, open: openWasm },
+  blas: { worth: BLAS_WORTH, open: openBlas },
   tensorflow: { worth: TENSORFLOW_WORTH, open: openTensorflow },
   webgpu: { worth: WEBGPU_WORTH, open: openWebgpu },
 };
@@ -48,15 +51,28 @@ export function backendWorth(work: keyof Worth, units: number): Backend | undefi
   return units >= device.worth[work] ? device : undefined;
 }
 
-/** The backend's name: 'cpu', 'wasm', 'tensorflow' or 'webgpu'. Opens it if nothing has yet. */
+/** The backend's name: 'cpu', 'wasm', 'blas', 'tensorflow' or 'webgpu'. Opens it if nothing has yet. */
 export function backendName(): string {
   return currentBackend().name;
 }
 
 /**
- * Chooses what computes: 'tensorflow' needs @tensorflow/tfjs-node or -gpu installed, 'webgpu' the packages webgpu and
- * @tensorflow/tfjs-backend-webgpu and an adapter, 'wasm' and 'cpu' are always there; 'auto' takes the first that opens of tensorflow,
- * wasm and cpu. Rejects with the reason, and leaves everything as it was, when the backend cannot be had. Existing tensors stay valid.
+ * One line for people: which backend computes and with how many threads, and where 'auto' passed over the machine's BLAS, why and how to get
+ * one. Opens the backend if nothing has yet.
+ */
+export function describeBackend(): string {
+  const { name, detail } = currentBackend();
+  const threads = name === 'blas' || name === 'tensorflow' ? getNumThreads() : 1;
+  const what = `${name}${detail === undefined ? '' : ` (${detail})`}, ${threads} thread${threads === 1 ? '' : 's'} a kernel`;
+  const hint =
+    name === 'wasm' && blasRefused !== undefined ? `; products would be faster on blas, but ${blasRefused}` : '';
+  return `computing with ${what}${hint}`;
+}
+
+/**
+ * Chooses what computes: 'tensorflow' needs @tensorflow/tfjs-node or -gpu installed, 'blas' the package koffi and a BLAS library such as
+ * OpenBLAS (BACKWIRE_BLAS names one that is not in its usual place), 'webgpu' the packages webgpu and @tensorflow/tfjs-backend-webgpu and an
+ * adapter, 'wasm' and 'cpu' are always there; 'auto' takes the first that opens of tensorflow, blas, wasm and cpu. Rejects with the reason, and leaves everything as it was, when the backend cannot be had. Existing tensors stay valid.
  * Without it the environment's BACKWIRE_BACKEND, else 'auto', is opened by the first operation that is large enough for a kernel. In
  * browsers and bundles, where nothing can be opened without waiting, there are no kernels, and no TensorFlow.js for `lift`, before this.
  */
@@ -75,13 +91,13 @@ function checkName(what: string, name: string): void {
 }
 
 /** What 'auto' tries, in this order. */
-const CANDIDATES = ['tensorflow', 'wasm'] as const;
+const CANDIDATES = ['tensorflow', 'blas', 'wasm'] as const;
 
 let least: Worth | undefined;
 
 /** What is worth a kernel of some backend that may be chosen. */
 function leastWorth(work: keyof Worth): number {
-  least ??= leastOf(asked === 'auto' ? (hasTfjsNode() ? CANDIDATES : ['wasm']) : [asked]);
+  least ??= leastOf(asked === 'auto' ? (hasTfjsNode() ? CANDIDATES : ['blas', 'wasm']) : [asked]);
   return least[work];
 }
 
@@ -98,12 +114,16 @@ function leastOf(names: readonly BackendName[]): Worth {
   };
 }
 
+/** Why 'auto' has not taken the machine's BLAS. */
+let blasRefused: string | undefined;
+
 function openFirst(): Backend {
   for (const name of CANDIDATES) {
     try {
       return openers[name].open(false);
-    } catch {
+    } catch (error) {
       // Not installed or not startable here: the next one serves.
+      if (name === 'blas') blasRefused = (error as Error).message;
     }
   }
   return cpuBackend;

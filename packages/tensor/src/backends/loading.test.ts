@@ -51,19 +51,25 @@ async function run(program: string, backend?: string): Promise<unknown[]> {
     .map((line) => JSON.parse(line) as unknown);
 }
 
-/** Everything a worker may do without a product or a large operation element by element. */
+/** The backend that is chosen where nobody says one. */
+let first = '';
+beforeAll(async () => {
+  [first] = (await run('say(bw.backendName())')) as [string];
+});
+
+/** Everything a worker may do without a product or a large operation in float32. */
 const WITHOUT_KERNELS = `
 bw.manualSeed(1);
 const large = bw.randn([300, 300]);
-large.sum().item(); large.to('float64').mul(2); large.toArray(); large.maximum(large); large.contiguous(); large.transpose(0, 1).contiguous();
+large.to('float64').mul(2).sum().item(); large.toArray(); large.contiguous(); large.slice(0, 0, 2).clone(); large.to('int32').sum().item();
 bw.tensor([1, 2, 3]).mul(2).exp().matmul(bw.tensor([1, 1, 1])).item();
-const parameter = new bw.Parameter(bw.randn([200, 200]));
+const parameter = new bw.Parameter(bw.randn([20, 20]));
 parameter.grad = bw.zerosLike(parameter);
 new bw.optim.Adam([parameter], { lr: 0.1 }).step();
 `;
 
 describe('kernels', () => {
-  it('are not loaded by the import, by small operations, by sums or by the steps of optimisers', async () => {
+  it('are not loaded by the import, by small operations or in other dtypes', async () => {
     expect(await run(`say(loaded());${WITHOUT_KERNELS}say(loaded());`)).toEqual([[], []]);
   });
 
@@ -73,7 +79,7 @@ describe('kernels', () => {
     ['asking for the name', 'bw.backendName();'],
     ['setBackend', "await bw.setBackend('auto');"],
   ])('are loaded by %s', async (_, line) => {
-    expect(await run(`${line} say(loaded()); say(bw.backendName());`)).toEqual([['core', 'wasm'], 'wasm']);
+    expect(await run(`${line} say(loaded()); say(bw.backendName());`)).toEqual([['core', 'wasm'], first]);
   });
 
   it('are never loaded where the cpu backend was chosen, by setBackend or the environment', async () => {
@@ -91,7 +97,7 @@ describe('kernels', () => {
       say([y.item(), ...x.grad.dataSync()]);`;
     const late = await run(program);
     expect(await run(`bw.backendName(); ${program}`)).toEqual(late);
-    expect(await run(`await bw.setBackend('wasm'); ${program}`)).toEqual(late);
+    expect(await run(`await bw.setBackend('auto'); ${program}`)).toEqual(late);
     expect(await run(`await bw.setBackend('cpu'); ${program}`)).not.toEqual(late);
   });
 
@@ -154,7 +160,7 @@ describe('TensorFlow.js', () => {
       const x = bw.ones([100, 100]);
       say(x.matmul(x).sum().item());
       say([bw.backendName(), tf.getBackend(), loaded().includes('wasm')]);`;
-    expect(await run(program)).toEqual([1_000_000, ['wasm', 'cpu', true]]);
+    expect(await run(program)).toEqual([1_000_000, [first, 'cpu', true]]);
   });
 
   it('shares its wasm backend where the program started it first', async () => {

@@ -14,9 +14,15 @@ export interface Quirk {
 export const QUIRKS: readonly Quirk[] = [
   {
     backend: 'wasm',
-    kernels: ['Maximum', 'Minimum', 'ClipByValue', 'Relu6'],
-    does: 'loses NaN: of the right operand of the first two',
+    kernels: ['ClipByValue', 'Relu6'],
+    does: 'loses NaN',
     answer: 'avoid',
+  },
+  {
+    backend: 'wasm',
+    kernels: ['Maximum', 'Minimum'],
+    does: 'loses NaN of the right operand',
+    answer: { at: 'kernels of our own: backends/simd.ts' },
   },
   {
     backend: 'wasm',
@@ -123,6 +129,12 @@ export const QUIRKS: readonly Quirk[] = [
   },
   {
     backend: 'webgpu',
+    kernels: ['Maximum', 'Minimum'],
+    does: 'may lose NaN, as the shading language allows',
+    answer: 'avoid',
+  },
+  {
+    backend: 'webgpu',
     kernels: [],
     does: 'reads its memory asynchronously only',
     answer: { at: 'the device has a thread that synchronous reads wait for: backends/webgpu-thread.ts' },
@@ -162,12 +174,14 @@ export const QUIRKS: readonly Quirk[] = [
 ];
 
 const avoided = new Map<string, ReadonlySet<string>>(
-  (['cpu', 'wasm', 'tensorflow', 'webgpu'] as const).map((name) => [
+  (['cpu', 'wasm', 'blas', 'tensorflow', 'webgpu'] as const).map((name) => [
     name,
     new Set(
-      QUIRKS.filter((q) => q.answer === 'avoid' && (q.backend === name || q.backend === 'all')).flatMap(
-        (q) => q.kernels,
-      ),
+      QUIRKS.filter(
+        (q) =>
+          q.answer === 'avoid' &&
+          (q.backend === name || q.backend === 'all' || (q.backend === 'wasm' && name === 'blas')),
+      ).flatMap((q) => q.kernels),
     ),
   ]),
 );

@@ -1,9 +1,11 @@
-/** @file The WebAssembly backend of TensorFlow.js: kernels are called directly, and its heap is read and written in place. */
+/** @file The WebAssembly backend: kernels of our own on TensorFlow.js's heap, and TensorFlow.js's where there is none; both called directly, in place. */
 import type * as tfjsWasm from '@tensorflow/tfjs-backend-wasm';
 import { TensorError } from '../errors.ts';
-import type { Backend, DeviceBuffer, DeviceDType, Worth } from './backend.ts';
+import type { Backend, BackendName, DeviceBuffer, DeviceDType, DeviceTensor, DeviceUpdate, Worth } from './backend.ts';
+import { blockOf, Heap } from './heap.ts';
+import { ownKernels, ownUpdate, startSimd, type OwnKernel, type SimdExports } from './simd.ts';
 import { loadTf, requireHere, tfCore, type Require, type TfInfo, type TfModule } from './tfjs.ts';
-import { forgetId, keepPackedApart } from './wasm-packing.ts';
+import { keepPackedApart } from './wasm-packing.ts';
 
 type BackendWasm = tfjsWasm.BackendWasm;
 
@@ -12,20 +14,26 @@ const PACKAGE = '@tensorflow/tfjs-backend-wasm';
 const PRIORITY = 2;
 
 export const WASM_WORTH: Worth = {
-  elementwise: 2048,
-  broadcast: 2048,
-  // Its sums run in single precision, one element after the other.
-  reduce: Infinity,
-  transpose: 16_384,
-  gather: Infinity,
+  elementwise: 1024,
+  broadcast: 1024,
+  reduce: 2048,
+  transpose: 4096,
+  gather: 1024,
   matmul: 16_384,
-  update: Infinity,
+  update: 1024,
 };
 
-let opened: Backend | undefined;
+let opened: Wasm | undefined;
+let parts: [TfModule, BackendWasm] | undefined;
+
+/** What TensorFlow.js's backend is made of, started without waiting: for backends on the same heap. */
+export function wasmParts(): readonly [TfModule, BackendWasm] {
+  openWasm();
+  return parts as [TfModule, BackendWasm];
+}
 
 /** Starts the backend without waiting (about 50 ms in Node, most of it reading TensorFlow.js); later calls share it. */
-export function openWasm(): Backend {
+export function openWasm(): Wasm {
   return (opened ??= openNow());
 }
 
@@ -44,7 +52,7 @@ export async function loadWasm(): Promise<Backend> {
   return (opened ??= ready(tf, backend as BackendWasm));
 }
 
-function openNow(): Backend {
+function openNow(): Wasm {
   const tf = tfCore();
   const require = requireHere();
   if (require === undefined) throw new TensorError('the wasm backend cannot be started at once here');
@@ -63,8 +71,9 @@ function openNow(): Backend {
   return ready(tf, backend);
 }
 
-function ready(tf: TfModule, backend: BackendWasm): Backend {
+function ready(tf: TfModule, backend: BackendWasm): Wasm {
   keepPackedApart(tf, backend);
+  parts = [tf, backend];
   return new Wasm(tf, backend);
 }
 
@@ -117,8 +126,6 @@ const SIMD = new Uint8Array([
   0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 10, 1, 8, 0, 65, 0, 253, 15, 253, 98, 11,
 ]);
 
-const BYTES: Readonly<Record<DeviceDType, number>> = { float32: 4, int32: 4, bool: 1 };
-
 /** Emscripten's start-up code takes over the process's uncaught errors; what this returns gives them back. */
 function withoutNewListeners(): () => void {
   const { process } = globalThis;
@@ -136,42 +143,43 @@ function withoutNewListeners(): () => void {
 /** What the engine keeps of one kernel. */
 type KernelFunc = (call: { inputs: object; attrs: object; backend: object }) => TfInfo | TfInfo[];
 
-class Wasm implements Backend {
-  readonly name = 'wasm';
+/** Kernels of our own and, where there is none, TensorFlow.js's, on one heap. */
+export class Wasm implements Backend {
+  readonly name: BackendName = 'wasm';
   // Uploads are copied into the heap.
   readonly aliasesUploads = false;
-  readonly worth = WASM_WORTH;
+  readonly worth: Worth = WASM_WORTH;
   // transposeA/B take a path 18 to 30 times slower than an explicit transpose.
-  readonly fastTransposedMatmul = false;
+  readonly fastTransposedMatmul: boolean = false;
+  protected readonly heap: Heap;
+  protected readonly kernels: Map<string, OwnKernel>;
   private readonly tf: TfModule;
   private readonly backend: BackendWasm;
-  private readonly kernels = new Map<string, KernelFunc | undefined>();
+  private readonly exports: SimdExports;
+  private readonly foreign = new Map<string, KernelFunc | undefined>();
 
   constructor(tf: TfModule, backend: BackendWasm) {
     this.tf = tf;
     this.backend = backend;
+    this.heap = new Heap(backend);
+    this.exports = startSimd(this.heap.memory);
+    this.kernels = new Map(ownKernels(this.exports));
   }
 
   upload(bytes: Uint8Array, dtype: DeviceDType): DeviceBuffer {
-    const info = this.backend.makeOutput([bytes.byteLength / BYTES[dtype]], dtype);
-    const buffer = { dataId: info.dataId, dtype, nbytes: bytes.byteLength };
-    this.view(buffer).set(bytes);
-    return buffer;
+    const block = this.heap.make(dtype === 'bool' ? bytes.byteLength : bytes.byteLength >> 2, dtype);
+    this.heap.view(block).set(bytes);
+    return block;
   }
 
   view(buffer: DeviceBuffer): Uint8Array {
-    const at = this.backend.getMemoryOffset(buffer.dataId);
-    const heap = (this.backend.wasm as unknown as { HEAPU8: Uint8Array }).HEAPU8;
-    return new Uint8Array(heap.buffer, at, buffer.nbytes);
+    return this.heap.view(blockOf(buffer));
   }
 
   /** XNNPACK finds what it has packed by the operand's id: after a change in place the old id must be forgotten. The memory stays. */
   renew(buffer: DeviceBuffer): DeviceBuffer {
-    const { dataId, dtype, nbytes } = buffer;
-    const at = this.backend.getMemoryOffset(dataId);
-    forgetId(this.backend, dataId);
-    const renewed = this.backend.makeOutput([nbytes / BYTES[dtype]], dtype, at);
-    return { dataId: renewed.dataId, dtype, nbytes };
+    this.heap.unpack(blockOf(buffer));
+    return buffer;
   }
 
   download(buffer: DeviceBuffer): Uint8Array {
@@ -179,34 +187,43 @@ class Wasm implements Backend {
   }
 
   free(buffer: DeviceBuffer): void {
-    this.backend.disposeData(buffer.dataId);
+    this.heap.free(blockOf(buffer));
   }
 
   has(kernel: string): boolean {
-    return this.find(kernel) !== undefined;
+    return this.kernels.has(kernel) || this.find(kernel) !== undefined;
   }
 
   run(
     kernel: string,
-    inputs: Readonly<Record<string, { readonly buffer: DeviceBuffer; readonly shape: readonly number[] }>>,
+    inputs: Readonly<Record<string, DeviceTensor>>,
     attrs: Readonly<Record<string, unknown>>,
   ): DeviceBuffer {
+    const own = this.kernels.get(kernel);
+    if (own !== undefined) return own(this.heap, inputs, attrs);
     const fn = this.find(kernel);
-    if (fn === undefined) throw new TensorError(`the wasm backend has no kernel ${kernel}`);
+    if (fn === undefined) throw new TensorError(`the ${this.name} backend has no kernel ${kernel}`);
     const infos: Record<string, TfInfo> = {};
     for (const [name, { buffer, shape }] of Object.entries(inputs)) {
-      infos[name] = { dataId: buffer.dataId, dtype: buffer.dtype, shape: shape as number[] };
+      infos[name] = { dataId: this.heap.idOf(blockOf(buffer)), dtype: buffer.dtype, shape: shape as number[] };
     }
     const out = fn({ inputs: infos, attrs, backend: this.backend }) as TfInfo;
     const size = out.shape.reduce((a, b) => a * b, 1);
     const dtype = out.dtype as DeviceDType;
-    return { dataId: out.dataId, dtype, nbytes: size * BYTES[dtype] };
+    return this.heap.adopt(out.dataId, dtype === 'bool' ? size : size * 4, dtype);
+  }
+
+  update(update: DeviceUpdate, targets: readonly DeviceTensor[], gradient: DeviceTensor): void {
+    const blocks = targets.map(({ buffer }) => blockOf(buffer));
+    // They are about to change: what was packed of them is old.
+    for (const block of blocks) this.heap.unpack(block);
+    ownUpdate(this.exports, update, blocks, blockOf(gradient.buffer));
   }
 
   private find(kernel: string): KernelFunc | undefined {
-    if (this.kernels.has(kernel)) return this.kernels.get(kernel);
+    if (this.foreign.has(kernel)) return this.foreign.get(kernel);
     const fn = this.tf.getKernel(kernel, 'wasm')?.kernelFunc as unknown as KernelFunc | undefined;
-    this.kernels.set(kernel, fn);
+    this.foreign.set(kernel, fn);
     return fn;
   }
 }

@@ -11,12 +11,15 @@ import { binaryLoops, unaryLoops, type BinaryLoop, type BinaryName, type UnaryNa
 import { resultDType } from './promotion.ts';
 import { isHalf } from '../precision.ts';
 
-/** Device kernels by operation, for float32. Maximum and Minimum are not among them: wasm's lose NaN. */
+/** Device kernels by operation, for float32. */
 const KERNELS: Readonly<Partial<Record<BinaryName | UnaryName, string>>> = {
   add: 'Add',
   sub: 'Sub',
   mul: 'Multiply',
   div: 'RealDiv',
+  maximum: 'Maximum',
+  minimum: 'Minimum',
+  reciprocal: 'Reciprocal',
   neg: 'Neg',
   abs: 'Abs',
   exp: 'Exp',

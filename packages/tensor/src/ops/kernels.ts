@@ -78,18 +78,47 @@ export function runKernel<D extends DType>(
 
 /** A contiguous copy of a permuted view made by the device, when it has the memory and that pays. */
 export function contiguousOnDevice<D extends DType>(t: Tensor<D>): Tensor<D> | undefined {
-  if (!isDeviceDType(t.dtype) || t.isContiguous || !t.storage.onDevice) return undefined;
-  const backend = currentBackend();
+  if (!isDeviceDType(t.dtype) || t.isContiguous) return undefined;
+  const backend = t.storage.onDevice ? currentBackend() : backendWorth('transpose', t.size);
+  if (backend === undefined) return undefined;
   if (t.device !== (backend.device ?? 'cpu')) return undefined;
   relieveDevice();
   const device = transposed(backend, t);
   return device === undefined ? undefined : over(new Storage({ device, backend }), t.dtype, t.shape);
 }
 
+/** A view of device memory as contiguous elements, where its dimensions merge into four. */
+function copiedView(backend: Backend, t: Tensor, dtype: DeviceDType): DeviceBuffer | undefined {
+  if (dtype === 'bool') return undefined;
+  // What lies on the host goes there first where the view is all of it, which costs less than the copy.
+  if (!t.storage.onDevice && t.size * dtypes[dtype].bytes !== t.storage.nbytes) return undefined;
+  const dims = mergedDims(t.shape, t.strides);
+  if (dims.length > 4) return undefined;
+  while (dims.length < 4) dims.unshift({ n: 1, step: 0 });
+  const buffer = t.storage.toDevice(backend, dtype);
+  const attrs = { offset: t.offset, sizes: dims.map(({ n }) => n), strides: dims.map(({ step }) => step) };
+  return backend.run('CopyStrided', { x: { buffer, shape: t.shape } }, attrs);
+}
+
+/** The dimensions of a view with those merged that are walked as one, and none of one element. */
+function mergedDims(shape: Shape, strides: Shape): { n: number; step: number }[] {
+  const dims: { n: number; step: number }[] = [];
+  for (let d = 0; d < shape.length; d++) {
+    const [n, step] = [shape[d] as number, strides[d] as number];
+    if (n === 1) continue;
+    const before = dims.at(-1);
+    if (before !== undefined && before.step === step * n) dims[dims.length - 1] = { n: before.n * n, step };
+    else dims.push({ n, step });
+  }
+  return dims;
+}
+
 /** The view materialised by a Transpose kernel, when it is a permutation of its whole storage. */
 function transposed(backend: Backend, t: Tensor): DeviceBuffer | undefined {
   const dtype = t.dtype as DeviceDType;
-  if (t.size < backend.worth.transpose || t.offset !== 0 || !backend.has('Transpose')) return undefined;
+  if (t.size < backend.worth.transpose) return undefined;
+  if (backend.has('CopyStrided')) return copiedView(backend, t, dtype);
+  if (t.offset !== 0 || !backend.has('Transpose')) return undefined;
   if (t.rank > KERNEL_RANK) return undefined;
   if (t.size * dtypes[dtype].bytes !== t.storage.nbytes) return undefined;
   // Sorting the dimensions by stride undoes the permutation, if it is one.

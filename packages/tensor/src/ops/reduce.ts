@@ -55,6 +55,19 @@ function rawBlocks(t: Tensor, dims: readonly number[]): Blocks<TypedArrays[DType
   return { array, pre: sizeOf(kept.map((d) => t.shape[d] as number)), red, post: 1 };
 }
 
+/** The sums divided by `divisor`, on a device that adds up in double precision; undefined where the host should. */
+function sumsOnDevice(t: Tensor, dims: readonly number[], shape: Shape, mean: boolean): Tensor | undefined {
+  if (t.dtype !== 'float32' || t.size === 0) return undefined;
+  const backend = backendFor('SumBlocks', 'reduce', t.size);
+  if (backend === undefined) return undefined;
+  const first = dims[0] ?? 0;
+  if (!dims.every((d, i) => d === first + i)) return undefined;
+  const pre = sizeOf(t.shape.slice(0, first));
+  const red = sizeOf(t.shape.slice(first, first + dims.length));
+  const attrs = { pre, red, post: sizeOf(t.shape.slice(first + dims.length)), divisor: mean ? red : 1 };
+  return runKernel(backend, 'SumBlocks', { x: t }, attrs, 'float32', shape);
+}
+
 function blocks(t: Tensor, dims: readonly number[]): Blocks {
   const { array, pre, red, post } = rawBlocks(t, dims);
   return { array: decode(array, t.dtype), pre, red, post: post * dtypes[t.dtype].lanes };
@@ -104,6 +117,8 @@ const sumOp = defineOp<ReduceAttrs>('sum', 'sum', each(ALL), ([t], { dims, keepD
   // Integers add up in int64, as in PyTorch.
   if (input.dtype === 'int64') return fromArray(sumInt64(input, dims), 'int64', shape);
   const dtype: DType = isDifferentiable(input.dtype) ? input.dtype : 'int64';
+  const computed = sumsOnDevice(input, dims, shape, false);
+  if (computed !== undefined) return computed;
   if (input.dtype === 'float32' && dims.length > 0) {
     const backend = backendFor('Sum', 'reduce', input.size);
     if (backend !== undefined)
@@ -132,10 +147,13 @@ export const sum = named('aten::sum', (t: Tensor, dim?: Dims, keepDim = false): 
 
 const meanOp = defineOp<ReduceAttrs>('mean', 'mean', each(FLOATING), ([t], { dims, keepDim }) => {
   const input = t as Tensor;
+  const shape = reducedShape(input.shape, dims, keepDim);
+  const computed = sumsOnDevice(input, dims, shape, true);
+  if (computed !== undefined) return computed;
   const read = blocks(input, dims);
   const total = sumBlocks(read);
   for (let i = 0; i < total.length; i++) total[i] = (total[i] as number) / read.red;
-  return fromArray(encodeLanes(total, input.dtype), input.dtype, reducedShape(input.shape, dims, keepDim));
+  return fromArray(encodeLanes(total, input.dtype), input.dtype, shape);
 });
 
 /** The mean over `dim`; of floating dtype only. */

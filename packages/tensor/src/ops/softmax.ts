@@ -8,6 +8,7 @@ import type { Tensor } from '../tensor.ts';
 import { real } from './complex-parts.ts';
 import { defineOp } from './define.ts';
 import { apply } from './op.ts';
+import { backendFor, runKernel } from './kernels.ts';
 import type { Dims } from './reduce.ts';
 import { where } from './select.ts';
 import { each, FLOAT, REAL } from './takes.ts';
@@ -38,8 +39,20 @@ function lineSum(x: NumberArray, first: number, stride: number, n: number, infin
   return [max, sum];
 }
 
+/** The lines along the last dimension by a kernel of the device, where it has one that pays. */
+function linesOnDevice(kernel: string, inputs: Readonly<Record<string, Tensor>>, dim: number): Tensor | undefined {
+  const all = Object.values(inputs);
+  const { dtype, rank, shape, size } = all[0] as Tensor;
+  if (dtype !== 'float32' || size === 0 || dim !== rank - 1 || all.some((t) => t.dtype !== dtype)) return undefined;
+  const backend = backendFor(kernel, 'reduce', size);
+  const n = shape[dim] as number;
+  return backend && runKernel(backend, kernel, inputs, { rows: size / n, n }, 'float32', shape);
+}
+
 const softmaxOp = defineOp<Along>('softmax', 'softmax', each(FLOAT), ([t], { dim }) => {
   const input = t as Tensor;
+  const computed = linesOnDevice('SoftmaxRows', { x: input }, dim);
+  if (computed !== undefined) return computed;
   const x = readNumbers(input);
   const out = new Float64Array(x.length);
   forEachLine(input, dim, (first, stride, n) => {
@@ -56,6 +69,8 @@ export const softmax = named('aten::softmax', (t: Tensor, dim: number): Tensor =
 
 const logSoftmaxOp = defineOp<Along>('logSoftmax', 'log_softmax', each(FLOAT), ([t], { dim }) => {
   const input = t as Tensor;
+  const computed = linesOnDevice('LogSoftmaxRows', { x: input }, dim);
+  if (computed !== undefined) return computed;
   const x = readNumbers(input);
   const out = new Float64Array(x.length);
   forEachLine(input, dim, (first, stride, n) => {
@@ -122,6 +137,8 @@ interface Pulled extends Along {
 /** The gradient of (log)softmax from its result y, summed in double precision: what cancels would lose digits otherwise. */
 const softmaxGradOp = defineOp<Pulled>('softmaxGrad', '_softmax_backward_data', each(FLOAT), ([g, y], { dim, log }) => {
   const [grad, output] = [g as Tensor, y as Tensor];
+  const computed = linesOnDevice(log ? 'LogSoftmaxGradRows' : 'SoftmaxGradRows', { y: output, dy: grad }, dim);
+  if (computed !== undefined) return computed;
   const dy = readNumbers(grad);
   const values = readNumbers(output);
   const out = new Float64Array(values.length);

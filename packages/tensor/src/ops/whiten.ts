@@ -1,5 +1,6 @@
 /** @file What the normalising layers share: subtract the mean, divide by the deviation; both ways in double precision. */
 import { decode, encode, type NumberArray } from '../dtype.ts';
+import { backendFor, runKernel } from './kernels.ts';
 import { fromArray, rawPermute, readArray, readPermuted } from '../host.ts';
 import { sizeOf } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
@@ -52,9 +53,26 @@ function statistics(x: NumberArray, from: number, n: number, eps: number): [mean
   return [mean, 1 / Math.sqrt(squares / n + eps)];
 }
 
+/** By a kernel of the device, where it has one that pays and each line lies in one piece. */
+function onDevice(
+  kernel: string,
+  inputs: Readonly<Record<string, Tensor>>,
+  lines: Lines,
+  eps: number,
+): Tensor | undefined {
+  const all = Object.values(inputs);
+  const { dtype, shape, size } = all[0] as Tensor;
+  if (dtype !== 'float32' || size === 0 || all.some((t) => t.dtype !== dtype)) return undefined;
+  if (!lines.order.every((d, i) => d === i)) return undefined;
+  const backend = backendFor(kernel, 'reduce', size);
+  return backend && runKernel(backend, kernel, inputs, { rows: lines.count, n: lines.length, eps }, 'float32', shape);
+}
+
 const whitenOp = defineOp<WhitenAttrs>('whiten', 'native_layer_norm', each(FLOAT), ([t], { dims, eps }) => {
   const input = t as Tensor;
   const lines = linesOf(input, dims);
+  const computed = onDevice('WhitenRows', { x: input }, lines, eps);
+  if (computed !== undefined) return computed;
   const x = read(input, lines);
   const out = new Float64Array(x.length);
   for (let k = 0, from = 0; k < lines.count; k++, from += lines.length) {
@@ -72,6 +90,8 @@ export function whiten(t: Tensor, dims: readonly number[], eps: number): Tensor 
 /** The gradient of `whiten` for input `x`; records nothing. */
 export function whitenGrad(grad: Tensor, input: Tensor, { dims, eps }: WhitenAttrs): Tensor {
   const lines = linesOf(input, dims);
+  const computed = onDevice('WhitenGradRows', { x: input, dy: grad }, lines, eps);
+  if (computed !== undefined) return computed;
   const n = lines.length;
   const [x, g] = [read(input, lines), read(grad, lines)];
   const out = new Float64Array(x.length);

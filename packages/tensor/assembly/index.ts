@@ -1,0 +1,9 @@
+/**
+ * @file The kernels in WebAssembly, written in AssemblyScript: float32 in a heap that is given, at addresses in bytes, sizes in elements.
+ * They allocate nothing and keep nothing. Compiled by `npm run generate`.
+ */
+export * from './elementwise';
+export * from './reduce';
+export { copyStrided, put, take } from './move';
+export * from './windows';
+export * from './steps';

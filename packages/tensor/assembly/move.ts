@@ -1,0 +1,112 @@
+/** @file Elements of four bytes to other places: strided views made contiguous, matrices turned around, elements by position. */
+import { F32, X4 } from './lanes';
+
+/** n neighbours; both sides lie apart. */
+@inline
+export function copyRun(from: usize, to: usize, n: i32): void {
+  const end = to + <usize>n * F32;
+  for (; to + X4 <= end; to += X4, from += X4) v128.store(to, v128.load(from));
+  for (; to < end; to += F32, from += F32) store<u32>(to, load<u32>(from));
+}
+
+/** A turned block of four by four. */
+@inline
+function turnBlock(from: usize, step: usize, to: usize, line: usize): void {
+  const a = v128.load(from);
+  const b = v128.load(from + step);
+  const c = v128.load(from + 2 * step);
+  const d = v128.load(from + 3 * step);
+  const ab = v128.shuffle<i32>(a, b, 0, 4, 1, 5);
+  const cd = v128.shuffle<i32>(c, d, 0, 4, 1, 5);
+  const AB = v128.shuffle<i32>(a, b, 2, 6, 3, 7);
+  const CD = v128.shuffle<i32>(c, d, 2, 6, 3, 7);
+  v128.store(to, v128.shuffle<i64>(ab, cd, 0, 2));
+  v128.store(to + line, v128.shuffle<i64>(ab, cd, 1, 3));
+  v128.store(to + 2 * line, v128.shuffle<i64>(AB, CD, 0, 2));
+  v128.store(to + 3 * line, v128.shuffle<i64>(AB, CD, 1, 3));
+}
+
+/** The side of the squares that a matrix is turned by: two of them fit the first cache. */
+const SIDE: i32 = 32;
+
+/** o[i, j] = a[i + j step] for i < n, j < m. */
+export function turn(a: usize, step: i32, o: usize, n: i32, m: i32): void {
+  const column = <usize>step * F32;
+  const line = <usize>m * F32;
+  for (let i0 = 0; i0 < n; i0 += SIDE) {
+    const i1 = min(i0 + SIDE, n);
+    for (let j0 = 0; j0 < m; j0 += SIDE) {
+      const j1 = min(j0 + SIDE, m);
+      let j = j0;
+      for (; j + 4 <= j1; j += 4) {
+        let i = i0;
+        const from = a + <usize>j * column;
+        const to = o + <usize>j * F32;
+        for (; i + 4 <= i1; i += 4) turnBlock(from + <usize>i * F32, column, to + <usize>i * line, line);
+        for (; i < i1; i++) {
+          const source = from + <usize>i * F32;
+          const target = to + <usize>i * line;
+          store<u32>(target, load<u32>(source));
+          store<u32>(target, load<u32>(source + column), 4);
+          store<u32>(target, load<u32>(source + 2 * column), 8);
+          store<u32>(target, load<u32>(source + 3 * column), 12);
+        }
+      }
+      for (; j < j1; j++) {
+        const from = a + <usize>j * column;
+        const to = o + <usize>j * F32;
+        for (let i = i0; i < i1; i++) store<u32>(to + <usize>i * line, load<u32>(from + <usize>i * F32));
+      }
+    }
+  }
+}
+
+/** A view of four dimensions, with strides in elements, as contiguous elements. */
+export function copyStrided(
+  a: usize,
+  o: usize,
+  n0: i32,
+  n1: i32,
+  n2: i32,
+  n3: i32,
+  s0: i32,
+  s1: i32,
+  s2: i32,
+  s3: i32,
+): void {
+  const plane = <usize>n2 * <usize>n3 * F32;
+  for (let i0 = 0; i0 < n0; i0++) {
+    for (let i1 = 0; i1 < n1; i1++, o += plane) {
+      const from = a + <usize>(i0 * s0 + i1 * s1) * F32;
+      if (s2 == 1 && s3 != 1) {
+        turn(from, s3, o, n2, n3);
+        continue;
+      }
+      for (let i2 = 0; i2 < n2; i2++) {
+        const source = from + <usize>(i2 * s2) * F32;
+        const to = o + <usize>(i2 * n3) * F32;
+        if (s3 == 1) copyRun(source, to, n3);
+        else for (let i3 = 0; i3 < n3; i3++) store<u32>(to + <usize>i3 * F32, load<u32>(source + <usize>(i3 * s3) * F32));
+      }
+    }
+  }
+}
+
+/** o[i] = a[positions[i]]; nothing (0) at negative ones. */
+export function take(a: usize, positions: usize, o: usize, n: i32): void {
+  for (let i = 0; i < n; i++) {
+    const p = load<i32>(positions + <usize>i * F32);
+    store<f32>(o + <usize>i * F32, p < 0 ? 0 : load<f32>(a + <usize>p * F32));
+  }
+}
+
+/** o[positions[i]] += a[i] in order, o being zero before; negative positions are none. */
+export function put(a: usize, positions: usize, o: usize, n: i32, size: i32): void {
+  memory.fill(o, 0, <usize>size * F32);
+  for (let i = 0; i < n; i++) {
+    const p = load<i32>(positions + <usize>i * F32);
+    if (p < 0) continue;
+    const to = o + <usize>p * F32;
+    store<f32>(to, load<f32>(to) + load<f32>(a + <usize>i * F32));
+  }
+}

@@ -1,0 +1,39 @@
+/** @file Compiles the kernels in `assembly/`, which are AssemblyScript, to WebAssembly. */
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+/** No runtime, no memory and no data of their own, nothing imported but what `src/backends/simd.ts` gives. */
+const FLAGS = [
+  ...['--runtime', 'stub', '--importMemory', '--noExportMemory', '--noAssert', '--use', 'abort='],
+  ...['-O3', '--converge', '--enable', 'simd'],
+];
+
+/** The module's bytes. Not by the compiler's interface: its types would be this package's globals. @throws Error with the compiler's messages. */
+export function compiledKernels(): Uint8Array {
+  const folder = mkdtempSync(join(tmpdir(), 'kernels-'));
+  try {
+    const out = join(folder, 'kernels.wasm');
+    const compiler = createRequire(import.meta.url).resolve('assemblyscript/bin/asc.js');
+    const cwd = fileURLToPath(new URL('..', import.meta.url));
+    execFileSync(process.execPath, [compiler, 'assembly/index.ts', '--outFile', out, ...FLAGS], { cwd, stdio: 'pipe' });
+    return readFileSync(out);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+/** The source file that holds the module: its bytes in base64. */
+export function moduleText(binary: Uint8Array): string {
+  return [
+    '/** @file Generated from `assembly/` by `npm run generate`; do not edit. */',
+    '',
+    '/** The kernels as a WebAssembly module, in base64. */',
+    'export const SIMD_MODULE =',
+    `  '${Buffer.from(binary).toString('base64')}';`,
+    '',
+  ].join('\n');
+}
