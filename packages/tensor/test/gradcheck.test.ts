@@ -61,6 +61,7 @@ import {
 } from '../src/index.ts';
 import { derivatives } from '../src/autograd/registry.ts';
 import { asStrided, asStridedAdd, asStridedScatter } from '../src/ops/as-strided.ts';
+import { putAt } from '../src/ops/indexing.ts';
 
 openHostDevice('host:0');
 
@@ -69,6 +70,13 @@ function sparseRows(table: Tensor, ids: number[]): Tensor {
   const layer = new nn.Embedding(...(table.shape as [number, number]), { sparse: true });
   const weight = table.matmul(eye(2).to('float64'));
   return Object.assign(layer, { weight }).forward(tensor(ids, { dtype: 'int64' }));
+}
+/** Bags of rows of `table`, one of them empty. */
+function bags(table: Tensor, sparse: boolean): Tensor {
+  const layer = new nn.EmbeddingBag(...(table.shape as [number, number]), { sparse });
+  const weight = table.matmul(eye(2).to('float64'));
+  const [ids, offsets] = [tensor([2, 0, 2, 1], { dtype: 'int64' }), tensor([0, 3, 3], { dtype: 'int64' })];
+  return Object.assign(layer, { weight }).forward(ids, offsets).square();
 }
 /** Duplicates, out of order. */
 const coo = (values: Tensor): Tensor =>
@@ -282,6 +290,9 @@ const cases: Case[] = [
   ['toSparse', (a) => a.toSparse().toDense(), [2, 3]],
   ['sparse negative', (v) => coo(v).neg().toDense(), [3]],
   ['sparse cast', (v) => coo(v).to('float32').toDense().to('float64'), [3]],
+  ['embeddingBag', (table) => bags(table, false), [3, 2]],
+  ['sparse embeddingBag', (table) => bags(table, true), [3, 2]],
+  ['putAt', (a) => putAt(a, tensor([3, 0, 3], { dtype: 'int32' }), [2, 2]).square(), [3]],
   ['sparse embedding', (table) => sparseRows(table, [2, 0, 2]), [3, 2]],
   ['device moves', (x) => x.mul(x).to('host:0').mul(2).to('cpu').mul(x), [2, 3]],
   ['cast', (a) => a.to('float32').to('float64').mul(2), [2]],

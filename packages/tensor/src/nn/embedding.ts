@@ -1,7 +1,9 @@
 /** @file Embedding and EmbeddingBag: rows of a table, whose gradient may stay sparse. */
-import { tensor, zeros } from '../creation.ts';
+import { tensor } from '../creation.ts';
+import { fromArray } from '../host.ts';
 import { rpcName } from '../named.ts';
 import { defineOp } from '../ops/define.ts';
+import { embeddingBag } from '../ops/indexing.ts';
 import { apply } from '../ops/op.ts';
 import { ALL, check, each, FLOAT, indexed } from '../ops/takes.ts';
 import { sweep } from '../scope.ts';
@@ -143,13 +145,10 @@ export class EmbeddingBag extends Module {
   forward(ids: Tensor, offsets?: Tensor): Tensor {
     check('EmbeddingBag', each(FLOAT), [this.weight]);
     const { bags, bagOf, sizes } = offsets === undefined ? evenBags(ids) : bagsFrom(ids, offsets);
-    const rows = lookup(this.weight, ids.reshape([ids.size]), this.sparseGradient);
-    const { dtype } = rows;
-    const sums = zeros([bags, this.weight.shape[1] as number], { dtype }).indexAdd(
-      0,
-      tensor(bagOf, { dtype: 'int64' }),
-      rows,
-    );
+    const rows = ids.reshape([ids.size]);
+    const at = fromArray(bagOf, 'int64', [ids.size]);
+    const sums = embeddingBag(this.weight, rows, at, bags, this.sparseGradient);
+    const { dtype } = sums;
     if (this.mode === 'sum') return sums;
     return sums.div(
       tensor(
@@ -162,7 +161,8 @@ export class EmbeddingBag extends Module {
 
 interface Bags {
   readonly bags: number;
-  readonly bagOf: readonly number[];
+  /** The bag of each id. */
+  readonly bagOf: BigInt64Array;
   readonly sizes: readonly number[];
 }
 
@@ -172,8 +172,7 @@ function evenBags(ids: Tensor): Bags {
   const [bags, n] = ids.shape as [number, number];
   return {
     bags,
-    bagOf: Array.from({ length: bags * n }, (_, i) => Math.floor(i / n)),
-    sizes: Array<number>(bags).fill(n),
+    ...bagsOf(Array<number>(bags).fill(n)),
   };
 }
 
@@ -185,5 +184,12 @@ function bagsFrom(ids: Tensor, offsets: Tensor): Bags {
   const wrong = sizes.findIndex((size) => size < 0);
   if (wrong !== -1)
     throw new RangeError(`offsets fall, or pass the ${ids.size} ids, after offsets[${wrong}] = ${starts[wrong]}`);
-  return { bags: starts.length, bagOf: sizes.flatMap((size, bag) => Array<number>(size).fill(bag)), sizes };
+  return { bags: starts.length, ...bagsOf(sizes) };
+}
+
+function bagsOf(sizes: readonly number[]): Pick<Bags, 'bagOf' | 'sizes'> {
+  const bagOf = new BigInt64Array(sizes.reduce((sum, size) => sum + size, 0));
+  let at = 0;
+  for (const [bag, size] of sizes.entries()) bagOf.fill(BigInt(bag), at, (at += size));
+  return { bagOf, sizes };
 }

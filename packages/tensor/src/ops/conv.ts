@@ -5,7 +5,7 @@ import { sweep } from '../scope.ts';
 import { checkShape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { defineFunction } from './define.ts';
-import { gather } from './indexing.ts';
+import { takeAt } from './indexing.ts';
 import { concat } from './join.ts';
 import { matmul } from './matmul.ts';
 import { check, each, FLOAT, FLOATING, NUMBER, REAL_NUMBER, same, setOf, union, type Takes } from './takes.ts';
@@ -229,8 +229,7 @@ export const maxPool2d = defineFunction(
     onImages('maxPool2d', t, (images) => {
       checkFilled('maxPool2d', images);
       const s = placeWindows(images.shape, poolSpec(kernel, options));
-      const flat = images.reshape([s.n * s.c, s.h * s.w]);
-      return gather(flat, 1, largestInWindows(images, s)).reshape([s.n, s.c, s.outH, s.outW]);
+      return takeAt(images, largestInWindows(images, s));
     }),
 );
 

@@ -1,17 +1,19 @@
 /** @file Choosing and adding by index: indexSelect, gather, their adjoints, and one-hot. */
-import { decode, dtypes, encodeLanes } from '../dtype.ts';
+import { zeros } from '../creation.ts';
+import { decode, dtypes, encode, encodeLanes, type NumberArray } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { fromArray, over, readArray, readBytes } from '../host.ts';
 import { named } from '../named.ts';
 import { checkFill } from '../range.ts';
 import { sweep } from '../scope.ts';
-import { broadcastShapes, checkCount, checkShape, normalizeDim, sameShape, sizeOf } from '../shape.ts';
+import { broadcastShapes, checkCount, checkShape, normalizeDim, sameShape, sizeOf, type Shape } from '../shape.ts';
 import { Storage } from '../storage.ts';
 import type { Tensor } from '../tensor.ts';
-import { defineFunction, defineOp } from './define.ts';
+import { defineFunction, defineOp, type Op } from './define.ts';
+import { backendFor, runKernel } from './kernels.ts';
 import { apply } from './op.ts';
 import { scalar } from './promotion.ts';
-import { ALL, each, indexed, same, REAL_NUMBER } from './takes.ts';
+import { ALL, each, FLOAT, indexed, same, REAL_NUMBER } from './takes.ts';
 
 /** Whole numbers of an index tensor, each checked to lie in [0, n). */
 function readIndices(index: Tensor, n: number): Int32Array | Float64Array {
@@ -37,6 +39,27 @@ function asVector(shape: readonly number[]): readonly number[] {
   return shape.length === 0 ? [1] : shape;
 }
 
+/** Bytes of a row up to which a loop copies it in less time than making two views of it takes. */
+const SHORT_ROW = 1024;
+
+function copyShortRows(
+  source: Uint8Array,
+  out: Uint8Array,
+  ids: Int32Array | Float64Array,
+  words: number,
+  outer: number,
+  n: number,
+): void {
+  const from = new Int32Array(source.buffer, source.byteOffset, source.byteLength >> 2);
+  const to = new Int32Array(out.buffer, 0, out.byteLength >> 2);
+  for (let o = 0, at = 0; o < outer; o++) {
+    for (let i = 0; i < ids.length; i++) {
+      let start = (o * n + ids[i]!) * words;
+      for (const end = at + words; at < end; at++) to[at] = from[start++]!;
+    }
+  }
+}
+
 const indexSelectOp = defineOp<Along>('indexSelect', 'index_select', indexed(each(ALL)), ([t, index], { dim }) => {
   const input = t as Tensor;
   const n = asVector(input.shape)[dim] as number;
@@ -45,10 +68,14 @@ const indexSelectOp = defineOp<Along>('indexSelect', 'index_select', indexed(eac
   const outer = sizeOf(input.shape.slice(0, dim));
   const source = readBytes(input);
   const out = new Uint8Array(outer * ids.length * row);
-  for (let o = 0, at = 0; o < outer; o++) {
-    for (let i = 0; i < ids.length; i++, at += row) {
-      const from = (o * n + (ids[i] as number)) * row;
-      out.set(source.subarray(from, from + row), at);
+  if (row % 4 === 0 && row <= SHORT_ROW && source.byteOffset % 4 === 0)
+    copyShortRows(source, out, ids, row >> 2, outer, n);
+  else {
+    for (let o = 0, at = 0; o < outer; o++) {
+      for (let i = 0; i < ids.length; i++, at += row) {
+        const from = (o * n + (ids[i] as number)) * row;
+        out.set(source.subarray(from, from + row), at);
+      }
     }
   }
   const shape = input.shape.map((m, d) => (d === dim ? ids.length : m));
@@ -81,6 +108,79 @@ function addRows(t: Tensor, positions: Float64Array, row: number, source: Tensor
   for (let i = 0, at = 0; i < positions.length; i++)
     for (let k = 0; k < row * lanes; k++) out[positions[i]! * lanes + k]! += values[at++]!;
   return fromArray(encodeLanes(out, dtype), dtype, t.shape);
+}
+
+/** `positions` (int32, of any shape) read from the flattened `t`. */
+const takeAtOp = defineOp('takeAt', 'max_pool2d_with_indices', indexed(each(REAL_NUMBER)), ([t, positions]) => {
+  const [input, at] = [t as Tensor, positions as Tensor];
+  const { dtype } = input;
+  if (dtype === 'float32' && at.size > 0) {
+    const backend = backendFor('Take', 'gather', at.size);
+    const inputs = { x: input, positions: at };
+    if (backend !== undefined) return runKernel(backend, 'Take', inputs, { size: at.size }, dtype, at.shape);
+  }
+  const source = readArray(input);
+  const where = readArray(at) as Int32Array;
+  const out = new (source.constructor as new (n: number) => typeof source)(where.length);
+  for (let i = 0; i < out.length; i++) out[i] = source[where[i]!] as never;
+  return fromArray(out, dtype, at.shape);
+});
+
+/** The elements of the flattened `t` at `positions`, which are known to lie in it: int32, contiguous. */
+export function takeAt(t: Tensor, positions: Tensor): Tensor {
+  return apply(takeAtOp, [t, positions], undefined);
+}
+
+const putAtOp = defineOp<{ shape: Shape }>(
+  'putAt',
+  'max_pool2d_with_indices_backward',
+  indexed(each(REAL_NUMBER)),
+  ([t, positions], { shape }) => {
+    const [input, at] = [t as Tensor, positions as Tensor];
+    const { dtype } = input;
+    const size = sizeOf(shape);
+    if (dtype === 'float32' && at.size > 0) {
+      const backend = backendFor('Put', 'gather', size);
+      const inputs = { x: input, positions: at };
+      if (backend !== undefined) return runKernel(backend, 'Put', inputs, { size }, dtype, shape);
+    }
+    return addRows(zeros(shape, { dtype }), Float64Array.from(readArray(at) as Int32Array), 1, input);
+  },
+);
+
+/** The adjoint of `takeAt`: elements added up at `positions` of zeros of `shape`. */
+export function putAt(t: Tensor, positions: Tensor, shape: Shape): Tensor {
+  return apply(putAtOp, [t, positions], { shape });
+}
+
+const bagOp = (name: string): Op<{ bags: number }> =>
+  defineOp(
+    name,
+    'embedding_bag',
+    (given) => indexed(each(FLOAT))(given.slice(0, 2)),
+    ([table, ids, bagOf], { bags }) => {
+      const weight = table as Tensor;
+      const [count, width] = weight.shape as [number, number];
+      const rows = readIndices(ids as Tensor, count);
+      const bag = readIndices(bagOf as Tensor, bags);
+      const values = decode(readArray(weight), weight.dtype);
+      const out = new (values.constructor as new (n: number) => NumberArray)(bags * width);
+      for (let i = 0; i < rows.length; i++) {
+        const from = rows[i]! * width;
+        const to = bag[i]! * width;
+        for (let k = 0; k < width; k++) out[to + k] = out[to + k]! + values[from + k]!;
+      }
+      return fromArray(encode(out, weight.dtype), weight.dtype, [bags, width]);
+    },
+  );
+
+const embeddingBagOp = bagOp('embeddingBag');
+/** With a gradient that names only the rows that were read. */
+const sparseEmbeddingBagOp = bagOp('sparseEmbeddingBag');
+
+/** For each of `bags` the sum of the rows of `table` at those `ids` whose `bagOf` names it, in their order; both int64 [n]. */
+export function embeddingBag(table: Tensor, ids: Tensor, bagOf: Tensor, bags: number, sparse: boolean): Tensor {
+  return apply(sparse ? sparseEmbeddingBagOp : embeddingBagOp, [table, ids, bagOf], { bags });
 }
 
 const indexAddOp = defineOp<Along>('indexAdd', 'index_add', indexed(same(ALL)), ([t, index, source], { dim }) => {

@@ -2,9 +2,11 @@
 import { decode, encode, type NumberArray } from '../dtype.ts';
 import { ShapeError } from '../errors.ts';
 import { fromArray, readArray } from '../host.ts';
+import { sizeOf } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { partwise } from './complex-parts.ts';
 import { defineOp } from './define.ts';
+import { backendFor, runKernel } from './kernels.ts';
 import { apply } from './op.ts';
 import { ALL, each, NUMBER } from './takes.ts';
 
@@ -124,13 +126,32 @@ function like(values: NumberArray, n: number): NumberArray {
   return new (values.constructor as new (n: number) => NumberArray)(n);
 }
 
+/** By a kernel of the device, where it has one that pays. */
+function onDevice(kernel: string, input: Tensor, s: Windows, shape: readonly number[]): Tensor | undefined {
+  const size = sizeOf(shape);
+  if (input.dtype !== 'float32' || size === 0 || input.size === 0) return undefined;
+  const backend = backendFor(kernel, 'gather', Math.max(size, input.size));
+  return backend && runKernel(backend, kernel, { x: input }, { size, ...placed(s) }, 'float32', shape);
+}
+
+/** Where windows lie, as kernels take it. */
+function placed(s: Windows): Readonly<Record<string, number>> {
+  const [kh, kw] = s.kernel;
+  const [sy, sx] = s.stride;
+  const [py, px] = s.padding;
+  const [dy, dx] = s.dilation;
+  return { n: s.n, c: s.c, h: s.h, w: s.w, kh, kw, sy, sx, py, px, dy, dx, outH: s.outH, outW: s.outW };
+}
+
 const unfoldOp = defineOp<Windows>('unfold', 'im2col', each(ALL), ([t], s) => unfolded(t as Tensor, s));
 
 function unfolded(input: Tensor, s: Windows): Tensor {
   if (input.dtype === 'complex64') return partwise(input, (one) => unfolded(one, s));
-  const values = decode(readArray(input), input.dtype);
   const rows = s.c * s.kernel[0] * s.kernel[1];
   const columns = s.n * s.outH * s.outW;
+  const computed = onDevice('Unfold', input, s, [rows, columns]);
+  if (computed !== undefined) return computed;
+  const values = decode(readArray(input), input.dtype);
   const out = like(values, rows * columns);
   new Unfold(values, out).run(s);
   return fromArray(encode(out, input.dtype), input.dtype, [rows, columns]);
@@ -140,6 +161,8 @@ const foldOp = defineOp<Windows>('fold', 'col2im', each(NUMBER), ([t], s) => fol
 
 function folded(input: Tensor, s: Windows): Tensor {
   if (input.dtype === 'complex64') return partwise(input, (one) => folded(one, s));
+  const computed = onDevice('Fold', input, s, [s.n, s.c, s.h, s.w]);
+  if (computed !== undefined) return computed;
   const values = decode(readArray(input), input.dtype);
   const out = like(values, s.n * s.c * s.h * s.w);
   new Fold(values, out).run(s);
@@ -156,28 +179,30 @@ export function fold(t: Tensor, windows: Windows): Tensor {
   return apply(foldOp, [t], windows);
 }
 
-/** For each window, the position in its image of its largest element (padding never wins): int64 [n c, outH outW]. */
+/** For each window, the position of its largest element among all of `t` (padding never wins): int32 [n, c, outH, outW]. */
 export function largestInWindows(t: Tensor, s: Windows): Tensor {
+  const shape = [s.n, s.c, s.outH, s.outW];
+  const size = sizeOf(shape);
+  if (t.dtype === 'float32' && size > 0) {
+    const backend = backendFor('LargestPositions', 'gather', t.size);
+    const attrs = { size, images: s.n * s.c, ...placed(s) };
+    if (backend !== undefined) return runKernel(backend, 'LargestPositions', { x: t }, attrs, 'int32', shape);
+  }
   const values = decode(readArray(t), t.dtype);
-  const out = new BigInt64Array(s.n * s.c * s.outH * s.outW);
-  // Positions fit the lower halves, and a bigint made for each would cost as much as the search.
-  const halves = new Int32Array(out.buffer);
+  const out = new Int32Array(size);
   const [strideY, strideX] = s.stride;
   for (let image = 0, at = 0; image < s.n * s.c; image++) {
     const base = image * s.h * s.w;
     for (let oy = 0; oy < s.outH; oy++) {
       const y0 = oy * strideY - s.padding[0];
-      for (let ox = 0; ox < s.outW; ox++, at++) {
-        const best = largest(values, base, y0, ox * strideX - s.padding[1], s);
-        halves[2 * at] = best;
-        halves[2 * at + 1] = best >> 31;
-      }
+      for (let ox = 0; ox < s.outW; ox++, at++)
+        out[at] = base + largest(values, base, y0, ox * strideX - s.padding[1], s);
     }
   }
-  return fromArray(out, 'int64', [s.n * s.c, s.outH * s.outW]);
+  return fromArray(out, 'int32', shape);
 }
 
-/** The position of the largest element of the window whose corner is (y0, x0); -1 where all of it is padding. */
+/** The position of the largest element of the window whose corner is (y0, x0); windows of nothing but padding are refused before. */
 function largest(values: NumberArray, base: number, y0: number, x0: number, s: Windows): number {
   const { h, w } = s;
   const [kh, kw] = s.kernel;

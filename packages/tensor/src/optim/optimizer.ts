@@ -3,8 +3,10 @@ import type { DeviceUpdate } from '../backends/backend.ts';
 import { argument, freeArguments } from '../ops/kernels.ts';
 import { backendWorth } from '../backends/current.ts';
 import { noGrad } from '../autograd/record.ts';
-import { isDifferentiable } from '../dtype.ts';
+import { decode, isDifferentiable, type NumberArray } from '../dtype.ts';
+import { readArray } from '../host.ts';
 import { rpcName } from '../named.ts';
+import { partsOf } from '../ops/sparse/parts.ts';
 import { check, each, FLOATING } from '../ops/takes.ts';
 import { sweep } from '../scope.ts';
 import { Storage } from '../storage.ts';
@@ -248,6 +250,10 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
   protected get sparseGradients(): 'rows' | 'dense' | 'refused' {
     return 'refused';
   }
+  /** Whether rows that a sparse gradient names several times may be updated as often, which spares sorting them. */
+  protected get rowsOneByOne(): boolean {
+    return false;
+  }
   /** Throws when an option is outside its range. */
   protected validate(): void {}
 
@@ -346,25 +352,28 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
 
   /** Applies `update` row by row: rows that the gradient does not name keep their values and their state. */
   private stepRows(param: Tensor, grad: Tensor, state: Remembered): void {
-    const summed = grad.coalesce();
-    const rows = summed.indices();
-    const values = summed.values();
-    const ids = sweep(() => rows.contiguous().dataSync());
+    const summed = this.rowsOneByOne ? grad : grad.coalesce();
+    const { indices, values } = partsOf(summed, 'step');
+    const ids = decode(readArray(indices), 'int64');
     const width = (param.size / Math.max(1, param.shape[0] ?? 1)) * lanesOf(param);
     const dense = plainValues(values, workDType(param));
     withValues(param, (p) => {
-      const g = valuesOf(dense);
-      const { slots, ...rest } = this.opened(state, param);
-      for (let k = 0; k < ids.length; k++) {
-        const start = Number(ids[k]) * width;
-        this.update(p.subarray(start, start + width), g.subarray(k * width, (k + 1) * width), {
-          ...rest,
-          slots: slots.map((slot) => slot.subarray(start, start + width)),
-        });
-      }
+      this.updateRows(p, valuesOf(dense), ids, width, this.opened(state, param));
     });
     dense.dispose();
-    for (const t of [summed, rows, values]) if (t !== grad) t.dispose();
+    if (summed !== grad) summed.dispose();
+  }
+
+  /** Applies `update` to the rows of `p` that `ids` name, row k of `g` being the gradient of row ids[k]. */
+  protected updateRows(p: Values, g: Values, ids: NumberArray, width: number, state: ParameterState): void {
+    const { slots, ...rest } = state;
+    for (let k = 0; k < ids.length; k++) {
+      const start = ids[k]! * width;
+      this.update(p.subarray(start, start + width), g.subarray(k * width, (k + 1) * width), {
+        ...rest,
+        slots: slots.map((slot) => slot.subarray(start, start + width)),
+      });
+    }
   }
 
   /** A parameter's state with all the accumulators that the options in force need. */

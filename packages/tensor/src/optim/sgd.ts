@@ -1,5 +1,6 @@
 /** @file Stochastic gradient descent with momentum, Nesterov's variant and weight decay, as in PyTorch. */
 import type { DeviceUpdate } from '../backends/backend.ts';
+import type { NumberArray } from '../dtype.ts';
 import {
   checkRange,
   Optimizer,
@@ -54,6 +55,23 @@ export class SGD extends Optimizer<SGDOptions> {
     const { momentum, weightDecay } = this.options;
     if (weightDecay !== 0) return 'refused';
     return momentum === 0 ? 'rows' : 'dense';
+  }
+
+  /** Without a velocity the step is linear in the gradient: as PyTorch's, which adds each entry by itself. */
+  protected override get rowsOneByOne(): boolean {
+    return this.options.momentum === 0;
+  }
+
+  protected override updateRows(p: Values, g: Values, ids: NumberArray, width: number, state: ParameterState): void {
+    if (!this.rowsOneByOne) {
+      super.updateRows(p, g, ids, width, state);
+      return;
+    }
+    const { lr } = this.options;
+    for (let k = 0, from = 0; k < ids.length; k++) {
+      const start = ids[k]! * width;
+      for (let at = start; at < start + width; at++) p[at] = p[at]! - lr * g[from++]!;
+    }
   }
 
   protected override deviceUpdate(): DeviceUpdate | undefined {

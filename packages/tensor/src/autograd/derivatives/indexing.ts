@@ -1,6 +1,6 @@
 /** @file Derivatives of choosing and adding by index. */
 import { zeros, zerosLike } from '../../creation.ts';
-import { gather, indexAdd, indexCopy, indexSelect, scatter, scatterAdd } from '../../ops/indexing.ts';
+import { gather, indexAdd, indexCopy, indexSelect, putAt, scatter, scatterAdd, takeAt } from '../../ops/indexing.ts';
 import { scatterReduce, type ScatterReduceAttrs } from '../../ops/scatter-reduce.ts';
 import { where } from '../../ops/select.ts';
 import type { Shape } from '../../shape.ts';
@@ -72,6 +72,22 @@ export const indexing: Readonly<Record<string, Derivative>> = {
         saved.needs[2] === true ? indexSelect(grad, dim, index).reshape(shape) : null,
       ];
     },
+  },
+  takeAt: {
+    save: [1],
+    backward: (grad, saved) => [putAt(grad, saved.input(1), saved.shapes[0] as Shape), null],
+  },
+  putAt: {
+    save: [1],
+    backward: (grad, saved) => [takeAt(grad, saved.input(1)), null],
+  },
+  embeddingBag: {
+    save: [1, 2],
+    backward: (grad, saved) => [
+      indexAdd(base(saved, grad), 0, saved.input(1), indexSelect(grad, 0, saved.input(2))),
+      null,
+      null,
+    ],
   },
   gather: {
     save: [1],

@@ -1,4 +1,5 @@
 /** @file Derivatives of operations on sparse tensors. */
+import { indexSelect } from '../../ops/indexing.ts';
 import { where } from '../../ops/select.ts';
 import { sparseCooTensor } from '../../ops/sparse/coo.ts';
 import { gatherRows } from '../../ops/sparse/gather.ts';
@@ -40,6 +41,14 @@ export const sparse: Readonly<Record<string, Derivative>> = {
       // A copy: the gradient outlives the pass, and the program may change its ids afterwards.
       const rows = ids.reshape([1, ids.size]).to('int64').clone();
       return [sparseCooTensor(rows, grad.reshape([ids.size, size[1] as number]), size), null];
+    },
+  },
+  sparseEmbeddingBag: {
+    save: [1, 2],
+    backward: (grad, saved) => {
+      const ids = saved.input(1);
+      const rows = ids.reshape([1, ids.size]).to('int64').clone();
+      return [sparseCooTensor(rows, indexSelect(grad, 0, saved.input(2)), saved.shapes[0] as Shape), null, null];
     },
   },
   // Elements that were left out have no slope, as in PyTorch.
