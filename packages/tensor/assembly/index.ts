@@ -4,6 +4,6 @@
  */
 export * from './elementwise';
 export * from './reduce';
-export { copyStrided, put, take } from './move';
+export { addRows, copyStrided, descendRows, put, take, takeRows } from './move';
 export * from './windows';
 export * from './steps';

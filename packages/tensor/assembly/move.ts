@@ -110,3 +110,34 @@ export function put(a: usize, positions: usize, o: usize, n: i32, size: i32): vo
     store<f32>(to, load<f32>(to) + load<f32>(a + <usize>i * F32));
   }
 }
+
+/** o[i] = row ids[i] of a, of `width` elements each. */
+export function takeRows(a: usize, ids: usize, o: usize, n: i32, width: i32): void {
+  const line = <usize>width * F32;
+  for (let i = 0; i < n; i++, o += line) copyRun(a + <usize>load<i32>(ids + <usize>i * F32) * line, o, width);
+}
+
+/** o[to[i]] += row from[i] of a, in order, o being zero before and `rows` long. */
+export function addRows(a: usize, from: usize, to: usize, o: usize, n: i32, width: i32, rows: i32): void {
+  const line = <usize>width * F32;
+  memory.fill(o, 0, <usize>rows * line);
+  for (let i = 0; i < n; i++) {
+    let x = a + <usize>load<i32>(from + <usize>i * F32) * line;
+    let y = o + <usize>load<i32>(to + <usize>i * F32) * line;
+    const end = y + line;
+    for (; y + X4 <= end; y += X4, x += X4) v128.store(y, f32x4.add(v128.load(y), v128.load(x)));
+    for (; y < end; y += F32, x += F32) store<f32>(y, load<f32>(y) + load<f32>(x));
+  }
+}
+
+/** Row ids[i] of p less lr times row i of g, in order. */
+export function descendRows(p: usize, ids: usize, g: usize, n: i32, width: i32, lr: f64): void {
+  const line = <usize>width * F32;
+  const rate = f32x4.splat(<f32>lr);
+  for (let i = 0; i < n; i++) {
+    let y = p + <usize>load<i32>(ids + <usize>i * F32) * line;
+    const end = y + line;
+    for (; y + X4 <= end; y += X4, g += X4) v128.store(y, f32x4.sub(v128.load(y), f32x4.mul(rate, v128.load(g))));
+    for (; y < end; y += F32, g += F32) store<f32>(y, load<f32>(y) - <f32>lr * load<f32>(g));
+  }
+}

@@ -42,7 +42,7 @@ async function runBackend(backend: string): Promise<number> {
   const script = fileURLToPath(new URL('backend.ts', import.meta.url));
   const child = spawn(process.execPath, [...process.execArgv, script, effort, python ?? '', values.only], {
     // One thread on both sides.
-    env: { TF_NUM_INTRAOP_THREADS: '1', ...process.env, BACKWIRE_BACKEND: backend },
+    env: { TF_NUM_INTRAOP_THREADS: '1', OMP_NUM_THREADS: '1', ...process.env, BACKWIRE_BACKEND: backend },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   let errors = '';

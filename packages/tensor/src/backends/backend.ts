@@ -78,4 +78,6 @@ export interface Backend {
    * the gradient's shape. Absent where the host's loop over the device's memory is the fastest.
    */
   update?(update: DeviceUpdate, targets: readonly DeviceTensor[], gradient: DeviceTensor): void;
+  /** Subtracts lr times row i of `gradient` from the row of `target` that the int32 ids[i] names, in order, in place. */
+  descendRows?(target: DeviceTensor, ids: DeviceTensor, gradient: DeviceTensor, lr: number): void;
 }

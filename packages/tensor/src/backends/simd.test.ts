@@ -66,7 +66,7 @@ once('the module', () => {
     const asked = new Set<string>();
     const watched = new Proxy(run, { get: (all, name: string) => (asked.add(name), all[name]) });
     ownKernels(watched);
-    const steps = ['descend', 'glide', 'adapt'];
+    const steps = ['descend', 'descendRows', 'glide', 'adapt'];
     expect(Object.keys(run).filter((name) => !asked.has(name) && !steps.includes(name))).toEqual([]);
   });
 });
@@ -320,6 +320,35 @@ once('copies', () => {
     const exact = new Float32Array(50);
     for (const [i, p] of at.entries()) if (p >= 0) exact[p]! += x[i] as number;
     expect([...written(BASE.o, 50, () => call('put', BASE.a, BASE.b, BASE.o, 37, 50))]).toEqual([...exact]);
+  });
+});
+
+once('rows by their numbers', () => {
+  it.each([1, 3, 4, 7, 16, 18])('of %i elements', (width) => {
+    const [count, bags] = [9, 4];
+    const table = numbers(count * width);
+    const ids = [3, 0, 8, 3, 3, 5];
+    const to = [1, 1, 3, 1, 0, 3];
+    const lists = (at: number, values: readonly number[]): number => {
+      new Int32Array(memory.buffer, at, values.length).set(values);
+      return at;
+    };
+    const [pa, pi, pt] = [put(BASE.a + 4, table), lists(BASE.b, ids), lists(BASE.b + 512, to)];
+    const row = (values: Float32Array, i: number): number[] => [...values.subarray(i * width, (i + 1) * width)];
+    const taken = written(BASE.o, ids.length * width, () => call('takeRows', pa, pi, BASE.o, ids.length, width));
+    expect([...taken]).toEqual(ids.flatMap((id) => row(table, id)));
+    const sums = new Float32Array(bags * width);
+    for (const [i, id] of ids.entries())
+      for (let k = 0; k < width; k++) sums[(to[i] as number) * width + k]! += table[id * width + k] as number;
+    const added = written(BASE.o, bags * width, () => call('addRows', pa, pi, pt, BASE.o, ids.length, width, bags));
+    expect([...added]).toEqual([...sums]);
+    const g = numbers(ids.length * width);
+    const after = table.map((v) => v);
+    for (const [i, id] of ids.entries())
+      for (let k = 0; k < width; k++)
+        after[id * width + k]! -= Math.fround(Math.fround(0.1) * (g[i * width + k] as number));
+    call('descendRows', pa, pi, put(BASE.c, g), ids.length, width, 0.1);
+    expect([...new Float32Array(memory.buffer, pa, count * width)]).toEqual([...after]);
   });
 });
 

@@ -192,6 +192,19 @@ function positioned(run: Call, adjoint: boolean): OwnKernel {
   };
 }
 
+/** Rows of `x` by their numbers: those at `ids` (attrs: n, width), or sums of those at `from` in the rows `to` says (and `rows`). */
+function byRow(run: Call, adds: boolean): OwnKernel {
+  return (heap, inputs, attrs) => {
+    const x = at(input(inputs, 'x'));
+    const [n, width] = numbers(attrs, ['n', 'width']) as [number, number];
+    const [rowCount] = adds ? (numbers(attrs, ['rows']) as [number]) : [n];
+    const out = heap.make(rowCount * width, 'float32');
+    if (adds) run(x, at(input(inputs, 'from')), at(input(inputs, 'to')), out.at, n, width, rowCount);
+    else run(x, at(input(inputs, 'ids')), out.at, n, width);
+    return out;
+  };
+}
+
 /** Every kernel by the name that operations ask for; those of TensorFlow.js's names take its place. */
 export function ownKernels(exports: SimdExports): ReadonlyMap<string, OwnKernel> {
   const of = (name: string): Call => {
@@ -230,6 +243,8 @@ export function ownKernels(exports: SimdExports): ReadonlyMap<string, OwnKernel>
     ['Fold', sized(of('fold'), WINDOWS)],
     ['LargestPositions', sized(of('largestPositions'), POOLS, 'int32')],
     ['Take', positioned(of('take'), false)],
+    ['TakeRows', byRow(of('takeRows'), false)],
+    ['AddRows', byRow(of('addRows'), true)],
     ['Put', positioned(of('put'), true)],
   ]);
 }

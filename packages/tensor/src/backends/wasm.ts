@@ -220,6 +220,13 @@ export class Wasm implements Backend {
     ownUpdate(this.exports, update, blocks, blockOf(gradient.buffer));
   }
 
+  descendRows(target: DeviceTensor, ids: DeviceTensor, gradient: DeviceTensor, lr: number): void {
+    const [p, rows, g] = [blockOf(target.buffer), blockOf(ids.buffer), blockOf(gradient.buffer)];
+    this.heap.unpack(p);
+    const n = rows.nbytes >> 2;
+    if (n > 0) this.exports['descendRows']?.(p.at, rows.at, g.at, n, g.nbytes / 4 / n, lr);
+  }
+
   private find(kernel: string): KernelFunc | undefined {
     if (this.foreign.has(kernel)) return this.foreign.get(kernel);
     const fn = this.tf.getKernel(kernel, 'wasm')?.kernelFunc as unknown as KernelFunc | undefined;

@@ -1,4 +1,5 @@
 /** @file Choosing and adding by index: indexSelect, gather, their adjoints, and one-hot. */
+import type { Backend } from '../backends/backend.ts';
 import { zeros } from '../creation.ts';
 import { decode, dtypes, encode, encodeLanes, type NumberArray } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
@@ -64,8 +65,15 @@ const indexSelectOp = defineOp<Along>('indexSelect', 'index_select', indexed(eac
   const input = t as Tensor;
   const n = asVector(input.shape)[dim] as number;
   const ids = readIndices(index as Tensor, n);
-  const row = sizeOf(input.shape.slice(dim + 1)) * dtypes[input.dtype].bytes;
+  const width = sizeOf(input.shape.slice(dim + 1));
+  const row = width * dtypes[input.dtype].bytes;
   const outer = sizeOf(input.shape.slice(0, dim));
+  const shape = input.shape.map((m, d) => (d === dim ? ids.length : m));
+  const backend = outer === 1 ? rowsBackend('TakeRows', input, ids.length * width) : undefined;
+  if (backend !== undefined) {
+    const inputs = { x: input, ids: asInt32(ids) };
+    return sweep(() => runKernel(backend, 'TakeRows', inputs, { n: ids.length, width }, 'float32', shape));
+  }
   const source = readBytes(input);
   const out = new Uint8Array(outer * ids.length * row);
   if (row % 4 === 0 && row <= SHORT_ROW && source.byteOffset % 4 === 0)
@@ -78,7 +86,6 @@ const indexSelectOp = defineOp<Along>('indexSelect', 'index_select', indexed(eac
       }
     }
   }
-  const shape = input.shape.map((m, d) => (d === dim ? ids.length : m));
   return over(new Storage(out), input.dtype, shape);
 });
 
@@ -153,6 +160,31 @@ export function putAt(t: Tensor, positions: Tensor, shape: Shape): Tensor {
   return apply(putAtOp, [t, positions], { shape });
 }
 
+/** Numbers that are known to be whole, as a device takes them. */
+export function asInt32(ids: ArrayLike<number>): Tensor {
+  return fromArray(Int32Array.from(ids), 'int32', [ids.length]);
+}
+
+/** The device whose kernel takes rows of `table`; a table on the host goes there only where not much more than is read goes with it. */
+function rowsBackend(kernel: string, table: Tensor, read: number): Backend | undefined {
+  if (table.dtype !== 'float32' || read === 0 || (!table.storage.onDevice && table.size > 4 * read)) return undefined;
+  return backendFor(kernel, 'gather', read);
+}
+
+function bagsOnDevice(
+  table: Tensor,
+  rows: ArrayLike<number>,
+  bag: ArrayLike<number>,
+  bags: number,
+): Tensor | undefined {
+  const width = table.shape[1] as number;
+  const backend = rowsBackend('AddRows', table, rows.length * width);
+  if (backend === undefined) return undefined;
+  const inputs = { x: table, from: asInt32(rows), to: asInt32(bag) };
+  const attrs = { n: rows.length, width, rows: bags };
+  return sweep(() => runKernel(backend, 'AddRows', inputs, attrs, 'float32', [bags, width]));
+}
+
 const bagOp = (name: string): Op<{ bags: number }> =>
   defineOp(
     name,
@@ -163,6 +195,8 @@ const bagOp = (name: string): Op<{ bags: number }> =>
       const [count, width] = weight.shape as [number, number];
       const rows = readIndices(ids as Tensor, count);
       const bag = readIndices(bagOf as Tensor, bags);
+      const computed = bagsOnDevice(weight, rows, bag, bags);
+      if (computed !== undefined) return computed;
       const values = decode(readArray(weight), weight.dtype);
       const out = new (values.constructor as new (n: number) => NumberArray)(bags * width);
       for (let i = 0; i < rows.length; i++) {

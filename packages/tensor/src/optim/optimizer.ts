@@ -1,5 +1,6 @@
 /** @file What every optimiser shares: parameters, their state, and steps over whole arrays with no operation in between. */
 import type { DeviceUpdate } from '../backends/backend.ts';
+import { asInt32 } from '../ops/indexing.ts';
 import { argument, freeArguments } from '../ops/kernels.ts';
 import { backendWorth } from '../backends/current.ts';
 import { noGrad } from '../autograd/record.ts';
@@ -357,11 +358,34 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
     const ids = decode(readArray(indices), 'int64');
     const width = (param.size / Math.max(1, param.shape[0] ?? 1)) * lanesOf(param);
     const dense = plainValues(values, workDType(param));
+    if (this.rowsOneByOne && this.descendOnDevice(param, dense, ids)) {
+      dense.dispose();
+      return;
+    }
     withValues(param, (p) => {
       this.updateRows(p, valuesOf(dense), ids, width, this.opened(state, param));
     });
     dense.dispose();
     if (summed !== grad) summed.dispose();
+  }
+
+  /** Leaves the rows to the device where it has a kernel for them and they are large enough; answers whether it did. */
+  private descendOnDevice(param: Tensor, gradient: Tensor, ids: NumberArray): boolean {
+    const { storage, shape, size } = param;
+    const backend = backendWorth('update', gradient.size);
+    if (backend?.descendRows === undefined || param.dtype !== 'float32') return false;
+    if (size * 4 !== storage.nbytes || !param.isContiguous) return false;
+    const rows = asInt32(ids);
+    const given = [argument(backend, gradient), argument(backend, rows)] as const;
+    try {
+      const target = { buffer: storage.toDevice(backend, 'float32'), shape };
+      backend.descendRows(target, given[1], given[0], this.group.lr);
+    } finally {
+      freeArguments(backend, given);
+      rows.dispose();
+    }
+    storage.changedOnDevice();
+    return true;
   }
 
   /** Applies `update` to the rows of `p` that `ids` name, row k of `g` being the gradient of row ids[k]. */
