@@ -64,6 +64,35 @@ def network(kind):
     return step
 
 
+def gpt():
+    width, heads, tokens, batch, words = 128, 4, 64, 8, 256
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.before, self.after = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
+            self.qkv, self.mix = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
+            self.wide, self.narrow = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+
+        def forward(self, x):
+            b, t, c = x.shape
+            q, k, v = (h.transpose(1, 2) for h in self.qkv(self.before(x)).reshape(b, t, 3, heads, c // heads).unbind(2))
+            seen = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, t, c)
+            y = x + self.mix(seen)
+            return y + self.narrow(torch.relu(self.wide(self.after(y))))
+
+    model = torch.nn.Sequential(torch.nn.Embedding(words, width), Block(), Block(), torch.nn.Linear(width, words))
+    x, y = torch.randint(0, words, (batch, tokens)), torch.randint(0, words, (batch * tokens,))
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def step():
+        optimizer.zero_grad()
+        F.cross_entropy(model(x).reshape(-1, words), y).backward()
+        optimizer.step()
+
+    return step
+
+
 def adam():
     p = torch.rand(10_000_000, requires_grad=True)
     p.grad = torch.rand(10_000_000)
@@ -95,10 +124,13 @@ CASES = {
     "add 1M": lambda: large(lambda x, y: x.add(y)),
     "exp 1M": lambda: large(lambda x, y: x.exp()),
     "sum 1M": lambda: large(lambda x, y: x.sum()),
+    "softmax 1M": lambda: large(lambda x, y: x.softmax(1)),
+    "layer norm 1M": lambda: large(lambda x, y: F.layer_norm(x, (1000,))),
     "transpose 1M": lambda: large(lambda x, y: x.t().contiguous()),
     "MLP step, SGD": lambda: network("mlp"),
     "LeNet step, SGD": lambda: network("lenet"),
     "embedding bag step, SGD": embedding,
+    "small GPT step, AdamW": gpt,
     "Adam, 10M parameters": adam,
 }
 

@@ -1,7 +1,7 @@
 /** @file The coordinator: makes the model on the server, sends the trainers off, tests the model and writes the results. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { noGrad, saveSafetensors } from '@backwire/tensor';
+import { describeBackend, noGrad, saveSafetensors } from '@backwire/tensor';
 import { currentAgent, rpcAsync, rpcFunction } from '@backwire/rpc';
 import { remote, type RRef } from '@backwire/rref';
 import { RemoteModule } from '@backwire/dist-autograd';
@@ -30,6 +30,7 @@ export const traffic = rpcFunction('examples/traffic', (): Traffic => {
 export async function coordinate(options: TrainOptions): Promise<Summary> {
   const names = Array.from({ length: options.trainers }, (_, i) => nameOf(i + 2));
   const test = readDigits('test', options.data);
+  console.log(describeBackend());
   const bars = progress(names, process.stdout);
   onProgress((name, step) => bars.update(name, step));
   const net = await RemoteModule.create(SERVER, Net, [options.seed]);

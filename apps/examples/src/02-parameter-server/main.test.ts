@@ -101,6 +101,8 @@ describe('training', () => {
     const { code, stdout, stderr } = await start(small());
     expect(stderr).toBe('');
     expect(code).toBe(0);
+    // What computes, and how to get something faster where there is: once, in one line.
+    expect(stdout.match(/^computing with \w+.*, \d+ threads? a kernel.*$/gm)).toHaveLength(1);
     expect(stdout).toMatch(/trainer0: \d+ of 20 batches, loss/);
     expect(stdout).toMatch(/trainer1: \d+ of 20 batches, loss/);
     expect(stdout).toMatch(/test accuracy +\d\d\.\d\d %/);

@@ -123,6 +123,41 @@ describe('kernels', () => {
     expect(sum ?? error).toBe(8_000_000);
   });
 
+  it('say in one line what computes, and why not something faster', async () => {
+    const [line] = await run('say([bw.describeBackend(), bw.backendName()])');
+    const [text, name] = line as [string, string];
+    expect(text).toMatch(
+      new RegExp(`^computing with ${name}(?: \\(.+\\))?, \\d+ threads? a kernel(?:; products would .+)?$`),
+    );
+    const refused = "process.env.BACKWIRE_BLAS = '/nowhere/libblas.so'; say([bw.describeBackend()]);";
+    // Where native TensorFlow is installed, nothing else is tried.
+    if (name !== 'tensorflow') {
+      const [[why]] = (await run(refused)) as [[string]];
+      expect(why).toMatch(
+        /^computing with wasm, 1 thread a kernel; products would be faster on blas, but (BLAS \/nowhere\/libblas\.so was refused: .+|the blas backend needs the package 'koffi': npm install koffi)$/,
+      );
+    }
+    expect(await run('say([bw.describeBackend()])', 'cpu')).toEqual([['computing with cpu, 1 thread a kernel']]);
+  });
+
+  it('have as many threads as they are told, else their share of the processors', async () => {
+    const program = `
+      delete process.env.OMP_NUM_THREADS;
+      const all = bw.getNumThreads();
+      process.env.LOCAL_WORLD_SIZE = '1000000';
+      const share = bw.getNumThreads();
+      process.env.OMP_NUM_THREADS = '3';
+      const given = bw.getNumThreads();
+      bw.setNumThreads(2);
+      const x = bw.randn([300, 300]);
+      const product = x.matmul(x).sum().item();
+      let error;
+      try { bw.setNumThreads(0); } catch (e) { error = e.message; }
+      say([all >= 1, share, given, bw.getNumThreads(), Number.isFinite(product), error]);`;
+    const why = 'a number of threads must be a whole number of at least 1, got 0';
+    expect(await run(program)).toEqual([[true, 1, 3, 2, true, why]]);
+  });
+
   it('of an unknown name are refused by the import', async () => {
     await expect(run('say(1)', 'gpu')).rejects.toThrow("BACKWIRE_BACKEND is 'gpu'; expected auto, cpu, wasm");
   });

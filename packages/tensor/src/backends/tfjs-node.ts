@@ -1,5 +1,6 @@
 /** @file Finds and loads the native addon of TensorFlow.js. */
 import { TensorError } from '../errors.ts';
+import { getNumThreads, onThreads } from './threads.ts';
 import { requireHere, tfCore, type Require, type TfModule } from './tfjs.ts';
 
 const PACKAGES = ['@tensorflow/tfjs-node-gpu', '@tensorflow/tfjs-node'] as const;
@@ -24,6 +25,8 @@ export function loadTfjsNode(searchSetup: boolean): TfModule {
   const tf = tfCore();
   // Read by the native library while it loads: only errors on stderr.
   process.env['TF_CPP_MIN_LOG_LEVEL'] ??= '3';
+  const threads = getNumThreads();
+  process.env['TF_NUM_INTRAOP_THREADS'] ??= String(threads);
   // Removed in Node 23; the addon's JavaScript calls it.
   const util = require('node:util') as { isNullOrUndefined?: (v: unknown) => boolean };
   util.isNullOrUndefined ??= (v) => v === null || v === undefined;
@@ -36,6 +39,10 @@ export function loadTfjsNode(searchSetup: boolean): TfModule {
   void tf.setBackend('tensorflow');
   if (tf.engine().registry['tensorflow'] === undefined)
     throw new TensorError(`${found} is installed but did not start`);
+  onThreads((wanted) => {
+    if (wanted !== threads)
+      throw new TensorError(`the tensorflow backend has started with ${threads} threads: set their number before`);
+  });
   return tf;
 }
 

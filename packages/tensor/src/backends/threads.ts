@@ -13,7 +13,7 @@ export function getNumThreads(): number {
 
 /**
  * Bounds the threads of one kernel. On `blas` at once; on `tensorflow` only before its first operation; `wasm` and `cpu` kernels have one.
- * @throws RangeError unless a whole number of at least 1.
+ * @throws RangeError unless a whole number of at least 1. @throws TensorError where `tensorflow` has started with another number.
  */
 export function setNumThreads(threads: number): void {
   if (!Number.isInteger(threads) || threads < 1)
