@@ -1,9 +1,10 @@
 /** Creations and uses that fail, time out, are cancelled or never sent; what is said, and that nothing is left. */
-import { rpcClass, RpcError, rpcFunction, rpcInfo, rpcSync, type RpcAgent } from '@backwire/rpc';
-import { add, ones, rpcName, type Tensor } from '@backwire/tensor';
+import { getWorkerInfo, rpcClass, RpcError, rpcFunction, rpcInfo, rpcSync, type RpcAgent } from '@backwire/rpc';
+import { add, ones, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import { agent, counters, eventually, isEmpty, withGroup } from './group.ts';
 import { createRRef, remote, rrefs, type RRef } from '../src/index.ts';
+import { sessionOf } from '../src/extension.ts';
 import { invokeMethod } from '../src/owner/remote-methods.ts';
 
 const TIMED_OUT =
@@ -22,6 +23,9 @@ const fail = rpcFunction('failures/fail', (text: string): number => {
 const failLater = rpcFunction('failures/fail-later', async (text: string): Promise<number> => {
   await new Promise((resolve) => setTimeout(resolve, 20));
   throw new RangeError(text);
+});
+const failOfType = rpcFunction('failures/fail-of-type', (text: string): number => {
+  throw new TypeError(text);
 });
 const addToReferent = rpcFunction('failures/add-to-referent', async (rref: RRef<Tensor>, value: Tensor) => {
   const sum = (await rref.toHere()).add(value);
@@ -43,15 +47,20 @@ class Counter {
 rpcClass(Counter, { methods: ['count'] });
 
 describe.each(['w0', 'w1'])('a creating function on %s that throws', (owner) => {
-  it('shows its error, with its class, at every use', () =>
-    withGroup(2, async () => {
-      const rref = remote(owner, failLater, ['no luck']);
-      await expect(rref.toHere()).rejects.toThrow(RangeError);
+  it.each([
+    ['at once', fail, RangeError],
+    ['later', failLater, RangeError],
+    ['with another class', failOfType, TypeError],
+  ])('%s shows its error, with its class, at every use', (_, fn, type) =>
+    withGroup(3, async () => {
+      const rref = remote(owner, fn, ['no luck']);
+      await expect(rref.toHere()).rejects.toThrow(type);
       await expect(rref.toHere()).rejects.toThrow('no luck');
       await expect(rref.typeName()).rejects.toThrow('no luck');
       await expect(rref.confirmed()).rejects.toThrow('no luck');
       if (owner === 'w0') await expect(rref.localValue()).rejects.toThrow('no luck');
-    }));
+    }),
+  );
 
   it('is never an unhandled rejection', () =>
     withGroup(2, async () => {
@@ -101,7 +110,10 @@ describe.each(['w0', 'w1'])('a creation on %s that times out', (owner) => {
       const other = remote(owner, later, [6, 150], { timeoutMs: 30 });
       await expect(rref.confirmed()).rejects.toThrow(TIMED_OUT);
       // The owner has both all the same: their functions run.
-      if (owner === 'w1') await eventually(() => counters(agent(agents, 1))['num_owner_rrefs'] === 2);
+      if (owner === 'w1') {
+        const at = (): unknown[] => [counters(agent(agents, 1))['num_owner_rrefs'], counters(agent(agents, 1))['num_forks']];
+        await eventually(() => at().every((count) => count === 2));
+      }
       await expect(rref.toHere()).rejects.toThrow(TIMED_OUT);
       await expect(other.toHere()).rejects.toThrow(TIMED_OUT);
       await expect(rpcSync('w2', fetch, [rref])).rejects.toThrow(TIMED_OUT);
@@ -194,6 +206,8 @@ describe('messages that fail on purpose', () => {
         await expect(rref.toHere()).rejects.toThrow(TIMED_OUT);
         await expect(rpcSync('w1', fetch, [rref])).rejects.toThrow(TIMED_OUT);
         expect(() => remote('w1', fetch, [rref])).toThrow(TIMED_OUT);
+        const encode = (): unknown => sessionOf(agent(agents, 0)).values[0]?.encode(rref, getWorkerInfo('w1'), () => undefined);
+        expect(encode).toThrow(TIMED_OUT);
         expect(await remote(owner, identity, [2]).toHere()).toBe(2);
         rref.dispose();
         await eventually(() => counters(agent(agents, 1))['num_forks'] === 1 || isEmpty(agent(agents, 1)));
@@ -240,18 +254,23 @@ describe('messages that fail on purpose', () => {
           remote(owner, identity, [1], { timeoutMs: 20 }),
           remote(owner, add, [ones([2]), 1], { timeoutMs: 20 }),
         ];
-        await expect(rref.confirmed()).rejects.toThrow(TIMED_OUT);
-        await expect(rref.toHere()).rejects.toThrow(TIMED_OUT);
-        await expect(sum.toHere()).rejects.toThrow(TIMED_OUT);
+        for (const each of [rref, sum]) {
+          await expect(each.confirmed()).rejects.toThrow(TIMED_OUT);
+          await expect(each.toHere()).rejects.toThrow(TIMED_OUT);
+        }
         await new Promise((resolve) => setTimeout(resolve, 120));
         if (owner === 'w1') {
           // The wait for one that is still being made ends by itself, and says nothing of the creation.
           const slow = remote(owner, identity, [2], { timeoutMs: 5_000 });
-          await expect(slow.toHere({ timeoutMs: 1 })).rejects.toThrow('RPC ran for more than set timeout');
+          const slowSum = remote(owner, add, [ones([2]), 1], { timeoutMs: 5_000 });
+          for (const each of [slow, slowSum])
+            await expect(each.toHere({ timeoutMs: 1 })).rejects.toThrow('RPC ran for more than set timeout');
           expect(await slow.toHere()).toBe(2);
-          // The owner heard of all three: of two, that they failed.
-          expect(counters(agent(agents, 1))).toMatchObject({ num_owner_rrefs: 3, num_forks: 3 });
+          expect((await slowSum.toHere()).toArray()).toEqual([2, 2]);
+          // The owner heard of all four: of two, that they failed.
+          expect(counters(agent(agents, 1))).toMatchObject({ num_owner_rrefs: 4, num_forks: 4 });
           slow.dispose();
+          slowSum.dispose();
         }
         rref.dispose();
         sum.dispose();
@@ -263,11 +282,11 @@ describe('messages that fail on purpose', () => {
 
   it('a fetch that is held back times out, and a later one succeeds', () =>
     withGroup(
-      2,
+      3,
       async () => {
-        const rref = remote('w1', identity, [1]);
-        await expect(rref.toHere({ timeoutMs: 10 })).rejects.toMatchObject({ code: 'deadline-exceeded' });
-        expect(await rref.toHere()).toBe(1);
+        const rref = remote('w1', add, [tensor(1), tensor(1)]);
+        await expect(rref.toHere({ timeoutMs: 10 })).rejects.toThrow('RPC ran for more than set timeout');
+        expect((await rref.toHere()).item()).toBe(2);
       },
       { faults: { delayMs: { PYTHON_RREF_FETCH_CALL: 60 } } },
     ));

@@ -1,27 +1,29 @@
 /** @file PyTorch's tests of `remote()`: asynchronous functions, sparse tensors, every kind of destination. */
 import { getWorkerInfo, rpcAsync, rpcClass, rpcFunction, rpcInfo, rpcSync, type AnyFn, type To } from '@backwire/rpc';
-import { add, ones, rpcName, sparseCooTensor, tensor, type Tensor } from '@backwire/tensor';
+import { add, ones, rpcName, zeros, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
-import { agent, counters, withGroup } from './group.ts';
-import { remote, rrefDebugInfo } from '../src/index.ts';
+import { withGroup } from './group.ts';
+import { shown, sparse } from './tensors.ts';
+import { remote } from '../src/index.ts';
 
 const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 1));
-const sparse = (): Tensor => sparseCooTensor(tensor([[0, 2]], { dtype: 'int64' }), tensor([1, 2]), [4]);
-const uncoalesced = (): Tensor => sparseCooTensor(tensor([[2, 2, 0]], { dtype: 'int64' }), tensor([1, 3, 5]), [4]);
-const dense = (t: Tensor): unknown => (t.layout === 'sparse_coo' ? t.toDense() : t).toArray();
 
+const sumOf = rpcFunction('upstream-remote/sum-of', (x: Tensor, y: Tensor) => x.add(y));
+const sumOfThree = rpcFunction('upstream-remote/sum-of-three', (a: Tensor, b: Tensor, c: Tensor) => a.add(b).add(c));
 const raise = rpcFunction('upstream-remote/raise', (): Promise<number> => {
   throw new RangeError('before anything was awaited');
 });
-const resolver = rpcFunction(
-  'upstream-remote/resolver',
-  (x: number) => new Promise<number>((resolve) => setTimeout(resolve, 1, x + 1)),
-);
+const resolver = rpcFunction('upstream-remote/resolver', (to: string, x: Tensor, y: Tensor, z: number) => {
+  return new Promise<Tensor>((resolve, reject) => {
+    rpcAsync(to, add, [x, y]).then((sum) => resolve(sum.add(z)), reject);
+  });
+});
 const chained = rpcFunction('upstream-remote/chained', (to: string, x: Tensor, y: Tensor, z: number) =>
   rpcAsync(to, add, [x, y]).then((sum) => sum.add(z)),
 );
-const nested = rpcFunction('upstream-remote/nested', (to: string, via: string, x: Tensor) =>
-  rpcAsync(to, chained, [via, x, x, 1]),
+const asyncAdd = rpcFunction('upstream-remote/async-add', (to: string, x: Tensor, y: Tensor) => rpcAsync(to, add, [x, y]));
+const nested = rpcFunction('upstream-remote/nested', (to: string, x: Tensor, y: Tensor, z: number) =>
+  rpcAsync(to, asyncAdd, [to, x, y]).then((sum) => sum.add(z)),
 );
 const steps = rpcFunction('upstream-remote/steps', (to: string, x: Tensor, count: number, by: number) => {
   let sum = Promise.resolve(x);
@@ -37,16 +39,23 @@ const generator = rpcFunction('upstream-remote/generator', function* () {
   yield 1;
 });
 
-/** What it holds cannot travel; what it computes can. */
-class Holder {
-  static readonly [rpcName] = 'upstream-remote/Holder';
-  private readonly callbacks = [(x: number) => x * 2];
-  private readonly waiting = new Promise(() => undefined);
-  call(x: number): number {
-    return this.waiting === undefined ? 0 : (this.callbacks[0] as (x: number) => number)(x);
+/** Holds a tensor, which travels, next to what cannot. */
+class Wrapper {
+  static readonly [rpcName] = 'upstream-remote/Wrapper';
+  private held: Tensor;
+  private readonly plus = (x: number): Tensor => this.held.add(x);
+  readonly lock = new Promise(() => undefined);
+  constructor(held: Tensor) {
+    this.held = held;
+  }
+  increase(by: number): void {
+    this.held = this.plus(by);
+  }
+  sum(): Tensor {
+    return this.held.sum();
   }
 }
-rpcClass(Holder, { methods: ['call'] });
+rpcClass(Wrapper, { methods: ['increase', 'sum'] });
 
 const failure = (promise: Promise<unknown>): Promise<Error> =>
   promise.then(
@@ -62,22 +71,16 @@ describe('remote of an asynchronous function', () => {
       expect(error.message).toContain('before anything was awaited');
     }));
 
-  it('refers to what a promise made by hand is resolved with', () =>
-    withGroup(2, async () => {
-      expect(await remote('w1', resolver, [41]).toHere()).toBe(42);
-    }));
-
-  it('refers to the end of a chain', () =>
+  it.each([
+    ['what a promise made by hand is resolved with', resolver],
+    ['the end of a chain', chained],
+    ['what another asynchronous function gave, and what came of it', nested],
+  ])('refers to %s', (_, fn) =>
     withGroup(3, async () => {
-      const sum = remote('w1', chained, ['w2', ones([2]), ones([2]), 1]);
-      expect((await sum.toHere()).toArray()).toEqual([3, 3]);
-    }));
-
-  it('refers to what another asynchronous function gave', () =>
-    withGroup(3, async () => {
-      const sum = remote('w1', nested, ['w2', 'w0', ones([2])]);
-      expect((await sum.toHere()).toArray()).toEqual([3, 3]);
-    }));
+      const sum = await remote('w1', fn, ['w2', ones([2, 2]), ones([2, 2]), 2]).toHere();
+      expect(shown(sum)).toEqual(shown(ones([2, 2]).add(3)));
+    }),
+  );
 
   it('waits for twenty calls that depend on one another', () =>
     withGroup(3, async () => {
@@ -105,7 +108,7 @@ describe('remote of an asynchronous function', () => {
   it('says cancelled in words when its signal has aborted', () =>
     withGroup(2, async () => {
       const reason = new Error('not any more');
-      const error = await failure(remote('w1', resolver, [1], { signal: AbortSignal.abort(reason) }).toHere());
+      const error = await failure(remote('w1', sumOf, [ones([1]), ones([1])], { signal: AbortSignal.abort(reason) }).toHere());
       expect(rpcInfo(error)?.code).toBe('cancelled');
       expect(error.message).toContain('cancelled');
       await pause();
@@ -113,70 +116,75 @@ describe('remote of an asynchronous function', () => {
 });
 
 describe.each([
-  ['dense', () => ones([4]), [2, 2, 2, 2]],
-  ['sparse', sparse, [2, 0, 4, 0]],
-  ['uncoalesced sparse', uncoalesced, [10, 0, 8, 0]],
-])('with %s tensors', (_kind, make, doubled) => {
+  ['dense', (n: number) => ones([n, n])],
+  ['sparse', () => sparse()],
+  ['coalesced sparse', () => sparse().coalesce()],
+] as const)('with %s tensors', (_kind, make) => {
+  const [x, y] = [make(2), make(2)];
+  const sum = shown(x.add(y));
+
   it('a worker is meant by its rank, its name and its record, in all three ways of calling', () =>
     withGroup(3, async () => {
       for (const rank of [0, 1, 2]) {
         for (const to of [rank, `w${rank}`, getWorkerInfo(rank)] as To[]) {
-          expect(dense(await rpcSync(to, add, [make(), make()]))).toEqual(doubled);
-          expect(dense(await rpcAsync(to, add, [make(), make()]))).toEqual(doubled);
-          expect(dense(await remote(to, add, [make(), make()]).toHere())).toEqual(doubled);
+          expect(shown(await rpcSync(to, add, [x, y]))).toEqual(sum);
+          expect(shown(await rpcAsync(to, add, [x, y]))).toEqual(sum);
+          expect(shown(await remote(to, add, [x, y]).toHere())).toEqual(sum);
         }
       }
-      for (const to of [-1, 3, 1.5, NaN, '3', 'w9', '']) {
+      for (const to of [-1, 3, 4, 0.5, 1.5, NaN, '3', 'w9', '']) {
         const words =
           typeof to === 'number' && !Number.isInteger(to)
             ? 'Cannot get WorkerInfo from name'
             : 'could not find destination';
-        expect((await failure(rpcSync(to, add, [make(), make()]))).message).toContain(words);
-        expect((await failure(rpcAsync(to, add, [make(), make()]))).message).toContain(words);
-        const use = (async () => remote(to, add, [make(), make()]).toHere())();
+        expect((await failure(rpcSync(to, add, [x, y]))).message).toContain(words);
+        expect((await failure(rpcAsync(to, add, [x, y]))).message).toContain(words);
+        const use = (async () => remote(to, add, [x, y]).toHere())();
         expect((await failure(use)).message).toContain(words);
       }
     }));
 
   it('the only member of its group calls itself, in all three ways', () =>
     withGroup(1, async () => {
-      expect(dense(await rpcSync('w0', add, [make(), make()]))).toEqual(doubled);
-      expect(dense(await rpcAsync('w0', add, [make(), make()]))).toEqual(doubled);
-      expect(dense(await remote('w0', add, [make(), make()]).toHere())).toEqual(doubled);
+      for (const fn of [sumOf, add]) {
+        expect(shown(await rpcSync('w0', fn, [x, y]))).toEqual(sum);
+        expect(shown(await rpcAsync('w0', fn, [x, y]))).toEqual(sum);
+        expect(shown(await remote('w0', fn, [x, y]).toHere())).toEqual(sum);
+      }
     }));
 
-  it.each(['w1', 'w0'])('remote of a tensor operation on %s gives its result', (to) =>
+  it.each(['w1', 'w0'])('remote of a tensor operation on %s gives its result, on its owner as the local value', (to) =>
     withGroup(2, async () => {
-      const rref = remote(to, add, [make(), make()]);
-      expect(dense(await rref.toHere())).toEqual(doubled);
+      const rref = remote(to, add, [x, y]);
+      if (to === 'w0') expect(shown(await rref.localValue())).toEqual(sum);
+      expect(shown(await rref.toHere())).toEqual(sum);
       expect(rref.ownerName()).toBe(to);
     }),
   );
 
-  it('ten of them at once give their results', () =>
+  it('ten of them at once give their results, each its own', () =>
     withGroup(2, async () => {
-      const rrefs = Array.from({ length: 10 }, () => remote('w1', add, [make(), make()]));
-      for (const rref of rrefs) expect(dense(await rref.toHere())).toEqual(doubled);
+      const rrefs = Array.from({ length: 10 }, (_, n) => remote('w1', add, [make(n + 1), make(n + 1)]));
+      for (const [n, rref] of rrefs.entries())
+        expect(shown(await rref.toHere())).toEqual(shown(make(n + 1).add(make(n + 1))));
+    }));
+
+  it('so do ten remote calls of a function', () =>
+    withGroup(2, async () => {
+      const args = (n: number): [Tensor, Tensor, Tensor] => [make(n + 1), make(n + 1), make(n + 1)];
+      const rrefs = Array.from({ length: 10 }, (_, n) => remote('w1', sumOfThree, args(n)));
+      for (const [n, rref] of rrefs.entries()) {
+        const [a, b, c] = args(n);
+        expect(shown(await rref.toHere())).toEqual(shown(a.add(b).add(c)));
+      }
     }));
 });
 
 it('an object that cannot travel is held, called and refused to be fetched', () =>
   withGroup(2, async () => {
-    const holder = remote('w1', Holder);
-    expect(await holder.rpcSync().call(21)).toBe(42);
-    expect(await failure(holder.toHere())).toBeInstanceOf(TypeError);
-    expect(await holder.rpcSync().call(1)).toBe(2);
-  }));
-
-it('debugInfo of an agent has its own keys and those of its extensions, each once', () =>
-  withGroup(2, async (agents) => {
-    await remote('w1', resolver, [1]).toHere();
-    const all = Object.keys(agent(agents, 0).debugInfo());
-    const own = all.filter((key) => key.startsWith('agent.'));
-    const rrefKeys = Object.keys(counters(agent(agents, 0)));
-    expect(rrefKeys).toEqual(expect.arrayContaining(Object.keys(rrefDebugInfo())));
-    expect(new Set(all).size).toBe(all.length);
-    expect(own.filter((key) => rrefKeys.includes(key))).toEqual([]);
-    expect([...own, ...rrefKeys].sort()).toEqual(all.sort());
-    expect(own).toEqual(expect.arrayContaining(['agent.client_active_calls', 'agent.server_active_calls']));
+    const rref = remote('w1', Wrapper, [zeros([42])]);
+    await rref.rpcSync().increase(1);
+    expect((await rref.rpcSync().sum()).item()).toBe(42);
+    expect(await failure(rref.toHere())).toBeInstanceOf(TypeError);
+    expect((await rref.rpcSync().sum()).item()).toBe(42);
   }));
