@@ -18,6 +18,7 @@ import {
   rpcFunction,
   rpcName,
   rpcSync,
+  rrefDebugInfo,
   sparseCooTensor,
   tensor,
   waitAll,
@@ -48,7 +49,7 @@ async function onFirst<T>(size: number, fn: () => Promise<T>, options: Partial<R
 }
 const sparse = (): Tensor =>
   sparseCooTensor(tensor([[0, 2, 2], [2, 0, 2]], { dtype: 'int64' }), tensor([3, 4, 5]), [3, 3]); // prettier-ignore
-const shown = (t: Tensor): unknown => t.toDense().toArray();
+const shown = (t: Tensor): unknown => [t.layout, t.dtype, t.shape, t.toDense().toArray()];
 
 const addAll = rpcFunction('upstream/add-all', (x: Tensor, y: Tensor, z: Tensor) => x.add(y).add(z));
 class AsyncExecution {
@@ -56,9 +57,16 @@ class AsyncExecution {
   static staticAsyncAdd(to: string, x: Tensor, y: Tensor, z: number): Promise<Tensor> {
     return rpcAsync(to, add, [x, y]).then((sum) => sum.add(z));
   }
+  /** PyTorch's class method: it needs its class, and returns a promise made by hand. */
+  static classAsyncAdd(to: string, x: Tensor, y: Tensor, z: number): Promise<Tensor> {
+    return new Promise((resolve, reject) => {
+      this.staticAsyncAdd(to, x, y, z).then(resolve, reject);
+    });
+  }
 }
-rpcClass(AsyncExecution, { methods: [], statics: ['staticAsyncAdd'] });
-const staticAsyncAdd = remoteFunction<typeof AsyncExecution.staticAsyncAdd>('upstream/AsyncExecution.staticAsyncAdd');
+rpcClass(AsyncExecution, { methods: [], statics: ['staticAsyncAdd', 'classAsyncAdd'] });
+const staticMethod = (name: string) =>
+  remoteFunction<typeof AsyncExecution.staticAsyncAdd>(`upstream/AsyncExecution.${name}`);
 
 describe('calls', () => {
   it('a remote call of a function to this worker gives the sum of sparse arguments', () =>
@@ -70,15 +78,38 @@ describe('calls', () => {
       }
     }));
 
-  it.each(['sync', 'async', 'remote'])('an asynchronous static method calls on and answers: %s', (mode) =>
+  it.each([
+    ['static', 'sync'],
+    ['static', 'async'],
+    ['static', 'remote'],
+    ['class', 'sync'],
+    ['class', 'async'],
+    ['class', 'remote'],
+  ])('an asynchronous %s method calls on and answers: %s', (kind, mode) =>
     onFirst(3, async () => {
-      const args = ['worker2', ones([2, 2]), ones([2, 2]), 1] as const;
-      using rref = mode === 'remote' ? remote('worker1', staticAsyncAdd, args) : undefined;
+      const fn = staticMethod(`${kind}AsyncAdd`);
+      const args = ['worker2', ones([2, 2]), ones([2, 2]), 2] as const;
+      using rref = mode === 'remote' ? remote('worker1', fn, args) : undefined;
       const call = mode === 'sync' ? rpcSync : rpcAsync;
-      const sum = await (rref?.toHere() ?? call('worker1', staticAsyncAdd, args));
-      expect(sum.toArray()).toEqual(ones([2, 2]).mul(3).toArray());
+      const sum = await (rref?.toHere() ?? call('worker1', fn, args));
+      expect(sum.toArray()).toEqual(ones([2, 2]).add(3).toArray());
     }),
   );
+
+  it('debugInfo of an agent has its own keys, those of RRefs and those of autograd, each once', () =>
+    onFirst(2, async () => {
+      const all = Object.keys(agents[0]!.debugInfo());
+      const parts = [
+        all.filter((key) => key.startsWith('agent.')),
+        Object.keys(rrefDebugInfo()),
+        Object.keys(distAutograd.distAutogradDebugInfo()),
+      ];
+      const known = parts.flat();
+      expect(new Set(known).size).toBe(known.length);
+      expect(parts.every((keys) => keys.length > 0)).toBe(true);
+      const more = ['num_collected_rrefs', 'num_delete_messages', 'num_profiled_calls', 'num_profiler_hooks'];
+      expect(all.toSorted()).toEqual([...known, ...more].toSorted());
+    }));
 
   it('a call that was waited for is done', () =>
     onFirst(2, async () => {

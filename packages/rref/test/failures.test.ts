@@ -111,7 +111,10 @@ describe.each(['w0', 'w1'])('a creation on %s that times out', (owner) => {
       await expect(rref.confirmed()).rejects.toThrow(TIMED_OUT);
       // The owner has both all the same: their functions run.
       if (owner === 'w1') {
-        const at = (): unknown[] => [counters(agent(agents, 1))['num_owner_rrefs'], counters(agent(agents, 1))['num_forks']];
+        const at = (): unknown[] => [
+          counters(agent(agents, 1))['num_owner_rrefs'],
+          counters(agent(agents, 1))['num_forks'],
+        ];
         await eventually(() => at().every((count) => count === 2));
       }
       await expect(rref.toHere()).rejects.toThrow(TIMED_OUT);
@@ -206,7 +209,8 @@ describe('messages that fail on purpose', () => {
         await expect(rref.toHere()).rejects.toThrow(TIMED_OUT);
         await expect(rpcSync('w1', fetch, [rref])).rejects.toThrow(TIMED_OUT);
         expect(() => remote('w1', fetch, [rref])).toThrow(TIMED_OUT);
-        const encode = (): unknown => sessionOf(agent(agents, 0)).values[0]?.encode(rref, getWorkerInfo('w1'), () => undefined);
+        const encode = (): unknown =>
+          sessionOf(agent(agents, 0)).values[0]?.encode(rref, getWorkerInfo('w1'), () => undefined);
         expect(encode).toThrow(TIMED_OUT);
         expect(await remote(owner, identity, [2]).toHere()).toBe(2);
         rref.dispose();

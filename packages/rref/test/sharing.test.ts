@@ -1,5 +1,5 @@
 /** Making RRefs, sharing them in all ways, and what everybody sees of them. */
-import { getWorkerInfo, rpcAsync, rpcFunction, rpcSync, currentAgent, type RpcAgent } from '@backwire/rpc';
+import { rpcAsync, rpcFunction, rpcSync, currentAgent, type RpcAgent } from '@backwire/rpc';
 import { add, ones, type Tensor, tensor } from '@backwire/tensor';
 import { registerValueType } from '@backwire/wire';
 import { describe, expect, it } from 'vitest';

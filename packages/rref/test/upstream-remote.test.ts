@@ -21,7 +21,9 @@ const resolver = rpcFunction('upstream-remote/resolver', (to: string, x: Tensor,
 const chained = rpcFunction('upstream-remote/chained', (to: string, x: Tensor, y: Tensor, z: number) =>
   rpcAsync(to, add, [x, y]).then((sum) => sum.add(z)),
 );
-const asyncAdd = rpcFunction('upstream-remote/async-add', (to: string, x: Tensor, y: Tensor) => rpcAsync(to, add, [x, y]));
+const asyncAdd = rpcFunction('upstream-remote/async-add', (to: string, x: Tensor, y: Tensor) =>
+  rpcAsync(to, add, [x, y]),
+);
 const nested = rpcFunction('upstream-remote/nested', (to: string, x: Tensor, y: Tensor, z: number) =>
   rpcAsync(to, asyncAdd, [to, x, y]).then((sum) => sum.add(z)),
 );
@@ -108,7 +110,9 @@ describe('remote of an asynchronous function', () => {
   it('says cancelled in words when its signal has aborted', () =>
     withGroup(2, async () => {
       const reason = new Error('not any more');
-      const error = await failure(remote('w1', sumOf, [ones([1]), ones([1])], { signal: AbortSignal.abort(reason) }).toHere());
+      const error = await failure(
+        remote('w1', sumOf, [ones([1]), ones([1])], { signal: AbortSignal.abort(reason) }).toHere(),
+      );
       expect(rpcInfo(error)?.code).toBe('cancelled');
       expect(error.message).toContain('cancelled');
       await pause();

@@ -136,7 +136,12 @@ describe.each([
     withGroup(3, async () => {
       const [a, b] = [remote('w1', add, [make(), or(1)]), remote('w1', add, [make(), or(2)])];
       const sum = remote('w1', myRRefFunction, [a, b]);
-      equal(await sum.toHere(), make().add(or(1)).add(make().add(or(2))));
+      equal(
+        await sum.toHere(),
+        make()
+          .add(or(1))
+          .add(make().add(or(2))),
+      );
     }));
 
   it.each([
@@ -147,7 +152,10 @@ describe.each([
       const a = remote('w1', myFunction, [make(), or(1), or(2)]);
       const b = remote('w1', myFunction, [make(), or(3), or(4)]);
       const sum = way === 'call' ? rpcSync(to, myRRefFunction, [a, b]) : remote(to, myRRefFunction, [a, b]).toHere();
-      const expected = make().add(or(1)).add(or(2)).add(make().add(or(3)).add(or(4)));
+      const expected = make()
+        .add(or(1))
+        .add(or(2))
+        .add(make().add(or(3)).add(or(4)));
       equal(await sum, expected);
     }),
   );
