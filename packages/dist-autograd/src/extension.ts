@@ -28,6 +28,9 @@ import {
 /** The name peers compare in the handshake. */
 export const EXTENSION_NAME = 'dist-autograd';
 
+/** What profiles call a pass as a whole, on the worker that began it. PyTorch's name for it. */
+const BACKWARD_EVENT = 'torch::distributed::autograd::backward';
+
 export class AutogradSession implements ExtensionSession, ExtensionInternals, Wrapping {
   readonly host: ExtensionHost;
   readonly contexts: ContextTable<LiveContext>;
@@ -84,7 +87,8 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
 
   /** Runs a pass from `roots`, which are on this worker. Also what `RRef.backward` calls on the owner. */
   backward(id: bigint, roots: readonly Tensor[], options: BackwardOptions = {}): Promise<void> {
-    return this.runner.backward(() => this.find(id), roots, options);
+    const run = (): Promise<void> => this.runner.backward(() => this.find(id), roots, options);
+    return ambient().profile?.during?.(BACKWARD_EVENT, run) ?? run();
   }
 
   /** Fails the pass in progress in a context, here and everywhere. */

@@ -1,5 +1,5 @@
 /** @file The ambient profiler: a recorder and the event that whatever happens now is inside of. */
-import { ambient, type OpObserver } from '@backwire/tensor/internal';
+import { ambient, runWith, type OpObserver } from '@backwire/tensor/internal';
 import { NO_EVENT, type Recorder } from './recorder.ts';
 
 /** Sits in the `profile` slot of the ambient record, and is what tensor operations report to. */
@@ -28,6 +28,11 @@ export class ProfileScope implements OpObserver {
       const index = this.open.pop();
       if (index !== undefined && index !== NO_EVENT) this.recorder.end(index);
     }
+  }
+
+  during<T>(name: string, fn: () => Promise<T>): Promise<T> {
+    const event = this.recorder.begin('scope', name, this.innermost());
+    return runWith({ profile: this.inside(event) }, fn).finally(() => this.recorder.end(event));
   }
 
   /** What an event that begins now is inside of. */

@@ -28,6 +28,8 @@ export interface Ambient {
 export interface OpObserver {
   begin(name: string, inputs: readonly unknown[]): unknown;
   end(token: unknown, output: unknown): void;
+  /** Runs `fn` inside of an event of that name, which lasts until its promise settles. */
+  during?<T>(name: string, fn: () => Promise<T>): Promise<T>;
 }
 
 const ROOT: Ambient = Object.freeze({
