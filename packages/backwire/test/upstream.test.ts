@@ -9,7 +9,6 @@ import {
   nn,
   ones,
   optim,
-  profiler,
   randn,
   remote,
   remoteFunction,
@@ -121,40 +120,6 @@ describe('calls', () => {
       // Whoever waits for it again gets it at once, before anything that comes later.
       expect(await Promise.race([call.then(() => 'call'), new Promise((resolve) => setImmediate(resolve, 'later'))])).toBe('call'); // prettier-ignore
     }));
-});
-
-describe('a profile', () => {
-  it.each(['sync', 'async', 'remote'] as const)(
-    'has the event of a built-in call here, and what ran there under its worker: %s',
-    (mode) =>
-      onFirst(3, async () => {
-        for (const label of [undefined, 'foo']) {
-          const run = async (): Promise<void> => {
-            const args = [ones([1]), ones([1])] as const;
-            if (mode === 'remote') {
-              using rref = remote('worker1', add, [...args]);
-              await rref.toHere();
-            } else await (mode === 'sync' ? rpcSync : rpcAsync)('worker1', add, [...args]);
-          };
-          const recorded = await profiler.profile(() =>
-            label === undefined ? run() : profiler.recordFunction(label, run),
-          );
-          const events = recorded.profile.events();
-          const [call, ...others] = events.filter(({ name }) => name.startsWith(`rpc_${mode}#aten::add`));
-          expect(others.every(({ node }) => node !== 0)).toBe(true);
-          expect(call).toMatchObject({ name: `rpc_${mode}#aten::add(worker0 -> worker1)`, node: 0 });
-          const there = events.filter(({ node }) => node === 1);
-          expect(there.length).toBeGreaterThanOrEqual(1);
-          expect(there.some(({ name }) => name.includes('aten::add'))).toBe(true);
-          expect(events.every(({ node }) => node === 0 || node === 1)).toBe(true);
-          if (label === undefined) continue;
-          const scope = events.find(({ name }) => name === label)!;
-          expect(scope.node).toBe(0);
-          expect(scope.startUs).toBeLessThanOrEqual(call!.startUs);
-          expect(scope.startUs + scope.durationUs).toBeGreaterThanOrEqual(call!.startUs + call!.durationUs);
-        }
-      }),
-  );
 });
 
 describe('faults on purpose', () => {

@@ -74,8 +74,8 @@ const on = <T>(rank: number, fn: () => T): T => {
 };
 
 describe('the key of a call', () => {
-  it('has mode, function, caller and callee', () => {
-    expect(profilingKey('async', 'aten::add', 'w0', 'w1')).toBe('rpc_async#aten::add(w0 -> w1)');
+  it.each(['sync', 'async', 'remote'])('has mode, function, caller and callee: %s', (mode) => {
+    expect(profilingKey(mode, 'aten::add', 'w0', 'w1')).toBe(`rpc_${mode}#aten::add(w0 -> w1)`);
   });
 });
 

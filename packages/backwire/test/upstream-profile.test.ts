@@ -1,0 +1,276 @@
+/** @file PyTorch's tests of profiles, with the programs and the comparisons of the originals; worker 1 of three drives. */
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import {
+  add,
+  createAgent,
+  distAutograd,
+  mul,
+  ones,
+  profiler,
+  rand,
+  remote,
+  rpcAsync,
+  rpcFunction,
+  rpcSync,
+  sub,
+  tensor,
+  type RpcAgent,
+  type RpcOptions,
+  type RRef,
+  type Tensor,
+} from '../src/index.ts';
+
+type ProfileEvent = ReturnType<profiler.Profile['events']>[number];
+type Mode = 'sync' | 'async' | 'remote';
+
+let agents: RpcAgent[] = [];
+let groups = 0;
+afterEach(async () => {
+  await Promise.all(agents.splice(0).map((agent) => agent.shutdown({ timeoutMs: 10_000, onLeak: 'throw' })));
+});
+const SELF = 1;
+const OTHERS = [0, 2];
+/** Runs `fn` on worker 1 of three. */
+async function onSecond<T>(fn: () => Promise<T>, options: Partial<RpcOptions> = {}): Promise<T> {
+  const store = `memory://umbrella-profile-${groups++}`;
+  agents = await Promise.all(
+    [0, 1, 2].map((rank) => createAgent({ name: `worker${rank}`, rank, worldSize: 3, store, ...options })),
+  );
+  return (agents[SELF] as RpcAgent).run(fn);
+}
+
+const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+const operations = (): void => {
+  let t = add(ones([1]), ones([1]));
+  t = mul(t, t).relu();
+  t.sigmoid();
+};
+const withOperations = rpcFunction('upstream-profile/operations', (label?: string): void =>
+  label === undefined ? operations() : profiler.recordFunction(label, operations),
+);
+const sleep = rpcFunction('upstream-profile/sleep', async (x: Tensor, y: Tensor) => {
+  await pause(10);
+  return mul(x, y);
+});
+const slowAdd = rpcFunction('upstream-profile/slow-add', async (x: Tensor, y: Tensor) => {
+  await pause(10);
+  return add(x, y);
+});
+const slowAsyncAdd = rpcFunction('upstream-profile/slow-async-add', (to: string, x: Tensor, y: Tensor) =>
+  rpcAsync(to, slowAdd, [x, y]),
+);
+const eventsOf = rpcFunction('upstream-profile/events-of', async (rref: RRef<profiler.ServerProfiler>) =>
+  (await rref.localValue()).events().map((call) => call.map(({ name }) => name)),
+);
+
+const key = (mode: Mode, fn: string, from: number, to: number): string =>
+  `rpc_${mode}#${fn}(worker${from} -> worker${to})`;
+const REMOTE = '#remote_op: ';
+const names = (events: readonly ProfileEvent[]): string[] => events.map(({ name }) => name);
+const end = (event: ProfileEvent): number => event.startUs + event.durationUs;
+const recorded = async (fn: () => unknown, options?: profiler.ProfileOptions): Promise<readonly ProfileEvent[]> =>
+  (await profiler.profile(fn, options)).profile.events();
+
+const SLOW_CALLS: readonly [string, Partial<RpcOptions>][] = [
+  ['many handlers', {}],
+  ['one handler at a time', { maxConcurrentCalls: 1 }],
+];
+
+describe.each(SLOW_CALLS)('a profile, with %s', (_, options) => {
+  it.each(
+    (['sync', 'async', 'remote'] as const).flatMap((mode) => [
+      [mode, 'a built-in operation', mul, 'aten::mul'] as const,
+      [mode, 'a function', sleep as unknown as typeof mul, 'upstream-profile/sleep'] as const,
+    ]),
+  )('has the event of a call (%s) of %s here, and what ran there under its worker', (mode, _kind, fn, name) =>
+    onSecond(async () => {
+      for (const [to, label] of [[2], [2, 'foo'], ...(mode === 'remote' ? [[SELF] as const] : [])] as const) {
+        const run = async (): Promise<void> => {
+          const args: [Tensor, Tensor] = [ones([1]), ones([1])];
+          if (mode !== 'remote') return void (await (mode === 'sync' ? rpcSync : rpcAsync)(to, fn, args));
+          using rref = remote(to, fn, args);
+          await rref.toHere();
+          // The value of this worker is there before the answer that brings what making it did.
+          await expect.poll(() => agents[SELF]?.debugInfo()['num_profiled_calls']).toBe(0);
+        };
+        const events = await recorded(() => (label === undefined ? run() : profiler.recordFunction(label, run)));
+        const calls = events.filter((event) => event.name.startsWith(`rpc_${mode}#`) && !event.name.includes(REMOTE));
+        expect(names(calls)).toEqual([key(mode, name, SELF, to)]);
+        const call = calls[0]!;
+        expect(call).toMatchObject({ node: SELF, isRemote: false });
+        const there = events.filter((event) => event.node === to && event !== call);
+        expect(names(there).some((each) => each.endsWith('aten::mul'))).toBe(true);
+        expect(events.every(({ node }) => node === SELF || node === to)).toBe(true);
+        if (to !== SELF) expect(there.every(({ isRemote }) => isRemote)).toBe(true);
+        if (label === undefined) continue;
+        const scope = events.find((event) => event.name === label)!;
+        expect(scope.node).toBe(SELF);
+        expect(scope.startUs).toBeLessThanOrEqual(call.startUs);
+        expect(end(scope)).toBeGreaterThanOrEqual(end(call));
+        expect(events.indexOf(scope)).toBeLessThan(events.indexOf(call));
+      }
+    }, options),
+  );
+
+  it('has the operations of a function on another worker, in their order, with its node', () =>
+    onSecond(async () => {
+      const here = names(await recorded(() => withOperations()));
+      expect(here).toEqual(expect.arrayContaining(['aten::add', 'aten::mul', 'aten::relu', 'aten::sigmoid']));
+      for (const to of OTHERS) {
+        const events = await recorded(() => rpcAsync(to, withOperations));
+        const call = key('async', 'upstream-profile/operations', SELF, to);
+        const there = events.filter(({ isRemote }) => isRemote);
+        expect(names(there)).toEqual(here.map((name) => `${call}${REMOTE}${name}`));
+        expect(there.map(({ node }) => node)).toEqual(here.map(() => to));
+        expect(events.filter(({ name }) => name === call).map(({ node }) => node)).toEqual([SELF]);
+      }
+    }, options));
+
+  it('has a call that a handler makes under its own worker, and what that did under the last', () =>
+    onSecond(async () => {
+      const events = await recorded(() => rpcAsync(2, slowAsyncAdd, ['worker0', ones([2]), ones([2])]));
+      const first = key('async', 'upstream-profile/slow-async-add', SELF, 2);
+      const second = `${first}${REMOTE}${key('async', 'upstream-profile/slow-add', 2, 0)}`;
+      const like = (name: string): unknown[] =>
+        events.filter((event) => event.name === name).map(({ node, isRemote }) => [node, isRemote]);
+      expect(like(first)).toEqual([[SELF, false]]);
+      expect(like(second)).toEqual([[2, true]]);
+      expect(like(`${second}${REMOTE}aten::add`)).toEqual([[0, true]]);
+    }, options));
+
+  it('has a call whose message is wrapped twice, with a context outside or inside of the profile', () =>
+    onSecond(async () => {
+      const leaf = (): Tensor => tensor(1, { requiresGrad: true });
+      const call = (): Promise<Tensor> => rpcAsync(2, mul, [leaf(), leaf()]);
+      const outside = await distAutograd.context(() => recorded(call));
+      const inside = await recorded(() => distAutograd.context(call));
+      const name = key('async', 'aten::mul', SELF, 2);
+      for (const events of [outside, inside]) {
+        const there = events.filter((event) => event.name === `${name}${REMOTE}aten::mul`);
+        expect(there.map(({ node, isRemote }) => [node, isRemote])).toEqual([[2, true]]);
+        expect(events.filter((event) => event.name === name).map(({ node }) => node)).toEqual([SELF]);
+      }
+    }, options));
+});
+
+it('profiles at the same time keep their keys, on every worker', () =>
+  onSecond(async () => {
+    const here = names(await recorded(() => withOperations()));
+    for (const to of OTHERS) {
+      const both = await Promise.all([0, 1].map(() => recorded(() => rpcAsync(to, withOperations))));
+      for (const events of both) {
+        const call = key('async', 'upstream-profile/operations', SELF, to);
+        const there = events.filter(({ isRemote }) => isRemote);
+        expect(names(there)).toEqual(here.map((name) => `${call}${REMOTE}${name}`));
+        expect(there.every(({ node }) => node === to)).toBe(true);
+        expect(names(events).filter((name) => !name.includes(REMOTE))).toEqual([call]);
+      }
+    }
+  }));
+
+it('shapes of a call are those of the operation here', () =>
+  onSecond(async () => {
+    const [x, y] = [ones([100]), ones([100])];
+    const there = await recorded(() => rpcSync(2, add, [x, y]), { recordShapes: true });
+    const here = await recorded(() => add(x, y), { recordShapes: true });
+    const shapes = (events: readonly ProfileEvent[]): unknown =>
+      events.find((event) => event.name.endsWith('aten::add'))?.shapes;
+    const remoteAdd = there.filter(({ isRemote }) => isRemote);
+    expect(shapes(remoteAdd)).toEqual([[100], [100]]);
+    expect(shapes(remoteAdd)).toEqual(shapes(here));
+  }));
+
+it('memory of a call comes over the wire when it is asked for, and else does not', () =>
+  onSecond(async () => {
+    const bytes = async (profileMemory: boolean): Promise<Set<number>> => {
+      const events = await recorded(() => rpcAsync(2, withOperations), { profileMemory });
+      return new Set(events.filter(({ isRemote }) => isRemote).map((event) => event.bytes ?? 0));
+    };
+    expect(await bytes(true)).not.toEqual(new Set([0]));
+    expect(await bytes(false)).toEqual(new Set([0]));
+  }));
+
+it('a trace file has the operations there and the call', () =>
+  onSecond(async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'backwire-trace-'));
+    try {
+      const { profile } = await profiler.profile(() => rpcAsync(2, withOperations));
+      await profile.writeChromeTrace(join(folder, 'trace.json'));
+      const { traceEvents } = JSON.parse(readFileSync(join(folder, 'trace.json'), 'utf8')) as {
+        traceEvents: { ph: string; name: string; pid: number }[];
+      };
+      const drawn = (pid: number): string[] =>
+        traceEvents.filter((event) => event.ph === 'X' && event.pid === pid).map(({ name }) => name);
+      const here = names(await recorded(() => withOperations()));
+      expect(drawn(2)).toEqual(expect.arrayContaining(here));
+      expect(drawn(SELF).join()).toContain('rpc_async#upstream-profile/operations');
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  }));
+
+it('a label of a function there comes back once, with the operations inside that it has here', () =>
+  onSecond(async () => {
+    /** What lies inside of the label, as its own worker names it. */
+    const inside = (events: readonly ProfileEvent[], node: number): string[] => {
+      const labels = events.filter(({ name }) => name.endsWith('##forward##'));
+      expect(labels.map((label) => label.node)).toEqual([node]);
+      const [label] = labels as [ProfileEvent];
+      return events
+        .filter((event) => event !== label && event.node === node)
+        .filter((event) => event.startUs >= label.startUs && end(event) <= end(label))
+        .map(({ name }) => name.split(REMOTE).at(-1) as string);
+    };
+    const here = inside(await recorded(() => withOperations('##forward##')), SELF);
+    expect(here).toEqual(expect.arrayContaining(['aten::add', 'aten::mul', 'aten::relu', 'aten::sigmoid']));
+    for (const to of OTHERS)
+      expect(inside(await recorded(() => rpcAsync(to, withOperations, ['##forward##'])), to)).toEqual(here);
+  }));
+
+it('a backward pass has its send and receive functions, each once on each worker, within its time', () =>
+  onSecond(async () => {
+    const events = await distAutograd.context(async (id) => {
+      const leaf = (): Tensor => Object.assign(rand([3, 3]), { requiresGrad: true });
+      const loss = (await rpcSync(2, add, [leaf(), leaf()])).sum();
+      return recorded(() => distAutograd.backward(id, [loss]));
+    });
+    const [pass, ...more] = events.filter(({ name }) => name === 'torch::distributed::autograd::backward');
+    expect(more).toEqual([]);
+    for (const name of ['SendRpcBackward', 'RecvRpcBackward']) {
+      const found = events.filter((event) => event.name.includes(name));
+      expect(found.map(({ node }) => node).sort()).toEqual([SELF, 2]);
+      for (const { durationUs } of found) expect(pass?.durationUs).toBeGreaterThan(durationUs);
+    }
+    const failed = await recorded(async () => {
+      await expect(distAutograd.backward(1n, [])).rejects.toThrow('Could not find autograd context');
+      await pause(20);
+    });
+    expect(names(failed)).toEqual(['torch::distributed::autograd::backward']);
+    expect(failed[0]?.durationUs).toBeLessThan(20_000);
+  }));
+
+it('server profilers made and switched by another worker nest: each has what ran while it was on', () =>
+  onSecond(async () => {
+    const [x, y] = [tensor(1), tensor(2)];
+    const outer = remote(2, profiler.ServerProfiler);
+    await outer.rpcSync().enter();
+    await rpcSync(2, add, [x, y]);
+    const inner = remote(2, profiler.ServerProfiler);
+    await inner.rpcSync().enter();
+    await rpcSync(2, sub, [x, y]);
+    await inner.rpcSync().exit();
+    await outer.rpcSync().exit();
+    // Each call is a list: what was called, and what it did. Those that switch profilers are calls, too.
+    const calls = async (of: RRef<profiler.ServerProfiler>): Promise<string[][]> =>
+      (await rpcSync(2, eventsOf, [of])).filter(([whole]) => whole?.startsWith('aten::'));
+    expect(await calls(inner)).toEqual([['aten::sub', 'aten::sub']]);
+    expect(await calls(outer)).toEqual([
+      ['aten::add', 'aten::add'],
+      ['aten::sub', 'aten::sub'],
+    ]);
+    expect(await inner.rpcSync().table()).toContain('aten::sub');
+    expect(await outer.rpcSync().table()).toContain('aten::add');
+  }));
