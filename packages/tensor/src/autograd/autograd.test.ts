@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import {
   DisposedError,
+  concat,
   customFunction,
   detectAnomaly,
   enableGrad,
@@ -118,6 +119,11 @@ describe('backward', () => {
     expect(y.gradFn?.nextFunctions[0]?.name).toBe('MulBackward0');
     expect(y.gradFn?.nextFunctions[0]?.nextFunctions[0]?.name).toBe('AccumulateGrad');
     expect([x.isLeaf, y.isLeaf, y.requiresGrad]).toEqual([true, false, true]);
+    // PyTorch's names, where ours are others too.
+    const sparse = sparseCooTensor(tensor([[0]], { dtype: 'int64' }), leaf([1]), [2]);
+    expect(sparse.add(sparse).gradFn?.name).toBe('AddBackward0');
+    expect(concat([x, x]).gradFn?.name).toBe('CatBackward0');
+    expect(x.logSumExp(0).gradFn?.name).toBe('LogsumexpBackward0');
   });
 });
 

@@ -21,7 +21,7 @@ export interface Op<A> {
 
 /** Defines an operation. */
 export function defineOp<A = undefined>(name: string, torch: string, takes: Takes, forward: Op<A>['forward']): Op<A> {
-  const gradName = `${name[0]?.toUpperCase() ?? ''}${name.slice(1)}Backward0`;
+  const gradName = `${torch.replace(/(?:^|_+)([a-z0-9])/g, (_, letter: string) => letter.toUpperCase())}Backward0`;
   return { name, gradName, torch: `aten::${torch}`, takes, forward };
 }
 
