@@ -1,6 +1,6 @@
 /** @file Embedding and EmbeddingBag with sparse gradients: their ids are saved values of the graph. */
 import { describe, expect, it } from 'vitest';
-import { nn, scope, tensor, type Tensor } from '../index.ts';
+import { nn, noGrad, scope, tensor, type Tensor } from '../index.ts';
 
 const ids = (...values: number[]): Tensor => tensor(values, { dtype: 'int64' });
 const dense = (module: nn.Embedding | nn.EmbeddingBag): unknown => module.weight.grad?.toDense().toArray();
@@ -40,5 +40,25 @@ describe.each([false, true])('an embedding (sparse: %s)', (sparse) => {
     bag.forward(at, ids(0)).sum().backward();
     at.fill_(2);
     expect(dense(bag)).toEqual([[1], [1], [0]]);
+  });
+
+  it('scales rows by the weights of samples, which have gradients too', () => {
+    const bag = new nn.EmbeddingBag(3, 2, { sparse, mode: 'sum' });
+    noGrad(() => bag.weight.copy_(tensor([[1, 2], [3, 4], [5, 6]]))); // prettier-ignore
+    const weights = tensor([0.5, 2, 1], { requiresGrad: true });
+    const out = bag.forward(ids(2, 0, 2), ids(0, 2), weights);
+    out.mul(tensor([[1, 2], [3, 4]])).sum().backward(); // prettier-ignore
+    expect(out.toArray()).toEqual([[4.5, 7], [5, 6]]); // prettier-ignore
+    expect(bag.weight.grad?.layout).toBe(sparse ? 'sparse_coo' : 'strided');
+    expect(dense(bag)).toEqual([[2, 4], [0, 0], [3.5, 5]]); // prettier-ignore
+    expect(weights.grad?.toArray()).toEqual([17, 5, 39]);
+  });
+
+  it('refuses weights of samples that do not fit', () => {
+    const [at, offsets, weights] = [ids(0, 1), ids(0), tensor([1, 1])];
+    const sums = new nn.EmbeddingBag(3, 2, { sparse, mode: 'sum' });
+    expect(() => new nn.EmbeddingBag(3, 2, { sparse }).forward(at, offsets, weights)).toThrow("with mode 'sum' only");
+    expect(() => sums.forward(at, offsets, weights.to('float64'))).toThrow('perSampleWeights are float64');
+    expect(() => sums.forward(at, offsets, tensor([1]))).toThrow('shape [1], but ids have [2]');
   });
 });

@@ -1,5 +1,5 @@
 /** @file Embedding and EmbeddingBag: rows of a table, whose gradient may stay sparse. */
-import { tensor } from '../creation.ts';
+import { tensor, zeros } from '../creation.ts';
 import { fromArray } from '../host.ts';
 import { rpcName } from '../named.ts';
 import { defineOp } from '../ops/define.ts';
@@ -140,14 +140,18 @@ export class EmbeddingBag extends Module {
 
   /**
    * Ids [bags, n] → [bags, dim], or flat ids [n] with `offsets` [bags], the position where each bag starts (the first must be 0,
-   * and they must not fall). An empty bag gives zeros.
+   * and they must not fall). An empty bag gives zeros. `perSampleWeights`, of the shape of `ids` and the dtype of the weight, scale the
+   * rows before they are summed; they go with mode 'sum' only.
    */
-  forward(ids: Tensor, offsets?: Tensor): Tensor {
+  forward(ids: Tensor, offsets?: Tensor, perSampleWeights?: Tensor): Tensor {
     check('EmbeddingBag', each(FLOAT), [this.weight]);
     const { bags, bagOf, sizes } = offsets === undefined ? evenBags(ids) : bagsFrom(ids, offsets);
     const rows = ids.reshape([ids.size]);
     const at = fromArray(bagOf, 'int64', [ids.size]);
-    const sums = embeddingBag(this.weight, rows, at, bags, this.sparseGradient);
+    const sums =
+      perSampleWeights === undefined
+        ? embeddingBag(this.weight, rows, at, bags, this.sparseGradient)
+        : this.weighted(rows, at, bags, this.scales(ids, perSampleWeights));
     const { dtype } = sums;
     if (this.mode === 'sum') return sums;
     return sums.div(
@@ -156,6 +160,28 @@ export class EmbeddingBag extends Module {
         { dtype },
       ).unsqueeze(1),
     );
+  }
+
+  /** The sums of the rows of each bag, each times its weight. */
+  private weighted(rows: Tensor, bagOf: Tensor, bags: number, scales: Tensor): Tensor {
+    const found = lookup(this.weight, rows, this.sparseGradient).mul(scales);
+    return zeros([bags, this.weight.shape[1] as number], { dtype: found.dtype }).indexAdd(0, bagOf, found);
+  }
+
+  /** The weights of samples as a column. */
+  private scales(ids: Tensor, weights: Tensor): Tensor {
+    const { dtype } = this.weight;
+    if (this.mode !== 'sum')
+      throw new TypeError(
+        `EmbeddingBag takes perSampleWeights with mode 'sum' only; this one's mode is '${this.mode}'`,
+      );
+    if (weights.dtype !== dtype)
+      throw new TypeError(`EmbeddingBag: perSampleWeights are ${weights.dtype}, but its weight is ${dtype}`);
+    if (String(weights.shape) !== String(ids.shape))
+      throw new RangeError(
+        `EmbeddingBag: perSampleWeights have shape [${weights.shape.join(', ')}], but ids have [${ids.shape.join(', ')}]`,
+      );
+    return weights.reshape([ids.size, 1]);
   }
 }
 
