@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
-import { remote } from '@backwire/rref';
-import { manualSeed, nn, ones, type Parameter, rpcName, tensor, type Tensor } from '@backwire/tensor';
+import { remote, type RRef } from '@backwire/rref';
+import { manualSeed, nn, noGrad, ones, type Parameter, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { encodeValue } from '@backwire/wire';
 import { expectClean, leaf, useAgents } from '../test/agents.ts';
 import { backward, context, getGradients, RemoteModule } from './index.ts';
@@ -16,8 +16,7 @@ class Greeter extends nn.Module {
   constructor(value: number) {
     super();
     this.weight = new nn.Linear(1, 1, { bias: false }).weight;
-    this.weight.requiresGrad = true;
-    void value;
+    noGrad(() => this.weight.copy_(tensor([[value]])));
   }
   forward(x: Tensor, count: number, options: { word?: string } = {}): [string, number, Tensor] {
     return [options.word ?? 'default', count, x.mul(this.training ? 1 : -1)];
@@ -85,6 +84,8 @@ describe('RemoteModule', () => {
       const [all, own] = await Promise.all([module.remoteParameters(), module.remoteParameters(false)]);
       expect([all.length, own.length]).toEqual([3, 1]);
       expect(all.every((rref) => rref.ownerName() === 'w1')).toBe(true);
+      expect((await own[0]!.toHere()).toArray()).toEqual([[1]]);
+      expect((await all[0]!.toHere()).toArray()).toEqual([[1]]);
       expect((await all[1]!.toHere()).shape).toEqual([2, 2]);
       for (const rref of [...all, ...own]) rref.dispose();
     }));
@@ -94,6 +95,9 @@ describe('RemoteModule', () => {
       const first = await RemoteModule.create('w1', nn.Linear, [2, 1]);
       const rref = first.getModuleRRef();
       expect([rref.ownerName(), rref.isOwner()]).toEqual(['w1', false]);
+      expect(first.getModuleRRef()).toBe(rref);
+      const parameters = await Promise.all((await first.remoteParameters()).map((parameter) => parameter.toHere()));
+      expect(await rpcSync('w1', parametersOf, [rref])).toEqual(parameters.map((parameter) => parameter.toArray()));
       const second = await RemoteModule.fromModuleRRef('w1/cpu', rref);
       const x = ones([1, 2]);
       expect((await second.forward(x)).toArray()).toEqual((await first.forward(x)).toArray());
@@ -115,6 +119,52 @@ describe('RemoteModule', () => {
       expect(await sign()).toEqual([1]);
       new nn.Sequential(module, new nn.Linear(1, 1)).eval();
       expect(await sign()).toEqual([-1]);
+    }));
+
+  it('can be made of the RRef of a module on a third worker, for the other two to use', () =>
+    at(0, async () => {
+      const first = await RemoteModule.create('w1', Greeter, [1]);
+      const second = await rpcSync('w2', makeOfRRef, ['w1', first.getModuleRRef()]);
+      expect(second).toBeInstanceOf(RemoteModule);
+      const results = [
+        await rpcSync('w1', greet, [first, ones([1]), 2, '3']),
+        await rpcSync('w2', greet, [second, ones([1]), 2, '3']),
+      ];
+      for (const [word, count, out] of results) expect([word, count, out.toArray()]).toEqual(['3', 2, [1]]);
+    }));
+
+  it('knows which mode it is in there, by its RRef', () =>
+    at(0, async () => {
+      const module = await RemoteModule.create('w1', Greeter, [1]);
+      for (const mode of [true, false]) {
+        if (mode) module.train();
+        else module.eval();
+        expect(await rpcSync('w1', isTraining, [module.getModuleRRef()])).toBe(mode);
+      }
+    }));
+
+  it('supports of what modules can do here only what it says', () =>
+    at(0, async () => {
+      const module = (await RemoteModule.create('w1', Greeter, [1])) as unknown as Record<string, () => unknown>;
+      const names = Object.getOwnPropertyNames(nn.Module.prototype).filter(
+        (name) => name !== 'constructor' && !PRIVATE.includes(name),
+      );
+      const refused = names.filter((name) => {
+        if (typeof module[name] !== 'function') return false;
+        try {
+          module[name]();
+          return false;
+        } catch (error) {
+          expect((error as Error).message).toContain(`Method \`\`${name}\`\` not supported for RemoteModule`);
+          return true;
+        }
+      });
+      const allowed = ['train', 'eval', 'namedParameters'];
+      expect(refused.toSorted()).toEqual(
+        ['parameters', 'namedChildren', 'registerBuffer', 'stateDict', 'loadStateDict'].toSorted(),
+      );
+      expect(names.filter((name) => !refused.includes(name)).toSorted()).toEqual(allowed.toSorted());
+      expect(() => module['parameters']!()).toThrow('Please use ``remoteParameters`` instead.');
     }));
 
   it.each(['parameters', 'namedChildren', 'stateDict', 'loadStateDict', 'registerBuffer'] as const)(
@@ -139,8 +189,13 @@ describe('RemoteModule', () => {
       const x = ones([1, 2]);
       const [out, fields, device] = await rpcSync('w2', useModule, [module, x]);
       expect(out.toArray()).toEqual((await module.forward(x)).toArray());
-      expect(fields).not.toContain('extra');
+      const here = await RemoteModule.create('w1', nn.Linear, [2, 1]);
+      expect(fields).toEqual(Object.keys(here));
+      expect(Object.keys(module)).toContain('extra');
       expect(device).toBe('w1/cpu');
+      const greeter = await RemoteModule.create('w1', Greeter, [1]);
+      const [word, count, tripled] = await rpcSync('w2', greet, [greeter, ones([1]), 2, '3']);
+      expect([word, count, tripled.toArray()]).toEqual(['3', 2, [1]]);
     }));
 
   it('cannot be serialised but in a call', () =>
@@ -166,6 +221,22 @@ describe('RemoteModule', () => {
   });
 });
 
+/** Of `nn.Module`, and no business of programs. */
+const PRIVATE = ['listParameters', 'collectState', 'fields'];
+const parametersOf = rpcFunction('remote-module/parameters-of', async (rref: RRef<nn.Module>) =>
+  (await rref.localValue()).parameters().map((parameter) => parameter.toArray()),
+);
+const isTraining = rpcFunction(
+  'remote-module/is-training',
+  async (rref: RRef<nn.Module>) => (await rref.localValue()).training,
+);
+const makeOfRRef = rpcFunction('remote-module/make-of-rref', (device: string, rref: RRef<Greeter>) =>
+  RemoteModule.fromModuleRRef(device, rref),
+);
+const greet = rpcFunction(
+  'remote-module/greet',
+  (module: RemoteModule<Greeter>, x: Tensor, count: number, word: string) => module.forward(x, count, { word }),
+);
 const gradients = rpcFunction('remote-module/gradients', (id: bigint) =>
   [...getGradients(id)].map(([, g]) => g.toArray()),
 );
@@ -177,4 +248,3 @@ const useModule = rpcFunction(
     module.remoteDevice,
   ],
 );
-void tensor;

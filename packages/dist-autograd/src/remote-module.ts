@@ -209,7 +209,9 @@ const parameterRRefs = systemFunction(
 const setMode = systemFunction(
   'backwire/remote-module.train',
   async (rref: RRef<AnyModule>, mode: boolean): Promise<void> => {
-    publishing(await moduleAt(rref)).train(mode === true);
+    if (!isRRef(rref)) throw malformed();
+    // No step more than a function has that looks at the module: what is called after `train()` sees its mode.
+    publishing(asModule(await rref.localValue())).train(mode === true);
   },
   MODULES,
 );
