@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
 import { createRRef, remote, type RRef } from '@backwire/rref';
-import { matmul, optim, rpcName, tensor, type Tensor } from '@backwire/tensor';
+import { manualSeed, matmul, optim, rand, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { expectClean, leaf, useAgents } from '../test/agents.ts';
 import { backward, context, DistributedOptimizer } from './index.ts';
 
@@ -101,6 +101,103 @@ function local(options: { lr: number; momentum?: number }): unknown[] {
   return models.map((model) => model.values());
 }
 
+/** PyTorch's module: one weight, the same in every process. */
+class MyModule {
+  static readonly [rpcName] = 'optimizer/MyModule';
+  readonly w: Tensor;
+  constructor(requiresGrad = true) {
+    manualSeed(0);
+    this.w = Object.assign(rand([3, 3]), { requiresGrad });
+  }
+  forward(t: Tensor): Tensor {
+    return this.w.matmul(t);
+  }
+  weightRRef(): RRef<Tensor> {
+    return createRRef(this.w);
+  }
+  weight(): Tensor {
+    return this.w;
+  }
+}
+rpcClass(MyModule, { methods: ['forward', 'weightRRef', 'weight'] });
+
+/**
+ * PyTorch's program: two modules after one another on two workers, a pass and a step, and the same here.
+ * @returns the weights before, there, and here.
+ */
+async function stepOf(
+  name: OptimizerName,
+  options: object,
+  second = true,
+): Promise<Record<'before' | 'there' | 'here', unknown[]>> {
+  manualSeed(1);
+  const [t1, t2] = [rand([3, 3]), rand([3, 3])].map((t) => Object.assign(t, { requiresGrad: true })) as [
+    Tensor,
+    Tensor,
+  ];
+  const own = [new MyModule(), new MyModule(second)] as const;
+  const weights = own.map(({ w }) => w);
+  const before = weights.map((w) => w.toArray());
+  const optimizer = new (optim[name] as typeof optim.SGD)(weights, options as { lr: number });
+  own[1].forward(own[0].forward(t2)).add(t1).sum().backward();
+  optimizer.step();
+
+  const modules = [remote('w1', MyModule), remote('w2', MyModule, [second])] as const;
+  const params = await Promise.all(modules.map((module) => module.rpcSync().weightRRef()));
+  expect(await Promise.all(params.map(async (param) => (await param.toHere()).toArray()))).toEqual(before);
+  const distributedOptimizer = await DistributedOptimizer.create(optim[name], params, options as { lr: number }); // prettier-ignore
+  return context(async (id) => {
+    const hidden = await modules[0].rpcAsync().forward(t2);
+    const loss = (await modules[1].rpcAsync().forward(hidden)).add(t1).sum();
+    await backward(id, [loss]);
+    await distributedOptimizer.step(id);
+    const there = await Promise.all(modules.map(async (module) => (await module.rpcAsync().weight()).toArray()));
+    for (const rref of [...modules, ...params]) rref.dispose();
+    return { before, there, here: weights.map((w) => w.toArray()) };
+  });
+}
+type OptimizerName = 'Adagrad' | 'Adam' | 'AdamW' | 'SGD' | 'Adadelta' | 'RMSprop' | 'Adamax' | 'Rprop';
+const ADADELTA = { rho: 0.95 };
+
+describe('a step of two modules on two workers', () => {
+  const OPTIMIZERS: readonly [OptimizerName, object][] = [
+    ['Adagrad', { lr: 0.05 }],
+    ['Adam', { lr: 1e-2, amsgrad: true }],
+    ['AdamW', { lr: 0.05, amsgrad: true }],
+    ['SGD', { lr: 0.05 }],
+    ['SGD', { lr: 1e-3, momentum: 1, weightDecay: 1, nesterov: true }],
+    ['Adadelta', ADADELTA],
+    ['RMSprop', { lr: 0.05 }],
+    ['Adamax', { lr: 0.05 }],
+    ['Rprop', { lr: 0.05 }],
+  ];
+  it('changes both weights as one process does, by every optimizer', () =>
+    at(0, async () => {
+      for (const [name, options] of OPTIMIZERS) {
+        const { before, there, here } = await stepOf(name, options);
+        for (const i of [0, 1]) expect([name, there[i]]).not.toEqual([name, before[i]]);
+        expect([name, there]).toEqual([name, here]);
+      }
+      await expectClean(agents);
+    }));
+
+  it('leaves the weight alone that requires no gradient, as one process does', () =>
+    at(0, async () => {
+      for (const [name, options] of [
+        ['SGD', { lr: 0.05 }],
+        ['RMSprop', { lr: 0.05 }],
+        ['Rprop', { lr: 0.05 }],
+        ['Adadelta', ADADELTA],
+      ] as const) {
+        const { before, there, here } = await stepOf(name, options, false);
+        expect([name, there[0]]).not.toEqual([name, before[0]]);
+        expect([name, there[1]]).toEqual([name, before[1]]);
+        expect([name, there]).toEqual([name, here]);
+      }
+      await expectClean(agents);
+    }));
+});
+
 describe('DistributedOptimizer', () => {
   it('steps a model over two workers as one process does, with the same bits each run', async () => {
     const options = { lr: 0.05, momentum: 0.9 };
@@ -155,14 +252,18 @@ describe('DistributedOptimizer', () => {
 
   it('raises what a constructor or a step threw on its owner', () =>
     at(0, async () => {
-      const params = await Promise.all(
-        [remote('w1', Model, [2, 3]), remote('w2', Model, [2, 3])].map((model) => model.rpcSync().weightRRef()),
-      );
+      const models = [remote('w1', Model, [4, 3]), remote('w2', Model, [2, 4])] as const;
+      const params = await Promise.all(models.map((model) => model.rpcSync().weightRRef()));
       await expect(DistributedOptimizer.create(FailingConstructor, params, { lr: 0.1 })).rejects.toThrow(
         'Error creating optimizer.',
       );
       const opt = await DistributedOptimizer.create(FailingStep, params, { lr: 0.1 });
-      await context((id) => expect(opt.step(id)).rejects.toThrow('Error running optimizer.'));
+      const before = await Promise.all(models.map((model) => model.rpcSync().values()));
+      await context(async (id) => {
+        await backward(id, [(await models[1].rpcAsync().forward(await models[0].rpcAsync().forward(x))).sum()]);
+        await expect(opt.step(id)).rejects.toThrow('Error running optimizer.');
+      });
+      expect(await Promise.all(models.map((model) => model.rpcSync().values()))).toEqual(before);
       await expect(DistributedOptimizer.create(NotAnOptimizer as never, params)).rejects.toThrow(
         "class 'optimizer/NotAnOptimizer' is not an optimizer",
       );

@@ -1,10 +1,9 @@
 /** @file Several agents in one process for a test file, and functions that every worker serves. */
 import { afterAll, beforeAll, expect } from 'vitest';
-import { createAgent, rpcFunction, type RpcAgent } from '@backwire/rpc';
+import { createAgent, type RpcAgent } from '@backwire/rpc';
 import { rrefs } from '@backwire/rref';
 import { tensor, type Tensor } from '@backwire/tensor';
 import { distAutograd, distAutogradDebugInfo } from '../src/index.ts';
-import { sessionOf } from '../src/internal.ts';
 
 /** Starts `count` agents `w0`, `w1`, … before the tests of a file and ends them after. */
 export function useAgents(group: string, count: number): { at<T>(rank: number, fn: () => T): T; agents: RpcAgent[] } {
@@ -21,28 +20,6 @@ export function useAgents(group: string, count: number): { at<T>(rank: number, f
   });
   return { agents, at: (rank, fn) => (agents[rank] as RpcAgent).run(fn) };
 }
-
-/** What one worker has of a context: counts of functions, and the workers it knows. */
-export interface GraphView {
-  readonly sends: number;
-  readonly recvs: number;
-  readonly known: number[];
-  readonly sendEdges: (string | null)[][];
-  readonly contexts: number;
-}
-
-export const graphOf = rpcFunction('test/graphOf', (id: bigint): GraphView | null => {
-  const session = sessionOf();
-  const context = session.contexts.find(id);
-  if (context === undefined) return null;
-  return {
-    sends: context.sends.size,
-    recvs: context.recvCount,
-    known: [...context.known.keys()].sort(),
-    sendEdges: [...context.sends.values()].map((send) => send.nextFunctions.map((fn) => fn?.name ?? null)),
-    contexts: session.contexts.size,
-  };
-});
 
 /** A tensor of this shape filled with `value`, requiring grad. */
 export function leaf(shape: number[], value: number): Tensor {

@@ -1,15 +1,29 @@
 import { describe, expect, it } from 'vitest';
 import { rpcAsync, rpcFunction, rpcOneway, rpcSync, waitAll } from '@backwire/rpc';
 import { remote } from '@backwire/rref';
-import { add, type Tensor } from '@backwire/tensor';
+import { add, matmul, sparseCooTensor, tensor, type Tensor } from '@backwire/tensor';
 import { ambient } from '@backwire/tensor/internal';
-import { expectClean, filled, graphOf, leaf, useAgents } from './agents.ts';
+import { expectClean, filled, leaf, useAgents } from './agents.ts';
 import { backward, context, distAutogradDebugInfo, getGradients } from '../src/index.ts';
 import { AutogradSession, sessionOf } from '../src/internal.ts';
+import { publicId } from '../src/protocol/ids.ts';
 
 const { at, agents } = useAgents('contexts', 3);
 
 const addOnNext = rpcFunction('contexts/addOnNext', async (a: Tensor, b: Tensor) => rpcAsync('w2', add, [a, b]));
+const addNumbers = rpcFunction('contexts/addNumbers', (a: number, b: number) => a + b);
+/** PyTorch's sparse example. */
+function sparse(requiresGrad: boolean): Tensor {
+  const rows = tensor([[0, 1, 1], [2, 0, 2]], { dtype: 'int64' }); // prettier-ignore
+  return Object.assign(sparseCooTensor(rows, tensor([3.2, 4.1, 5.3]), [3, 3]), { requiresGrad });
+}
+/** Whether each worker has the context. */
+const known = (id: bigint): boolean[] => agents.map((agent) => sessionOf(agent).contexts.find(id) !== undefined);
+async function expectForgotten(id: bigint): Promise<void> {
+  expect(() => at(0, () => sessionOf().find(id))).toThrow(`Could not find autograd context with id: ${id}`);
+  await expect.poll(() => known(id), { timeout: 10_000 }).toEqual([false, false, false]);
+  await expectClean(agents);
+}
 const nothing = rpcFunction('contexts/nothing', () => undefined);
 const failing = rpcFunction('contexts/failing', (_: Tensor): Tensor => {
   throw new TypeError('no such sum');
@@ -78,6 +92,8 @@ describe('context', () => {
     await at(1, async () => {
       const first = await context(async (id) => id);
       expect(first >> 48n).toBe(1n);
+      // The last there is before the worker's bits.
+      expect(publicId(1, 2 ** 48 - 1)).toBe((1n << 48n) + 281_474_976_710_655n);
       for (let i = 0; i < 200; i++) {
         await context(async (id) => {
           ids.push(id);
@@ -111,26 +127,50 @@ describe('context', () => {
   });
 
   it.each([
-    ['tensors that require grad', () => [leaf([3], 1), leaf([3], 2)]],
-    ['tensors that do not', () => [filled([3], 1), filled([3], 2)]],
-  ] as const)('is released on every worker that saw it: %s', async (_, args) => {
-    await at(0, async () => {
-      await context(async (id) => {
-        const [a, b] = args() as [Tensor, Tensor];
-        await rpcAsync('w1', addOnNext, [a, b]);
-        await rpcAsync('w1', nothing);
-        expect((await rpcAsync('w1', graphOf, [id]))?.contexts).toBe(1);
-      });
-    });
-    await expectClean(agents);
+    ['tensors that require grad', add, () => [leaf([3, 3], 1), leaf([3, 3], 0)]],
+    ['tensors that do not', add, () => [filled([3, 3], 1), filled([3, 3], 1)]],
+    ['sparse tensors that require grad', add, () => [sparse(true), sparse(true)]],
+    ['sparse tensors that do not', add, () => [sparse(false), sparse(false)]],
+    ['no tensors', addNumbers as unknown as typeof add, () => [1, 1]],
+  ] as const)('is released on every worker that saw it: %s', async (_, fn, args) => {
+    const left = await at(0, () =>
+      context(async (id) => {
+        for (const to of ['w1', 'w2']) {
+          await rpcSync(to, fn, args() as [Tensor, Tensor]);
+          await rpcSync(to, nothing);
+        }
+        expect(known(id)).toEqual([true, true, true]);
+        return id;
+      }),
+    );
+    await expectForgotten(left);
+  });
+
+  it.each([
+    ['tensors', () => [leaf([3, 3], 1), leaf([3, 3], 0)]],
+    ['sparse tensors', () => [sparse(true), sparse(true)]],
+  ] as const)('is released on a worker that another one brought into it, of %s', async (_, args) => {
+    const left = await at(0, () =>
+      context(async (id) => {
+        await rpcSync('w1', addOnNext, args() as unknown as [Tensor, Tensor]);
+        expect(known(id)).toEqual([true, true, true]);
+        expect([...sessionOf().find(id).known.keys()]).toEqual([1]);
+        return id;
+      }),
+    );
+    await expectForgotten(left);
   });
 
   it('records the peers, also without tensors that require grad', async () => {
     await at(0, () =>
       context(async (id) => {
-        await rpcAsync('w1', addOnNext, [filled([2], 1), filled([2], 1)]);
-        await rpcAsync('w2', add, [leaf([2], 1), filled([2], 1)]);
-        expect([...sessionOf().find(id).known.keys()]).toEqual([1, 2]);
+        const peers = (): number[] => [...sessionOf().find(id).known.keys()];
+        for (const make of [filled, leaf])
+          for (const to of ['w1', 'w2']) {
+            await rpcSync(to, add, [make([3, 3], 1), make([3, 3], 0)]);
+            await rpcSync(to, nothing);
+            if (to === 'w2') expect(peers()).toEqual([1, 2]);
+          }
       }),
     );
   });
@@ -140,6 +180,7 @@ describe('context', () => {
       context(async (id) => {
         const a = leaf([2, 2], 1);
         await expect(rpcAsync('w1', failing, [a])).rejects.toThrow(new TypeError('no such sum'));
+        await expect(rpcSync('w1', matmul, [leaf([3, 3], 1), leaf([6, 6], 1)])).rejects.toThrow(/matmul|shape/);
         const y = await rpcAsync('w1', add, [a, a]);
         await backward(id, [y.sum()]);
         expect(getGradients(id).get(a)?.toArray()).toEqual([

@@ -309,36 +309,39 @@ describe('data-parallel gradients', () => {
         await backward(id, [replica.forward(ids, offsets).sum()]);
         const gradients = getGradients(id);
         expect(gradients.size).toBe(1);
-        const local = (model.weight.grad as Tensor).toDense();
-        expect((gradients.get(model.weight) as Tensor).toDense().equal(local)).toBe(true);
+        const [local, inContext] = [model.weight.grad as Tensor, gradients.get(model.weight) as Tensor];
+        expect(inContext.layout).toBe(local.layout);
+        expect(inContext.toDense().equal(local.toDense())).toBe(true);
       });
     });
     await expectClean(agents);
   });
 
-  it.each(['w0/cpu', 'w0'])('are those of a local model when a layer before them is on %s', async (device) => {
-    const all = await onTrainers(async (_, group) => {
-      const remoteLayer = await RemoteModule.create(device, nn.Linear, [10, 5, { bias: false }]);
-      const layer1 = new nn.Linear(10, 5, { bias: false });
-      const [weights] = await Promise.all(
-        (await remoteLayer.remoteParameters()).map((parameter) => parameter.toHere()),
-      );
-      noGrad(() => layer1.weight.copy_(weights as Tensor));
-      const layer2 = new nn.Linear(5, 1);
-      const inputs = randn([10, 10]);
-      const replica = new nn.DistributedDataParallel(layer2, { group });
-      await replica.backward(replica.forward(layer1.forward(inputs)).sum());
-      return context(async (id) => {
-        const out = await remoteLayer.forward(inputs);
-        await backward(id, [replica.forward(out).sum()]);
-        const grad = getGradients(id).get(layer2.weight) as Tensor;
-        expect(grad.allClose(layer2.weight.grad as Tensor, { rtol: 1e-5, atol: 1e-6 })).toBe(true);
-        // The layer before it is nobody's replica: its gradient is this trainer's alone.
-        const there = (await rpcSync('w0', gradientOfWeight, [remoteLayer.getModuleRRef(), id])) as Tensor;
-        expect(there.allClose(layer1.weight.grad as Tensor, { rtol: 1e-5, atol: 1e-6 })).toBe(true);
-        return grad;
+  it('are those of a local model when a layer before them is on w0, with and without its device', async () => {
+    for (const device of ['w0/cpu', 'w0']) {
+      const all = await onTrainers(async (_, group) => {
+        const remoteLayer = await RemoteModule.create(device, nn.Linear, [10, 5, { bias: false }]);
+        const layer1 = new nn.Linear(10, 5, { bias: false });
+        const [weights] = await Promise.all(
+          (await remoteLayer.remoteParameters()).map((parameter) => parameter.toHere()),
+        );
+        noGrad(() => layer1.weight.copy_(weights as Tensor));
+        const layer2 = new nn.Linear(5, 1);
+        const inputs = randn([10, 10]);
+        const replica = new nn.DistributedDataParallel(layer2, { group });
+        await replica.backward(replica.forward(layer1.forward(inputs)).sum());
+        return context(async (id) => {
+          const out = await remoteLayer.forward(inputs);
+          await backward(id, [replica.forward(out).sum()]);
+          const grad = getGradients(id).get(layer2.weight) as Tensor;
+          expect(grad.allClose(layer2.weight.grad as Tensor, { rtol: 1e-5, atol: 1e-6 })).toBe(true);
+          // The layer before it is nobody's replica: its gradient is this trainer's alone.
+          const there = (await rpcSync('w0', gradientOfWeight, [remoteLayer.getModuleRRef(), id])) as Tensor;
+          expect(there.allClose(layer1.weight.grad as Tensor, { rtol: 1e-5, atol: 1e-6 })).toBe(true);
+          return grad;
+        });
       });
-    });
-    for (const grad of all) expect(grad.equal(all[0] as Tensor)).toBe(true);
+      for (const grad of all) expect(grad.equal(all[0] as Tensor)).toBe(true);
+    }
   });
 });

@@ -38,6 +38,20 @@ describe('a process that is killed', { timeout: 90_000 }, () => {
     });
   });
 
+  it('before a pass fails it: one that was called from here, and the last of a chain', async () => {
+    await group('before', async ([creator, , killed]) => {
+      expect(await creator!.exited(60_000)).toMatchObject({ code: 0 });
+      expect(await killed!.exited(1_000)).toMatchObject({ signal: 'SIGKILL' });
+      expect(creator!.output('stdout').trim().split('\n')).toEqual([
+        'w2 peer-died',
+        'failed peer-died w2 soon',
+        'failed peer-died w2 soon',
+        'gradients 0',
+        'w1 [0,0]',
+      ]);
+    });
+  });
+
   it('as creator leaves no context on the others', async () => {
     await group('creator', async ([creator, ...others]) => {
       expect(await creator!.exited(60_000)).toMatchObject({ signal: 'SIGKILL' });

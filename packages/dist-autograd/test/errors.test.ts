@@ -10,7 +10,7 @@ import {
   rpcSync,
 } from '@backwire/rpc';
 import { rrefs } from '@backwire/rref';
-import { add, customFunction, DisposedError, mul, type Tensor } from '@backwire/tensor';
+import { add, customFunction, DisposedError, div, matmul, mul, type Tensor } from '@backwire/tensor';
 import { expectClean, filled, leaf, useAgents } from './agents.ts';
 import { backward, context, distAutograd, distAutogradDebugInfo, getGradients } from '../src/index.ts';
 import { sessionOf } from '../src/internal.ts';
@@ -32,6 +32,14 @@ const breaksOn = rpcFunction('errors/breaksOn', async (rest: readonly string[], 
   const [next, ...after] = rest;
   return next === undefined ? simulate(x.mul(2)) : (await rpcAsync(next, breaksOn, [after, x])).mul(1);
 });
+const productBreaks = rpcFunction('errors/productBreaks', (a: Tensor, b: Tensor) => {
+  const sum = a.add(b);
+  return a.matmul(b).matmul(sum).matmul(simulate(sum));
+});
+const nestedBreaks = rpcFunction('errors/nestedBreaks', async (to: string, a: Tensor, b: Tensor) => {
+  const [c, d] = [a.mul(b), a.mul(b).add(b)];
+  return c.matmul(d).matmul(await rpcSync(to, productBreaks, [c, d]));
+});
 const setBroken = (value: boolean): void => void (broken = value);
 
 /** A hook on the path of gradients runs `fn` once they come by. */
@@ -51,7 +59,8 @@ describe('misuse', () => {
   it('names the context that is unknown', () =>
     at(0, async () => {
       const a = leaf([2], 1);
-      await expect(backward(100n, [a.sum()])).rejects.toThrow('Could not find autograd context with id: 100');
+      const root = (await rpcSync('w1', add, [a, a])).sum();
+      await expect(backward(100n, [root])).rejects.toThrow('Could not find autograd context with id: 100');
       expect(() => getGradients(100n)).toThrow('Could not find autograd context with id: 100');
       await expect(backward(-1n, [a.sum()])).rejects.toThrow('Could not find autograd context with id: -1');
     }));
@@ -60,6 +69,9 @@ describe('misuse', () => {
     at(0, () =>
       context(async (id) => {
         const a = leaf([2], 1);
+        const loose = backward as unknown as (id: unknown, roots: unknown) => Promise<void>;
+        await expect(loose(id, null)).rejects.toThrow(TypeError);
+        await expect(loose(null, null)).rejects.toThrow(TypeError);
         await expect(backward(id, [])).rejects.toThrow('No tensors provided for gradient computation.');
         await expect(backward(id, [filled([], 1)])).rejects.toThrow('requires_grad not set on');
         await expect(backward(id, [a.mul(2)])).rejects.toThrow('is not a scalar, all roots need to be scalar');
@@ -215,6 +227,37 @@ describe('an error on the way', () => {
     await expectClean(agents);
   });
 
+  it('of the first function of a long chain over all workers comes after all the others', async () => {
+    setBroken(true);
+    await at(0, () =>
+      context(async (id) => {
+        const [a, b] = [leaf([3, 3], 1), leaf([3, 3], 2)];
+        const first = simulate(a.add(b).mul(a.add(b)));
+        let value = await rpcSync('w1', add, [b, first]);
+        value = await rpcSync('w2', mul, [value, b]);
+        value = await rpcSync('w3', matmul, [value, b]);
+        value = await rpcSync('w1', div, [value, b]);
+        await expect(backward(id, [value.sum()])).rejects.toThrow(
+          /Error on Node [0-9]+: Simulate error on backward pass/,
+        );
+        expect(getGradients(id).size).toBe(0);
+      }),
+    );
+    await expectClean(agents);
+  });
+
+  it('of a function that another one asked for, elsewhere, is the error of the pass', async () => {
+    setBroken(true);
+    await at(0, () =>
+      context(async (id) => {
+        const out = await rpcSync('w1', nestedBreaks, ['w2', leaf([3, 3], 1), leaf([3, 3], 2)]);
+        await expect(backward(id, [out.sum()])).rejects.toThrow('Simulate error on backward pass');
+        expect(getGradients(id).size).toBe(0);
+      }),
+    );
+    await expectClean(agents);
+  });
+
   it.each([
     ['a standard class', RangeError],
     ['a registered class', OutOfTune],
@@ -298,6 +341,26 @@ describe('a pass that is stopped', () => {
       });
       hookOnOwner = () => undefined;
     });
+    await expectClean(agents);
+  });
+
+  it('by leaving its context when its first function runs fails, with a hundred calls before it', async () => {
+    const pending: { pass?: Promise<unknown> } = {};
+    let leave = (): void => undefined;
+    const reached = new Promise<void>((resolve) => (leave = resolve));
+    await at(0, () =>
+      context(async (id) => {
+        let value = leaf([3, 3], 1);
+        for (let i = 0; i < 100; i++) {
+          // Halves, so that a hundred sums stay numbers.
+          value = await rpcSync(`w${1 + (i % 3)}`, add, [value.mul(0.5), value.mul(0.5)]);
+        }
+        expect(sessionOf().find(id).sends.size).toBe(100);
+        pending.pass = backward(id, [whenReached(value, leave).sum()]).catch((e: unknown) => e);
+        await reached;
+      }),
+    );
+    expect(await pending.pass).toMatchObject({ code: 'failed-precondition' });
     await expectClean(agents);
   });
 

@@ -1,27 +1,26 @@
 import { describe, expect, it } from 'vitest';
-import { rpcAsync, rpcFunction } from '@backwire/rpc';
+import { rpcAsync, rpcFunction, rpcSync } from '@backwire/rpc';
 import { remote } from '@backwire/rref';
-import { add, noGrad, sparseCooTensor, tensor, type Tensor } from '@backwire/tensor';
-import { expectClean, filled, graphOf, leaf, useAgents } from './agents.ts';
+import { add, noGrad, sparseCooTensor, stack, tensor, type Tensor } from '@backwire/tensor';
+import { ambient, gradEdge, runWith } from '@backwire/tensor/internal';
+import { expectClean, filled, leaf, useAgents } from './agents.ts';
 import { backward, context, getGradients } from '../src/index.ts';
 import { sessionOf } from '../src/internal.ts';
 
-const { at, agents } = useAgents('graph', 3);
+const { at, agents } = useAgents('graph', 4);
 
 const plus = rpcFunction('graph/plus', (a: Tensor, b: Tensor) => a.add(b));
-const plusOn = rpcFunction('graph/plusOn', async (to: string, a: Tensor, b: Tensor) => rpcAsync(to, plus, [a, b]));
-const plusRemotelyOn = rpcFunction('graph/plusRemotelyOn', async (to: string, a: Tensor, b: Tensor) =>
-  remote(to, plus, [a, b]).toHere(),
-);
+/** Calls on to the next of four workers, `hops` times more before the last adds. */
+const nested = rpcFunction('graph/nested', async (to: number, a: Tensor, b: Tensor, hops: number): Promise<Tensor> => {
+  const next = (to + 1) % 4;
+  return hops > 0 ? rpcSync(next, nested, [next, a, b, hops - 1]) : rpcSync(next, plus, [a, b]);
+});
 const swallow = rpcFunction('graph/swallow', (_: Tensor): void => undefined);
 const sumAll = rpcFunction('graph/sumAll', (list: readonly Tensor[]) =>
   list.reduce((sum, t) => sum.add(t), filled([2, 2], 0)),
 );
-/** As `rpcAsync`, by way of an RRef. */
-const callRemotely = ((to: string, fn: typeof sumAll, args: [Tensor[]]) =>
-  remote(to, fn, args).toHere()) as unknown as typeof rpcAsync;
 const held = leaf([2], 5);
-const giveHeld = rpcFunction('graph/giveHeld', (a: Tensor) => a.add(held));
+const giveHeld = rpcFunction('graph/giveHeld', () => held);
 
 const dense = (): [Tensor, Tensor] => [leaf([2, 2], 1), leaf([2, 2], 2)];
 const sparse = (): [Tensor, Tensor] => {
@@ -48,9 +47,40 @@ function view(id: bigint): [number, number, number[]] {
   const { sends, recvCount, known } = sessionOf().find(id);
   return [sends.size, recvCount, [...known.keys()].sort()];
 }
-async function viewOn(worker: string, id: bigint): Promise<[number, number, number[]]> {
-  const seen = await rpcAsync(worker, graphOf, [id]);
-  return [seen!.sends, seen!.recvs, seen!.known];
+const viewHere = rpcFunction('graph/view', view);
+
+/** What follows each send function of a context on this worker: functions by name, numbered as they come, and what follows those. */
+const sendsOf = rpcFunction('graph/sendsOf', (id: bigint): [string, number, [string, number][]][][] => {
+  const numbers = new Map<unknown, number>();
+  const number = (fn: unknown): number => numbers.get(fn) ?? (numbers.set(fn, numbers.size), numbers.size - 1);
+  return [...sessionOf().find(id).sends.values()].map((send) =>
+    send.nextFunctions.map((fn) => [
+      fn?.name ?? '',
+      number(fn),
+      (fn?.nextFunctions ?? []).map((next) => [next?.name ?? '', number(next)] as [string, number]),
+    ]),
+  );
+});
+/** As a worker that ran an addition has it: one function, whose two inputs came in one message. */
+const ADDITION = [['AddBackward0', 0, [['RecvRpcBackward', 1], ['RecvRpcBackward', 1]]]]; // prettier-ignore
+/** As a worker that called on has them: the two that it got and sent on, and the answer that it got and sent back. */
+const HANDED_ON = [
+  [['RecvRpcBackward', 0, []], ['RecvRpcBackward', 0, []]], // prettier-ignore
+  [['RecvRpcBackward', 1, []]],
+];
+
+/** The arguments lead to their leaves, and the result comes from the receive function at this place. */
+function expectOrigin(id: bigint, args: readonly Tensor[], result: Tensor, at: number): void {
+  const { sends, recvs } = sessionOf().find(id);
+  const [send] = sends.values();
+  const edges = args.map((t) => gradEdge(t)!);
+  expect(edges.map(({ node }) => node.name)).toEqual(args.map(() => 'AccumulateGrad'));
+  expect(send!.nextFunctions).toHaveLength(args.length);
+  for (const [i, { node, inputIndex }] of edges.entries()) {
+    expect(send!.nextFunctions[i]).toBe(node);
+    expect([inputIndex, send!.nextEdges[i]?.inputIndex]).toEqual([0, 0]);
+  }
+  expect(result.gradFn).toBe([...recvs.values()].flatMap((own) => [...own.values()])[at]);
 }
 
 describe.each([
@@ -58,54 +88,69 @@ describe.each([
   ['sparse', sparse],
 ] as const)('the graph of a call, %s', (_, tensors) => {
   it.each([
-    ['an operation', async (a: Tensor, b: Tensor) => rpcAsync('w1', add, [a, b])],
-    ['a function', async (a: Tensor, b: Tensor) => rpcAsync('w1', plus, [a, b])],
+    ['an operation', async (a: Tensor, b: Tensor) => rpcSync('w1', add, [a, b])],
+    ['a function', async (a: Tensor, b: Tensor) => rpcSync('w1', plus, [a, b])],
     ['an operation, remotely', async (a: Tensor, b: Tensor) => remote('w1', add, [a, b]).toHere()],
     ['a function, remotely', async (a: Tensor, b: Tensor) => remote('w1', plus, [a, b]).toHere()],
   ] as const)('has a send and a receive function on each side: %s', async (_name, call) => {
+    await at(0, async () => {
+      const left = await context(async (id) => {
+        const [a, b] = tensors();
+        const sum = await call(a, b);
+        expect(ambient().contextId).toBe(id);
+        expect(view(id)).toEqual([1, 1, [1]]);
+        expectOrigin(id, [a, b], sum, 0);
+        expect(await rpcSync('w1', viewHere, [id])).toEqual([1, 1, [0]]);
+        expect(await rpcSync('w1', sendsOf, [id])).toEqual([ADDITION]);
+        return id;
+      });
+      expect(() => sessionOf().find(left)).toThrow(`Could not find autograd context with id: ${left}`);
+      expect(ambient().contextId).toBe(undefined);
+    });
+    await expectClean(agents);
+  });
+
+  it.each([
+    ['nested', async (a: Tensor, b: Tensor) => rpcSync('w1', nested, [1, a, b, 1])],
+    ['nested, remotely', async (a: Tensor, b: Tensor) => remote('w1', nested, [1, a, b, 1]).toHere()],
+  ] as const)('has them on each worker of four: %s', async (_name, call) => {
     await at(0, () =>
       context(async (id) => {
         const [a, b] = tensors();
         const sum = await call(a, b);
-        expect(sum.gradFn?.name).toBe('RecvRpcBackward');
         expect(view(id)).toEqual([1, 1, [1]]);
-        const [send] = sessionOf().find(id).sends.values();
-        expect(send?.nextFunctions.map((fn) => fn?.name)).toEqual(['AccumulateGrad', 'AccumulateGrad']);
-        const there = await rpcAsync('w1', graphOf, [id]);
-        expect([there?.sends, there?.recvs, there?.known]).toEqual([1, 1, [0]]);
-        expect(there?.sendEdges).toHaveLength(1);
+        expectOrigin(id, [a, b], sum, 0);
+        // Outside of the context, in which w2 and w3 have no part by this worker's own calls.
+        const seen = <T>(worker: string, fn: (id: bigint) => T): Promise<Awaited<T>> =>
+          runWith({ contextId: undefined }, () => rpcSync(worker, fn as never, [id] as never));
+        expect(await seen('w1', viewHere)).toEqual([2, 2, [0, 2]]);
+        expect(await seen('w1', sendsOf)).toEqual(HANDED_ON);
+        expect(await seen('w2', viewHere)).toEqual([2, 2, [1, 3]]);
+        expect(await seen('w2', sendsOf)).toEqual(HANDED_ON);
+        expect(await seen('w3', viewHere)).toEqual([1, 1, [2]]);
+        expect(await seen('w3', sendsOf)).toEqual([ADDITION]);
       }),
     );
     await expectClean(agents);
   });
 
   it.each([
-    ['nested', plusOn],
-    ['nested, remotely', plusRemotelyOn],
-  ] as const)('has them on each worker of three: %s', async (_name, fn) => {
+    ['there and back', async (a: Tensor, b: Tensor) => rpcSync('w1', nested, [3, a, b, 0])],
+    ['there and back, remotely', async (a: Tensor, b: Tensor) => remote('w1', nested, [3, a, b, 0]).toHere()],
+  ] as const)('has two pairs where a call returns to its caller: %s', async (_name, call) => {
     await at(0, () =>
       context(async (id) => {
         const [a, b] = tensors();
-        await rpcAsync('w1', fn, ['w2', a, b]);
-        expect(view(id)).toEqual([1, 1, [1]]);
-        expect(await viewOn('w1', id)).toEqual([2, 2, [0, 2]]);
-        const last = await rpcAsync('w1', viewFrom, ['w2', id]);
-        expect(last).toEqual([1, 1, [1]]);
-      }),
-    );
-    await expectClean(agents);
-  });
-
-  it.each([
-    ['there and back', plusOn],
-    ['there and back, remotely', plusRemotelyOn],
-  ] as const)('has two pairs where a call returns to its caller: %s', async (_name, fn) => {
-    await at(0, () =>
-      context(async (id) => {
-        const [a, b] = tensors();
-        await rpcAsync('w1', fn, ['w0', a, b]);
+        const sum = await call(a, b);
         expect(view(id)).toEqual([2, 2, [1]]);
-        expect(await viewOn('w1', id)).toEqual([2, 2, [0]]);
+        expectOrigin(id, [a, b], sum, 1);
+        const [, answer] = sendsOf(id);
+        expect(answer?.map(([name, , next]) => [name, next.map(([each]) => each)])).toEqual([
+          ['AddBackward0', ['RecvRpcBackward', 'RecvRpcBackward']],
+        ]);
+        expect(answer?.[0]?.[2][0]).toEqual(answer?.[0]?.[2][1]);
+        expect(await rpcSync('w1', viewHere, [id])).toEqual([2, 2, [0]]);
+        expect(await rpcSync('w1', sendsOf, [id])).toEqual(HANDED_ON);
       }),
     );
     await expectClean(agents);
@@ -123,8 +168,8 @@ describe.each([
   });
 
   it.each([
-    ['', async (a: Tensor, b: Tensor) => rpcAsync('w1', plus, [a, b])],
-    [', remotely', async (a: Tensor, b: Tensor) => remote('w1', plus, [a, b]).toHere()],
+    ['', async (a: Tensor, b: Tensor) => rpcSync('w1', add, [a, b])],
+    [', remotely', async (a: Tensor, b: Tensor) => remote('w1', add, [a, b]).toHere()],
   ] as const)(
     'has no functions where nothing requires grad, but the context reaches the peer%s',
     async (_name, call) => {
@@ -133,8 +178,9 @@ describe.each([
           const [a, b] = tensors().map((t) => t.detach()) as [Tensor, Tensor];
           const sum = await call(a, b);
           expect(sum.requiresGrad).toBe(false);
+          // An operation says nothing of a context that it has no part in; a function might, so it is told.
+          expect(await rpcSync('w1', viewHere, [id])).toEqual([0, 0, []]);
           expect(view(id)).toEqual([0, 0, [1]]);
-          expect(await viewOn('w1', id)).toEqual([0, 0, []]);
         }),
       );
       await expectClean(agents);
@@ -142,54 +188,57 @@ describe.each([
   );
 });
 
-const viewFrom = rpcFunction('graph/viewFrom', (worker: string, id: bigint) => viewOn(worker, id));
-
 describe('the graph', () => {
   it('has one send function for a function that returns nothing', async () => {
     await at(0, () =>
       context(async (id) => {
         await rpcAsync('w1', swallow, [leaf([2], 1)]);
         expect(view(id)).toEqual([1, 0, [1]]);
-        expect((await viewOn('w1', id)).slice(0, 2)).toEqual([0, 1]);
+        expect((await rpcSync('w1', viewHere, [id])).slice(0, 2)).toEqual([0, 1]);
       }),
     );
   });
 
   it.each([
-    ['dense', rpcAsync],
-    ['dense, remotely', callRemotely],
-    ['sparse', rpcAsync],
-    ['sparse, remotely', callRemotely],
-  ] as const)('leads only to the tensors of a list that require grad: %s', (kind, call) =>
+    ['dense', false],
+    ['dense, remotely', true],
+    ['sparse', false],
+    ['sparse, remotely', true],
+  ])('leads only to the tensors of a list that require grad: %s', (kind, remotely) =>
     at(0, () =>
       context(async (id) => {
+        // There is no stack of sparse tensors.
+        const fn = kind.startsWith('sparse') ? sumAll : stack;
         const make = (i: number): Tensor => (kind.startsWith('sparse') ? sparse()[0] : leaf([2, 2], i));
         const list = Array.from({ length: 10 }, (_, i) => (i % 2 === 0 ? make(i) : make(i).detach()));
-        const out = await call('w1', sumAll, [list]);
-        const [send] = sessionOf().find(id).sends.values();
-        expect(send?.nextFunctions).toHaveLength(5);
+        const out = remotely ? await remote('w1', fn, [list]).toHere() : await rpcSync('w1', fn, [list]);
+        const expected = fn(list);
+        expect([out.layout, out.toDense().toArray()]).toEqual([expected.layout, expected.toDense().toArray()]);
+        const { sends, known } = sessionOf().find(id);
+        const [send] = sends.values();
+        const even = list.filter((_, i) => i % 2 === 0);
+        expect(send?.nextFunctions).toEqual(even.map((t) => gradEdge(t)!.node));
+        expect([...known.keys()]).toEqual([1]);
         await backward(id, [out.sum()]);
         const grads = getGradients(id);
         expect(grads.size).toBe(5);
-        expect(grads.get(list[4]!)?.toDense().toArray()).toEqual([
-          [1, 1],
-          [1, 1],
-        ]);
+        const ones = [[1, 1], [1, 1]]; // prettier-ignore
+        for (const t of even) expect(grads.get(t)?.toDense().toArray()).toEqual(ones);
       }),
     ),
   );
 
   it.each([
-    ['', async (a: Tensor) => rpcAsync('w1', giveHeld, [a])],
-    [', remotely', async (a: Tensor) => remote('w1', giveHeld, [a]).toHere()],
+    ['', async () => rpcSync('w1', giveHeld)],
+    [', remotely', async () => remote('w1', giveHeld).toHere()],
   ] as const)('records for a leaf of the callee when only the result requires grad%s', (_name, call) =>
     at(0, () =>
       context(async (id) => {
-        const out = await call(filled([2], 1));
+        const out = await call();
         expect(view(id)).toEqual([0, 1, [1]]);
         await backward(id, [out.sum()]);
         expect(getGradients(id).size).toBe(0);
-        expect(await rpcAsync('w1', heldGrad, [id])).toEqual([1, 1]);
+        expect(await rpcSync('w1', heldGrad, [id])).toEqual([1, [1, 1]]);
       }),
     ),
   );
@@ -207,5 +256,8 @@ describe('the graph', () => {
   });
 });
 
-const heldGrad = rpcFunction('graph/heldGrad', (id: bigint) => getGradients(id).get(held)?.toArray());
+const heldGrad = rpcFunction('graph/heldGrad', (id: bigint) => [
+  getGradients(id).size,
+  getGradients(id).get(held)?.toArray(),
+]);
 const flags = rpcFunction('graph/flags', (...list: Tensor[]) => list.map((t) => t.requiresGrad));

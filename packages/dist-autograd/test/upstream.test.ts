@@ -23,6 +23,7 @@ import {
 } from '@backwire/tensor';
 import { backward, context, distAutograd, getGradients } from '../src/index.ts';
 import { useAgents } from './agents.ts';
+import { local, sameAsLocal, shown, toSelf, WAYS, type Run } from './local.ts';
 
 const { at } = useAgents('upstream', 4);
 
@@ -39,39 +40,6 @@ function dense(requiresGrad = true, dtype: DType = 'float32'): Tensor {
     { shape: [3, 3], dtype, requiresGrad },
   );
 }
-const shown = (t: Tensor | null | undefined): unknown => t?.toDense().toArray();
-
-/** One way of running an operation: here, or on another worker. */
-type Run = (fn: typeof add, a: Tensor, b: Tensor) => Promise<Tensor>;
-const here: Run = async (fn, a, b) => fn(a, b);
-const WAYS: readonly Run[] = [(fn, a, b) => rpcSync('w1', fn, [a, b]), (fn, a, b) => remote('w1', fn, [a, b]).toHere()];
-const toSelf: Run = (fn, a, b) => rpcSync('w0', fn, [a, b]);
-
-/** `.grad` of the leaves after `program` ran here, which are taken away again. */
-async function local(leaves: readonly Tensor[], program: (run: Run) => Promise<Tensor[]>): Promise<unknown[]> {
-  runBackward(await program(here));
-  const grads = leaves.map((t) => shown(t.grad));
-  for (const t of leaves) t.grad = null;
-  return grads;
-}
-
-/** The program run each way gives the gradients that it gives here, for every leaf. */
-async function sameAsLocal(
-  leaves: readonly Tensor[],
-  program: (run: Run) => Promise<Tensor[]>,
-  ways: readonly Run[] = WAYS,
-): Promise<void> {
-  const expected = await local(leaves, program);
-  for (const run of ways)
-    await context(async (id) => {
-      await backward(id, await program(run));
-      const grads = getGradients(id);
-      expect(leaves.map((t) => shown(grads.get(t)))).toEqual(expected);
-      expect(grads.size).toBe(leaves.length);
-      expect(leaves.map((t) => t.grad)).toEqual(leaves.map(() => null));
-    });
-}
-
 const plus = rpcFunction('upstream/plus', (a: Tensor, b: Tensor) => a.add(b)) as unknown as typeof add;
 const nestedUdf = rpcFunction('upstream/nested-udf', async (a: Tensor, b: Tensor, to: number) => {
   const [c, d] = [a.mul(b), a.add(b)];

@@ -1,0 +1,57 @@
+/** @file Programs of PyTorch's gradient tests, run here and through calls, and compared. */
+import { expect } from 'vitest';
+import { rpcSync, type AnyFn } from '@backwire/rpc';
+import { remote, type RRef } from '@backwire/rref';
+import { runBackward, type Tensor } from '@backwire/tensor';
+import { backward, context, getGradients } from '../src/index.ts';
+
+/** A gradient's values; undefined for none. */
+export const shown = (t: Tensor | null | undefined): unknown => t?.toDense().toArray();
+
+/** One way of running an operation or a function: here, or on another worker. */
+export type Run = <F extends AnyFn>(fn: F, ...args: Parameters<F>) => Promise<Awaited<ReturnType<F>>>;
+const here: Run = async (fn, ...args) => (await fn(...args)) as never;
+/** Both, of functions that their types say nothing of. */
+const sync = rpcSync as unknown as (to: string, fn: AnyFn, args: readonly unknown[]) => Promise<never>;
+const makes = remote as unknown as (to: string, fn: AnyFn, args: readonly unknown[]) => RRef<never>;
+export const callsTo =
+  (to: string): Run =>
+  (fn, ...args) =>
+    sync(to, fn, args);
+export const WAYS: readonly Run[] = [callsTo('w1'), (fn, ...args) => makes('w1', fn, args).toHere()];
+export const toSelf = callsTo('w0');
+
+/** `.grad` of the leaves after `program` ran here, which are taken away again. */
+async function gradients(
+  leaves: readonly Tensor[],
+  program: (run: Run) => Promise<Tensor[]>,
+): Promise<(Tensor | null)[]> {
+  runBackward(await program(here));
+  const grads = leaves.map((t) => t.grad);
+  for (const t of leaves) t.grad = null;
+  return grads;
+}
+
+/** The values of `.grad` of the leaves after `program` ran here. */
+export async function local(leaves: readonly Tensor[], program: (run: Run) => Promise<Tensor[]>): Promise<unknown[]> {
+  return (await gradients(leaves, program)).map(shown);
+}
+
+/** The program run each way gives the gradients that it gives here, for every leaf, and none for what has none. */
+export async function sameAsLocal(
+  leaves: readonly Tensor[],
+  program: (run: Run) => Promise<Tensor[]>,
+  ways: readonly Run[] = WAYS,
+): Promise<void> {
+  const expected = await gradients(leaves, program);
+  for (const run of ways)
+    await context(async (id) => {
+      await backward(id, await program(run));
+      const grads = getGradients(id);
+      const found = leaves.map((t) => grads.get(t));
+      expect(found.map(shown)).toEqual(expected.map(shown));
+      expect(found.map((t) => t?.layout)).toEqual(expected.map((t) => t?.layout));
+      expect(grads.size).toBe(expected.filter((grad) => grad !== null).length);
+      expect(leaves.map((t) => t.grad)).toEqual(leaves.map(() => null));
+    });
+}

@@ -1,0 +1,234 @@
+/** @file PyTorch's tests of gradients of larger programs, of hooks, and of many contexts at once; compared with a run here. */
+import { describe, expect, it } from 'vitest';
+import { rpcAsync, rpcFunction, rpcSync } from '@backwire/rpc';
+import { remote, type RRef } from '@backwire/rref';
+import { add, customFunction, matmul, mul, nn, rand, runBackward, stack, tensor, type Tensor } from '@backwire/tensor';
+import { expectClean, useAgents } from './agents.ts';
+import { callsTo, local, sameAsLocal, shown, type Run } from './local.ts';
+import { backward, context, distAutogradDebugInfo, getGradients } from '../src/index.ts';
+
+const { at, agents } = useAgents('upstream-numerics', 4);
+
+const leaf = (...shape: number[]): Tensor => Object.assign(rand(shape), { requiresGrad: true });
+const product = rpcFunction('upstream-numerics/product', (a: Tensor, b: Tensor, c: Tensor) => a.matmul(b).matmul(c));
+const stackAll = rpcFunction('upstream-numerics/stack', (list: Tensor[]) => stack(list));
+const splitByTwo = rpcFunction('upstream-numerics/split', (t: Tensor) => t.split(2));
+const linear = (x: Tensor, weight: Tensor): Tensor => x.matmul(weight.transpose(0, 1));
+const complex = rpcFunction('upstream-numerics/complex', (a: Tensor, b: Tensor) => {
+  const c = linear(a, b);
+  const d = linear(b, c);
+  const e = linear(c, d);
+  return a.matmul(b).matmul(c).matmul(d).matmul(e);
+});
+
+describe('gradients are those of one process', () => {
+  it('of products of different shapes, some of whose factors require none', () =>
+    at(0, () => {
+      const [a, b, c, d] = [leaf(4, 6), rand([6, 5]), leaf(5, 7), rand([7, 9])];
+      return sameAsLocal([a, b, c, d], async (run) => [(await run(product, await run(matmul, a, b), c, d)).sum()]);
+    }));
+
+  it('of tensors that were sent and then not used: zeros', () =>
+    at(0, async () => {
+      const leaves = [leaf(3, 3), leaf(3, 3), leaf(3, 3)];
+      const program = async (run: Run): Promise<Tensor[]> => {
+        const all = await run(stackAll, leaves);
+        return [(await run(matmul, all.narrow(0, 0, 1), all.narrow(0, 2, 1))).sum()];
+      };
+      expect((await local(leaves, program))[1]).toEqual(Array(3).fill([0, 0, 0]));
+      await sameAsLocal(leaves, program);
+    }));
+
+  it('of some of several outputs', () =>
+    at(0, () => {
+      const t = leaf(10, 2);
+      return sameAsLocal([t], async (run) => {
+        const parts = await run(splitByTwo, t);
+        expect(parts).toHaveLength(5);
+        return [(await run(product, parts[0]!, parts[2]!, parts[4]!)).sum()];
+      });
+    }));
+
+  it('of a function of many operations', () =>
+    at(0, () => {
+      // Whole numbers, whose sums do not depend on their order.
+      const whole = (): Tensor =>
+        tensor(
+          Float64Array.from({ length: 9 }, () => 1 + Math.round(rand([1]).item())),
+          { shape: [3, 3], requiresGrad: true },
+        );
+      const [a, b] = [whole(), whole()];
+      return sameAsLocal([a, b], async (run) => [(await run(complex, a, b)).sum()]);
+    }));
+
+  it('where a hook of a leaf doubles them', () =>
+    at(0, async () => {
+      const [a, b] = [tensor(new Float32Array(9).fill(1), { shape: [3, 3], requiresGrad: true }), leaf(3, 3)];
+      const [plain] = await local([a, b], async (run) => [(await run(matmul, a, b)).sum()]);
+      a.registerHook((grad) => grad.mul(2));
+      const [doubled] = await local([a, b], async (run) => [(await run(matmul, a, b)).sum()]);
+      expect(doubled).toEqual((plain as number[][]).map((row) => row.map((x) => 2 * x)));
+      await sameAsLocal([a, b], async (run) => [(await run(matmul, a, b)).sum()]);
+    }));
+
+  it('summed over two passes, as .grad is', () =>
+    at(0, () =>
+      context(async (id) => {
+        const [a, b] = [leaf(3, 3), leaf(3, 3)];
+        const here = matmul(a, b).sum();
+        runBackward([here], undefined, { retainGraph: true });
+        runBackward([here]);
+        const loss = (await rpcSync('w1', matmul, [a, b])).sum();
+        await backward(id, [loss], { retainGraph: true });
+        await backward(id, [loss]);
+        const grads = getGradients(id);
+        expect([grads.get(a), grads.get(b)].map(shown)).toEqual([a.grad, b.grad].map(shown));
+        expect(grads.size).toBe(2);
+      }),
+    ));
+});
+
+it('a pass needs no call', () =>
+  at(0, () =>
+    context(async (id) => {
+      const [a, b] = [leaf(3, 3), leaf(3, 3)];
+      await backward(id, [add(a, b).sum()]);
+      const grads = getGradients(id);
+      const threes = Array(3).fill([1, 1, 1]);
+      expect([grads.size, shown(grads.get(a)), shown(grads.get(b))]).toEqual([2, threes, threes]);
+    }),
+  ));
+
+it('hooks of a function that collects the gradient of a leaf run once each', () =>
+  at(0, async () => {
+    const t = leaf(10, 10);
+    const sum = t.add(t);
+    let called = 0;
+    const [first, second] = sum.gradFn!.nextFunctions as unknown as readonly { addPostHook(hook: () => void): void }[];
+    first!.addPostHook(() => (called += 1));
+    first!.addPostHook(() => (called += 2));
+    second!.addPostHook(() => (called += 2));
+    await context(async (id) => {
+      await backward(id, [sum.sum()]);
+      expect(called).toBe(5);
+      const grads = getGradients(id);
+      expect(grads.size).toBe(1);
+      expect(shown(grads.get(t))).toEqual(Array(10).fill(Array(10).fill(2)));
+    });
+  }));
+
+describe('many contexts', () => {
+  /** PyTorch's workload: four calls to one worker and a pass, and whether the gradients are those of a run here. */
+  const workload = rpcFunction('upstream-numerics/workload', async (to: string): Promise<boolean> => {
+    const [a, b] = [leaf(3, 3), leaf(3, 3)];
+    await sameAsLocal(
+      [a, b],
+      async (run) => {
+        const c = await run(add, a, b);
+        const d = await run(mul, b, c);
+        const e = await run(matmul, c, d);
+        return [(await run(add, d, e)).sum()];
+      },
+      [callsTo(to)],
+    );
+    return true;
+  });
+
+  it('of three workers, twenty each at once, are kept apart by the one that all of them call', () =>
+    at(0, async () => {
+      const drive = [1, 2, 3].flatMap((rank) => Array.from({ length: 20 }, () => rpcAsync(rank, workload, ['w0'])));
+      expect(await Promise.all(drive)).toEqual(Array(60).fill(true));
+      await expectClean(agents);
+    }));
+
+  it('are counted, and passes too, while they last', () =>
+    at(0, async () => {
+      const during: number[] = [];
+      const look = customFunction({
+        forward: (_ctx, x: Tensor) => x.clone(),
+        backward: (_ctx, grad) => {
+          during.push(distAutogradDebugInfo().num_current_backward_passes);
+          return [grad];
+        },
+      });
+      await Promise.all(
+        [0, 1, 2, 3].map((rank) =>
+          at(rank, () =>
+            context(async (id) => {
+              const [a, b] = [leaf(3, 3), leaf(3, 3)];
+              let value = a;
+              const others = [0, 1, 2, 3].filter((other) => other !== rank);
+              for (const other of others) value = await rpcSync(other, add, [value, b]);
+              value = look(value);
+              for (const other of others) value = await rpcSync(other, add, [value, b]);
+              await backward(id, [value.sum()]);
+              const { num_autograd_contexts: contexts } = distAutogradDebugInfo();
+              expect(contexts).toBeGreaterThanOrEqual(1);
+              expect(contexts).toBeLessThanOrEqual(4);
+            }),
+          ),
+        ),
+      );
+      expect(during).toHaveLength(4);
+      for (const passes of during) {
+        expect(passes).toBeGreaterThanOrEqual(1);
+        expect(passes).toBeLessThanOrEqual(4);
+      }
+      expect(Object.keys(distAutogradDebugInfo())).toEqual(['num_current_backward_passes', 'num_autograd_contexts']);
+      await expectClean(agents);
+    }));
+});
+
+/** A leaf that takes a while to make. */
+const slowLeaf = rpcFunction('upstream-numerics/slow-leaf', async (a: Tensor, b: Tensor) => {
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  return Object.assign(a.add(b), { requiresGrad: true });
+});
+const ownersGradient = rpcFunction('upstream-numerics/owners-gradient', async (id: bigint, rref: RRef<Tensor>) =>
+  shown(getGradients(id).get(await rref.localValue())),
+);
+
+it('a pass goes on in the call that made a value before there was a context', () =>
+  at(0, async () => {
+    const [a, b] = [rand([3, 3]), rand([3, 3])];
+    const sum = Object.assign(add(a, b), { requiresGrad: true });
+    const [expected] = await local([sum], async () => [sum.sum()]);
+    const rref = remote('w1', slowLeaf, [a, b]);
+    await context(async (id) => {
+      await backward(id, [(await rref.toHere()).sum()]);
+      expect(await rpcSync('w1', ownersGradient, [id, rref])).toEqual(expected);
+    });
+    rref.dispose();
+  }));
+
+const callEmbedding = rpcFunction(
+  'upstream-numerics/call-embedding',
+  async (bag: RRef<nn.EmbeddingBag>, ids: Tensor, offsets: Tensor, weights: Tensor) =>
+    (await bag.localValue()).forward(ids, offsets, weights),
+);
+const embeddingGradient = rpcFunction(
+  'upstream-numerics/embedding-gradient',
+  async (bag: RRef<nn.EmbeddingBag>, id: bigint) => getGradients(id).get((await bag.localValue()).weight),
+);
+
+it('sparse gradients of an embedding are summed on its owner, over two passes', () =>
+  at(0, async () => {
+    const options = { mode: 'sum', sparse: true } as const;
+    const there = remote('w1', nn.EmbeddingBag, [16, 16, options]);
+    const here = new nn.EmbeddingBag(16, 16, options);
+    const ids = tensor([1, 2, 4, 5, 4, 3, 2, 9], { dtype: 'int64' });
+    const offsets = tensor([0, 4], { dtype: 'int64' });
+    const weights = leaf(8);
+    const sum = here.forward(ids, offsets, weights).sum();
+    runBackward([sum], undefined, { retainGraph: true });
+    runBackward([sum]);
+    await context(async (id) => {
+      const loss = (await rpcSync('w1', callEmbedding, [there, ids, offsets, weights])).sum();
+      await backward(id, [loss], { retainGraph: true });
+      await backward(id, [loss]);
+      const grad = await rpcSync('w1', embeddingGradient, [there, id]);
+      expect([grad?.layout, here.weight.grad?.layout]).toEqual(['sparse_coo', 'sparse_coo']);
+      expect(shown(grad)).toEqual(shown(here.weight.grad));
+    });
+    there.dispose();
+  }));
