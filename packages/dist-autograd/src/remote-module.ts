@@ -122,6 +122,11 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
     return [];
   }
 
+  /** None here, for the same. */
+  protected override listChildren(): [] {
+    return [];
+  }
+
   override namedChildren(): never {
     throw unsupported('namedChildren');
   }
@@ -132,6 +137,62 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
 
   override loadStateDict(): never {
     throw unsupported('loadStateDict');
+  }
+
+  override modules(): never {
+    throw unsupported('modules');
+  }
+
+  override namedModules(): never {
+    throw unsupported('namedModules');
+  }
+
+  override buffers(): never {
+    throw unsupported('buffers');
+  }
+
+  override namedBuffers(): never {
+    throw unsupported('namedBuffers');
+  }
+
+  override apply(): never {
+    throw unsupported('apply');
+  }
+
+  override zeroGrad(): never {
+    throw unsupported('zeroGrad');
+  }
+
+  override requiresGrad_(): never {
+    throw unsupported('requiresGrad_');
+  }
+
+  override to(): never {
+    throw unsupported('to');
+  }
+
+  override float(): never {
+    throw unsupported('float');
+  }
+
+  override double(): never {
+    throw unsupported('double');
+  }
+
+  override half(): never {
+    throw unsupported('half');
+  }
+
+  override bfloat16(): never {
+    throw unsupported('bfloat16');
+  }
+
+  override registerForwardPreHook(): never {
+    throw unsupported('registerForwardPreHook');
+  }
+
+  override registerForwardHook(): never {
+    throw unsupported('registerForwardHook');
   }
 
   protected override registerBuffer(): never {

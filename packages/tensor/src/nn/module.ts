@@ -146,10 +146,15 @@ export abstract class Module {
     const visit = (module: Module, path: string): void => {
       if (found.has(module)) return;
       found.set(module, path);
-      for (const [name, child] of module.namedChildren()) visit(child, path === '' ? name : `${path}.${name}`);
+      for (const [name, child] of module.listChildren()) visit(child, path === '' ? name : `${path}.${name}`);
     };
     visit(this, '');
     return [...found].map(([module, path]) => [path, module]);
+  }
+
+  /** What `modules` of a module around this one finds inside: of a module that stands for one elsewhere, nothing. */
+  protected listChildren(): [string, Module][] {
+    return this.namedChildren();
   }
 
   /** The tensors of the state dict that are no parameters. */
