@@ -1,42 +1,42 @@
-/** @file Calls from the side of their users: destinations, arguments, errors, timeouts, promises and asynchronous handlers. */
+/** @file PyTorch's tests of calls: destinations, functions and methods, arguments and results, errors and times. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { add, mul, nonzero, ones, sparseCooTensor, tensor, type Tensor } from '@backwire/tensor';
+import { add, concat, nonzero, ones, rand, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { registerValueType } from '@backwire/wire';
 import {
   callContext,
   getRpcTimeoutMs,
   getWorkerInfo,
   registerErrorType,
+  RemoteError,
   rpcAsync,
+  rpcClass,
   rpcFunction,
   rpcInfo,
   rpcSync,
   setRpcTimeoutMs,
   WorkerInfo,
-  type To,
 } from '../src/index.ts';
 import { startCluster, type Cluster } from './cluster.ts';
+import { repeated, shown, sparse } from './tensors.ts';
 
 const echo = rpcFunction('upstream-calls/echo', (x: unknown) => x);
-const total = rpcFunction(
-  'upstream-calls/total',
-  (first: number, { second, third = 0 }: { second: number; third?: number }) => first + second + third,
+const sumOfThree = rpcFunction(
+  'upstream-calls/sum-of-three',
+  ({ a, b, c }: { a: number; b: number; c: number }) => a + b + c,
 );
-const nothing = rpcFunction('upstream-calls/nothing', () => undefined);
-const whoAmI = rpcFunction('upstream-calls/who', () => getWorkerInfo().id);
-const longest = rpcFunction('upstream-calls/max', Math.max);
 const sumOf = rpcFunction('upstream-calls/sum', (a: Tensor, b: Tensor) => a.add(b));
-const plus = rpcFunction('upstream-calls/plus', (x: number, y: number) => x + y);
-const plusOn = rpcFunction('upstream-calls/plus-on', (to: To, x: number, y: number) => rpcAsync(to, plus, [x, y]));
-const askBack = rpcFunction('upstream-calls/ask-back', (x: Tensor) => rpcSync(callContext().caller, sumOf, [x, x]));
+const nothing = rpcFunction('upstream-calls/nothing', () => undefined);
+const least = rpcFunction('upstream-calls/min', Math.min);
+const whoAmI = rpcFunction('upstream-calls/who', () => getWorkerInfo().id);
+const light = rpcFunction('upstream-calls/light', () => 0);
+const callerOf = rpcFunction('upstream-calls/caller-of', (x: number) => [x, callContext().caller.name, whoAmI()]);
+const askBack = rpcFunction('upstream-calls/ask-back', (x: Tensor, y: Tensor | number) =>
+  rpcSync(callContext().caller, add, [x, y]),
+);
+/** Dense tensors are worked on in place, which is to change nothing that others see. */
 const heavy = rpcFunction('upstream-calls/heavy', (x: Tensor) => {
   let y = x;
-  for (let i = 0; i < 20; i++) y = y.mul(x);
-  return y;
-});
-const doubled = rpcFunction('upstream-calls/doubled', (x: Tensor, times: number) => {
-  let y = x;
-  for (let i = 0; i < times; i++) y = y.add(y);
+  for (let i = 1; i < 100; i++) y = y.layout === 'sparse_coo' ? y.mul(i).div(i + 1) : y.mul_(i).div_(i + 1);
   return y;
 });
 const sleep = rpcFunction('upstream-calls/sleep', async (ms: number) => {
@@ -44,9 +44,6 @@ const sleep = rpcFunction('upstream-calls/sleep', async (ms: number) => {
   return ms;
 });
 const fail = rpcFunction('upstream-calls/fail', (text: string): number => {
-  throw new RangeError(text);
-});
-const failAsync = rpcFunction('upstream-calls/fail-async', async (text: string): Promise<number> => {
   throw new RangeError(text);
 });
 class Unbuildable extends Error {
@@ -58,17 +55,65 @@ class Unbuildable extends Error {
 const failUnbuildable = rpcFunction('upstream-calls/fail-unbuildable', (): void => {
   throw new Unbuildable('the first text', true);
 });
-class Boxed {
-  readonly parts: Tensor[];
-  constructor(parts: Tensor[]) {
-    this.parts = parts;
+
+/** Travels by value, with what its methods need; called by name, its class makes one, and answers for all. */
+class Account {
+  static readonly [rpcName] = 'upstream-calls/Account';
+  static readonly bonus = 1000;
+  readonly a: number;
+  constructor(a: number) {
+    this.a = a;
+  }
+  plus(b: number): number {
+    return this.a + b;
+  }
+  static withBonus(d: number, e: number): number {
+    return this.bonus + d + e;
+  }
+  static isLarge(f: number): boolean {
+    return f > 12;
   }
 }
+rpcClass(Account, { methods: ['plus'], statics: ['withBonus', 'isLarge'] });
+registerValueType({
+  name: 'upstream-calls/Account',
+  match: Account,
+  encode: ({ a }) => a,
+  decode: (plain) => new Account(plain as number),
+});
+const plusOf = rpcFunction('upstream-calls/plus-of', (account: Account, b: number) => account.plus(b));
+
+/** Tensors next to and inside of each other, one of them as a key. */
+class Boxed {
+  readonly tensors: Tensors;
+  constructor(tensors: Tensors) {
+    this.tensors = tensors;
+  }
+}
+type Tensors = [Tensor, Tensor[], Tensor[][], (Tensor | Tensor[])[], Map<Tensor, (Tensor | Tensor[])[]>];
 registerValueType({
   name: 'upstream-calls/Boxed',
   match: Boxed,
-  encode: (box) => box.parts,
-  decode: (parts) => new Boxed(parts as Tensor[]),
+  encode: (box) => box.tensors,
+  decode: (tensors) => new Boxed(tensors as Tensors),
+});
+function boxed(make: () => Tensor): Boxed {
+  const a = make();
+  const b = [a, a];
+  return new Boxed([a, b, [b, b], [a, b], new Map([[a, [a, b]]])]);
+}
+const sumOfAll = rpcFunction(
+  'upstream-calls/sum-of-all',
+  (list: Tensor[], box: Boxed, record: Record<string, Tensor>) => {
+    let sum = list[0] as Tensor;
+    for (const each of [...list, ...Object.values(record)]) sum = sum.add(each);
+    return [sum, box, ...box.tensors.slice(0, 3)];
+  },
+);
+const checkView = rpcFunction('upstream-calls/check-view', (view: Tensor, packed: Tensor) => {
+  if (view.isContiguous || !packed.isContiguous) throw new Error('of the two the view is not contiguous');
+  if (!view.equal(packed)) throw new Error('the two are not equal');
+  return view;
 });
 
 let cluster: Cluster;
@@ -76,321 +121,314 @@ beforeAll(async () => {
   cluster = await startCluster(3);
 });
 afterAll(() => cluster.close());
-const at = <T>(rank: number, fn: () => T): T => cluster.at(rank).run(fn);
-const from0 = <T>(fn: () => T): T => at(0, fn);
 const many = <T>(count: number, fn: (i: number) => T): T[] => Array.from({ length: count }, (_, i) => fn(i));
+/** Runs `fn` on all three workers at once: `n` is the rank and 1, `next` the worker after it. */
+async function onAll(fn: (at: { rank: number; n: number; next: string }) => Promise<void>): Promise<void> {
+  await Promise.all(
+    many(3, (rank) => cluster.at(rank).run(() => fn({ rank, n: rank + 1, next: `w${(rank + 1) % 3}` }))),
+  );
+}
+const onFirst = (fn: () => Promise<void>): Promise<void> => cluster.at(0).run(fn);
+const failure = (promise: Promise<unknown>): Promise<unknown> =>
+  promise.then(
+    () => 'no failure',
+    (error: unknown) => error,
+  );
+/** What a value that holds tensors is made of. */
+function parts(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(parts);
+  if (value instanceof Boxed) return { box: parts(value.tensors) };
+  if (value instanceof Map) return { map: [...(value as Map<unknown, unknown>)].map(parts) };
+  return shown(value as Tensor);
+}
 const modes = [
   ['rpcSync', rpcSync],
   ['rpcAsync', rpcAsync],
 ] as const;
-const sparse = (): Tensor => sparseCooTensor(tensor([[0, 2]], { dtype: 'int64' }), tensor([1, 2]), [4]);
-const repeated = (): Tensor => sparseCooTensor(tensor([[2, 2, 0]], { dtype: 'int64' }), tensor([1, 3, 5]), [4]);
-const dense = (x: Tensor): unknown => (x.layout === 'sparse_coo' ? x.toDense() : x).toArray();
+const TIMED_OUT = /RPC ran for more than set timeout \(\d+ ms\)/;
 
 describe.each(modes)('%s', (_, call) => {
   it('reaches the worker itself', () =>
-    from0(async () => {
-      expect((await call(getWorkerInfo(), add, [ones([2, 2]), 1])).toArray()).toEqual([
-        [2, 2],
-        [2, 2],
-      ]);
+    onAll(async () => {
+      expect(shown(await call(getWorkerInfo(), add, [ones([2, 2]), 1]))).toEqual(shown(ones([2, 2]).add(1)));
     }));
 
-  it('reaches a worker by rank, and refuses ranks that are none', () =>
-    from0(async () => {
+  it('reaches a worker by its name', () =>
+    onAll(async ({ n, next }) => {
+      expect(shown(await call(next, add, [ones([n, n]), ones([n, n])]))).toEqual(shown(ones([n, n]).mul(2)));
+    }));
+
+  it('reaches a worker by its record', () =>
+    onAll(async ({ n, next }) => {
+      const sum = await call(getWorkerInfo(next), add, [ones([n, n]), ones([n, n])]);
+      expect(shown(sum)).toEqual(shown(ones([n, n]).mul(2)));
+    }));
+
+  it('reaches a worker by its rank, and refuses ranks that are none', () =>
+    onAll(async () => {
       for (const rank of [0, 1, 2]) expect(await call(rank, whoAmI)).toBe(rank);
       for (const bad of [-1, 3]) await expect(call(bad, whoAmI)).rejects.toThrow('could not find destination');
-      await expect(call(1.5, whoAmI)).rejects.toThrow('Cannot get WorkerInfo from name 1.5');
+      for (const bad of [0.5, 1.5])
+        await expect(call(bad, whoAmI)).rejects.toThrow(`Cannot get WorkerInfo from name ${bad}`);
     }));
 
-  it('reaches a worker by name and by its record', () =>
-    from0(async () => {
-      expect(dense(await call('w1', add, [ones([2]), ones([2])]))).toEqual([2, 2]);
-      expect(dense(await call(getWorkerInfo('w1'), add, [ones([2]), tensor([1, 2])]))).toEqual([2, 3]);
+  it('adds sparse tensors, coalesced or not, on workers by rank', () =>
+    onFirst(async () => {
+      for (const rank of [0, 1]) {
+        for (const make of [sparse, repeated, () => repeated().coalesce()])
+          expect(shown(await call(rank, add, [make(), make()]))).toEqual(shown(make().mul(2)));
+      }
     }));
 
-  it('overrides the time that calls have by default', () =>
-    from0(async () => {
-      setRpcTimeoutMs(30);
+  it('keeps a promise at home: it is no argument, alone or inside of one', () =>
+    onAll(async ({ next }) => {
+      for (const argument of [Promise.resolve(1), { inside: [rpcAsync(next, light)] }]) {
+        const error = await failure(call(next, echo, [argument]));
+        expect(error).toBeInstanceOf(TypeError);
+        expect((error as Error).message).toMatch(/promise/i);
+      }
+      expect(await call(next, echo, [1])).toBe(1);
+    }));
+
+  it('takes a time of its own instead of the one by default, shorter, longer, and none', () =>
+    onFirst(async () => {
+      await expect(call('w1', sleep, [2_000], { timeoutMs: 20 })).rejects.toThrow('set timeout (20 ms)');
+      expect(await call('w1', sleep, [60])).toBe(60);
+      setRpcTimeoutMs(10);
       try {
-        await expect(call('w1', sleep, [2_000])).rejects.toThrow('RPC ran for more than set timeout (30 ms)');
-        await expect(call('w1', sleep, [2_000], { timeoutMs: 40 })).rejects.toThrow('set timeout (40 ms)');
-        expect(await call('w1', sleep, [100], { timeoutMs: 20_000 })).toBe(100);
-        expect(await call('w1', sleep, [100], { timeoutMs: 0 })).toBe(100);
+        await expect(call('w1', sleep, [2_000])).rejects.toThrow('RPC ran for more than set timeout (10 ms)');
+        expect(await call('w1', sleep, [60], { timeoutMs: 20_000 })).toBe(60);
+        expect(await call('w1', sleep, [60], { timeoutMs: 0 })).toBe(60);
       } finally {
         setRpcTimeoutMs(60_000);
       }
     }));
-
-  it('adds sparse tensors, coalesced or not, on workers by rank', () =>
-    from0(async () => {
-      for (const rank of [0, 1]) {
-        for (const [make, sum] of [
-          [sparse, [2, 0, 4, 0]],
-          [repeated, [10, 0, 8, 0]],
-          [() => repeated().coalesce(), [10, 0, 8, 0]],
-        ] as const) {
-          const back = await call(rank, add, [make(), make()]);
-          expect(back.layout).toBe('sparse_coo');
-          expect(dense(back)).toEqual(sum);
-        }
-      }
-    }));
-
-  it('brings what an asynchronous handler throws before its first await', () =>
-    from0(async () => {
-      await expect(call('w1', failAsync, ['at once'])).rejects.toThrow(new RangeError('at once'));
-    }));
-
-  it('waits for twenty steps of a handler that depend on each other', () =>
-    from0(async () => {
-      expect(await call('w1', stepwise, ['w2', 1, 20])).toBe(21);
-    }));
-
-  it('waits for twenty calls that a handler makes at once', () =>
-    from0(async () => {
-      expect(await call('w1', fanOut, ['w2', 1, 20])).toEqual(many(20, (i) => 1 + i));
-    }));
 });
-
-const stepwise = rpcFunction('upstream-calls/stepwise', (to: string, x: number, steps: number) => {
-  let value = Promise.resolve(x);
-  for (let i = 0; i < steps; i++) value = value.then((sum) => rpcAsync(to, plus, [sum, 1]));
-  return value;
-});
-const fanOut = rpcFunction('upstream-calls/fan-out', (to: string, x: number, width: number) =>
-  Promise.all(many(width, (i) => rpcAsync(to, plus, [x, i]))),
-);
 
 describe('functions', () => {
   it('of tensors take scalars', () =>
-    from0(async () => {
-      expect(dense(await rpcSync('w1', add, [tensor([1, 2]), 5]))).toEqual([6, 7]);
-      expect(dense(await rpcAsync('w1', mul, [tensor([1, 2]), tensor([3, 4])]))).toEqual([3, 8]);
+    onAll(async ({ n, next }) => {
+      expect(shown(await rpcSync(next, add, [ones([n, n]), n]))).toEqual(shown(ones([n, n]).add(n)));
     }));
 
   it('of tensors may give a shape that depends on the values', () =>
-    from0(async () => {
-      expect((await rpcSync('w1', nonzero, [tensor([0, 5, 0, 7])])).shape).toEqual([2, 1]);
-      expect((await rpcSync('w1', nonzero, [ones([2, 2])])).shape).toEqual([4, 2]);
+    onAll(async ({ rank, next }) => {
+      const x = ones([3, 3]);
+      x.select(0, rank).select(0, rank).fill_(0);
+      const found = await rpcSync(next, nonzero, [x]);
+      expect(shown(found)).toEqual(shown(nonzero(x)));
+      expect([found.shape, found.dtype]).toEqual([[8, 2], 'int64']);
     }));
 
-  it('of the language, with options, and without a result', () =>
-    from0(async () => {
-      expect(await rpcSync('w1', longest, [3, 9, 4])).toBe(9);
-      expect(await rpcSync('w1', total, [1, { second: 2, third: 3 }])).toBe(6);
-      expect(await rpcSync('w1', nothing)).toBeUndefined();
+  it('may be of the language', () =>
+    onAll(async ({ n, next }) => {
+      expect(await rpcSync(next, least, [n, n + 1, n + 2])).toBe(Math.min(n, n + 1, n + 2));
     }));
 
-  it('are called twenty times in a row', () =>
-    from0(async () => {
-      for (let i = 0; i < 20; i++) expect(dense(await rpcSync('w1', add, [tensor([i]), ones([1])]))).toEqual([i + 1]);
-      for (let i = 0; i < 20; i++) expect(dense(await rpcSync('w1', add, [sparse(), sparse()]))).toEqual([2, 0, 4, 0]);
+  it('take named arguments as an object', () =>
+    onAll(async ({ n, next }) => {
+      const named = { a: n, b: n + 1, c: n + 2 };
+      expect(await rpcSync(next, sumOfThree, [named])).toBe(sumOfThree(named));
     }));
 
-  it('are called two at once', () =>
-    from0(async () => {
-      const [first, second] = [rpcAsync('w1', plus, [1, 2]), rpcAsync('w2', longest, [1, 5])];
-      expect([await second, await first]).toEqual([5, 3]);
-    }));
-
-  it('hear each from the worker before it', async () => {
-    const got = await Promise.all(many(3, (rank) => at(rank, () => rpcSync((rank + 1) % 3, callerOf, [rank]))));
-    expect(got).toEqual([
-      [0, 'w0', 1],
-      [1, 'w1', 2],
-      [2, 'w2', 0],
-    ]);
-  });
-
-  it('call their caller back before they answer', () =>
-    from0(async () => {
-      expect(dense(await rpcSync('w1', askBack, [tensor([1, 2])]))).toEqual([2, 4]);
-      expect(dense(await rpcSync('w1', askBack, [sparse()]))).toEqual([2, 0, 4, 0]);
-    }));
-
-  it('are called a thousand times at once', () =>
-    from0(async () => {
-      const calls = many(1_000, (i) => rpcAsync('w1', plus, [i, 1]));
-      expect(await Promise.all(calls)).toEqual(many(1_000, (i) => i + 1));
-    }));
-
-  it('work hard in twenty calls at once', () =>
-    from0(async () => {
-      const results = await Promise.all(many(20, () => rpcAsync('w1', heavy, [ones([50, 50])])));
-      for (const result of results) expect(result.sum().item()).toBe(2_500);
-    }));
-
-  it('work hard with sparse tensors in twenty calls at once', () =>
-    from0(async () => {
-      const results = await Promise.all(many(20, () => rpcAsync('w1', doubled, [sparse(), 14])));
-      for (const result of results) expect(dense(result)).toEqual([2 ** 14, 0, 2 ** 15, 0]);
-    }));
-});
-const callerOf = rpcFunction('upstream-calls/caller-of', (x: number) => [
-  x,
-  callContext().caller.name,
-  getWorkerInfo().id,
-]);
-
-describe('arguments and results', () => {
-  it('are tensors of growing sizes in a hundred calls at once', () =>
-    from0(async () => {
-      expect(dense(await rpcSync('w1', sumOf, [ones([2]), tensor([1, 2])]))).toEqual([2, 3]);
-      const sums = await Promise.all(
-        many(100, (i) => rpcAsync('w1', sumOf, [ones([i + 1, i + 1]), ones([i + 1, i + 1])])),
-      );
-      expect(sums.map((sum) => sum.sum().item())).toEqual(many(100, (i) => 2 * (i + 1) ** 2));
+  it('may have no result', () =>
+    onAll(async ({ next }) => {
+      expect(await rpcSync(next, nothing)).toBe(nothing());
     }));
 
   it.each([
-    ['dense', () => tensor([1, 0, 2, 0])],
-    ['sparse', sparse],
-  ])('hold %s tensors in lists, maps, records and objects of registered classes', (_, make) =>
-    from0(async () => {
-      const value = { list: [make(), make()], map: new Map([['key', make()]]), box: new Boxed([make(), make()]) };
-      const back = (await rpcSync('w1', echo, [value])) as typeof value;
-      expect(back.box).toBeInstanceOf(Boxed);
-      for (const x of [...back.list, back.map.get('key'), ...back.box.parts])
-        expect(dense(x as Tensor)).toEqual([1, 0, 2, 0]);
+    ['dense', (n: number) => [ones([2, 2]), ones([2, 2]), n] as const],
+    ['sparse', (n: number) => [sparse().mul(n), sparse().mul(n), n] as const],
+  ])('are called twenty times in a row: %s', (_, make) =>
+    onAll(async ({ n, next }) => {
+      for (let i = 0; i < 20; i++) {
+        const [x, y] = make(n + i);
+        expect(shown(await rpcSync(next, add, [x, y]))).toEqual(shown(x.mul(2)));
+      }
     }),
   );
 
-  it('keep the values and the strides of a view', () =>
-    from0(async () => {
-      const view = tensor([
-        [1, 2, 3],
-        [4, 5, 6],
-      ]).transpose(0, 1);
-      const back = (await rpcSync('w1', echo, [view])) as Tensor;
-      expect(back.toArray()).toEqual(view.toArray());
-      expect([back.strides, view.strides]).toEqual([
-        [1, 3],
-        [1, 3],
-      ]);
+  it('are called two at once, of two kinds', () =>
+    onAll(async ({ n, next }) => {
+      const to = getWorkerInfo(next);
+      const [first, second] = [rpcAsync(to, Account.isLarge, [n + 10]), rpcAsync(to, least, [n, n + 1, n + 2])];
+      expect([await first, await second]).toEqual([n + 10 > 12, n]);
+    }));
+
+  it('hear each from the worker before it', () =>
+    onAll(async ({ rank, next }) => {
+      expect(await rpcSync(next, callerOf, [rank])).toEqual([rank, `w${rank}`, (rank + 1) % 3]);
+    }));
+
+  it.each([
+    ['dense', () => [ones([2, 2]), 1] as const],
+    ['sparse', () => [sparse(), sparse()] as const],
+  ])('call their caller back before they answer: %s', (_, make) =>
+    onAll(async ({ next }) => {
+      const [x, y] = make();
+      expect(shown(await rpcSync(next, askBack, [x, y]))).toEqual(shown(x.add(y)));
+    }),
+  );
+
+  it('are called a thousand times at once, by each', () =>
+    onAll(async ({ next }) => {
+      expect(await Promise.all(many(1_000, () => rpcAsync(next, light)))).toEqual(many(1_000, () => 0));
+    }));
+
+  it.each([
+    ['dense', () => ones([40, 40]).mul(3)],
+    ['sparse', sparse],
+  ])('work hard in twenty calls at once, each on a copy of what it was given: %s', (_, make) =>
+    onAll(async ({ next }) => {
+      const x = make();
+      const expected = shown(heavy(make()));
+      const results = await Promise.all(many(20, () => rpcAsync(next, heavy, [x])));
+      for (const result of results) expect(shown(result)).toEqual(expected);
+      expect(shown(x)).toEqual(shown(make()));
+    }),
+  );
+
+  it('that a worker has and another has not are refused there, by name', () =>
+    onFirst(async () => {
+      const here = Object.assign((x: number) => x + 1, { [rpcName]: 'upstream-calls/only-here' as const });
+      expect(here(1)).toBe(2);
+      const error = await failure(rpcSync('w1', here as never, [1] as never));
+      expect(rpcInfo(error)).toMatchObject({ code: 'not-found', executed: 'no', peer: { name: 'w1' } });
+      expect((error as Error).message).toContain("'upstream-calls/only-here'");
+      expect(await rpcSync('w1', light)).toBe(0);
+    }));
+});
+
+describe('classes', () => {
+  it('make an object there, which comes by value', () =>
+    onAll(async ({ n, next }) => {
+      const made = await rpcSync(next, Account as never, [n] as never);
+      expect(made).toBeInstanceOf(Account);
+      expect((made as Account).a).toBe(n);
+    }));
+
+  it('send an object along with the call of its method', () =>
+    onAll(async ({ n, next }) => {
+      expect(await rpcSync(next, plusOf, [new Account(2), n])).toBe(new Account(2).plus(n));
+    }));
+
+  it('have class methods, which know their class', () =>
+    onAll(async ({ n, next }) => {
+      expect(await rpcSync(next, Account.withBonus, [n, n + 1])).toBe(Account.withBonus(n, n + 1));
+    }));
+
+  it('have static methods', () =>
+    onAll(async ({ n, next }) => {
+      expect(await rpcSync(next, Account.isLarge, [n + 10])).toBe(Account.isLarge(n + 10));
+    }));
+});
+
+describe('arguments and results', () => {
+  it('are tensors', () =>
+    onAll(async ({ n, next }) => {
+      const sum = await rpcSync(next, sumOf, [ones([n, n]), ones([n, n])]);
+      expect(shown(sum)).toEqual(shown(sumOf(ones([n, n]), ones([n, n]))));
+    }));
+
+  it('are tensors of growing sizes, from none at all, in a hundred calls at once', () =>
+    onAll(async ({ next }) => {
+      const sums = await Promise.all(many(100, (i) => rpcAsync(next, sumOf, [ones([i, i]), ones([i, i])])));
+      for (const [i, sum] of sums.entries()) expect(sum.equal(ones([i, i]).mul(2))).toBe(true);
+    }));
+
+  it.each([
+    ['dense', (n: number) => ones([n, n])],
+    ['sparse', () => sparse()],
+  ])('hold %s tensors in lists, records, maps and objects, inside of each other', (_, make) =>
+    onAll(async ({ n, next }) => {
+      const args = [[make(n), make(n)], boxed(() => make(3)), { foo: make(n), bar: make(n) }] as const;
+      const there = await rpcSync(next, sumOfAll, [[...args[0]], args[1], args[2]]);
+      expect(there[1]).toBeInstanceOf(Boxed);
+      expect(parts(there)).toEqual(parts(sumOfAll([...args[0]], args[1], args[2])));
+    }),
+  );
+
+  it('keep the values of a view, and that it is one', () =>
+    onAll(async ({ next }) => {
+      const view = rand([5, 5]).narrow(1, 2, 2);
+      const packed = view.contiguous();
+      expect([view.isContiguous, packed.isContiguous, view.equal(packed)]).toEqual([false, true, true]);
+      const back = await rpcSync(next, checkView, [view, packed]);
+      expect([back.isContiguous, shown(back)]).toEqual([false, shown(view)]);
+      const turned = tensor([[1, 2, 3], [4, 5, 6]]).transpose(0, 1); // prettier-ignore
+      expect(((await rpcSync(next, echo, [turned])) as Tensor).strides).toEqual([1, 3]);
     }));
 
   it('may be the record of a worker', () =>
-    from0(async () => {
-      const back = await rpcSync('w1', echo, [getWorkerInfo()]);
+    onAll(async ({ next }) => {
+      const back = await rpcSync(next, echo, [getWorkerInfo()]);
       expect(back).toBeInstanceOf(WorkerInfo);
       expect(back).toEqual(getWorkerInfo());
-    }));
-
-  it('are never promises', () =>
-    from0(async () => {
-      await expect(rpcSync('w1', echo, [Promise.resolve(1)])).rejects.toThrow(TypeError);
-      await expect(rpcSync('w1', echo, [{ inside: [rpcAsync('w1', plus, [1, 2])] }])).rejects.toThrow(TypeError);
     }));
 });
 
 describe('errors', () => {
   it('keep line ends, quotes and letters of every script readable', () =>
-    from0(async () => {
-      const text = 'first line\n\tsecond "line" \\ naïve — 線';
-      const error: unknown = await rpcSync('w1', fail, [text]).catch((e: unknown) => e);
-      expect((error as Error).message).toBe(text);
+    onAll(async ({ next }) => {
+      for (const text of [
+        '\nFirst line of error \n next line of error \n last line of error',
+        'first line\n\tsecond "line" \\ naïve — 線',
+      ]) {
+        const error = await failure(rpcAsync(next, fail, [text]));
+        expect(error).toBeInstanceOf(RangeError);
+        expect((error as Error).message).toBe(text);
+      }
     }));
 
-  it('of a class that cannot be built here still say what was thrown', () =>
-    from0(async () => {
+  it('of a class that cannot be built here still say what was thrown, and of which class', () =>
+    onAll(async ({ next }) => {
       registerErrorType(Unbuildable);
-      const error: unknown = await rpcSync('w1', failUnbuildable).catch((e: unknown) => e);
+      const error = await failure(rpcSync(next, failUnbuildable));
+      expect(error).toBeInstanceOf(RemoteError);
+      expect(error).toMatchObject({ code: 'remote-error', remoteName: 'Unbuildable' });
+      expect((error as Error).message).toContain('Unbuildable');
       expect((error as Error).message).toContain('the first text');
-      expect(rpcInfo(error)?.code).toBe('remote-error');
     }));
 
-  it('of arguments that no tensor operation takes come back', () =>
-    from0(async () => {
-      await expect(rpcSync('w1', add, [] as never)).rejects.toThrow(Error);
-      await expect(rpcAsync('w1', add, [] as never)).rejects.toThrow(Error);
-    }));
+  it.each(modes)('of arguments that no tensor operation takes say so: %s', (_, call) =>
+    onAll(async ({ next }) => {
+      for (const [fn, args, what] of [
+        [add, [], 'undefined'],
+        [add, [null, 1], 'null'],
+        [add, ['1', ones([1])], 'string'],
+        [concat, [[ones([1]), 5]], 'a list with number in it'],
+      ] as const) {
+        const error = await failure(call(next, fn as typeof add, args as never));
+        expect(error).toBeInstanceOf(TypeError);
+        expect((error as Error).message).toMatch(/^aten::(add|cat) failed to match any schema: its first argument/);
+        expect((error as Error).message).toContain(`not ${what}`);
+      }
+      expect(shown(await call(next, add, [ones([1]), 1]))).toEqual(shown(ones([1]).add(1)));
+    }),
+  );
 });
 
 describe('the time that calls have by default', () => {
   it('holds for calls that begin after it was set, and zero is no limit', () =>
-    from0(async () => {
+    onFirst(async () => {
       try {
-        const before = rpcAsync('w1', sleep, [150]);
-        setRpcTimeoutMs(20);
-        expect(getRpcTimeoutMs()).toBe(20);
-        await expect(rpcAsync('w1', sleep, [2_000])).rejects.toMatchObject({ code: 'deadline-exceeded' });
-        expect(await before).toBe(150);
+        setRpcTimeoutMs(1);
+        for (const call of many(10, () => rpcAsync('w1', sleep, [2_000])))
+          await expect(call).rejects.toThrow(TIMED_OUT);
+        setRpcTimeoutMs(200_000);
+        const before = rpcAsync('w1', sleep, [100]);
+        setRpcTimeoutMs(1);
+        expect(getRpcTimeoutMs()).toBe(1);
+        const after = await failure(rpcAsync('w1', sleep, [2_000]));
+        expect([rpcInfo(after)?.code, (after as Error).message]).toEqual([
+          'deadline-exceeded',
+          expect.stringMatching(TIMED_OUT),
+        ]);
+        expect(await before).toBe(100);
         setRpcTimeoutMs(0);
         expect(await rpcAsync('w1', sleep, [50])).toBe(50);
       } finally {
         setRpcTimeoutMs(60_000);
       }
     }));
-});
-
-describe('the promise of a call', () => {
-  it('fails each time it is awaited', () =>
-    from0(async () => {
-      const call = rpcAsync('w1', fail, ['again']);
-      for (let i = 0; i < 3; i++) await expect(call).rejects.toThrow('again');
-    }));
-
-  it('takes many callbacks, and chains of them', () =>
-    from0(async () => {
-      const call = rpcAsync('w1', plus, [1, 2]);
-      expect(await call.then((x) => x + 1)).toBe(4);
-      expect(await Promise.all(many(10, (i) => call.then((x) => x + i)))).toEqual(many(10, (i) => 3 + i));
-      let chain = call;
-      for (let i = 0; i < 20; i++) chain = chain.then((x) => x + 1);
-      expect(await chain).toBe(23);
-      expect(await call).toBe(3);
-    }));
-
-  it('takes callbacks that fail, that see a failure, and that throw another', () =>
-    from0(async () => {
-      const wrong = rpcAsync('w1', echo, [5]).then((x) => (x as string).toUpperCase());
-      await expect(wrong).rejects.toThrow(TypeError);
-      const seen: unknown[] = [];
-      const other = rpcAsync('w1', fail, ['theirs']).catch((error: unknown) => {
-        seen.push((error as Error).message);
-        throw new SyntaxError('ours');
-      });
-      await expect(other).rejects.toThrow(new SyntaxError('ours'));
-      expect(seen).toEqual(['theirs']);
-    }));
-
-  it('takes callbacks that call on, inside each other', () =>
-    from0(async () => {
-      const sum = await rpcAsync('w1', plus, [1, 2]).then((x) =>
-        rpcAsync('w2', plus, [x, 3]).then((y) => rpcAsync('w1', plus, [y, 4]).then((z) => z * 10)),
-      );
-      expect(sum).toBe(100);
-    }));
-
-  it('keeps its value whatever runs when it is done', () =>
-    from0(async () => {
-      let done = 0;
-      const call = rpcAsync('w1', plus, [1, 2]);
-      expect(await call.finally(() => void done++)).toBe(3);
-      expect([await call, done]).toEqual([3, 1]);
-    }));
-});
-
-describe('asynchronous handlers', () => {
-  const withCallback = rpcFunction('upstream-calls/with-callback', (to: string, x: number) =>
-    rpcAsync(to, plus, [x, 1]).then((y) => y + 1),
-  );
-  const bridged = rpcFunction(
-    'upstream-calls/bridged',
-    (to: string, x: number) =>
-      new Promise<number>((resolve, reject) => {
-        rpcAsync(to, plus, [x, 1]).then((y) => resolve(y + 5), reject);
-      }),
-  );
-  const nested = rpcFunction('upstream-calls/nested', (to: string, x: number) => rpcAsync(to, plusOn, ['w0', x, 1]));
-
-  it.each(modes)('answer with what another worker computed: %s', (_, call) =>
-    from0(async () => {
-      expect(await call('w1', plusOn, ['w2', 1, 2])).toBe(3);
-      expect(await call('w1', withCallback, ['w2', 1])).toBe(3);
-      expect(await call('w1', bridged, ['w2', 1])).toBe(7);
-      expect(await call('w1', nested, ['w2', 1])).toBe(2);
-    }),
-  );
 });

@@ -49,10 +49,6 @@ const twice = rpcFunction('upstream-options/twice', (x: Tensor) => x.mul(2));
 const fail = rpcFunction('upstream-options/fail', (): void => {
   throw new RangeError('of the user');
 });
-const slow = rpcFunction(
-  'upstream-options/slow',
-  (ms: number) => new Promise<string>((resolve) => setTimeout(resolve, ms, 'slow')),
-);
 const list = rpcFunction('upstream-options/list', () => 5);
 const generator = rpcFunction('upstream-options/generator', function* () {
   yield 1;
@@ -78,13 +74,6 @@ const failure = (promise: Promise<unknown>): Promise<Error> =>
     () => new Error('no failure'),
     (error: unknown) => error as Error,
   );
-/** Whether a promise has settled, and how, without waiting for it. */
-const stateOf = (promise: Promise<unknown>): Promise<string> =>
-  Promise.race([promise, Promise.resolve('pending')]).then(
-    (value) => (value === 'pending' ? 'pending' : 'done'),
-    () => 'failed',
-  );
-
 describe('what an agent is made of', () => {
   it('an extension is registered once by name, and starts with the agent', async () => {
     const attached: string[] = [];
@@ -244,44 +233,6 @@ describe('what travels and what does not', () => {
       expect(one.message).toContain('a generator is called with rpcStream()');
       const items = rpcStream('w1', list as unknown as typeof generator);
       expect((await failure(items.next())).message).toMatch(/iterable|generator/);
-    });
-  });
-});
-
-describe('the promise of a call', () => {
-  it('is done after success', async () => {
-    cluster = await startCluster(2);
-    await cluster.at(0).run(async () => {
-      const call = rpcAsync('w1', slow, [30]);
-      expect(await stateOf(call)).toBe('pending');
-      expect(await call).toBe('slow');
-      expect(await stateOf(call)).toBe('done');
-    });
-  });
-
-  it('is done after a failure', async () => {
-    cluster = await startCluster(2);
-    await cluster.at(0).run(async () => {
-      const call = rpcAsync('w1', fail);
-      expect(await stateOf(call)).toBe('pending');
-      await failure(call);
-      expect(await stateOf(call)).toBe('failed');
-    });
-  });
-
-  it('settles once: an answer that comes after its deadline changes nothing', async () => {
-    cluster = await startCluster(2);
-    await cluster.at(0).run(async () => {
-      const settled: string[] = [];
-      const call = rpcAsync('w1', slow, [60], { timeoutMs: 10 });
-      call.then(
-        () => settled.push('answer'),
-        () => settled.push('deadline'),
-      );
-      expect(rpcInfo(await failure(call))?.code).toBe('deadline-exceeded');
-      await rpcSync('w1', slow, [80]);
-      expect(settled).toEqual(['deadline']);
-      expect(await stateOf(call)).toBe('failed');
     });
   });
 });

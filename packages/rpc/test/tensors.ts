@@ -1,0 +1,19 @@
+/** @file The tensors of PyTorch's RPC tests, and tensors as tests compare them. */
+import { sparseCooTensor, tensor, type Tensor } from '@backwire/tensor';
+
+/** int64 [2, 3] of three entries, not coalesced. */
+export function sparse(): Tensor {
+  const rows = tensor([[0, 1, 1], [2, 0, 2]], { dtype: 'int64' }); // prettier-ignore
+  return sparseCooTensor(rows, tensor([3, 4, 5], { dtype: 'int64' }), [2, 3]);
+}
+
+/** Float32 [4] in which two entries share an index. */
+export function repeated(): Tensor {
+  return sparseCooTensor(tensor([[2, 2, 0]], { dtype: 'int64' }), tensor([1, 3, 5]), [4]);
+}
+
+/** All that makes two tensors equal. */
+export function shown(t: Tensor): unknown {
+  const { layout, dtype, shape } = t;
+  return { layout, dtype, shape, values: (layout === 'sparse_coo' ? t.toDense() : t).toArray() };
+}

@@ -1,0 +1,283 @@
+/** @file PyTorch's tests of futures: waiting for them, callbacks, and functions that answer with one (`async_execution`). */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { add, ones, rand, zeros, type Tensor } from '@backwire/tensor';
+import { rpcAsync, rpcFunction, rpcInfo, rpcSync, waitAll } from '../src/index.ts';
+import { startCluster, type Cluster } from './cluster.ts';
+import { shown } from './tensors.ts';
+
+const fail = rpcFunction('upstream-promises/fail', (text: string): number => {
+  throw new RangeError(text);
+});
+const slow = rpcFunction(
+  'upstream-promises/slow',
+  (ms: number) => new Promise<string>((resolve) => setTimeout(resolve, ms, 'slow')),
+);
+const echo = rpcFunction('upstream-promises/echo', (x: unknown) => x);
+const failAsync = rpcFunction('upstream-promises/fail-async', async (text: string): Promise<number> => {
+  throw new RangeError(text);
+});
+const failBefore = rpcFunction('upstream-promises/fail-before', (text: string): Promise<number> => {
+  throw new RangeError(text);
+});
+/** Runs until `release` is called. */
+let release = (): void => undefined;
+const held = rpcFunction('upstream-promises/held', () => new Promise<void>((resolve) => (release = resolve)));
+
+const asyncAdd = rpcFunction('upstream-promises/async-add', (to: string, x: Tensor, y: Tensor | number) =>
+  rpcAsync(to, add, [x, y]),
+);
+type Summing = readonly [to: string, x: Tensor, y: number, z: number];
+/** A callback tells what it got to a promise that the function waits for. */
+const viaCallback = rpcFunction('upstream-promises/via-callback', async (...[to, x, y, z]: Summing) => {
+  let tell = (_: Tensor): void => undefined;
+  const told = new Promise<Tensor>((resolve) => (tell = resolve));
+  void rpcAsync(to, add, [x, y]).then((sum) => tell(sum.add(z)));
+  return await told;
+});
+const resolved = rpcFunction(
+  'upstream-promises/resolved',
+  (...[to, x, y, z]: Summing) =>
+    new Promise<Tensor>((resolve, reject) => {
+      rpcAsync(to, add, [x, y]).then((sum) => resolve(sum.add(z)), reject);
+    }),
+);
+/** The callback of a call makes another, whose callback tells the promise. */
+const twice = rpcFunction(
+  'upstream-promises/twice',
+  (...[to, x, y, z]: Summing) =>
+    new Promise<Tensor>((resolve, reject) => {
+      rpcAsync(to, add, [x, y]).then((sum) => void rpcAsync(to, add, [sum, z]).then(resolve, reject), reject);
+    }),
+);
+const chained = rpcFunction('upstream-promises/chained', (...[to, x, y, z]: Summing) =>
+  rpcAsync(to, add, [x, y]).then((sum) => sum.add(z)),
+);
+const nested = rpcFunction('upstream-promises/nested', (...[to, x, y, z]: Summing) =>
+  rpcAsync(to, asyncAdd, [to, x, y]).then((sum) => sum.add(z)),
+);
+const stepwise = rpcFunction('upstream-promises/stepwise', (to: string, x: Tensor, count: number, step: number) => {
+  let sum = rpcAsync(to, add, [x, 0]);
+  for (let i = 0; i < count; i++) sum = sum.then((before) => rpcAsync(to, add, [before, step]));
+  return sum;
+});
+const fanOut = rpcFunction('upstream-promises/fan-out', async (to: string, x: Tensor, count: number, step: number) => {
+  const sums = await Promise.all(many(count, (i) => rpcAsync(to, add, [i === 0 ? x : zeros([2, 2]), step])));
+  return sums.reduce((total, each) => total.add(each));
+});
+
+let cluster: Cluster;
+beforeAll(async () => {
+  cluster = await startCluster(3);
+});
+afterAll(() => cluster.close());
+const many = <T>(count: number, fn: (i: number) => T): T[] => Array.from({ length: count }, (_, i) => fn(i));
+/** Runs `fn` on all three workers at once: `n` is the rank and 1, then the next worker and the one after it. */
+async function onAll(fn: (at: { n: number; next: string; third: string }) => Promise<void>): Promise<void> {
+  const name = (rank: number): string => `w${rank % 3}`;
+  await Promise.all(
+    many(3, (rank) => cluster.at(rank).run(() => fn({ n: rank + 1, next: name(rank + 1), third: name(rank + 2) }))),
+  );
+}
+const onFirst = (fn: () => Promise<void>): Promise<void> => cluster.at(0).run(fn);
+const failure = (promise: Promise<unknown>): Promise<unknown> =>
+  promise.then(
+    () => 'no failure',
+    (error: unknown) => error,
+  );
+async function failsWith(promise: Promise<unknown>, error: Error): Promise<void> {
+  const thrown = await failure(promise);
+  expect(thrown).toBeInstanceOf(error.constructor);
+  expect((thrown as Error).message).toBe(error.message);
+}
+/** Whether a promise has settled, and how, without waiting for it. */
+const stateOf = (promise: Promise<unknown>): Promise<string> =>
+  Promise.race([promise, Promise.resolve('pending')]).then(
+    (value) => (value === 'pending' ? 'pending' : 'done'),
+    () => 'failed',
+  );
+const modes = [
+  ['rpcSync', rpcSync],
+  ['rpcAsync', rpcAsync],
+] as const;
+
+describe('the promise of a call', () => {
+  it('fails each time it is awaited, alone and among twenty', () =>
+    onAll(async ({ next }) => {
+      const calls = many(20, () => rpcAsync(next, fail, ['Expected error']));
+      await failsWith(Promise.all(calls), new RangeError('Expected error'));
+      for (const call of [...calls, ...calls]) await failsWith(call, new RangeError('Expected error'));
+    }));
+
+  it('is done after success', () =>
+    onAll(async ({ next }) => {
+      const call = rpcAsync(next, add, [zeros([2]), 1]);
+      expect(await stateOf(call)).toBe('pending');
+      expect(shown(await call)).toEqual(shown(zeros([2]).add(1)));
+      expect(await stateOf(call)).toBe('done');
+    }));
+
+  it('is done after a failure', () =>
+    onAll(async ({ next }) => {
+      const call = rpcAsync(next, fail, ['Expected error']);
+      expect(await stateOf(call)).toBe('pending');
+      await failsWith(call, new RangeError('Expected error'));
+      expect(await stateOf(call)).toBe('failed');
+    }));
+
+  it('settles once: an answer that comes after its deadline changes nothing', () =>
+    onFirst(async () => {
+      const settled: string[] = [];
+      const call = rpcAsync('w1', slow, [60], { timeoutMs: 10 });
+      call.then(
+        () => settled.push('answer'),
+        () => settled.push('deadline'),
+      );
+      expect(rpcInfo(await failure(call))?.code).toBe('deadline-exceeded');
+      await rpcSync('w1', slow, [80]);
+      expect(settled).toEqual(['deadline']);
+      expect(await stateOf(call)).toBe('failed');
+    }));
+});
+
+describe('promises together', () => {
+  it.each([
+    ['a function', () => rpcAsync('w1', fail, ['Expected error']), RangeError, /^Expected error$/],
+    ['a tensor operation', () => rpcAsync('w1', add, [rand([10]), rand([5])]), Error, /size of tensor/],
+  ] as const)('do not wait for the slowest when %s failed', (_, failing, type, words) =>
+    onFirst(async () => {
+      for (const wait of [
+        (calls: () => unknown[]) => Promise.all(calls()),
+        (calls: () => unknown[]) => waitAll(calls),
+      ]) {
+        let over = false;
+        const error = await failure(wait(() => [rpcAsync('w1', held).then(() => (over = true)), failing(), failing()]));
+        expect(error).toBeInstanceOf(type);
+        expect((error as Error).message).toMatch(words);
+        expect(over).toBe(false);
+        release();
+      }
+    }),
+  );
+
+  it('fail when each of ten fails', () =>
+    onAll(async ({ next }) => {
+      const error = new RangeError('Expected error');
+      const calls = (): Promise<number>[] => many(10, () => rpcAsync(next, fail, ['Expected error']));
+      await failsWith(Promise.all(calls()), error);
+      await failsWith(waitAll(calls), error);
+    }));
+
+  it('fail when the last of eleven fails', () =>
+    onAll(async ({ next }) => {
+      const error = new RangeError('Expected error');
+      const calls = (): Promise<unknown>[] => [
+        ...many(10, () => rpcAsync(next, add, [ones([2]), 1])),
+        rpcAsync(next, fail, ['Expected error']),
+      ];
+      await failsWith(Promise.all(calls()), error);
+      await failsWith(waitAll(calls), error);
+    }));
+});
+
+describe('a callback', () => {
+  it('sees the value and may tell it on; the value stays what it was', () =>
+    onAll(async ({ n, next }) => {
+      const two = shown(ones([n, n]).mul(2));
+      let tell = (_: Tensor): void => undefined;
+      const told = new Promise<Tensor>((resolve) => (tell = resolve));
+      const call = rpcAsync(next, add, [ones([n, n]), ones([n, n])]);
+      void call.then((sum) => tell(sum.clone().add(1)));
+      expect(shown(await call)).toEqual(two);
+      expect(shown(await told)).toEqual(shown(ones([n, n]).mul(2).add(1)));
+      expect(shown(await call)).toEqual(two);
+    }));
+
+  it('that takes its value for another type fails what it makes, not the call', () =>
+    onAll(async ({ next }) => {
+      const call = rpcAsync(next, echo, [5]);
+      const wrong = await failure(call.then((x) => (x as string).toUpperCase()));
+      expect(wrong).toBeInstanceOf(TypeError);
+      expect((wrong as Error).message).toContain('toUpperCase is not a function');
+      expect(await call).toBe(5);
+    }));
+
+  it('may be one of ten, each with a result of its own', () =>
+    onAll(async ({ n, next }) => {
+      const call = rpcAsync(next, add, [ones([n, n]), ones([n, n])]);
+      const sums = many(10, (i) => call.then((sum) => sum.add(i)));
+      expect(shown(await call)).toEqual(shown(ones([n, n]).mul(2)));
+      for (const [i, sum] of sums.entries()) expect(shown(await sum)).toEqual(shown(ones([n, n]).add(1 + i)));
+      expect(shown(await call)).toEqual(shown(ones([n, n]).mul(2)));
+    }));
+
+  it('may be one of twenty in a row', () =>
+    onAll(async ({ n, next }) => {
+      let sum = rpcAsync(next, add, [ones([n, n]), 1]);
+      for (let i = 0; i < 20; i++) sum = sum.then((before) => before.add(1));
+      expect(shown(await sum)).toEqual(shown(ones([n, n]).add(21)));
+    }));
+
+  it('may call on, with a callback of its own', () =>
+    onAll(async ({ next }) => {
+      const sum = rpcAsync(next, add, [ones([2, 2]), 1]).then((one) =>
+        rpcAsync(next, add, [one, 1]).then((two) => two.add(1)),
+      );
+      expect(shown(await sum)).toEqual(shown(ones([2, 2]).add(3)));
+    }));
+
+  it('may see a failure, and throw another', () =>
+    onAll(async ({ next }) => {
+      const seen: unknown[] = [];
+      const other = rpcAsync(next, fail, ['Expected error']).catch((error: unknown) => {
+        seen.push(error instanceof RangeError, (error as Error).message);
+        throw new SyntaxError('Another expected error');
+      });
+      await failsWith(other, new SyntaxError('Another expected error'));
+      expect(seen).toEqual([true, 'Expected error']);
+    }));
+
+  it('may run when the call is done, whatever its value, which it leaves alone', () =>
+    onAll(async ({ n, next }) => {
+      let done = 0;
+      const call = rpcAsync(next, add, [ones([n, n]), ones([n, n])]);
+      const after = call.finally(() => {
+        done++;
+      });
+      expect(shown(await call)).toEqual(shown(ones([n, n]).mul(2)));
+      expect(shown(await after)).toEqual(shown(ones([n, n]).mul(2)));
+      expect(done).toBe(1);
+      expect(shown(await call)).toEqual(shown(ones([n, n]).mul(2)));
+    }));
+});
+
+describe.each(modes)('an asynchronous function called by %s', (_mode, call) => {
+  it.each([
+    ['a call elsewhere gives', asyncAdd, 1],
+    ['a callback tells it', viaCallback, 3],
+    ['a promise made by hand is resolved with', resolved, 3],
+    ['the callback of a callback gives', twice, 3],
+    ['a chain gives at its end', chained, 3],
+    ['another asynchronous function gives, and what is made of it', nested, 3],
+  ] as const)('answers with what %s', (_, fn, more) =>
+    onAll(async ({ next, third }) => {
+      const sum = await call(next, fn as typeof chained, [third, ones([2, 2]), 1, 2]);
+      expect(shown(sum)).toEqual(shown(ones([2, 2]).add(more)));
+    }),
+  );
+
+  it.each([
+    ['what it throws', failBefore],
+    ['what it throws as its promise', failAsync],
+  ])('brings %s before its first await', (_, fn) =>
+    onAll(({ next }) => failsWith(call(next, fn, ['Expected error']), new RangeError('Expected error'))),
+  );
+
+  it.each([
+    ['twenty steps that depend on each other', stepwise],
+    ['twenty calls that it makes at once', fanOut],
+  ])('waits for %s', (_, fn) =>
+    onAll(async ({ next, third }) => {
+      expect(shown(await call(next, fn, [third, ones([2, 2]), 20, 3]))).toEqual(shown(ones([2, 2]).add(60)));
+    }),
+  );
+});
