@@ -1,15 +1,18 @@
 /** @file Faults on purpose: what becomes of requests, answers and control that fail or are held back, and which names there are. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { tensor, type Tensor } from '@backwire/tensor';
+import { add, tensor, type Tensor } from '@backwire/tensor';
 import { getRpcErrorType, type MessageType as Type } from '@backwire/wire';
 import { MessageType } from '@backwire/wire/internal';
 import { FAULTY_TYPES } from '../src/session/fault-injection.ts';
 import {
+  getRpcTimeoutMs,
+  rpcAsync,
   rpcFunction,
   rpcInfo,
   rpcOneway,
   rpcStream,
   rpcSync,
+  setRpcTimeoutMs,
   type Extension,
   type FaultInjection,
   type WorkerInfo,
@@ -79,6 +82,37 @@ describe('a request', () => {
     const late = await failure(at(0).run(() => rpcSync('w1', echo, [2], { timeoutMs: 10 })));
     expect(rpcInfo(late)?.code).toBe('deadline-exceeded');
     expect(ran).toEqual([1]);
+  });
+
+  it('that is held back by its type holds no other up', async () => {
+    const at = await start(0, { delayMs: { SCRIPT_CALL: 100 } });
+    const took = async (call: () => Promise<unknown>): Promise<number> => {
+      const before = performance.now();
+      await at(0).run(call);
+      return performance.now() - before;
+    };
+    await took(() => rpcSync('w1', echo, [1]));
+    const plain: number[] = [];
+    for (let i = 0; i < 5; i++) plain.push(await took(() => rpcSync('w1', echo, [1])));
+    expect(Math.min(...plain)).toBeLessThan(95);
+    expect(await took(() => rpcSync('w1', add, [tensor(1), 1]))).toBeGreaterThanOrEqual(95);
+    expect(injected(at, 0)).toBe(1);
+  });
+
+  it('that is a tensor operation held back times out or not, by the time it is given', async () => {
+    const at = await start(0, { delayMs: { SCRIPT_CALL: 100 } });
+    await at(0).run(async () => {
+      for (const call of [rpcSync, rpcAsync]) {
+        const late = await failure(call('w1', add, [tensor(1), tensor(1)], { timeoutMs: 20 }));
+        expect([rpcInfo(late)?.code, getRpcErrorType(late)]).toEqual(['deadline-exceeded', 'timeout']);
+        expect((late as Error).message).toContain('RPC ran for more than set timeout (20 ms)');
+      }
+      expect((await rpcAsync('w1', add, [tensor(1), tensor(1)])).item()).toBe(2);
+      setRpcTimeoutMs(5);
+      const late = await failure(rpcAsync('w1', add, [tensor(1), tensor(1)]));
+      expect((late as Error).message).toContain('RPC ran for more than set timeout (5 ms)');
+      expect((await rpcAsync('w1', add, [tensor(1), tensor(1)], { timeoutMs: 0 })).item()).toBe(2);
+    });
   });
 
   it('that is held back sends what its arguments were when it was made', async () => {
@@ -161,7 +195,17 @@ describe('an answer', () => {
 
 describe('control', () => {
   const got: [type: string, byte: number][] = [];
-  const types = { RREF_FORK_REQUEST: MessageType.RREF_FORK_REQUEST, RREF_ACK: MessageType.RREF_ACK } as const;
+  const { RREF_FORK_REQUEST, RREF_CHILD_ACCEPT, RREF_USER_DELETE, CLEANUP_AUTOGRAD_CONTEXT_REQ, RREF_ACK } =
+    MessageType;
+  const types = {
+    RREF_FORK_REQUEST,
+    RREF_CHILD_ACCEPT,
+    RREF_USER_DELETE,
+    CLEANUP_AUTOGRAD_CONTEXT_REQ,
+    RREF_ACK,
+  } as const;
+  /** Those that PyTorch's agents send again. */
+  const sentAgain = Object.entries(types).filter(([name]) => name !== 'RREF_ACK');
   const listening: Extension = {
     name: 'listening',
     attach(): ExtensionInternals {
@@ -189,6 +233,55 @@ describe('control', () => {
     expect(injected(at, 0)).toBe(times);
     expect(await at(0).run(() => rpcSync('w1', echo, [1]))).toBe(1);
     expect(got).toHaveLength(6);
+  });
+
+  it('of the four types that are sent again fails three times each, and calls are held back, where that is asked for', async () => {
+    got.length = 0;
+    const failFirst = Object.fromEntries(sentAgain.map(([name]) => [name, 3]));
+    cluster = await startCluster(2, {
+      faults: { failFirst, delayMs: { PYTHON_CALL: 60, SCRIPT_CALL: 60 } },
+      maxConcurrentCalls: 8,
+      extensions: [listening],
+    });
+    const { at } = cluster;
+    for (const rank of [0, 1]) {
+      expect(at(rank).debugInfo()['agent.max_concurrent_calls']).toBe(8);
+      expect(at(rank).run(() => getRpcTimeoutMs())).toBe(60_000);
+    }
+    for (const [, type] of sentAgain) tell(at, type, type & 0xff);
+    await until(() => got.length >= 4, 'all four came');
+    expect(got).toEqual(sentAgain.map(([name, type]) => [name, type & 0xff]));
+    expect([injected(at, 0), injected(at, 1)]).toEqual([12, 0]);
+    for (const call of [() => rpcSync('w1', echo, [1]), () => rpcSync('w1', add, [tensor(1), 1])]) {
+      const before = performance.now();
+      await at(0).run<Promise<unknown>>(call);
+      expect(performance.now() - before).toBeGreaterThanOrEqual(55);
+    }
+  });
+
+  it('of the types that are named fails, and nothing else', async () => {
+    got.length = 0;
+    const at = await start(0, { failFirst: { RREF_FORK_REQUEST: 3, RREF_CHILD_ACCEPT: 3 } }, listening);
+    for (const [count, name] of [
+      [0, 'RREF_USER_DELETE'],
+      [3, 'RREF_FORK_REQUEST'],
+      [6, 'RREF_CHILD_ACCEPT'],
+      [6, 'CLEANUP_AUTOGRAD_CONTEXT_REQ'],
+    ] as const) {
+      tell(at, types[name], count);
+      await until(() => got.at(-1)?.[0] === name, `${name} came`);
+      expect([injected(at, 0), await at(0).run(() => rpcSync('w1', echo, [count]))]).toEqual([count, count]);
+    }
+    expect(got).toHaveLength(4);
+  });
+
+  it.each([{}, { failFirst: {} }, { failFirst: {}, delayMs: {} }])('fails nowhere with %j', async (faults) => {
+    got.length = 0;
+    const at = await start(0, faults, listening);
+    for (const [, type] of sentAgain) tell(at, type, 1);
+    for (let i = 0; i < 10; i++) expect(await at(0).run(() => rpcSync('w1', echo, [i]))).toBe(i);
+    expect((await at(0).run(() => rpcSync('w1', add, [tensor(1), 1]))).item()).toBe(2);
+    expect([got.length, injected(at, 0)]).toEqual([4, 0]);
   });
 
   it('that is held back comes late, and what is behind it waits', async () => {

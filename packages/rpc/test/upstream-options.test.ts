@@ -1,13 +1,19 @@
 /** @file PyTorch's RPC tests about options, futures and what may not travel, as near as TypeScript comes to them. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { tensor, type Tensor } from '@backwire/tensor';
+import { add, ones, tensor, type Tensor } from '@backwire/tensor';
 import { registerValueType } from '@backwire/wire';
+import type { Agent } from '../src/agent/agent.ts';
 import {
   allGather,
   createAgent,
   initRpc,
   processGroup,
   RemoteError,
+  RpcError,
   rpcAsync,
   rpcFunction,
   rpcInfo,
@@ -19,9 +25,11 @@ import {
   type Extension,
   type RpcAgent,
   type RpcOptions,
+  type Security,
 } from '../src/index.ts';
 import { memoryStore } from '../src/stores/memory.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
+import { shown } from './tensors.ts';
 
 /** A value that takes its methods along, because both sides have its class. */
 class Account {
@@ -95,19 +103,26 @@ describe('what an agent is made of', () => {
     await store.close();
   });
 
-  it('a group of workers that reduces tensors comes first, then the default agent of another group, on one store', async () => {
+  it('a group of workers that reduces tensors comes first, then another that calls, of the same workers, on one store', async () => {
     const store = newStore();
-    const first = await Promise.all(
-      [0, 1].map((rank) => createAgent({ name: `p${rank}`, rank, worldSize: 2, store, group: 'collective' })),
-    );
-    open.push(...first);
-    const sums = await Promise.all(first.map((agent, i) => agent.run(() => processGroup().allReduce(tensor([i + 1])))));
-    expect(sums.map((sum) => sum.toArray())).toEqual([[3], [3]]);
-    await initRpc({ name: 'w0', rank: 0, worldSize: 1, store });
-    expect(await rpcSync('w0', echo, ['and RPC'])).toBe('and RPC');
-    const again = await Promise.all(first.map((agent) => agent.run(() => processGroup().allReduce(tensor([1])))));
-    expect(again.map((sum) => sum.toArray())).toEqual([[2], [2]]);
-    await shutdown();
+    const group = async (name: string): Promise<RpcAgent[]> => {
+      const agents = await Promise.all(
+        [0, 1, 2].map((rank) => createAgent({ name: `w${rank}`, rank, worldSize: 3, store, group: name })),
+      );
+      open.push(...agents);
+      return agents;
+    };
+    const first = await group('collective');
+    const reduced = async (): Promise<unknown[]> => {
+      const sums = first.map((agent, i) => agent.run(() => processGroup().allReduce(tensor([i + 1]))));
+      return (await Promise.all(sums)).map((sum) => sum.toArray());
+    };
+    expect(await reduced()).toEqual([[6], [6], [6]]);
+    const second = await group('calls');
+    const sums = second.map((agent, i) => agent.run(() => rpcSync(`w${(i + 1) % 3}`, add, [ones([2, 2]), 1])));
+    for (const sum of await Promise.all(sums)) expect(shown(sum)).toEqual(shown(ones([2, 2]).add(1)));
+    expect(await reduced()).toEqual([[6], [6], [6]]);
+    await Promise.all([...second, ...first].map((agent) => agent.shutdown()));
   });
 
   it('the only member of its group calls itself, at once and later', async () => {
@@ -136,6 +151,68 @@ describe('what an agent is made of', () => {
   });
 
   it.each([
+    ['transports that are no list', { transports: 'tcp' }, "transports is a list, got string 'tcp'"],
+    ['a word for security', { security: 'psk' }, "the options of security are an object, got 'psk'"],
+    ['a word for limits', { limits: 'none' }, "the options of limits are an object, got 'none'"],
+    ['a list for faults', { faults: [] }, 'createAgent: faults are an object, got a list'],
+    ['a number for deviceMaps', { deviceMaps: 5 }, 'createAgent: deviceMaps are an object, got 5'],
+    ['a number for a store', { store: 5 }, 'store is an address or a store, got 5, which has no set()'],
+    ['no logger', { logger: { warn: () => 0 } }, 'logger is an object such as console, got an object of class Object'],
+    ['null for a logger', { logger: null }, 'logger is an object such as console, got null, which has no debug()'],
+  ])('is not made of %s', async (_, wrong, words) => {
+    const error = await failure(alone(wrong as unknown as RpcOptions));
+    expect(error).toBeInstanceOf(TypeError);
+    expect(error.message).toContain(words);
+  });
+
+  /** Options of a kind that no agent knows. */
+  class Unknown {
+    readonly initMethod = 'file:///somewhere';
+  }
+
+  it('options of an unknown class do not say what to start', async () => {
+    for (const options of [new Unknown(), 'w0', 5, [], null]) {
+      const error = await failure(initRpc(options as unknown as RpcOptions));
+      const unknown = options instanceof Unknown;
+      expect(error).toBeInstanceOf(unknown ? RpcError : TypeError);
+      expect(error.message).toContain(
+        unknown ? "initRpc: unknown option 'initMethod'; it takes name" : 'the options of initRpc are an object, got',
+      );
+    }
+    const store = await failure(alone({ store: new Unknown() as unknown as string }));
+    expect(store).toBeInstanceOf(TypeError);
+    expect(store.message).toContain('store is an address or a store, got an object of class Unknown');
+  });
+
+  it('options of one kind of security are refused for another', async () => {
+    for (const [security, words] of [
+      [
+        { mode: 'psk', key: 'k', cert: 'c', ca: 'a' },
+        "security of mode 'psk': unknown option 'key'; it takes mode, secret",
+      ],
+      [
+        { mode: 'mtls', secret: 'sixteen bytes and more' },
+        "'mtls': unknown option 'secret'; it takes mode, key, cert, ca",
+      ],
+      [new Unknown(), 'security.mode is one of psk, hmac, mtls, none; none was given'],
+    ] as const) {
+      const error = await failure(alone({ security: security as unknown as Security }));
+      expect(rpcInfo(error)?.code).toBe('invalid-argument');
+      expect(error.message).toContain(words);
+    }
+  });
+
+  it.each([
+    ['psk', 'tls'],
+    ['hmac', 'tcp'],
+  ] as const)('security of mode %s means that transport tcp is %s', async (mode, transport) => {
+    const security = { mode, secret: 'a secret for tests only' } as const;
+    cluster = await startCluster(2, { transports: ['tcp'], security });
+    expect((await cluster.at(0).run(() => rpcSync('w1', twice, [tensor([1, 2])]))).toArray()).toEqual([2, 4]);
+    expect((cluster.at(0) as Agent).members.list().map(({ link }) => link?.connection.kind)).toEqual([transport]);
+  });
+
+  it.each([
     [
       'a store',
       { name: 'w', rank: 0, worldSize: 2 },
@@ -147,24 +224,26 @@ describe('what an agent is made of', () => {
       /membership 'static' needs a worldSize/,
     ],
     ['a port', { name: 'w', store: 'tcp://127.0.0.1' }, /'tcp:\/\/127\.0\.0\.1' is not tcp:\/\/host:port/],
+    ['a kind of store', { name: 'w', store: 'env://' }, /'env:\/\/' names no kind of store; there are memory:/],
   ])('is told what is missing: %s', async (_what, options, text) => {
-    expect((await failure(createAgent(options as RpcOptions))).message).toMatch(text);
+    const error = await failure(createAgent(options as RpcOptions));
+    expect(rpcInfo(error)?.code).toBe('invalid-argument');
+    expect(error.message).toMatch(text);
   });
 
-  it('fails on purpose as often as it was told, for the types it was told, and else never', async () => {
-    const faulty = await alone({ faults: { failFirst: { PYTHON_CALL: 3 }, delayMs: { SCRIPT_CALL: 5 } } });
-    await faulty.run(async () => {
-      for (let i = 0; i < 3; i++)
-        expect((await failure(rpcSync('w0', echo, [i]))).message).toContain('failed intentionally for PYTHON_CALL');
-      expect(await rpcSync('w0', echo, [3])).toBe(3);
-    });
-    await expect(alone({ faults: { failFirst: { NO_SUCH_TYPE: 1 } } })).rejects.toThrow(
-      "no message type is named 'NO_SUCH_TYPE'",
-    );
-    const sound = await alone({ faults: {} });
-    await sound.run(async () => {
-      for (let i = 0; i < 10; i++) expect(await rpcSync('w0', echo, [i])).toBe(i);
-    });
+  it.each([
+    ['of a size', { worldSize: 3 }],
+    ['without a size', {}],
+  ])('in a group %s a rank may be left out: the store gives the next', async (_, size) => {
+    const folder = await mkdtemp(join(tmpdir(), 'upstream-options-'));
+    for (const store of [newStore(), pathToFileURL(folder).href]) {
+      const joining = ['a', 'b', 'c'].map((name) => createAgent({ name, store, initTimeoutMs: 20_000, ...size }));
+      const agents = await Promise.all(joining);
+      open.push(...agents);
+      expect(agents.map(({ id }) => id).sort()).toEqual([0, 1, 2]);
+    }
+    await Promise.all(open.splice(0).map((agent) => agent.shutdown({ graceful: false })));
+    await rm(folder, { recursive: true });
   });
 });
 
@@ -243,8 +322,9 @@ describe('a gathering that not all come to', () => {
     const [leader, follower] = await Promise.all(
       [0, 1].map((rank) => cluster!.at(rank).run(() => failure(allGather(rank, { timeoutMs: 200 })))),
     );
-    expect([rpcInfo(leader)?.code, rpcInfo(follower)?.code]).toEqual(['deadline-exceeded', 'deadline-exceeded']);
-    for (const error of [leader, follower])
+    for (const error of [leader, follower]) {
+      expect(rpcInfo(error)?.code).toBe('deadline-exceeded');
       expect(error?.message).toContain("Followers ['w2'] timed out in _all_gather after 0.20 seconds");
+    }
   });
 });

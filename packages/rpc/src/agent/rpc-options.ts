@@ -2,6 +2,8 @@
 import type { Named } from '@backwire/tensor';
 import { optionNames } from '@backwire/tensor/internal';
 import {
+  checkMethods,
+  checkOptions,
   checkSecurityOptions,
   refuseUnknown,
   type FaultInjection,
@@ -94,11 +96,27 @@ const RPC_OPTIONS = optionNames<RpcOptions>({
   logger: true,
   faults: true,
 });
+const LOGGER_METHODS = ['debug', 'info', 'warn', 'error'] as const satisfies readonly (keyof Logger)[];
+const STORE_METHODS = [
+  'set',
+  'get',
+  'wait',
+  'add',
+  'compareAndSet',
+  'delete',
+  'list',
+  'watch',
+  'lease',
+  'close',
+] as const satisfies readonly (keyof Store)[];
 const FAULT_OPTIONS = optionNames<FaultInjection>({ failFirst: true, delayMs: true });
 
-/** Refuses what no agent can be told, and those parts of it that have names of their own. @throws RpcError, TypeError as `refuseUnknown`. */
+/** Refuses what no agent can be told, those parts of it that have names of their own, and what is no store or logger. @throws RpcError, TypeError as `refuseUnknown`. */
 export function checkRpcOptions(options: RpcOptions, what: string): void {
   refuseUnknown(options, RPC_OPTIONS, what);
   refuseUnknown(options.faults, FAULT_OPTIONS, `${what}: faults`);
   checkSecurityOptions(options.security);
+  checkOptions(options.deviceMaps, `${what}: deviceMaps`);
+  checkMethods(options.logger, LOGGER_METHODS, 'logger', 'an object such as console');
+  if (typeof options.store !== 'string') checkMethods(options.store, STORE_METHODS, 'store', 'an address or a store');
 }

@@ -168,6 +168,14 @@ export function checkOptions(options: unknown, what: string): void {
   throw new TypeError(`the options of ${what} are an object, got ${show(options)}`);
 }
 
+/** @throws TypeError for an option that is given and lacks one of the methods of what it is to be. */
+export function checkMethods(given: unknown, methods: readonly string[], name: string, kind: string): void {
+  if (given === undefined) return;
+  const lacking = methods.find((method) => typeof (given as Record<string, unknown> | null)?.[method] !== 'function');
+  if (lacking === undefined) return;
+  throw new TypeError(`${name} is ${kind}, got ${show(given)}, which has no ${lacking}()`);
+}
+
 /** @throws TypeError when the arguments of a call are no list: programs without types may have forgotten the brackets. */
 export function checkArguments(args: unknown, name: string): void {
   if (args === undefined || Array.isArray(args)) return;
