@@ -56,13 +56,15 @@ describe('joining', () => {
   });
 
   it('tells every worker that shares a name', async () => {
-    const store = newStore();
-    const errors = await Promise.all(
-      [0, 1].map((rank) => failure(createAgent({ name: 'same', rank, worldSize: 2, store, initTimeoutMs: 10_000 }))),
-    );
-    for (const error of errors) {
-      expect((error as Error).message).toContain('RPC worker name same is not unique');
-      expect((error as Error).message).toContain('share the same name');
+    for (const worldSize of [2, 4]) {
+      const size = { worldSize, store: newStore(), initTimeoutMs: 10_000 };
+      const errors = await Promise.all(
+        Array.from({ length: worldSize }, (_, rank) => failure(createAgent({ name: 'same', rank, ...size }))),
+      );
+      for (const error of errors) {
+        expect((error as Error).message).toContain('RPC worker name same is not unique');
+        expect((error as Error).message).toContain('share the same name');
+      }
     }
   });
 

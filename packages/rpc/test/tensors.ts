@@ -17,3 +17,10 @@ export function shown(t: Tensor): unknown {
   const { layout, dtype, shape } = t;
   return { layout, dtype, shape, values: (layout === 'sparse_coo' ? t.toDense() : t).toArray() };
 }
+
+/** The work that PyTorch's tests of load do: 99 multiplications and divisions, of a dense tensor in place. */
+export function workedOn(x: Tensor): Tensor {
+  let y = x;
+  for (let i = 1; i < 100; i++) y = y.layout === 'sparse_coo' ? y.mul(i).div(i + 1) : y.mul_(i).div_(i + 1);
+  return y;
+}

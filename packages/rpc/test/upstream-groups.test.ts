@@ -1,6 +1,6 @@
-/** @file Groups of workers from start to end: who is who, gathering, barriers, leaving; and groups of calls: waitAll. */
+/** @file PyTorch's tests of groups of workers from start to end: who is who, starting again, gathering, barriers, leaving. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { add, ones, sparseCooTensor, tensor, zeros, type Tensor } from '@backwire/tensor';
+import { add, ones, tensor, zeros, type Tensor } from '@backwire/tensor';
 import {
   allGather,
   barrier,
@@ -9,36 +9,46 @@ import {
   getWorkerInfo,
   getWorkerInfos,
   processGroup,
-  remoteFunction,
   rpcAsync,
   rpcFunction,
-  rpcInfo,
   rpcOneway,
   rpcSync,
-  waitAll,
   WorkerInfo,
+  type Extension,
   type RpcAgent,
   type RpcOptions,
 } from '../src/index.ts';
 import { until } from './cluster.ts';
+import { shown, sparse, workedOn } from './tensors.ts';
 
 const plus = rpcFunction('upstream-groups/plus', (x: number, y: number) => x + y);
-const echo = rpcFunction('upstream-groups/echo', (x: unknown) => x);
-const fail = rpcFunction('upstream-groups/fail', (text: string): number => {
-  throw new RangeError(text);
-});
 const sleep = rpcFunction('upstream-groups/sleep', async (ms: number) => {
   await new Promise((resolve) => setTimeout(resolve, ms));
   return ms;
 });
-const arrived: string[] = [];
-const hop = rpcFunction('upstream-groups/hop', (left: number, world: number): void => {
-  arrived.push(getWorkerInfo().name);
-  if (left > 0) {
-    const again = remoteFunction<(left: number, world: number) => void>('upstream-groups/hop');
-    void rpcAsync((getWorkerInfo().id + 1) % world, again, [left - 1, world]);
-  }
+const two = rpcFunction('upstream-groups/two', () => ones([1]).add(ones([1])));
+const sumWithDevices = rpcFunction(
+  'upstream-groups/sum-with-devices',
+  (x: Tensor, y: Tensor) => [[x.device, y.device], x.add(y)] as const,
+);
+const heavy = rpcFunction('upstream-groups/heavy', (x: Tensor) => workedOn(x));
+/** By the worker that counts. */
+const counts = new Map<string, number>();
+const resetCount = rpcFunction('upstream-groups/reset-count', () => void counts.set(getWorkerInfo().name, 0));
+const increaseCount = rpcFunction('upstream-groups/increase-count', () => {
+  const { name } = getWorkerInfo();
+  counts.set(name, (counts.get(name) ?? 0) + 1);
 });
+/** Where chains of calls came, with where they began. */
+const arrived: string[] = [];
+const hopped = rpcFunction('upstream-groups/hopped', (from: number, to: number, left: number): void => {
+  arrived.push(`${from}: ${getWorkerInfo().name}`);
+  hop(from, to, left);
+});
+/** Calls on, and returns at once. */
+function hop(from: number, to: number, left: number): void {
+  if (left > 0) void rpcAsync(to, hopped, [from, (to + 1) % 3, left - 1]);
+}
 
 let groups = 0;
 const open: RpcAgent[] = [];
@@ -68,12 +78,18 @@ const caught = (fn: () => unknown): unknown => {
     return error;
   }
 };
-const sparse = (): Tensor => sparseCooTensor(tensor([[0, 2]], { dtype: 'int64' }), tensor([1, 2]), [4]);
-const dense = (x: Tensor): unknown => (x.layout === 'sparse_coo' ? x.toDense() : x).toArray();
 const kinds = [
-  ['dense', () => tensor([1, 0, 2, 0])],
+  ['dense', () => ones([40, 40]).mul(3)],
   ['sparse', sparse],
 ] as const;
+/** Runs `fn` on all workers at once: `n` is the rank and 1, `next` the worker after it. */
+async function onAll(
+  agents: readonly RpcAgent[],
+  fn: (at: { rank: number; n: number; next: string }) => Promise<void>,
+): Promise<void> {
+  const next = (rank: number): string => `w${(rank + 1) % agents.length}`;
+  await Promise.all(agents.map((agent, rank) => agent.run(() => fn({ rank, n: rank + 1, next: next(rank) }))));
+}
 
 describe('who is who', () => {
   it('is known of oneself and of others, by name, and of nobody else', async () => {
@@ -81,7 +97,8 @@ describe('who is who', () => {
     for (const [rank, agent] of agents.entries()) {
       agent.run(() => {
         expect([getWorkerInfo().name, getWorkerInfo().id]).toEqual([`w${rank}`, rank]);
-        expect(getWorkerInfo(`w${(rank + 1) % 3}`).id).toBe((rank + 1) % 3);
+        const peer = (rank + 1) % 3;
+        expect([getWorkerInfo(`w${peer}`).name, getWorkerInfo(`w${peer}`).id]).toEqual([`w${peer}`, peer]);
         expect(() => getWorkerInfo('WorkerNobody')).toThrow('could not find destination name WorkerNobody');
       });
     }
@@ -97,15 +114,12 @@ describe('who is who', () => {
     }
   });
 
-  it('fails to start when two of three share a name', async () => {
+  it('fails to start when two of four share a name: they are told, and nobody of the others starts', async () => {
     const store = newStore();
-    const names = ['same', 'same', 'other'];
-    const errors = await Promise.all(
-      names.map((name, rank) => failure(createAgent({ name, rank, worldSize: 3, store, initTimeoutMs: 2_000 }))),
-    );
-    for (const error of errors) expect(error).toBeInstanceOf(Error);
-    expect((errors[0] as Error).message).toContain('RPC worker name same is not unique');
-    expect((errors[1] as Error).message).toContain('RPC worker name same is not unique');
+    const size = { worldSize: 4, store, initTimeoutMs: 2_000 };
+    const errors = await Promise.all(many(4, (rank) => failure(createAgent({ name: `w${rank % 3}`, rank, ...size }))));
+    for (const rank of [0, 3]) expect((errors[rank] as Error).message).toContain('RPC worker name w0 is not unique');
+    for (const rank of [1, 2]) expect(errors[rank]).toMatchObject({ code: 'deadline-exceeded' });
   });
 
   it('refuses names that are empty, too long or of other characters, of records and of agents', async () => {
@@ -151,9 +165,14 @@ describe('who is who', () => {
 
   it('does not let a worker join on its own that comes to a closed group', async () => {
     const store = newStore();
-    await join({ name: 'w0', rank: 0, worldSize: 1, store });
-    const error = await failure(createAgent({ name: 'late', membership: 'dynamic', store, initTimeoutMs: 2_000 }));
-    expect((error as Error).message).toContain('RPC group mixes statically and dynamically initialized members');
+    await Promise.all(many(3, (rank) => join({ name: `w${rank}`, rank, worldSize: 3, store })));
+    for (const rank of [3, undefined]) {
+      const late = { name: 'late', membership: 'dynamic', store, initTimeoutMs: 2_000 } as const;
+      const error = await failure(createAgent(rank === undefined ? late : { ...late, rank }));
+      expect((error as Error).message).toContain(
+        'RPC group mixes statically and dynamically initialized members which is not supported.',
+      );
+    }
   });
 });
 
@@ -170,107 +189,104 @@ describe('options', () => {
   });
 
   it('refuse a time that is no number', async () => {
-    for (const rpcTimeoutMs of ['5', new Date(), { seconds: 5 }] as unknown as number[])
-      expect(
-        await failure(createAgent({ name: 'w', rank: 0, worldSize: 1, store: newStore(), rpcTimeoutMs })),
-      ).toBeInstanceOf(TypeError);
+    for (const rpcTimeoutMs of ['5', new Date(), { seconds: 5 }] as unknown as number[]) {
+      const error = await failure(createAgent({ name: 'w', rank: 0, worldSize: 1, store: newStore(), rpcTimeoutMs }));
+      expect(error).toBeInstanceOf(TypeError);
+      expect((error as Error).message).toContain('rpcTimeoutMs is a number of milliseconds');
+    }
   });
 
   it('may map the main memory to that of a peer, and tensors stay there', async () => {
     const store = newStore();
-    const [a] = await Promise.all([
-      join({ name: 'w0', rank: 0, worldSize: 2, store, deviceMaps: { w1: { cpu: 'cpu' } } }),
-      join({ name: 'w1', rank: 1, worldSize: 2, store }),
-    ]);
-    const sum = await a.run(() => rpcSync('w1', add, [ones([2]), 1]));
-    expect([sum.device, sum.toArray()]).toEqual(['cpu', [2, 2]]);
-  });
-
-  it('hold tensor operations back on purpose, which times out or does not', async () => {
-    const [a] = await start(2, { faults: { delayMs: { SCRIPT_CALL: 150 } }, rpcTimeoutMs: 20 });
-    const call = (timeoutMs?: number): Promise<Tensor> =>
-      a!.run(() => rpcSync('w1', add, [ones([2]), 1], { timeoutMs }));
-    expect(rpcInfo(await failure(call(10)))?.code).toBe('deadline-exceeded');
-    expect(rpcInfo(await failure(call()))?.code).toBe('deadline-exceeded');
-    expect((await call(0)).toArray()).toEqual([2, 2]);
-    expect((await call(20_000)).toArray()).toEqual([2, 2]);
+    const agents = await Promise.all(
+      many(3, (rank) => {
+        const deviceMaps = { [`w${(rank + 1) % 3}`]: { cpu: 'cpu' } };
+        return join({ name: `w${rank}`, rank, worldSize: 3, store, deviceMaps });
+      }),
+    );
+    await onAll(agents, async ({ next }) => {
+      const [devices, sum] = await rpcSync(next, sumWithDevices, [zeros([2]), ones([2])]);
+      expect([devices, sum.device, shown(sum)]).toEqual([['cpu', 'cpu'], 'cpu', shown(ones([2]))]);
+    });
   });
 });
 
 describe('a group', () => {
-  it.each(kinds)('of one calls itself: %s', async (_, make) => {
-    const [a] = await start(1);
-    await a!.run(async () => {
-      expect(dense(await rpcSync('w0', add, [make(), make()]))).toEqual([2, 0, 4, 0]);
-      expect(dense((await rpcAsync('w0', echo, [make()])) as Tensor)).toEqual([1, 0, 2, 0]);
-    });
-    await a!.shutdown();
-  });
-
   it('calls, reduces together, and calls again', async () => {
     const agents = await start(3);
-    const sums = await Promise.all(
-      agents.map((agent, rank) =>
-        agent.run(async () => {
-          const before = await rpcSync((rank + 1) % 3, plus, [rank, 1]);
-          const sum = await processGroup().allReduce(tensor([rank + 1]));
-          return [before, sum.toArray(), await rpcSync((rank + 2) % 3, plus, [rank, 2])];
-        }),
-      ),
-    );
-    expect(sums).toEqual(many(3, (rank) => [rank + 1, [6], rank + 2]));
+    await onAll(agents, async ({ rank, next }) => {
+      expect(shown(await rpcSync(next, add, [ones([2, 2]), 1]))).toEqual(shown(ones([2, 2]).add(1)));
+      expect((await processGroup().allReduce(tensor([rank + 1]))).toArray()).toEqual([6]);
+      await barrier();
+      expect(shown(await rpcSync(next, add, [ones([2, 2]), rank]))).toEqual(shown(ones([2, 2]).add(rank)));
+    });
+    await Promise.all(agents.map((agent) => agent.shutdown()));
   });
-});
 
-describe('a server that answers its trainers together', () => {
-  let waiting: { gradient: Tensor; answer: (mean: Tensor) => void }[] = [];
-  /** Answers with the mean once both trainers have sent their gradient. */
-  const average = rpcFunction(
-    'upstream-groups/average',
-    (gradient: Tensor) =>
-      new Promise<Tensor>((answer) => {
-        waiting.push({ gradient, answer });
-        if (waiting.length < 2) return;
-        const [first, second] = waiting.splice(0) as [(typeof waiting)[0], (typeof waiting)[0]];
-        const mean = first.gradient.add(second.gradient).div(2);
-        for (const trainer of [first, second]) trainer.answer(mean);
-      }),
-  );
-  const train = async (agents: readonly RpcAgent[], step: (trainer: number) => Promise<void>): Promise<void> => {
-    waiting = [];
-    await Promise.all([1, 2].map((trainer) => agents[trainer]!.run(() => step(trainer))));
-  };
+  it.each([
+    ['the same store', () => newStore()],
+    ['another store', undefined],
+  ])('starts again after its end, in %s', async (_, first) => {
+    const given = first?.();
+    for (let life = 0; life < 2; life++) {
+      const agents = await start(3, { store: given ?? newStore() });
+      await onAll(agents, async ({ next }) => {
+        expect(shown(await rpcSync(next, add, [ones([2, 2]), 1]))).toEqual(shown(ones([2, 2]).add(1)));
+        expect(shown(await rpcSync(next, two))).toEqual(shown(ones([1]).add(1)));
+      });
+      await Promise.all(agents.map((agent) => agent.shutdown()));
+    }
+  });
 
-  it.each(kinds)('gives each the mean of their gradients: %s', async (_, make) => {
+  it('calls no more after its end, in the words of before its start', async () => {
     const agents = await start(3);
-    await train(agents, async (trainer) => {
-      for (let i = 0; i < 5; i++) {
-        const mean = await rpcSync('w0', average, [make().mul(2 * trainer)]);
-        expect(dense(mean)).toEqual([3, 0, 6, 0]);
-      }
+    await onAll(agents, async ({ n, next }) => {
+      const sum = await rpcSync(next, add, [ones([n, n]), ones([n, n])]);
+      expect(shown(sum)).toEqual(shown(ones([n, n]).mul(2)));
+    });
+    await Promise.all(agents.map((agent) => agent.shutdown()));
+    await onAll(agents, async ({ next }) => {
+      for (const call of [rpcSync, rpcAsync])
+        await expect(call(next, add, [ones([1]), 1])).rejects.toThrow(/^RPC has not been initialized/);
     });
   });
 
-  it('lowers their loss', async () => {
-    const agents = await start(3);
-    const losses: number[][] = [[], []];
-    await train(agents, async (trainer) => {
-      const target = tensor([trainer, -trainer]);
-      let weight = zeros([2], { requiresGrad: true });
-      for (let i = 0; i < 10; i++) {
-        const loss = weight.sub(target).square().sum();
-        losses[trainer - 1]!.push(loss.item());
-        loss.backward();
-        const mean = await rpcSync('w0', average, [weight.grad!]);
-        weight = tensor(weight.detach().sub(mean.mul(0.1)).toArray() as number[], { requiresGrad: true });
-      }
-    });
-    const sums = losses[0]!.map((loss, i) => loss + losses[1]![i]!);
-    // The best weight is 1.5 and -1.5, where the two losses are 0.5 each.
-    expect(sums[0]).toBe(10);
-    expect(sums.at(-1)).toBeLessThan(1.5);
+  it('without a size has who comes, by rank, and each leaves on its own', async () => {
+    const store = newStore();
+    const agents = await Promise.all(many(3, (rank) => join({ name: `w${rank}`, rank, store })));
+    expect(agents.map(({ id }) => id)).toEqual([0, 1, 2]);
+    await Promise.all(agents.map((agent) => agent.shutdown()));
+  });
+
+  it.each([
+    ['those who come later call the first', true],
+    ['the first calls those who come later', false],
+  ])('without a size: %s', async (_, later) => {
+    const store = newStore();
+    const first = await join({ name: 'w0', rank: 0, store });
+    const others = await Promise.all([1, 2].map((rank) => join({ name: `w${rank}`, rank, store })));
+    await until(() => first.run(() => getWorkerInfos().length === 3), 'the first knows all');
+    const sum = (agent: RpcAgent, to: string): Promise<Tensor> =>
+      agent.run(() => rpcSync(to, add, [tensor(1), tensor(1)]));
+    const sums = later ? others.map((other) => sum(other, 'w0')) : ['w1', 'w2'].map((to) => sum(first, to));
+    for (const each of await Promise.all(sums)) expect(shown(each)).toEqual(shown(tensor(1).add(tensor(1))));
+    await Promise.all([first, ...others].map((agent) => agent.shutdown()));
   });
 });
+
+/**
+ * The first of at least three works for the second alone, then for the third alone, while the others already wait: whoever ended early
+ * would be missing.
+ */
+async function unevenWork(agents: readonly RpcAgent[], make: () => Tensor): Promise<void> {
+  const expected = shown(heavy(make()));
+  await agents[0]!.run(async () => {
+    for (const to of ['w1', 'w2']) {
+      const results = await Promise.all(many(30, () => rpcAsync(to, heavy, [make()])));
+      for (const result of results) expect(shown(result)).toEqual(expected);
+    }
+  });
+}
 
 describe('meeting', () => {
   it('gathers what every worker gives, the same for all', async () => {
@@ -293,160 +309,107 @@ describe('meeting', () => {
     expect(log.slice(1).sort()).toEqual(['passed 0', 'passed 1', 'passed 2']);
   });
 
-  it('of some does not wait for the others, who meet on their own or not at all', async () => {
+  /** Each of `meeting` adds one between two barriers; whoever leads counts none before and all after. */
+  async function countTogether(agent: RpcAgent, meeting: readonly string[], alone = true): Promise<void> {
+    await agent.run(async () => {
+      const workers = [...meeting].sort();
+      const [leader] = workers as [string];
+      const leads = alone && agent.name === leader;
+      await rpcSync(leader, resetCount);
+      if (leads) expect(counts.get(leader)).toBe(0);
+      await barrier({ workers, timeoutMs: 20_000 });
+      await rpcSync(leader, increaseCount);
+      await barrier({ workers, timeoutMs: 20_000 });
+      if (leads) expect(counts.get(leader)).toBe(workers.length);
+    });
+  }
+  const odd = (rank: number): boolean => rank % 2 === 1;
+  const names = (which: (rank: number) => boolean): string[] => [0, 1, 2, 3].filter(which).map((rank) => `w${rank}`);
+
+  it.each<[string, (rank: number) => string[]]>([
+    ['all', () => names(() => true)],
+    ['the odd ones and of the even ones, each on their own', (rank) => names((other) => odd(other) === odd(rank))],
+    ['the odd ones, while each even one meets nobody', (rank) => (odd(rank) ? names(odd) : [`w${rank}`])],
+  ])('a barrier counts all of %s', async (_, of) => {
     const agents = await start(4);
-    const meet = (rank: number, workers: string[]): Promise<void> =>
-      agents[rank]!.run(() => barrier({ workers, timeoutMs: 20_000 }));
-    await Promise.all([meet(0, ['w0', 'w2']), meet(2, ['w0', 'w2'])]);
-    await Promise.all([
-      ...[0, 2].map((rank) => meet(rank, ['w0', 'w2'])),
-      ...[1, 3].map((rank) => meet(rank, ['w1', 'w3'])),
-    ]);
+    await Promise.all(agents.map((agent, rank) => countTogether(agent, of(rank))));
     expect(await agents[1]!.run(() => rpcSync('w0', plus, [1, 2]))).toBe(3);
   });
 
-  it('three times at once does not hang', async () => {
-    const agents = await start(3);
-    await Promise.all(agents.flatMap((agent) => many(3, () => agent.run(() => barrier({ timeoutMs: 20_000 })))));
+  it('at barriers three times at once by each does not hang', async () => {
+    const agents = await start(4);
+    const all = names(() => true);
+    await Promise.all(agents.flatMap((agent) => many(3, () => countTogether(agent, all, false))));
   });
 
-  it.each(kinds)('serves the busy ones while the idle ones wait, and again: %s', async (_, make) => {
-    const agents = await start(3);
-    for (let round = 0; round < 2; round++) {
-      const sums = await Promise.all(
-        agents.map((agent, rank) =>
-          agent.run(async () => {
-            const calls = rank === 0 ? many(20, (i) => rpcAsync(1 + (i % 2), add, [make(), make()])) : [];
-            const results = await Promise.all(calls);
-            await barrier({ timeoutMs: 20_000 });
-            return results.map((sum) => dense(sum));
-          }),
-        ),
-      );
-      expect(sums).toEqual([many(20, () => [2, 0, 4, 0]), [], []]);
-    }
-  });
+  it.each(kinds.flatMap(([kind, make]) => [[kind, 'once', 1, make] as const, [kind, 'twice', 2, make] as const]))(
+    'serves the busy ones while the idle ones wait: %s, %s',
+    async (_, __, times, make) => {
+      const agents = await start(4);
+      const meet = async (agent: RpcAgent): Promise<void> => {
+        for (let i = 0; i < times; i++) await agent.run(() => barrier({ timeoutMs: 60_000 }));
+      };
+      let over = false;
+      const idle = agents.slice(1).map((agent) => meet(agent).then(() => expect(over).toBe(true)));
+      await unevenWork(agents, make);
+      over = true;
+      await Promise.all([meet(agents[0]!), ...idle]);
+      await Promise.all(agents.map((agent) => agent.shutdown({ graceful: false })));
+    },
+  );
 });
 
 describe('leaving', () => {
   it('waits for workers that still have work for others', async () => {
-    const agents = await start(3);
-    const results: number[] = [];
-    const work = agents[0]!.run(async () => {
-      for (let i = 0; i < 10; i++) results.push(await rpcSync(1 + (i % 2), sleep, [5]));
-    });
-    const idle = [1, 2].map((rank) => agents[rank]!.shutdown({ timeoutMs: 30_000 }));
-    await work;
-    expect(results).toHaveLength(10);
-    await Promise.all([agents[0]!.shutdown({ timeoutMs: 30_000 }), ...idle]);
+    const agents = await start(4);
+    const idle = agents.slice(1).map((agent) => agent.shutdown({ timeoutMs: 60_000 }));
+    await unevenWork(agents, kinds[0][1]);
+    await Promise.all([agents[0]!.shutdown({ timeoutMs: 60_000 }), ...idle]);
   });
 
-  it('at once needs nobody, with calls before and without', async () => {
-    const [a, b] = await start(2);
-    await a!.shutdown({ graceful: false });
-    await b!.shutdown({ graceful: false });
-    const [c, d] = await start(2);
-    expect(await c!.run(() => rpcSync('w1', plus, [1, 2]))).toBe(3);
-    await Promise.all([c!.shutdown({ graceful: false }), d!.shutdown({ graceful: false })]);
-    await expect(c!.run(() => rpcSync('w1', plus, [1, 2]))).rejects.toThrow('RPC has not been initialized');
+  it('at once needs nobody, before any call', async () => {
+    const agents = await start(3);
+    for (const agent of agents) {
+      await agent.shutdown({ graceful: false });
+      await expect(agent.run(() => rpcSync('w0', plus, [1, 2]))).rejects.toThrow(/^RPC has not been initialized/);
+    }
+  });
+
+  it('at once needs nobody, after calls', async () => {
+    const agents = await start(3);
+    await onAll(agents, async ({ n, next }) => {
+      const sum = await rpcSync(next, add, [ones([n, n]), ones([n, n])]);
+      expect(shown(sum)).toEqual(shown(ones([n, n]).mul(2)));
+      await barrier();
+    });
+    for (const agent of agents) {
+      await agent.shutdown({ graceful: false });
+      await expect(agent.run(() => rpcSync('w0', plus, [1, 2]))).rejects.toThrow(/^RPC has not been initialized/);
+    }
   });
 
   it('waits for calls that lead to calls which nobody waits for', async () => {
     const agents = await start(3);
     arrived.length = 0;
-    agents[0]!.run(() => rpcOneway('w1', hop, [6, 3]));
+    for (const [rank, agent] of agents.entries()) agent.run(() => hop(rank, (rank + 1) % 3, 20));
     await Promise.all(agents.map((agent) => agent.shutdown({ timeoutMs: 30_000 })));
-    await until(() => arrived.length === 7, 'every hop ran');
-    expect(arrived).toEqual(['w1', 'w2', 'w0', 'w1', 'w2', 'w0', 'w1']);
+    const path = (from: number): string[] => many(20, (i) => `${from}: w${(from + 1 + i) % 3}`);
+    for (const from of [0, 1, 2]) expect(arrived.filter((at) => at.startsWith(`${from}:`))).toEqual(path(from));
   });
-});
 
-/** Runs `fn` on the first of three workers. */
-async function onFirst(fn: () => Promise<void>): Promise<void> {
-  const [first] = await start(3);
-  await first!.run(fn);
-}
-
-describe('waitAll', () => {
-  it('waits for twenty calls, but not for those of rpcSync', () =>
-    onFirst(async () => {
-      const done: number[] = [];
-      await waitAll(() => {
-        for (let i = 0; i < 20; i++) void rpcAsync('w1', plus, [i, 0]).then((x) => done.push(x));
-        rpcSync('w1', fail, ['not collected']).catch(() => undefined);
-      });
-      expect(done.sort((a, b) => a - b)).toEqual(many(20, (i) => i));
-    }));
-
-  it.each<[string, () => unknown, string]>([
-    [
-      'a call times out',
-      () => void rpcAsync('w1', sleep, [2_000], { timeoutMs: 20 }),
-      'RPC ran for more than set timeout',
-    ],
-    ['a handler throws', () => void rpcAsync('w1', fail, ['in the handler']), 'in the handler'],
-    [
-      'its function throws',
-      () => {
-        void rpcAsync('w1', plus, [1, 1]);
-        throw new RangeError('in the function');
-      },
-      'in the function',
-    ],
-    ['every call fails', () => many(10, () => rpcAsync('w1', fail, ['each']).catch(() => undefined)), 'each'],
-    [
-      'one of ten fails',
-      () => many(10, (i) => void (i === 6 ? rpcAsync('w1', fail, ['one']) : rpcAsync('w1', plus, [i, 1]))),
-      'one',
-    ],
-    ['a tensor operation fails', () => void rpcAsync('w1', add, [ones([2]), ones([3])]), 'must match the size'],
-  ])('fails when %s, and the next one starts anew', (_, fn, words) =>
-    onFirst(async () => {
-      await expect(waitAll(fn)).rejects.toThrow(words);
-      await waitAll(() => void rpcAsync('w1', plus, [1, 1]));
-    }),
-  );
-
-  it.each<[string, () => unknown]>([
-    ['nothing else fails', () => undefined],
-    ['one of them fails', () => void rpcAsync('w1', fail, ['of a call'])],
-    ['one leads to another', () => void rpcAsync('w1', plus, [1, 1]).then(() => rpcAsync('w1', sleep, [60]))],
-  ])('waits for its calls when its function throws, and %s', (_, more) =>
-    onFirst(async () => {
-      const over: unknown[] = [];
-      let gate = (): void => undefined;
-      const error = await failure(
-        waitAll(async () => {
-          void rpcAsync('w2', sleep, [80]).then((ms) => over.push(ms));
-          const first = rpcAsync('w1', plus, [1, 1]).then((sum) => over.push(sum));
-          void first.then(() => gate());
-          more();
-          await new Promise<void>((resolve) => (gate = resolve));
-          throw new RangeError('in the function');
-        }),
-      );
-      expect(error).toEqual(new RangeError('in the function'));
-      expect(over).toEqual([2, 80]);
-    }),
-  );
-
-  it.each([
-    ['a function', () => void rpcAsync('w1', fail, ['early'])],
-    ['a tensor operation', () => void rpcAsync('w1', add, [ones([2]), ones([3])])],
-  ])('does not wait for the slowest call when %s failed', (_, failing) =>
-    onFirst(async () => {
-      let slowIsOver = false;
-      const stop = new AbortController();
-      const waiting = waitAll(() => {
-        rpcAsync('w2', sleep, [20_000], { signal: stop.signal }).then(
-          () => (slowIsOver = true),
-          () => (slowIsOver = true),
-        );
-        failing();
-      });
-      await expect(waiting).rejects.toThrow();
-      expect(slowIsOver).toBe(false);
-      stop.abort();
-    }),
-  );
+  it('says what fails in it, on each for itself, and closes all the same', async () => {
+    const failing: Extension = {
+      name: 'failing',
+      attach: ({ id }) => ({
+        drain: () => (id === 0 ? Promise.resolve() : Promise.reject(new RangeError('simulation'))),
+      }),
+    };
+    const agents = await start(3, { extensions: [failing] });
+    open.length = 0;
+    const errors = await Promise.all(agents.map((agent) => failure(agent.shutdown({ timeoutMs: 2_000 }))));
+    for (const error of errors.slice(1)) expect(error).toEqual(new RangeError('simulation'));
+    expect(errors[0]).toBe('no failure');
+    for (const agent of agents)
+      await expect(agent.run(() => rpcSync('w0', plus, [1, 2]))).rejects.toThrow(/^RPC has not been initialized/);
+  });
 });

@@ -1,0 +1,123 @@
+/** @file PyTorch's tests of _wait_all: calls that are collected while a function runs, and waited for at its end. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { add, ones } from '@backwire/tensor';
+import { rpcAsync, rpcFunction, rpcSync, waitAll } from '../src/index.ts';
+import { startCluster, type Cluster } from './cluster.ts';
+import { shown } from './tensors.ts';
+
+const plus = rpcFunction('upstream-wait-all/plus', (x: number, y: number) => x + y);
+const fail = rpcFunction('upstream-wait-all/fail', (text: string): number => {
+  throw new RangeError(text);
+});
+const sleep = rpcFunction('upstream-wait-all/sleep', async (ms: number) => {
+  await new Promise((resolve) => setTimeout(resolve, ms));
+  return ms;
+});
+
+let cluster: Cluster;
+beforeAll(async () => {
+  cluster = await startCluster(3);
+});
+afterAll(() => cluster.close());
+const onFirst = (fn: () => Promise<void>): Promise<void> => cluster.at(0).run(fn);
+const failure = (promise: Promise<unknown>): Promise<unknown> =>
+  promise.then(
+    () => 'no failure',
+    (error: unknown) => error,
+  );
+/** A promise, and whether it has settled. */
+function watched<T>(promise: Promise<T>): { promise: Promise<T>; over: boolean } {
+  const seen = { promise, over: false };
+  const mark = (): void => void (seen.over = true);
+  promise.then(mark, mark);
+  return seen;
+}
+/** What comes after a `waitAll` waits for nothing that was before it, nor for what is called outside of any. */
+async function startsAnew(): Promise<void> {
+  const stop = new AbortController();
+  const outside = watched(rpcAsync('w1', sleep, [20_000], { signal: stop.signal }));
+  const inside = await waitAll(() => watched(rpcAsync('w1', plus, [1, 1], { ordered: false })));
+  expect([inside.over, await inside.promise, outside.over]).toEqual([true, 2, false]);
+  stop.abort();
+}
+
+describe('waitAll', () => {
+  it('waits for a call, which is over at its end', () =>
+    onFirst(async () => {
+      const call = await waitAll(() => watched(rpcAsync('w1', add, [ones([2, 2]), 1])));
+      expect(call.over).toBe(true);
+      expect(shown(await call.promise)).toEqual(shown(ones([2, 2]).add(1)));
+      await startsAnew();
+    }));
+
+  it('waits for twenty calls, but not for those of rpcSync, whose results are there at once', () =>
+    onFirst(async () => {
+      const sums = await waitAll(async () => {
+        const calls = [];
+        for (let i = 0; i < 20; i++) {
+          const sum = rpcAsync('w1', add, [ones([i, i]), 1]);
+          expect(shown(await rpcSync('w1', add, [ones([i, i]), 1]))).toEqual(shown(ones([i, i]).add(1)));
+          expect(shown(await sum)).toEqual(shown(ones([i, i]).add(1)));
+          calls.push(watched(rpcAsync('w1', sleep, [20])));
+        }
+        await failure(rpcSync('w1', fail, ['not collected']));
+        return calls;
+      });
+      expect(sums.every(({ over }) => over)).toBe(true);
+      await startsAnew();
+    }));
+
+  it('fails when a call times out, and the next one starts anew', () =>
+    onFirst(async () => {
+      const error = await failure(waitAll(() => void rpcAsync('w1', sleep, [2_000], { timeoutMs: 20 })));
+      expect(error).toMatchObject({ code: 'deadline-exceeded' });
+      expect((error as Error).message).toContain('RPC ran for more than set timeout (20 ms)');
+      await startsAnew();
+    }));
+
+  it('fails with what a function threw, and the next one starts anew', () =>
+    onFirst(async () => {
+      const error = await failure(waitAll(() => void rpcAsync('w1', fail, ['Expected error'])));
+      expect(error).toBeInstanceOf(RangeError);
+      expect((error as Error).message).toBe('Expected error');
+      await startsAnew();
+    }));
+
+  it('fails with what its own function throws, and the next one starts anew', () =>
+    onFirst(async () => {
+      const thrown = new RangeError('Expected error');
+      const throwing = (): never => {
+        throw thrown;
+      };
+      expect(await failure(waitAll(throwing))).toBe(thrown);
+      const calling = (): never => {
+        void rpcAsync('w1', plus, [1, 1]);
+        throw thrown;
+      };
+      expect(await failure(waitAll(calling))).toBe(thrown);
+      await startsAnew();
+    }));
+
+  it.each<[string, () => unknown]>([
+    ['nothing else fails', () => undefined],
+    ['one of them fails', () => void rpcAsync('w1', fail, ['of a call'])],
+    ['one leads to another', () => void rpcAsync('w1', plus, [1, 1]).then(() => rpcAsync('w1', sleep, [60]))],
+  ])('waits for its calls when its function throws, and %s', (_, more) =>
+    onFirst(async () => {
+      const over: unknown[] = [];
+      let gate = (): void => undefined;
+      const error = await failure(
+        waitAll(async () => {
+          void rpcAsync('w2', sleep, [80]).then((ms) => over.push(ms));
+          const first = rpcAsync('w1', plus, [1, 1]).then((sum) => over.push(sum));
+          void first.then(() => gate());
+          more();
+          await new Promise<void>((resolve) => (gate = resolve));
+          throw new RangeError('in the function');
+        }),
+      );
+      expect(error).toEqual(new RangeError('in the function'));
+      expect(over).toEqual([2, 80]);
+    }),
+  );
+});
