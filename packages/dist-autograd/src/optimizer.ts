@@ -2,7 +2,7 @@
 import { currentAgent, RpcError, rpcSync, type CallOptions, type WorkerInfo } from '@backwire/rpc';
 import {
   CALL_OPTIONS,
-  invoke,
+  invokeServed,
   nameOf,
   refuseUnknown,
   served,
@@ -148,7 +148,7 @@ const createLocal = systemFunction(
     if (!isOptimizerClass(definition))
       throw systemError(new RpcError('invalid-argument', `${definition.kind} '${name}' is not an optimizer`));
     const values = await Promise.all(params.map((param) => parameterHere(param)));
-    return new LocalOptimizer(invoke(definition, [values, ...args]) as optim.Optimizer, FUNCTIONAL.has(name));
+    return new LocalOptimizer(invokeServed(definition, [values, ...args]) as optim.Optimizer, FUNCTIONAL.has(name));
   },
   OPTIMIZERS,
 );

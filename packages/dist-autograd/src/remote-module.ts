@@ -3,7 +3,7 @@ import { currentAgent, RpcError, rpcSync, type CallOptions, type To } from '@bac
 import {
   CALL_OPTIONS,
   refuseUnknown,
-  invoke,
+  invokeServed,
   nameOf,
   served,
   servedClassOf,
@@ -234,7 +234,7 @@ const createModule = systemFunction(
     const definition = served(name);
     if (!isModuleClass(definition)) throw noModule(definition.body.name);
     checkDevice(device);
-    return asModule(invoke(definition, args));
+    return asModule(invokeServed(definition, args));
   },
   MODULES,
 );

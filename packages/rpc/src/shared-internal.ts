@@ -12,7 +12,6 @@ export {
   definitionOfClass,
   definitionOfInstance,
   definitions,
-  invoke,
   nameOf,
   systemFunction,
   type Definition,
@@ -32,7 +31,7 @@ export { CALL_OPTIONS, checkArguments, checkTimeoutMs, refuseUnknown } from './b
 export { nearestName, optionNames, unknownOption } from '@backwire/tensor/internal';
 export { adoptArguments, runInScope } from './server/handler.ts';
 export { system as systemError } from './base/system-error.ts';
-export { checkTensorsServed, served, servedClassOf } from './agent/gate.ts';
+export { checkTensorsServed, invokeServed, served, servedClassOf } from './agent/gate.ts';
 export { callLabelled, collectInWaitAll } from './calls.ts';
 export { withoutSlot } from './server/inbound-call.ts';
 export { errorName, type RecentCall } from './inspection/call-log.ts';

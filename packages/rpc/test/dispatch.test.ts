@@ -35,6 +35,15 @@ const nested = rpcFunction('dispatch/nested', async (depth: number): Promise<num
         await rpcSync(callContext().caller, remoteFunction<(depth: number) => number>('dispatch/nested'), [depth - 1]),
       ),
 );
+let stuck = 0;
+const forever = rpcFunction('dispatch/forever', () => {
+  stuck++;
+  return new Promise<void>(() => undefined);
+});
+const later = rpcFunction('dispatch/later', async (x: number) => {
+  await new Promise((resolve) => setImmediate(resolve));
+  return x;
+});
 let calls = 0;
 const counted = rpcFunction('dispatch/counted', async (x: Tensor) => {
   calls++;
@@ -73,6 +82,37 @@ describe('handlers', () => {
     await Promise.all(Array.from({ length: 20 }, () => at(0).run(() => rpcAsync('w1', busy, [5]))));
     expect(most).toBe(3);
     expect(running).toBe(0);
+  });
+
+  it('of one peer that never end leave slots to the others', async () => {
+    cluster = await startCluster(3);
+    const { at } = cluster;
+    stuck = 0;
+    const calls = Array.from({ length: 3_000 }, () => at(1).run(() => rpcAsync('w0', forever, [])));
+    for (const each of calls) each.catch(() => undefined);
+    await until(() => stuck === 896, 'seven eighths of the slots are taken');
+    const began = performance.now();
+    const echoes = Array.from({ length: 300 }, (_, i) =>
+      at(2).run(() => rpcAsync('w0', later, [i], { timeoutMs: 20_000 })),
+    );
+    expect(await Promise.all(echoes)).toEqual(Array.from({ length: 300 }, (_, i) => i));
+    expect(performance.now() - began).toBeLessThan(15_000);
+    expect(stuck).toBe(896);
+  });
+
+  it('of a peer with thousands that wait leave the next turn to the others', async () => {
+    cluster = await startCluster(3, { maxConcurrentCalls: 2 });
+    const { at } = cluster;
+    const order: number[] = [];
+    const many = Array.from({ length: 400 }, () =>
+      at(1)
+        .run(() => rpcAsync('w0', busy, [2]))
+        .then(() => order.push(1)),
+    );
+    await until(() => order.length > 5, 'the first are through');
+    await at(2).run(() => rpcAsync('w0', busy, [2]));
+    expect(order.length).toBeLessThan(200);
+    await Promise.all(many);
   });
 
   it('give their slot back while they wait for calls of their own', async () => {

@@ -10,10 +10,11 @@ import {
   FrameWriter,
   handshakeProto,
   MessageType,
+  planTensors,
   type FrameHeader,
 } from '@backwire/wire/internal';
 import type { Agent } from '../src/agent/agent.ts';
-import { rpcName } from '@backwire/tensor';
+import { rpcName, zeros } from '@backwire/tensor';
 import { encodeValue } from '@backwire/wire';
 import { createAgent, rpcClass, rpcFunction, rpcInfo, rpcSync, type RpcAgent, type RpcOptions } from '../src/index.ts';
 import { Group } from '../src/membership/group.ts';
@@ -27,6 +28,7 @@ import { until } from './cluster.ts';
 
 const echo = rpcFunction('hostile/echo', (x: unknown) => x);
 const SECRET = 'a secret for tests only';
+const MIB = 2 ** 20;
 let stores = 0;
 const closing: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
@@ -262,6 +264,100 @@ describe('a peer that breaks the protocol', () => {
     await until(() => peer.bytesReceived - before >= pings * 48, 'the agent has read them all');
     // What the system holds between the two, and a megabyte.
     expect(peer.link!.connection.bufferedBytes).toBeLessThan(2 * 2 ** 20);
+  });
+
+  it('sends pings and reads the answers: so many of them are answered in a second', async () => {
+    const { agent, talks, call } = await impostor((talk) => {
+      talk.welcome();
+      talk.resume();
+    });
+    void call(20_000);
+    await until(() => talks.at(-1)?.call !== 0 && talks.length > 0, 'the link is open');
+    const talk = talks.at(-1)!;
+    const peer = (agent as Agent).members.list()[0]!;
+    const [before, began] = [peer.bytesReceived, performance.now()];
+    for (let sent = 0; sent < 100_000; sent += 1_000) {
+      talk.write((writer) => {
+        for (let i = 0; i < 1_000; i++) writer.idFrame(FrameKind.PING, sent + i, 0, 0, 0, 0, 0);
+      });
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await until(() => peer.bytesReceived - before >= 100_000 * 48, 'the agent has read them all');
+    const pongs = (): number => talk.kinds.filter((kind) => kind === FrameKind.PONG).length;
+    await until(() => pongs() >= 100, 'the first hundred are answered');
+    const seconds = Math.floor((performance.now() - began) / 1_000) + 2;
+    expect(pongs()).toBeLessThanOrEqual(100 * seconds);
+  });
+
+  it('calls past its credit while its answers pile up: it loses its link', async () => {
+    const { agent, talks, call } = await impostor(
+      (talk) => {
+        talk.welcome();
+        talk.resume();
+      },
+      { limits: { maxInboundCalls: 10 } },
+    );
+    void call(20_000);
+    await until(() => talks.at(-1)?.call !== 0 && talks.length > 0, 'the link is open');
+    const talk = talks[0]!;
+    let seq = 0;
+    const flood = (count: number): void => {
+      talk.write((writer) => {
+        for (let i = 0; i < count; i++) {
+          const fields = { kind: FrameKind.CALL, flags: 0, messageType: MessageType.PYTHON_CALL, seq: ++seq, ack: 1 };
+          writer.begin();
+          writer.out.raw(encodeValue([]).bytes);
+          writer.endCall({ ...fields, callId: seq, fn: 1, remainingMs: -1 }, seq === 1 ? 'hostile/none' : undefined);
+        }
+      });
+    };
+    // Who reads its answers is told, and keeps its link.
+    flood(40);
+    await until(() => talk.answers.size === 40, 'all are answered');
+    expect(talk.connection.closed).toBe(false);
+    const { sender } = (agent as Agent).members.list()[0]!;
+    Object.defineProperty(sender, 'congested', { get: () => true });
+    flood(40);
+    await until(() => talk.connection.closed, 'the link is broken off');
+  });
+
+  it('announces 900 MiB: they are taken as they come, and given back with its link', async () => {
+    const { agent, talks, call } = await impostor((talk) => {
+      talk.welcome();
+      talk.resume();
+    });
+    void call(20_000);
+    await until(() => talks.at(-1)?.call !== 0 && talks.length > 0, 'the link is open');
+    const talk = talks.at(-1)!;
+    const memory = (): number => process.memoryUsage().arrayBuffers;
+    // It lies here until the end: what the agent takes comes on top of it.
+    const large = zeros([225 * MIB]);
+    const before = memory();
+    const plan = planTensors([large]);
+    const head = new FrameWriter();
+    head.begin();
+    head.out.raw(encodeValue(['x']).bytes);
+    const fields = { kind: FrameKind.CALL, flags: 0, messageType: MessageType.PYTHON_CALL, seq: 1, ack: 1, callId: 7 };
+    const { bodies } = head.endCall({ ...fields, fn: 1, remainingMs: -1 }, 'hostile/echo', undefined, plan);
+    expect(bodies[0]!.bytes.length).toBe(900 * MIB);
+    for (const body of bodies) body.release();
+    talk.connection.write(head.flush()?.chunks ?? []);
+    const peer = (agent as Agent).members.list()[0]!;
+    await until(() => peer.receiver.assembling === 1, 'the call is here');
+    expect(memory() - before).toBeLessThan(MIB);
+    talk.write((writer) => writer.body(1, 0, 0, new Uint8Array(1_000), 1));
+    await until(
+      () => peer.receiver.assembling === 1 && peer.sender.session.bodies.positions()[0]?.bytes === 1_000,
+      'a piece is here',
+    );
+    expect(memory() - before).toBeLessThan(9 * MIB);
+    for (let at = 1_000; at < 40 * MIB; at += MIB)
+      talk.write((writer) => writer.body(1, 0, at, new Uint8Array(MIB), 1));
+    await until(() => (peer.sender.session.bodies.positions()[0]?.bytes ?? 0) > 39 * MIB, '40 MiB are here');
+    expect(memory() - before).toBeLessThan(300 * MIB);
+    peer.close();
+    expect(peer.receiver.assembling).toBe(0);
+    large.dispose();
   });
 
   it.each<[string, (talk: Talk) => void]>([

@@ -63,6 +63,11 @@ export class BufferPool {
     return new Uint8Array(buffer, 0, nbytes);
   }
 
+  /** Whether a free buffer of the class of `nbytes` is here: taking it costs no fresh memory. */
+  has(nbytes: number): boolean {
+    return this.classes.has(sizeClass(nbytes));
+  }
+
   /**
    * Takes back what `take` gave. Other memory (not at the front of a whole class, shared) is left to the collector.
    * @throws Error for a buffer that is in the pool already.

@@ -3,7 +3,7 @@ import { type Device, type Tensor } from '@backwire/tensor';
 import { type BufferPool, bufferPool } from './buffer-pool.ts';
 import { buildTensors } from './build-tensors.ts';
 import { decodeError } from './errors.ts';
-import { DEFAULT_WIRE_LIMITS, type WireLimits } from './limits.ts';
+import { BODY_GROWTH, DEFAULT_WIRE_LIMITS, FIRST_BODY_BYTES, type WireLimits } from './limits.ts';
 import { isPooled, receiveMemory, storageDevices } from './received-storages.ts';
 import { checkTensorTable } from './tensor-checks.ts';
 import { type StorageDescriptor, type TensorTable } from './tensor-descriptor.ts';
@@ -21,7 +21,8 @@ export class IncomingTensors {
   private state: 'open' | 'taken' | 'released' = 'open';
 
   /**
-   * Checks the table unless it is known to be `checked`, then takes memory and copies the inline storages out of `bytes[start, end)`.
+   * Checks the table unless it is known to be `checked`, then copies the inline storages out of `bytes[start, end)`. Memory for those
+   * that come out of band is taken as they come; a device's, which its converter gives as a whole, at once.
    * @throws WireError 'decode-error' or 'limit', with no memory taken.
    */
   constructor(
@@ -43,6 +44,8 @@ export class IncomingTensors {
     let at = start;
     for (let i = 0; i < storages.length; i++) {
       const { nbytes, placement } = storages[i] as StorageDescriptor;
+      // What is only announced takes nothing yet.
+      if (placement !== 'inline' && nbytes > 0 && this.isPooledAt(i)) continue;
       const memory = this.devices === undefined ? pool.take(nbytes) : this.room(i, nbytes);
       this.memory[i] = memory;
       if (placement !== 'inline') continue;
@@ -75,11 +78,41 @@ export class IncomingTensors {
     );
   }
 
-  /** The memory of one storage, all of it. Throws 'decode-error' for one that is not there or no longer ours. */
-  memoryOf(storage: number): Uint8Array {
-    const memory = this.state === 'open' ? this.memory[storage] : undefined;
-    if (memory === undefined) throw decodeError(`no memory for storage ${storage}`);
+  /** Bytes of one storage, here or not. */
+  bytesOf(storage: number): number {
+    return this.table.storages[storage]?.nbytes ?? 0;
+  }
+
+  /**
+   * Where the next bytes of a storage go, from `offset` on, those before being there. Memory is taken as they come: a warm buffer of the
+   * pool at once, fresh memory in steps. Throws 'decode-error' for a storage that is not there or no longer ours.
+   */
+  place(storage: number, offset: number, length: number): Uint8Array {
+    const descriptor = this.state === 'open' ? this.table.storages[storage] : undefined;
+    if (descriptor === undefined || offset + length > descriptor.nbytes)
+      throw decodeError(`no memory for storage ${storage}`);
+    const { nbytes } = descriptor;
+    let memory = this.memory[storage];
+    if (memory === undefined || memory.length < offset + length) {
+      memory = this.grow(memory, offset, nbytes, offset + length);
+      this.memory[storage] = memory;
+    }
+    return memory.subarray(offset, offset + length);
+  }
+
+  /** `got` bytes of a storage are in `small`; it gets room for `least`. */
+  private grow(small: Uint8Array | undefined, got: number, nbytes: number, least: number): Uint8Array {
+    const { pool } = this;
+    const step = Math.max(least, FIRST_BODY_BYTES, (small?.length ?? 0) * BODY_GROWTH);
+    const memory = step >= nbytes || pool.has(nbytes) ? pool.take(nbytes) : pool.take(step);
+    if (small === undefined) return memory;
+    memory.set(small.subarray(0, got));
+    pool.give(small);
     return memory;
+  }
+
+  private isPooledAt(storage: number): boolean {
+    return this.devices === undefined || isPooled(this.devices[storage]);
   }
 
   /** Bytes are about to land in it. */
@@ -101,6 +134,7 @@ export class IncomingTensors {
   tensors(): Tensor[] {
     if (this.state !== 'open') throw new Error(`invariant: the tensors of a message are ${this.state}`);
     const { pool, table, memory } = this;
+    for (let i = 0; i < memory.length; i++) memory[i] ??= pool.take(this.bytesOf(i));
     const tensors = buildTensors(
       table.tensors,
       memory as Uint8Array[],

@@ -54,3 +54,4 @@ export { frameName, frameTable, frameTensors, valueEnd } from './call-frame.ts';
 export { IncomingTensors } from './incoming-tensors.ts';
 export { writeWrappedBriefly } from './wrapped.ts';
 export { planTensors } from './tensor-plan.ts';
+export { dtypeBytes } from './tensor-descriptor.ts';

@@ -99,6 +99,10 @@ export const MAX_FREE_SLABS = 32;
 export const RECEIVE_SLAB_BYTES = 64 * KIB;
 /** Free bytes one buffer pool keeps: twice a 256 MiB tensor, so that an echo of one stays in warm memory. */
 export const MAX_POOLED_BYTES = 512 * MIB;
+/** A storage that is announced gets this much when its first byte comes, unless a warm buffer of its size is free, */
+export const FIRST_BODY_BYTES = 8 * MIB;
+/** and whenever that is full, this many times as much: at most a third more is copied than arrives. */
+export const BODY_GROWTH = 4;
 /** Below this a fresh array is as cheap as the pool. */
 export const MIN_POOLED_BYTES = 4 * KIB;
 /** Free buffers of one size class one buffer pool keeps. */

@@ -56,7 +56,7 @@ class Receiver implements FrameSink {
   }
   body(header: FrameHeader): Uint8Array | undefined {
     this.incoming?.pin();
-    return this.incoming?.memoryOf(header.a).subarray(header.c, header.c + header.length);
+    return this.incoming?.place(header.a, header.c, header.length);
   }
   bodyEnd(_header: FrameHeader, landed: number): void {
     this.incoming?.unpin();
@@ -176,7 +176,7 @@ describe('tensors in call frames', () => {
     reader.push(piece.subarray(0, 50_000));
     receiver.incoming?.release();
     expect(receiver.pool.stats().freeBytes).toBe(0);
-    expect(() => receiver.incoming?.memoryOf(0)).toThrow('no memory for storage 0');
+    expect(() => receiver.incoming?.place(0, 0, 1)).toThrow('no memory for storage 0');
     reader.close();
     expect(receiver.pool.stats().freeBytes).toBe(4 << 20);
     region.bodies[0]?.release();

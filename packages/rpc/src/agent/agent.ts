@@ -114,7 +114,12 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
     this.store = group;
     this.transports = transports;
     this.listeners = listeners;
-    this.names = new Served({ worker: self.name, serve: settings.serve, builtins: settings.builtins });
+    this.names = new Served({
+      worker: self.name,
+      serve: settings.serve,
+      builtins: settings.builtins,
+      maxResultBytes: settings.limits.maxResultBytes,
+    });
     this.membership = new Membership({ name: self.name, incarnation: self.incarnation });
     this.faults = new FaultInjector(settings.faults, settings.logger);
     this.caller = new Caller(this, this.faults, settings.rpcTimeoutMs);
@@ -343,6 +348,10 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
 
   served(name: string): Definition {
     return this.names.find(name);
+  }
+
+  checkResult(definition: Definition, args: readonly unknown[]): void {
+    this.names.checkResult(definition, args);
   }
 
   get servedVersion(): number {

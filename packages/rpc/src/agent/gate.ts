@@ -1,6 +1,6 @@
 /** @file What system functions ask before they run what others have defined: whether the current agent serves it. */
 import { agentOf } from './current-agent.ts';
-import type { Definition } from '../base/definitions.ts';
+import { invoke, type Definition } from '../base/definitions.ts';
 import { RpcError } from '../base/errors.ts';
 import { system } from '../base/system-error.ts';
 
@@ -17,9 +17,18 @@ export function servedClassOf(instance: unknown): Definition | undefined {
   return asked(() => agentOf().names.classOf(instance));
 }
 
-/** @throws RpcError 'permission-denied' when the operations of tensors that live here are not served. */
-export function checkTensorsServed(): void {
-  asked(() => agentOf().names.checkTensors());
+/**
+ * Asks before an operation of a tensor that lives here is called; the tensor is the first of `args`.
+ * @throws RpcError 'permission-denied' when they are not served, 'resource-exhausted' when the result would be too large.
+ */
+export function checkTensorsServed(method: string, args: readonly unknown[]): void {
+  asked(() => agentOf().names.checkTensors(method, args));
+}
+
+/** Calls what `served` found; what a builtin is to make is looked at first. @throws RpcError 'resource-exhausted' */
+export function invokeServed(definition: Definition, args: readonly unknown[]): unknown {
+  asked(() => agentOf().names.checkResult(definition, args));
+  return invoke(definition, args);
 }
 
 /** A refusal is the worker's answer, not an error of what was called: it did not run. */

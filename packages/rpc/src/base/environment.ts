@@ -45,6 +45,8 @@ export interface Environment {
   readonly servedVersion: number;
   /** The definition that peers may call under `name`. @throws RpcError 'not-found', 'permission-denied'. */
   served(name: string): Definition;
+  /** Looks at what a builtin is to make before it is made. @throws RpcError 'resource-exhausted' */
+  checkResult(definition: Definition, args: readonly unknown[]): void;
   /** A monotonic time in milliseconds. */
   now(): number;
 }

@@ -26,6 +26,8 @@ export const CONGESTED_BODY_BYTES = 256 * MIB;
 export const MAX_CONTROL_BACKLOG_BYTES = 512 * MIB;
 /** Bytes handed to the operating system that a peer has not taken, past which its pings are not answered: what waits is a sign of life itself. */
 export const MAX_UNREAD_BYTES = MIB;
+/** Pings of one peer that are answered within a second: it sends one every two, and one for each time that it stood still. */
+export const MAX_PONGS_PER_SECOND = 100;
 /** A piece of a storage: long enough to be fast, short enough that a small call does not wait for it. */
 export const BODY_CHUNK_BYTES = MIB;
 /** Pieces of storages handed to the connection and not yet taken by the operating system. */

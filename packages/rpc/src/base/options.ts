@@ -79,6 +79,11 @@ export interface Limits {
   maxInboundCalls: number;
   /** Bytes that wait to be sent to one peer. @default 256 MiB */
   maxBufferedBytesPerPeer: number;
+  /**
+   * Bytes of the result of a builtin operation that a peer asks for, and of what a builtin class makes, estimated from the arguments before
+   * it is made. Functions of the program are not bounded by it. @default 1 GiB
+   */
+  maxResultBytes: number;
   /** @default 1000000 */
   maxLiveForks: number;
   /** @default 10000 */
@@ -116,6 +121,7 @@ export const DEFAULT_LIMITS: Readonly<Limits> = Object.freeze({
   maxDepth: 64,
   maxInboundCalls: 16_384,
   maxBufferedBytesPerPeer: 256 * MIB,
+  maxResultBytes: 1024 * MIB,
   maxLiveForks: 1_000_000,
   maxContexts: 10_000,
 });

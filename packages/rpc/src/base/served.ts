@@ -10,6 +10,8 @@ import {
   type Kind,
 } from './definitions.ts';
 import { RpcError } from './errors.ts';
+import { estimateInstance, estimateResult } from './result-estimate.ts';
+import { system } from './system-error.ts';
 
 export interface ServedOptions {
   /** The worker's name, for messages. */
@@ -18,6 +20,8 @@ export interface ServedOptions {
   readonly serve: readonly Named[] | undefined;
   /** Whether builtins are served that are not in the list. */
   readonly builtins: boolean;
+  /** What a builtin may make, in bytes. */
+  readonly maxResultBytes: number;
 }
 
 /** The one gate in front of everything that a call can name: functions, classes, and through their classes the methods of objects. */
@@ -26,6 +30,7 @@ export class Served {
   version = 0;
   private readonly worker: string;
   private readonly builtins: boolean;
+  private readonly maxResultBytes: number;
   /** Whether only `own` is served of what the program has defined. */
   private readonly narrowed: boolean;
   /** What the list names, and what was registered for this agent. */
@@ -34,9 +39,10 @@ export class Served {
   /** Kinds of which something is served; found again when that changes. */
   private readonly kinds = new Set<Kind>();
 
-  constructor({ worker, serve, builtins }: ServedOptions) {
+  constructor({ worker, serve, builtins, maxResultBytes }: ServedOptions) {
     this.worker = worker;
     this.builtins = builtins;
+    this.maxResultBytes = maxResultBytes;
     this.narrowed = serve !== undefined;
     this.listed = new Set((serve ?? []).map((definition) => this.adopt(definition)));
   }
@@ -61,9 +67,25 @@ export class Served {
     return definition;
   }
 
-  /** Whether the operations of tensors that live here may be called. @throws RpcError 'permission-denied'. */
-  checkTensors(): void {
+  /**
+   * Whether an operation of a tensor that lives here may be called; the tensor is the first of `args`.
+   * @throws RpcError 'permission-denied'; 'resource-exhausted' for a result past the limit.
+   */
+  checkTensors(method: string, args: readonly unknown[]): void {
     if (!this.builtins) throw this.refusal('the operations of its tensors', 'set `builtins: true` for that');
+    this.checkBytes(method, estimateResult(method, args));
+  }
+
+  /** Looks at what a builtin is to make before it is made. @throws RpcError 'resource-exhausted' */
+  checkResult({ name, kind, origin }: Definition, args: readonly unknown[]): void {
+    if (origin !== 'builtin') return;
+    this.checkBytes(name, kind === 'class' ? estimateInstance(args) : estimateResult(name, args));
+  }
+
+  private checkBytes(name: string, bytes: number): void {
+    if (!(bytes > this.maxResultBytes)) return;
+    const text = `the result of '${name}' would have ${bytes} bytes; worker '${this.worker}' makes at most ${this.maxResultBytes} for a peer (limits.maxResultBytes)`;
+    throw system(new RpcError('resource-exhausted', text, { executed: 'no' }));
   }
 
   /** Serves a definition from now on, whatever the list says. Returns how to end that. */

@@ -314,6 +314,11 @@ export class CreditBook {
     return receivedCalls - this.finishedCalls <= this.ownCalls && receivedBytes - this.finishedBytes <= this.ownBytes;
   }
 
+  /** Whether the peer was told that it may send so many calls. */
+  wasTold(receivedCalls: number): boolean {
+    return receivedCalls <= Math.max(this.toldCalls, this.ownCalls);
+  }
+
   /** A call of the peer is over. */
   finished(calls: number, bytes: number): void {
     this.finishedCalls += calls;

@@ -176,8 +176,7 @@ export class Dispatcher implements CallServer, StreamHost {
   /** One of the outgoing calls of a handler is over; it goes on, even when all slots are taken by now. */
   callBack(call: InboundCall): void {
     if (--call.outgoing > 0 || call.state !== 'running' || !call.counted) return;
-    call.holdsSlot = true;
-    this.slots.used++;
+    this.slots.take(call);
   }
 
   /** Handlers that run now and do not wait for an outgoing call. */
@@ -211,6 +210,7 @@ export class Dispatcher implements CallServer, StreamHost {
     try {
       if (pending.length > 0) await Promise.all(pending);
       if (call?.aborted === true) throw new RpcError('cancelled', 'the call was cancelled', { peer: from.worker });
+      this.environment.checkResult(definition, args);
     } catch (error) {
       for (const give of unclaimed ?? []) give();
       throw error;
@@ -255,7 +255,7 @@ export class Dispatcher implements CallServer, StreamHost {
 
   private start(call: InboundCall, type: number): void {
     // No closures in here: with one, a context would be made for every call.
-    if (this.slots.full && call.definition?.name !== ARRIVE) {
+    if (!this.slots.hasRoom(call.origin.share) && call.definition?.name !== ARRIVE) {
       this.startLater(call, type, this.slots);
       return;
     }
@@ -270,8 +270,7 @@ export class Dispatcher implements CallServer, StreamHost {
     this.environment.observers.current?.handling?.(call);
     if (definition.name !== ARRIVE) {
       call.counted = true;
-      call.holdsSlot = true;
-      this.slots.used++;
+      this.slots.take(call);
       this.active++;
     }
     if (call.key !== undefined) {
@@ -311,7 +310,7 @@ export class Dispatcher implements CallServer, StreamHost {
     if (call.id !== 0) call.origin.open.set(call.id, call);
     const start = (): void => this.start(call, type);
     if (slots === undefined) call.peer.sender.whenClear(start);
-    else slots.wait(start);
+    else slots.wait(call.origin.share, start);
   }
 
   private completeLater(call: InboundCall, later: Promise<unknown>, type: number): void {
@@ -371,6 +370,7 @@ export class Dispatcher implements CallServer, StreamHost {
   private run(definition: Definition, call: InboundCall): unknown {
     const { agent } = this.environment;
     const args = call.takeArgs();
+    if (definition.origin === 'builtin') this.environment.checkResult(definition, args);
     // Tensor operations look at nothing ambient but what is at the root already.
     if (definition.name.startsWith('aten::')) return invoke(definition, args);
     return runCall(agent, call, undefined, () =>
@@ -423,10 +423,7 @@ export class Dispatcher implements CallServer, StreamHost {
 
   over(call: InboundCall, error?: unknown): void {
     this.environment.observers.current?.handled?.(call, error);
-    if (call.holdsSlot) {
-      call.holdsSlot = false;
-      this.slots.give();
-    }
+    this.slots.give(call);
     call.finish();
     if (call.id !== 0 && call.origin.open.size > 0) call.origin.open.delete(call.id);
     if (call.counted) {

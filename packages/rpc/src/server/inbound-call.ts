@@ -7,6 +7,7 @@ import type { IncomingTensors } from '@backwire/wire/internal';
 import type { IncomingFrame } from '../session/incoming-frame.ts';
 import type { Peer } from '../session/peer.ts';
 import type { Claim } from '../session/receiver.ts';
+import type { Share } from './concurrency-limit.ts';
 import { MAX_TIMER_MS, unref } from '../base/platform.ts';
 import type { WorkerInfo } from '../base/worker-info.ts';
 
@@ -47,6 +48,8 @@ export interface CallOrigin {
   /** Its calls that are not over, by the caller's number for them. */
   readonly open: Map<number, InboundCall>;
   readonly slots: SlotLender;
+  /** What its calls have of the slots. */
+  readonly share: Share;
   /** The name behind a number of the caller. @throws RpcError 'decode-error' */
   nameOf(fn: number): string;
   /** The definition behind it. @throws RpcError */

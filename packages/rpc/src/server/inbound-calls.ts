@@ -16,6 +16,7 @@ import { announcedBodies, type IncomingFrame, type RawFrame } from '../session/i
 import type { Peer } from '../session/peer.ts';
 import { tensorsOf } from '../session/receiver.ts';
 import { decodeFailed } from '../base/unsent.ts';
+import { Share } from './concurrency-limit.ts';
 import type { StallGuard } from './stall-guard.ts';
 import { InboundCall, type CallOrigin, type SlotLender } from './inbound-call.ts';
 
@@ -48,6 +49,7 @@ export interface CallServer extends SlotLender {
 export class InboundCalls implements CallOrigin {
   readonly peer: Peer;
   readonly slots: SlotLender;
+  readonly share = new Share();
   /** Those that are not over, by the peer's number for them; those whose handlers returned at once never get here. */
   readonly open = new Map<number, InboundCall>();
   private readonly server: CallServer;
@@ -190,7 +192,11 @@ export class InboundCalls implements CallOrigin {
     if (refusal !== undefined) {
       return new RpcError(refusal, `worker '${self.name}' takes no more calls`, { executed: 'no' });
     }
-    if (!this.peer.sender.session.credits.inWindow(this.received, this.receivedBytes)) {
+    const { credits } = this.peer.sender.session;
+    // Answers have no credit: who reads none of them is given none for calls either, and does not keep to that here.
+    if (!credits.wasTold(this.received) && this.peer.sender.congested)
+      throw protocolError('calls past the credit of a caller that reads no answers');
+    if (!credits.inWindow(this.received, this.receivedBytes)) {
       const text = `more than ${limits.maxInboundCalls} calls or ${limits.maxBufferedBytesPerPeer} bytes of them at once`;
       return new RpcError('resource-exhausted', text, { executed: 'no' });
     }

@@ -10,6 +10,7 @@ import type { RpcMessage } from '../extensions/extension.ts';
 import { unsent } from '../base/unsent.ts';
 import type { FaultInjector } from '../session/fault-injection.ts';
 import type { Draft } from '../session/draft.ts';
+import type { Peer } from '../session/peer.ts';
 import type { InboundCall } from './inbound-call.ts';
 import { encodeFor } from '../extensions/call-message.ts';
 import { isSystem } from '../base/system-error.ts';
@@ -24,6 +25,8 @@ export class ReplyWriter {
   private readonly environment: ExtendedEnvironment;
   private readonly faults: FaultInjector;
   private readonly calls: Answered;
+  /** Callers whose credit waits until they take their answers. */
+  private readonly withheld = new WeakSet<Peer>();
 
   constructor(environment: ExtendedEnvironment, faults: FaultInjector, calls: Answered) {
     this.environment = environment;
@@ -165,9 +168,24 @@ export class ReplyWriter {
   credit(call: InboundCall): void {
     const { credits } = call.peer.sender.session;
     credits.finished(1, call.bytes);
-    if (!credits.grantIsDue()) return;
-    const { calls, bytes } = credits.grant();
-    call.peer.sender.sendLoose(FrameKind.CREDIT, 0, calls >>> 0, 0, bytes);
+    if (credits.grantIsDue()) this.grant(call.peer);
+  }
+
+  /** Not while its answers pile up: who calls and reads nothing would go on for ever. */
+  private grant(peer: Peer): void {
+    const { sender } = peer;
+    const grant = (): void => {
+      this.withheld.delete(peer);
+      const { calls, bytes } = sender.session.credits.grant();
+      sender.sendLoose(FrameKind.CREDIT, 0, calls >>> 0, 0, bytes);
+    };
+    if (this.withheld.has(peer)) return;
+    if (!sender.congested) {
+      grant();
+      return;
+    }
+    this.withheld.add(peer);
+    sender.whenClear(grant);
   }
 }
 

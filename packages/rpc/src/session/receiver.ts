@@ -13,6 +13,7 @@ import {
 } from '@backwire/wire/internal';
 import type { Tensor } from '@backwire/tensor';
 import type { Environment } from '../base/environment.ts';
+import { MAX_PONGS_PER_SECOND } from '../base/limits.ts';
 import { IncomingFrameView, view, type IncomingFrame, type RawFrame } from './incoming-frame.ts';
 import type { Sender } from './sender.ts';
 
@@ -74,11 +75,19 @@ export class Receiver {
   /** Where bytes are landing; it may be given up meanwhile. */
   private landing: IncomingTensors | undefined;
   private closed = false;
+  /** The second in which pings were answered last, and how many. */
+  private pongSecond = 0;
+  private pongs = 0;
 
   constructor(environment: Environment, handler: FrameHandler, sender: Sender) {
     this.environment = environment;
     this.handler = handler;
     this.sender = sender;
+  }
+
+  /** Messages whose storages are still arriving. */
+  get assembling(): number {
+    return this.assemblies.size;
   }
 
   /** A whole frame. A throw breaks the link. */
@@ -116,7 +125,7 @@ export class Receiver {
     if (place === 'wrong' || assembly === undefined) throw protocolError('a piece of a storage that was not due');
     assembly.tensors.pin();
     this.landing = assembly.tensors;
-    return assembly.tensors.memoryOf(header.a).subarray(header.c, header.c + header.length);
+    return assembly.tensors.place(header.a, header.c, header.length);
   }
 
   bodyEnd(header: FrameHeader, landed: number): void {
@@ -163,7 +172,7 @@ export class Receiver {
     this.assemblies.set(header.seq, { arrived: kept, tensors, claim });
     this.sender.session.bodies.expect(
       header.seq,
-      tensors.outOfBand().map((storage) => ({ storage, bytes: tensors.memoryOf(storage).length })),
+      tensors.outOfBand().map((storage) => ({ storage, bytes: tensors.bytesOf(storage) })),
     );
   }
 
@@ -227,7 +236,7 @@ export class Receiver {
         this.lose(header.id);
         return;
       case FrameKind.PING:
-        this.sender.pong(header.id, this.handler.running);
+        if (this.answersPing()) this.sender.pong(header.id, this.handler.running);
         return;
       case FrameKind.PONG:
         this.handler.pong(header.id);
@@ -237,6 +246,16 @@ export class Receiver {
       default:
         throw protocolError(`a frame of kind ${header.kind} in an open link`);
     }
+  }
+
+  /** Pings cost their sender nothing: past so many in a second they go unanswered. */
+  private answersPing(): boolean {
+    const second = Math.floor(this.environment.now() / 1_000);
+    if (second !== this.pongSecond) {
+      this.pongSecond = second;
+      this.pongs = 0;
+    }
+    return ++this.pongs <= MAX_PONGS_PER_SECOND;
   }
 
   private control(type: number, payload: Uint8Array): void {

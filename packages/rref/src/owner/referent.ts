@@ -47,7 +47,7 @@ export function typeNameOf(value: unknown): string {
  */
 export function callMethod(value: unknown, name: string, args: readonly unknown[]): unknown {
   if (value instanceof Tensor) {
-    checkTensorsServed();
+    checkTensorsServed(name, [value, ...args]);
     const own: unknown =
       LOCAL_TENSOR_METHODS.has(name) || name.startsWith('_') ? undefined : methodOf(Tensor.prototype, name);
     if (typeof own === 'function') return Reflect.apply(own as Method, value, args);
