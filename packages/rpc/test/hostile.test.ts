@@ -74,9 +74,8 @@ async function impostor(
   });
   closing.push(() => group.close());
   const transport = unixTransport();
-  const keys = [{ id: '0000000000000000', secret: new TextEncoder().encode(SECRET) }] as const;
   const { findKeys } = await import('../src/security/secret.ts');
-  const real = findKeys({ secret: SECRET }) ?? keys;
+  const real = findKeys({ secret: SECRET });
   const listener: Listener = await transport.listen({}, (connection) => {
     const claim = new TextEncoder().encode(`w1#${group.incarnation}`);
     authenticate(connection, { role: 'acceptor', group: 'default', keys: real, claim }).then(

@@ -104,7 +104,7 @@ class Run implements ByteSink {
     if (this.record.byteLength === RECORD_HEAD_BYTES) {
       const length = this.handshake.bodyLength(this.record);
       if (typeof length !== 'number') {
-        this.fail(length);
+        this.misread(length);
         return;
       }
       const whole = new Uint8Array(RECORD_HEAD_BYTES + length);
@@ -147,6 +147,12 @@ class Run implements ByteSink {
           break;
       }
     }
+  }
+
+  /** Not a record that is due. Who speaks another version is told this one; all others nothing. */
+  private misread(error: RpcError): void {
+    if (error.code !== 'version-mismatch' || this.handshake.role === 'dialer') this.fail(error);
+    else this.apply(this.handshake.refuse(error));
   }
 
   private fail(error: RpcError): void {

@@ -1,8 +1,9 @@
 /** @file The digests that browsers compute, against Node's. */
-import { createHash, createHmac, hkdfSync } from 'node:crypto';
+import { createHash, createHmac, hkdfSync, scryptSync } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { hkdfSha256, hmacSha256, portable, sameBytes, sha256 } from './digest.ts';
+import { hkdfSha256, hmacSha256, portable, sameBytes, scrypt, sha256 } from './digest.ts';
+import { portableScrypt } from './scrypt.ts';
 
 const bytes = fc.uint8Array({ maxLength: 300 });
 const hex = (value: Uint8Array): string => Buffer.from(value).toString('hex');
@@ -43,4 +44,15 @@ test('bytes are compared whole, and lengths too', () => {
       expect(portable.sameBytes(a, Uint8Array.from(a))).toBe(true);
     }),
   );
+});
+
+test('scrypt of browsers is that of RFC 7914 (vectors 1 and 2) and of Node', () => {
+  const text = (value: string): Uint8Array => Buffer.from(value);
+  const run = (secret: string, salt: string, N: number, r: number): string =>
+    hex(portableScrypt(portable.hmacSha256, text(secret), text(salt), { N, r }));
+  expect(run('', '', 16, 1)).toBe('77d6576238657b203b19ca42c18a0497f16b4844e3074ae8dfdffa3fede21442');
+  expect(run('a secret', 'a group', 1_024, 8)).toBe(
+    hex(scryptSync('a secret', 'a group', 32, { N: 1_024, r: 8, p: 1 })),
+  );
+  expect(run('a secret', 'a group', 16_384, 8)).toBe(hex(scrypt(text('a secret'), text('a group'))));
 });

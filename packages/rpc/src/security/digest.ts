@@ -1,5 +1,6 @@
 /** @file SHA-256, HMAC and HKDF: Node's where they are, written out where a browser has none that answers at once. */
 import { nodeCrypto } from '../base/platform.ts';
+import { portableScrypt } from './scrypt.ts';
 
 /** The digest of the parts, one after the other: 32 bytes. */
 export function sha256(...parts: readonly Uint8Array[]): Uint8Array {
@@ -21,6 +22,15 @@ export function hmacSha256(key: Uint8Array, ...parts: readonly Uint8Array[]): Ui
 export function hkdfSha256(secret: Uint8Array, salt: Uint8Array, info: Uint8Array): Uint8Array {
   if (nodeCrypto === undefined) return portable.hkdfSha256(secret, salt, info);
   return new Uint8Array(nodeCrypto.hkdfSync('sha256', secret, salt, info, 32));
+}
+
+/** What scrypt (RFC 7914) costs: 16 MiB, and about a twentieth of a second. */
+const SCRYPT = { N: 16_384, r: 8, p: 1 } as const;
+
+/** scrypt: 32 bytes that take time and memory to work out. */
+export function scrypt(secret: Uint8Array, salt: Uint8Array): Uint8Array {
+  if (nodeCrypto === undefined) return portableScrypt(portable.hmacSha256, secret, salt, SCRYPT);
+  return new Uint8Array(nodeCrypto.scryptSync(secret, salt, 32, SCRYPT));
 }
 
 /** Whether the bytes are the same, in the same time wherever they differ. */

@@ -1,7 +1,7 @@
 /** @file The first bytes of a connection: both sides prove that they hold the group's secret. Pure: records in, records out. */
 import { RpcError } from '../base/errors.ts';
 import { hmacSha256, sameBytes, sha256 } from './digest.ts';
-import { deriveKey, fromHex, toHex, type Keys } from './keys.ts';
+import { deriveKey, fromHex, keyIdIn, toHex, type Key, type Keys } from './keys.ts';
 
 /*
  * Records, each `4 bytes magic ‖ u8 version ‖ u8 type ‖ u16 body length (little-endian) ‖ body`:
@@ -12,7 +12,7 @@ import { deriveKey, fromHex, toHex, type Keys } from './keys.ts';
  *   acceptor → dialer   WELCOME    HMAC(k, 'acceptor' ‖ th)
  *   acceptor → dialer   REJECT     empty; instead of WELCOME or CHALLENGE, the same whatever was wrong
  *
- * th = SHA-256(HELLO ‖ CHALLENGE ‖ channel binding), the records with their heads; k = HKDF(secret, salt = group, 'hmac'). Fresh nonces
+ * th = SHA-256(HELLO ‖ CHALLENGE ‖ channel binding), the records with their heads; k = HKDF(scrypt(secret, group), 'hmac'). Fresh nonces
  * stop replay, the labels stop reflection, the transcript stops a change of version, mode or claim. Without a secret (mode 'plain':
  * TLS has done the proof, or security is off) the proofs are SHA-256 digests with the group in place of the key: they still tell a wrong group.
  * A record is read by its exact length, so nothing of what follows the handshake is ever taken from the stream.
@@ -32,7 +32,7 @@ export const STORE_GROUP = 'store';
 
 const encoder = new TextEncoder();
 const MAGIC = Uint8Array.of(0x42, 0x4b, 0x57, 0x52);
-const VERSION = 1;
+const VERSION = 2;
 const HELLO = 1;
 const CHALLENGE = 2;
 const AUTH = 3;
@@ -73,7 +73,8 @@ export class Handshake {
   private expected: number;
   private hello: Uint8Array = new Uint8Array(0);
   private challenge: Uint8Array = new Uint8Array(0);
-  private keyId: string | undefined;
+  /** The one that is used. */
+  private key: Key | undefined;
   private peerClaim: Uint8Array = new Uint8Array(0);
   private finished = false;
 
@@ -84,7 +85,7 @@ export class Handshake {
       throw new RpcError('invalid-argument', `a claim has at most ${MAX_CLAIM_BYTES} bytes`);
     }
     this.options = options;
-    this.keyId = options.role === 'dialer' ? options.keys?.[0].id : undefined;
+    this.key = options.role === 'dialer' ? options.keys?.[0] : undefined;
     this.expected = options.role === 'dialer' ? CHALLENGE : HELLO;
   }
 
@@ -92,7 +93,7 @@ export class Handshake {
   start(): HandshakeEffect[] {
     if (this.options.role === 'acceptor') return [];
     const mode = this.options.keys === undefined ? PLAIN : HMAC;
-    const keyId = this.keyId === undefined ? new Uint8Array(KEY_ID_BYTES) : fromHex(this.keyId);
+    const keyId = this.key === undefined ? new Uint8Array(KEY_ID_BYTES) : fromHex(this.idOf(this.key));
     this.hello = record(HELLO, [
       Uint8Array.of(mode),
       keyId,
@@ -140,7 +141,7 @@ export class Handshake {
     const wanted = this.options.keys === undefined ? PLAIN : HMAC;
     if (mode !== wanted) return this.fail('the peer wants another security mode');
     // An unknown key id goes on like a known one and fails at the proof, so that a stranger learns nothing from when it ends.
-    this.keyId = this.options.keys?.find((key) => key.id === offered)?.id;
+    this.key = this.options.keys?.find((key) => this.idOf(key) === offered);
     this.hello = Uint8Array.from(bytes);
     this.peerClaim = this.hello.subarray(RECORD_HEAD_BYTES + 1 + KEY_ID_BYTES + NONCE_BYTES);
     this.challenge = record(CHALLENGE, [this.options.nonce, this.options.claim ?? new Uint8Array(0)]);
@@ -161,7 +162,7 @@ export class Handshake {
 
   private onAuth(body: Uint8Array): HandshakeEffect[] {
     const right = sameBytes(body, this.proof('dialer'));
-    if (!right || (this.options.keys !== undefined && this.keyId === undefined))
+    if (!right || (this.options.keys !== undefined && this.key === undefined))
       return this.fail('the peer does not hold the secret');
     const mistaken = this.options.mistaken?.(this.peerClaim);
     if (mistaken !== undefined) return this.fail(mistaken);
@@ -175,8 +176,17 @@ export class Handshake {
     return [this.done()];
   }
 
+  get role(): 'dialer' | 'acceptor' {
+    return this.options.role;
+  }
+
+  /** Ends it with an error; the acceptor says no, in a record of its version. */
+  refuse(error: RpcError): HandshakeEffect[] {
+    return this.fail(error);
+  }
+
   private done(): HandshakeEffect {
-    return { type: 'done', claim: this.peerClaim, keyId: this.options.keys === undefined ? undefined : this.keyId };
+    return { type: 'done', claim: this.peerClaim, keyId: this.key === undefined ? undefined : this.idOf(this.key) };
   }
 
   private fail(why: string | RpcError): HandshakeEffect[] {
@@ -185,12 +195,15 @@ export class Handshake {
     return this.options.role === 'acceptor' ? [{ type: 'send', record: record(REJECT, []) }, failed] : [failed];
   }
 
+  private idOf(key: Key): string {
+    return keyIdIn(key, this.options.group);
+  }
+
   private proof(label: 'dialer' | 'acceptor'): Uint8Array {
     const { keys, group, channelBinding } = this.options;
     const th = sha256(this.hello, this.challenge, channelBinding ?? new Uint8Array(0));
     if (keys === undefined) return sha256(encoder.encode(`${label}\0${group}\0`), th);
-    const key = keys.find((known) => known.id === this.keyId) ?? keys[0];
-    return hmacSha256(deriveKey(key, group, 'hmac'), encoder.encode(label), th);
+    return hmacSha256(deriveKey(this.key ?? keys[0], group, 'hmac'), encoder.encode(label), th);
   }
 }
 

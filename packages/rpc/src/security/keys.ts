@@ -1,11 +1,10 @@
 /** @file The secrets of a group and the keys that are derived from them. Runs in browsers too. */
 import { RpcError } from '../base/errors.ts';
-import { hkdfSha256, sha256 } from './digest.ts';
+import { hkdfSha256, scrypt, sha256 } from './digest.ts';
+import { checkStrength } from './strength.ts';
 
 /** One secret of a group. Two are accepted while they are being changed. */
 export interface Key {
-  /** Names the key without telling it: the first 16 hex digits of a digest. */
-  readonly id: string;
   /** The secret itself, at least 16 bytes. */
   readonly secret: Uint8Array;
 }
@@ -17,14 +16,40 @@ export type Keys = readonly [Key, ...Key[]];
 const MIN_SECRET_BYTES = 16;
 /** One in use and one on its way in or out. */
 const MAX_KEYS = 2;
+const KEY_ID_BYTES = 8;
+/** Groups and secrets of one process whose roots are kept; the oldest is forgotten first. */
+const MAX_ROOTS = 64;
 const encoder = new TextEncoder();
+const roots = new Map<string, Uint8Array>();
+
+/**
+ * What everything of a secret and a group is derived from, by scrypt: who saw a connection begin pays a twentieth of a second and 16 MiB for
+ * each guess, and again for each group. Worked out once in a process.
+ */
+function rootOf({ secret }: Key, group: string): Uint8Array {
+  const name = `${toHex(sha256(secret))}#${group}`;
+  const known = roots.get(name);
+  if (known !== undefined) return known;
+  const root = scrypt(secret, encoder.encode(`backwire group\0${group}`));
+  for (const oldest of roots.keys()) {
+    if (roots.size < MAX_ROOTS) break;
+    roots.delete(oldest);
+  }
+  roots.set(name, root);
+  return root;
+}
 
 /** A 32-byte key for one purpose in one group, so that a leak of one tells nothing of the others. */
 export function deriveKey(key: Key, group: string, purpose: string): Uint8Array {
-  return hkdfSha256(key.secret, encoder.encode(group), encoder.encode(`backwire ${purpose} v1`));
+  return hkdfSha256(rootOf(key, group), encoder.encode(group), encoder.encode(`backwire ${purpose} v2`));
 }
 
-/** @throws RpcError 'invalid-argument' for a secret that is too short. */
+/** Names the key in one group, without telling it: 16 hex digits, others in each group. */
+export function keyIdIn(key: Key, group: string): string {
+  return toHex(deriveKey(key, group, 'key id').subarray(0, KEY_ID_BYTES));
+}
+
+/** @throws RpcError 'invalid-argument' for a secret that is too short, or could be guessed. */
 export function keyOf(secret: Uint8Array, where = 'the secret'): Key {
   if (secret.byteLength < MIN_SECRET_BYTES) {
     throw new RpcError(
@@ -32,11 +57,9 @@ export function keyOf(secret: Uint8Array, where = 'the secret'): Key {
       `${where} has ${secret.byteLength} bytes; at least ${MIN_SECRET_BYTES} are needed`,
     );
   }
-  if (new Set(secret).size < 4) throw new RpcError('invalid-argument', `${where} is a placeholder, not a secret`);
-  const id = toHex(sha256(encoder.encode('backwire key id\0'), secret).subarray(0, 8));
-  return { id, secret: Uint8Array.from(secret) };
+  checkStrength(secret, where);
+  return { secret: Uint8Array.from(secret) };
 }
-
 /** The secrets in a text: one, or two on lines of their own. @throws RpcError 'invalid-argument'. */
 export function keysOf(text: string, where: string): Keys {
   const parts = text

@@ -3,7 +3,7 @@ import { readFileSync, statSync } from 'node:fs';
 import { RpcError } from '../base/errors.ts';
 import { keyOf, keysOf, type Keys } from './keys.ts';
 
-export { deriveKey, keyOf, type Key, type Keys } from './keys.ts';
+export { deriveKey, keyIdIn, keyOf, type Key, type Keys } from './keys.ts';
 
 /** Where to look for secrets. */
 export interface SecretSource {

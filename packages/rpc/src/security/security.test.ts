@@ -1,11 +1,12 @@
 /** @file Who gets in, who does not, and how soon each side is told. */
-import { randomBytes } from 'node:crypto';
+import { hkdfSync, randomBytes, scryptSync } from 'node:crypto';
 import { chmodSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import { RpcError } from '../base/errors.ts';
+import { newSecret } from '../base/ids.ts';
 import { memoryPair } from '../transports/memory.ts';
 import { tcpTransport } from '../transports/tcp.ts';
 import type { ByteSink, Connection } from '../transports/transport.ts';
@@ -19,8 +20,9 @@ import {
   RECORD_HEAD_BYTES,
   type HandshakeEffect,
 } from './handshake.ts';
+import { sha256 } from './digest.ts';
 import { resolveSecurity, userKeys } from './policy.ts';
-import { deriveKey, findKeys, type Keys } from './secret.ts';
+import { deriveKey, findKeys, keyIdIn, type Keys } from './secret.ts';
 
 const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
@@ -31,6 +33,7 @@ const keysOf = (secret: string): Keys => findKeys({ secret, env: {} }) as Keys;
 const ours = keysOf('sixteen bytes and more');
 const old = keysOf('the secret of last month');
 const both: Keys = [ours[0], old[0]];
+const idOf = (keys: Keys | undefined): string | undefined => keys && keyIdIn(keys[0], 'g');
 const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString();
 
 function scratch(): string {
@@ -97,15 +100,15 @@ describe('peers that hold the secret', () => {
     dialled.connection.write([Buffer.from('from the client')]);
     expect(text(dialled.claim)).toBe('server');
     const peer = await accepted;
-    expect([text(peer.claim), peer.keyId, dialled.keyId]).toEqual(['client', ours[0].id, ours[0].id]);
+    expect([text(peer.claim), peer.keyId, dialled.keyId]).toEqual(['client', idOf(ours), idOf(ours)]);
     expect(await collect(dialled.connection, 15)).toBe('from the server');
     expect(await collect(peer.connection, 15)).toBe('from the client');
   });
 
   test('either key is good while keys are being changed', async () => {
     const { endpoint } = await server({ keys: both });
-    expect((await client(endpoint, { keys: ours })).keyId).toBe(ours[0].id);
-    expect((await client(endpoint, { keys: old })).keyId).toBe(old[0].id);
+    expect((await client(endpoint, { keys: ours })).keyId).toBe(idOf(ours));
+    expect((await client(endpoint, { keys: old })).keyId).toBe(idOf(old));
     const older = await server({ keys: old });
     await expect(client(older.endpoint, { keys: both })).rejects.toMatchObject({ code: 'unauthenticated' });
   });
@@ -153,12 +156,12 @@ describe('peers that do not', () => {
     ['a TLS client', Buffer.from('16030100f8010000f40303', 'hex')],
     ['noise', randomBytes(5_000)],
     ['a torch client', Buffer.from('00cef7853c0d01020304', 'hex')],
-    ['a record out of order', Buffer.concat([Buffer.from('BKWR'), Buffer.from([1, 3, 32, 0]), Buffer.alloc(32)])],
+    ['a record out of order', Buffer.concat([Buffer.from('BKWR'), Buffer.from([2, 3, 32, 0]), Buffer.alloc(32)])],
     [
       'a hello with an endless claim',
-      Buffer.concat([Buffer.from('BKWR'), Buffer.from([1, 1, 255, 255]), Buffer.alloc(65_535)]),
+      Buffer.concat([Buffer.from('BKWR'), Buffer.from([2, 1, 255, 255]), Buffer.alloc(65_535)]),
     ],
-    ['a hello too short', Buffer.concat([Buffer.from('BKWR'), Buffer.from([1, 1, 3, 0]), Buffer.alloc(3)])],
+    ['a hello too short', Buffer.concat([Buffer.from('BKWR'), Buffer.from([2, 1, 3, 0]), Buffer.alloc(3)])],
   ])('%s is hung up on at once and told nothing', async (_, opening) => {
     const { port, next } = await server();
     const outcome = next();
@@ -173,20 +176,33 @@ describe('peers that do not', () => {
     expect(heard).toBe(0);
   });
 
-  test('another version of the handshake says so on this side', async () => {
+  test('another version of the handshake: both sides are told which there are', async () => {
     const { port, next } = await server();
     const refused = expect(next()).rejects.toMatchObject({ code: 'version-mismatch' });
     const socket = connect(port, '127.0.0.1').on('error', () => undefined);
-    socket.write(Buffer.concat([Buffer.from('BKWR'), Buffer.from([9, 1, 41, 0]), Buffer.alloc(41)]));
+    const heard: Buffer[] = [];
+    socket.on('data', (bytes: Buffer) => heard.push(bytes));
+    socket.write(Buffer.concat([Buffer.from('BKWR'), Buffer.from([1, 1, 41, 0]), Buffer.alloc(41)]));
     await refused;
-    socket.destroy();
+    await new Promise((resolve) => socket.once('close', resolve));
+    // A record of the version that this side has, from which the other one reads it.
+    expect(Buffer.concat(heard)).toEqual(Buffer.from('BKWR\x02\x05\0\0'));
+    const old = await tcpTransport().listen({}, (connection) => {
+      connection.attach({ nextBuffer: () => new Uint8Array(100), received: () => undefined, closed: () => undefined });
+      connection.write([Buffer.from('BKWR\x01\x05\0\0')]);
+    });
+    cleanups.push(() => old.close());
+    await expect(client(old.endpoint)).rejects.toMatchObject({
+      code: 'version-mismatch',
+      message: expect.stringContaining('handshake version 1, this side has 2') as string,
+    });
   });
 
   test('a slow drip is cut off when its time is up, however busy it is', async () => {
     const { port, next } = await server({ timeoutMs: 400 });
     const refused = expect(next()).rejects.toMatchObject({ code: 'deadline-exceeded' });
     const socket = connect(port, '127.0.0.1').on('error', () => undefined);
-    const hello = Buffer.concat([Buffer.from('BKWR'), Buffer.from([1, 1, 0, 4]), Buffer.alloc(1_024)]);
+    const hello = Buffer.concat([Buffer.from('BKWR'), Buffer.from([2, 1, 0, 4]), Buffer.alloc(1_024)]);
     let at = 0;
     const drip = setInterval(() => socket.write(hello.subarray(at, ++at)), 10);
     cleanups.push(() => clearInterval(drip));
@@ -224,6 +240,71 @@ describe('peers that do not', () => {
     await expect(
       authenticate(again, { role: 'dialer', group: 'g', keys: ours, signal: controller.signal }),
     ).rejects.toMatchObject({ code: 'cancelled' });
+  });
+});
+
+describe('secrets that can be guessed', () => {
+  test.each([
+    'password12345678',
+    'passwordpassword',
+    'P@ssw0rdP@ssw0rd',
+    '1234567890123456',
+    'aaaaaaaaaaaaaaab',
+    'abababababababab',
+    'qwertyuiopasdfgh',
+    'changemechangeme',
+    'hunter2hunter2hunter2',
+    'letmein-letmein-letmein',
+    'Summer2024Summer2024',
+    'summer-holiday-2024',
+    'my-secret-password',
+    'secret-secret-secret',
+    'backwire-secret-1',
+    '0123456789abcdef',
+    'admin-admin-admin1',
+  ])("'%s' is refused, with how to make one", (secret) => {
+    expect(() => findKeys({ secret, env: {} })).toThrow(/not random enough.*openssl rand -base64 32/);
+    expect(() => findKeys({ secret: Buffer.from(secret) })).toThrow('not random enough');
+    expect(() => findKeys({ env: { BACKWIRE_SECRET: secret } })).toThrow(/BACKWIRE_SECRET .*not random enough/);
+  });
+
+  test('what a generator draws never is, in whatever letters', () => {
+    for (let i = 0; i < 2_000; i++) {
+      const bytes = randomBytes(i % 2 === 0 ? 16 : 32);
+      for (const secret of [bytes.toString('hex'), bytes.toString('base64'), bytes.toString('base64url'), newSecret()])
+        expect(() => findKeys({ secret, env: {} }), secret).not.toThrow();
+      expect(() => findKeys({ secret: bytes }), bytes.toString('hex')).not.toThrow();
+    }
+  });
+
+  test('nor are a few words that one thought of', () => {
+    for (const secret of ['correct-horse-battery-staple', 'a secret for tests only', 'what every member knows'])
+      expect(() => findKeys({ secret, env: {} }), secret).not.toThrow();
+  });
+
+  test('a captured hello names the key by what is another in each group, and costs scrypt for each guess', () => {
+    const [key] = ours;
+    expect(keyIdIn(key, 'g')).not.toBe(keyIdIn(key, 'h'));
+    const fast = sha256(Buffer.from('backwire key id\0'), key.secret).subarray(0, 8);
+    expect(keyIdIn(key, 'g')).not.toBe(Buffer.from(fast).toString('hex'));
+    const root = scryptSync(key.secret, 'backwire group\0g', 32, { N: 16_384, r: 8, p: 1 });
+    const derived = (purpose: string): Buffer =>
+      Buffer.from(hkdfSync('sha256', root, 'g', `backwire ${purpose} v2`, 32));
+    expect(keyIdIn(key, 'g')).toBe(derived('key id').subarray(0, 8).toString('hex'));
+    // What proves the secret as well, or a guess would be tried on that.
+    for (const purpose of ['hmac', 'tls-psk', 'websocket token'])
+      expect(Buffer.from(deriveKey(key, 'g', purpose))).toEqual(derived(purpose));
+  });
+
+  test('it is worked out once for each group', () => {
+    const [key] = keysOf('the secret of a fresh group');
+    const took = (): number => {
+      const start = performance.now();
+      for (let i = 0; i < 100; i++) keyIdIn({ secret: Uint8Array.from(key.secret) }, 'fresh');
+      return performance.now() - start;
+    };
+    const first = took();
+    expect(took()).toBeLessThan(first / 2);
   });
 });
 
@@ -277,7 +358,7 @@ describe('the handshake itself', () => {
   test('a mirror is not a peer', () => {
     const d = dialer();
     const hello = sent(d.start());
-    const challenge = Uint8Array.from(Buffer.concat([Buffer.from('BKWR'), Buffer.from([1, 2, 32, 0]), nonce(1)]));
+    const challenge = Uint8Array.from(Buffer.concat([Buffer.from('BKWR'), Buffer.from([2, 2, 32, 0]), nonce(1)]));
     expect(d.bodyLength(challenge)).toBe(32);
     expect(failed(d.receive(challenge))).toBe(true);
     expect(hello.byteLength).toBe(RECORD_HEAD_BYTES + 41 + 1);
@@ -317,9 +398,9 @@ describe('the handshake itself', () => {
   test('the bytes are fixed', () => {
     const [d, a] = [dialer(), acceptor()];
     const hello = sent(d.start());
-    expect(Buffer.from(hello).toString('hex')).toBe(`424b575201012a0001${ours[0].id}${'01'.repeat(32)}63`);
+    expect(Buffer.from(hello).toString('hex')).toBe(`424b575202012a0001${idOf(ours)}${'01'.repeat(32)}63`);
     const challenge = sent(a.receive(hello));
-    expect(Buffer.from(challenge).toString('hex')).toBe(`424b575201022100${'02'.repeat(32)}73`);
+    expect(Buffer.from(challenge).toString('hex')).toBe(`424b575202022100${'02'.repeat(32)}73`);
   });
 });
 
@@ -329,13 +410,13 @@ describe('secrets', () => {
     const file = join(directory, 'secret');
     writeFileSync(file, 'a secret from a file\n', { mode: 0o600 });
     const env = { BACKWIRE_SECRET: 'a secret from the environment', BACKWIRE_SECRET_FILE: file };
-    const id = (secret: string): string => keysOf(secret)[0].id;
-    expect(findKeys({ secret: 'a secret from the option', secretFile: file, env })?.[0].id).toBe(
+    const id = (secret: string): string => idOf(keysOf(secret));
+    expect(idOf(findKeys({ secret: 'a secret from the option', secretFile: file, env }))).toBe(
       id('a secret from the option'),
     );
-    expect(findKeys({ secretFile: file, env })?.[0].id).toBe(id('a secret from a file'));
-    expect(findKeys({ env })?.[0].id).toBe(id('a secret from the environment'));
-    expect(findKeys({ env: { BACKWIRE_SECRET_FILE: file } })?.[0].id).toBe(id('a secret from a file'));
+    expect(idOf(findKeys({ secretFile: file, env }))).toBe(id('a secret from a file'));
+    expect(idOf(findKeys({ env }))).toBe(id('a secret from the environment'));
+    expect(idOf(findKeys({ env: { BACKWIRE_SECRET_FILE: file } }))).toBe(id('a secret from a file'));
     expect(findKeys({ env: {} })).toBeUndefined();
     expect(findKeys({ secret: randomBytes(16), env: {} })).toHaveLength(1);
     expect(findKeys({ secret: 'the new secret 2026-12\nthe old secret 2026-11\n', env: {} })).toHaveLength(2);
@@ -377,8 +458,8 @@ describe('what is bound where', () => {
     expect(() => resolveSecurity({ mode: 'none' } as never, {})).toThrow(/iUnderstand/);
     expect(() => resolveSecurity({ mode: 'hmac' }, { env: {} })).toThrow(/BACKWIRE_SECRET/);
     expect(
-      resolveSecurity({ mode: 'hmac', secret: 'sixteen bytes and more' }, { bind: '10.0.0.1', env: {} }).keys?.[0].id,
-    ).toBe(ours[0].id);
+      idOf(resolveSecurity({ mode: 'hmac', secret: 'sixteen bytes and more' }, { bind: '10.0.0.1', env: {} }).keys),
+    ).toBe(idOf(ours));
   });
 
   test.each(['127.0.0.1', 'localhost', '::1', undefined])(
@@ -392,10 +473,10 @@ describe('what is bound where', () => {
   test('the secret of the user is kept in a private file, the same for all of its processes', () => {
     const directory = join(scratch(), 'own');
     const first = userKeys(directory);
-    expect(userKeys(directory)[0].id).toBe(first[0].id);
+    expect(idOf(userKeys(directory))).toBe(idOf(first));
     expect(statSync(directory).mode & 0o777).toBe(0o700);
     expect(statSync(join(directory, 'secret')).mode & 0o777).toBe(0o600);
-    expect(userKeys(join(scratch(), 'own'))[0].id).not.toBe(first[0].id);
+    expect(idOf(userKeys(join(scratch(), 'own')))).not.toBe(idOf(first));
   });
 
   test('a file or directory that is not the user alone is refused', () => {

@@ -6,7 +6,7 @@ import { runAtRoot } from '@backwire/tensor/internal';
 import { RpcError } from '../base/errors.ts';
 import { carriesName } from '../security/certificate.ts';
 import { HANDSHAKE_TIMEOUT_MS, MAX_HALF_OPEN } from '../security/handshake.ts';
-import { deriveKey, type Key, type Keys } from '../security/secret.ts';
+import { deriveKey, keyIdIn, type Key, type Keys } from '../security/secret.ts';
 import { hostText, parseHostPort } from './dialling.ts';
 import { KEEP_ALIVE_MS, dialWithin, listenError } from './listen.ts';
 import { wrapSocket } from './socket.ts';
@@ -62,7 +62,7 @@ export function tlsProofOf(transport: Transport): TlsProof | undefined {
 
 /** How a key is named on the wire: two are good while keys are being changed. */
 function pskIdentity(group: string, key: Key): string {
-  return `${group}#${key.id}`;
+  return `${group}#${keyIdIn(key, group)}`;
 }
 
 function pskOf(group: string, key: Key): Uint8Array {
