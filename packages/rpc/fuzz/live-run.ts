@@ -134,7 +134,7 @@ class Attacker {
       0x4b,
       0x57,
       0x52,
-      1,
+      2,
       1,
       41 + 7,
       0,
@@ -158,7 +158,9 @@ class Attacker {
     const group = (this.group ??= await this.join());
     const connection = await this.transport.dial(this.endpoint);
     this.connections++;
-    const claim = new TextEncoder().encode(`attacker#${group.incarnation}`);
+    const claim = new TextEncoder().encode(
+      `attacker#${group.incarnation} ${this.agent.name}#${this.agent.incarnation} ${this.endpoint}`,
+    );
     await authenticate(connection, { role: 'dialer', group: GROUP, keys: this.keys, claim });
     const link = new Talk(connection, (header) => this.note(header));
     const identity = this.identity(group);
@@ -219,6 +221,7 @@ class Attacker {
       onLeaseLost: () => undefined,
       keepAlive: (store, lease, { ageKey }) => inLoop(store, lease, ageKey),
       now: () => performance.now(),
+      prove: undefined,
     });
     this.lives++;
     await group.join(

@@ -20,6 +20,8 @@ import { createAgent, rpcClass, rpcFunction, rpcInfo, rpcSync, type RpcAgent, ty
 import { Group } from '../src/membership/group.ts';
 import { keepAlive } from '../src/liveness/thread.ts';
 import { authenticate } from '../src/connect/authenticate.ts';
+import { proveMember } from '../src/security/member-proof.ts';
+import { findKeys } from '../src/security/secret.ts';
 import { openStore } from '../src/stores/open.ts';
 import { prefixStore } from '../src/stores/prefix.ts';
 import type { Connection, Listener } from '../src/transports/transport.ts';
@@ -59,6 +61,7 @@ async function impostor(
   const talks: Talk[] = [];
   const { store } = await openStore(name);
   const quiet = { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined };
+  const real = findKeys({ secret: SECRET })!;
   const group = new Group({
     store: prefixStore(store, 'backwire/default/', { owned: false }),
     root: store,
@@ -71,11 +74,10 @@ async function impostor(
     onLeaseLost: () => undefined,
     keepAlive,
     now: () => performance.now(),
+    prove: (member) => proveMember(real, 'default', member),
   });
   closing.push(() => group.close());
   const transport = unixTransport();
-  const { findKeys } = await import('../src/security/secret.ts');
-  const real = findKeys({ secret: SECRET });
   const listener: Listener = await transport.listen({}, (connection) => {
     const claim = new TextEncoder().encode(`w1#${group.incarnation}`);
     authenticate(connection, { role: 'acceptor', group: 'default', keys: real, claim }).then(

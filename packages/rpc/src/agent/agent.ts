@@ -47,7 +47,7 @@ import { unsent } from '../base/unsent.ts';
 import { StallGuard } from '../server/stall-guard.ts';
 import type { Connection, Listener, Transport } from '../transports/transport.ts';
 import { WorkerInfo, type To } from '../base/worker-info.ts';
-import { claimIn, claimOf, dialMember, type Dialer } from '../connect/dial.ts';
+import { claimIn, claimOf, dialMember, misdirected, type Dialer } from '../connect/dial.ts';
 import { createAcceptor } from '../connect/accept.ts';
 
 const LISTEN_OPTIONS: ReadonlySet<string> = new Set(['signal']);
@@ -360,7 +360,8 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
 
   private get dialer(): Dialer {
     const { name, incarnation, group } = this;
-    return { name, incarnation, group, keys: this.settings.security.keys };
+    const { keys, checksums, mode } = this.settings.security;
+    return { name, incarnation, group, keys, checksums, provesMembers: mode !== 'mtls' };
   }
 
   /** Takes the connections that come in: strangers prove themselves, a bounded number at a time. */
@@ -369,6 +370,14 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
       group: this.group,
       keys: this.settings.security.keys,
       claim: claimOf(this),
+      mistaken: (claim) =>
+        isInspector(claim)
+          ? undefined
+          : misdirected(
+              claim,
+              this,
+              this.listeners.map(({ endpoint }) => endpoint),
+            ),
       signal: this.closing.signal,
       onPeer: (peer) => {
         try {

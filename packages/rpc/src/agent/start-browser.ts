@@ -60,7 +60,7 @@ export async function createAgent(options: RpcOptions): Promise<RpcAgent> {
 
 /** There is no environment to find a secret in: the page has to be given one, or to say that it needs none. */
 function security(given: Security | undefined): ResolvedSecurity {
-  const base = { keys: undefined, mtls: undefined, automatic: false };
+  const base = { keys: undefined, mtls: undefined, checksums: false, automatic: false };
   if (given?.mode === 'none' && given.iUnderstand) return { ...base, mode: 'none' };
   if ((given?.mode === 'psk' || given?.mode === 'hmac') && given.secret !== undefined) {
     const { secret } = given;

@@ -4,7 +4,8 @@ import type { RpcAgent, ShutdownOptions } from '../base/rpc-agent.ts';
 import { agentOf } from './current-agent.ts';
 import { DeviceMaps } from '../base/device-maps.ts';
 import { RpcError } from '../base/errors.ts';
-import { Group } from '../membership/group.ts';
+import { Group, type GroupOptions } from '../membership/group.ts';
+import { proveMember } from '../security/member-proof.ts';
 import type { Settings } from './settings.ts';
 import {
   checkOptions,
@@ -124,6 +125,7 @@ async function enter(
     now: () => performance.now(),
     onView: (view) => later.agent?.members.update(view),
     onLeaseLost: (error) => later.agent?.leaseLost(error),
+    prove: proverOf(settings),
   });
   made(group);
   const { member, view } = await group.join(
@@ -146,6 +148,11 @@ async function enter(
   doors.handTo(agent.acceptor());
   await group.refresh();
   return agent;
+}
+
+/** Shows that this worker wrote its entry of the view. Certificates show it without: whoever answers has to have that of the name. */
+function proverOf({ security: { keys, mode }, group }: Settings): GroupOptions['prove'] {
+  return keys === undefined || mode === 'mtls' ? undefined : (member) => proveMember(keys, group, member);
 }
 
 /** The listeners, and the connections that came before there was anybody to take them. */

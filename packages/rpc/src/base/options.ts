@@ -38,11 +38,14 @@ export interface StreamOptions extends CallOptions {
   highWaterItems?: number | undefined;
 }
 
-/** How peers prove who they are and what hides the bytes on the way. */
+/**
+ * How peers prove who they are and what hides the bytes on the way. Where nothing does ('hmac', 'none'), what goes by TCP beyond loopback
+ * carries checksums; on loopback too with `checksums: true`, nowhere with `false`: then altered bytes are noticed where they make no sense only.
+ */
 export type Security =
-  | { mode: 'psk' | 'hmac'; secret?: string | Uint8Array; secretFile?: string }
+  | { mode: 'psk' | 'hmac'; secret?: string | Uint8Array; secretFile?: string; checksums?: boolean }
   | { mode: 'mtls'; key: string; cert: string; ca: string }
-  | { mode: 'none'; iUnderstand: true };
+  | { mode: 'none'; iUnderstand: true; checksums?: boolean };
 
 /** When a silent peer is doubted and when it is given up, in milliseconds. */
 export interface Liveness {
@@ -216,9 +219,9 @@ export const STREAM_OPTIONS = optionNames<StreamOptions>({
 /** By mode. */
 const SECURITY_OPTIONS: Readonly<Record<Security['mode'], ReadonlySet<string>>> = {
   psk: new Set(['mode', 'secret', 'secretFile']),
-  hmac: new Set(['mode', 'secret', 'secretFile']),
+  hmac: new Set(['mode', 'secret', 'secretFile', 'checksums']),
   mtls: new Set(['mode', 'key', 'cert', 'ca']),
-  none: new Set(['mode', 'iUnderstand']),
+  none: new Set(['mode', 'iUnderstand', 'checksums']),
 };
 
 /** @throws RpcError 'invalid-argument' for a mode that there is not, or an option that it does not have; TypeError for no object. */

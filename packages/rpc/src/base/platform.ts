@@ -1,11 +1,23 @@
 /** @file What Node and browsers both have under different names. Nothing here imports a Node module: browsers load this file. */
 
 import type * as NodeCrypto from 'node:crypto';
+import type * as NodeZlib from 'node:zlib';
 
 const node = globalThis.process as NodeJS.Process | undefined;
 
 /** Node's crypto; undefined in browsers. */
 export const nodeCrypto: typeof NodeCrypto | undefined = node?.getBuiltinModule?.('node:crypto');
+
+const nodeZlib: typeof NodeZlib | undefined = node?.getBuiltinModule?.('node:zlib');
+
+/** Whether checksums are cheap here; browsers have none of their own. */
+export const hasCrc32 = typeof nodeZlib?.crc32 === 'function';
+
+/** CRC-32 (ISO 3309) of `bytes`, going on from that of what was before them. */
+export function crc32(bytes: Uint8Array, before = 0): number {
+  if (nodeZlib === undefined) throw new Error('invariant: there are no checksums here');
+  return nodeZlib.crc32(bytes, before);
+}
 
 /** The number of this process; 0 in browsers. */
 export const processId: number = node?.pid ?? 0;

@@ -10,6 +10,8 @@ export interface AcceptorOptions {
   readonly keys: Keys | undefined;
   /** What this side says of itself. */
   readonly claim: Uint8Array;
+  /** Why what a peer claims cannot be, whatever it holds. */
+  readonly mistaken?: ((claim: Uint8Array) => RpcError | undefined) | undefined;
   /** A peer that proved itself; its connection has no sink yet. */
   readonly onPeer: (peer: Authenticated) => void;
   /** A stranger that did not, after it was hung up on. */
@@ -25,7 +27,7 @@ export interface AcceptorOptions {
  * only wait cannot keep members out.
  */
 export function createAcceptor(options: AcceptorOptions): (connection: Connection) => void {
-  const { group, keys, claim, signal, timeoutMs } = options;
+  const { group, keys, claim, mistaken, signal, timeoutMs } = options;
   const strangers = new Set<Connection>();
   // One listener for all of them: a group that starts at once brings more than a signal takes without a warning.
   signal?.addEventListener('abort', () => strangers.forEach((connection) => connection.destroy()), { once: true });
@@ -42,7 +44,7 @@ export function createAcceptor(options: AcceptorOptions): (connection: Connectio
         oldest.destroy();
       }
     }
-    authenticate(connection, { role: 'acceptor', group, keys, claim, timeoutMs }).then(
+    authenticate(connection, { role: 'acceptor', group, keys, claim, mistaken, timeoutMs }).then(
       (peer) => {
         strangers.delete(connection);
         options.onPeer(peer);

@@ -1,6 +1,7 @@
 /** @file Runs the handshake on a connection, within the limits for strangers. */
 import { RpcError } from '../base/errors.ts';
-import { randomBytes } from '../base/platform.ts';
+import { hasCrc32, randomBytes } from '../base/platform.ts';
+import { CheckedConnection } from '../transports/checked-connection.ts';
 import type { ByteSink, Connection } from '../transports/transport.ts';
 import { mistaken } from '../security/certificate.ts';
 import {
@@ -19,6 +20,13 @@ export interface AuthenticateOptions {
   readonly keys?: Keys | undefined;
   /** What this side says of itself, at most 1 KiB; the other side gets it, bound into the proof. */
   readonly claim?: Uint8Array | undefined;
+  /**
+   * Of a dialer: whether what follows carries checksums. Only where bytes cross a network in the clear.
+   * @default false
+   */
+  readonly checksums?: boolean | undefined;
+  /** Why what the peer claims cannot be; asked before this side gives its proof. */
+  readonly mistaken?: ((claim: Uint8Array) => RpcError | undefined) | undefined;
   /** @default 5000 */
   readonly timeoutMs?: number | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -44,6 +52,11 @@ export function authenticate(connection: Connection, options: AuthenticateOption
   return new Promise<Authenticated>((resolve, reject) => {
     new Run(connection, options, resolve, reject).start();
   });
+}
+
+/** Whether what the connection carries can change unnoticed: TLS sees to that itself, and what stays on this machine is memory. */
+function canAlter({ kind, protection }: Connection): boolean {
+  return kind === 'tcp' && !protection.encrypted && hasCrc32;
 }
 
 class Run implements ByteSink {
@@ -73,9 +86,10 @@ class Run implements ByteSink {
     this.handshake = new Handshake({
       ...options,
       keys,
+      checksums: options.checksums === true && canAlter(connection),
       channelBinding: protection.binding,
       nonce: randomBytes(NONCE_BYTES),
-      mistaken: (claim) => mistaken(protection, claim, remote),
+      mistaken: (claim) => mistaken(protection, claim, remote) ?? options.mistaken?.(claim),
     });
     this.timer = setTimeout(() => {
       this.fail(
@@ -136,7 +150,11 @@ class Run implements ByteSink {
         case 'done':
           if (!this.settle()) return;
           this.connection.attach(undefined);
-          this.resolve({ connection: this.connection, claim: effect.claim, keyId: effect.keyId });
+          this.resolve({
+            connection: effect.checked ? new CheckedConnection(this.connection) : this.connection,
+            claim: effect.claim,
+            keyId: effect.keyId,
+          });
           break;
         case 'failed':
           if (!this.settle()) return;

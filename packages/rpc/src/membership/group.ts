@@ -54,6 +54,8 @@ export interface GroupOptions {
   readonly isGone: (member: ViewMember) => boolean;
   /** The lease was lost: others may think that this worker is dead. */
   readonly onLeaseLost: (error: Error) => void;
+  /** What shows that this worker wrote its entry of the view; undefined where nothing does. */
+  readonly prove: ((member: ViewMember) => string) | undefined;
   /** Keeps the lease alive and its age known. */
   readonly keepAlive: (store: Store, lease: Lease, options: { readonly ageKey: string }) => KeepAlive;
   now(): number;
@@ -272,7 +274,7 @@ export class Group {
       const view = await this.keys.view();
       const id = joiner.id ?? freeId(view);
       const { name, endpoints, host, extensions, deviceMaps } = joiner;
-      const member: ViewMember = {
+      const plain: ViewMember = {
         name,
         id,
         incarnation: this.incarnation,
@@ -283,6 +285,8 @@ export class Group {
         reports: true,
         ...(deviceMaps === undefined ? {} : { deviceMaps }),
       };
+      const proof = this.options.prove?.(plain);
+      const member: ViewMember = proof === undefined ? plain : { ...plain, proof };
       const next = join(view, member, joiner.size);
       if (!isRefusal(next)) {
         if (await this.keys.setView(view, next)) return member;

@@ -17,6 +17,8 @@ export interface ViewMember {
   readonly extensions: readonly string[];
   /** It tells others what it knows while somebody is in doubt; versions before that do not. */
   readonly reports?: boolean;
+  /** Shows who wrote this entry, where the group has a secret; not checked here. */
+  readonly proof?: string;
   /** Its device maps by peer, whose answers go the other way; not checked here. */
   readonly deviceMaps?: unknown;
 }

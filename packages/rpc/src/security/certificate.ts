@@ -23,7 +23,8 @@ const decoder = new TextDecoder();
 
 /** The name in a claim 'name#incarnation'; undefined in that of somebody who claims to be no worker. */
 export function workerIn(claim: Uint8Array): string | undefined {
-  const text = decoder.decode(claim);
+  // A dialer goes on with whom it means.
+  const text = decoder.decode(claim).split(' ', 1)[0] as string;
   const at = text.lastIndexOf('#');
   return at < 0 ? undefined : text.slice(0, at);
 }

@@ -6,7 +6,7 @@ import { deriveKey, fromHex, keyIdIn, toHex, type Key, type Keys } from './keys.
 /*
  * Records, each `4 bytes magic ‖ u8 version ‖ u8 type ‖ u16 body length (little-endian) ‖ body`:
  *
- *   dialer → acceptor   HELLO      mode u8 ‖ key id 8 ‖ nonce 32 ‖ claim
+ *   dialer → acceptor   HELLO      mode u8 (0x80: checksums follow) ‖ key id 8 ‖ nonce 32 ‖ claim
  *   acceptor → dialer   CHALLENGE  nonce 32 ‖ claim
  *   dialer → acceptor   AUTH       HMAC(k, 'dialer'   ‖ th)
  *   acceptor → dialer   WELCOME    HMAC(k, 'acceptor' ‖ th)
@@ -40,6 +40,8 @@ const WELCOME = 4;
 const REJECT = 5;
 const PLAIN = 0;
 const HMAC = 1;
+/** In the mode of HELLO: what follows the handshake carries checksums, both ways. */
+const CHECKED = 0x80;
 const KEY_ID_BYTES = 8;
 const PROOF_BYTES = 32;
 
@@ -54,6 +56,8 @@ export interface HandshakeOptions {
   readonly nonce: Uint8Array;
   /** Bytes that both ends of the same TLS connection know and no other does. */
   readonly channelBinding?: Uint8Array | undefined;
+  /** The dialer's wish: whether what follows the handshake carries checksums. */
+  readonly checksums?: boolean | undefined;
   /** Why what the peer claims cannot be, whatever it holds: its certificate says otherwise. Asked before this side gives its proof. */
   readonly mistaken?: ((claim: Uint8Array) => RpcError | undefined) | undefined;
 }
@@ -61,7 +65,7 @@ export interface HandshakeOptions {
 /** What to do after an event. `failed` means: close the connection once what is to be sent has been sent. */
 export type HandshakeEffect =
   | { readonly type: 'send'; readonly record: Uint8Array }
-  | { readonly type: 'done'; readonly claim: Uint8Array; readonly keyId: string | undefined }
+  | { readonly type: 'done'; readonly claim: Uint8Array; readonly keyId: string | undefined; readonly checked: boolean }
   | { readonly type: 'failed'; readonly error: RpcError };
 
 /**
@@ -77,6 +81,7 @@ export class Handshake {
   private key: Key | undefined;
   private peerClaim: Uint8Array = new Uint8Array(0);
   private finished = false;
+  private checked = false;
 
   constructor(options: HandshakeOptions) {
     if (options.nonce.byteLength !== NONCE_BYTES)
@@ -92,7 +97,8 @@ export class Handshake {
   /** The dialer's first record; nothing for the acceptor. */
   start(): HandshakeEffect[] {
     if (this.options.role === 'acceptor') return [];
-    const mode = this.options.keys === undefined ? PLAIN : HMAC;
+    this.checked = this.options.checksums === true;
+    const mode = (this.options.keys === undefined ? PLAIN : HMAC) | (this.checked ? CHECKED : 0);
     const keyId = this.key === undefined ? new Uint8Array(KEY_ID_BYTES) : fromHex(this.idOf(this.key));
     this.hello = record(HELLO, [
       Uint8Array.of(mode),
@@ -136,7 +142,8 @@ export class Handshake {
   }
 
   private onHello(bytes: Uint8Array, body: Uint8Array): HandshakeEffect[] {
-    const mode = body[0];
+    const mode = (body[0] as number) & ~CHECKED;
+    this.checked = ((body[0] as number) & CHECKED) !== 0;
     const offered = toHex(body.subarray(1, 1 + KEY_ID_BYTES));
     const wanted = this.options.keys === undefined ? PLAIN : HMAC;
     if (mode !== wanted) return this.fail('the peer wants another security mode');
@@ -186,7 +193,12 @@ export class Handshake {
   }
 
   private done(): HandshakeEffect {
-    return { type: 'done', claim: this.peerClaim, keyId: this.key === undefined ? undefined : this.idOf(this.key) };
+    return {
+      type: 'done',
+      checked: this.checked,
+      claim: this.peerClaim,
+      keyId: this.key === undefined ? undefined : this.idOf(this.key),
+    };
   }
 
   private fail(why: string | RpcError): HandshakeEffect[] {

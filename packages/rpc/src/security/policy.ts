@@ -19,6 +19,8 @@ export interface ResolvedSecurity {
   readonly mode: 'psk' | 'hmac' | 'mtls' | 'none';
   readonly keys: Keys | undefined;
   readonly mtls: { readonly key: string; readonly cert: string; readonly ca: string } | undefined;
+  /** Whether what goes by TCP in the clear, on connections that this worker dials, carries checksums; undefined = beyond loopback. */
+  readonly checksums: boolean | undefined;
   /** The secret is the one that all processes of this user on this host share, because none was given. */
   readonly automatic: boolean;
 }
@@ -40,11 +42,11 @@ export interface SecurityContext {
 export function resolveSecurity(security: Security | undefined, context: SecurityContext = {}): ResolvedSecurity {
   const { bind = '127.0.0.1', env } = context;
   const open = !isLoopback(bind);
-  const base = { keys: undefined, mtls: undefined, automatic: false };
+  const base = { keys: undefined, mtls: undefined, checksums: undefined, automatic: false };
   switch (security?.mode) {
     case 'none':
       if (!security.iUnderstand) throw new RpcError('invalid-argument', "security mode 'none' needs iUnderstand: true");
-      return { ...base, mode: 'none' };
+      return { ...base, mode: 'none', checksums: security.checksums };
     case 'mtls':
       // Same-host connections carry no certificates: they prove the secret of the user.
       return {
@@ -63,7 +65,7 @@ export function resolveSecurity(security: Security | undefined, context: Securit
           `security mode '${security.mode}' needs a secret: set security.secret or BACKWIRE_SECRET`,
         );
       }
-      return { ...base, mode: security.mode, keys };
+      return { ...base, mode: security.mode, keys, checksums: security.checksums };
     }
     case undefined: {
       const keys = findKeys({ env });
