@@ -120,11 +120,17 @@ holder$1[KEY$1] ??= new Map([
 // src/base/platform.ts
 const node = globalThis.process;
 const nodeCrypto = node?.getBuiltinModule?.("node:crypto");
+const nodeZlib = node?.getBuiltinModule?.("node:zlib");
+const hasCrc32 = typeof nodeZlib?.crc32 === "function";
+function crc32(bytes, before = 0) {
+	if (nodeZlib === void 0) throw new Error("invariant: there are no checksums here");
+	return nodeZlib.crc32(bytes, before);
+}
 node?.pid;
 function randomBytes(count) {
 	return globalThis.crypto.getRandomValues(new Uint8Array(count));
 }
-node?.nextTick === void 0 || node.nextTick.bind(node);
+const soon = node?.nextTick === void 0 ? (fn, argument) => queueMicrotask(() => fn(argument)) : node.nextTick.bind(node);
 typeof setImmediate === "function" || laterByMessage();
 const MAX_TIMER_MS = 2 ** 31 - 1;
 function unref(timer) {
@@ -139,6 +145,192 @@ function laterByMessage() {
 		queue.push(fn);
 		port2.postMessage(0);
 	};
+}
+// src/transports/checked-connection.ts
+const HEAD_BYTES = 8;
+const SMALL_BYTES = 65536;
+const MAX_RECORD_BYTES = 1048576;
+const AFTER_LARGE_BYTES = 1024;
+var CheckedConnection = class {
+	inner;
+	sink;
+	slab = new Uint8Array(65544);
+	view = new DataView(this.slab.buffer);
+	at = 0;
+	filled = 0;
+	target;
+	got = 0;
+	crc = 0;
+	expected = 0;
+	direct = false;
+	afterLarge = false;
+	below = {
+		nextBuffer: () => this.nextBuffer(),
+		received: (count) => this.received(count),
+		closed: (error) => this.ended(error)
+	};
+	constructor(inner) {
+		this.inner = inner;
+	}
+	get kind() {
+		return this.inner.kind;
+	}
+	get remote() {
+		return this.inner.remote;
+	}
+	get protection() {
+		return this.inner.protection;
+	}
+	get pieceBytes() {
+		return this.inner.pieceBytes;
+	}
+	get bufferedBytes() {
+		return this.inner.bufferedBytes;
+	}
+	get sentBytes() {
+		return this.inner.sentBytes;
+	}
+	get receivedBytes() {
+		return this.inner.receivedBytes;
+	}
+	get closed() {
+		return this.inner.closed;
+	}
+	attach(sink) {
+		this.keepLanding();
+		this.sink = sink;
+		if (sink === void 0 || this.filled === this.at) {
+			this.inner.attach(sink === void 0 ? void 0 : this.below);
+			return;
+		}
+		soon((own) => {
+			if (this.sink !== own) return;
+			try {
+				this.deliver();
+			} catch (error) {
+				this.inner.destroy(error);
+			}
+			if (this.sink === own) this.inner.attach(this.below);
+		}, sink);
+	}
+	write(chunks, onFlushed) {
+		const out = [];
+		let small = [];
+		let bytes = 0;
+		const flush = () => {
+			if (bytes > 0) addRecord(out, small, bytes);
+			small = [];
+			bytes = 0;
+		};
+		for (const chunk of chunks) {
+			if (chunk.length === 0) continue;
+			if (chunk.length > SMALL_BYTES) {
+				flush();
+				for (let from = 0; from < chunk.length; from += MAX_RECORD_BYTES) {
+					const part = chunk.subarray(from, from + MAX_RECORD_BYTES);
+					addRecord(out, [part], part.length);
+				}
+				continue;
+			}
+			if (bytes + chunk.length > SMALL_BYTES) flush();
+			small.push(chunk);
+			bytes += chunk.length;
+		}
+		flush();
+		this.inner.write(out, onFlushed);
+	}
+	close() {
+		this.inner.close();
+	}
+	destroy(error) {
+		this.inner.destroy(error);
+	}
+	nextBuffer() {
+		if (this.target !== void 0) return this.target.subarray(this.got);
+		if (this.at > 0) {
+			this.slab.copyWithin(0, this.at, this.filled);
+			this.filled -= this.at;
+			this.at = 0;
+		}
+		const most = this.afterLarge ? Math.max(AFTER_LARGE_BYTES, this.filled + 1) : this.slab.length;
+		return this.slab.subarray(this.filled, most);
+	}
+	received(count) {
+		if (this.target === void 0) this.filled += count;
+		else this.landed(this.target, count);
+		this.deliver();
+	}
+	ended(error) {
+		const { sink } = this;
+		this.sink = void 0;
+		sink?.closed(error);
+	}
+	deliver() {
+		while (this.sink !== void 0 && this.target === void 0 && this.filled - this.at >= HEAD_BYTES) {
+			const length = this.view.getUint32(this.at, true);
+			if (length === 0 || length > MAX_RECORD_BYTES) throw this.altered();
+			const from = this.at + HEAD_BYTES;
+			if (this.filled - from >= length) {
+				const payload = this.slab.subarray(from, from + length);
+				if (this.view.getUint32(this.at + 4, true) !== crc32(payload, length)) throw this.altered();
+				this.at = from + length;
+				this.afterLarge = false;
+				this.push(payload);
+			} else if (length > SMALL_BYTES) this.beginLarge(length);
+			else return;
+		}
+	}
+	beginLarge(length) {
+		const { sink, at, filled } = this;
+		const room = sink?.nextBuffer();
+		this.direct = room !== void 0 && room.length >= length;
+		const target = this.direct && room !== void 0 ? room.subarray(0, length) : new Uint8Array(length);
+		const here = this.slab.subarray(at + HEAD_BYTES, filled);
+		target.set(here);
+		this.expected = this.view.getUint32(at + 4, true);
+		this.crc = crc32(here, length);
+		this.got = here.length;
+		this.target = target;
+		this.at = this.filled = 0;
+	}
+	landed(target, count) {
+		this.crc = crc32(target.subarray(this.got, this.got + count), this.crc);
+		this.got += count;
+		if (this.got < target.length) return;
+		if (this.crc !== this.expected) throw this.altered();
+		this.target = void 0;
+		this.afterLarge = true;
+		if (this.direct) this.sink?.received(target.length);
+		else this.push(target);
+	}
+	push(payload) {
+		for (let done = 0; done < payload.length;) {
+			const { sink } = this;
+			if (sink === void 0) return;
+			const room = sink.nextBuffer();
+			const count = Math.min(room.length, payload.length - done);
+			room.set(payload.subarray(done, done + count));
+			sink.received(count);
+			done += count;
+		}
+	}
+	keepLanding() {
+		if (this.target === void 0 || !this.direct) return;
+		this.target = Uint8Array.from(this.target);
+		this.direct = false;
+	}
+	altered() {
+		return new RpcError("protocol-error", \`bytes of \${this.remote} were altered on the way: their checksum is wrong\`);
+	}
+};
+function addRecord(out, parts, bytes) {
+	const head = new Uint8Array(HEAD_BYTES);
+	const view = new DataView(head.buffer);
+	view.setUint32(0, bytes, true);
+	let crc = bytes;
+	for (const part of parts) crc = crc32(part, crc);
+	view.setUint32(4, crc, true);
+	out.push(head, ...parts);
 }
 // src/security/certificate.ts
 function carriesName(certificate, name) {
@@ -155,7 +347,7 @@ const EXACT = {
 };
 const decoder = new TextDecoder();
 function workerIn(claim) {
-	const text = decoder.decode(claim);
+	const text = decoder.decode(claim).split(" ", 1)[0];
 	const at = text.lastIndexOf("#");
 	return at < 0 ? void 0 : text.slice(0, at);
 }
@@ -163,6 +355,113 @@ function mistaken({ carries }, claim, remote) {
 	const name = workerIn(claim);
 	if (carries === void 0 || name === void 0 || carries(name)) return void 0;
 	return new RpcError("unauthenticated", \`the certificate of \${remote} is not worker '\${name}'s: none of its DNS names is that (a subject or a URI does not count)\`);
+}
+// src/security/scrypt.ts
+const BLOCK_WORDS = 16;
+const KEY_BYTES = 32;
+function portableScrypt(hmac, secret, salt, { N: n, r }) {
+	const bytes = pbkdf2(hmac, secret, salt, 128 * r);
+	const view = new DataView(bytes.buffer);
+	const words = Uint32Array.from({ length: 32 * r }, (_, i) => view.getUint32(4 * i, true));
+	mix(words, n, r);
+	words.forEach((word, i) => view.setUint32(4 * i, word, true));
+	return pbkdf2(hmac, secret, bytes, KEY_BYTES);
+}
+function pbkdf2(hmac, secret, salt, length) {
+	const out = new Uint8Array(length);
+	for (let block = 0; block * 32 < length; block++) {
+		const index = Uint8Array.of(0, 0, block + 1 >> 8, block + 1 & 255);
+		out.set(hmac(secret, salt, index), block * 32);
+	}
+	return out;
+}
+function mix(x, n, r) {
+	const size = 32 * r;
+	const table = new Uint32Array(n * size);
+	const spare = new Uint32Array(size);
+	for (let i = 0; i < n; i++) {
+		table.set(x, i * size);
+		mixBlocks(x, spare, r);
+	}
+	for (let i = 0; i < n; i++) {
+		const at = (x[size - BLOCK_WORDS] & n - 1) * size;
+		for (let k = 0; k < size; k++) x[k] = x[k] ^ table[at + k];
+		mixBlocks(x, spare, r);
+	}
+}
+function mixBlocks(x, out, r) {
+	const block = x.slice((2 * r - 1) * BLOCK_WORDS);
+	for (let i = 0; i < 2 * r; i++) {
+		for (let k = 0; k < BLOCK_WORDS; k++) block[k] = block[k] ^ x[i * BLOCK_WORDS + k];
+		salsa(block);
+		out.set(block, ((i >> 1) + (i & 1) * r) * BLOCK_WORDS);
+	}
+	x.set(out);
+}
+const QUARTERS = [
+	[
+		0,
+		4,
+		8,
+		12
+	],
+	[
+		5,
+		9,
+		13,
+		1
+	],
+	[
+		10,
+		14,
+		2,
+		6
+	],
+	[
+		15,
+		3,
+		7,
+		11
+	],
+	[
+		0,
+		1,
+		2,
+		3
+	],
+	[
+		5,
+		6,
+		7,
+		4
+	],
+	[
+		10,
+		11,
+		8,
+		9
+	],
+	[
+		15,
+		12,
+		13,
+		14
+	]
+];
+const state = new Uint32Array(BLOCK_WORDS);
+function salsa(block) {
+	state.set(block);
+	for (let round = 0; round < 4; round++) for (const [a, b, c, d] of QUARTERS) {
+		stir(b, a, d, 7);
+		stir(c, b, a, 9);
+		stir(d, c, b, 13);
+		stir(a, d, c, 18);
+	}
+	for (let i = 0; i < BLOCK_WORDS; i++) block[i] = block[i] + state[i];
+}
+function stir(to, one, other, by) {
+	const sum = state[one] + state[other] | 0;
+	state[to] = state[to] ^ (sum << by | sum >>> 32 - by);
 }
 // src/security/digest.ts
 function sha256(...parts) {
@@ -180,6 +479,15 @@ function hmacSha256(key, ...parts) {
 function hkdfSha256(secret, salt, info) {
 	if (nodeCrypto === void 0) return portable.hkdfSha256(secret, salt, info);
 	return new Uint8Array(nodeCrypto.hkdfSync("sha256", secret, salt, info, 32));
+}
+const SCRYPT = {
+	N: 16384,
+	r: 8,
+	p: 1
+};
+function scrypt(secret, salt) {
+	if (nodeCrypto === void 0) return portableScrypt(portable.hmacSha256, secret, salt, SCRYPT);
+	return new Uint8Array(nodeCrypto.scryptSync(secret, salt, 32, SCRYPT));
 }
 function sameBytes(a, b) {
 	if (a.byteLength !== b.byteLength) return false;
@@ -284,9 +592,27 @@ function join(parts) {
 	return bytes;
 }
 // src/security/keys.ts
+const KEY_ID_BYTES$1 = 8;
+const MAX_ROOTS = 64;
 const encoder$1 = new TextEncoder();
+const roots = new Map();
+function rootOf({ secret }, group) {
+	const name = \`\${toHex(sha256(secret))}#\${group}\`;
+	const known = roots.get(name);
+	if (known !== void 0) return known;
+	const root = scrypt(secret, encoder$1.encode(\`backwire group\\0\${group}\`));
+	for (const oldest of roots.keys()) {
+		if (roots.size < MAX_ROOTS) break;
+		roots.delete(oldest);
+	}
+	roots.set(name, root);
+	return root;
+}
 function deriveKey(key, group, purpose) {
-	return hkdfSha256(key.secret, encoder$1.encode(group), encoder$1.encode(\`backwire \${purpose} v1\`));
+	return hkdfSha256(rootOf(key, group), encoder$1.encode(group), encoder$1.encode(\`backwire \${purpose} v2\`));
+}
+function keyIdIn(key, group) {
+	return toHex(deriveKey(key, group, "key id").subarray(0, KEY_ID_BYTES$1));
 }
 function toHex(bytes) {
 	return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -299,7 +625,7 @@ const HANDSHAKE_TIMEOUT_MS = 5e3;
 const STORE_GROUP = "store";
 const encoder = new TextEncoder();
 const MAGIC = Uint8Array.of(66, 75, 87, 82);
-const VERSION = 1;
+const VERSION = 2;
 const HELLO = 1;
 const CHALLENGE = 2;
 const AUTH = 3;
@@ -307,6 +633,7 @@ const WELCOME = 4;
 const REJECT = 5;
 const PLAIN = 0;
 const HMAC = 1;
+const CHECKED = 128;
 const KEY_ID_BYTES = 8;
 const PROOF_BYTES = 32;
 var Handshake = class {
@@ -314,20 +641,22 @@ var Handshake = class {
 	expected;
 	hello = new Uint8Array(0);
 	challenge = new Uint8Array(0);
-	keyId;
+	key;
 	peerClaim = new Uint8Array(0);
 	finished = false;
+	checked = false;
 	constructor(options) {
 		if (options.nonce.byteLength !== 32) throw new RpcError("invalid-argument", \`a nonce has 32 bytes\`);
 		if ((options.claim?.byteLength ?? 0) > 1024) throw new RpcError("invalid-argument", \`a claim has at most \${MAX_CLAIM_BYTES} bytes\`);
 		this.options = options;
-		this.keyId = options.role === "dialer" ? options.keys?.[0].id : void 0;
+		this.key = options.role === "dialer" ? options.keys?.[0] : void 0;
 		this.expected = options.role === "dialer" ? CHALLENGE : HELLO;
 	}
 	start() {
 		if (this.options.role === "acceptor") return [];
-		const mode = this.options.keys === void 0 ? PLAIN : HMAC;
-		const keyId = this.keyId === void 0 ? new Uint8Array(KEY_ID_BYTES) : fromHex(this.keyId);
+		this.checked = this.options.checksums === true;
+		const mode = (this.options.keys === void 0 ? PLAIN : HMAC) | (this.checked ? CHECKED : 0);
+		const keyId = this.key === void 0 ? new Uint8Array(KEY_ID_BYTES) : fromHex(this.idOf(this.key));
 		this.hello = record(HELLO, [
 			Uint8Array.of(mode),
 			keyId,
@@ -359,10 +688,11 @@ var Handshake = class {
 		}
 	}
 	onHello(bytes, body) {
-		const mode = body[0];
+		const mode = body[0] & -129;
+		this.checked = (body[0] & CHECKED) !== 0;
 		const offered = toHex(body.subarray(1, 9));
 		if (mode !== (this.options.keys === void 0 ? PLAIN : HMAC)) return this.fail("the peer wants another security mode");
-		this.keyId = this.options.keys?.find((key) => key.id === offered)?.id;
+		this.key = this.options.keys?.find((key) => this.idOf(key) === offered);
 		this.hello = Uint8Array.from(bytes);
 		this.peerClaim = this.hello.subarray(49);
 		this.challenge = record(CHALLENGE, [this.options.nonce, this.options.claim ?? new Uint8Array(0)]);
@@ -385,7 +715,7 @@ var Handshake = class {
 		}];
 	}
 	onAuth(body) {
-		if (!sameBytes(body, this.proof("dialer")) || this.options.keys !== void 0 && this.keyId === void 0) return this.fail("the peer does not hold the secret");
+		if (!sameBytes(body, this.proof("dialer")) || this.options.keys !== void 0 && this.key === void 0) return this.fail("the peer does not hold the secret");
 		const mistaken = this.options.mistaken?.(this.peerClaim);
 		if (mistaken !== void 0) return this.fail(mistaken);
 		this.finished = true;
@@ -399,11 +729,18 @@ var Handshake = class {
 		this.finished = true;
 		return [this.done()];
 	}
+	get role() {
+		return this.options.role;
+	}
+	refuse(error) {
+		return this.fail(error);
+	}
 	done() {
 		return {
 			type: "done",
+			checked: this.checked,
 			claim: this.peerClaim,
-			keyId: this.options.keys === void 0 ? void 0 : this.keyId
+			keyId: this.key === void 0 ? void 0 : this.idOf(this.key)
 		};
 	}
 	fail(why) {
@@ -417,11 +754,14 @@ var Handshake = class {
 			record: record(REJECT, [])
 		}, failed] : [failed];
 	}
+	idOf(key) {
+		return keyIdIn(key, this.options.group);
+	}
 	proof(label) {
 		const { keys, group, channelBinding } = this.options;
 		const th = sha256(this.hello, this.challenge, channelBinding ?? new Uint8Array(0));
 		if (keys === void 0) return sha256(encoder.encode(\`\${label}\\0\${group}\\0\`), th);
-		return hmacSha256(deriveKey(keys.find((known) => known.id === this.keyId) ?? keys[0], group, "hmac"), encoder.encode(label), th);
+		return hmacSha256(deriveKey(this.key ?? keys[0], group, "hmac"), encoder.encode(label), th);
 	}
 };
 function refusal(why) {
@@ -455,6 +795,9 @@ function authenticate(connection, options) {
 		new Run(connection, options, resolve, reject).start();
 	});
 }
+function canAlter({ kind, protection }) {
+	return kind === "tcp" && !protection.encrypted && hasCrc32;
+}
 var Run = class {
 	connection;
 	handshake;
@@ -476,9 +819,10 @@ var Run = class {
 		this.handshake = new Handshake({
 			...options,
 			keys,
+			checksums: options.checksums === true && canAlter(connection),
 			channelBinding: protection.binding,
 			nonce: randomBytes(32),
-			mistaken: (claim) => mistaken(protection, claim, remote)
+			mistaken: (claim) => mistaken(protection, claim, remote) ?? options.mistaken?.(claim)
 		});
 		this.timer = setTimeout(() => {
 			this.fail(new RpcError("deadline-exceeded", \`\${connection.remote} did not finish the handshake in \${timeoutMs} ms\`));
@@ -502,7 +846,7 @@ var Run = class {
 		if (this.record.byteLength === 8) {
 			const length = this.handshake.bodyLength(this.record);
 			if (typeof length !== "number") {
-				this.fail(length);
+				this.misread(length);
 				return;
 			}
 			const whole = new Uint8Array(8 + length);
@@ -531,7 +875,7 @@ var Run = class {
 				if (!this.settle()) return;
 				this.connection.attach(void 0);
 				this.resolve({
-					connection: this.connection,
+					connection: effect.checked ? new CheckedConnection(this.connection) : this.connection,
 					claim: effect.claim,
 					keyId: effect.keyId
 				});
@@ -542,6 +886,10 @@ var Run = class {
 				this.connection.close();
 				this.reject(effect.error);
 		}
+	}
+	misread(error) {
+		if (error.code !== "version-mismatch" || this.handshake.role === "dialer") this.fail(error);
+		else this.apply(this.handshake.refuse(error));
 	}
 	fail(error) {
 		if (!this.settle()) return;
@@ -1559,7 +1907,7 @@ function tlsTransport(proof) {
 	return new TlsTransport(proof);
 }
 function pskIdentity(group, key) {
-	return \`\${group}#\${key.id}\`;
+	return \`\${group}#\${keyIdIn(key, group)}\`;
 }
 function pskOf(group, key) {
 	return deriveKey(key, group, "tls-psk");

@@ -1,8 +1,11 @@
 /** @file How hard a secret is to guess, roughly: what people think of is refused, what a generator draws never is. */
 import { RpcError } from '../base/errors.ts';
 
-/** At a twentieth of a second for each guess (`rootOf` of keys.ts) this many bits are thousands of years of one processor. */
-const LEAST_BITS = 40;
+/**
+ * At a twentieth of a second for each guess (`rootOf` of keys.ts), and again for each group, this many bits are ten days of one processor. It
+ * keeps out what everybody tries; who has more to lose takes what the text says.
+ */
+const LEAST_BITS = 24;
 const BITS = {
   /** A word that everybody tries first. */
   common: 6,
