@@ -105,9 +105,9 @@ rpcClass(AsyncExecution, { methods: ['boundAsyncAdd'], statics: ['staticAsyncAdd
 type WithStatics<C extends abstract new (...args: never) => object> = InstanceType<C> & Omit<C, 'prototype'>;
 
 describe.each([
-  { kind: 'dense', make: () => ones([2, 2]), numbers: true },
-  { kind: 'sparse', make: sparse, numbers: false },
-])('with $kind tensors', ({ make, numbers }) => {
+  ['dense', (): Tensor => ones([2, 2]), true],
+  ['sparse', sparse, false],
+] as const)('with %s tensors', (_kind, make, numbers) => {
   /** An operand that is a number where PyTorch's test takes one. */
   const or = (n: number): Tensor | number => (numbers ? n : make());
   const equal = (found: Tensor, expected: Tensor): void => expect(shown(found)).toEqual(shown(expected));
