@@ -1,4 +1,4 @@
-/** @file `npm run compat`: checks docs/compat/upstream-tests.json against the tests that ran, and prints the coverage. */
+/** @file `npm run compat`: checks docs/compat/upstream-tests.json against the tests that ran, that each says what it asserts, and prints the coverage. */
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 
@@ -8,6 +8,8 @@ interface Entry {
   readonly group: string;
   /** `packages/rpc/src/calls.test.ts > title of the test`, or null while there is none. */
   readonly test?: string | null;
+  /** What our test asserts, in one line, written with both bodies side by side. */
+  readonly ours?: string;
   /** Why the upstream test has no counterpart. */
   readonly why?: string;
 }
@@ -59,6 +61,9 @@ if (tests.size === 0) {
 const problems: string[] = [];
 const groups = new Map<string, { passing: number; portable: number }>();
 for (const [name, entry] of entries) {
+  if (entry.test === undefined || entry.test === null) {
+    if (entry.why === undefined) problems.push(`${name}: neither a counterpart nor why there is none`);
+  } else if ((entry.ours ?? '').trim() === '') problems.push(`${name}: 'ours' does not say what ${entry.test} asserts`);
   if (!entry.mark.startsWith('P')) continue;
   const group = groups.get(entry.group) ?? { passing: 0, portable: 0 };
   groups.set(entry.group, group);
