@@ -55,8 +55,19 @@ export type Frame =
       readonly storage: number;
       readonly offset: number;
       readonly bytes: number;
+      readonly asks: boolean;
     }
-  | { readonly kind: 'body-ack'; readonly ack: number; readonly seq: number; readonly storage: number }
+  | {
+      readonly kind: 'body-ack';
+      readonly ack: number;
+      readonly seq: number;
+      readonly storage: number;
+      readonly end: number;
+      /** It is complete. */
+      readonly all: boolean;
+    }
+  | { readonly kind: 'ping'; readonly ack: number }
+  | { readonly kind: 'pong'; readonly ack: number }
   | { readonly kind: 'resume'; readonly position: Resume };
 
 /** What is said before frames flow. */
@@ -73,6 +84,16 @@ export type Handshake =
 
 /** One message on a simulated connection. */
 export type Packet = Handshake | { readonly kind: 'batch'; readonly frames: readonly Frame[] };
+
+/** What a frame counts on a slow link: its header, and what it carries itself. */
+export function frameBytes(frame: Frame): number {
+  if (frame.kind === 'body') return HEADER_BYTES + frame.bytes;
+  if (frame.kind !== 'numbered') return HEADER_BYTES;
+  const storages = frame.payload.kind === 'call' ? frame.payload.bodies : [];
+  return HEADER_BYTES + frame.bytes - storages.reduce((sum, bytes) => sum + bytes, 0);
+}
+
+const HEADER_BYTES = 2;
 
 /** The text of a life, for keys. */
 export function lifeKey({ name, incarnation }: Life): string {

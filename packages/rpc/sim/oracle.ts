@@ -32,12 +32,16 @@ export class Oracle {
   /** The latest life of each worker that anything was delivered of, by who got it. */
   readonly #lives = new Map<string, number>();
   readonly #paused = new Set<string>();
+  /** When each small message was to go, and how long it may take then; Infinity = as long as it likes. */
+  readonly #asked = new Map<number, number>();
+  readonly #patienceMs: number;
   #nextUid = 1;
   frames = 0;
   outcomes: Record<string, number> = {};
 
-  constructor(simulation: Simulation, paused: Iterable<string>) {
+  constructor(simulation: Simulation, paused: Iterable<string>, patienceMs = Infinity) {
     this.#simulation = simulation;
+    this.#patienceMs = patienceMs;
     for (const name of paused) this.#paused.add(name);
   }
 
@@ -48,6 +52,11 @@ export class Oracle {
   /** Calls whose caller lives and that are not settled. */
   open(alive: (life: Life) => boolean): number[] {
     return [...this.#calls].filter(([, call]) => call.outcome === undefined && alive(call.caller)).map(([uid]) => uid);
+  }
+
+  /** A small message is to go now. */
+  asked(uid: number): void {
+    this.#asked.set(uid, this.#simulation.clock.now);
   }
 
   /** A frame got a number. */
@@ -70,6 +79,9 @@ export class Oracle {
       );
     }
     this.#delivered.set(key, at + 1);
+    const took = this.#simulation.clock.now - (this.#asked.get(uid) ?? Infinity);
+    if (took > this.#patienceMs)
+      this.#simulation.fail('small messages do not wait for storages', `frame ${uid} took ${Math.round(took)} ms`);
     this.frames++;
     this.#fromLatestLife(from, to);
   }

@@ -1,8 +1,18 @@
 /** @file The simulated counterpart of the agent's peer: the production session, connector and body lane behind a virtual connection. */
 import type { End, NodeEnv } from '@backwire/testing';
+import { LivenessPolicy } from '../src/liveness/policy.ts';
+import { BodyPace, type PaceOptions } from '../src/protocol/body-pace.ts';
 import { Connector, CONNECTOR_TIMES, type ConnectorPort } from '../src/protocol/connector.ts';
 import { type Session, type SessionLimits } from '../src/protocol/session.ts';
-import type { Frame, Handshake, Life, Numbered, Packet, Payload } from './frames.ts';
+import {
+  frameBytes,
+  type Frame,
+  type Handshake,
+  type Life,
+  type Numbered,
+  type Packet,
+  type Payload,
+} from './frames.ts';
 import type { Oracle } from './oracle.ts';
 
 /** Small, so that windows fill and acknowledgements matter. */
@@ -10,6 +20,18 @@ const LIMITS: SessionLimits = { windowBytes: 400, windowFrames: 12, ackFrames: 4
 const CREDIT_CALLS = 6;
 const CREDIT_BYTES = 600;
 const CHUNK_BYTES = 16;
+/** On slow links, where storages are larger. */
+const SLOW_CHUNK_BYTES = 1_000;
+const SLOW_PACE: PaceOptions = { firstBytes: 64, leastBytes: 32, mostBytes: 8_000, leastPieceBytes: 8, queueMs: 50 };
+/** A tenth of the defaults. */
+const LIVENESS = {
+  pingMs: 200,
+  suspectMs: 600,
+  deadMs: 1_500,
+  busyDeadMs: 6_000,
+  reconnectGraceMs: 60_000,
+  leaseMs: 60_000,
+};
 const HELLO_TIMEOUT_MS = 500;
 const MAX_QUEUED_CALLS = 20;
 
@@ -28,6 +50,12 @@ export interface PeerOwner {
   arrived(uid: number): void;
   /** Whether the life behind a name makes a difference. */
   readonly tellsLives: boolean;
+  /** Links are slow: storages go at their pace, and whoever is silent is noticed. */
+  readonly slow: boolean;
+  /** Storages are sent at the pace of the link. */
+  readonly paced: boolean;
+  /** A peer whose link carries bytes was thought dead. */
+  accused(peer: SimPeer): void;
   /** The connector gave up: everything that waits fails. */
   unreachable(peer: SimPeer): void;
   /** A live session cannot go on; without a crash this must never happen. */
@@ -63,6 +91,8 @@ export class SimPeer implements ConnectorPort<End> {
   #flushing = false;
   #replay: Numbered[] | undefined;
   #batch: Numbered[] = [];
+  readonly #pace = new BodyPace(SLOW_PACE);
+  readonly #liveness = new LivenessPolicy<SimPeer>(LIVENESS);
   #released = 0;
   #retained = 0;
 
@@ -250,6 +280,7 @@ export class SimPeer implements ConnectorPort<End> {
 
   #received(end: End, packet: Packet): void {
     if (packet.kind !== 'batch') return this.#owner.sessionLost(this, `${packet.kind} out of turn`);
+    this.#liveness.heard(this, this.#owner.env.now());
     for (const frame of packet.frames) {
       if (end !== this.#link) return;
       this.#frame(frame);
@@ -269,7 +300,13 @@ export class SimPeer implements ConnectorPort<End> {
       case 'body':
         return this.#body(frame);
       case 'body-ack':
-        session.bodies.confirmed(frame.seq, frame.storage);
+        if (frame.all) session.bodies.confirmed(frame.seq, frame.storage);
+        this.#pace.acknowledged(frame.seq, frame.storage, frame.end, this.#owner.env.now());
+        break;
+      case 'ping':
+        this.#sendLoose({ kind: 'pong', ack: session.lastReceived });
+        break;
+      case 'pong':
         break;
       case 'credit':
         session.credits.granted(frame.calls, frame.bytes);
@@ -287,6 +324,7 @@ export class SimPeer implements ConnectorPort<End> {
     if (!this.session.linkUp(position)) return this.#owner.sessionLost(this, 'an impossible position');
     for (const { seq, storage } of this.session.bodies.resumed.splice(0)) this.session.bodies.confirmed(seq, storage);
     this.#sendLoose({ kind: 'credit', ack: this.session.lastReceived, ...this.session.credits.grant() });
+    this.#liveness.linkUp(this, this.#owner.env.now());
     this.#schedule();
   }
 
@@ -322,11 +360,23 @@ export class SimPeer implements ConnectorPort<End> {
   #body(frame: Extract<Frame, { kind: 'body' }>): void {
     const { bodies } = this.session;
     const place = bodies.place(frame.seq, frame.storage, frame.offset, frame.bytes);
-    if (place === 'unknown') return;
+    const end = frame.offset + frame.bytes;
+    const arrived = (all: boolean): void =>
+      this.#sendLoose({
+        kind: 'body-ack',
+        ack: this.session.lastReceived,
+        seq: frame.seq,
+        storage: frame.storage,
+        end,
+        all,
+      });
+    if (place === 'unknown') {
+      if (frame.asks) arrived(false);
+      return;
+    }
     if (place === 'wrong') return this.#owner.sessionLost(this, 'a piece of a storage out of place');
     const complete = bodies.landed(place, frame.bytes);
-    if (place.got === place.bytes)
-      this.#sendLoose({ kind: 'body-ack', ack: this.session.lastReceived, seq: frame.seq, storage: frame.storage });
+    if (place.got === place.bytes || frame.asks) arrived(place.got === place.bytes);
     const payload = this.#assembling.get(frame.seq);
     if (!complete || payload === undefined) return;
     this.#assembling.delete(frame.seq);
@@ -352,6 +402,7 @@ export class SimPeer implements ConnectorPort<End> {
     this.#link = undefined;
     this.#replay = undefined;
     this.session.linkLost();
+    this.#pace.reset();
     link?.close();
   }
 
@@ -424,19 +475,33 @@ export class SimPeer implements ConnectorPort<End> {
 
   #pieces(): Frame[] {
     const { bodies, lastReceived } = this.session;
-    const chunk = bodies.next(CHUNK_BYTES);
+    const { slow, paced, env } = this.#owner;
+    const most = slow ? SLOW_CHUNK_BYTES : CHUNK_BYTES;
+    const bytes = slow && paced ? this.#pace.pieceBytes(most) : most;
+    const chunk = bytes === 0 ? undefined : bodies.next(bytes);
     if (chunk === undefined) return [];
+    const { seq, storage } = chunk.out;
+    const asks = slow && paced && this.#pace.piece(seq, storage, chunk.offset + chunk.bytes, chunk.bytes, env.now());
     if (bodies.hasMore()) this.#schedule();
     return [
       {
         kind: 'body',
         ack: lastReceived,
-        seq: chunk.out.seq,
-        storage: chunk.out.storage,
+        seq,
+        storage,
         offset: chunk.offset,
         bytes: chunk.bytes,
+        asks,
       },
     ];
+  }
+
+  /** Pings one that is silent, and accuses one that stays so. */
+  #watch(): void {
+    for (const { type } of this.#liveness.tick(this.#owner.env.now())) {
+      if (type === 'ping') this.#sendLoose({ kind: 'ping', ack: this.session.lastReceived });
+      else if (type === 'accuse') this.#owner.accused(this);
+    }
   }
 
   #ackIfDue(): void {
@@ -460,7 +525,9 @@ export class SimPeer implements ConnectorPort<End> {
   }
 
   #send(frames: Frame[]): void {
-    if (frames.length > 0) this.#link?.send({ kind: 'batch', frames } satisfies Packet);
+    if (frames.length === 0) return;
+    const bytes = frames.reduce((sum, frame) => sum + frameBytes(frame), 0);
+    this.#link?.send({ kind: 'batch', frames } satisfies Packet, bytes);
   }
 
   /** Stands for the shell's timers: the connector's, and a link for what is left to send. */
@@ -470,6 +537,7 @@ export class SimPeer implements ConnectorPort<End> {
     if (this.connector.timerAt <= env.now()) this.connector.tick(env.now());
     if (this.#wanted()) this.#schedule();
     this.#ackIfDue();
+    if (this.#owner.slow) this.#watch();
     env.setTimer(20, 'poll', () => this.#poll());
   }
 }

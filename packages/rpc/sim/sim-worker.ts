@@ -19,6 +19,8 @@ export interface Rules {
   readonly window: boolean;
   /** A worker that drains serves the calls that it has. */
   readonly drainServes: boolean;
+  /** Storages are sent at the pace of a slow link. */
+  readonly pace: boolean;
   /** What comes from, or is meant for, an earlier life is refused. */
   readonly lives: boolean;
 }
@@ -29,6 +31,7 @@ export const SOUND: Rules = {
   sentMayHaveRun: true,
   window: true,
   drainServes: true,
+  pace: true,
   lives: true,
 };
 
@@ -71,7 +74,9 @@ export class SimWorker implements SimNode, PeerOwner {
   readonly oracle: Oracle;
   readonly #directory: Directory;
   readonly #rules: Rules;
-  readonly #lost: (why: string) => void;
+  /** Links are slow, and nothing else is wrong with them. */
+  readonly slow: boolean;
+  readonly #failed: (rule: string, why: string) => void;
   readonly #peers = new Map<string, SimPeer>();
   readonly #closed: SimPeer[] = [];
   readonly #calls = new CallTable<Open>(64);
@@ -80,13 +85,21 @@ export class SimWorker implements SimNode, PeerOwner {
   #draining = false;
   readonly #running = new Map<string, Running>();
 
-  constructor(env: NodeEnv, oracle: Oracle, directory: Directory, rules: Rules, lost: (why: string) => void) {
+  constructor(
+    env: NodeEnv,
+    oracle: Oracle,
+    directory: Directory,
+    rules: Rules,
+    slow: boolean,
+    failed: (rule: string, why: string) => void,
+  ) {
     this.env = env;
     this.self = { name: env.name, incarnation: env.incarnation };
     this.oracle = oracle;
     this.#directory = directory;
     this.#rules = rules;
-    this.#lost = lost;
+    this.slow = slow;
+    this.#failed = failed;
     this.#directory.members.set(env.name, env.incarnation);
     this.#watch();
     this.#sweep();
@@ -97,8 +110,11 @@ export class SimWorker implements SimNode, PeerOwner {
     if (op.kind === 'drain') return this.#drain();
     const peer = this.#peer(op.to);
     if (peer === undefined) return;
-    if (op.kind === 'control') peer.control({ kind: 'control', uid: this.oracle.uid() }, op.bytes);
-    else this.#call(peer, op);
+    if (op.kind === 'control') {
+      const uid = this.oracle.uid();
+      this.oracle.asked(uid);
+      peer.control({ kind: 'control', uid }, op.bytes);
+    } else this.#call(peer, op);
   }
 
   /** What is not settled here; undefined when all is quiet. */
@@ -148,6 +164,14 @@ export class SimWorker implements SimNode, PeerOwner {
     return this.#rules.dedupe ? new Session(broken, limits) : new AtLeastOnce(broken, limits);
   }
 
+  get paced(): boolean {
+    return this.#rules.pace;
+  }
+
+  accused(peer: SimPeer): void {
+    this.#failed('a link that carries bytes is not cut', `${lifeKey(this.self)} accuses ${lifeKey(peer.life)}`);
+  }
+
   get tellsLives(): boolean {
     return this.#rules.lives;
   }
@@ -189,7 +213,7 @@ export class SimWorker implements SimNode, PeerOwner {
   }
 
   sessionLost(peer: SimPeer, why: string): void {
-    this.#lost(`${lifeKey(this.self)} with ${lifeKey(peer.life)}: ${why}`);
+    this.#failed('a live session is never lost', `${lifeKey(this.self)} with ${lifeKey(peer.life)}: ${why}`);
   }
 
   #call(peer: SimPeer, op: Op): void {

@@ -1,5 +1,6 @@
 /** @file The session suite: random programs of calls, storages and control frames over faulty links, with the invariants of the RPC layer. */
 import {
+  calm,
   drawFaults,
   drawRates,
   Random,
@@ -19,12 +20,18 @@ export interface SessionScenario {
   readonly program: readonly Op[];
   readonly faults: readonly Fault[];
   readonly rates: LinkRates;
+  /** Bytes a virtual millisecond of every link, to the end; 0 for links that take all at once. */
+  readonly bytesPerMs: number;
 }
 
 const SAFETY_MS = 6_000;
 const LIVENESS_MS = 30_000;
 /** After a crash the group notices within this time. */
 const LEASE_MS = 300;
+
+/** On slow links storages are so large that they take seconds, and small messages get through within this time. */
+const SLOW_BODY_BYTES = 4_000;
+const PATIENCE_MS = 1_000;
 
 /** What one run saw, beyond its counts. */
 export interface SessionRun extends RunResult {
@@ -50,6 +57,8 @@ function drawScenario(seed: number): SessionScenario {
   const random = new Random(seed);
   const nodes = random.split('size').int(2, 5);
   const names = nodeNames(nodes);
+  const slow = random.split('slow');
+  if (slow.chance(0.15)) return drawSlow(seed, slow);
   const workload = random.split('workload');
   const program = Array.from({ length: workload.int(1, 120) }, (_, i) => drawOp(workload.split(i), names));
   const drain = random.split('drain');
@@ -65,7 +74,22 @@ function drawScenario(seed: number): SessionScenario {
       most: 12,
     }),
     rates: drawRates(random.split('rates')),
+    bytesPerMs: 0,
   };
+}
+
+/** Two workers with a slow link between them that has no other fault: a few calls with large storages, and small messages beside them. */
+function drawSlow(seed: number, random: Random): SessionScenario {
+  const names = nodeNames(2);
+  const program = Array.from({ length: random.int(2, 30) }, (_, i): Op => {
+    const op = drawOp(random.split(i), names);
+    const large = i % 5 === 0;
+    const bodies = large ? [random.int(SLOW_BODY_BYTES / 4, SLOW_BODY_BYTES)] : [];
+    return { ...op, kind: large ? 'call' : 'control', bodies, cancelAfterMs: large ? op.cancelAfterMs : 0 };
+  });
+  const rates = { ...calm, latencyMs: random.int(1, 40) };
+  const bytesPerMs = 1 + random.float() * 10;
+  return { seed, nodes: 2, program: program.sort((a, b) => a.at - b.at), faults: [], rates, bytesPerMs };
 }
 
 function drawOp(random: Random, names: readonly string[]): Op {
@@ -89,18 +113,20 @@ function runScenario(scenario: SessionScenario, rules: Rules): SessionRun {
   const { seed, faults, rates, program } = scenario;
   const simulation = new Simulation({ seed, faults, rates });
   const paused = faults.flatMap((fault) => (fault.kind === 'pause' ? [fault.node] : []));
-  const oracle = new Oracle(simulation, paused);
+  const slow = scenario.bytesPerMs > 0;
+  const oracle = new Oracle(simulation, paused, slow ? PATIENCE_MS : Infinity);
   const directory: Directory = { members: new Map() };
   const workers = new Map<string, SimWorker>();
   for (const name of nodeNames(scenario.nodes)) {
     simulation.addNode(name, (env) => {
-      const worker = new SimWorker(env, oracle, directory, rules, (why) =>
-        simulation.fail('a live session is never lost', why),
-      );
+      const worker = new SimWorker(env, oracle, directory, rules, slow, (rule, why) => simulation.fail(rule, why));
       workers.set(name, worker);
       return worker;
     });
   }
+  if (slow)
+    for (const a of simulation.names)
+      for (const b of simulation.names) simulation.network.link(a, b).own = { bytesPerMs: scenario.bytesPerMs };
   const live = (): SimWorker[] =>
     [...workers].filter(([name]) => simulation.node(name).state !== 'down').map(([, worker]) => worker);
   for (const op of program) {

@@ -1,5 +1,6 @@
 /** @file A member of a group that does what it is told, a line at a time, and prints what its group tells it. */
 import { createInterface } from 'node:readline';
+import { full, type Tensor } from '@backwire/tensor';
 import {
   barrier,
   getWorkerInfos,
@@ -15,6 +16,14 @@ import {
 export type Order =
   | { readonly do: 'call'; readonly to: string; readonly timeoutMs?: number }
   | { readonly do: 'barrier'; readonly timeoutMs?: number; readonly workers?: readonly string[] }
+  /** A call with a tensor of so many bytes, */
+  | { readonly do: 'give'; readonly to: string; readonly bytes: number }
+  /** one whose answer has one, */
+  | { readonly do: 'take'; readonly to: string; readonly bytes: number }
+  /** and one with a text, which travels in one piece. */
+  | { readonly do: 'text'; readonly to: string; readonly bytes: number }
+  /** Calls to `to` out of turn, one after the other, while `ms` pass: the longest of them, in milliseconds. */
+  | { readonly do: 'probe'; readonly to: string; readonly ms: number }
   /** Calls to `to` that nobody waits for, until `ms` have passed. */
   | { readonly do: 'flood'; readonly to: string; readonly ms: number }
   /** How many calls of floods ran here, from a time of `Date` on. */
@@ -22,6 +31,8 @@ export type Order =
   /** The main loop stands still. */
   | { readonly do: 'block'; readonly ms: number }
   | { readonly do: 'names' }
+  /** Links that were made again. */
+  | { readonly do: 'reconnects' }
   | { readonly do: 'fenced' }
   | { readonly do: 'debug'; readonly key: string }
   | { readonly do: 'shutdown'; readonly timeoutMs?: number };
@@ -29,6 +40,8 @@ export type Order =
 const runs: number[] = [];
 const echo = rpcFunction('member/echo', (x: number) => x);
 const note = rpcFunction('member/note', () => void runs.push(Date.now()));
+const size = rpcFunction('member/size', (x: Tensor | string) => (typeof x === 'string' ? x.length : x.shape[0]));
+const make = rpcFunction('member/make', (count: number) => full([count], 3, { dtype: 'uint8' }));
 
 const nothing = (): void => undefined;
 const options = JSON.parse(process.argv[2] ?? '{}') as Partial<RpcOptions>;
@@ -56,6 +69,22 @@ async function follow(order: Order): Promise<unknown> {
     case 'barrier':
       await barrier({ timeoutMs: order.timeoutMs ?? 0, ...(order.workers ? { workers: order.workers } : {}) });
       return 'met';
+    case 'give':
+      return rpcAsync(order.to, size, [full([order.bytes], 3, { dtype: 'uint8' })], { timeoutMs: 0 });
+    case 'take':
+      return (await rpcAsync(order.to, make, [order.bytes], { timeoutMs: 0 })).shape[0];
+    case 'text':
+      return rpcAsync(order.to, size, ['x'.repeat(order.bytes)], { timeoutMs: 0 });
+    case 'probe': {
+      const end = performance.now() + order.ms;
+      let longest = 0;
+      while (performance.now() < end) {
+        const began = performance.now();
+        await rpcAsync(order.to, echo, [1], { ordered: false, timeoutMs: 0 });
+        longest = Math.max(longest, performance.now() - began);
+      }
+      return Math.round(longest);
+    }
     case 'flood': {
       const end = performance.now() + order.ms;
       const sent: Promise<unknown>[] = [];
@@ -74,6 +103,8 @@ async function follow(order: Order): Promise<unknown> {
       return getWorkerInfos()
         .map(({ name }) => name)
         .sort();
+    case 'reconnects':
+      return agent.metrics().reconnects;
     case 'fenced':
       return fenced;
     case 'debug':

@@ -14,8 +14,8 @@ export interface End {
   onOpen: (() => void) | undefined;
   onMessage: ((data: unknown) => void) | undefined;
   onClose: ((reason: CloseReason) => void) | undefined;
-  /** Sends a message, or bytes; ignored when closed. The data must not be changed afterwards. */
-  send(data: unknown): void;
+  /** Sends a message that counts as so many bytes, or bytes; ignored when closed. The data must not be changed afterwards. */
+  send(data: unknown, bytes?: number): void;
   /** Closes this end; the peer sees everything sent before, then `closed`. */
   close(): void;
 }
@@ -27,7 +27,10 @@ export type ConnectionHandler = (end: End) => void;
 export interface Wire {
   readonly clock: VirtualClock;
   /** The rates and random stream of one direction. */
-  link(from: string, to: string): { readonly rates: LinkRates; readonly random: Random; arrival(): number };
+  link(
+    from: string,
+    to: string,
+  ): { readonly rates: LinkRates; readonly random: Random; arrival(bytes: number): number };
   /** True while nothing may pass. */
   blocked(from: string, to: string): boolean;
   /** Runs `action` at the node unless it is paused (then later) or down (then never). */
@@ -137,7 +140,7 @@ class SimEnd implements End {
     this.remote = remote;
   }
 
-  send(data: unknown): void {
+  send(data: unknown, size = 0): void {
     if (this.state !== 'open') return;
     const link = this.#wire.link(this.local, this.remote);
     const { reset, truncate, flip, split, merge } = link.rates;
@@ -146,7 +149,7 @@ class SimEnd implements End {
       return;
     }
     if (!(data instanceof Uint8Array)) {
-      this.#fly(data);
+      this.#fly(data, size);
       return;
     }
     let bytes = data.slice();
@@ -220,7 +223,7 @@ class SimEnd implements End {
     }
   }
 
-  #fly(data: unknown): void {
+  #fly(data: unknown, size = data instanceof Uint8Array ? data.length : 0): void {
     const opposite = this.#connection.opposite(this);
     const item: InFlight = {
       data,
@@ -231,11 +234,11 @@ class SimEnd implements End {
         if (opposite.state === 'open') opposite.onMessage?.(value);
       },
     };
-    this.#launch(item);
+    this.#launch(item, size);
   }
 
-  #launch(item: InFlight): void {
-    const time = Math.max(this.#wire.link(this.local, this.remote).arrival(), this.#lastArrival);
+  #launch(item: InFlight, size = 0): void {
+    const time = Math.max(this.#wire.link(this.local, this.remote).arrival(size), this.#lastArrival);
     this.#lastArrival = time;
     this.#last = item;
     this.#flying.add(item);

@@ -7,6 +7,8 @@ export interface LinkRates {
   readonly latencyMs: number;
   /** Mean of the exponential delay added to it. */
   readonly jitterMs: number;
+  /** Connections: bytes a virtual millisecond, one message after the other; 0 for no limit. */
+  readonly bytesPerMs: number;
   /** Datagrams: chance to be lost. */
   readonly drop: number;
   /** Datagrams: chance to arrive twice. */
@@ -33,6 +35,7 @@ export interface LinkRates {
 export const calm: LinkRates = {
   latencyMs: 1,
   jitterMs: 0,
+  bytesPerMs: 0,
   drop: 0,
   duplicate: 0,
   reorder: 0,
@@ -85,6 +88,7 @@ export function drawRates(random: Random): LinkRates {
   return {
     latencyMs: upTo('latency', 5),
     jitterMs: upTo('jitter', 20),
+    bytesPerMs: 0,
     drop: upTo('drop', 0.3),
     duplicate: upTo('duplicate', 0.5),
     reorder: upTo('reorder', 0.3),

@@ -19,6 +19,19 @@ export function namespacesMissing(): string | undefined {
   return works ? undefined : 'bridges cannot be made here';
 }
 
+/** Why links cannot be made slow here, for the name of a skipped test; undefined when they can. */
+export function throttlingMissing(): string | undefined {
+  const missing = namespacesMissing();
+  if (missing !== undefined) return missing;
+  using network = new TestNetwork(1);
+  try {
+    network.throttle(0, 1_000_000);
+    return undefined;
+  } catch {
+    return 'the kernel has no token bucket filter, or there is no tc';
+  }
+}
+
 /** Hosts that all reach one another until they are cut off; disposing takes them away. */
 export class TestNetwork implements Disposable {
   readonly size: number;
@@ -62,6 +75,13 @@ export class TestNetwork implements Disposable {
   mend(these: readonly number[], those: readonly number[]): void {
     for (const a of these)
       for (const b of those) for (const [from, to] of pairs(a, b)) this.#neighbour(from, 'del', this.address(to));
+  }
+
+  /** From now on what a host sends leaves it at this rate, over a queue as routers have them: what does not fit is dropped. */
+  throttle(host: number, bitsPerSecond: number): void {
+    const rate = ['rate', `${bitsPerSecond}bit`, 'burst', '16kb', 'latency', '400ms'];
+    const args = ['-n', this.#name(host), 'qdisc', 'replace', 'dev', 'net', 'root', 'tbf', ...rate];
+    if (spawnSync('tc', args, { stdio: 'ignore' }).status !== 0) throw new Error(`tc ${args.join(' ')} failed`);
   }
 
   [Symbol.dispose](): void {

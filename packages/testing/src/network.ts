@@ -12,6 +12,8 @@ export class Link {
   own: Partial<LinkRates> | undefined;
   readonly random: Random;
   cloggedUntil = 0;
+  /** When the last byte that was sent has left. */
+  private sentUntil = 0;
   readonly #network: { readonly rates: LinkRates; readonly clock: VirtualClock };
 
   constructor(network: { readonly rates: LinkRates; readonly clock: VirtualClock }, random: Random) {
@@ -23,13 +25,14 @@ export class Link {
     return this.own === undefined ? this.#network.rates : { ...this.#network.rates, ...this.own };
   }
 
-  /** When a message sent now arrives; may clog the link. */
-  arrival(): number {
-    const { latencyMs, jitterMs, clog, clogMs } = this.rates;
+  /** When a message of so many bytes that is sent now arrives; may clog the link. */
+  arrival(bytes = 0): number {
+    const { latencyMs, jitterMs, bytesPerMs, clog, clogMs } = this.rates;
     const now = this.#network.clock.now;
     if (this.random.chance(clog))
       this.cloggedUntil = Math.max(this.cloggedUntil, now + this.random.exponential(clogMs));
-    return Math.max(now + latencyMs + this.random.exponential(jitterMs), this.cloggedUntil);
+    this.sentUntil = Math.max(this.sentUntil, now) + (bytesPerMs === 0 ? 0 : bytes / bytesPerMs);
+    return Math.max(this.sentUntil + latencyMs + this.random.exponential(jitterMs), this.cloggedUntil);
   }
 }
 

@@ -36,7 +36,7 @@ export const FrameKind = {
   CONTROL: 9,
   /** A piece of a storage. id = seq of its message, a = storage, c = offset; unsequenced. */
   BODY: 10,
-  /** A whole body has arrived. id = seq of its message, a = storage, c = bytes. */
+  /** A whole body has arrived, or with b = 1 the bytes of it before c. id = seq of its message, a = storage, c = bytes. */
   BODY_ACK: 11,
   /** The bytes of a body no longer exist at the sender. id = seq of its message, a = storage. */
   BODY_LOST: 12,
@@ -67,6 +67,8 @@ export const FrameFlag = {
   LAST: 32,
   /** The call may start before calls that were sent earlier, and they after it. */
   UNORDERED: 64,
+  /** On a BODY: that it has arrived is to be acknowledged, by a BODY_ACK with b = 1. */
+  ASK: 128,
 } as const;
 
 export const BASE_HEADER_BYTES = 24;

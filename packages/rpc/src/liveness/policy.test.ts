@@ -59,6 +59,34 @@ test('a peer that talks is not pinged', () => {
   expect(drive.log).toEqual([]);
 });
 
+test('a peer whose message takes longer than silence may is never doubted, and is told at every tick that it is heard', () => {
+  // Two workers: `b` sends one long message to `a`, and nothing of `a` reaches it but answers to its bytes.
+  const [a, b] = [new Drive(), new Drive()];
+  a.policy.track('b', 0);
+  b.policy.track('a', 0);
+  a.onEffect = (effect) => {
+    if (effect.type === 'answer') b.apply(b.policy.heard('a', b.now));
+  };
+  for (let t = 500; t <= 67_000; t += 500) {
+    a.apply(a.policy.heard('b', t, true));
+    b.until(t);
+    a.until(t);
+  }
+  expect(a.of('answer').length).toBeGreaterThan(100);
+  expect([...a.log, ...b.log].filter((line) => !line.includes('answer'))).toEqual([]);
+});
+
+test('a whole message is answered by what it causes, not by this; and one whose rest does not come is not answered again', () => {
+  const drive = new Drive();
+  drive.policy.track('b', 0);
+  drive.apply(drive.policy.heard('b', 100));
+  drive.until(5_000);
+  expect(drive.of('answer')).toEqual([]);
+  drive.apply(drive.policy.heard('b', 5_000, true));
+  drive.until(14_000);
+  expect(drive.of('answer')).toHaveLength(1);
+});
+
 test('silence: pinged, suspect at 6 s, its lease read, accused at 15 s, once', () => {
   const drive = new Drive();
   drive.policy.track('b', 0);

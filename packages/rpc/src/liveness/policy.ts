@@ -16,6 +16,8 @@ export type Evidence =
 
 export type LivenessEffect<P> =
   | { readonly type: 'ping'; readonly peer: P }
+  /** It should hear something: its bytes arrive and are no message yet, so that nothing else answers them. */
+  | { readonly type: 'answer'; readonly peer: P }
   /** Dial it again after this time. */
   | { readonly type: 'redial'; readonly peer: P; readonly afterMs: number }
   /** Its lease should be read, and the answer given to `lease`. */
@@ -39,6 +41,8 @@ const CHECK_MS = 500;
 
 interface Peer {
   heardAt: number;
+  /** Bytes of a message came that is not complete, since the last tick. */
+  receiving: boolean;
   pingedAt: number;
   inquiredAt: number;
   /** When the link broke; undefined while it is up. */
@@ -82,11 +86,12 @@ export class LivenessPolicy<P> {
     return this.peers.get(peer)?.suspect ?? false;
   }
 
-  /** Any byte came from it. */
-  heard(peer: P, now: number): LivenessEffect<P>[] {
+  /** Any byte came from it; `within` a message that is not complete, it is told of that at the next tick. */
+  heard(peer: P, now: number, within = false): LivenessEffect<P>[] {
     const at = this.peers.get(peer);
     if (at === undefined) return [];
     at.heardAt = now;
+    at.receiving = within;
     at.accused = false;
     if (!at.suspect) return [];
     at.suspect = false;
@@ -182,6 +187,10 @@ export class LivenessPolicy<P> {
     const { pingMs, suspectMs, reconnectGraceMs } = this.options;
     const silence = now - at.heardAt;
     const effects: LivenessEffect<P>[] = [];
+    if (at.receiving) {
+      at.receiving = false;
+      effects.push({ type: 'answer', peer });
+    }
     if (at.lostAt === undefined && silence >= pingMs && now - at.pingedAt >= pingMs) {
       at.pingedAt = now;
       effects.push({ type: 'ping', peer });
@@ -234,6 +243,7 @@ export class LivenessPolicy<P> {
 function fresh(now: number): Peer {
   return {
     heardAt: now,
+    receiving: false,
     pingedAt: -Infinity,
     inquiredAt: -Infinity,
     lostAt: undefined,

@@ -180,7 +180,7 @@ export class FailureDetector {
       const { link } = peer;
       if (link === undefined || link.heardAt <= peer.notedAt) continue;
       peer.notedAt = link.heardAt;
-      this.apply(this.policy.heard(peer, link.heardAt));
+      this.apply(this.policy.heard(peer, link.heardAt, link.receiving));
       if (this.opinionOf(peer) !== 'heard') this.heard(peer);
     }
     this.apply(this.policy.tick(now));
@@ -238,6 +238,9 @@ export class FailureDetector {
       switch (effect.type) {
         case 'ping':
           peer.ping(this.environment.now());
+          break;
+        case 'answer':
+          peer.sender.sendAck();
           break;
         case 'suspect':
           this.options.onSuspect(peer);

@@ -35,6 +35,7 @@ describe('workers over a faulty network', () => {
     ['frames are numbered past the window', { ...SOUND, window: false }, 'what is not acknowledged is bounded'],
     ['a worker that drains refuses calls it has', { ...SOUND, drainServes: false }, 'a drain loses nothing'],
     ['something of an earlier life is taken', { ...SOUND, lives: false }, /earlier life|sent prefix|never lost/],
+    ['storages go as fast as they can', { ...SOUND, pace: false }, /carries bytes is not cut|do not wait for storages/],
     ['a numbered call is said not to have run', { ...SOUND, sentMayHaveRun: false }, "executed: 'no' means never"],
   ])(
     'are caught when %s',

@@ -1,7 +1,8 @@
 /** @file Storages on their way out: pieces handed to the connection one by one, and who lets go of the bytes when. */
-import type { FrameWriter, OutgoingBody } from '@backwire/wire/internal';
+import { FrameFlag, type FrameWriter, type OutgoingBody } from '@backwire/wire/internal';
 import { BODY_CHUNK_BYTES, BODY_WINDOW_BYTES } from '../base/limits.ts';
 import type { OutBody } from '../protocol/body-lane.ts';
+import { BodyPace } from '../protocol/body-pace.ts';
 import type { Session } from '../protocol/session.ts';
 import type { Connection } from '../transports/transport.ts';
 
@@ -13,10 +14,14 @@ export class BodySender<S> {
   private readonly session: Session<S, OutgoingBody>;
   /** Pieces are due. */
   private readonly more: () => void;
+  private readonly now: () => number;
+  /** Handed to the connection and not taken by it. */
   private bytesInFlight = 0;
+  private readonly pace = new BodyPace();
 
-  constructor(session: Session<S, OutgoingBody>, more: () => void) {
+  constructor(session: Session<S, OutgoingBody>, now: () => number, more: () => void) {
     this.session = session;
+    this.now = now;
     this.more = more;
   }
 
@@ -41,7 +46,7 @@ export class BodySender<S> {
     const pieceBytes = connection.pieceBytes ?? BODY_CHUNK_BYTES;
     const window = Math.max(BODY_WINDOW_BYTES, 2 * pieceBytes);
     do {
-      const piece = this.bytesInFlight < window ? this.take(loose, pieceBytes) : undefined;
+      const piece = this.bytesInFlight < window ? this.take(connection, loose, pieceBytes) : undefined;
       const pending = loose.flush();
       const released = early;
       early = undefined;
@@ -58,8 +63,20 @@ export class BodySender<S> {
         if (piece !== undefined) this.written(piece.out, piece.bytes);
       });
       first = [];
+      if (piece === undefined) return some;
     } while (this.session.bodies.hasMore() && this.bytesInFlight < window);
     return some;
+  }
+
+  /** The peer says that it has a storage up to `end`: more of it, or of others, may go. */
+  arrived(seq: number, storage: number, end: number): void {
+    this.pace.acknowledged(seq, storage, end, this.now());
+    if (this.session.bodies.hasMore()) this.more();
+  }
+
+  /** The link is gone. */
+  lost(): void {
+    this.pace.reset();
   }
 
   /** The peer has all of a storage. */
@@ -88,16 +105,23 @@ export class BodySender<S> {
     if (body.inFlight === 0) body.body.release();
   }
 
-  private take(loose: FrameWriter, pieceBytes: number): { out: OutBody<OutgoingBody>; bytes: number } | undefined {
-    const chunk = this.session.bodies.next(pieceBytes);
+  private take(
+    connection: Connection,
+    loose: FrameWriter,
+    pieceBytes: number,
+  ): { out: OutBody<OutgoingBody>; bytes: number } | undefined {
+    const most = connection.paced ? this.pace.pieceBytes(pieceBytes) : pieceBytes;
+    const chunk = most === 0 ? undefined : this.session.bodies.next(most);
     if (chunk === undefined) return undefined;
     const { out, offset, bytes } = chunk;
+    const asks = connection.paced && this.pace.piece(out.seq, out.storage, offset + bytes, bytes, this.now());
     loose.body(
       out.seq,
       out.storage,
       offset,
       out.body.bytes.subarray(offset, offset + bytes),
       this.session.lastReceived,
+      asks ? FrameFlag.ASK : 0,
     );
     out.inFlight++;
     this.bytesInFlight += bytes;

@@ -52,6 +52,11 @@ export class Link implements ByteSink, FrameSink {
     this.reader = new FrameReader(this, limits);
   }
 
+  /** Whether a message has begun to arrive and is not complete. */
+  get receiving(): boolean {
+    return this.reader.midFrame;
+  }
+
   /** Starts to read. */
   start(): void {
     this.connection.attach(this);

@@ -3,6 +3,7 @@ import type { Message, MessageType } from '@backwire/wire';
 import {
   controlProto,
   decodeProto,
+  FrameFlag,
   FrameHeader,
   FrameKind,
   frameTable,
@@ -120,7 +121,10 @@ export class Receiver {
   /** Where the next bytes of a storage go; undefined for one that nobody wants any more. */
   body(header: FrameHeader): Uint8Array | undefined {
     const place = this.sender.session.bodies.place(header.id, header.a, header.c, header.length);
-    if (place === 'unknown') return undefined;
+    if (place === 'unknown') {
+      this.bodyArrived(header);
+      return undefined;
+    }
     const assembly = this.assemblies.get(header.id);
     if (place === 'wrong' || assembly === undefined) throw protocolError('a piece of a storage that was not due');
     assembly.tensors.pin();
@@ -134,14 +138,22 @@ export class Receiver {
     this.landing?.unpin();
     this.landing = undefined;
     const assembly = this.assemblies.get(seq);
-    if (assembly === undefined) return;
-    const place = bodies.place(seq, header.a, header.c, landed);
-    if (typeof place === 'string') return;
+    const place = assembly === undefined ? 'unknown' : bodies.place(seq, header.a, header.c, landed);
+    if (assembly === undefined || typeof place === 'string') {
+      this.bodyArrived(header);
+      return;
+    }
     const complete = bodies.landed(place, landed);
     if (place.got === place.bytes) this.sender.sendLater(FrameKind.BODY_ACK, seq, header.a, 0, place.bytes);
+    else if (landed === header.length) this.bodyArrived(header);
     if (!complete) return;
     this.assemblies.delete(seq);
     assembly.claim.assembled(assembly.arrived, assembly.tensors);
+  }
+
+  /** Tells a sender that asked how far it is: by that it measures the way. */
+  private bodyArrived({ id, a, c, length, flags }: FrameHeader): void {
+    if ((flags & FrameFlag.ASK) !== 0) this.sender.sendLater(FrameKind.BODY_ACK, id, a, 1, c + length);
   }
 
   /** The session is over: storages are given back, and the handler is told. */
@@ -230,7 +242,8 @@ export class Receiver {
         this.control(header.messageType, bytes.slice(start, end));
         return;
       case FrameKind.BODY_ACK:
-        this.sender.bodyConfirmed(header.id, header.a);
+        if (header.b === 0) this.sender.bodyConfirmed(header.id, header.a, header.c);
+        else this.sender.bodyArrived(header.id, header.a, header.c);
         return;
       case FrameKind.BODY_LOST:
         this.lose(header.id);

@@ -74,7 +74,11 @@ export class Sender implements SessionPort<PendingWrite> {
   constructor(options: SenderOptions) {
     this.options = options;
     this.session = new Session<PendingWrite, OutgoingBody>(this, options.session);
-    this.bodies = new BodySender(this.session, () => this.schedule());
+    this.bodies = new BodySender(
+      this.session,
+      () => options.now(),
+      () => this.schedule(),
+    );
     this.main = new FrameWriter(options.slabs, options.wireLimits);
     this.loose = new FrameWriter(options.slabs, options.wireLimits);
     this.waiting = new FrameWriter(options.slabs, options.wireLimits);
@@ -213,12 +217,19 @@ export class Sender implements SessionPort<PendingWrite> {
     this.replay = [];
     this.looseAck = 0;
     this.loose.flush()?.release();
+    this.bodies.lost();
     this.session.linkLost();
   }
 
-  /** A storage was confirmed by the peer. */
-  bodyConfirmed(seq: number, storage: number): void {
+  /** The peer has a storage up to `end`. */
+  bodyArrived(seq: number, storage: number, end: number): void {
+    this.bodies.arrived(seq, storage, end);
+  }
+
+  /** A storage was confirmed by the peer: it has all of it up to `end`, or wants none of it. */
+  bodyConfirmed(seq: number, storage: number, end: number): void {
     this.bodies.confirmed(seq, storage);
+    this.bodies.arrived(seq, storage, end);
     if (this.clearWaiters.length > 0) this.schedule();
   }
 

@@ -66,6 +66,7 @@ interface Reading {
 
 export class CmaConnection implements Connection {
   readonly kind = 'cma';
+  readonly paced = false;
   readonly remote: string;
   readonly protection: Protection;
   bufferedBytes = 0;

@@ -67,6 +67,7 @@ interface Pending {
 
 class MemoryConnection implements Connection {
   readonly kind = 'memory';
+  readonly paced = false;
   readonly remote: string;
   readonly protection = INSIDE;
   bufferedBytes = 0;

@@ -39,6 +39,7 @@ interface Posted {
  */
 export class PortConnection implements Connection {
   readonly kind = 'port';
+  readonly paced = false;
   readonly remote: string;
   readonly protection = INSIDE;
   bufferedBytes = 0;

@@ -70,6 +70,7 @@ export class SocketConnection implements Connection {
   readonly kind: string;
   readonly remote: string;
   readonly protection: Protection;
+  readonly paced: boolean;
   receivedBytes = 0;
   closed = false;
 
@@ -97,6 +98,7 @@ export class SocketConnection implements Connection {
 
   constructor(kind: string, remote: string, protection: Protection) {
     this.kind = kind;
+    this.paced = kind !== 'unix';
     this.remote = remote;
     this.protection = protection;
   }

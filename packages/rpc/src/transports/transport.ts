@@ -36,6 +36,8 @@ export interface Connection {
   readonly protection: Protection;
   /** How much of a tensor should go in one frame, where more than usual is better: its bytes are not what the peer waits for. */
   readonly pieceBytes?: number | undefined;
+  /** Whether its bytes may be slow on their way: tensors are sent at the pace that is measured, so that small messages need not wait for them. */
+  readonly paced: boolean;
   /** Bytes accepted by `write` that the operating system has not taken yet. */
   readonly bufferedBytes: number;
   /** Bytes taken by the operating system and bytes delivered, since the start. */

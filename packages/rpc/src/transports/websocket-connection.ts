@@ -37,6 +37,7 @@ interface Pending {
 
 export class WebSocketConnection implements Connection {
   readonly kind = 'ws';
+  readonly paced = true;
   readonly remote: string;
   readonly protection: Protection;
   receivedBytes = 0;
