@@ -1,5 +1,5 @@
 /** @file Damaged bytes on the port of a running agent: from strangers, and from a member that has proved itself. */
-import { rand, tensor } from '@backwire/tensor';
+import { rand, tensor, zeros } from '@backwire/tensor';
 import {
   encodeProto,
   FrameKind,
@@ -38,6 +38,7 @@ const LIMITS = {
   maxFrameBytes: MIB,
   maxBufferedBytesPerPeer: 32 * MIB,
   maxInboundCalls: 1_000,
+  maxResultBytes: 32 * MIB,
 };
 /** Nobody answers in this time: the agent hangs. */
 const PATIENCE_MS = 30_000;
@@ -61,6 +62,8 @@ export interface LiveReport {
   readonly lives: number;
   /** How much larger the process was at its largest than at the start. */
   readonly grownBytes: number;
+  /** What the member asked it to hold. */
+  readonly askedBytes: number;
 }
 
 /** Sends `frames` damaged frames. Rejects when the agent stops to answer its other callers, or to hang up on this one. */
@@ -95,7 +98,16 @@ export async function fuzzLive(frames: number, seed: number): Promise<LiveReport
     await store.close();
   }
   const { connections, broken, strangers, answers, lives } = attacker;
-  return { frames: attacker.frames, connections, broken, strangers, answers, lives, grownBytes: most - before };
+  return {
+    frames: attacker.frames,
+    connections,
+    broken,
+    strangers,
+    answers,
+    lives,
+    askedBytes: attacker.asked,
+    grownBytes: most - before,
+  };
 }
 
 class Attacker {
@@ -105,6 +117,8 @@ class Attacker {
   strangers = 0;
   answers = 0;
   lives = 0;
+  /** Bytes that it asked the agent to hold. */
+  asked = 0;
   private readonly agent: Agent;
   private readonly store: Store;
   private readonly random: Random;
@@ -267,7 +281,7 @@ class Attacker {
   private frame(seq: number): Uint8Array {
     const { random } = this;
     return bytesOf((writer) => {
-      const kind = random.weighted({ call: 6, answer: 2, control: 1, id: 2, loose: 1 });
+      const kind = random.weighted({ call: 6, answer: 2, control: 1, id: 2, loose: 1, greedy: 1 });
       if (kind === 'control')
         writer.frame(FrameKind.CONTROL, random.int(0, 0x250), new Uint8Array(random.int(0, 40)), seq, 0);
       else if (kind === 'id') {
@@ -277,7 +291,8 @@ class Attacker {
         // It has no number: another frame takes the one that is due.
         writer.idFrame(FrameKind.CREDIT, 0, random.int(0, 1_000), 0, random.int(0, 1_000_000), 0, 0);
         writer.idFrame(FrameKind.CANCEL, random.int(0, seq + 1), 0, 0, 0, seq, 0);
-      } else this.message(writer, kind, seq);
+      } else if (kind === 'greedy') this.greedy(writer, seq);
+      else this.message(writer, kind, seq);
     });
   }
 
@@ -318,6 +333,32 @@ class Attacker {
         plan,
       );
     plan?.release();
+  }
+
+  /** Nothing is wrong with these but what they ask for: pings, storages that never come, results far larger than their arguments. */
+  private greedy(writer: FrameWriter, seq: number): void {
+    const { random } = this;
+    const kind = random.pick(['pings', 'storage', 'outer', 'tile', 'add'] as const);
+    if (kind === 'pings') {
+      for (let i = random.int(1, 500); i > 0; i--) writer.idFrame(FrameKind.PING, i, 0, 0, 0, 0, 0);
+      writer.idFrame(FrameKind.CANCEL, seq, 0, 0, 0, seq, 0);
+      return;
+    }
+    const size = random.int(10_000, 40_000);
+    const [fn, name, args] = {
+      storage: [1, 'fuzz/echo', [zeros([random.int(20_000, 2_000_000)])]],
+      outer: [2, 'aten::outer', [zeros([size]), zeros([size])]],
+      tile: [3, 'aten::tile', [zeros([10]), [size * 1_000]]],
+      add: [4, 'aten::add', [zeros([size, 1]), zeros([1, size])]],
+    }[kind] as [number, string, unknown[]];
+    const { bytes, tensors } = encodeValue(args);
+    const plan = planTensors(tensors);
+    writer.begin();
+    writer.out.raw(bytes);
+    const fields = { kind: FrameKind.CALL, messageType: MessageType.PYTHON_CALL, flags: 0, seq, ack: 0, callId: seq };
+    const { bodies } = writer.endCall({ ...fields, fn, remainingMs: 1_000 }, name, undefined, plan);
+    this.asked += kind === 'storage' ? (bodies[0]?.bytes.length ?? 0) : 4 * size * (kind === 'tile' ? 10_000 : size);
+    for (const body of bodies) body.release();
   }
 
   /** One to three mistakes: bits, bytes, a piece cut out, repeated or overwritten. */

@@ -9,6 +9,7 @@ it('an agent outlives damaged frames of strangers and members, and serves everyb
   expect(report.broken).toBeGreaterThan(5);
   // Frames that were damaged only inside of their values are answered, with an error of theirs.
   expect(report.answers).toBeGreaterThan(20);
-  // Far below what a damaged length can ask for.
+  expect(report.askedBytes).toBeGreaterThan(10 * 2 ** 30);
+  // Far below that, and below what a damaged length can ask for.
   expect(report.grownBytes).toBeLessThan(512 * 1024 * 1024);
 }, 60_000);

@@ -18,7 +18,7 @@ async function start(options: Partial<RpcOptions> = {}): Promise<Cluster> {
   return (cluster = await startCluster(2, options));
 }
 
-const ids = (...values: number[]): Tensor => tensor(values, { dtype: 'int64' }) as unknown as Tensor;
+const ids = (...values: number[]): Tensor => tensor(values, { dtype: 'int64' });
 const f = (...shape: number[]): Tensor => ones(shape);
 /** Arguments with which each operation makes much of little, or as much as it can. */
 const GROWING: Readonly<Record<string, () => unknown[]>> = {
@@ -129,7 +129,7 @@ describe('a peer that asks for gigabytes', () => {
     const fn = tensors as unknown as Record<string, Named>;
     const operation = Object.values(fn).find((each) => typeof each === 'function' && each[rpcName] === name)!;
     const error = await at(0)
-      .run(() => rpcSync('w1', operation as never, args() as never))
+      .run(() => rpcSync('w1', operation, args() as never))
       .catch((reason: unknown) => reason);
     const info = rpcInfo(error);
     expect([info?.code, info?.executed]).toEqual(['resource-exhausted', 'no']);

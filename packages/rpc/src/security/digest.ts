@@ -43,7 +43,7 @@ export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
 /** The same without Node: what browsers run. WebCrypto's answers come later, and only on pages served over TLS. */
 export const portable = {
   sha256: (...parts: readonly Uint8Array[]): Uint8Array => digest(join(parts)),
-  hmacSha256(key: Uint8Array, ...parts: readonly Uint8Array[]): Uint8Array {
+  hmacSha256: (key: Uint8Array, ...parts: readonly Uint8Array[]): Uint8Array => {
     const block = new Uint8Array(BLOCK_BYTES);
     block.set(key.byteLength > BLOCK_BYTES ? digest(key) : key);
     const inner = digest(join([block.map((byte) => byte ^ 0x36), ...parts]));

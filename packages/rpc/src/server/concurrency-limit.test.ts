@@ -29,7 +29,7 @@ describe('slots', () => {
     expect([slots.used, slots.queued, share.held]).toEqual([2, 2, 2]);
     await waiting[0];
     slots.release(second);
-    slots.release(others[0] as Call);
+    slots.release(others[0]);
     await Promise.all(waiting);
     expect([order, slots.used, slots.queued]).toEqual([[0, 1, 2], 2, 0]);
   });
