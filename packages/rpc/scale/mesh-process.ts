@@ -13,7 +13,7 @@ const agents = new Map<number, RpcAgent>();
 async function start({ ranks, workers, store }: Extract<Order, { do: 'start' }>): Promise<void> {
   await Promise.all(
     ranks.map(async (rank) => {
-      const agent = await createAgent({ name: `w${rank}`, rank, worldSize: workers, store, initTimeoutMs: 120_000 });
+      const agent = await createAgent({ name: `w${rank}`, rank, worldSize: workers, store, initTimeoutMs: 240_000 });
       agents.set(rank, agent);
     }),
   );
@@ -22,7 +22,9 @@ async function start({ ranks, workers, store }: Extract<Order, { do: 'start' }>)
 /** Every worker calls every other one, itself included: each link of the group is up afterwards. */
 async function mesh(workers: number): Promise<number> {
   const calls = [...agents.values()].flatMap((agent) =>
-    Array.from({ length: workers }, (_, rank) => agent.run(() => rpcSync(`w${rank}`, whoami, [rank]))),
+    Array.from({ length: workers }, (_, rank) =>
+      agent.run(() => rpcSync(`w${rank}`, whoami, [rank], { timeoutMs: 0 })),
+    ),
   );
   const answers = await Promise.all(calls);
   if (answers.some((answer, i) => answer !== i % workers)) throw new Error('a wrong answer');

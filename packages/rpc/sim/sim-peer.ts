@@ -56,6 +56,8 @@ export interface PeerOwner {
   readonly paced: boolean;
   /** A peer whose link carries bytes was thought dead. */
   accused(peer: SimPeer): void;
+  /** Calls `start` when it is the turn of a dial; the returned function says that it is over. */
+  waitToDial(again: boolean, start: () => void): () => void;
   /** The connector gave up: everything that waits fails. */
   unreachable(peer: SimPeer): void;
   /** A live session cannot go on; without a crash this must never happen. */
@@ -85,6 +87,7 @@ export class SimPeer implements ConnectorPort<End> {
   #token: number;
   #agreed = false;
   #dialing: End | undefined;
+  #leave: () => void = () => undefined;
   #link: End | undefined;
   #resumed = false;
   #gone = false;
@@ -175,7 +178,13 @@ export class SimPeer implements ConnectorPort<End> {
 
   // ConnectorPort
 
-  dial(): void {
+  dial(again: boolean): void {
+    this.#leave = this.#owner.waitToDial(again, () => this.#dial());
+  }
+
+  #dial(): void {
+    if (this.connector.state !== 'dialing' || this.#dialing !== undefined) return;
+    this.connector.dialStarted(this.#owner.env.now());
     const end = this.#owner.env.connect(this.life.name);
     this.#dialing = end;
     end.onOpen = () => {
@@ -200,6 +209,7 @@ export class SimPeer implements ConnectorPort<End> {
   abandonDial(): void {
     const end = this.#dialing;
     this.#dialing = undefined;
+    this.#leave();
     end?.close();
   }
 
@@ -258,6 +268,7 @@ export class SimPeer implements ConnectorPort<End> {
       return;
     }
     this.#dialing = undefined;
+    this.#leave();
     // Before the peer's first RESUME nothing can have been delivered either way: then there is nothing to forget.
     if (this.#agreed && !packet.resumed && this.session.hasDelivered) {
       end.close();
@@ -393,7 +404,8 @@ export class SimPeer implements ConnectorPort<End> {
   #dialOver(end: End, refused: boolean): void {
     if (this.#dialing !== end) return;
     this.#dialing = undefined;
-    this.connector.dialFailed(refused, this.#owner.env.now());
+    this.#leave();
+    this.connector.dialFailed(refused ? 'refused' : 'failed', this.#owner.env.now());
   }
 
   /** Delivery on the old link is over before a new one says where this side stands. */

@@ -1,6 +1,7 @@
 /** @file A simulated worker: calls, handlers, deadlines and the group's view over the production call table and sessions. */
 import type { End, NodeEnv, SimNode } from '@backwire/testing';
 import { CallTable } from '../src/protocol/call-table.ts';
+import { DialQueue } from '../src/protocol/dial-queue.ts';
 import { Session, type SessionLimits } from '../src/protocol/session.ts';
 import { AtLeastOnce, WithoutWindow } from './broken-sessions.ts';
 import { lifeKey, type Life, type Numbered, type Packet, type Payload } from './frames.ts';
@@ -55,6 +56,7 @@ export interface Op {
 
 const VIEW_POLL_MS = 40;
 const SWEEP_MS = 20;
+const SLOW_DIAL_MS = 200;
 
 interface Open {
   readonly uid: number;
@@ -82,6 +84,8 @@ export class SimWorker implements SimNode, PeerOwner {
   readonly #calls = new CallTable<Open>(64);
   /** Where each session stood when the drain began. */
   readonly #lastTaken = new Map<SimPeer, number>();
+  /** One at a time, so that dials stand in line. */
+  readonly #dials = new DialQueue<SimWorker>(1, SLOW_DIAL_MS);
   #draining = false;
   readonly #running = new Map<string, Running>();
 
@@ -162,6 +166,23 @@ export class SimWorker implements SimNode, PeerOwner {
     };
     if (!this.#rules.window) return new WithoutWindow(broken, limits);
     return this.#rules.dedupe ? new Session(broken, limits) : new AtLeastOnce(broken, limits);
+  }
+
+  waitToDial(again: boolean, start: () => void): () => void {
+    const turn = this.#dials.enter(this, again, start);
+    this.#dialSoon();
+    return () => {
+      this.#dials.leave(turn);
+      this.#dialSoon();
+    };
+  }
+
+  #dialSoon(): void {
+    this.env.setTimer(0, 'dials', () => {
+      for (const { start } of this.#dials.next(this.env.now())) start();
+      const at = this.#dials.nextAt();
+      if (at !== Infinity) this.env.setTimer(Math.max(1, at - this.env.now()), 'slow dials', () => this.#dialSoon());
+    });
   }
 
   get paced(): boolean {

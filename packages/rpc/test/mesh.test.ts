@@ -8,3 +8,18 @@ it('sixteen workers in two processes join, and every one calls every one', { tim
   const { startedMs, meshedMs } = report;
   console.log(`16 workers in 2 processes: joined in ${Math.round(startedMs)} ms, meshed in ${Math.round(meshedMs)} ms`);
 });
+
+it(
+  'ninety-six workers in four processes: all shake hands with all, and nobody who lives is out of reach',
+  { timeout: 300_000 },
+  async () => {
+    const report = await runMesh(96, 4);
+    expect(report).toMatchObject({ workers: 96, processes: 4, calls: 96 * 96 });
+    const { startedMs, meshedMs, rssBytes } = report;
+    // Half of what it was when every session had all its buffers from the start.
+    expect(rssBytes).toBeLessThan(2_400 * 2 ** 20);
+    console.log(
+      `96 workers in 4 processes: joined in ${Math.round(startedMs)} ms, meshed in ${Math.round(meshedMs)} ms, ${Math.round(rssBytes / 2 ** 20)} MiB`,
+    );
+  },
+);

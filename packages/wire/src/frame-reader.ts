@@ -9,7 +9,7 @@ import {
   headerBytes,
   readHeader,
 } from './frame-header.ts';
-import { DEFAULT_WIRE_LIMITS, RECEIVE_SLAB_BYTES, type WireLimits } from './limits.ts';
+import { DEFAULT_WIRE_LIMITS, FIRST_SLAB_BYTES, RECEIVE_SLAB_BYTES, type WireLimits } from './limits.ts';
 
 /** Told of what a connection receives. Everything is called synchronously out of `received`; a throw there means the end of the connection. */
 export interface FrameSink {
@@ -42,8 +42,10 @@ export class FrameReader {
   phase: ReaderPhase = 'handshake';
   private readonly sink: FrameSink;
   private readonly limits: WireLimits;
-  private readonly slab: Uint8Array;
-  private readonly view: DataView;
+  private readonly slabBytes: number;
+  /** Small until one read has filled it. */
+  private slab: Uint8Array;
+  private view: DataView;
   private at = 0;
   private filled = 0;
   private readonly header = new FrameHeader();
@@ -59,7 +61,8 @@ export class FrameReader {
   constructor(sink: FrameSink, limits: WireLimits = DEFAULT_WIRE_LIMITS, slabBytes = RECEIVE_SLAB_BYTES) {
     this.sink = sink;
     this.limits = limits;
-    this.slab = new Uint8Array(slabBytes);
+    this.slabBytes = slabBytes;
+    this.slab = new Uint8Array(Math.min(slabBytes, FIRST_SLAB_BYTES));
     this.view = new DataView(this.slab.buffer);
   }
 
@@ -73,7 +76,8 @@ export class FrameReader {
     const target = this.bodyTarget;
     if (this.bodyLeft > SMALL_BODY_REST && target !== undefined) return target.subarray(target.length - this.bodyLeft);
     if (this.large !== undefined) return this.largeRoom(this.large);
-    if (this.at === this.filled) this.at = this.filled = 0;
+    if (this.filled === this.slab.length && this.slab.length < this.slabBytes) this.grow();
+    else if (this.at === this.filled) this.at = this.filled = 0;
     else if (this.slab.length - this.filled < BASE_HEADER_BYTES || this.at > this.slab.length >> 1) this.compact();
     const most = this.afterBody && this.bodyLeft === 0 ? AFTER_BODY_BYTES : this.slab.length;
     return this.slab.subarray(this.filled, Math.min(this.slab.length, this.filled + most));
@@ -141,7 +145,8 @@ export class FrameReader {
         this.afterBody = false;
         this.sink.frame(header, this.slab, start, this.at);
       } else {
-        if (size + header.length > this.slab.length) this.beginLarge(size);
+        if (size + header.length > this.slabBytes) this.beginLarge(size);
+        else if (size + header.length > this.slab.length) this.grow();
         return;
       }
     }
@@ -227,6 +232,15 @@ export class FrameReader {
     } finally {
       bufferPool.give(large);
     }
+  }
+
+  private grow(): void {
+    const slab = new Uint8Array(this.slabBytes);
+    slab.set(this.slab.subarray(this.at, this.filled));
+    this.slab = slab;
+    this.view = new DataView(slab.buffer);
+    this.filled -= this.at;
+    this.at = 0;
   }
 
   private compact(): void {

@@ -80,6 +80,8 @@ export class FrameWriter {
   /** First byte of `slab` that is in no chunk yet. */
   private unflushed = 0;
   private opened = false;
+  /** A frame was written since `rest` was asked last. */
+  private busy = false;
   private chunks: Uint8Array[] = [];
   private held: Slab[] = [];
   private chunkBytes = 0;
@@ -88,7 +90,8 @@ export class FrameWriter {
   constructor(slabs: SlabPool = new SlabPool(), limits: WireLimits = DEFAULT_WIRE_LIMITS) {
     this.slabs = slabs;
     this.limits = limits;
-    this.slab = slabs.take();
+    this.slab = slabs.none;
+    this.slab.retain();
     this.region = { slab: this.slab, start: 0, end: 0, bodies: NO_BODIES };
     this.out = new ByteWriter(this.slab.bytes, (_writer, count) => this.moveFrame(count));
   }
@@ -253,6 +256,19 @@ export class FrameWriter {
     return { chunks, bytes, release: () => releaseAll(held) };
   }
 
+  /** Called from time to time: gives back the memory of a writer that wrote nothing since the last time and has all flushed. */
+  rest(): void {
+    const { busy, opened, slab, slabs } = this;
+    this.busy = false;
+    if (busy || opened || slab === slabs.none || this.chunks.length > 0 || slab.used > this.unflushed) return;
+    slab.release();
+    this.slab = slabs.none;
+    this.slab.retain();
+    this.unflushed = 0;
+    this.region.slab = this.slab;
+    this.out.adopt(this.slab.bytes, this.slab.view, 0, 0);
+  }
+
   /** Gives back the current slab and what was not flushed. The writer cannot be used afterwards. */
   dispose(): void {
     this.slab.release();
@@ -268,6 +284,7 @@ export class FrameWriter {
     out.start = slab.used;
     out.pos = slab.used + header;
     this.opened = true;
+    this.busy = true;
   }
 
   private written(start: number, bodies: readonly OutgoingBody[]): CallRegion {
@@ -301,8 +318,9 @@ export class FrameWriter {
 
   private rotate(room: number): void {
     this.cut();
+    const first = this.slab === this.slabs.none;
     this.slab.release();
-    this.slab = this.slabs.take(room);
+    this.slab = first ? this.slabs.takeFirst(room) : this.slabs.take(room);
     this.unflushed = 0;
   }
 

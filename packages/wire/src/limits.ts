@@ -89,6 +89,8 @@ export const RECOPY_STORAGE_BYTES = 8 * KIB;
 
 /** Send slab: one write per tick joins this much. */
 export const SLAB_BYTES = 64 * KIB;
+/** The first slab of a writer or reader that has nothing to do yet: most sessions of a large group are idle. */
+export const FIRST_SLAB_BYTES = 4 * KIB;
 /** Slab of small payloads on their way into a frame. */
 export const BRIEF_SLAB_BYTES = 16 * KIB;
 /** Payloads up to this size share one. */

@@ -1,5 +1,5 @@
 /** @file Send slabs: reference-counted pieces of memory that hold the frames of several ticks until the peer has acknowledged them. */
-import { MAX_FREE_SLABS, SLAB_BYTES } from './limits.ts';
+import { FIRST_SLAB_BYTES, MAX_FREE_SLABS, SLAB_BYTES } from './limits.ts';
 
 /**
  * Memory that frames are written into. Whoever needs the bytes calls `retain`, and `release` once for each; at zero the slab goes
@@ -35,18 +35,32 @@ export class SlabPool {
   readonly slabBytes: number;
   private readonly maxFree: number;
   private readonly free: Slab[] = [];
+  /** A slab without bytes, for those that have none: nobody's last reference ends it. */
+  readonly none: Slab;
   /** Bytes handed out and not yet returned. */
   usedBytes = 0;
 
   constructor(slabBytes = SLAB_BYTES, maxFree = MAX_FREE_SLABS) {
     this.slabBytes = slabBytes;
     this.maxFree = maxFree;
+    this.none = new Slab(this, 0);
+    this.none.retain();
+  }
+
+  /** A small slab with one reference, the caller's, for who may never need more; never kept. */
+  takeFirst(minBytes: number): Slab {
+    const bytes = Math.min(FIRST_SLAB_BYTES, this.slabBytes);
+    return minBytes > bytes ? this.take(minBytes) : this.handOut(new Slab(this, bytes));
   }
 
   /** A slab of at least `minBytes` with one reference, the caller's. */
   take(minBytes = 0): Slab {
-    const slab =
-      minBytes <= this.slabBytes ? (this.free.pop() ?? new Slab(this, this.slabBytes)) : new Slab(this, minBytes);
+    return this.handOut(
+      minBytes <= this.slabBytes ? (this.free.pop() ?? new Slab(this, this.slabBytes)) : new Slab(this, minBytes),
+    );
+  }
+
+  private handOut(slab: Slab): Slab {
     slab.used = 0;
     slab.retain();
     this.usedBytes += slab.bytes.length;

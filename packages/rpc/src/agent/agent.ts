@@ -47,6 +47,7 @@ import { unsent } from '../base/unsent.ts';
 import { StallGuard } from '../server/stall-guard.ts';
 import type { Connection, Listener, Transport } from '../transports/transport.ts';
 import { WorkerInfo, type To } from '../base/worker-info.ts';
+import { waitToDial } from '../connect/dial-gate.ts';
 import { claimIn, claimOf, dialMember, misdirected, type Dialer } from '../connect/dial.ts';
 import { createAcceptor } from '../connect/accept.ts';
 
@@ -149,6 +150,7 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
         caller: this.caller,
         stallGuard: this.stallGuard,
         handlerOf: (peer) => new FrameRouter(router, peer),
+        waitToDial,
         connect: (peer, signal) => dialMember(this.dialer, peer.member, this.transports, signal),
         group,
         membership: this.membership,

@@ -36,6 +36,10 @@ export const BODY_WINDOW_BYTES = 4 * MIB;
 export const MAX_INTERNED_NAMES = 65_535;
 /** From the end of authentication to the first frame of an open link. */
 export const HELLO_TIMEOUT_MS = 5_000;
+/** Dials and handshakes of one process that go on at once: both sides of each compute, */
+export const MAX_DIALS = 32;
+/** and one that takes longer waits for its peer, so that the next may start. */
+export const SLOW_DIAL_MS = 1_000;
 /** HELLOs that are parked or being answered at once; one more closes the oldest. */
 export const MAX_PENDING_HELLOS = 256;
 /** Names of workers that died or left, so that errors can say so; the oldest are forgotten first. */

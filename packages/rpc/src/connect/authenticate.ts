@@ -3,6 +3,7 @@ import { RpcError } from '../base/errors.ts';
 import { hasCrc32, randomBytes } from '../base/platform.ts';
 import { CheckedConnection } from '../transports/checked-connection.ts';
 import type { ByteSink, Connection } from '../transports/transport.ts';
+import { UNANSWERED } from '../transports/dialling.ts';
 import { mistaken } from '../security/certificate.ts';
 import {
   HANDSHAKE_TIMEOUT_MS,
@@ -93,7 +94,10 @@ class Run implements ByteSink {
     });
     this.timer = setTimeout(() => {
       this.fail(
-        new RpcError('deadline-exceeded', `${connection.remote} did not finish the handshake in ${timeoutMs} ms`),
+        new RpcError(
+          'deadline-exceeded',
+          `${connection.remote} did not finish the handshake in ${timeoutMs} ms: ${UNANSWERED}`,
+        ),
       );
     }, timeoutMs);
   }

@@ -38,6 +38,8 @@ import { WorkerInfo, type To } from '../base/worker-info.ts';
 
 /** Receive memory that was not used for so long goes back to the system. */
 const POOL_SWEEP_MS = 30_000;
+/** Memory of a session on which nothing was sent for so long goes back to its pool. */
+const REST_MS = 1_000;
 
 /** Owns links on which nothing may come but a HELLO, or nothing at all. */
 const SILENT: LinkOwner = {
@@ -63,6 +65,8 @@ export interface PeersOptions {
   handlerOf(peer: Peer): FrameHandler;
   /** Connects to a peer and proves who is who. */
   connect(peer: Peer, signal: AbortSignal): Promise<Connection>;
+  /** Calls `start` when it is the turn of a dial of `who`; the returned function says that it is over. */
+  waitToDial(who: object, again: boolean, start: () => void): () => void;
   emit<E extends keyof AgentEvents>(event: E, value: AgentEvents[E]): void;
   /** The group has put this worker out, or may have. */
   onFenced(why: string): void;
@@ -98,6 +102,7 @@ export class Peers implements PeerOwner {
   private wakeAt = Infinity;
   private ackTimer: NodeJS.Timeout | undefined;
   private sweepTimer: NodeJS.Timeout | undefined;
+  private restTimer: NodeJS.Timeout | undefined;
   private closed = false;
 
   constructor(options: PeersOptions, self: ViewMember) {
@@ -247,6 +252,12 @@ export class Peers implements PeerOwner {
     this.detector.start();
     this.sweepTimer = runAtRoot(() => setInterval(() => bufferPool.sweep(), POOL_SWEEP_MS));
     unref(this.sweepTimer);
+    this.restTimer = runAtRoot(() =>
+      setInterval(() => {
+        for (const peer of this.byName.values()) peer.sender.rest();
+      }, REST_MS),
+    );
+    unref(this.restTimer);
   }
 
   // PeerOwner
@@ -257,6 +268,10 @@ export class Peers implements PeerOwner {
 
   connect(peer: Peer, signal: AbortSignal): Promise<Connection> {
     return this.options.connect(peer, signal);
+  }
+
+  waitToDial(again: boolean, start: () => void): () => void {
+    return this.options.waitToDial(this, again, start);
   }
 
   failCalls(peer: Peer, error: (executed: Executed) => RpcError): void {
@@ -357,6 +372,7 @@ export class Peers implements PeerOwner {
     clearTimeout(this.ackTimer);
     this.detector.close();
     clearInterval(this.sweepTimer);
+    clearInterval(this.restTimer);
     for (const link of this.hellos) link.end();
     this.hellos.clear();
     for (const peer of this.sessions()) peer.close();

@@ -2,11 +2,19 @@
 import { describe, expect, it } from 'vitest';
 import { Connector, CONNECTOR_TIMES } from './connector.ts';
 
-function make(name: string, peer: string, sameHost = true): { log: string[]; connector: Connector<string> } {
+function make(
+  name: string,
+  peer: string,
+  sameHost = true,
+  inLine = false,
+): { log: string[]; connector: Connector<string> } {
   const log: string[] = [];
   const connector = new Connector<string>(
     {
-      dial: () => log.push('dial'),
+      dial: () => {
+        log.push('dial');
+        if (!inLine) connector.dialStarted(0);
+      },
       abandonDial: () => log.push('abandon'),
       accept: (link) => log.push(`accept ${link}`),
       refuse: (link) => log.push(`refuse ${link}`),
@@ -44,9 +52,52 @@ describe('a connector', () => {
     const failing = make('a', 'b');
     failing.connector.want(0);
     failing.connector.hello('theirs', 1);
-    failing.connector.dialFailed(true, 5);
+    failing.connector.dialFailed('refused', 5);
     expect(failing.log).toEqual(['dial', 'park theirs', 'accept theirs']);
     expect(failing.connector.state).toBe('up');
+  });
+
+  it('takes the dial of its peer while its own one stands in line, whoever would win, and dials no more', () => {
+    for (const [name, peer] of [
+      ['a', 'b'],
+      ['b', 'a'],
+    ] as const) {
+      const { log, connector } = make(name, peer, true, true);
+      connector.want(0);
+      connector.hello('theirs', 1);
+      connector.dialStarted(5);
+      expect(log).toEqual(['dial', 'abandon', 'accept theirs']);
+      expect(connector.state).toBe('up');
+    }
+  });
+
+  it('does not count the time in line as time in which the peer could not be reached', () => {
+    const { log, connector } = make('a', 'b', false, true);
+    connector.want(0);
+    connector.dialStarted(60_000);
+    connector.dialFailed('failed', 61_000);
+    expect(log).toEqual(['dial']);
+    connector.tick(connector.timerAt);
+    connector.dialStarted(120_000);
+    connector.dialFailed('failed', 128_000);
+    expect([log.length, connector.state]).toEqual([2, 'waiting']);
+    connector.tick(connector.timerAt);
+    connector.dialStarted(130_000);
+    connector.dialFailed('failed', 140_000);
+    expect(log).toEqual(['dial', 'dial', 'dial', 'give up unreachable']);
+  });
+
+  it('waits longer for a peer that takes connections and does not come to answering them', () => {
+    const { log, connector } = make('a', 'b');
+    let now = 0;
+    connector.want(now);
+    while (connector.state !== 'idle') {
+      connector.dialFailed('busy', (now += 5_000));
+      if (connector.state !== 'idle') connector.tick((now = connector.timerAt));
+    }
+    expect(now).toBeGreaterThanOrEqual(CONNECTOR_TIMES.busyGraceMs);
+    expect(now).toBeLessThan(CONNECTOR_TIMES.busyGraceMs + 10_000);
+    expect(log.at(-1)).toBe('give up unreachable');
   });
 
   it('does not take a late HELLO for a new one', () => {
@@ -62,11 +113,11 @@ describe('a connector', () => {
     const { log, connector } = make('a', 'b');
     connector.hello('first', 1);
     connector.linkLost(1_000);
-    connector.dialFailed(true, 1_001);
+    connector.dialFailed('refused', 1_001);
     expect(connector.timerAt).toBe(1_201);
     connector.tick(1_100);
     connector.tick(1_201);
-    connector.dialFailed(true, 1_202);
+    connector.dialFailed('refused', 1_202);
     expect(log).toEqual(['accept first', 'dial', 'dial', 'give up refused']);
     expect(connector.state).toBe('idle');
   });
@@ -77,7 +128,7 @@ describe('a connector', () => {
     connector.want(now);
     const waits: number[] = [];
     for (;;) {
-      connector.dialFailed(true, now);
+      connector.dialFailed('refused', now);
       if (connector.timerAt === Infinity) break;
       waits.push(connector.timerAt - now);
       now = connector.timerAt;

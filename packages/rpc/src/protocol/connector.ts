@@ -2,8 +2,8 @@
 
 /** What a connector asks of its shell. `C` is a connection that came in. Called synchronously, from inside an event. */
 export interface ConnectorPort<C> {
-  /** Dial the peer, authenticate and say HELLO; report `welcomed` or `dialFailed`. */
-  dial(): void;
+  /** Stand in line to dial the peer; report `dialStarted`, authenticate and say HELLO, and report `welcomed` or `dialFailed`. */
+  dial(again: boolean): void;
   /** Stop a dial in progress; nothing is reported for it. */
   abandonDial(): void;
   /** Answer this HELLO with WELCOME; report `accepted`. */
@@ -22,7 +22,7 @@ export interface ConnectorPort<C> {
  * The states of a link as one end sees it:
  *
  * - `idle`: nothing is wanted;
- * - `dialing`: an own dial is on its way, up to the WELCOME;
+ * - `dialing`: an own dial is in line or on its way, up to the WELCOME;
  * - `waiting`: the last dial failed; the next one is at `timerAt`;
  * - `up`: the link carries frames;
  * - `closed`: final.
@@ -32,6 +32,8 @@ export type ConnectorState = 'idle' | 'dialing' | 'waiting' | 'up' | 'closed';
 export interface ConnectorTimes {
   /** How long a lost link is redialled before the peer is given up. */
   readonly graceMs: number;
+  /** The same for a peer that takes connections and has not come to answering them. */
+  readonly busyGraceMs: number;
   /** The first wait after a failure; each further one is longer by the factor, up to the most. */
   readonly firstWaitMs: number;
   readonly waitFactor: number;
@@ -42,6 +44,7 @@ export interface ConnectorTimes {
 
 export const CONNECTOR_TIMES: ConnectorTimes = Object.freeze({
   graceMs: 10_000,
+  busyGraceMs: 60_000,
   firstWaitMs: 50,
   waitFactor: 1.6,
   mostWaitMs: 5_000,
@@ -61,6 +64,8 @@ export class Connector<C> {
   private failures = 0;
   private refusedAt = -Infinity;
   private since = 0;
+  /** The own dial stands in line since then; undefined once it is on its way. */
+  private queuedAt: number | undefined;
   private parked: C | undefined;
   private parkedDial = 0;
   private dials = 0;
@@ -88,6 +93,13 @@ export class Connector<C> {
     if (this.state === 'idle') this.startDial(now);
   }
 
+  /** It is the own dial's turn. The time in line was not the peer's. */
+  dialStarted(now: number): void {
+    if (this.state !== 'dialing' || this.queuedAt === undefined) return;
+    this.since += Math.max(0, now - this.queuedAt);
+    this.queuedAt = undefined;
+  }
+
   /** The own dial got its WELCOME, which said how many dials the peer had started: the link is up, and those are over. */
   welcomed(peerDials: number): void {
     if (this.state !== 'dialing') return;
@@ -96,8 +108,8 @@ export class Connector<C> {
     this.refuseParked();
   }
 
-  /** The own dial failed. `refused`: somebody answered that nobody listens there. */
-  dialFailed(refused: boolean, now: number): void {
+  /** The own dial failed. `refused`: somebody answered that nobody listens there; `busy`: it was connected, and not answered in time. */
+  dialFailed(how: 'refused' | 'busy' | 'failed', now: number): void {
     if (this.state !== 'dialing') return;
     const { parked } = this;
     if (parked !== undefined) {
@@ -109,16 +121,17 @@ export class Connector<C> {
       return;
     }
     this.failures++;
-    if (refused && this.sameHost) {
+    if (how === 'refused' && this.sameHost) {
       if (now - this.refusedAt >= this.times.refusalGapMs && Number.isFinite(this.refusedAt))
         return this.end('refused');
       if (!Number.isFinite(this.refusedAt)) this.refusedAt = now;
       return this.wait(this.refusedAt + this.times.refusalGapMs);
     }
     this.refusedAt = -Infinity;
-    if (now - this.since >= this.times.graceMs) return this.end('unreachable');
+    const graceMs = how === 'busy' ? Math.max(this.times.busyGraceMs, this.times.graceMs) : this.times.graceMs;
+    if (now - this.since >= graceMs) return this.end('unreachable');
     const most = Math.min(this.times.firstWaitMs * this.times.waitFactor ** (this.failures - 1), this.times.mostWaitMs);
-    this.wait(Math.min(now + Math.max(1, most * this.port.random()), this.since + this.times.graceMs));
+    this.wait(Math.min(now + Math.max(1, most * this.port.random()), this.since + graceMs));
   }
 
   /** The own dial was refused for a reason that another one would meet too. Nothing more is dialled until something is wanted again. */
@@ -140,7 +153,8 @@ export class Connector<C> {
         this.port.refuse(connection);
         return;
       case 'dialing':
-        if (this.dialerWins) {
+        // A dial in line is none yet: it must not hold up the peer, whose own dial takes a place in its line.
+        if (this.dialerWins && this.queuedAt === undefined) {
           this.refuseParked();
           this.parked = connection;
           this.parkedDial = dial;
@@ -175,7 +189,7 @@ export class Connector<C> {
   /** `timerAt` has come. */
   tick(now: number): void {
     if (this.state !== 'waiting' || now < this.timerAt) return;
-    this.redial();
+    this.redial(now);
   }
 
   /** Ends it: the peer is dead or has left, or this side closes. */
@@ -190,14 +204,15 @@ export class Connector<C> {
     this.since = now;
     this.failures = 0;
     this.refusedAt = -Infinity;
-    this.redial();
+    this.redial(now);
   }
 
-  private redial(): void {
+  private redial(now: number): void {
     this.state = 'dialing';
     this.timerAt = Infinity;
     this.dials++;
-    this.port.dial();
+    this.queuedAt = now;
+    this.port.dial(this.failures > 0);
   }
 
   private wait(until: number): void {

@@ -20,7 +20,7 @@ import { Connector, CONNECTOR_TIMES, type ConnectorPort } from '../protocol/conn
 import type { ViewMember } from '../protocol/membership.ts';
 import type { Resume } from '../protocol/session.ts';
 import { sameBytes } from '../security/digest.ts';
-import { isRefusal } from '../transports/dialling.ts';
+import { howDialFailed, UNANSWERED } from '../transports/dialling.ts';
 import type { Connection } from '../transports/transport.ts';
 import { WorkerInfo } from '../base/worker-info.ts';
 
@@ -35,6 +35,8 @@ export interface PeerOwner {
   handlerOf(peer: Peer): FrameHandler;
   /** Connects and authenticates; the peer's claim has been checked. */
   connect(peer: Peer, signal: AbortSignal): Promise<Connection>;
+  /** Calls `start` when it is the turn of a dial; the returned function says that it is over. */
+  waitToDial(again: boolean, start: () => void): () => void;
   /** A pure acknowledgement is due before long. */
   ackDue(peer: Peer): void;
   /** `connector.timerAt` has changed. */
@@ -56,6 +58,8 @@ export interface PeerOwner {
 /** A dial in progress. */
 interface Dial {
   readonly controller: AbortController;
+  /** It is over: the next in line may dial. */
+  leave: () => void;
   link: Link | undefined;
   timer: NodeJS.Timeout | undefined;
 }
@@ -122,6 +126,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     this.connector = new Connector<Link>(this, own, {
       ...CONNECTOR_TIMES,
       graceMs: environment.liveness.reconnectGraceMs,
+      busyGraceMs: environment.liveness.busyDeadMs,
     });
   }
 
@@ -205,9 +210,17 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
 
   // ConnectorPort
 
-  dial(): void {
-    const dial: Dial = { controller: new AbortController(), link: undefined, timer: undefined };
+  dial(again: boolean): void {
+    const dial: Dial = { controller: new AbortController(), leave: nothing, link: undefined, timer: undefined };
     this.dialing = dial;
+    const leave = this.owner.waitToDial(again, () => runAtRoot(() => this.startDial(dial)));
+    if (this.dialing === dial) dial.leave = leave;
+    else leave();
+  }
+
+  private startDial(dial: Dial): void {
+    if (this.dialing !== dial) return;
+    this.connector.dialStarted(this.environment.now());
     this.owner.connect(this, dial.controller.signal).then(
       (connection) => {
         if (this.dialing !== dial) {
@@ -216,7 +229,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
         }
         dial.link = new Link(connection, this, this.environment.slabs, this.environment.wireLimits);
         dial.timer = setTimeout(
-          () => this.failDial(dial, new RpcError('deadline-exceeded', 'no WELCOME came')),
+          () => this.failDial(dial, new RpcError('deadline-exceeded', `no WELCOME came: ${UNANSWERED}`)),
           HELLO_TIMEOUT_MS,
         );
         dial.link.start();
@@ -230,6 +243,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     const dial = this.dialing;
     if (dial === undefined) return;
     this.dialing = undefined;
+    dial.leave();
     clearTimeout(dial.timer);
     dial.controller.abort(new RpcError('cancelled', 'another link of this pair has won'));
     dial.link?.end();
@@ -352,6 +366,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     if (!sameToken(identity.session, this.token)) throw protocolError('another session was answered');
     clearTimeout(dial.timer);
     this.dialing = undefined;
+    dial.leave();
     // A peer that had agreed to nothing yet has delivered nothing: with it, the session simply begins.
     if (this.agreed && !welcome.resumed && this.sender.session.hasDelivered) {
       link.end();
@@ -434,6 +449,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   private failDial(dial: Dial, error: unknown): void {
     if (this.dialing !== dial) return;
     this.dialing = undefined;
+    dial.leave();
     clearTimeout(dial.timer);
     dial.link?.end();
     this.environment.logger.debug(
@@ -448,7 +464,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
         (executed) => new RpcError(code, message, { executed, peer: this.worker, cause: error }),
       );
     } else {
-      runAtRoot(() => this.connector.dialFailed(isRefusal(error), this.environment.now()));
+      runAtRoot(() => this.connector.dialFailed(howDialFailed(error), this.environment.now()));
     }
     this.owner.timerChanged(this);
   }
@@ -459,6 +475,10 @@ const HOPELESS: ReadonlySet<RpcErrorCode> = new Set(['unauthenticated', 'version
 
 /** The HELLO of each link that is parked or being accepted. */
 const hellos = new WeakMap<Link, handshakeProto.Identity>();
+
+function nothing(): void {
+  // It has not stood in line.
+}
 
 function sameToken(a: Uint8Array, b: Uint8Array): boolean {
   return sameBytes(a, b);

@@ -245,6 +245,13 @@ export class Sender implements SessionPort<PendingWrite> {
     if (!this.control.empty || !this.calls.empty || this.clearWaiters.length > 0) this.schedule();
   }
 
+  /** Called from time to time: gives back memory that was not used for a while. */
+  rest(): void {
+    this.main.rest();
+    this.loose.rest();
+    if (this.calls.empty && this.control.empty) this.waiting.rest();
+  }
+
   /** Ends the session; everything is released once the connection has no more use for it. */
   close(): void {
     const { connection } = this;

@@ -22,6 +22,18 @@ export function parseHostPort(endpoint: string, scheme: string): { host: string;
   return { host: match[2] ?? match[3] ?? '', port };
 }
 
+/** In the text of errors of connections that were taken and not answered. */
+export const UNANSWERED = 'it was connected, and did not answer in time';
+
+/** What a dial that failed says of the peer: that nobody listens there, that somebody does and has not come to answering, or nothing. */
+export function howDialFailed(error: unknown): 'refused' | 'busy' | 'failed' {
+  if (isRefusal(error)) return 'refused';
+  for (let at: unknown = error; at instanceof Error; at = at.cause)
+    // A Unix socket says so when its queue of connections is full.
+    if ((at as { code?: unknown }).code === 'EAGAIN' || at.message.includes(UNANSWERED)) return 'busy';
+  return 'failed';
+}
+
 /** Whether somebody answered that nobody listens there: the process is gone, not merely out of reach. */
 export function isRefusal(error: unknown): boolean {
   for (let at: unknown = error; at instanceof Error; at = at.cause) {
