@@ -207,6 +207,31 @@ describe('DistributedOptimizer', () => {
     await expectClean(agents);
   });
 
+  it('lets go of the optimisers on their owners when it is disposed, once, and steps no more', async () => {
+    const owned = (): number => Number(agents[1]?.debugInfo()['rref.num_owner_rrefs']);
+    await at(0, async () => {
+      const model = remote('w1', Model, [2, 3]);
+      const param = await model.rpcSync().weightRRef();
+      const before = owned();
+      const opt = await DistributedOptimizer.create(optim.SGD, [param], { lr: 0.1, momentum: 0.9 });
+      expect(owned()).toBe(before + 1);
+      opt.dispose();
+      opt.dispose();
+      await expect.poll(owned).toBe(before);
+      await context(async (id) => {
+        await backward(id, [(await model.rpcSync().forward(x)).sum()]);
+        await expect(opt.step(id)).rejects.toThrow('this optimizer was disposed');
+      });
+      {
+        using other = await DistributedOptimizer.create(optim.SGD, [param], { lr: 0.1 });
+        expect([typeof other.step, owned()]).toEqual(['function', before + 1]);
+      }
+      await expect.poll(owned).toBe(before);
+      model.dispose();
+      param.dispose();
+    });
+  });
+
   it('lends gradients to an optimiser that reads them from its parameters, and takes them back', async () => {
     const options = { lr: 0.05 };
     ObjectSgd.seen.length = 0;

@@ -27,8 +27,9 @@ type OptimizerClass<A extends unknown[]> = (new (params: Iterable<Tensor>, ...ar
  * One optimiser on each worker that owns some of the parameters. Steps of several clients are not ordered among each other; those of
  * one client are.
  */
-export class DistributedOptimizer {
+export class DistributedOptimizer implements Disposable {
   readonly #locals: readonly RRef<LocalOptimizer>[];
+  #disposed = false;
 
   private constructor(locals: readonly RRef<LocalOptimizer>[]) {
     this.#locals = locals;
@@ -78,6 +79,7 @@ export class DistributedOptimizer {
    */
   async step(contextId: bigint, options: CallOptions = {}): Promise<void> {
     refuseUnknown(options, CALL_OPTIONS, 'step()');
+    if (this.#disposed) throw gone();
     const session = sessionOf(options.agent ?? currentAgent());
     const context = session.find(contextId);
     if (context.inPass) throw new RpcError('failed-precondition', `step(): ${stillInPass(contextId)}`);
@@ -94,6 +96,24 @@ export class DistributedOptimizer {
     if (context.hadPass && stepped.length > 0 && stepped.every((count) => count === 0))
       throw new RpcError('failed-precondition', nothingToStep(contextId));
   }
+
+  /**
+   * Lets go of the optimisers on the owners, and so of their state (momenta, averages); the parameters stay. Steps that are going on end as they
+   * would have, later ones fail. Harmless when repeated.
+   */
+  dispose(): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    for (const local of this.#locals) local.dispose();
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+}
+
+function gone(): RpcError {
+  return new RpcError('failed-precondition', 'step(): this optimizer was disposed');
 }
 
 function stillInPass(contextId: bigint): string {
