@@ -88,6 +88,21 @@ describe('after a while', () => {
     );
     await Promise.all(ended);
   });
+
+  it('a handler whose caller is gone keeps a shutdown waiting too, and is named', async () => {
+    await group(2);
+    const call = cluster.at(0).run(() => rpcAsync('w1', busy, [5_000]));
+    const failed = expect(call).rejects.toThrow();
+    await until(() => cluster.at(1).debugInfo()['agent.server_active_calls'] === 1, 'the handler');
+    await cluster.at(0).shutdown({ graceful: false });
+    await failed;
+    await until(() => cluster.at(1).debugInfo()['agent.peers'] === 0, 'w0 has left');
+    const ended = cluster.at(1).shutdown();
+    await said(
+      /^worker 'w1' has waited \d+ s in shutdown\(\) for its calls to end: 1 handler still runs here \('silence\/busy' for worker 'w0', [\d.]+ s, which was cancelled and does not heed its signal\)$/,
+    );
+    await ended;
+  });
 });
 
 it('before that, and when nothing is waited for, nothing is said', async () => {

@@ -35,6 +35,8 @@ export class Dispatcher implements CallServer, StreamHost {
   active = 0;
   /** The calls of each peer. */
   private readonly callers = new Map<Peer, InboundCalls>();
+  /** Of peers that are gone, while their handlers run on. */
+  private readonly orphaned = new Set<InboundCalls>();
   /** Calls handled since the start. */
   handled = 0;
   readonly idempotency: Idempotency;
@@ -78,12 +80,15 @@ export class Dispatcher implements CallServer, StreamHost {
 
   /** The session with a peer is over. */
   forget(peer: Peer): void {
+    const calls = this.callers.get(peer);
     this.callers.delete(peer);
+    if (calls !== undefined && calls.open.size > 0) this.orphaned.add(calls);
   }
 
   /** All calls that are not over, peer by peer. */
   get open(): Iterable<InboundCalls> {
-    return this.callers.values();
+    for (const calls of this.orphaned) if (calls.open.size === 0) this.orphaned.delete(calls);
+    return [...this.callers.values(), ...this.orphaned];
   }
 
   /** A call whose storages are on their way keeps its place. */

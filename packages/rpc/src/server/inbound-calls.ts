@@ -151,12 +151,14 @@ export class InboundCalls implements CallOrigin {
     call.wake?.();
   }
 
-  /** The peer is gone: handlers are told. */
+  /** The peer is gone: handlers are told. Those that run on stay open, for whoever wants to know what this worker does. */
   close(): void {
     const text = `worker '${this.peer.worker.name}' is gone`;
     const reason = new RpcError('peer-died', text, { executed: 'yes', peer: this.peer.worker });
-    for (const call of [...this.open.values()]) this.server.cancel(call, reason);
-    this.open.clear();
+    for (const call of [...this.open.values()]) {
+      this.server.cancel(call, reason);
+      if (!call.counted) this.open.delete(call.id);
+    }
   }
 
   /** The name behind a number. @throws RpcError 'decode-error' */
