@@ -3,7 +3,7 @@ import { RpcError } from '../base/errors.ts';
 import { hasCrc32, randomBytes } from '../base/platform.ts';
 import { CheckedConnection } from '../transports/checked-connection.ts';
 import type { ByteSink, Connection } from '../transports/transport.ts';
-import { UNANSWERED } from '../transports/dialling.ts';
+import { UNANSWERED, unanswered } from '../transports/dialling.ts';
 import { mistaken } from '../security/certificate.ts';
 import {
   HANDSHAKE_TIMEOUT_MS,
@@ -70,6 +70,7 @@ class Run implements ByteSink {
   private record = new Uint8Array(RECORD_HEAD_BYTES);
   private filled = 0;
   private settled = false;
+  private readonly startedAt = performance.now();
 
   constructor(
     connection: Connection,
@@ -137,7 +138,7 @@ class Run implements ByteSink {
   }
 
   closed(error?: Error): void {
-    const why = `${this.connection.remote} went away during the handshake`;
+    const why = `${this.connection.remote} went away during the handshake${unanswered(performance.now() - this.startedAt)}`;
     this.fail(new RpcError('unavailable', why, error === undefined ? {} : { cause: error }));
   }
 

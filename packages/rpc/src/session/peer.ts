@@ -20,7 +20,7 @@ import { Connector, CONNECTOR_TIMES, type ConnectorPort } from '../protocol/conn
 import type { ViewMember } from '../protocol/membership.ts';
 import type { Resume } from '../protocol/session.ts';
 import { sameBytes } from '../security/digest.ts';
-import { howDialFailed, UNANSWERED } from '../transports/dialling.ts';
+import { howDialFailed, UNANSWERED, unanswered } from '../transports/dialling.ts';
 import type { Connection } from '../transports/transport.ts';
 import { WorkerInfo } from '../base/worker-info.ts';
 
@@ -58,6 +58,10 @@ export interface PeerOwner {
 /** A dial in progress. */
 interface Dial {
   readonly controller: AbortController;
+  /** When it was connected. */
+  startedAt: number;
+  /** The peer answered, and will take it another time. */
+  postponed: boolean;
   /** It is over: the next in line may dial. */
   leave: () => void;
   link: Link | undefined;
@@ -211,7 +215,14 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   // ConnectorPort
 
   dial(again: boolean): void {
-    const dial: Dial = { controller: new AbortController(), leave: nothing, link: undefined, timer: undefined };
+    const dial: Dial = {
+      controller: new AbortController(),
+      startedAt: Infinity,
+      postponed: false,
+      leave: nothing,
+      link: undefined,
+      timer: undefined,
+    };
     this.dialing = dial;
     const leave = this.owner.waitToDial(again, () => runAtRoot(() => this.startDial(dial)));
     if (this.dialing === dial) dial.leave = leave;
@@ -227,6 +238,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
           connection.destroy();
           return;
         }
+        dial.startedAt = performance.now();
         dial.link = new Link(connection, this, this.environment.slabs, this.environment.wireLimits);
         dial.timer = setTimeout(
           () => this.failDial(dial, new RpcError('deadline-exceeded', `no WELCOME came: ${UNANSWERED}`)),
@@ -342,7 +354,8 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   closed(link: Link, error?: Error): void {
     const dial = this.dialing;
     if (dial?.link === link) {
-      this.failDial(dial, error ?? new RpcError('unavailable', 'the connection was closed during the handshake'));
+      const text = `the connection was closed during the handshake${unanswered(performance.now() - dial.startedAt)}`;
+      this.failDial(dial, error ?? new RpcError('unavailable', text));
       return;
     }
     if (link !== this.link) {
@@ -389,6 +402,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
       return;
     }
     if (code === 'failed-precondition') this.owner.sessionLost(this, message);
+    dial.postponed = code === 'unavailable';
     const known = HOPELESS.has(code as RpcErrorCode) ? (code as RpcErrorCode) : 'unavailable';
     this.failDial(dial, new RpcError(known, message, { peer: this.worker }));
   }
@@ -464,7 +478,9 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
         (executed) => new RpcError(code, message, { executed, peer: this.worker, cause: error }),
       );
     } else {
-      runAtRoot(() => this.connector.dialFailed(howDialFailed(error), this.environment.now()));
+      runAtRoot(() =>
+        this.connector.dialFailed(dial.postponed ? 'busy' : howDialFailed(error), this.environment.now()),
+      );
     }
     this.owner.timerChanged(this);
   }

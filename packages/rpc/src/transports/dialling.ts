@@ -25,6 +25,14 @@ export function parseHostPort(endpoint: string, scheme: string): { host: string;
 /** In the text of errors of connections that were taken and not answered. */
 export const UNANSWERED = 'it was connected, and did not answer in time';
 
+/** One that hangs up sooner has not been too busy to answer. */
+const KEPT_MS = 1_000;
+
+/** What to add to the words for a connection that was closed before it was answered, `sinceMs` after it was made. */
+export function unanswered(sinceMs: number): string {
+  return sinceMs >= KEPT_MS ? `: ${UNANSWERED}` : '';
+}
+
 /** What a dial that failed says of the peer: that nobody listens there, that somebody does and has not come to answering, or nothing. */
 export function howDialFailed(error: unknown): 'refused' | 'busy' | 'failed' {
   if (isRefusal(error)) return 'refused';
