@@ -3,7 +3,7 @@ import { connect, createServer, type Socket } from 'node:net';
 import fc from 'fast-check';
 import { afterEach, describe, expect, test } from 'vitest';
 import { tensor, type Tensor } from '@backwire/tensor';
-import type { Agent } from '../agent.ts';
+import type { Agent } from '../agent/agent.ts';
 import { rpcAsync, rpcFunction, type Security } from '../index.ts';
 import { leavesHost } from '../connect/dial.ts';
 import { memoryPair } from './memory.ts';
