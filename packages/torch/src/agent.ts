@@ -88,7 +88,12 @@ export class TorchAgent implements CallingAgent {
     this.id = self.id;
     this.logger = logger;
     this.dynamic = options.dynamic;
-    this.names = new Served({ worker: self.name, serve: options.serve, builtins: options.builtins });
+    this.names = new Served({
+      worker: self.name,
+      serve: options.serve,
+      builtins: options.builtins,
+      maxResultBytes: limits.maxResultBytes,
+    });
     this.offered = new Names(this.names);
     const references: References = {
       receive: (fork, reading) => this.rrefs.receive(fork, reading),

@@ -39,6 +39,8 @@ export interface TorchLimits {
   readonly maxPickleMarks: number;
   /** Containers inside containers of a value that is written, which Python's own pickler bounds by its stack. @default 500 */
   readonly maxWriteDepth: number;
+  /** What one of the operations that everybody may call may make for a peer, as far as that can be told before. @default 1 GiB */
+  readonly maxResultBytes: number;
   /** Entries of a file's archive. @default 1 000 000 */
   readonly maxFileEntries: number;
 }
@@ -58,6 +60,7 @@ export const DEFAULT_TORCH_LIMITS: TorchLimits = Object.freeze({
   maxMessageBytes: DEFAULT_WIRE_LIMITS.maxMessageBytes,
   maxMaterialisedBytes: DEFAULT_WIRE_LIMITS.maxMaterialisedBytes,
   maxRank: DEFAULT_WIRE_LIMITS.maxRank,
+  maxResultBytes: 1024 * MIB,
   maxWaitingMessages: 65_536,
   maxPickleOps: 4_000_000,
   maxPickleObjects: 500_000,

@@ -55,6 +55,9 @@ export class CheckedConnection implements Connection {
   get pieceBytes(): number | undefined {
     return this.inner.pieceBytes;
   }
+  get paced(): boolean {
+    return this.inner.paced;
+  }
   get bufferedBytes(): number {
     return this.inner.bufferedBytes;
   }

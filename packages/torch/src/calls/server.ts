@@ -1,6 +1,6 @@
 /** @file Incoming requests: read, run, answered. What each kind of request does is in a table that the parts above fill. */
 import { RpcError, type WorkerInfo } from '@backwire/rpc';
-import { adoptArguments, invoke, type Definition } from '@backwire/rpc/internal';
+import { adoptArguments, invokeServed, type Definition } from '@backwire/rpc/internal';
 import { runClean } from '@backwire/tensor/internal';
 import { scope } from '@backwire/tensor';
 import type { ArrivedBody } from '../links/bodies.ts';
@@ -251,10 +251,10 @@ function methodOf(names: Names, object: unknown, name: string): (...args: readon
 }
 
 function invoked(definition: Definition, args: readonly unknown[]): unknown {
-  if (!definition.scope) return invoke(definition, args);
+  if (!definition.scope) return invokeServed(definition, args);
   return scope(() => {
     adoptArguments(args);
-    return invoke(definition, args);
+    return invokeServed(definition, args);
   });
 }
 
