@@ -17,6 +17,8 @@ const BITS = {
   year: 6,
   /** What comes between words. */
   other: 3,
+  /** What has been there before. */
+  again: 1,
   /** A character that goes on as those before it did: 'aaa', '345'. */
   sequel: 0.5,
   /** A character of a text that changes between letters and digits all the time. */
@@ -62,7 +64,8 @@ function bitsOfText(text: string): number {
   const runs = text.match(RUN) ?? [];
   // Of what is drawn at random, hex digits too, few characters of a kind stand together.
   const sequels = countSequels(text);
-  if (text.length >= 2.8 * runs.length) return runs.reduce((sum, run) => sum + bitsOfRun(run), 0);
+  if (text.length >= 2.8 * runs.length)
+    return runs.reduce((sum, run, i) => sum + (runs.indexOf(run) < i ? BITS.again : bitsOfRun(run)), 0);
   return (text.length - sequels) * BITS.mixed + sequels * BITS.sequel;
 }
 
