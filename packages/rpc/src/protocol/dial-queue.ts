@@ -16,7 +16,10 @@ export interface DialTurn<W> {
 export class DialQueue<W> {
   private readonly most: number;
   private readonly slowMs: number;
-  private readonly waiting: [Map<W, DialTurn<W>[]>, Map<W, DialTurn<W>[]>] = [new Map(), new Map()];
+  private readonly waiting: [Map<W, DialTurn<W>[]>, Map<W, DialTurn<W>[]>] = [
+    new Map<W, DialTurn<W>[]>(),
+    new Map<W, DialTurn<W>[]>(),
+  ];
   private readonly going = new Set<DialTurn<W>>();
 
   constructor(most: number, slowMs: number) {
