@@ -100,5 +100,6 @@ export interface Storage {
   readonly version: number;
 }
 
+export * as distributions from './distributions/index.ts';
 export * as nn from './nn/index.ts';
 export * as optim from './optim/index.ts';
