@@ -20,24 +20,24 @@ class Child extends nn.Module {
 
 class Parent extends nn.Module {
   readonly scales = [new Parameter(ones([1])), new Parameter(zeros([2]))];
-  readonly children = [new Child(), new Child()];
+  readonly parts = [new Child(), new Child()];
   constructor() {
     super();
-    for (const child of this.children) child.parent = this;
+    for (const child of this.parts) child.parent = this;
   }
 }
 
 describe('modules', () => {
   it('find parameters and modules in arrays, and children may point back', () => {
     const parent = new Parent();
-    const names = ['scales.0', 'scales.1', 'children.0.own.weight', 'children.1.own.weight'];
+    const names = ['scales.0', 'scales.1', 'parts.0.own.weight', 'parts.1.own.weight'];
     expect(parent.namedParameters().map(([name]) => name)).toEqual(names);
     expect([...parent.stateDict().keys()]).toEqual(names);
     parent.eval();
-    expect(parent.children.map((child) => child.own.training)).toEqual([false, false]);
+    expect(parent.parts.map((child) => child.own.training)).toEqual([false, false]);
     const other = new Parent();
     other.loadStateDict(parent.stateDict());
-    expect(other.children[1]?.own.weight.toArray()).toEqual(parent.children[1]?.own.weight.toArray());
+    expect(other.parts[1]?.own.weight.toArray()).toEqual(parent.parts[1]?.own.weight.toArray());
   });
 
   it('load what fits when not strict', () => {
