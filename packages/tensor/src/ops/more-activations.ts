@@ -40,7 +40,9 @@ export const softshrink = defineFunction('softshrink', 'softshrink', each(FLOAT)
   if (!(lambda >= 0)) throw new RangeError(`lambda must be greater or equal to 0, but found to be ${lambda}.`);
   return inFloat32(t, (x) => {
     const at = x.detach();
-    return where(at.gt(lambda), x.sub(lambda), where(at.lt(-lambda), x.add(lambda), x.mul(0)));
+    const inside = at.ge(-lambda).logicalAnd(at.le(lambda));
+    // NaN is beyond: its gradient passes.
+    return where(inside, x.mul(0), where(at.lt(0), x.add(lambda), x.sub(lambda)));
   });
 });
 
