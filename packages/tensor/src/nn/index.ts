@@ -1,5 +1,23 @@
 /** @file The layers: `nn.Linear` and so on. */
-export { AdaptiveAvgPool2d, AvgPool2d, Conv2d, MaxPool2d, type Conv2dOptions } from './conv.ts';
+export {
+  AdaptiveAvgPool1d,
+  AdaptiveAvgPool2d,
+  AvgPool1d,
+  AvgPool2d,
+  Conv1d,
+  Conv2d,
+  Conv3d,
+  ConvTranspose1d,
+  ConvTranspose2d,
+  ConvTranspose3d,
+  MaxPool1d,
+  MaxPool2d,
+  type Conv1dOptions,
+  type Conv2dOptions,
+  type Conv3dLayerOptions,
+  type ConvLayerOptions,
+  type ConvTransposeOptions,
+} from './conv.ts';
 export { Embedding, EmbeddingBag, type EmbeddingOptions } from './embedding.ts';
 export { Dropout, Flatten, GELU, LeakyReLU, LogSoftmax, ReLU, Sigmoid, SiLU, Softmax, Tanh } from './layers.ts';
 export { fromLayers, LayersModule, type LayersModelLike, type LayersWeight } from './from-layers.ts';

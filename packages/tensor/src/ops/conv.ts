@@ -1,4 +1,5 @@
 /** @file Convolution and pooling, as matrix products and reductions over windows. */
+import { tensor } from '../creation.ts';
 import { ShapeError } from '../errors.ts';
 import { named } from '../named.ts';
 import { sweep } from '../scope.ts';
@@ -8,6 +9,7 @@ import { defineFunction } from './define.ts';
 import { takeAt } from './indexing.ts';
 import { concat } from './join.ts';
 import { matmul } from './matmul.ts';
+import { pad } from './structure.ts';
 import { check, each, FLOAT, FLOATING, NUMBER, REAL_NUMBER, same, setOf, union, type Takes } from './takes.ts';
 import {
   checkSpec,
@@ -27,8 +29,8 @@ export interface ConvOptions {
   bias?: Tensor | null;
   /** @default 1 */
   stride?: Pair;
-  /** Zeros added on each side. @default 0 */
-  padding?: Pair;
+  /** Zeros added on each side; 'same' adds as many as keep the size, 'valid' none. @default 0 */
+  padding?: Pair | 'same' | 'valid';
   /** @default 1 */
   dilation?: Pair;
   /** Channels are split into this many independent groups. @default 1 */
@@ -44,12 +46,20 @@ const CONV_OPTIONS = optionNames<ConvOptions>({
 });
 const TRANSPOSE_OPTIONS: ReadonlySet<string> = new Set([...CONV_OPTIONS, 'outputPadding']);
 
+/** Of a transposed convolution, which has no padding by name. */
+export interface TransposeOptions extends Omit<ConvOptions, 'padding'> {
+  /** By how much the convolution that it undoes was padded. @default 0 */
+  padding?: Pair;
+  /** Rows and columns that are added at the end. @default 0 */
+  outputPadding?: Pair;
+}
+
 function windowSpec(weight: Tensor, options: ConvOptions): WindowSpec {
   if (weight.rank !== 4) throw new ShapeError(`expected a weight of 4 dimensions, got [${weight.shape.join(', ')}]`);
   return {
     kernel: weight.shape.slice(2) as [number, number],
     stride: pair(options.stride ?? 1),
-    padding: pair(options.padding ?? 0),
+    padding: typeof options.padding === 'string' ? [0, 0] : pair(options.padding ?? 0),
     dilation: pair(options.dilation ?? 1),
   };
 }
@@ -87,6 +97,16 @@ function checkFilled(name: string, t: Tensor): void {
     throw new ShapeError(`${name}: only the batch may be empty, but images have shape [${t.shape.join(', ')}]`);
 }
 
+/** With as many zeros as keep the size; of an odd count the last side gets more. */
+function padSame(x: Tensor, { kernel, stride, dilation }: WindowSpec): Tensor {
+  if (stride.some((one) => one !== 1)) throw new ShapeError("padding='same' is not supported for strided convolutions");
+  const sides = [1, 0].flatMap((d) => {
+    const more = (dilation[d] as number) * ((kernel[d] as number) - 1);
+    return [Math.floor(more / 2), Math.ceil(more / 2)];
+  });
+  return pad(x, sides);
+}
+
 /** x [N, C, H, W] or [C, H, W], weight [O, C / groups, kh, kw] to [N, O, H', W'] or [O, H', W']. */
 export const conv2d = named('aten::conv2d', (x: Tensor, weight: Tensor, options: ConvOptions = {}): Tensor => {
   checkOptionNames(options, CONV_OPTIONS, 'conv2d()');
@@ -94,6 +114,7 @@ export const conv2d = named('aten::conv2d', (x: Tensor, weight: Tensor, options:
   const groups = options.groups ?? 1;
   const spec = windowSpec(weight, options);
   checkGroups(groups);
+  if (options.padding === 'same') return conv2d(padSame(x, spec), weight, { ...options, padding: 'valid' });
   const [out, inner] = weight.shape as [number, number];
   return onImages('conv2d', x, (images) => {
     const channels = images.shape[1] as number;
@@ -124,7 +145,7 @@ export const conv1d = named(
     weight: Tensor,
     options: Omit<ConvOptions, 'stride' | 'padding' | 'dilation'> & {
       stride?: number;
-      padding?: number;
+      padding?: number | 'same' | 'valid';
       dilation?: number;
     } = {},
   ): Tensor => {
@@ -138,7 +159,7 @@ export const conv1d = named(
       const out = conv2d(x.unsqueeze(-2), weight.unsqueeze(2), {
         ...rest,
         stride: [1, stride],
-        padding: [0, padding],
+        padding: typeof padding === 'string' ? padding : [0, padding],
         dilation: [1, dilation],
       });
       return out.squeeze(-2);
@@ -173,7 +194,7 @@ function transposedWindows(images: Tensor, channels: number, spec: WindowSpec, o
 /** The adjoint of conv2d: x [N, C, H, W] or [C, H, W], weight [C, O / groups, kh, kw] to [N, O, H', W'] or [O, H', W']. */
 export const convTranspose2d = named(
   'aten::conv_transpose2d',
-  (x: Tensor, weight: Tensor, options: ConvOptions & { outputPadding?: Pair } = {}): Tensor => {
+  (x: Tensor, weight: Tensor, options: TransposeOptions = {}): Tensor => {
     checkOptionNames(options, TRANSPOSE_OPTIONS, 'convTranspose2d()');
     checkOperands('convTranspose2d', same(TRANSPOSED), x, weight, options.bias);
     const groups = options.groups ?? 1;
@@ -203,12 +224,27 @@ export interface PoolOptions {
   stride?: Pair;
   /** @default 0 */
   padding?: Pair;
+  /** Whether a last window that reaches beyond the padding counts, if it begins inside. @default false */
+  ceilMode?: boolean;
 }
 
-export const POOL_OPTIONS = optionNames<PoolOptions>({ stride: true, padding: true });
+export interface MaxPoolOptions extends PoolOptions {
+  /** @default 1 */
+  dilation?: Pair;
+}
 
-function poolSpec(kernel: Pair, options: PoolOptions): WindowSpec {
-  checkOptionNames(options, POOL_OPTIONS, 'a pool');
+export interface AvgPoolOptions extends PoolOptions {
+  /** Whether the zeros of the padding count as elements. @default true */
+  countIncludePad?: boolean;
+  /** What sums are divided by, instead of the count of elements. */
+  divisorOverride?: number;
+}
+
+const POOL = { stride: true, padding: true, ceilMode: true } as const;
+export const MAX_POOL_OPTIONS = optionNames<MaxPoolOptions>({ ...POOL, dilation: true });
+export const AVG_POOL_OPTIONS = optionNames<AvgPoolOptions>({ ...POOL, countIncludePad: true, divisorOverride: true });
+
+function poolSpec(kernel: Pair, options: MaxPoolOptions): WindowSpec {
   const size = pair(kernel);
   const padding = pair(options.padding ?? 0);
   // More would make windows of nothing but padding, which have no largest element.
@@ -217,7 +253,8 @@ function poolSpec(kernel: Pair, options: PoolOptions): WindowSpec {
       `pad should be at most half of effective kernel size, but got pad=[${padding.join(', ')}] and kernel_size=[${size.join(', ')}]`,
     );
   }
-  return { kernel: size, stride: pair(options.stride ?? size), padding, dilation: [1, 1] };
+  const { dilation = 1, ceilMode = false } = options;
+  return { kernel: size, stride: pair(options.stride ?? size), padding, dilation: pair(dilation), ceilMode };
 }
 
 /** The largest of each window of [N, C, H, W] or [C, H, W]; of equal ones the first gets the gradient. */
@@ -225,12 +262,47 @@ export const maxPool2d = defineFunction(
   'maxPool2d',
   'max_pool2d',
   each(REAL_NUMBER),
-  (t: Tensor, kernel: Pair, options: PoolOptions = {}): Tensor =>
-    onImages('maxPool2d', t, (images) => {
+  (t: Tensor, kernel: Pair, options: MaxPoolOptions = {}): Tensor => {
+    checkOptionNames(options, MAX_POOL_OPTIONS, 'maxPool2d()');
+    return onImages('maxPool2d', t, (images) => {
       checkFilled('maxPool2d', images);
       const s = placeWindows(images.shape, poolSpec(kernel, options));
+      checkReached(s);
       return takeAt(images, largestInWindows(images, s));
-    }),
+    });
+  },
+);
+
+/** Throws where dilation makes windows whose elements all lie in the padding: these have no largest. */
+function checkReached(s: Windows): void {
+  const empty = (size: number, count: number, d: 0 | 1): boolean =>
+    Array.from({ length: count }, (_, i) => i * s.stride[d] - s.padding[d]).some((from) =>
+      Array.from({ length: s.kernel[d] }, (_, k) => from + k * s.dilation[d]).every((at) => at < 0 || at >= size),
+    );
+  if (s.dilation.some((one) => one > 1) && (empty(s.h, s.outH, 0) || empty(s.w, s.outW, 1)))
+    throw new ShapeError(
+      `maxPool2d: with dilation [${s.dilation.join(', ')}] and padding [${s.padding.join(', ')}] some windows have no element`,
+    );
+}
+
+/** As maxPool2d, and where in its image each was: int64, rows times width plus column. */
+export const maxPool2dWithIndices = defineFunction(
+  'maxPool2dWithIndices',
+  'max_pool2d_with_indices',
+  each(REAL_NUMBER),
+  (t: Tensor, kernel: Pair, options: MaxPoolOptions = {}): [Tensor, Tensor] => {
+    const largest = maxPool2d(t, kernel, options);
+    const [h, w] = t.shape.slice(-2) as [number, number];
+    const images = t.detach().reshape([-1, 1, h, w]);
+    const at = largestInWindows(images, placeWindows(images.shape, poolSpec(kernel, options)));
+    return [
+      largest,
+      at
+        .to('int64')
+        .remainder(h * w)
+        .reshape(largest.shape),
+    ];
+  },
 );
 
 /** The mean of each window of [N, C, H, W] or [C, H, W]; padding counts as zeros. */
@@ -238,16 +310,37 @@ export const avgPool2d = defineFunction(
   'avgPool2d',
   'avg_pool2d',
   each(union(FLOAT, setOf('int64'))),
-  (t: Tensor, kernel: Pair, options: PoolOptions = {}): Tensor =>
-    onImages('avgPool2d', t, (images) => {
+  (t: Tensor, kernel: Pair, options: AvgPoolOptions = {}): Tensor => {
+    checkOptionNames(options, AVG_POOL_OPTIONS, 'avgPool2d()');
+    if (options.divisorOverride === 0) throw new RangeError('avgPool2d: divisor must be not zero');
+    return onImages('avgPool2d', t, (images) => {
       checkFilled('avgPool2d', images);
       const [n, c, h, w] = images.shape as [number, number, number, number];
       const s = placeWindows([n * c, 1, h, w], poolSpec(kernel, options));
       const columns = unfold(images.reshape([n * c, 1, h, w]), s);
-      const means = t.dtype === 'int64' ? wholeMeans(columns) : columns.mean(0);
+      const means = meansOf(columns, s, t.dtype === 'int64', options);
       return means.reshape([n, c, s.outH, s.outW]);
-    }),
+    });
+  },
 );
+
+/** Means of columns: their sums by how many elements their windows have. */
+function meansOf(columns: Tensor, s: Windows, whole: boolean, options: AvgPoolOptions): Tensor {
+  const { countIncludePad = true, divisorOverride } = options;
+  const plain = divisorOverride === undefined && countIncludePad && s.ceilMode !== true;
+  if (plain) return whole ? wholeMeans(columns) : columns.mean(0);
+  const along = (size: number, count: number, d: 0 | 1): number[] =>
+    Array.from({ length: count }, (_, i) => {
+      const from = i * s.stride[d] - s.padding[d];
+      const to = Math.min(from + s.kernel[d], size + s.padding[d]);
+      return countIncludePad ? to - from : Math.min(to, size) - Math.max(from, 0);
+    });
+  const [rows, places] = [along(s.h, s.outH, 0), along(s.w, s.outW, 1)];
+  const counts = rows.flatMap((a) => places.map((b) => divisorOverride ?? a * b));
+  const divisors = tensor(counts, { dtype: whole ? 'float64' : columns.dtype });
+  const sums = columns.sum(0).reshape([s.n, s.outH * s.outW]);
+  return whole ? sums.to('float64').div(divisors).trunc().to('int64') : sums.div(divisors);
+}
 
 /** The means of columns of int64, without their fractions. */
 function wholeMeans(columns: Tensor): Tensor {

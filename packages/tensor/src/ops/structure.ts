@@ -19,6 +19,7 @@ import type { Tensor } from '../tensor.ts';
 import { defineFunction, defineOp } from './define.ts';
 import { gather } from './indexing.ts';
 import { apply } from './op.ts';
+import { padWith, type PadMode } from './pad-modes.ts';
 import { ALL, BOOL, each, NUMBER, operands, REAL, REAL_NUMBER } from './takes.ts';
 import { applyView } from './views.ts';
 import { full } from '../creation.ts';
@@ -144,7 +145,8 @@ const padOp = defineOp<PadAttrs>('pad', 'constant_pad_nd', each(ALL), ([t], { pa
 });
 
 /** Constant padding: `pads` are pairs [before, after] from the last dimension backwards, as in PyTorch; negative ones crop. */
-export const pad = named('aten::pad', (t: Tensor, pads: readonly number[], value = 0): Tensor => {
+export const pad = named('aten::pad', (t: Tensor, pads: readonly number[], value: number | PadMode = 0): Tensor => {
+  if (typeof value === 'string') return padWith(t, pads, value);
   if (pads.length % 2 !== 0 || pads.length > 2 * t.rank)
     throw new ShapeError(`pad: ${pads.length} numbers do not fit rank ${t.rank}`);
   if (!pads.every(Number.isInteger)) throw new ShapeError(`pad: [${pads.join(', ')}] are not whole numbers`);

@@ -23,6 +23,8 @@ export interface WindowSpec {
   readonly stride: readonly [number, number];
   readonly padding: readonly [number, number];
   readonly dilation: readonly [number, number];
+  /** Whether a last window that reaches beyond the padding counts, if it begins inside. @default false */
+  readonly ceilMode?: boolean;
 }
 
 export interface Windows extends WindowSpec {
@@ -50,8 +52,12 @@ export function placeWindows(shape: readonly number[], spec: WindowSpec): Window
   const [n, c, h, w] = shape as readonly [number, number, number, number];
   if (shape.length !== 4) throw new ShapeError(`expected images [N, C, H, W], got [${shape.join(', ')}]`);
   checkSpec(spec);
-  const count = (size: number, d: 0 | 1): number =>
-    Math.floor((size + 2 * spec.padding[d] - spec.dilation[d] * (spec.kernel[d] - 1) - 1) / spec.stride[d]) + 1;
+  const count = (size: number, d: 0 | 1): number => {
+    const room = (size + 2 * spec.padding[d] - spec.dilation[d] * (spec.kernel[d] - 1) - 1) / spec.stride[d];
+    if (spec.ceilMode !== true) return Math.floor(room) + 1;
+    const all = Math.ceil(room) + 1;
+    return (all - 1) * spec.stride[d] >= size + spec.padding[d] ? all - 1 : all;
+  };
   const outH = count(h, 0);
   const outW = count(w, 1);
   if (!(outH > 0 && outW > 0)) {
