@@ -51,6 +51,22 @@ export const EXPLANATIONS: readonly Explanation[] = [
       ),
   },
   {
+    name: 'distributions of nothing',
+    reason:
+      'a distribution of an empty batch, of whole numbers, or of probabilities in half precision has a density; PyTorch fails on its way to it, in a reshape, in finfo or where it adds the probabilities up',
+    holds: ({ program, difference }) =>
+      difference.kind === 'accepts' &&
+      /cannot reshape tensor of 0 elements|torch\.finfo\(\) requires|constraint Simplex\(\)/.test(difference.torchs) &&
+      program.lines.some((line) => !isInput(line) && line.op.startsWith('distributions.')),
+  },
+  {
+    name: 'infinite whole numbers',
+    reason: 'the variance of a Cauchy distribution is infinite also where its place is of whole numbers or bool',
+    holds: ({ program }) =>
+      program.lines.some((line) => !isInput(line) && line.op.startsWith('distributions.Cauchy')) &&
+      program.lines.some((line) => isInput(line) && /int|bool/.test(line.dtype)),
+  },
+  {
     name: 'zero or none',
     reason:
       'whether a gradient that is zero everywhere is computed to be zero, or known to be none, follows from how the derivative is written',

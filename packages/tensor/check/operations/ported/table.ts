@@ -1,10 +1,12 @@
 /** @file What models that were written for PyTorch reach for, beyond arithmetic: a row for each function. */
 import type { Operation } from '../../draw/operation.ts';
 import { arrangements } from './arranging.ts';
+import { distributionRows } from './distributions.ts';
 import { layers } from './layers.ts';
 import { activationRows, factorRows, lossRows } from './losses.ts';
 import { optimising } from './optimising.ts';
 import { subscripts } from './subscripts.ts';
+import { windowRows } from './windows.ts';
 
 export const ported: readonly Operation[] = [
   ...subscripts,
@@ -14,4 +16,6 @@ export const ported: readonly Operation[] = [
   ...factorRows,
   ...activationRows,
   ...optimising,
+  ...distributionRows,
+  ...windowRows,
 ];
