@@ -4,13 +4,14 @@
 set -eu
 cd "$(dirname "$0")/../golden"
 python=${BACKWIRE_TORCH_PYTHON:-python3}
-if ! "$python" -c 'import torch, numpy' 2>/dev/null; then
-  echo "golden: $python has no torch with numpy (BACKWIRE_TORCH_PYTHON names another); the kept values stay as they are"
+if ! "$python" -c 'import torch, numpy, safetensors' 2>/dev/null; then
+  echo "golden: $python has no torch with numpy and safetensors (BACKWIRE_TORCH_PYTHON names another); the kept values stay as they are"
   exit 0
 fi
 export PYTHONDONTWRITEBYTECODE=1
 "$python" make.py "$@"
 "$python" curves.py "$@"
+"$python" models.py "$@"
 "$python" dtypes.py "$@"
 "$python" complex.py "$@"
 case " $* " in *' --write '*) cd ../../.. && npx prettier --write packages/tensor/golden --log-level warn ;; esac
