@@ -32,23 +32,24 @@ function collect(): ReadonlyMap<string, Operation> {
   for (const value of Object.values(tensor as Record<string, unknown>)) {
     if (typeof value !== 'function' || !Object.hasOwn(value, rpcName)) continue;
     const name = (value as unknown as tensor.Named)[rpcName];
-    if (name.includes('::')) found.set(name, onTensors(name, value as Operation));
+    if (name.includes('::')) found.set(name, value as Operation);
   }
   return found;
 }
 
-/** Peers send what they like, and operations read their first argument before they check it: the words are to be ours. */
-function onTensors(name: string, operation: Operation): Operation {
-  return (...args) => {
-    const [first] = args;
-    const given: readonly unknown[] = Array.isArray(first) ? first : [first];
-    const odd = given.findIndex((each) => !(each instanceof tensor.Tensor));
-    if (odd === -1) return operation(...args);
-    const what = given[odd] === null ? 'null' : typeof given[odd];
-    throw new TypeError(
-      `${name} failed to match any schema: its first argument is a tensor, or a list of tensors, not ${Array.isArray(first) ? `a list with ${what} in it` : what}`,
-    );
-  };
+/**
+ * Peers send what they like, and operations read their first argument before they check it: the words are to be ours.
+ * @throws TypeError for one that is no tensor, list of tensors or equation.
+ */
+export function checkFirst(name: string, [first]: readonly unknown[]): void {
+  if (typeof first === 'string') return;
+  const given: readonly unknown[] = Array.isArray(first) ? first : [first];
+  const odd = given.findIndex((each) => !(each instanceof tensor.Tensor));
+  if (odd === -1) return;
+  const what = given[odd] === null ? 'null' : typeof given[odd];
+  throw new TypeError(
+    `${name} failed to match any schema: its first argument is a tensor, or a list of tensors, not ${Array.isArray(first) ? `a list with ${what} in it` : what}`,
+  );
 }
 
 function namedClasses(): ReadonlyMap<string, Ctor> {

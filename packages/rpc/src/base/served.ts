@@ -12,6 +12,7 @@ import {
 import { RpcError } from './errors.ts';
 import { estimateInstance, estimateResult } from './result-estimate.ts';
 import { system } from './system-error.ts';
+import { checkFirst } from './builtins.ts';
 
 export interface ServedOptions {
   /** The worker's name, for messages. */
@@ -76,9 +77,10 @@ export class Served {
     this.checkBytes(method, estimateResult(method, args));
   }
 
-  /** Looks at what a builtin is to make before it is made. @throws RpcError 'resource-exhausted' */
+  /** Looks at what a builtin is to make before it is made. @throws RpcError 'resource-exhausted'; TypeError for one that is given no tensor. */
   checkResult({ name, kind, origin }: Definition, args: readonly unknown[]): void {
     if (origin !== 'builtin') return;
+    if (name.startsWith('aten::')) checkFirst(name, args);
     this.checkBytes(name, kind === 'class' ? estimateInstance(args) : estimateResult(name, args));
   }
 

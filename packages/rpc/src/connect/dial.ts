@@ -34,7 +34,7 @@ export async function dialMember(
   if (keys !== undefined && dialer.provesMembers && !isProved(keys, group, member)) {
     throw new RpcError(
       'unauthenticated',
-      `what the store says of worker '${member.name}' was not written by somebody who holds the group's secret`,
+      `what the store says of worker '${member.name}' was not written by somebody who holds the group's secret: secret, group or security mode differ`,
     );
   }
   let failure: unknown;

@@ -277,7 +277,12 @@ describe('secrets that can be guessed', () => {
   });
 
   test('nor are a few words that one thought of', () => {
-    for (const secret of ['summer-holiday-2024', 'correct-horse-battery-staple', 'a secret for tests only', 'what every member knows'])
+    for (const secret of [
+      'summer-holiday-2024',
+      'correct-horse-battery-staple',
+      'a secret for tests only',
+      'what every member knows',
+    ])
       expect(() => findKeys({ secret, env: {} }), secret).not.toThrow();
   });
 

@@ -41,7 +41,7 @@ export function checkStrength(secret: Uint8Array, where: string): void {
 }
 
 /** Bits of what a guesser does not know; bytes that are no text count by how many different ones there are. */
-export function estimateBits(secret: Uint8Array): number {
+function estimateBits(secret: Uint8Array): number {
   const unit = repeated(secret);
   if (unit.some((byte) => byte < 0x20 || byte > 0x7e)) return unit.length * Math.log2(new Set(unit).size);
   const text = String.fromCharCode(...unit);
