@@ -39,10 +39,10 @@ function collect(): ReadonlyMap<string, Operation> {
 
 /**
  * Peers send what they like, and operations read their first argument before they check it: the words are to be ours.
- * @throws TypeError for one that is no tensor, list of tensors or equation.
+ * @throws TypeError for one that is no tensor and no list of tensors; only an einsum begins with a text.
  */
 export function checkFirst(name: string, [first]: readonly unknown[]): void {
-  if (typeof first === 'string') return;
+  if (name === 'aten::einsum' && typeof first === 'string') return;
   const given: readonly unknown[] = Array.isArray(first) ? first : [first];
   const odd = given.findIndex((each) => !(each instanceof tensor.Tensor));
   if (odd === -1) return;

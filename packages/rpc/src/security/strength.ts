@@ -61,7 +61,7 @@ function plain(text: string): string {
 }
 
 function bitsOfText(text: string): number {
-  const runs = text.match(RUN) ?? [];
+  const runs: readonly string[] = text.match(RUN) ?? [];
   // Of what is drawn at random, hex digits too, few characters of a kind stand together.
   const sequels = countSequels(text);
   if (text.length >= 2.8 * runs.length)
