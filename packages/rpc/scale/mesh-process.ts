@@ -35,7 +35,7 @@ async function mesh(workers: number): Promise<number> {
 
 process.on('message', (order: Order) => {
   const work = async (): Promise<object> => {
-    if (order.do === 'start') return (await start(order), {});
+    if (order.do === 'start') return (await start(order), { rss: process.memoryUsage().rss });
     if (order.do === 'mesh') return { calls: await mesh(order.workers), rss: process.memoryUsage().rss };
     await Promise.all([...agents.values()].map((agent) => agent.shutdown({ graceful: false })));
     setImmediate(() => process.exit());

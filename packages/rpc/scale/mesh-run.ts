@@ -14,6 +14,8 @@ export interface MeshReport {
   readonly calls: number;
   /** Of all processes together. */
   readonly rssBytes: number;
+  /** What it grew by from joining to the last call, for each end of a session. */
+  readonly bytesPerEnd: number;
 }
 
 const PROGRAM = fileURLToPath(new URL('./mesh-process.ts', import.meta.url));
@@ -32,7 +34,7 @@ export async function runMesh(workers: number, processes: number): Promise<MeshR
     const store = `tcp://127.0.0.1:${server.port}`;
     const ranks = Array.from({ length: workers }, (_, rank) => rank);
     const began = performance.now();
-    await tell(children, (i) => ({
+    const joined = await tell(children, (i) => ({
       do: 'start',
       ranks: ranks.filter((rank) => rank % processes === i),
       workers,
@@ -41,15 +43,17 @@ export async function runMesh(workers: number, processes: number): Promise<MeshR
     const started = performance.now();
     const meshed = await tell(children, () => ({ do: 'mesh', workers }));
     const ended = performance.now();
-    const sum = (key: string): number => meshed.reduce((total, result) => total + Number(result[key]), 0);
+    const sum = (of: readonly Record<string, unknown>[], key: string): number =>
+      of.reduce((total, result) => total + Number(result[key]), 0);
     await tell(children, () => ({ do: 'end' }));
     return {
       workers,
       processes,
       startedMs: started - began,
       meshedMs: ended - started,
-      calls: sum('calls'),
-      rssBytes: sum('rss'),
+      calls: sum(meshed, 'calls'),
+      rssBytes: sum(meshed, 'rss'),
+      bytesPerEnd: (sum(meshed, 'rss') - sum(joined, 'rss')) / (workers * (workers - 1)),
     };
   } finally {
     for (const child of children) child.kill('SIGKILL');

@@ -14,10 +14,13 @@ const fitting = Math.max(
   1,
   Math.min(workers, 4 * availableParallelism(), Math.floor(freemem() / 2 / BYTES_PER_PROCESS)),
 );
-const { processes, startedMs, meshedMs, calls, rssBytes } = await runMesh(workers, Number(values.processes ?? fitting));
+const { processes, startedMs, meshedMs, calls, rssBytes, bytesPerEnd } = await runMesh(
+  workers,
+  Number(values.processes ?? fitting),
+);
 const totalMs = startedMs + meshedMs;
 console.log(
-  `${workers} workers in ${processes} processes: joined in ${Math.round(startedMs)} ms, meshed by ${calls} calls in ${Math.round(meshedMs)} ms, together ${Math.round(totalMs)} ms; ${Math.round(rssBytes / 2 ** 20)} MiB`,
+  `${workers} workers in ${processes} processes: joined in ${Math.round(startedMs)} ms, meshed by ${calls} calls in ${Math.round(meshedMs)} ms, together ${Math.round(totalMs)} ms; ${Math.round(rssBytes / 2 ** 20)} MiB, ${Math.round(bytesPerEnd / 2 ** 10)} KiB an end of a session`,
 );
 if (totalMs > MOST_MS) {
   console.error(`more than ${MOST_MS} ms`);

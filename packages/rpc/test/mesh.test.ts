@@ -15,11 +15,11 @@ it(
   async () => {
     const report = await runMesh(96, 4);
     expect(report).toMatchObject({ workers: 96, processes: 4, calls: 96 * 96 });
-    const { startedMs, meshedMs, rssBytes } = report;
-    // Half of what it was when every session had all its buffers from the start.
-    expect(rssBytes).toBeLessThan(2_400 * 2 ** 20);
+    const { startedMs, meshedMs, bytesPerEnd } = report;
+    // With all its buffers from the start an end of a session takes 256 KiB.
+    expect(bytesPerEnd).toBeLessThan(160 * 2 ** 10);
     console.log(
-      `96 workers in 4 processes: joined in ${Math.round(startedMs)} ms, meshed in ${Math.round(meshedMs)} ms, ${Math.round(rssBytes / 2 ** 20)} MiB`,
+      `96 workers in 4 processes: joined in ${Math.round(startedMs)} ms, meshed in ${Math.round(meshedMs)} ms, ${Math.round(bytesPerEnd / 2 ** 10)} KiB an end of a session`,
     );
   },
 );
