@@ -4,7 +4,8 @@ import { expect, test } from 'vitest';
 
 test('the text of each thread is what its source gives', () => {
   const { checkedIn, fresh } = threadTexts('tensor');
-  expect(Object.keys(checkedIn)).toEqual(Object.keys(fresh));
+  // The kernels are looked at in simd.test.ts.
+  expect(Object.keys(checkedIn).filter((file) => file !== 'simd.ts')).toEqual(Object.keys(fresh));
   for (const [file, text] of Object.entries(fresh))
     expect(checkedIn[file] === text, `${file}: run npm run generate -w @backwire/tensor`).toBe(true);
 });

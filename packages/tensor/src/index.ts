@@ -89,7 +89,18 @@ export * from './ops/structure.ts';
 export { cholesky, det, inverse, solve } from './ops/linalg.ts';
 export { angle, complex, conj, imag, real } from './ops/complex-parts.ts';
 export * from './ops/conv.ts';
-export * from './ops/conv-dims.ts';
+export {
+  adaptiveAvgPool1d,
+  avgPool1d,
+  conv3d,
+  convTranspose1d,
+  convTranspose3d,
+  maxPool1d,
+  type Conv3dOptions,
+  type ConvTranspose1dOptions,
+  type ConvTranspose3dOptions,
+  type Triple,
+} from './ops/conv-dims.ts';
 export { keep, scope } from './scope.ts';
 export { backendName, describeBackend, setBackend } from './backends/current.ts';
 export { getNumThreads, setNumThreads } from './backends/threads.ts';

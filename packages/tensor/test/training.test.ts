@@ -61,6 +61,18 @@ const ofImages =
     return regression(new nn.Sequential(new nn.Conv2d(2, 8, 3, { padding: 1 }), make(8)), [rows, 2, side, side]);
   };
 
+/** A layer of sequences, after a convolution. */
+const ofSequences =
+  (make: () => nn.Module & { forward(x: Tensor): Tensor }): Make =>
+  (rows, width) =>
+    regression(new nn.Sequential(new nn.Conv1d(2, 8, 3, { padding: 1 }), make()), [rows, 2, width >= 128 ? 24 : 8]);
+
+/** A layer of small volumes. */
+const ofVolumes =
+  (make: () => nn.Module & { forward(x: Tensor): Tensor }): Make =>
+  (rows, width) =>
+    regression(make(), [rows, 2, 3, 4, width >= 128 ? 6 : 4]);
+
 /** A recurrent layer or cell, of which the first result counts. */
 const recurrent =
   (make: (width: number) => nn.Module & { forward(x: Tensor): unknown }, steps = 3): Make =>
@@ -144,6 +156,14 @@ const layers: Readonly<Record<string, Make>> = {
   BatchNorm1d: (rows, width) => between((n) => new nn.BatchNorm1d(n))(rows + 1, width),
   GroupNorm: ofImages((channels) => new nn.GroupNorm(2, channels)),
   BatchNorm2d: ofImages((channels) => new nn.BatchNorm2d(channels)),
+  Conv1d: ofSequences(() => new nn.Conv1d(8, 4, 3, { stride: 2, padding: 1 })),
+  ConvTranspose1d: ofSequences(() => new nn.ConvTranspose1d(8, 4, 3, { stride: 2 })),
+  MaxPool1d: ofSequences(() => new nn.MaxPool1d(2)),
+  AvgPool1d: ofSequences(() => new nn.AvgPool1d(2)),
+  AdaptiveAvgPool1d: ofSequences(() => new nn.AdaptiveAvgPool1d(2)),
+  Conv3d: ofVolumes(() => new nn.Conv3d(2, 4, 3, { padding: 1 })),
+  ConvTranspose3d: ofVolumes(() => new nn.ConvTranspose3d(2, 4, 2)),
+  ConvTranspose2d: ofImages((channels) => new nn.ConvTranspose2d(channels, 4, 3, { stride: 2 })),
   Conv2d: ofImages((channels) => new nn.Conv2d(channels, 4, 3, { stride: 2, padding: 1 })),
   'Conv2d to one channel': ofImages((channels) => new nn.Conv2d(channels, 1, 1)),
   'Conv2d in groups': ofImages((channels) => new nn.Conv2d(channels, channels, 3, { groups: channels })),
