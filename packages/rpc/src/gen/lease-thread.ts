@@ -184,6 +184,9 @@ var CheckedConnection = class {
 	get pieceBytes() {
 		return this.inner.pieceBytes;
 	}
+	get paced() {
+		return this.inner.paced;
+	}
 	get bufferedBytes() {
 		return this.inner.bufferedBytes;
 	}
@@ -331,6 +334,28 @@ function addRecord(out, parts, bytes) {
 	for (const part of parts) crc = crc32(part, crc);
 	view.setUint32(4, crc, true);
 	out.push(head, ...parts);
+}
+// src/transports/dialling.ts
+function cancelled(remote, signal) {
+	return new RpcError("cancelled", \`connecting to \${remote} was cancelled\`, { cause: signal.reason });
+}
+function hostText(host) {
+	return host.includes(":") ? \`[\${host}]\` : host;
+}
+function parseHostPort(endpoint, scheme) {
+	const match = /^([a-z]+):\\/\\/(?:\\[([^\\]]+)\\]|([^:/[\\]]+)):(\\d{1,5})$/.exec(endpoint);
+	const port = Number(match?.[4]);
+	if (match !== null && match[1] === scheme && port > 65535) throw new RpcError("invalid-argument", \`the port in '\${endpoint}' is \${port}; ports are 0 to 65535\`);
+	if (match === null || match[1] !== scheme) throw new RpcError("invalid-argument", \`'\${endpoint}' is not \${scheme}://host:port\`);
+	return {
+		host: match[2] ?? match[3] ?? "",
+		port
+	};
+}
+const UNANSWERED = "it was connected, and did not answer in time";
+const KEPT_MS = 1e3;
+function unanswered(sinceMs) {
+	return sinceMs >= KEPT_MS ? \`: \${UNANSWERED}\` : "";
 }
 // src/security/certificate.ts
 function carriesName(certificate, name) {
@@ -496,7 +521,7 @@ function sameBytes(a, b) {
 }
 const portable = {
 	sha256: (...parts) => digest(join(parts)),
-	hmacSha256(key, ...parts) {
+	hmacSha256: (key, ...parts) => {
 		const block = new Uint8Array(BLOCK_BYTES);
 		block.set(key.byteLength > BLOCK_BYTES ? digest(key) : key);
 		const inner = digest(join([block.map((byte) => byte ^ 54), ...parts]));
@@ -808,6 +833,7 @@ var Run = class {
 	record = new Uint8Array(8);
 	filled = 0;
 	settled = false;
+	startedAt = performance.now();
 	constructor(connection, options, resolve, reject) {
 		this.connection = connection;
 		this.resolve = resolve;
@@ -825,7 +851,7 @@ var Run = class {
 			mistaken: (claim) => mistaken(protection, claim, remote) ?? options.mistaken?.(claim)
 		});
 		this.timer = setTimeout(() => {
-			this.fail(new RpcError("deadline-exceeded", \`\${connection.remote} did not finish the handshake in \${timeoutMs} ms\`));
+			this.fail(new RpcError("deadline-exceeded", \`\${connection.remote} did not finish the handshake in \${timeoutMs} ms: \${UNANSWERED}\`));
 		}, timeoutMs);
 	}
 	start() {
@@ -860,7 +886,7 @@ var Run = class {
 		this.apply(this.handshake.receive(whole));
 	}
 	closed(error) {
-		const why = \`\${this.connection.remote} went away during the handshake\`;
+		const why = \`\${this.connection.remote} went away during the handshake\${unanswered(performance.now() - this.startedAt)}\`;
 		this.fail(new RpcError("unavailable", why, error === void 0 ? {} : { cause: error }));
 	}
 	onAbort = () => {
@@ -1451,23 +1477,6 @@ async function* lines(body) {
 		}
 	}
 }
-// src/transports/dialling.ts
-function cancelled(remote, signal) {
-	return new RpcError("cancelled", \`connecting to \${remote} was cancelled\`, { cause: signal.reason });
-}
-function hostText(host) {
-	return host.includes(":") ? \`[\${host}]\` : host;
-}
-function parseHostPort(endpoint, scheme) {
-	const match = /^([a-z]+):\\/\\/(?:\\[([^\\]]+)\\]|([^:/[\\]]+)):(\\d{1,5})$/.exec(endpoint);
-	const port = Number(match?.[4]);
-	if (match !== null && match[1] === scheme && port > 65535) throw new RpcError("invalid-argument", \`the port in '\${endpoint}' is \${port}; ports are 0 to 65535\`);
-	if (match === null || match[1] !== scheme) throw new RpcError("invalid-argument", \`'\${endpoint}' is not \${scheme}://host:port\`);
-	return {
-		host: match[2] ?? match[3] ?? "",
-		port
-	};
-}
 // ../tensor/src/ambient.ts
 const ROOT = Object.freeze({
 	gradMode: true,
@@ -1563,6 +1572,7 @@ var SocketConnection = class {
 	kind;
 	remote;
 	protection;
+	paced;
 	receivedBytes = 0;
 	closed = false;
 	socket;
@@ -1584,6 +1594,7 @@ var SocketConnection = class {
 	};
 	constructor(kind, remote, protection) {
 		this.kind = kind;
+		this.paced = kind !== "unix";
 		this.remote = remote;
 		this.protection = protection;
 	}
