@@ -50,6 +50,8 @@ const PATIENCE_MS = 1_000;
 /** A main loop that has not turned for so long is busy. */
 const BUSY_AGE_MS = 1_000;
 const LOOK_MS = 500;
+/** How often a lease that is gone is looked for again before its worker is thought gone. */
+const LEASELESS_LOOKS = 1;
 /** Links that are made at once to find out about members. */
 const MAX_REACHING = 32;
 
@@ -219,6 +221,7 @@ export class FailureDetector {
 
   /** A member's lease is not there. It may live all the same: whoever cannot reach the store loses it too. */
   private async leaseless(life: Life, signal: AbortSignal): Promise<void> {
+    let looks = 0;
     while (!signal.aborted) {
       const peer = this.options.peerOf(life);
       if (peer === undefined || this.opinionOf(peer) === 'heard') return;
@@ -227,7 +230,8 @@ export class FailureDetector {
       if (signal.aborted || this.opinionOf(peer) === 'heard') return;
       const { lease } = await this.find(peer, false);
       if (lease?.state === 'alive' || this.opinionOf(peer) === 'heard') return;
-      if (lease?.state === 'gone') this.think(peer, 'gone');
+      // Whoever comes back to the store after an outage renews its lease a little later.
+      if (lease?.state === 'gone' && ++looks > LEASELESS_LOOKS) this.think(peer, 'gone');
       await sleep(DIAL_MS);
     }
   }
