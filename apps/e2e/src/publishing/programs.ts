@@ -161,9 +161,11 @@ async function page(place: Place): Promise<unknown> {
     BACKWIRE_ALLOWED_ORIGINS: origin,
   });
   const ended = answerOf(worker);
+  // The worker may be ready before the browser is.
+  const ready = new Promise<void>((resolve) => worker.stdout?.once('data', () => resolve()));
   const tab = await (await browser()).newPage();
   try {
-    await Promise.race([ended, new Promise<void>((resolve) => worker.stdout?.once('data', () => resolve()))]);
+    await Promise.race([ended, ready]);
     await tab.goto(origin);
     await tab.waitForFunction('globalThis.call !== undefined');
     const store = `ws://127.0.0.1:${socket}/backwire`;

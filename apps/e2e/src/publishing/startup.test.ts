@@ -1,39 +1,47 @@
-/** @file What the commands pay at start, in processor time: waiting for others that run beside the test does not count. */
+/** @file What the commands load at start, which is nearly all that they cost there; the time itself is in `npm run bench -- --suite startup`. */
+import { once } from 'node:events';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, inject, test } from 'vitest';
 import { here, start } from './programs.ts';
 
 const { projects } = inject('rehearsal');
-const ROUNDS = 5;
-/** Says at the end what the process has used, in microseconds. */
-const METER =
-  'data:text/javascript,process.on("exit",()=>{const{user,system}=process.cpuUsage();console.log("used",user+system)})';
+const CLI = join(projects.first, 'node_modules/backwire/dist/cli.js');
 
-/** Milliseconds of processor time. */
-async function cost(args: readonly string[]): Promise<number> {
-  const child = start(here(projects.first), ['--import', METER, ...args]);
-  let said = '';
-  child.stdout?.on('data', (chunk: Buffer) => (said += chunk.toString()));
-  await new Promise((resolve) => child.once('close', resolve));
-  return Number(/used (\d+)/.exec(said)?.[1]) / 1000;
+/** As Node writes it for `NODE_V8_COVERAGE`. */
+interface Coverage {
+  readonly result: readonly {
+    readonly url: string;
+    readonly functions: readonly [{ readonly ranges: readonly [{ readonly endOffset: number }] }];
+  }[];
 }
 
-/**
- * 150 ms of a machine on which an empty program takes 50. Of several rounds the least counts, in which least was in the way.
- */
-const MOST = 3;
-
-test.each([
-  ['--version', ['--version'], 0.5],
-  ['inspect', ['inspect', '127.0.0.1:9', '--timeout', '0.05'], MOST],
-])('backwire %s takes little more than an empty program', async (_, args, most) => {
-  const cli = join(projects.first, 'node_modules/backwire/dist/cli.js');
-  const [empty, ours]: [number[], number[]] = [[], []];
-  for (let round = 0; round < ROUNDS; round++) {
-    empty.push(await cost(['--eval', '0']));
-    ours.push(await cost([cli, ...args]));
+/** The package of every module that the command loads, and the characters of all of them. */
+async function loaded(args: readonly string[]): Promise<{ packages: string[]; characters: number }> {
+  const folder = mkdtempSync(join(tmpdir(), 'backwire-startup-'));
+  try {
+    await once(start(here(projects.first), [CLI, ...args], { NODE_V8_COVERAGE: folder }), 'close');
+    const scripts = readdirSync(folder)
+      .flatMap((file) => (JSON.parse(readFileSync(join(folder, file), 'utf8')) as Coverage).result)
+      .filter(({ url }) => url.startsWith('file:'));
+    const packages = scripts.map(({ url }) => /.*node_modules\/((@[^/]*\/)?[^/]*)/.exec(url)?.[1] ?? url);
+    const characters = scripts.reduce((sum, { functions }) => sum + functions[0].ranges[0].endOffset, 0);
+    return { packages: [...new Set(packages)].sort(), characters };
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
   }
-  const least = Math.min(...empty);
-  console.log(`backwire ${args[0]}: ${Math.min(...ours).toFixed(0)} ms, an empty program ${least.toFixed(0)} ms`);
-  expect((Math.min(...ours) - least) / least).toBeLessThan(most);
+}
+
+test('backwire --version loads the command alone', async () => {
+  const { packages, characters } = await loaded(['--version']);
+  expect(packages).toEqual(['backwire']);
+  expect(characters).toBeLessThan(10_000);
+});
+
+test('backwire inspect loads what connections take, and no kernel', async () => {
+  const { packages, characters } = await loaded(['inspect', '127.0.0.1:9', '--timeout', '0.05']);
+  const layers = ['launch', 'rpc', 'tensor', 'wire'].map((name) => `@backwire/${name}`);
+  expect(packages).toEqual([...layers, '@bufbuild/protobuf', 'backwire', 'nanoid']);
+  expect(characters).toBeLessThan(2_000_000);
 });
