@@ -1,5 +1,4 @@
 /** @file What the main thread and the thread that owns the WebGPU device say to each other. */
-import type { MessagePort } from 'node:worker_threads';
 import type { DeviceDType } from './backend.ts';
 
 /** What the main thread asks for. Ids of tensors are chosen by the asker, so that nothing but `download` needs an answer. */
@@ -20,11 +19,17 @@ export type Started = { readonly adapter: string } | { readonly error: string };
 
 export type Answer = { readonly bytes: Uint8Array } | { readonly error: string };
 
+/** What the thread uses of a port of Node, whose types no declaration of this package may need. */
+export interface ThreadPort {
+  on(event: 'message', listener: (command: Command) => void): unknown;
+  postMessage(answer: Answer | Started, transfer?: readonly ArrayBuffer[]): void;
+}
+
 /** What the thread is started with. */
 export interface WebgpuThreadData {
   /** Where the packages are looked up from. */
   readonly base: string;
-  readonly port: MessagePort;
+  readonly port: ThreadPort;
   /** Raised and notified with each answer. */
   readonly signal: Int32Array;
 }
