@@ -147,7 +147,7 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
     this.members = new Peers(
       {
         environment: this,
-        caller: this.caller,
+        calls: this.caller.calls,
         stallGuard: this.stallGuard,
         handlerOf: (peer) => new FrameRouter(router, peer),
         waitToDial,
@@ -204,8 +204,8 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
   debugInfo(): Record<string, number | string> {
     return {
       'agent.client_active_calls': this.caller.calls.size,
-      'agent.server_active_calls': this.dispatcher.active,
-      'agent.server_active_async_calls': this.dispatcher.active - this.dispatcher.running,
+      'agent.server_active_calls': this.dispatcher.handlers.active,
+      'agent.server_active_async_calls': this.dispatcher.handlers.active - this.dispatcher.handlers.running,
       'agent.max_concurrent_calls': this.settings.maxConcurrentCalls,
       'agent.peers': this.members.list().length,
       'agent.connected_peers': this.members.list().filter((peer) => peer.up).length,
@@ -296,14 +296,14 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
   async runCall(from: WorkerInfo, message: Message): Promise<RpcMessage> {
     const value = await this.runValue(from, message);
     const name = (): string => readCallPayload(message.payload).name;
-    return this.dispatcher.replyMessage(this.members.find(from), message.type, value, name);
+    return this.dispatcher.handlers.replyMessage(this.members.find(from), message.type, value, name);
   }
 
   runValue(from: WorkerInfo, message: Message): Promise<unknown> {
     const call = ambient().call;
     const peer = call instanceof InboundCall ? call.peer : this.members.find(from);
-    if (!(call instanceof InboundCall)) return this.dispatcher.runMessage(peer, message, undefined);
-    return this.dispatcher.slotted(call, () => this.dispatcher.runMessage(peer, message, call));
+    if (!(call instanceof InboundCall)) return this.dispatcher.messages.runMessage(peer, message, undefined);
+    return this.dispatcher.handlers.slotted(call, () => this.dispatcher.messages.runMessage(peer, message, call));
   }
 
   encodeValue(value: unknown, to: WorkerInfo): ReturnType<ExtensionHost['encodeValue']> {
@@ -409,7 +409,7 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
     if (this.refusal === 'fenced' || this.isClosed) return;
     this.refusal = 'fenced';
     this.stallGuard.fenced();
-    this.caller.failEverything((executed, peer) => new RpcError('fenced', why, { executed, peer: peer.worker }));
+    this.caller.calls.failEverything((executed, peer) => new RpcError('fenced', why, { executed, peer: peer.worker }));
     this.hub.emit('fenced', undefined);
   }
 
@@ -426,14 +426,14 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
     if (this.isClosed) return;
     this.isClosed = true;
     this.closing.abort();
-    this.caller.failEverything(
+    this.caller.calls.failEverything(
       (executed, peer) =>
         new RpcError('unavailable', `worker '${this.name}' has shut down`, { executed, peer: peer.worker }),
     );
     this.members.close();
     this.collectives.close();
     this.extensions.close();
-    this.caller.close();
+    this.caller.calls.close();
     this.faults.close();
     this.dispatcher.idempotency.clear();
   }

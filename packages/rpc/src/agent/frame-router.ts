@@ -32,7 +32,7 @@ export class FrameRouter implements FrameHandler {
   }
 
   get running(): number {
-    return this.parts.dispatcher.running;
+    return this.parts.dispatcher.handlers.running;
   }
 
   request(frame: RawFrame): void {
@@ -70,7 +70,7 @@ export class FrameRouter implements FrameHandler {
 
   drained(lastSeq: number): void {
     this.peer.lastServed = Math.min(this.peer.lastServed, lastSeq);
-    this.parts.caller.drained(this.peer);
+    this.parts.caller.calls.drained(this.peer);
   }
 
   closed(): void {

@@ -93,7 +93,7 @@ export class Shutdown {
     let before = -1;
     for (;;) {
       await this.quiet();
-      const counts = await this.meet('quiet', this.agent.caller.sent + this.agent.dispatcher.handled);
+      const counts = await this.meet('quiet', this.agent.caller.sent + this.agent.dispatcher.handlers.handled);
       let sum = 0;
       for (const count of counts.values()) sum += count;
       if (sum === before) break;
@@ -139,8 +139,8 @@ export class Shutdown {
     );
     try {
       for (;;) {
-        if (agent.caller.calls.size > 0) cancelUnread(agent.caller);
-        if (agent.caller.calls.size === 0 && agent.dispatcher.active === 0) return;
+        if (agent.caller.calls.size > 0) cancelUnread(agent.caller.calls);
+        if (agent.caller.calls.size === 0 && agent.dispatcher.handlers.active === 0) return;
         if (performance.now() >= this.deadline) throw this.late(openWork(agent));
         await sleep(LOOK_MS);
       }

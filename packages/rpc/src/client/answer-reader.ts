@@ -6,18 +6,22 @@ import type { IncomingFrame, RawFrame } from '../session/incoming-frame.ts';
 import type { Peer } from '../session/peer.ts';
 import { tensorsOf, type Claim } from '../session/receiver.ts';
 import { decodeFailed } from '../base/unsent.ts';
+import type { Answers } from './answers.ts';
 import type { Caller } from './caller.ts';
+import type { OpenCalls } from './open-calls.ts';
 
 const NO_TENSORS: Tensor[] = Object.freeze([]) as unknown as Tensor[];
 
 export class AnswerReader implements Claim {
   private readonly environment: Environment;
-  private readonly caller: Caller;
+  private readonly calls: OpenCalls;
+  private readonly answers: Answers;
   private readonly peer: Peer;
 
-  constructor(environment: Environment, caller: Caller, peer: Peer) {
+  constructor(environment: Environment, { calls, answers }: Caller, peer: Peer) {
     this.environment = environment;
-    this.caller = caller;
+    this.calls = calls;
+    this.answers = answers;
     this.peer = peer;
   }
 
@@ -26,14 +30,14 @@ export class AnswerReader implements Claim {
     const { header, bytes, end } = frame;
     const { receiver } = this.peer;
     const done = receiver.deliverTable(frame);
-    const wanted = this.caller.expects(header.id, this.peer);
+    const wanted = this.calls.expects(header.id, this.peer);
     let tensors: IncomingTensors | undefined;
     if (header.descriptorLength > 0 || header.tensorCount > 0) {
       try {
         tensors = frameTensors(header, bytes, end, this.environment.wireLimits);
       } catch (error) {
         for (const fn of done) fn();
-        this.caller.failed(header.id, decodeFailed(error, this.peer, { executed: 'yes' }));
+        this.calls.failed(header.id, decodeFailed(error, this.peer, { executed: 'yes' }));
         return;
       }
     }
@@ -46,18 +50,18 @@ export class AnswerReader implements Claim {
     }
     if (tensors === undefined || !waits) {
       const arrived = receiver.view(frame, tensors, done);
-      if (tensors === undefined) this.caller.answered(arrived, this.peer, NO_TENSORS);
+      if (tensors === undefined) this.answers.answered(arrived, this.peer, NO_TENSORS);
       else this.assembled(arrived, tensors);
       return;
     }
-    this.caller.assembling(header.id, header.kind, header.seq);
+    this.answers.assembling(header.id, header.kind, header.seq);
     receiver.assemble(frame, tensors, done, this);
   }
 
   /** All bytes of an answer are there. What they say may still be wrong: that is the call's affair. */
   assembled(arrived: IncomingFrame, incoming: IncomingTensors): void {
     const tensors = tensorsOf(incoming, arrived);
-    if (Array.isArray(tensors)) this.caller.answered(arrived, this.peer, tensors);
-    else this.caller.failed(arrived.id, decodeFailed(tensors.error, this.peer, { executed: 'yes' }));
+    if (Array.isArray(tensors)) this.answers.answered(arrived, this.peer, tensors);
+    else this.calls.failed(arrived.id, decodeFailed(tensors.error, this.peer, { executed: 'yes' }));
   }
 }

@@ -1,34 +1,22 @@
-/** @file Outgoing calls: written, awaited, answered, and failed exactly once. */
-import type { Tensor } from '@backwire/tensor';
-import { ambient, runAtRoot } from '@backwire/tensor/internal';
-import type { Message } from '@backwire/wire';
-import { FrameFlag, FrameKind, MessageType, WireError } from '@backwire/wire/internal';
+/** @file Outgoing calls: what the hooks make of them, opened, written, with the delays that are injected. */
+import { ambient } from '@backwire/tensor/internal';
+import { FrameFlag, MessageType } from '@backwire/wire/internal';
+import { Answers } from './answers.ts';
 import { aborted, leaving, timedOut } from './call-errors.ts';
 import { callSite, nameCall } from './call-sites.ts';
 import { CallWriter } from './call-writer.ts';
+import { OpenCalls } from './open-calls.ts';
+import { PendingCall, type Answer, type CallForm } from './pending-call.ts';
 import { ARRIVE } from '../protocol/meetings.ts';
 import type { ExtendedEnvironment } from '../extensions/chain.ts';
-import { DecodeContext, freeing } from '../extensions/value-context.ts';
-import { decodeFailure } from '../session/error-codec.ts';
-import { RpcError, type Executed } from '../base/errors.ts';
+import { RpcError } from '../base/errors.ts';
 import type { Followed, RpcMessage } from '../extensions/extension.ts';
 import { InboundCall } from '../server/inbound-call.ts';
-import type { IncomingFrame } from '../session/incoming-frame.ts';
-import { messageOf } from '../session/receiver.ts';
 import { CallMessage, encodeCallMessage } from '../extensions/call-message.ts';
 import { CALL_OPTIONS, checkSignal, checkTimeoutMs, refuseUnknown, type CallOptions } from '../base/options.ts';
 import type { FaultInjector } from '../session/fault-injection.ts';
 import type { Peer } from '../session/peer.ts';
-import { unref } from '../base/platform.ts';
-import { MAX_OPEN_CALLS } from '../base/limits.ts';
-import { CallTable } from '../protocol/call-table.ts';
-import { PendingCall, type Answer, type CallForm, type StreamAnswer } from './pending-call.ts';
-import { decodeFailed, unsent } from '../base/unsent.ts';
-
-const isPlainReply = (type: number): boolean => type === MessageType.PYTHON_RET || type === MessageType.SCRIPT_RET;
-
-/** A timer never sleeps longer, so that a clock that was set back does no harm. */
-const MAX_SLEEP_MS = 2 ** 31 - 1;
+import { unsent } from '../base/unsent.ts';
 
 /** What is sent: a function and its arguments, or a message that is encoded already. */
 interface Request {
@@ -52,28 +40,21 @@ export class Caller {
   /** The agent's default time, in milliseconds; 0 = none. */
   defaultTimeoutMs: number;
   /** The calls that are not settled. */
-  readonly calls = new CallTable<PendingCall>(MAX_OPEN_CALLS);
+  readonly calls: OpenCalls;
+  readonly answers: Answers;
   /** Whether calls note where they are made. */
   callSites = false;
-  /** Calls that failed. */
-  failures = 0;
   private readonly writer: CallWriter;
   private readonly faults: FaultInjector;
   private readonly environment: ExtendedEnvironment;
-  private readonly decoding = new DecodeContext();
-  private timer: NodeJS.Timeout | undefined;
-  private timerAt = Infinity;
 
   constructor(environment: ExtendedEnvironment, faults: FaultInjector, defaultTimeoutMs: number) {
     this.environment = environment;
+    this.calls = new OpenCalls(environment);
+    this.answers = new Answers(environment, this.calls);
     this.writer = new CallWriter(environment);
     this.faults = faults;
     this.defaultTimeoutMs = defaultTimeoutMs;
-  }
-
-  /** A monotonic time in milliseconds. */
-  now(): number {
-    return this.environment.now();
   }
 
   /** Calls made. */
@@ -126,7 +107,7 @@ export class Caller {
       const { message } = followed;
       return { followed, message: message !== lazy || lazy.encoded ? message : undefined };
     } catch (error) {
-      if (lazy.encoded) this.takeBack(peer, lazy.header);
+      if (lazy.encoded) this.calls.takeBack(peer, lazy.header);
       throw error;
     }
   }
@@ -145,7 +126,7 @@ export class Caller {
       try {
         outgoing = this.environment.extensions.request(outgoing);
       } catch (error) {
-        this.takeBack(peer, message.header);
+        this.calls.takeBack(peer, message.header);
         answer.reject(error);
         return undefined;
       }
@@ -176,7 +157,7 @@ export class Caller {
       else if (message === undefined) this.writer.writeCall(call, FrameFlag.ONEWAY, type, name, args, options);
       else this.writer.writeMessage(call, FrameFlag.ONEWAY, message, options);
     } catch (error) {
-      this.undelivered(call);
+      this.calls.undelivered(call);
       followed?.settled?.({ error });
       throw error;
     }
@@ -187,110 +168,6 @@ export class Caller {
   /** The time a call may take: its own, no more than the rest of the handler's it is made in. 0 = no limit. @throws RangeError */
   timeout(options: CallOptions | undefined, fallback: number = this.defaultTimeoutMs): number {
     return options?.timeoutMs === undefined ? fallback : checkTimeoutMs(options.timeoutMs);
-  }
-
-  /** Whether an answer to this call of this peer is still wanted. */
-  expects(id: number, peer: Peer): boolean {
-    return this.calls.get(id)?.peer === peer;
-  }
-
-  /** A part of an answer whose storages are still on their way; a stream keeps its place. */
-  assembling(id: number, kind: FrameKind, seq: number): void {
-    const call = this.calls.get(id);
-    if (call?.mode === 'stream' && kind === FrameKind.STREAM_ITEM) (call.answer as StreamAnswer).expect(seq);
-  }
-
-  /** An answer, or one item of it, is complete. */
-  answered(arrived: IncomingFrame, peer: Peer, tensors: Tensor[]): void {
-    const { kind, id } = arrived;
-    const open = this.calls.get(id);
-    if (open === undefined || open.peer !== peer) {
-      for (const tensor of tensors) tensor.dispose();
-      for (const done of arrived.done) done();
-      return;
-    }
-    if (open.mode === 'stream') {
-      const stream = open.answer as StreamAnswer;
-      if (kind === FrameKind.STREAM_ITEM) {
-        this.item(open, stream, arrived, tensors);
-        return;
-      }
-      if (stream.incomplete) {
-        const kept = {
-          ...arrived,
-          bytes: arrived.bytes.slice(arrived.start, arrived.end),
-          start: 0,
-          end: arrived.end - arrived.start,
-        };
-        stream.onComplete = () => this.answered(kept, peer, tensors);
-        return;
-      }
-    }
-    const call = this.take(id) as PendingCall;
-    try {
-      if (kind === FrameKind.ERROR)
-        this.reject(call, decodeFailure(arrived.bytes.subarray(arrived.start, arrived.end), peer.worker));
-      else if (kind === FrameKind.STREAM_END) this.resolve(call, undefined, undefined);
-      else this.deliver(call, arrived, tensors);
-    } catch (error) {
-      this.reject(call, error instanceof WireError ? this.unread(error, call) : error);
-    } finally {
-      if (arrived.done.length > 0) for (const done of arrived.done) done();
-    }
-  }
-
-  /** Fails an open call of this side's making, and tells the peer when it may have it. */
-  cancel(id: number, error: (executed: Executed) => unknown): void {
-    const call = this.take(id);
-    if (call === undefined) return;
-    const executed = this.withdraw(call);
-    this.reject(call, error(executed));
-  }
-
-  failed(id: number, error: unknown): void {
-    const call = this.take(id);
-    if (call !== undefined) this.reject(call, error);
-  }
-
-  /**
-   * Fails every call to a peer. One that is merely out of reach may get them yet, when a link comes up again: what nobody waits for any
-   * more is taken back behind them.
-   */
-  failAll(peer: Peer, error: (executed: Executed) => RpcError, isGone = false): void {
-    for (const id of this.calls.ids((call) => call.peer === peer)) {
-      const call = this.take(id);
-      if (call === undefined) continue;
-      let executed = this.stage(call);
-      if (call.seq === 0) call.withdrawn = true;
-      if (executed === 'no') this.undelivered(call);
-      else if (!isGone && peer.state !== 'gone') executed = this.withdraw(call);
-      this.reject(call, error(executed));
-    }
-  }
-
-  /** A peer takes no more calls: those without a number have certainly not run there, and another worker may do them. */
-  drained(peer: Peer): void {
-    for (const id of this.calls.ids((call) => call.peer === peer && call.seq === 0)) {
-      const call = this.take(id);
-      if (call === undefined) continue;
-      call.withdrawn = true;
-      this.undelivered(call);
-      this.reject(call, leaving(peer.worker));
-    }
-  }
-
-  /** Fails every call there is. */
-  failEverything(error: (executed: Executed, peer: Peer) => unknown): void {
-    for (const id of this.calls.ids(() => true)) {
-      const call = this.take(id);
-      if (call !== undefined) this.reject(call, error(this.stage(call), call.peer));
-    }
-  }
-
-  close(): void {
-    clearTimeout(this.timer);
-    this.timer = undefined;
-    this.timerAt = Infinity;
   }
 
   private open(
@@ -317,10 +194,9 @@ export class Caller {
       this.checkSignal(options?.signal, peer);
       if (deadline - now < 1) throw timedOut(timeoutMs, 'no', peer.worker);
       this.checkPeer(peer);
-      call.id = this.calls.open(call, deadline);
-      if (call.id === 0) throw new RpcError('resource-exhausted', 'too many calls are open', { peer: peer.worker });
+      this.calls.add(call);
     } catch (error) {
-      this.takeBack(peer, encoded);
+      this.calls.takeBack(peer, encoded);
       nameCall(error, form.label.name, peer.worker, callSite(form.above));
       follower?.settled?.({ error });
       answer.reject(error);
@@ -335,15 +211,15 @@ export class Caller {
       const flags = call.mode === 'stream' ? FrameFlag.STREAM : 0;
       if (delayMs > 0) this.later(call, what, delayMs, flags);
       else this.write(call, what, flags);
-      if (call.deadline < this.timerAt) this.arm(call.deadline);
-      followed?.started?.((reason) => this.abort(call.id, reason));
+      this.calls.watchDeadline(call);
+      followed?.started?.((reason) => this.calls.abort(call.id, reason));
       return call;
     } catch (error) {
-      const taken = this.take(call.id);
+      const taken = this.calls.take(call.id);
       if (taken !== undefined) {
-        this.undelivered(taken);
+        this.calls.undelivered(taken);
         taken.site ??= callSite(form.above);
-        this.reject(
+        this.calls.reject(
           taken,
           unsent(error, {
             what: 'the arguments',
@@ -382,102 +258,10 @@ export class Caller {
         if (oneway || this.calls.get(call.id) === call) this.writer.writeKept(call, flags, kept, what.options);
         else kept.plan?.release();
       } catch (error) {
-        if (oneway) this.undelivered(call);
-        else this.failed(call.id, error);
+        if (oneway) this.calls.undelivered(call);
+        else this.calls.failed(call.id, error);
       }
     });
-  }
-
-  private deliver(call: PendingCall, arrived: IncomingFrame, tensors: Tensor[]): void {
-    const { peer } = call;
-    const { hasResponseHooks, wantsPlainResponses } = this.environment.extensions;
-    const hooks = !call.raw && hasResponseHooks;
-    if (call.mode === 'message' || (hooks && (wantsPlainResponses || !isPlainReply(arrived.messageType)))) {
-      let message = messageOf(arrived, tensors);
-      if (hooks) message = this.environment.extensions.response(peer.worker, message);
-      if (call.mode === 'message') this.resolve(call, message, message);
-      else this.resolve(call, this.decode(peer, message.payload, 0, message.payload.length, message.tensors), message);
-      return;
-    }
-    this.resolve(call, this.decode(peer, arrived.bytes, arrived.start, arrived.end, tensors), undefined);
-  }
-
-  private decode(peer: Peer, bytes: Uint8Array, start: number, end: number, tensors: readonly Tensor[]): unknown {
-    const value = this.decoding.read(this.environment.codec, peer.worker, bytes, start, end, tensors);
-    // Results are handed over at once; what settles later is the references' own affair.
-    const pending = this.decoding.take();
-    if (pending.length > 0) for (const promise of pending) promise.catch(ignore);
-    return value;
-  }
-
-  private item(call: PendingCall, stream: StreamAnswer, arrived: IncomingFrame, tensors: Tensor[]): void {
-    try {
-      if (call.follower?.gradless === true) for (const tensor of tensors) tensor.requiresGrad = false;
-      const value = this.decode(call.peer, arrived.bytes, arrived.start, arrived.end, tensors);
-      stream.item(value, arrived.seq, freeing(this.decoding.takeUnclaimed(), tensors));
-    } catch (error) {
-      this.cancel(call.id, () => this.unread(error, call));
-    } finally {
-      for (const done of arrived.done) done();
-    }
-  }
-
-  private unread(error: unknown, { peer, label }: PendingCall): RpcError {
-    return decodeFailed(error, peer, {
-      executed: 'yes',
-      self: this.environment.self,
-      what: 'result',
-      name: label.name,
-    });
-  }
-
-  private take(id: number): PendingCall | undefined {
-    const call = this.calls.take(id);
-    if (call === undefined) return undefined;
-    call.unwatch();
-    if (call.parent !== undefined) call.parent.origin.slots.callBack(call.parent);
-    return call;
-  }
-
-  private resolve(call: PendingCall, value: unknown, reply: Message | undefined): void {
-    this.decoding.takeUnclaimed(); // what is in the value is the program's
-    this.environment.observers.current?.settled?.(call, undefined);
-    call.follower?.settled?.(reply === undefined ? {} : { reply });
-    call.answer.resolve(value);
-  }
-
-  private reject(call: PendingCall, error: unknown): void {
-    this.failures++;
-    nameCall(error, call.label.name, call.peer.worker, call.site);
-    this.environment.observers.current?.settled?.(call, error);
-    call.follower?.settled?.({ error });
-    call.answer.reject(error);
-  }
-
-  /** Takes back what the peer need not have: an unsent frame, storages on their way. Says whether the handler can have run. */
-  private withdraw(call: PendingCall): Executed {
-    if (call.seq === 0) {
-      call.withdrawn = true;
-      this.undelivered(call);
-      return 'no';
-    }
-    const { sender } = call.peer;
-    const incomplete = call.hasBodies && sender.dropBodies(call.seq);
-    sender.sendId(FrameKind.CANCEL, call.id);
-    return incomplete ? 'no' : 'maybe';
-  }
-
-  /** What has a number is kept for a link that may yet come up: only what has none, or came too late for one that leaves, certainly never runs. */
-  private stage(call: PendingCall): Executed {
-    return call.seq === 0 || call.seq > call.peer.lastServed ? 'no' : 'maybe';
-  }
-
-  private undelivered(call: PendingCall): void {
-    this.takeBack(call.peer, call.header);
-  }
-
-  private takeBack(peer: Peer, header: RpcMessage['header']): void {
-    if (header !== undefined) this.environment.extensions.undelivered(peer.worker, header);
   }
 
   private checkPeer(peer: Peer): void {
@@ -495,31 +279,7 @@ export class Caller {
 
   private watch(call: PendingCall, signal: AbortSignal | undefined): void {
     if (signal === undefined) return;
-    call.watch(signal, () => this.abort(call.id, signal.reason));
-  }
-
-  private abort(id: number, reason: unknown): void {
-    const peer = this.calls.get(id)?.peer;
-    this.cancel(id, (executed) => aborted(reason, executed, peer?.worker));
-  }
-
-  private arm(at: number): void {
-    clearTimeout(this.timer);
-    this.timerAt = at;
-    const wait = Math.max(1, Math.min(Math.ceil(at - this.environment.now()), MAX_SLEEP_MS));
-    this.timer = runAtRoot(() => setTimeout(() => this.sweep(), wait));
-    unref(this.timer);
-  }
-
-  private sweep(): void {
-    this.timer = undefined;
-    this.timerAt = Infinity;
-    for (const id of this.calls.expired(this.environment.now())) {
-      const call = this.calls.get(id);
-      if (call !== undefined) this.cancel(id, (executed) => timedOut(call.timeoutMs, executed, call.peer.worker));
-    }
-    const next = this.calls.nextDeadline();
-    if (next !== Infinity) this.arm(next);
+    call.watch(signal, () => this.calls.abort(call.id, signal.reason));
   }
 }
 

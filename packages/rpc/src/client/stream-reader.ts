@@ -1,20 +1,20 @@
 /** @file The consuming end of a stream: an async generator that is a few items ahead at most. */
 import { runAtRoot } from '@backwire/tensor/internal';
 import { FrameKind } from '@backwire/wire/internal';
-import type { Caller } from './caller.ts';
 import { RpcError } from '../base/errors.ts';
+import type { OpenCalls } from './open-calls.ts';
 import type { PendingCall, StreamAnswer } from './pending-call.ts';
 
 /** A consumer that asks for no item this long while its agent shuts down has left without saying so. */
 const ABANDONED_MS = 5_000;
 
 /** Ends the streams that nobody reads: those that nobody ever has, and, after a while, those that nobody goes on with. */
-export function cancelUnread(caller: Caller): void {
-  for (const id of caller.calls.ids(({ mode }) => mode === 'stream')) {
-    const call = caller.calls.get(id);
+export function cancelUnread(calls: OpenCalls): void {
+  for (const id of calls.ids(({ mode }) => mode === 'stream')) {
+    const call = calls.get(id);
     if (call === undefined || (call.answer as StreamAnswer).unreadMs() < ABANDONED_MS) continue;
     const text = 'the worker shut down while nobody read the stream';
-    caller.cancel(id, (executed) => new RpcError('cancelled', text, { executed, peer: call.peer.worker }));
+    calls.cancel(id, (executed) => new RpcError('cancelled', text, { executed, peer: call.peer.worker }));
   }
 }
 
@@ -37,7 +37,7 @@ interface Waiter {
  */
 export class StreamReader implements StreamAnswer, AsyncGenerator<unknown, void, void> {
   onComplete: (() => void) | undefined;
-  private readonly caller: Caller;
+  private readonly calls: OpenCalls;
   private readonly highWater: number;
   private readonly idleMs: number;
   private readonly slots: Slot[] = [];
@@ -53,8 +53,8 @@ export class StreamReader implements StreamAnswer, AsyncGenerator<unknown, void,
   /** When an item was last asked for or given; undefined = never. */
   private lastRead: number | undefined;
 
-  constructor(caller: Caller, highWater: number, idleMs: number) {
-    this.caller = caller;
+  constructor(calls: OpenCalls, highWater: number, idleMs: number) {
+    this.calls = calls;
     this.highWater = highWater;
     this.idleMs = idleMs;
   }
@@ -70,7 +70,7 @@ export class StreamReader implements StreamAnswer, AsyncGenerator<unknown, void,
 
   unreadMs(): number {
     if (this.waiters.length > 0) return 0;
-    return this.lastRead === undefined ? Infinity : this.caller.now() - this.lastRead;
+    return this.lastRead === undefined ? Infinity : this.calls.now() - this.lastRead;
   }
 
   // StreamAnswer
@@ -121,7 +121,7 @@ export class StreamReader implements StreamAnswer, AsyncGenerator<unknown, void,
   // AsyncGenerator
 
   next(): Promise<IteratorResult<unknown, void>> {
-    this.lastRead = this.caller.now();
+    this.lastRead = this.calls.now();
     return new Promise((resolve, reject) => {
       this.waiters.push({ resolve, reject });
       this.deliver();
@@ -153,7 +153,7 @@ export class StreamReader implements StreamAnswer, AsyncGenerator<unknown, void,
     if (this.slots.length < this.highWater) return false;
     if (call !== undefined && !this.over) {
       const text = 'the producer sent more items than it was allowed';
-      this.caller.cancel(
+      this.calls.cancel(
         call.id,
         () => new RpcError('protocol-error', text, { executed: 'yes', peer: call.peer.worker }),
       );
@@ -167,7 +167,7 @@ export class StreamReader implements StreamAnswer, AsyncGenerator<unknown, void,
     this.left = true;
     this.forget(0);
     if (!this.over && call !== undefined) {
-      this.caller.cancel(
+      this.calls.cancel(
         call.id,
         (executed) => new RpcError('cancelled', 'the consumer left the stream', { executed, peer: call.peer.worker }),
       );
@@ -187,7 +187,7 @@ export class StreamReader implements StreamAnswer, AsyncGenerator<unknown, void,
       const first = this.slots[0];
       if (first?.ready === true) {
         this.slots.shift();
-        this.lastRead = this.caller.now();
+        this.lastRead = this.calls.now();
         (this.waiters.shift() as Waiter).resolve({ done: false, value: first.value });
         this.allowMore();
       } else if (first === undefined && this.over) {
@@ -224,7 +224,7 @@ export class StreamReader implements StreamAnswer, AsyncGenerator<unknown, void,
         const id = this.call?.id;
         if (id === undefined || this.over) return;
         const text = `no item of the stream came for ${this.idleMs} ms`;
-        this.caller.cancel(
+        this.calls.cancel(
           id,
           (executed) => new RpcError('deadline-exceeded', text, { executed, peer: this.call?.peer.worker }),
         );

@@ -45,11 +45,11 @@ export function metricsOf(agent: AgentParts): AgentMetrics {
   const sum = (pick: (peer: PeerMetrics) => number): number => peers.reduce((total, peer) => total + pick(peer), 0);
   return {
     calls_sent: agent.caller.sent,
-    calls_failed: agent.caller.failures,
-    calls_handled: agent.dispatcher.handled,
+    calls_failed: agent.caller.calls.failures,
+    calls_handled: agent.dispatcher.handlers.handled,
     calls_open: agent.caller.calls.size,
-    handlers_running: agent.dispatcher.active,
-    handlers_queued: agent.dispatcher.queued,
+    handlers_running: agent.dispatcher.handlers.active,
+    handlers_queued: agent.dispatcher.handlers.queued,
     bytes_sent: sum(({ bytesSent }) => bytesSent),
     bytes_received: sum(({ bytesReceived }) => bytesReceived),
     pending_bytes: sum(({ pendingBytes }) => pendingBytes),

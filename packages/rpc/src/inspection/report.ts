@@ -148,7 +148,7 @@ function incomingOf(agent: AgentParts): WorkerReport['incoming'] {
       calls.push(openCall(peer, method, call.state, now - call.arrivedAt, call.deadline - now));
     }
   }
-  return { total: agent.dispatcher.active, queued: agent.dispatcher.queued, calls: oldest(calls) };
+  return { total: agent.dispatcher.handlers.active, queued: agent.dispatcher.handlers.queued, calls: oldest(calls) };
 }
 
 function openCall(peer: Peer, method: string, state: string, ageMs: number, leftMs: number): OpenCall {
@@ -165,7 +165,7 @@ function budgetsOf(agent: AgentParts, metrics: AgentMetrics): Budget[] {
   const held = metrics.extensions;
   const fullest = Math.max(0, ...metrics.peers.map(({ pendingBytes }) => pendingBytes));
   const rows: Budget[] = [
-    { name: 'handlers', used: dispatcher.running, limit: dispatcher.maxConcurrentCalls },
+    { name: 'handlers', used: dispatcher.handlers.running, limit: dispatcher.handlers.maxConcurrentCalls },
     { name: 'inbound calls of the fullest peer', used: fullestInbox(agent), limit: limits.maxInboundCalls },
     { name: 'bytes buffered for the fullest peer', used: fullest, limit: limits.maxBufferedBytesPerPeer },
   ];

@@ -9,7 +9,7 @@ import {
   type handshakeProto,
 } from '@backwire/wire/internal';
 import { FailureDetector } from './failure-detector.ts';
-import type { Caller } from '../client/caller.ts';
+import type { OpenCalls } from '../client/open-calls.ts';
 import type { ExtendedEnvironment } from '../extensions/chain.ts';
 import { RpcError, type Executed } from '../base/errors.ts';
 import type { Group } from './group.ts';
@@ -54,7 +54,7 @@ const SILENT: LinkOwner = {
 
 export interface PeersOptions {
   readonly environment: ExtendedEnvironment;
-  readonly caller: Caller;
+  readonly calls: OpenCalls;
   readonly group: Group;
   readonly membership: Membership;
   readonly stallGuard: StallGuard;
@@ -86,7 +86,7 @@ export class Peers implements PeerOwner {
   private readonly options: PeersOptions;
   private readonly self: ViewMember;
   private readonly environment: ExtendedEnvironment;
-  private readonly caller: Caller;
+  private readonly calls: OpenCalls;
   private readonly stallGuard: StallGuard;
   private readonly byName = new Map<string, Peer>();
   private readonly byId: (Peer | undefined)[] = [];
@@ -109,7 +109,7 @@ export class Peers implements PeerOwner {
     this.options = options;
     this.self = self;
     this.environment = options.environment;
-    this.caller = options.caller;
+    this.calls = options.calls;
     this.stallGuard = options.stallGuard;
     const { environment, stallGuard, group, membership, knock, isGone } = options;
     this.detector = new FailureDetector({
@@ -275,7 +275,7 @@ export class Peers implements PeerOwner {
   }
 
   failCalls(peer: Peer, error: (executed: Executed) => RpcError): void {
-    this.caller.failAll(peer, error);
+    this.calls.failAll(peer, error);
   }
 
   ackDue(peer: Peer): void {
@@ -334,7 +334,7 @@ export class Peers implements PeerOwner {
   }
 
   private failUnreachable(peer: Peer, text: string): void {
-    this.caller.failAll(peer, (executed) => new RpcError('unavailable', text, { executed, peer: peer.worker }));
+    this.calls.failAll(peer, (executed) => new RpcError('unavailable', text, { executed, peer: peer.worker }));
     this.options.onUnreachable(peer.worker);
   }
 
@@ -447,7 +447,7 @@ export class Peers implements PeerOwner {
     this.stallGuard.forget(peer);
     const text = endOf(member.name, code);
     this.remember({ worker: peer.worker, code });
-    this.caller.failAll(peer, (executed) => new RpcError(code, text, { executed, peer: peer.worker }), true);
+    this.calls.failAll(peer, (executed) => new RpcError(code, text, { executed, peer: peer.worker }), true);
     peer.close();
   }
 

@@ -34,7 +34,9 @@ const NO_BODIES: readonly { storage: number; nbytes: number }[] = Object.freeze(
 const NO_TENSORS: Tensor[] = Object.freeze([]) as unknown as Tensor[];
 
 /** Who runs the calls. */
-export interface CallServer extends SlotLender {
+export interface CallServer {
+  /** Gives the slots in which the calls run. */
+  readonly handlers: SlotLender;
   readonly stallGuard: StallGuard;
   /** A call is here with all its storages. What it lies in is valid only now. */
   arrived(call: InboundCall, arrived: IncomingFrame, tensors: Tensor[]): void;
@@ -64,7 +66,7 @@ export class InboundCalls implements CallOrigin {
   constructor(environment: Environment, server: CallServer, peer: Peer) {
     this.environment = environment;
     this.server = server;
-    this.slots = server;
+    this.slots = server.handlers;
     this.peer = peer;
   }
 

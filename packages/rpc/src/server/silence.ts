@@ -43,7 +43,7 @@ interface Busy {
   readonly caller: {
     readonly calls: { ids(which: () => boolean): readonly number[]; get(id: number): OutgoingCall | undefined };
   };
-  readonly dispatcher: { readonly active: number; readonly open: Iterable<CallsOfPeer> };
+  readonly dispatcher: { readonly handlers: { readonly active: number }; readonly open: Iterable<CallsOfPeer> };
 }
 interface OutgoingCall {
   readonly label: { readonly name: string };
@@ -80,7 +80,7 @@ export function openWork(agent: Busy): string {
         return `'${definition?.name ?? ''}' for worker '${peer.worker.name}'${age(now - arrivedAt)}${ignored}`;
       }),
   );
-  const handlers = Math.max(agent.dispatcher.active, running.length);
+  const handlers = Math.max(agent.dispatcher.handlers.active, running.length);
   const parts = [
     waiting.length === 0
       ? ''

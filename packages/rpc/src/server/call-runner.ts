@@ -1,0 +1,162 @@
+/** @file Calls that nothing wraps: started when a slot is free, run, answered. */
+import { callScope, runCall } from '@backwire/tensor/internal';
+import { FrameFlag } from '@backwire/wire/internal';
+import { invoke, type Definition } from '../base/definitions.ts';
+import { RpcError } from '../base/errors.ts';
+import type { ExtendedEnvironment } from '../extensions/chain.ts';
+import type { RpcMessage } from '../extensions/extension.ts';
+import { ARRIVE } from '../protocol/meetings.ts';
+import type { ConcurrencyLimit } from './concurrency-limit.ts';
+import { invokeAdopted, isGenerator, promiseOf, runInScope } from './handler.ts';
+import { replyTypeOf, type Handlers } from './handlers.ts';
+import type { Idempotency } from './idempotency.ts';
+import type { InboundCall } from './inbound-call.ts';
+import { pumpStream } from './stream-writer.ts';
+
+export class CallRunner {
+  private readonly environment: ExtendedEnvironment;
+  private readonly handlers: Handlers;
+  private readonly idempotency: Idempotency;
+
+  constructor(environment: ExtendedEnvironment, handlers: Handlers, idempotency: Idempotency) {
+    this.environment = environment;
+    this.handlers = handlers;
+    this.idempotency = idempotency;
+  }
+
+  /** Starts a call whose arguments are read, now or when it may; `type` is that of its message. */
+  start(call: InboundCall, type: number): void {
+    // No closures in here: with one, a context would be made for every call.
+    if (!this.handlers.slots.hasRoom(call.origin.share) && call.definition?.name !== ARRIVE) {
+      this.startLater(call, type, this.handlers.slots);
+      return;
+    }
+    if (call.state === 'over') return;
+    if (this.handlers.stallGuard.inDoubt && this.startsHeld(call, type)) return;
+    if (call.peer.sender.congested) {
+      this.startLater(call, type, undefined);
+      return;
+    }
+    const definition = call.definition as Definition;
+    call.state = 'running';
+    this.environment.observers.current?.handling?.(call);
+    if (definition.name !== ARRIVE) {
+      call.counted = true;
+      this.handlers.slots.take(call);
+      this.handlers.active++;
+    }
+    if (call.key !== undefined) {
+      this.once(call, definition, type);
+      return;
+    }
+    if (definition.scope && (call.flags & FrameFlag.STREAM) === 0) {
+      this.startInScope(call, definition, type);
+      return;
+    }
+    let result: unknown;
+    let later: Promise<unknown> | undefined;
+    try {
+      result = this.run(definition, call);
+      later = promiseOf(result);
+    } catch (error) {
+      this.handlers.fail(call, error);
+      return;
+    }
+    if (later === undefined) this.complete(call, result, type);
+    else this.completeLater(call, later, type);
+  }
+
+  private startsHeld(call: InboundCall, type: number): boolean {
+    return this.handlers.isHeld(call, () => this.start(call, type));
+  }
+
+  /** When a slot is free, or else when its peer takes answers again. */
+  private startLater(call: InboundCall, type: number, slots: ConcurrencyLimit | undefined): void {
+    if (call.id !== 0) call.origin.open.set(call.id, call);
+    const start = (): void => this.start(call, type);
+    if (slots === undefined) call.peer.sender.whenClear(start);
+    else slots.wait(call.origin.share, start);
+  }
+
+  private completeLater(call: InboundCall, later: Promise<unknown>, type: number): void {
+    if (call.id !== 0) call.origin.open.set(call.id, call);
+    later.then(
+      (value) => this.complete(call, value, type),
+      (error: unknown) => this.handlers.fail(call, error),
+    );
+  }
+
+  /**
+   * The scope ends when the answer is written: what arrived, what was made and what was answered goes back to the pool then, unless it
+   * was kept or was there before. Left to the collector, every large echo lands in fresh memory, at a third of the speed.
+   */
+  private startInScope(call: InboundCall, definition: Definition, type: number): void {
+    let later: Promise<unknown> | undefined;
+    try {
+      later = callScope(this.environment.agent, call, () => {
+        const result = invokeAdopted(definition, call.takeArgs());
+        const promise = promiseOf(result);
+        if (promise === undefined) {
+          this.complete(call, result, type);
+          return undefined;
+        }
+        if (call.id !== 0) call.origin.open.set(call.id, call);
+        return promise.then((value) => this.complete(call, value, type));
+      });
+    } catch (error) {
+      this.handlers.fail(call, error);
+      return;
+    }
+    later?.catch((error: unknown) => this.handlers.fail(call, error));
+  }
+
+  /** A call with a key: joins the one that runs under it, or gets its outcome. */
+  private once(call: InboundCall, definition: Definition, type: number): void {
+    if (call.id !== 0) call.origin.open.set(call.id, call);
+    const run = async (began: () => void): Promise<RpcMessage> => {
+      if (!call.holdsSlot) await this.handlers.takeSlot(call);
+      began();
+      return this.handlers.replyMessage(call.peer, type, await this.run(definition, call), () => definition.name);
+    };
+    const rest = (): void => this.handlers.slots.release(call);
+    this.idempotency.run({ call, name: definition.name, digest: call.digest, run, rest }).then(
+      (reply) => this.handlers.reply(call, reply),
+      (error: unknown) => this.handlers.fail(call, error),
+    );
+  }
+
+  private run(definition: Definition, call: InboundCall): unknown {
+    const { agent } = this.environment;
+    const args = call.takeArgs();
+    if (definition.origin === 'builtin') this.environment.checkResult(definition, args);
+    // Tensor operations look at nothing ambient but what is at the root already.
+    if (definition.name.startsWith('aten::')) return invoke(definition, args);
+    return runCall(agent, call, undefined, () =>
+      definition.scope ? runInScope(definition, args) : invoke(definition, args),
+    );
+  }
+
+  private complete(call: InboundCall, value: unknown, type: number): void {
+    if ((call.flags & FrameFlag.STREAM) !== 0) {
+      if (call.id !== 0) call.origin.open.set(call.id, call);
+      pumpStream(this.handlers, call, value).then(
+        () => this.handlers.over(call),
+        (error: unknown) => this.handlers.fail(call, error),
+      );
+      return;
+    }
+    if (call.aborted || (call.flags & FrameFlag.ONEWAY) !== 0) {
+      this.handlers.over(call);
+      return;
+    }
+    try {
+      if (isGenerator(value))
+        throw new RpcError('failed-precondition', 'a generator is called with rpcStream()', { executed: 'yes' });
+      if (!this.handlers.answers.result(call, replyTypeOf(type), value)) return;
+    } catch (error) {
+      this.handlers.fail(call, error);
+      return;
+    }
+    this.handlers.over(call);
+  }
+}
