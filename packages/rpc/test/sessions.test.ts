@@ -64,7 +64,7 @@ describe('a link that breaks', () => {
       new RpcError('unavailable', 'w0 cannot be reached', { executed });
     peer.reset(unreachable('no'));
     const given = failure(at(1).run(() => barrier()));
-    (at(1) as Agent).caller.failAll(peer, unreachable);
+    (at(1) as Agent).caller.calls.failAll(peer, unreachable);
     expect(rpcInfo(await given)?.code).toBe('barrier-broken');
     // Over the next link everything comes that was sent before.
     expect(await at(1).run(() => rpcSync('w0', echo, [2]))).toBe(2);

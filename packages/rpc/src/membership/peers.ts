@@ -1,22 +1,16 @@
 /** @file The other workers, as one agent knows them: their links, their signs of life, and what a change of the view does. */
 import { runAtRoot } from '@backwire/tensor/internal';
-import {
-  bufferPool,
-  controlProto,
-  encodeProto,
-  FrameKind,
-  MessageType,
-  type handshakeProto,
-} from '@backwire/wire/internal';
+import { controlProto, encodeProto, FrameKind, MessageType } from '@backwire/wire/internal';
 import { FailureDetector } from './failure-detector.ts';
+import { endOf, FormerMembers, type EndCode } from './former-members.ts';
+import { PeerTimers } from './peer-timers.ts';
+import { Reception } from './reception.ts';
 import type { OpenCalls } from '../client/open-calls.ts';
 import type { ExtendedEnvironment } from '../extensions/chain.ts';
 import { RpcError, type Executed } from '../base/errors.ts';
 import type { Group } from './group.ts';
 import type { StoreState } from './group-store.ts';
-import { ACK_MS, MAX_FORMER_MEMBERS, MAX_PENDING_HELLOS } from '../base/limits.ts';
-import { Link, type LinkOwner } from '../session/link.ts';
-import { Peer, PROTOCOL_VERSION, type PeerOwner } from '../session/peer.ts';
+import { Peer, type PeerOwner } from '../session/peer.ts';
 import type { StallGuard } from '../server/stall-guard.ts';
 import type { FrameHandler } from '../session/receiver.ts';
 import { unref } from '../base/platform.ts';
@@ -35,22 +29,6 @@ import type { Knock } from '../transports/knock.ts';
 import type { Connection } from '../transports/transport.ts';
 import { namesText } from '../base/names-text.ts';
 import { WorkerInfo, type To } from '../base/worker-info.ts';
-
-/** Receive memory that was not used for so long goes back to the system. */
-const POOL_SWEEP_MS = 30_000;
-/** Memory of a session on which nothing was sent for so long goes back to its pool. */
-const REST_MS = 1_000;
-
-/** Owns links on which nothing may come but a HELLO, or nothing at all. */
-const SILENT: LinkOwner = {
-  handshake: (link) => link.refuse('protocol-error', 'a HELLO was sent twice'),
-  resumed: (link) => link.end(),
-  frame: () => undefined,
-  body: () => undefined,
-  bodyEnd: () => undefined,
-  batch: () => undefined,
-  closed: () => undefined,
-};
 
 export interface PeersOptions {
   readonly environment: ExtendedEnvironment;
@@ -76,12 +54,6 @@ export interface PeersOptions {
 /** How long a fresh view is waited for. */
 const FRESH_MS = 1_000;
 
-/** One that was a member, and how that ended. */
-interface Former {
-  readonly worker: WorkerInfo;
-  readonly code: 'peer-died' | 'unavailable';
-}
-
 export class Peers implements PeerOwner {
   private readonly options: PeersOptions;
   private readonly self: ViewMember;
@@ -90,19 +62,12 @@ export class Peers implements PeerOwner {
   private readonly stallGuard: StallGuard;
   private readonly byName = new Map<string, Peer>();
   private readonly byId: (Peer | undefined)[] = [];
-  /** How the latest life of each worker ended that is no member any more, by name. */
-  private readonly former = new Map<string, Former>();
+  private readonly former = new FormerMembers();
   /** This worker, for calls to itself: they take the same way as all others, over a connection inside the process. */
   private readonly loop: { readonly out: Peer; readonly in: Peer };
   private readonly detector: FailureDetector;
-  private readonly hellos = new Set<Link>();
-  private readonly wanting = new Set<Peer>();
-  private readonly acks = new Set<Peer>();
-  private wakeTimer: NodeJS.Timeout | undefined;
-  private wakeAt = Infinity;
-  private ackTimer: NodeJS.Timeout | undefined;
-  private sweepTimer: NodeJS.Timeout | undefined;
-  private restTimer: NodeJS.Timeout | undefined;
+  private readonly reception: Reception;
+  private readonly timers: PeerTimers;
   private closed = false;
 
   constructor(options: PeersOptions, self: ViewMember) {
@@ -122,6 +87,13 @@ export class Peers implements PeerOwner {
       onUnreachable: (peer, text) => this.failUnreachable(peer, text),
       onFenced: (why) => options.onFenced(why),
     });
+    this.reception = new Reception({
+      environment,
+      membership,
+      peerNamed: (name) => this.byName.get(name),
+      refresh: () => group.refresh(),
+    });
+    this.timers = new PeerTimers({ now: () => environment.now(), peers: () => this.byName.values() });
     this.announce(self);
     const [a, b] = memoryPair([`memory://${self.name}/out`, `memory://${self.name}/in`]);
     this.loop = { out: new Peer(this.environment, this, self), in: new Peer(this.environment, this, self) };
@@ -141,20 +113,19 @@ export class Peers implements PeerOwner {
       if (to === self.name) return this.loop.out;
       const peer = this.byName.get(to);
       if (peer !== undefined) return peer;
-      throw this.missing(`name ${to}`, this.former.get(to));
+      throw this.missing(`name ${to}`, to);
     }
     if (to instanceof WorkerInfo) {
       const peer = to.name === self.name ? this.loop.out : this.byName.get(to.name);
       if (peer !== undefined && peer.worker.id === to.id) return peer;
-      const former = this.former.get(to.name);
-      throw this.missing(`name ${to.name}`, former?.worker.id === to.id ? former : undefined);
+      throw this.missing(`name ${to.name}`, to);
     }
     if (typeof to !== 'number' || !Number.isInteger(to))
       throw new RpcError('invalid-argument', `Cannot get WorkerInfo from name ${String(to)}`);
     if (to === self.id) return this.loop.out;
     const peer = this.byId[to];
     if (peer !== undefined) return peer;
-    throw this.missing(`id ${to}`, this.formerId(to));
+    throw this.missing(`id ${to}`, to);
   }
 
   /** All other members. */
@@ -227,37 +198,13 @@ export class Peers implements PeerOwner {
 
   /** Someone connected and has proved that it is `claim`, a name and an incarnation. */
   welcome(connection: Connection, claim: string): void {
-    if (this.closed) {
-      connection.destroy();
-      return;
-    }
-    if (this.hellos.size >= MAX_PENDING_HELLOS)
-      for (const oldest of this.hellos) {
-        oldest.end();
-        this.hellos.delete(oldest);
-        break;
-      }
-    const doorman: LinkOwner = {
-      ...SILENT,
-      handshake: (from, step) => this.handshake(from, step, claim),
-      closed: (gone) => void this.hellos.delete(gone),
-    };
-    const link = new Link(connection, doorman, this.environment.slabs, this.environment.wireLimits);
-    this.hellos.add(link);
-    link.start();
+    this.reception.welcome(connection, claim);
   }
 
   /** Starts to watch over peers. */
   start(): void {
     this.detector.start();
-    this.sweepTimer = runAtRoot(() => setInterval(() => bufferPool.sweep(), POOL_SWEEP_MS));
-    unref(this.sweepTimer);
-    this.restTimer = runAtRoot(() =>
-      setInterval(() => {
-        for (const peer of this.byName.values()) peer.sender.rest();
-      }, REST_MS),
-    );
-    unref(this.restTimer);
+    this.timers.start();
   }
 
   // PeerOwner
@@ -279,18 +226,11 @@ export class Peers implements PeerOwner {
   }
 
   ackDue(peer: Peer): void {
-    this.acks.add(peer);
-    this.ackTimer ??= unref(runAtRoot(() => setTimeout(() => this.sendAcks(), ACK_MS)));
+    this.timers.ackDue(peer);
   }
 
   timerChanged(peer: Peer): void {
-    const { timerAt } = peer.connector;
-    if (timerAt === Infinity) {
-      this.wanting.delete(peer);
-      return;
-    }
-    this.wanting.add(peer);
-    if (timerAt < this.wakeAt) this.armWake(timerAt);
+    this.timers.timerChanged(peer);
   }
 
   linkUp(peer: Peer, first: boolean): void {
@@ -368,61 +308,17 @@ export class Peers implements PeerOwner {
 
   close(): void {
     this.closed = true;
-    clearTimeout(this.wakeTimer);
-    clearTimeout(this.ackTimer);
+    this.timers.close();
     this.detector.close();
-    clearInterval(this.sweepTimer);
-    clearInterval(this.restTimer);
-    for (const link of this.hellos) link.end();
-    this.hellos.clear();
+    this.reception.close();
     for (const peer of this.sessions()) peer.close();
-  }
-
-  /** A link says whose it is. */
-  private handshake(link: Link, step: NonNullable<handshakeProto.Handshake['step']>, claim: string): void {
-    this.hellos.delete(link);
-    const identity = step.$case === 'hello' ? step.value.identity : undefined;
-    if (identity === undefined) {
-      link.refuse('protocol-error', 'a HELLO was due');
-      return;
-    }
-    const { environment } = this;
-    if (identity.minVersion > PROTOCOL_VERSION || identity.maxVersion < PROTOCOL_VERSION) {
-      link.refuse('version-mismatch', `this side speaks version ${PROTOCOL_VERSION}`);
-    } else if (`${identity.name}#${identity.incarnation}` !== claim)
-      link.refuse('unauthenticated', 'another worker than the one that proved itself');
-    else if (identity.group !== environment.group) link.refuse('permission-denied', 'another group');
-    else if (identity.peerIncarnation !== environment.incarnation)
-      link.refuse('unavailable', 'another life of this worker was meant');
-    else this.introduce(link, identity);
-  }
-
-  private introduce(link: Link, identity: handshakeProto.Identity): void {
-    const known = this.byName.get(identity.name);
-    if (known?.incarnation === identity.incarnation) {
-      known.hello(link, identity);
-      return;
-    }
-    // Its view may be newer than this one.
-    link.handTo(SILENT);
-    this.hellos.add(link);
-    const settle = (): void => {
-      this.hellos.delete(link);
-      const peer = this.byName.get(identity.name);
-      if (link.state === 'closed') return;
-      if (peer?.incarnation === identity.incarnation) peer.hello(link, identity);
-      else if (this.options.membership.stored.epoch >= identity.epoch)
-        link.refuse('fenced', 'the group has no such member');
-      else link.refuse('unavailable', 'this worker does not know the newest view', 100);
-    };
-    this.options.group.refresh().then(settle, settle);
   }
 
   private add(member: ViewMember): void {
     this.announce(member);
     const peer = new Peer(this.environment, this, member);
     this.byName.set(member.name, peer);
-    this.former.delete(member.name);
+    this.former.forget(member.name);
     this.byId[member.id] = peer;
     // The others cannot dial a worker without an address: it dials them, so that they can call it.
     if (this.self.endpoints.length === 0) peer.want();
@@ -436,42 +332,26 @@ export class Peers implements PeerOwner {
   }
 
   /** Ends the session with one that is gone, and fails what waits for it. */
-  private cut(member: ViewMember, code: 'peer-died' | 'unavailable'): void {
+  private cut(member: ViewMember, code: EndCode): void {
     const peer = this.byName.get(member.name);
     if (peer === undefined || peer.incarnation !== member.incarnation) return;
     this.byName.delete(member.name);
     if (this.byId[member.id] === peer) this.byId[member.id] = undefined;
-    this.wanting.delete(peer);
-    this.acks.delete(peer);
+    this.timers.forget(peer);
     this.detector.forget(peer);
     this.stallGuard.forget(peer);
     const text = endOf(member.name, code);
-    this.remember({ worker: peer.worker, code });
+    this.former.remember(peer.worker, code);
     this.calls.failAll(peer, (executed) => new RpcError(code, text, { executed, peer: peer.worker }), true);
     peer.close();
   }
 
-  private remember(former: Former): void {
-    const { name } = former.worker;
-    this.former.delete(name);
-    this.former.set(name, former);
-    if (this.former.size <= MAX_FORMER_MEMBERS) return;
-    for (const oldest of this.former.keys()) {
-      this.former.delete(oldest);
-      break;
-    }
-  }
-
-  private formerId(id: number): Former | undefined {
-    for (const former of this.former.values()) if (former.worker.id === id) return former;
-    return undefined;
-  }
-
   /** Why nobody is there; in PyTorch's words, and with what became of one that was. */
-  private missing(what: string, former: Former | undefined): RpcError {
+  private missing(what: string, to: To): RpcError {
     const { self, refusal } = this.environment;
     if (refusal === 'fenced') return new RpcError('fenced', 'the group has removed this worker');
     const text = `name:${self.name},rank:${self.id} could not find destination ${what}`;
+    const former = this.former.find(to);
     if (former === undefined) return new RpcError('not-found', `${text}; ${this.known()}`);
     const { worker, code } = former;
     return new RpcError(code, `${endOf(worker.name, code)}; ${text}`, { peer: worker });
@@ -487,29 +367,6 @@ export class Peers implements PeerOwner {
     const peer = this.byName.get(life.slice(0, life.lastIndexOf('#')));
     return peer !== undefined && lifeOf(peer.member) === life ? peer : undefined;
   }
-
-  private sendAcks(): void {
-    this.ackTimer = undefined;
-    for (const peer of this.acks) if (peer.sender.session.ackAt() !== Infinity) peer.sender.sendAck();
-    this.acks.clear();
-  }
-
-  private armWake(at: number): void {
-    clearTimeout(this.wakeTimer);
-    this.wakeAt = at;
-    this.wakeTimer = runAtRoot(() =>
-      setTimeout(() => this.wake(), Math.max(1, Math.ceil(at - this.environment.now()))),
-    );
-  }
-
-  private wake(): void {
-    this.wakeAt = Infinity;
-    const now = this.environment.now();
-    for (const peer of [...this.wanting]) if (peer.connector.timerAt <= now) peer.tick(now);
-    let next = Infinity;
-    for (const peer of this.wanting) next = Math.min(next, peer.connector.timerAt);
-    if (next !== Infinity && next < this.wakeAt) this.armWake(next);
-  }
 }
 
 function sendDrain(peer: Peer): void {
@@ -521,8 +378,4 @@ function sendDrain(peer: Peer): void {
 
 function asMember(member: { readonly name: string; readonly id: number; readonly incarnation: number }): Member {
   return { worker: new WorkerInfo(member.name, member.id), incarnation: member.incarnation };
-}
-
-function endOf(name: string, code: Former['code']): string {
-  return code === 'peer-died' ? `worker '${name}' died` : `worker '${name}' has left the group`;
 }

@@ -269,7 +269,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
       return;
     }
     this.endOldLink();
-    const known = sameToken(identity.session, this.token);
+    const known = sameBytes(identity.session, this.token);
     if (this.agreed && !known && this.sender.session.hasDelivered) {
       link.refuse('failed-precondition', 'this side knows another session');
       this.connector.linkLost(this.environment.now());
@@ -376,7 +376,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     if (identity === undefined || identity.name !== this.worker.name || identity.incarnation !== this.incarnation) {
       throw protocolError('another worker answered');
     }
-    if (!sameToken(identity.session, this.token)) throw protocolError('another session was answered');
+    if (!sameBytes(identity.session, this.token)) throw protocolError('another session was answered');
     clearTimeout(dial.timer);
     this.dialing = undefined;
     dial.leave();
@@ -494,8 +494,4 @@ const hellos = new WeakMap<Link, handshakeProto.Identity>();
 
 function nothing(): void {
   // It has not stood in line.
-}
-
-function sameToken(a: Uint8Array, b: Uint8Array): boolean {
-  return sameBytes(a, b);
 }
