@@ -120,7 +120,7 @@ describe('a worker that leaves', () => {
     const before = peer.sender.session.lastSent;
     const crossing = a.run(() => failure(rpcSync('b', note, ['crossing'])));
     peer.lastServed = before;
-    (a as Agent).caller.failAll(peer, (executed) => new RpcError('unavailable', 'cut', { executed }));
+    (a as Agent).caller.calls.failAll(peer, (executed) => new RpcError('unavailable', 'cut', { executed }));
     expect([await crossing, await kept]).toMatchObject([{ executed: 'no' }, { executed: 'maybe' }]);
     release();
     await b.shutdown({ graceful: false });
