@@ -98,7 +98,11 @@ export function rpcStream<A extends unknown[], I>(
   const items = options?.highWaterItems ?? DEFAULT_HIGH_WATER_ITEMS;
   if (!Number.isInteger(items) || items < 1 || items > MAX_HIGH_WATER_ITEMS)
     throw new RangeError(`highWaterItems must be positive and at most ${MAX_HIGH_WATER_ITEMS}, got ${items}`);
-  const stream = new StreamReader(agent.caller.calls, items, checkTimeoutMs(options?.idleTimeoutMs ?? 0, 'idleTimeoutMs'));
+  const stream = new StreamReader(
+    agent.caller.calls,
+    items,
+    checkTimeoutMs(options?.idleTimeoutMs ?? 0, 'idleTimeoutMs'),
+  );
   const name = nameOf(fn);
   checkArguments(args, name);
   const label = { kind: 'stream' as const, name };

@@ -144,28 +144,31 @@ describe('estimates', () => {
     expect(estimate).toBeLessThanOrEqual(4 * made + 1_000);
   });
 
-  it.each([1, 2, 3, 100, 112])('are no less than a third of what is made of whatever a peer may send (seed %i)', (seed) => {
-    const draw = draws(seed);
-    let ran = 0;
-    for (let i = 0; i < 8_000; i++) {
-      const operation = operations[draw(operations.length)]!;
-      const args = Array.from({ length: 1 + draw(4) }, () => anyArgument(draw));
-      let made: unknown;
-      try {
-        // What it makes on the way is its own: the estimate is of what it gives.
-        if (estimateResult(operation[rpcName], args) > 64 * MIB) continue;
-        made = tensors.scope(() => operation(...args));
-      } catch {
-        continue; // it takes something else
+  it.each([1, 2, 3, 100, 112])(
+    'are no less than a third of what is made of whatever a peer may send (seed %i)',
+    (seed) => {
+      const draw = draws(seed);
+      let ran = 0;
+      for (let i = 0; i < 8_000; i++) {
+        const operation = operations[draw(operations.length)]!;
+        const args = Array.from({ length: 1 + draw(4) }, () => anyArgument(draw));
+        let made: unknown;
+        try {
+          // What it makes on the way is its own: the estimate is of what it gives.
+          if (estimateResult(operation[rpcName], args) > 64 * MIB) continue;
+          made = tensors.scope(() => operation(...args));
+        } catch {
+          continue; // it takes something else
+        }
+        ran++;
+        // Values often come with their positions, which are int64.
+        const most = 3 * estimateResult(operation[rpcName], args) + 64;
+        if (bytesOf(made) > most)
+          expect.fail(`${operation[rpcName]} of ${shown(args)}: ${bytesOf(made)} bytes, not ${most}`);
       }
-      ran++;
-      // Values often come with their positions, which are int64.
-      const most = 3 * estimateResult(operation[rpcName], args) + 64;
-      if (bytesOf(made) > most)
-        expect.fail(`${operation[rpcName]} of ${shown(args)}: ${bytesOf(made)} bytes, not ${most}`);
-    }
-    expect(ran).toBeGreaterThan(500);
-  });
+      expect(ran).toBeGreaterThan(500);
+    },
+  );
 
   it('of methods of tensors are those of the operations', () => {
     expect(estimateResult('outer', [f(30), f(40)])).toBe(4_800);

@@ -7,7 +7,7 @@ import type { ExtendedEnvironment } from '../extensions/chain.ts';
 import type { RpcMessage } from '../extensions/extension.ts';
 import { ARRIVE } from '../protocol/meetings.ts';
 import type { ConcurrencyLimit } from './concurrency-limit.ts';
-import { invokeAdopted, isGenerator, promiseOf, runInScope } from './handler.ts';
+import { invokeAdopted, isGenerator, promiseOf, runHandler } from './handler.ts';
 import { replyTypeOf, type Handlers } from './handlers.ts';
 import type { Idempotency } from './idempotency.ts';
 import type { InboundCall } from './inbound-call.ts';
@@ -131,9 +131,7 @@ export class CallRunner {
     if (definition.origin === 'builtin') this.environment.checkResult(definition, args);
     // Tensor operations look at nothing ambient but what is at the root already.
     if (definition.name.startsWith('aten::')) return invoke(definition, args);
-    return runCall(agent, call, undefined, () =>
-      definition.scope ? runInScope(definition, args) : invoke(definition, args),
-    );
+    return runCall(agent, call, undefined, () => runHandler(definition, args));
   }
 
   private complete(call: InboundCall, value: unknown, type: number): void {

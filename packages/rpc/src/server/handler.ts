@@ -14,6 +14,11 @@ export function runInScope(definition: Definition, args: readonly unknown[]): un
   return scope(() => invokeAdopted(definition, args));
 }
 
+/** Runs a handler, in a scope of its own where it wants one. */
+export function runHandler(definition: Definition, args: readonly unknown[]): unknown {
+  return definition.scope ? runInScope(definition, args) : invoke(definition, args);
+}
+
 /** The tensors and references in the arguments are the scope's from now on. Looked at one by one: most are tensors themselves, or hold none. */
 export function adoptArguments(args: readonly unknown[]): void {
   for (const arg of args) {

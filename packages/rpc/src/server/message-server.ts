@@ -3,7 +3,6 @@ import type { Tensor } from '@backwire/tensor';
 import { runClean } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
 import { FrameFlag, MessageType } from '@backwire/wire/internal';
-import { invoke } from '../base/definitions.ts';
 import { RpcError } from '../base/errors.ts';
 import { system } from '../base/system-error.ts';
 import { decodeFailed } from '../base/unsent.ts';
@@ -15,7 +14,7 @@ import type { Peer } from '../session/peer.ts';
 import { messageOf } from '../session/receiver.ts';
 import { digestOf } from './call-digest.ts';
 import type { CallReader, ReadCall } from './call-reader.ts';
-import { runInScope } from './handler.ts';
+import { runHandler } from './handler.ts';
 import type { Handlers } from './handlers.ts';
 import type { Idempotency } from './idempotency.ts';
 import type { InboundCall } from './inbound-call.ts';
@@ -123,7 +122,7 @@ export class MessageServer {
     }
     began?.();
     try {
-      return await (definition.scope ? runInScope(definition, args) : invoke(definition, args));
+      return await runHandler(definition, args);
     } catch (error) {
       if (typeof error === 'object' && error !== null) this.thrown.add(error);
       throw error;

@@ -20,7 +20,7 @@ export type Started = { readonly adapter: string } | { readonly error: string };
 export type Answer = { readonly bytes: Uint8Array } | { readonly error: string };
 
 /** What the thread uses of a port of Node, whose types no declaration of this package may need. */
-export interface ThreadPort {
+interface ThreadPort {
   on(event: 'message', listener: (command: Command) => void): unknown;
   postMessage(answer: Answer | Started, transfer?: readonly ArrayBuffer[]): void;
 }
