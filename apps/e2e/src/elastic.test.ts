@@ -1,4 +1,4 @@
-/** @file An elastic run of the main job: two trainers, a third joins, one is killed, and the training reaches its accuracy. */
+/** @file An elastic run of the main job: two trainers, a third joins, one is killed, and the training reaches its accuracy; who comes too late ends. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -41,6 +41,18 @@ afterEach(async () => {
   rmSync(out, { recursive: true, force: true });
 });
 
+/** A worker that no launcher started, in a group whose store is a file. */
+function lateWorker(rank: number): Promise<{ code: number | null; printed: string }> {
+  const node = ['--import', 'tsx', '--conditions=@backwire/source', worker, '--elastic', '--out', out];
+  const child = spawn(process.execPath, node, {
+    env: { ...process.env, RANK: String(rank), BACKWIRE_STORE: `file://${join(out, 'group')}` },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let printed = '';
+  child.stdout.on('data', (chunk: Buffer) => (printed += chunk.toString()));
+  return new Promise((done) => child.once('close', (code) => done({ code, printed })));
+}
+
 /** The process that is this rank of this run. */
 function pidOf(rank: number, runId: string): number {
   const found = readdirSync('/proc').find((pid) => {
@@ -64,7 +76,7 @@ it.skipIf(process.platform !== 'linux')(
     const endpoint = `127.0.0.1:${await freePort()}`;
     const flags = ['--membership', 'dynamic', '--nnodes', '1:3', '--rdzv-backend', 'c10d', '--rdzv-endpoint', endpoint];
     const all = [...flags, '--rdzv-id', runId, '--rdzv-conf', 'last_call_timeout=0', '--max-restarts', '1'];
-    const job = ['--trainers', '2', '--epochs', '6', '--limit', '16000', '--out', out];
+    const job = ['--trainers', '2', '--epochs', '6', '--limit', '48000', '--out', out];
     // Coordinator, server and two trainers; then one more trainer, as from another machine.
     const first = new Launcher([...all, '--nproc-per-node', '4'], job);
     await first.sees(/epoch 1 of 6/);
@@ -95,5 +107,13 @@ it.skipIf(process.platform !== 'linux')(
     expect(log).toMatch(/elastic: trainer3 joined, 3 train/);
     const { testAccuracy } = JSON.parse(readFileSync(join(out, 'summary.json'), 'utf8')) as { testAccuracy: number };
     expect(testAccuracy).toBeGreaterThan(0.9);
+  },
+);
+
+it.skipIf(process.platform !== 'linux')(
+  'a trainer that comes when all have gone ends, and says why',
+  { timeout: 120_000 },
+  async () => {
+    expect(await lateWorker(5)).toEqual({ code: 0, printed: 'elastic: no coordinator in 20 s: the run is over\n' });
   },
 );

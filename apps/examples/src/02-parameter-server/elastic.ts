@@ -1,4 +1,5 @@
 /** @file Training with trainers that come and go: the coordinator hands out small parts of each epoch to whoever is there. */
+import { setTimeout as delay } from 'node:timers/promises';
 import { currentAgent, getWorkerInfos, rpcAsync, rpcFunction, rpcInfo, type RpcErrorCode } from '@backwire/rpc';
 import { remote, type RRef } from '@backwire/rref';
 import { RemoteModule } from '@backwire/dist-autograd';
@@ -17,6 +18,8 @@ import { WorkQueue } from './work-queue.ts';
 const BATCHES_A_PART = 10;
 /** How long the run waits for a worker before it gives up, in milliseconds. */
 const PATIENCE_MS = 120_000;
+/** How long a worker that only serves looks for the coordinator, in milliseconds. One that is started in another's place may come when all is done. */
+const LOOK_MS = 20_000;
 /** What a call to a worker that is gone, or about to go, fails with. */
 const GONE: ReadonlySet<RpcErrorCode> = new Set<RpcErrorCode>(['peer-died', 'owner-died', 'unavailable', 'draining']);
 
@@ -34,6 +37,10 @@ const tellOver = rpcFunction('examples/over', () => end());
 
 /** What every worker but the coordinator does in an elastic run: it is called, until the run is over. */
 export async function serveElastically(): Promise<void> {
+  if (!(await hasCoordinator())) {
+    process.stdout.write(`elastic: no coordinator in ${LOOK_MS / 1000} s: the run is over\n`);
+    return;
+  }
   const gone = new Promise<never>((_, fail) => {
     const ended = (how: string) => (worker: { readonly name: string }) => {
       if (worker.name === COORDINATOR) fail(new Error(`the coordinator ${how} before the run was over`));
@@ -42,6 +49,24 @@ export async function serveElastically(): Promise<void> {
     currentAgent().on('peer-left', ended('left'));
   });
   await Promise.race([over, gone]);
+}
+
+async function hasCoordinator(): Promise<boolean> {
+  const isThere = (): boolean => getWorkerInfos().some(({ name }) => name === COORDINATOR);
+  if (isThere()) return true;
+  const stop = new AbortController();
+  const seen = new Promise<void>((resolve) =>
+    currentAgent().on('peer-joined', () => isThere() && resolve(), { signal: stop.signal }),
+  );
+  try {
+    return await Promise.race([
+      seen.then(() => true),
+      over.then(() => true),
+      delay(LOOK_MS, false, { signal: stop.signal }),
+    ]);
+  } finally {
+    stop.abort();
+  }
 }
 
 /** The whole run, as the coordinator sees it. `options.trainers` is how many it waits for before it begins. */
