@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect } from 'vitest';
 import { createAgent, type RpcAgent } from '@backwire/rpc';
 import { rrefs } from '@backwire/rref';
-import { tensor, type Tensor } from '@backwire/tensor';
+import { rand, tensor, type Tensor } from '@backwire/tensor';
 import { distAutograd, distAutogradDebugInfo } from '../src/index.ts';
 
 /** Starts `count` agents `w0`, `w1`, … before the tests of a file and ends them after. */
@@ -25,6 +25,11 @@ export function useAgents(group: string, count: number): { at<T>(rank: number, f
 export function leaf(shape: number[], value: number): Tensor {
   const size = shape.reduce((a, b) => a * b, 1);
   return tensor(new Float32Array(size).fill(value), { shape, requiresGrad: true });
+}
+
+/** A leaf of this shape with random values. */
+export function randomLeaf(...shape: number[]): Tensor {
+  return rand(shape, { requiresGrad: true });
 }
 
 /** A tensor of this shape filled with `value`. */

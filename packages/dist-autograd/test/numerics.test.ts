@@ -1,57 +1,14 @@
+/** @file Gradients across workers, worked out by hand; and how a pass goes: roots, outputs, contexts, drivers, hooks. */
 import { describe, expect, it } from 'vitest';
 import { getWorkerInfo, rpcAsync, rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
 import { createRRef, remote, type RRef } from '@backwire/rref';
-import {
-  add,
-  manualSeed,
-  matmul,
-  mul,
-  nn,
-  rand,
-  rpcName,
-  runBackward,
-  sparseCooTensor,
-  stack,
-  tensor,
-  type Tensor,
-} from '@backwire/tensor';
+import { add, mul, rand, rpcName, runBackward, type Tensor } from '@backwire/tensor';
 import { gradEdge, runWith } from '@backwire/tensor/internal';
-import { filled, leaf, useAgents } from './agents.ts';
+import { filled, leaf, randomLeaf, useAgents } from './agents.ts';
 import { backward, context, getGradients } from '../src/index.ts';
 
 const { at } = useAgents('numerics', 4);
 
-/** A random leaf. */
-const random = (...shape: number[]): Tensor => {
-  const t = rand(shape);
-  t.requiresGrad = true;
-  return t;
-};
-
-type Binary = typeof add;
-type Run = (op: Binary, a: Tensor, b: Tensor) => Promise<Tensor>;
-const rpcRun: Run = (op, a, b) => rpcSync('w1', op, [a, b]);
-const remoteRun: Run = (op, a, b) => remote('w1', op, [a, b]).toHere();
-
-/** Gradients in a context are those in `.grad` of the same program run here, but for the order of sums. */
-async function sameAsLocal(leaves: Tensor[], program: (run: Run) => Promise<Tensor>, run: Run): Promise<void> {
-  const root = await program(async (op, a, b) => op(a, b));
-  runBackward([root]);
-  const expected = leaves.map((t) => t.grad as Tensor);
-  for (const t of leaves) t.grad = null;
-  await context(async (id) => {
-    const loss = await program(run);
-    await backward(id, [loss]);
-    const grads = getGradients(id);
-    for (const [i, t] of leaves.entries()) expect(grads.get(t)?.toDense().allClose(expected[i]!.toDense())).toBe(true);
-    expect(leaves.every((t) => t.grad === null)).toBe(true);
-  });
-}
-
-const complicated = rpcFunction('numerics/complicated', (a: Tensor, b: Tensor) => {
-  const c = a.mul(b);
-  return c.mul(a).add(c.relu()).exp();
-});
 const shardLoss = rpcFunction('numerics/shardLoss', (x: Tensor, weight: Tensor) =>
   x.matmul(weight.transpose(0, 1)).select(1, 0).square().sum(),
 );
@@ -81,86 +38,12 @@ const useWeight = rpcFunction('numerics/useWeight', async (weight: RRef<Tensor>,
 );
 const contextSize = rpcFunction('numerics/contextSize', (id: bigint) => getGradients(id).size);
 
-describe.each([
-  ['rpc', rpcRun],
-  ['remote', remoteRun],
-] as const)('gradients are those of one process, by %s', (_, run) => {
-  it('through one hop', () =>
-    at(0, () => {
-      const [a, b] = [random(3, 3), random(3, 3)];
-      return sameAsLocal([a, b], async (r) => (await r(add, a, b)).sum(), run);
-    }));
-
-  it('through many round trips', () =>
-    at(0, () => {
-      const [a, b] = [random(2, 2), random(2, 2)];
-      return sameAsLocal(
-        [a, b],
-        async (r) => {
-          let t = await r(add, a, b);
-          for (const op of [mul, matmul, add, mul, matmul] as Binary[]) t = await r(op, t, b);
-          return t.sum();
-        },
-        run,
-      );
-    }));
-
-  it('with different shapes', () =>
-    at(0, () => {
-      const ts = [random(4, 6), random(6, 3), random(3, 5), random(5, 1)] as [Tensor, Tensor, Tensor, Tensor];
-      return sameAsLocal(
-        ts,
-        async (r) => {
-          const left = await r(matmul as unknown as Binary, ts[0], ts[1]);
-          const right = await r(matmul as unknown as Binary, ts[2], ts[3]);
-          return (await r(matmul as unknown as Binary, left, right)).sum();
-        },
-        run,
-      );
-    }));
-
-  it('with different dtypes', () =>
-    at(0, () => {
-      const a = random(3);
-      const b = tensor([1, 2, 3], { dtype: 'float64', requiresGrad: true });
-      return sameAsLocal([a, b], async (r) => (await r(mul, a, b)).sum(), run);
-    }));
-
-  it('of sent tensors that are used in part', () =>
-    at(0, () => {
-      const ts = [random(2, 2), random(2, 2), random(2, 2)] as [Tensor, Tensor, Tensor];
-      return sameAsLocal(
-        ts,
-        async (r) => {
-          const all = await r(mul, stack(ts), leaf([1], 2).detach());
-          return (await r(matmul as unknown as Binary, all.select(0, 0), all.select(0, 2))).sum();
-        },
-        run,
-      );
-    }));
-
-  it('of sparse tensors', () =>
-    at(0, () => {
-      const sparse = sparseCooTensor(
-        tensor([[0, 1]], { dtype: 'int64' }),
-        tensor([
-          [1, 2],
-          [3, 4],
-        ]),
-        [3, 2],
-      );
-      sparse.requiresGrad = true;
-      const dense = random(3, 2);
-      return sameAsLocal([sparse, dense], async (r) => (await r(add, dense, sparse)).sum(), run);
-    }));
-});
-
 describe('worked examples', () => {
   const threes = (value: number): number[][] => Array.from({ length: 3 }, () => [value, value, value]);
 
   it('of shards, one of them empty', () =>
     at(0, async () => {
-      const [data, weight] = [rand([5, 3]), random(2, 3)];
+      const [data, weight] = [rand([5, 3]), randomLeaf(2, 3)];
       const shards: [from: number, count: number][] = [
         [0, 2],
         [2, 0],
@@ -179,7 +62,7 @@ describe('worked examples', () => {
         expect(getGradients(id).get(weight)?.allClose(expected)).toBe(true);
       });
       // A worker all of whose gradient is empty: the piece it was sent has none to give back.
-      const none = random(4, 3);
+      const none = randomLeaf(4, 3);
       await context(async (id) => {
         await backward(id, [await rpcSync('w1', shardLoss, [none.narrow(0, 4, 0), weight])]);
         const grads = getGradients(id);
@@ -285,23 +168,6 @@ describe('backward', () => {
       }),
     ));
 
-  it('runs through a function of many operations, and through itself', () =>
-    at(0, async () => {
-      const [a, b] = [random(3), random(3)];
-      await sameAsLocal(
-        [a, b],
-        async (r) =>
-          (r === rpcRun ? rpcSync('w1', complicated, [a, b]) : Promise.resolve(complicated(a, b))).then((t) => t.sum()),
-        rpcRun,
-      );
-      await sameAsLocal(
-        [a, b],
-        async (r) =>
-          (r === rpcRun ? rpcSync('w0', complicated, [a, b]) : Promise.resolve(complicated(a, b))).then((t) => t.sum()),
-        rpcRun,
-      );
-    }));
-
   it('adds up over passes through nested calls', () =>
     at(0, () =>
       context(async (id) => {
@@ -383,95 +249,7 @@ describe('backward', () => {
         expect(seen).toEqual([[1, 1]]);
       }),
     ));
-
-  it('sums sparse gradients of an embedding on its owner', () =>
-    at(0, () =>
-      context(async (id) => {
-        manualSeed(1);
-        const bag = remote('w1', nn.EmbeddingBag, [5, 2, { sparse: true }]);
-        const ids = tensor([1, 2, 2, 4], { dtype: 'int64' });
-        const offsets = tensor([0, 2], { dtype: 'int64' });
-        const out = await bag.rpcSync().forward(ids, offsets);
-        await backward(id, [out.sum()]);
-        const grads = await rpcSync('w1', sparseGrads, [id]);
-        expect(grads).toEqual([
-          [0, 0],
-          [0.5, 0.5],
-          [1, 1],
-          [0, 0],
-          [0.5, 0.5],
-        ]);
-        bag.dispose();
-      }),
-    ));
 });
-
-describe('sparse gradients', () => {
-  const makeSparse = (): Tensor => {
-    const t = sparseCooTensor(
-      tensor([[0, 2]], { dtype: 'int64' }),
-      tensor([
-        [1, 2],
-        [3, 4],
-      ]),
-      [3, 2],
-    );
-    t.requiresGrad = true;
-    return t;
-  };
-
-  it('sparse: through many round trips, nested calls and itself', () =>
-    at(0, () =>
-      context(async (id) => {
-        const a = makeSparse();
-        let t = filled([3, 2], 1);
-        for (const to of ['w1', 'w2', 'w0', 'w1']) t = await rpcSync(to, add, [t, a]);
-        t = await rpcSync('w1', addFarAway, ['w2', t, a]);
-        const loss = t.sum();
-        const row = (n: number): number[] => [n, n];
-        for (let i = 1; i <= 50; i++) {
-          await backward(id, [loss], { retainGraph: true });
-          if (i % 10 === 0)
-            expect(getGradients(id).get(a)?.toDense().toArray()).toEqual([row(5 * i), row(5 * i), row(5 * i)]);
-        }
-        expect(a.grad).toBeNull();
-      }),
-    ));
-
-  it('sparse: a leaf held by an owner, for many drivers at once', () =>
-    at(1, async () => {
-      const held = createRRef(makeSparse());
-      const seen = await Promise.all([0, 2, 3].map((rank) => rpcAsync(rank, driveSparse, [held])));
-      expect(seen).toEqual(
-        [1, 3, 4].map((n) => [
-          [n, n],
-          [n, n],
-          [n, n],
-        ]),
-      );
-    }));
-});
-
-const addFarAway = rpcFunction('numerics/addFarAway', async (to: string, t: Tensor, a: Tensor) =>
-  rpcAsync(to, add, [t, a]),
-);
-const addHeld = rpcFunction('numerics/addHeld', async (held: RRef<Tensor>, x: Tensor) =>
-  x.add(await held.localValue()),
-);
-const heldGradient = rpcFunction('numerics/heldGradient', async (held: RRef<Tensor>, id: bigint) =>
-  getGradients(id)
-    .get(await held.localValue())
-    ?.toDense()
-    .toArray(),
-);
-const driveSparse = rpcFunction('numerics/driveSparse', (held: RRef<Tensor>) =>
-  context(async (id) => {
-    const scale = getWorkerInfo().id + 1;
-    const out = await rpcAsync('w1', addHeld, [held, filled([3, 2], 1)]);
-    await backward(id, [out.sum().mul(scale)]);
-    return rpcSync('w1', heldGradient, [held, id]);
-  }),
-);
 
 describe('what others see of a pass', () => {
   it('post hooks of a leaf run once each, and a profile sees every function', () =>
@@ -490,10 +268,6 @@ describe('what others see of a pass', () => {
     ));
 });
 
-const sparseGrads = rpcFunction(
-  'numerics/sparseGrads',
-  (id: bigint) => [...getGradients(id)].map(([, g]) => g.toDense().toArray())[0],
-);
 const backwardThere = rpcFunction('numerics/backwardThere', async (id: bigint, a: Tensor) => {
   await backward(id, [a.mul(3).sum()]);
   return getGradients(id).size;
