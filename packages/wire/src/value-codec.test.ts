@@ -1,5 +1,4 @@
 /** @file The bytes of values: what is written and read, its limits, and what is malformed. */
-import { tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import { decodeValue, encodeValue } from './index.ts';
 import { ByteWriter, DEFAULT_WIRE_LIMITS, ValueCodec, WireError } from './internal.ts';

@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
-import { decodeValue, encodeValue, registerValueType } from './index.ts';
+import { decodeValue, encodeValue } from './index.ts';
 import { DEFAULT_WIRE_LIMITS } from './internal.ts';
 import { Value } from './gen/backwire/wire/v1/value.ts';
 import { roundTrip } from './testdata/round-trip.ts';
