@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { getWorkerInfo, rpcAsync, rpcFunction, rpcSync } from '@backwire/rpc';
 import { createRRef, remote, type RRef } from '@backwire/rref';
 import { add, manualSeed, nn, sparseCooTensor, tensor, type Tensor } from '@backwire/tensor';
-import { filled, leaf, useAgents } from './agents.ts';
+import { filled, useAgents } from './agents.ts';
 import { backward, context, getGradients } from '../src/index.ts';
 
 const { at } = useAgents('sparse-gradients', 4);

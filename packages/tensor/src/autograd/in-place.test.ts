@@ -1,6 +1,6 @@
 /** @file Changes in place: of leaves, saved values and views, and what they do to the history. */
 import { describe, expect, it } from 'vitest';
-import { grad, memory, noGrad, ones, tensor, zeros, type Tensor } from '../index.ts';
+import { noGrad, ones, tensor, zeros, type Tensor } from '../index.ts';
 
 const leaf = (values: number | number[] | number[][]): Tensor => tensor(values, { requiresGrad: true });
 
