@@ -1,22 +1,27 @@
 /** @file Differences that are meant: each with its reason. They are counted, not hidden. */
-import type { Difference } from './compare.ts';
-import { elements, EPSILON } from './dtypes.ts';
-import { isTensor, type Outcome, type Seen } from './outcome.ts';
-import { isInput, type Arg, type Input, type Program, type Statement } from './program.ts';
+import { isTensor } from './outcome.ts';
+import {
+  isEmptyList,
+  isOverflow,
+  onHeap,
+  isExtreme,
+  isUntouched,
+  isComplex,
+  sharesMemory,
+  isNaNs,
+  isState,
+  isSecond,
+  isZero,
+  someInput,
+  someStatement,
+  type Found,
+} from './found.ts';
+import { isInput } from './program.ts';
 
 export interface Explanation {
   readonly name: string;
   readonly reason: string;
   readonly holds: (found: Found) => boolean;
-}
-
-/** What an explanation looks at. */
-export interface Found {
-  readonly program: Program;
-  readonly difference: Difference;
-  readonly backend: string;
-  readonly torchs: Outcome;
-  readonly ours: Outcome;
 }
 
 export const EXPLANATIONS: readonly Explanation[] = [
@@ -38,7 +43,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
       'the derivative of var and std in PyTorch divides by the count of no elements when the list of dimensions is empty, which means all',
     holds: ({ program, difference }) =>
       /^(value|gradient)$/.test(difference.kind) &&
-      program.lines.some((line) => !isInput(line) && /^(variance|std)$/.test(line.op) && isEmptyList(line.args[1])),
+      someStatement(program, (line) => /^(variance|std)$/.test(line.op) && isEmptyList(line.args[1])),
   },
   {
     name: 'derivative of our own',
@@ -57,14 +62,14 @@ export const EXPLANATIONS: readonly Explanation[] = [
     holds: ({ program, difference }) =>
       difference.kind === 'accepts' &&
       /cannot reshape tensor of 0 elements|torch\.finfo\(\) requires|constraint Simplex\(\)/.test(difference.torchs) &&
-      program.lines.some((line) => !isInput(line) && line.op.startsWith('distributions.')),
+      someStatement(program, (line) => line.op.startsWith('distributions.')),
   },
   {
     name: 'infinite whole numbers',
     reason: 'the variance of a Cauchy distribution is infinite also where its place is of whole numbers or bool',
     holds: ({ program }) =>
-      program.lines.some((line) => !isInput(line) && line.op.startsWith('distributions.Cauchy')) &&
-      program.lines.some((line) => isInput(line) && /int|bool/.test(line.dtype)),
+      someStatement(program, (line) => line.op.startsWith('distributions.Cauchy')) &&
+      someInput(program, (line) => /int|bool/.test(line.dtype)),
   },
   {
     name: 'zero or none',
@@ -87,7 +92,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
     holds: ({ difference, program }) =>
       difference.kind === 'missing' &&
       difference.path.endsWith('.step') &&
-      program.lines.some((line) => !isInput(line) && line.ts.includes('optim.SGD')),
+      someStatement(program, (line) => line.ts.includes('optim.SGD')),
   },
   {
     name: 'single accumulators',
@@ -126,7 +131,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
       'with includeSelf: false what was there before has no part in the gradient of scatterReduce; PyTorch counts it where it equals the result',
     holds: ({ difference, program }) =>
       /^(value|gradient)$/.test(difference.kind) &&
-      program.lines.some((line) => !isInput(line) && /^scatterReduce_? am/.test(line.op) && line.args[5] === false),
+      someStatement(program, (line) => /^scatterReduce_? am/.test(line.op) && line.args[5] === false),
   },
   {
     name: 'einsum of small integers',
@@ -158,7 +163,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
     holds: ({ difference, program }) =>
       difference.kind === 'accepts' &&
       difference.torchs.includes('modified by an inplace operation') &&
-      program.lines.some((line) => !isInput(line) && line.op === 'pow_'),
+      someStatement(program, (line) => line.op === 'pow_'),
   },
   {
     name: 'change through an older view',
@@ -186,7 +191,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
     holds: ({ difference, program }) =>
       difference.kind === 'refuses' &&
       / does not take | takes operands of one dtype/.test(difference.ours) &&
-      program.lines.some((line) => isInput(line) && line.shape.includes(0)),
+      someInput(program, (line) => line.shape.includes(0)),
   },
   {
     name: 'real numbers only',
@@ -209,7 +214,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
     holds: ({ difference, program }) =>
       difference.kind === 'accepts' &&
       difference.torchs.includes('mat2 must be a matrix, got 1-D tensor') &&
-      program.lines.some((line) => !isInput(line) && line.op === 'linear'),
+      someStatement(program, (line) => line.op === 'linear'),
   },
   {
     name: 'losses of two dtypes',
@@ -227,7 +232,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
       /select\(\): index 0 out of range for tensor of size \[0\]|step must be nonzero|tensor does not have a device|shape '\[0\]' is invalid for input of size/.test(
         difference.torchs,
       ) &&
-      program.lines.some((line) => !isInput(line) && /norm|EmbeddingBag/i.test(line.ts)),
+      someStatement(program, (line) => /norm|EmbeddingBag/i.test(line.ts)),
   },
   {
     name: 'normalisation of nothing',
@@ -237,14 +242,14 @@ export const EXPLANATIONS: readonly Explanation[] = [
       difference.kind === 'gradient' &&
       !isNaNs(ours.seen[difference.path]) &&
       isNaNs(torchs.seen[difference.path]) &&
-      program.lines.some((line) => isInput(line) && line.shape.includes(0)) &&
-      program.lines.some((line) => !isInput(line) && /Norm/.test(line.ts)),
+      someInput(program, (line) => line.shape.includes(0)) &&
+      someStatement(program, (line) => /Norm/.test(line.ts)),
   },
   {
     name: 'weights of nothing',
     reason: 'bincount of nothing has the dtype of its weights; in PyTorch int64',
     holds: ({ difference, program }) =>
-      difference.kind === 'dtype' && program.lines.some((line) => !isInput(line) && line.ts.includes('bincount')),
+      difference.kind === 'dtype' && someStatement(program, (line) => line.ts.includes('bincount')),
   },
   {
     name: 'large exponents',
@@ -252,7 +257,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
     holds: ({ difference, program }) =>
       difference.kind === 'accepts' &&
       /cannot be converted to type \w+ without overflow/.test(difference.torchs) &&
-      program.lines.some((line) => !isInput(line) && /^pow_?$/.test(line.op)),
+      someStatement(program, (line) => /^pow_?$/.test(line.op)),
   },
   {
     name: 'variance of nothing and of infinity',
@@ -261,7 +266,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
     holds: ({ difference, ours, program }) =>
       /^(value|gradient)$/.test(difference.kind) &&
       (difference.ours.endsWith('NaN') || isNaNs(ours.seen[difference.path])) &&
-      program.lines.some((line) => !isInput(line) && /^(variance|std)$/.test(line.op)),
+      someStatement(program, (line) => /^(variance|std)$/.test(line.op)),
   },
   {
     name: 'sums that overflow',
@@ -273,7 +278,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
       /exactly -?\d/.test(difference.ours) &&
       (isOverflow(difference.torchs) ||
         /allowed [\d.]+e\+[23]\d/.test(difference.ours) ||
-        (onHeap(backend) && program.lines.some((line) => isInput(line) && isExtreme(line)))),
+        (onHeap(backend) && someInput(program, (line) => isExtreme(line)))),
   },
   {
     name: 'sums in single precision',
@@ -291,8 +296,8 @@ export const EXPLANATIONS: readonly Explanation[] = [
     holds: ({ difference, program }) =>
       /^(value|gradient)$/.test(difference.kind) &&
       !/NaN/.test(difference.ours + difference.torchs) &&
-      program.lines.some((line) => !isInput(line) && /^hard(Sigmoid|Swish)$/.test(line.op)) &&
-      program.lines.some((line) => isInput(line) && line.dtype === 'float64'),
+      someStatement(program, (line) => /^hard(Sigmoid|Swish)$/.test(line.op)) &&
+      someInput(program, (line) => line.dtype === 'float64'),
   },
   {
     name: 'slope of NaN',
@@ -301,7 +306,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
     holds: ({ difference, program }) =>
       difference.kind === 'gradient' &&
       /NaN|^0$/.test(difference.torchs) &&
-      program.lines.some((line) => !isInput(line) && /hardSwish|Hardswish|relu6|ReLU6|hardtanh|Hardtanh/.test(line.op)),
+      someStatement(program, (line) => /hardSwish|Hardswish|relu6|ReLU6|hardtanh|Hardtanh/.test(line.op)),
   },
   {
     name: 'rows that attend to nothing',
@@ -311,7 +316,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
       difference.kind === 'gradient' &&
       isZero(ours.seen[difference.path]) &&
       isNaNs(torchs.seen[difference.path]) &&
-      program.lines.some((line) => !isInput(line) && line.op === 'scaledDotProductAttention'),
+      someStatement(program, (line) => line.op === 'scaledDotProductAttention'),
   },
   {
     name: 'infinite weights',
@@ -321,16 +326,14 @@ export const EXPLANATIONS: readonly Explanation[] = [
       difference.kind === 'value' &&
       difference.torchs === 'NaN' &&
       isOverflow(difference.ours) &&
-      program.lines.some((line) => !isInput(line) && /Norm$/.test(line.op)),
+      someStatement(program, (line) => /Norm$/.test(line.op)),
   },
   {
     name: 'halves beside doubles',
     reason: 'in a gradient, half precision beside a double counts as single precision',
     holds: ({ difference, program }) =>
       difference.kind === 'gradient' &&
-      ['float64', 'float16'].every((one) =>
-        program.lines.some((line) => isInput(line) && line.dtype.replace('bf', 'f') === one),
-      ),
+      ['float64', 'float16'].every((one) => someInput(program, (line) => line.dtype.replace('bf', 'f') === one)),
   },
   {
     name: 'infinite complex numbers',
@@ -348,13 +351,13 @@ export const EXPLANATIONS: readonly Explanation[] = [
       difference.kind === 'value' &&
       isTensor(torchs.seen[difference.path]) &&
       (torchs.seen[difference.path] as { dtype: string }).dtype === 'int64' &&
-      program.lines.some((line) => !isInput(line) && /conv|Pool/i.test(line.ts)),
+      someStatement(program, (line) => /conv|Pool/i.test(line.ts)),
   },
   {
     name: 'bounds of integers',
     reason: 'bounds that are no whole numbers make a float of integers; PyTorch rounds the bounds of hardtanh',
     holds: ({ difference, program }) =>
-      difference.kind === 'dtype' && program.lines.some((line) => !isInput(line) && line.op === 'hardtanh'),
+      difference.kind === 'dtype' && someStatement(program, (line) => line.op === 'hardtanh'),
   },
   {
     name: 'no complex numbers in JavaScript',
@@ -365,7 +368,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
     name: 'exact ends',
     reason: 'linspace is computed in doubles and rounded once; PyTorch adds up single steps',
     holds: ({ difference, program }) =>
-      difference.kind === 'value' && program.lines.some((line) => !isInput(line) && line.op === 'linspace'),
+      difference.kind === 'value' && someStatement(program, (line) => line.op === 'linspace'),
   },
   {
     name: 'no images without pixels',
@@ -378,7 +381,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
     holds: ({ difference, program }) =>
       difference.kind === 'refuses' &&
       difference.ours.includes('refers to a single memory location') &&
-      program.lines.some((line) => !isInput(line) && line.op === 'batchNorm'),
+      someStatement(program, (line) => line.op === 'batchNorm'),
   },
   {
     name: 'rounded once',
@@ -386,16 +389,16 @@ export const EXPLANATIONS: readonly Explanation[] = [
       'gradients of binaryCrossEntropy are rounded once from what the formula says; PyTorch rounds half precision at each step, and its 1e-12',
     holds: ({ difference, program }) =>
       (difference.kind === 'gradient' || isSecond(program)) &&
-      program.lines.some((line) => !isInput(line) && /^binaryCrossEntropy|^nn.BCELoss/.test(line.op)) &&
-      program.lines.some((line) => isInput(line) && /float(16|64)$/.test(line.dtype)),
+      someStatement(program, (line) => /^binaryCrossEntropy|^nn.BCELoss/.test(line.op)) &&
+      someInput(program, (line) => /float(16|64)$/.test(line.dtype)),
   },
   {
     name: 'sparse complex gradients',
     reason: 'Adagrad counts a sparse complex gradient as pairs of numbers, as a dense one; PyTorch squares it as it is',
     holds: ({ difference, program }) =>
       difference.kind === 'value' &&
-      program.lines.some((line) => !isInput(line) && line.ts.includes('optim.Adagrad')) &&
-      program.lines.some((line) => !isInput(line) && line.ts.includes('sparseCooTensor')),
+      someStatement(program, (line) => line.ts.includes('optim.Adagrad')) &&
+      someStatement(program, (line) => line.ts.includes('sparseCooTensor')),
   },
   {
     name: 'slopes that cancel',
@@ -404,7 +407,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
       difference.kind === 'gradient' &&
       difference.torchs === '0' &&
       Math.abs(Number(/(-?[\d.e-]+)$/.exec(difference.ours)?.[1])) < 1e-6 &&
-      program.lines.some((line) => !isInput(line) && /osineSimilarity|ripletMargin/.test(line.op)),
+      someStatement(program, (line) => /osineSimilarity|ripletMargin/.test(line.op)),
   },
   {
     name: 'dense velocity',
@@ -414,85 +417,6 @@ export const EXPLANATIONS: readonly Explanation[] = [
       (difference.kind === 'accepts' && difference.torchs.includes('add(sparse, dense) is not supported')),
   },
 ];
-
-/** The element that a difference shows is infinite or NaN. */
-function isOverflow(shown: string): boolean {
-  return /(^|: )(NaN|-?Infinity)$/.test(shown);
-}
-
-/** Whether a backend's kernels work in single precision on the WebAssembly heap. */
-const onHeap = (backend: string): boolean => backend === 'wasm' || backend === 'blas';
-
-/** Whether an input holds numbers near the largest. */
-function isExtreme({ data, dtype }: Input): boolean {
-  if (data === undefined || data.length === 0) return false;
-  const values = elements(data, dtype);
-  for (let i = 0; i < values.length; i++) if (Math.abs(Number(values[i])) > 1e37) return true;
-  return false;
-}
-
-/** The number of steps of a parameter that has taken none. */
-function isUntouched(seen: Seen | undefined): boolean {
-  return seen !== undefined && 'plain' in seen && seen.plain === 0;
-}
-
-function isComplex(seen: Seen | undefined): boolean {
-  return isTensor(seen) && seen.dtype === 'complex64';
-}
-
-/** Whether a change in place reads what it writes to: some operand is made of another of its arguments. */
-function sharesMemory({ lines }: Program): boolean {
-  return lines.some((line) => {
-    if (isInput(line) || !isInPlace(line)) return false;
-    const roots = line.args.flatMap((arg) => (isRef(arg) ? [rootOf(lines, arg.ref)] : []));
-    return new Set(roots).size < roots.length;
-  });
-}
-
-function isInPlace(line: Statement): boolean {
-  return /_\(/.test(line.ts);
-}
-
-function rootOf(lines: Program['lines'], at: number): number {
-  const line = lines[at];
-  if (line === undefined || isInput(line)) return at;
-  const first = line.args[0];
-  const moves = line.rounding === 'never' || isInPlace(line);
-  return moves && !line.ts.includes('clone()') && isRef(first) ? rootOf(lines, first.ref) : at;
-}
-
-function isRef(arg: Arg | undefined): arg is { readonly ref: number } {
-  return typeof arg === 'object' && arg !== null && 'ref' in arg;
-}
-
-function isNaNs(seen: Seen | undefined): boolean {
-  if (!isTensor(seen)) return false;
-  const values = elements(seen.data, seen.dtype);
-  for (let i = 0; i < values.length; i++) if (Number.isNaN(Number(values[i]))) return true;
-  return false;
-}
-
-function isEmptyList(arg: Arg): boolean {
-  return Array.isArray(arg) && arg.length === 0;
-}
-
-/** `4.0.exp_avg`: an accumulator of optimiser 4. */
-function isState(path: string): boolean {
-  return /^\d+\.\d+\.[a-z_]+$/.test(path);
-}
-
-/** Whether gradients are differentiated in it. */
-function isSecond({ lines }: Program): boolean {
-  return lines.some((line) => !isInput(line) && /createGraph|secondly/.test(line.ts));
-}
-
-function isZero(seen: Seen | undefined): boolean {
-  if (!isTensor(seen)) return false;
-  const values = elements(seen.data, seen.dtype);
-  // Terms that cancel leave their rounding.
-  for (let i = 0; i < values.length; i++) if (!(Math.abs(Number(values[i])) <= 8 * EPSILON[seen.dtype])) return false;
-  return true;
-}
 
 /** The name of the explanation, if there is one. */
 export function explain(found: Found): string | undefined {
