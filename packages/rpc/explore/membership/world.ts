@@ -2,55 +2,13 @@
 import { canonical } from '@backwire/testing';
 import type { Bounds } from './bounds.ts';
 import { copyOf } from './copy.ts';
-import { Agreement, type AgreementEffect } from '../../src/protocol/agreement.ts';
-import {
-  EMPTY_VIEW,
-  lifeOf,
-  Membership,
-  removeAll,
-  restored,
-  type Life,
-  type View,
-} from '../../src/protocol/membership.ts';
-import { ALL_AGREEMENT_RULES, type Opinion, type Report } from '../../src/protocol/opinions.ts';
+import { contradiction, faultAtRest } from './requirements.ts';
+import { beginning, isOn, nameOf, reaches, textOf, WAIT_MS, type Rest, type Worker } from './state.ts';
+import { Wires, type Packet } from './wires.ts';
+import type { Agreement, AgreementEffect } from '../../src/protocol/agreement.ts';
+import { lifeOf, removeAll, restored, type Life, type View } from '../../src/protocol/membership.ts';
+import type { Opinion } from '../../src/protocol/opinions.ts';
 import type { Claim } from '../../src/protocol/parts.ts';
-
-type Packet =
-  | { readonly kind: 'report'; readonly report: Report; readonly view: View | undefined }
-  /** What an owner of remote values asks after a death: whoever answers has cut its session with all of `removed`. */
-  | { readonly kind: 'fence'; readonly number: number; readonly removed: readonly Life[] };
-
-const LEASE_MS = 10;
-/** Waits are longer than a lease and shorter than any other limit. */
-const WAIT_MS = 11;
-const LONG_MS = 1e9;
-
-interface Worker {
-  readonly life: Life;
-  readonly rank: number;
-  alive: boolean;
-  /** How it ended: killed, put out by the others, or by itself. */
-  end: 'killed' | 'fenced' | 'stop' | undefined;
-  stalled: boolean;
-  readonly agreement: Agreement;
-  readonly membership: Membership;
-  /** Its lease ran out while it did not reach the store. */
-  leaseless: boolean;
-  parked: { number: number; removed: readonly Life[] }[];
-}
-
-/** What a world knows beside its workers. */
-interface Rest {
-  readonly wires: Map<string, readonly Packet[]>;
-  readonly claims: Map<Life, Claim>;
-  readonly happened: Set<string>;
-  view: View;
-  storeIsUp: boolean;
-  storeIsEmpty: boolean;
-  cut: boolean;
-  clock: number;
-  wrong: string | undefined;
-}
 
 /** The texts of workers, which many worlds share. */
 const texts = new WeakMap<Worker, string>();
@@ -70,40 +28,9 @@ export class World {
 
   /** All members know each other, and nothing has happened. */
   static initial(bounds: Bounds): World {
-    const members = Array.from({ length: bounds.size }, (_, id) => ({
-      name: `w${id}`,
-      id,
-      incarnation: id + 1,
-      endpoints: [{ transport: 'tcp', domain: '', address: `tcp://${id}` }],
-      host: `h${id}`,
-      pid: 1,
-      extensions: [],
-      reports: true,
-    }));
-    const view = Object.freeze({ ...EMPTY_VIEW, epoch: bounds.size, founder: 'w0#1', members });
-    const workers = members.map((member, rank): Worker => {
-      const life = lifeOf(member);
-      const times = { leaseMs: LEASE_MS, settleMs: LEASE_MS, deadMs: LONG_MS, busyDeadMs: LONG_MS, askMs: LONG_MS };
-      const agreement = new Agreement(life, times, { ...ALL_AGREEMENT_RULES, ...bounds.rules });
-      const membership = new Membership(member);
-      membership.update(view);
-      agreement.view(view, [], 0);
-      for (const other of members) if (other !== member) agreement.opinion(lifeOf(other), 'heard', 0);
-      agreement.settle(0);
-      return {
-        life,
-        rank,
-        alive: true,
-        end: undefined,
-        stalled: false,
-        agreement,
-        membership,
-        leaseless: false,
-        parked: [],
-      };
-    });
+    const { workers, view } = beginning(bounds);
     const rest = { storeIsUp: true, storeIsEmpty: false, cut: false, clock: 0, view, wrong: undefined };
-    return new World(bounds, workers, { ...rest, wires: new Map(), claims: new Map(), happened: new Set() });
+    return new World(bounds, workers, { ...rest, wires: new Wires(), claims: new Map(), happened: new Set() });
   }
 
   /** The world after an action. */
@@ -111,7 +38,7 @@ export class World {
     const { wires, claims, happened, ...rest } = this.rest;
     const next = new World(this.bounds, [...this.shared], {
       ...rest,
-      wires: new Map(wires),
+      wires: wires.copy(),
       claims: new Map(claims),
       happened: new Set(happened),
     });
@@ -145,7 +72,7 @@ export class World {
   actions(): string[] {
     const inside = this.inside();
     // Time passes slowly: what members and wires have to do is done before.
-    const waits = inside.length === 0 && this.workers.some((worker) => this.isOn(worker) && this.isWaiting(worker));
+    const waits = inside.length === 0 && this.workers.some((worker) => isOn(worker) && this.isWaiting(worker));
     return [...this.outside(), ...inside, ...(waits ? ['time passes'] : [])];
   }
 
@@ -160,20 +87,14 @@ export class World {
       this.settle(this.mine(Number(b)));
       if (this.workers[Number(b)]?.agreement.isStoreUp === true) this.askStore(this.mine(Number(b)));
     } else this.deliver(this.mine(Number(a)), this.workers[Number(b)] as Worker);
-    this.check();
+    this.rest.wrong ??= contradiction(this.bounds, this.workers);
   }
 
   encode(): string {
     const { rest } = this;
     const workers = this.workers.map((worker) => this.textOf(worker));
-    const wires = [...rest.wires]
-      .filter(([, packets]) => packets.length > 0)
-      .map(([key, packets]) => [
-        key,
-        packets.map((packet) => (packet.kind === 'report' ? { ...packet, view: packet.view?.epoch } : packet)),
-      ]) as [string, unknown][];
     const about = canonical([
-      wires.sort(([x], [y]) => (x < y ? -1 : 1)),
+      rest.wires.plain(),
       [rest.storeIsUp, rest.storeIsEmpty, rest.cut, rest.view.epoch, rest.view.members.map(lifeOf)],
       [...rest.happened].sort(),
       [...rest.claims.values()],
@@ -184,32 +105,14 @@ export class World {
   private textOf(worker: Worker): string {
     const known = texts.get(worker);
     if (known !== undefined) return known;
-    const { alive, end, stalled, leaseless, agreement, membership, parked } = worker;
-    const inside = [agreement.snapshot(this.rest.clock), membership.number, membership.stored.epoch, parked];
-    const text = canonical([alive, end, stalled, leaseless, alive ? inside : 0]);
+    const text = textOf(worker, this.rest.clock);
     texts.set(worker, text);
     return text;
   }
 
   /** What is wrong with a world in which everything has come to rest. */
   fault(): string | undefined {
-    const live = this.workers.filter((worker) => this.isOn(worker));
-    for (const worker of live) {
-      const { life, agreement, membership, parked } = worker;
-      const alive = this.sideOf(worker, live).map((each) => each.life);
-      const has = membership.view.members.map(lifeOf);
-      const dead = has.find((member) => !alive.includes(member));
-      const lone = live.length === 1 && this.bounds.size === 2;
-      if (dead !== undefined && !lone) return `${life} counts ${dead} as a member`;
-      const missing = alive.find((other) => !has.includes(other));
-      if (missing !== undefined) return `${life} does not count ${missing} as a member`;
-      if (parked.length > 0) return `${life} has not answered a fence`;
-      if (!this.rest.storeIsUp || !this.reaches(worker, 'store')) continue;
-      if (membership.unwritten.size > 0) return `${life} has not written what was decided`;
-      if (!this.rest.cut && agreement.isTroubled(this.rest.clock)) return `${life} is in doubt still`;
-      if (membership.stored.epoch !== this.rest.view.epoch) return `${life} does not know the view`;
-    }
-    return undefined;
+    return faultAtRest(this.bounds, this.workers, this.rest);
   }
 
   // What happens from outside
@@ -253,8 +156,8 @@ export class World {
     for (const { rank } of this.workers) {
       const worker = this.mine(rank);
       if (this.rest.storeIsUp && !this.reaches(worker, 'store')) worker.leaseless = true;
-      if (this.isOn(worker)) this.settle(worker);
-      if (this.isOn(worker) && this.rest.claims.has(worker.life)) this.lookAtClaims(worker);
+      if (isOn(worker)) this.settle(worker);
+      if (isOn(worker) && this.rest.claims.has(worker.life)) this.lookAtClaims(worker);
     }
   }
 
@@ -276,15 +179,15 @@ export class World {
   private inside(): string[] {
     const can: string[] = [];
     for (const a of this.workers) {
-      if (!this.isOn(a)) continue;
+      if (!isOn(a)) continue;
       if (this.storeNews(a)) can.push(`store ${a.rank}`);
       for (const b of this.workers) {
         if (a === b) continue;
         const known = a.membership.has(nameOf(b), b.rank + 1);
         if (known && this.truth(a, b) !== a.agreement.opinionOf(b.life)) can.push(`notice ${a.rank} of ${b.rank}`);
-        if (!known && this.isOn(b) && this.reaches(a, b) && b.membership.has(nameOf(a), a.rank + 1))
+        if (!known && isOn(b) && this.reaches(a, b) && b.membership.has(nameOf(a), a.rank + 1))
           can.push(`refuse ${a.rank} to ${b.rank}`);
-        const first = this.rest.wires.get(`${b.rank}>${a.rank}`)?.[0];
+        const first = this.rest.wires.first(b.rank, a.rank);
         if (first === undefined || !this.reaches(a, b)) continue;
         const deliver = `deliver ${a.rank} from ${b.rank}`;
         if (this.bounds.prompt === true) return [deliver];
@@ -312,9 +215,7 @@ export class World {
   }
 
   private deliver(a: Worker, b: Worker): void {
-    const key = `${b.rank}>${a.rank}`;
-    const [packet, ...later] = this.rest.wires.get(key) ?? [];
-    this.rest.wires.set(key, later);
+    const packet = this.rest.wires.take(b.rank, a.rank);
     if (packet === undefined || !a.membership.has(nameOf(b), b.rank + 1)) return;
     if (packet.kind === 'report') {
       if (packet.view !== undefined) this.learn(a, packet.view);
@@ -425,7 +326,7 @@ export class World {
     // Whoever has claimed something looks at the claims again and again.
     for (const { rank } of this.workers) {
       const other = this.mine(rank);
-      if (this.isOn(other) && this.rest.claims.has(other.life)) this.lookAtClaims(other);
+      if (isOn(other) && this.rest.claims.has(other.life)) this.lookAtClaims(other);
     }
   }
 
@@ -455,67 +356,17 @@ export class World {
 
   private send(from: Worker, to: Life, packet: Packet): void {
     const target = this.workers.find(({ life }) => life === to);
-    if (target === undefined || !target.alive) return;
-    const key = `${from.rank}>${target.rank}`;
-    const { wires } = this.rest;
-    const wire = wires.get(key) ?? [];
-    const last = wire.at(-1);
-    // A later report says all that the one before it said.
-    if (packet.kind === 'report' && last?.kind === 'report') {
-      const asks = packet.report.asks || last.report.asks;
-      const view = packet.view ?? last.view;
-      const both = Object.freeze({ ...packet, report: Object.freeze({ ...packet.report, asks }), view });
-      wires.set(key, [...wire.slice(0, -1), both]);
-    } else wires.set(key, [...wire, Object.freeze(packet)]);
+    if (target?.alive === true) this.rest.wires.put(from.rank, target.rank, packet);
   }
 
   private over(worker: Worker, how: 'killed' | 'fenced' | 'stop'): void {
     worker.alive = false;
     worker.end ??= how;
     this.rest.claims.delete(worker.life);
-    for (const key of this.rest.wires.keys())
-      if (key.startsWith(`${worker.rank}>`) || key.endsWith(`>${worker.rank}`)) this.rest.wires.delete(key);
-  }
-
-  private isOn(worker: Worker): boolean {
-    return worker.alive && !worker.stalled;
-  }
-
-  /** Those that a worker reaches, or who are reached by one of those, and so on; through the store too. */
-  private sideOf(worker: Worker, live: readonly Worker[]): Worker[] {
-    const side: (Worker | 'store')[] = [worker];
-    const other: (Worker | 'store')[] = [...live.filter((each) => each !== worker), 'store'];
-    const touch = (a: Worker | 'store', b: Worker | 'store'): boolean =>
-      a === 'store' ? b !== 'store' && this.reaches(b, a) : this.reaches(a, b);
-    for (const a of side)
-      for (const b of [...other])
-        if (!side.includes(b) && touch(a, b) && (this.rest.storeIsUp || b !== 'store')) side.push(b);
-    return side.filter((each) => each !== 'store');
+    this.rest.wires.drop(worker.rank);
   }
 
   private reaches(a: Worker, b: Worker | 'store'): boolean {
-    if (!this.rest.cut) return true;
-    const other = b === 'store' ? b : b.rank;
-    return this.bounds.cut?.some((pair) => pair.includes(a.rank) && pair.includes(other)) !== true;
+    return reaches(this.bounds, this.rest, a, b);
   }
-
-  /** What has to hold in every state. */
-  private check(): void {
-    const live = this.workers.filter(({ alive }) => alive);
-    for (const a of live)
-      for (const b of live) {
-        const [x, y] = [a, b].map(({ membership }) => [...membership.unwritten.keys()]) as [Life[], Life[]];
-        if (a.membership.stored.epoch !== b.membership.stored.epoch || x.length > y.length) continue;
-        if (!x.every((life) => y.includes(life)))
-          this.rest.wrong ??= `${a.life} decided on ${x.join()}, ${b.life} on ${y.join()}`;
-      }
-    for (const { end, life } of this.workers) {
-      if (end === undefined || end === 'killed' || this.bounds.cut !== undefined) continue;
-      this.rest.wrong ??= `${life} was put out or stopped (${end}), and nothing was cut`;
-    }
-  }
-}
-
-function nameOf({ rank }: Worker): string {
-  return `w${rank}`;
 }
