@@ -1,0 +1,104 @@
+/** @file A member that calls what it should not: nothing of it runs, and it is told why. */
+import { describe, expect, it } from 'vitest';
+import { FrameFlag, FrameKind, MessageType } from '@backwire/wire/internal';
+import { rpcName } from '@backwire/tensor';
+import { encodeValue } from '@backwire/wire';
+import { rpcClass, rpcFunction } from '../src/index.ts';
+import { until } from './cluster.ts';
+import { echo, impostor } from './impostor.ts';
+
+const ran: string[] = [];
+rpcFunction('hostile/secret', () => void ran.push('function'));
+rpcFunction('hostile/secret-stream', function* () {
+  ran.push('generator');
+  yield 1;
+});
+class Secret {
+  static readonly [rpcName] = 'hostile/Secret';
+  constructor() {
+    ran.push('constructor');
+  }
+  static open(): void {
+    ran.push('static method');
+  }
+}
+rpcClass(Secret, { methods: [], statics: ['open'] });
+
+describe('a member that names what it should not', () => {
+  const registered = ['hostile/secret', 'hostile/secret-stream', 'hostile/Secret', 'hostile/Secret.open'];
+  const lent = ['aten::outer', 'aten::add', 'nn.Linear', 'optim.SGD'];
+  const unknown = [
+    '__proto__',
+    'constructor',
+    'toString',
+    'hostile',
+    'nn.',
+    'nn.Module',
+    'nn.__proto__',
+    'aten::',
+    'a\0b',
+  ];
+  const flags = [0, FrameFlag.ONEWAY, FrameFlag.STREAM, FrameFlag.IDEMPOTENT, 7];
+  const types = [MessageType.PYTHON_CALL, MessageType.SCRIPT_CALL];
+
+  it('runs nothing, whatever the flags and the type, and is told why', async () => {
+    ran.length = 0;
+    const { talks, call } = await impostor(
+      (talk) => {
+        talk.welcome();
+        talk.resume();
+      },
+      { serve: [echo] },
+    );
+    const outcome = call(5_000);
+    await until(() => talks[0]?.kinds.includes(FrameKind.CALL) === true, 'the link is up');
+    const talk = talks[0]!;
+    const { bytes } = encodeValue([]);
+    const expected = new Map<number, string>();
+    let seq = 0;
+    for (const name of [...registered, ...lent, ...unknown]) {
+      const fn = expected.size + 1;
+      for (const flag of flags) {
+        for (const messageType of types) {
+          seq++;
+          talk.write((writer) => {
+            writer.begin();
+            writer.out.raw(bytes);
+            const fields = {
+              kind: FrameKind.CALL,
+              flags: flag,
+              messageType,
+              seq,
+              ack: 1,
+              callId: seq,
+              remainingMs: -1,
+            };
+            writer.endCall({ ...fields, fn }, name);
+          });
+          if ((flag & FrameFlag.ONEWAY) === 0)
+            expected.set(seq, unknown.includes(name) ? 'not-found' : 'permission-denied');
+        }
+      }
+    }
+    await until(() => talk.answers.size === expected.size, 'every call was answered');
+    expect(talk.answers).toEqual(expected);
+    expect(ran).toEqual([]);
+    // The link has lived through all of it, and serves what is served.
+    talk.write((writer) => {
+      writer.begin();
+      writer.out.raw(encodeValue(['x']).bytes);
+      const fields = {
+        flags: 0,
+        messageType: MessageType.PYTHON_CALL,
+        ack: 1,
+        callId: 9_999,
+        fn: 999,
+        remainingMs: -1,
+      };
+      writer.endCall({ ...fields, kind: FrameKind.CALL, seq: seq + 1 }, 'hostile/echo');
+    });
+    await until(() => talk.answers.get(9_999) === 'result', 'the echo came back');
+    expect(talks.length).toBe(1);
+    void outcome;
+  });
+});
