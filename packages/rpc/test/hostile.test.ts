@@ -1,12 +1,12 @@
 /** @file A member that does not keep to the protocol: at every state of a link it costs one connection, never the agent. */
 import { describe, expect, it } from 'vitest';
 import { encodeProto, FrameKind, FrameWriter, handshakeProto, MessageType, planTensors } from '@backwire/wire/internal';
-import type { Agent } from '../src/agent/agent.ts';
+
 import { zeros } from '@backwire/tensor';
 import { encodeValue } from '@backwire/wire';
-import { rpcFunction, rpcInfo, rpcSync } from '../src/index.ts';
+import { rpcInfo, rpcSync } from '../src/index.ts';
 import { until } from './cluster.ts';
-import { echo, impostor, type Talk } from './impostor.ts';
+import { behaves, echo, impostor, openLink, writeMessage, type Talk } from './impostor.ts';
 
 const MIB = 2 ** 20;
 
@@ -27,26 +27,15 @@ describe('a peer that breaks the protocol', () => {
         way(talk);
         return;
       }
-      talk.welcome();
-      talk.resume();
+      behaves(talk);
     });
     const outcome = call(4_000);
     await until(() => talks.some(({ kinds }) => kinds.includes(FrameKind.CALL)), 'the call came through at last');
     expect(talks.length).toBe(ways.length + 1);
-    talks.at(-1)?.write((writer) => {
-      writer.begin();
-      writer.out.raw(Uint8Array.of(0x10, 1));
-      writer.endCall({
-        kind: FrameKind.RESULT,
-        flags: 0,
-        messageType: MessageType.PYTHON_RET,
-        seq: 1,
-        ack: 1,
-        callId: talks.at(-1)?.call ?? 0,
-        fn: 0,
-        remainingMs: -1,
-      });
-    });
+    const last = talks.at(-1)!;
+    last.write((writer) =>
+      writeMessage(writer, Uint8Array.of(0x10, 1), { kind: FrameKind.RESULT, seq: 1, callId: last.call }),
+    );
     expect(await outcome).toBe(true);
   });
 
@@ -86,15 +75,8 @@ describe('a peer that breaks the protocol', () => {
 
   it('sends pings and reads no answers: they take no memory', async () => {
     const pings = 400_000;
-    const { agent, talks, call } = await impostor((talk) => {
-      talk.welcome();
-      talk.resume();
-    });
-    void call(20_000);
-    await until(() => talks.at(-1)?.call !== 0 && talks.length > 0, 'the link is open');
-    const talk = talks.at(-1)!;
+    const { talk, peer } = await openLink();
     (talk.connection as unknown as { socket: { pause(): void } }).socket.pause();
-    const peer = (agent as Agent).members.list()[0]!;
     const before = peer.bytesReceived;
     for (let sent = 0; sent < pings; sent += 1_000) {
       talk.write((writer) => {
@@ -108,14 +90,7 @@ describe('a peer that breaks the protocol', () => {
   });
 
   it('sends pings and reads the answers: so many of them are answered in a second', async () => {
-    const { agent, talks, call } = await impostor((talk) => {
-      talk.welcome();
-      talk.resume();
-    });
-    void call(20_000);
-    await until(() => talks.at(-1)?.call !== 0 && talks.length > 0, 'the link is open');
-    const talk = talks.at(-1)!;
-    const peer = (agent as Agent).members.list()[0]!;
+    const { talk, peer } = await openLink();
     const [before, began] = [peer.bytesReceived, performance.now()];
     for (let sent = 0; sent < 100_000; sent += 1_000) {
       talk.write((writer) => {
@@ -131,24 +106,13 @@ describe('a peer that breaks the protocol', () => {
   });
 
   it('calls past its credit while its answers pile up: it loses its link', async () => {
-    const { agent, talks, call } = await impostor(
-      (talk) => {
-        talk.welcome();
-        talk.resume();
-      },
-      { limits: { maxInboundCalls: 10 } },
-    );
-    void call(20_000);
-    await until(() => talks.at(-1)?.call !== 0 && talks.length > 0, 'the link is open');
-    const talk = talks[0]!;
+    const { talk, peer } = await openLink({ limits: { maxInboundCalls: 10 } });
     let seq = 0;
     const flood = (count: number): void => {
       talk.write((writer) => {
         for (let i = 0; i < count; i++) {
-          const fields = { kind: FrameKind.CALL, flags: 0, messageType: MessageType.PYTHON_CALL, seq: ++seq, ack: 1 };
-          writer.begin();
-          writer.out.raw(encodeValue([]).bytes);
-          writer.endCall({ ...fields, callId: seq, fn: 1, remainingMs: -1 }, seq === 1 ? 'hostile/none' : undefined);
+          const fields = { kind: FrameKind.CALL, seq: ++seq, callId: seq, fn: 1 };
+          writeMessage(writer, encodeValue([]).bytes, fields, seq === 1 ? 'hostile/none' : undefined);
         }
       });
     };
@@ -156,20 +120,13 @@ describe('a peer that breaks the protocol', () => {
     flood(40);
     await until(() => talk.answers.size === 40, 'all are answered');
     expect(talk.connection.closed).toBe(false);
-    const { sender } = (agent as Agent).members.list()[0]!;
-    Object.defineProperty(sender, 'congested', { get: () => true });
+    Object.defineProperty(peer.sender, 'congested', { get: () => true });
     flood(40);
     await until(() => talk.connection.closed, 'the link is broken off');
   });
 
   it('announces 900 MiB: they are taken as they come, and given back with its link', async () => {
-    const { agent, talks, call } = await impostor((talk) => {
-      talk.welcome();
-      talk.resume();
-    });
-    void call(20_000);
-    await until(() => talks.at(-1)?.call !== 0 && talks.length > 0, 'the link is open');
-    const talk = talks.at(-1)!;
+    const { talk, peer } = await openLink();
     const memory = (): number => process.memoryUsage().arrayBuffers;
     // It lies here until the end: what the agent takes comes on top of it.
     const large = zeros([225 * MIB]);
@@ -183,7 +140,6 @@ describe('a peer that breaks the protocol', () => {
     expect(bodies[0]!.bytes.length).toBe(900 * MIB);
     for (const body of bodies) body.release();
     talk.connection.write(head.flush()?.chunks ?? []);
-    const peer = (agent as Agent).members.list()[0]!;
     await until(() => peer.receiver.assembling === 1, 'the call is here');
     expect(memory() - before).toBeLessThan(MIB);
     talk.write((writer) => writer.body(1, 0, 0, new Uint8Array(1_000), 1));
@@ -222,67 +178,28 @@ describe('a peer that breaks the protocol', () => {
       'it was dialled again and the call replayed',
     );
     expect(talks[0]!.connection.closed || talks[0]!.kinds.length > 0).toBe(true);
-    talks[1]!.write((writer) => {
-      writer.begin();
-      writer.out.raw(Uint8Array.of(0xff, 0xff, 0xff));
-      writer.endCall({
-        kind: FrameKind.RESULT,
-        flags: 0,
-        messageType: MessageType.PYTHON_RET,
-        seq: 1,
-        ack: 1,
-        callId: talks[1]!.call,
-        fn: 0,
-        remainingMs: -1,
-      });
-    });
+    const answer = { kind: FrameKind.RESULT, seq: 1, callId: talks[1]!.call };
+    talks[1]!.write((writer) => writeMessage(writer, Uint8Array.of(0xff, 0xff, 0xff), answer));
     // And an answer that cannot be read fails its call alone.
     const info = rpcInfo(await outcome);
     expect([info?.code, info?.executed]).toEqual(['decode-error', 'yes']);
   });
 
   it('may answer what nobody asked', async () => {
-    const { agent, talks, call } = await impostor((talk) => {
-      talk.welcome();
-      talk.resume();
-    });
-    const outcome = call(300);
-    await until(() => talks[0]?.kinds.includes(FrameKind.CALL) === true, 'the call came');
-    talks[0]!.write((writer) => {
-      writer.begin();
-      writer.endCall({
-        kind: FrameKind.RESULT,
-        flags: 0,
-        messageType: MessageType.PYTHON_RET,
-        seq: 1,
-        ack: 1,
-        callId: 123_456_789,
-        fn: 0,
-        remainingMs: -1,
-      });
+    const { talk, talks, peer, outcome } = await openLink({}, 300);
+    talk.write((writer) => {
+      const nothing = new Uint8Array(0);
+      writeMessage(writer, nothing, { kind: FrameKind.RESULT, seq: 1, callId: 123_456_789 });
       writer.idFrame(FrameKind.CANCEL, 987, 0, 0, 0, 2, 1);
       writer.idFrame(FrameKind.BODY_ACK, 5, 3, 0, 0, 3, 1);
       writer.idFrame(FrameKind.BODY_LOST, 5, 3, 0, 0, 4, 1);
       writer.idFrame(FrameKind.CREDIT, 44, 3, 0, 0, 5, 1);
       writer.frame(FrameKind.CONTROL, 0x1ff, new Uint8Array(10), 6, 1);
-      writer.begin();
-      writer.endCall({
-        kind: FrameKind.CALL,
-        flags: 0,
-        messageType: MessageType.PYTHON_CALL,
-        seq: 7,
-        ack: 1,
-        callId: 1,
-        fn: 9,
-        remainingMs: -1,
-      });
+      writeMessage(writer, nothing, { kind: FrameKind.CALL, seq: 7, callId: 1, fn: 9 });
     });
     expect(rpcInfo(await outcome)?.code).toBe('deadline-exceeded');
-    await until(
-      () => talks[0]?.kinds.includes(FrameKind.ERROR) === true,
-      'the call of an unnamed function was refused',
-    );
-    expect((agent as Agent).members.find('w1').up).toBe(true);
+    await until(() => talk.kinds.includes(FrameKind.ERROR), 'the call of an unnamed function was refused');
+    expect(peer.up).toBe(true);
     expect(talks.length).toBe(1);
   });
 });

@@ -8,6 +8,8 @@ import {
   FrameReader,
   FrameWriter,
   handshakeProto,
+  MessageType,
+  type CallFields,
   type FrameHeader,
 } from '@backwire/wire/internal';
 import { createAgent, rpcFunction, rpcSync, type RpcAgent, type RpcOptions } from '../src/index.ts';
@@ -19,12 +21,15 @@ import { findKeys } from '../src/security/secret.ts';
 import { openStore } from '../src/stores/open.ts';
 import { prefixStore } from '../src/stores/prefix.ts';
 import type { Connection, Listener } from '../src/transports/transport.ts';
+import type { Agent } from '../src/agent/agent.ts';
+import type { Peer } from '../src/session/peer.ts';
 import { unixTransport } from '../src/transports/unix.ts';
-
-const SECRET = 'a secret for tests only';
+import { until } from './cluster.ts';
+import { SECRET } from './crew.ts';
 
 /** What the agent serves. */
 export const echo = rpcFunction('hostile/echo', (x: unknown) => x);
+
 let stores = 0;
 const closing: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
@@ -46,11 +51,25 @@ export interface Talk {
   resume(received?: number): void;
 }
 
+export interface Impostor {
+  readonly agent: RpcAgent;
+  /** One for each connection. */
+  readonly talks: readonly Talk[];
+  /** Calls the impostor: the answer, or the error. */
+  readonly call: (timeoutMs?: number) => Promise<unknown>;
+}
+
+/** A link to the impostor that is up, and a call on it that has arrived. */
+export interface OpenLink extends Impostor {
+  readonly talk: Talk;
+  /** The impostor as the agent sees it. */
+  readonly peer: Peer;
+  /** How the call ends. */
+  readonly outcome: Promise<unknown>;
+}
+
 /** A group of a real agent 'w0' and an impostor 'w1' that does what `behave` says with each connection. */
-export async function impostor(
-  behave: (talk: Talk) => void,
-  options: Partial<RpcOptions> = {},
-): Promise<{ agent: RpcAgent; talks: Talk[]; call(timeoutMs?: number): Promise<unknown> }> {
+export async function impostor(behave: (talk: Talk) => void, options: Partial<RpcOptions> = {}): Promise<Impostor> {
   const name = `memory://hostile-${stores++}`;
   const talks: Talk[] = [];
   const { store } = await openStore(name);
@@ -126,6 +145,33 @@ export async function impostor(
   const call = (timeoutMs = 5_000): Promise<unknown> =>
     agent.run(() => rpcSync('w1', echo, ['x'], { timeoutMs })).catch((error: unknown) => error);
   return { agent, talks, call };
+}
+
+/** What keeps to the protocol so far. */
+export function behaves(talk: Talk): void {
+  talk.welcome();
+  talk.resume();
+}
+
+/** An impostor that has kept to the protocol until the call that came first. */
+export async function openLink(options: Partial<RpcOptions> = {}, timeoutMs = 20_000): Promise<OpenLink> {
+  const { agent, talks, call } = await impostor(behaves, options);
+  const outcome = call(timeoutMs);
+  await until(() => talks[0]?.kinds.includes(FrameKind.CALL) === true, 'the link is open, and the call came');
+  return { agent, talks, call, outcome, talk: talks[0]!, peer: (agent as Agent).members.find('w1') };
+}
+
+/** A CALL or an answer, whose value is `bytes`; `name` is that of the function, the first time. */
+export function writeMessage(
+  writer: FrameWriter,
+  bytes: Uint8Array,
+  fields: Pick<CallFields, 'kind' | 'seq' | 'callId'> & Partial<CallFields>,
+  name?: string,
+): void {
+  const messageType = fields.kind === FrameKind.CALL ? MessageType.PYTHON_CALL : MessageType.PYTHON_RET;
+  writer.begin();
+  writer.out.raw(bytes);
+  writer.endCall({ flags: 0, messageType, ack: 1, fn: 0, remainingMs: -1, ...fields }, name);
 }
 
 function talkOf(connection: Connection, hello: handshakeProto.Identity, incarnation: number): Talk {

@@ -5,7 +5,7 @@ import { rpcName } from '@backwire/tensor';
 import { encodeValue } from '@backwire/wire';
 import { rpcClass, rpcFunction } from '../src/index.ts';
 import { until } from './cluster.ts';
-import { echo, impostor } from './impostor.ts';
+import { echo, openLink, writeMessage } from './impostor.ts';
 
 const ran: string[] = [];
 rpcFunction('hostile/secret', () => void ran.push('function'));
@@ -43,16 +43,7 @@ describe('a member that names what it should not', () => {
 
   it('runs nothing, whatever the flags and the type, and is told why', async () => {
     ran.length = 0;
-    const { talks, call } = await impostor(
-      (talk) => {
-        talk.welcome();
-        talk.resume();
-      },
-      { serve: [echo] },
-    );
-    const outcome = call(5_000);
-    await until(() => talks[0]?.kinds.includes(FrameKind.CALL) === true, 'the link is up');
-    const talk = talks[0]!;
+    const { talk, talks } = await openLink({ serve: [echo] });
     const { bytes } = encodeValue([]);
     const expected = new Map<number, string>();
     let seq = 0;
@@ -61,20 +52,8 @@ describe('a member that names what it should not', () => {
       for (const flag of flags) {
         for (const messageType of types) {
           seq++;
-          talk.write((writer) => {
-            writer.begin();
-            writer.out.raw(bytes);
-            const fields = {
-              kind: FrameKind.CALL,
-              flags: flag,
-              messageType,
-              seq,
-              ack: 1,
-              callId: seq,
-              remainingMs: -1,
-            };
-            writer.endCall({ ...fields, fn }, name);
-          });
+          const fields = { kind: FrameKind.CALL, flags: flag, messageType, seq, callId: seq, fn };
+          talk.write((writer) => writeMessage(writer, bytes, fields, name));
           if ((flag & FrameFlag.ONEWAY) === 0)
             expected.set(seq, unknown.includes(name) ? 'not-found' : 'permission-denied');
         }
@@ -84,21 +63,9 @@ describe('a member that names what it should not', () => {
     expect(talk.answers).toEqual(expected);
     expect(ran).toEqual([]);
     // The link has lived through all of it, and serves what is served.
-    talk.write((writer) => {
-      writer.begin();
-      writer.out.raw(encodeValue(['x']).bytes);
-      const fields = {
-        flags: 0,
-        messageType: MessageType.PYTHON_CALL,
-        ack: 1,
-        callId: 9_999,
-        fn: 999,
-        remainingMs: -1,
-      };
-      writer.endCall({ ...fields, kind: FrameKind.CALL, seq: seq + 1 }, 'hostile/echo');
-    });
+    const last = { kind: FrameKind.CALL, seq: seq + 1, callId: 9_999, fn: 999 };
+    talk.write((writer) => writeMessage(writer, encodeValue(['x']).bytes, last, 'hostile/echo'));
     await until(() => talk.answers.get(9_999) === 'result', 'the echo came back');
     expect(talks.length).toBe(1);
-    void outcome;
   });
 });
