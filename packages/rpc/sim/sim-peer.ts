@@ -1,7 +1,6 @@
 /** @file The simulated counterpart of the agent's peer: the production session, connector and body lane behind a virtual connection. */
 import type { End, NodeEnv } from '@backwire/testing';
 import { LivenessPolicy } from '../src/liveness/policy.ts';
-import { BodyPace, type PaceOptions } from '../src/protocol/body-pace.ts';
 import { Connector, CONNECTOR_TIMES, type ConnectorPort } from '../src/protocol/connector.ts';
 import { type Session, type SessionLimits } from '../src/protocol/session.ts';
 import {
@@ -14,15 +13,13 @@ import {
   type Payload,
 } from './frames.ts';
 import type { Oracle } from './oracle.ts';
+import { Outbox, type Queued, type SegmentPort } from './outbox.ts';
+import { Storages } from './storages.ts';
 
 /** Small, so that windows fill and acknowledgements matter. */
 const LIMITS: SessionLimits = { windowBytes: 400, windowFrames: 12, ackFrames: 4, ackBytes: 200, ackMs: 20 };
 const CREDIT_CALLS = 6;
 const CREDIT_BYTES = 600;
-const CHUNK_BYTES = 16;
-/** On slow links, where storages are larger. */
-const SLOW_CHUNK_BYTES = 1_000;
-const SLOW_PACE: PaceOptions = { firstBytes: 64, leastBytes: 32, mostBytes: 8_000, leastPieceBytes: 8, queueMs: 50 };
 /** A tenth of the defaults. */
 const LIVENESS = {
   pingMs: 200,
@@ -33,17 +30,13 @@ const LIVENESS = {
   leaseMs: 60_000,
 };
 const HELLO_TIMEOUT_MS = 500;
-const MAX_QUEUED_CALLS = 20;
 
 /** What a peer tells its worker. */
 export interface PeerOwner {
   readonly env: NodeEnv;
   readonly self: Life;
   readonly oracle: Oracle;
-  makeSession(
-    port: { resend(segment: Numbered[]): void; release(segment: Numbered[]): void },
-    limits: SessionLimits,
-  ): Session<Numbered[], number>;
+  makeSession(port: SegmentPort, limits: SessionLimits): Session<Numbered[], number>;
   /** A numbered frame, or a call that is complete with its storages. */
   received(peer: SimPeer, payload: Payload, seq: number): void;
   /** A call arrived; its storages may still be on their way. */
@@ -64,23 +57,14 @@ export interface PeerOwner {
   sessionLost(peer: SimPeer, why: string): void;
 }
 
-/** A call that waits for room or credit. */
-export interface Queued {
-  readonly payload: Payload;
-  readonly bytes: number;
-  readonly sentAs: (seq: number) => void;
-  withdrawn: boolean;
-}
-
 /** Another worker in one of its lives, as one worker sees it. */
 export class SimPeer implements ConnectorPort<End> {
   readonly life: Life;
   readonly session: Session<Numbered[], number>;
   readonly connector: Connector<End>;
   readonly #owner: PeerOwner;
-  readonly #calls: Queued[] = [];
-  readonly #control: { payload: Payload; bytes: number }[] = [];
-  readonly #assembling = new Map<number, Payload>();
+  readonly #outbox: Outbox;
+  readonly #storages: Storages;
   readonly #hellos = new Map<End, Extract<Handshake, { kind: 'hello' }>>();
   /** The last frame whose call it still serves. */
   lastServed = Infinity;
@@ -92,22 +76,18 @@ export class SimPeer implements ConnectorPort<End> {
   #resumed = false;
   #gone = false;
   #flushing = false;
-  #replay: Numbered[] | undefined;
-  #batch: Numbered[] = [];
-  readonly #pace = new BodyPace(SLOW_PACE);
   readonly #liveness = new LivenessPolicy<SimPeer>(LIVENESS);
-  #released = 0;
-  #retained = 0;
 
   constructor(life: Life, owner: PeerOwner) {
     this.life = life;
     this.#owner = owner;
     this.#token = owner.env.random.uint32();
-    const port = {
-      resend: (segment: Numbered[]) => (this.#replay ??= []).push(...segment),
-      release: () => void this.#released++,
-    };
-    this.session = owner.makeSession(port, LIMITS);
+    this.#outbox = new Outbox(
+      (port) => owner.makeSession(port, LIMITS),
+      (seq, payload) => this.#numbered(seq, payload),
+    );
+    this.session = this.#outbox.session;
+    this.#storages = new Storages(this.session, owner);
     this.session.credits.allow(CREDIT_CALLS, CREDIT_BYTES);
     this.session.credits.allowed(CREDIT_CALLS, CREDIT_BYTES);
     const own = { name: owner.self.name, peer: life.name, sameHost: false };
@@ -118,28 +98,26 @@ export class SimPeer implements ConnectorPort<End> {
   /** What is not settled on this side; empty when all is quiet. */
   open(): string | undefined {
     const { sent, acked, retained } = this.session.snapshot();
-    if (this.#gone) return this.#released === this.#retained ? undefined : 'segments were not released';
-    if (this.#calls.length + this.#control.length + this.#batch.length > 0) return 'frames wait';
+    if (this.#gone) return this.#outbox.isReleased ? undefined : 'segments were not released';
+    if (!this.#outbox.isEmpty) return 'frames wait';
     if (sent !== acked || retained > 0) return `${sent - acked} frames are not acknowledged`;
     if (this.session.bodies.pendingBytes > 0)
       return `${this.session.bodies.pendingBytes} bytes of storages are not confirmed`;
-    if (this.#assembling.size > 0) return 'a call waits for its storages';
-    return this.#released === this.#retained ? undefined : 'segments were not released exactly once';
+    if (this.#storages.assembling > 0) return 'a call waits for its storages';
+    return this.#outbox.isReleased ? undefined : 'segments were not released exactly once';
   }
 
-  /** Queues a call; false when too many wait. `sentAs` is told its number. */
+  /** Queues a call; nothing when too many wait. `sentAs` is told its number. */
   call(payload: Payload, bytes: number, sentAs: (seq: number) => void): Queued | undefined {
-    if (this.#calls.length >= MAX_QUEUED_CALLS) return undefined;
-    const queued: Queued = { payload, bytes, sentAs, withdrawn: false };
-    this.#calls.push(queued);
-    this.#schedule();
+    const queued = this.#outbox.call(payload, bytes, sentAs);
+    if (queued !== undefined) this.#schedule();
     return queued;
   }
 
   /** Queues a frame that needs no credit. */
   control(payload: Payload, bytes = 10): void {
     if (this.#gone) return;
-    this.#control.push({ payload, bytes });
+    this.#outbox.control(payload, bytes);
     this.#schedule();
   }
 
@@ -170,10 +148,8 @@ export class SimPeer implements ConnectorPort<End> {
     this.#link = undefined;
     this.session.close();
     this.session.bodies.dropAll();
-    this.#calls.length = 0;
-    this.#control.length = 0;
-    this.#assembling.clear();
-    if (this.#batch.length > 0) this.#batch = [];
+    this.#outbox.clear();
+    this.#storages.clear();
   }
 
   // ConnectorPort
@@ -246,7 +222,7 @@ export class SimPeer implements ConnectorPort<End> {
   }
 
   giveUp(): void {
-    for (const queued of this.#calls.splice(0)) queued.withdrawn = true;
+    this.#outbox.withdrawCalls();
     this.#owner.unreachable(this);
   }
 
@@ -307,12 +283,11 @@ export class SimPeer implements ConnectorPort<End> {
       return this.#owner.sessionLost(this, 'an acknowledgement of what was never sent');
     switch (frame.kind) {
       case 'numbered':
-        return this.#numbered(frame);
+        return this.#arrived(frame);
       case 'body':
         return this.#body(frame);
       case 'body-ack':
-        if (frame.all) session.bodies.confirmed(frame.seq, frame.storage);
-        this.#pace.acknowledged(frame.seq, frame.storage, frame.end, this.#owner.env.now());
+        this.#storages.acknowledged(frame, this.#owner.env.now());
         break;
       case 'ping':
         this.#sendLoose({ kind: 'pong', ack: session.lastReceived });
@@ -331,7 +306,7 @@ export class SimPeer implements ConnectorPort<End> {
   #resume(position: Parameters<Session<unknown>['linkUp']>[0]): void {
     this.#agreed = true;
     this.#resumed = true;
-    this.#retain();
+    this.#outbox.retain();
     if (!this.session.linkUp(position)) return this.#owner.sessionLost(this, 'an impossible position');
     for (const { seq, storage } of this.session.bodies.resumed.splice(0)) this.session.bodies.confirmed(seq, storage);
     this.#sendLoose({ kind: 'credit', ack: this.session.lastReceived, ...this.session.credits.grant() });
@@ -339,7 +314,7 @@ export class SimPeer implements ConnectorPort<End> {
     this.#schedule();
   }
 
-  #numbered(frame: Numbered): void {
+  #arrived(frame: Numbered): void {
     const { session } = this;
     const { env, self, oracle } = this.#owner;
     const arrival = session.arrived(frame.seq, frame.bytes, env.now());
@@ -352,15 +327,9 @@ export class SimPeer implements ConnectorPort<End> {
     if (payload.kind === 'call') this.#owner.arrived(payload.uid);
     if ('uid' in payload) oracle.delivered(this.life, self, payload.uid);
     if (payload.kind === 'call' && payload.bodies.length > 0) {
-      this.#assembling.set(frame.seq, payload);
-      session.bodies.expect(
-        frame.seq,
-        payload.bodies.map((bytes, storage) => ({ storage, bytes })),
-      );
+      this.#storages.expect(frame.seq, payload);
     } else if (payload.kind === 'body-lost') {
-      const lost = this.#assembling.get(payload.seq);
-      this.#assembling.delete(payload.seq);
-      session.bodies.giveUp(payload.seq);
+      const lost = this.#storages.lost(payload.seq);
       if (lost?.kind === 'call') {
         this.finished(lost.bytes);
         this.control({ kind: 'result', callId: lost.callId, uid: oracle.uid(), ran: false, value: 0 });
@@ -369,29 +338,11 @@ export class SimPeer implements ConnectorPort<End> {
   }
 
   #body(frame: Extract<Frame, { kind: 'body' }>): void {
-    const { bodies } = this.session;
-    const place = bodies.place(frame.seq, frame.storage, frame.offset, frame.bytes);
-    const end = frame.offset + frame.bytes;
-    const arrived = (all: boolean): void =>
-      this.#sendLoose({
-        kind: 'body-ack',
-        ack: this.session.lastReceived,
-        seq: frame.seq,
-        storage: frame.storage,
-        end,
-        all,
-      });
-    if (place === 'unknown') {
-      if (frame.asks) arrived(false);
-      return;
-    }
-    if (place === 'wrong') return this.#owner.sessionLost(this, 'a piece of a storage out of place');
-    const complete = bodies.landed(place, frame.bytes);
-    if (place.got === place.bytes || frame.asks) arrived(place.got === place.bytes);
-    const payload = this.#assembling.get(frame.seq);
-    if (!complete || payload === undefined) return;
-    this.#assembling.delete(frame.seq);
-    this.#owner.received(this, payload, frame.seq);
+    const landed = this.#storages.arrived(frame);
+    if (landed === 'out of place') return this.#owner.sessionLost(this, 'a piece of a storage out of place');
+    const { answer, complete } = landed;
+    if (answer !== undefined) this.#sendLoose(answer);
+    if (complete !== undefined) this.#owner.received(this, complete, frame.seq);
   }
 
   #closed(end: End): void {
@@ -412,9 +363,9 @@ export class SimPeer implements ConnectorPort<End> {
   #endOldLink(): void {
     const link = this.#link;
     this.#link = undefined;
-    this.#replay = undefined;
+    this.#outbox.takeReplay();
     this.session.linkLost();
-    this.#pace.reset();
+    this.#storages.linkLost();
     link?.close();
   }
 
@@ -425,87 +376,27 @@ export class SimPeer implements ConnectorPort<End> {
     this.#owner.env.setTimer(0, 'flush', () => {
       this.#flushing = false;
       if (this.#gone) return;
-      if (this.#link === undefined && this.#wanted()) this.connector.want(this.#owner.env.now());
-      this.#drain();
-      const segment = this.#retain();
+      if (this.#link === undefined && this.#outbox.wantsLink) this.connector.want(this.#owner.env.now());
+      this.#outbox.drain();
+      const segment = this.#outbox.retain();
       if (this.#link === undefined || this.session.state !== 'up') return;
-      const frames: Frame[] = this.#replay ?? segment ?? [];
-      this.#replay = undefined;
+      const frames: Frame[] = this.#outbox.takeReplay() ?? segment ?? [];
       this.#sendAll([...frames, ...this.#pieces()]);
     });
   }
 
-  #wanted(): boolean {
-    const { sent, acked } = this.session.snapshot();
-    return this.#calls.length + this.#control.length > 0 || sent !== acked || this.session.bodies.pendingBytes > 0;
-  }
-
-  #drain(): void {
-    const { session } = this;
-    while (this.#control.length > 0 && session.hasRoom()) {
-      const { payload, bytes } = this.#control.shift() as { payload: Payload; bytes: number };
-      this.#number(payload, bytes);
-    }
-    while (this.#calls.length > 0 && session.hasRoom()) {
-      const first = this.#calls[0] as Queued;
-      if (!first.withdrawn && !session.credits.canCall(first.bytes)) break;
-      this.#calls.shift();
-      if (first.withdrawn) continue;
-      session.credits.use(first.bytes);
-      const seq = this.#number(first.payload, first.bytes);
-      const bodies = first.payload.kind === 'call' ? first.payload.bodies : [];
-      if (bodies.length > 0)
-        session.bodies.send(
-          seq,
-          bodies.map((bytes, storage) => ({ storage, bytes, body: seq })),
-        );
-      first.sentAs(seq);
-    }
-  }
-
-  #number(payload: Payload, bytes: number): number {
-    const seq = this.session.draw();
+  /** A frame has got its number. */
+  #numbered(seq: number, payload: Payload): void {
     const { self, oracle } = this.#owner;
     oracle.unacknowledged(self, this.life, seq - this.session.lastAcked, LIMITS.windowFrames);
-    if ('uid' in payload) this.#owner.oracle.sent(this.#owner.self, this.life, payload.uid);
-    this.#batch.push({ kind: 'numbered', seq, ack: this.session.lastReceived, bytes, payload });
-    return seq;
-  }
-
-  #retain(): Numbered[] | undefined {
-    if (this.#batch.length === 0) return undefined;
-    const segment = this.#batch;
-    this.#batch = [];
-    this.#retained++;
-    this.session.retain(
-      segment,
-      segment.reduce((sum, { bytes }) => sum + bytes, 0),
-    );
-    this.#replay?.push(...segment);
-    return segment;
+    if ('uid' in payload) oracle.sent(self, this.life, payload.uid);
   }
 
   #pieces(): Frame[] {
-    const { bodies, lastReceived } = this.session;
-    const { slow, paced, env } = this.#owner;
-    const most = slow ? SLOW_CHUNK_BYTES : CHUNK_BYTES;
-    const bytes = slow && paced ? this.#pace.pieceBytes(most) : most;
-    const chunk = bytes === 0 ? undefined : bodies.next(bytes);
-    if (chunk === undefined) return [];
-    const { seq, storage } = chunk.out;
-    const asks = slow && paced && this.#pace.piece(seq, storage, chunk.offset + chunk.bytes, chunk.bytes, env.now());
-    if (bodies.hasMore()) this.#schedule();
-    return [
-      {
-        kind: 'body',
-        ack: lastReceived,
-        seq,
-        storage,
-        offset: chunk.offset,
-        bytes: chunk.bytes,
-        asks,
-      },
-    ];
+    const piece = this.#storages.next(this.#owner.env.now());
+    if (piece === undefined) return [];
+    if (this.session.bodies.hasMore()) this.#schedule();
+    return [piece];
   }
 
   /** Pings one that is silent, and accuses one that stays so. */
@@ -547,7 +438,7 @@ export class SimPeer implements ConnectorPort<End> {
     if (this.#gone) return;
     const { env } = this.#owner;
     if (this.connector.timerAt <= env.now()) this.connector.tick(env.now());
-    if (this.#wanted()) this.#schedule();
+    if (this.#outbox.wantsLink) this.#schedule();
     this.#ackIfDue();
     if (this.#owner.slow) this.#watch();
     env.setTimer(20, 'poll', () => this.#poll());

@@ -6,7 +6,8 @@ import { Session, type SessionLimits } from '../src/protocol/session.ts';
 import { AtLeastOnce, WithoutWindow } from './broken-sessions.ts';
 import { lifeKey, type Life, type Numbered, type Packet, type Payload } from './frames.ts';
 import { answerOf, type Oracle, type Outcome } from './oracle.ts';
-import { SimPeer, type PeerOwner, type Queued } from './sim-peer.ts';
+import type { Queued } from './outbox.ts';
+import { SimPeer, type PeerOwner } from './sim-peer.ts';
 
 /** Protocol rules that a test may break on purpose. */
 export interface Rules {
