@@ -1,7 +1,6 @@
 /** @file A member that does not keep to the protocol: at every state of a link it costs one connection, never the agent. */
 import { describe, expect, it } from 'vitest';
 import { encodeProto, FrameKind, FrameWriter, handshakeProto, MessageType, planTensors } from '@backwire/wire/internal';
-
 import { zeros } from '@backwire/tensor';
 import { encodeValue } from '@backwire/wire';
 import { rpcInfo, rpcSync } from '../src/index.ts';
