@@ -1,5 +1,5 @@
 /** @file RRefs at work in one agent of a torch group: the protocol's tables joined to messages, promises and the collector. */
-import { RemoteError, RpcError, type CallOptions, type To, type WorkerInfo } from '@backwire/rpc';
+import { RpcError, type CallOptions, type To, type WorkerInfo } from '@backwire/rpc';
 import { collectInWaitAll, nameOf } from '@backwire/rpc/internal';
 import type { RRef } from '@backwire/rref';
 import {
@@ -7,9 +7,6 @@ import {
   ProtocolWorker,
   createAnswer,
   errorOf,
-  failureOf,
-  formatId,
-  typeNameOf,
   type Answer,
   type Carried,
   type Control,
@@ -19,21 +16,22 @@ import {
   type UserFork,
 } from '@backwire/rref/internal';
 import { Tensor, type Named } from '@backwire/tensor';
-import { failed } from '../calls/caller.ts';
 import type { Caller } from '../calls/caller.ts';
-import { writeOperatorCall, writeScriptFunctionCall } from '../calls/script-calls.ts';
-import { argumentsOf, targetOf, udfOf, type Target as Callee } from '../calls/targets.ts';
+import { argumentsOf, targetOf, type Target as Callee } from '../calls/targets.ts';
 import type { Reading, References, Values, Writing } from '../calls/values.ts';
 import type { TorchPeer } from '../links/peer.ts';
 import { writeCommand } from '../messages/codec.ts';
-import type { Body, Creation, TorchResponse } from '../messages/commands.ts';
+import type { Body } from '../messages/commands.ts';
 import { NotOfferedError, refuse } from '../pickle/refusal.ts';
 import { tupleOf } from '../values/containers.ts';
 import { PyName } from '../values/name.ts';
 import { RRefFork } from '../values/objects.ts';
+import { acknowledged } from './acknowledgement.ts';
 import { ControlSender } from './controls.ts';
+import { Creations } from './creation.ts';
 import { PYTHON_OBJECT, TENSOR, TorchRRef, type HandleHost, type Target } from './handle.ts';
 import { globalId, torchId } from './ids.ts';
+import { countsOf, leaksOf, listOf, waitsOf } from './inventory.ts';
 
 export interface SessionHost {
   readonly self: WorkerInfo;
@@ -55,6 +53,7 @@ export class RRefs implements References, RRefSpace, HandleHost {
   closed = false;
   private readonly host: SessionHost;
   private readonly sender: ControlSender;
+  private readonly creations: Creations;
   /** torch's types of values that are owned here, where they are not told by the value. */
   private readonly types = new WeakMap<OwnedValue, string>();
   private readonly settling = new Map<UserFork, (() => void)[]>();
@@ -82,6 +81,12 @@ export class RRefs implements References, RRefSpace, HandleHost {
       freed: () => this.notify(),
       failed: (entry, failure) => this.valueOf(entry).reject(errorOf(failure, host.self)),
     });
+    this.creations = new Creations(host, {
+      worker: this.worker,
+      adopt: (target, type) => this.adopt(target, type),
+      limits: (options) => this.limits(options),
+      refusedBy: (fork) => this.sender.refusedBy(fork),
+    });
   }
 
   get self(): WorkerInfo {
@@ -93,7 +98,7 @@ export class RRefs implements References, RRefSpace, HandleHost {
   remote(to: To, fn: Named, args: readonly unknown[], options: CallOptions): RRef<unknown> {
     this.throwIfClosed();
     const peer = this.host.find(to);
-    return this.create(peer, targetOf(nameOf(fn)), args, options);
+    return this.creations.create(peer, targetOf(nameOf(fn)), args, options);
   }
 
   /** An RRef of a value that is here. Nothing is registered before it is shared. */
@@ -110,37 +115,11 @@ export class RRefs implements References, RRefSpace, HandleHost {
   }
 
   debugInfo(): Record<string, number> {
-    const { owners, users } = this.worker;
-    return {
-      num_owner_rrefs: owners.size,
-      num_forks: owners.forkCount,
-      num_pending_users: users.pendingUsers,
-      num_pending_children: users.pendingChildren,
-      num_pending_futures: this.settling.size,
-    };
+    return { ...countsOf(this.worker), num_pending_futures: this.settling.size };
   }
 
   list(): { id: string; owner: string; holders: string[]; type: string }[] {
-    const { owners, users } = this.worker;
-    const { name } = this.host.self;
-    const holders = new Map<OwnerEntry<OwnedValue>, string[]>();
-    for (const fork of owners.allForks()) {
-      const known = holders.get(fork.entry) ?? [];
-      holders.set(fork.entry, [...known, this.nameOf(fork.holder)]);
-    }
-    const owned = [...owners.all()].map((entry) => ({
-      id: formatId(entry),
-      owner: name,
-      holders: holders.get(entry) ?? [],
-      type: entry.payload?.settled === true ? valueType(entry.payload) : 'unknown',
-    }));
-    const held = [...users.all()].map((fork) => ({
-      id: formatId(fork.rref),
-      owner: this.nameOf(fork.owner),
-      holders: [name],
-      type: 'unknown',
-    }));
-    return [...owned, ...held];
+    return listOf(this.worker, this.host.self.name, (id) => this.nameOf(id));
   }
 
   // Handles in messages.
@@ -237,7 +216,7 @@ export class RRefs implements References, RRefSpace, HandleHost {
       kind: 'python',
       name: new PyName(LOCAL_INVOKE.slice(0, dot), LOCAL_INVOKE.slice(dot + 1)),
     };
-    const made = this.create(this.ownerOf(handle), callee, this.invocation(handle, method, args), options);
+    const made = this.creations.create(this.ownerOf(handle), callee, this.invocation(handle, method, args), options);
     // The method still needs this value: the handle is in use until the creation is over.
     handle.use('remote()', async () => made.creation).catch(() => undefined);
     return made;
@@ -311,10 +290,7 @@ export class RRefs implements References, RRefSpace, HandleHost {
 
   /** What others hold of this worker's, a line each. */
   leaks(): string[] {
-    return [...this.worker.owners.allForks()].map(
-      (fork) =>
-        `Leaking RRef ${formatId(fork.entry)} with fork Id ${formatId(fork)}, held by '${this.nameOf(fork.holder)}'`,
-    );
+    return leaksOf(this.worker, (id) => this.nameOf(id));
   }
 
   close(): void {
@@ -325,83 +301,6 @@ export class RRefs implements References, RRefSpace, HandleHost {
     this.worker.owners.clear();
     this.worker.users.clear();
     this.notify();
-  }
-
-  private create(peer: TorchPeer, callee: Callee, args: readonly unknown[], options: CallOptions): TorchRRef<unknown> {
-    const { caller } = this.host;
-    if (peer.worker.id === this.self.id) return this.createHere(peer, callee, args, options);
-    const { fork, carried } = this.worker.create(peer.worker.id);
-    if (carried.kind !== 'create') throw new Error('invariant: a creation is no fork');
-    const creation = { rref: torchId(carried.rref), fork: torchId(carried.fork) };
-    let body: Body;
-    const writing: Writing = { to: peer.worker, undo: [] };
-    try {
-      body = this.remoteCall(callee, args, creation, writing);
-    } catch (error) {
-      this.worker.users.createFailed(fork, failureOf(error));
-      this.worker.users.release(fork);
-      throw error;
-    }
-    const handle = this.adopt(
-      { rref: fork.rref, fork },
-      callee.kind === 'python' || callee.kind === 'offered' ? PYTHON_OBJECT : TENSOR,
-    );
-    const limits = this.limits(options);
-    const asked = caller
-      .ask(
-        peer,
-        () => body,
-        limits,
-        (response, { from }) => acknowledged(response, 'remote-ret', from),
-      )
-      .then(
-        () => this.worker.users.created(fork),
-        (error: unknown) => {
-          const shown = creationError(error, peer.worker);
-          if (RpcError.from(error).executed === 'no' || error instanceof RemoteError) this.sender.refusedBy(fork);
-          this.worker.users.createFailed(fork, failureOf(shown));
-          throw shown;
-        },
-      );
-    handle.follow(asked);
-    return handle;
-  }
-
-  /** A call to this worker itself, whose result is the value. */
-  private createHere(
-    peer: TorchPeer,
-    callee: Callee,
-    args: readonly unknown[],
-    options: CallOptions,
-  ): TorchRRef<unknown> {
-    const { caller } = this.host;
-    const owned = OwnedValue.empty();
-    const entry = this.worker.createOwn(owned);
-    const result = new Promise<unknown>((resolve, reject) => {
-      const form = { mode: 'value' as const, label: { kind: 'remote' as const, name: '' } };
-      caller.callTarget(peer, callee, args, this.limits(options), form, { resolve, reject });
-    });
-    const handle = this.adopt({ rref: { member: entry.member, local: entry.local }, owned }, PYTHON_OBJECT);
-    result.then(
-      (value) => {
-        owned.resolve(value);
-        this.worker.createOwnDone(entry);
-      },
-      (error: unknown) => {
-        owned.reject(error);
-        this.worker.createOwnDone(entry);
-      },
-    );
-    return handle;
-  }
-
-  private remoteCall(callee: Callee, args: readonly unknown[], creation: Creation, writing: Writing): Body {
-    const { values } = this.host;
-    if (callee.kind === 'operator') return writeOperatorCall(callee.name, args, creation);
-    if (callee.kind === 'script')
-      return writeScriptFunctionCall(callee.name, args, (value) => values.fork(value, writing), creation);
-    const { bytes, tensors } = values.write(udfOf(callee, args), writing);
-    return writeCommand({ kind: 'python-remote-call', isAsync: false, pickled: bytes, tensors, ...creation });
   }
 
   private invocation(handle: TorchRRef<unknown>, method: string, args: readonly unknown[]): readonly unknown[] {
@@ -465,11 +364,7 @@ export class RRefs implements References, RRefSpace, HandleHost {
   }
 
   private undrained(timeoutMs: number): RpcError {
-    const { users } = this.worker;
-    const lines = [
-      ...this.leaks(),
-      ...[...users.all()].map((fork) => `${formatId(fork)} waits for '${this.nameOf(fork.owner)}'`),
-    ];
+    const lines = [...this.leaks(), ...waitsOf(this.worker, (id) => this.nameOf(id))];
     return new RpcError(
       'deadline-exceeded',
       `RRefs were not let go of within ${timeoutMs} ms: ${lines.slice(0, 10).join('; ')}`,
@@ -493,29 +388,4 @@ function pause(ms: number): Promise<void> {
 
 function typeOf(value: unknown): string {
   return value instanceof Tensor ? TENSOR : PYTHON_OBJECT;
-}
-
-function valueType(owned: OwnedValue): string {
-  try {
-    return typeNameOf(owned.now());
-  } catch {
-    return 'unknown'; // its creation failed
-  }
-}
-
-/** @throws for an answer that is not the acknowledgement. */
-function acknowledged(response: TorchResponse, kind: TorchResponse['kind'], from: WorkerInfo): null {
-  if (response.kind !== kind) throw failed(response, from);
-  return null;
-}
-
-/** A creation of which nothing is known says what PyTorch says. */
-function creationError(error: unknown, peer: WorkerInfo): unknown {
-  if (!(error instanceof RpcError)) return error;
-  const text = {
-    'deadline-exceeded':
-      'RRef creation via remote() timed out, and it is possible that the RRef on the owner node does not exist.',
-    cancelled: 'RRef creation via remote() was cancelled',
-  }[error.code as string];
-  return text === undefined ? error : new RpcError(error.code, text, { executed: error.executed, peer, cause: error });
 }
