@@ -33,6 +33,8 @@ export type Order =
   | { readonly do: 'names' }
   /** Links that were made again. */
   | { readonly do: 'reconnects' }
+  /** Bytes that have come from others. */
+  | { readonly do: 'received' }
   | { readonly do: 'fenced' }
   | { readonly do: 'debug'; readonly key: string }
   | { readonly do: 'shutdown'; readonly timeoutMs?: number };
@@ -105,6 +107,8 @@ async function follow(order: Order): Promise<unknown> {
         .sort();
     case 'reconnects':
       return agent.metrics().reconnects;
+    case 'received':
+      return agent.metrics().bytes_received;
     case 'fenced':
       return fenced;
     case 'debug':

@@ -1,6 +1,7 @@
 /** @file Slow networks: what takes longer than a silent peer may is not cut off, and small calls do not wait for large ones. */
 import { TestNetwork, throttlingMissing } from '@backwire/testing';
 import { afterEach, describe, expect, it } from 'vitest';
+import { until } from './cluster.ts';
 import { Crew, FIFTH } from './crew.ts';
 
 const missing = throttlingMissing();
@@ -27,6 +28,12 @@ async function set(): Promise<Crew> {
   return crew;
 }
 
+/** Waits until a tenth of the tensor has come. */
+async function underWay(crew: Crew, rank: number): Promise<void> {
+  const come = async (): Promise<number> => Number((await crew.tell(rank, { do: 'received' })).value);
+  await until(async () => (await come()) > BYTES / 10, 'a tenth of the tensor has come', 20_000);
+}
+
 async function unbroken(crew: Crew): Promise<void> {
   for (const rank of crew.all) {
     expect(crew.events(rank)).toEqual([]);
@@ -38,7 +45,7 @@ describe.skipIf(missing)(title, { timeout: 60_000 }, () => {
   it('carries a tensor for longer than a silent peer may be, and small calls pass it both ways', async () => {
     const crew = await set();
     const large = crew.tell(0, { do: 'give', to: 'w1', bytes: BYTES });
-    await new Promise((resolve) => setTimeout(resolve, 500));
+    await underWay(crew, 1);
     const [there, back] = await Promise.all([
       crew.tell(0, { do: 'probe', to: 'w1', ms: 3_000 }),
       crew.tell(1, { do: 'probe', to: 'w0', ms: 3_000 }),
@@ -56,7 +63,7 @@ describe.skipIf(missing)(title, { timeout: 60_000 }, () => {
   it('carries the tensor of an answer likewise', async () => {
     const crew = await set();
     const large = crew.tell(1, { do: 'take', to: 'w0', bytes: BYTES });
-    await new Promise((resolve) => setTimeout(resolve, 500));
+    await underWay(crew, 1);
     const small = await crew.tell(1, { do: 'probe', to: 'w0', ms: 3_000 });
     expect(await large).toMatchObject({ value: BYTES });
     expect(Number(small.value)).toBeLessThan(SMALL_MS);
