@@ -1,4 +1,5 @@
 /** @file Runs a program on this package. */
+import { compileFunction } from 'node:vm';
 import * as bw from '../src/index.ts';
 import type { Outcome, Refusal, Seen } from './outcome.ts';
 import { isInput, type Arg, type Line, type Program, type Statement } from './program.ts';
@@ -17,8 +18,7 @@ function bodyOf(ts: string): { readonly run: Body; readonly takes: number } {
     const takes = Math.max(0, ...[...ts.matchAll(/\$(\d)/g)].map(([, digit]) => Number(digit) + 1));
     const names = [...Object.keys(SCOPE), ...Array.from({ length: takes }, (_, i) => `$${i}`)];
     // The texts are those of the tables in draw/.
-    // eslint-disable-next-line @typescript-eslint/no-implied-eval
-    const made = new Function(...names, ts.startsWith('!') ? ts.slice(1) : `return (${ts});`) as Body;
+    const made = compileFunction(ts.startsWith('!') ? ts.slice(1) : `return (${ts});`, names) as Body;
     body = { run: (...args) => made(...Object.values(SCOPE), ...args), takes };
     bodies.set(ts, body);
   }

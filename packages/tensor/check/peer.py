@@ -43,7 +43,7 @@ def weights(t):
 
 
 def backward(t, **options):
-    """Weighted gradients of a result, if it has any."""
+    """Weighted gradients of a result; of one that requires none, nothing."""
     if isinstance(t, torch.Tensor) and t.requires_grad:
         dense = t.to_dense() if t.is_sparse else t
         dense.backward(weights(dense), **options)

@@ -42,7 +42,7 @@ export function weights(t: bw.Tensor): bw.Tensor {
   return bw.tensor(of(37), { dtype: t.dtype, shape: t.shape });
 }
 
-/** Weighted gradients of a result, if it has any. */
+/** Weighted gradients of a result; of one that requires none, nothing. */
 export function backward(
   t: bw.Tensor | null,
   options: { retainGraph?: boolean; createGraph?: boolean } = {},

@@ -5,10 +5,8 @@ import { PyFloat } from './values/numbers.ts';
 import { tupleOf, type PyTuple } from './values/containers.ts';
 import { PY_PREFIX, SCRIPT_PREFIX, PyKwargs } from './calls/targets.ts';
 
-/** Something of Python that calls may name: a function as it is, a class or value by what calling it gives. */
-// `any`: the arguments of a class are not known from its instances.
-// eslint-disable-next-line @typescript-eslint/no-explicit-any
-export type PyNamed<T> = T extends AnyFn ? T & Named : ((...args: any[]) => T) & Named;
+/** Something of Python that calls may name: a function as it is, a class or value by what calling it gives, of whatever arguments. */
+export type PyNamed<T> = T extends AnyFn ? T & Named : ((...args: unknown[]) => T) & Named;
 
 const PATH = /^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$/u;
 

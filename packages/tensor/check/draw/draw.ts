@@ -140,7 +140,7 @@ export class Draw {
     return this.add({ op, ts, py, args, rounding } satisfies Statement);
   }
 
-  /** The weighted gradients of `t`, if it has any. */
+  /** The weighted gradients of `t`; of one that requires none, nothing. */
   backward(t: Ref): void {
     this.call('backward', 'backward($0)', 'backward($0)', [t], 'never');
   }
