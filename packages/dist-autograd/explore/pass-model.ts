@@ -106,15 +106,7 @@ class Machine implements PassPort<null, Ctx> {
     });
   }
 
-  backwardTo(
-    to: number,
-    token: number,
-    _c: Ctx,
-    pass: PassId,
-    message: number,
-    grads: null,
-    options: PassOptions,
-  ): void {
+  backwardTo({ to, message, grads }: Fired<null>, token: number, _c: Ctx, pass: PassId, options: PassOptions): void {
     this.world.ask(this.id, to, token, `B${nameOf(pass)} ${message}`, (reply) => {
       const there = this.world.machine(to);
       there.passes.onBackward(there.context, pass, message, grads, options, { worker: this.id, reply });

@@ -130,12 +130,10 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
   }
 
   backwardTo(
-    to: number,
+    { to, message, grads }: Fired<Grads>,
     token: number,
     context: LiveContext,
     pass: PassId,
-    message: number,
-    grads: Grads,
     options: PassOptions,
   ): void {
     const payload = encodeBackward({ context: context.ref, pass, options, message, present: presenceOf(grads) });

@@ -79,16 +79,8 @@ export interface PassPort<G, C> {
     messages: readonly number[],
     options: PassOptions,
   ): void;
-  /** Takes `grads` over. */
-  backwardTo(
-    to: number,
-    token: number,
-    context: C,
-    pass: PassId,
-    message: number,
-    grads: G,
-    options: PassOptions,
-  ): void;
+  /** Takes the gradients over. */
+  backwardTo(fired: Fired<G>, token: number, context: C, pass: PassId, options: PassOptions): void;
   /** Frees gradients that nobody wants any more. */
   drop?(grads: G): void;
   abort(to: number, context: C, pass: PassId, failure: Failure): void;

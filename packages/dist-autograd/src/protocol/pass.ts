@@ -302,8 +302,8 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
     }
   }
 
-  private send(context: C, state: PassState, { to, message, grads }: Fired<G>): void {
-    this.port.backwardTo(to, this.expectAck(context, state), context, state.id, message, grads, state.options);
+  private send(context: C, state: PassState, fired: Fired<G>): void {
+    this.port.backwardTo(fired, this.expectAck(context, state), context, state.id, state.options);
   }
 
   /** The parent cannot be answered yet: its gradients do not wait for that. */
