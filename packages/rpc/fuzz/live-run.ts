@@ -206,7 +206,7 @@ class Attacker {
     let seq = welcomed;
     for (let i = 0; i < count; i++) link.sendBytes(this.damagedFrame(++seq));
     this.frames += count;
-    link.send((writer) => writer.idFrame(FrameKind.PING, 1, 0, 0, 0, 0, 0));
+    link.send((writer) => writer.idFrame(FrameKind.PING, { id: 1 }, 0, 0));
     // A damaged length makes the agent wait for more: there is none.
     connection.close();
     if ((await inTime(link.ended, 'neither a PONG came nor the end')) === 'broken') this.broken++;
@@ -286,11 +286,11 @@ class Attacker {
         writer.frame(FrameKind.CONTROL, random.int(0, 0x250), new Uint8Array(random.int(0, 40)), seq, 0);
       else if (kind === 'id') {
         const which = random.pick([FrameKind.CANCEL, FrameKind.CREDIT, FrameKind.BODY_ACK, FrameKind.BODY_LOST]);
-        writer.idFrame(which, random.int(0, seq + 1), random.int(0, 3), 0, random.int(0, 100), seq, 0);
+        writer.idFrame(which, { id: random.int(0, seq + 1), a: random.int(0, 3), c: random.int(0, 100) }, seq, 0);
       } else if (kind === 'loose') {
         // It has no number: another frame takes the one that is due.
-        writer.idFrame(FrameKind.CREDIT, 0, random.int(0, 1_000), 0, random.int(0, 1_000_000), 0, 0);
-        writer.idFrame(FrameKind.CANCEL, random.int(0, seq + 1), 0, 0, 0, seq, 0);
+        writer.idFrame(FrameKind.CREDIT, { id: 0, a: random.int(0, 1_000), c: random.int(0, 1_000_000) }, 0, 0);
+        writer.idFrame(FrameKind.CANCEL, { id: random.int(0, seq + 1) }, seq, 0);
       } else if (kind === 'greedy') this.greedy(writer, seq);
       else this.message(writer, kind, seq);
     });
@@ -340,8 +340,8 @@ class Attacker {
     const { random } = this;
     const kind = random.pick(['pings', 'storage', 'outer', 'tile', 'add'] as const);
     if (kind === 'pings') {
-      for (let i = random.int(1, 500); i > 0; i--) writer.idFrame(FrameKind.PING, i, 0, 0, 0, 0, 0);
-      writer.idFrame(FrameKind.CANCEL, seq, 0, 0, 0, seq, 0);
+      for (let i = random.int(1, 500); i > 0; i--) writer.idFrame(FrameKind.PING, { id: i }, 0, 0);
+      writer.idFrame(FrameKind.CANCEL, { id: seq }, seq, 0);
       return;
     }
     const size = random.int(10_000, 40_000);

@@ -79,7 +79,7 @@ describe('a peer that breaks the protocol', () => {
     const before = peer.bytesReceived;
     for (let sent = 0; sent < pings; sent += 1_000) {
       talk.write((writer) => {
-        for (let i = 0; i < 1_000; i++) writer.idFrame(FrameKind.PING, sent + i, 0, 0, 0, 0, 0);
+        for (let i = 0; i < 1_000; i++) writer.idFrame(FrameKind.PING, { id: sent + i }, 0, 0);
       });
       await new Promise((resolve) => setImmediate(resolve));
     }
@@ -93,7 +93,7 @@ describe('a peer that breaks the protocol', () => {
     const [before, began] = [peer.bytesReceived, performance.now()];
     for (let sent = 0; sent < 100_000; sent += 1_000) {
       talk.write((writer) => {
-        for (let i = 0; i < 1_000; i++) writer.idFrame(FrameKind.PING, sent + i, 0, 0, 0, 0, 0);
+        for (let i = 0; i < 1_000; i++) writer.idFrame(FrameKind.PING, { id: sent + i }, 0, 0);
       });
       await new Promise((resolve) => setImmediate(resolve));
     }
@@ -157,7 +157,7 @@ describe('a peer that breaks the protocol', () => {
   });
 
   it.each<[string, (talk: Talk) => void]>([
-    ['skips a number', (talk) => talk.write((writer) => writer.idFrame(FrameKind.CANCEL, 1, 0, 0, 0, 5, 0))],
+    ['skips a number', (talk) => talk.write((writer) => writer.idFrame(FrameKind.CANCEL, { id: 1 }, 5, 0))],
     ['acknowledges the future', (talk) => talk.write((writer) => writer.frame(FrameKind.ACK, 0, undefined, 0, 77))],
     [
       'sends a storage of nothing',
@@ -189,10 +189,10 @@ describe('a peer that breaks the protocol', () => {
     talk.write((writer) => {
       const nothing = new Uint8Array(0);
       writeMessage(writer, nothing, { kind: FrameKind.RESULT, seq: 1, callId: 123_456_789 });
-      writer.idFrame(FrameKind.CANCEL, 987, 0, 0, 0, 2, 1);
-      writer.idFrame(FrameKind.BODY_ACK, 5, 3, 0, 0, 3, 1);
-      writer.idFrame(FrameKind.BODY_LOST, 5, 3, 0, 0, 4, 1);
-      writer.idFrame(FrameKind.CREDIT, 44, 3, 0, 0, 5, 1);
+      writer.idFrame(FrameKind.CANCEL, { id: 987 }, 2, 1);
+      writer.idFrame(FrameKind.BODY_ACK, { id: 5, a: 3 }, 3, 1);
+      writer.idFrame(FrameKind.BODY_LOST, { id: 5, a: 3 }, 4, 1);
+      writer.idFrame(FrameKind.CREDIT, { id: 44, a: 3 }, 5, 1);
       writer.frame(FrameKind.CONTROL, 0x1ff, new Uint8Array(10), 6, 1);
       writeMessage(writer, nothing, { kind: FrameKind.CALL, seq: 7, callId: 1, fn: 9 });
     });

@@ -145,7 +145,7 @@ function frameSamples(): Uint8Array[] {
       planTensors(tensors),
     );
     writer.body(10, 0, 0, new Uint8Array(200).fill(3), 9);
-    writer.idFrame(FrameKind.CREDIT, 4, 5, 6, 7, 10, 9);
+    writer.idFrame(FrameKind.CREDIT, { id: 4, a: 5, b: 6, c: 7 }, 10, 9);
     writer.frame(FrameKind.CONTROL, MessageType.RREF_USER_DELETE, Uint8Array.of(1, 2), 11, 9);
     samples.push(taken(writer));
   }

@@ -7,6 +7,7 @@ import { type HeaderEntry, readHeaderTable } from './header-table.ts';
 import { IncomingTensors } from './incoming-tensors.ts';
 import { DEFAULT_WIRE_LIMITS, type WireLimits } from './limits.ts';
 import { TableCache } from './table-cache.ts';
+import { checkTensorTable } from './tensor-checks.ts';
 import { type StorageDescriptor } from './tensor-descriptor.ts';
 import { readTensorTable } from './tensor-table-codec.ts';
 
@@ -58,7 +59,8 @@ export function frameTensors(
   const table = known ?? readTensorTable(bytes, tableStart, inlineStart, limits);
   if (table.tensors.length !== header.tensorCount)
     throw decodeError(`a table of ${table.tensors.length} tensors instead of ${header.tensorCount}`);
-  const incoming = new IncomingTensors(table, bytes, inlineStart, end, limits, pool, known !== undefined);
+  if (known === undefined) checkTensorTable(table, limits);
+  const incoming = new IncomingTensors(table, bytes, inlineStart, end, pool);
   if (known === undefined && table.storages.every(isInline)) tables.keep(bytes, tableStart, inlineStart, limits, table);
   return incoming;
 }

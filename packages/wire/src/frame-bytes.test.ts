@@ -46,7 +46,7 @@ const rows: Row[] = [
   },
   {
     name: 'a cancel',
-    write: (writer) => writer.idFrame(FrameKind.CANCEL, 2 ** 53 - 1, 0, 0, 0, 6, 7),
+    write: (writer) => writer.idFrame(FrameKind.CANCEL, { id: 2 ** 53 - 1 }, 6, 7),
     hex:
       '07000000' +
       '00000000' +
@@ -60,7 +60,7 @@ const rows: Row[] = [
   },
   {
     name: 'a credit',
-    write: (writer) => writer.idFrame(FrameKind.CREDIT, 0, 100, 0, 2 ** 33, 0, 0),
+    write: (writer) => writer.idFrame(FrameKind.CREDIT, { id: 0, a: 100, c: 2 ** 33 }, 0, 0),
     hex:
       '08000000' +
       '00000000' +

@@ -128,7 +128,7 @@ export class FrameHeader {
   nameLength = 0;
 }
 
-/** Writes the first 24 bytes. */
+/** Writes the first 8 bytes. The next 16 are sequence and acknowledgement. */
 export function writeBase(
   view: DataView,
   at: number,
@@ -136,11 +136,13 @@ export function writeBase(
   flags: number,
   messageType: number,
   length: number,
-  seq: number,
-  ack: number,
 ): void {
   view.setUint32(at, (kind | (flags << 8) | (messageType << 16)) >>> 0, true);
   view.setUint32(at + 4, length, true);
+}
+
+/** Writes bytes 8 to 24: sequence and acknowledgement, also of a frame that is already written. */
+export function writeSequence(view: DataView, at: number, seq: number, ack: number): void {
   writeU53(view, at + 8, seq);
   writeU53(view, at + 16, ack);
 }
@@ -160,26 +162,16 @@ export function writeCallFields(view: DataView, at: number, callId: number, fn: 
   view.setUint32(at + 36, remainingMs < 0 ? NO_DEADLINE : Math.min(Math.ceil(remainingMs), NO_DEADLINE - 1), true);
 }
 
-/** Writes bytes 40 to 56 of a call frame. */
-export function writeCallLengths(
-  view: DataView,
-  at: number,
-  table: number,
-  descriptors: number,
-  inline: number,
-  tensors: number,
-  name: number,
-): void {
+/** Writes bytes 40 to 52 of a call frame. */
+export function writeCallLengths(view: DataView, at: number, table: number, descriptors: number, inline: number): void {
   view.setUint32(at + 40, table, true);
   view.setUint32(at + 44, descriptors, true);
   view.setUint32(at + 48, inline, true);
-  view.setUint32(at + 52, (tensors | (name << 16)) >>> 0, true);
 }
 
-/** Sets sequence and acknowledgement of a frame that is already written. */
-export function patchSequence(view: DataView, at: number, seq: number, ack: number): void {
-  writeU53(view, at + 8, seq);
-  writeU53(view, at + 16, ack);
+/** Writes bytes 52 to 56 of a call frame: how many tensors it has, and the length of the name. */
+export function writeCallCounts(view: DataView, at: number, tensors: number, name: number): void {
+  view.setUint32(at + 52, (tensors | (name << 16)) >>> 0, true);
 }
 
 /** Sets the acknowledgement of a frame that is already written. */

@@ -149,7 +149,7 @@ describe('FrameReader', () => {
 
   it('refuses a payload where none belongs', () => {
     const writer = new FrameWriter();
-    writer.idFrame(FrameKind.PING, 1, 0, 0, 0, 0, 0);
+    writer.idFrame(FrameKind.PING, { id: 1 }, 0, 0);
     const bytes = Uint8Array.from(joined(writer));
     new DataView(bytes.buffer).setUint32(4, 5, true);
     expect(() => open(new Recorder()).push(bytes)).toThrow('no payload');

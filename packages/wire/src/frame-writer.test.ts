@@ -14,7 +14,7 @@ import {
   frameTable,
   patchAck,
   patchRemaining,
-  patchSequence,
+  writeSequence,
   readHeader,
   valueEnd,
 } from './internal.ts';
@@ -186,7 +186,7 @@ describe('regions', () => {
     const region = writer.endCall(call({ seq: 0, remainingMs: 50 }));
     region.slab.retain();
     joined(writer);
-    patchSequence(region.slab.view, region.start, 11, 4);
+    writeSequence(region.slab.view, region.start, 11, 4);
     patchRemaining(region.slab.view, region.start, 20);
     patchAck(region.slab.view, region.start, 5);
     writer.repeat(region);
@@ -253,7 +253,7 @@ describe('regions', () => {
     for (let i = 0; i < 20; i++) {
       writer.begin();
       writer.endCall(call({ seq: i + 1 }));
-      writer.idFrame(FrameKind.CANCEL, i, 0, 0, 0, 0, 0);
+      writer.idFrame(FrameKind.CANCEL, { id: i }, 0, 0);
     }
     const write = writer.flush();
     expect(write?.chunks.length).toBe(1);
@@ -265,7 +265,7 @@ describe('regions', () => {
 describe('id and control frames', () => {
   it('carry their fields', () => {
     const writer = new FrameWriter();
-    writer.idFrame(FrameKind.CREDIT, 2 ** 53 - 1, 0xffff_ffff, 7, 2 ** 41, 3, 2);
+    writer.idFrame(FrameKind.CREDIT, { id: 2 ** 53 - 1, a: 0xffff_ffff, b: 7, c: 2 ** 41 }, 3, 2);
     writer.frame(FrameKind.CONTROL, 0x10b, Uint8Array.of(1, 2), 4, 2);
     const sink = new Recorder();
     open(sink).push(joined(writer));

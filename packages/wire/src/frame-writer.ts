@@ -9,8 +9,10 @@ import {
   headerBytes,
   writeBase,
   writeCallFields,
+  writeCallCounts,
   writeCallLengths,
   writeIdFields,
+  writeSequence,
 } from './frame-header.ts';
 import { type HeaderEntry, writeHeaderTable } from './header-table.ts';
 import { DEFAULT_WIRE_LIMITS, type WireLimits } from './limits.ts';
@@ -50,6 +52,17 @@ export interface CallFields {
   fn: number;
   /** Milliseconds left, rounded up to whole ones; -1 = no deadline. */
   remainingMs: number;
+}
+
+/** What an id frame says; see `FrameKind`. */
+interface IdFields {
+  id: number;
+  /** @default 0 */
+  a?: number;
+  /** @default 0 */
+  b?: number;
+  /** @default 0 */
+  c?: number;
 }
 
 /** One write: the chunks in order. `release` must be called once the last byte is with the kernel, or never will be. */
@@ -152,18 +165,11 @@ export class FrameWriter {
       throw error;
     }
     const { view, start } = out;
-    writeBase(
-      view,
-      start,
-      fields.kind,
-      fields.flags,
-      fields.messageType,
-      out.pos - start - CALL_HEADER_BYTES,
-      fields.seq,
-      fields.ack,
-    );
+    writeBase(view, start, fields.kind, fields.flags, fields.messageType, out.pos - start - CALL_HEADER_BYTES);
+    writeSequence(view, start, fields.seq, fields.ack);
     writeCallFields(view, start, fields.callId, fields.fn, fields.remainingMs);
-    writeCallLengths(view, start, tableLength, descriptorLength, inlineLength, tensors?.tensorCount ?? 0, nameLength);
+    writeCallLengths(view, start, tableLength, descriptorLength, inlineLength);
+    writeCallCounts(view, start, tensors?.tensorCount ?? 0, nameLength);
     return this.written(start, bodies);
   }
 
@@ -187,26 +193,19 @@ export class FrameWriter {
     this.start(BASE_HEADER_BYTES);
     if (payload !== undefined) this.out.raw(payload);
     const start = this.out.start;
-    writeBase(this.out.view, start, kind, flags, messageType, length, seq, ack);
+    writeBase(this.out.view, start, kind, flags, messageType, length);
+    writeSequence(this.out.view, start, seq, ack);
     return this.written(start, NO_BODIES);
   }
 
   /** A frame with the id header and no payload: CANCEL, CREDIT, BODY_ACK, BODY_LOST, PING, PONG. */
-  idFrame(
-    kind: FrameKind,
-    id: number,
-    a: number,
-    b: number,
-    c: number,
-    seq: number,
-    ack: number,
-    flags = 0,
-  ): FrameRegion {
+  idFrame(kind: FrameKind, { id, a = 0, b = 0, c = 0 }: Readonly<IdFields>, seq: number, ack: number): FrameRegion {
     if (headerBytes(kind) !== ID_HEADER_BYTES)
       throw new WireError('protocol-error', `frame kind ${kind} has another header`);
     this.start(ID_HEADER_BYTES);
     const start = this.out.start;
-    writeBase(this.out.view, start, kind, flags, 0, 0, seq, ack);
+    writeBase(this.out.view, start, kind, 0, 0, 0);
+    writeSequence(this.out.view, start, seq, ack);
     writeIdFields(this.out.view, start, id, a, b, c);
     return this.written(start, NO_BODIES);
   }
@@ -219,7 +218,8 @@ export class FrameWriter {
     checkLimit('body chunk', bytes.length, this.limits.maxBodyChunkBytes);
     this.start(ID_HEADER_BYTES);
     const start = this.out.start;
-    writeBase(this.out.view, start, FrameKind.BODY, flags, 0, bytes.length, 0, ack);
+    writeBase(this.out.view, start, FrameKind.BODY, flags, 0, bytes.length);
+    writeSequence(this.out.view, start, 0, ack);
     writeIdFields(this.out.view, start, messageSeq, storage, 0, offset);
     this.finish();
     this.cut();

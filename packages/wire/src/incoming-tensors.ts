@@ -3,9 +3,8 @@ import { type Device, type Tensor } from '@backwire/tensor';
 import { type BufferPool, bufferPool } from './buffer-pool.ts';
 import { buildTensors } from './build-tensors.ts';
 import { decodeError } from './errors.ts';
-import { BODY_GROWTH, DEFAULT_WIRE_LIMITS, FIRST_BODY_BYTES, type WireLimits } from './limits.ts';
+import { BODY_GROWTH, FIRST_BODY_BYTES } from './limits.ts';
 import { isPooled, receiveMemory, storageDevices } from './received-storages.ts';
-import { checkTensorTable } from './tensor-checks.ts';
 import { type StorageDescriptor, type TensorTable } from './tensor-descriptor.ts';
 
 /**
@@ -21,20 +20,12 @@ export class IncomingTensors {
   private state: 'open' | 'taken' | 'released' = 'open';
 
   /**
-   * Checks the table unless it is known to be `checked`, then copies the inline storages out of `bytes[start, end)`. Memory for those
-   * that come out of band is taken as they come; a device's, which its converter gives as a whole, at once.
-   * @throws WireError 'decode-error' or 'limit', with no memory taken.
+   * Copies the inline storages out of `bytes[start, end)`. Memory for those that come out of band is taken as they come; a device's,
+   * which its converter gives as a whole, at once.
+   * @param table has passed `checkTensorTable`.
+   * @throws WireError 'decode-error', with no memory taken.
    */
-  constructor(
-    table: TensorTable,
-    bytes: Uint8Array,
-    start: number,
-    end: number,
-    limits: WireLimits = DEFAULT_WIRE_LIMITS,
-    pool: BufferPool = bufferPool,
-    checked = false,
-  ) {
-    if (!checked) checkTensorTable(table, limits);
+  constructor(table: TensorTable, bytes: Uint8Array, start: number, end: number, pool: BufferPool = bufferPool) {
     const { storages } = table;
     checkInline(storages, end - start);
     this.devices = storageDevices(table.tensors);

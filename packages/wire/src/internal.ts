@@ -26,7 +26,7 @@ export {
   FrameKind,
   patchAck,
   patchRemaining,
-  patchSequence,
+  writeSequence,
   readHeader,
 } from './frame-header.ts';
 export { FrameReader, type FrameSink } from './frame-reader.ts';

@@ -228,7 +228,7 @@ describe('a tensor table', () => {
   it('is refused when it and the inline bytes do not agree, and before memory is taken', () => {
     const pool = new BufferPool();
     const table = { storages: [{ nbytes: 8000, placement: 'inline' as const }], tensors: [] };
-    expect(() => new IncomingTensors(table, new Uint8Array(7999), 0, 7999, DEFAULT_WIRE_LIMITS, pool)).toThrow(
+    expect(() => new IncomingTensors(table, new Uint8Array(7999), 0, 7999, pool)).toThrow(
       '7999 bytes of inline storages instead of 8000',
     );
     expect(pool.stats()).toMatchObject({ hits: 0, misses: 0 });

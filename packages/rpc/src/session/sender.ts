@@ -5,7 +5,7 @@ import {
   FrameWriter,
   patchAck,
   patchRemaining,
-  patchSequence,
+  writeSequence,
   type CallRegion,
   type FrameRegion,
   type OutgoingBody,
@@ -159,14 +159,14 @@ export class Sender implements SessionPort<PendingWrite> {
 
   /** A numbered frame with the id header. */
   sendId(kind: FrameKind, id: number, a = 0, b = 0, c = 0): void {
-    this.sequenced((writer, seq, ack) => writer.idFrame(kind, id, a, b, c, seq, ack));
+    this.sequenced((writer, seq, ack) => writer.idFrame(kind, { id, a, b, c }, seq, ack));
   }
 
   /** A frame without a number, with the id header; lost with the link. */
   sendLoose(kind: FrameKind, id: number, a = 0, b = 0, c = 0): void {
     if (this.connection === undefined) return;
     this.looseAck = this.session.lastReceived;
-    this.loose.idFrame(kind, id, a, b, c, 0, this.looseAck);
+    this.loose.idFrame(kind, { id, a, b, c }, 0, this.looseAck);
     this.schedule();
   }
 
@@ -180,7 +180,7 @@ export class Sender implements SessionPort<PendingWrite> {
   sendLater(kind: FrameKind, id: number, a = 0, b = 0, c = 0): void {
     if (this.connection === undefined) return;
     this.looseAck = this.session.lastReceived;
-    this.loose.idFrame(kind, id, a, b, c, 0, this.looseAck);
+    this.loose.idFrame(kind, { id, a, b, c }, 0, this.looseAck);
     if (this.scheduled || this.waitingForCompany) return;
     this.waitingForCompany = true;
     later(this.flushAtRoot);
@@ -440,7 +440,7 @@ export class Sender implements SessionPort<PendingWrite> {
   private number(waiting: Waiting): void {
     const seq = this.session.draw();
     const { slab, start, ticket } = waiting;
-    patchSequence(slab.view, start, seq, this.session.lastReceived);
+    writeSequence(slab.view, start, seq, this.session.lastReceived);
     if (ticket !== undefined) {
       ticket.seq = seq;
       if (ticket.deadline !== Infinity)
