@@ -29,6 +29,71 @@ abstract class Setting<A extends readonly unknown[]> extends Module {
   }
 }
 
+/** max(x, 0). */
+export class ReLU extends Module {
+  static readonly [rpcName] = 'nn.ReLU';
+  forward(x: Tensor): Tensor {
+    return x.relu();
+  }
+}
+
+/** x above zero, slope x below; 0.01 by default. */
+export class LeakyReLU extends Setting<[slope?: number]> {
+  static readonly [rpcName] = 'nn.LeakyReLU';
+  forward(x: Tensor): Tensor {
+    return x.leakyRelu(...this.given);
+  }
+}
+export class Sigmoid extends Module {
+  static readonly [rpcName] = 'nn.Sigmoid';
+  forward(x: Tensor): Tensor {
+    return x.sigmoid();
+  }
+}
+export class Tanh extends Module {
+  static readonly [rpcName] = 'nn.Tanh';
+  forward(x: Tensor): Tensor {
+    return x.tanh();
+  }
+}
+export class SiLU extends Module {
+  static readonly [rpcName] = 'nn.SiLU';
+  forward(x: Tensor): Tensor {
+    return x.silu();
+  }
+}
+
+const GELU_OPTIONS: ReadonlySet<string> = new Set(['approximate']);
+
+export class GELU extends Module {
+  static readonly [rpcName] = 'nn.GELU';
+  private readonly approximate: 'none' | 'tanh';
+  constructor(options: { approximate?: 'none' | 'tanh' } = {}) {
+    super();
+    checkOptionNames(options, GELU_OPTIONS, 'nn.GELU');
+    this.approximate = options.approximate ?? 'none';
+  }
+  forward(x: Tensor): Tensor {
+    return x.gelu(this.approximate);
+  }
+}
+
+/** Softmax along `dim`. */
+export class Softmax extends Setting<[dim: number]> {
+  static readonly [rpcName] = 'nn.Softmax';
+  forward(x: Tensor): Tensor {
+    return x.softmax(...this.given);
+  }
+}
+
+/** log(softmax) along `dim`. */
+export class LogSoftmax extends Setting<[dim: number]> {
+  static readonly [rpcName] = 'nn.LogSoftmax';
+  forward(x: Tensor): Tensor {
+    return x.logSoftmax(...this.given);
+  }
+}
+
 export class ELU extends Setting<[alpha?: number]> {
   static readonly [rpcName] = 'nn.ELU';
   forward(x: Tensor): Tensor {
@@ -148,6 +213,17 @@ export class PReLU extends Module {
   }
   forward(x: Tensor): Tensor {
     return activations.prelu(x, this.weight);
+  }
+}
+
+/** Dimensions `startDim` to `endDim` as one; by default all but the batch. */
+export class Flatten extends Setting<[startDim: number, endDim: number]> {
+  static readonly [rpcName] = 'nn.Flatten';
+  constructor(startDim = 1, endDim = -1) {
+    super(startDim, endDim);
+  }
+  forward(x: Tensor): Tensor {
+    return x.flatten(...this.given);
   }
 }
 

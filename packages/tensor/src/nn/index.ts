@@ -19,7 +19,7 @@ export {
   type ConvTransposeOptions,
 } from './conv.ts';
 export { Embedding, EmbeddingBag, type EmbeddingOptions } from './embedding.ts';
-export { Dropout, Flatten, GELU, LeakyReLU, LogSoftmax, ReLU, Sigmoid, SiLU, Softmax, Tanh } from './layers.ts';
+export { Dropout } from './dropout.ts';
 export { fromLayers, LayersModule, type LayersModelLike, type LayersWeight } from './from-layers.ts';
 export { Linear } from './linear.ts';
 export { GRU, LSTM, RNN, type RecurrentOptions } from './recurrent.ts';

@@ -1,7 +1,8 @@
 /** @file Sequential: layers one after the other, waiting only where one is asynchronous. */
 import type { Tensor } from '../tensor.ts';
+import { Flatten, GELU, LeakyReLU, LogSoftmax, ReLU, Sigmoid, SiLU, Softmax, Tanh } from './activations.ts';
 import { AdaptiveAvgPool2d, AvgPool2d, Conv2d, MaxPool2d } from './conv.ts';
-import { Dropout, Flatten, GELU, LeakyReLU, LogSoftmax, ReLU, Sigmoid, SiLU, Softmax, Tanh } from './layers.ts';
+import { Dropout } from './dropout.ts';
 import { Linear } from './linear.ts';
 import { Module, type Callable } from './module.ts';
 

@@ -6,7 +6,7 @@ import { relu } from '../ops/unary.ts';
 import { checkOptionNames, optionNames } from '../option-names.ts';
 import type { Tensor } from '../tensor.ts';
 import { MultiheadAttention, type AttentionCall } from './attention.ts';
-import { Dropout } from './layers.ts';
+import { Dropout } from './dropout.ts';
 import { Linear } from './linear.ts';
 import { copyOf, Module } from './module.ts';
 import { LayerNorm } from './norm.ts';

@@ -61,12 +61,12 @@ export abstract class LRScheduler {
 
   protected set(rates: readonly number[]): void {
     for (const [i, group] of this.optimizer.paramGroups.entries()) group.lr = rates[i] ?? group.lr;
-    this.lastLr = this.optimizer.paramGroups.map(({ lr }) => lr);
+    this.lastLr = this.currentLrs();
   }
 
   /** Each group's rate times a factor. */
   protected scaled(factor: number): number[] {
-    return this.optimizer.paramGroups.map(({ lr }) => lr * factor);
+    return this.currentLrs().map((lr) => lr * factor);
   }
 
   protected currentLrs(): number[] {
@@ -89,30 +89,31 @@ function factorsFor(factors: Factors, groups: readonly ScheduledGroup[]): readon
   return factors;
 }
 
-/** The rate of the start times what a function of the count gives. */
-export class LambdaLR extends LRScheduler {
+/** Rates by functions of the count. */
+abstract class ByFunction extends LRScheduler {
   private readonly factors: readonly ((epoch: number) => number)[];
   constructor(optimizer: Scheduled, lrLambda: Factors) {
     super(optimizer);
     this.factors = factorsFor(lrLambda, optimizer.paramGroups);
     this.begin();
   }
+  /** Each of `rates` times what its function gives now. */
+  protected times(rates: readonly number[]): number[] {
+    return rates.map((rate, i) => rate * (this.factors[i]?.(this.lastEpoch) ?? 1));
+  }
+}
+
+/** The rate of the start times what a function of the count gives. */
+export class LambdaLR extends ByFunction {
   protected rates(): number[] {
-    return this.baseLrs.map((base, i) => base * (this.factors[i]?.(this.lastEpoch) ?? 1));
+    return this.times(this.baseLrs);
   }
 }
 
 /** The rate of the step before times what a function of the count gives. */
-export class MultiplicativeLR extends LRScheduler {
-  private readonly factors: readonly ((epoch: number) => number)[];
-  constructor(optimizer: Scheduled, lrLambda: Factors) {
-    super(optimizer);
-    this.factors = factorsFor(lrLambda, optimizer.paramGroups);
-    this.begin();
-  }
+export class MultiplicativeLR extends ByFunction {
   protected rates(): number[] {
-    if (this.lastEpoch === 0) return this.currentLrs();
-    return this.currentLrs().map((lr, i) => lr * (this.factors[i]?.(this.lastEpoch) ?? 1));
+    return this.lastEpoch === 0 ? this.currentLrs() : this.times(this.currentLrs());
   }
 }
 
