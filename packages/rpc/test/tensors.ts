@@ -1,4 +1,4 @@
-/** @file The tensors of PyTorch's RPC tests, and tensors as tests compare them. */
+/** @file The tensors of PyTorch's RPC tests, and the work that they do with them. */
 import { sparseCooTensor, tensor, type Tensor } from '@backwire/tensor';
 
 /** int64 [2, 3] of three entries, not coalesced. */
@@ -10,12 +10,6 @@ export function sparse(): Tensor {
 /** Float32 [4] in which two entries share an index. */
 export function repeated(): Tensor {
   return sparseCooTensor(tensor([[2, 2, 0]], { dtype: 'int64' }), tensor([1, 3, 5]), [4]);
-}
-
-/** All that makes two tensors equal. */
-export function shown(t: Tensor): unknown {
-  const { layout, dtype, shape } = t;
-  return { layout, dtype, shape, values: (layout === 'sparse_coo' ? t.toDense() : t).toArray() };
 }
 
 /** The work that PyTorch's tests of load do: 99 multiplications and divisions, of a dense tensor in place. */

@@ -1,4 +1,5 @@
 /** @file PyTorch's tests of calls: destinations, functions and methods, arguments and results, errors and times. */
+import { shown } from '@backwire/testing';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { add, concat, nonzero, ones, rand, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { registerValueType } from '@backwire/wire';
@@ -17,7 +18,7 @@ import {
   WorkerInfo,
 } from '../src/index.ts';
 import { startCluster, type Cluster } from './cluster.ts';
-import { repeated, shown, sparse, workedOn } from './tensors.ts';
+import { repeated, sparse, workedOn } from './tensors.ts';
 
 const echo = rpcFunction('upstream-calls/echo', (x: unknown) => x);
 const sumOfThree = rpcFunction(

@@ -1,4 +1,5 @@
 /** @file PyTorch's tests of groups of workers from start to end: who is who, starting again, gathering, barriers, leaving. */
+import { shown } from '@backwire/testing';
 import { afterEach, describe, expect, it } from 'vitest';
 import { add, ones, tensor, zeros, type Tensor } from '@backwire/tensor';
 import {
@@ -19,7 +20,7 @@ import {
   type RpcOptions,
 } from '../src/index.ts';
 import { until } from './cluster.ts';
-import { shown, sparse, workedOn } from './tensors.ts';
+import { sparse, workedOn } from './tensors.ts';
 
 const plus = rpcFunction('upstream-groups/plus', (x: number, y: number) => x + y);
 const sleep = rpcFunction('upstream-groups/sleep', async (ms: number) => {

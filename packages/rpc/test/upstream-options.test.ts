@@ -1,4 +1,5 @@
 /** @file PyTorch's RPC tests about options, futures and what may not travel, as near as TypeScript comes to them. */
+import { shown } from '@backwire/testing';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -29,7 +30,6 @@ import {
 } from '../src/index.ts';
 import { memoryStore } from '../src/stores/memory.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
-import { shown } from './tensors.ts';
 
 /** A value that takes its methods along, because both sides have its class. */
 class Account {

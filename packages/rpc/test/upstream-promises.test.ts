@@ -1,9 +1,9 @@
 /** @file PyTorch's tests of futures: waiting for them, callbacks, and functions that answer with one (`async_execution`). */
+import { shown } from '@backwire/testing';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { add, ones, rand, zeros, type Tensor } from '@backwire/tensor';
 import { rpcAsync, rpcFunction, rpcInfo, rpcSync, waitAll } from '../src/index.ts';
 import { startCluster, type Cluster } from './cluster.ts';
-import { shown } from './tensors.ts';
 
 const fail = rpcFunction('upstream-promises/fail', (text: string): number => {
   throw new RangeError(text);

@@ -1,9 +1,9 @@
 /** @file PyTorch's tests of _wait_all: calls that are collected while a function runs, and waited for at its end. */
+import { shown } from '@backwire/testing';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { add, ones } from '@backwire/tensor';
 import { rpcAsync, rpcFunction, rpcSync, waitAll } from '../src/index.ts';
 import { startCluster, type Cluster } from './cluster.ts';
-import { shown } from './tensors.ts';
 
 const plus = rpcFunction('upstream-wait-all/plus', (x: number, y: number) => x + y);
 const fail = rpcFunction('upstream-wait-all/fail', (text: string): number => {

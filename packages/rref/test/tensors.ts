@@ -1,14 +1,8 @@
-/** @file The sparse tensor of PyTorch's RPC tests, and tensors as tests compare them. */
+/** @file The sparse tensor of PyTorch's RPC tests. */
 import { sparseCooTensor, tensor, type Tensor } from '@backwire/tensor';
 
 /** int64 [2, 3], not coalesced. */
 export function sparse(): Tensor {
   const rows = tensor([[0, 1, 1], [2, 0, 2]], { dtype: 'int64' }); // prettier-ignore
   return sparseCooTensor(rows, tensor([3, 4, 5], { dtype: 'int64' }), [2, 3]);
-}
-
-/** All that makes two tensors equal. */
-export function shown(t: Tensor): unknown {
-  const { layout, dtype, shape } = t;
-  return { layout, dtype, shape, values: (layout === 'sparse_coo' ? t.toDense() : t).toArray() };
 }

@@ -1,9 +1,10 @@
 /** @file PyTorch's tests of `remote()`: asynchronous functions, sparse tensors, every kind of destination. */
+import { shown } from '@backwire/testing';
 import { getWorkerInfo, rpcAsync, rpcClass, rpcFunction, rpcInfo, rpcSync, type AnyFn, type To } from '@backwire/rpc';
 import { add, ones, rpcName, zeros, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import { withGroup } from './group.ts';
-import { shown, sparse } from './tensors.ts';
+import { sparse } from './tensors.ts';
 import { remote } from '../src/index.ts';
 
 const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 1));

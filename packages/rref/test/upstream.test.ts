@@ -1,10 +1,11 @@
 /** @file PyTorch's own RRef tests, with the programs and the comparisons of the originals: dense, and with sparse tensors. */
+import { shown } from '@backwire/testing';
 import { currentAgent, getWorkerInfo, rpcAsync, rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
 import { add, ones, rpcName, type Tensor } from '@backwire/tensor';
 import { encodeValue } from '@backwire/wire';
 import { describe, expect, it } from 'vitest';
 import { withGroup } from './group.ts';
-import { shown, sparse } from './tensors.ts';
+import { sparse } from './tensors.ts';
 import { createRRef, remote, type RRef } from '../src/index.ts';
 import { sessionOf } from '../src/extension.ts';
 

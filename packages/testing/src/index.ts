@@ -6,6 +6,7 @@ export type { End } from './connection.ts';
 export { type NodeEnv, type SimNode } from './sim-node.ts';
 export * from './simulation.ts';
 export * from './trace.ts';
+export * from './shown.ts';
 export * from './shrink.ts';
 export * from './seeds.ts';
 export * from './explorer.ts';
