@@ -1,6 +1,6 @@
 /** @file The programs that run on every Node from the packages as they are published, each with what it has to answer. */
 import { spawn, type ChildProcess } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { basename, delimiter, dirname, join } from 'node:path';
@@ -8,6 +8,7 @@ import { freePorts, type NodeVersion } from '@backwire/testing';
 import { build } from 'esbuild';
 import { chromium, type Browser } from 'playwright-core';
 import { expect, type ExpectStatic } from 'vitest';
+import { root } from '../workspace.ts';
 import { cleanEnvironment } from './project.ts';
 
 /** Where a program runs: a project with the packages installed, and a Node. */
@@ -76,6 +77,7 @@ export async function group(places: readonly Place[], file: string): Promise<unk
 }
 
 const two = (file: string) => (place: Place) => group([place, place], file);
+const three = (file: string) => (place: Place) => group([place, place, place], file);
 
 /** The `backwire` command as npm links it. */
 export function backwire(place: Place, args: readonly string[]): ChildProcess {
@@ -84,6 +86,18 @@ export function backwire(place: Place, args: readonly string[]): ChildProcess {
 
 const launched = (file: string) => (place: Place) =>
   answerOf(backwire(place, ['run', '--standalone', '--nproc-per-node', '2', file]));
+
+/** The program that the readme begins with, as it is there, by its command; answers what it prints. */
+async function readme(place: Place): Promise<unknown> {
+  const text = /```ts\n(.*?)```/s.exec(readFileSync(join(root, 'README.md'), 'utf8'))?.[1] ?? '';
+  const file = join(place.folder, 'scale.ts');
+  if (!existsSync(file)) writeFileSync(file, text);
+  const child = backwire(place, ['run', '--standalone', '--nproc-per-node', '2', 'scale.ts']);
+  let printed = '';
+  child.stdout?.on('data', (chunk: Buffer) => (printed += chunk.toString()));
+  await answerOf(child);
+  return printed;
+}
 
 type Format = 'esm' | 'cjs';
 const bundles = new Map<string, Promise<string>>();
@@ -192,9 +206,34 @@ const BUNDLED = [1_000_000, 'cpu', expect.stringContaining("call `await setBacke
 
 export const programs: readonly Program[] = [
   { name: 'calls', run: two('calls.mjs'), check: is(CALLS) },
-  { name: 'threads', run: (place) => answerOf(start(place, ['threads.mjs'])), check: is([[4, 8, 12], 'not-found']) },
   {
-    name: 'training',
+    name: 'the ten lines of the readme',
+    run: readme,
+    check: (printed, expect) => expect(printed).toContain('[ 2, 4, 6 ]'),
+  },
+  {
+    name: 'a tensor service behind an HTTP server',
+    run: two('http-service.mjs'),
+    check: is([19, 422, [[0.5, 0.5]]]),
+  },
+  { name: 'a shared reference', run: three('shared-reference.mjs'), check: is([1, true, 11, 1]) },
+  {
+    name: 'a pipeline of remote modules',
+    run: three('pipeline.mjs'),
+    check: (answer, expect) => {
+      const [owners, first, last] = answer as [string[], number, number];
+      expect(owners).toEqual(['front', 'front', 'back', 'back']);
+      expect(last).toBeLessThan(first / 10);
+    },
+  },
+  ...[undefined, 'port'].map((transports) => ({
+    name: `threads with ${transports === undefined ? 'the default transports' : `the transport '${transports}'`}`,
+    run: (place: Place) =>
+      answerOf(start(place, ['threads.mjs'], transports === undefined ? {} : { TRANSPORTS: transports })),
+    check: is([[4, 8, 12], [8, 16, 24], 'not-found']),
+  })),
+  {
+    name: 'a parameter server',
     run: two('training.mjs'),
     check: (answer, expect) => {
       const [first, last] = answer as [number, number];
