@@ -12,12 +12,21 @@ function installed(given: readonly rpc.Extension[] = []): rpc.Extension[] {
   return [...standard, ...given.filter((extension) => !standard.includes(extension))];
 }
 
+/** What is no object goes on as it is: `initRpc` says what it wants. */
+function extended(options: rpc.RpcOptions): rpc.RpcOptions {
+  const given: unknown = options;
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) return options;
+  const { extensions } = options;
+  if (extensions !== undefined && !Array.isArray(extensions)) return options;
+  return { ...options, extensions: installed(extensions) };
+}
+
 /** As `initRpc` of `@backwire/rpc`, with `rrefs()`, `distAutograd()` and `profiling()` added to `options.extensions`. */
 export function initRpc(options: rpc.RpcOptions): Promise<rpc.RpcAgent> {
-  return rpc.initRpc({ ...options, extensions: installed(options.extensions) });
+  return rpc.initRpc(extended(options));
 }
 
 /** As `createAgent` of `@backwire/rpc`, with the same three extensions added. */
 export function createAgent(options: rpc.RpcOptions): Promise<rpc.RpcAgent> {
-  return rpc.createAgent({ ...options, extensions: installed(options.extensions) });
+  return rpc.createAgent(extended(options));
 }

@@ -18,7 +18,7 @@ import { untracked } from './scope.ts';
 import { checkShape, contiguousStrides, extentOf, sameShape, sizeOf, type Shape } from './shape.ts';
 import { type Storage, storageFromBytes } from './storage.ts';
 import { newMeta, Parameter, Tensor, type Nested, type SparseParts } from './tensor.ts';
-import { checkOptionNames, optionNames } from './option-names.ts';
+import { checkOptionNames, nearestName, optionNames } from './option-names.ts';
 
 export interface CreateOptions<D extends DType = DType> {
   /** @default 'float32' */
@@ -59,7 +59,11 @@ export function tensor<D extends DType = 'float32'>(
 
 /** Names may come from programs that no type checker has seen. */
 function checkDType(dtype: unknown): void {
-  if (!isDType(dtype)) throw new DTypeError(`unknown dtype '${String(dtype)}'`);
+  if (!isDType(dtype)) {
+    const near = typeof dtype === 'string' ? nearestName(dtype, Object.keys(dtypes)) : undefined;
+    const advice = near === undefined ? `there are ${Object.keys(dtypes).join(', ')}` : `did you mean '${near}'?`;
+    throw new DTypeError(`unknown dtype '${String(dtype)}'; ${advice}`);
+  }
 }
 
 function checkAll(array: TypedArrays[DType], dtype: DType): void {
@@ -137,7 +141,7 @@ function checkGrad(dtype: DType, requiresGrad: boolean | undefined): void {
 
 export function zeros<D extends DType = 'float32'>(shape: Shape, options: CreateOptions<D> = {}): Tensor<D> {
   checkShape(shape);
-  checkOptionNames(options, CREATE_OPTIONS, 'a tensor');
+  checkOptionNames(options, CREATE_OPTIONS, 'zeros()');
   const dtype = (options.dtype ?? 'float32') as D;
   checkDType(dtype);
   checkGrad(dtype, options.requiresGrad);

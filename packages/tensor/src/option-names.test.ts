@@ -4,12 +4,16 @@ import {
   arange,
   conv2d,
   crossEntropy,
+  distributions,
   full,
   linspace,
   mseLoss,
+  loadSafetensors,
   nn,
   optim,
+  randint,
   randn,
+  saveSafetensors,
   tensor,
   zeros,
   type Tensor,
@@ -84,6 +88,20 @@ describe('tensors, modules and optimizers', () => {
       'labelSmoothing',
     ],
     ['conv2d()', () => conv2d(x(), zeros([1, 1, 1, 1]), { strides: 1 } as object), 'strides', 'stride'],
+    ['randint()', () => randint(0, 1, [1], { Dtype: 'int32' } as object), 'Dtype', 'dtype'],
+    ['indexPut()', () => zeros([1]).indexPut([0], 1, { acumulate: true } as object), 'acumulate', 'accumulate'],
+    [
+      'unpadSequence()',
+      () => nn.utils.rnn.unpadSequence(zeros([1, 1]), [1], { batch_first: true } as object),
+      'batch_first',
+      'batchFirst',
+    ],
+    [
+      'distributions.Independent',
+      () => new distributions.Independent(new distributions.Normal(0, 1), 0, { validateargs: true } as object),
+      'validateargs',
+      'validateArgs',
+    ],
     ['nn.Linear', () => new nn.Linear(1, 1, { Bias: false } as object), 'Bias', 'bias'],
     ['nn.LSTM', () => new nn.LSTM(1, 1, { numLayer: 2 } as object), 'numLayer', 'numLayers'],
     ['nn.Conv2d', () => new nn.Conv2d(1, 1, 1, { paddding: 1 } as object), 'paddding', 'padding'],
@@ -128,6 +146,121 @@ describe('tensors, modules and optimizers', () => {
     ],
     ['numbers', () => new optim.Adam([1, 2] as never), 'optim.Adam takes tensors; parameter 0 is 1'],
   ])('an optimizer that is given %s says what it needs', (_what, run, text) => {
+    expect(run).toThrow(text);
+  });
+});
+
+describe('losses', () => {
+  const modules = Object.entries(nn).filter(([name]) => name.endsWith('Loss'));
+
+  it('are all tried', () => {
+    expect(modules).toHaveLength(17);
+  });
+
+  it.each(modules)(
+    'nn.%s refuses an option that it does not have, and a reduction that there is not, when it is made',
+    (name, Loss) => {
+      const make = (options: object): unknown => new (Loss as new (options: object) => unknown)(options);
+      expect(() => make({ reductoin: 'sum' })).toThrow(
+        `nn.${name}: unknown option 'reductoin'; did you mean 'reduction'?`,
+      );
+      expect(() => make({ reduction: 'avg' })).toThrow(`nn.${name}: reduction is one of 'mean', 'sum', 'none'`);
+      expect(() => make({ reduction: 'sum' })).not.toThrow();
+    },
+  );
+});
+
+describe('an argument of another kind is named', () => {
+  const x = (): Tensor => zeros([2, 2]);
+  const later = Promise.resolve(zeros([2, 2])) as unknown as Tensor;
+  const loose = (value: unknown): never => value as never;
+  const wrong: [string, () => unknown, string | RegExp][] = [
+    [
+      'a promise beside a tensor',
+      () => x().add(later),
+      'an operand must be a Tensor or a number, not a Promise: await it',
+    ],
+    [
+      'a promise in a product',
+      () => x().matmul(later),
+      'matmul() takes a tensor as operand 2, not a Promise: await it',
+    ],
+    ['a promise for a loss', () => mseLoss(later, x()), 'mseLoss() takes no promise as argument 1: await it'],
+    ['a promise for a layer', () => new nn.Linear(2, 2).forward(later), 'linear() takes no promise as argument 1: await it'],
+    [
+      'a target that is missing',
+      () => crossEntropy(x(), loose(undefined)),
+      'crossEntropy() takes a tensor as operand 2, not undefined',
+    ],
+    ['a list for a tensor', () => mseLoss(loose([1]), x()), 'mseLoss() takes a tensor as operand 1, not a list'],
+    [
+      'a reduction that there is not',
+      () => mseLoss(x(), x(), { reduction: loose('avg') }),
+      "mseLoss: reduction is one of 'mean', 'sum', 'none', got the text 'avg'",
+    ],
+    [
+      'options for a dimension',
+      () => x().sum(loose({ dim: 0 })),
+      'a dimension is a whole number, or several a list; got an object with dim',
+    ],
+    ['options for the dimension of a softmax', () => x().softmax(loose({ dim: 0 })), 'but got an object with dim'],
+    ['sizes that are no list', () => zeros(loose(2)), 'a shape is a list of whole numbers, such as [2, 3]; got 2'],
+    [
+      'a shape that is no list',
+      () => x().reshape(loose(4)),
+      'a shape is a list of whole numbers, such as [2, 3]; got 4',
+    ],
+    [
+      'options in the place of a gradient',
+      () =>
+        tensor([1], { requiresGrad: true })
+          .sum()
+          .backward(loose({ retainGraph: true })),
+      'backward(undefined, { retainGraph: true }); got an object with retainGraph',
+    ],
+    [
+      'a dtype by half of its name',
+      () => zeros([1], { dtype: loose('float') }),
+      /unknown dtype 'float'; did you mean 'float\d\d'\?/,
+    ],
+    [
+      'a dtype that there is not',
+      () => zeros([1], { dtype: loose('text') }),
+      "unknown dtype 'text'; there are float32, ",
+    ],
+    [
+      'a rate that is a text',
+      () => new optim.SGD([x()], { lr: loose('0.1') }),
+      "optim.SGD: lr is a number, got the text '0.1'",
+    ],
+    ['one beta', () => new optim.Adam([x()], { betas: loose(0.9) }), 'optim.Adam: betas is a list of numbers, got 0.9'],
+    [
+      'a number for a switch',
+      () => new optim.SGD([x()], { lr: 1, momentum: 1, nesterov: loose(1) }),
+      'optim.SGD: nesterov is true or false, got 1',
+    ],
+    [
+      'a rate of a group that is a text',
+      () => new optim.SGD([{ params: [x()], lr: loose('1') }], { lr: 1 }),
+      "a parameter group of optim.SGD: lr is a number, got the text '1'",
+    ],
+    [
+      'an object of weights',
+      () => new nn.Linear(1, 1).loadStateDict(loose({ weight: x() })),
+      'loadStateDict() takes a Map of tensors, as stateDict() gives; got an object with weight',
+    ],
+    [
+      'a file to save to',
+      () => saveSafetensors(loose('weights.safetensors')),
+      "saveSafetensors() takes a Map of tensors, as stateDict() gives, and returns bytes; got the text 'weights.safetensors'",
+    ],
+    [
+      'a file to load from',
+      () => loadSafetensors(loose('weights.safetensors')),
+      'loadSafetensors() takes the bytes of a file, as readFile() gives; got the text',
+    ],
+  ];
+  it.each(wrong)('%s', (_what, run, text) => {
     expect(run).toThrow(text);
   });
 });

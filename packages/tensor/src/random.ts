@@ -112,7 +112,7 @@ function make(
   fill: (out: Float64Array, complex: boolean) => void,
 ): Tensor<'float32'> {
   checkShape(shape);
-  checkOptionNames(options, CREATE_OPTIONS, 'a tensor');
+  checkOptionNames(options, CREATE_OPTIONS, `${name}()`);
   const dtype: DType = options.dtype ?? 'float32';
   checkCreated(name, FLOATING, dtype);
   const values = new Float64Array(sizeOf(shape) * dtypes[dtype].lanes);
@@ -149,6 +149,7 @@ export function randint<D extends DType = 'int64'>(
   options: CreateOptions<D> = {},
 ): Tensor<D> {
   checkShape(shape);
+  checkOptionNames(options, CREATE_OPTIONS, 'randint()');
   const dtype = (options.dtype ?? 'int64') as D;
   checkCreated('randint', REAL, dtype);
   if (!(high > low) || !Number.isSafeInteger(low) || !Number.isSafeInteger(high)) {

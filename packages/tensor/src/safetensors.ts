@@ -3,6 +3,7 @@ import { dtypes, type DType } from './dtype.ts';
 import { DTypeError, ShapeError, TensorError } from './errors.ts';
 import { over, readBytes, zerosAndOnes } from './host.ts';
 import { limits } from './limits.ts';
+import { kindOf } from './given.ts';
 import { checkShape, sizeOf } from './shape.ts';
 import { storageFromBytes } from './storage.ts';
 import type { Tensor } from './tensor.ts';
@@ -35,6 +36,11 @@ export function saveSafetensors(
   tensors: ReadonlyMap<string, Tensor>,
   metadata?: Readonly<Record<string, string>>,
 ): Uint8Array {
+  const given: unknown = tensors;
+  if (!(given instanceof Map))
+    throw new TypeError(
+      `saveSafetensors() takes a Map of tensors, as stateDict() gives, and returns bytes; got ${kindOf(given)}`,
+    );
   const width = (t: Tensor): number => dtypes[t.dtype].bytes;
   const order = [...tensors].sort(([a, t], [b, u]) => width(u) - width(t) || (a < b ? -1 : 1));
   const header: [string, unknown][] = metadata === undefined ? [] : [['__metadata__', metadata]];
@@ -67,6 +73,8 @@ export function saveSafetensors(
  * used; throws TensorError for a file that is not well formed.
  */
 export function loadSafetensors(bytes: Uint8Array): { tensors: Map<string, Tensor>; metadata: Record<string, string> } {
+  if (!(bytes instanceof Uint8Array))
+    throw new TypeError(`loadSafetensors() takes the bytes of a file, as readFile() gives; got ${kindOf(bytes)}`);
   const { header, data } = readHeader(bytes);
   const tensors = new Map<string, Tensor>();
   let metadata: Record<string, string> = {};

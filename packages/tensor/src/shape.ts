@@ -1,5 +1,6 @@
 /** @file Arithmetic on shapes and strides (both counted in elements). */
 import { ShapeError } from './errors.ts';
+import { kindOf } from './given.ts';
 import { limits } from './limits.ts';
 
 export type Shape = readonly number[];
@@ -13,6 +14,7 @@ export function sizeOf(shape: Shape): number {
 
 /** Checks that every dimension is a whole number, and that the element count can be held. */
 export function checkShape(shape: Shape): void {
+  checkList(shape);
   if (shape.length > limits.maxRank)
     throw new ShapeError(`rank ${shape.length} exceeds the limit of ${limits.maxRank}`);
   for (const n of shape) {
@@ -21,6 +23,12 @@ export function checkShape(shape: Shape): void {
       throw new ShapeError(`shape [${shape.map(String).join(', ')}] has an invalid dimension`);
   }
   checkCount(shape);
+}
+
+/** @throws TypeError for what is no list: programs without types may write `zeros(2, 3)`. */
+function checkList(shape: unknown): void {
+  if (!Array.isArray(shape))
+    throw new TypeError(`a shape is a list of whole numbers, such as [2, 3]; got ${kindOf(shape)}`);
 }
 
 /** Checks that the elements of a shape that was computed can be held. */
@@ -63,7 +71,7 @@ export function normalizeDim(dim: number, rank: number): number {
   const range = Math.max(rank, 1);
   if (!Number.isInteger(dim) || dim < -range || dim >= range) {
     throw new ShapeError(
-      `Dimension out of range (expected to be in range of [${-range}, ${range - 1}], but got ${dim})`,
+      `Dimension out of range (expected to be in range of [${-range}, ${range - 1}], but got ${typeof dim === 'number' ? dim : kindOf(dim)})`,
     );
   }
   return dim < 0 ? dim + range : dim;
@@ -74,6 +82,8 @@ export function normalizeDims(dim: number | Shape | undefined, rank: number): nu
   const all = dim === undefined || (typeof dim !== 'number' && dim.length === 0);
   if (all) return Array.from({ length: rank }, (_, i) => i);
   const list = typeof dim === 'number' ? [dim] : dim;
+  if (!Array.isArray(list))
+    throw new TypeError(`a dimension is a whole number, or several a list; got ${kindOf(list)}`);
   const dims = list.map((d) => normalizeDim(d, rank)).sort((a, b) => a - b);
   for (let i = 1; i < dims.length; i++) {
     if (dims[i] === dims[i - 1])
@@ -127,6 +137,7 @@ export function expandStrides(shape: Shape, strides: Shape, target: Shape): numb
 
 /** Fills in the one -1 of a requested shape and checks that it holds `size` elements. */
 export function inferShape(requested: Shape, size: number): number[] {
+  checkList(requested);
   const at = requested.indexOf(-1);
   const invalid = (): ShapeError =>
     new ShapeError(`shape '[${requested.join(', ')}]' is invalid for input of size ${size}`);

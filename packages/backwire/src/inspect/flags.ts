@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { UsageError } from '@backwire/launch';
 import type { Security } from '@backwire/rpc';
-import { runningGroups, splitAddress, type InspectorOptions } from '@backwire/rpc/internal';
+import { nearestName, runningGroups, splitAddress, type InspectorOptions } from '@backwire/rpc/internal';
 import { groupsText } from './groups-text.ts';
 
 const ENDPOINT_FLAGS = {
@@ -41,7 +41,14 @@ export function parseFlags<F extends Flags>(
   try {
     return parseArgs({ args: [...argv], allowPositionals: true, options: { ...ENDPOINT_FLAGS, ...own } });
   } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error));
+    const text = error instanceof Error ? error.message : String(error);
+    const unknown = /^Unknown option '(-[^']*)'/.exec(text)?.[1];
+    if (unknown === undefined) throw new UsageError(text);
+    const flags = [...Object.keys(ENDPOINT_FLAGS), ...Object.keys(own)];
+    const near = nearestName(unknown.replace(/^-+/, ''), flags);
+    const advice =
+      near === undefined ? `there are ${flags.map((flag) => `--${flag}`).join(', ')}` : `did you mean --${near}?`;
+    throw new UsageError(`unknown flag '${unknown}'; ${advice}`);
   }
 }
 

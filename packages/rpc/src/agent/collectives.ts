@@ -6,7 +6,7 @@ import { RpcError, rpcInfo } from '../base/errors.ts';
 import { InboundCall } from '../server/inbound-call.ts';
 import { MAX_COLLECTIVE_TAGS, MAX_OPEN_COLLECTIVES } from '../base/limits.ts';
 import { ambient, runWith } from '@backwire/tensor/internal';
-import { checkTimeoutMs, type CallOptions } from '../base/options.ts';
+import { checkTimeoutMs, show, type CallOptions } from '../base/options.ts';
 import { watchSilence, workersText } from '../server/silence.ts';
 import type { WorkerInfo } from '../base/worker-info.ts';
 import { ARRIVE, Meetings, type MeetingEffect, type Opening } from '../protocol/meetings.ts';
@@ -95,6 +95,7 @@ export class Collectives {
   ): Promise<unknown> {
     const { agent } = this;
     const everybody = options.workers === undefined;
+    await this.checkNamed(options.workers, functionOf(name));
     const others = this.others(options.survive ?? false);
     const names = [...new Set(options.workers ?? [agent.name, ...others])].sort();
     if (!names.includes(agent.name))
@@ -117,6 +118,27 @@ export class Collectives {
       throw this.explain(error, leader, options.survive ?? false);
     } finally {
       stop();
+    }
+  }
+
+  /** @throws TypeError when `workers` is no list, RpcError 'not-found' with the workers that there are for one that nobody has. */
+  private async checkNamed(workers: unknown, what: string): Promise<void> {
+    if (workers === undefined) return;
+    if (!Array.isArray(workers)) throw new TypeError(`workers of ${what} is a list of names, got ${show(workers)}`);
+    const unknown = (workers as readonly string[]).filter((name) => !this.knows(name));
+    if (unknown.length === 0) return;
+    // They may have joined, and this worker not been told yet.
+    await this.agent.members.freshen();
+    for (const name of unknown) if (!this.knows(name)) this.agent.members.find(name);
+  }
+
+  /** Whether the group has such a worker, or had it. */
+  private knows(name: string): boolean {
+    try {
+      this.agent.members.find(name);
+      return true;
+    } catch (error) {
+      return rpcInfo(error)?.code !== 'not-found';
     }
   }
 

@@ -8,6 +8,7 @@ import { Group, type GroupOptions } from '../membership/group.ts';
 import { proveMember } from '../security/member-proof.ts';
 import type { Settings } from './settings.ts';
 import {
+  checkMethods,
   checkOptions,
   checkTimeoutMs,
   DEFAULT_CONCURRENT_CALLS,
@@ -16,6 +17,7 @@ import {
   DEFAULT_LIVENESS,
   DEFAULT_RPC_TIMEOUT_MS,
   fillNumbers,
+  show,
   type Logger,
 } from '../base/options.ts';
 import { runAtRoot } from '@backwire/tensor/internal';
@@ -226,7 +228,7 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
       throw new TypeError(`${name} is true or false, got ${typeof options[name]}`);
   const serve = options.serve === 'all-defined' ? undefined : options.serve;
   const group = options.group ?? 'default';
-  checkWorkerName(group);
+  checkWorkerName(group, 'Group name');
   const maxConcurrentCalls = options.maxConcurrentCalls ?? DEFAULT_CONCURRENT_CALLS;
   if (!Number.isInteger(maxConcurrentCalls) || maxConcurrentCalls < 1) {
     throw new RpcError('invalid-argument', `maxConcurrentCalls must be positive, got ${maxConcurrentCalls}`);
@@ -278,6 +280,14 @@ function checkLists(options: RpcOptions): void {
     if (given === undefined || Array.isArray(given) || (name === 'serve' && given === 'all-defined')) continue;
     throw new TypeError(`${name} is a list, got ${typeof given}${typeof given === 'string' ? ` '${given}'` : ''}`);
   }
+  for (const each of options.extensions ?? [])
+    checkMethods(each, ['attach'], 'an element of extensions', 'what rrefs() and the like return');
+  if (Array.isArray(options.serve)) for (const each of options.serve as readonly unknown[]) checkServed(each);
+}
+
+function checkServed(given: unknown): void {
+  if (typeof given === 'function') return;
+  throw new TypeError(`serve lists functions and classes, not their names; got ${show(given)}`);
 }
 
 function numberOf(text: string | undefined, name: string): number | undefined {

@@ -2,7 +2,7 @@
 import { rpcName, type Named } from '@backwire/tensor';
 import { builtinClass, builtinClassName, builtinOperation } from './builtins.ts';
 import { RpcError } from './errors.ts';
-import { refuseUnknown } from './options.ts';
+import { refuseUnknown, show } from './options.ts';
 
 // `any`: only it lets every function and class be given.
 /* eslint-disable @typescript-eslint/no-explicit-any */
@@ -99,9 +99,10 @@ export function rpcClass<C extends AnyCtor & Named, const S extends string = nev
 ): Published<C, S> {
   const holder = ctor as unknown as AnyFn & Record<string, unknown>;
   if (typeof ctor !== 'function' || !Object.hasOwn(ctor, rpcName)) {
+    const what = typeof ctor === 'function' ? `class '${ctor.name}'` : show(ctor);
     throw new RpcError(
       'failed-precondition',
-      `class ${String((ctor as { name?: unknown }).name)} has no [rpcName] of its own`,
+      `${what} has no [rpcName] of its own: rpcClass() takes a class with static readonly [rpcName] = 'Name'`,
     );
   }
   const name = checkName(ctor[rpcName]);
@@ -141,6 +142,7 @@ export function rpcClass<C extends AnyCtor & Named, const S extends string = nev
 
 /** @throws RpcError 'invalid-argument' unless the methods that are published are listed. */
 function checkPublished(name: string, options: unknown): void {
+  if (typeof options === 'object' && options !== null) refuseUnknown(options, CLASS_OPTIONS, `rpcClass() of '${name}'`);
   const { methods, statics } = (options ?? {}) as { methods?: unknown; statics?: unknown };
   const wrong = [methods, statics ?? []].find((list) => !Array.isArray(list));
   if (options === undefined || wrong !== undefined || methods === undefined) {
@@ -150,7 +152,6 @@ function checkPublished(name: string, options: unknown): void {
       `rpcClass() needs the methods of '${name}' that peers may call, ${given}: rpcClass(${name}, { methods: ['forward'] }); [] publishes none`,
     );
   }
-  refuseUnknown(options as object, CLASS_OPTIONS, `rpcClass() of '${name}'`);
 }
 
 /** For callers that do not have the server's code: `remoteFunction<typeof import('./server.js').predict>('predict')`. */
@@ -177,13 +178,30 @@ export function remoteClass<C extends AnyCtor>(name: string): C & Named {
 export function nameOf(value: unknown): string {
   const name = typeof value === 'function' ? (value as Partial<Named>)[rpcName] : undefined;
   if (typeof name === 'string' && Object.hasOwn(value as AnyFn, rpcName)) return name;
-  if (typeof value !== 'function') throw new TypeError('function should be callable.');
-  throw new RpcError(
-    'invalid-argument',
-    typeof name === 'string'
-      ? `class '${value.name}' has no name of its own, only that of '${name}', which it extends; give it a [rpcName] and define it with rpcClass()`
-      : `function '${value.name}' has no name that peers know; define it with rpcFunction()`,
-  );
+  if (typeof value !== 'function') throw new TypeError(notCallable(value));
+  throw new RpcError('invalid-argument', namelessText(value as AnyFn, name));
+}
+
+/** PyTorch's words for what is no function, and how one is called that is known by its name only. */
+function notCallable(value: unknown): string {
+  const advice =
+    typeof value === 'string'
+      ? `: a function of other workers is called by its name with remoteFunction('${value}')`
+      : '';
+  return `function should be callable. Got ${show(value)}${advice}`;
+}
+
+function namelessText(value: AnyFn, inherited: string | undefined): string {
+  const own = value.name === '' ? 'that is anonymous' : `'${value.name}'`;
+  if (!isClass(value))
+    return `function ${own} has no name that peers know; define it with rpcFunction('name', fn), or a static method of a class with rpcClass(Class, { methods: [], statics: ['name'] })`;
+  return inherited === undefined
+    ? `class ${own} has no name that peers know; give it static readonly [rpcName] = 'Name' and define it with rpcClass(Class, { methods: ['name'] })`
+    : `class ${own} has no name of its own, only that of '${inherited}', which it extends; give it a [rpcName] and define it with rpcClass()`;
+}
+
+function isClass(value: AnyFn): boolean {
+  return /^class\b/.test(Function.prototype.toString.call(value));
 }
 
 /** What `name` means in this process: a definition, a tensor operation ('aten::add') or a class of nn or optim. */
@@ -266,7 +284,8 @@ function plainFunction(
 
 function define<F extends AnyFn>(fn: F, definition: Definition): F & Named {
   const name = checkName(definition.name);
-  if (typeof fn !== 'function') throw new TypeError('function should be callable.');
+  if (typeof fn !== 'function')
+    throw new TypeError(`function should be callable. '${name}' was given ${show(fn)}: rpcFunction('name', fn)`);
   const own = Object.hasOwn(fn, rpcName) ? (fn as Partial<Named>)[rpcName] : undefined;
   if (own !== undefined && own !== name) {
     throw new RpcError(

@@ -244,7 +244,7 @@ const TLS_ADVICE =
   ": with a shared secret TLS is { mode: 'psk', secret }, with certificates { mode: 'mtls', key, cert, ca }";
 
 /** A wrong value, short enough for a message. */
-function show(value: unknown): string {
+export function show(value: unknown): string {
   if (typeof value === 'string') return `'${value.slice(0, 40)}'`;
   if (typeof value !== 'object' || value === null) return String(value);
   return Array.isArray(value) ? 'a list' : `an object of class ${value.constructor?.name ?? 'none'}`;

@@ -1,4 +1,5 @@
 /** @file Values that cannot travel, in words: whose arguments or result, for whom, which limit of which worker, and what to do. */
+import { DisposedError } from '@backwire/tensor';
 import { WireError } from '@backwire/wire/internal';
 import { RpcError, type Executed } from './errors.ts';
 import type { Limits } from './options.ts';
@@ -47,7 +48,7 @@ export interface Unsent {
 
 /**
  * The error of a value that could not be written: RpcError 'resource-exhausted' for a limit, TypeError for what cannot travel, both saying
- * what it was. Anything else as it is.
+ * what it was; DisposedError likewise. Anything else as it is.
  */
 export function unsent(error: unknown, { what, name, to, self, executed }: Unsent): unknown {
   if (error instanceof WireError && error.code === 'limit') {
@@ -56,6 +57,8 @@ export function unsent(error: unknown, { what, name, to, self, executed }: Unsen
   }
   if (error instanceof TypeError && error.message.startsWith('cannot send '))
     return new TypeError(`${what} of '${name}' for worker '${to.name}': ${error.message}`, { cause: error });
+  if (error instanceof DisposedError)
+    return new DisposedError(`${what} of '${name}' for worker '${to.name}': ${error.message}`, { cause: error });
   return error;
 }
 

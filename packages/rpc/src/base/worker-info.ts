@@ -41,11 +41,11 @@ export function isWorkerId(id: unknown): id is number {
 }
 
 /** Throws `invalid-argument` unless `name` may be a worker's name. */
-export function checkWorkerName(name: unknown): string {
+export function checkWorkerName(name: unknown, what = 'Worker name'): string {
   if (!isWorkerName(name)) {
     throw new RpcError(
       'invalid-argument',
-      `Worker name must match ^[A-Za-z0-9-_:]*$, and must be non-empty and shorter than 128 chars, but got ${String(name)}`,
+      `${what} must match ^[A-Za-z0-9-_:]*$, and must be non-empty and shorter than 128 chars, but got ${show(name)}`,
     );
   }
   return name;

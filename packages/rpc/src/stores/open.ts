@@ -78,7 +78,7 @@ async function openBare(address: string, options: OpenStoreOptions): Promise<Sto
     case 'rediss':
       return redisStore({ url: address, signal: options.signal, timeoutMs: options.timeoutMs });
     case 'file':
-      return fileStore(fileURLToPath(address));
+      return fileStore(folderOf(address));
     default:
       throw new RpcError(
         'invalid-argument',
@@ -176,6 +176,16 @@ function etcdEndpoints(address: string): string[] {
   });
 }
 
+function folderOf(address: string): string {
+  try {
+    return fileURLToPath(address);
+  } catch (error) {
+    throw new RpcError('invalid-argument', `'${address}' names no folder: write file:///absolute/folder`, {
+      cause: error,
+    });
+  }
+}
+
 function rankOfEnvironment(): number | undefined {
   const rank = process.env['RANK'];
   return rank === undefined || !/^\d+$/.test(rank) ? undefined : Number(rank);
@@ -185,7 +195,11 @@ function masterAddress(): string {
   const host = process.env['MASTER_ADDR'];
   const port = process.env['MASTER_PORT'];
   if (host === undefined || host === '' || port === undefined || !/^\d+$/.test(port)) {
-    throw new RpcError('invalid-argument', 'no store was given, and MASTER_ADDR and MASTER_PORT do not name one');
+    const wrong = port !== undefined && host !== undefined ? `: MASTER_PORT is '${port}'` : '';
+    throw new RpcError(
+      'invalid-argument',
+      `no store was given, and MASTER_ADDR and MASTER_PORT do not name one${wrong}; give one, as in store: 'tcp://127.0.0.1:29500', or start the program with 'backwire run'`,
+    );
   }
   return `tcp://${hostText(host)}:${port}`;
 }

@@ -37,7 +37,12 @@ export function createTransports(
   const all = [...new Set(wanted)].map((name) => create(name, security, group));
   const viable = all.filter((transport) => transport.isViable());
   if (viable.length === 0)
-    throw new RpcError('invalid-argument', `none of the transports ${wanted.join(', ')} works here`);
+    throw new RpcError(
+      'invalid-argument',
+      wanted.length === 0
+        ? `transports is an empty list; leave it out, or name some of ${DEFAULT_TRANSPORTS.join(', ')}`
+        : `none of the transports ${wanted.join(', ')} works here`,
+    );
   return viable;
 }
 

@@ -1,7 +1,7 @@
 /** @file Independent: the last dimensions of a batch as one event. */
 import { sweep } from '../scope.ts';
 import type { Tensor } from '../tensor.ts';
-import { Distribution, type DistributionOptions } from './distribution.ts';
+import { checkOptions, Distribution, type DistributionOptions } from './distribution.ts';
 
 /** `base` with the last `dims` dimensions of its batch as parts of one event: their densities multiply. */
 export class Independent extends Distribution {
@@ -10,6 +10,7 @@ export class Independent extends Distribution {
 
   /** @throws RangeError when the batch has fewer dimensions. */
   constructor(base: Distribution, dims: number, options: DistributionOptions = {}) {
+    checkOptions(options, 'Independent');
     const rank = base.batchShape.length;
     if (!Number.isInteger(dims) || dims < 0 || dims > rank)
       throw new RangeError(

@@ -1,15 +1,19 @@
 /** @file The losses as modules: `nn.CrossEntropyLoss` and so on. */
 import { rpcName } from '../named.ts';
 import * as losses from '../ops/losses.ts';
+import * as sets from '../ops/loss-options.ts';
 import * as more from '../ops/more-losses.ts';
 import type { Tensor } from '../tensor.ts';
 import { Module } from './module.ts';
 
-/** A loss of an input and a target with options of its own; the options are checked by the first call. */
+/** A loss of an input and a target with options of its own. */
 abstract class Loss<O extends object> extends Module {
   protected readonly options: O;
+  /** The names of its options. */
+  protected abstract known(): ReadonlySet<string>;
   constructor(options: O = {} as O) {
     super();
+    sets.checkLoss(`nn.${this.constructor.name}`, this.known(), options);
     this.options = options;
     // Tensors among the options are part of the state, and move with the module.
     for (const [name, value] of Object.entries(options)) {
@@ -24,102 +28,153 @@ type Last<A extends readonly unknown[]> = Required<A> extends readonly [...unkno
 
 export class MSELoss extends Loss<Options<typeof losses.mseLoss>> {
   static readonly [rpcName] = 'nn.MSELoss';
+  protected known(): ReadonlySet<string> {
+    return sets.LOSS_OPTIONS;
+  }
   forward(input: Tensor, target: Tensor): Tensor {
     return losses.mseLoss(input, target, this.options);
   }
 }
 export class L1Loss extends Loss<Options<typeof losses.l1Loss>> {
   static readonly [rpcName] = 'nn.L1Loss';
+  protected known(): ReadonlySet<string> {
+    return sets.LOSS_OPTIONS;
+  }
   forward(input: Tensor, target: Tensor): Tensor {
     return losses.l1Loss(input, target, this.options);
   }
 }
 export class SmoothL1Loss extends Loss<Options<typeof losses.smoothL1Loss>> {
   static readonly [rpcName] = 'nn.SmoothL1Loss';
+  protected known(): ReadonlySet<string> {
+    return sets.SMOOTH_L1_OPTIONS;
+  }
   forward(input: Tensor, target: Tensor): Tensor {
     return losses.smoothL1Loss(input, target, this.options);
   }
 }
 export class HuberLoss extends Loss<Options<typeof losses.huberLoss>> {
   static readonly [rpcName] = 'nn.HuberLoss';
+  protected known(): ReadonlySet<string> {
+    return sets.HUBER_OPTIONS;
+  }
   forward(input: Tensor, target: Tensor): Tensor {
     return losses.huberLoss(input, target, this.options);
   }
 }
 export class BCELoss extends Loss<Options<typeof losses.binaryCrossEntropy>> {
   static readonly [rpcName] = 'nn.BCELoss';
+  protected known(): ReadonlySet<string> {
+    return sets.WEIGHT_OPTIONS;
+  }
   forward(input: Tensor, target: Tensor): Tensor {
     return losses.binaryCrossEntropy(input, target, this.options);
   }
 }
 export class BCEWithLogitsLoss extends Loss<Options<typeof losses.binaryCrossEntropyWithLogits>> {
   static readonly [rpcName] = 'nn.BCEWithLogitsLoss';
+  protected known(): ReadonlySet<string> {
+    return sets.LOGIT_OPTIONS;
+  }
   forward(input: Tensor, target: Tensor): Tensor {
     return losses.binaryCrossEntropyWithLogits(input, target, this.options);
   }
 }
 export class KLDivLoss extends Loss<Options<typeof losses.klDiv>> {
   static readonly [rpcName] = 'nn.KLDivLoss';
+  protected known(): ReadonlySet<string> {
+    return sets.KL_OPTIONS;
+  }
   forward(input: Tensor, target: Tensor): Tensor {
     return losses.klDiv(input, target, this.options);
   }
 }
 export class NLLLoss extends Loss<Options<typeof losses.nllLoss>> {
   static readonly [rpcName] = 'nn.NLLLoss';
+  protected known(): ReadonlySet<string> {
+    return sets.CLASS_LOSS_OPTIONS;
+  }
   forward(input: Tensor, target: Tensor): Tensor {
     return losses.nllLoss(input, target, this.options);
   }
 }
 export class CrossEntropyLoss extends Loss<Options<typeof losses.crossEntropy>> {
   static readonly [rpcName] = 'nn.CrossEntropyLoss';
+  protected known(): ReadonlySet<string> {
+    return sets.CROSS_ENTROPY_OPTIONS;
+  }
   forward(input: Tensor, target: Tensor): Tensor {
     return losses.crossEntropy(input, target, this.options);
   }
 }
 export class SoftMarginLoss extends Loss<Options<typeof more.softMarginLoss>> {
   static readonly [rpcName] = 'nn.SoftMarginLoss';
+  protected known(): ReadonlySet<string> {
+    return sets.LOSS_OPTIONS;
+  }
   forward(input: Tensor, target: Tensor): Tensor {
     return more.softMarginLoss(input, target, this.options);
   }
 }
 export class MultiLabelSoftMarginLoss extends Loss<Options<typeof more.multilabelSoftMarginLoss>> {
   static readonly [rpcName] = 'nn.MultiLabelSoftMarginLoss';
+  protected known(): ReadonlySet<string> {
+    return sets.WEIGHT_OPTIONS;
+  }
   forward(input: Tensor, target: Tensor): Tensor {
     return more.multilabelSoftMarginLoss(input, target, this.options);
   }
 }
 export class HingeEmbeddingLoss extends Loss<Options<typeof more.hingeEmbeddingLoss>> {
   static readonly [rpcName] = 'nn.HingeEmbeddingLoss';
+  protected known(): ReadonlySet<string> {
+    return sets.MARGIN_OPTIONS;
+  }
   forward(input: Tensor, target: Tensor): Tensor {
     return more.hingeEmbeddingLoss(input, target, this.options);
   }
 }
 export class PoissonNLLLoss extends Loss<Options<typeof more.poissonNllLoss>> {
   static readonly [rpcName] = 'nn.PoissonNLLLoss';
+  protected known(): ReadonlySet<string> {
+    return sets.POISSON_OPTIONS;
+  }
   forward(input: Tensor, target: Tensor): Tensor {
     return more.poissonNllLoss(input, target, this.options);
   }
 }
 export class GaussianNLLLoss extends Loss<Options<typeof more.gaussianNllLoss>> {
   static readonly [rpcName] = 'nn.GaussianNLLLoss';
+  protected known(): ReadonlySet<string> {
+    return sets.GAUSSIAN_OPTIONS;
+  }
   forward(input: Tensor, target: Tensor, variance: Tensor | number): Tensor {
     return more.gaussianNllLoss(input, target, variance, this.options);
   }
 }
 export class MarginRankingLoss extends Loss<Options<typeof more.marginRankingLoss>> {
   static readonly [rpcName] = 'nn.MarginRankingLoss';
+  protected known(): ReadonlySet<string> {
+    return sets.MARGIN_OPTIONS;
+  }
   forward(a: Tensor, b: Tensor, target: Tensor): Tensor {
     return more.marginRankingLoss(a, b, target, this.options);
   }
 }
 export class CosineEmbeddingLoss extends Loss<Options<typeof more.cosineEmbeddingLoss>> {
   static readonly [rpcName] = 'nn.CosineEmbeddingLoss';
+  protected known(): ReadonlySet<string> {
+    return sets.MARGIN_OPTIONS;
+  }
   forward(a: Tensor, b: Tensor, target: Tensor): Tensor {
     return more.cosineEmbeddingLoss(a, b, target, this.options);
   }
 }
 export class TripletMarginLoss extends Loss<Options<typeof more.tripletMarginLoss>> {
   static readonly [rpcName] = 'nn.TripletMarginLoss';
+  protected known(): ReadonlySet<string> {
+    return sets.TRIPLET_OPTIONS;
+  }
   forward(anchor: Tensor, positive: Tensor, negative: Tensor): Tensor {
     return more.tripletMarginLoss(anchor, positive, negative, this.options);
   }

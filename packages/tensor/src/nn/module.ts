@@ -3,6 +3,7 @@ import { noGrad } from '../autograd/record.ts';
 import { keep } from '../scope.ts';
 import { isDifferentiable } from '../dtype.ts';
 import { Parameter, Tensor } from '../tensor.ts';
+import { kindOf } from '../given.ts';
 import { checkOptionNames } from '../option-names.ts';
 
 const LOAD_OPTIONS: ReadonlySet<string> = new Set(['strict']);
@@ -108,6 +109,8 @@ export abstract class Module {
    */
   loadStateDict(state: Map<string, Tensor>, options: { strict?: boolean } = {}): StateDictMatch {
     checkOptionNames(options, LOAD_OPTIONS, 'loadStateDict()');
+    if (!(state instanceof Map))
+      throw new TypeError(`loadStateDict() takes a Map of tensors, as stateDict() gives; got ${kindOf(state)}`);
     const own = this.stateDict();
     const missing = [...own.keys()].filter((name) => !state.has(name));
     const unexpected = [...state.keys()].filter((name) => !own.has(name));

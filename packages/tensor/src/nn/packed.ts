@@ -30,6 +30,7 @@ export class PackedSequence {
 }
 
 const PACK: ReadonlySet<string> = new Set(['batchFirst', 'enforceSorted']);
+const UNPAD: ReadonlySet<string> = new Set(['batchFirst']);
 const PAD: ReadonlySet<string> = new Set(['batchFirst', 'paddingValue', 'totalLength']);
 
 function indices(values: readonly number[]): Tensor {
@@ -132,6 +133,7 @@ export function unpadSequence(
   lengths: readonly number[] | Tensor,
   options: { batchFirst?: boolean } = {},
 ): Tensor[] {
+  checkOptionNames(options, UNPAD, 'unpadSequence()');
   const given = lengths instanceof Tensor ? Array.from(readNumbers(lengths)) : [...lengths];
   const rows = options.batchFirst === true ? padded : padded.transpose(0, 1);
   return given.map((n, i) => rows.select(0, i).narrow(0, 0, n));

@@ -37,7 +37,11 @@ export function defineFunction<F extends (...args: never[]) => unknown>(
 ): F & Named {
   const checked = (...args: unknown[]): unknown => {
     const operands: Tensor[] = [];
-    for (const arg of args) if (arg instanceof Tensor) operands.push(arg as Tensor);
+    for (let i = 0; i < args.length; i++) {
+      const arg = args[i];
+      if (arg instanceof Tensor) operands.push(arg as Tensor);
+      else if (arg instanceof Promise) throw new TypeError(`${name}() takes no promise as argument ${i + 1}: await it`);
+    }
     check(name, takes, operands);
     return fn(...(args as never[]));
   };

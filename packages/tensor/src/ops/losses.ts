@@ -13,23 +13,22 @@ import { check, each, FLOAT, FLOATING, NUMBER, operands, promoted, REAL, same, R
 import { logSoftmax } from './softmax.ts';
 import { logSigmoid } from './unary.ts';
 import { inFloat32Both } from './widen.ts';
-import { checkOptionNames } from '../option-names.ts';
-
-const LOSS_OPTIONS: ReadonlySet<string> = new Set(['reduction']);
-const WEIGHT_OPTIONS: ReadonlySet<string> = new Set(['reduction', 'weight']);
-const LOGIT_OPTIONS: ReadonlySet<string> = new Set(['reduction', 'weight', 'posWeight']);
-const KL_OPTIONS: ReadonlySet<string> = new Set(['reduction', 'logTarget']);
-const SMOOTH_L1_OPTIONS: ReadonlySet<string> = new Set(['reduction', 'beta']);
-const HUBER_OPTIONS: ReadonlySet<string> = new Set(['reduction', 'delta']);
-const CLASS_LOSS_OPTIONS: ReadonlySet<string> = new Set(['reduction', 'ignoreIndex', 'weight']);
-const CROSS_ENTROPY_OPTIONS: ReadonlySet<string> = new Set([...CLASS_LOSS_OPTIONS, 'labelSmoothing']);
+import {
+  checkLoss,
+  CLASS_LOSS_OPTIONS,
+  CROSS_ENTROPY_OPTIONS,
+  HUBER_OPTIONS,
+  KL_OPTIONS,
+  LOGIT_OPTIONS,
+  LOSS_OPTIONS,
+  SMOOTH_L1_OPTIONS,
+  WEIGHT_OPTIONS,
+  type LossOptions,
+  type Reduction,
+} from './loss-options.ts';
 
 /** How the losses of the elements become one number. @default 'mean' */
-export type Reduction = 'mean' | 'sum' | 'none';
-
-export interface LossOptions {
-  reduction?: Reduction;
-}
+export type { LossOptions, Reduction } from './loss-options.ts';
 
 export function reduce(losses: Tensor, reduction: Reduction = 'mean'): Tensor {
   if (reduction === 'none') return losses;
@@ -71,7 +70,7 @@ export const mseLoss = defineFunction(
   'mse_loss',
   promoted(FLOAT),
   (a: Tensor, b: Tensor, options: LossOptions = {}): Tensor => {
-    checkOptionNames(options, LOSS_OPTIONS, 'mseLoss()');
+    checkLoss('mseLoss', LOSS_OPTIONS, options, [a, b]);
     return lossOf(a, b, options, (x, y) => x.sub(y).square());
   },
 );
@@ -82,7 +81,7 @@ export const l1Loss = defineFunction(
   'l1_loss',
   each(NUMBER),
   (a: Tensor, b: Tensor, options: LossOptions = {}): Tensor => {
-    checkOptionNames(options, LOSS_OPTIONS, 'l1Loss()');
+    checkLoss('l1Loss', LOSS_OPTIONS, options, [a, b]);
     if ((options.reduction ?? 'mean') === 'mean') check('l1Loss', promoted(FLOATING), [a, b]);
     return lossOf(a, b, options, (x, y) => x.sub(y).abs());
   },
@@ -94,7 +93,7 @@ export const smoothL1Loss = defineFunction(
   'smooth_l1_loss',
   promoted(FLOAT),
   (a: Tensor, b: Tensor, options: LossOptions & { beta?: number } = {}): Tensor => {
-    checkOptionNames(options, SMOOTH_L1_OPTIONS, 'smoothL1Loss()');
+    checkLoss('smoothL1Loss', SMOOTH_L1_OPTIONS, options);
     const beta = options.beta ?? 1;
     if (!(beta >= 0)) throw new RangeError(`smoothL1Loss does not support negative values for beta, got ${beta}`);
     if (beta === 0) return lossOf(a, b, options, (x, y) => x.sub(y).abs());
@@ -112,7 +111,7 @@ export const huberLoss = defineFunction(
   'huber_loss',
   operands(FLOAT, REAL),
   (a: Tensor, b: Tensor, options: LossOptions & { delta?: number } = {}): Tensor => {
-    checkOptionNames(options, HUBER_OPTIONS, 'huberLoss()');
+    checkLoss('huberLoss', HUBER_OPTIONS, options);
     const delta = options.delta ?? 1;
     if (!(delta > 0)) throw new RangeError(`huberLoss does not support non-positive values for delta, got ${delta}`);
     const loss = lossOf(a, b, options, (x, y) => {
@@ -150,7 +149,7 @@ export const binaryCrossEntropy = defineFunction(
   'binary_cross_entropy',
   same(FLOAT),
   (p: Tensor, target: Tensor, options: LossOptions & { weight?: Tensor } = {}): Tensor => {
-    checkOptionNames(options, WEIGHT_OPTIONS, 'binaryCrossEntropy()');
+    checkLoss('binaryCrossEntropy', WEIGHT_OPTIONS, options);
     checkSame('binaryCrossEntropy', p, target);
     const { weight } = options;
     if (weight !== undefined) check('binaryCrossEntropy', same(FLOAT), [p, weight]);
@@ -164,7 +163,7 @@ export const binaryCrossEntropyWithLogits = defineFunction(
   'binary_cross_entropy_with_logits',
   each(FLOAT),
   (x: Tensor, target: Tensor, options: LossOptions & { weight?: Tensor; posWeight?: Tensor } = {}): Tensor => {
-    checkOptionNames(options, LOGIT_OPTIONS, 'binaryCrossEntropyWithLogits()');
+    checkLoss('binaryCrossEntropyWithLogits', LOGIT_OPTIONS, options);
     checkSame('binaryCrossEntropyWithLogits', x, target);
     const { weight, posWeight } = options;
     const loss = lossOf(x, target, options, (a, b) => {
@@ -204,7 +203,7 @@ export const klDiv = defineFunction(
   'kl_div',
   each(FLOAT),
   (input: Tensor, target: Tensor, options: KlDivOptions = {}): Tensor => {
-    checkOptionNames(options, KL_OPTIONS, 'klDiv()');
+    checkLoss('klDiv', KL_OPTIONS, options);
     const { reduction = 'mean', logTarget = false } = options;
     const batchMean = reduction === 'batchmean';
     const reduced: LossOptions = { reduction: batchMean ? 'sum' : reduction };
@@ -226,7 +225,7 @@ export interface ClassLossOptions extends LossOptions {
 export const nllLoss = named(
   'aten::nll_loss',
   (logp: Tensor, target: Tensor, options: ClassLossOptions = {}): Tensor => {
-    checkOptionNames(options, CLASS_LOSS_OPTIONS, 'nllLoss()');
+    checkLoss('nllLoss', CLASS_LOSS_OPTIONS, options, [logp, target]);
     checkTarget('nllLoss', logp, target);
     const { weight, reduction = 'mean', ignoreIndex = -100 } = options;
     const classes = logp.shape[logp.rank === 1 ? 0 : 1] as number;
@@ -251,7 +250,7 @@ export interface CrossEntropyOptions extends ClassLossOptions {
 export const crossEntropy = named(
   'aten::cross_entropy_loss',
   (logits: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor => {
-    checkOptionNames(options, CROSS_ENTROPY_OPTIONS, 'crossEntropy()');
+    checkLoss('crossEntropy', CROSS_ENTROPY_OPTIONS, options, [logits, target]);
     const { labelSmoothing: smoothing = 0, ...rest } = options;
     const { weight } = options;
     check('crossEntropy', same(FLOAT), weight === undefined ? [logits] : [logits, weight]);

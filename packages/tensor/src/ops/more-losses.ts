@@ -1,23 +1,24 @@
 /** @file Losses of distances, margins and distributions, beside those of losses.ts. */
 import { ShapeError } from '../errors.ts';
-import { checkOptionNames } from '../option-names.ts';
 import { sweep } from '../scope.ts';
 import { sameShape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { norm } from './composite.ts';
 import { defineFunction } from './define.ts';
-import { reduce, type LossOptions } from './losses.ts';
+import {
+  checkLoss,
+  GAUSSIAN_OPTIONS,
+  LOSS_OPTIONS,
+  MARGIN_OPTIONS,
+  POISSON_OPTIONS,
+  TRIPLET_OPTIONS,
+  WEIGHT_OPTIONS,
+  type LossOptions,
+} from './loss-options.ts';
+import { reduce } from './losses.ts';
 import { where } from './select.ts';
 import { each, FLOAT, NUMBER, REAL, REAL_NUMBER } from './takes.ts';
 import { logSigmoid } from './unary.ts';
-
-const names = (...more: string[]): ReadonlySet<string> => new Set(['reduction', ...more]);
-const REDUCTION = names();
-const MARGIN = names('margin');
-const POISSON = names('logInput', 'full', 'eps');
-const GAUSSIAN = names('full', 'eps');
-const TRIPLET = names('margin', 'p', 'eps', 'swap');
-const WEIGHT = names('weight');
 
 type Margin = LossOptions & { margin?: number };
 
@@ -27,7 +28,7 @@ export const softMarginLoss = defineFunction(
   'soft_margin_loss',
   each(FLOAT),
   (x: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
-    checkOptionNames(options, REDUCTION, 'softMarginLoss()');
+    checkLoss('softMarginLoss', LOSS_OPTIONS, options);
     return sweep(() => reduce(target.neg().mul(x).exp().log1p(), options.reduction));
   },
 );
@@ -38,7 +39,7 @@ export const marginRankingLoss = defineFunction(
   'margin_ranking_loss',
   each(REAL),
   (a: Tensor, b: Tensor, target: Tensor, options: Margin = {}): Tensor => {
-    checkOptionNames(options, MARGIN, 'marginRankingLoss()');
+    checkLoss('marginRankingLoss', MARGIN_OPTIONS, options);
     if (a.rank !== b.rank || a.rank !== target.rank)
       throw new ShapeError(
         `marginRankingLoss: All input tensors should have same dimension but got sizes: [${a.shape.join(', ')}], [${b.shape.join(', ')}], [${target.shape.join(', ')}]`,
@@ -62,7 +63,7 @@ export const hingeEmbeddingLoss = defineFunction(
   'hinge_embedding_loss',
   each(FLOAT),
   (x: Tensor, target: Tensor, options: Margin = {}): Tensor => {
-    checkOptionNames(options, MARGIN, 'hingeEmbeddingLoss()');
+    checkLoss('hingeEmbeddingLoss', MARGIN_OPTIONS, options);
     return sweep(() => {
       const far = where(
         target.ne(1),
@@ -83,7 +84,7 @@ export const cosineEmbeddingLoss = defineFunction(
   'cosine_embedding_loss',
   each(REAL),
   (a: Tensor, b: Tensor, target: Tensor, options: Margin = {}): Tensor => {
-    checkOptionNames(options, MARGIN, 'cosineEmbeddingLoss()');
+    checkLoss('cosineEmbeddingLoss', MARGIN_OPTIONS, options);
     if (target.rank > 1 || a.rank !== target.rank + 1 || b.rank !== a.rank)
       throw new ShapeError(
         `cosineEmbeddingLoss: ${target.rank}D target tensor expects ${target.rank + 1}D input tensors, but found inputs with sizes [${a.shape.join(', ')}] and [${b.shape.join(', ')}]`,
@@ -131,7 +132,7 @@ export const tripletMarginLoss = defineFunction(
   'triplet_margin_loss',
   each(REAL_NUMBER),
   (anchor: Tensor, positive: Tensor, negative: Tensor, options: TripletOptions = {}): Tensor => {
-    checkOptionNames(options, TRIPLET, 'tripletMarginLoss()');
+    checkLoss('tripletMarginLoss', TRIPLET_OPTIONS, options);
     const { margin = 1, p = 2, eps = 1e-6, swap = false } = options;
     if (!(margin > 0)) throw new RangeError(`tripletMarginLoss: margin should be greater than 0, got ${margin}`);
     if (anchor.rank !== positive.rank || anchor.rank !== negative.rank)
@@ -162,7 +163,7 @@ export const poissonNllLoss = defineFunction(
   'poisson_nll_loss',
   each(REAL_NUMBER),
   (input: Tensor, target: Tensor, options: PoissonOptions = {}): Tensor => {
-    checkOptionNames(options, POISSON, 'poissonNllLoss()');
+    checkLoss('poissonNllLoss', POISSON_OPTIONS, options);
     const { logInput = true, full = false, eps = 1e-8 } = options;
     return sweep(() => {
       const plain = logInput ? input.exp().sub(target.mul(input)) : input.sub(target.mul(input.add(eps).log()));
@@ -193,7 +194,7 @@ export const gaussianNllLoss = defineFunction(
     variance: Tensor | number,
     options: LossOptions & { full?: boolean; eps?: number } = {},
   ): Tensor => {
-    checkOptionNames(options, GAUSSIAN, 'gaussianNllLoss()');
+    checkLoss('gaussianNllLoss', GAUSSIAN_OPTIONS, options);
     const { full = false, eps = 1e-6 } = options;
     return sweep(() => {
       const given = typeof variance === 'number' ? input.detach().mul(0).add(variance) : variance;
@@ -217,7 +218,7 @@ export const multilabelSoftMarginLoss = defineFunction(
   'multilabel_soft_margin_loss',
   each(FLOAT),
   (x: Tensor, target: Tensor, options: LossOptions & { weight?: Tensor } = {}): Tensor => {
-    checkOptionNames(options, WEIGHT, 'multilabelSoftMarginLoss()');
+    checkLoss('multilabelSoftMarginLoss', WEIGHT_OPTIONS, options);
     return sweep(() => {
       const log = target.mul(logSigmoid(x)).add(target.neg().add(1).mul(logSigmoid(x.neg())));
       const losses = (options.weight === undefined ? log : log.mul(options.weight)).neg();

@@ -1,6 +1,7 @@
 /** @file Which dtype an operation computes in, and operands that are plain numbers. */
 import { dtypes, encode, promote, promoteScalar, type DType, type Kind } from '../dtype.ts';
 import { fromArray } from '../host.ts';
+import { kindOf } from '../given.ts';
 import { Tensor } from '../tensor.ts';
 
 const CATEGORY: Readonly<Record<Kind, number>> = { bool: 0, int: 1, float: 2, complex: 3 };
@@ -44,7 +45,7 @@ export function exactOperand(value: Tensor | number, beside: Tensor): Tensor {
 /** Callers of other workers are not checked by our types: a string would become NaN here. */
 function checked(value: unknown): number {
   if (typeof value === 'number' || typeof value === 'boolean') return Number(value);
-  throw new TypeError(`an operand must be a Tensor or a number, not ${value === null ? 'null' : typeof value}`);
+  throw new TypeError(`an operand must be a Tensor or a number, not ${kindOf(value)}`);
 }
 
 /** A tensor without dimensions. */

@@ -6,6 +6,7 @@ import { readArray } from '../host.ts';
 import type { IndexItem as Item, IndexPutOptions, Slice } from '../more-methods.ts';
 import { named } from '../named.ts';
 import { sweep } from '../scope.ts';
+import { checkOptionNames } from '../option-names.ts';
 import { broadcastShapes, normalizeDim, sizeOf, type Shape } from '../shape.ts';
 import { Tensor } from '../tensor.ts';
 import { checkFill } from '../range.ts';
@@ -250,10 +251,13 @@ function checkValue(t: Tensor, value: Tensor): void {
   );
 }
 
+const PUT_OPTIONS: ReadonlySet<string> = new Set(['accumulate']);
+
 /** Writes `value`, broadcast, to the part of `t` that `items` name; of equal positions the last wins. */
 export const indexPut_ = named(
   'aten::index_put_',
   <T extends Tensor>(t: T, items: readonly IndexItem[], value: Tensor | number, options: IndexPutOptions = {}): T => {
+    checkOptionNames(options, PUT_OPTIONS, 'indexPut()');
     const place = placeOf(t, items);
     const source = valueFor(t, value);
     sweep(() => {

@@ -1,6 +1,7 @@
 /** @file Which dtypes an operation takes: what each says of itself, and the sentence for what it does not take. */
 import type { DType } from '../dtype.ts';
 import { DTypeError } from '../errors.ts';
+import { kindOf } from '../given.ts';
 import { commonDType } from './promotion.ts';
 import { Tensor } from '../tensor.ts';
 
@@ -17,7 +18,12 @@ export function check(name: string, takes: Takes, operands: readonly Tensor[]): 
 export function refusal(name: string, why: string, operands: readonly unknown[]): Error {
   const odd = operands.findIndex((t) => !(t instanceof Tensor));
   if (odd === -1) return new DTypeError(`${name}() ${why}`);
-  return new TypeError(`${name}() takes a tensor as operand ${odd + 1}, not ${typeof operands[odd]}`);
+  return new TypeError(`${name}() takes a tensor as operand ${odd + 1}, not ${kindOf(operands[odd])}`);
+}
+
+/** @throws TypeError naming the function, and what one of `operands` is that is no tensor. */
+export function checkTensors(name: string, operands: readonly unknown[]): void {
+  if (operands.some((t) => !(t instanceof Tensor))) throw refusal(name, '', operands);
 }
 
 const BIT: Readonly<Record<DType, number>> = {

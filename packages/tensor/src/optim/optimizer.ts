@@ -23,6 +23,7 @@ import {
   zeroValues,
   type Values,
 } from './values.ts';
+import { kindOf } from '../given.ts';
 import { checkOptionNames } from '../option-names.ts';
 
 export type { Values };
@@ -262,6 +263,7 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
   protected configure(defaults: Omit<Required<O>, 'maximize'>, given: O): void {
     checkGiven(given, nameOf(this));
     checkOptionNames(given, new Set([...Object.keys(defaults), 'maximize']), nameOf(this));
+    checkKinds(given, { maximize: false, ...defaults }, nameOf(this));
     this.defaults = { maximize: false, ...defaults, ...defined(given) };
     for (const [i, group] of this.groups.entries()) this.put(group, this.given[i] as GivenGroup);
   }
@@ -269,6 +271,7 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
   /** Puts the options that a group was given over those of the optimiser. */
   private put(group: ParamGroup, { params: _, ...own }: GivenGroup): void {
     checkOptionNames(own, new Set([...Object.keys(this.defaults), ...NOTES]), `a parameter group of ${nameOf(this)}`);
+    checkKinds(own, this.defaults, `a parameter group of ${nameOf(this)}`);
     Object.assign(group, this.defaults, defined(own));
     this.validateGroup(group);
   }
@@ -456,9 +459,23 @@ function checkGiven(given: unknown, what: string): void {
   throw new TypeError(`${what} needs options, an object such as { lr: 0.01 }; ${got}`);
 }
 
-/** What a wrong argument is, for messages. */
-function kindOf(value: unknown): string {
-  if (typeof value === 'object' && value !== null)
-    return Array.isArray(value) ? 'a list' : `an object of class ${value.constructor?.name ?? 'none'}`;
-  return typeof value === 'function' ? `function ${value.name}` : String(value);
+/** @throws TypeError for an option that is of another kind than its default: texts would be computed with. */
+function checkKinds(given: object, defaults: Readonly<Record<string, unknown>>, what: string): void {
+  for (const [name, value] of Object.entries(given)) {
+    const usual = defaults[name];
+    const wanted = Array.isArray(usual)
+      ? 'a list of numbers'
+      : typeof usual === 'number'
+        ? 'a number'
+        : typeof usual === 'boolean'
+          ? 'true or false'
+          : undefined;
+    if (value === undefined || wanted === undefined) continue;
+    const numbers: unknown = Array.isArray(usual) ? value : [value];
+    const fits =
+      typeof usual === 'boolean'
+        ? typeof value === 'boolean'
+        : Array.isArray(numbers) && numbers.every((each) => typeof each === 'number');
+    if (!fits) throw new TypeError(`${what}: ${name} is ${wanted}, got ${kindOf(value)}`);
+  }
 }

@@ -5,7 +5,8 @@ import { onesLike } from '../../creation.ts';
 import { addToHeld, sumTo } from '../../ops/gradients.ts';
 import { sweep } from '../../scope.ts';
 import { sameShape } from '../../shape.ts';
-import type { AutogradMeta, Edge, Node, Tensor } from '../../tensor.ts';
+import { Tensor, type AutogradMeta, type Edge, type Node } from '../../tensor.ts';
+import { kindOf } from '../../given.ts';
 import { AccumulateGrad } from '../node.ts';
 import { gradEdge } from '../record.ts';
 import { checkOptionNames, optionNames } from '../../option-names.ts';
@@ -36,6 +37,10 @@ export function runBackward(
 
 /** `runBackward` of one root. */
 export function backward(root: Tensor, gradient?: Tensor, options?: BackwardOptions): void {
+  if (gradient !== undefined && gradient !== null && !(gradient instanceof Tensor))
+    throw new TypeError(
+      `backward() takes a gradient, a tensor, and then options, as in backward(undefined, { retainGraph: true }); got ${kindOf(gradient)}`,
+    );
   runBackward([root], [gradient ?? null], options);
 }
 
