@@ -4,6 +4,7 @@ import {
   RpcError,
   type CallOptions,
   type Extension,
+  type Logger,
   type RpcAgent,
   type WorkerInfo,
 } from '@backwire/rpc';
@@ -35,6 +36,7 @@ export interface Autograd {
   /** Ends a context of this worker everywhere. */
   release(context: LiveContext): void;
   debugInfo(): Record<'num_current_backward_passes' | 'num_autograd_contexts', number>;
+  readonly logger: Logger;
   /** How optimisers are made and stepped on owners; undefined: as this package does it. */
   readonly optimizers?: RemoteOptimizers | undefined;
 }
@@ -89,7 +91,7 @@ function noteReplica(replica: RunningReplica): void {
 
 /**
  * Runs `fn` in a new distributed autograd context: calls it makes, and calls that those make, are recorded for `backward`. When `fn`
- * returns, the context waits for calls still in flight and is then released on every worker; when it throws, they are cancelled. A
+ * returns, the context waits for calls and steps of optimizers still in flight and is then released on every worker; when it throws, they are cancelled. A
  * backward pass still in progress fails. Streams carry no gradients: their items need none in a context, and arguments that do are
  * refused with 'failed-precondition'. Gradients taken with `getGradients` outlive the context.
  *

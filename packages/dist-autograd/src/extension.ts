@@ -1,5 +1,12 @@
 /** @file Distributed autograd at work in one agent: wraps calls, keeps contexts, hands messages to the passes. */
-import { RpcError, type ExtensionSession, type Incoming, type Outgoing, type WorkerInfo } from '@backwire/rpc';
+import {
+  RpcError,
+  type ExtensionSession,
+  type Incoming,
+  type Logger,
+  type Outgoing,
+  type WorkerInfo,
+} from '@backwire/rpc';
 import type { ExtensionHost, ExtensionInternals, Followed, Member } from '@backwire/rpc/internal';
 import type { Tensor } from '@backwire/tensor';
 import { ambient, runWith } from '@backwire/tensor/internal';
@@ -61,6 +68,10 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
       [MessageType.AUTOGRAD_ABORT, (from: WorkerInfo, payload: Uint8Array) => this.runner.onAbort(from, payload)],
       [MessageType.AUTOGRAD_ADOPT_REQ, (from: WorkerInfo, payload: Uint8Array) => this.onAdopt(from, payload)],
     ]);
+  }
+
+  get logger(): Logger {
+    return this.host.logger;
   }
 
   /** A new context of this worker. @throws RpcError 'resource-exhausted' */
@@ -271,5 +282,7 @@ function streamRefused(): RpcError {
 }
 
 function released(context: LiveContext): Failure {
-  return precondition(`autograd context ${context.id} was released during the backward pass`);
+  return precondition(
+    `autograd context ${context.id} was released during the backward pass: await backward() before the function of context() ends`,
+  );
 }

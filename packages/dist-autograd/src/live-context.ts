@@ -36,6 +36,8 @@ export class LiveContext extends Context<SendRpcBackward, RecvRpcBackward> {
   passesAsked = 0;
   /** Whether a pass that this worker began, or asked for, has ended. */
   hadPass = false;
+  /** Whether the program was told that it steps without one. */
+  toldOfNoPass = false;
 
   /** When this worker heard of it first, on the agent's clock. */
   readonly since: number;

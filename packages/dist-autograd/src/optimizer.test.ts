@@ -1,9 +1,10 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
 import { createRRef, remote, type RRef } from '@backwire/rref';
 import { manualSeed, matmul, optim, rand, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { expectClean, leaf, useAgents } from '../test/agents.ts';
-import { backward, context, DistributedOptimizer } from './index.ts';
+import { sessionOf } from './api.ts';
+import { backward, context, DistributedOptimizer, RemoteModule } from './index.ts';
 
 const { at, agents } = useAgents('optimizer', 3);
 
@@ -313,6 +314,57 @@ describe('DistributedOptimizer', () => {
       });
       expect(await model.rpcSync().values()).toEqual(before);
     }));
+
+  it('warns once of a step in a context that has had no pass', () =>
+    at(0, async () => {
+      const model = remote('w1', Model, [2, 3]);
+      const opt = await DistributedOptimizer.create(optim.SGD, [await model.rpcSync().weightRRef()], { lr: 0.1 });
+      const warned = vi.spyOn(sessionOf().logger, 'warn').mockImplementation(() => undefined);
+      try {
+        await context(async (id) => {
+          await opt.step(id);
+          await opt.step(id);
+          expect(warned.mock.calls.map(([, text]) => text)).toEqual([
+            `step(): no backward pass has run in context ${id}, so nothing was trained: await backward(id, [loss]) before it, with this context's id`,
+          ]);
+          await backward(id, [(await model.rpcSync().forward(x)).sum()]);
+          await opt.step(id);
+          expect(warned).toHaveBeenCalledTimes(1);
+        });
+      } finally {
+        warned.mockRestore();
+      }
+    }));
+
+  it('is done before its context ends, also when nobody awaits it', () =>
+    at(0, async () => {
+      const model = remote('w1', Model, [2, 3]);
+      const before = await model.rpcSync().values();
+      const opt = await DistributedOptimizer.create(optim.SGD, [await model.rpcSync().weightRRef()], { lr: 0.1 });
+      let stepped: Promise<void> | undefined;
+      await context(async (id) => {
+        await backward(id, [(await model.rpcSync().forward(x)).sum()]);
+        stepped = opt.step(id);
+      });
+      await stepped;
+      expect(await model.rpcSync().values()).not.toEqual(before);
+    }));
+
+  it('says to await a pass that the end of its context has cut off', () =>
+    at(0, async () => {
+      const model = remote('w1', Model, [2, 3]);
+      let pass: Promise<unknown> | undefined;
+      await context(async (id) => {
+        pass = backward(id, [(await model.rpcSync().forward(x)).sum()]).catch((error: unknown) => error);
+      });
+      expect(String(await pass)).toMatch(/released during the backward pass: await backward\(\) before/);
+    }));
+
+  it('is made by create() only, and so are remote modules', () => {
+    const [Loose, Module] = [DistributedOptimizer, RemoteModule] as unknown as (new (...given: unknown[]) => unknown)[];
+    expect(() => new (Loose as never)(optim.SGD, [], { lr: 1 })).toThrow('made by await DistributedOptimizer.create(');
+    expect(() => new (Module as never)('w1/cpu', optim.SGD, [])).toThrow('made by await RemoteModule.create(');
+  });
 
   it('does not step while a pass is under way, and says to await it', () =>
     at(0, async () => {

@@ -14,7 +14,8 @@ import {
 import { isRRef, remote, type RRef } from '@backwire/rref';
 import { optim, Tensor, type Named } from '@backwire/tensor';
 import { runWith } from '@backwire/tensor/internal';
-import { sessionOf } from './api.ts';
+import { sessionOf, type Autograd } from './api.ts';
+import type { LiveContext } from './live-context.ts';
 
 /** Optimisers that take gradients as arguments; any other class reads them from its parameters. */
 const FUNCTIONAL: ReadonlySet<string> = new Set(
@@ -32,6 +33,10 @@ export class DistributedOptimizer implements Disposable {
   #disposed = false;
 
   private constructor(locals: readonly RRef<LocalOptimizer>[]) {
+    if (!Array.isArray(locals))
+      throw new TypeError(
+        'a DistributedOptimizer is made by await DistributedOptimizer.create(optim.SGD, parameters, options)',
+      );
     this.#locals = locals;
   }
 
@@ -75,7 +80,7 @@ export class DistributedOptimizer implements Disposable {
    * Steps every parameter that has a gradient in the context; the others are left alone. Resolves when all owners have.
    * @throws RpcError 'not-found' "Could not find autograd context with id: N"; 'failed-precondition' while a backward pass of the context
    *   is in progress, and when the passes that
-   *   this worker made have given no parameter at all a gradient; else the last error of an owner.
+   *   this worker made have given no parameter at all a gradient; else the last error of an owner. Before any pass the agent's logger warns.
    */
   async step(contextId: bigint, options: CallOptions = {}): Promise<void> {
     refuseUnknown(options, CALL_OPTIONS, 'step()');
@@ -83,6 +88,17 @@ export class DistributedOptimizer implements Disposable {
     const session = sessionOf(options.agent ?? currentAgent());
     const context = session.find(contextId);
     if (context.inPass) throw new RpcError('failed-precondition', `step(): ${stillInPass(contextId)}`);
+    const inFlight = context.follow();
+    try {
+      const stepped = await this.stepAll(session, contextId, options);
+      if (stepped.length > 0 && stepped.every((count) => count === 0)) nothingStepped(context, session);
+    } finally {
+      inFlight.settle();
+    }
+  }
+
+  /** How many parameters of each owner had a gradient; undefined where that is not told. */
+  private stepAll(session: Autograd, contextId: bigint, options: CallOptions): Promise<(number | undefined)[]> {
     const { optimizers } = session;
     // The step itself is no part of the graph.
     const steps = runWith({ contextId: undefined }, () =>
@@ -92,9 +108,7 @@ export class DistributedOptimizer implements Disposable {
           : optimizers.step(local, contextId, options),
       ),
     );
-    const stepped = await allOrLastError(steps);
-    if (context.hadPass && stepped.length > 0 && stepped.every((count) => count === 0))
-      throw new RpcError('failed-precondition', nothingToStep(contextId));
+    return allOrLastError(steps);
   }
 
   /**
@@ -118,6 +132,17 @@ function gone(): RpcError {
 
 function stillInPass(contextId: bigint): string {
   return `a backward pass of context ${contextId} is still in progress, so its gradients are not all there: await backward() first`;
+}
+
+/** An error after a pass, which reached no parameter; before one PyTorch's step does nothing, and so a warning is all. */
+function nothingStepped(context: LiveContext, { logger }: Autograd): void {
+  if (context.hadPass) throw new RpcError('failed-precondition', nothingToStep(context.id));
+  if (context.toldOfNoPass) return;
+  context.toldOfNoPass = true;
+  logger.warn(
+    {},
+    `step(): no backward pass has run in context ${context.id}, so nothing was trained: await backward(id, [loss]) before it, with this context's id`,
+  );
 }
 
 function nothingToStep(contextId: bigint): string {

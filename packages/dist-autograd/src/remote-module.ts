@@ -35,6 +35,8 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
 
   private constructor(rref: RRef<M>, device: string) {
     super();
+    if (!isRRef(rref))
+      throw new TypeError("a RemoteModule is made by await RemoteModule.create('worker/cpu', nn.Linear, [2, 3])");
     this.#rref = rref;
     this.#device = device;
     this.#on = rref.owner();

@@ -146,6 +146,7 @@ export class TorchAgent implements CallingAgent {
       values: this.values,
       find: (to) => this.members.find(to),
       lost: (error, what) => logger.debug({ error }, what),
+      logger,
     });
     const optimizers: OptimizerHost = {
       names: this.offered,

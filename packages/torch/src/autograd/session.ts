@@ -8,7 +8,7 @@ import {
   type RemoteOptimizers,
 } from '@backwire/dist-autograd/internal';
 import type { BackwardOptions, Gradients } from '@backwire/dist-autograd';
-import { RpcError, type To, type WorkerInfo } from '@backwire/rpc';
+import { RpcError, type Logger, type To, type WorkerInfo } from '@backwire/rpc';
 import { Tensor } from '@backwire/tensor';
 import { ambient, runWith } from '@backwire/tensor/internal';
 import { MessageType } from '@backwire/wire/internal';
@@ -31,6 +31,7 @@ export interface AutogradHost {
   readonly values: Values;
   find(to: To): TorchPeer;
   lost(error: unknown, what: string): void;
+  readonly logger: Logger;
 }
 
 /** Requests that are wrapped in a context even when no argument requires a gradient: the result of a function may. */
@@ -65,6 +66,10 @@ export class TorchAutograd implements Autograd, Wraps {
   }
 
   // What programs ask for.
+
+  get logger(): Logger {
+    return this.host.logger;
+  }
 
   create(): LiveContext {
     return this.contexts.create();
