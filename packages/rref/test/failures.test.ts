@@ -141,6 +141,15 @@ const tryHere = rpcFunction('failures/try-here', (rref: RRef<unknown>) =>
   rref.toHere().then(String, (error: Error) => error.message),
 );
 
+it('a value that cannot travel is named by its fetch, with how to use it where it is', () =>
+  withGroup(2, async () => {
+    const rref = remote('w1', Counter);
+    await expect(rref.toHere()).rejects.toThrow(
+      /^toHere\(\): the value of the RRef, of type 'failures\/Counter', cannot go to worker 'w0': cannot send an instance of class Counter: register it with registerValueType; or call its methods where it is, with rref\.rpcSync\(\)/,
+    );
+    rref.dispose();
+  }));
+
 describe('a use that times out', () => {
   it('leaves the RRef as it was', () =>
     withGroup(2, async () => {

@@ -10,7 +10,7 @@ import type { OwnerTable } from '../protocol/owner-table.ts';
 import { backwardHere } from './backward.ts';
 import type { OwnedValue } from './owned-value.ts';
 import type { OwnedValues } from './owned-values.ts';
-import { isStream } from './referent.ts';
+import { isStream, typeNameOf } from './referent.ts';
 import { valueOf } from './remote-methods.ts';
 
 /** What an owner needs to answer. */
@@ -68,9 +68,20 @@ async function serveCreation(owner: OwnerHost, { from, message }: Incoming, inne
 async function serveFetch(owner: OwnerHost, { from, message }: Incoming, reply: MessageType): Promise<Message> {
   const owned = owner.owned.byId(decodeFetch(message.payload));
   const value = owned.settled ? owned.now() : await valueOf(owned);
-  const { bytes, tensors, header } = owner.host.encodeValue(value, from);
-  const answer: RpcMessage = { type: reply, id: message.id, payload: bytes, tensors, header };
-  return answer;
+  try {
+    const { bytes, tensors, header } = owner.host.encodeValue(value, from);
+    const answer: RpcMessage = { type: reply, id: message.id, payload: bytes, tensors, header };
+    return answer;
+  } catch (error) {
+    throw unsendable(error, value, from);
+  }
+}
+
+/** Says that it is a value of an RRef that cannot travel, and how it is used where it is. */
+function unsendable(error: unknown, value: unknown, to: WorkerInfo): unknown {
+  if (!(error instanceof TypeError) || !error.message.startsWith('cannot send ')) return error;
+  const text = `toHere(): the value of the RRef, of type '${typeNameOf(value)}', cannot go to worker '${to.name}': ${error.message}; or call its methods where it is, with rref.rpcSync()`;
+  return new TypeError(text, { cause: error });
 }
 
 async function serveBackward(owner: OwnerHost, { message }: Incoming): Promise<Message> {
