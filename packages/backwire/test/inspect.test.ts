@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { parseFlags } from '../src/inspect/flags.ts';
 import { freePort, TestCluster } from '@backwire/testing';
 import type { GroupLook, WorkerReport } from '@backwire/rpc/internal';
 import { command } from '../src/command.ts';
@@ -231,4 +232,11 @@ describe('texts', () => {
     // eslint-disable-next-line no-control-regex
     expect(inspectText(look)).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f]/);
   });
+});
+
+it.each([
+  ['--jsn', "unknown flag '--jsn'; did you mean --json?"],
+  ['--colour', "unknown flag '--colour'; there are --"],
+])('the flag %s is unknown, and what there is is named', (flag, text) => {
+  expect(() => parseFlags([flag], { json: { type: 'boolean' } })).toThrow(text);
 });
