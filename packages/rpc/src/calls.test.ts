@@ -218,7 +218,9 @@ describe('calls', () => {
       'no name of its own',
     );
     expect(await failure(from0(() => rpcSync('w1', 'x' as unknown as typeof echo, [1])))).toEqual(
-      new TypeError('function should be callable.'),
+      new TypeError(
+        "function should be callable. Got 'x': a function of other workers is called by its name with remoteFunction('x')",
+      ),
     );
   });
 

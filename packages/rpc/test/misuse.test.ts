@@ -65,6 +65,15 @@ describe('values that cannot travel', () => {
     expect(await send('after')).toBe('after');
   });
 
+  it('a tensor that was disposed, and where it was', async () => {
+    const gone = tensor([1]);
+    gone.dispose();
+    const { message } = await failure(send(gone));
+    expect(message).toMatch(
+      /^the arguments of 'misuse\/echo' for worker 'w1': this tensor was disposed \(at .*misuse\.test/,
+    );
+  });
+
   it.each([
     ['too deep', deep],
     ['five million holes', Object.assign([], { length: 5_000_000 })],

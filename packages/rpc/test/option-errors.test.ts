@@ -70,6 +70,31 @@ describe('an agent', () => {
       /no channel is named 'cuda_ipc'; there are inline, cma/,
     ],
     ['an unknown membership', { name: 'w0', membership: 'open' }, RpcError, /'static' or 'dynamic', got open/],
+    [
+      'no transports',
+      { name: 'w0', transports: [] },
+      RpcError,
+      /transports is an empty list; leave it out, or name some of/,
+    ],
+    [
+      'names in place of what is served',
+      { name: 'w0', serve: ['echo'] },
+      TypeError,
+      /serve lists functions and classes, not their names; got 'echo'/,
+    ],
+    [
+      'the name of an extension',
+      { name: 'w0', extensions: ['rref'] },
+      TypeError,
+      /an element of extensions is what rrefs\(\) and the like return, got 'rref'/,
+    ],
+    ['a group that is a number', { name: 'w0', group: 5 }, RpcError, /Group name must match .* but got 5/],
+    [
+      'a folder that is a host',
+      { name: 'w0', store: 'file://relative/x' },
+      RpcError,
+      /'file:\/\/relative\/x' names no folder: write file:\/\/\/absolute\/folder/,
+    ],
     ['an unknown limit', { name: 'w0', limits: { maxCalls: 1 } }, RpcError, /limits: unknown option 'maxCalls'/],
     [
       'a limit that is a text',
@@ -167,4 +192,61 @@ it('the table of error codes is closed', () => {
   expect(new Set(RPC_ERROR_CODES).size).toBe(19);
   expect(isRpcErrorCode('fenced')).toBe(true);
   expect([undefined, '', '__proto__', 'Fenced'].some(isRpcErrorCode)).toBe(false);
+});
+
+describe('what peers cannot call says how it is published', () => {
+  class Plain {
+    static make(): number {
+      return 1;
+    }
+  }
+  class Named {
+    static readonly [rpcName] = 'option-errors/Named';
+    run(): number {
+      return 1;
+    }
+  }
+  class Extended extends Named {}
+  const call = (fn: unknown): Promise<unknown> => rpcSync('w1', fn as typeof echo, [1]);
+
+  it.each([
+    [
+      'a name',
+      'echo',
+      "function should be callable. Got 'echo': a function of other workers is called by its name with remoteFunction('echo')",
+    ],
+    ['nothing', undefined, 'function should be callable. Got undefined'],
+    ['a function', (x: number) => x, 'function that is anonymous has no name'],
+    [
+      'a static method',
+      Plain.make,
+      "function 'make' has no name that peers know; define it with rpcFunction('name', fn), or a static method of a class with rpcClass(",
+    ],
+    [
+      'a class',
+      Plain,
+      "class 'Plain' has no name that peers know; give it static readonly [rpcName] = 'Name' and define it with rpcClass(Class, { methods: ['name'] })",
+    ],
+    [
+      'a class that extends one',
+      Extended,
+      "class 'Extended' has no name of its own, only that of 'option-errors/Named'",
+    ],
+  ])('%s', async (_what, fn, text) => {
+    cluster ??= await startCluster(2);
+    const error = await cluster.at(0).run(() => failure(Promise.resolve().then(() => call(fn))));
+    expect(error.message).toContain(text);
+  });
+
+  it('definitions say what they were given', () => {
+    const [fn, ctor] = [rpcFunction, rpcClass] as unknown as ((...given: unknown[]) => unknown)[];
+    expect(() => fn?.('option-errors/none')).toThrow(
+      "'option-errors/none' was given undefined: rpcFunction('name', fn)",
+    );
+    expect(() => ctor?.(Plain, { methods: [] })).toThrow(
+      "class 'Plain' has no [rpcName] of its own: rpcClass() takes a class with static readonly [rpcName]",
+    );
+    expect(() => ctor?.(new Named(), { methods: [] })).toThrow('an object of class Named has no [rpcName] of its own');
+    expect(() => ctor?.(Named, { method: ['run'] })).toThrow("unknown option 'method'; did you mean 'methods'?");
+  });
 });

@@ -380,6 +380,8 @@ function traceHere(): Error | undefined {
   const limit = Error.stackTraceLimit;
   Error.stackTraceLimit = 4;
   const where = new Error('disposed here');
+  // The program's own lines alone.
+  Error.captureStackTrace?.(where, Tensor.prototype.dispose);
   Error.stackTraceLimit = limit;
   return where;
 }

@@ -200,10 +200,6 @@ function namelessText(value: AnyFn, inherited: string | undefined): string {
     : `class ${own} has no name of its own, only that of '${inherited}', which it extends; give it a [rpcName] and define it with rpcClass()`;
 }
 
-function isClass(value: AnyFn): boolean {
-  return /^class\b/.test(Function.prototype.toString.call(value));
-}
-
 /** What `name` means in this process: a definition, a tensor operation ('aten::add') or a class of nn or optim. */
 export function findDefinition(name: string): Definition | undefined {
   const known = table.byName.get(name);

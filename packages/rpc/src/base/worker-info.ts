@@ -45,7 +45,7 @@ export function checkWorkerName(name: unknown, what = 'Worker name'): string {
   if (!isWorkerName(name)) {
     throw new RpcError(
       'invalid-argument',
-      `${what} must match ^[A-Za-z0-9-_:]*$, and must be non-empty and shorter than 128 chars, but got ${show(name)}`,
+      `${what} must match ^[A-Za-z0-9-_:]*$, and must be non-empty and shorter than 128 chars, but got ${String(name)}`,
     );
   }
   return name;
