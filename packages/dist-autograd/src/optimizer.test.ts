@@ -276,13 +276,23 @@ describe('DistributedOptimizer', () => {
       await expect(loose(optim.SGD, mixed, { lr: 1 })).rejects.toThrow('parameter 1 is none');
     }));
 
-  it('raises what a constructor or a step threw on its owner', () =>
+  it('raises what a constructor threw on its owner, and makes none of a class that is no optimiser', () =>
     at(0, async () => {
       const models = [remote('w1', Model, [4, 3]), remote('w2', Model, [2, 4])] as const;
       const params = await Promise.all(models.map((model) => model.rpcSync().weightRRef()));
       await expect(DistributedOptimizer.create(FailingConstructor, params, { lr: 0.1 })).rejects.toThrow(
         'Error creating optimizer.',
       );
+      await expect(DistributedOptimizer.create(NotAnOptimizer as never, params)).rejects.toThrow(
+        "class 'optimizer/NotAnOptimizer' is not an optimizer",
+      );
+      await expect(DistributedOptimizer.create(optim.SGD, params, { lr: -1 })).rejects.toThrow('Invalid learning rate');
+    }));
+
+  it('raises what a step threw on its owner', () =>
+    at(0, async () => {
+      const models = [remote('w1', Model, [4, 3]), remote('w2', Model, [2, 4])] as const;
+      const params = await Promise.all(models.map((model) => model.rpcSync().weightRRef()));
       const opt = await DistributedOptimizer.create(FailingStep, params, { lr: 0.1 });
       const before = await Promise.all(models.map((model) => model.rpcSync().values()));
       await context(async (id) => {
@@ -290,10 +300,6 @@ describe('DistributedOptimizer', () => {
         await expect(opt.step(id)).rejects.toThrow('Error running optimizer.');
       });
       expect(await Promise.all(models.map((model) => model.rpcSync().values()))).toEqual(before);
-      await expect(DistributedOptimizer.create(NotAnOptimizer as never, params)).rejects.toThrow(
-        "class 'optimizer/NotAnOptimizer' is not an optimizer",
-      );
-      await expect(DistributedOptimizer.create(optim.SGD, params, { lr: -1 })).rejects.toThrow('Invalid learning rate');
     }));
 
   it('says that nothing was trained when forward ran outside of the context', () =>

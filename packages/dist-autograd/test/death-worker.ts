@@ -40,19 +40,16 @@ async function creator(): Promise<void> {
       say(`again ${JSON.stringify(getGradients(id).get(x)?.toArray())}`);
     });
     await settle('w1');
-  } else if (scenario === 'before') {
-    // Before there is a pass: a worker that was called by this one, and the last of a chain of calls.
+  } else if (scenario === 'before-called' || scenario === 'before-chained') {
+    // Before there is a pass: a worker that was called by this one, or the last of a chain of calls.
     await context(async (id) => {
-      const near = await rpcSync('w2', add, [x, x]);
-      const far = await rpcSync('w1', plain, [x]);
+      const root = await (scenario === 'before-called' ? rpcSync('w2', add, [x, x]) : rpcSync('w1', plain, [x]));
       void rpcAsync('w2', kill).catch(() => undefined);
       say(`w2 ${String(await rpcSync('w2', sleep, []).catch((e: unknown) => rpcInfo(e)?.code))}`);
-      for (const root of [near, far]) {
-        const started = performance.now();
-        const error: unknown = await backward(id, [root.sum()]).catch((e: unknown) => e);
-        const soon = performance.now() - started < 15_000 ? 'soon' : 'late';
-        say(`failed ${rpcInfo(error)?.code} ${rpcInfo(error)?.peer?.name} ${soon}`);
-      }
+      const started = performance.now();
+      const error: unknown = await backward(id, [root.sum()]).catch((e: unknown) => e);
+      const soon = performance.now() - started < 15_000 ? 'soon' : 'late';
+      say(`failed ${rpcInfo(error)?.code} ${rpcInfo(error)?.peer?.name} ${soon}`);
       say(`gradients ${getGradients(id).size}`);
     });
     await settle('w1');

@@ -38,13 +38,15 @@ describe('a process that is killed', { timeout: 90_000 }, () => {
     });
   });
 
-  it('before a pass fails it: one that was called from here, and the last of a chain', async () => {
-    await group('before', async ([creator, , killed]) => {
+  it.each([
+    ['one that was called from here', 'before-called'],
+    ['the last of a chain of calls', 'before-chained'],
+  ])('before a pass fails it: %s', async (_, scenario) => {
+    await group(scenario, async ([creator, , killed]) => {
       expect(await creator!.exited(60_000)).toMatchObject({ code: 0 });
       expect(await killed!.exited(1_000)).toMatchObject({ signal: 'SIGKILL' });
       expect(creator!.output('stdout').trim().split('\n')).toEqual([
         'w2 peer-died',
-        'failed peer-died w2 soon',
         'failed peer-died w2 soon',
         'gradients 0',
         'w1 [0,0]',

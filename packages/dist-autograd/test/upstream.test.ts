@@ -200,6 +200,14 @@ describe.each([
     }),
   );
 
+  it('of leaves at one owner, made and added there by three workers at once, each in a context of its own', () =>
+    at(0, async () => {
+      const [a, b] = [build(), build()];
+      const [ofHeld, ofOwn] = await local([a, b], async (run) => [(await run(add, a, b)).sum()]);
+      const outcomes = await Promise.all([1, 2, 3].map((rank) => rpcAsync(rank, driveOwner, ['w0', kind])));
+      expect(outcomes).toEqual([1, 2, 3].map(() => ({ ofHeld: [ofHeld], ofOwn: [ofOwn] })));
+    }));
+
   it('of one leaf at a server, in the contexts of three trainers at once, and of the fourth who holds it', () =>
     at(0, async () => {
       const [a, b] = [build(), build()];
@@ -221,6 +229,25 @@ describe.each([
       expect(await Promise.all(trainers)).toEqual([expected, expected, expected]);
       held.dispose();
     }));
+});
+
+/** One of several workers that add to a leaf of their own behind an RRef, all at one owner: the gradients here and there, and no others. */
+const driveOwner = rpcFunction('upstream/drive-owner', (owner: string, kind: string) =>
+  context(async (id) => {
+    const b = kind === 'sparse' ? sparse() : dense();
+    using held = remote(owner, make, [kind]);
+    using sum = remote(owner, rrefAdd, [held, b]);
+    await backward(id, [(await sum.toHere()).sum()]);
+    const own = getGradients(id);
+    return {
+      ofHeld: await rpcSync(owner, allGradients, [id, held]),
+      ofOwn: [...own].map(([t, grad]) => (t === b ? shown(grad) : 'of something else')),
+    };
+  }),
+);
+const allGradients = rpcFunction('upstream/all-gradients', async (id: bigint, held: RRef<Tensor>) => {
+  const leafHere = await held.localValue();
+  return [...getGradients(id)].map(([t, grad]) => (t === leafHere ? shown(grad) : 'of something else'));
 });
 
 const stackTwo = rpcFunction('upstream/stack', (a: Tensor, b: Tensor) => stack([a, b])) as unknown as typeof add;
