@@ -40,10 +40,24 @@ describe('RemoteModule', () => {
   it('forwards arguments and results', () =>
     at(0, async () => {
       const module = await RemoteModule.create('w1/cpu', Greeter, [1]);
-      const [word, count, out] = await module.forward(ones([2]), 3, { word: 'hello' });
-      expect([word, count, out.toArray()]).toEqual(['hello', 3, [1, 1]]);
-      expect((await module.forward(ones([1]), 1))[0]).toBe('default');
+      const pending = module.forward(ones([2]), 3, { word: '3' });
+      expect(pending).toBeInstanceOf(Promise);
+      const [word, count, out] = await pending;
+      expect([word, count, out.toArray()]).toEqual(['3', 3, [1, 1]]);
       expect(module.remoteDevice).toBe('w1/cpu');
+    }));
+
+  it('forwards named arguments as an object, and takes the defaults where none is given', () =>
+    at(0, async () => {
+      const module = await RemoteModule.create('w1', Greeter, [1]);
+      for (const [options, expected] of [
+        [[{ word: '3' }], '3'],
+        [[{}], 'default'],
+        [[], 'default'],
+      ] as const) {
+        const [word, count, out] = await module.forward(ones([1]), 2, ...options);
+        expect([word, count, out.toArray()]).toEqual([expected, 2, [1]]);
+      }
     }));
 
   it('may be named by rank, by worker alone, or by device alone', () =>
@@ -192,16 +206,23 @@ describe('RemoteModule', () => {
       expect(() => outer.apply(() => undefined)).toThrow('Method ``apply`` not supported for RemoteModule');
     }));
 
-  it('travels in calls, without what programs put on it, and works from there', () =>
+  it('travels in calls without what programs put on it', () =>
     at(0, async () => {
       const module = await RemoteModule.create('w1', nn.Linear, [2, 1]);
+      const keys = Object.keys(module);
       Object.assign(module, { extra: 'mine' });
+      const [, fields] = await rpcSync('w2', useModule, [module, ones([1, 2])]);
+      expect([keys, Object.keys(module)]).toEqual([fields, [...fields, 'extra']]);
+    }));
+
+  it('travels in calls, with all that a fresh one has, and works from there', () =>
+    at(0, async () => {
+      const module = await RemoteModule.create('w1', nn.Linear, [2, 1]);
       const x = ones([1, 2]);
       const [out, fields, device] = await rpcSync('w2', useModule, [module, x]);
       expect(out.toArray()).toEqual((await module.forward(x)).toArray());
       const here = await RemoteModule.create('w1', nn.Linear, [2, 1]);
       expect(fields).toEqual(Object.keys(here));
-      expect(Object.keys(module)).toContain('extra');
       expect(device).toBe('w1/cpu');
       const greeter = await RemoteModule.create('w1', Greeter, [1]);
       const [word, count, tripled] = await rpcSync('w2', greet, [greeter, ones([1]), 2, '3']);

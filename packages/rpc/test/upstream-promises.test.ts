@@ -192,6 +192,15 @@ describe('a callback', () => {
       expect(shown(await call)).toEqual(two);
     }));
 
+  it('that is none passes value and failure on', () =>
+    onAll(async ({ next }) => {
+      const five = rpcAsync(next, echo, [5]);
+      for (const none of [null, undefined]) {
+        expect(await five.then(none)).toBe(5);
+        await failsWith(rpcAsync(next, fail, ['Expected error']).then(none, none), new RangeError('Expected error'));
+      }
+    }));
+
   it('that takes its value for another type fails what it makes, not the call', () =>
     onAll(async ({ next }) => {
       const call = rpcAsync(next, echo, [5]);

@@ -209,13 +209,25 @@ describe('a creation', () => {
 });
 
 describe('messages that fail on purpose', () => {
-  it.each(['w0', 'w1'])('a dropped creation on %s shows when the RRef is used or shared', (owner) =>
+  it.each(['w0', 'w1'])('a dropped creation of a function on %s shows when the RRef is used', (owner) =>
+    withGroup(
+      2,
+      async () => {
+        const rref = remote(owner, later, [1, 5]);
+        await expect(rref.confirmed()).rejects.toThrow(TIMED_OUT);
+        await expect(rref.toHere()).rejects.toThrow(TIMED_OUT);
+        expect(await remote(owner, later, [2, 5]).toHere()).toBe(2);
+      },
+      { faults: { failFirst: { PYTHON_REMOTE_CALL: 1 } } },
+    ),
+  );
+
+  it.each(['w0', 'w1'])('a dropped creation on %s shows when the RRef is shared', (owner) =>
     withGroup(
       2,
       async (agents) => {
         const rref = remote(owner, identity, [1]);
         await expect(rref.confirmed()).rejects.toThrow(TIMED_OUT);
-        await expect(rref.toHere()).rejects.toThrow(TIMED_OUT);
         await expect(rpcSync('w1', fetch, [rref])).rejects.toThrow(TIMED_OUT);
         expect(() => remote('w1', fetch, [rref])).toThrow(TIMED_OUT);
         const encode = (): unknown =>
@@ -240,6 +252,33 @@ describe('messages that fail on purpose', () => {
         expect((await remote(owner, add, [ones([2]), 1]).toHere()).toArray()).toEqual([2, 2]);
       },
       { faults: { failFirst: { SCRIPT_REMOTE_CALL: 1 } } },
+    ),
+  );
+
+  it.each([
+    ['w1', 'is a failure of the creation, although the owner has the value', 1],
+    ['w0', 'on the worker itself changes nothing, which has the value already', 0],
+  ])('an answer to a creation on %s that is dropped %s', (owner, _, rank) =>
+    withGroup(
+      2,
+      async (agents) => {
+        const words = 'Send attempt failed intentionally for REMOTE_RET';
+        for (const rref of [remote(owner, identity, [1]), remote(owner, identity, [1])]) {
+          if (rank === 1) {
+            await expect(rref.confirmed()).rejects.toThrow(words);
+            await expect(rref.toHere()).rejects.toMatchObject({ code: 'unavailable', executed: 'yes' });
+          } else {
+            await rref.confirmed();
+            expect(await rref.toHere()).toBe(1);
+          }
+          rref.dispose();
+        }
+        const injected = (): unknown[] => agents.map((each) => each.debugInfo()['agent.injected_faults']);
+        await eventually(() => injected()[rank] === 2, 'both answers were dropped');
+        expect(injected()[1 - rank]).toBe(0);
+        expect(await remote(owner, identity, [2]).toHere()).toBe(2);
+      },
+      { faults: { failFirst: { REMOTE_RET: 2 } } },
     ),
   );
 

@@ -285,10 +285,14 @@ describe('type names', () => {
       expect(agent(agents, 0).metrics()['calls_sent']).toBe(before);
     }));
 
-  it('wait for a slow constructor, and fail as it fails', () =>
+  it('wait for a value that takes long to make', () =>
     withGroup(2, async () => {
-      const slow = remote('w1', makeSlowly, [30]);
-      expect(await slow.typeName()).toBe('proxies/Counter');
+      expect(await remote('w1', makeSlowly, [30]).typeName()).toBe('proxies/Counter');
+      expect(await remote('w1', addSlowly, [ones([2]), 30]).typeName()).toBe('Tensor');
+    }));
+
+  it('fail as the function failed that was to make the value', () =>
+    withGroup(2, async () => {
       const broken = remote('w1', breakDown, []);
       await expect(broken.typeName()).rejects.toThrow(EvalError);
       await expect(broken.typeName()).rejects.toThrow('broken');
@@ -298,6 +302,10 @@ describe('type names', () => {
 const makeSlowly = rpcFunction('proxies/slowly', async (ms: number) => {
   await new Promise((resolve) => setTimeout(resolve, ms));
   return new Counter();
+});
+const addSlowly = rpcFunction('proxies/add-slowly', async (x: Tensor, ms: number) => {
+  await new Promise((resolve) => setTimeout(resolve, ms));
+  return x.add(1);
 });
 const breakDown = rpcFunction('proxies/break', (): number => {
   throw new EvalError('broken');

@@ -114,15 +114,19 @@ describe('what a handle says', () => {
       ]);
     }));
 
-  it('is confirmed in the function that receives it, before it starts', () =>
+  it.each<[string, (rref: RRef<unknown>) => Promise<boolean>]>([
+    ['rpcSync', (rref) => rpcSync('w2', isConfirmed, [rref])],
+    ['rpcAsync', (rref) => rpcAsync('w2', isConfirmed, [rref])],
+    ['remote', (rref) => remote('w2', isConfirmed, [rref]).toHere()],
+  ])('is confirmed in the function that receives it, before it starts: %s', (_, ask) =>
     withGroup(3, async () => {
       const rref = remote('w1', later, [1, 20]);
       expect(rref.confirmedByOwner()).toBe(false);
-      expect(await rpcSync('w2', isConfirmed, [rref])).toBe(true);
-      expect(await remote('w2', isConfirmed, [rref]).toHere()).toBe(true);
+      expect(await ask(rref)).toBe(true);
       await rref.confirmed();
       expect(rref.confirmedByOwner()).toBe(true);
-    }));
+    }),
+  );
 
   it('is confirmed when it came from its owner', () =>
     withGroup(2, async () => {

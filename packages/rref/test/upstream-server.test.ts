@@ -102,12 +102,16 @@ describe('a promise is no argument', () => {
     ['rpcAsync', (x: unknown) => rpcAsync('w1', echo, [x])],
     ['remote', async (x: unknown) => remote('w1', echo, [x]).toHere()],
   ] as const)('of %s, alone or inside of one, nor is the promise of a call', (_, call) =>
-    withGroup(2, async () => {
-      for (const argument of [Promise.resolve(1), { inside: [Promise.resolve(1)] }, rpcAsync('w1', echo, [1])]) {
+    withGroup(2, async ([caller]) => {
+      const ofCall = rpcAsync('w1', echo, [1]);
+      await ofCall;
+      const before = caller?.metrics()['calls_sent'];
+      for (const argument of [Promise.resolve(1), { inside: [Promise.resolve(1)] }, ofCall]) {
         const error: unknown = await call(argument).catch((thrown: unknown) => thrown);
         expect(error).toBeInstanceOf(TypeError);
         expect((error as Error).message).toMatch(/Promise/);
       }
+      expect(caller?.metrics()['calls_sent']).toBe(before);
       expect(await call(1)).toBe(1);
     }),
   );

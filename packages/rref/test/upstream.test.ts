@@ -1,6 +1,6 @@
 /** @file PyTorch's own RRef tests, with the programs and the comparisons of the originals: dense, and with sparse tensors. */
 import { shown } from '@backwire/testing';
-import { currentAgent, getWorkerInfo, rpcAsync, rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
+import { currentAgent, getWorkerInfo, rpcAsync, rpcClass, rpcFunction, rpcSync, type To } from '@backwire/rpc';
 import { add, ones, rpcName, type Tensor } from '@backwire/tensor';
 import { encodeValue } from '@backwire/wire';
 import { describe, expect, it } from 'vitest';
@@ -121,6 +121,17 @@ describe.each([
       const second = await rpcSync(to, addRRefToValue, [own, x.add(y)]);
       equal(second, x.add(y).add(z).add(x).add(y));
       equal(await first, x.add(y).add(z).add(x));
+    }),
+  );
+
+  it.each<[string, () => To]>([
+    ['its record', () => getWorkerInfo()],
+    ['its name', () => 'w0'],
+    ['its rank', () => 0],
+  ])('a remote call of a function to this worker, by %s, gives what a call here gives', (_, to) =>
+    withGroup(3, async () => {
+      const [x, y, z] = [make(), or(1), or(3)];
+      equal(await remote(to(), myFunction, [x, y, z]).toHere(), x.add(y).add(z));
     }),
   );
 
@@ -261,6 +272,25 @@ describe('owners', () => {
 });
 
 describe.each(['w1', 'w0'])('proxies of a value on %s', (to) => {
+  it('serve a tensor, a new one for each call', () =>
+    withGroup(3, async () => {
+      const rref = remote(to, myFunction, [ones([2, 2]), 1, 3]);
+      const expected = ones([2, 2]).add(4);
+      expect(shown(await rref.rpcSync().sum())).toEqual(shown(expected.sum()));
+      expect(shown(await rref.rpcAsync().add(1))).toEqual(shown(expected.add(1)));
+      expect(shown(await rref.remote().view([1, 4]).toHere())).toEqual(shown(expected.view([1, 4])));
+    }));
+
+  it('refuse what a tensor does not have, in its words', () =>
+    withGroup(3, async () => {
+      const rref = remote(to, myFunction, [ones([2, 2]), 1, 3]);
+      const untyped = rref as unknown as RRef<{ nonExist(): void }>;
+      const none = "type object 'Tensor' has no attribute 'nonExist'";
+      await expect(untyped.rpcSync().nonExist()).rejects.toThrow(none);
+      await expect(untyped.rpcAsync().nonExist()).rejects.toThrow(none);
+      await expect(untyped.remote().nonExist().toHere()).rejects.toThrow(none);
+    }));
+
   it('serve a tensor, and one serves many calls', () =>
     withGroup(3, async () => {
       const rref = remote(to, myFunction, [ones([2, 2]), 1, 3]);
@@ -275,11 +305,6 @@ describe.each(['w1', 'w0'])('proxies of a value on %s', (to) => {
       expect(shown(await made.sum().toHere())).toEqual(shown(expected.sum()));
       expect(shown(await made.add(5).toHere())).toEqual(shown(expected.add(5)));
       expect(shown(await made.view([-1]).toHere())).toEqual(shown(expected.view([-1])));
-      const untyped = rref as unknown as RRef<{ nonExist(): void }>;
-      const none = "type object 'Tensor' has no attribute 'nonExist'";
-      await expect(untyped.rpcSync().nonExist()).rejects.toThrow(none);
-      await expect(untyped.rpcAsync().nonExist()).rejects.toThrow(none);
-      await expect(untyped.remote().nonExist().toHere()).rejects.toThrow(none);
     }));
 
   it('serve the methods of an object and those of its class, in all three ways', () =>
