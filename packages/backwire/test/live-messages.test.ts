@@ -173,21 +173,38 @@ function throughUnions(message: Message, kinds: Map<string, number>): Message {
   return serializeResponse(wraps[0] ?? command);
 }
 
+/** What faults may be told of. */
+const types = Object.keys(MessageType).filter((name) => ![...NEVER, 'BYE', 'DRAIN', 'REPORT'].includes(name));
+/** The types of which an agent notes this. */
+function noting(what: string): { readonly fired: Set<string>; readonly logger: Logger } {
+  const fired = new Set<string>();
+  const quiet = (): void => undefined;
+  const debug: Logger['debug'] = (fields, text) => {
+    if (text === what) fired.add(String((fields as { type: unknown }).type));
+  };
+  return { fired, logger: { debug, info: quiet, warn: quiet, error: quiet } };
+}
+
+it(
+  'every type that faults accept is held back when it is told to, and all goes well',
+  { timeout: 120_000 },
+  async () => {
+    const { fired, logger } = noting('a send is held back on purpose');
+    agents = await startGroup({ logger, faults: { delayMs: Object.fromEntries(types.map((type) => [type, 3])) } });
+    const first = agents[0] as RpcAgent;
+    await until(() => agents.every((agent) => agent.debugInfo()['agent.peers'] === 2));
+    for (const [, step] of STEPS) await first.run(() => step(agents));
+    await until(() => fired.has('FENCE_DONE'));
+    await Promise.all(agents.map((agent) => agent.shutdown({ timeoutMs: 10_000 })));
+    expect([...fired].sort()).toEqual(types.toSorted());
+  },
+);
+
 it(
   'every type that faults accept is sent by somebody, and fails when it is told to',
   { timeout: 120_000 },
   async () => {
-    const types = Object.keys(MessageType).filter((name) => ![...NEVER, 'BYE', 'DRAIN', 'REPORT'].includes(name));
-    const fired = new Set<string>();
-    const quiet = (): void => undefined;
-    const logger: Logger = {
-      debug: (fields, text) => {
-        if (text === 'a send fails on purpose') fired.add(String((fields as { type: unknown }).type));
-      },
-      info: quiet,
-      warn: quiet,
-      error: quiet,
-    };
+    const { fired, logger } = noting('a send fails on purpose');
     agents = await startGroup({ logger, faults: { failFirst: Object.fromEntries(types.map((type) => [type, 1])) } });
     const first = agents[0] as RpcAgent;
     await until(() => agents.every((agent) => agent.debugInfo()['agent.peers'] === 2));
