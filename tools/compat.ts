@@ -1,18 +1,7 @@
 /** @file `npm run compat`: checks docs/compat/upstream-tests.json against the tests that ran, that each says what it asserts, and prints the coverage. */
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
-
-interface Entry {
-  readonly asserts: string;
-  readonly mark: string;
-  readonly group: string;
-  /** `packages/rpc/src/calls.test.ts > title of the test`, or null while there is none. */
-  readonly test?: string | null;
-  /** What our test asserts, in one line, written with both bodies side by side. */
-  readonly ours?: string;
-  /** Why the upstream test has no counterpart. */
-  readonly why?: string;
-}
+import { check, type Entry } from './compat-check.ts';
 
 interface Report {
   readonly testResults: readonly {
@@ -49,31 +38,13 @@ function ran(): Map<string, string> {
   return status;
 }
 
-const entries = Object.entries(
-  JSON.parse(readFileSync(join(root, 'docs/compat/upstream-tests.json'), 'utf8')) as Record<string, Entry>,
-);
 const tests = ran();
 if (tests.size === 0) {
   console.error('No test report found: run `npm test` first.');
   process.exit(1);
 }
-
-const problems: string[] = [];
-const groups = new Map<string, { passing: number; portable: number }>();
-for (const [name, entry] of entries) {
-  if (entry.test === undefined || entry.test === null) {
-    if (entry.why === undefined) problems.push(`${name}: neither a counterpart nor why there is none`);
-  } else if ((entry.ours ?? '').trim() === '') problems.push(`${name}: 'ours' does not say what ${entry.test} asserts`);
-  if (!entry.mark.startsWith('P')) continue;
-  const group = groups.get(entry.group) ?? { passing: 0, portable: 0 };
-  groups.set(entry.group, group);
-  group.portable += 1;
-  if (entry.test === undefined || entry.test === null) continue;
-  const found = tests.get(entry.test);
-  if (found === 'passed') group.passing += 1;
-  else problems.push(`${name}: ${entry.test} ${found === undefined ? 'did not run' : `is ${found}`}`);
-}
-
+const list = readFileSync(join(root, 'docs/compat/upstream-tests.json'), 'utf8');
+const { groups, problems } = check(JSON.parse(list) as Record<string, Entry>, tests);
 for (const [name, { passing, portable }] of groups) console.log(`${`${passing}/${portable}`.padStart(8)}  ${name}`);
 const total = [...groups.values()].reduce((sum, group) => sum + group.portable, 0);
 const passing = [...groups.values()].reduce((sum, group) => sum + group.passing, 0);
