@@ -186,7 +186,11 @@ describe('an argument of another kind is named', () => {
       'matmul() takes a tensor as operand 2, not a Promise: await it',
     ],
     ['a promise for a loss', () => mseLoss(later, x()), 'mseLoss() takes no promise as argument 1: await it'],
-    ['a promise for a layer', () => new nn.Linear(2, 2).forward(later), 'linear() takes no promise as argument 1: await it'],
+    [
+      'a promise for a layer',
+      () => new nn.Linear(2, 2).forward(later),
+      'linear() takes no promise as argument 1: await it',
+    ],
     [
       'a target that is missing',
       () => crossEntropy(x(), loose(undefined)),
