@@ -16,7 +16,7 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
     'backends',
     'gen',
   ],
-  wire: ['testdata', 'gen'],
+  wire: ['testdata', 'message', 'torch', 'frame', 'tensor', 'value', 'bytes', 'gen'],
   rpc: [
     'agent',
     'inspection',

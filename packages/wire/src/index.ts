@@ -12,7 +12,7 @@ export {
   type WireException,
   type WireFailure,
   type WireProfilerEvent,
-} from './commands.ts';
+} from './message/commands.ts';
 export {
   type DecodedResponse,
   decodeResponseValue,
@@ -20,9 +20,13 @@ export {
   deserializeResponse,
   serializeRequest,
   serializeResponse,
-} from './command-codec.ts';
-export { type DeviceTypeConverter, getDeviceTypeConverter, registerDeviceTypeConverter } from './device-converters.ts';
-export { cloneSparseTensors, parseWireSections, wireDeserialize, wireSerialize } from './flat.ts';
+} from './message/command-codec.ts';
+export {
+  type DeviceTypeConverter,
+  getDeviceTypeConverter,
+  registerDeviceTypeConverter,
+} from './tensor/device-converters.ts';
+export { cloneSparseTensors, parseWireSections, wireDeserialize, wireSerialize } from './torch/flat.ts';
 export {
   type Allocation,
   type Descriptor,
@@ -31,11 +35,11 @@ export {
   allocate,
   deserializeMessage,
   serializeMessage,
-} from './message.ts';
-export { type MessageType } from './message-type.ts';
-export { type RpcErrorType, getRpcErrorType, makeRpcError } from './rpc-error-text.ts';
-export { sparseRpcFormatToTensor, sparseTensorToRpcFormat } from './sparse-format.ts';
-export { type SparseDescriptor, type TensorDescriptor } from './tensor-descriptor.ts';
-export { decodeValue, encodeValue } from './value-codec.ts';
-export { TaggedValue, registerValueType } from './value-types.ts';
-export { readWrappedPayload, writeWrappedPayload } from './wrapped.ts';
+} from './message/message.ts';
+export { type MessageType } from './message/message-type.ts';
+export { type RpcErrorType, getRpcErrorType, makeRpcError } from './torch/rpc-error-text.ts';
+export { sparseRpcFormatToTensor, sparseTensorToRpcFormat } from './torch/sparse-format.ts';
+export { type SparseDescriptor, type TensorDescriptor } from './tensor/descriptor.ts';
+export { decodeValue, encodeValue } from './value/codec.ts';
+export { TaggedValue, registerValueType } from './value/types.ts';
+export { readWrappedPayload, writeWrappedPayload } from './torch/wrapped.ts';

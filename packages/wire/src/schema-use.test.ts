@@ -34,7 +34,7 @@ const code = ['wire', 'rpc', 'rref', 'dist-autograd', 'profiler'].flatMap((name)
 const BY_HAND: Readonly<Record<string, string>> = {
   TensorTable: 'wire/src/schema.test.ts > are protobuf tensor tables',
   HeaderTable: 'wire/src/schema.test.ts > are protobuf header tables',
-  Value: 'wire/src/value-codec.test.ts > are what a generated protobuf reader understands',
+  Value: 'wire/src/value/codec.test.ts > are what a generated protobuf reader understands',
   Call: 'wire/src/schema-use.test.ts > what a call is written as is a protobuf Call',
   RemoteReturn: 'rref/test/wire-format.test.ts > are messages of the schema, byte for byte',
   RRefFetch: 'rref/test/wire-format.test.ts > are messages of the schema, byte for byte',

@@ -12,9 +12,9 @@ import {
   readTensorTable,
   writeHeaderTable,
 } from './internal.ts';
-import { DTYPES } from './tensor-descriptor.ts';
-import { writeTensorPlan } from './tensor-table.ts';
-import { ELEMENT_TYPES, Singleton as OurSingleton } from './value-format.ts';
+import { DTYPES } from './tensor/descriptor.ts';
+import { writeTensorPlan } from './tensor/table.ts';
+import { ELEMENT_TYPES, Singleton as OurSingleton } from './value/format.ts';
 
 const snake = (name: string): string => name.replace(/(?!^)([A-Z][a-z])/g, '_$1').toUpperCase();
 
