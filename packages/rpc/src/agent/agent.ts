@@ -302,8 +302,8 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
   runValue(from: WorkerInfo, message: Message): Promise<unknown> {
     const call = ambient().call;
     const peer = call instanceof InboundCall ? call.peer : this.members.find(from);
-    if (!(call instanceof InboundCall)) return this.dispatcher.messages.runMessage(peer, message, undefined);
-    return this.dispatcher.handlers.slotted(call, () => this.dispatcher.messages.runMessage(peer, message, call));
+    if (!(call instanceof InboundCall)) return this.dispatcher.runner.runMessage(peer, message, undefined);
+    return this.dispatcher.handlers.slotted(call, () => this.dispatcher.runner.runMessage(peer, message, call));
   }
 
   encodeValue(value: unknown, to: WorkerInfo): ReturnType<ExtensionHost['encodeValue']> {

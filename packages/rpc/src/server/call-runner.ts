@@ -1,11 +1,18 @@
-/** @file Calls that nothing wraps: started when a slot is free, run, answered. */
+/** @file Runs calls: those that nothing wraps, started when a slot is free and answered in place, and those inside messages of extensions. */
 import { callScope, runCall } from '@backwire/tensor/internal';
+import type { Message } from '@backwire/wire';
 import { FrameFlag } from '@backwire/wire/internal';
 import { invoke, type Definition } from '../base/definitions.ts';
 import { RpcError } from '../base/errors.ts';
+import { system } from '../base/system-error.ts';
+import { decodeFailed } from '../base/unsent.ts';
+import { readCallPayload } from '../extensions/call-message.ts';
 import type { ExtendedEnvironment } from '../extensions/chain.ts';
 import type { RpcMessage } from '../extensions/extension.ts';
 import { ARRIVE } from '../protocol/meetings.ts';
+import type { Peer } from '../session/peer.ts';
+import { digestOf } from './call-digest.ts';
+import type { CallReader, ReadCall } from './call-reader.ts';
 import type { ConcurrencyLimit } from './concurrency-limit.ts';
 import { invokeAdopted, isGenerator, promiseOf, runHandler } from './handler.ts';
 import { replyTypeOf, type Handlers } from './handlers.ts';
@@ -17,11 +24,15 @@ export class CallRunner {
   private readonly environment: ExtendedEnvironment;
   private readonly handlers: Handlers;
   private readonly idempotency: Idempotency;
+  private readonly reader: CallReader;
+  /** What handlers threw that ran on behalf of an extension: it goes to the caller as theirs, not as the system's. */
+  private readonly thrown = new WeakSet<object>();
 
-  constructor(environment: ExtendedEnvironment, handlers: Handlers, idempotency: Idempotency) {
+  constructor(environment: ExtendedEnvironment, handlers: Handlers, idempotency: Idempotency, reader: CallReader) {
     this.environment = environment;
     this.handlers = handlers;
     this.idempotency = idempotency;
+    this.reader = reader;
   }
 
   /** Starts a call whose arguments are read, now or when it may; `type` is that of its message. */
@@ -38,13 +49,9 @@ export class CallRunner {
       return;
     }
     const definition = call.definition as Definition;
-    call.state = 'running';
-    this.environment.observers.current?.handling?.(call);
-    if (definition.name !== ARRIVE) {
-      call.counted = true;
-      this.handlers.slots.take(call);
-      this.handlers.active++;
-    }
+    const isMeeting = definition.name === ARRIVE;
+    if (!isMeeting) this.handlers.slots.take(call);
+    this.handlers.begin(call, !isMeeting);
     if (call.key !== undefined) {
       this.once(call, definition, type);
       return;
@@ -156,5 +163,74 @@ export class CallRunner {
       return;
     }
     this.handlers.over(call);
+  }
+
+  /** Runs a call that came as a message (PYTHON_CALL or SCRIPT_CALL), inside the handler context that is current. */
+  async runMessage(from: Peer, message: Message, call: InboundCall | undefined): Promise<unknown> {
+    return this.runRead(from, this.readMessage(from, message), call);
+  }
+
+  /** The plain call inside of a message that extensions unwrapped: its reply, for them to wrap. */
+  async reply(call: InboundCall, message: Message): Promise<RpcMessage> {
+    if (call.key !== undefined) return this.replyOnce(call, message);
+    const value = await this.handlers.slotted(call, () => this.runMessage(call.peer, message, call));
+    const name = (): string => readCallPayload(message.payload).name;
+    if ((call.flags & FrameFlag.STREAM) === 0) return this.handlers.replyMessage(call.peer, message.type, value, name);
+    await pumpStream(this.handlers, call, value);
+    return this.handlers.replyMessage(call.peer, message.type, undefined, name);
+  }
+
+  /** What the caller is told of what an extension ran into: errors of its own are the system's, those of handlers are not. */
+  blame(error: unknown): unknown {
+    return error instanceof RpcError && !this.thrown.has(error) ? system(error) : error;
+  }
+
+  /** As `once`, of a call that came as a message. */
+  private replyOnce(call: InboundCall, message: Message): Promise<RpcMessage> {
+    const read = this.readMessage(call.peer, message);
+    call.unclaimed = read.unclaimed;
+    const { start, end } = readCallPayload(message.payload);
+    const digest = digestOf(this.environment, message.payload.subarray(start, end), message.tensors, read, call.peer);
+    const run = async (began: () => void): Promise<RpcMessage> => {
+      call.unclaimed = undefined;
+      const value = await this.handlers.slotted(call, () => this.runRead(call.peer, read, call, began));
+      return this.handlers.replyMessage(call.peer, message.type, value, () => read.definition.name);
+    };
+    return this.idempotency.run({ call, name: read.definition.name, digest, run, rest: () => undefined });
+  }
+
+  /** Waits for what the arguments wait for, says that the handler begins, and runs it. */
+  private async runRead(
+    from: Peer,
+    { definition, args, pending, unclaimed }: ReadCall,
+    call: InboundCall | undefined,
+    began?: () => void,
+  ): Promise<unknown> {
+    if (call !== undefined) call.definition = definition;
+    try {
+      if (pending.length > 0) await Promise.all(pending);
+      if (call?.aborted === true) throw new RpcError('cancelled', 'the call was cancelled', { peer: from.worker });
+      this.environment.checkResult(definition, args);
+    } catch (error) {
+      for (const give of unclaimed ?? []) give();
+      throw error;
+    }
+    began?.();
+    try {
+      return await runHandler(definition, args);
+    } catch (error) {
+      if (typeof error === 'object' && error !== null) this.thrown.add(error);
+      throw error;
+    }
+  }
+
+  private readMessage(from: Peer, message: Message): ReadCall {
+    try {
+      return this.reader.message(from, message);
+    } catch (error) {
+      throw error instanceof RpcError
+        ? error
+        : decodeFailed(error, from, { self: this.environment.self, what: 'arguments' });
+    }
   }
 }

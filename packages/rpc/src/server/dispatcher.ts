@@ -17,17 +17,17 @@ import { Handlers } from './handlers.ts';
 import { Idempotency } from './idempotency.ts';
 import type { InboundCall } from './inbound-call.ts';
 import { InboundCalls, type CallServer } from './inbound-calls.ts';
-import { MessageServer } from './message-server.ts';
 import type { StallGuard } from './stall-guard.ts';
+import { Unwrapper } from './unwrapper.ts';
 
 export class Dispatcher implements CallServer {
   readonly handlers: Handlers;
-  readonly messages: MessageServer;
   readonly idempotency: Idempotency;
   /** Holds back calls that came while this worker stood still. */
   readonly stallGuard: StallGuard;
+  readonly runner: CallRunner;
   private readonly environment: ExtendedEnvironment;
-  private readonly runner: CallRunner;
+  private readonly unwrapper: Unwrapper;
   private readonly reader: CallReader;
   private readonly order = new CallOrder();
   /** The calls of each peer. */
@@ -46,8 +46,8 @@ export class Dispatcher implements CallServer {
     this.handlers = new Handlers(environment, faults, stallGuard, maxConcurrentCalls);
     this.idempotency = new Idempotency(environment);
     this.reader = new CallReader(environment);
-    this.runner = new CallRunner(environment, this.handlers, this.idempotency);
-    this.messages = new MessageServer(environment, this.handlers, this.idempotency, this.reader);
+    this.runner = new CallRunner(environment, this.handlers, this.idempotency, this.reader);
+    this.unwrapper = new Unwrapper(environment, this.handlers, this.runner);
   }
 
   /** The calls of a peer: those that are open, and where its frames with calls go. */
@@ -112,14 +112,14 @@ export class Dispatcher implements CallServer {
     const { done, messageType } = arrived;
     let message: Message;
     try {
-      message = this.messages.wholeMessage(call, arrived, tensors);
+      message = this.unwrapper.wholeMessage(call, arrived, tensors);
     } catch (error) {
       for (const fn of done) fn();
       this.refuse(call, error instanceof RpcError ? error : decodeFailed(error, call.peer));
       return;
     }
     call.unclaimed = done;
-    const serve = (): void => this.messages.serve(call, message, done);
+    const serve = (): void => this.unwrapper.serve(call, message, done);
     if (ORDERED.has(messageType)) {
       this.order.ready(call, serve, [], (error) => this.refuse(call, error));
       return;

@@ -69,6 +69,15 @@ export class Handlers implements StreamHost {
     return this.slots.queued;
   }
 
+  /** A call is run from now on; `counted` says whether it is waited for at the end. */
+  begin(call: InboundCall, counted = true): void {
+    call.state = 'running';
+    this.environment.observers.current?.handling?.(call);
+    if (!counted) return;
+    call.counted = true;
+    this.active++;
+  }
+
   /** Resolves when no handler runs and none waits. */
   idle(): Promise<void> {
     if (this.active === 0) return Promise.resolve();
