@@ -10,6 +10,8 @@ const { distAutograd, optim, nn, profiler, remote, remoteFunction, rpcAsync, rpc
 
 const echo = backwire.rpcFunction('hostile-member/echo', (x: unknown) => x);
 
+const ownParameter = backwire.rpcFunction('hostile-member/parameter', () => tensor([1], { requiresGrad: true }));
+
 /** What is left behind here is nobody's concern. */
 const nothing = (): void => undefined;
 const logger: backwire.Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing };
@@ -165,15 +167,38 @@ describe('a worker that serves all that is defined', () => {
   it('steps an optimizer, not what looks like one', async () => {
     const [danger] = await attacker.run(() => rpcAsync('open', giveCanaries));
     for (const local of [danger, 5, null, { step: 1 }, [danger]]) {
-      const step = remoteFunction('backwire/optimizer.step');
-      expect(await attempt(() => rpcAsync('open', step, [local, 1n]))).toBe('decode-error');
+      for (const [name, ...more] of [['step'], ['gradientNorms', 2], ['scaleGradients', 1]] as const) {
+        const asked = remoteFunction(`backwire/optimizer.${name}`);
+        expect(await attempt(() => rpcAsync('open', asked, [local, 1n, ...more])), name).toBe('decode-error');
+      }
     }
     const create = remoteFunction('backwire/optimizer.create');
-    for (const params of [[danger], [tensor([1])], [{}], 'ab', [[]]])
+    const groups = [[{ params: [danger] }], [{ params: [tensor([1])] }], [{ params: 'ab' }], [{ params: [[]] }]];
+    for (const params of [[danger], [tensor([1])], [{}], 'ab', [[]], ...groups])
       expect(await attempt(() => rpcAsync('open', create, ['optim.SGD', params, [{ lr: 1 }]]))).toMatch(
         /invalid-argument|decode-error/,
       );
     expect(ran).toEqual([]);
+  });
+
+  it('changes the options of an optimizer to what it takes, and nothing else', async () => {
+    const parameter = attacker.run(() => remote('open', ownParameter));
+    const local = attacker.run(() =>
+      remote('open', remoteFunction('backwire/optimizer.create'), ['optim.SGD', [parameter], [{ lr: 1 }]]),
+    );
+    await local.confirmed();
+    const step = (changes: unknown): Promise<string> =>
+      attempt(() => rpcAsync('open', remoteFunction('backwire/optimizer.step'), [local, 1n, changes]));
+    for (const changes of [5, 'ab', {}, [5], ['ab'], [[]]]) expect(await step(changes)).toBe('decode-error');
+    const names = ['params', 'constructor', '__proto__', 'step', 'initialLr'];
+    for (const name of names) {
+      const change = Object.defineProperty({}, name, { value: 1, enumerable: true });
+      expect(await step([change]), name).toBe('remote-error');
+    }
+    for (const change of [[], [null, null], [{ lr: 'x' }], [{ lr: -1 }], [{ lr: Number.NaN }]])
+      expect(await step(change)).toBe('remote-error');
+    expect(await step([{ lr: 0.5 }])).toBe('it went through');
+    for (const rref of [parameter, local]) rref.dispose();
   });
 });
 

@@ -2,5 +2,7 @@
 export { backward, context, distAutograd, distAutogradDebugInfo, getGradients, type ContextId } from './api.ts';
 export type { Gradients } from './engine/gradients.ts';
 export type { BackwardOptions } from './pass-runner.ts';
-export { DistributedOptimizer } from './optimizer.ts';
+export { DistributedOptimizer, type ClipOptions } from './optimizer.ts';
+export type { GivenRemoteGroup } from './local-optimizer.ts';
+export type { RemoteParamGroup } from './optimizer-groups.ts';
 export { RemoteModule } from './remote-module.ts';

@@ -1,79 +1,149 @@
 /** @file DistributedOptimizer: steps parameters where they live, with the gradients of a context. */
 import { currentAgent, RpcError, rpcSync, type CallOptions, type WorkerInfo } from '@backwire/rpc';
-import {
-  CALL_OPTIONS,
-  invokeServed,
-  nameOf,
-  refuseUnknown,
-  served,
-  systemError,
-  systemFunction,
-  type Definition,
-  type Kind,
-} from '@backwire/rpc/internal';
-import { isRRef, remote, type RRef } from '@backwire/rref';
-import { optim, Tensor, type Named } from '@backwire/tensor';
+import { CALL_OPTIONS, nameOf, refuseUnknown } from '@backwire/rpc/internal';
+import { remote, type RRef } from '@backwire/rref';
+import { tensor, type Named, type optim, type Tensor } from '@backwire/tensor';
 import { runWith } from '@backwire/tensor/internal';
 import { sessionOf, type Autograd } from './api.ts';
 import type { LiveContext } from './live-context.ts';
-
-/** Optimisers that take gradients as arguments; any other class reads them from its parameters. */
-const FUNCTIONAL: ReadonlySet<string> = new Set(
-  ['Adagrad', 'Adam', 'AdamW', 'SGD', 'Adadelta', 'RMSprop', 'Rprop', 'Adamax'].map((name) => `optim.${name}`),
-);
+import {
+  createLocal,
+  gradientNorms,
+  scaleGradients,
+  stepLocal,
+  type GivenRemoteGroup,
+  type LocalOptimizer,
+} from './local-optimizer.ts';
+import { changesOf, groupsOf, RemoteGroups, type RemoteParamGroup } from './optimizer-groups.ts';
 
 type OptimizerClass<A extends unknown[]> = (new (params: Iterable<Tensor>, ...args: A) => optim.Optimizer) & Named;
+
+/** How gradients are measured and clipped. */
+export interface ClipOptions extends CallOptions {
+  /** @default 2 */
+  normType?: number;
+  /** Refuses a norm that is infinite or NaN. @default false */
+  errorIfNonfinite?: boolean;
+}
+
+const CLIP_OPTIONS: ReadonlySet<string> = new Set([...CALL_OPTIONS, 'normType', 'errorIfNonfinite']);
+
+/** The optimiser of one owner, as its client knows it. */
+interface Local {
+  readonly rref: RRef<LocalOptimizer>;
+  /** Which of the groups it has parameters of, */
+  readonly groups: readonly number[];
+  /** and where among all parameters its own are. */
+  readonly places: readonly number[];
+  /** The options of these groups that the owner is known to have. */
+  known: readonly Readonly<Record<string, unknown>>[] | undefined;
+}
 
 /**
  * One optimiser on each worker that owns some of the parameters. Steps of several clients are not ordered among each other; those of
  * one client are.
  */
 export class DistributedOptimizer implements Disposable {
-  readonly #locals: readonly RRef<LocalOptimizer>[];
+  readonly #locals: readonly Local[];
+  readonly #groups: RemoteGroups;
   #disposed = false;
 
-  private constructor(locals: readonly RRef<LocalOptimizer>[]) {
+  private constructor(locals: readonly Local[], groups: RemoteGroups) {
     if (!Array.isArray(locals))
       throw new TypeError(
         'a DistributedOptimizer is made by await DistributedOptimizer.create(optim.SGD, parameters, options)',
       );
     this.#locals = locals;
+    this.#groups = groups;
   }
 
   /**
    * Makes the optimisers, all owners at once, and waits for them. The parameters of one owner keep their order.
    * @param optimizer a class of `optim`, or one of your own that carries `[rpcName]` and is defined with `rpcClass` on the owners.
+   * @param params RRefs to parameters, or groups of them with options of their own: `[{ params, lr: 0.1 }, { params: others }]`.
    * @throws what a constructor threw on its owner; of several the last in order of the owners' first parameters.
    */
   static async create<A extends unknown[]>(
     optimizer: OptimizerClass<A>,
-    params: readonly RRef<Tensor>[],
+    params: readonly RRef<Tensor>[] | readonly GivenRemoteGroup[],
     ...args: A
   ): Promise<DistributedOptimizer> {
     const name = nameOf(optimizer);
-    checkParams(params);
-    const groups = new Map<number, { owner: WorkerInfo; params: RRef<Tensor>[] }>();
-    for (const param of params) {
-      const owner = param.owner();
-      const group = groups.get(owner.id);
-      if (group === undefined) groups.set(owner.id, { owner, params: [param] });
-      else group.params.push(param);
-    }
+    const given = groupsOf(params);
+    const groups = new RemoteGroups(given, (own) => new optimizer(own as Iterable<never>, ...args));
+    const shares = sharesOf(given);
     const { optimizers } = sessionOf();
     if (optimizers !== undefined) {
+      if (isGrouped(params)) throw ofAnotherKind('parameter groups');
       const made = await Promise.all(
-        [...groups.values()].map((group) => optimizers.create(group.owner, name, group.params, args)),
+        shares.map(({ owner, parts }) => optimizers.create(owner, name, parts[0]?.params ?? [], args)),
       );
-      return new DistributedOptimizer(made as RRef<LocalOptimizer>[]);
+      return new DistributedOptimizer(
+        made.map((rref, i) => localOf(rref as RRef<LocalOptimizer>, shares[i] as Share)),
+        groups,
+      );
     }
-    const locals = [...groups.values()].map((group) => remote(group.owner, createLocal, [name, group.params, args]));
+    const locals = shares.map((share) => {
+      const own = isGrouped(params) ? share.parts : (share.parts[0]?.params ?? []);
+      return localOf(remote(share.owner, createLocal, [name, own, args]), share);
+    });
     try {
-      await allOrLastError(locals.map((local) => local.confirmed()));
+      await allOrLastError(locals.map(({ rref }) => rref.confirmed()));
     } catch (error) {
-      for (const local of locals) local.dispose();
+      for (const { rref } of locals) rref.dispose();
       throw error;
     }
-    return new DistributedOptimizer(locals);
+    return new DistributedOptimizer(locals, groups);
+  }
+
+  /**
+   * The options in force, for each group; what is changed here holds from the next step on. The schedulers of `optim.lrScheduler` take a
+   * DistributedOptimizer, and change them.
+   */
+  get paramGroups(): readonly [RemoteParamGroup, ...RemoteParamGroup[]] {
+    if (sessionOf().optimizers !== undefined) throw ofAnotherKind('options that change');
+    return this.#groups.all;
+  }
+
+  /**
+   * The norm of the gradients that the parameters have in the context, on all owners, taken as one vector.
+   * @throws RpcError as `step()`; RangeError for one that is infinite or NaN, if `errorIfNonfinite` asks for that.
+   */
+  async gradNorm(contextId: bigint, options: ClipOptions = {}): Promise<number> {
+    refuseUnknown(options, CLIP_OPTIONS, 'gradNorm()');
+    const { normType = 2, errorIfNonfinite = false, ...call } = options;
+    const found = await this.#inContext('gradNorm()', contextId, call, () =>
+      this.#onOwners(({ rref }) => rpcSync(rref.owner(), gradientNorms, [rref, contextId, normType], call)),
+    );
+    const norms: (number | null)[] = [];
+    for (const [i, { places }] of this.#locals.entries())
+      places.forEach((place, k) => (norms[place] = found[i]?.[k] ?? null));
+    const there = norms.filter((norm) => norm !== null);
+    using each = tensor(new Float32Array(there));
+    using whole = each.norm(normType);
+    const total = there.length === 0 ? 0 : whole.item();
+    if (errorIfNonfinite && !Number.isFinite(total))
+      throw new RangeError(
+        `the norm of order ${normType} of the gradients in context ${contextId} is ${total}: they cannot be clipped by it`,
+      );
+    return total;
+  }
+
+  /**
+   * Scales the gradients that the parameters have in the context, on all owners, so that their norm, taken as one vector, is at most
+   * `maxNorm`. Between `backward` and `step`. Resolves with the norm that they had. Handles that `getGradients` gave out keep their values.
+   * @throws RpcError as `step()`; RangeError as `gradNorm()`.
+   */
+  async clipGradNorm_(contextId: bigint, maxNorm: number, options: ClipOptions = {}): Promise<number> {
+    refuseUnknown(options, CLIP_OPTIONS, 'clipGradNorm_()');
+    const total = await this.gradNorm(contextId, options);
+    const factor = Math.min(1, Math.fround(maxNorm / Math.fround(total + 1e-6)));
+    if (factor === 1) return total;
+    const { normType: _, errorIfNonfinite: __, ...call } = options;
+    await this.#inContext('clipGradNorm_()', contextId, call, () =>
+      this.#onOwners(({ rref }) => rpcSync(rref.owner(), scaleGradients, [rref, contextId, factor], call)),
+    );
+    return total;
   }
 
   /**
@@ -84,31 +154,56 @@ export class DistributedOptimizer implements Disposable {
    */
   async step(contextId: bigint, options: CallOptions = {}): Promise<void> {
     refuseUnknown(options, CALL_OPTIONS, 'step()');
-    if (this.#disposed) throw gone();
+    const now = this.#groups.inForce;
+    await this.#inContext('step()', contextId, options, async (session, context) => {
+      const stepped = await this.#onOwners((local) => this.#stepOn(local, session, contextId, options, now));
+      if (stepped.length > 0 && stepped.every((count) => count === 0)) nothingStepped(context, session);
+    });
+  }
+
+  /** Steps one owner's parameters; how many had a gradient, or undefined where that is not told. */
+  async #stepOn(
+    local: Local,
+    { optimizers }: Autograd,
+    contextId: bigint,
+    options: CallOptions,
+    now: readonly Readonly<Record<string, unknown>>[] | undefined,
+  ): Promise<number | undefined> {
+    const { rref } = local;
+    if (optimizers !== undefined) return optimizers.step(rref, contextId, options);
+    const own = now === undefined ? undefined : local.groups.map((group) => now[group] ?? {});
+    const known = local.known ?? local.groups.map((group) => this.#groups.atFirst[group] ?? {});
+    const changes = own === undefined ? undefined : changesOf(own, known);
+    const count = await (changes === undefined
+      ? rpcSync(rref.owner(), stepLocal, [rref, contextId], options)
+      : rpcSync(rref.owner(), stepLocal, [rref, contextId, changes], options));
+    if (own !== undefined) local.known = own;
+    return count;
+  }
+
+  /** Runs what is asked of the owners while the context is sure to last. @throws RpcError as `step()` */
+  async #inContext<T>(
+    what: string,
+    contextId: bigint,
+    options: CallOptions,
+    fn: (session: Autograd, context: LiveContext) => Promise<T>,
+  ): Promise<T> {
+    if (this.#disposed) throw gone(what);
     const session = sessionOf(options.agent ?? currentAgent());
+    if (session.optimizers !== undefined && what !== 'step()') throw ofAnotherKind(what);
     const context = session.find(contextId);
-    if (context.inPass) throw new RpcError('failed-precondition', `step(): ${stillInPass(contextId)}`);
+    if (context.inPass) throw new RpcError('failed-precondition', `${what}: ${stillInPass(contextId)}`);
     const inFlight = context.follow();
     try {
-      const stepped = await this.stepAll(session, contextId, options);
-      if (stepped.length > 0 && stepped.every((count) => count === 0)) nothingStepped(context, session);
+      return await fn(session, context);
     } finally {
       inFlight.settle();
     }
   }
 
-  /** How many parameters of each owner had a gradient; undefined where that is not told. */
-  private stepAll(session: Autograd, contextId: bigint, options: CallOptions): Promise<(number | undefined)[]> {
-    const { optimizers } = session;
-    // The step itself is no part of the graph.
-    const steps = runWith({ contextId: undefined }, () =>
-      this.#locals.map((local) =>
-        optimizers === undefined
-          ? rpcSync(local.owner(), stepLocal, [local, contextId], options)
-          : optimizers.step(local, contextId, options),
-      ),
-    );
-    return allOrLastError(steps);
+  /** Asks all owners at once. What is asked is no part of the graph. */
+  #onOwners<T>(ask: (local: Local) => Promise<T>): Promise<T[]> {
+    return allOrLastError(runWith({ contextId: undefined }, () => this.#locals.map(ask)));
   }
 
   /**
@@ -118,7 +213,7 @@ export class DistributedOptimizer implements Disposable {
   dispose(): void {
     if (this.#disposed) return;
     this.#disposed = true;
-    for (const local of this.#locals) local.dispose();
+    for (const { rref } of this.#locals) rref.dispose();
   }
 
   [Symbol.dispose](): void {
@@ -126,8 +221,53 @@ export class DistributedOptimizer implements Disposable {
   }
 }
 
-function gone(): RpcError {
-  return new RpcError('failed-precondition', 'step(): this optimizer was disposed');
+function gone(what: string): RpcError {
+  return new RpcError('failed-precondition', `${what}: this optimizer was disposed`);
+}
+
+function ofAnotherKind(what: string): RpcError {
+  return new RpcError(
+    'failed-precondition',
+    `optimizers in a group of PyTorch have no ${what}: make one for each, or a new one with other options`,
+  );
+}
+
+/** What one owner has of the parameters. */
+interface Share {
+  readonly owner: WorkerInfo;
+  readonly groups: number[];
+  readonly parts: GivenRemoteGroup[];
+  readonly places: number[];
+}
+
+/** The parameters by their owners, in the order of the first of each. */
+function sharesOf(given: readonly GivenRemoteGroup[]): Share[] {
+  const shares = new Map<number, Share>();
+  let place = 0;
+  for (const [group, { params, ...options }] of given.entries()) {
+    for (const param of params) {
+      const owner = param.owner();
+      const share = shares.get(owner.id) ?? { owner, groups: [], parts: [], places: [] };
+      shares.set(owner.id, share);
+      if (share.groups.at(-1) !== group) {
+        share.groups.push(group);
+        share.parts.push({ ...options, params: [] });
+      }
+      (share.parts.at(-1)?.params as RRef<Tensor>[]).push(param);
+      share.places.push(place++);
+    }
+  }
+  return [...shares.values()];
+}
+
+function localOf(rref: RRef<LocalOptimizer>, { groups, places }: Share): Local {
+  return { rref, groups, places, known: undefined };
+}
+
+function isGrouped(params: readonly unknown[]): boolean {
+  return params.some(
+    (one) => typeof one === 'object' && one !== null && Array.isArray((one as GivenRemoteGroup).params),
+  );
 }
 
 function stillInPass(contextId: bigint): string {
@@ -149,103 +289,9 @@ function nothingToStep(contextId: bigint): string {
   return `step(): no parameter of this optimizer has a gradient in context ${contextId}, so nothing was trained: call forward and backward inside context(), with this context's id; what is called outside of it is not recorded`;
 }
 
-/** The optimiser of one owner. */
-class LocalOptimizer {
-  private readonly optimizer: optim.Optimizer;
-  private readonly functional: boolean;
-
-  constructor(optimizer: optim.Optimizer, functional: boolean) {
-    this.optimizer = optimizer;
-    this.functional = functional;
-  }
-
-  /** Synchronous, so that no other step comes between. */
-  step(grads: readonly (Tensor | null)[]): void {
-    if (this.functional) this.optimizer.step(grads);
-    else this.stepObject(grads);
-  }
-
-  /** For an optimiser that reads `.grad`: lends it the context's gradients for the time of the step. */
-  private stepObject(grads: readonly (Tensor | null)[]): void {
-    const { params } = this.optimizer;
-    const before = params.map((param) => param.grad);
-    try {
-      params.forEach((param, i) => (param.grad = grads[i] ?? null));
-      this.optimizer.step();
-    } finally {
-      params.forEach((param, i) => (param.grad = before[i] ?? null));
-    }
-  }
-
-  get params(): readonly Tensor[] {
-    return this.optimizer.params;
-  }
-}
-
-const OPTIMIZERS: Kind = { text: 'optimizer', includes: isOptimizerClass };
-
-/** Makes an optimiser of a class that this worker serves, for parameters that are here. */
-const createLocal = systemFunction(
-  'backwire/optimizer.create',
-  async (name: string, params: RRef<Tensor>[], args: unknown[]): Promise<LocalOptimizer> => {
-    if (typeof name !== 'string' || !Array.isArray(params) || !Array.isArray(args)) throw malformed();
-    const definition = served(name);
-    if (!isOptimizerClass(definition))
-      throw systemError(new RpcError('invalid-argument', `${definition.kind} '${name}' is not an optimizer`));
-    const values = await Promise.all(params.map((param) => parameterHere(param)));
-    return new LocalOptimizer(invokeServed(definition, [values, ...args]) as optim.Optimizer, FUNCTIONAL.has(name));
-  },
-  OPTIMIZERS,
-);
-
-/** Steps what `createLocal` has made, and nothing else; how many of its parameters had a gradient. */
-const stepLocal = systemFunction(
-  'backwire/optimizer.step',
-  async (local: RRef<LocalOptimizer>, contextId: bigint): Promise<number> => {
-    const optimizer: unknown = isRRef(local) ? await local.localValue() : undefined;
-    if (!(optimizer instanceof LocalOptimizer) || typeof contextId !== 'bigint') throw malformed();
-    // No call of the context may have reached this worker: then there are no gradients.
-    const gradients = sessionOf().contexts.find(contextId)?.gradients.snapshot();
-    try {
-      const grads = optimizer.params.map((param) => gradients?.get(param) ?? null);
-      optimizer.step(grads);
-      return grads.filter((grad) => grad !== null).length;
-    } finally {
-      gradients?.[Symbol.dispose]();
-    }
-  },
-  OPTIMIZERS,
-);
-
-function isOptimizerClass({ kind, body }: Definition): boolean {
-  return kind === 'class' && body.prototype instanceof optim.Optimizer;
-}
-
-/** The tensor that a peer names as a parameter. */
-async function parameterHere(param: unknown): Promise<Tensor> {
-  const value: unknown = isRRef(param) ? await param.localValue() : undefined;
-  if (value instanceof Tensor) return value as Tensor;
-  throw systemError(
-    new RpcError('invalid-argument', 'a parameter of an optimizer is an RRef to a tensor of its worker'),
-  );
-}
-
-function malformed(): RpcError {
-  return systemError(new RpcError('decode-error', 'malformed call of a distributed optimizer'));
-}
-
 async function allOrLastError<T>(promises: readonly Promise<T>[]): Promise<T[]> {
   const outcomes = await Promise.allSettled(promises);
   const last = outcomes.filter((outcome) => outcome.status === 'rejected').at(-1);
   if (last !== undefined) throw last.reason;
   return outcomes.flatMap((outcome) => (outcome.status === 'fulfilled' ? [outcome.value] : []));
-}
-
-/** Programs without types may give the parameters themselves. */
-function checkParams(params: unknown): void {
-  if (!Array.isArray(params)) throw new TypeError('a DistributedOptimizer takes a list of RRefs to parameters');
-  const wrong: number = params.findIndex((param) => !isRRef(param));
-  if (wrong < 0) return;
-  const text = `a DistributedOptimizer takes RRefs to parameters; parameter ${wrong} is none: createRRef() makes one of a tensor that is here`;
-  throw new TypeError(text);
 }

@@ -72,6 +72,21 @@ export class GradientStore {
     return sum;
   }
 
+  /** Multiplies the gradients of leaves, whichever passes made them. Handles that were given out keep their values. */
+  scale(leaves: ReadonlySet<AccumulateGrad>, factor: number): void {
+    this.forgetSums();
+    for (const grads of [this.base, ...this.entries.map((entry) => entry.grads)]) {
+      for (const [leaf, grad] of grads) {
+        if (!leaves.has(leaf)) continue;
+        grads.set(
+          leaf,
+          untracked(() => grad.mul(factor)),
+        );
+        grad.dispose();
+      }
+    }
+  }
+
   /** Handles of the caller's own. */
   snapshot(): Gradients {
     const [only] = this.entries;

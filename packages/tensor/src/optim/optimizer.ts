@@ -25,6 +25,7 @@ import {
 } from './values.ts';
 import { kindOf } from '../given.ts';
 import { checkOptionNames } from '../option-names.ts';
+import { checkGiven, checkKinds, defined, nameOf } from './options.ts';
 
 export type { Values };
 
@@ -126,6 +127,28 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
     } finally {
       this.group = this.groups[0] as ParamGroup;
     }
+  }
+
+  /** Changes options of the groups: those named, in the groups in which they are named; all of them or, when one does not fit, none. */
+  changeOptions(changes: readonly (Readonly<Record<string, unknown>> | null)[]): void {
+    if (changes.length !== this.groups.length)
+      throw new RangeError(`${nameOf(this)} has ${this.groups.length} groups; got options for ${changes.length}`);
+    const before = this.groups.map((group) => ({ ...group }));
+    try {
+      for (const [i, change] of changes.entries())
+        if (change !== null) this.change(this.groups[i] as ParamGroup, change);
+    } catch (error) {
+      for (const [i, group] of this.groups.entries()) Object.assign(group, before[i]);
+      throw error;
+    }
+  }
+
+  private change(group: ParamGroup, options: Readonly<Record<string, unknown>>): void {
+    const what = `a parameter group of ${nameOf(this)}`;
+    checkOptionNames(options, new Set(Object.keys(this.defaults)), what);
+    checkKinds(options, this.defaults, what);
+    Object.assign(group, defined(options));
+    this.validateGroup(group);
   }
 
   private asGroup(given: unknown, i: number): GivenGroup {
@@ -432,11 +455,6 @@ export function checkRange(name: string, value: number, ok: boolean): void {
   if (!ok || Number.isNaN(value)) throw new RangeError(`Invalid ${name}: ${value}`);
 }
 
-/** Without what is undefined. */
-function defined(options: object): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
-}
-
 function isGroup(given: unknown): given is GivenGroup {
   return (
     typeof given === 'object' &&
@@ -444,38 +462,4 @@ function isGroup(given: unknown): given is GivenGroup {
     !(given instanceof Tensor) &&
     (given as { params?: unknown }).params !== undefined
   );
-}
-
-/** 'optim.SGD'. */
-function nameOf(optimizer: object): string {
-  const ctor = optimizer.constructor as { readonly [rpcName]?: unknown; readonly name: string };
-  return typeof ctor[rpcName] === 'string' ? ctor[rpcName] : ctor.name;
-}
-
-/** @throws TypeError for options that are missing or no object: programs without types may give the learning rate itself. */
-function checkGiven(given: unknown, what: string): void {
-  if (typeof given === 'object' && given !== null && !Array.isArray(given)) return;
-  const got = given === undefined ? 'none were given' : `got ${kindOf(given)}`;
-  throw new TypeError(`${what} needs options, an object such as { lr: 0.01 }; ${got}`);
-}
-
-/** @throws TypeError for an option that is of another kind than its default: texts would be computed with. */
-function checkKinds(given: object, defaults: Readonly<Record<string, unknown>>, what: string): void {
-  for (const [name, value] of Object.entries(given)) {
-    const usual = defaults[name];
-    const wanted = Array.isArray(usual)
-      ? 'a list of numbers'
-      : typeof usual === 'number'
-        ? 'a number'
-        : typeof usual === 'boolean'
-          ? 'true or false'
-          : undefined;
-    if (value === undefined || wanted === undefined) continue;
-    const numbers: unknown = Array.isArray(usual) ? value : [value];
-    const fits =
-      typeof usual === 'boolean'
-        ? typeof value === 'boolean'
-        : Array.isArray(numbers) && numbers.every((each) => typeof each === 'number');
-    if (!fits) throw new TypeError(`${what}: ${name} is ${wanted}, got ${kindOf(value)}`);
-  }
 }

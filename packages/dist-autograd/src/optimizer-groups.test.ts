@@ -1,0 +1,252 @@
+/** @file Groups of parameters on several owners, schedules of their learning rates, and norms of their gradients, against one process. */
+import { rpcClass } from '@backwire/rpc';
+import { createRRef, remote, type RRef } from '@backwire/rref';
+import { nn, optim, rpcName, tensor, type Tensor } from '@backwire/tensor';
+import { describe, expect, it } from 'vitest';
+import { expectClean, useAgents } from '../test/agents.ts';
+import { backward, context, DistributedOptimizer, getGradients } from './index.ts';
+
+const { at, agents } = useAgents('groups', 3);
+
+/** Two parameters of one worker. */
+class Pair {
+  static readonly [rpcName] = 'groups/Pair';
+  readonly weight: Tensor;
+  readonly bias: Tensor;
+  constructor(seed: number) {
+    const values = Array.from({ length: 4 }, (_, i) => (((i + seed) * 7) % 5) / 3 - 0.5);
+    this.weight = tensor(new Float32Array(values), { shape: [2, 2], requiresGrad: true });
+    this.bias = tensor([seed / 4, -seed / 3], { requiresGrad: true });
+  }
+  forward(x: Tensor): Tensor {
+    return x.matmul(this.weight).add(this.bias).tanh();
+  }
+  rrefs(): RRef<Tensor>[] {
+    return [createRRef(this.weight), createRRef(this.bias)];
+  }
+  values(): unknown[] {
+    return [this.weight.toArray(), this.bias.toArray()];
+  }
+  gradients(id: bigint): unknown[] {
+    using gradients = getGradients(id);
+    return [this.weight, this.bias].map((param) => gradients.get(param)?.toArray());
+  }
+}
+rpcClass(Pair, { methods: ['forward', 'rrefs', 'values', 'gradients'] });
+
+const x = tensor([
+  [1, 2],
+  [3, 4],
+]);
+
+interface Run {
+  readonly optimizer: optim.Optimizer | DistributedOptimizer;
+  readonly values: () => Promise<unknown[]>;
+  /** One forward pass, one backward pass, `between`, and a step. */
+  readonly step: (clip?: { maxNorm: number; normType?: number }) => Promise<number | undefined>;
+}
+
+/** Weights in one group and biases in the other, on two workers. */
+async function distributed<O extends optim.Optimizer, A extends unknown[]>(
+  Optimizer: (new (params: Iterable<Tensor>, ...args: A) => O) & { readonly [rpcName]: string },
+  own: readonly [object, object],
+  ...args: A
+): Promise<Run & { readonly optimizer: DistributedOptimizer }> {
+  const pairs = [remote('w1', Pair, [1]), remote('w2', Pair, [2])] as const;
+  const [[w1, b1], [w2, b2]] = (await Promise.all(pairs.map((pair) => pair.rpcSync().rrefs()))) as [
+    [RRef<Tensor>, RRef<Tensor>],
+    [RRef<Tensor>, RRef<Tensor>],
+  ];
+  const groups = [
+    { ...own[0], params: [w1, w2] },
+    { ...own[1], params: [b2, b1] },
+  ];
+  const optimizer = await DistributedOptimizer.create(Optimizer, groups, ...args);
+  return {
+    optimizer,
+    values: () => Promise.all(pairs.map((pair) => pair.rpcSync().values())),
+    step: (clip) =>
+      context(async (id) => {
+        const hidden = await pairs[0].rpcSync().forward(x);
+        const out = await pairs[1].rpcSync().forward(hidden);
+        await backward(id, [out.sum()]);
+        const { maxNorm, ...options } = clip ?? { maxNorm: 0 };
+        const norm = clip === undefined ? undefined : await optimizer.clipGradNorm_(id, maxNorm, options);
+        await optimizer.step(id);
+        return norm;
+      }),
+  };
+}
+
+function local<O extends optim.Optimizer, A extends unknown[]>(
+  Optimizer: new (params: Iterable<Tensor>, ...args: A) => O,
+  own: readonly [object, object],
+  ...args: A
+): Run & { readonly optimizer: O } {
+  const [one, two] = [new Pair(1), new Pair(2)];
+  const groups = [
+    { ...own[0], params: [one.weight, two.weight] },
+    { ...own[1], params: [two.bias, one.bias] },
+  ];
+  const optimizer = new Optimizer(groups as unknown as Iterable<Tensor>, ...args);
+  return {
+    optimizer,
+    values: () => Promise.resolve([one.values(), two.values()]),
+    step: (clip) => {
+      optimizer.zeroGrad();
+      two.forward(one.forward(x)).sum().backward();
+      const { maxNorm, ...options } = clip ?? { maxNorm: 0 };
+      const norm = clip === undefined ? undefined : nn.utils.clipGradNorm_(optimizer.params, maxNorm, options).item();
+      optimizer.step();
+      return Promise.resolve(norm);
+    },
+  };
+}
+
+describe('parameter groups', () => {
+  it('step under options of their own, as in one process, to the bit', async () => {
+    await at(0, async () => {
+      const groups = [{ lr: 0.5 }, { momentum: 0.9, weightDecay: 0.1 }] as const;
+      const [there, here] = [await distributed(optim.SGD, groups, { lr: 0.1 }), local(optim.SGD, groups, { lr: 0.1 })];
+      for (let i = 0; i < 3; i++) for (const run of [there, here]) await run.step();
+      expect(await there.values()).toEqual(await here.values());
+      const shown = there.optimizer.paramGroups.map(({ params, ...options }) => [params.length, options]);
+      expect(shown).toEqual(here.optimizer.paramGroups.map(({ params, ...options }) => [params.length, options]));
+      expect(shown[0]).toEqual([2, expect.objectContaining({ lr: 0.5, momentum: 0, weightDecay: 0 })]);
+    });
+    await expectClean(agents);
+  });
+
+  it('take options that change between steps, and send no others', async () => {
+    await at(0, async () => {
+      const [there, here] = [
+        await distributed(optim.Adam, [{}, {}], { lr: 0.1 }),
+        local(optim.Adam, [{}, {}], { lr: 0.1 }),
+      ];
+      for (const run of [there, here]) {
+        await run.step();
+        const [weights, biases] = run.optimizer.paramGroups as unknown as Record<string, unknown>[];
+        Object.assign(weights as object, { lr: 0.02, betas: [0.5, 0.9] });
+        await run.step();
+        await run.step();
+        Object.assign(biases as object, { weightDecay: 0.3 });
+        await run.step();
+      }
+      expect(await there.values()).toEqual(await here.values());
+    });
+  });
+
+  it('keep their options when one does not fit, and say which', async () => {
+    await at(0, async () => {
+      const there = await distributed(optim.SGD, [{}, {}], { lr: 0.1 });
+      const before = await there.values();
+      there.optimizer.paramGroups[0].lr = -1;
+      await expect(there.step()).rejects.toThrow(/Invalid learning rate: -1/i);
+      expect(await there.values()).toEqual(before);
+      there.optimizer.paramGroups[0].lr = 0.2;
+      await there.step();
+      const here = local(optim.SGD, [{ lr: 0.2 }, {}], { lr: 0.1 });
+      await here.step();
+      expect(await there.values()).toEqual(await here.values());
+    });
+  });
+
+  it('are refused by name where they are wrong', async () => {
+    await at(0, async () => {
+      await expect(distributed(optim.SGD, [{ momentun: 1 }, {}], { lr: 0.1 })).rejects.toThrow(/momentun.*momentum/);
+      const groups = [{ params: [] }];
+      await expect(DistributedOptimizer.create(optim.SGD, groups, { lr: 0.1 })).rejects.toThrow('in group 0');
+      const mixed = [{ params: [createRRef(tensor([1], { requiresGrad: true }))] }, 3] as never;
+      await expect(DistributedOptimizer.create(optim.SGD, mixed, { lr: 0.1 })).rejects.toThrow('group 1 is none');
+      const wrong = [{ params: [tensor([1])] }] as never;
+      await expect(DistributedOptimizer.create(optim.SGD, wrong, { lr: 0.1 })).rejects.toThrow(
+        'parameter 0 of group 0',
+      );
+    });
+  });
+});
+
+describe('schedules', () => {
+  const { lrScheduler } = optim;
+  it.each<[string, (optimizer: Run['optimizer']) => { step: () => void }]>([
+    ['StepLR', (o) => new lrScheduler.StepLR(o, 2, { gamma: 0.5 })],
+    ['CosineAnnealingLR', (o) => new lrScheduler.CosineAnnealingLR(o, 4)],
+    ['LinearLR', (o) => new lrScheduler.LinearLR(o, { totalIters: 3 })],
+    ['OneCycleLR, which changes momenta', (o) => new lrScheduler.OneCycleLR(o, { maxLr: 0.3, totalSteps: 6 })],
+  ])('of %s change the learning rates on all owners', async (_name, schedule) => {
+    await at(0, async () => {
+      const options = { lr: 0.1, momentum: 0.5 };
+      const groups = [{ lr: 0.2 }, {}] as const;
+      const [there, here] = [await distributed(optim.SGD, groups, options), local(optim.SGD, groups, options)];
+      for (const run of [there, here]) {
+        const scheduler = schedule(run.optimizer);
+        for (let i = 0; i < 5; i++) {
+          await run.step();
+          scheduler.step();
+        }
+      }
+      expect(await there.values()).toEqual(await here.values());
+      expect(there.optimizer.paramGroups.map(({ lr }) => lr)).toEqual(here.optimizer.paramGroups.map(({ lr }) => lr));
+    });
+  });
+});
+
+describe('the norm of gradients on several workers', () => {
+  it.each([
+    { maxNorm: 0.05, normType: 2 },
+    { maxNorm: 0.05, normType: 1 },
+    { maxNorm: 0.05, normType: Infinity },
+    { maxNorm: 1e6, normType: 2 },
+  ])('is that of one process, and clips as there: $maxNorm, $normType', async (clip) => {
+    await at(0, async () => {
+      const [there, here] = [
+        await distributed(optim.SGD, [{}, {}], { lr: 0.1 }),
+        local(optim.SGD, [{}, {}], { lr: 0.1 }),
+      ];
+      for (let i = 0; i < 2; i++) expect(await there.step(clip)).toBeCloseTo((await here.step(clip)) as number, 6);
+      const [ours, theirs] = [await there.values(), await here.values()] as [number[][][], number[][][]];
+      for (const [i, value] of (ours.flat(Infinity) as unknown as number[]).entries())
+        expect(value).toBeCloseTo((theirs.flat(Infinity) as unknown as number[])[i] as number, 6);
+    });
+    await expectClean(agents);
+  });
+
+  it('adds up over passes, leaves handles that were given out alone, and is 0 where there are no gradients', async () => {
+    await at(0, async () => {
+      const pair = remote('w1', Pair, [1]);
+      const optimizer = await DistributedOptimizer.create(optim.SGD, await pair.rpcSync().rrefs(), { lr: 0 });
+      await context(async (id) => {
+        expect(await optimizer.gradNorm(id)).toBe(0);
+        const own = tensor([[1, 1]], { requiresGrad: true });
+        const loss = (await pair.rpcSync().forward(own)).sum();
+        await backward(id, [loss], { retainGraph: true });
+        const once = await optimizer.gradNorm(id);
+        await backward(id, [loss]);
+        expect(await optimizer.gradNorm(id)).toBeCloseTo(2 * once, 5);
+        using mine = getGradients(id);
+        const before = mine.get(own)?.toArray();
+        expect(await optimizer.clipGradNorm_(id, once / 4)).toBeCloseTo(2 * once, 5);
+        expect(await optimizer.gradNorm(id)).toBeCloseTo(once / 4, 5);
+        expect(mine.get(own)?.toArray()).toEqual(before);
+        await optimizer.step(id);
+      });
+    });
+    await expectClean(agents);
+  });
+
+  it('refuses norms that are not finite when asked to, unknown options, other contexts, and disposed optimisers', async () => {
+    await at(0, async () => {
+      const param = tensor([1, 2], { requiresGrad: true });
+      const optimizer = await DistributedOptimizer.create(optim.SGD, [createRRef(param)], { lr: 0.1 });
+      await context(async (id) => {
+        await backward(id, [param.mul(Infinity).sum()]);
+        expect(await optimizer.gradNorm(id)).toBe(Infinity);
+        await expect(optimizer.clipGradNorm_(id, 1, { errorIfNonfinite: true })).rejects.toThrow('is Infinity');
+        await expect(optimizer.gradNorm(id, { normtype: 1 } as never)).rejects.toThrow(/normtype.*normType/);
+        optimizer.dispose();
+        await expect(optimizer.gradNorm(id)).rejects.toThrow('gradNorm(): this optimizer was disposed');
+      });
+      await expect(optimizer.clipGradNorm_(5n, 1)).rejects.toThrow('disposed');
+    });
+  });
+});
