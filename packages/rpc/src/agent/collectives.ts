@@ -95,7 +95,8 @@ export class Collectives {
   ): Promise<unknown> {
     const { agent } = this;
     const everybody = options.workers === undefined;
-    await this.checkNamed(options.workers, functionOf(name));
+    // A meeting of all is under way in this very turn.
+    if (!everybody) await this.checkNamed(options.workers, functionOf(name));
     const others = this.others(options.survive ?? false);
     const names = [...new Set(options.workers ?? [agent.name, ...others])].sort();
     if (!names.includes(agent.name))
@@ -123,7 +124,6 @@ export class Collectives {
 
   /** @throws TypeError when `workers` is no list, RpcError 'not-found' with the workers that there are for one that nobody has. */
   private async checkNamed(workers: unknown, what: string): Promise<void> {
-    if (workers === undefined) return;
     if (!Array.isArray(workers)) throw new TypeError(`workers of ${what} is a list of names, got ${show(workers)}`);
     const unknown = (workers as readonly string[]).filter((name) => !this.knows(name));
     if (unknown.length === 0) return;
@@ -172,25 +172,16 @@ export class Collectives {
    * A member has arrived at a meeting that this worker collects for. Who has to come to a meeting of all is known from the store: whoever
    * has joined before the first one came is waited for, also when this worker was not told of it yet.
    */
-  async arrive(
-    from: string,
-    { key, names, value, combine, survive, timeoutMs, tags }: Coming,
-    signal: AbortSignal,
-  ): Promise<unknown> {
+  async arrive(from: string, coming: Coming, signal: AbortSignal): Promise<unknown> {
+    const { key, names, survive } = coming;
     if (names.length === 0 && !survive && !this.meetings.isOpen(key, from)) await this.agent.members.freshen();
-    return this.take(from, key, names, value, combine, survive, timeoutMs, signal, tags);
+    return this.take(from, coming, signal);
   }
 
   private take(
     from: string,
-    key: string,
-    names: readonly string[],
-    value: unknown,
-    combine: Combine,
-    survive: boolean,
-    timeoutMs: number,
+    { key, names, value, combine, survive, timeoutMs, tags }: Coming,
     signal: AbortSignal,
-    tags: CollectiveTags,
   ): Promise<unknown> {
     if (signal.aborted) return Promise.reject(new RpcError('cancelled', 'the collective was cancelled'));
     const conflict = this.conflict(key, from, tags);

@@ -29,6 +29,13 @@ export interface Expected {
   readonly take: (response: TorchResponse) => unknown;
 }
 
+/** A request to be sent; `wrap` says whether the contexts that are current may put something around it. */
+interface Request {
+  readonly body: Body;
+  readonly writing: Writing;
+  readonly wrap: boolean;
+}
+
 export class Caller implements CallMaker {
   defaultTimeoutMs: number;
   /** Calls that are not answered, those of programs and of this package. */
@@ -108,7 +115,7 @@ export class Caller implements CallMaker {
       answer.reject(error);
       return;
     }
-    this.send(peer, body, writing, options, expected, answer);
+    this.send(peer, { body, writing, wrap: true }, options, expected, answer);
   }
 
   /** As `command`, as a promise. */
@@ -135,18 +142,17 @@ export class Caller implements CallMaker {
     return new Promise((resolve, reject) => {
       const reading = readingFrom(peer.worker);
       const expected = { reading, take: (response: TorchResponse) => take(response, reading) };
-      this.send(peer, body, { to: peer.worker, undo: [] }, options, expected, { resolve, reject }, false);
+      const request = { body, writing: { to: peer.worker, undo: [] }, wrap: false };
+      this.send(peer, request, options, expected, { resolve, reject });
     });
   }
 
   private send(
     peer: TorchPeer,
-    inner: Body,
-    writing: Writing,
+    { body: inner, writing, wrap }: Request,
     { timeoutMs = 0, signal }: CallOptions,
     expected: Expected,
     answer: Answer,
-    wrap = true,
   ): void {
     const { worker } = peer;
     let settled: ((error?: unknown) => void) | undefined;
