@@ -84,7 +84,7 @@ export function normalizeDims(dim: number | Shape | undefined, rank: number): nu
   const list = typeof dim === 'number' ? [dim] : dim;
   if (!Array.isArray(list))
     throw new TypeError(`a dimension is a whole number, or several a list; got ${kindOf(list)}`);
-  const dims = list.map((d) => normalizeDim(d, rank)).sort((a, b) => a - b);
+  const dims = (list as Shape).map((d) => normalizeDim(d, rank)).sort((a, b) => a - b);
   for (let i = 1; i < dims.length; i++) {
     if (dims[i] === dims[i - 1])
       throw new ShapeError(`dim ${dims[i] as number} appears multiple times in the list of dims`);

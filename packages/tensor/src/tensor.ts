@@ -381,6 +381,7 @@ function traceHere(): Error | undefined {
   Error.stackTraceLimit = 4;
   const where = new Error('disposed here');
   // The program's own lines alone.
+  // eslint-disable-next-line @typescript-eslint/unbound-method -- where the trace is cut off, not called
   Error.captureStackTrace?.(where, Tensor.prototype.dispose);
   Error.stackTraceLimit = limit;
   return where;

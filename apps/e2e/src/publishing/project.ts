@@ -69,6 +69,6 @@ export class Project {
 /** This process's, without what the test runner set for itself. */
 export function cleanEnvironment(): NodeJS.ProcessEnv {
   const env = { ...process.env };
-  for (const name of ['NODE_OPTIONS', 'VITEST', 'NODE_ENV']) delete env[name];
+  for (const name of ['NODE_OPTIONS', 'VITEST', 'NODE_ENV', 'FORCE_COLOR']) delete env[name];
   return env;
 }

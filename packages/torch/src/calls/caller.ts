@@ -88,7 +88,7 @@ export class Caller implements CallMaker {
     const timeoutMs = options?.timeoutMs ?? form.defaultTimeoutMs ?? 0;
     // The answer, which torch sends in any case, is read and dropped.
     const nobody: Answer = { resolve: dropped, reject: () => undefined };
-    this.send(peer, body, writing, { ...options, timeoutMs }, this.result(peer), nobody);
+    this.send(peer, { body, writing, wrap: true }, { ...options, timeoutMs }, this.result(peer), nobody);
   }
 
   /** Resolves when no call is open. */
