@@ -101,6 +101,7 @@ export {
   type ConvTranspose3dOptions,
   type Triple,
 } from './ops/conv-dims.ts';
+export { interpolate, type InterpolateOptions, type InterpolationMode } from './ops/interpolate.ts';
 export { keep, scope } from './scope.ts';
 export { backendName, describeBackend, setBackend } from './backends/current.ts';
 export { getNumThreads, setNumThreads } from './backends/threads.ts';

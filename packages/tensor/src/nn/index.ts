@@ -21,6 +21,7 @@ export {
 export { Embedding, EmbeddingBag, type EmbeddingOptions } from './embedding.ts';
 export { Dropout } from './dropout.ts';
 export { fromLayers, LayersModule, type LayersModelLike, type LayersWeight } from './from-layers.ts';
+export { Upsample, UpsamplingBilinear2d, UpsamplingNearest2d } from './upsample.ts';
 export { Linear } from './linear.ts';
 export { GRU, LSTM, RNN, type RecurrentOptions } from './recurrent.ts';
 export { GRUCell, LSTMCell, RNNCell, type CellOptions } from './cells.ts';

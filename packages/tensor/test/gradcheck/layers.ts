@@ -24,6 +24,7 @@ import {
   scaledDotProductAttention,
   crossEntropy,
   huberLoss,
+  interpolate,
   rand,
   smoothL1Loss,
   tensor,
@@ -56,6 +57,9 @@ export const LAYERS: readonly Case[] = [
   ['attention', (q, k, v) => scaledDotProductAttention(q, k, v, { causal: true }), [2, 3, 2], [2, 3, 2], [2, 3, 2]],
   ['conv2d', (a, b, c) => conv2d(a, b, { bias: c, stride: 2, padding: 1 }), [2, 2, 4, 4], [3, 2, 3, 3], [3]],
   ['conv2d groups', (a, b) => conv2d(a, b, { groups: 2, dilation: 2 }), [1, 4, 4, 3], [4, 2, 2, 2]],
+  ['interpolate linear', (a) => interpolate(a, { scaleFactor: 1.7, mode: 'linear' }), [2, 2, 5]],
+  ['interpolate bicubic', (a) => interpolate(a, { size: [5, 3], mode: 'bicubic', alignCorners: true }), [1, 2, 3, 4]],
+  ['interpolate area', (a) => interpolate(a, { size: [3, 2], mode: 'area' }), [1, 2, 4, 3]],
   ['conv1d', (a, b) => conv1d(a, b, { padding: 1 }), [2, 2, 4], [2, 2, 3]],
   [
     'convTranspose2d',

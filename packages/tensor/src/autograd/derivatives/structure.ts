@@ -1,6 +1,7 @@
-/** @file Derivatives of triangles, flips and padding. */
+/** @file Derivatives of triangles, flips, padding and resampling. */
 import { zeros } from '../../creation.ts';
 import { asStridedScatter } from '../../ops/as-strided.ts';
+import { resampleGradient, type ResampleAttrs } from '../../ops/resample.ts';
 import { diagonal, type PadAttrs } from '../../ops/structure.ts';
 import { contiguousStrides, type Shape } from '../../shape.ts';
 import type { Derivative } from '../op-node.ts';
@@ -18,6 +19,7 @@ export const structure: Readonly<Record<string, Derivative>> = {
   },
   diagEmbed: { save: [], backward: (grad) => [diagonal(grad)] },
   flip: { save: [], backward: (grad, _saved, { dims }: { dims: readonly number[] }) => [grad.flip(dims)] },
+  resample: { save: [], backward: (grad, _saved, attrs: ResampleAttrs) => [resampleGradient(grad, attrs)] },
   pad: {
     save: [],
     backward: (grad, _saved, { pads }: PadAttrs) => [
