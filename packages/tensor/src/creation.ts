@@ -133,7 +133,8 @@ function describe(value: unknown): string {
   return typeof value === 'string' ? `a string ('${value}')` : `a ${typeof value}`;
 }
 
-function checkGrad(dtype: DType, requiresGrad: boolean | undefined): void {
+/** Throws DTypeError for a dtype that has no gradients, where they are wanted. */
+export function checkGrad(dtype: DType, requiresGrad: boolean | undefined): void {
   if (requiresGrad === true && !isDifferentiable(dtype)) {
     throw new DTypeError(`only Tensors of floating point and complex dtype can require gradients, not of ${dtype}`);
   }
@@ -146,6 +147,11 @@ export function zeros<D extends DType = 'float32'>(shape: Shape, options: Create
   checkDType(dtype);
   checkGrad(dtype, options.requiresGrad);
   return fromArray(allocate(dtype, sizeOf(shape)), dtype, [...shape], options.requiresGrad);
+}
+
+/** As `zeros`: a tensor to be written to, whose elements no program may count on. */
+export function empty<D extends DType = 'float32'>(shape: Shape, options: CreateOptions<D> = {}): Tensor<D> {
+  return zeros(shape, options);
 }
 
 export function ones<D extends DType = 'float32'>(shape: Shape, options: CreateOptions<D> = {}): Tensor<D> {
@@ -171,18 +177,42 @@ export function full<D extends DType = 'float32'>(
   return t;
 }
 
-/** Zeros of the shape and dtype of `t`. */
-export function zerosLike<D extends DType>(t: Tensor<D>): Tensor<D> {
-  return zeros(t.shape, { dtype: t.dtype });
+/** Zeros of the shape of `t`, and of its dtype unless told. */
+export function zerosLike<D extends DType, E extends DType = D>(
+  t: Tensor<D>,
+  options: CreateOptions<E> = {},
+): Tensor<E> {
+  return zeros(t.shape, like(t, options));
 }
 
-/** Ones of the shape and dtype of `t`. */
-export function onesLike<D extends DType>(t: Tensor<D>): Tensor<D> {
-  return ones(t.shape, { dtype: t.dtype });
+/** Ones of the shape of `t`, and of its dtype unless told. */
+export function onesLike<D extends DType, E extends DType = D>(
+  t: Tensor<D>,
+  options: CreateOptions<E> = {},
+): Tensor<E> {
+  return ones(t.shape, like(t, options));
 }
 
-/** start, start + step, … before `end`; with one argument, 0 … start - 1. int64 if all are whole numbers, else float32. */
-export function arange(start: number, end?: number, step = 1, options: CreateOptions = {}): Tensor {
+/** Every element `value`, in the shape of `t`, and in its dtype unless told. */
+export function fullLike<D extends DType, E extends DType = D>(
+  t: Tensor<D>,
+  value: number,
+  options: CreateOptions<E> = {},
+): Tensor<E> {
+  return full(t.shape, value, like(t, options));
+}
+
+function like<E extends DType>(t: Tensor, options: CreateOptions<E>): CreateOptions<E> {
+  return { ...options, dtype: options.dtype ?? (t.dtype as E) };
+}
+
+/** start, start + step, … before `end`; with one number, 0 … start - 1. int64 if all are whole numbers, else float32. */
+export function arange(end: number, options?: CreateOptions): Tensor;
+export function arange(start: number, end: number | undefined, options?: CreateOptions): Tensor;
+export function arange(start: number, end?: number, step?: number, options?: CreateOptions): Tensor;
+export function arange(start: number, ...rest: (number | CreateOptions | undefined)[]): Tensor {
+  const [numbers, options] = numbersFirst(rest);
+  const [end, step = 1] = numbers;
   const [from, to] = end === undefined ? [0, start] : [start, end];
   if (step === 0 || !Number.isFinite((to - from) / step))
     throw new ShapeError('step must be nonzero and the range finite');
@@ -191,10 +221,11 @@ export function arange(start: number, end?: number, step = 1, options: CreateOpt
   checkShape([n]);
   const whole = [from, to, step].every(Number.isInteger);
   checkOptionNames(options, CREATE_OPTIONS, 'arange()');
-  const dtype = options.dtype ?? (whole ? 'int64' : 'float32');
+  const dtype = options?.dtype ?? (whole ? 'int64' : 'float32');
   checkCreated('arange', REAL_NUMBER, dtype);
+  checkGrad(dtype, options?.requiresGrad);
   const values = Float64Array.from({ length: n }, (_, i) => from + i * step);
-  return fromArray(encode(values, dtype), dtype, [n], options.requiresGrad);
+  return fromArray(encode(values, dtype), dtype, [n], options?.requiresGrad);
 }
 
 /** `count` values from `start` to `end`, both included. */
@@ -207,15 +238,27 @@ export function linspace(start: number, end: number, count: number, options: Cre
   checkOptionNames(options, CREATE_OPTIONS, 'linspace()');
   const dtype = options.dtype ?? 'float32';
   checkCreated('linspace', NUMBER, dtype);
+  checkGrad(dtype, options.requiresGrad);
   return fromArray(encode(values, dtype), dtype, [count], options.requiresGrad);
 }
 
+/** Numbers, of which those at the end may be left out, and options after them. */
+function numbersFirst<O extends object>(
+  rest: readonly (number | O | undefined)[],
+): [(number | undefined)[], O | undefined] {
+  const at = rest.findIndex((one) => typeof one === 'object');
+  const numbers = at === -1 ? rest : rest.slice(0, at);
+  return [numbers.filter((one) => typeof one !== 'object'), rest[at] as O | undefined];
+}
+
 /** The identity matrix, or its first `columns` columns. */
+export function eye<D extends DType = 'float32'>(rows: number, options?: CreateOptions<D>): Tensor<D>;
+export function eye<D extends DType = 'float32'>(rows: number, columns?: number, options?: CreateOptions<D>): Tensor<D>;
 export function eye<D extends DType = 'float32'>(
   rows: number,
-  columns = rows,
-  options: CreateOptions<D> = {},
+  ...rest: (number | CreateOptions<D> | undefined)[]
 ): Tensor<D> {
+  const [[columns = rows], options] = numbersFirst(rest);
   const t = zeros([rows, columns], options);
   const array = viewAs(t.storage.peek(), t.dtype);
   const one = encode(Float64Array.of(1), t.dtype)[0] as never;

@@ -9,9 +9,11 @@ export { Parameter, Tensor, type GradFn, type GradHook, type Nested } from './te
 export { AutogradError, DisposedError, DTypeError, ShapeError, TensorError } from './errors.ts';
 export {
   arange,
+  empty,
   eye,
   fromBytes,
   full,
+  fullLike,
   linspace,
   ones,
   onesLike,

@@ -180,6 +180,7 @@ const methods: Readonly<
   reshape: views.reshape,
   view: views.view,
   transpose: views.transpose,
+  t: views.t,
   permute: views.permute,
   narrow: views.narrow,
   select: views.select,

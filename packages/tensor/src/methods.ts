@@ -16,6 +16,8 @@ interface ViewMethods<Own> {
   /** As reshape, but throws where it would have to copy. */
   view(shape: readonly number[]): Own;
   transpose(dim0: number, dim1: number): Own;
+  /** A matrix with its two dimensions swapped; vectors and scalars stay as they are. */
+  t(): Own;
   permute(dims: readonly number[]): Own;
   /** `length` elements of `dim` from `start`. */
   narrow(dim: number, start: number, length: number): Own;

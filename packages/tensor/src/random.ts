@@ -1,11 +1,11 @@
 /** @file Random tensors from a counter-based generator: the same seed gives the same numbers on every backend and machine. */
-import { dtypes, encode, encodeLanes, type DType } from './dtype.ts';
+import { cast, dtypes, encode, encodeLanes, type DType } from './dtype.ts';
 import { ShapeError } from './errors.ts';
 import { fromArray } from './host.ts';
-import { checkCreated, FLOATING, REAL } from './ops/takes.ts';
+import { checkCreated, FLOATING, REAL, REAL_NUMBER } from './ops/takes.ts';
 import { checkElement } from './range.ts';
 import { checkShape, sizeOf, type Shape } from './shape.ts';
-import { CREATE_OPTIONS, type CreateOptions } from './creation.ts';
+import { checkGrad, CREATE_OPTIONS, type CreateOptions } from './creation.ts';
 import { checkOptionNames } from './option-names.ts';
 import type { Tensor } from './tensor.ts';
 
@@ -152,6 +152,7 @@ export function randint<D extends DType = 'int64'>(
   checkOptionNames(options, CREATE_OPTIONS, 'randint()');
   const dtype = (options.dtype ?? 'int64') as D;
   checkCreated('randint', REAL, dtype);
+  checkGrad(dtype, options.requiresGrad);
   if (!(high > low) || !Number.isSafeInteger(low) || !Number.isSafeInteger(high)) {
     throw new ShapeError(`randint expects whole numbers low < high, got ${low} and ${high}`);
   }
@@ -160,9 +161,14 @@ export function randint<D extends DType = 'int64'>(
   return fromArray(encode(out, dtype), dtype, [...shape], options.requiresGrad);
 }
 
-/** The whole numbers below `n` in random order, as int64. */
-export function randperm(n: number): Tensor<'int64'> {
+/** The whole numbers below `n` in random order, as int64 unless told. Throws RangeError where the dtype has no place for them. */
+export function randperm<D extends DType = 'int64'>(n: number, options: CreateOptions<D> = {}): Tensor<D> {
   checkShape([n]);
+  checkOptionNames(options, CREATE_OPTIONS, 'randperm()');
+  const dtype = (options.dtype ?? 'int64') as D;
+  checkCreated('randperm', REAL_NUMBER, dtype);
+  checkGrad(dtype, options.requiresGrad);
+  if (n > 0) checkElement(n - 1, dtype);
   const out = BigInt64Array.from({ length: n }, (_, i) => BigInt(i));
   for (let i = n - 1; i > 0; i--) {
     const j = generator.below(i + 1);
@@ -170,7 +176,7 @@ export function randperm(n: number): Tensor<'int64'> {
     out[i] = out[j] as bigint;
     out[j] = held;
   }
-  return fromArray(out, 'int64', [n]);
+  return fromArray(dtype === 'int64' ? out : cast(out, 'int64', dtype), dtype, [n], options.requiresGrad);
 }
 
 /** 1 with the given probability, else 0, in the shape and dtype of `t`. */

@@ -90,6 +90,12 @@ export function transpose<D extends DType>(t: Tensor<D>, dim0: number, dim1: num
   return applyView(permuteOp, t, { dims });
 }
 
+/** A matrix with its two dimensions swapped; what has fewer dimensions stays as it is. */
+export function t<D extends DType>(matrix: Tensor<D>): Tensor<D> {
+  if (matrix.rank > 2) throw new ShapeError(`t() expects a tensor with <= 2 dimensions, but self is ${matrix.rank}D`);
+  return matrix.rank === 2 ? transpose(matrix, 0, 1) : alias(matrix);
+}
+
 /** Start, count and step of a slice; the derivative writes the gradient back there. */
 export interface SliceAttrs {
   readonly dim: number;
