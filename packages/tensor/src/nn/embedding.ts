@@ -5,7 +5,7 @@ import { rpcName } from '../named.ts';
 import { defineOp } from '../ops/define.ts';
 import { embeddingBag } from '../ops/indexing.ts';
 import { apply } from '../ops/op.ts';
-import { ALL, check, each, FLOAT, indexed } from '../ops/takes.ts';
+import { ALL, check, each, FLOAT, indexed, setOf } from '../ops/takes.ts';
 import { sweep } from '../scope.ts';
 import type { DType } from '../dtype.ts';
 import { readNumbers } from '../host.ts';
@@ -57,7 +57,10 @@ function lookup(table: Tensor, ids: Tensor, sparse: boolean): Tensor {
   return sparse ? apply(sparseLookup, [table, ids], undefined) : selected(table, ids);
 }
 
-/** Rows of a table: ids (any integer dtype) [...] → [..., dim]. */
+/** What ids are of: float32 is what lists of numbers make. Smaller integers are no ids in PyTorch either. */
+const IDS = each(setOf('int64', 'int32', 'float32', 'float64'));
+
+/** Rows of a table: ids (int64 or int32; whole numbers in float32 or float64) [...] → [..., dim]. */
 export class Embedding extends Module {
   static readonly [rpcName] = 'nn.Embedding';
   /** [count, dim]; starts standard normal. */
@@ -90,6 +93,7 @@ export class Embedding extends Module {
 
   /** @throws RangeError naming the first id outside [0, count). */
   forward(ids: Tensor): Tensor {
+    check('nn.Embedding', IDS, [ids]);
     const { maxNorm, sparse = false, scaleGradByFreq = false } = this.options;
     if (maxNorm !== undefined) this.renorm(ids, maxNorm);
     const rows = lookup(this.weight, ids, sparse);
@@ -145,6 +149,7 @@ export class EmbeddingBag extends Module {
    */
   forward(ids: Tensor, offsets?: Tensor, perSampleWeights?: Tensor): Tensor {
     check('EmbeddingBag', each(FLOAT), [this.weight]);
+    check('EmbeddingBag', IDS, [ids]);
     const { bags, bagOf, sizes } = offsets === undefined ? evenBags(ids) : bagsFrom(ids, offsets);
     const rows = ids.reshape([ids.size]);
     const at = fromArray(bagOf, 'int64', [ids.size]);

@@ -7,6 +7,7 @@ import type { Tensor } from '../tensor.ts';
 import {
   adaptiveAvgPool2d,
   avgPool2d,
+  checkDilated,
   conv2d,
   convTranspose2d,
   maxPool2d,
@@ -16,7 +17,7 @@ import {
 import { defineFunction } from './define.ts';
 import { indexAdd, indexSelect } from './indexing.ts';
 import { pad } from './structure.ts';
-import { each, FLOAT, FLOATING, NUMBER, REAL_NUMBER, same, setOf, union } from './takes.ts';
+import { each, FLOAT, FLOATING, NUMBER, same, setOf, union } from './takes.ts';
 
 /** A number for all directions, or [depth, vertical, horizontal]. */
 export type Triple = number | readonly [number, number, number];
@@ -81,6 +82,7 @@ export const conv3d = defineFunction(
     checkWeight('conv3d', weight, 5);
     const [sd, sh, sw] = triple(options.stride ?? 1);
     const [dd, dh, dw] = triple(options.dilation ?? 1);
+    checkDilated('conv3d', x, [dd, dh, dw]);
     return batched('conv3d', x, 5, (volumes) => {
       const [out, inner, kd, kh, kw] = weight.shape as [number, number, number, number, number];
       const { sides, planes } = depthPadding(options, kd, sd, dd);
@@ -228,11 +230,11 @@ function inRow<O extends { stride?: number; padding?: number; dilation?: number 
   return { ...rest, stride: [1, stride], padding: [0, padding], ...wide };
 }
 
-/** The largest of each window of [N, C, L] or [C, L]. */
+/** The largest of each window of [N, C, L] or [C, L]; of integers PyTorch has maxPool2d only, too. */
 export const maxPool1d = defineFunction(
   'maxPool1d',
   'max_pool1d',
-  each(REAL_NUMBER),
+  each(FLOAT),
   (t: Tensor, kernel: number, options: Of1d<MaxPoolOptions> = {}): Tensor =>
     batched('maxPool1d', t, 3, (x) => maxPool2d(x.unsqueeze(-2), [1, kernel], inRow(kernel, options)).squeeze(-2)),
 );

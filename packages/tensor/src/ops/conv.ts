@@ -64,8 +64,8 @@ function windowSpec(weight: Tensor, options: ConvOptions): WindowSpec {
   };
 }
 
-/** What transposed convolutions add up in. */
-const TRANSPOSED = union(FLOATING, setOf('int64'));
+/** What transposed convolutions, and those with gaps, add up in. */
+const SUMMING = union(FLOATING, setOf('int64'));
 
 function checkOperands(name: string, takes: Takes, x: Tensor, weight: Tensor, bias: Tensor | null | undefined): void {
   check(name, takes, bias === undefined || bias === null ? [x, weight] : [x, weight, bias]);
@@ -107,6 +107,11 @@ function padSame(x: Tensor, { kernel, stride, dilation }: WindowSpec): Tensor {
   return pad(x, sides);
 }
 
+/** Throws DTypeError for integers that have no convolution with gaps, as in PyTorch; a batch of nothing needs none. */
+export function checkDilated(name: string, x: Tensor, dilation: readonly number[]): void {
+  if (dilation.some((one) => one !== 1) && x.size > 0) check(`${name} with dilation`, each(SUMMING), [x]);
+}
+
 /** x [N, C, H, W] or [C, H, W], weight [O, C / groups, kh, kw] to [N, O, H', W'] or [O, H', W']. */
 export const conv2d = named('aten::conv2d', (x: Tensor, weight: Tensor, options: ConvOptions = {}): Tensor => {
   checkOptionNames(options, CONV_OPTIONS, 'conv2d()');
@@ -114,6 +119,7 @@ export const conv2d = named('aten::conv2d', (x: Tensor, weight: Tensor, options:
   const groups = options.groups ?? 1;
   const spec = windowSpec(weight, options);
   checkGroups(groups);
+  checkDilated('conv2d', x, spec.dilation);
   if (options.padding === 'same') return conv2d(padSame(x, spec), weight, { ...options, padding: 'valid' });
   const [out, inner] = weight.shape as [number, number];
   return onImages('conv2d', x, (images) => {
@@ -196,7 +202,7 @@ export const convTranspose2d = named(
   'aten::conv_transpose2d',
   (x: Tensor, weight: Tensor, options: TransposeOptions = {}): Tensor => {
     checkOptionNames(options, TRANSPOSE_OPTIONS, 'convTranspose2d()');
-    checkOperands('convTranspose2d', same(TRANSPOSED), x, weight, options.bias);
+    checkOperands('convTranspose2d', same(SUMMING), x, weight, options.bias);
     const groups = options.groups ?? 1;
     const spec = windowSpec(weight, options);
     checkGroups(groups);

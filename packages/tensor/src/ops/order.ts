@@ -100,6 +100,7 @@ export const quantile = defineFunction(
     if (q instanceof Tensor && q.dtype !== t.dtype)
       throw new DTypeError(`quantile() q tensor must be same dtype as the input tensor: ${t.dtype}, not ${q.dtype}`);
     if (q instanceof Tensor && q.rank > 1) throw new ShapeError('quantile() q must be a scalar or 1D tensor');
+    if (dim !== undefined) normalizeDim(dim, t.rank);
     if (t.size === 0) throw new ShapeError('quantile() input tensor must be non-empty');
     const parts = typeof q === 'number' ? [q] : [...(decode(readArray(q), q.dtype) as Float64Array)];
     const wrong = parts.find((p) => !(p >= 0 && p <= 1));
