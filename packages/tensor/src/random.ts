@@ -63,6 +63,18 @@ class Generator {
     this.used = 4;
   }
 
+  /** Where the stream is, to come back to. */
+  save(): () => void {
+    const { key, used } = this;
+    const [counter, block] = [this.counter.slice(), this.block.slice()];
+    return () => {
+      this.key = key;
+      this.used = used;
+      this.counter.set(counter);
+      this.block.set(block);
+    };
+  }
+
   /** 32 random bits. */
   next(): number {
     if (this.used === 4) {
@@ -103,6 +115,11 @@ const generator = new Generator(Math.floor(Math.random() * 2 ** 32));
 /** Seeds the process's generator: everything random in this package follows from it. */
 export function manualSeed(seed: number): void {
   generator.seed(seed);
+}
+
+/** Where the random numbers are now: a function that brings them back there. */
+export function saveRandomState(): () => void {
+  return generator.save();
 }
 
 function make(

@@ -81,15 +81,67 @@ function snapshot(t: Tensor): AutogradMeta | undefined {
   return { ...newMeta(false), node: meta.node, outputIndex: meta.outputIndex };
 }
 
+/** What makes a saved value again instead of keeping it. */
+export interface Remade {
+  /** A handle that belongs to this. Throws where the value cannot be had. */
+  value(): Tensor;
+  release(): void;
+}
+
+/** Takes the place of the storages that saved values own. */
+export interface Saver {
+  save(tensor: Tensor, functionName: string): Remade;
+}
+
+let saver: Saver | undefined;
+
+/** Runs `fn`, which is synchronous; what it saves for a backward pass is `own`'s, or kept as usual. */
+export function savingWith<T>(own: Saver | undefined, fn: () => T): T {
+  const outer = saver;
+  saver = own;
+  try {
+    return fn();
+  } finally {
+    saver = outer;
+  }
+}
+
 /** A value the backward pass needs. Owns its storage until released; notices in-place changes. */
 export class SavedTensor {
+  private readonly kept: Kept | Remade;
+  private readonly meta: AutogradMeta | undefined;
+  /** For a value that is the saving function's own output: its history is set on unpacking, so that the graph holds no cycle. */
+  private readonly output: boolean;
+
+  constructor(tensor: Tensor, functionName: string, isOutput: boolean) {
+    this.meta = isOutput ? undefined : snapshot(tensor);
+    this.output = isOutput;
+    this.kept = saver?.save(tensor, functionName) ?? new Kept(tensor, functionName, isOutput);
+  }
+
+  /** The value as a new handle, with its history; `node` is the saving function. Throws when it was changed in place since. */
+  unpack(node?: Node): Tensor {
+    const handle = this.kept instanceof Kept ? this.kept.handle() : shareHandle(this.kept.value());
+    handle.meta = this.meta;
+    if (this.output) {
+      handle.meta = newMeta(false);
+      handle.meta.node = node;
+    }
+    return handle;
+  }
+
+  release(): void {
+    this.kept.release();
+  }
+}
+
+/** A value as it was when it was saved. */
+export class Kept {
   private readonly storage: Storage;
   /** Geometry is read from here; the handle itself may be disposed. */
   private readonly like: Tensor;
-  private readonly meta: AutogradMeta | undefined;
   private readonly version: number;
   private readonly name: string;
-  /** For a value that is the saving function's own output: its history is set on unpacking, so that the graph holds no cycle. */
   private readonly output: boolean;
   /** Its own handle of a sparse tensor, which has several storages. */
   private readonly sparse: Tensor | undefined;
@@ -97,7 +149,6 @@ export class SavedTensor {
   constructor(tensor: Tensor, functionName: string, isOutput: boolean) {
     this.storage = tensor.storage;
     this.like = tensor;
-    this.meta = isOutput ? undefined : snapshot(tensor);
     this.version = tensor.storage.version;
     this.name = functionName;
     this.output = isOutput;
@@ -105,19 +156,18 @@ export class SavedTensor {
     this.storage.retain();
   }
 
-  /** The value as a new handle, with its history; throws when it was changed in place since. */
-  unpack(node: Node): Tensor {
+  /** What it looks like. */
+  get outline(): { readonly dtype: DType; readonly shape: Shape } {
+    return this.like;
+  }
+
+  /** A new handle without history; throws when the value was changed in place since. */
+  handle(): Tensor {
     const { storage, like } = this;
     if (storage.version !== this.version) throw this.modified();
+    if (this.sparse !== undefined) return shareHandle(this.sparse);
     const { dtype, shape, strides, offset } = like;
-    const handle =
-      this.sparse === undefined ? new Tensor({ storage, dtype, shape, strides, offset }) : shareHandle(this.sparse);
-    handle.meta = this.meta;
-    if (this.output) {
-      handle.meta = newMeta(false);
-      handle.meta.node = node;
-    }
-    return handle;
+    return new Tensor({ storage, dtype, shape, strides, offset });
   }
 
   private modified(): AutogradError {
