@@ -62,6 +62,7 @@ const GROWING: Readonly<Record<string, () => unknown[]>> = {
   max_pool2d: () => [f(2, 3, 8, 8), 5, { stride: 1, padding: 2 }],
   avg_pool2d: () => [f(2, 3, 8, 8), 5, { stride: 1, padding: 2 }],
   adaptive_avg_pool2d: () => [f(2, 3, 4, 4), [50, 60]],
+  upsample: () => [f(2, 3, 4, 5), { size: [30, 40] }],
   adaptive_avg_pool1d: () => [f(2, 3, 4), 500],
   conv3d: () => [f(1, 1, 4, 4, 4), f(30, 1, 1, 1, 1), { padding: [5, 6, 7] }],
   conv_transpose1d: () => [f(1, 1, 40), f(1, 30, 3), { stride: 5, outputPadding: 4 }],
@@ -122,6 +123,7 @@ function anyArgument(draw: (n: number) => number): unknown {
     () => shape().map((size) => size + draw(2) * 30),
     () => [':', null, '...', 0, ids(0, 0, 0, 0), tensor([true])].slice(draw(3), 3 + draw(4)),
     () => ({ padding: draw(9), stride: 1 + draw(3), replacement: true }),
+    () => [{ size: [draw(40), draw(40)] }, { scaleFactor: draw(9) + 0.5 }, { size: 1 + draw(300) }][draw(3)],
     () => ['ij,jk->ik', 'i,j->ij', 'i,j,k->', '...i,...j->...ij', 'ij,kl->ijkl'][draw(5)],
   ];
   return kinds[draw(kinds.length)]!();
@@ -193,6 +195,7 @@ describe('a peer that asks for gigabytes', () => {
     ['aten::repeat', () => [f(1), [2 ** 30]]],
     ['aten::einsum', () => ['i,j->ij', f(25_000), f(25_000)]],
     ['aten::meshgrid', () => [[f(25_000), f(25_000)]]],
+    ['aten::upsample', () => [f(1, 1, 2, 2), { scaleFactor: 2 ** 14 }]],
     // What comes besides and is ignored does not hide the rest.
     ['aten::add', () => [f(25_000, 1), f(1, 25_000), f(3, 3)]],
   ])('with %s is told the limit, and takes no memory', async (name, args) => {

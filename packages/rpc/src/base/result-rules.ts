@@ -167,6 +167,7 @@ export const RULES: ReadonlyMap<string, Rule> = new Map<string, Rule>([
   ['avg_pool2d', ([x, , options]) => slide(shapeOf(x), 2, channelsOf(shapeOf(x)), options)],
   ['adaptive_avg_pool1d', ([x, size]) => images(shapeOf(x), 1) * (shapeOf(x).at(-2) ?? 1) * largest(size)],
   ['adaptive_avg_pool2d', ([x, size]) => pooled(shapeOf(x), size)],
+  ['upsample', ([x, options]) => resampled(shapeOf(x), options)],
 ]);
 
 /** All tensors side by side. */
@@ -271,4 +272,12 @@ function padded(shape: Shape, pads: unknown): number {
 function pooled(shape: Shape, size: unknown): number {
   const [rows, columns] = Array.isArray(size) ? (size as number[]) : [size as number, size as number];
   return images(shape, 2) * channelsOf(shape) * (rows ?? 1) * (columns ?? 1);
+}
+
+/** The most that it has on the way: the last direction is resampled first. */
+function resampled(shape: Shape, options: unknown): number {
+  const { size, scaleFactor } = (options ?? {}) as { readonly size?: unknown; readonly scaleFactor?: unknown };
+  const at = (given: unknown, d: number): number => (Array.isArray(given) ? given[d - 2] : given) as number;
+  const after = shape.map((n, d) => (d < 2 ? n : (at(size, d) ?? n * (at(scaleFactor, d) ?? 1))));
+  return Math.max(...shape.map((_, d) => multiply([...shape.slice(0, d), ...after.slice(d)])), multiply(shape));
 }
