@@ -12,6 +12,7 @@ import {
   isState,
   isSecond,
   isZero,
+  nearlyDoubles,
   someInput,
   someStatement,
   type Found,
@@ -115,7 +116,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
     reason: 'positions and classes may be given in every dtype whose elements are whole; PyTorch takes int32 and int64',
     holds: ({ difference }) =>
       difference.kind === 'accepts' &&
-      /Expected dtype (int32(\/| or ))?int64 for index|expected target dtype to be Long or Byte|repeat_interleave_cpu. not implemented|Expected a long tensor for index|tensors used as indices must be long/.test(
+      /Expected dtype (int32(\/| or ))?int64 for index|expected target dtype to be Long or Byte|repeat_interleave_cpu. not implemented|Expected a long tensor for index|tensors used as indices must be long|scalar types: Long, Int; but got torch\.(Float|Double)Tensor/.test(
         difference.torchs,
       ),
   },
@@ -302,11 +303,21 @@ export const EXPLANATIONS: readonly Explanation[] = [
   {
     name: 'slope of NaN',
     reason:
-      'the slope of hardSwish and of hardtanh and relu6 at NaN is that beyond the bend, as in most loops of PyTorch; some have another',
+      'the slope of hardSwish, hardtanh, relu6, softshrink, elu, celu and selu at NaN is that beyond the bend, as in most loops of PyTorch, or in those of its that take few elements; others have another',
     holds: ({ difference, program }) =>
       difference.kind === 'gradient' &&
       /NaN|^0$/.test(difference.torchs) &&
-      someStatement(program, (line) => /hardSwish|Hardswish|relu6|ReLU6|hardtanh|Hardtanh/.test(line.op)),
+      someStatement(program, (line) =>
+        /hardSwish|Hardswish|relu6|ReLU6|hardtanh|Hardtanh|softshrink|^(nn\.)?(s|c)?elu$/i.test(line.op),
+      ),
+  },
+  {
+    name: 'nearly doubled',
+    reason:
+      'the nearest places of an image that a factor other than 2 makes twice as large follow from the factor; some loops of PyTorch, of backward passes among them, take those of 2',
+    holds: ({ difference, program }) =>
+      /^(value|gradient)$/.test(difference.kind) &&
+      someStatement(program, (line) => line.op.startsWith('interpolate nearest') && line.args.some(nearlyDoubles)),
   },
   {
     name: 'rows that attend to nothing',

@@ -101,3 +101,9 @@ export function isZero(seen: Seen | undefined): boolean {
   for (let i = 0; i < values.length; i++) if (!(Math.abs(Number(values[i])) <= 8 * EPSILON[seen.dtype])) return false;
   return true;
 }
+
+/** Options with a factor that may make a size twice as large without being 2. */
+export function nearlyDoubles(arg: Arg): boolean {
+  if (typeof arg !== 'object' || !('options' in arg)) return false;
+  return [arg.options['scaleFactor']].flat().some((factor) => typeof factor === 'number' && factor > 2 && factor < 3);
+}

@@ -110,7 +110,8 @@ const order: Operation[] = [
       'torch.quantile($0, $1, $2, $3, interpolation=$4)',
       'sums',
       (draw) => {
-        const shape = draw.shape();
+        const scalar = draw.random.chance(0.2);
+        const shape = scalar ? [] : draw.shape();
         const several = draw.random.chance(0.4);
         const q = several
           ? draw.leaf([draw.random.int(0, 4)], { style: 'unit', grad: false })
@@ -118,7 +119,7 @@ const order: Operation[] = [
         return [
           draw.tensor(shape, { style: 'plain' }),
           q,
-          draw.random.chance(0.3) ? undefined : draw.dim(shape),
+          draw.random.chance(0.3) ? undefined : scalar ? draw.random.int(-2, 2) : draw.dim(shape),
           draw.random.chance(0.4),
           how,
         ];

@@ -328,6 +328,16 @@ const embeddings: Operation[] = [
     },
   ),
   row(
+    'nn.Embedding ids',
+    'nn.Embedding.fromPretrained($0).forward($1)',
+    'nn.Embedding.from_pretrained($0)($1)',
+    'never',
+    (draw) => {
+      const ids = draw.integers(draw.shape(0, 2), 0, 4, draw.random.pick(['int64', 'int32', 'int8', 'uint8', 'int16']));
+      return [draw.leaf([4, 2], { grad: false, dtype: 'float32' }), ids];
+    },
+  ),
+  row(
     'nn.Embedding.fromPretrained',
     'nn.Embedding.fromPretrained($0, { freeze: $2, paddingIdx: 1 }).forward($1)',
     'nn.Embedding.from_pretrained($0, freeze=$2, padding_idx=1)($1)',

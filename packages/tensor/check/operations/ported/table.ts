@@ -1,7 +1,9 @@
 /** @file What models that were written for PyTorch reach for, beyond arithmetic: a row for each function. */
 import type { Operation } from '../../draw/operation.ts';
 import { arrangements } from './arranging.ts';
+import { creations } from './creating.ts';
 import { distributionRows } from './distributions.ts';
+import { interpolations } from './interpolation.ts';
 import { layers } from './layers.ts';
 import { activationRows, factorRows, lossRows } from './losses.ts';
 import { optimising } from './optimising.ts';
@@ -9,6 +11,7 @@ import { subscripts } from './subscripts.ts';
 import { windowRows } from './windows.ts';
 
 export const ported: readonly Operation[] = [
+  ...creations,
   ...subscripts,
   ...arrangements,
   ...layers,
@@ -18,4 +21,5 @@ export const ported: readonly Operation[] = [
   ...optimising,
   ...distributionRows,
   ...windowRows,
+  ...interpolations,
 ];

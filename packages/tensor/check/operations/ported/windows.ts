@@ -100,6 +100,20 @@ function pools(dims: 1 | 2): Operation[] {
 export const windowRows: readonly Operation[] = [
   ...([1, 2, 3] as const).flatMap(convolutions),
   ...([1, 2] as const).flatMap(pools),
+  ...([1, 2, 3] as const).map((dims) =>
+    row(
+      `conv${dims}d of integers`,
+      `bw.conv${dims}d($0, $1, $2)`,
+      `F.conv${dims}d($0, $1, **$2)`,
+      'sums',
+      (draw) => [
+        draw.leaf([draw.random.int(1, 3), 2, ...sizes(draw, dims, 3, 6)], { style: 'plain' }),
+        draw.leaf([3, 2, ...sizes(draw, dims, 1, 3)], { style: 'plain' }),
+        some(draw, { stride: [1, 2], dilation: [1, 2], padding: [1] }),
+      ],
+      ['int64', 'int8', 'int32', 'uint8', 'int16'],
+    ),
+  ),
   row(
     'maxPool2dWithIndices',
     'bw.maxPool2dWithIndices($0, $1, $2)[1]',
