@@ -175,7 +175,7 @@ describe('memory', () => {
       const layers = Array.from({ length: LAYERS }, () => block(16));
       const x = randn([32, 16], { requiresGrad: true });
       const before = memory().bytes;
-      const loss = scope(() => layers.reduce((h, layer) => run((t) => layer.forward(t), h), x).sum());
+      const loss = scope(() => layers.reduce<Tensor>((h, layer) => run((t) => layer.forward(t), h), x).sum());
       const bytes = memory().bytes - before;
       loss.backward();
       return bytes;
