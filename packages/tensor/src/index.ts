@@ -91,7 +91,20 @@ export * from './ops/composite.ts';
 export * from './ops/structure.ts';
 export { cholesky, det, inverse, solve } from './ops/linalg.ts';
 export { angle, complex, conj, imag, real } from './ops/complex-parts.ts';
-export * from './ops/conv.ts';
+export {
+  adaptiveAvgPool2d,
+  avgPool2d,
+  conv1d,
+  conv2d,
+  convTranspose2d,
+  maxPool2d,
+  maxPool2dWithIndices,
+  type AvgPoolOptions,
+  type ConvOptions,
+  type MaxPoolOptions,
+  type PoolOptions,
+  type TransposeOptions,
+} from './ops/conv.ts';
 export {
   adaptiveAvgPool1d,
   avgPool1d,

@@ -9,6 +9,7 @@ import { refreshView } from './ops/view-history.ts';
 import { isDType, type DType } from './dtype.ts';
 import type { TensorMethods } from './methods.ts';
 import * as arithmetic from './ops/arithmetic.ts';
+import { conversions } from './ops/conversions.ts';
 import * as copies from './ops/copy.ts';
 import * as dataOps from './ops/data.ts';
 import * as interop from './interop.ts';
@@ -34,9 +35,13 @@ type Body = (self: Tensor, ...args: never[]) => unknown;
 
 /** One entry a method: leaving one out, or naming one that has no type in methods.ts, does not compile. */
 const methods: Readonly<
-  Record<Exclude<keyof TensorMethods<DType, Tensor, Tensor>, 'isCoalesced'> | 'indices' | 'to', Body>
+  Record<
+    Exclude<keyof TensorMethods<DType, Tensor, Tensor>, 'isCoalesced'> | 'indices' | 'to' | keyof typeof conversions,
+    Body
+  >
 > = {
   ...moreBodies,
+  ...conversions,
   add: arithmetic.add,
   sub: arithmetic.sub,
   mul: arithmetic.mul,

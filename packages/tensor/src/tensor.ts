@@ -300,6 +300,20 @@ export class Tensor<D extends DType = DType> {
 export interface Tensor<D extends DType = DType> extends TensorMethods<D, Tensor<D>, Tensor> {
   to<E extends DType>(dtype: E): Tensor<E>;
   to(device: Device): Tensor<D>;
+  /** As to('float32'), and so on. */
+  float(): Tensor<'float32'>;
+  double(): Tensor<'float64'>;
+  half(): Tensor<'float16'>;
+  bfloat16(): Tensor<'bfloat16'>;
+  long(): Tensor<'int64'>;
+  int(): Tensor<'int32'>;
+  bool(): Tensor<'bool'>;
+  /** In the dtype and on the device of `other`. */
+  typeAs<E extends DType>(other: Tensor<E>): Tensor<E>;
+  /** In the shape of `other`. */
+  expandAs(other: Tensor): Tensor<D>;
+  viewAs(other: Tensor): Tensor<D>;
+  reshapeAs(other: Tensor): Tensor<D>;
   /** int64 [sparseDims, nnz] of a coalesced sparse tensor. */
   indices(): Tensor<'int64'>;
 }

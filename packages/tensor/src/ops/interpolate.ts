@@ -185,7 +185,7 @@ export const interpolate = defineFunction(
     const { mode = 'nearest', alignCorners = false } = options;
     if (!mode.startsWith('nearest')) check(`interpolate with mode '${mode}'`, each(FLOAT), [t]);
     const list = directions(t, options);
-    if (mode !== 'area' && sizeOf(t.shape.slice(1)) === 0)
+    if ((mode !== 'area' || t.rank === 5) && sizeOf(t.shape.slice(1)) === 0)
       throw new ShapeError(`interpolate: only the batch may be empty, but got [${t.shape.join(', ')}]`);
     // The last direction first, as PyTorch.
     return inFloat32(t, (x) =>
