@@ -303,12 +303,12 @@ export const EXPLANATIONS: readonly Explanation[] = [
   {
     name: 'slope of NaN',
     reason:
-      'the slope of hardSwish, hardtanh, relu6, softshrink, elu, celu and selu at NaN is that beyond the bend, as in most loops of PyTorch, or in those of its that take few elements; others have another',
+      'the slope of hardSwish, hardtanh, relu6, softshrink, hardshrink, elu, celu and selu at NaN is that beyond the bend, as in most loops of PyTorch, or in those of its that take few elements; others have another',
     holds: ({ difference, program }) =>
       difference.kind === 'gradient' &&
       /NaN|^0$/.test(difference.torchs) &&
       someStatement(program, (line) =>
-        /hardSwish|Hardswish|relu6|ReLU6|hardtanh|Hardtanh|softshrink|^(nn\.)?(s|c)?elu$/i.test(line.op),
+        /hardSwish|Hardswish|relu6|ReLU6|hardtanh|Hardtanh|(soft|hard)shrink|^(nn\.)?(s|c)?elu$/i.test(line.op),
       ),
   },
   {

@@ -4,6 +4,7 @@ import type { Checker } from './checker.ts';
 import type { Outcome } from './outcome.ts';
 import type { Program } from './program.ts';
 import { compareRecorded, keep, pressed, type Recorded } from './recording.ts';
+import { writePage } from './page.ts';
 import { showGroup, groupFindings } from './groups.ts';
 import { drawProgram } from './run.ts';
 import { ported } from './operations/ported/table.ts';
@@ -33,12 +34,13 @@ const SEED = 1_000_000;
 /** Programs for each row of what models are ported with. */
 const EACH = 10;
 
-/** Writes both files. */
+/** Writes both files, and what the second is of to the documentation. */
 export async function record(checker: Checker, only: readonly Suite[]): Promise<boolean> {
   const wanted = only.some(({ name }) => name === portedSuite.name);
   const others = only.some(({ name }) => name !== portedSuite.name);
   const whole = !others || (await write(checker, RECORDED, SHARES));
   const parts = !wanted || (await write(checker, PORTED, { ported: EACH * ported.length }));
+  if (wanted) writePage();
   return whole && parts;
 }
 

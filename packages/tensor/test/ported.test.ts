@@ -4,6 +4,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { execute } from '../check/execute.ts';
 import { ported } from '../check/operations/ported/table.ts';
 import { printProgram } from '../check/print.ts';
+import { rowsOnPage, rowsWanted } from '../check/page.ts';
 import { PORTED } from '../check/record.ts';
 import { compareRecorded, unpressed, type Recorded } from '../check/recording.ts';
 import { rowOf } from '../check/suites/ported.ts';
@@ -35,6 +36,10 @@ describe('what PyTorch answered', () => {
         .filter((one) => one !== undefined)
         .slice(0, 3),
     ).toEqual([]);
+  });
+
+  it('is in the documentation, a row for each', () => {
+    expect(rowsOnPage()).toEqual(rowsWanted());
   });
 
   afterAll(() => {

@@ -75,5 +75,19 @@ export const creations: readonly Operation[] = [
     draw.random.int(0, 9),
     making(draw, COUNTS),
   ]),
+  ...['float', 'double', 'half', 'bfloat16', 'long', 'int', 'bool'].map((name) =>
+    row(name, `$0.${name}()`, `$0.${name}()`, 'once', (draw) => [draw.tensor(anyShape(draw), { style: 'plain' })]),
+  ),
+  row('typeAs', '$0.typeAs($1)', '$0.type_as($1)', 'once', (draw) => [
+    draw.tensor(anyShape(draw), { style: 'plain' }),
+    draw.tensor(anyShape(draw), { grad: false }),
+  ]),
+  ...(['expand', 'view', 'reshape'] as const).map((name) =>
+    row(`${name}As`, `$0.${name}As($1)`, `$0.${name}_as($1)`, 'never', (draw) => {
+      const shape = draw.shape(1, 3);
+      const own = name === 'expand' ? shape.slice(1) : [...shape].reverse();
+      return [draw.tensor(draw.mishap() ? [...own, 7] : own), draw.tensor(shape, { grad: false })];
+    }),
+  ),
   row('t', '$0.t()', '$0.t()', 'never', (draw) => [draw.tensor(draw.shape(0, draw.mishap() ? 4 : 2))]),
 ];
