@@ -129,6 +129,7 @@ export interface Storage {
   readonly version: number;
 }
 
+export * as data from './data/index.ts';
 export * as distributions from './distributions/index.ts';
 export * as nn from './nn/index.ts';
 export * as optim from './optim/index.ts';

@@ -45,7 +45,7 @@ export function philox(counter: Uint32Array, key0: number, key1: number, out: Ui
 }
 
 /** A stream of random words: a key and a position. */
-class Generator {
+export class Generator {
   private key: readonly [number, number] = [0, 0];
   private readonly counter = new Uint32Array(4);
   private readonly block = new Uint32Array(4);
@@ -108,6 +108,18 @@ class Generator {
       if (v < limit) return v % n;
     }
   }
+
+  /** The whole numbers below `n` in random order. */
+  permutation(n: number): Float64Array {
+    const out = Float64Array.from({ length: n }, (_, i) => i);
+    for (let i = n - 1; i > 0; i--) {
+      const j = this.below(i + 1);
+      const held = out[i] as number;
+      out[i] = out[j] as number;
+      out[j] = held;
+    }
+    return out;
+  }
 }
 
 const generator = new Generator(Math.floor(Math.random() * 2 ** 32));
@@ -115,6 +127,11 @@ const generator = new Generator(Math.floor(Math.random() * 2 ** 32));
 /** Seeds the process's generator: everything random in this package follows from it. */
 export function manualSeed(seed: number): void {
   generator.seed(seed);
+}
+
+/** A seed for a generator of its own, drawn from that of the process. */
+export function drawSeed(): number {
+  return (generator.next() >>> 11) * 2 ** 32 + generator.next();
 }
 
 /** Where the random numbers are now: a function that brings them back there. */
@@ -186,13 +203,7 @@ export function randperm<D extends DType = 'int64'>(n: number, options: CreateOp
   checkCreated('randperm', REAL_NUMBER, dtype);
   checkGrad(dtype, options.requiresGrad);
   if (n > 0) checkElement(n - 1, dtype);
-  const out = BigInt64Array.from({ length: n }, (_, i) => BigInt(i));
-  for (let i = n - 1; i > 0; i--) {
-    const j = generator.below(i + 1);
-    const held = out[i] as bigint;
-    out[i] = out[j] as bigint;
-    out[j] = held;
-  }
+  const out = BigInt64Array.from(generator.permutation(n), BigInt);
   return fromArray(dtype === 'int64' ? out : cast(out, 'int64', dtype), dtype, [n], options.requiresGrad);
 }
 
