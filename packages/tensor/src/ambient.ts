@@ -14,6 +14,8 @@ export interface Ambient {
   readonly profile: OpObserver | undefined;
   /** Records where each operation was called; owned by `tensor`. */
   readonly anomaly: boolean;
+  /** In which precision operations compute; owned by `tensor`. */
+  readonly autocast: object | undefined;
   /** The current agent; owned by `rpc`. */
   readonly agent: object | undefined;
   /** The call being handled; owned by `rpc`. */
@@ -37,6 +39,7 @@ const ROOT: Ambient = Object.freeze({
   scope: undefined,
   profile: undefined,
   anomaly: false,
+  autocast: undefined,
   agent: undefined,
   call: undefined,
   waitAll: undefined,
@@ -109,6 +112,7 @@ export function runCall<T>(agent: object, call: object, scope: object | undefine
     scope,
     profile: undefined,
     anomaly: false,
+    autocast: undefined,
     agent,
     call,
     waitAll: undefined,

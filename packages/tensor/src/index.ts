@@ -44,6 +44,8 @@ export { clamp, maskedFill, where } from './ops/select.ts';
 export { sparseCooTensor } from './ops/sparse/coo.ts';
 export { detectAnomaly } from './autograd/anomaly.ts';
 export { enableGrad, isGradEnabled, noGrad } from './autograd/record.ts';
+export { autocast, isAutocastEnabled, type AutocastOptions } from './autocast.ts';
+export { GradScaler, type GradScalerOptions, type GradScalerState } from './optim/grad-scaler.ts';
 export { checkpoint } from './autograd/backward/checkpoint.ts';
 export { grad, runBackward, type BackwardOptions, type GradOptions } from './autograd/backward/engine.ts';
 export { gradcheck, type GradcheckOptions } from './autograd/backward/gradcheck.ts';

@@ -1,10 +1,12 @@
 /** @file The name under which a function or class may be called by peers. */
 
+import { underAutocast } from './autocast.ts';
+
 /** Well-known name under which a function or class may be called by peers: Symbol.for('backwire.rpcName'). */
 export const rpcName: unique symbol = Symbol.for('backwire.rpcName') as never;
 export type Named = { readonly [rpcName]: string };
 
-/** Gives a function its public name. */
+/** Gives a function its public name, and the precision that autocast has for it. */
 export function named<F extends (...args: never[]) => unknown>(name: string, fn: F): F & Named {
-  return Object.defineProperty(fn, rpcName, { value: name }) as F & Named;
+  return Object.defineProperty(underAutocast(name, fn), rpcName, { value: name }) as F & Named;
 }

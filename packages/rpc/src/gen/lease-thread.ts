@@ -1483,6 +1483,7 @@ const ROOT = Object.freeze({
 	scope: void 0,
 	profile: void 0,
 	anomaly: false,
+	autocast: void 0,
 	agent: void 0,
 	call: void 0,
 	waitAll: void 0,

@@ -1,5 +1,6 @@
 /** @file Activation checkpointing: what a function saves for the backward pass is not kept, but made again by a second run of the function. */
 import { ambient, runWith } from '../../ambient.ts';
+import { autocastAs } from '../../autocast.ts';
 import { AutogradError } from '../../errors.ts';
 import { saveRandomState } from '../../random.ts';
 import { scope, untracked, unswept } from '../../scope.ts';
@@ -38,6 +39,7 @@ class Checkpoint implements Saver {
   readonly letGo: () => void;
   private readonly restore = saveRandomState();
   private readonly surroundings = { gradMode: true, anomaly: ambient().anomaly };
+  private readonly precision = ambient().autocast;
   private complete = false;
   /** Saved values that the graph has not let go of. */
   private wanted = 0;
@@ -102,7 +104,7 @@ class Checkpoint implements Saver {
         runWith(this.surroundings, () =>
           savingWith(rerun, () =>
             scope(() => {
-              this.again();
+              autocastAs(this.precision, this.again);
             }),
           ),
         ),
