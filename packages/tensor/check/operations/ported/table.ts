@@ -7,6 +7,7 @@ import { interpolations } from './interpolation.ts';
 import { layers } from './layers.ts';
 import { activationRows, factorRows, lossRows } from './losses.ts';
 import { optimising } from './optimising.ts';
+import { precisionRows } from './precision.ts';
 import { subscripts } from './subscripts.ts';
 import { windowRows } from './windows.ts';
 
@@ -22,4 +23,5 @@ export const ported: readonly Operation[] = [
   ...distributionRows,
   ...windowRows,
   ...interpolations,
+  ...precisionRows,
 ];
