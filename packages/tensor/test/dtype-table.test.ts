@@ -372,7 +372,7 @@ const NO_OPERATIONS = new Set([
     'isContiguous',
     'current',
   ],
-  ...['deviceMemory', 'devices', 'openHostDevice'],
+  ...['deviceMemory', 'devices', 'openHostDevice', 'checkpoint', 'isAutocastEnabled'],
   ...['requiresGrad', 'isLeaf', 'gradFn', 'disposed', 'dispose', 'release', 'adoptSparse', 'joined'],
 ]);
 

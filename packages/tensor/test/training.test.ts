@@ -204,6 +204,7 @@ const NO_LAYERS = new Set([
   ],
   // Stacks of layers above, and arrangements without arithmetic of their own: test/ported.test.ts runs them on every backend.
   ...['Transformer', 'TransformerEncoder', 'TransformerDecoder', 'PositionalEncoding', 'Unflatten', 'PixelShuffle'],
+  ...['Upsample', 'UpsamplingNearest2d', 'UpsamplingBilinear2d'],
   ...[
     'PixelUnshuffle',
     'GLU',
