@@ -421,6 +421,16 @@ export const EXPLANATIONS: readonly Explanation[] = [
       someStatement(program, (line) => /osineSimilarity|ripletMargin/.test(line.op)),
   },
   {
+    name: 'betas in single precision',
+    reason:
+      'the kernel of native TensorFlow for Adam takes 1 - beta from betas of single precision: averages of squares differ by 1e-5 of themselves',
+    holds: ({ difference, backend }) => {
+      const [own, peer] = [Number(difference.ours.split(' ').at(-1)), Number(difference.torchs)];
+      const near = Math.abs(own - peer) <= 2e-5 * Math.abs(peer);
+      return backend === 'tensorflow' && difference.path.endsWith('exp_avg_sq') && near;
+    },
+  },
+  {
     name: 'dense velocity',
     reason: 'the velocity of sparse gradients is dense, so that dense ones may follow',
     holds: ({ difference }) =>

@@ -1,7 +1,7 @@
 /** @file Random programs with what PyTorch answered (`npm run check:numerics`): a set drawn once, and those that once differed. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { EXPLANATIONS } from '../check/explained.ts';
+import { explain, EXPLANATIONS } from '../check/explained.ts';
 import { execute } from '../check/execute.ts';
 import { printProgram } from '../check/print.ts';
 import { RECORDED } from '../check/record.ts';
@@ -9,10 +9,16 @@ import { compareRecorded, unpressed, type Recorded } from '../check/recording.ts
 import { readRegressions } from '../check/regressions.ts';
 import { backendName, scope } from '../src/index.ts';
 
+/** Differences that only some backends have: the set was drawn without them. */
+const OF_THE_BACKEND: ReadonlySet<string> = new Set(['betas in single precision']);
+
 /** What to show of a program that differs; nothing of one that does not. */
 function complaint({ program, refusal, seen }: Recorded): string | undefined {
-  const difference = scope(() => compareRecorded(execute(program), { program, refusal, seen }));
+  const ours = scope(() => execute(program));
+  const difference = compareRecorded(ours, { program, refusal, seen });
   if (difference === undefined) return undefined;
+  const found = { program, difference, ours, torchs: { refusal, seen }, backend: backendName() };
+  if (OF_THE_BACKEND.has(explain(found) ?? '')) return undefined;
   const { ts } = printProgram(program, { refusal, seen: {} });
   const { path, ours, torchs } = difference;
   return `${program.seed}\n${ts}\n${path}: ${ours.slice(0, 200)}; PyTorch: ${torchs.slice(0, 200)}`;
