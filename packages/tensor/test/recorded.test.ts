@@ -20,8 +20,8 @@ function complaint({ program, refusal, seen }: Recorded): string | undefined {
   const found = { program, difference, ours, torchs: { refusal, seen }, backend: backendName() };
   if (OF_THE_BACKEND.has(explain(found) ?? '')) return undefined;
   const { ts } = printProgram(program, { refusal, seen: {} });
-  const { path, ours, torchs } = difference;
-  return `${program.seed}\n${ts}\n${path}: ${ours.slice(0, 200)}; PyTorch: ${torchs.slice(0, 200)}`;
+  const { path, torchs } = difference;
+  return `${program.seed}\n${ts}\n${path}: ${difference.ours.slice(0, 200)}; PyTorch: ${torchs.slice(0, 200)}`;
 }
 
 describe('programs recorded with their answers', () => {
