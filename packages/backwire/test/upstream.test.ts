@@ -154,11 +154,14 @@ describe('faults on purpose', () => {
       async () => {
         const [a, b] = [ones([3, 3], { requiresGrad }), zeros([3, 3], { requiresGrad })];
         const known = (): unknown[] => agents.map((agent) => agent.debugInfo()['num_autograd_contexts']);
+        let left = 0n;
         await distAutograd.context(async (id) => {
+          left = id;
           for (const to of [1, 2, 3]) await rpcSync(to, sum2, [a, b]);
           expect(known()).toEqual([1, 1, 1, 1]);
           if (requiresGrad) await distAutograd.backward(id, [(await rpcSync(1, add, [a, b])).sum()]);
         });
+        expect(() => distAutograd.getGradients(left)).toThrow(`Could not find autograd context with id: ${left}`);
         await expect.poll(known).toEqual([0, 0, 0, 0]);
         expect(count()).toBeGreaterThanOrEqual(3);
       },

@@ -8,7 +8,7 @@ import { backward, context, getGradients } from '../src/index.ts';
 /** A gradient's values; undefined for none. */
 export const shown = (t: Tensor | null | undefined): unknown => t?.toDense().toArray();
 
-/** One way of running an operation or a function: here, or on another worker. */
+/** One way of running an operation or a function: here, or on other workers. */
 export type Run = <F extends AnyFn>(fn: F, ...args: Parameters<F>) => Promise<Awaited<ReturnType<F>>>;
 const here: Run = async (fn, ...args) => (await fn(...args)) as never;
 /** Both, of functions that their types say nothing of. */
@@ -18,8 +18,17 @@ export const callsTo =
   (to: string): Run =>
   (fn, ...args) =>
     sync(to, fn, args);
-export const WAYS: readonly Run[] = [callsTo('w1'), (fn, ...args) => makes('w1', fn, args).toHere()];
-export const toSelf = callsTo('w0');
+const makesAt =
+  (to: string): Run =>
+  (fn, ...args) =>
+    makes(to, fn, args).toHere();
+/** The other three of four workers in turn, one for each step of a program, as PyTorch's tests go through them. */
+function inTurn(way: (to: string) => Run): Run {
+  let turn = 0;
+  return (fn, ...args) => way(`w${(turn++ % 3) + 1}`)(fn, ...args);
+}
+export const WAYS: readonly Run[] = [inTurn(callsTo), inTurn(makesAt)];
+export const WAYS_TO_SELF: readonly Run[] = [callsTo('w0'), makesAt('w0')];
 
 /** `.grad` of the leaves after `program` ran here, which are taken away again. */
 async function gradients(

@@ -4,10 +4,12 @@ import { createAgent, getWorkerInfo, rpcAsync, rpcFunction, rpcSync } from '@bac
 import { remote, rrefs, type RRef } from '@backwire/rref';
 import {
   add,
+  bmm,
   cos,
   customFunction,
   deviceMemory,
   div,
+  matmul,
   mul,
   nn,
   ones,
@@ -23,7 +25,7 @@ import {
 } from '@backwire/tensor';
 import { backward, context, distAutograd, getGradients } from '../src/index.ts';
 import { useAgents } from './agents.ts';
-import { local, sameAsLocal, shown, toSelf, WAYS, type Run } from './local.ts';
+import { local, sameAsLocal, shown, WAYS, WAYS_TO_SELF } from './local.ts';
 
 const { at } = useAgents('upstream', 4);
 
@@ -74,7 +76,7 @@ describe.each([
   it('of an addition on this worker, by a call to itself', () =>
     at(0, () => {
       const [a, b] = [build(), build()];
-      return sameAsLocal([a, b], async (run) => [(await run(add, a, b)).sum()], [toSelf]);
+      return sameAsLocal([a, b], async (run) => [(await run(add, a, b)).sum()], WAYS_TO_SELF);
     }));
 
   it('of a function', () =>
@@ -111,7 +113,10 @@ describe.each([
       for (const run of WAYS)
         await context(async (id) => {
           const [a, b] = [build(true), build(false)];
-          await backward(id, [(await run(mixed, a, b)).sum()]);
+          const out = await run(mixed, a, b);
+          const product = a.mul(b);
+          expect([out.layout, out.dtype, shown(out)]).toEqual([product.layout, product.dtype, shown(product)]);
+          await backward(id, [out.sum()]);
           const grads = getGradients(id);
           expect([grads.get(b), grads.size]).toEqual([undefined, 1]);
           expect(shown(grads.get(a))).toEqual(shown(b));
@@ -163,19 +168,20 @@ describe.each([
     ),
   );
 
-  it('over many round trips, of five leaves', () =>
+  it('over many round trips to three workers in turn, of five tensors of which two require none', () =>
     at(0, () => {
-      const leaves = Array.from({ length: 5 }, () => build());
+      const leaves = [true, false, true, false, true].map((requiresGrad) => build(requiresGrad));
       const [a, b, c, d, e] = leaves as [Tensor, Tensor, Tensor, Tensor, Tensor];
       return sameAsLocal(leaves, async (run) => {
         let value = await run(add, a, b);
         value = await run(mul, c, value);
-        const [left, right] =
-          kind === 'dense' // there is no stack of sparse tensors
-            ? [await stackBy(run, d, value), await stackBy(run, e, value)]
-            : [await run(add, d, value), await run(add, e, value)];
-        value = await run(mul, left, right);
-        return [(await run(mul, value, value)).sum()];
+        if (kind === 'sparse') {
+          // There is no stack of sparse tensors.
+          value = await run(mul, await run(add, d, value), await run(add, e, value));
+          return [(await run(mul, value, value)).sum()];
+        }
+        value = await run(bmm, await run(stack, [d, value]), await run(stack, [e, value]));
+        return [(await run(matmul, value, value)).sum()];
       });
     }));
 
@@ -249,9 +255,6 @@ const allGradients = rpcFunction('upstream/all-gradients', async (id: bigint, he
   const leafHere = await held.localValue();
   return [...getGradients(id)].map(([t, grad]) => (t === leafHere ? shown(grad) : 'of something else'));
 });
-
-const stackTwo = rpcFunction('upstream/stack', (a: Tensor, b: Tensor) => stack([a, b])) as unknown as typeof add;
-const stackBy = (run: Run, a: Tensor, b: Tensor): Promise<Tensor> => run(stackTwo, a, b);
 
 /** What trainers told the server: their contexts, by rank. */
 const done = new Map<number, bigint>();

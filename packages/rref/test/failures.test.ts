@@ -1,6 +1,6 @@
 /** Creations and uses that fail, time out, are cancelled or never sent; what is said, and that nothing is left. */
 import { getWorkerInfo, rpcClass, RpcError, rpcFunction, rpcInfo, rpcSync, type RpcAgent } from '@backwire/rpc';
-import { add, ones, rpcName, tensor, type Tensor } from '@backwire/tensor';
+import { add, nn, ones, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import { agent, counters, eventually, isEmpty, withGroup } from './group.ts';
 import { createRRef, remote, rrefs, type RRef } from '../src/index.ts';
@@ -431,7 +431,12 @@ describe('misuse', () => {
     }));
 
   it('an RRef without an agent', () => {
-    expect(() => createRRef(1)).toThrow('Current RPC agent is not set!');
+    const values = [1, ...new nn.Linear(3, 4).parameters()];
+    expect(values).toHaveLength(3);
+    for (const value of values)
+      expect(() => createRRef(value)).toThrow(
+        'Current RPC agent is not set! Did you initialize the RPC framework (e.g. by calling `rpc.init_rpc`)?',
+      );
     expect(() => remote('w1', identity, [1])).toThrow('RPC has not been initialized');
   });
 

@@ -10,7 +10,9 @@ import { remote } from '../src/index.ts';
 const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 1));
 
 const sumOf = rpcFunction('upstream-remote/sum-of', (x: Tensor, y: Tensor) => x.add(y));
-const sumOfThree = rpcFunction('upstream-remote/sum-of-three', (a: Tensor, b: Tensor, c: Tensor) => a.add(b).add(c));
+const sumOfThree = rpcFunction('upstream-remote/sum-of-three', ({ a, b, c }: { a: Tensor; b: Tensor; c: Tensor }) =>
+  a.add(b).add(c),
+);
 const raise = rpcFunction('upstream-remote/raise', (): Promise<number> => {
   throw new RangeError('before anything was awaited');
 });
@@ -174,14 +176,11 @@ describe.each([
         expect(shown(await rref.toHere())).toEqual(shown(make(n + 1).add(make(n + 1))));
     }));
 
-  it('so do ten remote calls of a function', () =>
+  it('so do ten remote calls of a function, which takes its tensors by name', () =>
     withGroup(2, async () => {
-      const args = (n: number): [Tensor, Tensor, Tensor] => [make(n + 1), make(n + 1), make(n + 1)];
-      const rrefs = Array.from({ length: 10 }, (_, n) => remote('w1', sumOfThree, args(n)));
-      for (const [n, rref] of rrefs.entries()) {
-        const [a, b, c] = args(n);
-        expect(shown(await rref.toHere())).toEqual(shown(a.add(b).add(c)));
-      }
+      const named = (n: number) => ({ a: make(n + 1), b: make(n + 1), c: make(n + 1) });
+      const rrefs = Array.from({ length: 10 }, (_, n) => remote('w1', sumOfThree, [named(n)]));
+      for (const [n, rref] of rrefs.entries()) expect(shown(await rref.toHere())).toEqual(shown(sumOfThree(named(n))));
     }));
 });
 
