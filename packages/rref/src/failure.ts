@@ -1,5 +1,5 @@
-/** @file Between errors and the failures that control messages carry. */
-import { RpcError, type WorkerInfo } from '@backwire/rpc';
+/** @file What creations failed with: in PyTorch's words where they were cut off, and as the failures that control messages carry. */
+import { RpcError, rpcInfo, type WorkerInfo } from '@backwire/rpc';
 import { isRpcErrorCode } from '@backwire/rpc/internal';
 import type { Failure } from './protocol/messages.ts';
 
@@ -12,4 +12,23 @@ export function errorOf(failure: Failure, peer: WorkerInfo): RpcError {
 export function failureOf(error: unknown): Failure {
   const { code, message } = RpcError.from(error);
   return { code, text: message };
+}
+
+/** What PyTorch says, and programs match on. */
+const TIMED_OUT =
+  'RRef creation via rpc.remote() timed out, and it is possible that the RRef on the owner node does not exist.';
+
+const CANCELLED =
+  'RRef creation via rpc.remote() was cancelled, and it is possible that the RRef on the owner node does not exist.';
+
+export function creationTimedOut(cause: RpcError, owner: WorkerInfo): RpcError {
+  return new RpcError(cause.code, TIMED_OUT, { executed: cause.executed, peer: owner, cause });
+}
+
+/** A creation that its caller's time or signal ended, said as such; undefined for another failure. */
+export function creationCutOff(error: unknown, owner: WorkerInfo): RpcError | undefined {
+  const info = rpcInfo(error);
+  if (info?.code === 'deadline-exceeded') return creationTimedOut(info, owner);
+  if (info?.code !== 'cancelled') return undefined;
+  return new RpcError(info.code, CANCELLED, { executed: info.executed, peer: owner, cause: error });
 }

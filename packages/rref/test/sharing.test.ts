@@ -1,5 +1,5 @@
 /** Making RRefs, sharing them in all ways, and what everybody sees of them. */
-import { rpcAsync, rpcFunction, rpcSync, currentAgent, type RpcAgent } from '@backwire/rpc';
+import { callContext, currentAgent, rpcAsync, rpcFunction, rpcInfo, rpcSync, type RpcAgent } from '@backwire/rpc';
 import { add, ones, type Tensor, tensor } from '@backwire/tensor';
 import { registerValueType } from '@backwire/wire';
 import { describe, expect, it } from 'vitest';
@@ -141,6 +141,39 @@ describe('what a handle says', () => {
     withGroup(3, async () => {
       const slow = remote('w1', later, [9, 60]);
       expect(await rpcSync('w2', fetch, [slow])).toBe(9);
+    }));
+});
+
+const CUT_OFF =
+  'RRef creation via rpc.remote() timed out, and it is possible that the RRef on the owner node does not exist.';
+/** Ends only with the call that it is. */
+const untilCutOff = rpcFunction('sharing/until-cut-off', () => {
+  const { signal } = callContext();
+  return new Promise<number>((_, reject) => {
+    signal.addEventListener('abort', () => reject(signal.reason as Error));
+  });
+});
+
+describe.each([
+  ['a time limit', 'deadline-exceeded', CUT_OFF],
+  ['a signal', 'cancelled', CUT_OFF.replace('timed out', 'was cancelled')],
+] as const)('a creation that %s ends where it runs', (way, code, words) => {
+  it('says so to others who have the RRef, and not that their time is over', () =>
+    withGroup(3, async (agents) => {
+      const controller = new AbortController();
+      const rref = remote(
+        'w1',
+        untilCutOff,
+        [],
+        way === 'a signal' ? { signal: controller.signal } : { timeoutMs: 100 },
+      );
+      const there = rpcSync('w2', fetch, [rref]);
+      await eventually(() => counters(agent(agents, 1))['num_forks'] === 2, 'w2 has a fork');
+      controller.abort();
+      const error: unknown = await there.catch((thrown: unknown) => thrown);
+      expect(rpcInfo(error)?.code).toBe(code);
+      expect((error as Error).message).toContain(words);
+      await expect(rref.toHere()).rejects.toThrow(words);
     }));
 });
 

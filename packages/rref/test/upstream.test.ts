@@ -286,12 +286,12 @@ describe.each(['w1', 'w0'])('proxies of a value on %s', (to) => {
       const rref = remote(to, myFunction, [ones([2, 2]), 1, 3]);
       const untyped = rref as unknown as RRef<{ nonExist(): void }>;
       const none = "type object 'Tensor' has no attribute 'nonExist'";
-      for (const asked of [
-        untyped.rpcSync().nonExist(),
-        untyped.rpcAsync().nonExist(),
-        untyped.remote().nonExist().toHere(),
+      for (const ask of [
+        () => untyped.rpcSync().nonExist(),
+        () => untyped.rpcAsync().nonExist(),
+        () => untyped.remote().nonExist().toHere(),
       ]) {
-        const error: unknown = await asked.catch((thrown: unknown) => thrown);
+        const error: unknown = await ask().catch((thrown: unknown) => thrown);
         expect(error).toBeInstanceOf(TypeError);
         expect((error as Error).message).toContain(none);
       }

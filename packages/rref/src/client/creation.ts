@@ -4,7 +4,7 @@ import { checkTimeoutMs, type ExtensionHost, type RpcMessage } from '@backwire/r
 import type { Named } from '@backwire/tensor';
 import type { Message } from '@backwire/wire';
 import { MessageType, type HeaderEntry } from '@backwire/wire/internal';
-import { failureOf } from '../failure.ts';
+import { creationCutOff, creationTimedOut, failureOf } from '../failure.ts';
 import type { MemberDirectory } from '../members.ts';
 import { encodeCarried } from '../messages/entry-codec.ts';
 import type { Target } from '../messages/handle-transfer.ts';
@@ -42,13 +42,6 @@ interface Request {
   readonly what: Creation;
   readonly options: CallOptions;
 }
-
-/** What PyTorch says, and programs match on. */
-const TIMED_OUT =
-  'RRef creation via rpc.remote() timed out, and it is possible that the RRef on the owner node does not exist.';
-
-const CANCELLED =
-  'RRef creation via rpc.remote() was cancelled, and it is possible that the RRef on the owner node does not exist.';
 
 /** Calls `fn` on `to` and gives the RRef of its result. What cannot travel, a malformed time limit and an idempotency key are thrown here; every other failure shows when it is used. */
 export function createRemote(
@@ -178,10 +171,7 @@ function ofFunction(error: unknown): boolean {
 /** What a use of the RRef will say. A creation of which nothing is known says what PyTorch says. */
 function describe(error: unknown, to: WorkerInfo): unknown {
   const info = rpcInfo(error);
-  if (info === undefined) return error;
   // What this worker made fail on purpose is about nobody.
-  const intentional = info.code === 'unavailable' && info.peer === undefined;
-  if (info.code !== 'deadline-exceeded' && info.code !== 'cancelled' && !intentional) return error;
-  const text = info.code === 'cancelled' ? CANCELLED : TIMED_OUT;
-  return new RpcError(info.code, text, { executed: info.executed, peer: to, cause: error });
+  const intentional = info?.code === 'unavailable' && info.peer === undefined;
+  return intentional ? creationTimedOut(info, to) : (creationCutOff(error, to) ?? error);
 }

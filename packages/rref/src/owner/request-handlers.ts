@@ -3,6 +3,7 @@ import { callContext, RpcError, type Incoming, type WorkerInfo } from '@backwire
 import type { ExtensionHost, RpcMessage } from '@backwire/rpc/internal';
 import { MessageType } from '@backwire/wire/internal';
 import { readWrappedPayload, type Message } from '@backwire/wire';
+import { creationCutOff } from '../failure.ts';
 import type { MemberDirectory } from '../members.ts';
 import { decodeBackward, decodeCreation, decodeFetch } from '../messages/request-codec.ts';
 import type { GlobalId } from '../protocol/ids.ts';
@@ -56,7 +57,9 @@ async function serveCreation(owner: OwnerHost, { from, message }: Incoming, inne
     }
     owned.resolve(value);
   } catch (error) {
-    owned.reject(error);
+    // Whoever fetches the value did not set that time limit.
+    const cutOff = error === callContext().signal.reason ? creationCutOff(error, owner.host.self) : undefined;
+    owned.reject(cutOff ?? error);
     throw error;
   } finally {
     owners.settle(entry);
