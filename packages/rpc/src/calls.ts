@@ -15,6 +15,7 @@ import {
   checkTimeoutMs,
   DEFAULT_HIGH_WATER_ITEMS,
   refuseUnknown,
+  show,
   STREAM_OPTIONS,
   type CallOptions,
   type Rest,
@@ -116,6 +117,10 @@ export function rpcStream<A extends unknown[], I>(
  * still seen to, so that none becomes an unhandled rejection. Where `fn` itself throws, its calls are waited for and its error is thrown.
  */
 export async function waitAll<T>(fn: () => T | Promise<T>): Promise<T> {
+  if (typeof fn !== 'function')
+    throw new TypeError(
+      `waitAll(fn) takes a function that makes the calls, got ${show(fn)}; promises go to Promise.all`,
+    );
   const pending = new WaitAll();
   return pending.run(() => runWith({ waitAll: pending }, fn));
 }

@@ -31,6 +31,16 @@ describe('a device map', () => {
   });
 
   it.each([
+    [null, 'null'],
+    [5, '5'],
+    ['gpu:0', "'gpu:0'"],
+    [['gpu:0'], 'a list'],
+  ])('that is none is refused, by the name of the peer: %j', (map, got) => {
+    const words = `deviceMaps: 'ps' has an object of devices by device, got ${got}`;
+    expect(() => new DeviceMaps({ ps: map as never })).toThrow(words);
+  });
+
+  it.each([
     [null],
     ['gpu:0'],
     [{ 'gpu:0': 5 }],

@@ -326,8 +326,28 @@ describe('the names', () => {
     [{ failFirst: { constructor: 1 } as never }, "no message type is named 'constructor'"],
     [{ failFirst: { PYTHON_CALL: 1.5 } }, 'PYTHON_CALL is a whole number from 0, got 1.5'],
     [{ failFirst: { PYTHON_CALL: -1 } }, 'PYTHON_CALL is a whole number from 0, got -1'],
-    [{ delayMs: { PYTHON_CALL: Infinity } }, 'PYTHON_CALL is a number from 0, got Infinity'],
-    [{ delayMs: { PYTHON_CALL: '5' } as never }, 'PYTHON_CALL is a number from 0, got 5'],
+    [
+      { delayMs: { PYTHON_CALL: Infinity } },
+      'PYTHON_CALL is a number of milliseconds from 0 to 2147483647, got Infinity',
+    ],
+    [
+      { delayMs: { PYTHON_CALL: 2 ** 31 } },
+      'PYTHON_CALL is a number of milliseconds from 0 to 2147483647, got 2147483648',
+    ],
+    [{ delayMs: { PYTHON_CALL: NaN } }, 'PYTHON_CALL is a number of milliseconds from 0 to 2147483647, got NaN'],
+    [
+      { delayMs: { PYTHON_CALL: '5' } as never },
+      "PYTHON_CALL is a number of milliseconds from 0 to 2147483647, got '5'",
+    ],
+    [{ failFirst: 5 as never }, 'faults: failFirst is an object with a whole number from 0 by type of message, got 5'],
+    [
+      { failFirst: null as never },
+      'faults: failFirst is an object with a whole number from 0 by type of message, got null',
+    ],
+    [
+      { delayMs: ['PYTHON_CALL'] as never },
+      'faults: delayMs is an object with a number of milliseconds from 0 to 2147483647 by type of message, got a list',
+    ],
   ])('that are none, or of no use, are refused: %j', async (faults, words) => {
     await expect(start(0, faults)).rejects.toThrow(words);
   });

@@ -98,6 +98,14 @@ describe('waitAll', () => {
       await startsAnew();
     }));
 
+  it.each([[undefined], [5], [[]], [null]])('takes a function, and says so of %j', (given) =>
+    onFirst(async () => {
+      const error = await failure(waitAll(given as never));
+      expect(error).toBeInstanceOf(TypeError);
+      expect((error as Error).message).toContain('waitAll(fn) takes a function that makes the calls, got');
+    }),
+  );
+
   it.each<[string, () => unknown]>([
     ['nothing else fails', () => undefined],
     ['one of them fails', () => void rpcAsync('w1', fail, ['of a call'])],

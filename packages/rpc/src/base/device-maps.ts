@@ -3,6 +3,7 @@ import type { Device } from '@backwire/tensor';
 import { isDeviceName } from '@backwire/tensor/internal';
 import { MAX_DEVICE_MAP } from '@backwire/wire/internal';
 import { RpcError } from './errors.ts';
+import { show } from './options.ts';
 
 type Maps = Readonly<Record<string, Readonly<Record<string, string>>>>;
 
@@ -22,6 +23,8 @@ export class DeviceMaps {
   constructor(given: Maps = {}) {
     this.given = Object.keys(given).length === 0 ? undefined : given;
     for (const [peer, map] of Object.entries(given)) {
+      if (typeof map !== 'object' || (map as unknown) === null || Array.isArray(map))
+        throw new TypeError(`deviceMaps: '${peer}' has an object of devices by device, got ${show(map)}`);
       const used = new Map<string, string>();
       for (const [from, to] of Object.entries(map)) {
         if (!isDeviceName(from) || !isDeviceName(to)) {

@@ -3,7 +3,8 @@ import { runAtRoot } from '@backwire/tensor/internal';
 import { makeRpcError } from '@backwire/wire';
 import { MessageType, messageTypeName, messageTypeOf, type MessageTypeName } from '@backwire/wire/internal';
 import { RpcError, type Executed } from '../base/errors.ts';
-import type { FaultInjection, Logger } from '../base/options.ts';
+import { show, type FaultInjection, type Logger } from '../base/options.ts';
+import { MAX_TIMER_MS } from '../base/platform.ts';
 import { system } from '../base/system-error.ts';
 
 /** What agents never send as a message of its own, so that a fault of it could never come about. */
@@ -48,8 +49,8 @@ export class FaultInjector {
   /** @throws RpcError 'invalid-argument' for a name that is no message type, or one that is never sent. */
   constructor(faults: FaultInjection = {}, logger?: Pick<Logger, 'debug'>) {
     this.logger = logger;
-    fill(this.failures, faults.failFirst, Number.isInteger, 'a whole number');
-    fill(this.delays, faults.delayMs, Number.isFinite, 'a number');
+    fill(this.failures, faults, 'failFirst', Number.isInteger, 'a whole number from 0');
+    fill(this.delays, faults, 'delayMs', isDelay, `a number of milliseconds from 0 to ${MAX_TIMER_MS}`);
     this.active = this.failures.size > 0 || this.delays.size > 0;
   }
 
@@ -156,20 +157,29 @@ export class FaultInjector {
   }
 }
 
+/** Timers know no longer ones. */
+function isDelay(value: unknown): boolean {
+  return typeof value === 'number' && value <= MAX_TIMER_MS;
+}
+
 function fill(
   table: Map<number, number>,
-  given: Partial<Record<string, number>> | undefined,
+  faults: FaultInjection,
+  way: 'failFirst' | 'delayMs',
   fits: (value: unknown) => boolean,
   what: string,
 ): void {
-  for (const [name, value] of Object.entries(given ?? {})) {
+  const given: unknown = faults[way];
+  if (given === undefined) return;
+  if (typeof given !== 'object' || given === null || Array.isArray(given))
+    throw new TypeError(`faults: ${way} is an object with ${what} by type of message, got ${show(given)}`);
+  for (const [name, value] of Object.entries(given) as [string, unknown][]) {
     const type = messageTypeOf(name);
-    if (type === undefined) throw new RpcError('invalid-argument', `no message type is named '${name}'`);
+    if (type === undefined) throw new RpcError('invalid-argument', `faults: no message type is named '${name}'`);
     const why = UNSENT.get(name as MessageTypeName);
     if (why !== undefined)
       throw new RpcError('invalid-argument', `faults: no agent sends a message of type ${name}: ${why}`);
-    if (!fits(value) || (value as number) < 0)
-      throw new RangeError(`faults: ${name} is ${what} from 0, got ${String(value)}`);
+    if (!fits(value) || (value as number) < 0) throw new RangeError(`faults: ${name} is ${what}, got ${show(value)}`);
     table.set(type, value as number);
   }
 }

@@ -461,6 +461,15 @@ describe('sparse tensors in parts', () => {
     expect([none.isCoalesced, none.values().shape]).toEqual([true, [0]]);
   });
 
+  it('that are none are refused in words', () => {
+    for (const given of [null, undefined, 5, [], tensor([1])])
+      expect(() => sparseTensorToRpcFormat(given as never)).toThrow('sparseTensorToRpcFormat needs a sparse tensor');
+    for (const given of [null, 5, [], [indices], [indices, tensor([1, 3, 5])], [indices, tensor([1, 3, 5]), 4]])
+      expect(() => sparseRpcFormatToTensor(given as never)).toThrow(
+        'sparseRpcFormatToTensor takes [indices, values, shape]: two tensors and a list of sizes',
+      );
+  });
+
   it('carry gradients to the values on both ways', () => {
     const values = tensor([1, 3, 5], { requiresGrad: true });
     const [rows, sent, shape] = sparseTensorToRpcFormat(sparseCooTensor(indices, values, [4]));

@@ -1,5 +1,5 @@
 /** @file Sparse tensors as three plain parts, for functions that take or give them apart themselves. */
-import { type Tensor, sparseCooTensor } from '@backwire/tensor';
+import { sparseCooTensor, Tensor } from '@backwire/tensor';
 
 /**
  * `[indices, values, shape]` of a sparse tensor: indices int64 [sparse dimensions, nonzeros], values [nonzeros, …dense dimensions].
@@ -8,7 +8,8 @@ import { type Tensor, sparseCooTensor } from '@backwire/tensor';
  * @throws TypeError for a tensor that is not sparse.
  */
 export function sparseTensorToRpcFormat(t: Tensor): [Tensor, Tensor, readonly number[]] {
-  if (t.layout !== 'sparse_coo') throw new TypeError('sparseTensorToRpcFormat needs a sparse tensor');
+  if ((t as Tensor | null | undefined)?.layout !== 'sparse_coo')
+    throw new TypeError('sparseTensorToRpcFormat needs a sparse tensor');
   const tidy = t.coalesce();
   try {
     return [tidy.indices(), tidy.values(), tidy.shape];
@@ -22,6 +23,8 @@ export function sparseTensorToRpcFormat(t: Tensor): [Tensor, Tensor, readonly nu
  * @throws when the parts do not fit each other.
  */
 export function sparseRpcFormatToTensor(parts: readonly [Tensor, Tensor, readonly number[]]): Tensor {
+  if (!Array.isArray(parts) || !(parts[0] instanceof Tensor && parts[1] instanceof Tensor && Array.isArray(parts[2])))
+    throw new TypeError('sparseRpcFormatToTensor takes [indices, values, shape]: two tensors and a list of sizes');
   const [indices, values, shape] = parts;
   const raw = sparseCooTensor(indices, values, shape);
   try {
