@@ -2,6 +2,7 @@
 import { type Tensor } from '@backwire/tensor';
 import { COMMAND_TYPES, type Command, type KnownCommand } from './commands.ts';
 import { type CommandBody } from './command-body.ts';
+import { invalidArgument } from './command-ids.ts';
 import { contents } from './command-contents.ts';
 import { decodeError } from '../errors.ts';
 import { type Message } from './message.ts';
@@ -70,6 +71,9 @@ export function decodeResponseValue(message: Message): unknown {
 }
 
 function toMessage(command: Command, depth: number): Message {
+  const given: unknown = command;
+  if (typeof given !== 'object' || given === null)
+    throw invalidArgument(`a command is an object with its kind and fields, got ${String(given)}`);
   const { kind } = command;
   if (!Object.hasOwn(COMMAND_TYPES, kind)) throw new TypeError(`no command is of kind '${kind}'`);
   if (depth > MAX_WRAPS) throw new TypeError('commands are wrapped too deeply');

@@ -4,7 +4,7 @@ import { ByteReader } from '../bytes/byte-reader.ts';
 import { ByteWriter } from '../bytes/byte-writer.ts';
 import { AUTOGRAD_CONTENTS } from './autograd-contents.ts';
 import { type CommandBody, type Of } from './command-body.ts';
-import { fromId, given, joinId, toContext, toId } from './command-ids.ts';
+import { fromId, given, invalidArgument, joinId, toContext, toId } from './command-ids.ts';
 import { type GlobalId, type KnownCommand, type WireException, type WireProfilerEvent } from './commands.ts';
 import { CONTROL_CONTENTS } from './control-contents.ts';
 import { decodeError } from '../errors.ts';
@@ -144,12 +144,15 @@ function readValue(bytes: Uint8Array, tensors: readonly Tensor[]): unknown {
 
 /** A protobuf `Call`, written here because its arguments are a `Value` that needs the tensors. */
 function callBytes(command: { function: string; args: readonly unknown[] }, tensors: Tensor[]): Uint8Array {
+  const { function: name, args } = command as { function: unknown; args: unknown };
+  if (typeof name !== 'string') throw invalidArgument(`function is the name of a definition, got ${String(name)}`);
+  if (!Array.isArray(args)) throw invalidArgument(`args is a list, got ${String(args)}`);
   const out = new ByteWriter();
   out.u8((1 << 3) | 2);
-  out.string(command.function);
+  out.string(name);
   out.u8((2 << 3) | 2);
   const mark = out.beginLength();
-  codec.write(out, command.args, tensors, undefined);
+  codec.write(out, args, tensors, undefined);
   out.endLength(mark);
   return out.finish();
 }

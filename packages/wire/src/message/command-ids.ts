@@ -11,10 +11,13 @@ const LOW_48 = (1n << LOCAL_BITS) - 1n;
 export function toId({ createdOn, localId, incarnation = 0 }: GlobalId): commonProto.Id {
   const local = Number(localId);
   if (!isCount(createdOn, 0xffff) || !isCount(incarnation, 0xffff_ffff) || !isCount(local, Number.MAX_SAFE_INTEGER))
-    throw new TypeError(
-      `invalid-argument: createdOn ${createdOn}, localId ${localId}, incarnation ${incarnation} are no id`,
-    );
+    throw invalidArgument(`createdOn ${createdOn}, localId ${localId}, incarnation ${incarnation} are no id`);
   return { worker: createdOn, incarnation, local };
+}
+
+/** A field of a command that is not what its type says: what was given, and the code behind, as in errors of agents. */
+export function invalidArgument(what: string): TypeError {
+  return Object.assign(new TypeError(`${what} [invalid-argument]`), { code: 'invalid-argument' });
 }
 
 export function fromId(id: commonProto.Id | undefined): GlobalId {
@@ -37,6 +40,7 @@ export function joinId(worker: number, local: number): bigint {
 }
 
 export function toContext(contextId: bigint, incarnation = 0): ContextRef {
+  if (typeof contextId !== 'bigint') throw invalidArgument(`contextId is a bigint, got ${String(contextId)}`);
   return { worker: workerOf(contextId), incarnation, local: localOf(contextId) };
 }
 

@@ -1,6 +1,7 @@
 import { type Tensor, tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import {
+  type Command,
   type KnownCommand,
   TaggedValue,
   decodeValue,
@@ -217,9 +218,27 @@ describe('commands', () => {
     { createdOn: 1, localId: 1n, incarnation: 0.5 },
   ])('refuse ids that are none: %o', (id) => {
     for (const kind of ['python-rref-fetch-call', 'rref-backward-req', 'rref-child-accept'])
-      expect(() =>
-        serializeRequest({ kind, rrefId: id, forkId: id, fromWorkerId: 0, contextId, retainGraph: false }),
-      ).toThrow(/^invalid-argument: .* are no id$/);
+      expect(refusal({ kind, rrefId: id, forkId: id, fromWorkerId: 0, contextId, retainGraph: false })).toEqual([
+        'invalid-argument',
+        expect.stringMatching(/^createdOn .* are no id \[invalid-argument\]$/),
+      ]);
+  });
+
+  it.each([
+    [null, 'a command is an object with its kind and fields, got null'],
+    [5, 'a command is an object with its kind and fields, got 5'],
+    [{ kind: 'python-call', args: [] }, 'function is the name of a definition, got undefined'],
+    [{ kind: 'python-call', function: 5, args: [] }, 'function is the name of a definition, got 5'],
+    [{ kind: 'script-call', function: 'f' }, 'args is a list, got undefined'],
+    [{ kind: 'script-call', function: 'f', args: 5 }, 'args is a list, got 5'],
+    [{ kind: 'cleanup-autograd-context-req', contextId: 1.5 }, 'contextId is a bigint, got 1.5'],
+    [{ kind: 'cleanup-autograd-context-req' }, 'contextId is a bigint, got undefined'],
+    [
+      { kind: 'forward-autograd-req', ...wrap, wrapped: undefined },
+      'a command is an object with its kind and fields, got undefined',
+    ],
+  ])('refuse fields that are not what their types say: %o', (command, words) => {
+    expect(refusal(command)).toEqual(['invalid-argument', `${words} [invalid-argument]`]);
   });
 
   it('bound how deeply messages are wrapped', () => {
@@ -241,3 +260,12 @@ describe('commands', () => {
     );
   });
 });
+
+/** The code and the text with which a command is not written. */
+function refusal(command: unknown): unknown[] {
+  try {
+    return [serializeRequest(command as Command)];
+  } catch (error) {
+    return error instanceof TypeError ? [(error as { code?: string }).code, error.message] : ['another class', error];
+  }
+}
