@@ -21,7 +21,6 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 work=${1:-$here/node_modules/.tensorflow}
 tensorflow=2.21.0
 tfjs=4.22.0
-addon=$work/node_modules/@tensorflow/$package
 
 fail() {
   echo "setup:tensorflow: $*" >&2
@@ -36,6 +35,8 @@ done
 
 mkdir -p "$work"
 cd "$work"
+work=$(pwd)
+addon=$work/node_modules/@tensorflow/$package
 if [ ! -e "$addon/lib/napi-v8/tfjs_binding.node" ]; then
   echo "1/3 @tensorflow/$package $tfjs from npm, without its installer"
   echo '{"private":true}' >package.json
