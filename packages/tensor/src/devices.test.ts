@@ -6,6 +6,7 @@ import {
   devices,
   grad,
   mseLoss,
+  nn,
   ones,
   openHostDevice,
   optim,
@@ -48,6 +49,49 @@ describe('a device in host memory', () => {
     expect(there.to('cpu').device).toBe('cpu');
     expect(there.to('host:1').device).toBe('host:1');
     there.dispose();
+  });
+
+  it('takes whole modules, with integer buffers and gradients, which train there as here', () => {
+    const make = () => new nn.Sequential(new nn.Linear(3, 2), new nn.BatchNorm1d(2));
+    const [here, there] = [make(), make()];
+    there.loadStateDict(here.stateDict());
+    const all = (): Tensor[] => [...there.parameters(), ...there.buffers()];
+    const held = all();
+    const [x, y] = [randn([4, 3]), randn([4, 2])];
+    const lossOf = (module: typeof here, device: Device): Tensor => mseLoss(module.forward(x.to(device)), y.to(device));
+    for (const [module, device] of [[here, 'cpu'], [there, 'cpu']] as const) lossOf(module, device).backward(); // prettier-ignore
+    expect(there.to('host:0')).toBe(there);
+    expect(all().map(({ device }) => device)).toEqual(held.map(() => 'host:0'));
+    expect(all().every((t, i) => t === held[i])).toBe(true);
+    expect(there.parameters().map(({ grad: g, isLeaf, requiresGrad }) => [g?.device, isLeaf, requiresGrad])).toEqual(
+      there.parameters().map(() => ['host:0', true, true]),
+    );
+    for (const [module, device] of [
+      [here, 'cpu'],
+      [there, 'host:0'],
+    ] as const) {
+      const steps = new optim.Adam(module.parameters(), { lr: 0.1 });
+      for (let i = 0; i < 3; i++) {
+        steps.step();
+        steps.zeroGrad();
+        lossOf(module, device).backward();
+      }
+    }
+    expect(() => there.to('host:7')).toThrow("no device 'host:7' here");
+    there.to('cpu');
+    expect(all().map((t) => [t.device, t.toArray()])).toEqual(
+      [...here.parameters(), ...here.buffers()].map((t) => ['cpu', t.toArray()]),
+    );
+    expect(all().some(({ dtype }) => dtype === 'int64')).toBe(true);
+  });
+
+  it('gives back the memory of a module that left', () => {
+    const module = new nn.Linear(8, 4);
+    const before = deviceMemory('host:1');
+    module.to('host:1');
+    expect(deviceMemory('host:1') - before).toBe(4 * (8 * 4 + 4));
+    module.to('cpu');
+    expect(deviceMemory('host:1')).toBe(before);
   });
 
   it.each<DType>(['float32', 'float64', 'int64', 'int8', 'bool', 'bfloat16', 'complex64'])(

@@ -1,7 +1,8 @@
 /** @file Module: a tree of parameters and buffers with a mode and a state dict. */
 import { noGrad } from '../autograd/record.ts';
 import { keep } from '../scope.ts';
-import { isDifferentiable } from '../dtype.ts';
+import type { Device } from '../device.ts';
+import { isDifferentiable, isDType } from '../dtype.ts';
 import { Parameter, Tensor } from '../tensor.ts';
 import { kindOf } from '../given.ts';
 import { checkOptionNames } from '../option-names.ts';
@@ -190,14 +191,23 @@ export abstract class Module {
     return this;
   }
 
-  /** Converts parameters and buffers of floating dtypes, and their gradients, in place: whoever holds them sees the new ones. */
-  to(dtype: 'float16' | 'bfloat16' | 'float32' | 'float64' | 'complex64'): this {
+  /**
+   * Converts parameters and buffers of floating dtypes to another one, or moves all to a device, with their gradients, in place: whoever
+   * holds them sees the new ones. State of an optimizer stays where it is: move the module first.
+   */
+  to(target: 'float16' | 'bfloat16' | 'float32' | 'float64' | 'complex64' | Device): this {
+    const moves = !isDType(target);
+    const converted = (t: Tensor): Tensor => (moves ? t.to(target) : t.to(target));
     noGrad(() => {
       for (const t of new Set([...this.parameters(), ...this.buffers()])) {
-        if (!isDifferentiable(t.dtype) || t.dtype === dtype) continue;
+        if (moves ? t.device === target : t.dtype === target || !isDifferentiable(t.dtype)) continue;
         const { grad } = t;
-        t.become(t.detach().to(dtype));
-        if (grad !== null) t.grad = grad.to(dtype);
+        const plain = t.detach();
+        const moved = converted(plain);
+        t.become(moved);
+        plain.dispose();
+        moved.dispose();
+        if (grad !== null) t.grad = converted(grad);
       }
     });
     return this;
