@@ -405,6 +405,23 @@ describe('the receiver', () => {
 
 describe('device type converters', () => {
   afterEach(() => bufferPool.trim(0));
+  it('are for a type of device, and have both methods', () => {
+    const converter = {
+      prepareTensorForSending: () => ({ bytes: new Uint8Array(0), release: () => undefined }),
+      allocateTensorForReceiving: (nbytes: number) => new Uint8Array(nbytes),
+    };
+    for (const type of ['', 'cpu', 'gpu:0', 'GPU', 5, undefined])
+      expect(() => registerDeviceTypeConverter(type as never, converter)).toThrow(
+        'a converter is for a type of device',
+      );
+    for (const none of [null, undefined, {}, { ...converter, prepareTensorForSending: 1 }])
+      expect(() => registerDeviceTypeConverter('gpu', none as never)).toThrow('has a method prepareTensorForSending()');
+    const { prepareTensorForSending } = converter;
+    expect(() => registerDeviceTypeConverter('gpu', { prepareTensorForSending } as never)).toThrow(
+      'has a method allocateTensorForReceiving()',
+    );
+  });
+
   it('make the memory for tensors of their type of device', () => {
     const asked: [number, string][] = [];
     registerDeviceTypeConverter('gpu', {
