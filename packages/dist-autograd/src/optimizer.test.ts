@@ -367,9 +367,10 @@ describe('DistributedOptimizer', () => {
     }));
 
   it('is made by create() only, and so are remote modules', () => {
-    const [Loose, Module] = [DistributedOptimizer, RemoteModule] as unknown as (new (...given: unknown[]) => unknown)[];
-    expect(() => new (Loose as never)(optim.SGD, [], { lr: 1 })).toThrow('made by await DistributedOptimizer.create(');
-    expect(() => new (Module as never)('w1/cpu', optim.SGD, [])).toThrow('made by await RemoteModule.create(');
+    type Loose = new (...given: unknown[]) => unknown;
+    const [Optimizer, Module] = [DistributedOptimizer, RemoteModule] as unknown as [Loose, Loose];
+    expect(() => new Optimizer(optim.SGD, [], { lr: 1 })).toThrow('made by await DistributedOptimizer.create(');
+    expect(() => new Module('w1/cpu', optim.SGD, [])).toThrow('made by await RemoteModule.create(');
   });
 
   it('does not step while a pass is under way, and says to await it', () =>

@@ -256,7 +256,9 @@ describe('meeting', () => {
   it('refuses those who are not among the workers', async () => {
     cluster = await startCluster(2);
     const nobody = await failure(cluster.at(0).run(() => barrier({ workers: ['a', 'w0'] })));
-    expect((nobody as Error).message).toMatch(/could not find destination name a; the workers of the group are 'w0', 'w1'/);
+    expect((nobody as Error).message).toMatch(
+      /could not find destination name a; the workers of the group are 'w0', 'w1'/,
+    );
     const text = await failure(cluster.at(0).run(() => barrier({ workers: 'w0' as unknown as string[] })));
     expect((text as Error).message).toBe("workers of barrier() is a list of names, got 'w0'");
     const error = await failure(cluster.at(0).run(() => barrier({ workers: ['w1'] })));
