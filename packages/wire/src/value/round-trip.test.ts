@@ -213,7 +213,9 @@ describe('values', () => {
       'class Unregistered at $.x: register it with registerValueType',
     );
     expect(() => encodeValue(/x/)).toThrow('class RegExp');
-    expect(() => encodeValue(Promise.resolve())).toThrow('class Promise');
+    expect(() => encodeValue([Promise.resolve()])).toThrow(
+      'cannot send an instance of class Promise at $[0]: await it, and send what it resolves with',
+    );
     expect(() => encodeValue({ '\ud800': 1 })).toThrow('well-formed');
   });
 });

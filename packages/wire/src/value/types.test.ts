@@ -39,6 +39,18 @@ describe('registered types', () => {
     expect(() => registerValueType({ ...type, name: '' })).toThrow(TypeError);
   });
 
+  it('say what they take', () => {
+    class Mine {}
+    const wrong = (given: unknown) => expect(() => registerValueType(given as typeof type));
+    wrong(Mine).toThrow("registerValueType() takes { name: 'Point', match: Point, encode:");
+    wrong('Mine').toThrow("registerValueType() takes { name: 'Point', match: Point, encode:");
+    wrong({ name: 'Mine' }).toThrow("value type 'Mine' needs a class to match: { name: 'Point',");
+    const half = { name: 'Mine', match: Mine, encode: () => 1 };
+    wrong(half).toThrow("value type 'Mine' needs a function decode: { name: 'Point',");
+    wrong({ ...half, encode: 1 }).toThrow("value type 'Mine' needs a function encode");
+    expect(valueTypeNamed('Mine')).toBeUndefined();
+  });
+
   it('are one table for every copy of this package', async () => {
     const copy = (await import(/* @vite-ignore */ `./types.ts?copy=${1}`)) as {
       valueTypeNamed: typeof valueTypeNamed;

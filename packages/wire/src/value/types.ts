@@ -47,6 +47,8 @@ const KEY = Symbol.for('backwire.valueTypes');
 const holder = globalThis as { [KEY]?: Table };
 const table: Table = (holder[KEY] ??= { byName: new Map(), byPrototype: new Map() });
 
+const EXAMPLE = "{ name: 'Point', match: Point, encode: (point) => [point.x], decode: ([x]) => new Point(x) }";
+
 /**
  * Lets instances of `type.match`, and of its subclasses that are not registered themselves, travel by value in arguments and results.
  * The table is process-wide and append-only: a name means one class. Registering the same class again under its name does nothing.
@@ -60,8 +62,13 @@ export function registerValueType<T>(type: {
   encode(value: T): unknown;
   decode(plain: unknown): T;
 }): void {
-  if (typeof type.name !== 'string' || type.name === '') throw new TypeError('a value type needs a name');
-  if (typeof type.match !== 'function') throw new TypeError(`value type '${type.name}' needs a class to match`);
+  if (typeof type !== 'object' || type === null) throw new TypeError(`registerValueType() takes ${EXAMPLE}`);
+  if (typeof type.name !== 'string' || type.name === '') throw new TypeError(`a value type needs a name: ${EXAMPLE}`);
+  if (typeof type.match !== 'function')
+    throw new TypeError(`value type '${type.name}' needs a class to match: ${EXAMPLE}`);
+  for (const method of ['encode', 'decode'] as const)
+    if (typeof type[method] !== 'function')
+      throw new TypeError(`value type '${type.name}' needs a function ${method}: ${EXAMPLE}`);
   const entry = type as unknown as ValueType;
   const prototype = type.match.prototype as object;
   const sameName = table.byName.get(type.name);

@@ -172,6 +172,10 @@ export class ValueWriter {
     else if (!this.extended(value) && !this.custom(value)) {
       if (value instanceof Error) this.error(value);
       else if (isForeignPlain(prototype)) this.plain(value as Record<string, unknown>);
+      else if (typeof (value as { then?: unknown }).then === 'function')
+        throw new TypeError(
+          `cannot send an instance of ${className(value)}${this.place()}: await it, and send what it resolves with`,
+        );
       else
         throw new TypeError(
           `cannot send an instance of ${className(value)}${this.place()}: register it with registerValueType`,
