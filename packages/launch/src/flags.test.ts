@@ -1,6 +1,6 @@
 /** @file Flags in all their spellings, and what is wrong with wrong ones. */
 import { describe, expect, it } from 'vitest';
-import { FLAGS, parseFlags } from './flags.ts';
+import { FLAGS, parseFlags, strayFlag } from './flags.ts';
 import { launchOptions } from './run-command.ts';
 
 const parse = (argv: readonly string[], env: NodeJS.ProcessEnv = {}) => parseFlags(argv, env);
@@ -34,6 +34,14 @@ describe('parseFlags', () => {
     const { program, args } = parse(['--standalone', 'p.ts', '--nnodes', '3', '--', '-x', '--standalone']);
     expect(program).toBe('p.ts');
     expect(args).toEqual(['--nnodes', '3', '--', '-x', '--standalone']);
+  });
+
+  it('finds a flag of its own that stands after the program', () => {
+    expect(strayFlag(['x', '--nproc_per_node=2', '--nnodes', '3'])).toBe('--nproc_per_node=2');
+    expect(strayFlag(['--rdzv-id', 'a'])).toBe('--rdzv-id');
+    // A program may have these itself, or says that it has.
+    for (const args of [[], ['--role', 'a'], ['nnodes'], ['--', '--nnodes', '3'], ['--nnodes-of', '3']])
+      expect(strayFlag(args), args.join(' ')).toBeUndefined();
   });
 
   it('takes -- as the end of the flags', () => {

@@ -97,6 +97,17 @@ export function parseFlags(argv: readonly string[], env: NodeJS.ProcessEnv): Par
   return { values, program: argv[at], args: argv.slice(at + 1) };
 }
 
+/** Flags that hardly a program has itself. */
+const LAUNCHERS_OWN = /^(nproc-per-node|nnodes|node-rank|standalone|rdzv-[a-z]+|max-restarts)$/;
+
+/** The first flag of the launcher that stands after the program, to which it goes; undefined when there is none. */
+export function strayFlag(args: readonly string[]): string | undefined {
+  const end = args.indexOf('--');
+  return args
+    .slice(0, end === -1 ? args.length : end)
+    .find((arg) => arg.startsWith('--') && LAUNCHERS_OWN.test(arg.slice(2).replace(/=.*/, '').replaceAll('_', '-')));
+}
+
 /** The help text of the flags, one a line. */
 export function describeFlags(): string {
   const rows = FLAGS.map((flag) => ({

@@ -412,5 +412,24 @@ describe('launch', () => {
       'processes has to be a whole number from 1 to 4096, got 0',
     );
     await expect(launch({ program: worker, nodes: 2 })).rejects.toThrow('master port');
+    await expect(launch({ program: worker, processes: '2' as never })).rejects.toThrow("got the string '2'");
+  });
+
+  it('says that it needs a program', async () => {
+    for (const given of [{ processes: 2 }, { program: '' }])
+      await expect(launch(given as never)).rejects.toThrow(
+        "launch() needs the path of a program: launch({ program: 'worker.ts' }), got",
+      );
+  });
+
+  it('says of a flag after the program where it goes', async () => {
+    const program = join(folder, 'stray.mjs');
+    writeFileSync(program, 'console.log(process.argv.slice(2).join(" "));');
+    const { code, stdout, stderr } = await run(['run', '--standalone', program, '--nproc-per-node', '2']);
+    expect(stderr).toContain(
+      "backwire: --nproc-per-node stands after the program, which is given it; a flag of 'backwire run' stands before the program",
+    );
+    expect(lines(stdout, 'rank0')).toEqual(['--nproc-per-node 2']);
+    expect(code).toBe(0);
   });
 });

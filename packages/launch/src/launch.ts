@@ -96,6 +96,11 @@ function checkNames(options: unknown): void {
     throw new UsageError("launch() needs options: at least { program: 'worker.ts' }");
   const wrong = unknownOption(options, OPTIONS, 'launch()');
   if (wrong !== undefined) throw new UsageError(wrong);
+  const { program } = options as { program?: unknown };
+  if (typeof program !== 'string' || program === '')
+    throw new UsageError(
+      `launch() needs the path of a program: launch({ program: 'worker.ts' }), got ${String(program)}`,
+    );
 }
 
 /** Better known before anything runs than after the first line. */

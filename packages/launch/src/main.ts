@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { nearestName } from '@backwire/rpc/internal';
 import { codeOf, LaunchError, UsageError } from './errors.ts';
-import { describeFlags, parseFlags, type ParsedFlags } from './flags.ts';
+import { describeFlags, parseFlags, strayFlag, type ParsedFlags } from './flags.ts';
 import { launch } from './launch.ts';
 import { watchStarter } from './parent.ts';
 import { launchOptions, processesOf } from './run-command.ts';
@@ -68,6 +68,11 @@ async function run(argv: readonly string[]): Promise<number> {
     process.stdout.write(`${USAGE}${describeFlags()}\n`);
     return 0;
   }
+  const stray = strayFlag(flags.args);
+  if (stray !== undefined)
+    process.stderr.write(
+      `backwire: ${stray} stands after the program, which is given it; a flag of 'backwire run' stands before the program\n`,
+    );
   const abandoned = new AbortController();
   const unwatch = watchStarter(() => {
     process.stderr.write('backwire: npm, which started this group, has ended: so does the group\n');

@@ -88,7 +88,9 @@ function groupSecret(several: boolean): { secret: string | undefined; freshSecre
 
 function whole(name: string, value: number, least: number, most: number): number {
   if (!Number.isSafeInteger(value) || value < least || value > most) {
-    throw new UsageError(`${name} has to be a whole number from ${least} to ${most}, got ${value}`);
+    throw new UsageError(
+      `${name} has to be a whole number from ${least} to ${most}, got ${typeof value === 'number' ? value : `the ${typeof value} '${String(value)}'`}`,
+    );
   }
   return value;
 }
