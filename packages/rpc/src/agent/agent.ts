@@ -12,6 +12,7 @@ import {
 } from '@backwire/wire/internal';
 import type { AgentEvents, RpcAgent, ShutdownOptions } from '../base/rpc-agent.ts';
 import type { CallingAgent } from './calling-agent.ts';
+import { CallSites } from '../client/call-sites.ts';
 import { Caller } from '../client/caller.ts';
 import { Collectives } from './collectives.ts';
 import type { ValueContext } from '../base/environment.ts';
@@ -124,7 +125,7 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
     this.membership = new Membership({ name: self.name, incarnation: self.incarnation });
     this.faults = new FaultInjector(settings.faults, settings.logger);
     this.caller = new Caller(this, this.faults, settings.rpcTimeoutMs);
-    this.caller.callSites = settings.callSites;
+    this.caller.callSites = new CallSites(settings.callSites);
     this.stallGuard = new StallGuard({
       environment: this,
       refuse: (call, error) => this.dispatcher.refuse(call, error),

@@ -21,7 +21,7 @@ export interface Settings {
   readonly extensions: readonly Extension[];
   readonly serve: readonly Named[] | undefined;
   readonly builtins: boolean;
-  readonly callSites: boolean;
+  readonly callSites: boolean | undefined;
   readonly logger: Logger;
   readonly faults: FaultInjection | undefined;
   readonly deviceMaps: DeviceMaps;

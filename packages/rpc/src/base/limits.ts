@@ -88,3 +88,5 @@ export const SILENCE_AGAIN_MS = 60_000;
 export const MAX_WAITS_SHOWN = 8;
 /** Lines of the program that are noted of a call. */
 export const MAX_CALL_SITE_FRAMES = 4;
+/** How many calls a second note them, unless all do: about 10 µs each, and few enough that the slowest hundredth of many is no other. */
+export const MAX_CALL_SITES_A_SECOND = 200;

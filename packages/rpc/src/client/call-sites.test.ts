@@ -1,6 +1,9 @@
 /** @file Every failed call names its function and worker, and where that is noted the line of the program that made it. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { remoteFunction, rpcAsync, rpcFunction, rpcInfo, rpcStream, rpcSync, type RpcAgent } from '../index.ts';
+import { RpcError } from '../base/errors.ts';
+import { WorkerInfo } from '../base/worker-info.ts';
+import { CallSites, nameCall } from './call-sites.ts';
 import { startCluster, until, type Cluster } from '../../test/cluster.ts';
 
 const fails = rpcFunction('call-sites/fails', (): never => {
@@ -71,6 +74,32 @@ describe('a failure', () => {
     const error = await waiting;
     expect(error.message).toContain("calling 'call-sites/hangs'");
     expect(error.stack).toMatch(/at your client\/call-sites\.test\.ts:\d+/);
+  });
+});
+
+describe('by default', () => {
+  const site = / at your client\/call-sites\.test\.ts:\d+\n    at /;
+
+  it('every failure names the line', async () => {
+    cluster = await startCluster(2);
+    for (const [what, run] of cases) expect((await failure(run)).stack, what).toMatch(site);
+  });
+
+  it('two hundred calls a second note their line, and the others say how to have it', () => {
+    const sites = new CallSites(undefined);
+    const noted = (now: number, calls: number): number => {
+      let count = 0;
+      for (let i = 0; i < calls; i++) if (sites.note(noted, now)?.stack !== undefined) count++;
+      return count;
+    };
+    expect(noted(5, 199)).toBe(199);
+    expect(noted(1_004, 2)).toBe(1);
+    expect(noted(1_005, 201)).toBe(200);
+    const error = new RpcError('unavailable', 'gone');
+    nameCall(error, 'f', new WorkerInfo('w1', 1), sites.note(noted, 1_006));
+    expect(error.stack).toContain(
+      "calling 'f' on worker 'w1' (one of so many that its line was not noted; callSites: true notes all)",
+    );
   });
 });
 

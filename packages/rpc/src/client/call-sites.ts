@@ -1,6 +1,6 @@
 /** @file Failed calls say what was called, on which worker, and from which line of the program. */
 import { isOwnFrame } from '@backwire/tensor/internal';
-import { MAX_CALL_SITE_FRAMES } from '../base/limits.ts';
+import { MAX_CALL_SITE_FRAMES, MAX_CALL_SITES_A_SECOND } from '../base/limits.ts';
 import { RpcError } from '../base/errors.ts';
 import type { WorkerInfo } from '../base/worker-info.ts';
 
@@ -23,6 +23,33 @@ export function callSite(above: unknown): CallSite | undefined {
   return site;
 }
 
+/** Stands for the site of a call that would have been one too many to note. */
+const NOT_NOTED: CallSite = Object.freeze({});
+
+/** Which calls note their site: all, none, or by default so many a second that it takes less than a hundredth of the time. */
+export class CallSites {
+  private readonly all: boolean | undefined;
+  /** How many more may before the clock is asked. */
+  private left = 0;
+  private since = -Infinity;
+
+  constructor(all: boolean | undefined) {
+    this.all = all;
+  }
+
+  /** @param now in milliseconds. */
+  note(above: unknown, now: number): CallSite | undefined {
+    if (this.all !== undefined) return this.all ? callSite(above) : undefined;
+    if (this.left === 0) {
+      if (now - this.since < 1_000) return NOT_NOTED;
+      this.since = now;
+      this.left = MAX_CALL_SITES_A_SECOND;
+    }
+    this.left--;
+    return callSite(above);
+  }
+}
+
 const named = new WeakSet<Error>();
 /** The agent's own calls, which programs know by other names. */
 const OWN_CALLS = /^rpc\//;
@@ -40,7 +67,8 @@ export function nameCall(error: unknown, name: string, worker: WorkerInfo, site:
       redefine(error, 'message', `${error.message} (calling '${name}'${on})`);
     }
     const lines = linesOf(site);
-    const at = lines[0] === undefined ? '' : ` at your ${placeOf(lines[0])}`;
+    const many = site === NOT_NOTED ? ' (one of so many that its line was not noted; callSites: true notes all)' : '';
+    const at = lines[0] === undefined ? many : ` at your ${placeOf(lines[0])}`;
     const stack = [
       `${error.name}: ${error.message}`,
       `    calling '${name}' on worker '${worker.name}'${at}`,

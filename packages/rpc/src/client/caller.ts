@@ -3,7 +3,7 @@ import { ambient } from '@backwire/tensor/internal';
 import { FrameFlag, MessageType } from '@backwire/wire/internal';
 import { Answers } from './answers.ts';
 import { aborted, leaving, timedOut } from './call-errors.ts';
-import { callSite, nameCall } from './call-sites.ts';
+import { callSite, CallSites, nameCall } from './call-sites.ts';
 import { CallWriter } from './call-writer.ts';
 import { OpenCalls } from './open-calls.ts';
 import { PendingCall, type Answer, type CallForm } from './pending-call.ts';
@@ -42,8 +42,8 @@ export class Caller {
   /** The calls that are not settled. */
   readonly calls: OpenCalls;
   readonly answers: Answers;
-  /** Whether calls note where they are made. */
-  callSites = false;
+  /** Which calls note where they are made. */
+  callSites = new CallSites(false);
   private readonly writer: CallWriter;
   private readonly faults: FaultInjector;
   private readonly environment: ExtendedEnvironment;
@@ -188,7 +188,7 @@ export class Caller {
       const timeoutMs = this.timeout(options, form.defaultTimeoutMs);
       const now = this.environment.now();
       call = new PendingCall(peer, form, timeoutMs, now, answer, within);
-      if (this.callSites) call.site = callSite(form.above);
+      call.site = this.callSites.note(form.above, now);
       if (follower !== undefined) call.follower = follower;
       const { deadline } = call;
       this.checkSignal(options?.signal, peer);
@@ -218,7 +218,7 @@ export class Caller {
       const taken = this.calls.take(call.id);
       if (taken !== undefined) {
         this.calls.undelivered(taken);
-        taken.site ??= callSite(form.above);
+        taken.site = callSite(form.above);
         this.calls.reject(
           taken,
           unsent(error, {
