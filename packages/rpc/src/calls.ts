@@ -174,6 +174,7 @@ export function processGroup(options: { workers?: readonly string[]; agent?: Rpc
     size: names.length,
     allReduce: async (tensor: Tensor, op: 'sum' | 'mean' = 'sum', o: Options = {}) => {
       refuseUnknown(o, REDUCE_OPTIONS, 'allReduce()');
+      checkTensor(tensor, 'allReduce()');
       const own = noGrad(() => tensor.detach());
       return plain(await running(agent).collectives.meet(`reduce/${op}`, own, op, { ...o, workers: names }));
     },
@@ -181,10 +182,16 @@ export function processGroup(options: { workers?: readonly string[]; agent?: Rpc
       refuseUnknown(o, REDUCE_OPTIONS, 'broadcast()');
       if (!Number.isInteger(from) || from < 0 || from >= names.length)
         throw new RangeError(`no member has rank ${from}`);
+      if (from === rank) checkTensor(tensor, 'broadcast()');
       const own = from === rank ? noGrad(() => tensor.detach()) : null;
       return plain(await running(agent).collectives.meet(`broadcast/${from}`, own, 'first', { ...o, workers: names }));
     },
   };
+}
+
+/** @throws TypeError for what these collectives cannot take. */
+function checkTensor(given: unknown, what: string): void {
+  if (!(given instanceof Tensor)) throw new TypeError(`${what} takes a tensor, got ${show(given)}`);
 }
 
 /** The worker that `to` means; without it, this one. @throws RpcError 'not-found', or 'peer-died' or 'unavailable' for one that was a member. */

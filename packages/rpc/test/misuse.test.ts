@@ -2,11 +2,14 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ones, tensor, type Tensor } from '@backwire/tensor';
 import {
+  createAgent,
+  processGroup,
   rpcFunction,
   rpcInfo,
   rpcOneway,
   rpcStream,
   rpcSync,
+  waitAll,
   type AgentEvents,
   type CallOptions,
   type RpcAgent,
@@ -46,7 +49,7 @@ describe('values that cannot travel', () => {
   it.each([
     ['a symbol', Symbol('x'), /cannot send a symbol at \$\[0\]/],
     ['a function', () => 1, /cannot send a function at \$\[0\]/],
-    ['a promise', Promise.resolve(1), /class Promise at \$\[0\]: register it/],
+    ['a promise', Promise.resolve(1), /class Promise at \$\[0\]: await it, and send what it resolves with/],
     ['a thenable', { then: () => 1 }, /a function at \$\[0\]\.then/],
     ['an instance', new (class Foo {})(), /class Foo at/],
     ['a cycle', cyclic, /contains itself at \$\[0\]\.inner\.again/],
@@ -209,6 +212,20 @@ describe('an agent', () => {
     expect(Object.keys(agent.debugInfo())).not.toHaveLength(0);
     expect(Object.keys(agent.metrics())).not.toHaveLength(0);
   });
+});
+
+it('waitAll and the collectives say what they take', async () => {
+  await expect(from0(() => waitAll(5 as never))).rejects.toThrow('waitAll(fn) takes a function');
+  const group = from0(() => processGroup());
+  await expect(group.allReduce(5 as never)).rejects.toThrow('allReduce() takes a tensor, got 5');
+  await expect(group.broadcast([1] as never, 0)).rejects.toThrow('broadcast() takes a tensor, got a list');
+});
+
+it('a secret that is too short says how to make one', async () => {
+  const security = { mode: 'hmac', secret: 'short' } as const;
+  await expect(createAgent({ name: 'w', rank: 0, worldSize: 1, store: 'memory://short', security })).rejects.toThrow(
+    'at least 16 are needed: make one with `openssl rand -base64 32`',
+  );
 });
 
 const rpcNever = rpcFunction('misuse/never', () => new Promise<void>(() => undefined));

@@ -1,6 +1,7 @@
 /** @file Waits that last say who waits for whom and for which function; the text of a shutdown that gave up is a sentence. */
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { barrier, rpcAsync, rpcFunction, rpcInfo, type Logger } from '../src/index.ts';
+import { barrier, createAgent, rpcAsync, rpcFunction, rpcInfo, type Logger } from '../src/index.ts';
+import { freePort } from '@backwire/testing';
 import { SILENCE_MS } from '../src/base/limits.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
 
@@ -69,6 +70,36 @@ describe('after a while', () => {
     );
     await cluster.close();
     await met;
+  });
+
+  it('a worker that joins names the ranks that are missing', async () => {
+    await group(1);
+    const alone = {
+      name: 'early',
+      rank: 1,
+      worldSize: 4,
+      store: 'memory://silence-join',
+      initTimeoutMs: 2_000,
+      logger,
+    };
+    const joined = createAgent(alone).catch((error: unknown) => error);
+    await said(
+      /^worker 'early' has waited \d+ s to join its group: 1 of 4 workers joined, missing ranks 0, 2, 3; the group has 4 because worldSize says so$/,
+    );
+    expect(await joined).toMatchObject({ code: 'deadline-exceeded' });
+  });
+
+  it('a worker whose store does not answer names its address', async () => {
+    await group(1);
+    const store = `tcp://127.0.0.1:${await freePort()}`;
+    const alone = { name: 'lost', rank: 1, worldSize: 2, store, initTimeoutMs: 1_000, logger };
+    const joined = createAgent(alone).catch((error: unknown) => error);
+    await said(
+      new RegExp(
+        `^worker 'lost' has waited \\d+ s for the store at ${store}: nobody answers there yet; .*rank 0 serves it$`,
+      ),
+    );
+    expect(await joined).toMatchObject({ code: 'deadline-exceeded' });
   });
 
   it('a handler that ignores its signal keeps a shutdown waiting, and is named on its worker', async () => {

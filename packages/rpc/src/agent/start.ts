@@ -5,6 +5,9 @@ import { agentOf } from './current-agent.ts';
 import { DeviceMaps } from '../base/device-maps.ts';
 import { RpcError } from '../base/errors.ts';
 import { Group, type GroupOptions } from '../membership/group.ts';
+import { joinedText } from '../membership/join-errors.ts';
+import type { View } from '../protocol/membership.ts';
+import { watchSilence } from '../server/silence.ts';
 import { proveMember } from '../security/member-proof.ts';
 import type { Settings } from './settings.ts';
 import {
@@ -91,6 +94,11 @@ export async function start(given: RpcOptions, around: Surroundings): Promise<Ag
   });
 }
 
+const CALL_SITES: ReadonlyMap<string, boolean> = new Map([
+  ['0', false],
+  ['1', true],
+]);
+
 /** What the launcher says about the place of this host, below the program's own options. */
 function withEnvironment(options: RpcOptions, env: Surroundings['env']): RpcOptions {
   const said = (name: string): string | undefined => (env[name] === '' ? undefined : env[name]);
@@ -115,6 +123,7 @@ async function enter(
   made: (group: Group) => void,
 ): Promise<Agent> {
   const later: { agent?: Agent } = {};
+  let seen: View | undefined;
   const group = new Group({
     store: prefixStore(settings.store, `backwire/${settings.group}/`, { owned: false }),
     root: settings.store,
@@ -125,23 +134,29 @@ async function enter(
     logger: settings.logger,
     keepAlive: (store, lease, options) => around.keepAlive(store, lease, options),
     now: () => performance.now(),
-    onView: (view) => later.agent?.members.update(view),
+    onView: (view) => {
+      if (later.agent === undefined) seen = view;
+      else later.agent.members.update(view);
+    },
     onLeaseLost: (error) => later.agent?.leaseLost(error),
     prove: proverOf(settings),
   });
   made(group);
-  const { member, view } = await group.join(
-    {
-      name: settings.name,
-      id: settings.rank,
-      size: settings.size,
-      endpoints: doors.endpoints,
-      host: around.host(),
-      extensions: settings.extensions.map(({ name }) => name),
-      deviceMaps: settings.deviceMaps.given,
-    },
-    deadline,
-  );
+  const stop = watchSilence(settings.logger, (seconds) => joiningText(settings, seen, seconds));
+  const { member, view } = await group
+    .join(
+      {
+        name: settings.name,
+        id: settings.rank,
+        size: settings.size,
+        endpoints: doors.endpoints,
+        host: around.host(),
+        extensions: settings.extensions.map(({ name }) => name),
+        deviceMaps: settings.deviceMaps.given,
+      },
+      deadline,
+    )
+    .finally(stop);
   if (settings.size !== undefined)
     settings.deviceMaps.check(member.name, new Set(view.members.map(({ name }) => name)));
   const agent = new Agent(settings, member, group, transports, doors.listeners);
@@ -150,6 +165,14 @@ async function enter(
   doors.handTo(agent.acceptor());
   await group.refresh();
   return agent;
+}
+
+/** What a worker waits for that wants to join. */
+function joiningText({ name, size }: Settings, view: View | undefined, seconds: number): string {
+  const began = `worker '${name}' has waited ${seconds} s to join its group`;
+  return view === undefined || size === undefined
+    ? `${began}: the store does not answer, or a former life of its name or rank is still there`
+    : `${began}: ${joinedText(view, size)}; the group has ${size} because worldSize says so`;
 }
 
 /** Shows that this worker wrote its entry of the view. Certificates show it without: whoever answers has to have that of the name. */
@@ -188,6 +211,14 @@ class Doors {
     this.early = undefined;
     await Promise.all(this.listeners.map((listener) => listener.close()));
   }
+}
+
+/** Where the store is that a worker waits for, as far as it was told. */
+function whereText(given: RpcOptions['store'], env: Surroundings['env']): string {
+  const { BACKWIRE_STORE: store, MASTER_ADDR: host, MASTER_PORT: port } = env;
+  if (typeof given === 'string') return ` at ${given}`;
+  if (store !== undefined && store !== '') return ` at ${store}`;
+  return host === undefined ? '' : ` at ${host}:${port ?? ''}`;
 }
 
 /** Connections that may wait until this worker has joined. */
@@ -240,14 +271,18 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
   const deviceMaps = new DeviceMaps(options.deviceMaps);
   const host = around.host();
   const security = around.security(options.security, options.bind);
-  const opened = await around.store(
-    options.store ?? (worldSize === 1 && env['MASTER_ADDR'] === undefined ? 'memory://alone' : undefined),
-    {
+  const stop = watchSilence(
+    logger,
+    (seconds) =>
+      `worker '${name}' has waited ${seconds} s for the store${whereText(options.store, env)}: nobody answers there yet; unless a launcher or a service does, rank 0 serves it`,
+  );
+  const opened = await around
+    .store(options.store ?? (worldSize === 1 && env['MASTER_ADDR'] === undefined ? 'memory://alone' : undefined), {
       security,
       rank,
       timeoutMs: initTimeoutMs,
-    },
-  );
+    })
+    .finally(stop);
   return {
     name,
     rank,
@@ -261,7 +296,7 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
     extensions: options.extensions ?? [],
     serve,
     builtins: options.builtins ?? serve === undefined,
-    callSites: options.callSites ?? env['BACKWIRE_CALL_SITES'] === '1',
+    callSites: options.callSites ?? CALL_SITES.get(env['BACKWIRE_CALL_SITES'] ?? ''),
     logger,
     faults: options.faults,
     deviceMaps,

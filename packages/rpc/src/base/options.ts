@@ -250,6 +250,12 @@ export function show(value: unknown): string {
   return Array.isArray(value) ? 'a list' : `an object of class ${value.constructor?.name ?? 'none'}`;
 }
 
+/** @throws TypeError unless `fn`, which `what` is to run, is a function. */
+export function checkFunction(fn: unknown, what: string): void {
+  if (typeof fn !== 'function')
+    throw new TypeError(`${what} runs a function, as in ${what.replace('()', '')}(async () => { … }); got ${show(fn)}`);
+}
+
 /** `given` over the defaults; every value has to be a positive number. */
 export function fillNumbers<T extends object>(defaults: Readonly<T>, given: Partial<T> | undefined, what: string): T {
   const filled = { ...defaults } as Record<string, number>;

@@ -1830,7 +1830,7 @@ function dialWithin({ timeoutMs = DEFAULT_DIAL_TIMEOUT_MS, signal }, remote, fai
 				refuse(RpcError.from(error));
 			}
 		};
-		const timer = setTimeout(() => refuse(new RpcError("deadline-exceeded", \`\${remote} did not answer in \${timeoutMs} ms\`)), timeoutMs);
+		const timer = setTimeout(() => refuse(new RpcError("deadline-exceeded", \`\${remote} did not answer in \${Math.ceil(timeoutMs)} ms\`)), timeoutMs);
 		socket.once("error", onError);
 		socket.once("close", onClose);
 		socket.once(ready, onReady);

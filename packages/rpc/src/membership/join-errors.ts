@@ -19,11 +19,13 @@ export function mixed(theirs: number | undefined, ours: number | undefined): str
 }
 
 export function missing(view: View, size: number): RpcError {
+  return new RpcError('deadline-exceeded', `the group is not complete in time: ${joinedText(view, size)}`);
+}
+
+/** "1 of 2 workers joined, missing ranks 1". */
+export function joinedText(view: View, size: number): string {
   const here = new Set(view.members.map(({ id }) => id));
   const ranks = Array.from({ length: size }, (_, rank) => rank).filter((rank) => !here.has(rank));
   const shown = ranks.slice(0, 20).join(', ') + (ranks.length > 20 ? ', …' : '');
-  return new RpcError(
-    'deadline-exceeded',
-    `the group is not complete in time: ${view.members.length} of ${size} workers joined, missing ranks ${shown}`,
-  );
+  return `${view.members.length} of ${size} workers joined, missing ranks ${shown}`;
 }

@@ -54,7 +54,7 @@ export function keyOf(secret: Uint8Array, where = 'the secret'): Key {
   if (secret.byteLength < MIN_SECRET_BYTES) {
     throw new RpcError(
       'invalid-argument',
-      `${where} has ${secret.byteLength} bytes; at least ${MIN_SECRET_BYTES} are needed`,
+      `${where} has ${secret.byteLength} bytes; at least ${MIN_SECRET_BYTES} are needed: make one with \`openssl rand -base64 32\``,
     );
   }
   checkStrength(secret, where);

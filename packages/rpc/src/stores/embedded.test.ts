@@ -243,6 +243,15 @@ describe('the server', () => {
     });
   });
 
+  test('of rank 0 says why it wants a port that is taken, and what to do', async () => {
+    const server = await serve({ security: open });
+    const address = server.endpoint.replace(/^[a-z]+:/, 'tcp:');
+    await expect(openStore(address, { rank: 0, security: open })).rejects.toMatchObject({
+      code: 'unavailable',
+      message: `Address already in use: ${address}; rank 0 serves the store of its group there: is another worker of rank 0, or another program, running? Stop it, or give another MASTER_PORT or store [unavailable]`,
+    });
+  });
+
   test('is not open to other machines without a secret', async () => {
     const before = process.env['BACKWIRE_SECRET'];
     delete process.env['BACKWIRE_SECRET'];

@@ -1,6 +1,6 @@
 /** @file Opens the store of a group by its address. */
 import { fileURLToPath } from 'node:url';
-import { RpcError } from '../base/errors.ts';
+import { bareText, RpcError } from '../base/errors.ts';
 import { resolveSecurity } from '../security/policy.ts';
 import { hostText, parseHostPort } from '../transports/dialling.ts';
 import { storeTransport } from '../transports/select.ts';
@@ -124,6 +124,20 @@ function connectTo(address: string, options: OpenStoreOptions): Promise<Store> {
   return embeddedStore({ endpoint, keys: security.keys, signal, timeoutMs, transport });
 }
 
+/** Why the port of the group's store is taken, and what to do; undefined for another failure. */
+function taken(error: unknown): RpcError | undefined {
+  if (!(error instanceof RpcError) || (error.cause as { code?: unknown } | undefined)?.code !== 'EADDRINUSE')
+    return undefined;
+  const why = 'rank 0 serves the store of its group there: is another worker of rank 0, or another program, running?';
+  return new RpcError(
+    'unavailable',
+    `${bareText(error.code, error.message)}; ${why} Stop it, or give another MASTER_PORT or store`,
+    {
+      cause: error,
+    },
+  );
+}
+
 /** Serves a store and opens it; `announce` tells others where it is before it is opened. */
 async function host(
   at: { host: string; port: number },
@@ -132,7 +146,11 @@ async function host(
 ): Promise<Store> {
   const { signal, timeoutMs } = options;
   const security = options.security ?? resolveSecurity(undefined, { bind: at.host });
-  const server = await serveStore({ ...at, security, webSocket: doorForBrowsers(), onClose: () => forget() });
+  const server = await serveStore({ ...at, security, webSocket: doorForBrowsers(), onClose: () => forget() }).catch(
+    (error: unknown) => {
+      throw taken(error) ?? error;
+    },
+  );
   const forget = announceGroup({ address: addressOf(server), program: process.argv[1] ?? '' });
   try {
     await announce?.(server.endpoint);

@@ -108,7 +108,7 @@ export function dialWithin(
           }
         };
         const timer = setTimeout(
-          () => refuse(new RpcError('deadline-exceeded', `${remote} did not answer in ${timeoutMs} ms`)),
+          () => refuse(new RpcError('deadline-exceeded', `${remote} did not answer in ${Math.ceil(timeoutMs)} ms`)),
           timeoutMs,
         );
         socket.once('error', onError);

@@ -121,7 +121,10 @@ function firstNote(
     const onClose = (): void => settle(() => reject(new Error('the thread has ended')));
     const onAbort = (): void => settle(() => reject(cancelled(endpoint, signal as AbortSignal)));
     const timer = setTimeout(
-      () => settle(() => reject(new RpcError('deadline-exceeded', `${endpoint} did not answer in ${timeoutMs} ms`))),
+      () =>
+        settle(() =>
+          reject(new RpcError('deadline-exceeded', `${endpoint} did not answer in ${Math.ceil(timeoutMs)} ms`)),
+        ),
       timeoutMs,
     );
     port.on('message', onMessage);

@@ -99,7 +99,7 @@ export function dialWebSocket(
           });
         const onAbort = (): void => refuse(cancelled(endpoint, signal as AbortSignal));
         const timer = setTimeout(
-          () => refuse(new RpcError('deadline-exceeded', `${endpoint} did not answer in ${timeoutMs} ms`)),
+          () => refuse(new RpcError('deadline-exceeded', `${endpoint} did not answer in ${Math.ceil(timeoutMs)} ms`)),
           timeoutMs,
         );
         signal?.addEventListener('abort', onAbort, { once: true });
