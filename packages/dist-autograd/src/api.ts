@@ -8,7 +8,7 @@ import {
   type RpcAgent,
   type WorkerInfo,
 } from '@backwire/rpc';
-import { CALL_OPTIONS, refuseUnknown, type ExtensionHost } from '@backwire/rpc/internal';
+import { CALL_OPTIONS, checkFunction, refuseUnknown, type ExtensionHost } from '@backwire/rpc/internal';
 import type { RRef } from '@backwire/rref';
 import type { Tensor } from '@backwire/tensor';
 import { ambient, replicas, runWith, type RunningReplica } from '@backwire/tensor/internal';
@@ -98,6 +98,7 @@ function noteReplica(replica: RunningReplica): void {
  * @throws RpcError 'failed-precondition' "Already have an autograd context id for this thread." when called inside another one.
  */
 export async function context<T>(fn: (contextId: ContextId) => Promise<T>): Promise<T> {
+  checkFunction(fn, 'context()');
   const session = sessionOf();
   const outer = ambient().contextId;
   if (outer !== undefined && session.contexts.find(outer) !== undefined) {

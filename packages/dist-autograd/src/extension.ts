@@ -7,7 +7,7 @@ import {
   type Outgoing,
   type WorkerInfo,
 } from '@backwire/rpc';
-import type { ExtensionHost, ExtensionInternals, Followed, Member } from '@backwire/rpc/internal';
+import { show, type ExtensionHost, type ExtensionInternals, type Followed, type Member } from '@backwire/rpc/internal';
 import type { Tensor } from '@backwire/tensor';
 import { ambient, runWith } from '@backwire/tensor/internal';
 import type { Message, MessageType as Type } from '@backwire/wire';
@@ -31,6 +31,9 @@ import {
   wrapResponse,
   type Wrapping,
 } from './wrap.ts';
+
+const ENDED =
+  'it has ended: context() ends it when what its function returned is settled, so await in there whatever uses it';
 
 /** The name peers compare in the handshake. */
 export const EXTENSION_NAME = 'dist-autograd';
@@ -86,9 +89,15 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
 
   /** @throws RpcError 'not-found' "Could not find autograd context with id: N" */
   find(id: bigint): LiveContext {
-    if (typeof id !== 'bigint') throw new TypeError('incompatible function arguments: a context id is a bigint');
+    if (typeof id !== 'bigint') {
+      const got = `it is what context() gives its function, as in context(async (id) => { … }); got ${show(id)}`;
+      throw new TypeError(`incompatible function arguments: a context id is a bigint: ${got}`);
+    }
     const found = this.contexts.find(id);
-    if (found === undefined) throw new RpcError('not-found', `Could not find autograd context with id: ${id}`);
+    if (found === undefined) {
+      const ended = this.contexts.hasEnded(id) ? `; ${ENDED}` : '';
+      throw new RpcError('not-found', `Could not find autograd context with id: ${id}${ended}`);
+    }
     return found;
   }
 

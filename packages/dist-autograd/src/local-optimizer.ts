@@ -157,7 +157,10 @@ async function parameterHere(param: unknown): Promise<Tensor> {
   const value: unknown = isRRef(param) ? await param.localValue() : undefined;
   if (value instanceof Tensor) return value as Tensor;
   throw systemError(
-    new RpcError('invalid-argument', 'a parameter of an optimizer is an RRef to a tensor of its worker'),
+    new RpcError(
+      'invalid-argument',
+      `a parameter of an optimizer is an RRef to a tensor of its worker, got ${isRRef(param) ? `one to ${show(value)}: ask its owner for RRefs to the tensors, as remoteParameters() of a RemoteModule does` : show(param)}`,
+    ),
   );
 }
 

@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from 'vitest';
 import { rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
 import { createRRef, remote, type RRef } from '@backwire/rref';
-import { manualSeed, matmul, optim, rand, rpcName, tensor, type Tensor } from '@backwire/tensor';
+import { manualSeed, matmul, nn, optim, rand, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { expectClean, leaf, useAgents } from '../test/agents.ts';
 import { sessionOf } from './api.ts';
 import { backward, context, DistributedOptimizer, RemoteModule } from './index.ts';
@@ -401,6 +401,15 @@ describe('DistributedOptimizer', () => {
         await opt.step(id);
         expect(await model.rpcSync().values()).not.toEqual(before);
       });
+    }));
+
+  it('says what an RRef leads to that is no parameter', () =>
+    at(0, async () => {
+      const made = (value: unknown) =>
+        DistributedOptimizer.create(optim.SGD, [createRRef(value) as never], { lr: 0.1 });
+      await expect(made(new nn.Linear(1, 1))).rejects.toThrow(
+        'an RRef to a tensor of its worker, got one to an object of class Linear: ask its owner for RRefs to the tensors',
+      );
     }));
 
   it('names a context that is unknown', () =>

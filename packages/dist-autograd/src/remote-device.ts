@@ -8,6 +8,7 @@ export interface RemoteDevice {
 }
 
 const DEVICE = /^(cpu|gpu:\d{1,4})$/;
+const DEVICES = "a device is 'cpu' or 'gpu:N'";
 const RANK = /^rank:(\d{1,5})$/;
 
 /** @throws RpcError 'invalid-argument' "Could not parse remote_device: …" */
@@ -20,9 +21,10 @@ export function parseRemoteDevice(text: string): RemoteDevice {
   if (first !== undefined && first !== '' && second !== undefined && fields.length === 2 && DEVICE.test(second)) {
     return { worker: workerOf(first), device: second };
   }
+  const unknown = fields.length === 2 && second !== undefined && second !== '' ? `; ${DEVICES}, not '${second}'` : '';
   throw new RpcError(
     'invalid-argument',
-    `Could not parse remote_device: ${String(text)}. The valid format is '<workername>/<device>' or 'rank:<rank>/<device>' or '<device>'`,
+    `Could not parse remote_device: ${String(text)}. The valid format is '<workername>/<device>' or 'rank:<rank>/<device>' or '<device>'${unknown}`,
   );
 }
 

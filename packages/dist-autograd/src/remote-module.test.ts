@@ -76,6 +76,16 @@ describe('RemoteModule', () => {
     );
   });
 
+  it('names a device that there is not, and says that arguments are a list', () =>
+    at(0, async () => {
+      const create = (device: string, args: unknown) =>
+        RemoteModule.create(device, nn.Linear, args as [number, number]);
+      await expect(create('w1/cuda:0', [2, 1])).rejects.toThrow("a device is 'cpu' or 'gpu:N', not 'cuda:0'");
+      await expect(create('w1/cpu', undefined)).rejects.toThrow(
+        'RemoteModule.create() takes the arguments of the constructor as a list, got undefined',
+      );
+    }));
+
   it('refuses a class without a name of its own, which would become the one it extends', () =>
     at(0, () =>
       expect((async () => RemoteModule.create('w1/cpu', Inherits, [2, 1]))()).rejects.toThrow(

@@ -3,6 +3,7 @@ import { currentAgent, RpcError, rpcSync, type CallOptions, type To } from '@bac
 import {
   CALL_OPTIONS,
   refuseUnknown,
+  show,
   invokeServed,
   nameOf,
   served,
@@ -55,6 +56,8 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
     options: CallOptions = {},
   ): Promise<RemoteModule<InstanceType<C>>> {
     refuseUnknown(options, CALL_OPTIONS, 'RemoteModule.create()');
+    if (!Array.isArray(args))
+      throw new TypeError(`RemoteModule.create() takes the arguments of the constructor as a list, got ${show(args)}`);
     const place = parseRemoteDevice(device);
     const to = place.worker ?? (options.agent ?? currentAgent()).id;
     const rref = remote(to, createModule, [nameOf(module), [...(args as unknown[])], place.device], options) as RRef<

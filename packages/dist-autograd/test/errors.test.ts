@@ -65,6 +65,27 @@ describe('misuse', () => {
       await expect(backward(-1n, [a.sum()])).rejects.toThrow('Could not find autograd context with id: -1');
     }));
 
+  it('says of a context that has ended why it has', () =>
+    at(0, async () => {
+      let ended = 0n;
+      await context(async (id) => void (ended = id));
+      const why = `Could not find autograd context with id: ${ended}; it has ended: context() ends it when what`;
+      await expect(backward(ended, [leaf([1], 1)])).rejects.toThrow(why);
+      expect(() => getGradients(ended)).toThrow(why);
+      // One that will be, and one of another worker.
+      for (const id of [ended + 1n, ended | (1n << 48n)])
+        expect(() => getGradients(id)).toThrow(new RegExp(`with id: ${id} \\[not-found\\]$`));
+    }));
+
+  it('says what a context id is, and what context() runs', () =>
+    at(0, async () => {
+      const expected = 'a context id is a bigint: it is what context() gives its function, as in context(async (id) =>';
+      await expect(backward(undefined as never, [leaf([1], 1)])).rejects.toThrow(`${expected} { … }); got undefined`);
+      await expect(backward([leaf([1], 1)] as never, 1n as never)).rejects.toThrow(`${expected} { … }); got a list`);
+      expect(() => getGradients(5 as never)).toThrow(`${expected} { … }); got 5`);
+      await expect(context(undefined as never)).rejects.toThrow('context() runs a function, as in context(async');
+    }));
+
   it('names what is wrong with roots', () =>
     at(0, () =>
       context(async (id) => {

@@ -140,6 +140,13 @@ export class ContextTable<C extends Context<unknown, unknown>> {
     return parts === undefined ? undefined : this.contexts.get(parts.worker)?.get(parts.local);
   }
 
+  /** Whether a public id is that of a context which this worker made and which is over. */
+  hasEnded(id: bigint): boolean {
+    const parts = splitId(id);
+    if (parts?.worker !== this.self.worker || this.own.has(parts.local)) return false;
+    return parts.local >= localId(this.life, 0) && parts.local < localId(this.life, this.contextCounter);
+  }
+
   /** The context that a message names, if it is alive here. */
   lookup(ref: ContextRef): C | undefined {
     const found = this.contexts.get(ref.worker)?.get(ref.local);
