@@ -4,7 +4,7 @@ import { runWith } from '@backwire/tensor/internal';
 import { chromeTrace, type ChromeTrace, type TraceSource } from './chrome-trace.ts';
 import { PROFILE_OPTIONS, type ProfileEvent, type ProfileOptions, publicEvents } from './events.ts';
 import type { RpcAgent } from '@backwire/rpc';
-import { refuseUnknown } from '@backwire/rpc/internal';
+import { checkFunction, refuseUnknown } from '@backwire/rpc/internal';
 import { agentHere, groupNames } from './identity.ts';
 import { clockOf } from './now.ts';
 import { currentScope, ProfileScope } from './profile-scope.ts';
@@ -33,6 +33,7 @@ export async function profile<T>(
   fn: () => T | Promise<T>,
   options: ProfileOptions = {},
 ): Promise<{ value: T; profile: Profile }> {
+  checkFunction(fn, 'profile()');
   refuseUnknown(options, PROFILE_OPTIONS, 'profile()');
   const outer = currentScope();
   const recorder = newRecorder(agentHere(), options);

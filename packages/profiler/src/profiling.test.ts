@@ -428,3 +428,9 @@ describe('a one-way call', () => {
     expect(agents[0]?.debugInfo()['num_profiled_calls']).toBe(0);
   });
 });
+
+it('a profile of nothing says that it runs a function', async () => {
+  await expect(profile(undefined as never)).rejects.toThrow(
+    'profile() runs a function, as in profile(async () => { … }); got undefined',
+  );
+});
