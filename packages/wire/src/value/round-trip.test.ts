@@ -213,6 +213,11 @@ describe('values', () => {
       'class Unregistered at $.x: register it with registerValueType',
     );
     expect(() => encodeValue(/x/)).toThrow('class RegExp');
+    // What is shown of a key is short.
+    const [long, short] = ['l'.repeat(41), 's'.repeat(40)];
+    expect(() => encodeValue({ [long]: { [short]: () => 1 } })).toThrow(
+      new RegExp(`function at \\$\\.l{40}…\\.${short};`),
+    );
     expect(() => encodeValue([Promise.resolve()])).toThrow(
       'cannot send an instance of class Promise at $[0]: await it, and send what it resolves with',
     );

@@ -47,6 +47,9 @@ describe('registered types', () => {
     wrong({ name: 'Mine' }).toThrow("value type 'Mine' needs a class to match: { name: 'Point',");
     const half = { name: 'Mine', match: Mine, encode: () => 1 };
     wrong(half).toThrow("value type 'Mine' needs a function decode: { name: 'Point',");
+    wrong({ ...half, decode: () => 1, encoder: () => 1 }).toThrow(
+      "registerValueType(): unknown option 'encoder'; did you mean 'encode'?",
+    );
     wrong({ ...half, encode: 1 }).toThrow("value type 'Mine' needs a function encode");
     expect(valueTypeNamed('Mine')).toBeUndefined();
   });

@@ -1,4 +1,5 @@
 /** @file Which classes travel by value: the append-only table of registered types, and the extensions a caller passes to the codec. */
+import { unknownOption } from '@backwire/tensor/internal';
 
 /** How instances of a class travel by value. */
 export interface ValueType<T = unknown> {
@@ -47,6 +48,7 @@ const KEY = Symbol.for('backwire.valueTypes');
 const holder = globalThis as { [KEY]?: Table };
 const table: Table = (holder[KEY] ??= { byName: new Map(), byPrototype: new Map() });
 
+const NAMES: ReadonlySet<string> = new Set(['name', 'match', 'encode', 'decode']);
 const EXAMPLE = "{ name: 'Point', match: Point, encode: (point) => [point.x], decode: ([x]) => new Point(x) }";
 
 /**
@@ -69,6 +71,8 @@ export function registerValueType<T>(type: {
   for (const method of ['encode', 'decode'] as const)
     if (typeof type[method] !== 'function')
       throw new TypeError(`value type '${type.name}' needs a function ${method}: ${EXAMPLE}`);
+  const wrong = unknownOption(type, NAMES, 'registerValueType()');
+  if (wrong !== undefined) throw new TypeError(wrong);
   const entry = type as unknown as ValueType;
   const prototype = type.match.prototype as object;
   const sameName = table.byName.get(type.name);

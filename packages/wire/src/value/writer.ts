@@ -402,9 +402,15 @@ export class ValueWriter {
   private place(): string {
     if (this.depth === 0) return '';
     const keys = this.path.slice(0, this.depth);
-    return ` at $${keys.map((key) => (typeof key === 'number' ? `[${key}]` : key.startsWith('<') ? key : `.${key}`)).join('')}`;
+    return ` at $${keys.map((key) => (typeof key === 'number' ? `[${key}]` : key.startsWith('<') ? key : `.${shortened(key)}`)).join('')}`;
   }
 }
+
+/** A key, short enough for a message. */
+function shortened(key: string): string {
+  return key.length > MAX_KEY_SHOWN ? `${key.slice(0, MAX_KEY_SHOWN)}…` : key;
+}
+const MAX_KEY_SHOWN = 40;
 
 /** A plain object of another realm (an iframe, a vm context). */
 function isForeignPlain(prototype: unknown): boolean {
