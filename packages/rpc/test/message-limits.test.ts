@@ -1,5 +1,6 @@
 /** @file What a message may hold: ordinary results pass; what does not names function, side and option, the same way for arguments and results. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { tensor } from '@backwire/tensor';
 import { DEFAULT_LIMITS, type Limits } from '../src/base/options.ts';
 import { rpcFunction, rpcInfo, rpcStream, rpcSync, type RpcError } from '../src/index.ts';
 import { startCluster, type Cluster } from './cluster.ts';
@@ -13,6 +14,12 @@ const nested = rpcFunction('message-limits/nested', (depth: number) => nest(dept
 const rowStream = rpcFunction('message-limits/stream', function* (size: number): Generator<unknown> {
   yield Array.from({ length: size }, (_, i) => `${i}`);
 });
+function oddValue(kind: string): unknown {
+  if (kind === 'tensors') return Array.from({ length: 65_536 }, () => tensor([1]));
+  return kind === 'bigint' ? { big: 10n ** 20_000n } : { ['k'.repeat(5_000)]: 1 };
+}
+const odd = rpcFunction('message-limits/odd', oddValue);
+const ignore = rpcFunction('message-limits/ignore', (_: unknown) => undefined);
 class Unregistered {
   readonly x = 1;
 }
@@ -48,6 +55,28 @@ describe('by default', { timeout: 120_000 }, () => {
     const size = 20 * 1024 * 1024;
     expect((await call(() => rpcSync('w1', text, [size]))).length).toBe(size);
     expect(await call(() => rpcSync('w1', length, ['y'.repeat(size)]))).toBe(size);
+  });
+
+  it('what no option changes says what to do instead, the same for arguments and results', async () => {
+    const cases: [string, string, string][] = [
+      ['tensors', '65536 tensors, and a message holds at most 65535: stack them, or make several calls', ''],
+      ['bigint', 'a bigint{at} of more than 54427 bits: give it as text or bytes', '.big'],
+      [
+        'key',
+        'a key{at} of 5000 bytes, and one has at most 4096: make it a value, or use a Map',
+        `.${'k'.repeat(40)}…`,
+      ],
+    ];
+    for (const [kind, why, place] of cases) {
+      const result = await failure(() => rpcSync('w1', odd, [kind]));
+      const at = (root: string): string => why.replace('{at}', root + place === '$' ? '' : ` at ${root}${place}`);
+      expect(result.message).toContain(`the result of 'message-limits/odd' for worker 'w0' cannot be sent: ${at('$')}`);
+      const args = await failure(() => rpcSync('w1', ignore, [oddValue(kind)]));
+      expect(args.message).toContain(
+        `the arguments of 'message-limits/ignore' for worker 'w1' cannot be sent: ${at('$[0]')}`,
+      );
+      expect([result.code, args.code]).toEqual(['resource-exhausted', 'resource-exhausted']);
+    }
   });
 
   it('the number of values is what the bytes of a frame allow', () => {

@@ -22,12 +22,34 @@ const OPTIONS: Readonly<Record<string, keyof Limits>> = {
   storage: 'maxMessageBytes',
 };
 
+/** What no option changes, since the protocol counts it so: what to do instead. By what an error calls it. */
+const FIXED: readonly (readonly [RegExp, (value: number | string, limit: number, place: string) => string])[] = [
+  [
+    /^(tensors|storages)/,
+    (value, limit) => `${value} tensors, and a message holds at most ${limit}: stack them, or make several calls`,
+  ],
+  [
+    /^header entries/,
+    (value, limit) => `${value} references, and a message holds at most ${limit}: make several calls`,
+  ],
+  [/^bigint/, (_value, limit, place) => `a bigint${place} of more than ${limit} bits: give it as text or bytes`],
+  [
+    /^key/,
+    (value, limit, place) =>
+      `a key${place} of ${value} bytes, and one has at most ${limit}: make it a value, or use a Map`,
+  ],
+];
+
 /** '1000001 values at $[0], and limits.maxValues of worker 'w0' is 1000000' of a broken limit; the error's own text otherwise. */
 function limitText(error: WireError, self: WorkerInfo): string {
   if (error.code !== 'limit' || error.limit === undefined) return error.message;
   const [kind = '', ...place] = error.what.split(' ');
   const option = OPTIONS[kind];
-  if (option === undefined) return error.message;
+  if (option === undefined) {
+    const fixed = FIXED.find(([what]) => what.test(error.what))?.[1];
+    const at = / at \$.*$/.exec(error.what)?.[0] ?? '';
+    return fixed?.(error.value ?? '?', error.limit, at) ?? error.message;
+  }
   const where = place.length === 0 ? '' : ` ${place.join(' ')}`;
   const most = `limits.${option} of worker '${self.name}' is ${error.limit}`;
   return kind === 'values'

@@ -58,6 +58,22 @@ test('the token and the origin decide who may upgrade', async () => {
   expect(await upgrade(at.replace('/backwire', '/else'), ['backwire.v1', token])).toBe(403);
 });
 
+test.each([
+  ['*', "name each as in 'https://app.example.com'"],
+  ['app.example.com', "name each as in 'https://app.example.com'"],
+  ['https://*.example.com', "name each as in 'https://app.example.com'"],
+  ['https://App.example.com/', "did you mean 'https://app.example.com'?"],
+  ['http://127.0.0.1:8080/index.html', "did you mean 'http://127.0.0.1:8080'?"],
+])('an origin that no page has is refused: %s', (origin, advice) => {
+  const made = (): unknown => webSocketTransport({ group: 'g', allowedOrigins: ['https://a.example', origin] });
+  expect(made).toThrow(`BACKWIRE_ALLOWED_ORIGINS has '${origin}', which is the origin of no page; ${advice}`);
+});
+
+test('the origins of extensions, apps and local files are some', () => {
+  const allowedOrigins = ['chrome-extension://abcdef', 'capacitor://localhost', 'null', 'http://[::1]:80', ''];
+  expect(webSocketTransport({ group: 'g', allowedOrigins }).name).toBe('ws');
+});
+
 test('dialling with the wrong secret is refused in words', async () => {
   const { listener } = await serve();
   await expect(webSocketTransport({ group: 'g', keys: other }).dial(listener.endpoint)).rejects.toMatchObject({

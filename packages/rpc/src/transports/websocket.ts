@@ -53,6 +53,7 @@ const MAX_ORIGIN = 200;
  * still follows.
  */
 export function webSocketTransport(options: WebSocketOptions): Transport {
+  options.allowedOrigins?.forEach(checkOrigin);
   return {
     name: 'ws',
     domain: '',
@@ -60,6 +61,20 @@ export function webSocketTransport(options: WebSocketOptions): Transport {
     listen: (at, onConnection) => runAtRoot(() => listen(options, at, onConnection)),
     dial: (endpoint, how) => runAtRoot(() => dialWebSocket({ ...options, client: nodeClient }, endpoint, how)),
   };
+}
+
+/**
+ * What is no origin would be the origin of no page, and all would be refused.
+ * @throws RpcError 'invalid-argument' that names it, and what may have been meant.
+ */
+function checkOrigin(origin: string): void {
+  if (origin === '' || origin === 'null' || /^[a-z][a-z0-9+.-]*:\/\/[^/\s*?#]+$/.test(origin)) return;
+  const meant = /^[a-zA-Z][a-zA-Z0-9+.-]*:\/\/[^/\s*?#]+(?=[/?#])/.exec(origin)?.[0].toLowerCase();
+  const advice = meant === undefined ? "name each as in 'https://app.example.com'" : `did you mean '${meant}'?`;
+  throw new RpcError(
+    'invalid-argument',
+    `BACKWIRE_ALLOWED_ORIGINS has '${origin.slice(0, MAX_ORIGIN)}', which is the origin of no page; ${advice}`,
+  );
 }
 
 async function listen(
