@@ -1,6 +1,14 @@
 /** @file Optimisers on the owners of parameters: made, stepped and asked by the workers that train them. */
 import { RpcError } from '@backwire/rpc';
-import { invokeServed, served, systemError, systemFunction, type Definition, type Kind } from '@backwire/rpc/internal';
+import {
+  invokeServed,
+  served,
+  show,
+  systemError,
+  systemFunction,
+  type Definition,
+  type Kind,
+} from '@backwire/rpc/internal';
 import { isRRef, type RRef } from '@backwire/rref';
 import { nn, optim, Tensor } from '@backwire/tensor';
 import { AccumulateGrad, gradEdge } from '@backwire/tensor/internal';

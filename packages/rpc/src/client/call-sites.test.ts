@@ -78,7 +78,7 @@ describe('a failure', () => {
 });
 
 describe('by default', () => {
-  const site = / at your client\/call-sites\.test\.ts:\d+\n    at /;
+  const site = / at your client\/call-sites\.test\.ts:\d+\n {4}at /;
 
   it('every failure names the line', async () => {
     cluster = await startCluster(2);
