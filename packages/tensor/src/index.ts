@@ -30,7 +30,7 @@ export { all, amax, amin, any, argMax, argMin, cumprod, cumsum, mean, prod, sum 
 export { gather, indexAdd, indexCopy, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './ops/indexing.ts';
 export { index, indexFill, indexPut, indexPut_, take } from './ops/subscript.ts';
 export { scatterReduce } from './ops/scatter-reduce.ts';
-export type { IndexItem, IndexPutOptions, Interpolation, ScatterReduction, Slice } from './more-methods.ts';
+export type { IndexItem, IndexPutOptions, Interpolation, ScatterReduction, Slice } from './arranging-methods.ts';
 export * from './ops/arrange.ts';
 export * from './ops/order.ts';
 export * from './ops/bitwise.ts';
@@ -72,8 +72,10 @@ export {
   type LossOptions,
   type Reduction,
 } from './ops/losses.ts';
-export * from './ops/more-losses.ts';
-export * from './ops/more-activations.ts';
+export * from './ops/margin-losses.ts';
+export * from './ops/likelihood-losses.ts';
+export * from './ops/composed-activations.ts';
+export * from './ops/pixel-shuffle.ts';
 export { instanceNorm, rmsNorm, type InstanceNormOptions } from './ops/norms.ts';
 export {
   elu,

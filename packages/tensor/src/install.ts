@@ -25,7 +25,7 @@ import * as linalg from './ops/linalg.ts';
 import * as unary from './ops/unary.ts';
 import * as views from './ops/views.ts';
 import * as indexing from './ops/indexing.ts';
-import { moreBodies } from './more-bodies.ts';
+import { arrangingBodies } from './arranging-bodies.ts';
 import { addSparseInPlace, castSparse, negSparse } from './ops/sparse/arithmetic.ts';
 import * as coo from './ops/sparse/coo.ts';
 import { setViewRefresh, Tensor } from './tensor.ts';
@@ -40,7 +40,7 @@ const methods: Readonly<
     Body
   >
 > = {
-  ...moreBodies,
+  ...arrangingBodies,
   ...conversions,
   add: arithmetic.add,
   sub: arithmetic.sub,

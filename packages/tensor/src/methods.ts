@@ -3,7 +3,7 @@
  * that tensor.ts puts in, and `Own`, which is the same with this tensor's dtype.
  */
 import type { DType, TypedArrayOf } from './dtype.ts';
-import type { MoreMethods } from './more-methods.ts';
+import type { ArrangingMethods } from './arranging-methods.ts';
 import type { TfTensor } from './backends/tfjs.ts';
 
 /** Values at any depth of nesting: a scalar, a vector, a matrix and so on. */
@@ -289,5 +289,5 @@ export interface TensorMethods<D extends DType, Own, Tensor>
     IndexMethods<Tensor>,
     MatrixMethods<Tensor>,
     InPlaceMethods<Tensor>,
-    MoreMethods<Tensor>,
+    ArrangingMethods<Tensor>,
     SparseMethods<Own> {}

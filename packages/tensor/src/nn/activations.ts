@@ -3,8 +3,9 @@ import { full } from '../creation.ts';
 import { rpcName } from '../named.ts';
 import * as activations from '../ops/activations.ts';
 import * as ops from '../ops/composite.ts';
-import * as more from '../ops/more-activations.ts';
-import { pairwiseDistance } from '../ops/more-losses.ts';
+import * as composed from '../ops/composed-activations.ts';
+import { pairwiseDistance } from '../ops/margin-losses.ts';
+import { pixelShuffle, pixelUnshuffle } from '../ops/pixel-shuffle.ts';
 import { checkOptionNames } from '../option-names.ts';
 import { Parameter, type Tensor } from '../tensor.ts';
 import { Module } from './module.ts';
@@ -109,13 +110,13 @@ export class SELU extends Module {
 export class CELU extends Setting<[alpha?: number]> {
   static readonly [rpcName] = 'nn.CELU';
   forward(x: Tensor): Tensor {
-    return more.celu(x, ...this.given);
+    return composed.celu(x, ...this.given);
   }
 }
 export class GLU extends Setting<[dim?: number]> {
   static readonly [rpcName] = 'nn.GLU';
   forward(x: Tensor): Tensor {
-    return more.glu(x, ...this.given);
+    return composed.glu(x, ...this.given);
   }
 }
 export class Mish extends Module {
@@ -151,31 +152,31 @@ export class Hardswish extends Module {
 export class Hardshrink extends Setting<[lambda?: number]> {
   static readonly [rpcName] = 'nn.Hardshrink';
   forward(x: Tensor): Tensor {
-    return more.hardshrink(x, ...this.given);
+    return composed.hardshrink(x, ...this.given);
   }
 }
 export class Softshrink extends Setting<[lambda?: number]> {
   static readonly [rpcName] = 'nn.Softshrink';
   forward(x: Tensor): Tensor {
-    return more.softshrink(x, ...this.given);
+    return composed.softshrink(x, ...this.given);
   }
 }
 export class Tanhshrink extends Module {
   static readonly [rpcName] = 'nn.Tanhshrink';
   forward(x: Tensor): Tensor {
-    return more.tanhshrink(x);
+    return composed.tanhshrink(x);
   }
 }
 export class Threshold extends Setting<[at: number, value: number]> {
   static readonly [rpcName] = 'nn.Threshold';
   forward(x: Tensor): Tensor {
-    return more.threshold(x, ...this.given);
+    return composed.threshold(x, ...this.given);
   }
 }
 export class Softmin extends Setting<[dim: number]> {
   static readonly [rpcName] = 'nn.Softmin';
   forward(x: Tensor): Tensor {
-    return more.softmin(x, ...this.given);
+    return composed.softmin(x, ...this.given);
   }
 }
 export class Softsign extends Module {
@@ -237,13 +238,13 @@ export class Unflatten extends Setting<[dim: number, sizes: readonly number[]]> 
 export class PixelShuffle extends Setting<[factor: number]> {
   static readonly [rpcName] = 'nn.PixelShuffle';
   forward(x: Tensor): Tensor {
-    return more.pixelShuffle(x, ...this.given);
+    return pixelShuffle(x, ...this.given);
   }
 }
 export class PixelUnshuffle extends Setting<[factor: number]> {
   static readonly [rpcName] = 'nn.PixelUnshuffle';
   forward(x: Tensor): Tensor {
-    return more.pixelUnshuffle(x, ...this.given);
+    return pixelUnshuffle(x, ...this.given);
   }
 }
 export class CosineSimilarity extends Setting<[dim?: number, eps?: number]> {

@@ -2,7 +2,8 @@
 import { rpcName } from '../named.ts';
 import * as losses from '../ops/losses.ts';
 import * as sets from '../ops/loss-options.ts';
-import * as more from '../ops/more-losses.ts';
+import { gaussianNllLoss, poissonNllLoss } from '../ops/likelihood-losses.ts';
+import * as margin from '../ops/margin-losses.ts';
 import type { Tensor } from '../tensor.ts';
 import { Module } from './module.ts';
 
@@ -107,75 +108,75 @@ export class CrossEntropyLoss extends Loss<Options<typeof losses.crossEntropy>> 
     return losses.crossEntropy(input, target, this.options);
   }
 }
-export class SoftMarginLoss extends Loss<Options<typeof more.softMarginLoss>> {
+export class SoftMarginLoss extends Loss<Options<typeof margin.softMarginLoss>> {
   static readonly [rpcName] = 'nn.SoftMarginLoss';
   protected known(): ReadonlySet<string> {
     return sets.LOSS_OPTIONS;
   }
   forward(input: Tensor, target: Tensor): Tensor {
-    return more.softMarginLoss(input, target, this.options);
+    return margin.softMarginLoss(input, target, this.options);
   }
 }
-export class MultiLabelSoftMarginLoss extends Loss<Options<typeof more.multilabelSoftMarginLoss>> {
+export class MultiLabelSoftMarginLoss extends Loss<Options<typeof margin.multilabelSoftMarginLoss>> {
   static readonly [rpcName] = 'nn.MultiLabelSoftMarginLoss';
   protected known(): ReadonlySet<string> {
     return sets.WEIGHT_OPTIONS;
   }
   forward(input: Tensor, target: Tensor): Tensor {
-    return more.multilabelSoftMarginLoss(input, target, this.options);
+    return margin.multilabelSoftMarginLoss(input, target, this.options);
   }
 }
-export class HingeEmbeddingLoss extends Loss<Options<typeof more.hingeEmbeddingLoss>> {
+export class HingeEmbeddingLoss extends Loss<Options<typeof margin.hingeEmbeddingLoss>> {
   static readonly [rpcName] = 'nn.HingeEmbeddingLoss';
   protected known(): ReadonlySet<string> {
     return sets.MARGIN_OPTIONS;
   }
   forward(input: Tensor, target: Tensor): Tensor {
-    return more.hingeEmbeddingLoss(input, target, this.options);
+    return margin.hingeEmbeddingLoss(input, target, this.options);
   }
 }
-export class PoissonNLLLoss extends Loss<Options<typeof more.poissonNllLoss>> {
+export class PoissonNLLLoss extends Loss<Options<typeof poissonNllLoss>> {
   static readonly [rpcName] = 'nn.PoissonNLLLoss';
   protected known(): ReadonlySet<string> {
     return sets.POISSON_OPTIONS;
   }
   forward(input: Tensor, target: Tensor): Tensor {
-    return more.poissonNllLoss(input, target, this.options);
+    return poissonNllLoss(input, target, this.options);
   }
 }
-export class GaussianNLLLoss extends Loss<Options<typeof more.gaussianNllLoss>> {
+export class GaussianNLLLoss extends Loss<Options<typeof gaussianNllLoss>> {
   static readonly [rpcName] = 'nn.GaussianNLLLoss';
   protected known(): ReadonlySet<string> {
     return sets.GAUSSIAN_OPTIONS;
   }
   forward(input: Tensor, target: Tensor, variance: Tensor | number): Tensor {
-    return more.gaussianNllLoss(input, target, variance, this.options);
+    return gaussianNllLoss(input, target, variance, this.options);
   }
 }
-export class MarginRankingLoss extends Loss<Options<typeof more.marginRankingLoss>> {
+export class MarginRankingLoss extends Loss<Options<typeof margin.marginRankingLoss>> {
   static readonly [rpcName] = 'nn.MarginRankingLoss';
   protected known(): ReadonlySet<string> {
     return sets.MARGIN_OPTIONS;
   }
   forward(a: Tensor, b: Tensor, target: Tensor): Tensor {
-    return more.marginRankingLoss(a, b, target, this.options);
+    return margin.marginRankingLoss(a, b, target, this.options);
   }
 }
-export class CosineEmbeddingLoss extends Loss<Options<typeof more.cosineEmbeddingLoss>> {
+export class CosineEmbeddingLoss extends Loss<Options<typeof margin.cosineEmbeddingLoss>> {
   static readonly [rpcName] = 'nn.CosineEmbeddingLoss';
   protected known(): ReadonlySet<string> {
     return sets.MARGIN_OPTIONS;
   }
   forward(a: Tensor, b: Tensor, target: Tensor): Tensor {
-    return more.cosineEmbeddingLoss(a, b, target, this.options);
+    return margin.cosineEmbeddingLoss(a, b, target, this.options);
   }
 }
-export class TripletMarginLoss extends Loss<Options<typeof more.tripletMarginLoss>> {
+export class TripletMarginLoss extends Loss<Options<typeof margin.tripletMarginLoss>> {
   static readonly [rpcName] = 'nn.TripletMarginLoss';
   protected known(): ReadonlySet<string> {
     return sets.TRIPLET_OPTIONS;
   }
   forward(anchor: Tensor, positive: Tensor, negative: Tensor): Tensor {
-    return more.tripletMarginLoss(anchor, positive, negative, this.options);
+    return margin.tripletMarginLoss(anchor, positive, negative, this.options);
   }
 }

@@ -3,7 +3,7 @@ import { tensor } from '../creation.ts';
 import { decode, isDifferentiable } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { fromArray, readArray } from '../host.ts';
-import type { Interpolation } from '../more-methods.ts';
+import type { Interpolation } from '../arranging-methods.ts';
 import { sweep } from '../scope.ts';
 import { normalizeDim, sameShape } from '../shape.ts';
 import { Tensor } from '../tensor.ts';

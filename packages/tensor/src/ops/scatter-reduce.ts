@@ -2,7 +2,7 @@
 import { onesLike } from '../creation.ts';
 import { decode, encode, isDifferentiable, type NumberArray } from '../dtype.ts';
 import { fromArray, readArray } from '../host.ts';
-import type { ScatterReduction } from '../more-methods.ts';
+import type { ScatterReduction } from '../arranging-methods.ts';
 import { named } from '../named.ts';
 import { checkOptionNames } from '../option-names.ts';
 import { sweep } from '../scope.ts';

@@ -3,7 +3,7 @@ import { full, tensor } from '../creation.ts';
 import { decode } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { readArray } from '../host.ts';
-import type { IndexItem as Item, IndexPutOptions, Slice } from '../more-methods.ts';
+import type { IndexItem as Item, IndexPutOptions, Slice } from '../arranging-methods.ts';
 import { named } from '../named.ts';
 import { sweep } from '../scope.ts';
 import { checkOptionNames } from '../option-names.ts';

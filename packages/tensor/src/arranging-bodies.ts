@@ -1,4 +1,4 @@
-/** @file The bodies of the methods in more-methods.ts. */
+/** @file The bodies of the methods in arranging-methods.ts. */
 import * as addc from './ops/addc.ts';
 import * as arrange from './ops/arrange.ts';
 import * as bits from './ops/bitwise.ts';
@@ -9,7 +9,7 @@ import * as sampling from './ops/sampling.ts';
 import { scatterReduce } from './ops/scatter-reduce.ts';
 import * as subscript from './ops/subscript.ts';
 
-export const moreBodies = {
+export const arrangingBodies = {
   index: subscript.index,
   indexPut: subscript.indexPut,
   indexPut_: subscript.indexPut_,

@@ -137,7 +137,7 @@ interface WritingMethods<Tensor> {
   bernoulli_(p?: number | Tensor): this;
 }
 
-export interface MoreMethods<Tensor>
+export interface ArrangingMethods<Tensor>
   extends
     SubscriptMethods<Tensor>,
     ArrangeMethods<Tensor>,

@@ -1,16 +1,13 @@
-/** @file Losses of distances, margins and distributions, beside those of losses.ts. */
+/** @file Losses of margins and distances. */
 import { ShapeError } from '../errors.ts';
 import { sweep } from '../scope.ts';
-import { sameShape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { norm } from './composite.ts';
 import { defineFunction } from './define.ts';
 import {
   checkLoss,
-  GAUSSIAN_OPTIONS,
   LOSS_OPTIONS,
   MARGIN_OPTIONS,
-  POISSON_OPTIONS,
   TRIPLET_OPTIONS,
   WEIGHT_OPTIONS,
   type LossOptions,
@@ -144,70 +141,6 @@ export const tripletMarginLoss = defineFunction(
       let far = pairwiseDistance(anchor, negative, p, eps);
       if (swap) far = far.minimum(pairwiseDistance(positive, negative, p, eps));
       return reduce(near.sub(far).add(margin).clamp(0), options.reduction);
-    });
-  },
-);
-
-export interface PoissonOptions extends LossOptions {
-  /** Whether the input is the logarithm of the rate. @default true */
-  logInput?: boolean;
-  /** Adds Stirling's approximation of log(target!). @default false */
-  full?: boolean;
-  /** @default 1e-8 */
-  eps?: number;
-}
-
-/** rate - target log(rate). */
-export const poissonNllLoss = defineFunction(
-  'poissonNllLoss',
-  'poisson_nll_loss',
-  each(REAL_NUMBER),
-  (input: Tensor, target: Tensor, options: PoissonOptions = {}): Tensor => {
-    checkLoss('poissonNllLoss', POISSON_OPTIONS, options);
-    const { logInput = true, full = false, eps = 1e-8 } = options;
-    return sweep(() => {
-      const plain = logInput ? input.exp().sub(target.mul(input)) : input.sub(target.mul(input.add(eps).log()));
-      if (!full) return reduce(plain, options.reduction);
-      const safe = where(target.gt(1), target, 1);
-      const stirling = safe
-        .mul(safe.log())
-        .sub(safe)
-        .add(
-          safe
-            .mul(2 * Math.PI)
-            .log()
-            .mul(0.5),
-        );
-      return reduce(plain.add(where(target.gt(1), stirling, 0)), options.reduction);
-    });
-  },
-);
-
-/** Half of log(variance) + (input - target)² / variance; variances count as at least `eps`, and have a gradient all the same. */
-export const gaussianNllLoss = defineFunction(
-  'gaussianNllLoss',
-  'gaussian_nll_loss',
-  each(FLOAT),
-  (
-    input: Tensor,
-    target: Tensor,
-    variance: Tensor | number,
-    options: LossOptions & { full?: boolean; eps?: number } = {},
-  ): Tensor => {
-    checkLoss('gaussianNllLoss', GAUSSIAN_OPTIONS, options);
-    const { full = false, eps = 1e-6 } = options;
-    return sweep(() => {
-      const given = typeof variance === 'number' ? input.detach().mul(0).add(variance) : variance;
-      let spread = given;
-      if (!sameShape(given.shape, input.shape)) {
-        if (sameShape(given.shape, input.shape.slice(0, -1))) spread = given.unsqueeze(-1);
-        else if (!sameShape(given.shape, [...input.shape.slice(0, -1), 1]))
-          throw new ShapeError(`gaussianNllLoss: var is of incorrect size: [${given.shape.join(', ')}]`);
-      }
-      if (spread.lt(0).any().item() !== 0) throw new RangeError('gaussianNllLoss: var has negative entry/entries');
-      const bounded = spread.add(spread.detach().clamp(eps).sub(spread.detach()));
-      const loss = bounded.log().add(input.sub(target).square().div(bounded)).mul(0.5);
-      return reduce(full ? loss.add(0.5 * Math.log(2 * Math.PI)) : loss, options.reduction);
     });
   },
 );
