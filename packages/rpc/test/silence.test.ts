@@ -102,6 +102,28 @@ describe('after a while', () => {
     expect(await joined).toMatchObject({ code: 'deadline-exceeded' });
   });
 
+  it.each(['redis://me:pass%2Fword@', 'redis://:secret@'])(
+    'the address of a store is shown without what is in %s',
+    async (user) => {
+      await group(1);
+      const at = `127.0.0.1:${await freePort()}`;
+      const alone = { name: 'lost', rank: 1, worldSize: 2, store: `${user}${at}/0`, initTimeoutMs: 1_000, logger };
+      const joined = createAgent(alone).catch((error: unknown) => error);
+      await said(/^worker 'lost' has waited \d+ s for the store at /);
+      const error = String(await joined);
+      for (const line of [...lines, error]) expect(line).not.toMatch(/secret|word/);
+      expect(lines.join('')).toContain(`store at redis://${at}/0:`);
+    },
+  );
+
+  it('an address that is none says how a password is written, and shows no part of it', async () => {
+    await group(1);
+    const store = 'redis://me:sec/ret@127.0.0.1:1/0';
+    const error: unknown = await createAgent({ name: 'lost', rank: 1, worldSize: 2, store }).catch((e: unknown) => e);
+    expect(String(error)).toMatch(/^RpcError: the store redis:\/\/127.0.0.1:1\/0 is no address; .* \/ is written %2F/);
+    expect(rpcInfo(error)?.code).toBe('invalid-argument');
+  });
+
   it('a handler that ignores its signal keeps a shutdown waiting, and is named on its worker', async () => {
     await group(2);
     const controller = new AbortController();

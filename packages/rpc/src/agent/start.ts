@@ -8,6 +8,7 @@ import { Group, type GroupOptions } from '../membership/group.ts';
 import { joinedText } from '../membership/join-errors.ts';
 import type { View } from '../protocol/membership.ts';
 import { watchSilence } from '../server/silence.ts';
+import { withoutPassword } from '../stores/address.ts';
 import { proveMember } from '../security/member-proof.ts';
 import type { Settings } from './settings.ts';
 import {
@@ -216,8 +217,8 @@ class Doors {
 /** Where the store is that a worker waits for, as far as it was told. */
 function whereText(given: RpcOptions['store'], env: Surroundings['env']): string {
   const { BACKWIRE_STORE: store, MASTER_ADDR: host, MASTER_PORT: port } = env;
-  if (typeof given === 'string') return ` at ${given}`;
-  if (store !== undefined && store !== '') return ` at ${store}`;
+  if (typeof given === 'string') return ` at ${withoutPassword(given)}`;
+  if (store !== undefined && store !== '') return ` at ${withoutPassword(store)}`;
   return host === undefined ? '' : ` at ${host}:${port ?? ''}`;
 }
 

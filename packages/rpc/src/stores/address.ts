@@ -49,3 +49,8 @@ function unescape(text: string, address: string): string {
     throw new RpcError('invalid-argument', `'${address}' is malformed: '${text}' is no escaped text`);
   }
 }
+
+/** An address of a store as it may be shown: without the name and the password of a user. */
+export function withoutPassword(address: string): string {
+  return address.replace(/\/\/.*@/, '//');
+}

@@ -4,7 +4,7 @@ import { bareText, RpcError } from '../base/errors.ts';
 import { resolveSecurity } from '../security/policy.ts';
 import { hostText, parseHostPort } from '../transports/dialling.ts';
 import { storeTransport } from '../transports/select.ts';
-import { joinAddress, splitAddress } from './address.ts';
+import { joinAddress, splitAddress, withoutPassword } from './address.ts';
 import { embeddedStore } from './embedded.ts';
 import { serveStore, type ServeStoreOptions, type StoreServer } from './embedded-server.ts';
 import { etcdStore } from './etcd.ts';
@@ -76,6 +76,11 @@ async function openBare(address: string, options: OpenStoreOptions): Promise<Sto
       return etcdStore({ endpoints: etcdEndpoints(address), signal: options.signal, timeoutMs: options.timeoutMs });
     case 'redis':
     case 'rediss':
+      if (!URL.canParse(address))
+        throw new RpcError(
+          'invalid-argument',
+          `the store ${withoutPassword(address)} is no address; in the name and the password of a user, / is written %2F, @ %40 and : %3A`,
+        );
       return redisStore({ url: address, signal: options.signal, timeoutMs: options.timeoutMs });
     case 'file':
       return fileStore(folderOf(address));

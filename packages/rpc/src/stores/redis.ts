@@ -6,6 +6,7 @@ import { limited } from './limited.ts';
 import { DEFAULT_TIMEOUT_MS, openLimited, type OpeningLimits } from './opening.ts';
 import { REDIS_SCRIPT } from './redis-script.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
+import { withoutPassword } from './address.ts';
 import type { LeaseTicket, TicketStore } from './ticket.ts';
 import { WatchQueue } from './watch-queue.ts';
 import { watchedWait } from './watched-wait.ts';
@@ -360,8 +361,4 @@ function valueBytes(value: Uint8Array): Buffer {
 
 function bytesOf(value: unknown): Uint8Array | undefined {
   return value instanceof Uint8Array ? Uint8Array.from(value) : undefined;
-}
-
-function withoutPassword(url: string): string {
-  return url.replace(/\/\/[^@/]*@/, '//');
 }
