@@ -116,7 +116,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
     reason: 'positions and classes may be given in every dtype whose elements are whole; PyTorch takes int32 and int64',
     holds: ({ difference }) =>
       difference.kind === 'accepts' &&
-      /Expected dtype (int32(\/| or ))?int64 for index|expected target dtype to be Long or Byte|repeat_interleave_cpu. not implemented|Expected a long tensor for index|tensors used as indices must be long|scalar types: Long, Int; but got torch\.(Float|Double)Tensor/.test(
+      /Expected dtype (int32(\/| or ))?int64 for index|expected target dtype to be Long or Byte|repeat_interleave_cpu. not implemented|Expected a long tensor for index|tensors used as indices must be long|dtype of indices should be Long|bincount_cpu. not implemented|scalar types: Long, Int; but got torch\.(Float|Double)Tensor/.test(
         difference.torchs,
       ),
   },

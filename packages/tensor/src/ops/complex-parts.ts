@@ -1,9 +1,9 @@
 /** @file The parts of complex numbers, and putting them together. */
 import { cast, decode, encode, toFloatDType } from '../dtype.ts';
-import { ShapeError } from '../errors.ts';
 import { fromArray, readArray } from '../host.ts';
 import { named } from '../named.ts';
-import { sameShape } from '../shape.ts';
+import { sweep } from '../scope.ts';
+import { broadcastShapes, sameShape } from '../shape.ts';
 import { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
 import { apply } from './op.ts';
@@ -43,12 +43,11 @@ const complexOp = defineOp('complex', 'complex', same(setOf('float16', 'float32'
   joined(re as Tensor, im as Tensor),
 );
 
-/** complex64 of two real tensors of one shape and floating dtype. */
+/** complex64 of two real tensors of one floating dtype, whose shapes broadcast. */
 export const complex = named('aten::complex', (re: Tensor, im: Tensor): Tensor => {
-  if (!sameShape(re.shape, im.shape)) {
-    throw new ShapeError(`complex: parts of shapes [${re.shape.join(', ')}] and [${im.shape.join(', ')}]`);
-  }
-  return apply(complexOp, [re, im], undefined);
+  if (sameShape(re.shape, im.shape)) return apply(complexOp, [re, im], undefined);
+  const shape = broadcastShapes(re.shape, im.shape);
+  return sweep(() => apply(complexOp, [re.expand(shape), im.expand(shape)], undefined));
 });
 
 /** The same numbers of a complex tensor in its own memory. */

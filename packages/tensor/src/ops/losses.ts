@@ -1,5 +1,6 @@
 /** @file Loss functions. Each returns a scalar unless `reduction` is 'none'. */
 import type { DType } from '../dtype.ts';
+import { readNumbers } from '../host.ts';
 import { ShapeError } from '../errors.ts';
 import { named } from '../named.ts';
 import { sweep } from '../scope.ts';
@@ -130,14 +131,24 @@ export const huberLoss = defineFunction(
   },
 );
 
-const bceOp = defineOp('binaryCrossEntropy', 'binary_cross_entropy', same(FLOAT), ([p, target]) =>
-  sweep(() => {
+const bceOp = defineOp('binaryCrossEntropy', 'binary_cross_entropy', same(FLOAT), ([p, target]) => {
+  checkProbabilities('input', p as Tensor);
+  checkProbabilities('target', target as Tensor);
+  return sweep(() => {
     const [x, y] = [(p as Tensor).detach(), (target as Tensor).detach()];
     const yes = y.mul(x.log().clamp(-100));
     const no = y.neg().add(1).mul(x.neg().log1p().clamp(-100));
     return yes.add(no).neg();
-  }),
-);
+  });
+});
+
+function checkProbabilities(what: string, t: Tensor): void {
+  const wrong = readNumbers(t).find((v) => !(v >= 0 && v <= 1));
+  if (wrong !== undefined)
+    throw new RangeError(
+      `binaryCrossEntropy: all elements of ${what} should be between 0 and 1, but got ${wrong}; for logits there is binaryCrossEntropyWithLogits`,
+    );
+}
 
 function weighted(losses: Tensor, weight: Tensor | undefined): Tensor {
   return weight === undefined ? losses : losses.mul(weight);

@@ -140,7 +140,7 @@ export const tripletMarginLoss = defineFunction(
       const near = pairwiseDistance(anchor, positive, p, eps);
       let far = pairwiseDistance(anchor, negative, p, eps);
       if (swap) far = far.minimum(pairwiseDistance(positive, negative, p, eps));
-      return reduce(near.sub(far).add(margin).clamp(0), options.reduction);
+      return reduce(near.add(margin).sub(far).clamp(0), options.reduction);
     });
   },
 );
