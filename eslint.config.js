@@ -48,6 +48,12 @@ const ambient = [
 ];
 const ambientMessage = 'This file is pure: pass it in as an event, a time or a port.';
 
+/** Engines that are in use do not know it, and its helpers would be a dependency that nobody declares. */
+const noUsing = {
+  selector: 'VariableDeclaration[kind=/using$/]',
+  message: 'Published packages run where `using` is not known: scope(), or dispose in finally.',
+};
+
 export default defineConfig(
   globalIgnores([
     '**/dist/**',
@@ -105,6 +111,7 @@ export default defineConfig(
     files: ['packages/*/src/**/*.ts'],
     ignores: ['**/*.test.ts', '**/testdata/**', 'packages/testing/**'],
     rules: {
+      'no-restricted-syntax': ['error', noUsing],
       'no-restricted-imports': [
         'error',
         {
@@ -128,6 +135,7 @@ export default defineConfig(
       'no-restricted-properties': ['error', { object: 'Math', property: 'random', message: ambientMessage }],
       'no-restricted-syntax': [
         'error',
+        noUsing,
         { selector: 'AwaitExpression', message: ambientMessage },
         { selector: 'ImportDeclaration[source.value=/^node:/]', message: ambientMessage },
       ],

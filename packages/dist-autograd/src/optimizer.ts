@@ -2,7 +2,7 @@
 import { currentAgent, RpcError, rpcSync, type CallOptions, type WorkerInfo } from '@backwire/rpc';
 import { CALL_OPTIONS, nameOf, refuseUnknown } from '@backwire/rpc/internal';
 import { remote, type RRef } from '@backwire/rref';
-import { tensor, type Named, type optim, type Tensor } from '@backwire/tensor';
+import { scope, tensor, type Named, type optim, type Tensor } from '@backwire/tensor';
 import { runWith } from '@backwire/tensor/internal';
 import { sessionOf, type Autograd } from './api.ts';
 import type { LiveContext } from './live-context.ts';
@@ -119,9 +119,7 @@ export class DistributedOptimizer implements Disposable {
     for (const [i, { places }] of this.#locals.entries())
       places.forEach((place, k) => (norms[place] = found[i]?.[k] ?? null));
     const there = norms.filter((norm) => norm !== null);
-    using each = tensor(new Float32Array(there));
-    using whole = each.norm(normType);
-    const total = there.length === 0 ? 0 : whole.item();
+    const total = there.length === 0 ? 0 : scope(() => tensor(new Float32Array(there)).norm(normType).item());
     if (errorIfNonfinite && !Number.isFinite(total))
       throw new RangeError(
         `the norm of order ${normType} of the gradients in context ${contextId} is ${total}: they cannot be clipped by it`,
