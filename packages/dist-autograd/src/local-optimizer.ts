@@ -152,7 +152,8 @@ async function optimizerHere(local: unknown, contextId: unknown): Promise<LocalO
   return optimizer;
 }
 
-function isGroup(one: unknown): one is GivenRemoteGroup {
+/** Whether it is a group and no parameter. */
+export function isGroup(one: unknown): one is GivenRemoteGroup {
   return typeof one === 'object' && one !== null && !isRRef(one) && Array.isArray((one as GivenRemoteGroup).params);
 }
 

@@ -1,10 +1,11 @@
 /** @file Groups of parameters on several owners, schedules of their learning rates, and norms of their gradients, against one process. */
-import { rpcClass } from '@backwire/rpc';
+import { rpcClass, type RpcAgent, type WorkerInfo } from '@backwire/rpc';
 import { createRRef, remote, type RRef } from '@backwire/rref';
 import { nn, optim, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import { expectClean, useAgents } from '../test/agents.ts';
 import { backward, context, DistributedOptimizer, getGradients } from './index.ts';
+import { provideAutograd, sessionOf, type Autograd, type RemoteOptimizers } from './internal.ts';
 
 const { at, agents } = useAgents('groups', 3);
 
@@ -42,8 +43,15 @@ const x = tensor([
 interface Run {
   readonly optimizer: optim.Optimizer | DistributedOptimizer;
   readonly values: () => Promise<unknown[]>;
-  /** One forward pass, one backward pass, `between`, and a step. */
+  /** One forward pass, one backward pass, clipping, and a step. */
   readonly step: (clip?: { maxNorm: number; normType?: number }) => Promise<number | undefined>;
+}
+
+interface DistributedRun extends Run {
+  readonly optimizer: DistributedOptimizer;
+  /** One forward pass and one backward pass. */
+  readonly backward: (id: bigint) => Promise<void>;
+  readonly gradients: (id: bigint) => Promise<unknown[]>;
 }
 
 /** Weights in one group and biases in the other, on two workers. */
@@ -51,7 +59,7 @@ async function distributed<O extends optim.Optimizer, A extends unknown[]>(
   Optimizer: (new (params: Iterable<Tensor>, ...args: A) => O) & { readonly [rpcName]: string },
   own: readonly [object, object],
   ...args: A
-): Promise<Run & { readonly optimizer: DistributedOptimizer }> {
+): Promise<DistributedRun> {
   const pairs = [remote('w1', Pair, [1]), remote('w2', Pair, [2])] as const;
   const [[w1, b1], [w2, b2]] = (await Promise.all(pairs.map((pair) => pair.rpcSync().rrefs()))) as [
     [RRef<Tensor>, RRef<Tensor>],
@@ -62,14 +70,19 @@ async function distributed<O extends optim.Optimizer, A extends unknown[]>(
     { ...own[1], params: [b2, b1] },
   ];
   const optimizer = await DistributedOptimizer.create(Optimizer, groups, ...args);
+  const passBack = async (id: bigint): Promise<void> => {
+    const hidden = await pairs[0].rpcSync().forward(x);
+    const out = await pairs[1].rpcSync().forward(hidden);
+    await backward(id, [out.sum()]);
+  };
   return {
     optimizer,
     values: () => Promise.all(pairs.map((pair) => pair.rpcSync().values())),
+    gradients: (id) => Promise.all(pairs.map((pair) => pair.rpcSync().gradients(id))),
+    backward: passBack,
     step: (clip) =>
       context(async (id) => {
-        const hidden = await pairs[0].rpcSync().forward(x);
-        const out = await pairs[1].rpcSync().forward(hidden);
-        await backward(id, [out.sum()]);
+        await passBack(id);
         const { maxNorm, ...options } = clip ?? { maxNorm: 0 };
         const norm = clip === undefined ? undefined : await optimizer.clipGradNorm_(id, maxNorm, options);
         await optimizer.step(id);
@@ -101,6 +114,10 @@ function local<O extends optim.Optimizer, A extends unknown[]>(
       return Promise.resolve(norm);
     },
   };
+}
+
+function flat(values: unknown): number[] {
+  return (values as unknown[]).flat(Infinity) as number[];
 }
 
 describe('parameter groups', () => {
@@ -148,6 +165,47 @@ describe('parameter groups', () => {
       const here = local(optim.SGD, [{ lr: 0.2 }, {}], { lr: 0.1 });
       await here.step();
       expect(await there.values()).toEqual(await here.values());
+    });
+  });
+
+  it('of a step are those in force when it was called, before the last one is answered too', async () => {
+    await at(0, async () => {
+      const there = await distributed(optim.SGD, [{}, {}], { lr: 0.1 });
+      const here = local(optim.SGD, [{}, {}], { lr: 0.1 });
+      await here.step();
+      await context(async (id) => {
+        await there.backward(id);
+        const steps = [there.optimizer.step(id)];
+        for (const lr of [0.5, 0.1, 0.5]) {
+          for (const { optimizer } of [there, here]) (optimizer.paramGroups[0] as { lr: number }).lr = lr;
+          steps.push(there.optimizer.step(id));
+          here.optimizer.step();
+        }
+        await Promise.all(steps);
+      });
+      expect(await there.values()).toEqual(await here.values());
+    });
+  });
+
+  it('of a step are those in force after one that was given up, of which nobody knows what it did', async () => {
+    await at(0, async () => {
+      const there = await distributed(optim.SGD, [{}, {}], { lr: 0.1 });
+      await context(async (id) => {
+        await there.backward(id);
+        const given = new AbortController();
+        const [group] = there.optimizer.paramGroups;
+        group.lr = 0.5;
+        const first = there.optimizer.step(id, { signal: given.signal });
+        given.abort(new Error('no longer wanted'));
+        await expect(first).rejects.toThrow();
+        group.lr = 0.1;
+        await there.optimizer.gradNorm(id); // answered when that step is over, if the owners took it
+        const [before, gradients] = [await there.values(), await there.gradients(id)];
+        await there.optimizer.step(id);
+        const want = flat(before).map((value, i) => value - 0.1 * (flat(gradients)[i] as number));
+        const got = flat(await there.values());
+        for (const [i, value] of want.entries()) expect(got[i]).toBeCloseTo(value, 5);
+      });
     });
   });
 
@@ -248,5 +306,35 @@ describe('the norm of gradients on several workers', () => {
       });
       await expect(optimizer.clipGradNorm_(5n, 1)).rejects.toThrow('disposed');
     });
+  });
+});
+
+describe('optimizers of a group of another kind', () => {
+  it('that were made are let go of when another owner refuses', async () => {
+    const [agent] = agents;
+    const own = at(0, () => sessionOf());
+    const made: string[] = [];
+    const disposed: string[] = [];
+    const create = (owner: WorkerInfo): Promise<RRef<unknown>> => {
+      if (owner.name === 'w1') return Promise.reject(new Error('w1 has no such class'));
+      made.push(owner.name);
+      return Promise.resolve({ [Symbol.dispose]: () => disposed.push(owner.name) } as unknown as RRef<unknown>);
+    };
+    const optimizers: RemoteOptimizers = { create, step: () => Promise.resolve(undefined) };
+    provideAutograd(agent as RpcAgent, Object.create(own, { optimizers: { value: optimizers } }) as Autograd);
+    try {
+      await at(0, async () => {
+        const pairs = await Promise.all(['w1', 'w2'].map((name) => remote(name, Pair, [1]).rpcSync().rrefs()));
+        const params = pairs.flat();
+        await expect(DistributedOptimizer.create(optim.SGD, params, { lr: 0.1 })).rejects.toThrow('no such class');
+        expect([made, disposed]).toEqual([['w2'], ['w2']]);
+        const groups = [{ params, lr: 1 }];
+        await expect(DistributedOptimizer.create(optim.SGD, groups, { lr: 0.1 })).rejects.toThrow(
+          'optimizers in a group of PyTorch have no parameter groups: make an optimizer for each',
+        );
+      });
+    } finally {
+      provideAutograd(agent as RpcAgent, own);
+    }
   });
 });

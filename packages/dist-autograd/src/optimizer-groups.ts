@@ -1,7 +1,7 @@
 /** @file The parameter groups of a DistributedOptimizer: options that its owner changes here, and that owners of parameters learn with the next step. */
 import { isRRef, type RRef } from '@backwire/rref';
 import { zeros, type optim, type Tensor } from '@backwire/tensor';
-import type { GivenRemoteGroup, OptionChanges } from './local-optimizer.ts';
+import { isGroup, type GivenRemoteGroup, type OptionChanges } from './local-optimizer.ts';
 
 /** Parameters and the options of their updates. Options may be changed between steps: `paramGroups[0].lr = 0.01`. */
 export interface RemoteParamGroup {
@@ -59,10 +59,32 @@ export class RemoteGroups {
   }
 }
 
-/** What of the options `now` differs from those that an owner knows; undefined when nothing does. */
-export function changesOf(now: readonly Options[], known: readonly Options[]): OptionChanges | undefined {
+/** What one owner was told of the options. While a change is unanswered, and after one that failed, it is told all of them anew. */
+export class ToldOptions {
+  /** What it is sure to have; undefined when that is in doubt. */
+  private known: readonly Options[] | 'as given' | undefined = 'as given';
+  private changes = 0;
+
+  /** Steps by `ask`, with what of the options `now` the owner is not sure to have; `first` are those it began with. */
+  async tell<T>(now: readonly Options[], first: readonly Options[], ask: Ask<T>): Promise<T> {
+    const changes = changesOf(now, this.known === 'as given' ? first : this.known);
+    if (changes === undefined) return ask();
+    const change = ++this.changes;
+    this.known = undefined;
+    const result = await ask(changes);
+    if (change === this.changes) this.known = now;
+    return result;
+  }
+}
+
+/** Asks an owner for a step, under options that changed. */
+type Ask<T> = (...changes: [] | [OptionChanges]) => Promise<T>;
+
+/** What of the options `now` differs from `known`, or all where nothing is known; undefined when nothing does. */
+function changesOf(now: readonly Options[], known: readonly Options[] | undefined): OptionChanges | undefined {
   const changes = now.map((options, i) => {
-    const changed = Object.entries(options).filter(([name, value]) => !isSame(value, known[i]?.[name]));
+    const before = known?.[i];
+    const changed = Object.entries(options).filter(([name, value]) => !before || !isSame(value, before[name]));
     return changed.length === 0 ? null : Object.fromEntries(changed);
   });
   return changes.every((change) => change === null) ? undefined : changes;
@@ -85,10 +107,6 @@ function checked(param: unknown, what: string): RRef<Tensor> {
   if (isRRef(param)) return param as RRef<Tensor>;
   const text = `a DistributedOptimizer takes RRefs to parameters; ${what} is none: createRRef() makes one of a tensor that is here`;
   throw new TypeError(text);
-}
-
-function isGroup(one: unknown): one is GivenRemoteGroup {
-  return typeof one === 'object' && one !== null && !isRRef(one) && Array.isArray((one as { params?: unknown }).params);
 }
 
 /** Lists among the options, such as Adam's betas, are the copy's own. */

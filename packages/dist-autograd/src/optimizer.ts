@@ -9,12 +9,14 @@ import type { LiveContext } from './live-context.ts';
 import {
   createLocal,
   gradientNorms,
+  isGroup,
   scaleGradients,
   stepLocal,
   type GivenRemoteGroup,
   type LocalOptimizer,
+  type OptionChanges,
 } from './local-optimizer.ts';
-import { changesOf, groupsOf, RemoteGroups, type RemoteParamGroup } from './optimizer-groups.ts';
+import { groupsOf, RemoteGroups, ToldOptions, type RemoteParamGroup } from './optimizer-groups.ts';
 
 type OptimizerClass<A extends unknown[]> = (new (params: Iterable<Tensor>, ...args: A) => optim.Optimizer) & Named;
 
@@ -35,8 +37,8 @@ interface Local {
   readonly groups: readonly number[];
   /** and where among all parameters its own are. */
   readonly places: readonly number[];
-  /** The options of these groups that the owner is known to have. */
-  known: readonly Readonly<Record<string, unknown>>[] | undefined;
+  /** What the owner was told of the options of these groups. */
+  readonly told: ToldOptions;
 }
 
 /**
@@ -74,8 +76,8 @@ export class DistributedOptimizer implements Disposable {
     const shares = sharesOf(given);
     const { optimizers } = sessionOf();
     if (optimizers !== undefined) {
-      if (isGrouped(params)) throw ofAnotherKind('parameter groups');
-      const made = await Promise.all(
+      if (params.some(isGroup)) throw ofAnotherKind('parameter groups', 'make an optimizer for each');
+      const made = await allOrNone(
         shares.map(({ owner, parts }) => optimizers.create(owner, name, parts[0]?.params ?? [], args)),
       );
       return new DistributedOptimizer(
@@ -84,7 +86,7 @@ export class DistributedOptimizer implements Disposable {
       );
     }
     const locals = shares.map((share) => {
-      const own = isGrouped(params) ? share.parts : (share.parts[0]?.params ?? []);
+      const own = params.some(isGroup) ? share.parts : (share.parts[0]?.params ?? []);
       return localOf(remote(share.owner, createLocal, [name, own, args]), share);
     });
     try {
@@ -101,7 +103,8 @@ export class DistributedOptimizer implements Disposable {
    * DistributedOptimizer, and change them.
    */
   get paramGroups(): readonly [RemoteParamGroup, ...RemoteParamGroup[]] {
-    if (sessionOf().optimizers !== undefined) throw ofAnotherKind('options that change');
+    if (sessionOf().optimizers !== undefined)
+      throw ofAnotherKind('options that change', 'make a new one with other options');
     return this.#groups.all;
   }
 
@@ -169,14 +172,12 @@ export class DistributedOptimizer implements Disposable {
   ): Promise<number | undefined> {
     const { rref } = local;
     if (optimizers !== undefined) return optimizers.step(rref, contextId, options);
-    const own = now === undefined ? undefined : local.groups.map((group) => now[group] ?? {});
-    const known = local.known ?? local.groups.map((group) => this.#groups.atFirst[group] ?? {});
-    const changes = own === undefined ? undefined : changesOf(own, known);
-    const count = await (changes === undefined
-      ? rpcSync(rref.owner(), stepLocal, [rref, contextId], options)
-      : rpcSync(rref.owner(), stepLocal, [rref, contextId, changes], options));
-    if (own !== undefined) local.known = own;
-    return count;
+    const ask = (...changes: [] | [OptionChanges]): Promise<number> =>
+      rpcSync(rref.owner(), stepLocal, [rref, contextId, ...changes], options);
+    if (now === undefined) return ask();
+    const { atFirst } = this.#groups;
+    const [own, first] = [now, atFirst].map((all) => local.groups.map((group) => all[group] ?? {}));
+    return local.told.tell(own ?? [], first ?? [], ask);
   }
 
   /** Runs what is asked of the owners while the context is sure to last. @throws RpcError as `step()` */
@@ -188,7 +189,8 @@ export class DistributedOptimizer implements Disposable {
   ): Promise<T> {
     if (this.#disposed) throw gone(what);
     const session = sessionOf(options.agent ?? currentAgent());
-    if (session.optimizers !== undefined && what !== 'step()') throw ofAnotherKind(what);
+    if (session.optimizers !== undefined && what !== 'step()')
+      throw ofAnotherKind(what, 'a function on each owner can ask for its gradients');
     const context = session.find(contextId);
     if (context.inPass) throw new RpcError('failed-precondition', `${what}: ${stillInPass(contextId)}`);
     const inFlight = context.follow();
@@ -223,11 +225,8 @@ function gone(what: string): RpcError {
   return new RpcError('failed-precondition', `${what}: this optimizer was disposed`);
 }
 
-function ofAnotherKind(what: string): RpcError {
-  return new RpcError(
-    'failed-precondition',
-    `optimizers in a group of PyTorch have no ${what}: make one for each, or a new one with other options`,
-  );
+function ofAnotherKind(what: string, wayOut: string): RpcError {
+  return new RpcError('failed-precondition', `optimizers in a group of PyTorch have no ${what}: ${wayOut}`);
 }
 
 /** What one owner has of the parameters. */
@@ -259,13 +258,7 @@ function sharesOf(given: readonly GivenRemoteGroup[]): Share[] {
 }
 
 function localOf(rref: RRef<LocalOptimizer>, { groups, places }: Share): Local {
-  return { rref, groups, places, known: undefined };
-}
-
-function isGrouped(params: readonly unknown[]): boolean {
-  return params.some(
-    (one) => typeof one === 'object' && one !== null && Array.isArray((one as GivenRemoteGroup).params),
-  );
+  return { rref, groups, places, told: new ToldOptions() };
 }
 
 function stillInPass(contextId: bigint): string {
@@ -292,4 +285,15 @@ async function allOrLastError<T>(promises: readonly Promise<T>[]): Promise<T[]> 
   const last = outcomes.filter((outcome) => outcome.status === 'rejected').at(-1);
   if (last !== undefined) throw last.reason;
   return outcomes.flatMap((outcome) => (outcome.status === 'fulfilled' ? [outcome.value] : []));
+}
+
+/** As `allOrLastError`; references that did come are let go of when another did not. */
+async function allOrNone<T extends Disposable>(promises: readonly Promise<T>[]): Promise<T[]> {
+  try {
+    return await allOrLastError(promises);
+  } catch (error) {
+    for (const outcome of await Promise.allSettled(promises))
+      if (outcome.status === 'fulfilled') outcome.value[Symbol.dispose]();
+    throw error;
+  }
 }
