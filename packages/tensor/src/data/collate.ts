@@ -24,9 +24,9 @@ export function defaultCollate<T>(samples: readonly T[]): Batch<T> {
   return batchOf(samples, 'the sample') as Batch<T>;
 }
 
-type Kind = 'tensor' | 'array' | 'element' | 'list' | 'record' | 'other';
+type Category = 'tensor' | 'array' | 'element' | 'list' | 'record' | 'other';
 
-function kindOf(value: unknown): Kind {
+function categoryOf(value: unknown): Category {
   if (value instanceof Tensor) return 'tensor';
   if (ArrayBuffer.isView(value)) return 'array';
   if (['number', 'bigint', 'boolean'].includes(typeof value)) return 'element';
@@ -39,13 +39,15 @@ function kindOf(value: unknown): Kind {
 /** `where` is the part of a sample that these are, as errors name it. */
 function batchOf(samples: readonly unknown[], where: string): unknown {
   const [first] = samples;
-  const kind = kindOf(first);
-  const odd = samples.findIndex((one) => kindOf(one) !== kind || (kind === 'element' && typeof one !== typeof first));
+  const category = categoryOf(first);
+  const odd = samples.findIndex(
+    (one) => categoryOf(one) !== category || (category === 'element' && typeof one !== typeof first),
+  );
   if (odd !== -1)
     throw new TypeError(
       `defaultCollate: ${where} is ${shown(first)} in one sample and ${shown(samples[odd])} in another`,
     );
-  switch (kind) {
+  switch (category) {
     case 'tensor':
       return stack(samples as readonly Tensor[]);
     case 'array':
@@ -104,9 +106,9 @@ function records(samples: readonly Readonly<Record<string, unknown>>[], where: s
 
 function shown(value: unknown): string {
   if (value === null || value === undefined) return String(value);
-  const kind = kindOf(value);
-  if (kind === 'tensor') return 'a tensor';
-  if (kind === 'list') return 'a list';
-  if (kind === 'record') return 'an object';
-  return kind === 'element' ? `a ${typeof value}` : (value.constructor?.name ?? typeof value);
+  const category = categoryOf(value);
+  if (category === 'tensor') return 'a tensor';
+  if (category === 'list') return 'a list';
+  if (category === 'record') return 'an object';
+  return category === 'element' ? `a ${typeof value}` : (value.constructor?.name ?? typeof value);
 }
