@@ -103,8 +103,10 @@ export const RECEIVE_SLAB_BYTES = 64 * KIB;
 export const MAX_POOLED_BYTES = 512 * MIB;
 /** A storage that is announced gets this much when its first byte comes, unless a warm buffer of its size is free, */
 export const FIRST_BODY_BYTES = 8 * MIB;
-/** and whenever that is full, this many times as much: at most a third more is copied than arrives. */
-export const BODY_GROWTH = 4;
+/** and when that is full the rest up to this much: pages that nothing has landed in take no memory yet, a copy would; */
+export const WHOLE_BODY_BYTES = 512 * MIB;
+/** a larger one first this part. */
+export const LARGE_BODY_PART = 1 / 4;
 /** Below this a fresh array is as cheap as the pool. */
 export const MIN_POOLED_BYTES = 4 * KIB;
 /** Free buffers of one size class one buffer pool keeps. */

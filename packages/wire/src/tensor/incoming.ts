@@ -3,7 +3,7 @@ import { type Device, type Tensor } from '@backwire/tensor';
 import { type BufferPool, bufferPool } from '../bytes/buffer-pool.ts';
 import { buildTensors } from './build.ts';
 import { decodeError } from '../errors.ts';
-import { BODY_GROWTH, FIRST_BODY_BYTES } from '../limits.ts';
+import { FIRST_BODY_BYTES, LARGE_BODY_PART, WHOLE_BODY_BYTES } from '../limits.ts';
 import { isPooled, receiveMemory, storageDevices } from './received-storages.ts';
 import { type StorageDescriptor, type TensorTable } from './descriptor.ts';
 
@@ -76,7 +76,7 @@ export class IncomingTensors {
 
   /**
    * Where the next bytes of a storage go, from `offset` on, those before being there. Memory is taken as they come: a warm buffer of the
-   * pool at once, fresh memory in steps. Throws 'decode-error' for a storage that is not there or no longer ours.
+   * pool at once, of fresh memory first a part. Throws 'decode-error' for a storage that is not there or no longer ours.
    */
   place(storage: number, offset: number, length: number): Uint8Array {
     const descriptor = this.state === 'open' ? this.table.storages[storage] : undefined;
@@ -94,8 +94,7 @@ export class IncomingTensors {
   /** `got` bytes of a storage are in `small`; it gets room for `least`. */
   private grow(small: Uint8Array | undefined, got: number, nbytes: number, least: number): Uint8Array {
     const { pool } = this;
-    const step = Math.max(least, FIRST_BODY_BYTES, (small?.length ?? 0) * BODY_GROWTH);
-    const memory = step >= nbytes || pool.has(nbytes) ? pool.take(nbytes) : pool.take(step);
+    const memory = pool.take(pool.has(nbytes) ? nbytes : Math.max(least, nextRoom(nbytes, small?.length ?? 0)));
     if (small === undefined) return memory;
     memory.set(small.subarray(0, got));
     pool.give(small);
@@ -149,6 +148,13 @@ export class IncomingTensors {
       if (memory !== undefined && isPooled(this.devices?.[i])) this.pool.give(memory);
     });
   }
+}
+
+/** How much of a storage's memory is taken when the `had` bytes of it are full. */
+function nextRoom(nbytes: number, had: number): number {
+  if (had === 0) return Math.min(nbytes, FIRST_BODY_BYTES);
+  const part = Math.ceil(nbytes * LARGE_BODY_PART);
+  return nbytes <= WHOLE_BODY_BYTES || had >= part ? nbytes : part;
 }
 
 /** Up to this many bytes a loop beats a view and a call into the engine. */
