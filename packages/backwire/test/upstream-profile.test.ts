@@ -79,6 +79,13 @@ const SLOW_CALLS: readonly [string, Partial<RpcOptions>][] = [
   ['one handler at a time', { maxConcurrentCalls: 1 }],
 ];
 
+/** The operations of `withOperations`, by name, as they are recorded here. */
+async function operationsHere(): Promise<string[]> {
+  const here = names(await recorded(() => withOperations()));
+  expect(here).toEqual(expect.arrayContaining(['aten::add', 'aten::mul', 'aten::relu', 'aten::sigmoid']));
+  return here;
+}
+
 describe.each(SLOW_CALLS)('a profile, with %s', (_, options) => {
   it.each(
     (['sync', 'async', 'remote'] as const).flatMap((mode) => [
@@ -117,8 +124,7 @@ describe.each(SLOW_CALLS)('a profile, with %s', (_, options) => {
 
   it('has the operations of a function on another worker, in their order, with its node', () =>
     onSecond(async () => {
-      const here = names(await recorded(() => withOperations()));
-      expect(here).toEqual(expect.arrayContaining(['aten::add', 'aten::mul', 'aten::relu', 'aten::sigmoid']));
+      const here = await operationsHere();
       for (const to of OTHERS) {
         const events = await recorded(() => rpcAsync(to, withOperations));
         const call = key('async', 'upstream-profile/operations', SELF, to);
@@ -158,7 +164,7 @@ describe.each(SLOW_CALLS)('a profile, with %s', (_, options) => {
 
 it('profiles at the same time keep their keys, on every worker', () =>
   onSecond(async () => {
-    const here = names(await recorded(() => withOperations()));
+    const here = await operationsHere();
     for (const to of OTHERS) {
       const both = await Promise.all([0, 1].map(() => recorded(() => rpcAsync(to, withOperations))));
       for (const events of both) {
@@ -204,9 +210,10 @@ it('a trace file has the operations there and the call', () =>
       };
       const drawn = (pid: number): string[] =>
         traceEvents.filter((event) => event.ph === 'X' && event.pid === pid).map(({ name }) => name);
-      const here = names(await recorded(() => withOperations()));
-      expect(drawn(2)).toEqual(expect.arrayContaining(here));
-      expect(drawn(SELF).join()).toContain('rpc_async#upstream-profile/operations');
+      // The call is on both rows: as it was made, and as it was handled.
+      const call = key('async', 'upstream-profile/operations', SELF, 2);
+      expect(drawn(2)).toEqual([call, ...(await operationsHere())]);
+      expect(drawn(SELF)).toEqual([call]);
     } finally {
       rmSync(folder, { recursive: true, force: true });
     }

@@ -316,7 +316,7 @@ describe('DistributedOptimizer', () => {
       const other = await context(() => model.rpcSync().forward(x));
       await context(async (id) => {
         const trained = backward(id, [other.sum()]).then(() => opt.step(id));
-        await expect(trained).rejects.toThrow();
+        await expect(trained).rejects.toThrow('Autograd context no longer valid!');
       });
       expect(await model.rpcSync().values()).toEqual(before);
     }));

@@ -122,8 +122,12 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
     throw unsupported('parameters', ' Please use ``remoteParameters`` instead.');
   }
 
+  override namedParameters(): never {
+    throw unsupported('namedParameters', ' Please use ``remoteParameters`` instead.');
+  }
+
   /** None here: so that a module around this one can list its own. */
-  override namedParameters(): [] {
+  protected override listParameters(): [] {
     return [];
   }
 

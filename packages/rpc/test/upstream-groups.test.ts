@@ -166,14 +166,18 @@ describe('who is who', () => {
 
   it('does not let a worker join on its own that comes to a closed group', async () => {
     const store = newStore();
-    await Promise.all(many(3, (rank) => join({ name: `w${rank}`, rank, worldSize: 3, store })));
-    for (const rank of [3, undefined]) {
-      const late = { name: 'late', membership: 'dynamic', store, initTimeoutMs: 2_000 } as const;
-      const error = await failure(createAgent(rank === undefined ? late : { ...late, rank }));
+    const agents = await Promise.all(many(3, (rank) => join({ name: `w${rank}`, rank, worldSize: 3, store })));
+    for (const given of [{ rank: 3 }, { rank: 3, membership: 'dynamic' }, {}, { membership: 'dynamic' }] as const) {
+      const error = await failure(createAgent({ name: 'late', store, initTimeoutMs: 2_000, ...given }));
       expect((error as Error).message).toContain(
         'RPC group mixes statically and dynamically initialized members which is not supported.',
       );
     }
+    // The group is as it was.
+    await onAll(agents, async ({ next }) => {
+      expect(getWorkerInfos()).toHaveLength(3);
+      expect(await rpcSync(next, plus, [1, 2])).toBe(3);
+    });
   });
 });
 

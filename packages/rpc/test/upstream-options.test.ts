@@ -11,6 +11,7 @@ import type { Agent } from '../src/agent/agent.ts';
 import {
   allGather,
   createAgent,
+  getWorkerInfo,
   initRpc,
   processGroup,
   RemoteError,
@@ -28,6 +29,7 @@ import {
   type RpcOptions,
   type Security,
 } from '../src/index.ts';
+import { serveStore } from '../src/stores/embedded-server.ts';
 import { memoryStore } from '../src/stores/memory.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
 
@@ -58,6 +60,7 @@ const fail = rpcFunction('upstream-options/fail', (): void => {
   throw new RangeError('of the user');
 });
 const list = rpcFunction('upstream-options/list', () => 5);
+const whoAmI = rpcFunction('upstream-options/who', () => [getWorkerInfo().name, getWorkerInfo().id]);
 const generator = rpcFunction('upstream-options/generator', function* () {
   yield 1;
 });
@@ -136,18 +139,21 @@ describe('what an agent is made of', () => {
 
   it('a second agent of the same name and rank in one store is refused while the first lives', async () => {
     const store = newStore();
-    await initRpc({ name: 'w0', rank: 0, worldSize: 1, store });
-    expect((await failure(initRpc({ name: 'w0', rank: 0, worldSize: 1, store }))).message).toContain(
-      'RPC is already initialized',
-    );
-    const error = await failure(createAgent({ name: 'w0', rank: 0, worldSize: 1, store, initTimeoutMs: 300 }));
-    expect(rpcInfo(error)?.code).toBe('failed-precondition');
-    expect(error.message).toContain('RPC worker name w0 is not unique');
-    await shutdown();
-    // After it has left, the name is free: init, shutdown, init in one store.
-    await initRpc({ name: 'w0', rank: 0, worldSize: 1, store });
-    expect(await rpcSync('w0', echo, ['again'])).toBe('again');
-    await shutdown();
+    const [own, other] = [0, 1].map((rank) => ({ name: `w${rank}`, rank, worldSize: 2, store }));
+    for (const life of ['first', 'second']) {
+      // After the first has left, the name is free: init, shutdown, init in one store.
+      const [peer] = await Promise.all([createAgent(other!), initRpc(own!)]);
+      open.push(peer);
+      expect((await failure(initRpc(own!))).message).toContain('RPC is already initialized');
+      for (const taken of [own!, other!]) {
+        const error = await failure(createAgent({ ...taken, initTimeoutMs: 300 }));
+        expect(rpcInfo(error)?.code).toBe('failed-precondition');
+        expect(error.message).toContain(`RPC worker name ${taken.name} is not unique`);
+      }
+      expect(await rpcSync('w1', echo, [life])).toBe(life);
+      expect(await peer.run(() => rpcSync('w0', echo, [life]))).toBe(life);
+      await Promise.all([shutdown(), peer.shutdown()]);
+    }
   });
 
   it.each([
@@ -236,14 +242,35 @@ describe('what an agent is made of', () => {
     ['without a size', {}],
   ])('in a group %s a rank may be left out: the store gives the next', async (_, size) => {
     const folder = await mkdtemp(join(tmpdir(), 'upstream-options-'));
-    for (const store of [newStore(), pathToFileURL(folder).href]) {
-      const joining = ['a', 'b', 'c'].map((name) => createAgent({ name, store, initTimeoutMs: 20_000, ...size }));
-      const agents = await Promise.all(joining);
-      open.push(...agents);
-      expect(agents.map(({ id }) => id).sort()).toEqual([0, 1, 2]);
+    const server = await serveStore({ port: 0 });
+    vi.stubEnv('MASTER_ADDR', '127.0.0.1');
+    vi.stubEnv('MASTER_PORT', String(server.port));
+    try {
+      // The last is a store that only the environment names.
+      const stores = [newStore(), pathToFileURL(folder).href, `tcp://127.0.0.1:${server.port}`, undefined];
+      for (const [i, store] of stores.entries()) {
+        const given = {
+          group: `ranks-${i}`,
+          initTimeoutMs: 20_000,
+          ...(store === undefined ? {} : { store }),
+          ...size,
+        };
+        const agents = await Promise.all(['a', 'b', 'c'].map((name) => createAgent({ name, ...given })));
+        open.push(...agents);
+        expect(agents.map(({ id }) => id).sort()).toEqual([0, 1, 2]);
+        for (const agent of agents) {
+          for (const { name, id } of agents) {
+            const found = agent.run(() => rpcSync(id, whoAmI));
+            expect(await found).toEqual([name, id]);
+          }
+        }
+        await Promise.all(open.splice(0).map((agent) => agent.shutdown({ graceful: false })));
+      }
+    } finally {
+      vi.unstubAllEnvs();
+      await server.close();
+      await rm(folder, { recursive: true });
     }
-    await Promise.all(open.splice(0).map((agent) => agent.shutdown({ graceful: false })));
-    await rm(folder, { recursive: true });
   });
 });
 
@@ -311,7 +338,10 @@ describe('what travels and what does not', () => {
       const one = await failure((call as AnyFn)('w1', generator) as Promise<unknown>);
       expect(one.message).toContain('a generator is called with rpcStream()');
       const items = rpcStream('w1', list as unknown as typeof generator);
-      expect((await failure(items.next())).message).toMatch(/iterable|generator/);
+      const value = await failure(items.next());
+      expect(value.message).toContain('rpcStream() wants a function that returns an iterable');
+      for (const error of [one, value])
+        expect(rpcInfo(error)).toMatchObject({ code: 'failed-precondition', executed: 'yes', peer: { name: 'w1' } });
     });
   });
 });

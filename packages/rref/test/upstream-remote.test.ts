@@ -124,8 +124,8 @@ describe('remote of an asynchronous function', () => {
 
 describe.each([
   ['dense', (n: number) => ones([n, n])],
-  ['sparse', () => sparse()],
-  ['coalesced sparse', () => sparse().coalesce()],
+  ['sparse', (n: number) => sparse().mul(n)],
+  ['coalesced sparse', (n: number) => sparse().mul(n).coalesce()],
 ] as const)('with %s tensors', (_kind, make) => {
   const [x, y] = [make(2), make(2)];
   const sum = shown(x.add(y));

@@ -109,8 +109,8 @@ describe.each([
   ['dense', (): Tensor => ones([2, 2]), true],
   ['sparse', sparse, false],
 ] as const)('with %s tensors', (_kind, make, numbers) => {
-  /** An operand that is a number where PyTorch's test takes one. */
-  const or = (n: number): Tensor | number => (numbers ? n : make());
+  /** An operand that is a number where PyTorch's test takes one; each differs from the others. */
+  const or = (n: number): Tensor | number => (numbers ? n : make().mul(n));
   const equal = (found: Tensor, expected: Tensor): void => expect(shown(found)).toEqual(shown(expected));
 
   it.each(['w1', 'w0'])('what a remote call to this worker made is an argument of calls to %s', (to) =>

@@ -43,22 +43,27 @@ export abstract class Module {
 
   /** As `parameters`, with the path of each: 'layers.0.weight'. */
   namedParameters(recurse = true): [string, Parameter][] {
-    return unlessOpen(this, listing, () => this.listParameters(recurse)) ?? [];
+    return unlessOpen(this, listing, () => this.findParameters(recurse)) ?? [];
   }
 
-  private listParameters(recurse: boolean): [string, Parameter][] {
+  private findParameters(recurse: boolean): [string, Parameter][] {
     const found = new Map<Parameter, string>();
     for (const [name, value] of this.fields()) if (isParameter(value) && !found.has(value)) found.set(value, name);
     const own = [...found].map(([parameter, name]): [string, Parameter] => [name, parameter]);
     if (!recurse) return own;
     for (const [prefix, child] of this.namedChildren()) {
-      for (const [name, parameter] of child.namedParameters()) {
+      for (const [name, parameter] of child.listParameters()) {
         if (found.has(parameter)) continue;
         found.set(parameter, name);
         own.push([`${prefix}.${name}`, parameter]);
       }
     }
     return own;
+  }
+
+  /** What `parameters` of a module around this one finds inside: of a module that stands for one elsewhere, nothing. */
+  protected listParameters(): [string, Parameter][] {
+    return this.namedParameters();
   }
 
   /** The modules directly inside, with their names. */
