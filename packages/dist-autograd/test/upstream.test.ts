@@ -29,16 +29,17 @@ import { local, sameAsLocal, shown, valuesOf, WAYS, WAYS_TO_SELF } from './local
 
 const { at } = useAgents('upstream', 4);
 
-/** PyTorch's sparse example: two entries at one index. */
-function sparse(requiresGrad = true, dtype: DType = 'float32'): Tensor {
+/** As PyTorch's sparse example: three entries, two of them in a row. Those of two tensors differ by `more`, so that gradients do where they should. */
+function sparse(more = 0, requiresGrad = true, dtype: DType = 'float32'): Tensor {
   const rows = tensor([[0, 2, 2], [2, 0, 2]], { dtype: 'int64' }); // prettier-ignore
-  const t = sparseCooTensor(rows, tensor([3, 4, 5], { dtype }), [3, 3]);
+  const t = sparseCooTensor(rows, tensor([3 + more, 4 + 2 * more, 5 - more], { dtype }), [3, 3]);
   t.requiresGrad = requiresGrad;
   return t;
 }
-function dense(requiresGrad = true, dtype: DType = 'float32'): Tensor {
+/** Small whole numbers, whose sums do not depend on their order. */
+function dense(more = 0, requiresGrad = true, dtype: DType = 'float32'): Tensor {
   return tensor(
-    new Float64Array(9).map((_, i) => 1 + i / 4),
+    new Float64Array(9).map((_, i) => 1 + ((i + more) % 5)),
     { shape: [3, 3], dtype, requiresGrad },
   );
 }
@@ -69,26 +70,26 @@ describe.each([
 ] as const)('%s gradients are those of one process', (kind, build) => {
   it('of an addition on another worker', () =>
     at(0, () => {
-      const [a, b] = [build(), build()];
+      const [a, b] = [build(), build(1)];
       return sameAsLocal([a, b], async (run) => [(await run(add, a, b)).sum()]);
     }));
 
   it('of an addition on this worker, by a call to itself', () =>
     at(0, () => {
-      const [a, b] = [build(), build()];
+      const [a, b] = [build(), build(1)];
       return sameAsLocal([a, b], async (run) => [(await run(add, a, b)).sum()], WAYS_TO_SELF);
     }));
 
   it('of a function', () =>
     at(0, () => {
-      const [a, b] = [build(), build()];
+      const [a, b] = [build(), build(1)];
       return sameAsLocal([a, b], async (run) => [(await run(plus, a, b)).sum()]);
     }));
 
   it('and leave .grad alone, before and after a pass here has filled it', () =>
     at(0, () =>
       context(async (id) => {
-        const [a, b] = [build(), build()];
+        const [a, b] = [build(), build(1)];
         const loss = (await rpcSync('w1', add, [a, b])).sum();
         await backward(id, [loss], { retainGraph: true });
         expect([a.grad, b.grad]).toEqual([null, null]);
@@ -104,7 +105,7 @@ describe.each([
 
   it('of two dtypes', () =>
     at(0, () => {
-      const [a, b] = [build(true, 'float32'), build(true, 'float64')];
+      const [a, b] = [build(0, true, 'float32'), build(1, true, 'float64')];
       return sameAsLocal([a, b], async (run) => [(await run(add, a, b)).sum()]);
     }));
 
@@ -112,11 +113,12 @@ describe.each([
     at(0, async () => {
       for (const run of WAYS)
         await context(async (id) => {
-          const [a, b] = [build(true), build(false)];
+          const [a, b] = [build(), build(1, false)];
           const out = await run(mixed, a, b);
           const product = a.mul(b);
           expect(shown(out)).toEqual(shown(product));
           await backward(id, [out.sum()]);
+          expect([a.requiresGrad, b.requiresGrad]).toEqual([true, false]);
           const grads = getGradients(id);
           expect([grads.get(b), grads.size]).toEqual([undefined, 1]);
           expect(shown(grads.get(a))).toEqual(shown(b));
@@ -125,7 +127,7 @@ describe.each([
 
   it('of a function that calls another, and multiplies what comes back', () =>
     at(0, async () => {
-      const [a, b] = [build(), build()];
+      const [a, b] = [build(), build(1)];
       const expected = await local([a, b], async () => {
         const [c, d] = [a.mul(b), a.add(b)];
         return [a.mul(b).mul(c).mul(d).mul(c.add(d)).sum()];
@@ -140,7 +142,7 @@ describe.each([
   it('summed over two passes through a nested call', () =>
     at(0, () =>
       context(async (id) => {
-        const [a, b] = [build(), build()];
+        const [a, b] = [build(), build(1)];
         const once = await local([a, b], async () => [add(a, b).sum()]);
         const loss = (await rpcSync('w1', nestedAdd, [a, b, 2])).sum();
         await backward(id, [loss], { retainGraph: true });
@@ -156,7 +158,7 @@ describe.each([
   it('summed over a thousand passes, each compared', { timeout: 60_000 }, () =>
     at(0, () =>
       context(async (id) => {
-        const [a, b] = [build(), build()];
+        const [a, b] = [build(), build(1)];
         const loss = (await rpcSync('w1', add, [a, b])).sum();
         const here = add(a, b).sum();
         for (let i = 0; i < 1000; i++) {
@@ -175,7 +177,7 @@ describe.each([
 
   it('over many round trips to three workers in turn, of five tensors of which two require none', () =>
     at(0, () => {
-      const leaves = [true, false, true, false, true].map((requiresGrad) => build(requiresGrad));
+      const leaves = [true, false, true, false, true].map((requiresGrad, i) => build(i, requiresGrad));
       const [a, b, c, d, e] = leaves as [Tensor, Tensor, Tensor, Tensor, Tensor];
       return sameAsLocal(leaves, async (run) => {
         let value = await run(add, a, b);
@@ -196,8 +198,7 @@ describe.each([
     ['a third worker, which asks the owner', 'w1', 'w2'],
   ])('of a leaf behind an RRef that is added by %s', (_, owner, callee) =>
     at(0, async () => {
-      const b = build();
-      const a = build();
+      const [a, b] = [build(), build(1)];
       const [ofHeld, ofOwn] = await local([a, b], async (run) => [(await run(add, a, b)).sum()]);
       await context(async (id) => {
         const held = remote(owner, make, [kind]);
@@ -213,33 +214,15 @@ describe.each([
 
   it('of leaves at one owner, made and added there by three workers at once, each in a context of its own', () =>
     at(0, async () => {
-      const [a, b] = [build(), build()];
+      const [a, b] = [build(), build(1)];
       const [ofHeld, ofOwn] = await local([a, b], async (run) => [(await run(add, a, b)).sum()]);
       const outcomes = await Promise.all([1, 2, 3].map((rank) => rpcAsync(rank, driveOwner, ['w0', kind])));
       expect(outcomes).toEqual([1, 2, 3].map(() => ({ ofHeld: [ofHeld], ofOwn: [ofOwn] })));
     }));
 
-  it('of one leaf at a server, in the contexts of three trainers at once, and of the fourth who holds it', () =>
-    at(0, async () => {
-      const [a, b] = [build(), build()];
-      const [expected] = await local([a, b], async (run) => [(await run(add, a, b)).sum()]);
-      const held = remote('w0', make, [kind]);
-      done.clear();
-      const release = new Promise<void>((resolve) => (unblock = resolve));
-      blocked = release;
-      const trainers = [1, 2, 3].map((rank) => rpcAsync(rank, train, [held, b]));
-      await expect.poll(() => done.size, { timeout: 10_000 }).toBe(3);
-      const leafHere = await held.localValue();
-      for (const rank of [1, 2, 3]) {
-        // The trainer holds its context, so the server's gradients of it are still there.
-        const grads = getGradients(done.get(rank)!);
-        expect(grads.size).toBe(1);
-        expect(shown(grads.get(leafHere))).toEqual(expected);
-      }
-      unblock();
-      expect(await Promise.all(trainers)).toEqual([expected, expected, expected]);
-      held.dispose();
-    }));
+  it('of one leaf at each of four servers, in the contexts of the other three, its trainers, all at once', async () => {
+    await Promise.all([0, 1, 2, 3].map((server) => at(server, () => serve(kind, build))));
+  });
 });
 
 /** One of several workers that add to a leaf of their own behind an RRef, all at one owner: the gradients here and there, and no others. */
@@ -261,21 +244,62 @@ const allGradients = rpcFunction('upstream/all-gradients', async (id: bigint, he
   return [...getGradients(id)].map(([t, grad]) => (t === leafHere ? shown(grad) : 'of something else'));
 });
 
-/** What trainers told the server: their contexts, by rank. */
-const done = new Map<number, bigint>();
-let unblock = (): void => undefined;
-let blocked = Promise.resolve();
-const setDone = rpcFunction('upstream/set-done', (id: bigint, rank: number) => void done.set(rank, id));
-const untilReleased = rpcFunction('upstream/until-released', () => blocked);
+/** What the trainers of a server told it, and what lets them go: by the server's id, as all of them are in this process. */
+interface Post {
+  /** The trainers' contexts, by their ids. */
+  readonly contexts: Map<number, bigint>;
+  readonly released: Promise<void>;
+}
+const posts = new Map<number, Post>();
+const postHere = (): Post => posts.get(getWorkerInfo().id)!;
+const setDone = rpcFunction('upstream/set-done', (id: bigint, trainer: number) => {
+  postHere().contexts.set(trainer, id);
+});
+const untilReleased = rpcFunction('upstream/until-released', () => postHere().released);
+/** Gradients by which contexts are told from one another. */
+const weightOf = (server: number, trainer: number): number => 1 + server + 4 * trainer;
+
+/** A trainer: its pass reaches the leaf at its server, which then looks at the context that is held here until it has. */
 const train = rpcFunction('upstream/train', (held: RRef<Tensor>, b: Tensor) =>
   context(async (id) => {
-    const sum = await rpcSync('w0', rrefAdd, [held, b]);
-    await backward(id, [sum.sum()]);
-    await rpcSync('w0', setDone, [id, getWorkerInfo().id]);
-    await rpcSync('w0', untilReleased);
+    const server = held.owner();
+    const sum = await rpcSync(server, rrefAdd, [held, b]);
+    await backward(id, [sum.sum().mul(weightOf(server.id, getWorkerInfo().id))]);
+    await rpcSync(server, setDone, [id, getWorkerInfo().id]);
+    await rpcSync(server, untilReleased);
     return shown(getGradients(id).get(b));
   }),
 );
+
+/** A server that holds a leaf, whose gradient it looks at in the contexts of its three trainers while these hold them. */
+async function serve(kind: string, build: typeof dense): Promise<void> {
+  const server = getWorkerInfo().id;
+  const trainers = [1, 2, 3].map((distance) => (server + distance) % 4);
+  const contexts = new Map<number, bigint>();
+  let release = (): void => undefined;
+  posts.set(server, { contexts, released: new Promise((resolve) => (release = resolve)) });
+  const [a, b] = [build(), build(1)];
+  const expected = await Promise.all(
+    trainers.map((trainer) =>
+      local([a, b], async (run) => [(await run(add, a, b)).sum().mul(weightOf(server, trainer))]),
+    ),
+  );
+  using held = remote(server, make, [kind]);
+  const gradients = trainers.map((trainer) => rpcAsync(trainer, train, [held, b]));
+  try {
+    await expect.poll(() => contexts.size, { timeout: 10_000 }).toBe(3);
+    const leafHere = await held.localValue();
+    for (const [i, trainer] of trainers.entries()) {
+      // The trainer holds its context, so the server's gradients of it are still there.
+      const grads = getGradients(contexts.get(trainer)!);
+      expect(grads.size).toBe(1);
+      expect(shown(grads.get(leafHere))).toEqual(expected[i]?.[0]);
+    }
+  } finally {
+    release();
+  }
+  expect(await Promise.all(gradients)).toEqual(expected.map(([, ofOwn]) => ofOwn));
+}
 
 it('gradients go back by the device map, to where the tensors were', async () => {
   for (const device of ['host:0', 'host:1']) openHostDevice(device);
@@ -294,7 +318,7 @@ it('gradients go back by the device map, to where the tensors were', async () =>
   try {
     await agents[0]!.run(() =>
       context(async (id) => {
-        const [a, b] = [dense(false), dense(false)].map((t) => t.to('host:0')) as [Tensor, Tensor];
+        const [a, b] = [dense(0, false), dense(1, false)].map((t) => t.to('host:0')) as [Tensor, Tensor];
         for (const t of [a, b]) t.requiresGrad = true;
         const c = tensor([2], { requiresGrad: true });
         const out = await rpcSync('w1', whereAdded, [a, b]);
@@ -321,11 +345,10 @@ it('gradients of four roots, each through a call, are summed', () =>
     return sameAsLocal([a!, b!], async (run) => [
       (await run(add, a!, b!)).sum(),
       (await run(mul, a!, b!)).sum(),
-      (await run(cosOf, a!, b!)).sum(),
+      (await run(cos, a!)).sum(),
       (await run(div, a!, b!)).sum(),
     ]);
   }));
-const cosOf = rpcFunction('upstream/cos', (a: Tensor, _b: Tensor) => cos(a)) as unknown as typeof add;
 
 describe('the memory of gradients', () => {
   /** A function that is its first argument, or the sum of two, and shows the gradient that came to it. */
