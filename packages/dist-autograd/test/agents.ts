@@ -5,8 +5,15 @@ import { rrefs } from '@backwire/rref';
 import { rand, tensor, type Tensor } from '@backwire/tensor';
 import { distAutograd, distAutogradDebugInfo } from '../src/index.ts';
 
+interface Agents {
+  readonly agents: RpcAgent[];
+  at<T>(rank: number, fn: () => T): T;
+  /** All of them at once, as PyTorch's tests are run. */
+  everywhere<T>(fn: (rank: number) => Promise<T>): Promise<T[]>;
+}
+
 /** Starts `count` agents `w0`, `w1`, … before the tests of a file and ends them after. */
-export function useAgents(group: string, count: number): { at<T>(rank: number, fn: () => T): T; agents: RpcAgent[] } {
+export function useAgents(group: string, count: number): Agents {
   const agents: RpcAgent[] = [];
   beforeAll(async () => {
     const store = `memory://${group}`;
@@ -18,7 +25,11 @@ export function useAgents(group: string, count: number): { at<T>(rank: number, f
   afterAll(async () => {
     await Promise.all(agents.map((agent) => agent.shutdown({ timeoutMs: 10_000 })));
   });
-  return { agents, at: (rank, fn) => (agents[rank] as RpcAgent).run(fn) };
+  return {
+    agents,
+    at: (rank, fn) => (agents[rank] as RpcAgent).run(fn),
+    everywhere: (fn) => Promise.all(agents.map((agent, rank) => agent.run(() => fn(rank)))),
+  };
 }
 
 /** A tensor of this shape filled with `value`, requiring grad. */

@@ -8,9 +8,9 @@ import { backward, context, distAutogradDebugInfo, getGradients } from '../src/i
 import { AutogradSession, sessionOf } from '../src/internal.ts';
 import { publicId } from '../src/protocol/ids.ts';
 
-const { at, agents } = useAgents('contexts', 3);
+const { at, everywhere, agents } = useAgents('contexts', 3);
 
-const addOnNext = rpcFunction('contexts/addOnNext', async (a: Tensor, b: Tensor) => rpcAsync('w2', add, [a, b]));
+const addOn = rpcFunction('contexts/addOn', async (a: Tensor, b: Tensor, to: number) => rpcAsync(to, add, [a, b]));
 const addNumbers = rpcFunction('contexts/addNumbers', (a: number, b: number) => a + b);
 /** PyTorch's sparse example. */
 function sparse(requiresGrad: boolean): Tensor {
@@ -19,9 +19,11 @@ function sparse(requiresGrad: boolean): Tensor {
 }
 /** Whether each worker has the context. */
 const known = (id: bigint): boolean[] => agents.map((agent) => sessionOf(agent).contexts.find(id) !== undefined);
-async function expectForgotten(id: bigint): Promise<void> {
-  expect(() => at(0, () => sessionOf().find(id))).toThrow(`Could not find autograd context with id: ${id}`);
-  await expect.poll(() => known(id), { timeout: 10_000 }).toEqual([false, false, false]);
+/** The contexts that each of the workers has left. */
+async function expectForgotten(ids: readonly bigint[]): Promise<void> {
+  for (const [rank, id] of ids.entries())
+    expect(() => at(rank, () => sessionOf().find(id))).toThrow(`Could not find autograd context with id: ${id}`);
+  await expect.poll(() => ids.flatMap(known), { timeout: 10_000 }).toEqual(Array(9).fill(false));
   await expectClean(agents);
 }
 const nothing = rpcFunction('contexts/nothing', () => undefined);
@@ -88,20 +90,23 @@ describe('context', () => {
     }));
 
   it('numbers contexts as torch does and forgets them on leaving', async () => {
-    const ids: bigint[] = [];
-    await at(1, async () => {
+    await everywhere(async (rank) => {
+      const ids: bigint[] = [];
       const first = await context(async (id) => id);
-      expect(first >> 48n).toBe(1n);
+      expect(first >> 48n).toBe(BigInt(rank));
       // The last there is before the worker's bits.
-      expect(publicId(1, 2 ** 48 - 1)).toBe((1n << 48n) + 281_474_976_710_655n);
+      expect(publicId(rank, 2 ** 48 - 1)).toBe((BigInt(rank) << 48n) + 281_474_976_710_655n);
       for (let i = 0; i < 200; i++) {
         await context(async (id) => {
           ids.push(id);
           expect(sessionOf().find(id).id).toBe(id);
+          expect(id >> 48n).toBe(BigInt(rank));
         });
       }
       expect(ids).toEqual(Array.from({ length: 200 }, (_, i) => first + BigInt(i) + 1n));
-      for (const id of ids) expect(() => getGradients(id)).toThrow(`Could not find autograd context with id: ${id}`);
+      for (const id of ids)
+        for (const find of [getGradients, (gone: bigint) => sessionOf().find(gone)])
+          expect(() => find(id)).toThrow(`Could not find autograd context with id: ${id}`);
     });
   });
 
@@ -133,9 +138,9 @@ describe('context', () => {
     ['sparse tensors that do not', add, () => [sparse(false), sparse(false)]],
     ['no tensors', addNumbers as unknown as typeof add, () => [1, 1]],
   ] as const)('is released on every worker that saw it: %s', async (_, fn, args) => {
-    const left = await at(0, () =>
+    const left = await everywhere((rank) =>
       context(async (id) => {
-        for (const to of ['w1', 'w2']) {
+        for (const to of [0, 1, 2].filter((other) => other !== rank)) {
           await rpcSync(to, fn, args() as [Tensor, Tensor]);
           await rpcSync(to, nothing);
         }
@@ -150,11 +155,12 @@ describe('context', () => {
     ['tensors', () => [leaf([3, 3], 1), leaf([3, 3], 0)]],
     ['sparse tensors', () => [sparse(true), sparse(true)]],
   ] as const)('is released on a worker that another one brought into it, of %s', async (_, args) => {
-    const left = await at(0, () =>
+    const left = await everywhere((rank) =>
       context(async (id) => {
-        await rpcSync('w1', addOnNext, args() as unknown as [Tensor, Tensor]);
+        const [next, last] = [(rank + 1) % 3, (rank + 2) % 3];
+        await rpcSync(next, addOn, [...(args() as [Tensor, Tensor]), last]);
         expect(known(id)).toEqual([true, true, true]);
-        expect([...sessionOf().find(id).known.keys()]).toEqual([1]);
+        expect([...sessionOf().find(id).known.keys()]).toEqual([next]);
         return id;
       }),
     );
@@ -162,15 +168,16 @@ describe('context', () => {
   });
 
   it('records the peers, also without tensors that require grad', async () => {
-    await at(0, () =>
+    await everywhere((rank) =>
       context(async (id) => {
-        const peers = (): number[] => [...sessionOf().find(id).known.keys()];
-        for (const make of [filled, leaf])
-          for (const to of ['w1', 'w2']) {
+        const others = [0, 1, 2].filter((other) => other !== rank);
+        for (const make of [filled, leaf]) {
+          for (const to of others) {
             await rpcSync(to, add, [make([3, 3], 1), make([3, 3], 0)]);
             await rpcSync(to, nothing);
-            if (to === 'w2') expect(peers()).toEqual([1, 2]);
           }
+          expect([...sessionOf().find(id).known.keys()]).toEqual(others);
+        }
       }),
     );
   });

@@ -8,7 +8,10 @@ import { expectClean, filled, leaf, useAgents } from './agents.ts';
 import { backward, context, getGradients } from '../src/index.ts';
 import { sessionOf } from '../src/internal.ts';
 
-const { at, agents } = useAgents('graph', 4);
+const { at, everywhere, agents } = useAgents('graph', 4);
+/** The worker so many after this one. */
+const after = (rank: number, by = 1): number => (rank + by) % 4;
+const sorted = (...ids: number[]): number[] => ids.toSorted((a, b) => a - b);
 
 const plus = rpcFunction('graph/plus', (a: Tensor, b: Tensor) => a.add(b));
 /** Calls on to the next of four workers, `hops` times more before the last adds. */
@@ -74,20 +77,21 @@ describe.each([
   ['sparse', sparse],
 ] as const)('the graph of a call, %s', (_, tensors) => {
   it.each([
-    ['an operation', async (a: Tensor, b: Tensor) => rpcSync('w1', add, [a, b])],
-    ['a function', async (a: Tensor, b: Tensor) => rpcSync('w1', plus, [a, b])],
-    ['an operation, remotely', async (a: Tensor, b: Tensor) => remote('w1', add, [a, b]).toHere()],
-    ['a function, remotely', async (a: Tensor, b: Tensor) => remote('w1', plus, [a, b]).toHere()],
+    ['an operation', async (to: number, a: Tensor, b: Tensor) => rpcSync(to, add, [a, b])],
+    ['a function', async (to: number, a: Tensor, b: Tensor) => rpcSync(to, plus, [a, b])],
+    ['an operation, remotely', async (to: number, a: Tensor, b: Tensor) => remote(to, add, [a, b]).toHere()],
+    ['a function, remotely', async (to: number, a: Tensor, b: Tensor) => remote(to, plus, [a, b]).toHere()],
   ] as const)('has a send and a receive function on each side: %s', async (_name, call) => {
-    await at(0, async () => {
+    await everywhere(async (rank) => {
+      const next = after(rank);
       const left = await context(async (id) => {
         const [a, b] = tensors();
-        const sum = await call(a, b);
+        const sum = await call(next, a, b);
         expect(ambient().contextId).toBe(id);
-        expect(view(id)).toEqual([1, 1, [1]]);
+        expect(view(id)).toEqual([1, 1, [next]]);
         expectOrigin(id, [a, b], sum, 0);
-        expect(await rpcSync('w1', viewHere, [id])).toEqual([1, 1, [0]]);
-        expect(await rpcSync('w1', sendsOf, [id])).toEqual([ADDITION]);
+        expect(await rpcSync(next, viewHere, [id])).toEqual([1, 1, [rank]]);
+        expect(await rpcSync(next, sendsOf, [id])).toEqual([ADDITION]);
         return id;
       });
       expect(() => sessionOf().find(left)).toThrow(`Could not find autograd context with id: ${left}`);
@@ -97,46 +101,54 @@ describe.each([
   });
 
   it.each([
-    ['nested', async (a: Tensor, b: Tensor) => rpcSync('w1', nested, [1, a, b, 1])],
-    ['nested, remotely', async (a: Tensor, b: Tensor) => remote('w1', nested, [1, a, b, 1]).toHere()],
+    ['nested', async (to: number, a: Tensor, b: Tensor) => rpcSync(to, nested, [to, a, b, 1])],
+    ['nested, remotely', async (to: number, a: Tensor, b: Tensor) => remote(to, nested, [to, a, b, 1]).toHere()],
   ] as const)('has them on each worker of four: %s', async (_name, call) => {
-    await at(0, () =>
+    await everywhere((rank) =>
       context(async (id) => {
+        const [first, second, last] = [after(rank, 1), after(rank, 2), after(rank, 3)];
         const [a, b] = tensors();
-        const sum = await call(a, b);
-        expect(view(id)).toEqual([1, 1, [1]]);
+        const sum = await call(first, a, b);
+        expect(view(id)).toEqual([1, 1, [first]]);
         expectOrigin(id, [a, b], sum, 0);
-        // Outside of the context, in which w2 and w3 have no part by this worker's own calls.
-        const seen = <T>(worker: string, fn: (id: bigint) => T): Promise<Awaited<T>> =>
+        // Outside of the context, in which the second and the last have no part by this worker's own calls.
+        const seen = <T>(worker: number, fn: (id: bigint) => T): Promise<Awaited<T>> =>
           runWith({ contextId: undefined }, () => rpcSync(worker, fn as never, [id] as never));
-        expect(await seen('w1', viewHere)).toEqual([2, 2, [0, 2]]);
-        expect(await seen('w1', sendsOf)).toEqual(HANDED_ON);
-        expect(await seen('w2', viewHere)).toEqual([2, 2, [1, 3]]);
-        expect(await seen('w2', sendsOf)).toEqual(HANDED_ON);
-        expect(await seen('w3', viewHere)).toEqual([1, 1, [2]]);
-        expect(await seen('w3', sendsOf)).toEqual([ADDITION]);
+        expect(await seen(first, viewHere)).toEqual([2, 2, sorted(rank, second)]);
+        expect(await seen(first, sendsOf)).toEqual(HANDED_ON);
+        expect(await seen(second, viewHere)).toEqual([2, 2, sorted(first, last)]);
+        expect(await seen(second, sendsOf)).toEqual(HANDED_ON);
+        expect(await seen(last, viewHere)).toEqual([1, 1, [second]]);
+        expect(await seen(last, sendsOf)).toEqual([ADDITION]);
       }),
     );
     await expectClean(agents);
   });
 
   it.each([
-    ['there and back', async (a: Tensor, b: Tensor) => rpcSync('w1', nested, [3, a, b, 0])],
-    ['there and back, remotely', async (a: Tensor, b: Tensor) => remote('w1', nested, [3, a, b, 0]).toHere()],
+    [
+      'there and back',
+      async (rank: number, a: Tensor, b: Tensor) => rpcSync(after(rank), nested, [after(rank, 3), a, b, 0]),
+    ],
+    [
+      'there and back, remotely',
+      async (rank: number, a: Tensor, b: Tensor) => remote(after(rank), nested, [after(rank, 3), a, b, 0]).toHere(),
+    ],
   ] as const)('has two pairs where a call returns to its caller: %s', async (_name, call) => {
-    await at(0, () =>
+    await everywhere((rank) =>
       context(async (id) => {
+        const next = after(rank);
         const [a, b] = tensors();
-        const sum = await call(a, b);
-        expect(view(id)).toEqual([2, 2, [1]]);
+        const sum = await call(rank, a, b);
+        expect(view(id)).toEqual([2, 2, [next]]);
         expectOrigin(id, [a, b], sum, 1);
         const [, answer] = sendsOf(id);
         expect(answer?.map(([name, , next]) => [name, next.map(([each]) => each)])).toEqual([
           ['AddBackward0', ['RecvRpcBackward', 'RecvRpcBackward']],
         ]);
         expect(answer?.[0]?.[2][0]).toEqual(answer?.[0]?.[2][1]);
-        expect(await rpcSync('w1', viewHere, [id])).toEqual([2, 2, [0]]);
-        expect(await rpcSync('w1', sendsOf, [id])).toEqual(HANDED_ON);
+        expect(await rpcSync(next, viewHere, [id])).toEqual([2, 2, [rank]]);
+        expect(await rpcSync(next, sendsOf, [id])).toEqual(HANDED_ON);
       }),
     );
     await expectClean(agents);
@@ -154,19 +166,20 @@ describe.each([
   });
 
   it.each([
-    ['', async (a: Tensor, b: Tensor) => rpcSync('w1', add, [a, b])],
-    [', remotely', async (a: Tensor, b: Tensor) => remote('w1', add, [a, b]).toHere()],
+    ['', async (to: number, a: Tensor, b: Tensor) => rpcSync(to, add, [a, b])],
+    [', remotely', async (to: number, a: Tensor, b: Tensor) => remote(to, add, [a, b]).toHere()],
   ] as const)(
     'has no functions where nothing requires grad, but the context reaches the peer%s',
     async (_name, call) => {
-      await at(0, () =>
+      await everywhere((rank) =>
         context(async (id) => {
+          const next = after(rank);
           const [a, b] = tensors().map((t) => t.detach()) as [Tensor, Tensor];
-          const sum = await call(a, b);
+          const sum = await call(next, a, b);
           expect(sum.requiresGrad).toBe(false);
           // An operation says nothing of a context that it has no part in; a function might, so it is told.
-          expect(await rpcSync('w1', viewHere, [id])).toEqual([0, 0, []]);
-          expect(view(id)).toEqual([0, 0, [1]]);
+          expect(await rpcSync(next, viewHere, [id])).toEqual([0, 0, []]);
+          expect(view(id)).toEqual([0, 0, [next]]);
         }),
       );
       await expectClean(agents);
@@ -214,19 +227,20 @@ describe('the graph', () => {
   );
 
   it.each([
-    ['', async () => rpcSync('w1', giveHeld)],
-    [', remotely', async () => remote('w1', giveHeld).toHere()],
-  ] as const)('records for a leaf of the callee when only the result requires grad%s', (_name, call) =>
-    at(0, () =>
+    ['', async (to: number) => rpcSync(to, giveHeld)],
+    [', remotely', async (to: number) => remote(to, giveHeld).toHere()],
+  ] as const)('records for a leaf of the callee when only the result requires grad%s', async (_name, call) => {
+    await everywhere((rank) =>
       context(async (id) => {
-        const out = await call();
-        expect(view(id)).toEqual([0, 1, [1]]);
+        const next = after(rank);
+        const out = await call(next);
+        expect(view(id)).toEqual([0, 1, [next]]);
         await backward(id, [out.sum()]);
         expect(getGradients(id).size).toBe(0);
-        expect(await rpcSync('w1', heldGrad, [id])).toEqual([1, [1, 1]]);
+        expect(await rpcSync(next, heldGrad, [id])).toEqual([1, shown(filled([2], 1))]);
       }),
-    ),
-  );
+    );
+  });
 
   it('keeps the flags of mixed arguments, and records nothing without grad mode', async () => {
     await at(0, () =>
@@ -243,6 +257,6 @@ describe('the graph', () => {
 
 const heldGrad = rpcFunction('graph/heldGrad', (id: bigint) => [
   getGradients(id).size,
-  getGradients(id).get(held)?.toArray(),
+  shown(getGradients(id).get(held)!),
 ]);
 const flags = rpcFunction('graph/flags', (...list: Tensor[]) => list.map((t) => t.requiresGrad));
