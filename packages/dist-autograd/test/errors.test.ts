@@ -255,6 +255,7 @@ describe('a pass that is stopped', () => {
           value = await rpcSync(`w${1 + (i % 3)}`, add, [value.mul(0.5), value.mul(0.5)]);
         }
         expect(sessionOf().find(id).sends.size).toBe(100);
+        await expect(backward(100n, [value.sum()])).rejects.toThrow('Could not find autograd context with id: 100');
         pending.pass = backward(id, [whenReached(value, leave).sum()]).catch((e: unknown) => e);
         await reached;
       }),

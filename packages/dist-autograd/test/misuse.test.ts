@@ -58,8 +58,9 @@ describe('misuse', () => {
           expect((error as Error).message).toContain('incompatible function arguments');
         }
         await expect(backward(id, [])).rejects.toThrow('No tensors provided for gradient computation.');
-        await expect(backward(id, [filled([], 1)])).rejects.toThrow('requires_grad not set on');
-        await expect(backward(id, [a.mul(2)])).rejects.toThrow('is not a scalar, all roots need to be scalar');
+        await expect(backward(id, [filled([3, 3], 1)])).rejects.toThrow('requires_grad not set on');
+        for (const root of [leaf([3, 3], 1), a.mul(2)])
+          await expect(backward(id, [root])).rejects.toThrow('is not a scalar, all roots need to be scalar');
         await expect(backward(id, [leaf([1], 1)])).rejects.toThrow('does not have a valid gradient function.');
         const freed = a.sum();
         freed.dispose();
