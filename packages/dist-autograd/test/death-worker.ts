@@ -18,10 +18,21 @@ const deadly = customFunction({ forward: (_ctx, x) => x.clone(), backward: die }
 const dies = rpcFunction('death/dies', (x: Tensor) => deadly(x.mul(2)));
 const through = rpcFunction('death/through', async (to: string, x: Tensor) => (await rpcAsync(to, dies, [x])).add(x));
 const plain = rpcFunction('death/plain', async (x: Tensor) => rpcAsync('w2', add, [x, x]));
+const onward = rpcFunction('death/onward', async (x: Tensor) => rpcAsync('w1', plus, [x, x]));
+const throughTwo = rpcFunction('death/through-two', async (x: Tensor) => rpcAsync('w2', onward, [x]));
+const plus = rpcFunction('death/plus', (a: Tensor, b: Tensor) => a.add(b));
 const counters = rpcFunction('death/counters', () => Object.values(distAutogradDebugInfo()));
 const kill = rpcFunction('death/kill', () => void setTimeout(die, 20));
 
 const say = (what: string): void => console.log(what);
+
+/** Before there is a pass: a worker that was called by this one, the last of a chain of calls, or one in the middle, which called on. */
+const BEFORE = {
+  'before-called': (x: Tensor) => rpcSync('w2', add, [x, x]),
+  'before-chained': (x: Tensor) => rpcSync('w1', plain, [x]),
+  'before-between': (x: Tensor) => rpcSync('w1', throughTwo, [x]),
+};
+const isBefore = (name: string | undefined): name is keyof typeof BEFORE => name !== undefined && name in BEFORE;
 
 async function creator(): Promise<void> {
   const x = ones([2], { requiresGrad: true });
@@ -40,10 +51,9 @@ async function creator(): Promise<void> {
       say(`again ${JSON.stringify(getGradients(id).get(x)?.toArray())}`);
     });
     await settle('w1');
-  } else if (scenario === 'before-called' || scenario === 'before-chained') {
-    // Before there is a pass: a worker that was called by this one, or the last of a chain of calls.
+  } else if (isBefore(scenario)) {
     await context(async (id) => {
-      const root = await (scenario === 'before-called' ? rpcSync('w2', add, [x, x]) : rpcSync('w1', plain, [x]));
+      const root = await BEFORE[scenario](x);
       void rpcAsync('w2', kill).catch(() => undefined);
       say(`w2 ${String(await rpcSync('w2', sleep, []).catch((e: unknown) => rpcInfo(e)?.code))}`);
       const started = performance.now();

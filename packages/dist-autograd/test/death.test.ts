@@ -41,6 +41,7 @@ describe('a process that is killed', { timeout: 90_000 }, () => {
   it.each([
     ['one that was called from here', 'before-called'],
     ['the last of a chain of calls', 'before-chained'],
+    ['one in the middle of a chain of calls', 'before-between'],
   ])('before a pass fails it: %s', async (_, scenario) => {
     await group(scenario, async ([creator, , killed]) => {
       expect(await creator!.exited(60_000)).toMatchObject({ code: 0 });
