@@ -1,3 +1,4 @@
+import { shown } from '@backwire/testing';
 import { describe, expect, it, vi } from 'vitest';
 import { rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
 import { createRRef, remote, type RRef } from '@backwire/rref';
@@ -138,23 +139,23 @@ async function stepOf(
   ];
   const own = [new MyModule(), new MyModule(second)] as const;
   const weights = own.map(({ w }) => w);
-  const before = weights.map((w) => w.toArray());
+  const before = weights.map(shown);
   const optimizer = new (optim[name] as typeof optim.SGD)(weights, options as { lr: number });
   own[1].forward(own[0].forward(t2)).add(t1).sum().backward();
   optimizer.step();
 
   const modules = [remote('w1', MyModule), remote('w2', MyModule, [second])] as const;
   const params = await Promise.all(modules.map((module) => module.rpcSync().weightRRef()));
-  expect(await Promise.all(params.map(async (param) => (await param.toHere()).toArray()))).toEqual(before);
+  expect(await Promise.all(params.map(async (param) => shown(await param.toHere())))).toEqual(before);
   const distributedOptimizer = await DistributedOptimizer.create(optim[name], params, options as { lr: number }); // prettier-ignore
   return context(async (id) => {
     const hidden = await modules[0].rpcAsync().forward(t2);
     const loss = (await modules[1].rpcAsync().forward(hidden)).add(t1).sum();
     await backward(id, [loss]);
     await distributedOptimizer.step(id);
-    const there = await Promise.all(modules.map(async (module) => (await module.rpcAsync().weight()).toArray()));
+    const there = await Promise.all(modules.map(async (module) => shown(await module.rpcAsync().weight())));
     for (const rref of [...modules, ...params]) rref.dispose();
-    return { before, there, here: weights.map((w) => w.toArray()) };
+    return { before, there, here: weights.map(shown) };
   });
 }
 type OptimizerName = 'Adagrad' | 'Adam' | 'AdamW' | 'SGD' | 'Adadelta' | 'RMSprop' | 'Adamax' | 'Rprop';

@@ -1,3 +1,4 @@
+import { shown } from '@backwire/testing';
 import { describe, expect, it } from 'vitest';
 import { rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
 import { remote, type RRef } from '@backwire/rref';
@@ -43,7 +44,7 @@ describe('RemoteModule', () => {
       const pending = module.forward(ones([2]), 3, { word: '3' });
       expect(pending).toBeInstanceOf(Promise);
       const [word, count, out] = await pending;
-      expect([word, count, out.toArray()]).toEqual(['3', 3, [1, 1]]);
+      expect([word, count, shown(out)]).toEqual(['3', 3, shown(ones([2]))]);
       expect(module.remoteDevice).toBe('w1/cpu');
     }));
 
@@ -56,7 +57,7 @@ describe('RemoteModule', () => {
         [[], 'default'],
       ] as const) {
         const [word, count, out] = await module.forward(ones([1]), 2, ...options);
-        expect([word, count, out.toArray()]).toEqual([expected, 2, [1]]);
+        expect([word, count, shown(out)]).toEqual([expected, 2, shown(ones([1]))]);
       }
     }));
 
@@ -97,9 +98,12 @@ describe('RemoteModule', () => {
     at(0, async () => {
       await expect(RemoteModule.create('nobody/cpu', nn.Linear, [2, 1])).rejects.toThrow('could not find destination');
       await expect(RemoteModule.create('w1/gpu:0', nn.Linear, [2, 1])).rejects.toThrow("'gpu:0' is not available");
-      await expect(RemoteModule.create('w1/cpu', NoModule as never, [] as never)).rejects.toThrow(
-        'Expect `module_cls(*args, **kwargs)` returns an instance of <class nn.Module>, but it returns an instance of NoModule.',
-      );
+      await expect(RemoteModule.create('w1/cpu', NoModule as never, [1] as never)).rejects.toMatchObject({
+        code: 'invalid-argument',
+        message: expect.stringContaining(
+          'Expect `module_cls(*args, **kwargs)` returns an instance of <class nn.Module>, but it returns an instance of NoModule.',
+        ),
+      });
     }));
 
   it('lists its parameters, and those inside unless told not to', () =>
@@ -108,23 +112,29 @@ describe('RemoteModule', () => {
       const [all, own] = await Promise.all([module.remoteParameters(), module.remoteParameters(false)]);
       expect([all.length, own.length]).toEqual([3, 1]);
       expect(all.every((rref) => rref.ownerName() === 'w1')).toBe(true);
-      expect((await own[0]!.toHere()).toArray()).toEqual([[1]]);
-      expect((await all[0]!.toHere()).toArray()).toEqual([[1]]);
-      expect((await all[1]!.toHere()).shape).toEqual([2, 2]);
+      const here = (rrefs: readonly RRef<Tensor>[]): Promise<unknown[]> =>
+        Promise.all(rrefs.map(async (rref) => shown(await rref.toHere())));
+      const made = shown(tensor([[1]]));
+      expect(await here(own)).toEqual([made]);
+      const there = await rpcSync('w1', parametersOf, [module.getModuleRRef()]);
+      expect(await here(all)).toEqual([made, ...there.slice(1)]);
+      expect(there.map((each) => (each as { shape: unknown }).shape)).toEqual([[1, 1], [2, 2], [2]]);
       for (const rref of [...all, ...own]) rref.dispose();
     }));
 
   it('gives its RRef, and can be made of one', () =>
     at(0, async () => {
-      const first = await RemoteModule.create('w1', nn.Linear, [2, 1]);
+      const first = await RemoteModule.create('w1', Greeter, [7]);
       const rref = first.getModuleRRef();
       expect([rref.ownerName(), rref.isOwner()]).toEqual(['w1', false]);
       expect(first.getModuleRRef()).toBe(rref);
       const parameters = await Promise.all((await first.remoteParameters()).map((parameter) => parameter.toHere()));
-      expect(await rpcSync('w1', parametersOf, [rref])).toEqual(parameters.map((parameter) => parameter.toArray()));
+      expect(await rpcSync('w1', parametersOf, [rref])).toEqual(parameters.map(shown));
+      expect(shown(parameters[0]!)).toEqual(shown(tensor([[7]])));
       const second = await RemoteModule.fromModuleRRef('w1/cpu', rref);
-      const x = ones([1, 2]);
-      expect((await second.forward(x)).toArray()).toEqual((await first.forward(x)).toArray());
+      const [again, once] = [await second.forward(ones([2]), 3), await first.forward(ones([2]), 3)];
+      expect(again.slice(0, 2)).toEqual(once.slice(0, 2));
+      expect(shown(again[2])).toEqual(shown(once[2]));
       const wrong = remote('w1', NoModule);
       await expect(RemoteModule.fromModuleRRef('w1/cpu', wrong as never)).rejects.toThrow(
         'returns an instance of NoModule',
@@ -154,13 +164,13 @@ describe('RemoteModule', () => {
         await rpcSync('w1', greet, [first, ones([1]), 2, '3']),
         await rpcSync('w2', greet, [second, ones([1]), 2, '3']),
       ];
-      for (const [word, count, out] of results) expect([word, count, out.toArray()]).toEqual(['3', 2, [1]]);
+      for (const [word, count, out] of results) expect([word, count, shown(out)]).toEqual(['3', 2, shown(ones([1]))]);
     }));
 
   it('knows which mode it is in there, by its RRef', () =>
     at(0, async () => {
       const module = await RemoteModule.create('w1', Greeter, [1]);
-      for (const mode of [true, false]) {
+      for (const mode of [true, false, true]) {
         if (mode) module.train();
         else module.eval();
         expect(await rpcSync('w1', isTraining, [module.getModuleRRef()])).toBe(mode);
@@ -229,13 +239,13 @@ describe('RemoteModule', () => {
       const module = await RemoteModule.create('w1', nn.Linear, [2, 1]);
       const x = ones([1, 2]);
       const [out, fields, device] = await rpcSync('w2', useModule, [module, x]);
-      expect(out.toArray()).toEqual((await module.forward(x)).toArray());
+      expect(shown(out)).toEqual(shown(await module.forward(x)));
       const here = await RemoteModule.create('w1', nn.Linear, [2, 1]);
       expect(fields).toEqual(Object.keys(here));
       expect(device).toBe('w1/cpu');
       const greeter = await RemoteModule.create('w1', Greeter, [1]);
-      const [word, count, tripled] = await rpcSync('w2', greet, [greeter, ones([1]), 2, '3']);
-      expect([word, count, tripled.toArray()]).toEqual(['3', 2, [1]]);
+      const [word, count, same] = await rpcSync('w2', greet, [greeter, ones([1]), 2, '3']);
+      expect([word, count, shown(same)]).toEqual(['3', 2, shown(ones([1]))]);
     }));
 
   it('cannot be serialised but in a call', () =>
@@ -266,7 +276,7 @@ describe('RemoteModule', () => {
 /** Of `nn.Module`, and no business of programs. */
 const PRIVATE = ['findParameters', 'listParameters', 'listChildren', 'collectState', 'around', 'fields'];
 const parametersOf = rpcFunction('remote-module/parameters-of', async (rref: RRef<nn.Module>) =>
-  (await rref.localValue()).parameters().map((parameter) => parameter.toArray()),
+  (await rref.localValue()).parameters().map(shown),
 );
 const isTraining = rpcFunction(
   'remote-module/is-training',
