@@ -115,7 +115,9 @@ describe('remote of an asynchronous function', () => {
     onAll(2, async (at) => {
       const error = await failure(remote(at('w1'), promiseInside).toHere());
       expect(error).toBeInstanceOf(TypeError);
-      expect(error.message).toContain('cannot send an instance of class Promise at $.later: await it, and send what it resolves with');
+      expect(error.message).toContain(
+        'cannot send an instance of class Promise at $.later: await it, and send what it resolves with',
+      );
     }));
 
   it('says cancelled in words when its signal has aborted', () =>
