@@ -20,10 +20,6 @@ const noted = rpcFunction('faults/noted', (x: number) => {
   ran.push(x);
   return x;
 });
-const later = rpcFunction('faults/later', async (value: number, ms: number) => {
-  await new Promise((resolve) => setTimeout(resolve, ms));
-  return value;
-});
 const fetch = rpcFunction('faults/fetch', (rref: RRef<number>) => rref.toHere());
 const addToReferent = rpcFunction('faults/add-to-referent', async (rref: RRef<Tensor>, value: Tensor) => {
   const sum = (await rref.toHere()).add(value);

@@ -141,7 +141,7 @@ describe.each([
   const sum = whole(x.add(y));
 
   it('a worker is meant by its rank, its name and its record, in all three ways of calling', () =>
-    onAll(3, async (at) => {
+    onAll(3, async () => {
       for (const rank of [0, 1, 2]) {
         for (const to of [rank, `w${rank}`, getWorkerInfo(rank)] as To[]) {
           expect(whole(await rpcSync(to, add, [x, y]))).toEqual(sum);

@@ -131,7 +131,7 @@ describe.each([
     ['its name', () => getWorkerInfo().name],
     ['its rank', () => getWorkerInfo().id],
   ])('a remote call of a function to this worker, by %s, gives what a call here gives', (_, to) =>
-    onAll(3, async (at) => {
+    onAll(3, async () => {
       const [x, y, z] = [make(), or(1), or(3)];
       equal(await remote(to(), myFunction, [x, y, z]).toHere(), x.add(y).add(z));
     }),
