@@ -1,5 +1,5 @@
 /** @file Creations and uses that fail, time out, are cancelled or never sent; what is said, and that nothing is left. */
-import { rpcClass, RpcError, rpcFunction, rpcInfo, rpcSync, type RpcAgent } from '@backwire/rpc';
+import { getWorkerInfo, rpcClass, RpcError, rpcFunction, rpcInfo, rpcSync, type RpcAgent } from '@backwire/rpc';
 import { nn, ones, rpcName, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import { agent, counters, eventually, isEmpty, onAll, withGroup } from './group.ts';
@@ -46,8 +46,8 @@ describe.each(['w0', 'w1'])('a creating function on %s that throws', (owner) => 
     ['later', failLater, RangeError],
     ['with another class', failOfType, TypeError],
   ])('%s shows its error, with its class, at every use', (_, fn, type) =>
-    onAll(3, async (at, self) => {
-      const text = `no luck for ${self.self.name}`;
+    onAll(3, async (at) => {
+      const text = `no luck for ${getWorkerInfo().name}`;
       const rref = remote(at(owner), fn, [text]);
       const uses = [() => rref.toHere(), () => rref.toHere(), () => rref.typeName(), () => rref.confirmed()];
       if (owner === 'w0') uses.push(() => rref.localValue());
@@ -285,9 +285,9 @@ describe('misuse', () => {
     }));
 
   it('local value of a user', () =>
-    onAll(3, async (at, self) => {
+    onAll(3, async (at) => {
       const rref = remote(at('w1'), identity, [1]);
-      const [n, owner] = [self.self.id, rref.owner()];
+      const [n, owner] = [getWorkerInfo().id, rref.owner()];
       const error: unknown = await rref.localValue().catch((thrown: unknown) => thrown);
       expect(error).toBeInstanceOf(RpcError);
       expect((error as Error).message).toContain(

@@ -1,5 +1,14 @@
 /** Making RRefs, sharing them in all ways, and what everybody sees of them. */
-import { callContext, currentAgent, rpcAsync, rpcFunction, rpcInfo, rpcSync, type RpcAgent } from '@backwire/rpc';
+import {
+  callContext,
+  currentAgent,
+  getWorkerInfo,
+  rpcAsync,
+  rpcFunction,
+  rpcInfo,
+  rpcSync,
+  type RpcAgent,
+} from '@backwire/rpc';
 import { shown } from '@backwire/testing';
 import { add, ones, type Tensor, tensor } from '@backwire/tensor';
 import { registerValueType } from '@backwire/wire';
@@ -87,7 +96,8 @@ describe('the four ways of sharing', () => {
 
 describe('what a handle says', () => {
   it("has PyTorch's string forms and numbering", () =>
-    onAll(3, async (at, { self: { id } }) => {
+    onAll(3, async (at) => {
+      const { id } = getWorkerInfo();
       const first = remote(at('w1'), sum, [1]);
       const second = remote(at('w1'), sum, [1]);
       const own = createRRef(1);
@@ -200,7 +210,8 @@ describe('values', () => {
     }));
 
   it('combines two values of one owner there', () =>
-    onAll(3, async (at, { self: { id } }) => {
+    onAll(3, async (at) => {
+      const { id } = getWorkerInfo();
       const like = ones([id + 1, id + 1]);
       const a = remote(at('w1'), add, [like, 2]);
       const b = remote(at('w1'), add, [like, 1]);
