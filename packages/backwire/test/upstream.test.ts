@@ -1,5 +1,6 @@
 /** @file PyTorch's tests that need several packages at once, with the programs and the comparisons of the originals. */
 import { afterEach, describe, expect, it } from 'vitest';
+import { shown } from '@backwire/testing';
 import {
   add,
   createAgent,
@@ -22,6 +23,7 @@ import {
   tensor,
   waitAll,
   zeros,
+  type Logger,
   type Parameter,
   type RpcAgent,
   type RpcOptions,
@@ -36,19 +38,28 @@ afterEach(async () => {
   agents = [];
   expect(ends.filter(({ status }) => status === 'rejected')).toEqual([]);
 });
-/** Runs `fn` on the first of `size` workers. */
-async function onFirst<T>(size: number, fn: () => Promise<T>, options: Partial<RpcOptions> = {}): Promise<T> {
+async function start(size: number, options: Partial<RpcOptions> = {}): Promise<void> {
   const store = `memory://umbrella-upstream-${groups++}`;
   agents = await Promise.all(
     Array.from({ length: size }, (_, rank) =>
       createAgent({ name: `worker${rank}`, rank, worldSize: size, store, ...options }),
     ),
   );
-  return (agents[0] as RpcAgent).run(fn);
+}
+/** Runs `fn` on the first of `size` workers. */
+async function onFirst<T>(size: number, fn: () => Promise<T>, options: Partial<RpcOptions> = {}): Promise<T> {
+  await start(size, options);
+  return agents[0]!.run(fn);
+}
+/** Runs `fn` on all of `size` workers at once; `after(1)` is the name of the next one. */
+async function onAll(size: number, fn: (rank: number, after: (n: number) => string) => Promise<void>): Promise<void> {
+  await start(size);
+  const one = (agent: RpcAgent, rank: number): Promise<void> =>
+    agent.run(() => fn(rank, (n) => `worker${(rank + n) % size}`));
+  await Promise.all(agents.map(one));
 }
 const sparse = (): Tensor =>
   sparseCooTensor(tensor([[0, 2, 2], [2, 0, 2]], { dtype: 'int64' }), tensor([3, 4, 5]), [3, 3]); // prettier-ignore
-const shown = (t: Tensor): unknown => [t.layout, t.dtype, t.shape, t.toDense().toArray()];
 
 const addAll = rpcFunction('upstream/add-all', (x: Tensor, y: Tensor, z: Tensor) => x.add(y).add(z));
 class AsyncExecution {
@@ -69,11 +80,13 @@ const staticMethod = (name: string) =>
 
 describe('calls', () => {
   it('a remote call of a function to this worker gives the sum of sparse arguments', () =>
-    onFirst(2, async () => {
-      const [x, y, z] = [sparse(), sparse(), sparse()];
-      for (const to of [getWorkerInfo(), 'worker0', 0]) {
-        using sum = remote(to, addAll, [x, y, z]);
-        expect(shown(await sum.toHere())).toEqual(shown(x.add(y).add(z)));
+    onAll(2, async (rank) => {
+      const [x, y, z] = [sparse(), sparse().mul(2), sparse().mul(rank + 3)];
+      for (const to of [getWorkerInfo(), `worker${rank}`, rank]) {
+        using made = remote(to, addAll, [x, y, z]);
+        const [sum, expected] = [await made.toHere(), x.add(y).add(z)];
+        expect([made.isOwner(), made.owner().id]).toEqual([true, rank]);
+        expect([shown(sum), sum.isCoalesced]).toEqual([shown(expected), expected.isCoalesced]);
       }
     }));
 
@@ -85,13 +98,13 @@ describe('calls', () => {
     ['class', 'async'],
     ['class', 'remote'],
   ])('an asynchronous %s method calls on and answers: %s', (kind, mode) =>
-    onFirst(3, async () => {
+    onAll(3, async (rank, after) => {
       const fn = staticMethod(`${kind}AsyncAdd`);
-      const args = ['worker2', ones([2, 2]), ones([2, 2]), 2] as const;
-      using rref = mode === 'remote' ? remote('worker1', fn, args) : undefined;
+      const args = [after(2), ones([2, 2]), ones([2, 2]).mul(2), rank] as const;
+      using rref = mode === 'remote' ? remote(after(1), fn, args) : undefined;
       const call = mode === 'sync' ? rpcSync : rpcAsync;
-      const sum = await (rref?.toHere() ?? call('worker1', fn, args));
-      expect(sum.toArray()).toEqual(ones([2, 2]).add(3).toArray());
+      const sum = await (rref?.toHere() ?? call(after(1), fn, args));
+      expect(shown(sum)).toEqual(shown(ones([2, 2]).add(2 + rank)));
     }),
   );
 
@@ -115,7 +128,7 @@ describe('calls', () => {
       let state = 'pending';
       const call = rpcAsync('worker1', add, [zeros([2]), 1]).finally(() => (state = 'done'));
       expect(state).toBe('pending');
-      expect((await call).toArray()).toEqual([1, 1]);
+      expect(shown(await call)).toEqual(shown(ones([2])));
       expect(state).toBe('done');
       // Whoever waits for it again gets it at once, before anything that comes later.
       expect(await Promise.race([call.then(() => 'call'), new Promise((resolve) => setImmediate(resolve, 'later'))])).toBe('call'); // prettier-ignore
@@ -123,6 +136,18 @@ describe('calls', () => {
 });
 
 describe('faults on purpose', () => {
+  /** How many sends of each type have failed. */
+  const failed = new Map<string, number>();
+  const none = (): void => undefined;
+  const logger: Logger = {
+    debug: (about, text) => {
+      const { type } = about as { type?: string };
+      if (text === 'a send fails on purpose' && type !== undefined) failed.set(type, (failed.get(type) ?? 0) + 1);
+    },
+    info: none,
+    warn: none,
+    error: none,
+  };
   const count = (): number =>
     agents.reduce((sum, agent) => sum + Number(agent.debugInfo()['agent.injected_faults']), 0);
 
@@ -133,16 +158,17 @@ describe('faults on purpose', () => {
         {
           using rref = remote('worker1', add, [ones([2, 2]), ones([2, 2])]);
           using sum = remote('worker2', addRRef, [rref, ones([2, 2])]);
-          expect((await rref.toHere()).toArray()).toEqual(ones([2, 2]).mul(2).toArray());
-          expect((await sum.toHere()).toArray()).toEqual(ones([2, 2]).mul(3).toArray());
+          expect(shown(await rref.toHere())).toEqual(shown(ones([2, 2]).add(ones([2, 2]))));
+          expect(shown(await sum.toHere())).toEqual(shown(ones([2, 2]).mul(3)));
         }
-        await expect
-          .poll(() => agents.map((agent) => [agent.debugInfo()['num_owner_rrefs'], agent.debugInfo()['num_forks']]))
-          .toEqual(agents.map(() => [0, 0]));
-        // The fork that worker2 asked for, its acceptance by worker1 or the owner, and the deletes of both users.
-        expect(count()).toBeGreaterThanOrEqual(9);
+        const tables = ['num_owner_rrefs', 'num_forks', 'num_pending_users', 'num_pending_children'];
+        const left = (): unknown[] => agents.map((agent) => tables.map((table) => agent.debugInfo()[table]));
+        await expect.poll(left).toEqual(agents.map(() => tables.map(() => 0)));
+        // The request and the acceptance of the fork on worker2, and the deletes of both users.
+        expect(Object.fromEntries(failed)).toEqual({ RREF_FORK_REQUEST: 3, RREF_CHILD_ACCEPT: 3, RREF_USER_DELETE: 6 });
+        expect(count()).toBe(12);
       },
-      { faults: { failFirst: { RREF_FORK_REQUEST: 3, RREF_CHILD_ACCEPT: 3, RREF_USER_DELETE: 3 } } },
+      { logger, faults: { failFirst: { RREF_FORK_REQUEST: 3, RREF_CHILD_ACCEPT: 3, RREF_USER_DELETE: 3 } } },
     ));
 
   it.each([

@@ -1,8 +1,8 @@
 /** @file Creations and uses that fail, time out, are cancelled or never sent; what is said, and that nothing is left. */
-import { rpcClass, RpcError, rpcFunction, rpcInfo, rpcSync, type RpcAgent } from '@backwire/rpc';
+import { getWorkerInfo, rpcClass, RpcError, rpcFunction, rpcInfo, rpcSync, type RpcAgent } from '@backwire/rpc';
 import { nn, ones, rpcName, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
-import { agent, counters, eventually, isEmpty, withGroup } from './group.ts';
+import { agent, counters, eventually, isEmpty, onAll, withGroup } from './group.ts';
 import { createRRef, remote, rrefs, type RRef } from '../src/index.ts';
 import { invokeMethod } from '../src/owner/remote-methods.ts';
 
@@ -46,13 +46,16 @@ describe.each(['w0', 'w1'])('a creating function on %s that throws', (owner) => 
     ['later', failLater, RangeError],
     ['with another class', failOfType, TypeError],
   ])('%s shows its error, with its class, at every use', (_, fn, type) =>
-    withGroup(3, async () => {
-      const rref = remote(owner, fn, ['no luck']);
-      await expect(rref.toHere()).rejects.toThrow(type);
-      await expect(rref.toHere()).rejects.toThrow('no luck');
-      await expect(rref.typeName()).rejects.toThrow('no luck');
-      await expect(rref.confirmed()).rejects.toThrow('no luck');
-      if (owner === 'w0') await expect(rref.localValue()).rejects.toThrow('no luck');
+    onAll(3, async (at) => {
+      const text = `no luck for ${getWorkerInfo().name}`;
+      const rref = remote(at(owner), fn, [text]);
+      const uses = [() => rref.toHere(), () => rref.toHere(), () => rref.typeName(), () => rref.confirmed()];
+      if (owner === 'w0') uses.push(() => rref.localValue());
+      for (const use of uses) {
+        const error: unknown = await use().catch((thrown: unknown) => thrown);
+        expect((error as Error).constructor).toBe(type);
+        expect((error as Error).message.split(' [')[0]).toBe(text);
+      }
     }),
   );
 
@@ -282,10 +285,13 @@ describe('misuse', () => {
     }));
 
   it('local value of a user', () =>
-    withGroup(2, async () => {
-      const rref = remote('w1', identity, [1]);
-      await expect(rref.localValue()).rejects.toThrow(
-        "For UserRRef(rref_id=GloballyUniqueId(created_on=0, local_id=0), fork_id=GloballyUniqueId(created_on=0, local_id=1)), can't call localValue() on user WorkerInfo(id=0, name=w0). Call it on owner WorkerInfo(id=1, name=w1)",
+    onAll(3, async (at) => {
+      const rref = remote(at('w1'), identity, [1]);
+      const [n, owner] = [getWorkerInfo().id, rref.owner()];
+      const error: unknown = await rref.localValue().catch((thrown: unknown) => thrown);
+      expect(error).toBeInstanceOf(RpcError);
+      expect((error as Error).message).toContain(
+        `For UserRRef(rref_id=GloballyUniqueId(created_on=${n}, local_id=0), fork_id=GloballyUniqueId(created_on=${n}, local_id=1)), can't call localValue() on user WorkerInfo(id=${n}, name=w${n}). Call it on owner WorkerInfo(id=${owner.id}, name=${at('w1')})`,
       );
     }));
 

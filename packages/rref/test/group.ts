@@ -45,6 +45,20 @@ export async function withGroup(
   }
 }
 
+/**
+ * Runs `test` on every worker of a group at once, as PyTorch's tests run. The names in it are those that the first sees: `at('w1')` is the
+ * worker that comes after the one that asks.
+ */
+export function onAll(
+  size: number,
+  test: (at: (name: string) => string, self: RpcAgent) => Promise<void>,
+  options: GroupOptions | ((rank: number) => GroupOptions) = {},
+): Promise<void> {
+  const one = (self: RpcAgent, rank: number): Promise<void> =>
+    self.run(() => test((name) => `w${(Number(name.slice(1)) + rank) % size}`, self));
+  return withGroup(size, async (agents) => void (await Promise.all(agents.map(one))), options);
+}
+
 export function agent(agents: readonly RpcAgent[], rank: number): RpcAgent {
   const found = agents[rank];
   if (found === undefined) throw new RangeError(`no agent of rank ${rank}`);
@@ -58,6 +72,13 @@ export async function eventually(condition: () => boolean, what = 'the condition
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
   throw new Error(`${what} did not come true in ten seconds`);
+}
+
+/** How many calls an agent has sent. */
+export function callsSent(of: RpcAgent): number {
+  const { calls_sent } = of.metrics();
+  if (!Number.isInteger(calls_sent)) throw new TypeError(`the agent counts its calls as ${String(calls_sent)}`);
+  return Number(calls_sent);
 }
 
 /** PyTorch's counters of an agent. */

@@ -3,7 +3,7 @@ import { rpcFunction, rpcSync, type Logger, type RpcAgent, type RpcError } from 
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
-import { agent, counters, eventually, isEmpty, startGroup, withGroup } from './group.ts';
+import { agent, counters, eventually, isEmpty, onAll, startGroup, withGroup } from './group.ts';
 import { createRRef, listRRefs, remote, rrefs, type RRef } from '../src/index.ts';
 import { sessionOf } from '../src/extension.ts';
 
@@ -126,15 +126,29 @@ describe('the collector', () => {
 });
 
 describe('shutdown', () => {
-  it('gives back what the program still holds, also in circles', () =>
-    withGroup(3, async () => {
-      const circle: { rref?: RRef<unknown>; self?: unknown } = {};
-      circle.self = circle;
-      circle.rref = remote('w1', identity, [1]);
-      await rpcSync('w2', keep, [circle.rref]);
-      await rpcSync('w1', keep, [createRRef(5)]);
-      expect(listRRefs()).toHaveLength(2);
-    }));
+  it('gives back what the program still holds, also in circles', async () => {
+    interface Circle {
+      rref?: RRef<unknown>;
+      other?: Circle;
+    }
+    const circles: Circle[] = [];
+    await onAll(3, async (at) => {
+      const [circle, other]: [Circle, Circle] = [{}, {}];
+      [circle.other, other.other] = [other, circle];
+      circle.rref = remote(at('w1'), identity, [1]);
+      await rpcSync(at('w2'), keep, [circle.rref]);
+      await rpcSync(at('w1'), keep, [createRRef(5)]);
+      // Its own two, and what the others have given it to keep so far.
+      expect(listRRefs().length).toBeGreaterThanOrEqual(2);
+      circles.push(circle);
+    });
+    // The circles were reachable all the time, and what was in them is no more.
+    expect(circles).toHaveLength(3);
+    for (const { rref, other } of circles) {
+      expect(other?.other?.rref).toBe(rref);
+      await expect(rref?.toHere()).rejects.toThrow('Cannot call to_here() on it after deletion.');
+    }
+  });
 
   it('makes later uses fail', async () => {
     const agents = await startGroup(2);
@@ -148,7 +162,8 @@ describe('shutdown', () => {
     const carrier = sessionOf(agent(agents, 0)).values[0];
     const peer = rref.owner();
     expect(() => carrier?.encode(rref, peer, () => undefined)).toThrow('Cannot call fork an UserRRef after deletion.');
-    await expect(agent(agents, 0).run(() => rpcSync('w1', identity, [rref]))).rejects.toThrow();
+    const again = agent(agents, 0).run(() => rpcSync('w1', identity, [rref]));
+    await expect(again).rejects.toThrow('RPC has not been initialized: this agent has shut down');
     expect(rref.ownerName()).toBe('w1');
     expect(rref.owner().id).toBe(1);
   });
@@ -166,19 +181,22 @@ describe('shutdown', () => {
       warn: (_, text) => void warnings.push(text),
       error: () => undefined,
     };
-    const agents = await startGroup(2, { extensions: [rrefs({ creationSites: true })], logger });
-    await agent(agents, 0).run(async () => rpcSync('w1', keep, [createRRef(5)]));
-    // The user never lets go: its session does not take part in the shutdown.
-    const user = sessionOf(agent(agents, 1));
-    user.drain = () => Promise.resolve();
+    const agents = await startGroup(3, { extensions: [rrefs({ creationSites: true })], logger });
+    for (const rank of [0, 1]) {
+      await agent(agents, rank).run(async () => rpcSync(`w${1 - rank}`, keep, [createRRef(rank)]));
+      // Two keep what is the other's: their sessions do not take part in the shutdown. The third has nothing.
+      sessionOf(agent(agents, rank)).drain = () => Promise.resolve();
+    }
     const ends = await Promise.allSettled(agents.map((each) => each.shutdown({ graceful, timeoutMs: 1_500, onLeak })));
-    const said = onLeak === 'throw' ? String((ends[0] as PromiseRejectedResult).reason) : warnings.join('\n');
-    expect(said).toContain(
-      'Leaking RRef GloballyUniqueId(created_on=0, local_id=0) with fork Id GloballyUniqueId(created_on=0, local_id=1)',
-    );
-    expect(said).toContain("held by 'w1'");
-    expect(said).toContain('lifetime.test.ts');
-    expect(ends.map(({ status }) => status)).toEqual([onLeak === 'throw' ? 'rejected' : 'fulfilled', 'fulfilled']);
+    for (const rank of [0, 1]) {
+      const said = onLeak === 'throw' ? String((ends[rank] as PromiseRejectedResult).reason) : warnings.join('\n');
+      expect(said).toContain(
+        `Leaking RRef GloballyUniqueId(created_on=${rank}, local_id=0) with fork Id GloballyUniqueId(created_on=${rank}, local_id=1), held by 'w${1 - rank}'`,
+      );
+      expect(said).toContain('lifetime.test.ts');
+    }
+    const end = onLeak === 'throw' ? 'rejected' : 'fulfilled';
+    expect(ends.map(({ status }) => status)).toEqual([end, end, 'fulfilled']);
   });
 });
 

@@ -3,7 +3,7 @@ import { inspect } from 'node:util';
 import { rpcAsync, rpcClass, rpcFunction, rpcSync, waitAll } from '@backwire/rpc';
 import { ones, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
-import { agent, counters, eventually, withGroup } from './group.ts';
+import { agent, callsSent, counters, eventually, withGroup } from './group.ts';
 import { sessionOf } from '../src/extension.ts';
 import { createRRef, remote, type RRef } from '../src/index.ts';
 
@@ -133,7 +133,7 @@ describe('a proxy', () => {
     withGroup(2, async (agents) => {
       const counter = remote('w1', Counter);
       await counter.confirmed();
-      const before = Number(agent(agents, 0).metrics()['calls_sent']);
+      const before = Number(callsSent(agent(agents, 0)));
       for (const proxy of [counter.rpcSync(), counter.rpcAsync(), counter.remote()]) {
         const { constructor, toString } = untyped(proxy);
         expect([
@@ -149,7 +149,7 @@ describe('a proxy', () => {
         expect(Symbol.toPrimitive in proxy).toBe(false);
       }
       inspect(counter);
-      expect(agent(agents, 0).metrics()['calls_sent']).toBe(before);
+      expect(callsSent(agent(agents, 0))).toBe(before);
     }));
 
   it('is good for many calls, and takes options for all of them', () =>
@@ -262,14 +262,14 @@ describe('type names', () => {
     withGroup(2, async (agents) => {
       const counter = remote('w1', Counter, [1]);
       expect(await counter.typeName()).toBe('proxies/Counter');
-      const before = agent(agents, 0).metrics()['calls_sent'];
+      const before = callsSent(agent(agents, 0));
       expect(await counter.typeName()).toBe('proxies/Counter');
-      expect(agent(agents, 0).metrics()['calls_sent']).toBe(before);
+      expect(callsSent(agent(agents, 0))).toBe(before);
     }));
 
   it('need no call on the owner', () =>
     withGroup(2, async (agents) => {
-      const before = agent(agents, 0).metrics()['calls_sent'];
+      const before = callsSent(agent(agents, 0));
       const types = await Promise.all(
         [
           createRRef(1),
@@ -282,7 +282,7 @@ describe('type names', () => {
         ].map((rref) => (rref as RRef<unknown>).typeName()),
       );
       expect(types).toEqual(['number', 'string', 'Array', 'null', 'Tensor', 'proxies/Counter', 'RRef']);
-      expect(agent(agents, 0).metrics()['calls_sent']).toBe(before);
+      expect(callsSent(agent(agents, 0))).toBe(before);
     }));
 
   it('wait for a value that takes long to make', () =>

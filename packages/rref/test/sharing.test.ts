@@ -1,9 +1,19 @@
 /** Making RRefs, sharing them in all ways, and what everybody sees of them. */
-import { callContext, currentAgent, rpcAsync, rpcFunction, rpcInfo, rpcSync, type RpcAgent } from '@backwire/rpc';
+import {
+  callContext,
+  currentAgent,
+  getWorkerInfo,
+  rpcAsync,
+  rpcFunction,
+  rpcInfo,
+  rpcSync,
+  type RpcAgent,
+} from '@backwire/rpc';
+import { shown } from '@backwire/testing';
 import { add, ones, type Tensor, tensor } from '@backwire/tensor';
 import { registerValueType } from '@backwire/wire';
 import { describe, expect, it } from 'vitest';
-import { agent, counters, eventually, isEmpty, withGroup } from './group.ts';
+import { agent, counters, eventually, isEmpty, onAll, withGroup } from './group.ts';
 import { createRRef, isRRef, listRRefs, remote, rrefDebugInfo, rrefs, type RRef } from '../src/index.ts';
 
 const sum = rpcFunction('sharing/sum', (...values: number[]) => values.reduce((a, b) => a + b, 0));
@@ -86,17 +96,18 @@ describe('the four ways of sharing', () => {
 
 describe('what a handle says', () => {
   it("has PyTorch's string forms and numbering", () =>
-    withGroup(2, async () => {
-      const first = remote('w1', sum, [1]);
-      const second = remote('w1', sum, [1]);
+    onAll(3, async (at) => {
+      const { id } = getWorkerInfo();
+      const first = remote(at('w1'), sum, [1]);
+      const second = remote(at('w1'), sum, [1]);
       const own = createRRef(1);
       const form = (rref: number, fork: number): string =>
-        `UserRRef(RRefId = GloballyUniqueId(created_on=0, local_id=${rref}), ForkId = GloballyUniqueId(created_on=0, local_id=${fork}))`;
+        `UserRRef(RRefId = GloballyUniqueId(created_on=${id}, local_id=${rref}), ForkId = GloballyUniqueId(created_on=${id}, local_id=${fork}))`;
       expect(JSON.stringify({ first })).toBe(JSON.stringify({ first: form(0, 1) }));
       expect(String(first)).toBe(form(0, 1));
       expect(String(second)).toBe(form(2, 3));
-      expect(String(own)).toBe('OwnerRRef(GloballyUniqueId(created_on=0, local_id=4))');
-      expect(first.id).toEqual({ createdOn: 0, localId: 0n });
+      expect(String(own)).toBe(`OwnerRRef(GloballyUniqueId(created_on=${id}, local_id=4))`);
+      expect(first.id).toEqual({ createdOn: id, localId: 0n });
     }));
 
   it('knows its owner', () =>
@@ -114,15 +125,15 @@ describe('what a handle says', () => {
       ]);
     }));
 
-  it.each<[string, (rref: RRef<unknown>) => Promise<boolean>]>([
-    ['rpcSync', (rref) => rpcSync('w2', isConfirmed, [rref])],
-    ['rpcAsync', (rref) => rpcAsync('w2', isConfirmed, [rref])],
-    ['remote', (rref) => remote('w2', isConfirmed, [rref]).toHere()],
+  it.each<[string, (to: string, rref: RRef<unknown>) => Promise<boolean>]>([
+    ['rpcSync', (to, rref) => rpcSync(to, isConfirmed, [rref])],
+    ['rpcAsync', (to, rref) => rpcAsync(to, isConfirmed, [rref])],
+    ['remote', (to, rref) => remote(to, isConfirmed, [rref]).toHere()],
   ])('is confirmed in the function that receives it, before it starts: %s', (_, ask) =>
-    withGroup(3, async () => {
-      const rref = remote('w1', later, [1, 20]);
+    onAll(3, async (at) => {
+      const rref = remote(at('w1'), later, [1, 20]);
       expect(rref.confirmedByOwner()).toBe(false);
-      expect(await ask(rref)).toBe(true);
+      expect(await ask(at('w2'), rref)).toBe(true);
       await rref.confirmed();
       expect(rref.confirmedByOwner()).toBe(true);
     }),
@@ -199,11 +210,14 @@ describe('values', () => {
     }));
 
   it('combines two values of one owner there', () =>
-    withGroup(2, async () => {
-      const a = remote('w1', add, [ones([2]), ones([2])]);
-      const b = remote('w1', add, [ones([2]), 2]);
-      const c = remote('w1', addThem, [a, b]);
-      expect((await c.toHere()).toArray()).toEqual([5, 5]);
+    onAll(3, async (at) => {
+      const { id } = getWorkerInfo();
+      const like = ones([id + 1, id + 1]);
+      const a = remote(at('w1'), add, [like, 2]);
+      const b = remote(at('w1'), add, [like, 1]);
+      const c = remote(at('w1'), addThem, [a, b]);
+      expect(c.ownerName()).toBe(at('w1'));
+      expect(shown(await c.toHere())).toEqual(shown(like.add(like).add(3)));
     }));
 
   it('gives the owner a second handle of a tensor, which may be disposed', () =>
@@ -261,7 +275,7 @@ describe('the tables', () => {
       expect(counters(w1)).toMatchObject({ num_owner_rrefs: 1, num_forks: 1 });
       expect(listRRefs()).toMatchObject([{ owner: 'w1', holders: ['w0'] }]);
       const second = remote('w1', add, [ones([2, 2]), 1]);
-      expect((await second.toHere()).toArray()).toEqual([2, 2].map(() => [2, 2]));
+      expect(shown(await second.toHere())).toEqual(shown(ones([2, 2]).add(1)));
       expect(counters(w1)).toMatchObject({ num_owner_rrefs: 2, num_forks: 2, num_pending_users: 0 });
       expect(rrefDebugInfo()).toMatchObject({ num_pending_users: 0 });
       there.dispose();

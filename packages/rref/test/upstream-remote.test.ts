@@ -3,8 +3,8 @@ import { shown } from '@backwire/testing';
 import { getWorkerInfo, rpcAsync, rpcClass, rpcFunction, rpcInfo, rpcSync, type AnyFn, type To } from '@backwire/rpc';
 import { add, ones, rpcName, zeros, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
-import { withGroup } from './group.ts';
-import { sparse } from './tensors.ts';
+import { onAll, withGroup } from './group.ts';
+import { sparse, whole } from './tensors.ts';
 import { remote } from '../src/index.ts';
 
 const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 1));
@@ -16,18 +16,18 @@ const sumOfThree = rpcFunction('upstream-remote/sum-of-three', ({ a, b, c }: { a
 const raise = rpcFunction('upstream-remote/raise', (): Promise<number> => {
   throw new RangeError('before anything was awaited');
 });
-const resolver = rpcFunction('upstream-remote/resolver', (to: string, x: Tensor, y: Tensor, z: number) => {
+const resolver = rpcFunction('upstream-remote/resolver', (to: string, x: Tensor, y: Tensor | number, z: number) => {
   return new Promise<Tensor>((resolve, reject) => {
     rpcAsync(to, add, [x, y]).then((sum) => resolve(sum.add(z)), reject);
   });
 });
-const chained = rpcFunction('upstream-remote/chained', (to: string, x: Tensor, y: Tensor, z: number) =>
+const chained = rpcFunction('upstream-remote/chained', (to: string, x: Tensor, y: Tensor | number, z: number) =>
   rpcAsync(to, add, [x, y]).then((sum) => sum.add(z)),
 );
-const asyncAdd = rpcFunction('upstream-remote/async-add', (to: string, x: Tensor, y: Tensor) =>
+const asyncAdd = rpcFunction('upstream-remote/async-add', (to: string, x: Tensor, y: Tensor | number) =>
   rpcAsync(to, add, [x, y]),
 );
-const nested = rpcFunction('upstream-remote/nested', (to: string, x: Tensor, y: Tensor, z: number) =>
+const nested = rpcFunction('upstream-remote/nested', (to: string, x: Tensor, y: Tensor | number, z: number) =>
   rpcAsync(to, asyncAdd, [to, x, y]).then((sum) => sum.add(z)),
 );
 const steps = rpcFunction('upstream-remote/steps', (to: string, x: Tensor, count: number, by: number) => {
@@ -36,8 +36,8 @@ const steps = rpcFunction('upstream-remote/steps', (to: string, x: Tensor, count
   return sum;
 });
 const fanOut = rpcFunction('upstream-remote/fan-out', async (to: string, x: Tensor, count: number, by: number) => {
-  const parts = await Promise.all(Array.from({ length: count }, () => rpcAsync(to, add, [x, by])));
-  return parts.reduce((sum, part) => sum.add(part));
+  const parts = Array.from({ length: count }, (_, i) => rpcAsync(to, add, [i === 0 ? x : x.mul(0), by]));
+  return (await Promise.all(parts)).reduce((sum, part) => sum.add(part));
 });
 const promiseInside = rpcFunction('upstream-remote/promise-inside', () => ({ later: Promise.resolve(1) }));
 const generator = rpcFunction('upstream-remote/generator', function* () {
@@ -70,10 +70,10 @@ const failure = (promise: Promise<unknown>): Promise<Error> =>
 
 describe('remote of an asynchronous function', () => {
   it('brings what it throws before its first await to toHere', () =>
-    withGroup(2, async () => {
-      const error = await failure(remote('w1', raise).toHere());
+    onAll(2, async (at) => {
+      const error = await failure(remote(at('w1'), raise).toHere());
       expect(error).toBeInstanceOf(RangeError);
-      expect(error.message).toContain('before anything was awaited');
+      expect(error.message).toMatch(/^before anything was awaited/);
     }));
 
   it.each([
@@ -81,40 +81,50 @@ describe('remote of an asynchronous function', () => {
     ['the end of a chain', chained],
     ['what another asynchronous function gave, and what came of it', nested],
   ])('refers to %s', (_, fn) =>
-    withGroup(3, async () => {
-      const sum = await remote('w1', fn, ['w2', ones([2, 2]), ones([2, 2]), 2]).toHere();
-      expect(shown(sum)).toEqual(shown(ones([2, 2]).add(3)));
+    onAll(3, async (at) => {
+      const n = getWorkerInfo().id + 1;
+      const sum = await remote(at('w1'), fn, [at('w2'), ones([2, 2]), n, 2]).toHere();
+      expect(shown(sum)).toEqual(shown(ones([2, 2]).add(n + 2)));
     }),
   );
 
   it('waits for twenty calls that depend on one another', () =>
-    withGroup(3, async () => {
-      expect((await remote('w1', steps, ['w2', ones([2]), 20, 2]).toHere()).toArray()).toEqual([41, 41]);
+    onAll(3, async (at) => {
+      const n = getWorkerInfo().id + 1;
+      const sum = await remote(at('w1'), steps, [at('w2'), ones([2, 2]), 20, n]).toHere();
+      expect(shown(sum)).toEqual(shown(ones([2, 2]).add(20 * n)));
     }));
 
   it('waits for twenty calls at once', () =>
-    withGroup(3, async () => {
-      expect((await remote('w1', fanOut, ['w2', ones([2]), 20, 1]).toHere()).toArray()).toEqual([40, 40]);
+    onAll(3, async (at) => {
+      const n = getWorkerInfo().id + 1;
+      const sum = await remote(at('w1'), fanOut, [at('w2'), ones([2, 2]), 20, n]).toHere();
+      expect(shown(sum)).toEqual(shown(ones([2, 2]).add(20 * n)));
     }));
 
   it('of the wrong kind says so when its value is asked for', () =>
-    withGroup(2, async () => {
-      const error = await failure(remote('w1', generator as unknown as AnyFn & typeof generator).toHere());
-      expect(error.message).toContain('a generator is called with rpcStream()');
+    onAll(2, async (at) => {
+      const error = await failure(remote(at('w1'), generator as unknown as AnyFn & typeof generator).toHere());
+      expect(rpcInfo(error)).toMatchObject({
+        code: 'failed-precondition',
+        message: expect.stringMatching(/^a generator is called with rpcStream\(\)/) as string,
+      });
     }));
 
   it('keeps a promise inside of its value there: fetching it is refused', () =>
-    withGroup(2, async () => {
-      const error = await failure(remote('w1', promiseInside).toHere());
+    onAll(2, async (at) => {
+      const error = await failure(remote(at('w1'), promiseInside).toHere());
       expect(error).toBeInstanceOf(TypeError);
-      expect(error.message).toMatch(/Promise/);
+      expect(error.message).toContain(
+        'cannot send an instance of class Promise at $.later: await it, and send what it resolves with',
+      );
     }));
 
   it('says cancelled in words when its signal has aborted', () =>
-    withGroup(2, async () => {
+    onAll(2, async (at) => {
       const reason = new Error('not any more');
       const error = await failure(
-        remote('w1', sumOf, [ones([1]), ones([1])], { signal: AbortSignal.abort(reason) }).toHere(),
+        remote(at('w1'), sumOf, [ones([1]), ones([1])], { signal: AbortSignal.abort(reason) }).toHere(),
       );
       expect(rpcInfo(error)?.code).toBe('cancelled');
       expect(error.message).toContain('cancelled');
@@ -127,68 +137,72 @@ describe.each([
   ['sparse', (n: number) => sparse().mul(n)],
   ['coalesced sparse', (n: number) => sparse().mul(n).coalesce()],
 ] as const)('with %s tensors', (_kind, make) => {
-  const [x, y] = [make(2), make(2)];
-  const sum = shown(x.add(y));
+  const [x, y] = [make(2), make(2).mul(3)];
+  const sum = whole(x.add(y));
 
   it('a worker is meant by its rank, its name and its record, in all three ways of calling', () =>
-    withGroup(3, async () => {
+    onAll(3, async () => {
       for (const rank of [0, 1, 2]) {
         for (const to of [rank, `w${rank}`, getWorkerInfo(rank)] as To[]) {
-          expect(shown(await rpcSync(to, add, [x, y]))).toEqual(sum);
-          expect(shown(await rpcAsync(to, add, [x, y]))).toEqual(sum);
-          expect(shown(await remote(to, add, [x, y]).toHere())).toEqual(sum);
+          expect(whole(await rpcSync(to, add, [x, y]))).toEqual(sum);
+          expect(whole(await rpcAsync(to, add, [x, y]))).toEqual(sum);
+          expect(whole(await remote(to, add, [x, y]).toHere())).toEqual(sum);
         }
       }
       for (const to of [-1, 3, 4, 0.5, 1.5, NaN, '3', 'w9', '']) {
-        const words =
+        const [code, words] =
           typeof to === 'number' && !Number.isInteger(to)
-            ? 'Cannot get WorkerInfo from name'
-            : 'could not find destination';
-        expect((await failure(rpcSync(to, add, [x, y]))).message).toContain(words);
-        expect((await failure(rpcAsync(to, add, [x, y]))).message).toContain(words);
-        const use = (async () => remote(to, add, [x, y]).toHere())();
-        expect((await failure(use)).message).toContain(words);
+            ? ['invalid-argument', `Cannot get WorkerInfo from name ${to}`]
+            : ['not-found', `could not find destination ${typeof to === 'number' ? 'id' : 'name'} ${to}`];
+        const remotely = async (): Promise<Tensor> => remote(to, add, [x, y]).toHere();
+        for (const use of [rpcSync(to, add, [x, y]), rpcAsync(to, add, [x, y]), remotely()]) {
+          const error = await failure(use);
+          expect(rpcInfo(error)?.code).toBe(code);
+          expect(error.message).toContain(words);
+        }
       }
     }));
 
   it('the only member of its group calls itself, in all three ways', () =>
     withGroup(1, async () => {
+      expect(getWorkerInfo()).toEqual({ id: 0, name: 'w0' });
       for (const fn of [sumOf, add]) {
-        expect(shown(await rpcSync('w0', fn, [x, y]))).toEqual(sum);
-        expect(shown(await rpcAsync('w0', fn, [x, y]))).toEqual(sum);
-        expect(shown(await remote('w0', fn, [x, y]).toHere())).toEqual(sum);
+        expect(whole(await rpcSync('w0', fn, [x, y]))).toEqual(sum);
+        expect(whole(await rpcAsync('w0', fn, [x, y]))).toEqual(sum);
+        expect(whole(await remote('w0', fn, [x, y]).toHere())).toEqual(sum);
       }
     }));
 
   it.each(['w1', 'w0'])('remote of a tensor operation on %s gives its result, on its owner as the local value', (to) =>
-    withGroup(2, async () => {
-      const rref = remote(to, add, [x, y]);
-      if (to === 'w0') expect(shown(await rref.localValue())).toEqual(sum);
-      expect(shown(await rref.toHere())).toEqual(sum);
-      expect(rref.ownerName()).toBe(to);
+    onAll(2, async (at) => {
+      const rref = remote(at(to), add, [x, y]);
+      if (to === 'w0') expect(whole(await rref.localValue())).toEqual(sum);
+      expect(whole(await rref.toHere())).toEqual(sum);
+      expect(rref.ownerName()).toBe(at(to));
     }),
   );
 
   it('ten of them at once give their results, each its own', () =>
-    withGroup(2, async () => {
-      const rrefs = Array.from({ length: 10 }, (_, n) => remote('w1', add, [make(n + 1), make(n + 1)]));
-      for (const [n, rref] of rrefs.entries())
-        expect(shown(await rref.toHere())).toEqual(shown(make(n + 1).add(make(n + 1))));
+    onAll(2, async (at) => {
+      const rrefs = Array.from({ length: 10 }, (_, n) => remote(at('w1'), add, [make(n + 1), make(n + 1).mul(2)]));
+      for (const [n, rref] of rrefs.entries()) expect(whole(await rref.toHere())).toEqual(whole(make(n + 1).mul(3)));
     }));
 
   it('so do ten remote calls of a function, which takes its tensors by name', () =>
-    withGroup(2, async () => {
-      const named = (n: number) => ({ a: make(n + 1), b: make(n + 1), c: make(n + 1) });
-      const rrefs = Array.from({ length: 10 }, (_, n) => remote('w1', sumOfThree, [named(n)]));
-      for (const [n, rref] of rrefs.entries()) expect(shown(await rref.toHere())).toEqual(shown(sumOfThree(named(n))));
+    onAll(2, async (at) => {
+      const named = (n: number) => ({ a: make(n + 1), b: make(n + 1).mul(2), c: make(n + 1).mul(4) });
+      const rrefs = Array.from({ length: 10 }, (_, n) => remote(at('w1'), sumOfThree, [named(n)]));
+      for (const [n, rref] of rrefs.entries()) expect(whole(await rref.toHere())).toEqual(whole(sumOfThree(named(n))));
     }));
 });
 
 it('an object that cannot travel is held, called and refused to be fetched', () =>
-  withGroup(2, async () => {
-    const rref = remote('w1', Wrapper, [zeros([42])]);
+  onAll(2, async (at) => {
+    const rref = remote(at('w1'), Wrapper, [zeros([42])]);
     await rref.rpcSync().increase(1);
-    expect((await rref.rpcSync().sum()).item()).toBe(42);
-    expect(await failure(rref.toHere())).toBeInstanceOf(TypeError);
+    expect(shown(await rref.rpcSync().sum())).toEqual(shown(ones([42]).sum()));
+    const error = await failure(rref.toHere());
+    expect(error).toBeInstanceOf(TypeError);
+    expect(error.message).toContain('cannot send an instance of class Wrapper: register it with registerValueType');
     expect((await rref.rpcSync().sum()).item()).toBe(42);
   }));

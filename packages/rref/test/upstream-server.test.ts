@@ -1,8 +1,9 @@
 /** @file PyTorch's test of a parameter server that answers its trainers together, and of promises that do not travel. */
 import { rpcAsync, rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
+import { shown } from '@backwire/testing';
 import { mseLoss, nn, rand, randint, rpcName, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
-import { withGroup } from './group.ts';
+import { callsSent, onAll, withGroup } from './group.ts';
 import { createRRef, remote, type RRef } from '../src/index.ts';
 
 /** The mean of what its trainers send in one iteration goes to all of them once the last has sent. */
@@ -37,13 +38,17 @@ class Server {
 }
 rpcClass(Server, { methods: ['average', 'gradient'] });
 
-interface Step {
-  readonly own: unknown;
-  readonly mean: unknown;
-  readonly held: unknown;
+interface Shown {
+  readonly layout: string;
+  readonly dtype: string;
+  readonly shape: readonly number[];
+  readonly values: readonly (readonly number[])[];
 }
-
-const shown = (t: Tensor): unknown => [t.shape, (t.layout === 'sparse_coo' ? t.toDense() : t).toArray()];
+interface Step {
+  readonly own: Shown;
+  readonly mean: Shown;
+  readonly held: Shown;
+}
 
 /** Trains a bag of embeddings of its own for ten steps: of each its gradient, the mean that it got, and the one that the server holds. */
 const train = rpcFunction('upstream-server/train', async (server: RRef<Server>, sparse: boolean): Promise<Step[]> => {
@@ -52,18 +57,17 @@ const train = rpcFunction('upstream-server/train', async (server: RRef<Server>, 
   for (let i = 0; i < 10; i++) {
     mseLoss(model.forward(randint(0, 10, [10, 10])), rand([10, 10])).backward();
     const own = model.weight.grad as Tensor;
-    if ((own.layout === 'sparse_coo') !== sparse) throw new Error(`the gradient is ${own.layout}`);
     const mean = await server.rpcAsync().average(i, own);
     const held = (await server.rpcSync().gradient()) as Tensor;
-    if (mean.layout !== held.layout) throw new Error(`${mean.layout} came for ${held.layout}`);
-    steps.push({ own: shown(own), mean: shown(mean), held: shown(held) });
+    const [of, got, there] = [own, mean, held].map((each) => shown(each) as Shown);
+    steps.push({ own: of!, mean: got!, held: there! });
   }
   server.dispose();
   return steps;
 });
 
-function meanOf(gradients: readonly unknown[]): number[][] {
-  const rows = gradients.map((each) => (each as [number[], number[][]])[1]);
+function meanOf(gradients: readonly Shown[]): number[][] {
+  const rows = gradients.map(({ values }) => values);
   return rows[0]!.map((row, i) => row.map((_, j) => rows.reduce((sum, of) => sum + of[i]![j]!, 0) / rows.length));
 }
 
@@ -81,11 +85,17 @@ describe.each([
         for (let i = 0; i < 10; i++) {
           const at = steps.map((of) => of[i] as Step);
           const expected = meanOf(at.map(({ own }) => own));
-          for (const { mean, held } of at) {
+          for (const { own, mean, held } of at) {
+            const { layout, dtype, shape } = own;
+            expect({ layout, dtype, shape }).toEqual({
+              layout: sparse ? 'sparse_coo' : 'strided',
+              dtype: 'float32',
+              shape: [10, 10],
+            });
+            expect(held).toMatchObject({ layout, dtype, shape });
             expect(mean).toEqual(held);
             expect(mean).toEqual(at[0]!.mean);
-            const got = (mean as [number[], number[][]])[1];
-            for (const [r, row] of got.entries())
+            for (const [r, row] of mean.values.entries())
               for (const [c, value] of row.entries()) expect(value).toBeCloseTo(expected[r]![c]!, 5);
           }
         }
@@ -98,21 +108,28 @@ const echo = rpcFunction('upstream-server/echo', (x: unknown) => x);
 
 describe('a promise is no argument', () => {
   it.each([
-    ['rpcSync', (x: unknown) => rpcSync('w1', echo, [x])],
-    ['rpcAsync', (x: unknown) => rpcAsync('w1', echo, [x])],
-    ['remote', async (x: unknown) => remote('w1', echo, [x]).toHere()],
-  ] as const)('of %s, alone or inside of one, nor is the promise of a call', (_, call) =>
-    withGroup(2, async ([caller]) => {
-      const ofCall = rpcAsync('w1', echo, [1]);
+    ['rpcSync', (to: string, x: unknown) => rpcSync(to, echo, [x])],
+    ['rpcAsync', (to: string, x: unknown) => rpcAsync(to, echo, [x])],
+    ['remote', async (to: string, x: unknown) => remote(to, echo, [x]).toHere()],
+  ] as const)('of %s, alone or inside of one, nor is the promise of a call', (way, call) =>
+    onAll(2, async (at, self) => {
+      const ofCall = rpcAsync(at('w1'), echo, [1]);
       await ofCall;
-      const before = caller?.metrics()['calls_sent'];
-      for (const argument of [Promise.resolve(1), { inside: [Promise.resolve(1)] }, ofCall]) {
-        const error: unknown = await call(argument).catch((thrown: unknown) => thrown);
+      const before = callsSent(self);
+      for (const [argument, place] of [
+        [Promise.resolve(1), '$[0]'],
+        [{ inside: [Promise.resolve(1)] }, '$[0].inside[0]'],
+        [ofCall, '$[0]'],
+      ] as const) {
+        if (way === 'remote') expect(() => remote(at('w1'), echo, [argument])).toThrow(TypeError);
+        const error: unknown = await call(at('w1'), argument).catch((thrown: unknown) => thrown);
         expect(error).toBeInstanceOf(TypeError);
-        expect((error as Error).message).toMatch(/Promise/);
+        expect((error as Error).message).toMatch(/cannot send an instance of class \w*Promise/);
+        expect((error as Error).message).toContain(` at ${place}: await it`);
       }
-      expect(caller?.metrics()['calls_sent']).toBe(before);
-      expect(await call(1)).toBe(1);
+      expect(callsSent(self)).toBe(before);
+      expect(await call(at('w1'), 1)).toBe(1);
+      expect(callsSent(self)).toBeGreaterThan(before);
     }),
   );
 });

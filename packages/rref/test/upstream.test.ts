@@ -1,11 +1,11 @@
 /** @file PyTorch's own RRef tests, with the programs and the comparisons of the originals: dense, and with sparse tensors. */
 import { shown } from '@backwire/testing';
-import { currentAgent, getWorkerInfo, rpcAsync, rpcClass, rpcFunction, rpcSync, type To } from '@backwire/rpc';
+import { currentAgent, getWorkerInfo, rpcAsync, rpcClass, rpcFunction, rpcInfo, rpcSync, type To } from '@backwire/rpc';
 import { add, ones, rpcName, type Tensor } from '@backwire/tensor';
 import { encodeValue } from '@backwire/wire';
 import { describe, expect, it } from 'vitest';
-import { withGroup } from './group.ts';
-import { sparse } from './tensors.ts';
+import { callsSent, onAll, withGroup } from './group.ts';
+import { sparse, whole } from './tensors.ts';
 import { createRRef, remote, type RRef } from '../src/index.ts';
 import { sessionOf } from '../src/extension.ts';
 
@@ -108,17 +108,19 @@ type WithStatics<C extends abstract new (...args: never) => object> = InstanceTy
 describe.each([
   ['dense', (): Tensor => ones([2, 2]), true],
   ['sparse', sparse, false],
-] as const)('with %s tensors', (_kind, make, numbers) => {
+] as const)('with %s tensors', (_kind, like, numbers) => {
+  /** Each worker has a tensor of its own. */
+  const make = (): Tensor => like().mul(getWorkerInfo().id + 1);
   /** An operand that is a number where PyTorch's test takes one; each differs from the others. */
   const or = (n: number): Tensor | number => (numbers ? n : make().mul(n));
-  const equal = (found: Tensor, expected: Tensor): void => expect(shown(found)).toEqual(shown(expected));
+  const equal = (found: Tensor, expected: Tensor): void => expect(whole(found)).toEqual(whole(expected));
 
   it.each(['w1', 'w0'])('what a remote call to this worker made is an argument of calls to %s', (to) =>
-    withGroup(3, async () => {
+    onAll(3, async (at) => {
       const [x, y, z] = [make(), or(1), or(3)];
       const own = remote(getWorkerInfo(), myFunction, [x, y, z]);
-      const first = rpcAsync(to, addRRefToValue, [own, x]);
-      const second = await rpcSync(to, addRRefToValue, [own, x.add(y)]);
+      const first = rpcAsync(at(to), addRRefToValue, [own, x]);
+      const second = await rpcSync(at(to), addRRefToValue, [own, x.add(y)]);
       equal(second, x.add(y).add(z).add(x).add(y));
       equal(await first, x.add(y).add(z).add(x));
     }),
@@ -126,28 +128,28 @@ describe.each([
 
   it.each<[string, () => To]>([
     ['its record', () => getWorkerInfo()],
-    ['its name', () => 'w0'],
-    ['its rank', () => 0],
+    ['its name', () => getWorkerInfo().name],
+    ['its rank', () => getWorkerInfo().id],
   ])('a remote call of a function to this worker, by %s, gives what a call here gives', (_, to) =>
-    withGroup(3, async () => {
+    onAll(3, async () => {
       const [x, y, z] = [make(), or(1), or(3)];
       equal(await remote(to(), myFunction, [x, y, z]).toHere(), x.add(y).add(z));
     }),
   );
 
   it.each(['w1', 'w0'])('what a remote call to this worker made is an argument of remote calls to %s', (to) =>
-    withGroup(3, async () => {
+    onAll(3, async (at) => {
       const [x, y, z] = [make(), or(1), or(3)];
       const own = remote(getWorkerInfo(), myFunction, [x, y, z]);
       equal(await own.toHere(), x.add(y).add(z));
-      equal(await remote(to, addRRefToValue, [own, x]).toHere(), x.add(y).add(z).add(x));
+      equal(await remote(at(to), addRRefToValue, [own, x]).toHere(), x.add(y).add(z).add(x));
     }),
   );
 
   it('RRefs go back to their owner in a remote call', () =>
-    withGroup(3, async () => {
-      const [a, b] = [remote('w1', add, [make(), or(1)]), remote('w1', add, [make(), or(2)])];
-      const sum = remote('w1', myRRefFunction, [a, b]);
+    onAll(3, async (at) => {
+      const [a, b] = [remote(at('w1'), add, [make(), or(1)]), remote(at('w1'), add, [make(), or(2)])];
+      const sum = remote(at('w1'), myRRefFunction, [a, b]);
       equal(
         await sum.toHere(),
         make()
@@ -160,10 +162,11 @@ describe.each([
     ['go back to their owner in a call', 'w1', 'call'],
     ['go on to a third worker in a remote call', 'w2', 'remote'],
   ])('RRefs %s', (_, to, way) =>
-    withGroup(3, async () => {
-      const a = remote('w1', myFunction, [make(), or(1), or(2)]);
-      const b = remote('w1', myFunction, [make(), or(3), or(4)]);
-      const sum = way === 'call' ? rpcSync(to, myRRefFunction, [a, b]) : remote(to, myRRefFunction, [a, b]).toHere();
+    onAll(3, async (at) => {
+      const a = remote(at('w1'), myFunction, [make(), or(1), or(2)]);
+      const b = remote(at('w1'), myFunction, [make(), or(3), or(4)]);
+      const sum =
+        way === 'call' ? rpcSync(at(to), myRRefFunction, [a, b]) : remote(at(to), myRRefFunction, [a, b]).toHere();
       const expected = make()
         .add(or(1))
         .add(or(2))
@@ -173,23 +176,23 @@ describe.each([
   );
 
   it('a function may make a value elsewhere and fetch it', () =>
-    withGroup(3, async () => {
-      equal(await remote('w1', nestedRemote, ['w2', make(), or(3)]).toHere(), make().add(or(3)));
+    onAll(3, async (at) => {
+      equal(await remote(at('w1'), nestedRemote, [at('w2'), make(), or(3)]).toHere(), make().add(or(3)));
     }));
 
   it('a call returns an RRef that a third worker owns', () =>
-    withGroup(3, async () => {
-      const rref = await rpcSync('w1', returnRRef, ['w2', make(), or(1)]);
-      expect([rref.ownerName(), rref.isOwner()]).toEqual(['w2', false]);
+    onAll(3, async (at) => {
+      const rref = await rpcSync(at('w1'), returnRRef, [at('w2'), make(), or(1)]);
+      expect([rref.ownerName(), rref.isOwner()]).toEqual([at('w2'), false]);
       equal(await rref.toHere(), make().add(or(1)));
     }));
 
   it.each([1, 20])('RRefs to lists of RRefs, %i at once, are unwrapped', (count) =>
-    withGroup(3, async () => {
-      const all = Array.from({ length: count }, () => remote('w1', nestedRRef, ['w2', make(), or(1), or(2)]));
+    onAll(3, async (at) => {
+      const all = Array.from({ length: count }, () => remote(at('w1'), nestedRRef, [at('w2'), make(), or(1), or(2)]));
       for (const rref of all) {
         const inner = await rref.toHere();
-        expect(inner.map((each) => each.ownerName())).toEqual(['w2', 'w2']);
+        expect(inner.map((each) => each.ownerName())).toEqual([at('w2'), at('w2')]);
         equal(await (inner[0] as RRef<Tensor>).toHere(), make().add(or(1)));
         equal(await (inner[1] as RRef<Tensor>).toHere(), make().add(or(2)));
       }
@@ -198,54 +201,57 @@ describe.each([
 });
 
 it('a chain of RRefs that was forwarded over eight hops is unwrapped in eight steps', () =>
-  withGroup(3, async () => {
-    const value = remote('w1', add, [ones([1, 1]), 1]);
-    let chain = await forwardChain(1, value, 8);
+  onAll(3, async (at) => {
+    const n = getWorkerInfo().id + 1;
+    const value = remote(at('w1'), add, [ones([n, n]), n]);
+    let chain = await forwardChain(n % 3, value, 8);
     for (let i = 0; i < 8; i++) {
       expect(chain).toHaveLength(1);
       const [next] = chain as [RRef<unknown>];
       chain = await next.toHere();
     }
-    expect(shown(chain as Tensor)).toEqual(shown(ones([1, 1]).add(1)));
+    expect(shown(chain as Tensor)).toEqual(shown(ones([n, n]).add(n)));
   }));
 
 describe('remote', () => {
   it('takes named arguments as an object', () =>
-    withGroup(3, async () => {
-      expect(await remote('w1', addNumbers, [{ a: 1, b: 2, c: 3 }]).toHere()).toBe(6);
+    onAll(3, async (at) => {
+      expect(await remote(at('w1'), addNumbers, [{ a: 1, b: 2, c: 3 }]).toHere()).toBe(6);
     }));
 
   it('gives a future for the creation: confirmed()', () =>
-    withGroup(3, async () => {
+    onAll(3, async (at) => {
       const all = [
-        remote('w1', add, [ones([1]), 1]),
-        remote('w1', addNumbers, [{ a: 1, b: 1, c: 0 }]),
-        remote('w1', MyClass, [1]),
+        remote(at('w1'), add, [ones([1]), 1]),
+        remote(at('w1'), addNumbers, [{ a: 1, b: 1, c: 0 }]),
+        remote(at('w1'), MyClass, [1]),
       ] as RRef<unknown>[];
-      await Promise.all(all.map((rref) => rref.confirmed()));
+      const futures = all.map((rref) => rref.confirmed());
+      expect(futures.every((future) => future instanceof Promise)).toBe(true);
+      await Promise.all(futures);
       expect(all.map((rref) => rref.confirmedByOwner())).toEqual([true, true, true]);
     }));
 
   it('takes what this worker owns, as calls do', () =>
-    withGroup(3, async () => {
+    onAll(3, async (at) => {
       const own = createRRef(40);
-      expect(await rpcSync('w1', addRRefToNumber, [own, 50])).toBe(90);
-      expect(await rpcAsync('w1', addRRefToNumber, [own, 50])).toBe(90);
-      expect(await remote('w1', addRRefToNumber, [own, 50]).toHere()).toBe(90);
+      expect(await rpcSync(at('w1'), addRRefToNumber, [own, 50])).toBe(90);
+      expect(await rpcAsync(at('w1'), addRRefToNumber, [own, 50])).toBe(90);
+      expect(await remote(at('w1'), addRRefToNumber, [own, 50]).toHere()).toBe(90);
     }));
 });
 
 describe('owners', () => {
   it('are equal when they are one worker', () =>
-    withGroup(3, async () => {
+    onAll(3, async (at) => {
       const [a, b] = [createRRef(40), createRRef(50)];
-      const [c, d] = [remote('w1', add, [ones([1]), 1]), remote('w1', add, [ones([1]), 1])];
+      const [c, d] = [remote(at('w1'), add, [ones([1]), 1]), remote(at('w1'), add, [ones([1]), 1])];
       expect(a.owner()).not.toEqual(23);
       expect(c.owner()).toEqual(d.owner());
       expect(a.owner()).not.toEqual(c.owner());
       expect(a.owner()).toEqual(b.owner());
       expect(a.owner()).toEqual(getWorkerInfo());
-      expect(c.owner()).toEqual(getWorkerInfo('w1'));
+      expect(c.owner()).toEqual(getWorkerInfo(at('w1')));
       const byOwner = new Map<number, unknown>([
         [a.owner().id, a],
         [c.owner().id, c],
@@ -255,17 +261,17 @@ describe('owners', () => {
     }));
 
   it('keep what functions run there have changed, called in all three ways', () =>
-    withGroup(3, async () => {
-      const rref = remote('w1', MyClass, [10]);
+    onAll(3, async (at) => {
+      const rref = remote(at('w1'), MyClass, [10]);
       await rpcSync(rref.owner(), increment, [rref, 2]);
       await rpcAsync(rref.owner(), increment, [rref, 5]);
       await remote(rref.owner(), increment, [rref, 7]).toHere();
-      expect(await rpcSync('w1', valueOf, [rref])).toBe(24);
+      expect(await rpcSync(at('w1'), valueOf, [rref])).toBe(24);
     }));
 
   it('give lists of what they own, which others change there', () =>
-    withGroup(3, async () => {
-      const rrefs = await rpcSync('w1', listOfRRefs, [[1, 2, 3]]);
+    onAll(3, async (at) => {
+      const rrefs = await rpcSync(at('w1'), listOfRRefs, [[1, 2, 3]]);
       for (const rref of rrefs) await rpcSync(rref.owner(), increment, [rref, 10]);
       expect(await Promise.all(rrefs.map((rref) => rpcSync(rref.owner(), valueOf, [rref])))).toEqual([11, 12, 13]);
     }));
@@ -273,8 +279,8 @@ describe('owners', () => {
 
 describe.each(['w1', 'w0'])('proxies of a value on %s', (to) => {
   it('serve a tensor, a new one for each call', () =>
-    withGroup(3, async () => {
-      const rref = remote(to, myFunction, [ones([2, 2]), 1, 3]);
+    onAll(3, async (at) => {
+      const rref = remote(at(to), myFunction, [ones([2, 2]), 1, 3]);
       const expected = ones([2, 2]).add(4);
       expect(shown(await rref.rpcSync().sum())).toEqual(shown(expected.sum()));
       expect(shown(await rref.rpcAsync().add(1))).toEqual(shown(expected.add(1)));
@@ -282,8 +288,8 @@ describe.each(['w1', 'w0'])('proxies of a value on %s', (to) => {
     }));
 
   it('refuse what a tensor does not have, in its words', () =>
-    withGroup(3, async () => {
-      const rref = remote(to, myFunction, [ones([2, 2]), 1, 3]);
+    onAll(3, async (at) => {
+      const rref = remote(at(to), myFunction, [ones([2, 2]), 1, 3]);
       const untyped = rref as unknown as RRef<{ nonExist(): void }>;
       const none = "type object 'Tensor' has no attribute 'nonExist'";
       for (const ask of [
@@ -298,8 +304,8 @@ describe.each(['w1', 'w0'])('proxies of a value on %s', (to) => {
     }));
 
   it('serve a tensor, and one serves many calls', () =>
-    withGroup(3, async () => {
-      const rref = remote(to, myFunction, [ones([2, 2]), 1, 3]);
+    onAll(3, async (at) => {
+      const rref = remote(at(to), myFunction, [ones([2, 2]), 1, 3]);
       const expected = ones([2, 2]).add(4);
       const [sync, later, made] = [rref.rpcSync(), rref.rpcAsync(), rref.remote()];
       expect(shown(await sync.sum())).toEqual(shown(expected.sum()));
@@ -314,8 +320,8 @@ describe.each(['w1', 'w0'])('proxies of a value on %s', (to) => {
     }));
 
   it('serve the methods of an object and those of its class, in all three ways', () =>
-    withGroup(3, async () => {
-      const rref = remote(to, MyClass, [7]) as unknown as RRef<WithStatics<typeof MyClass>>;
+    onAll(3, async (at) => {
+      const rref = remote(at(to), MyClass, [7]) as unknown as RRef<WithStatics<typeof MyClass>>;
       const [sync, later, made] = [rref.rpcSync(), rref.rpcAsync(), rref.remote()];
       const values = async (): Promise<number[]> => [
         await sync.getValue(),
@@ -340,54 +346,67 @@ describe.each(['w1', 'w0'])('proxies of a value on %s', (to) => {
 });
 
 it.each(['sync', 'async', 'remote'] as const)('static, class and bound methods call on through a proxy: %s', (way) =>
-  withGroup(3, async () => {
-    const rref = remote('w1', AsyncExecution) as unknown as RRef<WithStatics<typeof AsyncExecution>>;
+  onAll(3, async (at) => {
+    const rref = remote(at('w1'), AsyncExecution) as unknown as RRef<WithStatics<typeof AsyncExecution>>;
     const [x, y] = [ones([2, 2]), ones([2, 2]).add(1)];
     for (const method of ['staticAsyncAdd', 'classAsyncAdd', 'boundAsyncAdd'] as const) {
       const proxy = way === 'sync' ? rref.rpcSync() : rref.rpcAsync();
-      const sum = way === 'remote' ? rref.remote()[method]('w2', x, x, y).toHere() : proxy[method]('w2', x, x, y);
+      const sum =
+        way === 'remote' ? rref.remote()[method](at('w2'), x, x, y).toHere() : proxy[method](at('w2'), x, x, y);
       expect(shown(await sum)).toEqual(shown(x.mul(4)));
     }
   }),
 );
 
 it('types are asked for once, of a tensor and of an object', () =>
-  withGroup(3, async ([caller]) => {
-    const calls = (): number => Number(caller?.metrics()['calls_sent']);
-    const tensor = remote('w1', add, [ones([2]), 1]);
+  onAll(3, async (at, self) => {
+    const calls = (): number => callsSent(self);
+    const tensor = remote(at('w1'), add, [ones([2]), 1]);
     await tensor.confirmed();
     const before = calls();
     expect(await tensor.typeName()).toBe('Tensor');
     expect(calls()).toBe(before + 1);
     for (let i = 0; i < 10; i++) expect(await tensor.typeName()).toBe('Tensor');
     expect(calls()).toBe(before + 1);
-    expect(await remote('w1', MyClass, [0]).typeName()).toBe('upstream/MyClass');
+    expect(await remote(at('w1'), MyClass, [0]).typeName()).toBe('upstream/MyClass');
   }));
 
 describe('timeouts', () => {
+  const TIMED_OUT = /^RPC ran for more than set timeout \(20 ms\)/;
+  const CREATION = /^RRef creation via rpc\.remote\(\) timed out/;
+  const timesOut = async (use: Promise<unknown>, words: RegExp): Promise<void> => {
+    const error: unknown = await use.catch((thrown: unknown) => thrown);
+    expect(rpcInfo(error)).toMatchObject({
+      code: 'deadline-exceeded',
+      message: expect.stringMatching(words) as string,
+    });
+  };
+
   it('of a type query, whose value is still being made', () =>
-    withGroup(3, async () => {
-      const rref = remote('w1', makeSlowly, [150]);
-      await expect(rref.typeName({ timeoutMs: 20 })).rejects.toThrow('RPC ran for more than set timeout');
+    onAll(3, async (at) => {
+      const rref = remote(at('w1'), makeSlowly, [150]);
+      await timesOut(rref.typeName({ timeoutMs: 20 }), TIMED_OUT);
       expect(await rref.typeName({ timeoutMs: 5_000 })).toBe('upstream/MyClass');
     }));
 
   it('of a proxy hold for its calls, on their way to a value that is being made and in the method', () =>
-    withGroup(3, async () => {
+    onAll(3, async (at) => {
       const options = { timeoutMs: 20 };
-      const timedOut = 'RPC ran for more than set timeout';
-      const rref = remote('w1', MyClass, [1]);
+      const rref = remote(at('w1'), MyClass, [1]);
       await rref.confirmed();
-      await expect(rref.rpcSync(options).mySlowMethod(200)).rejects.toThrow(timedOut);
-      await expect(rref.rpcAsync(options).mySlowMethod(200)).rejects.toThrow(timedOut);
-      const late = 'RRef creation via rpc.remote() timed out';
-      await expect(rref.remote(options).mySlowMethod(200).toHere()).rejects.toThrow(late);
+      await timesOut(rref.rpcSync(options).mySlowMethod(200), TIMED_OUT);
+      await timesOut(rref.rpcAsync(options).mySlowMethod(200), TIMED_OUT);
+      const made = rref.remote(options).mySlowMethod(200);
+      await timesOut(made.confirmed(), CREATION);
+      await timesOut(made.toHere(), CREATION);
       expect(await rref.rpcSync({ timeoutMs: 0 }).mySlowMethod(10)).toBe(1);
 
-      const slow = remote('w1', makeSlowly, [300]);
-      await expect(slow.rpcSync(options).myInstanceMethod(1)).rejects.toThrow(timedOut);
-      await expect(slow.rpcAsync(options).myInstanceMethod(1)).rejects.toThrow(timedOut);
-      await expect(slow.remote(options).myInstanceMethod(1).toHere()).rejects.toThrow(late);
+      const slow = remote(at('w1'), makeSlowly, [300]);
+      await timesOut(slow.rpcSync(options).myInstanceMethod(1), TIMED_OUT);
+      await timesOut(slow.rpcAsync(options).myInstanceMethod(1), TIMED_OUT);
+      const late = slow.remote(options).myInstanceMethod(1);
+      await timesOut(late.confirmed(), CREATION);
+      await timesOut(late.toHere(), CREATION);
       expect(await slow.typeName()).toBe('upstream/MyClass');
     }));
 });
@@ -395,9 +414,11 @@ describe('timeouts', () => {
 it('an RRef travels in calls only', () =>
   withGroup(1, async () => {
     const rref = createRRef(1);
-    expect(() => encodeValue(rref)).toThrow(/RRefHandle/);
+    expect(() => encodeValue(rref)).toThrow(/^cannot send an instance of class RRefHandle: register it/);
     const carrier = sessionOf(currentAgent()).values[0];
-    expect(() => carrier?.encode(rref, getWorkerInfo())).toThrow('rref can only be pickled when using RPC');
+    expect(() => carrier?.encode(rref, getWorkerInfo())).toThrow(
+      'Can not pickle rref in python pickler, rref can only be pickled when using RPC',
+    );
     // JSON says what it is; nothing can be made of it again.
     expect(JSON.stringify(rref)).toBe(JSON.stringify(String(rref)));
   }));
