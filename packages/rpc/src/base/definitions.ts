@@ -11,11 +11,16 @@ export type AnyCtor = abstract new (...args: any[]) => any;
 type Methods<T> = { [K in keyof T]: T[K] extends AnyFn ? K : never }[keyof T] & string;
 
 /** A generator is called with `rpcStream`; the type says so where a call is written. */
-export type NotGenerator<R> = [R] extends [never]
+type NotGenerator<R> = [R] extends [never]
   ? unknown // It only throws.
   : R extends AsyncIterable<any> | Iterator<any, any, any>
     ? 'a generator is called with rpcStream()'
     : unknown;
+
+/** What a call takes: a function that peers know by a name. The compiler shows the text where one has none. */
+export type Callable<F extends AnyFn> = F extends Named
+  ? NotGenerator<ReturnType<F>>
+  : "not known to peers: call what rpcFunction('name', fn) returns, or a static method of what rpcClass(Class, { methods, statics }) returns";
 
 /** A class whose listed static methods can be given to `rpcSync` and its like. */
 export type Published<C, S extends PropertyKey> = C & { readonly [K in S & keyof C]: C[K] & Named };
@@ -89,7 +94,8 @@ export function systemFunction<F extends AnyFn>(name: string, fn: F, runs?: Kind
 /**
  * Lets peers construct `ctor` and call the listed methods of its instances and its listed static methods (under 'Class.method').
  * The class carries `static readonly [rpcName] = 'Name'`, its own, not inherited. Returns the class itself, whose static methods now can be
- * called by `rpcSync(to, Class.method, …)`: `const Model = rpcClass(class { … }, { methods: [], statics: ['load'] })`.
+ * called by `rpcSync(to, Model.load, …)`: `const Model = rpcClass(class { … }, { methods: [], statics: ['load'] })`. The type of a class
+ * that was declared before (`class Model {}`) cannot learn it: give what is returned a name of its own.
  * @throws RpcError 'failed-precondition' when the name is missing or taken, 'invalid-argument' when a listed method does not exist or has a
  * name that proxies hide: `then`, `toJSON`, or one that begins with an underscore.
  */
