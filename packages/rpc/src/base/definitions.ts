@@ -1,5 +1,6 @@
 /** @file The table of functions and classes that have a name in this process, and how a name is found. What an agent serves of it: served.ts. */
 import { rpcName, type Named } from '@backwire/tensor';
+import { nearestName } from '@backwire/tensor/internal';
 import { builtinClass, builtinClassName, builtinOperation } from './builtins.ts';
 import { RpcError } from './errors.ts';
 import { refuseUnknown, show } from './options.ts';
@@ -121,7 +122,10 @@ export function rpcClass<C extends AnyCtor & Named, const S extends string = nev
       );
     }
     if (!isMethod(ctor.prototype as object, method))
-      throw new RpcError('invalid-argument', `class '${name}' has no method '${method}'`);
+      throw new RpcError(
+        'invalid-argument',
+        `class '${name}' has no method '${method}'${meant(method, methodsOf(holder))}`,
+      );
   }
   const scope = options.scope ?? false;
   const definition: Definition = {
@@ -139,7 +143,10 @@ export function rpcClass<C extends AnyCtor & Named, const S extends string = nev
   for (const method of options.statics ?? []) {
     const body = Object.hasOwn(holder, method) ? holder[method] : undefined;
     if (typeof body !== 'function')
-      throw new RpcError('invalid-argument', `class '${name}' has no static method '${method}'`);
+      throw new RpcError(
+        'invalid-argument',
+        `class '${name}' has no static method '${method}'${meant(method, Object.getOwnPropertyNames(holder))}`,
+      );
     define(body as AnyFn, plainFunction(`${name}.${method}`, body as AnyFn, { self: ctor, scope }));
   }
   const published: unknown = ctor;
@@ -190,10 +197,13 @@ export function nameOf(value: unknown): string {
 
 /** PyTorch's words for what is no function, and how one is called that is known by its name only. */
 function notCallable(value: unknown): string {
+  const result = typeof value === 'object' && value !== null && ('then' in value || 'next' in value);
   const advice =
     typeof value === 'string'
       ? `: a function of other workers is called by its name with remoteFunction('${value}')`
-      : '';
+      : result
+        ? ': give the function itself, and its arguments as a list: rpcSync(to, fn, [1, 2])'
+        : '';
   return `function should be callable. Got ${show(value)}${advice}`;
 }
 
@@ -312,6 +322,12 @@ function insert(definition: Definition): void {
   }
 }
 
+/** The end of a sentence about a name that there is not. */
+function meant(name: string, names: Iterable<string>): string {
+  const near = nearestName(name, names);
+  return near === undefined ? '' : `; did you mean '${near}'?`;
+}
+
 function describe(body: AnyFn): string {
   return `${isClass(body) ? 'class' : 'function'} '${body.name === '' ? 'anonymous' : body.name}'`;
 }
@@ -320,7 +336,7 @@ function checkName(name: unknown): string {
   if (typeof name === 'string' && name.length > 0 && name.length <= MAX_NAME_LENGTH) return name;
   throw new RpcError(
     'invalid-argument',
-    `a definition needs a name of 1 to ${MAX_NAME_LENGTH} characters, got ${String(name)}`,
+    `a definition needs a name of 1 to ${MAX_NAME_LENGTH} characters, got ${show(name)}${typeof name === 'function' ? ": rpcFunction('name', fn)" : ''}`,
   );
 }
 
