@@ -1,6 +1,7 @@
 /** @file The parameter groups of a DistributedOptimizer: options that its owner changes here, and that owners of parameters learn with the next step. */
 import { isRRef, type RRef } from '@backwire/rref';
 import { zeros, type optim, type Tensor } from '@backwire/tensor';
+import { kindOf } from '@backwire/tensor/internal';
 import { isGroup, type GivenRemoteGroup, type OptionChanges } from './local-optimizer.ts';
 
 /** Parameters and the options of their updates. Options may be changed between steps: `paramGroups[0].lr = 0.01`. */
@@ -92,7 +93,8 @@ function changesOf(now: readonly Options[], known: readonly Options[] | undefine
 
 /** Parameters, or groups of them, as groups. @throws TypeError naming what is none: programs without types may give parameters themselves. */
 export function groupsOf(params: unknown): readonly GivenRemoteGroup[] {
-  if (!Array.isArray(params)) throw new TypeError('a DistributedOptimizer takes a list of RRefs to parameters');
+  if (!Array.isArray(params))
+    throw new TypeError(`a DistributedOptimizer takes a list of RRefs to parameters, got ${kindOf(params)}`);
   const list: readonly unknown[] = params;
   if (!list.some(isGroup)) return [{ params: list.map((one, i) => checked(one, `parameter ${i}`)) }];
   return list.map((group, g) => {

@@ -3,7 +3,7 @@ import { currentAgent, RpcError, rpcSync, type CallOptions, type WorkerInfo } fr
 import { CALL_OPTIONS, nameOf, refuseUnknown } from '@backwire/rpc/internal';
 import { remote, type RRef } from '@backwire/rref';
 import { scope, tensor, type Named, type optim, type Tensor } from '@backwire/tensor';
-import { runWith } from '@backwire/tensor/internal';
+import { kindOf, runWith } from '@backwire/tensor/internal';
 import { sessionOf, type Autograd } from './api.ts';
 import type { LiveContext } from './live-context.ts';
 import {
@@ -70,6 +70,10 @@ export class DistributedOptimizer implements Disposable {
     params: readonly RRef<Tensor>[] | readonly GivenRemoteGroup[],
     ...args: A
   ): Promise<DistributedOptimizer> {
+    if (typeof optimizer !== 'function')
+      throw new TypeError(
+        `a DistributedOptimizer takes a class such as optim.SGD first, then parameters and options; got ${kindOf(optimizer)}`,
+      );
     const name = nameOf(optimizer);
     const given = groupsOf(params);
     const groups = new RemoteGroups(given, (own) => new optimizer(own as Iterable<never>, ...args));

@@ -2,15 +2,39 @@
 import { describe, expect, it } from 'vitest';
 import { createAgent, rpcFunction, rpcSync } from '@backwire/rpc';
 import { rrefs } from '@backwire/rref';
-import { add, DisposedError, mul, type Tensor } from '@backwire/tensor';
+import { add, DisposedError, mul, optim, type Tensor } from '@backwire/tensor';
 import { expectClean, filled, leaf, useAgents } from './agents.ts';
-import { backward, context, distAutograd, getGradients } from '../src/index.ts';
+import { backward, context, distAutograd, DistributedOptimizer, getGradients } from '../src/index.ts';
 
 const { at, agents } = useAgents('misuse', 3);
 
 const plus = rpcFunction('misuse/plus', (a: number, b: number) => a + b);
 
 describe('misuse', () => {
+  it('of an optimizer says that it takes a class, and what parameters are', () =>
+    at(0, async () => {
+      const create = DistributedOptimizer.create as unknown as (...given: unknown[]) => Promise<unknown>;
+      const takes = 'a DistributedOptimizer takes a class such as optim.SGD first, then parameters and options; got ';
+      const sgd = new optim.SGD([leaf([1], 1)], { lr: 1 });
+      await expect(create([], optim.SGD, { lr: 1 })).rejects.toThrow(`${takes}a list`);
+      await expect(create('SGD', [], { lr: 1 })).rejects.toThrow(`${takes}the text 'SGD'`);
+      await expect(create(sgd, [], { lr: 1 })).rejects.toThrow(`${takes}an object of class SGD`);
+      await expect(create(optim.SGD, Promise.resolve([]), { lr: 1 })).rejects.toThrow(
+        'a DistributedOptimizer takes a list of RRefs to parameters, got a Promise: await it',
+      );
+    }));
+
+  it('of roots says what was given, and what they are', () =>
+    at(0, () =>
+      context(async (id) => {
+        const give = backward as unknown as (id: bigint, roots: unknown) => Promise<void>;
+        await expect(give(id, leaf([1], 1).sum())).rejects.toThrow(
+          'roots must be a list of tensors, as in backward(id, [loss]); got an object of class Tensor',
+        );
+        await expect(give(id, [Promise.resolve()])).rejects.toThrow('root 0 is not a tensor, got a Promise: await it');
+      }),
+    ));
+
   it('names the context that is unknown', () =>
     at(0, async () => {
       const a = leaf([2], 1);

@@ -294,6 +294,15 @@ describe('backwire run', () => {
     );
   });
 
+  it('says which commands there are, and which was meant', async () => {
+    const near = await run(['rum', worker]);
+    expect(near.code).toBe(2);
+    expect(near.stderr).toContain(
+      "unknown command 'rum'; did you mean 'run'? The commands are run, inspect, dashboard, version, help\n",
+    );
+    expect((await run([worker])).stderr).toContain('; The commands are run, inspect, dashboard, version, help');
+  });
+
   it('says which flag is wrong', async () => {
     const { code, stderr } = await run(['run', '--standalon', worker]);
     expect(code).toBe(2);

@@ -4,7 +4,7 @@ import { ambient, runWith } from '@backwire/tensor/internal';
 import type { RpcAgent } from './base/rpc-agent.ts';
 import type { CallingAgent } from './agent/calling-agent.ts';
 import { agentOf, wholeAgentOf } from './agent/current-agent.ts';
-import { nameOf, type AnyFn, type NotGenerator } from './base/definitions.ts';
+import { nameOf, type AnyFn, type Callable } from './base/definitions.ts';
 import { RpcError } from './base/errors.ts';
 import type { CallLabel } from './extensions/extension.ts';
 import { InboundCall, type CallContext } from './server/inbound-call.ts';
@@ -34,7 +34,7 @@ import { type To, type WorkerInfo } from './base/worker-info.ts';
  */
 export function rpcSync<F extends AnyFn>(
   to: To,
-  fn: F & Named & NotGenerator<ReturnType<F>>,
+  fn: F & Callable<F>,
   ...rest: Rest<Parameters<F>>
 ): Promise<Awaited<ReturnType<F>>> {
   return call(to, fn, rest, 'sync', rpcSync) as Promise<Awaited<ReturnType<F>>>;
@@ -43,7 +43,7 @@ export function rpcSync<F extends AnyFn>(
 /** As `rpcSync`; inside `waitAll` it is also waited for there. */
 export function rpcAsync<F extends AnyFn>(
   to: To,
-  fn: F & Named & NotGenerator<ReturnType<F>>,
+  fn: F & Callable<F>,
   ...rest: Rest<Parameters<F>>
 ): Promise<Awaited<ReturnType<F>>> {
   const promise = call(to, fn, rest, 'async', rpcAsync) as Promise<Awaited<ReturnType<F>>>;
@@ -76,7 +76,7 @@ export function callLabelled(
  * Calls `fn` and wants no answer: what it returns or throws is dropped. Without `timeoutMs` it has no deadline.
  * @throws RpcError when it cannot even be queued; TypeError for an argument that cannot travel.
  */
-export function rpcOneway<F extends AnyFn>(to: To, fn: F & Named, ...rest: Rest<Parameters<F>>): void {
+export function rpcOneway<F extends AnyFn>(to: To, fn: F & Callable<F>, ...rest: Rest<Parameters<F>>): void {
   const [args, options] = rest as unknown as Given<CallOptions>;
   const agent = running(agentOf(options));
   const name = nameOf(fn);

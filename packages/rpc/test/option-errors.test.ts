@@ -1,5 +1,5 @@
 /** @file Options of the wrong type are refused in words that name the option, before anything is started. */
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, expectTypeOf, it } from 'vitest';
 import {
   createAgent,
   initRpc,
@@ -14,9 +14,13 @@ import {
 } from '../src/index.ts';
 import { rpcName } from '@backwire/tensor';
 import { isRpcErrorCode, RPC_ERROR_CODES } from '../src/internal.ts';
+import type { Callable } from '../src/base/definitions.ts';
 import { startCluster, type Cluster } from './cluster.ts';
 
 const echo = rpcFunction('option-errors/echo', (x: unknown) => x);
+const generate = rpcFunction('option-errors/generate', function* (): Generator<number> {
+  yield 1;
+});
 
 let cluster: Cluster | undefined;
 afterEach(async () => {
@@ -186,6 +190,26 @@ it('a function that only throws, and a static method, can be called: the types s
     const length: number = await rpcSync('w1', Loader.load, ['abc']);
     expect([length, Loader.load('ab')]).toEqual([3, 2]);
   });
+});
+
+it('the type of what has no name says how it gets one', () => {
+  class Declared {
+    static readonly [rpcName] = 'option-errors/Declared';
+    static load(path: string): number {
+      return path.length;
+    }
+  }
+  const published = rpcClass(Declared, { methods: [], statics: ['load'] });
+  expectTypeOf<Callable<typeof published.load>>().toEqualTypeOf<unknown>();
+  expectTypeOf<Callable<typeof echo>>().toEqualTypeOf<unknown>();
+  const text: Callable<typeof Declared.load> =
+    "not known to peers: call what rpcFunction('name', fn) returns, or a static method of what rpcClass(Class, { methods, statics }) returns";
+  expectTypeOf<Callable<() => void>>().toEqualTypeOf(text);
+  const ofGenerator: Callable<typeof generate> = 'a generator is called with rpcStream()';
+  expect([generate.name, ofGenerator]).toEqual(['', 'a generator is called with rpcStream()']);
+  expect(text).toContain("rpcFunction('name', fn)");
+  // What the text says works, of the same class.
+  expect(published.load).toBe(Declared.load);
 });
 
 it('the table of error codes is closed', () => {

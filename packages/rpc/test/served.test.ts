@@ -3,6 +3,7 @@ import { add, mul, nn, optim, rpcName } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import { rpcClass, rpcFunction, systemFunction, type Kind } from '../src/base/definitions.ts';
 import { rpcInfo } from '../src/base/errors.ts';
+import { MAX_NAME_ADVICE_A_SECOND } from '../src/base/limits.ts';
 import { Served } from '../src/base/served.ts';
 
 const echo = rpcFunction('served/echo', (x: unknown) => x);
@@ -49,6 +50,39 @@ describe('all that is defined', () => {
       'aten::',
     ])
       expect(finds(all, name), name).toBe('not-found');
+  });
+
+  const words = (served: Served, name: string): string => {
+    try {
+      served.find(name);
+    } catch (error) {
+      return (error as Error).message;
+    }
+    throw new Error(`'${name}' was found`);
+  };
+
+  it('is named where it was probably meant, and only what is served', () => {
+    const advice = (served: Served, name: string): string | undefined =>
+      /did you mean '(.*)'\?/.exec(words(served, name))?.[1];
+    expect(words(serving(), 'served/ecko')).toMatch(
+      /^function 'served\/ecko' is not defined on worker 'w'; did you mean 'served\/echo'\? Ensure that it is defined on both caller and callee/,
+    );
+    expect(advice(serving(), 'served/Thing.Make')).toBe('served/Thing.make');
+    expect(advice(serving(), 'Served/thing')).toBe('served/Thing');
+    expect(advice(serving(), 'of no other kind at all')).toBeUndefined();
+    // What the library uses itself is not for programs.
+    expect(advice(serving(), 'served/sistem')).toBeUndefined();
+    const narrowed = serving([other]);
+    expect(advice(narrowed, 'served/othr')).toBe('served/other');
+    for (const name of ['served/ecko', 'served/Thin', 'served/Thing.maek', 'served/sistem'])
+      expect(advice(narrowed, name), name).toBeUndefined();
+  });
+
+  it('is looked for so often a second at most, whoever asks', () => {
+    const served = serving();
+    const told = Array.from({ length: 200 }, () => words(served, 'served/ecko').includes('did you mean'));
+    expect(told[0]).toBe(true);
+    expect(told.filter(Boolean).length).toBeLessThanOrEqual(2 * MAX_NAME_ADVICE_A_SECOND);
   });
 
   it('may be without builtins', () => {

@@ -102,6 +102,15 @@ describe('after a while', () => {
     expect(await joined).toMatchObject({ code: 'deadline-exceeded' });
   });
 
+  it('a worker whose etcd does not answer is not sent to rank 0', async () => {
+    await group(1);
+    const store = `etcd://127.0.0.1:${await freePort()}`;
+    const joined = createAgent({ name: 'lost', rank: 1, worldSize: 2, store, initTimeoutMs: 1_000, logger });
+    const failed = joined.catch((error: unknown) => error);
+    await said(new RegExp(`^worker 'lost' has waited \\d+ s for the store at ${store}: nobody answers there yet$`));
+    expect(await failed).toMatchObject({ code: 'deadline-exceeded' });
+  });
+
   it.each(['redis://me:pass%2Fword@', 'redis://:secret@'])(
     'the address of a store is shown without what is in %s',
     async (user) => {

@@ -14,6 +14,7 @@ export { isDeviceName } from './device.ts';
 export { checkDevice, place } from './devices.ts';
 export { isOwnFrame } from './here.ts';
 export { readBytes } from './host.ts';
+export { kindOf } from './given.ts';
 export { nearestName, optionNames, unknownOption } from './option-names.ts';
 export { adoptIntoScope, callScope, scopedIn, sweep, untracked } from './scope.ts';
 export { replicas, type RunningReplica } from './nn/replicas.ts';

@@ -1,6 +1,7 @@
 /** @file What may be a root of a distributed backward pass, in PyTorch's words. */
 import { RpcError } from '@backwire/rpc';
 import { DisposedError, Tensor } from '@backwire/tensor';
+import { kindOf } from '@backwire/tensor/internal';
 
 /**
  * @throws TypeError when `roots` is not a list of tensors; DisposedError when one was disposed.
@@ -8,12 +9,16 @@ import { DisposedError, Tensor } from '@backwire/tensor';
  */
 export function checkRoots(roots: unknown): asserts roots is readonly Tensor[] {
   if (!Array.isArray(roots))
-    throw new TypeError('backward(): incompatible function arguments: roots must be a list of tensors');
+    throw new TypeError(
+      `backward(): incompatible function arguments: roots must be a list of tensors, as in backward(id, [loss]); got ${kindOf(roots)}`,
+    );
   const list = roots as readonly unknown[];
   if (list.length === 0) throw invalid('No tensors provided for gradient computation.');
   for (const [i, root] of list.entries()) {
     if (!(root instanceof Tensor))
-      throw new TypeError(`backward(): incompatible function arguments: root ${i} is not a tensor`);
+      throw new TypeError(
+        `backward(): incompatible function arguments: root ${i} is not a tensor, got ${kindOf(root)}`,
+      );
     if (root.disposed) throw new DisposedError(`root ${i} was disposed`);
     if (!root.requiresGrad) throw invalid(`requires_grad not set on root ${i}`);
     if (root.size !== 1) throw invalid(`root ${i} is not a scalar, all roots need to be scalar`);

@@ -4,7 +4,7 @@ import type { Agent } from './agent.ts';
 import type { RpcAgent } from '../base/rpc-agent.ts';
 import type { CallingAgent } from './calling-agent.ts';
 import { RpcError } from '../base/errors.ts';
-import { defaultAgent } from './default-agent.ts';
+import { defaultAgent, isDefaultStarting } from './default-agent.ts';
 
 /** The agent in the options, else the one whose handler or `run` is running, else the default. @throws RpcError 'failed-precondition' */
 export function agentOf(options?: { readonly agent?: RpcAgent | undefined }): CallingAgent {
@@ -25,5 +25,6 @@ export function wholeAgentOf(what: string, options?: { readonly agent?: RpcAgent
 }
 
 function notInitialized(): RpcError {
-  return new RpcError('failed-precondition', 'RPC has not been initialized. Call initRpc() first.');
+  const advice = isDefaultStarting() ? ': initRpc() has not ended yet, await it first' : '. Call initRpc() first.';
+  return new RpcError('failed-precondition', `RPC has not been initialized${advice}`);
 }

@@ -11,10 +11,18 @@ export function defaultAgent(): RpcAgent | undefined {
   return slot.agent;
 }
 
+/** Whether it is being made: somebody has called `initRpc` and not awaited it, or not yet. */
+export function isDefaultStarting(): boolean {
+  return slot.starting;
+}
+
 /** Takes the place of the default agent while it starts. @throws RpcError 'failed-precondition' when it is taken. */
 export async function becomeDefault<T extends RpcAgent>(start: () => Promise<T>): Promise<T> {
   if (slot.agent !== undefined || slot.starting)
-    throw new RpcError('failed-precondition', 'RPC is already initialized');
+    throw new RpcError(
+      'failed-precondition',
+      'RPC is already initialized: initRpc() has been called; createAgent() makes further agents, and after `await shutdown()` there may be another default',
+    );
   slot.starting = true;
   try {
     const agent = await start();

@@ -5,7 +5,7 @@ import { agentOf } from './current-agent.ts';
 import { DeviceMaps } from '../base/device-maps.ts';
 import { RpcError } from '../base/errors.ts';
 import { Group, type GroupOptions } from '../membership/group.ts';
-import { joinedText } from '../membership/join-errors.ts';
+import { joinedText, sizeText } from '../membership/join-errors.ts';
 import type { View } from '../protocol/membership.ts';
 import { watchSilence } from '../server/silence.ts';
 import { withoutPassword } from '../stores/address.ts';
@@ -173,7 +173,7 @@ function joiningText({ name, size }: Settings, view: View | undefined, seconds: 
   const began = `worker '${name}' has waited ${seconds} s to join its group`;
   return view === undefined || size === undefined
     ? `${began}: the store does not answer, or a former life of its name or rank is still there`
-    : `${began}: ${joinedText(view, size)}; the group has ${size} because worldSize says so`;
+    : `${began}: ${joinedText(view, size)}; ${sizeText(size)}`;
 }
 
 /** Shows that this worker wrote its entry of the view. Certificates show it without: whoever answers has to have that of the name. */
@@ -221,6 +221,9 @@ function whereText(given: RpcOptions['store'], env: Surroundings['env']): string
   if (store !== undefined && store !== '') return ` at ${withoutPassword(store)}`;
   return host === undefined ? '' : ` at ${host}:${port ?? ''}`;
 }
+
+/** Stores that no worker serves. */
+const SERVICE = /^ at (?:etcd|redis)s?:/;
 
 /** Connections that may wait until this worker has joined. */
 const MAX_EARLY = 1_024;
@@ -272,10 +275,11 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
   const deviceMaps = new DeviceMaps(options.deviceMaps);
   const host = around.host();
   const security = around.security(options.security, options.bind);
+  const where = whereText(options.store, env);
   const stop = watchSilence(
     logger,
     (seconds) =>
-      `worker '${name}' has waited ${seconds} s for the store${whereText(options.store, env)}: nobody answers there yet; unless a launcher or a service does, rank 0 serves it`,
+      `worker '${name}' has waited ${seconds} s for the store${where}: nobody answers there yet${SERVICE.test(where) ? '' : '; unless a launcher or a service does, rank 0 serves it'}`,
   );
   const opened = await around
     .store(options.store ?? (worldSize === 1 && env['MASTER_ADDR'] === undefined ? 'memory://alone' : undefined), {
@@ -336,7 +340,7 @@ function numberOf(text: string | undefined, name: string): number | undefined {
 function consoleLogger(name: string): Logger {
   const silent = (): void => undefined;
   const line = (write: (text: string) => void) => (o: object, m: string) =>
-    write(`[backwire ${name}] ${m} ${detail(o)}`);
+    write(`[backwire ${name}] ${m}${Object.keys(o).length === 0 ? '' : ` ${detail(o)}`}`);
   return {
     debug: silent,
     info: silent,

@@ -1,5 +1,6 @@
 /** @file The table of functions and classes that have a name in this process, and how a name is found. What an agent serves of it: served.ts. */
 import { rpcName, type Named } from '@backwire/tensor';
+import { nearestName } from '@backwire/tensor/internal';
 import { builtinClass, builtinClassName, builtinOperation } from './builtins.ts';
 import { RpcError } from './errors.ts';
 import { refuseUnknown, show } from './options.ts';
@@ -11,11 +12,16 @@ export type AnyCtor = abstract new (...args: any[]) => any;
 type Methods<T> = { [K in keyof T]: T[K] extends AnyFn ? K : never }[keyof T] & string;
 
 /** A generator is called with `rpcStream`; the type says so where a call is written. */
-export type NotGenerator<R> = [R] extends [never]
+type NotGenerator<R> = [R] extends [never]
   ? unknown // It only throws.
   : R extends AsyncIterable<any> | Iterator<any, any, any>
     ? 'a generator is called with rpcStream()'
     : unknown;
+
+/** What a call takes: a function that peers know by a name. The compiler shows the text where one has none. */
+export type Callable<F extends AnyFn> = F extends Named
+  ? NotGenerator<ReturnType<F>>
+  : "not known to peers: call what rpcFunction('name', fn) returns, or a static method of what rpcClass(Class, { methods, statics }) returns";
 
 /** A class whose listed static methods can be given to `rpcSync` and its like. */
 export type Published<C, S extends PropertyKey> = C & { readonly [K in S & keyof C]: C[K] & Named };
@@ -89,7 +95,8 @@ export function systemFunction<F extends AnyFn>(name: string, fn: F, runs?: Kind
 /**
  * Lets peers construct `ctor` and call the listed methods of its instances and its listed static methods (under 'Class.method').
  * The class carries `static readonly [rpcName] = 'Name'`, its own, not inherited. Returns the class itself, whose static methods now can be
- * called by `rpcSync(to, Class.method, …)`: `const Model = rpcClass(class { … }, { methods: [], statics: ['load'] })`.
+ * called by `rpcSync(to, Model.load, …)`: `const Model = rpcClass(class { … }, { methods: [], statics: ['load'] })`. The type of a class
+ * that was declared before (`class Model {}`) cannot learn it: give what is returned a name of its own.
  * @throws RpcError 'failed-precondition' when the name is missing or taken, 'invalid-argument' when a listed method does not exist or has a
  * name that proxies hide: `then`, `toJSON`, or one that begins with an underscore.
  */
@@ -115,7 +122,10 @@ export function rpcClass<C extends AnyCtor & Named, const S extends string = nev
       );
     }
     if (!isMethod(ctor.prototype as object, method))
-      throw new RpcError('invalid-argument', `class '${name}' has no method '${method}'`);
+      throw new RpcError(
+        'invalid-argument',
+        `class '${name}' has no method '${method}'${meant(method, methodsOf(holder))}`,
+      );
   }
   const scope = options.scope ?? false;
   const definition: Definition = {
@@ -133,7 +143,10 @@ export function rpcClass<C extends AnyCtor & Named, const S extends string = nev
   for (const method of options.statics ?? []) {
     const body = Object.hasOwn(holder, method) ? holder[method] : undefined;
     if (typeof body !== 'function')
-      throw new RpcError('invalid-argument', `class '${name}' has no static method '${method}'`);
+      throw new RpcError(
+        'invalid-argument',
+        `class '${name}' has no static method '${method}'${meant(method, Object.getOwnPropertyNames(holder))}`,
+      );
     define(body as AnyFn, plainFunction(`${name}.${method}`, body as AnyFn, { self: ctor, scope }));
   }
   const published: unknown = ctor;
@@ -184,10 +197,13 @@ export function nameOf(value: unknown): string {
 
 /** PyTorch's words for what is no function, and how one is called that is known by its name only. */
 function notCallable(value: unknown): string {
+  const result = typeof value === 'object' && value !== null && ('then' in value || 'next' in value);
   const advice =
     typeof value === 'string'
       ? `: a function of other workers is called by its name with remoteFunction('${value}')`
-      : '';
+      : result
+        ? ': give the function itself, and its arguments as a list: rpcSync(to, fn, [1, 2])'
+        : '';
   return `function should be callable. Got ${show(value)}${advice}`;
 }
 
@@ -306,6 +322,12 @@ function insert(definition: Definition): void {
   }
 }
 
+/** The end of a sentence about a name that there is not. */
+function meant(name: string, names: Iterable<string>): string {
+  const near = nearestName(name, names);
+  return near === undefined ? '' : `; did you mean '${near}'?`;
+}
+
 function describe(body: AnyFn): string {
   return `${isClass(body) ? 'class' : 'function'} '${body.name === '' ? 'anonymous' : body.name}'`;
 }
@@ -314,7 +336,7 @@ function checkName(name: unknown): string {
   if (typeof name === 'string' && name.length > 0 && name.length <= MAX_NAME_LENGTH) return name;
   throw new RpcError(
     'invalid-argument',
-    `a definition needs a name of 1 to ${MAX_NAME_LENGTH} characters, got ${String(name)}`,
+    `a definition needs a name of 1 to ${MAX_NAME_LENGTH} characters, got ${show(name)}${typeof name === 'function' ? ": rpcFunction('name', fn)" : ''}`,
   );
 }
 

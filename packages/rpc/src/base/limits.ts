@@ -90,3 +90,9 @@ export const MAX_WAITS_SHOWN = 8;
 export const MAX_CALL_SITE_FRAMES = 4;
 /** How many calls a second note them, unless all do: about 10 µs each, and few enough that the slowest hundredth of many is no other. */
 export const MAX_CALL_SITES_A_SECOND = 200;
+/** A call of a name that nobody has is told the nearest that there is, of at most so many names, */
+export const MAX_NAMES_COMPARED = 256;
+/** each of at most so many characters, */
+export const MAX_COMPARED_NAME = 60;
+/** and only so often a second: it takes as long as a few hundred calls, and anybody may ask. */
+export const MAX_NAME_ADVICE_A_SECOND = 10;

@@ -246,8 +246,13 @@ const TLS_ADVICE =
 /** A wrong value, short enough for a message. */
 export function show(value: unknown): string {
   if (typeof value === 'string') return `'${value.slice(0, 40)}'`;
+  if (typeof value === 'function') return value.name === '' ? 'an anonymous function' : `function '${value.name}'`;
   if (typeof value !== 'object' || value === null) return String(value);
-  return Array.isArray(value) ? 'a list' : `an object of class ${value.constructor?.name ?? 'none'}`;
+  if (Array.isArray(value)) return 'a list';
+  const name = value.constructor?.name ?? 'none';
+  // Promises, generators and the like, whose classes have no name or say nothing.
+  const kind = /^\[object (\w+)\]$/.exec(Object.prototype.toString.call(value))?.[1] ?? 'Object';
+  return name === '' || kind === 'Promise' ? `a ${kind}` : `an object of class ${name}`;
 }
 
 /** @throws TypeError unless `fn`, which `what` is to run, is a function. */

@@ -1,5 +1,6 @@
 /** @file What one agent serves: of all that has a name in the process, what calls may name. */
 import type { Named } from '@backwire/tensor';
+import { nearestName } from '@backwire/tensor/internal';
 import {
   definitionOfClass,
   definitionOfInstance,
@@ -10,6 +11,7 @@ import {
   type Kind,
 } from './definitions.ts';
 import { RpcError } from './errors.ts';
+import { MAX_COMPARED_NAME, MAX_NAME_ADVICE_A_SECOND, MAX_NAMES_COMPARED } from './limits.ts';
 import { estimateInstance, estimateResult } from './result-estimate.ts';
 import { system } from './system-error.ts';
 import { checkFirst } from './builtins.ts';
@@ -39,6 +41,9 @@ export class Served {
   private readonly listed: ReadonlySet<string>;
   /** Kinds of which something is served; found again when that changes. */
   private readonly kinds = new Set<Kind>();
+  /** How often a caller was told what it had probably meant, and since when. */
+  private advised = 0;
+  private advisedSince = -Infinity;
 
   constructor({ worker, serve, builtins, maxResultBytes }: ServedOptions) {
     this.worker = worker;
@@ -54,11 +59,26 @@ export class Served {
     if (definition === undefined) {
       throw new RpcError(
         'not-found',
-        `function '${name}' is not defined on worker '${this.worker}'. Ensure that it is defined on both caller and callee`,
+        `function '${name}' is not defined on worker '${this.worker}'${this.adviceFor(name)} Ensure that it is defined on both caller and callee`,
       );
     }
     this.check(definition);
     return definition;
+  }
+
+  /** What was probably meant, of what the caller may call; the end of a sentence. */
+  private adviceFor(name: string): string {
+    const now = performance.now();
+    if (now - this.advisedSince >= 1_000) [this.advisedSince, this.advised] = [now, 0];
+    if (++this.advised > MAX_NAME_ADVICE_A_SECOND) return '.';
+    const served = [...this.own.values(), ...definitions()].filter(
+      (each) => each.origin !== 'system' && each.name.length <= MAX_COMPARED_NAME && this.serves(each),
+    );
+    const near = nearestInSpace(
+      name,
+      served.slice(0, MAX_NAMES_COMPARED).map((each) => each.name),
+    );
+    return near === undefined ? '.' : `; did you mean '${near}'?`;
   }
 
   /** The published class of an object that lives here; undefined when it has none. @throws RpcError 'permission-denied'. */
@@ -156,4 +176,20 @@ export class Served {
   private refusal(what: string, why: string): RpcError {
     return new RpcError('permission-denied', `worker '${this.worker}' does not serve ${what}: ${why}`);
   }
+}
+
+/** As `nearestName`; what two names begin with alike, 'app/' or 'Model.', makes neither near to the other. */
+function nearestInSpace(name: string, names: readonly string[]): string | undefined {
+  const space = spaceOf(name);
+  const [inside, outside]: [string[], string[]] = [[], []];
+  for (const each of names) (spaceOf(each) === space ? inside : outside).push(each);
+  const rest = nearestName(
+    name.slice(space.length),
+    inside.map((each) => each.slice(space.length)),
+  );
+  return rest === undefined ? nearestName(name, outside) : space + rest;
+}
+
+function spaceOf(name: string): string {
+  return name.slice(0, 1 + Math.max(name.lastIndexOf('/'), name.lastIndexOf('.'), name.lastIndexOf(':')));
 }

@@ -14,6 +14,8 @@ export interface ViewSource {
 }
 
 const VIEW = /^backwire\/([^/]+)\/view$/;
+/** The part of a store that `backwire run` gives to a group, and its view there. */
+const PART = /^(backwire\/runs\/.+\/)backwire\/[^/]+\/view$/;
 
 /**
  * Reads the view out of the store at `address`. Nothing is written there: no lease, no key.
@@ -49,10 +51,18 @@ async function onlyGroup(store: Store): Promise<string> {
   const keys = [...(await store.list('backwire/')).keys()];
   const groups = keys.flatMap((key) => VIEW.exec(key)?.[1] ?? []);
   const [first, ...more] = groups;
-  if (first === undefined) throw new RpcError('not-found', 'the store holds no group yet');
+  if (first === undefined) throw new RpcError('not-found', nowhere(keys));
   if (more.length > 0)
     throw new RpcError('invalid-argument', `the store holds several groups: choose one of ${groups.join(', ')}`);
   return first;
+}
+
+/** Launches that may share a store keep their groups in parts of it. */
+function nowhere(keys: readonly string[]): string {
+  const part = keys.map((key) => PART.exec(key)?.[1]).find((found) => found !== undefined);
+  return part === undefined
+    ? 'the store holds no group yet'
+    : `the store holds no group there, but one at ?prefix=${part}: \`backwire run\` prints the whole address`;
 }
 
 /** A store that is gone keeps its clients waiting: nobody who looks wants that. */

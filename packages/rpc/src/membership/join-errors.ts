@@ -5,7 +5,7 @@ import type { View, ViewMember } from '../protocol/membership.ts';
 export function notUnique(kind: 'name-taken' | 'id-taken', member: ViewMember, by: ViewMember): RpcError {
   const text =
     kind === 'name-taken'
-      ? `RPC worker name ${member.name} is not unique. Workers ${member.id} and ${by.id} share the same name.`
+      ? `RPC worker name ${member.name} is not unique. Workers ${member.id} and ${by.id} share the same name. Give each its own, as in name: \`worker\${process.env.RANK}\``
       : `RPC worker id ${member.id} is not unique. Workers ${member.name} and ${by.name} share the same id.`;
   return new RpcError('failed-precondition', text);
 }
@@ -19,7 +19,15 @@ export function mixed(theirs: number | undefined, ours: number | undefined): str
 }
 
 export function missing(view: View, size: number): RpcError {
-  return new RpcError('deadline-exceeded', `the group is not complete in time: ${joinedText(view, size)}`);
+  return new RpcError(
+    'deadline-exceeded',
+    `the group is not complete in time: ${joinedText(view, size)}; ${sizeText(size)}`,
+  );
+}
+
+/** Where the size comes from that the group does not reach. */
+export function sizeText(size: number): string {
+  return `the group has ${size} because worldSize says so`;
 }
 
 /** "1 of 2 workers joined, missing ranks 1". */

@@ -1,5 +1,5 @@
 /** @file Opens the store of a group by its address. */
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { bareText, RpcError } from '../base/errors.ts';
 import { resolveSecurity } from '../security/policy.ts';
 import { hostText, parseHostPort } from '../transports/dialling.ts';
@@ -87,7 +87,7 @@ async function openBare(address: string, options: OpenStoreOptions): Promise<Sto
     default:
       throw new RpcError(
         'invalid-argument',
-        `'${address}' names no kind of store; there are ${STORE_KINDS.join(', ')}`,
+        `'${address}' names no kind of store; ${meant(address) ?? `there are ${STORE_KINDS.join(', ')}`}`,
       );
   }
 }
@@ -197,6 +197,13 @@ function etcdEndpoints(address: string): string[] {
     const { host, port } = parseHostPort(`tcp://${each}`, 'tcp');
     return `${scheme === 'etcds' ? 'https' : 'http'}://${hostText(host)}:${port}`;
   });
+}
+
+/** What was probably meant by an address without a kind, or with that of a web page. */
+function meant(address: string): string | undefined {
+  const host = /^(?:https?:\/\/)?([^/\s]+:\d+)\/?$/.exec(address)?.[1];
+  if (host !== undefined) return `did you mean 'tcp://${host}'?`;
+  return /^\.{0,2}\//.test(address) ? `did you mean '${pathToFileURL(address).href}'?` : undefined;
 }
 
 function folderOf(address: string): string {

@@ -1,4 +1,5 @@
 /** @file Ports between threads: agents in worker threads call each other, shared memory is seen and not copied, a thread that ends is noticed. */
+import { connect, createServer, type AddressInfo } from 'node:net';
 import { Worker } from 'node:worker_threads';
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
@@ -155,6 +156,28 @@ describe('inside one thread', () => {
     right.attach(sink);
     while (!flushed) await new Promise((resolve) => setTimeout(resolve, 1));
     expect(new Set(seen)).toEqual(new Set([1]));
+  });
+
+  test('two ends that cross close, each when the last that it sent was taken', { timeout: 5_000 }, async () => {
+    const [left, right] = await pair();
+    const closed = [left, right].map(
+      (connection) =>
+        new Promise<Error | undefined>((resolve) => {
+          const buffer = new Uint8Array(64);
+          connection.attach({ nextBuffer: () => buffer, received: () => undefined, closed: resolve });
+        }),
+    );
+    // Called by a socket, both have looked for what arrived before anything does, so that only what was taken can close them.
+    const knocked = createServer((socket) => {
+      socket.destroy();
+      for (const connection of [left, right]) {
+        connection.write([new Uint8Array(10)]);
+        connection.close();
+      }
+    });
+    cleanups.push(() => knocked.close());
+    knocked.listen(0, '127.0.0.1', () => connect((knocked.address() as AddressInfo).port, '127.0.0.1'));
+    expect(await Promise.all(closed)).toEqual([undefined, undefined]);
   });
 
   test.each(['port://nowhere', 'port://1', 'port://-1-2', 'unix:///x'])('%s is no address of it', async (endpoint) => {

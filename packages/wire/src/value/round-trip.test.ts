@@ -213,6 +213,9 @@ describe('values', () => {
       'class Unregistered at $.x: register it with registerValueType',
     );
     expect(() => encodeValue(/x/)).toThrow('class RegExp');
+    expect(() => encodeValue([Object.create({ inherited: 1 })])).toThrow(
+      'cannot send an object that inherits from another at $[0]: send a copy, { ...value }',
+    );
     // What is shown of a key is short.
     const [long, short] = ['l'.repeat(41), 's'.repeat(40)];
     expect(() => encodeValue({ [long]: { [short]: () => 1 } })).toThrow(

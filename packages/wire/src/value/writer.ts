@@ -176,6 +176,10 @@ export class ValueWriter {
         throw new TypeError(
           `cannot send an instance of ${className(value)}${this.place()}: await it, and send what it resolves with`,
         );
+      else if (isPlainClass(prototype))
+        throw new TypeError(
+          `cannot send an object that inherits from another${this.place()}: send a copy, { ...value }`,
+        );
       else
         throw new TypeError(
           `cannot send an instance of ${className(value)}${this.place()}: register it with registerValueType`,
@@ -415,6 +419,12 @@ const MAX_KEY_SHOWN = 40;
 /** A plain object of another realm (an iframe, a vm context). */
 function isForeignPlain(prototype: unknown): boolean {
   return Object.getPrototypeOf(prototype) === null && Object.hasOwn(prototype as object, 'isPrototypeOf');
+}
+
+/** Whether `Object.create` made what has this prototype: no class has. */
+function isPlainClass(prototype: unknown): boolean {
+  const { constructor } = prototype as { constructor?: unknown };
+  return constructor === Object || constructor === undefined;
 }
 
 function className(value: object): string {
