@@ -118,11 +118,11 @@ export const SLOPES: readonly Explanation[] = [
   {
     name: 'batches in columns',
     reason:
-      'the gradients of weight and bias of batchNorm add up the elements of their channel; those of PyTorch add up others where the images are a transposed view whose strides fit channels-last',
+      'the gradients of batchNorm are those of the elements in their order; PyTorch, where the images are a transposed view with a dimension of 1 whose strides fit channels-last, takes those of other channels, and others than for a copy of the view',
     holds: ({ program, difference, ours, torchs }) =>
       difference.kind === 'gradient' &&
       !isNaNs(ours.seen[difference.path]) &&
-      isVector(torchs.seen[difference.path]) &&
+      Object.values(torchs.seen).some((one) => isTensor(one) && one.shape.length > 2 && one.shape.includes(1)) &&
       someStatement(program, (line) => /BatchNorm/i.test(line.op)) &&
       viewsOf(program).some((op) => /^(transpose|permute|movedim|swapaxes)/i.test(op)),
   },
