@@ -1,10 +1,12 @@
 /** @file Differences that are meant: each with its reason. They are counted, not hidden. */
 import { isTensor } from './outcome.ts';
 import {
+  ignoresFirst,
   isEmptyList,
   isOverflow,
   onHeap,
   isExtreme,
+  isInfinite,
   isUntouched,
   isComplex,
   sharesMemory,
@@ -15,15 +17,14 @@ import {
   nearlyDoubles,
   someInput,
   someStatement,
+  isEmpty,
+  type Explanation,
   type Found,
 } from './found.ts';
+import { REFUSALS } from './explained-refusals.ts';
+import { SLOPES } from './explained-slopes.ts';
+import { VALUES } from './explained-values.ts';
 import { isInput } from './program.ts';
-
-export interface Explanation {
-  readonly name: string;
-  readonly reason: string;
-  readonly holds: (found: Found) => boolean;
-}
 
 export const EXPLANATIONS: readonly Explanation[] = [
   {
@@ -76,10 +77,11 @@ export const EXPLANATIONS: readonly Explanation[] = [
     name: 'zero or none',
     reason:
       'whether a gradient that is zero everywhere is computed to be zero, or known to be none, follows from how the derivative is written',
-    holds: ({ difference, ours, torchs }) =>
-      difference.kind === 'gradient' &&
+    holds: ({ difference, ours, program, torchs }) =>
+      (difference.kind === 'gradient' || isSecond(program)) &&
       ((difference.torchs === 'none' && isZero(ours.seen[difference.path])) ||
-        (difference.ours === 'none' && isZero(torchs.seen[difference.path]))),
+        (difference.ours === 'none' && isZero(torchs.seen[difference.path])) ||
+        (isSecond(program) && isZero(torchs.seen[difference.path]) && someStatement(program, ignoresFirst))),
   },
   {
     name: 'constant gradient',
@@ -116,7 +118,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
     reason: 'positions and classes may be given in every dtype whose elements are whole; PyTorch takes int32 and int64',
     holds: ({ difference }) =>
       difference.kind === 'accepts' &&
-      /Expected dtype (int32(\/| or ))?int64 for index|expected target dtype to be Long or Byte|repeat_interleave_cpu. not implemented|Expected a long tensor for index|tensors used as indices must be long|dtype of indices should be Long|bincount_cpu. not implemented|scalar types: Long, Int; but got torch\.(Float|Double)Tensor/.test(
+      /Expected dtype (int32(\/| or ))?int64 for index|expected target dtype to be Long or Byte|repeat_interleave_cpu. not implemented|Expected a long tensor for index|tensors used as indices must be long|dtype of indices should be Long|bincount_cpu. not implemented|one_hot is only applicable|expected scalar type Long but found (Byte|Char|Short|Int)|scalar types: Long, Int; but got torch\.(Float|Double)Tensor/.test(
         difference.torchs,
       ),
   },
@@ -149,12 +151,12 @@ export const EXPLANATIONS: readonly Explanation[] = [
   {
     name: 'changed and then refused',
     reason:
-      'what is refused changes nothing; some operations of PyTorch have written part of their result before they refuse',
+      'what is refused changes nothing; some operations of PyTorch, and steps of its optimisers, have written part of their result before they refuse',
     holds: ({ difference, torchs, program }) =>
       difference.kind === 'value' &&
       torchs.refusal !== undefined &&
       program.lines.some(
-        (line, at) => at >= (torchs.refusal?.at ?? 0) && !isInput(line) && line.rounding === 'inPlace',
+        (line, at) => at >= (torchs.refusal?.at ?? 0) && !isInput(line) && /^(inPlace|step)$/.test(line.rounding),
       ),
   },
   {
@@ -189,17 +191,17 @@ export const EXPLANATIONS: readonly Explanation[] = [
   {
     name: 'dtypes of nothing',
     reason: 'an operation refuses a dtype also of tensors without elements, for which PyTorch has no loop to refuse it',
-    holds: ({ difference, program }) =>
+    holds: ({ difference, torchs }) =>
       difference.kind === 'refuses' &&
       / does not take | takes operands of one dtype/.test(difference.ours) &&
-      someInput(program, (line) => line.shape.includes(0)),
+      isEmpty(torchs),
   },
   {
     name: 'real numbers only',
-    reason: 'linear algebra and pooling take real numbers only, dropout floats',
+    reason: 'linear algebra, pooling and weights of bincount take real numbers only, dropout floats',
     holds: ({ difference }) =>
       difference.kind === 'refuses' &&
-      /(inverse|det|solve|cholesky|\w+Pool2d)\(\) does not take complex64|dropout\(\) does not take/.test(
+      /(inverse|det|solve|cholesky|\w+Pool2d)\(\) does not take complex64|bincount\(\) does not take complex64|dropout\(\) does not take/.test(
         difference.ours,
       ),
   },
@@ -240,24 +242,25 @@ export const EXPLANATIONS: readonly Explanation[] = [
     reason:
       'the gradient of a weight of which no element was used is 0; in PyTorch that of a group of no elements is NaN',
     holds: ({ difference, program, ours, torchs }) =>
-      difference.kind === 'gradient' &&
+      (difference.kind === 'gradient' || isSecond(program) || /\.(weight|bias|[a-z_]+)$/.test(difference.path)) &&
       !isNaNs(ours.seen[difference.path]) &&
       isNaNs(torchs.seen[difference.path]) &&
-      someInput(program, (line) => line.shape.includes(0)) &&
+      isEmpty(torchs) &&
       someStatement(program, (line) => /Norm/.test(line.ts)),
   },
   {
     name: 'weights of nothing',
-    reason: 'bincount of nothing has the dtype of its weights; in PyTorch int64',
-    holds: ({ difference, program }) =>
-      difference.kind === 'dtype' && someStatement(program, (line) => line.ts.includes('bincount')),
+    reason: 'bincount of nothing has the dtype of its weights, which it looks at; in PyTorch int64',
+    holds: ({ difference, program, torchs }) =>
+      (difference.kind === 'dtype' || (difference.kind === 'refuses' && isEmpty(torchs))) &&
+      someStatement(program, (line) => line.ts.includes('bincount')),
   },
   {
     name: 'large exponents',
     reason: 'an exponent beyond the dtype of the base counts as it is; PyTorch refuses it',
     holds: ({ difference, program }) =>
       difference.kind === 'accepts' &&
-      /cannot be converted to type \w+ without overflow/.test(difference.torchs) &&
+      /cannot be converted to type [\w:]+ without overflow/.test(difference.torchs) &&
       someStatement(program, (line) => /^pow_?$/.test(line.op)),
   },
   {
@@ -267,18 +270,19 @@ export const EXPLANATIONS: readonly Explanation[] = [
     holds: ({ difference, ours, program }) =>
       /^(value|gradient)$/.test(difference.kind) &&
       (difference.ours.endsWith('NaN') || isNaNs(ours.seen[difference.path])) &&
-      someStatement(program, (line) => /^(variance|std)$/.test(line.op)),
+      someStatement(program, (line) => /^(variance|std)\b/.test(line.op)),
   },
   {
     name: 'sums that overflow',
     reason:
-      'a sum or product whose parts exceed the largest number is infinite or NaN by the order of its parts, in which libraries differ: the exact one is finite',
+      'a sum or product whose parts exceed the largest number is infinite or NaN by the order of its parts, in which libraries differ: the exact one is finite, or not known for doubles',
     holds: ({ backend, difference, program }) =>
       /^(value|gradient)$/.test(difference.kind) &&
       isOverflow(difference.ours) &&
-      /exactly -?\d/.test(difference.ours) &&
+      (/exactly -?\d/.test(difference.ours) ||
+        someInput(program, (line) => line.dtype === 'float64' && isExtreme(line))) &&
       (isOverflow(difference.torchs) ||
-        /allowed [\d.]+e\+[23]\d/.test(difference.ours) ||
+        /allowed (Infinity|[\d.]+e\+([23]\d|\d{3}))/.test(difference.ours) ||
         (onHeap(backend) && someInput(program, (line) => isExtreme(line)))),
   },
   {
@@ -303,12 +307,14 @@ export const EXPLANATIONS: readonly Explanation[] = [
   {
     name: 'slope of NaN',
     reason:
-      'the slope of hardSwish, hardtanh, relu6, softshrink, hardshrink, elu, celu and selu at NaN is that beyond the bend, as in most loops of PyTorch, or in those of its that take few elements; others have another',
+      'the slope of hardSwish, hardtanh, relu6, softshrink, hardshrink, elu, celu and selu at NaN, and the second one of huberLoss and smoothL1Loss, is that beyond the bend, as in most loops of PyTorch, or in those of its that take few elements; others have another',
     holds: ({ difference, program }) =>
       difference.kind === 'gradient' &&
       /NaN|^0$/.test(difference.torchs) &&
       someStatement(program, (line) =>
-        /hardSwish|Hardswish|relu6|ReLU6|hardtanh|Hardtanh|(soft|hard)shrink|^(nn\.)?(s|c)?elu$/i.test(line.op),
+        /hardSwish|Hardswish|relu6|ReLU6|hardtanh|Hardtanh|(soft|hard)shrink|huberLoss|smoothL1Loss|^(nn\.)?(s|c)?elu$/i.test(
+          line.op,
+        ),
       ),
   },
   {
@@ -332,12 +338,13 @@ export const EXPLANATIONS: readonly Explanation[] = [
   {
     name: 'infinite weights',
     reason:
-      'a normalised element times an infinite weight is infinite; PyTorch folds the mean into the bias, and makes it NaN',
+      'a normalised element times a weight near the largest is finite, times an infinite one infinite; PyTorch folds the mean into the bias, and makes it NaN. Its gradient is a difference of infinite numbers, NaN; PyTorch multiplies by the weight at the end',
     holds: ({ difference, program }) =>
-      difference.kind === 'value' &&
-      difference.torchs === 'NaN' &&
-      isOverflow(difference.ours) &&
-      someStatement(program, (line) => /Norm$/.test(line.op)),
+      (difference.kind === 'value'
+        ? difference.torchs === 'NaN'
+        : difference.kind === 'gradient' && isOverflow(difference.ours) && isOverflow(difference.torchs)) &&
+      someInput(program, (line) => isInfinite(line) || isExtreme(line)) &&
+      someStatement(program, (line) => /Norm(\dd)?$/.test(line.op)),
   },
   {
     name: 'halves beside doubles',
@@ -412,15 +419,6 @@ export const EXPLANATIONS: readonly Explanation[] = [
       someStatement(program, (line) => line.ts.includes('sparseCooTensor')),
   },
   {
-    name: 'slopes that cancel',
-    reason: 'slopes of cosineSimilarity and tripletMarginLoss that cancel are zero but for rounding',
-    holds: ({ difference, program }) =>
-      difference.kind === 'gradient' &&
-      difference.torchs === '0' &&
-      Math.abs(Number(/(-?[\d.e-]+)$/.exec(difference.ours)?.[1])) < 1e-6 &&
-      someStatement(program, (line) => /osineSimilarity|ripletMargin/.test(line.op)),
-  },
-  {
     name: 'betas in single precision',
     reason:
       'the kernel of native TensorFlow for Adam takes 1 - beta from betas of single precision: averages of squares differ by 1e-5 of themselves',
@@ -437,6 +435,9 @@ export const EXPLANATIONS: readonly Explanation[] = [
       (difference.kind === 'layout' && difference.path.endsWith('momentum_buffer')) ||
       (difference.kind === 'accepts' && difference.torchs.includes('add(sparse, dense) is not supported')),
   },
+  ...REFUSALS,
+  ...SLOPES,
+  ...VALUES,
 ];
 
 /** The name of the explanation, if there is one. */

@@ -13,6 +13,12 @@ export interface Found {
   readonly ours: Outcome;
 }
 
+export interface Explanation {
+  readonly name: string;
+  readonly reason: string;
+  readonly holds: (found: Found) => boolean;
+}
+
 /** Whether one of a program's inputs is such. */
 export function someInput({ lines }: Program, holds: (line: Input) => boolean): boolean {
   return lines.some((line) => isInput(line) && holds(line));
@@ -37,6 +43,52 @@ export function isExtreme({ data, dtype }: Input): boolean {
   const values = elements(data, dtype);
   for (let i = 0; i < values.length; i++) if (Math.abs(Number(values[i])) > 1e37) return true;
   return false;
+}
+
+/** Whether an input holds an infinite number. */
+export function isInfinite({ data, dtype }: Input): boolean {
+  return (
+    data !== undefined && !/int|bool/.test(dtype) && numbers({ data, dtype }).some((v) => Math.abs(v) === Infinity)
+  );
+}
+
+/** The smallest size of an input's elements; of those that are not zero, unless `zeros` count. 1 where there is none. */
+export function smallestOf({ data, dtype }: Input, zeros = false): number {
+  if (data === undefined) return zeros ? 0 : 1;
+  const sizes = numbers({ data, dtype }).map(Math.abs);
+  const found = sizes.filter((v) => Number.isFinite(v) && (zeros || v !== 0));
+  return found.length === 0 ? 1 : Math.min(...found);
+}
+
+/** The largest finite size of an input's elements. */
+export function largestOf({ data, dtype }: Input): number {
+  if (data === undefined) return 2;
+  return Math.max(0, ...numbers({ data, dtype }).map(Math.abs).filter(Number.isFinite));
+}
+
+function numbers({ data, dtype }: { readonly data: Uint8Array; readonly dtype: Input['dtype'] }): number[] {
+  return Array.from(elements(data, dtype) as ArrayLike<number | bigint>, Number);
+}
+
+/** Whether a tensor without elements is among what is seen. */
+export function isEmpty({ seen }: Outcome): boolean {
+  return Object.values(seen).some((one) => isTensor(one) && one.shape.includes(0));
+}
+
+/** Whether an option is given and true. */
+export function hasOption({ args }: Statement, name: string): boolean {
+  return args.some((arg) => typeof arg === 'object' && 'options' in arg && arg.options[name] === true);
+}
+
+/** A product to which nothing of the first operand is added. */
+export function ignoresFirst({ op, args }: Statement): boolean {
+  const none = args.some((arg) => typeof arg === 'object' && 'options' in arg && arg.options['beta'] === 0);
+  return none && /^(add|badd)bmm|^addm[mv]/.test(op);
+}
+
+/** The operations of a program that only move elements. */
+export function viewsOf({ lines }: Program): string[] {
+  return lines.flatMap((line) => (isInput(line) || line.rounding !== 'never' ? [] : [line.op]));
 }
 
 /** The number of steps of a parameter that has taken none. */

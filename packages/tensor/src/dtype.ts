@@ -232,11 +232,25 @@ export function cast(array: TypedArrays[DType], from: DType, to: DType): TypedAr
     for (let i = 0; i < real.length; i++) real[i] = source[2 * i]!;
     // What has any part is true.
     if (to === 'bool') for (let i = 0; i < real.length; i++) if (source[2 * i + 1] !== 0) real[i] = 1;
-    return encode(real, to);
+    return encode(inInt32(real, to), to);
   }
   const values = decode(array, from);
-  const out = encode(values, to);
+  const out = encode(dtypes[from].kind === 'float' ? inInt32(values, to) : values, to);
   return out === array ? out.slice() : out;
+}
+
+/**
+ * Floats on their way to signed integers of up to 32 bits: what has no place there becomes the smallest int32, as processors convert it, whose
+ * lower bits are zero. (Of bytes without a sign the lower bits count, however large the number is.)
+ */
+function inInt32(values: NumberArray, to: DType): NumberArray {
+  if (to !== 'int32' && to !== 'int16' && to !== 'int8') return values;
+  const out = new Int32Array(values.length);
+  for (let i = 0; i < out.length; i++) {
+    const value = Math.trunc(values[i]!);
+    out[i] = value >= -(2 ** 31) && value < 2 ** 31 ? value : -(2 ** 31);
+  }
+  return out;
 }
 
 function castInt64(array: BigInt64Array, to: DType): TypedArrays[DType] {

@@ -12,18 +12,25 @@ const BOUNDS: Readonly<Partial<Record<DType, readonly [low: number, high: number
 };
 const FLOAT32_MAX = 3.4028234663852886e38;
 
-/** @throws RangeError for an integer dtype and a number outside its range, NaN or infinite. Fractions are cut off. */
+/** @throws RangeError for an integer dtype and a number outside its range, NaN or infinite. Fractions are cut off within the range. */
 export function checkElement(value: number, dtype: DType): void {
   const bounds = BOUNDS[dtype];
   if (bounds === undefined) return;
-  const whole = Math.trunc(value);
-  if (!(whole >= bounds[0] && whole <= bounds[1])) throw overflow(value, dtype);
+  // Only whole numbers wrap.
+  const low = dtype === 'uint8' && !Number.isInteger(value) ? 0 : bounds[0];
+  if (!(value >= low && value <= bounds[1])) throw overflow(value, dtype);
 }
 
 /** As `checkElement`, and for float32 also a finite number that only float64 holds: for single values that fill tensors. */
 export function checkFill(value: number, dtype: DType): void {
   if (dtype === 'float32' && Number.isFinite(value) && Math.abs(value) > FLOAT32_MAX) throw overflow(value, dtype);
   checkElement(value, dtype);
+}
+
+/** As `checkFill`, for a number that PyTorch takes as a double, of which no negative one wraps. */
+export function checkDouble(value: number, dtype: DType): void {
+  if (dtype === 'uint8' && value < 0) throw overflow(value, dtype);
+  checkFill(value, dtype);
 }
 
 /** @throws RangeError for a number outside 64 bits. */

@@ -61,7 +61,8 @@ export const prelu = defineFunction('prelu', 'prelu', same(FLOAT), (t: Tensor, w
         `prelu: expected a weight of 1 element or ${channels}, one for each channel, got [${weight.shape.join(', ')}]`,
       );
     }
-    const shape = weight.size === 1 || x.rank < 2 ? [weight.size] : [weight.size, ...x.shape.slice(2).map(() => 1)];
+    const alone = x.rank === 0 ? [] : [weight.size];
+    const shape = weight.size === 1 || x.rank < 2 ? alone : [weight.size, ...x.shape.slice(2).map(() => 1)];
     const above = x.detach().gt(0);
     // What is infinite above zero has no part in the slope of the weight.
     return where(above, x, where(above, 0, x).mul(alike(weight, t, x).reshape(shape)));

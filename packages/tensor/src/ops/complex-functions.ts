@@ -68,6 +68,8 @@ function asin(re: number, im: number, out: Pair): void {
 }
 
 function atanh(re: number, im: number, out: Pair): void {
+  if (Math.abs(re) === Infinity || Math.abs(im) === Infinity)
+    return set(out, re < 0 ? -0 : 0, (im < 0 || Object.is(im, -0) ? -1 : im === im ? 1 : NaN) * (Math.PI / 2));
   const away = (1 - re) * (1 - re) + im * im;
   set(out, Math.log1p((4 * re) / away) / 4, Math.atan2(2 * im, (1 - re) * (1 + re) - im * im) / 2);
 }

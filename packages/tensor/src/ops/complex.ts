@@ -43,6 +43,12 @@ const arithmetic: Readonly<Partial<Record<BinaryName, Arithmetic>>> = {
       out[at + 1] = one || c > 0 ? 0 : NaN;
       return;
     }
+    // Exactly, where the angle of a real number would leave a rest.
+    if (c === 2 && d === 0) {
+      out[at] = a * a - b * b;
+      out[at + 1] = 2 * a * b;
+      return;
+    }
     const [size, angle] = [Math.log(Math.hypot(a, b)), Math.atan2(b, a)];
     const [grown, turned] = [Math.exp(c * size - d * angle), d * size + c * angle];
     out[at] = grown * Math.cos(turned);

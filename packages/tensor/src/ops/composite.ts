@@ -5,7 +5,7 @@ import { ShapeError } from '../errors.ts';
 import { named } from '../named.ts';
 import { bernoulliLike } from '../random.ts';
 import { sweep } from '../scope.ts';
-import { broadcastShapes, checkShape, normalizeDim, normalizeDims, sameShape, sizeOf } from '../shape.ts';
+import { broadcastShapes, checkShape, normalizeDim, normalizeDims, reducedShape, sameShape, sizeOf } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { imag, real } from './complex-parts.ts';
 import { defineFunction } from './define.ts';
@@ -95,6 +95,16 @@ function steepPower(x: Tensor, p: number): Tensor {
   return where(zero, p < 0 ? Infinity : 0, where(zero, 1, x.abs()).pow(p));
 }
 
+/** The largest or smallest |x|. Where that is NaN nothing has a slope, as in PyTorch. */
+function extremeNorm(x: Tensor, largest: boolean, dim: Dims | undefined, keepDim: boolean): Tensor {
+  const size = x.abs();
+  const extreme = (t: Tensor, keep: boolean): Tensor => (largest ? t.amax(dim, keep) : t.amin(dim, keep));
+  const lost = extreme(size.detach(), true).isNaN();
+  if (lost.any().item() === 0) return extreme(size, keepDim);
+  const found = where(lost, NaN, extreme(where(lost, 0, size), true));
+  return keepDim ? found : found.reshape(reducedShape(x.shape, normalizeDims(dim, x.rank), false));
+}
+
 /** The p-norm over `dim`; at zero its slope is zero. */
 export const norm = defineFunction(
   'norm',
@@ -103,11 +113,13 @@ export const norm = defineFunction(
   (t: Tensor, p = 2, dim?: Dims, keepDim = false): Tensor => {
     if (t.dtype === 'complex64') return sweep(() => norm(t.abs(), p, dim, keepDim));
     return inFloat32(t, (x) => {
+      const count = sizeOf(normalizeDims(dim, x.rank).map((d) => x.shape[d] as number));
       if (p === 1) return x.abs().sum(dim, keepDim);
-      if (p === Infinity) return x.abs().amax(dim, keepDim);
-      if (p === -Infinity) return x.abs().amin(dim, keepDim);
+      // Of one element the power may be beyond the dtype.
+      if (count === 1 && p !== 0 && x.detach().isFinite().all().item() !== 0) return x.abs().sum(dim, keepDim);
+      if (p === Infinity || p === -Infinity) return extremeNorm(x, p > 0, dim, keepDim);
       if (p === 0) return x.ne(0).to(x.dtype).add(x.sign().square().mul(0)).sum(dim, keepDim);
-      if (p < 0 && sizeOf(normalizeDims(dim, x.rank).map((d) => x.shape[d] as number)) === 0) {
+      if (p < 0 && count === 0) {
         throw new ShapeError(`norm: no elements have no ${p} norm`);
       }
       const total = (p === 2 ? x.square() : p < 1 ? steepPower(x, p) : x.abs().pow(p)).sum(dim, keepDim);
@@ -139,8 +151,8 @@ export const cosineSimilarity = defineFunction(
       const unit = (t: Tensor): Tensor => {
         const x = t.expand(shape);
         const size = norm(x, 2, dim, true);
-        const short = size.detach().clamp(eps).sub(size.detach());
-        return x.div(size.add(short));
+        const own = size.detach();
+        return x.div(size.add(where(own.lt(eps), own.neg().add(eps), 0)));
       };
       return unit(p).mul(unit(q)).sum(dim);
     }),

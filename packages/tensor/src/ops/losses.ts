@@ -1,4 +1,5 @@
 /** @file Loss functions. Each returns a scalar unless `reduction` is 'none'. */
+import { onesLike } from '../creation.ts';
 import type { DType } from '../dtype.ts';
 import { readNumbers } from '../host.ts';
 import { ShapeError } from '../errors.ts';
@@ -117,7 +118,7 @@ export const huberLoss = defineFunction(
     if (!(delta > 0)) throw new RangeError(`huberLoss does not support non-positive values for delta, got ${delta}`);
     const loss = lossOf(a, b, options, (x, y) => {
       const d = x.sub(y);
-      const far = d.detach().abs().gt(delta);
+      const far = d.detach().abs().ge(delta);
       return where(
         far,
         d
@@ -197,7 +198,8 @@ const klDivOp = defineOp('klDiv', 'kl_div', each(FLOAT), ([input, target]) =>
     const [x, y] = [(input as Tensor).detach(), (target as Tensor).detach()];
     // 0 log 0 is 0.
     const log = where(y.eq(0), 1, y).log();
-    return y.mul(log.sub(x));
+    // In PyTorch's order, which decides what becomes of infinite targets.
+    return y.mul(log).sub(y.mul(x));
   }),
 );
 
@@ -293,7 +295,7 @@ function nllLossOfAll(logp: Tensor, target: Tensor, dim: number, options: ClassL
   const losses = weighted.sum(dim).neg().maskedFill(ignored, 0);
   if (reduction !== 'mean') return reduce(losses, reduction);
   const safe = ids.maskedFill(ignored, 0);
-  const ones = losses.detach().mul(0).add(1);
+  const ones = onesLike(losses.detach());
   const factors = weight === undefined ? ones : weight.indexSelect(0, safe.reshape([safe.size])).reshape(safe.shape);
   return losses.sum().div(factors.maskedFill(ignored, 0).sum());
 }

@@ -1,6 +1,7 @@
 /** @file Matrix products, batched and broadcast. */
 import { argument, freeArguments, isDeviceDType, backendFor, type Argument } from './kernels.ts';
 import type { Backend } from '../backends/backend.ts';
+import { zeros } from '../creation.ts';
 import { relieveDevice } from '../device-memory.ts';
 import { decode, dtypes, encode, isDifferentiable, type NumberArray } from '../dtype.ts';
 import { ShapeError } from '../errors.ts';
@@ -173,7 +174,7 @@ function flat(t: Argument): Argument {
  * ShapeError when inner sizes differ, DTypeError when dtypes do.
  */
 export const matmul = named('aten::matmul', (a: Tensor, b: Tensor): Tensor => {
-  if (a.sparse !== undefined) return matmul(a.toDense(), b);
+  if (a.sparse !== undefined) return sparseProduct(a, b);
   if (b.sparse !== undefined) return matmul(a, b.toDense());
   if (a.rank === 0 || b.rank === 0) throw new ShapeError('both arguments to matmul need to be at least 1D');
   check('matmul', takes, [a, b]);
@@ -189,6 +190,20 @@ export const matmul = named('aten::matmul', (a: Tensor, b: Tensor): Tensor => {
   if (b.rank === 1) out = out.squeeze(-1);
   return out;
 });
+
+/** The product of a sparse matrix: what it has no entry for counts as nothing, also beside what is infinite. */
+function sparseProduct(a: Tensor, b: Tensor): Tensor {
+  const dense = (): Tensor => matmul(a.toDense(), b);
+  const matrices = a.sparse?.indices.shape[0] === 2 && a.rank === 2 && b.rank === 2 && b.sparse === undefined;
+  if (!matrices || a.dtype !== b.dtype || a.shape[1] !== b.shape[0]) return dense();
+  if (!isDifferentiable(b.dtype) || b.detach().isFinite().all().item() !== 0) return dense();
+  return sweep(() => {
+    const own = a.coalesce();
+    const [rows, columns] = [own.indices().select(0, 0), own.indices().select(0, 1)];
+    const terms = own.values().unsqueeze(1).mul(b.indexSelect(0, columns));
+    return zeros([a.shape[0] as number, b.shape[1] as number], { dtype: b.dtype }).indexAdd(0, rows, terms);
+  });
+}
 
 function product(x: Tensor, y: Tensor): Tensor {
   if (x.rank === 2 && y.rank === 2) return multiplied(x, y);

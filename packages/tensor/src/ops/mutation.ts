@@ -32,9 +32,11 @@ function copied(target: Tensor, from: Tensor): Tensor {
   return fromArray(cast(readArray(wide), from.dtype, target.dtype), target.dtype, shape);
 }
 
-/** Writes `source`, broadcast and converted, into `t`. */
+/** Writes `source`, broadcast and converted, into `t`; `t` itself is there already, also where several elements are one place. */
 export const copy_ = named('aten::copy_', <T extends Tensor>(t: T, source: Tensor): T =>
-  applyInPlace(copyOp, t, [source.sparse === undefined ? source : source.toDense()], undefined),
+  applyInPlace(copyOp, t, [source.sparse === undefined ? source : source.toDense()], undefined, {
+    uniform: source === t,
+  }),
 );
 
 /** Sets every element to `value`. */

@@ -203,11 +203,6 @@ export const prod = named('aten::prod', (t: Tensor, dim?: number, keepDim = fals
   return apply(prodOp, [t], { dims: normalizeDims(dim, t.rank), keepDim });
 });
 
-/** The product over several dimensions. */
-export function prodDims(t: Tensor, dims: readonly number[]): Tensor {
-  return apply(prodOp, [t], { dims, keepDim: false });
-}
-
 /** Largest (or smallest) of each block; NaN wins. */
 function extreme(t: Tensor, dims: readonly number[], sign: 1 | -1): NumberArray {
   const { array, pre, red, post } = blocks(t, dims);

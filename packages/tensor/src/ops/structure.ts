@@ -3,6 +3,7 @@ import { decode, dtypes, encode, type DType, type TypedArrays } from '../dtype.t
 import { ShapeError } from '../errors.ts';
 import { fromArray, over, rawView, readArray, readBytes, readNumbers } from '../host.ts';
 import { named } from '../named.ts';
+import { checkDouble } from '../range.ts';
 import {
   broadcastShapes,
   checkShape,
@@ -154,6 +155,7 @@ export const pad = named('aten::pad', (t: Tensor, pads: readonly number[], value
     const at = 2 * (t.rank - 1 - d);
     return [pads[at] ?? 0, pads[at + 1] ?? 0];
   });
+  checkDouble(value, t.dtype);
   return apply(padOp, [t], { pads: pairs, value });
 });
 

@@ -103,6 +103,11 @@ export class Adadelta extends Optimizer<AdadeltaOptions> {
   }
 }
 
+/** The way from a to b by `weight`, from the nearer end as in PyTorch: that decides what becomes of infinite numbers. */
+function lerp(a: number, b: number, weight: number): number {
+  return Math.abs(weight) < 0.5 ? a + weight * (b - a) : b - (b - a) * (1 - weight);
+}
+
 export interface RMSpropOptions extends CommonOptions {
   /** @default 0.01 */
   readonly lr?: number;
@@ -151,7 +156,7 @@ export class RMSprop extends Optimizer<RMSpropOptions> {
       square[i] = alpha * square[i]! + (1 - alpha) * grad * grad;
       let spread = square[i]!;
       if (mean !== undefined) {
-        mean[i] = mean[i]! + (1 - alpha) * (grad - mean[i]!);
+        mean[i] = lerp(mean[i]!, grad, 1 - alpha);
         spread -= mean[i]! * mean[i]!;
       }
       const scaled = grad / (Math.sqrt(spread) + eps);

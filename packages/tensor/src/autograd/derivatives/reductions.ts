@@ -1,13 +1,14 @@
 /** @file Derivatives of reductions. */
-import { onesLike } from '../../creation.ts';
+import { onesLike, zerosLike } from '../../creation.ts';
 import { conj } from '../../ops/complex-parts.ts';
 import { concat, stack } from '../../ops/join.ts';
+import { where } from '../../ops/select.ts';
 import type { ReduceAttrs } from '../../ops/reduce.ts';
-import { keptShape, prodDims } from '../../ops/reduce.ts';
+import { keptShape } from '../../ops/reduce.ts';
 import { sizeOf, type Shape } from '../../shape.ts';
 import type { Tensor } from '../../tensor.ts';
 import type { Derivative, Saved } from '../op-node.ts';
-import { where } from '../../ops/select.ts';
+import { isGradEnabled } from '../record.ts';
 
 /** A reduced gradient repeated over the dimensions it was reduced from. */
 function spread(grad: Tensor, shape: Shape, dims: readonly number[]): Tensor {
@@ -28,19 +29,35 @@ const extreme: Derivative = {
 
 /**
  * The gradient of cumprod without dividing by x: from the end, s_i = g_i + x_(i+1) s_(i+1), and the gradient is s_i times the product
- * of what comes before i.
+ * of what comes before i. What a zero multiplies is left out unless it is differentiated again: it may be infinite.
  */
 function cumprodWithZeros(grad: Tensor, x: Tensor, dim: number): Tensor {
   const n = x.shape[dim] as number;
+  const quiet = !isGradEnabled();
   const parts: Tensor[] = [];
   let tail: Tensor | undefined;
   for (let i = n - 1; i >= 0; i--) {
     const g = grad.select(dim, i);
-    tail = tail === undefined ? g : g.add(x.select(dim, i + 1).mul(tail));
+    if (tail === undefined) tail = g;
+    else {
+      const next = x.select(dim, i + 1);
+      const carried = next.mul(tail);
+      tail = g.add(quiet ? where(next.eq(0), 0, carried) : carried);
+    }
     parts.unshift(tail);
   }
   const before = concat([onesLike(x.narrow(dim, 0, 1)), x.narrow(dim, 0, n - 1).cumprod(dim)], dim);
-  return stack(parts, dim).mul(before);
+  const slopes = stack(parts, dim).mul(before);
+  return quiet ? where(before.eq(0), 0, slopes) : slopes;
+}
+
+/** For each element the product of the others along `dim`, without dividing by it. */
+function othersAlong(x: Tensor, dim: number): Tensor {
+  const n = x.shape[dim] as number;
+  const one = onesLike(x.narrow(dim, 0, 1));
+  const before = concat([one, x.narrow(dim, 0, n - 1)], dim).cumprod(dim);
+  const after = concat([one, x.narrow(dim, 1, n - 1).flip([dim])], dim).cumprod(dim);
+  return before.mul(after.flip([dim]));
 }
 
 function shapeOf(saved: Saved): Shape {
@@ -73,16 +90,17 @@ export const reductions: Readonly<Record<string, Derivative>> = {
     save: [0, 'output'],
     backward: (grad, saved, { dims }: ReduceAttrs) => {
       const x = saved.input(0);
-      const shape = x.shape;
-      const kept = keptShape(shape, dims);
-      const zero = x.detach().eq(0);
-      const zeros = zero.to(grad.dtype).sum(dims, true);
-      // Without a zero the others' product is output / x; a single zero gets the product of the rest; with two all is zero.
-      const safe = where(zero, 1, x);
-      const others = prodDims(safe, dims).reshape(kept).expand(shape).div(safe);
-      const none = zeros.eq(0).expand(shape);
-      const lone = zeros.eq(1).expand(shape).logicalAnd(zero);
-      return [where(none.logicalOr(lone), spread(grad, shape, dims).mul(conj(others)), 0)];
+      if (x.rank === 0) return [grad];
+      const zeros = x.detach().eq(0);
+      if (zeros.any().item() === 0) {
+        const ratio = saved.output().reshape(keptShape(x.shape, dims)).div(x);
+        return [spread(grad, x.shape, dims).mul(conj(ratio))];
+      }
+      // With two zeros among all elements nothing has a slope, whatever the others are; but the slopes have slopes.
+      const whole = dims.length === x.rank;
+      if (whole && !isGradEnabled() && zeros.to('float64').sum().item() !== 1) return [zerosLike(x)];
+      const others = whole ? othersAlong(x.reshape([x.size]), 0).reshape(x.shape) : othersAlong(x, dims[0] as number);
+      return [spread(grad, x.shape, dims).mul(conj(others))];
     },
   },
   amax: extreme,
@@ -96,7 +114,8 @@ export const reductions: Readonly<Record<string, Derivative>> = {
     save: [0, 'output'],
     backward: (grad, saved, { dim }: { dim: number }) => {
       const x = saved.input(0);
-      if (x.rank === 0) return [grad];
+      // Of one element the product is itself, also where it is infinite.
+      if (x.rank === 0 || x.shape[dim] === 1) return [grad];
       if (x.detach().eq(0).any().item() !== 0) return [cumprodWithZeros(grad, conj(x), dim)];
       const weighted = grad.mul(conj(saved.output()));
       return [weighted.sum(dim, true).sub(weighted.cumsum(dim)).add(weighted).div(conj(x))];

@@ -1,0 +1,97 @@
+/** @file Differences that are meant: what only one side refuses, in layouts and of nothing. */
+import { someStatement, viewsOf, isEmpty, type Explanation } from './found.ts';
+
+export const REFUSALS: readonly Explanation[] = [
+  {
+    name: 'output padding of nothing',
+    reason:
+      'convTranspose2d refuses an output padding that no convolution has also of an empty batch; PyTorch does not look',
+    holds: ({ difference, torchs }) =>
+      difference.kind === 'refuses' && difference.ours.includes('output padding must be smaller') && isEmpty(torchs),
+  },
+  {
+    name: 'sizes of nothing',
+    reason:
+      'batchNorm looks at its weights, and the remainder of integers at its divisor, also where there is nothing to compute; PyTorch does not',
+    holds: ({ difference, torchs }) =>
+      difference.kind === 'refuses' &&
+      /batchNorm: \w+ should contain|ZeroDivisionError/.test(difference.ours) &&
+      isEmpty(torchs),
+  },
+  {
+    name: 'losses of integers',
+    reason:
+      'smoothL1Loss and hingeEmbeddingLoss take floats, which have gradients; PyTorch puts the second, and the first with a beta of 0, together of operations that take integers, too',
+    holds: ({ difference }) =>
+      difference.kind === 'refuses' &&
+      /^DTypeError: (smoothL1Loss|hingeEmbeddingLoss)\(\) does not take (u?int|bool)/.test(difference.ours),
+  },
+  {
+    name: 'classes of nothing',
+    reason: 'oneHot of nothing has no classes unless they are given; PyTorch refuses it',
+    holds: ({ difference }) =>
+      difference.kind === 'accepts' && difference.torchs.includes('Can not infer total number of classes from empty'),
+  },
+  {
+    name: 'pixels of nothing',
+    reason: 'pixelUnshuffle of nothing has the shape of what it makes; in PyTorch that of what it is given',
+    holds: ({ program, difference, torchs }) =>
+      difference.kind === 'shape' &&
+      isEmpty(torchs) &&
+      someStatement(program, (line) => /pixel_?unshuffle/i.test(line.op)),
+  },
+  {
+    name: 'infinite halves',
+    reason:
+      'a finite number beyond half precision that fills a tensor of it is infinite there; PyTorch makes it infinite in a tensor of one element, and refuses it in a larger one',
+    holds: ({ program, difference }) =>
+      difference.kind === 'accepts' &&
+      /cannot be converted to type c10::(Half|BFloat16) without overflow/.test(difference.torchs) &&
+      someStatement(program, (line) => /^(full|fill_|pad|maskedFill|clamp|indexFill|scatter)/.test(line.op)),
+  },
+  {
+    name: 'gradient of a filled expansion',
+    reason:
+      'the gradient of an expanded tensor that fill_ or zero_ has overwritten is zero; PyTorch fails to write it where several elements are one place',
+    holds: ({ program, difference }) =>
+      difference.kind === 'accepts' &&
+      difference.torchs.includes('more than one element of the written-to tensor') &&
+      isBackward(program.lines[difference.line]) &&
+      someStatement(program, (line) => /(fill|zero)_\(/.test(line.ts)),
+  },
+  {
+    name: 'results in rows',
+    reason:
+      'results are laid out row by row, so that flatten and reshape give views of them; in PyTorch those of a transposed operand lie as it does, flatten and reshape copy them, and a change in place does not reach the original',
+    holds: ({ program, difference }) =>
+      difference.kind === 'refuses' &&
+      difference.ours.includes('has been modified by an inplace operation') &&
+      someStatement(program, (line) => /^(flatten|reshape)$/.test(line.op)) &&
+      viewsOf(program).some((op) => /^(transpose|permute|T|movedim|swapaxes)/i.test(op)),
+  },
+  {
+    name: 'flatten of a vector',
+    reason:
+      'flatten of a vector is a view of it, which one of many views refuses once its base was changed; PyTorch answers the vector itself, and refuses when it is used',
+    holds: ({ program, difference }) =>
+      difference.kind === 'refuses' &&
+      difference.ours.includes('is the output of a function that returns multiple views') &&
+      /^(flatten|reshape|contiguous)$/.test(opOf(program.lines[difference.line])),
+  },
+  {
+    name: 'gradients in any layout',
+    reason: 'nllLoss has a gradient for images in every layout; PyTorch refuses to write one that is not contiguous',
+    holds: ({ program, difference }) =>
+      difference.kind === 'accepts' &&
+      difference.torchs.includes('grad_input must be contiguous') &&
+      someStatement(program, (line) => /nll|crossEntropy/i.test(line.op)),
+  },
+];
+
+function opOf(line: { readonly op?: string } | undefined): string {
+  return line?.op ?? '';
+}
+
+function isBackward(line: { readonly op?: string } | undefined): boolean {
+  return opOf(line) === 'backward';
+}

@@ -1,0 +1,151 @@
+/** @file Differences that are meant: slopes where a function has none, or where its terms cancel. */
+import { EPSILON } from './dtypes.ts';
+import {
+  hasOption,
+  isExtreme,
+  isInfinite,
+  isNaNs,
+  isSecond,
+  largestOf,
+  smallestOf,
+  someInput,
+  someStatement,
+  viewsOf,
+  type Explanation,
+  type Found,
+} from './found.ts';
+import { isTensor, type Seen } from './outcome.ts';
+import { isInput, type Input } from './program.ts';
+
+export const SLOPES: readonly Explanation[] = [
+  {
+    name: 'terms that cancel',
+    reason:
+      'the slopes of cosineSimilarity, cosineEmbeddingLoss, tripletMarginLoss, normalize and rmsNorm, of crossEntropy, attentions and distributions, and the values of these and of cosineEmbeddingLoss, are differences of terms: they are exact but for the rounding of these, which are about 1 over the smallest element of a norm, or as large as the largest element of the others, and the square of that in a second derivative',
+    holds: (found) =>
+      (isSlope(found) || someStatement(found.program, (line) => /cosineEmbedding|^distributions/i.test(line.op))) &&
+      (someStatement(found.program, (line) => NORMS.test(line.op))
+        ? cancels(found, (line) => 1 / smallestOf(line))
+        : someStatement(found.program, (line) => DIFFERENCES.test(line.op)) && cancels(found, largestOf)),
+  },
+  {
+    name: 'second derivatives of sparse values',
+    reason:
+      'the gradient of the values of a sparse tensor can be differentiated again; in PyTorch it depends on nothing',
+    holds: ({ program, difference }) =>
+      difference.kind === 'gradient' &&
+      difference.torchs === 'none' &&
+      isSecond(program) &&
+      someStatement(program, (line) => line.ts.includes('sparseCooTensor')),
+  },
+  {
+    name: 'what toSparse leaves out',
+    reason:
+      'elements that toSparse leaves out have no slope, whatever gradient is given; in PyTorch they have that of a dense gradient',
+    holds: (found) =>
+      isSecond(found.program) &&
+      isSlope(found) &&
+      found.difference.ours.endsWith(': 0') &&
+      someStatement(found.program, (line) => /^to_?sparse$/i.test(line.op)),
+  },
+  {
+    name: 'slope of prelu at zero',
+    reason:
+      'at zero the slope of prelu is its weight, also where it is differentiated again; the second derivative of PyTorch takes the slope there for 1, the first for the weight',
+    holds: (found) =>
+      isSecond(found.program) &&
+      isSlope(found) &&
+      someInput(found.program, (line) => smallestOf(line, true) === 0) &&
+      someStatement(found.program, (line) => /prelu/i.test(line.op)),
+  },
+  {
+    name: 'second derivatives at edges',
+    reason:
+      'the second derivative of pow, addcdiv, mish, norms, attentions and products is that of the formula at zero, the largest numbers and infinity; that of PyTorch, some of whose terms are zero times infinity there, is NaN',
+    holds: (found) =>
+      isSecond(found.program) &&
+      isSlope(found) &&
+      found.difference.torchs === 'NaN' &&
+      !found.difference.ours.endsWith('NaN') &&
+      someInput(found.program, (line) => smallestOf(line, true) === 0 || isExtreme(line) || isInfinite(line)) &&
+      someStatement(found.program, (line) =>
+        /^(pow|addcdiv|mish|norm|normalize|cosineSimilarity|scaledDotProductAttention|scatterReduce prod)\b/.test(
+          line.op,
+        ),
+      ),
+  },
+  {
+    name: 'second derivatives of certain probabilities',
+    reason:
+      'the second derivative of binaryCrossEntropy at probabilities of 0 and 1, infinite, is that of the slope, whose divisor is at least 1e-12; PyTorch adds 1e-12 to both factors of its square',
+    holds: (found) =>
+      isSecond(found.program) &&
+      isSlope(found) &&
+      /e\+(1\d|2\d)$/.test(found.difference.torchs) &&
+      someStatement(found.program, (line) => /^binaryCrossEntropy|^nn.BCELoss/.test(line.op)),
+  },
+  {
+    name: 'zeros beside what is not finite',
+    reason:
+      'the slope of a zero in a norm below 1 is taken to be zero, also beside NaN, and that of a zero in cumprod is its formula, also before infinity; those of PyTorch, zero times the rest, are NaN',
+    holds: ({ program, difference }) =>
+      difference.kind === 'gradient' &&
+      difference.torchs === 'NaN' &&
+      !difference.ours.endsWith('NaN') &&
+      someInput(program, (line) => smallestOf(line, true) === 0) &&
+      someStatement(program, (line) => /^(norm|cumprod)\b/.test(line.op)),
+  },
+  {
+    name: 'sums of exponentials of minus infinity',
+    reason: 'logSumExp of nothing but -Infinity has no slope; that of PyTorch is NaN',
+    holds: ({ program, difference }) =>
+      difference.kind === 'gradient' &&
+      difference.torchs === 'NaN' &&
+      difference.ours.endsWith(': 0') &&
+      someInput(program, isInfinite) &&
+      someStatement(program, (line) => line.op.startsWith('logSumExp')),
+  },
+  {
+    name: 'expanded statistics',
+    reason:
+      'batchNorm takes running statistics in every layout; the backward pass of PyTorch reads memory beyond those that are expanded',
+    holds: ({ program, difference, torchs }) =>
+      difference.kind === 'gradient' &&
+      isVector(torchs.seen[difference.path]) &&
+      someStatement(program, (line) => line.op === 'batchNorm' && !hasOption(line, 'training')) &&
+      viewsOf(program).includes('expand'),
+  },
+  {
+    name: 'batches in columns',
+    reason:
+      'the gradients of batchNorm are those of the elements in their order; PyTorch, where the images are a transposed view with a dimension of 1 whose strides fit channels-last, takes those of other channels, and others than for a copy of the view',
+    holds: ({ program, difference, ours, torchs }) =>
+      difference.kind === 'gradient' &&
+      !isNaNs(ours.seen[difference.path]) &&
+      Object.values(torchs.seen).some((one) => isTensor(one) && one.shape.length > 2 && one.shape.includes(1)) &&
+      someStatement(program, (line) => /BatchNorm/i.test(line.op)) &&
+      viewsOf(program).some((op) => /^(transpose|permute|movedim|swapaxes)/i.test(op)),
+  },
+];
+
+/** As the weight and the bias of channels. */
+function isVector(seen: Seen | undefined): boolean {
+  return isTensor(seen) && seen.shape.length === 1;
+}
+
+function isSlope({ program, difference }: Found): boolean {
+  return difference.kind === 'gradient' || (difference.kind === 'value' && isSecond(program));
+}
+
+const NORMS = /cosine|tripletMargin|normalize|rmsNorm/i;
+const DIFFERENCES = /^(nn\.)?(crossEntropy|scaledDotProductAttention)|^distributions\./i;
+
+/** Both answers are no further from the exact one than terms of this size are rounded. */
+function cancels({ program, difference, torchs }: Found, size: (line: Input) => number): boolean {
+  const seen = torchs.seen[difference.path];
+  const [, exact, ours] = /exactly (\S+), allowed \S+\): (\S+)$/.exec(difference.ours) ?? [];
+  if (!isTensor(seen)) return false;
+  const largest = Math.max(1, ...program.lines.map((line) => (isInput(line) ? size(line) : 0)));
+  const room = 8 * Math.min(EPSILON[seen.dtype], EPSILON.float32) * largest ** (isSecond(program) ? 2 : 1);
+  return [ours, difference.torchs].every((one) => Math.abs(Number(one) - Number(exact)) <= Math.min(room, 1e-4));
+}

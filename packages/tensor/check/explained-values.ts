@@ -1,0 +1,147 @@
+/** @file Differences that are meant: values that no order of work determines, in what is masked, empty, or near the largest number. */
+import { EPSILON, SMALLEST } from './dtypes.ts';
+import {
+  hasOption,
+  isComplex,
+  isEmpty,
+  isExtreme,
+  isNaNs,
+  isOverflow,
+  largestOf,
+  someInput,
+  someStatement,
+  type Explanation,
+} from './found.ts';
+import { isTensor } from './outcome.ts';
+
+function sizeOf({ shape }: { readonly shape: readonly number[] }): number {
+  return shape.reduce((a, b) => a * b, 1);
+}
+
+export const VALUES: readonly Explanation[] = [
+  {
+    name: 'what is masked',
+    reason:
+      'keys that a mask of truths, or causality, leaves out have no part in an attention, whatever they are; PyTorch adds -Infinity to their scores, which leaves NaN as it is',
+    holds: ({ program, difference }) =>
+      /^(value|gradient)$/.test(difference.kind) &&
+      difference.torchs === 'NaN' &&
+      someStatement(
+        program,
+        (line) =>
+          line.op === 'scaledDotProductAttention' &&
+          (hasOption(line, 'causal') || someInput(program, ({ dtype }) => dtype === 'bool')),
+      ),
+  },
+  {
+    name: 'doubles near the largest',
+    reason:
+      'what a sparse tensor has at one index adds up before it meets a dense one, in PyTorch after: of doubles near the largest number another part is lost',
+    holds: ({ program, difference }) =>
+      difference.kind === 'value' &&
+      someStatement(program, (line) => /^dense add sparse|^sparse add dense/.test(line.op)) &&
+      someInput(program, (line) => line.dtype === 'float64' && isExtreme(line)),
+  },
+  {
+    name: 'order of NaN',
+    reason: 'unique takes every NaN for another value; which of them comes first is open',
+    holds: ({ program, difference, torchs }) =>
+      difference.kind === 'value' &&
+      someStatement(program, (line) => line.op === 'unique inverse') &&
+      Object.values(torchs.seen).some((one) => isTensor(one) && EPSILON[one.dtype] > 0 && isNaNs(one)),
+  },
+  {
+    name: 'empty sparse tensors in place',
+    reason:
+      'other handles of a sparse tensor do not change with it; in PyTorch they do not either, but for one without elements',
+    holds: ({ program, difference, torchs }) =>
+      difference.kind === 'value' &&
+      isEmpty(torchs) &&
+      someStatement(program, (line) => /_\(/.test(line.ts)) &&
+      someStatement(program, (line) => line.ts.includes('sparseCooTensor')),
+  },
+  {
+    name: 'zeros of complex differences',
+    reason:
+      'a difference of complex numbers subtracts their parts; PyTorch multiplies the second by -1 + 0i, which may turn the sign of a zero and with it the branch of a root after it',
+    holds: ({ program, difference, torchs }) =>
+      /^(value|gradient)$/.test(difference.kind) &&
+      program.lines.some((_, i) => isComplex(torchs.seen[String(i)])) &&
+      someStatement(program, (line) => /^sub_?\b/.test(line.op)) &&
+      someStatement(program, (line) => /^(sqrt|rsqrt|log\w*|a(sin|cos|tan)h?|pow)_?\b/.test(line.op)),
+  },
+  {
+    name: 'normalised by infinity',
+    reason:
+      'the variance of numbers near the largest is infinite: what is normalised by it is zero, and so is its slope; some loops of PyTorch have NaN',
+    holds: ({ program, difference }) =>
+      /^(value|gradient)$/.test(difference.kind) &&
+      difference.torchs === 'NaN' &&
+      difference.ours.endsWith(': 0') &&
+      someInput(program, isExtreme) &&
+      someStatement(program, (line) => /Norm$/.test(line.op)),
+  },
+  {
+    name: 'averages of infinite gradients',
+    reason:
+      'an average that goes half the way to an infinite gradient, or further, is infinite; that of PyTorch, which comes from the other end, is NaN, as is the parameter on both sides',
+    holds: ({ program, difference }) =>
+      difference.torchs === 'NaN' &&
+      isOverflow(difference.ours) &&
+      /\.exp_avg$/.test(difference.path) &&
+      someStatement(program, (line) => /optim\.(Adam|AdamW|Adamax|NAdam|RAdam)\(/.test(line.ts)),
+  },
+  {
+    name: 'long sums of doubles',
+    reason:
+      'sums of n doubles are four sums of n/4, one after the other, whose rounding is within n/4 units in the last place; PyTorch adds up in blocks, of which fewer are needed',
+    holds: ({ program, difference }) => {
+      const [, exact, ours] = /exactly (\S+), allowed \S+\): (\S+)$/.exec(difference.ours) ?? [];
+      const most = Math.max(
+        ...program.lines.map((line) => ('shape' in line && line.dtype === 'float64' ? sizeOf(line) : 0)),
+      );
+      return (
+        most >= 1024 &&
+        someStatement(program, (line) => /^(sum|mean|variance|std|norm)\b/.test(line.op)) &&
+        Math.abs(Number(ours) - Number(exact)) <= (most / 4) * EPSILON.float64 * Math.abs(Number(exact))
+      );
+    },
+  },
+  {
+    name: 'distributions of bytes',
+    reason:
+      'the density of a distribution whose place is of bytes is that of the numbers; PyTorch takes differences, and negatives, of bytes, which wrap',
+    holds: ({ program, difference }) =>
+      /^(value|gradient)$/.test(difference.kind) &&
+      someInput(program, (line) => line.dtype === 'uint8') &&
+      someStatement(program, (line) => line.op.startsWith('distributions.')),
+  },
+  {
+    name: 'below the normal numbers',
+    reason:
+      'sigmoid of integers is computed in doubles and rounded once, also to numbers below the normal ones, for which the loops of PyTorch have zero',
+    holds: ({ program, difference, torchs }) => {
+      const seen = torchs.seen[difference.path];
+      return (
+        isTensor(seen) &&
+        difference.torchs === '0' &&
+        Math.abs(Number(difference.ours.split(' ').at(-1))) < SMALLEST[seen.dtype] &&
+        someStatement(program, (line) => line.op === 'sigmoid')
+      );
+    },
+  },
+  {
+    name: 'terms in place',
+    reason: 'addcmul_ rounds the product before it adds it, as addcmul does; the loops of PyTorch may do both in one',
+    holds: ({ program, difference, torchs }) => {
+      const seen = torchs.seen[difference.path];
+      const ours = Number(difference.ours.split(' ').at(-1));
+      const largest = Math.max(1, ...program.lines.map((line) => ('shape' in line ? largestOf(line) : 0)));
+      return (
+        isTensor(seen) &&
+        someStatement(program, (line) => line.op === 'addcmul_') &&
+        Math.abs(ours - Number(difference.torchs)) <= 2 * EPSILON[seen.dtype] * largest ** 2
+      );
+    },
+  },
+];

@@ -1,0 +1,202 @@
+/** @file Zero, infinity, NaN and what no dtype has a place for: what PyTorch 2.13 makes of them. */
+import { describe, expect, it } from 'vitest';
+import * as bw from '../src/index.ts';
+
+const { Infinity: INF, NaN: NAN } = globalThis;
+const MOST = 3.4028234663852886e38;
+
+/** The gradient of the sum of what `fn` makes of `values`. */
+function slope(values: bw.Nested, fn: (t: bw.Tensor) => bw.Tensor): unknown {
+  const t = bw.tensor(values, { requiresGrad: true });
+  fn(t).sum().backward();
+  return t.grad?.toArray();
+}
+
+describe('products', () => {
+  it('have slopes of zeros and infinities without a division', () => {
+    expect(slope([0, INF, 0], (t) => t.prod())).toEqual([0, 0, 0]);
+    expect(
+      slope(
+        [
+          [0, INF],
+          [2, 3],
+        ],
+        (t) => t.prod(0),
+      ),
+    ).toEqual([
+      [2, 3],
+      [0, INF],
+    ]);
+    expect(
+      slope(
+        [
+          [0, INF],
+          [2, 3],
+        ],
+        (t) => t.prod(),
+      ),
+    ).toEqual([
+      [INF, 0],
+      [NAN, NAN],
+    ]);
+    expect(slope([[-30, -INF]], (t) => t.cumprod(0))).toEqual([[1, 1]]);
+    expect(slope([2, 0, -3, 0, -INF], (t) => t.cumprod(0))).toEqual([1, -4, 0, 0, 0]);
+    const t = bw.tensor(NAN, { requiresGrad: true });
+    t.prod().backward();
+    expect(t.grad?.item()).toBe(1);
+  });
+
+  it('have second derivatives where they are zero', () => {
+    const t = bw.tensor([0, 0, 3], { requiresGrad: true });
+    const [first] = bw.grad([t.prod()], [t], { createGraph: true });
+    first?.sum().backward();
+    expect([first?.toArray(), t.grad?.toArray()]).toEqual([
+      [0, 0, 0],
+      [3, 3, 0],
+    ]);
+  });
+
+  it('of a sparse matrix leave out what it has no entry for, also beside infinity', () => {
+    const indices = bw.tensor([[0], [0]], { dtype: 'int64' });
+    const values = bw.tensor([2], { requiresGrad: true });
+    const product = bw.sparseCooTensor(indices, values, [2, 2]).matmul(bw.tensor([[3], [INF]]));
+    product.sum().backward();
+    expect([product.toArray(), values.grad?.toArray()]).toEqual([[[6], [0]], [3]]);
+  });
+});
+
+describe('norms', () => {
+  it('of one element are its size, also where its power is beyond the dtype', () => {
+    expect(
+      bw
+        .tensor([[1e200], [-1e-200]], { dtype: 'float64' })
+        .norm(3, 1)
+        .toArray(),
+    ).toEqual([1e200, 1e-200]);
+    expect(bw.normalize(bw.tensor([[MOST], [2]]), 2.5, 1).toArray()).toEqual([[1], [1]]);
+  });
+
+  it('that are NaN have no slope', () => {
+    expect(
+      slope(
+        [
+          [0, 1],
+          [NAN, 2],
+          [3, 3],
+        ],
+        (t) => t.norm(INF, 0),
+      ),
+    ).toEqual([
+      [0, 0],
+      [0, 0],
+      [0, 1],
+    ]);
+  });
+
+  it('that are infinite leave cosineSimilarity zero, and its slopes', () => {
+    expect(slope([0, MOST], (t) => bw.cosineSimilarity(bw.tensor(0), t, 0))).toEqual([0, 0]);
+  });
+});
+
+describe('losses', () => {
+  it('smoothed targets of classes that cannot be are infinite, and have slopes', () => {
+    const logits = bw.tensor([[MOST, -MOST, 1]], { requiresGrad: true });
+    const loss = bw.crossEntropy(logits, bw.tensor([0], { dtype: 'int64' }), { labelSmoothing: 0.3 });
+    loss.backward();
+    expect(loss.item()).toBe(INF);
+    expect((logits.grad?.toArray() as number[][])[0]?.map((v) => Number(v.toFixed(5)))).toEqual([0.2, -0.1, -0.1]);
+  });
+
+  it('klDiv of an infinite target is NaN', () => {
+    expect(bw.klDiv(bw.tensor([1, 2]), bw.tensor([INF, 0]), { reduction: 'none' }).toArray()).toEqual([NAN, 0]);
+  });
+
+  it('huberLoss is straight from delta on', () => {
+    const t = bw.tensor([1, 0.5, -1], { requiresGrad: true });
+    const [first] = bw.grad([bw.huberLoss(t, bw.zeros([3]), { reduction: 'sum' })], [t], { createGraph: true });
+    first?.sum().backward();
+    expect(t.grad?.toArray()).toEqual([0, 1, 0]);
+  });
+});
+
+describe('numbers that a dtype has no place for', () => {
+  it('become the smallest int32, of narrower integers zero', () => {
+    const t = bw.tensor([INF, -INF, NAN, 3e9 + 5, 70_000.5, -1.5], { dtype: 'float64' });
+    expect(t.to('int32').toArray()).toEqual([...Array<number>(4).fill(-(2 ** 31)), 70_000, -1]);
+    expect(t.to('int16').toArray()).toEqual([0, 0, 0, 0, 4464, -1]);
+    expect(t.to('int8').toArray()).toEqual([0, 0, 0, 0, 112, -1]);
+    expect(t.to('uint8').toArray()).toEqual([0, 0, 0, 5, 112, 255]);
+    expect(
+      bw
+        .zeros([1], { dtype: 'int32' })
+        .copy_(bw.tensor([-INF]))
+        .toArray(),
+    ).toEqual([-(2 ** 31)]);
+  });
+
+  it.each([
+    [-0.3, 'uint8'],
+    [255.5, 'uint8'],
+    [127.5, 'int8'],
+    [-128.5, 'int8'],
+  ] as const)('%d is refused for %s', (value, dtype) => {
+    const refused = new RegExp(`value ${value} cannot be converted to type ${dtype} without overflow`);
+    expect(() => bw.full([2], value, { dtype })).toThrow(refused);
+    expect(() => bw.tensor([value], { dtype })).toThrow(refused);
+    expect(() => bw.zeros([2], { dtype }).fill_(value)).toThrow(refused);
+    expect(() => bw.zeros([2], { dtype }).pad([0, 1], value)).toThrow(refused);
+  });
+
+  it('a negative byte wraps, but not in a padding, which is a double', () => {
+    expect(bw.full([1], -1, { dtype: 'uint8' }).toArray()).toEqual([255]);
+    expect(() => bw.zeros([1], { dtype: 'uint8' }).pad([0, 1], -1)).toThrow(/value -1 cannot be converted/);
+  });
+});
+
+describe('complex numbers', () => {
+  it('atanh and atan of infinity are a quarter turn', () => {
+    const z = bw.complex(bw.tensor([2, INF, -2]), bw.tensor([INF, 1, -INF]));
+    expect(bw.imag(z.atanh()).toArray()).toEqual([1, 1, -1].map((sign) => Math.fround((sign * Math.PI) / 2)));
+    expect(bw.real(z.atan()).toArray()).toEqual([1, 1, -1].map((sign) => Math.fround((sign * Math.PI) / 2)));
+  });
+
+  it('the square of a real number is real', () => {
+    const z = bw.complex(bw.tensor([-1, 1]), bw.tensor([0, 2]));
+    expect([
+      bw.real(z.pow(2)).toArray(),
+      bw
+        .imag(z.pow(2))
+        .toArray()
+        .map((v) => Number(v) + 0),
+    ]).toEqual([
+      [1, -3],
+      [0, 4],
+    ]);
+  });
+});
+
+describe('changes in place', () => {
+  it('a tensor is copied to itself, also where its elements are one place', () => {
+    const t = bw.tensor(5).expand([2]);
+    expect(t.copy_(t).toArray()).toEqual([5, 5]);
+    expect(() => t.copy_(bw.tensor([1, 2]))).toThrow(/more than one element of the written-to tensor/);
+  });
+});
+
+describe('parameters', () => {
+  it('the centre of RMSprop comes from the nearer end, so that an infinite gradient makes it NaN', () => {
+    const w = new bw.Parameter(bw.zeros([2]));
+    const optimizer = new bw.optim.RMSprop([w], { alpha: 0.5, centered: true });
+    w.grad = bw.tensor([-INF, 2]);
+    optimizer.step();
+    expect(optimizer.stateDict().state[0]?.['grad_avg']).toSatisfy((t: bw.Tensor) => {
+      const [a, b] = t.toArray() as number[];
+      return Number.isNaN(a) && b === 1;
+    });
+  });
+
+  it('prelu of a number is a number', () => {
+    expect(bw.prelu(bw.tensor(-2), bw.tensor(0.5)).shape).toEqual([]);
+    expect(bw.prelu(bw.tensor(-2), bw.tensor([0.5])).item()).toBe(-1);
+  });
+});
