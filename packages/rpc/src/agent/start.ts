@@ -316,8 +316,12 @@ function checkLists(options: RpcOptions): void {
     if (given === undefined || Array.isArray(given) || (name === 'serve' && given === 'all-defined')) continue;
     throw new TypeError(`${name} is a list, got ${typeof given}${typeof given === 'string' ? ` '${given}'` : ''}`);
   }
-  for (const each of options.extensions ?? [])
+  const extensions = new Set<string>();
+  for (const each of options.extensions ?? []) {
     checkMethods(each, ['attach'], 'an element of extensions', 'what rrefs() and the like return');
+    if (extensions.has(each.name)) throw new RpcError('invalid-argument', `two extensions are named '${each.name}'`);
+    extensions.add(each.name);
+  }
   if (Array.isArray(options.serve)) for (const each of options.serve as readonly unknown[]) checkServed(each);
 }
 
