@@ -165,6 +165,7 @@ async function enter(
   agent.begin(view);
   doors.handTo(agent.acceptor());
   await group.refresh();
+  if (settings.size === undefined) await agent.members.greet();
   return agent;
 }
 
