@@ -7,6 +7,7 @@ import { RpcError } from '../base/errors.ts';
 import { Group, type GroupOptions } from '../membership/group.ts';
 import { joinedText } from '../membership/join-errors.ts';
 import type { View } from '../protocol/membership.ts';
+import { FaultInjector } from '../session/fault-injection.ts';
 import { watchSilence } from '../server/silence.ts';
 import { withoutPassword } from '../stores/address.ts';
 import { proveMember } from '../security/member-proof.ts';
@@ -270,6 +271,7 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
   const limits = fillNumbers(DEFAULT_LIMITS, options.limits, 'limits');
   const liveness = fillNumbers(DEFAULT_LIVENESS, options.liveness, 'liveness');
   const rpcTimeoutMs = checkTimeoutMs(options.rpcTimeoutMs ?? DEFAULT_RPC_TIMEOUT_MS, 'rpcTimeoutMs');
+  const faults = new FaultInjector(options.faults, logger);
   const deviceMaps = new DeviceMaps(options.deviceMaps);
   const host = around.host();
   const security = around.security(options.security, options.bind);
@@ -300,7 +302,7 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
     builtins: options.builtins ?? serve === undefined,
     callSites: options.callSites ?? CALL_SITES.get(env['BACKWIRE_CALL_SITES'] ?? ''),
     logger,
-    faults: options.faults,
+    faults,
     deviceMaps,
     security,
     store: opened.store,
