@@ -5,6 +5,7 @@ import { getRpcErrorType, type MessageType as Type } from '@backwire/wire';
 import { MessageType } from '@backwire/wire/internal';
 import { FAULTY_TYPES } from '../src/session/fault-injection.ts';
 import {
+  createAgent,
   getRpcTimeoutMs,
   rpcAsync,
   rpcFunction,
@@ -100,19 +101,23 @@ describe('a request', () => {
   });
 
   it('that is a tensor operation held back times out or not, by the time it is given', async () => {
-    const at = await start(0, { delayMs: { SCRIPT_CALL: 100 } });
-    await at(0).run(async () => {
-      for (const call of [rpcSync, rpcAsync]) {
-        const late = await failure(call('w1', add, [tensor(1), tensor(1)], { timeoutMs: 20 }));
-        expect([rpcInfo(late)?.code, getRpcErrorType(late)]).toEqual(['deadline-exceeded', 'timeout']);
-        expect((late as Error).message).toContain('RPC ran for more than set timeout (20 ms)');
-      }
-      expect((await rpcAsync('w1', add, [tensor(1), tensor(1)])).item()).toBe(2);
+    cluster = await startCluster(2, { faults: { delayMs: { SCRIPT_CALL: 100 } } });
+    const { at } = cluster;
+    const timesOut = async (call: Promise<unknown>, ms: number): Promise<void> => {
+      const late = await failure(call);
+      expect([rpcInfo(late)?.code, getRpcErrorType(late)]).toEqual(['deadline-exceeded', 'timeout']);
+      expect((late as Error).message).toContain(`RPC ran for more than set timeout (${ms} ms)`);
+    };
+    const onEach = async (to: string): Promise<void> => {
+      const args = [tensor(1), tensor(2)] as const;
+      for (const call of [rpcSync, rpcAsync]) await timesOut(call(to, add, [...args], { timeoutMs: 20 }), 20);
+      expect((await rpcAsync(to, add, [...args])).item()).toBe(3);
       setRpcTimeoutMs(5);
-      const late = await failure(rpcAsync('w1', add, [tensor(1), tensor(1)]));
-      expect((late as Error).message).toContain('RPC ran for more than set timeout (5 ms)');
-      expect((await rpcAsync('w1', add, [tensor(1), tensor(1)], { timeoutMs: 0 })).item()).toBe(2);
-    });
+      await timesOut(rpcAsync(to, add, [...args]), 5);
+      expect((await rpcAsync(to, add, [...args], { timeoutMs: 0 })).item()).toBe(3);
+    };
+    await Promise.all([0, 1].map((rank) => at(rank).run(() => onEach(`w${1 - rank}`))));
+    expect([injected(at, 0), injected(at, 1)]).toEqual([5, 5]);
   });
 
   it('that is held back sends what its arguments were when it was made', async () => {
@@ -306,6 +311,8 @@ describe('control', () => {
 });
 
 describe('the names', () => {
+  let refusals = 0;
+
   it('are those of the messages that agents send', () => {
     const others = Object.keys(MessageType).filter((name) => !(FAULTY_TYPES as readonly string[]).includes(name));
     expect(others.sort()).toEqual([
@@ -349,6 +356,8 @@ describe('the names', () => {
       'faults: delayMs is an object with a number of milliseconds from 0 to 2147483647 by type of message, got a list',
     ],
   ])('that are none, or of no use, are refused: %j', async (faults, words) => {
-    await expect(start(0, faults)).rejects.toThrow(words);
+    // Of two: it does not wait for the other, and the other never sees it.
+    const store = `memory://faults-${refusals++}`;
+    await expect(createAgent({ name: 'w0', rank: 0, worldSize: 2, store, faults })).rejects.toThrow(words);
   });
 });

@@ -1,6 +1,6 @@
 /** @file Links that break: sessions go on, in order and once; peers that are gone fail what waits for them. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { tensor, type Tensor } from '@backwire/tensor';
+import { add, ones, tensor, type Tensor } from '@backwire/tensor';
 import {
   barrier,
   callContext,
@@ -155,9 +155,15 @@ describe('a peer that goes away', () => {
     expect(info?.executed).toBe('maybe');
     const gone = { code: 'unavailable', executed: 'no', peer: { name: 'w1' } };
     for (const to of ['w1', 1, info?.peer as WorkerInfo]) {
-      const later = rpcInfo(await failure(at(0).run(() => rpcSync(to, echo, [1]))));
-      expect(later).toMatchObject(gone);
-      expect(later?.message).toMatch(/worker 'w1' has left the group; .*could not find destination (name w1|id 1)/);
+      for (const call of [
+        () => rpcSync(to, echo, [1]),
+        () => rpcAsync(to, echo, [1]),
+        () => rpcAsync(to, add, [ones([1]), 3]),
+      ]) {
+        const later = rpcInfo(await failure(at(0).run<Promise<unknown>>(call)));
+        expect(later).toMatchObject(gone);
+        expect(later?.message).toMatch(/worker 'w1' has left the group; .*could not find destination (name w1|id 1)/);
+      }
       expect(() => at(0).run(() => rpcOneway(to, echo, [1]))).toThrow("worker 'w1' has left the group");
     }
   });

@@ -1,4 +1,5 @@
 /** @file The tensors of PyTorch's RPC tests, and the work that they do with them. */
+import { shown } from '@backwire/testing';
 import { sparseCooTensor, tensor, type Tensor } from '@backwire/tensor';
 
 /** int64 [2, 3] of three entries, not coalesced. */
@@ -10,6 +11,14 @@ export function sparse(): Tensor {
 /** Float32 [4] in which two entries share an index. */
 export function repeated(): Tensor {
   return sparseCooTensor(tensor([[2, 2, 0]], { dtype: 'int64' }), tensor([1, 3, 5]), [4]);
+}
+
+/** What makes two tensors the same; of sparse ones the entries too, in their order and with those that repeat an index. */
+export function exactly(t: Tensor): unknown {
+  const { sparse: entries } = t;
+  if (entries === undefined) return shown(t);
+  const { coalesced, indices, values } = entries;
+  return { sum: shown(t), coalesced, indices: shown(indices), values: shown(values) };
 }
 
 /** The work that PyTorch's tests of load do: 99 multiplications and divisions, of a dense tensor in place. */

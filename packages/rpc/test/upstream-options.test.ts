@@ -54,6 +54,7 @@ const echo = rpcFunction('upstream-options/echo', (x: unknown) => x);
 const afterInterest = rpcFunction('upstream-options/after', (account: Account, interest: number) =>
   account.after(interest),
 );
+const promised = rpcFunction('upstream-options/promised', () => Promise.resolve(1));
 const promiseInside = rpcFunction('upstream-options/promiseInside', () => ({ later: Promise.resolve(1) }));
 const twice = rpcFunction('upstream-options/twice', (x: Tensor) => x.mul(2));
 const fail = rpcFunction('upstream-options/fail', (): void => {
@@ -90,8 +91,9 @@ describe('what an agent is made of', () => {
     const attached: string[] = [];
     const custom = (): Extension => ({ name: 'custom', attach: ({ name }) => (attached.push(name), {}) });
     const error = await failure(alone({ extensions: [custom(), custom()] }));
+    expect(error).toBeInstanceOf(RpcError);
+    expect([(error as RpcError).code, attached]).toEqual(['invalid-argument', []]);
     expect(error.message).toContain("two extensions are named 'custom'");
-    attached.length = 0;
     await alone({ extensions: [custom()], store: newStore() });
     expect(attached).toEqual(['w0']);
   });
@@ -285,10 +287,20 @@ describe('what travels and what does not', () => {
     ['rpcAsync', rpcAsync],
   ])('a promise inside of a result is refused by %s: only the result itself may be one', async (_name, call) => {
     cluster = await startCluster(2);
-    const error = await cluster.at(0).run(() => failure((call as AnyFn)('w1', promiseInside) as Promise<unknown>));
-    expect(error).toBeInstanceOf(TypeError);
-    expect(error.message).toMatch(/Promise/);
-    expect(rpcInfo(error)).toBeInstanceOf(RemoteError);
+    for (const [rank, to] of [
+      [0, 'w1'],
+      [1, 'w0'],
+    ] as const) {
+      // prettier-ignore
+      const made = (fn: typeof promised | typeof promiseInside): Promise<unknown> =>
+        cluster!.at(rank).run(() => (call as AnyFn)(to, fn) as Promise<unknown>);
+      const error = await failure(made(promiseInside));
+      expect(error).toBeInstanceOf(TypeError);
+      expect(error.message).toMatch(/Promise/);
+      expect(rpcInfo(error)).toBeInstanceOf(RemoteError);
+      expect(rpcInfo(error)?.peer?.name).toBe(to);
+      expect(await made(promised)).toBe(1);
+    }
   });
 
   it('arguments that the function cannot use fail on the callee, as what it threw, with its stack', async () => {

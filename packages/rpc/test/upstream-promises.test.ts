@@ -2,7 +2,7 @@
 import { shown } from '@backwire/testing';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { add, ones, rand, zeros, type Tensor } from '@backwire/tensor';
-import { rpcAsync, rpcFunction, rpcInfo, rpcSync, waitAll } from '../src/index.ts';
+import { RemoteError, rpcAsync, rpcFunction, rpcInfo, rpcSync, waitAll } from '../src/index.ts';
 import { startCluster, type Cluster } from './cluster.ts';
 
 const fail = rpcFunction('upstream-promises/fail', (text: string): number => {
@@ -19,9 +19,12 @@ const failAsync = rpcFunction('upstream-promises/fail-async', async (text: strin
 const failBefore = rpcFunction('upstream-promises/fail-before', (text: string): Promise<number> => {
   throw new RangeError(text);
 });
-/** Runs until `release` is called. */
-let release = (): void => undefined;
-const held = rpcFunction('upstream-promises/held', () => new Promise<void>((resolve) => (release = resolve)));
+/** By the worker that calls: a call of `held` runs until its own is called. */
+const release = new Map<number, () => void>();
+const held = rpcFunction(
+  'upstream-promises/held',
+  (by: number) => new Promise<string>((resolve) => release.set(by, () => resolve('released'))),
+);
 
 const asyncAdd = rpcFunction('upstream-promises/async-add', (to: string, x: Tensor, y: Tensor | number) =>
   rpcAsync(to, add, [x, y]),
@@ -95,6 +98,7 @@ const stateOf = (promise: Promise<unknown>): Promise<string> =>
     (value) => (value === 'pending' ? 'pending' : 'done'),
     () => 'failed',
   );
+const TEN_AND_FIVE = /ShapeError: The size of tensor a \(10\) must match the size of tensor b \(5\)/;
 const modes = [
   ['rpcSync', rpcSync],
   ['rpcAsync', rpcAsync],
@@ -141,20 +145,21 @@ describe('the promise of a call', () => {
 
 describe('promises together', () => {
   it.each([
-    ['a function', () => rpcAsync('w1', fail, ['Expected error']), RangeError, /^Expected error$/],
-    ['a tensor operation', () => rpcAsync('w1', add, [rand([10]), rand([5])]), Error, /size of tensor/],
+    ['a function', (to: string) => rpcAsync(to, fail, ['Expected error']), RangeError, /^Expected error$/],
+    ['a tensor operation', (to: string) => rpcAsync(to, add, [rand([10]), rand([5])]), RemoteError, TEN_AND_FIVE],
   ] as const)('do not wait for the slowest when %s failed', (_, failing, type, words) =>
-    onFirst(async () => {
+    onAll(async ({ n, next }) => {
       for (const wait of [
         (calls: () => unknown[]) => Promise.all(calls()),
         (calls: () => unknown[]) => waitAll(calls),
       ]) {
-        let over = false;
-        const error = await failure(wait(() => [rpcAsync('w1', held).then(() => (over = true)), failing(), failing()]));
+        let first!: Promise<string>;
+        const error = await failure(wait(() => [(first = rpcAsync(next, held, [n])), failing(next), failing(next)]));
         expect(error).toBeInstanceOf(type);
         expect((error as Error).message).toMatch(words);
-        expect(over).toBe(false);
-        release();
+        expect(await stateOf(first)).toBe('pending');
+        release.get(n)!();
+        expect(await first).toBe('released');
       }
     }),
   );
@@ -245,17 +250,27 @@ describe('a callback', () => {
       expect(seen).toEqual([true, 'Expected error']);
     }));
 
-  it('may run when the call is done, whatever its value, which it leaves alone', () =>
+  it('may run when the call is done, whatever came of it, which it leaves alone', () =>
     onAll(async ({ n, next }) => {
-      let done = 0;
+      const seen: unknown[] = [];
       const call = rpcAsync(next, add, [ones([n, n]), ones([n, n])]);
-      const after = call.finally(() => {
-        done++;
+      const after = call.finally(async () => {
+        seen.push(shown(await call));
+        return 'of no use';
       });
-      expect(shown(await call)).toEqual(shown(ones([n, n]).mul(2)));
-      expect(shown(await after)).toEqual(shown(ones([n, n]).mul(2)));
-      expect(done).toBe(1);
-      expect(shown(await call)).toEqual(shown(ones([n, n]).mul(2)));
+      const two = shown(ones([n, n]).mul(2));
+      expect(shown(await call)).toEqual(two);
+      expect(shown(await after)).toEqual(two);
+      expect(seen).toEqual([two]);
+      expect(shown(await call)).toEqual(two);
+
+      const failing = rpcAsync(next, fail, ['Expected error']);
+      await failsWith(
+        failing.finally(async () => void seen.push(await stateOf(failing))),
+        new RangeError('Expected error'),
+      );
+      expect(seen).toEqual([two, 'failed']);
+      await failsWith(failing, new RangeError('Expected error'));
     }));
 });
 

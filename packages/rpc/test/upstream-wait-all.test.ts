@@ -2,7 +2,7 @@
 import { shown } from '@backwire/testing';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { add, ones } from '@backwire/tensor';
-import { rpcAsync, rpcFunction, rpcSync, waitAll } from '../src/index.ts';
+import { rpcAsync, RpcError, rpcFunction, rpcSync, waitAll } from '../src/index.ts';
 import { startCluster, type Cluster } from './cluster.ts';
 
 const plus = rpcFunction('upstream-wait-all/plus', (x: number, y: number) => x + y);
@@ -19,7 +19,11 @@ beforeAll(async () => {
   cluster = await startCluster(3);
 });
 afterAll(() => cluster.close());
-const onFirst = (fn: () => Promise<void>): Promise<void> => cluster.at(0).run(fn);
+/** Runs `fn` on all three workers at once, with the worker after each and the one after that. */
+async function onAll(fn: (next: string, third: string) => Promise<void>): Promise<void> {
+  const name = (rank: number): string => `w${rank % 3}`;
+  await Promise.all([0, 1, 2].map((rank) => cluster.at(rank).run(() => fn(name(rank + 1), name(rank + 2)))));
+}
 const failure = (promise: Promise<unknown>): Promise<unknown> =>
   promise.then(
     () => 'no failure',
@@ -33,93 +37,94 @@ function watched<T>(promise: Promise<T>): { promise: Promise<T>; over: boolean }
   return seen;
 }
 /** What comes after a `waitAll` waits for nothing that was before it, nor for what is called outside of any. */
-async function startsAnew(): Promise<void> {
+async function startsAnew(to: string): Promise<void> {
   const stop = new AbortController();
-  const outside = watched(rpcAsync('w1', sleep, [20_000], { signal: stop.signal }));
-  const inside = await waitAll(() => watched(rpcAsync('w1', plus, [1, 1], { ordered: false })));
+  const outside = watched(rpcAsync(to, sleep, [20_000], { signal: stop.signal }));
+  const inside = await waitAll(() => watched(rpcAsync(to, plus, [1, 1], { ordered: false })));
   expect([inside.over, await inside.promise, outside.over]).toEqual([true, 2, false]);
   stop.abort();
 }
 
 describe('waitAll', () => {
   it('waits for a call, which is over at its end', () =>
-    onFirst(async () => {
-      const call = await waitAll(() => watched(rpcAsync('w1', add, [ones([2, 2]), 1])));
+    onAll(async (next) => {
+      const call = await waitAll(() => watched(rpcAsync(next, add, [ones([2, 2]), 1])));
       expect(call.over).toBe(true);
       expect(shown(await call.promise)).toEqual(shown(ones([2, 2]).add(1)));
-      await startsAnew();
+      await startsAnew(next);
     }));
 
   it('waits for twenty calls, but not for those of rpcSync, whose results are there at once', () =>
-    onFirst(async () => {
+    onAll(async (next) => {
       const sums = await waitAll(async () => {
         const calls = [];
         for (let i = 0; i < 20; i++) {
-          const sum = rpcAsync('w1', add, [ones([i, i]), 1]);
-          expect(shown(await rpcSync('w1', add, [ones([i, i]), 1]))).toEqual(shown(ones([i, i]).add(1)));
+          const sum = rpcAsync(next, add, [ones([i, i]), 1]);
+          expect(shown(await rpcSync(next, add, [ones([i, i]), 1]))).toEqual(shown(ones([i, i]).add(1)));
           expect(shown(await sum)).toEqual(shown(ones([i, i]).add(1)));
-          calls.push(watched(rpcAsync('w1', sleep, [20])));
+          calls.push(watched(rpcAsync(next, sleep, [20])));
         }
-        await failure(rpcSync('w1', fail, ['not collected']));
+        expect(await failure(rpcSync(next, fail, ['not collected']))).toEqual(new RangeError('not collected'));
         return calls;
       });
-      expect(sums.every(({ over }) => over)).toBe(true);
-      await startsAnew();
+      expect(sums.map(({ over }) => over)).toEqual(new Array(20).fill(true));
+      await startsAnew(next);
     }));
 
   it('fails when a call times out, and the next one starts anew', () =>
-    onFirst(async () => {
-      const error = await failure(waitAll(() => void rpcAsync('w1', sleep, [2_000], { timeoutMs: 20 })));
+    onAll(async (next) => {
+      const error = await failure(waitAll(() => void rpcAsync(next, sleep, [2_000], { timeoutMs: 20 })));
+      expect(error).toBeInstanceOf(RpcError);
       expect(error).toMatchObject({ code: 'deadline-exceeded' });
       expect((error as Error).message).toContain('RPC ran for more than set timeout (20 ms)');
-      await startsAnew();
+      await startsAnew(next);
     }));
 
   it('fails with what a function threw, and the next one starts anew', () =>
-    onFirst(async () => {
-      const error = await failure(waitAll(() => void rpcAsync('w1', fail, ['Expected error'])));
+    onAll(async (next) => {
+      const error = await failure(waitAll(() => void rpcAsync(next, fail, ['Expected error'])));
       expect(error).toBeInstanceOf(RangeError);
       expect((error as Error).message).toBe('Expected error');
-      await startsAnew();
+      await startsAnew(next);
     }));
 
   it('fails with what its own function throws, and the next one starts anew', () =>
-    onFirst(async () => {
+    onAll(async (next) => {
       const thrown = new RangeError('Expected error');
       const throwing = (): never => {
         throw thrown;
       };
       expect(await failure(waitAll(throwing))).toBe(thrown);
       const calling = (): never => {
-        void rpcAsync('w1', plus, [1, 1]);
+        void rpcAsync(next, plus, [1, 1]);
         throw thrown;
       };
       expect(await failure(waitAll(calling))).toBe(thrown);
-      await startsAnew();
+      await startsAnew(next);
     }));
 
   it.each([[undefined], [5], [[]], [null]])('takes a function, and says so of %j', (given) =>
-    onFirst(async () => {
+    onAll(async () => {
       const error = await failure(waitAll(given as never));
       expect(error).toBeInstanceOf(TypeError);
       expect((error as Error).message).toContain('waitAll(fn) takes a function that makes the calls, got');
     }),
   );
 
-  it.each<[string, () => unknown]>([
+  it.each<[string, (next: string) => unknown]>([
     ['nothing else fails', () => undefined],
-    ['one of them fails', () => void rpcAsync('w1', fail, ['of a call'])],
-    ['one leads to another', () => void rpcAsync('w1', plus, [1, 1]).then(() => rpcAsync('w1', sleep, [60]))],
+    ['one of them fails', (next) => void rpcAsync(next, fail, ['of a call'])],
+    ['one leads to another', (next) => void rpcAsync(next, plus, [1, 1]).then(() => rpcAsync(next, sleep, [60]))],
   ])('waits for its calls when its function throws, and %s', (_, more) =>
-    onFirst(async () => {
+    onAll(async (next, third) => {
       const over: unknown[] = [];
       let gate = (): void => undefined;
       const error = await failure(
         waitAll(async () => {
-          void rpcAsync('w2', sleep, [80]).then((ms) => over.push(ms));
-          const first = rpcAsync('w1', plus, [1, 1]).then((sum) => over.push(sum));
+          void rpcAsync(third, sleep, [80]).then((ms) => over.push(ms));
+          const first = rpcAsync(next, plus, [1, 1]).then((sum) => over.push(sum));
           void first.then(() => gate());
-          more();
+          more(next);
           await new Promise<void>((resolve) => (gate = resolve));
           throw new RangeError('in the function');
         }),

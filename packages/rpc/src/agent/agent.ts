@@ -31,7 +31,7 @@ import type {
 } from '../extensions/extension.ts';
 import { ExtensionChain } from '../extensions/chain.ts';
 import { FrameRouter, type RouterParts } from './frame-router.ts';
-import { FaultInjector } from '../session/fault-injection.ts';
+import type { FaultInjector } from '../session/fault-injection.ts';
 import { type Group } from '../membership/group.ts';
 import { InboundCall } from '../server/inbound-call.ts';
 import { isInspector, serveInspector } from '../inspection/responder.ts';
@@ -123,7 +123,7 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
       maxResultBytes: settings.limits.maxResultBytes,
     });
     this.membership = new Membership({ name: self.name, incarnation: self.incarnation });
-    this.faults = new FaultInjector(settings.faults, settings.logger);
+    this.faults = settings.faults;
     this.caller = new Caller(this, this.faults, settings.rpcTimeoutMs);
     this.caller.callSites = new CallSites(settings.callSites);
     this.stallGuard = new StallGuard({

@@ -1,10 +1,11 @@
 /** @file The options of one agent, checked and filled in. */
 import type { Named } from '@backwire/tensor';
 import type { DeviceMaps } from '../base/device-maps.ts';
-import type { FaultInjection, Limits, Liveness, Logger } from '../base/options.ts';
+import type { Limits, Liveness, Logger } from '../base/options.ts';
 import type { Extension } from '../extensions/extension.ts';
 import type { ResolvedSecurity } from '../security/policy.ts';
 import type { ViewMember } from '../protocol/membership.ts';
+import type { FaultInjector } from '../session/fault-injection.ts';
 import type { Store } from '../stores/store.ts';
 import type { Knock } from '../transports/knock.ts';
 
@@ -23,7 +24,7 @@ export interface Settings {
   readonly builtins: boolean;
   readonly callSites: boolean | undefined;
   readonly logger: Logger;
-  readonly faults: FaultInjection | undefined;
+  readonly faults: FaultInjector;
   readonly deviceMaps: DeviceMaps;
   readonly security: ResolvedSecurity;
   readonly store: Store;

@@ -7,6 +7,7 @@ import { RpcError } from '../base/errors.ts';
 import { Group, type GroupOptions } from '../membership/group.ts';
 import { joinedText, sizeText } from '../membership/join-errors.ts';
 import type { View } from '../protocol/membership.ts';
+import { FaultInjector } from '../session/fault-injection.ts';
 import { watchSilence } from '../server/silence.ts';
 import { withoutPassword } from '../stores/address.ts';
 import { proveMember } from '../security/member-proof.ts';
@@ -165,6 +166,7 @@ async function enter(
   agent.begin(view);
   doors.handTo(agent.acceptor());
   await group.refresh();
+  if (settings.size === undefined) await agent.members.greet();
   return agent;
 }
 
@@ -272,6 +274,7 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
   const limits = fillNumbers(DEFAULT_LIMITS, options.limits, 'limits');
   const liveness = fillNumbers(DEFAULT_LIVENESS, options.liveness, 'liveness');
   const rpcTimeoutMs = checkTimeoutMs(options.rpcTimeoutMs ?? DEFAULT_RPC_TIMEOUT_MS, 'rpcTimeoutMs');
+  const faults = new FaultInjector(options.faults, logger);
   const deviceMaps = new DeviceMaps(options.deviceMaps);
   const host = around.host();
   const security = around.security(options.security, options.bind);
@@ -303,7 +306,7 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
     builtins: options.builtins ?? serve === undefined,
     callSites: options.callSites ?? CALL_SITES.get(env['BACKWIRE_CALL_SITES'] ?? ''),
     logger,
-    faults: options.faults,
+    faults,
     deviceMaps,
     security,
     store: opened.store,
@@ -320,8 +323,12 @@ function checkLists(options: RpcOptions): void {
     if (given === undefined || Array.isArray(given) || (name === 'serve' && given === 'all-defined')) continue;
     throw new TypeError(`${name} is a list, got ${typeof given}${typeof given === 'string' ? ` '${given}'` : ''}`);
   }
-  for (const each of options.extensions ?? [])
+  const extensions = new Set<string>();
+  for (const each of options.extensions ?? []) {
     checkMethods(each, ['attach'], 'an element of extensions', 'what rrefs() and the like return');
+    if (extensions.has(each.name)) throw new RpcError('invalid-argument', `two extensions are named '${each.name}'`);
+    extensions.add(each.name);
+  }
   if (Array.isArray(options.serve)) for (const each of options.serve as readonly unknown[]) checkServed(each);
 }
 

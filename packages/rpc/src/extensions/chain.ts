@@ -58,8 +58,6 @@ export class ExtensionChain {
     this.logger = host.logger;
     const attached: Attached[] = [];
     for (const extension of extensions) {
-      if (this.byName.has(extension.name))
-        throw new RpcError('invalid-argument', `two extensions are named '${extension.name}'`);
       const session = extension.attach(host);
       this.byName.set(extension.name, session);
       attached.push({ name: extension.name, session });

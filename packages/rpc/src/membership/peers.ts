@@ -3,6 +3,7 @@ import { runAtRoot } from '@backwire/tensor/internal';
 import { controlProto, encodeProto, FrameKind, MessageType } from '@backwire/wire/internal';
 import { FailureDetector } from './failure-detector.ts';
 import { endOf, FormerMembers, type EndCode } from './former-members.ts';
+import { Greeting } from './greeting.ts';
 import { PeerTimers } from './peer-timers.ts';
 import { Reception } from './reception.ts';
 import type { OpenCalls } from '../client/open-calls.ts';
@@ -68,6 +69,7 @@ export class Peers implements PeerOwner {
   private readonly detector: FailureDetector;
   private readonly reception: Reception;
   private readonly timers: PeerTimers;
+  private greeting: Greeting | undefined;
   private closed = false;
 
   constructor(options: PeersOptions, self: ViewMember) {
@@ -207,6 +209,12 @@ export class Peers implements PeerOwner {
     this.timers.start();
   }
 
+  /** Dials all others, and waits a while for their answers: from then on each of them can call this worker, as in PyTorch. */
+  greet(): Promise<void> {
+    this.greeting = new Greeting(this.list());
+    return this.greeting.over;
+  }
+
   // PeerOwner
 
   handlerOf(peer: Peer): FrameHandler {
@@ -237,6 +245,7 @@ export class Peers implements PeerOwner {
     // One that could not be told when it began.
     if (first && this.environment.refusal === 'draining') sendDrain(peer);
     if (peer === this.loop.out || peer === this.loop.in) return;
+    this.greeting?.settled(peer);
     this.detector.linkUp(peer);
     this.stallGuard.met(peer);
     if (!first) this.options.emit('peer-reconnected', peer.worker);
@@ -270,6 +279,7 @@ export class Peers implements PeerOwner {
 
   /** The peer cannot be reached: unless the group puts it out soon, what waits for it fails. */
   unreachable(peer: Peer, why: 'refused' | 'unreachable'): void {
+    this.greeting?.settled(peer);
     if (!this.closed) this.detector.givenUp(peer, why);
   }
 
@@ -308,6 +318,7 @@ export class Peers implements PeerOwner {
 
   close(): void {
     this.closed = true;
+    this.greeting?.close();
     this.timers.close();
     this.detector.close();
     this.reception.close();
@@ -339,6 +350,7 @@ export class Peers implements PeerOwner {
     if (this.byId[member.id] === peer) this.byId[member.id] = undefined;
     this.timers.forget(peer);
     this.detector.forget(peer);
+    this.greeting?.settled(peer);
     this.stallGuard.forget(peer);
     const text = endOf(member.name, code);
     this.former.remember(peer.worker, code);

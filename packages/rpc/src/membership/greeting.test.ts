@@ -1,0 +1,47 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { Greeting } from './greeting.ts';
+import type { Peer } from '../session/peer.ts';
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+let dialled: string[] = [];
+function peer(name: string, { up = false, endpoints = ['an address'] } = {}): Peer {
+  return { up, member: { endpoints }, want: () => void dialled.push(name) } as unknown as Peer;
+}
+/** Whether it is over, without waiting for it. */
+async function isOver({ over }: Greeting): Promise<boolean> {
+  return Promise.race([over.then(() => true), Promise.resolve().then(() => Promise.resolve(false))]);
+}
+
+describe('a greeting', () => {
+  it('is over when all have answered that have no link yet; those with an address are dialled', async () => {
+    dialled = [];
+    const [linked, a, page] = [peer('linked', { up: true }), peer('a'), peer('page', { endpoints: [] })];
+    const greeting = new Greeting([linked, a, page]);
+    expect([dialled, await isOver(greeting)]).toEqual([['a'], false]);
+    for (const [settled, over] of [
+      [linked, false],
+      [a, false],
+      [a, false],
+      [page, true],
+    ] as const) {
+      // prettier-ignore
+      greeting.settled(settled);
+      expect(await isOver(greeting)).toBe(over);
+    }
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it('is over at once where nobody is there, or all are linked', async () => {
+    for (const peers of [[], [peer('linked', { up: true })]]) expect(await isOver(new Greeting(peers))).toBe(true);
+  });
+
+  it('waits a second for those that do not answer', async () => {
+    const greeting = new Greeting([peer('a'), peer('stuck')]);
+    vi.advanceTimersByTime(999);
+    expect(await isOver(greeting)).toBe(false);
+    vi.advanceTimersByTime(1);
+    expect(await isOver(greeting)).toBe(true);
+  });
+});
