@@ -37,6 +37,16 @@ describe('a greeting', () => {
     for (const peers of [[], [peer('linked', { up: true })]]) expect(await isOver(new Greeting(peers))).toBe(true);
   });
 
+  it.each([
+    [64, 64],
+    [65, 0],
+  ])('of %i members dials %i of them: a large group hears of a worker from its store', async (members, dials) => {
+    dialled = [];
+    const greeting = new Greeting(Array.from({ length: members }, (_, i) => peer(`w${i}`)));
+    expect([dialled.length, await isOver(greeting)]).toEqual([dials, dials === 0]);
+    greeting.close();
+  });
+
   it('waits a second for those that do not answer', async () => {
     const greeting = new Greeting([peer('a'), peer('stuck')]);
     vi.advanceTimersByTime(999);

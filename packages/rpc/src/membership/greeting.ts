@@ -4,6 +4,8 @@ import type { Peer } from '../session/peer.ts';
 
 /** How long those are waited for that do not answer: they hear of the worker from the store. */
 const GREETING_MS = 1_000;
+/** In larger groups a link to each member, for each that comes, would cost more than it gives: they hear of it from the store. */
+const GREETED_MEMBERS = 64;
 
 /** Over when each of `peers` has answered, or is given up. Who answers has this worker in its view. */
 export class Greeting {
@@ -13,7 +15,7 @@ export class Greeting {
   private end!: () => void;
 
   constructor(peers: readonly Peer[]) {
-    this.silent = new Set(peers.filter(({ up }) => !up));
+    this.silent = new Set(peers.length > GREETED_MEMBERS ? [] : peers.filter(({ up }) => !up));
     this.over = new Promise((resolve) => (this.end = resolve));
     this.timer = unref(setTimeout(() => this.close(), GREETING_MS));
     // Who has no address dials this worker when the view names it.
