@@ -11,6 +11,8 @@ import { freePort } from '../processes.ts';
 export interface StoreCount {
   readonly requests: number;
   readonly bytes: number;
+  /** Milliseconds of processor time, where it is known. */
+  readonly busyMs: number;
 }
 
 export interface CountedStore {
@@ -67,6 +69,7 @@ async function embedded(): Promise<CountedStore> {
     count: async () => ({
       requests,
       bytes: connections.reduce((sum, { sentBytes, receivedBytes }) => sum + sentBytes + receivedBytes, 0),
+      busyMs: (process.cpuUsage().user + process.cpuUsage().system) / 1_000,
     }),
     close: () => server.close(),
   };
@@ -111,7 +114,8 @@ async function countRedis(port: number): Promise<StoreCount> {
   });
   const number = (pattern: RegExp): number => Number(pattern.exec(text)?.[1] ?? 0);
   const bytes = number(/total_net_input_bytes:(\d+)/) + number(/total_net_output_bytes:(\d+)/);
-  return { requests: number(/cmdstat_eval:calls=(\d+)/), bytes };
+  const busyMs = 1_000 * (number(/used_cpu_user:(\S+)/) + number(/used_cpu_sys:(\S+)/));
+  return { requests: number(/cmdstat_eval:calls=(\d+)/), bytes, busyMs };
 }
 
 async function countEtcd(url: string): Promise<StoreCount> {
@@ -119,5 +123,5 @@ async function countEtcd(url: string): Promise<StoreCount> {
   const sum = (name: string): number =>
     [...text.matchAll(new RegExp(`^${name}(?:\\{[^}]*\\})? (\\S+)$`, 'gm'))].reduce((all, [, n]) => all + Number(n), 0);
   const bytes = sum('etcd_network_client_grpc_received_bytes_total') + sum('etcd_network_client_grpc_sent_bytes_total');
-  return { requests: sum('grpc_server_handled_total'), bytes };
+  return { requests: sum('grpc_server_handled_total'), bytes, busyMs: 1_000 * sum('process_cpu_seconds_total') };
 }

@@ -6,10 +6,13 @@ export interface Figures {
   readonly who: string;
   readonly size: number;
   readonly joinS: number;
+  /** Processor time of all of them and the store. */
+  readonly joinCpuS?: number | undefined;
   /** At the store, for each worker. */
   readonly joinRequests?: number | undefined;
   readonly joinKiB?: number | undefined;
   readonly meshS?: number | undefined;
+  readonly meshCpuS?: number | undefined;
   /** For each end of a session. */
   readonly endKiB?: number | undefined;
   readonly workerMiB?: number | undefined;
@@ -26,9 +29,11 @@ export interface Figures {
 
 const COLUMNS: readonly { readonly head: string; readonly of: (figures: Figures) => number | undefined }[] = [
   { head: 'join s', of: ({ joinS }) => joinS },
+  { head: 'join CPU s', of: ({ joinCpuS }) => joinCpuS },
   { head: 'requests a join', of: ({ joinRequests }) => joinRequests },
   { head: 'KiB a join', of: ({ joinKiB }) => joinKiB },
   { head: 'mesh s', of: ({ meshS }) => meshS },
+  { head: 'mesh CPU s', of: ({ meshCpuS }) => meshCpuS },
   { head: 'KiB a session end', of: ({ endKiB }) => endKiB },
   { head: 'MiB a worker', of: ({ workerMiB }) => workerMiB },
   { head: 'idle B/s, store', of: ({ idleStoreBytes }) => idleStoreBytes },

@@ -13,7 +13,7 @@ const JOIN_MS = 240_000;
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc') as () => void;
 
-serveAsks({ start, mesh, meet, resident, traffic, heard, close });
+serveAsks({ start, mesh, meet, resident, busy, traffic, heard, close });
 
 /** Joins with all `ranks` at once; resolves when the last of them sees the group complete. */
 async function start(ranks: readonly number[], worldSize: number, store: string): Promise<void> {
@@ -47,6 +47,12 @@ async function meet(): Promise<void> {
 function resident(): number {
   collect();
   return process.memoryUsage.rss();
+}
+
+/** Processor time of all threads so far, in milliseconds: what other work on the machine does not change. */
+function busy(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1_000;
 }
 
 /** Bytes of all sessions of the workers here so far, both ways, each counted at both of its ends. */

@@ -103,15 +103,17 @@ async function measure(context: SuiteContext, program: URL, { size, meshed, stor
       (await of<number>(children, what)).reduce((all, each) => all + each, 0);
 
     const empty = await sum('resident');
-    const before = await counted.count();
+    const busy = async (): Promise<number> => (await counted.count()).busyMs + (await sum('busy'));
+    const [before, busyBefore] = [await counted.count(), await busy()];
     const [, joinMs] = await timed(
       Promise.all(children.map((child, i) => child.ask('start', shares[i], size, counted.address))),
     );
-    const joined = await counted.count();
+    const [joined, busyJoined] = [await counted.count(), await busy()];
     const small = await sum('resident');
+    const busyResident = await busy();
     let meshMs: number | undefined;
     if (meshed) [, meshMs] = await timed(of(children, 'mesh', size));
-    await of(children, 'resident');
+    const busyMeshed = await busy();
     const large = await sum('resident');
 
     await sleep(SETTLE_MS);
@@ -144,9 +146,11 @@ async function measure(context: SuiteContext, program: URL, { size, meshed, stor
       who: `${size}`,
       size,
       joinS: joinMs / 1_000,
+      joinCpuS: (busyJoined - busyBefore) / 1_000,
       joinRequests: (joined.requests - before.requests) / size,
       joinKiB: (joined.bytes - before.bytes) / 1_024 / size,
       meshS: meshMs === undefined ? undefined : meshMs / 1_000,
+      meshCpuS: meshed ? (busyMeshed - busyResident) / 1_000 : undefined,
       endKiB: meshed ? (large - small) / 1_024 / (size * (size - 1)) : undefined,
       workerMiB: (small - empty) / 2 ** 20 / size,
       idleStoreBytes: (1_000 * idleBytes) / IDLE_MS / size,
