@@ -16,7 +16,7 @@ export class SimStore implements SimNode {
   private readonly blind: boolean;
   private readonly incarnations = new Map<string, number>();
   private readonly leases = new Map<Life, { node: string; until: number }>();
-  /** Each under the lease of its life. */
+  /** By life; of those who want in under their leases. */
   private readonly wishes = new Map<Life, Wish>();
   /** Who stands at the door, under its lease. */
   private door: Life | undefined;
@@ -66,8 +66,9 @@ export class SimStore implements SimNode {
       case 'view':
         return this.view;
       case 'wish':
-        if (this.lives(request.life)) this.wishes.set(request.life, request.wish);
-        return this.lives(request.life);
+        if (request.wish.kind === 'join' && !this.lives(request.life)) return false;
+        this.wishes.set(request.life, request.wish);
+        return true;
       case 'wished':
         return this.living().has(request.life);
       case 'wishes':
@@ -86,9 +87,9 @@ export class SimStore implements SimNode {
     }
   }
 
-  /** The wishes of those whose leases are there. */
+  /** The wishes that are there: of those who want in, as long as their leases. */
   private living(): ReadonlyMap<Life, Wish> {
-    for (const life of this.wishes.keys()) if (!this.lives(life)) this.wishes.delete(life);
+    for (const [life, { kind }] of this.wishes) if (kind === 'join' && !this.lives(life)) this.wishes.delete(life);
     return new Map(this.wishes);
   }
 

@@ -53,7 +53,7 @@ async function atDoor(
   const { signal } = new AbortController();
   const onView = (view: View): void => void views.push(view);
   const entrance = new Entrance({ keys, lease, signal, rewrite: (each, id) => ({ ...each, id }), onView });
-  return { store, keys, views, wait: () => entrance.wait(lifeOf(of), wants(of), true) };
+  return { store, keys, views, wait: () => entrance.wait(lifeOf(of), wants(of)) };
 }
 
 const at = { endpoints: [], host: 'h', extensions: [] };
@@ -111,8 +111,22 @@ describe('one at the door', () => {
     await set(wants(member('e', 5, 5)), 'another#5');
     expect(await wait()).toBe('looked-at');
     expect(views.map(({ members }) => members.map(lifeOf))).toEqual([['a#1', 'b#2']]);
-    expect((await keys.wishes()).size).toBe(0);
-    expect(await keys.isDoorTaken()).toBe(false);
+    await expect.poll(async () => (await keys.wishes()).size).toBe(0);
+    await expect.poll(() => keys.isDoorTaken()).toBe(false);
+  });
+
+  it('takes out who wanted to leave and has ended since', async () => {
+    const { store, keys, wait } = await atDoor(member('a', 0, 1));
+    const gone = await groupOn(store).join({ name: 'b', id: 1, size: undefined, ...at }, Infinity);
+    const lease = await store.lease(LEASE_MS);
+    const life = lifeOf(gone.member);
+    await keys.wish(life, { kind: 'leave', life }, lease);
+    await keys.wish('c#3', wants(member('c', 2, 3)), lease);
+    await lease.revoke();
+    expect(await wait()).toBe('looked-at');
+    const { members, departed } = await keys.view();
+    expect(members.map(({ name }) => name)).toEqual(['a']);
+    expect(departed.map(({ name, how }) => `${name} ${how}`)).toEqual(['b left']);
   });
 
   it('is followed by another when it dies before it has taken anybody in, or after', async () => {

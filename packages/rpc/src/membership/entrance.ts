@@ -23,6 +23,8 @@ export type Attended = 'looked-at' | 'alone';
 const LINGER_MS_PER_MEMBER = 0.25;
 /** Between two tries to stand at the door, where one stands who may be gone. */
 const DOOR_MS = 1_000;
+/** The same for those that leave: they have little time, and so has whoever stands there. */
+const HASTY_DOOR_MS = 200;
 /** Whoever stands at the door and takes nobody in for so long is not waited for. */
 const PATIENCE_MS = 5_000;
 
@@ -38,24 +40,25 @@ export class Entrance {
   }
 
   /**
-   * Has a wish of `life` looked at, by another or here.
-   * @param stay Resolves once nobody else waits either, where this worker stands at the door; else as soon as its own was looked at.
+   * Has a wish of `life` looked at, by another or here. One who joins takes the others in while it goes on with its own work; one who
+   * leaves stays at the door until nobody waits.
    */
-  async wait(life: Life, wish: Wish, stay: boolean): Promise<Attended> {
+  async wait(life: Life, wish: Wish): Promise<Attended> {
     const { keys, lease } = this.options;
     const stop = new AbortController();
     const looked = keys.watchWish(life, stop.signal);
     try {
       await keys.wish(life, wish, lease);
       const until = performance.now() + PATIENCE_MS;
+      const everyMs = wish.kind === 'join' ? DOOR_MS : HASTY_DOOR_MS;
       while (performance.now() < until) {
         if (await keys.takeDoor(life, lease)) {
           const served = this.serve(life);
-          if (stay) await served;
+          if (wish.kind === 'leave') await served;
           else await Promise.race([served, looked]);
           return 'looked-at';
         }
-        if (await within(looked, DOOR_MS * (0.5 + Math.random()))) return 'looked-at';
+        if (await within(looked, everyMs * (0.5 + Math.random()))) return 'looked-at';
       }
       await keys.answer([life]);
       return 'alone';

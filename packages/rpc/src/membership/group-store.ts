@@ -117,8 +117,10 @@ export class GroupStore {
 
   // Wishes, and who looks at them
 
+  /** One who wants in has to live; whoever wants out has said so, also when it ends before somebody looks. */
   async wish(life: Life, wish: Wish, lease: Lease): Promise<void> {
-    await this.ask((store) => store.set(WISHES_PREFIX + life, encodeWish(wish), { lease }));
+    const under = wish.kind === 'join' ? { lease } : {};
+    await this.ask((store) => store.set(WISHES_PREFIX + life, encodeWish(wish), under));
   }
 
   async wishes(): Promise<Map<Life, Wish>> {

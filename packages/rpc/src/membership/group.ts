@@ -266,7 +266,7 @@ export class Group {
     const view = await this.keys.view();
     const next = removeAll(view, new Set([life]), 'left');
     if (next === view || (!(await this.keys.isDoorTaken()) && (await this.keys.setView(view, next)))) return;
-    await this.wait({ kind: 'leave', life }, life, true);
+    await this.wait({ kind: 'leave', life }, life);
     // Nobody may have looked.
     await this.change((latest) => removeAll(latest, new Set([life]), 'left'));
   }
@@ -296,7 +296,7 @@ export class Group {
       if (alone || !(await this.keys.isDoorTaken())) {
         if (await this.keys.setView(view, next)) return { member, view: next };
       }
-      alone = (await this.wait({ kind: 'join', member, size, anyId }, lifeOf(member), false)) === 'alone';
+      alone = (await this.wait({ kind: 'join', member, size, anyId }, lifeOf(member))) === 'alone';
     }
   }
 
@@ -312,7 +312,7 @@ export class Group {
   }
 
   /** Has somebody look at what this worker wants of the view. */
-  private async wait(wish: Wish, life: Life, stay: boolean): Promise<Attended> {
+  private async wait(wish: Wish, life: Life): Promise<Attended> {
     const { keys, lease } = this;
     if (lease === undefined) return 'alone';
     const { isProved } = this.options;
@@ -326,7 +326,7 @@ export class Group {
       onView: (view) => this.tell(view),
     });
     try {
-      return await entrance.wait(life, wish, stay);
+      return await entrance.wait(life, wish);
     } catch (error) {
       // The lease was lost meanwhile, and another one is under way: the view can be set without.
       if (RpcError.from(error).code !== 'failed-precondition') throw error;
