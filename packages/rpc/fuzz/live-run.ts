@@ -229,6 +229,7 @@ class Attacker {
       leaseMs: 60_000,
       busyDeadMs: 60_000,
       isGone: () => false,
+      isProved: () => true,
       onStore: () => undefined,
       logger: QUIET,
       onView: () => undefined,

@@ -81,6 +81,7 @@ export async function impostor(behave: (talk: Talk) => void, options: Partial<Rp
     leaseMs: 10_000,
     busyDeadMs: 60_000,
     isGone: () => false,
+    isProved: () => true,
     onStore: () => undefined,
     logger: quiet,
     onView: () => undefined,

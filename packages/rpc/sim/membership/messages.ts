@@ -1,4 +1,5 @@
 /** @file What simulated members, and the store, say to each other. */
+import type { Wish } from '../../src/protocol/admission.ts';
 import type { View } from '../../src/protocol/membership.ts';
 
 /** The node that keeps the store. */
@@ -14,10 +15,17 @@ export type StoreRequest =
   | { readonly op: 'revoke'; readonly life: Life }
   | { readonly op: 'lease-of'; readonly life: Life }
   | { readonly op: 'view' }
+  /** Writes down a wish, under the lease of its life. */
+  | { readonly op: 'wish'; readonly life: Life; readonly wish: Wish }
+  /** Whether the wish of a life is still there. */
+  | { readonly op: 'wished'; readonly life: Life }
+  | { readonly op: 'wishes' }
+  | { readonly op: 'answer'; readonly lives: readonly Life[] }
+  | { readonly op: 'take-door' | 'leave-door'; readonly life: Life }
   | { readonly op: 'change'; readonly before: View; readonly next: View };
 
-/** A view, a number, or whether it worked. */
-export type StoreReply = View | number | boolean;
+/** A view, a number, whether it worked, or all wishes. */
+export type StoreReply = View | number | boolean | ReadonlyMap<Life, Wish>;
 
 export type SimMessage =
   | { readonly kind: 'ask'; readonly id: number; readonly request: StoreRequest }
@@ -31,4 +39,8 @@ export type SimMessage =
 
 export function lifeOf(member: { readonly name: string; readonly incarnation: number }): Life {
   return `${member.name}#${member.incarnation}`;
+}
+
+export function isView(reply: StoreReply | undefined): reply is View {
+  return typeof reply === 'object' && 'epoch' in reply;
 }

@@ -6,6 +6,8 @@ import { lifeOf, type Life } from './messages.ts';
 /** Counts of what happened, so that a run that never got anywhere is seen. */
 export interface MembershipCounts {
   joins: number;
+  /** Changes that took several in, or out, at once. */
+  batches: number;
   leaves: number;
   deaths: number;
   fenced: number;
@@ -18,6 +20,7 @@ export interface MembershipCounts {
 export class MembershipOracle {
   readonly counts: MembershipCounts = {
     joins: 0,
+    batches: 0,
     leaves: 0,
     deaths: 0,
     fenced: 0,
@@ -63,6 +66,8 @@ export class MembershipOracle {
       this.lastIncarnation.set(member.name, member.incarnation);
       this.counts.joins++;
     }
+    if ([...is].filter((life) => !was.has(life)).length + [...was].filter((life) => !is.has(life)).length > 1)
+      this.counts.batches++;
     const left = new Set(next.departed.filter(({ how }) => how === 'left').map(lifeOf));
     for (const life of was) {
       if (is.has(life)) continue;

@@ -11,14 +11,17 @@ import {
   type View,
   type ViewMember,
 } from '../../src/protocol/membership.ts';
-import { lifeOf, STORE, type Life, type SimMessage, type StoreReply, type StoreRequest } from './messages.ts';
+import { isView, lifeOf, STORE, type Life, type SimMessage, type StoreReply, type StoreRequest } from './messages.ts';
 import type { MembershipOracle } from './oracle.ts';
+import { atDoor } from './sim-door.ts';
 import { LEASE_MS } from './sim-store.ts';
 
 /** What a member does differently when it is wrong on purpose. */
 export interface MemberRules {
   /** Takes the place of an earlier life of its name without asking whether that one lives. */
   readonly usurps: boolean;
+  /** Takes whoever waits into the view without looking at who is there. */
+  readonly waves: boolean;
   /** Lets a barrier go on when most have come. */
   readonly hurries: boolean;
 }
@@ -34,6 +37,8 @@ export interface MemberPlan {
   readonly crew: readonly string[];
   /** How long it stays before it leaves, in virtual milliseconds. */
   readonly stayMs: number;
+  /** It starts within this time. */
+  readonly spreadMs: number;
   /** No one leaves any more, and everybody meets. */
   readonly closing: () => boolean;
   /** It was released from a barrier of all while closing: what the end of a run is. */
@@ -61,6 +66,8 @@ export class SimMember implements SimNode {
   private readonly asked = new Map<number, (reply: StoreReply | undefined) => void>();
   private nextId = 1;
   private life: Life | undefined;
+  /** The one that is not a member yet. */
+  private coming: Life | undefined;
   private membership: Membership | undefined;
   private meetings = new Meetings<Arrival>();
   private policy = new LivenessPolicy<Life>({ ...LIVENESS, leaseMs: LEASE_MS });
@@ -99,7 +106,7 @@ export class SimMember implements SimNode {
   // Its life, as steps between answers of the store and pauses
 
   private *live(): Step {
-    yield Math.round(this.env.random.float() * 60_000);
+    yield Math.round(this.env.random.float() * this.plan.spreadMs);
     for (;;) {
       yield* this.join();
       if (this.life === undefined) {
@@ -108,7 +115,6 @@ export class SimMember implements SimNode {
         continue;
       }
       const { life } = this;
-      this.run(this.keepLease(life));
       this.run(this.lookAround(life));
       this.run(this.meet(life));
       const until = this.env.now() + this.plan.stayMs * (0.5 + this.env.random.float());
@@ -123,12 +129,19 @@ export class SimMember implements SimNode {
   }
 
   private *join(): Step {
+    yield* this.come();
+    this.coming = undefined;
+  }
+
+  private *come(): Step {
     const { name } = this.plan;
     const incarnation = yield { op: 'incarnation', name };
     if (typeof incarnation !== 'number') return;
     const life = lifeOf({ name, incarnation });
     if ((yield { op: 'lease', life }) !== true) return;
     this.plan.started(life, this.env.name);
+    this.coming = life;
+    this.run(this.keepLease(life));
     for (let attempt = 0; attempt < 20; attempt++) {
       const view = yield { op: 'view' };
       if (!isView(view)) continue;
@@ -136,10 +149,13 @@ export class SimMember implements SimNode {
         this.begin(name, incarnation, view);
         return;
       }
-      const next = join(view, newcomer(view, name, incarnation), undefined);
+      const member = newcomer(view, name, incarnation);
+      const next = join(view, member, undefined);
       if (!isRefusal(next)) {
-        yield { op: 'change', before: view, next };
-        yield Math.round(this.env.random.float() * 50);
+        // Now and then by itself, as one that saw no door; the others at the door.
+        const alone = attempt === 0 ? this.env.random.chance(0.5) : attempt > 10;
+        if (alone) yield { op: 'change', before: view, next };
+        else yield* atDoor(this.env.random, this.plan.rules, life, { kind: 'join', member, anyId: true });
         continue;
       }
       if (next.kind !== 'name-taken') return;
@@ -162,9 +178,9 @@ export class SimMember implements SimNode {
 
   /** Its own clock says how long nobody has confirmed the lease; then it looks whether it still belongs to the group. */
   private *keepLease(life: Life): Step {
-    while (this.life === life) {
+    while (this.life === life || this.coming === life) {
       yield LEASE_MS / 3;
-      if (this.life !== life) return;
+      if (this.life !== life && this.coming !== life) return;
       const held = yield { op: 'renew', life };
       if (held === false) yield* this.refresh();
     }
@@ -190,7 +206,10 @@ export class SimMember implements SimNode {
       if (!isView(view) || this.membership === undefined) continue;
       const { name } = this.plan;
       const next = remove(view, name, Number(life.split('#')[1]), 'left');
-      if (next === view || (yield { op: 'change', before: view, next }) === true) break;
+      if (next === view) break;
+      if (attempt === 0 && this.env.random.chance(0.7))
+        yield* atDoor(this.env.random, this.plan.rules, life, { kind: 'leave', life });
+      else if ((yield { op: 'change', before: view, next }) === true) break;
     }
     this.end();
     yield { op: 'revoke', life };
@@ -451,8 +470,4 @@ function newcomer(view: View, name: string, incarnation: number): ViewMember {
   let id = 0;
   while (taken.has(id)) id++;
   return { name, id, incarnation, endpoints: [], host: name, pid: 1, extensions: [] };
-}
-
-function isView(reply: StoreReply | undefined): reply is View {
-  return typeof reply === 'object';
 }

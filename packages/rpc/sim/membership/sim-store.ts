@@ -1,5 +1,6 @@
 /** @file The store of a simulated group: one view, leases by its own clock; it pushes views to those that hold a lease. */
 import type { NodeEnv, SimNode } from '@backwire/testing';
+import type { Wish } from '../../src/protocol/admission.ts';
 import { EMPTY_VIEW, type View } from '../../src/protocol/membership.ts';
 import { type Life, type SimMessage, type StoreReply, type StoreRequest } from './messages.ts';
 import type { MembershipOracle } from './oracle.ts';
@@ -15,6 +16,10 @@ export class SimStore implements SimNode {
   private readonly blind: boolean;
   private readonly incarnations = new Map<string, number>();
   private readonly leases = new Map<Life, { node: string; until: number }>();
+  /** By life; of those who want in under their leases. */
+  private readonly wishes = new Map<Life, Wish>();
+  /** Who stands at the door, under its lease. */
+  private door: Life | undefined;
   private view: View = EMPTY_VIEW;
   private pushing = false;
 
@@ -60,9 +65,32 @@ export class SimStore implements SimNode {
         return this.lives(request.life);
       case 'view':
         return this.view;
+      case 'wish':
+        if (request.wish.kind === 'join' && !this.lives(request.life)) return false;
+        this.wishes.set(request.life, request.wish);
+        return true;
+      case 'wished':
+        return this.living().has(request.life);
+      case 'wishes':
+        return this.living();
+      case 'answer':
+        return request.lives.every((life) => this.wishes.delete(life));
+      case 'take-door':
+        if (!this.lives(request.life) || (this.door !== undefined && this.lives(this.door))) return false;
+        this.door = request.life;
+        return true;
+      case 'leave-door':
+        if (this.door === request.life) this.door = undefined;
+        return true;
       case 'change':
         return this.change(request.before, request.next);
     }
+  }
+
+  /** The wishes that are there: of those who want in, as long as their leases. */
+  private living(): ReadonlyMap<Life, Wish> {
+    for (const [life, { kind }] of this.wishes) if (kind === 'join' && !this.lives(life)) this.wishes.delete(life);
+    return new Map(this.wishes);
   }
 
   /** Compare-and-set. */

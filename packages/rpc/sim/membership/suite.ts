@@ -19,7 +19,7 @@ export interface MembershipRules extends MemberRules {
   readonly blind: boolean;
 }
 
-export const SOUND: MembershipRules = { usurps: false, hurries: false, blind: false };
+export const SOUND: MembershipRules = { usurps: false, waves: false, hurries: false, blind: false };
 
 export interface MembershipSize {
   readonly workers: number;
@@ -39,6 +39,8 @@ export interface MembershipScenario extends MembershipSize {
   readonly cuts: readonly { readonly at: number; readonly node: string }[];
   /** How long a worker stays on average. */
   readonly stayMs: number;
+  /** All start within this time. */
+  readonly spreadMs: number;
 }
 
 export interface MembershipRun extends RunResult {
@@ -49,6 +51,11 @@ export interface MembershipRun extends RunResult {
 const TWINS = 0.05;
 const CREW = 4;
 const LIVENESS_MS = 400_000;
+/** Workers that start one after the other, and a herd; some of that die while they come in, one at the door among them. */
+const SPREAD_MS = 60_000;
+const HERD_MS = 1_000;
+const HERD_DEATHS = 0.2;
+const HERD_DEATHS_MS = 8_000;
 
 export function membershipSuite(
   size: MembershipSize,
@@ -91,13 +98,19 @@ function drawScenario(seed: number, size: MembershipSize): MembershipScenario {
   }
   const cuts = Array.from({ length: times(5) }, () => ({ at: at(), node: random.pick(names) }));
   const stayMs = random.int(100_000, 600_000);
+  const spreadMs = random.chance(0.5) ? HERD_MS : SPREAD_MS;
+  if (spreadMs === HERD_MS)
+    for (let i = Math.ceil(size.workers * HERD_DEATHS); i > 0; i--) {
+      const node = random.pick(names);
+      faults.push({ kind: 'crash', at: random.int(100, HERD_DEATHS_MS), node, restartAfterMs: random.int(100, 4_000) });
+    }
   const { latencyMs, jitterMs, drop } = drawRates(random.split('rates'));
   const rates = { ...drawRates(random.split('rates')), latencyMs, jitterMs, drop: Math.min(drop, 0.05) };
-  return { seed, ...size, faults, rates, cuts, stayMs };
+  return { seed, ...size, faults, rates, cuts, stayMs, spreadMs };
 }
 
 function runScenario(scenario: MembershipScenario, rules: MembershipRules): MembershipRun {
-  const { seed, workers, faults, rates, cuts, forMs, stayMs } = scenario;
+  const { seed, workers, faults, rates, cuts, forMs, stayMs, spreadMs } = scenario;
   const simulation = new Simulation({ seed, faults, rates, drift: 0.001 });
   const oracle = new MembershipOracle(simulation);
   const where = new Map<Life, string>();
@@ -118,6 +131,7 @@ function runScenario(scenario: MembershipScenario, rules: MembershipRules): Memb
       rules,
       crew: [...new Set(crew)],
       stayMs,
+      spreadMs,
       closing: () => simulation.healed,
       met: () => void met.add(node),
     };

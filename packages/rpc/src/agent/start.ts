@@ -10,7 +10,7 @@ import type { View } from '../protocol/membership.ts';
 import { FaultInjector } from '../session/fault-injection.ts';
 import { watchSilence } from '../server/silence.ts';
 import { withoutPassword } from '../stores/address.ts';
-import { proveMember } from '../security/member-proof.ts';
+import { isProved, proveMember } from '../security/member-proof.ts';
 import type { Settings } from './settings.ts';
 import {
   checkMethods,
@@ -142,6 +142,7 @@ async function enter(
     },
     onLeaseLost: (error) => later.agent?.leaseLost(error),
     prove: proverOf(settings),
+    isProved: checkerOf(settings),
   });
   made(group);
   const stop = watchSilence(settings.logger, (seconds) => joiningText(settings, seen, seconds));
@@ -165,7 +166,8 @@ async function enter(
   later.agent = agent;
   agent.begin(view);
   doors.handTo(agent.acceptor());
-  await group.refresh();
+  // What was told while there was no agent yet.
+  if (seen !== undefined) agent.members.update(seen);
   if (settings.size === undefined) await agent.members.greet();
   return agent;
 }
@@ -181,6 +183,11 @@ function joiningText({ name, size }: Settings, view: View | undefined, seconds: 
 /** Shows that this worker wrote its entry of the view. Certificates show it without: whoever answers has to have that of the name. */
 function proverOf({ security: { keys, mode }, group }: Settings): GroupOptions['prove'] {
   return keys === undefined || mode === 'mtls' ? undefined : (member) => proveMember(keys, group, member);
+}
+
+/** Whether an entry was written by one who holds the group's secret, where that can be shown. */
+function checkerOf({ security: { keys, mode }, group }: Settings): GroupOptions['isProved'] {
+  return (member) => keys === undefined || mode === 'mtls' || isProved(keys, group, member);
 }
 
 /** The listeners, and the connections that came before there was anybody to take them. */

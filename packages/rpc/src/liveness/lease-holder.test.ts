@@ -12,6 +12,7 @@ import type { EmbeddedTicket, HolderEvents, LeaseHolder, LeaseTicket } from '../
 import { Certificates, hasOpenssl } from '../../test/certificates.ts';
 import { tlsTransport, type TlsProof } from '../transports/tls.ts';
 import { readAge } from './keep-alive.ts';
+import { SharedLinks } from './embedded-holder.ts';
 import { holderOf } from './lease-holder.ts';
 
 const secret = 'sixteen bytes and more';
@@ -27,7 +28,7 @@ function hold(ticket: LeaseTicket): {
   events: { [K in keyof HolderEvents]: ReturnType<typeof vi.fn> };
 } {
   const events = { again: vi.fn(), lost: vi.fn() };
-  const holder = holderOf(ticket, events);
+  const holder = holderOf(ticket, events, new SharedLinks());
   cleanups.push(() => holder.close());
   return { holder, events };
 }

@@ -1,58 +1,20 @@
 /** @file Holds a lease of a store from a ticket: what a thread needs of the stores' clients. */
 import { writeFileSync } from 'node:fs';
-import { EmbeddedLink } from '../stores/embedded-link.ts';
+import { EmbeddedHolder, type SharedLinks } from './embedded-holder.ts';
 import { EtcdApi } from '../stores/etcd-api.ts';
-import { holdBody, Op } from '../stores/protocol.ts';
-import type {
-  EmbeddedTicket,
-  EtcdTicket,
-  FileTicket,
-  HolderEvents,
-  LeaseHolder,
-  LeaseTicket,
-} from '../stores/ticket.ts';
-import { tcpTransport } from '../transports/tcp.ts';
-import { tlsTransport } from '../transports/tls.ts';
+import type { EtcdTicket, FileTicket, HolderEvents, LeaseHolder, LeaseTicket } from '../stores/ticket.ts';
 import { RedisHolder } from './redis-holder.ts';
 
-export function holderOf(ticket: LeaseTicket, events: HolderEvents): LeaseHolder {
+export function holderOf(ticket: LeaseTicket, events: HolderEvents, links: SharedLinks): LeaseHolder {
   switch (ticket.kind) {
     case 'embedded':
-      return new EmbeddedHolder(ticket, events);
+      return new EmbeddedHolder(ticket, events, links);
     case 'etcd':
       return new EtcdHolder(ticket);
     case 'redis':
       return new RedisHolder(ticket, events);
     case 'file':
       return new FileHolder(ticket);
-  }
-}
-
-class EmbeddedHolder implements LeaseHolder {
-  private readonly ticket: EmbeddedTicket;
-  private readonly link: EmbeddedLink;
-
-  constructor(ticket: EmbeddedTicket, events: HolderEvents) {
-    const { endpoint, keys, tls } = ticket;
-    this.ticket = ticket;
-    this.link = new EmbeddedLink(
-      { endpoint, keys, transport: tls === undefined ? tcpTransport() : tlsTransport(tls) },
-      {
-        up: (first) => (first ? undefined : events.again()),
-        event: () => undefined,
-        leaseLost: () => events.lost(),
-      },
-    );
-    void this.link.reconnect();
-  }
-
-  async hold(ageMs: number): Promise<boolean> {
-    const body = holdBody(this.ticket, { key: this.ticket.ageKey, value: new TextEncoder().encode(`${ageMs}`) });
-    return (await this.link.request(Op.HOLD, body, { repeatable: false })).u8() === 1;
-  }
-
-  close(): void {
-    this.link.close();
   }
 }
 

@@ -208,6 +208,40 @@ test('the thread gets through TLS as well', async () => {
   expect(await readAge(store, 'age/me')).toBeDefined();
 });
 
+test('all leases of a process are held by one thread over one connection, until the last is let go', async () => {
+  const server = await serveStore({ secret });
+  cleanups.push(() => server.close());
+  const stores = await Promise.all([1, 2, 3].map(() => embeddedStore({ endpoint: server.endpoint, keys })));
+  cleanups.push(() => Promise.all(stores.map((store) => store.close())));
+  const held = await Promise.all(
+    stores.map(async (store, i) => {
+      const lease = await store.lease(60_000);
+      const alive = keepAlive(store, lease, { ageKey: `age/${i}` });
+      await alive.started;
+      return { store, lease, alive };
+    }),
+  );
+  expect(server.clients).toBe(4);
+  const [first, second, third] = held as [(typeof held)[0], (typeof held)[0], (typeof held)[0]];
+  for (const [i, { store }] of held.entries()) expect(await readAge(store, `age/${i}`)).toBeDefined();
+  // What ends one ends no other.
+  await first.alive.stop();
+  await first.lease.revoke();
+  await second.lease.revoke();
+  expect(
+    (await Promise.all(held.map(({ store }, i) => readAge(store, `age/${i}`)))).map((age) => age !== undefined),
+  ).toEqual([false, false, true]);
+  expect(server.clients).toBe(4);
+  await second.alive.stop();
+  await third.alive.stop();
+  await expect.poll(() => server.clients).toBe(3);
+  // Another thread is started for the next.
+  const again = keepAlive(first.store, await first.store.lease(60_000), { ageKey: 'age/again' });
+  cleanups.push(() => again.stop());
+  await again.started;
+  expect([again.kind, await readAge(first.store, 'age/again')]).toEqual(['thread', expect.any(Number)]);
+});
+
 test('without the thread the same program loses its lease', async () => {
   const endpoint = await serve();
   const store = await embeddedStore({ endpoint, keys });

@@ -3,6 +3,7 @@ import { RpcError } from '../base/errors.ts';
 import { readAge } from '../liveness/keep-alive.ts';
 import { unref } from '../base/platform.ts';
 import { decodeView, EMPTY_VIEW, encodeView, lifeOf, type Life, type View } from '../protocol/membership.ts';
+import { decodeWish, encodeWish, type Wish } from '../protocol/admission.ts';
 import type { Claim } from '../protocol/parts.ts';
 import type { Lease, Store } from '../stores/store.ts';
 import { isRefusal } from '../transports/dialling.ts';
@@ -31,7 +32,13 @@ type Living = Parameters<typeof lifeOf>[0];
 export const VIEW_KEY = 'view';
 /** The latest incarnation that was drawn. */
 const COUNT_KEY = 'incarnation';
+const CONFLICT_PREFIX = 'conflict/';
 const CLAIMS_PREFIX = 'claims/';
+/** What workers want of the view, each under its life, and who takes them in. */
+const WISHES_PREFIX = 'wishes/';
+const DOOR_KEY = 'door';
+/** The epoch at which a closed group was complete last. Says that it is time to look, and nothing else. */
+const COMPLETE_KEY = 'complete';
 /** 2024-01-01, in seconds: incarnations count from there. */
 const EPOCH_S = 1_704_067_200;
 /** A compare-and-set that loses so often in a row meets a store that does not work. */
@@ -81,17 +88,89 @@ export class GroupStore {
   /** Whether the view was `before` and is `next` now. */
   async setView(before: View, next: View): Promise<boolean> {
     const expected = before === EMPTY_VIEW ? null : encodeView(before);
-    return (await this.ask((store) => store.compareAndSet(VIEW_KEY, expected, encodeView(next)))).ok;
+    const { ok } = await this.ask((store) => store.compareAndSet(VIEW_KEY, expected, encodeView(next)));
+    const { size = Infinity } = next;
+    // Those who wait for it look by themselves now and then, should this fail.
+    if (ok && next.members.length >= size && before.members.length < size)
+      await this.ask((store) => store.set(COMPLETE_KEY, encoder.encode(`${next.epoch}`))).catch(() => undefined);
+    return ok;
+  }
+
+  /** Calls `fn` whenever a closed group may have become complete. */
+  async watchComplete(signal: AbortSignal, fn: () => void): Promise<void> {
+    for await (const { key, type } of this.options.store.watch(COMPLETE_KEY, { signal }))
+      if (key === COMPLETE_KEY && type !== 'delete') fn();
+  }
+
+  /** Tells one whose name or id another wants why that one cannot join. */
+  async tellConflict({ name }: Living, text: string): Promise<void> {
+    await this.options.store.set(CONFLICT_PREFIX + name, encoder.encode(text));
+  }
+
+  /** Calls `fn` with each conflict about a name, and with undefined when one may have been missed. */
+  async watchConflict(name: string, signal: AbortSignal, fn: (text: string | undefined) => void): Promise<void> {
+    const key = CONFLICT_PREFIX + name;
+    for await (const event of this.options.store.watch(key, { signal }))
+      // A watch is for all keys that begin so: worker1 is not to hear of worker10.
+      fn(event.key === key && event.value !== undefined ? decoder.decode(event.value) : undefined);
+  }
+
+  // Wishes, and who looks at them
+
+  /** One who wants in has to live; whoever wants out has said so, also when it ends before somebody looks. */
+  async wish(life: Life, wish: Wish, lease: Lease): Promise<void> {
+    const under = wish.kind === 'join' ? { lease } : {};
+    await this.ask((store) => store.set(WISHES_PREFIX + life, encodeWish(wish), under));
+  }
+
+  async wishes(): Promise<Map<Life, Wish>> {
+    const found = await this.ask((store) => store.list(WISHES_PREFIX));
+    const wishes = new Map<Life, Wish>();
+    for (const [key, bytes] of found) {
+      const wish = decodeWish(bytes);
+      const life = key.slice(WISHES_PREFIX.length);
+      if (wish !== undefined && lifeOfWish(wish) === life) wishes.set(life, wish);
+    }
+    return wishes;
+  }
+
+  /** Wishes that were looked at. */
+  async answer(lives: Iterable<Life>): Promise<void> {
+    await Promise.all([...lives].map((life) => this.ask((store) => store.delete(WISHES_PREFIX + life))));
+  }
+
+  /** Resolves when somebody has looked at a wish, or may have. The watch has begun when this returns. */
+  watchWish(life: Life, signal: AbortSignal): Promise<void> {
+    const key = WISHES_PREFIX + life;
+    const events = this.options.store.watch(key, { signal });
+    const looked = async (): Promise<void> => {
+      for await (const event of events)
+        if (event.type === 'resync' || (event.type === 'delete' && event.key === key)) return;
+      // It was stopped: nobody waits any more.
+    };
+    return looked();
+  }
+
+  /** Whether `life` is the one that takes others in, until it leaves the door or its lease ends. */
+  async takeDoor(life: Life, lease: Lease): Promise<boolean> {
+    return (await this.ask((store) => store.compareAndSet(DOOR_KEY, null, encoder.encode(life), { lease }))).ok;
+  }
+
+  async leaveDoor(): Promise<void> {
+    await this.ask((store) => store.delete(DOOR_KEY));
+  }
+
+  async isDoorTaken(): Promise<boolean> {
+    return (await this.ask((store) => store.get(DOOR_KEY))) !== undefined;
   }
 
   /**
    * Higher than any before it, by the store's memory and by the clock, so that neither alone can make one twice. All names count
    * together: what a worker made is known by its id and incarnation, and the id may be another worker's next.
    */
-  async drawIncarnation(name: string): Promise<{ readonly incarnation: number; readonly index: number }> {
+  async drawIncarnation(name: string, view: View): Promise<{ readonly incarnation: number; readonly index: number }> {
     const { store } = this.options;
     // A store that started anew knows the lives in its view, at least.
-    const view = await this.view();
     let former = 0;
     for (const { incarnation } of [...view.members, ...view.departed]) former = Math.max(former, incarnation);
     const index = Number(await store.add(`lives/${name}`, 1n)) - 1;
@@ -178,6 +257,10 @@ export class GroupStore {
 /** Where a member's liveness says how long its main loop has been busy. */
 export function ageKey(member: Living): string {
   return `age/${lifeOf(member)}`;
+}
+
+function lifeOfWish(wish: Wish): Life {
+  return wish.kind === 'join' ? lifeOf(wish.member) : wish.life;
 }
 
 function leaseKey(member: Living): string {

@@ -1,11 +1,13 @@
 /** @file A worker's place in its group: joining through the store, the view as it changes, evicting the dead, leaving. */
 import { runAtRoot } from '@backwire/tensor/internal';
 import { RpcError } from '../base/errors.ts';
+import { Entrance, type Attended } from './entrance.ts';
 import { ageKey, GroupStore, MAX_ATTEMPTS, VIEW_KEY, type LeaseState, type StoreState } from './group-store.ts';
 import type { KeepAlive } from '../liveness/keep-alive.ts';
 import { missing, mixed, notUnique } from './join-errors.ts';
 import type { Logger } from '../base/options.ts';
 import { processId } from '../base/platform.ts';
+import { freeId, type Wish } from '../protocol/admission.ts';
 import {
   decodeView,
   EMPTY_VIEW,
@@ -21,6 +23,7 @@ import {
   type View,
   type ViewMember,
 } from '../protocol/membership.ts';
+import { watchWhileJoining, type Watching } from './waiting.ts';
 import type { Claim } from '../protocol/parts.ts';
 import type { Lease, Store } from '../stores/store.ts';
 
@@ -56,12 +59,13 @@ export interface GroupOptions {
   readonly onLeaseLost: (error: Error) => void;
   /** What shows that this worker wrote its entry of the view; undefined where nothing does. */
   readonly prove: ((member: ViewMember) => string) | undefined;
+  /** Whether another's entry was written by a member of the group, as far as that can be shown. */
+  readonly isProved: (member: ViewMember) => boolean;
   /** Keeps the lease alive and its age known. */
   readonly keepAlive: (store: Store, lease: Lease, options: { readonly ageKey: string }) => KeepAlive;
   now(): number;
 }
 
-const CONFLICT_KEY = 'conflict/';
 const EXITS_PREFIX = 'launcher/exits/';
 /** How long a worker that gives up tries to say so. */
 const FAREWELL_MS = 1_000;
@@ -72,7 +76,6 @@ const PATIENCE_MS = 2_000;
 /** A lease of a former life that is not seen for so long is gone, although others do not say so. */
 const LEASELESS_MS = 2_000;
 
-const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
 /** States: *joining*, *member*, *gone* (left, or closed). */
@@ -108,20 +111,21 @@ export class Group {
    *   missing, 'unavailable' when the store is lost.
    */
   async join(joiner: Joiner, deadline: number): Promise<{ member: ViewMember; view: View }> {
-    const { incarnation, index } = await this.keys.drawIncarnation(joiner.name);
+    const first = await this.keys.view();
+    const { incarnation, index } = await this.keys.drawIncarnation(joiner.name, first);
     this.incarnation = incarnation;
     this.incarnationIndex = index;
     await this.takeLease(joiner.name);
-    const watching = this.watchFor(joiner.name, deadline);
+    const watching = watchWhileJoining(this.keys, joiner.name);
     try {
-      for (;;) {
-        const member = await this.enter(joiner, deadline);
-        this.self = member;
-        const view = await this.complete(joiner, member, watching, deadline);
+      for (let known: View | undefined = first; ; known = undefined) {
+        const entered = await this.enter(joiner, deadline, known);
+        this.self = entered.member;
+        const view = await this.complete(joiner, entered, watching, deadline);
         // The store has forgotten this worker with everything else: once more.
         if (view === undefined) continue;
         this.follow();
-        return { member, view };
+        return { member: entered.member, view };
       }
     } finally {
       watching.stop();
@@ -258,7 +262,13 @@ export class Group {
     if (self === undefined) return;
     this.self = undefined;
     this.hasLeft = true;
-    await this.change((view) => removeAll(view, new Set([lifeOf(self)]), 'left'));
+    const life = lifeOf(self);
+    const view = await this.keys.view();
+    const next = removeAll(view, new Set([life]), 'left');
+    if (next === view || (!(await this.keys.isDoorTaken()) && (await this.keys.setView(view, next)))) return;
+    await this.wait({ kind: 'leave', life }, life);
+    // Nobody may have looked.
+    await this.change((latest) => removeAll(latest, new Set([life]), 'left'));
   }
 
   /** Ends the watch and the lease. */
@@ -269,30 +279,58 @@ export class Group {
   }
 
   /** Puts this worker into the view, once nobody else holds its name or id. */
-  private async enter(joiner: Joiner, deadline: number): Promise<ViewMember> {
-    for (;;) {
-      const view = await this.keys.view();
-      const id = joiner.id ?? freeId(view);
-      const { name, endpoints, host, extensions, deviceMaps } = joiner;
-      const plain: ViewMember = {
-        name,
-        id,
-        incarnation: this.incarnation,
-        endpoints,
-        host,
-        pid: processId,
-        extensions,
-        reports: true,
-        ...(deviceMaps === undefined ? {} : { deviceMaps }),
-      };
-      const proof = this.options.prove?.(plain);
-      const member: ViewMember = proof === undefined ? plain : { ...plain, proof };
-      const next = join(view, member, joiner.size);
-      if (!isRefusal(next)) {
-        if (await this.keys.setView(view, next)) return member;
+  private async enter(joiner: Joiner, deadline: number, known: View | undefined): Promise<Entered> {
+    const { size } = joiner;
+    const anyId = joiner.id === undefined;
+    let alone = false;
+    for (let view = known ?? (await this.keys.view()); ; view = await this.keys.view()) {
+      const there = view.members.find((other) => other.name === joiner.name && other.incarnation === this.incarnation);
+      if (there !== undefined) return { member: there, view };
+      const member = this.written(this.describe(joiner, joiner.id ?? freeId(view)));
+      const next = join(view, member, size);
+      if (isRefusal(next)) {
+        await this.refused(next, { view, member, anyId, size, deadline });
         continue;
       }
-      await this.refused(next, { view, member, anyId: joiner.id === undefined, size: joiner.size, deadline });
+      // Where many come at once, whoever loses to another waits at the door.
+      if (alone || !(await this.keys.isDoorTaken())) {
+        if (await this.keys.setView(view, next)) return { member, view: next };
+      }
+      alone = (await this.wait({ kind: 'join', member, size, anyId }, lifeOf(member))) === 'alone';
+    }
+  }
+
+  private describe({ name, endpoints, host, extensions, deviceMaps }: Joiner, id: number): ViewMember {
+    const { incarnation } = this;
+    const maps = deviceMaps === undefined ? {} : { deviceMaps };
+    return { name, id, incarnation, endpoints, host, pid: processId, extensions, reports: true, ...maps };
+  }
+
+  private written(member: ViewMember): ViewMember {
+    const proof = this.options.prove?.(member);
+    return proof === undefined ? member : { ...member, proof };
+  }
+
+  /** Has somebody look at what this worker wants of the view. */
+  private async wait(wish: Wish, life: Life): Promise<Attended> {
+    const { keys, lease } = this;
+    if (lease === undefined) return 'alone';
+    const { isProved } = this.options;
+    const rewrite = (member: ViewMember, id: number): ViewMember | undefined =>
+      isProved(member) ? this.written({ ...member, id }) : undefined;
+    const entrance = new Entrance({
+      keys,
+      lease,
+      signal: this.ended.signal,
+      rewrite,
+      onView: (view) => this.tell(view),
+    });
+    try {
+      return await entrance.wait(life, wish);
+    } catch (error) {
+      // The lease was lost meanwhile, and another one is under way: the view can be set without.
+      if (RpcError.from(error).code !== 'failed-precondition') throw error;
+      return 'alone';
     }
   }
 
@@ -345,19 +383,18 @@ export class Group {
 
   /** Tells the one who holds the name or id too, and fails. */
   private async clash(error: RpcError, by: ViewMember): Promise<never> {
-    await this.options.store.set(`${CONFLICT_KEY}${by.name}`, encoder.encode(error.message));
+    await this.keys.tellConflict(by, error.message);
     throw error;
   }
 
   /** Waits until all are there; undefined when the store has lost this worker with everything else. */
   private async complete(
     joiner: Joiner,
-    member: ViewMember,
+    { member, view: entered }: Entered,
     watching: Watching,
     deadline: number,
   ): Promise<View | undefined> {
-    for (;;) {
-      const view = await this.keys.view();
+    for (let view = entered; ; view = await this.keys.view()) {
       const present = view.members.some((other) => lifeOf(other) === lifeOf(member));
       if (!present) {
         if (!view.departed.some((other) => lifeOf(other) === lifeOf(member))) return undefined;
@@ -372,7 +409,7 @@ export class Group {
         await Promise.race([this.leave().catch(() => undefined), sleep(FAREWELL_MS)]);
         throw missing(view, joiner.size);
       }
-      await watching.change(left);
+      await watching.change(left, view);
     }
   }
 
@@ -427,33 +464,6 @@ export class Group {
     }
   }
 
-  /** Tells of changes while this worker waits for its group. */
-  private watchFor(name: string, deadline: number): Watching {
-    const stop = new AbortController();
-    const watching: Watching = { conflict: undefined, stop: () => stop.abort(), change: () => Promise.resolve() };
-    let wake: (() => void) | undefined;
-    const turn = async (key: string, fn: (value: Uint8Array | undefined) => void): Promise<void> => {
-      for await (const event of this.options.store.watch(key, { signal: stop.signal })) {
-        // A watch is for all keys that begin so: worker1 is not to hear of worker10.
-        if (event.key === key) fn(event.value);
-        wake?.();
-      }
-    };
-    watching.change = (ms) =>
-      new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, Math.min(ms, deadline === Infinity ? RETRY_MS * 5 : ms, 1_000));
-        wake = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-      });
-    turn(VIEW_KEY, () => undefined).catch(() => undefined);
-    turn(`${CONFLICT_KEY}${name}`, (value) => {
-      if (value !== undefined) watching.conflict = decoder.decode(value).replace(/^failed-precondition: /, '');
-    }).catch(() => undefined);
-    return watching;
-  }
-
   private async change(step: (view: View) => View | Promise<View>): Promise<View> {
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const view = await this.keys.view();
@@ -467,6 +477,12 @@ export class Group {
   }
 }
 
+/** This worker as it is in the view, and that view. */
+interface Entered {
+  readonly member: ViewMember;
+  readonly view: View;
+}
+
 /** One try to come in. */
 interface Entry {
   readonly view: View;
@@ -475,21 +491,6 @@ interface Entry {
   readonly anyId: boolean;
   readonly size: number | undefined;
   readonly deadline: number;
-}
-
-interface Watching {
-  /** What another worker said about this one's name. */
-  conflict: string | undefined;
-  stop: () => void;
-  /** Resolves at a change, or after so long at most. */
-  change: (ms: number) => Promise<void>;
-}
-
-function freeId(view: View): number {
-  const taken = new Set(view.members.map(({ id }) => id));
-  let id = 0;
-  while (taken.has(id)) id++;
-  return id;
 }
 
 function sleep(ms: number): Promise<void> {

@@ -11,7 +11,17 @@ describe('a group that changes', () => {
     const suite = membershipSuite(SMALL, SOUND, (run) => runs.push(run));
     console.log(formatTotals(await runSeeds(suite, { count: 20, recheckEvery: 10 })));
     // A run that never gets to what is interesting proves nothing.
-    for (const kind of ['joins', 'leaves', 'deaths', 'fenced', 'refused', 'released', 'broken', 'late'] as const)
+    for (const kind of [
+      'joins',
+      'batches',
+      'leaves',
+      'deaths',
+      'fenced',
+      'refused',
+      'released',
+      'broken',
+      'late',
+    ] as const)
       expect(
         runs.reduce((sum, { counts }) => sum + counts[kind], 0),
         kind,
@@ -20,6 +30,7 @@ describe('a group that changes', () => {
 
   it.each([
     ['a newcomer does not ask whether the one of its name lives', { ...SOUND, usurps: true }, 'one life of a name'],
+    ['whoever stands at the door looks at nothing', { ...SOUND, waves: true }, 'one life of a name'],
     ['a barrier goes on when most have come', { ...SOUND, hurries: true }, 'barriers never release early'],
     ['the store sets a view without comparing', { ...SOUND, blind: true }, 'views are totally ordered'],
   ])(

@@ -338,13 +338,14 @@ function isView(value: unknown): value is View {
   return (
     Array.isArray(members) &&
     members.length <= MAX_MEMBERS &&
-    members.every(isMember) &&
+    members.every(isViewMember) &&
     Array.isArray(departed) &&
     departed.every(isDeparture)
   );
 }
 
-function isMember(value: unknown): boolean {
+/** Whether it is an entry of a view: what stores and peers give may be anything. */
+export function isViewMember(value: unknown): value is ViewMember {
   if (!isObject(value) || !isLife(value) || typeof value['host'] !== 'string' || !isCount(value['pid'])) return false;
   const { endpoints, extensions } = value;
   return (

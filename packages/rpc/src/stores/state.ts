@@ -47,7 +47,8 @@ export class StoreState {
   private readonly queues = new Map<string, Uint8Array[]>();
   private readonly leases = new Map<number, LeaseRecord>();
   private readonly waiters = new Map<string, Set<Waiter>>();
-  private readonly watchers = new Set<{ readonly prefix: string; readonly change: Change }>();
+  /** By the length of what keys begin with, then by that: a change looks for its watchers, not at all of them. */
+  private readonly watchers = new Map<number, Map<string, Set<{ readonly change: Change }>>>();
   private nextLease = 1;
   private bytes = 0;
 
@@ -172,9 +173,16 @@ export class StoreState {
 
   /** Calls `change` for every change under `prefix` from now on. The returned function ends it. */
   watch(prefix: string, change: Change): () => void {
-    const watcher = { prefix, change };
-    this.watchers.add(watcher);
-    return () => this.watchers.delete(watcher);
+    const watcher = { change };
+    const { length } = prefix;
+    const alike = this.watchers.get(length) ?? new Map<string, Set<{ readonly change: Change }>>();
+    const all = alike.get(prefix) ?? new Set();
+    this.watchers.set(length, alike.set(prefix, all.add(watcher)));
+    return () => {
+      if (!all.delete(watcher) || all.size > 0 || alike.get(prefix) !== all) return;
+      alike.delete(prefix);
+      if (alike.size === 0 && this.watchers.get(length) === alike) this.watchers.delete(length);
+    };
   }
 
   /** A new lease, valid until `now + ttlMs` unless renewed. */
@@ -286,7 +294,10 @@ export class StoreState {
   }
 
   private announce(key: string, value: Uint8Array | undefined): void {
-    for (const watcher of this.watchers) if (key.startsWith(watcher.prefix)) watcher.change(key, value);
+    for (const [length, alike] of this.watchers) {
+      if (length > key.length) continue;
+      for (const watcher of alike.get(key.slice(0, length)) ?? []) watcher.change(key, value);
+    }
   }
 
   private wake(key: string): void {
