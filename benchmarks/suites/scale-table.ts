@@ -58,6 +58,13 @@ export function table(all: readonly Figures[], fitted: readonly Figures[]): stri
   return drawn.join('\n');
 }
 
+/** One line for one group, as soon as it is known. */
+export function line(figures: Figures): string {
+  return COLUMNS.filter(({ of }) => of(figures) !== undefined)
+    .map(({ head, of }) => `${head} ${text(of(figures))}`)
+    .join(', ');
+}
+
 /** The slope of a straight line through the logarithms: 0 = the same at every size, 1 = as the size, 2 = as its square. */
 export function exponent(figures: readonly Figures[], of: (figure: Figures) => number | undefined): number {
   const points = figures.flatMap((figure): [number, number][] => {

@@ -8,7 +8,7 @@ import { start, type Asked } from '../processes.ts';
 import { publish } from '../published.ts';
 import type { Row, SuiteContext } from '../suite.ts';
 import { startStore, STORE_KINDS, whyNot, type StoreKind } from './scale-stores.ts';
-import { exponent, table, type Figures } from './scale-table.ts';
+import { exponent, line, table, type Figures } from './scale-table.ts';
 
 export const name = 'scale';
 
@@ -138,11 +138,7 @@ async function measure(context: SuiteContext, program: URL, { size, meshed, stor
     children.pop();
     const [, leaveMs] = await timed(of(children, 'close'));
 
-    const load = loadavg()[0] ?? 0;
-    context.log(
-      `${store}, ${size} workers in ${count + 1} processes: joined in ${Math.round(joinMs)} ms; load ${load.toFixed(1)}`,
-    );
-    return {
+    const figures: Figures = {
       who: `${size}`,
       size,
       joinS: joinMs / 1_000,
@@ -160,6 +156,9 @@ async function measure(context: SuiteContext, program: URL, { size, meshed, stor
       barrierMs,
       leaveS: leaveMs / 1_000,
     };
+    const load = (loadavg()[0] ?? 0).toFixed(1);
+    context.log(`${store}, ${size} workers in ${count + 1} processes, load ${load}: ${line(figures)}`);
+    return figures;
   } finally {
     for (const { pid } of children) kill(pid);
     await counted.close();
