@@ -56,39 +56,7 @@ function hidden(reflection: DeclarationReflection): boolean {
   return reflection.inheritedFrom !== undefined || reflection.name === '[rpcName]';
 }
 
-/** Headings that say what kind of thing follows ('Parameters') become labels: the names alone are headings, with an anchor each. */
+/** Headings without an anchor of their own ('Parameters') become labels: names alone are headings. */
 export function withLabels(markdown: string): string {
-  return markdown.replace(/^#{4,6} ([A-Z][A-Za-z ]*)$/gm, (heading, label: string) =>
-    LABELS.has(label) ? `**${label}**` : heading,
-  );
+  return markdown.replace(/^#{4,6} ([^{\n]+)$/gm, '**$1**');
 }
-
-const LABELS: ReadonlySet<string> = new Set([
-  'Accessors',
-  'Call Signature',
-  'Constructor',
-  'Constructors',
-  'Default',
-  'Deprecated',
-  'Example',
-  'Extended by',
-  'Extends',
-  'Get Signature',
-  'Implementation of',
-  'Implements',
-  'Index Signature',
-  'Indexable',
-  'Inherited from',
-  'Methods',
-  'Overrides',
-  'Parameters',
-  'Properties',
-  'Returns',
-  'See',
-  'Set Signature',
-  'Throws',
-  'Type Declaration',
-  'Type Literal',
-  'Type Parameters',
-  'Union Members',
-]);

@@ -112,6 +112,8 @@ export interface Module {
   readonly code: string;
   /** How many lines of `code` stand before the block's own. */
   readonly shift: number;
+  /** Whether the code of the next block begins with this one's. */
+  readonly continued: boolean;
 }
 
 /**
@@ -121,7 +123,7 @@ export interface Module {
 export function modulesOf(blocks: readonly Block[], known: ReadonlyMap<string, string> = new Map()): Module[] {
   const imports = new Map<string, string>();
   let before = '';
-  return blocks.map((block) => {
+  return blocks.map((block, i) => {
     const own = `${block.given}\n${block.text}`;
     const earlier = block.after ? before : '';
     const whole = `${earlier}\n${own}`;
@@ -133,7 +135,12 @@ export function modulesOf(blocks: readonly Block[], known: ReadonlyMap<string, s
       .map(([, line]) => line);
     const prefix = [...missing, earlier, block.given, ''].join('\n');
     before = `${earlier}\n${own}`;
-    return { block, code: `${prefix}${block.text}\nexport {};\n`, shift: prefix.split('\n').length - 1 };
+    return {
+      block,
+      code: `${prefix}${block.text}\nexport {};\n`,
+      shift: prefix.split('\n').length - 1,
+      continued: blocks[i + 1]?.after === true,
+    };
   });
 }
 

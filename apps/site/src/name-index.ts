@@ -26,6 +26,12 @@ export function placesOf(folder: string, names: readonly PublicName[]): Places {
     const anchor = anchors.get(own);
     if (anchor !== undefined) places.set(`${of} ${name}`, `${urlOf(page)}#${anchor}`);
   }
+  // What a package exports again, under a namespace of its own perhaps, is where the other package has it.
+  const declared = new Map(names.map((name) => [name.place, places.get(`${name.package} ${name.name}`)]));
+  for (const { package: of, name, place } of names) {
+    const elsewhere = declared.get(place);
+    if (!places.has(`${of} ${name}`) && elsewhere !== undefined) places.set(`${of} ${name}`, elsewhere);
+  }
   return places;
 }
 

@@ -16,8 +16,10 @@ const MARK = '\u0001';
 /** Runs the blocks among `modules` that say `run`; answers how many, and what went wrong. */
 export async function runBlocks(modules: readonly Module[]): Promise<{ run: number; faults: Fault[] }> {
   const pages = new Map<string, Module[]>();
+  // What the next block begins with is run there.
   for (const module of modules)
-    if (module.block.run) pages.set(module.block.document, [...(pages.get(module.block.document) ?? []), module]);
+    if (module.block.run && !module.continued)
+      pages.set(module.block.document, [...(pages.get(module.block.document) ?? []), module]);
   if (pages.size === 0) return { run: 0, faults: [] };
   rmSync(folder, { recursive: true, force: true });
   for (const module of modules) {
@@ -28,7 +30,7 @@ export async function runBlocks(modules: readonly Module[]): Promise<{ run: numb
   const entries = await bundle([...pages.keys()], pages);
   const faults: Fault[] = [];
   for (const [document, blocks] of pages) faults.push(...(await runPage(entries.get(document) ?? '', blocks)));
-  return { run: [...pages.values()].flat().length, faults };
+  return { run: modules.filter(({ block }) => block.run).length, faults };
 }
 
 /** One file a page, of its blocks and what they import, so that a process starts in a moment. */
@@ -83,14 +85,14 @@ async function runPage(file: string, blocks: readonly Module[]): Promise<Fault[]
   const { text, ended } = await outputOf(file);
   const parts = text.split(MARK).slice(1);
   const faults: Fault[] = [];
-  for (const [i, { block }] of blocks.entries()) {
+  for (const [i, { block, code }] of blocks.entries()) {
     const start = parts.findIndex((part) => part.startsWith(`${i}\n`));
     const wrong = (text: string): void => void faults.push({ document: block.document, line: block.line, text });
     if (start < 0) wrong('was not reached: a block before it does not end');
     else if (parts[start + 1]?.startsWith('failed') === true) wrong(`failed: ${parts[start + 1]?.slice(7).trim()}`);
     else if (start + 1 >= parts.length) wrong(`does not end${ended}`);
     else
-      for (const expected of missing(block.text, (parts[start] ?? '').replace(/^\d+\n/, '')))
+      for (const expected of missing(code, (parts[start] ?? '').replace(/^\d+\n/, '')))
         wrong(`did not print what its comment says: ${expected}`);
   }
   return faults;

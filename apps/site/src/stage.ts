@@ -1,7 +1,7 @@
 /** @file Puts the documents where VitePress builds them from, with links that lead on the site where there is a page, and into the repository where there is none. */
 import { cpSync, existsSync, mkdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join, normalize, relative } from 'node:path';
-import { documents, out, pageOf, readDocument, REPOSITORY, root } from './repository.ts';
+import { documents, out, pageOf, readDocument, REPOSITORY, root, site } from './repository.ts';
 
 export const pages = join(out, 'pages');
 
@@ -16,6 +16,7 @@ export function stage(): void {
   }
   rmSync(join(pages, 'images'), { recursive: true, force: true });
   cpSync(join(root, 'docs/images'), join(pages, 'images'), { recursive: true });
+  cpSync(join(site, 'public'), join(pages, 'public'), { recursive: true });
 }
 
 /** The text of a document with its links as they are on the site. */

@@ -9,6 +9,7 @@ import {
   type Values,
 } from './optimizer.ts';
 
+/** What `Adagrad` is made with, and each of its groups. */
 export interface AdagradOptions extends CommonOptions {
   /** @default 0.01 */
   readonly lr?: number;
@@ -61,6 +62,7 @@ export class Adagrad extends Optimizer<AdagradOptions> {
   }
 }
 
+/** What `Adadelta` is made with, and each of its groups. */
 export interface AdadeltaOptions extends CommonOptions {
   /** @default 1 */
   readonly lr?: number;
@@ -103,6 +105,7 @@ export class Adadelta extends Optimizer<AdadeltaOptions> {
   }
 }
 
+/** What `RMSprop` is made with, and each of its groups. */
 export interface RMSpropOptions extends CommonOptions {
   /** @default 0.01 */
   readonly lr?: number;
@@ -161,6 +164,7 @@ export class RMSprop extends Optimizer<RMSpropOptions> {
   }
 }
 
+/** What `Rprop` is made with, and each of its groups. */
 export interface RpropOptions extends CommonOptions {
   /** The first step's size. @default 0.01 */
   readonly lr?: number;
