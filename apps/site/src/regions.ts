@@ -16,7 +16,9 @@ function faultOf(block: Block, reference: string): string | undefined {
   const found = regionOf(reference);
   if (found === undefined) return `there is no ${reference}`;
   if (!isTested(reference.replace(/#.*/, ''))) return `no test stands beside ${reference}`;
-  return found === block.text.trimEnd() ? undefined : `${reference} says something else: npm run docs:update copies it`;
+  return found === block.text.trimEnd()
+    ? undefined
+    : `${reference} says something else: npm run docs -- --update copies it`;
 }
 
 /** The lines between `// #region name` and `// #endregion name`, as far left as they go; without a name all of the file. */
