@@ -8,7 +8,7 @@ export default defineConfig({
   description: 'Distributed RPC, remote references and distributed autograd for TypeScript.',
   lang: 'en',
   srcDir: 'out/pages',
-  outDir: 'dist',
+  outDir: 'out/site',
   cacheDir: 'out/cache',
   cleanUrls: true,
   // The check of the built pages knows anchors, too.

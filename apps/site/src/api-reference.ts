@@ -56,7 +56,9 @@ function hidden(reflection: DeclarationReflection): boolean {
   return reflection.inheritedFrom !== undefined || reflection.name === '[rpcName]';
 }
 
-/** Headings without an anchor of their own ('Parameters') become labels: names alone are headings. */
+/** Headings without an anchor of their own ('Parameters', 'Constructor') become labels, to which no link leads: names alone are headings. */
 export function withLabels(markdown: string): string {
-  return markdown.replace(/^#{4,6} ([^{\n]+)$/gm, '**$1**');
+  return markdown
+    .replace(/^#{4,6} ([^{\n]+)$/gm, '**$1**')
+    .replace(/\[([^\]\n]+)\]\([^)\s]*#constructor(?:-\d+)?\)/g, '$1');
 }

@@ -6,13 +6,11 @@ import { writeReference } from './api-reference.ts';
 import { placesOf, writeIndex, writePlaces } from './name-index.ts';
 import type { PublicName } from './public-names.ts';
 import { out, site } from './repository.ts';
-import { pages, stage } from './stage.ts';
-
-export const dist = join(site, 'dist');
+import { pages, REFERENCE, stage } from './stage.ts';
 
 /** Answers the folder of the site. Without `reference` that of the last build is taken, if there is one. */
 export async function buildSite(names: readonly PublicName[], { reference }: { reference: boolean }): Promise<string> {
-  const api = join(pages, 'api');
+  const api = join(pages, REFERENCE);
   stage();
   if (reference || !existsSync(api)) {
     rmSync(api, { recursive: true, force: true });
@@ -22,5 +20,5 @@ export async function buildSite(names: readonly PublicName[], { reference }: { r
     writePlaces(join(out, 'places.json'), places);
   }
   await build(site);
-  return dist;
+  return join(out, 'site');
 }

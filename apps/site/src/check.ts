@@ -2,13 +2,15 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type ts from 'typescript';
+import type { DefaultTheme } from 'vitepress';
+import { sidebar } from '../.vitepress/sidebar.ts';
 import { blocksOf, modulesOf, type Fault, type Module } from './blocks.ts';
 import { compile, programOf } from './compile.ts';
 import { checkErrorPage } from './error-codes.ts';
 import { checkLinks } from './links.ts';
 import { publicNames, type PublicName } from './public-names.ts';
 import { checkRegions } from './regions.ts';
-import { documents, publishedPackages, readDocument, root } from './repository.ts';
+import { documents, pageOf, publishedPackages, readDocument, root } from './repository.ts';
 import { runBlocks } from './run-blocks.ts';
 
 export interface Findings {
@@ -66,6 +68,7 @@ export async function check(
     ...checkRegions(blocks),
     ...ran.faults,
     ...checkErrorPage(),
+    ...unlisted(sidebar, documents()),
   ];
   return {
     pages: pages.length,
@@ -82,6 +85,18 @@ export async function check(
       ),
     ],
   };
+}
+
+/** Documents that no reader finds, because they are not in the sidebar. */
+export function unlisted(items: readonly DefaultTheme.SidebarItem[], files: readonly string[]): Fault[] {
+  const links = (item: DefaultTheme.SidebarItem): string[] => [
+    ...(item.link === undefined ? [] : [item.link.slice(1).replace(/\/$/, '/index')]),
+    ...(item.items ?? []).flatMap(links),
+  ];
+  const listed = new Set(['index', ...items.flatMap(links)]);
+  return files
+    .filter((document) => !listed.has(pageOf(document) ?? ''))
+    .map((document) => ({ document, line: 1, text: 'is not in apps/site/.vitepress/sidebar.ts' }));
 }
 
 /** Names that the index of the reference does not have. That its links lead somewhere is what the check of links says. */

@@ -13,13 +13,13 @@ export function fileOf(block: Block): string {
 export function programOf(modules: readonly Module[], entries: readonly string[], before?: ts.Program): ts.Program {
   const byFile = new Map(modules.map((module) => [fileOf(module.block), module]));
   const host = ts.createCompilerHost(compilerOptions(), true);
-  const { fileExists, readFile, getSourceFile } = host;
-  host.fileExists = (file) => byFile.has(file) || fileExists(file);
-  host.readFile = (file) => byFile.get(file)?.code ?? readFile(file);
+  const disk = ts.createCompilerHost(compilerOptions(), true);
+  host.fileExists = (file) => byFile.has(file) || disk.fileExists(file);
+  host.readFile = (file) => byFile.get(file)?.code ?? disk.readFile(file);
   host.getSourceFile = (file, target, ...more) => {
     const module = byFile.get(file);
     return module === undefined
-      ? getSourceFile(file, target, ...more)
+      ? disk.getSourceFile(file, target, ...more)
       : ts.createSourceFile(file, module.code, target, true);
   };
   // The folders of the modules need not be there for imports of packages to be looked for from them.
@@ -50,7 +50,7 @@ function faultOf(diagnostic: ts.Diagnostic, { block, shift }: Module): Fault {
 let options: ts.CompilerOptions | undefined;
 
 /** Those of the packages, but that a block need not use all that it declares. */
-export function compilerOptions(): ts.CompilerOptions {
+function compilerOptions(): ts.CompilerOptions {
   if (options !== undefined) return options;
   const { config } = ts.readConfigFile(join(root, 'tsconfig.base.json'), (file) => ts.sys.readFile(file)) as {
     config: object;

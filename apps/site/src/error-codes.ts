@@ -8,7 +8,7 @@ const PAGE = 'docs/errors.md';
 const TABLE = 'packages/rpc/src/base/errors.ts';
 
 /** The table of codes, as the source has it. */
-export function errorCodes(): string[] {
+function errorCodes(): string[] {
   const table = /RPC_ERROR_CODES = Object\.freeze\(\[([^\]]+)\]/.exec(readFileSync(join(root, TABLE), 'utf8'))?.[1];
   if (table === undefined) throw new Error(`${TABLE} has no RPC_ERROR_CODES`);
   return [...table.matchAll(/'([a-z-]+)'/g)].map(([, code = '']) => code);

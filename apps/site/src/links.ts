@@ -2,7 +2,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 
-export interface BrokenLink {
+interface BrokenLink {
   /** The built page it is on: 'concepts/calls.html'. */
   readonly page: string;
   readonly target: string;
@@ -55,7 +55,10 @@ function fault(
 
 /** The file that a server gives for `path`: links are written without '.html'. */
 function fileOf(folder: string, page: string, path: string): string | undefined {
-  const whole = decodeURIComponent(path.startsWith('/') ? path.slice(1) : normalize(join(dirname(page), path)));
+  const whole = decodeURIComponent(path.startsWith('/') ? path.slice(1) : normalize(join(dirname(page), path))).replace(
+    /^\.\//,
+    '',
+  );
   const candidates = whole === '' || whole.endsWith('/') ? [`${whole}index.html`] : [whole, `${whole}.html`];
   return candidates.find((file) => /\.\w+$/.test(file) && existsSync(join(folder, file)));
 }

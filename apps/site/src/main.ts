@@ -1,5 +1,5 @@
 /**
- * @file `npm run docs`: builds the site into apps/site/dist and checks it; ends with 1 when something is wrong.
+ * @file `npm run docs`: builds the site into apps/site/out/site and checks it; ends with 1 when something is wrong.
  *
  *     --update         copies the regions of files that code blocks name into the documents first
  *     --no-reference   takes the API reference of the last build: for who writes pages

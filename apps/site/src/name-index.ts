@@ -27,7 +27,11 @@ export function placesOf(folder: string, names: readonly PublicName[]): Places {
     if (anchor !== undefined) places.set(`${of} ${name}`, `${urlOf(page)}#${anchor}`);
   }
   // What a package exports again, under a namespace of its own perhaps, is where the other package has it.
-  const declared = new Map(names.map((name) => [name.place, places.get(`${name.package} ${name.name}`)]));
+  const declared = new Map<string, string>();
+  for (const { package: of, name, place } of names) {
+    const found = places.get(`${of} ${name}`);
+    if (found !== undefined) declared.set(place, found);
+  }
   for (const { package: of, name, place } of names) {
     const elsewhere = declared.get(place);
     if (!places.has(`${of} ${name}`) && elsewhere !== undefined) places.set(`${of} ${name}`, elsewhere);
@@ -49,7 +53,7 @@ function urlOf(page: string): string {
 /** '### rpcSync() {#rpcsync}' by name. */
 function anchorsOf(markdown: string): Map<string, string> {
   return new Map(
-    [...markdown.matchAll(/^### ~*`?(?:abstract )?([\w$\\]+)[^\n{]*\{#([^}]+)\}/gm)].map(
+    [...markdown.matchAll(/^### ~*(?:`?[Aa]bstract`? )?`?([\w$\\]+)[^\n{]*\{#([^}]+)\}/gm)].map(
       ([, name = '', anchor = '']) => [name.replaceAll('\\', ''), anchor],
     ),
   );

@@ -22,7 +22,7 @@ function faultOf(block: Block, reference: string): string | undefined {
 }
 
 /** The lines between `// #region name` and `// #endregion name`, as far left as they go; without a name all of the file. */
-export function regionOf(reference: string): string | undefined {
+function regionOf(reference: string): string | undefined {
   const [file = '', name] = reference.split('#');
   const path = join(root, file);
   if (!existsSync(path)) return undefined;

@@ -1,12 +1,17 @@
 /** @file Puts the documents where VitePress builds them from, with links that lead on the site where there is a page, and into the repository where there is none. */
-import { cpSync, existsSync, mkdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join, normalize, relative } from 'node:path';
 import { documents, out, pageOf, readDocument, REPOSITORY, root, site } from './repository.ts';
 
 export const pages = join(out, 'pages');
+/** The folder of the reference in it, which is written by itself. */
+export const REFERENCE = 'api';
 
 /** Copies all documents, and the images of docs. The reference is not among them. */
 export function stage(): void {
+  // What an earlier build had and this one has not would stay a page.
+  for (const name of existsSync(pages) ? readdirSync(pages) : [])
+    if (name !== REFERENCE) rmSync(join(pages, name), { recursive: true });
   for (const document of documents()) {
     const page = pageOf(document);
     if (page === undefined) continue;
@@ -14,7 +19,6 @@ export function stage(): void {
     mkdirSync(dirname(file), { recursive: true });
     writeFileSync(file, relinked(document, readDocument(document)));
   }
-  rmSync(join(pages, 'images'), { recursive: true, force: true });
   cpSync(join(root, 'docs/images'), join(pages, 'images'), { recursive: true });
   cpSync(join(site, 'public'), join(pages, 'public'), { recursive: true });
 }

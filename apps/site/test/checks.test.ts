@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { withLabels } from '../src/api-reference.ts';
 import { blocksOf, modulesOf, type Block } from '../src/blocks.ts';
+import { unlisted } from '../src/check.ts';
 import { compile, programOf } from '../src/compile.ts';
 import { checkErrorPage } from '../src/error-codes.ts';
 import { checkLinks } from '../src/links.ts';
@@ -29,7 +30,7 @@ describe('code blocks', () => {
     const [block] = blocksIn(
       fenced('x.add(1);', '<!-- code: run after workers=a,b name=x.ts\ndeclare const x: Tensor;\n-->'),
     );
-    expect(block).toMatchObject({ text: 'x.add(1);', line: 9, given: 'declare const x: Tensor;' });
+    expect(block).toMatchObject({ text: 'x.add(1);', line: 8, given: 'declare const x: Tensor;' });
     expect(block).toMatchObject({ run: true, after: true, workers: ['a', 'b'], name: 'x.ts' });
   });
 
@@ -143,6 +144,20 @@ describe('public names', () => {
   it('are the headings of the reference', () => {
     expect(withLabels('### add() {#add}\n\n#### Parameters\n')).toBe('### add() {#add}\n\n**Parameters**\n');
   });
+});
+
+it('a page that is not in the sidebar is told', () => {
+  const items = [
+    {
+      text: 'Some',
+      items: [
+        { text: 'Calls', link: '/concepts/calls' },
+        { text: 'Guides', link: '/guides/' },
+      ],
+    },
+  ];
+  const files = ['docs/concepts/calls.md', 'docs/guides/index.md', 'docs/index.md', 'docs/planted.md'];
+  expect(unlisted(items, files).map(({ document }) => document)).toEqual(['docs/planted.md']);
 });
 
 it('every code of an error has a section, and no other', () => {
