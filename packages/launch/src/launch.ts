@@ -14,6 +14,7 @@ import { describeFailure } from './report.ts';
 import { launchSettings, type LaunchSettings } from './settings.ts';
 import type { WorkerExit } from './worker-process.ts';
 
+/** What became of a launch: whether it went well, how each worker of the last attempt ended, and what the first failure was. */
 export interface LaunchResult {
   readonly ok: boolean;
   /** 0; the first failure's exit code, or 128 + the number of its signal; 128 + the number of the signal that ended the run. */

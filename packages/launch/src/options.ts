@@ -3,6 +3,7 @@ import type { Writable } from 'node:stream';
 import type { StreamsOf } from './output-spec.ts';
 import type { StartedWorker } from './worker-process.ts';
 
+/** What a group is started with; all but `program` is optional. Times are milliseconds. */
 export interface LaunchOptions {
   /** The program every worker runs; relative to `cwd`. TypeScript runs as it is. */
   program: string;

@@ -31,6 +31,7 @@ export interface RecordedEvent extends ProfileEvent {
   readonly parent: number;
 }
 
+/** What a profile keeps beside names and times. */
 export interface ProfileOptions {
   /** Keeps the shapes of inputs. @default false */
   recordShapes?: boolean;

@@ -28,6 +28,7 @@ import { serveMethods } from './owner/remote-methods.ts';
 import { spaceOf, type RRefSpace } from './space.ts';
 import type { RRef } from './types.ts';
 
+/** What `rrefs()` may be told. */
 export interface RRefOptions {
   /** Remember where each RRef was made, for leak reports and `listRRefs`. Takes a stack trace for each. @default false */
   readonly creationSites?: boolean;
@@ -85,6 +86,7 @@ export function createRRef<T>(value: T): RRef<T> {
   return here(agentForRRef()).own(value) as RRef<T>;
 }
 
+/** Whether `value` is an RRef, of whatever agent and installed copy of the package. */
 export function isRRef(value: unknown): value is RRef<unknown> {
   return isHandle(value);
 }

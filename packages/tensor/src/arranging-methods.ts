@@ -16,6 +16,7 @@ type List = readonly (number | bigint | boolean | List)[];
  */
 export type IndexItem<Tensor> = number | string | null | Slice | Tensor | List;
 
+/** How `indexPut` writes. */
 export interface IndexPutOptions {
   /** Adds instead of writing, equal positions as often as they are named. @default false */
   accumulate?: boolean;

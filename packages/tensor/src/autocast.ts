@@ -82,6 +82,7 @@ function castOne(t: Tensor, dtype: Autocast['dtype'] | 'float32', region: Autoca
   return cast;
 }
 
+/** What `autocast` computes in. */
 export interface AutocastOptions {
   /** What products and convolutions are computed in. @default 'bfloat16' */
   dtype?: 'bfloat16' | 'float16';

@@ -20,6 +20,7 @@ import { type Storage, storageFromBytes } from './storage.ts';
 import { newMeta, Parameter, Tensor, type Nested, type SparseParts } from './tensor.ts';
 import { checkOptionNames, nearestName, optionNames } from './option-names.ts';
 
+/** The dtype of a new tensor, and whether it takes part in autograd. */
 export interface CreateOptions<D extends DType = DType> {
   /** @default 'float32' */
   dtype?: D;
@@ -140,6 +141,7 @@ export function checkGrad(dtype: DType, requiresGrad: boolean | undefined): void
   }
 }
 
+/** A tensor of `shape` whose every element is zero. */
 export function zeros<D extends DType = 'float32'>(shape: Shape, options: CreateOptions<D> = {}): Tensor<D> {
   checkShape(shape);
   checkOptionNames(options, CREATE_OPTIONS, 'zeros()');
@@ -154,6 +156,7 @@ export function empty<D extends DType = 'float32'>(shape: Shape, options: Create
   return zeros(shape, options);
 }
 
+/** A tensor of `shape` whose every element is one. */
 export function ones<D extends DType = 'float32'>(shape: Shape, options: CreateOptions<D> = {}): Tensor<D> {
   return full(shape, 1, options);
 }

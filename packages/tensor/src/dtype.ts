@@ -29,6 +29,8 @@ export interface TypedArrays {
   bool: Uint8Array;
   complex64: Float32Array;
 }
+
+/** The typed array that holds the elements of a dtype. */
 export type TypedArrayOf<D extends DType> = TypedArrays[D];
 
 export type Kind = 'bool' | 'int' | 'float' | 'complex';

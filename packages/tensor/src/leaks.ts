@@ -16,6 +16,7 @@ export interface Leak {
   readonly stack: string;
 }
 
+/** What `findLeaks` found: the result of the function, and the tensors it left behind. */
 export interface LeakReport<T> {
   readonly value: T;
   /** Largest first; empty when all is gone. */

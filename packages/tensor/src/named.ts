@@ -4,6 +4,7 @@ import { underAutocast } from './autocast.ts';
 
 /** Well-known name under which a function or class may be called by peers: Symbol.for('backwire.rpcName'). */
 export const rpcName: unique symbol = Symbol.for('backwire.rpcName') as never;
+/** What carries a name that peers may call it by. */
 export type Named = { readonly [rpcName]: string };
 
 /** Gives a function its public name, and the precision that autocast has for it. */

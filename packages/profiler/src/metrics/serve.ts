@@ -33,6 +33,7 @@ export function metricsText(agent: RpcAgent = currentAgent()): string {
   });
 }
 
+/** Where `serveMetrics` listens, and whose metrics it gives. */
 export interface MetricsServerOptions {
   /** @default 9464, which is Prometheus's for OpenTelemetry; 0 = any free one */
   port?: number;
@@ -44,6 +45,7 @@ export interface MetricsServerOptions {
 
 const OPTIONS = optionNames<MetricsServerOptions>({ port: true, host: true, agent: true });
 
+/** A server of metrics that listens until it is closed; `await using` closes it, too. */
 export interface MetricsServer extends AsyncDisposable {
   /** 'http://127.0.0.1:9464/metrics' */
   readonly url: string;

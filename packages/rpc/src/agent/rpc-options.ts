@@ -15,6 +15,7 @@ import {
 import type { Extension } from '../extensions/extension.ts';
 import type { Store } from '../stores/store.ts';
 
+/** What an agent is started with; all but `name` is optional. Times are milliseconds; 0 = no limit. */
 export interface RpcOptions {
   /** This worker's name, unique in the group. */
   name: string;

@@ -7,7 +7,9 @@ import { refuseUnknown, show } from './options.ts';
 
 // `any`: only it lets every function and class be given.
 /* eslint-disable @typescript-eslint/no-explicit-any */
+/** Any function. */
 export type AnyFn = (...args: any[]) => any;
+/** Any class, abstract ones included. */
 export type AnyCtor = abstract new (...args: any[]) => any;
 type Methods<T> = { [K in keyof T]: T[K] extends AnyFn ? K : never }[keyof T] & string;
 

@@ -93,6 +93,7 @@ export interface Limits {
   maxContexts: number;
 }
 
+/** Where an agent says what its program cannot be told by a failed call; `console` is one, and so is a logger of pino. */
 export interface Logger {
   debug(o: object, m: string): void;
   info(o: object, m: string): void;

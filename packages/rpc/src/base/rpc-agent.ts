@@ -2,6 +2,10 @@
 import type { Named } from '@backwire/tensor';
 import type { WorkerInfo } from './worker-info.ts';
 
+/**
+ * What `agent.on` can listen to, and what its listeners are given. `peer-suspect`: a worker is silent; `peer-down`: it was removed from
+ * the group; `peer-left`: it left; `fenced`: this agent itself is no member any more.
+ */
 export interface AgentEvents {
   'peer-suspect': WorkerInfo;
   'peer-down': WorkerInfo;

@@ -66,6 +66,7 @@ export interface ExtensionValue {
   discard?(value: unknown): void;
 }
 
+/** What adds to an agent: remote references, autograd and profiling are such, and authorisation or tracing of your own may be. */
 export interface Extension {
   /** Peers compare these in the handshake. */
   readonly name: string;

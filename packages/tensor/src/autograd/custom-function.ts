@@ -19,6 +19,7 @@ export interface FunctionContext {
   readonly needsInputGrad: readonly boolean[];
 }
 
+/** An operation with a derivative of its own, for `customFunction`. */
 export interface CustomFunction {
   /** Runs without recording. */
   forward(ctx: FunctionContext, ...inputs: Tensor[]): Tensor;

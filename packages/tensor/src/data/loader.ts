@@ -7,6 +7,7 @@ import { BatchSampler, RandomSampler, SequentialSampler, type Sampler } from './
 /** Samples one after the other, for data sets that have no numbers: a file that is read, a queue. Each epoch iterates anew. */
 export type SampleStream<T> = Iterable<T> | AsyncIterable<T>;
 
+/** How a `DataLoader` chooses, orders, batches and fetches samples. */
 export interface DataLoaderOptions<T, B> {
   /** Samples in a batch; null for the samples themselves. @default 1 */
   batchSize?: number | null;

@@ -37,6 +37,7 @@ class Draws {
   }
 }
 
+/** How a `RandomSampler` draws. */
 export interface RandomSamplerOptions {
   /** Whether samples may come again before all have come. @default false */
   replacement?: boolean;
@@ -95,6 +96,7 @@ export class SubsetRandomSampler implements Sampler {
   }
 }
 
+/** How a `WeightedRandomSampler` draws. */
 export interface WeightedRandomSamplerOptions {
   /** Whether samples may come again. @default true */
   replacement?: boolean;
@@ -189,6 +191,7 @@ export class BatchSampler implements Sampler<number[]> {
   }
 }
 
+/** Which share of the samples a `DistributedSampler` gives, and in what order. */
 export interface DistributedSamplerOptions {
   /** How many workers share the samples, and which of them this is; or the group that says both. */
   numReplicas?: number;

@@ -9,6 +9,7 @@ import { Tensor } from '../tensor.ts';
 /** A parameter: one number, or a tensor of them. */
 export type Param = number | Tensor;
 
+/** Whether a distribution checks what it is given. */
 export interface DistributionOptions {
   /** Whether parameters and values are looked at. @default true */
   validateArgs?: boolean;

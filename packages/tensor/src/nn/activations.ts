@@ -45,18 +45,24 @@ export class LeakyReLU extends Setting<[slope?: number]> {
     return x.leakyRelu(...this.given);
   }
 }
+
+/** 1 / (1 + exp(-x)). */
 export class Sigmoid extends Module {
   static readonly [rpcName] = 'nn.Sigmoid';
   forward(x: Tensor): Tensor {
     return x.sigmoid();
   }
 }
+
+/** The hyperbolic tangent. */
 export class Tanh extends Module {
   static readonly [rpcName] = 'nn.Tanh';
   forward(x: Tensor): Tensor {
     return x.tanh();
   }
 }
+
+/** x sigmoid(x). */
 export class SiLU extends Module {
   static readonly [rpcName] = 'nn.SiLU';
   forward(x: Tensor): Tensor {
@@ -66,6 +72,7 @@ export class SiLU extends Module {
 
 const GELU_OPTIONS: ReadonlySet<string> = new Set(['approximate']);
 
+/** x times the normal distribution function of x; with `tanh` its approximation. */
 export class GELU extends Module {
   static readonly [rpcName] = 'nn.GELU';
   private readonly approximate: 'none' | 'tanh';
@@ -95,96 +102,127 @@ export class LogSoftmax extends Setting<[dim: number]> {
   }
 }
 
+/** x above zero, alpha (exp(x) - 1) below; alpha is 1 by default. */
 export class ELU extends Setting<[alpha?: number]> {
   static readonly [rpcName] = 'nn.ELU';
   forward(x: Tensor): Tensor {
     return x.elu(...this.given);
   }
 }
+
+/** ELU with the alpha and the scale that keep the variance of a layer. */
 export class SELU extends Module {
   static readonly [rpcName] = 'nn.SELU';
   forward(x: Tensor): Tensor {
     return x.selu();
   }
 }
+
+/** x above zero, alpha (exp(x / alpha) - 1) below; alpha is 1 by default. */
 export class CELU extends Setting<[alpha?: number]> {
   static readonly [rpcName] = 'nn.CELU';
   forward(x: Tensor): Tensor {
     return composed.celu(x, ...this.given);
   }
 }
+
+/** The first half along `dim` times the sigmoid of the second. */
 export class GLU extends Setting<[dim?: number]> {
   static readonly [rpcName] = 'nn.GLU';
   forward(x: Tensor): Tensor {
     return composed.glu(x, ...this.given);
   }
 }
+
+/** x tanh(softplus(x)). */
 export class Mish extends Module {
   static readonly [rpcName] = 'nn.Mish';
   forward(x: Tensor): Tensor {
     return x.mish();
   }
 }
+
+/** x between 0 and 6, and those bounds beyond them. */
 export class ReLU6 extends Module {
   static readonly [rpcName] = 'nn.ReLU6';
   forward(x: Tensor): Tensor {
     return x.relu6();
   }
 }
+
+/** x between two bounds, -1 and 1 by default, and those bounds beyond them. */
 export class Hardtanh extends Setting<[low?: number, high?: number]> {
   static readonly [rpcName] = 'nn.Hardtanh';
   forward(x: Tensor): Tensor {
     return x.hardtanh(...this.given);
   }
 }
+
+/** x / 6 + 1/2 between 0 and 1. */
 export class Hardsigmoid extends Module {
   static readonly [rpcName] = 'nn.Hardsigmoid';
   forward(x: Tensor): Tensor {
     return x.hardSigmoid();
   }
 }
+
+/** x hardSigmoid(x). */
 export class Hardswish extends Module {
   static readonly [rpcName] = 'nn.Hardswish';
   forward(x: Tensor): Tensor {
     return x.hardSwish();
   }
 }
+
+/** x where its size is above lambda, which is 0.5 by default; else 0. */
 export class Hardshrink extends Setting<[lambda?: number]> {
   static readonly [rpcName] = 'nn.Hardshrink';
   forward(x: Tensor): Tensor {
     return composed.hardshrink(x, ...this.given);
   }
 }
+
+/** x nearer to zero by lambda, which is 0.5 by default; 0 where it is within lambda of zero. */
 export class Softshrink extends Setting<[lambda?: number]> {
   static readonly [rpcName] = 'nn.Softshrink';
   forward(x: Tensor): Tensor {
     return composed.softshrink(x, ...this.given);
   }
 }
+
+/** x - tanh(x). */
 export class Tanhshrink extends Module {
   static readonly [rpcName] = 'nn.Tanhshrink';
   forward(x: Tensor): Tensor {
     return composed.tanhshrink(x);
   }
 }
+
+/** x where it is above `at`, else `value`. */
 export class Threshold extends Setting<[at: number, value: number]> {
   static readonly [rpcName] = 'nn.Threshold';
   forward(x: Tensor): Tensor {
     return composed.threshold(x, ...this.given);
   }
 }
+
+/** Softmax of -x along `dim`. */
 export class Softmin extends Setting<[dim: number]> {
   static readonly [rpcName] = 'nn.Softmin';
   forward(x: Tensor): Tensor {
     return composed.softmin(x, ...this.given);
   }
 }
+
+/** x / (1 + |x|). */
 export class Softsign extends Module {
   static readonly [rpcName] = 'nn.Softsign';
   forward(x: Tensor): Tensor {
     return x.softsign();
   }
 }
+
+/** log(sigmoid(x)). */
 export class LogSigmoid extends Module {
   static readonly [rpcName] = 'nn.LogSigmoid';
   forward(x: Tensor): Tensor {
@@ -235,24 +273,32 @@ export class Unflatten extends Setting<[dim: number, sizes: readonly number[]]> 
     return x.unflatten(...this.given);
   }
 }
+
+/** Channels as pixels: [N, C r², H, W] to [N, C, H r, W r]. */
 export class PixelShuffle extends Setting<[factor: number]> {
   static readonly [rpcName] = 'nn.PixelShuffle';
   forward(x: Tensor): Tensor {
     return pixelShuffle(x, ...this.given);
   }
 }
+
+/** Pixels as channels: [N, C, H r, W r] to [N, C r², H, W]. */
 export class PixelUnshuffle extends Setting<[factor: number]> {
   static readonly [rpcName] = 'nn.PixelUnshuffle';
   forward(x: Tensor): Tensor {
     return pixelUnshuffle(x, ...this.given);
   }
 }
+
+/** The cosine of the angle between two tensors along `dim`, 1 by default. */
 export class CosineSimilarity extends Setting<[dim?: number, eps?: number]> {
   static readonly [rpcName] = 'nn.CosineSimilarity';
   forward(a: Tensor, b: Tensor): Tensor {
     return ops.cosineSimilarity(a, b, ...this.given);
   }
 }
+
+/** The p-norm of the difference along the last dimension; p is 2 by default. */
 export class PairwiseDistance extends Setting<[p?: number, eps?: number, keepDim?: boolean]> {
   static readonly [rpcName] = 'nn.PairwiseDistance';
   forward(a: Tensor, b: Tensor): Tensor {

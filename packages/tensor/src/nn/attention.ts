@@ -11,6 +11,7 @@ import { normalParameter, uniformParameter } from './init.ts';
 import { Linear } from './linear.ts';
 import { Module } from './module.ts';
 
+/** What `MultiheadAttention` is made with. */
 export interface AttentionOptions {
   /** Of the attention weights, while training. @default 0 */
   dropout?: number;
@@ -37,6 +38,7 @@ const OPTIONS = optionNames<AttentionOptions>({
   batchFirst: true,
 });
 
+/** What one call of `MultiheadAttention` may be told: masks, and what to do with the weights. */
 export interface AttentionCall {
   /** [batch, keys] or [keys]: true, or -Infinity, where there is nothing to attend to. */
   keyPaddingMask?: Tensor | undefined;

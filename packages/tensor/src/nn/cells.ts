@@ -84,6 +84,7 @@ export const CELLS: Readonly<Record<CellKind, Cell>> = {
   relu: simple((t) => t.relu()),
 };
 
+/** What `RNNCell`, `LSTMCell` and `GRUCell` have in common. */
 export interface CellOptions {
   /** @default true */
   bias?: boolean;

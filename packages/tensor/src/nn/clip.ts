@@ -10,6 +10,7 @@ import { Tensor } from '../tensor.ts';
 
 const OPTIONS: ReadonlySet<string> = new Set(['normType', 'errorIfNonfinite']);
 
+/** How gradients are measured before they are clipped. */
 export interface ClipOptions {
   /** @default 2 */
   normType?: number;

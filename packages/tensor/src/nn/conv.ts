@@ -45,8 +45,12 @@ export interface ConvLayerOptions<Size> {
   /** @default true */
   bias?: boolean;
 }
+
+/** What `Conv1d` is made with. */
 export type Conv1dOptions = ConvLayerOptions<number>;
+/** What `Conv2d` is made with. */
 export type Conv2dOptions = ConvLayerOptions<Pair>;
+/** What `Conv3d` is made with. */
 export type Conv3dLayerOptions = ConvLayerOptions<Triple>;
 
 const OPTIONS = optionNames<Conv2dOptions>({
@@ -179,6 +183,7 @@ export class Conv3d extends Conv<Triple> {
   }
 }
 
+/** What transposed convolutions are made with. */
 export interface ConvTransposeOptions<Size> {
   /** @default 1 */
   stride?: Size;

@@ -15,6 +15,7 @@ import { normalParameter } from './init.ts';
 import { Module } from './module.ts';
 import { checkOptionNames, optionNames } from '../option-names.ts';
 
+/** What `Embedding` is made with. */
 export interface EmbeddingOptions {
   /** Whether the gradient of the table is a sparse tensor of the rows that were read. @default false */
   sparse?: boolean;

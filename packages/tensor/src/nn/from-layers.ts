@@ -44,6 +44,7 @@ interface RandomLayer {
   name?: string;
 }
 
+/** A layers model of TensorFlow.js as a module; `nn.fromLayers` makes it. */
 export class LayersModule extends Module {
   readonly model: LayersModelLike;
   private readonly weights: readonly { name: string; variable: LayersWeight; parameter: Parameter }[];

@@ -17,22 +17,27 @@ function quietly<T extends Tensor>(t: T, fn: () => unknown): T {
   return t;
 }
 
+/** Fills `t` in place with draws between `low` and `high`; not recorded. Answers `t`. */
 export function uniform_<T extends Tensor>(t: T, low = 0, high = 1): T {
   return quietly(t, () => sampling.uniform_(t, low, high));
 }
 
+/** Fills `t` in place with draws of a normal distribution; not recorded. Answers `t`. */
 export function normal_<T extends Tensor>(t: T, mean = 0, std = 1): T {
   return quietly(t, () => sampling.normal_(t, mean, std));
 }
 
+/** Fills `t` in place with `value`; not recorded. Answers `t`. */
 export function constant_<T extends Tensor>(t: T, value: number): T {
   return quietly(t, () => fill_(t, value));
 }
 
+/** Fills `t` in place with ones; not recorded. Answers `t`. */
 export function ones_<T extends Tensor>(t: T): T {
   return constant_(t, 1);
 }
 
+/** Fills `t` in place with zeros; not recorded. Answers `t`. */
 export function zeros_<T extends Tensor>(t: T): T {
   return constant_(t, 0);
 }
@@ -87,6 +92,7 @@ function erfInv(y: number): number {
 /** Names of PyTorch, in its letters too: 'leaky_relu' and 'fan_in'. */
 const camel = (name: string): string => name.replaceAll(/_(.)/g, (_, letter: string) => letter.toUpperCase());
 
+/** What follows a layer, for `calculateGain`. */
 export type Nonlinearity =
   | 'linear'
   | 'conv1d'
@@ -140,6 +146,7 @@ export function xavierNormal_<T extends Tensor>(t: T, gain = 1): T {
   return normal_(t, 0, gain * Math.sqrt(2 / (fan.in + fan.out)));
 }
 
+/** For which activation, and by which side of the weight, `kaimingUniform_` and `kaimingNormal_` scale. */
 export interface KaimingOptions {
   /** The slope below zero of leakyRelu. @default 0 */
   a?: number;

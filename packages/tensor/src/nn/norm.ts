@@ -87,6 +87,7 @@ export class GroupNorm extends Module {
   }
 }
 
+/** What the layers of batch normalisation are made with. */
 export interface BatchNormLayerOptions {
   /** @default 1e-5 */
   eps?: number;

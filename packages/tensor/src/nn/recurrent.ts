@@ -12,6 +12,7 @@ import { uniformParameter } from './init.ts';
 import { Module } from './module.ts';
 import { PackedSequence } from './packed.ts';
 
+/** What `RNN`, `LSTM` and `GRU` are made with. */
 export interface RecurrentOptions {
   /** How many layers, one over the other; `layers` for short. @default 1 */
   numLayers?: number;

@@ -12,6 +12,7 @@ import { copyOf, Module } from './module.ts';
 import { LayerNorm } from './norm.ts';
 import { xavierUniform_ } from './initial.ts';
 
+/** What a layer of a transformer is made with. */
 export interface TransformerLayerOptions {
   /** @default 2048 */
   dimFeedforward?: number;
@@ -114,6 +115,7 @@ export class TransformerEncoderLayer extends Module {
   }
 }
 
+/** Where a decoder may not look: masks of its own input and of the memory, [target, source] or for each key. */
 export interface DecoderMasks {
   tgtMask?: Tensor | undefined;
   memoryMask?: Tensor | undefined;
@@ -226,6 +228,7 @@ export class TransformerDecoder extends Stack<TransformerDecoderLayer> {
   }
 }
 
+/** What `Transformer` is made with. */
 export interface TransformerOptions extends TransformerLayerOptions {
   /** @default 6 */
   numEncoderLayers?: number;
@@ -233,6 +236,7 @@ export interface TransformerOptions extends TransformerLayerOptions {
   numDecoderLayers?: number;
 }
 
+/** Where a transformer may not look: masks of the source, beside those of the decoder. */
 export interface TransformerMasks extends DecoderMasks {
   srcMask?: Tensor | undefined;
   srcKeyPaddingMask?: Tensor | undefined;

@@ -75,13 +75,23 @@ export const pow = named('aten::pow', (a: Tensor, b: Operand): Tensor => {
 export const maximum = named('aten::maximum', define('maximum', 'maximum'));
 /** The smaller; NaN where either is. Ties share the gradient. */
 export const minimum = named('aten::minimum', define('minimum', 'minimum'));
+/** The angle of the point (b, a), between -π and π. */
 export const atan2 = named('aten::atan2', define('atan2', 'atan2'));
+/** Whether a equals b, element by element: bool. NaN equals nothing. */
 export const eq = named('aten::eq', define('eq', 'eq'));
+/** Whether a differs from b: bool. */
 export const ne = named('aten::ne', define('ne', 'ne'));
+/** Whether a is less than b: bool. */
 export const lt = named('aten::lt', define('lt', 'lt'));
+/** Whether a is at most b: bool. */
 export const le = named('aten::le', define('le', 'le'));
+/** Whether a is more than b: bool. */
 export const gt = named('aten::gt', define('gt', 'gt'));
+/** Whether a is at least b: bool. */
 export const ge = named('aten::ge', define('ge', 'ge'));
+/** Whether both are other than zero: bool. */
 export const logicalAnd = named('aten::logical_and', define('logicalAnd', 'logical_and'));
+/** Whether one is other than zero: bool. */
 export const logicalOr = named('aten::logical_or', define('logicalOr', 'logical_or'));
+/** Whether just one is other than zero: bool. */
 export const logicalXor = named('aten::logical_xor', define('logicalXor', 'logical_xor'));

@@ -276,6 +276,7 @@ export const groupNorm = defineFunction(
     }),
 );
 
+/** What `batchNorm` takes beside its input [N, C, ...]: weights, running statistics, and which of them to use. */
 export interface BatchNormOptions {
   weight?: Tensor | null;
   bias?: Tensor | null;

@@ -26,6 +26,7 @@ export function triple(value: Triple): readonly [number, number, number] {
   return typeof value === 'number' ? [value, value, value] : value;
 }
 
+/** What `conv3d` takes beside input and weight. */
 export interface Conv3dOptions {
   bias?: Tensor | null;
   /** @default 1 */
@@ -119,6 +120,7 @@ export const conv3d = defineFunction(
   },
 );
 
+/** What `convTranspose1d` takes beside input and weight. */
 export interface ConvTranspose1dOptions {
   bias?: Tensor | null;
   /** @default 1 */
@@ -133,6 +135,7 @@ export interface ConvTranspose1dOptions {
   groups?: number;
 }
 
+/** What `convTranspose3d` takes beside input and weight. */
 export interface ConvTranspose3dOptions extends Omit<Conv3dOptions, 'padding'> {
   /** By how much the convolution that it undoes was padded. @default 0 */
   padding?: Triple;

@@ -25,6 +25,7 @@ import {
 import { alike, inFloat32 } from './widen.ts';
 import { checkOptionNames, optionNames } from '../option-names.ts';
 
+/** What `conv1d` and `conv2d` take beside input and weight. */
 export interface ConvOptions {
   bias?: Tensor | null;
   /** @default 1 */
@@ -225,6 +226,7 @@ export const convTranspose2d = named(
   },
 );
 
+/** How windows of a pooling lie. */
 export interface PoolOptions {
   /** @default the kernel's size */
   stride?: Pair;
@@ -234,11 +236,13 @@ export interface PoolOptions {
   ceilMode?: boolean;
 }
 
+/** As PoolOptions, with gaps inside of windows. */
 export interface MaxPoolOptions extends PoolOptions {
   /** @default 1 */
   dilation?: Pair;
 }
 
+/** As PoolOptions, and what sums are divided by. */
 export interface AvgPoolOptions extends PoolOptions {
   /** Whether the zeros of the padding count as elements. @default true */
   countIncludePad?: boolean;

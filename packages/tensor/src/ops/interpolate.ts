@@ -12,6 +12,7 @@ import { inFloat32 } from './widen.ts';
 /** What elements between the given ones are; linear is for signals, bilinear and bicubic for images, trilinear for volumes. */
 export type InterpolationMode = 'nearest' | 'nearest-exact' | 'linear' | 'bilinear' | 'bicubic' | 'trilinear' | 'area';
 
+/** To what size `interpolate` brings its input, and how. */
 export interface InterpolateOptions {
   /** The size of each direction, or one for all. Either this or `scaleFactor`. */
   size?: number | readonly number[];

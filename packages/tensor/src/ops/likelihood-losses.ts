@@ -9,6 +9,7 @@ import { reduce } from './losses.ts';
 import { where } from './select.ts';
 import { each, FLOAT, REAL_NUMBER } from './takes.ts';
 
+/** How `poissonNllLoss` reads its input, and what of the likelihood it keeps. */
 export interface PoissonOptions extends LossOptions {
   /** Whether the input is the logarithm of the rate. @default true */
   logInput?: boolean;

@@ -16,9 +16,11 @@ export const POISSON_OPTIONS: ReadonlySet<string> = new Set(['reduction', 'logIn
 export const GAUSSIAN_OPTIONS: ReadonlySet<string> = new Set(['reduction', 'full', 'eps']);
 export const TRIPLET_OPTIONS: ReadonlySet<string> = new Set(['reduction', 'margin', 'p', 'eps', 'swap']);
 
+/** What a loss does with its elements: their mean, their sum, or nothing. */
 export type Reduction = (typeof REDUCTIONS)[number];
 const REDUCTIONS = ['mean', 'sum', 'none'] as const;
 
+/** What every loss may be told; `reduction` is 'mean' by default. */
 export interface LossOptions {
   reduction?: Reduction;
 }

@@ -203,6 +203,7 @@ const klDivOp = defineOp('klDiv', 'kl_div', each(FLOAT), ([input, target]) =>
   }),
 );
 
+/** How `klDiv` reads its target, and what it does with its elements. */
 export interface KlDivOptions {
   /** 'batchmean' divides the sum by the size of the first dimension: the divergence itself. @default 'mean' */
   reduction?: Reduction | 'batchmean';
@@ -227,6 +228,7 @@ export const klDiv = defineFunction(
   },
 );
 
+/** Which classes count, and how much. */
 export interface ClassLossOptions extends LossOptions {
   /** Targets of this class count for nothing. @default -100 */
   ignoreIndex?: number;
@@ -251,6 +253,7 @@ export const nllLoss = named(
   },
 );
 
+/** As ClassLossOptions, with smoothed targets. */
 export interface CrossEntropyOptions extends ClassLossOptions {
   /** How much of each target is spread evenly over all classes. @default 0 */
   labelSmoothing?: number;

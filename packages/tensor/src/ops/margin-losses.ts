@@ -112,6 +112,7 @@ export const pairwiseDistance = defineFunction(
     sweep(() => norm(a.sub(b).add(eps), p, -1, keepDim)),
 );
 
+/** How `tripletMarginLoss` measures distances. */
 export interface TripletOptions extends LossOptions {
   /** @default 1 */
   margin?: number;

@@ -44,6 +44,7 @@ export const rmsNorm = defineFunction(
   },
 );
 
+/** What `instanceNorm` takes beside its input [N, C, ...]. */
 export interface InstanceNormOptions {
   weight?: Tensor | null;
   bias?: Tensor | null;

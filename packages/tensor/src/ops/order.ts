@@ -17,6 +17,7 @@ import { where } from './select.ts';
 import { argSort } from './structure.ts';
 import { ALL, each, PRECISE, REAL_NUMBER } from './takes.ts';
 
+/** Values that were picked out along a dimension, and where they stood. */
 export interface Picked {
   values: Tensor;
   /** int64 positions along the dimension. */

@@ -119,6 +119,7 @@ export const flip = named('aten::flip', (t: Tensor, dims: readonly number[]): Te
   return apply(flipOp, [t], { dims: dims.length === 0 ? [] : normalizeDims(dims, t.rank) });
 });
 
+/** How much is added on which side, and what. */
 export interface PadAttrs {
   /** Elements before and after, for each dimension. */
   readonly pads: readonly (readonly [number, number])[];

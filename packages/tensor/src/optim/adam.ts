@@ -10,6 +10,7 @@ import {
   type Values,
 } from './optimizer.ts';
 
+/** What `Adam`, `AdamW` and `Adamax` are made with, and each of their groups. */
 export interface AdamOptions extends CommonOptions {
   /** Learning rate. @default 0.001 (Adamax: 0.002) */
   readonly lr?: number;

@@ -9,6 +9,7 @@ import {
   type Values,
 } from './optimizer.ts';
 
+/** What `Adagrad` is made with, and each of its groups. */
 export interface AdagradOptions extends CommonOptions {
   /** @default 0.01 */
   readonly lr?: number;
@@ -61,6 +62,7 @@ export class Adagrad extends Optimizer<AdagradOptions> {
   }
 }
 
+/** What `Adadelta` is made with, and each of its groups. */
 export interface AdadeltaOptions extends CommonOptions {
   /** @default 1 */
   readonly lr?: number;
@@ -108,6 +110,7 @@ function lerp(a: number, b: number, weight: number): number {
   return Math.abs(weight) < 0.5 ? a + weight * (b - a) : b - (b - a) * (1 - weight);
 }
 
+/** What `RMSprop` is made with, and each of its groups. */
 export interface RMSpropOptions extends CommonOptions {
   /** @default 0.01 */
   readonly lr?: number;
@@ -166,6 +169,7 @@ export class RMSprop extends Optimizer<RMSpropOptions> {
   }
 }
 
+/** What `Rprop` is made with, and each of its groups. */
 export interface RpropOptions extends CommonOptions {
   /** The first step's size. @default 0.01 */
   readonly lr?: number;

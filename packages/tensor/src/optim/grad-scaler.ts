@@ -7,6 +7,7 @@ import { checkOptionNames, optionNames } from '../option-names.ts';
 import { Tensor } from '../tensor.ts';
 import type { Optimizer } from './optimizer.ts';
 
+/** How the scale of a `GradScaler` begins, grows and shrinks. */
 export interface GradScalerOptions {
   /** @default 65536 */
   initScale?: number;

@@ -52,6 +52,7 @@ interface Phase {
   readonly momentum: readonly [Named, Named];
 }
 
+/** Raises the learning rate to a maximum and lowers it far below where it began, within a given number of steps. */
 export class OneCycleLR extends LRScheduler {
   readonly totalSteps: number;
   private readonly phases: readonly Phase[];
@@ -137,6 +138,7 @@ function setMomentum(group: ScheduledGroup, value: number): void {
   else group['momentum'] = value;
 }
 
+/** What `ReduceLROnPlateau` takes for progress, and what it does without. */
 export interface PlateauOptions {
   /** Whether a small or a large metric is good. @default 'min' */
   readonly mode?: 'min' | 'max';

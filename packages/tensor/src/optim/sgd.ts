@@ -11,6 +11,7 @@ import {
   type Values,
 } from './optimizer.ts';
 
+/** What `SGD` is made with, and each of its groups. */
 export interface SGDOptions extends CommonOptions {
   /** Learning rate, at least 0; 0.001 when undefined. */
   readonly lr: number;

@@ -1,5 +1,6 @@
 /** @file PyTorch's error strings: `RPCErr:<number>:<text>`, classified by searching for the prefix. */
 
+/** The kinds of failure that PyTorch's errors know. */
 export type RpcErrorType = 'unknown' | 'timeout' | 'intentional-failure';
 
 const PREFIX = 'RPCErr';

@@ -11,6 +11,7 @@ import { AccumulateGrad } from '../node.ts';
 import { gradEdge } from '../record.ts';
 import { checkOptionNames, optionNames } from '../../option-names.ts';
 
+/** What a backward pass keeps and records. */
 export interface BackwardOptions {
   /** Keep saved values, so that the graph can be run again. @default createGraph */
   retainGraph?: boolean;
@@ -44,6 +45,7 @@ export function backward(root: Tensor, gradient?: Tensor, options?: BackwardOpti
   runBackward([root], [gradient ?? null], options);
 }
 
+/** What `grad` may be told: where gradients begin, and what of the graph is kept. */
 export interface GradOptions extends BackwardOptions {
   gradOutputs?: readonly (Tensor | null)[];
   /** Answer null for inputs that the outputs do not depend on, instead of throwing. @default false */

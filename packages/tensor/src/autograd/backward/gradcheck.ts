@@ -7,6 +7,7 @@ import { grad } from './engine.ts';
 import { noGrad } from '../record.ts';
 import { checkOptionNames, optionNames } from '../../option-names.ts';
 
+/** How finely `gradcheck` differentiates, and how far off a derivative may be. */
 export interface GradcheckOptions {
   /** Step of the central difference. @default 1e-6 for float64 inputs, 1e-3 otherwise */
   eps?: number;

@@ -1,0 +1,111 @@
+/** @file The order of the pages. Every page of the site stands here; a check says which does not. */
+import type { DefaultTheme } from 'vitepress';
+
+export const navigation: DefaultTheme.NavItem[] = [
+  { text: 'Start', link: '/start' },
+  { text: 'Concepts', link: '/concepts/workers', activeMatch: '^/concepts/' },
+  { text: 'Guides', link: '/guides/', activeMatch: '^/guides/' },
+  { text: 'API', link: '/api/', activeMatch: '^/api/' },
+];
+
+const page = (text: string, link: string): DefaultTheme.SidebarItem => ({ text, link });
+
+export const sidebar: DefaultTheme.SidebarItem[] = [
+  {
+    text: 'Begin',
+    items: [
+      page('What it is', '/project/readme'),
+      page('Start in five minutes', '/start'),
+      page('Coming from torch.distributed.rpc', '/from-torch'),
+    ],
+  },
+  {
+    text: 'Concepts',
+    items: [
+      page('Workers and groups', '/concepts/workers'),
+      page('Calls', '/concepts/calls'),
+      page('Values and tensors', '/concepts/values'),
+      page('Remote references', '/concepts/references'),
+      page('Autograd contexts', '/concepts/autograd'),
+      page('Optimisers and modules', '/concepts/optimisers'),
+      page('Profiles and traces', '/concepts/profiles'),
+      page('Failure', '/concepts/failure'),
+      page('Security', '/concepts/security'),
+    ],
+  },
+  {
+    text: 'Guides',
+    items: [page('All guides', '/guides/'), page('Examples', '/guides/examples'), page('Porting a model', '/porting')],
+  },
+  {
+    text: 'Looking up',
+    items: [
+      page('Errors', '/errors'),
+      page('Troubleshooting', '/troubleshooting'),
+      page('Performance', '/performance'),
+      page('Gotchas', '/gotchas'),
+    ],
+  },
+  {
+    text: 'API reference',
+    items: [
+      page('All names', '/api/'),
+      page('backwire', '/api/backwire'),
+      page('@backwire/rpc', '/api/rpc'),
+      page('@backwire/rref', '/api/rref'),
+      page('@backwire/dist-autograd', '/api/dist-autograd'),
+      page('@backwire/profiler', '/api/profiler'),
+      page('@backwire/launch', '/api/launch'),
+      page('@backwire/wire', '/api/wire'),
+      {
+        text: '@backwire/tensor',
+        link: '/api/tensor/',
+        collapsed: true,
+        items: [
+          page('nn', '/api/tensor/namespaces/nn/'),
+          page('optim', '/api/tensor/namespaces/optim/'),
+          page('data', '/api/tensor/namespaces/data'),
+          page('distributions', '/api/tensor/namespaces/distributions'),
+        ],
+      },
+    ],
+  },
+  {
+    text: 'Packages',
+    collapsed: true,
+    items: ['backwire', 'rpc', 'rref', 'dist-autograd', 'profiler', 'launch', 'wire', 'tensor', 'torch'].map((name) =>
+      page(name === 'backwire' ? name : `@backwire/${name}`, `/packages/${name}`),
+    ),
+  },
+  {
+    text: 'Operating',
+    collapsed: true,
+    items: [
+      page('One machine', '/deploy/one-machine'),
+      page('Several machines, TLS', '/deploy/several-machines-tls'),
+      page('Kubernetes', '/deploy/kubernetes'),
+      page('Slurm', '/deploy/slurm'),
+      page('torchrun', '/deploy/torchrun'),
+      page('Observability', '/observability'),
+      page('Stores', '/stores'),
+      page('Who can get in', '/security'),
+      page('Versions', '/versioning'),
+    ],
+  },
+  {
+    text: 'How it works',
+    collapsed: true,
+    items: [
+      page('Architecture', '/architecture'),
+      page('Protocol', '/protocol'),
+      page('Frames', '/protocol/frames'),
+      page('References', '/protocol/rref'),
+      page('Autograd', '/protocol/autograd'),
+      page('Numbers', '/numerics'),
+      page('Compared with PyTorch', '/compat'),
+      page('Results', '/project/results'),
+      page('Contributing', '/project/contributing'),
+      page('Reporting a vulnerability', '/project/reporting'),
+    ],
+  },
+];

@@ -1,0 +1,7 @@
+import { initRpc, rpcFunction, shutdown, type Tensor } from 'backwire';
+
+export const predict = rpcFunction('predict', (x: Tensor) => x.mul(2).add(1));
+
+await initRpc({ name: 'server', membership: 'dynamic', transports: ['unix', 'ws'] });
+console.log('waiting for pages');
+process.once('SIGINT', () => void shutdown({ timeoutMs: 2_000 }));
