@@ -21,7 +21,7 @@ export const SLOPES: readonly Explanation[] = [
   {
     name: 'terms that cancel',
     reason:
-      'the slopes of cosineSimilarity, cosineEmbeddingLoss, tripletMarginLoss, normalize and rmsNorm, of crossEntropy, attentions and distributions, and the values of these and of cosineEmbeddingLoss, are differences of terms: they are exact but for the rounding of these, which are about 1 over the smallest element of a norm, or as large as the largest element of the others, and the square of that in a second derivative',
+      'the slopes of cosineSimilarity, cosineEmbeddingLoss, tripletMarginLoss, normalize and rmsNorm, of crossEntropy, glu, attentions and distributions, and the values of these and of cosineEmbeddingLoss, are differences of terms: they are exact but for the rounding of these, which are about 1 over the smallest element of a norm, or as large as the largest element of the others, and the square of that in a second derivative',
     holds: (found) =>
       (isSlope(found) || someStatement(found.program, (line) => /cosineEmbedding|^distributions/i.test(line.op))) &&
       (someStatement(found.program, (line) => NORMS.test(line.op))
@@ -61,7 +61,7 @@ export const SLOPES: readonly Explanation[] = [
   {
     name: 'second derivatives at edges',
     reason:
-      'the second derivative of pow, addcdiv, mish, norms, attentions and products is that of the formula at zero, the largest numbers and infinity; that of PyTorch, some of whose terms are zero times infinity there, is NaN',
+      'the second derivative of pow, addcdiv, mish, asinh, norms, attentions and products is that of the formula at zero, the largest numbers and infinity; that of PyTorch, some of whose terms are zero times infinity there, is NaN',
     holds: (found) =>
       isSecond(found.program) &&
       isSlope(found) &&
@@ -69,7 +69,7 @@ export const SLOPES: readonly Explanation[] = [
       !found.difference.ours.endsWith('NaN') &&
       someInput(found.program, (line) => smallestOf(line, true) === 0 || isExtreme(line) || isInfinite(line)) &&
       someStatement(found.program, (line) =>
-        /^(pow|addcdiv|mish|norm|normalize|cosineSimilarity|scaledDotProductAttention|scatterReduce prod)\b/.test(
+        /^(pow|addcdiv|mish|asinh|norm|normalize|cosineSimilarity|scaledDotProductAttention|scatterReduce prod)\b/.test(
           line.op,
         ),
       ),
@@ -138,14 +138,15 @@ function isSlope({ program, difference }: Found): boolean {
 }
 
 const NORMS = /cosine|tripletMargin|normalize|rmsNorm/i;
-const DIFFERENCES = /^(nn\.)?(crossEntropy|scaledDotProductAttention)|^distributions\./i;
+const DIFFERENCES = /^(nn\.)?(crossEntropy|glu|scaledDotProductAttention)|^distributions\./i;
 
 /** Both answers are no further from the exact one than terms of this size are rounded. */
 function cancels({ program, difference, torchs }: Found, size: (line: Input) => number): boolean {
   const seen = torchs.seen[difference.path];
   const [, exact, ours] = /exactly (\S+), allowed \S+\): (\S+)$/.exec(difference.ours) ?? [];
   if (!isTensor(seen)) return false;
-  const largest = Math.max(1, ...program.lines.map((line) => (isInput(line) ? size(line) : 0)));
+  // Beyond, rounding is no more the reason.
+  const largest = Math.min(1e4, Math.max(1, ...program.lines.map((line) => (isInput(line) ? size(line) : 0))));
   const room = 8 * Math.min(EPSILON[seen.dtype], EPSILON.float32) * largest ** (isSecond(program) ? 2 : 1);
   return [ours, difference.torchs].every((one) => Math.abs(Number(one) - Number(exact)) <= Math.min(room, 1e-4));
 }

@@ -5,6 +5,7 @@ import {
   isComplex,
   isEmpty,
   isExtreme,
+  isInfinite,
   isNaNs,
   isOverflow,
   largestOf,
@@ -129,6 +130,19 @@ export const VALUES: readonly Explanation[] = [
         someStatement(program, (line) => line.op === 'sigmoid')
       );
     },
+  },
+  {
+    name: 'roots of minus infinity',
+    reason:
+      'the power of -Infinity and 0.5 is Infinity, as in C and, of a tensor of exponents, in PyTorch; of a number PyTorch takes the square root, NaN',
+    holds: ({ program, difference }) =>
+      /^(value|gradient)$/.test(difference.kind) &&
+      difference.torchs === 'NaN' &&
+      someInput(program, isInfinite) &&
+      someStatement(
+        program,
+        (line) => /^pow_?\b/.test(line.op) && line.args.some((arg) => Math.abs(Number(arg)) % 1 === 0.5),
+      ),
   },
   {
     name: 'terms in place',

@@ -78,10 +78,11 @@ export const EXPLANATIONS: readonly Explanation[] = [
     reason:
       'whether a gradient that is zero everywhere is computed to be zero, or known to be none, follows from how the derivative is written',
     holds: ({ difference, ours, program, torchs }) =>
-      (difference.kind === 'gradient' || isSecond(program)) &&
-      ((difference.torchs === 'none' && isZero(ours.seen[difference.path])) ||
-        (difference.ours === 'none' && isZero(torchs.seen[difference.path])) ||
-        (isSecond(program) && isZero(torchs.seen[difference.path]) && someStatement(program, ignoresFirst))),
+      (difference.kind === 'requiresGrad' && someStatement(program, ignoresFirst)) ||
+      ((difference.kind === 'gradient' || isSecond(program)) &&
+        ((difference.torchs === 'none' && isZero(ours.seen[difference.path])) ||
+          (difference.ours === 'none' && isZero(torchs.seen[difference.path])) ||
+          (isSecond(program) && isZero(torchs.seen[difference.path]) && someStatement(program, ignoresFirst)))),
   },
   {
     name: 'constant gradient',

@@ -1,4 +1,4 @@
-/** @file Zero, infinity, NaN and what no dtype has a place for: what PyTorch 2.13 makes of them. */
+/** @file Zero, infinity, NaN, what no dtype has a place for, and shapes of two meanings: what PyTorch 2.13 makes of them. */
 import { describe, expect, it } from 'vitest';
 import * as bw from '../src/index.ts';
 
@@ -62,6 +62,23 @@ describe('products', () => {
     const product = bw.sparseCooTensor(indices, values, [2, 2]).matmul(bw.tensor([[3], [INF]]));
     product.sum().backward();
     expect([product.toArray(), values.grad?.toArray()]).toEqual([[[6], [0]], [3]]);
+  });
+});
+
+describe('solve', () => {
+  it('takes a right side of the shape of the rows for one vector of each matrix', () => {
+    const eye = bw.eye(2);
+    const twice = bw.stack([eye.mul(2), eye.mul(4)]);
+    const rows = bw.tensor([
+      [2, 4],
+      [8, 12],
+    ]);
+    expect(bw.solve(twice, rows).toArray()).toEqual([
+      [1, 2],
+      [2, 3],
+    ]);
+    // As a matrix for both of them.
+    expect(bw.solve(twice, rows.unsqueeze(0)).shape).toEqual([2, 2, 2]);
   });
 });
 

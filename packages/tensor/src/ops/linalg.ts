@@ -4,7 +4,7 @@ import { decode, encode } from '../dtype.ts';
 import { ShapeError, TensorError } from '../errors.ts';
 import { fromArray, readArray } from '../host.ts';
 import { named } from '../named.ts';
-import { broadcastShapes, sizeOf } from '../shape.ts';
+import { broadcastShapes, sameShape, sizeOf } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
 import { concat } from './join.ts';
@@ -102,11 +102,15 @@ const solveOp = defineOp('solve', 'linalg_solve', same(PRECISE), ([a, b]) => {
   return fromArray(encode(join(solved, n * m), right.dtype), right.dtype, right.shape);
 });
 
-/** X with A X = B: A [..., n, n], B [..., n, m] (or a vector [n]). Throws TensorError for a singular matrix. */
+/**
+ * X with A X = B: A [..., n, n], B [..., n, m], or a vector [n], or one for each matrix, which B of the shape [..., n] of A is taken for.
+ * Throws TensorError for a singular matrix.
+ */
 export const solve = named('aten::linalg_solve', (a: Tensor, b: Tensor): Tensor => {
   const n = square(a, 'solve');
   if (b.rank === 0) throw new ShapeError('solve: B must have at least 1 dimension');
-  const right = b.rank === 1 ? b.unsqueeze(1) : b;
+  const vectors = b.rank === 1 || sameShape(b.shape, a.shape.slice(0, -1));
+  const right = vectors ? b.unsqueeze(-1) : b;
   if (right.shape.at(-2) !== n) throw new ShapeError(`solve: B has ${right.shape.at(-2) ?? 0} rows, A ${n}`);
   const batch = broadcastShapes(a.shape.slice(0, -2), right.shape.slice(0, -2));
   const x = apply(
@@ -114,7 +118,7 @@ export const solve = named('aten::linalg_solve', (a: Tensor, b: Tensor): Tensor 
     [a.expand([...batch, n, n]), right.expand([...batch, n, right.shape.at(-1) as number])],
     undefined,
   );
-  return b.rank === 1 ? x.squeeze(-1) : x;
+  return vectors ? x.squeeze(-1) : x;
 });
 
 const inverseOp = defineOp('inverse', 'linalg_inv', each(PRECISE), ([t]) => {
