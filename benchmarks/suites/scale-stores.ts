@@ -8,7 +8,7 @@ import { openStore, serveStore, tcpTransport, type Connection, type Transport } 
 import { freePort } from '../processes.ts';
 
 /** What a store has done so far. */
-export interface StoreCount {
+interface StoreCount {
   readonly requests: number;
   readonly bytes: number;
   /** Milliseconds of processor time, where it is known. */
