@@ -1,5 +1,6 @@
 /** @file Differences that are meant: what only one side refuses, in layouts and of nothing. */
 import { someStatement, viewsOf, isEmpty, type Explanation } from './found.ts';
+import { isInput, type Line } from './program.ts';
 
 export const REFUSALS: readonly Explanation[] = [
   {
@@ -88,10 +89,10 @@ export const REFUSALS: readonly Explanation[] = [
   },
 ];
 
-function opOf(line: { readonly op?: string } | undefined): string {
-  return line?.op ?? '';
+function opOf(line: Line | undefined): string {
+  return line === undefined || isInput(line) ? '' : line.op;
 }
 
-function isBackward(line: { readonly op?: string } | undefined): boolean {
+function isBackward(line: Line | undefined): boolean {
   return opOf(line) === 'backward';
 }
