@@ -1,7 +1,10 @@
 /** @file The group that a block of code runs in: all of its workers in one process, 'worker0' being the one that the block is. */
 import { createAgent, initRpc, shutdown } from 'backwire';
 
-/** Runs `block` as 'worker0' of a group with `workers`; without any it is alone, and starts whatever it wants itself. */
+/**
+ * Runs `block` as 'worker0' of a group with `workers`; without any it is alone, and starts whatever it wants itself.
+ * @public by the programs that `run-blocks.ts` writes
+ */
 export async function inGroup(name: string, workers: readonly string[], block: () => Promise<unknown>): Promise<void> {
   if (workers.length === 0) {
     await block();

@@ -1,6 +1,6 @@
 import { initRpc, rpcFunction, shutdown, type Tensor } from 'backwire';
 
-export const predict = rpcFunction('predict', (x: Tensor) => x.mul(2).add(1));
+rpcFunction('predict', (x: Tensor) => x.mul(2).add(1));
 
 await initRpc({ name: 'server', membership: 'dynamic', transports: ['unix', 'ws'] });
 console.log('waiting for pages');
