@@ -1,5 +1,5 @@
 /** @file Differences that are meant: values that no order of work determines, in what is masked, empty, or near the largest number. */
-import { EPSILON, SMALLEST } from './dtypes.ts';
+import { elements, EPSILON, SMALLEST } from './dtypes.ts';
 import {
   hasOption,
   isComplex,
@@ -14,6 +14,13 @@ import {
   type Explanation,
 } from './found.ts';
 import { isTensor } from './outcome.ts';
+import type { Input } from './program.ts';
+
+/** What is infinite makes NaN of a score, too. */
+function isNotFinite({ data, dtype }: Input): boolean {
+  if (data === undefined || /int|bool/.test(dtype)) return false;
+  return Array.from(elements(data, dtype) as ArrayLike<number | bigint>, Number).some((v) => !Number.isFinite(v));
+}
 
 function sizeOf({ shape }: { readonly shape: readonly number[] }): number {
   return shape.reduce((a, b) => a * b, 1);
@@ -33,6 +40,17 @@ export const VALUES: readonly Explanation[] = [
           line.op === 'scaledDotProductAttention' &&
           (hasOption(line, 'causal') || someInput(program, ({ dtype }) => dtype === 'bool')),
       ),
+  },
+  {
+    name: 'rows of NaN',
+    reason:
+      'a row whose scores are all NaN, or as its mask leaves them, attends to NaN, as in the plain attention of PyTorch; its fused one makes such a row zero',
+    holds: ({ program, difference }) =>
+      /^(value|gradient)$/.test(difference.kind) &&
+      difference.torchs === '0' &&
+      difference.ours.endsWith(': NaN') &&
+      someInput(program, isNotFinite) &&
+      someStatement(program, (line) => line.op === 'scaledDotProductAttention'),
   },
   {
     name: 'doubles near the largest',
