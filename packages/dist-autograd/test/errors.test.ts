@@ -11,7 +11,7 @@ import {
 } from '@backwire/rpc';
 import { rrefs } from '@backwire/rref';
 import { add, customFunction, div, matmul, mul, type Tensor } from '@backwire/tensor';
-import { expectClean, leaf, useAgents } from './agents.ts';
+import { expectClean, filled, leaf, useAgents } from './agents.ts';
 import { backward, context, distAutograd, distAutogradDebugInfo, getGradients } from '../src/index.ts';
 import { sessionOf } from '../src/internal.ts';
 import { Context, ContextTable } from '../src/protocol/context.ts';
@@ -74,6 +74,17 @@ describe('calls that the roots do not depend on', () => {
 
   it('keep a fast pass waiting until its time is up, after which the context is as before', () =>
     at(0, async () => {
+      await context(async (id) => {
+        const [a, b] = [leaf([3, 3], 1), leaf([3, 3], 2)];
+        await rpcSync('w1', add, [a, b]);
+        // No call is behind this root.
+        const here = a.mul(b).sum();
+        const fast = backward(id, [here], { mode: 'fast', timeoutMs: 150, retainGraph: true });
+        await expect(fast).rejects.toMatchObject({ code: 'deadline-exceeded' });
+        expect(getGradients(id).size).toBe(0);
+        await backward(id, [here]);
+        expect(getGradients(id).get(a)?.toArray()).toEqual(filled([3, 3], 2).toArray());
+      });
       await context(async (id) => {
         const { loss, a } = await unused();
         const error: unknown = await backward(id, [loss], { mode: 'fast', timeoutMs: 150, retainGraph: true }).catch(

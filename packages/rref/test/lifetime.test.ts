@@ -1,5 +1,6 @@
 /** How long handles and values live: disposal, calls in flight, collection, shutdown, members that leave. */
 import { rpcFunction, rpcSync, type Logger, type RpcAgent, type RpcError } from '@backwire/rpc';
+import { add, ones } from '@backwire/tensor';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
@@ -151,21 +152,25 @@ describe('shutdown', () => {
   });
 
   it('makes later uses fail', async () => {
-    const agents = await startGroup(2);
-    const rref = await agent(agents, 0).run(async () => {
-      const made = remote('w1', identity, [1]);
-      await made.confirmed();
-      return made;
+    const agents = await startGroup(3);
+    // Nobody waits for these: the shutdown does.
+    const made = agents.map((each, rank) => {
+      const like = ones([rank + 1, rank + 1]);
+      return each.run(() => remote(`w${(rank + 1) % 3}`, add, [like, like]));
     });
     await Promise.all(agents.map((each) => each.shutdown({ timeoutMs: 10_000, onLeak: 'throw' })));
-    await expect(rref.toHere()).rejects.toThrow('Cannot call to_here() on it after deletion.');
-    const carrier = sessionOf(agent(agents, 0)).values[0];
-    const peer = rref.owner();
-    expect(() => carrier?.encode(rref, peer, () => undefined)).toThrow('Cannot call fork an UserRRef after deletion.');
-    const again = agent(agents, 0).run(() => rpcSync('w1', identity, [rref]));
-    await expect(again).rejects.toThrow('RPC has not been initialized: this agent has shut down');
-    expect(rref.ownerName()).toBe('w1');
-    expect(rref.owner().id).toBe(1);
+    for (const [rank, rref] of made.entries()) {
+      const [self, owner] = [agent(agents, rank), (rank + 1) % 3];
+      await expect(rref.toHere()).rejects.toThrow('Cannot call to_here() on it after deletion.');
+      const carrier = sessionOf(self).values[0];
+      const peer = rref.owner();
+      expect(() => carrier?.encode(rref, peer, () => undefined)).toThrow(
+        'Cannot call fork an UserRRef after deletion.',
+      );
+      const again = self.run(() => rpcSync(`w${owner}`, identity, [rref]));
+      await expect(again).rejects.toThrow('RPC has not been initialized: this agent has shut down');
+      expect([rref.ownerName(), rref.owner().id]).toEqual([`w${owner}`, owner]);
+    }
   });
 
   it.each([

@@ -240,7 +240,7 @@ describe('values', () => {
 });
 
 const addThem = rpcFunction('sharing/add-tensors', async (a: RRef<Tensor>, b: RRef<Tensor>) =>
-  (await a.localValue()).add(await b.localValue()),
+  (await a.toHere()).add(await b.toHere()),
 );
 const sumInside = rpcFunction(
   'sharing/sum-inside',

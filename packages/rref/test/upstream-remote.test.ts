@@ -1,12 +1,13 @@
 /** @file PyTorch's tests of `remote()`: asynchronous functions, sparse tensors, every kind of destination. */
 import { shown } from '@backwire/testing';
 import { getWorkerInfo, rpcAsync, rpcClass, rpcFunction, rpcInfo, rpcSync, type AnyFn, type To } from '@backwire/rpc';
-import { add, ones, rpcName, zeros, type Tensor } from '@backwire/tensor';
+import { add, ones, openHostDevice, rpcName, zeros, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import { onAll, withGroup } from './group.ts';
 import { sparse, whole } from './tensors.ts';
 import { remote } from '../src/index.ts';
 
+openHostDevice('host:0');
 const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 1));
 
 const sumOf = rpcFunction('upstream-remote/sum-of', (x: Tensor, y: Tensor) => x.add(y));
@@ -197,12 +198,17 @@ describe.each([
 });
 
 it('an object that cannot travel is held, called and refused to be fetched', () =>
-  onAll(2, async (at) => {
-    const rref = remote(at('w1'), Wrapper, [zeros([42])]);
-    await rref.rpcSync().increase(1);
-    expect(shown(await rref.rpcSync().sum())).toEqual(shown(ones([42]).sum()));
-    const error = await failure(rref.toHere());
-    expect(error).toBeInstanceOf(TypeError);
-    expect(error.message).toContain('cannot send an instance of class Wrapper: register it with registerValueType');
-    expect((await rref.rpcSync().sum()).item()).toBe(42);
-  }));
+  onAll(
+    2,
+    async (at) => {
+      const rref = remote(at('w1'), Wrapper, [zeros([42]).to('host:0')]);
+      await rref.rpcSync().increase(1);
+      const sum = await rref.rpcSync().sum();
+      expect([sum.device, shown(sum.to('cpu'))]).toEqual(['host:0', shown(ones([42]).sum())]);
+      const error = await failure(rref.toHere());
+      expect(error).toBeInstanceOf(TypeError);
+      expect(error.message).toContain('cannot send an instance of class Wrapper: register it with registerValueType');
+      expect((await rref.rpcSync().sum()).item()).toBe(42);
+    },
+    (rank) => ({ deviceMaps: { [`w${1 - rank}`]: { 'host:0': 'host:0' } } }),
+  ));
