@@ -19,8 +19,9 @@ class Greeter extends nn.Module {
     this.weight = new nn.Linear(1, 1, { bias: false }).weight;
     noGrad(() => this.weight.copy_(tensor([[value]])));
   }
-  forward(x: Tensor, count: number, options: { word?: string } = {}): [string, number, Tensor] {
-    return [options.word ?? 'default', count, x.mul(this.training ? 1 : -1)];
+  forward(x: Tensor, count: number, options: string | { word?: string } = {}): [string, number, Tensor] {
+    const word = typeof options === 'string' ? options : options.word;
+    return [word ?? 'default', count, x.mul(this.training ? 1 : -1)];
   }
 }
 rpcClass(Greeter, { methods: ['forward'] });
@@ -41,7 +42,7 @@ describe('RemoteModule', () => {
   it('forwards arguments and results', () =>
     at(0, async () => {
       const module = await RemoteModule.create('w1/cpu', Greeter, [1]);
-      const pending = module.forward(ones([2]), 3, { word: '3' });
+      const pending = module.forward(ones([2]), 3, '3');
       expect(pending).toBeInstanceOf(Promise);
       const [word, count, out] = await pending;
       expect([word, count, shown(out)]).toEqual(['3', 3, shown(ones([2]))]);
@@ -287,7 +288,7 @@ const makeOfRRef = rpcFunction('remote-module/make-of-rref', (device: string, rr
 );
 const greet = rpcFunction(
   'remote-module/greet',
-  (module: RemoteModule<Greeter>, x: Tensor, count: number, word: string) => module.forward(x, count, { word }),
+  (module: RemoteModule<Greeter>, x: Tensor, count: number, word: string) => module.forward(x, count, word),
 );
 const gradients = rpcFunction('remote-module/gradients', (id: bigint) =>
   [...getGradients(id)].map(([, g]) => g.toArray()),

@@ -6,7 +6,7 @@ import { ambient } from '@backwire/tensor/internal';
 import { expectClean, filled, leaf, useAgents } from './agents.ts';
 import { backward, context, distAutogradDebugInfo, getGradients } from '../src/index.ts';
 import { AutogradSession, sessionOf } from '../src/internal.ts';
-import { publicId } from '../src/protocol/ids.ts';
+import { localId, publicId } from '../src/protocol/ids.ts';
 
 const { at, everywhere, agents } = useAgents('contexts', 3);
 
@@ -94,8 +94,9 @@ describe('context', () => {
       const ids: bigint[] = [];
       const first = await context(async (id) => id);
       expect(first >> 48n).toBe(BigInt(rank));
-      // The last there is before the worker's bits.
-      expect(publicId(rank, 2 ** 48 - 1)).toBe((BigInt(rank) << 48n) + 281_474_976_710_655n);
+      // The last id of the last life is the last before the worker's bits; there is none after it.
+      expect(publicId(rank, localId(1_023, 2 ** 38 - 1))).toBe((BigInt(rank) << 48n) + 281_474_976_710_655n);
+      expect(() => localId(1_023, 2 ** 38)).toThrow('the counter of autograd ids has wrapped around');
       for (let i = 0; i < 200; i++) {
         await context(async (id) => {
           ids.push(id);

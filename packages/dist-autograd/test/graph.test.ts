@@ -109,6 +109,7 @@ describe.each([
         const [first, second, last] = [after(rank, 1), after(rank, 2), after(rank, 3)];
         const [a, b] = tensors();
         const sum = await call(first, a, b);
+        expect(ambient().contextId).toBe(id);
         expect(view(id)).toEqual([1, 1, [first]]);
         expectOrigin(id, [a, b], sum, 0);
         // Outside of the context, in which the second and the last have no part by this worker's own calls.
@@ -140,6 +141,7 @@ describe.each([
         const next = after(rank);
         const [a, b] = tensors();
         const sum = await call(rank, a, b);
+        expect(ambient().contextId).toBe(id);
         expect(view(id)).toEqual([2, 2, [next]]);
         expectOrigin(id, [a, b], sum, 1);
         const [, answer] = sendsOf(id);

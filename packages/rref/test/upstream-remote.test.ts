@@ -185,8 +185,9 @@ describe.each([
 
   it('ten of them at once give their results, each its own', () =>
     onAll(2, async (at) => {
-      const rrefs = Array.from({ length: 10 }, (_, n) => remote(at('w1'), add, [make(n + 1), make(n + 1).mul(2)]));
-      for (const [n, rref] of rrefs.entries()) expect(whole(await rref.toHere())).toEqual(whole(make(n + 1).mul(3)));
+      const args = (n: number): [Tensor, Tensor] => [make(n + 1), make(n + 1).mul(2)];
+      const rrefs = Array.from({ length: 10 }, (_, n) => remote(at('w1'), add, args(n)));
+      for (const [n, rref] of rrefs.entries()) expect(whole(await rref.toHere())).toEqual(whole(add(...args(n))));
     }));
 
   it('so do ten remote calls of a function, which takes its tensors by name', () =>

@@ -23,7 +23,9 @@ type NotGenerator<R> = [R] extends [never]
 /** What a call takes: a function that peers know by a name. The compiler shows the text where one has none. */
 export type Callable<F extends AnyFn> = F extends Named
   ? NotGenerator<ReturnType<F>>
-  : "not known to peers: call what rpcFunction('name', fn) returns, or a static method of what rpcClass(Class, { methods, statics }) returns";
+  : // A caller who writes the function's type himself gives one that has no name, and then a function that has.
+    | (Named & NotGenerator<ReturnType<F>>)
+    | "not known to peers: call what rpcFunction('name', fn) returns, or a static method of what rpcClass(Class, { methods, statics }) returns";
 
 /** A class whose listed static methods can be given to `rpcSync` and its like. */
 export type Published<C, S extends PropertyKey> = C & { readonly [K in S & keyof C]: C[K] & Named };
