@@ -88,19 +88,25 @@ async function served(kind: 'redis' | 'etcd'): Promise<CountedStore> {
     ],
   };
   const child = spawn(SERVERS[kind], args[kind], { stdio: 'ignore' });
+  const gone = new Promise((resolve) => child.once('exit', resolve).once('error', resolve));
+  const close = async (): Promise<void> => {
+    child.kill('SIGKILL');
+    await gone;
+    rmSync(directory, { recursive: true, force: true });
+  };
   const address = `${kind}://127.0.0.1:${port}`;
-  const { store } = await openStore(address, { timeoutMs: 30_000 });
-  await store.close();
+  try {
+    const { store } = await openStore(address, { timeoutMs: 30_000 });
+    await store.close();
+  } catch (error) {
+    await close();
+    throw error;
+  }
   return {
     address,
     env: { BACKWIRE_SECRET: 'the secret of the suite, made for this alone' },
     count: () => (kind === 'redis' ? countRedis(port) : countEtcd(url)),
-    close: async () => {
-      const gone = new Promise((resolve) => child.once('exit', resolve));
-      child.kill('SIGKILL');
-      await gone;
-      rmSync(directory, { recursive: true, force: true });
-    },
+    close,
   };
 }
 

@@ -2,27 +2,21 @@
  * @file The live page about a running job, in a real browser: workers, rates, a killed worker, references. With BACKWIRE_SCREENSHOTS=1 it
  * also writes the pictures in docs/images.
  */
-import { existsSync, mkdirSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { chromium, type Browser, type Page } from 'playwright-core';
-import { freePort, TestCluster } from '@backwire/testing';
+import { CHROMIUM, chromiumOptions, freePort, TestCluster } from '@backwire/testing';
 
 const job = new URL('./job.ts', import.meta.url);
 const cli = new URL('../src/cli.ts', import.meta.url);
-const browserPath = [
-  process.env['BACKWIRE_CHROMIUM'],
-  '/usr/bin/chromium',
-  '/usr/bin/chromium-browser',
-  '/usr/bin/google-chrome',
-].find((path) => path !== undefined && existsSync(path));
 const images = join(import.meta.dirname, '../../../../docs/images');
 const WAIT = { timeout: 20_000 };
 
-if (browserPath === undefined) console.warn('no Chromium here: the test of the dashboard is skipped');
+if (CHROMIUM === undefined) console.warn('no Chromium here: the test of the dashboard is skipped');
 
-describe.skipIf(browserPath === undefined)('the dashboard in a browser', { timeout: 90_000 }, () => {
+describe.skipIf(CHROMIUM === undefined)('the dashboard in a browser', { timeout: 90_000 }, () => {
   let workers: TestCluster;
   let command: TestCluster;
   let browser: Browser;
@@ -39,7 +33,7 @@ describe.skipIf(browserPath === undefined)('the dashboard in a browser', { timeo
     await Promise.all(workers.workers.map((worker) => worker.line(/^ready/, { timeoutMs: 100_000 })));
     command = new TestCluster({ program: cli, worldSize: 1, args: ['dashboard', endpoint, '--interval', '0.5'], env });
     url = /http:\S+/.exec(await command.worker(0).line(/http:/))?.[0] ?? '';
-    browser = await chromium.launch({ executablePath: browserPath as string, args: ['--no-sandbox'] });
+    browser = await chromium.launch(chromiumOptions);
     page = await browser.newPage({
       viewport: { width: 1400, height: 1180 },
       colorScheme: 'dark',

@@ -1,6 +1,6 @@
 /** @file PyTorch's tests that need several packages at once, with the programs and the comparisons of the originals. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { shown } from '@backwire/testing';
+import { countInjectedFaults, shown } from '@backwire/testing';
 import {
   add,
   createAgent,
@@ -23,7 +23,6 @@ import {
   tensor,
   waitAll,
   zeros,
-  type Logger,
   type Parameter,
   type RpcAgent,
   type RpcOptions,
@@ -136,18 +135,7 @@ describe('calls', () => {
 });
 
 describe('faults on purpose', () => {
-  /** How many sends of each type have failed. */
-  const failed = new Map<string, number>();
-  const none = (): void => undefined;
-  const logger: Logger = {
-    debug: (about, text) => {
-      const { type } = about as { type?: string };
-      if (text === 'a send fails on purpose' && type !== undefined) failed.set(type, (failed.get(type) ?? 0) + 1);
-    },
-    info: none,
-    warn: none,
-    error: none,
-  };
+  const { logger, failed } = countInjectedFaults();
   const count = (): number =>
     agents.reduce((sum, agent) => sum + Number(agent.debugInfo()['agent.injected_faults']), 0);
 

@@ -78,9 +78,10 @@ export class DistributedOptimizer implements Disposable {
     const given = groupsOf(params);
     const groups = new RemoteGroups(given, (own) => new optimizer(own as Iterable<never>, ...args));
     const shares = sharesOf(given);
+    const grouped = params.some(isGroup);
     const { optimizers } = sessionOf();
     if (optimizers !== undefined) {
-      if (params.some(isGroup)) throw ofAnotherKind('parameter groups', 'make an optimizer for each');
+      if (grouped) throw ofAnotherKind('parameter groups', 'make an optimizer for each');
       const made = await allOrNone(
         shares.map(({ owner, parts }) => optimizers.create(owner, name, parts[0]?.params ?? [], args)),
       );
@@ -90,7 +91,7 @@ export class DistributedOptimizer implements Disposable {
       );
     }
     const locals = shares.map((share) => {
-      const own = params.some(isGroup) ? share.parts : (share.parts[0]?.params ?? []);
+      const own = grouped ? share.parts : (share.parts[0]?.params ?? []);
       return localOf(remote(share.owner, createLocal, [name, own, args]), share);
     });
     try {
@@ -179,9 +180,8 @@ export class DistributedOptimizer implements Disposable {
     const ask = (...changes: [] | [OptionChanges]): Promise<number> =>
       rpcSync(rref.owner(), stepLocal, [rref, contextId, ...changes], options);
     if (now === undefined) return ask();
-    const { atFirst } = this.#groups;
-    const [own, first] = [now, atFirst].map((all) => local.groups.map((group) => all[group] ?? {}));
-    return local.told.tell(own ?? [], first ?? [], ask);
+    const ofMine = (all: typeof now) => local.groups.map((group) => all[group] ?? {});
+    return local.told.tell(ofMine(now), ofMine(this.#groups.atFirst), ask);
   }
 
   /** Runs what is asked of the owners while the context is sure to last. @throws RpcError as `step()` */

@@ -1,18 +1,17 @@
 /** @file A real browser as a member of a group: it is bundled without anything of Node, calls with tensors, and is called. */
-import { existsSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { build } from 'esbuild';
 import { chromium, type Browser, type Page as BrowserPage } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { tensor, type Tensor } from '@backwire/tensor';
+import { CHROMIUM, chromiumOptions } from '@backwire/testing';
 import { barrier, createAgent, remoteFunction, rpcAsync, rpcFunction, rpcInfo, type RpcAgent } from './index.ts';
 import { joinAddress, openStore, serveStore, type StoreServer } from './internal.ts';
 import { until } from '../test/cluster.ts';
 import type { Page } from '../test/page.ts';
 
 const SECRET = 'a secret of the browser test';
-const CHROMIUM = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
 
 rpcFunction('browser/scale', (x: Tensor, by: number) => x.mul(by));
 rpcFunction('browser/fail', (text: string): void => {
@@ -92,8 +91,7 @@ described('a page in Chromium', { timeout: 60_000 }, () => {
       });
       agents.push(agent);
     }
-    // The sandbox of Chromium needs rights that containers do not have.
-    browser = await chromium.launch({ executablePath: CHROMIUM ?? '', args: ['--no-sandbox'] });
+    browser = await chromium.launch(chromiumOptions);
     tab = await browser.newPage();
     tab.on('pageerror', (error) => console.error('in the page:', error));
     await tab.goto(origin);

@@ -1,6 +1,6 @@
 /** @file Messages of references that fail, are lost or are held back on purpose: what is said, and that nothing is left. */
-import { shown } from '@backwire/testing';
-import { getWorkerInfo, rpcFunction, rpcSync, type Logger, type RpcAgent } from '@backwire/rpc';
+import { countInjectedFaults, shown } from '@backwire/testing';
+import { getWorkerInfo, rpcFunction, rpcSync, type RpcAgent } from '@backwire/rpc';
 import { add, ones, tensor, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import { agent, counters, eventually, isEmpty, withGroup } from './group.ts';
@@ -110,17 +110,7 @@ describe('messages that fail on purpose', () => {
   );
 
   it('control messages get through whatever happens to calls', () => {
-    const failed = new Map<string, number>();
-    const none = (): void => undefined;
-    const logger: Logger = {
-      debug: (about, text) => {
-        const { type } = about as { type?: string };
-        if (text === 'a send fails on purpose' && type !== undefined) failed.set(type, (failed.get(type) ?? 0) + 1);
-      },
-      info: none,
-      warn: none,
-      error: none,
-    };
+    const { logger, failed } = countInjectedFaults();
     return withGroup(
       3,
       async (agents) => {

@@ -2,6 +2,7 @@
 export * from './random.ts';
 export * from './clock.ts';
 export * from './faults.ts';
+export * from './injected-faults.ts';
 export type { End } from './connection.ts';
 export { type NodeEnv, type SimNode } from './sim-node.ts';
 export * from './simulation.ts';
@@ -15,6 +16,7 @@ export * from './canonical.ts';
 export { HashSet64 } from './hash-set.ts';
 export * from './free-port.ts';
 export * from './nodes.ts';
+export * from './chromium.ts';
 export * from './cluster.ts';
 export * from './chaos-proxy.ts';
 export * from './matchers.ts';

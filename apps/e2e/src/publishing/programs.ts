@@ -4,7 +4,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { basename, delimiter, dirname, join } from 'node:path';
-import { freePorts, type NodeVersion } from '@backwire/testing';
+import { CHROMIUM, chromiumOptions, freePorts, type NodeVersion } from '@backwire/testing';
 import { build } from 'esbuild';
 import { chromium, type Browser } from 'playwright-core';
 import { expect, type ExpectStatic } from 'vitest';
@@ -127,13 +127,11 @@ function bundle(folder: string, format: Format): Promise<string> {
 const bundled = (format: Format) => async (place: Place) =>
   answerOf(start(place, [await bundle(place.folder, format)]));
 
-const CHROMIUM = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
-
 let started: Promise<Browser> | undefined;
 
 /** One for all pages: it takes longer to start than they take. */
 function browser(): Promise<Browser> {
-  return (started ??= chromium.launch({ executablePath: CHROMIUM ?? '', args: ['--no-sandbox'] }));
+  return (started ??= chromium.launch(chromiumOptions));
 }
 
 /** Ends what several programs used. */

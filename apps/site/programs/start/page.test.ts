@@ -1,16 +1,14 @@
 /** @file "A page that is a worker" of "Start in five minutes": the server as a process, the page in a browser. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { freePorts } from '@backwire/testing';
+import { CHROMIUM, chromiumOptions, freePorts } from '@backwire/testing';
 import { build } from 'esbuild';
 import { chromium } from 'playwright-core';
 import { expect, it } from 'vitest';
 
-const CHROMIUM = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
 if (CHROMIUM === undefined) console.log('no Chromium is installed: the test in a browser is skipped');
 
 /** page.ts as one file; it says where the store of the guide is. */
@@ -55,7 +53,7 @@ it.skipIf(CHROMIUM === undefined)('the page shows what the server computed', { t
     },
   );
   const ended = once(server, 'exit');
-  const browser = await chromium.launch({ executablePath: CHROMIUM ?? '', args: ['--no-sandbox'] });
+  const browser = await chromium.launch(chromiumOptions);
   try {
     expect(String(await once(server.stdout, 'data'))).toContain('waiting for pages');
     const page = await browser.newPage();

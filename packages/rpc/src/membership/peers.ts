@@ -209,7 +209,7 @@ export class Peers implements PeerOwner {
     this.timers.start();
   }
 
-  /** Dials all others, and waits a while for their answers: from then on each of them can call this worker, as in PyTorch. */
+  /** Dials all others, unless there are too many, and waits a while for their answers: from then on each of them can call this worker, as in PyTorch. */
   greet(): Promise<void> {
     this.greeting = new Greeting(this.list());
     return this.greeting.over;
