@@ -4,7 +4,7 @@ import { MAX_DIALS, SLOW_DIAL_MS } from '../base/limits.ts';
 import { later, unref } from '../base/platform.ts';
 import { DialQueue } from '../protocol/dial-queue.ts';
 
-const queue = new DialQueue<object>(MAX_DIALS, SLOW_DIAL_MS);
+const queue = new DialQueue<object>(MAX_DIALS, SLOW_DIAL_MS, Math.random);
 let timer: ReturnType<typeof setTimeout> | undefined;
 let scheduled = false;
 
@@ -13,7 +13,7 @@ export function waitToDial(who: object, again: boolean, start: () => void): () =
   const turn = queue.enter(who, again, start);
   advance();
   return () => {
-    queue.leave(turn);
+    queue.leave(turn, performance.now());
     if (!scheduled && queue.nextAt() !== Infinity) {
       scheduled = true;
       later(advance);

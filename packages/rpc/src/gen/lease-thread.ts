@@ -1676,7 +1676,7 @@ function closedError(remote) {
 // src/transports/transport.ts
 const DEFAULT_DIAL_TIMEOUT_MS = 5e3;
 // src/transports/listen.ts
-const BACKLOG = 1024;
+const BACKLOG = 4096;
 const KEEP_ALIVE_MS = 15e3;
 function listenNet(options, about, onConnection) {
 	return runAtRoot(() => new Promise((resolve, reject) => {
@@ -1989,7 +1989,7 @@ function boundStrangers(server) {
 	server.on("connection", (socket) => {
 		strangers.add(socket);
 		socket.once("close", () => strangers.delete(socket));
-		if (strangers.size <= 64) return;
+		if (strangers.size <= 1024) return;
 		const [oldest] = strangers;
 		if (oldest === void 0) return;
 		strangers.delete(oldest);

@@ -24,8 +24,8 @@ export const RECORD_HEAD_BYTES = 8;
 export const MAX_CLAIM_BYTES = 1_024;
 /** From the first byte to the last of the handshake. */
 export const HANDSHAKE_TIMEOUT_MS = 5_000;
-/** Connections that have not proved themselves yet; one more closes the oldest. */
-export const MAX_HALF_OPEN = 64;
+/** Connections that have not proved themselves yet; one more closes the oldest. All other members of a large group may come at once. */
+export const MAX_HALF_OPEN = 1_024;
 export const NONCE_BYTES = 32;
 /** In place of a group where the store is concerned: many groups may share one. */
 export const STORE_GROUP = 'store';

@@ -336,6 +336,18 @@ test('many who only wait do not keep a member out', async () => {
   expect(text((await peer).claim)).toBe('client');
 });
 
+test('all members of a large group may come at once', async () => {
+  let admitted = 0;
+  const door = createAcceptor({ group: 'g', keys: ours, claim: Buffer.from('server'), onPeer: () => admitted++ });
+  const listener = await tcpTransport().listen({}, door);
+  cleanups.push(() => listener.close());
+  const claims = await Promise.all(
+    Array.from({ length: 300 }, async () => text((await client(listener.endpoint)).claim)),
+  );
+  expect(new Set(claims)).toEqual(new Set(['server']));
+  expect(admitted).toBe(300);
+});
+
 describe('the handshake itself', () => {
   const nonce = (fill: number): Uint8Array => new Uint8Array(NONCE_BYTES).fill(fill);
   const sent = (effects: readonly HandshakeEffect[]): Uint8Array => {
