@@ -621,20 +621,33 @@ const KEY_ID_BYTES$1 = 8;
 const MAX_ROOTS = 64;
 const encoder$1 = new TextEncoder();
 const roots = new Map();
+const derived = new WeakMap();
+const MAX_DERIVED = 64;
 function rootOf({ secret }, group) {
 	const name = \`\${toHex(sha256(secret))}#\${group}\`;
 	const known = roots.get(name);
 	if (known !== void 0) return known;
 	const root = scrypt(secret, encoder$1.encode(\`backwire group\\0\${group}\`));
-	for (const oldest of roots.keys()) {
-		if (roots.size < MAX_ROOTS) break;
-		roots.delete(oldest);
-	}
+	makeRoom(roots, MAX_ROOTS);
 	roots.set(name, root);
 	return root;
 }
 function deriveKey(key, group, purpose) {
-	return hkdfSha256(rootOf(key, group), encoder$1.encode(group), encoder$1.encode(\`backwire \${purpose} v2\`));
+	let own = derived.get(key);
+	if (own === void 0) derived.set(key, own = new Map());
+	const name = \`\${purpose}#\${group}\`;
+	const known = own.get(name);
+	if (known !== void 0) return known;
+	const made = hkdfSha256(rootOf(key, group), encoder$1.encode(group), encoder$1.encode(\`backwire \${purpose} v2\`));
+	makeRoom(own, MAX_DERIVED);
+	own.set(name, made);
+	return made;
+}
+function makeRoom(kept, most) {
+	for (const oldest of kept.keys()) {
+		if (kept.size < most) break;
+		kept.delete(oldest);
+	}
 }
 function keyIdIn(key, group) {
 	return toHex(deriveKey(key, group, "key id").subarray(0, KEY_ID_BYTES$1));

@@ -2,11 +2,12 @@
 import { RpcError } from '../base/errors.ts';
 import { readAge } from '../liveness/keep-alive.ts';
 import { unref } from '../base/platform.ts';
-import { decodeView, EMPTY_VIEW, encodeView, lifeOf, type Life, type View } from '../protocol/membership.ts';
+import { EMPTY_VIEW, lifeOf, type Life, type View } from '../protocol/membership.ts';
 import { decodeWish, encodeWish, type Wish } from '../protocol/admission.ts';
 import type { Claim } from '../protocol/parts.ts';
 import type { Lease, Store } from '../stores/store.ts';
 import { isRefusal } from '../transports/dialling.ts';
+import { bytesOf, viewOf } from './view-bytes.ts';
 
 /** `down`: its host says that it does not run. */
 export type StoreState = 'up' | 'silent' | 'down';
@@ -79,7 +80,7 @@ export class GroupStore {
   async view(): Promise<View> {
     const bytes = await this.ask((store) => store.get(VIEW_KEY));
     if (bytes === undefined) return EMPTY_VIEW;
-    const view = decodeView(bytes);
+    const view = viewOf(bytes);
     if (view === undefined)
       throw new RpcError('failed-precondition', 'the store holds something that is not the view of a group');
     return view;
@@ -87,8 +88,8 @@ export class GroupStore {
 
   /** Whether the view was `before` and is `next` now. */
   async setView(before: View, next: View): Promise<boolean> {
-    const expected = before === EMPTY_VIEW ? null : encodeView(before);
-    const { ok } = await this.ask((store) => store.compareAndSet(VIEW_KEY, expected, encodeView(next)));
+    const expected = before === EMPTY_VIEW ? null : bytesOf(before);
+    const { ok } = await this.ask((store) => store.compareAndSet(VIEW_KEY, expected, bytesOf(next)));
     const { size = Infinity } = next;
     // Those who wait for it look by themselves now and then, should this fail.
     if (ok && next.members.length >= size && before.members.length < size)

@@ -9,7 +9,6 @@ import type { Logger } from '../base/options.ts';
 import { processId } from '../base/platform.ts';
 import { freeId, type Wish } from '../protocol/admission.ts';
 import {
-  decodeView,
   EMPTY_VIEW,
   isRefusal,
   isRestored,
@@ -26,6 +25,7 @@ import {
 import { watchWhileJoining, type Watching } from './waiting.ts';
 import type { Claim } from '../protocol/parts.ts';
 import type { Lease, Store } from '../stores/store.ts';
+import { viewOf } from './view-bytes.ts';
 
 /** What a worker brings when it joins. */
 export interface Joiner {
@@ -419,7 +419,7 @@ export class Group {
     const { signal } = this.ended;
     runAtRoot(() => {
       this.each(store, VIEW_KEY, (value) => {
-        const view = value === undefined ? undefined : decodeView(value);
+        const view = value === undefined ? undefined : viewOf(value);
         if (view !== undefined) this.tell(view);
       }).catch((error: unknown) => signal.aborted || logger.warn({ error }, 'the view cannot be watched any more'));
       this.each(root, EXITS_PREFIX, (value) => void this.exited(value)).catch(() => undefined);

@@ -21,6 +21,9 @@ const KEY_ID_BYTES = 8;
 const MAX_ROOTS = 64;
 const encoder = new TextEncoder();
 const roots = new Map<string, Uint8Array>();
+/** What was derived from each secret, of which every handshake asks several: by purpose and group, so many at most. */
+const derived = new WeakMap<Key, Map<string, Uint8Array>>();
+const MAX_DERIVED = 64;
 
 /**
  * What everything of a secret and a group is derived from, by scrypt: who saw a connection begin pays a twentieth of a second and 16 MiB for
@@ -31,17 +34,29 @@ function rootOf({ secret }: Key, group: string): Uint8Array {
   const known = roots.get(name);
   if (known !== undefined) return known;
   const root = scrypt(secret, encoder.encode(`backwire group\0${group}`));
-  for (const oldest of roots.keys()) {
-    if (roots.size < MAX_ROOTS) break;
-    roots.delete(oldest);
-  }
+  makeRoom(roots, MAX_ROOTS);
   roots.set(name, root);
   return root;
 }
 
-/** A 32-byte key for one purpose in one group, so that a leak of one tells nothing of the others. */
+/** A 32-byte key for one purpose in one group, so that a leak of one tells nothing of the others. Not to be changed: it is worked out once. */
 export function deriveKey(key: Key, group: string, purpose: string): Uint8Array {
-  return hkdfSha256(rootOf(key, group), encoder.encode(group), encoder.encode(`backwire ${purpose} v2`));
+  let own = derived.get(key);
+  if (own === undefined) derived.set(key, (own = new Map()));
+  const name = `${purpose}#${group}`;
+  const known = own.get(name);
+  if (known !== undefined) return known;
+  const made = hkdfSha256(rootOf(key, group), encoder.encode(group), encoder.encode(`backwire ${purpose} v2`));
+  makeRoom(own, MAX_DERIVED);
+  own.set(name, made);
+  return made;
+}
+
+function makeRoom(kept: Map<string, unknown>, most: number): void {
+  for (const oldest of kept.keys()) {
+    if (kept.size < most) break;
+    kept.delete(oldest);
+  }
 }
 
 /** Names the key in one group, without telling it: 16 hex digits, others in each group. */
