@@ -210,7 +210,7 @@ describe('DistributedOptimizer', () => {
   });
 
   it('lets go of the optimisers on their owners when it is disposed, once, and steps no more', async () => {
-    const owned = (): number => Number(agents[1]?.debugInfo()['rref.num_owner_rrefs']);
+    const owned = (): number => Number(agents[1]?.debugInfo()['num_owner_rrefs']);
     await at(0, async () => {
       const model = remote('w1', Model, [2, 3]);
       const param = await model.rpcSync().weightRRef();

@@ -33,7 +33,7 @@ const REFUSAL_GAP_MS = 200;
 /** Between two questions about one lease, at most. */
 const INQUIRY_MS = 2_000;
 /** A lag of the main loop from which a peer counts as busy rather than cut off from this one. */
-const BUSY_AGE_MS = 1_000;
+export const BUSY_AGE_MS = 1_000;
 /** This process was itself away if its clock jumped this far past the time it asked to be woken at. */
 const OWN_STALL_MS = 1_000;
 /** Checks are at least this frequent while there are peers. */

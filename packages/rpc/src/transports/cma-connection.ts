@@ -1,5 +1,6 @@
 /** @file A connection whose large chunks the receiver reads out of the sender's memory; everything else goes through the socket below. */
 import { randomBytes } from 'node:crypto';
+import { DEFAULT_WIRE_LIMITS } from '@backwire/wire/internal';
 import { InvariantError, RpcError } from '../base/errors.ts';
 import type { CrossMemory } from './cma-memory.ts';
 import { holdHelper, letHelperGo } from './memory-helper.ts';
@@ -28,7 +29,7 @@ const SLOTS = 64;
 /** From here on reading the memory beats two copies through the kernel. */
 const REMOTE_BYTES = 256 * 1024;
 /** One read: about a millisecond. */
-const MAX_REMOTE_BYTES = 8 * 1024 * 1024;
+const MAX_REMOTE_BYTES = DEFAULT_WIRE_LIMITS.maxBodyChunkBytes;
 /** What is read in one turn of the event loop. */
 const TURN_BYTES = 16 * 1024 * 1024;
 const STAGING_BYTES = 64 * 1024;
