@@ -1,4 +1,5 @@
 /** @file Links that break: sessions go on, in order and once; peers that are gone fail what waits for them. */
+import { errorMatching } from '@backwire/testing';
 import { afterEach, describe, expect, it } from 'vitest';
 import { add, ones, tensor, type Tensor } from '@backwire/tensor';
 import {
@@ -149,22 +150,23 @@ describe('a peer that goes away', () => {
     const failed = failure(at(0).run(() => rpcSync('w1', hang)));
     await until(() => at(1).debugInfo()['agent.server_active_calls'] === 1, 'the handler runs');
     await at(1).shutdown({ graceful: false });
-    const info = rpcInfo(await failed);
-    expect(info?.code).toBe('unavailable');
-    expect(info?.peer?.name).toBe('w1');
-    expect(info?.executed).toBe('maybe');
-    const gone = { code: 'unavailable', executed: 'no', peer: { name: 'w1' } };
-    for (const to of ['w1', 1, info?.peer as WorkerInfo]) {
+    const peer = { name: 'w1' };
+    const error = await failed;
+    const left = "worker 'w1' has left the group";
+    expect(error).toEqual(errorMatching(RpcError, { code: 'unavailable', executed: 'maybe', peer, message: left }));
+    const [message, gone] = [new RegExp(`^${left}; .*could not find destination (name w1|id 1)`), 'unavailable'];
+    for (const to of ['w1', 1, (error as RpcError).peer as WorkerInfo]) {
       for (const call of [
         () => rpcSync(to, echo, [1]),
         () => rpcAsync(to, echo, [1]),
         () => rpcAsync(to, add, [ones([1]), 3]),
       ]) {
-        const later = rpcInfo(await failure(at(0).run<Promise<unknown>>(call)));
-        expect(later).toMatchObject(gone);
-        expect(later?.message).toMatch(/worker 'w1' has left the group; .*could not find destination (name w1|id 1)/);
+        const later = await failure(at(0).run<Promise<unknown>>(call));
+        expect(later).toEqual(errorMatching(RpcError, { code: gone, executed: 'no', peer, message }));
       }
-      expect(() => at(0).run(() => rpcOneway(to, echo, [1]))).toThrow("worker 'w1' has left the group");
+      expect(() => at(0).run(() => rpcOneway(to, echo, [1]))).toThrow(
+        errorMatching(RpcError, { code: gone, executed: 'no', peer, message }),
+      );
     }
   });
 

@@ -1,5 +1,5 @@
 /** @file PyTorch's tests of calls: destinations, functions and methods, arguments and results, errors and times. */
-import { shown } from '@backwire/testing';
+import { errorMatching, shown } from '@backwire/testing';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { add, concat, nonzero, ones, rand, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { registerValueType } from '@backwire/wire';
@@ -146,10 +146,8 @@ const modes = [
   ['rpcAsync', rpcAsync],
 ] as const;
 async function timesOut(call: Promise<unknown>, ms: number): Promise<void> {
-  const error = await failure(call);
-  expect(error).toBeInstanceOf(RpcError);
-  expect(error).toMatchObject({ code: 'deadline-exceeded' });
-  expect((error as Error).message).toContain(`RPC ran for more than set timeout (${ms} ms)`);
+  const message = `RPC ran for more than set timeout (${ms} ms)`;
+  await expect(call).rejects.toThrow(errorMatching(RpcError, { code: 'deadline-exceeded', message }));
 }
 
 describe.each(modes)('%s', (_, call) => {
@@ -172,9 +170,13 @@ describe.each(modes)('%s', (_, call) => {
   it('reaches a worker by its rank, and refuses ranks that are none', () =>
     onAll(async () => {
       for (const rank of [0, 1, 2]) expect(await call(rank, whoAmI)).toBe(rank);
-      for (const bad of [-1, 3]) await expect(call(bad, whoAmI)).rejects.toThrow('could not find destination');
-      for (const bad of [0.5, 1.5])
-        await expect(call(bad, whoAmI)).rejects.toThrow(`Cannot get WorkerInfo from name ${bad}`);
+      for (const [bad, code, message] of [
+        [-1, 'not-found', 'could not find destination id -1'],
+        [3, 'not-found', 'could not find destination id 3'],
+        [0.5, 'invalid-argument', 'Cannot get WorkerInfo from name 0.5'],
+        [1.5, 'invalid-argument', 'Cannot get WorkerInfo from name 1.5'],
+      ] as const)
+        await expect(call(bad, whoAmI)).rejects.toThrow(errorMatching(RpcError, { code, message }));
     }));
 
   it('adds sparse tensors, coalesced or not, on workers by rank', () =>
@@ -188,9 +190,9 @@ describe.each(modes)('%s', (_, call) => {
   it('keeps a promise at home: it is no argument, alone or inside of one', () =>
     onAll(async ({ next }) => {
       for (const argument of [Promise.resolve(1), { inside: [rpcAsync(next, light)] }]) {
-        const error = await failure(call(next, echo, [argument]));
-        expect(error).toBeInstanceOf(TypeError);
-        expect((error as Error).message).toMatch(/promise/i);
+        await expect(call(next, echo, [argument])).rejects.toThrow(
+          errorMatching(TypeError, { message: /cannot send an instance of class \w*Promise at .*: await it/ }),
+        );
       }
       expect(await call(next, echo, [1])).toBe(1);
     }));
@@ -297,9 +299,10 @@ describe('functions', () => {
     onFirst(async () => {
       const here = Object.assign((x: number) => x + 1, { [rpcName]: 'upstream-calls/only-here' as const });
       expect(here(1)).toBe(2);
-      const error = await failure(rpcSync('w1', here as never, [1] as never));
-      expect(rpcInfo(error)).toMatchObject({ code: 'not-found', executed: 'no', peer: { name: 'w1' } });
-      expect((error as Error).message).toContain("'upstream-calls/only-here'");
+      const [peer, message] = [{ name: 'w1' }, "'upstream-calls/only-here'"];
+      await expect(rpcSync('w1', here as never, [1] as never)).rejects.toThrow(
+        errorMatching(RpcError, { code: 'not-found', executed: 'no', peer, message }),
+      );
       expect(await rpcSync('w1', light)).toBe(0);
     }));
 });
@@ -379,19 +382,17 @@ describe('errors', () => {
         '\nFirst line of error \n next line of error \n last line of error',
         'first line\n\tsecond "line" \\ naïve — 線',
       ]) {
-        const error = await failure(rpcAsync(next, fail, [text]));
-        expect(error).toBeInstanceOf(RangeError);
-        expect((error as Error).message).toBe(text);
+        await expect(rpcAsync(next, fail, [text])).rejects.toThrow(new RangeError(text));
       }
     }));
 
   it('of a class that cannot be built here still say what was thrown, and of which class', async () => {
     registerErrorType(Unbuildable);
     await onAll(async ({ next }) => {
-      const error = await failure(rpcSync(next, failUnbuildable));
-      expect(error).toBeInstanceOf(RemoteError);
-      expect(error).toMatchObject({ code: 'remote-error', remoteName: 'Unbuildable' });
-      expect((error as Error).message).toContain('Unbuildable: the first text');
+      const [remoteName, message] = ['Unbuildable', 'Unbuildable: the first text'];
+      await expect(rpcSync(next, failUnbuildable)).rejects.toThrow(
+        errorMatching(RemoteError, { code: 'remote-error', remoteName, message }),
+      );
     });
     expect(rebuilt).toBe(3);
   });
@@ -405,10 +406,8 @@ describe('errors', () => {
         [concat, 'cat', [[ones([1]), 5]], 'a list with number in it'],
       ] as const) {
         const error = await failure(call(next, fn as typeof add, args as never));
-        expect(error).toBeInstanceOf(TypeError);
-        expect((error as Error).message).toBe(
-          `aten::${name} failed to match any schema: its first argument is a tensor, or a list of tensors, not ${what}`,
-        );
+        const words = `aten::${name} failed to match any schema: its first argument is a tensor, or a list of tensors, not ${what}`;
+        expect(error).toEqual(new TypeError(words));
         expect(rpcInfo(error)).toMatchObject({ code: 'remote-error', peer: { name: next } });
       }
       expect(shown(await call(next, add, [ones([1]), 1]))).toEqual(shown(ones([1]).add(1)));

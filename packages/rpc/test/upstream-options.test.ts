@@ -1,5 +1,5 @@
 /** @file PyTorch's RPC tests about options, futures and what may not travel, as near as TypeScript comes to them. */
-import { shown } from '@backwire/testing';
+import { errorMatching, shown } from '@backwire/testing';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -86,14 +86,15 @@ const failure = (promise: Promise<unknown>): Promise<Error> =>
     () => new Error('no failure'),
     (error: unknown) => error as Error,
   );
+
 describe('what an agent is made of', () => {
   it('an extension is registered once by name, and starts with the agent', async () => {
     const attached: string[] = [];
     const custom = (): Extension => ({ name: 'custom', attach: ({ name }) => (attached.push(name), {}) });
-    const error = await failure(alone({ extensions: [custom(), custom()] }));
-    expect(error).toBeInstanceOf(RpcError);
-    expect([(error as RpcError).code, attached]).toEqual(['invalid-argument', []]);
-    expect(error.message).toContain("two extensions are named 'custom'");
+    await expect(alone({ extensions: [custom(), custom()] })).rejects.toThrow(
+      errorMatching(RpcError, { code: 'invalid-argument', message: "two extensions are named 'custom'" }),
+    );
+    expect(attached).toEqual([]);
     await alone({ extensions: [custom()], store: newStore() });
     expect(attached).toEqual(['w0']);
   });
@@ -146,11 +147,11 @@ describe('what an agent is made of', () => {
       // After the first has left, the name is free: init, shutdown, init in one store.
       const [peer] = await Promise.all([createAgent(other!), initRpc(own!)]);
       open.push(peer);
-      expect((await failure(initRpc(own!))).message).toContain('RPC is already initialized');
+      const refusal = (message: string) => errorMatching(RpcError, { code: 'failed-precondition', message });
+      await expect(initRpc(own!)).rejects.toThrow(refusal('RPC is already initialized'));
       for (const taken of [own!, other!]) {
-        const error = await failure(createAgent({ ...taken, initTimeoutMs: 300 }));
-        expect(rpcInfo(error)?.code).toBe('failed-precondition');
-        expect(error.message).toContain(`RPC worker name ${taken.name} is not unique`);
+        const again = createAgent({ ...taken, initTimeoutMs: 300 });
+        await expect(again).rejects.toThrow(refusal(`RPC worker name ${taken.name} is not unique`));
       }
       expect(await rpcSync('w1', echo, [life])).toBe(life);
       expect(await peer.run(() => rpcSync('w0', echo, [life]))).toBe(life);
@@ -168,9 +169,7 @@ describe('what an agent is made of', () => {
     ['no logger', { logger: { warn: () => 0 } }, 'logger is an object such as console, got an object of class Object'],
     ['null for a logger', { logger: null }, 'logger is an object such as console, got null, which has no debug()'],
   ])('is not made of %s', async (_, wrong, words) => {
-    const error = await failure(alone(wrong as unknown as RpcOptions));
-    expect(error).toBeInstanceOf(TypeError);
-    expect(error.message).toContain(words);
+    await expect(alone(wrong as unknown as RpcOptions)).rejects.toThrow(errorMatching(TypeError, { message: words }));
   });
 
   /** Options of a kind that no agent knows. */
@@ -180,16 +179,18 @@ describe('what an agent is made of', () => {
 
   it('options of an unknown class do not say what to start', async () => {
     for (const options of [new Unknown(), 'w0', 5, [], null]) {
-      const error = await failure(initRpc(options as unknown as RpcOptions));
-      const unknown = options instanceof Unknown;
-      expect(error).toBeInstanceOf(unknown ? RpcError : TypeError);
-      expect(error.message).toContain(
-        unknown ? "initRpc: unknown option 'initMethod'; it takes name" : 'the options of initRpc are an object, got',
+      await expect(initRpc(options as unknown as RpcOptions)).rejects.toThrow(
+        options instanceof Unknown
+          ? errorMatching(RpcError, {
+              code: 'invalid-argument',
+              message: "initRpc: unknown option 'initMethod'; it takes name",
+            })
+          : errorMatching(TypeError, { message: 'the options of initRpc are an object, got' }),
       );
     }
-    const store = await failure(alone({ store: new Unknown() as unknown as string }));
-    expect(store).toBeInstanceOf(TypeError);
-    expect(store.message).toContain('store is an address or a store, got an object of class Unknown');
+    await expect(alone({ store: new Unknown() as unknown as string })).rejects.toThrow(
+      errorMatching(TypeError, { message: 'store is an address or a store, got an object of class Unknown' }),
+    );
   });
 
   it('options of one kind of security are refused for another', async () => {
@@ -204,9 +205,9 @@ describe('what an agent is made of', () => {
       ],
       [new Unknown(), 'security.mode is one of psk, hmac, mtls, none; none was given'],
     ] as const) {
-      const error = await failure(alone({ security: security as unknown as Security }));
-      expect(rpcInfo(error)?.code).toBe('invalid-argument');
-      expect(error.message).toContain(words);
+      await expect(alone({ security: security as unknown as Security })).rejects.toThrow(
+        errorMatching(RpcError, { code: 'invalid-argument', message: words }),
+      );
     }
   });
 
@@ -234,9 +235,9 @@ describe('what an agent is made of', () => {
     ['a port', { name: 'w', store: 'tcp://127.0.0.1' }, /'tcp:\/\/127\.0\.0\.1' is not tcp:\/\/host:port/],
     ['a kind of store', { name: 'w', store: 'env://' }, /'env:\/\/' names no kind of store; there are memory:/],
   ])('is told what is missing: %s', async (_what, options, text) => {
-    const error = await failure(createAgent(options as RpcOptions));
-    expect(rpcInfo(error)?.code).toBe('invalid-argument');
-    expect(error.message).toMatch(text);
+    await expect(createAgent(options as RpcOptions)).rejects.toThrow(
+      errorMatching(RpcError, { code: 'invalid-argument', message: text }),
+    );
   });
 
   it.each([
@@ -295,10 +296,9 @@ describe('what travels and what does not', () => {
       const made = (fn: typeof promised | typeof promiseInside): Promise<unknown> =>
         cluster!.at(rank).run(() => (call as AnyFn)(to, fn) as Promise<unknown>);
       const error = await failure(made(promiseInside));
-      expect(error).toBeInstanceOf(TypeError);
-      expect(error.message).toMatch(/Promise/);
-      expect(rpcInfo(error)).toBeInstanceOf(RemoteError);
-      expect(rpcInfo(error)?.peer?.name).toBe(to);
+      const message = 'cannot send an instance of class Promise at $.later: await it';
+      expect(error).toEqual(errorMatching(TypeError, { message }));
+      expect(rpcInfo(error)).toEqual(errorMatching(RemoteError, { code: 'remote-error', peer: { name: to }, message }));
       expect(await made(promised)).toBe(1);
     }
   });
@@ -307,8 +307,7 @@ describe('what travels and what does not', () => {
     cluster = await startCluster(2);
     await cluster.at(0).run(async () => {
       const error = await failure(rpcSync('w1', twice as unknown as typeof list));
-      expect(error).toBeInstanceOf(TypeError);
-      expect(error.message).toMatch(/undefined/);
+      expect(error).toEqual(errorMatching(TypeError, { message: /^Cannot read properties of undefined/ }));
       const remote = rpcInfo(error) as RemoteError;
       expect([remote.remoteName, remote.executed, remote.peer?.name]).toEqual(['TypeError', 'yes', 'w1']);
       expect(remote.remoteStack).toContain('upstream-options.test');
@@ -322,8 +321,7 @@ describe('what travels and what does not', () => {
     const logger = { debug: () => undefined, info: () => undefined, warn: note, error: note };
     cluster = await startCluster(2, { logger });
     await cluster.at(0).run(async () => {
-      const error = await failure(rpcSync('w1', fail));
-      expect([error instanceof RangeError, error.message]).toEqual([true, 'of the user']);
+      await expect(rpcSync('w1', fail)).rejects.toThrow(new RangeError('of the user'));
       expect(lines).toEqual([]);
       rpcOneway('w1', fail);
       await until(() => lines.length > 0, 'it is logged');
@@ -347,13 +345,11 @@ describe('what travels and what does not', () => {
   ])('a function of the wrong kind is refused: a generator by %s, a value by rpcStream', async (_name, call) => {
     cluster = await startCluster(2);
     await cluster.at(0).run(async () => {
-      const one = await failure((call as AnyFn)('w1', generator) as Promise<unknown>);
-      expect(one.message).toContain('a generator is called with rpcStream()');
+      const refusal = (message: string) =>
+        errorMatching(RpcError, { code: 'failed-precondition', executed: 'yes', peer: { name: 'w1' }, message });
+      await expect((call as AnyFn)('w1', generator)).rejects.toThrow(refusal('a generator is called with rpcStream()'));
       const items = rpcStream('w1', list as unknown as typeof generator);
-      const value = await failure(items.next());
-      expect(value.message).toContain('rpcStream() wants a function that returns an iterable');
-      for (const error of [one, value])
-        expect(rpcInfo(error)).toMatchObject({ code: 'failed-precondition', executed: 'yes', peer: { name: 'w1' } });
+      await expect(items.next()).rejects.toThrow(refusal('rpcStream() wants a function that returns an iterable'));
     });
   });
 });
@@ -364,9 +360,8 @@ describe('a gathering that not all come to', () => {
     const [leader, follower] = await Promise.all(
       [0, 1].map((rank) => cluster!.at(rank).run(() => failure(allGather(rank, { timeoutMs: 200 })))),
     );
-    for (const error of [leader, follower]) {
-      expect(rpcInfo(error)?.code).toBe('deadline-exceeded');
-      expect(error?.message).toContain("Followers ['w2'] timed out in _all_gather after 0.20 seconds");
-    }
+    const message = "Followers ['w2'] timed out in _all_gather after 0.20 seconds";
+    for (const error of [leader, follower])
+      expect(error).toEqual(errorMatching(RpcError, { code: 'deadline-exceeded', message }));
   });
 });

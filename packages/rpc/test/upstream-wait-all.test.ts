@@ -1,5 +1,5 @@
 /** @file PyTorch's tests of _wait_all: calls that are collected while a function runs, and waited for at its end. */
-import { shown } from '@backwire/testing';
+import { errorMatching, shown } from '@backwire/testing';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { add, ones } from '@backwire/tensor';
 import { rpcAsync, RpcError, rpcFunction, rpcSync, waitAll } from '../src/index.ts';
@@ -73,18 +73,18 @@ describe('waitAll', () => {
 
   it('fails when a call times out, and the next one starts anew', () =>
     onAll(async (next) => {
-      const error = await failure(waitAll(() => void rpcAsync(next, sleep, [2_000], { timeoutMs: 20 })));
-      expect(error).toBeInstanceOf(RpcError);
-      expect(error).toMatchObject({ code: 'deadline-exceeded' });
-      expect((error as Error).message).toContain('RPC ran for more than set timeout (20 ms)');
+      const message = 'RPC ran for more than set timeout (20 ms)';
+      await expect(waitAll(() => void rpcAsync(next, sleep, [2_000], { timeoutMs: 20 }))).rejects.toThrow(
+        errorMatching(RpcError, { code: 'deadline-exceeded', message }),
+      );
       await startsAnew(next);
     }));
 
   it('fails with what a function threw, and the next one starts anew', () =>
     onAll(async (next) => {
-      const error = await failure(waitAll(() => void rpcAsync(next, fail, ['Expected error'])));
-      expect(error).toBeInstanceOf(RangeError);
-      expect((error as Error).message).toBe('Expected error');
+      await expect(waitAll(() => void rpcAsync(next, fail, ['Expected error']))).rejects.toThrow(
+        new RangeError('Expected error'),
+      );
       await startsAnew(next);
     }));
 
@@ -105,9 +105,9 @@ describe('waitAll', () => {
 
   it.each([[undefined], [5], [[]], [null]])('takes a function, and says so of %j', (given) =>
     onAll(async () => {
-      const error = await failure(waitAll(given as never));
-      expect(error).toBeInstanceOf(TypeError);
-      expect((error as Error).message).toContain('waitAll(fn) takes a function that makes the calls, got');
+      await expect(waitAll(given as never)).rejects.toThrow(
+        errorMatching(TypeError, { message: 'waitAll(fn) takes a function that makes the calls, got' }),
+      );
     }),
   );
 
