@@ -1,4 +1,5 @@
 /** @file Creations and uses that fail, time out, are cancelled or never sent; what is said, and that nothing is left. */
+import { errorMatching } from '@backwire/testing';
 import { getWorkerInfo, rpcClass, RpcError, rpcFunction, rpcInfo, rpcSync, type RpcAgent } from '@backwire/rpc';
 import { nn, ones, rpcName, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
@@ -6,8 +7,11 @@ import { agent, counters, eventually, isEmpty, onAll, withGroup } from './group.
 import { createRRef, remote, rrefs, type RRef } from '../src/index.ts';
 import { invokeMethod } from '../src/owner/remote-methods.ts';
 
-const TIMED_OUT =
-  'RRef creation via rpc.remote() timed out, and it is possible that the RRef on the owner node does not exist.';
+const TIMED_OUT = errorMatching(RpcError, {
+  code: 'deadline-exceeded',
+  message:
+    'RRef creation via rpc.remote() timed out, and it is possible that the RRef on the owner node does not exist.',
+});
 
 const identity = rpcFunction('failures/identity', (x: number) => x);
 const later = rpcFunction('failures/later', async (value: number, ms: number) => {
@@ -52,9 +56,7 @@ describe.each(['w0', 'w1'])('a creating function on %s that throws', (owner) => 
       const uses = [() => rref.toHere(), () => rref.toHere(), () => rref.typeName(), () => rref.confirmed()];
       if (owner === 'w0') uses.push(() => rref.localValue());
       for (const use of uses) {
-        const error: unknown = await use().catch((thrown: unknown) => thrown);
-        expect((error as Error).constructor).toBe(type);
-        expect((error as Error).message).toBe(text);
+        await expect(use()).rejects.toThrow(new type(text));
       }
     }),
   );
@@ -73,13 +75,13 @@ describe.each(['w0', 'w1'])('a creating function on %s that throws', (owner) => 
   it('shows to whom the RRef was given', () =>
     withGroup(3, async () => {
       const rref = remote(owner, failLater, ['bad news']);
-      await expect(rpcSync('w2', fetch, [rref])).rejects.toThrow('bad news');
+      await expect(rpcSync('w2', fetch, [rref])).rejects.toThrow(new RangeError('bad news'));
     }));
 
   it.each(['w2', 'self'])('is what confirmed() of a handle that was handed on rejects with, on %s', (to) =>
     withGroup(3, async () => {
       const rref = remote(owner, failLater, ['bad news']);
-      await expect(rpcSync(to === 'self' ? owner : to, confirm, [rref])).rejects.toThrow('bad news');
+      await expect(rpcSync(to === 'self' ? owner : to, confirm, [rref])).rejects.toThrow(new RangeError('bad news'));
     }),
   );
 
@@ -87,12 +89,12 @@ describe.each(['w0', 'w1'])('a creating function on %s that throws', (owner) => 
     withGroup(2, async (agents) => {
       const rref = remote(owner, failLater, ['no luck']) as RRef<unknown> as RRef<Tensor>;
       const early = rref.remote().sum();
-      await expect(rref.toHere()).rejects.toThrow('no luck');
+      await expect(rref.toHere()).rejects.toThrow(new RangeError('no luck'));
       const late = rref.remote().sum();
       const chained = late.remote().neg();
       for (const made of [early, late, chained]) {
-        await expect(made.toHere()).rejects.toThrow('no luck');
-        await expect(made.confirmed()).rejects.toThrow('no luck');
+        await expect(made.toHere()).rejects.toThrow(new RangeError('no luck'));
+        await expect(made.confirmed()).rejects.toThrow(new RangeError('no luck'));
         made.dispose();
       }
       rref.dispose();
@@ -288,10 +290,9 @@ describe('misuse', () => {
     onAll(3, async (at) => {
       const rref = remote(at('w1'), identity, [1]);
       const [n, owner] = [getWorkerInfo().id, rref.owner()];
-      const error: unknown = await rref.localValue().catch((thrown: unknown) => thrown);
-      expect(error).toBeInstanceOf(RpcError);
-      expect((error as Error).message).toContain(
-        `For UserRRef(rref_id=GloballyUniqueId(created_on=${n}, local_id=0), fork_id=GloballyUniqueId(created_on=${n}, local_id=1)), can't call localValue() on user WorkerInfo(id=${n}, name=w${n}). Call it on owner WorkerInfo(id=${owner.id}, name=${at('w1')})`,
+      const words = `For UserRRef(rref_id=GloballyUniqueId(created_on=${n}, local_id=0), fork_id=GloballyUniqueId(created_on=${n}, local_id=1)), can't call localValue() on user WorkerInfo(id=${n}, name=w${n}). Call it on owner WorkerInfo(id=${owner.id}, name=${at('w1')})`;
+      await expect(rref.localValue()).rejects.toThrow(
+        errorMatching(RpcError, { code: 'failed-precondition', message: words }),
       );
     }));
 
@@ -300,9 +301,15 @@ describe('misuse', () => {
     expect(values).toHaveLength(3);
     for (const value of values)
       expect(() => createRRef(value)).toThrow(
-        'Current RPC agent is not set! Did you initialize the RPC framework (e.g. by calling `rpc.init_rpc`)?',
+        errorMatching(RpcError, {
+          code: 'failed-precondition',
+          message:
+            'Current RPC agent is not set! Did you initialize the RPC framework (e.g. by calling `rpc.init_rpc`)?',
+        }),
       );
-    expect(() => remote('w1', identity, [1])).toThrow('RPC has not been initialized');
+    expect(() => remote('w1', identity, [1])).toThrow(
+      errorMatching(RpcError, { code: 'failed-precondition', message: 'RPC has not been initialized' }),
+    );
   });
 
   it('an agent, or a peer, without the extension', () =>
@@ -310,9 +317,13 @@ describe('misuse', () => {
       3,
       async (agents) => {
         await rpcSync('w2', identity, [1]);
-        await expect(async () => remote('w2', identity, [1])).rejects.toThrow("worker 'w2' has no extension 'rref'");
-        await expect(rpcSync('w2', fetch, [createRRef(1)])).rejects.toThrow("worker 'w2' has no extension 'rref'");
-        agent(agents, 2).run(() => expect(() => createRRef(1)).toThrow("worker 'w2' has no extension 'rref'"));
+        const missing = errorMatching(RpcError, {
+          code: 'failed-precondition',
+          message: "worker 'w2' has no extension 'rref'",
+        });
+        expect(() => remote('w2', identity, [1])).toThrow(missing);
+        await expect(rpcSync('w2', fetch, [createRRef(1)])).rejects.toThrow(missing);
+        agent(agents, 2).run(() => expect(() => createRRef(1)).toThrow(missing));
       },
       (rank) => (rank === 2 ? { extensions: [] } : { extensions: [rrefs()] }),
     ));

@@ -1,5 +1,6 @@
 /** How long handles and values live: disposal, calls in flight, collection, shutdown, members that leave. */
-import { rpcFunction, rpcSync, type Logger, type RpcAgent, type RpcError } from '@backwire/rpc';
+import { errorMatching } from '@backwire/testing';
+import { RpcError, rpcFunction, rpcSync, type Logger, type RpcAgent } from '@backwire/rpc';
 import { add, ones } from '@backwire/tensor';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -34,6 +35,9 @@ async function collected(condition: () => boolean): Promise<void> {
   }
 }
 
+/** Of a use of a handle that is no more. */
+const deleted = (message: string | RegExp) => errorMatching(RpcError, { code: 'rref-released', message });
+
 describe('dispose', () => {
   it('lets the owner forget the value; twice is once; later uses say so', () =>
     withGroup(2, async (agents) => {
@@ -43,14 +47,14 @@ describe('dispose', () => {
       rref.dispose();
       rref[Symbol.dispose]();
       await eventually(() => agents.every(isEmpty), 'the value is forgotten');
-      await expect(rref.toHere()).rejects.toThrow('has been deleted. Cannot call to_here() on it after deletion.');
-      await expect(rref.toHere()).rejects.toMatchObject({ code: 'rref-released' });
-      await expect(rpcSync('w1', identity, [rref])).rejects.toThrow('Cannot call fork an UserRRef after deletion.');
-      await expect(rref.confirmed()).rejects.toThrow('after deletion');
-      await expect((rref as RRef<{ m(): void }>).rpcSync().m()).rejects.toThrow(
-        'Cannot call rpc_sync() on it after deletion.',
+      await expect(rref.toHere()).rejects.toThrow(deleted(/has been deleted\. Cannot call to_here\(\) on it after/));
+      await expect(rpcSync('w1', identity, [rref])).rejects.toThrow(
+        deleted('Cannot call fork an UserRRef after deletion.'),
       );
-      expect(() => (rref as RRef<{ m(): void }>).remote().m()).toThrow('Cannot call remote() on it after deletion.');
+      await expect(rref.confirmed()).rejects.toThrow(deleted('after deletion'));
+      const untyped = rref as RRef<{ m(): void }>;
+      await expect(untyped.rpcSync().m()).rejects.toThrow(deleted('Cannot call rpc_sync() on it after deletion.'));
+      expect(() => untyped.remote().m()).toThrow(deleted('Cannot call remote() on it after deletion.'));
       expect(String(rref)).toContain('UserRRef(RRefId = ');
     }));
 
@@ -147,7 +151,7 @@ describe('shutdown', () => {
     expect(circles).toHaveLength(3);
     for (const { rref, other } of circles) {
       expect(other?.other?.rref).toBe(rref);
-      await expect(rref?.toHere()).rejects.toThrow('Cannot call to_here() on it after deletion.');
+      await expect(rref?.toHere()).rejects.toThrow(deleted('Cannot call to_here() on it after deletion.'));
     }
   });
 
@@ -161,14 +165,19 @@ describe('shutdown', () => {
     await Promise.all(agents.map((each) => each.shutdown({ timeoutMs: 10_000, onLeak: 'throw' })));
     for (const [rank, rref] of made.entries()) {
       const [self, owner] = [agent(agents, rank), (rank + 1) % 3];
-      await expect(rref.toHere()).rejects.toThrow('Cannot call to_here() on it after deletion.');
+      await expect(rref.toHere()).rejects.toThrow(deleted('Cannot call to_here() on it after deletion.'));
       const carrier = sessionOf(self).values[0];
       const peer = rref.owner();
       expect(() => carrier?.encode(rref, peer, () => undefined)).toThrow(
-        'Cannot call fork an UserRRef after deletion.',
+        deleted('Cannot call fork an UserRRef after deletion.'),
       );
       const again = self.run(() => rpcSync(`w${owner}`, identity, [rref]));
-      await expect(again).rejects.toThrow('RPC has not been initialized: this agent has shut down');
+      await expect(again).rejects.toThrow(
+        errorMatching(RpcError, {
+          code: 'failed-precondition',
+          message: 'RPC has not been initialized: this agent has shut down',
+        }),
+      );
       expect([rref.ownerName(), rref.owner().id]).toEqual([`w${owner}`, owner]);
     }
   });
@@ -194,11 +203,16 @@ describe('shutdown', () => {
     }
     const ends = await Promise.allSettled(agents.map((each) => each.shutdown({ graceful, timeoutMs: 1_500, onLeak })));
     for (const rank of [0, 1]) {
-      const said = onLeak === 'throw' ? String((ends[rank] as PromiseRejectedResult).reason) : warnings.join('\n');
-      expect(said).toContain(
-        `Leaking RRef GloballyUniqueId(created_on=${rank}, local_id=0) with fork Id GloballyUniqueId(created_on=${rank}, local_id=1), held by 'w${1 - rank}'`,
-      );
+      const text = `Leaking RRef GloballyUniqueId(created_on=${rank}, local_id=0) with fork Id GloballyUniqueId(created_on=${rank}, local_id=1), held by 'w${1 - rank}'`;
+      const said =
+        onLeak === 'throw' ? ((ends[rank] as PromiseRejectedResult).reason as Error).message : warnings.join('\n');
+      expect(said).toContain(text);
       expect(said).toContain('lifetime.test.ts');
+      if (onLeak === 'throw')
+        expect(ends[rank]).toEqual({
+          status: 'rejected',
+          reason: errorMatching(RpcError, { code: 'failed-precondition', message: text }),
+        });
     }
     const end = onLeak === 'throw' ? 'rejected' : 'fulfilled';
     expect(ends.map(({ status }) => status)).toEqual([end, end, 'fulfilled']);

@@ -4,12 +4,12 @@ import {
   currentAgent,
   getWorkerInfo,
   rpcAsync,
+  RpcError,
   rpcFunction,
-  rpcInfo,
   rpcSync,
   type RpcAgent,
 } from '@backwire/rpc';
-import { shown } from '@backwire/testing';
+import { errorMatching, shown } from '@backwire/testing';
 import { add, ones, type Tensor, tensor } from '@backwire/tensor';
 import { registerValueType } from '@backwire/wire';
 import { describe, expect, it } from 'vitest';
@@ -181,10 +181,8 @@ describe.each([
       const there = rpcSync('w2', fetch, [rref]);
       await eventually(() => counters(agent(agents, 1))['num_forks'] === 2, 'w2 has a fork');
       controller.abort();
-      const error: unknown = await there.catch((thrown: unknown) => thrown);
-      expect(rpcInfo(error)?.code).toBe(code);
-      expect((error as Error).message).toContain(words);
-      await expect(rref.toHere()).rejects.toThrow(words);
+      await expect(there).rejects.toThrow(errorMatching(RpcError, { code, message: words }));
+      await expect(rref.toHere()).rejects.toThrow(errorMatching(RpcError, { code, message: words }));
     }));
 });
 
@@ -362,8 +360,9 @@ describe('agents in one process', () => {
     withGroup(2, async (agents) => {
       const mine = createRRef(1);
       await agent(agents, 1).run(async () => {
+        const message = "this RRef belongs to agent 'w0'; agent 'w1' cannot send it";
         await expect(rpcSync('w0', fetch, [mine])).rejects.toThrow(
-          "this RRef belongs to agent 'w0'; agent 'w1' cannot send it",
+          errorMatching(RpcError, { code: 'failed-precondition', message }),
         );
       });
       expect(currentAgent()).toBe(agents[0]);

@@ -1,6 +1,15 @@
 /** @file PyTorch's own RRef tests, with the programs and the comparisons of the originals: dense, and with sparse tensors. */
-import { shown } from '@backwire/testing';
-import { currentAgent, getWorkerInfo, rpcAsync, rpcClass, rpcFunction, rpcInfo, rpcSync, type To } from '@backwire/rpc';
+import { errorMatching, shown } from '@backwire/testing';
+import {
+  currentAgent,
+  getWorkerInfo,
+  rpcAsync,
+  rpcClass,
+  RpcError,
+  rpcFunction,
+  rpcSync,
+  type To,
+} from '@backwire/rpc';
 import { add, ones, rpcName, type Tensor } from '@backwire/tensor';
 import { encodeValue } from '@backwire/wire';
 import { describe, expect, it } from 'vitest';
@@ -297,9 +306,7 @@ describe.each(['w1', 'w0'])('proxies of a value on %s', (to) => {
         () => untyped.rpcAsync().nonExist(),
         () => untyped.remote().nonExist().toHere(),
       ]) {
-        const error: unknown = await ask().catch((thrown: unknown) => thrown);
-        expect(error).toBeInstanceOf(TypeError);
-        expect((error as Error).message).toContain(none);
+        await expect(ask()).rejects.toThrow(errorMatching(TypeError, { message: none }));
       }
     }));
 
@@ -375,11 +382,7 @@ describe('timeouts', () => {
   const TIMED_OUT = /^RPC ran for more than set timeout \(20 ms\)/;
   const CREATION = /^RRef creation via rpc\.remote\(\) timed out/;
   const timesOut = async (use: Promise<unknown>, words: RegExp): Promise<void> => {
-    const error: unknown = await use.catch((thrown: unknown) => thrown);
-    expect(rpcInfo(error)).toMatchObject({
-      code: 'deadline-exceeded',
-      message: expect.stringMatching(words) as string,
-    });
+    await expect(use).rejects.toThrow(errorMatching(RpcError, { code: 'deadline-exceeded', message: words }));
   };
 
   it('of a type query, whose value is still being made', () =>
@@ -414,10 +417,15 @@ describe('timeouts', () => {
 it('an RRef travels in calls only', () =>
   withGroup(1, async () => {
     const rref = createRRef(1);
-    expect(() => encodeValue(rref)).toThrow(/^cannot send an instance of class RRefHandle: register it/);
+    expect(() => encodeValue(rref)).toThrow(
+      errorMatching(TypeError, { message: /^cannot send an instance of class RRefHandle: register it/ }),
+    );
     const carrier = sessionOf(currentAgent()).values[0];
     expect(() => carrier?.encode(rref, getWorkerInfo())).toThrow(
-      'Can not pickle rref in python pickler, rref can only be pickled when using RPC',
+      errorMatching(RpcError, {
+        code: 'failed-precondition',
+        message: 'Can not pickle rref in python pickler, rref can only be pickled when using RPC',
+      }),
     );
     // JSON says what it is; nothing can be made of it again.
     expect(JSON.stringify(rref)).toBe(JSON.stringify(String(rref)));

@@ -6,7 +6,7 @@ type ErrorFields<E extends Error> = { readonly message: string | RegExp } & {
 };
 
 /** A matcher that Vitest takes wherever a value is expected: in `toThrow`, `toEqual`, and inside of other values. */
-interface ErrorMatcher {
+export interface ErrorMatcher {
   /** By which what prints a difference knows it. */
   readonly $$typeof: symbol;
   asymmetricMatch(error: unknown): boolean;

@@ -20,7 +20,7 @@ export * from './chromium.ts';
 export * from './cluster.ts';
 export * from './chaos-proxy.ts';
 export * from './matchers.ts';
-export { errorMatching } from './error-matching.ts';
+export { errorMatching, type ErrorMatcher } from './error-matching.ts';
 export * from './namespaces.ts';
 export * from './leaks.ts';
 export { Seeded, mutate } from './mutate.ts';
