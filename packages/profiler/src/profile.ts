@@ -3,7 +3,7 @@ import { memory } from '@backwire/tensor';
 import { runWith } from '@backwire/tensor/internal';
 import { chromeTrace, type ChromeTrace, type TraceSource } from './chrome-trace.ts';
 import { PROFILE_OPTIONS, type ProfileEvent, type ProfileOptions, publicEvents } from './events.ts';
-import type { RpcAgent } from '@backwire/rpc';
+import { RpcError, type RpcAgent } from '@backwire/rpc';
 import { checkFunction, refuseUnknown } from '@backwire/rpc/internal';
 import { agentHere, groupNames } from './identity.ts';
 import { clockOf } from './now.ts';
@@ -51,7 +51,7 @@ export async function profile<T>(
 export interface Label {
   /**
    * Lets the label last until `promise` settles instead of until its function is done, and gives the promise back.
-   * @throws Error when it was called before: "… can only be called once."
+   * @throws RpcError 'failed-precondition' when it was called before: "… can only be called once."
    */
   endWith<P extends PromiseLike<unknown>>(promise: P): P;
 }
@@ -90,7 +90,7 @@ class OpenLabel implements Label {
   }
 
   endWith<P extends PromiseLike<unknown>>(promise: P): P {
-    if (this.followed) throw new Error('endWith of a label can only be called once.');
+    if (this.followed) throw new RpcError('failed-precondition', 'endWith of a label can only be called once.');
     this.followed = true;
     promise.then(this.end, this.end);
     return promise;
@@ -128,7 +128,11 @@ class FinishedProfile implements Profile {
 
   async writeChromeTrace(path: string): Promise<void> {
     const fs = globalThis.process?.getBuiltinModule?.('node:fs/promises');
-    if (fs === undefined) throw new Error(`cannot write '${path}': there is no file system here; use toChromeTrace()`);
+    if (fs === undefined)
+      throw new RpcError(
+        'failed-precondition',
+        `cannot write '${path}': there is no file system here; use toChromeTrace()`,
+      );
     await fs.writeFile(path, JSON.stringify(this.toChromeTrace()));
   }
 }

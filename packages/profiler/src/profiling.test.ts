@@ -7,6 +7,7 @@ import { add, mul, ones, type Tensor } from '@backwire/tensor';
 import {
   createAgent,
   rpcAsync,
+  RpcError,
   rpcFunction,
   rpcOneway,
   rpcStream,
@@ -338,7 +339,9 @@ describe('recordFunction', () => {
         let call: Promise<Tensor> | undefined;
         const returned = recordFunction('foo', (label) => {
           call = label.endWith(rpcAsync('w1', slow, [ones([1]), 30]));
-          expect(() => label.endWith(call as Promise<Tensor>)).toThrow('can only be called once.');
+          expect(() => label.endWith(call as Promise<Tensor>)).toThrow(
+            new RpcError('failed-precondition', 'endWith of a label can only be called once.'),
+          );
           return 'at once';
         });
         expect(returned).toBe('at once');

@@ -3,7 +3,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { ones, type Tensor } from '@backwire/tensor';
-import { createAgent, rpcFunction, rpcSync, type RpcAgent } from '@backwire/rpc';
+import { createAgent, RpcError, rpcFunction, rpcSync, type RpcAgent } from '@backwire/rpc';
 import { profile, profiling, ServerProfiler } from './index.ts';
 
 const double = rpcFunction('server-profiler.test/double', (x: Tensor) => x.add(x));
@@ -104,7 +104,9 @@ describe('a server profiler', () => {
       { timeout: 20_000, interval: 50 },
     );
     expect(servers[1]?.events().length).toBeGreaterThan(0);
-    expect(() => on(1, () => servers[0]?.exit())).toThrow('is not on');
+    expect(() => on(1, () => servers[0]?.exit())).toThrow(
+      new RpcError('failed-precondition', 'this server profiler is not on'),
+    );
     on(1, () => servers[1]?.exit());
     switched.length = 0;
   });
@@ -131,9 +133,9 @@ describe('a server profiler', () => {
     agents = await group(1);
     const server = new ServerProfiler();
     on(0, () => {
-      expect(() => server.exit()).toThrow('is not on');
+      expect(() => server.exit()).toThrow(new RpcError('failed-precondition', 'this server profiler is not on'));
       server.enter();
-      expect(() => server.enter()).toThrow('is on already');
+      expect(() => server.enter()).toThrow(new RpcError('failed-precondition', 'this server profiler is on already'));
       server.exit();
     });
   });

@@ -1,6 +1,6 @@
 /** @file A profiler of everything a worker does for others, switched on and off from anywhere in the group. */
 import { rpcName } from '@backwire/tensor';
-import { callContext, currentAgent, rpcClass, type RpcAgent } from '@backwire/rpc';
+import { callContext, currentAgent, rpcClass, RpcError, type RpcAgent } from '@backwire/rpc';
 import { refuseUnknown } from '@backwire/rpc/internal';
 import { PROFILE_OPTIONS, type ProfileEvent, type ProfileOptions, publicEvents, type RecordedEvent } from './events.ts';
 import { MAX_EVENTS } from './limits.ts';
@@ -82,23 +82,24 @@ export class ServerProfiler {
     this.recording = new Recording(this.options);
   }
 
-  /** On from now. @throws Error when it is on already. */
+  /** On from now. @throws RpcError 'failed-precondition' when it is on already. */
   enter(): void {
     const agent = currentAgent();
     const { recording } = this;
     const stack = active.get(agent) ?? [];
-    if (stack.some((each) => each.recording === recording)) throw new Error('this server profiler is on already');
+    if (stack.some((each) => each.recording === recording))
+      throw new RpcError('failed-precondition', 'this server profiler is on already');
     const by = callerName();
     stack.push({ recording, by: by === agent.name ? undefined : by });
     active.set(agent, stack);
     abandoned.register(this, { stack, recording }, this);
   }
 
-  /** Off from now. Calls that are running are still recorded to their end. @throws Error when it is not on. */
+  /** Off from now. Calls that are running are still recorded to their end. @throws RpcError 'failed-precondition' when it is not on. */
   exit(): void {
     const stack = active.get(currentAgent()) ?? [];
     const at = stack.findIndex(({ recording }) => recording === this.recording);
-    if (at < 0) throw new Error('this server profiler is not on');
+    if (at < 0) throw new RpcError('failed-precondition', 'this server profiler is not on');
     stack.splice(at, 1);
     abandoned.unregister(this);
   }
