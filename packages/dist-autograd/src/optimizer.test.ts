@@ -1,6 +1,6 @@
-import { shown } from '@backwire/testing';
+import { errorMatching, shown } from '@backwire/testing';
 import { describe, expect, it, vi } from 'vitest';
-import { rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
+import { rpcClass, RpcError, rpcFunction, rpcSync } from '@backwire/rpc';
 import { createRRef, remote, type RRef } from '@backwire/rref';
 import { manualSeed, matmul, nn, optim, rand, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { expectClean, leaf, useAgents } from '../test/agents.ts';
@@ -282,12 +282,17 @@ describe('DistributedOptimizer', () => {
       const models = [remote('w1', Model, [4, 3]), remote('w2', Model, [2, 4])] as const;
       const params = await Promise.all(models.map((model) => model.rpcSync().weightRRef()));
       await expect(DistributedOptimizer.create(FailingConstructor, params, { lr: 0.1 })).rejects.toThrow(
-        'Error creating optimizer.',
+        new Error('Error creating optimizer.'),
       );
       await expect(DistributedOptimizer.create(NotAnOptimizer as never, params)).rejects.toThrow(
-        "class 'optimizer/NotAnOptimizer' is not an optimizer",
+        errorMatching(RpcError, {
+          code: 'invalid-argument',
+          message: "class 'optimizer/NotAnOptimizer' is not an optimizer",
+        }),
       );
-      await expect(DistributedOptimizer.create(optim.SGD, params, { lr: -1 })).rejects.toThrow('Invalid learning rate');
+      await expect(DistributedOptimizer.create(optim.SGD, params, { lr: -1 })).rejects.toThrow(
+        errorMatching(RangeError, { message: 'Invalid learning rate' }),
+      );
     }));
 
   it('raises what a step threw on its owner', () =>
@@ -298,7 +303,7 @@ describe('DistributedOptimizer', () => {
       const before = await Promise.all(models.map((model) => model.rpcSync().values()));
       await context(async (id) => {
         await backward(id, [(await models[1].rpcAsync().forward(await models[0].rpcAsync().forward(x))).sum()]);
-        await expect(opt.step(id)).rejects.toThrow('Error running optimizer.');
+        await expect(opt.step(id)).rejects.toThrow(new Error('Error running optimizer.'));
       });
       expect(await Promise.all(models.map((model) => model.rpcSync().values()))).toEqual(before);
     }));

@@ -1,6 +1,6 @@
-import { shown } from '@backwire/testing';
+import { errorMatching, shown } from '@backwire/testing';
 import { describe, expect, it } from 'vitest';
-import { rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
+import { rpcClass, RpcError, rpcFunction, rpcSync } from '@backwire/rpc';
 import { remote, type RRef } from '@backwire/rref';
 import { manualSeed, nn, noGrad, ones, type Parameter, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { encodeValue } from '@backwire/wire';
@@ -70,12 +70,12 @@ describe('RemoteModule', () => {
     }));
 
   it.each(['w1/cpu/3', '', '/cpu', 'w1/', 'w1/tpu', 'w1/cpu:1:2'])('refuses the device %j', async (device) => {
-    expect(() => parseRemoteDevice(device)).toThrow(
-      `Could not parse remote_device: ${device}. The valid format is '<workername>/<device>' or 'rank:<rank>/<device>' or '<device>'`,
-    );
-    await at(0, () =>
-      expect(RemoteModule.create(device, nn.Linear, [2, 1])).rejects.toThrow('Could not parse remote_device'),
-    );
+    const refusal = errorMatching(RpcError, {
+      code: 'invalid-argument',
+      message: `Could not parse remote_device: ${device}. The valid format is '<workername>/<device>' or 'rank:<rank>/<device>' or '<device>'`,
+    });
+    expect(() => parseRemoteDevice(device)).toThrow(refusal);
+    await at(0, () => expect(RemoteModule.create(device, nn.Linear, [2, 1])).rejects.toThrow(refusal));
   });
 
   it('names a device that there is not, and says that arguments are a list', () =>
@@ -99,12 +99,13 @@ describe('RemoteModule', () => {
     at(0, async () => {
       await expect(RemoteModule.create('nobody/cpu', nn.Linear, [2, 1])).rejects.toThrow('could not find destination');
       await expect(RemoteModule.create('w1/gpu:0', nn.Linear, [2, 1])).rejects.toThrow("'gpu:0' is not available");
-      await expect(RemoteModule.create('w1/cpu', NoModule as never, [1] as never)).rejects.toMatchObject({
-        code: 'invalid-argument',
-        message: expect.stringContaining(
-          'Expect `module_cls(*args, **kwargs)` returns an instance of <class nn.Module>, but it returns an instance of NoModule.',
-        ),
-      });
+      await expect(RemoteModule.create('w1/cpu', NoModule as never, [1] as never)).rejects.toThrow(
+        errorMatching(RpcError, {
+          code: 'invalid-argument',
+          message:
+            'Expect `module_cls(*args, **kwargs)` returns an instance of <class nn.Module>, but it returns an instance of NoModule.',
+        }),
+      );
     }));
 
   it('lists its parameters, and those inside unless told not to', () =>
@@ -190,13 +191,13 @@ describe('RemoteModule', () => {
           module[name]();
           return false;
         } catch (error) {
-          expect((error as Error).message).toContain(`Method \`\`${name}\`\` not supported for RemoteModule`);
+          expect(error).toEqual(notSupported(name));
           return true;
         }
       });
       expect(names.filter((name) => !refused.includes(name)).toSorted()).toEqual(['eval', 'train']);
       for (const name of ['parameters', 'namedParameters'])
-        expect(() => module[name]!()).toThrow('Please use ``remoteParameters`` instead.');
+        expect(() => module[name]!()).toThrow(notSupported(name, ' Please use ``remoteParameters`` instead.'));
     }));
 
   it.each(['parameters', 'namedParameters', 'namedChildren', 'stateDict', 'loadStateDict', 'registerBuffer'] as const)(
@@ -204,7 +205,7 @@ describe('RemoteModule', () => {
     (method) =>
       at(0, async () => {
         const module = (await RemoteModule.create('w1', nn.Linear, [1, 1])) as unknown as Record<string, () => unknown>;
-        expect(() => module[method]!()).toThrow(`Method \`\`${method}\`\` not supported for RemoteModule`);
+        expect(() => module[method]!()).toThrow(notSupported(method));
       }),
   );
 
@@ -223,7 +224,7 @@ describe('RemoteModule', () => {
       ]).toEqual([[], false]);
       outer.zeroGrad();
       // As in PyTorch: what has to be done to every module cannot be done to one elsewhere.
-      expect(() => outer.apply(() => undefined)).toThrow('Method ``apply`` not supported for RemoteModule');
+      expect(() => outer.apply(() => undefined)).toThrow(notSupported('apply'));
     }));
 
   it('travels in calls without what programs put on it', () =>
@@ -252,9 +253,16 @@ describe('RemoteModule', () => {
   it('cannot be serialised but in a call', () =>
     at(0, async () => {
       const module = await RemoteModule.create('w1', nn.Linear, [2, 1]);
-      expect(() => JSON.stringify(module)).toThrow('RemoteModule can only be serialized when using RPC');
+      expect(() => JSON.stringify(module)).toThrow(
+        errorMatching(RpcError, {
+          code: 'failed-precondition',
+          message: 'RemoteModule can only be serialized when using RPC',
+        }),
+      );
       expect(() => encodeValue(module)).toThrow(
-        'cannot send an instance of class RRefHandle at $<backwire.RemoteModule>.rref',
+        errorMatching(TypeError, {
+          message: 'cannot send an instance of class RRefHandle at $<backwire.RemoteModule>.rref',
+        }),
       );
     }));
 
@@ -274,6 +282,11 @@ describe('RemoteModule', () => {
   });
 });
 
+const notSupported = (name: string, more = '') =>
+  errorMatching(RpcError, {
+    code: 'invalid-argument',
+    message: `Method \`\`${name}\`\` not supported for RemoteModule.${more}`,
+  });
 /** Of `nn.Module`, and no business of programs. */
 const PRIVATE = ['findParameters', 'listParameters', 'listChildren', 'collectState', 'around', 'fields'];
 const parametersOf = rpcFunction('remote-module/parameters-of', async (rref: RRef<nn.Module>) =>

@@ -1,6 +1,7 @@
 /** @file Several agents in one process for a test file, and functions that every worker serves. */
 import { afterAll, beforeAll, expect } from 'vitest';
-import { createAgent, type RpcAgent } from '@backwire/rpc';
+import { errorMatching, type ErrorMatcher } from '@backwire/testing';
+import { createAgent, RpcError, type RpcAgent } from '@backwire/rpc';
 import { rrefs } from '@backwire/rref';
 import { rand, tensor, type Tensor } from '@backwire/tensor';
 import { distAutograd, distAutogradDebugInfo } from '../src/index.ts';
@@ -47,6 +48,10 @@ export function randomLeaf(...shape: number[]): Tensor {
 export function filled(shape: number[], value: number): Tensor {
   return leaf(shape, value).detach();
 }
+
+/** What a context that is not there, or no more, is refused with. */
+export const unknownContext = (id: bigint): ErrorMatcher =>
+  errorMatching(RpcError, { code: 'not-found', message: `Could not find autograd context with id: ${id}` });
 
 /** Waits until no agent has a context or a pass. */
 export async function expectClean(agents: readonly RpcAgent[]): Promise<void> {

@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { rpcAsync, rpcFunction, rpcOneway, rpcSync, waitAll } from '@backwire/rpc';
+import { errorMatching } from '@backwire/testing';
+import { RemoteError, rpcAsync, RpcError, rpcFunction, rpcOneway, rpcSync, waitAll } from '@backwire/rpc';
 import { remote } from '@backwire/rref';
 import { add, matmul, sparseCooTensor, tensor, type Tensor } from '@backwire/tensor';
 import { ambient } from '@backwire/tensor/internal';
-import { expectClean, filled, leaf, useAgents } from './agents.ts';
+import { expectClean, filled, leaf, unknownContext, useAgents } from './agents.ts';
 import { backward, context, distAutogradDebugInfo, getGradients } from '../src/index.ts';
 import { AutogradSession, sessionOf } from '../src/internal.ts';
 import { localId, publicId } from '../src/protocol/ids.ts';
@@ -22,7 +23,7 @@ const known = (id: bigint): boolean[] => agents.map((agent) => sessionOf(agent).
 /** The contexts that each of the workers has left. */
 async function expectForgotten(ids: readonly bigint[]): Promise<void> {
   for (const [rank, id] of ids.entries())
-    expect(() => at(rank, () => sessionOf().find(id))).toThrow(`Could not find autograd context with id: ${id}`);
+    expect(() => at(rank, () => sessionOf().find(id))).toThrow(unknownContext(id));
   await expect.poll(() => ids.flatMap(known), { timeout: 10_000 }).toEqual(Array(9).fill(false));
   await expectClean(agents);
 }
@@ -96,7 +97,7 @@ describe('context', () => {
       expect(first >> 48n).toBe(BigInt(rank));
       // The last id of the last life is the last before the worker's bits; there is none after it.
       expect(publicId(rank, localId(1_023, 2 ** 38 - 1))).toBe((BigInt(rank) << 48n) + 281_474_976_710_655n);
-      expect(() => localId(1_023, 2 ** 38)).toThrow('the counter of autograd ids has wrapped around');
+      expect(() => localId(1_023, 2 ** 38)).toThrow(new RangeError('the counter of autograd ids has wrapped around'));
       for (let i = 0; i < 200; i++) {
         await context(async (id) => {
           ids.push(id);
@@ -107,15 +108,16 @@ describe('context', () => {
       expect(ids).toEqual(Array.from({ length: 200 }, (_, i) => first + BigInt(i) + 1n));
       for (const id of ids)
         for (const find of [getGradients, (gone: bigint) => sessionOf().find(gone)])
-          expect(() => find(id)).toThrow(`Could not find autograd context with id: ${id}`);
+          expect(() => find(id)).toThrow(unknownContext(id));
     });
   });
 
   it('refuses a second one inside', async () => {
     await at(0, () =>
       context(async () => {
+        const message = 'Already have an autograd context id for this thread.';
         await expect(context(async () => undefined)).rejects.toThrow(
-          'Already have an autograd context id for this thread.',
+          errorMatching(RpcError, { code: 'failed-precondition', message }),
         );
       }),
     );
@@ -188,8 +190,10 @@ describe('context', () => {
       context(async (id) => {
         const a = leaf([2, 2], 1);
         await expect(rpcAsync('w1', failing, [a])).rejects.toThrow(new TypeError('no such sum'));
+        const message =
+          'On WorkerInfo(id=1, name=w1):\nShapeError: mat1 and mat2 shapes cannot be multiplied (3x3 and 6x6)';
         await expect(rpcSync('w1', matmul, [leaf([3, 3], 1), leaf([6, 6], 1)])).rejects.toThrow(
-          'On WorkerInfo(id=1, name=w1):\nShapeError: mat1 and mat2 shapes cannot be multiplied (3x3 and 6x6)',
+          errorMatching(RemoteError, { code: 'remote-error', remoteName: 'ShapeError', message }),
         );
         const y = await rpcAsync('w1', add, [a, a]);
         await backward(id, [y.sum()]);
@@ -235,7 +239,7 @@ describe('context', () => {
         }),
       ),
     ).rejects.toBe(thrown);
-    expect(await pending.result).toMatchObject({ code: 'cancelled' });
+    expect(await pending.result).toEqual(errorMatching(RpcError, { code: 'cancelled', message: 'cancelled' }));
     gate.open();
     await expectClean(agents);
   });
@@ -249,9 +253,8 @@ describe('context', () => {
         const here = new AsyncResource('late');
         late.call = () => here.runInAsyncScope(async () => rpcAsync('w1', add, [a, a]));
       });
-      await expect(late.call?.()).rejects.toThrow(
-        "Couldn't find autograd context data for current autograd context id",
-      );
+      const message = "Couldn't find autograd context data for current autograd context id";
+      await expect(late.call?.()).rejects.toThrow(errorMatching(RpcError, { code: 'failed-precondition', message }));
     });
   });
 

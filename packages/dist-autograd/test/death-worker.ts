@@ -1,5 +1,5 @@
 /** @file One of three processes of a group in which one dies: `death-worker.ts <scenario>`. Prints what it sees, a line each. */
-import { initRpc, rpcAsync, rpcFunction, rpcInfo, rpcSync } from '@backwire/rpc';
+import { initRpc, rpcAsync, RpcError, rpcFunction, rpcInfo, rpcSync } from '@backwire/rpc';
 import { rrefs } from '@backwire/rref';
 import { add, customFunction, ones, type Tensor } from '@backwire/tensor';
 import { backward, context, distAutograd, distAutogradDebugInfo, getGradients } from '../src/index.ts';
@@ -25,6 +25,8 @@ const counters = rpcFunction('death/counters', () => Object.values(distAutogradD
 const kill = rpcFunction('death/kill', () => void setTimeout(die, 20));
 
 const say = (what: string): void => console.log(what);
+const shown = (error: unknown): string =>
+  error instanceof RpcError ? `${error.code} ${error.peer?.name}` : `with no RpcError: ${String(error)}`;
 
 /** Before there is a pass: a worker that was called by this one, the last of a chain of calls, or one in the middle, which called on. */
 const BEFORE = {
@@ -42,9 +44,7 @@ async function creator(): Promise<void> {
       const near = await rpcSync('w1', add, [x, x]);
       const started = performance.now();
       const error: unknown = await backward(id, [far.add(near).sum()]).catch((e: unknown) => e);
-      say(
-        `failed ${rpcInfo(error)?.code} ${rpcInfo(error)?.peer?.name} ${performance.now() - started < 15_000 ? 'soon' : 'late'}`,
-      );
+      say(`failed ${shown(error)} ${performance.now() - started < 15_000 ? 'soon' : 'late'}`);
       say(`gradients ${getGradients(id).size}`);
       const again = await rpcSync('w1', add, [x, x]);
       await backward(id, [again.sum()]);
@@ -58,8 +58,7 @@ async function creator(): Promise<void> {
       say(`w2 ${String(await rpcSync('w2', sleep, []).catch((e: unknown) => rpcInfo(e)?.code))}`);
       const started = performance.now();
       const error: unknown = await backward(id, [root.sum()]).catch((e: unknown) => e);
-      const soon = performance.now() - started < 15_000 ? 'soon' : 'late';
-      say(`failed ${rpcInfo(error)?.code} ${rpcInfo(error)?.peer?.name} ${soon}`);
+      say(`failed ${shown(error)} ${performance.now() - started < 15_000 ? 'soon' : 'late'}`);
       say(`gradients ${getGradients(id).size}`);
     });
     await settle('w1');

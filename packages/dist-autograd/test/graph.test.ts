@@ -4,7 +4,7 @@ import { rpcAsync, rpcFunction, rpcSync } from '@backwire/rpc';
 import { remote } from '@backwire/rref';
 import { add, noGrad, sparseCooTensor, stack, tensor, type Tensor } from '@backwire/tensor';
 import { ambient, gradEdge, runWith } from '@backwire/tensor/internal';
-import { expectClean, filled, leaf, useAgents } from './agents.ts';
+import { expectClean, filled, leaf, unknownContext, useAgents } from './agents.ts';
 import { backward, context, getGradients } from '../src/index.ts';
 import { sessionOf } from '../src/internal.ts';
 
@@ -94,7 +94,7 @@ describe.each([
         expect(await rpcSync(next, sendsOf, [id])).toEqual([ADDITION]);
         return id;
       });
-      expect(() => sessionOf().find(left)).toThrow(`Could not find autograd context with id: ${left}`);
+      expect(() => sessionOf().find(left)).toThrow(unknownContext(left));
       expect(ambient().contextId).toBe(undefined);
     });
     await expectClean(agents);

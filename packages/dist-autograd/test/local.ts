@@ -1,7 +1,7 @@
 /** @file Programs of PyTorch's gradient tests, run here and through calls, and compared. */
 import { shown as all } from '@backwire/testing';
 import { expect } from 'vitest';
-import { rpcSync, type AnyFn } from '@backwire/rpc';
+import { getWorkerInfo, rpcSync, type AnyFn } from '@backwire/rpc';
 import { remote, type RRef } from '@backwire/rref';
 import { runBackward, type Tensor } from '@backwire/tensor';
 import { backward, context, getGradients } from '../src/index.ts';
@@ -25,10 +25,14 @@ const makesAt =
   (to: string): Run =>
   (fn, ...args) =>
     makes(to, fn, args).toHere();
-/** The other three of four workers in turn, one for each step of a program, as PyTorch's tests go through them. */
+/** The other three of four workers in turn, from the next one on, one for each step of a program, as PyTorch's tests go through them. */
 function inTurn(way: (to: string) => Run): Run {
-  let turn = 0;
-  return (fn, ...args) => way(`w${(turn++ % 3) + 1}`)(fn, ...args);
+  const turns = [0, 0, 0, 0];
+  return (fn, ...args) => {
+    const { id } = getWorkerInfo();
+    const turn = turns[id]!++ % 3;
+    return way(`w${(id + 1 + turn) % 4}`)(fn, ...args);
+  };
 }
 export const WAYS: readonly Run[] = [inTurn(callsTo), inTurn(makesAt)];
 export const WAYS_TO_SELF: readonly Run[] = [callsTo('w0'), makesAt('w0')];

@@ -19,7 +19,7 @@ import { expectClean, useAgents } from './agents.ts';
 import { callsTo, local, sameAsLocal, shown, valuesOf, type Run } from './local.ts';
 import { backward, context, distAutogradDebugInfo, getGradients } from '../src/index.ts';
 
-const { at, agents } = useAgents('upstream-numerics', 4);
+const { at, agents, everywhere } = useAgents('upstream-numerics', 4);
 
 const leaf = (...shape: number[]): Tensor => Object.assign(rand(shape), { requiresGrad: true });
 const product = rpcFunction('upstream-numerics/product', (a: Tensor, b: Tensor, c: Tensor) => a.matmul(b).matmul(c));
@@ -51,7 +51,7 @@ describe('gradients are those of one process', () => {
     }));
 
   it('of some of several outputs', () =>
-    at(0, () => {
+    everywhere(() => {
       const t = leaf(10, 2);
       return sameAsLocal([t], async (run) => {
         const parts = await run(splitByTwo, t);
