@@ -1,6 +1,6 @@
 /** @file PyTorch's tests that need several packages at once, with the programs and the comparisons of the originals. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { countInjectedFaults, shown } from '@backwire/testing';
+import { countInjectedFaults, errorMatching, shown } from '@backwire/testing';
 import {
   add,
   createAgent,
@@ -15,6 +15,7 @@ import {
   remoteFunction,
   rpcAsync,
   rpcClass,
+  RpcError,
   rpcFunction,
   rpcName,
   rpcSync,
@@ -179,7 +180,9 @@ describe('faults on purpose', () => {
           expect(known()).toEqual([1, 1, 1, 1]);
           if (requiresGrad) await distAutograd.backward(id, [(await rpcSync(1, add, [a, b])).sum()]);
         });
-        expect(() => distAutograd.getGradients(left)).toThrow(`Could not find autograd context with id: ${left}`);
+        expect(() => distAutograd.getGradients(left)).toThrow(
+          errorMatching(RpcError, { code: 'not-found', message: `Could not find autograd context with id: ${left}` }),
+        );
         await expect.poll(known).toEqual([0, 0, 0, 0]);
         expect(count()).toBeGreaterThanOrEqual(3);
       },
