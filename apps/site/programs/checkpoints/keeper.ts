@@ -53,8 +53,11 @@ export class Keeper {
       optimizer: this.#optimizer.stateDict(),
     };
     const { bytes, tensors } = encodeValue(checkpoint);
-    await this.#write('checkpoint', wireSerialize(bytes, tensors)); // values as of now
-    await this.#write('weights.safetensors', saveSafetensors(this.#net.stateDict())); // for other programs, PyTorch's too
+    // Both copy the values as they are now: a step that is made while a file is written does not show in it.
+    const all = wireSerialize(bytes, tensors);
+    const weights = saveSafetensors(checkpoint.weights); // for other programs, PyTorch's too
+    await this.#write('checkpoint', all);
+    await this.#write('weights.safetensors', weights);
   }
 
   /** Goes on from what was saved last; answers its step, or 0 where nothing was. */

@@ -3,8 +3,11 @@ import { currentAgent, getWorkerInfos, RpcError, rpcInfo, type WorkerInfo } from
 /** The workers whose names begin with a prefix, and how many calls of this process each of them has. */
 export class Pool {
   readonly #open = new Map<string, number>();
+  readonly #most: number;
 
-  constructor(prefix: string) {
+  /** `most` is how many calls a worker may have from here; beyond that clients are sent away instead of kept waiting. */
+  constructor(prefix: string, most: number) {
+    this.#most = most;
     const add = ({ name }: WorkerInfo): void => {
       if (name.startsWith(prefix)) this.#open.set(name, 0);
     };
@@ -57,6 +60,7 @@ export class Pool {
     const all = [...this.#open].sort(([, a], [, b]) => a - b);
     const [worker, open] = all.find(([name]) => !tried.has(name)) ?? all[0] ?? [];
     if (worker === undefined || open === undefined) throw new RpcError('unavailable', 'no worker is there');
+    if (open >= this.#most) throw new RpcError('resource-exhausted', 'all workers are busy');
     this.#open.set(worker, open + 1);
     return worker;
   }
@@ -67,8 +71,8 @@ export class Pool {
   }
 }
 
-/** Whether another worker may be asked. These functions only compute, so that one whose worker died can be called once more, too. */
+/** Whether another worker may be asked. These functions only compute, so one that may have run can be called once more. */
 function mayRepeat(error: unknown): boolean {
   const info = rpcInfo(error);
-  return info !== undefined && (info.retryable || info.code === 'peer-died');
+  return info !== undefined && (info.retryable || info.code === 'peer-died' || info.code === 'unavailable');
 }

@@ -18,7 +18,7 @@ const STATUS: Partial<Record<RpcErrorCode, number>> = {
 };
 
 await initRpc({ name: 'http', membership: 'dynamic', serve: [] }); // calls, and is not called
-const pool = new Pool('model');
+const pool = new Pool('model', 64);
 
 const server = createServer((request, response) => {
   const left = new AbortController();

@@ -1,7 +1,9 @@
 /** @file The service of the guide: it answers, streams, stops for a client that leaves, and goes on when a worker is killed. */
 import { join } from 'node:path';
+import { createAgent, RpcError } from 'backwire';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { started, type Started } from '../../test/started.ts';
+import { Pool } from './pool.ts';
 
 let group: Started;
 let url: string;
@@ -66,4 +68,26 @@ it('answers on while a worker is killed, and has another in its place', async ()
 it('ends on SIGTERM', async () => {
   await group.stop();
   expect(group.output()).not.toMatch(/Error|error/);
+});
+
+it('a pool asks another worker where that is safe, and no more than it may', async () => {
+  const common = { worldSize: 3, store: 'memory://pool', transports: ['memory'] };
+  const [http, ...models] = await Promise.all(
+    ['http', 'model1', 'model2'].map((name, rank) => createAgent({ name, rank, ...common })),
+  );
+  const pool = http!.run(() => new Pool('model', 1));
+  const asked: string[] = [];
+  const fail = (error: RpcError) => (worker: string) => (asked.push(worker), Promise.reject(error));
+  await expect(pool.call(fail(new RpcError('peer-died', 'gone')), 2)).rejects.toThrow('gone');
+  expect(asked.sort()).toEqual(['model1', 'model2']);
+  await expect(pool.call(fail(new RpcError('deadline-exceeded', 'late')))).rejects.toThrow('late');
+  expect(asked).toHaveLength(3);
+
+  const ends: (() => void)[] = [];
+  const busy = [1, 2].map(() => pool.call(() => new Promise<void>((end) => ends.push(end))));
+  await expect(pool.call(() => Promise.resolve())).rejects.toThrow('all workers are busy');
+  ends.forEach((end) => end());
+  await Promise.all(busy);
+  expect(await pool.call((worker) => Promise.resolve(worker))).toMatch(/^model/);
+  await Promise.all([http!, ...models].map((agent) => agent.shutdown({ timeoutMs: 5_000 })));
 });
