@@ -6,7 +6,7 @@ import { pageGroup } from '../../test/browser.ts';
 
 it.skipIf(CHROMIUM === undefined)('tabs work for the coordinator, and one may close', { timeout: 90_000 }, async () => {
   const group = await pageGroup(join(import.meta.dirname, 'coordinator.ts'), join(import.meta.dirname, 'page.ts'));
-  let ended: unknown[] = [];
+  let ended: unknown[];
   try {
     await group.prints(/waiting for pages/);
     const first = await group.open();

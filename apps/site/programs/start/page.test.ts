@@ -6,7 +6,7 @@ import { pageGroup } from '../../test/browser.ts';
 
 it.skipIf(CHROMIUM === undefined)('the page shows what the server computed', { timeout: 90_000 }, async () => {
   const group = await pageGroup(join(import.meta.dirname, 'server.ts'), join(import.meta.dirname, 'page.ts'));
-  let ended: unknown[] = [];
+  let ended: unknown[];
   try {
     await group.prints(/waiting for pages/);
     const page = await group.open();
