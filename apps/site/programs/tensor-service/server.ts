@@ -30,13 +30,13 @@ async function answer(request: IncomingMessage, response: ServerResponse, signal
   const body = await read(request);
   if (request.url === '/score') {
     using rows = tensor(rowsOf(body));
-    using scores = await pool.call((worker) => rpcSync(worker, score, [rows], { timeoutMs: 1_000, signal }));
+    using scores = await pool.call((worker) => rpcSync(worker, score, [rows], { timeoutMs: 5_000, signal }));
     response.setHeader('content-type', 'application/json').end(JSON.stringify(scores.toArray()));
   } else if (request.url === '/generate') {
     const { prompt, count } = body as { prompt?: unknown; count?: unknown };
     if (typeof prompt !== 'string' || typeof count !== 'number') throw new BadRequest('prompt and count are needed');
     const words = pool.stream((worker) =>
-      rpcStream(worker, generate, [prompt, count], { signal, idleTimeoutMs: 1_000, timeoutMs: 60_000 }),
+      rpcStream(worker, generate, [prompt, count], { signal, idleTimeoutMs: 5_000, timeoutMs: 60_000 }),
     );
     response.setHeader('content-type', 'text/event-stream');
     for await (const word of words) if (!response.write(`data: ${word}\n\n`)) await once(response, 'drain', { signal }); // a slow client slows the model down

@@ -11,7 +11,7 @@ const folder = mkdtempSync(join(tmpdir(), 'threads-')); // where they meet
 const group = { worldSize: THREADS + 1, store: pathToFileURL(folder).href };
 
 for (let rank = 1; rank <= THREADS; rank++) startThread(new URL('thread.ts', import.meta.url), { ...group, rank });
-await initRpc({ name: 'main', rank: 0, ...group, transports: ['port'], initTimeoutMs: 30_000 });
+await initRpc({ name: 'main', rank: 0, ...group, transports: ['port'] });
 
 // A tensor over shared memory goes to the other threads as it is; any other one is copied.
 const memory = new SharedArrayBuffer(4 * ROWS * COLUMNS);
