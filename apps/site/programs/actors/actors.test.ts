@@ -5,7 +5,7 @@ import { tensor } from 'backwire';
 import { printed } from '../../test/started.ts';
 import { Learner } from './learner.ts';
 
-it('three actors play forty rounds with one learner', async () => {
+it('three actors play forty rounds with one learner', { timeout: 120_000 }, async () => {
   const output = await printed({ program: join(import.meta.dirname, 'main.ts'), processes: 4 });
   const rounds = [...output.matchAll(/round (\d+): the poles stood (\d+) steps/g)];
   expect(rounds.map(([, round]) => Number(round))).toEqual([10, 20, 30, 40]);
