@@ -35,7 +35,22 @@ export const sidebar: DefaultTheme.SidebarItem[] = [
   },
   {
     text: 'Guides',
-    items: [page('All guides', '/guides/'), page('Examples', '/guides/examples'), page('Porting a model', '/porting')],
+    items: [
+      page('All guides', '/guides/'),
+      page('A tensor service behind HTTP', '/guides/tensor-service'),
+      page('A parameter server', '/guides/parameter-server'),
+      page('A pipeline', '/guides/pipeline'),
+      page('Actors and a learner', '/guides/actors'),
+      page('Threads in one process', '/guides/threads'),
+      page('A page as a worker', '/guides/pages'),
+      page('Data loading', '/guides/data-loading'),
+      page('Checkpoints and restarts', '/guides/checkpoints'),
+      page('Observability', '/guides/observability'),
+      page('Testing your program', '/guides/testing'),
+      page('Deployment', '/guides/deployment'),
+      page('Examples', '/guides/examples'),
+      page('Porting a model', '/porting'),
+    ],
   },
   {
     text: 'Looking up',

@@ -1,5 +1,7 @@
 /** @file The code blocks of a document, and what comments that readers do not see say of them. */
 
+import { basename } from 'node:path';
+
 /** A block of TypeScript. */
 export interface Block {
   /** The document it is in, from the root. */
@@ -15,7 +17,7 @@ export interface Block {
   readonly run: boolean;
   /** The workers beside 'worker0' of the group that it runs in; none: it starts its own, or needs none. */
   readonly workers: readonly string[];
-  /** The name other blocks of the page import it by: 'server.ts'. */
+  /** The name other blocks of the page import it by: 'server.ts'. That of the file, if it is all of one. */
   readonly name: string | undefined;
   /** The region of a file that it is: 'apps/x/main.ts#calls'. */
   readonly file: string | undefined;
@@ -101,7 +103,7 @@ function meaning({ words, given, file }: Directive): Omit<Block, 'document' | 'l
     after: words.includes('after'),
     run: words.includes('run'),
     workers: valueOf('workers')?.split(',') ?? [],
-    name: valueOf('name'),
+    name: valueOf('name') ?? (file?.includes('#') === false ? basename(file) : undefined),
     file,
   };
 }

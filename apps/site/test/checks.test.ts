@@ -94,6 +94,15 @@ describe('code blocks', () => {
     expect(checkRegions(blocksIn(fenced('', '<!-- file: apps/nowhere.ts -->')))[0]?.text).toContain('there is no');
     expect(checkRegions(blocksIn(fenced('', '<!-- file: packages/rpc/src/base/ids.ts -->')))).not.toEqual([]);
   });
+
+  it('that are a whole file can be imported by its name, and those that are a part of one cannot', () => {
+    const names = blocksIn(
+      fenced('', '<!-- file: apps/site/programs/start/scale.ts -->'),
+      fenced('', '<!-- file: apps/site/programs/start/scale.ts#part -->'),
+      fenced('', '<!-- code: run -->'),
+    ).map(({ name }) => name);
+    expect(names).toEqual(['scale.ts', undefined, undefined]);
+  });
 });
 
 describe('links', () => {

@@ -1,0 +1,14 @@
+import { createAgent } from 'backwire';
+import { count } from './count.ts';
+
+const agent = await createAgent({
+  name: `page-${crypto.randomUUID()}`,
+  group: 'pages',
+  membership: 'dynamic',
+  store: 'ws://127.0.0.1:29501/backwire',
+  security: { mode: 'hmac', secret: prompt('The secret of the group?') ?? '' },
+  serve: [count], // what others may call here
+});
+document.body.textContent = `${agent.name} is at work`;
+agent.on('fenced', () => location.reload()); // the tab slept for too long, and is no member any more
+addEventListener('pagehide', () => void agent.shutdown({ graceful: false }));

@@ -1,0 +1,93 @@
+/** @file The service of the guide: it answers, streams, stops for a client that leaves, and goes on when a worker is killed. */
+import { join } from 'node:path';
+import { createAgent, RpcError } from 'backwire';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { started, type Started } from '../../test/started.ts';
+import { Pool } from './pool.ts';
+
+let group: Started;
+let url: string;
+beforeAll(async () => {
+  group = started({
+    program: join(import.meta.dirname, 'main.ts'),
+    processes: 3,
+    membership: 'dynamic',
+    maxRestarts: 5,
+    env: { PORT: '0' },
+  });
+  [url = ''] = await group.prints(/http:\S+/);
+  await group.prints(/\[rank1\]: ready/);
+  await group.prints(/\[rank2\]: ready/);
+}, 60_000);
+afterAll(() => group.stop());
+
+const post = (path: string, body: unknown, signal?: AbortSignal): Promise<Response> =>
+  fetch(`${url}${path}`, { method: 'POST', body: JSON.stringify(body), ...(signal === undefined ? {} : { signal }) });
+
+it('answers with chances that add up to 1', async () => {
+  const response = await post('/score', [
+    [1, 2, 3, 4],
+    [0, 0, 0, 1],
+  ]);
+  expect(response.status).toBe(200);
+  const rows = (await response.json()) as number[][];
+  expect(rows.map((row) => row.length)).toEqual([3, 3]);
+  for (const row of rows) expect(row.reduce((sum, one) => sum + one, 0)).toBeCloseTo(1, 5);
+});
+
+it('says what is wrong with a request', async () => {
+  const response = await post('/score', [[1, 2]]);
+  expect([response.status, await response.json()]).toEqual([400, { error: 'rows of four numbers' }]);
+  expect((await post('/nothing', {})).status).toBe(404);
+});
+
+it('streams words as they are made', async () => {
+  const response = await post('/generate', { prompt: 'to be', count: 3 });
+  expect(await response.text()).toBe('data: to\n\ndata: be\n\ndata: to\n\n');
+  await group.prints(/generated 3 of 3/);
+});
+
+it('stops the model when the client leaves', async () => {
+  const client = new AbortController();
+  const response = await post('/generate', { prompt: 'on and on', count: 1_234 }, client.signal);
+  await response.body?.getReader().read();
+  client.abort();
+  const [, made = ''] = await group.prints(/generated (\d+) of 1234/);
+  expect(Number(made)).toBeLessThan(1_234);
+});
+
+it('answers on while a worker is killed, and has another in its place', async () => {
+  const killed = group.workers.find(({ rank }) => rank === 1);
+  const asked = Array.from({ length: 40 }, () => post('/score', [[1, 2, 3, 4]]));
+  process.kill(killed?.pid ?? 0, 'SIGKILL');
+  asked.push(...Array.from({ length: 40 }, () => post('/score', [[1, 2, 3, 4]])));
+  expect((await Promise.all(asked)).map(({ status }) => status)).toEqual(Array(80).fill(200));
+  await group.prints(/\[rank3\]: ready/);
+});
+
+it('ends on SIGTERM', async () => {
+  await group.stop();
+  expect(group.output()).not.toMatch(/Error|error/);
+});
+
+it('a pool asks another worker where that is safe, and no more than it may', async () => {
+  const common = { worldSize: 3, store: 'memory://pool', transports: ['memory'] };
+  const [http, ...models] = await Promise.all(
+    ['http', 'model1', 'model2'].map((name, rank) => createAgent({ name, rank, ...common })),
+  );
+  const pool = http!.run(() => new Pool('model', 1));
+  const asked: string[] = [];
+  const fail = (error: RpcError) => (worker: string) => (asked.push(worker), Promise.reject(error));
+  await expect(pool.call(fail(new RpcError('peer-died', 'gone')), 2)).rejects.toThrow('gone');
+  expect(asked.sort()).toEqual(['model1', 'model2']);
+  await expect(pool.call(fail(new RpcError('deadline-exceeded', 'late')))).rejects.toThrow('late');
+  expect(asked).toHaveLength(3);
+
+  const ends: (() => void)[] = [];
+  const busy = [1, 2].map(() => pool.call(() => new Promise<void>((end) => ends.push(end))));
+  await expect(pool.call(() => Promise.resolve())).rejects.toThrow('all workers are busy');
+  ends.forEach((end) => end());
+  await Promise.all(busy);
+  expect(await pool.call((worker) => Promise.resolve(worker))).toMatch(/^model/);
+  await Promise.all([http!, ...models].map((agent) => agent.shutdown({ timeoutMs: 5_000 })));
+});

@@ -1,0 +1,11 @@
+import { initRpc, shutdown } from 'backwire';
+import { generate, score } from './model.ts';
+
+await initRpc({
+  name: `model${process.env.RANK}`,
+  membership: 'dynamic', // workers come and go
+  serve: [score, generate], // and nothing else
+  maxConcurrentCalls: 32,
+});
+console.log('ready');
+process.once('SIGTERM', () => void shutdown({ timeoutMs: 2_000 })); // takes no new calls, ends those it has, leaves
