@@ -86,7 +86,7 @@ export class SimWorker implements SimNode, PeerOwner {
   /** Where each session stood when the drain began. */
   readonly #lastTaken = new Map<SimPeer, number>();
   /** One at a time, so that dials stand in line. */
-  readonly #dials = new DialQueue<SimWorker>(1, SLOW_DIAL_MS);
+  readonly #dials = new DialQueue<SimWorker>(1, SLOW_DIAL_MS, () => this.env.random.float());
   #draining = false;
   readonly #running = new Map<string, Running>();
 
@@ -173,7 +173,7 @@ export class SimWorker implements SimNode, PeerOwner {
     const turn = this.#dials.enter(this, again, start);
     this.#dialSoon();
     return () => {
-      this.#dials.leave(turn);
+      this.#dials.leave(turn, this.env.now());
       this.#dialSoon();
     };
   }
