@@ -122,17 +122,6 @@ describe('calls', () => {
       const more = ['num_collected_rrefs', 'num_delete_messages', 'num_profiled_calls', 'num_profiler_hooks'];
       expect(all.toSorted()).toEqual([...known, ...more].toSorted());
     }));
-
-  it('a call that was waited for is done', () =>
-    onFirst(2, async () => {
-      let state = 'pending';
-      const call = rpcAsync('worker1', add, [zeros([2]), 1]).finally(() => (state = 'done'));
-      expect(state).toBe('pending');
-      expect(shown(await call)).toEqual(shown(ones([2])));
-      expect(state).toBe('done');
-      // Whoever waits for it again gets it at once, before anything that comes later.
-      expect(await Promise.race([call.then(() => 'call'), new Promise((resolve) => setImmediate(resolve, 'later'))])).toBe('call'); // prettier-ignore
-    }));
 });
 
 describe('faults on purpose', () => {

@@ -206,17 +206,17 @@ describe('the graph', () => {
     ['sparse', false],
     ['sparse, remotely', true],
   ])('leads only to the tensors of a list that require grad: %s', (kind, remotely) =>
-    at(0, () =>
+    everywhere((rank) =>
       context(async (id) => {
         // There is no stack of sparse tensors.
         const fn = kind.startsWith('sparse') ? sumAll : stack;
         const make = (i: number): Tensor => (kind.startsWith('sparse') ? sparseLeaf(i) : leaf([2, 2], i));
         const list = Array.from({ length: 10 }, (_, i) => (i % 2 === 0 ? make(i) : make(i).detach()));
-        const out = remotely ? await remote('w1', fn, [list]).toHere() : await rpcSync('w1', fn, [list]);
+        const out = remotely ? await remote(after(rank), fn, [list]).toHere() : await rpcSync(after(rank), fn, [list]);
         const expected = fn(list);
         expect(out.layout).toBe(kind.startsWith('sparse') ? 'sparse_coo' : 'strided');
         expect(shown(out)).toEqual(shown(expected));
-        expect(view(id)).toEqual([1, 1, [1]]);
+        expect(view(id)).toEqual([1, 1, [after(rank)]]);
         const even = list.filter((_, i) => i % 2 === 0);
         expectOrigin(id, even, out, 0);
         await backward(id, [out.sum()]);

@@ -176,7 +176,7 @@ describe.each([
   );
 
   it('over many round trips to three workers in turn, of five tensors of which two require none', () =>
-    at(0, () => {
+    everywhere(() => {
       const leaves = [true, false, true, false, true].map((requiresGrad, i) => build(i, requiresGrad));
       const [a, b, c, d, e] = leaves as [Tensor, Tensor, Tensor, Tensor, Tensor];
       return sameAsLocal(leaves, async (run) => {
@@ -338,7 +338,7 @@ it('gradients go back by the device map, to where the tensors were', async () =>
 const whereAdded = rpcFunction('upstream/where-added', (a: Tensor, b: Tensor) => ({ place: a.device, sum: a.add(b) }));
 
 it('gradients of four roots, each through a call, are summed', () =>
-  at(0, () => {
+  everywhere(() => {
     const [a, b] = [rand([3, 3]).add(1), rand([3, 3]).add(1)].map((t) =>
       Object.assign(t.detach(), { requiresGrad: true }),
     );

@@ -13,7 +13,12 @@ const injected = (of: RpcAgent): unknown => of.debugInfo()['agent.injected_fault
 const TIMED_OUT =
   'RRef creation via rpc.remote() timed out, and it is possible that the RRef on the owner node does not exist.';
 /** Of a creation that was held back, and of one whose message was dropped: PyTorch has one text for both. */
-const LATE = errorMatching(RpcError, { code: 'deadline-exceeded', message: TIMED_OUT });
+const LATE = errorMatching(RpcError, {
+  code: 'deadline-exceeded',
+  message: TIMED_OUT,
+  // PyTorch's future has this text, and its fetch the other.
+  cause: errorMatching(RpcError, { code: 'deadline-exceeded', message: 'RPC ran for more than set timeout (20 ms)' }),
+});
 const DROPPED = errorMatching(RpcError, { code: 'unavailable', executed: 'no', message: TIMED_OUT });
 /** That of a use of an RRef, which says nothing of its creation. */
 const tooSlow = (ms: number) =>

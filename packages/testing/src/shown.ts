@@ -5,12 +5,15 @@ interface Showable {
   readonly layout: string;
   readonly dtype: string;
   readonly shape: readonly number[];
-  toDense(): Showable;
+  /** The entries of a sparse one. */
+  readonly sparse?: { readonly coalesced: boolean; readonly indices: Showable; readonly values: Showable } | undefined;
   toArray(): unknown;
 }
 
-/** All that makes two tensors equal. */
+/** All that makes two tensors equal; of sparse ones the entries as they are, in their order and with those that repeat an index. */
 export function shown(t: Showable): unknown {
-  const { layout, dtype, shape } = t;
-  return { layout, dtype, shape, values: (layout === 'sparse_coo' ? t.toDense() : t).toArray() };
+  const { layout, dtype, shape, sparse } = t;
+  if (sparse === undefined) return { layout, dtype, shape, values: t.toArray() };
+  const { coalesced, indices, values } = sparse;
+  return { layout, dtype, shape, coalesced, indices: shown(indices), values: shown(values) };
 }
