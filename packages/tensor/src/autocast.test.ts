@@ -114,6 +114,43 @@ describe('autocast', () => {
     expect(() => autocast(() => y.sum().backward())).not.toThrow();
   });
 
+  it('gives the states of recurrent layers and cells in the dtypes of PyTorch', () => {
+    // torch.autocast('cpu', dtype=torch.bfloat16), of x in float32 [3, 2, 4]; of its rows for cells; of x packed.
+    const x = randn([3, 2, 4]);
+    const row = x.select(0, 0);
+    const packed = nn.utils.rnn.packPaddedSequence(x, [3, 2]);
+    const dtypes = (run: () => readonly Tensor[]): string[] => autocast(run).map(({ dtype }) => dtype);
+    const all = (): Record<string, string[]> => ({
+      LSTM: dtypes(() => new nn.LSTM(4, 5, { layers: 2, bidirectional: true }).forward(x).flat()),
+      GRU: dtypes(() => new nn.GRU(4, 5).forward(x)),
+      RNN: dtypes(() => new nn.RNN(4, 5).forward(x)),
+      'relu RNN': dtypes(() => new nn.RNN(4, 5, { nonlinearity: 'relu' }).forward(x)),
+      LSTMCell: dtypes(() => new nn.LSTMCell(4, 5).forward(row)),
+      GRUCell: dtypes(() => [new nn.GRUCell(4, 5).forward(row)]),
+      RNNCell: dtypes(() => [new nn.RNNCell(4, 5).forward(row)]),
+      'packed LSTM': dtypes(() => [new nn.LSTM(4, 5).forward(packed)[0].data]),
+      'packed GRU': dtypes(() => [new nn.GRU(4, 5).forward(packed)[0].data]),
+      'packed RNN': dtypes(() => [new nn.RNN(4, 5).forward(packed)[0].data]),
+    });
+    const [half, single] = ['bfloat16', 'float32'];
+    const expected = {
+      LSTM: [half, half, half],
+      GRU: [single, single],
+      RNN: [half, half],
+      'relu RNN': [half, half],
+      LSTMCell: [single, single],
+      GRUCell: [single],
+      RNNCell: [half],
+      'packed LSTM': [single],
+      'packed GRU': [single],
+      'packed RNN': [half],
+    };
+    expect(all()).toEqual(expected);
+    expect(noGrad(all)).toEqual(expected);
+    const wide = randn([3, 2, 4], { dtype: 'float64' });
+    expect(dtypes(() => [new nn.LSTM(4, 5).to('float64').forward(wide)[0]])).toEqual(['float64']);
+  });
+
   it('refuses other dtypes and options', () => {
     expect(() => autocast(() => 1, { dtype: 'float64' as never })).toThrow(DTypeError);
     expect(() => autocast(() => 1, { cacheEnabled: false } as never)).toThrow("unknown option 'cacheEnabled'");

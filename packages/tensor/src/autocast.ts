@@ -16,7 +16,7 @@ type Policy = 'lower' | 'single' | 'widest' | 'as given';
 
 /** PyTorch's lists for CPUs, by the names of its operator library. */
 const POLICIES: Readonly<Record<string, Policy | ((args: readonly unknown[]) => Policy | undefined)>> = {
-  ...all('lower', 'matmul mm bmm addmm baddbmm linear prelu scaled_dot_product_attention'),
+  ...all('lower', 'matmul mm bmm addmm baddbmm linear prelu scaled_dot_product_attention mkldnn_rnn_layer'),
   ...all('lower', 'conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d'),
   ...all('single', 'mse_loss l1_loss smooth_l1_loss huber_loss nll_loss cross_entropy_loss kl_div poisson_nll_loss'),
   ...all('single', 'binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss'),

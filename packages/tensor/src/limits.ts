@@ -21,6 +21,8 @@ export const limits = Object.freeze({
   deviceStartMs: 60_000,
   /** Time a device's thread has to answer: the longest queue of kernels before a read, and yet an end where a driver hangs. */
   deviceAnswerMs: 120_000,
+  /** Time a loader's thread has to close the stream that it reads before it is ended. */
+  loaderThreadStopMs: 1_000,
   /** Calls of dispose() that remember where they were made; later ones only do in anomaly mode. */
   disposalTraces: 10_000,
   /** Bytes of the header of a safetensors file, as the format's own reader bounds it. */

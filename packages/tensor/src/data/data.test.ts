@@ -362,7 +362,7 @@ describe('DataLoader', () => {
       [{ batchSize: 0 }, 'batchSize should be a whole number of at least 1, got 0'],
       [{ prefetch: -1 }, 'prefetch should be a whole number of at least 0, got -1'],
       [{ seed: 1 }, 'seed is that of shuffle'],
-      [{ numWorkers: 2 } as never, "unknown option 'numWorkers'"],
+      [{ pinMemory: true } as never, "unknown option 'pinMemory'"],
     ];
     for (const [options, words] of refused) expect(() => new DataLoader(numbers(3), options)).toThrow(words);
     expect(() => new DataLoader(new Set([1]), { shuffle: true })).toThrow('has its own order: shuffle');

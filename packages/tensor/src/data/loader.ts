@@ -1,47 +1,18 @@
 /** @file DataLoader: batches of a data set, in the order of a sampler, some of them made ahead. */
-import { checkOptionNames, optionNames } from '../option-names.ts';
 import { defaultCollate, type Batch } from './collate.ts';
 import type { Dataset } from './dataset.ts';
-import { BatchSampler, RandomSampler, SequentialSampler, type Sampler } from './samplers.ts';
-
-/** Samples one after the other, for data sets that have no numbers: a file that is read, a queue. Each epoch iterates anew. */
-export type SampleStream<T> = Iterable<T> | AsyncIterable<T>;
-
-/** How a `DataLoader` chooses, orders, batches and fetches samples. */
-export interface DataLoaderOptions<T, B> {
-  /** Samples in a batch; null for the samples themselves. @default 1 */
-  batchSize?: number | null;
-  /** Another random order each epoch. @default false */
-  shuffle?: boolean;
-  /** The order, in place of `shuffle`: a DistributedSampler, say. */
-  sampler?: Sampler;
-  /** The numbers in each batch, in place of `batchSize`, `shuffle`, `sampler` and `dropLast`. */
-  batchSampler?: Sampler<number[]>;
-  /** Whether a last batch that is not full is left out. @default false */
-  dropLast?: boolean;
-  /** Makes a batch of samples. @default defaultCollate */
-  collate?: (samples: T[]) => B | Promise<B>;
-  /** Where `shuffle` begins; by default it follows from `manualSeed`. */
-  seed?: number;
-  /** How many batches are being made while the program works on another. @default 0 */
-  prefetch?: number;
-}
-
-const OPTIONS = optionNames<DataLoaderOptions<never, never>>({
-  batchSize: true,
-  shuffle: true,
-  sampler: true,
-  batchSampler: true,
-  dropLast: true,
-  collate: true,
-  seed: true,
-  prefetch: true,
-});
+import { checkLoaderOptions, type DataLoaderOptions } from './loader-options.ts';
+import { BatchSampler, Draws, RandomSampler, SequentialSampler, type Sampler } from './samplers.ts';
+import { asDataset, END, isStream, Numbered, Streamed, type SampleStream, type Source } from './sources.ts';
+import { WorkerEpochs } from './worker-epochs.ts';
+import type { Wanted } from './worker-messages.ts';
+import { planOf } from './worker-plan.ts';
 
 /**
- * `for await (const [x, y] of loader)`: one epoch. A batch's samples are asked for at once, batches come in order, and with `prefetch`
- * the next are asked for meanwhile: a data set whose samples come from files, threads or other workers then loads beside the training. The
- * first error ends the epoch; leaving the loop asks for nothing more.
+ * `for await (const [x, y] of loader)`: one epoch. A batch's samples are asked for at once, and batches come in order. With `prefetch` the
+ * next are asked for meanwhile: a data set whose samples come from files or other workers then loads beside the training. With `numWorkers`
+ * threads make the batches, and give their memory over. The first error ends the epoch; leaving the loop asks for nothing more, and ends the
+ * epoch's threads; `close` ends those that outlive it.
  */
 export class DataLoader<T, B = Batch<T>> implements AsyncIterable<B> {
   readonly dataset: Dataset<T> | readonly T[] | SampleStream<T>;
@@ -52,20 +23,26 @@ export class DataLoader<T, B = Batch<T>> implements AsyncIterable<B> {
   private readonly prefetch: number;
   private readonly batchSize: number | null;
   private readonly dropLast: boolean;
+  /** Of each epoch, where the random numbers of threads begin; drawn without threads, too, so that what follows is the same. */
+  private readonly seeds: Draws;
+  private readonly workers: WorkerEpochs<B> | undefined;
 
-  /** @throws TypeError for options that exclude each other; RangeError for sizes that are no whole numbers. */
+  /**
+   * @throws TypeError for options that exclude each other, and for a data set or a function that threads cannot find; RangeError for sizes that
+   * are no whole numbers; TensorError for `numWorkers` where there are no threads.
+   */
   constructor(dataset: Dataset<T> | readonly T[] | SampleStream<T>, options: DataLoaderOptions<T, B> = {}) {
-    checkOptionNames(options, OPTIONS, 'DataLoader');
-    checkExclusions(options, isStream(dataset));
-    const { batchSize = 1, dropLast = false, prefetch = 0 } = options;
-    if (batchSize !== null) checkWhole('batchSize', batchSize, 1);
-    checkWhole('prefetch', prefetch, 0);
+    const stream = isStream(dataset);
+    checkLoaderOptions(options, stream);
+    const { batchSize = 1, dropLast = false, prefetch = 0, numWorkers = 0 } = options;
     this.dataset = dataset;
     this.batchSize = batchSize;
     this.dropLast = dropLast;
     this.prefetch = prefetch;
+    this.seeds = new Draws(options.seed);
     this.collate = options.collate ?? ((samples) => defaultCollate(samples) as B);
-    if (isStream(dataset)) return;
+    if (numWorkers > 0) this.workers = new WorkerEpochs(planOf(dataset, stream, options), options);
+    if (stream) return;
     this.singles = options.sampler ?? orderOf(dataset, options);
     if (batchSize !== null) this.batches = options.batchSampler ?? new BatchSampler(this.singles, batchSize, dropLast);
   }
@@ -78,6 +55,8 @@ export class DataLoader<T, B = Batch<T>> implements AsyncIterable<B> {
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<B, void, undefined> {
+    const seed = this.seeds.epoch().below(MAX_SEED);
+    if (this.workers !== undefined) return yield* this.workers.run({ order: this.wanted(), seed });
     const source = this.open();
     const pending: Promise<B | typeof END>[] = [];
     try {
@@ -96,10 +75,19 @@ export class DataLoader<T, B = Batch<T>> implements AsyncIterable<B> {
     }
   }
 
+  /** Ends the threads that wait for another epoch, and those of an epoch that runs, which fails. A later epoch has new ones. */
+  async close(): Promise<void> {
+    await this.workers?.close();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
   private open(): Source<B> {
     const { dataset, batchSize, dropLast } = this;
     if (isStream(dataset)) return new Streamed(dataset, { batchSize, dropLast, collate: this.collate });
-    const samples: Dataset<T> = Array.isArray(dataset) ? listed(dataset as readonly T[]) : dataset;
+    const samples: Dataset<T> = asDataset(dataset);
     if (this.batches !== undefined)
       return new Numbered(this.batches, async (indices) =>
         this.collate(await Promise.all(indices.map(async (i) => samples.get(i)))),
@@ -107,118 +95,21 @@ export class DataLoader<T, B = Batch<T>> implements AsyncIterable<B> {
     // Without batches, B is T.
     return new Numbered(this.singles ?? new SequentialSampler(samples), async (i) => samples.get(i) as Promise<B>);
   }
-}
 
-const END = Symbol('end');
-
-/** Where batches come from: the next is being made from the call on; undefined, or END when it is known later, after the last. */
-interface Source<B> {
-  next(): Promise<B | typeof END> | undefined;
-  close(): Promise<void>;
-}
-
-class Numbered<I, B> implements Source<B> {
-  private readonly order: Iterator<I>;
-  private readonly make: (one: I) => Promise<B>;
-
-  constructor(order: Iterable<I>, make: (one: I) => Promise<B>) {
-    this.order = order[Symbol.iterator]();
-    this.make = make;
-  }
-
-  next(): Promise<B> | undefined {
-    const one = this.order.next();
-    return one.done === true ? undefined : this.make(one.value);
-  }
-
-  close(): Promise<void> {
-    this.order.return?.();
-    return Promise.resolve();
+  /** What threads are asked for, one after the other. */
+  private wanted(): Iterator<Wanted> {
+    return (this.batches ?? this.singles)?.[Symbol.iterator]() ?? endless();
   }
 }
 
-interface Grouping<T, B> {
-  readonly batchSize: number | null;
-  readonly dropLast: boolean;
-  readonly collate: (samples: T[]) => B | Promise<B>;
-}
+/** With the number of a thread added, and many more, it is still exact. */
+const MAX_SEED = 2 ** 48;
 
-/** Batches of a stream: one is read after the other, whoever waits for it. */
-class Streamed<T, B> implements Source<B> {
-  private readonly samples: Iterator<T> | AsyncIterator<T>;
-  private readonly grouping: Grouping<T, B>;
-  private last: Promise<unknown> = Promise.resolve();
-  private reading = 0;
-
-  constructor(stream: SampleStream<T>, grouping: Grouping<T, B>) {
-    this.samples = Symbol.asyncIterator in stream ? stream[Symbol.asyncIterator]() : stream[Symbol.iterator]();
-    this.grouping = grouping;
-  }
-
-  next(): Promise<B | typeof END> {
-    const { batchSize, dropLast, collate } = this.grouping;
-    const read = this.last.then(() => this.read(batchSize ?? 1));
-    this.reading++;
-    this.last = read.catch(() => undefined).then(() => this.reading--);
-    return read.then((samples) => {
-      if (samples.length === 0 || (dropLast && samples.length < (batchSize ?? 1))) return END;
-      return batchSize === null ? (samples[0] as B) : collate(samples);
-    });
-  }
-
-  private async read(count: number): Promise<T[]> {
-    const samples: T[] = [];
-    while (samples.length < count) {
-      const one = await this.samples.next();
-      if (one.done === true) break;
-      samples.push(one.value);
-    }
-    return samples;
-  }
-
-  async close(): Promise<void> {
-    const closed = this.samples.return?.();
-    // A stream that is waited for closes when it has answered, which may be never.
-    if (this.reading === 0) await closed;
-    else Promise.resolve(closed).catch(() => undefined);
-  }
-}
-
-function isStream<T>(dataset: Dataset<T> | readonly T[] | SampleStream<T>): dataset is SampleStream<T> {
-  return !Array.isArray(dataset) && !('get' in dataset && 'length' in dataset);
-}
-
-function listed<T>(samples: readonly T[]): Dataset<T> {
-  return { length: samples.length, get: (i) => samples[i] as T };
+function* endless(): Iterator<undefined> {
+  for (;;) yield undefined;
 }
 
 function orderOf<T, B>(dataset: { readonly length: number }, options: DataLoaderOptions<T, B>): Sampler {
   const { shuffle = false, seed } = options;
   return shuffle ? new RandomSampler(dataset, seed === undefined ? {} : { seed }) : new SequentialSampler(dataset);
-}
-
-function checkExclusions<T, B>(options: DataLoaderOptions<T, B>, stream: boolean): void {
-  const { batchSize, batchSampler, dropLast, sampler, seed, shuffle } = options;
-  const given = { shuffle: shuffle === true, sampler: sampler !== undefined, batchSampler: batchSampler !== undefined };
-  for (const [name, is] of Object.entries(given))
-    if (is && stream)
-      throw new TypeError(`DataLoader: a stream of samples has its own order: ${name} does not go with it`);
-  if (given.sampler && given.shuffle)
-    throw new TypeError('DataLoader: sampler option is mutually exclusive with shuffle');
-  if (given.batchSampler && (batchSize !== undefined || given.shuffle || given.sampler || dropLast === true))
-    throw new TypeError(
-      'DataLoader: batchSampler option is mutually exclusive with batchSize, shuffle, sampler, and dropLast',
-    );
-  if (batchSize === null && dropLast === true)
-    throw new TypeError(
-      'DataLoader: batchSize=null option disables auto-batching and is mutually exclusive with dropLast',
-    );
-  if (batchSize === null && options.collate !== undefined)
-    throw new TypeError('DataLoader: batchSize=null gives the samples as they are, without collate');
-  if (seed !== undefined && !given.shuffle) throw new TypeError('DataLoader: seed is that of shuffle, which is off');
-}
-
-function checkWhole(name: string, value: number, least: number): void {
-  if (!Number.isInteger(value) || value < least)
-    throw new RangeError(`DataLoader: ${name} should be a whole number of at least ${least}, got ${value}`);
 }

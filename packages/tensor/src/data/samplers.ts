@@ -27,7 +27,7 @@ export class SequentialSampler implements Sampler {
 }
 
 /** A stream of its own that goes on from epoch to epoch, or one for each epoch from the process's. */
-class Draws {
+export class Draws {
   private readonly own: Generator | undefined;
   constructor(seed: number | undefined) {
     this.own = seed === undefined ? undefined : new Generator(seed);

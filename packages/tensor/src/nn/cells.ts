@@ -10,11 +10,12 @@ import { Module } from './module.ts';
 
 export type CellKind = 'lstm' | 'gru' | 'tanh' | 'relu';
 
-interface CellWeights {
-  readonly weight_ih: Parameter;
-  readonly weight_hh: Parameter;
-  readonly bias_ih: Parameter | null;
-  readonly bias_hh: Parameter | null;
+/** Named as PyTorch names them; lower than the parameters under autocast. */
+export interface CellWeights {
+  readonly weight_ih: Tensor;
+  readonly weight_hh: Tensor;
+  readonly bias_ih: Tensor | null;
+  readonly bias_hh: Tensor | null;
 }
 
 /** One kind of step. */
@@ -23,16 +24,15 @@ export interface Cell {
   readonly gates: number;
   /** How many tensors the state has; the first is the output. */
   readonly states: number;
-  /** What follows from the inputs alone: of all steps in one product. */
-  prepare(x: Tensor, weights: CellWeights): Tensor;
+  /** Whether both biases are only ever added: a layer may then add them up once for all steps. */
+  readonly addsBiases: boolean;
+  /** @param prepared the inputs' part of this step, of `prepare` */
   step(prepared: Tensor, state: readonly Tensor[], weights: CellWeights): Tensor[];
 }
 
-/** The product of the inputs with both biases, which only GRU may not add up before. */
-function prepareAll(x: Tensor, { weight_ih, bias_ih, bias_hh }: CellWeights): Tensor {
-  const product = x.matmul(weight_ih.transpose(0, 1));
-  if (bias_ih === null || bias_hh === null) return product;
-  return product.add(bias_ih).add(bias_hh);
+/** What follows from the inputs alone: of all steps in one product. */
+export function prepare(x: Tensor, { weight_ih, bias_ih }: CellWeights): Tensor {
+  return linear(x, weight_ih, bias_ih);
 }
 
 function gateOf(gates: Tensor, size: number): (k: number) => Tensor {
@@ -42,9 +42,9 @@ function gateOf(gates: Tensor, size: number): (k: number) => Tensor {
 const lstm: Cell = {
   gates: 4,
   states: 2,
-  prepare: prepareAll,
-  step: (x, [h, c], { weight_hh }) => {
-    const gate = gateOf(x.add((h as Tensor).matmul(weight_hh.transpose(0, 1))), (h as Tensor).shape[1] as number);
+  addsBiases: true,
+  step: (x, [h, c], { weight_hh, bias_hh }) => {
+    const gate = gateOf(x.add(linear(h as Tensor, weight_hh, bias_hh)), (h as Tensor).shape[1] as number);
     const cell = gate(1)
       .sigmoid()
       .mul(c as Tensor)
@@ -56,7 +56,7 @@ const lstm: Cell = {
 const gru: Cell = {
   gates: 3,
   states: 1,
-  prepare: (x, { weight_ih, bias_ih }) => linear(x, weight_ih, bias_ih),
+  addsBiases: false,
   step: (x, state, { weight_hh, bias_hh }) => {
     const h = state[0] as Tensor;
     const size = h.shape[1] as number;
@@ -73,8 +73,8 @@ const gru: Cell = {
 const simple = (activation: (t: Tensor) => Tensor): Cell => ({
   gates: 1,
   states: 1,
-  prepare: prepareAll,
-  step: (x, [h], { weight_hh }) => [activation(x.add((h as Tensor).matmul(weight_hh.transpose(0, 1))))],
+  addsBiases: true,
+  step: (x, [h], { weight_hh, bias_hh }) => [activation(x.add(linear(h as Tensor, weight_hh, bias_hh)))],
 });
 
 export const CELLS: Readonly<Record<CellKind, Cell>> = {
@@ -134,7 +134,7 @@ abstract class CellModule extends Module implements CellWeights {
           );
         return own;
       }) ?? Array.from({ length: this.cell.states }, () => zeros(expected, { dtype: x.dtype }));
-    const next = this.cell.step(this.cell.prepare(rows, this), state, this);
+    const next = this.cell.step(prepare(rows, this), state, this);
     return single ? next.map((s) => s.squeeze(0)) : next;
   }
 }

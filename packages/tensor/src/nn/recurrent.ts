@@ -1,4 +1,5 @@
 /** @file RNN, LSTM and GRU over sequences: layers, both directions, dropout between layers, packed sequences. */
+import { underAutocast } from '../autocast.ts';
 import { zeros } from '../creation.ts';
 import type { DType } from '../dtype.ts';
 import { rpcName } from '../named.ts';
@@ -7,7 +8,7 @@ import { concat, stack } from '../ops/join.ts';
 import { checkOptionNames, optionNames } from '../option-names.ts';
 import { sameShape } from '../shape.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
-import { CELLS, type Cell, type CellKind } from './cells.ts';
+import { CELLS, prepare, type Cell, type CellKind, type CellWeights } from './cells.ts';
 import { uniformParameter } from './init.ts';
 import { Module } from './module.ts';
 import { PackedSequence } from './packed.ts';
@@ -52,38 +53,79 @@ class Direction extends Module {
     this.bias_ih = bias ? uniformParameter([gates * hiddenSize], bound) : null;
     this.bias_hh = bias ? uniformParameter([gates * hiddenSize], bound) : null;
   }
-
-  /** The sequences in `x`, [elements, in], of which step t has sizes[t]: outputs [elements, hidden], and the state each ends with. */
-  run(
-    cell: Cell,
-    x: Tensor,
-    sizes: readonly number[],
-    start: readonly Tensor[],
-    backwards: boolean,
-  ): [Tensor, Tensor[]] {
-    const prepared = cell.prepare(x, this);
-    const starts = sizes.map((_, t) => sizes.slice(0, t).reduce((a, b) => a + b, 0));
-    const outputs = new Array<Tensor>(sizes.length);
-    const ended: Tensor[][] = start.map(() => []);
-    let state = start.map((s) => s.narrow(0, 0, backwards ? 0 : (sizes[0] ?? 0)));
-    let rows = backwards ? 0 : (sizes[0] ?? 0);
-    for (let i = 0; i < sizes.length; i++) {
-      const t = backwards ? sizes.length - 1 - i : i;
-      const size = sizes[t] as number;
-      // Sequences are sorted by length: the last rows end first, or going back begin last.
-      if (size > rows) state = state.map((s, k) => concat([s, (start[k] as Tensor).narrow(0, rows, size - rows)]));
-      else if (size < rows) {
-        state.forEach((s, k) => (ended[k] as Tensor[]).unshift(s.narrow(0, size, rows - size)));
-        state = state.map((s) => s.narrow(0, 0, size));
-      }
-      rows = size;
-      state = cell.step(prepared.narrow(0, starts[t] as number, size), state, this);
-      outputs[t] = state[0] as Tensor;
-    }
-    const last = state.map((s, k) => (ended[k]?.length === 0 ? s : concat([s, ...(ended[k] as Tensor[])])));
-    return [concat(outputs), last];
-  }
 }
+
+/** The sequences of a layer, and which way they are gone through. */
+interface Walk {
+  /** Step t has sizes[t] of them. */
+  readonly sizes: readonly number[];
+  readonly backwards: boolean;
+}
+
+/** The sequences in `x`, [elements, in]: outputs [elements, hidden], and the state each ends with. */
+function walk(
+  x: Tensor,
+  start: readonly Tensor[],
+  given: CellWeights,
+  cell: Cell,
+  { sizes, backwards }: Walk,
+): [Tensor, Tensor[]] {
+  const weights = cell.addsBiases ? withOneBias(given) : given;
+  const prepared = prepare(x, weights);
+  const starts = sizes.map((_, t) => sizes.slice(0, t).reduce((a, b) => a + b, 0));
+  const outputs = new Array<Tensor>(sizes.length);
+  const ended: Tensor[][] = start.map(() => []);
+  let state = start.map((s) => s.narrow(0, 0, backwards ? 0 : (sizes[0] ?? 0)));
+  let rows = backwards ? 0 : (sizes[0] ?? 0);
+  for (let i = 0; i < sizes.length; i++) {
+    const t = backwards ? sizes.length - 1 - i : i;
+    const size = sizes[t] as number;
+    // Sequences are sorted by length: the last rows end first, or going back begin last.
+    if (size > rows) state = state.map((s, k) => concat([s, (start[k] as Tensor).narrow(0, rows, size - rows)]));
+    else if (size < rows) {
+      state.forEach((s, k) => (ended[k] as Tensor[]).unshift(s.narrow(0, size, rows - size)));
+      state = state.map((s) => s.narrow(0, 0, size));
+    }
+    rows = size;
+    state = cell.step(prepared.narrow(0, starts[t] as number, size), state, weights);
+    outputs[t] = state[0] as Tensor;
+  }
+  const last = state.map((s, k) => (ended[k]?.length === 0 ? s : concat([s, ...(ended[k] as Tensor[])])));
+  return [concat(outputs), last];
+}
+
+function withOneBias(weights: CellWeights): CellWeights {
+  const { bias_ih, bias_hh } = weights;
+  return bias_ih === null || bias_hh === null ? weights : { ...weights, bias_ih: bias_ih.add(bias_hh), bias_hh: null };
+}
+
+/**
+ * As PyTorch's LSTM on CPUs, which is one operation for each layer and direction and is lowered under autocast: of half precision it gets the
+ * sequences, states and weights, and gives h, step by step, and the last c; all else it computes in single precision. Packed sequences are
+ * none of its inputs: their LSTM is made of products, as the other layers are.
+ */
+const lstmLayer = underAutocast<typeof walk>('aten::mkldnn_rnn_layer', (x, start, weights, cell, way) => {
+  const { dtype } = x;
+  const half = dtype === 'bfloat16' || dtype === 'float16';
+  if (!half || weights.weight_ih.dtype !== dtype) return walk(x, start, weights, cell, way);
+  const { weight_ih, weight_hh, bias_ih, bias_hh } = weights;
+  const single = {
+    weight_ih: weight_ih.float(),
+    weight_hh: weight_hh.float(),
+    bias_ih: bias_ih?.float() ?? null,
+    bias_hh: bias_hh?.float() ?? null,
+  };
+  const rounding: Cell = {
+    ...cell,
+    step: (...given) => {
+      const [h, c] = cell.step(...given) as [Tensor, Tensor];
+      return [h.to(dtype).float(), c];
+    },
+  };
+  const states = start.map((s) => s.float());
+  const [outputs, last] = walk(x.float(), states, single, rounding, way);
+  return [outputs.to(dtype), last.map((s) => s.to(dtype))];
+});
 
 type Sequence = Tensor | PackedSequence;
 
@@ -150,6 +192,7 @@ abstract class Recurrent extends Module {
       steps.reshape([count * batch, this.inputSize]),
       Array<number>(count).fill(batch),
       state,
+      false,
     );
     const wide = out.reshape([count, batch, this.hiddenSize * this.directions]);
     if (single) return [wide.squeeze(1), last.map((s) => s.squeeze(1))];
@@ -164,7 +207,7 @@ abstract class Recurrent extends Module {
     const sizes = x.batchSizes;
     const state = this.startOf(given, sizes[0] ?? 0, false, x.data.dtype);
     const sorted = x.sortedIndices === null ? state : state.map((s) => s.indexSelect(1, x.sortedIndices as Tensor));
-    const [out, last] = this.layers(x.data, sizes, sorted);
+    const [out, last] = this.layers(x.data, sizes, sorted, true);
     const back = x.unsortedIndices;
     const packed = new PackedSequence(out, sizes, x.sortedIndices, back);
     return [packed, back === null ? last : last.map((s) => s.indexSelect(1, back))];
@@ -185,7 +228,7 @@ abstract class Recurrent extends Module {
     });
   }
 
-  private layers(x: Tensor, sizes: readonly number[], start: readonly Tensor[]): [Tensor, Tensor[]] {
+  private layers(x: Tensor, sizes: readonly number[], start: readonly Tensor[], packed: boolean): [Tensor, Tensor[]] {
     const ends: Tensor[][] = start.map(() => []);
     let output = x;
     for (let layer = 0; layer < this.layerCount; layer++) {
@@ -193,7 +236,10 @@ abstract class Recurrent extends Module {
       for (let d = 0; d < this.directions; d++) {
         const i = layer * this.directions + d;
         const own = start.map((s) => s.select(0, i));
-        const [out, last] = (this.stacked[i] as Direction).run(this.cell, output, sizes, own, d === 1);
+        const { weight_ih, weight_hh, bias_ih, bias_hh } = this.stacked[i] as Direction;
+        const weights = { weight_ih, weight_hh, bias_ih, bias_hh };
+        const run = this.cell === CELLS.lstm && !packed ? lstmLayer : walk;
+        const [out, last] = run(output, own, weights, this.cell, { sizes, backwards: d === 1 });
         sides.push(out);
         last.forEach((s, k) => (ends[k] as Tensor[]).push(s));
       }

@@ -156,7 +156,20 @@ function sequence(draw: Draw): Arg[] {
   return [draw.tensor(shape)];
 }
 
+/** Under autocast, where LSTM and RNN compute in bfloat16, LSTM of packed sequences and GRU in what they get. */
+function lowered(name: string, part: string, input: LayerRow['input']): Operation {
+  const options = { bias: [false], bidirectional: [true], numLayers: [2] };
+  const under = [
+    `bw.autocast(() => $0.forward($1)${part})`,
+    `torch.autocast('cpu', dtype=torch.bfloat16)(lambda: $0($1)${part})()`,
+  ] as const;
+  return { ...withOptions(name, [3, 2], options, { input, call: under }), name: `autocast nn.${name}${part}` };
+}
+const steps: LayerRow['input'] = (draw) => [draw.tensor([draw.random.int(1, 4), draw.random.int(1, 4), 3])];
+
 const recurrent: Operation[] = [
+  ...['[0]', '[1][0]', '[1][1]'].map((part) => lowered('LSTM', part, steps)),
+  ...(['GRU', 'RNN'] as const).map((name) => lowered(name, '[0]', steps)),
   ...(['LSTM', 'GRU', 'RNN'] as const).flatMap((name) => {
     const state = name === 'LSTM' ? '[1][0]' : '[1]';
     return [['[0]'], [state]].map(([part]) => ({
