@@ -42,6 +42,15 @@ describe('errorMatching', () => {
     expect(error).not.toEqual(expected);
   });
 
+  it('asks a matcher inside of the fields, such as that of a cause', () => {
+    const cause = errorMatching(TypeError, { message: 'inner' });
+    const outer = errorMatching(RangeError, { message: 'outer', cause });
+    expect(new RangeError('outer', { cause: new TypeError('inner') })).toEqual(outer);
+    expect(new RangeError('outer', { cause: new TypeError('another') })).not.toEqual(outer);
+    expect(new RangeError('outer', { cause: new Error('inner') })).not.toEqual(outer);
+    expect(new RangeError('outer')).not.toEqual(outer);
+  });
+
   it('says what it expects', () => {
     expect(expected.toAsymmetricMatcher()).toBe(
       'CodedError { message: "has left", code: "gone", peer: {"name":"w1"} }',

@@ -1,6 +1,6 @@
 /** @file What tests expect of an error: its class and its fields, such as a code, besides its words. */
 
-/** Fields of an error: of `message` a part or a pattern, of objects the fields that count, of all others the values. */
+/** Fields of an error: of `message` a part or a pattern, of objects the fields that count or a matcher (of a `cause`, say), of all others the values. */
 type ErrorFields<E extends Error> = { readonly message: string | RegExp } & {
   readonly [K in Exclude<keyof E, 'message'>]?: unknown;
 };
@@ -36,9 +36,14 @@ export function errorMatching<E extends Error>(
   };
 }
 
-/** Whether `value` has all that `part` has. */
+function isMatcher(part: object): part is ErrorMatcher {
+  return typeof (part as Partial<ErrorMatcher>).asymmetricMatch === 'function';
+}
+
+/** Whether `value` has all that `part` has; a matcher in it is asked. */
 function includes(value: unknown, part: unknown): boolean {
   if (typeof part !== 'object' || part === null) return Object.is(value, part);
+  if (isMatcher(part)) return part.asymmetricMatch(value);
   if (typeof value !== 'object' || value === null) return false;
   return Object.entries(part).every(([name, inner]) => includes((value as Record<string, unknown>)[name], inner));
 }

@@ -7,6 +7,7 @@ interface Showable {
   readonly shape: readonly number[];
   /** The entries of a sparse one. */
   readonly sparse?: { readonly coalesced: boolean; readonly indices: Showable; readonly values: Showable } | undefined;
+  toDense(): Showable;
   toArray(): unknown;
 }
 
@@ -14,6 +15,7 @@ interface Showable {
 export function shown(t: Showable): unknown {
   const { layout, dtype, shape, sparse } = t;
   if (sparse === undefined) return { layout, dtype, shape, values: t.toArray() };
-  const { coalesced, indices, values } = sparse;
-  return { layout, dtype, shape, coalesced, indices: shown(indices), values: shown(values) };
+  const { coalesced, indices, values: entries } = sparse;
+  const values = t.toDense().toArray();
+  return { layout, dtype, shape, values, coalesced, indices: shown(indices), entries: shown(entries) };
 }
