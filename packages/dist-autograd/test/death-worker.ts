@@ -1,4 +1,4 @@
-/** @file One of three processes of a group in which one dies: `death-worker.ts <scenario>`. Prints what it sees, a line each. */
+/** @file One of the processes of a group in which one dies, or two of four: `death-worker.ts <scenario>`. Prints what it sees, a line each. */
 import { initRpc, rpcAsync, RpcError, rpcFunction, rpcInfo, rpcSync } from '@backwire/rpc';
 import { rrefs } from '@backwire/rref';
 import { add, customFunction, ones, type Tensor } from '@backwire/tensor';
@@ -52,16 +52,12 @@ async function creator(): Promise<void> {
     });
     await settle('w1');
   } else if (isBefore(scenario)) {
-    await context(async (id) => {
-      const root = await BEFORE[scenario](x);
-      void rpcAsync('w2', kill).catch(() => undefined);
-      say(`w2 ${String(await rpcSync('w2', sleep, []).catch((e: unknown) => rpcInfo(e)?.code))}`);
-      const started = performance.now();
-      const error: unknown = await backward(id, [root.sum()]).catch((e: unknown) => e);
-      say(`failed ${shown(error)} ${performance.now() - started < 15_000 ? 'soon' : 'late'}`);
-      say(`gradients ${getGradients(id).size}`);
-    });
+    await afterDeathOf('w2', () => BEFORE[scenario](x));
     await settle('w1');
+    await settle('w0');
+  } else if (scenario === 'before-two') {
+    await afterDeathOf(`w${rank + 1}`, () => rpcSync(`w${rank + 1}`, add, [x, x]));
+    await settle(`w${rank}`);
   } else if (scenario === 'between') {
     // w1 brings w2 into the context and dies: only w2 knows that the creator has to tell it.
     await context(async () => {
@@ -83,6 +79,19 @@ async function creator(): Promise<void> {
   }
 }
 
+/** Makes a call, kills a worker, and finds that there is no pass any more. */
+async function afterDeathOf(worker: string, call: () => Promise<Tensor>): Promise<void> {
+  await context(async (id) => {
+    const root = await call();
+    void rpcAsync(worker, kill).catch(() => undefined);
+    say(`${worker} ${String(await rpcSync(worker, sleep, []).catch((e: unknown) => rpcInfo(e)?.code))}`);
+    const started = performance.now();
+    const error: unknown = await backward(id, [root.sum()]).catch((e: unknown) => e);
+    say(`failed ${shown(error)} ${performance.now() - started < 15_000 ? 'soon' : 'late'}`);
+    say(`gradients ${getGradients(id).size}`);
+  });
+}
+
 const sleep = rpcFunction('death/sleep', () => new Promise((resolve) => setTimeout(resolve, 30_000)));
 
 /** Prints the counters of a worker once they are back to zero. */
@@ -97,7 +106,7 @@ async function settle(worker: string): Promise<void> {
 }
 
 await initRpc({ name: `w${rank}`, extensions: [rrefs(), distAutograd()] });
-if (rank === 0) {
+if (rank === 0 || (scenario === 'before-two' && rank === 2)) {
   await creator();
   process.exit(0);
 }

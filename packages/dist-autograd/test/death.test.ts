@@ -4,13 +4,17 @@ import { serveStore, type StoreServer } from '@backwire/rpc/internal';
 
 const program = new URL('./death-worker.ts', import.meta.url);
 
-/** Three processes whose store outlives all of them. */
-async function group(scenario: string, run: (workers: readonly WorkerProcess[]) => Promise<void>): Promise<void> {
+/** Three processes or more, whose store outlives all of them. */
+async function group(
+  scenario: string,
+  run: (workers: readonly WorkerProcess[]) => Promise<void>,
+  worldSize = 3,
+): Promise<void> {
   const port = await freePort();
   const store: StoreServer = await serveStore({ port, host: '127.0.0.1' });
   await using cluster = new TestCluster({
     program,
-    worldSize: 3,
+    worldSize,
     args: [scenario],
     env: { MASTER_ADDR: '127.0.0.1', MASTER_PORT: String(port), BACKWIRE_STORE_HOSTED: '1' },
   });
@@ -51,8 +55,29 @@ describe('a process that is killed', { timeout: 90_000 }, () => {
         'failed peer-died w2 soon',
         'gradients 0',
         'w1 [0,0]',
+        'w0 [0,0]',
       ]);
     });
+  });
+
+  it('before a pass fails it: two of four at once, each of the others for itself', async () => {
+    await group(
+      'before-two',
+      async (workers) => {
+        for (const [rank, worker] of workers.entries()) {
+          const next = `w${rank + 1}`;
+          expect(await worker.exited(60_000)).toMatchObject(rank % 2 === 0 ? { code: 0 } : { signal: 'SIGKILL' });
+          if (rank % 2 === 0)
+            expect(worker.output('stdout').trim().split('\n')).toEqual([
+              `${next} peer-died`,
+              `failed peer-died ${next} soon`,
+              'gradients 0',
+              `w${rank} [0,0]`,
+            ]);
+        }
+      },
+      4,
+    );
   });
 
   it('as creator leaves no context on the others', async () => {
