@@ -42,6 +42,13 @@ const OPTIONS = optionNames<DataLoaderOptions<never, never>>({
  * `for await (const [x, y] of loader)`: one epoch. A batch's samples are asked for at once, batches come in order, and with `prefetch`
  * the next are asked for meanwhile: a data set whose samples come from files, threads or other workers then loads beside the training. The
  * first error ends the epoch; leaving the loop asks for nothing more.
+ * @example
+ * ```ts
+ * const set = new data.TensorDataset(arange(5).reshape([5, 1]), arange(5));
+ * for await (const [x, y] of new data.DataLoader(set, { batchSize: 2 })) {
+ *   console.log(x!.shape, y!.toArray()); // [ 2, 1 ] [ 0n, 1n ]
+ * }
+ * ```
  */
 export class DataLoader<T, B = Batch<T>> implements AsyncIterable<B> {
   readonly dataset: Dataset<T> | readonly T[] | SampleStream<T>;
