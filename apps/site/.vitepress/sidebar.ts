@@ -122,8 +122,17 @@ export const sidebar: DefaultTheme.SidebarItem[] = [
       page('How it is tested', '/testing'),
       page('Compared with PyTorch', '/compat'),
       page('Results', '/project/results'),
+    ],
+  },
+  {
+    text: 'The project',
+    collapsed: true,
+    items: [
+      page('Changelog', '/project/changelog'),
       page('Contributing', '/project/contributing'),
+      page('Code of conduct', '/project/conduct'),
       page('Reporting a vulnerability', '/project/reporting'),
+      page('Releasing', '/project/releasing'),
     ],
   },
 ];
