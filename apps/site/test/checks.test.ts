@@ -177,6 +177,16 @@ describe('links', () => {
   });
 });
 
+describe('links of read-me files on npm', () => {
+  const repository = 'https://github.com/backwire/backwire/blob/main';
+  it('lead to pages and images of the site, and are broken where there is nothing', () => {
+    const text = `[a](${repository}/docs/start.md#two) [b](${repository}/docs/gone.md) ![c](https://raw.githubusercontent.com/backwire/backwire/main/docs/images/readme/trace.svg)`;
+    expect(relinked('packages/rpc/README.md', text)).toBe(
+      '[a](../start.md#two) [b](./docs/gone.md) ![c](../images/readme/trace.svg)',
+    );
+  });
+});
+
 describe('public names', () => {
   it('without a sentence are told, those of namespaces too', () => {
     write('inner.ts', '/** @file Some. */\nexport const bare = 1;\n/** Says so. */\nexport const said = 2;\n');
