@@ -17,6 +17,7 @@ export const sidebar: DefaultTheme.SidebarItem[] = [
       page('What it is', '/project/readme'),
       page('Start in five minutes', '/start'),
       page('Coming from torch.distributed.rpc', '/from-torch'),
+      page('Coming from tfjs, Ray, tRPC or gRPC', '/from-others'),
     ],
   },
   {
@@ -55,6 +56,7 @@ export const sidebar: DefaultTheme.SidebarItem[] = [
   {
     text: 'Looking up',
     items: [
+      page('Patterns', '/patterns'),
       page('Errors', '/errors'),
       page('Troubleshooting', '/troubleshooting'),
       page('Performance', '/performance'),
@@ -117,10 +119,20 @@ export const sidebar: DefaultTheme.SidebarItem[] = [
       page('References', '/protocol/rref'),
       page('Autograd', '/protocol/autograd'),
       page('Numbers', '/numerics'),
+      page('How it is tested', '/testing'),
       page('Compared with PyTorch', '/compat'),
       page('Results', '/project/results'),
+    ],
+  },
+  {
+    text: 'The project',
+    collapsed: true,
+    items: [
+      page('Changelog', '/project/changelog'),
       page('Contributing', '/project/contributing'),
+      page('Code of conduct', '/project/conduct'),
       page('Reporting a vulnerability', '/project/reporting'),
+      page('Releasing', '/project/releasing'),
     ],
   },
 ];

@@ -6,6 +6,7 @@ import type { DefaultTheme } from 'vitepress';
 import { sidebar } from '../.vitepress/sidebar.ts';
 import { blocksOf, modulesOf, type Fault, type Module } from './blocks.ts';
 import { compile, programOf } from './compile.ts';
+import { examplesOf } from './doc-examples.ts';
 import { checkErrorPage } from './error-codes.ts';
 import { checkLinks } from './links.ts';
 import { publicNames, type PublicName } from './public-names.ts';
@@ -17,6 +18,8 @@ export interface Findings {
   readonly pages: number;
   readonly compiled: number;
   readonly run: number;
+  /** In doc comments. */
+  readonly examples: { readonly compiled: number; readonly run: number };
   readonly brokenLinks: number;
   readonly undocumented: number;
   /** One line for each thing that is wrong. */
@@ -26,6 +29,8 @@ export interface Findings {
 /** What is checked: the documents with their blocks, and the packages. */
 export interface Material {
   readonly modules: readonly Module[];
+  /** The examples in doc comments. */
+  readonly examples: readonly Module[];
   /** Mistakes in what comments say of blocks. */
   readonly faults: readonly Fault[];
   /** All blocks and all packages. */
@@ -45,8 +50,12 @@ export function readMaterial(): Material {
     ),
   );
   const modules = found.flatMap(({ blocks }) => modulesOf(blocks, known));
-  const program = programOf(modules, entries, alone);
-  return { modules, faults: found.flatMap(({ faults }) => faults), program, names };
+  const seen = new Set<ts.Node>();
+  const inComments = entries.map((entry) => examplesOf(alone, entry, root, seen));
+  const examples = inComments.flatMap(({ blocks }) => blocks.flatMap((block) => modulesOf([block], known)));
+  const program = programOf([...modules, ...examples], entries, alone);
+  const faults = [...found, ...inComments].flatMap(({ faults }) => faults);
+  return { modules, examples, faults, program, names };
 }
 
 function importOf({ name, isType, package: of }: PublicName): string {
@@ -55,25 +64,28 @@ function importOf({ name, isType, package: of }: PublicName): string {
 
 /** Checks the documents, the packages, and the site that was built of them into `built`, if it was. */
 export async function check(
-  { modules, faults: mistakes, program, names }: Material,
+  { modules, examples, faults: mistakes, program, names }: Material,
   built: string | undefined,
 ): Promise<Findings> {
   const blocks = modules.map(({ block }) => block);
-  const ran = await runBlocks(modules);
+  const all = [...modules, ...examples];
+  const ran = await runBlocks(all);
+  const ranOf = (some: readonly Module[]): number => some.filter(({ block }) => block.run).length;
   const undocumented = names.filter(({ documented }) => !documented);
   const { pages, broken } = built === undefined ? { pages: [], broken: [] } : checkLinks(built);
   const faults: Fault[] = [
     ...mistakes,
-    ...compile(program, modules),
+    ...compile(program, all),
     ...checkRegions(blocks),
-    ...ran.faults,
+    ...ran,
     ...checkErrorPage(),
     ...unlisted(sidebar, documents()),
   ];
   return {
     pages: pages.length,
     compiled: modules.length,
-    run: ran.run + blocks.filter(({ file }) => file !== undefined).length,
+    run: ranOf(modules) + blocks.filter(({ file }) => file !== undefined).length,
+    examples: { compiled: examples.length, run: ranOf(examples) },
     brokenLinks: broken.length,
     undocumented: undocumented.length,
     faults: [
@@ -107,12 +119,14 @@ function unreachable(built: string, names: readonly PublicName[]): string[] {
   return names.map(({ package: of, name }) => `${of} ${name}`).filter((name) => !linked.has(name));
 }
 
-/** `N pages, M code blocks compiled, K run, …` */
-export function summary({ pages, compiled, run, brokenLinks, undocumented }: Findings): string {
+/** `N pages, M code blocks compiled, K run, E examples in doc comments compiled, R run, …` */
+export function summary({ pages, compiled, run, examples, brokenLinks, undocumented }: Findings): string {
   return [
     `${pages} pages`,
     `${compiled} code blocks compiled`,
     `${run} run`,
+    `${examples.compiled} examples in doc comments compiled`,
+    `${examples.run} run`,
     `${brokenLinks} broken links`,
     `${undocumented} public names without documentation`,
   ].join(', ');

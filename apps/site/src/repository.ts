@@ -62,6 +62,9 @@ const OTHERS: ReadonlyMap<string, string> = new Map([
   ['README.md', 'project/readme'],
   ['CONTRIBUTING.md', 'project/contributing'],
   ['SECURITY.md', 'project/reporting'],
+  ['CHANGELOG.md', 'project/changelog'],
+  ['RELEASING.md', 'project/releasing'],
+  ['CODE_OF_CONDUCT.md', 'project/conduct'],
   ['apps/examples/README.md', 'guides/examples'],
   ['benchmarks/RESULTS.md', 'project/results'],
 ]);

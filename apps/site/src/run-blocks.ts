@@ -13,14 +13,14 @@ const PAGE_MS = 60_000;
 /** What tells the output of one block from that of the next. */
 const MARK = '\u0001';
 
-/** Runs the blocks among `modules` that say `run`; answers how many, and what went wrong. */
-export async function runBlocks(modules: readonly Module[]): Promise<{ run: number; faults: Fault[] }> {
+/** Runs the blocks among `modules` that say `run`; answers what went wrong. */
+export async function runBlocks(modules: readonly Module[]): Promise<Fault[]> {
   const pages = new Map<string, Module[]>();
   // What the next block begins with is run there.
   for (const module of modules)
     if (module.block.run && !module.continued)
       pages.set(module.block.document, [...(pages.get(module.block.document) ?? []), module]);
-  if (pages.size === 0) return { run: 0, faults: [] };
+  if (pages.size === 0) return [];
   rmSync(folder, { recursive: true, force: true });
   for (const module of modules) {
     const file = fileOf(module.block);
@@ -30,7 +30,7 @@ export async function runBlocks(modules: readonly Module[]): Promise<{ run: numb
   const entries = await bundle([...pages.keys()], pages);
   const faults: Fault[] = [];
   for (const [document, blocks] of pages) faults.push(...(await runPage(entries.get(document) ?? '', blocks)));
-  return { run: modules.filter(({ block }) => block.run).length, faults };
+  return faults;
 }
 
 /** One file a page, of its blocks and what they import, so that a process starts in a moment. */

@@ -44,10 +44,15 @@ function outsideCode(markdown: string, change: (text: string) => string): string
     .join('');
 }
 
+/** What read-me files on npm write in place of a relative link. */
+const ABSOLUTE =
+  /^https:\/\/(?:github\.com\/backwire\/backwire\/(?:blob|tree)|raw\.githubusercontent\.com\/backwire\/backwire)\/main\//;
+
 function onSite(document: string, target: string): string {
-  if (/^([a-z]+:|#|\/)/.test(target)) return target;
-  const [path = '', anchor] = target.split('#');
-  const found = normalize(join(dirname(document), path)).replace(/\/$/, '');
+  const inRepository = ABSOLUTE.test(target);
+  if (!inRepository && /^([a-z]+:|#|\/)/.test(target)) return target;
+  const [path = '', anchor] = target.replace(ABSOLUTE, '').split('#');
+  const found = normalize(join(inRepository ? '' : dirname(document), path)).replace(/\/$/, '');
   const hash = anchor === undefined ? '' : `#${anchor}`;
   const page = [found, `${found}/README.md`]
     .filter((file) => existsSync(join(root, file)))
@@ -56,7 +61,8 @@ function onSite(document: string, target: string): string {
   const own = pageOf(document) ?? '';
   if (page !== undefined) return `${relativeTo(own, page)}.md${hash}`;
   if (found.startsWith('docs/images/')) return relativeTo(own, found.slice('docs/'.length));
-  if (!existsSync(join(root, found))) return target;
+  // Relative, and so a broken link for the check.
+  if (!existsSync(join(root, found))) return inRepository ? `./${found}` : target;
   const kind = statSync(join(root, found)).isDirectory() ? 'tree' : 'blob';
   return `${REPOSITORY}/${kind}/main/${found}${hash}`;
 }

@@ -7,6 +7,7 @@ import { withLabels } from '../src/api-reference.ts';
 import { blocksOf, modulesOf, type Block } from '../src/blocks.ts';
 import { unlisted } from '../src/check.ts';
 import { compile, programOf } from '../src/compile.ts';
+import { examplesOf } from '../src/doc-examples.ts';
 import { checkErrorPage } from '../src/error-codes.ts';
 import { checkLinks } from '../src/links.ts';
 import { publicNames } from '../src/public-names.ts';
@@ -72,7 +73,7 @@ describe('code blocks', () => {
   it('that run print what their comments say', { timeout: 120_000 }, async () => {
     const page = (comment: string): string => fenced(`console.log([1, 2].length); // ${comment}`, '<!-- code: run -->');
     const run = async (text: string): Promise<string[]> =>
-      (await runBlocks(modulesOf(blocksIn(text)))).faults.map((fault) => fault.text);
+      (await runBlocks(modulesOf(blocksIn(text)))).map((fault) => fault.text);
     expect(await run(page('2'))).toEqual([]);
     expect(await run(page('3'))).toEqual(['did not print what its comment says: 3']);
     const thrown = await run(fenced("throw new Error('planted');", '<!-- code: run -->'));
@@ -105,6 +106,51 @@ describe('code blocks', () => {
   });
 });
 
+describe('examples in doc comments', () => {
+  const planted = (comment: string, name = 'planted'): { entry: string; read: () => ReturnType<typeof examplesOf> } => {
+    const lines = comment.split('\n').map((line) => ` * ${line}`);
+    const entry = write(`${name}.ts`, `/**\n${lines.join('\n')}\n */\nexport function twice(n: number): void {}\n`);
+    return { entry, read: () => examplesOf(programOf([], [entry]), entry, folder, new Set()) };
+  };
+  const example = (code: string, words = ''): string =>
+    `Says so.\n@param n a number\n@example\n\`\`\`ts${words}\n${code}\n\`\`\``;
+
+  it('are blocks of code that run unless they say otherwise', () => {
+    const alone = planted(example('a();')).read();
+    expect(alone.faults).toEqual([]);
+    expect(alone.blocks).toMatchObject([{ document: 'planted.ts', line: 6, text: 'a();', run: true, workers: [] }]);
+    expect(planted(example('a();', ' workers=ps,worker1')).read().blocks[0]).toMatchObject({
+      run: true,
+      workers: ['ps', 'worker1'],
+    });
+    expect(planted(example('a();', ' compile')).read().blocks[0]).toMatchObject({ run: false });
+  });
+
+  it('that do not compile, or print something else, are named with their line', { timeout: 120_000 }, async () => {
+    const wrong = modulesOf(planted(example('console.log(1);\nconst s: string = 1; // 2')).read().blocks);
+    expect(
+      compile(programOf(wrong, []), wrong).map(({ document, line, text }) => [document, line, text.slice(0, 7)]),
+    ).toEqual([['planted.ts', 7, 'TS2322:']]);
+    const printed = modulesOf(planted(example('console.log(1 + 1); // 3')).read().blocks);
+    expect(await runBlocks(printed)).toEqual([
+      { document: 'planted.ts', line: 6, text: 'did not print what its comment says: 3' },
+    ]);
+  });
+
+  it('stand beside a @param for each parameter, and for nothing else', () => {
+    const texts = (comment: string): string[] =>
+      planted(comment)
+        .read()
+        .faults.map(({ text }) => text);
+    expect(texts(example('a();').replace('@param n', '@param m'))).toEqual([
+      'has an example and no @param n',
+      'has a @param m, which is no parameter',
+    ]);
+    expect(texts('Says so.\n@param n a number\n@example twice(1)')).toEqual(['an example has a block of ts']);
+    expect(texts(example('a();', ' workes=ps'))).toEqual(["an example does not know 'workes=ps'"]);
+  });
+});
+
 describe('links', () => {
   it('lead to pages and anchors that are there', () => {
     const site = join(folder, 'site');
@@ -127,6 +173,16 @@ describe('links', () => {
     const text = '[a](concepts/calls.md#order) [b](../packages/rpc/README.md) [c](../packages/rpc/src) `[d](e.md)`';
     expect(relinked('docs/start.md', text)).toBe(
       '[a](./concepts/calls.md#order) [b](./packages/rpc.md) [c](https://github.com/backwire/backwire/tree/main/packages/rpc/src) `[d](e.md)`',
+    );
+  });
+});
+
+describe('links of read-me files on npm', () => {
+  const repository = 'https://github.com/backwire/backwire/blob/main';
+  it('lead to pages and images of the site, and are broken where there is nothing', () => {
+    const text = `[a](${repository}/docs/start.md#two) [b](${repository}/docs/gone.md) ![c](https://raw.githubusercontent.com/backwire/backwire/main/docs/images/readme/trace.svg)`;
+    expect(relinked('packages/rpc/README.md', text)).toBe(
+      '[a](../start.md#two) [b](./docs/gone.md) ![c](../images/readme/trace.svg)',
     );
   });
 });

@@ -20,7 +20,9 @@ it(
     console.log(summary);
     expect(code, text).toBe(0);
     expect(summary).toMatch(
-      /^\d+ pages, \d+ code blocks compiled, \d+ run, 0 broken links, 0 public names without documentation$/,
+      /^\d+ pages, \d+ code blocks compiled, \d+ run, \d+ examples in doc comments compiled, \d+ run, 0 broken links, 0 public names without documentation$/,
     );
+    // The names that are used most have one.
+    expect(Number(/(\d+) examples/.exec(summary)?.[1])).toBeGreaterThanOrEqual(40);
   },
 );

@@ -95,7 +95,17 @@ function noteReplica(replica: RunningReplica): void {
  * backward pass still in progress fails. Streams carry no gradients: their items need none in a context, and arguments that do are
  * refused with 'failed-precondition'. Gradients taken with `getGradients` outlive the context.
  *
+ * @param fn gets the id of the context; what it resolves with is the result
  * @throws RpcError 'failed-precondition' "Already have an autograd context id for this thread." when called inside another one.
+ * @example
+ * ```ts workers=worker1
+ * const w = tensor([2], { requiresGrad: true });
+ * await distAutograd.context(async (id) => {
+ *   const y = await rpcSync('worker1', mul, [w, tensor([5])]); // recorded on both workers
+ *   await distAutograd.backward(id, [y.sum()]);
+ *   console.log(distAutograd.getGradients(id).get(w)?.toArray()); // [ 5 ]
+ * });
+ * ```
  */
 export async function context<T>(fn: (contextId: ContextId) => Promise<T>): Promise<T> {
   checkFunction(fn, 'context()');
@@ -126,9 +136,22 @@ export async function context<T>(fn: (contextId: ContextId) => Promise<T>): Prom
  *
  * `timeoutMs` bounds the whole pass; the default is the agent's.
  *
+ * @param contextId what `context` gave its function
+ * @param roots scalars on this worker that require grad, usually one loss
+ * @param options `timeoutMs` and `signal` of the whole pass, `retainGraph`, `mode`: 'smart' (default) or 'fast'
  * @throws RpcError 'not-found' for an unknown or released context, 'invalid-argument' for roots that cannot be one, 'peer-died' when a
  * worker of the context dies, 'failed-precondition' when another pass is in progress in the context.
  * @throws Error "Error on Node N: …" when a function of the graph threw on worker N, with a prefix for each worker on the way.
+ * @example
+ * ```ts workers=worker1
+ * const x = tensor([1, 2], { requiresGrad: true });
+ * await distAutograd.context(async (id) => {
+ *   const a = (await rpcSync('worker1', square, [x])).sum();
+ *   const b = (await rpcSync('worker1', mul, [x, 10])).sum();
+ *   await distAutograd.backward(id, [a, b]); // of their sum
+ *   console.log(distAutograd.getGradients(id).get(x)?.toArray()); // [ 12, 14 ]
+ * });
+ * ```
  */
 export async function backward(
   contextId: bigint,
@@ -141,7 +164,19 @@ export async function backward(
 
 /**
  * The gradients that this worker holds in a context. A snapshot: later passes do not change it, and the tensors are the caller's.
+ * @param contextId what `context` gave its function
  * @throws RpcError 'not-found' "Could not find autograd context with id: N"
+ * @example
+ * ```ts
+ * await initRpc({ name: 'worker0', rank: 0, worldSize: 1, store: 'memory://example-gradients' });
+ * const w = tensor([3], { requiresGrad: true });
+ * const gradients = await distAutograd.context(async (id) => {
+ *   await distAutograd.backward(id, [w.square().sum()]);
+ *   return distAutograd.getGradients(id);
+ * });
+ * console.log(gradients.get(w)?.toArray(), w.grad); // [ 6 ] null
+ * await shutdown();
+ * ```
  */
 export function getGradients(contextId: bigint): Gradients {
   return sessionOf().gradients(contextId);

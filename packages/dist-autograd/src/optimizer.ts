@@ -44,6 +44,21 @@ interface Local {
 /**
  * One optimiser on each worker that owns some of the parameters. Steps of several clients are not ordered among each other; those of
  * one client are.
+ * @example
+ * ```ts workers=ps
+ * const layer = await distAutograd.RemoteModule.create('ps', nn.Linear, [2, 1]);
+ * using optimizer = await distAutograd.DistributedOptimizer.create(optim.SGD, await layer.remoteParameters(), { lr: 0.1 });
+ * const x = tensor([[1, 2]]);
+ * const losses: number[] = [];
+ * for (let step = 0; step < 3; step++)
+ *   await distAutograd.context(async (id) => {
+ *     const loss = (await layer.forward(x)).square().mean();
+ *     losses.push(loss.item());
+ *     await distAutograd.backward(id, [loss]);
+ *     await optimizer.step(id); // on ps, where the parameters are
+ *   });
+ * console.log(losses[2]! <= losses[0]!); // true
+ * ```
  */
 export class DistributedOptimizer implements Disposable {
   readonly #locals: readonly Local[];

@@ -28,6 +28,12 @@ type ModuleClass = (new (...args: any[]) => AnyModule) & Named;
  * other workers in calls, which then use the same module. Its parameters are there too: `remoteParameters()`.
  *
  * Inside another module it counts as a layer without parameters of its own, and `train()`/`eval()` of the outer one reach it.
+ * @example
+ * ```ts workers=ps
+ * const layer = await distAutograd.RemoteModule.create('ps', nn.Linear, [4, 2]);
+ * const y = await layer.forward(ones([3, 4]));
+ * console.log(y.shape, layer.remoteDevice); // [ 3, 2 ] ps/cpu
+ * ```
  */
 export class RemoteModule<M extends AnyModule> extends nn.Module {
   readonly #rref: RRef<M>;

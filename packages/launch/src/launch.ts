@@ -32,8 +32,14 @@ export interface LaunchResult {
  * Runs a group to its end. When one worker fails all others are stopped (SIGTERM, then SIGKILL), and nothing outlives the call or
  * this process.
  *
+ * @param options the program, how many processes, and what of `backwire run`'s flags is wanted
  * @throws UsageError for impossible options; LaunchError when the program does not exist, the port is taken or logs cannot be written. A failing worker does
  *   not throw: it is in the result.
+ * @example
+ * ```ts compile
+ * const { ok, report } = await launch({ program: 'train.ts', processes: 4, maxRestarts: 1 });
+ * if (!ok) console.error(report); // which worker failed first, and its last words
+ * ```
  */
 export async function launch(options: LaunchOptions): Promise<LaunchResult> {
   checkNames(options);

@@ -28,6 +28,16 @@ export interface Profile {
 /**
  * Runs `fn` and records the tensor operations, `recordFunction` labels and remote calls inside, and what the called workers did for
  * them. Calls that are still in flight when `fn` settles are shown as lasting until then. A profile inside a profile goes to both.
+ * @param fn what is profiled
+ * @param options what is recorded beside names and times
+ * @throws what `fn` threw; TypeError for an option that there is not.
+ * @example
+ * ```ts workers=worker1
+ * const { value, profile } = await profiler.profile(() => rpcSync('worker1', add, [ones([2]), 1]));
+ * console.log(value.toArray()); // [ 2, 2 ]
+ * console.log(profile.keyAverages().table({ limit: 5 })); // … add …
+ * // await profile.writeChromeTrace('trace.json') writes what ui.perfetto.dev opens.
+ * ```
  */
 export async function profile<T>(
   fn: () => T | Promise<T>,
@@ -60,6 +70,14 @@ export interface Label {
  * Labels what `fn` does: an event named `name` that lasts until `fn` returns, or the promise it returns settles, or the one it gives to
  * `label.endWith`. Without a profile in force this is just `fn`. The label follows a remote call: on the called worker it appears under
  * the call's key.
+ * @param name what the event is called
+ * @param fn what it lasts for; its argument lets the event last until some other promise settles
+ * @throws what `fn` threw.
+ * @example
+ * ```ts
+ * const { profile } = await profiler.profile(() => profiler.recordFunction('load data', () => ones([4]).sum()));
+ * console.log(profile.events().some((event) => event.name === 'load data')); // true
+ * ```
  */
 export function recordFunction<T>(name: string, fn: (label: Label) => T): T {
   const scope = currentScope();

@@ -28,9 +28,19 @@ import { type To, type WorkerInfo } from './base/worker-info.ts';
 
 /**
  * Calls `fn` on worker `to` and resolves with its result, which the caller owns. Not collected by `waitAll`.
+ * @param to a worker: its name, its rank, or a `WorkerInfo`
+ * @param fn what `rpcFunction` or `remoteFunction` gave, a static method that `rpcClass` published, or an operation of tensors
+ * @param rest the arguments as a list, then `CallOptions`: `timeoutMs`, `signal`, `idempotencyKey`, `ordered`, `agent`
+ * @throws RpcError 'not-found' for a worker or function that there is not, 'deadline-exceeded', 'cancelled', 'peer-died', 'unavailable', …:
+ *   `executed` says whether the handler ran.
+ * @throws what the handler threw, rebuilt where its class is known, else as a RemoteError.
+ * @example
+ * ```ts workers=worker1
+ * const scale = rpcFunction('example/scale', (x: Tensor, by: number) => x.mul(by));
  *
- * Rejects with what the handler threw, rebuilt where its class is known, or with an RpcError: 'deadline-exceeded', 'cancelled',
- * 'peer-died', 'unavailable', 'not-found' … whose `executed` says whether the handler ran.
+ * const y = await rpcSync('worker1', scale, [tensor([1, 2, 3]), 2], { timeoutMs: 5_000 });
+ * console.log(y.toArray()); // [ 2, 4, 6 ]
+ * ```
  */
 export function rpcSync<F extends AnyFn>(
   to: To,
@@ -40,7 +50,19 @@ export function rpcSync<F extends AnyFn>(
   return call(to, fn, rest, 'sync', rpcSync) as Promise<Awaited<ReturnType<F>>>;
 }
 
-/** As `rpcSync`; inside `waitAll` it is also waited for there. */
+/**
+ * As `rpcSync`; inside `waitAll` it is also waited for there.
+ * @param to a worker: its name, its rank, or a `WorkerInfo`
+ * @param fn what `rpcFunction` or `remoteFunction` gave, a static method that `rpcClass` published, or an operation of tensors
+ * @param rest the arguments as a list, then `CallOptions`: `timeoutMs`, `signal`, `idempotencyKey`, `ordered`, `agent`
+ * @throws as `rpcSync`.
+ * @example
+ * ```ts workers=worker1
+ * const x = tensor([1, 2]);
+ * const [a, b] = await Promise.all([rpcAsync('worker1', add, [x, 1]), rpcAsync('worker1', mul, [x, 2])]);
+ * console.log(a.toArray(), b.toArray()); // [ 2, 3 ] [ 2, 4 ]
+ * ```
+ */
 export function rpcAsync<F extends AnyFn>(
   to: To,
   fn: F & Callable<F>,
@@ -74,7 +96,16 @@ export function callLabelled(
 
 /**
  * Calls `fn` and wants no answer: what it returns or throws is dropped. Without `timeoutMs` it has no deadline.
+ * @param to a worker: its name, its rank, or a `WorkerInfo`
+ * @param fn what `rpcFunction` or `remoteFunction` gave, a static method that `rpcClass` published, or an operation of tensors
+ * @param rest the arguments as a list, then `CallOptions`: `timeoutMs`, `signal`, `idempotencyKey`, `ordered`, `agent`
  * @throws RpcError when it cannot even be queued; TypeError for an argument that cannot travel.
+ * @example
+ * ```ts workers=worker1
+ * const note = rpcFunction('example/note', (text: string) => console.log(text));
+ * rpcOneway('worker1', note, ['epoch 3']);
+ * await rpcSync('worker1', note, ['epoch 4']); // calls start in the order in which they were made: // epoch 3
+ * ```
  */
 export function rpcOneway<F extends AnyFn>(to: To, fn: F & Callable<F>, ...rest: Rest<Parameters<F>>): void {
   const [args, options] = rest as unknown as Given<CallOptions>;
@@ -87,6 +118,21 @@ export function rpcOneway<F extends AnyFn>(to: To, fn: F & Callable<F>, ...rest:
 /**
  * Calls a generator and gives its items as they come; starts at once. The producer is at most `highWaterItems` ahead; leaving the loop
  * cancels it. `timeoutMs` bounds the whole stream and defaults to 0.
+ * @param to a worker: its name, its rank, or a `WorkerInfo`
+ * @param fn a generator, synchronous or not, with a name
+ * @param rest the arguments as a list, then `StreamOptions`: `CallOptions`, `idleTimeoutMs`, `highWaterItems` (16)
+ * @throws RpcError as `rpcSync`, from the loop, and 'not-found' for a worker that there is not at once; RangeError for `highWaterItems` out of range.
+ * @example
+ * ```ts workers=worker1
+ * const countTo = rpcFunction('example/countTo', async function* (n: number) {
+ *   for (let i = 1; i <= n; i++) yield i;
+ * });
+ *
+ * for await (const i of rpcStream('worker1', countTo, [1_000_000])) {
+ *   if (i === 3) break; // ends the generator, whose finally blocks run
+ *   console.log(i); // 1
+ * }
+ * ```
  */
 export function rpcStream<A extends unknown[], I>(
   to: To,
@@ -115,6 +161,18 @@ export function rpcStream<A extends unknown[], I>(
 /**
  * Runs `fn` and then waits for every `rpcAsync` made in it, and in what it awaited. Rejects at the first call that fails; the others are
  * still seen to, so that none becomes an unhandled rejection. Where `fn` itself throws, its calls are waited for and its error is thrown.
+ * @param fn makes the calls; what it returns is the result
+ * @throws what the first call that failed rejected with; TypeError when `fn` is no function.
+ * @example
+ * ```ts workers=worker1
+ * let done = 0;
+ * const work = rpcFunction('example/work', () => void done++);
+ *
+ * await waitAll(() => {
+ *   for (let i = 0; i < 8; i++) void rpcAsync('worker1', work);
+ * });
+ * console.log(done); // 8
+ * ```
  */
 export async function waitAll<T>(fn: () => T | Promise<T>): Promise<T> {
   if (typeof fn !== 'function')
@@ -125,7 +183,22 @@ export async function waitAll<T>(fn: () => T | Promise<T>): Promise<T> {
   return pending.run(() => runWith({ waitAll: pending }, fn));
 }
 
-/** Of the call that is being handled here. @throws RpcError 'failed-precondition' outside of a handler. */
+/**
+ * Of the call that is being handled here.
+ * @throws RpcError 'failed-precondition' outside of a handler.
+ * @example
+ * ```ts workers=worker1
+ * const search = rpcFunction('example/search', async (steps: number) => {
+ *   const { caller, signal } = callContext(); // before the first await, where pages are workers, too
+ *   for (let i = 0; i < steps; i++) {
+ *     signal.throwIfAborted(); // the caller has left, or its time is up
+ *     await new Promise((resolve) => setImmediate(resolve));
+ *   }
+ *   return `for ${caller.name}`;
+ * });
+ * console.log(await rpcSync('worker1', search, [3])); // for worker0
+ * ```
+ */
 export function callContext(): CallContext {
   const { call: current } = ambient();
   if (current instanceof InboundCall) return current;
@@ -136,7 +209,21 @@ const COLLECTIVE_OPTIONS: ReadonlySet<string> = new Set([...CALL_OPTIONS, 'worke
 const GROUP_OPTIONS: ReadonlySet<string> = new Set(['workers', 'agent']);
 const REDUCE_OPTIONS: ReadonlySet<string> = new Set(['timeoutMs', 'signal', 'tags']);
 
-/** Brings `value` together with those of all others: every one gets the map from name to value. No time limit by default. */
+/**
+ * Brings `value` together with those of all others: every one gets the map from name to value. No time limit by default.
+ * @param value what travels: a tensor, a plain value, a registered type, an RRef
+ * @param options `CallOptions`, and `workers`: the names of those who take part, all by default
+ * @throws RpcError 'barrier-broken' when one of them dies or leaves, 'deadline-exceeded' naming who is missing.
+ * @example
+ * ```ts
+ * const common = { worldSize: 2, store: 'memory://example-gather' };
+ * const [a, b] = await Promise.all([0, 1].map((rank) => createAgent({ name: `w${rank}`, rank, ...common })));
+ *
+ * const [names] = await Promise.all([allGather('of a', { agent: a! }), allGather('of b', { agent: b! })]);
+ * console.log(names); // Map(2) { 'w0' => 'of a', 'w1' => 'of b' }
+ * await Promise.all([a!.shutdown(), b!.shutdown()]);
+ * ```
+ */
 export function allGather<T>(
   value: T,
   options: CallOptions & { workers?: readonly string[] } = {},
@@ -147,14 +234,32 @@ export function allGather<T>(
 
 /**
  * Resolves when every one of `workers` (default: all) has called it. No time limit by default.
- * Rejects with 'barrier-broken' when one of them dies or leaves, 'deadline-exceeded' naming who is missing.
+ * @param options `CallOptions`, and `workers`: the names of those who take part, all by default
+ * @throws RpcError 'barrier-broken' when one of them dies or leaves, 'deadline-exceeded' naming who is missing.
+ * @example
+ * ```ts workers=worker1
+ * const meet = rpcFunction('example/meet', () => barrier({ timeoutMs: 10_000 }));
+ * await Promise.all([meet(), rpcSync('worker1', meet)]); // here, and on worker1
+ * ```
  */
 export async function barrier(options: CallOptions & { workers?: readonly string[] } = {}): Promise<void> {
   refuseUnknown(options, COLLECTIVE_OPTIONS, 'barrier()');
   await running(agentOf(options)).collectives.gather('barrier', null, options);
 }
 
-/** The named workers (default: all) as a group that reduces tensors. Every member has to make the same calls in the same order. */
+/**
+ * The named workers (default: all) as a group that reduces tensors. Every member has to make the same calls in the same order.
+ * @param options `workers`: the names of its members, all of the group by default; `agent`
+ * @throws RpcError 'invalid-argument' when this worker is not among them.
+ * @example
+ * ```ts
+ * await initRpc({ name: 'worker0', rank: 0, worldSize: 1, store: 'memory://example-reduce' });
+ * const group = processGroup();
+ * const mean = await group.allReduce(tensor([1, 2]), 'mean'); // every member calls it
+ * console.log(group.size, mean.toArray()); // 1 [ 1, 2 ]
+ * await shutdown();
+ * ```
+ */
 export function processGroup(options: { workers?: readonly string[]; agent?: RpcAgent } = {}): nn.ProcessGroup {
   refuseUnknown(options, GROUP_OPTIONS, 'processGroup()');
   const agent = wholeAgentOf('process groups', options);
@@ -194,7 +299,15 @@ function checkTensor(given: unknown, what: string): void {
   if (!(given instanceof Tensor)) throw new TypeError(`${what} takes a tensor, got ${show(given)}`);
 }
 
-/** The worker that `to` means; without it, this one. @throws RpcError 'not-found', or 'peer-died' or 'unavailable' for one that was a member. */
+/**
+ * The worker that `to` means; without it, this one.
+ * @param to a worker: its name, its rank, or a `WorkerInfo`; this worker by default
+ * @throws RpcError 'not-found', or 'peer-died' or 'unavailable' for one that was a member.
+ * @example
+ * ```ts workers=worker1
+ * console.log(getWorkerInfo().name, getWorkerInfo(1).name, getWorkerInfo('worker1').id); // worker0 worker1 1
+ * ```
+ */
 export function getWorkerInfo(to?: To): WorkerInfo {
   const agent = agentOf();
   return to === undefined ? agent.self : agent.members.find(to).worker;
@@ -211,7 +324,16 @@ export function getRpcTimeoutMs(): number {
   return agentOf().caller.defaultTimeoutMs;
 }
 
-/** Sets it for calls made from now on. @throws RangeError when it is negative or not a number. */
+/**
+ * Sets it for calls made from now on.
+ * @param ms milliseconds; 0 is no limit
+ * @throws RangeError when it is negative or not a number.
+ * @example
+ * ```ts workers=worker1
+ * setRpcTimeoutMs(5_000);
+ * console.log(getRpcTimeoutMs()); // 5000
+ * ```
+ */
 export function setRpcTimeoutMs(ms: number): void {
   agentOf().caller.defaultTimeoutMs = checkTimeoutMs(ms);
 }

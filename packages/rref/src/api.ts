@@ -52,6 +52,16 @@ export function rrefs(options: RRefOptions = {}): Extension {
 /**
  * Calls `fn`, a function or a class, on `to`, where the result stays, and answers at once with an RRef of it. Arguments that cannot
  * travel throw here; whatever else fails shows when the RRef is used, never as an unhandled rejection.
+ * @param to a worker: its name, its rank, or a `WorkerInfo`
+ * @param ctor a class that `rpcClass` published there
+ * @param rest the arguments as a list, then `CallOptions`
+ * @throws RpcError 'not-found' for a worker that there is not; TypeError for an argument that cannot travel.
+ * @example
+ * ```ts workers=ps
+ * using made = remote('ps', add, [tensor([1, 2]), 1]); // the result stays on ps
+ * const norm = rpcFunction('example/normOf', async (x: RRef<Tensor>) => (await x.toHere()).sum().item());
+ * console.log(await rpcSync('ps', norm, [made])); // 5
+ * ```
  */
 export function remote<C extends AnyCtor & Named>(
   to: To,
@@ -81,7 +91,18 @@ export function remote(to: To, fn: Named, args: readonly unknown[] = [], options
   return createRemote(session, worker, fn, args, { name, className: isClass ? name : undefined }, options);
 }
 
-/** An RRef of a value that is here. It borrows the value: nothing is copied or disposed. */
+/**
+ * An RRef of a value that is here. It borrows the value: nothing is copied or disposed.
+ * @param value what is referred to; it stays here
+ * @throws RpcError 'failed-precondition' when there is no agent.
+ * @example
+ * ```ts workers=worker1
+ * const weights = tensor([1, 2]);
+ * const twice = rpcFunction('example/twice', async (w: RRef<Tensor>) => (await w.toHere()).mul(2));
+ * const y = await rpcSync('worker1', twice, [createRRef(weights)]);
+ * console.log(y.toArray()); // [ 2, 4 ]
+ * ```
+ */
 export function createRRef<T>(value: T): RRef<T> {
   return here(agentForRRef()).own(value) as RRef<T>;
 }
@@ -106,7 +127,15 @@ export function rrefDebugInfo(): Record<
   return { num_owner_rrefs, num_forks, num_pending_users, num_pending_children, num_pending_futures };
 }
 
-/** The RRefs in the tables of the current agent: those it owns that others hold, and those it holds. */
+/**
+ * The RRefs in the tables of the current agent: those it owns that others hold, and those it holds.
+ * @example
+ * ```ts workers=ps
+ * using made = remote('ps', add, [ones([2]), 1]);
+ * await made.confirmed();
+ * console.log(listRRefs().map(({ owner, holders }) => `${owner}: ${holders.join()}`)); // [ 'ps: worker0' ]
+ * ```
+ */
 export function listRRefs(): {
   id: string;
   /** The owner's name. */

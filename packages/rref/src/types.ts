@@ -44,6 +44,13 @@ export type RRefProxy<T> = {
  *
  * Every use fails with `owner-died` once the owner was removed from the group, with `rref-released` after `dispose` or shutdown, and
  * with what creating the value failed with, in the original words.
+ * @example
+ * ```ts workers=ps
+ * const far: RRef<Tensor> = remote('ps', add, [ones([2]), 1]);
+ * console.log(far.ownerName(), (await far.toHere()).toArray()); // ps [ 2, 2 ]
+ * console.log((await far.rpcSync().mul(3)).toArray()); // [ 6, 6 ]
+ * far.dispose();
+ * ```
  */
 export interface RRef<T> extends Disposable {
   readonly id: RRefId;

@@ -36,8 +36,19 @@ type Scalar = number | bigint | boolean;
 
 /**
  * A tensor of nested arrays (copied) or of a typed array (copied). Without `dtype`: numbers become float32, bigints int64, booleans
- * bool, and a typed array keeps its own type. Throws ShapeError for ragged nesting, RangeError for a number that an integer dtype has
- * no place for; typed arrays of another type are converted as C does, wrapping.
+ * bool, and a typed array keeps its own type; typed arrays of another type are converted as C does, wrapping.
+ * @param values numbers, bigints or booleans in lists, or a typed array
+ * @param options `dtype`, `device`, `requiresGrad`; `shape`, for typed arrays
+ * @throws ShapeError for ragged nesting; RangeError for a number that an integer dtype has no place for.
+ * @example
+ * ```ts
+ * const x = tensor([
+ *   [1, 2],
+ *   [3, 4],
+ * ]);
+ * console.log(x.shape, x.dtype, x.sum(0).toArray()); // [ 2, 2 ] float32 [ 4, 6 ]
+ * console.log(tensor(new Float64Array([1, 2, 3, 4]), { shape: [2, 2] }).dtype); // float64
+ * ```
  */
 export function tensor<D extends DType = 'float32'>(
   values: Nested<Scalar> | ArrayBufferView,
@@ -141,7 +152,16 @@ export function checkGrad(dtype: DType, requiresGrad: boolean | undefined): void
   }
 }
 
-/** A tensor of `shape` whose every element is zero. */
+/**
+ * A tensor of `shape` whose every element is zero.
+ * @param shape its sizes; [] for a scalar
+ * @param options `dtype`, `device`, `requiresGrad`
+ * @throws ShapeError for a size that is negative or no whole number.
+ * @example
+ * ```ts
+ * console.log(zeros([2, 2], { dtype: 'int64' }).toArray()); // [ [ 0n, 0n ], [ 0n, 0n ] ]
+ * ```
+ */
 export function zeros<D extends DType = 'float32'>(shape: Shape, options: CreateOptions<D> = {}): Tensor<D> {
   checkShape(shape);
   checkOptionNames(options, CREATE_OPTIONS, 'zeros()');

@@ -124,7 +124,17 @@ export class Generator {
 
 const generator = new Generator(Math.floor(Math.random() * 2 ** 32));
 
-/** Seeds the process's generator: everything random in this package follows from it. */
+/**
+ * Seeds the process's generator: everything random in this package follows from it.
+ * @param seed a whole number
+ * @example
+ * ```ts
+ * manualSeed(7);
+ * const a = rand([2]);
+ * manualSeed(7);
+ * console.log(a.sub(rand([2])).abs().sum().item()); // 0
+ * ```
+ */
 export function manualSeed(seed: number): void {
   generator.seed(seed);
 }
@@ -162,7 +172,17 @@ export function rand(shape: Shape, options: CreateOptions = {}): Tensor<'float32
   });
 }
 
-/** Standard normal, by the method of Box and Muller; the parts of complex numbers have a variance of a half each. */
+/**
+ * Standard normal, by the method of Box and Muller; the parts of complex numbers have a variance of a half each.
+ * @param shape its sizes
+ * @param options `dtype`, `device`, `requiresGrad`
+ * @example
+ * ```ts
+ * manualSeed(1);
+ * const x = randn([3, 4]);
+ * console.log(x.shape, x.dtype); // [ 3, 4 ] float32
+ * ```
+ */
 export function randn(shape: Shape, options: CreateOptions = {}): Tensor<'float32'> {
   return make('randn', shape, options, (out, complex) => {
     const variance = complex ? 0.5 : 1;

@@ -30,7 +30,18 @@ interface Entry {
 
 /**
  * The bytes of a safetensors file with the given tensors, in the order of their alignment as the reference writer lays them out.
- * Metadata are strings by name. Throws DTypeError for complex64, which the format lacks.
+ * @param tensors by name
+ * @param metadata strings by name
+ * @throws DTypeError for complex64, which the format lacks.
+ * @example
+ * ```ts
+ * const model = new nn.Linear(2, 1);
+ * const bytes = saveSafetensors(model.stateDict(), { epoch: '3' });
+ *
+ * const { tensors, metadata } = loadSafetensors(bytes);
+ * model.loadStateDict(tensors);
+ * console.log(tensors.get('weight')?.shape, metadata.epoch); // [ 1, 2 ] 3
+ * ```
  */
 export function saveSafetensors(
   tensors: ReadonlyMap<string, Tensor>,
@@ -70,7 +81,14 @@ export function saveSafetensors(
 
 /**
  * The tensors in a safetensors file, as views of `bytes` where alignment allows, and its metadata. Everything is checked before it is
- * used; throws TensorError for a file that is not well formed.
+ * used.
+ * @param bytes the whole file
+ * @throws TensorError for a file that is not well formed.
+ * @example
+ * ```ts
+ * const bytes = saveSafetensors(new Map([['w', tensor([1, 2])]])); // or await readFile('model.safetensors')
+ * console.log(loadSafetensors(bytes).tensors.get('w')?.toArray()); // [ 1, 2 ]
+ * ```
  */
 export function loadSafetensors(bytes: Uint8Array): { tensors: Map<string, Tensor>; metadata: Record<string, string> } {
   if (!(bytes instanceof Uint8Array))

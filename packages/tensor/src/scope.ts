@@ -64,6 +64,16 @@ export function adoptIntoScope(handle: Scoped): void {
 /**
  * Frees, when what `fn` returns has settled, the tensors that were created inside and are neither reachable from the result nor
  * kept. Holds across `await`. Tensors saved for a backward pass stay usable by it. On a throw, all but the kept are freed.
+ * @param fn what is run; tensors in what it gives, or resolves with, stay
+ * @example
+ * ```ts
+ * const x = randn([1000]);
+ * const deviation = scope(() => {
+ *   const centred = x.sub(x.mean()); // freed at the end
+ *   return centred.square().mean().sqrt();
+ * });
+ * console.log(deviation.shape); // []
+ * ```
  */
 export function scope<T>(fn: () => T): T {
   const own = new Scope(ambient().scope as Scope | undefined);

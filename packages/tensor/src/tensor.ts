@@ -116,6 +116,11 @@ const TENSOR = Symbol.for('backwire.isTensor');
 /**
  * A handle on bytes: shape, strides and offset (in elements) over a Storage, which views share. Handles are cheap; each counts as an
  * owner of its storage until `dispose` or until it is unreachable. Operations are methods here and functions of the package.
+ * @example
+ * ```ts
+ * const x: Tensor = tensor([1, 2, 3, 4, 5, 6]).reshape([2, 3]);
+ * console.log(x.transpose(0, 1).shape, x.add(1).mul(x).sum().item()); // [ 3, 2 ] 112
+ * ```
  */
 // The operations are put on the prototype by install.ts; interface merging gives them their types.
 // eslint-disable-next-line @typescript-eslint/no-unsafe-declaration-merging

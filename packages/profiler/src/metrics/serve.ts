@@ -54,7 +54,17 @@ export interface MetricsServer extends AsyncDisposable {
 
 /**
  * Answers `GET /metrics`; on a loopback address only to who calls it by that address, 'localhost' or `host`. It does not keep the process alive. Close it before or after the agent, as you like.
+ * @param options `port` (9464; 0 for any free one), `host` (127.0.0.1), `agent`
  * @throws RpcError 'unavailable' when the port is taken, 'failed-precondition' where there is no `node:http`.
+ * @example
+ * ```ts
+ * await initRpc({ name: 'worker0', rank: 0, worldSize: 1, store: 'memory://example-metrics' });
+ * const server = await profiler.serveMetrics({ port: 0 });
+ * const text = await (await fetch(server.url)).text();
+ * console.log(text.includes('backwire_')); // true
+ * await server.close();
+ * await shutdown();
+ * ```
  */
 export async function serveMetrics(options: MetricsServerOptions = {}): Promise<MetricsServer> {
   refuseUnknown(options, OPTIONS, 'serveMetrics()');

@@ -28,6 +28,8 @@ const NODE: Surroundings = {
 
 /**
  * Starts an agent and makes it the process's default. Resolves when the group is complete and every member can be called.
+ * @param options who this worker is and where its group meets; what is not given is taken from RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT
+ *   and BACKWIRE_SECRET, which `backwire run` sets
  * @throws RpcError 'failed-precondition' ('RPC is already initialized') if there is a default agent, or the name is not unique;
  *   'deadline-exceeded' naming the ranks that are missing; 'invalid-argument'; 'unavailable' when the store is out of reach. TypeError
  *   for options of the wrong type.
@@ -37,7 +39,11 @@ export async function initRpc(options: RpcOptions): Promise<RpcAgent> {
   return becomeDefault(() => start(options, NODE));
 }
 
-/** Starts an agent without touching the default: several in one process. */
+/**
+ * Starts an agent without touching the default: several in one process.
+ * @param options as of `initRpc`
+ * @throws RpcError as `initRpc`, but for 'RPC is already initialized'.
+ */
 export async function createAgent(options: RpcOptions): Promise<RpcAgent> {
   checkGiven(options, 'createAgent');
   return start(options, NODE);

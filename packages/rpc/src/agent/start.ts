@@ -68,7 +68,11 @@ export function currentAgent(): RpcAgent {
   return agentOf();
 }
 
-/** Shuts the current agent down. @throws RpcError as `RpcAgent.shutdown`. */
+/**
+ * Shuts the current agent down.
+ * @param options `graceful`, `timeoutMs`, `onLeak`
+ * @throws RpcError as `RpcAgent.shutdown`.
+ */
 export async function shutdown(options?: ShutdownOptions): Promise<void> {
   const agent = agentOf();
   await agent.shutdown(options);

@@ -80,7 +80,16 @@ const MAX_NAME_LENGTH = 512;
 /**
  * Lets peers call `fn` under `name`, and returns `fn` itself, which now carries the name.
  * With `scope` a call runs in a `scope()`: arguments and temporaries are freed at its end.
+ * @param name what peers call it by; the same on all workers, and one body a process
+ * @param fn the body; what it gives or resolves with travels back, a generator is called with `rpcStream`
+ * @param options `scope`: whether a call's arguments and temporaries are freed at its end; false by default
  * @throws RpcError 'failed-precondition' when the name means another body already, or the function has another name.
+ * @example
+ * ```ts workers=worker1
+ * const norm = rpcFunction('example/norm', (x: Tensor) => x.norm().item());
+ * console.log(norm(tensor([3, 4]))); // 5
+ * console.log(await rpcSync('worker1', norm, [tensor([3, 4])])); // 5
+ * ```
  */
 export function rpcFunction<F extends AnyFn>(name: string, fn: F, options: { scope?: boolean } = {}): F & Named {
   refuseUnknown(options, FUNCTION_OPTIONS, 'rpcFunction()');
@@ -101,8 +110,24 @@ export function systemFunction<F extends AnyFn>(name: string, fn: F, runs?: Kind
  * The class carries `static readonly [rpcName] = 'Name'`, its own, not inherited. Returns the class itself, whose static methods now can be
  * called by `rpcSync(to, Model.load, …)`: `const Model = rpcClass(class { … }, { methods: [], statics: ['load'] })`. The type of a class
  * that was declared before (`class Model {}`) cannot learn it: give what is returned a name of its own.
+ * @param ctor the class
+ * @param options `methods` and `statics`: what peers may call, nothing else is; `scope` as in `rpcFunction`
  * @throws RpcError 'failed-precondition' when the name is missing or taken, 'invalid-argument' when a listed method does not exist or has a
  * name that proxies hide: `then`, `toJSON`, or one that begins with an underscore.
+ * @example
+ * ```ts workers=worker1
+ * class Counter {
+ *   static readonly [rpcName] = 'example/Counter';
+ *   n = 0;
+ *   add(by: number): number {
+ *     return (this.n += by);
+ *   }
+ * }
+ * rpcClass(Counter, { methods: ['add'] }); // on every worker
+ *
+ * using counter = remote('worker1', Counter);
+ * console.log(await counter.rpcSync().add(2), await counter.rpcSync().add(3)); // 2 5
+ * ```
  */
 export function rpcClass<C extends AnyCtor & Named, const S extends string = never>(
   ctor: C,
@@ -171,7 +196,19 @@ function checkPublished(name: string, options: unknown): void {
   }
 }
 
-/** For callers that do not have the server's code: `remoteFunction<typeof import('./server.js').predict>('predict')`. */
+/**
+ * For callers that do not have the server's code: `remoteFunction<typeof import('./server.js').predict>('predict')`.
+ * @param name what the server gave to `rpcFunction`
+ * @example
+ * ```ts workers=worker1
+ * // In the server: rpcFunction('example/predict', …)
+ * rpcFunction('example/predict', (x: Tensor) => x.sum().item());
+ *
+ * // In a client without its code:
+ * const predict = remoteFunction<(x: Tensor) => number>('example/predict');
+ * console.log(await rpcSync('worker1', predict, [tensor([1, 2])])); // 3
+ * ```
+ */
 export function remoteFunction<F extends AnyFn>(name: string): F & Named {
   checkName(name);
   const stub = (): never => {

@@ -56,7 +56,19 @@ export interface RpcErrorFields {
 /** Codes that name a passing condition: the same call may succeed later. */
 const PASSING: ReadonlySet<RpcErrorCode> = new Set(['unavailable', 'draining', 'resource-exhausted', 'peer-died']);
 
-/** Every failure of the system itself. An abort is 'cancelled' with `cause` = the signal's reason. */
+/**
+ * Every failure of the system itself. An abort is 'cancelled' with `cause` = the signal's reason.
+ * @example
+ * ```ts workers=worker1
+ * const slow = rpcFunction('example/slow', () => new Promise((resolve) => setTimeout(resolve, 200)));
+ * try {
+ *   await rpcSync('worker1', slow, [], { timeoutMs: 20 });
+ * } catch (error) {
+ *   if (!(error instanceof RpcError)) throw error;
+ *   console.log(error.code, error.peer?.name, error.retryable); // deadline-exceeded worker1 false
+ * }
+ * ```
+ */
 export class RpcError extends Error {
   readonly code: RpcErrorCode;
   /** Whether the handler ran. */
@@ -136,7 +148,22 @@ Object.defineProperty(InvariantError.prototype, 'name', {
   writable: true,
 });
 
-/** The RpcError that `error` is or was caused by; undefined when the system had no part in it. */
+/**
+ * The RpcError that `error` is or was caused by; undefined when the system had no part in it.
+ * @param error what was caught
+ * @example
+ * ```ts workers=worker1
+ * const refuse = rpcFunction('example/refuse', () => {
+ *   throw new RangeError('too many');
+ * });
+ * try {
+ *   await rpcSync('worker1', refuse);
+ * } catch (error) {
+ *   const info = rpcInfo(error);
+ *   console.log(error instanceof RangeError, info?.code, info?.executed, info?.retryable); // true remote-error yes false
+ * }
+ * ```
+ */
 export function rpcInfo(error: unknown): RpcError | undefined {
   const seen = new Set<unknown>();
   let at: unknown = error;
@@ -168,7 +195,19 @@ const STANDARD: ReadonlySet<string> = new Set(['AggregateError', 'DOMException']
 
 /**
  * Lets errors of a class arrive as that class. The class is known by its name, the same on both sides, and is rebuilt with the
- * original message alone. Another class under a name that is taken throws.
+ * original message alone.
+ * @param ctor a class that is made from its message alone; own properties travel and are put on it
+ * @throws RpcError 'invalid-argument' when its name is another class already.
+ * @example
+ * ```ts workers=worker1
+ * class OutOfStock extends Error {}
+ * registerErrorType(OutOfStock); // on both sides
+ *
+ * const buy = rpcFunction('example/buy', () => {
+ *   throw new OutOfStock('no tea');
+ * });
+ * await rpcSync('worker1', buy).catch((error: unknown) => console.log(error instanceof OutOfStock)); // true
+ * ```
  */
 export function registerErrorType(ctor: new (message: string) => Error): void {
   const known = table.get(ctor.name);

@@ -39,6 +39,16 @@ export function newSecret(): string {
 /**
  * A key for `CallOptions.idempotencyKey`: 22 letters of `A-Za-z0-9_-`, 132 bits from a cryptographic generator, so that no two calls of a
  * group ever draw the same. Drawn once for what is to happen once, and given to each try.
+ * @example
+ * ```ts workers=worker1
+ * let paid = 0;
+ * const pay = rpcFunction('example/pay', () => ++paid);
+ *
+ * const idempotencyKey = newIdempotencyKey();
+ * await rpcSync('worker1', pay, [], { idempotencyKey });
+ * await rpcSync('worker1', pay, [], { idempotencyKey }); // a second try of the same thing
+ * console.log(paid); // 1
+ * ```
  */
 export function newIdempotencyKey(): string {
   return newToken();

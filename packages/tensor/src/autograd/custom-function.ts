@@ -77,7 +77,24 @@ class CustomNode extends FunctionNode implements FunctionContext {
   }
 }
 
-/** A differentiable function of tensors with a derivative of your own. */
+/**
+ * A differentiable function of tensors with a derivative of your own.
+ * @param fn `forward`, which may save tensors, and `backward`, which gives a gradient or null for each input
+ * @throws AutogradError in the backward pass when `backward` gives another number of gradients.
+ * @example
+ * ```ts
+ * const clippedSquare = customFunction({
+ *   forward: (ctx, x) => {
+ *     ctx.saveForBackward(x!);
+ *     return x!.square();
+ *   },
+ *   backward: (ctx, grad) => [ctx.saved[0]!.mul(2).mul(grad).clamp(-1, 1)],
+ * });
+ * const x = tensor([0.25, 3], { requiresGrad: true });
+ * clippedSquare(x).sum().backward();
+ * console.log(x.grad?.toArray()); // [ 0.5, 1 ]
+ * ```
+ */
 export function customFunction(fn: CustomFunction): (...inputs: Tensor[]) => Tensor {
   return (...inputs) => {
     const recording = ambient().gradMode && requiresGrad(inputs);

@@ -13,7 +13,15 @@ export function isGradEnabled(): boolean {
   return ambient().gradMode;
 }
 
-/** Runs `fn` without recording; holds across `await`. */
+/**
+ * Runs `fn` without recording; holds across `await`.
+ * @param fn what is run; what it gives is the result
+ * @example
+ * ```ts
+ * const w = tensor([1], { requiresGrad: true });
+ * console.log(noGrad(() => w.mul(2)).requiresGrad, w.mul(2).requiresGrad); // false true
+ * ```
+ */
 export function noGrad<T>(fn: () => T): T {
   return ambient().gradMode ? runWith({ gradMode: false }, fn) : fn();
 }

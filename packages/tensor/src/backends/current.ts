@@ -75,6 +75,13 @@ export function describeBackend(): string {
  * adapter, 'wasm' and 'cpu' are always there; 'auto' takes the first that opens of tensorflow, blas, wasm and cpu. Rejects with the reason, and leaves everything as it was, when the backend cannot be had. Existing tensors stay valid.
  * Without it the environment's BACKWIRE_BACKEND, else 'auto', is opened by the first operation that is large enough for a kernel. In
  * browsers and bundles, where nothing can be opened without waiting, there are no kernels, and no TensorFlow.js for `lift`, before this.
+ * @param name 'auto', 'cpu', 'wasm', 'blas', 'tensorflow' or 'webgpu'
+ * @throws Error with the reason, everything being left as it was, when the backend cannot be had.
+ * @example
+ * ```ts
+ * await setBackend('wasm');
+ * console.log(describeBackend()); // wasm…
+ * ```
  */
 export async function setBackend(name: Choice): Promise<void> {
   if (name !== 'auto') checkName('setBackend', name);

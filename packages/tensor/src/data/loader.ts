@@ -13,6 +13,13 @@ import { planOf } from './worker-plan.ts';
  * next are asked for meanwhile: a data set whose samples come from files or other workers then loads beside the training. With `numWorkers`
  * threads make the batches, and give their memory over. The first error ends the epoch; leaving the loop asks for nothing more, and ends the
  * epoch's threads; `close` ends those that outlive it.
+ * @example
+ * ```ts
+ * const set = new data.TensorDataset(arange(5).reshape([5, 1]), arange(5));
+ * for await (const [x, y] of new data.DataLoader(set, { batchSize: 2 })) {
+ *   console.log(x!.shape, y!.toArray()); // [ 2, 1 ] [ 0n, 1n ]
+ * }
+ * ```
  */
 export class DataLoader<T, B = Batch<T>> implements AsyncIterable<B> {
   readonly dataset: Dataset<T> | readonly T[] | SampleStream<T>;

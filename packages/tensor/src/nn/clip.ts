@@ -44,6 +44,16 @@ export function getTotalNorm(tensors: Iterable<Tensor>, options: ClipOptions = {
 /**
  * Scales the gradients of `parameters`, in place, so that their norm, taken as one vector, is at most `maxNorm`. Returns the norm that
  * they had.
+ * @param parameters those whose gradients are one vector together
+ * @param maxNorm what its norm is at most afterwards
+ * @param options `normType` (2), `errorIfNonfinite` (false)
+ * @throws RangeError where the norm is infinite or NaN, if `errorIfNonfinite` asks for that.
+ * @example
+ * ```ts
+ * const w = tensor([1, 1], { requiresGrad: true });
+ * w.mul(tensor([3, 4])).sum().backward();
+ * console.log(nn.utils.clipGradNorm_([w], 1).item(), w.grad?.norm().item().toFixed(3)); // 5 1.000
+ * ```
  */
 export function clipGradNorm_(
   parameters: Iterable<Tensor> | Tensor,

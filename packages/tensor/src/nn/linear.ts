@@ -8,7 +8,14 @@ import { checkOptionNames } from '../option-names.ts';
 
 const OPTIONS: ReadonlySet<string> = new Set(['bias']);
 
-/** `y = x·Wᵀ + b` over the last dimension: x [..., inFeatures] → y [..., outFeatures]. */
+/**
+ * `y = x·Wᵀ + b` over the last dimension: x [..., inFeatures] → y [..., outFeatures].
+ * @example
+ * ```ts
+ * const layer = new nn.Linear(3, 2);
+ * console.log(layer.weight.shape, layer.forward(ones([5, 3])).shape); // [ 2, 3 ] [ 5, 2 ]
+ * ```
+ */
 export class Linear extends Module {
   static readonly [rpcName] = 'nn.Linear';
   /** [outFeatures, inFeatures]; starts uniform in ±1/√inFeatures, as in PyTorch. */

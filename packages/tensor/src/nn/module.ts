@@ -30,6 +30,19 @@ export interface StateDictMatch {
  * fields of the instance, in the order they were assigned; parameters and modules in an array count by their index ('layers.0').
  * Deeper containers (arrays of arrays, maps, plain objects) are not looked into. A module may point back at one that contains it:
  * that counts as nothing inside. There is no `forward` on the base: subclasses may be synchronous, asynchronous, or take and return tuples.
+ * @example
+ * ```ts
+ * class Net extends nn.Module {
+ *   readonly hidden = new nn.Linear(4, 8);
+ *   readonly out = new nn.Linear(8, 2);
+ *   forward(x: Tensor): Tensor {
+ *     return this.out.forward(this.hidden.forward(x).relu());
+ *   }
+ * }
+ * const net = new Net();
+ * console.log([...net.stateDict().keys()]); // [ 'hidden.weight', 'hidden.bias', 'out.weight', 'out.bias' ]
+ * console.log(net.forward(randn([3, 4])).shape); // [ 3, 2 ]
+ * ```
  */
 export abstract class Module {
   /** Whether layers behave as in training (dropout, batch statistics). Set by `train` and `eval`. */

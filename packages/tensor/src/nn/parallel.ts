@@ -57,6 +57,16 @@ const DEFAULT_BUCKET_BYTES = 25 * 2 ** 20;
  * Replicates gradients over a group. `forward` is the module's; `backward` resolves when every bucket's hook has, and then `.grad` of
  * each parameter holds the combined gradient. Without a hook, buckets are averaged over the group. A plain `loss.backward()` combines
  * nothing: gradients of several batches may be added up before the one that `backward` sends.
+ * @example
+ * ```ts
+ * await initRpc({ name: 'worker0', rank: 0, worldSize: 1, store: 'memory://example-replicas' });
+ * const model = new nn.DistributedDataParallel(new nn.Linear(2, 1), { group: processGroup() });
+ * const optimizer = new optim.SGD(model.parameters(), { lr: 0.1 });
+ *
+ * await model.backward(model.forward(ones([4, 2])).mean()); // averaged over all members
+ * optimizer.step();
+ * await shutdown();
+ * ```
  */
 export class DistributedDataParallel<M extends Module & Callable> extends Module {
   readonly module: M;

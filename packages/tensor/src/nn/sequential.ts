@@ -21,7 +21,14 @@ export type AnyAsync<L extends readonly Callable[]> = true extends {
 
 type Output<L extends readonly Callable[]> = AnyAsync<L> extends true ? Promise<Awaited<LastOut<L>>> : LastOut<L>;
 
-/** Calls each layer on the output of the one before. Synchronous unless a layer's `forward` is not. */
+/**
+ * Calls each layer on the output of the one before. Synchronous unless a layer's `forward` is not.
+ * @example
+ * ```ts
+ * const model = new nn.Sequential(new nn.Linear(4, 8), new nn.ReLU(), new nn.Linear(8, 2));
+ * console.log(model.forward(randn([3, 4])).shape); // [ 3, 2 ]
+ * ```
+ */
 export class Sequential<L extends readonly (Module & Callable)[]> extends Module {
   readonly layers: L;
 

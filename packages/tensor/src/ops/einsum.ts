@@ -161,6 +161,14 @@ function outputOf(text: string, terms: readonly Term[], sizes: ReadonlyMap<strin
 /**
  * The sum of products that `equation` writes: labels of each operand's dimensions, and after '->' those of the result; the others are
  * summed over. 'bij,bjk->bik' is a batched product, 'ii' a trace; '...' stands for dimensions that broadcast.
+ * @param equation such as 'ij,jk->ik'
+ * @param tensors one for each part of it
+ * @throws ShapeError when sizes of a label differ or the equation does not fit.
+ * @example
+ * ```ts
+ * const a = ones([2, 3]);
+ * console.log(einsum('ij,kj->ik', a, ones([4, 3])).shape, einsum('ij->', a).item()); // [ 2, 4 ] 6
+ * ```
  */
 export const einsum = named('aten::einsum', (equation: string, ...tensors: Tensor[]): Tensor => {
   if (tensors.length === 0) throw new ShapeError('einsum(): must provide at least one operand');

@@ -64,7 +64,17 @@ function isLegacyEmpty(t: Tensor): boolean {
   return t.rank === 1 && t.shape[0] === 0;
 }
 
-/** The tensors, all of one shape, along a new dimension. */
+/**
+ * The tensors, all of one shape, along a new dimension.
+ * @param tensors at least one, all of one shape
+ * @param dim where the new dimension stands in the result
+ * @throws ShapeError when the shapes differ.
+ * @example
+ * ```ts
+ * const rows = [tensor([1, 2]), tensor([3, 4])];
+ * console.log(stack(rows).toArray(), stack(rows, 1).toArray()); // [ [ 1, 2 ], [ 3, 4 ] ] [ [ 1, 3 ], [ 2, 4 ] ]
+ * ```
+ */
 export const stack = named('aten::stack', (tensors: readonly Tensor[], dim = 0): Tensor => {
   const first = tensors[0];
   if (first === undefined) throw new ShapeError('stack expects a non-empty list of tensors');

@@ -66,7 +66,16 @@ function checkSame(name: string, a: Tensor, b: Tensor): void {
   }
 }
 
-/** (a - b)^2; a and b broadcast. */
+/**
+ * (a - b)^2; a and b broadcast.
+ * @param a predictions
+ * @param b targets; the two broadcast
+ * @param options `reduction`: 'mean' (default), 'sum' or 'none'
+ * @example
+ * ```ts
+ * console.log(mseLoss(tensor([1, 2]), tensor([1, 4])).item()); // 2
+ * ```
+ */
 export const mseLoss = defineFunction(
   'mseLoss',
   'mse_loss',
@@ -262,6 +271,17 @@ export interface CrossEntropyOptions extends ClassLossOptions {
 /**
  * The cross entropy of softmax(logits): logits [N, C, ...] (or [C]), target class numbers [N, ...] or class probabilities of the
  * shape of the logits.
+ * @param logits [N, C, ...], or [C]
+ * @param target class numbers, int64, [N, ...], or probabilities of the shape of the logits
+ * @param options `weight`, `reduction`, `ignoreIndex`, `labelSmoothing`
+ * @throws ShapeError when the shapes do not fit, or for a class that there is not.
+ * @example
+ * ```ts
+ * const logits = tensor([[2, 0, 0]], { requiresGrad: true });
+ * const loss = crossEntropy(logits, tensor([0n]));
+ * loss.backward();
+ * console.log(loss.item().toFixed(3), logits.grad?.shape); // 0.240 [ 1, 3 ]
+ * ```
  */
 export const crossEntropy = named(
   'aten::cross_entropy_loss',

@@ -170,8 +170,14 @@ function flat(t: Argument): Argument {
 }
 
 /**
- * The matrix product by PyTorch's rules: vectors are rows or columns as needed, leading dimensions are batches that broadcast. Throws
- * ShapeError when inner sizes differ, DTypeError when dtypes do.
+ * The matrix product by PyTorch's rules: vectors are rows or columns as needed, leading dimensions are batches that broadcast.
+ * @param a [..., n, m], or a vector [m]
+ * @param b [..., m, k], or a vector [m]
+ * @throws ShapeError when inner sizes differ, DTypeError when dtypes do.
+ * @example
+ * ```ts
+ * console.log(matmul(ones([2, 3]), ones([3, 4])).shape, matmul(ones([3]), ones([3])).item()); // [ 2, 4 ] 3
+ * ```
  */
 export const matmul = named('aten::matmul', (a: Tensor, b: Tensor): Tensor => {
   if (a.sparse !== undefined) return sparseProduct(a, b);

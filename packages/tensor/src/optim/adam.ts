@@ -114,7 +114,21 @@ abstract class AdamRule extends MomentOptimizer {
   }
 }
 
-/** Kingma & Ba 2015, with the penalty added to the gradient. */
+/**
+ * Kingma & Ba 2015, with the penalty added to the gradient.
+ * @example
+ * ```ts
+ * const model = new nn.Linear(2, 1);
+ * const optimizer = new optim.Adam(model.parameters(), { lr: 0.05 });
+ * const x = tensor([[1, 0], [0, 1]]);
+ * for (let step = 0; step < 200; step++) {
+ *   optimizer.zeroGrad();
+ *   mseLoss(model.forward(x), tensor([[1], [-1]])).backward();
+ *   optimizer.step();
+ * }
+ * console.log(model.forward(x).round().toArray()); // [ [ 1 ], [ -1 ] ]
+ * ```
+ */
 export class Adam extends AdamRule {
   static readonly [rpcName] = 'optim.Adam';
   protected readonly decoupled = false;

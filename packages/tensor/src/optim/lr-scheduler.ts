@@ -119,7 +119,19 @@ export class MultiplicativeLR extends ByFunction {
 
 const GAMMA: ReadonlySet<string> = new Set(['gamma']);
 
-/** Times `gamma` (default 0.1) every `stepSize` steps. */
+/**
+ * Times `gamma` (default 0.1) every `stepSize` steps.
+ * @example
+ * ```ts
+ * const optimizer = new optim.SGD([tensor([1], { requiresGrad: true })], { lr: 1 });
+ * const schedule = new optim.lrScheduler.StepLR(optimizer, 2, { gamma: 0.5 });
+ * for (let epoch = 0; epoch < 4; epoch++) {
+ *   optimizer.step();
+ *   schedule.step();
+ * }
+ * console.log(optimizer.paramGroups[0]?.lr); // 0.25
+ * ```
+ */
 export class StepLR extends LRScheduler {
   private readonly stepSize: number;
   private readonly gamma: number;

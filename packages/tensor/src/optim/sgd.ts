@@ -28,7 +28,17 @@ export interface SGDOptions extends CommonOptions {
 const NONE: readonly string[] = [];
 const VELOCITY: readonly string[] = ['momentum_buffer'];
 
-/** `v ← momentum·v + g; p ← p − lr·v` (Sutskever et al. 2013, in PyTorch's form: the rate is applied outside the velocity). */
+/**
+ * `v ← momentum·v + g; p ← p − lr·v` (Sutskever et al. 2013, in PyTorch's form: the rate is applied outside the velocity).
+ * @example
+ * ```ts
+ * const w = tensor([1], { requiresGrad: true });
+ * const optimizer = new optim.SGD([w], { lr: 0.1, momentum: 0.9 });
+ * w.square().sum().backward();
+ * optimizer.step();
+ * console.log(w.toArray()); // [ 0.800000…
+ * ```
+ */
 export class SGD extends Optimizer<SGDOptions> {
   static readonly [rpcName] = 'optim.SGD';
 

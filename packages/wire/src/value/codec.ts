@@ -65,7 +65,13 @@ const plainCodec = new ValueCodec<undefined>();
 /**
  * Encodes a value on its own: what `decodeValue` reads. `tensors` are those inside the value, in order of appearance; they are not
  * copied.
+ * @param value what travels in calls: plain values, lists, maps, sets, dates, bytes, tensors, registered types
  * @throws TypeError for a value that cannot travel, WireError 'limit' for one too large.
+ * @example
+ * ```ts
+ * const { bytes, tensors } = encodeValue({ step: 3n, loss: ones([2]) });
+ * console.log(decodeValue(bytes, tensors)); // { step: 3n, loss: …
+ * ```
  */
 export function encodeValue(value: unknown): { bytes: Uint8Array; tensors: Tensor[] } {
   const out = new ByteWriter();
@@ -76,7 +82,14 @@ export function encodeValue(value: unknown): { bytes: Uint8Array; tensors: Tenso
 
 /**
  * Decodes what `encodeValue` gave, with the tensors that travelled beside it. Keys of plain objects are own properties, whatever their names.
+ * @param bytes of `encodeValue`
+ * @param tensors of `encodeValue`, in its order
  * @throws WireError 'decode-error' or 'limit'.
+ * @example
+ * ```ts
+ * const { bytes, tensors } = encodeValue(new Map([['a', 1]]));
+ * console.log(decodeValue(bytes, tensors)); // Map(1) { 'a' => 1 }
+ * ```
  */
 export function decodeValue(bytes: Uint8Array, tensors: readonly Tensor[]): unknown {
   return plainCodec.read(bytes, 0, bytes.length, tensors, undefined);

@@ -54,7 +54,27 @@ const EXAMPLE = "{ name: 'Point', match: Point, encode: (point) => [point.x], de
 /**
  * Lets instances of `type.match`, and of its subclasses that are not registered themselves, travel by value in arguments and results.
  * The table is process-wide and append-only: a name means one class. Registering the same class again under its name does nothing.
+ * @param type `name`, the same on all workers; `match`, the class; `encode`, which gives a value that travels; `decode`, which takes it
  * @throws TypeError when the name or the class is taken; the message names both.
+ * @example
+ * ```ts workers=worker1
+ * class Point {
+ *   readonly x: number;
+ *   readonly y: number;
+ *   constructor(x: number, y: number) {
+ *     this.x = x;
+ *     this.y = y;
+ *   }
+ * }
+ * registerValueType({
+ *   name: 'example/Point',
+ *   match: Point,
+ *   encode: ({ x, y }) => [x, y],
+ *   decode: (plain) => new Point(...(plain as [number, number])),
+ * });
+ * const mirrored = rpcFunction('example/mirrored', ({ x, y }: Point) => new Point(y, x));
+ * console.log(await rpcSync('worker1', mirrored, [new Point(1, 2)])); // Point { x: 2, y: 1 }
+ * ```
  */
 export function registerValueType<T>(type: {
   name: string;

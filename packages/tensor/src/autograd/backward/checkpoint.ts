@@ -139,7 +139,18 @@ class Checkpoint implements Saver {
  * `fn(...inputs)`, of which the backward pass keeps the inputs only: the first gradient that needs more runs `fn` again, with the random
  * numbers of the first run. As PyTorch's `checkpoint(fn, *inputs, use_reentrant=False)`. `fn` is synchronous and does the same both
  * times; it runs in a `scope`, so that what it makes and does not return is freed at its end. Gradients are those without it, to the bit.
+ * @param fn the part of the model; synchronous
+ * @param inputs its arguments
  * @throws TypeError where `fn` returns a promise; AutogradError in the backward pass where `fn` does something else the second time.
+ * @example
+ * ```ts
+ * const block = new nn.Sequential(new nn.Linear(4, 4), new nn.Tanh());
+ * const x = randn([2, 4], { requiresGrad: true });
+ * checkpoint((h: Tensor) => block.forward(h), x)
+ *   .sum()
+ *   .backward(); // runs the block again
+ * console.log(x.grad?.shape); // [ 2, 4 ]
+ * ```
  */
 export function checkpoint<A extends unknown[], R>(fn: (...inputs: A) => R, ...inputs: A): R {
   if (!ambient().gradMode) return fn(...inputs);

@@ -59,7 +59,20 @@ const GRAD_OPTIONS = optionNames<GradOptions>({
   allowUnused: true,
 });
 
-/** The gradients of `outputs` with respect to `inputs` (leaves or not); no `.grad` is touched. */
+/**
+ * The gradients of `outputs` with respect to `inputs` (leaves or not); no `.grad` is touched.
+ * @param outputs what is differentiated: scalars, or tensors with `gradOutputs`
+ * @param inputs what by
+ * @param options `gradOutputs`, `retainGraph`, `createGraph`, `allowUnused`
+ * @throws AutogradError for an input that the outputs do not depend on, unless `allowUnused`, and for a graph that was freed.
+ * @example
+ * ```ts
+ * const x = tensor([3], { requiresGrad: true });
+ * const [first] = grad([x.pow(3).sum()], [x], { createGraph: true });
+ * const [second] = grad([first!.sum()], [x]);
+ * console.log(first?.toArray(), second?.toArray()); // [ 27 ] [ 18 ]
+ * ```
+ */
 export function grad(
   outputs: readonly Tensor[],
   inputs: readonly Tensor[],
