@@ -1,5 +1,6 @@
 /** @file `npm run torch -- --suite mixed|upstream [--rank 1,2] [--only text] [--record] [--verbose]`: this package with a stock torch. */
 import { parseArgs } from 'node:util';
+import { mixed } from './mixed/suite.ts';
 import { Report } from './report.ts';
 import { upstream } from './upstream/suite.ts';
 
@@ -17,6 +18,7 @@ const ranks = values.rank?.split(',').map(Number);
 const { only, record } = values;
 
 const SUITES: Readonly<Record<string, (report: Report) => Promise<void>>> = {
+  mixed: (report) => mixed(ranks, only, report),
   upstream: (report) => upstream({ python, ranks: ranks ?? [0, 1, 2, 3], only, record }, report),
 };
 

@@ -193,7 +193,7 @@ const cleanup =
       ended = id;
       const distances = nested ? [1] : [1, 2, 3];
       for (const distance of distances) {
-        await rpcSync(rank.next(distance), (fn === 'add' ? add : fn) as Fn, args(rank) as never);
+        await rpcSync(rank.next(distance), fn === 'add' ? add : fn, args(rank) as never);
         await rpcSync(rank.next(distance), done, [id, 1]);
         if (nested) await rpcSync(rank.next(2), done, [id, 2]);
       }
@@ -243,7 +243,7 @@ const trainers =
     await Promise.all(futures);
   };
 
-const mine = (name: string): Fn => inAutograd(`DistAutogradTest.${name}`);
+const mine = (name: string): Fn => inAutograd<AnyFn>(`DistAutogradTest.${name}`);
 
 async function twice(remoteCall: (t1: Tensor, t2: Tensor) => Promise<Tensor>, expected = 2): Promise<void> {
   const [t1, t2] = [grown(), grown()];
@@ -372,9 +372,9 @@ export const autograd: Bodies = {
       zeros([3, 3], { requiresGrad: true }),
     ]),
     test_context_cleanup_tensor_no_grad: cleanup('add', () => [ones([3, 3]), ones([3, 3])]),
-    test_context_cleanup_no_tensors: cleanup(inAutograd('my_scalar_add'), () => [1, 1]),
+    test_context_cleanup_no_tensors: cleanup(inAutograd<AnyFn>('my_scalar_add'), () => [1, 1]),
     test_context_cleanup_nested_rpc: cleanup(
-      inAutograd('my_py_nested_call'),
+      inAutograd<AnyFn>('my_py_nested_call'),
       (rank) => {
         const t2 = zeros([3, 3], { requiresGrad: true });
         return [ones([3, 3], { requiresGrad: true }), t2, (rank.rank + 1) % rank.size, rank.size, 0];
@@ -473,8 +473,7 @@ export const autograd: Bodies = {
       }),
     test_backward_invalid_args: () =>
       context(async (id) => {
-        const of = (...args: unknown[]): Promise<void> =>
-          (async () => (backward as AnyFn)(...(args as never[])))() as Promise<void>;
+        const of = async (...args: unknown[]): Promise<void> => backward(...(args as Parameters<typeof backward>));
         await assert.rejects(of(id, null));
         await assert.rejects(of(null, null));
         await fails(of(id, []), /No tensors provided for gradient computation/);

@@ -4,8 +4,11 @@ import { rpcSync, rpcAsync, type AnyFn } from '@backwire/rpc';
 import { remote } from '@backwire/rref';
 import { Tensor, ones } from '@backwire/tensor';
 import { py, type PyNamed } from '../../../src/index.ts';
+import { Describer } from '../../../test/describe.ts';
 import { AUTOGRAD_TEST, OPTIMIZER_TEST, RPC_TEST } from '../functions/common.ts';
 import type { Rank } from '../rank.ts';
+
+const describeOf = (value: unknown): string => new Describer().value(value);
 
 export interface Body {
   /** In words, for the file of results. */
@@ -55,7 +58,7 @@ export function equal(found: unknown, expected: unknown): void {
     assert.equal(found.dtype, expected.dtype);
     assert.deepEqual([...found.shape], [...expected.shape]);
     const [a, b] = [found.toDense(), expected.toDense()];
-    assert.ok(a.allClose(b), `${String(a)} is not ${String(b)}`);
+    assert.ok(a.allClose(b as Tensor), `${describeOf(a)} is not ${describeOf(b)}`);
     return;
   }
   if (Array.isArray(expected)) {

@@ -84,7 +84,7 @@ const driven =
       inModules<Remote>('MyModule') as never,
       [1, py.kwargs({ first_kwarg: 2 })] as never,
     );
-    await run(made as never, rank);
+    await run(made, rank);
   };
 const forwarded = async (module: RemoteModule<never>): Promise<void> => {
   const own = module as unknown as { forward(...args: unknown[]): Promise<unknown[]> };
@@ -95,7 +95,7 @@ export const modules: Bodies = mirrored({
   test_bad_module: async (rank) => {
     if (rank.rank !== 0) return;
     const args = [1, py.kwargs({ first_kwarg: 2 })] as never;
-    const made = RemoteModule.create(`${rank.next()}/cpu`, inModules('BadModule') as never, args);
+    const made = RemoteModule.create(`${rank.next()}/cpu`, inModules<never>('BadModule'), args);
     await fails(made, /Expect `module_cls\(\*args, \*\*kwargs\)` returns an instance of <class nn\.Module>,/);
   },
   test_forward_async: driven(forwarded),

@@ -1,6 +1,6 @@
 /** @file `RpcTest`: calls, and what fails. */
 import assert from 'node:assert/strict';
-import { WorkerInfo, rpcAsync, rpcSync, waitAll } from '@backwire/rpc';
+import { type WorkerInfo, rpcAsync, rpcSync, waitAll } from '@backwire/rpc';
 import { remote } from '@backwire/rref';
 import { add, full, ones, tensor, zeros, type Tensor } from '@backwire/tensor';
 import { py } from '../../../src/index.ts';
@@ -191,9 +191,12 @@ export const rpcCalls = mirrored({
   test_stress_light_rpc: (rank) => stress(rank, inRpc('light_rpc'), 1_000, []),
   test_stress_heavy_rpc: (rank) => stress(rank, inRpc('heavy_rpc'), 20, [ones([100, 100])]),
   test_stress_heavy_rpc_torchscript: (rank) =>
-    stress(rank, py.script('torch.testing._internal.distributed.rpc.rpc_test.heavy_rpc_torchscript') as never, 20, [
-      ones([100, 100]),
-    ]),
+    stress(
+      rank,
+      py.script<() => unknown>('torch.testing._internal.distributed.rpc.rpc_test.heavy_rpc_torchscript'),
+      20,
+      [ones([100, 100])],
+    ),
   test_rpc_timeouts: timeouts,
   test_default_timeout_used: defaultTimeout,
   test_wait_all: async (rank) => {

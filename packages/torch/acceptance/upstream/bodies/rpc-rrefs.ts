@@ -7,7 +7,7 @@ import { add, full, ones, rand, tensor, type Tensor } from '@backwire/tensor';
 import { PyName, py, tupleOf } from '../../../src/index.ts';
 import { PyInstance } from '../../../src/values/objects.ts';
 import { RPC_TEST, plus, type Value } from '../functions/common.ts';
-import { AsyncExecutionClass, MyClass } from '../functions/rpc-classes.ts';
+import { type AsyncExecutionClass, MyClass } from '../functions/rpc-classes.ts';
 import { multiLayer, forwardChain } from '../functions/rpc-calling.ts';
 import { serveTrainers } from '../functions/trainer.ts';
 import type { Rank } from '../rank.ts';
@@ -15,9 +15,6 @@ import { equal, fails, inRpc, mirrored, onesPlus, type Bodies } from './body.ts'
 
 const n = (rank: Rank): number => rank.rank + 1;
 const x = (): Tensor => ones([2, 2]);
-
-/** An object of Python's class, or of this worker's where that is who is asked. */
-const classOf = <T>(name: string) => inRpc<T>(name);
 
 const addHere = (rank: Rank, ...args: readonly unknown[]): RRef<Tensor> => remote(rank.next(), add, args as never);
 
@@ -45,9 +42,7 @@ async function proxyTensor(rref: RRef<Tensor>): Promise<void> {
 
 async function proxyClass(rank: Rank, to: string | number): Promise<void> {
   const mine = to === rank.rank;
-  const rref = mine
-    ? (createRRef(new MyClass(7)) as RRef<MyClass>)
-    : (remote(to, classOf<(a: number) => MyClass>('MyClass'), [7]) as RRef<MyClass>);
+  const rref = mine ? createRRef(new MyClass(7)) : remote(to, inRpc<(a: number) => MyClass>('MyClass'), [7]);
   const get = async (): Promise<unknown[]> => [
     await rref.rpcSync().get_value(),
     await rref.rpcAsync().get_value(),
@@ -69,11 +64,7 @@ async function proxyClass(rank: Rank, to: string | number): Promise<void> {
 }
 
 async function asyncProxy(rank: Rank, how: 'plain' | 'remote'): Promise<void> {
-  const rref = remote(
-    rank.next(),
-    inRpc<() => AsyncExecutionClass>('AsyncExecutionClass'),
-    [],
-  ) as RRef<AsyncExecutionClass>;
+  const rref = remote(rank.next(), inRpc<() => AsyncExecutionClass>('AsyncExecutionClass'), []);
   // A method that Python has decorated is named so, as its proxies do after asking for its class.
   const invoke = py.asyncExecution<(...args: unknown[]) => Tensor>(
     'torch.distributed.rpc.rref_proxy._local_invoke_async_execution',
@@ -83,7 +74,7 @@ async function asyncProxy(rank: Rank, how: 'plain' | 'remote'): Promise<void> {
     const args = [rref, method, tupleOf([rank.next(2), x(), x(), onesPlus(2, 1)]), new Map()];
     const value =
       how === 'plain' ? await rpcSync(rank.next(), invoke, args) : await remote(rank.next(), invoke, args).toHere();
-    sum = sum.add(value as Tensor);
+    sum = sum.add(value);
   }
   equal(sum, full([2, 2], 12));
 }

@@ -18,7 +18,7 @@ export const sparseTensor = (coalesced = false, requiresGrad = true, dtype: DTyp
 
 /** Fails when gradients come by, as long as the test wants it. */
 export const simulateError = customFunction({
-  forward: (_, x) => (x as Tensor).clone(),
+  forward: (_, x) => x.clone(),
   backward: (_, grad) => {
     if (state().failsInBackward) throw new Error('Simulate error on backward pass');
     return [grad];
@@ -122,7 +122,7 @@ offer(AUTOGRAD_TEST, {
     rpcSync(dst, py<typeof rrefAdd>(`${AUTOGRAD_TEST}.my_rref_add`), [rref, t2]),
   ret_requires_grad: () => state().requiresGrad,
   my_py_nested_call: nestedCall,
-  _run_trainer: trainer(py as unknown as typeof py.script),
+  _run_trainer: trainer(py),
   _run_trainer_torchscript: trainer(py.script),
 });
 

@@ -2,7 +2,7 @@
 import { rpcFunction, type AnyFn } from '@backwire/rpc';
 import { add, sparseCooTensor, tensor, type DType, type Tensor } from '@backwire/tensor';
 import { OfferedFunction } from '../../../src/calls/names.ts';
-import { PyComplex, tupleOf, type PyTuple } from '../../../src/index.ts';
+import { type PyComplex, tupleOf, type PyTuple } from '../../../src/index.ts';
 
 export const RPC_TEST = 'torch.testing._internal.distributed.rpc.rpc_test';
 export const AUTOGRAD_TEST = 'torch.testing._internal.distributed.rpc.dist_autograd_test';

@@ -22,7 +22,7 @@ async function fanout(to: To, x: Tensor, count: number, step: number): Promise<T
     i === 0 ? sumAt(to, x, step) : rpcAsync(to, add, [0 as never, step]),
   );
   let sum = zerosLike(x);
-  for (const part of parts) sum = add(sum, (await part) as Tensor);
+  for (const part of parts) sum = add(sum, await part);
   return sum;
 }
 

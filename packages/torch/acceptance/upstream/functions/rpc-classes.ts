@@ -13,8 +13,10 @@ export class MyClass {
   static readonly [rpcName] = `${RPC_TEST}.MyClass`;
   a: Value;
 
-  constructor(a: Value) {
+  /** @param delay whether it takes its time, as Python's does, with this worker at a standstill: constructors cannot wait otherwise */
+  constructor(a: Value, delay = false) {
     this.a = a;
+    if (delay) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_000);
   }
 
   my_instance_method(b: Value): Value {
@@ -103,8 +105,13 @@ class MyPickleClass implements Stateful {
 rpcClass(MyPickleClass, { methods: [] });
 
 /** Takes its time to be read. */
-export class SlowPickleClass {
+class SlowPickleClass implements Stateful {
   static readonly [rpcName] = `${RPC_TEST}.SlowPickleClass`;
+  t: unknown;
+
+  [setState](state: unknown): void {
+    [this.t] = state as readonly unknown[];
+  }
 }
 rpcClass(SlowPickleClass, { methods: [] });
 

@@ -91,12 +91,12 @@ offer(RPC_TEST, {
   my_function: named(['a', 'b', 'c'], myFunction),
   my_tensor_function: plus,
   my_container_sum: myContainerSum,
-  my_sleep_func: async (seconds = 1) => {
+  my_sleep_func: async (seconds: number = 1) => {
     await sleep(seconds);
     return mul(tensor(1, { dtype: 'int64' }), tensor(1, { dtype: 'int64' }));
   },
   my_complex_tensor_function: complexFunction,
-  delayed_add: async (a: unknown, b: unknown, seconds = 0.05) => {
+  delayed_add: async (a: unknown, b: unknown, seconds: number = 0.05) => {
     await sleep(seconds);
     return plus(a, b);
   },

@@ -4,7 +4,6 @@ import { rpcAsync } from '@backwire/rpc';
 import { nn, rand, zeros, type Tensor } from '@backwire/tensor';
 import { PyName, py, type TorchAgent } from '../../../src/index.ts';
 import { PyInstance } from '../../../src/values/objects.ts';
-import type { Rank } from '../rank.ts';
 import { RPC_TEST } from './common.ts';
 import { MyParameterServer } from './rpc-classes.ts';
 
@@ -58,8 +57,14 @@ export function offerTrainers(agent: TorchAgent): void {
   }
 }
 
+/** The rank that serves. */
+interface Serving {
+  readonly size: number;
+  next(distance: number): string;
+}
+
 /** The server here, and its trainers on the other ranks. */
-export async function serveTrainers(rank: Rank, sparse: boolean): Promise<void> {
+export async function serveTrainers(rank: Serving, sparse: boolean): Promise<void> {
   const rref = createRRef(new MyParameterServer(rank.size - 1));
   const name = sparse ? 'MixedTensorPipeAgentRpcTest' : 'MixedRpcTest';
   const one = new PyInstance(new PyName(CASES, name), [], { state: new Map([['of', 'a test']]) });
