@@ -47,7 +47,7 @@ const FILE = fileURLToPath(new URL('results.json', import.meta.url));
 /** Runs the suite: a line a test and rank. */
 export async function upstream(options: UpstreamOptions, report: Report): Promise<void> {
   const driver = Driver.start(options.python);
-  const results = JSON.parse(readFileSync(FILE, 'utf8')) as Results;
+  const results: Results = {};
   try {
     for (const rank of options.ranks)
       for (const name of CLASSES) {
@@ -66,11 +66,22 @@ export async function upstream(options: UpstreamOptions, report: Report): Promis
           entry.node = bodyOf(name, test).does;
           entry.ranks[rank] = found.text ?? found.word;
         }
-        if (options.record) writeFileSync(FILE, `${JSON.stringify(results, null, 2)}\n`);
+        if (options.record) record(results);
       }
   } finally {
     driver.end();
   }
+}
+
+/** Puts outcomes into the file, beside those of other tests and ranks. */
+function record(results: Results): void {
+  const known = JSON.parse(readFileSync(FILE, 'utf8')) as Results;
+  for (const [name, tests] of Object.entries(results))
+    for (const [test, { node, ranks }] of Object.entries(tests)) {
+      const before = known[name]?.[test]?.ranks ?? {};
+      (known[name] ??= {})[test] = { node, ranks: { ...before, ...ranks } };
+    }
+  writeFileSync(FILE, `${JSON.stringify(known, null, 2)}\n`);
 }
 
 interface Place {

@@ -4,6 +4,7 @@ import { allGather, barrier, rpcAsync, rpcSync, type CallOptions } from '@backwi
 import { createRRef, remote } from '@backwire/rref';
 import { add, ones, rand, tensor, type Tensor } from '@backwire/tensor';
 import { PyName, py, tupleOf } from '../../../src/index.ts';
+import type { SystemName } from '../../../src/calls/names.ts';
 import { PyInstance } from '../../../src/values/objects.ts';
 import { RPC_TEST } from '../functions/common.ts';
 import { state } from '../state.ts';
@@ -251,6 +252,22 @@ export const rpcGroups: Bodies = {
       await rank.openPg();
       const agent = await rank.init();
       await assert.rejects(agent.shutdown({ timeoutMs: 10 }));
+      await rank.meet();
+    },
+    test_shutdown_errors: async (rank) => {
+      await rank.openPg();
+      const agent = await rank.init();
+      if (rank.rank === 0) await assert.rejects(agent.shutdown({ timeoutMs: LEAVE_MS }));
+      else {
+        // Python replaces these two functions of its module; here they are replaced in the agent.
+        const own = agent.offered.find('torch.distributed.rpc.api', '_broadcast_to_followers') as SystemName;
+        agent.offered.answer(own.path, (args, from) => {
+          own.run(args, from);
+          throw new Error('simulation');
+        });
+        Object.defineProperty(agent, 'settle', { value: () => Promise.reject(new Error('simulation rref')) });
+        await fails(agent.shutdown({ timeoutMs: LEAVE_MS }), /simulation rref/);
+      }
       await rank.meet();
     },
     test_duplicate_name_2: (rank) =>

@@ -1,5 +1,6 @@
 /** @file Functions of `rpc_test` that compute, wait or fail, as this worker has them. */
 import { add, mul, ones, relu, sigmoid, tensor, type Tensor } from '@backwire/tensor';
+import { ambient } from '@backwire/tensor/internal';
 import { currentAgent } from '@backwire/rpc';
 import type { TorchAgent } from '../../../src/index.ts';
 import { PyName } from '../../../src/index.ts';
@@ -48,9 +49,27 @@ function customError(): PyException {
   return new PyException(new PyName(RPC_TEST, 'CustomException'), ['foo']);
 }
 
-function udfWithOps(): null {
-  const t = add(ones([1]), ones([1]));
-  sigmoid(relu(mul(t, t)));
+/** Tells a profile of what torch has as an operation of its own, and tensors here have not. */
+function marked<T>(name: string, run: () => T): T {
+  const { profile } = ambient();
+  const token = profile?.begin(name, []);
+  try {
+    return run();
+  } finally {
+    profile?.end(token, undefined);
+  }
+}
+
+function udfWithOps(_device?: number, recorded = false): null {
+  const run = (): void => {
+    const t = add(
+      marked('aten::ones', () => ones([1])),
+      marked('aten::ones', () => ones([1])),
+    );
+    sigmoid(marked('aten::clamp_min', () => relu(mul(t, t))));
+  };
+  if (recorded) marked('##forward##', run);
+  else run();
   return null;
 }
 
