@@ -41,8 +41,10 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
   launch: [],
   torch: [
     'joining',
+    'modules',
     'rrefs',
     'autograd',
+    'profiling',
     'calls',
     'operators',
     'links',

@@ -6,11 +6,12 @@ import {
   type Extension,
   type Logger,
   type RpcAgent,
+  type To,
   type WorkerInfo,
 } from '@backwire/rpc';
 import { CALL_OPTIONS, checkFunction, refuseUnknown, type ExtensionHost } from '@backwire/rpc/internal';
 import type { RRef } from '@backwire/rref';
-import type { Tensor } from '@backwire/tensor';
+import type { Parameter, Tensor } from '@backwire/tensor';
 import { ambient, replicas, runWith, type RunningReplica } from '@backwire/tensor/internal';
 import type { Gradients } from './engine/gradients.ts';
 import type { LiveContext } from './live-context.ts';
@@ -39,6 +40,17 @@ export interface Autograd {
   readonly logger: Logger;
   /** How optimisers are made and stepped on owners; undefined: as this package does it. */
   readonly optimizers?: RemoteOptimizers | undefined;
+  /** How modules are made and run on other workers; undefined: as this package does it. */
+  readonly modules?: RemoteModules | undefined;
+}
+
+/** Modules on other workers, in a group of another kind. */
+export interface RemoteModules {
+  /** `name` is that of the class, as in 'nn.Linear'. */
+  create(to: To, name: string, args: readonly unknown[], device: string, options: CallOptions): RRef<unknown>;
+  forward(rref: RRef<unknown>, args: readonly unknown[], device: string, options: CallOptions): Promise<unknown>;
+  parameters(rref: RRef<unknown>, recurse: boolean): Promise<RRef<Parameter>[]>;
+  train(rref: RRef<unknown>, mode: boolean): Promise<void>;
 }
 
 /** Optimisers on owners of parameters, in a group of another kind. */
@@ -73,6 +85,11 @@ export function distAutograd(): Extension {
       return session;
     },
   };
+}
+
+/** How the modules of an agent's group are made and run, where that is not as here. */
+export function modulesOf(agent: RpcAgent): RemoteModules | undefined {
+  return sessions.get(agent)?.modules;
 }
 
 /** The session of an agent. @throws RpcError 'failed-precondition' when it has no such extension. */

@@ -1,5 +1,5 @@
 /** @file What sibling packages use of @backwire/dist-autograd; not covered by semantic versioning. */
-export { provideAutograd, sessionOf, type Autograd, type RemoteOptimizers } from './api.ts';
+export { provideAutograd, sessionOf, type Autograd, type RemoteModules, type RemoteOptimizers } from './api.ts';
 export { errorOf, failureOf } from './failure.ts';
 export { GraphTask } from './engine/graph-task.ts';
 export { checkRoots } from './engine/roots.ts';

@@ -16,6 +16,7 @@ import {
 import { createRRef, isRRef, remote, type RRef } from '@backwire/rref';
 import { nn, type Named, type Parameter } from '@backwire/tensor';
 import { registerValueType } from '@backwire/wire';
+import { modulesOf, type RemoteModules } from './api.ts';
 import { parseRemoteDevice } from './remote-device.ts';
 
 type AnyModule = nn.Module & nn.Callable;
@@ -39,14 +40,17 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
   readonly #rref: RRef<M>;
   readonly #device: string;
   readonly #on: To;
+  /** How the group does it, where that is not as here. */
+  readonly #modules: RemoteModules | undefined;
 
-  private constructor(rref: RRef<M>, device: string) {
+  private constructor(rref: RRef<M>, device: string, modules?: RemoteModules) {
     super();
     if (!isRRef(rref))
       throw new TypeError("a RemoteModule is made by await RemoteModule.create('worker/cpu', nn.Linear, [2, 3])");
     this.#rref = rref;
     this.#device = device;
     this.#on = rref.owner();
+    this.#modules = modules;
   }
 
   /**
@@ -65,17 +69,20 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
     if (!Array.isArray(args))
       throw new TypeError(`RemoteModule.create() takes the arguments of the constructor as a list, got ${show(args)}`);
     const place = parseRemoteDevice(device);
-    const to = place.worker ?? (options.agent ?? currentAgent()).id;
-    const rref = remote(to, createModule, [nameOf(module), [...(args as unknown[])], place.device], options) as RRef<
-      InstanceType<C>
-    >;
+    const agent = options.agent ?? currentAgent();
+    const to = place.worker ?? agent.id;
+    const modules = modulesOf(agent);
+    const made =
+      modules?.create(to, nameOf(module), args, place.device, options) ??
+      remote(to, createModule, [nameOf(module), [...(args as unknown[])], place.device], options);
+    const rref = made as RRef<InstanceType<C>>;
     try {
       await rref.confirmed(options);
     } catch (error) {
       rref.dispose();
       throw error;
     }
-    return new RemoteModule<InstanceType<C>>(rref, place.device);
+    return new RemoteModule<InstanceType<C>>(rref, place.device, modules);
   }
 
   /** A handle of a module that is on its owner already; `device` must name that worker. */
@@ -87,8 +94,9 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
     refuseUnknown(options, CALL_OPTIONS, 'RemoteModule.fromModuleRRef()');
     const place = parseRemoteDevice(device);
     await rref.confirmed(options);
-    await rpcSync(rref.owner(), checkModule, [rref, place.device], options);
-    return new RemoteModule<M>(rref, place.device);
+    const modules = modulesOf(options.agent ?? currentAgent());
+    if (modules === undefined) await rpcSync(rref.owner(), checkModule, [rref, place.device], options);
+    return new RemoteModule<M>(rref, place.device, modules);
   }
 
   /** Where the module is: 'worker/device'. */
@@ -103,14 +111,18 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
 
   /** As `forward`, with a time limit or signal. */
   forwardWith(options: CallOptions, ...args: Parameters<M['forward']>): Promise<Awaited<ReturnType<M['forward']>>> {
-    return rpcSync(this.#on, callForward, [this.#rref as RRef<AnyModule>, args as unknown[]], options) as Promise<
-      Awaited<ReturnType<M['forward']>>
-    >;
+    const called =
+      this.#modules?.forward(this.#rref, args as unknown[], this.#device, options) ??
+      rpcSync(this.#on, callForward, [this.#rref as RRef<AnyModule>, args as unknown[]], options);
+    return called as Promise<Awaited<ReturnType<M['forward']>>>;
   }
 
   /** References to the module's parameters, for `DistributedOptimizer`. One call. */
   remoteParameters(recurse = true): Promise<RRef<Parameter>[]> {
-    return rpcSync(this.#on, parameterRRefs, [this.#rref as RRef<AnyModule>, recurse]);
+    return (
+      this.#modules?.parameters(this.#rref, recurse) ??
+      rpcSync(this.#on, parameterRRefs, [this.#rref as RRef<AnyModule>, recurse])
+    );
   }
 
   getModuleRRef(): RRef<M> {
@@ -120,7 +132,9 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
   /** Sets the mode there; a `forward` after it sees the new one. Should the worker be gone, that forward says so. */
   override train(mode = true): this {
     this.training = mode;
-    rpcSync(this.#on, setMode, [this.#rref as RRef<AnyModule>, mode]).catch(() => undefined);
+    const told =
+      this.#modules?.train(this.#rref, mode) ?? rpcSync(this.#on, setMode, [this.#rref as RRef<AnyModule>, mode]);
+    told.catch(() => undefined);
     return this;
   }
 

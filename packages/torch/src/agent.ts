@@ -26,6 +26,9 @@ import type { Door } from './links/door.ts';
 import type { PeerOptions, TorchPeer } from './links/peer.ts';
 import type { TorchLimits } from './limits.ts';
 import { Members } from './members.ts';
+import { remoteModules } from './modules/remote.ts';
+import { serveModules } from './modules/serve.ts';
+import { TorchProfiling } from './profiling/session.ts';
 import { RRefs } from './rrefs/session.ts';
 import { serveRRefs, valueIn } from './rrefs/requests.ts';
 import { PyTuple } from './values/containers.ts';
@@ -74,6 +77,7 @@ export class TorchAgent implements CallingAgent {
   readonly values: Values;
   readonly rrefs: RRefs;
   readonly autograd: TorchAutograd;
+  readonly profiling: TorchProfiling;
   readonly dynamic: boolean;
   isClosed = false;
   private readonly hub = new EventHub();
@@ -101,8 +105,17 @@ export class TorchAgent implements CallingAgent {
     };
     this.values = new Values(this.offered, references, limits);
     const wraps: Wraps = {
-      request: (to, body) => this.autograd.request(to, body),
-      response: (from, body) => this.autograd.response(from, body),
+      request: (to, body, call) => {
+        const inner = this.autograd.request(to, body);
+        const outer = this.profiling.request(to, inner.body, call);
+        if (outer === undefined) return inner;
+        const settled = (error?: unknown): void => {
+          outer.settled();
+          inner.settled?.(error);
+        };
+        return { body: outer.body, settled };
+      },
+      response: (from, body) => this.autograd.response(from, this.profiling.response(from, body)),
     };
     this.caller = new Caller(this.values, wraps, options.rpcTimeoutMs);
     this.server = new Server({
@@ -148,6 +161,7 @@ export class TorchAgent implements CallingAgent {
       lost: (error, what) => logger.debug({ error }, what),
       logger,
     });
+    this.profiling = new TorchProfiling({ self, server: this.server, values: this.values });
     const optimizers: OptimizerHost = {
       names: this.offered,
       valueIn,
@@ -157,6 +171,12 @@ export class TorchAgent implements CallingAgent {
     };
     serveOptimizers(optimizers);
     this.autograd.optimizers = remoteOptimizers(optimizers);
+    const own = (value: unknown, type: string): unknown => this.rrefs.ownTyped(value, type);
+    serveModules({ names: this.offered, valueIn, own });
+    this.autograd.modules = remoteModules({
+      remote: (to, fn, args, limits) => this.rrefs.remote(to, fn, args, limits),
+      call: (to, path, args, limits) => this.callAsProgram(to, path, args, limits),
+    });
     provideAutograd(this, this.autograd);
     serveRRefs({
       self,

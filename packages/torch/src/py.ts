@@ -3,7 +3,7 @@ import { RpcError, remoteFunction, type AnyFn } from '@backwire/rpc';
 import type { Named } from '@backwire/tensor';
 import { PyFloat } from './values/numbers.ts';
 import { tupleOf, type PyTuple } from './values/containers.ts';
-import { PY_PREFIX, SCRIPT_PREFIX, PyKwargs } from './calls/targets.ts';
+import { ASYNC_PREFIX, PY_PREFIX, SCRIPT_PREFIX, PyKwargs } from './calls/targets.ts';
 
 /** Something of Python that calls may name: a function as it is, a class or value by what calling it gives, of whatever arguments. */
 export type PyNamed<T> = T extends AnyFn ? T & Named : ((...args: unknown[]) => T) & Named;
@@ -27,6 +27,13 @@ export function py<T = AnyFn>(path: string): PyNamed<T> {
 /** The TorchScript function that Python has compiled as `path`: it runs without Python's lock, and takes what TorchScript knows. */
 py.script = <T = AnyFn>(path: string): PyNamed<T> =>
   remoteFunction(SCRIPT_PREFIX + checkPath(path)) as unknown as PyNamed<T>;
+
+/**
+ * The function that Python has decorated with `rpc.functions.async_execution`: a call gives what the future comes to that it returns.
+ * Named as a plain function it fails, since a future cannot travel.
+ */
+py.asyncExecution = <T = AnyFn>(path: string): PyNamed<T> =>
+  remoteFunction(ASYNC_PREFIX + checkPath(path)) as unknown as PyNamed<T>;
 
 /** Keyword arguments: the last of a call's arguments. */
 py.kwargs = (entries: Readonly<Record<string, unknown>>): PyKwargs => new PyKwargs(entries);

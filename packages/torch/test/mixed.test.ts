@@ -1,66 +1,18 @@
 /** @file Groups of stock torch workers and of ours. Skipped without a Python with torch. */
-import { RemoteError, allGather, barrier, rpcAsync, rpcClass, rpcFunction, rpcInfo, rpcSync } from '@backwire/rpc';
+import { RemoteError, allGather, barrier, rpcAsync, rpcInfo, rpcSync } from '@backwire/rpc';
 import { DistributedOptimizer, backward, context as autogradContext, getGradients } from '@backwire/dist-autograd';
 import { createRRef, remote, type RRef } from '@backwire/rref';
-import { add, matmul, mul, optim, rpcName, tensor, zeros, type Tensor } from '@backwire/tensor';
+import { add, matmul, mul, optim, tensor, zeros, type Tensor } from '@backwire/tensor';
 import { freePort } from '@backwire/testing';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { TorchAgent } from '../src/agent.ts';
 import { createTorchAgent } from '../src/join.ts';
 import { py } from '../src/py.ts';
 import { Describer } from './describe.ts';
+import { STUBS, type Counter, type Net } from './mixed-functions.ts';
 import { Python, torchVersion, withTorch } from './python.ts';
 import { pythonCases } from './written-cases.ts';
 
-rpcFunction('mixed.scale', (x: Tensor, factor: number) => x.mul(factor));
-rpcFunction('mixed.same', (value: unknown) => value);
-rpcFunction('mixed.describe', (value: unknown) => new Describer().value(value));
-rpcFunction('mixed.fails', (text: string): never => {
-  throw new RangeError(text);
-});
-rpcFunction('mixed.doubled_by', async (to: string, x: Tensor) => rpcSync(to, add, [x, x]));
-const weight = tensor([2, 5], { requiresGrad: true });
-rpcFunction('mixed.weigh', (x: Tensor) => x.mul(weight));
-rpcFunction('mixed.gradient_of', (id: bigint) => getGradients(id).get(weight)?.clone() ?? null);
-rpcFunction('mixed.through', async (to: string, x: Tensor) =>
-  (await rpcSync(to, py<(x: Tensor) => Tensor>('model.squared'), [x])).mul(3),
-);
-interface Net {
-  forward(x: Tensor): Tensor;
-  parameter_rrefs(): RRef<Tensor>[];
-}
-const parameter = tensor([1, 2], { requiresGrad: true });
-rpcFunction('mixed.parameter', () => parameter);
-rpcFunction('mixed.times_parameter', (x: Tensor) => x.mul(parameter));
-class Counter {
-  static readonly [rpcName] = 'mixed.Counter';
-  count: number;
-  constructor(start = 0) {
-    this.count = start;
-  }
-  add(n = 1): number {
-    return (this.count += n);
-  }
-}
-rpcClass(Counter, { methods: ['add'] });
-rpcFunction('mixed.fetch', (rref: RRef<number>) => rref.toHere());
-rpcFunction('mixed.make', (value: number) => createRRef(value));
-const STUBS = [
-  'weigh',
-  'parameter',
-  'times_parameter',
-  'gradient_of',
-  'through',
-  'Counter',
-  'fetch',
-  'make',
-  'scale',
-  'same',
-  'describe',
-  'fails',
-  'doubled_by',
-  'not_offered',
-].map((name) => `mixed.${name}`);
 const describeOf = (value: unknown): string => new Describer().value(value);
 const SIZE = 3;
 const INEXACT: ReadonlySet<string> = new Set([

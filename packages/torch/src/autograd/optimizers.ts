@@ -2,9 +2,10 @@
 import type { RemoteOptimizers } from '@backwire/dist-autograd/internal';
 import { RpcError, type CallOptions, type To, type WorkerInfo } from '@backwire/rpc';
 import type { RRef } from '@backwire/rref';
-import { Tensor, type optim } from '@backwire/tensor';
+import type { Definition } from '@backwire/rpc/internal';
+import { Tensor, optim } from '@backwire/tensor';
 import type { Gradients } from '@backwire/dist-autograd';
-import type { Names } from '../calls/names.ts';
+import { OfferedClass, type Names } from '../calls/names.ts';
 import { PyKwargs } from '../calls/targets.ts';
 import { tupleOf } from '../values/containers.ts';
 import { PyName } from '../values/name.ts';
@@ -52,13 +53,19 @@ export function serveOptimizers(host: OptimizerHost): void {
   const byPath = new Map<string, string>();
   for (const name of CLASSES) for (const path of classPaths(name)) byPath.set(path, `optim.${name}`);
   for (const path of byPath.keys()) names.know(path);
+  /** One of torch's that `optim` has, too, or one that the program has defined. */
+  const classOf = (optimizer: unknown): Definition | undefined => {
+    if (optimizer instanceof OfferedClass)
+      return optimizer.definition.body.prototype instanceof optim.Optimizer ? optimizer.definition : undefined;
+    const known = optimizer instanceof PyName ? byPath.get(optimizer.path) : undefined;
+    return known === undefined ? undefined : names.definition(known);
+  };
   const make =
     (type: string) =>
     async ([optimizer, params, ...args]: readonly unknown[]): Promise<unknown> => {
-      const known = optimizer instanceof PyName ? byPath.get(optimizer.path) : undefined;
-      if (known === undefined || !Array.isArray(params))
+      const definition = classOf(optimizer);
+      if (definition === undefined || !Array.isArray(params))
         throw new TypeError('an optimiser that this worker does not have');
-      const definition = names.definition(known);
       const values = await Promise.all((params as readonly unknown[]).map((param) => host.valueIn(param)));
       if (!values.every((value) => value instanceof Tensor))
         throw new TypeError('a parameter of an optimiser is no tensor');

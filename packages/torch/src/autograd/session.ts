@@ -5,6 +5,7 @@ import {
   checkRoots,
   type Autograd,
   type LiveContext,
+  type RemoteModules,
   type RemoteOptimizers,
 } from '@backwire/dist-autograd/internal';
 import type { BackwardOptions, Gradients } from '@backwire/dist-autograd';
@@ -47,6 +48,7 @@ const SOMETIMES: ReadonlySet<number> = new Set([MessageType.SCRIPT_CALL, Message
 export class TorchAutograd implements Autograd, Wraps {
   readonly contexts: Contexts;
   optimizers: RemoteOptimizers | undefined;
+  modules: RemoteModules | undefined;
   private readonly host: AutogradHost;
   private readonly passes = new Map<LiveContext, Pass>();
   private started = 0;

@@ -9,13 +9,25 @@ import type { Body, TorchResponse } from '../messages/commands.ts';
 import { RemoteException } from '../values/objects.ts';
 import { raised, refused } from './errors.ts';
 import { writeOperatorCall, writeScriptFunctionCall } from './script-calls.ts';
-import { targetOf, udfOf, type Target } from './targets.ts';
+import { isAsyncCall, plainName, targetOf, udfOf, type Target } from './targets.ts';
 import { readingFrom, takeBack, type Reading, type Values, type Writing } from './values.ts';
 
-/** What the parts above make of messages on their way: distributed autograd wraps them. */
+/** What profiles call a call. */
+export interface CallName {
+  /** 'sync', 'async', 'remote'. */
+  readonly kind: string;
+  /** Without a module: 'Net.forward', 'aten::add'. */
+  readonly name: string;
+}
+
+/** What the parts above make of messages on their way: distributed autograd and profiles wrap them. */
 export interface Wraps {
   /** What is sent in place of a request. `settled` is called once, when its answer has come or will not. */
-  request(to: WorkerInfo, body: Body): { readonly body: Body; readonly settled?: (error?: unknown) => void };
+  request(
+    to: WorkerInfo,
+    body: Body,
+    call: CallName | undefined,
+  ): { readonly body: Body; readonly settled?: (error?: unknown) => void };
   /** What is read in place of a response. */
   response(from: WorkerInfo, body: ArrivedBody): ArrivedBody;
 }
@@ -34,6 +46,7 @@ interface Request {
   readonly body: Body;
   readonly writing: Writing;
   readonly wrap: boolean;
+  readonly call?: CallName | undefined;
 }
 
 export class Caller implements CallMaker {
@@ -78,6 +91,7 @@ export class Caller implements CallMaker {
       { ...options, timeoutMs },
       this.result(peer),
       answer,
+      { kind: form.label.kind, name: plainName(target) },
     );
   }
 
@@ -104,6 +118,7 @@ export class Caller implements CallMaker {
     options: CallOptions,
     expected: Expected,
     answer: Answer,
+    call?: CallName,
   ): void {
     const writing: Writing = { to: peer.worker, undo: [] };
     let body: Body;
@@ -115,7 +130,7 @@ export class Caller implements CallMaker {
       answer.reject(error);
       return;
     }
-    this.send(peer, { body, writing, wrap: true }, options, expected, answer);
+    this.send(peer, { body, writing, wrap: true, call }, options, expected, answer);
   }
 
   /** As `command`, as a promise. */
@@ -124,11 +139,12 @@ export class Caller implements CallMaker {
     encode: (writing: Writing) => Body,
     options: CallOptions,
     take: (response: TorchResponse, reading: Reading) => unknown,
+    call?: CallName,
   ): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const reading = readingFrom(peer.worker);
       const expected = { reading, take: (response: TorchResponse) => take(response, reading) };
-      this.command(peer, encode, options, expected, { resolve, reject });
+      this.command(peer, encode, options, expected, { resolve, reject }, call);
     });
   }
 
@@ -149,7 +165,7 @@ export class Caller implements CallMaker {
 
   private send(
     peer: TorchPeer,
-    { body: inner, writing, wrap }: Request,
+    { body: inner, writing, wrap, call }: Request,
     { timeoutMs = 0, signal }: CallOptions,
     expected: Expected,
     answer: Answer,
@@ -176,7 +192,7 @@ export class Caller implements CallMaker {
     const onAbort = (): void => fail(cancelled(signal, worker, 'maybe'));
     this.active++;
     try {
-      const wrapped = wrap ? this.wraps.request(worker, inner) : { body: inner };
+      const wrapped = wrap ? this.wraps.request(worker, inner, call) : { body: inner };
       settled = wrapped.settled;
       giveUp = peer.request(wrapped.body, {
         resolve: (body) => {
@@ -249,7 +265,7 @@ export class Caller implements CallMaker {
     if (target.kind === 'script')
       return writeScriptFunctionCall(target.name, args, (value) => this.values.fork(value, writing));
     const { bytes, tensors } = this.values.write(udfOf(target, args), writing);
-    return writeCommand({ kind: 'python-call', isAsync: false, pickled: bytes, tensors });
+    return writeCommand({ kind: 'python-call', isAsync: isAsyncCall(target), pickled: bytes, tensors });
   }
 }
 

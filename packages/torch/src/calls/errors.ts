@@ -83,7 +83,7 @@ export function raising(thrown: unknown, self: WorkerInfo): RemoteException {
     .slice(0, MAX_TEXT)
     .split('\n')
     .filter((line) => /^ {4}at /.test(line));
-  const lines = [`On ${self.toString()}:`, `${name}(${JSON.stringify(message)})`, OWN_STACK];
+  const lines = [`On ${self.toString()}:`, `${name}('${message}')`, OWN_STACK];
   return RemoteException.saying([...lines, ...frames, `${name}: ${message}\n`].join('\n'), type);
 }
 

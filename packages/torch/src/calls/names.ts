@@ -2,7 +2,9 @@
 import { RpcError } from '@backwire/rpc';
 import { nameOf, type Definition, type Served } from '@backwire/rpc/internal';
 import type { OfferedNames } from '../pickle/python-reader.ts';
-import { PyClass, PyName, setState } from '../values/name.ts';
+import { PyTuple, tupleOf } from '../values/containers.ts';
+import { ownModule } from '../values/module-names.ts';
+import { PyClass, PyName, isStateful, setState } from '../values/name.ts';
 import { PyAttribute } from '../values/objects.ts';
 
 /** A function that is called by name. `from` is the caller's. */
@@ -38,9 +40,14 @@ export class OfferedClass extends PyClass {
     this.definition = definition;
   }
 
-  /** An instance, not initialised: the state that follows are its own properties. */
-  override make(): object {
-    const instance = Object.create(this.definition.body.prototype as object) as object;
+  /** An instance, not initialised: the state that follows are its own properties. A class of tuples gets its items. */
+  override make(args: readonly unknown[] = []): object {
+    const prototype = this.definition.body.prototype as object;
+    // A named tuple: its fields are what it is made of.
+    if (prototype instanceof PyTuple) return Object.setPrototypeOf(tupleOf(args), prototype) as object;
+    const instance = Object.create(prototype) as object;
+    // A class may take its state in its own way.
+    if (isStateful(prototype)) return instance;
     const value = (state: unknown): void => {
       Reflect.deleteProperty(instance, setState);
       assignState(instance, state);
@@ -93,6 +100,13 @@ export class Names implements OfferedNames {
     };
   }
 
+  /** The class of an object that is here, of which Python may call methods; undefined: none that is offered. */
+  classOf(value: object): Definition | undefined {
+    for (const definition of this.offered.values())
+      if (definition.kind === 'class' && definition.body === value.constructor) return definition;
+    return this.served.classOf(value);
+  }
+
   /** What calls of `path` run. @throws RpcError 'not-found', 'permission-denied'. */
   definition(path: string): Definition {
     return this.offered.get(path) ?? this.served.find(path);
@@ -113,7 +127,7 @@ export class Names implements OfferedNames {
     const path = `${module}.${name}`;
     const system = this.system.get(path) ?? this.known.get(path);
     if (system !== undefined) return system;
-    const definition = this.tryDefinition(path);
+    const definition = this.tryDefinition(path) ?? this.ownDefinition(module, name);
     if (definition === undefined) return undefined;
     const Class = definition.kind === 'class' ? OfferedClass : OfferedFunction;
     return new Class(module, name, definition);
@@ -126,7 +140,13 @@ export class Names implements OfferedNames {
       return owner.definition.methods.has(name) ? new PyAttribute(owner, name) : undefined;
     }
     if (typeof owner !== 'object' || owner === null) return undefined;
-    return this.served.classOf(owner)?.methods.has(name) === true ? new PyAttribute(owner, name) : undefined;
+    return this.classOf(owner)?.methods.has(name) === true ? new PyAttribute(owner, name) : undefined;
+  }
+
+  /** What stands here for one of torch's modules. */
+  private ownDefinition(module: string, name: string): Definition | undefined {
+    const own = ownModule(module, name);
+    return own === undefined ? undefined : this.tryDefinition(own);
   }
 
   private tryDefinition(path: string): Definition | undefined {

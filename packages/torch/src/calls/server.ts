@@ -242,7 +242,7 @@ export class Server {
 /** A published method of an object that is here. @throws TypeError "… has no attribute …", RpcError 'permission-denied'. */
 function methodOf(names: Names, object: unknown, name: string): (...args: readonly unknown[]) => unknown {
   if (typeof object === 'object' && object !== null) {
-    const definition = names.served.classOf(object);
+    const definition = names.classOf(object);
     const method = definition?.methods.has(name) === true ? (object as Record<string, unknown>)[name] : undefined;
     if (typeof method === 'function') return (...args) => Reflect.apply(method, object, args) as unknown;
   }

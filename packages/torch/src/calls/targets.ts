@@ -5,6 +5,8 @@ import { PyName } from '../values/name.ts';
 import { PythonUdf } from '../values/objects.ts';
 
 export const PY_PREFIX = 'py:';
+/** Before the path of a function that Python has decorated with `rpc.functions.async_execution`. */
+export const ASYNC_PREFIX = `${PY_PREFIX}async:`;
 export const SCRIPT_PREFIX = '__torch__.';
 const OPERATOR_PREFIX = 'aten::';
 
@@ -18,7 +20,12 @@ export class PyKwargs {
 }
 
 export type Target =
-  | { readonly kind: 'python'; readonly name: PyName }
+  | {
+      readonly kind: 'python';
+      readonly name: PyName;
+      /** Its result is what the future comes to that it returns: Python does not look by itself. */
+      readonly isAsync?: boolean;
+    }
   /** A name without a module, which another worker of this kind has offered. */
   | { readonly kind: 'offered'; readonly name: string }
   | { readonly kind: 'script'; readonly name: string }
@@ -28,6 +35,8 @@ export type Target =
 export function targetOf(name: string): Target {
   if (name.startsWith(OPERATOR_PREFIX)) return { kind: 'operator', name };
   if (name.startsWith(SCRIPT_PREFIX)) return { kind: 'script', name };
+  if (name.startsWith(ASYNC_PREFIX))
+    return { kind: 'python', name: pyNameOf(name.slice(ASYNC_PREFIX.length)), isAsync: true };
   const path = name.startsWith(PY_PREFIX) ? name.slice(PY_PREFIX.length) : name;
   const dot = path.lastIndexOf('.');
   if (dot <= 0) return { kind: 'offered', name: path };
@@ -56,6 +65,11 @@ export function argumentsOf(args: readonly unknown[]): {
 
 const NO_KWARGS: ReadonlyMap<string, unknown> = new Map();
 
+/** Whether the callee's result is a future's. */
+export function isAsyncCall(target: Target): boolean {
+  return target.kind === 'python' && target.isAsync === true;
+}
+
 /** The call of a function as Python's side has it. What has no module travels as `operator.methodcaller(name, …)`. */
 export function udfOf(target: Target & { readonly kind: 'python' | 'offered' }, args: readonly unknown[]): PythonUdf {
   const { positional, kwargs } = argumentsOf(args);
@@ -78,6 +92,11 @@ export function withKwargs(args: readonly unknown[], kwargs: ReadonlyMap<unknown
   const named: Record<string, unknown> = Object.create(null) as Record<string, unknown>;
   for (const [key, value] of kwargs) named[String(key)] = value;
   return [...args, { ...named }];
+}
+
+/** What profiles call a target: functions of Python without their module. */
+export function plainName(target: Target): string {
+  return target.kind === 'python' ? target.name.name : target.name;
 }
 
 /** For messages. */

@@ -18,7 +18,28 @@ export class CallBarrier {
   async sum(own: number, timeoutMs: number): Promise<number> {
     const { activeCalls, processes, ready } = shutdownKeys(++this.round);
     await this.store.add(activeCalls, own);
+    await this.meet(processes, ready, timeoutMs);
+    return this.store.add(activeCalls, 0);
+  }
+
+  /**
+   * Waits for all, for the last time. Whoever serves the store may go as soon as all have come, before this worker has heard of it.
+   * @throws RpcError 'deadline-exceeded' saying how many came; 'unavailable' when the store had gone before this worker came.
+   */
+  async last(timeoutMs: number): Promise<void> {
+    const { activeCalls, processes, ready } = shutdownKeys(++this.round);
+    await this.store.add(activeCalls, 0);
+    let come = false;
+    try {
+      await this.meet(processes, ready, timeoutMs, () => (come = true));
+    } catch (error) {
+      if (!come || !(error instanceof RpcError) || error.code !== 'unavailable') throw error;
+    }
+  }
+
+  private async meet(processes: string, ready: string, timeoutMs: number, told?: () => void): Promise<void> {
     const come = await this.store.add(processes, 1);
+    told?.();
     if (come === this.size) await this.store.set(ready, '');
     try {
       await this.store.await(ready, timeoutMs, 'the others');
@@ -28,6 +49,5 @@ export class CallBarrier {
       const text = `only ${there} of ${this.size} workers came to the end of their programs within ${timeoutMs} ms`;
       throw new RpcError('deadline-exceeded', text);
     }
-    return this.store.add(activeCalls, 0);
   }
 }

@@ -23,9 +23,6 @@ export async function exchangeNames(mesh: MeshShell, name: string, left: Left): 
     if (typeof found !== 'string') throw refuse(`rank ${rank} has no name`);
     return found;
   });
-  const twice = names.find((each, i) => names.indexOf(each) !== i);
-  if (twice !== undefined)
-    throw new RpcError('failed-precondition', `RPC worker name '${twice}' is not unique in the group`);
   return names;
 }
 
@@ -41,6 +38,10 @@ export async function register(
   if (group !== 'true')
     throw new RpcError('failed-precondition', 'the group at this store is a dynamic one: leave worldSize out');
   await store.set(nameKey(agent.id), agent.name);
+  // Only now: the others wait for this worker's name before they find out the same.
+  const twice = names.find((each, i) => names.indexOf(each) !== i);
+  if (twice !== undefined)
+    throw new RpcError('failed-precondition', `RPC worker name '${twice}' is not unique in the group`);
   for (const [rank, name] of names.entries()) {
     const there = await store.awaitText(nameKey(rank), left(), `the name of rank ${rank}`);
     if (there !== name)
@@ -62,6 +63,9 @@ export async function register(
   }
 }
 
+/** What others may take to let go of this worker's values once all have come to leave. torch's own workers do it at once. */
+const DRAIN_MS = 5_000;
+
 /** How a worker leaves a static group: together with all others, as torch's `shutdown(graceful=True)` does. */
 export class StaticLeaving implements Leaving {
   private readonly store: GroupStore;
@@ -81,13 +85,16 @@ export class StaticLeaving implements Leaving {
     const end = timeoutMs === 0 ? Infinity : performance.now() + timeoutMs;
     const left: Left = () => (end === Infinity ? 0 : Math.max(1, Math.ceil(end - performance.now())));
     await agent.collectives.gather('barrier', null, { timeoutMs: left() });
-    await agent.settle(left());
+    // Who never lets go does not keep the others: they go on, and this worker says what it leaves behind.
+    await agent.settle(Math.min(left() || DRAIN_MS, DRAIN_MS)).catch((error: unknown) => {
+      if (!(error instanceof RpcError) || error.code !== 'deadline-exceeded') throw error;
+    });
     // Calls may make calls: only when nobody has any is it over.
     do {
       await within(agent.caller.whenIdle(), left(), () => `${agent.caller.active} calls of this worker are open`);
       await this.barrier.sum(0, left());
     } while ((await this.barrier.sum(agent.caller.active, left())) > 0);
-    await this.barrier.sum(0, left());
+    await this.barrier.last(left());
   }
 
   async close(): Promise<void> {

@@ -1,5 +1,7 @@
 /** @file How each overload of the table is run by the operations of tensors here. */
 import * as t from '@backwire/tensor';
+import { scriptList } from '../values/containers.ts';
+import { PyFloat } from '../values/numbers.ts';
 import { SCHEMAS } from './schemas.ts';
 import { parseSchema, type Schema } from './schema.ts';
 import { dtypeOf } from './types.ts';
@@ -66,6 +68,14 @@ const special: Readonly<Record<string, Rule['run']>> = {
   'sub.Scalar': scaled(t.sub),
   'rsub.Tensor': reversed,
   'rsub.Scalar': reversed,
+  'add.int': rule((a: number, b: number) => a + b),
+  'add.float': rule((a: number, b: number) => new PyFloat(a + b)),
+  'sub.int': rule((a: number, b: number) => a - b),
+  'mul.int': rule((a: number, b: number) => a * b),
+  'mul.float': rule((a: number, b: number) => new PyFloat(a * b)),
+  linalg_multi_dot: rule((factors: readonly Tensor[]) =>
+    factors.reduce((product, factor) => t.matmul(product, factor)),
+  ),
   addmm: rule((a: Tensor, b: Tensor, c: Tensor, beta: number, alpha: number) =>
     t.add(t.mul(a, beta), t.mul(t.mm(b, c), alpha)),
   ),
@@ -79,6 +89,7 @@ const special: Readonly<Record<string, Rule['run']>> = {
   'mean.dim': rule((a: Tensor, dim: Dim, keep: boolean, dtype?: number) => cast(a, dtype).mean(dim, keep)),
   prod: rule((a: Tensor, dtype?: number) => cast(a, dtype).prod()),
   'prod.dim_int': rule((a: Tensor, dim: number, keep: boolean, dtype?: number) => cast(a, dtype).prod(dim, keep)),
+  'split.Tensor': rule((a: Tensor, size: number, dim: number) => scriptList('Tensor', a.split(size, dim))),
   cumsum: rule((a: Tensor, dim: number, dtype?: number) => cast(a, dtype).cumsum(dim)),
   cumprod: rule((a: Tensor, dim: number, dtype?: number) => t.cumprod(cast(a, dtype), dim)),
   logsumexp: rule((a: Tensor, dims: readonly number[], keep: boolean) => t.logSumExp(a, first(dims), keep)),

@@ -60,6 +60,11 @@ t(Tensor(a) self) -> Tensor(a)
 detach(Tensor(a) self) -> Tensor(a)
 add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
 add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor
+add.int(int a, int b) -> int
+add.float(float a, float b) -> float
+sub.int(int a, int b) -> int
+mul.int(int a, int b) -> int
+mul.float(float a, float b) -> float
 sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
 sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor
 rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
@@ -96,6 +101,7 @@ logical_or(Tensor self, Tensor other) -> Tensor
 logical_xor(Tensor self, Tensor other) -> Tensor
 matmul(Tensor self, Tensor other) -> Tensor
 mm(Tensor self, Tensor mat2) -> Tensor
+linalg_multi_dot(Tensor[] tensors) -> Tensor
 bmm(Tensor self, Tensor mat2) -> Tensor
 dot(Tensor self, Tensor tensor) -> Tensor
 outer(Tensor self, Tensor vec2) -> Tensor
@@ -103,6 +109,7 @@ addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -
 linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor
 linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor
 cat(Tensor[] tensors, int dim=0) -> Tensor
+split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]
 stack(Tensor[] tensors, int dim=0) -> Tensor
 sum(Tensor self, *, ScalarType? dtype=None) -> Tensor
 sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor

@@ -6,7 +6,7 @@ import { DEFAULT_TORCH_LIMITS, type TorchLimits } from '../limits.ts';
 import { PyTuple } from '../values/containers.ts';
 import { PyName } from '../values/name.ts';
 import { PyComplex, PyFloat } from '../values/numbers.ts';
-import { PyInstance, RRefFork } from '../values/objects.ts';
+import { PyInstance, PythonUdf, RRefFork } from '../values/objects.ts';
 import { NO_NAMES, readPython, type PythonContext } from './python-reader.ts';
 import { writePython } from './python-writer.ts';
 import { NotOfferedError } from './refusal.ts';
@@ -19,6 +19,14 @@ const pickle = (...parts: (number | string)[]): Uint8Array => bytes(0x80, 4, ...
 const read = (content: Uint8Array, more: Partial<PythonContext> = {}): unknown =>
   readPython(content, { ...context, ...more });
 const global = (module: string, name: string): string => `c${module}\n${name}\n`;
+
+it('reads a call whose arguments are a list, as programs give them', () => {
+  const udf = read(
+    pickle(global('torch.distributed.rpc.internal', 'PythonUDF'), 'N](K\x01K\x02e}\x87\x81'),
+  ) as PythonUdf;
+  expect(udf).toBeInstanceOf(PythonUdf);
+  expect([udf.args instanceof PyTuple, ...udf.args]).toEqual([true, 1, 2]);
+});
 
 describe('names', () => {
   it.each([

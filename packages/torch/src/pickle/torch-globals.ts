@@ -1,7 +1,7 @@
 /** @file torch's names that a pickle of values may use. */
 import { WorkerInfo } from '@backwire/rpc';
 import { Parameter } from '@backwire/tensor';
-import { PyTuple, TorchSize, fill } from '../values/containers.ts';
+import { PyTuple, TorchSize, fill, tupleOf } from '../values/containers.ts';
 import { PyClass, PyName } from '../values/name.ts';
 import { PythonUdf, RemoteException } from '../values/objects.ts';
 import { isTensor } from '../values/opaque-tensor.ts';
@@ -16,10 +16,12 @@ export const INTERNAL = 'torch.distributed.rpc.internal';
 class UdfClass extends PyClass {
   override make(args: readonly unknown[]): PythonUdf {
     const [func, positional, kwargs] = args;
-    if (args.length !== 3 || !(positional instanceof PyTuple) || !(kwargs instanceof Map))
+    // Programs may give the arguments as a list, and no dict.
+    if (args.length !== 3 || !Array.isArray(positional) || (kwargs !== null && !(kwargs instanceof Map)))
       throw refuse('a PythonUDF is a function, a tuple of arguments and a dict');
-    for (const key of kwargs.keys()) if (typeof key !== 'string') throw refuse('a keyword argument without a name');
-    return new PythonUdf(func, positional, kwargs as Map<unknown, unknown>);
+    const named = (kwargs ?? new Map()) as Map<unknown, unknown>;
+    for (const key of named.keys()) if (typeof key !== 'string') throw refuse('a keyword argument without a name');
+    return new PythonUdf(func, tupleOf(positional), named);
   }
 }
 

@@ -3,7 +3,7 @@ import { RemoteError, RpcError, type CallOptions, type WorkerInfo } from '@backw
 import { OwnedValue, failureOf, type ProtocolWorker, type UserFork } from '@backwire/rref/internal';
 import type { Caller } from '../calls/caller.ts';
 import { writeOperatorCall, writeScriptFunctionCall } from '../calls/script-calls.ts';
-import { udfOf, type Target as Callee } from '../calls/targets.ts';
+import { isAsyncCall, plainName, udfOf, type Target as Callee } from '../calls/targets.ts';
 import type { Values, Writing } from '../calls/values.ts';
 import type { TorchPeer } from '../links/peer.ts';
 import { writeCommand } from '../messages/codec.ts';
@@ -65,6 +65,7 @@ export class Creations {
         () => body,
         limits,
         (response, { from }) => acknowledged(response, 'remote-ret', from),
+        { kind: 'remote', name: plainName(callee) },
       )
       .then(
         () => this.port.worker.users.created(fork),
@@ -113,7 +114,13 @@ export class Creations {
     if (callee.kind === 'script')
       return writeScriptFunctionCall(callee.name, args, (value) => values.fork(value, writing), creation);
     const { bytes, tensors } = values.write(udfOf(callee, args), writing);
-    return writeCommand({ kind: 'python-remote-call', isAsync: false, pickled: bytes, tensors, ...creation });
+    return writeCommand({
+      kind: 'python-remote-call',
+      isAsync: isAsyncCall(callee),
+      pickled: bytes,
+      tensors,
+      ...creation,
+    });
   }
 }
 

@@ -15,7 +15,9 @@ import { withKwargs } from '../calls/targets.ts';
 import type { Values } from '../calls/values.ts';
 import { writeCommand } from '../messages/codec.ts';
 import type { Body, Creation, FetchCall } from '../messages/commands.ts';
+import { tensorMethod } from '../operators/method.ts';
 import { NotOfferedError } from '../pickle/refusal.ts';
+import { torchModule } from '../values/module-names.ts';
 import { PyName } from '../values/name.ts';
 import { globalId } from './ids.ts';
 import { TorchRRef } from './handle.ts';
@@ -154,11 +156,17 @@ function serveProxies({ names }: RequestHost): void {
   const invoke = async ([rref, method, args, kwargs]: readonly unknown[]): Promise<unknown> => {
     if (typeof method !== 'string' || !Array.isArray(args) || !(kwargs instanceof Map))
       throw new TypeError('a malformed call of a method');
-    return callMethod(
-      await valueIn(rref),
-      method,
-      withKwargs(args as readonly unknown[], kwargs as ReadonlyMap<unknown, unknown>),
-    );
+    const value = await valueIn(rref);
+    // It returns the module itself, which would travel as a whole.
+    if (value instanceof nn.Module && (method === 'train' || method === 'eval')) {
+      value.train(method === 'train' && args[0] !== false);
+      return null;
+    }
+    if (value instanceof Tensor) {
+      const found = tensorMethod(value as Tensor, method, args, kwargs as ReadonlyMap<string, unknown>);
+      if (found !== undefined) return found.value;
+    }
+    return callMethod(value, method, withKwargs(args as readonly unknown[], kwargs as ReadonlyMap<unknown, unknown>));
   };
   names.answer('torch.distributed.rpc.rref_proxy._local_invoke', invoke);
   names.answer('torch.distributed.rpc.rref_proxy._local_invoke_async_execution', invoke);
@@ -174,7 +182,6 @@ export async function valueIn(rref: unknown): Promise<unknown> {
 /** The class of a value, as Python imports it. @throws TypeError for a class that has no name there. */
 function classOf(names: Names, value: unknown): PyName {
   if (value instanceof Tensor) return new PyName('torch', 'Tensor');
-  if (value instanceof nn.Linear) return new PyName('torch.nn.modules.linear', 'Linear');
   if (typeof value === 'number') return new PyName('builtins', Number.isInteger(value) ? 'int' : 'float');
   const simple = BUILTIN.get(typeof value);
   if (simple !== undefined) return new PyName('builtins', simple);
@@ -183,6 +190,8 @@ function classOf(names: Names, value: unknown): PyName {
   if (value instanceof Map || Object.getPrototypeOf(value) === Object.prototype) return new PyName('builtins', 'dict');
   const { constructor } = value;
   const path = names.pathOf(constructor);
+  const own = path === undefined ? undefined : torchModule(path);
+  if (own !== undefined) return own;
   const dot = path?.lastIndexOf('.') ?? -1;
   if (path === undefined || dot <= 0)
     throw new TypeError(

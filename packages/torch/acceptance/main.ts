@@ -1,0 +1,33 @@
+/** @file `npm run torch -- --suite mixed|upstream [--rank 1,2] [--only text] [--record] [--verbose]`: this package with a stock torch. */
+import { parseArgs } from 'node:util';
+import { mixed } from './mixed/suite.ts';
+import { Report } from './report.ts';
+import { upstream } from './upstream/suite.ts';
+
+const { values } = parseArgs({
+  options: {
+    suite: { type: 'string', default: 'mixed' },
+    rank: { type: 'string' },
+    only: { type: 'string', default: '' },
+    record: { type: 'boolean', default: false },
+    verbose: { type: 'boolean', default: false },
+  },
+});
+const python = process.env['BACKWIRE_TORCH_PYTHON'] ?? 'python3';
+const ranks = values.rank?.split(',').map(Number);
+const { only, record } = values;
+
+const SUITES: Readonly<Record<string, (report: Report) => Promise<void>>> = {
+  mixed: (report) => mixed(ranks, only, report),
+  upstream: (report) => upstream({ python, ranks: ranks ?? [0, 1, 2, 3], only, record }, report),
+};
+
+const suite = SUITES[values.suite];
+if (suite === undefined) {
+  console.error(`there is no suite '${values.suite}': there are ${Object.keys(SUITES).join(', ')}`);
+  process.exit(2);
+}
+const report = new Report(values.verbose);
+await suite(report);
+console.log(report.sum());
+process.exit(report.failed === 0 ? 0 : 1);

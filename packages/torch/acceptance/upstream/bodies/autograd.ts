@@ -1,0 +1,589 @@
+/** @file `DistAutogradTest`: passes from this rank, through it, and their contexts. */
+import assert from 'node:assert/strict';
+import { backward, context, getGradients } from '@backwire/dist-autograd';
+import { rpcAsync, rpcSync, type AnyFn } from '@backwire/rpc';
+import { remote, type RRef } from '@backwire/rref';
+import { add, bmm, cos, div, matmul, mul, ones, rand, stack, zeros, type Tensor } from '@backwire/tensor';
+import { py, type PyNamed } from '../../../src/index.ts';
+import { AUTOGRAD_TEST } from '../functions/common.ts';
+import { createTensor, simulateError } from '../functions/autograd.ts';
+import { state } from '../state.ts';
+import { workerName, type Rank } from '../rank.ts';
+import { equal, fails, inAutograd, joining, mirrored, onesPlus, type Bodies } from './body.ts';
+import { untilDown } from './rpc-groups.ts';
+
+type Mode = 'here' | 'sync' | 'async' | 'remote';
+type Fn = PyNamed<AnyFn>;
+const BOTH: readonly Mode[] = ['here', 'sync', 'remote'];
+const LEAVE_MS = 20_000;
+
+/** Calls one rank after the other, as `_exec_func` does. */
+class Ring {
+  private readonly rank: Rank;
+  private at: number;
+
+  constructor(rank: Rank) {
+    this.rank = rank;
+    this.at = rank.rank;
+  }
+
+  next(): string {
+    do this.at = (this.at + 1) % this.rank.size;
+    while (this.at === this.rank.rank);
+    return workerName(this.at);
+  }
+
+  get id(): number {
+    return this.at;
+  }
+
+  call(mode: Mode, fn: AnyFn, args: readonly unknown[], at: unknown = fn): Promise<Tensor> {
+    if (mode === 'here') return Promise.resolve(fn(...(args as never[]))) as Promise<Tensor>;
+    const to = this.next();
+    if (mode === 'sync') return rpcSync(to, at as Fn, args as never) as Promise<Tensor>;
+    if (mode === 'async') return rpcAsync(to, at as Fn, args as never) as Promise<Tensor>;
+    return remote(to, at as Fn, args as never).toHere() as Promise<Tensor>;
+  }
+}
+
+/** Runs `forward` here and elsewhere; the gradients of `leaves` have to be the same. */
+async function same(
+  rank: Rank,
+  modes: readonly Mode[],
+  leaves: readonly Tensor[],
+  forward: (call: (fn: AnyFn, args: readonly unknown[], at?: unknown) => Promise<Tensor>) => Promise<Tensor | Tensor[]>,
+): Promise<void> {
+  let expected: readonly (Tensor | null)[] = [];
+  const ring = new Ring(rank);
+  for (const mode of modes)
+    await context(async (id) => {
+      const made = await forward((fn, args, at) => ring.call(mode, fn, args, at));
+      const losses = Array.isArray(made) ? made : [made];
+      if (mode === 'here') {
+        losses.reduce((sum, loss) => sum.add(loss)).backward();
+        expected = leaves.map((leaf) => leaf.grad?.clone() ?? null);
+        return;
+      }
+      await backward(id, losses);
+      const grads = getGradients(id);
+      leaves.forEach((leaf, i) => {
+        const found = grads.get(leaf);
+        if (expected[i] === null) assert.equal(found, undefined);
+        else equal(found, expected[i]);
+      });
+      equal(grads.size, expected.filter((each) => each !== null).length);
+    });
+}
+
+const grown = (shape: readonly number[] = [3, 3], dtype: 'float32' | 'float64' = 'float32'): Tensor =>
+  rand([...shape], { requiresGrad: true, dtype });
+
+const done = inAutograd<(id: bigint, distance: number) => void>('_set_rpc_done');
+const added = inAutograd<typeof add>('my_py_add');
+
+/** `_test_graph` and its like, without the nodes of torch's own graph: the pass over it gives the same gradients. */
+const graph =
+  (fn: Fn | 'add', mode: Mode) =>
+  async (rank: Rank): Promise<void> => {
+    await rank.openPg();
+    await context(async (id) => {
+      const [t1, t2] = [ones([3, 3], { requiresGrad: true }), zeros([3, 3], { requiresGrad: true })];
+      const ring = new Ring(rank);
+      const sum = await ring.call(mode, add, [t1, t2], fn === 'add' ? add : fn);
+      await rpcSync(rank.next(), done, [id, 1]);
+      const own = rank.agent.autograd.find(id);
+      equal([own.sends.size, [...own.recvs.values()].reduce((n, each) => n + each.size, 0)], [1, 1]);
+      assert.equal(sum.requiresGrad, true);
+      await state().rpcDone[1]?.value;
+      equal(rank.agent.autograd.find(state().contexts[1] as bigint).sends.size, 1);
+      await rank.meet();
+    });
+  };
+
+const nestedGraph =
+  (mode: Mode) =>
+  async (rank: Rank): Promise<void> => {
+    await rank.openPg();
+    await context(async (id) => {
+      const [t1, t2] = [ones([3, 3], { requiresGrad: true }), zeros([3, 3], { requiresGrad: true })];
+      const dst = (rank.rank + 1) % rank.size;
+      const nested = inAutograd('my_py_nested_call');
+      equal(await new Ring(rank).call(mode, add, [t1, t2, dst, rank.size, 1], nested), onesPlus(3));
+      await rank.meet();
+      for (const distance of [1, 2, 3]) await rpcSync(rank.next(distance), done, [id, distance]);
+      await rank.meet();
+      equal(rank.agent.autograd.find(id).sends.size, 1);
+      for (const [distance, sends] of [
+        [1, 2],
+        [2, 2],
+        [3, 1],
+      ] as const)
+        equal(rank.agent.autograd.find(state().contexts[distance] as bigint).sends.size, sends);
+      await rank.meet();
+    });
+  };
+
+const itself =
+  (mode: Mode) =>
+  async (rank: Rank): Promise<void> => {
+    await rank.openPg();
+    await context(async (id) => {
+      const [t1, t2] = [ones([3, 3], { requiresGrad: true }), zeros([3, 3], { requiresGrad: true })];
+      const before = (rank.rank + rank.size - 1) % rank.size;
+      const nested = inAutograd('my_py_nested_call');
+      equal(await new Ring(rank).call(mode, add, [t1, t2, before, rank.size, 0], nested), onesPlus(3));
+      await rpcSync(rank.next(), done, [id, 1]);
+      equal(rank.agent.autograd.find(id).sends.size, 2);
+      await state().rpcDone[1]?.value;
+      equal(rank.agent.autograd.find(state().contexts[1] as bigint).sends.size, 2);
+      await rank.meet();
+    });
+  };
+
+const noGraph =
+  (mode: Mode) =>
+  async (rank: Rank): Promise<void> => {
+    await rank.openPg();
+    await context(async (id) => {
+      await new Ring(rank).call(mode, add, [ones([3, 3]), zeros([3, 3])]);
+      await rpcSync(rank.next(), done, [id, 1]);
+      const own = rank.agent.autograd.find(id);
+      equal([own.sends.size, own.recvs.size], [0, 0]);
+      await state().rpcDone[1]?.value;
+      rank.agent.autograd.find(state().contexts[1] as bigint);
+      await rank.meet();
+    });
+  };
+
+const onReturn =
+  (mode: Mode) =>
+  async (rank: Rank): Promise<void> => {
+    await rank.openPg();
+    await context(async (id) => {
+      const ret = await new Ring(rank).call(mode, ones, [], inAutograd('ret_requires_grad'));
+      await backward(id, [ret.sum()]);
+      await rpcSync(rank.next(), done, [id, 1]);
+      await state().rpcDone[1]?.value;
+      const grads = getGradients(state().contexts[1] as bigint);
+      equal(grads.size, 1);
+      equal(grads.get(state().requiresGrad), onesPlus(3));
+      await rank.meet();
+    });
+  };
+
+const complexArgs =
+  (mode: Mode) =>
+  (rank: Rank): Promise<void> =>
+    context(async (id) => {
+      const all = Array.from({ length: 10 }, (_, i) => ones([3, 3], { requiresGrad: i % 2 === 0 }));
+      const ring = new Ring(rank);
+      equal(await ring.call(mode, stack, [all], stack), stack(all));
+      const own = rank.agent.autograd.find(id);
+      equal(own.sends.size, 1);
+      equal([...own.known.keys()], [ring.id]);
+    });
+
+/** `context_cleanup_test_helper`. */
+const cleanup =
+  (fn: Fn | 'add', args: (rank: Rank) => readonly unknown[], nested = false) =>
+  async (rank: Rank): Promise<void> => {
+    await rank.openPg();
+    let ended = -1n;
+    await context(async (id) => {
+      ended = id;
+      const distances = nested ? [1] : [1, 2, 3];
+      for (const distance of distances) {
+        await rpcSync(rank.next(distance), fn === 'add' ? add : fn, args(rank) as never);
+        await rpcSync(rank.next(distance), done, [id, 1]);
+        if (nested) await rpcSync(rank.next(2), done, [id, 2]);
+      }
+    });
+    assert.throws(() => rank.agent.autograd.find(ended));
+    await rank.meet();
+    await cleanedUp(rank);
+  };
+
+/** `_all_contexts_cleaned_up`. */
+async function cleanedUp(rank: Rank): Promise<void> {
+  const open = (): bigint[] => [...state().known].filter((id) => rank.agent.autograd.contexts.find(id) !== undefined);
+  for (let i = 0; i < 200 && open().length > 0; i++) await new Promise((resolve) => setTimeout(resolve, 50));
+  equal(open(), []);
+}
+
+/** `_backward_rref`: the tensor is of the RRef's owner, and its gradient, too. */
+async function throughRRef(callee: string, owner: string): Promise<void> {
+  const [t1, t2] = [grown(), grown()];
+  add(t1, t2).sum().backward();
+  await context(async (id) => {
+    const kept = remote(owner, inAutograd('_torch_ones'), [[3, 3], py.kwargs({ requires_grad: true })]) as RRef<Tensor>;
+    const made =
+      callee === owner
+        ? remote(callee, inAutograd('my_rref_add'), [kept, t2])
+        : remote(callee, inAutograd('my_nested_rref_add'), [owner, kept, t2]);
+    await backward(id, [((await made.toHere()) as Tensor).sum()]);
+    equal(getGradients(id).get(t2), t2.grad);
+    equal(await rpcSync(owner, inAutograd('_compare_owner_value'), [id, kept, t1.grad]), true);
+  });
+}
+
+const trainers =
+  (create: string, train: string) =>
+  async (rank: Rank): Promise<void> => {
+    const [t1, t2] = [createTensor(), zeros([3, 3], { requiresGrad: true })];
+    add(t1, t2).sum().backward();
+    const fn = create === 'create_tensor' ? inAutograd(create) : py.script(`${AUTOGRAD_TEST}.${create}`);
+    const kept = remote(rank.rank, fn, []) as RRef<Tensor>;
+    const futures = [1, 2, 3].map((distance) =>
+      rpcAsync(rank.next(distance), inAutograd(train), [kept, t2, rank.agent.name, distance, false]),
+    );
+    for (const distance of [1, 2, 3]) await state().rpcDone[distance]?.value;
+    for (const distance of [1, 2, 3])
+      equal(getGradients(state().contexts[distance] as bigint).get(await kept.localValue()), t1.grad);
+    state().rpcDone[0]?.set(undefined);
+    await Promise.all(futures);
+  };
+
+const mine = (name: string): Fn => inAutograd<AnyFn>(`DistAutogradTest.${name}`);
+
+async function twice(remoteCall: (t1: Tensor, t2: Tensor) => Promise<Tensor>, expected = 2): Promise<void> {
+  const [t1, t2] = [grown(), grown()];
+  matmulTwice(t1, t2);
+  await context(async (id) => {
+    const loss = (await remoteCall(t1, t2)).sum();
+    await backward(id, [loss], { retainGraph: true });
+    await backward(id, [loss]);
+    if (expected === 2) equal(getGradients(id).get(t1), t1.grad);
+  });
+}
+
+function matmulTwice(t1: Tensor, t2: Tensor): void {
+  const product = matmul(t1, t2).sum();
+  product.backward(undefined, { retainGraph: true });
+  product.backward();
+}
+
+async function workload(): Promise<void> {
+  await context(async (id) => {
+    const [t1, t2] = [grown(), grown()];
+    const t3 = await rpcSync('worker0', add, [t1, t2]);
+    const t4 = await rpcSync('worker0', mul, [t2, t3]);
+    const t5 = await rpcSync('worker0', matmul, [t3, t4]);
+    await backward(id, [(await rpcSync('worker0', add, [t4, t5])).sum()]);
+  });
+}
+
+async function withErrors(rank: Rank): Promise<void> {
+  await rank.openPg();
+  const [t1, t2] = [grown(), grown()];
+  await context(async (id) => {
+    const ring = new Ring(rank);
+    const loss = (await ring.call('sync', add, [t1, t2], mine('_python_udf_with_backward_error'))).sum();
+    for (let i = 0; i < 100; i++) {
+      if (i < 50) await fails(backward(id, [loss], { retainGraph: true }), /Simulate error on backward pass/);
+      else if (i > 50) await backward(id, [loss], { retainGraph: true });
+      else {
+        await rank.meet();
+        state().failsInBackward = false;
+        await rank.meet();
+      }
+    }
+    await rank.meet();
+    state().failsInBackward = true;
+  });
+}
+
+async function debugging(rank: Rank): Promise<void> {
+  await rank.openPg();
+  const [t1, t2] = [grown(), grown()];
+  let ended = -1n;
+  await context(async (id) => {
+    ended = id;
+    let value = t1;
+    for (const _ of [1, 2])
+      for (let other = 0; other < rank.size; other++)
+        if (other !== rank.rank) value = await rpcSync(workerName(other), add, [value, t2]);
+    await backward(id, [value.sum()]);
+    const { num_autograd_contexts: count } = rank.agent.autograd.debugInfo();
+    assert.ok(count >= 1 && count <= 4, String(count));
+  });
+  for (const distance of [1, 2, 3]) await rpcSync(rank.next(distance), done, [ended, distance]);
+  await rank.meet();
+  equal(rank.agent.autograd.debugInfo().num_current_backward_passes, 0);
+  await cleanedUp(rank);
+  equal(rank.agent.autograd.debugInfo().num_autograd_contexts, 0);
+}
+
+/** Joins, and leaves without waiting for the others. */
+const abruptly =
+  (timeoutMs: number, work: (rank: Rank) => Promise<unknown>) =>
+  async (rank: Rank): Promise<void> => {
+    const agent = await rank.init({ rpcTimeoutMs: timeoutMs });
+    await agent.run(() => work(rank));
+    await agent.shutdown({ graceful: false, timeoutMs: LEAVE_MS });
+  };
+
+async function nodeFailure(rank: Rank): Promise<void> {
+  await rank.openPg();
+  await context(async (id) => {
+    const sum = await rpcSync(rank.next(), add, [grown(), grown()]);
+    await rank.meet();
+    if (rank.rank % 2 === 1) return;
+    for (let other = 1; other < rank.size; other += 2) await untilDown(workerName(other));
+    await assert.rejects(backward(id, [sum.sum()]));
+  });
+}
+
+export const autograd: Bodies = {
+  ...mirrored({
+    test_autograd_context: async (rank) => {
+      const ids: bigint[] = [];
+      for (let i = 0; i < 200; i++)
+        await context(async (id) => {
+          equal(rank.agent.autograd.find(id).id, id);
+          equal(Number(id >> 48n), rank.rank);
+          ids.push(id);
+        });
+      for (const id of ids)
+        assert.throws(() => rank.agent.autograd.find(id), new RegExp(`Could not find autograd context with id: ${id}`));
+    },
+    test_nested_context: () =>
+      context(async () => {
+        await fails(
+          context(async () => undefined),
+          /Already have an autograd context id for this thread/,
+        );
+      }),
+    test_graph_for_builtin_call: graph('add', 'sync'),
+    test_graph_for_python_call: graph(added as never, 'sync'),
+    test_graph_for_builtin_remote_call: graph('add', 'remote'),
+    test_graph_for_python_remote_call: graph(added as never, 'remote'),
+    test_graph_for_py_nested_call: nestedGraph('sync'),
+    test_graph_for_py_nested_remote_call: nestedGraph('remote'),
+    test_graph_for_py_nested_call_itself: itself('sync'),
+    test_graph_for_py_nested_remote_call_itself: itself('remote'),
+    test_no_graph_with_tensors_not_require_grad: noGraph('sync'),
+    test_no_graph_with_tensors_not_require_grad_remote: noGraph('remote'),
+    test_grad_only_on_return_value: onReturn('sync'),
+    test_grad_only_on_return_value_remote: onReturn('remote'),
+    test_rpc_complex_args: complexArgs('sync'),
+    test_remote_complex_args: complexArgs('remote'),
+    test_context_cleanup_tensor_with_grad: cleanup('add', () => [
+      ones([3, 3], { requiresGrad: true }),
+      zeros([3, 3], { requiresGrad: true }),
+    ]),
+    test_context_cleanup_tensor_no_grad: cleanup('add', () => [ones([3, 3]), ones([3, 3])]),
+    test_context_cleanup_no_tensors: cleanup(inAutograd<AnyFn>('my_scalar_add'), () => [1, 1]),
+    test_context_cleanup_nested_rpc: cleanup(
+      inAutograd<AnyFn>('my_py_nested_call'),
+      (rank) => {
+        const t2 = zeros([3, 3], { requiresGrad: true });
+        return [ones([3, 3], { requiresGrad: true }), t2, (rank.rank + 1) % rank.size, rank.size, 0];
+      },
+      true,
+    ),
+    test_worker_ids_recorded: (rank) =>
+      context(async (id) => {
+        for (const requiresGrad of [false, true]) {
+          for (const distance of [1, 2, 3]) {
+            await rpcSync(rank.next(distance), add, [ones([3, 3], { requiresGrad }), zeros([3, 3], { requiresGrad })]);
+            await rpcSync(rank.next(distance), done, [id, 1]);
+          }
+          equal(rank.agent.autograd.find(id).known.size, 3);
+        }
+      }),
+    test_dist_autograd_profiling: (rank) =>
+      context(async (id) => backward(id, [(await rpcSync(rank.next(), add, [grown(), grown()])).sum()])),
+    test_error_in_context: (rank) =>
+      context(async () => {
+        await assert.rejects(rpcSync(rank.next(), matmul, [grown(), grown([6, 6])]));
+      }),
+    test_backward_no_grad_on_tensor: async (rank) => {
+      const [t1, t2] = [grown(), grown()];
+      await context(async (id) => {
+        const loss = (await rpcSync(rank.next(), add, [t1, t2])).sum();
+        await backward(id, [loss], { retainGraph: true });
+        equal([t1.grad, t2.grad], [null, null]);
+        add(t1, t2).sum().backward();
+        const before = t1.grad?.clone();
+        await backward(id, [loss]);
+        equal(t1.grad, before);
+      });
+    },
+    test_backward_simple: async (rank) => {
+      const [t1, t2] = [grown(), grown()];
+      await same(rank, BOTH, [t1, t2], async (call) => (await call(add, [t1, t2])).sum());
+    },
+    test_backward_simple_self: async (rank) => {
+      const [t1, t2] = [grown(), grown()];
+      await context(async (id) => {
+        await backward(id, [(await rpcSync(rank.rank, add, [t1, t2])).sum()]);
+        equal([getGradients(id).get(t1), getGradients(id).get(t2)], [onesPlus(3), onesPlus(3)]);
+      });
+    },
+    test_backward_rref: (rank) => throughRRef(rank.next(), rank.next()),
+    test_backward_rref_multi: async (rank) => {
+      if (rank.rank > 0) await throughRRef('worker0', 'worker0');
+    },
+    test_backward_rref_nested: (rank) => throughRRef(rank.next(), rank.next(2)),
+    test_trainer_ps: trainers('create_tensor', '_run_trainer'),
+    test_trainer_ps_torchscript_functions: trainers('create_torchscript_tensor', '_run_trainer_torchscript'),
+    test_backward_multiple_round_trips: async (rank) => {
+      const [t1, t2, t3, t4, t5] = [grown(), rand([3, 3]), grown(), rand([3, 3]), grown()];
+      await same(rank, BOTH, [t1, t2, t3, t4, t5], async (call) => {
+        const val = await call(mul, [t3, await call(add, [t1, t2])]);
+        const s1 = await call(stack, [[t4, val]]);
+        const s2 = await call(stack, [[t5, val]]);
+        const product = await call(bmm, [s1, s2]);
+        return (await call(matmul, [product, product])).sum();
+      });
+    },
+    test_backward_different_tensor_dims: async (rank) => {
+      const [t1, t2, t3, t4] = [grown([4, 6]), rand([6, 5]), grown([5, 7]), rand([7, 9])];
+      const dot = py('torch.linalg.multi_dot');
+      const here = (all: readonly Tensor[]): Tensor => all.reduce((a, b) => matmul(a, b));
+      await same(rank, BOTH, [t1, t2, t3, t4], async (call) =>
+        (await call(here as AnyFn, [[await call(matmul, [t1, t2]), t3, t4]], dot)).sum(),
+      );
+    },
+    test_backward_unused_tensors: async (rank) => {
+      const all = [grown(), grown(), grown()];
+      await same(rank, BOTH, all, async (call) => {
+        const s = await call(stack, [all]);
+        return (await call(matmul, [s.narrow(0, 0, 1), s.narrow(0, 2, 1)])).sum();
+      });
+    },
+    test_backward_autograd_engine_error: (rank) =>
+      context(async (id) => {
+        const [t1, t2] = [grown(), grown()];
+        const sum = add(t1, t2);
+        const ring = new Ring(rank);
+        let value = await ring.call('sync', add, [t2, simulateError(mul(sum, sum))]);
+        for (const op of [mul, matmul, div]) value = await ring.call('sync', op as AnyFn, [value, t2], op);
+        await fails(backward(id, [value.sum()]), /Simulate error on backward pass/);
+      }),
+    test_backward_without_context: async (rank) => {
+      const sum = await rpcSync(rank.next(), add, [grown(), grown()]);
+      await fails((async () => backward(100n, [sum.sum()]))(), /Could not find autograd context with id: 100/);
+    },
+    test_backward_without_rpc: () =>
+      context(async (id) => {
+        const [t1, t2] = [grown(), grown()];
+        await backward(id, [add(t1, t2).sum()]);
+        equal([getGradients(id).size, getGradients(id).get(t1)], [2, onesPlus(3)]);
+      }),
+    test_backward_invalid_args: () =>
+      context(async (id) => {
+        const of = async (...args: unknown[]): Promise<void> => backward(...(args as Parameters<typeof backward>));
+        await assert.rejects(of(id, null));
+        await assert.rejects(of(null, null));
+        await fails(of(id, []), /No tensors provided for gradient computation/);
+        await fails(of(id, [rand([3, 3])]), /requires_?[gG]rad not set on/);
+        await fails(of(id, [grown()]), /is not a scalar, all roots need to be scalar/);
+        await fails(of(id, [grown([1])]), /does not have a valid gradient function/);
+      }),
+    test_backward_multiple_roots: async (rank) => {
+      const [t1, t2] = [grown(), grown()];
+      await same(rank, ['here', 'sync'], [t1, t2], async (call) => [
+        (await call(add, [t1, t2])).sum(),
+        (await call(mul, [t1, t2])).sum(),
+        (await call(cos, [t1])).sum(),
+        (await call(div, [t1, t2])).sum(),
+      ]);
+    },
+    test_backward_simple_python_udf: async (rank) => {
+      const [t1, t2] = [grown(), grown()];
+      await same(rank, ['here', 'remote'], [t1, t2], async (call) => (await call(add, [t1, t2], added)).sum());
+    },
+    test_backward_simple_script_call: async (rank) => {
+      const [t1, t2] = [grown(), grown()];
+      const script = py.script(`${AUTOGRAD_TEST}.my_script_add`);
+      await same(rank, ['here', 'sync', 'async', 'remote'], [t1, t2], async (call) =>
+        (await call(add, [t1, t2], script)).sum(),
+      );
+    },
+    test_backward_python_udf_error: async (rank) => {
+      const [t1, t2] = [grown(), grown()];
+      await context(async (id) => {
+        const ring = new Ring(rank);
+        const dst = (rank.rank + 2) % rank.size;
+        const loss = await ring.call('sync', add, [t1, t2, dst], mine('_nested_rpc_call_backward_error'));
+        await fails(backward(id, [loss.sum()]), /Simulate error on backward pass/);
+      });
+    },
+    test_backwards_nested_python_udf: async (rank) => {
+      const [t1, t2] = [grown(), grown()];
+      const here = (): Tensor => {
+        const [t3, t4] = [mul(t1, t2), add(t1, t2)];
+        return mul(mul(mul(mul(t1, t2), t3), t4), add(t3, t4));
+      };
+      here().sum().backward();
+      await context(async (id) => {
+        const dst = (rank.rank + 2) % rank.size;
+        const loss = (await rpcSync(rank.next(), mine('_nested_python_udf'), [t1, t2, dst])) as Tensor;
+        await backward(id, [loss.sum()]);
+        equal([getGradients(id).get(t1), getGradients(id).get(t2)], [t1.grad, t2.grad]);
+      });
+    },
+    test_mixed_requires_grad: async (rank) => {
+      const [t1, t2] = [grown(), rand([3, 3])];
+      for (const mode of ['sync', 'remote'] as const)
+        await context(async (id) => {
+          const udf = mine('_mixed_requires_grad_operaton');
+          const product = await new Ring(rank).call(mode, mul, [t1, t2], udf);
+          equal(product, mul(t1, t2).detach());
+          await backward(id, [product.sum()]);
+          equal([getGradients(id).get(t1), getGradients(id).get(t2)], [t2, undefined]);
+        });
+    },
+    test_debug_info: debugging,
+    test_async_dist_autograd: async (rank) => {
+      await rank.openPg();
+      if (rank.rank !== 0) await Promise.all(Array.from({ length: 20 }, workload));
+      await rank.meet();
+    },
+    test_backward_accumulate_grads: (rank) => twice((t1, t2) => rpcSync(rank.next(), matmul, [t1, t2])),
+    test_nested_backward_accumulate_grads: (rank) =>
+      twice(
+        (t1, t2) =>
+          rpcSync(rank.next(), mine('_test_nested_backward_accumulate_grads'), [
+            t1,
+            t2,
+            (rank.rank + 2) % rank.size,
+          ]) as Promise<Tensor>,
+        0,
+      ),
+    test_multiple_backward: (rank) =>
+      context(async (id) => {
+        const loss = (await rpcSync(rank.next(), add, [grown(), grown()])).sum();
+        for (let i = 0; i < 1_000; i++) await backward(id, [loss], { retainGraph: true });
+      }),
+    test_backward_verify_hooks: async (rank) => {
+      const [t1, t2] = [ones([3, 3], { requiresGrad: true }), ones([3, 3], { requiresGrad: true })];
+      t1.registerHook((grad) => grad.mul(2));
+      await same(rank, BOTH, [t1, t2], async (call) => (await call(matmul, [t1, t2])).sum());
+    },
+    test_thread_local_context_id: async (rank) => {
+      const made = remote(rank.next(), mine('_slow_add'), [rand([3, 3]), rand([3, 3])]) as RRef<Tensor>;
+      await context(async (id) => {
+        await backward(id, [(await made.toHere()).sum()]);
+        equal(await rpcSync(rank.next(), inAutograd('_compare_owner_value'), [id, made, onesPlus(3)]), true);
+      });
+    },
+    test_backward_complex_python_udf: async (rank) => {
+      const [t1, t2] = [grown(), grown()];
+      const flip = (t: Tensor): Tensor => t.transpose(0, 1);
+      const here = (): Tensor => {
+        const t3 = matmul(t1, flip(t2));
+        const t4 = matmul(t2, flip(t3));
+        return [t1, t2, t3, t4, matmul(t3, flip(t4))].reduce((a, b) => matmul(a, b));
+      };
+      await same(rank, ['here', 'remote'], [t1, t2], async (call) =>
+        (await call(here, [t1, t2], mine('_complex_python_udf'))).sum(),
+      );
+    },
+  }),
+  ...joining({
+    test_backward_node_failure: abruptly(5_000, nodeFailure),
+    test_multiple_backward_with_errors: abruptly(60_000, withErrors),
+  }),
+};
