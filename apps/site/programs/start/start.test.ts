@@ -19,7 +19,7 @@ it('train.ts learns which points have exactly one coordinate set', { timeout: 60
 });
 
 it('parameter-server.ts lowers the loss of parameters that live elsewhere', { timeout: 60_000 }, async () => {
-  const losses = [...(await printed('parameter-server.ts')).matchAll(/^\[rank0\]: step (0|10): loss (\S+)$/gm)];
+  const losses = [...(await two('parameter-server.ts')).matchAll(/^\[rank0\]: step (0|10): loss (\S+)$/gm)];
   expect(losses.map(([, step]) => step)).toEqual(['0', '10']);
   const [first = 0, last = 0] = losses.map(([, , loss]) => Number(loss));
   expect(last).toBeLessThan(first / 2);
