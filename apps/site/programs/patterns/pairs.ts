@@ -186,7 +186,7 @@ export const patterns: readonly Pattern[] = [
     unit: 'ms',
     one: () =>
       timed(async () => {
-        let x = ones([MIB / 4]);
+        let x: Tensor = ones([MIB / 4]);
         for (let i = 0; i < 10; i++) x = await rpcSync('worker1', grow, [x]);
       }),
     other: () =>
