@@ -205,8 +205,8 @@ describe('the graph', () => {
     ['dense, remotely', true],
     ['sparse', false],
     ['sparse, remotely', true],
-  ])('leads only to the tensors of a list that require grad: %s', (kind, remotely) =>
-    everywhere((rank) =>
+  ])('leads only to the tensors of a list that require grad: %s', async (kind, remotely) => {
+    await everywhere((rank) =>
       context(async (id) => {
         // There is no stack of sparse tensors.
         const fn = kind.startsWith('sparse') ? sumAll : stack;
@@ -225,8 +225,8 @@ describe('the graph', () => {
         expected.sum().backward();
         for (const t of even) expect(shown(grads.get(t)!)).toEqual(shown(t.grad!));
       }),
-    ),
-  );
+    );
+  });
 
   it.each([
     ['', async (to: number) => rpcSync(to, giveHeld)],

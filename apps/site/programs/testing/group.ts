@@ -2,7 +2,7 @@ import { createAgent, type RpcAgent, type RpcOptions } from 'backwire';
 import './orders.ts'; // what the shop can be asked
 
 export let client: RpcAgent;
-export let shop: RpcAgent;
+let shop: RpcAgent;
 let groups = 0;
 
 /** Two workers in this process: no port, no other process, a few milliseconds. */

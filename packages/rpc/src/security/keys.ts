@@ -42,7 +42,7 @@ function rootOf({ secret }: Key, group: string): Uint8Array {
 /** A 32-byte key for one purpose in one group, so that a leak of one tells nothing of the others. Not to be changed: it is worked out once. */
 export function deriveKey(key: Key, group: string, purpose: string): Uint8Array {
   let own = derived.get(key);
-  if (own === undefined) derived.set(key, (own = new Map()));
+  if (own === undefined) derived.set(key, (own = new Map<string, Uint8Array>()));
   const name = `${purpose}#${group}`;
   const known = own.get(name);
   if (known !== undefined) return known;

@@ -10,7 +10,7 @@ import { AUTOGRAD_TEST, named, offer, plus, requiring, sleep, sparse } from './c
 
 type To = string | number;
 
-export const sparseTensor = (coalesced = false, requiresGrad = true, dtype: DType = 'float32'): Tensor => {
+const sparseTensor = (coalesced = false, requiresGrad = true, dtype: DType = 'float32'): Tensor => {
   const made = sparse([3.2, 4.1, 5.3], [3, 3], dtype);
   const all = coalesced ? made.coalesce() : made;
   return requiresGrad ? requiring(all) : all;
@@ -54,14 +54,14 @@ async function nestedUdf(t1: Tensor, t2: Tensor, dst: number): Promise<Tensor> {
   return mul(mul(mul(mul(t1, t2), t3), t4), sum);
 }
 
-export async function nestedCall(t1: Tensor, t2: Tensor, dst: number, size: number, hops: number): Promise<Tensor> {
+async function nestedCall(t1: Tensor, t2: Tensor, dst: number, size: number, hops: number): Promise<Tensor> {
   const next = (dst + 1) % size;
   if (hops === 0) return rpcSync(workerName(next), py<typeof add>(`${AUTOGRAD_TEST}.my_py_add`), [t1, t2]);
   const again = py<typeof nestedCall>(`${AUTOGRAD_TEST}.my_py_nested_call`);
   return rpcSync(workerName(next), again, [t1, t2, next, size, hops - 1]);
 }
 
-export function setRpcDone(id: bigint | number | null, distance: number): null {
+function setRpcDone(id: bigint | number | null, distance: number): null {
   const { contexts, known, rpcDone } = state();
   rpcDone[distance]?.set(undefined);
   if (id !== null) {

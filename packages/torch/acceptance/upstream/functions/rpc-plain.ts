@@ -16,7 +16,7 @@ export const sparseTensor = (coalesced = false): Tensor => {
   return coalesced ? made.coalesce() : made;
 };
 
-export const myFunction = (a: unknown, b: unknown, c: unknown): Value => plus(plus(a, b), c);
+const myFunction = (a: unknown, b: unknown, c: unknown): Value => plus(plus(a, b), c);
 
 /** As Python's, in the tensors that it got. */
 export const myContainerSum = (a: readonly Tensor[]): Tensor =>
