@@ -390,7 +390,8 @@ once('threads', () => {
       const loader = new data.DataLoader(samples(3), { numWorkers: 2, persistentWorkers: true });
       for await (const { name, by } of loader) console.log(name[0], by.item());
     `;
-    const env = { ...process.env, LOADER_THREADS_DATASETS: undefined };
+    // Where output is coloured, so are numbers.
+    const env = { ...process.env, LOADER_THREADS_DATASETS: undefined, FORCE_COLOR: '0' };
     const flags = ['--import', 'tsx', '--conditions=@backwire/source', '--input-type=module', '-e', program];
     const cwd = join(import.meta.dirname, '..');
     expect(execFileSync(process.execPath, flags, { cwd, env, encoding: 'utf8' })).toBe('n0 0\nn1 1\nn2 0\n');

@@ -8,6 +8,8 @@ import { PyName } from '../values/name.ts';
 const MODULE = 'torch.distributed.nn.api.remote_module';
 /** The function that torch makes for modules of any interface. */
 const FORWARD = '_remote_module_non_scriptable._remote_forward';
+/** Interfaces whose modules others may make here: a name is kept for each. */
+const MAX_INTERFACES = 1_024;
 
 export interface ModuleHost {
   readonly names: Names;
@@ -25,10 +27,14 @@ export function serveModules(host: ModuleHost): void {
     if (!(type instanceof PyName)) throw new TypeError('a module without the name of its interface');
     return host.own(await created(args), `__torch__.${type.path}`);
   });
+  const interfaces = new Set<string>();
   names.answer(`${MODULE}._instantiate_template`, ([type]) => {
     // torch makes a script function of that name for each interface.
-    if (type instanceof PyName)
-      names.answer(`_remote_module___torch___${type.path.replaceAll('.', '_')}._remote_forward`, forward);
+    if (!(type instanceof PyName)) return null;
+    if (!interfaces.has(type.path) && interfaces.size >= MAX_INTERFACES)
+      throw new RangeError(`this worker knows ${MAX_INTERFACES} interfaces of modules already`);
+    interfaces.add(type.path);
+    names.answer(`_remote_module___torch___${type.path.replaceAll('.', '_')}._remote_forward`, forward);
     return null;
   });
   names.answer(`${MODULE}._param_rrefs`, async ([rref, recurse]) =>
