@@ -1882,7 +1882,8 @@ async function start(proof, options, onConnection) {
 		server.once("error", (error) => reject(listenError(error, where)));
 		server.listen({
 			host,
-			port: options.port ?? 0
+			port: options.port ?? 0,
+			backlog: BACKLOG
 		}, resolve);
 	});
 	server.removeAllListeners("error");

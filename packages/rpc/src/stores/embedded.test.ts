@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { createServer, connect, type AddressInfo, type Socket } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import { authenticate } from '../connect/authenticate.ts';
-import { STORE_GROUP } from '../security/handshake.ts';
+import { MAX_HALF_OPEN, STORE_GROUP } from '../security/handshake.ts';
 import { resolveSecurity } from '../security/policy.ts';
 import { findKeys } from '../security/secret.ts';
 import { tcpTransport } from '../transports/tcp.ts';
@@ -225,7 +225,7 @@ describe('strangers', () => {
 
   test('who only wait do not keep a member out', async () => {
     const server = await serve({ secret });
-    const idle = Array.from({ length: 80 }, () => new Raw(server.port));
+    const idle = Array.from({ length: MAX_HALF_OPEN + 10 }, () => new Raw(server.port));
     await idle[0]?.end();
     expect(await (await client(server, { keys })).add('n', 1n)).toBe(1n);
   });

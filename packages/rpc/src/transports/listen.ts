@@ -13,7 +13,7 @@ import { adoptSocket, connectSocket, type SocketConnection } from './socket.ts';
 import { DEFAULT_DIAL_TIMEOUT_MS, type DialOptions } from './transport.ts';
 
 /** Connections the kernel may hold before they are accepted: a whole group that starts at once. */
-const BACKLOG = 4_096;
+export const BACKLOG = 4_096;
 
 /** A peer whose machine vanished is noticed by the kernel in the end, for connections on which nobody speaks. */
 export const KEEP_ALIVE_MS = 15_000;

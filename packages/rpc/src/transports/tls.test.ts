@@ -4,6 +4,7 @@ import { connect } from 'node:net';
 import { createServer, type TLSSocket } from 'node:tls';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { authenticate } from '../connect/authenticate.ts';
+import { MAX_HALF_OPEN } from '../security/handshake.ts';
 import { resolveSecurity } from '../security/policy.ts';
 import { findKeys, type Keys } from '../security/secret.ts';
 import { Certificates, hasOpenssl } from '../../test/certificates.ts';
@@ -74,7 +75,7 @@ describe('a pre-shared key', () => {
       socket.write(opening);
       await new Promise((resolve) => socket.once('close', resolve));
     }
-    const idle = Array.from({ length: 70 }, () => connect(port, '127.0.0.1').on('error', () => undefined));
+    const idle = Array.from({ length: MAX_HALF_OPEN + 10 }, () => connect(port, '127.0.0.1').on('error', () => undefined));
     cleanups.push(() => idle.forEach((socket) => socket.destroy()));
     await new Promise((resolve) => idle[0]?.once('close', resolve));
     await dial(psk('g', keys), listener.endpoint);

@@ -8,7 +8,7 @@ import { carriesName } from '../security/certificate.ts';
 import { HANDSHAKE_TIMEOUT_MS, MAX_HALF_OPEN } from '../security/handshake.ts';
 import { deriveKey, keyIdIn, type Key, type Keys } from '../security/secret.ts';
 import { hostText, parseHostPort } from './dialling.ts';
-import { KEEP_ALIVE_MS, dialWithin, listenError } from './listen.ts';
+import { BACKLOG, KEEP_ALIVE_MS, dialWithin, listenError } from './listen.ts';
 import { wrapSocket } from './socket.ts';
 import { reachable } from './tcp.ts';
 import type { Protection } from '../security/protection.ts';
@@ -94,7 +94,7 @@ async function start(proof: TlsProof, options: ListenOptions, onConnection: OnCo
   });
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, where)));
-    server.listen({ host, port: options.port ?? 0 }, resolve);
+    server.listen({ host, port: options.port ?? 0, backlog: BACKLOG }, resolve);
   });
   server.removeAllListeners('error');
   server.on('error', (error: Error) => process.emitWarning(error));

@@ -4,6 +4,7 @@ import { get } from 'node:http';
 import { connect } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import { WebSocket } from 'ws';
+import { MAX_HALF_OPEN } from '../security/handshake.ts';
 import { findKeys, type Keys } from '../security/secret.ts';
 import type { Connection, Listener } from './transport.ts';
 import { WebSocketConnection, type AnyWebSocket } from './websocket-connection.ts';
@@ -98,7 +99,7 @@ test('plain HTTP, noise and those who only wait are turned away', async () => {
   noise.resume();
   noise.write('no HTTP at all\r\n\r\n');
   await once(noise, 'close');
-  const idle = Array.from({ length: 70 }, () => connect(port, '127.0.0.1').on('error', () => undefined));
+  const idle = Array.from({ length: MAX_HALF_OPEN + 10 }, () => connect(port, '127.0.0.1').on('error', () => undefined));
   cleanups.push(() => idle.forEach((socket) => socket.destroy()));
   await once(idle[0] as NodeJS.EventEmitter, 'close');
   const connection = await webSocketTransport({ group: 'g', keys }).dial(listener.endpoint);

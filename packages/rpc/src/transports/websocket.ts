@@ -9,7 +9,7 @@ import { HANDSHAKE_TIMEOUT_MS, MAX_HALF_OPEN } from '../security/handshake.ts';
 import { sameBytes, sha256 } from '../security/digest.ts';
 import type { Keys } from '../security/keys.ts';
 import { hostText } from './dialling.ts';
-import { listenError } from './listen.ts';
+import { BACKLOG, listenError } from './listen.ts';
 import { isLoopback } from '../base/loopback.ts';
 import { reachable } from './tcp.ts';
 import type { Connection, ListenOptions, Listener, Transport } from './transport.ts';
@@ -127,7 +127,7 @@ async function listen(
   const where = `ws://${hostText(host)}:${at.port ?? 0}`;
   await new Promise<void>((resolve, reject) => {
     http.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, where)));
-    http.listen({ host, port: at.port ?? 0 }, resolve);
+    http.listen({ host, port: at.port ?? 0, backlog: BACKLOG }, resolve);
   });
   http.removeAllListeners('error');
   http.on('error', (error: Error) => process.emitWarning(error));
