@@ -62,7 +62,8 @@ function typescriptFor(url: string): string | undefined {
   const { process } = globalThis;
   const nodeModule = process?.getBuiltinModule?.('node:module');
   const nodeUrl = process?.getBuiltinModule?.('node:url');
-  if (nodeModule === undefined || nodeUrl === undefined) return undefined;
+  const fs = process?.getBuiltinModule?.('node:fs');
+  if (nodeModule === undefined || nodeUrl === undefined || fs === undefined) return undefined;
   const flags = [...process.execArgv, process.env['NODE_OPTIONS'] ?? ''].join(' ');
   const underTsx = /\btsx\b/.test(flags);
   const known = Boolean((process.features as { typescript?: unknown }).typescript);
@@ -71,11 +72,10 @@ function typescriptFor(url: string): string | undefined {
   for (const base of [loader, url, nodeUrl.pathToFileURL(`${process.cwd()}/`).href]) {
     if (base === undefined) continue;
     try {
-      const require = nodeModule.createRequire(base);
-      // Its exports are named by what imports them, which `require` does not.
-      const { exports } = require('tsx/package.json') as TsxManifest;
-      const manifest = nodeUrl.pathToFileURL(require.resolve('tsx/package.json'));
-      return new URL(exports['./esm/api'].import.default, manifest).href;
+      // The program's, not one of this package. Its exports are named by what imports them, which `resolve` does not.
+      const manifest = nodeModule.createRequire(base).resolve('tsx/package.json');
+      const { exports } = JSON.parse(fs.readFileSync(manifest, 'utf8')) as TsxManifest;
+      return new URL(exports['./esm/api'].import.default, nodeUrl.pathToFileURL(manifest)).href;
     } catch {
       // It may be found from elsewhere.
     }
