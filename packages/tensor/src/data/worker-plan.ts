@@ -2,13 +2,13 @@
 import type { DataLoaderOptions } from './loader-options.ts';
 import { entryOf, exportOf, recipeOf } from './worker-dataset.ts';
 import type { LoaderThreadPlan, ModuleExport } from './worker-messages.ts';
-import { threadsHere } from './worker-threads.ts';
+import { checkThreads } from './worker-threads.ts';
 
 /**
  * @throws TypeError for a data set, or a function, that a thread cannot find; TensorError where there are no threads.
  */
 export function planOf<T, B>(dataset: object, stream: boolean, options: DataLoaderOptions<T, B>): LoaderThreadPlan {
-  threadsHere();
+  checkThreads();
   const { numWorkers = 0, batchSize = 1, dropLast = false, collate, workerInit } = options;
   const recipe = recipeOf(dataset);
   if (recipe === undefined)

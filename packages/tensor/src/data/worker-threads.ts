@@ -34,8 +34,13 @@ interface Waiting {
   reject(error: Error): void;
 }
 
-/** Threads, by this platform's name for them. @throws TensorError where there are none, or where one would start others without end. */
-export function threadsHere(): typeof Threads {
+/** @throws TensorError where there are no threads, or where one would start others without end. */
+export function checkThreads(): void {
+  threadsHere();
+}
+
+/** Not exported, so that no declaration names Node's types, which a program for browsers does not have. */
+function threadsHere(): typeof Threads {
   const threads = globalThis.process?.getBuiltinModule?.('node:worker_threads');
   if (threads === undefined)
     throw new TensorError("DataLoader: numWorkers needs Node's threads; without them numWorkers is 0");
