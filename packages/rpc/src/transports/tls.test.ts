@@ -75,7 +75,9 @@ describe('a pre-shared key', () => {
       socket.write(opening);
       await new Promise((resolve) => socket.once('close', resolve));
     }
-    const idle = Array.from({ length: MAX_HALF_OPEN + 10 }, () => connect(port, '127.0.0.1').on('error', () => undefined));
+    const idle = Array.from({ length: MAX_HALF_OPEN + 10 }, () =>
+      connect(port, '127.0.0.1').on('error', () => undefined),
+    );
     cleanups.push(() => idle.forEach((socket) => socket.destroy()));
     await new Promise((resolve) => idle[0]?.once('close', resolve));
     await dial(psk('g', keys), listener.endpoint);

@@ -99,7 +99,9 @@ test('plain HTTP, noise and those who only wait are turned away', async () => {
   noise.resume();
   noise.write('no HTTP at all\r\n\r\n');
   await once(noise, 'close');
-  const idle = Array.from({ length: MAX_HALF_OPEN + 10 }, () => connect(port, '127.0.0.1').on('error', () => undefined));
+  const idle = Array.from({ length: MAX_HALF_OPEN + 10 }, () =>
+    connect(port, '127.0.0.1').on('error', () => undefined),
+  );
   cleanups.push(() => idle.forEach((socket) => socket.destroy()));
   await once(idle[0] as NodeJS.EventEmitter, 'close');
   const connection = await webSocketTransport({ group: 'g', keys }).dial(listener.endpoint);
