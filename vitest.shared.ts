@@ -1,8 +1,21 @@
 /** @file The Vitest settings every package shares: tests run against the siblings' sources, with no build. */
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { basename, resolve } from 'node:path';
 import { defineConfig, type ViteUserConfig } from 'vitest/config';
+import type { Reporter } from 'vitest/reporters';
 
 const conditions = ['@backwire/source'];
+
+/** Keeps the errors that no test had (a process that died, a rejection nobody caught): the JSON report leaves them out. */
+function strays(folder: string): Reporter {
+  return {
+    onTestRunEnd(_modules, errors) {
+      if (errors.length === 0) return;
+      mkdirSync(folder, { recursive: true });
+      writeFileSync(resolve(folder, 'strays.json'), JSON.stringify(errors.map((e) => e.stack ?? e.message)));
+    },
+  };
+}
 
 /** Settings for the package in `root`; `overrides` are merged into its `test` section. */
 export function shared(root: string, overrides: NonNullable<ViteUserConfig['test']> = {}): ViteUserConfig {
@@ -23,7 +36,7 @@ export function shared(root: string, overrides: NonNullable<ViteUserConfig['test
       testTimeout: 30_000,
       hookTimeout: 30_000,
       execArgv: [`--conditions=${conditions[0] ?? ''}`],
-      reporters: ['default', 'json'],
+      reporters: ['default', 'json', strays(resolve(root, 'test-output'))],
       outputFile: { json: resolve(root, 'test-output/results.json') },
       ...overrides,
     },

@@ -1,7 +1,7 @@
 /** @file `npm test`: format, lint, types, unused code and every test of every package, then the counts. */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 interface Report {
@@ -11,8 +11,13 @@ interface Report {
   readonly numTotalTestSuites: number;
   readonly testResults: readonly {
     readonly status: string;
+    readonly name: string;
     readonly message: string;
-    readonly assertionResults: readonly unknown[];
+    readonly assertionResults: readonly {
+      readonly status: string;
+      readonly fullName: string;
+      readonly failureMessages: readonly string[];
+    }[];
   }[];
 }
 
@@ -25,6 +30,35 @@ function step(title: string, command: string, args: readonly string[]): boolean 
   const { status, error } = spawnSync(command, args, { cwd: root, env, stdio: 'inherit' });
   if (error !== undefined) console.error(error.message);
   return status === 0;
+}
+
+/** The first lines of a text, so that the end of the output says what failed even where only that is kept. */
+const head = (text: string): string => text.split('\n').slice(0, 3).join('\n    ').slice(0, 600);
+
+/** Says which tests failed, which files have failed as a whole, and what went wrong outside of any test; answers how many of the last two. */
+function failures(folder: string, report: Report): number {
+  let others = 0;
+  for (const { status, name, message, assertionResults } of report.testResults) {
+    // Where the process of a file died, its tests are neither passed nor failed.
+    const unended = assertionResults.filter((test) => test.status === 'pending').length;
+    if (unended > 0) console.log(`  ${relative(root, name)}: ${unended} tests never ended`);
+    if (status !== 'failed') continue;
+    const tests = assertionResults.filter((test) => test.status === 'failed');
+    for (const test of tests)
+      console.log(`  ${relative(root, name)}: ${test.fullName}\n    ${head(test.failureMessages[0] ?? '')}`);
+    // A file that could not be loaded, or whose hook failed, holds no failed test, so it counts as one failure of its own.
+    if (tests.length === 0) {
+      others += 1;
+      console.log(`  ${relative(root, name)}\n    ${head(message)}`);
+    }
+  }
+  const strays = resolve(folder, 'strays.json');
+  if (!existsSync(strays)) return others;
+  for (const text of JSON.parse(readFileSync(strays, 'utf8')) as string[]) {
+    others += 1;
+    console.log(`  outside of any test\n    ${head(text)}`);
+  }
+  return others;
 }
 
 /** The folder each package and app, and the tools, write their test report to. */
@@ -56,12 +90,10 @@ for (const folder of outputs()) {
   const file = resolve(folder, 'results.json');
   if (!existsSync(file)) continue;
   const report = JSON.parse(readFileSync(file, 'utf8')) as Report;
-  // A file that could not even be loaded holds no failed assertion, so it counts as one failure of its own.
-  const broken = report.testResults.filter((r) => r.status === 'failed' && r.assertionResults.length === 0).length;
   passed += report.numPassedTests;
-  failed += report.numFailedTests + broken;
   skipped += report.numPendingTests;
   console.log(`${folder.slice(root.length + 1, -'/test-output'.length).padEnd(24)} ${report.numPassedTests} passed`);
+  failed += report.numFailedTests + failures(folder, report);
 }
 for (const [name, ok] of steps) {
   if (ok) continue;
