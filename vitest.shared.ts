@@ -1,5 +1,5 @@
 /** @file The Vitest settings every package shares: tests run against the siblings' sources, with no build. */
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, resolve } from 'node:path';
 import { defineConfig, type ViteUserConfig } from 'vitest/config';
 import type { Reporter } from 'vitest/reporters';
@@ -10,9 +10,11 @@ const conditions = ['@backwire/source'];
 function strays(folder: string): Reporter {
   return {
     onTestRunEnd(_modules, errors) {
+      const file = resolve(folder, 'strays.json');
+      rmSync(file, { force: true });
       if (errors.length === 0) return;
       mkdirSync(folder, { recursive: true });
-      writeFileSync(resolve(folder, 'strays.json'), JSON.stringify(errors.map((e) => e.stack ?? e.message)));
+      writeFileSync(file, JSON.stringify(errors.map((e) => e.stack ?? e.message)));
     },
   };
 }
