@@ -1,0 +1,58 @@
+/** @file The page: draws a digit and shows what the network makes of it; at #rate it turns the learning rate instead. A worker like any other. */
+/// <reference lib="dom" />
+import { createAgent, rpcAsync } from 'backwire';
+import { Chart, paintMaps, showChances, Sketch } from './drawing.ts';
+import { running, type Progress } from './training.ts';
+
+const element = (id: string): HTMLElement => document.getElementById(id) as HTMLElement;
+const say = (text: string): void => void (element('says').textContent = text);
+document.body.className = location.hash === '#rate' ? 'rate' : 'draw';
+
+const settings = JSON.parse(element('settings').textContent) as { store: string; secret: string };
+const agent = await createAgent({
+  name: `page-${crypto.randomUUID()}`,
+  group: 'digits',
+  membership: 'dynamic',
+  serve: [],
+  store: settings.store,
+  security: { mode: 'hmac', secret: settings.secret },
+});
+addEventListener('pagehide', () => void agent.shutdown({ graceful: false }));
+agent.on('fenced', () => location.reload());
+
+/** The training in the PyTorch process, by way of the worker in Node: a reference, whose methods are calls. */
+const training = (await rpcAsync('web', running, [], { agent })).rpcSync({ timeoutMs: 5_000 });
+
+const sketch = new Sketch(element('paper') as HTMLCanvasElement);
+element('clear').addEventListener('click', () => sketch.clear());
+const slider = element('slider') as HTMLInputElement;
+slider.addEventListener('change', () => {
+  training.setRate(Number(slider.value)).catch((error: unknown) => say(String(error)));
+});
+
+const losses = new Chart(element('losses') as HTMLCanvasElement);
+function show({ step, loss, rate }: Progress): void {
+  losses.add(loss);
+  say(`step ${step}, loss ${loss.toFixed(3)}, learning rate ${rate.toFixed(3)}`);
+}
+
+async function look(): Promise<void> {
+  using image = sketch.image();
+  const seen = await training.look(image);
+  paintMaps(element('edges') as HTMLCanvasElement, seen.edges);
+  paintMaps(element('parts') as HTMLCanvasElement, seen.parts);
+  element('digit').textContent = showChances(element('chances'), seen.chances);
+  for (const tensor of [seen.chances, seen.edges, seen.parts]) tensor.dispose();
+}
+
+slider.value = String((await training.progress()).rate);
+for (;;) {
+  try {
+    show(await training.progress());
+    // Only what has ink is worth a look.
+    if (!sketch.isBlank) await look();
+  } catch (error) {
+    say(String(error));
+  }
+  await new Promise((resolve) => setTimeout(resolve, 150));
+}
