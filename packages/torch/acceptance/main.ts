@@ -1,5 +1,6 @@
-/** @file `npm run torch -- --suite mixed|upstream [--rank 1,2] [--only text] [--record] [--verbose]`: this package with a stock torch. */
+/** @file `npm run torch -- --suite mixed|upstream|bench [--rank 1,2] [--only text] [--record] [--verbose]`: this package with a stock torch. */
 import { parseArgs } from 'node:util';
+import { bench } from './bench/suite.ts';
 import { mixed } from './mixed/suite.ts';
 import { Report } from './report.ts';
 import { upstream } from './upstream/suite.ts';
@@ -20,6 +21,7 @@ const { only, record } = values;
 const SUITES: Readonly<Record<string, (report: Report) => Promise<void>>> = {
   mixed: (report) => mixed(ranks, only, report),
   upstream: (report) => upstream({ python, ranks: ranks ?? [0, 1, 2, 3], only, record }, report),
+  bench,
 };
 
 const suite = SUITES[values.suite];

@@ -31,6 +31,9 @@ export interface PythonSettings {
   readonly stubs?: readonly string[];
   /** Seconds. */
   readonly timeout?: number;
+  /** What TensorPipe may use. @default all it has */
+  readonly transports?: readonly string[];
+  readonly channels?: readonly string[];
   /** Ends without a word to the others. */
   readonly abandon?: boolean;
 }

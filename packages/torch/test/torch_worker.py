@@ -65,7 +65,11 @@ def main():
     stub_modules(settings.get("stubs", []))
     model = import_file("model", MODEL)
     options = rpc.TensorPipeRpcBackendOptions(
-        init_method=settings.get("init", "env://"), rpc_timeout=settings.get("timeout", 30), num_worker_threads=8
+        init_method=settings.get("init", "env://"),
+        rpc_timeout=settings.get("timeout", 30),
+        num_worker_threads=8,
+        _transports=settings.get("transports"),
+        _channels=settings.get("channels"),
     )
     size = settings.get("size")
     rpc.init_rpc(settings["name"], rank=settings.get("rank", -1), world_size=size, rpc_backend_options=options)
