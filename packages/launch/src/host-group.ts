@@ -50,6 +50,8 @@ export class HostGroup {
   private since: { readonly what: string; readonly at: number } | undefined;
   private running: { readonly round: number; readonly over: AbortController } | undefined;
   private gone: string | undefined;
+  /** The failure that is the result of this launch, and is said there. */
+  private reported: string | undefined;
   private watching: Promise<void> | undefined;
   private kept = NOT_KEPT;
   private forget = (): void => undefined;
@@ -85,6 +87,11 @@ export class HostGroup {
 
   get isDynamic(): boolean {
     return this.options.terms.membership === 'dynamic';
+  }
+
+  /** Whether it says what happens to the group. */
+  get tells(): boolean {
+    return this.options.terms.least !== this.options.terms.most || this.isDynamic;
   }
 
   /** Why the round before ended. */
@@ -127,6 +134,7 @@ export class HostGroup {
 
   /** A worker here failed, and is not replaced. */
   async fail(round: GroupRound, report: string): Promise<void> {
+    if (this.isDynamic) this.reported = report;
     await this.tell((state) => steps.fail(state, round.round, this.id, report));
   }
 
@@ -302,8 +310,8 @@ export class HostGroup {
     const { state: before, options } = this;
     if (before !== undefined && !isNewer(state, before)) return;
     this.state = state;
-    if (options.terms.least !== options.terms.most || this.isDynamic)
-      for (const line of steps.news(before, state)) options.say(`backwire: ${line}`);
+    if (this.tells)
+      for (const line of steps.news(before, state)) if (line !== this.reported) options.say(`backwire: ${line}`);
     const { running } = this;
     if (running !== undefined) {
       if (state.phase === 'closed') this.endRound({ kind: 'closed', why: state.why });

@@ -148,7 +148,8 @@ async function overHosts(settings: LaunchSettings, command: ProgramCommand, run:
     for (;;) {
       const round = await group.round();
       if (round === undefined) return ended(group, last);
-      if (round.restarts > last.restarts) sayAgain(settings, group.reason, round.restarts);
+      if (round.restarts > last.restarts)
+        sayAgain(settings, group.tells ? undefined : `backwire: ${group.reason}`, round.restarts);
       const outcome = await run(round);
       last = resultOf(outcome, command, round.restarts);
       switch (outcome.kind) {
@@ -156,7 +157,7 @@ async function overHosts(settings: LaunchSettings, command: ProgramCommand, run:
           await group.finish(round);
           break;
         case 'failed':
-          await group.fail(round, last.report ?? '');
+          await group.fail(round, describeFailure({ command, ...outcome, restarts: round.restarts }));
           if (group.isDynamic || group.outcome !== undefined) return last;
           break;
         case 'stopped':
@@ -180,7 +181,8 @@ function ended(group: HostGroup, last: LaunchResult): LaunchResult {
 }
 
 function sayAgain({ say, maxRestarts }: LaunchSettings, report: string | undefined, restarts: number): void {
-  say(`${report ?? ''}\nbackwire: starting the group again (${restarts} of ${maxRestarts})`);
+  if (report !== undefined) say(report);
+  say(`backwire: starting the group again (${restarts} of ${maxRestarts})`);
 }
 
 function resultOf(outcome: AttemptOutcome, command: ProgramCommand, restarts: number): LaunchResult {
@@ -209,7 +211,7 @@ function resultOf(outcome: AttemptOutcome, command: ProgramCommand, restarts: nu
         restarts,
         exits,
         failure: first,
-        report: describeFailure({ command, first, exits, restarts }),
+        report: `backwire: ${describeFailure({ command, first, exits, restarts })}`,
       };
     }
   }

@@ -193,7 +193,8 @@ function everybody({ hosts, waiting }: Rendezvous): readonly Host[] {
 function closed(state: Rendezvous, why: string, ok: boolean): Rendezvous {
   return told(
     { ...state, phase: 'closed', waiting: [], why, ok },
-    ok ? 'the group has finished' : `the group ends: ${why}`,
+    // All of `why` is in the report of every host.
+    ok ? 'the group has finished' : `the group ends: ${why.split('\n', 1)[0]}`,
   );
 }
 
@@ -221,10 +222,11 @@ function ranksOf(state: Rendezvous, { firstRank, processes }: Host): string {
 
 /** A dynamic group goes on with fewer hosts, as long as there are enough; once some have finished, any number is. */
 function shrunk(state: Rendezvous, hosts: readonly Host[], why: string): Rendezvous {
-  const next = admitted(told({ ...state, hosts }, why));
+  const left = { ...state, hosts };
+  const next = admitted(told(left, why));
   if (next.hosts.length > 0 && next.hosts.every(({ done }) => done)) return closed(next, '', true);
   const enough = next.hosts.length >= state.least;
-  return enough ? next : closed(next, why, false);
+  return enough ? next : closed(admitted(left), why, false);
 }
 
 /** Lets those in that wait, as far as there is room. */

@@ -13,10 +13,10 @@ export interface FailureReport {
   readonly restarts: number;
 }
 
-/** Several lines of text, without a newline at the end. */
+/** Several lines of text, without who says it and without a newline at the end. */
 export function describeFailure({ command, first, exits, restarts }: FailureReport): string {
   const lines = [
-    `backwire: ${command.program} failed`,
+    `${command.program} failed`,
     `  first failure: [${first.label}] rank ${first.rank}, pid ${first.pid ?? 'none'} on ${hostname()}, ${describeExit(first)} ` +
       `at ${new Date(first.at).toISOString()} after ${(first.ranMs / 1000).toFixed(1)} s`,
   ];

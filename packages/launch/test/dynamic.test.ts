@@ -54,4 +54,13 @@ describe('a dynamic group on one host', { timeout: 60_000 }, () => {
     expect(code).toBe(1);
     expect(output).toContain('this run has --membership dynamic, so there is no WORLD_SIZE; leave worldSize out');
   });
+
+  it('says once what failed, and once who says it', async () => {
+    const { code, output } = await run(['--standalone', ...dynamic, member, '2', 'sized']);
+    expect(code).toBe(1);
+    expect(output.split('first failure:'), output).toHaveLength(2);
+    expect(output.split(`backwire: ${member} failed\n`), output).toHaveLength(2);
+    expect(output).toContain(`backwire: the group ends: ${member} failed\n`);
+    expect(output).not.toContain('backwire: backwire:');
+  });
 });

@@ -121,6 +121,7 @@ describe('a static group of one to three hosts', { timeout: 60_000 }, () => {
     end(1, 9);
     const results = await Promise.all([a.result, b.result]);
     expect(results.map(({ exitCode }) => exitCode).sort()).toEqual([1, 9]);
+    for (const { lines } of [a, b]) expect(lines.filter((line) => line.includes('exit code 7'))).toHaveLength(1);
     for (const { report } of results)
       expect(report).toMatch(/first failure: \[rank1\] rank 1, pid \d+ on .*, exit code 9/);
   });
@@ -174,6 +175,8 @@ describe('a dynamic group', { timeout: 60_000 }, () => {
     end(2, 5);
     expect(await c.result).toMatchObject({ ok: false, exitCode: 5 });
     await a.sees('exit code 5');
+    expect(a.lines.filter((line) => line.endsWith('worker.sh failed'))).toHaveLength(1);
+    expect(c.lines.join('\n')).not.toContain('first failure'); // it is in its report
     expect(a.lines.filter((line) => line.startsWith('start'))).toHaveLength(1);
     const served = a.lines.some((line) => line.startsWith('start rank=0')) ? [a, b] : [b, a];
     end(1, 6);
