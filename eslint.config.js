@@ -4,7 +4,7 @@ import { defineConfig, globalIgnores } from 'eslint/config';
 import { tsImport } from 'tsx/esm/api';
 import tseslint from 'typescript-eslint';
 
-/** This repository's own rules, over the same import graph as `npm run imports`. */
+/** This repository's own rules; those about imports go over the same graph as `npm run imports`. */
 const { rules } = await tsImport('./tools/lint/rules.ts', import.meta.url);
 
 /** Which layers each layer may import: arrows point down only. Tests of any layer may also use `layer:testing`. */
@@ -141,7 +141,7 @@ export default defineConfig(
       ],
     },
   },
-  { files: ['**/*.ts'], rules: { 'backwire/no-import-circles': 'error' } },
+  { files: ['**/*.ts'], rules: { 'backwire/no-import-circles': 'error', 'backwire/no-using-in-loop': 'error' } },
   { files: ['packages/*/src/**/*.ts'], rules: { 'backwire/no-import-up': 'error' } },
   {
     files: ['packages/*/src/**/*.ts'],

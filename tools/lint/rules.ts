@@ -1,4 +1,4 @@
-/** @file The lint rules of this repository: no circle of imports, types included, and no import of a room above. */
+/** @file The lint rules of this repository: no circle of imports, types included, no import of a room above, no `using` that tsx gets wrong. */
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Rule } from 'eslint';
@@ -6,6 +6,7 @@ import { arrowsOf, wayBetween } from '../imports/graph.ts';
 import { importsOf } from '../imports/imports-of.ts';
 import { above, unlisted } from '../imports/rooms.ts';
 import { Workspace, type Path } from '../imports/workspace.ts';
+import { noUsingInLoop } from './using-in-loop.ts';
 
 const workspace = new Workspace();
 
@@ -71,4 +72,4 @@ function homeOf(path: Path): string {
   return path.split('/', 2).join('/');
 }
 
-export const rules = { 'no-import-circles': noCircles, 'no-import-up': noUp };
+export const rules = { 'no-import-circles': noCircles, 'no-import-up': noUp, 'no-using-in-loop': noUsingInLoop };

@@ -32,4 +32,5 @@ export type {
 export type { Lease, Store } from './stores/store.ts';
 export { currentAgent, shutdown } from './agent/start.ts';
 export { WorkerInfo, type To } from './base/worker-info.ts';
+export type { CallContext } from './server/inbound-call.ts';
 export type { RpcOptions } from './agent/rpc-options.ts';

@@ -11,12 +11,13 @@ import type { Share } from './concurrency-limit.ts';
 import { MAX_TIMER_MS, unref } from '../base/platform.ts';
 import type { WorkerInfo } from '../base/worker-info.ts';
 
-/** What `callContext()` gives. */
+/** What `callContext()` gives: who made the call that is handled here, and how long that still waits for it. */
 export interface CallContext {
   /** Aborts when the caller cancels, its deadline passes, it dies, or this agent closes. */
   readonly signal: AbortSignal;
   /** Milliseconds until the caller's deadline; Infinity when it has none. */
   remainingMs(): number;
+  /** The worker that made the call. */
   readonly caller: WorkerInfo;
 }
 
