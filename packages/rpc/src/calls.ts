@@ -117,7 +117,7 @@ export function rpcOneway<F extends AnyFn>(to: To, fn: F & Callable<F>, ...rest:
 
 /**
  * Calls a generator and gives its items as they come; starts at once. The producer is at most `highWaterItems` ahead; leaving the loop
- * cancels it. `timeoutMs` bounds the whole stream and defaults to 0.
+ * cancels it, without waiting for that: its `finally` blocks run a little later. `timeoutMs` bounds the whole stream and defaults to 0.
  * @param to a worker: its name, its rank, or a `WorkerInfo`
  * @param fn a generator, synchronous or not, with a name
  * @param rest the arguments as a list, then `StreamOptions`: `CallOptions`, `idleTimeoutMs`, `highWaterItems` (16)

@@ -33,7 +33,8 @@ export const train = rpcFunction(
         losses.push(loss.item());
       });
     }
-    optimizer.dispose();
+    // The references came with the arguments: they are this worker's to give back.
+    for (const reference of [optimizer, net, ...parameters]) reference.dispose();
     return losses.slice(-10).reduce((sum, loss) => sum + loss, 0) / 10;
   },
 );
