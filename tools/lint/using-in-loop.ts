@@ -29,10 +29,10 @@ export const noUsingInLoop: Rule.RuleModule = {
   create: (context) => ({
     'VariableDeclaration[kind=/using$/]'(node: Node) {
       let caught = false;
-      for (let at = node; !BORDERS.test(at.type); at = at.parent) {
-        const { parent } = at;
+      for (let at: Node | null = node; at !== null && !BORDERS.test(at.type); at = at.parent) {
         if (caught && LOOPS.has(at.type)) return context.report({ node, messageId: 'again' });
-        if (parent.type === 'TryStatement' && parent.block === at && parent.handler !== null) caught = true;
+        const parent: Node | null = at.parent;
+        if (parent?.type === 'TryStatement' && parent.block === at && parent.handler != null) caught = true;
       }
     },
   }),
