@@ -60,11 +60,12 @@ async function checkSeeds(checker: Checker, options: Options): Promise<boolean> 
   return unexplained === 0;
 }
 
-async function checkOne(checker: Checker, seed: string, shrinkMs: number): Promise<boolean> {
+async function checkOne(checker: Checker, seed: string, { shrinkMs, keep }: Options): Promise<boolean> {
   const program = programNamed(seed);
   const { findings } = await checker.check([program]);
   if (findings.length === 0) console.log(`${seed}: no difference`);
-  await settleAll(groupFindings(findings), checker, shrinkMs);
+  const settled = await settleAll(groupFindings(findings), checker, shrinkMs);
+  if (keep) await keepRegressions(checker, settled);
   return findings.every(({ explained }) => explained !== undefined);
 }
 
@@ -81,7 +82,7 @@ async function main(): Promise<boolean> {
     console.log(
       `PyTorch ${checker.torch.version}; backends ${checker.executors.map(({ backend }) => backend).join(', ')}`,
     );
-    if (options.only !== undefined) return await checkOne(checker, options.only, options.shrinkMs);
+    if (options.only !== undefined) return await checkOne(checker, options.only, options);
     if (options.record) return await record(checker, options.suites);
     return await checkSeeds(checker, options);
   } finally {
