@@ -186,7 +186,9 @@ export const interpolate = defineFunction(
     const { mode = 'nearest', alignCorners = false } = options;
     if (!mode.startsWith('nearest')) check(`interpolate with mode '${mode}'`, each(FLOAT), [t]);
     const list = directions(t, options);
-    if ((mode !== 'area' || t.rank === 5) && sizeOf(t.shape.slice(1)) === 0)
+    // Area is an adaptive pool, which takes images without channels, and volumes without them where it is the mean of everything.
+    const takesNothing = mode === 'area' && (t.rank < 5 || list.every(({ output }) => output === 1));
+    if (!takesNothing && sizeOf(t.shape.slice(1)) === 0)
       throw new ShapeError(`interpolate: only the batch may be empty, but got [${t.shape.join(', ')}]`);
     // The last direction first, as PyTorch.
     return inFloat32(t, (x) =>

@@ -4,6 +4,7 @@ import { ShapeError } from '../errors.ts';
 import { sweep } from '../scope.ts';
 import type { Tensor } from '../tensor.ts';
 import { indexSelect } from './indexing.ts';
+import { check, each, NUMBER } from './takes.ts';
 
 /** The mirror image without the edge, the edge again and again, or the other end. */
 export type PadMode = 'reflect' | 'replicate' | 'circular';
@@ -11,6 +12,8 @@ export type PadMode = 'reflect' | 'replicate' | 'circular';
 /** Pads the last dimensions, one to three of them: those of [C, …] or [N, C, …] that are no channels. */
 export function padWith(t: Tensor, pads: readonly number[], mode: PadMode): Tensor {
   if (!['reflect', 'replicate', 'circular'].includes(mode)) throw new RangeError(`Unrecognised padding mode ${mode}`);
+  // As PyTorch, which has kernels of numbers for two of the modes and joins pieces of any dtype for the third.
+  if (mode !== 'circular') check(`pad with mode '${mode}'`, each(NUMBER), [t]);
   const dims = pads.length / 2;
   const fits = [1, 2, 3].includes(dims) && (t.rank === dims + 1 || t.rank === dims + 2);
   if (!fits)

@@ -20,7 +20,8 @@ function scattered(grad: Tensor, saved: Saved, { dim, reduce, includeSelf }: Sca
     const start = includeSelf ? self : scatter(self, dim, index, 1);
     const zeroSelf = start.detach().eq(0);
     const ones = where(zeroSelf, 1, start);
-    own = grad.mul(where(zeroSelf, scatterReduce(ones, dim, index, source, 'prod'), result.div(ones)));
+    // The quotient last: where nothing else is a factor, its own derivatives are equal and leave exactly nothing.
+    own = grad.mul(scatterReduce(ones, dim, index, source, 'prod')).div(ones);
     const zeroSource = source.detach().eq(0);
     const count = scatterAdd(zerosLike(start), dim, index, zeroSource.to(start.dtype));
     const alone = zeroSource.logicalAnd(gather(count, dim, index).eq(1));
