@@ -202,7 +202,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
     reason: 'linear algebra, pooling and weights of bincount take real numbers only, dropout floats',
     holds: ({ difference }) =>
       difference.kind === 'refuses' &&
-      /(inverse|det|solve|cholesky|\w+Pool2d)\(\) does not take complex64|bincount\(\) does not take complex64|dropout\(\) does not take/.test(
+      /(inverse|det|solve|cholesky|qr|eigh|eigvalsh|svd|svdvals|slogdet|\w+Pool2d)\(\) does not take complex64|bincount\(\) does not take complex64|dropout\(\) does not take/.test(
         difference.ours,
       ),
   },
