@@ -1,5 +1,5 @@
 /** @file Differences that are meant: slopes where a function has none, or where its terms cancel. */
-import { EPSILON } from './dtypes.ts';
+import { elements, EPSILON } from './dtypes.ts';
 import {
   hasOption,
   isExtreme,
@@ -14,7 +14,7 @@ import {
   type Explanation,
   type Found,
 } from './found.ts';
-import { isTensor, type Seen } from './outcome.ts';
+import { isTensor, type Seen, type SeenTensor } from './outcome.ts';
 import { isInput, type Input } from './program.ts';
 
 export const SLOPES: readonly Explanation[] = [
@@ -75,14 +75,19 @@ export const SLOPES: readonly Explanation[] = [
       ),
   },
   {
-    name: 'second derivatives of certain probabilities',
+    name: 'factors of nearly singular matrices',
     reason:
-      'the second derivative of binaryCrossEntropy at probabilities of 0 and 1, infinite, is that of the slope, whose divisor is at least 1e-12; PyTorch adds 1e-12 to both factors of its square',
+      'the second derivative of qr divides by the diagonal of R twice: rounding counts as often as the smallest of it goes into the largest element, squared, and without bound where it is the rounding of zero',
+    holds: (found) => isSecond(found.program) && isSlope(found) && isWithin(found, 8 * timesInto(found) ** 2),
+  },
+  {
+    name: 'slopes under autocast',
+    reason:
+      'what autocast computes in bfloat16 is rounded to it on the way back, too: gradients in single precision are off by units in the last place of bfloat16',
     holds: (found) =>
-      isSecond(found.program) &&
-      isSlope(found) &&
-      /e\+(1\d|2\d)$/.test(found.difference.torchs) &&
-      someStatement(found.program, (line) => /^binaryCrossEntropy|^nn.BCELoss/.test(line.op)),
+      found.difference.kind === 'gradient' &&
+      someStatement(found.program, (line) => line.ts.includes('bw.autocast(')) &&
+      isWithin(found, (2 * EPSILON.bfloat16) / EPSILON.float32),
   },
   {
     name: 'zeros beside what is not finite',
@@ -137,8 +142,35 @@ function isSlope({ program, difference }: Found): boolean {
   return difference.kind === 'gradient' || (difference.kind === 'value' && isSecond(program));
 }
 
+/** Whether both answers are apart by no more than so many units in the last place of the largest element. */
+function isWithin({ difference, torchs }: Found, units: number): boolean {
+  const seen = torchs.seen[difference.path];
+  if (!isTensor(seen)) return false;
+  const [, ours] = /: (\S+)$/.exec(difference.ours) ?? [];
+  return Math.abs(Number(ours) - Number(difference.torchs)) <= units * EPSILON[seen.dtype] * largestSeen(seen);
+}
+
+function sizesOf(seen: SeenTensor): number[] {
+  return Array.from(elements(seen.data, seen.dtype) as ArrayLike<number | bigint>, (v) => Math.abs(Number(v)));
+}
+
+function largestSeen(seen: SeenTensor): number {
+  return sizesOf(seen).reduce((most, v) => Math.max(most, v), 0);
+}
+
+/** How often the smallest element on the diagonal of an R goes into the largest element; 0 where there is no R, Infinity for the rounding of zero. */
+function timesInto({ program, torchs }: Found): number {
+  const at = program.lines.findIndex((line) => !isInput(line) && line.op === 'qr r');
+  const seen = torchs.seen[at];
+  if (!isTensor(seen) || seen.shape.length < 2) return 0;
+  const [rows, columns] = seen.shape.slice(-2) as [number, number];
+  const diagonal = sizesOf(seen).filter((_, i) => Math.floor(i / columns) % rows === i % columns);
+  const times = largestSeen(seen) / Math.min(...diagonal);
+  return times * 8 * EPSILON[seen.dtype] >= 1 ? Infinity : times;
+}
+
 const NORMS = /cosine|tripletMargin|normalize|rmsNorm/i;
-const DIFFERENCES = /^(nn\.)?(crossEntropy|glu|scaledDotProductAttention)|^distributions\./i;
+const DIFFERENCES = /^(nn\.)?(crossEntropy|glu|scaledDotProductAttention|MultiheadAttention)|^distributions\./i;
 
 /** Both answers are no further from the exact one than terms of this size are rounded. */
 function cancels({ program, difference, torchs }: Found, size: (line: Input) => number): boolean {

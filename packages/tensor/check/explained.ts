@@ -199,12 +199,20 @@ export const EXPLANATIONS: readonly Explanation[] = [
   },
   {
     name: 'real numbers only',
-    reason: 'linear algebra, pooling and weights of bincount take real numbers only, dropout floats',
+    reason: 'linear algebra, pooling, rmsNorm and weights of bincount take real numbers only, dropout floats',
     holds: ({ difference }) =>
       difference.kind === 'refuses' &&
-      /(inverse|det|solve|cholesky|qr|eigh|eigvalsh|svd|svdvals|slogdet|\w+Pool2d)\(\) does not take complex64|bincount\(\) does not take complex64|dropout\(\) does not take/.test(
+      /(inverse|det|solve|cholesky|qr|eigh|eigvalsh|svd|svdvals|slogdet|rmsNorm|\w+Pool2d)\(\) does not take complex64|bincount\(\) does not take complex64|dropout\(\) does not take/.test(
         difference.ours,
       ),
+  },
+  {
+    name: 'bytes between bytes',
+    reason:
+      'interpolate takes bytes in the modes that choose elements; PyTorch has loops for bilinear and bicubic images of bytes, in whole numbers',
+    holds: ({ difference }) =>
+      difference.kind === 'refuses' &&
+      /interpolate with mode '(bilinear|bicubic)'\(\) does not take uint8/.test(difference.ours),
   },
   {
     name: 'sums of sparse halves',

@@ -66,6 +66,8 @@ async function checkOne(checker: Checker, seed: string, { shrinkMs, keep }: Opti
   if (findings.length === 0) console.log(`${seed}: no difference`);
   const settled = await settleAll(groupFindings(findings), checker, shrinkMs);
   if (keep) await keepRegressions(checker, settled);
+  for (const { backend, explained } of findings)
+    if (explained !== undefined) console.log(`${seed} on ${backend} is meant: ${explained}`);
   return findings.every(({ explained }) => explained !== undefined);
 }
 

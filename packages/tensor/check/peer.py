@@ -136,6 +136,8 @@ class Mode:
     generator = torch.Generator()
     # Whether the arguments of functions of each element are off, too.
     derivatives = False
+    # Whether what is exactly one stays so, as what is zero does.
+    keeps_ones = False
     # The epsilon of the program's widest-spaced dtype.
     coarsest = 0.0
 
@@ -208,7 +210,8 @@ def argument(arg, values, wobble):
         if "ref" in arg:
             value = values[arg["ref"]]
             if wobble and isinstance(value, torch.Tensor) and value.dtype in (torch.float64, torch.complex128) and not value.is_sparse:
-                return value * (1 + noise(value, wobble))
+                wobbled = value * (1 + noise(value, wobble))
+                return torch.where(value == 1, value, wobbled) if mode.keeps_ones else wobbled
             return value
         if "dtype" in arg:
             return dtype_of(arg["dtype"])
@@ -365,7 +368,11 @@ def conditioning(program, dtypes, refusal):
             # A derivative of one function is several operations, whose terms may cancel: as if its argument were off.
             mode.derivatives = i % 2 == 1
             others = values()
-            # An argument that leaves its range, such as a probability above 1, tells nothing.
+            # An argument that left its range, such as a probability above 1: the others tell enough.
+            if others is None:
+                mode.keeps_ones = True
+                others = values()
+                mode.keeps_ones = False
             if others is None:
                 continue
             for path, t in exact.items():
@@ -375,7 +382,7 @@ def conditioning(program, dtypes, refusal):
                     moved[path] = torch.maximum(moved[path], gap.nan_to_num(INF, INF, INF))
         return {path: {"values": raw(t), "moved": raw(moved[path])} for path, t in exact.items()}
     finally:
-        mode.exact = mode.perturbs = mode.derivatives = False
+        mode.exact = mode.perturbs = mode.derivatives = mode.keeps_ones = False
 
 
 def is_derivative(program, path):

@@ -1,4 +1,5 @@
 /** @file RNN, LSTM and GRU over sequences: layers, both directions, dropout between layers, packed sequences. */
+import { ambient } from '../ambient.ts';
 import { underAutocast } from '../autocast.ts';
 import { zeros } from '../creation.ts';
 import type { DType } from '../dtype.ts';
@@ -102,7 +103,7 @@ function withOneBias(weights: CellWeights): CellWeights {
 /**
  * As PyTorch's LSTM on CPUs, which is one operation for each layer and direction and is lowered under autocast: of half precision it gets the
  * sequences, states and weights, and gives h, step by step, and the last c; all else it computes in single precision. Packed sequences are
- * none of its inputs: their LSTM is made of products, as the other layers are.
+ * none of its inputs, nor are those that `fits` is false of: their LSTM is made of products, as the other layers are.
  */
 const lstmLayer = underAutocast<typeof walk>('aten::mkldnn_rnn_layer', (x, start, weights, cell, way) => {
   const { dtype } = x;
@@ -126,6 +127,11 @@ const lstmLayer = underAutocast<typeof walk>('aten::mkldnn_rnn_layer', (x, start
   const [outputs, last] = walk(x.float(), states, single, rounding, way);
   return [outputs.to(dtype), last.map((s) => s.to(dtype))];
 });
+
+/** Whether sequences are such as PyTorch has that operation for: of float16 it has no backward pass. */
+function fits(x: Tensor): boolean {
+  return x.size > 0 && !(x.dtype === 'float16' && ambient().gradMode);
+}
 
 type Sequence = Tensor | PackedSequence;
 
@@ -230,6 +236,7 @@ abstract class Recurrent extends Module {
 
   private layers(x: Tensor, sizes: readonly number[], start: readonly Tensor[], packed: boolean): [Tensor, Tensor[]] {
     const ends: Tensor[][] = start.map(() => []);
+    const run = this.cell === CELLS.lstm && !packed && fits(x) ? lstmLayer : walk;
     let output = x;
     for (let layer = 0; layer < this.layerCount; layer++) {
       const sides: Tensor[] = [];
@@ -238,7 +245,6 @@ abstract class Recurrent extends Module {
         const own = start.map((s) => s.select(0, i));
         const { weight_ih, weight_hh, bias_ih, bias_hh } = this.stacked[i] as Direction;
         const weights = { weight_ih, weight_hh, bias_ih, bias_hh };
-        const run = this.cell === CELLS.lstm && !packed ? lstmLayer : walk;
         const [out, last] = run(output, own, weights, this.cell, { sizes, backwards: d === 1 });
         sides.push(out);
         last.forEach((s, k) => (ends[k] as Tensor[]).push(s));

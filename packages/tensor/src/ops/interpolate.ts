@@ -147,7 +147,8 @@ function directions(t: Tensor, options: InterpolateOptions): Direction[] {
       ? spatial.map((n, i) => Math.floor(n * (factors?.[i] ?? NaN)))
       : perDirection(size, spatial, 'size');
   const area = options.mode === 'area';
-  if (!sizes.every((n) => Number.isInteger(n) && n > (area ? -1 : 0)) || spatial.includes(0))
+  const fits = sizes.every((n) => Number.isInteger(n) && n > (area ? -1 : 0)) && !spatial.includes(0);
+  if (!fits && !(area && sizes.every((n) => n === 1)))
     throw new ShapeError(
       `interpolate: input and output sizes should be greater than 0, but got input [${spatial.join(', ')}] and output [${sizes.join(', ')}]`,
     );
@@ -186,9 +187,14 @@ export const interpolate = defineFunction(
     const { mode = 'nearest', alignCorners = false } = options;
     if (!mode.startsWith('nearest')) check(`interpolate with mode '${mode}'`, each(FLOAT), [t]);
     const list = directions(t, options);
-    // Area is an adaptive pool, which takes images without channels, and volumes without them where it is the mean of everything.
-    const takesNothing = mode === 'area' && (t.rank < 5 || list.every(({ output }) => output === 1));
-    if (!takesNothing && sizeOf(t.shape.slice(1)) === 0)
+    // The mean of everything, which also nothing has: NaN.
+    if (mode === 'area' && list.every(({ output }) => output === 1))
+      return t.mean(
+        list.map((_, i) => i + 2),
+        true,
+      );
+    // As PyTorch's pools, which area is: those of volumes take nothing without channels.
+    if ((mode !== 'area' || t.rank === 5) && sizeOf(t.shape.slice(1)) === 0)
       throw new ShapeError(`interpolate: only the batch may be empty, but got [${t.shape.join(', ')}]`);
     // The last direction first, as PyTorch.
     return inFloat32(t, (x) =>

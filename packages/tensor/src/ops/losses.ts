@@ -1,7 +1,6 @@
 /** @file Loss functions. Each returns a scalar unless `reduction` is 'none'. */
 import { onesLike } from '../creation.ts';
 import type { DType } from '../dtype.ts';
-import { readNumbers } from '../host.ts';
 import { ShapeError } from '../errors.ts';
 import { named } from '../named.ts';
 import { sweep } from '../scope.ts';
@@ -14,6 +13,7 @@ import { where } from './select.ts';
 import { check, each, FLOAT, FLOATING, NUMBER, operands, promoted, REAL, same, REAL_NUMBER } from './takes.ts';
 import { logSoftmax } from './softmax.ts';
 import { logSigmoid } from './unary.ts';
+import { bce } from './bce.ts';
 import { inFloat32Both } from './widen.ts';
 import {
   checkLoss,
@@ -141,25 +141,6 @@ export const huberLoss = defineFunction(
   },
 );
 
-const bceOp = defineOp('binaryCrossEntropy', 'binary_cross_entropy', same(FLOAT), ([p, target]) => {
-  checkProbabilities('input', p as Tensor);
-  checkProbabilities('target', target as Tensor);
-  return sweep(() => {
-    const [x, y] = [(p as Tensor).detach(), (target as Tensor).detach()];
-    const yes = y.mul(x.log().clamp(-100));
-    const no = y.neg().add(1).mul(x.neg().log1p().clamp(-100));
-    return yes.add(no).neg();
-  });
-});
-
-function checkProbabilities(what: string, t: Tensor): void {
-  const wrong = readNumbers(t).find((v) => !(v >= 0 && v <= 1));
-  if (wrong !== undefined)
-    throw new RangeError(
-      `binaryCrossEntropy: all elements of ${what} should be between 0 and 1, but got ${wrong}; for logits there is binaryCrossEntropyWithLogits`,
-    );
-}
-
 function weighted(losses: Tensor, weight: Tensor | undefined): Tensor {
   return weight === undefined ? losses : losses.mul(weight);
 }
@@ -174,7 +155,7 @@ export const binaryCrossEntropy = defineFunction(
     checkSame('binaryCrossEntropy', p, target);
     const { weight } = options;
     if (weight !== undefined) check('binaryCrossEntropy', same(FLOAT), [p, weight]);
-    return lossOf(p, target, options, (x, y) => weighted(apply(bceOp, [x, y], undefined), weight));
+    return lossOf(p, target, options, (x, y) => weighted(bce(x, y), weight));
   },
 );
 

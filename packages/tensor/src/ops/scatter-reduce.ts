@@ -11,6 +11,7 @@ import type { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
 import { checkGather, gatherPositions, leading, scatter, scatterAdd } from './indexing.ts';
 import { apply } from './op.ts';
+import { where } from './select.ts';
 import { ALL, check, indexed, NUMBER, REAL, same, type DTypes } from './takes.ts';
 
 export interface ScatterReduceAttrs {
@@ -100,7 +101,7 @@ export const scatterReduce = named(
       const sums = scatterAdd(start, d, index, from);
       if (reduce === 'sum') return sums;
       const named = scatterAdd(onesLike(t).mul(includeSelf ? 1 : 0), d, index, onesLike(from));
-      const counts = named.clamp(1);
+      const counts = where(named.eq(0), 1, named);
       return isDifferentiable(t.dtype) ? sums.div(counts) : wholeQuotient(sums, counts);
     });
   },

@@ -1,4 +1,5 @@
 /** @file Derivatives of losses whose parts have none at the ends of their range. Formulas follow PyTorch's. */
+import { BCE_EPS, bceGrad, bceSpread } from '../../ops/bce.ts';
 import { nll, nllGrad, type NllAttrs } from '../../ops/nll.ts';
 import type { Derivative, Saved } from '../op-node.ts';
 
@@ -11,10 +12,23 @@ export const losses: Readonly<Record<string, Derivative>> = {
     save: [0, 1],
     backward: (grad, saved) => {
       const [p, target] = [saved.input(0), saved.input(1)];
-      const spread = p.neg().add(1).mul(p).clamp(1e-12);
       return [
-        saved.needs[0] === true ? grad.mul(p.sub(target)).div(spread) : null,
+        saved.needs[0] === true ? bceGrad(grad, p, target) : null,
         saved.needs[1] === true ? grad.mul(p.neg().log1p().sub(p.log())) : null,
+      ];
+    },
+  },
+  binaryCrossEntropyGrad: {
+    save: [0, 1, 2],
+    backward: (again, saved) => {
+      const [grad, p, target] = [saved.input(0), saved.input(1), saved.input(2)];
+      // Not the quotient's own derivative: that is 1e12 at certain probabilities that are right, too.
+      const spread = p.add(BCE_EPS).mul(p.neg().add(1).add(BCE_EPS));
+      const curve = p.mul(p).sub(p.mul(target).mul(2)).add(target);
+      return [
+        saved.needs[0] === true ? again.mul(p.sub(target)).div(spread) : null,
+        saved.needs[1] === true ? again.mul(grad).mul(curve.div(spread.mul(spread))) : null,
+        saved.needs[2] === true ? again.mul(grad).neg().div(bceSpread(p)) : null,
       ];
     },
   },

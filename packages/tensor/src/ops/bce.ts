@@ -1,0 +1,55 @@
+/** @file The cross entropy of probabilities, element by element, and its gradient. */
+import { readNumbers } from '../host.ts';
+import { sweep } from '../scope.ts';
+import type { Tensor } from '../tensor.ts';
+import { defineOp } from './define.ts';
+import { apply } from './op.ts';
+import { FLOAT, same } from './takes.ts';
+
+const bceOp = defineOp('binaryCrossEntropy', 'binary_cross_entropy', same(FLOAT), ([p, target]) => {
+  checkProbabilities('input', p as Tensor);
+  checkProbabilities('target', target as Tensor);
+  return sweep(() => {
+    const [x, y] = [(p as Tensor).detach(), (target as Tensor).detach()];
+    const yes = y.mul(x.log().clamp(-100));
+    const no = y.neg().add(1).mul(x.neg().log1p().clamp(-100));
+    return yes.add(no).neg();
+  });
+});
+
+/** The losses of the elements. */
+export function bce(p: Tensor, target: Tensor): Tensor {
+  return apply(bceOp, [p, target], undefined);
+}
+
+/** What keeps the slopes of certain probabilities finite. */
+export const BCE_EPS = 1e-12;
+
+/** p (1 - p), by which the slope is divided. */
+export function bceSpread(p: Tensor): Tensor {
+  return p.neg().add(1).mul(p).clamp(BCE_EPS);
+}
+
+const bceGradOp = defineOp(
+  'binaryCrossEntropyGrad',
+  'binary_cross_entropy_backward',
+  same(FLOAT),
+  ([grad, p, target]) =>
+    sweep(() => {
+      const [g, x, y] = [(grad as Tensor).detach(), (p as Tensor).detach(), (target as Tensor).detach()];
+      return g.mul(x.sub(y)).div(bceSpread(x));
+    }),
+);
+
+/** The gradient with respect to the probabilities, with second derivatives of its own. */
+export function bceGrad(grad: Tensor, p: Tensor, target: Tensor): Tensor {
+  return apply(bceGradOp, [grad, p, target], undefined);
+}
+
+function checkProbabilities(what: string, t: Tensor): void {
+  const wrong = readNumbers(t).find((v) => !(v >= 0 && v <= 1));
+  if (wrong !== undefined)
+    throw new RangeError(
+      `binaryCrossEntropy: all elements of ${what} should be between 0 and 1, but got ${wrong}; for logits there is binaryCrossEntropyWithLogits`,
+    );
+}
