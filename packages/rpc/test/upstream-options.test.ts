@@ -234,8 +234,10 @@ describe('what an agent is made of', () => {
       },
       { transports: ['tcp'], security },
     );
-    for (const agent of cluster!.agents as readonly Agent[]) {
-      const kinds = agent.members.list().flatMap(({ link }) => (link === undefined ? [] : [link.connection.kind]));
+    for (const agent of cluster!.agents) {
+      const kinds = (agent as Agent).members
+        .list()
+        .flatMap(({ link }) => (link === undefined ? [] : [link.connection.kind]));
       expect(kinds.length).toBeGreaterThanOrEqual(2);
       expect(new Set(kinds)).toEqual(new Set([transport]));
     }
