@@ -1,4 +1,4 @@
-/** @file PyTorch's tests of profiles, with the programs and the comparisons of the originals; worker 1 of three drives. */
+/** @file PyTorch's tests of profiles, with the programs and the comparisons of the originals; worker 1 of four drives. */
 import { errorMatching } from '@backwire/testing';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -34,12 +34,12 @@ afterEach(async () => {
   await Promise.all(agents.splice(0).map((agent) => agent.shutdown({ timeoutMs: 10_000, onLeak: 'throw' })));
 });
 const SELF = 1;
-const OTHERS = [0, 2];
-/** Runs `fn` on worker 1 of three. */
+const OTHERS = [0, 2, 3];
+/** Runs `fn` on worker 1 of four. */
 async function onSecond<T>(fn: () => Promise<T>, options: Partial<RpcOptions> = {}): Promise<T> {
   const store = `memory://umbrella-profile-${groups++}`;
   agents = await Promise.all(
-    [0, 1, 2].map((rank) => createAgent({ name: `worker${rank}`, rank, worldSize: 3, store, ...options })),
+    [0, 1, 2, 3].map((rank) => createAgent({ name: `worker${rank}`, rank, worldSize: 4, store, ...options })),
   );
   return (agents[SELF] as RpcAgent).run(fn);
 }
@@ -50,8 +50,8 @@ const operations = (): void => {
   t = mul(t, t).relu();
   t.sigmoid();
 };
-/** Creations are no operations here: PyTorch's list has `aten::ones` twice and, of relu, `aten::clamp_min`. */
-const OPERATIONS = ['aten::add', 'aten::mul', 'aten::relu', 'aten::sigmoid'];
+/** PyTorch's list, but for the `aten::clamp_min` that its relu is made of. */
+const OPERATIONS = ['aten::ones', 'aten::ones', 'aten::add', 'aten::mul', 'aten::relu', 'aten::sigmoid'];
 const withOperations = rpcFunction('upstream-profile/operations', (label?: string): void =>
   label === undefined ? operations() : profiler.recordFunction(label, operations),
 );
@@ -142,14 +142,14 @@ describe.each(SLOW_CALLS)('a profile, with %s', (_, options) => {
 
   it('has a call that a handler makes under its own worker, and what that did under the last', () =>
     onSecond(async () => {
-      const events = await recorded(() => rpcAsync(2, slowAsyncAdd, ['worker0', ones([2]), ones([2])]));
+      const events = await recorded(() => rpcAsync(2, slowAsyncAdd, ['worker3', ones([2]), ones([2])]));
       const first = key('async', 'upstream-profile/slow-async-add', SELF, 2);
-      const second = `${first}${REMOTE}${key('async', 'upstream-profile/slow-add', 2, 0)}`;
+      const second = `${first}${REMOTE}${key('async', 'upstream-profile/slow-add', 2, 3)}`;
       const like = (name: string): unknown[] =>
         events.filter((event) => event.name === name).map(({ node, isRemote }) => [node, isRemote]);
       expect(like(first)).toEqual([[SELF, false]]);
       expect(like(second)).toEqual([[2, true]]);
-      expect(like(`${second}${REMOTE}aten::add`)).toEqual([[0, true]]);
+      expect(like(`${second}${REMOTE}aten::add`)).toEqual([[3, true]]);
     }, options));
 
   it('has a call whose message is wrapped twice, with a context outside or inside of the profile', () =>
@@ -198,6 +198,7 @@ it('memory of a call comes over the wire when it is asked for, and else does not
   onSecond(async () => {
     const bytes = async (profileMemory: boolean): Promise<number[]> => {
       const events = await recorded(() => rpcAsync(2, withOperations), { profileMemory });
+      if (!profileMemory) expect(events.every((event) => (event.bytes ?? 0) === 0)).toBe(true);
       return events.filter(({ isRemote }) => isRemote).map((event) => event.bytes ?? 0);
     };
     const here = await recorded(() => withOperations(), { profileMemory: true });
@@ -251,7 +252,7 @@ it('a backward pass has its send and receive functions, each once on each worker
     const onEach = async (rank: number): Promise<void> => {
       const events = await distAutograd.context(async (id) => {
         const leaf = (): Tensor => Object.assign(rand([3, 3]), { requiresGrad: true });
-        const loss = (await rpcSync((rank + 1) % 3, add, [leaf(), leaf()])).sum();
+        const loss = (await rpcSync((rank + 1) % 4, add, [leaf(), leaf()])).sum();
         return recorded(() => distAutograd.backward(id, [loss]));
       });
       const [pass, ...more] = events.filter(({ name }) => name === backward);
@@ -259,7 +260,7 @@ it('a backward pass has its send and receive functions, each once on each worker
       expect(pass?.node).toBe(rank);
       for (const name of ['SendRpcBackward', 'RecvRpcBackward']) {
         const found = events.filter((event) => event.name.includes(name));
-        expect(new Set(found.map(({ node }) => node))).toEqual(new Set([rank, (rank + 1) % 3]));
+        expect(new Set(found.map(({ node }) => node))).toEqual(new Set([rank, (rank + 1) % 4]));
         expect(found).toHaveLength(2);
         for (const { durationUs } of found) expect(pass?.durationUs).toBeGreaterThan(durationUs);
       }

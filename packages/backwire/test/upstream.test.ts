@@ -3,6 +3,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { countInjectedFaults, errorMatching, shown } from '@backwire/testing';
 import {
   add,
+  barrier,
   createAgent,
   createRRef,
   distAutograd,
@@ -52,8 +53,12 @@ async function onFirst<T>(size: number, fn: () => Promise<T>, options: Partial<R
   return agents[0]!.run(fn);
 }
 /** Runs `fn` on all of `size` workers at once; `after(1)` is the name of the next one. */
-async function onAll(size: number, fn: (rank: number, after: (n: number) => string) => Promise<void>): Promise<void> {
-  await start(size);
+async function onAll(
+  size: number,
+  fn: (rank: number, after: (n: number) => string) => Promise<void>,
+  options: Partial<RpcOptions> = {},
+): Promise<void> {
+  await start(size, options);
   const one = (agent: RpcAgent, rank: number): Promise<void> =>
     agent.run(() => fn(rank, (n) => `worker${(rank + n) % size}`));
   await Promise.all(agents.map(one));
@@ -80,7 +85,7 @@ const staticMethod = (name: string) =>
 
 describe('calls', () => {
   it('a remote call of a function to this worker gives the sum of sparse arguments', () =>
-    onAll(2, async (rank) => {
+    onAll(4, async (rank) => {
       const [x, y, z] = [sparse(), sparse().mul(2), sparse().mul(rank + 3)];
       for (const to of [getWorkerInfo(), `worker${rank}`, rank]) {
         using made = remote(to, addAll, [x, y, z]);
@@ -98,7 +103,7 @@ describe('calls', () => {
     ['class', 'async'],
     ['class', 'remote'],
   ])('an asynchronous %s method calls on and answers: %s', (kind, mode) =>
-    onAll(3, async (rank, after) => {
+    onAll(4, async (rank, after) => {
       const fn = staticMethod(`${kind}AsyncAdd`);
       const args = [after(2), ones([2, 2]), ones([2, 2]).mul(2), rank] as const;
       using rref = mode === 'remote' ? remote(after(1), fn, args) : undefined;
@@ -109,8 +114,8 @@ describe('calls', () => {
   );
 
   it('debugInfo of an agent has its own keys, those of RRefs and those of autograd, each once', () =>
-    onFirst(2, async () => {
-      const all = Object.keys(agents[0]!.debugInfo());
+    onAll(4, async (rank) => {
+      const all = Object.keys(agents[rank]!.debugInfo());
       const parts = [
         all.filter((key) => key.startsWith('agent.')),
         Object.keys(rrefDebugInfo()),
@@ -152,32 +157,36 @@ describe('faults on purpose', () => {
   it.each([
     ['of tensors that require gradients', true],
     ['of tensors that require none', false],
-  ])('a context is cleaned up on every worker although telling them fails three times: %s', (_, requiresGrad) =>
-    onFirst(
-      4,
-      async () => {
-        const [a, b] = [ones([3, 3], { requiresGrad }), zeros([3, 3], { requiresGrad })];
-        const known = (): unknown[] => agents.map((agent) => agent.debugInfo()['num_autograd_contexts']);
-        let left = 0n;
-        await distAutograd.context(async (id) => {
-          left = id;
-          for (const to of [1, 2, 3]) {
-            await rpcSync(to, add, [a, b]);
-            // An operation on tensors that require none says nothing of the context.
-            if (!requiresGrad) await rpcSync(to, sum2, [a, b]);
-          }
-          expect(known()).toEqual([1, 1, 1, 1]);
-          if (requiresGrad) await distAutograd.backward(id, [(await rpcSync(1, add, [a, b])).sum()]);
-        });
-        expect(() => distAutograd.getGradients(left)).toThrow(
-          errorMatching(RpcError, { code: 'not-found', message: `Could not find autograd context with id: ${left}` }),
-        );
-        await expect.poll(known).toEqual([0, 0, 0, 0]);
-        expect(count()).toBeGreaterThanOrEqual(3);
-      },
-      { faults: { failFirst: { CLEANUP_AUTOGRAD_CONTEXT_REQ: 3 } } },
-    ),
-  );
+  ])('a context is cleaned up on every worker although telling them fails three times: %s', async (_, requiresGrad) => {
+    const left = new Map<number, bigint>();
+    const known = (): unknown[] => agents.map((agent) => agent.debugInfo()['num_autograd_contexts']);
+    const run = async (rank: number, after: (n: number) => string): Promise<void> => {
+      const [a, b] = [ones([3, 3], { requiresGrad }), zeros([3, 3], { requiresGrad })];
+      await distAutograd.context(async (id) => {
+        left.set(rank, id);
+        for (const to of [1, 2, 3].map(after)) {
+          await rpcSync(to, add, [a, b]);
+          // An operation on tensors that require none says nothing of the context.
+          if (!requiresGrad) await rpcSync(to, sum2, [a, b]);
+        }
+        await barrier();
+        expect(known()).toEqual([4, 4, 4, 4]);
+        if (requiresGrad) await distAutograd.backward(id, [(await rpcSync(after(1), add, [a, b])).sum()]);
+        await barrier();
+      });
+      expect(() => distAutograd.getGradients(left.get(rank)!)).toThrow(
+        errorMatching(RpcError, {
+          code: 'not-found',
+          message: `Could not find autograd context with id: ${left.get(rank)}`,
+        }),
+      );
+    };
+    await onAll(4, run, { faults: { failFirst: { CLEANUP_AUTOGRAD_CONTEXT_REQ: 3 } } });
+    expect(left.size).toBe(4);
+    await expect.poll(known).toEqual([0, 0, 0, 0]);
+    // On each of the four.
+    expect(count()).toBe(12);
+  });
 });
 const sum2 = rpcFunction('upstream/sum', (a: Tensor, b: Tensor) => a.add(b));
 const addRRef = rpcFunction('upstream/add-rref', async (rref: RRef<Tensor>, x: Tensor) => {

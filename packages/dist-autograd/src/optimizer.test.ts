@@ -1,13 +1,15 @@
 import { errorMatching, shown } from '@backwire/testing';
 import { describe, expect, it, vi } from 'vitest';
-import { rpcClass, RpcError, rpcFunction, rpcSync } from '@backwire/rpc';
+import { getWorkerInfo, rpcClass, RpcError, rpcFunction, rpcSync } from '@backwire/rpc';
 import { createRRef, remote, type RRef } from '@backwire/rref';
 import { manualSeed, matmul, nn, optim, rand, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { expectClean, leaf, useAgents } from '../test/agents.ts';
 import { sessionOf } from './api.ts';
 import { backward, context, DistributedOptimizer, RemoteModule } from './index.ts';
 
-const { at, agents } = useAgents('optimizer', 3);
+const { at, agents, everywhere } = useAgents('optimizer', 4);
+/** The worker so many after this one. */
+const after = (by: number): string => `w${(getWorkerInfo().id + by) % 4}`;
 
 class Model {
   static readonly [rpcName] = 'optimizer/Model';
@@ -144,7 +146,7 @@ async function stepOf(
   own[1].forward(own[0].forward(t2)).add(t1).sum().backward();
   optimizer.step();
 
-  const modules = [remote('w1', MyModule), remote('w2', MyModule, [second])] as const;
+  const modules = [remote(after(1), MyModule), remote(after(2), MyModule, [second])] as const;
   const params = await Promise.all(modules.map((module) => module.rpcSync().weightRRef()));
   expect(await Promise.all(params.map(async (param) => shown(await param.toHere())))).toEqual(before);
   const distributedOptimizer = await DistributedOptimizer.create(optim[name], params, options as { lr: number }); // prettier-ignore
@@ -173,18 +175,19 @@ describe('a step of two modules on two workers', () => {
     ['Adamax', { lr: 0.05 }],
     ['Rprop', { lr: 0.05 }],
   ];
-  it('changes both weights as one process does, by every optimizer', () =>
-    at(0, async () => {
+  it('changes both weights as one process does, by every optimizer', async () => {
+    await everywhere(async () => {
       for (const [name, options] of OPTIMIZERS) {
         const { before, there, here } = await stepOf(name, options);
         for (const i of [0, 1]) expect([name, there[i]]).not.toEqual([name, before[i]]);
         expect([name, there]).toEqual([name, here]);
       }
-      await expectClean(agents);
-    }));
+    });
+    await expectClean(agents);
+  });
 
-  it('leaves the weight alone that requires no gradient, as one process does', () =>
-    at(0, async () => {
+  it('leaves the weight alone that requires no gradient, as one process does', async () => {
+    await everywhere(async () => {
       for (const [name, options] of [
         ['SGD', { lr: 0.05 }],
         ['RMSprop', { lr: 0.05 }],
@@ -196,8 +199,9 @@ describe('a step of two modules on two workers', () => {
         expect([name, there[1]]).toEqual([name, before[1]]);
         expect([name, there]).toEqual([name, here]);
       }
-      await expectClean(agents);
-    }));
+    });
+    await expectClean(agents);
+  });
 });
 
 describe('DistributedOptimizer', () => {
@@ -278,8 +282,8 @@ describe('DistributedOptimizer', () => {
     }));
 
   it('raises what a constructor threw on its owner, and makes none of a class that is no optimiser', () =>
-    at(0, async () => {
-      const models = [remote('w1', Model, [4, 3]), remote('w2', Model, [2, 4])] as const;
+    everywhere(async () => {
+      const models = [remote(after(1), Model, [4, 3]), remote(after(2), Model, [2, 4])] as const;
       const params = await Promise.all(models.map((model) => model.rpcSync().weightRRef()));
       await expect(DistributedOptimizer.create(FailingConstructor, params, { lr: 0.1 })).rejects.toThrow(
         new Error('Error creating optimizer.'),
@@ -296,8 +300,8 @@ describe('DistributedOptimizer', () => {
     }));
 
   it('raises what a step threw on its owner', () =>
-    at(0, async () => {
-      const models = [remote('w1', Model, [4, 3]), remote('w2', Model, [2, 4])] as const;
+    everywhere(async () => {
+      const models = [remote(after(1), Model, [4, 3]), remote(after(2), Model, [2, 4])] as const;
       const params = await Promise.all(models.map((model) => model.rpcSync().weightRRef()));
       const opt = await DistributedOptimizer.create(FailingStep, params, { lr: 0.1 });
       const before = await Promise.all(models.map((model) => model.rpcSync().values()));

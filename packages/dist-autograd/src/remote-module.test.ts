@@ -97,8 +97,13 @@ describe('RemoteModule', () => {
 
   it('refuses a worker that is not there, a device that is not there, and a class that is no module', () =>
     at(0, async () => {
-      await expect(RemoteModule.create('nobody/cpu', nn.Linear, [2, 1])).rejects.toThrow('could not find destination');
-      await expect(RemoteModule.create('w1/gpu:0', nn.Linear, [2, 1])).rejects.toThrow("'gpu:0' is not available");
+      for (const [place, code, message] of [
+        ['nobody/cpu', 'not-found', 'could not find destination name nobody'],
+        ['w1/gpu:0', 'failed-precondition', "'gpu:0' is not available"],
+      ] as const)
+        await expect(RemoteModule.create(place, nn.Linear, [2, 1])).rejects.toThrow(
+          errorMatching(RpcError, { code, message }),
+        );
       await expect(RemoteModule.create('w1/cpu', NoModule as never, [1] as never)).rejects.toThrow(
         errorMatching(RpcError, {
           code: 'invalid-argument',

@@ -9,7 +9,7 @@ import { backward, context, distAutogradDebugInfo, getGradients } from '../src/i
 import { AutogradSession, sessionOf } from '../src/internal.ts';
 import { localId, publicId } from '../src/protocol/ids.ts';
 
-const { at, everywhere, agents } = useAgents('contexts', 3);
+const { at, everywhere, agents } = useAgents('contexts', 4);
 
 const addOn = rpcFunction('contexts/addOn', async (a: Tensor, b: Tensor, to: number) => rpcAsync(to, add, [a, b]));
 const addNumbers = rpcFunction('contexts/addNumbers', (a: number, b: number) => a + b);
@@ -24,7 +24,7 @@ const known = (id: bigint): boolean[] => agents.map((agent) => sessionOf(agent).
 async function expectForgotten(ids: readonly bigint[]): Promise<void> {
   for (const [rank, id] of ids.entries())
     expect(() => at(rank, () => sessionOf().find(id))).toThrow(unknownContext(id));
-  await expect.poll(() => ids.flatMap(known), { timeout: 10_000 }).toEqual(Array(9).fill(false));
+  await expect.poll(() => ids.flatMap(known), { timeout: 10_000 }).toEqual(Array(16).fill(false));
   await expectClean(agents);
 }
 const nothing = rpcFunction('contexts/nothing', () => undefined);
@@ -113,7 +113,7 @@ describe('context', () => {
   });
 
   it('refuses a second one inside', async () => {
-    await at(0, () =>
+    await everywhere(() =>
       context(async () => {
         const message = 'Already have an autograd context id for this thread.';
         await expect(context(async () => undefined)).rejects.toThrow(
@@ -143,11 +143,11 @@ describe('context', () => {
   ] as const)('is released on every worker that saw it: %s', async (_, fn, args) => {
     const left = await everywhere((rank) =>
       context(async (id) => {
-        for (const to of [0, 1, 2].filter((other) => other !== rank)) {
+        for (const to of [0, 1, 2, 3].filter((other) => other !== rank)) {
           await rpcSync(to, fn, args() as [Tensor, Tensor]);
           await rpcSync(to, nothing);
         }
-        expect(known(id)).toEqual([true, true, true]);
+        expect(known(id)).toEqual([true, true, true, true]);
         return id;
       }),
     );
@@ -160,9 +160,9 @@ describe('context', () => {
   ] as const)('is released on a worker that another one brought into it, of %s', async (_, args) => {
     const left = await everywhere((rank) =>
       context(async (id) => {
-        const [next, last] = [(rank + 1) % 3, (rank + 2) % 3];
+        const [next, last] = [(rank + 1) % 4, (rank + 2) % 4];
         await rpcSync(next, addOn, [...(args() as [Tensor, Tensor]), last]);
-        expect(known(id)).toEqual([true, true, true]);
+        expect(known(id)).toEqual([0, 1, 2, 3].map((worker) => [rank, next, last].includes(worker)));
         expect([...sessionOf().find(id).known.keys()]).toEqual([next]);
         return id;
       }),
@@ -173,7 +173,7 @@ describe('context', () => {
   it('records the peers, also without tensors that require grad', async () => {
     await everywhere((rank) =>
       context(async (id) => {
-        const others = [0, 1, 2].filter((other) => other !== rank);
+        const others = [0, 1, 2, 3].filter((other) => other !== rank);
         for (const make of [filled, leaf]) {
           for (const to of others) {
             await rpcSync(to, add, [make([3, 3], 1), make([3, 3], 0)]);
@@ -186,16 +186,16 @@ describe('context', () => {
   });
 
   it('survives an error of a call', async () => {
-    await at(0, () =>
+    await everywhere((rank) =>
       context(async (id) => {
+        const next = (rank + 1) % 4;
         const a = leaf([2, 2], 1);
-        await expect(rpcAsync('w1', failing, [a])).rejects.toThrow(new TypeError('no such sum'));
-        const message =
-          'On WorkerInfo(id=1, name=w1):\nShapeError: mat1 and mat2 shapes cannot be multiplied (3x3 and 6x6)';
-        await expect(rpcSync('w1', matmul, [leaf([3, 3], 1), leaf([6, 6], 1)])).rejects.toThrow(
+        await expect(rpcAsync(next, failing, [a])).rejects.toThrow(new TypeError('no such sum'));
+        const message = `On WorkerInfo(id=${next}, name=w${next}):\nShapeError: mat1 and mat2 shapes cannot be multiplied (3x3 and 6x6)`;
+        await expect(rpcSync(next, matmul, [leaf([3, 3], 1), leaf([6, 6], 1)])).rejects.toThrow(
           errorMatching(RemoteError, { code: 'remote-error', remoteName: 'ShapeError', message }),
         );
-        const y = await rpcAsync('w1', add, [a, a]);
+        const y = await rpcAsync(next, add, [a, a]);
         await backward(id, [y.sum()]);
         expect(getGradients(id).get(a)?.toArray()).toEqual([
           [2, 2],

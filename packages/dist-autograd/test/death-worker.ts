@@ -18,7 +18,7 @@ const deadly = customFunction({ forward: (_ctx, x) => x.clone(), backward: die }
 const dies = rpcFunction('death/dies', (x: Tensor) => deadly(x.mul(2)));
 const through = rpcFunction('death/through', async (to: string, x: Tensor) => (await rpcAsync(to, dies, [x])).add(x));
 const plain = rpcFunction('death/plain', async (x: Tensor) => rpcAsync('w2', add, [x, x]));
-const onward = rpcFunction('death/onward', async (x: Tensor) => rpcAsync('w1', plus, [x, x]));
+const onward = rpcFunction('death/onward', async (x: Tensor) => rpcAsync('w3', plus, [x, x]));
 const throughTwo = rpcFunction('death/through-two', async (x: Tensor) => rpcAsync('w2', onward, [x]));
 const plus = rpcFunction('death/plus', (a: Tensor, b: Tensor) => a.add(b));
 const counters = rpcFunction('death/counters', () => Object.values(distAutogradDebugInfo()));
@@ -54,6 +54,7 @@ async function creator(): Promise<void> {
   } else if (isBefore(scenario)) {
     await afterDeathOf('w2', () => BEFORE[scenario](x));
     await settle('w1');
+    if (scenario === 'before-between') await settle('w3');
     await settle('w0');
   } else if (scenario === 'before-two') {
     await afterDeathOf(`w${rank + 1}`, () => rpcSync(`w${rank + 1}`, add, [x, x]));

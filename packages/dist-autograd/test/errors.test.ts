@@ -17,7 +17,9 @@ import { backward, context, distAutograd, distAutogradDebugInfo, getGradients } 
 import { sessionOf } from '../src/internal.ts';
 import { Context, ContextTable } from '../src/protocol/context.ts';
 
-const { at, agents } = useAgents('errors', 4);
+const { at, agents, everywhere } = useAgents('errors', 4);
+/** The worker so many after this one. */
+const after = (rank: number, by: number): string => `w${(rank + by) % 4}`;
 
 let broken = true;
 const simulate = customFunction({
@@ -61,11 +63,11 @@ const outOfTime = errorMatching(RpcError, {
 });
 
 describe('calls that the roots do not depend on', () => {
-  const unused = async (): Promise<{ loss: Tensor; a: Tensor }> => {
+  const unused = async (rank = 0): Promise<{ loss: Tensor; a: Tensor }> => {
     const a = leaf([2], 1);
-    await rpcSync('w1', add, [a, a]);
-    const used = await rpcSync('w1', mul, [a, a]);
-    await rpcSync('w2', add, [a, used]);
+    await rpcSync(after(rank, 1), add, [a, a]);
+    const used = await rpcSync(after(rank, 1), mul, [a, a]);
+    await rpcSync(after(rank, 2), add, [a, used]);
     return { loss: used.sum(), a };
   };
 
@@ -78,11 +80,11 @@ describe('calls that the roots do not depend on', () => {
       }),
     ));
 
-  it('keep a fast pass waiting until its time is up, after which the context is as before', () =>
-    at(0, async () => {
+  it('keep a fast pass waiting until its time is up, after which the context is as before', async () => {
+    await everywhere(async (rank) => {
       await context(async (id) => {
         const [a, b] = [leaf([3, 3], 1), leaf([3, 3], 2)];
-        await rpcSync('w1', add, [a, b]);
+        await rpcSync(after(rank, 1), add, [a, b]);
         // No call is behind this root.
         const here = a.mul(b).sum();
         const fast = backward(id, [here], { mode: 'fast', timeoutMs: 150, retainGraph: true });
@@ -92,16 +94,16 @@ describe('calls that the roots do not depend on', () => {
         expect(getGradients(id).get(a)?.toArray()).toEqual(filled([3, 3], 2).toArray());
       });
       await context(async (id) => {
-        const { loss, a } = await unused();
+        const { loss, a } = await unused(rank);
         const fast = backward(id, [loss], { mode: 'fast', timeoutMs: 150, retainGraph: true });
         await expect(fast).rejects.toThrow(outOfTime);
         expect(getGradients(id).size).toBe(0);
-        expect(distAutogradDebugInfo().num_current_backward_passes).toBe(0);
         await backward(id, [loss]);
         expect(getGradients(id).get(a)?.toArray()).toEqual([2, 2]);
       });
-      await expectClean(agents);
-    }));
+    });
+    await expectClean(agents);
+  });
 
   it('do not matter to a fast pass when there are none', () =>
     at(0, () =>
@@ -140,16 +142,16 @@ describe('an error on the way', () => {
 
   it('of the first function of a long chain over all workers comes after all the others', async () => {
     setBroken(true);
-    await at(0, () =>
+    await everywhere((rank) =>
       context(async (id) => {
         const [a, b] = [leaf([3, 3], 1), leaf([3, 3], 2)];
         const first = simulate(a.add(b).mul(a.add(b)));
-        let value = await rpcSync('w1', add, [b, first]);
-        value = await rpcSync('w2', mul, [value, b]);
-        value = await rpcSync('w3', matmul, [value, b]);
-        value = await rpcSync('w1', div, [value, b]);
+        let value = await rpcSync(after(rank, 1), add, [b, first]);
+        value = await rpcSync(after(rank, 2), mul, [value, b]);
+        value = await rpcSync(after(rank, 3), matmul, [value, b]);
+        value = await rpcSync(after(rank, 1), div, [value, b]);
         await expect(backward(id, [value.sum()])).rejects.toThrow(
-          new Error('Error on Node 0: Simulate error on backward pass'),
+          new Error(`Error on Node ${rank}: Simulate error on backward pass`),
         );
         expect(getGradients(id).size).toBe(0);
       }),
@@ -159,12 +161,12 @@ describe('an error on the way', () => {
 
   it('of a function that another one asked for, elsewhere, is the error of the pass', async () => {
     setBroken(true);
-    await at(0, () =>
+    await everywhere((rank) =>
       context(async (id) => {
-        const out = await rpcSync('w1', nestedBreaks, ['w2', leaf([3, 3], 1), leaf([3, 3], 2)]);
-        await expect(backward(id, [out.sum()])).rejects.toThrow(
-          new Error('Error on Node 0: Error on Node 1: Error on Node 2: Simulate error on backward pass'),
-        );
+        const [to, third] = [after(rank, 1), after(rank, 2)];
+        const out = await rpcSync(to, nestedBreaks, [third, leaf([3, 3], 1), leaf([3, 3], 2)]);
+        const path = [rank, (rank + 1) % 4, (rank + 2) % 4].map((node) => `Error on Node ${node}: `).join('');
+        await expect(backward(id, [out.sum()])).rejects.toThrow(new Error(`${path}Simulate error on backward pass`));
         expect(getGradients(id).size).toBe(0);
       }),
     );
@@ -201,16 +203,18 @@ describe('an error on the way', () => {
 
   it('fifty times does not stop the next pass, which alone counts', async () => {
     setBroken(true);
-    await at(0, () =>
+    let failing = agents.length;
+    await everywhere((rank) =>
       context(async (id) => {
         const a = leaf([2], 1);
-        const loss = (await rpcSync('w1', breaks, [a])).add(await rpcSync('w2', add, [a, a])).sum();
-        for (let i = 0; i < 50; i++) {
-          await expect(backward(id, [loss], { retainGraph: true })).rejects.toThrow(
-            new Error('Error on Node 0: Error on Node 1: Simulate error on backward pass'),
-          );
-        }
-        setBroken(false);
+        const [next, other] = [after(rank, 1), after(rank, 2)];
+        const loss = (await rpcSync(next, breaks, [a])).add(await rpcSync(other, add, [a, a])).sum();
+        const message = `Error on Node ${rank}: Error on Node ${(rank + 1) % 4}: Simulate error on backward pass`;
+        for (let i = 0; i < 50; i++)
+          await expect(backward(id, [loss], { retainGraph: true })).rejects.toThrow(new Error(message));
+        // All of them share the switch.
+        if (--failing === 0) setBroken(false);
+        await expect.poll(() => failing, { timeout: 20_000 }).toBe(0);
         for (let i = 1; i <= 50; i++) {
           await backward(id, [loss], { retainGraph: true });
           expect(getGradients(id).get(a)?.toArray()).toEqual([3 * i, 3 * i]);
@@ -262,23 +266,22 @@ describe('a pass that is stopped', () => {
   });
 
   it('by leaving its context when its first function runs fails, with a hundred calls before it', async () => {
-    const pending: { pass?: Promise<unknown> } = {};
-    let leave = (): void => undefined;
-    const reached = new Promise<void>((resolve) => (leave = resolve));
-    await at(0, () =>
+    const passes: Promise<unknown>[] = [];
+    await everywhere((rank) =>
       context(async (id) => {
         let value = leaf([3, 3], 1);
         for (let i = 0; i < 100; i++) {
           // Halves, so that a hundred sums stay numbers.
-          value = await rpcSync(`w${1 + (i % 3)}`, add, [value.mul(0.5), value.mul(0.5)]);
+          value = await rpcSync(after(rank, 1 + (i % 3)), add, [value.mul(0.5), value.mul(0.5)]);
         }
         expect(sessionOf().find(id).sends.size).toBe(100);
         await expect(backward(100n, [value.sum()])).rejects.toThrow(unknownContext(100n));
-        pending.pass = backward(id, [whenReached(value, leave).sum()]).catch((e: unknown) => e);
-        await reached;
+        await new Promise<void>((reached) => {
+          passes.push(backward(id, [whenReached(value, reached).sum()]).catch((e: unknown) => e));
+        });
       }),
     );
-    expect(await pending.pass).toEqual(left);
+    expect(await Promise.all(passes)).toEqual(agents.map(() => left));
     await expectClean(agents);
   });
 

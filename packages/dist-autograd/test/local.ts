@@ -35,7 +35,12 @@ function inTurn(way: (to: string) => Run): Run {
   };
 }
 export const WAYS: readonly Run[] = [inTurn(callsTo), inTurn(makesAt)];
-export const WAYS_TO_SELF: readonly Run[] = [callsTo('w0'), makesAt('w0')];
+/** By calls of a worker to itself. */
+const toSelf =
+  (way: (to: string) => Run): Run =>
+  (fn, ...args) =>
+    way(getWorkerInfo().name)(fn, ...args);
+export const WAYS_TO_SELF: readonly Run[] = [toSelf(callsTo), toSelf(makesAt)];
 
 /** `.grad` of the leaves after `program` ran here, which are taken away again. */
 async function gradients(

@@ -7,7 +7,7 @@ import { add, DisposedError, mul, optim, type Tensor } from '@backwire/tensor';
 import { expectClean, filled, leaf, unknownContext, useAgents } from './agents.ts';
 import { backward, context, distAutograd, DistributedOptimizer, getGradients } from '../src/index.ts';
 
-const { at, agents } = useAgents('misuse', 3);
+const { at, agents, everywhere } = useAgents('misuse', 4);
 
 const plus = rpcFunction('misuse/plus', (a: number, b: number) => a + b);
 
@@ -37,9 +37,9 @@ describe('misuse', () => {
     ));
 
   it('names the context that is unknown', () =>
-    at(0, async () => {
+    everywhere(async (rank) => {
       const a = leaf([2], 1);
-      const root = (await rpcSync('w1', add, [a, a])).sum();
+      const root = (await rpcSync((rank + 1) % 4, add, [a, a])).sum();
       await expect(backward(100n, [root])).rejects.toThrow(unknownContext(100n));
       expect(() => getGradients(100n)).toThrow(unknownContext(100n));
       await expect(backward(-1n, [a.sum()])).rejects.toThrow(unknownContext(-1n));
@@ -67,7 +67,7 @@ describe('misuse', () => {
     }));
 
   it('names what is wrong with roots', () =>
-    at(0, () =>
+    everywhere(() =>
       context(async (id) => {
         const a = leaf([2], 1);
         const loose = backward as unknown as (id: unknown, roots: unknown) => Promise<void>;

@@ -1,12 +1,14 @@
 import { errorMatching, shown } from '@backwire/testing';
 import { describe, expect, it } from 'vitest';
-import { RpcError, rpcFunction, rpcSync } from '@backwire/rpc';
+import { RemoteError, RpcError, rpcFunction, rpcSync } from '@backwire/rpc';
 import { createRRef, remote, type RRef } from '@backwire/rref';
 import { add, AutogradError, mul, ones, type Tensor } from '@backwire/tensor';
 import { expectClean, filled, leaf, unknownContext, useAgents } from './agents.ts';
 import { backward, context, getGradients } from '../src/index.ts';
 
-const { at, agents } = useAgents('rref-backward', 3);
+const { at, agents, everywhere } = useAgents('rref-backward', 4);
+/** The worker after this one. */
+const after = (rank: number): string => `w${(rank + 1) % 4}`;
 
 const sumOf = rpcFunction('rref-backward/sumOf', async (a: Tensor, b: Tensor) =>
   (await rpcSync('w2', mul, [a, b])).sum(),
@@ -53,8 +55,9 @@ describe('RRef.backward', () => {
         await sum.backward(id);
         expect(getGradients(id).get(a)?.toArray()).toEqual([2, 2]);
         await expect(sum.backward(id)).rejects.toThrow(
-          errorMatching(RpcError, {
+          errorMatching(RemoteError, {
             code: 'remote-error',
+            remoteName: 'AutogradError',
             message: 'Trying to backward through the graph a second time',
           }),
         );
@@ -108,18 +111,18 @@ describe('RRef.backward', () => {
   });
 
   it('of an owner does all that PyTorch tests: here, in a context, twice, and what cannot be a root', async () => {
-    await at(0, async () => {
+    await everywhere(async (rank) => {
       const t1 = leaf([3, 3], 0.5);
       const twos = filled([3, 3], 2);
       await createRRef(t1.sum().add(t1.sum())).backward();
       expect(shown(t1.grad!)).toEqual(shown(twos));
       await context(async (id) => {
-        const t2 = await rpcSync('w1', add, [t1, t1]);
+        const t2 = await rpcSync(after(rank), add, [t1, t1]);
         await createRRef(t2.sum()).backward(id);
         expect(shown(getGradients(id).get(t1)!)).toEqual(shown(twos));
       });
       await context(async (id) => {
-        const t2 = await rpcSync('w1', add, [t1, t1]);
+        const t2 = await rpcSync(after(rank), add, [t1, t1]);
         const rref = createRRef(t2.sum());
         await rref.backward(id, { retainGraph: true });
         await rref.backward(id);
@@ -140,17 +143,17 @@ describe('RRef.backward', () => {
   });
 
   it('of a user does all that PyTorch tests: twice, with a value that is no tensor, and without a context', async () => {
-    await at(0, async () => {
+    await everywhere(async (rank) => {
       const t = leaf([10], 0.5);
       await context(async (id) => {
-        const rref = remote('w1', sumAll, [t]);
+        const rref = remote(after(rank), sumAll, [t]);
         await rref.backward(id, { retainGraph: true });
         await rref.backward(id);
         expect(shown(getGradients(id).get(t)!)).toEqual(shown(filled([10], 2)));
         rref.dispose();
       });
       await context(async (id) => {
-        const rref = remote('w1', words) as unknown as RRef<Tensor>;
+        const rref = remote(after(rank), words) as unknown as RRef<Tensor>;
         await expect(rref.backward(id)).rejects.toThrow(noTensor);
         await expect(rref.backward()).rejects.toThrow(noContext);
         rref.dispose();

@@ -20,6 +20,8 @@ import { callsTo, local, sameAsLocal, shown, valuesOf, type Run } from './local.
 import { backward, context, distAutogradDebugInfo, getGradients } from '../src/index.ts';
 
 const { at, agents, everywhere } = useAgents('upstream-numerics', 4);
+/** The worker after this one. */
+const after = (rank: number): string => `w${(rank + 1) % 4}`;
 
 const leaf = (...shape: number[]): Tensor => Object.assign(rand(shape), { requiresGrad: true });
 const product = rpcFunction('upstream-numerics/product', (a: Tensor, b: Tensor, c: Tensor) => a.matmul(b).matmul(c));
@@ -40,7 +42,7 @@ describe('gradients are those of one process', () => {
     }));
 
   it('of tensors that were sent and then not used: zeros', () =>
-    at(0, async () => {
+    everywhere(async () => {
       const leaves = [leaf(3, 3), leaf(3, 3), leaf(3, 3)];
       const program = async (run: Run): Promise<Tensor[]> => {
         const all = await run(stack, leaves);
@@ -61,7 +63,7 @@ describe('gradients are those of one process', () => {
     }));
 
   it('of a function of many operations', () =>
-    at(0, () => {
+    everywhere(() => {
       // Whole numbers, whose sums do not depend on their order.
       const whole = (): Tensor =>
         tensor(
@@ -73,7 +75,7 @@ describe('gradients are those of one process', () => {
     }));
 
   it('where a hook of a leaf doubles them', () =>
-    at(0, async () => {
+    everywhere(async () => {
       const [a, b] = [tensor(new Float32Array(9).fill(1), { shape: [3, 3], requiresGrad: true }), leaf(3, 3)];
       const [plain] = await local([a, b], async (run) => [(await run(matmul, a, b)).sum()]);
       a.registerHook((grad) => grad.mul(2));
@@ -84,13 +86,13 @@ describe('gradients are those of one process', () => {
     }));
 
   it('summed over two passes, as .grad is', () =>
-    at(0, () =>
+    everywhere((rank) =>
       context(async (id) => {
         const [a, b] = [leaf(3, 3), leaf(3, 3)];
         const here = matmul(a, b).sum();
         runBackward([here], undefined, { retainGraph: true });
         runBackward([here]);
-        const loss = (await rpcSync('w1', matmul, [a, b])).sum();
+        const loss = (await rpcSync(after(rank), matmul, [a, b])).sum();
         await backward(id, [loss], { retainGraph: true });
         await backward(id, [loss]);
         const grads = getGradients(id);
@@ -101,7 +103,7 @@ describe('gradients are those of one process', () => {
 });
 
 it('a pass needs no call', () =>
-  at(0, () =>
+  everywhere(() =>
     context(async (id) => {
       const [a, b] = [leaf(3, 3), leaf(3, 3)];
       await backward(id, [add(a, b).sum()]);
@@ -112,7 +114,7 @@ it('a pass needs no call', () =>
   ));
 
 it('hooks of a function that collects the gradient of a leaf run once each', () =>
-  at(0, async () => {
+  everywhere(async () => {
     const t = leaf(10, 10);
     const sum = t.add(t);
     let called = 0;
@@ -201,14 +203,14 @@ const ownersGradient = rpcFunction('upstream-numerics/owners-gradient', async (i
 );
 
 it('a pass goes on in the call that made a value before there was a context', () =>
-  at(0, async () => {
+  everywhere(async (rank) => {
     const [a, b] = [rand([3, 3]), rand([3, 3])];
     const sum = Object.assign(add(a, b), { requiresGrad: true });
     const [expected] = await local([sum], async () => [sum.sum()]);
-    const rref = remote('w1', slowLeaf, [a, b]);
+    const rref = remote(after(rank), slowLeaf, [a, b]);
     await context(async (id) => {
       await backward(id, [(await rref.toHere()).sum()]);
-      expect(await rpcSync('w1', ownersGradient, [id, rref])).toEqual(expected);
+      expect(await rpcSync(after(rank), ownersGradient, [id, rref])).toEqual(expected);
     });
     rref.dispose();
   }));
@@ -224,9 +226,9 @@ const embeddingGradient = rpcFunction(
 );
 
 it('sparse gradients of an embedding are summed on its owner, over two passes', () =>
-  at(0, async () => {
+  everywhere(async (rank) => {
     const options = { mode: 'sum', sparse: true } as const;
-    const there = remote('w1', nn.EmbeddingBag, [16, 16, options]);
+    const there = remote(after(rank), nn.EmbeddingBag, [16, 16, options]);
     const here = new nn.EmbeddingBag(16, 16, options);
     const ids = tensor([1, 2, 4, 5, 4, 3, 2, 9], { dtype: 'int64' });
     const offsets = tensor([0, 4], { dtype: 'int64' });
@@ -235,10 +237,10 @@ it('sparse gradients of an embedding are summed on its owner, over two passes', 
     runBackward([sum], undefined, { retainGraph: true });
     runBackward([sum]);
     await context(async (id) => {
-      const loss = (await rpcSync('w1', callEmbedding, [there, ids, offsets, weights])).sum();
+      const loss = (await rpcSync(after(rank), callEmbedding, [there, ids, offsets, weights])).sum();
       await backward(id, [loss], { retainGraph: true });
       await backward(id, [loss]);
-      const grad = await rpcSync('w1', embeddingGradient, [there, id]);
+      const grad = await rpcSync(after(rank), embeddingGradient, [there, id]);
       expect(grad?.layout).toBe('sparse_coo');
       expect(shown(grad)).toEqual(shown(here.weight.grad));
     });

@@ -28,6 +28,8 @@ import { useAgents } from './agents.ts';
 import { local, sameAsLocal, shown, valuesOf, WAYS, WAYS_TO_SELF } from './local.ts';
 
 const { at, everywhere } = useAgents('upstream', 4);
+/** The worker so many after this one. */
+const after = (rank: number, by: number): string => `w${(rank + by) % 4}`;
 
 /** As PyTorch's sparse example: three entries, two of them in a row. Those of two tensors differ by `more`, so that gradients do where they should. */
 function sparse(more = 0, requiresGrad = true, dtype: DType = 'float32'): Tensor {
@@ -69,13 +71,13 @@ describe.each([
   ['sparse', sparse],
 ] as const)('%s gradients are those of one process', (kind, build) => {
   it('of an addition on another worker', () =>
-    at(0, () => {
+    everywhere(() => {
       const [a, b] = [build(), build(1)];
       return sameAsLocal([a, b], async (run) => [(await run(add, a, b)).sum()]);
     }));
 
   it('of an addition on this worker, by a call to itself', () =>
-    at(0, () => {
+    everywhere(() => {
       const [a, b] = [build(), build(1)];
       return sameAsLocal([a, b], async (run) => [(await run(add, a, b)).sum()], WAYS_TO_SELF);
     }));
@@ -87,10 +89,10 @@ describe.each([
     }));
 
   it('and leave .grad alone, before and after a pass here has filled it', () =>
-    at(0, () =>
+    everywhere((rank) =>
       context(async (id) => {
         const [a, b] = [build(), build(1)];
-        const loss = (await rpcSync('w1', add, [a, b])).sum();
+        const loss = (await rpcSync(after(rank, 1), add, [a, b])).sum();
         await backward(id, [loss], { retainGraph: true });
         expect([a.grad, b.grad]).toEqual([null, null]);
         add(a, b).sum().backward();
@@ -104,7 +106,7 @@ describe.each([
     ));
 
   it('of two dtypes', () =>
-    at(0, () => {
+    everywhere(() => {
       const [a, b] = [build(0, true, 'float32'), build(1, true, 'float64')];
       return sameAsLocal([a, b], async (run) => [(await run(add, a, b)).sum()]);
     }));
@@ -126,25 +128,25 @@ describe.each([
     }));
 
   it('of a function that calls another, and multiplies what comes back', () =>
-    at(0, async () => {
+    everywhere(async (rank) => {
       const [a, b] = [build(), build(1)];
       const expected = await local([a, b], async () => {
         const [c, d] = [a.mul(b), a.add(b)];
         return [a.mul(b).mul(c).mul(d).mul(c.add(d)).sum()];
       });
       await context(async (id) => {
-        const loss = await rpcSync('w1', nestedUdf, [a, b, 2]);
+        const loss = await rpcSync(after(rank, 1), nestedUdf, [a, b, (rank + 2) % 4]);
         await backward(id, [loss.sum()]);
         expect([a, b].map((t) => shown(getGradients(id).get(t)))).toEqual(expected);
       });
     }));
 
   it('summed over two passes through a nested call', () =>
-    at(0, () =>
+    everywhere((rank) =>
       context(async (id) => {
         const [a, b] = [build(), build(1)];
         const once = await local([a, b], async () => [add(a, b).sum()]);
-        const loss = (await rpcSync('w1', nestedAdd, [a, b, 2])).sum();
+        const loss = (await rpcSync(after(rank, 1), nestedAdd, [a, b, (rank + 2) % 4])).sum();
         await backward(id, [loss], { retainGraph: true });
         expect([a, b].map((t) => shown(getGradients(id).get(t)))).toEqual(once);
         await backward(id, [loss]);
@@ -193,11 +195,12 @@ describe.each([
     }));
 
   it.each([
-    ['its owner', 'w1', 'w1'],
-    ['this worker, to itself', 'w0', 'w0'],
-    ['a third worker, which asks the owner', 'w1', 'w2'],
-  ])('of a leaf behind an RRef that is added by %s', (_, owner, callee) =>
-    at(0, async () => {
+    ['its owner', 1, 1],
+    ['this worker, to itself', 0, 0],
+    ['a third worker, which asks the owner', 1, 2],
+  ])('of a leaf behind an RRef that is added by %s', async (_, ofOwner, ofCallee) => {
+    await everywhere(async (rank) => {
+      const [owner, callee] = [after(rank, ofOwner), after(rank, ofCallee)];
       const [a, b] = [build(), build(1)];
       const [ofHeld, ofOwn] = await local([a, b], async (run) => [(await run(add, a, b)).sum()]);
       await context(async (id) => {
@@ -209,8 +212,8 @@ describe.each([
         expect(await rpcSync(owner, ownersGradient, [id, held])).toEqual(ofHeld);
         for (const rref of [held, sum]) rref.dispose();
       });
-    }),
-  );
+    });
+  });
 
   it('of leaves at one owner, made and added there by three workers at once, each in a context of its own', () =>
     at(0, async () => {

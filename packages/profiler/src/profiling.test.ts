@@ -3,7 +3,30 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { add, mul, ones, type Tensor } from '@backwire/tensor';
+import {
+  add,
+  arange,
+  empty,
+  eye,
+  full,
+  fullLike,
+  linspace,
+  matmul,
+  mul,
+  ones,
+  onesLike,
+  rand,
+  randint,
+  randLike,
+  randn,
+  randnLike,
+  randperm,
+  ShapeError,
+  tensor,
+  zeros,
+  zerosLike,
+  type Tensor,
+} from '@backwire/tensor';
 import {
   createAgent,
   rpcAsync,
@@ -110,8 +133,9 @@ describe('a profiled call', () => {
 
   it('of a user function records the same operations as running it here', async () => {
     agents = await group(2);
-    const local = await on(0, () => profile(() => double(ones([3]))));
-    const { profile: p } = await on(0, () => profile(() => rpcSync('w1', double, [ones([3])])));
+    const x = ones([3]);
+    const local = await on(0, () => profile(() => double(x)));
+    const { profile: p } = await on(0, () => profile(() => rpcSync('w1', double, [x])));
     const key = 'rpc_sync#profiling.test/double(w0 -> w1)';
     const remote = p.events().filter(({ isRemote }) => isRemote);
     expect(names(remote).map((name) => name.replace(`${key}#remote_op: `, ''))).toEqual(names(local.profile.events()));
@@ -240,6 +264,48 @@ describe('a profiled call', () => {
 });
 
 describe('profile', () => {
+  it('has products by the names that PyTorch has for them', async () => {
+    const product = async (left: number[], right: number[]): Promise<string[]> => {
+      const [a, b] = [ones(left), ones(right)];
+      const events = (await profile(() => matmul(a, b))).profile.events();
+      return names(events).filter((name) => name.endsWith('mm'));
+    };
+    expect(await product([2, 3], [3, 4])).toEqual(['aten::mm']);
+    expect(await product([3], [3, 4])).toEqual(['aten::mm']);
+    expect(await product([5, 2, 3], [3, 4])).toEqual(['aten::mm']);
+    expect(await product([5, 2, 3], [5, 3, 4])).toEqual(['aten::bmm']);
+    expect(matmul(tensor([[1]], { requiresGrad: true }), ones([1, 1])).gradFn?.name).toBe('MmBackward0');
+  });
+
+  it('has each function that makes a tensor of numbers once, and not those that operations are made of', async () => {
+    const t = ones([2]);
+    const makes: readonly (readonly [string, () => unknown])[] = [
+      ['ones', () => ones([2])],
+      ['zeros', () => zeros([2])],
+      ['empty', () => empty([2])],
+      ['full', () => full([2], 7)],
+      ['ones_like', () => onesLike(t)],
+      ['zeros_like', () => zerosLike(t)],
+      ['full_like', () => fullLike(t, 7)],
+      ['arange', () => arange(3)],
+      ['linspace', () => linspace(0, 1, 3)],
+      ['eye', () => eye(2)],
+      ['rand', () => rand([2])],
+      ['randn', () => randn([2])],
+      ['rand_like', () => randLike(t)],
+      ['randn_like', () => randnLike(t)],
+      ['randint', () => randint(0, 9, [2])],
+      ['randperm', () => randperm(3)],
+    ];
+    const { profile: p } = await profile(() => makes.forEach(([, make]) => make()));
+    expect(names(p.events())).toEqual(makes.map(([name]) => `aten::${name}`));
+    const { profile: failed } = await profile(() => {
+      expect(() => ones([-1])).toThrow(ShapeError);
+      t.add(1).cumsum(0);
+    });
+    expect(names(failed.events())).toEqual(['aten::ones', 'aten::add', 'aten::cumsum']);
+  });
+
   it('gives an inner profile to the outer one as well', async () => {
     const outer = await profile(async () => {
       ones([2]).add(1);

@@ -104,7 +104,7 @@ describe('a request', () => {
   });
 
   it('that is a tensor operation held back times out or not, by the time it is given', async () => {
-    cluster = await startCluster(2, { faults: { delayMs: { SCRIPT_CALL: 100 } } });
+    cluster = await startCluster(4, { faults: { delayMs: { SCRIPT_CALL: 100 } } });
     const { at } = cluster;
     const timesOut = async (call: Promise<unknown>, ms: number): Promise<void> => {
       const late = await failure(call);
@@ -120,8 +120,8 @@ describe('a request', () => {
       await timesOut(rpcAsync(to, add, [...args]), 5);
       expect((await rpcAsync(to, add, [...args], { timeoutMs: 0 })).item()).toBe(3);
     };
-    await Promise.all([0, 1].map((rank) => at(rank).run(() => onEach(`w${1 - rank}`))));
-    expect([injected(at, 0), injected(at, 1)]).toEqual([5, 5]);
+    await Promise.all([0, 1, 2, 3].map((rank) => at(rank).run(() => onEach(`w${(rank + 1) % 4}`))));
+    expect([0, 1, 2, 3].map((rank) => injected(at, rank))).toEqual([5, 5, 5, 5]);
   });
 
   it('that is held back sends what its arguments were when it was made', async () => {
@@ -249,13 +249,13 @@ describe('control', () => {
   it('of the four types that are sent again fails three times each, and calls are held back, where that is asked for', async () => {
     got.length = 0;
     const failFirst = Object.fromEntries(sentAgain.map(([name]) => [name, 3]));
-    cluster = await startCluster(2, {
+    cluster = await startCluster(4, {
       faults: { failFirst, delayMs: { PYTHON_CALL: 60, SCRIPT_CALL: 60 } },
       maxConcurrentCalls: 8,
       extensions: [listening],
     });
     const { at } = cluster;
-    for (const rank of [0, 1]) {
+    for (const rank of [0, 1, 2, 3]) {
       expect(at(rank).debugInfo()['agent.max_concurrent_calls']).toBe(8);
       expect(at(rank).run(() => getRpcTimeoutMs())).toBe(60_000);
     }

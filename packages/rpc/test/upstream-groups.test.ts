@@ -51,7 +51,7 @@ const hopped = rpcFunction('upstream-groups/hopped', (from: number, to: number, 
 });
 /** Calls on, and returns at once. */
 function hop(from: number, to: number, left: number): void {
-  if (left > 0) void rpcAsync(to, hopped, [from, (to + 1) % 3, left - 1]);
+  if (left > 0) void rpcAsync(to, hopped, [from, (to + 1) % 4, left - 1]);
 }
 
 let groups = 0;
@@ -96,11 +96,11 @@ async function onAll(
 
 describe('who is who', () => {
   it('is known of oneself and of others, by name, and of nobody else', async () => {
-    const agents = await start(3);
+    const agents = await start(4);
     for (const [rank, agent] of agents.entries()) {
       agent.run(() => {
         expect([getWorkerInfo().name, getWorkerInfo().id]).toEqual([`w${rank}`, rank]);
-        const peer = (rank + 1) % 3;
+        const peer = (rank + 1) % 4;
         expect([getWorkerInfo(`w${peer}`).name, getWorkerInfo(`w${peer}`).id]).toEqual([`w${peer}`, peer]);
         const words = 'could not find destination name WorkerNobody';
         expect(() => getWorkerInfo('WorkerNobody')).toThrow(
@@ -111,11 +111,12 @@ describe('who is who', () => {
   });
 
   it('lists every worker once', async () => {
-    for (const agent of await start(3)) {
+    for (const agent of await start(4)) {
       expect(agent.run(() => getWorkerInfos().map(({ name, id }) => [name, id]))).toEqual([
         ['w0', 0],
         ['w1', 1],
         ['w2', 2],
+        ['w3', 3],
       ]);
     }
   });
@@ -171,8 +172,8 @@ describe('who is who', () => {
 
   it('does not let a worker join on its own that comes to a closed group', async () => {
     const store = newStore();
-    const agents = await Promise.all(many(3, (rank) => join({ name: `w${rank}`, rank, worldSize: 3, store })));
-    for (const given of [{ rank: 3 }, { rank: 3, membership: 'dynamic' }, {}, { membership: 'dynamic' }] as const) {
+    const agents = await Promise.all(many(4, (rank) => join({ name: `w${rank}`, rank, worldSize: 4, store })));
+    for (const given of [{ rank: 4 }, { rank: 4, membership: 'dynamic' }, {}, { membership: 'dynamic' }] as const) {
       const message = 'RPC group mixes statically and dynamically initialized members which is not supported.';
       await expect(createAgent({ name: 'late', store, initTimeoutMs: 2_000, ...given })).rejects.toThrow(
         errorMatching(RpcError, { code: 'failed-precondition', message }),
@@ -180,7 +181,7 @@ describe('who is who', () => {
     }
     // The group is as it was.
     await onAll(agents, async ({ next }) => {
-      expect(getWorkerInfos()).toHaveLength(3);
+      expect(getWorkerInfos()).toHaveLength(4);
       expect(await rpcSync(next, plus, [1, 2])).toBe(3);
     });
   });
@@ -188,12 +189,12 @@ describe('who is who', () => {
 
 describe('options', () => {
   it('say how many handlers run at once, and the agent tells', async () => {
-    for (const agent of await start(3, { maxConcurrentCalls: 7 }))
+    for (const agent of await start(4, { maxConcurrentCalls: 7 }))
       expect(agent.debugInfo()['agent.max_concurrent_calls']).toBe(7);
   });
 
   it('give calls their time by default', async () => {
-    await onAll(await start(3, { rpcTimeoutMs: 30 }), async ({ next }) => {
+    await onAll(await start(4, { rpcTimeoutMs: 30 }), async ({ next }) => {
       expect(getRpcTimeoutMs()).toBe(30);
       const message = 'RPC ran for more than set timeout (30 ms)';
       await expect(rpcSync(next, sleep, [2_000])).rejects.toThrow(
@@ -214,9 +215,9 @@ describe('options', () => {
   it('may map the main memory to that of a peer, and tensors stay there', async () => {
     const store = newStore();
     const agents = await Promise.all(
-      many(3, (rank) => {
-        const deviceMaps = { [`w${(rank + 1) % 3}`]: { cpu: 'cpu' } };
-        return join({ name: `w${rank}`, rank, worldSize: 3, store, deviceMaps });
+      many(4, (rank) => {
+        const deviceMaps = { [`w${(rank + 1) % 4}`]: { cpu: 'cpu' } };
+        return join({ name: `w${rank}`, rank, worldSize: 4, store, deviceMaps });
       }),
     );
     await onAll(agents, async ({ next }) => {
@@ -228,10 +229,10 @@ describe('options', () => {
 
 describe('a group', () => {
   it('calls, reduces together, and calls again', async () => {
-    const agents = await start(3);
+    const agents = await start(4);
     await onAll(agents, async ({ rank, next }) => {
       expect(shown(await rpcSync(next, add, [ones([2, 2]), 1]))).toEqual(shown(ones([2, 2]).add(1)));
-      expect((await processGroup().allReduce(tensor([rank + 1]))).toArray()).toEqual([6]);
+      expect((await processGroup().allReduce(tensor([rank + 1]))).toArray()).toEqual([10]);
       await barrier();
       expect(shown(await rpcSync(next, add, [ones([2, 2]), rank]))).toEqual(shown(ones([2, 2]).add(rank)));
     });
@@ -244,7 +245,7 @@ describe('a group', () => {
   ])('starts again after its end, in %s', async (_, first) => {
     const given = first?.();
     for (let life = 0; life < 2; life++) {
-      const agents = await start(3, { store: given ?? newStore() });
+      const agents = await start(4, { store: given ?? newStore() });
       await onAll(agents, async ({ next }) => {
         expect(shown(await rpcSync(next, add, [ones([2, 2]), 1]))).toEqual(shown(ones([2, 2]).add(1)));
         expect(shown(await rpcSync(next, two))).toEqual(shown(ones([1]).add(1)));
@@ -254,7 +255,7 @@ describe('a group', () => {
   });
 
   it('calls no more after its end, in the words of before its start', async () => {
-    const agents = await start(3);
+    const agents = await start(4);
     await onAll(agents, async ({ n, next }) => {
       const sum = await rpcSync(next, add, [ones([n, n]), ones([n, n])]);
       expect(shown(sum)).toEqual(shown(ones([n, n]).mul(2)));
@@ -267,8 +268,8 @@ describe('a group', () => {
 
   it('without a size has who comes, by rank, and each leaves on its own', async () => {
     const store = newStore();
-    const agents = await Promise.all(many(3, (rank) => join({ name: `w${rank}`, rank, store })));
-    expect(agents.map(({ id }) => id)).toEqual([0, 1, 2]);
+    const agents = await Promise.all(many(4, (rank) => join({ name: `w${rank}`, rank, store })));
+    expect(agents.map(({ id }) => id)).toEqual([0, 1, 2, 3]);
     await Promise.all(agents.map((agent) => agent.shutdown()));
   });
 
@@ -279,13 +280,13 @@ describe('a group', () => {
     const folder = await mkdtemp(`${tmpdir()}/upstream-groups-`);
     for (const store of [newStore(), pathToFileURL(folder).href]) {
       const first = await join({ name: 'w0', rank: 0, store });
-      const others = await Promise.all([1, 2].map((rank) => join({ name: `w${rank}`, rank, store })));
+      const others = await Promise.all([1, 2, 3].map((rank) => join({ name: `w${rank}`, rank, store })));
       // Whoever was there knows those who came as soon as they have started.
       for (const agent of [first, ...others])
-        expect(agent.run(() => getWorkerInfos().map(({ name }) => name))).toEqual(['w0', 'w1', 'w2']);
+        expect(agent.run(() => getWorkerInfos().map(({ name }) => name))).toEqual(['w0', 'w1', 'w2', 'w3']);
       const sum = (agent: RpcAgent, to: string): Promise<Tensor> =>
         agent.run(() => rpcSync(to, add, [tensor(1), tensor(1)]));
-      const sums = later ? others.map((other) => sum(other, 'w0')) : ['w1', 'w2'].map((to) => sum(first, to));
+      const sums = later ? others.map((other) => sum(other, 'w0')) : ['w1', 'w2', 'w3'].map((to) => sum(first, to));
       for (const each of await Promise.all(sums)) expect(shown(each)).toEqual(shown(tensor(1).add(tensor(1))));
       await Promise.all([first, ...others].map((agent) => agent.shutdown()));
     }
@@ -309,23 +310,23 @@ async function unevenWork(agents: readonly RpcAgent[], make: () => Tensor): Prom
 
 describe('meeting', () => {
   it('gathers what every worker gives, the same for all', async () => {
-    const agents = await start(3);
+    const agents = await start(4);
     const maps = await Promise.all(agents.map((agent, i) => agent.run(() => allGather({ value: tensor([i]) }))));
     for (const map of maps)
-      expect([...map].map(([name, { value }]) => [name, value.item()])).toEqual(many(3, (i) => [`w${i}`, i]));
+      expect([...map].map(([name, { value }]) => [name, value.item()])).toEqual(many(4, (i) => [`w${i}`, i]));
   });
 
   it('at a barrier nobody passes before the last has come', async () => {
-    const agents = await start(3);
+    const agents = await start(4);
     const log: string[] = [];
     const meet = (rank: number): Promise<unknown> =>
       agents[rank]!.run(() => barrier()).then(() => log.push(`passed ${rank}`));
-    const early = [meet(0), meet(1)];
+    const early = [meet(0), meet(1), meet(2)];
     await new Promise((resolve) => setTimeout(resolve, 80));
     log.push('the last comes');
-    await Promise.all([...early, meet(2)]);
+    await Promise.all([...early, meet(3)]);
     expect(log[0]).toBe('the last comes');
-    expect(log.slice(1).sort()).toEqual(['passed 0', 'passed 1', 'passed 2']);
+    expect(log.slice(1).sort()).toEqual(['passed 0', 'passed 1', 'passed 2', 'passed 3']);
   });
 
   /** Each of `meeting` adds one between two barriers; whoever leads counts none before and all after. */
@@ -390,7 +391,7 @@ describe('leaving', () => {
   });
 
   it('at once needs nobody, before any call', async () => {
-    const agents = await start(3);
+    const agents = await start(4);
     for (const agent of agents) {
       await agent.shutdown({ graceful: false });
       await notInitialized(agent.run(() => rpcSync('w0', plus, [1, 2])));
@@ -398,7 +399,7 @@ describe('leaving', () => {
   });
 
   it('at once needs nobody, after calls', async () => {
-    const agents = await start(3);
+    const agents = await start(4);
     await onAll(agents, async ({ n, next }) => {
       const sum = await rpcSync(next, add, [ones([n, n]), ones([n, n])]);
       expect(shown(sum)).toEqual(shown(ones([n, n]).mul(2)));
@@ -411,27 +412,27 @@ describe('leaving', () => {
   });
 
   it('waits for calls that lead to calls which nobody waits for', async () => {
-    const agents = await start(3);
+    const agents = await start(4);
     arrived.length = 0;
-    for (const [rank, agent] of agents.entries()) agent.run(() => hop(rank, (rank + 1) % 3, 20));
+    for (const [rank, agent] of agents.entries()) agent.run(() => hop(rank, (rank + 1) % 4, 20));
     await Promise.all(agents.map((agent) => agent.shutdown({ timeoutMs: 30_000 })));
-    const path = (from: number): string[] => many(20, (i) => `${from}: w${(from + 1 + i) % 3}`);
-    for (const from of [0, 1, 2]) expect(arrived.filter((at) => at.startsWith(`${from}:`))).toEqual(path(from));
+    const path = (from: number): string[] => many(20, (i) => `${from}: w${(from + 1 + i) % 4}`);
+    for (const from of [0, 1, 2, 3]) expect(arrived.filter((at) => at.startsWith(`${from}:`))).toEqual(path(from));
   });
 
   it('says what fails in it, on each for itself, and closes all the same', async () => {
-    const thrown = many(3, (id) => new RangeError(`simulation ${id}`));
+    const thrown = many(4, (id) => new RangeError(`simulation ${id}`));
     const failing: Extension = {
       name: 'failing',
       attach: ({ id }) => ({ drain: () => (id === 0 ? Promise.resolve() : Promise.reject(thrown[id]!)) }),
     };
-    const agents = await start(3, { extensions: [failing] });
+    const agents = await start(4, { extensions: [failing] });
     open.length = 0;
     const before = performance.now();
     const errors = await Promise.all(agents.map((agent) => failure(agent.shutdown({ timeoutMs: 20_000 }))));
     expect(performance.now() - before).toBeLessThan(15_000);
     expect(errors[0]).toBe('no failure');
-    for (const id of [1, 2]) expect(errors[id]).toBe(thrown[id]);
+    for (const id of [1, 2, 3]) expect(errors[id]).toBe(thrown[id]);
     for (const agent of agents) await notInitialized(agent.run(() => rpcSync('w0', plus, [1, 2])));
   });
 });

@@ -87,6 +87,13 @@ const failure = (promise: Promise<unknown>): Promise<Error> =>
     (error: unknown) => error as Error,
   );
 
+/** Runs `fn` on each of four workers at once; `to` is the one after it. */
+async function onEach(fn: (to: string) => Promise<void>, options: Partial<RpcOptions> = {}): Promise<void> {
+  const started = await startCluster(4, options);
+  cluster = started;
+  await Promise.all(started.agents.map((agent, rank) => agent.run(() => fn(`w${(rank + 1) % 4}`))));
+}
+
 describe('what an agent is made of', () => {
   it('an extension is registered once by name, and starts with the agent', async () => {
     const attached: string[] = [];
@@ -113,7 +120,7 @@ describe('what an agent is made of', () => {
     const store = newStore();
     const group = async (name: string): Promise<RpcAgent[]> => {
       const agents = await Promise.all(
-        [0, 1, 2].map((rank) => createAgent({ name: `w${rank}`, rank, worldSize: 3, store, group: name })),
+        [0, 1, 2, 3].map((rank) => createAgent({ name: `w${rank}`, rank, worldSize: 4, store, group: name })),
       );
       open.push(...agents);
       return agents;
@@ -123,11 +130,11 @@ describe('what an agent is made of', () => {
       const sums = first.map((agent, i) => agent.run(() => processGroup().allReduce(tensor([i + 1]))));
       return (await Promise.all(sums)).map((sum) => sum.toArray());
     };
-    expect(await reduced()).toEqual([[6], [6], [6]]);
+    expect(await reduced()).toEqual([[10], [10], [10], [10]]);
     const second = await group('calls');
-    const sums = second.map((agent, i) => agent.run(() => rpcSync(`w${(i + 1) % 3}`, add, [ones([2, 2]), 1])));
+    const sums = second.map((agent, i) => agent.run(() => rpcSync(`w${(i + 1) % 4}`, add, [ones([2, 2]), 1])));
     for (const sum of await Promise.all(sums)) expect(shown(sum)).toEqual(shown(ones([2, 2]).add(1)));
-    expect(await reduced()).toEqual([[6], [6], [6]]);
+    expect(await reduced()).toEqual([[10], [10], [10], [10]]);
     await Promise.all([...second, ...first].map((agent) => agent.shutdown()));
   });
 
@@ -142,20 +149,25 @@ describe('what an agent is made of', () => {
 
   it('a second agent of the same name and rank in one store is refused while the first lives', async () => {
     const store = newStore();
-    const [own, other] = [0, 1].map((rank) => ({ name: `w${rank}`, rank, worldSize: 2, store }));
+    const all = [0, 1, 2, 3].map((rank) => ({ name: `w${rank}`, rank, worldSize: 4, store }));
+    const [own, ...others] = all;
     for (const life of ['first', 'second']) {
       // After the first has left, the name is free: init, shutdown, init in one store.
-      const [peer] = await Promise.all([createAgent(other!), initRpc(own!)]);
-      open.push(peer);
+      const joining = initRpc(own!);
+      const peers = await Promise.all(others.map((other) => createAgent(other)));
+      open.push(...peers);
+      await joining;
       const refusal = (message: string) => errorMatching(RpcError, { code: 'failed-precondition', message });
       await expect(initRpc(own!)).rejects.toThrow(refusal('RPC is already initialized'));
-      for (const taken of [own!, other!]) {
+      for (const taken of all) {
         const again = createAgent({ ...taken, initTimeoutMs: 300 });
         await expect(again).rejects.toThrow(refusal(`RPC worker name ${taken.name} is not unique`));
       }
-      expect(await rpcSync('w1', echo, [life])).toBe(life);
-      expect(await peer.run(() => rpcSync('w0', echo, [life]))).toBe(life);
-      await Promise.all([shutdown(), peer.shutdown()]);
+      for (const [i, peer] of peers.entries()) {
+        expect(await rpcSync(peer.name, echo, [life])).toBe(life);
+        expect(await peer.run(() => rpcSync(`w${(i + 2) % 4}`, echo, [life]))).toBe(life);
+      }
+      await Promise.all([shutdown(), ...peers.map((peer) => peer.shutdown())]);
     }
   });
 
@@ -216,9 +228,19 @@ describe('what an agent is made of', () => {
     ['hmac', 'tcp'],
   ] as const)('security of mode %s means that transport tcp is %s', async (mode, transport) => {
     const security = { mode, secret: 'a secret for tests only' } as const;
-    cluster = await startCluster(2, { transports: ['tcp'], security });
-    expect((await cluster.at(0).run(() => rpcSync('w1', twice, [tensor([1, 2])]))).toArray()).toEqual([2, 4]);
-    expect((cluster.at(0) as Agent).members.list().map(({ link }) => link?.connection.kind)).toEqual([transport]);
+    await onEach(
+      async (to) => {
+        expect((await rpcSync(to, twice, [tensor([1, 2])])).toArray()).toEqual([2, 4]);
+      },
+      { transports: ['tcp'], security },
+    );
+    for (const agent of cluster!.agents) {
+      const kinds = (agent as Agent).members
+        .list()
+        .flatMap(({ link }) => (link === undefined ? [] : [link.connection.kind]));
+      expect(kinds.length).toBeGreaterThanOrEqual(2);
+      expect(new Set(kinds)).toEqual(new Set([transport]));
+    }
   });
 
   it.each([
@@ -241,7 +263,7 @@ describe('what an agent is made of', () => {
   });
 
   it.each([
-    ['of a size', { worldSize: 3 }],
+    ['of a size', { worldSize: 4 }],
     ['without a size', {}],
   ])('in a group %s a rank may be left out: the store gives the next', async (_, size) => {
     const folder = await mkdtemp(join(tmpdir(), 'upstream-options-'));
@@ -258,9 +280,9 @@ describe('what an agent is made of', () => {
           ...(store === undefined ? {} : { store }),
           ...size,
         };
-        const agents = await Promise.all(['a', 'b', 'c'].map((name) => createAgent({ name, ...given })));
+        const agents = await Promise.all(['a', 'b', 'c', 'd'].map((name) => createAgent({ name, ...given })));
         open.push(...agents);
-        expect(agents.map(({ id }) => id).sort()).toEqual([0, 1, 2]);
+        expect(agents.map(({ id }) => id).sort()).toEqual([0, 1, 2, 3]);
         for (const agent of agents) {
           for (const { name, id } of agents) {
             const found = agent.run(() => rpcSync(id, whoAmI));
@@ -287,11 +309,9 @@ describe('what travels and what does not', () => {
     ['rpcSync', rpcSync],
     ['rpcAsync', rpcAsync],
   ])('a promise inside of a result is refused by %s: only the result itself may be one', async (_name, call) => {
-    cluster = await startCluster(2);
-    for (const [rank, to] of [
-      [0, 'w1'],
-      [1, 'w0'],
-    ] as const) {
+    cluster = await startCluster(4);
+    for (const rank of [0, 1, 2, 3]) {
+      const to = `w${(rank + 1) % 4}`;
       // prettier-ignore
       const made = (fn: typeof promised | typeof promiseInside): Promise<unknown> =>
         cluster!.at(rank).run(() => (call as AnyFn)(to, fn) as Promise<unknown>);
@@ -303,30 +323,30 @@ describe('what travels and what does not', () => {
     }
   });
 
-  it('arguments that the function cannot use fail on the callee, as what it threw, with its stack', async () => {
-    cluster = await startCluster(2);
-    await cluster.at(0).run(async () => {
-      const error = await failure(rpcSync('w1', twice as unknown as typeof list));
+  it('arguments that the function cannot use fail on the callee, as what it threw, with its stack', () =>
+    onEach(async (to) => {
+      const error = await failure(rpcSync(to, twice as unknown as typeof list));
       expect(error).toEqual(errorMatching(TypeError, { message: /^Cannot read properties of undefined/ }));
       const remote = rpcInfo(error) as RemoteError;
-      expect([remote.remoteName, remote.executed, remote.peer?.name]).toEqual(['TypeError', 'yes', 'w1']);
+      expect([remote.remoteName, remote.executed, remote.peer?.name]).toEqual(['TypeError', 'yes', to]);
       expect(remote.remoteStack).toContain('upstream-options.test');
-      expect((await rpcSync('w1', twice, [tensor([1])])).toArray()).toEqual([2]);
-    });
-  });
+      expect((await rpcSync(to, twice, [tensor([1])])).toArray()).toEqual([2]);
+    }));
 
   it('what a user function throws is told to its caller and to nobody else; one that nobody waits for is logged', async () => {
     const lines: string[] = [];
     const note = (_: object, text: string): void => void lines.push(text);
     const logger = { debug: () => undefined, info: () => undefined, warn: note, error: note };
-    cluster = await startCluster(2, { logger });
-    await cluster.at(0).run(async () => {
-      await expect(rpcSync('w1', fail)).rejects.toThrow(new RangeError('of the user'));
-      expect(lines).toEqual([]);
-      rpcOneway('w1', fail);
-      await until(() => lines.length > 0, 'it is logged');
-      expect(lines).toEqual(['a one-way call failed']);
-    });
+    await onEach(
+      async (to) => {
+        await expect(rpcSync(to, fail)).rejects.toThrow(new RangeError('of the user'));
+      },
+      { logger },
+    );
+    expect(lines).toEqual([]);
+    cluster?.at(0).run(() => rpcOneway('w1', fail));
+    await until(() => lines.length > 0, 'it is logged');
+    expect(lines).toEqual(['a one-way call failed']);
   });
 
   it('the default logger writes it to stderr, with the stack of the function', async () => {
@@ -342,26 +362,24 @@ describe('what travels and what does not', () => {
   it.each([
     ['rpcSync', rpcSync],
     ['rpcAsync', rpcAsync],
-  ])('a function of the wrong kind is refused: a generator by %s, a value by rpcStream', async (_name, call) => {
-    cluster = await startCluster(2);
-    await cluster.at(0).run(async () => {
+  ])('a function of the wrong kind is refused: a generator by %s, a value by rpcStream', (_name, call) =>
+    onEach(async (to) => {
       const refusal = (message: string) =>
-        errorMatching(RpcError, { code: 'failed-precondition', executed: 'yes', peer: { name: 'w1' }, message });
-      await expect((call as AnyFn)('w1', generator)).rejects.toThrow(refusal('a generator is called with rpcStream()'));
-      const items = rpcStream('w1', list as unknown as typeof generator);
+        errorMatching(RpcError, { code: 'failed-precondition', executed: 'yes', peer: { name: to }, message });
+      await expect((call as AnyFn)(to, generator)).rejects.toThrow(refusal('a generator is called with rpcStream()'));
+      const items = rpcStream(to, list as unknown as typeof generator);
       await expect(items.next()).rejects.toThrow(refusal('rpcStream() wants a function that returns an iterable'));
-    });
-  });
+    }),
+  );
 });
 
 describe('a gathering that not all come to', () => {
   it('ends for the one that leads it and for those that follow, each saying who is missing', async () => {
-    cluster = await startCluster(3);
-    const [leader, follower] = await Promise.all(
-      [0, 1].map((rank) => cluster!.at(rank).run(() => failure(allGather(rank, { timeoutMs: 200 })))),
+    cluster = await startCluster(4);
+    const failed = await Promise.all(
+      [0, 1, 2].map((rank) => cluster!.at(rank).run(() => failure(allGather(rank, { timeoutMs: 200 })))),
     );
-    const message = "Followers ['w2'] timed out in _all_gather after 0.20 seconds";
-    for (const error of [leader, follower])
-      expect(error).toEqual(errorMatching(RpcError, { code: 'deadline-exceeded', message }));
+    const message = "Followers ['w3'] timed out in _all_gather after 0.20 seconds";
+    for (const error of failed) expect(error).toEqual(errorMatching(RpcError, { code: 'deadline-exceeded', message }));
   });
 });

@@ -70,18 +70,17 @@ const fanOut = rpcFunction('upstream-promises/fan-out', async (to: string, x: Te
 
 let cluster: Cluster;
 beforeAll(async () => {
-  cluster = await startCluster(3);
+  cluster = await startCluster(4);
 });
 afterAll(() => cluster.close());
 const many = <T>(count: number, fn: (i: number) => T): T[] => Array.from({ length: count }, (_, i) => fn(i));
-/** Runs `fn` on all three workers at once: `n` is the rank and 1, then the next worker and the one after it. */
+/** Runs `fn` on all four workers at once: `n` is the rank and 1, then the next worker and the one after it. */
 async function onAll(fn: (at: { n: number; next: string; third: string }) => Promise<void>): Promise<void> {
-  const name = (rank: number): string => `w${rank % 3}`;
+  const name = (rank: number): string => `w${rank % 4}`;
   await Promise.all(
-    many(3, (rank) => cluster.at(rank).run(() => fn({ n: rank + 1, next: name(rank + 1), third: name(rank + 2) }))),
+    many(4, (rank) => cluster.at(rank).run(() => fn({ n: rank + 1, next: name(rank + 1), third: name(rank + 2) }))),
   );
 }
-const onFirst = (fn: () => Promise<void>): Promise<void> => cluster.at(0).run(fn);
 /** Whether a promise has settled, and how, without waiting for it. */
 const stateOf = (promise: Promise<unknown>): Promise<string> =>
   Promise.race([promise, Promise.resolve('pending')]).then(
@@ -123,16 +122,16 @@ describe('the promise of a call', () => {
     }));
 
   it('settles once: an answer that comes after its deadline changes nothing', () =>
-    onFirst(async () => {
+    onAll(async ({ next }) => {
       const settled: string[] = [];
-      const call = rpcAsync('w1', slow, [60], { timeoutMs: 10 });
+      const call = rpcAsync(next, slow, [60], { timeoutMs: 10 });
       call.then(
         () => settled.push('answer'),
         () => settled.push('deadline'),
       );
       const message = 'RPC ran for more than set timeout (10 ms)';
       await expect(call).rejects.toThrow(errorMatching(RpcError, { code: 'deadline-exceeded', message }));
-      await rpcSync('w1', slow, [80]);
+      await rpcSync(next, slow, [80]);
       expect(settled).toEqual(['deadline']);
       expect(await stateOf(call)).toBe('failed');
     }));

@@ -16,13 +16,13 @@ const sleep = rpcFunction('upstream-wait-all/sleep', async (ms: number) => {
 
 let cluster: Cluster;
 beforeAll(async () => {
-  cluster = await startCluster(3);
+  cluster = await startCluster(4);
 });
 afterAll(() => cluster.close());
-/** Runs `fn` on all three workers at once, with the worker after each and the one after that. */
+/** Runs `fn` on all four workers at once, with the worker after each and the one after that. */
 async function onAll(fn: (next: string, third: string) => Promise<void>): Promise<void> {
-  const name = (rank: number): string => `w${rank % 3}`;
-  await Promise.all([0, 1, 2].map((rank) => cluster.at(rank).run(() => fn(name(rank + 1), name(rank + 2)))));
+  const name = (rank: number): string => `w${rank % 4}`;
+  await Promise.all([0, 1, 2, 3].map((rank) => cluster.at(rank).run(() => fn(name(rank + 1), name(rank + 2)))));
 }
 const failure = (promise: Promise<unknown>): Promise<unknown> =>
   promise.then(

@@ -50,7 +50,7 @@ describe.each(['w0', 'w1'])('a creating function on %s that throws', (owner) => 
     ['later', failLater, RangeError],
     ['with another class', failOfType, TypeError],
   ])('%s shows its error, with its class, at every use', (_, fn, type) =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const text = `no luck for ${getWorkerInfo().name}`;
       const rref = remote(at(owner), fn, [text]);
       const uses = [() => rref.toHere(), () => rref.toHere(), () => rref.typeName(), () => rref.confirmed()];
@@ -287,7 +287,7 @@ describe('misuse', () => {
     }));
 
   it('local value of a user', () =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const rref = remote(at('w1'), identity, [1]);
       const [n, owner] = [getWorkerInfo().id, rref.owner()];
       const words = `For UserRRef(rref_id=GloballyUniqueId(created_on=${n}, local_id=0), fork_id=GloballyUniqueId(created_on=${n}, local_id=1)), can't call localValue() on user WorkerInfo(id=${n}, name=w${n}). Call it on owner WorkerInfo(id=${owner.id}, name=${at('w1')})`;

@@ -137,7 +137,7 @@ describe('shutdown', () => {
       other?: Circle;
     }
     const circles: Circle[] = [];
-    await onAll(3, async (at) => {
+    await onAll(4, async (at) => {
       const [circle, other]: [Circle, Circle] = [{}, {}];
       [circle.other, other.other] = [other, circle];
       circle.rref = remote(at('w1'), identity, [1]);
@@ -148,7 +148,7 @@ describe('shutdown', () => {
       circles.push(circle);
     });
     // The circles were reachable all the time, and what was in them is no more.
-    expect(circles).toHaveLength(3);
+    expect(circles).toHaveLength(4);
     for (const { rref, other } of circles) {
       expect(other?.other?.rref).toBe(rref);
       await expect(rref?.toHere()).rejects.toThrow(deleted('Cannot call to_here() on it after deletion.'));
@@ -156,15 +156,15 @@ describe('shutdown', () => {
   });
 
   it('makes later uses fail', async () => {
-    const agents = await startGroup(3);
+    const agents = await startGroup(4);
     // Nobody waits for these: the shutdown does.
     const made = agents.map((each, rank) => {
       const like = ones([rank + 1, rank + 1]);
-      return each.run(() => remote(`w${(rank + 1) % 3}`, add, [like, like]));
+      return each.run(() => remote(`w${(rank + 1) % 4}`, add, [like, like]));
     });
     await Promise.all(agents.map((each) => each.shutdown({ timeoutMs: 10_000, onLeak: 'throw' })));
     for (const [rank, rref] of made.entries()) {
-      const [self, owner] = [agent(agents, rank), (rank + 1) % 3];
+      const [self, owner] = [agent(agents, rank), (rank + 1) % 4];
       await expect(rref.toHere()).rejects.toThrow(deleted('Cannot call to_here() on it after deletion.'));
       const carrier = sessionOf(self).values[0];
       const peer = rref.owner();
@@ -195,15 +195,15 @@ describe('shutdown', () => {
       warn: (_, text) => void warnings.push(text),
       error: () => undefined,
     };
-    const agents = await startGroup(3, { extensions: [rrefs({ creationSites: true })], logger });
-    for (const rank of [0, 1]) {
-      await agent(agents, rank).run(async () => rpcSync(`w${1 - rank}`, keep, [createRRef(rank)]));
-      // Two keep what is the other's: their sessions do not take part in the shutdown. The third has nothing.
+    const agents = await startGroup(5, { extensions: [rrefs({ creationSites: true })], logger });
+    for (const rank of [0, 1, 2, 3]) {
+      await agent(agents, rank).run(async () => rpcSync(`w${(rank + 1) % 4}`, keep, [createRRef(rank)]));
+      // Four keep what is another's: their sessions do not take part in the shutdown. The fifth has nothing.
       sessionOf(agent(agents, rank)).drain = () => Promise.resolve();
     }
     const ends = await Promise.allSettled(agents.map((each) => each.shutdown({ graceful, timeoutMs: 1_500, onLeak })));
-    for (const rank of [0, 1]) {
-      const text = `Leaking RRef GloballyUniqueId(created_on=${rank}, local_id=0) with fork Id GloballyUniqueId(created_on=${rank}, local_id=1), held by 'w${1 - rank}'`;
+    for (const rank of [0, 1, 2, 3]) {
+      const text = `Leaking RRef GloballyUniqueId(created_on=${rank}, local_id=0) with fork Id GloballyUniqueId(created_on=${rank}, local_id=1), held by 'w${(rank + 1) % 4}'`;
       const said =
         onLeak === 'throw' ? ((ends[rank] as PromiseRejectedResult).reason as Error).message : warnings.join('\n');
       expect(said).toContain(text);
@@ -215,7 +215,7 @@ describe('shutdown', () => {
         });
     }
     const end = onLeak === 'throw' ? 'rejected' : 'fulfilled';
-    expect(ends.map(({ status }) => status)).toEqual([end, end, 'fulfilled']);
+    expect(ends.map(({ status }) => status)).toEqual([end, end, end, end, 'fulfilled']);
   });
 });
 

@@ -3,7 +3,7 @@ import { inspect } from 'node:util';
 import { rpcAsync, rpcClass, rpcFunction, rpcSync, waitAll } from '@backwire/rpc';
 import { ones, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
-import { agent, callsSent, counters, eventually, withGroup } from './group.ts';
+import { agent, callsSent, counters, eventually, onAll, withGroup } from './group.ts';
 import { sessionOf } from '../src/extension.ts';
 import { createRRef, remote, type RRef } from '../src/index.ts';
 
@@ -268,8 +268,8 @@ describe('type names', () => {
     }));
 
   it('need no call on the owner', () =>
-    withGroup(2, async (agents) => {
-      const before = callsSent(agent(agents, 0));
+    onAll(4, async (_at, self) => {
+      const before = callsSent(self);
       const types = await Promise.all(
         [
           createRRef(1),
@@ -282,18 +282,18 @@ describe('type names', () => {
         ].map((rref) => (rref as RRef<unknown>).typeName()),
       );
       expect(types).toEqual(['number', 'string', 'Array', 'null', 'Tensor', 'proxies/Counter', 'RRef']);
-      expect(callsSent(agent(agents, 0))).toBe(before);
+      expect(callsSent(self)).toBe(before);
     }));
 
   it('wait for a value that takes long to make', () =>
-    withGroup(2, async () => {
-      expect(await remote('w1', makeSlowly, [30]).typeName()).toBe('proxies/Counter');
-      expect(await remote('w1', addSlowly, [ones([2]), 30]).typeName()).toBe('Tensor');
+    onAll(4, async (at) => {
+      expect(await remote(at('w1'), makeSlowly, [30]).typeName()).toBe('proxies/Counter');
+      expect(await remote(at('w1'), addSlowly, [ones([2]), 30]).typeName()).toBe('Tensor');
     }));
 
   it('fail as the function failed that was to make the value', () =>
-    withGroup(2, async () => {
-      const broken = remote('w1', breakDown, []);
+    onAll(4, async (at) => {
+      const broken = remote(at('w1'), breakDown, []);
       for (let i = 0; i < 2; i++) await expect(broken.typeName()).rejects.toThrow(new EvalError('broken'));
     }));
 });

@@ -1,5 +1,6 @@
 /** Making RRefs, sharing them in all ways, and what everybody sees of them. */
 import {
+  barrier,
   callContext,
   currentAgent,
   getWorkerInfo,
@@ -7,7 +8,6 @@ import {
   RpcError,
   rpcFunction,
   rpcSync,
-  type RpcAgent,
 } from '@backwire/rpc';
 import { errorMatching, shown } from '@backwire/testing';
 import { add, ones, type Tensor, tensor } from '@backwire/tensor';
@@ -96,7 +96,7 @@ describe('the four ways of sharing', () => {
 
 describe('what a handle says', () => {
   it("has PyTorch's string forms and numbering", () =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const { id } = getWorkerInfo();
       const first = remote(at('w1'), sum, [1]);
       const second = remote(at('w1'), sum, [1]);
@@ -130,7 +130,7 @@ describe('what a handle says', () => {
     ['rpcAsync', (to, rref) => rpcAsync(to, isConfirmed, [rref])],
     ['remote', (to, rref) => remote(to, isConfirmed, [rref]).toHere()],
   ])('is confirmed in the function that receives it, before it starts: %s', (_, ask) =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const rref = remote(at('w1'), later, [1, 20]);
       expect(rref.confirmedByOwner()).toBe(false);
       expect(await ask(at('w2'), rref)).toBe(true);
@@ -176,7 +176,7 @@ describe.each([
         'w1',
         untilCutOff,
         [],
-        way === 'a signal' ? { signal: controller.signal } : { timeoutMs: 100 },
+        way === 'a signal' ? { signal: controller.signal } : { timeoutMs: 400 },
       );
       const there = rpcSync('w2', fetch, [rref]);
       await eventually(() => counters(agent(agents, 1))['num_forks'] === 2, 'w2 has a fork');
@@ -188,13 +188,13 @@ describe.each([
 
 describe('values', () => {
   it('keeps a local value without telling anybody', () =>
-    withGroup(2, async (agents) => {
+    onAll(4, async (_at, self) => {
       const value = { n: 1 };
       const rref = createRRef(value);
       expect(await rref.localValue()).toBe(value);
       expect(await rref.toHere()).toEqual(value);
       expect(await rref.toHere()).not.toBe(value);
-      expect(isEmpty(agent(agents, 0))).toBe(true);
+      expect(isEmpty(self)).toBe(true);
     }));
 
   it('returns local RRefs that others change where they are', () =>
@@ -208,7 +208,7 @@ describe('values', () => {
     }));
 
   it('combines two values of one owner there', () =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const { id } = getWorkerInfo();
       const like = ones([id + 1, id + 1]);
       const a = remote(at('w1'), add, [like, 2]);
@@ -250,8 +250,8 @@ const sumInside = rpcFunction(
 
 describe('the tables', () => {
   it('count local, shared and remote RRefs as PyTorch does', () =>
-    withGroup(2, async (agents) => {
-      const [w0, w1] = agents as [RpcAgent, RpcAgent];
+    onAll(4, async (at, self) => {
+      const [next, me] = [at('w1'), self.name];
       const none = {
         num_owner_rrefs: 0,
         num_forks: 0,
@@ -262,28 +262,36 @@ describe('the tables', () => {
       expect(rrefDebugInfo()).toEqual(none);
       const own = createRRef(1);
       expect(rrefDebugInfo()).toEqual(none);
-      await rpcSync('w1', keep, [own]);
+      // What others change here is looked at between barriers, as in PyTorch's test.
+      await barrier();
+      await rpcSync(next, keep, [own]);
       expect(rrefDebugInfo()).toMatchObject({ num_owner_rrefs: 1, num_forks: 1, num_pending_users: 0 });
-      expect(listRRefs()).toMatchObject([{ owner: 'w0', holders: ['w1'], type: 'number' }]);
-      await rpcSync('w1', drop);
-      await eventually(() => isEmpty(w0), 'the fork came home');
-      const there = remote('w1', later, [1, 30]);
-      expect(rrefDebugInfo()).toMatchObject({ num_owner_rrefs: 0, num_pending_users: 1 });
+      expect(listRRefs().filter(({ owner }) => owner === me)).toMatchObject([{ holders: [next], type: 'number' }]);
+      await barrier();
+      await rpcSync(next, drop);
+      await eventually(() => isEmpty(self), 'the fork came home');
+      await barrier();
+      const there = remote(next, later, [1, 30]);
+      expect(rrefDebugInfo()).toMatchObject({ num_pending_users: 1 });
       await there.confirmed();
-      expect(counters(w1)).toMatchObject({ num_owner_rrefs: 1, num_forks: 1 });
-      expect(listRRefs()).toMatchObject([{ owner: 'w1', holders: ['w0'] }]);
-      const second = remote('w1', add, [ones([2, 2]), 1]);
+      await barrier();
+      expect(counters(self)).toMatchObject({ num_owner_rrefs: 1, num_forks: 1, num_pending_users: 0 });
+      expect(listRRefs().filter(({ owner }) => owner === next)).toMatchObject([{ holders: [me] }]);
+      await barrier();
+      const second = remote(next, add, [ones([2, 2]), 1]);
       expect(shown(await second.toHere())).toEqual(shown(ones([2, 2]).add(1)));
-      expect(counters(w1)).toMatchObject({ num_owner_rrefs: 2, num_forks: 2, num_pending_users: 0 });
-      expect(rrefDebugInfo()).toMatchObject({ num_pending_users: 0 });
+      await barrier();
+      expect(rrefDebugInfo()).toMatchObject({ num_owner_rrefs: 2, num_forks: 2, num_pending_users: 0 });
+      await barrier();
       there.dispose();
       second.dispose();
-      await eventually(() => isEmpty(w1), 'the values were let go');
-      const self = remote('w0', later, [1, 10]);
+      await eventually(() => isEmpty(self), 'the values were let go');
+      await barrier();
+      const mine = remote(me, later, [1, 10]);
       expect(rrefDebugInfo()).toMatchObject({ num_owner_rrefs: 1, num_forks: 1 });
-      expect(await self.toHere()).toBe(1);
-      await eventually(() => isEmpty(w0), 'the self fork is gone');
-      expect(await self.toHere()).toBe(1);
+      expect(await mine.toHere()).toBe(1);
+      await eventually(() => isEmpty(self), 'the self fork is gone');
+      expect(await mine.toHere()).toBe(1);
     }));
 
   it('name where an RRef was made, when asked to', () =>

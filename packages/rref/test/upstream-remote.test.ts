@@ -65,7 +65,7 @@ rpcClass(Wrapper, { methods: ['increase', 'sum'] });
 
 describe('remote of an asynchronous function', () => {
   it('brings what it throws before its first await to toHere', () =>
-    onAll(2, async (at) => {
+    onAll(4, async (at) => {
       await expect(remote(at('w1'), raise).toHere()).rejects.toThrow(new RangeError('before anything was awaited'));
     }));
 
@@ -74,7 +74,7 @@ describe('remote of an asynchronous function', () => {
     ['the end of a chain', chained],
     ['what another asynchronous function gave, and what came of it', nested],
   ])('refers to %s', (_, fn) =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const n = getWorkerInfo().id + 1;
       const sum = await remote(at('w1'), fn, [at('w2'), ones([2, 2]), n, 2]).toHere();
       expect(shown(sum)).toEqual(shown(ones([2, 2]).add(n + 2)));
@@ -82,21 +82,21 @@ describe('remote of an asynchronous function', () => {
   );
 
   it('waits for twenty calls that depend on one another', () =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const n = getWorkerInfo().id + 1;
       const sum = await remote(at('w1'), steps, [at('w2'), ones([2, 2]), 20, n]).toHere();
       expect(shown(sum)).toEqual(shown(ones([2, 2]).add(20 * n)));
     }));
 
   it('waits for twenty calls at once', () =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const n = getWorkerInfo().id + 1;
       const sum = await remote(at('w1'), fanOut, [at('w2'), ones([2, 2]), 20, n]).toHere();
       expect(shown(sum)).toEqual(shown(ones([2, 2]).add(20 * n)));
     }));
 
   it('of the wrong kind says so when its value is asked for', () =>
-    onAll(2, async (at) => {
+    onAll(4, async (at) => {
       const message = /^a generator is called with rpcStream\(\)/;
       await expect(remote(at('w1'), generator as unknown as AnyFn & typeof generator).toHere()).rejects.toThrow(
         errorMatching(RpcError, { code: 'failed-precondition', message }),
@@ -104,13 +104,13 @@ describe('remote of an asynchronous function', () => {
     }));
 
   it('keeps a promise inside of its value there: fetching it is refused', () =>
-    onAll(2, async (at) => {
+    onAll(4, async (at) => {
       const message = 'cannot send an instance of class Promise at $.later: await it, and send what it resolves with';
       await expect(remote(at('w1'), promiseInside).toHere()).rejects.toThrow(errorMatching(TypeError, { message }));
     }));
 
   it('says cancelled in words when its signal has aborted', () =>
-    onAll(2, async (at) => {
+    onAll(4, async (at) => {
       const reason = new Error('not any more');
       const made = remote(at('w1'), sumOf, [ones([1]), ones([1])], { signal: AbortSignal.abort(reason) });
       const message = 'RRef creation via rpc.remote() was cancelled';
@@ -128,15 +128,15 @@ describe.each([
   const sum = whole(x.add(y));
 
   it('a worker is meant by its rank, its name and its record, in all three ways of calling', () =>
-    onAll(3, async () => {
-      for (const rank of [0, 1, 2]) {
+    onAll(4, async () => {
+      for (const rank of [0, 1, 2, 3]) {
         for (const to of [rank, `w${rank}`, getWorkerInfo(rank)] as To[]) {
           expect(whole(await rpcSync(to, add, [x, y]))).toEqual(sum);
           expect(whole(await rpcAsync(to, add, [x, y]))).toEqual(sum);
           expect(whole(await remote(to, add, [x, y]).toHere())).toEqual(sum);
         }
       }
-      for (const to of [-1, 3, 4, 0.5, 1.5, NaN, '3', 'w9', '']) {
+      for (const to of [-1, 4, 5, 0.5, 1.5, NaN, '3', 'w9', '']) {
         const [code, message] =
           typeof to === 'number' && !Number.isInteger(to)
             ? ['invalid-argument', `Cannot get WorkerInfo from name ${to}`]
@@ -159,7 +159,7 @@ describe.each([
     }));
 
   it.each(['w1', 'w0'])('remote of a tensor operation on %s gives its result, on its owner as the local value', (to) =>
-    onAll(2, async (at) => {
+    onAll(4, async (at) => {
       const rref = remote(at(to), add, [x, y]);
       if (to === 'w0') expect(whole(await rref.localValue())).toEqual(sum);
       expect(whole(await rref.toHere())).toEqual(sum);
@@ -168,14 +168,14 @@ describe.each([
   );
 
   it('ten of them at once give their results, each its own', () =>
-    onAll(2, async (at) => {
+    onAll(4, async (at) => {
       const args = (n: number): [Tensor, Tensor] => [make(n + 1), make(n + 1).mul(2)];
       const rrefs = Array.from({ length: 10 }, (_, n) => remote(at('w1'), add, args(n)));
       for (const [n, rref] of rrefs.entries()) expect(whole(await rref.toHere())).toEqual(whole(add(...args(n))));
     }));
 
   it('so do ten remote calls of a function, which takes its tensors by name', () =>
-    onAll(2, async (at) => {
+    onAll(4, async (at) => {
       const named = (n: number) => ({ a: make(n + 1), b: make(n + 1).mul(2), c: make(n + 1).mul(4) });
       const rrefs = Array.from({ length: 10 }, (_, n) => remote(at('w1'), sumOfThree, [named(n)]));
       for (const [n, rref] of rrefs.entries()) expect(whole(await rref.toHere())).toEqual(whole(sumOfThree(named(n))));
@@ -184,7 +184,7 @@ describe.each([
 
 it('an object that cannot travel is held, called and refused to be fetched', () =>
   onAll(
-    2,
+    4,
     async (at) => {
       const rref = remote(at('w1'), Wrapper, [zeros([42]).to('host:0')]);
       await rref.rpcSync().increase(1);
@@ -194,5 +194,9 @@ it('an object that cannot travel is held, called and refused to be fetched', () 
       await expect(rref.toHere()).rejects.toThrow(errorMatching(TypeError, { message }));
       expect((await rref.rpcSync().sum()).item()).toBe(42);
     },
-    (rank) => ({ deviceMaps: { [`w${1 - rank}`]: { 'host:0': 'host:0' } } }),
+    (rank) => ({
+      deviceMaps: Object.fromEntries(
+        [0, 1, 2, 3].filter((other) => other !== rank).map((other) => [`w${other}`, { 'host:0': 'host:0' }]),
+      ),
+    }),
   ));

@@ -112,7 +112,7 @@ describe('a promise is no argument', () => {
     ['rpcAsync', (to: string, x: unknown) => rpcAsync(to, echo, [x])],
     ['remote', async (to: string, x: unknown) => remote(to, echo, [x]).toHere()],
   ] as const)('of %s, alone or inside of one, nor is the promise of a call', (way, call) =>
-    onAll(2, async (at, self) => {
+    onAll(4, async (at, self) => {
       const ofCall = rpcAsync(at('w1'), echo, [1]);
       await ofCall;
       const before = callsSent(self);

@@ -48,7 +48,7 @@ const returnRRef = rpcFunction('upstream/return-rref', (to: string, x: Tensor, y
 const forwardChain = rpcFunction(
   'upstream/forward-chain',
   async (to: number, rref: RRef<Tensor>, hops: number): Promise<unknown> =>
-    hops === 0 ? rref.toHere() : [remote(to, forwardChain, [(to + 1) % 3, rref, hops - 1])],
+    hops === 0 ? rref.toHere() : [remote(to, forwardChain, [(to + 1) % 4, rref, hops - 1])],
 );
 
 class MyClass {
@@ -125,7 +125,7 @@ describe.each([
   const equal = (found: Tensor, expected: Tensor): void => expect(whole(found)).toEqual(whole(expected));
 
   it.each(['w1', 'w0'])('what a remote call to this worker made is an argument of calls to %s', (to) =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const [x, y, z] = [make(), or(1), or(3)];
       const own = remote(getWorkerInfo(), myFunction, [x, y, z]);
       const first = rpcAsync(at(to), addRRefToValue, [own, x]);
@@ -140,14 +140,14 @@ describe.each([
     ['its name', () => getWorkerInfo().name],
     ['its rank', () => getWorkerInfo().id],
   ])('a remote call of a function to this worker, by %s, gives what a call here gives', (_, to) =>
-    onAll(3, async () => {
+    onAll(4, async () => {
       const [x, y, z] = [make(), or(1), or(3)];
       equal(await remote(to(), myFunction, [x, y, z]).toHere(), x.add(y).add(z));
     }),
   );
 
   it.each(['w1', 'w0'])('what a remote call to this worker made is an argument of remote calls to %s', (to) =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const [x, y, z] = [make(), or(1), or(3)];
       const own = remote(getWorkerInfo(), myFunction, [x, y, z]);
       equal(await own.toHere(), x.add(y).add(z));
@@ -156,7 +156,7 @@ describe.each([
   );
 
   it('RRefs go back to their owner in a remote call', () =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const [a, b] = [remote(at('w1'), add, [make(), or(1)]), remote(at('w1'), add, [make(), or(2)])];
       const sum = remote(at('w1'), myRRefFunction, [a, b]);
       equal(
@@ -171,7 +171,7 @@ describe.each([
     ['go back to their owner in a call', 'w1', 'call'],
     ['go on to a third worker in a remote call', 'w2', 'remote'],
   ])('RRefs %s', (_, to, way) =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const a = remote(at('w1'), myFunction, [make(), or(1), or(2)]);
       const b = remote(at('w1'), myFunction, [make(), or(3), or(4)]);
       const sum =
@@ -185,19 +185,19 @@ describe.each([
   );
 
   it('a function may make a value elsewhere and fetch it', () =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       equal(await remote(at('w1'), nestedRemote, [at('w2'), make(), or(3)]).toHere(), make().add(or(3)));
     }));
 
   it('a call returns an RRef that a third worker owns', () =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const rref = await rpcSync(at('w1'), returnRRef, [at('w2'), make(), or(1)]);
       expect([rref.ownerName(), rref.isOwner()]).toEqual([at('w2'), false]);
       equal(await rref.toHere(), make().add(or(1)));
     }));
 
   it.each([1, 20])('RRefs to lists of RRefs, %i at once, are unwrapped', (count) =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const all = Array.from({ length: count }, () => remote(at('w1'), nestedRRef, [at('w2'), make(), or(1), or(2)]));
       for (const rref of all) {
         const inner = await rref.toHere();
@@ -210,10 +210,10 @@ describe.each([
 });
 
 it('a chain of RRefs that was forwarded over eight hops is unwrapped in eight steps', () =>
-  onAll(3, async (at) => {
+  onAll(4, async (at) => {
     const n = getWorkerInfo().id + 1;
     const value = remote(at('w1'), add, [ones([n, n]), n]);
-    let chain = await forwardChain(n % 3, value, 8);
+    let chain = await forwardChain(n % 4, value, 8);
     for (let i = 0; i < 8; i++) {
       expect(chain).toHaveLength(1);
       const [next] = chain as [RRef<unknown>];
@@ -224,12 +224,12 @@ it('a chain of RRefs that was forwarded over eight hops is unwrapped in eight st
 
 describe('remote', () => {
   it('takes named arguments as an object', () =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       expect(await remote(at('w1'), addNumbers, [{ a: 1, b: 2, c: 3 }]).toHere()).toBe(6);
     }));
 
   it('gives a future for the creation: confirmed()', () =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const all = [
         remote(at('w1'), add, [ones([1]), 1]),
         remote(at('w1'), addNumbers, [{ a: 1, b: 1, c: 0 }]),
@@ -242,7 +242,7 @@ describe('remote', () => {
     }));
 
   it('takes what this worker owns, as calls do', () =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const own = createRRef(40);
       expect(await rpcSync(at('w1'), addRRefToNumber, [own, 50])).toBe(90);
       expect(await rpcAsync(at('w1'), addRRefToNumber, [own, 50])).toBe(90);
@@ -252,7 +252,7 @@ describe('remote', () => {
 
 describe('owners', () => {
   it('are equal when they are one worker', () =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const [a, b] = [createRRef(40), createRRef(50)];
       const [c, d] = [remote(at('w1'), add, [ones([1]), 1]), remote(at('w1'), add, [ones([1]), 1])];
       expect(a.owner()).not.toEqual(23);
@@ -270,7 +270,7 @@ describe('owners', () => {
     }));
 
   it('keep what functions run there have changed, called in all three ways', () =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const rref = remote(at('w1'), MyClass, [10]);
       await rpcSync(rref.owner(), increment, [rref, 2]);
       await rpcAsync(rref.owner(), increment, [rref, 5]);
@@ -279,7 +279,7 @@ describe('owners', () => {
     }));
 
   it('give lists of what they own, which others change there', () =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const rrefs = await rpcSync(at('w1'), listOfRRefs, [[1, 2, 3]]);
       for (const rref of rrefs) await rpcSync(rref.owner(), increment, [rref, 10]);
       expect(await Promise.all(rrefs.map((rref) => rpcSync(rref.owner(), valueOf, [rref])))).toEqual([11, 12, 13]);
@@ -288,7 +288,7 @@ describe('owners', () => {
 
 describe.each(['w1', 'w0'])('proxies of a value on %s', (to) => {
   it('serve a tensor, a new one for each call', () =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const rref = remote(at(to), myFunction, [ones([2, 2]), 1, 3]);
       const expected = ones([2, 2]).add(4);
       expect(shown(await rref.rpcSync().sum())).toEqual(shown(expected.sum()));
@@ -297,7 +297,7 @@ describe.each(['w1', 'w0'])('proxies of a value on %s', (to) => {
     }));
 
   it('refuse what a tensor does not have, in its words', () =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const rref = remote(at(to), myFunction, [ones([2, 2]), 1, 3]);
       const untyped = rref as unknown as RRef<{ nonExist(): void }>;
       const none = "type object 'Tensor' has no attribute 'nonExist'";
@@ -311,7 +311,7 @@ describe.each(['w1', 'w0'])('proxies of a value on %s', (to) => {
     }));
 
   it('serve a tensor, and one serves many calls', () =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const rref = remote(at(to), myFunction, [ones([2, 2]), 1, 3]);
       const expected = ones([2, 2]).add(4);
       const [sync, later, made] = [rref.rpcSync(), rref.rpcAsync(), rref.remote()];
@@ -327,7 +327,7 @@ describe.each(['w1', 'w0'])('proxies of a value on %s', (to) => {
     }));
 
   it('serve the methods of an object and those of its class, in all three ways', () =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const rref = remote(at(to), MyClass, [7]) as unknown as RRef<WithStatics<typeof MyClass>>;
       const [sync, later, made] = [rref.rpcSync(), rref.rpcAsync(), rref.remote()];
       const values = async (): Promise<number[]> => [
@@ -353,7 +353,7 @@ describe.each(['w1', 'w0'])('proxies of a value on %s', (to) => {
 });
 
 it.each(['sync', 'async', 'remote'] as const)('static, class and bound methods call on through a proxy: %s', (way) =>
-  onAll(3, async (at) => {
+  onAll(4, async (at) => {
     const rref = remote(at('w1'), AsyncExecution) as unknown as RRef<WithStatics<typeof AsyncExecution>>;
     const [x, y] = [ones([2, 2]), ones([2, 2]).add(1)];
     for (const method of ['staticAsyncAdd', 'classAsyncAdd', 'boundAsyncAdd'] as const) {
@@ -366,7 +366,7 @@ it.each(['sync', 'async', 'remote'] as const)('static, class and bound methods c
 );
 
 it('types are asked for once, of a tensor and of an object', () =>
-  onAll(3, async (at, self) => {
+  onAll(4, async (at, self) => {
     const calls = (): number => callsSent(self);
     const tensor = remote(at('w1'), add, [ones([2]), 1]);
     await tensor.confirmed();
@@ -391,14 +391,14 @@ describe('timeouts', () => {
   };
 
   it('of a type query, whose value is still being made', () =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const rref = remote(at('w1'), makeSlowly, [150]);
       await timesOut(rref.typeName({ timeoutMs: 20 }), TIMED_OUT);
       expect(await rref.typeName({ timeoutMs: 5_000 })).toBe('upstream/MyClass');
     }));
 
   it('of a proxy hold for its calls, on their way to a value that is being made and in the method', () =>
-    onAll(3, async (at) => {
+    onAll(4, async (at) => {
       const options = { timeoutMs: 20 };
       const rref = remote(at('w1'), MyClass, [1]);
       await rref.confirmed();

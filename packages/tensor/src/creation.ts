@@ -14,6 +14,7 @@ import {
 import { DTypeError, ShapeError } from './errors.ts';
 import { checkCreated, NUMBER, REAL_NUMBER } from './ops/takes.ts';
 import { aligned, fromArray, over, zerosAndOnes } from './host.ts';
+import { observedCreation } from './observed-creation.ts';
 import { untracked } from './scope.ts';
 import { checkShape, contiguousStrides, extentOf, sameShape, sizeOf, type Shape } from './shape.ts';
 import { type Storage, storageFromBytes } from './storage.ts';
@@ -168,17 +169,19 @@ export function zeros<D extends DType = 'float32'>(shape: Shape, options: Create
   const dtype = (options.dtype ?? 'float32') as D;
   checkDType(dtype);
   checkGrad(dtype, options.requiresGrad);
-  return fromArray(allocate(dtype, sizeOf(shape)), dtype, [...shape], options.requiresGrad);
+  return observedCreation('aten::zeros', () =>
+    fromArray(allocate(dtype, sizeOf(shape)), dtype, [...shape], options.requiresGrad),
+  );
 }
 
 /** As `zeros`: a tensor to be written to, whose elements no program may count on. */
 export function empty<D extends DType = 'float32'>(shape: Shape, options: CreateOptions<D> = {}): Tensor<D> {
-  return zeros(shape, options);
+  return observedCreation('aten::empty', () => zeros(shape, options));
 }
 
 /** A tensor of `shape` whose every element is one. */
 export function ones<D extends DType = 'float32'>(shape: Shape, options: CreateOptions<D> = {}): Tensor<D> {
-  return full(shape, 1, options);
+  return observedCreation('aten::ones', () => full(shape, 1, options));
 }
 
 /** Every element `value`. Throws RangeError where the dtype has no place for it. */
@@ -188,16 +191,20 @@ export function full<D extends DType = 'float32'>(
   options: CreateOptions<D> = {},
 ): Tensor<D> {
   checkFill(value, options.dtype ?? 'float32');
-  const t = zeros(shape, options);
-  if (t.size > 0 && !Object.is(value, 0)) {
-    const one = encode(Float64Array.of(value), t.dtype);
-    const bytes = t.storage.peek();
-    const unit = new Uint8Array(one.buffer, 0, dtypes[t.dtype].bytes);
-    bytes.set(unit);
-    for (let done = unit.length; done < bytes.length; done *= 2)
-      bytes.copyWithin(done, 0, Math.min(done, bytes.length - done));
-  }
-  return t;
+  return observedCreation('aten::full', () => {
+    const t = zeros(shape, options);
+    if (t.size > 0 && !Object.is(value, 0)) fillWith(t, value);
+    return t;
+  });
+}
+
+function fillWith(t: Tensor, value: number): void {
+  const one = encode(Float64Array.of(value), t.dtype);
+  const bytes = t.storage.peek();
+  const unit = new Uint8Array(one.buffer, 0, dtypes[t.dtype].bytes);
+  bytes.set(unit);
+  for (let done = unit.length; done < bytes.length; done *= 2)
+    bytes.copyWithin(done, 0, Math.min(done, bytes.length - done));
 }
 
 /** Zeros of the shape of `t`, and of its dtype unless told. */
@@ -205,7 +212,7 @@ export function zerosLike<D extends DType, E extends DType = D>(
   t: Tensor<D>,
   options: CreateOptions<E> = {},
 ): Tensor<E> {
-  return zeros(t.shape, like(t, options));
+  return observedCreation('aten::zeros_like', () => zeros(t.shape, like(t, options)));
 }
 
 /** Ones of the shape of `t`, and of its dtype unless told. */
@@ -213,7 +220,7 @@ export function onesLike<D extends DType, E extends DType = D>(
   t: Tensor<D>,
   options: CreateOptions<E> = {},
 ): Tensor<E> {
-  return ones(t.shape, like(t, options));
+  return observedCreation('aten::ones_like', () => ones(t.shape, like(t, options)));
 }
 
 /** Every element `value`, in the shape of `t`, and in its dtype unless told. */
@@ -222,7 +229,7 @@ export function fullLike<D extends DType, E extends DType = D>(
   value: number,
   options: CreateOptions<E> = {},
 ): Tensor<E> {
-  return full(t.shape, value, like(t, options));
+  return observedCreation('aten::full_like', () => full(t.shape, value, like(t, options)));
 }
 
 function like<E extends DType>(t: Tensor, options: CreateOptions<E>): CreateOptions<E> {
@@ -247,22 +254,26 @@ export function arange(start: number, ...rest: (number | CreateOptions | undefin
   const dtype = options?.dtype ?? (whole ? 'int64' : 'float32');
   checkCreated('arange', REAL_NUMBER, dtype);
   checkGrad(dtype, options?.requiresGrad);
-  const values = Float64Array.from({ length: n }, (_, i) => from + i * step);
-  return fromArray(encode(values, dtype), dtype, [n], options?.requiresGrad);
+  return observedCreation('aten::arange', () => {
+    const values = Float64Array.from({ length: n }, (_, i) => from + i * step);
+    return fromArray(encode(values, dtype), dtype, [n], options?.requiresGrad);
+  });
 }
 
 /** `count` values from `start` to `end`, both included. */
 export function linspace(start: number, end: number, count: number, options: CreateOptions = {}): Tensor {
   checkShape([count]);
-  const step = count > 1 ? (end - start) / (count - 1) : 0;
-  const values = Float64Array.from({ length: count }, (_, i) =>
-    i < count / 2 ? start + i * step : end - (count - 1 - i) * step,
-  );
   checkOptionNames(options, CREATE_OPTIONS, 'linspace()');
   const dtype = options.dtype ?? 'float32';
   checkCreated('linspace', NUMBER, dtype);
   checkGrad(dtype, options.requiresGrad);
-  return fromArray(encode(values, dtype), dtype, [count], options.requiresGrad);
+  return observedCreation('aten::linspace', () => {
+    const step = count > 1 ? (end - start) / (count - 1) : 0;
+    const values = Float64Array.from({ length: count }, (_, i) =>
+      i < count / 2 ? start + i * step : end - (count - 1 - i) * step,
+    );
+    return fromArray(encode(values, dtype), dtype, [count], options.requiresGrad);
+  });
 }
 
 /** Numbers, of which those at the end may be left out, and options after them. */
@@ -282,12 +293,14 @@ export function eye<D extends DType = 'float32'>(
   ...rest: (number | CreateOptions<D> | undefined)[]
 ): Tensor<D> {
   const [[columns = rows], options] = numbersFirst(rest);
-  const t = zeros([rows, columns], options);
-  const array = viewAs(t.storage.peek(), t.dtype);
-  const one = encode(Float64Array.of(1), t.dtype)[0] as never;
-  const { lanes } = dtypes[t.dtype];
-  for (let i = 0; i < Math.min(rows, columns); i++) array[i * (columns + 1) * lanes] = one;
-  return t;
+  return observedCreation('aten::eye', () => {
+    const t = zeros([rows, columns], options);
+    const array = viewAs(t.storage.peek(), t.dtype);
+    const one = encode(Float64Array.of(1), t.dtype)[0] as never;
+    const { lanes } = dtypes[t.dtype];
+    for (let i = 0; i < Math.min(rows, columns); i++) array[i * (columns + 1) * lanes] = one;
+    return t;
+  });
 }
 
 /** Reads `bytes` (little-endian, row-major; adopted, not copied, where alignment allows) as a tensor. */

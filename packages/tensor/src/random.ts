@@ -6,6 +6,7 @@ import { checkCreated, FLOATING, REAL, REAL_NUMBER } from './ops/takes.ts';
 import { checkElement } from './range.ts';
 import { checkShape, sizeOf, type Shape } from './shape.ts';
 import { checkGrad, CREATE_OPTIONS, type CreateOptions } from './creation.ts';
+import { observedCreation } from './observed-creation.ts';
 import { checkOptionNames } from './option-names.ts';
 import type { Tensor } from './tensor.ts';
 
@@ -159,10 +160,12 @@ function make(
   checkOptionNames(options, CREATE_OPTIONS, `${name}()`);
   const dtype: DType = options.dtype ?? 'float32';
   checkCreated(name, FLOATING, dtype);
-  const values = new Float64Array(sizeOf(shape) * dtypes[dtype].lanes);
-  fill(values, dtype === 'complex64');
-  const array = encodeLanes(values, dtype);
-  return fromArray(array, dtype, [...shape], options.requiresGrad) as unknown as Tensor<'float32'>;
+  const made = observedCreation(`aten::${name}`, () => {
+    const values = new Float64Array(sizeOf(shape) * dtypes[dtype].lanes);
+    fill(values, dtype === 'complex64');
+    return fromArray(encodeLanes(values, dtype), dtype, [...shape], options.requiresGrad);
+  });
+  return made as unknown as Tensor<'float32'>;
 }
 
 /** Uniform in [0, 1); both parts of complex numbers are. */
@@ -211,8 +214,10 @@ export function randint<D extends DType = 'int64'>(
     throw new ShapeError(`randint expects whole numbers low < high, got ${low} and ${high}`);
   }
   for (const bound of [low, high - 1]) checkElement(bound, dtype);
-  const out = Float64Array.from({ length: sizeOf(shape) }, () => low + generator.below(high - low));
-  return fromArray(encode(out, dtype), dtype, [...shape], options.requiresGrad);
+  return observedCreation('aten::randint', () => {
+    const out = Float64Array.from({ length: sizeOf(shape) }, () => low + generator.below(high - low));
+    return fromArray(encode(out, dtype), dtype, [...shape], options.requiresGrad);
+  });
 }
 
 /** The whole numbers below `n` in random order, as int64 unless told. Throws RangeError where the dtype has no place for them. */
@@ -223,8 +228,10 @@ export function randperm<D extends DType = 'int64'>(n: number, options: CreateOp
   checkCreated('randperm', REAL_NUMBER, dtype);
   checkGrad(dtype, options.requiresGrad);
   if (n > 0) checkElement(n - 1, dtype);
-  const out = BigInt64Array.from(generator.permutation(n), BigInt);
-  return fromArray(dtype === 'int64' ? out : cast(out, 'int64', dtype), dtype, [n], options.requiresGrad);
+  return observedCreation('aten::randperm', () => {
+    const out = BigInt64Array.from(generator.permutation(n), BigInt);
+    return fromArray(dtype === 'int64' ? out : cast(out, 'int64', dtype), dtype, [n], options.requiresGrad);
+  });
 }
 
 /** 1 with the given probability, else 0, in the shape and dtype of `t`. */

@@ -24,7 +24,7 @@ it('prints a table of both workers and writes a trace with arrows between them',
     for (const label of ['forward', 'backward', 'step'])
       expect(output).toMatch(new RegExp(`\\[rank0\\]: ${label} +0 `));
     const { traceEvents } = JSON.parse(readFileSync(out, 'utf8')) as { traceEvents: TraceEvent[] };
-    expect(traceEvents.some(({ ph, name, pid }) => ph === 'X' && pid === 1 && name === 'aten::bmm')).toBe(true);
+    expect(traceEvents.some(({ ph, name, pid }) => ph === 'X' && pid === 1 && name === 'aten::mm')).toBe(true);
     const ends = (ph: string, pid: number): number =>
       traceEvents.filter((event) => event.ph === ph && event.pid === pid).length;
     // Forward, the backward pass, and the step of the optimizer at least.

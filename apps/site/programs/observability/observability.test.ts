@@ -23,7 +23,7 @@ it('a group is seen from outside and inside', { timeout: 90_000 }, async () => {
     const [, url = ''] = await group.prints(/metrics: (\S+)/);
     await group.prints(/working/);
     expect(group.output()).toContain('slow: observed/slow on worker1');
-    expect(group.output()).toMatch(/rpc_sync#observed\/work\(worker0 -> worker1\)#remote_op: aten::bmm/);
+    expect(group.output()).toMatch(/rpc_sync#observed\/work\(worker0 -> worker1\)#remote_op: aten::mm/);
     expect(readFileSync(trace, 'utf8')).toContain('traceEvents');
     const text = await (await fetch(url)).text();
     const timed = /rpc_client_call_duration_seconds_count\{[^}]*rpc_method="observed\/work"[^}]*\} (\d+)/.exec(text);

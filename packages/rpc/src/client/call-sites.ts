@@ -1,7 +1,7 @@
 /** @file Failed calls say what was called, on which worker, and from which line of the program. */
 import { isOwnFrame } from '@backwire/tensor/internal';
 import { MAX_CALL_SITE_FRAMES, MAX_CALL_SITES_A_SECOND } from '../base/limits.ts';
-import { RpcError } from '../base/errors.ts';
+import { bareText, RpcError } from '../base/errors.ts';
 import type { WorkerInfo } from '../base/worker-info.ts';
 
 /** Where a call was made: an object whose stack is only put into words when somebody asks. */
@@ -64,7 +64,7 @@ export function nameCall(error: unknown, name: string, worker: WorkerInfo, site:
   try {
     if (error instanceof RpcError && error.code !== 'remote-error' && !hasName(error.message, name)) {
       const on = error.message.includes(`'${worker.name}'`) ? '' : ` on worker '${worker.name}'`;
-      redefine(error, 'message', `${error.message} (calling '${name}'${on})`);
+      redefine(error, 'message', `${bareText(error.code, error.message)} (calling '${name}'${on}) [${error.code}]`);
     }
     const lines = linesOf(site);
     const many = site === NOT_NOTED ? ' (one of so many that its line was not noted; callSites: true notes all)' : '';

@@ -3,7 +3,7 @@ import { callScope, runCall } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
 import { FrameFlag } from '@backwire/wire/internal';
 import { invoke, type Definition } from '../base/definitions.ts';
-import { RpcError } from '../base/errors.ts';
+import { RemoteError, RpcError } from '../base/errors.ts';
 import { system } from '../base/system-error.ts';
 import { decodeFailed } from '../base/unsent.ts';
 import { readCallPayload } from '../extensions/call-message.ts';
@@ -180,9 +180,10 @@ export class CallRunner {
     return this.handlers.replyMessage(call.peer, message.type, undefined, name);
   }
 
-  /** What the caller is told of what an extension ran into: errors of its own are the system's, those of handlers are not. */
+  /** What the caller is told of what an extension ran into: errors of its own are the system's, those of handlers, here or on other workers, are not. */
   blame(error: unknown): unknown {
-    return error instanceof RpcError && !this.thrown.has(error) ? system(error) : error;
+    const own = error instanceof RpcError && !(error instanceof RemoteError) && !this.thrown.has(error);
+    return own ? system(error) : error;
   }
 
   /** As `once`, of a call that came as a message. */

@@ -9,7 +9,7 @@ import {
   type ErrorProperties,
   type Room,
 } from './error-properties.ts';
-import { errorTypeOf, isRpcErrorCode, RemoteError, RpcError, type Executed } from '../base/errors.ts';
+import { bareText, errorTypeOf, isRpcErrorCode, RemoteError, RpcError, type Executed } from '../base/errors.ts';
 import {
   MAX_CAUSE_TEXT,
   MAX_ERROR_CAUSES,
@@ -22,15 +22,9 @@ import { type WorkerInfo } from '../base/worker-info.ts';
 const EXECUTED: readonly Executed[] = ['no', 'maybe', 'yes'];
 const TO_WIRE = { no: 1, maybe: 2, yes: 3 } as const;
 /** What every RpcError has: it travels by its code. */
-const RPC_ERROR_FIELDS: ReadonlySet<string> = new Set([
-  'code',
-  'executed',
-  'retryable',
-  'peer',
-  'remoteName',
-  'remoteStack',
-  'properties',
-]);
+const RPC_ERROR_FIELDS: ReadonlySet<string> = new Set(['code', 'executed', 'retryable', 'peer']);
+/** What a RemoteError has beside them travels as its properties, so that it is one again after the next hop. */
+const REMOTE_ERROR_FIELDS: ReadonlySet<string> = new Set(['remoteName', 'remoteStack', 'properties']);
 
 /** A failure of the system: the handler did not throw it. */
 export function encodeSystemError(error: RpcError): Uint8Array {
@@ -120,7 +114,8 @@ export function decodeFailure(bytes: Uint8Array, from: WorkerInfo): Error {
   if (plain.name === '') return new RpcError(code, plain.message, { executed, retryable: plain.retryable, peer: from });
   const properties = readProperties(plain.properties);
   const cause = causeIn(plain, properties, from, 0);
-  const remote = new RemoteError(`On ${from.toString()}:\n${plain.name}: ${plain.message}`, {
+  const said = isRpcErrorName(plain.name) ? bareText(code, plain.message) : plain.message;
+  const remote = new RemoteError(`On ${from.toString()}:\n${plain.name}: ${said}`, {
     remoteName: plain.name,
     remoteStack: plain.stack === '' ? undefined : plain.stack,
     properties,
@@ -128,11 +123,7 @@ export function decodeFailure(bytes: Uint8Array, from: WorkerInfo): Error {
     peer: from,
     ...(cause === undefined ? {} : { cause }),
   });
-  if (isRpcErrorName(plain.name)) {
-    const error = new RpcError(code, plain.message, { executed: 'yes', retryable: false, peer: from, cause: remote });
-    addProperties(error, properties, (name) => name in error);
-    return error;
-  }
+  if (isRpcErrorName(plain.name)) return passedOn(plain, properties, from, remote);
   const rebuilt = rebuild(plain, properties, remote);
   if (rebuilt !== undefined) return rebuilt;
   addProperties(remote, properties, (name) => name in remote);
@@ -143,21 +134,32 @@ function isRpcErrorName(name: string): boolean {
   return name === 'RpcError' || name === 'RemoteError';
 }
 
+/** An error of the system, or of a handler further on, that a handler threw: of the class, code and text that it had there. */
+function passedOn(plain: errorProto.Error, properties: ErrorProperties, peer: WorkerInfo, cause: unknown): RpcError {
+  const fields = { executed: 'yes', retryable: false, peer, ...(cause === undefined ? {} : { cause }) } as const;
+  const { remoteName, remoteStack, properties: own } = properties;
+  const isRemote = plain.name === 'RemoteError' && typeof remoteName === 'string';
+  const error = isRemote
+    ? new RemoteError(plain.message, {
+        ...fields,
+        remoteName,
+        remoteStack: typeof remoteStack === 'string' ? remoteStack : undefined,
+        properties: typeof own === 'object' && own !== null ? (own as ErrorProperties) : {},
+      })
+    : new RpcError(isRpcErrorCode(plain.code) ? plain.code : 'remote-error', plain.message, fields);
+  addProperties(error, properties, (name) => name in error || REMOTE_ERROR_FIELDS.has(name));
+  return error;
+}
+
 /** What an error says is its cause: an error made again, or a value. */
 function causeIn(plain: errorProto.Error, properties: ErrorProperties, from: WorkerInfo, depth: number): unknown {
   if (plain.cause === undefined || depth >= MAX_ERROR_CAUSES) return properties['cause'];
   const inner = plain.cause;
   const own = readProperties(inner.properties);
   const cause = causeIn(inner, own, from, depth + 1);
-  let error: Error | undefined;
-  if (isRpcErrorName(inner.name)) {
-    const code = isRpcErrorCode(inner.code) ? inner.code : 'remote-error';
-    error = new RpcError(code, inner.message, { executed: 'yes', retryable: false, peer: from });
-    const made = error;
-    addProperties(error, own, (name) => name in made);
-  } else {
-    error = rebuild(inner, own, undefined) ?? named(inner.name, inner.message, own);
-  }
+  const error = isRpcErrorName(inner.name)
+    ? passedOn(inner, own, from, undefined)
+    : (rebuild(inner, own, undefined) ?? named(inner.name, inner.message, own));
   if (cause !== undefined) Object.defineProperty(error, 'cause', { value: cause, writable: true, configurable: true });
   // Our own stack would point into this file, which says nothing.
   const stack = inner.stack === '' ? `${inner.name}: ${inner.message}` : inner.stack;

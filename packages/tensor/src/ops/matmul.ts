@@ -32,6 +32,9 @@ export interface ProductAttrs {
 
 const takes = same(NUMBER);
 
+/** [m, k] times [k, n]. */
+const mmOp = defineOp<ProductAttrs>('mm', 'mm', takes, ([a, b]) => productOf(a as Tensor, b as Tensor));
+
 /** [..., m, k] times [..., k, n] with equal batch dimensions. */
 const bmmOp = defineOp<ProductAttrs>('bmm', 'bmm', takes, ([a, b]) => productOf(a as Tensor, b as Tensor));
 
@@ -224,7 +227,7 @@ function product(x: Tensor, y: Tensor): Tensor {
 }
 
 function multiplied(x: Tensor, y: Tensor): Tensor {
-  return apply(bmmOp, [x, y], { columns: [isTransposed(x), isTransposed(y)] });
+  return apply(x.rank === 2 ? mmOp : bmmOp, [x, y], { columns: [isTransposed(x), isTransposed(y)] });
 }
 
 /** Batches of matrices [b, m, k] and [b, k, n]. */

@@ -6,6 +6,7 @@ import { requiresGrad, setHistory } from '../autograd/record.ts';
 import { bring, deviceOf } from '../devices.ts';
 import { isDifferentiable } from '../dtype.ts';
 import { someElsewhere } from '../device.ts';
+import { withoutCreations } from '../observed-creation.ts';
 import type { Tensor } from '../tensor.ts';
 import type { Op } from './define.ts';
 import { refusal } from './takes.ts';
@@ -38,7 +39,7 @@ function observed<A>(profile: OpObserver, op: Op<A>, inputs: readonly Tensor[], 
   const token = profile.begin(op.torch, inputs);
   let output: Tensor | undefined;
   try {
-    output = run(op, inputs, attrs, gradMode);
+    output = withoutCreations(() => run(op, inputs, attrs, gradMode));
     return output;
   } finally {
     profile.end(token, output);

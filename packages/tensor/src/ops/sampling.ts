@@ -3,6 +3,7 @@ import { decode, encode, type DType } from '../dtype.ts';
 import { ShapeError } from '../errors.ts';
 import { fromArray, readArray } from '../host.ts';
 import { named } from '../named.ts';
+import { observedCreation } from '../observed-creation.ts';
 import { checkOptionNames } from '../option-names.ts';
 import { rand, randn, uniforms } from '../random.ts';
 import { sweep } from '../scope.ts';
@@ -20,13 +21,13 @@ interface LikeOptions {
 /** Uniform in [0, 1), in the shape and dtype of `t`. */
 export function randLike(t: Tensor, options: LikeOptions = {}): Tensor {
   checkOptionNames(options, DTYPE, 'randLike()');
-  return rand(t.shape, { dtype: t.dtype, ...options });
+  return observedCreation('aten::rand_like', () => rand(t.shape, { dtype: t.dtype, ...options }));
 }
 
 /** Standard normal, in the shape and dtype of `t`. */
 export function randnLike(t: Tensor, options: LikeOptions = {}): Tensor {
   checkOptionNames(options, DTYPE, 'randnLike()');
-  return randn(t.shape, { dtype: t.dtype, ...options });
+  return observedCreation('aten::randn_like', () => randn(t.shape, { dtype: t.dtype, ...options }));
 }
 
 /** Fills `t` from the normal distribution. */
