@@ -73,6 +73,8 @@ export class Gatherings implements CallCollectives {
     const meeting = this.meeting(sequence);
     meeting.names = all;
     const limits: CallOptions = { timeoutMs: timeoutMs ?? 0, signal };
+    // As in torch: where nothing is said, the others may take any time to come, and a call as long as calls may.
+    const calls: CallOptions = { timeoutMs, signal };
     const done = bounded(meeting, limits, () => {
       this.meetings.delete(sequence);
       // Nobody has heard of it: the next one may have its number.
@@ -85,11 +87,11 @@ export class Gatherings implements CallCollectives {
       this.take(meeting, host.name, value);
       const values = await done;
       this.meetings.delete(sequence);
-      await this.broadcast(sequence, names, values, limits);
+      await this.broadcast(sequence, names, values, calls);
       return new Map(values);
     }
     // What the leader answers to its part is nothing; what counts comes with the broadcast.
-    host.callPython(leader, GATHER, [sequence, host.name, value, all], limits).catch((error: unknown) => {
+    host.callPython(leader, GATHER, [sequence, host.name, value, all], calls).catch((error: unknown) => {
       this.meetings.delete(sequence);
       meeting.reject(error);
     });
