@@ -52,6 +52,8 @@ export interface AgentOptions {
   readonly transport: PeerOptions['transport'];
   /** Whether workers come and go. */
   readonly dynamic: boolean;
+  /** How many collectives there were before, by the names of those who took part. */
+  readonly collectives: Map<string, number>;
 }
 
 const DIAL_MS = 10_000;
@@ -138,6 +140,7 @@ export class TorchAgent implements CallingAgent {
         name: self.name,
         names: () => this.members.names(),
         isMember: (name) => this.members.has(name),
+        counts: options.collectives,
         callPython: (to, path, args, limited) => this.callPython(to, path, args, limited),
       },
       this.offered,

@@ -12,6 +12,7 @@ import { runAtRoot } from '@backwire/tensor/internal';
 import { TorchAgent } from './agent.ts';
 import { storePrefix } from './group/store-text.ts';
 import { DynamicGroup, followChanges } from './joining/dynamic.ts';
+import { historyOf, type History } from './joining/history.ts';
 import { MeshShell } from './joining/mesh.ts';
 import { StaticLeaving, exchangeNames, register, type Left } from './joining/static.ts';
 import { GroupStore } from './joining/store.ts';
@@ -36,9 +37,6 @@ export async function createTorchAgent(options: TorchOptions): Promise<TorchAgen
   return join(settle(options, process.env));
 }
 
-/** How often each worker of this process has joined a static group: torch's processes count, and put it before their keys. */
-const joined = new Map<string, number>();
-
 function join(settings: TorchSettings): Promise<TorchAgent> {
   return runAtRoot(async () => {
     const { initTimeoutMs } = settings;
@@ -58,6 +56,7 @@ function join(settings: TorchSettings): Promise<TorchAgent> {
 interface Opened {
   readonly store: GroupStore;
   readonly localHost: string;
+  readonly history: History;
   /** Ends what this worker serves for the others. */
   release(): Promise<void>;
 }
@@ -82,15 +81,15 @@ async function openStore(settings: TorchSettings, left: Left): Promise<Opened> {
   try {
     const endpoint = `tcp://${host.includes(':') ? `[${host}]` : host}:${port}`;
     const client = await patiently(() => torchClient(endpoint), left);
-    const key = `${endpoint} ${settings.name}`;
-    const generation = settings.generation ?? (size === undefined ? 0 : (joined.get(key) ?? 0));
-    if (size !== undefined) joined.set(key, generation + 1);
+    const history = historyOf(endpoint, settings.name, settings.generation === 0);
+    const generation = settings.generation ?? (size === undefined ? 0 : history.joins);
+    if (size !== undefined) history.joins = generation + 1;
     const store = new GroupStore(client, storePrefix(generation));
     if (size !== undefined && !storeServed) {
       await store.arrive();
       if (rank === 0) await store.awaitArrivals(size, left());
     }
-    return { store, localHost: client.localHost.replace(/^::ffff:/, ''), release };
+    return { store, localHost: client.localHost.replace(/^::ffff:/, ''), history, release };
   } catch (error) {
     await release();
     throw error;
@@ -116,17 +115,17 @@ async function patiently<T>(connect: () => Promise<T>, left: Left): Promise<T> {
 async function enter(settings: TorchSettings, opened: Opened, left: Left): Promise<TorchAgent> {
   const { rank, size } = settings;
   if (size === undefined || rank === undefined) return enterDynamic(settings, opened, left);
-  const { store, localHost } = opened;
+  const { store, localHost, history } = opened;
   const transport = tcpTransport();
   const host = settings.advertise ?? settings.bind ?? localHost;
   const mesh = await MeshShell.open({ rank, size, host, transport, store, timeoutMs: left() });
   let door: Door | undefined;
   try {
     const names = await exchangeNames(mesh, settings.name, left);
-    const agent = makeAgent(settings, new WorkerInfo(settings.name, rank), transport);
+    const agent = makeAgent(settings, new WorkerInfo(settings.name, rank), transport, history);
     door = await openDoor(settings, agent, transport, host, new Set(names));
     await register(store, agent, names, door.address, left);
-    agent.begin(door, new StaticLeaving(store, mesh, () => opened.release()));
+    agent.begin(door, new StaticLeaving(store, mesh, history, () => opened.release()));
     await agent.collectives.gather('gather', null, { timeoutMs: left() });
     await mesh.barrier(left());
     return agent;
@@ -144,7 +143,7 @@ async function enterDynamic(settings: TorchSettings, opened: Opened, left: Left)
   const host = settings.advertise ?? settings.bind ?? localHost;
   const group = new DynamicGroup(store, () => opened.release());
   const id = settings.rank ?? (await group.freshId());
-  const agent = makeAgent(settings, new WorkerInfo(settings.name, id), transport);
+  const agent = makeAgent(settings, new WorkerInfo(settings.name, id), transport, opened.history);
   followChanges(agent, group);
   const door = await openDoor(settings, agent, transport, host, undefined);
   try {
@@ -159,10 +158,11 @@ async function enterDynamic(settings: TorchSettings, opened: Opened, left: Left)
   }
 }
 
-function makeAgent(settings: TorchSettings, self: WorkerInfo, transport: Transport): TorchAgent {
+function makeAgent(settings: TorchSettings, self: WorkerInfo, transport: Transport, history: History): TorchAgent {
   const { limits, logger, rpcTimeoutMs, serve, builtins, size } = settings;
-  const options = { self, limits, logger, rpcTimeoutMs, serve, builtins, transport, dynamic: size === undefined };
-  return new TorchAgent(options);
+  const { collectives } = history;
+  const dynamic = size === undefined;
+  return new TorchAgent({ self, limits, logger, rpcTimeoutMs, serve, builtins, transport, dynamic, collectives });
 }
 
 function openDoor(

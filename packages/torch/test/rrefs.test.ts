@@ -61,6 +61,20 @@ afterEach(async () => {
 
 const inside = <T>(fn: () => T): T => me.run(fn);
 
+it('hears others let go while it waits for that', async () => {
+  const rref = inside(() => remote('n1', slow, [7]));
+  await rref.confirmed();
+  const owner = agents[1] as TorchAgent;
+  let released = false;
+  setTimeout(() => {
+    released = true;
+    rref.dispose();
+  }, 50);
+  await owner.settle(5_000);
+  expect(released).toBe(true);
+  expect(owner.rrefs.debugInfo()).toMatchObject({ num_owner_rrefs: 0, num_forks: 0 });
+});
+
 it('creates values on others and here, and fetches them', async () => {
   for (const to of ['n1', 'n0']) {
     const rref = inside(() => remote(to, slow, [7]));

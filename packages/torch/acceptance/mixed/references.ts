@@ -282,16 +282,19 @@ export const referenceChecks: readonly Check[] = [
     name: 'all gather, and meet at a barrier',
     async run(group) {
       const both = [group.first, group.second];
+      // A worker of torch in a dynamic group takes those to be all who were there when it joined.
+      const all = `{'${group.names.join("','")}'}`;
       const told = both.map((name) =>
-        group.python(name, `dict(sorted(rpc.api._all_gather(rpc.get_worker_info().id).items()))`),
+        group.python(name, `dict(sorted(rpc.api._all_gather(rpc.get_worker_info().id, ${all}, 20).items()))`),
       );
-      const gathered = new Map([...(await group.node.run(() => allGather(group.node.id)))].sort());
+      const values = await group.node.run(() => allGather(group.node.id, { timeoutMs: 20_000 }));
+      const gathered = new Map([...values].sort());
       assert.deepEqual([...gathered.keys()], [...group.names].sort());
       assert.deepEqual(
         await Promise.all(told),
         both.map(() => describeOf(gathered)),
       );
-      const met = both.map((name) => group.python(name, `rpc.api._barrier({'${group.names.join("','")}'})`));
+      const met = both.map((name) => group.python(name, `rpc.api._barrier(${all})`));
       await Promise.all([group.node.run(() => barrier()), ...met]);
     },
   },

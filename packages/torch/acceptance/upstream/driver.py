@@ -1,9 +1,10 @@
 """Runs PyTorch's own tests of RPC with one rank left out: that one is played elsewhere.
 
 Reads requests, a line of JSON each, and answers each with a line. All of torch is loaded once; every rank of every test is a fork.
+Where a test is run "apart", its stores are served by a process that outlives all ranks, as the files of PyTorch's own runs do.
 
     {"list": "RpcTest"}  ->  {"tests": [...]}
-    {"class": "RpcTest", "test": "test_add", "without": 1, "rpc": "tcp://…", "group": "tcp://…", "seconds": 60}
+    {"class": "RpcTest", "test": "test_add", "without": 1, "rpc": "tcp://…", "group": "tcp://…", "apart": false, "seconds": 60}
         ->  {"ranks": {"0": {"result": "pass"}, "2": {"result": "fail", "text": "…"}, …}}
 """
 import json
@@ -16,6 +17,7 @@ import time
 import traceback
 import types
 import unittest
+import urllib.parse
 
 try:
     import expecttest  # noqa: F401 -- torch's helpers of tests want it, and use its TestCase alone
@@ -24,6 +26,7 @@ except ImportError:
 
 import torch
 import torch.distributed as dist
+from torch.testing._internal.common_distributed import TEST_SKIPS
 from torch.testing._internal.common_utils import TestCase
 from torch.testing._internal.distributed.nn.api import remote_module_test
 from torch.testing._internal.distributed.rpc import dist_autograd_test, dist_optimizer_test, rpc_test
@@ -33,6 +36,8 @@ torch.set_num_threads(1)
 # Seconds that the others have when a rank has failed.
 AFTER_FAILURE = 2
 
+# With these codes the tests end their process where the machine lacks something.
+SKIPS = {skip.exit_code: skip.message for skip in TEST_SKIPS.values()}
 
 # The tests have a module of their own, for those that name their class to others.
 mixed_tests = sys.modules["mixed_tests"] = types.ModuleType("mixed_tests")
@@ -83,6 +88,36 @@ CLASSES = {
 }
 
 
+class Stores:
+    """The process that serves the stores of the test that runs apart; another rank may still read them when the last one here ends."""
+
+    def __init__(self, *endpoints):
+        ready, served = os.pipe()
+        over, self.control = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self.control)
+            stores = [dist.TCPStore(*where(each), is_master=True, wait_for_workers=False) for each in endpoints]
+            os.write(served, b"1")
+            os.read(over, 1)
+            del stores
+            os._exit(0)
+        os.close(served)
+        os.close(over)
+        os.read(ready, 1)
+        os.close(ready)
+
+    def end(self):
+        os.close(self.control)
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+
+def where(endpoint):
+    url = urllib.parse.urlparse(endpoint)
+    return url.hostname, url.port
+
+
 def play(name, test, rank):
     """One rank of one test, in a process of its own."""
     original = dist.init_process_group
@@ -102,6 +137,8 @@ def play(name, test, rank):
     except unittest.SkipTest as skipped:
         return {"result": "skip", "text": str(skipped)}
     except SystemExit as end:
+        if end.code in SKIPS:
+            return {"result": "skip", "text": SKIPS[end.code]}
         return {"result": "pass" if end.code in (0, None) else "fail", "text": f"exit {end.code}"}
     except BaseException:
         return {"result": "fail", "text": traceback.format_exc()[-6_000:]}
@@ -127,9 +164,18 @@ def forked(name, test, rank):
     return read, pid, said
 
 
+stores = None
+
+
 def run(request):
+    global stores
     name, test, without = request["class"], request["test"], request["without"]
     Places.rpc, Places.group = request["rpc"], request["group"]
+    if stores is not None:
+        stores.end()
+    stores = Stores(Places.rpc, Places.group) if request["apart"] else None
+    # As under torchrun: no rank serves a store.
+    os.environ["TORCHELASTIC_USE_AGENT_STORE"] = str(stores is not None)
     size = CLASSES[name]("run").world_size
     ends = time.monotonic() + request["seconds"]
 
@@ -178,6 +224,8 @@ def main():
         else:
             answer = run(request)
         print(json.dumps(answer), flush=True)
+    if stores is not None:
+        stores.end()
 
 
 if __name__ == "__main__":

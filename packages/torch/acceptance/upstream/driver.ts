@@ -21,6 +21,8 @@ interface TestRun {
   readonly rpc: string;
   /** Where that of the test's other process group is. */
   readonly group: string;
+  /** Whether both are served by a process of their own, and not by rank 0. */
+  readonly apart: boolean;
   readonly seconds: number;
 }
 

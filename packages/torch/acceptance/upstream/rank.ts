@@ -14,6 +14,8 @@ const DEFAULT_GROUP = 'default_pg/0//cpu/';
 export interface Places {
   readonly rpc: string;
   readonly group: string;
+  /** Whether no rank serves them. */
+  readonly apart: boolean;
 }
 
 /** The name of a rank in PyTorch's tests. */
@@ -47,7 +49,7 @@ export class Rank {
       name: workerName(this.rank),
       rank: this.rank,
       worldSize: this.size,
-      initMethod: this.places.rpc,
+      initMethod: this.places.apart ? this.asUnderTorchrun() : this.places.rpc,
       trustNetwork: true,
       initTimeoutMs: MEET_MS,
       generation: this.times++,
@@ -83,11 +85,11 @@ export class Rank {
   /** As the first half of joining: comes to the store of the group. */
   async arrive(): Promise<void> {
     const [host, port] = apart(this.places.rpc);
-    if (this.rank === 0) await this.serve(host, port);
+    if (this.serves) await this.serve(host, port);
     const store = await this.connect(this.places.rpc, 'rpc_prefix_0');
     this.ends.push(async () => store.close());
     await store.arrive();
-    if (this.rank === 0) await store.awaitArrivals(this.size, MEET_MS);
+    if (this.serves) await store.awaitArrivals(this.size, MEET_MS);
   }
 
   /** Closes what the test has left. */
@@ -96,14 +98,25 @@ export class Rank {
     if (this.joined !== undefined && !this.joined.isClosed) await this.joined[Symbol.asyncDispose]();
   }
 
+  private get serves(): boolean {
+    return this.rank === 0 && !this.places.apart;
+  }
+
+  /** The initMethod of a group whose store is somebody else's. */
+  private asUnderTorchrun(): string {
+    const [host, port] = apart(this.places.rpc);
+    Object.assign(process.env, { TORCHELASTIC_USE_AGENT_STORE: 'True', MASTER_ADDR: host, MASTER_PORT: String(port) });
+    return 'env://';
+  }
+
   private async openGroup(): Promise<MeshShell> {
     const { rank, size } = this;
     const [host, port] = apart(this.places.group);
-    if (rank === 0) await this.serve(host, port);
+    if (this.serves) await this.serve(host, port);
     const store = await this.connect(this.places.group, DEFAULT_GROUP);
     this.ends.push(async () => store.close());
     await store.arrive();
-    if (rank === 0) await store.awaitArrivals(size, MEET_MS);
+    if (this.serves) await store.awaitArrivals(size, MEET_MS);
     const mesh = await MeshShell.open({ rank, size, host, transport: tcpTransport(), store, timeoutMs: MEET_MS });
     this.ends.push(() => mesh.close());
     return mesh;

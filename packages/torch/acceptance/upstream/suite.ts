@@ -100,10 +100,12 @@ interface Found {
 
 async function one(driver: Driver, { name, test, rank, size }: Place): Promise<Found> {
   const places = { rpc: `tcp://127.0.0.1:${await freePort()}`, group: `tcp://127.0.0.1:${await freePort()}` };
-  const asked = { class: name, test, without: rank, rpc: `${places.rpc}/`, group: `${places.group}/`, seconds: TEST_S };
-  const here = new Rank(rank, size, places);
-  const others = driver.run(asked);
-  const own = play(here, bodyOf(name, test)).then(
+  const body = bodyOf(name, test);
+  const apart = body.storeApart === true;
+  const asked = { class: name, test, without: rank, rpc: `${places.rpc}/`, group: `${places.group}/`, apart };
+  const here = new Rank(rank, size, { ...places, apart });
+  const others = driver.run({ ...asked, seconds: TEST_S });
+  const own = play(here, body).then(
     () => undefined,
     (error: unknown) => error as Error,
   );

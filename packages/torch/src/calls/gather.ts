@@ -12,6 +12,8 @@ export interface GatherHost {
   readonly name: string;
   names(): readonly string[];
   isMember(name: string): boolean;
+  /** How many gatherings there were, by the joined names of those who took part. Every worker counts them, and all have to agree. */
+  readonly counts: Map<string, number>;
   /** Calls one of torch's own functions. */
   callPython(to: string, path: string, args: readonly unknown[], options: CallOptions): Promise<unknown>;
 }
@@ -34,7 +36,6 @@ type Options = CallOptions & { readonly workers?: readonly string[] | undefined 
 
 export class Gatherings implements CallCollectives {
   private readonly host: GatherHost;
-  private readonly counts = new Map<string, number>();
   private readonly meetings = new Map<string, Meeting>();
 
   constructor(host: GatherHost, names: Names) {
@@ -64,19 +65,21 @@ export class Gatherings implements CallCollectives {
     const unknown = names.find((name) => !host.isMember(name));
     if (unknown !== undefined) throw new RpcError('not-found', `no worker '${unknown}' is in this group`);
     const key = names.join('');
-    const count = this.counts.get(key) ?? 0;
-    this.counts.set(key, count + 1);
+    const count = host.counts.get(key) ?? 0;
+    host.counts.set(key, count + 1);
     const sequence = `${key}${count}`;
     const leader = names[0] as string;
     const all = new Set(names);
     const meeting = this.meeting(sequence);
     meeting.names = all;
     const limits: CallOptions = { timeoutMs: timeoutMs ?? 0, signal };
+    // As in torch: where nothing is said, the others may take any time to come, and a call as long as calls may.
+    const calls: CallOptions = { timeoutMs, signal };
     const done = bounded(meeting, limits, () => {
       this.meetings.delete(sequence);
       // Nobody has heard of it: the next one may have its number.
-      if (leader === host.name && meeting.gathered.size === 1 && this.counts.get(key) === count + 1)
-        this.counts.set(key, count);
+      if (leader === host.name && meeting.gathered.size === 1 && host.counts.get(key) === count + 1)
+        host.counts.set(key, count);
       const missing = names.filter((name) => !meeting.gathered.has(name) && name !== host.name);
       return leader === host.name ? `workers that have not come: ${missing.join(', ')}` : `worker '${leader}' collects`;
     });
@@ -84,11 +87,11 @@ export class Gatherings implements CallCollectives {
       this.take(meeting, host.name, value);
       const values = await done;
       this.meetings.delete(sequence);
-      await this.broadcast(sequence, names, values, limits);
+      await this.broadcast(sequence, names, values, calls);
       return new Map(values);
     }
     // What the leader answers to its part is nothing; what counts comes with the broadcast.
-    host.callPython(leader, GATHER, [sequence, host.name, value, all], limits).catch((error: unknown) => {
+    host.callPython(leader, GATHER, [sequence, host.name, value, all], calls).catch((error: unknown) => {
       this.meetings.delete(sequence);
       meeting.reject(error);
     });

@@ -1,7 +1,8 @@
-/** @file The last wait of a group, in which the store may go before its end is heard. */
+/** @file The last wait of a group: its keys, and a store that goes before its end is heard. */
 import { RpcError } from '@backwire/rpc';
 import { expect, it } from 'vitest';
 import { CallBarrier } from './barrier.ts';
+import { History } from './history.ts';
 import type { GroupStore } from './store.ts';
 
 const gone = new RpcError('unavailable', 'the store went away');
@@ -14,13 +15,25 @@ function failing(nth: number): GroupStore {
 }
 
 it('ends when the store goes after this worker has come', async () => {
-  await new CallBarrier(failing(3), 3).last(1_000);
+  await new CallBarrier(failing(3), 3, new History()).last(1_000);
 });
 
 it.each([1, 2])('fails when the store has gone before, at request %i', async (nth) => {
-  await expect(new CallBarrier(failing(nth), 3).last(1_000)).rejects.toBe(gone);
+  await expect(new CallBarrier(failing(nth), 3, new History()).last(1_000)).rejects.toBe(gone);
 });
 
 it('fails in every round but the last', async () => {
-  await expect(new CallBarrier(failing(3), 3).sum(0, 1_000)).rejects.toBe(gone);
+  await expect(new CallBarrier(failing(3), 3, new History()).sum(0, 1_000)).rejects.toBe(gone);
+});
+
+it('goes on with its keys in the next life of the worker, as processes of torch do', async () => {
+  const keys: string[] = [];
+  const add = (key: string): Promise<number> => Promise.resolve(keys.push(key));
+  const store = { add, set: () => Promise.resolve(), await: () => Promise.resolve() } as never;
+  const history = new History();
+  for (let life = 0; life < 2; life++) await new CallBarrier(store, 1, history).last(1_000);
+  expect(keys.filter((key) => key.includes('PROCESS_COUNT'))).toEqual([
+    'shutdown/PROCESS_COUNT_ID_1',
+    'shutdown/PROCESS_COUNT_ID_2',
+  ]);
 });

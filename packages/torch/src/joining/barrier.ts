@@ -1,22 +1,24 @@
 /** @file The end of a static group: all wait until nobody has a call open, by counting in the store. */
 import { RpcError } from '@backwire/rpc';
 import { shutdownKeys } from '../group/store-text.ts';
+import type { History } from './history.ts';
 import type { GroupStore } from './store.ts';
 
-/** The rounds of one process. */
+/** The rounds of one worker, whose numbers go on in its next life. */
 export class CallBarrier {
   private readonly store: GroupStore;
   private readonly size: number;
-  private round = 0;
+  private readonly history: History;
 
-  constructor(store: GroupStore, size: number) {
+  constructor(store: GroupStore, size: number, history: History) {
     this.store = store;
     this.size = size;
+    this.history = history;
   }
 
   /** Waits for all, and gives the sum of what they gave. @throws RpcError 'deadline-exceeded' saying how many came. */
   async sum(own: number, timeoutMs: number): Promise<number> {
-    const { activeCalls, processes, ready } = shutdownKeys(++this.round);
+    const { activeCalls, processes, ready } = shutdownKeys(++this.history.rounds);
     await this.store.add(activeCalls, own);
     await this.meet(processes, ready, timeoutMs);
     return this.store.add(activeCalls, 0);
@@ -27,7 +29,7 @@ export class CallBarrier {
    * @throws RpcError 'deadline-exceeded' saying how many came; 'unavailable' when the store had gone before this worker came.
    */
   async last(timeoutMs: number): Promise<void> {
-    const { activeCalls, processes, ready } = shutdownKeys(++this.round);
+    const { activeCalls, processes, ready } = shutdownKeys(++this.history.rounds);
     await this.store.add(activeCalls, 0);
     let come = false;
     try {

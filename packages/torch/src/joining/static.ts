@@ -7,6 +7,7 @@ import { writePython } from '../pickle/python-writer.ts';
 import { refuse } from '../pickle/refusal.ts';
 import { PyTuple } from '../values/containers.ts';
 import { CallBarrier } from './barrier.ts';
+import type { History } from './history.ts';
 import type { MeshShell } from './mesh.ts';
 import type { GroupStore } from './store.ts';
 
@@ -73,10 +74,10 @@ export class StaticLeaving implements Leaving {
   private readonly barrier: CallBarrier;
   private readonly release: () => Promise<void>;
 
-  constructor(store: GroupStore, mesh: MeshShell, release: () => Promise<void>) {
+  constructor(store: GroupStore, mesh: MeshShell, history: History, release: () => Promise<void>) {
     this.store = store;
     this.mesh = mesh;
-    this.barrier = new CallBarrier(store, mesh.size);
+    this.barrier = new CallBarrier(store, mesh.size, history);
     this.release = release;
   }
 

@@ -12,6 +12,8 @@ export interface ControlHost {
   heard(from: number, message: Control): void;
   /** What could not be told, and is now only a leak. */
   lost(error: unknown, what: string): void;
+  /** Everything told so far is acknowledged, or has failed. */
+  idle(): void;
 }
 
 /** torch deletes a fork by its RRef, too: which that is, is kept from the moment a fork leaves the table until it is told. */
@@ -22,7 +24,6 @@ export class ControlSender {
   private readonly refused = new Set<string>();
   /** Messages that are not acknowledged. */
   pending = 0;
-  private idle: (() => void)[] = [];
 
   constructor(host: ControlHost) {
     this.host = host;
@@ -68,12 +69,6 @@ export class ControlSender {
     }
   }
 
-  /** Resolves when everything told so far is acknowledged, or has failed. */
-  whenIdle(): Promise<void> {
-    if (this.pending === 0) return Promise.resolve();
-    return new Promise((resolve) => this.idle.push(resolve));
-  }
-
   private delete(to: number, fork: GlobalId): void {
     const key = formatId(fork);
     const rref = this.dropped.get(key);
@@ -86,7 +81,7 @@ export class ControlSender {
   private tell(to: number, body: Body, what: string): Promise<unknown> {
     this.pending++;
     const told = this.host.tell(to, body).finally(() => {
-      if (--this.pending === 0) for (const resolve of this.idle.splice(0)) resolve();
+      if (--this.pending === 0) this.host.idle();
     });
     told.catch((error: unknown) => this.host.lost(error, `worker ${to} was not told ${what}`));
     return told;

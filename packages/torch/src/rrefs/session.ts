@@ -70,6 +70,7 @@ export class RRefs implements References, RRefSpace, HandleHost {
         this.notify();
       },
       lost: (error, what) => host.lost(error, what),
+      idle: () => this.notify(),
     });
     this.worker = new ProtocolWorker<OwnedValue>(host.self.id, {
       send: (to, message) => this.send(to, message),
@@ -284,7 +285,7 @@ export class RRefs implements References, RRefSpace, HandleHost {
     while (owners.size > 0 || users.size > 0 || this.sender.pending > 0) {
       const left = end - performance.now();
       if (left <= 0) throw this.undrained(timeoutMs);
-      await Promise.race([this.nextChange(), this.sender.whenIdle(), pause(Math.min(left, DRAIN_LOOK_MS))]);
+      await this.nextChange(left);
     }
   }
 
@@ -371,19 +372,20 @@ export class RRefs implements References, RRefSpace, HandleHost {
     );
   }
 
-  private nextChange(): Promise<void> {
-    return new Promise((resolve) => this.changed.push(resolve));
+  /** Resolves when the tables have changed, or the time is over. Never at once: what changes them comes from the network. */
+  private nextChange(withinMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = withinMs === Infinity ? undefined : setTimeout(resolve, Math.min(withinMs, 2 ** 31 - 1));
+      this.changed.push(() => {
+        clearTimeout(timer);
+        resolve();
+      });
+    });
   }
 
   private notify(): void {
     for (const resolve of this.changed.splice(0)) resolve();
   }
-}
-
-const DRAIN_LOOK_MS = 100;
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
 function typeOf(value: unknown): string {

@@ -15,6 +15,8 @@ export interface Body {
   readonly does: string;
   /** Whether it joins and leaves by itself. */
   readonly own?: boolean;
+  /** Whether no rank serves the store: some leave while others use it, or all come twice. */
+  readonly storeApart?: boolean;
   run(rank: Rank): Promise<unknown> | undefined;
 }
 
@@ -30,6 +32,11 @@ export function mirrored(runs: Readonly<Record<string, (rank: Rank) => Promise<u
 export function joining(runs: Readonly<Record<string, (rank: Rank) => Promise<unknown>>>): Bodies {
   const does = 'the body of the test, which joins, meets the others and leaves by itself';
   return Object.fromEntries(Object.entries(runs).map(([test, run]) => [test, { does, run, own: true }]));
+}
+
+/** The same, where ranks come and go while others use the store. */
+export function comingAndGoing(runs: Readonly<Record<string, (rank: Rank) => Promise<unknown>>>): Bodies {
+  return Object.fromEntries(Object.entries(joining(runs)).map(([test, body]) => [test, { ...body, storeApart: true }]));
 }
 
 /** Functions of torch's test modules. */

@@ -352,5 +352,17 @@ export const rpcRRefs: Bodies = mirrored({
     const rref = remote(rank.next(), inRpc('my_sleep_func'), [2], { timeoutMs: 10 });
     await fails(rref.toHere(), /RPC ran for more than|RRef creation/);
     await fails(rref.toHere(), /RRef creation/);
+    await registered(rank.next());
   },
 });
+
+/** As `wait_until_owners_and_forks_on_rank`: the owner knows of one fork of one value. */
+async function registered(owner: string): Promise<void> {
+  const counts = py<() => readonly string[]>('torch.testing._internal.dist_utils.get_num_owners_and_forks');
+  for (const end = performance.now() + 20_000; ;) {
+    const found = [...(await rpcSync(owner, counts, []))].map(Number);
+    if (found.every((count) => count === 1)) return;
+    if (performance.now() > end) assert.fail(`owners and forks at ${owner}: ${found.join(', ')}`);
+    await new Promise((resolve) => setTimeout(resolve, 200));
+  }
+}

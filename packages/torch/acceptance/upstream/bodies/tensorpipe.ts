@@ -9,7 +9,7 @@ import type { MyClass } from '../functions/rpc-classes.ts';
 import type { Value } from '../functions/common.ts';
 import { serveTrainers } from '../functions/trainer.ts';
 import { workerName, type Rank } from '../rank.ts';
-import { MODES, equal, fails, inRpc, joining, mirrored, type Bodies } from './body.ts';
+import { MODES, comingAndGoing, equal, fails, inRpc, joining, mirrored, type Bodies } from './body.ts';
 import { waiting } from './rpc-groups.ts';
 
 const LEAVE_MS = 20_000;
@@ -139,6 +139,8 @@ export const tensorPipe: Bodies = {
       // The test leaves nobody's group.
       await rank.init();
     },
+  }),
+  ...comingAndGoing({
     test_dynamic_rpc_init_rpc: async (rank) => {
       const agent = await rank.initDynamic();
       await agent.shutdown({ timeoutMs: LEAVE_MS });

@@ -104,13 +104,15 @@ class MyPickleClass implements Stateful {
 }
 rpcClass(MyPickleClass, { methods: [] });
 
-/** Takes its time to be read. */
+/** Takes its time to be read: this worker does nothing else meanwhile. */
 class SlowPickleClass implements Stateful {
   static readonly [rpcName] = `${RPC_TEST}.SlowPickleClass`;
   t: unknown;
 
   [setState](state: unknown): void {
-    [this.t] = state as readonly unknown[];
+    const [seconds] = state as readonly [number];
+    this.t = seconds;
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, seconds * 1_000);
   }
 }
 rpcClass(SlowPickleClass, { methods: [] });
