@@ -63,12 +63,17 @@ export class TestNetwork implements Disposable {
 
   /** From now on nothing passes between the hosts of one side and those of the other. */
   cut(these: readonly number[], those: readonly number[]): void {
-    for (const a of these) for (const b of those) for (const [from, to] of pairs(a, b)) this.cutOneWay(from, to);
+    this.#lose(these.flatMap((a) => those.flatMap((b) => pairs(a, b))));
+  }
+
+  /** From now on nothing passes between any two of these hosts. */
+  part(hosts: readonly number[]): void {
+    this.#lose(hosts.flatMap((from) => hosts.filter((to) => to !== from).map((to) => [from, to] as const)));
   }
 
   /** What `from` sends to `to` is lost; the other direction stands. */
   cutOneWay(from: number, to: number): void {
-    this.#neighbour(from, 'replace', this.address(to), 'lladdr', NOWHERE, 'nud', 'permanent');
+    this.#lose([[from, to]]);
   }
 
   /** Undoes `cut`. */
@@ -121,6 +126,16 @@ export class TestNetwork implements Disposable {
     this.#must('-n', name, 'addr', 'add', `${this.address(host)}/24`, 'dev', 'net');
     this.#must('-n', name, 'link', 'set', 'net', 'up');
     this.#must('-n', name, 'link', 'set', 'lo', 'up');
+  }
+
+  /** All at once, as when a switch fails: who is cut off first must not matter, however busy the machine is. */
+  #lose(ways: readonly (readonly [number, number])[]): void {
+    const lost = ways.map(([from, to]) => {
+      const [name, address] = [this.#name(from), this.address(to)];
+      return `ip -n ${name} neigh replace ${address} lladdr ${NOWHERE} nud permanent dev net & all="$all $!"`;
+    });
+    const script = `${lost.join('\n')}\nfor each in $all; do wait $each || exit 1; done`;
+    if (spawnSync('sh', ['-c', script], { stdio: 'ignore' }).status !== 0) throw new Error(`cannot cut:\n${script}`);
   }
 
   #neighbour(host: number, ...args: readonly string[]): void {
