@@ -69,11 +69,11 @@ const sparse = (): Tensor =>
 const addAll = rpcFunction('upstream/add-all', (x: Tensor, y: Tensor, z: Tensor) => x.add(y).add(z));
 class AsyncExecution {
   static readonly [rpcName] = 'upstream/AsyncExecution';
-  static staticAsyncAdd(to: string, x: Tensor, y: Tensor, z: number): Promise<Tensor> {
+  static staticAsyncAdd(to: string, x: Tensor, y: number, z: number): Promise<Tensor> {
     return rpcAsync(to, add, [x, y]).then((sum) => sum.add(z));
   }
   /** PyTorch's class method: it needs its class, and returns a promise made by hand. */
-  static classAsyncAdd(to: string, x: Tensor, y: Tensor, z: number): Promise<Tensor> {
+  static classAsyncAdd(to: string, x: Tensor, y: number, z: number): Promise<Tensor> {
     return new Promise((resolve, reject) => {
       this.staticAsyncAdd(to, x, y, z).then(resolve, reject);
     });
@@ -105,11 +105,11 @@ describe('calls', () => {
   ])('an asynchronous %s method calls on and answers: %s', (kind, mode) =>
     onAll(4, async (rank, after) => {
       const fn = staticMethod(`${kind}AsyncAdd`);
-      const args = [after(2), ones([2, 2]), ones([2, 2]).mul(2), rank] as const;
+      const args = [after(2), ones([2, 2]), 1, rank + 2] as const;
       using rref = mode === 'remote' ? remote(after(1), fn, args) : undefined;
       const call = mode === 'sync' ? rpcSync : rpcAsync;
       const sum = await (rref?.toHere() ?? call(after(1), fn, args));
-      expect(shown(sum)).toEqual(shown(ones([2, 2]).add(2 + rank)));
+      expect(shown(sum)).toEqual(shown(ones([2, 2]).mul(4 + rank)));
     }),
   );
 

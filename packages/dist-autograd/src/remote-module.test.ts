@@ -138,6 +138,10 @@ describe('RemoteModule', () => {
       const parameters = await Promise.all((await first.remoteParameters()).map((parameter) => parameter.toHere()));
       expect(await rpcSync('w1', parametersOf, [rref])).toEqual(parameters.map(shown));
       expect(shown(parameters[0]!)).toEqual(shown(tensor([[7]])));
+      // PyTorch brings a copy of the module; here it stays where it is.
+      await expect(rref.toHere()).rejects.toThrow(
+        errorMatching(TypeError, { message: 'cannot send an instance of class Greeter' }),
+      );
       const second = await RemoteModule.fromModuleRRef('w1/cpu', rref);
       const [again, once] = [await second.forward(ones([2]), 3), await first.forward(ones([2]), 3)];
       expect(again.slice(0, 2)).toEqual(once.slice(0, 2));

@@ -294,15 +294,19 @@ describe('functions', () => {
     }),
   );
 
-  it('that a worker has and another has not are refused there, by name', () =>
-    onAll(async ({ next }) => {
-      const here = Object.assign((x: number) => x + 1, { [rpcName]: 'upstream-calls/only-here' as const });
-      expect(here(1)).toBe(2);
-      const [peer, message] = [{ name: next }, "'upstream-calls/only-here'"];
-      await expect(rpcSync(next, here as never, [1] as never)).rejects.toThrow(
-        errorMatching(RpcError, { code: 'not-found', executed: 'no', peer, message }),
+  it('that a worker has and another has no more are refused there, by name', () =>
+    onAll(async ({ rank, next }) => {
+      const name = `upstream-calls/only-here-${rank}` as const;
+      const here = Object.assign((x: number) => x + 1, { [rpcName]: name });
+      cluster.at(rank).register(here);
+      const takeBack = cluster.at((rank + 1) % 4).register(here);
+      expect(await rpcSync(next, here, [1])).toBe(2);
+      takeBack();
+      const message = `function '${name}' is not defined on worker '${next}'`;
+      await expect(rpcSync(next, here, [1])).rejects.toThrow(
+        errorMatching(RpcError, { code: 'not-found', executed: 'no', peer: { name: next }, message }),
       );
-      expect(await rpcSync(next, light)).toBe(0);
+      expect([await rpcSync(`w${rank}`, here, [1]), await rpcSync(next, light)]).toEqual([2, 0]);
     }));
 });
 

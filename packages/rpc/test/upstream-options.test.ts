@@ -382,4 +382,13 @@ describe('a gathering that not all come to', () => {
     const message = "Followers ['w3'] timed out in _all_gather after 0.20 seconds";
     for (const error of failed) expect(error).toEqual(errorMatching(RpcError, { code: 'deadline-exceeded', message }));
   });
+
+  it('ends for each by its own time where all have come, and the one that leads is slow to answer', async () => {
+    cluster = await startCluster(4, (rank) => (rank === 0 ? { faults: { delayMs: { PYTHON_RET: 4_000 } } } : {}));
+    const failed = await Promise.all(
+      [0, 1, 2, 3].map((rank) => cluster!.at(rank).run(() => failure(allGather(rank, { timeoutMs: 200 })))),
+    );
+    const late = errorMatching(RpcError, { code: 'deadline-exceeded', message: 'RPC ran for more than' });
+    expect(failed).toEqual([late, late, late, late]);
+  });
 });

@@ -42,14 +42,14 @@ const takeBoth = rpcFunction('faults/take-both', (_rref: RRef<number>, _other: u
 describe('messages that fail on purpose', () => {
   it.each(['w0', 'w1'])('a dropped creation of a function on %s shows when the RRef is used', (owner) =>
     withGroup(
-      2,
+      4,
       async (agents) => {
         ran = [];
         const rref = remote(owner, noted, [1]);
         await expect(rref.confirmed()).rejects.toThrow(DROPPED);
         await expect(rref.toHere()).rejects.toThrow(DROPPED);
         expect(await remote(owner, noted, [2]).toHere()).toBe(2);
-        expect([ran, agents.map(injected)]).toEqual([[2], [1, 0]]);
+        expect([ran, agents.map(injected)]).toEqual([[2], [1, 0, 0, 0]]);
       },
       { faults: { failFirst: { PYTHON_REMOTE_CALL: 1 } } },
     ),
@@ -57,7 +57,7 @@ describe('messages that fail on purpose', () => {
 
   it.each(['w0', 'w1'])('a dropped creation on %s shows when the RRef is shared', (owner) =>
     withGroup(
-      2,
+      4,
       async (agents) => {
         const rref = remote(owner, identity, [1]);
         await expect(rref.confirmed()).rejects.toThrow(DROPPED);
@@ -70,7 +70,7 @@ describe('messages that fail on purpose', () => {
         }
         const next = remote(owner, identity, [2]);
         expect(await next.toHere()).toBe(2);
-        expect(agents.map(injected)).toEqual([1, 0]);
+        expect(agents.map(injected)).toEqual([1, 0, 0, 0]);
         rref.dispose();
         next.dispose();
         await eventually(() => agents.every(isEmpty), 'nothing is left');
@@ -81,14 +81,14 @@ describe('messages that fail on purpose', () => {
 
   it.each(['w0', 'w1'])('a dropped creation of a tensor operation on %s likewise', (owner) =>
     withGroup(
-      2,
+      4,
       async (agents) => {
         const rref = remote(owner, add, [tensor(1), tensor(2)]);
         await expect(rref.confirmed()).rejects.toThrow(DROPPED);
         await expect(rref.toHere()).rejects.toThrow(DROPPED);
         await expect(rpcSync('w1', takeBoth, [rref as unknown as RRef<number>, 1])).rejects.toThrow(DROPPED);
         expect(shown(await remote(owner, add, [tensor(1), tensor(2)]).toHere())).toEqual(shown(tensor(3)));
-        expect(agents.map(injected)).toEqual([1, 0]);
+        expect(agents.map(injected)).toEqual([1, 0, 0, 0]);
       },
       { faults: { failFirst: { SCRIPT_REMOTE_CALL: 1 } } },
     ),
@@ -99,7 +99,7 @@ describe('messages that fail on purpose', () => {
     ['w0', 'on the worker itself changes nothing, which has the value already', 0],
   ])('an answer to a creation on %s that is dropped %s', (owner, _, rank) =>
     withGroup(
-      2,
+      4,
       async (agents) => {
         const message = 'Send attempt failed intentionally for REMOTE_RET';
         const dropped = errorMatching(RpcError, { code: 'unavailable', executed: 'yes', message });
@@ -124,7 +124,7 @@ describe('messages that fail on purpose', () => {
   it('control messages get through whatever happens to calls', () => {
     const { logger, failed } = countInjectedFaults();
     return withGroup(
-      3,
+      4,
       async (agents) => {
         const rref = remote('w1', add, [ones([2, 2]), ones([2, 2])]);
         const sum = remote('w2', addToReferent, [rref, ones([2, 2])]);
@@ -136,7 +136,7 @@ describe('messages that fail on purpose', () => {
         await eventually(() => agents.every(isEmpty), 'forks, acceptances and deletes got through');
         // The request and the acceptance of the fork on w2, and the deletes of both users.
         expect(Object.fromEntries(failed)).toEqual({ RREF_FORK_REQUEST: 3, RREF_CHILD_ACCEPT: 3, RREF_USER_DELETE: 6 });
-        expect(agents.map(injected)).toEqual([3, 0, 9]);
+        expect(agents.map(injected)).toEqual([3, 0, 9, 0]);
       },
       { logger, faults: { failFirst: { RREF_FORK_REQUEST: 3, RREF_CHILD_ACCEPT: 3, RREF_USER_DELETE: 3 } } },
     );
@@ -144,7 +144,7 @@ describe('messages that fail on purpose', () => {
 
   it.each(['w0', 'w1'])('a creation on %s that is held back times out, and what comes late is not run', (owner) =>
     withGroup(
-      2,
+      4,
       async (agents) => {
         ran = [];
         const [rref, sum] = [
@@ -156,7 +156,7 @@ describe('messages that fail on purpose', () => {
           await expect(each.toHere()).rejects.toThrow(LATE);
         }
         await new Promise((resolve) => setTimeout(resolve, 120));
-        expect([ran, agents.map(injected)]).toEqual([[], [2, 0]]);
+        expect([ran, agents.map(injected)]).toEqual([[], [2, 0, 0, 0]]);
         if (owner === 'w1') {
           // The wait for one that is still being made ends by itself, and says nothing of the creation.
           const slow = remote(owner, noted, [2], { timeoutMs: 5_000 });
@@ -180,12 +180,12 @@ describe('messages that fail on purpose', () => {
 
   it('a fetch that is held back times out, and a later one succeeds', () =>
     withGroup(
-      3,
+      4,
       async (agents) => {
         const rref = remote('w1', add, [tensor(1), tensor(2)]);
         await expect(rref.toHere({ timeoutMs: 10 })).rejects.toThrow(tooSlow(10));
         expect(shown(await rref.toHere())).toEqual(shown(tensor(3)));
-        expect(agents.map(injected)).toEqual([2, 0, 0]);
+        expect(agents.map(injected)).toEqual([2, 0, 0, 0]);
       },
       { faults: { delayMs: { PYTHON_RREF_FETCH_CALL: 60 } } },
     ));
