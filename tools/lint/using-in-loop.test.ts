@@ -27,7 +27,7 @@ function programOf(body: string): string {
   return `
     function attempt(n) { if (n === 1) throw new Error('first'); return { [Symbol.dispose]() {} }; }
     function again() { ${body} }
-    try { console.log(again()); } catch (error) { console.log('threw', error.message); }`;
+    try { console.log(String(again())); } catch (error) { console.log('threw', error.message); }`;
 }
 
 /** What the program says when tsx runs it. */
