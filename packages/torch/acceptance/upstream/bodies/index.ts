@@ -1,5 +1,6 @@
 /** @file What the rank that is played here does in each of PyTorch's tests. */
-import { autograd } from './autograd.ts';
+import { autogradContexts } from './autograd-contexts.ts';
+import { autogradPasses } from './autograd-passes.ts';
 import type { Bodies, Body } from './body.ts';
 import { modules, optimizers } from './optimizer.ts';
 import { rpcCalls } from './rpc-calls.ts';
@@ -42,7 +43,7 @@ export function notPortable(test: string): string | undefined {
 
 const BY_CLASS: Readonly<Record<string, Bodies>> = {
   RpcTest: { ...alone, ...rpcCalls, ...rpcRRefs, ...rpcGroups },
-  DistAutogradTest: autograd,
+  DistAutogradTest: { ...autogradContexts, ...autogradPasses },
   DistOptimizerTest: optimizers,
   RemoteModuleTest: modules,
   TensorPipeAgentRpcTest: { ...alone, ...tensorPipe },
