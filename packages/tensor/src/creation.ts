@@ -14,7 +14,7 @@ import {
 import { DTypeError, ShapeError } from './errors.ts';
 import { checkCreated, NUMBER, REAL_NUMBER } from './ops/takes.ts';
 import { aligned, fromArray, over, zerosAndOnes } from './host.ts';
-import { observedCreation } from './observed-creation.ts';
+import { observedCreation } from './observed.ts';
 import { untracked } from './scope.ts';
 import { checkShape, contiguousStrides, extentOf, sameShape, sizeOf, type Shape } from './shape.ts';
 import { type Storage, storageFromBytes } from './storage.ts';

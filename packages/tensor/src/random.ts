@@ -6,7 +6,7 @@ import { checkCreated, FLOATING, REAL, REAL_NUMBER } from './ops/takes.ts';
 import { checkElement } from './range.ts';
 import { checkShape, sizeOf, type Shape } from './shape.ts';
 import { checkGrad, CREATE_OPTIONS, type CreateOptions } from './creation.ts';
-import { observedCreation } from './observed-creation.ts';
+import { observedCreation } from './observed.ts';
 import { checkOptionNames } from './option-names.ts';
 import type { Tensor } from './tensor.ts';
 

@@ -1,12 +1,12 @@
 /** @file Runs an operation: forward on raw tensors, derivative looked up in the table, observer told. */
-import { ambient, type OpObserver } from '../ambient.ts';
+import { ambient } from '../ambient.ts';
 import { derivatives } from '../autograd/registry.ts';
 import { OpNode } from '../autograd/op-node.ts';
 import { requiresGrad, setHistory } from '../autograd/record.ts';
 import { bring, deviceOf } from '../devices.ts';
 import { isDifferentiable } from '../dtype.ts';
 import { someElsewhere } from '../device.ts';
-import { withoutCreations } from '../observed-creation.ts';
+import { observed } from '../observed.ts';
 import type { Tensor } from '../tensor.ts';
 import type { Op } from './define.ts';
 import { refusal } from './takes.ts';
@@ -14,7 +14,7 @@ import { refusal } from './takes.ts';
 /** Runs an operation and records it if gradients are wanted. */
 export function apply<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A): Tensor {
   const { gradMode, profile } = ambient();
-  if (profile !== undefined) return observed(profile, op, inputs, attrs, gradMode);
+  if (profile !== undefined) return observed(profile, op.torch, inputs, () => run(op, inputs, attrs, gradMode));
   return run(op, inputs, attrs, gradMode);
 }
 
@@ -32,16 +32,4 @@ function run<A>(op: Op<A>, inputs: readonly Tensor[], attrs: A, gradMode: boolea
     if (rule !== undefined) setHistory([output], new OpNode(rule, op.gradName, inputs, output, attrs));
   }
   return output;
-}
-
-/** Tells the observer when the operation ends, also when it throws. */
-function observed<A>(profile: OpObserver, op: Op<A>, inputs: readonly Tensor[], attrs: A, gradMode: boolean): Tensor {
-  const token = profile.begin(op.torch, inputs);
-  let output: Tensor | undefined;
-  try {
-    output = withoutCreations(() => run(op, inputs, attrs, gradMode));
-    return output;
-  } finally {
-    profile.end(token, output);
-  }
 }

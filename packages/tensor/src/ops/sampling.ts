@@ -3,7 +3,7 @@ import { decode, encode, type DType } from '../dtype.ts';
 import { ShapeError } from '../errors.ts';
 import { fromArray, readArray } from '../host.ts';
 import { named } from '../named.ts';
-import { observedCreation } from '../observed-creation.ts';
+import { observedCreation } from '../observed.ts';
 import { checkOptionNames } from '../option-names.ts';
 import { rand, randn, uniforms } from '../random.ts';
 import { sweep } from '../scope.ts';
