@@ -1,6 +1,20 @@
 /** @file Whatever a handler throws or returns, its caller gets an answer and both workers can stop. */
 import { afterEach, expect, it } from 'vitest';
-import { createAgent, RemoteError, rpcFunction, rpcOneway, rpcStream, rpcSync, type RpcAgent } from '../src/index.ts';
+import { encodeValue } from '@backwire/wire';
+import { CancelReason, FrameKind } from '@backwire/wire/internal';
+import {
+  callContext,
+  createAgent,
+  RemoteError,
+  rpcFunction,
+  rpcInfo,
+  rpcOneway,
+  rpcStream,
+  rpcSync,
+  type RpcAgent,
+} from '../src/index.ts';
+import { until } from './cluster.ts';
+import { openLink, writeMessage } from './impostor.ts';
 
 const hostile = new Proxy(
   {},
@@ -82,4 +96,31 @@ it('refuses arguments that are no list on this side', async () => {
     expect(() => first.run(() => rpcOneway('w1', throwOdd, wrong))).toThrow('the arguments of a call are a list');
     expect(() => first.run(() => rpcStream('w1', letters, wrong))).toThrow('the arguments of a call are a list');
   }
+});
+
+const reasons: unknown[] = [];
+rpcFunction('odd/until-aborted', () => {
+  const { signal } = callContext();
+  return new Promise<void>((resolve) => {
+    signal.addEventListener('abort', () => {
+      reasons.push(signal.reason);
+      resolve();
+    });
+  });
+});
+
+it.each([
+  ['its time is over', CancelReason.TIME_OVER, 'deadline-exceeded'],
+  ['nobody wants it', CancelReason.UNWANTED, 'cancelled'],
+  ['a reason of a later version', 7, 'cancelled'],
+])('tells a handler whose call is taken back why, before its own clock says so: %s', async (_, why, code) => {
+  const { talk, outcome } = await openLink({}, 300);
+  talk.write((writer) => {
+    const call = { kind: FrameKind.CALL, seq: 1, callId: 1, fn: 1, remainingMs: 60_000 } as const;
+    writeMessage(writer, encodeValue([]).bytes, call, 'odd/until-aborted');
+    writer.idFrame(FrameKind.CANCEL, { id: 1, a: why }, 2, 1);
+  });
+  await until(() => reasons.length > 0, 'the handler was told');
+  expect(rpcInfo(reasons.pop())?.code).toBe(code);
+  await outcome;
 });

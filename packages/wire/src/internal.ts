@@ -23,6 +23,7 @@ export { WireError, checkLimit, decodeError, limitError, protocolError } from '.
 export {
   FrameFlag,
   FrameHeader,
+  CancelReason,
   FrameKind,
   patchAck,
   patchRemaining,

@@ -48,8 +48,8 @@ export class FrameRouter implements FrameHandler {
     return this.parts.environment.extensions.delivered(extension, this.peer.worker, data);
   }
 
-  cancel(id: number): void {
-    this.calls.cancelled(id);
+  cancel(id: number, why: number): void {
+    this.calls.cancelled(id, why);
   }
 
   credit(id: number, items: number): void {

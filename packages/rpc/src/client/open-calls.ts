@@ -1,7 +1,7 @@
 /** @file Calls that wait for their answers: found by id, and settled once, by an answer, a deadline, an abort or the end of their peer. */
 import { runAtRoot } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
-import { FrameKind } from '@backwire/wire/internal';
+import { CancelReason, FrameKind } from '@backwire/wire/internal';
 import { RpcError, type Executed } from '../base/errors.ts';
 import { MAX_OPEN_CALLS } from '../base/limits.ts';
 import { unref } from '../base/platform.ts';
@@ -62,10 +62,10 @@ export class OpenCalls {
   }
 
   /** Fails an open call of this side's making, and tells the peer when it may have it. */
-  cancel(id: number, error: (executed: Executed) => unknown): void {
+  cancel(id: number, error: (executed: Executed) => unknown, why: CancelReason = CancelReason.UNWANTED): void {
     const call = this.take(id);
     if (call === undefined) return;
-    const executed = this.withdraw(call);
+    const executed = this.withdraw(call, why);
     this.reject(call, error(executed));
   }
 
@@ -85,7 +85,7 @@ export class OpenCalls {
       let executed = this.stage(call);
       if (call.seq === 0) call.withdrawn = true;
       if (executed === 'no') this.undelivered(call);
-      else if (!isGone && peer.state !== 'gone') executed = this.withdraw(call);
+      else if (!isGone && peer.state !== 'gone') executed = this.withdraw(call, CancelReason.UNWANTED);
       this.reject(call, error(executed));
     }
   }
@@ -156,13 +156,16 @@ export class OpenCalls {
     this.timerAt = Infinity;
     for (const id of this.table.expired(this.environment.now())) {
       const call = this.table.get(id);
-      if (call !== undefined) this.cancel(id, (executed) => timedOut(call.timeoutMs, executed, call.peer.worker));
+      if (call === undefined) continue;
+      const error = (executed: Executed): RpcError => timedOut(call.timeoutMs, executed, call.peer.worker);
+      this.cancel(id, error, CancelReason.TIME_OVER);
     }
     const next = this.table.nextDeadline();
     if (next !== Infinity) this.arm(next);
   }
+
   /** Takes back what the peer need not have: an unsent frame, storages on their way. Says whether the handler can have run. */
-  private withdraw(call: PendingCall): Executed {
+  private withdraw(call: PendingCall, why: CancelReason): Executed {
     if (call.seq === 0) {
       call.withdrawn = true;
       this.undelivered(call);
@@ -170,7 +173,7 @@ export class OpenCalls {
     }
     const { sender } = call.peer;
     const incomplete = call.hasBodies && sender.dropBodies(call.seq);
-    sender.sendId(FrameKind.CANCEL, call.id);
+    sender.sendId(FrameKind.CANCEL, call.id, why);
     return incomplete ? 'no' : 'maybe';
   }
 

@@ -109,7 +109,7 @@ class Waiter {
         call.wake = () => void (call.aborted && reject(call.abortReason));
         const check = (): void => {
           const left = call.deadline - performance.now();
-          if (left <= 0) reject(late(call));
+          if (left <= 0) reject(system(call.late('maybe')));
           else timer = unref(runAtRoot(() => setTimeout(check, Math.min(Math.ceil(left), MAX_TIMER_MS))));
         };
         if (call.deadline !== Infinity) check();
@@ -119,11 +119,6 @@ class Waiter {
       call.wake = undefined;
     }
   }
-}
-
-function late({ caller }: InboundCall): RpcError {
-  const text = 'the time that the caller gave is over';
-  return system(new RpcError('deadline-exceeded', text, { executed: 'maybe', peer: caller }));
 }
 
 function bytesOf({ payload, tensors }: RpcMessage): number {

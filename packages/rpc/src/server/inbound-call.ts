@@ -1,7 +1,7 @@
 /** @file One incoming call: what its handler sees of it, and how it is cancelled. */
 import { ambient, runAtRoot } from '@backwire/tensor/internal';
 import type { Unclaimed } from '../extensions/value-context.ts';
-import { RpcError } from '../base/errors.ts';
+import { RpcError, type Executed } from '../base/errors.ts';
 import type { Definition } from '../base/definitions.ts';
 import type { IncomingTensors } from '@backwire/wire/internal';
 import type { IncomingFrame } from '../session/incoming-frame.ts';
@@ -181,6 +181,11 @@ export class InboundCall implements CallContext, Claim {
     if (this.unclaimed !== undefined) this.giveBack(this.unclaimed);
   }
 
+  /** That its time is over. */
+  late(executed: Executed): RpcError {
+    return new RpcError('deadline-exceeded', 'the time that the caller gave is over', { executed, peer: this.caller });
+  }
+
   private giveBack(unclaimed: Unclaimed): void {
     this.args = NO_ARGS;
     this.unclaimed = undefined;
@@ -188,11 +193,6 @@ export class InboundCall implements CallContext, Claim {
   }
 
   private expire(): void {
-    this.abort(
-      new RpcError('deadline-exceeded', 'the time that the caller gave is over', {
-        executed: 'yes',
-        peer: this.caller,
-      }),
-    );
+    this.abort(this.late('yes'));
   }
 }

@@ -1,5 +1,6 @@
 /** @file The calls of one peer: read from its frames, within its credit, and open until they are answered. */
 import {
+  CancelReason,
   type FrameHeader,
   frameName,
   frameTensors,
@@ -136,11 +137,15 @@ export class InboundCalls implements CallOrigin {
     return own;
   }
 
-  /** The caller does not want this call any more. */
-  cancelled(id: number): void {
+  /** The caller does not want this call any more, for a reason that it gives as one of `CancelReason`. */
+  cancelled(id: number, why: number): void {
     const call = this.open.get(id);
     if (call === undefined) return;
     if (call.state === 'assembling') this.peer.receiver.giveUp(call);
+    if (why === CancelReason.TIME_OVER) {
+      this.server.cancel(call, call.late('yes'));
+      return;
+    }
     const text = `the caller, worker '${this.peer.worker.name}', cancelled the call`;
     this.server.cancel(call, new RpcError('cancelled', text, { executed: 'yes', peer: this.peer.worker }));
   }

@@ -28,8 +28,8 @@ export interface FrameHandler {
   response(frame: RawFrame): void;
   /** An entry of a header table; what is returned is called once, when the message is decoded or never will be. */
   entry(extension: string, data: Uint8Array): (() => void) | undefined;
-  /** The caller does not want the answer to its call `id` any more. */
-  cancel(id: number): void;
+  /** The caller does not want the answer to its call `id` any more; why may be a number that no reason has. */
+  cancel(id: number, why: number): void;
   /** The consumer of the stream that answers call `id` takes so many items more. */
   credit(id: number, items: number): void;
   control(type: MessageType, payload: Uint8Array): void;
@@ -232,7 +232,7 @@ export class Receiver {
   private other(header: FrameHeader, bytes: Uint8Array, start: number, end: number): void {
     switch (header.kind) {
       case FrameKind.CANCEL:
-        this.handler.cancel(header.id);
+        this.handler.cancel(header.id, header.a);
         return;
       case FrameKind.CREDIT:
         if (header.id === 0) this.credit(header);

@@ -28,7 +28,7 @@ export const FrameKind = {
   ERROR: 4,
   STREAM_ITEM: 5,
   STREAM_END: 6,
-  /** id = callId. */
+  /** id = callId, a = a {@link CancelReason}. */
   CANCEL: 7,
   /** id = callId of the stream or 0 for the link, a = calls or items, c = bytes. */
   CREDIT: 8,
@@ -50,6 +50,14 @@ export const FrameKind = {
   RESUME: 16,
 } as const;
 export type FrameKind = (typeof FrameKind)[keyof typeof FrameKind];
+
+/** Why a caller takes a call back. Whatever else stands there is read as `UNWANTED`. */
+export const CancelReason = {
+  UNWANTED: 0,
+  /** Its time is over by the caller's clock, whose news may be here before the callee's own clock says so. */
+  TIME_OVER: 1,
+} as const;
+export type CancelReason = (typeof CancelReason)[keyof typeof CancelReason];
 
 /** Bits of the flags byte. Which kinds they are allowed on is the session's business. */
 export const FrameFlag = {
