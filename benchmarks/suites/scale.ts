@@ -42,7 +42,7 @@ export async function run(context: SuiteContext): Promise<Row[]> {
   try {
     const [program] = programs as [URL];
     const torch = await torchFigures(context);
-    for (const store of STORE_KINDS) {
+    for (const store of storesOf()) {
       const missing = whyNot(store);
       if (missing !== undefined) {
         context.log(`${store}: skipped, ${missing}`);
@@ -75,6 +75,12 @@ function sizesOf({ quick }: SuiteContext, meshed: boolean): readonly number[] {
   if (given !== undefined) return given.split(',').filter(Boolean).map(Number);
   if (quick) return meshed ? QUICK_MESHED : QUICK_LIGHT;
   return meshed ? MESHED : LIGHT;
+}
+
+/** BENCH_SCALE_STORES="embedded,etcd" for some of the stores. */
+function storesOf(): readonly StoreKind[] {
+  const given = process.env['BENCH_SCALE_STORES'];
+  return given === undefined ? STORE_KINDS : STORE_KINDS.filter((kind) => given.split(',').includes(kind));
 }
 
 /** A group that does not come to be is said, and those that are larger are not tried. */

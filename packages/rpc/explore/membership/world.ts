@@ -233,7 +233,9 @@ export class World {
     const answers = this.rest.storeIsUp && this.reaches(worker, 'store');
     if (answers !== worker.agreement.isStoreUp) return true;
     if (!answers) return false;
-    return this.rest.storeIsEmpty || worker.leaseless || this.rest.view.epoch > worker.membership.stored.epoch;
+    // Whoever is certain that a member is gone tries to put it out until it is: the store may have been away at the first try.
+    const owes = this.rest.view.members.some((member) => worker.agreement.isCertain(lifeOf(member), this.rest.clock));
+    return owes || this.rest.storeIsEmpty || worker.leaseless || this.rest.view.epoch > worker.membership.stored.epoch;
   }
 
   private askStore(worker: Worker): void {

@@ -70,7 +70,7 @@ export class SimMember implements SimNode {
   private coming: Life | undefined;
   private membership: Membership | undefined;
   private meetings = new Meetings<Arrival>();
-  private policy = new LivenessPolicy<Life>({ ...LIVENESS, leaseMs: LEASE_MS });
+  private policy: LivenessPolicy<Life>;
   private readonly watched = new Set<Life>();
   /** The epoch of the view that the watched were chosen from. */
   private lookedAt = 0;
@@ -81,6 +81,7 @@ export class SimMember implements SimNode {
   constructor(env: NodeEnv, plan: MemberPlan) {
     this.env = env;
     this.plan = plan;
+    this.policy = this.newPolicy();
     this.run(this.live());
   }
 
@@ -168,7 +169,7 @@ export class SimMember implements SimNode {
   private begin(name: string, incarnation: number, view: View): void {
     this.membership = new Membership({ name, incarnation });
     this.meetings = new Meetings();
-    this.policy = new LivenessPolicy({ ...LIVENESS, leaseMs: LEASE_MS });
+    this.policy = this.newPolicy();
     this.watched.clear();
     this.answered.clear();
     this.open.clear();
@@ -194,7 +195,8 @@ export class SimMember implements SimNode {
   private *lookAround(life: Life): Step {
     for (let turn = 0; this.life === life; turn++) {
       this.watchNeighbours();
-      this.apply(this.policy.tick(this.env.now()));
+      const isNeeded = (peer: Life): boolean => [...this.calls.values()].some(({ to }) => to === peer);
+      this.apply(this.policy.tick(this.env.now(), isNeeded));
       if (turn % Math.round(REFRESH_MS / TICK_MS) === 0) yield* this.refresh();
       yield TICK_MS;
     }
@@ -240,6 +242,12 @@ export class SimMember implements SimNode {
     this.membership = undefined;
     this.meetings.close();
     for (const call of [...this.calls.values()]) this.settle(call, false);
+  }
+
+  /** Half of the members have more links than they attend to. */
+  private newPolicy(): LivenessPolicy<Life> {
+    const attended = (this.plan.name.codePointAt(this.plan.name.length - 1) ?? 0) % 2 === 0 ? 2 : undefined;
+    return new LivenessPolicy<Life>({ ...LIVENESS, leaseMs: LEASE_MS }, attended);
   }
 
   /** The next few of the view, round it once. */

@@ -35,6 +35,10 @@ export class FrameRouter implements FrameHandler {
     return this.parts.dispatcher.handlers.running;
   }
 
+  get serving(): boolean {
+    return this.calls.open.size > 0;
+  }
+
   request(frame: RawFrame): void {
     this.calls.arrived(frame);
   }

@@ -49,6 +49,7 @@ export class OpenCalls {
   add(call: PendingCall): void {
     call.id = this.table.open(call, call.deadline);
     if (call.id === 0) throw new RpcError('resource-exhausted', 'too many calls are open', { peer: call.peer.worker });
+    call.peer.awaited++;
   }
 
   /** Its time runs from now on. */
@@ -119,6 +120,7 @@ export class OpenCalls {
   take(id: number): PendingCall | undefined {
     const call = this.table.take(id);
     if (call === undefined) return undefined;
+    call.peer.awaited--;
     call.unwatch();
     if (call.parent !== undefined) call.parent.origin.slots.callBack(call.parent);
     return call;

@@ -11,6 +11,11 @@ class Drive {
   now = 0;
   readonly log: string[] = [];
   onEffect: ((effect: LivenessEffect<string>) => void) | undefined;
+  private readonly isNeeded: (peer: string) => boolean;
+
+  constructor(isNeeded: (peer: string) => boolean = () => true) {
+    this.isNeeded = isNeeded;
+  }
 
   apply(effects: readonly LivenessEffect<string>[]): void {
     for (const effect of effects) {
@@ -29,7 +34,7 @@ class Drive {
       const next = this.policy.nextAt(this.now);
       if (next === undefined || next > time) break;
       this.now = next;
-      this.apply(this.policy.tick(this.now));
+      this.apply(this.policy.tick(this.now, this.isNeeded));
     }
     this.now = time;
   }
@@ -228,4 +233,71 @@ test('one that stood still and has come to itself gets a moment to say so before
   expect(drive.of('accuse')).toEqual([]);
   drive.until(30_000 + options.suspectMs + 1_000);
   expect(drive.of('accuse')).toEqual([expect.stringContaining('accuse b silent')]);
+});
+
+describe('more links than are attended to', () => {
+  const peers = Array.from({ length: 100 }, (_, i) => `p${i}`);
+
+  /** Pings by peer while `seconds` pass, everybody answering unless `mute`. */
+  function crowd(seconds: number, isNeeded: (peer: string) => boolean, mute?: string): Drive {
+    const drive = new Drive(isNeeded);
+    for (const peer of peers) drive.policy.track(peer, 0);
+    drive.onEffect = ({ type, peer }) => {
+      if (type === 'ping' && peer !== mute) drive.apply(drive.policy.heard(peer, drive.now));
+    };
+    drive.until(seconds * 1_000);
+    return drive;
+  }
+
+  test('cost no more pings than those that are attended to, and everybody gets its turn', () => {
+    const drive = crowd(60, () => false);
+    const pings = drive.of('ping');
+    expect(pings.length).toBeLessThanOrEqual((60 / 2) * 32);
+    expect(new Set(pings.map((line) => line.split(' ')[2])).size).toBe(100);
+    expect(drive.log.length).toBe(pings.length);
+  });
+
+  test('those that something waits on are pinged as ever', () => {
+    const drive = crowd(60, (peer) => peer === 'p7');
+    expect(drive.of('ping').filter((line) => line.endsWith(' p7')).length).toBeGreaterThanOrEqual(24);
+  });
+
+  test('one that rests and is dead is noticed in its turn, its silence counted from then on', () => {
+    const drive = crowd(60, () => false, 'p99');
+    const [asked] = drive.of('ping').filter((line) => line.endsWith(' p99'));
+    const at = Number(asked?.split(' ')[0]);
+    // All were heard at once: the last is asked when the others have had their turns.
+    expect(at).toBeLessThanOrEqual(14_000);
+    const noticed = drive.log.filter((line) => line.endsWith('suspect p99') || line.includes('accuse p99'));
+    const after = noticed.map((line) => [line.split(' ')[1], Number(line.split(' ')[0]) - at]);
+    expect(after).toEqual([
+      ['suspect', 4_000],
+      ['accuse', 13_000],
+    ]);
+    // Asked on as any other, not in turn with those that rest.
+    const pings = drive.of('ping').filter((line) => line.endsWith(' p99') && Number(line.split(' ')[0]) <= at + 13_000);
+    expect(pings.length).toBeGreaterThanOrEqual(6);
+  });
+
+  test('one that rests is not doubted when something begins to wait on it', () => {
+    let needed = false;
+    const drive = new Drive((peer) => needed && peer === 'p50');
+    for (const peer of peers) drive.policy.track(peer, 0);
+    drive.until(5_500);
+    needed = true;
+    drive.until(8_000);
+    expect(drive.of('ping').filter((line) => line.endsWith(' p50'))).toHaveLength(2);
+    expect(drive.of('suspect').filter((line) => line.endsWith(' p50'))).toEqual([]);
+  });
+
+  test('one that another doubts is asked at once', () => {
+    const drive = new Drive(() => false);
+    for (const peer of peers) drive.policy.track(peer, 0);
+    drive.until(4_000);
+    drive.apply(drive.policy.attend('p99', 4_100));
+    drive.apply(drive.policy.attend('p99', 4_200));
+    expect(drive.log.filter((line) => line.endsWith('p99'))).toEqual(['4000 ping p99']);
+    drive.until(30_000);
+    expect(drive.log.find((line) => line.includes('accuse p99'))).toBe('17500 accuse p99 silent');
+  });
 });

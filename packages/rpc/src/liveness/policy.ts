@@ -38,12 +38,21 @@ export const BUSY_AGE_MS = 1_000;
 const OWN_STALL_MS = 1_000;
 /** Checks are at least this frequent while there are peers. */
 const CHECK_MS = 500;
+/**
+ * Links that are pinged whatever they are needed for. Of more, those that nothing waits on rest: so many of them are asked in turn within
+ * `pingMs`, and what doing nothing costs a worker does not grow with its group.
+ */
+const ATTENDED_LINKS = 32;
 
 interface Peer {
   heardAt: number;
   /** Bytes of a message came that is not complete, since the last tick. */
   receiving: boolean;
   pingedAt: number;
+  /** A ping is not answered yet. */
+  asked: boolean;
+  /** Nothing waits on it, and it is not asked: its silence says nothing. */
+  resting: boolean;
   inquiredAt: number;
   /** When the link broke; undefined while it is up. */
   lostAt: number | undefined;
@@ -64,12 +73,14 @@ interface Peer {
  */
 export class LivenessPolicy<P> {
   private readonly options: Liveness;
+  private readonly attended: number;
   private readonly inquiryMs: number;
   private readonly peers = new Map<P, Peer>();
   private wokenAt: number | undefined;
 
-  constructor(options: Liveness) {
+  constructor(options: Liveness, attended: number = ATTENDED_LINKS) {
     this.options = options;
+    this.attended = attended;
     this.inquiryMs = Math.min(INQUIRY_MS, options.pingMs);
   }
 
@@ -93,6 +104,8 @@ export class LivenessPolicy<P> {
     at.heardAt = now;
     at.receiving = within;
     at.accused = false;
+    at.asked = false;
+    at.resting = false;
     if (!at.suspect) return [];
     at.suspect = false;
     at.lease = 'unknown';
@@ -156,11 +169,31 @@ export class LivenessPolicy<P> {
     if (at !== undefined) at.thereAt = now;
   }
 
-  /** To be called at `nextAt`, or sooner; after the sockets have been read. */
-  tick(now: number): LivenessEffect<P>[] {
+  /** Another doubts it: one that rests is asked now. */
+  attend(peer: P, now: number): LivenessEffect<P>[] {
+    const at = this.peers.get(peer);
+    if (at?.resting !== true) return [];
+    this.wake(at, now);
+    return this.ping(peer, at, now);
+  }
+
+  /** To be called at `nextAt`, or sooner; after the sockets have been read. Peers on which nothing waits may rest where there are many. */
+  tick(now: number, isNeeded: (peer: P) => boolean = () => true): LivenessEffect<P>[] {
     this.forgiveOwnStall(now);
     const effects: LivenessEffect<P>[] = [];
-    for (const [peer, at] of this.peers) effects.push(...this.check(peer, at, now));
+    const crowd = Math.ceil(this.peers.size / this.attended);
+    let turns = Math.ceil((this.attended * CHECK_MS) / this.options.pingMs);
+    for (const [peer, at] of this.peers) {
+      if (crowd > 1 && this.mayRest(at, now) && !isNeeded(peer)) {
+        if (now - at.heardAt < crowd * this.options.pingMs || turns === 0) {
+          at.resting = true;
+          continue;
+        }
+        turns--;
+      }
+      if (at.resting) this.wake(at, now);
+      effects.push(...this.check(peer, at, now));
+    }
     this.wokenAt = now;
     return effects;
   }
@@ -183,6 +216,23 @@ export class LivenessPolicy<P> {
     }
   }
 
+  private mayRest(at: Peer, now: number): boolean {
+    const { asked, suspect, receiving, lostAt, heardAt } = at;
+    return !asked && !suspect && !receiving && lostAt === undefined && now - heardAt >= this.options.pingMs;
+  }
+
+  /** Its silence counts from now on, as of one that is just due for a ping. */
+  private wake(at: Peer, now: number): void {
+    at.resting = false;
+    at.heardAt = Math.max(at.heardAt, now - this.options.pingMs);
+  }
+
+  private ping(peer: P, at: Peer, now: number): LivenessEffect<P>[] {
+    at.pingedAt = now;
+    at.asked = true;
+    return [{ type: 'ping', peer }];
+  }
+
   private check(peer: P, at: Peer, now: number): LivenessEffect<P>[] {
     const { pingMs, suspectMs, reconnectGraceMs } = this.options;
     const silence = now - at.heardAt;
@@ -192,8 +242,7 @@ export class LivenessPolicy<P> {
       effects.push({ type: 'answer', peer });
     }
     if (at.lostAt === undefined && silence >= pingMs && now - at.pingedAt >= pingMs) {
-      at.pingedAt = now;
-      effects.push({ type: 'ping', peer });
+      effects.push(...this.ping(peer, at, now));
     }
     if (silence >= suspectMs && !at.suspect) {
       at.suspect = true;
@@ -217,7 +266,7 @@ export class LivenessPolicy<P> {
     const there = at.lease === 'unknown' && now - at.thereAt < 3 * this.inquiryMs;
     const busy = at.lease === 'alive' && at.busyMs >= BUSY_AGE_MS;
     if (at.suspect && (there || busy)) at.stoodAt = now;
-    if (at.lostAt !== undefined || silence < deadMs) return [];
+    if (at.lostAt !== undefined || at.resting || silence < deadMs) return [];
     if (there) return silence >= busyDeadMs ? this.accuse(peer, at, 'busy', false) : [];
     // One that has just come to itself needs a moment to say so.
     if (!busy) return now - at.stoodAt >= suspectMs ? this.accuse(peer, at, 'silent', false) : [];
@@ -245,6 +294,8 @@ function fresh(now: number): Peer {
     heardAt: now,
     receiving: false,
     pingedAt: -Infinity,
+    asked: false,
+    resting: false,
     inquiredAt: -Infinity,
     lostAt: undefined,
     refusedAt: undefined,

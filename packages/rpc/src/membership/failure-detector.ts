@@ -154,7 +154,12 @@ export class FailureDetector {
     const { membership, group } = this.options;
     const { report, view } = decodeReport(payload, membership.stored);
     if (view !== undefined) group.learn(view);
-    this.agreement.report(lifeOf(peer.member), report, this.environment.now());
+    const now = this.environment.now();
+    for (const life of [...report.doubts, ...report.proved]) {
+      const doubted = this.options.peerOf(life);
+      if (doubted !== undefined) this.apply(this.policy.attend(doubted, now));
+    }
+    this.agreement.report(lifeOf(peer.member), report, now);
     this.settleSoon();
   }
 
@@ -184,7 +189,7 @@ export class FailureDetector {
       this.apply(this.policy.heard(peer, link.heardAt, link.receiving));
       if (this.opinionOf(peer) !== 'heard') this.heard(peer);
     }
-    this.apply(this.policy.tick(now));
+    this.apply(this.policy.tick(now, (peer) => peer.inUse || this.watches.has(lifeOf(peer.member))));
     for (const life of this.watches.keys()) this.lookForProcess(life);
     for (const [peer, { why, lookedAt, looking }] of this.doubtful)
       if (!looking && now - lookedAt >= this.askMs) void this.examine(peer, why);

@@ -22,6 +22,7 @@ import {
   type View,
   type ViewMember,
 } from '../protocol/membership.ts';
+import { watchedBy } from '../protocol/watchers.ts';
 import { watchWhileJoining, type Watching } from './waiting.ts';
 import type { Claim } from '../protocol/parts.ts';
 import type { Lease, Store } from '../stores/store.ts';
@@ -75,6 +76,11 @@ const RETRY_MS = 200;
 const PATIENCE_MS = 2_000;
 /** A lease of a former life that is not seen for so long is gone, although others do not say so. */
 const LEASELESS_MS = 2_000;
+
+/** In groups of so many everybody puts out who is gone; in larger ones its watchers do, */
+const FEW_MEMBERS = 8;
+/** and the others, if those have not in so long. */
+const WATCHERS_MS = 1_000;
 
 const decoder = new TextDecoder();
 
@@ -140,6 +146,9 @@ export class Group {
     const all = [...lives];
     this.options.logger.info({ workers: all }, 'evicting workers that are gone');
     const self = this.self === undefined ? undefined : lifeOf(this.self);
+    if (this.self !== undefined) await this.waitForWatchers(this.self, new Set(all));
+    if (this.known !== EMPTY_VIEW && !this.known.members.some((member) => all.includes(lifeOf(member))))
+      return this.known;
     return this.change(async (view) => {
       // Who has been put out itself puts nobody out.
       if (self !== undefined && !view.members.some((member) => lifeOf(member) === self)) return view;
@@ -147,6 +156,16 @@ export class Group {
       for (const life of all) if (still === undefined || (await still(life))) gone.add(life);
       return removeAll(view, gone, 'dead', self);
     });
+  }
+
+  /**
+   * Those that watch one of them put it out. All others know of it as soon, and each who sets the view has all of it sent to and fro against
+   * everybody else: they wait a moment, in which it is done unless the watchers are gone too.
+   */
+  private async waitForWatchers(self: ViewMember, lives: ReadonlySet<Life>): Promise<void> {
+    const { members } = this.known;
+    if (members.length <= FEW_MEMBERS || watchedBy(self, members).some((member) => lives.has(lifeOf(member)))) return;
+    await sleep(WATCHERS_MS * (1 + Math.random()));
   }
 
   /** Whether a member's lease is still there, and how long its main loop has been busy. @throws RpcError when the store does not answer. */
@@ -431,8 +450,7 @@ export class Group {
     if (value === undefined || this.self === undefined) return;
     try {
       const exit = JSON.parse(decoder.decode(value)) as { rank?: unknown; pid?: unknown };
-      const view = await this.keys.view();
-      const member = view.members.find(({ id, pid }) => id === exit.rank && pid === exit.pid);
+      const member = this.known.members.find(({ id, pid }) => id === exit.rank && pid === exit.pid);
       if (member !== undefined && member.name !== this.self?.name) this.tell(await this.evict([lifeOf(member)]));
     } catch (error) {
       this.options.logger.debug({ error }, 'a notice of the launcher was not understood');

@@ -157,3 +157,20 @@ it('a member of an earlier version is sent no report, and its word is not waited
   const told = agreement.settle(1_000).flatMap((effect) => (effect.type === 'report' ? [effect.to] : []));
   expect(told).toEqual([life(2)]);
 });
+
+describe('with the store', () => {
+  it('nothing is claimed against one that is certainly gone, and it is put out', () => {
+    const agreement = setup(200);
+    agreement.opinion(life(199), 'gone', 1_000);
+    const effects = agreement.settle(1_000);
+    expect(effects.filter(({ type }) => type === 'claim')).toEqual([]);
+    expect(effects).toContainEqual({ type: 'evict', lives: [life(199)], certain: true });
+  });
+
+  it('one that merely says nothing is claimed against as ever', () => {
+    const agreement = setup(4);
+    agreement.opinion(life(3), 'doubted', 1_000);
+    const [claim] = agreement.settle(1_000).filter(({ type }) => type === 'claim');
+    expect(claim).toMatchObject({ claim: { by: life(0), doubts: [life(3)] } });
+  });
+});

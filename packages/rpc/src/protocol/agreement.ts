@@ -248,7 +248,8 @@ export class Agreement {
       lost.filter((life) => this.isSure(life, now)),
       false,
     );
-    const doubts = opinions.doubted(now).filter((life) => !part.has(life));
+    // Nobody has to claim anything against who is certainly gone.
+    const doubts = opinions.doubted(now).filter((life) => !part.has(life) && !certain.has(life));
     const claim = { by: opinions.self, part: [...part].sort(), doubts: doubts.sort() };
     this.claim(doubts.length === 0 ? undefined : claim, now);
   }
@@ -365,13 +366,14 @@ export class Agreement {
   /** Asks, now and then, and tells those that have asked of what has changed. An answer asks nothing: else two would answer each other for ever. */
   private tell(now: number, asked: readonly Life[]): void {
     const asks = new Set(asked);
-    const words = this.words(now);
-    for (const life of this.opinions.reporters()) {
-      const at = this.opinions.known.get(life);
-      if (at === undefined) continue;
+    // Made once somebody wants them: they name everybody.
+    let words: ReturnType<Agreement['words']> | undefined;
+    for (const [life, at] of this.opinions.known) {
+      if (!at.reports || at.opinion !== 'heard' || (!asks.has(life) && at.listensUntil <= now)) continue;
+      if (this.opinions.decided.has(life)) continue;
+      words ??= this.words(now);
       const due = asks.has(life) && now - at.askedAt >= this.times.askMs;
-      const listens = (asks.has(life) || at.listensUntil > now) && at.told !== words.text;
-      if (!due && !listens) continue;
+      if (!due && at.told === words.text) continue;
       if (due) at.askedAt = now;
       this.send(life, words, due);
     }

@@ -57,7 +57,8 @@ export interface PeerOwner {
 
 /** A dial in progress. */
 interface Dial {
-  readonly controller: AbortController;
+  /** Ends it; there is none while it stands in line. */
+  controller: AbortController | undefined;
   /** When it was connected. */
   startedAt: number;
   /** The peer answered, and will take it another time. */
@@ -93,6 +94,8 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   readonly interned = new Map<string, number>();
   /** The last sign of life that was taken note of. */
   notedAt = 0;
+  /** Calls to it that are not answered. */
+  awaited = 0;
   private readonly environment: ExtendedEnvironment;
   private readonly owner: PeerOwner;
   /** Names the session; the dialer proposes one, and it is settled once a WELCOME or RESUME came back. */
@@ -150,6 +153,12 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   /** Whether a link carries frames now. */
   get up(): boolean {
     return this.link?.state === 'open';
+  }
+
+  /** Whether somebody waits for it: calls either way that are not answered, frames that it has not acknowledged. */
+  get inUse(): boolean {
+    const { session } = this.sender;
+    return this.awaited > 0 || this.receiver.serving || session.lastSent > session.lastAcked;
   }
 
   /** A link is wanted. */
@@ -216,7 +225,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
 
   dial(again: boolean): void {
     const dial: Dial = {
-      controller: new AbortController(),
+      controller: undefined,
       startedAt: Infinity,
       postponed: false,
       leave: nothing,
@@ -232,6 +241,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   private startDial(dial: Dial): void {
     if (this.dialing !== dial) return;
     this.connector.dialStarted(this.environment.now());
+    dial.controller = new AbortController();
     this.owner.connect(this, dial.controller.signal).then(
       (connection) => {
         if (this.dialing !== dial) {
@@ -257,7 +267,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     this.dialing = undefined;
     dial.leave();
     clearTimeout(dial.timer);
-    dial.controller.abort(new RpcError('cancelled', 'another link of this pair has won'));
+    dial.controller?.abort(new RpcError('cancelled', 'another link of this pair has won'));
     dial.link?.end();
   }
 

@@ -22,6 +22,8 @@ import type { Sender } from './sender.ts';
 export interface FrameHandler {
   /** Handlers that run here now; whoever asks by a ping is told. */
   readonly running: number;
+  /** Whether calls of the peer are open here. */
+  readonly serving: boolean;
   /** A request is here, but for storages that come behind it. What it lies in is valid only now. */
   request(frame: RawFrame): void;
   /** An answer, or an item of one, likewise. */
@@ -89,6 +91,11 @@ export class Receiver {
   /** Messages whose storages are still arriving. */
   get assembling(): number {
     return this.assemblies.size;
+  }
+
+  /** Whether calls of the peer are open here, or on their way. */
+  get serving(): boolean {
+    return this.assemblies.size > 0 || this.handler.serving;
   }
 
   /** A whole frame. A throw breaks the link. */

@@ -98,9 +98,11 @@ export class EmbeddedLease implements Lease {
   }
 }
 
+/** A watch of the server's, and all who follow it here: each change comes once. */
 interface Watching {
+  readonly id: number;
   readonly key: Uint8Array;
-  readonly queue: WatchQueue;
+  readonly queues: Set<WatchQueue>;
   readonly prefix: string;
 }
 
@@ -109,9 +111,13 @@ export class EmbeddedStore implements TicketStore {
   private readonly options: LinkOptions;
   private readonly leases = new Map<number, EmbeddedLease>();
   private readonly watches = new Map<number, Watching>();
+  private readonly watchesOf = new Map<string, Watching>();
   private readonly server: StoreServer | undefined;
   private readonly tlsOf: ConnectStoreOptions['tlsOf'];
   private readonly closing = new AbortController();
+  private readonly asking = new Asking(async (name) =>
+    optional(await this.link.request(Op.GET, [name], { repeatable: true })),
+  );
 
   constructor(options: LinkOptions, { server, tlsOf }: Pick<ConnectStoreOptions, 'server' | 'tlsOf'>) {
     this.server = server;
@@ -134,7 +140,7 @@ export class EmbeddedStore implements TicketStore {
   }
 
   async get(key: string): Promise<Uint8Array | undefined> {
-    return optional(await this.link.request(Op.GET, [clientKey(key)], { repeatable: true }));
+    return this.asking.ask(clientKey(key), key);
   }
 
   async wait(keys: readonly string[], options: { timeoutMs: number; signal?: AbortSignal }): Promise<void> {
@@ -197,15 +203,16 @@ export class EmbeddedStore implements TicketStore {
   watch(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoreEvent> {
     if (this.closing.signal.aborted) throw closedError();
     const key = clientKey(prefix);
-    const id = this.link.newId();
-    const stop = (): void => {
-      if (this.watches.delete(id)) this.link.notify(Op.CANCEL, id);
-    };
-    const queue = new WatchQueue(prefix, stop, options?.signal);
+    const known = this.watchesOf.get(prefix);
+    const watching = known ?? { id: this.link.newId(), key, queues: new Set(), prefix };
+    const stop = (): void => this.unfollow(watching, queue);
+    const queue: WatchQueue = new WatchQueue(prefix, stop, options?.signal);
     if (options?.signal?.aborted) return queue;
-    const watching = { key, queue, prefix };
-    this.watches.set(id, watching);
-    this.startWatch(id, watching);
+    watching.queues.add(queue);
+    if (known !== undefined) return queue;
+    this.watches.set(watching.id, watching);
+    this.watchesOf.set(prefix, watching);
+    this.startWatch(watching);
     return queue;
   }
 
@@ -232,7 +239,7 @@ export class EmbeddedStore implements TicketStore {
     const leases = [...this.leases.values()];
     const revoked = leases.map((lease) => this.revoke(lease));
     this.closing.abort();
-    for (const watching of [...this.watches.values()]) watching.queue.end();
+    for (const { queues } of [...this.watches.values()]) for (const queue of [...queues]) queue.end();
     for (const lease of leases) lease.lose(closedError());
     // The requests are on their way before the connection ends; what they answer no longer matters.
     for (const one of revoked) one.catch(() => undefined);
@@ -252,17 +259,24 @@ export class EmbeddedStore implements TicketStore {
   private onUp(first: boolean): void {
     if (first) return;
     for (const lease of this.leases.values()) void lease.renew();
-    for (const [id, watching] of this.watches) {
-      this.startWatch(id, watching);
-      watching.queue.push({ type: 'resync', key: watching.prefix });
+    for (const watching of this.watches.values()) {
+      this.startWatch(watching);
+      for (const queue of watching.queues) queue.push({ type: 'resync', key: watching.prefix });
     }
   }
 
-  private startWatch(id: number, { key, queue }: Watching): void {
+  private startWatch({ id, key, queues }: Watching): void {
     // Not repeatable: a new connection starts every watch itself.
     this.link.request(Op.WATCH, [key], { repeatable: false, patient: true, id }).catch((error: unknown) => {
-      if (RpcError.from(error).code !== 'unavailable') queue.end();
+      if (RpcError.from(error).code !== 'unavailable') for (const queue of [...queues]) queue.end();
     });
+  }
+
+  private unfollow(watching: Watching, queue: WatchQueue): void {
+    if (!watching.queues.delete(queue) || watching.queues.size > 0) return;
+    this.watches.delete(watching.id);
+    this.watchesOf.delete(watching.prefix);
+    this.link.notify(Op.CANCEL, watching.id);
   }
 
   private onEvent(id: number, body: Reader): void {
@@ -270,13 +284,49 @@ export class EmbeddedStore implements TicketStore {
     if (watching === undefined) return;
     const type = body.u8() === 1 ? 'put' : 'delete';
     const key = keyText(body.blob());
-    watching.queue.push(type === 'put' ? { type, key, value: body.blob() } : { type, key });
+    const event: StoreEvent = type === 'put' ? { type, key, value: body.blob() } : { type, key };
+    for (const queue of [...watching.queues]) queue.push(event);
   }
 
   private leaseId(lease: Lease | undefined): number {
     if (lease === undefined) return 0;
     if (lease instanceof EmbeddedLease && lease.isOf(this)) return lease.id;
     throw new RpcError('invalid-argument', 'the lease is of another store');
+  }
+}
+
+type Value = Uint8Array | undefined;
+
+/**
+ * Questions for keys. While one for a key is on its way, all others for it become one, which is sent when that is answered: it was asked
+ * after each of them, so its answer is none too old for any. Many agents of a process ask for the same large view at once.
+ */
+class Asking {
+  private readonly once: (name: Uint8Array) => Promise<Value>;
+  /** By key: whose answer is on its way, and those who asked since. */
+  private readonly going = new Map<string, { next: Promise<Value> | undefined; now: Promise<Value> }>();
+
+  constructor(once: (name: Uint8Array) => Promise<Value>) {
+    this.once = once;
+  }
+
+  ask(name: Uint8Array, key: string): Promise<Value> {
+    const going = this.going.get(key);
+    if (going === undefined) return this.begin(name, key);
+    const { now } = going;
+    const after = (): Promise<Value> => this.begin(name, key);
+    going.next ??= now.then(after, after);
+    // Each has bytes of its own, to do with as it likes.
+    return going.next.then((value) => value?.slice());
+  }
+
+  private begin(name: Uint8Array, key: string): Promise<Value> {
+    const now = this.once(name);
+    const going = { now, next: undefined };
+    this.going.set(key, going);
+    const over = (): void => void (this.going.get(key) === going && going.next === undefined && this.going.delete(key));
+    now.then(over, over);
+    return now;
   }
 }
 

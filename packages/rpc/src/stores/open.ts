@@ -1,6 +1,8 @@
 /** @file Opens the store of a group by its address. */
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { bareText, RpcError } from '../base/errors.ts';
+import { sha256 } from '../security/digest.ts';
+import { toHex } from '../security/keys.ts';
 import { resolveSecurity } from '../security/policy.ts';
 import { hostText, parseHostPort } from '../transports/dialling.ts';
 import { storeTransport } from '../transports/select.ts';
@@ -15,6 +17,7 @@ import { prefixStore } from './prefix.ts';
 import { announceGroup } from './registry.ts';
 import { redisStore } from './redis.ts';
 import { torchClient } from './torch-client.ts';
+import { shareStore } from './shared-store.ts';
 import type { OpenStoreOptions, Store } from './store.ts';
 
 const STORE_KINDS = ['memory://name', 'tcp://host:port', 'file:///directory', 'etcd://host:port', 'redis://host:port'];
@@ -126,7 +129,11 @@ function connectTo(address: string, options: OpenStoreOptions): Promise<Store> {
   const security = options.security ?? resolveSecurity(undefined, { bind: host });
   const transport = storeTransport(host, security);
   const endpoint = `${transport.name}://${hostText(host)}:${port}`;
-  return embeddedStore({ endpoint, keys: security.keys, signal, timeoutMs, transport });
+  const connect = (): Promise<Store> => embeddedStore({ endpoint, keys: security.keys, signal, timeoutMs, transport });
+  // Certificates may differ between two agents of one process.
+  if (transport.name !== 'tcp') return connect();
+  const secrets = security.keys?.map((key) => toHex(sha256(key.secret))) ?? [];
+  return shareStore([endpoint, ...secrets].join(' '), { signal, timeoutMs }, connect);
 }
 
 /** Why the port of the group's store is taken, and what to do; undefined for another failure. */

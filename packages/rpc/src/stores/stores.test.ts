@@ -10,6 +10,7 @@ import { resolveSecurity } from '../security/policy.ts';
 import { findKeys, type Keys } from '../security/secret.ts';
 import { tlsTransport } from '../transports/tls.ts';
 import { embeddedStore } from './embedded.ts';
+import { shareStore } from './shared-store.ts';
 import { serveStore } from './embedded-server.ts';
 import { etcdStore } from './etcd.ts';
 import { fileStore } from './file.ts';
@@ -103,6 +104,15 @@ const kinds: [string, () => Promise<Open>, (keyof typeof programs)?][] = [
       const server = await serveStore({ secret });
       cleanups.push(() => server.close());
       return () => embeddedStore({ endpoint: server.endpoint, keys });
+    },
+  ],
+  [
+    'embedded, on one connection for all',
+    async () => {
+      const server = await serveStore({ security: resolveSecurity({ mode: 'none', iUnderstand: true }) });
+      cleanups.push(() => server.close());
+      const { endpoint } = server;
+      return () => shareStore(endpoint, {}, () => embeddedStore({ endpoint }));
     },
   ],
   [

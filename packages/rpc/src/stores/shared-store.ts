@@ -1,0 +1,216 @@
+/** @file One connection to a store for all agents of a process that use it alike: a group of many agents in few processes asks a store no more than its processes would. */
+import { RpcError } from '../base/errors.ts';
+import { limited } from './limited.ts';
+import { closedError } from './embedded-link.ts';
+import { DEFAULT_TIMEOUT_MS, type OpeningLimits } from './opening.ts';
+import type { Lease, Store, StoreEvent } from './store.ts';
+import { canTicket, type LeaseTicket, type TicketStore } from './ticket.ts';
+
+/** Users of one connection: a server bounds what waits for one client, and each has a few watches and leases. */
+const MAX_USERS = 256;
+
+interface Shared {
+  readonly store: Promise<Store>;
+  users: number;
+  /** It could not be opened. */
+  failed: boolean;
+}
+
+/** The connections of this process that are open or being opened, by what makes two of them the same. */
+const connections = new Map<string, Set<Shared>>();
+
+/**
+ * A store of its own to whoever asks, on a connection that others with the same `key` use too; `connect` makes one where there is none.
+ * It is closed with the last of its users. What one of them holds and waits for ends with that one alone.
+ */
+export async function shareStore(
+  key: string,
+  { signal, timeoutMs = DEFAULT_TIMEOUT_MS }: OpeningLimits,
+  connect: () => Promise<Store>,
+): Promise<Store> {
+  for (;;) {
+    const known = [...(connections.get(key) ?? [])].find(({ users }) => users < MAX_USERS);
+    const shared = known ?? begin(key, connect);
+    shared.users++;
+    try {
+      const opened = known === undefined ? shared.store : within(shared.store, signal, timeoutMs);
+      return new StoreShare(await opened, () => leave(key, shared));
+    } catch (error) {
+      void leave(key, shared);
+      // Another's attempt may have failed for a reason of its own: its time, its signal.
+      if (known === undefined || signal?.aborted === true || !known.failed) throw error;
+    }
+  }
+}
+
+function begin(key: string, connect: () => Promise<Store>): Shared {
+  const shared: Shared = { store: connect(), users: 0, failed: false };
+  const all = connections.get(key) ?? new Set();
+  connections.set(key, all.add(shared));
+  shared.store.catch(() => {
+    shared.failed = true;
+    remove(key, shared);
+  });
+  return shared;
+}
+
+function remove(key: string, shared: Shared): void {
+  const all = connections.get(key);
+  all?.delete(shared);
+  if (all?.size === 0) connections.delete(key);
+}
+
+async function leave(key: string, shared: Shared): Promise<void> {
+  shared.users--;
+  if (shared.users > 0) return;
+  remove(key, shared);
+  const store = await shared.store.catch(() => undefined);
+  await store?.close();
+}
+
+function within(store: Promise<Store>, signal: AbortSignal | undefined, timeoutMs: number): Promise<Store> {
+  return limited(
+    timeoutMs,
+    [signal],
+    (ended) =>
+      new Promise((resolve, reject) => {
+        ended.addEventListener('abort', () => reject(ended.reason as Error), { once: true });
+        store.then(resolve, reject);
+      }),
+  );
+}
+
+/** One user's part of it. */
+class StoreShare implements TicketStore {
+  private readonly store: Store;
+  private readonly left: () => Promise<void>;
+  private readonly leases = new Set<LeaseShare>();
+  private readonly closing = new AbortController();
+  private readonly closed: Promise<never>;
+
+  constructor(store: Store, left: () => Promise<void>) {
+    this.store = store;
+    this.left = left;
+    this.closed = new Promise((_, reject) =>
+      this.closing.signal.addEventListener('abort', () => reject(closedError()), { once: true }),
+    );
+    this.closed.catch(() => undefined);
+  }
+
+  set(key: string, value: Uint8Array, options?: { lease?: Lease }): Promise<void> {
+    return this.run(() => this.store.set(key, value, this.under(options)));
+  }
+
+  get(key: string): Promise<Uint8Array | undefined> {
+    return this.run(() => this.store.get(key));
+  }
+
+  wait(keys: readonly string[], options: { timeoutMs: number; signal?: AbortSignal }): Promise<void> {
+    return this.run(() =>
+      limited(0, [options.signal, this.closing.signal], (signal) => this.store.wait(keys, { ...options, signal })),
+    );
+  }
+
+  add(key: string, delta: bigint): Promise<bigint> {
+    return this.run(() => this.store.add(key, delta));
+  }
+
+  compareAndSet(
+    key: string,
+    expected: Uint8Array | null,
+    value: Uint8Array,
+    options?: { lease?: Lease },
+  ): Promise<{ ok: boolean; current: Uint8Array | undefined }> {
+    return this.run(() => this.store.compareAndSet(key, expected, value, this.under(options)));
+  }
+
+  delete(key: string): Promise<boolean> {
+    return this.run(() => this.store.delete(key));
+  }
+
+  list(prefix: string): Promise<Map<string, Uint8Array>> {
+    return this.run(() => this.store.list(prefix));
+  }
+
+  watch(prefix: string, { signal }: { signal?: AbortSignal } = {}): AsyncIterable<StoreEvent> {
+    const { signal: closing } = this.closing;
+    if (closing.aborted) throw closedError();
+    if (signal === undefined) return this.store.watch(prefix, { signal: closing });
+    const both = new AbortController();
+    const abort = (): void => {
+      for (const one of [signal, closing]) one.removeEventListener('abort', abort);
+      both.abort();
+    };
+    for (const one of [signal, closing]) one.addEventListener('abort', abort, { once: true });
+    if (signal.aborted) abort();
+    return this.store.watch(prefix, { signal: both.signal });
+  }
+
+  lease(ttlMs: number): Promise<Lease> {
+    return this.run(async () => {
+      const lease = new LeaseShare(this, await this.store.lease(ttlMs), () => this.leases.delete(lease));
+      if (this.closing.signal.aborted) lease.end();
+      this.leases.add(lease);
+      return lease;
+    });
+  }
+
+  ticket(lease: Lease, ageKey: string): LeaseTicket | undefined {
+    return canTicket(this.store) ? this.store.ticket(this.own(lease).lease, ageKey) : undefined;
+  }
+
+  async close(): Promise<void> {
+    if (this.closing.signal.aborted) return;
+    for (const lease of this.leases) lease.end();
+    this.leases.clear();
+    this.closing.abort();
+    await this.left();
+  }
+
+  private under(options: { lease?: Lease } | undefined): { lease?: Lease } | undefined {
+    return options?.lease === undefined ? options : { ...options, lease: this.own(options.lease).lease };
+  }
+
+  private own(lease: Lease): LeaseShare {
+    if (lease instanceof LeaseShare && lease.of === this) return lease;
+    throw new RpcError('invalid-argument', 'the lease is of another store');
+  }
+
+  private async run<T>(ask: () => Promise<T>): Promise<T> {
+    if (this.closing.signal.aborted) throw closedError();
+    return Promise.race([ask(), this.closed]);
+  }
+}
+
+/** A lease that ends with its user's part of the store. */
+class LeaseShare implements Lease {
+  readonly of: StoreShare;
+  readonly lease: Lease;
+  readonly lost: Promise<Error>;
+  private readonly lose: (error: Error) => void;
+  private readonly over: () => void;
+
+  constructor(of: StoreShare, lease: Lease, over: () => void) {
+    this.of = of;
+    this.lease = lease;
+    this.over = over;
+    let lose = (_error: Error): void => undefined;
+    this.lost = new Promise((resolve) => (lose = resolve));
+    this.lose = (error) => {
+      over();
+      lose(error);
+    };
+    void lease.lost.then(this.lose);
+  }
+
+  revoke(): Promise<void> {
+    this.over();
+    return this.lease.revoke();
+  }
+
+  /** The request is on its way before the connection ends; what it answers no longer matters. */
+  end(): void {
+    this.lease.revoke().catch(() => undefined);
+    this.lose(closedError());
+  }
+}
