@@ -225,7 +225,9 @@ it('a chain of RRefs that was forwarded over eight hops is unwrapped in eight st
 describe('remote', () => {
   it('takes named arguments as an object', () =>
     onAll(4, async (at) => {
-      expect(await remote(at('w1'), addNumbers, [{ a: 1, b: 2, c: 3 }]).toHere()).toBe(6);
+      const n = getWorkerInfo().id + 1;
+      const named = { a: n, b: n + 1, c: n + 2 };
+      expect(await remote(at('w1'), addNumbers, [named]).toHere()).toBe(addNumbers(named));
     }));
 
   it('gives a future for the creation: confirmed()', () =>
