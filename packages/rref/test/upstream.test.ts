@@ -13,7 +13,7 @@ import {
 import { add, ones, rpcName, type Tensor } from '@backwire/tensor';
 import { encodeValue } from '@backwire/wire';
 import { describe, expect, it } from 'vitest';
-import { callsSent, onAll, withGroup } from './group.ts';
+import { callsSent, onAll } from './group.ts';
 import { sparse, whole } from './tensors.ts';
 import { createRRef, remote, type RRef } from '../src/index.ts';
 import { sessionOf } from '../src/extension.ts';
@@ -422,7 +422,7 @@ describe('timeouts', () => {
 });
 
 it('an RRef travels in calls only', () =>
-  withGroup(1, async () => {
+  onAll(4, async () => {
     const rref = createRRef(1);
     expect(() => encodeValue(rref)).toThrow(
       errorMatching(TypeError, { message: /^cannot send an instance of class RRefHandle: register it/ }),
