@@ -5,6 +5,7 @@ import { AutogradError, DTypeError } from '../../errors.ts';
 import type { Tensor } from '../../tensor.ts';
 import { applyInPlace, checkCast } from '../inplace.ts';
 import { resultDType } from '../promotion.ts';
+import { partsOf } from './parts.ts';
 import { addSparse, asNumber, checkDivisor, divideSparseOp, divSparse, mulSparse } from './arithmetic.ts';
 
 /** t += alpha b for a sparse t: the handle gets the parts of the sum, which has other indices. Other handles keep the old ones. */
@@ -27,7 +28,10 @@ export function divSparseInPlace<T extends Tensor>(t: T, b: Tensor | number): T 
   checkDivisor(b);
   checkCast('div', toFloatDType(met(t, b)), t.dtype);
   const byNumber = asNumber(t, b);
-  return byNumber === undefined ? become(t, () => divSparse(t, b)) : applyInPlace(divideSparseOp, t, [], byNumber);
+  // Entries that are one number spread out, as the gradient of a sum has them, are no memory of this tensor alone.
+  const own = partsOf(t, 'div').values.isContiguous;
+  if (byNumber === undefined || !own) return become(t, () => divSparse(t, b));
+  return applyInPlace(divideSparseOp, t, [], byNumber);
 }
 
 function met(t: Tensor, b: Tensor | number): DType {

@@ -254,6 +254,17 @@ describe('sparse arithmetic', () => {
     expect(by.grad?.item()).toBe(-13 / 4);
   });
 
+  it('divides entries in place that are one number spread out, and leaves that number alone', () => {
+    const one = tensor([6]);
+    const t = at(one.expand([2]), 0, 2);
+    expect([t.div_(2).toDense().toArray(), one.toArray()]).toEqual([[3, 0, 3], [6]]);
+    const [leaf, other] = [at(tensor([1, 2]), 0, 2), at(tensor([1, 2]), 0, 2)];
+    for (const each of [leaf, other]) each.requiresGrad = true;
+    sparse.sum(leaf.add(other)).backward();
+    leaf.grad!.div_(4);
+    expect([leaf.grad, other.grad].map((grad) => grad?.toDense().toArray())).toEqual([[0.25, 0, 0.25], [1, 0, 1]]); // prettier-ignore
+  });
+
   it('changes in place as part of the history, and no leaf', () => {
     const leaf = at(tensor([1, 2]), 0, 2);
     leaf.requiresGrad = true;
