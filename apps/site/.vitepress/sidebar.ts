@@ -83,6 +83,7 @@ export const sidebar: DefaultTheme.SidebarItem[] = [
           page('optim', '/api/tensor/namespaces/optim/'),
           page('data', '/api/tensor/namespaces/data'),
           page('distributions', '/api/tensor/namespaces/distributions'),
+          page('sparse', '/api/tensor/namespaces/sparse'),
         ],
       },
     ],

@@ -8,6 +8,7 @@ import {
   createRRef,
   distAutograd,
   getWorkerInfo,
+  l1Loss,
   nn,
   ones,
   optim,
@@ -233,11 +234,11 @@ const updateAndFetchModel = remoteFunction<typeof BatchUpdateParameterServer.upd
 );
 const runTrainer = rpcFunction('upstream/run-trainer', async (server: RRef<BatchUpdateParameterServer>) => {
   let [weight, bias] = (await server.rpcSync().getModel()) as [Parameter, Parameter];
-  const input = randn([BATCH, IN]);
+  const [input, labels] = [randn([BATCH, IN]), zeros([BATCH, OUT])];
   const losses: number[] = [];
   for (let i = 0; i < BATCHES; i++) {
     for (const p of [weight, bias]) p.requiresGrad = true;
-    const loss = input.matmul(weight.transpose(0, 1)).add(bias).abs().mean();
+    const loss = l1Loss(input.matmul(weight.transpose(0, 1)).add(bias), labels);
     loss.backward();
     losses.push(loss.item());
     const grads = [weight.grad!, bias.grad!];

@@ -241,22 +241,30 @@ describe('RemoteModule', () => {
       const module = await RemoteModule.create('w1', nn.Linear, [2, 1]);
       const keys = Object.keys(module);
       Object.assign(module, { extra: 'mine' });
-      const [, fields] = await rpcSync('w2', useModule, [module, ones([1, 2])]);
-      expect([keys, Object.keys(module)]).toEqual([fields, [...fields, 'extra']]);
+      const x = ones([1, 2]);
+      const expected = shown(await module.forward(x));
+      // Its owner, to which PyTorch's test sends it, a third worker, and this one.
+      for (const to of ['w1', 'w2', 'w0']) {
+        const [out, fields] = await rpcSync(to, useModule, [module, x]);
+        expect([keys, Object.keys(module)]).toEqual([fields, [...fields, 'extra']]);
+        expect(shown(out)).toEqual(expected);
+      }
     }));
 
   it('travels in calls, with all that a fresh one has, and works from there', () =>
     at(0, async () => {
       const module = await RemoteModule.create('w1', nn.Linear, [2, 1]);
       const x = ones([1, 2]);
-      const [out, fields, device] = await rpcSync('w2', useModule, [module, x]);
-      expect(shown(out)).toEqual(shown(await module.forward(x)));
       const here = await RemoteModule.create('w1', nn.Linear, [2, 1]);
-      expect(fields).toEqual(Object.keys(here));
-      expect(device).toBe('w1/cpu');
       const greeter = await RemoteModule.create('w1', Greeter, [1]);
-      const [word, count, same] = await rpcSync('w2', greet, [greeter, ones([1]), 2, '3']);
-      expect([word, count, shown(same)]).toEqual(['3', 2, shown(ones([1]))]);
+      for (const to of ['w2', 'w1']) {
+        const [out, fields, device] = await rpcSync(to, useModule, [module, x]);
+        expect(shown(out)).toEqual(shown(await module.forward(x)));
+        expect(fields).toEqual(Object.keys(here));
+        expect(device).toBe('w1/cpu');
+        const [word, count, same] = await rpcSync(to, greet, [greeter, ones([1]), 2, '3']);
+        expect([word, count, shown(same)]).toEqual(['3', 2, shown(ones([1]))]);
+      }
     }));
 
   it('cannot be serialised but in a call', () =>

@@ -3,8 +3,9 @@ import { describe, expect, it } from 'vitest';
 import { rpcAsync, rpcFunction, rpcSync } from '@backwire/rpc';
 import { remote } from '@backwire/rref';
 import { add, noGrad, sparseCooTensor, stack, tensor, type Tensor } from '@backwire/tensor';
-import { ambient, gradEdge, runWith } from '@backwire/tensor/internal';
+import { AccumulateGrad, ambient, gradEdge, runWith } from '@backwire/tensor/internal';
 import { expectClean, filled, leaf, unknownContext, useAgents } from './agents.ts';
+import { total } from './local.ts';
 import { backward, context, getGradients } from '../src/index.ts';
 import { sessionOf } from '../src/internal.ts';
 
@@ -20,7 +21,6 @@ const nested = rpcFunction('graph/nested', async (to: number, a: Tensor, b: Tens
   return hops > 0 ? rpcSync(next, nested, [next, a, b, hops - 1]) : rpcSync(next, plus, [a, b]);
 });
 const swallow = rpcFunction('graph/swallow', (_: Tensor): void => undefined);
-const sumAll = rpcFunction('graph/sumAll', (list: readonly Tensor[]) => list.reduce((sum, t) => sum.add(t)));
 const held = leaf([2], 5);
 const giveHeld = rpcFunction('graph/giveHeld', () => held);
 
@@ -67,6 +67,8 @@ function expectOrigin(id: bigint, args: readonly Tensor[], result: Tensor, at: n
   expect(send!.nextFunctions).toHaveLength(args.length);
   for (const [i, { node, inputIndex }] of edges.entries()) {
     expect(send!.nextFunctions[i]).toBe(node);
+    expect(node).toBeInstanceOf(AccumulateGrad);
+    expect((node as AccumulateGrad).variable).toBe(args[i]);
     expect([inputIndex, send!.nextEdges[i]?.inputIndex]).toEqual([0, 0]);
   }
   expect(result.gradFn).toBe([...recvs.values()].flatMap((own) => [...own.values()])[at]);
@@ -208,22 +210,24 @@ describe('the graph', () => {
   ])('leads only to the tensors of a list that require grad: %s', async (kind, remotely) => {
     await everywhere((rank) =>
       context(async (id) => {
-        // There is no stack of sparse tensors.
-        const fn = kind.startsWith('sparse') ? sumAll : stack;
         const make = (i: number): Tensor => (kind.startsWith('sparse') ? sparseLeaf(i) : leaf([2, 2], i));
         const list = Array.from({ length: 10 }, (_, i) => (i % 2 === 0 ? make(i) : make(i).detach()));
-        const out = remotely ? await remote(after(rank), fn, [list]).toHere() : await rpcSync(after(rank), fn, [list]);
-        const expected = fn(list);
+        const next = after(rank);
+        const out = remotely ? await remote(next, stack, [list]).toHere() : await rpcSync(next, stack, [list]);
+        const expected = stack(list);
         expect(out.layout).toBe(kind.startsWith('sparse') ? 'sparse_coo' : 'strided');
         expect(shown(out)).toEqual(shown(expected));
-        expect(view(id)).toEqual([1, 1, [after(rank)]]);
+        expect(view(id)).toEqual([1, 1, [next]]);
         const even = list.filter((_, i) => i % 2 === 0);
         expectOrigin(id, even, out, 0);
-        await backward(id, [out.sum()]);
+        await backward(id, [total(out)]);
         const grads = getGradients(id);
         expect(grads.size).toBe(5);
-        expected.sum().backward();
-        for (const t of even) expect(shown(grads.get(t)!)).toEqual(shown(t.grad!));
+        total(expected).backward();
+        for (const t of even) {
+          expect(t.grad?.layout).toBe(t.layout);
+          expect(shown(grads.get(t)!)).toEqual(shown(t.grad!));
+        }
       }),
     );
   });

@@ -3,13 +3,18 @@ import { shown as all } from '@backwire/testing';
 import { expect } from 'vitest';
 import { getWorkerInfo, rpcSync, type AnyFn } from '@backwire/rpc';
 import { remote, type RRef } from '@backwire/rref';
-import { runBackward, type Tensor } from '@backwire/tensor';
+import { runBackward, sparse, type Tensor } from '@backwire/tensor';
 import { backward, context, getGradients } from '../src/index.ts';
 
 /** All that makes two gradients equal, layout and dtype too; undefined for none. */
 export const shown = (t: Tensor | null | undefined): unknown => (t ? all(t) : undefined);
+/** As `shown`, of a sparse one with the entries of equal indices added up: how many there are depends on what was added to what. */
+export const summed = (t: Tensor | null | undefined): unknown => shown(t?.layout === 'sparse_coo' ? t.coalesce() : t);
 /** A gradient's values alone. */
 export const valuesOf = (t: Tensor | null | undefined): unknown => t?.toDense().toArray();
+
+/** The sum of a result as PyTorch's tests take it: of a sparse one by the function whose gradient is sparse, too. */
+export const total = (t: Tensor): Tensor => (t.layout === 'sparse_coo' ? sparse.sum(t) : t.sum());
 
 /** One way of running an operation or a function: here, or on other workers. */
 export type Run = <F extends AnyFn>(fn: F, ...args: Parameters<F>) => Promise<Awaited<ReturnType<F>>>;
@@ -42,13 +47,14 @@ const toSelf =
     way(getWorkerInfo().name)(fn, ...args);
 export const WAYS_TO_SELF: readonly Run[] = [toSelf(callsTo), toSelf(makesAt)];
 
-/** `.grad` of the leaves after `program` ran here, which are taken away again. */
+/** `.grad` of the leaves after `program` ran here, which are taken away again: one of its own layout for each that requires one. */
 async function gradients(
   leaves: readonly Tensor[],
   program: (run: Run) => Promise<Tensor[]>,
 ): Promise<(Tensor | null)[]> {
   runBackward(await program(here));
   const grads = leaves.map((t) => t.grad);
+  expect(grads.map((grad) => grad?.layout)).toEqual(leaves.map((t) => (t.requiresGrad ? t.layout : undefined)));
   for (const t of leaves) t.grad = null;
   return grads;
 }

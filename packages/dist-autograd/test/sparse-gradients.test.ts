@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { getWorkerInfo, rpcAsync, rpcFunction, rpcSync } from '@backwire/rpc';
 import { createRRef, remote, type RRef } from '@backwire/rref';
-import { add, manualSeed, nn, sparseCooTensor, tensor, type Tensor } from '@backwire/tensor';
+import { add, manualSeed, nn, sparse, sparseCooTensor, tensor, type Tensor } from '@backwire/tensor';
 import { filled, useAgents } from './agents.ts';
 import { backward, context, getGradients } from '../src/index.ts';
 
@@ -63,6 +63,20 @@ describe('sparse gradients', () => {
             expect(getGradients(id).get(a)?.toDense().toArray()).toEqual([row(5 * i), row(5 * i), row(5 * i)]);
         }
         expect(a.grad).toBeNull();
+      }),
+    ));
+
+  it('are sparse where another worker takes the sum, too', () =>
+    at(0, () =>
+      context(async (id) => {
+        const a = makeSparse();
+        const sum = await rpcSync('w1', sparse.sum, [await rpcSync('w2', add, [a, a])]);
+        expect([sum.shape, sum.item()]).toEqual([[], 20]);
+        await backward(id, [sum]);
+        const grad = getGradients(id).get(a);
+        expect([grad?.layout, grad?.toDense().toArray()]).toEqual(['sparse_coo', [[2, 2], [0, 0], [2, 2]]]); // prettier-ignore
+        const rows = await rpcSync('w1', sparse.sum, [a, 1]);
+        expect([rows.layout, rows.toDense().toArray()]).toEqual(['sparse_coo', [3, 0, 7]]);
       }),
     ));
 

@@ -25,7 +25,7 @@ import {
 } from '@backwire/tensor';
 import { backward, context, distAutograd, getGradients } from '../src/index.ts';
 import { useAgents } from './agents.ts';
-import { local, sameAsLocal, shown, valuesOf, WAYS, WAYS_TO_SELF } from './local.ts';
+import { local, sameAsLocal, shown, summed, total, valuesOf, WAYS, WAYS_TO_SELF } from './local.ts';
 
 const { at, everywhere } = useAgents('upstream', 4);
 /** The worker so many after this one. */
@@ -73,32 +73,34 @@ describe.each([
   it('of an addition on another worker', () =>
     everywhere(() => {
       const [a, b] = [build(), build(1)];
-      return sameAsLocal([a, b], async (run) => [(await run(add, a, b)).sum()]);
+      return sameAsLocal([a, b], async (run) => [total(await run(add, a, b))]);
     }));
 
   it('of an addition on this worker, by a call to itself', () =>
     everywhere(() => {
       const [a, b] = [build(), build(1)];
-      return sameAsLocal([a, b], async (run) => [(await run(add, a, b)).sum()], WAYS_TO_SELF);
+      return sameAsLocal([a, b], async (run) => [total(await run(add, a, b))], WAYS_TO_SELF);
     }));
 
   it('of a function', () =>
     everywhere(() => {
       const [a, b] = [build(), build(1)];
-      return sameAsLocal([a, b], async (run) => [(await run(plus, a, b)).sum()]);
+      return sameAsLocal([a, b], async (run) => [total(await run(plus, a, b))]);
     }));
 
   it('and leave .grad alone, before and after a pass here has filled it', () =>
     everywhere((rank) =>
       context(async (id) => {
         const [a, b] = [build(), build(1)];
-        const loss = (await rpcSync(after(rank, 1), add, [a, b])).sum();
+        const loss = total(await rpcSync(after(rank, 1), add, [a, b]));
         await backward(id, [loss], { retainGraph: true });
         expect([a.grad, b.grad]).toEqual([null, null]);
-        add(a, b).sum().backward();
+        total(add(a, b)).backward();
         const before = [a.grad, b.grad];
-        expect(before.map(shown)).toEqual([shown(getGradients(id).get(a)), shown(getGradients(id).get(b))]);
+        expect(before.map((grad) => grad?.layout)).toEqual([a.layout, b.layout]);
         const values = before.map(shown);
+        expect([a, b].map((t) => shown(getGradients(id).get(t)))).toEqual(values);
+        expect(getGradients(id).size).toBe(2);
         await backward(id, [loss]);
         expect([a.grad === before[0], b.grad === before[1]]).toEqual([true, true]);
         expect([a.grad, b.grad].map(shown)).toEqual(values);
@@ -108,7 +110,7 @@ describe.each([
   it('of two dtypes', () =>
     everywhere(() => {
       const [a, b] = [build(0, true, 'float32'), build(1, true, 'float64')];
-      return sameAsLocal([a, b], async (run) => [(await run(add, a, b)).sum()]);
+      return sameAsLocal([a, b], async (run) => [total(await run(add, a, b))]);
     }));
 
   it('where one of two arguments requires none', () =>
@@ -119,11 +121,11 @@ describe.each([
           const out = await run(mixed, a, b);
           const product = a.mul(b);
           expect(shown(out)).toEqual(shown(product));
-          await backward(id, [out.sum()]);
+          await backward(id, [total(out)]);
           expect([a.requiresGrad, b.requiresGrad]).toEqual([true, false]);
           const grads = getGradients(id);
           expect([grads.get(b), grads.size]).toEqual([undefined, 1]);
-          expect(shown(grads.get(a))).toEqual(shown(b));
+          expect(summed(grads.get(a))).toEqual(summed(b));
         });
     }));
 
@@ -132,12 +134,14 @@ describe.each([
       const [a, b] = [build(), build(1)];
       const expected = await local([a, b], async () => {
         const [c, d] = [a.mul(b), a.add(b)];
-        return [a.mul(b).mul(c).mul(d).mul(c.add(d)).sum()];
+        return [total(a.mul(b).mul(c).mul(d).mul(c.add(d)))];
       });
       await context(async (id) => {
         const loss = await rpcSync(after(rank, 1), nestedUdf, [a, b, (rank + 2) % 4]);
-        await backward(id, [loss.sum()]);
-        expect([a, b].map((t) => shown(getGradients(id).get(t)))).toEqual(expected);
+        await backward(id, [total(loss)]);
+        const grads = getGradients(id);
+        expect([a, b].map((t) => shown(grads.get(t)))).toEqual(expected);
+        expect(grads.size).toBe(2);
       });
     }));
 
@@ -145,13 +149,13 @@ describe.each([
     everywhere((rank) =>
       context(async (id) => {
         const [a, b] = [build(), build(1)];
-        const once = await local([a, b], async () => [add(a, b).sum()]);
-        const loss = (await rpcSync(after(rank, 1), nestedAdd, [a, b, (rank + 2) % 4])).sum();
+        const once = await local([a, b], async () => [total(add(a, b))]);
+        const loss = total(await rpcSync(after(rank, 1), nestedAdd, [a, b, (rank + 2) % 4]));
         await backward(id, [loss], { retainGraph: true });
         expect([a, b].map((t) => shown(getGradients(id).get(t)))).toEqual(once);
         await backward(id, [loss]);
-        for (let i = 0; i < 2; i++) runBackward([add(a, b).sum()]);
-        expect([a, b].map((t) => shown(getGradients(id).get(t)))).toEqual([a.grad, b.grad].map(shown));
+        for (let i = 0; i < 2; i++) runBackward([total(add(a, b))]);
+        expect([a, b].map((t) => summed(getGradients(id).get(t)))).toEqual([a.grad, b.grad].map(summed));
         const doubled = (once[0] as { values: number[][] }).values.map((row) => row.map((x) => 2 * x));
         expect(valuesOf(a.grad)).toEqual(doubled);
       }),
@@ -161,8 +165,8 @@ describe.each([
     everywhere((rank) =>
       context(async (id) => {
         const [a, b] = [build(), build(1)];
-        const loss = (await rpcSync((rank + 1) % 4, add, [a, b])).sum();
-        const here = add(a, b).sum();
+        const loss = total(await rpcSync((rank + 1) % 4, add, [a, b]));
+        const here = total(add(a, b));
         for (let i = 0; i < 1000; i++) {
           await backward(id, [loss], { retainGraph: true });
           runBackward([here], undefined, { retainGraph: true });
@@ -184,13 +188,10 @@ describe.each([
       return sameAsLocal(leaves, async (run) => {
         let value = await run(add, a, b);
         value = await run(mul, c, value);
-        if (kind === 'sparse') {
-          // There is no stack of sparse tensors.
-          value = await run(mul, await run(add, d, value), await run(add, e, value));
-          return [(await run(mul, value, value)).sum()];
-        }
-        value = await run(bmm, await run(stack, [d, value]), await run(stack, [e, value]));
-        return [(await run(matmul, value, value)).sum()];
+        const stacks = [await run(stack, [d, value]), await run(stack, [e, value])] as const;
+        const [first, second] = kind === 'sparse' ? [mul, mul] : [bmm, matmul];
+        value = await run(first, ...stacks);
+        return [total(await run(second, value, value))];
       });
     }));
 
@@ -202,12 +203,12 @@ describe.each([
     await everywhere(async (rank) => {
       const [owner, callee] = [after(rank, ofOwner), after(rank, ofCallee)];
       const [a, b] = [build(), build(1)];
-      const [ofHeld, ofOwn] = await local([a, b], async (run) => [(await run(add, a, b)).sum()]);
+      const [ofHeld, ofOwn] = await local([a, b], async (run) => [total(await run(add, a, b))]);
       await context(async (id) => {
         const held = remote(owner, make, [kind]);
         const sum =
           callee === owner ? remote(callee, rrefAdd, [held, b]) : remote(callee, nestedRRefAdd, [owner, held, b]);
-        await backward(id, [(await sum.toHere()).sum()]);
+        await backward(id, [total(await sum.toHere())]);
         expect(shown(getGradients(id).get(b))).toEqual(ofOwn);
         expect(await rpcSync(owner, ownersGradient, [id, held])).toEqual(ofHeld);
         for (const rref of [held, sum]) rref.dispose();
@@ -218,7 +219,7 @@ describe.each([
   it('of leaves at one owner, made and added there by three workers at once, each in a context of its own', () =>
     at(0, async () => {
       const [a, b] = [build(), build(1)];
-      const [ofHeld, ofOwn] = await local([a, b], async (run) => [(await run(add, a, b)).sum()]);
+      const [ofHeld, ofOwn] = await local([a, b], async (run) => [total(await run(add, a, b))]);
       const outcomes = await Promise.all([1, 2, 3].map((rank) => rpcAsync(rank, driveOwner, ['w0', kind])));
       expect(outcomes).toEqual([1, 2, 3].map(() => ({ ofHeld: [ofHeld], ofOwn: [ofOwn] })));
     }));
@@ -234,7 +235,7 @@ const driveOwner = rpcFunction('upstream/drive-owner', (owner: string, kind: str
     const b = kind === 'sparse' ? sparse() : dense();
     using held = remote(owner, make, [kind]);
     using sum = remote(owner, rrefAdd, [held, b]);
-    await backward(id, [(await sum.toHere()).sum()]);
+    await backward(id, [total(await sum.toHere())]);
     const own = getGradients(id);
     return {
       ofHeld: await rpcSync(owner, allGradients, [id, held]),
@@ -267,7 +268,7 @@ const train = rpcFunction('upstream/train', (held: RRef<Tensor>, b: Tensor) =>
   context(async (id) => {
     const server = held.owner();
     const sum = await rpcSync(server, rrefAdd, [held, b]);
-    await backward(id, [sum.sum().mul(weightOf(server.id, getWorkerInfo().id))]);
+    await backward(id, [total(sum).mul(weightOf(server.id, getWorkerInfo().id))]);
     await rpcSync(server, setDone, [id, getWorkerInfo().id]);
     await rpcSync(server, untilReleased);
     return shown(getGradients(id).get(b));
@@ -284,19 +285,20 @@ async function serve(kind: string, build: typeof dense): Promise<void> {
   const [a, b] = [build(), build(1)];
   const expected = await Promise.all(
     trainers.map((trainer) =>
-      local([a, b], async (run) => [(await run(add, a, b)).sum().mul(weightOf(server, trainer))]),
+      local([a, b], async (run) => [total(await run(add, a, b)).mul(weightOf(server, trainer))]),
     ),
   );
   using held = remote(server, make, [kind]);
   const gradients = trainers.map((trainer) => rpcAsync(trainer, train, [held, b]));
   try {
     await expect.poll(() => contexts.size, { timeout: 10_000 }).toBe(3);
-    const leafHere = await held.localValue();
     for (const [i, trainer] of trainers.entries()) {
       // The trainer holds its context, so the server's gradients of it are still there.
       const grads = getGradients(contexts.get(trainer)!);
       expect(grads.size).toBe(1);
-      expect(shown(grads.get(leafHere))).toEqual(expected[i]?.[0]);
+      // The owner's own leaf is meant by what it fetches, too.
+      for (const leafHere of [await held.toHere(), await held.localValue()])
+        expect(shown(grads.get(leafHere))).toEqual(expected[i]?.[0]);
     }
   } finally {
     release();

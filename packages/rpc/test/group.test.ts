@@ -10,6 +10,7 @@ import {
   RpcError,
   rpcInfo,
   rpcSync,
+  type Extension,
   type RpcAgent,
   type RpcOptions,
 } from '../src/index.ts';
@@ -307,10 +308,28 @@ describe('shutting down', () => {
 
   it('names who has not come when the time is over, and is closed anyway', async () => {
     cluster = await startCluster(4);
-    const errors = await Promise.all([0, 1, 2].map((i) => failure(cluster!.at(i).shutdown({ timeoutMs: 200 }))));
+    const errors = await Promise.all([0, 1, 2].map((i) => failure(cluster!.at(i).shutdown({ timeoutMs: 1_000 }))));
     for (const [i, error] of errors.entries()) {
-      const message = /^shutdown did not end in 200 ms.*'w3'/;
+      const message = /^shutdown did not end in 1000 ms.*'w3'/;
       expect(error).toEqual(errorMatching(RpcError, { code: 'deadline-exceeded', message }));
+      const call = cluster.at(i).run(() => rpcSync('w3', echo, [1]));
+      await expect(call).rejects.toThrow(
+        errorMatching(RpcError, { code: 'failed-precondition', message: 'RPC has not been initialized' }),
+      );
+    }
+  });
+
+  it('fails on each when its end takes longer than it may, and is closed anyway', async () => {
+    const slow: Extension = {
+      name: 'slow',
+      attach: () => ({ drain: () => new Promise((resolve) => setTimeout(resolve, 1_000)) }),
+    };
+    cluster = await startCluster(4, { extensions: [slow] });
+    const errors = await Promise.all(cluster.agents.map((agent) => failure(agent.shutdown({ timeoutMs: 50 }))));
+    for (const [i, error] of errors.entries()) {
+      expect(error).toEqual(
+        errorMatching(RpcError, { code: 'deadline-exceeded', message: /^shutdown did not end in 50 ms/ }),
+      );
       const call = cluster.at(i).run(() => rpcSync('w3', echo, [1]));
       await expect(call).rejects.toThrow(
         errorMatching(RpcError, { code: 'failed-precondition', message: 'RPC has not been initialized' }),

@@ -21,9 +21,9 @@ export function exactly(t: Tensor): unknown {
   return { sum: shown(t), coalesced, indices: shown(indices), values: shown(values) };
 }
 
-/** The work that PyTorch's tests of load do: 99 multiplications and divisions, of a dense tensor in place. */
+/** The work that PyTorch's tests of load do: 99 multiplications and divisions in place, but for the divisions of a sparse tensor. */
 export function workedOn(x: Tensor): Tensor {
   let y = x;
-  for (let i = 1; i < 100; i++) y = y.layout === 'sparse_coo' ? y.mul(i).div(i + 1) : y.mul_(i).div_(i + 1);
+  for (let i = 1; i < 100; i++) y = y.layout === 'sparse_coo' ? y.mul_(i).div(i + 1) : y.mul_(i).div_(i + 1);
   return y;
 }

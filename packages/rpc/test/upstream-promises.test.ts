@@ -1,7 +1,7 @@
 /** @file PyTorch's tests of futures: waiting for them, callbacks, and functions that answer with one (`async_execution`). */
 import { errorMatching, shown } from '@backwire/testing';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { add, ones, rand, zeros, type Tensor } from '@backwire/tensor';
+import { add, ones, rand, tensor, zeros, zerosLike, type Tensor } from '@backwire/tensor';
 import { RemoteError, rpcAsync, RpcError, rpcFunction, rpcSync, waitAll } from '../src/index.ts';
 import { startCluster, type Cluster } from './cluster.ts';
 
@@ -63,9 +63,17 @@ const stepwise = rpcFunction('upstream-promises/stepwise', (to: string, x: Tenso
   for (let i = 0; i < count; i++) sum = sum.then((before) => rpcAsync(to, add, [before, step]));
   return sum;
 });
+/** As PyTorch's: the first sum has the shape of `x`, those of the number 0 and `step` have no dimensions. */
 const fanOut = rpcFunction('upstream-promises/fan-out', async (to: string, x: Tensor, count: number, step: number) => {
-  const sums = await Promise.all(many(count, (i) => rpcAsync(to, add, [i === 0 ? x : zeros([2, 2]), step])));
-  return sums.reduce((total, each) => total.add(each));
+  const nought = tensor(0, { dtype: 'int64' });
+  const total = zerosLike(x);
+  const calls = many(count, (i) => rpcAsync(to, add, [i === 0 ? x : nought, step]));
+  for (const [i, call] of calls.entries()) {
+    const sum = await call;
+    expect([sum.shape, sum.dtype]).toEqual(i === 0 ? [x.shape, x.dtype] : [[], 'int64']);
+    total.add_(sum);
+  }
+  return total;
 });
 
 let cluster: Cluster;

@@ -1,7 +1,7 @@
 /** @file PyTorch's tests of `remote()`: asynchronous functions, sparse tensors, every kind of destination. */
 import { errorMatching, shown } from '@backwire/testing';
 import { getWorkerInfo, rpcAsync, rpcClass, RpcError, rpcFunction, rpcSync, type AnyFn, type To } from '@backwire/rpc';
-import { add, ones, openHostDevice, rpcName, zeros, type Tensor } from '@backwire/tensor';
+import { add, ones, openHostDevice, rpcName, tensor, zeros, zerosLike, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import { onAll, withGroup } from './group.ts';
 import { sparse, whole } from './tensors.ts';
@@ -36,9 +36,17 @@ const steps = rpcFunction('upstream-remote/steps', (to: string, x: Tensor, count
   for (let i = 0; i < count; i++) sum = sum.then((value) => rpcAsync(to, add, [value, by]));
   return sum;
 });
+/** As PyTorch's: the first sum has the shape of `x`, those of the number 0 and `by` have no dimensions. */
 const fanOut = rpcFunction('upstream-remote/fan-out', async (to: string, x: Tensor, count: number, by: number) => {
-  const parts = Array.from({ length: count }, (_, i) => rpcAsync(to, add, [i === 0 ? x : x.mul(0), by]));
-  return (await Promise.all(parts)).reduce((sum, part) => sum.add(part));
+  const nought = tensor(0, { dtype: 'int64' });
+  const total = zerosLike(x);
+  const calls = Array.from({ length: count }, (_, i) => rpcAsync(to, add, [i === 0 ? x : nought, by]));
+  for (const [i, call] of calls.entries()) {
+    const sum = await call;
+    expect([sum.shape, sum.dtype]).toEqual(i === 0 ? [x.shape, x.dtype] : [[], 'int64']);
+    total.add_(sum);
+  }
+  return total;
 });
 const promiseInside = rpcFunction('upstream-remote/promise-inside', () => ({ later: Promise.resolve(1) }));
 const generator = rpcFunction('upstream-remote/generator', function* () {

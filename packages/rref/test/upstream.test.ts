@@ -13,7 +13,7 @@ import {
 import { add, ones, rpcName, type Tensor } from '@backwire/tensor';
 import { encodeValue } from '@backwire/wire';
 import { describe, expect, it } from 'vitest';
-import { callsSent, onAll, withGroup } from './group.ts';
+import { callsSent, onAll } from './group.ts';
 import { sparse, whole } from './tensors.ts';
 import { createRRef, remote, type RRef } from '../src/index.ts';
 import { sessionOf } from '../src/extension.ts';
@@ -225,7 +225,9 @@ it('a chain of RRefs that was forwarded over eight hops is unwrapped in eight st
 describe('remote', () => {
   it('takes named arguments as an object', () =>
     onAll(4, async (at) => {
-      expect(await remote(at('w1'), addNumbers, [{ a: 1, b: 2, c: 3 }]).toHere()).toBe(6);
+      const n = getWorkerInfo().id + 1;
+      const named = { a: n, b: n + 1, c: n + 2 };
+      expect(await remote(at('w1'), addNumbers, [named]).toHere()).toBe(addNumbers(named));
     }));
 
   it('gives a future for the creation: confirmed()', () =>
@@ -420,7 +422,7 @@ describe('timeouts', () => {
 });
 
 it('an RRef travels in calls only', () =>
-  withGroup(1, async () => {
+  onAll(4, async () => {
     const rref = createRRef(1);
     expect(() => encodeValue(rref)).toThrow(
       errorMatching(TypeError, { message: /^cannot send an instance of class RRefHandle: register it/ }),

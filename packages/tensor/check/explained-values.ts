@@ -72,7 +72,7 @@ export const VALUES: readonly Explanation[] = [
   {
     name: 'empty sparse tensors in place',
     reason:
-      'other handles of a sparse tensor do not change with it; in PyTorch they do not either, but for one without elements',
+      'other handles of a sparse tensor do not change with its sums and products; in PyTorch neither, but for one without elements',
     holds: ({ program, difference, torchs }) =>
       difference.kind === 'value' &&
       isEmpty(torchs) &&

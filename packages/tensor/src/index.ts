@@ -24,7 +24,8 @@ export {
 } from './creation.ts';
 export * from './ops/arithmetic.ts';
 export * from './ops/unary.ts';
-export { concat, stack } from './ops/join.ts';
+export { concat } from './ops/join.ts';
+export { stack } from './ops/stack.ts';
 export { addmm, bmm, dot, matmul, mm } from './ops/matmul.ts';
 export { all, amax, amin, any, argMax, argMin, cumprod, cumsum, mean, prod, sum } from './ops/reduce.ts';
 export { gather, indexAdd, indexCopy, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './ops/indexing.ts';
@@ -137,3 +138,4 @@ export * as data from './data/index.ts';
 export * as distributions from './distributions/index.ts';
 export * as nn from './nn/index.ts';
 export * as optim from './optim/index.ts';
+export * as sparse from './ops/sparse/sum.ts';

@@ -26,8 +26,9 @@ import * as unary from './ops/unary.ts';
 import * as views from './ops/views.ts';
 import * as indexing from './ops/indexing.ts';
 import { arrangingBodies } from './arranging-bodies.ts';
-import { addSparseInPlace, castSparse, negSparse } from './ops/sparse/arithmetic.ts';
+import { castSparse, negSparse } from './ops/sparse/arithmetic.ts';
 import * as coo from './ops/sparse/coo.ts';
+import { addSparseInPlace, divSparseInPlace, mulSparseInPlace } from './ops/sparse/inplace.ts';
 import { setViewRefresh, Tensor } from './tensor.ts';
 
 /** The body of a method: the tensor it is called on comes first. */
@@ -85,8 +86,8 @@ const methods: Readonly<
     t.sparse === undefined ? mutation.add_(t, b, options) : addSparseInPlace(t, b, options?.alpha ?? 1),
   sub_: (t, b: Tensor | number, options?: { alpha?: number }) =>
     t.sparse === undefined ? mutation.sub_(t, b, options) : addSparseInPlace(t, b, -(options?.alpha ?? 1)),
-  mul_: mutation.mul_,
-  div_: mutation.div_,
+  mul_: (t, b: Tensor | number) => (t.sparse === undefined ? mutation.mul_(t, b) : mulSparseInPlace(t, b)),
+  div_: (t, b: Tensor | number) => (t.sparse === undefined ? mutation.div_(t, b) : divSparseInPlace(t, b)),
   pow_: mutation.pow_,
   neg_: mutation.neg_,
   exp_: mutation.exp_,

@@ -29,7 +29,7 @@ export function builtinClassName(ctor: unknown): string | undefined {
 
 function collect(): ReadonlyMap<string, Operation> {
   const found = new Map<string, Operation>();
-  for (const value of Object.values(tensor as Record<string, unknown>)) {
+  for (const value of [...Object.values(tensor as Record<string, unknown>), ...Object.values(tensor.sparse)]) {
     if (typeof value !== 'function' || !Object.hasOwn(value, rpcName)) continue;
     const name = (value as unknown as tensor.Named)[rpcName];
     if (name.includes('::')) found.set(name, value as Operation);

@@ -34,6 +34,8 @@ export const VIEW_KEY = 'view';
 /** The latest incarnation that was drawn. */
 const COUNT_KEY = 'incarnation';
 const CONFLICT_PREFIX = 'conflict/';
+/** Of how many an error tells. */
+const MAX_CONFLICTS = 3;
 const CLAIMS_PREFIX = 'claims/';
 /** What workers want of the view, each under its life, and who takes them in. */
 const WISHES_PREFIX = 'wishes/';
@@ -114,6 +116,12 @@ export class GroupStore {
     for await (const event of this.options.store.watch(key, { signal }))
       // A watch is for all keys that begin so: worker1 is not to hear of worker10.
       fn(event.key === key && event.value !== undefined ? decoder.decode(event.value) : undefined);
+  }
+
+  /** What was told of names and ids that two workers wanted, the first few of it. */
+  async conflicts(): Promise<string[]> {
+    const told = await this.ask((store) => store.list(CONFLICT_PREFIX));
+    return [...told.values()].slice(0, MAX_CONFLICTS).map((text) => decoder.decode(text));
   }
 
   // Wishes, and who looks at them

@@ -425,8 +425,9 @@ export class Group {
       const left = deadline - this.options.now();
       if (left <= 0) {
         // A store that is gone by now is not waited for: the time is up.
-        await Promise.race([this.leave().catch(() => undefined), sleep(FAREWELL_MS)]);
-        throw missing(view, joiner.size);
+        const farewell = this.leave().then(() => this.keys.conflicts());
+        const conflicts = await Promise.race([farewell.catch(() => []), sleep(FAREWELL_MS).then(() => [])]);
+        throw missing(view, joiner.size, conflicts);
       }
       await watching.change(left, view);
     }

@@ -18,11 +18,10 @@ export function mixed(theirs: number | undefined, ours: number | undefined): str
   return `RPC group mixes statically and dynamically initialized members which is not supported. The group is ${kind}`;
 }
 
-export function missing(view: View, size: number): RpcError {
-  return new RpcError(
-    'deadline-exceeded',
-    `the group is not complete in time: ${joinedText(view, size)}; ${sizeText(size)}`,
-  );
+/** `conflicts`: what was told of workers that wanted the name or id of another, and are not there for that. */
+export function missing(view: View, size: number, conflicts: readonly string[] = []): RpcError {
+  const why = [`the group is not complete in time: ${joinedText(view, size)}; ${sizeText(size)}`, ...conflicts];
+  return new RpcError('deadline-exceeded', why.join('. '));
 }
 
 /** Where the size comes from that the group does not reach. */

@@ -1,6 +1,6 @@
 /** @file Makes a batch of samples. */
 import { tensor } from '../creation.ts';
-import { stack } from '../ops/join.ts';
+import { stack } from '../ops/stack.ts';
 import { Tensor } from '../tensor.ts';
 
 /** What a batch of samples of type T is. */

@@ -2,7 +2,8 @@
 import { noGrad } from '../autograd/record.ts';
 import { zeros } from '../creation.ts';
 import { norm } from '../ops/composite.ts';
-import { concat, stack } from '../ops/join.ts';
+import { concat } from '../ops/join.ts';
+import { stack } from '../ops/stack.ts';
 import { checkOptionNames } from '../option-names.ts';
 import { sweep } from '../scope.ts';
 import { sizeOf } from '../shape.ts';

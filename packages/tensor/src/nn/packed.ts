@@ -2,7 +2,8 @@
 import { full, tensor } from '../creation.ts';
 import { ShapeError } from '../errors.ts';
 import { readNumbers } from '../host.ts';
-import { concat, stack } from '../ops/join.ts';
+import { concat } from '../ops/join.ts';
+import { stack } from '../ops/stack.ts';
 import { checkOptionNames } from '../option-names.ts';
 import { Tensor } from '../tensor.ts';
 

@@ -45,7 +45,7 @@ export const sub = named('aten::sub', (a: Tensor, b: Operand, options?: { alpha?
   return subDense(a, scaled(a, b, alpha));
 });
 
-/** Element by element. A sparse tensor may be multiplied by a number. */
+/** Element by element. A sparse tensor may be multiplied by a number, and by a dense or sparse tensor that broadcasts to its shape. */
 export const mul = named('aten::mul', (a: Tensor, b: Operand): Tensor => {
   if (a.sparse !== undefined) return mulSparse(a, b);
   if (b instanceof Tensor && b.sparse !== undefined) return mulSparse(b, a);
@@ -54,9 +54,9 @@ export const mul = named('aten::mul', (a: Tensor, b: Operand): Tensor => {
 
 const divDense = define('div', 'div');
 
-/** True division: integers give float32. */
+/** True division: integers give float32. A sparse tensor is divided by a number or by a tensor without dimensions. */
 export const div = named('aten::div', (a: Tensor, b: Operand): Tensor => {
-  if (a.sparse !== undefined && typeof b === 'number') return divSparse(a, b);
+  if (a.sparse !== undefined) return divSparse(a, b);
   return divDense(a, b);
 });
 

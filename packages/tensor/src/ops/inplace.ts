@@ -95,7 +95,9 @@ function runInPlace<A>(op: Op<A>, t: Tensor, inputs: readonly Tensor[], attrs: A
       rule === undefined
         ? undefined
         : new OpNode(rule, op.gradName, [oldValue(t, rule, inputs), ...inputs.slice(1)], undefined, attrs);
-    writeInto(t, result.dtype === t.dtype ? result : result.to(t.dtype));
+    const cast = result.dtype === t.dtype ? result : result.to(t.dtype);
+    // Of a sparse tensor the entries change: where they stand stays.
+    writeInto(t.sparse?.values ?? t, cast.sparse?.values ?? cast);
     if (node === undefined) return;
     node.saveOutput(t);
     rebaseHistory(t, node);

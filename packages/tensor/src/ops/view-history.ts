@@ -2,7 +2,7 @@
 import { zeros } from '../creation.ts';
 import type { DType } from '../dtype.ts';
 import { complex, imag, real } from './complex-parts.ts';
-import { stack } from './join.ts';
+import { stack } from './stack.ts';
 import { asStrided, asStridedAdd, asStridedScatter, type Geometry } from './as-strided.ts';
 import { extentOf, isContiguous, type Shape } from '../shape.ts';
 import { FunctionNode } from '../autograd/node.ts';

@@ -1,7 +1,8 @@
 /** @file Derivatives of reductions. */
 import { onesLike, zerosLike } from '../../creation.ts';
 import { conj } from '../../ops/complex-parts.ts';
-import { concat, stack } from '../../ops/join.ts';
+import { concat } from '../../ops/join.ts';
+import { stack } from '../../ops/stack.ts';
 import { where } from '../../ops/select.ts';
 import type { ReduceAttrs } from '../../ops/reduce.ts';
 import { keptShape } from '../../ops/reduce.ts';

@@ -1,8 +1,11 @@
 /** @file Derivatives of operations on sparse tensors. */
 import { indexSelect } from '../../ops/indexing.ts';
 import { where } from '../../ops/select.ts';
-import { sparseCooTensor } from '../../ops/sparse/coo.ts';
+import { coalescedTensor, sparseCooTensor } from '../../ops/sparse/coo.ts';
 import { gatherRows } from '../../ops/sparse/gather.ts';
+import { placeSparse, selectSparse } from '../../ops/sparse/stack.ts';
+import { stack } from '../../ops/stack.ts';
+import { zerosLike } from '../../creation.ts';
 import type { Tensor } from '../../tensor.ts';
 import type { DType } from '../../dtype.ts';
 import type { Shape } from '../../shape.ts';
@@ -11,6 +14,23 @@ import type { Derivative } from '../op-node.ts';
 /** The part of a gradient that belongs to the values at `indices`. */
 function valuesOf(grad: Tensor, indices: Tensor<'int64'>): Tensor {
   return gatherRows(grad.toDense(), indices);
+}
+
+interface Place {
+  readonly dim: number;
+  readonly index: number;
+}
+
+/** The part of a gradient, sparse or dense, that belongs to one place along `dim`. */
+function selected(grad: Tensor, dim: number, index: number): Tensor {
+  return grad.sparse === undefined ? grad.select(dim, index) : selectSparse(grad, dim, index);
+}
+
+/** A gradient, sparse or dense, at one of `size` places along a new dimension, with zeros at the others. */
+function placed(grad: Tensor, { dim, index }: Place, size: number): Tensor {
+  if (grad.sparse !== undefined) return placeSparse(grad, dim, index, size);
+  const all = Array.from({ length: size }, (_, i) => (i === index ? grad : zerosLike(grad)));
+  return stack(all, dim);
 }
 
 export const sparse: Readonly<Record<string, Derivative>> = {
@@ -22,7 +42,7 @@ export const sparse: Readonly<Record<string, Derivative>> = {
     save: [0],
     backward: (grad, saved) => {
       const { shape, sparse: parts } = saved.input(0);
-      return parts === undefined ? [null] : [sparseCooTensor(parts.indices, grad, shape)];
+      return parts === undefined ? [null] : [coalescedTensor(parts.indices, grad, shape)];
     },
   },
   coalesce: { save: [], backward: (grad) => [grad] },
@@ -57,7 +77,18 @@ export const sparse: Readonly<Record<string, Derivative>> = {
     save: [],
     backward: (grad, _saved, { alpha }: { alpha: number }) => [grad, alpha === 1 ? grad : grad.mul(alpha)],
   },
+  stackSparse: {
+    save: [],
+    backward: (grad, { needs }, { dim }: { dim: number }) =>
+      needs.map((needed, index) => (needed ? selected(grad, dim, index) : null)),
+  },
+  selectSparse: {
+    save: [],
+    backward: (grad, { shapes }, place: Place) => [placed(grad, place, shapes[0]?.[place.dim] as number)],
+  },
+  placeSparse: { save: [], backward: (grad, _saved, { dim, index }: Place) => [selected(grad, dim, index)] },
   negSparse: { save: [], backward: (grad) => [grad.mul(-1)] },
   castSparse: { save: [], backward: (grad, saved) => [grad.to(saved.dtypes[0] as DType)] },
-  scaleSparse: { save: [], backward: (grad, _saved, { factor }: { factor: number }) => [grad.mul(factor)] },
+  scaleSparse: { save: [], backward: (grad, _saved, { value }: { value: number }) => [grad.mul(value)] },
+  divideSparse: { save: [], backward: (grad, _saved, { value }: { value: number }) => [grad.div(value)] },
 };

@@ -1,8 +1,8 @@
 /** @file Sums and products with sparse operands. */
-import { isGradEnabled, shareHandle } from '../../autograd/record.ts';
-import { AutogradError, DTypeError, ShapeError } from '../../errors.ts';
+import { shareHandle } from '../../autograd/record.ts';
+import { DTypeError, ShapeError } from '../../errors.ts';
 import { sparseFromParts } from '../../creation.ts';
-import { decode, dtypes, encode, promote, toFloatDType, type DType, type NumberArray } from '../../dtype.ts';
+import { decode, dtypes, encode, promote, type DType, type NumberArray } from '../../dtype.ts';
 import { fromArray, readArray } from '../../host.ts';
 import { apply } from '../op.ts';
 import { ALL, each, NUMBER } from '../takes.ts';
@@ -128,29 +128,40 @@ function denseBeside(a: Tensor, b: Tensor): Tensor {
   return toDense(castSparse(b, resultDType(a, b)));
 }
 
-const scaleSparseOp = defineOp<{ factor: number; dtype: DType | undefined }>(
-  'scaleSparse',
-  'mul',
-  each(ALL),
-  ([t], { factor, dtype }) => {
-    const input = t as Tensor;
-    const { indices, values, coalesced } = partsOf(input, 'mul');
-    const typed = dtype === undefined ? values : values.to(dtype);
-    return sparseFromParts({ indices, values: typed.mul(factor), coalesced, shape: input.shape });
-  },
-);
+/** A number as the other operand, and the dtype in which it meets the tensor where that is not what such numbers have. */
+interface ByNumber {
+  readonly value: number;
+  readonly dtype: DType | undefined;
+}
+
+const scaleSparseOp = defineOp<ByNumber>('scaleSparse', 'mul', each(ALL), ([t], { value, dtype }) => {
+  const { indices, values, coalesced } = partsOf(t as Tensor, 'mul');
+  const typed = dtype === undefined ? values : values.to(dtype);
+  return sparseFromParts({ indices, values: typed.mul(value), coalesced, shape: (t as Tensor).shape });
+});
+
+export const divideSparseOp = defineOp<ByNumber>('divideSparse', 'div', each(ALL), ([t], { value, dtype }) => {
+  const { indices, values, coalesced } = partsOf(t as Tensor, 'div');
+  const typed = dtype === undefined ? values : values.to(dtype);
+  return sparseFromParts({ indices, values: typed.div(value), coalesced, shape: (t as Tensor).shape });
+});
+
+/** An operand that is one number; undefined for one of several elements, one whose gradient is wanted, and one that no number holds exactly. */
+export function asNumber(t: Tensor, other: Tensor | number): ByNumber | undefined {
+  if (typeof other === 'number') return { value: other, dtype: undefined };
+  if (other.rank > 0 || other.requiresGrad || other.dtype === 'int64' || other.dtype === 'complex64') return undefined;
+  return { value: other.item(), dtype: resultDType(t, other) };
+}
 
 /**
  * A sparse tensor times a number, or element by element times a dense or sparse tensor that broadcasts to its shape: sparse, at the
  * coalesced indices of `t`; of two sparse tensors of one shape, at the indices that both have.
  */
 export function mulSparse(t: Tensor, factor: Tensor | number): Tensor {
-  if (typeof factor === 'number') return apply(scaleSparseOp, [t], { factor, dtype: undefined });
+  const byNumber = asNumber(t, factor);
+  if (byNumber !== undefined) return apply(scaleSparseOp, [t], byNumber);
+  if (typeof factor === 'number') throw new Error('invariant: a number is one');
   const dtype = resultDType(t, factor);
-  const exact = factor.dtype === 'int64' || factor.dtype === 'complex64';
-  if (factor.rank === 0 && !factor.requiresGrad && !exact) {
-    return apply(scaleSparseOp, [t], { factor: factor.item(), dtype });
-  }
   if (factor.sparse !== undefined && meet(t, factor)) return mulCommon(t.coalesce(), factor.coalesce());
   const own = t.coalesce();
   const at = own.indices();
@@ -158,9 +169,21 @@ export function mulSparse(t: Tensor, factor: Tensor | number): Tensor {
   return sparseCooTensor(at, own.values().mul(gatherRows(other, at)).to(dtype), t.shape);
 }
 
-/** A sparse tensor by a number, at its indices: a float, as every quotient. */
-export function divSparse(t: Tensor, divisor: number): Tensor {
-  return sweep(() => mulSparse(castSparse(t, toFloatDType(t.dtype)), 1 / divisor));
+/** A sparse tensor by a number or a tensor without dimensions, at its indices: a float, as every quotient. */
+export function divSparse(t: Tensor, divisor: Tensor | number): Tensor {
+  checkDivisor(divisor);
+  const byNumber = asNumber(t, divisor);
+  if (byNumber !== undefined) return apply(divideSparseOp, [t], byNumber);
+  const own = t.coalesce();
+  return sparseCooTensor(own.indices(), own.values().div(divisor), t.shape);
+}
+
+/** As in PyTorch: what a sparse tensor has no entry for is zero, which a tensor of several elements would have to divide, too. */
+export function checkDivisor(divisor: Tensor | number): void {
+  if (typeof divisor === 'number' || (divisor.rank === 0 && divisor.sparse === undefined)) return;
+  throw new ShapeError(
+    `a sparse tensor is divided by a number or by a dense tensor without dimensions, not by a ${divisor.layout} one of shape [${divisor.shape.join(', ')}]; use toDense()`,
+  );
 }
 
 function meet(a: Tensor, b: Tensor): boolean {
@@ -210,24 +233,4 @@ const castSparseOp = defineOp<{ dtype: DType }>('castSparse', '_to_copy', each(A
 /** A sparse tensor with its values converted. */
 export function castSparse(t: Tensor, dtype: DType): Tensor {
   return t.dtype === dtype ? shareHandle(t) : apply(castSparseOp, [t], { dtype });
-}
-
-/** t += alpha b for a sparse t: the handle gets the parts of the sum, which has other indices. Other handles keep the old ones. */
-export function addSparseInPlace(t: Tensor, b: Tensor | number, alpha: number): Tensor {
-  if (!(b instanceof Tensor) || b.sparse === undefined) {
-    throw new DTypeError('add_ to a sparse tensor takes a sparse tensor; use toDense()');
-  }
-  const recording = isGradEnabled();
-  if (recording && t.requiresGrad && t.isLeaf) {
-    throw new AutogradError('a leaf Variable that requires grad is being used in an in-place operation.');
-  }
-  const dtype = promote(t.dtype, b.dtype);
-  if (dtype !== t.dtype) {
-    throw new DTypeError(`result type ${dtype} can't be cast to the desired output type ${t.dtype}`);
-  }
-  const sum = addSparse(t, b, alpha);
-  t.adoptSparse(sum);
-  if (recording) t.meta = sum.meta;
-  sum.release();
-  return t;
 }

@@ -39,6 +39,11 @@ export function sparseCooTensor(indices: Tensor, values: Tensor, size: Shape): T
   return apply(sparseOp, [values], { indices: heldIndices(rows), size: [...size], coalesced: false });
 }
 
+/** A sparse tensor of indices that are in order and all different, as those of a coalesced one. */
+export function coalescedTensor(indices: Tensor<'int64'>, values: Tensor, size: Shape): Tensor {
+  return apply(sparseOp, [values], { indices: heldIndices(indices), size: [...size], coalesced: true });
+}
+
 /** A handle that a recorded operation may hold: no sweep or scope frees it. The collector does. */
 export function heldIndices(rows: Tensor<'int64'>): Tensor<'int64'> {
   return untracked(() => shareHandle(rows));

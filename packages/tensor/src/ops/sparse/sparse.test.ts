@@ -1,6 +1,17 @@
 /** @file Sparse COO tensors. */
 import { describe, expect, it } from 'vitest';
-import { Parameter, fromBytes, nn, optim, sparseCooTensor, tensor, zeros, type Tensor } from '../../index.ts';
+import {
+  Parameter,
+  fromBytes,
+  nn,
+  optim,
+  sparse,
+  sparseCooTensor,
+  stack,
+  tensor,
+  zeros,
+  type Tensor,
+} from '../../index.ts';
 import { sparseFromParts } from '../../internal.ts';
 
 const index = (rows: number[][]): Tensor => tensor(rows, { dtype: 'int64' });
@@ -207,5 +218,152 @@ describe('sparse arithmetic', () => {
       .sum()
       .backward();
     expect(v.grad?.toArray()).toEqual([1]);
+  });
+
+  it('multiplies and divides in place', () => {
+    const t = at(tensor([1, 2, 4]), 2, 0, 2);
+    const other = t.detach();
+    expect(t.mul_(3)).toBe(t);
+    expect([t.isCoalesced, t.toDense().toArray(), other.toDense().toArray()]).toEqual([false, [6, 0, 15], [2, 0, 5]]);
+    const beside = t.detach();
+    expect(t.div_(2)).toBe(t);
+    expect([t.toDense().toArray(), beside.toDense().toArray()]).toEqual([[3, 0, 7.5], [3, 0, 7.5]]); // prettier-ignore
+    expect(t.mul_(tensor(2)).div_(tensor(3)).toDense().toArray()).toEqual([2, 0, 5]);
+    expect(
+      t
+        .mul_(at(tensor([10, 10]), 1, 2))
+        .toDense()
+        .toArray(),
+    ).toEqual([0, 0, 50]);
+    const whole = at(tensor([3, 4], { dtype: 'int64' }), 0, 1);
+    expect([whole.mul_(2).dtype, whole.toDense().toArray()]).toEqual(['int64', [6n, 8n, 0n]]);
+    expect(() => whole.mul_(1.5)).toThrow("mul_() gives float32: result type float32 can't be cast");
+    expect(() => whole.div_(2)).toThrow("div_() gives float32: result type float32 can't be cast");
+    expect(whole.toDense().toArray()).toEqual([6n, 8n, 0n]);
+    for (const divisor of [tensor([1, 2, 3]), at(tensor([1]), 0)])
+      for (const divide of [() => t.div(divisor), () => t.div_(divisor)])
+        expect(divide).toThrow(/a sparse tensor is divided by a number .*of shape \[3\]; use toDense\(\)/);
+  });
+
+  it('divides exactly as dense tensors do', () => {
+    const t = tensor([5, 7, 1]);
+    const quotient = at(t, 0, 1, 2).div(3);
+    expect(quotient.toDense().toArray()).toEqual(t.div(3).toArray());
+    const by = tensor(2, { requiresGrad: true });
+    sparse.sum(at(t, 0, 1, 2).div(by)).backward();
+    expect(by.grad?.item()).toBe(-13 / 4);
+  });
+
+  it('divides entries in place that are one number spread out, and leaves that number alone', () => {
+    const one = tensor([6]);
+    const t = at(one.expand([2]), 0, 2);
+    expect([t.div_(2).toDense().toArray(), one.toArray()]).toEqual([[3, 0, 3], [6]]);
+    const [leaf, other] = [at(tensor([1, 2]), 0, 2), at(tensor([1, 2]), 0, 2)];
+    for (const each of [leaf, other]) each.requiresGrad = true;
+    sparse.sum(leaf.add(other)).backward();
+    leaf.grad!.div_(4);
+    expect([leaf.grad, other.grad].map((grad) => grad?.toDense().toArray())).toEqual([[0.25, 0, 0.25], [1, 0, 1]]); // prettier-ignore
+  });
+
+  it('changes in place as part of the history, and no leaf', () => {
+    const leaf = at(tensor([1, 2]), 0, 2);
+    leaf.requiresGrad = true;
+    for (const change of [() => leaf.mul_(2), () => leaf.div_(2)])
+      expect(change).toThrow('a leaf Variable that requires grad is being used in an in-place operation');
+    sparse.sum(leaf.mul(1).mul_(3).div_(2)).backward();
+    expect([leaf.grad?.layout, leaf.grad?.toDense().toArray()]).toEqual(['sparse_coo', [1.5, 0, 1.5]]);
+  });
+});
+
+describe('sparse.sum', () => {
+  const leaf = (): Tensor => {
+    const t = sparseCooTensor(index([[2, 0, 2], [1, 0, 1]]), tensor([1, 2, 3]), [3, 2]); // prettier-ignore
+    t.requiresGrad = true;
+    return t;
+  };
+
+  it('has a sparse gradient, of the entries alone; that of sum() is dense', () => {
+    const [t, u] = [leaf(), leaf()];
+    const [total, other] = [sparse.sum(t), u.sum()];
+    expect([total.shape, total.item(), other.item()]).toEqual([[], 6, 6]);
+    total.backward();
+    other.backward();
+    expect([t.grad?.layout, t.grad?.isCoalesced]).toEqual(['sparse_coo', true]);
+    expect(t.grad?.indices().toArray()).toEqual([[0n, 2n], [0n, 1n]]); // prettier-ignore
+    expect(t.grad?.values().toArray()).toEqual([1, 1]);
+    expect([u.grad?.layout, u.grad?.toArray()]).toEqual(['strided', [[1, 1], [1, 1], [1, 1]]]); // prettier-ignore
+  });
+
+  it('has sparse gradients through sums, products and stacks', () => {
+    const [t, u] = [leaf(), leaf()];
+    sparse.sum(stack([t.add(u), t.mul(u)], 1)).backward();
+    for (const grad of [t.grad, u.grad])
+      expect([grad?.layout, grad?.toDense().toArray()]).toEqual(['sparse_coo', [[3, 0], [0, 0], [0, 5]]]); // prettier-ignore
+  });
+
+  it('is sparse where sparse dimensions are left', () => {
+    const t = leaf();
+    expect(sparse.sum(t, 0).toDense().toArray()).toEqual([2, 4]);
+    const rows = sparse.sum(t, [-1]);
+    expect([rows.layout, rows.shape, rows.toDense().toArray()]).toEqual(['sparse_coo', [3], [2, 0, 4]]);
+    sparse.sum(rows.mul(rows)).backward();
+    expect([t.grad?.layout, t.grad?.toDense().toArray()]).toEqual(['sparse_coo', [[4, 0], [0, 0], [0, 8]]]); // prettier-ignore
+  });
+
+  it('sums dense dimensions up, too', () => {
+    const t = sparseCooTensor(index([[1, 1, 0]]), tensor([[1, 2], [3, 4], [5, 6]]), [3, 2]); // prettier-ignore
+    const [first, last, both] = [sparse.sum(t, 0), sparse.sum(t, 1), sparse.sum(t, [0, 1])];
+    expect([first.layout, first.toArray()]).toEqual(['strided', [9, 12]]);
+    expect([last.layout, last.toDense().toArray()]).toEqual(['sparse_coo', [11, 10, 0]]);
+    expect([both.layout, both.item()]).toEqual(['strided', 21]);
+  });
+
+  it('adds integers up in int64, and takes no dense tensor', () => {
+    const t = sparseCooTensor(index([[0, 2]]), tensor([3, 4], { dtype: 'int32' }), [3]);
+    expect([sparse.sum(t).dtype, sparse.sum(t).item()]).toEqual(['int64', 7]);
+    expect(() => sparse.sum(tensor([1]))).toThrow(/needs a sparse tensor, but this one is strided/);
+  });
+});
+
+describe('stack of sparse tensors', () => {
+  const at = (...rows: number[]): Tensor => sparseCooTensor(index([rows]), tensor(rows.map((row) => row + 1)), [3]);
+
+  it('is sparse, with their entries one after the other', () => {
+    const both = stack([at(2, 0), at(2, 2)]);
+    expect([both.layout, both.shape, both.isCoalesced]).toEqual(['sparse_coo', [2, 3], false]);
+    expect(both.sparse?.indices.toArray()).toEqual([[0n, 0n, 1n, 1n], [2n, 0n, 2n, 2n]]); // prettier-ignore
+    expect(both.sparse?.values.toArray()).toEqual([3, 1, 3, 3]);
+    for (const dim of [0, 1, -1]) {
+      const dense = stack([at(2, 0).toDense(), at(2, 2).toDense()], dim);
+      expect(
+        stack([at(2, 0), at(2, 2)], dim)
+          .toDense()
+          .equal(dense),
+      ).toBe(true);
+    }
+  });
+
+  it('has one dtype, and gives each its part of the gradient, sparse or dense', () => {
+    const [a, b] = [at(2, 0), at(1).to('float64')];
+    for (const t of [a, b]) t.requiresGrad = true;
+    const both = stack([a, b], 1);
+    expect(both.dtype).toBe('float64');
+    sparse.sum(both.mul(2)).backward();
+    expect([a.grad?.layout, a.grad?.dtype, a.grad?.toDense().toArray()]).toEqual(['sparse_coo', 'float32', [2, 0, 2]]);
+    expect([b.grad?.layout, b.grad?.dtype, b.grad?.toDense().toArray()]).toEqual(['sparse_coo', 'float64', [0, 2, 0]]);
+    const c = at(2, 0);
+    c.requiresGrad = true;
+    stack([c, at(1)])
+      .sum()
+      .backward();
+    expect([c.grad?.layout, c.grad?.toArray()]).toEqual(['strided', [1, 1, 1]]);
+  });
+
+  it('says what does not fit', () => {
+    const rows = sparseCooTensor(index([[1]]), tensor([[1, 2]]), [3, 2]);
+    expect(() => stack([rows, rows], 2)).toThrow('along dimension 0 to 1, not 2; use toDense()');
+    const full = sparseCooTensor(index([[1], [0]]), tensor([1]), [3, 2]); // prettier-ignore
+    expect(() => stack([rows, full])).toThrow('equally many sparse dimensions, but got 1 at entry 0 and 2 at entry 1');
+    expect(() => stack([at(1), tensor([1, 2, 3])])).toThrow(/no view of a sparse tensor/);
   });
 });
