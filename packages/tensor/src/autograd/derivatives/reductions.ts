@@ -2,7 +2,7 @@
 import { onesLike, zerosLike } from '../../creation.ts';
 import { conj } from '../../ops/complex-parts.ts';
 import { concat, stack } from '../../ops/join.ts';
-import { where } from '../../ops/select.ts';
+import { where } from '../../ops/where.ts';
 import type { ReduceAttrs } from '../../ops/reduce.ts';
 import { keptShape } from '../../ops/reduce.ts';
 import { sizeOf, type Shape } from '../../shape.ts';

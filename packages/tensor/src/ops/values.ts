@@ -1,4 +1,4 @@
-/** @file Reading elements, and comparing tensors by value. */
+/** @file The values of tensors on the host: read as arrays and numbers, and compared. */
 import { cast, dtypes, decode, type DType, type NumberArray, type TypedArrayOf, type TypedArrays } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { readArray, readNumbers } from '../host.ts';
