@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { parseFlags } from './flags.ts';
 import { launchOptions } from './run-command.ts';
-import { expandHosts, findScheduler } from './scheduler.ts';
+import { expandHosts, findScheduler } from './scheduler-environment.ts';
 
 const flagsOf = (env: NodeJS.ProcessEnv, argv: readonly string[], hosts = '') =>
   launchOptions(parseFlags([...argv, 'p.ts'], {}), findScheduler(env, 1, hosts));
