@@ -66,6 +66,17 @@ describe('Slurm', () => {
     expect(flagsOf({ ...env, SLURM_NODEID: '2', SLURM_LOCALID: '0' }, []).local).toBeUndefined();
   });
 
+  it.each([
+    ['SLURM_STEP_TASKS_PER_NODE', '2(x2', "'2(x2'; the tasks of each node are written as in '2(x3),1'"],
+    ['SLURM_TASKS_PER_NODE', 'two', "'two'; the tasks of each node are written as in '2(x3),1'"],
+    ['SLURM_STEP_NODELIST', 'n[1-', "'n[1-'; hosts are written as in 'node[1-3,7],login'"],
+    ['SLURM_JOB_NODELIST', 'n[a-b]', "'n[a-b]'; hosts are written as in 'node[1-3,7],login'"],
+    ['SLURM_NODELIST', 'n 1', "'n 1'; hosts are written as in 'node[1-3,7],login'"],
+  ])('names the variable that it does not understand: %s', (name, text, words) => {
+    const env = { SLURM_STEP_ID: '0', SLURM_PROCID: '0', [name]: text };
+    expect(() => findScheduler(env, 1, '')).toThrow(`${name} is not understood: ${words}`);
+  });
+
   it('is not asked in a batch script, nor against flags', () => {
     expect(findScheduler({ ...step, SLURM_STEP_ID: undefined }, 1, '')).toBeUndefined();
     expect(flagsOf(step, ['--nnodes', '8', '--node-rank', '5', '--master-addr', 'x'])).toMatchObject({
