@@ -13,11 +13,12 @@ import { ambient, runWith } from '@backwire/tensor/internal';
 import type { Message, MessageType as Type } from '@backwire/wire';
 import { decodeContextMessage, encodeContextMessage, MessageType } from '@backwire/wire/internal';
 import type { Gradients } from './engine/gradients.ts';
+import { unlessRefused } from './failure.ts';
 import { MAX_INSPECTED } from './limits.ts';
 import { LiveContext } from './live-context.ts';
 import { PassRunner, type BackwardOptions } from './pass-runner.ts';
 import { incarnationOf, tell } from './peers.ts';
-import { ContextRefused, ContextTable } from './protocol/context.ts';
+import { ContextTable } from './protocol/context.ts';
 import { sameMember, type ContextRef, type MemberRef } from './protocol/ids.ts';
 import { precondition } from './protocol/pass-failures.ts';
 import type { Failure } from './protocol/pass-types.ts';
@@ -79,12 +80,7 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
 
   /** A new context of this worker. @throws RpcError 'resource-exhausted' */
   create(): LiveContext {
-    try {
-      return this.contexts.create();
-    } catch (error) {
-      if (!(error instanceof ContextRefused)) throw error;
-      throw new RpcError('resource-exhausted', error.message, { cause: error });
-    }
+    return unlessRefused(() => this.contexts.create());
   }
 
   /** @throws RpcError 'not-found' "Could not find autograd context with id: N" */

@@ -1,6 +1,7 @@
 /** @file Between errors and the failures that pass messages carry. */
 import { RemoteError, RpcError, rpcInfo, WorkerInfo } from '@backwire/rpc';
 import { bareText, errorTypeOf, isRpcErrorCode } from '@backwire/rpc/internal';
+import { ContextRefused } from './protocol/context.ts';
 import { classOf } from './protocol/pass-failures.ts';
 import type { Failure } from './protocol/pass-types.ts';
 
@@ -12,6 +13,17 @@ export function failureOf(error: unknown): Failure {
     return { code: '', name: classOf(error), text, cause: error };
   }
   return { code: info.code, name: 'RpcError', text: bareText(info.code, text), peer: info.peer, cause: error };
+}
+
+/** What `fn` returns. @throws RpcError in place of a ContextRefused: 'resource-exhausted' of what is full, else 'failed-precondition'. */
+export function unlessRefused<T>(fn: () => T): T {
+  try {
+    return fn();
+  } catch (error) {
+    if (!(error instanceof ContextRefused)) throw error;
+    const code = error.reason === 'full' ? 'resource-exhausted' : 'failed-precondition';
+    throw new RpcError(code, error.message, { cause: error });
+  }
 }
 
 /** The error of a pass that failed; of the class that was thrown, when that is standard or registered. */

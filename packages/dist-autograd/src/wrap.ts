@@ -7,9 +7,10 @@ import { readWrappedPayload, type Message } from '@backwire/wire';
 import { decodeWrap, encodeWrap, MessageType, type HeaderEntry, type WrapMetadata } from '@backwire/wire/internal';
 import { RecvRpcBackward, SendRpcBackward } from './engine/functions.ts';
 import { reachOf } from './engine/reach.ts';
+import { unlessRefused } from './failure.ts';
 import type { LiveContext } from './live-context.ts';
 import { incarnationOf } from './peers.ts';
-import { ContextRefused, type ContextTable } from './protocol/context.ts';
+import type { ContextTable } from './protocol/context.ts';
 import type { Direction, Path } from './protocol/order-key.ts';
 import type { Target } from './protocol/pass-types.ts';
 import { wrapPayload } from './wrapped-bytes.ts';
@@ -57,6 +58,7 @@ export function requiringGrad(tensors: readonly Tensor[]): Tensor[] {
 /**
  * Records that `tensors`, those of a message that require grad, leave this worker: gradients for the message come back through the
  * function made here.
+ * @throws RpcError 'resource-exhausted' when the context has no room for it.
  * @public
  */
 export function addSendRpcBackward(
@@ -66,13 +68,14 @@ export function addSendRpcBackward(
   tensors: readonly Tensor[],
 ): SendRpcBackward {
   const send = new SendRpcBackward(messageId, key, tensors);
-  context.addSend(messageId, send);
+  unlessRefused(() => context.addSend(messageId, send));
   return send;
 }
 
 /**
  * Records that `tensors`, those of a received message that require grad, came from `from`: their gradients go there.
  * Returns undefined when there are none.
+ * @throws RpcError 'resource-exhausted' when the context has no room for it.
  * @public
  */
 export function addRecvRpcBackward(
@@ -85,8 +88,8 @@ export function addRecvRpcBackward(
   const requiring = requiringGrad(tensors);
   if (requiring.length === 0) return undefined;
   const recv = new RecvRpcBackward(context.id, from.id, messageId, requiring.length, reach);
+  unlessRefused(() => context.addRecv(from.id, messageId, recv));
   setHistory(requiring, recv);
-  context.addRecv(from.id, messageId, recv);
   return recv;
 }
 
@@ -129,7 +132,10 @@ export function unwrapResponse(own: Wrapping, from: WorkerInfo, reply: Message):
   return inner;
 }
 
-/** The request inside and its context, made now if it is new here. @throws RpcError 'failed-precondition' when it was released. */
+/**
+ * The request inside and its context, made now if it is new here.
+ * @throws RpcError 'failed-precondition' when it was released, 'resource-exhausted' when there are too many or it has no room.
+ */
 export function unwrapRequest(
   own: Wrapping,
   from: WorkerInfo,
@@ -140,15 +146,7 @@ export function unwrapRequest(
   if (forcesRecording(meta.type) === undefined) {
     throw new RpcError('protocol-error', `a message of type ${meta.type} cannot be wrapped in an autograd context`);
   }
-  let context: LiveContext;
-  try {
-    context = own.contexts.accept(meta.context, meta.oldest);
-  } catch (error) {
-    if (!(error instanceof ContextRefused)) throw error;
-    throw new RpcError(error.reason === 'full' ? 'resource-exhausted' : 'failed-precondition', error.message, {
-      cause: error,
-    });
-  }
+  const context = unlessRefused(() => own.contexts.accept(meta.context, meta.oldest));
   if (meta.graph) attach(own, context, from, meta, inner);
   return { context, inner, path: meta.path };
 }

@@ -15,6 +15,7 @@ import { add, customFunction, div, matmul, mul, type Tensor } from '@backwire/te
 import { expectClean, filled, leaf, unknownContext, useAgents } from './agents.ts';
 import { backward, context, distAutograd, distAutogradDebugInfo, getGradients } from '../src/index.ts';
 import { sessionOf } from '../src/internal.ts';
+import { MAX_FUNCTIONS } from '../src/limits.ts';
 import { Context, ContextTable } from '../src/protocol/context.ts';
 
 const { at, agents, everywhere } = useAgents('errors', 4);
@@ -395,7 +396,32 @@ describe('limits', () => {
     const table = new ContextTable({ worker: 0, incarnation: 1 }, 0, (ref) => new Context(ref), 2);
     table.create();
     table.create();
-    expect(() => table.create()).toThrow('2 autograd contexts are alive');
+    expect(() => table.create()).toThrow(
+      '2 autograd contexts are alive on this worker, and no more may be: one ends when what runs in it does',
+    );
     expect(sessionOf(agents[0]).contexts.size).toBe(0);
   });
+
+  it('refuse the call whose function has no room in its context, on either side', () =>
+    at(0, () =>
+      context(async (id) => {
+        const x = leaf([2], 1);
+        const tooMany = {
+          name: 'RpcError',
+          code: 'resource-exhausted',
+          message: expect.stringContaining(
+            `autograd context ${id} has ${MAX_FUNCTIONS} functions, and no more fit: go on in a new context`,
+          ) as string,
+        };
+        // Millions of functions would take minutes.
+        const fill = (functions: object | undefined): object =>
+          Object.defineProperty(functions ?? {}, 'size', { value: MAX_FUNCTIONS, configurable: true });
+        await rpcAsync('w1', add, [x, 1]);
+        fill(sessionOf(agents[1]).find(id).recvs.get(0));
+        await expect(rpcAsync('w1', add, [x, 1])).rejects.toMatchObject(tooMany);
+        expect((await rpcAsync('w2', add, [x, 1])).toArray()).toEqual([2, 2]);
+        fill(sessionOf(agents[0]).find(id).sends);
+        await expect(rpcAsync('w2', add, [x, 1])).rejects.toMatchObject(tooMany);
+      }),
+    ));
 });

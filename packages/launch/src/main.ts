@@ -6,7 +6,7 @@ import { describeFlags, parseFlags, strayFlag, type ParsedFlags } from './flags.
 import { launch } from './launch.ts';
 import { watchStarter } from './parent.ts';
 import { launchOptions, processesOf } from './run-command.ts';
-import { findScheduler, type Scheduler } from './scheduler.ts';
+import { findScheduler, type Scheduler } from './scheduler-environment.ts';
 
 const COMMANDS: readonly string[] = ['run', 'inspect', 'dashboard', 'version', 'help'];
 

@@ -6,7 +6,7 @@ import { UsageError } from './errors.ts';
 import type { ParsedFlags } from './flags.ts';
 import type { LaunchOptions } from './options.ts';
 import { parseStreams } from './output-spec.ts';
-import type { Scheduler } from './scheduler.ts';
+import type { Scheduler } from './scheduler-environment.ts';
 import { DEFAULT_SIGNALS } from './settings.ts';
 
 const DEFAULT_MASTER_PORT = 29_500;

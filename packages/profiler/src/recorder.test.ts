@@ -5,7 +5,7 @@ import { ClockBook } from './clock.ts';
 import type { RecordedEvent } from './events.ts';
 import { NO_EVENT, Recorder, type RecorderOptions } from './recorder.ts';
 import { mergeChromeTraces } from './merged-trace.ts';
-import { formatBytes, Summary } from './summary.ts';
+import { formatBytes, Summary, type SummaryOptions, type TableOptions } from './summary.ts';
 
 class Clock {
   us = 1_000;
@@ -272,8 +272,26 @@ describe('Summary', () => {
     expect(new Summary(same, { groupBy: 'name+node' }).table()).toMatch(/^Name +Node/);
   });
 
+  it.each([
+    [{ sortBy: 'cpu_time_total' }, "sortBy is one of 'total', 'self', 'calls', 'bytes', got 'cpu_time_total'"],
+    [{ limit: -1 }, 'limit is a whole number of rows from 0 on, got -1: leave it out for all rows'],
+    [{ limit: 1.5 }, 'limit is a whole number of rows from 0 on, got 1.5: leave it out for all rows'],
+    [{ limit: NaN }, 'limit is a whole number of rows from 0 on, got NaN: leave it out for all rows'],
+  ])('refuses %o', (options, words) => {
+    expect(() => new Summary(events).table(options as TableOptions)).toThrow(words);
+  });
+
+  it('has no rows when none are asked for, and groups only by what there is', () => {
+    expect(new Summary(events).table({ limit: 0 }).split('\n')).toHaveLength(3);
+    const byNode = { groupBy: 'node' } as unknown as SummaryOptions;
+    expect(() => new Summary(events, byNode)).toThrow("groupBy is one of 'name', 'name+node', got 'node'");
+  });
+
   it('says what is missing, and has a table of very many names', () => {
-    expect(new Summary(events, {}, 12).table()).toMatch(/\nNot in this table: 12 events that there was no room for$/);
+    expect(new Summary(events, {}, 12).table().split('\n').at(-1)).toBe(
+      'Not in this table: 12 events that there was no room for; a profile holds 1000000 and a reply brings 10000: profile less at a time',
+    );
+    expect(new Summary(events).table()).not.toContain('Not in this table');
     const many = Array.from({ length: 150_000 }, (_, i) => op(`n${i}`, i, 1));
     expect(new Summary(many).table().split('\n')).toHaveLength(150_003);
   });

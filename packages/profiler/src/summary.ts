@@ -1,6 +1,8 @@
 /** @file Events of the same name added up, and the table of them. */
-import { optionNames, refuseUnknown } from '@backwire/rpc/internal';
+import { RpcError } from '@backwire/rpc';
+import { optionNames, refuseUnknown, show } from '@backwire/rpc/internal';
 import type { RecordedEvent } from './events.ts';
+import { MAX_EVENTS, MAX_EVENTS_PER_REPLY } from './limits.ts';
 
 export interface SummaryOptions {
   /** Whether the same name on two workers is one row or two. @default 'name' */
@@ -28,22 +30,31 @@ export interface SummaryRow {
 
 export const SUMMARY_OPTIONS = optionNames<SummaryOptions>({ groupBy: true });
 const TABLE_OPTIONS = optionNames<TableOptions>({ sortBy: true, limit: true });
+const GROUPS = ['name', 'name+node'] as const;
+const ORDERS = ['total', 'self', 'calls', 'bytes'] as const;
 
 /** The sums of a profile. */
 export class Summary {
   readonly rows: readonly SummaryRow[];
   private readonly dropped: number;
 
-  /** @param dropped how many events are missing, for the table to say so. */
+  /**
+   * @param dropped how many events are missing, for the table to say so.
+   * @throws RpcError 'invalid-argument' for a `groupBy` that there is not.
+   */
   constructor(events: readonly RecordedEvent[], { groupBy = 'name' }: SummaryOptions = {}, dropped = 0) {
+    checkChoice('groupBy', groupBy, GROUPS);
     this.dropped = dropped;
     this.rows = sumUp(events, groupBy === 'name+node');
   }
 
-  /** The rows as text, largest first. */
+  /** The rows as text, largest first. @throws RpcError 'invalid-argument' for a `sortBy` that there is not, or a `limit` that is no count. */
   table(options: TableOptions = {}): string {
     refuseUnknown(options, TABLE_OPTIONS, 'table()');
     const { sortBy = 'total', limit = Infinity } = options;
+    checkChoice('sortBy', sortBy, ORDERS);
+    if (limit !== Infinity && (!Number.isInteger(limit) || limit < 0))
+      throw invalid(`limit is a whole number of rows from 0 on, got ${show(limit)}: leave it out for all rows`);
     const rows = [...this.rows].sort((a, b) => measure(b, sortBy) - measure(a, sortBy)).slice(0, limit);
     const wholeSelf = this.rows.reduce((sum, { selfUs }) => sum + selfUs, 0);
     const withNode = rows.some(({ node }) => node !== undefined);
@@ -68,9 +79,24 @@ export class Summary {
       String(row.calls),
       ...(withBytes ? [formatBytes(row.bytes ?? 0)] : []),
     ]);
-    const missing = this.dropped === 0 ? '' : `\nNot in this table: ${this.dropped} events that there was no room for`;
-    return `${layOut([header, ...body])}\nSelf time in all: ${formatUs(wholeSelf)}${missing}`;
+    return `${layOut([header, ...body])}\nSelf time in all: ${formatUs(wholeSelf)}${missing(this.dropped)}`;
   }
+}
+
+/** The line about events that were dropped; '' when there are none. */
+function missing(dropped: number): string {
+  if (dropped === 0) return '';
+  const limits = `a profile holds ${MAX_EVENTS} and a reply brings ${MAX_EVENTS_PER_REPLY}: profile less at a time`;
+  return `\nNot in this table: ${dropped} events that there was no room for; ${limits}`;
+}
+
+function checkChoice(name: string, value: unknown, choices: readonly string[]): void {
+  if (choices.includes(value as string)) return;
+  throw invalid(`${name} is one of ${choices.map((choice) => `'${choice}'`).join(', ')}, got ${show(value)}`);
+}
+
+function invalid(text: string): RpcError {
+  return new RpcError('invalid-argument', text);
 }
 
 /** '12.300us', '1.234ms', '2.000s'. */

@@ -41,7 +41,7 @@ export { einsum } from './ops/einsum.ts';
 export { bernoulli, multinomial, randLike, randnLike } from './ops/sampling.ts';
 export { manualSeed, rand, randint, randn, randperm } from './random.ts';
 export { customFunction, type CustomFunction, type FunctionContext } from './autograd/custom-function.ts';
-export { clamp, maskedFill, where } from './ops/select.ts';
+export { clamp, maskedFill, where } from './ops/where.ts';
 export { sparseCooTensor } from './ops/sparse/coo.ts';
 export { detectAnomaly } from './autograd/anomaly.ts';
 export { enableGrad, isGradEnabled, noGrad } from './autograd/record.ts';
@@ -77,7 +77,7 @@ export * from './ops/margin-losses.ts';
 export * from './ops/likelihood-losses.ts';
 export * from './ops/composed-activations.ts';
 export * from './ops/pixel-shuffle.ts';
-export { instanceNorm, rmsNorm, type InstanceNormOptions } from './ops/norms.ts';
+export { instanceNorm, rmsNorm, type InstanceNormOptions } from './ops/normalisation.ts';
 export {
   elu,
   gelu,

@@ -11,12 +11,12 @@ import type { TensorMethods } from './methods.ts';
 import * as arithmetic from './ops/arithmetic.ts';
 import { conversions } from './ops/conversions.ts';
 import * as copies from './ops/copy.ts';
-import * as dataOps from './ops/data.ts';
+import * as values from './ops/values.ts';
 import * as interop from './interop.ts';
 import * as matrices from './ops/matmul.ts';
-import * as mutation from './ops/mutation.ts';
+import * as inPlace from './ops/inplace-elementwise.ts';
 import * as reduce from './ops/reduce.ts';
-import * as select from './ops/select.ts';
+import { clamp, maskedFill } from './ops/where.ts';
 import * as softmaxes from './ops/softmax.ts';
 import * as activations from './ops/activations.ts';
 import * as composite from './ops/composite.ts';
@@ -66,35 +66,35 @@ const methods: Readonly<
   clone: copies.clone,
   contiguous: copies.contiguous,
   to: (t, target: never) => (t.sparse !== undefined && isDType(target) ? castSparse(t, target) : copies.to(t, target)),
-  item: dataOps.item,
-  itemAsync: dataOps.itemAsync,
-  toArray: dataOps.toArray,
-  data: dataOps.data,
-  dataSync: dataOps.dataSync,
-  equal: dataOps.equal,
-  allClose: dataOps.allClose,
+  item: values.item,
+  itemAsync: values.itemAsync,
+  toArray: values.toArray,
+  data: values.data,
+  dataSync: values.dataSync,
+  equal: values.equal,
+  allClose: values.allClose,
   toTf: interop.toTf,
   matmul: matrices.matmul,
   bmm: matrices.bmm,
   mm: matrices.mm,
   dot: matrices.dot,
   addmm: matrices.addmm,
-  copy_: mutation.copy_,
-  fill_: mutation.fill_,
-  zero_: mutation.zero_,
+  copy_: inPlace.copy_,
+  fill_: inPlace.fill_,
+  zero_: inPlace.zero_,
   add_: (t, b: Tensor | number, options?: { alpha?: number }) =>
-    t.sparse === undefined ? mutation.add_(t, b, options) : addSparseInPlace(t, b, options?.alpha ?? 1),
+    t.sparse === undefined ? inPlace.add_(t, b, options) : addSparseInPlace(t, b, options?.alpha ?? 1),
   sub_: (t, b: Tensor | number, options?: { alpha?: number }) =>
-    t.sparse === undefined ? mutation.sub_(t, b, options) : addSparseInPlace(t, b, -(options?.alpha ?? 1)),
-  mul_: (t, b: Tensor | number) => (t.sparse === undefined ? mutation.mul_(t, b) : mulSparseInPlace(t, b)),
-  div_: (t, b: Tensor | number) => (t.sparse === undefined ? mutation.div_(t, b) : divSparseInPlace(t, b)),
-  pow_: mutation.pow_,
-  neg_: mutation.neg_,
-  exp_: mutation.exp_,
-  sqrt_: mutation.sqrt_,
-  relu_: mutation.relu_,
-  sigmoid_: mutation.sigmoid_,
-  tanh_: mutation.tanh_,
+    t.sparse === undefined ? inPlace.sub_(t, b, options) : addSparseInPlace(t, b, -(options?.alpha ?? 1)),
+  mul_: (t, b: Tensor | number) => (t.sparse === undefined ? inPlace.mul_(t, b) : mulSparseInPlace(t, b)),
+  div_: (t, b: Tensor | number) => (t.sparse === undefined ? inPlace.div_(t, b) : divSparseInPlace(t, b)),
+  pow_: inPlace.pow_,
+  neg_: inPlace.neg_,
+  exp_: inPlace.exp_,
+  sqrt_: inPlace.sqrt_,
+  relu_: inPlace.relu_,
+  sigmoid_: inPlace.sigmoid_,
+  tanh_: inPlace.tanh_,
   sum: reduce.sum,
   mean: reduce.mean,
   prod: reduce.prod,
@@ -106,8 +106,8 @@ const methods: Readonly<
   all: reduce.all,
   cumsum: reduce.cumsum,
   cumprod: reduce.cumprod,
-  clamp: select.clamp,
-  maskedFill: select.maskedFill,
+  clamp,
+  maskedFill,
   softmax: softmaxes.softmax,
   logSoftmax: softmaxes.logSoftmax,
   logSumExp: softmaxes.logSumExp,

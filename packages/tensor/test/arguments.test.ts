@@ -26,6 +26,25 @@ import {
 } from '../src/index.ts';
 import { storageFromBytes, tensorFromParts } from '../src/internal.ts';
 
+describe('a tensor as one number', () => {
+  it.each([
+    ['several elements', () => tensor([1, 2]), 'a Tensor with 2 elements cannot be converted to Scalar'],
+    ['no element', () => zeros([0]), 'a Tensor with 0 elements cannot be converted to Scalar'],
+  ])('is not one of %s, which are to be read otherwise', async (_, make, says) => {
+    const text = `${says}: item() is for one; use toArray() or data()`;
+    expect(() => make().item()).toThrow(text);
+    await expect(make().itemAsync()).rejects.toThrow(text);
+  });
+
+  it.each([
+    [2n ** 53n + 1n, 'the int64 value 9007199254740993 is none that a number can hold: use toArray() or data()'],
+    [-(2n ** 63n) + 1n, 'the int64 value -9223372036854775807 is none that a number can hold: use toArray() or data()'],
+  ])('is not one of %s, which would be rounded', (value, says) => {
+    expect(() => tensor([value], { dtype: 'int64' }).item()).toThrow(says);
+    expect(tensor([2n ** 53n], { dtype: 'int64' }).item()).toBe(2 ** 53);
+  });
+});
+
 describe('positions and sizes', () => {
   const t = tensor([1, 2, 3, 4]);
 

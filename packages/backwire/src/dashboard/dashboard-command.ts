@@ -12,7 +12,7 @@ and autograd contexts over time, a timeline of calls, and failures. Looking chan
 
 ${ENDPOINT_HELP}
   --port N               the port of the page (default: any free one)
-  --interval SECONDS     between two looks while a page is open (default 1)
+  --interval SECONDS     between two looks while a page is open (default 1, at least 0.1)
 `;
 
 /** Resolves with the exit code. @throws UsageError, RpcError when the group cannot be reached or the port is taken. */
@@ -22,9 +22,10 @@ export async function dashboardCommand(argv: readonly string[]): Promise<number>
     process.stdout.write(HELP);
     return 0;
   }
-  const port = Number(values.port ?? '0');
-  if (!Number.isInteger(port) || port < 0 || port > 65_535)
-    throw new UsageError(`--port takes a port, got '${values.port ?? ''}'`);
+  const { port: givenPort = '0' } = values;
+  const port = Number(givenPort);
+  if (!/^\d+$/.test(givenPort) || port > 65_535)
+    throw new UsageError(`--port takes a whole number from 0 to 65535, got '${givenPort}'; 0 is any free port`);
   const wanted = values.interval === undefined ? DEFAULT_INTERVAL_MS : 1000 * seconds('--interval', values.interval);
   const inspector = await Inspector.open(inspectorOptions(positionals, values));
   try {

@@ -55,9 +55,10 @@ export async function serveDashboard(options: DashboardOptions): Promise<Dashboa
     else send(request, response, file);
   });
   await new Promise<void>((resolve, reject) => {
-    server.once('error', (cause) =>
-      reject(new RpcError('unavailable', `port ${options.port} cannot be had on 127.0.0.1`, { cause })),
-    );
+    server.once('error', (cause) => {
+      const text = `port ${options.port} cannot be had on 127.0.0.1: ${cause.message}; without --port any free one is taken`;
+      reject(new RpcError('unavailable', text, { cause }));
+    });
     server.listen(options.port, '127.0.0.1', resolve);
   });
   const { port } = server.address() as AddressInfo;

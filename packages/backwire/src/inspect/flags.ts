@@ -7,6 +7,7 @@ import { UsageError } from '@backwire/launch';
 import type { Security } from '@backwire/rpc';
 import { nearestName, runningGroups, splitAddress, type InspectorOptions } from '@backwire/rpc/internal';
 import { groupsText } from './groups-text.ts';
+import { MAX_SECONDS } from './limits.ts';
 
 const ENDPOINT_FLAGS = {
   group: { type: 'string' },
@@ -68,10 +69,11 @@ export function inspectorOptions(
   };
 }
 
-/** @throws UsageError unless it is a positive number. */
+/** What a flag says in seconds. @throws UsageError unless it is above 0 and no more than a day. */
 export function seconds(flag: string, text: string): number {
   const value = Number(text);
-  if (!(value > 0) || value > 86_400) throw new UsageError(`${flag} takes a number of seconds, got '${text}'`);
+  if (!(value > 0) || value > MAX_SECONDS)
+    throw new UsageError(`${flag} takes a number of seconds above 0 and up to ${MAX_SECONDS}, got '${text}'`);
   return value;
 }
 

@@ -10,6 +10,8 @@ export const DEFAULT_WATCH_S = 1;
 export const DEFAULT_INTERVAL_MS = 1_000;
 /** and the shortest that may be asked for: looking must stay cheap. */
 export const MIN_INTERVAL_MS = 100;
+/** The longest time that a flag may name, in seconds: a day, which timers can still sleep. */
+export const MAX_SECONDS = 86_400;
 /** Looks whose sums are kept for the charts: five minutes at the default. */
 export const MAX_HISTORY = 300;
 /** Calls of one look that travel to the page. */

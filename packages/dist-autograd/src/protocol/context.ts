@@ -70,7 +70,9 @@ export class Context<S, R> {
   }
 
   private room(size: number): void {
-    if (size >= MAX_FUNCTIONS) throw new ContextRefused('full', `autograd context ${this.id} has ${size} functions`);
+    if (size < MAX_FUNCTIONS) return;
+    const text = `autograd context ${this.id} has ${size} functions, and no more fit: go on in a new context`;
+    throw new ContextRefused('full', text);
   }
 }
 
@@ -214,8 +216,9 @@ export class ContextTable<C extends Context<unknown, unknown>> {
   }
 
   private room(): void {
-    if (this.count >= this.limit)
-      throw new ContextRefused('full', `${this.count} autograd contexts are alive on this worker`);
+    if (this.count < this.limit) return;
+    const text = `${this.count} autograd contexts are alive on this worker, and no more may be: one ends when what runs in it does`;
+    throw new ContextRefused('full', text);
   }
 
   private insert(context: C): C {

@@ -1,5 +1,5 @@
 /** @file The listeners of an agent's events. */
-import { runAtRoot } from '@backwire/tensor/internal';
+import { nearestName, runAtRoot } from '@backwire/tensor/internal';
 import { unwatchAbort, watchAbort } from '../base/abort-signals.ts';
 import type { AgentEvents } from '../base/rpc-agent.ts';
 import { RpcError } from '../base/errors.ts';
@@ -19,6 +19,12 @@ const EVENTS: ReadonlySet<string> = new Set<keyof AgentEvents>([
 
 type Listener = (value: never) => void;
 
+function unknownEvent(name: string): RpcError {
+  const near = nearestName(name, EVENTS);
+  const advice = near === undefined ? `there are ${[...EVENTS].join(', ')}` : `did you mean '${near}'?`;
+  return new RpcError('invalid-argument', `no event is named '${name}'; ${advice}`);
+}
+
 export class EventHub {
   private readonly listeners = new Map<keyof AgentEvents, Set<Listener>>();
 
@@ -27,13 +33,16 @@ export class EventHub {
     listener: (value: AgentEvents[E]) => void,
     signal?: AbortSignal,
   ): () => void {
-    if (!EVENTS.has(event)) throw new RpcError('invalid-argument', `no event is named '${String(event)}'`);
+    if (!EVENTS.has(event)) throw unknownEvent(String(event));
     if (typeof listener !== 'function') throw new TypeError(`a listener of '${event}' is a function`);
     checkSignal(signal);
     let list = this.listeners.get(event);
     if (list === undefined) this.listeners.set(event, (list = new Set()));
     if (list.size >= MAX_EVENT_LISTENERS)
-      throw new RpcError('resource-exhausted', `more than ${MAX_EVENT_LISTENERS} listeners of '${event}'`);
+      throw new RpcError(
+        'resource-exhausted',
+        `more than ${MAX_EVENT_LISTENERS} listeners of '${event}': end each with what on() returned, or with a signal`,
+      );
     const entry = (value: never): void => listener(value);
     const off = (): void => {
       list.delete(entry);

@@ -12,19 +12,24 @@ const FAILED: Failure = { code: 'deadline-exceeded', text: 'timed out' };
 function setup(
   maxForks?: number,
   maxAwaited?: number,
-): { table: OwnerTable<string>; dead: DeadMembers; freed: number[]; failed: string[] } {
+): { table: OwnerTable<string>; dead: DeadMembers; freed: number[]; failed: string[]; texts: string[] } {
   const dead = new DeadMembers();
   const freed: number[] = [];
   const failed: string[] = [];
+  const texts: string[] = [];
   const port = {
     freed: ({ local }: GlobalId) => void freed.push(local),
-    failed: ({ local }: GlobalId, { code }: Failure) => void failed.push(`${local} ${code}`),
+    failed: ({ local }: GlobalId, { code, text }: Failure) => {
+      failed.push(`${local} ${code}`);
+      texts.push(text);
+    },
   };
   return {
     table: new OwnerTable<string>(OWNER, dead, port, undefined, { maxForksPerHolder: maxForks, maxAwaited }),
     dead,
     freed,
     failed,
+    texts,
   };
 }
 
@@ -149,13 +154,16 @@ describe('what is refused', () => {
 });
 
 it('fails what it made itself and has let go of, and what too many mention before it is made', () => {
-  const { table, failed } = setup(undefined, 2);
+  const { table, failed, texts } = setup(undefined, 2);
   table.mention(id(OWNER, 5));
   expect(failed).toEqual(['5 rref-released']);
   table.mention(id(A, 0));
   table.mention(id(A, 2));
   table.mention(id(A, 4));
   expect(failed).toEqual(['5 rref-released', '4 resource-exhausted']);
+  expect(texts[1]).toBe(
+    'more than 2 RRefs are mentioned whose creation has not arrived: await confirmed() of some before more are handed on',
+  );
   table.create(id(A, 0), id(A, 1), A);
   table.mention(id(A, 6));
   expect([failed.length, table.size]).toEqual([2, 3]);

@@ -67,10 +67,6 @@ const RELEASED: Failure = {
   code: 'rref-released',
   text: 'the owner has let go of this RRef: its last handle was released',
 };
-const TOO_MANY: Failure = {
-  code: 'resource-exhausted',
-  text: 'too many RRefs are mentioned whose creation has not arrived',
-};
 const CREATOR_DIED: Failure = {
   code: 'peer-died',
   text: 'the worker that created this RRef died before its call arrived, so its value will never exist',
@@ -279,7 +275,7 @@ export class OwnerTable<V> {
     if ((this.perHolder.get(holder) ?? 0) < this.maxForksPerHolder) return undefined;
     return {
       code: 'resource-exhausted',
-      text: `one worker may hold ${this.maxForksPerHolder} live RRef handles of another`,
+      text: `one worker may hold ${this.maxForksPerHolder} live RRef handles of another: dispose() those it needs no more, or raise limits.maxLiveForks of the owner`,
     };
   }
 
@@ -308,7 +304,7 @@ export class OwnerTable<V> {
     this.awaited++;
     if (rref.member === this.self) this.fail(entry, RELEASED);
     else if (this.dead.has(rref.member)) this.fail(entry, CREATOR_DIED);
-    else if (this.awaited > this.maxAwaited) this.fail(entry, TOO_MANY);
+    else if (this.awaited > this.maxAwaited) this.fail(entry, tooManyAwaited(this.maxAwaited));
     return entry;
   }
 
@@ -331,4 +327,9 @@ export class OwnerTable<V> {
     this.entries.delete(entry);
     this.port.freed(entry);
   }
+}
+
+function tooManyAwaited(limit: number): Failure {
+  const text = `more than ${limit} RRefs are mentioned whose creation has not arrived: await confirmed() of some before more are handed on`;
+  return { code: 'resource-exhausted', text };
 }

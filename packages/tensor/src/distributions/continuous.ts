@@ -1,6 +1,6 @@
 /** @file Distributions of real numbers. Densities, entropies and samples as in torch.distributions. */
 import { rand, randn } from '../random.ts';
-import { where } from '../ops/select.ts';
+import { where } from '../ops/where.ts';
 import { sweep } from '../scope.ts';
 import type { Tensor } from '../tensor.ts';
 import { checkOptions, Distribution, together, type DistributionOptions, type Param } from './distribution.ts';

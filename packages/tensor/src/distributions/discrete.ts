@@ -3,7 +3,7 @@ import { ShapeError } from '../errors.ts';
 import { gather, oneHot } from '../ops/indexing.ts';
 import { binaryCrossEntropyWithLogits } from '../ops/losses.ts';
 import { bernoulli, multinomial } from '../ops/sampling.ts';
-import { where } from '../ops/select.ts';
+import { where } from '../ops/where.ts';
 import { broadcastTensors } from '../ops/arrange.ts';
 import { noGrad } from '../autograd/record.ts';
 import { rand } from '../random.ts';

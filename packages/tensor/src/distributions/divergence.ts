@@ -1,5 +1,5 @@
 /** @file Kullback-Leibler divergences of two distributions of one kind, in closed form. */
-import { where } from '../ops/select.ts';
+import { where } from '../ops/where.ts';
 import { softplus } from '../ops/unary.ts';
 import { sweep } from '../scope.ts';
 import type { Tensor } from '../tensor.ts';

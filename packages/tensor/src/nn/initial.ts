@@ -2,7 +2,7 @@
 import { noGrad } from '../autograd/record.ts';
 import { eye } from '../creation.ts';
 import { ShapeError } from '../errors.ts';
-import { fill_ } from '../ops/mutation.ts';
+import { fill_ } from '../ops/inplace-elementwise.ts';
 import * as sampling from '../ops/sampling.ts';
 import { qr } from '../ops/factor.ts';
 import { checkOptionNames } from '../option-names.ts';

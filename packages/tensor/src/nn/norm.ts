@@ -2,7 +2,7 @@
 import { noGrad } from '../autograd/record.ts';
 import { ones, zeros } from '../creation.ts';
 import { batchNorm, groupNorm, layerNorm } from '../ops/composite.ts';
-import { instanceNorm, rmsNorm } from '../ops/norms.ts';
+import { instanceNorm, rmsNorm } from '../ops/normalisation.ts';
 import { rpcName } from '../named.ts';
 import { Parameter, type Tensor } from '../tensor.ts';
 import { Module } from './module.ts';

@@ -6,7 +6,7 @@ import type { Tensor } from '../tensor.ts';
 import { defineFunction, defineOp } from './define.ts';
 import { binary, unary } from './elementwise.ts';
 import { apply } from './op.ts';
-import { where } from './select.ts';
+import { where } from './where.ts';
 import { each, FLOAT, FLOATING, NUMBER, REAL_NUMBER, same, without } from './takes.ts';
 import { alike, inFloat32 } from './widen.ts';
 

@@ -1,4 +1,4 @@
-/** @file Products and quotients added: addcmul, addcdiv, baddbmm, addmv, cdist. */
+/** @file Products and quotients added: addcmul, addcdiv, baddbmm; and distances of rows: cdist. */
 import { DTypeError, ShapeError } from '../errors.ts';
 import { isDifferentiable } from '../dtype.ts';
 import { checkOptionNames } from '../option-names.ts';

@@ -8,7 +8,7 @@ import type { Tensor } from '../tensor.ts';
 import { elu } from './activations.ts';
 import { defineFunction } from './define.ts';
 import { scatter } from './indexing.ts';
-import { where } from './select.ts';
+import { where } from './where.ts';
 import { each, FLOAT, NUMBER, REAL_NUMBER } from './takes.ts';
 import { inFloat32 } from './widen.ts';
 

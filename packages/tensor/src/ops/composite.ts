@@ -12,7 +12,7 @@ import { defineFunction } from './define.ts';
 import { concat } from './join.ts';
 import { matmul } from './matmul.ts';
 import type { Dims } from './reduce.ts';
-import { maskedFill, where } from './select.ts';
+import { maskedFill, where } from './where.ts';
 import { ALL, check, each, FLOAT, FLOATING, NUMBER, promoted, same, type Takes } from './takes.ts';
 import { whiten } from './whiten.ts';
 import { isHalf, toFloat32 } from '../precision.ts';

@@ -8,7 +8,7 @@ import type { Tensor } from '../tensor.ts';
 import { defineFunction, defineOp } from './define.ts';
 import { det } from './linalg.ts';
 import { apply } from './op.ts';
-import { where } from './select.ts';
+import { where } from './where.ts';
 import { each, PRECISE } from './takes.ts';
 
 /** Each matrix of a batch, [m, n], as float64. */

@@ -9,11 +9,11 @@ import { addcdiv, addcmul } from './addc.ts';
 import { lerp } from './composite.ts';
 import { indexAdd, indexCopy, scatter, scatterAdd } from './indexing.ts';
 import { checkCast } from './inplace.ts';
-import { inPlaceUnary } from './mutation.ts';
+import { inPlaceUnary } from './inplace-elementwise.ts';
 import { checkOverlap } from './overlap.ts';
 import { check, each, REAL_NUMBER } from './takes.ts';
 import { scatterReduce } from './scatter-reduce.ts';
-import { clamp, maskedFill } from './select.ts';
+import { clamp, maskedFill } from './where.ts';
 import { indexFill } from './subscript.ts';
 
 /**

@@ -6,7 +6,7 @@ import type { Tensor } from '../tensor.ts';
 import { defineFunction } from './define.ts';
 import { checkLoss, GAUSSIAN_OPTIONS, POISSON_OPTIONS, type LossOptions } from './loss-options.ts';
 import { reduce } from './losses.ts';
-import { where } from './select.ts';
+import { where } from './where.ts';
 import { each, FLOAT, REAL_NUMBER } from './takes.ts';
 
 /** How `poissonNllLoss` reads its input, and what of the likelihood it keeps. */

@@ -9,7 +9,7 @@ import type { Tensor } from '../tensor.ts';
 import { defineFunction, defineOp } from './define.ts';
 import { nll } from './nll.ts';
 import { apply } from './op.ts';
-import { where } from './select.ts';
+import { where } from './where.ts';
 import { check, each, FLOAT, FLOATING, NUMBER, operands, promoted, REAL, same, REAL_NUMBER } from './takes.ts';
 import { logSoftmax } from './softmax.ts';
 import { logSigmoid } from './unary.ts';

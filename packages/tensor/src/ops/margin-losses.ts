@@ -13,7 +13,7 @@ import {
   type LossOptions,
 } from './loss-options.ts';
 import { reduce } from './losses.ts';
-import { where } from './select.ts';
+import { where } from './where.ts';
 import { each, FLOAT, NUMBER, REAL, REAL_NUMBER } from './takes.ts';
 import { logSigmoid } from './unary.ts';
 

@@ -18,7 +18,7 @@ import { multiply } from './gemm.ts';
 import { fitsDoubles, multiplyInt32, multiplyInt64 } from './int64-reduce.ts';
 import { apply } from './op.ts';
 import { scalar } from './promotion.ts';
-import { where } from './select.ts';
+import { where } from './where.ts';
 import { check, NUMBER, same } from './takes.ts';
 import { alike, inFloat32 } from './widen.ts';
 import { checkOptionNames } from '../option-names.ts';

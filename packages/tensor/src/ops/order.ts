@@ -13,7 +13,7 @@ import { gather } from './indexing.ts';
 import { concat } from './join.ts';
 import { apply } from './op.ts';
 import { scalar } from './promotion.ts';
-import { where } from './select.ts';
+import { where } from './where.ts';
 import { argSort } from './structure.ts';
 import { ALL, each, PRECISE, REAL_NUMBER } from './takes.ts';
 

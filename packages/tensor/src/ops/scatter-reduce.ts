@@ -11,7 +11,7 @@ import type { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
 import { checkGather, gatherPositions, leading, scatter, scatterAdd } from './indexing.ts';
 import { apply } from './op.ts';
-import { where } from './select.ts';
+import { where } from './where.ts';
 import { ALL, check, indexed, NUMBER, REAL, same, type DTypes } from './takes.ts';
 
 export interface ScatterReduceAttrs {

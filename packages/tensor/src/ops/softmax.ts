@@ -10,7 +10,7 @@ import { defineOp } from './define.ts';
 import { apply } from './op.ts';
 import { backendFor, runKernel } from './kernels.ts';
 import type { Dims } from './reduce.ts';
-import { where } from './select.ts';
+import { where } from './where.ts';
 import { each, FLOAT, REAL } from './takes.ts';
 
 interface Along {

@@ -1,4 +1,4 @@
-/** @file Triangles, diagonals, flips, padding, sorting and searching. */
+/** @file Triangles, diagonals, flips and padding; sorting, searching, unique elements and their counts. */
 import { decode, dtypes, encode, type DType, type TypedArrays } from '../dtype.ts';
 import { ShapeError } from '../errors.ts';
 import { fromArray, over, rawView, readArray, readBytes, readNumbers } from '../host.ts';

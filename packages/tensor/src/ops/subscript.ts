@@ -13,7 +13,7 @@ import { checkFill } from '../range.ts';
 import { indexAdd, indexCopy, indexSelect } from './indexing.ts';
 import { checkOverlap } from './overlap.ts';
 import { scalar } from './promotion.ts';
-import { where } from './select.ts';
+import { where } from './where.ts';
 import { nonzero } from './structure.ts';
 import { check, each, REAL } from './takes.ts';
 import { select, slice, unsqueeze } from './views.ts';

@@ -30,7 +30,7 @@ export interface DecodedResponse {
 /** The message of a request. Its tensors are those in the command, in order. @throws TypeError for a command that is no request. */
 export function serializeRequest(command: Command): Message {
   const message = toMessage(command, 0);
-  if (!isRequest(message.type)) throw new TypeError(`'${command.kind}' is not a request`);
+  if (!isRequest(message.type)) throw new TypeError(`'${command.kind}' is not a request: use serializeResponse()`);
   return message;
 }
 
@@ -43,7 +43,7 @@ export function deserializeRequest(message: Message): Command {
 /** The message of a response. @throws TypeError for a command that is no response. */
 export function serializeResponse(command: Command): Message {
   const message = toMessage(command, 0);
-  if (!isResponse(message.type)) throw new TypeError(`'${command.kind}' is not a response`);
+  if (!isResponse(message.type)) throw new TypeError(`'${command.kind}' is not a response: use serializeRequest()`);
   return message;
 }
 
@@ -76,7 +76,7 @@ function toMessage(command: Command, depth: number): Message {
     throw invalidArgument(`a command is an object with its kind and fields, got ${String(given)}`);
   const { kind } = command;
   if (!Object.hasOwn(COMMAND_TYPES, kind)) throw new TypeError(`no command is of kind '${kind}'`);
-  if (depth > MAX_WRAPS) throw new TypeError('commands are wrapped too deeply');
+  if (depth > MAX_WRAPS) throw new TypeError(`commands are wrapped too deeply: at most ${MAX_WRAPS} times`);
   const known = kind as KnownCommand['kind'];
   const tensors: Tensor[] = [];
   const payload = body(known).write(command, tensors, (wrapped) => toMessage(wrapped, depth + 1));
@@ -89,7 +89,7 @@ function fromMessage(message: Message, depth: number): Command {
     const what = isRequest(message.type) ? 'Request' : 'Response';
     throw decodeError(`${what} type ${messageTypeName(message.type)} not supported.`);
   }
-  if (depth > MAX_WRAPS) throw decodeError('a message is wrapped too deeply');
+  if (depth > MAX_WRAPS) throw decodeError(`a message is wrapped too deeply: at most ${MAX_WRAPS} times`);
   return { kind, ...body(kind).read(message, (wrapped) => fromMessage(wrapped, depth + 1)) };
 }
 

@@ -13,6 +13,7 @@ import {
   serializeResponse,
 } from '../index.ts';
 import { MessageType, isRequest } from '../internal.ts';
+import { readWrappedPayload, writeWrappedPayload } from '../torch/wrapped.ts';
 
 const rrefId = { createdOn: 1, localId: 7n, incarnation: 3 };
 const forkId = { createdOn: 2, localId: 2n ** 53n - 1n, incarnation: 0 };
@@ -191,8 +192,12 @@ describe('commands', () => {
     expect(() => deserializeRequest(message)).toThrow('Request type 0x1fe not supported.');
     expect(() => deserializeResponse({ ...message, type: 0x2fe })).toThrow('Response type 0x2fe not supported.');
     expect(() => deserializeRequest({ ...message, type: MessageType.PYTHON_RET })).toThrow('not supported');
-    expect(() => serializeRequest({ kind: 'python-ret', value: 1 })).toThrow("'python-ret' is not a request");
-    expect(() => serializeResponse({ kind: 'rref-child-accept', forkId })).toThrow('is not a response');
+    expect(() => serializeRequest({ kind: 'python-ret', value: 1 })).toThrow(
+      "'python-ret' is not a request: use serializeResponse()",
+    );
+    expect(() => serializeResponse({ kind: 'rref-child-accept', forkId })).toThrow(
+      "'rref-child-accept' is not a response: use serializeRequest()",
+    );
     expect(() => serializeRequest({ kind: 'constructor' })).toThrow("no command is of kind 'constructor'");
   });
 
@@ -243,8 +248,16 @@ describe('commands', () => {
 
   it('bound how deeply messages are wrapped', () => {
     let command: Record<string, unknown> & { kind: string } = { kind: 'script-call', ...call };
-    for (let i = 0; i < 9; i++) command = { kind: 'forward-autograd-req', ...wrap, wrapped: command };
-    expect(() => serializeRequest(command)).toThrow('wrapped too deeply');
+    for (let i = 0; i < 8; i++) command = { kind: 'forward-autograd-req', ...wrap, wrapped: command };
+    const deepest = serializeRequest(command);
+    expect(serializeRequest(deserializeRequest(deepest))).toEqual(deepest);
+    const tooDeep = { kind: 'forward-autograd-req', ...wrap, wrapped: command };
+    expect(() => serializeRequest(tooDeep)).toThrow('commands are wrapped too deeply: at most 8 times');
+    // What no program here writes: the metadata of a wrap of a wrap, behind the deepest message there may be.
+    const twice = serializeRequest({ ...tooDeep, wrapped: { ...tooDeep, wrapped: { kind: 'script-call', ...call } } });
+    const { extra } = readWrappedPayload(twice.payload);
+    const forged = { ...deepest, payload: writeWrappedPayload(deepest.payload, extra) };
+    expect(() => deserializeRequest(forged)).toThrow('a message is wrapped too deeply: at most 8 times');
   });
 
   it('check that gradients and tensors agree', () => {

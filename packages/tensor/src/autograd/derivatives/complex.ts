@@ -1,7 +1,7 @@
 /** @file Derivatives of taking complex numbers apart and putting them together: dL/d re + i dL/d im, which is PyTorch's convention. */
 import { zeros, zerosLike } from '../../creation.ts';
 import { complex as join, conj, imag, real } from '../../ops/complex-parts.ts';
-import { where } from '../../ops/select.ts';
+import { where } from '../../ops/where.ts';
 import type { DType } from '../../dtype.ts';
 import type { Tensor } from '../../tensor.ts';
 import type { Derivative } from '../op-node.ts';

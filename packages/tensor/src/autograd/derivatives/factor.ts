@@ -3,7 +3,7 @@ import { eye } from '../../creation.ts';
 import type { FactorAttrs } from '../../ops/factor.ts';
 import { concat } from '../../ops/join.ts';
 import { inverse, solve } from '../../ops/linalg.ts';
-import { where } from '../../ops/select.ts';
+import { where } from '../../ops/where.ts';
 import { sizeOf } from '../../shape.ts';
 import type { Tensor } from '../../tensor.ts';
 import type { Derivative } from '../op-node.ts';

@@ -2,7 +2,7 @@
 import { zeros, zerosLike } from '../../creation.ts';
 import { gather, indexAdd, indexCopy, indexSelect, putAt, scatter, scatterAdd, takeAt } from '../../ops/indexing.ts';
 import { scatterReduce, type ScatterReduceAttrs } from '../../ops/scatter-reduce.ts';
-import { where } from '../../ops/select.ts';
+import { where } from '../../ops/where.ts';
 import type { Shape } from '../../shape.ts';
 import type { Tensor } from '../../tensor.ts';
 import type { Derivative, Saved } from '../op-node.ts';

@@ -3,7 +3,7 @@ import { onesLike, zerosLike } from '../../creation.ts';
 import { conj } from '../../ops/complex-parts.ts';
 import { concat } from '../../ops/join.ts';
 import { stack } from '../../ops/stack.ts';
-import { where } from '../../ops/select.ts';
+import { where } from '../../ops/where.ts';
 import type { ReduceAttrs } from '../../ops/reduce.ts';
 import { keptShape } from '../../ops/reduce.ts';
 import { sizeOf, type Shape } from '../../shape.ts';

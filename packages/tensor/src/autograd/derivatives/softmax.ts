@@ -1,5 +1,5 @@
 /** @file Derivatives of softmax and its relatives. */
-import { where } from '../../ops/select.ts';
+import { where } from '../../ops/where.ts';
 import { softmaxGrad } from '../../ops/softmax.ts';
 import type { Tensor } from '../../tensor.ts';
 import type { Derivative } from '../op-node.ts';

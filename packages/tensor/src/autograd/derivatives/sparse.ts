@@ -1,6 +1,6 @@
 /** @file Derivatives of operations on sparse tensors. */
 import { indexSelect } from '../../ops/indexing.ts';
-import { where } from '../../ops/select.ts';
+import { where } from '../../ops/where.ts';
 import { coalescedTensor, sparseCooTensor } from '../../ops/sparse/coo.ts';
 import { gatherRows } from '../../ops/sparse/gather.ts';
 import { placeSparse, selectSparse } from '../../ops/sparse/stack.ts';

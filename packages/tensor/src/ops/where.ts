@@ -1,4 +1,4 @@
-/** @file Choosing elements: where, clamp, masks. */
+/** @file Choosing elements by a condition: where, clamp, maskedFill. */
 import { decode, encode, encodeLanes, isDifferentiable, type DType, type NumberArray } from '../dtype.ts';
 import { fromArray, readArray } from '../host.ts';
 import { named } from '../named.ts';

@@ -1,4 +1,4 @@
-/** @file The in-place forms: copy_, add_, mul_, zero_, fill_ and their relatives. */
+/** @file In-place forms of operations on each element by itself: copy_, add_, mul_, zero_, fill_ and their relatives. */
 import { checkFill } from '../range.ts';
 import { cast } from '../dtype.ts';
 import { fromArray, rawView, readArray } from '../host.ts';

@@ -1,4 +1,4 @@
-/** @file Reading elements, and comparing tensors by value. */
+/** @file The values of tensors on the host: read as arrays and numbers, and compared. */
 import { cast, dtypes, decode, type DType, type NumberArray, type TypedArrayOf, type TypedArrays } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { readArray, readNumbers } from '../host.ts';
@@ -27,7 +27,11 @@ export async function data(t: Tensor, as?: DType): Promise<TypedArrays[DType]> {
 
 /** The one value of a tensor of one element. Throws RangeError for an int64 that a number would round. */
 export function item(t: Tensor): number {
-  if (t.size !== 1) throw new ShapeError(`a Tensor with ${t.size} elements cannot be converted to Scalar`);
+  if (t.size !== 1) {
+    throw new ShapeError(
+      `a Tensor with ${t.size} elements cannot be converted to Scalar: item() is for one; use toArray() or data()`,
+    );
+  }
   if (t.dtype === 'int64') {
     const [value] = readArray(t.sparse === undefined ? t : toDense(t)) as BigInt64Array;
     const rounded = Number(value);

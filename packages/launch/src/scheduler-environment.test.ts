@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { parseFlags } from './flags.ts';
 import { launchOptions } from './run-command.ts';
-import { expandHosts, findScheduler } from './scheduler.ts';
+import { expandHosts, findScheduler } from './scheduler-environment.ts';
 
 const flagsOf = (env: NodeJS.ProcessEnv, argv: readonly string[], hosts = '') =>
   launchOptions(parseFlags([...argv, 'p.ts'], {}), findScheduler(env, 1, hosts));
@@ -64,6 +64,17 @@ describe('Slurm', () => {
     const env = { ...step, SLURM_STEP_TASKS_PER_NODE: '3,1(x2)', SLURM_NODEID: '0', SLURM_LOCALID: '2' };
     expect(flagsOf(env, []).local).toEqual({ first: 2, size: 3 });
     expect(flagsOf({ ...env, SLURM_NODEID: '2', SLURM_LOCALID: '0' }, []).local).toBeUndefined();
+  });
+
+  it.each([
+    ['SLURM_STEP_TASKS_PER_NODE', '2(x2', "'2(x2'; the tasks of each node are written as in '2(x3),1'"],
+    ['SLURM_TASKS_PER_NODE', 'two', "'two'; the tasks of each node are written as in '2(x3),1'"],
+    ['SLURM_STEP_NODELIST', 'n[1-', "'n[1-'; hosts are written as in 'node[1-3,7],login'"],
+    ['SLURM_JOB_NODELIST', 'n[a-b]', "'n[a-b]'; hosts are written as in 'node[1-3,7],login'"],
+    ['SLURM_NODELIST', 'n 1', "'n 1'; hosts are written as in 'node[1-3,7],login'"],
+  ])('names the variable that it does not understand: %s', (name, text, words) => {
+    const env = { SLURM_STEP_ID: '0', SLURM_PROCID: '0', [name]: text };
+    expect(() => findScheduler(env, 1, '')).toThrow(`${name} is not understood: ${words}`);
   });
 
   it('is not asked in a batch script, nor against flags', () => {

@@ -30,8 +30,8 @@ export function findScheduler(env: NodeJS.ProcessEnv, processes: number, hostsFi
 function slurm(env: NodeJS.ProcessEnv, processes: number): Scheduler {
   const nodes = count(env, 'SLURM_STEP_NUM_TASKS') ?? count(env, 'SLURM_NTASKS') ?? 1;
   const nodeRank = count(env, 'SLURM_PROCID') ?? 0;
-  const list = env['SLURM_STEP_NODELIST'] ?? env['SLURM_JOB_NODELIST'] ?? env['SLURM_NODELIST'];
-  const masterAddr = list === undefined || list === '' ? undefined : expandHosts(list, 1)[0];
+  const list = first(env, 'SLURM_STEP_NODELIST', 'SLURM_JOB_NODELIST', 'SLURM_NODELIST');
+  const masterAddr = list === undefined || list.text === '' ? undefined : expandHosts(list.text, 1, list.name)[0];
   const tasks = tasksOn(env);
   const local = { first: (count(env, 'SLURM_LOCALID') ?? 0) * processes, size: tasks * processes };
   return { name: 'slurm', nodes, nodeRank, masterAddr, local: tasks > 1 ? local : undefined };
@@ -39,11 +39,12 @@ function slurm(env: NodeJS.ProcessEnv, processes: number): Scheduler {
 
 /** '2(x3),1' is two tasks on each of three nodes, then one: those of this node. */
 function tasksOn(env: NodeJS.ProcessEnv): number {
-  const text = env['SLURM_STEP_TASKS_PER_NODE'] ?? env['SLURM_TASKS_PER_NODE'] ?? '1';
+  const { name, text } = first(env, 'SLURM_STEP_TASKS_PER_NODE', 'SLURM_TASKS_PER_NODE') ?? { name: '', text: '1' };
   let node = count(env, 'SLURM_NODEID') ?? 0;
   for (const part of text.split(',')) {
     const match = /^(\d{1,9})(?:\(x(\d{1,9})\))?$/.exec(part.trim());
-    if (match === null) throw new UsageError(`SLURM_TASKS_PER_NODE is not understood: '${text}'`);
+    if (match === null)
+      throw new UsageError(`${name} is not understood: '${text}'; the tasks of each node are written as in '2(x3),1'`);
     const repeated = Number(match[2] ?? 1);
     if (node < repeated) return Number(match[1]);
     node -= repeated;
@@ -54,14 +55,17 @@ function tasksOn(env: NodeJS.ProcessEnv): number {
 /**
  * The hosts of Slurm's short form: 'node[1-3,7],gpu[01-02]-ib,login'. Leading zeros are kept.
  * @param most stop after so many.
+ * @param from the variable that the list was in, for the error.
  * @throws UsageError for text that is no such list.
  */
-export function expandHosts(list: string, most = MAX_HOSTS): string[] {
+export function expandHosts(list: string, most = MAX_HOSTS, from = 'the list of hosts'): string[] {
+  const refused = (): UsageError =>
+    new UsageError(`${from} is not understood: '${list}'; hosts are written as in 'node[1-3,7],login'`);
   const hosts: string[] = [];
   const items = split(list);
-  if (items.join(',') !== list) throw new UsageError(`the list of hosts is not understood: '${list}'`);
+  if (items.join(',') !== list) throw refused();
   for (const item of items) {
-    for (const host of expand(item, list)) {
+    for (const host of expand(item, refused)) {
       if (hosts.length >= most) return hosts;
       hosts.push(host);
     }
@@ -75,20 +79,20 @@ function split(list: string): string[] {
 }
 
 /** Every bracket multiplies. */
-function* expand(item: string, list: string): Generator<string> {
+function* expand(item: string, refused: () => UsageError): Generator<string> {
   const match = /^([^[\]]*)\[([^[\]]*)\](.*)$/.exec(item);
   if (match === null) {
-    if (!/^[\w.-]+$/.test(item)) throw new UsageError(`the list of hosts is not understood: '${list}'`);
+    if (!/^[\w.-]+$/.test(item)) throw refused();
     yield item;
     return;
   }
   const [, before = '', ranges = '', after = ''] = match;
   for (const range of ranges.split(',')) {
     const bounds = /^(\d{1,9})(?:-(\d{1,9}))?$/.exec(range);
-    if (bounds === null) throw new UsageError(`the list of hosts is not understood: '${list}'`);
+    if (bounds === null) throw refused();
     const [, from = '', to = from] = bounds;
     for (let n = Number(from); n <= Number(to); n++)
-      yield* expand(before + String(n).padStart(from.length, '0') + after, list);
+      yield* expand(before + String(n).padStart(from.length, '0') + after, refused);
   }
 }
 
@@ -104,6 +108,15 @@ function kubernetes(env: NodeJS.ProcessEnv, hostsFile: string): Scheduler {
     if (full !== undefined) masterAddr = `${own.slice(0, -suffix.length)}-0${full.slice(own.length)}`;
   }
   return { name: 'kubernetes', nodes: undefined, nodeRank, masterAddr, local: undefined };
+}
+
+/** The first of these variables that there is. */
+function first(env: NodeJS.ProcessEnv, ...names: readonly string[]): { name: string; text: string } | undefined {
+  for (const name of names) {
+    const text = env[name];
+    if (text !== undefined) return { name, text };
+  }
+  return undefined;
 }
 
 function set(text: string | undefined): boolean {
