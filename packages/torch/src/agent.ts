@@ -50,6 +50,7 @@ export interface AgentOptions {
   readonly serve: readonly Named[] | undefined;
   readonly builtins: boolean;
   readonly transport: PeerOptions['transport'];
+  readonly channels: readonly string[];
   /** Whether workers come and go. */
   readonly dynamic: boolean;
   /** How many collectives there were before, by the names of those who took part. */
@@ -132,6 +133,7 @@ export class TorchAgent implements CallingAgent {
       name: self.name,
       transport: options.transport,
       limits,
+      channels: options.channels,
       dialTimeoutMs: DIAL_MS,
       onDown: (peer, error) => this.down(peer, error),
     });

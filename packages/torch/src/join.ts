@@ -159,10 +159,21 @@ async function enterDynamic(settings: TorchSettings, opened: Opened, left: Left)
 }
 
 function makeAgent(settings: TorchSettings, self: WorkerInfo, transport: Transport, history: History): TorchAgent {
-  const { limits, logger, rpcTimeoutMs, serve, builtins, size } = settings;
+  const { limits, logger, rpcTimeoutMs, serve, builtins, size, channels } = settings;
   const { collectives } = history;
   const dynamic = size === undefined;
-  return new TorchAgent({ self, limits, logger, rpcTimeoutMs, serve, builtins, transport, dynamic, collectives });
+  return new TorchAgent({
+    self,
+    limits,
+    logger,
+    rpcTimeoutMs,
+    serve,
+    builtins,
+    transport,
+    channels,
+    dynamic,
+    collectives,
+  });
 }
 
 function openDoor(
@@ -172,7 +183,7 @@ function openDoor(
   host: string,
   names: ReadonlySet<string> | undefined,
 ): Promise<Door> {
-  const { limits, logger, bind, advertise } = settings;
+  const { limits, logger, bind, advertise, channels } = settings;
   return Door.open(
     transport,
     { host: bind ?? host, advertise },
@@ -180,6 +191,7 @@ function openDoor(
       limits,
       handshakeMs: HANDSHAKE_MS,
       maxRequests: MAX_REQUESTS,
+      channels,
       admit: (name) =>
         names === undefined || names.has(name)
           ? undefined

@@ -5,7 +5,7 @@ import { runAtRoot } from '@backwire/tensor/internal';
 import type { TorchLimits } from '../limits.ts';
 import type { Body } from '../messages/commands.ts';
 import { PipeDialler } from '../pipe/dialler.ts';
-import type { IncomingMessage } from '../pipe/pipe.ts';
+import type { IncomingMessage } from '../pipe/message.ts';
 import type { PipeProgram } from '../pipe/program.ts';
 import { arrived, forget, post, type ArrivedBody } from './bodies.ts';
 import { run } from './run.ts';
@@ -21,6 +21,7 @@ export interface PeerOptions {
   readonly name: string;
   readonly transport: Transport;
   readonly limits: TorchLimits;
+  readonly channels: readonly string[];
   readonly dialTimeoutMs: number;
   /** The pipe ended while the group goes on: the member is most likely dead. */
   onDown(peer: TorchPeer, error: Error | undefined): void;
