@@ -280,12 +280,11 @@ export class TorchAgent implements CallingAgent {
   }
 
   /** Joining failed: what the agent had opened is closed. */
-  abandon(): void {
+  abandon(): Promise<void> {
     this.isClosed = true;
-    this.ending = Promise.resolve();
     this.rrefs.close();
     this.autograd.close();
-    this.members.close();
+    return (this.ending = this.members.close());
   }
 
   /** Waits, at most so long, until what others hold here is let go of. */
@@ -356,7 +355,7 @@ export class TorchAgent implements CallingAgent {
     this.rrefs.close();
     this.autograd.close();
     forgetDefault(this);
-    this.members.close();
+    await this.members.close();
     await this.door?.close();
     await this.leaving?.close();
     if (failure !== undefined) throw failure.error;

@@ -120,9 +120,10 @@ async function enter(settings: TorchSettings, opened: Opened, left: Left): Promi
   const host = settings.advertise ?? settings.bind ?? localHost;
   const mesh = await MeshShell.open({ rank, size, host, transport, store, timeoutMs: left() });
   let door: Door | undefined;
+  let agent: TorchAgent | undefined;
   try {
     const names = await exchangeNames(mesh, settings.name, left);
-    const agent = makeAgent(settings, new WorkerInfo(settings.name, rank), transport, history);
+    agent = makeAgent(settings, new WorkerInfo(settings.name, rank), transport, history);
     door = await openDoor(settings, agent, transport, host, new Set(names));
     await register(store, agent, names, door.address, left);
     agent.begin(door, new StaticLeaving(store, mesh, history, () => opened.release()));
@@ -130,6 +131,7 @@ async function enter(settings: TorchSettings, opened: Opened, left: Left): Promi
     await mesh.barrier(left());
     return agent;
   } catch (error) {
+    await agent?.abandon();
     await door?.close();
     await mesh.close();
     throw error;
@@ -152,7 +154,7 @@ async function enterDynamic(settings: TorchSettings, opened: Opened, left: Left)
     await group.join(agent, door.address, settings.evict, left);
     return agent;
   } catch (error) {
-    agent.abandon();
+    await agent.abandon();
     await door.close();
     throw error;
   }
@@ -189,9 +191,9 @@ function openDoor(
     { host: bind ?? host, advertise },
     {
       limits,
+      channels,
       handshakeMs: HANDSHAKE_MS,
       maxRequests: MAX_REQUESTS,
-      channels,
       admit: (name) =>
         names === undefined || names.has(name)
           ? undefined

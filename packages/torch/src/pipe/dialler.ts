@@ -28,6 +28,16 @@ export class PipeDialler {
     this.port = port;
   }
 
+  /**
+   * What is to be said on a connection that came when nobody wants it any more, before it is closed: torch's listener takes no
+   * connections any more, from nobody, after one that closed without a word.
+   */
+  farewell(use: 'first' | 'reply' | 'channel'): Uint8Array {
+    const { name, agreed } = this;
+    if (use === 'first' || agreed === undefined) return framed(writePacket({ kind: 'spontaneous', name }));
+    return framed(writePacket({ kind: 'requested', registration: agreed[use] }));
+  }
+
   /** The first connection is there: what is to run over the bytes that come on it. */
   *first(connection: PipeConnection): PipeProgram {
     const packet = framed(writePacket({ kind: 'spontaneous', name: this.name }));
