@@ -66,8 +66,13 @@ export async function bench(only: string, report: Report): Promise<void> {
   const ended = once(second, 'exit');
   try {
     const place = { name: 'node', rank: 2, worldSize: 4, initMethod: init, initTimeoutMs: 60_000 };
-    const joins = createTorchAgent({ ...place, trustNetwork: true });
-    await using node = (await Promise.all([joins, ...pythons.map(({ ready }) => ready)]))[0];
+    const ready = Promise.all(pythons.map((python) => python.ready));
+    // Why a worker of Python ended says more than that it did.
+    const joins = createTorchAgent({ ...place, trustNetwork: true }).catch(async (error: unknown) => {
+      await ready;
+      throw error;
+    });
+    await using node = (await Promise.all([joins, ready]))[0];
     await compare(node, (pythons[0] as (typeof pythons)[0]).python, only, report);
     const ends = pythons.map(({ python }) => python.end());
     await Promise.all([node.shutdown({ timeoutMs: 20_000 }), ...ends]);
