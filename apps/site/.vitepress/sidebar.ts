@@ -44,6 +44,7 @@ export const sidebar: DefaultTheme.SidebarItem[] = [
       page('Actors and a learner', '/guides/actors'),
       page('Threads in one process', '/guides/threads'),
       page('A page as a worker', '/guides/pages'),
+      page('TypeScript beside PyTorch', '/guides/torch'),
       page('Data loading', '/guides/data-loading'),
       page('Checkpoints and restarts', '/guides/checkpoints'),
       page('Observability', '/guides/observability'),

@@ -1,6 +1,12 @@
 /** @file Runs the passes of one agent: messages to and from peers, time limits, and the promise of `backward`. */
 import { RpcError, type CallOptions, type Incoming, type WorkerInfo } from '@backwire/rpc';
-import { unwatchAbort, watchAbort, type ExtensionHost, type MessageOptions } from '@backwire/rpc/internal';
+import {
+  MAX_TIMER_MS,
+  unwatchAbort,
+  watchAbort,
+  type ExtensionHost,
+  type MessageOptions,
+} from '@backwire/rpc/internal';
 import type { Tensor } from '@backwire/tensor';
 import { ambient, runClean } from '@backwire/tensor/internal';
 import type { Message, MessageType as Type } from '@backwire/wire';
@@ -41,9 +47,6 @@ export interface BackwardOptions extends CallOptions {
    */
   mode?: 'smart' | 'fast';
 }
-
-/** A longer wait than a timer can have is no limit. */
-const MAX_TIMER_MS = 0x7fff_ffff;
 
 export class PassRunner implements PassPort<Grads, LiveContext> {
   readonly machine: PassMachine<Grads, LiveContext>;
@@ -249,6 +252,7 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
   private bound(context: LiveContext, pass: PassId, timeoutMs: number, signal: AbortSignal | undefined): () => void {
     const text = `RPC ran for more than set timeout (${timeoutMs} ms) and will now be marked with an error`;
     const late: Failure = { code: 'deadline-exceeded', name: 'RpcError', text };
+    // A longer wait than a timer can have is no limit.
     const limited = timeoutMs > 0 && timeoutMs <= MAX_TIMER_MS;
     const lift = limited ? this.limits.add(timeoutMs, () => this.machine.abort(context, late, pass)) : undefined;
     const onAbort = (): void => {

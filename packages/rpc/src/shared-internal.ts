@@ -47,4 +47,5 @@ export type { CallCollectives, CallMaker, CallMembers, CallingAgent } from './ag
 export { becomeDefault, forgetDefault } from './agent/default-agent.ts';
 export { EventHub } from './agent/events.ts';
 export type { Answer, CallForm } from './client/pending-call.ts';
+export { MAX_TIMER_MS } from './base/platform.ts';
 export { Served } from './base/served.ts';

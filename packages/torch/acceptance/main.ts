@@ -1,8 +1,10 @@
-/** @file `npm run torch -- --suite mixed|upstream|bench [--rank 1,2] [--only text] [--record] [--verbose]`: this package with a stock torch. */
+/** @file `npm run torch -- --suite mixed|upstream|churn|soak|bench [--rank 1,2] [--only text] [--minutes 60] [--record] [--verbose]`: this package with a stock torch. */
 import { parseArgs } from 'node:util';
 import { bench } from './bench/suite.ts';
+import { churn } from './churn/suite.ts';
 import { mixed } from './mixed/suite.ts';
 import { Report } from './report.ts';
+import { soak } from './soak/suite.ts';
 import { upstream } from './upstream/suite.ts';
 
 const { values } = parseArgs({
@@ -10,6 +12,7 @@ const { values } = parseArgs({
     suite: { type: 'string', default: 'mixed' },
     rank: { type: 'string' },
     only: { type: 'string', default: '' },
+    minutes: { type: 'string', default: '60' },
     record: { type: 'boolean', default: false },
     verbose: { type: 'boolean', default: false },
   },
@@ -21,7 +24,9 @@ const { only, record } = values;
 const SUITES: Readonly<Record<string, (report: Report) => Promise<void>>> = {
   mixed: (report) => mixed(ranks, only, report),
   upstream: (report) => upstream({ python, ranks: ranks ?? [0, 1, 2, 3], only, record }, report),
-  bench,
+  churn,
+  soak: (report) => soak(Number(values.minutes), report),
+  bench: (report) => bench(only, report),
 };
 
 const suite = SUITES[values.suite];

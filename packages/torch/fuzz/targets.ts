@@ -12,7 +12,7 @@ import { GlooPair } from '../src/gloo/pair.ts';
 import { readAddress, readMembers } from '../src/group/store-text.ts';
 import { DEFAULT_TORCH_LIMITS, type TorchLimits } from '../src/limits.ts';
 import type { Body } from '../src/messages/commands.ts';
-import { framesOf } from '../src/pipe/outgoing.ts';
+import { framesOf, plainFrames } from '../src/pipe/outgoing.ts';
 import { readBrochure, readBrochureAnswer, readDescriptor, readPacket } from '../src/pipe/packets.ts';
 import { Pipe } from '../src/pipe/pipe.ts';
 import { buildEntries } from '../src/table/build.ts';
@@ -48,6 +48,7 @@ export function targets(): FuzzTarget[] {
     ...handshakes(),
     descriptors(messages),
     streams(small),
+    plainStreams(small),
     ...files(),
     ...gloo(),
     storeText(),
@@ -115,7 +116,7 @@ function descriptors(messages: readonly CapturedMessage[]): FuzzTarget {
 function streams(messages: readonly CapturedMessage[]): FuzzTarget {
   const samples = messages.map((_, i) => {
     const some = messages.slice(i, i + 3).map(({ type, id, body, table, storages }) => {
-      return framesOf({ type, id, body, table, storages }, FUZZ_LIMITS);
+      return framesOf({ type, id, body, table, storages });
     });
     const first = Buffer.concat(some.flatMap((frames) => frames.descriptors));
     const second = Buffer.concat(some.flatMap((frames) => frames.storages));
@@ -129,6 +130,27 @@ function streams(messages: readonly CapturedMessage[]): FuzzTarget {
       const pipe = new Pipe({ limits: FUZZ_LIMITS, memory }, { message: () => undefined, closed: () => undefined });
       feed(pipe.channelProgram(), bytes.subarray(split));
       feed(pipe.descriptorProgram(), bytes.subarray(2, split));
+      pipe.fail(undefined);
+    },
+  };
+}
+
+/** What comes over the one connection of a plain pipe. */
+function plainStreams(messages: readonly CapturedMessage[]): FuzzTarget {
+  const samples = messages.map((_, i) =>
+    Buffer.concat(
+      messages.slice(i, i + 3).flatMap(({ type, id, body, table, storages }) => {
+        return plainFrames({ type, id, body, table, storages }).descriptors;
+      }),
+    ),
+  );
+  return {
+    name: 'plain streams',
+    samples: samples.map((bytes) => new Uint8Array(bytes)),
+    run(bytes) {
+      const pipe = new Pipe({ limits: FUZZ_LIMITS, memory }, { message: () => undefined, closed: () => undefined });
+      const connection = { write: () => undefined, close: () => undefined, destroy: () => undefined };
+      feed(pipe.run(connection, true), bytes);
       pipe.fail(undefined);
     },
   };

@@ -50,6 +50,7 @@ export interface AgentOptions {
   readonly serve: readonly Named[] | undefined;
   readonly builtins: boolean;
   readonly transport: PeerOptions['transport'];
+  readonly channels: readonly string[];
   /** Whether workers come and go. */
   readonly dynamic: boolean;
   /** How many collectives there were before, by the names of those who took part. */
@@ -132,6 +133,7 @@ export class TorchAgent implements CallingAgent {
       name: self.name,
       transport: options.transport,
       limits,
+      channels: options.channels,
       dialTimeoutMs: DIAL_MS,
       onDown: (peer, error) => this.down(peer, error),
     });
@@ -278,12 +280,11 @@ export class TorchAgent implements CallingAgent {
   }
 
   /** Joining failed: what the agent had opened is closed. */
-  abandon(): void {
+  abandon(): Promise<void> {
     this.isClosed = true;
-    this.ending = Promise.resolve();
     this.rrefs.close();
     this.autograd.close();
-    this.members.close();
+    return (this.ending = this.members.close());
   }
 
   /** Waits, at most so long, until what others hold here is let go of. */
@@ -354,7 +355,7 @@ export class TorchAgent implements CallingAgent {
     this.rrefs.close();
     this.autograd.close();
     forgetDefault(this);
-    this.members.close();
+    await this.members.close();
     await this.door?.close();
     await this.leaving?.close();
     if (failure !== undefined) throw failure.error;

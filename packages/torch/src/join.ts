@@ -120,9 +120,10 @@ async function enter(settings: TorchSettings, opened: Opened, left: Left): Promi
   const host = settings.advertise ?? settings.bind ?? localHost;
   const mesh = await MeshShell.open({ rank, size, host, transport, store, timeoutMs: left() });
   let door: Door | undefined;
+  let agent: TorchAgent | undefined;
   try {
     const names = await exchangeNames(mesh, settings.name, left);
-    const agent = makeAgent(settings, new WorkerInfo(settings.name, rank), transport, history);
+    agent = makeAgent(settings, new WorkerInfo(settings.name, rank), transport, history);
     door = await openDoor(settings, agent, transport, host, new Set(names));
     await register(store, agent, names, door.address, left);
     agent.begin(door, new StaticLeaving(store, mesh, history, () => opened.release()));
@@ -130,6 +131,7 @@ async function enter(settings: TorchSettings, opened: Opened, left: Left): Promi
     await mesh.barrier(left());
     return agent;
   } catch (error) {
+    await agent?.abandon();
     await door?.close();
     await mesh.close();
     throw error;
@@ -152,17 +154,28 @@ async function enterDynamic(settings: TorchSettings, opened: Opened, left: Left)
     await group.join(agent, door.address, settings.evict, left);
     return agent;
   } catch (error) {
-    agent.abandon();
+    await agent.abandon();
     await door.close();
     throw error;
   }
 }
 
 function makeAgent(settings: TorchSettings, self: WorkerInfo, transport: Transport, history: History): TorchAgent {
-  const { limits, logger, rpcTimeoutMs, serve, builtins, size } = settings;
+  const { limits, logger, rpcTimeoutMs, serve, builtins, size, channels } = settings;
   const { collectives } = history;
   const dynamic = size === undefined;
-  return new TorchAgent({ self, limits, logger, rpcTimeoutMs, serve, builtins, transport, dynamic, collectives });
+  return new TorchAgent({
+    self,
+    limits,
+    logger,
+    rpcTimeoutMs,
+    serve,
+    builtins,
+    transport,
+    channels,
+    dynamic,
+    collectives,
+  });
 }
 
 function openDoor(
@@ -172,12 +185,13 @@ function openDoor(
   host: string,
   names: ReadonlySet<string> | undefined,
 ): Promise<Door> {
-  const { limits, logger, bind, advertise } = settings;
+  const { limits, logger, bind, advertise, channels } = settings;
   return Door.open(
     transport,
     { host: bind ?? host, advertise },
     {
       limits,
+      channels,
       handshakeMs: HANDSHAKE_MS,
       maxRequests: MAX_REQUESTS,
       admit: (name) =>

@@ -65,7 +65,7 @@ export class Members implements CallMembers {
     this.byName.delete(name);
     this.byId.delete(known.worker.id);
     this.former.set(name, known.worker);
-    known.close();
+    void known.close();
     return true;
   }
 
@@ -76,7 +76,8 @@ export class Members implements CallMembers {
     return open;
   }
 
-  close(): void {
-    for (const peer of this.byName.values()) peer.close();
+  /** Resolves when no connection to anybody is on its way any more, or soon. */
+  async close(): Promise<void> {
+    await Promise.all([...this.byName.values()].map((peer) => peer.close()));
   }
 }

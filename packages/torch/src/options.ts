@@ -3,6 +3,7 @@ import { RpcError, type Logger } from '@backwire/rpc';
 import { checkTimeoutMs } from '@backwire/rpc/internal';
 import type { Named } from '@backwire/tensor';
 import { DEFAULT_TORCH_LIMITS, type TorchLimits } from './limits.ts';
+import { CHANNELS } from './pipe/handshake.ts';
 
 export interface TorchOptions {
   /** This worker's name, unique in the group. No '-' and no ',' in a dynamic one. */
@@ -32,6 +33,11 @@ export interface TorchOptions {
   /** Whether Python may also name what the tensor package defines. @default true, but false where `serve` is a list */
   readonly builtins?: boolean | undefined;
   readonly limits?: Partial<TorchLimits> | undefined;
+  /**
+   * What carries tensors, as torch's `_channels`: 'basic' between any two workers, 'backwire' between two of this kind, which have one
+   * connection then instead of three. @default both
+   */
+  readonly channels?: readonly ('basic' | 'backwire')[] | undefined;
   /** Workers of a dynamic group that are known to be dead: they are put out of it, and do not keep this one from joining. */
   readonly evict?: readonly string[] | undefined;
   /**
@@ -58,6 +64,7 @@ export interface TorchSettings {
   readonly serve: readonly Named[] | undefined;
   readonly builtins: boolean;
   readonly limits: TorchLimits;
+  readonly channels: readonly string[];
   readonly evict: readonly string[];
   readonly generation: number | undefined;
   readonly logger: Logger;
@@ -97,10 +104,17 @@ export function settle(options: TorchOptions, env: Environment): TorchSettings {
     serve,
     builtins: options.builtins ?? serve === undefined,
     limits: { ...DEFAULT_TORCH_LIMITS, ...options.limits },
+    channels: channelsOf(options.channels),
     evict: options.evict ?? [],
     generation: options.generation,
     logger: options.logger ?? consoleLogger(options.name),
   };
+}
+
+function channelsOf(given: readonly string[] = [...CHANNELS.keys()]): readonly string[] {
+  if (given.includes('basic') && given.every((channel) => CHANNELS.has(channel))) return given;
+  const text = `channels are some of ${[...CHANNELS.keys()].join(', ')}, 'basic' always among them; got ${given.join(', ')}`;
+  throw new RpcError('invalid-argument', text);
 }
 
 const NAME = /^[A-Za-z0-9\-_:]{1,127}$/;

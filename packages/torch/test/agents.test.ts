@@ -53,6 +53,8 @@ describe('joining', () => {
     [{ name: 'a-b', membership: 'dynamic' }, /no '-' in its name/],
     [{ rank: 2, worldSize: 2 }, /rank is a whole number from 0 to 1/],
     [{ worldSize: 2 }, /needs its rank/],
+    [{ rank: 0, worldSize: 1, channels: ['backwire'] }, /'basic' always among them; got backwire/],
+    [{ rank: 0, worldSize: 1, channels: ['basic', 'cma'] }, /channels are some of backwire, basic/],
     [{ rank: 0, worldSize: 1, initMethod: 'http://x' }, /tcp:\/\/host:port/],
   ] as const)('refuses %o', async (options, text) => {
     const given = { name: 'n0', initMethod: 'tcp://127.0.0.1:1', trustNetwork: true, ...options };
@@ -105,11 +107,11 @@ describe('joinTorch', () => {
   });
 });
 
-describe('calls', () => {
+describe.each([['backwire', 'basic'] as const, ['basic'] as const])('calls by the channels %s %s', (...channels) => {
   let agents: TorchAgent[];
   let me: TorchAgent;
   beforeAll(async () => {
-    agents = await group(2);
+    agents = await group(2, channels);
     me = agents[0] as TorchAgent;
   });
   afterAll(() => leave(agents));

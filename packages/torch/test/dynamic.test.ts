@@ -60,6 +60,18 @@ describe.skipIf(torchVersion === undefined)(withTorch, { timeout: 120_000 }, () 
     expect(await other.run(() => rpcSync('web', py('dynamic.same'), [8]))).toBe(8);
   });
 
+  it('leaves as soon as it has joined, and no worker of torch is deaf to others afterwards', async () => {
+    init = `tcp://127.0.0.1:${await freePort()}`;
+    await python('py0', 0);
+    for (let round = 0; round < 25; round++) {
+      const web = await node('web');
+      await web.shutdown({ timeoutMs: 10_000 });
+      nodes.length = 0;
+    }
+    const last = await node('last');
+    expect(await last.run(() => rpcSync('py0', py('model.same'), [7]))).toBe(7);
+  });
+
   it('puts out the dead, and frees the token that one of them held', async () => {
     init = `tcp://127.0.0.1:${await freePort()}`;
     const py0 = await python('py0', 0);

@@ -2,9 +2,10 @@
 import { freePort } from '@backwire/testing';
 import type { TorchAgent } from '../src/agent.ts';
 import { createTorchAgent } from '../src/join.ts';
+import type { TorchOptions } from '../src/options.ts';
 
 /** Workers n0, n1 … of one group. */
-export async function group(size: number): Promise<TorchAgent[]> {
+export async function group(size: number, channels?: TorchOptions['channels']): Promise<TorchAgent[]> {
   const port = await freePort();
   return Promise.all(
     Array.from({ length: size }, (_, rank) =>
@@ -16,6 +17,7 @@ export async function group(size: number): Promise<TorchAgent[]> {
         trustNetwork: true,
         initTimeoutMs: 20_000,
         generation: 0,
+        channels,
       }),
     ),
   );

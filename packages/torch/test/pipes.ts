@@ -2,7 +2,8 @@
 import { DEFAULT_TORCH_LIMITS, type TorchLimits } from '../src/limits.ts';
 import { PipeDialler } from '../src/pipe/dialler.ts';
 import { PipeListener } from '../src/pipe/listener.ts';
-import type { IncomingMessage, Pipe, PipeMemory } from '../src/pipe/pipe.ts';
+import type { IncomingMessage, PipeMemory } from '../src/pipe/message.ts';
+import type { Pipe, PipeOptions } from '../src/pipe/pipe.ts';
 import { wire, type WireEnd } from './wires.ts';
 
 /** What one end of a pipe heard. */
@@ -44,10 +45,13 @@ export class PipeWorld {
   readonly refused: (Error | undefined)[] = [];
   readonly listener: PipeListener;
   readonly banned = new Set<string>();
+  private readonly channels: readonly string[];
   private registrations = 0;
 
-  constructor(limits: Partial<TorchLimits> = {}) {
+  /** Both ends may have `channels`; the one of torch alone, where nothing is said. */
+  constructor(limits: Partial<TorchLimits> = {}, channels: readonly string[] = ['basic']) {
     this.limits = { ...DEFAULT_TORCH_LIMITS, ...limits };
+    this.channels = channels;
     this.listener = new PipeListener(ADDRESS, this.options, {
       admit: (name) => (this.banned.has(name) ? new Error(`${name} is no member`) : undefined),
       opening: (name, pipe) => {
@@ -59,8 +63,8 @@ export class PipeWorld {
     });
   }
 
-  get options(): { limits: TorchLimits; memory: PipeMemory } {
-    return { limits: this.limits, memory: this.memory };
+  get options(): PipeOptions {
+    return { limits: this.limits, memory: this.memory, channels: this.channels };
   }
 
   /** Opens a connection to the listener; the dialler's end. */
@@ -76,19 +80,24 @@ export class PipeWorld {
     return near;
   }
 
-  dial(name: string): { readonly pipe: Pipe; readonly heard: Heard } {
+  /** `channels` are the dialler's, where they are others. */
+  dial(name: string, channels: readonly string[] = this.channels): { readonly pipe: Pipe; readonly heard: Heard } {
     const heard = new Heard();
-    const dialler: PipeDialler = new PipeDialler(name, this.options, {
-      message: (message) => heard.message(message),
-      closed: (error) => heard.closed.push(error),
-      dial: (address) => {
-        if (address !== ADDRESS) throw new Error(`no such address: ${address}`);
-        for (const use of ['reply', 'channel'] as const) {
-          const end = this.connect();
-          end.run(dialler[use](end), (error) => dialler.pipe.fail(error ?? new Error('the peer closed')));
-        }
+    const dialler: PipeDialler = new PipeDialler(
+      name,
+      { ...this.options, channels },
+      {
+        message: (message) => heard.message(message),
+        closed: (error) => heard.closed.push(error),
+        dial: (address) => {
+          if (address !== ADDRESS) throw new Error(`no such address: ${address}`);
+          for (const use of ['reply', 'channel'] as const) {
+            const end = this.connect();
+            end.run(dialler[use](end), (error) => dialler.pipe.fail(error ?? new Error('the peer closed')));
+          }
+        },
       },
-    });
+    );
     const first = this.connect();
     first.run(dialler.first(first), (error) => dialler.pipe.fail(error ?? new Error('the peer closed')));
     return { pipe: dialler.pipe, heard };

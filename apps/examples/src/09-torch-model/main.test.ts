@@ -1,9 +1,12 @@
 /** @file The example in Chromium, with a process of stock PyTorch. Skipped without the two. */
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { promisify } from 'node:util';
 import { CHROMIUM, chromiumOptions } from '@backwire/testing';
 import { chromium, type Page } from 'playwright-core';
 import { describe, expect, it } from 'vitest';
@@ -44,10 +47,47 @@ const told = (page: Page, pattern: RegExp): Promise<unknown> =>
     timeout: 60_000,
   });
 
+const program = ['--import', 'tsx', '--conditions=@backwire/source', join(import.meta.dirname, 'main.ts')];
+const example = (args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<unknown> =>
+  promisify(execFile)(process.execPath, [...program, ...args], { env: { ...process.env, ...env } });
+
+it('says in a line that its port is taken, before anything else runs', { timeout: 60_000 }, async () => {
+  const other = createServer().listen(0, '127.0.0.1');
+  await once(other, 'listening');
+  try {
+    const { port } = other.address() as AddressInfo;
+    await expect(example(['--port', String(port)])).rejects.toMatchObject({
+      code: 2,
+      stdout: '',
+      stderr: expect.stringMatching(
+        new RegExp(`^torch-model: the page cannot be served on port ${port}: .*EADDRINUSE.*\\n$`),
+      ) as string,
+    });
+  } finally {
+    other.close();
+    await once(other, 'close');
+  }
+});
+
+it.skipIf(version === undefined)('ends when the training cannot begin', { timeout: 120_000 }, async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'torch-model-'));
+  try {
+    // Python runs a file of this name before anything else.
+    const fails = "def fails(*args, **kwargs):\n    raise ArithmeticError('no optimiser today')\n";
+    writeFileSync(join(folder, 'sitecustomize.py'), `import torch\n${fails}torch.optim.SGD = fails\n`);
+    await expect(example(['--port', '0', '--digits', '64'], { PYTHONPATH: folder })).rejects.toMatchObject({
+      code: 1,
+      stdout: '',
+      stderr: expect.stringContaining('no optimiser today') as string,
+    });
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
 describe.skipIf(version === undefined || CHROMIUM === undefined)(title, { timeout: 180_000 }, () => {
   it('a seven is seen as one, layers light up, and a second tab turns the learning rate of the training', async () => {
-    const args = ['--import', 'tsx', '--conditions=@backwire/source', join(import.meta.dirname, 'main.ts')];
-    const child = spawn(process.execPath, [...args, '--port', '0', '--digits', '4000'], {
+    const child = spawn(process.execPath, [...program, '--port', '0', '--digits', '4000'], {
       stdio: ['ignore', 'pipe', 'inherit'],
     });
     const exit = once(child, 'exit');

@@ -3,17 +3,7 @@
  *
  *     node --import tsx --conditions=@backwire/source apps/examples/src/09-torch-model/main.ts
  */
-import {
-  createRRef,
-  initRpc,
-  rpcClass,
-  rpcFunction,
-  rpcName,
-  shutdown,
-  tensor,
-  type RRef,
-  type Tensor,
-} from 'backwire';
+import { createRRef, initRpc, rpcClass, rpcFunction, rpcName, tensor, type RRef, type Tensor } from 'backwire';
 import { remote } from '@backwire/rref';
 import { createTorchAgent, py, type TorchAgent } from '@backwire/torch';
 import { reportMistake } from '../shared/example.ts';
@@ -67,12 +57,14 @@ const fields = <K extends string, V>(dict: ReadonlyMap<K, V>): Record<K, V> => O
 async function main(): Promise<void> {
   const options = parseFlags(process.argv.slice(2), flags);
   if (options === undefined) return void process.stdout.write(flagsHelp(flags));
+  // First what may be in the way: a port that is taken is said before anything else runs.
+  await using site = await serveSite(options.port);
   const port = await freePort();
   await using python = startPython(import.meta.dirname, 'digits', {
     MASTER_ADDR: '127.0.0.1',
     MASTER_PORT: String(port),
   });
-  const torch = await createTorchAgent({
+  await using torch = await createTorchAgent({
     name: 'web',
     rank: 1,
     worldSize: 2,
@@ -89,9 +81,12 @@ async function main(): Promise<void> {
       py.float(0.02),
     ]),
   );
-  await using site = await serveSite(options.port);
-  const running = rpcFunction('digits/running', () => createRRef<Training>(new Bridge(training, torch)));
-  await initRpc({
+  // A training that cannot begin ends the program, not the first page.
+  const bridge = new Bridge(training, torch);
+  await bridge.progress();
+  const running = rpcFunction('digits/running', () => createRRef<Training>(bridge));
+  Object.assign(process.env, site.env);
+  await using agent = await initRpc({
     name: 'web',
     group: 'digits',
     membership: 'dynamic',
@@ -100,8 +95,8 @@ async function main(): Promise<void> {
   });
   console.log(`open ${site.origin}, and ${site.origin}/#rate in a second tab; Ctrl-C ends it`);
   await new Promise((resolve) => process.once('SIGINT', resolve));
-  await shutdown({ graceful: false });
-  await training.rpcSync().stop();
+  await agent.shutdown({ graceful: false });
+  await torch.run(() => training.rpcSync().stop());
   training.dispose();
   await torch.shutdown();
   await python.ended;

@@ -1,4 +1,4 @@
-/** @file Serves the page, and says in the environment where its worker meets the others: a store for browsers, of this origin only. */
+/** @file Serves the page, and says where its worker meets the others: at a store for browsers, of this origin only. */
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -11,11 +11,12 @@ import { freePort } from '../shared/python.ts';
 
 export interface Site extends AsyncDisposable {
   readonly origin: string;
+  /** The environment in which `initRpc` hosts the store that the page knows. */
+  readonly env: Readonly<Record<string, string>>;
 }
 
 /**
  * Bundles the page and serves it on this host only: the page has the secret of the group in it, so whoever can open it is a member.
- * `initRpc` of this process hosts the store afterwards.
  * @param port 0 = any
  * @throws OptionError for a port that is taken.
  */
@@ -44,16 +45,16 @@ export async function serveSite(port: number): Promise<Site> {
     throw new OptionError(`the page cannot be served on port ${port}: ${String(error)}`);
   });
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  Object.assign(process.env, {
-    BACKWIRE_SECRET: secret,
-    MASTER_ADDR: '127.0.0.1',
-    MASTER_PORT: String(storePort),
-    RANK: '0',
-    BACKWIRE_STORE_WS: String(doorPort),
-    BACKWIRE_ALLOWED_ORIGINS: origin,
-  });
   return {
     origin,
+    env: {
+      BACKWIRE_SECRET: secret,
+      MASTER_ADDR: '127.0.0.1',
+      MASTER_PORT: String(storePort),
+      RANK: '0',
+      BACKWIRE_STORE_WS: String(doorPort),
+      BACKWIRE_ALLOWED_ORIGINS: origin,
+    },
     async [Symbol.asyncDispose]() {
       server.close();
       server.closeAllConnections();

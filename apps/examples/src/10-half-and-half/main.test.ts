@@ -1,8 +1,10 @@
 /** @file The example with a process of stock PyTorch, its backward pass started from either side. Skipped without a Python with torch. */
 import { execFile } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { torchVersion } from '../shared/python.ts';
 
 const run = promisify(execFile);
@@ -29,6 +31,26 @@ describe.skipIf(version === undefined)(title, { timeout: 120_000 }, () => {
     expect(node[0]).toBeGreaterThan(0.6);
     expect(node.at(-1)).toBeLessThan(0.25);
     node.forEach((loss, i) => expect(Math.abs(loss - (python[i] as number))).toBeLessThan(1e-5));
+  });
+});
+
+describe.skipIf(version === undefined)(`${title}, which fails`, { timeout: 120_000 }, () => {
+  let folder = '';
+  // Python runs a file of this name before anything else.
+  beforeAll(() => {
+    folder = mkdtempSync(join(tmpdir(), 'half-and-half-'));
+    const fails = "def fails(*args, **kwargs):\n    raise ArithmeticError('the loss exploded')\n";
+    const patch = `import torch\n${fails}torch.nn.functional.binary_cross_entropy = fails\n`;
+    writeFileSync(join(folder, 'sitecustomize.py'), patch);
+  });
+  afterAll(() => rmSync(folder, { recursive: true }));
+
+  it('ends, with what Python said', async () => {
+    const failed = example(['--from', 'python'], { PYTHONPATH: folder });
+    await expect(failed).rejects.toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('the loss exploded') as string,
+    });
   });
 });
 

@@ -4,7 +4,7 @@
  *     node --import tsx --conditions=@backwire/source apps/examples/src/10-half-and-half/main.ts --from node|python [--steps N]
  */
 import { backward, context, DistributedOptimizer } from '@backwire/dist-autograd';
-import { rpcFunction, rpcSync, shutdown } from '@backwire/rpc';
+import { rpcFunction, rpcSync } from '@backwire/rpc';
 import { createRRef, type RRef } from '@backwire/rref';
 import { binaryCrossEntropy, manualSeed, nn, optim, tensor, type Tensor } from '@backwire/tensor';
 import { joinTorch, py } from '@backwire/torch';
@@ -56,7 +56,7 @@ async function main(): Promise<void> {
   const env = { MASTER_ADDR: '127.0.0.1', MASTER_PORT: String(port) };
   await using python = startPython(import.meta.dirname, 'half', env);
   const initMethod = `tcp://127.0.0.1:${port}`;
-  await joinTorch({ name: 'node', rank: 1, worldSize: 2, initMethod, trustNetwork: true });
+  await using agent = await joinTorch({ name: 'node', rank: 1, worldSize: 2, initMethod, trustNetwork: true });
   const losses =
     from === 'python'
       ? await rpcSync('python', py<typeof train>('half.train'), [points, inside, steps])
@@ -65,7 +65,7 @@ async function main(): Promise<void> {
     console.log(`step ${String(step).padStart(3)}  loss ${losses[step]?.toFixed(6)}`);
   }
   console.log(`after ${steps} steps, started from ${from}: loss ${losses.at(-1)?.toFixed(6)}`);
-  await shutdown();
+  await agent.shutdown();
   await python.ended;
 }
 

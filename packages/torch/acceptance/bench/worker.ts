@@ -3,6 +3,8 @@ import { rpcFunction } from '@backwire/rpc';
 import { createTorchAgent } from '../../src/join.ts';
 
 rpcFunction('bench.same', (value: unknown) => value);
+// Whoever started it is gone.
+process.once('disconnect', () => process.exit());
 const agent = await createTorchAgent({
   name: 'second',
   rank: 3,
@@ -11,3 +13,4 @@ const agent = await createTorchAgent({
   trustNetwork: true,
 });
 await agent.shutdown();
+process.disconnect();

@@ -10,6 +10,7 @@ import {
 } from '@backwire/dist-autograd/internal';
 import type { BackwardOptions, Gradients } from '@backwire/dist-autograd';
 import { RpcError, type Logger, type To, type WorkerInfo } from '@backwire/rpc';
+import { MAX_TIMER_MS } from '@backwire/rpc/internal';
 import { Tensor } from '@backwire/tensor';
 import { ambient, runWith } from '@backwire/tensor/internal';
 import { MessageType } from '@backwire/wire/internal';
@@ -105,7 +106,7 @@ export class TorchAutograd implements Autograd, Wraps {
           reject(error);
         },
       });
-      if (timeoutMs > 0 && timeoutMs < 2 ** 31) {
+      if (timeoutMs > 0 && timeoutMs <= MAX_TIMER_MS) {
         const text = `RPC ran for more than set timeout (${timeoutMs} ms) and will now be marked with an error`;
         timer = setTimeout(() => pass.fail(new RpcError('deadline-exceeded', text, { executed: 'maybe' })), timeoutMs);
       }

@@ -1,6 +1,13 @@
 /** @file Outgoing calls: written, sent, awaited, answered, and failed exactly once. */
 import { RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
-import { unwatchAbort, watchAbort, type Answer, type CallForm, type CallMaker } from '@backwire/rpc/internal';
+import {
+  MAX_TIMER_MS,
+  unwatchAbort,
+  watchAbort,
+  type Answer,
+  type CallForm,
+  type CallMaker,
+} from '@backwire/rpc/internal';
 import { runAtRoot } from '@backwire/tensor/internal';
 import type { ArrivedBody } from '../links/bodies.ts';
 import type { TorchPeer } from '../links/peer.ts';
@@ -31,8 +38,6 @@ export interface Wraps {
   /** What is read in place of a response. */
   response(from: WorkerInfo, body: ArrivedBody): ArrivedBody;
 }
-
-const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** What an answer has to be, and what becomes of it. */
 export interface Expected {

@@ -31,8 +31,21 @@ export type Target =
   | { readonly kind: 'script'; readonly name: string }
   | { readonly kind: 'operator'; readonly name: string };
 
+/** Names that were called lately, with what they mean. */
+const targets = new Map<string, Target>();
+const MAX_TARGETS = 1_024;
+
 /** What the name of a definition means to a torch group. */
 export function targetOf(name: string): Target {
+  const known = targets.get(name);
+  if (known !== undefined) return known;
+  const found = parsed(name);
+  if (targets.size >= MAX_TARGETS) targets.clear();
+  targets.set(name, found);
+  return found;
+}
+
+function parsed(name: string): Target {
   if (name.startsWith(OPERATOR_PREFIX)) return { kind: 'operator', name };
   if (name.startsWith(SCRIPT_PREFIX)) return { kind: 'script', name };
   if (name.startsWith(ASYNC_PREFIX))

@@ -2,7 +2,7 @@
 import { randomInt } from 'node:crypto';
 import { hostname } from 'node:os';
 import { RpcError } from '@backwire/rpc';
-import type { Connection, Listener, Transport } from '@backwire/rpc/internal';
+import { MAX_TIMER_MS, type Connection, type Listener, type Transport } from '@backwire/rpc/internal';
 import { protocolError } from '@backwire/wire/internal';
 import { dials, readGlooAddress, writeGlooAddress, type GlooAddress } from '../gloo/address.ts';
 import { glooProgram } from '../gloo/frame.ts';
@@ -152,7 +152,7 @@ export class MeshShell {
           ? undefined
           : setTimeout(
               () => fail(new RpcError('deadline-exceeded', `${late()} within ${timeoutMs} ms`)),
-              Math.min(timeoutMs, 2 ** 31 - 1),
+              Math.min(timeoutMs, MAX_TIMER_MS),
             );
       const fail = (error: Error): void => {
         clearTimeout(timer);

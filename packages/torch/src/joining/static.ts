@@ -1,5 +1,6 @@
 /** @file Joining a group of a fixed size, as torch's own workers do: a mesh, names, addresses, a first gathering. */
 import { RpcError, WorkerInfo } from '@backwire/rpc';
+import { MAX_TIMER_MS } from '@backwire/rpc/internal';
 import type { TorchAgent, Leaving } from '../agent.ts';
 import { IS_STATIC, addressKey, nameKey, readAddress, writeAddress } from '../group/store-text.ts';
 import { NO_NAMES, readPython } from '../pickle/python-reader.ts';
@@ -111,7 +112,7 @@ export function within<T>(promise: Promise<T>, timeoutMs: number, missing: () =>
   return new Promise((resolve, reject) => {
     const late = (): void =>
       reject(new RpcError('deadline-exceeded', `shutdown took more than its time: ${missing()}`));
-    const timer = setTimeout(late, Math.min(timeoutMs, 2 ** 31 - 1));
+    const timer = setTimeout(late, Math.min(timeoutMs, MAX_TIMER_MS));
     promise.then(resolve, reject).finally(() => clearTimeout(timer));
   });
 }

@@ -2,7 +2,8 @@
 import { bufferPool } from '@backwire/wire/internal';
 import type { TorchLimits } from '../limits.ts';
 import type { Body } from '../messages/commands.ts';
-import type { IncomingMessage, Pipe } from '../pipe/pipe.ts';
+import type { IncomingMessage } from '../pipe/message.ts';
+import type { Pipe } from '../pipe/pipe.ts';
 import { buildEntries } from '../table/build.ts';
 import { readTable } from '../table/entries.ts';
 import { writeTable } from '../table/write.ts';
@@ -14,22 +15,18 @@ export interface ArrivedBody extends Body {
 }
 
 /**
- * Sends a body; `flushed` is called once, when its bytes are written or never will be. The tensors may change afterwards.
+ * Sends a body. The tensors may change afterwards.
  * @throws WireError 'limit', DisposedError, TypeError: nothing is sent then.
  */
-export function post(
-  pipe: Pipe,
-  id: number,
-  { type, body, tensors }: Body,
-  limits: TorchLimits,
-  flushed?: (error?: Error) => void,
-): void {
+export function post(pipe: Pipe, id: number, { type, body, tensors }: Body, limits: TorchLimits): void {
+  if (tensors.length === 0) return pipe.send({ type, id, body, table: emptyTable, storages: [] }, nothing);
   const table = writeTable(tensors, limits);
-  pipe.send({ type, id, body, table: table.bytes, storages: table.storages }, (error) => {
-    table.release();
-    flushed?.(error);
-  });
+  pipe.send({ type, id, body, table: table.bytes, storages: table.storages }, () => table.release());
 }
+
+/** The table of no tensors, which torch wants all the same. */
+const emptyTable = writeTable([]).bytes;
+const nothing = (): void => undefined;
 
 /** The body of a message. @throws WireError; the memory of its storages is given back then. */
 export function arrived(message: IncomingMessage, limits: TorchLimits): ArrivedBody {

@@ -6,12 +6,14 @@ import { protocolError } from '@backwire/wire/internal';
 import type { TorchLimits } from '../limits.ts';
 import type { Body } from '../messages/commands.ts';
 import { PipeListener } from '../pipe/listener.ts';
-import type { IncomingMessage, Pipe, PipePort } from '../pipe/pipe.ts';
+import type { IncomingMessage } from '../pipe/message.ts';
+import type { Pipe, PipePort } from '../pipe/pipe.ts';
 import { arrived, post, type ArrivedBody } from './bodies.ts';
 import { run } from './run.ts';
 
 export interface DoorOptions {
   readonly limits: TorchLimits;
+  readonly channels: readonly string[];
   /** How long a connection may take to say what it is. */
   readonly handshakeMs: number;
   /** Requests of one peer that are not answered. */

@@ -1,12 +1,12 @@
 /** @file Requests of this worker to one member, on a pipe that the first of them opens. */
+import { setTimeout as delay } from 'node:timers/promises';
 import { RpcError, type WorkerInfo } from '@backwire/rpc';
 import type { Connection, Transport } from '@backwire/rpc/internal';
 import { runAtRoot } from '@backwire/tensor/internal';
 import type { TorchLimits } from '../limits.ts';
 import type { Body } from '../messages/commands.ts';
 import { PipeDialler } from '../pipe/dialler.ts';
-import type { IncomingMessage } from '../pipe/pipe.ts';
-import type { PipeProgram } from '../pipe/program.ts';
+import type { IncomingMessage } from '../pipe/message.ts';
 import { arrived, forget, post, type ArrivedBody } from './bodies.ts';
 import { run } from './run.ts';
 
@@ -21,6 +21,7 @@ export interface PeerOptions {
   readonly name: string;
   readonly transport: Transport;
   readonly limits: TorchLimits;
+  readonly channels: readonly string[];
   readonly dialTimeoutMs: number;
   /** The pipe ended while the group goes on: the member is most likely dead. */
   onDown(peer: TorchPeer, error: Error | undefined): void;
@@ -54,15 +55,18 @@ export class TorchPeer {
     return this.line.request(body, reply);
   }
 
-  /** Closes the pipe in good order; what is open fails with 'cancelled'. */
-  close(): void {
-    this.line?.close();
+  /** Closes the pipe in good order; what is open fails with 'cancelled'. Resolves when no connection is on its way any more, or soon. */
+  async close(): Promise<void> {
+    await this.line?.close();
   }
 
   private connect(): Line {
     return runAtRoot(() => new Line(this, this.options));
   }
 }
+
+/** How long a worker that leaves waits for connections that are on their way. */
+const FAREWELL_MS = 1_000;
 
 /** One pipe of a peer. */
 class Line {
@@ -73,7 +77,8 @@ class Line {
   private readonly dialler: PipeDialler;
   private next = 0;
   private closing = false;
-  private readonly dialling = new AbortController();
+  /** Connections that are on their way. */
+  private readonly dialling = new Set<Promise<void>>();
 
   constructor(peer: TorchPeer, options: PeerOptions) {
     this.peer = peer;
@@ -82,11 +87,11 @@ class Line {
       message: (message) => this.message(message),
       closed: (error) => this.closed(error),
       dial: (address) => {
-        this.dial(address, (connection) => this.dialler.reply(connection));
-        this.dial(address, (connection) => this.dialler.channel(connection));
+        this.dial(address, 'reply');
+        this.dial(address, 'channel');
       },
     });
-    this.dial(peer.address, (connection) => this.dialler.first(connection));
+    this.dial(peer.address, 'first');
   }
 
   request(body: Body, reply: Reply): () => void {
@@ -103,23 +108,35 @@ class Line {
     return () => this.open.delete(id);
   }
 
-  close(): void {
+  async close(): Promise<void> {
     this.closing = true;
-    this.dialling.abort();
     this.dialler.pipe.fail(undefined);
+    if (this.dialling.size === 0) return;
+    const over = new AbortController();
+    const late = delay(FAREWELL_MS, undefined, { signal: over.signal }).catch(() => undefined);
+    await Promise.race([Promise.all(this.dialling), late]);
+    over.abort();
   }
 
-  private dial(address: string, program: (connection: Connection) => PipeProgram): void {
+  /** A dial is never cut off: see `PipeDialler.farewell`. */
+  private dial(address: string, use: 'first' | 'reply' | 'channel'): void {
     const { transport, dialTimeoutMs } = this.options;
     const { pipe } = this.dialler;
-    const signal = this.dialling.signal;
-    transport.dial(`tcp://${address}`, { timeoutMs: dialTimeoutMs, signal }).then(
-      (connection) => {
-        if (pipe.closed) connection.destroy();
-        else run(connection, program(connection), (error) => pipe.fail(error ?? new Error('the peer closed')));
-      },
+    const dialled = transport.dial(`tcp://${address}`, { timeoutMs: dialTimeoutMs }).then(
+      (connection) => this.dialled(connection, use),
       (error: Error) => pipe.fail(error),
     );
+    const done = dialled.then(() => void this.dialling.delete(done));
+    this.dialling.add(done);
+  }
+
+  private dialled(connection: Connection, use: 'first' | 'reply' | 'channel'): void {
+    const { dialler } = this;
+    if (dialler.pipe.closed) {
+      connection.write([dialler.farewell(use)]);
+      connection.close();
+    } else
+      run(connection, dialler[use](connection), (error) => dialler.pipe.fail(error ?? new Error('the peer closed')));
   }
 
   private message(message: IncomingMessage): void {
@@ -138,7 +155,6 @@ class Line {
 
   private closed(error: Error | undefined): void {
     this.over = true;
-    this.dialling.abort();
     const { worker } = this.peer;
     const failures = [...this.open.values()];
     this.open.clear();

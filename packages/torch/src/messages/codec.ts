@@ -52,12 +52,12 @@ const T = MessageType;
  * @throws WireError 'decode-error' or 'limit'; a type that torch does not send as a request is refused.
  */
 export function readRequest({ type, body, tensors }: Body, context: Omit<ScriptContext, 'tensors'>): TorchRequest {
+  // The one that comes most, and needs nothing of the context.
+  if (type === T.PYTHON_CALL) return readPythonCall(body, tensors);
   const script: ScriptContext = { ...context, tensors };
   switch (type) {
     case T.SCRIPT_CALL:
       return readScriptCall(body, script);
-    case T.PYTHON_CALL:
-      return readPythonCall(body, tensors);
     case T.SCRIPT_REMOTE_CALL:
       return readScriptRemoteCall(body, script);
     case T.PYTHON_REMOTE_CALL:
@@ -91,12 +91,11 @@ const decoder = new TextDecoder();
 
 /** What a response says; as `readRequest`. */
 export function readResponse({ type, body, tensors }: Body, context: Omit<ScriptContext, 'tensors'>): TorchResponse {
+  if (type === T.PYTHON_RET) return { kind: 'python-ret', pickled: body, tensors };
   const script: ScriptContext = { ...context, tensors };
   switch (type) {
     case T.SCRIPT_RET:
       return readScriptRet(body, script);
-    case T.PYTHON_RET:
-      return { kind: 'python-ret', pickled: body, tensors };
     case T.REMOTE_RET:
       return readCreation('remote-ret', body, script);
     case T.SCRIPT_RREF_FETCH_RET:

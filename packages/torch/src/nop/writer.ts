@@ -32,8 +32,9 @@ export class NopWriter {
   }
 
   string(value: string): this {
-    const bytes = encoder.encode(value);
     this.out.u8(Prefix.STRING);
+    if (value === '') return this.uint(0);
+    const bytes = encoder.encode(value);
     this.uint(bytes.length);
     this.out.raw(bytes);
     return this;

@@ -49,36 +49,51 @@ const FIELDS_OF_FORK = 7;
  * @throws WireError 'decode-error' or 'limit'; NotOfferedError for a name that is neither on the list nor offered.
  */
 export function readPython(bytes: Uint8Array, context: PythonContext): unknown {
-  return new Machine(bytes, dialectOf(context), context.limits ?? DEFAULT_TORCH_LIMITS).run();
+  return new Machine(bytes, new PythonDialect(context), context.limits ?? DEFAULT_TORCH_LIMITS).run();
 }
 
-function dialectOf(context: PythonContext): Dialect {
-  const { names } = context;
-  const exact = context.exact === true;
-  const numpy = exact ? numpyGlobals.exact : numpyGlobals.plain;
-  const getAttribute = new PyFunction('builtins', 'getattr', (owner, name) => attributeOf(context, owner, name));
-  return {
-    name: 'a pickle of Python',
-    protocols: [2, 3, 4, 5],
-    instructions,
-    list: () => [],
-    dict: () => new Map(),
-    float: exact ? exactFloat : plainFloat,
-    text: readText,
-    persistent: () => undefined,
-    global(module, name) {
-      if (module === 'builtins' && name === 'getattr') return getAttribute;
-      const key = globalKey(module, name);
-      return (
-        torchGlobals.get(key) ??
-        builtinGlobals.get(key) ??
-        torchConstant(module, name) ??
-        numpy.get(key) ??
-        names.find(module, name)
-      );
-    },
-  };
+/** What may stand in the pickle of a call or of a value. */
+class PythonDialect implements Dialect {
+  readonly name = 'a pickle of Python';
+  readonly protocols = PROTOCOLS;
+  readonly instructions = instructions;
+  readonly float: (value: number) => unknown;
+  readonly text = readText;
+  private readonly context: PythonContext;
+
+  constructor(context: PythonContext) {
+    this.context = context;
+    this.float = context.exact === true ? exactFloat : plainFloat;
+  }
+
+  list(): unknown[] {
+    return [];
+  }
+
+  dict(): Map<unknown, unknown> {
+    return new Map();
+  }
+
+  persistent(): undefined {
+    return undefined;
+  }
+
+  global(module: string, name: string): unknown {
+    const { context } = this;
+    if (module === 'builtins' && name === 'getattr')
+      return new PyFunction('builtins', 'getattr', (owner, attribute) => attributeOf(context, owner, attribute));
+    const key = globalKey(module, name);
+    return (
+      torchGlobals.get(key) ??
+      builtinGlobals.get(key) ??
+      torchConstant(module, name) ??
+      (context.exact === true ? numpyGlobals.exact : numpyGlobals.plain).get(key) ??
+      context.names.find(module, name)
+    );
+  }
 }
+
+const PROTOCOLS: readonly number[] = [2, 3, 4, 5];
 
 function plainFloat(value: number): number {
   return value;

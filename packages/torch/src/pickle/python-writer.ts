@@ -74,7 +74,7 @@ class PythonWriter extends ObjectWriter {
       out.bytes[PROTO_BYTES] = Op.FRAME;
       out.view.setBigUint64(PROTO_BYTES + 1, BigInt(length), true);
     }
-    return out.bytes.slice(start, out.pos);
+    return this.copied(start);
   }
 
   protected override memoize(): number {

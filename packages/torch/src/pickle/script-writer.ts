@@ -51,7 +51,7 @@ export class ScriptWriter extends PickleWriter {
 
   finish(): Uint8Array {
     this.op(Op.STOP);
-    return this.out.finish();
+    return this.copied(0);
   }
 
   /** Remembers what is on top; its number. */

@@ -3,6 +3,8 @@ import { WireError, type ByteReader } from '@backwire/wire/internal';
 import { refuse } from './refusal.ts';
 
 const encoder = new TextEncoder();
+/** Up to this many UTF-16 units a loop beats the call into the encoder. */
+const LOOP_CHARS = 64;
 
 /** Reads `length` bytes of UTF-8, with lone surrogates as CPython's 'surrogatepass' writes them. */
 export function readText(input: ByteReader, length: number): string {
@@ -56,6 +58,10 @@ function withSurrogates(bytes: Uint8Array, from: number, end: number): string {
 
 /** UTF-8 of a string, with lone surrogates as CPython's 'surrogatepass' writes them. */
 export function encodeText(value: string): Uint8Array {
+  if (value.length <= LOOP_CHARS) {
+    const bytes = asciiOf(value);
+    if (bytes !== undefined) return bytes;
+  }
   if ((value as string & { isWellFormed(): boolean }).isWellFormed()) return encoder.encode(value);
   const out: number[] = [];
   for (const character of value) {
@@ -65,4 +71,14 @@ export function encodeText(value: string): Uint8Array {
     else out.push(...encoder.encode(character));
   }
   return Uint8Array.from(out);
+}
+
+function asciiOf(value: string): Uint8Array | undefined {
+  const bytes = new Uint8Array(value.length);
+  for (let i = 0; i < value.length; i++) {
+    const code = value.charCodeAt(i);
+    if (code > 0x7f) return undefined;
+    bytes[i] = code;
+  }
+  return bytes;
 }

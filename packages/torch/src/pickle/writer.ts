@@ -11,9 +11,23 @@ export function isWhole(value: unknown): value is number {
   return Number.isSafeInteger(value) && !Object.is(value, -0);
 }
 
+const FIRST_BYTES = 1024;
+/** Memory beyond this is not kept for the next pickle. */
+const MAX_KEPT_BYTES = 64 * 1024;
+/** Memory of a pickle that is written, for the next one: small ones cost more to get than to fill. */
+let spare: ByteWriter | undefined;
+
+function takeSpare(): ByteWriter {
+  const out = spare ?? new ByteWriter(FIRST_BYTES);
+  spare = undefined;
+  out.pos = 0;
+  return out;
+}
+
 /** Writes instructions. The values are the subclasses' matter. */
 export class PickleWriter {
-  readonly out = new ByteWriter(512);
+  /** Until `copied`. */
+  readonly out = takeSpare();
   /** How many values have been remembered. */
   protected remembered = 0;
   private depth = 0;
@@ -22,6 +36,14 @@ export class PickleWriter {
 
   constructor(maxDepth: number) {
     this.maxDepth = maxDepth;
+  }
+
+  /** What was written from `start` on; the last thing that is asked of a writer. */
+  protected copied(start: number): Uint8Array {
+    const { out } = this;
+    const bytes = out.bytes.slice(start, out.pos);
+    if (out.bytes.length <= MAX_KEPT_BYTES) spare = out;
+    return bytes;
   }
 
   protected op(code: number): void {

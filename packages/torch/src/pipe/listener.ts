@@ -1,6 +1,6 @@
 /** @file The listening side of pipes: learns who calls, answers the offer, and gives further connections to the pipes that await them. */
 import { checkLimit, protocolError } from '@backwire/wire/internal';
-import { answerTo, checkBrochure } from './handshake.ts';
+import { answerTo, chosenOf, isPlain } from './handshake.ts';
 import { readBrochure, readPacket, writeBrochureAnswer } from './packets.ts';
 import { Pipe, type PipeConnection, type PipeOptions, type PipePort } from './pipe.ts';
 import { frame, framed, type PipeProgram } from './program.ts';
@@ -53,18 +53,20 @@ export class PipeListener {
     const { limits } = this.options;
     const refusal = this.port.admit(name);
     if (refusal !== undefined) throw refusal;
-    checkBrochure(readBrochure(yield* frame(limits.maxHandshakeBytes, 'an offer'), limits));
-    checkLimit('connections that are awaited', this.awaited.size + 2, limits.maxAwaitedConnections);
+    const offer = readBrochure(yield* frame(limits.maxHandshakeBytes, 'an offer'), limits);
+    const chosen = chosenOf(offer, this.options.channels);
+    const plain = isPlain(chosen);
+    if (!plain) checkLimit('connections that are awaited', this.awaited.size + 2, limits.maxAwaitedConnections);
     const relay = new Relay();
     const pipe = new Pipe(this.options, relay);
     relay.ended = () => this.forget(pipe);
     relay.port = this.port.opening(name, pipe);
     belongs(pipe);
-    const reply = this.register({ pipe, use: 'reply' });
-    const channel = this.register({ pipe, use: 'channel' });
-    connection.write([framed(writeBrochureAnswer(answerTo(this.address, reply, channel)))]);
-    pipe.attachDescriptors(connection);
-    yield* pipe.descriptorProgram();
+    const awaited = plain
+      ? undefined
+      : { reply: this.register({ pipe, use: 'reply' }), channel: this.register({ pipe, use: 'channel' }) };
+    connection.write([framed(writeBrochureAnswer(answerTo(this.address, chosen, awaited)))]);
+    yield* pipe.run(connection, plain);
   }
 
   /** What a closed pipe still awaits never comes. */

@@ -1,5 +1,5 @@
 /** @file The objects that TensorPipe's ends tell each other: packets, brochures, and the descriptor of a message. */
-import { checkLimit, decodeError } from '@backwire/wire/internal';
+import { decodeError } from '@backwire/wire/internal';
 import type { TorchLimits } from '../limits.ts';
 import { NopReader } from '../nop/reader.ts';
 import { NopWriter } from '../nop/writer.ts';
@@ -152,12 +152,7 @@ export function readDescriptor(bytes: Uint8Array, limits: TorchLimits): PipeDesc
 }
 
 /** The descriptor of a message with payloads and storages of these sizes, all of them on the cpu of both ends. */
-export function writeDescriptor(
-  payloads: readonly number[],
-  storages: readonly number[],
-  limits: TorchLimits,
-): Uint8Array {
-  checkLimit('storages', storages.length, limits.maxTensors);
+export function writeDescriptor(payloads: readonly number[], storages: readonly number[]): Uint8Array {
   const writer = new NopWriter();
   writer.structure(3).string('');
   writer.array(payloads, (nbytes) => writer.structure(2).uint(nbytes).string(''));

@@ -5,7 +5,8 @@ import { captures, document } from '../../test/captures.ts';
 import { PipeWorld } from '../../test/pipes.ts';
 import { writtenBy } from '../../test/wires.ts';
 import { DEFAULT_TORCH_LIMITS } from '../limits.ts';
-import { framesOf, type OutgoingMessage } from './outgoing.ts';
+import { answerTo } from './handshake.ts';
+import { framesOf, plainFrames, type OutgoingMessage } from './outgoing.ts';
 import {
   readBrochure,
   readBrochureAnswer,
@@ -14,7 +15,7 @@ import {
   writeBrochureAnswer,
   writePacket,
 } from './packets.ts';
-import type { IncomingMessage } from './pipe.ts';
+import type { IncomingMessage } from './message.ts';
 import { framed } from './program.ts';
 
 interface Handshake {
@@ -77,12 +78,93 @@ describe('the handshake of torch', () => {
   });
 });
 
+describe('two workers of this kind', () => {
+  const all = ['backwire', 'basic'];
+  it.each([
+    [all, all, 1],
+    [['basic'], all, 3],
+    [all, ['basic'], 3],
+  ] as const)('that may have %j and %j need %i connections', (dialler, listener, connections) => {
+    const world = new PipeWorld({}, listener);
+    const { pipe, heard } = world.dial('w0', dialler);
+    pipe.send(small, () => undefined);
+    world.run();
+    expect(world.dialled).toHaveLength(connections);
+    const [far] = world.accepted;
+    expect([pipe.complete, far?.pipe.complete]).toEqual([true, true]);
+    far?.pipe.send(small, () => undefined);
+    world.run();
+    same(far?.heard.messages ?? [], [small]);
+    same(heard.messages, [small]);
+  });
+
+  it('refuse an answer by a channel that was not offered', () => {
+    const world = new PipeWorld();
+    const { heard } = world.dial('w0');
+    const far = world.dialled[0]!.other;
+    far.written.length = 0;
+    far.write([framed(writeBrochureAnswer(answerTo('127.0.0.1:38083', 'backwire', undefined)))]);
+    far.deliver(1 << 20);
+    expect(heard.closed.map(String)).toEqual([expect.stringMatching(/other connections than one for replies/)]);
+  });
+
+  const limits = { maxBodyBytes: 10_000, maxTableBytes: 5_000, maxMessageBytes: 50_000, maxTensors: 100 };
+  const head = (count: number, ...lengths: readonly [id: number, body: number, table: number]): Uint8Array => {
+    const bytes = new Uint8Array(32);
+    const view = new DataView(bytes.buffer);
+    view.setUint32(4, count, true);
+    lengths.forEach((length, i) => view.setBigUint64(8 + 8 * i, BigInt(length), true));
+    return bytes;
+  };
+  const size = (nbytes: number): Uint8Array => {
+    const bytes = new Uint8Array(8);
+    new DataView(bytes.buffer).setBigUint64(0, BigInt(nbytes), true);
+    return bytes;
+  };
+  it.each<[string, Uint8Array[], RegExp]>([
+    ['an id past 2^53', [head(0, 2 ** 60, 0, 0)], /a message with the id/],
+    ['a body that is too long', [head(0, 1, 10_001, 0)], /body of a message \(10001 over the limit of 10000\)/],
+    ['a table that is too long', [head(0, 1, 0, 2 ** 60)], /tensor table of a message \(.* over the limit of 5000\)/],
+    ['too many storages', [head(101, 1, 0, 0)], /storages \(101 over the limit of 100\)/],
+    [
+      'storages that are too long together',
+      [head(2, 1, 0, 0), size(30_000), size(2 ** 60)],
+      /message \(.* over the limit of 50000\)/,
+    ],
+  ])('close the pipe over %s, and take no memory before', (_, frames, message) => {
+    const world = new PipeWorld(limits, all);
+    const { heard, far } = open(world);
+    world.dialled.at(-1)?.write(frames);
+    world.run();
+    expect(far.heard.closed.map(String)).toEqual([expect.stringMatching(message)]);
+    expect(heard.closed.map(String)).toEqual(['Error: the peer closed']);
+    expect(world.memory.taken).toEqual([]);
+  });
+
+  it('tell what was to be sent when the one connection ends, before and after it was agreed on', () => {
+    for (const agreed of [false, true]) {
+      const world = new PipeWorld({}, all);
+      const { pipe, heard } = world.dial('w0');
+      if (agreed) world.run();
+      const ends: (Error | undefined)[] = [];
+      pipe.send({ ...small, storages: [new Uint8Array(20_000)] }, (error) => ends.push(error));
+      if (agreed) world.dialled[0]?.destroy();
+      else world.dialled[0]?.other.destroy();
+      world.run();
+      expect(ends).toEqual([expect.any(Error)]);
+      if (!agreed) expect(heard.closed.map(String)).toEqual(['Error: the peer closed']);
+      pipe.fail(undefined);
+      expect(ends).toHaveLength(1);
+    }
+  });
+});
+
 describe('messages over a pipe', () => {
-  it.each([1, 3, 1000, 1 << 20])(
-    'arrive as they were sent, both ways, in pieces of %i bytes and any order',
-    (piece) => {
+  it.each([1, 3, 1000, 1 << 20].flatMap((piece) => [[piece, 'basic'] as const, [piece, 'backwire'] as const]))(
+    'arrive as they were sent, both ways, in pieces of %i bytes and any order, by the channel %s',
+    (piece, channel) => {
       const random = new Random(`pipe ${piece}`);
-      const world = new PipeWorld();
+      const world = new PipeWorld({}, [channel]);
       const { pipe, heard } = world.dial('w0');
       // In small pieces the long storages would take minutes.
       const some = messages.filter(({ storages }) => piece > 100 || storages.every(({ length }) => length < 10_000));
@@ -107,7 +189,7 @@ describe('messages over a pipe', () => {
   it('are framed as torch frames them', () => {
     for (const { messages: found } of captures())
       for (const { type, id, body, table, storages, descriptor } of found) {
-        const frames = framesOf({ type, id, body, table, storages }, DEFAULT_TORCH_LIMITS);
+        const frames = framesOf({ type, id, body, table, storages });
         const head = Buffer.alloc(12);
         head.writeInt32LE(type);
         head.writeBigInt64LE(BigInt(id), 4);
@@ -118,15 +200,17 @@ describe('messages over a pipe', () => {
       }
   });
 
-  it('are copied no more than needed: a large body and every storage go out as they are', () => {
-    const body = new Uint8Array(20_000);
-    const storage = new Uint8Array(100);
-    const { descriptors, storages } = framesOf(
-      { type: 0x102, id: 1, body, table: new Uint8Array(3), storages: [storage] },
-      DEFAULT_TORCH_LIMITS,
-    );
-    expect(descriptors).toContain(body);
-    expect(storages[1]).toBe(storage);
+  it('are copied where that is cheaper: what is large goes out as it is, what is small in one piece', () => {
+    const [body, storage] = [new Uint8Array(20_000), new Uint8Array(20_000)];
+    const large = { type: 0x102, id: 1, body, table: new Uint8Array(3), storages: [storage] };
+    for (const frames of [framesOf(large), plainFrames(large)]) {
+      expect(frames.copied).toBe(false);
+      expect(frames.descriptors).toContain(body);
+      expect([...frames.storages, ...frames.descriptors]).toContain(storage);
+    }
+    const few = { ...large, body: new Uint8Array(20), storages: [new Uint8Array(100), new Uint8Array(50)] };
+    expect(framesOf(few)).toMatchObject({ copied: true, descriptors: [{}], storages: [{ length: 166 }] });
+    expect(plainFrames(few)).toMatchObject({ copied: true, descriptors: [{ length: 32 + 16 + 173 }], storages: [] });
   });
 });
 

@@ -1,7 +1,9 @@
-/** @file One open pipe, of either side: messages over a descriptor connection, their storages over a channel connection. */
+/** @file One open pipe, of either side: messages over a descriptor connection, their storages over a channel connection or behind them. */
 import { bufferPool, protocolError } from '@backwire/wire/internal';
 import type { TorchLimits } from '../limits.ts';
-import { framesOf, type OutgoingMessage } from './outgoing.ts';
+import type { IncomingMessage, PipeMemory } from './message.ts';
+import { checkMessage, framesOf, plainFrames, type OutgoingMessage } from './outgoing.ts';
+import { readPlain } from './plain.ts';
 import { CPU, readDescriptor, type PipeDescriptor } from './packets.ts';
 import { HEAD_BYTES, frame, lengthIn, type PipeProgram } from './program.ts';
 
@@ -11,23 +13,6 @@ export interface PipeConnection {
   write(chunks: readonly Uint8Array[], onFlushed?: (error?: Error) => void): void;
   close(): void;
   destroy(error?: Error): void;
-}
-
-/** A message that came, with memory of its own. */
-export interface IncomingMessage {
-  readonly type: number;
-  /** A response has the id of its request. */
-  readonly id: number;
-  readonly body: Uint8Array;
-  readonly table: Uint8Array;
-  /** From the pipe's memory: whoever takes the message builds tensors over them or gives them back. */
-  readonly storages: readonly Uint8Array[];
-}
-
-/** Where the memory of storages comes from, and goes when nobody takes it. */
-export interface PipeMemory {
-  take(nbytes: number): Uint8Array;
-  give(bytes: Uint8Array): void;
 }
 
 /** What a pipe tells its shell. Called synchronously, from inside an event. */
@@ -41,6 +26,8 @@ export interface PipeOptions {
   readonly limits: TorchLimits;
   /** @default the pool of this process */
   readonly memory?: PipeMemory | undefined;
+  /** The channels that it may have. @default all */
+  readonly channels?: readonly string[] | undefined;
 }
 
 /** A message whose storages have not all come. */
@@ -55,15 +42,19 @@ const ID_BYTES = 8;
 
 /**
  * States: *open* from the start, since what is sent before a connection is there waits for it; *closed*, final. The two connections are
- * independent: descriptors and storages meet in the order in which they were sent. A pipe whose framing breaks is closed as a whole.
+ * independent: descriptors and storages meet in the order in which they were sent. A *plain* pipe has one connection for both. A pipe
+ * whose framing breaks is closed as a whole.
  */
 export class Pipe {
   private readonly limits: TorchLimits;
   private readonly memory: PipeMemory;
   private readonly port: PipePort;
   private readonly connections: PipeConnection[] = [];
-  private descriptors: Outlet = new Outlet();
-  private channel: Outlet = new Outlet();
+  private descriptors: PipeConnection | undefined;
+  private readonly channel = new Outlet();
+  private plain = false;
+  /** What was sent before it was known how. */
+  private readonly early: { readonly message: OutgoingMessage; readonly flushed: (error?: Error) => void }[] = [];
   private readonly waiting: Waiting[] = [];
   private arrived: Uint8Array[] = [];
   /** Bytes of storages that no message has yet, and of messages that wait. */
@@ -80,15 +71,18 @@ export class Pipe {
     return this.over;
   }
 
-  /** Whether both connections that carry messages are there. */
+  /** Whether the connections that carry messages are there. */
   get complete(): boolean {
-    return this.descriptors.connected && this.channel.connected;
+    return this.descriptors !== undefined && (this.plain || this.channel.connected);
   }
 
-  /** The connection of descriptors and payloads is there. Run the program over what it receives. */
-  attachDescriptors(connection: PipeConnection): void {
+  /** The connection of descriptors and payloads is there, and in a plain pipe of storages: the program over what it receives. */
+  run(connection: PipeConnection, plain: boolean): PipeProgram {
     this.connections.push(connection);
-    this.descriptors.attach(connection);
+    this.descriptors = connection;
+    this.plain = plain;
+    for (const { message, flushed } of this.early.splice(0)) this.put(connection, message, flushed);
+    return plain ? this.plainProgram() : this.descriptorProgram();
   }
 
   /** The connection of storages is there. */
@@ -102,18 +96,32 @@ export class Pipe {
     this.connections.push(connection);
   }
 
-  /** Sends a message; `flushed` is called once, when the last byte is written or never will be. */
+  /**
+   * Sends a message; `flushed` is called once, when its memory may change: it is copied or written, or never will be.
+   * @throws WireError 'limit' for a message that is too large.
+   */
   send(message: OutgoingMessage, flushed: (error?: Error) => void): void {
     if (this.over) return flushed(new Error('the pipe is closed'));
-    const { descriptors, storages } = framesOf(message, this.limits);
-    if (storages.length === 0) return this.descriptors.write(descriptors, flushed);
+    checkMessage(message, this.limits);
+    if (this.descriptors === undefined) this.early.push({ message, flushed });
+    else this.put(this.descriptors, message, flushed);
+  }
+
+  private put(connection: PipeConnection, message: OutgoingMessage, flushed: (error?: Error) => void): void {
+    const { descriptors, storages, copied } = this.plain ? plainFrames(message) : framesOf(message);
+    if (copied) {
+      connection.write(descriptors);
+      if (storages.length > 0) this.channel.write(storages);
+      return flushed();
+    }
+    if (storages.length === 0) return connection.write(descriptors, flushed);
     let left = 2;
     let failure: Error | undefined;
     const done = (error?: Error): void => {
       failure ??= error;
       if (--left === 0) flushed(failure);
     };
-    this.descriptors.write(descriptors, done);
+    connection.write(descriptors, done);
     this.channel.write(storages, done);
   }
 
@@ -126,13 +134,18 @@ export class Pipe {
       else connection.destroy(error);
     }
     const reason = error ?? new Error('the pipe is closed');
-    this.descriptors.fail(reason);
+    for (const { flushed } of this.early.splice(0)) flushed(reason);
     this.channel.fail(reason);
     for (const storage of this.arrived) this.memory.give(storage);
     for (const { message } of this.waiting) for (const storage of message.storages) this.memory.give(storage);
     this.arrived = [];
     this.waiting.length = 0;
     this.port.closed(error);
+  }
+
+  /** Reads whole messages. */
+  private *plainProgram(): PipeProgram {
+    for (;;) this.port.message(yield* readPlain(this.limits, this.memory));
   }
 
   /** Reads messages without their storages. */
@@ -252,7 +265,7 @@ export class Pipe {
 /** A connection that may not be there yet: what is written waits for it. */
 class Outlet {
   private connection: PipeConnection | undefined;
-  private queued: { chunks: readonly Uint8Array[]; flushed: (error?: Error) => void }[] = [];
+  private queued: { chunks: readonly Uint8Array[]; flushed?: ((error?: Error) => void) | undefined }[] = [];
 
   get connected(): boolean {
     return this.connection !== undefined;
@@ -264,7 +277,7 @@ class Outlet {
     this.queued = [];
   }
 
-  write(chunks: readonly Uint8Array[], flushed: (error?: Error) => void): void {
+  write(chunks: readonly Uint8Array[], flushed?: (error?: Error) => void): void {
     if (this.connection === undefined) this.queued.push({ chunks, flushed });
     else this.connection.write(chunks, flushed);
   }
@@ -273,6 +286,6 @@ class Outlet {
   fail(error: Error): void {
     const { queued } = this;
     this.queued = [];
-    for (const { flushed } of queued) flushed(error);
+    for (const { flushed } of queued) flushed?.(error);
   }
 }

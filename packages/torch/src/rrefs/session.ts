@@ -1,6 +1,6 @@
 /** @file RRefs at work in one agent of a torch group: the protocol's tables joined to messages, promises and the collector. */
 import { RpcError, type CallOptions, type To, type WorkerInfo } from '@backwire/rpc';
-import { collectInWaitAll, nameOf } from '@backwire/rpc/internal';
+import { MAX_TIMER_MS, collectInWaitAll, nameOf } from '@backwire/rpc/internal';
 import type { RRef } from '@backwire/rref';
 import {
   OwnedValue,
@@ -375,7 +375,7 @@ export class RRefs implements References, RRefSpace, HandleHost {
   /** Resolves when the tables have changed, or the time is over. Never at once: what changes them comes from the network. */
   private nextChange(withinMs: number): Promise<void> {
     return new Promise((resolve) => {
-      const timer = withinMs === Infinity ? undefined : setTimeout(resolve, Math.min(withinMs, 2 ** 31 - 1));
+      const timer = withinMs === Infinity ? undefined : setTimeout(resolve, Math.min(withinMs, MAX_TIMER_MS));
       this.changed.push(() => {
         clearTimeout(timer);
         resolve();

@@ -13,6 +13,7 @@ import { refuse } from '../pickle/refusal.ts';
 import { tagGlobal, tensorListGlobal } from '../pickle/script-reader.ts';
 import { readText } from '../pickle/text.ts';
 import { DEFAULT_TORCH_LIMITS, type TorchLimits } from '../limits.ts';
+import { ReadTables } from './known.ts';
 import { StorageClass, denseParts, flagIn, sizesIn, storageClass } from './parts.ts';
 
 /** One tensor of a table. */
@@ -55,6 +56,7 @@ class Entry implements TableEntry {
 }
 
 const instructions = instructionTable(scalars, structures, persistent);
+const seen = new ReadTables<TableEntry>();
 
 /**
  * Reads a table over storages of these sizes, and checks all of it: every view lies inside of its storage, and no size is over its limit.
@@ -64,7 +66,15 @@ export function readTable(
   bytes: Uint8Array,
   storages: readonly number[],
   limits: TorchLimits = DEFAULT_TORCH_LIMITS,
-): TableEntry[] {
+): readonly TableEntry[] {
+  const known = seen.find(bytes, storages, limits);
+  if (known !== undefined) return known;
+  const entries = readNew(bytes, storages, limits);
+  seen.keep(bytes, storages, limits, entries);
+  return entries;
+}
+
+function readNew(bytes: Uint8Array, storages: readonly number[], limits: TorchLimits): readonly TableEntry[] {
   const dialect: Dialect = {
     name: 'a tensor table',
     protocols: [2],
@@ -78,17 +88,23 @@ export function readTable(
   };
   const list = new Machine(bytes, dialect, limits).run();
   if (!(list instanceof ScriptList) || !list.every(isEntry)) throw refuse('a tensor table that is no list of tensors');
-  const entries = list as readonly Entry[];
+  const entries: readonly Entry[] = [...list];
   const sizes = storages.map((nbytes) => ({ nbytes, placement: 'body' as const }));
   checkTensorTable({ storages: sizes, tensors: entries.map((entry) => entry.descriptor) }, wireLimits(limits));
-  return [...entries];
+  return entries;
 }
 
 /** torch's limits as the wire's checks take them. */
 export function wireLimits(limits: TorchLimits): WireLimits {
+  const known = wireLimitsOf.get(limits);
+  if (known !== undefined) return known;
   const { maxMessageBytes, maxMaterialisedBytes, maxTensors, maxRank } = limits;
-  return { ...DEFAULT_WIRE_LIMITS, maxMessageBytes, maxMaterialisedBytes, maxTensors, maxRank };
+  const made = { ...DEFAULT_WIRE_LIMITS, maxMessageBytes, maxMaterialisedBytes, maxTensors, maxRank };
+  wireLimitsOf.set(limits, made);
+  return made;
 }
+
+const wireLimitsOf = new WeakMap<TorchLimits, WireLimits>();
 
 function isEntry(value: unknown): value is Entry {
   return value instanceof Entry;

@@ -1,5 +1,5 @@
 /** @file Writes the tensor table of a message, and says which storages go with it. */
-import { noGrad, type Tensor } from '@backwire/tensor';
+import { Tensor, noGrad } from '@backwire/tensor';
 import type { Storage } from '@backwire/tensor/internal';
 import type { TensorDescriptor } from '@backwire/wire';
 import { checkLimit, checkTensorTable, planTensors, type TensorPlan } from '@backwire/wire/internal';
@@ -9,6 +9,7 @@ import { Op } from '../pickle/opcode.ts';
 import { ScriptWriter } from '../pickle/script-writer.ts';
 import { DEFAULT_TORCH_LIMITS, type TorchLimits } from '../limits.ts';
 import { wireLimits } from './entries.ts';
+import { WrittenTables } from './known.ts';
 
 /** A table with the storages that it speaks of, in order. Their bytes stay as they are until `release`, which is called once. */
 export interface OutgoingTable {
@@ -28,7 +29,7 @@ export function writeTable(
 ): OutgoingTable {
   checkLimit('tensors', tensors.length, limits.maxTensors);
   const carriers = tensors.map(carrierOf);
-  const copies = separate(carriers, tensors);
+  const copies = tensors.length === 1 && carriers[0]?.sparse === undefined ? [] : separate(carriers, tensors);
   let plan: TensorPlan;
   try {
     plan = planTensors(carriers);
@@ -38,15 +39,33 @@ export function writeTable(
   try {
     plan.secure();
     const storages = plan.storages.map((storage) => storage.bytes);
-    const sizes = storages.map(({ length }) => ({ nbytes: length, placement: 'body' as const }));
-    checkLimit('storages', storages.length, limits.maxTensors);
-    checkTensorTable({ storages: sizes, tensors: plan.tensors }, wireLimits(limits));
-    const bytes = new TableWriter(storages).write(tensors, plan.tensors);
-    return { bytes, storages, release: () => plan.release() };
+    return { bytes: tableOf(tensors, plan.tensors, storages, limits), storages, release: () => plan.release() };
   } catch (error) {
     plan.release();
     throw error;
   }
+}
+
+const written = new WrittenTables();
+
+function tableOf(
+  tensors: readonly TravellingTensor[],
+  descriptors: readonly TensorDescriptor[],
+  storages: readonly Uint8Array[],
+  limits: TorchLimits,
+): Uint8Array {
+  const [tensor] = tensors;
+  const [descriptor] = descriptors;
+  const alone = tensors.length === 1 && tensor instanceof Tensor && descriptor?.sparse === undefined;
+  const key = alone && descriptor !== undefined ? written.keyOf(descriptor, storages[0]?.length ?? 0) : undefined;
+  const known = key === undefined ? undefined : written.find(key, limits);
+  if (known !== undefined) return known;
+  const sizes = storages.map(({ length }) => ({ nbytes: length, placement: 'body' as const }));
+  checkLimit('storages', storages.length, limits.maxTensors);
+  checkTensorTable({ storages: sizes, tensors: descriptors }, wireLimits(limits));
+  const bytes = new TableWriter(storages).write(tensors, descriptors);
+  if (key !== undefined) written.keep(key, limits, bytes);
+  return bytes;
 }
 
 /** The tensor whose storage travels. */

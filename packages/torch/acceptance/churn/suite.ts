@@ -1,0 +1,128 @@
+/** @file Workers here come, go and die while workers of torch call them: every call ends, no joining blocks, and nothing is left. */
+import assert from 'node:assert/strict';
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
+import { rpcFunction, rpcInfo, rpcSync } from '@backwire/rpc';
+import { freePort } from '@backwire/testing';
+import { createTorchAgent, py, type TorchAgent } from '../../src/index.ts';
+import { Python } from '../../test/python.ts';
+import type { Report } from '../report.ts';
+
+const JOINS = 200;
+/** Workers that join and leave at the same time. */
+const LANES = 4;
+const KILLS = 20;
+/** Threads that call, in each worker of torch. */
+const CALLERS = 2;
+const CALL_S = 5;
+/** How long a joining, a leaving or an eviction may take: the token goes from one to the other meanwhile. */
+const CHANGE_MS = 30_000;
+/** What a call may take beyond its time limit on a busy machine. */
+const SLACK_S = 3;
+
+rpcFunction('churn.same', (value: unknown) => value);
+const same = py<(value: number) => number>('model.same');
+const program = readFileSync(new URL('callers.py', import.meta.url), 'utf8');
+
+export async function churn(report: Report): Promise<void> {
+  const init = `tcp://127.0.0.1:${await freePort()}`;
+  const started = [0, 1].map((rank) => Python.start({ name: `py${rank}`, rank, init, stubs: ['churn.same'] }));
+  const pythons = started.map(({ python }) => python);
+  try {
+    await Promise.all(started.map(({ ready }) => ready));
+    await using anchor = await join('anchor', init);
+    for (const python of pythons) await python.run(`${program}\ncallers = Callers(${CALLERS}, ${CALL_S})`);
+    const [longest, killed] = await Promise.all([comeAndGo(init), die(anchor, init)]);
+    report.check(`${JOINS} workers joined and left, the slowest joining in ${longest.toFixed(0)} ms`, undefined);
+    report.check(`${KILLS} workers were killed, ${killed} of them while they joined, and evicted`, undefined);
+    for (const [i, python] of pythons.entries()) await report.run(`calls of py${i}`, () => ended(python));
+    await report.run('the workers of torch take new connections', async () => {
+      await using late = await join('late', init);
+      for (const to of ['py0', 'py1']) assert.equal(await late.run(() => rpcSync(to, same, [7])), 7);
+      await late.shutdown({ timeoutMs: CHANGE_MS });
+    });
+    await report.run('all tables are empty', () => empty(anchor, pythons));
+    await report.run('the group ends', async () => {
+      await anchor.shutdown({ timeoutMs: CHANGE_MS });
+      assert.deepEqual(await Promise.all(pythons.map((python) => python.end())), [0, 0]);
+    });
+  } finally {
+    await Promise.all(pythons.map((python) => python.kill()));
+  }
+}
+
+function join(name: string, initMethod: string): Promise<TorchAgent> {
+  const options = { name, membership: 'dynamic', initMethod, trustNetwork: true, initTimeoutMs: CHANGE_MS } as const;
+  // What it warns of is what is done here: connections to the dead.
+  const quiet = { debug: () => undefined, info: () => undefined, warn: () => undefined, error: console.error };
+  return createTorchAgent({ ...options, logger: quiet });
+}
+
+/** Workers of this process join, call, and leave; the longest joining, in milliseconds. */
+async function comeAndGo(init: string): Promise<number> {
+  let longest = 0;
+  const lane = async (number: number): Promise<void> => {
+    for (let i = 0; i < JOINS / LANES; i++) {
+      const start = performance.now();
+      await using agent = await join(`w${number}`, init);
+      longest = Math.max(longest, performance.now() - start);
+      for (const to of ['py0', 'py1']) assert.equal(await agent.run(() => rpcSync(to, same, [i])), i);
+      await agent.shutdown({ timeoutMs: CHANGE_MS });
+    }
+  };
+  await Promise.all(Array.from({ length: LANES }, (_, number) => lane(number)));
+  return longest;
+}
+
+/** Processes that join and are killed, every second one before it has joined; how many those were. */
+async function die(anchor: TorchAgent, init: string): Promise<number> {
+  let early = 0;
+  for (let i = 0; i < KILLS; i++) {
+    const name = `k${i}`;
+    const child = fork(new URL('worker.ts', import.meta.url), [name, init]);
+    const exit = once(child, 'exit');
+    let joined = false;
+    child.on('message', (word) => (joined ||= word === 'joined'));
+    await once(child, 'message');
+    if (i % 2 === 0) await Promise.race([once(child, 'message'), exit]);
+    else await delay(20 * i);
+    if (!joined) early++;
+    child.kill('SIGKILL');
+    await exit;
+    try {
+      await anchor.evict(name, { timeoutMs: CHANGE_MS });
+    } catch (error) {
+      // It was killed before it was anything to the others.
+      if (joined || rpcInfo(error)?.code !== 'not-found') throw error;
+    }
+  }
+  return early;
+}
+
+async function ended(python: Python): Promise<void> {
+  assert.equal(await python.run('callers.stop()'), 'True', 'a call has not ended');
+  const [good, longest] = [
+    Number(await python.run('callers.good')),
+    Number(await python.run('int(callers.longest * 1000)')),
+  ];
+  const failed = await python.run('callers.failed');
+  console.log(`        ${good} calls were answered, others failed as ${failed}; the longest took ${longest} ms`);
+  assert.ok(longest <= 1_000 * (CALL_S + SLACK_S), `a call took ${longest} ms`);
+  assert.ok(good > JOINS, `only ${good} calls were answered`);
+  assert.ok(!failed.includes('WrongAnswer'), failed);
+}
+
+/** Nobody is in the group but those who began it, and nothing is open. */
+async function empty(anchor: TorchAgent, pythons: readonly Python[]): Promise<void> {
+  assert.deepEqual(anchor.members.names(), ['anchor', 'py0', 'py1']);
+  for (const [name, value] of Object.entries(anchor.debugInfo()))
+    if (/active_calls|num_(pending|forks|owner|autograd)/.test(name)) assert.equal(value, 0, name);
+  for (const python of pythons) {
+    const agent = 'rpc.api._get_current_rpc_agent()';
+    assert.equal(await python.run(`len(${agent}.get_worker_infos())`), '3');
+    assert.equal(await python.run(`int(${agent}.get_debug_info()['agent.client_active_calls'])`), '0');
+    assert.equal(await python.run(`sum(int(v) for v in rpc._rref_context_get_debug_info().values())`), '0');
+  }
+}
