@@ -3,7 +3,7 @@ import { countInjectedFaults, errorMatching, shown } from '@backwire/testing';
 import { getWorkerInfo, RpcError, rpcFunction, rpcSync, type RpcAgent } from '@backwire/rpc';
 import { add, ones, tensor, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
-import { agent, counters, eventually, isEmpty, withGroup } from './group.ts';
+import { agent, counters, eventually, flushed, isEmpty, withGroup } from './group.ts';
 import { remote, type RRef } from '../src/index.ts';
 import { sessionOf } from '../src/extension.ts';
 
@@ -47,6 +47,7 @@ describe('messages that fail on purpose', () => {
         ran = [];
         const rref = remote(owner, noted, [1]);
         await expect(rref.confirmed()).rejects.toThrow(DROPPED);
+        await flushed(agent(agents, 0));
         await expect(rref.toHere()).rejects.toThrow(DROPPED);
         expect(await remote(owner, noted, [2]).toHere()).toBe(2);
         expect([ran, agents.map(injected)]).toEqual([[2], [1, 0, 0, 0]]);
@@ -61,6 +62,7 @@ describe('messages that fail on purpose', () => {
       async (agents) => {
         const rref = remote(owner, identity, [1]);
         await expect(rref.confirmed()).rejects.toThrow(DROPPED);
+        await flushed(agent(agents, 0));
         for (const to of ['w1', 'w0']) {
           await expect(rpcSync(to, fetch, [rref])).rejects.toThrow(DROPPED);
           expect(() => remote(to, fetch, [rref])).toThrow(DROPPED);
@@ -85,6 +87,7 @@ describe('messages that fail on purpose', () => {
       async (agents) => {
         const rref = remote(owner, add, [tensor(1), tensor(2)]);
         await expect(rref.confirmed()).rejects.toThrow(DROPPED);
+        await flushed(agent(agents, 0));
         await expect(rref.toHere()).rejects.toThrow(DROPPED);
         await expect(rpcSync('w1', takeBoth, [rref as unknown as RRef<number>, 1])).rejects.toThrow(DROPPED);
         expect(shown(await remote(owner, add, [tensor(1), tensor(2)]).toHere())).toEqual(shown(tensor(3)));
@@ -153,6 +156,7 @@ describe('messages that fail on purpose', () => {
         ];
         for (const each of [rref, sum]) {
           await expect(each.confirmed()).rejects.toThrow(LATE);
+          await flushed(agent(agents, 0));
           await expect(each.toHere()).rejects.toThrow(LATE);
         }
         await new Promise((resolve) => setTimeout(resolve, 120));

@@ -86,6 +86,15 @@ export function counters(of: RpcAgent): Record<string, number> {
   return sessionOf(of).debugInfo();
 }
 
+/** Waits until an agent has no handle that its owner has yet to hear of, and nobody who waits for one, as PyTorch's tests do before they look. */
+export function flushed(of: RpcAgent): Promise<void> {
+  const none = (): boolean => {
+    const { num_pending_users, num_pending_futures } = counters(of);
+    return num_pending_users === 0 && num_pending_futures === 0;
+  };
+  return eventually(none, 'every handle is confirmed or failed');
+}
+
 /** Whether an agent has nothing in its tables. */
 export function isEmpty(of: RpcAgent): boolean {
   const { num_owner_rrefs, num_forks, num_pending_users, num_pending_children } = counters(of);

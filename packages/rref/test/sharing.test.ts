@@ -271,7 +271,12 @@ describe('the tables', () => {
       // What others change here is looked at between barriers, as in PyTorch's test.
       await barrier();
       await rpcSync(next, keep, [own]);
-      expect(rrefDebugInfo()).toMatchObject({ num_owner_rrefs: 1, num_forks: 1, num_pending_users: 0 });
+      expect(rrefDebugInfo()).toMatchObject({
+        num_owner_rrefs: 1,
+        num_forks: 1,
+        num_pending_users: 0,
+        num_pending_futures: 0,
+      });
       expect(listRRefs().filter(({ owner }) => owner === me)).toMatchObject([{ holders: [next], type: 'number' }]);
       await barrier();
       await rpcSync(next, drop);
@@ -287,7 +292,12 @@ describe('the tables', () => {
       const second = remote(next, add, [ones([2, 2]), 1]);
       expect(shown(await second.toHere())).toEqual(shown(ones([2, 2]).add(1)));
       await barrier();
-      expect(rrefDebugInfo()).toMatchObject({ num_owner_rrefs: 2, num_forks: 2, num_pending_users: 0 });
+      expect(rrefDebugInfo()).toMatchObject({
+        num_owner_rrefs: 2,
+        num_forks: 2,
+        num_pending_users: 0,
+        num_pending_futures: 0,
+      });
       await barrier();
       there.dispose();
       second.dispose();
