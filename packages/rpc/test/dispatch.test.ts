@@ -137,6 +137,29 @@ describe('handlers', () => {
     expect(calls).toBe(0);
   });
 
+  it('leave nothing behind when their caller takes them back, however often, while all slots are taken', async () => {
+    const { at } = await start({ maxConcurrentCalls: 1 });
+    let end = (): void => undefined;
+    const hang = rpcFunction('dispatch/hang', () => new Promise<void>((resolve) => (end = resolve)));
+    const hangs = at(0).run(() => rpcAsync('w1', hang));
+    await until(() => at(1).debugInfo()['agent.server_active_calls'] === 1, 'the first runs');
+    const { handlers } = (at(1) as unknown as { dispatcher: { handlers: { slots: { queued: number } } } }).dispatcher;
+    for (let round = 0; round < 20; round++) {
+      const impatient = new AbortController();
+      const { signal } = impatient;
+      const calls = Array.from({ length: 200 }, () => at(0).run(() => rpcAsync('w1', echo, ['x'], { signal })));
+      await until(() => handlers.slots.queued === 200, 'all of them wait');
+      impatient.abort();
+      expect(await Promise.all(calls.map(async (call) => rpcInfo(await failure(call))?.code))).toEqual(
+        calls.map(() => 'cancelled'),
+      );
+      await until(() => handlers.slots.queued === 0, 'none of them is kept');
+    }
+    end();
+    await hangs;
+    expect(await at(0).run(() => rpcSync('w1', echo, [1]))).toBe(1);
+  });
+
   it('free arguments at their end when they ask for it', async () => {
     const { at } = await start();
     const y = await at(0).run(() => rpcSync('w1', scoped, [tensor([1, 2])]));

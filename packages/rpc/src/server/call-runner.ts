@@ -82,7 +82,7 @@ export class CallRunner {
     if (call.id !== 0) call.origin.open.set(call.id, call);
     const start = (): void => this.start(call, type);
     if (slots === undefined) call.peer.sender.whenClear(start);
-    else slots.wait(call.origin.share, start);
+    else call.leaveLine = slots.wait(call.origin.share, start);
   }
 
   private completeLater(call: InboundCall, later: Promise<unknown>, type: number): void {

@@ -127,3 +127,40 @@ describe('slots', () => {
     expect(order.length).toBe(1_002);
   });
 });
+
+describe('those that do not wait any more', () => {
+  test('leave the line, and the others keep their places', () => {
+    const slots = new ConcurrencyLimit(1);
+    const [one, two] = [new Share(), new Share()];
+    const first = callOf(one);
+    slots.take(first);
+    const started: string[] = [];
+    const wait = (share: Share, name: string): (() => void) =>
+      slots.wait(share, () => {
+        started.push(name);
+      });
+    const leave = ['a', 'b', 'c', 'd'].map((name) => wait(one, name));
+    const leaveTwo = wait(two, 'x');
+    leave[0]?.();
+    leave[2]?.();
+    leave[2]?.();
+    leaveTwo();
+    expect([slots.queued, one.queued, two.queued]).toEqual([2, 2, 0]);
+    wait(two, 'y');
+    slots.release(first);
+    expect([started, slots.queued]).toEqual([['b', 'y', 'd'], 0]);
+    leave[1]?.();
+    expect(slots.queued).toBe(0);
+  });
+
+  test('keep nothing, however many come and go while a handler does not end', () => {
+    const slots = new ConcurrencyLimit(1);
+    const share = new Share();
+    slots.take(callOf(share));
+    slots.wait(share, () => undefined);
+    for (let i = 0; i < 100_000; i++) slots.wait(share, () => undefined)();
+    const { queue } = share as unknown as { queue: unknown[] };
+    expect([share.queued, slots.queued]).toEqual([1, 1]);
+    expect(queue.length).toBeLessThan(10_000);
+  });
+});

@@ -1,37 +1,58 @@
 /** @file How many handlers may run at once, what waits for one of the others to finish, and that no caller takes all of it. */
 
-/** Started entries are cut off in pieces of this many, so that taking one costs nothing. */
+/** Entries that have started or left are cut off in pieces of this many, so that taking one costs nothing. */
 const CUT = 4_096;
 /** From this many slots on some are kept free of whoever has most: with fewer a caller may have all of them. */
 const SHARED_FROM = 64;
 /** A caller may hold this many times as many slots as are free: one alone seven eighths of all, two seven fifteenths each. */
 const TIMES_FREE = 7;
 
+/** One that waits; without `start` it has started or left. */
+interface Entry {
+  start: (() => void) | undefined;
+}
+
 /** What one caller has of the slots, and its calls that wait for one, first come, first served. */
 export class Share {
   /** Slots that its calls hold. */
   held = 0;
-  private readonly queue: (() => void)[] = [];
+  /** Those that wait. */
+  queued = 0;
+  private queue: Entry[] = [];
   private head = 0;
 
-  get queued(): number {
-    return this.queue.length - this.head;
-  }
-
-  push(start: () => void): void {
-    this.queue.push(start);
+  push(start: () => void): Entry {
+    const entry = { start };
+    this.queue.push(entry);
+    this.queued++;
+    return entry;
   }
 
   shift(): () => void {
-    const start = this.queue[this.head++] as () => void;
-    if (this.head === this.queue.length) {
-      this.queue.length = 0;
-      this.head = 0;
-    } else if (this.head === CUT) {
-      this.queue.splice(0, CUT);
-      this.head = 0;
+    let start: (() => void) | undefined;
+    while (start === undefined) {
+      const entry = this.queue[this.head++] as Entry;
+      start = entry.start;
+      entry.start = undefined;
     }
+    this.over();
     return start;
+  }
+
+  /** One does not wait any more: nothing of it is kept. False when it has started. */
+  drop(entry: Entry): boolean {
+    if (entry.start === undefined) return false;
+    entry.start = undefined;
+    this.over();
+    return true;
+  }
+
+  private over(): void {
+    this.queued--;
+    const { length } = this.queue;
+    if (this.queued > 0 && length - this.queued < Math.max(CUT, this.queued)) return;
+    this.queue = this.queued === 0 ? [] : this.queue.filter(({ start }) => start !== undefined);
+    this.head = 0;
   }
 }
 
@@ -68,10 +89,16 @@ export class ConcurrencyLimit {
     return this.turns.reduce((sum, { queued }) => sum + queued, 0);
   }
 
-  /** Calls `start` when it is the turn of this caller; it takes a slot, or leaves it to the next. */
-  wait(share: Share, start: () => void): void {
+  /**
+   * Calls `start` when it is the turn of this caller; it takes a slot, or leaves it to the next. What is returned takes it out of the line:
+   * the credit of one that was cancelled goes back to its caller at once, and the line must not keep what is no longer bounded by it.
+   */
+  wait(share: Share, start: () => void): () => void {
     if (share.queued === 0) this.turns.push(share);
-    share.push(start);
+    const entry = share.push(start);
+    return () => {
+      if (share.drop(entry) && share.queued === 0) this.turns.splice(this.turns.indexOf(share), 1);
+    };
   }
 
   /** Takes a slot, whether or not there is one. */

@@ -90,6 +90,8 @@ export class InboundCall implements CallContext, Claim {
   outgoing = 0;
   /** Whether it counts among the handlers that are not finished; meetings, which wait for others by design, do not. */
   counted = false;
+  /** Takes it out of the line for a slot, where it waits for one. */
+  leaveLine: (() => void) | undefined;
   /** Whether it counts as running now. */
   holdsSlot = false;
   /** The caller's idempotency key, */
@@ -178,7 +180,10 @@ export class InboundCall implements CallContext, Claim {
   finish(): void {
     this.state = 'over';
     if (this.timer !== undefined) clearTimeout(this.timer);
+    this.leaveLine?.();
+    this.leaveLine = undefined;
     if (this.unclaimed !== undefined) this.giveBack(this.unclaimed);
+    this.args = NO_ARGS;
   }
 
   /** That its time is over. */
