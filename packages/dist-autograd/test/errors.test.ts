@@ -268,6 +268,13 @@ describe('a pass that is stopped', () => {
 
   it('by leaving its context when its first function runs fails, with a hundred calls before it', async () => {
     const passes: Promise<unknown>[] = [];
+    const ids: bigint[] = [];
+    let begin = (): void => undefined;
+    // Every worker has the contexts of all of them when the passes begin.
+    const ready = new Promise<void>((resolve) => (begin = resolve)).then(() => {
+      const known = agents.map((agent) => ids.filter((id) => sessionOf(agent).contexts.find(id) !== undefined));
+      expect(known).toEqual(agents.map(() => ids));
+    });
     await everywhere((rank) =>
       context(async (id) => {
         let value = leaf([3, 3], 1);
@@ -277,6 +284,8 @@ describe('a pass that is stopped', () => {
         }
         expect(sessionOf().find(id).sends.size).toBe(100);
         await expect(backward(100n, [value.sum()])).rejects.toThrow(unknownContext(100n));
+        if (ids.push(id) === agents.length) begin();
+        await ready;
         await new Promise<void>((reached) => {
           passes.push(backward(id, [whenReached(value, reached).sum()]).catch((e: unknown) => e));
         });

@@ -196,23 +196,37 @@ describe('shutdown', () => {
       error: () => undefined,
     };
     const agents = await startGroup(5, { extensions: [rrefs({ creationSites: true })], logger });
+    const ids = (by: number, rref: number): string => {
+      const id = (local: number): string => `GloballyUniqueId(created_on=${by}, local_id=${local})`;
+      return `Leaking RRef ${id(rref)} with fork Id ${id(rref + 1)}, held by`;
+    };
     for (const rank of [0, 1, 2, 3]) {
-      await agent(agents, rank).run(async () => rpcSync(`w${(rank + 1) % 4}`, keep, [createRRef(rank)]));
+      const next = `w${(rank + 1) % 4}`;
+      await agent(agents, rank).run(async () => {
+        await rpcSync(next, keep, [createRRef(rank)]);
+        const made = remote(next, add, [ones([2, 2]), 1]);
+        // Nobody waits for it, as in PyTorch's test: a shutdown in good order does.
+        if (!graceful) await made.confirmed();
+        kept.push(made);
+      });
       // Four keep what is another's: their sessions do not take part in the shutdown. The fifth has nothing.
       sessionOf(agent(agents, rank)).drain = () => Promise.resolve();
     }
     const ends = await Promise.allSettled(agents.map((each) => each.shutdown({ graceful, timeoutMs: 1_500, onLeak })));
     for (const rank of [0, 1, 2, 3]) {
-      const text = `Leaking RRef GloballyUniqueId(created_on=${rank}, local_id=0) with fork Id GloballyUniqueId(created_on=${rank}, local_id=1), held by 'w${(rank + 1) % 4}'`;
+      const [next, last] = [(rank + 1) % 4, (rank + 3) % 4];
+      // What it made and shared, and what the worker before it made here.
+      const texts = [`${ids(rank, 0)} 'w${next}'`, `${ids(last, 2)} 'w${last}'`];
       const said =
         onLeak === 'throw' ? ((ends[rank] as PromiseRejectedResult).reason as Error).message : warnings.join('\n');
-      expect(said).toContain(text);
+      for (const text of texts) expect(said).toContain(text);
       expect(said).toContain('lifetime.test.ts');
       if (onLeak === 'throw')
-        expect(ends[rank]).toEqual({
-          status: 'rejected',
-          reason: errorMatching(RpcError, { code: 'failed-precondition', message: text }),
-        });
+        for (const message of texts)
+          expect(ends[rank]).toEqual({
+            status: 'rejected',
+            reason: errorMatching(RpcError, { code: 'failed-precondition', message }),
+          });
     }
     const end = onLeak === 'throw' ? 'rejected' : 'fulfilled';
     expect(ends.map(({ status }) => status)).toEqual([end, end, end, end, 'fulfilled']);

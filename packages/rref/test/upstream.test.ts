@@ -150,8 +150,10 @@ describe.each([
     onAll(4, async (at) => {
       const [x, y, z] = [make(), or(1), or(3)];
       const own = remote(getWorkerInfo(), myFunction, [x, y, z]);
+      // At once: its own creation is still under way.
+      const sum = remote(at(to), addRRefToValue, [own, x]);
+      equal(await sum.toHere(), x.add(y).add(z).add(x));
       equal(await own.toHere(), x.add(y).add(z));
-      equal(await remote(at(to), addRRefToValue, [own, x]).toHere(), x.add(y).add(z).add(x));
     }),
   );
 
@@ -371,8 +373,9 @@ it('types are asked for once, of a tensor and of an object', () =>
   onAll(4, async (at, self) => {
     const calls = (): number => callsSent(self);
     const tensor = remote(at('w1'), add, [ones([2]), 1]);
-    await tensor.confirmed();
     const before = calls();
+    // At once: the tensor is still being made.
+    expect(tensor.confirmedByOwner()).toBe(false);
     expect(await tensor.typeName()).toBe('Tensor');
     expect(calls()).toBe(before + 1);
     for (let i = 0; i < 10; i++) expect(await tensor.typeName()).toBe('Tensor');
