@@ -235,6 +235,15 @@ test('one that stood still and has come to itself gets a moment to say so before
   expect(drive.of('accuse')).toEqual([expect.stringContaining('accuse b silent')]);
 });
 
+test.each([600, 1_600, 5_000])('one whose loop stands still for %s ms at a time notices a silent peer', (blockMs) => {
+  const policy = new LivenessPolicy<string>(options);
+  policy.track('b', 0);
+  const noticed: string[] = [];
+  for (let now = 0; now <= 600_000 && !noticed.includes('accuse'); now += blockMs)
+    for (const { type } of policy.tick(now)) if (type !== 'ping' && type !== 'inquire') noticed.push(type);
+  expect(noticed).toEqual(['suspect', 'accuse']);
+});
+
 describe('more links than are attended to', () => {
   const peers = Array.from({ length: 100 }, (_, i) => `p${i}`);
 
@@ -255,6 +264,21 @@ describe('more links than are attended to', () => {
     expect(pings.length).toBeLessThanOrEqual((60 / 2) * 32);
     expect(new Set(pings.map((line) => line.split(' ')[2])).size).toBe(100);
     expect(drive.log.length).toBe(pings.length);
+  });
+
+  test.each([500, 600, 1_000, 1_600])('everybody gets its turn also where looks come every %s ms', (everyMs) => {
+    const policy = new LivenessPolicy<string>(options);
+    const many = Array.from({ length: 320 }, (_, i) => `p${i}`);
+    for (const peer of many) policy.track(peer, 0);
+    const asked = new Set<string>();
+    for (let now = 0; now <= 120_000; now += everyMs) {
+      for (const { type, peer } of policy.tick(now, () => false)) {
+        if (type !== 'ping') continue;
+        asked.add(peer);
+        policy.heard(peer, now);
+      }
+    }
+    expect(asked.size).toBe(320);
   });
 
   test('those that something waits on are pinged as ever', () => {

@@ -182,7 +182,9 @@ export class LivenessPolicy<P> {
     this.forgiveOwnStall(now);
     const effects: LivenessEffect<P>[] = [];
     const crowd = Math.ceil(this.peers.size / this.attended);
-    let turns = Math.ceil((this.attended * CHECK_MS) / this.options.pingMs);
+    // As many as are due since the last look, however late this one is.
+    const since = this.wokenAt === undefined ? CHECK_MS : now - this.wokenAt;
+    let turns = Math.ceil((this.attended * since) / this.options.pingMs);
     for (const [peer, at] of this.peers) {
       if (crowd > 1 && this.mayRest(at, now) && !isNeeded(peer)) {
         if (now - at.heardAt < crowd * this.options.pingMs || turns === 0) {
@@ -208,9 +210,10 @@ export class LivenessPolicy<P> {
     if (before === undefined) return;
     const gap = now - before - CHECK_MS;
     if (gap < OWN_STALL_MS) return;
-    // While this loop stood still it could hear nobody: everyone gets a fresh interval, in which a ping is sent first.
+    // While this loop stood still it could hear nobody: that time does not count, and a ping is sent first. All other time does: one that
+    // stands still again and again, as a program that trains does, has to notice a silent peer too.
     for (const at of this.peers.values()) {
-      at.heardAt = Math.max(at.heardAt, now - this.options.pingMs);
+      at.heardAt = Math.min(Math.max(at.heardAt, now - this.options.pingMs), at.heardAt + gap);
       if (at.lostAt !== undefined) at.lostAt = Math.min(now, at.lostAt + gap);
       at.refusedAt = undefined;
     }

@@ -212,7 +212,8 @@ export class EmbeddedStore implements TicketStore {
     if (known !== undefined) return queue;
     this.watches.set(watching.id, watching);
     this.watchesOf.set(prefix, watching);
-    this.startWatch(watching);
+    // While the connection is down nothing is sent: the next one starts every watch.
+    if (this.link.isUp) this.startWatch(watching);
     return queue;
   }
 
@@ -276,6 +277,7 @@ export class EmbeddedStore implements TicketStore {
     if (!watching.queues.delete(queue) || watching.queues.size > 0) return;
     this.watches.delete(watching.id);
     this.watchesOf.delete(watching.prefix);
+    this.link.forget(watching.id);
     this.link.notify(Op.CANCEL, watching.id);
   }
 

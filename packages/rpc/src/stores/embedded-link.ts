@@ -112,6 +112,10 @@ export class EmbeddedLink {
     }
   }
 
+  get isUp(): boolean {
+    return this.connection !== undefined;
+  }
+
   /** An id for a request; a watch keeps it as its name. */
   newId(): number {
     const id = this.nextId;

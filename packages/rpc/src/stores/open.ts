@@ -129,9 +129,10 @@ function connectTo(address: string, options: OpenStoreOptions): Promise<Store> {
   const security = options.security ?? resolveSecurity(undefined, { bind: host });
   const transport = storeTransport(host, security);
   const endpoint = `${transport.name}://${hostText(host)}:${port}`;
-  const connect = (): Promise<Store> => embeddedStore({ endpoint, keys: security.keys, signal, timeoutMs, transport });
+  const connect = (ms: number | undefined): Promise<Store> =>
+    embeddedStore({ endpoint, keys: security.keys, signal, timeoutMs: ms, transport });
   // Certificates may differ between two agents of one process.
-  if (transport.name !== 'tcp') return connect();
+  if (transport.name !== 'tcp') return connect(timeoutMs);
   const secrets = security.keys?.map((key) => toHex(sha256(key.secret))) ?? [];
   return shareStore([endpoint, ...secrets].join(' '), { signal, timeoutMs }, connect);
 }

@@ -1,5 +1,8 @@
 /** @file Stores of one process on one connection: how many connections there are, and that no user notices another. */
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { afterEach, expect, test } from 'vitest';
+import { rpcInfo } from '../base/errors.ts';
 import { resolveSecurity } from '../security/policy.ts';
 import { tcpTransport } from '../transports/tcp.ts';
 import type { Connection, Transport } from '../transports/transport.ts';
@@ -38,7 +41,7 @@ async function counted(): Promise<{ endpoint: string; connections: Connection[];
 }
 
 function share(endpoint: string, options: { signal?: AbortSignal; timeoutMs?: number } = {}): Promise<Store> {
-  const opening = shareStore(endpoint, options, () => embeddedStore({ endpoint, ...options }));
+  const opening = shareStore(endpoint, options, (timeoutMs) => embeddedStore({ endpoint, ...options, timeoutMs }));
   cleanups.push(() =>
     opening.then(
       (store) => store.close(),
@@ -76,6 +79,56 @@ test('one that gives up opening fails alone, and the others get their store', as
   controller.abort(new Error('not wanted'));
   await expect(first).rejects.toMatchObject({ code: 'cancelled' });
   for (const store of await Promise.all(others)) expect(await store.get('k')).toBeUndefined();
+});
+
+test('many who wait for a store that does not come are told when their time is over, not one after the other', async () => {
+  const endpoint = 'tcp://127.0.0.1:9';
+  const began = performance.now();
+  const codes = await Promise.all(
+    Array.from({ length: 8 }, () =>
+      share(endpoint, { timeoutMs: 1_000 }).then(
+        () => 'open',
+        (error: unknown) => rpcInfo(error)?.code,
+      ),
+    ),
+  );
+  expect(codes).toEqual(codes.map(() => 'deadline-exceeded'));
+  expect(performance.now() - began).toBeLessThan(4_000);
+});
+
+test('nothing of an answer is kept', async () => {
+  const { endpoint } = await counted();
+  const store = await share(endpoint);
+  await store.set('k', new Uint8Array(10));
+  const held: WeakRef<Uint8Array>[] = [];
+  for (let i = 0; i < 50; i++) held.push(new WeakRef((await store.get('k'))!));
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  await new Promise((resolve) => setTimeout(resolve, 10));
+  collect();
+  expect(held.filter((value) => value.deref() !== undefined).length).toBeLessThan(5);
+});
+
+test('a watch that begins while the server is away begins once, and disturbs nobody', async () => {
+  const { endpoint, connections } = await counted();
+  const store = await share(endpoint);
+  connections[0]!.destroy();
+  // Until the client has noticed, what it sends is lost with the connection.
+  await expect.poll(() => connections[0]!.closed).toBe(true);
+  await store.get('k').catch(() => undefined);
+  connections.at(-1)!.destroy();
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  const controller = new AbortController();
+  const events = store.watch('k', { signal: controller.signal });
+  store.watch('other', { signal: AbortSignal.abort() });
+  const count = connections.length;
+  for (let i = 1n; i <= 5n; i++) expect(await store.add('n', 1n)).toBe(i);
+  expect(connections.length - count).toBeLessThanOrEqual(1);
+  await store.set('k', Uint8Array.of(1));
+  const types: string[] = [];
+  for await (const { type } of events) if (types.push(type) === 1 || type === 'put') break;
+  expect(types.length).toBeGreaterThan(0);
+  controller.abort();
 });
 
 test('one that joins an opening has a time of its own', async () => {

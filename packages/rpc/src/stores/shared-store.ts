@@ -1,5 +1,6 @@
 /** @file One connection to a store for all agents of a process that use it alike: a group of many agents in few processes asks a store no more than its processes would. */
-import { RpcError } from '../base/errors.ts';
+import { unwatchAbort, watchAbort } from '../base/abort-signals.ts';
+import { RpcError, rpcInfo } from '../base/errors.ts';
 import { limited } from './limited.ts';
 import { closedError } from './embedded-link.ts';
 import { DEFAULT_TIMEOUT_MS, type OpeningLimits } from './opening.ts';
@@ -26,21 +27,34 @@ const connections = new Map<string, Set<Shared>>();
 export async function shareStore(
   key: string,
   { signal, timeoutMs = DEFAULT_TIMEOUT_MS }: OpeningLimits,
-  connect: () => Promise<Store>,
+  connect: (timeoutMs: number) => Promise<Store>,
 ): Promise<Store> {
+  const until = timeoutMs === 0 ? Infinity : performance.now() + timeoutMs;
   for (;;) {
+    const leftMs = until === Infinity ? 0 : Math.max(1, until - performance.now());
     const known = [...(connections.get(key) ?? [])].find(({ users }) => users < MAX_USERS);
-    const shared = known ?? begin(key, connect);
+    const shared = known ?? begin(key, () => connect(leftMs));
     shared.users++;
     try {
-      const opened = known === undefined ? shared.store : within(shared.store, signal, timeoutMs);
+      const opened = known === undefined ? shared.store : within(shared.store, signal, leftMs);
       return new StoreShare(await opened, () => leave(key, shared));
     } catch (error) {
       void leave(key, shared);
+      if (signal?.aborted) throw new RpcError('cancelled', 'opening the store was cancelled', { cause: signal.reason });
+      if (performance.now() >= until) throw late(key, timeoutMs, error);
       // Another's attempt may have failed for a reason of its own: its time, its signal.
-      if (known === undefined || signal?.aborted === true || !known.failed) throw error;
+      if (known?.failed !== true) throw error;
     }
   }
+}
+
+/** The key begins with the address; what follows is nobody's to read. */
+function late(key: string, timeoutMs: number, error: unknown): RpcError {
+  const known = rpcInfo(error);
+  if (known?.code === 'deadline-exceeded') return known;
+  return new RpcError('deadline-exceeded', `no store at ${key.split(' ', 1)[0] ?? ''} in ${timeoutMs} ms`, {
+    cause: error,
+  });
 }
 
 function begin(key: string, connect: () => Promise<Store>): Shared {
@@ -86,15 +100,12 @@ class StoreShare implements TicketStore {
   private readonly left: () => Promise<void>;
   private readonly leases = new Set<LeaseShare>();
   private readonly closing = new AbortController();
-  private readonly closed: Promise<never>;
+  /** What ends the requests that are not answered. */
+  private readonly waiting = new Set<(error: Error) => void>();
 
   constructor(store: Store, left: () => Promise<void>) {
     this.store = store;
     this.left = left;
-    this.closed = new Promise((_, reject) =>
-      this.closing.signal.addEventListener('abort', () => reject(closedError()), { once: true }),
-    );
-    this.closed.catch(() => undefined);
   }
 
   set(key: string, value: Uint8Array, options?: { lease?: Lease }): Promise<void> {
@@ -135,15 +146,27 @@ class StoreShare implements TicketStore {
   watch(prefix: string, { signal }: { signal?: AbortSignal } = {}): AsyncIterable<StoreEvent> {
     const { signal: closing } = this.closing;
     if (closing.aborted) throw closedError();
-    if (signal === undefined) return this.store.watch(prefix, { signal: closing });
+    const ends = [closing, ...(signal === undefined ? [] : [signal])];
     const both = new AbortController();
-    const abort = (): void => {
-      for (const one of [signal, closing]) one.removeEventListener('abort', abort);
-      both.abort();
+    const abort = (): void => both.abort();
+    const unwatch = (): void => ends.forEach((one) => unwatchAbort(one, abort));
+    for (const one of ends) watchAbort(one, abort);
+    if (signal?.aborted) abort();
+    const events = this.store.watch(prefix, { signal: both.signal })[Symbol.asyncIterator]();
+    const following: AsyncIterableIterator<StoreEvent> = {
+      async next() {
+        const result = await events.next();
+        if (result.done) unwatch();
+        return result;
+      },
+      async return() {
+        unwatch();
+        await events.return?.();
+        return { value: undefined, done: true };
+      },
+      [Symbol.asyncIterator]: () => following,
     };
-    for (const one of [signal, closing]) one.addEventListener('abort', abort, { once: true });
-    if (signal.aborted) abort();
-    return this.store.watch(prefix, { signal: both.signal });
+    return following;
   }
 
   lease(ttlMs: number): Promise<Lease> {
@@ -164,6 +187,8 @@ class StoreShare implements TicketStore {
     for (const lease of this.leases) lease.end();
     this.leases.clear();
     this.closing.abort();
+    for (const fail of this.waiting) fail(closedError());
+    this.waiting.clear();
     await this.left();
   }
 
@@ -176,9 +201,14 @@ class StoreShare implements TicketStore {
     throw new RpcError('invalid-argument', 'the lease is of another store');
   }
 
-  private async run<T>(ask: () => Promise<T>): Promise<T> {
-    if (this.closing.signal.aborted) throw closedError();
-    return Promise.race([ask(), this.closed]);
+  /** Nothing of a request is kept once it is answered: this part of the store may be open for as long as the process runs. */
+  private run<T>(ask: () => Promise<T>): Promise<T> {
+    if (this.closing.signal.aborted) return Promise.reject(closedError());
+    return new Promise((resolve, reject) => {
+      this.waiting.add(reject);
+      const asked = new Promise<T>((answer) => answer(ask()));
+      asked.then(resolve, reject).finally(() => this.waiting.delete(reject));
+    });
   }
 }
 
