@@ -153,7 +153,9 @@ export class FailureDetector {
   reported(peer: Peer, payload: Uint8Array): void {
     const { membership, group } = this.options;
     const { report, view } = decodeReport(payload, membership.stored);
-    if (view !== undefined) group.learn(view);
+    // What the store says is believed; what a member says of it is a reason to ask, unless the store cannot be asked.
+    if (view !== undefined && this.agreement.isStoreUp) group.refresh().catch(() => undefined);
+    else if (view !== undefined) group.learn(view);
     const now = this.environment.now();
     for (const life of [...report.doubts, ...report.proved]) {
       const doubted = this.options.peerOf(life);

@@ -143,7 +143,9 @@ export class Agreement {
       at.listensUntil = now + this.times.deadMs;
       at.told = '';
     }
-    this.adopt(report.decided, now);
+    // While the store answers, it decides, and one member's word puts nobody out: what was decided away from it is written by those who did.
+    if (this.store !== 'up') this.adopt(report.decided, now);
+    else if (report.decided.some((life) => opinions.isLeft(life))) this.pending.push({ type: 'ask-store' });
     for (const life of report.confirmed) if (opinions.decided.has(life)) this.confirmed.add(life);
     // With the store there is nothing to agree on: it decides. But it may be away from here too.
     if (this.store !== 'up') this.count(report.gone);
