@@ -1261,6 +1261,9 @@ var EmbeddedLink = class {
 			backoff = Math.min(backoff * 1.6, MAX_BACKOFF_MS$1);
 		}
 	}
+	get isUp() {
+		return this.connection !== void 0;
+	}
 	newId() {
 		const id = this.nextId;
 		this.nextId = this.nextId === 4294967295 ? 1 : this.nextId + 1;
