@@ -112,13 +112,14 @@ describe('slots', () => {
     const order: string[] = [];
     const first = callOf(many);
     slots.take(first);
-    const wait = (share: Share, name: string): void =>
+    const wait = (share: Share, name: string): void => {
       slots.wait(share, () => {
         const call = callOf(share);
         slots.take(call);
         order.push(name);
         slots.release(call);
       });
+    };
     for (let i = 0; i < 1_000; i++) wait(many, `many ${i}`);
     wait(few, 'few 0');
     wait(few, 'few 1');
