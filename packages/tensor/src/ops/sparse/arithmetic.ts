@@ -134,17 +134,24 @@ interface ByNumber {
   readonly dtype: DType | undefined;
 }
 
-const scaleSparseOp = defineOp<ByNumber>('scaleSparse', 'mul', each(ALL), ([t], { value, dtype }) => {
-  const { indices, values, coalesced } = partsOf(t as Tensor, 'mul');
-  const typed = dtype === undefined ? values : values.to(dtype);
-  return sparseFromParts({ indices, values: typed.mul(value), coalesced, shape: (t as Tensor).shape });
-});
+const scaleSparseOp = defineOp<ByNumber>('scaleSparse', 'mul', each(ALL), ([t], { value, dtype }) =>
+  ofValues(t as Tensor, 'mul', dtype, (values) => values.mul(value)),
+);
 
-export const divideSparseOp = defineOp<ByNumber>('divideSparse', 'div', each(ALL), ([t], { value, dtype }) => {
-  const { indices, values, coalesced } = partsOf(t as Tensor, 'div');
-  const typed = dtype === undefined ? values : values.to(dtype);
-  return sparseFromParts({ indices, values: typed.div(value), coalesced, shape: (t as Tensor).shape });
-});
+export const divideSparseOp = defineOp<ByNumber>('divideSparse', 'div', each(ALL), ([t], { value, dtype }) =>
+  ofValues(t as Tensor, 'div', dtype, (values) => values.div(value)),
+);
+
+/** A sparse tensor at the indices of `t`, whose values are those that `fn` makes of its own in `dtype`. */
+function ofValues(t: Tensor, op: string, dtype: DType | undefined, fn: (values: Tensor) => Tensor): Tensor {
+  const { indices, values, coalesced } = partsOf(t, op);
+  return sparseFromParts({
+    indices,
+    values: fn(dtype === undefined ? values : values.to(dtype)),
+    coalesced,
+    shape: t.shape,
+  });
+}
 
 /** An operand that is one number; undefined for one of several elements, one whose gradient is wanted, and one that no number holds exactly. */
 export function asNumber(t: Tensor, other: Tensor | number): ByNumber | undefined {
