@@ -94,3 +94,12 @@ function long({ length, first, sha256 }: Long): Uint8Array {
     throw new Error('a long storage that does not count up');
   return content;
 }
+
+interface Handshake {
+  readonly captures: readonly { readonly frames: readonly { readonly direction: string; readonly hex: string }[] }[];
+}
+
+/** The records of two handshakes: one where torch was told to use uv and basic, and one as it is by itself. */
+export const handshakes = (document('handshake.json') as Handshake).captures.map(({ frames }) =>
+  frames.map(({ hex }) => Uint8Array.from(Buffer.from(hex, 'hex'))),
+) as [Uint8Array[], Uint8Array[]];
