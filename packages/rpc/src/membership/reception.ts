@@ -4,7 +4,8 @@ import { MAX_PENDING_HELLOS } from '../base/limits.ts';
 import type { ExtendedEnvironment } from '../extensions/chain.ts';
 import type { Membership, View } from '../protocol/membership.ts';
 import { Link, type LinkOwner } from '../session/link.ts';
-import { PROTOCOL_VERSION, type Peer } from '../session/peer.ts';
+import { PROTOCOL_VERSION } from '../session/identity.ts';
+import type { Peer } from '../session/peer.ts';
 import type { Connection } from '../transports/transport.ts';
 
 /** Owns links on which nothing may come but a HELLO, or nothing at all. */

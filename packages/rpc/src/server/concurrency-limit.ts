@@ -49,9 +49,10 @@ export class Share {
 
   private over(): void {
     this.queued--;
-    const { length } = this.queue;
-    if (this.queued > 0 && length - this.queued < Math.max(CUT, this.queued)) return;
-    this.queue = this.queued === 0 ? [] : this.queue.filter(({ start }) => start !== undefined);
+    if (this.queued === 0) this.queue.length = 0;
+    else if (this.queue.length - this.queued >= Math.max(CUT, this.queued))
+      this.queue = this.queue.filter(({ start }) => start !== undefined);
+    else return;
     this.head = 0;
   }
 }

@@ -182,19 +182,14 @@ export class InboundCall implements CallContext, Claim {
     if (this.timer !== undefined) clearTimeout(this.timer);
     this.leaveLine?.();
     this.leaveLine = undefined;
-    if (this.unclaimed !== undefined) this.giveBack(this.unclaimed);
-    this.args = NO_ARGS;
+    const { unclaimed } = this;
+    this.takeArgs();
+    if (unclaimed !== undefined) for (const give of unclaimed) give();
   }
 
   /** That its time is over. */
   late(executed: Executed): RpcError {
     return new RpcError('deadline-exceeded', 'the time that the caller gave is over', { executed, peer: this.caller });
-  }
-
-  private giveBack(unclaimed: Unclaimed): void {
-    this.args = NO_ARGS;
-    this.unclaimed = undefined;
-    for (const give of unclaimed) give();
   }
 
   private expire(): void {

@@ -3,6 +3,7 @@ import { runAtRoot } from '@backwire/tensor/internal';
 import { FrameKind, protocolError, type FrameHeader, type handshakeProto } from '@backwire/wire/internal';
 import type { ExtendedEnvironment } from '../extensions/chain.ts';
 import { RpcError, type Executed, type RpcErrorCode } from '../base/errors.ts';
+import { identityOf, PROTOCOL_VERSION } from './identity.ts';
 import { Receiver, type FrameHandler } from './receiver.ts';
 import {
   ACK_BYTES,
@@ -23,9 +24,6 @@ import { sameBytes } from '../security/digest.ts';
 import { howDialFailed, UNANSWERED, unanswered } from '../transports/dialling.ts';
 import type { Connection } from '../transports/transport.ts';
 import { WorkerInfo } from '../base/worker-info.ts';
-
-/** Oldest and newest protocol this code speaks. */
-export const PROTOCOL_VERSION = 1;
 
 type Step = NonNullable<handshakeProto.Handshake['step']>;
 
@@ -431,28 +429,8 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   }
 
   private identity(): handshakeProto.Identity {
-    const { environment } = this;
-    return {
-      group: environment.group,
-      name: environment.self.name,
-      id: environment.self.id,
-      incarnation: environment.incarnation,
-      peerIncarnation: this.incarnation,
-      session: this.token,
-      dial: this.connector.dialCount,
-      epoch: environment.epoch,
-      extensions: environment.extensions.names.map((name) => ({ name, version: 1 })),
-      limits: {
-        maxInboundCalls: environment.limits.maxInboundCalls,
-        maxInboundBytes: environment.limits.maxBufferedBytesPerPeer,
-        maxFrameBytes: environment.wireLimits.maxFrameBytes,
-        maxMessageBytes: environment.wireLimits.maxMessageBytes,
-      },
-      host: environment.hostId,
-      minVersion: PROTOCOL_VERSION,
-      maxVersion: PROTOCOL_VERSION,
-      nonce: new Uint8Array(0),
-    };
+    const session = { peerIncarnation: this.incarnation, session: this.token, dial: this.connector.dialCount };
+    return identityOf(this.environment, session);
   }
 
   /** Delivery on the old link has to be over before a new one says where this side stands. */

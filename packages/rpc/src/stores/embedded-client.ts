@@ -7,6 +7,7 @@ import type { Transport } from '../transports/transport.ts';
 import { EmbeddedLink, closedError, type LinkOptions } from './embedded-link.ts';
 import type { StoreServer } from './embedded-server.ts';
 import { checkDelta, checkExpected, checkKeys, checkTtl, checkValue } from './checks.ts';
+import { KeyReads } from './key-reads.ts';
 import { openWithin, type OpeningLimits } from './opening.ts';
 import { Op, type Reader, blob, clientKey, holdBody, i64, keyText, u32, u8 } from './protocol.ts';
 import type { Lease, StoreEvent } from './store.ts';
@@ -115,7 +116,7 @@ export class EmbeddedStore implements TicketStore {
   private readonly server: StoreServer | undefined;
   private readonly tlsOf: ConnectStoreOptions['tlsOf'];
   private readonly closing = new AbortController();
-  private readonly asking = new Asking(async (name) =>
+  private readonly reads = new KeyReads(async (name) =>
     optional(await this.link.request(Op.GET, [name], { repeatable: true })),
   );
 
@@ -140,7 +141,7 @@ export class EmbeddedStore implements TicketStore {
   }
 
   async get(key: string): Promise<Uint8Array | undefined> {
-    return this.asking.ask(clientKey(key), key);
+    return this.reads.read(clientKey(key), key);
   }
 
   async wait(keys: readonly string[], options: { timeoutMs: number; signal?: AbortSignal }): Promise<void> {
@@ -294,41 +295,6 @@ export class EmbeddedStore implements TicketStore {
     if (lease === undefined) return 0;
     if (lease instanceof EmbeddedLease && lease.isOf(this)) return lease.id;
     throw new RpcError('invalid-argument', 'the lease is of another store');
-  }
-}
-
-type Value = Uint8Array | undefined;
-
-/**
- * Questions for keys. While one for a key is on its way, all others for it become one, which is sent when that is answered: it was asked
- * after each of them, so its answer is none too old for any. Many agents of a process ask for the same large view at once.
- */
-class Asking {
-  private readonly once: (name: Uint8Array) => Promise<Value>;
-  /** By key: whose answer is on its way, and those who asked since. */
-  private readonly going = new Map<string, { next: Promise<Value> | undefined; now: Promise<Value> }>();
-
-  constructor(once: (name: Uint8Array) => Promise<Value>) {
-    this.once = once;
-  }
-
-  ask(name: Uint8Array, key: string): Promise<Value> {
-    const going = this.going.get(key);
-    if (going === undefined) return this.begin(name, key);
-    const { now } = going;
-    const after = (): Promise<Value> => this.begin(name, key);
-    going.next ??= now.then(after, after);
-    // Each has bytes of its own, to do with as it likes.
-    return going.next.then((value) => value?.slice());
-  }
-
-  private begin(name: Uint8Array, key: string): Promise<Value> {
-    const now = this.once(name);
-    const going = { now, next: undefined };
-    this.going.set(key, going);
-    const over = (): void => void (this.going.get(key) === going && going.next === undefined && this.going.delete(key));
-    now.then(over, over);
-    return now;
   }
 }
 

@@ -1,5 +1,4 @@
 /** @file One connection to a store for all agents of a process that use it alike: a group of many agents in few processes asks a store no more than its processes would. */
-import { unwatchAbort, watchAbort } from '../base/abort-signals.ts';
 import { RpcError, rpcInfo } from '../base/errors.ts';
 import { limited } from './limited.ts';
 import { closedError } from './embedded-link.ts';
@@ -99,6 +98,8 @@ class StoreShare implements TicketStore {
   private readonly store: Store;
   private readonly left: () => Promise<void>;
   private readonly leases = new Set<LeaseShare>();
+  /** Those that are not over. */
+  private readonly watches = new Set<AsyncIterableIterator<StoreEvent>>();
   private readonly closing = new AbortController();
   /** What ends the requests that are not answered. */
   private readonly waiting = new Set<(error: Error) => void>();
@@ -143,37 +144,31 @@ class StoreShare implements TicketStore {
     return this.run(() => this.store.list(prefix));
   }
 
-  watch(prefix: string, { signal }: { signal?: AbortSignal } = {}): AsyncIterable<StoreEvent> {
-    const { signal: closing } = this.closing;
-    if (closing.aborted) throw closedError();
-    const ends = [closing, ...(signal === undefined ? [] : [signal])];
-    const both = new AbortController();
-    const abort = (): void => both.abort();
-    const unwatch = (): void => ends.forEach((one) => unwatchAbort(one, abort));
-    for (const one of ends) watchAbort(one, abort);
-    if (signal?.aborted) abort();
-    const events = this.store.watch(prefix, { signal: both.signal })[Symbol.asyncIterator]();
+  watch(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoreEvent> {
+    if (this.closing.signal.aborted) throw closedError();
+    const events = this.store.watch(prefix, options)[Symbol.asyncIterator]();
     const following: AsyncIterableIterator<StoreEvent> = {
-      async next() {
+      next: async () => {
         const result = await events.next();
-        if (result.done) unwatch();
+        if (result.done) this.watches.delete(following);
         return result;
       },
-      async return() {
-        unwatch();
+      return: async () => {
+        this.watches.delete(following);
         await events.return?.();
         return { value: undefined, done: true };
       },
       [Symbol.asyncIterator]: () => following,
     };
+    this.watches.add(following);
     return following;
   }
 
   lease(ttlMs: number): Promise<Lease> {
     return this.run(async () => {
       const lease = new LeaseShare(this, await this.store.lease(ttlMs), () => this.leases.delete(lease));
-      if (this.closing.signal.aborted) lease.end();
       this.leases.add(lease);
+      if (this.closing.signal.aborted) lease.end();
       return lease;
     });
   }
@@ -184,9 +179,9 @@ class StoreShare implements TicketStore {
 
   async close(): Promise<void> {
     if (this.closing.signal.aborted) return;
-    for (const lease of this.leases) lease.end();
-    this.leases.clear();
     this.closing.abort();
+    for (const lease of [...this.leases]) lease.end();
+    for (const watch of [...this.watches]) watch.return?.().catch(() => undefined);
     for (const fail of this.waiting) fail(closedError());
     this.waiting.clear();
     await this.left();
