@@ -5,7 +5,11 @@ import { freePort } from '@backwire/testing';
 import { SILENCE_MS } from '../src/base/limits.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
 
-vi.mock(import('../src/base/limits.ts'), async (original) => ({ ...(await original()), SILENCE_MS: 200 as 10_000 }));
+vi.mock(import('../src/base/limits.ts'), async (original) => ({
+  ...(await original()),
+  SILENCE_MS: 200 as 10_000,
+  SILENCE_AGAIN_MS: 400 as 60_000,
+}));
 
 const busy = rpcFunction('silence/busy', async (ms: number) => {
   // Does not look at its signal.
@@ -70,6 +74,16 @@ describe('after a while', () => {
     );
     await cluster.close();
     await met;
+  });
+
+  it('a worker that only serves waits in shutdown without a word as long as it has calls to serve', async () => {
+    await group(2);
+    const ended = cluster.at(1).shutdown();
+    const until = performance.now() + 5 * SILENCE_MS;
+    while (performance.now() < until) await cluster.at(0).run(() => rpcAsync('w1', busy, [SILENCE_MS / 8]));
+    expect(lines).toEqual([]);
+    await said(/^worker 'w1' has waited \d+ s in shutdown\(\) for worker 'w0', which has not called shutdown\(\)$/);
+    await Promise.all([ended, cluster.at(0).shutdown()]);
   });
 
   it('a worker that joins names the ranks that are missing', async () => {

@@ -11,6 +11,8 @@ import { watchSilence, workersText } from '../server/silence.ts';
 import type { WorkerInfo } from '../base/worker-info.ts';
 import { ARRIVE, Meetings, type MeetingEffect, type Opening } from '../protocol/meetings.ts';
 
+/** The first meeting of `shutdown()`. */
+const ARRIVED = 'shutdown/arrive';
 /** The function by which members ask whom they wait for. */
 const MISSING = 'rpc/missing';
 
@@ -63,6 +65,9 @@ export class Collectives {
    */
   private crew: ReadonlyMap<string, number> | undefined;
   private closed = false;
+  /** Handlers that had ended at the last look at a wait in `shutdown()`, and members that have asked whom they wait for, which are handlers too. */
+  private handled = 0;
+  private asked = 0;
 
   constructor(agent: AgentParts) {
     this.agent = agent;
@@ -104,6 +109,7 @@ export class Collectives {
     const timeoutMs = options.timeoutMs === undefined ? 0 : checkTimeoutMs(options.timeoutMs);
     const leader = names[0] as string;
     const key = everybody ? `${name}\n*` : `${name}\n${names.join('\n')}`;
+    if (name === ARRIVED) this.isServing();
     const stop = watchSilence(agent.logger, (seconds) => this.missingText(name, key, leader, seconds));
     try {
       return await arrive(
@@ -143,8 +149,9 @@ export class Collectives {
   }
 
   /** Whom this worker waits for at a meeting, as the one that collects knows. */
-  private async missingText(name: string, key: string, leader: string, seconds: number): Promise<string> {
+  private async missingText(name: string, key: string, leader: string, seconds: number): Promise<string | undefined> {
     const { agent } = this;
+    if (name === ARRIVED && this.isServing()) return undefined;
     const began = `worker '${agent.name}' has waited ${seconds} s in ${functionOf(name)} for`;
     const asked = { timeoutMs: ANSWER_MS };
     const missing: readonly Missing[] = await ask(agent, leader, MISSING, [key], asked).then(
@@ -163,8 +170,17 @@ export class Collectives {
     return `${began} ${texts.join(', and for ')}`;
   }
 
+  /** Whether the others' calls have been served since the last look: a worker that only serves comes to `shutdown()` at once and is at work there. */
+  private isServing(): boolean {
+    const { active, handled } = this.agent.dispatcher.handlers;
+    const before = this.handled;
+    this.handled = handled - this.asked;
+    return active > 0 || this.handled !== before;
+  }
+
   /** For a member that waits here: whom it waits for. */
   missing(key: string, from: string): Missing[] {
+    this.asked++;
     return this.meetings.missing(key, from).map(({ name, waitsAt }) => ({ name, waitsAt: waitsAt?.split('\n')[0] }));
   }
 
@@ -242,7 +258,7 @@ export class Collectives {
 
   /** A member joined. One that takes the place of a former life is waited for as that one was, until the group has begun to end. */
   joined(name: string): void {
-    if (this.crew !== undefined) return;
+    if (this.crew !== undefined || this.meetings.size === 0) return;
     this.meetings.joined(name);
     if (!this.collects()) for (const arrival of this.meetings.handOver()) arrival.reject(this.elsewhere());
   }
