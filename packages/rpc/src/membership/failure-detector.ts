@@ -154,8 +154,10 @@ export class FailureDetector {
     const { membership, group } = this.options;
     const { report, view } = decodeReport(payload, membership.stored);
     // What the store says is believed; what a member says of it is a reason to ask, unless the store cannot be asked.
-    if (view !== undefined && this.agreement.isStoreUp) group.refresh().catch(() => undefined);
-    else if (view !== undefined) group.learn(view);
+    if (view !== undefined && view.epoch > membership.stored.epoch) {
+      if (this.agreement.isStoreUp) this.askStore();
+      else group.learn(view);
+    }
     const now = this.environment.now();
     for (const life of [...report.doubts, ...report.proved]) {
       const doubted = this.options.peerOf(life);

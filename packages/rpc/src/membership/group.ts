@@ -4,6 +4,7 @@ import { RpcError } from '../base/errors.ts';
 import { Entrance, type Attended } from './entrance.ts';
 import { ageKey, GroupStore, MAX_ATTEMPTS, VIEW_KEY, type LeaseState, type StoreState } from './group-store.ts';
 import type { KeepAlive } from '../liveness/keep-alive.ts';
+import { followPrefix } from './follow-prefix.ts';
 import { missing, mixed, notUnique } from './join-errors.ts';
 import type { Logger } from '../base/options.ts';
 import { processId } from '../base/platform.ts';
@@ -143,12 +144,13 @@ export class Group {
    * them, and meanwhile a member may have been heard. Resolves with the latest view.
    */
   async evict(lives: Iterable<Life>, still?: (life: Life) => boolean | Promise<boolean>): Promise<View> {
-    const all = [...lives];
-    this.options.logger.info({ workers: all }, 'evicting workers that are gone');
+    const all = new Set(lives);
     const self = this.self === undefined ? undefined : lifeOf(this.self);
-    if (this.self !== undefined) await this.waitForWatchers(this.self, new Set(all));
-    if (this.known !== EMPTY_VIEW && !this.known.members.some((member) => all.includes(lifeOf(member))))
-      return this.known;
+    if (this.isLeftToWatchers(all)) {
+      await sleep(WATCHERS_MS * (1 + Math.random()));
+      if (!this.known.members.some((member) => all.has(lifeOf(member)))) return this.known;
+    }
+    this.options.logger.info({ workers: [...all] }, 'evicting workers that are gone');
     return this.change(async (view) => {
       // Who has been put out itself puts nobody out.
       if (self !== undefined && !view.members.some((member) => lifeOf(member) === self)) return view;
@@ -162,10 +164,10 @@ export class Group {
    * Those that watch one of them put it out. All others know of it as soon, and each who sets the view has all of it sent to and fro against
    * everybody else: they wait a moment, in which it is done unless the watchers are gone too.
    */
-  private async waitForWatchers(self: ViewMember, lives: ReadonlySet<Life>): Promise<void> {
+  private isLeftToWatchers(lives: ReadonlySet<Life>): boolean {
     const { members } = this.known;
-    if (members.length <= FEW_MEMBERS || watchedBy(self, members).some((member) => lives.has(lifeOf(member)))) return;
-    await sleep(WATCHERS_MS * (1 + Math.random()));
+    if (this.self === undefined || members.length <= FEW_MEMBERS) return false;
+    return !watchedBy(this.self, members).some((member) => lives.has(lifeOf(member)));
   }
 
   /** Whether a member's lease is still there, and how long its main loop has been busy. @throws RpcError when the store does not answer. */
@@ -437,12 +439,16 @@ export class Group {
   private follow(): void {
     const { store, root, logger } = this.options;
     const { signal } = this.ended;
+    const following = { signal, logger };
+    const onView = (value: Uint8Array | undefined): void => {
+      const view = value === undefined ? undefined : viewOf(value);
+      if (view !== undefined) this.tell(view);
+    };
     runAtRoot(() => {
-      this.each(store, VIEW_KEY, (value) => {
-        const view = value === undefined ? undefined : viewOf(value);
-        if (view !== undefined) this.tell(view);
-      }).catch((error: unknown) => signal.aborted || logger.warn({ error }, 'the view cannot be watched any more'));
-      this.each(root, EXITS_PREFIX, (value) => void this.exited(value)).catch(() => undefined);
+      followPrefix(store, VIEW_KEY, onView, following).catch(
+        (error: unknown) => signal.aborted || logger.warn({ error }, 'the view cannot be watched any more'),
+      );
+      followPrefix(root, EXITS_PREFIX, (value) => void this.exited(value), following).catch(() => undefined);
     });
   }
 
@@ -451,35 +457,12 @@ export class Group {
     if (value === undefined || this.self === undefined) return;
     try {
       const exit = JSON.parse(decoder.decode(value)) as { rank?: unknown; pid?: unknown };
-      const member = this.known.members.find(({ id, pid }) => id === exit.rank && pid === exit.pid);
+      const isIt = ({ id, pid }: ViewMember): boolean => id === exit.rank && pid === exit.pid;
+      // One that has just come may be in the store's view only.
+      const member = this.known.members.find(isIt) ?? (await this.keys.view()).members.find(isIt);
       if (member !== undefined && member.name !== this.self?.name) this.tell(await this.evict([lifeOf(member)]));
     } catch (error) {
       this.options.logger.debug({ error }, 'a notice of the launcher was not understood');
-    }
-  }
-
-  private async each(store: Store, prefix: string, fn: (value: Uint8Array | undefined) => void): Promise<void> {
-    const { signal } = this.ended;
-    const events = store.watch(prefix, { signal });
-    await this.listAll(store, prefix, fn);
-    for await (const { type, value } of events) {
-      if (type === 'put') fn(value);
-      else if (type === 'resync') await this.listAll(store, prefix, fn);
-    }
-  }
-
-  /** Lists as often as it takes: a store that comes back may go again before it answers, and a member must not be deaf from then on. */
-  private async listAll(store: Store, prefix: string, fn: (value: Uint8Array | undefined) => void): Promise<void> {
-    const { signal } = this.ended;
-    while (!signal.aborted) {
-      try {
-        for (const value of (await store.list(prefix)).values()) fn(value);
-        return;
-      } catch (error) {
-        if (RpcError.from(error).code !== 'unavailable') throw error;
-        this.options.logger.debug({ error }, 'the store could not be listed yet');
-        await sleep(RETRY_MS);
-      }
     }
   }
 

@@ -62,6 +62,8 @@ export class Peers implements PeerOwner {
   private readonly calls: OpenCalls;
   private readonly stallGuard: StallGuard;
   private readonly byName = new Map<string, Peer>();
+  /** The same by id, while nobody comes or goes. */
+  private sorted: readonly Peer[] | undefined;
   private readonly byId: (Peer | undefined)[] = [];
   private readonly former = new FormerMembers();
   /** This worker, for calls to itself: they take the same way as all others, over a connection inside the process. */
@@ -130,13 +132,13 @@ export class Peers implements PeerOwner {
     throw this.missing(`id ${to}`, to);
   }
 
-  /** All other members. */
-  list(): Peer[] {
-    return [...this.byName.values()].sort((a, b) => a.worker.id - b.worker.id);
+  /** All other members, by id. */
+  list(): readonly Peer[] {
+    return (this.sorted ??= [...this.byName.values()].sort((a, b) => a.worker.id - b.worker.id));
   }
 
   /** The other members, without those that could not be reached lately. */
-  reachable(): Peer[] {
+  reachable(): readonly Peer[] {
     return this.list().filter((peer) => peer.state === 'open');
   }
 
@@ -329,6 +331,7 @@ export class Peers implements PeerOwner {
     this.announce(member);
     const peer = new Peer(this.environment, this, member);
     this.byName.set(member.name, peer);
+    this.sorted = undefined;
     this.former.forget(member.name);
     this.byId[member.id] = peer;
     // The others cannot dial a worker without an address: it dials them, so that they can call it.
@@ -347,6 +350,7 @@ export class Peers implements PeerOwner {
     const peer = this.byName.get(member.name);
     if (peer === undefined || peer.incarnation !== member.incarnation) return;
     this.byName.delete(member.name);
+    this.sorted = undefined;
     if (this.byId[member.id] === peer) this.byId[member.id] = undefined;
     this.timers.forget(peer);
     this.detector.forget(peer);

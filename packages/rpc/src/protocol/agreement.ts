@@ -370,9 +370,9 @@ export class Agreement {
     const asks = new Set(asked);
     // Made once somebody wants them: they name everybody.
     let words: ReturnType<Agreement['words']> | undefined;
-    for (const [life, at] of this.opinions.known) {
-      if (!at.reports || at.opinion !== 'heard' || (!asks.has(life) && at.listensUntil <= now)) continue;
-      if (this.opinions.decided.has(life)) continue;
+    for (const life of this.opinions.reporters()) {
+      const at = this.opinions.known.get(life);
+      if (at === undefined || (!asks.has(life) && at.listensUntil <= now)) continue;
       words ??= this.words(now);
       const due = asks.has(life) && now - at.askedAt >= this.times.askMs;
       if (!due && at.told === words.text) continue;
