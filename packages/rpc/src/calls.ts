@@ -263,7 +263,7 @@ export async function barrier(options: CallOptions & { workers?: readonly string
 export function processGroup(options: { workers?: readonly string[]; agent?: RpcAgent } = {}): nn.ProcessGroup {
   refuseUnknown(options, GROUP_OPTIONS, 'processGroup()');
   const agent = wholeAgentOf('process groups', options);
-  const everybody = [agent.name, ...agent.members.list().map((peer) => peer.worker.name)];
+  const everybody = [agent.name, ...agent.members.others().map(({ worker }) => worker.name)];
   const names = [...new Set(options.workers ?? everybody)].sort(
     (a, b) => agent.members.find(a).worker.id - agent.members.find(b).worker.id,
   );
@@ -316,7 +316,7 @@ export function getWorkerInfo(to?: To): WorkerInfo {
 /** All workers of the group, by id. */
 export function getWorkerInfos(): WorkerInfo[] {
   const agent = agentOf();
-  return [agent.self, ...agent.members.list().map((peer) => peer.worker)].sort((a, b) => a.id - b.id);
+  return [agent.self, ...agent.members.others().map(({ worker }) => worker)].sort((a, b) => a.id - b.id);
 }
 
 /** The time a call may take when it says nothing, in milliseconds; 0 = no limit. */

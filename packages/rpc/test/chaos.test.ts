@@ -88,7 +88,7 @@ function addressOf(endpoint: string): ProxyAddress {
   return endpoint.startsWith('unix:') ? { path: rest } : { port: Number(rest.split(':').at(-1)) };
 }
 
-function links(agent: RpcAgent): readonly Peer[] {
+function links(agent: RpcAgent): Peer[] {
   return (agent as Agent).members.list();
 }
 

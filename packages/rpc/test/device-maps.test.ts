@@ -55,7 +55,7 @@ describe('a device map', () => {
   it('reaches the other members with the view, and is forgotten with a later life', async () => {
     cluster = await startCluster(2, (rank) => (rank === 0 ? { deviceMaps: { w1: { 'gpu:0': 'gpu:1' } } } : {}));
     const callee = cluster.at(1) as Agent;
-    await until(() => callee.members.list().length === 1);
+    await until(() => callee.members.others().length === 1);
     expect(callee.deviceMaps.to('w0', 'Response')('gpu:1')).toBe('gpu:0');
     expect(() => (cluster?.at(0) as Agent).deviceMaps.to('w1', 'Response')('gpu:1')).toThrow(/Response/);
     callee.deviceMaps.announced('w0', undefined);

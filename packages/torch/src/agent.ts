@@ -260,7 +260,7 @@ export class TorchAgent implements CallingAgent {
     return {
       'agent.client_active_calls': this.caller.active,
       'agent.server_active_calls': this.server.active,
-      'agent.peers': this.members.list().length,
+      'agent.peers': this.members.others().length,
       ...this.rrefs.debugInfo(),
       ...this.autograd.debugInfo(),
     };

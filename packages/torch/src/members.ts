@@ -38,7 +38,7 @@ export class Members implements CallMembers {
   }
 
   /** All but this worker, by id. */
-  list(): readonly TorchPeer[] {
+  others(): readonly TorchPeer[] {
     const others = [...this.byName.values()].filter(({ worker }) => worker.id !== this.self.id);
     return others.sort((a, b) => a.worker.id - b.worker.id);
   }

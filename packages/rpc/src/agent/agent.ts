@@ -208,7 +208,7 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
       'agent.server_active_calls': this.dispatcher.handlers.active,
       'agent.server_active_async_calls': this.dispatcher.handlers.active - this.dispatcher.handlers.running,
       'agent.max_concurrent_calls': this.settings.maxConcurrentCalls,
-      'agent.peers': this.members.list().length,
+      'agent.peers': this.members.others().length,
       'agent.connected_peers': this.members.list().filter((peer) => peer.up).length,
       'agent.epoch': this.epoch,
       'agent.incarnation': this.incarnation,
@@ -247,7 +247,7 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
   }
 
   peers(): readonly WorkerInfo[] {
-    return this.members.list().map(({ worker }) => worker);
+    return this.members.others().map(({ worker }) => worker);
   }
 
   incarnationOf(worker: WorkerInfo): number {

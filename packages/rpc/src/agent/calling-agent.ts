@@ -14,7 +14,7 @@ export interface CallMembers {
   /** @throws RpcError 'not-found', or 'peer-died' or 'unavailable' for one that was a member. */
   find(to: To): CallPeer;
   /** All but this worker. */
-  list(): readonly CallPeer[];
+  others(): readonly CallPeer[];
 }
 
 /** What follows an outgoing call. */

@@ -248,7 +248,7 @@ export class Collectives {
 
   private workerNamed(name: string): WorkerInfo | undefined {
     const { agent } = this;
-    return name === agent.name ? agent.self : agent.members.list().find((peer) => peer.worker.name === name)?.worker;
+    return name === agent.name ? agent.self : agent.members.others().find(({ worker }) => worker.name === name)?.worker;
   }
 
   /** A worker died or left, or is merely out of reach: whoever waits for it is told, or goes on without it. */
@@ -302,8 +302,8 @@ export class Collectives {
       ? members
           .reachable()
           .filter(({ worker, incarnation }) => crew === undefined || crew.get(worker.name) === incarnation)
-      : members.list();
-    return peers.map((peer) => peer.worker.name);
+      : members.others();
+    return peers.map(({ worker }) => worker.name);
   }
 
   /** Who has to come to a meeting that begins now. */

@@ -34,7 +34,7 @@ export interface AgentMetrics extends Record<string, unknown> {
 }
 
 export function metricsOf(agent: AgentParts): AgentMetrics {
-  const peers = agent.members.list().map((peer): PeerMetrics => ({
+  const peers = agent.members.all().map((peer): PeerMetrics => ({
     name: peer.worker.name,
     up: peer.up,
     pendingBytes: peer.sender.pendingBytes,

@@ -99,7 +99,7 @@ export function reportOf(agent: AgentParts, log?: { readonly calls: CallLog; rea
     rssBytes: memory.rss,
     heapBytes: memory.heapUsed,
     extensions: agent.extensions.names,
-    sessions: agent.members.list().map((peer) => sessionOf(peer, log?.calls)),
+    sessions: agent.members.all().map((peer) => sessionOf(peer, log?.calls)),
     outgoing: outgoingOf(agent),
     incoming: incomingOf(agent),
     metrics,

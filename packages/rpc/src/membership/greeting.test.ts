@@ -9,6 +9,9 @@ let dialled: string[] = [];
 function peer(name: string, { up = false, endpoints = ['an address'] } = {}): Peer {
   return { up, member: { endpoints }, want: () => void dialled.push(name) } as unknown as Peer;
 }
+function greetingOf(peers: readonly Peer[]): Greeting {
+  return new Greeting(peers.length, () => peers);
+}
 /** Whether it is over, without waiting for it. */
 async function isOver({ over }: Greeting): Promise<boolean> {
   return Promise.race([over.then(() => true), Promise.resolve().then(() => Promise.resolve(false))]);
@@ -18,7 +21,7 @@ describe('a greeting', () => {
   it('is over when all have answered that have no link yet; those with an address are dialled', async () => {
     dialled = [];
     const [linked, a, page] = [peer('linked', { up: true }), peer('a'), peer('page', { endpoints: [] })];
-    const greeting = new Greeting([linked, a, page]);
+    const greeting = greetingOf([linked, a, page]);
     expect([dialled, await isOver(greeting)]).toEqual([['a'], false]);
     for (const [settled, over] of [
       [linked, false],
@@ -34,7 +37,7 @@ describe('a greeting', () => {
   });
 
   it('is over at once where nobody is there, or all are linked', async () => {
-    for (const peers of [[], [peer('linked', { up: true })]]) expect(await isOver(new Greeting(peers))).toBe(true);
+    for (const peers of [[], [peer('linked', { up: true })]]) expect(await isOver(greetingOf(peers))).toBe(true);
   });
 
   it.each([
@@ -42,13 +45,13 @@ describe('a greeting', () => {
     [65, 0],
   ])('of %i members dials %i of them: a large group hears of a worker from its store', async (members, dials) => {
     dialled = [];
-    const greeting = new Greeting(Array.from({ length: members }, (_, i) => peer(`w${i}`)));
+    const greeting = greetingOf(Array.from({ length: members }, (_, i) => peer(`w${i}`)));
     expect([dialled.length, await isOver(greeting)]).toEqual([dials, dials === 0]);
     greeting.close();
   });
 
   it('waits a second for those that do not answer', async () => {
-    const greeting = new Greeting([peer('a'), peer('stuck')]);
+    const greeting = greetingOf([peer('a'), peer('stuck')]);
     vi.advanceTimersByTime(999);
     expect(await isOver(greeting)).toBe(false);
     vi.advanceTimersByTime(1);

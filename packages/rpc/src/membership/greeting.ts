@@ -7,15 +7,16 @@ const GREETING_MS = 1_000;
 /** In larger groups a link to each member, for each that comes, would cost more than it gives: they hear of it from the store. */
 const GREETED_MEMBERS = 64;
 
-/** Over when each of `peers` has answered, or is given up. Who answers has this worker in its view. */
+/** Over when each of the peers has answered, or is given up. Who answers has this worker in its view. */
 export class Greeting {
   readonly over: Promise<void>;
   private readonly silent: Set<Peer>;
   private readonly timer: NodeJS.Timeout;
   private end!: () => void;
 
-  constructor(peers: readonly Peer[]) {
-    this.silent = new Set(peers.length > GREETED_MEMBERS ? [] : peers.filter(({ up }) => !up));
+  /** @param members how many there are; `peers` is not asked for what will not be greeted. */
+  constructor(members: number, peers: () => readonly Peer[]) {
+    this.silent = new Set(members > GREETED_MEMBERS ? [] : peers().filter(({ up }) => !up));
     this.over = new Promise((resolve) => (this.end = resolve));
     this.timer = unref(setTimeout(() => this.close(), GREETING_MS));
     // Who has no address dials this worker when the view names it.

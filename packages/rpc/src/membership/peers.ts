@@ -61,10 +61,10 @@ export class Peers implements PeerOwner {
   private readonly environment: ExtendedEnvironment;
   private readonly calls: OpenCalls;
   private readonly stallGuard: StallGuard;
-  private readonly byName = new Map<string, Peer>();
-  /** The same by id, while nobody comes or goes. */
-  private sorted: readonly Peer[] | undefined;
-  private readonly byId: (Peer | undefined)[] = [];
+  /** The members that this worker has had to do with: one of them costs some kilobytes, and in a large group most never meet. */
+  private readonly met = new Map<string, Peer>();
+  /** All members but this worker, by id, until the view changes. */
+  private roster: readonly Member[] | undefined;
   private readonly former = new FormerMembers();
   /** This worker, for calls to itself: they take the same way as all others, over a connection inside the process. */
   private readonly loop: { readonly out: Peer; readonly in: Peer };
@@ -85,7 +85,7 @@ export class Peers implements PeerOwner {
       ...{ environment, group, membership, knock, isGone, self },
       turned: (now) => stallGuard.turn(now),
       peerOf: (life) => this.peerOf(life),
-      peers: () => this.byName.values(),
+      peers: () => this.met.values(),
       onDecided: (lives) => this.decided(lives, 'dead'),
       onSuspect: (peer) => options.emit('peer-suspect', peer.worker),
       onUnreachable: (peer, text) => this.failUnreachable(peer, text),
@@ -94,10 +94,10 @@ export class Peers implements PeerOwner {
     this.reception = new Reception({
       environment,
       membership,
-      peerNamed: (name) => this.byName.get(name),
+      peerNamed: (name) => this.peerNamed(name),
       refresh: () => group.refresh(),
     });
-    this.timers = new PeerTimers({ now: () => environment.now(), peers: () => this.byName.values() });
+    this.timers = new PeerTimers({ now: () => environment.now(), peers: () => this.met.values() });
     this.announce(self);
     const [a, b] = memoryPair([`memory://${self.name}/out`, `memory://${self.name}/in`]);
     this.loop = { out: new Peer(this.environment, this, self), in: new Peer(this.environment, this, self) };
@@ -115,36 +115,50 @@ export class Peers implements PeerOwner {
     const { self } = this.environment;
     if (typeof to === 'string') {
       if (to === self.name) return this.loop.out;
-      const peer = this.byName.get(to);
+      const peer = this.peerNamed(to);
       if (peer !== undefined) return peer;
       throw this.missing(`name ${to}`, to);
     }
     if (to instanceof WorkerInfo) {
-      const peer = to.name === self.name ? this.loop.out : this.byName.get(to.name);
+      const peer = to.name === self.name ? this.loop.out : this.peerNamed(to.name);
       if (peer !== undefined && peer.worker.id === to.id) return peer;
       throw this.missing(`name ${to.name}`, to);
     }
     if (typeof to !== 'number' || !Number.isInteger(to))
       throw new RpcError('invalid-argument', `Cannot get WorkerInfo from name ${String(to)}`);
     if (to === self.id) return this.loop.out;
-    const peer = this.byId[to];
+    const member = this.options.membership.at(to);
+    const peer = member === undefined ? undefined : this.peerNamed(member.name);
     if (peer !== undefined) return peer;
     throw this.missing(`id ${to}`, to);
   }
 
   /** All other members, by id. */
-  list(): readonly Peer[] {
-    return (this.sorted ??= [...this.byName.values()].sort((a, b) => a.worker.id - b.worker.id));
+  others(): readonly Member[] {
+    const { membership } = this.options;
+    return (this.roster ??= membership.view.members.flatMap((member) =>
+      member.name === this.self.name ? [] : [asMember(member)],
+    ));
   }
 
-  /** The other members, without those that could not be reached lately. */
-  reachable(): readonly Peer[] {
-    return this.list().filter((peer) => peer.state === 'open');
+  /** The same without those that could not be reached lately. */
+  reachable(): readonly Member[] {
+    return this.others().filter(({ worker }) => (this.met.get(worker.name)?.state ?? 'open') === 'open');
+  }
+
+  /** The members that this worker has had to do with. */
+  list(): Peer[] {
+    return [...this.met.values()];
+  }
+
+  /** A peer for every other member, by id. Makes those that there are not yet: for reports of everything. */
+  all(): Peer[] {
+    return this.others().flatMap(({ worker }) => this.peerNamed(worker.name) ?? []);
   }
 
   /** Every peer there is a session with, this worker's own two ends included. */
   sessions(): Peer[] {
-    return [...this.byName.values(), this.loop.out, this.loop.in];
+    return [...this.met.values(), this.loop.out, this.loop.in];
   }
 
   /** A new view of the store. */
@@ -164,6 +178,7 @@ export class Peers implements PeerOwner {
   /** Sessions with those that are gone are cut before anybody is told. */
   private install(change: ViewChange): void {
     const { membership } = this.options;
+    this.roster = undefined;
     for (const member of change.dead) this.cut(member, 'peer-died');
     for (const member of change.left) this.cut(member, 'unavailable');
     for (const member of change.joined) this.add(member);
@@ -187,8 +202,7 @@ export class Peers implements PeerOwner {
       this.options.emit('peer-left', worker);
     }
     for (const member of change.joined) {
-      const worker = this.byName.get(member.name)?.worker;
-      if (worker === undefined) continue;
+      const { worker } = asMember(member);
       extensions.peerJoined(worker, member.incarnation);
       this.options.emit('peer-joined', worker);
     }
@@ -213,7 +227,7 @@ export class Peers implements PeerOwner {
 
   /** Dials all others, unless there are too many, and waits a while for their answers: from then on each of them can call this worker, as in PyTorch. */
   greet(): Promise<void> {
-    this.greeting = new Greeting(this.list());
+    this.greeting = new Greeting(this.others().length, () => this.all());
     return this.greeting.over;
   }
 
@@ -329,13 +343,21 @@ export class Peers implements PeerOwner {
 
   private add(member: ViewMember): void {
     this.announce(member);
-    const peer = new Peer(this.environment, this, member);
-    this.byName.set(member.name, peer);
-    this.sorted = undefined;
     this.former.forget(member.name);
-    this.byId[member.id] = peer;
     // The others cannot dial a worker without an address: it dials them, so that they can call it.
-    if (this.self.endpoints.length === 0) peer.want();
+    if (this.self.endpoints.length === 0) this.peerNamed(member.name)?.want();
+  }
+
+  /** The member of that name; there is none of this worker's own. */
+  private peerNamed(name: string): Peer | undefined {
+    const peer = this.met.get(name);
+    if (peer !== undefined) return peer;
+    const member = this.options.membership.member(name);
+    if (member === undefined || name === this.self.name) return undefined;
+    const made = new Peer(this.environment, this, member);
+    this.met.set(name, made);
+    if (this.closed) made.close();
+    return made;
   }
 
   private announce({ name, deviceMaps }: ViewMember): void {
@@ -347,18 +369,18 @@ export class Peers implements PeerOwner {
 
   /** Ends the session with one that is gone, and fails what waits for it. */
   private cut(member: ViewMember, code: EndCode): void {
-    const peer = this.byName.get(member.name);
-    if (peer === undefined || peer.incarnation !== member.incarnation) return;
-    this.byName.delete(member.name);
-    this.sorted = undefined;
-    if (this.byId[member.id] === peer) this.byId[member.id] = undefined;
+    const peer = this.met.get(member.name);
+    if (peer !== undefined && peer.incarnation !== member.incarnation) return;
+    const { worker } = peer ?? asMember(member);
+    this.former.remember(worker, code);
+    if (peer === undefined) return;
+    this.met.delete(member.name);
     this.timers.forget(peer);
     this.detector.forget(peer);
     this.greeting?.settled(peer);
     this.stallGuard.forget(peer);
     const text = endOf(member.name, code);
-    this.former.remember(peer.worker, code);
-    this.calls.failAll(peer, (executed) => new RpcError(code, text, { executed, peer: peer.worker }), true);
+    this.calls.failAll(peer, (executed) => new RpcError(code, text, { executed, peer: worker }), true);
     peer.close();
   }
 
@@ -375,12 +397,12 @@ export class Peers implements PeerOwner {
 
   /** Who could have been meant. */
   private known(): string {
-    const names = [this.environment.self.name, ...this.list().map(({ worker }) => worker.name)];
+    const names = [this.environment.self.name, ...this.others().map(({ worker }) => worker.name)];
     return `the workers of the group are ${namesText(names)}`;
   }
 
   private peerOf(life: Life): Peer | undefined {
-    const peer = this.byName.get(life.slice(0, life.lastIndexOf('#')));
+    const peer = this.peerNamed(life.slice(0, life.lastIndexOf('#')));
     return peer !== undefined && lifeOf(peer.member) === life ? peer : undefined;
   }
 }

@@ -267,6 +267,11 @@ export class Membership {
     return indexOf(this.view).names.get(name);
   }
 
+  /** The member of that id. */
+  at(id: number): ViewMember | undefined {
+    return indexOf(this.view).ids.get(id);
+  }
+
   private isSelf(member: { name: string; incarnation: number }): boolean {
     return member.name === this.self.name && member.incarnation === this.self.incarnation;
   }
@@ -275,6 +280,7 @@ export class Membership {
 /** What is looked up in a view, made once for it. */
 interface ViewIndex {
   readonly names: ReadonlyMap<string, ViewMember>;
+  readonly ids: ReadonlyMap<number, ViewMember>;
   readonly lives: ReadonlySet<string>;
   /** The lives in the order of the members. */
   readonly order: readonly string[];
@@ -304,7 +310,8 @@ function indexOf(view: View): ViewIndex {
     const order = view.members.map(lifeOf);
     const left = view.departed.filter(({ how }) => how === 'left').map(lifeOf);
     const names = new Map(view.members.map((member) => [member.name, member]));
-    indexes.set(view, (index = { names, lives: new Set(order), order, left: new Set(left) }));
+    const ids = new Map(view.members.map((member) => [member.id, member]));
+    indexes.set(view, (index = { names, ids, lives: new Set(order), order, left: new Set(left) }));
   }
   return index;
 }

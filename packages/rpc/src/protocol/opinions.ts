@@ -101,7 +101,7 @@ export class Opinions {
 
   view(view: View, now: number): void {
     this.epoch = view.epoch;
-    this.order = view.members.map(lifeOf).sort((a, b) => ageOf(a) - ageOf(b) || (a < b ? -1 : 1));
+    this.order = byAge(view);
     const present = new Set(this.order);
     for (const life of this.known.keys()) if (!present.has(life)) this.known.delete(life);
     for (const life of this.decided) if (!present.has(life)) this.decided.delete(life);
@@ -255,7 +255,15 @@ function stranger({ endpoints, reports }: ViewMember, now: number): Known {
   };
 }
 
-/** Incarnations count up over all names: the lower one joined earlier. */
-function ageOf(life: Life): number {
-  return Number(life.slice(life.lastIndexOf('#') + 1));
+const orders = new WeakMap<View, readonly Life[]>();
+
+/** The lives from the oldest to the youngest; worked out once for all workers of a process. Incarnations count up over all names. */
+function byAge(view: View): readonly Life[] {
+  let order = orders.get(view);
+  if (order === undefined) {
+    const aged = view.members.map((member) => ({ life: lifeOf(member), incarnation: member.incarnation }));
+    aged.sort((a, b) => a.incarnation - b.incarnation || (a.life < b.life ? -1 : 1));
+    orders.set(view, (order = aged.map(({ life }) => life)));
+  }
+  return order;
 }

@@ -144,7 +144,7 @@ export class DynamicGroup implements Leaving {
   /** Tells all others that a worker left. Those that cannot be reached hear nothing. */
   private async tell(agent: TorchAgent, who: WorkerInfo): Promise<void> {
     await Promise.all(
-      agent.members.list().map(async ({ worker }) => {
+      agent.members.others().map(async ({ worker }) => {
         if (worker.name === who.name) return;
         const told = agent.callPython(worker, UPDATE, [who, [], new Map(), false], { timeoutMs: MEMBER_MS });
         await told.catch((error: unknown) =>

@@ -118,7 +118,7 @@ export const rpcCalls = mirrored({
     assert.throws(() => rank.agent.members.find('WorkerUnknown'), /WorkerUnknown/);
   },
   test_get_worker_infos: async (rank) => {
-    const others = rank.agent.members.list().map(({ worker }) => worker);
+    const others = rank.agent.members.others().map(({ worker }) => worker);
     const all = new Map([...others, rank.agent.self].map(({ id, name }) => [id, name]));
     equal(
       [...all.keys()].sort(),
