@@ -229,7 +229,7 @@ export function allGather<T>(
   options: CallOptions & { workers?: readonly string[] } = {},
 ): Promise<Map<string, T>> {
   refuseUnknown(options, COLLECTIVE_OPTIONS, 'allGather()');
-  return running(agentOf(options)).collectives.gather('gather', value, options);
+  return running(agentOf(options)).collectives.gather(value, options);
 }
 
 /**
@@ -244,7 +244,7 @@ export function allGather<T>(
  */
 export async function barrier(options: CallOptions & { workers?: readonly string[] } = {}): Promise<void> {
   refuseUnknown(options, COLLECTIVE_OPTIONS, 'barrier()');
-  await running(agentOf(options)).collectives.gather('barrier', null, options);
+  await running(agentOf(options)).collectives.barrier(options);
 }
 
 /**

@@ -127,7 +127,7 @@ async function enter(settings: TorchSettings, opened: Opened, left: Left): Promi
     door = await openDoor(settings, agent, transport, host, new Set(names));
     await register(store, agent, names, door.address, left);
     agent.begin(door, new StaticLeaving(store, mesh, history, () => opened.release()));
-    await agent.collectives.gather('gather', null, { timeoutMs: left() });
+    await agent.collectives.barrier({ timeoutMs: left() });
     await mesh.barrier(left());
     return agent;
   } catch (error) {

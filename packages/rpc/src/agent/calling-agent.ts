@@ -41,7 +41,8 @@ export interface CallMaker {
 type Meeting = CallOptions & { readonly workers?: readonly string[] | undefined };
 
 export interface CallCollectives {
-  gather<T>(kind: 'gather' | 'barrier', value: T, options: Meeting): Promise<Map<string, T>>;
+  gather<T>(value: T, options: Meeting): Promise<Map<string, T>>;
+  barrier(options: Meeting): Promise<void>;
 }
 
 export interface CallingAgent extends RpcAgent {

@@ -79,13 +79,19 @@ export class Collectives {
     this.crew = crew;
   }
 
-  /** Brings `value` to a meeting and resolves with what all brought, by name. */
-  async gather<T>(
-    name: string,
-    value: T,
-    options: GatherOptions & { survive?: boolean } = {},
-  ): Promise<Map<string, T>> {
-    return (await this.meet(name, value, 'all', options)) as Map<string, T>;
+  /** Resolves with what all brought, by name. */
+  async gather<T>(value: T, options: GatherOptions): Promise<Map<string, T>> {
+    return (await this.meet('gather', value, 'all', options)) as Map<string, T>;
+  }
+
+  /** Resolves when all have come. What each is told does not grow with their number. */
+  async barrier(options: GatherOptions): Promise<void> {
+    await this.meet('barrier', null, 'first', options);
+  }
+
+  /** At a step of `shutdown()`, with what those brought who have come, by name: the gone are not waited for. */
+  async gatherRest<T>(step: string, value: T, timeoutMs: number): Promise<Map<string, T>> {
+    return (await this.meet(`shutdown/${step}`, value, 'all', { timeoutMs, survive: true })) as Map<string, T>;
   }
 
   /**

@@ -114,8 +114,7 @@ export class Shutdown {
       const alone = new Map([[agent.name, value]]);
       if (members.length === 0) return alone;
       try {
-        const options = { timeoutMs: this.left(), survive: true };
-        return await agent.collectives.gather(`shutdown/${step}`, value, options);
+        return await agent.collectives.gatherRest(step, value, this.left());
       } catch (error) {
         const { code } = rpcInfo(error) ?? {};
         // Whoever left or died is not waited for; a group that this worker no longer belongs to is no reason to stay.

@@ -34,14 +34,17 @@ export interface AgentMetrics extends Record<string, unknown> {
 }
 
 export function metricsOf(agent: AgentParts): AgentMetrics {
-  const peers = agent.members.all().map((peer): PeerMetrics => ({
-    name: peer.worker.name,
-    up: peer.up,
-    pendingBytes: peer.sender.pendingBytes,
-    bytesSent: peer.bytesSent,
-    bytesReceived: peer.bytesReceived,
-    reconnects: peer.reconnects,
-  }));
+  const peers = agent.members.others().map(({ worker }): PeerMetrics => {
+    const peer = agent.members.peerMet(worker.name);
+    return {
+      name: worker.name,
+      up: peer?.up ?? false,
+      pendingBytes: peer?.sender.pendingBytes ?? 0,
+      bytesSent: peer?.bytesSent ?? 0,
+      bytesReceived: peer?.bytesReceived ?? 0,
+      reconnects: peer?.reconnects ?? 0,
+    };
+  });
   const sum = (pick: (peer: PeerMetrics) => number): number => peers.reduce((total, peer) => total + pick(peer), 0);
   return {
     calls_sent: agent.caller.sent,

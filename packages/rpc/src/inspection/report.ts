@@ -1,5 +1,6 @@
 /** @file What a read-only look at one agent shows. No argument and no result is ever in it. */
 import type { AgentParts } from './agent-parts.ts';
+import type { Member } from '../extensions/extension.ts';
 import type { Peer } from '../session/peer.ts';
 import type { View } from '../protocol/membership.ts';
 import type { CallLog, PeerCalls, RecentCall } from './call-log.ts';
@@ -99,7 +100,9 @@ export function reportOf(agent: AgentParts, log?: { readonly calls: CallLog; rea
     rssBytes: memory.rss,
     heapBytes: memory.heapUsed,
     extensions: agent.extensions.names,
-    sessions: agent.members.all().map((peer) => sessionOf(peer, log?.calls)),
+    sessions: agent.members
+      .others()
+      .map((member) => sessionOf(member, agent.members.peerMet(member.worker.name), log?.calls)),
     outgoing: outgoingOf(agent),
     incoming: incomingOf(agent),
     metrics,
@@ -109,20 +112,22 @@ export function reportOf(agent: AgentParts, log?: { readonly calls: CallLog; rea
   };
 }
 
-function sessionOf(peer: Peer, log: CallLog | undefined): SessionReport {
-  const calls = log?.sums(peer.worker.name);
-  const transport = peer.link?.connection.kind;
+/** @param peer undefined for a member that this worker has not had to do with. */
+function sessionOf(member: Member, peer: Peer | undefined, log: CallLog | undefined): SessionReport {
+  const { worker, incarnation } = member;
+  const calls = log?.sums(worker.name);
+  const transport = peer?.link?.connection.kind;
   return {
-    name: peer.worker.name,
-    id: peer.worker.id,
-    incarnation: peer.incarnation,
-    state: peer.state,
-    up: peer.up,
+    name: worker.name,
+    id: worker.id,
+    incarnation,
+    state: peer?.state ?? 'open',
+    up: peer?.up ?? false,
     ...(transport === undefined ? {} : { transport }),
-    bytesSent: peer.bytesSent,
-    bytesReceived: peer.bytesReceived,
-    pendingBytes: peer.sender.pendingBytes,
-    reconnects: peer.reconnects,
+    bytesSent: peer?.bytesSent ?? 0,
+    bytesReceived: peer?.bytesReceived ?? 0,
+    pendingBytes: peer?.sender.pendingBytes ?? 0,
+    reconnects: peer?.reconnects ?? 0,
     ...(calls === undefined ? {} : { calls }),
   };
 }

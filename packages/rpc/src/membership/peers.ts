@@ -151,9 +151,9 @@ export class Peers implements PeerOwner {
     return [...this.met.values()];
   }
 
-  /** A peer for every other member, by id. Makes those that there are not yet: for reports of everything. */
-  all(): Peer[] {
-    return this.others().flatMap(({ worker }) => this.peerNamed(worker.name) ?? []);
+  /** The one of that name, if it is among them. */
+  peerMet(name: string): Peer | undefined {
+    return this.met.get(name);
   }
 
   /** Every peer there is a session with, this worker's own two ends included. */
@@ -227,7 +227,9 @@ export class Peers implements PeerOwner {
 
   /** Dials all others, unless there are too many, and waits a while for their answers: from then on each of them can call this worker, as in PyTorch. */
   greet(): Promise<void> {
-    this.greeting = new Greeting(this.others().length, () => this.all());
+    this.greeting = new Greeting(this.others().length, () =>
+      this.others().flatMap(({ worker }) => this.peerNamed(worker.name) ?? []),
+    );
     return this.greeting.over;
   }
 

@@ -160,6 +160,7 @@ export class InboundCalls implements CallOrigin {
 
   /** The peer is gone: handlers are told. Those that run on stay open, for whoever wants to know what this worker does. */
   close(): void {
+    if (this.open.size === 0) return;
     const text = `worker '${this.peer.worker.name}' is gone`;
     const reason = new RpcError('peer-died', text, { executed: 'yes', peer: this.peer.worker });
     for (const call of [...this.open.values()]) {

@@ -44,7 +44,11 @@ export class Gatherings implements CallCollectives {
     names.answer(BROADCAST, ([sequence, values]) => this.onBroadcast(sequence, values));
   }
 
-  gather<T>(_kind: 'gather' | 'barrier', value: T, options: Options): Promise<Map<string, T>> {
+  async barrier(options: Options): Promise<void> {
+    await this.gather(null, options);
+  }
+
+  gather<T>(value: T, options: Options): Promise<Map<string, T>> {
     return withoutSlot(this.meet(value, options)) as Promise<Map<string, T>>;
   }
 

@@ -86,7 +86,7 @@ export class StaticLeaving implements Leaving {
     if (!graceful) return;
     const end = timeoutMs === 0 ? Infinity : performance.now() + timeoutMs;
     const left: Left = () => (end === Infinity ? 0 : Math.max(1, Math.ceil(end - performance.now())));
-    await agent.collectives.gather('barrier', null, { timeoutMs: left() });
+    await agent.collectives.barrier({ timeoutMs: left() });
     // Who never lets go does not keep the others: they go on, and this worker says what it leaves behind.
     await agent.settle(Math.min(left() || DRAIN_MS, DRAIN_MS)).catch((error: unknown) => {
       if (!(error instanceof RpcError) || error.code !== 'deadline-exceeded') throw error;
