@@ -9,9 +9,9 @@ import {
   rpcInfo,
   rpcSync,
 } from '@backwire/rpc';
-import { errorMatching } from '@backwire/testing';
+import { errorMatching, shown } from '@backwire/testing';
 import { rrefs } from '@backwire/rref';
-import { add, customFunction, div, matmul, mul, type Tensor } from '@backwire/tensor';
+import { add, customFunction, div, matmul, mul, tensor, type Tensor } from '@backwire/tensor';
 import { expectClean, filled, leaf, unknownContext, useAgents } from './agents.ts';
 import { backward, context, distAutograd, distAutogradDebugInfo, getGradients } from '../src/index.ts';
 import { sessionOf } from '../src/internal.ts';
@@ -31,18 +31,26 @@ const simulate = customFunction({
   },
 });
 const breaks = rpcFunction('errors/breaks', (x: Tensor) => simulate(x));
+/** PyTorch's product of four matrices, the last of which is `last` of the third: a sum of the first two. */
+const product = (a: Tensor, b: Tensor, last: (sum: Tensor) => Tensor): Tensor => {
+  const sum = a.add(b);
+  return a.matmul(b).matmul(sum).matmul(last(sum));
+};
+const productBreaks = rpcFunction('errors/productBreaks', (a: Tensor, b: Tensor) => product(a, b, simulate));
 const breaksOn = rpcFunction('errors/breaksOn', async (rest: readonly string[], x: Tensor): Promise<Tensor> => {
   const [next, ...after] = rest;
   return next === undefined ? simulate(x.mul(2)) : (await rpcAsync(next, breaksOn, [after, x])).mul(1);
-});
-const productBreaks = rpcFunction('errors/productBreaks', (a: Tensor, b: Tensor) => {
-  const sum = a.add(b);
-  return a.matmul(b).matmul(sum).matmul(simulate(sum));
 });
 const nestedBreaks = rpcFunction('errors/nestedBreaks', async (to: string, a: Tensor, b: Tensor) => {
   const [c, d] = [a.mul(b), a.mul(b).add(b)];
   return c.matmul(d).matmul(await rpcSync(to, productBreaks, [c, d]));
 });
+/** Whole numbers up to three. */
+const small = (from: number): Tensor =>
+  tensor(
+    Array.from({ length: 9 }, (_, i) => 1 + ((i + from) % 3) - (i === 4 ? 1 : 0)),
+    { shape: [3, 3], dtype: 'float32', requiresGrad: true },
+  );
 const setBroken = (value: boolean): void => void (broken = value);
 
 /** A hook on the path of gradients runs `fn` once they come by. */
@@ -207,18 +215,28 @@ describe('an error on the way', () => {
     let failing = agents.length;
     await everywhere((rank) =>
       context(async (id) => {
-        const a = leaf([2], 1);
+        const [a, b] = [small(0), small(1)];
+        // The gradients of a run here: whole numbers, fifty of which add up exactly.
+        product(a, b, (sum) => sum)
+          .add(a.add(b))
+          .sum()
+          .backward();
+        const once = [a, b].map((t) => t.grad as Tensor);
         const [next, other] = [after(rank, 1), after(rank, 2)];
-        const loss = (await rpcSync(next, breaks, [a])).add(await rpcSync(other, add, [a, a])).sum();
+        // Nothing fails behind the other call.
+        const loss = (await rpcSync(next, productBreaks, [a, b])).add(await rpcSync(other, add, [a, b])).sum();
         const message = `Error on Node ${rank}: Error on Node ${(rank + 1) % 4}: Simulate error on backward pass`;
         for (let i = 0; i < 50; i++)
           await expect(backward(id, [loss], { retainGraph: true })).rejects.toThrow(new Error(message));
+        expect(getGradients(id).size).toBe(0);
         // All of them share the switch.
         if (--failing === 0) setBroken(false);
         await expect.poll(() => failing, { timeout: 20_000 }).toBe(0);
         for (let i = 1; i <= 50; i++) {
           await backward(id, [loss], { retainGraph: true });
-          expect(getGradients(id).get(a)?.toArray()).toEqual([3 * i, 3 * i]);
+          const grads = getGradients(id);
+          expect(grads.size).toBe(2);
+          expect([a, b].map((t) => shown(grads.get(t)!))).toEqual(once.map((grad) => shown(grad.mul(i))));
         }
       }),
     );

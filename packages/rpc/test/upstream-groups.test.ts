@@ -386,11 +386,14 @@ describe('meeting', () => {
     'serves the busy ones while the idle ones wait: %s, %s',
     async (_, __, times, make) => {
       const agents = await start(4);
-      const meet = async (agent: RpcAgent): Promise<void> => {
-        for (let i = 0; i < times; i++) await agent.run(() => barrier({ timeoutMs: 60_000 }));
-      };
       let over = false;
-      const idle = agents.slice(1).map((agent) => meet(agent).then(() => expect(over).toBe(true)));
+      const meet = async (agent: RpcAgent): Promise<void> => {
+        for (let i = 0; i < times; i++) {
+          await agent.run(() => barrier({ timeoutMs: 60_000 }));
+          expect(over).toBe(true);
+        }
+      };
+      const idle = agents.slice(1).map(meet);
       await unevenWork(agents, make);
       over = true;
       await Promise.all([meet(agents[0]!), ...idle]);

@@ -243,6 +243,17 @@ describe('remote', () => {
       expect(futures.every((future) => future instanceof Promise)).toBe(true);
       await Promise.all(futures);
       expect(all.map((rref) => rref.confirmedByOwner())).toEqual([true, true, true]);
+
+      // As in PyTorch's test: when the value has been fetched, too.
+      const sum = remote(at('w1'), add, [ones([1]), 1]);
+      expect(shown(await sum.toHere())).toEqual(shown(ones([1]).add(1)));
+      const two = remote(at('w1'), addNumbers, [{ a: 1, b: 1, c: 0 }]);
+      expect(await two.toHere()).toBe(2);
+      const object = remote(at('w1'), MyClass, [1]);
+      expect(await object.rpcSync().getValue()).toBe(1);
+      const afterwards = [sum, two, object].map((rref: RRef<unknown>) => rref.confirmed());
+      expect(afterwards.every((future) => future instanceof Promise)).toBe(true);
+      await Promise.all(afterwards);
     }));
 
   it('takes what this worker owns, as calls do', () =>
