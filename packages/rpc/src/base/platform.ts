@@ -27,6 +27,13 @@ export function randomBytes(count: number): Uint8Array {
   return globalThis.crypto.getRandomValues(new Uint8Array(count));
 }
 
+/** Whether the bytes are the same, found out as fast as the platform can: not for what must take the same time wherever they differ. */
+export function equalBytes(a: Uint8Array, b: Uint8Array): boolean {
+  if (a.byteLength !== b.byteLength) return false;
+  if (node !== undefined) return Buffer.compare(a, b) === 0;
+  return a.every((byte, i) => byte === b[i]);
+}
+
 /** Runs `fn(argument)` when this turn's code is done and before anything else happens. */
 export const soon: <T>(fn: (argument: T) => void, argument: T) => void =
   node?.nextTick === undefined ? (fn, argument) => queueMicrotask(() => fn(argument)) : node.nextTick.bind(node);

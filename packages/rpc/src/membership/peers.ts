@@ -135,10 +135,8 @@ export class Peers implements PeerOwner {
 
   /** All other members, by id. */
   others(): readonly Member[] {
-    const { membership } = this.options;
-    return (this.roster ??= membership.view.members.flatMap((member) =>
-      member.name === this.self.name ? [] : [asMember(member)],
-    ));
+    const all = membersOf(this.options.membership.view);
+    return (this.roster ??= all.filter(({ worker }) => worker.name !== this.self.name));
   }
 
   /** The same without those that could not be reached lately. */
@@ -186,7 +184,7 @@ export class Peers implements PeerOwner {
     const { extensions } = this.environment;
     extensions.viewChanged(
       membership.number,
-      membership.view.members.map(asMember),
+      membersOf(membership.view),
       change.dead.map(asMember),
       change.left.map(asMember),
     );
@@ -414,6 +412,15 @@ function sendDrain(peer: Peer): void {
   const { lastReceived } = peer.sender.session;
   const notice = encodeProto(controlProto.Drain, { lastSeq: lastReceived, graceMs: 0, reason: 'shutdown' });
   peer.sender.sendControl(FrameKind.CONTROL, MessageType.DRAIN, notice);
+}
+
+const members = new WeakMap<View, readonly Member[]>();
+
+/** Made once for all workers of a process. */
+function membersOf(view: View): readonly Member[] {
+  let made = members.get(view);
+  if (made === undefined) members.set(view, (made = view.members.map(asMember)));
+  return made;
 }
 
 function asMember(member: { readonly name: string; readonly id: number; readonly incarnation: number }): Member {

@@ -1,6 +1,6 @@
 /** @file Views and their bytes, each made once: all agents of a process read every view, and one has some 350 bytes for each member. */
 import { decodeView, encodeView, type View } from '../protocol/membership.ts';
-import { sameBytes } from '../security/digest.ts';
+import { equalBytes } from '../base/platform.ts';
 
 /** The bytes of views that were read or written: a change is set against exactly these. */
 const written = new WeakMap<View, Uint8Array>();
@@ -16,7 +16,7 @@ export function bytesOf(view: View): Uint8Array {
 
 /** One object for the same bytes; undefined when they are no view. */
 export function viewOf(bytes: Uint8Array): View | undefined {
-  if (last !== undefined && sameBytes(last.bytes, bytes)) return last.view;
+  if (last !== undefined && equalBytes(last.bytes, bytes)) return last.view;
   const view = decodeView(bytes);
   if (view === undefined) return undefined;
   // A copy: a store may lend its bytes.

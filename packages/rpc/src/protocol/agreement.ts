@@ -1,6 +1,6 @@
 /** @file Who of a group is gone and whether this worker may go on: the one rule for members in doubt, with the store and without it. Pure. */
 import { verdictOf, type Claim } from './parts.ts';
-import { lifeOf, type Life, type View } from './membership.ts';
+import { lifeOf, livesOf, type Life, type View } from './membership.ts';
 import {
   ALL_AGREEMENT_RULES,
   Opinions,
@@ -95,21 +95,23 @@ export class Agreement {
   /** The store's view; `unwritten` are the members of it of whom this worker knows that they are gone. */
   view(view: View, unwritten: Iterable<Life>, now: number): void {
     const { opinions } = this;
-    const overruled = view.departed.some(
-      (departed) =>
-        departed.how === 'dead' &&
-        departed.by !== undefined &&
-        opinions.decided.has(departed.by) &&
-        opinions.isLeft(lifeOf(departed)),
-    );
+    const { lives } = livesOf(view);
+    const overruled =
+      opinions.decided.size > 0 &&
+      view.departed.some(
+        (departed) =>
+          departed.how === 'dead' &&
+          departed.by !== undefined &&
+          opinions.decided.has(departed.by) &&
+          opinions.isLeft(lifeOf(departed)),
+      );
     // Who has been put out has no say in who else is.
-    if (!view.members.some((member) => lifeOf(member) === opinions.self)) this.end('fenced');
+    if (!lives.has(opinions.self)) this.end('fenced');
     // One that we have decided to be gone has put out one of us: the store's side goes on, and what we have decided since is void.
     if (overruled) this.end('fenced');
     opinions.view(view, now);
     for (const life of unwritten) opinions.decided.add(life);
-    const present = new Set(opinions.order);
-    for (const set of [this.gone, this.confirmed]) for (const life of set) if (!present.has(life)) set.delete(life);
+    for (const set of [this.gone, this.confirmed]) for (const life of set) if (!lives.has(life)) set.delete(life);
     for (const life of opinions.decided) this.gone.add(life);
   }
 

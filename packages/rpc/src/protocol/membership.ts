@@ -108,7 +108,7 @@ export function remove(view: View, name: string, incarnation: number, how: 'left
 
 /** The view without these lives, in one change; the same view when none of them is a member. */
 export function removeAll(view: View, lives: ReadonlySet<Life>, how: 'left' | 'dead', by?: Life): View {
-  const gone = view.members.filter((member) => lives.has(lifeOf(member)));
+  const gone = lives.size === 0 ? [] : view.members.filter((member) => lives.has(lifeOf(member)));
   if (gone.length === 0) return view;
   const departed = gone.map(({ name, id, incarnation }): Departure => ({
     name,
@@ -314,6 +314,11 @@ function indexOf(view: View): ViewIndex {
     indexes.set(view, (index = { names, ids, lives: new Set(order), order, left: new Set(left) }));
   }
   return index;
+}
+
+/** The lives in a view, in the order of its members. Worked out once for all workers of a process. */
+export function livesOf(view: View): Pick<ViewIndex, 'order' | 'lives'> {
+  return indexOf(view);
 }
 
 export function lifeOf(member: { readonly name: string; readonly incarnation: number }): Life {

@@ -1,5 +1,5 @@
 /** @file What one worker knows of the other members by itself and from what they report, and what follows from it. Pure. */
-import { lifeOf, type Life, type View, type ViewMember } from './membership.ts';
+import { livesOf, type Life, type View, type ViewMember } from './membership.ts';
 import { partOf, type Hearing } from './parts.ts';
 
 /**
@@ -102,14 +102,12 @@ export class Opinions {
   view(view: View, now: number): void {
     this.epoch = view.epoch;
     this.order = byAge(view);
-    const present = new Set(this.order);
-    for (const life of this.known.keys()) if (!present.has(life)) this.known.delete(life);
-    for (const life of this.decided) if (!present.has(life)) this.decided.delete(life);
-    for (const member of view.members) {
-      const life = lifeOf(member);
-      if (life === this.self || this.known.has(life)) continue;
-      this.known.set(life, stranger(member, now));
-    }
+    const { lives, order } = livesOf(view);
+    for (const life of this.known.keys()) if (!lives.has(life)) this.known.delete(life);
+    for (const life of this.decided) if (!lives.has(life)) this.decided.delete(life);
+    for (const [i, life] of order.entries())
+      if (life !== this.self && !this.known.has(life))
+        this.known.set(life, stranger(view.members[i] as ViewMember, now));
   }
 
   opinion(peer: Life, opinion: Opinion, now: number): void {
@@ -261,7 +259,8 @@ const orders = new WeakMap<View, readonly Life[]>();
 function byAge(view: View): readonly Life[] {
   let order = orders.get(view);
   if (order === undefined) {
-    const aged = view.members.map((member) => ({ life: lifeOf(member), incarnation: member.incarnation }));
+    const lives = livesOf(view).order;
+    const aged = view.members.map(({ incarnation }, i) => ({ life: lives[i] as Life, incarnation }));
     aged.sort((a, b) => a.incarnation - b.incarnation || (a.life < b.life ? -1 : 1));
     orders.set(view, (order = aged.map(({ life }) => life)));
   }

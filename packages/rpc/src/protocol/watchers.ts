@@ -9,23 +9,39 @@ export const WATCHERS = 2;
  * one host, which may die together, are watched from all over the group.
  */
 export function watchedBy(self: ViewMember, members: readonly ViewMember[], count = WATCHERS): ViewMember[] {
+  const ring = ringOf(members);
   const own = place(self);
-  const nearest: { member: ViewMember; distance: number }[] = [];
-  for (const member of members) {
-    if (member.name === self.name) continue;
-    const distance = (place(member) - own) >>> 0;
-    const last = nearest.at(-1);
-    if (nearest.length >= count && last !== undefined && !before(member, distance, last)) continue;
-    nearest.push({ member, distance });
-    nearest.sort((a, b) => (before(a.member, a.distance, b) ? -1 : 1));
-    if (nearest.length > count) nearest.pop();
+  let [at, end] = [0, ring.length];
+  while (at < end) {
+    const middle = (at + end) >>> 1;
+    if ((ring[middle] as Stand).place < own) at = middle + 1;
+    else end = middle;
   }
-  return nearest.map(({ member }) => member);
+  const next: ViewMember[] = [];
+  for (let i = 0; i < ring.length && next.length < count; i++) {
+    const { member } = ring[(at + i) % ring.length] as Stand;
+    if (member.name !== self.name) next.push(member);
+  }
+  return next;
 }
 
-/** Two on one place of the ring stand in the order of their names. */
-function before(member: ViewMember, distance: number, other: { member: ViewMember; distance: number }): boolean {
-  return distance < other.distance || (distance === other.distance && member.name < other.member.name);
+/** Where a member stands on the ring; two on one place stand in the order of their names. */
+interface Stand {
+  readonly place: number;
+  readonly member: ViewMember;
+}
+
+const rings = new WeakMap<readonly ViewMember[], readonly Stand[]>();
+
+/** Worked out once for all workers of a process. */
+function ringOf(members: readonly ViewMember[]): readonly Stand[] {
+  let ring = rings.get(members);
+  if (ring === undefined) {
+    const stands = members.map((member) => ({ place: place(member), member }));
+    stands.sort((a, b) => a.place - b.place || (a.member.name < b.member.name ? -1 : 1));
+    rings.set(members, (ring = stands));
+  }
+  return ring;
 }
 
 /** FNV-1a, 32 bits, and a last mix (that of murmur3), because lives differ in their last characters. */
