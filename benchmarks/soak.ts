@@ -1,9 +1,10 @@
 /**
- * @file `npm run soak [-- --minutes 10]`: mixed calls at full speed between two workers, with a sample of memory and handles now and then.
+ * @file `npm run soak [-- --minutes 10] [--faults]`: mixed calls at full speed between two workers, with a sample of memory and handles now and then.
  * Fails when either worker grows.
  */
 import { parseArgs } from 'node:util';
 import { freePort, start, type Asked } from './processes.ts';
+import { placesOf, soakWithFaults } from './soak-faults.ts';
 
 /** What a worker has at one moment. */
 interface Sample {
@@ -16,9 +17,17 @@ interface Sample {
   readonly storages: number;
 }
 
-const { values } = parseArgs({ options: { minutes: { type: 'string', default: '10' } } });
+const { values } = parseArgs({
+  options: {
+    minutes: { type: 'string', default: '10' },
+    faults: { type: 'boolean', default: false },
+    store: { type: 'string' },
+    seed: { type: 'string', default: String(Date.now() % 1_000_000) },
+  },
+});
 const minutes = Number(values.minutes);
 if (!(minutes > 0)) throw new RangeError(`--minutes must be positive, got ${values.minutes}`);
+if (values.faults) process.exit((await soakWithFaults(minutes, placesOf(values.store), Number(values.seed))) ? 0 : 1);
 /** Samples of the whole run. */
 const SAMPLES = 20;
 /** Of the samples, those that are not compared: pools, compilers and caches fill up. */
