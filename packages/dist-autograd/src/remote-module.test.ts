@@ -169,13 +169,17 @@ describe('RemoteModule', () => {
   it('can be made of the RRef of a module on a third worker, for the other two to use', () =>
     at(0, async () => {
       const first = await RemoteModule.create('w1', Greeter, [1]);
-      const second = await rpcSync('w2', makeOfRRef, ['w1', first.getModuleRRef()]);
-      expect(second).toBeInstanceOf(RemoteModule);
-      const results = [
-        await rpcSync('w1', greet, [first, ones([1]), 2, '3']),
-        await rpcSync('w2', greet, [second, ones([1]), 2, '3']),
-      ];
-      for (const [word, count, out] of results) expect([word, count, shown(out)]).toEqual(['3', 2, shown(ones([1]))]);
+      // PyTorch's test names the worker that makes it, which is not where the module is.
+      for (const device of ['w2', 'w1', 'w1/cpu']) {
+        const second = await rpcSync('w2', makeOfRRef, [device, first.getModuleRRef()]);
+        expect(second).toBeInstanceOf(RemoteModule);
+        expect(second.remoteDevice).toBe('w1/cpu');
+        const results = [
+          await rpcSync('w1', greet, [first, ones([1]), 2, '3']),
+          await rpcSync('w2', greet, [second, ones([1]), 2, '3']),
+        ];
+        for (const [word, count, out] of results) expect([word, count, shown(out)]).toEqual(['3', 2, shown(ones([1]))]);
+      }
     }));
 
   it('knows which mode it is in there, by its RRef', () =>

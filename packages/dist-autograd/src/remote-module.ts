@@ -85,7 +85,7 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
     return new RemoteModule<InstanceType<C>>(rref, place.device, modules);
   }
 
-  /** A handle of a module that is on its owner already; `device` must name that worker. */
+  /** A handle of a module that is on its owner already, where it stays: of `device`, as in PyTorch, only the device counts and not the worker. */
   static async fromModuleRRef<M extends AnyModule>(
     device: string,
     rref: RRef<M>,

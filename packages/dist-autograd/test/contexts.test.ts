@@ -11,7 +11,8 @@ import { localId, publicId } from '../src/protocol/ids.ts';
 
 const { at, everywhere, agents } = useAgents('contexts', 4);
 
-const addOn = rpcFunction('contexts/addOn', async (a: Tensor, b: Tensor, to: number) => rpcAsync(to, add, [a, b]));
+const plus = rpcFunction('contexts/plus', (a: Tensor, b: Tensor) => a.add(b));
+const addOn = rpcFunction('contexts/addOn', (a: Tensor, b: Tensor, to: number) => rpcSync(to, plus, [a, b]));
 const addNumbers = rpcFunction('contexts/addNumbers', (a: number, b: number) => a + b);
 /** PyTorch's sparse example. */
 function sparse(requiresGrad: boolean): Tensor {

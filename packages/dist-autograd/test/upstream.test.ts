@@ -216,13 +216,12 @@ describe.each([
     });
   });
 
-  it('of leaves at one owner, made and added there by three workers at once, each in a context of its own', () =>
-    at(0, async () => {
-      const [a, b] = [build(), build(1)];
-      const [ofHeld, ofOwn] = await local([a, b], async (run) => [total(await run(add, a, b))]);
-      const outcomes = await Promise.all([1, 2, 3].map((rank) => rpcAsync(rank, driveOwner, ['w0', kind])));
-      expect(outcomes).toEqual([1, 2, 3].map(() => ({ ofHeld: [ofHeld], ofOwn: [ofOwn] })));
-    }));
+  it('of leaves at one owner, made and added there by three workers at once, each in a context of its own', async () => {
+    const [a, b] = [build(), build(1)];
+    const [ofHeld, ofOwn] = await local([a, b], async (run) => [total(await run(add, a, b))]);
+    const outcomes = await Promise.all([1, 2, 3].map((rank) => at(rank, () => driveOwner('w0', build(1)))));
+    expect(outcomes).toEqual([1, 2, 3].map(() => ({ ofHeld: [ofHeld], ofOwn: [ofOwn] })));
+  });
 
   it('of one leaf at each of four servers, in the contexts of the other three, its trainers, all at once', async () => {
     await Promise.all([0, 1, 2, 3].map((server) => at(server, () => serve(kind, build))));
@@ -230,10 +229,9 @@ describe.each([
 });
 
 /** One of several workers that add to a leaf of their own behind an RRef, all at one owner: the gradients here and there, and no others. */
-const driveOwner = rpcFunction('upstream/drive-owner', (owner: string, kind: string) =>
+const driveOwner = (owner: string, b: Tensor): Promise<{ ofHeld: unknown; ofOwn: unknown }> =>
   context(async (id) => {
-    const b = kind === 'sparse' ? sparse() : dense();
-    using held = remote(owner, make, [kind]);
+    using held = remote(owner, make, [b.layout === 'sparse_coo' ? 'sparse' : 'dense']);
     using sum = remote(owner, rrefAdd, [held, b]);
     await backward(id, [total(await sum.toHere())]);
     const own = getGradients(id);
@@ -241,8 +239,7 @@ const driveOwner = rpcFunction('upstream/drive-owner', (owner: string, kind: str
       ofHeld: await rpcSync(owner, allGradients, [id, held]),
       ofOwn: [...own].map(([t, grad]) => (t === b ? shown(grad) : 'of something else')),
     };
-  }),
-);
+  });
 const allGradients = rpcFunction('upstream/all-gradients', async (id: bigint, held: RRef<Tensor>) => {
   const leafHere = await held.localValue();
   return [...getGradients(id)].map(([t, grad]) => (t === leafHere ? shown(grad) : 'of something else'));

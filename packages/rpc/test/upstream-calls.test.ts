@@ -153,7 +153,11 @@ async function timesOut(call: Promise<unknown>, ms: number): Promise<void> {
 describe.each(modes)('%s', (_, call) => {
   it('reaches the worker itself', () =>
     onAll(async () => {
-      expect(shown(await call(getWorkerInfo(), add, [ones([2, 2]), 1]))).toEqual(shown(ones([2, 2]).add(1)));
+      // As in PyTorch's test one is under way while the other is made and awaited.
+      const first = rpcAsync(getWorkerInfo(), add, [ones([2, 2]), 1]);
+      const second = await call(getWorkerInfo(), add, [ones([2, 2]), 1]);
+      expect(shown(await first)).toEqual(shown(ones([2, 2]).add(1)));
+      expect(shown(second)).toEqual(shown(ones([2, 2]).add(1)));
     }));
 
   it('reaches a worker by its name', () =>

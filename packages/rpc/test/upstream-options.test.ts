@@ -98,12 +98,21 @@ describe('what an agent is made of', () => {
   it('an extension is registered once by name, and starts with the agent', async () => {
     const attached: string[] = [];
     const custom = (): Extension => ({ name: 'custom', attach: ({ name }) => (attached.push(name), {}) });
-    await expect(alone({ extensions: [custom(), custom()] })).rejects.toThrow(
-      errorMatching(RpcError, { code: 'invalid-argument', message: "two extensions are named 'custom'" }),
-    );
+    const store = newStore();
+    const four = (extensions: () => Extension[]): Promise<RpcAgent>[] =>
+      [0, 1, 2, 3].map((rank) =>
+        createAgent({ name: `w${rank}`, rank, worldSize: 4, store, extensions: extensions() }),
+      );
+    const refusal = errorMatching(RpcError, {
+      code: 'invalid-argument',
+      message: "two extensions are named 'custom'",
+    });
+    const refused = await Promise.all(four(() => [custom(), custom()]).map(failure));
+    expect(refused).toEqual([refusal, refusal, refusal, refusal]);
     expect(attached).toEqual([]);
-    await alone({ extensions: [custom()], store: newStore() });
-    expect(attached).toEqual(['w0']);
+    // In the same store: those that were refused have left nothing there.
+    open.push(...(await Promise.all(four(() => [custom()]))));
+    expect(attached.toSorted()).toEqual(['w0', 'w1', 'w2', 'w3']);
   });
 
   it('a store of the program is used as it is, and left open', async () => {
@@ -308,20 +317,17 @@ describe('what travels and what does not', () => {
   it.each([
     ['rpcSync', rpcSync],
     ['rpcAsync', rpcAsync],
-  ])('a promise inside of a result is refused by %s: only the result itself may be one', async (_name, call) => {
-    cluster = await startCluster(4);
-    for (const rank of [0, 1, 2, 3]) {
-      const to = `w${(rank + 1) % 4}`;
-      // prettier-ignore
+  ])('a promise inside of a result is refused by %s: only the result itself may be one', (_name, call) =>
+    onEach(async (to) => {
       const made = (fn: typeof promised | typeof promiseInside): Promise<unknown> =>
-        cluster!.at(rank).run(() => (call as AnyFn)(to, fn) as Promise<unknown>);
+        (call as AnyFn)(to, fn) as Promise<unknown>;
       const error = await failure(made(promiseInside));
       const message = 'cannot send an instance of class Promise at $.later: await it';
       expect(error).toEqual(errorMatching(TypeError, { message }));
       expect(rpcInfo(error)).toEqual(errorMatching(RemoteError, { code: 'remote-error', peer: { name: to }, message }));
       expect(await made(promised)).toBe(1);
-    }
-  });
+    }),
+  );
 
   it('arguments that the function cannot use fail on the callee, as what it threw, with its stack', () =>
     onEach(async (to) => {
@@ -339,7 +345,7 @@ describe('what travels and what does not', () => {
     const logger = { debug: () => undefined, info: () => undefined, warn: note, error: note };
     await onEach(
       async (to) => {
-        await expect(rpcSync(to, fail)).rejects.toThrow(new RangeError('of the user'));
+        await expect(rpcAsync(to, fail)).rejects.toThrow(new RangeError('of the user'));
       },
       { logger },
     );

@@ -48,6 +48,7 @@ const fanOut = rpcFunction('upstream-remote/fan-out', async (to: string, x: Tens
   }
   return total;
 });
+const promised = rpcFunction('upstream-remote/promised', () => Promise.resolve(1));
 const promiseInside = rpcFunction('upstream-remote/promise-inside', () => ({ later: Promise.resolve(1) }));
 const generator = rpcFunction('upstream-remote/generator', function* () {
   yield 1;
@@ -115,6 +116,7 @@ describe('remote of an asynchronous function', () => {
     onAll(4, async (at) => {
       const message = 'cannot send an instance of class Promise at $.later: await it, and send what it resolves with';
       await expect(remote(at('w1'), promiseInside).toHere()).rejects.toThrow(errorMatching(TypeError, { message }));
+      expect(await remote(at('w1'), promised).toHere()).toBe(1);
     }));
 
   it('says cancelled in words when its signal has aborted', () =>
@@ -131,26 +133,33 @@ describe.each([
   ['dense', (n: number) => ones([n, n])],
   ['sparse', (n: number) => sparse().mul(n)],
   ['coalesced sparse', (n: number) => sparse().mul(n).coalesce()],
-] as const)('with %s tensors', (_kind, make) => {
+] as const)('with %s tensors', (kind, make) => {
   const [x, y] = [make(2), make(2).mul(3)];
   const sum = whole(x.add(y));
+  /** What is added to the first, by which PyTorch's tests tell dense tensors, to which it is a number, from sparse ones. */
+  const operands: readonly (Tensor | number)[] = kind === 'dense' ? [y, 1] : [y];
 
   it('a worker is meant by its rank, its name and its record, in all three ways of calling', () =>
     onAll(4, async () => {
       for (const rank of [0, 1, 2, 3]) {
         for (const to of [rank, `w${rank}`, getWorkerInfo(rank)] as To[]) {
-          expect(whole(await rpcSync(to, add, [x, y]))).toEqual(sum);
-          expect(whole(await rpcAsync(to, add, [x, y]))).toEqual(sum);
-          expect(whole(await remote(to, add, [x, y]).toHere())).toEqual(sum);
+          for (const operand of operands) {
+            const expected = whole(x.add(operand));
+            expect(whole(await rpcSync(to, add, [x, operand]))).toEqual(expected);
+            expect(whole(await rpcAsync(to, add, [x, operand]))).toEqual(expected);
+            expect(whole(await remote(to, add, [x, operand]).toHere())).toEqual(expected);
+          }
         }
       }
-      for (const to of [-1, 4, 5, 0.5, 1.5, NaN, '3', 'w9', '']) {
+      // Halves on both sides of every rank, as in PyTorch's test, and what is no number at all.
+      for (const to of [-1, 4, 5, -0.5, 0.5, 1.5, 2.5, 3.5, NaN, '3', 'w9', '']) {
         const [code, message] =
           typeof to === 'number' && !Number.isInteger(to)
             ? ['invalid-argument', `Cannot get WorkerInfo from name ${to}`]
             : ['not-found', `could not find destination ${typeof to === 'number' ? 'id' : 'name'} ${to}`];
-        const remotely = async (): Promise<Tensor> => remote(to, add, [x, y]).toHere();
-        for (const use of [rpcSync(to, add, [x, y]), rpcAsync(to, add, [x, y]), remotely()]) {
+        const operand = operands.at(-1)!;
+        const remotely = async (): Promise<Tensor> => remote(to, add, [x, operand]).toHere();
+        for (const use of [rpcSync(to, add, [x, operand]), rpcAsync(to, add, [x, operand]), remotely()]) {
           await expect(use).rejects.toThrow(errorMatching(RpcError, { code, message }));
         }
       }

@@ -10,7 +10,7 @@ import {
   rpcSync,
   type To,
 } from '@backwire/rpc';
-import { add, ones, rpcName, type Tensor } from '@backwire/tensor';
+import { add, ones, rpcName, zeros, type Tensor } from '@backwire/tensor';
 import { encodeValue } from '@backwire/wire';
 import { describe, expect, it } from 'vitest';
 import { callsSent, onAll } from './group.ts';
@@ -66,10 +66,6 @@ class MyClass {
   myInstanceMethod(b: number): number {
     return this.a + b;
   }
-  async mySlowMethod(ms: number): Promise<number> {
-    await new Promise((resolve) => setTimeout(resolve, ms));
-    return this.a;
-  }
   /** PyTorch's class method: it needs its class. */
   static myClassMethod(d: number, e: Tensor): Tensor {
     return new this(d).plus(e);
@@ -82,7 +78,7 @@ class MyClass {
   }
 }
 rpcClass(MyClass, {
-  methods: ['getValue', 'incrementValue', 'myInstanceMethod', 'mySlowMethod'],
+  methods: ['getValue', 'incrementValue', 'myInstanceMethod'],
   statics: ['myClassMethod', 'myStaticMethod'],
 });
 const increment = rpcFunction('upstream/increment', async (rref: RRef<MyClass>, by: number) =>
@@ -92,6 +88,26 @@ const valueOf = rpcFunction('upstream/value-of', async (rref: RRef<MyClass>) => 
 const listOfRRefs = rpcFunction('upstream/list-of-rrefs', (values: number[]) =>
   values.map((value) => createRRef(new MyClass(value))),
 );
+/** Holds a tensor, to which others are added. */
+class Held {
+  static readonly [rpcName] = 'upstream/Held';
+  private readonly a: Tensor;
+  constructor(a: Tensor) {
+    this.a = a;
+  }
+  sum(b: Tensor): Tensor {
+    return this.a.add(b);
+  }
+  async slowSum(b: Tensor, ms: number): Promise<Tensor> {
+    await new Promise((resolve) => setTimeout(resolve, ms));
+    return this.sum(b);
+  }
+}
+rpcClass(Held, { methods: ['sum', 'slowSum'] });
+const holdSlowly = rpcFunction('upstream/hold-slowly', async (a: Tensor, ms: number) => {
+  await new Promise((resolve) => setTimeout(resolve, ms));
+  return new Held(a);
+});
 const makeSlowly = rpcFunction('upstream/make-slowly', async (ms: number) => {
   await new Promise((resolve) => setTimeout(resolve, ms));
   return new MyClass(1);
@@ -344,26 +360,33 @@ describe.each(['w1', 'w0'])('proxies of a value on %s', (to) => {
   it('serve the methods of an object and those of its class, in all three ways', () =>
     onAll(4, async (at) => {
       const rref = remote(at(to), MyClass, [7]) as unknown as RRef<WithStatics<typeof MyClass>>;
-      const [sync, later, made] = [rref.rpcSync(), rref.rpcAsync(), rref.remote()];
+      // A proxy of its own for each call, as in PyTorch's test.
       const values = async (): Promise<number[]> => [
-        await sync.getValue(),
-        await later.getValue(),
-        await made.getValue().toHere(),
+        await rref.rpcSync().getValue(),
+        await rref.rpcAsync().getValue(),
+        await rref.remote().getValue().toHere(),
       ];
       expect(await values()).toEqual([7, 7, 7]);
-      expect(await sync.incrementValue(1)).toBe(undefined);
-      expect(await later.incrementValue(1)).toBe(undefined);
-      expect(await made.incrementValue(1).toHere()).toBe(undefined);
+      expect(await rref.rpcSync().incrementValue(1)).toBe(undefined);
+      expect(await rref.rpcAsync().incrementValue(1)).toBe(undefined);
+      expect(await rref.remote().incrementValue(1).toHere()).toBe(undefined);
       expect(await values()).toEqual([10, 10, 10]);
-      expect(await sync.myInstanceMethod(2)).toBe(12);
-      expect(await later.myInstanceMethod(3)).toBe(13);
-      expect(await made.myInstanceMethod(4).toHere()).toBe(14);
-      expect(await sync.myStaticMethod(9)).toBe(false);
-      expect(await later.myStaticMethod(10)).toBe(false);
-      expect(await made.myStaticMethod(11).toHere()).toBe(true);
-      expect(shown(await sync.myClassMethod(2, ones([2, 2])))).toEqual(shown(ones([2, 2]).add(2)));
-      expect(shown(await later.myClassMethod(2, ones([3, 3])))).toEqual(shown(ones([3, 3]).add(2)));
-      expect(shown(await made.myClassMethod(2, ones([4, 4])).toHere())).toEqual(shown(ones([4, 4]).add(2)));
+      expect(await rref.rpcSync().myInstanceMethod(2)).toBe(12);
+      expect(await rref.rpcAsync().myInstanceMethod(3)).toBe(13);
+      expect(await rref.remote().myInstanceMethod(4).toHere()).toBe(14);
+      expect(await rref.rpcSync().myStaticMethod(9)).toBe(false);
+      expect(await rref.rpcAsync().myStaticMethod(10)).toBe(false);
+      expect(await rref.remote().myStaticMethod(11).toHere()).toBe(true);
+      expect(shown(await rref.rpcSync().myClassMethod(2, zeros([2, 2])))).toEqual(shown(zeros([2, 2]).add(2)));
+      expect(shown(await rref.rpcAsync().myClassMethod(2, ones([3, 3])))).toEqual(shown(ones([3, 3]).add(2)));
+      expect(
+        shown(
+          await rref
+            .remote()
+            .myClassMethod(2, ones([4, 4]))
+            .toHere(),
+        ),
+      ).toEqual(shown(ones([4, 4]).add(2)));
     }));
 });
 
@@ -387,11 +410,21 @@ it('types are asked for once, of a tensor and of an object', () =>
     const before = calls();
     // At once: the tensor is still being made.
     expect(tensor.confirmedByOwner()).toBe(false);
-    expect(await tensor.typeName()).toBe('Tensor');
+    const first = tensor.typeName();
+    expect(first).toBeInstanceOf(Promise);
+    expect(await first).toBe('Tensor');
     expect(calls()).toBe(before + 1);
-    for (let i = 0; i < 10; i++) expect(await tensor.typeName()).toBe('Tensor');
+    for (let i = 0; i < 10; i++) {
+      const next = tensor.typeName();
+      const seen: unknown[] = [];
+      void next.then((name) => seen.push(name));
+      expect([next instanceof Promise, next === first, await next]).toEqual([true, false, 'Tensor']);
+      expect(seen).toEqual(['Tensor']);
+    }
     expect(calls()).toBe(before + 1);
-    expect(await remote(at('w1'), MyClass, [0]).typeName()).toBe('upstream/MyClass');
+    const ofObject = remote(at('w1'), MyClass, [0]).typeName();
+    expect(ofObject).toBeInstanceOf(Promise);
+    expect(await ofObject).toBe('upstream/MyClass');
   }));
 
 describe('timeouts', () => {
@@ -416,22 +449,31 @@ describe('timeouts', () => {
   it('of a proxy hold for its calls, on their way to a value that is being made and in the method', () =>
     onAll(4, async (at) => {
       const options = { timeoutMs: 20 };
-      const rref = remote(at('w1'), MyClass, [1]);
-      await rref.confirmed();
-      await timesOut(rref.rpcSync(options).mySlowMethod(200), TIMED_OUT);
-      await timesOut(rref.rpcAsync(options).mySlowMethod(200), TIMED_OUT);
-      const made = rref.remote(options).mySlowMethod(200);
-      await timesOut(made.confirmed(), CREATION);
-      await timesOut(made.toHere(), CREATION);
-      expect(await rref.rpcSync({ timeoutMs: 0 }).mySlowMethod(10)).toBe(1);
+      const x = ones([2, 2]);
+      // An object and a slow one of its own for each way, of tensors and with tensors as arguments, as in PyTorch's test.
+      for (const way of ['rpcSync', 'rpcAsync', 'remote'] as const) {
+        const fails = async (use: (proxy: 'rpcSync' | 'rpcAsync') => Promise<unknown>, made: () => RRef<unknown>) => {
+          if (way !== 'remote') return timesOut(use(way), TIMED_OUT);
+          const rref = made();
+          await timesOut(rref.confirmed(), CREATION);
+          await timesOut(rref.toHere(), CREATION);
+        };
+        const rref = remote(at('w1'), Held, [x]);
+        await rref.confirmed();
+        await fails(
+          (proxy) => rref[proxy](options).slowSum(x, 200),
+          () => rref.remote(options).slowSum(x, 200),
+        );
+        expect(shown(await rref.rpcSync({ timeoutMs: 0 }).slowSum(x, 10))).toEqual(shown(x.mul(2)));
 
-      const slow = remote(at('w1'), makeSlowly, [300]);
-      await timesOut(slow.rpcSync(options).myInstanceMethod(1), TIMED_OUT);
-      await timesOut(slow.rpcAsync(options).myInstanceMethod(1), TIMED_OUT);
-      const late = slow.remote(options).myInstanceMethod(1);
-      await timesOut(late.confirmed(), CREATION);
-      await timesOut(late.toHere(), CREATION);
-      expect(await slow.typeName()).toBe('upstream/MyClass');
+        const slow = remote(at('w1'), holdSlowly, [x, 150]);
+        await fails(
+          (proxy) => slow[proxy](options).sum(x),
+          () => slow.remote(options).sum(x),
+        );
+        expect(await slow.typeName()).toBe('upstream/Held');
+        expect(shown(await slow.rpcSync().sum(x))).toEqual(shown(x.mul(2)));
+      }
     }));
 });
 

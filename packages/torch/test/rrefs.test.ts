@@ -5,6 +5,7 @@ import { add, nn, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
 import type { TorchAgent } from '../src/agent.ts';
 import { py } from '../src/py.ts';
+import { saveTorchFile } from '../src/file/save.ts';
 import { group, leave } from './group.ts';
 
 class Counter {
@@ -155,4 +156,16 @@ it('says where a value is and what was deleted', async () => {
   await expect(rref.localValue()).rejects.toThrow(/can't call localValue\(\) on user/);
   rref.dispose();
   await expect(rref.toHere()).rejects.toMatchObject({ code: 'rref-released' });
+});
+
+it('goes into no file, as torch.save takes none', () => {
+  const own = inside(() => createRRef(35));
+  const there = inside(() => remote('n1', add, [tensor([1]), 1]));
+  for (const rref of [own, there]) {
+    expect(() => saveTorchFile(rref)).toThrow(new TypeError('torch.load would not read a TorchRRef'));
+    expect(() => saveTorchFile({ at: [rref] })).toThrow(
+      new TypeError('torch.load would not read a TorchRRef at .at[0]'),
+    );
+    rref.dispose();
+  }
 });
