@@ -270,7 +270,8 @@ export class EmbeddedStore implements TicketStore {
   private startWatch({ id, key, queues }: Watching): void {
     // Not repeatable: a new connection starts every watch itself.
     this.link.request(Op.WATCH, [key], { repeatable: false, patient: true, id }).catch((error: unknown) => {
-      if (RpcError.from(error).code !== 'unavailable') for (const queue of [...queues]) queue.end();
+      const refusal = RpcError.from(error);
+      if (refusal.code !== 'unavailable') for (const queue of [...queues]) queue.fail(refusal);
     });
   }
 

@@ -5,7 +5,14 @@ import { HANDSHAKE_TIMEOUT_MS, Handshake, NONCE_BYTES, RECORD_HEAD_BYTES, STORE_
 import type { Keys } from '../security/secret.ts';
 import type { Connection } from '../transports/transport.ts';
 import { ByteReader, type ReadProgram } from './byte-reader.ts';
-import { MAX_CLIENT_BACKLOG_BYTES, MAX_KEY_BYTES, MAX_PARKED_PER_CLIENT } from './limits.ts';
+import {
+  ENTRY_OVERHEAD_BYTES,
+  MAX_CLIENT_BACKLOG_BYTES,
+  MAX_KEY_BYTES,
+  MAX_LEASES_PER_CLIENT,
+  MAX_PARKED_BYTES_PER_CLIENT,
+  MAX_PARKED_PER_CLIENT,
+} from './limits.ts';
 import {
   FRAME_HEAD_BYTES,
   MAX_FRAME_BYTES,
@@ -40,13 +47,20 @@ export interface SessionHost {
 const AUTH_FIRST_BYTE = 0x42;
 export const LEASE_TOKEN_BYTES = 8;
 
+/** A wait or a watch, and the bytes of keys that a wait names. */
+interface Parked {
+  readonly cancel: () => void;
+  readonly bytes: number;
+}
+
 /** States: *proving* → *serving* → *ended*; any breach of the protocol ends it, and nothing but it. */
 export class StoreSession {
   readonly connection: Connection;
   /** Leases this connection holds. */
   readonly held = new Set<number>();
   private readonly host: SessionHost;
-  private readonly parked = new Map<number, () => void>();
+  private readonly parked = new Map<number, Parked>();
+  private parkedBytes = 0;
   private torchWait: (() => void) | undefined;
   private readonly deadline: NodeJS.Timeout;
   private over = false;
@@ -86,7 +100,7 @@ export class StoreSession {
     this.over = true;
     clearTimeout(this.deadline);
     this.torchWait?.();
-    for (const cancel of this.parked.values()) cancel();
+    for (const { cancel } of this.parked.values()) cancel();
     this.parked.clear();
     this.host.ended(this);
   }
@@ -180,8 +194,7 @@ export class StoreSession {
       case Op.WATCH:
         return this.watch(id, key(body));
       case Op.CANCEL:
-        this.parked.get(id)?.();
-        this.parked.delete(id);
+        this.unpark(id)?.cancel();
         return undefined;
       default:
         return this.performLease(op, body);
@@ -191,6 +204,8 @@ export class StoreSession {
   private performLease(op: number, body: Reader): readonly Uint8Array[] {
     switch (op) {
       case Op.GRANT: {
+        if (this.held.size >= MAX_LEASES_PER_CLIENT)
+          throw new RpcError('resource-exhausted', `a client holds at most ${MAX_LEASES_PER_CLIENT} leases`);
         const lease = this.host.grant(this, body.u32());
         return [u32(lease.id), lease.token];
       }
@@ -223,13 +238,18 @@ export class StoreSession {
     this.checkParked(id);
     const names: string[] = [];
     for (let left = body.count(4); left > 0; left--) names.push(key(body));
+    const bytes = names.reduce((sum, name) => sum + name.length + ENTRY_OVERHEAD_BYTES, 0);
+    if (this.parkedBytes + bytes > MAX_PARKED_BYTES_PER_CLIENT) {
+      const text = `the waits of a client name at most ${MAX_PARKED_BYTES_PER_CLIENT} bytes of keys`;
+      throw new RpcError('resource-exhausted', text);
+    }
     let done = false;
     const cancel = this.host.state.wait(names, () => {
       done = true;
-      this.parked.delete(id);
+      this.unpark(id);
       this.send(frame(Op.REPLY, id, [u8(0)]));
     });
-    if (!done) this.parked.set(id, cancel);
+    if (!done) this.park(id, { cancel, bytes });
     return undefined;
   }
 
@@ -239,8 +259,20 @@ export class StoreSession {
       const parts = [blob(keyBytes(name)), blob(value ?? new Uint8Array(0))];
       this.send(frame(Op.EVENT, id, [u8(value === undefined ? 0 : 1), ...parts]));
     });
-    this.parked.set(id, cancel);
+    this.park(id, { cancel, bytes: 0 });
     return [];
+  }
+
+  private park(id: number, parked: Parked): void {
+    this.parked.set(id, parked);
+    this.parkedBytes += parked.bytes;
+  }
+
+  private unpark(id: number): Parked | undefined {
+    const parked = this.parked.get(id);
+    this.parked.delete(id);
+    this.parkedBytes -= parked?.bytes ?? 0;
+    return parked;
   }
 
   private checkParked(id: number): void {

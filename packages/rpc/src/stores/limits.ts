@@ -13,8 +13,12 @@ export const ENTRY_OVERHEAD_BYTES = 64;
 
 /** Clients of one server: a few for each worker of the largest group. */
 export const MAX_CLIENTS = 10_000;
-/** Waits, watches and leases of one client. */
+/** Waits and watches of one client, */
 export const MAX_PARKED_PER_CLIENT = 4_096;
+/** the keys that its waits name, in bytes, each with `ENTRY_OVERHEAD_BYTES`, */
+export const MAX_PARKED_BYTES_PER_CLIENT = 16 * 1024 * 1024;
+/** and its leases: all workers of a process may share one connection. */
+export const MAX_LEASES_PER_CLIENT = 4_096;
 export const MAX_LEASES = 100_000;
 /** Bytes that wait for a client that does not read; past it the client is cut off. */
 export const MAX_CLIENT_BACKLOG_BYTES = 64 * 1024 * 1024;

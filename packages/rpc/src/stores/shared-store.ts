@@ -149,9 +149,14 @@ class StoreShare implements TicketStore {
     const events = this.store.watch(prefix, options)[Symbol.asyncIterator]();
     const following: AsyncIterableIterator<StoreEvent> = {
       next: async () => {
-        const result = await events.next();
-        if (result.done) this.watches.delete(following);
-        return result;
+        let isOver = true;
+        try {
+          const result = await events.next();
+          isOver = result.done === true;
+          return result;
+        } finally {
+          if (isOver) this.watches.delete(following);
+        }
       },
       return: async () => {
         this.watches.delete(following);

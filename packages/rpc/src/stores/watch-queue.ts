@@ -11,7 +11,8 @@ export class WatchQueue implements AsyncIterableIterator<StoreEvent> {
   private readonly stop: () => void;
   private readonly signal: AbortSignal | undefined;
   private events: StoreEvent[] = [];
-  private readonly readers: ((result: IteratorResult<StoreEvent>) => void)[] = [];
+  private readonly readers: ((result: IteratorResult<StoreEvent> | Promise<never>) => void)[] = [];
+  private failure: Error | undefined;
   private ended = false;
 
   constructor(prefix: string, stop: () => void, signal: AbortSignal | undefined) {
@@ -46,9 +47,23 @@ export class WatchQueue implements AsyncIterableIterator<StoreEvent> {
     this.stop();
   }
 
+  /** The store refuses it: whoever follows it is told, once. */
+  fail(error: Error): void {
+    if (this.ended) return;
+    const reader = this.readers.shift();
+    if (reader === undefined) this.failure = error;
+    else reader(Promise.reject(error));
+    this.end();
+  }
+
   next(): Promise<IteratorResult<StoreEvent>> {
     const event = this.events.shift();
     if (event !== undefined) return Promise.resolve({ value: event, done: false });
+    const { failure } = this;
+    if (failure !== undefined) {
+      this.failure = undefined;
+      return Promise.reject(failure);
+    }
     if (this.ended) return Promise.resolve({ value: undefined, done: true });
     return new Promise((resolve) => this.readers.push(resolve));
   }
