@@ -11,7 +11,8 @@ import { localId, publicId } from '../src/protocol/ids.ts';
 
 const { at, everywhere, agents } = useAgents('contexts', 4);
 
-const addOn = rpcFunction('contexts/addOn', async (a: Tensor, b: Tensor, to: number) => rpcAsync(to, add, [a, b]));
+const plus = rpcFunction('contexts/plus', (a: Tensor, b: Tensor) => a.add(b));
+const addOn = rpcFunction('contexts/addOn', async (a: Tensor, b: Tensor, to: number) => rpcSync(to, plus, [a, b]));
 const addNumbers = rpcFunction('contexts/addNumbers', (a: number, b: number) => a + b);
 /** PyTorch's sparse example. */
 function sparse(requiresGrad: boolean): Tensor {
@@ -143,8 +144,10 @@ describe('context', () => {
   ] as const)('is released on every worker that saw it: %s', async (_, fn, args) => {
     const left = await everywhere((rank) =>
       context(async (id) => {
+        // The same to all three.
+        const sent = args() as [Tensor, Tensor];
         for (const to of [0, 1, 2, 3].filter((other) => other !== rank)) {
-          await rpcSync(to, fn, args() as [Tensor, Tensor]);
+          await rpcSync(to, fn, sent);
           await rpcSync(to, nothing);
         }
         expect(known(id)).toEqual([true, true, true, true]);
