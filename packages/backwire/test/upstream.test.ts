@@ -1,5 +1,6 @@
 /** @file PyTorch's tests that need several packages at once, with the programs and the comparisons of the originals. */
 import { afterEach, describe, expect, it } from 'vitest';
+import { createAgent as createBareAgent } from '@backwire/rpc';
 import { countInjectedFaults, errorMatching, shown } from '@backwire/testing';
 import {
   add,
@@ -114,20 +115,26 @@ describe('calls', () => {
     }),
   );
 
-  it('debugInfo of an agent has its own keys, those of RRefs and those of autograd, each once', () =>
-    onAll(4, async (rank) => {
+  it('debugInfo of an agent has its own keys, those of RRefs and those of autograd, each once', async () => {
+    // An agent without extensions has its own keys alone.
+    const bare = await createBareAgent({
+      name: 'bare',
+      rank: 0,
+      worldSize: 1,
+      store: 'memory://umbrella-upstream-bare',
+    });
+    const own = Object.keys(bare.debugInfo());
+    await bare.shutdown();
+    await onAll(4, async (rank) => {
       const all = Object.keys(agents[rank]!.debugInfo());
-      const parts = [
-        all.filter((key) => key.startsWith('agent.')),
-        Object.keys(rrefDebugInfo()),
-        Object.keys(distAutograd.distAutogradDebugInfo()),
-      ];
+      const parts = [own, Object.keys(rrefDebugInfo()), Object.keys(distAutograd.distAutogradDebugInfo())];
       const known = parts.flat();
       expect(new Set(known).size).toBe(known.length);
       expect(parts.every((keys) => keys.length > 0)).toBe(true);
       const more = ['num_collected_rrefs', 'num_delete_messages', 'num_profiled_calls', 'num_profiler_hooks'];
       expect(all.toSorted()).toEqual([...known, ...more].toSorted());
-    }));
+    });
+  });
 });
 
 describe('faults on purpose', () => {

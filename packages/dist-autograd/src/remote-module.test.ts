@@ -14,21 +14,26 @@ class Greeter extends nn.Module {
   static readonly [rpcName] = 'remote-module/Greeter';
   readonly weight: Parameter;
   readonly inner = new nn.Linear(2, 2);
-  constructor(value: number) {
+  private readonly word: string;
+  constructor(value: number, { word = 'default' }: { word?: string } = {}) {
     super();
+    this.word = word;
     this.weight = new nn.Linear(1, 1, { bias: false }).weight;
     noGrad(() => this.weight.copy_(tensor([[value]])));
   }
   forward(x: Tensor, count: number, options: string | { word?: string } = {}): [string, number, Tensor] {
     const word = typeof options === 'string' ? options : options.word;
-    return [word ?? 'default', count, x.mul(this.training ? 1 : -1)];
+    return [word ?? this.word, count, x.mul(this.training ? 1 : -1)];
   }
 }
 rpcClass(Greeter, { methods: ['forward'] });
 
 class NoModule {
   static readonly [rpcName] = 'remote-module/NoModule';
-  readonly is = 'something else';
+  readonly is: unknown;
+  constructor(first?: number, named?: { second: number }) {
+    this.is = [first, named];
+  }
 }
 rpcClass(NoModule, { methods: [] });
 
@@ -41,11 +46,13 @@ class Inherits extends nn.Linear {
 describe('RemoteModule', () => {
   it('forwards arguments and results', () =>
     at(0, async () => {
-      const module = await RemoteModule.create('w1/cpu', Greeter, [1]);
+      const module = await RemoteModule.create('w1/cpu', Greeter, [1, { word: 'made with it' }]);
       const pending = module.forward(ones([2]), 3, '3');
       expect(pending).toBeInstanceOf(Promise);
       const [word, count, out] = await pending;
       expect([word, count, shown(out)]).toEqual(['3', 3, shown(ones([2]))]);
+      // The constructor took what was named for it.
+      expect((await module.forward(ones([2]), 3))[0]).toBe('made with it');
       expect(module.remoteDevice).toBe('w1/cpu');
     }));
 
@@ -104,13 +111,15 @@ describe('RemoteModule', () => {
         await expect(RemoteModule.create(place, nn.Linear, [2, 1])).rejects.toThrow(
           errorMatching(RpcError, { code, message }),
         );
-      await expect(RemoteModule.create('w1/cpu', NoModule as never, [1] as never)).rejects.toThrow(
-        errorMatching(RpcError, {
-          code: 'invalid-argument',
-          message:
-            'Expect `module_cls(*args, **kwargs)` returns an instance of <class nn.Module>, but it returns an instance of NoModule.',
-        }),
-      );
+      // Each time.
+      for (let i = 0; i < 2; i++)
+        await expect(RemoteModule.create('w1/cpu', NoModule as never, [1, { second: 2 }] as never)).rejects.toThrow(
+          errorMatching(RpcError, {
+            code: 'invalid-argument',
+            message:
+              'Expect `module_cls(*args, **kwargs)` returns an instance of <class nn.Module>, but it returns an instance of NoModule.',
+          }),
+        );
     }));
 
   it('lists its parameters, and those inside unless told not to', () =>

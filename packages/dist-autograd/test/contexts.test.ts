@@ -144,8 +144,10 @@ describe('context', () => {
   ] as const)('is released on every worker that saw it: %s', async (_, fn, args) => {
     const left = await everywhere((rank) =>
       context(async (id) => {
+        // The same to all three.
+        const sent = args() as [Tensor, Tensor];
         for (const to of [0, 1, 2, 3].filter((other) => other !== rank)) {
-          await rpcSync(to, fn, args() as [Tensor, Tensor]);
+          await rpcSync(to, fn, sent);
           await rpcSync(to, nothing);
         }
         expect(known(id)).toEqual([true, true, true, true]);

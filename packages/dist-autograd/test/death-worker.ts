@@ -1,7 +1,7 @@
 /** @file One of the processes of a group in which one dies, or two of four: `death-worker.ts <scenario>`. Prints what it sees, a line each. */
-import { initRpc, rpcAsync, RpcError, rpcFunction, rpcInfo, rpcSync } from '@backwire/rpc';
+import { barrier, initRpc, rpcAsync, RpcError, rpcFunction, rpcInfo, rpcSync } from '@backwire/rpc';
 import { rrefs } from '@backwire/rref';
-import { add, customFunction, ones, type Tensor } from '@backwire/tensor';
+import { add, customFunction, ones, rand, type Tensor } from '@backwire/tensor';
 import { backward, context, distAutograd, distAutogradDebugInfo, getGradients } from '../src/index.ts';
 
 const scenario = process.argv[2];
@@ -18,9 +18,12 @@ const deadly = customFunction({ forward: (_ctx, x) => x.clone(), backward: die }
 const dies = rpcFunction('death/dies', (x: Tensor) => deadly(x.mul(2)));
 const through = rpcFunction('death/through', async (to: string, x: Tensor) => (await rpcAsync(to, dies, [x])).add(x));
 const plain = rpcFunction('death/plain', async (x: Tensor) => rpcAsync('w2', add, [x, x]));
-const onward = rpcFunction('death/onward', async (x: Tensor) => rpcAsync('w3', plus, [x, x]));
-const throughTwo = rpcFunction('death/through-two', async (x: Tensor) => rpcAsync('w2', onward, [x]));
 const plus = rpcFunction('death/plus', (a: Tensor, b: Tensor) => a.add(b));
+/** Calls on to the next of four workers, `hops` times more before the last adds. */
+const nested = rpcFunction('death/nested', async (at: number, a: Tensor, b: Tensor, hops: number): Promise<Tensor> => {
+  const next = (at + 1) % 4;
+  return hops > 0 ? rpcSync(next, nested, [next, a, b, hops - 1]) : rpcSync(next, plus, [a, b]);
+});
 const counters = rpcFunction('death/counters', () => Object.values(distAutogradDebugInfo()));
 const kill = rpcFunction('death/kill', () => void setTimeout(die, 20));
 
@@ -28,13 +31,45 @@ const say = (what: string): void => console.log(what);
 const shown = (error: unknown): string =>
   error instanceof RpcError ? `${error.code} ${error.peer?.name}` : `with no RpcError: ${String(error)}`;
 
-/** Before there is a pass: a worker that was called by this one, the last of a chain of calls, or one in the middle, which called on. */
+/** Before there is a pass: a worker that was called by this one, or the last of a chain of calls. */
 const BEFORE = {
   'before-called': (x: Tensor) => rpcSync('w2', add, [x, x]),
   'before-chained': (x: Tensor) => rpcSync('w1', plain, [x]),
-  'before-between': (x: Tensor) => rpcSync('w1', throughTwo, [x]),
 };
 const isBefore = (name: string | undefined): name is keyof typeof BEFORE => name !== undefined && name in BEFORE;
+
+/** As PyTorch's tests have it, each of four workers calls in a context of its own; then some die, and some of the others make their passes. */
+interface OfFour {
+  readonly call: (a: Tensor, b: Tensor) => Promise<Tensor>;
+  readonly dying: readonly number[];
+  readonly passing: readonly number[];
+}
+const next = (rank + 1) % 4;
+const OF_FOUR: Readonly<Record<string, OfFour>> = {
+  'two-of-four': { call: (a, b) => rpcSync(next, add, [a, b]), dying: [1, 3], passing: [0, 2] },
+  'between-of-four': { call: (a, b) => rpcSync(next, nested, [next, a, b, 1]), dying: [2], passing: [0] },
+};
+/** What lets those go that make no pass: they hold their contexts until the others have seen theirs fail. */
+let release = (): void => undefined;
+const released = new Promise<void>((resolve) => (release = resolve));
+const letGo = rpcFunction('death/let-go', () => release());
+
+async function amongFour({ call, dying, passing }: OfFour): Promise<void> {
+  await context(async (id) => {
+    const [a, b] = [0, 1].map(() => rand([3, 3], { requiresGrad: true })) as [Tensor, Tensor];
+    const root = await call(a, b);
+    await barrier();
+    say(`before ${JSON.stringify(Object.values(distAutogradDebugInfo()))}`);
+    await barrier();
+    if (dying.includes(rank)) die();
+    if (!passing.includes(rank)) return released;
+    for (const each of dying) await untilDead(`w${each}`);
+    await failingPass(id, root);
+  });
+  const waiting = [0, 1, 2, 3].filter((each) => !dying.includes(each) && !passing.includes(each));
+  if (passing.includes(rank)) for (const each of waiting) await rpcSync(each, letGo);
+  await settle(`w${rank}`);
+}
 
 async function creator(): Promise<void> {
   const x = ones([2], { requiresGrad: true });
@@ -54,11 +89,7 @@ async function creator(): Promise<void> {
   } else if (isBefore(scenario)) {
     await afterDeathOf('w2', () => BEFORE[scenario](x));
     await settle('w1');
-    if (scenario === 'before-between') await settle('w3');
     await settle('w0');
-  } else if (scenario === 'before-two') {
-    await afterDeathOf(`w${rank + 1}`, () => rpcSync(`w${rank + 1}`, add, [x, x]));
-    await settle(`w${rank}`);
   } else if (scenario === 'between') {
     // w1 brings w2 into the context and dies: only w2 knows that the creator has to tell it.
     await context(async () => {
@@ -85,12 +116,22 @@ async function afterDeathOf(worker: string, call: () => Promise<Tensor>): Promis
   await context(async (id) => {
     const root = await call();
     void rpcAsync(worker, kill).catch(() => undefined);
-    say(`${worker} ${String(await rpcSync(worker, sleep, []).catch((e: unknown) => rpcInfo(e)?.code))}`);
-    const started = performance.now();
-    const error: unknown = await backward(id, [root.sum()]).catch((e: unknown) => e);
-    say(`failed ${shown(error)} ${performance.now() - started < 15_000 ? 'soon' : 'late'}`);
-    say(`gradients ${getGradients(id).size}`);
+    await untilDead(worker);
+    await failingPass(id, root);
   });
+}
+
+/** Prints what becomes of a call of a worker that dies. */
+async function untilDead(worker: string): Promise<void> {
+  say(`${worker} ${String(await rpcSync(worker, sleep, []).catch((e: unknown) => rpcInfo(e)?.code))}`);
+}
+
+/** Prints how a pass fails, and what gradients it has left. */
+async function failingPass(id: bigint, root: Tensor): Promise<void> {
+  const started = performance.now();
+  const error: unknown = await backward(id, [root.sum()]).catch((e: unknown) => e);
+  say(`failed ${shown(error)} ${performance.now() - started < 15_000 ? 'soon' : 'late'}`);
+  say(`gradients ${getGradients(id).size}`);
 }
 
 const sleep = rpcFunction('death/sleep', () => new Promise((resolve) => setTimeout(resolve, 30_000)));
@@ -107,8 +148,9 @@ async function settle(worker: string): Promise<void> {
 }
 
 await initRpc({ name: `w${rank}`, extensions: [rrefs(), distAutograd()] });
-if (rank === 0 || (scenario === 'before-two' && rank === 2)) {
-  await creator();
+const ofFour = OF_FOUR[scenario ?? ''];
+if (ofFour !== undefined || rank === 0) {
+  await (ofFour === undefined ? creator() : amongFour(ofFour));
   process.exit(0);
 }
 // Those that stay until the creator is gone say when they have forgotten its context.

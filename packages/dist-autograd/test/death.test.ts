@@ -43,45 +43,57 @@ describe('a process that is killed', { timeout: 90_000 }, () => {
   });
 
   it.each([
-    ['one that was called from here', 'before-called', ['w1']],
-    ['the last of a chain of calls', 'before-chained', ['w1']],
-    ['one in the middle of a chain of calls', 'before-between', ['w1', 'w3']],
-  ])('before a pass fails it: %s', async (_, scenario, left) => {
-    await group(
-      scenario,
-      async ([creator, , killed]) => {
-        expect(await creator!.exited(60_000)).toMatchObject({ code: 0 });
-        expect(await killed!.exited(1_000)).toMatchObject({ signal: 'SIGKILL' });
-        expect(creator!.output('stdout').trim().split('\n')).toEqual([
-          'w2 peer-died',
-          'failed peer-died w2 soon',
-          'gradients 0',
-          ...left.map((name) => `${name} [0,0]`),
-          'w0 [0,0]',
-        ]);
-      },
-      left.length + 2,
-    );
+    ['one that was called from here', 'before-called'],
+    ['the last of a chain of calls', 'before-chained'],
+  ])('before a pass fails it: %s', async (_, scenario) => {
+    await group(scenario, async ([creator, , killed]) => {
+      expect(await creator!.exited(60_000)).toMatchObject({ code: 0 });
+      expect(await killed!.exited(1_000)).toMatchObject({ signal: 'SIGKILL' });
+      expect(creator!.output('stdout').trim().split('\n')).toEqual([
+        'w2 peer-died',
+        'failed peer-died w2 soon',
+        'gradients 0',
+        'w1 [0,0]',
+        'w0 [0,0]',
+      ]);
+    });
+  });
+
+  /** How each of four ended, and what it printed. */
+  const ofFour = async (scenario: string): Promise<[end: unknown, lines: string[]][]> => {
+    const seen: [unknown, string[]][] = [];
+    const look = async (workers: readonly WorkerProcess[]): Promise<void> => {
+      for (const worker of workers) {
+        const { code, signal } = await worker.exited(60_000);
+        seen.push([signal ?? code, worker.output('stdout').trim().split('\n')]);
+      }
+    };
+    await group(scenario, look, 4);
+    return seen;
+  };
+
+  it('before a pass fails it: one in the middle of a chain of calls, of which each of four has one', async () => {
+    // Each of the chains comes to all four.
+    const before = 'before [0,4]';
+    const pass = ['w2 peer-died', 'failed peer-died w2 soon', 'gradients 0'];
+    expect(await ofFour('between-of-four')).toEqual([
+      [0, [before, ...pass, 'w0 [0,0]']],
+      [0, [before, 'w1 [0,0]']],
+      ['SIGKILL', [before]],
+      [0, [before, 'w3 [0,0]']],
+    ]);
   });
 
   it('before a pass fails it: two of four at once, each of the others for itself', async () => {
-    await group(
-      'before-two',
-      async (workers) => {
-        for (const [rank, worker] of workers.entries()) {
-          const next = `w${rank + 1}`;
-          expect(await worker.exited(60_000)).toMatchObject(rank % 2 === 0 ? { code: 0 } : { signal: 'SIGKILL' });
-          if (rank % 2 === 0)
-            expect(worker.output('stdout').trim().split('\n')).toEqual([
-              `${next} peer-died`,
-              `failed peer-died ${next} soon`,
-              'gradients 0',
-              `w${rank} [0,0]`,
-            ]);
-        }
-      },
-      4,
-    );
+    // Each has a context of its own and that of the one before it.
+    const before = 'before [0,2]';
+    const pass = (next: string) => ['w1 peer-died', 'w3 peer-died', `failed peer-died ${next} soon`, 'gradients 0'];
+    expect(await ofFour('two-of-four')).toEqual([
+      [0, [before, ...pass('w1'), 'w0 [0,0]']],
+      ['SIGKILL', [before]],
+      [0, [before, ...pass('w3'), 'w2 [0,0]']],
+      ['SIGKILL', [before]],
+    ]);
   });
 
   it('as creator leaves no context on the others', async () => {

@@ -320,9 +320,10 @@ describe('a group', () => {
  */
 async function unevenWork(agents: readonly RpcAgent[], make: () => Tensor): Promise<void> {
   const expected = exactly(heavy(make()));
+  const x = make();
   await agents[0]!.run(async () => {
     for (const to of ['w1', 'w2']) {
-      const results = await Promise.all(many(30, () => rpcAsync(to, heavy, [make()])));
+      const results = await Promise.all(many(30, () => rpcAsync(to, heavy, [x])));
       for (const result of results) expect(exactly(result)).toEqual(expected);
     }
   });

@@ -63,18 +63,26 @@ const stepwise = rpcFunction('upstream-promises/stepwise', (to: string, x: Tenso
   for (let i = 0; i < count; i++) sum = sum.then((before) => rpcAsync(to, add, [before, step]));
   return sum;
 });
-/** As PyTorch's: the first sum has the shape of `x`, those of the number 0 and `step` have no dimensions. */
-const fanOut = rpcFunction('upstream-promises/fan-out', async (to: string, x: Tensor, count: number, step: number) => {
-  const nought = tensor(0, { dtype: 'int64' });
-  const total = zerosLike(x);
-  const calls = many(count, (i) => rpcAsync(to, add, [i === 0 ? x : nought, step]));
-  for (const [i, call] of calls.entries()) {
-    const sum = await call;
-    expect([sum.shape, sum.dtype]).toEqual(i === 0 ? [x.shape, x.dtype] : [[], 'int64']);
-    total.add_(sum);
-  }
-  return total;
-});
+/**
+ * As PyTorch's: the callback of each call adds its sum, and that of the last resolves a promise made by hand. The first sum has the shape of
+ * `x`, those of the number 0 and `step` have no dimensions.
+ */
+const fanOut = rpcFunction(
+  'upstream-promises/fan-out',
+  (to: string, x: Tensor, count: number, step: number) =>
+    new Promise<Tensor>((resolve, reject) => {
+      const nought = tensor(0, { dtype: 'int64' });
+      const total = zerosLike(x);
+      let come = 0;
+      const addUp = (sum: Tensor, i: number): void => {
+        expect([sum.shape, sum.dtype]).toEqual(i === 0 ? [x.shape, x.dtype] : [[], 'int64']);
+        total.add_(sum);
+        if (++come === count) resolve(total);
+      };
+      const calls = many(count, (i) => rpcAsync(to, add, [i === 0 ? x : nought, step]));
+      for (const [i, call] of calls.entries()) call.then((sum) => addUp(sum, i)).catch(reject);
+    }),
+);
 
 let cluster: Cluster;
 beforeAll(async () => {
@@ -257,14 +265,19 @@ describe('a callback', () => {
     onAll(async ({ n, next }) => {
       const seen: unknown[] = [];
       const call = rpcAsync(next, add, [ones([n, n]), ones([n, n])]);
+      let ran = 0;
       const after = call.finally(async () => {
+        ran++;
         seen.push(shown(await call));
         return 'of no use';
       });
+      // One that was added later runs later.
+      const later = call.then(() => ran);
       const two = shown(ones([n, n]).mul(2));
       expect(shown(await call)).toEqual(two);
+      expect(await later).toBe(1);
       expect(shown(await after)).toEqual(two);
-      expect(seen).toEqual([two]);
+      expect([ran, seen]).toEqual([1, [two]]);
       expect(shown(await call)).toEqual(two);
 
       const failing = rpcAsync(next, fail, ['Expected error']);

@@ -153,7 +153,7 @@ describe('messages that fail on purpose', () => {
         ran = [];
         const [rref, sum] = [
           remote(owner, noted, [1], { timeoutMs: 20 }),
-          remote(owner, add, [ones([2]), 1], { timeoutMs: 20 }),
+          remote(owner, add, [tensor(1), tensor(1)], { timeoutMs: 20 }),
         ];
         for (const each of [rref, sum]) {
           await expect(each.confirmed()).rejects.toThrow(LATE);
@@ -165,10 +165,10 @@ describe('messages that fail on purpose', () => {
         if (owner === 'w1') {
           // The wait for one that is still being made ends by itself, and says nothing of the creation.
           const slow = remote(owner, noted, [2], { timeoutMs: 5_000 });
-          const slowSum = remote(owner, add, [ones([2]), 1], { timeoutMs: 5_000 });
+          const slowSum = remote(owner, add, [tensor(1), tensor(1)], { timeoutMs: 5_000 });
           for (const each of [slow, slowSum]) await expect(each.toHere({ timeoutMs: 1 })).rejects.toThrow(tooSlow(1));
           expect(await slow.toHere()).toBe(2);
-          expect(shown(await slowSum.toHere())).toEqual(shown(ones([2]).add(1)));
+          expect(shown(await slowSum.toHere())).toEqual(shown(tensor(2)));
           expect(ran).toEqual([2]);
           // The owner heard of all four: of two, that they failed.
           expect(counters(agent(agents, 1))).toMatchObject({ num_owner_rrefs: 4, num_forks: 4 });

@@ -1,6 +1,6 @@
 /** How long handles and values live: disposal, calls in flight, collection, shutdown, members that leave. */
 import { errorMatching } from '@backwire/testing';
-import { RpcError, rpcFunction, rpcSync, type Logger, type RpcAgent } from '@backwire/rpc';
+import { getWorkerInfo, RpcError, rpcFunction, rpcSync, type Logger, type RpcAgent } from '@backwire/rpc';
 import { add, ones } from '@backwire/tensor';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -131,7 +131,10 @@ describe('the collector', () => {
 });
 
 describe('shutdown', () => {
-  it('gives back what the program still holds, also in circles', async () => {
+  it.each([
+    ['when it has just been made', false],
+    ['when others hold it, too', true],
+  ])('gives back what the program still holds, also in circles, %s', async (_, shared) => {
     interface Circle {
       rref?: RRef<unknown>;
       other?: Circle;
@@ -140,12 +143,14 @@ describe('shutdown', () => {
     await onAll(4, async (at) => {
       const [circle, other]: [Circle, Circle] = [{}, {}];
       [circle.other, other.other] = [other, circle];
-      circle.rref = remote(at('w1'), identity, [1]);
+      const n = getWorkerInfo().id;
+      circle.rref = remote(at('w1'), add, [ones([n, n]), 2]);
+      circles.push(circle);
+      if (!shared) return;
       await rpcSync(at('w2'), keep, [circle.rref]);
       await rpcSync(at('w1'), keep, [createRRef(5)]);
       // Its own two, and what the others have given it to keep so far.
       expect(listRRefs().length).toBeGreaterThanOrEqual(2);
-      circles.push(circle);
     });
     // The circles were reachable all the time, and what was in them is no more.
     expect(circles).toHaveLength(4);

@@ -36,18 +36,26 @@ const steps = rpcFunction('upstream-remote/steps', (to: string, x: Tensor, count
   for (let i = 0; i < count; i++) sum = sum.then((value) => rpcAsync(to, add, [value, by]));
   return sum;
 });
-/** As PyTorch's: the first sum has the shape of `x`, those of the number 0 and `by` have no dimensions. */
-const fanOut = rpcFunction('upstream-remote/fan-out', async (to: string, x: Tensor, count: number, by: number) => {
-  const nought = tensor(0, { dtype: 'int64' });
-  const total = zerosLike(x);
-  const calls = Array.from({ length: count }, (_, i) => rpcAsync(to, add, [i === 0 ? x : nought, by]));
-  for (const [i, call] of calls.entries()) {
-    const sum = await call;
-    expect([sum.shape, sum.dtype]).toEqual(i === 0 ? [x.shape, x.dtype] : [[], 'int64']);
-    total.add_(sum);
-  }
-  return total;
-});
+/**
+ * As PyTorch's: the callback of each call adds its sum, and that of the last resolves a promise made by hand. The first sum has the shape of
+ * `x`, those of the number 0 and `by` have no dimensions.
+ */
+const fanOut = rpcFunction(
+  'upstream-remote/fan-out',
+  (to: string, x: Tensor, count: number, by: number) =>
+    new Promise<Tensor>((resolve, reject) => {
+      const nought = tensor(0, { dtype: 'int64' });
+      const total = zerosLike(x);
+      let come = 0;
+      const addUp = (sum: Tensor, i: number): void => {
+        expect([sum.shape, sum.dtype]).toEqual(i === 0 ? [x.shape, x.dtype] : [[], 'int64']);
+        total.add_(sum);
+        if (++come === count) resolve(total);
+      };
+      const calls = Array.from({ length: count }, (_, i) => rpcAsync(to, add, [i === 0 ? x : nought, by]));
+      for (const [i, call] of calls.entries()) call.then((sum) => addUp(sum, i)).catch(reject);
+    }),
+);
 const promised = rpcFunction('upstream-remote/promised', () => Promise.resolve(1));
 const promiseInside = rpcFunction('upstream-remote/promise-inside', () => ({ later: Promise.resolve(1) }));
 const generator = rpcFunction('upstream-remote/generator', function* () {

@@ -16,27 +16,29 @@ class Server {
   constructor(trainers: number) {
     this.trainers = trainers;
   }
-  average(iteration: number, gradient: Tensor): Promise<Tensor> {
-    if (iteration > this.iteration) {
-      this.iteration = iteration;
-      this.sent = [];
+  /** As PyTorch's, a method of the class, which gets the RRef of its server. */
+  static async average(server: RRef<Server>, iteration: number, gradient: Tensor): Promise<Tensor> {
+    const self = await server.localValue();
+    if (iteration > self.iteration) {
+      self.iteration = iteration;
+      self.sent = [];
     }
     return new Promise((answer) => {
-      this.sent.push({ gradient, answer });
-      if (this.sent.length < this.trainers) return;
-      const mean = this.sent
+      self.sent.push({ gradient, answer });
+      if (self.sent.length < self.trainers) return;
+      const mean = self.sent
         .map((each) => each.gradient)
         .reduce((sum, each) => sum.add(each))
-        .div(this.trainers);
-      this.mean = mean;
-      for (const each of this.sent) each.answer(mean);
+        .div(self.trainers);
+      self.mean = mean;
+      for (const each of self.sent) each.answer(mean);
     });
   }
-  gradient(): Tensor | undefined {
-    return this.mean;
+  static async gradientOf(server: RRef<Server>): Promise<Tensor | undefined> {
+    return (await server.localValue()).mean;
   }
 }
-rpcClass(Server, { methods: ['average', 'gradient'] });
+rpcClass(Server, { methods: [], statics: ['average', 'gradientOf'] });
 
 interface Shown {
   readonly layout: string;
@@ -53,12 +55,13 @@ interface Step {
 /** Trains a bag of embeddings of its own for ten steps: of each its gradient, the mean that it got, and the one that the server holds. */
 const train = rpcFunction('upstream-server/train', async (server: RRef<Server>, sparse: boolean): Promise<Step[]> => {
   const model = new nn.EmbeddingBag(10, 10, { sparse });
+  const typed = server as unknown as RRef<Server & Omit<typeof Server, 'prototype'>>;
   const steps: Step[] = [];
   for (let i = 0; i < 10; i++) {
     mseLoss(model.forward(randint(0, 10, [10, 10])), rand([10, 10])).backward();
     const own = model.weight.grad as Tensor;
-    const mean = await server.rpcAsync().average(i, own);
-    const held = (await server.rpcSync().gradient()) as Tensor;
+    const mean = await typed.rpcAsync().average(server, i, own);
+    const held = (await typed.rpcSync().gradientOf(server)) as Tensor;
     const [of, got, there] = [own, mean, held].map((each) => shown(each) as Shown);
     steps.push({ own: of!, mean: got!, held: there! });
   }
