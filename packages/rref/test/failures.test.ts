@@ -39,8 +39,11 @@ class Counter {
   *count(): Generator<number> {
     yield 1;
   }
+  ask(): never {
+    throw new RpcError('peer-died', "worker 'w9' died", { executed: 'maybe' });
+  }
 }
-rpcClass(Counter, { methods: ['count'] });
+rpcClass(Counter, { methods: ['count', 'ask'] });
 
 describe.each(['w0', 'w1'])('a creating function on %s that throws', (owner) => {
   it.each([
@@ -99,6 +102,17 @@ describe.each(['w0', 'w1'])('a creating function on %s that throws', (owner) => 
       await eventually(() => agents.every(isEmpty), 'nothing is left');
     }));
 });
+
+it('a method that was failed by the death of a third worker says so: its owner is alive', () =>
+  withGroup(2, async () => {
+    const rref = remote('w1', Counter);
+    const died = errorMatching(RpcError, { code: 'peer-died', executed: 'yes', message: "worker 'w9' died" });
+    await expect(rref.rpcSync().ask()).rejects.toThrow(died);
+    const left = rref.remote().ask() as RRef<unknown>;
+    await expect(left.toHere()).rejects.toThrow(died);
+    left.dispose();
+    rref.dispose();
+  }));
 
 describe.each(['w0', 'w1'])('a creation on %s that times out', (owner) => {
   it('says so when the RRef is used or shared, and leaves nothing behind', () =>

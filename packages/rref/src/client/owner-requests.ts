@@ -122,9 +122,10 @@ export class OwnerRequests {
   explain(handle: RRefHandle<unknown>, error: unknown): unknown {
     const info = rpcInfo(error);
     if (info === undefined || handle.fork === undefined || info.peer?.id !== handle.owner().id) return error;
+    // What a method of the value ran into is about a third worker.
+    if (info.executed === 'yes') return error;
     const died =
-      info.code === 'peer-died' ||
-      (info.code !== 'owner-died' && handle.fork.failure?.code === 'owner-died' && info.executed !== 'yes');
+      info.code === 'peer-died' || (info.code !== 'owner-died' && handle.fork.failure?.code === 'owner-died');
     return died ? ownerDied(handle, '', { executed: info.executed, cause: error }) : error;
   }
 
