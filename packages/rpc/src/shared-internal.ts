@@ -30,7 +30,7 @@ export type {
 export { CALL_OPTIONS, checkArguments, checkFunction, checkTimeoutMs, refuseUnknown, show } from './base/options.ts';
 export { nearestName, optionNames, unknownOption } from '@backwire/tensor/internal';
 export { adoptArguments, runInScope } from './server/handler.ts';
-export { system as systemError } from './base/system-error.ts';
+export { system as systemError, thrown as thrownError } from './base/system-error.ts';
 export { checkTensorsServed, invokeServed, served, servedClassOf } from './agent/gate.ts';
 export { callLabelled, collectInWaitAll } from './calls.ts';
 export { withoutSlot } from './server/inbound-call.ts';

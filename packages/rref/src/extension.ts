@@ -69,7 +69,10 @@ export class RRefSession implements ExtensionSession, ExtensionInternals, Hosts 
           this.watchers.dropped(fork);
           this.changes.notify();
         },
-        freed: () => this.changes.notify(),
+        freed: (entry) => {
+          if (entry.payload?.held === false) entry.payload.abandon();
+          this.changes.notify();
+        },
         failed: (entry, failure) => this.owned.of(entry).reject(errorOf(failure, host.self)),
       },
       { maxForksPerHolder: host.limits.maxLiveForks },
@@ -173,6 +176,11 @@ export class RRefSession implements ExtensionSession, ExtensionInternals, Hosts 
 
   /** An RRef of a value that is here. Nothing is registered before it is shared. */
   own(value: unknown): RRefHandle<unknown> {
+    return this.toSend(value).holdValue();
+  }
+
+  /** The same, only to be sent: others hold the value then, this handle does not. */
+  toSend(value: unknown): RRefHandle<unknown> {
     this.throwIfClosed();
     const owned = OwnedValue.of(value);
     this.creationSites.record(owned);
@@ -181,7 +189,7 @@ export class RRefSession implements ExtensionSession, ExtensionInternals, Hosts 
 
   /** Makes the handle for something in the tables, and sees to it that it is released when the program loses it. */
   adopt(target: Target<OwnedValue>, type?: string): RRefHandle<unknown> {
-    const handle = new RRefHandle<unknown>(this, target, type);
+    const handle = new RRefHandle<unknown>(this, target, type).holdValue();
     if (handle.fork !== undefined && handle.fork.phase !== 'gone') this.registry.register(handle, handle.fork, handle);
     this.creationSites.record('fork' in target ? target.fork : target.owned);
     return handle;
@@ -192,6 +200,15 @@ export class RRefSession implements ExtensionSession, ExtensionInternals, Hosts 
     if (this.closed) return;
     this.worker.users.release(fork);
     this.changes.notify();
+  }
+
+  hold(owned: OwnedValue): void {
+    owned.hold();
+  }
+
+  letGo(rref: GlobalId, owned: OwnedValue): void {
+    owned.drop();
+    if (!owned.held && this.worker.owners.get(rref) === undefined) owned.abandon();
   }
 
   whenSettled(fork: UserFork): Promise<void> {

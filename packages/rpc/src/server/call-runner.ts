@@ -4,7 +4,7 @@ import type { Message } from '@backwire/wire';
 import { FrameFlag } from '@backwire/wire/internal';
 import { invoke, type Definition } from '../base/definitions.ts';
 import { RemoteError, RpcError } from '../base/errors.ts';
-import { system } from '../base/system-error.ts';
+import { system, thrown, wasThrown } from '../base/system-error.ts';
 import { decodeFailed } from '../base/unsent.ts';
 import { readCallPayload } from '../extensions/call-message.ts';
 import type { ExtendedEnvironment } from '../extensions/chain.ts';
@@ -25,8 +25,6 @@ export class CallRunner {
   private readonly handlers: Handlers;
   private readonly idempotency: Idempotency;
   private readonly reader: CallReader;
-  /** What handlers threw that ran on behalf of an extension: it goes to the caller as theirs, not as the system's. */
-  private readonly thrown = new WeakSet<object>();
 
   constructor(environment: ExtendedEnvironment, handlers: Handlers, idempotency: Idempotency, reader: CallReader) {
     this.environment = environment;
@@ -182,7 +180,7 @@ export class CallRunner {
 
   /** What the caller is told of what an extension ran into: errors of its own are the system's, those of handlers, here or on other workers, are not. */
   blame(error: unknown): unknown {
-    const own = error instanceof RpcError && !(error instanceof RemoteError) && !this.thrown.has(error);
+    const own = error instanceof RpcError && !(error instanceof RemoteError) && !wasThrown(error);
     return own ? system(error) : error;
   }
 
@@ -220,8 +218,8 @@ export class CallRunner {
     try {
       return await runHandler(definition, args);
     } catch (error) {
-      if (typeof error === 'object' && error !== null) this.thrown.add(error);
-      throw error;
+      // It ran on behalf of an extension: what it threw goes to the caller as its own, not as the system's.
+      throw thrown(error);
     }
   }
 

@@ -12,6 +12,7 @@ import { encodeBackward, encodeFetch } from '../messages/request-codec.ts';
 import { backwardHere } from '../owner/backward.ts';
 import type { OwnedValue } from '../owner/owned-value.ts';
 import { secondHandle, typeNameOf } from '../owner/referent.ts';
+import { StandIn, type Within } from '../owner/stand-in.ts';
 import { formatId, workerOf, type GlobalId } from '../protocol/ids.ts';
 import type { UserFork } from '../protocol/user-table.ts';
 import type { RemoteProxy, RRef, RRefId, RRefProxy } from '../types.ts';
@@ -41,6 +42,8 @@ export interface HandleHost {
   readonly requests: Requests;
   /** The program has let go of a handle. */
   release(handle: object, fork: UserFork): void;
+  /** The same on the owner, of a handle that held the value. */
+  letGo(rref: GlobalId, owned: OwnedValue): void;
   onOwnerDied(fork: UserFork, listener: () => void): () => void;
   /** @throws RpcError 'failed-precondition' when the worker is known to lack the extension. */
   requireExtension(worker: WorkerInfo, extension: string): void;
@@ -68,6 +71,8 @@ export class RRefHandle<T> implements RRef<T> {
   #type: string | undefined;
   #uses = 0;
   #disposed = false;
+  /** It counts among those of this worker who hold the value. */
+  #holds = false;
 
   constructor(session: HandleHost, target: Target<OwnedValue>, type?: string) {
     this.#session = session;
@@ -93,6 +98,15 @@ export class RRefHandle<T> implements RRef<T> {
 
   get rref(): GlobalId {
     return this.#rref;
+  }
+
+  /** On the owner: the value is held until this handle is disposed. One that is only made to be sent does not hold it. */
+  holdValue(): this {
+    if (this.#owned !== undefined && !this.#holds) {
+      this.#holds = true;
+      this.#owned.hold();
+    }
+    return this;
   }
 
   /** This worker sent the call that creates the value, and is yet to hear of it. */
@@ -183,7 +197,7 @@ export class RRefHandle<T> implements RRef<T> {
       const type =
         this.#owned === undefined
           ? await this.#session.requests.askType(this, options)
-          : typeNameOf(await this.local(this.#owned.wait(), options));
+          : await this.here(this.#owned, options, typeNameOf, (value, within) => value.typeName(within));
       this.#type = type;
       return type;
     });
@@ -192,7 +206,8 @@ export class RRefHandle<T> implements RRef<T> {
   toHere(options: CallOptions = {}): Promise<T> {
     return this.use('to_here()', async () => {
       refuseUnknown(options, CALL_OPTIONS, 'toHere()');
-      if (this.#owned !== undefined) return secondHandle(await this.local(this.#owned.wait(), options)) as T;
+      if (this.#owned !== undefined)
+        return (await this.here(this.#owned, options, secondHandle, (value, within) => value.fetch(within))) as T;
       const payload = encodeFetch(this.#rref, this.#session.host.self.id);
       const message = { type: MessageType.PYTHON_RREF_FETCH_CALL, id: 0n, payload, tensors: [] };
       const reply = await this.#session.requests.ask(this, message, options, 'to_here');
@@ -210,7 +225,8 @@ export class RRefHandle<T> implements RRef<T> {
     }
     return this.use('local_value()', async () => {
       refuseUnknown(options, CALL_OPTIONS, 'localValue()');
-      return (await this.local(owned.wait(), options)) as T;
+      const value = await this.local(owned.wait(), options);
+      return (value instanceof StandIn ? value.local : value) as T;
     });
   }
 
@@ -310,8 +326,12 @@ export class RRefHandle<T> implements RRef<T> {
   }
 
   private releaseIfUnused(): void {
-    if (!this.#disposed || this.#uses > 0 || this.#fork === undefined) return;
-    this.#session.release(this, this.#fork);
+    if (!this.#disposed || this.#uses > 0) return;
+    if (this.#fork !== undefined) this.#session.release(this, this.#fork);
+    else if (this.#holds && this.#owned !== undefined) {
+      this.#holds = false;
+      this.#session.letGo(this.#rref, this.#owned);
+    }
   }
 
   /** @throws what the creation failed with, as far as this handle was told. */
@@ -329,6 +349,21 @@ export class RRefHandle<T> implements RRef<T> {
         if (this.#creationError !== undefined) reject(this.#creationError.error);
       });
     });
+  }
+
+  /** What `own` makes of the value, once it is there, or `asked` of what stands for it. */
+  private async here<R>(
+    owned: OwnedValue,
+    options: CallOptions,
+    own: (value: unknown) => R,
+    asked: (value: StandIn, within: Within) => Promise<R>,
+  ): Promise<R> {
+    const { host } = this.#session;
+    const [whole, started] = [host.timeoutMs(options), host.now()];
+    const value = await this.local(owned.wait(), options);
+    if (!(value instanceof StandIn)) return own(value);
+    const timeoutMs = whole === 0 ? 0 : Math.max(1, Math.ceil(whole - (host.now() - started)));
+    return asked(value, { timeoutMs, signal: options.signal });
   }
 
   /** A wait on this worker, bounded like a call. */

@@ -35,6 +35,10 @@ export interface TransferHost<V> {
   readonly worker: ProtocolWorker<V>;
   /** The value of an entry; made in wait when there is none yet. */
   valueOf(entry: OwnerEntry<V>): V;
+  /** What has arrived refers to the value, */
+  hold(owned: V): void;
+  /** and does no more. */
+  letGo(rref: GlobalId, owned: V): void;
   /** The handle for what has arrived. */
   adopt(target: Target<V>, type?: string): object;
   whenSettled(fork: UserFork): Promise<void>;
@@ -84,12 +88,13 @@ export class HandleTransfer<V> {
     const arrival = worker.forkArrived(from, carried);
     if (arrival.kind === 'ignored') return undefined;
     const { fork } = carried;
-    this.waiting.set(
-      fork,
-      arrival.kind === 'held'
-        ? { fork: arrival.fork }
-        : { rref: carried.rref, owned: this.session.valueOf(arrival.entry) },
-    );
+    if (arrival.kind === 'held') this.waiting.set(fork, { fork: arrival.fork });
+    else {
+      const owned = this.session.valueOf(arrival.entry);
+      // Its sender may let go of it before the message is read.
+      this.session.hold(owned);
+      this.waiting.set(fork, { rref: carried.rref, owned });
+    }
     return () => this.later(() => this.drop(fork));
   }
 
@@ -136,6 +141,7 @@ export class HandleTransfer<V> {
     if (found === undefined) throw new RpcError('decode-error', 'an RRef whose message has been dealt with already');
     this.waiting.delete(id);
     const handle = this.session.adopt(found, type);
+    if ('owned' in found) this.session.letGo(found.rref, found.owned);
     if ('fork' in found && !found.fork.settled) pending?.push(this.session.whenSettled(found.fork));
     return handle;
   }
@@ -145,6 +151,7 @@ export class HandleTransfer<V> {
     if (found === undefined) return;
     this.waiting.delete(fork);
     if ('fork' in found) this.session.worker.users.release(found.fork);
+    else this.session.letGo(found.rref, found.owned);
   }
 
   /** A reply is decoded a few turns of the microtask queue after its delivery: what is then still unclaimed is let go. */

@@ -1,4 +1,5 @@
 /** @file The place of one value on its owner: empty until the creating call ends, then a value or an error for good. */
+import { StandIn } from './stand-in.ts';
 
 type Waiter = { readonly resolve: (value: unknown) => void; readonly reject: (error: unknown) => void };
 
@@ -7,6 +8,9 @@ export class OwnedValue {
   private status: 'empty' | 'value' | 'error';
   private content: unknown;
   private waiters: Waiter[] | undefined;
+  /** Handles of this worker, and those that have arrived and nobody has asked for yet. */
+  private holders = 0;
+  private abandoned = false;
 
   private constructor(status: 'empty' | 'value' | 'error', content: unknown) {
     this.status = status;
@@ -38,8 +42,30 @@ export class OwnedValue {
     return new Promise((resolve, reject) => (this.waiters ??= []).push({ resolve, reject }));
   }
 
+  /** Whether this worker itself holds it. */
+  get held(): boolean {
+    return this.holders > 0;
+  }
+
+  /** One more here holds it. */
+  hold(): void {
+    this.holders++;
+  }
+
+  /** One of them does no more. */
+  drop(): void {
+    this.holders--;
+  }
+
+  /** Nobody refers to it any more, here or elsewhere. A value is left to the collector; what stands for one is told, or will be. */
+  abandon(): void {
+    this.abandoned = true;
+    if (this.status === 'value') tell(this.content);
+  }
+
   /** Only the first outcome counts. */
   resolve(value: unknown): void {
+    if (this.abandoned || this.settled) tell(value);
     if (this.settled) return;
     this.status = 'value';
     this.content = value;
@@ -58,4 +84,9 @@ export class OwnedValue {
     this.waiters = undefined;
     return waiters;
   }
+}
+
+/** That it is not needed any more. */
+function tell(value: unknown): void {
+  if (value instanceof StandIn) value.release();
 }

@@ -33,6 +33,8 @@ export class OwnedValues {
   meant(reference: unknown): OwnedValue {
     if (isHandle(reference)) {
       const { owned } = reference as { readonly owned?: unknown };
+      // It came with the call alone; whose it is a copy of holds the value until the call is over.
+      (reference as Disposable)[Symbol.dispose]();
       if (owned instanceof OwnedValue) return owned;
     } else if (Array.isArray(reference)) {
       const [worker, incarnation, local] = reference as unknown[];

@@ -7,6 +7,7 @@ import type { OwnedValue } from './owned-value.ts';
 import type { OwnedValues } from './owned-values.ts';
 import type { ParkedStreams } from './parked-streams.ts';
 import { callMethod, isStream, typeNameOf } from './referent.ts';
+import { StandIn, elsewhere, isMaker } from './stand-in.ts';
 
 /** What these definitions need of the worker that they run on. */
 export interface MethodHost {
@@ -35,15 +36,15 @@ export function methodHostOf(agent: RpcAgent): MethodHost {
   return host;
 }
 
-/** What has published methods. */
-const CLASSES: Kind = { text: 'class', includes: ({ kind }) => kind === 'class' };
+/** What has published methods, or makes what stands for such things. */
+const CLASSES: Kind = { text: 'class', includes: ({ kind, body }) => kind === 'class' || isMaker(body) };
 
 /** Calls a method of the value; a generator is parked and answered with a ticket. */
 export const invokeMethod = systemFunction(
   'backwire.rref/invoke',
   async (reference: Reference, method: string, args: readonly unknown[]): Promise<MethodResult> => {
     const host = methodHostOf(currentAgent());
-    const result = await invoke(host, reference, method, args);
+    const result = await invoke(host, reference, method, args, false);
     if (
       isStream(result) &&
       ambient().contextId !== undefined &&
@@ -62,7 +63,7 @@ export const invokeMethod = systemFunction(
 export const invokeAndKeep = systemFunction(
   'backwire.rref/invoke-and-keep',
   async (reference: Reference, method: string, args: readonly unknown[]): Promise<unknown> =>
-    invoke(methodHostOf(currentAgent()), reference, method, args),
+    invoke(methodHostOf(currentAgent()), reference, method, args, true),
   CLASSES,
 );
 
@@ -77,7 +78,8 @@ export const openStream = systemFunction('backwire.rref/stream', async function*
 });
 
 export const askTypeName = systemFunction('backwire.rref/type', async (reference: Reference): Promise<string> => {
-  return typeNameOf(await valueOf(methodHostOf(currentAgent()).owned.meant(reference)));
+  const value = await valueOf(methodHostOf(currentAgent()).owned.meant(reference));
+  return value instanceof StandIn ? elsewhere((within) => value.typeName(within)) : typeNameOf(value);
 });
 
 async function invoke(
@@ -85,12 +87,15 @@ async function invoke(
   reference: Reference,
   method: string,
   args: readonly unknown[],
+  keep: boolean,
 ): Promise<unknown> {
   if (typeof method !== 'string' || !Array.isArray(args))
     throw systemError(new RpcError('decode-error', 'malformed method call'));
   const owned = host.owned.meant(reference);
   // A value that is there is used in this very turn: methods start in the order in which they were called.
   const value = owned.settled ? owned.now() : await valueOf(owned);
+  if (value instanceof StandIn)
+    return elsewhere((within) => (keep ? value.callAndKeep(method, args, within) : value.call(method, args, within)));
   return callMethod(value, method, args);
 }
 

@@ -13,6 +13,7 @@ import type { OwnedValue } from './owned-value.ts';
 import type { OwnedValues } from './owned-values.ts';
 import { isStream, typeNameOf } from './referent.ts';
 import { valueOf } from './remote-methods.ts';
+import { StandIn, elsewhere } from './stand-in.ts';
 
 /** What an owner needs to answer. */
 export interface OwnerHost {
@@ -70,7 +71,8 @@ async function serveCreation(owner: OwnerHost, { from, message }: Incoming, inne
 
 async function serveFetch(owner: OwnerHost, { from, message }: Incoming, reply: MessageType): Promise<Message> {
   const owned = owner.owned.byId(decodeFetch(message.payload));
-  const value = owned.settled ? owned.now() : await valueOf(owned);
+  const own = owned.settled ? owned.now() : await valueOf(owned);
+  const value = own instanceof StandIn ? await elsewhere((within) => own.fetch(within)) : own;
   try {
     const { bytes, tensors, header } = owner.host.encodeValue(value, from);
     const answer: RpcMessage = { type: reply, id: message.id, payload: bytes, tensors, header };
