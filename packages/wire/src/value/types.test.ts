@@ -27,6 +27,32 @@ describe('registered types', () => {
     expect(roundTrip(new Point3(1, 2))).toEqual(new Point(1, 2));
   });
 
+  it('that are lists, maps or sets travel as what they are; others of these as plain ones', () => {
+    class Row extends Array<unknown> {}
+    class Table extends Map<unknown, unknown> {}
+    class Bag extends Set<unknown> {}
+    class Plain extends Array<unknown> {}
+    const made = [Row, Table, Bag].map((match) =>
+      registerValueType<Iterable<unknown>>({
+        name: `test.${match.name}`,
+        match,
+        encode: (value) => [...value],
+        decode: (plain) => (match === Row ? Row.from(plain as unknown[]) : new match(plain as never)),
+      }),
+    );
+    expect(made).toHaveLength(3);
+    const [row, table, bag, plain] = roundTrip([
+      Row.of<unknown>(1, Row.of(2), 3, 4, 5, 6, 7, 8, 9),
+      new Table([['a', Row.of(1)]]),
+      new Bag([1]),
+      Plain.of(1),
+    ]) as object[];
+    expect([row, table, bag, plain].map((value) => value?.constructor)).toEqual([Row, Table, Bag, Array]);
+    expect((row as unknown[])[1]).toBeInstanceOf(Row);
+    expect((table as Table).get('a')).toEqual(Row.of(1));
+    expect([...(bag as Bag)]).toEqual([1]);
+  });
+
   it('mean one class: the same again is fine, another throws and names both', () => {
     registerValueType(type);
     class Other {}

@@ -156,7 +156,8 @@ export class ValueWriter {
 
   private object(value: object): void {
     if (Array.isArray(value)) {
-      this.list(value);
+      // Plain ones are the rule; of the others a class may be registered.
+      if (Object.getPrototypeOf(value) === Array.prototype || !this.custom(value)) this.list(value);
       return;
     }
     const prototype: unknown = Object.getPrototypeOf(value);
@@ -167,9 +168,11 @@ export class ValueWriter {
     if ((value as { [TENSOR]?: unknown })[TENSOR] === true) this.tensor(value as Tensor);
     else if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer || isSharedBuffer(value)) this.binary(value);
     else if (value instanceof Date) this.date(value);
-    else if (value instanceof Map) this.map(value);
-    else if (value instanceof Set) this.set(value);
-    else if (!this.extended(value) && !this.custom(value)) {
+    else if (value instanceof Map) {
+      if (prototype === Map.prototype || !this.custom(value)) this.map(value);
+    } else if (value instanceof Set) {
+      if (prototype === Set.prototype || !this.custom(value)) this.set(value);
+    } else if (!this.extended(value) && !this.custom(value)) {
       if (value instanceof Error) this.error(value);
       else if (isForeignPlain(prototype)) this.plain(value as Record<string, unknown>);
       else if (typeof (value as { then?: unknown }).then === 'function')
