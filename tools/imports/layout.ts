@@ -40,6 +40,7 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
   profiler: ['metrics'],
   launch: [],
   torch: [
+    'gateway',
     'joining',
     'modules',
     'rrefs',

@@ -2,7 +2,7 @@
 import { RpcError, remoteFunction, type AnyFn } from '@backwire/rpc';
 import type { Named } from '@backwire/tensor';
 import { PyFloat } from './values/numbers.ts';
-import { tupleOf, type PyTuple } from './values/containers.ts';
+import { PyGivenTuple, fill, type PyTuple } from './values/containers.ts';
 import { ASYNC_PREFIX, PY_PREFIX, SCRIPT_PREFIX, PyKwargs } from './calls/targets.ts';
 
 /** Something of Python that calls may name: a function as it is, a class or value by what calling it gives, of whatever arguments. */
@@ -42,4 +42,4 @@ py.kwargs = (entries: Readonly<Record<string, unknown>>): PyKwargs => new PyKwar
 py.float = (value: number): PyFloat => new PyFloat(value);
 
 /** A tuple. */
-py.tuple = <T>(...items: T[]): PyTuple<T> => tupleOf(items);
+py.tuple = <T>(...items: T[]): PyTuple<T> => fill(new PyGivenTuple<T>(), items);

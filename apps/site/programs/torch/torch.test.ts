@@ -1,8 +1,9 @@
 /** @file The programs of the guide, each with its process of stock PyTorch. Skipped, saying so, where no Python has torch. */
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync, spawn, type ChildProcessByStdio } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { freePort } from '@backwire/testing';
+import type { Readable } from 'node:stream';
+import { freePort, freePorts } from '@backwire/testing';
 import { describe, expect, it } from 'vitest';
 
 const python = process.env['BACKWIRE_TORCH_PYTHON'] ?? 'python3';
@@ -17,6 +18,8 @@ const hasTorch = ((): boolean => {
 const title = hasTorch
   ? 'beside stock torch'
   : 'beside stock torch (skipped: set BACKWIRE_TORCH_PYTHON to a Python that has it)';
+
+const flags = ['--import', 'tsx', '--conditions=@backwire/source'];
 
 /** Runs both programs to their end, which has to be a good one; what each printed. */
 async function together(program: string, script: string): Promise<{ node: string; python: string }> {
@@ -40,7 +43,7 @@ async function together(program: string, script: string): Promise<{ node: string
   };
   const children: (() => void)[] = [];
   try {
-    const node = ['--import', 'tsx', '--conditions=@backwire/source', join(import.meta.dirname, program)];
+    const node = [...flags, join(import.meta.dirname, program)];
     const [here, there] = await Promise.all([run(process.execPath, node), run(python, ['-W', 'ignore', script])]);
     return { node: here, python: there };
   } finally {
@@ -59,6 +62,41 @@ describe.skipIf(!hasTorch)(title, { timeout: 120_000 }, () => {
 
   it('Node makes an object in Python and calls its methods', async () => {
     expect((await together('references.ts', 'worker.py')).node).toBe('[ 3, 30 ]\n');
+  });
+
+  it('a member of another group calls through a gateway', async () => {
+    const [port = 0, store = 0] = await freePorts(2);
+    const env = {
+      ...process.env,
+      MASTER_ADDR: '127.0.0.1',
+      MASTER_PORT: String(port),
+      BACKWIRE_STORE: `tcp://127.0.0.1:${store}`,
+      TP_SOCKET_IFNAME: 'lo',
+      GLOO_SOCKET_IFNAME: 'lo',
+      PYTHONDONTWRITEBYTECODE: '1',
+    };
+    const start = (command: string, args: readonly string[]): ChildProcessByStdio<null, Readable, null> =>
+      spawn(command, args, { cwd: import.meta.dirname, env, stdio: ['ignore', 'pipe', 'inherit'] });
+    const worker = start(python, ['-W', 'ignore', 'worker.py']);
+    const gateway = start(process.execPath, [...flags, join(import.meta.dirname, 'gateway.ts')]);
+    const ends = [worker, gateway].map((child) => once(child, 'exit'));
+    try {
+      await Promise.race([
+        once(gateway.stdout, 'data'),
+        ...ends.map((end) => end.then(([code]) => Promise.reject(new Error(`it ended with ${String(code)}`)))),
+      ]);
+      const member = start(process.execPath, [...flags, join(import.meta.dirname, 'member.ts')]);
+      let text = '';
+      member.stdout.on('data', (chunk: Buffer) => (text += chunk.toString()));
+      expect([await once(member, 'close'), text]).toEqual([[0, null], '[ 2, 3 ]\n[ 2, 20 ]\npermission-denied\n']);
+      gateway.kill('SIGINT');
+      expect(await Promise.all(ends)).toEqual([
+        [0, null],
+        [0, null],
+      ]);
+    } finally {
+      for (const child of [worker, gateway]) child.kill('SIGKILL');
+    }
   });
 
   it('one backward pass goes through both halves of a network, and the loss falls', async () => {

@@ -19,6 +19,9 @@ export function fill<T, A extends T[]>(into: A, items: readonly T[]): A {
   return into;
 }
 
+/** One that a program has made, and which stays a tuple wherever it travels: those that came from Python are lists to other workers. */
+export class PyGivenTuple<T = unknown> extends PyTuple<T> {}
+
 /** torch.Size. */
 export class TorchSize extends PyTuple<number> {}
 
