@@ -7,4 +7,5 @@ export { AutogradSession, EXTENSION_NAME } from './extension.ts';
 export { RecvRpcBackward, SendRpcBackward, type Grads } from './engine/functions.ts';
 export type { Fired } from './protocol/pass-types.ts';
 export { LiveContext } from './live-context.ts';
+export { remoteModuleOver } from './remote-module.ts';
 export { addRecvRpcBackward, addSendRpcBackward, getMessageWithAutograd, type Wrapped, type Wrapping } from './wrap.ts';

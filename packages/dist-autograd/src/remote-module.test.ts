@@ -291,7 +291,8 @@ describe('RemoteModule', () => {
       );
       expect(() => encodeValue(module)).toThrow(
         errorMatching(TypeError, {
-          message: 'cannot send an instance of class RRefHandle at $<backwire.RemoteModule>.rref',
+          message:
+            'cannot send an instance of class RRefHandle at $<backwire.RemoteModule>.rref: RRefs travel in arguments and results of calls only, of an agent with the extension rrefs()',
         }),
       );
     }));

@@ -24,6 +24,9 @@ type AnyModule = nn.Module & nn.Callable;
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
 type ModuleClass = (new (...args: any[]) => AnyModule) & Named;
 
+/** A RemoteModule over a reference that has come, in a group of another kind. The class sets it: nobody else can make one. */
+export let remoteModuleOver: (rref: RRef<unknown>, device: string, modules: RemoteModules) => RemoteModule<AnyModule>;
+
 /**
  * A handle of a module on another worker. `forward` runs there; inside a `context()` its gradients are recorded. It may be sent to
  * other workers in calls, which then use the same module. Its parameters are there too: `remoteParameters()`.
@@ -238,6 +241,7 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
 
   /** Lets handles travel in calls; done once, here, because only the class can make them. */
   static {
+    remoteModuleOver = (rref, device, modules) => new RemoteModule(rref as RRef<AnyModule>, device, modules);
     registerValueType<RemoteModule<AnyModule>>({
       name: 'backwire.RemoteModule',
       match: RemoteModule as unknown as new () => RemoteModule<AnyModule>,

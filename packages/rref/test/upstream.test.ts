@@ -481,7 +481,10 @@ it('an RRef travels in calls only', () =>
   onAll(4, async () => {
     const rref = createRRef(1);
     expect(() => encodeValue(rref)).toThrow(
-      errorMatching(TypeError, { message: /^cannot send an instance of class RRefHandle: register it/ }),
+      errorMatching(TypeError, {
+        message:
+          /^cannot send an instance of class RRefHandle: RRefs travel in arguments and results of calls only, of an agent with the extension rrefs\(\)$/,
+      }),
     );
     const carrier = sessionOf(currentAgent()).values[0];
     expect(() => carrier?.encode(rref, getWorkerInfo())).toThrow(

@@ -8,6 +8,7 @@ import struct
 import numpy as np
 import torch
 from torch.distributed import rpc
+from torch.distributed.nn import RemoteModule
 from torch.distributed.rpc.internal import PythonUDF, RemoteException
 
 
@@ -133,6 +134,7 @@ RULES = [
     (torch.device, lambda d, v: f"device({v})"),
     (torch.layout, lambda d, v: f"layout({v})"),
     (rpc.WorkerInfo, lambda d, v: f"WorkerInfo({d(v.name)}, {v.id})"),
+    (RemoteModule, lambda d, v: f"RemoteModule({d.items((v.on, v.device, v.module_rref))})"),
     (Fork, lambda d, v: f"RRef{d(v.fields)}"),
     (np.ndarray, Describer.numpy),
     (datetime.datetime, lambda d, v: f"datetime({v.isoformat()})"),

@@ -13,6 +13,7 @@ run() {
   node --import tsx --conditions=@backwire/source "$1"
 }
 "$python" -W ignore values.py "$@"
+"$python" -W ignore modules.py "$@"
 written=$(run written.ts)
 printf '%s' "$written" | "$python" -W ignore written.py "$@"
 files=$(run files.ts)

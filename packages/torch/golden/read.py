@@ -16,6 +16,9 @@ from torch.distributed.rpc.internal import _InternalRPCPickler
 
 from describe import Describer, Fork, Typed
 
+# RRefs need an agent; what they travel as does not. torch's receiver of RemoteModules makes them by this.
+rpc.PyRRef._deserialize = staticmethod(Fork)
+
 EMPTY_TABLE = b"\x80\x02ctorch.jit._pickle\nbuild_tensorlist\nq\x00(](etR."
 
 
@@ -128,9 +131,6 @@ def functions_module(documents):
     only = types.ModuleType("only_here")
     exec("def f(): pass", only.__dict__)
     sys.modules["only_here"] = only
-    remote = types.ModuleType("_remote_module_non_scriptable")
-    exec("def _remote_forward(*args): pass", remote.__dict__)
-    sys.modules["_remote_module_non_scriptable"] = remote
 
 
 def read_table(table, storages):

@@ -26,7 +26,7 @@ import type { Door } from './links/door.ts';
 import type { PeerOptions, TorchPeer } from './links/peer.ts';
 import type { TorchLimits } from './limits.ts';
 import { Members } from './members.ts';
-import { remoteModules } from './modules/remote.ts';
+import { remoteModuleHandles, remoteModules } from './modules/remote.ts';
 import { serveModules } from './modules/serve.ts';
 import { TorchProfiling } from './profiling/session.ts';
 import { RRefs } from './rrefs/session.ts';
@@ -106,7 +106,8 @@ export class TorchAgent implements CallingAgent {
       receive: (fork, reading) => this.rrefs.receive(fork, reading),
       share: (value, writing) => this.rrefs.share(value, writing),
     };
-    this.values = new Values(this.offered, references, limits);
+    const handles = remoteModuleHandles(() => modules);
+    this.values = new Values(this.offered, references, handles, limits);
     const wraps: Wraps = {
       request: (to, body, call) => {
         const inner = this.autograd.request(to, body);
@@ -177,11 +178,12 @@ export class TorchAgent implements CallingAgent {
     serveOptimizers(optimizers);
     this.autograd.optimizers = remoteOptimizers(optimizers);
     const own = (value: unknown, type: string): unknown => this.rrefs.ownTyped(value, type);
-    serveModules({ names: this.offered, valueIn, own });
-    this.autograd.modules = remoteModules({
+    const modules = remoteModules({
       remote: (to, fn, args, limits) => this.rrefs.remote(to, fn, args, limits),
       call: (to, path, args, limits) => this.callAsProgram(to, path, args, limits),
     });
+    this.autograd.modules = modules;
+    serveModules({ names: this.offered, valueIn, own, over: (rref, device) => handles.over(rref, device) });
     provideAutograd(this, this.autograd);
     serveRRefs({
       self,

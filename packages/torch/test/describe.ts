@@ -26,6 +26,7 @@ import {
   PythonUdf,
   RRefFork,
   RemoteException,
+  SerializedRemoteModule,
   type TorchId,
 } from '../src/values/objects.ts';
 import { OpaqueTensor, type TensorLike } from '../src/values/opaque-tensor.ts';
@@ -114,6 +115,8 @@ export class Describer {
     if (value instanceof TorchDevice) return `device(${value.toString()})`;
     if (value instanceof WorkerInfo) return `WorkerInfo(${text(value.name)}, ${value.id})`;
     if (value instanceof RRefFork) return `RRef(${this.items(forkFields(value))})`;
+    if (value instanceof SerializedRemoteModule)
+      return `RemoteModule(${this.items([value.on, value.device, value.moduleRRef])})`;
     if (value instanceof PythonUdf)
       return `call ${this.items([value.func])} ${this.value(value.args)} ${this.value(value.kwargs)}`;
     if (value instanceof RemoteException) return `raise ${this.value(value.type)} ${text(value.message)}`;

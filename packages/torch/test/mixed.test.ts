@@ -117,7 +117,7 @@ describe.skipIf(torchVersion === undefined).each([0, 1, 2])(
 
     describe('python calls node', () => {
       const plain = pythonCases.filter(
-        ([name]) => !['a call', 'a failure', 'references', 'constants', 'objects', 'methods'].includes(name),
+        ([name]) => !['a call', 'a failure', 'references', 'constants', 'objects', 'methods', 'modules'].includes(name),
       );
       it.each(plain)('with %s, and gets it back', async (name, value, text) => {
         await call(first, py('model.keep'), ['case', value]);

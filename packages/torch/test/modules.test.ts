@@ -1,9 +1,10 @@
 /** @file Modules, methods of offered classes, profiles and operators among workers of torch groups, without torch. */
 import { RemoteModule, backward, context, getGradients } from '@backwire/dist-autograd';
-import { rpcFunction, rpcSync } from '@backwire/rpc';
+import { rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
 import { remote, type RRef } from '@backwire/rref';
-import { add, nn, tensor, type Tensor } from '@backwire/tensor';
+import { Parameter, add, nn, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { runWith } from '@backwire/tensor/internal';
+import { encodeValue } from '@backwire/wire';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { TorchAgent } from '../src/agent.ts';
 import { tensorMethod } from '../src/operators/method.ts';
@@ -47,6 +48,111 @@ it('makes modules on another worker, runs them, has their parameters and their g
     });
     weight?.dispose();
     linear.getModuleRRef().dispose();
+  });
+});
+
+const forwarded = rpcFunction('modules.forwarded', (module: RemoteModule<nn.Linear>, x: Tensor) => module.forward(x));
+const parametersOf = rpcFunction('modules.parameters_of', (module: RemoteModule<nn.Linear>) =>
+  module.remoteParameters(),
+);
+const itself = rpcFunction('modules.itself', (value: unknown) => value);
+
+it('sends RemoteModules to other workers, who use the same module, and to the one that has it', async () => {
+  await me.run(async () => {
+    const linear = await RemoteModule.create('n1/cpu', nn.Linear, [3, 2]);
+    const x = tensor([[1, 2, 3]]);
+    const y = (await linear.forward(x)).toArray();
+    for (const to of ['n2', 'n1', 'n0']) {
+      expect((await rpcSync(to, forwarded, [linear, x])).toArray()).toEqual(y);
+      const parameters = await rpcSync(to, parametersOf, [linear]);
+      expect(parameters.map((each) => each.ownerName())).toEqual(['n1', 'n1']);
+      for (const each of parameters) each.dispose();
+      const [back, again] = (await rpcSync(to, itself, [[linear, linear]])) as RemoteModule<nn.Linear>[];
+      expect(back).toBeInstanceOf(RemoteModule);
+      expect(again).toBe(back);
+      expect(back?.remoteDevice).toBe('n1/cpu');
+      expect((await back!.forward(x)).toArray()).toEqual(y);
+      back!.getModuleRRef().dispose();
+    }
+    expect(() => encodeValue(linear)).toThrow(
+      'cannot send an instance of class TorchRRef at $<backwire.RemoteModule>.rref: RRefs of a torch group travel in its calls only',
+    );
+    linear.getModuleRRef().dispose();
+    await expect(rpcSync('n2', forwarded, [linear, x])).rejects.toThrow(/has been deleted/);
+  });
+});
+
+it('sends gradients through a RemoteModule that another worker was given', async () => {
+  await me.run(async () => {
+    const linear = await RemoteModule.create('n1/cpu', nn.Linear, [3, 1, { bias: false }]);
+    const [weight] = await linear.remoteParameters();
+    const x = tensor([[1, 2, 3]], { requiresGrad: true });
+    await context(async (id) => {
+      const y = await rpcSync('n2', forwarded, [linear, x]);
+      await backward(id, [y.sum()]);
+      expect(getGradients(id).get(x)?.toArray()).toEqual(((await weight?.toHere()) as Tensor).toArray());
+    });
+    weight?.dispose();
+    linear.getModuleRRef().dispose();
+  });
+});
+
+it('makes a RemoteModule of an RRef, as Python asks for it', async () => {
+  await me.run(async () => {
+    const path = 'torch.distributed.nn.api.remote_module._RemoteModule.init_from_module_rref';
+    const init = (...args: unknown[]): Promise<unknown> => me.callPython('n2', path, args);
+    const linear = await RemoteModule.create('n1/cpu', nn.Linear, [3, 2]);
+    const rref = linear.getModuleRRef();
+    const x = tensor([[1, 2, 3]]);
+    for (const [place, device] of [
+      ['n2', 'n1/cpu'],
+      ['n2/cuda:0', 'n1/cuda:0'],
+      ['rank:1/cpu', 'n1/cpu'],
+      ['cuda:1', 'n1/cuda:1'],
+    ]) {
+      const other = (await init(place, rref)) as RemoteModule<nn.Linear>;
+      expect(other.remoteDevice).toBe(device);
+      if (device === 'n1/cpu') expect((await other.forward(x)).toArray()).toEqual((await linear.forward(x)).toArray());
+      other.getModuleRRef().dispose();
+    }
+    await expect(init('n2', 5)).rejects.toThrow(/a RemoteModule of something that is no RRef/);
+    await expect(init('n2', rref, 'Interface')).rejects.toThrow(/which this worker does not run/);
+    for (const place of ['', 'n2/', '/cpu', 'n2/cpu/cpu', 5])
+      await expect(init(place, rref)).rejects.toThrow(/Could not parse remote_device/);
+    rref.dispose();
+  });
+});
+
+class Scale extends nn.Module {
+  static readonly [rpcName] = 'modules.Scale';
+  readonly weight = new Parameter(tensor([2, 3]));
+  readonly count = this.registerBuffer('count', tensor(4));
+  forward(x: Tensor): Tensor {
+    return x.mul(this.weight).add(this.count);
+  }
+}
+rpcClass(Scale, { methods: ['forward'] });
+class Around extends nn.Module {
+  static readonly [rpcName] = 'modules.Around';
+  readonly inner = new Scale();
+  readonly layer: nn.Linear | null;
+  constructor(layer: nn.Linear | null = null) {
+    super();
+    this.layer = layer;
+  }
+}
+rpcClass(Around, { methods: [] });
+
+it('sends modules of offered classes by value, and says what does not travel', async () => {
+  await me.run(async () => {
+    const around = new Around().eval();
+    const copy = (await rpcSync('n1', itself, [around])) as Around;
+    expect(copy).toBeInstanceOf(Around);
+    expect(copy).not.toBe(around);
+    expect([copy.training, copy.inner.training]).toEqual([false, false]);
+    expect([...copy.stateDict().keys()]).toEqual(['inner.weight', 'inner.count']);
+    expect(copy.inner.forward(tensor([1, 1])).toArray()).toEqual([6, 7]);
+    await expect(rpcSync('n1', itself, [new Around(new nn.Linear(1, 1))])).rejects.toThrow(/no form for a Linear at/);
   });
 });
 

@@ -13,6 +13,7 @@ import { CommandDescriber, computed } from './describe.ts';
 
 const MODULES: ReadonlySet<string> = new Set([
   'capfns',
+  'nets',
   'stock_worker',
   'only_here',
   '_remote_module_non_scriptable',

@@ -18,13 +18,23 @@ import { elementNamed } from '../src/values/dtypes.ts';
 import { PyName } from '../src/values/name.ts';
 import { PyComplex, PyFloat, PyRange, PySlice } from '../src/values/numbers.ts';
 import { NumpyArray, NumpyScalar, tensorOverBytes } from '../src/values/numpy.ts';
-import { PyAttribute, PyException, PyInstance, PythonUdf, RRefFork, RemoteException } from '../src/values/objects.ts';
+import {
+  PyAttribute,
+  PyException,
+  PyInstance,
+  PythonUdf,
+  RRefFork,
+  RemoteException,
+  SerializedRemoteModule,
+} from '../src/values/objects.ts';
 import { PyDateTime, PyTimeDelta, PyTimeZone } from '../src/values/time.ts';
 import { TorchDType, TorchDevice, TorchLayout } from '../src/values/torch-types.ts';
+import { scale, scaleText } from './written-module.ts';
 
 /** A value, and the text of what torch reads. */
 export type WrittenCase = readonly [name: string, value: unknown, text: string];
 
+const fork = new RRefFork(1, { worker: 0, local: 5 }, { worker: 0, local: 6 }, 0, 'PyObject');
 const float = (hex: string): string => `float(${hex})`;
 const point = new PyName('capfns', 'Point');
 const add = new PyName('capfns', 'add');
@@ -207,9 +217,10 @@ export const pythonCases: readonly WrittenCase[] = [
   ],
   [
     'references',
-    [new RRefFork(1, { worker: 0, local: 5 }, { worker: 0, local: 6 }, 0, 'PyObject')],
-    '[RRef(1, 0, 5, 0, 6, 0, "PyObject")]',
+    [fork, new SerializedRemoteModule('w1', 'cuda:0', fork), new SerializedRemoteModule(1, 'cpu', fork)],
+    '[RRef(1, 0, 5, 0, 6, 0, "PyObject"), RemoteModule("w1", "cuda:0", RRef(1, 0, 5, 0, 6, 0, "PyObject")), RemoteModule(1, "cpu", RRef(1, 0, 5, 0, 6, 0, "PyObject"))]',
   ],
+  ['modules', [scale, scale], `[${scaleText}, ${scaleText}]`],
   [
     'numpy',
     [

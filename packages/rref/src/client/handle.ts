@@ -374,6 +374,9 @@ export class RRefHandle<T> implements RRef<T> {
 Object.defineProperty(RRefHandle.prototype, BRAND, { value: true });
 // Scopes free it: those of handlers that were given it.
 Object.defineProperty(RRefHandle.prototype, Symbol.for('backwire.scoped'), { value: true });
+Object.defineProperty(RRefHandle.prototype, Symbol.for('backwire.carried'), {
+  value: 'RRefs travel in arguments and results of calls only, of an agent with the extension rrefs()',
+});
 
 function deferred(): Deferred {
   let resolve: () => void = () => undefined;

@@ -341,6 +341,30 @@ export function copyOf<M extends Module>(module: M, known = new Map<unknown, unk
   return copy;
 }
 
+/** What is in a module itself, as it is saved elsewhere: its modules and parameters are among the fields. */
+export interface ModuleContent {
+  readonly training: boolean;
+  readonly fields: ReadonlyMap<string, unknown>;
+  /** By name; a field of that name holds the same tensor. */
+  readonly buffers: ReadonlyMap<string, Tensor>;
+}
+
+/** What is in `module` itself. A field that is a buffer is among the buffers only. */
+export function contentOf(module: Module): ModuleContent {
+  const buffers = new Map(module.namedBuffers(false));
+  const fields = Object.entries(module).filter(
+    ([name, value]) => name !== 'held' && name !== 'training' && (value === undefined || buffers.get(name) !== value),
+  );
+  return { training: module.training, fields: new Map<string, unknown>(fields), buffers };
+}
+
+/** Puts content into a module whose constructor was not run. */
+export function restoreContent(module: Module, { training, fields, buffers }: ModuleContent): void {
+  const all = new Map<string, unknown>([['training', training], ['held', new Map(buffers)], ...buffers, ...fields]);
+  for (const [name, value] of all)
+    Object.defineProperty(module, name, { value, writable: true, enumerable: true, configurable: true });
+}
+
 /** `instanceof` alone would infer a Parameter of any dtype. */
 function isParameter(value: unknown): value is Parameter {
   return value instanceof Parameter;

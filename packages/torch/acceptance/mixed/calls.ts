@@ -15,6 +15,7 @@ const NO_VALUES: ReadonlySet<string> = new Set([
   'constants',
   'objects',
   'methods',
+  'modules',
 ]);
 /** What a handler here gets as numbers and tensors, and gives back as such. */
 const INEXACT: ReadonlySet<string> = new Set([

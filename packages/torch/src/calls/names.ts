@@ -1,9 +1,13 @@
 /** @file What Python may name here: what the program has defined or offered, and torch's own functions that this package answers. */
+import { RemoteModule } from '@backwire/dist-autograd';
 import { RpcError } from '@backwire/rpc';
 import { nameOf, type Definition, type Served } from '@backwire/rpc/internal';
+import { nn } from '@backwire/tensor';
 import type { OfferedNames } from '../pickle/python-reader.ts';
+import { generatedMethods } from '../pickle/remote-modules.ts';
 import { PyTuple, tupleOf } from '../values/containers.ts';
 import { ownModule } from '../values/module-names.ts';
+import { restoreState } from '../values/module-state.ts';
 import { PyClass, PyName, isStateful, setState } from '../values/name.ts';
 import { PyAttribute } from '../values/objects.ts';
 
@@ -48,9 +52,14 @@ export class OfferedClass extends PyClass {
     const instance = Object.create(prototype) as object;
     // A class may take its state in its own way.
     if (isStateful(prototype)) return instance;
+    const isModule = prototype instanceof nn.Module;
+    if (isModule && this.definition.name.startsWith('nn.'))
+      throw new TypeError(`a '${this.name}' does not travel by value: send its state_dict(), or an RRef to it`);
     const value = (state: unknown): void => {
       Reflect.deleteProperty(instance, setState);
-      assignState(instance, state);
+      const attributes = attributesIn(state);
+      if (isModule) restoreState(instance as nn.Module, attributes);
+      else assignAll(instance, attributes);
     };
     return Object.defineProperty(instance, setState, { value, configurable: true });
   }
@@ -58,14 +67,22 @@ export class OfferedClass extends PyClass {
 
 const FORBIDDEN: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype']);
 
-function assignState(instance: object, state: unknown): void {
+/** The state of an object: what its attributes are. */
+function attributesIn(state: unknown): ReadonlyMap<string, unknown> {
   if (!(state instanceof Map)) throw new TypeError('the state of an object is no dict');
-  for (const [key, value] of state as ReadonlyMap<unknown, unknown>) {
+  for (const key of state.keys())
     if (typeof key !== 'string' || FORBIDDEN.has(key))
       throw new TypeError('an attribute that objects here cannot have');
-    Object.defineProperty(instance, key, { value, writable: true, enumerable: true, configurable: true });
-  }
+  return state as ReadonlyMap<string, unknown>;
 }
+
+function assignAll(instance: object, attributes: ReadonlyMap<string, unknown>): void {
+  for (const [key, value] of attributes)
+    Object.defineProperty(instance, key, { value, writable: true, enumerable: true, configurable: true });
+}
+
+/** The methods of Python's RemoteModule that may stand for themselves. */
+const GENERATED: ReadonlySet<string> = new Set(generatedMethods.map(({ name }) => name));
 
 /** The names of one worker. */
 export class Names implements OfferedNames {
@@ -140,6 +157,7 @@ export class Names implements OfferedNames {
       return owner.definition.methods.has(name) ? new PyAttribute(owner, name) : undefined;
     }
     if (typeof owner !== 'object' || owner === null) return undefined;
+    if (owner instanceof RemoteModule) return GENERATED.has(name) ? new PyAttribute(owner, name) : undefined;
     return this.classOf(owner)?.methods.has(name) === true ? new PyAttribute(owner, name) : undefined;
   }
 

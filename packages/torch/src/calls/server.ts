@@ -1,4 +1,5 @@
 /** @file Incoming requests: read, run, answered. What each kind of request does is in a table that the parts above fill. */
+import { RemoteModule } from '@backwire/dist-autograd';
 import { RpcError, type WorkerInfo } from '@backwire/rpc';
 import { adoptArguments, invokeServed, type Definition } from '@backwire/rpc/internal';
 import { runClean } from '@backwire/tensor/internal';
@@ -241,6 +242,7 @@ export class Server {
 
 /** A published method of an object that is here. @throws TypeError "… has no attribute …", RpcError 'permission-denied'. */
 function methodOf(names: Names, object: unknown, name: string): (...args: readonly unknown[]) => unknown {
+  if (object instanceof RemoteModule && name === 'forward') return (...args) => object.forward(...args);
   if (typeof object === 'object' && object !== null) {
     const definition = names.classOf(object);
     const method = definition?.methods.has(name) === true ? (object as Record<string, unknown>)[name] : undefined;

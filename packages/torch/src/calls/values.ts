@@ -1,12 +1,14 @@
 /** @file Values on their way to a worker and from one: pickles with the RRefs, functions and tensors in them. */
 import type { WorkerInfo } from '@backwire/rpc';
+import { nn } from '@backwire/tensor';
 import type { TorchLimits } from '../limits.ts';
 import { readPython } from '../pickle/python-reader.ts';
 import { writePython, type WrittenPython } from '../pickle/python-writer.ts';
 import { refuse } from '../pickle/refusal.ts';
 import type { ScriptContext } from '../pickle/script-reader.ts';
+import { stateOf } from '../values/module-state.ts';
 import { PyName } from '../values/name.ts';
-import { PyInstance, type RRefFork } from '../values/objects.ts';
+import { PyInstance, SerializedRemoteModule, type RRefFork } from '../values/objects.ts';
 import type { TravellingTensor } from '../values/opaque-tensor.ts';
 import type { Names } from './names.ts';
 
@@ -33,6 +35,21 @@ export interface References {
   share(value: object, writing: Writing): RRefFork | undefined;
 }
 
+/** RemoteModules in messages. */
+export interface RemoteModuleHandles {
+  /** The RemoteModule over a handle that has come. */
+  over(rref: object, device: string): object;
+  /** What travels of a RemoteModule beside the fork of its RRef; undefined for what is none. */
+  partsOf(value: object): RemoteModuleParts | undefined;
+}
+
+export interface RemoteModuleParts {
+  readonly rref: object;
+  /** The owner's name. */
+  readonly on: string;
+  readonly device: string;
+}
+
 /** Begins to read a message of `from`. */
 export function readingFrom(from: WorkerInfo): Reading {
   return { from, pending: [], handles: new Set() };
@@ -43,10 +60,12 @@ export class Values {
   readonly limits: TorchLimits;
   private readonly names: Names;
   private readonly references: References;
+  private readonly modules: RemoteModuleHandles;
 
-  constructor(names: Names, references: References, limits: TorchLimits) {
+  constructor(names: Names, references: References, modules: RemoteModuleHandles, limits: TorchLimits) {
     this.names = names;
     this.references = references;
+    this.modules = modules;
     this.limits = limits;
   }
 
@@ -54,7 +73,10 @@ export class Values {
   read(pickled: Uint8Array, tensors: readonly TravellingTensor[], reading: Reading): unknown {
     const { names, limits } = this;
     try {
-      return readPython(pickled, { tensors, names, limits, rref: (fork) => this.received(fork, reading) });
+      const rref = (fork: RRefFork): object => this.received(fork, reading);
+      const remoteModule = ({ moduleRRef, device }: SerializedRemoteModule): object =>
+        this.modules.over(rref(moduleRRef), device);
+      return readPython(pickled, { tensors, names, limits, rref, remoteModule });
     } catch (error) {
       letGo(reading);
       throw error;
@@ -90,9 +112,16 @@ export class Values {
   private replaced(value: object, writing: Writing): unknown {
     const fork = this.references.share(value, writing);
     if (fork !== undefined) return fork;
+    const module = this.modules.partsOf(value);
+    if (module !== undefined) return this.remoteModule(module, writing);
     const path = typeof value === 'function' ? this.names.pathOf(value) : undefined;
     if (path !== undefined) return pathName(path);
     return typeof value === 'function' ? undefined : this.instance(value);
+  }
+
+  private remoteModule({ rref, on, device }: RemoteModuleParts, writing: Writing): SerializedRemoteModule | undefined {
+    const fork = this.references.share(rref, writing);
+    return fork === undefined ? undefined : new SerializedRemoteModule(on, device, fork);
   }
 
   /** An instance of a class that is offered: its class by name, and its own properties. */
@@ -101,7 +130,8 @@ export class Values {
     const path = typeof ctor === 'function' ? this.names.pathOf(ctor) : undefined;
     if (path === undefined || !path.includes('.') || path.startsWith('nn.') || path.startsWith('optim.'))
       return undefined;
-    return new PyInstance(pathName(path), [], { state: new Map(Object.entries(value)) });
+    const state = value instanceof nn.Module ? stateOf(value) : new Map(Object.entries(value));
+    return new PyInstance(pathName(path), [], { state });
   }
 }
 

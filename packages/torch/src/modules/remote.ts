@@ -1,9 +1,11 @@
 /** @file `RemoteModule` on workers of Python: made, run and asked by torch's own functions for it. */
-import type { RemoteModules } from '@backwire/dist-autograd/internal';
+import { RemoteModule } from '@backwire/dist-autograd';
+import { remoteModuleOver, type RemoteModules } from '@backwire/dist-autograd/internal';
 import { RpcError, remoteFunction, type CallOptions, type To } from '@backwire/rpc';
 import type { RRef } from '@backwire/rref';
 import type { Named, Parameter } from '@backwire/tensor';
 import { PY_PREFIX, argumentsOf, targetOf } from '../calls/targets.ts';
+import type { RemoteModuleHandles } from '../calls/values.ts';
 import { tupleOf } from '../values/containers.ts';
 import type { PyName } from '../values/name.ts';
 import { torchModule } from '../values/module-names.ts';
@@ -36,6 +38,19 @@ export function remoteModules(host: RemoteModuleHost): RemoteModules {
       await host
         .remote(rref.owner(), remoteFunction(PY_PREFIX + invoke), [rref, 'train', tupleOf([mode]), new Map()], {})
         .confirmed();
+    },
+  };
+}
+
+/** RemoteModules in messages. `modules` is there before the first of them. */
+export function remoteModuleHandles(modules: () => RemoteModules): RemoteModuleHandles {
+  return {
+    over: (rref, device) => remoteModuleOver(rref as RRef<unknown>, device, modules()),
+    partsOf(value) {
+      if (!(value instanceof RemoteModule)) return undefined;
+      const rref = value.getModuleRRef();
+      const on = rref.ownerName();
+      return { rref, on, device: value.remoteDevice.slice(on.length + 1) };
     },
   };
 }

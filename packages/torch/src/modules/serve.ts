@@ -1,5 +1,6 @@
 /** @file Lets Python's `RemoteModule` make modules here, run them, and have their parameters. */
 import { invokeServed, type Definition } from '@backwire/rpc/internal';
+import { isRRef } from '@backwire/rref';
 import { nn, type Tensor } from '@backwire/tensor';
 import { OfferedClass, OfferedFunction, type Names } from '../calls/names.ts';
 import { withKwargs } from '../calls/targets.ts';
@@ -15,12 +16,20 @@ export interface ModuleHost {
   readonly names: Names;
   /** The value of a handle on something that is here. @throws TypeError */
   valueIn(rref: unknown): Promise<unknown>;
+  /** The RemoteModule over a handle on a module. */
+  over(rref: object, device: string): object;
   /** A handle on a value that is here, of this type of torch's. */
   own(value: unknown, type: string): unknown;
 }
 
 export function serveModules(host: ModuleHost): void {
   const { names } = host;
+  names.answer(`${MODULE}._RemoteModule.init_from_module_rref`, ([place, rref, type]) => {
+    if (!isRRef(rref)) throw new TypeError('a RemoteModule of something that is no RRef');
+    if (type !== undefined && type !== null)
+      throw new TypeError('a RemoteModule with an interface is of TorchScript, which this worker does not run');
+    return host.over(rref, deviceIn(place));
+  });
   names.answer(`${MODULE}._create_module`, (args) => created(args));
   names.answer(`${MODULE}._create_module_with_interface`, async (args) => {
     const type = args[4];
@@ -75,6 +84,17 @@ async function created([cls, args, kwargs, device]: readonly unknown[]): Promise
   throw new RangeError(
     `Expect \`module_cls(*args, **kwargs)\` returns an instance of <class nn.Module>, but it returns an instance of ${type}.`,
   );
+}
+
+/** The device in 'worker/device', 'worker' or 'device'. Which worker it names is of no matter: the module is where its RRef says. */
+function deviceIn(place: unknown): string {
+  const fields = typeof place === 'string' ? place.split('/') : [];
+  const [first = '', second] = fields;
+  if (fields.length > 2 || first === '' || second === '')
+    throw new RangeError(
+      `Could not parse remote_device: ${String(place)}. The valid format is '<workername>/<device>' or 'rank:<rank>/<device>' or '<device>'`,
+    );
+  return second ?? (/^(cpu|cuda|meta|mps|xpu)(:\d+)?$/.test(first) ? first : 'cpu');
 }
 
 function isOwn({ name }: Definition): boolean {

@@ -6,10 +6,11 @@ import { DEFAULT_TORCH_LIMITS, type TorchLimits } from '../limits.ts';
 import { PyTuple } from '../values/containers.ts';
 import { PyName } from '../values/name.ts';
 import { PyComplex, PyFloat } from '../values/numbers.ts';
-import { PyInstance, PythonUdf, RRefFork } from '../values/objects.ts';
+import { PyInstance, PythonUdf, RRefFork, SerializedRemoteModule } from '../values/objects.ts';
 import { NO_NAMES, readPython, type PythonContext } from './python-reader.ts';
 import { writePython } from './python-writer.ts';
 import { NotOfferedError } from './refusal.ts';
+import { fieldsOfRemoteModule, receiver } from './remote-modules.ts';
 
 const context: PythonContext = { tensors: [], names: NO_NAMES, rref: (fork) => fork };
 const bytes = (...parts: (number | string)[]): Uint8Array =>
@@ -197,6 +198,46 @@ describe('values', () => {
       read(receive('J', 0xff, 0xff, 0xff, 0xff, 'K', 0, 'K', 0, 'K', 0, 'K', 0, 'K', 0, 0x8c, 1, 'T')),
     ).toThrow(/the worker of an RRef/);
     expect(() => read(receive('K', 0, 'K', 0, 'K', 0, 'K', 0, 'K', 0, 'K', 0, 'K', 0))).toThrow(/without a type/);
+  });
+
+  it('of RemoteModules are what the context makes of them, and are checked', () => {
+    const fork = new RRefFork(1, { worker: 0, local: 5 }, { worker: 2, local: 6 }, 3, 'PyObject');
+    const sent = new SerializedRemoteModule('w1', 'cuda:0', fork);
+    const { bytes: pickled } = writePython([sent, sent]);
+    const [whole, again] = read(pickled) as unknown[];
+    expect(whole).toEqual(sent);
+    expect(again).toBe(whole);
+    const seen: SerializedRemoteModule[] = [];
+    expect(read(pickled, { remoteModule: (module) => (seen.push(module), 'a module') })).toEqual([
+      'a module',
+      'a module',
+    ]);
+    expect(seen).toEqual([sent]);
+    const fields: readonly unknown[] = fieldsOfRemoteModule(sent);
+    const receive = (...changed: unknown[]): Uint8Array => {
+      const args = fields.map((field, i) => (changed[i] === undefined ? field : changed[i]));
+      return writePython(new PyInstance(receiver, args, { made: 'call' })).bytes;
+    };
+    expect(read(receive(7))).toMatchObject({ on: 7 });
+    const method = fields[4] as PyName[];
+    for (const [refused, text] of [
+      [receive(''), /on '', which is no worker/],
+      [receive('x'.repeat(128)), /which is no worker/],
+      [receive(-1), /the rank of a RemoteModule/],
+      [receive([]), /the rank of a RemoteModule/],
+      [receive('w1', 5), /without a device/],
+      [receive('w1', 'd'.repeat(33)), /without a device/],
+      [receive('w1', 'cpu', 0), /whether devices are mapped/],
+      [receive('w1', 'cpu', true, true), /an interface of TorchScript: send its module_rref instead/],
+      [receive('w1', 'cpu', false, false, [method[1], method[0]]), /methods of its own/],
+      [receive('w1', 'cpu', false, false, []), /methods of its own/],
+      [receive('w1', 'cpu', false, false, [method[0], new PyName('os', 'system')]), /methods of its own/],
+      [receive('w1', 'cpu', false, false, method, [1]), /without its seven fields/],
+      [writePython(new PyInstance(receiver, [], { made: 'call' })).bytes, /a RemoteModule of 0 fields, not 6/],
+    ] as const)
+      expect(() => read(refused)).toThrow(text);
+    // They are values, and nothing that a pickle could call.
+    expect(() => read(pickle(global('_remote_module_non_scriptable', 'forward'), ')R'))).toThrow(/not to be called/);
   });
 
   it('of the standard library are checked', () => {

@@ -1,15 +1,16 @@
 /** @file Reads the pickles of Python's side: functions with their arguments, and results. A closed list of names; no code. */
 import { PyCallable, type PyName } from '../values/name.ts';
 import { PyFloat } from '../values/numbers.ts';
-import { RRefFork } from '../values/objects.ts';
+import type { RRefFork, SerializedRemoteModule } from '../values/objects.ts';
 import type { TravellingTensor } from '../values/opaque-tensor.ts';
-import { PyTuple } from '../values/containers.ts';
 import { DEFAULT_TORCH_LIMITS, type TorchLimits } from '../limits.ts';
 import { PyFunction, builtinGlobals, globalKey, integerIn } from './builtin-globals.ts';
 import { pythonic, protocol4, scalars, structures } from './instructions.ts';
 import { Machine, instructionTable, type Dialect } from './machine.ts';
 import { numpyGlobals } from './numpy-globals.ts';
 import { refuse } from './refusal.ts';
+import { receiver, remoteModuleIn } from './remote-modules.ts';
+import { forkOf } from './rref-fields.ts';
 import { readText } from './text.ts';
 import { internalPickler, torchConstant, torchGlobals } from './torch-globals.ts';
 import { isWhole } from './writer.ts';
@@ -29,6 +30,8 @@ export interface PythonContext {
   readonly names: OfferedNames;
   /** What a handle on an RRef becomes. */
   rref(fork: RRefFork): unknown;
+  /** What a RemoteModule becomes. @default what travelled of it */
+  readonly remoteModule?: ((module: SerializedRemoteModule) => unknown) | undefined;
   /**
    * Whether every value becomes one that is written again as what it was: whole floats become PyFloat, numpy's arrays and scalars
    * objects of their own. @default false
@@ -41,8 +44,6 @@ export interface PythonContext {
 export const NO_NAMES: OfferedNames = Object.freeze({ find: () => undefined, attribute: () => undefined });
 
 const instructions = instructionTable(scalars, structures, pythonic, protocol4);
-
-const FIELDS_OF_FORK = 7;
 
 /**
  * Reads one pickle. Arrays are lists, PyTuples tuples, Maps dicts, Sets sets, Uint8Arrays bytes; null is None.
@@ -82,6 +83,7 @@ class PythonDialect implements Dialect {
     const { context } = this;
     if (module === 'builtins' && name === 'getattr')
       return new PyFunction('builtins', 'getattr', (owner, attribute) => attributeOf(context, owner, attribute));
+    if (module === receiver.module && name === receiver.name) return new RemoteModuleReceiver(context);
     const key = globalKey(module, name);
     return (
       torchGlobals.get(key) ??
@@ -145,19 +147,17 @@ class RRefReceiver extends PyCallable {
   }
 }
 
-/** A handle on an RRef from the seven fields in which it travels. */
-export function forkOf(fields: unknown): RRefFork {
-  if (!(fields instanceof PyTuple) || fields.length !== FIELDS_OF_FORK)
-    throw refuse('an RRef without its seven fields');
-  const [owner, rrefWorker, rrefLocal, forkWorker, forkLocal, parent, type] = fields;
-  if (typeof type !== 'string') throw refuse('an RRef without a type');
-  const worker = (id: unknown): number => integerIn(id, 0, 0x7fff, 'the worker of an RRef');
-  const local = (id: unknown): number => integerIn(id, 0, Number.MAX_SAFE_INTEGER, 'the number of an RRef');
-  return new RRefFork(
-    worker(owner),
-    { worker: worker(rrefWorker), local: local(rrefLocal) },
-    { worker: worker(forkWorker), local: local(forkLocal) },
-    worker(parent),
-    type,
-  );
+/** Receives a RemoteModule. */
+class RemoteModuleReceiver extends PyCallable {
+  private readonly context: PythonContext;
+
+  constructor(context: PythonContext) {
+    super(receiver.module, receiver.name);
+    this.context = context;
+  }
+
+  override call(fields: readonly unknown[]): unknown {
+    const module = remoteModuleIn(fields);
+    return this.context.remoteModule === undefined ? module : this.context.remoteModule(module);
+  }
 }

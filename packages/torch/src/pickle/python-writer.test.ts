@@ -1,6 +1,6 @@
 /** @file What is written for Python: any value is read again as it was; what has no form is refused by its place. */
 import { WorkerInfo } from '@backwire/rpc';
-import { Parameter, tensor } from '@backwire/tensor';
+import { Parameter, nn, tensor } from '@backwire/tensor';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { names } from '../../test/reading.ts';
@@ -108,6 +108,11 @@ describe('what has no form', () => {
     ['a promise', Promise.resolve(), 'Python has no form for a Promise'],
     ['a typed array', { x: new Float32Array(2) }, 'Python has no form for a Float32Array at .x; make a tensor of it'],
     ['a Date', [new Date(0)], 'Python has no form for a Date at [0]; use PyDateTime.from'],
+    [
+      'a module',
+      { layers: [new nn.Linear(1, 1)] },
+      'Python has no form for a Linear at .layers[0]; send its stateDict(), or an RRef to it',
+    ],
     ['a WeakMap', new WeakMap(), 'Python has no form for a WeakMap'],
     ['an integer that is too long', [2n ** 2040n], 'an integer of more than 255 bytes at [0]'],
   ];

@@ -1,5 +1,6 @@
 /** @file Writes pickles for Python, as CPython's pickler of protocol 4 writes them: what Python reads as its own. */
 import { WorkerInfo } from '@backwire/rpc';
+import { nn } from '@backwire/tensor';
 import { PyFrozenSet, PyTuple, ScriptDict, ScriptList } from '../values/containers.ts';
 import { PyName } from '../values/name.ts';
 import { RRefFork } from '../values/objects.ts';
@@ -8,6 +9,7 @@ import { DEFAULT_TORCH_LIMITS } from '../limits.ts';
 import { BATCH, ObjectWriter } from './object-writer.ts';
 import { Op } from './opcode.ts';
 import { reductionOf, type Reduction } from './reductions.ts';
+import { fieldsOf } from './rref-fields.ts';
 import { nameOf } from './writer.ts';
 import { encodeText } from './text.ts';
 import { INTERNAL } from './torch-globals.ts';
@@ -21,8 +23,8 @@ const MAX_FRAME = 0x1_0000;
 
 export interface PythonWriterOptions {
   /**
-   * What travels instead of an object or function that has no form here: an RRefFork for a handle on an RRef, a PyInstance for an
-   * instance of an offered class, a PyName for an offered function. Undefined: it has none.
+   * What travels instead of an object or function that has no form here: an RRefFork for a handle on an RRef, a SerializedRemoteModule
+   * for a RemoteModule, a PyInstance for an instance of an offered class, a PyName for an offered function. Undefined: it has none.
    */
   readonly replace?: ((value: object) => unknown) | undefined;
   readonly maxDepth?: number | undefined;
@@ -135,7 +137,9 @@ class PythonWriter extends ObjectWriter {
       ? '; make a tensor of it'
       : tag === '[object Date]'
         ? '; use PyDateTime.from'
-        : '';
+        : value instanceof nn.Module
+          ? '; send its stateDict(), or an RRef to it'
+          : '';
     return new TypeError(`Python has no form for ${nameOf(value)}${this.place()}${hint}`);
   }
 
@@ -198,11 +202,7 @@ class PythonWriter extends ObjectWriter {
   }
 
   private rref(identity: object, fork: RRefFork): void {
-    const { owner, rref, fork: child, parent, type } = fork;
-    this.receive(
-      '_py_rref_receiver',
-      PyTuple.of<unknown>(owner, rref.worker, rref.local, child.worker, child.local, parent, type),
-    );
+    this.receive('_py_rref_receiver', fieldsOf(fork));
     this.kept(identity);
   }
 }

@@ -12,11 +12,19 @@ import {
 import { PyName } from '../values/name.ts';
 import { PyComplex, PyFloat, PyRange, PySlice } from '../values/numbers.ts';
 import { NumpyArray, NumpyScalar, numpyCode, scalarBytes } from '../values/numpy.ts';
-import { PyAttribute, PyException, PyInstance, PythonUdf, RemoteException } from '../values/objects.ts';
+import {
+  PyAttribute,
+  PyException,
+  PyInstance,
+  PythonUdf,
+  RemoteException,
+  SerializedRemoteModule,
+} from '../values/objects.ts';
 import { OpaqueTensor } from '../values/opaque-tensor.ts';
 import { PyDateTime, PyTimeDelta, PyTimeZone } from '../values/time.ts';
 import { TorchDevice, TorchLayout } from '../values/torch-types.ts';
 import { exceptionOf } from './exceptions.ts';
+import { fieldsOfRemoteModule, receiver } from './remote-modules.ts';
 import { INTERNAL } from './torch-globals.ts';
 
 /** What Python's `__reduce__` gives. */
@@ -134,6 +142,7 @@ const rules: readonly Rule[] = [
   rule(PythonUdf, ({ func, args, kwargs }) => ({ how: 'new', callee: names.udf, args: [func, args, kwargs] })),
   rule(RemoteException, ({ message, type }) => ({ how: 'new', callee: names.remoteException, args: [message, type] })),
   rule(PyInstance, ({ made, type, args, kwargs, state }) => ({ how: made, callee: type, args, kwargs, state })),
+  rule(SerializedRemoteModule, (module) => ({ how: 'call', callee: receiver, args: fieldsOfRemoteModule(module) })),
   rule(PyAttribute, ({ owner, name }) => getAttribute(owner, name)),
   rule(PyException, ({ type, args, state }) => ({ how: 'call', callee: type, args, state })),
   rule(Error, (error) => ({ how: 'call', ...exceptionOf(error) })),

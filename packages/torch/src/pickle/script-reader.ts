@@ -9,8 +9,9 @@ import { DEFAULT_TORCH_LIMITS, type TorchLimits } from '../limits.ts';
 import { PyFunction, globalKey, integerIn, numberIn, tableOf } from './builtin-globals.ts';
 import { scalars, structures } from './instructions.ts';
 import { Machine, instructionTable, type Dialect } from './machine.ts';
-import { exactFloat, forkOf } from './python-reader.ts';
+import { exactFloat } from './python-reader.ts';
 import { refuse } from './refusal.ts';
+import { forkOf } from './rref-fields.ts';
 import { readScriptString } from './text.ts';
 
 /** What a pickle is read with. */

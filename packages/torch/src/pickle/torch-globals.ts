@@ -9,6 +9,7 @@ import { TorchDType, TorchDevice, TorchLayout } from '../values/torch-types.ts';
 import { PyFunction, integerIn, tableOf } from './builtin-globals.ts';
 import { Unbuilt } from './machine.ts';
 import { quoted, refuse } from './refusal.ts';
+import { generatedMethods } from './remote-modules.ts';
 
 /** The module in which torch's RPC keeps its pickler and the objects of its calls. */
 export const INTERNAL = 'torch.distributed.rpc.internal';
@@ -98,6 +99,7 @@ export const torchGlobals: ReadonlyMap<string, PyName> = tableOf([
   new PyFunction('torch', 'device', device),
   new PyFunction('torch', 'Size', size),
   new PyFunction('torch.serialization', '_get_layout', layout),
+  ...generatedMethods,
 ]);
 
 /** `torch.float32` and its like; undefined for other names. */

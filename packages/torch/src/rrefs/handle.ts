@@ -287,3 +287,6 @@ export class TorchRRef<T> implements RRef<T> {
 Object.defineProperty(TorchRRef.prototype, BRAND, { value: true });
 // Scopes free it: those of handlers that were given it.
 Object.defineProperty(TorchRRef.prototype, Symbol.for('backwire.scoped'), { value: true });
+Object.defineProperty(TorchRRef.prototype, Symbol.for('backwire.carried'), {
+  value: 'RRefs of a torch group travel in its calls only',
+});

@@ -1,4 +1,4 @@
-/** @file Python objects as records: instances of classes, exceptions, and the two objects that torch's calls consist of. */
+/** @file Python objects as records: instances of classes, exceptions, what torch's calls consist of, and what travels of its handles. */
 import type { PyTuple } from './containers.ts';
 import { PyClass, setState, type PyName, type Stateful } from './name.ts';
 
@@ -139,5 +139,20 @@ export class RRefFork {
     this.fork = fork;
     this.parent = parent;
     this.type = type;
+  }
+}
+
+/** torch's `_SerializedRemoteModule`: what travels of a RemoteModule. */
+export class SerializedRemoteModule {
+  /** Where it was made for: the name of a worker, or its rank. What is asked of the module goes to the owner of its RRef. */
+  readonly on: string | number;
+  /** Of that worker: 'cpu', 'cuda:0'. */
+  readonly device: string;
+  readonly moduleRRef: RRefFork;
+
+  constructor(on: string | number, device: string, moduleRRef: RRefFork) {
+    this.on = on;
+    this.device = device;
+    this.moduleRRef = moduleRRef;
   }
 }

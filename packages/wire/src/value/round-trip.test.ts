@@ -212,6 +212,14 @@ describe('values', () => {
     expect(() => encodeValue({ x: new Unregistered() })).toThrow(
       'class Unregistered at $.x: register it with registerValueType',
     );
+    class Handle {
+      get [Symbol.for('backwire.carried')](): string {
+        return 'handles travel in calls';
+      }
+    }
+    expect(() => encodeValue({ x: new Handle() })).toThrow(
+      'cannot send an instance of class Handle at $.x: handles travel in calls',
+    );
     expect(() => encodeValue(/x/)).toThrow('class RegExp');
     expect(() => encodeValue([Object.create({ inherited: 1 })])).toThrow(
       'cannot send an object that inherits from another at $[0]: send a copy, { ...value }',

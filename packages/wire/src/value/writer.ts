@@ -37,6 +37,8 @@ const MAX_BYTES_OF_UNIT = 3;
 const PACK_FROM = 8;
 /** Tensors say so themselves, so that those of a second installed copy of the tensor package are known too. */
 const TENSOR = Symbol.for('backwire.isTensor');
+/** Handles of packages above say by this, in words, what carries them: no class that can be registered. */
+const CARRIED = Symbol.for('backwire.carried');
 
 /** Writes one value at a time. Not reentrant: `ValueCodec` keeps one for each level of nesting. */
 export class ValueWriter {
@@ -178,6 +180,10 @@ export class ValueWriter {
       else if (typeof (value as { then?: unknown }).then === 'function')
         throw new TypeError(
           `cannot send an instance of ${className(value)}${this.place()}: await it, and send what it resolves with`,
+        );
+      else if (typeof (value as { [CARRIED]?: unknown })[CARRIED] === 'string')
+        throw new TypeError(
+          `cannot send an instance of ${className(value)}${this.place()}: ${(value as { [CARRIED]: string })[CARRIED]}`,
         );
       else if (isPlainClass(prototype))
         throw new TypeError(

@@ -2,7 +2,8 @@
 import { autogradContexts } from './autograd-contexts.ts';
 import { autogradPasses } from './autograd-passes.ts';
 import type { Bodies, Body } from './body.ts';
-import { modules, optimizers } from './optimizer.ts';
+import { modules } from './modules.ts';
+import { optimizers } from './optimizer.ts';
 import { rpcCalls } from './rpc-calls.ts';
 import { rpcGroups } from './rpc-groups.ts';
 import { rpcRRefs } from './rpc-rrefs.ts';
@@ -46,6 +47,7 @@ const BY_CLASS: Readonly<Record<string, Bodies>> = {
   DistAutogradTest: { ...autogradContexts, ...autogradPasses },
   DistOptimizerTest: optimizers,
   RemoteModuleTest: modules,
+  ThreeWorkersRemoteModuleTest: modules,
   TensorPipeAgentRpcTest: { ...alone, ...tensorPipe },
 };
 

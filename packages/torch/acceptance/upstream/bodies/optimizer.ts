@@ -1,13 +1,13 @@
-/** @file `DistOptimizerTest` and `RemoteModuleTest`: optimisers made here over objects of Python, and its modules. */
+/** @file `DistOptimizerTest`: optimisers made here over objects of Python. */
 import assert from 'node:assert/strict';
-import { DistributedOptimizer, RemoteModule, backward, context } from '@backwire/dist-autograd';
+import { DistributedOptimizer, backward, context } from '@backwire/dist-autograd';
 import { rpcAsync } from '@backwire/rpc';
 import { remote, type RRef } from '@backwire/rref';
-import { add, mm, ones, optim, tensor, type Parameter, type Tensor } from '@backwire/tensor';
-import { PyName, py } from '../../../src/index.ts';
-import { MODULE_TEST, OPTIMIZER_TEST } from '../functions/common.ts';
+import { add, mm, optim, tensor, type Parameter, type Tensor } from '@backwire/tensor';
+import { PyName } from '../../../src/index.ts';
+import { OPTIMIZER_TEST } from '../functions/common.ts';
 import type { Rank } from '../rank.ts';
-import { equal, fails, inOptimizer, mirrored, type Bodies } from './body.ts';
+import { equal, inOptimizer, mirrored, type Bodies } from './body.ts';
 import { DRAWN } from '../functions/optimizer.ts';
 
 const method = (name: string): PyName => new PyName(OPTIMIZER_TEST, `MyModule.${name}`);
@@ -67,62 +67,4 @@ export const optimizers: Bodies = mirrored({
     await stepped(rank, ...both(optim.Adamax, { lr: 0.05 }));
     await stepped(rank, ...both(optim.Rprop, { lr: 0.05 }));
   },
-});
-
-interface Remote {
-  forward(x: Tensor, number: number, word?: string): [string, number, Tensor];
-}
-const inModules = <T>(name: string) => py<T>(`${MODULE_TEST}.${name}`);
-
-/** Only rank 0 has a body in these tests. */
-const driven =
-  (run: (module: RemoteModule<never>, rank: Rank) => Promise<unknown>) =>
-  async (rank: Rank): Promise<void> => {
-    if (rank.rank !== 0) return;
-    const made = await RemoteModule.create(
-      `${rank.next()}/cpu`,
-      inModules<Remote>('MyModule') as never,
-      [1, py.kwargs({ first_kwarg: 2 })] as never,
-    );
-    await run(made, rank);
-  };
-const forwarded = async (module: RemoteModule<never>): Promise<void> => {
-  const own = module as unknown as { forward(...args: unknown[]): Promise<unknown[]> };
-  equal([...(await own.forward(ones([1]), 2, '3'))], ['3', 2, ones([1])]);
-};
-
-export const modules: Bodies = mirrored({
-  test_bad_module: async (rank) => {
-    if (rank.rank !== 0) return;
-    const args = [1, py.kwargs({ first_kwarg: 2 })] as never;
-    const made = RemoteModule.create(`${rank.next()}/cpu`, inModules<never>('BadModule'), args);
-    await fails(made, /Expect `module_cls\(\*args, \*\*kwargs\)` returns an instance of <class nn\.Module>,/);
-  },
-  test_forward_async: driven(forwarded),
-  test_forward_sync: driven(forwarded),
-  test_forward_with_kwargs: driven(async (module) => {
-    const own = module as unknown as { forward(...args: unknown[]): Promise<unknown[]> };
-    equal([...(await own.forward(ones([1]), 2, py.kwargs({ word: '3' })))], ['3', 2, ones([1])]);
-  }),
-  test_remote_parameters: driven(async (module) => {
-    const params = await module.remoteParameters();
-    equal(params.length, 1);
-    assert.ok((await (params[0] as RRef<Tensor>).toHere()).allClose(ones([1])));
-  }),
-  test_train_eval: driven(async (module, rank) => {
-    const training = inModules<(rref: unknown) => boolean>('get_remote_training_arg');
-    for (const mode of [true, false]) {
-      module.train(mode);
-      // The mode goes out as a call of its own, without an answer to wait for.
-      let found: unknown;
-      for (let i = 0; i < 50 && found !== mode; i++)
-        found = await rpcAsync(rank.next(), training, [module.getModuleRRef()]);
-      equal(found, mode);
-    }
-  }),
-  test_unsupported_methods: driven(async (module) => {
-    assert.throws(() => module.parameters(), /Method ``parameters`` not supported for RemoteModule/);
-    assert.throws(() => module.stateDict(), /Method ``stateDict`` not supported for RemoteModule/);
-    assert.throws(() => module.zeroGrad(), /Method ``zeroGrad`` not supported for RemoteModule/);
-  }),
 });
