@@ -295,11 +295,13 @@ it('server profilers made and switched by another worker nest: each has what ran
     await rpcSync(2, sub, [x, y]);
     await inner.rpcSync().exit();
     await outer.rpcSync().exit();
-    // Each call is a list: what was called, and what it did. Those that switch profilers are calls, too: they do no operation.
-    const operated = async (of: RRef<profiler.ServerProfiler>): Promise<string[]> =>
-      (await rpcSync(2, eventsOf, [of])).flat().filter((name) => name.includes('aten::'));
-    expect(await operated(inner)).toEqual(['aten::sub', 'aten::sub']);
-    expect(await operated(outer)).toEqual(['aten::add', 'aten::add', 'aten::sub', 'aten::sub']);
+    // Each call is a list: what was called, and what it did. Those that make and switch profilers are calls, too, that do no operation;
+    // the one that switches a profiler off has begun while that was on.
+    const called = (of: RRef<profiler.ServerProfiler>): Promise<string[][]> => rpcSync(2, eventsOf, [of]);
+    const [ofAdd, ofSub] = ['add', 'sub'].map((name) => [`aten::${name}`, `aten::${name}`]);
+    const [made, switched] = [['backwire/ServerProfiler'], ['backwire.rref/invoke']];
+    expect(await called(inner)).toEqual([ofSub, switched]);
+    expect(await called(outer)).toEqual([ofAdd, made, switched, ofSub, switched, switched]);
     expect(await inner.rpcSync().table()).toContain('aten::sub');
     expect(await outer.rpcSync().table()).toContain('aten::add');
   }));

@@ -389,6 +389,19 @@ describe('a gathering that not all come to', () => {
     for (const error of failed) expect(error).toEqual(errorMatching(RpcError, { code: 'deadline-exceeded', message }));
   });
 
+  it('ends where all have come and what the others bring is slow: the one that leads says who is late, they that they ran out of time', async () => {
+    cluster = await startCluster(4, (rank) => (rank === 0 ? {} : { faults: { delayMs: { PYTHON_CALL: 4_000 } } }));
+    const failed = await Promise.all(
+      [0, 1, 2, 3].map((rank) => cluster!.at(rank).run(() => failure(allGather(rank, { timeoutMs: 100 })))),
+    );
+    const late = (message: string) => errorMatching(RpcError, { code: 'deadline-exceeded', message });
+    const follower = late('RPC ran for more than');
+    expect(failed).toEqual([
+      late("Followers ['w1', 'w2', 'w3'] timed out in _all_gather after 0.10 seconds"),
+      ...[follower, follower, follower],
+    ]);
+  });
+
   it('ends for each by its own time where all have come, and the one that leads is slow to answer', async () => {
     cluster = await startCluster(4, (rank) => (rank === 0 ? { faults: { delayMs: { PYTHON_RET: 4_000 } } } : {}));
     const failed = await Promise.all(

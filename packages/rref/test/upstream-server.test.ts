@@ -1,77 +1,87 @@
 /** @file PyTorch's test of a parameter server that answers its trainers together, and of promises that do not travel. */
 import { rpcAsync, rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
-import { errorMatching, shown } from '@backwire/testing';
+import { errorMatching } from '@backwire/testing';
 import { mseLoss, nn, rand, randint, rpcName, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import { callsSent, onAll, withGroup } from './group.ts';
 import { createRRef, remote, type RRef } from '../src/index.ts';
 
-/** The mean of what its trainers send in one iteration goes to all of them once the last has sent. */
+/**
+ * What its trainers have sent, in this iteration and before, goes to all of them as a mean once the last has sent. As PyTorch's, it adds in
+ * place to the first tensor that came, and has static methods that are given the reference through which they are called.
+ */
 class Server {
   static readonly [rpcName] = 'upstream-server/Server';
   private readonly trainers: number;
   private iteration = 0;
+  private total: Tensor | undefined;
   private mean: Tensor | undefined;
-  private sent: { gradient: Tensor; answer: (mean: Tensor) => void }[] = [];
+  private waiting: ((mean: Tensor) => void)[] = [];
   constructor(trainers: number) {
     this.trainers = trainers;
   }
-  /** As PyTorch's, a method of the class, which gets the RRef of its server. */
   static async average(server: RRef<Server>, iteration: number, gradient: Tensor): Promise<Tensor> {
     const self = await server.localValue();
     if (iteration > self.iteration) {
       self.iteration = iteration;
-      self.sent = [];
+      self.waiting = [];
     }
     return new Promise((answer) => {
-      self.sent.push({ gradient, answer });
-      if (self.sent.length < self.trainers) return;
-      const mean = self.sent
-        .map((each) => each.gradient)
-        .reduce((sum, each) => sum.add(each))
-        .div(self.trainers);
-      self.mean = mean;
-      for (const each of self.sent) each.answer(mean);
+      self.waiting.push(answer);
+      if (self.total === undefined) self.total = gradient;
+      else self.total.add_(gradient);
+      if (self.waiting.length < self.trainers) return;
+      self.mean = self.total.div(self.trainers);
+      for (const each of self.waiting) each(self.total.div(self.trainers));
     });
   }
-  static async gradientOf(server: RRef<Server>): Promise<Tensor | undefined> {
+  static async gradient(server: RRef<Server>): Promise<Tensor | undefined> {
     return (await server.localValue()).mean;
   }
 }
-rpcClass(Server, { methods: [], statics: ['average', 'gradientOf'] });
+rpcClass(Server, { methods: [], statics: ['average', 'gradient'] });
+/** The static methods, which a proxy has as well. */
+type Served = RRef<Server & Pick<typeof Server, 'average' | 'gradient'>>;
 
+/** What is compared of a gradient: of a sparse one its sums, as the entries of what is added up are ever more. */
 interface Shown {
   readonly layout: string;
   readonly dtype: string;
   readonly shape: readonly number[];
   readonly values: readonly (readonly number[])[];
 }
+function shown(t: Tensor): Shown {
+  const { layout, dtype, shape } = t;
+  return { layout, dtype, shape, values: t.toDense().toArray() as number[][] };
+}
 interface Step {
   readonly own: Shown;
+  /** The same when the server had answered. */
+  readonly kept: Shown;
   readonly mean: Shown;
   readonly held: Shown;
 }
 
-/** Trains a bag of embeddings of its own for ten steps: of each its gradient, the mean that it got, and the one that the server holds. */
-const train = rpcFunction('upstream-server/train', async (server: RRef<Server>, sparse: boolean): Promise<Step[]> => {
+/** Trains a bag of embeddings of its own for ten steps: of each its gradient, which goes on growing, the mean that it got, and the one that the server holds. */
+const train = rpcFunction('upstream-server/train', async (server: Served, sparse: boolean): Promise<Step[]> => {
   const model = new nn.EmbeddingBag(10, 10, { sparse });
-  const typed = server as unknown as RRef<Server & Omit<typeof Server, 'prototype'>>;
   const steps: Step[] = [];
   for (let i = 0; i < 10; i++) {
     mseLoss(model.forward(randint(0, 10, [10, 10])), rand([10, 10])).backward();
-    const own = model.weight.grad as Tensor;
-    const mean = await typed.rpcAsync().average(server, i, own);
-    const held = (await typed.rpcSync().gradientOf(server)) as Tensor;
-    const [of, got, there] = [own, mean, held].map((each) => shown(each) as Shown);
-    steps.push({ own: of!, mean: got!, held: there! });
+    const gradient = model.weight.grad as Tensor;
+    const own = shown(gradient);
+    const mean = await server.rpcAsync().average(server, i, gradient);
+    const held = (await server.rpcSync().gradient(server)) as Tensor;
+    steps.push({ own, kept: shown(gradient), mean: shown(mean), held: shown(held) });
   }
   server.dispose();
   return steps;
 });
 
-function meanOf(gradients: readonly Shown[]): number[][] {
-  const rows = gradients.map(({ values }) => values);
-  return rows[0]!.map((row, i) => row.map((_, j) => rows.reduce((sum, of) => sum + of[i]![j]!, 0) / rows.length));
+/** The sum of what was sent, by the number of trainers. */
+function meanOf(sent: readonly Shown[], trainers: number): number[][] {
+  const rows = sent.map(({ values }) => values);
+  return rows[0]!.map((row, i) => row.map((_, j) => rows.reduce((sum, of) => sum + of[i]![j]!, 0) / trainers));
 }
 
 describe.each([
@@ -81,14 +91,16 @@ describe.each([
   it('gives all its trainers the mean, which is what it holds then; each worker serves the others', () =>
     withGroup(4, async (agents) => {
       const serve = async (rank: number): Promise<void> => {
-        const server = createRRef(new Server(3));
+        const server = createRRef(new Server(3)) as Served;
         const trainers = [1, 2, 3].map((more) => rpcAsync((rank + more) % 4, train, [server, sparse]));
         const steps = await Promise.all(trainers);
         server.dispose();
         for (let i = 0; i < 10; i++) {
           const at = steps.map((of) => of[i] as Step);
-          const expected = meanOf(at.map(({ own }) => own));
-          for (const { own, mean, held } of at) {
+          const sent = steps.flatMap((of) => of.slice(0, i + 1).map(({ own }) => own));
+          const expected = meanOf(sent, 3);
+          for (const { own, kept, mean, held } of at) {
+            expect(kept).toEqual(own);
             const { layout, dtype, shape } = own;
             expect({ layout, dtype, shape }).toEqual({
               layout: sparse ? 'sparse_coo' : 'strided',
