@@ -66,9 +66,11 @@ describe('eventually', () => {
 });
 
 describe('freePorts', () => {
-  it('gives different ports that can be listened on', async () => {
+  it('gives different ports that can be listened on, and that nobody gets by chance', async () => {
     const ports = await freePorts(5);
     expect(new Set(ports).size).toBe(5);
+    // Ports from there on are given to whoever connects.
+    expect(Math.max(...ports)).toBeLessThan(32_768);
     const server = createServer();
     await new Promise<void>((resolve) => server.listen(ports[0], '127.0.0.1', resolve));
     server.close();

@@ -234,3 +234,19 @@ it('brings what other workers did into a profile, over two hops', async () => {
   expect(names).toEqual(['__start_profile', call, inner, `${inner}#remote_op: aten::add`, '__stop_profile']);
   expect(events.find(({ name }) => name.endsWith('aten::add'))).toMatchObject({ node: 2, shapes: [[2], [2]] });
 });
+
+it('has a shape for each argument of an operator that is called by schema, as torch has', async () => {
+  const recorder = new Recorder({ node: me.id, shapes: true, memory: false });
+  await me.run(() =>
+    runWith({ profile: recorder }, async () => {
+      await rpcSync('n1', add, [tensor([1, 2]), tensor([3, 4])]);
+      await rpcSync('n1', add, [tensor([1, 2]), 3]);
+    }),
+  );
+  const shapes = recorder.finish().filter(({ name }) => name.endsWith('aten::add'));
+  // The alpha of additions is a number, too.
+  expect(shapes.map((event) => event.shapes)).toEqual([
+    [[2], [2], []],
+    [[2], [], []],
+  ]);
+});

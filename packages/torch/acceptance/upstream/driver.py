@@ -7,6 +7,7 @@ Where a test is run "apart", its stores are served by a process that outlives al
     {"class": "RpcTest", "test": "test_add", "without": 1, "rpc": "tcp://…", "group": "tcp://…", "apart": false, "seconds": 60}
         ->  {"ranks": {"0": {"result": "pass"}, "2": {"result": "fail", "text": "…"}, …}}
 """
+import faulthandler
 import json
 import os
 import select
@@ -35,6 +36,8 @@ from torch.testing._internal.distributed.rpc.tensorpipe_rpc_agent_test_fixture i
 torch.set_num_threads(1)
 # Seconds that the others have when a rank has failed.
 AFTER_FAILURE = 2
+# Before their time is over, ranks say where they stand, in seconds.
+BEFORE_END = 1
 
 # With these codes the tests end their process where the machine lacks something.
 SKIPS = {skip.exit_code: skip.message for skip in TEST_SKIPS.values()}
@@ -144,8 +147,8 @@ def play(name, test, rank):
         return {"result": "fail", "text": traceback.format_exc()[-6_000:]}
 
 
-def forked(name, test, rank):
-    """A pipe that brings how the rank fared, and what it said; its process."""
+def forked(name, test, rank, seconds):
+    """A pipe that brings how the rank fared, and what it said, in the end where it stood; its process."""
     read, write = os.pipe()
     said = tempfile.TemporaryFile()
     pid = os.fork()
@@ -154,6 +157,8 @@ def forked(name, test, rank):
         os.setpgid(0, 0)
         os.dup2(said.fileno(), 1)
         os.dup2(said.fileno(), 2)
+        faulthandler.enable()
+        faulthandler.dump_traceback_later(max(1, seconds - BEFORE_END))
         outcome = play(name, test, rank)
         sys.stdout.flush()
         os.write(write, json.dumps(outcome).encode())
@@ -182,7 +187,7 @@ def run(request):
     def failed(rank):
         return b'"fail"' in texts[rank]
 
-    started = {rank: forked(name, test, rank) for rank in range(size) if rank != without}
+    started = {rank: forked(name, test, rank, request["seconds"]) for rank in range(size) if rank != without}
     outcomes = {}
     texts = {rank: b"" for rank in started}
     open_pipes = {read: rank for rank, (read, _, _) in started.items()}

@@ -8,8 +8,10 @@ import { forget } from './state.ts';
 
 /** Longest wait for the other ranks, in milliseconds. */
 const MEET_MS = 30_000;
-/** Where ProcessGroupGloo keeps the addresses of the default group, up to the '/' before a key. */
-const DEFAULT_GROUP = 'default_pg/0//cpu/';
+/** What the default group keeps in its store, up to the '/' before a key, */
+const DEFAULT_GROUP = 'default_pg/0/';
+/** and where ProcessGroupGloo keeps its addresses there. */
+const ADDRESSES = `${DEFAULT_GROUP}/cpu/`;
 
 export interface Places {
   readonly rpc: string;
@@ -82,6 +84,16 @@ export class Rank {
     await this.opened;
   }
 
+  /** As `set` of the default group's store. */
+  async tell(key: string): Promise<void> {
+    await (await this.defaultStore()).set(key, 'True');
+  }
+
+  /** As `wait` of it. */
+  async hear(key: string, timeoutMs: number): Promise<void> {
+    await (await this.defaultStore()).await(key, timeoutMs, `'${key}'`);
+  }
+
   /** As the first half of joining: comes to the store of the group. */
   async arrive(): Promise<void> {
     const [host, port] = apart(this.places.rpc);
@@ -113,13 +125,19 @@ export class Rank {
     const { rank, size } = this;
     const [host, port] = apart(this.places.group);
     if (this.serves) await this.serve(host, port);
-    const store = await this.connect(this.places.group, DEFAULT_GROUP);
+    const store = await this.connect(this.places.group, ADDRESSES);
     this.ends.push(async () => store.close());
     await store.arrive();
     if (this.serves) await store.awaitArrivals(size, MEET_MS);
     const mesh = await MeshShell.open({ rank, size, host, transport: tcpTransport(), store, timeoutMs: MEET_MS });
     this.ends.push(() => mesh.close());
     return mesh;
+  }
+
+  private async defaultStore(): Promise<GroupStore> {
+    const store = await this.connect(this.places.group, DEFAULT_GROUP);
+    this.ends.push(async () => store.close());
+    return store;
   }
 
   private async serve(host: string, port: number): Promise<void> {

@@ -1,6 +1,7 @@
 /** @file Records what a worker does for a call that another one profiles, as events of torch's legacy profiler. */
 import type { OpObserver } from '@backwire/tensor/internal';
 import type { TorchEvent } from '../messages/commands.ts';
+import type { OperatorProfile } from '../operators/call.ts';
 
 /** Events of one call that are kept. */
 const MAX_EVENTS = 100_000;
@@ -21,11 +22,13 @@ export interface RecorderOptions {
 }
 
 /** Lifetime: from the first mark, which it makes at once, to `finish`. What is told later is dropped. */
-export class Recorder implements OpObserver {
+export class Recorder implements OpObserver, OperatorProfile {
   readonly options: RecorderOptions;
   private readonly events: TorchEvent[] = [];
   private handles = 0;
   private finished = false;
+  /** The operator that was called by schema and has no event yet. */
+  private called: { readonly name: string; readonly args: readonly unknown[] } | undefined;
 
   constructor(options: RecorderOptions) {
     this.options = options;
@@ -34,7 +37,10 @@ export class Recorder implements OpObserver {
 
   begin(name: string, inputs: readonly unknown[]): number {
     const handle = ++this.handles;
-    this.add(PUSH, name.includes('::') || name.includes('#') ? name : `aten::${name}`, handle, inputs);
+    const shown = name.includes('::') || name.includes('#') ? name : `aten::${name}`;
+    const { called } = this;
+    this.called = undefined;
+    this.add(PUSH, shown, handle, called?.name === shown ? called.args : inputs);
     return handle;
   }
 
@@ -42,6 +48,15 @@ export class Recorder implements OpObserver {
     if (typeof token !== 'number') return;
     if (this.options.memory) this.allocated(output);
     this.add(POP, '', token);
+  }
+
+  operator<T>(name: string, args: readonly unknown[], run: () => T): T {
+    this.called = { name, args };
+    try {
+      return run();
+    } finally {
+      this.called = undefined;
+    }
   }
 
   async during<T>(name: string, fn: () => Promise<T>): Promise<T> {

@@ -8,13 +8,11 @@ import { py } from '../../../src/index.ts';
 import { AUTOGRAD_TEST } from '../functions/common.ts';
 import { createTensor, simulateError } from '../functions/autograd.ts';
 import { state } from '../state.ts';
-import { workerName, type Rank } from '../rank.ts';
-import { equal, fails, inAutograd, joining, mirrored, onesPlus, type Bodies } from './body.ts';
-import { added, grown, Ring, type Fn, type Mode } from './ring.ts';
-import { untilDown } from './rpc-groups.ts';
+import type { Rank } from '../rank.ts';
+import { equal, fails, inAutograd, mirrored, onesPlus, type Bodies } from './body.ts';
+import { added, grown, mine, Ring, type Mode } from './ring.ts';
 
 const BOTH: readonly Mode[] = ['here', 'sync', 'remote'];
-const LEAVE_MS = 20_000;
 
 /** Runs `forward` here and elsewhere; the gradients of `leaves` have to be the same. */
 async function same(
@@ -78,8 +76,6 @@ const trainers =
     await Promise.all(futures);
   };
 
-const mine = (name: string): Fn => inAutograd<AnyFn>(`DistAutogradTest.${name}`);
-
 async function twice(remoteCall: (t1: Tensor, t2: Tensor) => Promise<Tensor>, expected = 2): Promise<void> {
   const [t1, t2] = [grown(), grown()];
   matmulTwice(t1, t2);
@@ -104,46 +100,6 @@ async function workload(): Promise<void> {
     const t4 = await rpcSync('worker0', mul, [t2, t3]);
     const t5 = await rpcSync('worker0', matmul, [t3, t4]);
     await backward(id, [(await rpcSync('worker0', add, [t4, t5])).sum()]);
-  });
-}
-
-async function withErrors(rank: Rank): Promise<void> {
-  await rank.openPg();
-  const [t1, t2] = [grown(), grown()];
-  await context(async (id) => {
-    const ring = new Ring(rank);
-    const loss = (await ring.call('sync', add, [t1, t2], mine('_python_udf_with_backward_error'))).sum();
-    for (let i = 0; i < 100; i++) {
-      if (i < 50) await fails(backward(id, [loss], { retainGraph: true }), /Simulate error on backward pass/);
-      else if (i > 50) await backward(id, [loss], { retainGraph: true });
-      else {
-        await rank.meet();
-        state().failsInBackward = false;
-        await rank.meet();
-      }
-    }
-    await rank.meet();
-    state().failsInBackward = true;
-  });
-}
-
-/** Joins, and leaves without waiting for the others. */
-const abruptly =
-  (timeoutMs: number, work: (rank: Rank) => Promise<unknown>) =>
-  async (rank: Rank): Promise<void> => {
-    const agent = await rank.init({ rpcTimeoutMs: timeoutMs });
-    await agent.run(() => work(rank));
-    await agent.shutdown({ graceful: false, timeoutMs: LEAVE_MS });
-  };
-
-async function nodeFailure(rank: Rank): Promise<void> {
-  await rank.openPg();
-  await context(async (id) => {
-    const sum = await rpcSync(rank.next(), add, [grown(), grown()]);
-    await rank.meet();
-    if (rank.rank % 2 === 1) return;
-    for (let other = 1; other < rank.size; other += 2) await untilDown(workerName(other));
-    await assert.rejects(backward(id, [sum.sum()]));
   });
 }
 
@@ -338,9 +294,5 @@ export const autogradPasses: Bodies = {
         (await call(here, [t1, t2], mine('_complex_python_udf'))).sum(),
       );
     },
-  }),
-  ...joining({
-    test_backward_node_failure: abruptly(5_000, nodeFailure),
-    test_multiple_backward_with_errors: abruptly(60_000, withErrors),
   }),
 };

@@ -43,3 +43,5 @@ export const grown = (shape: readonly number[] = [3, 3], dtype: 'float32' | 'flo
 
 export const done = inAutograd<(id: bigint, distance: number) => void>('_set_rpc_done');
 export const added = inAutograd<typeof add>('my_py_add');
+/** Functions of the test's class. */
+export const mine = (name: string): Fn => inAutograd<AnyFn>(`DistAutogradTest.${name}`);
