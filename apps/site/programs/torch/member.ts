@@ -19,6 +19,7 @@ await average.rpcSync().add(tensor([3, 30]));
 console.log((await average.rpcSync().value()).toArray()); // [ 2, 20 ]
 average.dispose(); // Python's object goes with the last reference to it, whoever has it
 
-const refused = await python.rpcSync('python', py('os.getcwd')).catch((error: unknown) => rpcInfo(error)?.code);
+const getcwd = py<() => string>('os.getcwd');
+const refused = await python.rpcSync('python', getcwd).catch((error: unknown) => rpcInfo(error)?.code);
 console.log(refused); // permission-denied
 await agent.shutdown();
