@@ -14,7 +14,7 @@ import {
 } from '@backwire/rpc';
 import { context } from '@backwire/dist-autograd';
 import { createRRef, isRRef, type RRef } from '@backwire/rref';
-import { add, rpcName, tensor, type Tensor } from '@backwire/tensor';
+import { add, memory, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { errorMatching } from '@backwire/testing';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { TorchAgent } from '../src/agent.ts';
@@ -22,6 +22,7 @@ import {
   OpaqueTensor,
   PyComplex,
   PyDateTime,
+  PySlice,
   PyTuple,
   TorchDType,
   TorchDevice,
@@ -33,6 +34,10 @@ import { GatewayGroup } from './gateway-group.ts';
 
 // What the torch group offers.
 rpcFunction('gate.scale', (x: Tensor, by: number) => x.mul(by));
+rpcFunction('gate.hidden', () => new PySlice(createRRef(new Counter()), null));
+rpcFunction('gate.total', (x: Tensor) => x.sum().item(), { scope: true });
+const constant = tensor([5, 6]);
+rpcFunction('gate.constant', () => constant);
 rpcFunction('gate.same', (value: unknown) => value);
 rpcFunction('gate.names', (values: readonly unknown[]) => values.map((value) => (value as object).constructor.name));
 rpcFunction('gate.secret', () => 'nobody calls this');
@@ -81,6 +86,9 @@ rpcFunction('gate.weights', () => tensor([1, 2], { requiresGrad: true }));
 
 const names = {
   scale: py<(x: Tensor, by: number) => Tensor>('gate.scale'),
+  hidden: py<() => unknown>('gate.hidden'),
+  total: py<(x: Tensor) => number>('gate.total'),
+  constant: py<() => Tensor>('gate.constant'),
   same: py<(value: unknown) => unknown>('gate.same'),
   names: py<(values: readonly unknown[]) => string[]>('gate.names'),
   secret: py<() => string>('gate.secret'),
@@ -159,6 +167,20 @@ describe.each(['memory', 'ws'])('over %s', (transport) => {
       });
     });
   });
+
+  it('frees tensors when they have passed', () =>
+    inside(async () => {
+      const pass = async (): Promise<void> => {
+        using x = tensor([1, 2]);
+        expect(await python.rpcSync('n1', names.total, [x])).toBe(3);
+        using y = await python.rpcSync('n1', names.constant);
+        expect(y.toArray()).toEqual([5, 6]);
+      };
+      await pass();
+      const before = memory().tensors;
+      for (let i = 0; i < 20; i++) await pass();
+      expect(memory().tensors).toBe(before);
+    }));
 
   it('is waited for by waitAll where it is asked to be', () =>
     inside(async () => {
@@ -279,6 +301,9 @@ describe.each(['memory', 'ws'])('over %s', (transport) => {
         expect(each.ownerName()).toBe('gateway');
         each.dispose();
       }
+      const hidden = python.rpcSync('n1', names.same, [[new PySlice(rref, null)]]);
+      await expect(hidden).rejects.toThrow(/an RRef inside of a PySlice cannot pass a gateway: give it by itself/);
+      await expect(python.rpcSync('n1', names.hidden)).rejects.toThrow(/an RRef inside of a PySlice cannot pass/);
       const own = createRRef(new Counter());
       await expect(python.rpcSync('n1', names.valueOf, [own])).rejects.toThrow(
         /of worker 'a' cannot go into the torch group: only RRefs of what is there can; give its value, await rref.toHere\(\)/,

@@ -11,7 +11,10 @@ export function rrefsIn(value: unknown): RRef<unknown>[] {
   return [...scopedIn(value)].filter((each): each is typeof each & RRef<unknown> => isRRef(each));
 }
 
-/** The value with others in the places of objects; itself where there are none. Containers on the way to one are made anew. */
+/**
+ * The value with others in the places of RRefs; itself where there are none. Containers on the way to one are made anew.
+ * @throws TypeError for an RRef inside of an object that is no container.
+ */
 export function replaced(value: unknown, others: ReadonlyMap<object, unknown>): unknown {
   if (others.size === 0 || typeof value !== 'object' || value === null) return value;
   if (others.has(value)) return others.get(value);
@@ -24,7 +27,11 @@ export function replaced(value: unknown, others: ReadonlyMap<object, unknown>): 
   if (value instanceof Set) return new Set([...value].map(inner));
   if (value instanceof PyKwargs) return new PyKwargs(Object.fromEntries(entriesOf(value.entries, inner)));
   const prototype: unknown = Object.getPrototypeOf(value);
-  if (prototype !== Object.prototype && prototype !== null) return value;
+  if (prototype !== Object.prototype && prototype !== null) {
+    if (rrefsIn(value).length === 0) return value;
+    const text = `an RRef inside of a ${value.constructor.name} cannot pass a gateway: give it by itself, or in an array, a Map, a Set or a plain object`;
+    throw new TypeError(text);
+  }
   return Object.fromEntries(entriesOf(Object.entries(value), inner));
 }
 
