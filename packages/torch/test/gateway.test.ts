@@ -247,6 +247,18 @@ describe.each(['memory', 'ws'])('over %s', (transport) => {
     made.dispose();
   });
 
+  it('says that the time is over, and not that something was cancelled, whoever notices first', () =>
+    inside(async () => {
+      for (let timeoutMs = 1; timeoutMs <= 20; timeoutMs++) {
+        using made = python.remote('n1', names.never, [], { timeoutMs });
+        const late = python.rpcSync('n1', names.never, [], { timeoutMs });
+        await Promise.all([
+          expect(late).rejects.toMatchObject({ code: 'deadline-exceeded' }),
+          expect(made.toHere()).rejects.toMatchObject({ code: 'deadline-exceeded' }),
+        ]);
+      }
+    }));
+
   it('passes the signal', async () => {
     const controller = new AbortController();
     const before = waiting;

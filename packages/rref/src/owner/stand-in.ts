@@ -21,19 +21,27 @@ export abstract class StandIn {
   abstract release(): void;
 }
 
+/** As it is for a call that is being handled. */
+interface InCall {
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal;
+}
+
 /** What is left of the time of the call that is being handled, and its signal. */
-function withinCall(): Required<Within> {
+function withinCall(): InCall {
   const call = callContext();
   const left = call.remainingMs();
   return { signal: call.signal, timeoutMs: left === Infinity ? 0 : Math.max(1, Math.ceil(left)) };
 }
 
 /** Asks something of a stand-in for the call that is being handled, which leaves its place to other handlers meanwhile. */
-export async function elsewhere<T>(ask: (within: Required<Within>) => Promise<T>): Promise<T> {
+export async function elsewhere<T>(ask: (within: InCall) => Promise<T>): Promise<T> {
+  const within = withinCall();
   try {
-    return await withoutSlot(ask(withinCall()));
+    return await withoutSlot(ask(within));
   } catch (error) {
-    throw thrownError(error);
+    // Told to stop, it says no more than that: whoever asked hears why.
+    throw thrownError(within.signal.aborted ? within.signal.reason : error);
   }
 }
 
