@@ -73,6 +73,14 @@ export class GlooMesh {
     }));
   }
 
+  /**
+   * Whether what runs is a barrier with nothing open between this rank and `rank`, which may be through it then: nobody is before all have
+   * come. Should a later round need it, it writes to it.
+   */
+  doesWithout(rank: number): boolean {
+    return this.running?.collective instanceof Barrier && this.pair(rank).isIdle;
+  }
+
   private readonly collectivePort = {
     send: (rank: number, slot: bigint, bytes: Uint8Array): void => this.pair(rank).send(slot, bytes),
     receive: (rank: number, slot: bigint, length: number): void => this.pair(rank).receive(slot, length),

@@ -34,6 +34,12 @@ export class GlooPair implements GlooSink {
     this.port = port;
   }
 
+  /** Whether this side waits for nothing of the other. */
+  get isIdle(): boolean {
+    for (const { sends, receives } of this.slots.values()) if (sends.length > 0 || receives.length > 0) return false;
+    return true;
+  }
+
   /** Sends bytes, which stay unchanged until they are `sent`. */
   send(slot: bigint, bytes: Uint8Array): void {
     this.port.write([glooHead(GlooOp.SEND_READY, slot, bytes.length)]);

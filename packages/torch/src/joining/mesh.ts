@@ -22,7 +22,10 @@ export interface MeshOptions {
   readonly timeoutMs: number;
 }
 
-/** One rank's side of the mesh. Its connections stay open and idle for as long as the group lasts, as torch's do. */
+/**
+ * One rank's side of the mesh. It keeps its connections until it is closed; ranks of torch close theirs as soon as they are through the
+ * barrier at the end of joining, while others may still be in it.
+ */
 export class MeshShell {
   private readonly options: MeshOptions;
   private readonly connections: (Connection | undefined)[];
@@ -30,6 +33,8 @@ export class MeshShell {
   private readonly sequences: readonly number[];
   private listener: Listener | undefined;
   private failure: Error | undefined;
+  /** Why connections ended that nothing needed. */
+  private readonly gone = new Map<number, Error>();
   private closing = false;
   private readonly waiting = new Set<(error: Error) => void>();
   private changed: () => void = () => undefined;
@@ -41,7 +46,7 @@ export class MeshShell {
     const base = randomInt(2 ** 40) * options.size;
     this.sequences = Array.from({ length: options.size }, (_, rank) => base + rank);
     this.mesh = new GlooMesh(options.rank, options.size, {
-      write: (rank, chunks) => this.connections[rank]?.write(chunks),
+      write: (rank, chunks) => this.write(rank, chunks),
     });
   }
 
@@ -168,10 +173,22 @@ export class MeshShell {
     });
   }
 
+  private write(rank: number, chunks: readonly Uint8Array[]): void {
+    const gone = this.gone.get(rank);
+    if (gone === undefined) this.connections[rank]?.write(chunks);
+    else this.fail(gone);
+  }
+
   private ended(rank: number, cause: Error | undefined): void {
     if (this.closing) return;
     const why = cause === undefined ? '' : `: ${cause.message}`;
-    this.failure = new RpcError('peer-died', `the connection to rank ${rank} ended${why}`, { cause });
-    for (const fail of [...this.waiting]) fail(this.failure);
+    const error = new RpcError('peer-died', `the connection to rank ${rank} ended${why}`, { cause });
+    if (this.mesh.doesWithout(rank)) this.gone.set(rank, error);
+    else this.fail(error);
+  }
+
+  private fail(error: Error): void {
+    this.failure = error;
+    for (const fail of [...this.waiting]) fail(error);
   }
 }
