@@ -2133,7 +2133,7 @@ var EtcdApi = class {
 				const { result, error } = JSON.parse(line);
 				if (error !== void 0 || result === void 0) throw new RpcError("unavailable", error?.message ?? "etcd ended a watch");
 				if (result.canceled === true) throw new RpcError("unavailable", "etcd cancelled a watch");
-				if (result.created === true) onReady();
+				if (result.created === true) onReady(Number(result.header?.revision ?? 0));
 				if (result.events !== void 0) onEvents(result.events);
 			}
 		} catch (error) {
@@ -2198,11 +2198,7 @@ var RedisHolder = class {
 		const [oldest] = this.owed;
 		if (oldest !== void 0 && performance.now() - oldest.since > COMMAND_MS) this.socket.destroy();
 		if (!this.up) throw unavailable("there is no connection to Redis");
-		const renewed = this.evaluate("renew", id);
-		const set = this.evaluate("set", ageKey, \`\${ageMs}\`, id);
-		set.catch(() => void 0);
-		if (await renewed === ":0") return false;
-		await set;
+		if (await this.evaluate("hold", id, ageKey, \`\${ageMs}\`) === ":0") return false;
 		this.backoff = FIRST_BACKOFF_MS;
 		return true;
 	}
@@ -2233,12 +2229,24 @@ var RedisHolder = class {
 		socket.on("close", () => this.onClose());
 		return socket;
 	}
-	evaluate(...args) {
-		return this.send([
-			"EVAL",
-			...this.ticket.before,
-			...args
-		]);
+	async evaluate(...args) {
+		const { text, sha, parameters } = this.ticket.script;
+		try {
+			return await this.send([
+				"EVALSHA",
+				sha,
+				...parameters,
+				...args
+			]);
+		} catch (error) {
+			if (!RpcError.from(error).message.includes("NOSCRIPT")) throw error;
+			return this.send([
+				"EVAL",
+				text,
+				...parameters,
+				...args
+			]);
+		}
 	}
 	send(command) {
 		return new Promise((resolve, reject) => {

@@ -158,35 +158,36 @@ async function redisThat(answer: (command: readonly string[]) => string): Promis
 }
 
 const ofRedis = (url: string): LeaseTicket => {
-  const before = ['return 1', '1', 'values', 'changes'];
-  return { kind: 'redis', ttlMs: 60_000, url, before, id: 'lease', ageKey: 'ä/age' };
+  const script = { text: 'return 1', sha: 'e0e1', parameters: ['1', 'values', 'changes'] };
+  return { kind: 'redis', ttlMs: 60_000, url, script, id: 'lease', ageKey: 'ä/age' };
 };
 
 test('Redis is greeted, told the age on every connection, and says when the lease is gone', async () => {
   const said: string[][] = [];
-  let alive = true;
+  let [alive, known] = [true, false];
   const { url, cut } = await redisThat((command) => {
     said.push([...command]);
-    if (command[0] !== 'EVAL') return '+OK\r\n';
-    if (command[5] === 'renew') return alive ? '*1\r\n:1\r\n' : '*1\r\n:0\r\n';
-    return alive ? '*1\r\n:1\r\n' : '-BACKWIRE the lease is gone\r\n';
+    if (command[0] === 'EVAL') known = true;
+    else if (command[0] !== 'EVALSHA') return '+OK\r\n';
+    if (!known) return '-NOSCRIPT No matching script.\r\n';
+    return alive ? '*1\r\n:1\r\n' : '*1\r\n:0\r\n';
   });
   const { holder, events } = hold(ofRedis(url));
   await vi.waitFor(() => expect(events.again).toHaveBeenCalledTimes(1));
   expect(await holder.hold(17)).toBe(true);
-  const head = ['EVAL', 'return 1', '1', 'values', 'changes'];
   const age = Buffer.from('ä/age').toString('latin1');
+  const held = ['1', 'values', 'changes', 'hold', 'lease', age, '17'];
   expect(said).toEqual([
     ['AUTH', 'some one', 'pass word'],
     ['SELECT', '3'],
-    [...head, 'renew', 'lease'],
-    [...head, 'set', age, '17', 'lease'],
+    ['EVALSHA', 'e0e1', ...held],
+    ['EVAL', 'return 1', ...held],
   ]);
   said.length = 0;
   cut();
   await vi.waitFor(() => expect(events.again).toHaveBeenCalledTimes(2));
   expect(await holder.hold(18)).toBe(true);
-  expect(said.map(([name]) => name)).toEqual(['AUTH', 'SELECT', 'EVAL', 'EVAL']);
+  expect(said.map(([name]) => name)).toEqual(['AUTH', 'SELECT', 'EVALSHA']);
   alive = false;
   expect(await holder.hold(19)).toBe(false);
 });
@@ -194,7 +195,8 @@ test('Redis is greeted, told the age on every connection, and says when the leas
 test.each([
   [
     'refuses',
-    (command: readonly string[]) => (command[0] === 'EVAL' ? '-NOAUTH Authentication required.\r\n' : '-ERR\r\n'),
+    (command: readonly string[]) =>
+      command[0]?.startsWith('EVAL') === true ? '-NOAUTH Authentication required.\r\n' : '-ERR\r\n',
   ],
   ['floods', () => 'x'.repeat(70_000)],
 ])('a Redis that %s ends no lease', async (_, answer) => {
@@ -206,7 +208,7 @@ test.each([
 });
 
 test('commands that wait for Redis fail when the connection breaks', async () => {
-  const { url, cut } = await redisThat((command) => (command[0] === 'EVAL' ? '' : '+OK\r\n'));
+  const { url, cut } = await redisThat((command) => (command[0]?.startsWith('EVAL') === true ? '' : '+OK\r\n'));
   const { holder, events } = hold(ofRedis(url));
   await vi.waitFor(() => expect(events.again).toHaveBeenCalled());
   const holding = holder.hold(17);

@@ -1,6 +1,6 @@
 /**
  * @file Holds a lease in Redis over a connection of its own. The package `redis`, which the store uses, would take a thread half a second and
- * 15 MB to load, and is not to be found from inside a bundle; the two operations that are needed here are answered in a line or two.
+ * 15 MB to load, and is not to be found from inside a bundle; the operation that is needed here is answered in a line or two.
  */
 import { connect as connectNet, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
@@ -44,12 +44,7 @@ export class RedisHolder implements LeaseHolder {
     const [oldest] = this.owed;
     if (oldest !== undefined && performance.now() - oldest.since > COMMAND_MS) this.socket.destroy();
     if (!this.up) throw unavailable('there is no connection to Redis');
-    const renewed = this.evaluate('renew', id);
-    const set = this.evaluate('set', ageKey, `${ageMs}`, id);
-    // Refused when the lease is gone, which the other says better.
-    set.catch(() => undefined);
-    if ((await renewed) === ':0') return false;
-    await set;
+    if ((await this.evaluate('hold', id, ageKey, `${ageMs}`)) === ':0') return false;
     this.backoff = FIRST_BACKOFF_MS;
     return true;
   }
@@ -78,8 +73,15 @@ export class RedisHolder implements LeaseHolder {
     return socket;
   }
 
-  private evaluate(...args: readonly string[]): Promise<string> {
-    return this.send(['EVAL', ...this.ticket.before, ...args]);
+  /** By the script's name, which a server that started anew has to be told. */
+  private async evaluate(...args: readonly string[]): Promise<string> {
+    const { text, sha, parameters } = this.ticket.script;
+    try {
+      return await this.send(['EVALSHA', sha, ...parameters, ...args]);
+    } catch (error) {
+      if (!RpcError.from(error).message.includes('NOSCRIPT')) throw error;
+      return this.send(['EVAL', text, ...parameters, ...args]);
+    }
   }
 
   /** Resolves with the last line of the answer. */

@@ -116,8 +116,8 @@ export class EmbeddedStore implements TicketStore {
   private readonly server: StoreServer | undefined;
   private readonly tlsOf: ConnectStoreOptions['tlsOf'];
   private readonly closing = new AbortController();
-  private readonly reads = new KeyReads(async (name) =>
-    optional(await this.link.request(Op.GET, [name], { repeatable: true })),
+  private readonly reads = new KeyReads(async (key) =>
+    optional(await this.link.request(Op.GET, [clientKey(key)], { repeatable: true })),
   );
 
   constructor(options: LinkOptions, { server, tlsOf }: Pick<ConnectStoreOptions, 'server' | 'tlsOf'>) {
@@ -141,7 +141,7 @@ export class EmbeddedStore implements TicketStore {
   }
 
   async get(key: string): Promise<Uint8Array | undefined> {
-    return this.reads.read(clientKey(key), key);
+    return this.reads.read(key);
   }
 
   async wait(keys: readonly string[], options: { timeoutMs: number; signal?: AbortSignal }): Promise<void> {

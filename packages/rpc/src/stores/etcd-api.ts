@@ -17,6 +17,7 @@ export interface EtcdEvent {
 
 interface WatchAnswer {
   readonly result?: {
+    readonly header?: { readonly revision?: string };
     readonly created?: boolean;
     readonly canceled?: boolean;
     readonly events?: readonly EtcdEvent[];
@@ -78,12 +79,13 @@ export class EtcdApi {
   }
 
   /**
-   * Watches a range from now on, until `signal` aborts or the stream breaks. `onReady` is called once the watch is in force.
+   * Watches a range from now on, until `signal` aborts or the stream breaks. `onReady` is called once the watch is in force, with the
+   * revision from which it is.
    * @throws RpcError 'unavailable' when it breaks.
    */
   async watch(
     range: { key: string; range_end: string },
-    onReady: () => void,
+    onReady: (revision: number) => void,
     onEvents: (events: readonly EtcdEvent[]) => void,
     signal: AbortSignal,
   ): Promise<void> {
@@ -96,7 +98,7 @@ export class EtcdApi {
         if (error !== undefined || result === undefined)
           throw new RpcError('unavailable', error?.message ?? 'etcd ended a watch');
         if (result.canceled === true) throw new RpcError('unavailable', 'etcd cancelled a watch');
-        if (result.created === true) onReady();
+        if (result.created === true) onReady(Number(result.header?.revision ?? 0));
         if (result.events !== undefined) onEvents(result.events);
       }
     } catch (error) {

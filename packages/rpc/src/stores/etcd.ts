@@ -1,11 +1,13 @@
 /** @file A store in etcd, by its JSON gateway: durable, with leases and watches of its own. */
 import { RpcError } from '../base/errors.ts';
 import { addTo, checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
-import { EtcdApi, type EtcdEvent, type EtcdKeyValue } from './etcd-api.ts';
+import { Adds } from './adds.ts';
+import { EtcdApi, type EtcdKeyValue } from './etcd-api.ts';
+import { EtcdWatches } from './etcd-watches.ts';
+import { KeyReads } from './key-reads.ts';
 import { openWithin, type OpeningLimits } from './opening.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 import type { LeaseTicket, TicketStore } from './ticket.ts';
-import { WatchQueue } from './watch-queue.ts';
 import { watchedWait } from './watched-wait.ts';
 
 export interface EtcdStoreOptions extends OpeningLimits {
@@ -15,11 +17,11 @@ export interface EtcdStoreOptions extends OpeningLimits {
   readonly prefix?: string | undefined;
 }
 
-/** Between two tries to watch. */
-const RETRY_MS = 200;
 const RENEWALS_PER_TTL = 3;
-/** Lost races of one counter before it is given up: every lost race is another's success. */
-const MAX_ADD_TRIES = 1_000;
+/** Lost races of one key before it is given up: every lost race is another's success. */
+const MAX_TRIES = 1_000;
+/** Keys whose last value is kept, so that setting one of them says which it was instead of sending it. */
+const MAX_LATEST = 8;
 
 /** @throws RpcError 'deadline-exceeded' when etcd does not answer in time, 'cancelled'. */
 export async function etcdStore(options: EtcdStoreOptions): Promise<Store> {
@@ -28,6 +30,13 @@ export async function etcdStore(options: EtcdStoreOptions): Promise<Store> {
   const question = { key: base64(prefix), count_only: true, limit: '1' };
   await openWithin(endpoints.join(', '), options, () => api.call('/v3/kv/range', question, options.signal));
   return new EtcdStore(api, prefix);
+}
+
+/** Key and value in base64. */
+interface PutRequest {
+  readonly key: string;
+  readonly value: string;
+  readonly lease?: string;
 }
 
 class EtcdLease implements Lease {
@@ -74,13 +83,28 @@ class EtcdStore implements TicketStore {
   private readonly prefix: string;
   private readonly closing = new AbortController();
   private readonly leases = new Set<EtcdLease>();
-  private readonly queues = new Set<WatchQueue>();
+  private readonly watches: EtcdWatches;
+  private readonly reads = new KeyReads(async (key) => {
+    const found = await this.read(key);
+    return found === undefined ? undefined : bytesOf(found);
+  });
+  private readonly adds = new Adds((key, delta) => this.addOnce(key, delta));
+  /** By key, those that were read or set last. */
+  private readonly latest = new Map<string, EtcdKeyValue>();
   /** Resolves once every watch begun so far is in force: what this store does after counts for them. */
   private watchesReady: Promise<void> = Promise.resolve();
 
   constructor(api: EtcdApi, prefix: string) {
     this.api = api;
     this.prefix = prefix;
+    this.watches = new EtcdWatches({
+      api,
+      range: (of) => this.range(of),
+      read: ({ type, kv }) =>
+        type === 'DELETE'
+          ? { type: 'delete', key: this.name(kv) }
+          : { type: 'put', key: this.name(kv), value: bytesOf(kv) },
+    });
   }
 
   async set(key: string, value: Uint8Array, options?: { lease?: Lease }): Promise<void> {
@@ -88,8 +112,7 @@ class EtcdStore implements TicketStore {
   }
 
   async get(key: string): Promise<Uint8Array | undefined> {
-    const found = await this.read(key);
-    return found === undefined ? undefined : bytesOf(found);
+    return this.reads.read(checkKey(key));
   }
 
   async wait(keys: readonly string[], options: { timeoutMs: number; signal?: AbortSignal }): Promise<void> {
@@ -98,13 +121,18 @@ class EtcdStore implements TicketStore {
   }
 
   async add(key: string, delta: bigint): Promise<bigint> {
-    checkDelta(delta);
-    for (let tries = 0; tries < MAX_ADD_TRIES; tries++) {
-      const current = await this.read(key);
+    return this.adds.add(checkKey(key), checkDelta(delta));
+  }
+
+  private async addOnce(key: string, delta: bigint): Promise<bigint> {
+    let current = await this.read(key);
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
       const sum = addTo(key, current && bytesOf(current), delta);
       const value = new TextEncoder().encode(sum.toString());
       const keep = current?.lease === undefined ? {} : { lease: current.lease };
-      if (await this.putIf(key, current, { ...this.putRequest(key, value, undefined), ...keep })) return sum;
+      const put = await this.putIf(key, current, { ...this.putRequest(key, value, undefined), ...keep });
+      if (put.ok) return sum;
+      current = put.current;
     }
     throw new RpcError('resource-exhausted', `'${key}' is changed by too many at once`);
   }
@@ -117,12 +145,17 @@ class EtcdStore implements TicketStore {
   ): Promise<{ ok: boolean; current: Uint8Array | undefined }> {
     const [former, wanted] = [checkExpected(expected), checkValue(value)];
     const put = this.putRequest(key, wanted, options?.lease);
-    for (let tries = 0; tries < MAX_ADD_TRIES; tries++) {
-      const current = await this.read(key);
-      const bytes = current === undefined ? undefined : bytesOf(current);
-      const same = former === null ? bytes === undefined : bytes !== undefined && Buffer.compare(bytes, former) === 0;
-      if (!same) return { ok: false, current: bytes };
-      if (await this.putIf(key, current, put)) return { ok: true, current: wanted };
+    const isFormer = (kv: EtcdKeyValue | undefined): boolean =>
+      kv === undefined || former === null
+        ? kv === undefined && former === null
+        : Buffer.compare(bytesOf(kv), former) === 0;
+    let current = former === null ? undefined : this.latest.get(key);
+    if (!isFormer(current)) current = await this.read(key);
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      if (!isFormer(current)) return { ok: false, current: current && bytesOf(current) };
+      const done = await this.putIf(key, current, put);
+      if (done.ok) return { ok: true, current: wanted };
+      current = done.current;
     }
     throw new RpcError('resource-exhausted', `'${key}' is changed by too many at once`);
   }
@@ -141,19 +174,8 @@ class EtcdStore implements TicketStore {
   watch(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoreEvent> {
     this.checkOpen();
     checkKey(prefix);
-    const stop = new AbortController();
-    const queue: WatchQueue = new WatchQueue(
-      prefix,
-      () => {
-        stop.abort();
-        this.queues.delete(queue);
-      },
-      options?.signal,
-    );
-    if (options?.signal?.aborted) return queue;
-    this.queues.add(queue);
-    const ready = this.follow(prefix, queue, stop.signal);
-    this.watchesReady = Promise.all([this.watchesReady, ready]).then(() => undefined);
+    const { queue, inForce } = this.watches.watch(prefix, options?.signal);
+    this.watchesReady = Promise.all([this.watchesReady, inForce]).then(() => undefined);
     return queue;
   }
 
@@ -186,70 +208,67 @@ class EtcdStore implements TicketStore {
   async close(): Promise<void> {
     if (this.closing.signal.aborted) return;
     this.closing.abort();
-    for (const queue of [...this.queues]) queue.end();
+    this.watches.close();
     for (const lease of [...this.leases]) {
       lease.lose('the store was closed');
       await this.revoke(lease.id).catch(() => undefined);
     }
   }
 
-  /**
-   * Watches for ever; resolves when the first watch is in force. After a break the reader has to list again: the revisions of an etcd that
-   * started anew, empty, say nothing about those before.
-   */
-  private follow(prefix: string, queue: WatchQueue, signal: AbortSignal): Promise<void> {
-    return new Promise((ready) => {
-      let broken = false;
-      const onReady = (): void => {
-        // Once the new watch is in force, so that nothing is missed between the list and it.
-        if (broken) queue.push({ type: 'resync', key: prefix });
-        ready();
-      };
-      const onEvents = (events: readonly EtcdEvent[]): void => {
-        for (const event of events) {
-          const key = this.name(event.kv);
-          queue.push(
-            event.type === 'DELETE' ? { type: 'delete', key } : { type: 'put', key, value: bytesOf(event.kv) },
-          );
-        }
-      };
-      const run = async (): Promise<void> => {
-        while (!signal.aborted) {
-          await this.api.watch(this.range(prefix), onReady, onEvents, signal).catch(() => undefined);
-          broken = true;
-          ready();
-          if (!signal.aborted) await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
-        }
-        ready();
-      };
-      void run();
+  /** Puts if the key is still as it was read; else what it is now. */
+  private async putIf(
+    key: string,
+    read: EtcdKeyValue | undefined,
+    put: PutRequest,
+  ): Promise<{ ok: true } | { ok: false; current: EtcdKeyValue | undefined }> {
+    const id = this.key(key);
+    const compare = { key: id, target: 'MOD', result: 'EQUAL', mod_revision: read?.mod_revision ?? '0' };
+    const otherwise = { request_range: { key: id } };
+    const answer = await this.call('/v3/kv/txn', {
+      compare: [compare],
+      success: [{ request_put: put }],
+      failure: [otherwise],
     });
-  }
-
-  /** Puts if the key is still as it was read. */
-  private async putIf(key: string, read: EtcdKeyValue | undefined, put: object): Promise<boolean> {
-    const compare = { key: this.key(key), target: 'MOD', result: 'EQUAL', mod_revision: read?.mod_revision ?? '0' };
-    const answer = await this.call('/v3/kv/txn', { compare: [compare], success: [{ request_put: put }] });
-    return answer['succeeded'] === true;
+    if (answer['succeeded'] === true) {
+      const { revision } = answer['header'] as { revision: string };
+      this.note(key, { ...put, mod_revision: revision });
+      return { ok: true };
+    }
+    const [response] = answer['responses'] as { response_range?: { kvs?: EtcdKeyValue[] } }[];
+    const current = response?.response_range?.kvs?.[0];
+    this.note(key, current);
+    return { ok: false, current };
   }
 
   private async read(key: string): Promise<EtcdKeyValue | undefined> {
     const answer = await this.call('/v3/kv/range', { key: this.key(key) });
-    return ((answer['kvs'] ?? []) as EtcdKeyValue[])[0];
+    const found = ((answer['kvs'] ?? []) as EtcdKeyValue[])[0];
+    this.note(key, found);
+    return found;
+  }
+
+  private note(key: string, kv: EtcdKeyValue | undefined): void {
+    this.latest.delete(key);
+    if (kv === undefined) return;
+    this.latest.set(key, kv);
+    if (this.latest.size > MAX_LATEST)
+      for (const oldest of [...this.latest.keys()].slice(0, 1)) this.latest.delete(oldest);
   }
 
   private async call(path: string, body: object): Promise<Record<string, unknown>> {
     this.checkOpen();
     await this.watchesReady;
     try {
-      return await this.api.call(path, body, this.closing.signal);
+      const answer = await this.api.call(path, body, this.closing.signal);
+      this.watches.saw(answer);
+      return answer;
     } catch (error) {
       this.checkOpen();
       throw error;
     }
   }
 
-  private putRequest(key: string, value: Uint8Array, lease: Lease | undefined): object {
+  private putRequest(key: string, value: Uint8Array, lease: Lease | undefined): PutRequest {
     this.checkOpen();
     const base = { key: this.key(key), value: Buffer.from(checkValue(value).buffer).toString('base64') };
     if (lease === undefined) return base;

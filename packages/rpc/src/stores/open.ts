@@ -12,7 +12,7 @@ import { serveStore, type ServeStoreOptions, type StoreServer } from './embedded
 import { etcdStore } from './etcd.ts';
 import { fileStore } from './file.ts';
 import { memoryStore } from './memory.ts';
-import { openLimited } from './opening.ts';
+import { openLimited, type OpeningLimits } from './opening.ts';
 import { prefixStore } from './prefix.ts';
 import { announceGroup } from './registry.ts';
 import { redisStore } from './redis.ts';
@@ -76,7 +76,7 @@ async function openBare(address: string, options: OpenStoreOptions): Promise<Sto
       return openEmbedded(address, options);
     case 'etcd':
     case 'etcds':
-      return etcdStore({ endpoints: etcdEndpoints(address), signal: options.signal, timeoutMs: options.timeoutMs });
+      return openServer(address, options, (limits) => etcdStore({ endpoints: etcdEndpoints(address), ...limits }));
     case 'redis':
     case 'rediss':
       if (!URL.canParse(address))
@@ -84,7 +84,7 @@ async function openBare(address: string, options: OpenStoreOptions): Promise<Sto
           'invalid-argument',
           `the store ${withoutPassword(address)} is no address; in the name and the password of a user, / is written %2F, @ %40 and : %3A`,
         );
-      return redisStore({ url: address, signal: options.signal, timeoutMs: options.timeoutMs });
+      return openServer(address, options, (limits) => redisStore({ url: address, ...limits }));
     case 'file':
       return fileStore(folderOf(address));
     default:
@@ -93,6 +93,16 @@ async function openBare(address: string, options: OpenStoreOptions): Promise<Sto
         `'${address}' names no kind of store; ${meant(address) ?? `there are ${STORE_KINDS.join(', ')}`}`,
       );
   }
+}
+
+/** A store in a server that is not ours: all of this process that name it alike are one client of it. */
+function openServer(
+  address: string,
+  { signal, timeoutMs }: OpenStoreOptions,
+  open: (limits: OpeningLimits) => Promise<Store>,
+): Promise<Store> {
+  const key = `${withoutPassword(address)} ${address}`;
+  return shareStore(key, { signal, timeoutMs }, (ms) => open({ signal, timeoutMs: ms }));
 }
 
 /** Rank 0 serves the store at that address, unless a launcher already does; everyone connects to it. */

@@ -1,11 +1,12 @@
 /** @file What the Redis store does inside the server: each operation as one atomic step, by the server's own clock. */
+import { createHash } from 'node:crypto';
 
 /**
  * KEYS: 1 values (hash: key → bytes) · 2 owners (hash: key → lease) · 3 deadlines (sorted set: lease → ms) · 4 times to live (hash: lease → ms)
  * · 5 the beginning of the names of the sets that hold the keys of each lease.
  * ARGV: 1 the channel of changes · 2 the operation · its arguments.
  *
- * Every step first ends the leases whose time is up. A change is published as 'p' or 'd', a mark as 'm', with a big-endian u32 length, the key, the value.
+ * Every step first ends the leases whose time is up. What a renewal says of its holder's age is told to nobody. A change is published as 'p' or 'd', a mark as 'm', with a big-endian u32 length, the key, the value.
  * All keys share a hash tag, so that a cluster keeps them together.
  */
 export const REDIS_SCRIPT = `
@@ -96,8 +97,20 @@ elseif op == 'renew' then
   if not redis.call('ZSCORE', deadlines, ARGV[3]) then return {0} end
   redis.call('ZADD', deadlines, now + redis.call('HGET', ttls, ARGV[3]), ARGV[3])
   return {1}
+elseif op == 'hold' then
+  local lease, key = ARGV[3], ARGV[4]
+  if not redis.call('ZSCORE', deadlines, lease) then return {0} end
+  redis.call('ZADD', deadlines, now + redis.call('HGET', ttls, lease), lease)
+  if redis.call('HGET', owners, key) ~= lease then disown(key) end
+  redis.call('HSET', values, key, ARGV[5])
+  redis.call('HSET', owners, key, lease)
+  redis.call('SADD', sets .. lease, key)
+  return {1}
 elseif op == 'revoke' then
   return {revoke(ARGV[3])}
 end
 return redis.error_reply('BACKWIRE unknown operation')
 `;
+
+/** What the server calls it by. */
+export const REDIS_SCRIPT_SHA = createHash('sha1').update(REDIS_SCRIPT).digest('hex');

@@ -4,7 +4,8 @@ import { newId } from '../base/ids.ts';
 import { checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { limited } from './limited.ts';
 import { DEFAULT_TIMEOUT_MS, openLimited, type OpeningLimits } from './opening.ts';
-import { REDIS_SCRIPT } from './redis-script.ts';
+import { REDIS_SCRIPT, REDIS_SCRIPT_SHA } from './redis-script.ts';
+import { KeyReads } from './key-reads.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 import { withoutPassword } from './address.ts';
 import type { LeaseTicket, TicketStore } from './ticket.ts';
@@ -28,9 +29,16 @@ const RENEWALS_PER_TTL = 3;
 const PUT = 0x70;
 const MARK = 0x6d;
 
+/** What a script is given. */
+interface Parameters {
+  keys: string[];
+  arguments: (string | Buffer)[];
+}
+
 /** The part of the client that is used, so that the types of an optional package are not needed to use this one. */
 interface Client {
-  eval(script: string, options: { keys: string[]; arguments: (string | Buffer)[] }): Promise<unknown>;
+  eval(script: string, options: Parameters): Promise<unknown>;
+  evalSha(sha: string, options: Parameters): Promise<unknown>;
   subscribe(channel: string, listener: (message: Buffer) => void, bufferMode: true): Promise<void>;
   connect(): Promise<unknown>;
   on(event: 'error', listener: (error: Error) => void): unknown;
@@ -132,6 +140,7 @@ class RedisStore implements TicketStore {
   private readonly queues = new Map<WatchQueue, string>();
   /** Watches that wait for their mark. */
   private readonly marks = new Map<string, () => void>();
+  private readonly reads = new KeyReads(async (key) => bytesOf((await this.run('get', keyBytes(key)))[1]));
   private ticker: NodeJS.Timeout | undefined;
   private subscribed = false;
 
@@ -172,8 +181,7 @@ class RedisStore implements TicketStore {
   }
 
   async get(key: string): Promise<Uint8Array | undefined> {
-    const [, value] = await this.run('get', keyBytes(key));
-    return bytesOf(value);
+    return this.reads.read(checkKey(key));
   }
 
   async wait(keys: readonly string[], options: { timeoutMs: number; signal?: AbortSignal }): Promise<void> {
@@ -265,8 +273,9 @@ class RedisStore implements TicketStore {
   /** For a thread that renews `lease` beside this store. */
   ticket(lease: Lease, ageKey: string): LeaseTicket | undefined {
     if (!(lease instanceof RedisLease) || lease.store !== this) return undefined;
-    const before = [REDIS_SCRIPT, `${this.keys.length}`, ...this.keys, this.channel];
-    return { kind: 'redis', ttlMs: lease.ttlMs, url: this.url, before, id: lease.id, ageKey };
+    const parameters = [`${this.keys.length}`, ...this.keys, this.channel];
+    const script = { text: REDIS_SCRIPT, sha: REDIS_SCRIPT_SHA, parameters };
+    return { kind: 'redis', ttlMs: lease.ttlMs, url: this.url, script, id: lease.id, ageKey };
   }
 
   async close(): Promise<void> {
@@ -306,11 +315,22 @@ class RedisStore implements TicketStore {
   private async run(op: string, ...args: (string | Buffer)[]): Promise<unknown[]> {
     this.checkOpen();
     try {
-      const running = this.commands.eval(REDIS_SCRIPT, { keys: this.keys, arguments: [this.channel, op, ...args] });
+      const running = this.evaluate(op, { keys: this.keys, arguments: [this.channel, op, ...args] });
       return (await limited(COMMAND_MS, [this.closing.signal], (limit) => race(running, limit))) as unknown[];
     } catch (error) {
       this.checkOpen();
       throw this.explain(error);
+    }
+  }
+
+  /** By the script's name, which a server that started anew has to be told; a mark keeps its place before what is asked after it. */
+  private async evaluate(op: string, parameters: Parameters): Promise<unknown> {
+    if (op === 'mark') return this.commands.eval(REDIS_SCRIPT, parameters);
+    try {
+      return await this.commands.evalSha(REDIS_SCRIPT_SHA, parameters);
+    } catch (error) {
+      if (!(error instanceof Error) || !error.message.startsWith('NOSCRIPT')) throw error;
+      return this.commands.eval(REDIS_SCRIPT, parameters);
     }
   }
 

@@ -239,6 +239,23 @@ function promises(prepare: () => Promise<Open>): void {
     expect((await a.compareAndSet('empty', new Uint8Array(0), bytes('z'))).ok).toBe(true);
   });
 
+  test('compareAndSet asks for the value, whoever wrote it and how often', async () => {
+    const { a, b } = await open();
+    await a.set('k', bytes('x'));
+    expect(text(await a.get('k'))).toBe('x');
+    await b.set('k', bytes('y'));
+    await b.set('k', bytes('x'));
+    expect(await a.compareAndSet('k', bytes('x'), bytes('z'))).toMatchObject({ ok: true });
+    await b.set('k', bytes('y'));
+    const lost = await a.compareAndSet('k', bytes('z'), bytes('w'));
+    expect([lost.ok, text(lost.current)]).toEqual([false, 'y']);
+    await b.delete('k');
+    expect(await a.compareAndSet('k', bytes('y'), bytes('w'))).toMatchObject({ ok: false, current: undefined });
+    expect((await a.compareAndSet('k', null, bytes('v'))).ok).toBe(true);
+    expect((await a.compareAndSet('k', bytes('v'), bytes('u'))).ok).toBe(true);
+    expect(text(await b.get('k'))).toBe('u');
+  });
+
   test('delete and list', async () => {
     const { a, b } = await open();
     await Promise.all(['p/b', 'p/a', 'q/c', 'p'].map((key) => a.set(key, bytes(key))));
@@ -304,6 +321,26 @@ function promises(prepare: () => Promise<Open>): void {
     await a.add('w/n', 4n);
     await a.compareAndSet('w/n', bytes('4'), bytes('5'));
     expect(await seen).toEqual(['put w/x=1', 'put w/x=2', 'delete w/x', 'put w/n=4', 'put w/n=5']);
+  });
+
+  test('one that follows what another follows already is told of what happens from then on, and of its own keys', async () => {
+    const { a, b } = await open();
+    const first = a.watch('f/')[Symbol.asyncIterator]();
+    const singles = Array.from({ length: 6 }, (_unused, i) => take(a.watch(`f/${i}`), 2));
+    for (let i = 0; i < 20; i++) {
+      await a.set('f/all', bytes(`${i}`));
+      const later = take(a.watch('f/'), 1);
+      await a.get('f/all');
+      await b.set('f/end', bytes(`${i}`));
+      expect(await later).toEqual([`put f/end=${i}`]);
+    }
+    for (let i = 0; i < 6; i++) {
+      await b.set(`f/${i}`, bytes('v'));
+      await b.delete(`f/${i}`);
+    }
+    expect(await Promise.all(singles)).toEqual([0, 1, 2, 3, 4, 5].map((i) => [`put f/${i}=v`, `delete f/${i}`]));
+    expect((await first.next()).value).toMatchObject({ type: 'put', key: 'f/all' });
+    await first.return?.();
   });
 
   test('a watch ends with its signal, by leaving the loop, and with the store', async () => {

@@ -35,8 +35,8 @@ export interface RedisTicket {
   readonly kind: 'redis';
   readonly ttlMs: number;
   readonly url: string;
-  /** What comes before the operation in an EVAL: the script, the number of keys, the keys, the channel. */
-  readonly before: readonly string[];
+  /** `parameters`: what comes between the script and the operation, which are the number of keys, the keys, the channel. */
+  readonly script: { readonly text: string; readonly sha: string; readonly parameters: readonly string[] };
   readonly id: string;
   readonly ageKey: string;
 }

@@ -1,0 +1,133 @@
+/** @file The watches of a store in etcd: as few streams as serve all who watch. */
+import type { EtcdApi, EtcdEvent } from './etcd-api.ts';
+import type { StoreEvent } from './store.ts';
+import { WatchQueue } from './watch-queue.ts';
+
+/** Between two tries to watch. */
+const RETRY_MS = 200;
+/** Streams of single keys in one folder; one more, and the folder is followed instead, for all that come after. */
+const MAX_STREAMS_IN_FOLDER = 4;
+
+/** What a stream tells of the store, and how it names things. */
+export interface WatchesOptions {
+  readonly api: EtcdApi;
+  /** Every key that begins with `prefix`, as etcd says it. */
+  readonly range: (prefix: string) => { key: string; range_end: string };
+  /** A change, with the key as the store's users name it. */
+  readonly read: (event: EtcdEvent) => StoreEvent;
+}
+
+/** Whoever follows a stream: changes under its prefix, of revisions after `since`. */
+interface Follower {
+  readonly queue: WatchQueue;
+  readonly prefix: string;
+  since: number;
+}
+
+interface Stream {
+  readonly prefix: string;
+  readonly stop: AbortController;
+  readonly followers: Set<Follower>;
+  /** Resolves once the watch is in force for the first time. */
+  readonly ready: Promise<void>;
+}
+
+/**
+ * Each stream is a connection of its own to etcd, on which it answers for ever. Whoever watches what a stream tells already, or a part of
+ * it, follows that one, from the revision on that this process has seen last.
+ */
+export class EtcdWatches {
+  private readonly options: WatchesOptions;
+  private readonly streams = new Map<string, Stream>();
+  /** The latest revision that an answer was of. */
+  private revision = 0;
+
+  constructor(options: WatchesOptions) {
+    this.options = options;
+  }
+
+  /** An answer of etcd's: what it is of has happened before any watch that begins from now on. */
+  saw(answer: Record<string, unknown>): void {
+    const header = answer['header'] as { readonly revision?: string } | undefined;
+    this.revision = Math.max(this.revision, Number(header?.revision ?? 0));
+  }
+
+  /** `inForce` resolves once nothing that happens is missed. */
+  watch(prefix: string, signal: AbortSignal | undefined): { queue: WatchQueue; inForce: Promise<void> } {
+    const queue: WatchQueue = new WatchQueue(prefix, () => this.unfollow(stream, follower), signal);
+    const follower = { queue, prefix, since: this.revision };
+    // Over before it began: nobody is told to stop.
+    if (signal?.aborted === true) return { queue, inForce: Promise.resolve() };
+    const stream = this.streamOf(prefix);
+    stream.followers.add(follower);
+    return { queue, inForce: stream.ready };
+  }
+
+  close(): void {
+    for (const { followers } of [...this.streams.values()]) for (const { queue } of [...followers]) queue.end();
+  }
+
+  private unfollow(stream: Stream, follower: Follower): void {
+    stream.followers.delete(follower);
+    if (stream.followers.size > 0) return;
+    stream.stop.abort();
+    if (this.streams.get(stream.prefix) === stream) this.streams.delete(stream.prefix);
+  }
+
+  private streamOf(prefix: string): Stream {
+    const folder = folderOf(prefix);
+    const known = this.streams.get(prefix) ?? this.streams.get(folder);
+    if (known !== undefined) return known;
+    const beside = [...this.streams.keys()].filter((other) => other !== folder && folderOf(other) === folder);
+    return this.begin(beside.length < MAX_STREAMS_IN_FOLDER ? prefix : folder);
+  }
+
+  private begin(prefix: string): Stream {
+    const stop = new AbortController();
+    let inForce = (): void => undefined;
+    const ready = new Promise<void>((resolve) => (inForce = resolve));
+    const stream = { prefix, stop, followers: new Set<Follower>(), ready };
+    this.streams.set(prefix, stream);
+    void this.run(stream, inForce);
+    return stream;
+  }
+
+  /**
+   * Watches until nobody follows. After a break whoever follows has to list again: the revisions of an etcd that started anew, empty, say
+   * nothing about those before.
+   */
+  private async run({ prefix, stop, followers }: Stream, inForce: () => void): Promise<void> {
+    const { api, range, read } = this.options;
+    const { signal } = stop;
+    let broken = false;
+    const onReady = (revision: number): void => {
+      // Once the new watch is in force, so that nothing is missed between the list and it.
+      if (broken) {
+        this.revision = revision;
+        for (const follower of followers) {
+          follower.since = 0;
+          follower.queue.push({ type: 'resync', key: follower.prefix });
+        }
+      }
+      inForce();
+    };
+    const onEvents = (events: readonly EtcdEvent[]): void => {
+      for (const event of events) {
+        const [change, revision] = [read(event), Number(event.kv.mod_revision ?? Infinity)];
+        for (const { queue, prefix: wanted, since } of followers)
+          if (revision > since && change.key.startsWith(wanted)) queue.push({ ...change });
+      }
+    };
+    while (!signal.aborted) {
+      await api.watch(range(prefix), onReady, onEvents, signal).catch(() => undefined);
+      broken = true;
+      inForce();
+      if (!signal.aborted) await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+    }
+    inForce();
+  }
+}
+
+function folderOf(prefix: string): string {
+  return prefix.slice(0, prefix.lastIndexOf('/') + 1);
+}
