@@ -121,7 +121,8 @@ async function countRedis(port: number): Promise<StoreCount> {
   const number = (pattern: RegExp): number => Number(pattern.exec(text)?.[1] ?? 0);
   const bytes = number(/total_net_input_bytes:(\d+)/) + number(/total_net_output_bytes:(\d+)/);
   const busyMs = 1_000 * (number(/used_cpu_user:(\S+)/) + number(/used_cpu_sys:(\S+)/));
-  return { requests: number(/cmdstat_eval:calls=(\d+)/), bytes, busyMs };
+  const requests = number(/cmdstat_eval:calls=(\d+)/) + number(/cmdstat_evalsha:calls=(\d+)/);
+  return { requests, bytes, busyMs };
 }
 
 async function countEtcd(url: string): Promise<StoreCount> {

@@ -130,7 +130,7 @@ node?.pid;
 function randomBytes(count) {
 	return globalThis.crypto.getRandomValues(new Uint8Array(count));
 }
-const soon = node?.nextTick === void 0 ? (fn, argument) => queueMicrotask(() => fn(argument)) : node.nextTick.bind(node);
+const soon$1 = node?.nextTick === void 0 ? (fn, argument) => queueMicrotask(() => fn(argument)) : node.nextTick.bind(node);
 typeof setImmediate === "function" || laterByMessage();
 const MAX_TIMER_MS = 2 ** 31 - 1;
 function unref(timer) {
@@ -206,7 +206,7 @@ var CheckedConnection = class {
 			this.inner.attach(sink === void 0 ? void 0 : this.below);
 			return;
 		}
-		soon((own) => {
+		soon$1((own) => {
 			if (this.sink !== own) return;
 			try {
 				this.deliver();
@@ -993,6 +993,7 @@ function unwatchAbort(signal, abort) {
 	}
 }
 // src/stores/limited.ts
+const soon = (fn) => typeof setImmediate === "function" ? setImmediate(fn) : setTimeout(fn);
 async function limited(timeoutMs, signals, fn) {
 	const control = new AbortController();
 	const watched = signals.flatMap((signal) => {
@@ -1002,11 +1003,17 @@ async function limited(timeoutMs, signals, fn) {
 		else watchAbort(signal, abort);
 		return [() => unwatchAbort(signal, abort)];
 	});
-	const late = () => control.abort(new DOMException(\`not done in \${timeoutMs} ms\`, "TimeoutError"));
+	let over = false;
+	const late = () => {
+		soon(() => {
+			if (!over) control.abort(new DOMException(\`not done in \${timeoutMs} ms\`, "TimeoutError"));
+		});
+	};
 	const timer = timeoutMs > 0 && timeoutMs < MAX_TIMER_MS ? setTimeout(late, Math.ceil(timeoutMs)) : void 0;
 	try {
 		return await fn(control.signal);
 	} finally {
+		over = true;
 		clearTimeout(timer);
 		for (const unwatch of watched) unwatch();
 	}

@@ -7,7 +7,7 @@ import type { Transport } from '../transports/transport.ts';
 import { EmbeddedLink, closedError, type LinkOptions } from './embedded-link.ts';
 import type { StoreServer } from './embedded-server.ts';
 import { checkDelta, checkExpected, checkKeys, checkTtl, checkValue } from './checks.ts';
-import { KeyReads } from './key-reads.ts';
+import { keyLists, keyReads } from './key-reads.ts';
 import { openWithin, type OpeningLimits } from './opening.ts';
 import { Op, type Reader, blob, clientKey, holdBody, i64, keyText, u32, u8 } from './protocol.ts';
 import type { Lease, StoreEvent } from './store.ts';
@@ -116,9 +116,11 @@ export class EmbeddedStore implements TicketStore {
   private readonly server: StoreServer | undefined;
   private readonly tlsOf: ConnectStoreOptions['tlsOf'];
   private readonly closing = new AbortController();
-  private readonly reads = new KeyReads(async (key) =>
+  private readonly reads = keyReads(async (key) =>
     optional(await this.link.request(Op.GET, [clientKey(key)], { repeatable: true })),
   );
+
+  private readonly lists = keyLists((prefix) => this.listOnce(prefix));
 
   constructor(options: LinkOptions, { server, tlsOf }: Pick<ConnectStoreOptions, 'server' | 'tlsOf'>) {
     this.server = server;
@@ -195,6 +197,10 @@ export class EmbeddedStore implements TicketStore {
   }
 
   async list(prefix: string): Promise<Map<string, Uint8Array>> {
+    return this.lists.read(prefix);
+  }
+
+  private async listOnce(prefix: string): Promise<Map<string, Uint8Array>> {
     const reply = await this.link.request(Op.LIST, [clientKey(prefix)], { repeatable: true });
     const found = new Map<string, Uint8Array>();
     for (let left = reply.count(8); left > 0; left--) found.set(keyText(reply.blob()), reply.blob());

@@ -4,7 +4,7 @@ import { addTo, checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkV
 import { Adds } from './adds.ts';
 import { EtcdApi, type EtcdKeyValue } from './etcd-api.ts';
 import { EtcdWatches } from './etcd-watches.ts';
-import { KeyReads } from './key-reads.ts';
+import { keyLists, keyReads } from './key-reads.ts';
 import { openWithin, type OpeningLimits } from './opening.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 import type { LeaseTicket, TicketStore } from './ticket.ts';
@@ -84,10 +84,11 @@ class EtcdStore implements TicketStore {
   private readonly closing = new AbortController();
   private readonly leases = new Set<EtcdLease>();
   private readonly watches: EtcdWatches;
-  private readonly reads = new KeyReads(async (key) => {
+  private readonly reads = keyReads(async (key) => {
     const found = await this.read(key);
     return found === undefined ? undefined : bytesOf(found);
   });
+  private readonly lists = keyLists((prefix) => this.listOnce(prefix));
   private readonly adds = new Adds((key, delta) => this.addOnce(key, delta));
   /** By key, those that were read or set last. */
   private readonly latest = new Map<string, EtcdKeyValue>();
@@ -166,7 +167,11 @@ class EtcdStore implements TicketStore {
   }
 
   async list(prefix: string): Promise<Map<string, Uint8Array>> {
-    const answer = await this.call('/v3/kv/range', this.range(checkKey(prefix)));
+    return this.lists.read(checkKey(prefix));
+  }
+
+  private async listOnce(prefix: string): Promise<Map<string, Uint8Array>> {
+    const answer = await this.call('/v3/kv/range', this.range(prefix));
     const found = (answer['kvs'] ?? []) as EtcdKeyValue[];
     return new Map(found.map((kv) => [this.name(kv), bytesOf(kv)]));
   }

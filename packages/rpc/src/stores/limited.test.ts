@@ -1,4 +1,5 @@
 /** @file Limits that hold while nothing but a promise waits for them. */
+import { execFile } from 'node:child_process';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, it } from 'vitest';
@@ -32,4 +33,19 @@ it('one that aborted before begins aborted, and nothing is left on signals that 
   await limited(0, [live.signal, undefined], (signal) => Promise.resolve(seen.push(signal)));
   live.abort();
   expect(seen[0]?.aborted).toBe(false);
+});
+
+it('what has arrived while the loop stood still is in time', async () => {
+  const answered = new Promise<string>((resolve) => {
+    const child = execFile(process.execPath, ['-e', 'setTimeout(() => console.log("here"), 100)']);
+    child.stdout?.on('data', (text: string) => resolve(text.trim()));
+  });
+  const first = await limited(1_000, [], (signal) => {
+    const until = Date.now() + 2_000;
+    setImmediate(() => {
+      while (Date.now() < until);
+    });
+    return Promise.race([answered, aborted(signal).then(() => 'late')]);
+  });
+  expect(first).toBe('here');
 });

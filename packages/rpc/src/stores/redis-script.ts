@@ -3,14 +3,14 @@ import { createHash } from 'node:crypto';
 
 /**
  * KEYS: 1 values (hash: key → bytes) · 2 owners (hash: key → lease) · 3 deadlines (sorted set: lease → ms) · 4 times to live (hash: lease → ms)
- * · 5 the beginning of the names of the sets that hold the keys of each lease.
+ * · 5 the keys, in order (sorted set) · 6 the beginning of the names of the sets that hold the keys of each lease.
  * ARGV: 1 the channel of changes · 2 the operation · its arguments.
  *
  * Every step first ends the leases whose time is up. What a renewal says of its holder's age is told to nobody. A change is published as 'p' or 'd', a mark as 'm', with a big-endian u32 length, the key, the value.
  * All keys share a hash tag, so that a cluster keeps them together.
  */
 export const REDIS_SCRIPT = `
-local values, owners, deadlines, ttls, sets = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local values, owners, deadlines, ttls, names, sets = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local channel, op = ARGV[1], ARGV[2]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -29,6 +29,7 @@ local function put(key, value, lease)
   if lease ~= '' and not redis.call('ZSCORE', deadlines, lease) then return false end
   disown(key)
   redis.call('HSET', values, key, value)
+  redis.call('ZADD', names, 0, key)
   if lease ~= '' then
     redis.call('HSET', owners, key, lease)
     redis.call('SADD', sets .. lease, key)
@@ -39,6 +40,7 @@ end
 local function drop(key)
   disown(key)
   if redis.call('HDEL', values, key) == 0 then return 0 end
+  redis.call('ZREM', names, key)
   publish('d', key, '')
   return 1
 end
@@ -65,6 +67,7 @@ elseif op == 'set' then
   return redis.error_reply('BACKWIRE the lease is gone')
 elseif op == 'add' then
   redis.call('HINCRBY', values, ARGV[3], ARGV[4])
+  redis.call('ZADD', names, 0, ARGV[3])
   local sum = redis.call('HGET', values, ARGV[3])
   publish('p', ARGV[3], sum)
   return {1, sum}
@@ -81,12 +84,12 @@ elseif op == 'delete' then
   return {drop(ARGV[3])}
 elseif op == 'list' then
   local prefix, found = ARGV[3], {1}
-  local all = redis.call('HGETALL', values)
-  for i = 1, #all, 2 do
-    if string.sub(all[i], 1, #prefix) == prefix then
-      found[#found + 1] = all[i]
-      found[#found + 1] = all[i + 1]
-    end
+  -- No text has the byte 255.
+  local from = prefix == '' and '-' or '[' .. prefix
+  local to = prefix == '' and '+' or '(' .. prefix .. '\\255'
+  for _, key in ipairs(redis.call('ZRANGEBYLEX', names, from, to)) do
+    found[#found + 1] = key
+    found[#found + 1] = redis.call('HGET', values, key)
   end
   return found
 elseif op == 'grant' then
@@ -103,6 +106,7 @@ elseif op == 'hold' then
   redis.call('ZADD', deadlines, now + redis.call('HGET', ttls, lease), lease)
   if redis.call('HGET', owners, key) ~= lease then disown(key) end
   redis.call('HSET', values, key, ARGV[5])
+  redis.call('ZADD', names, 0, key)
   redis.call('HSET', owners, key, lease)
   redis.call('SADD', sets .. lease, key)
   return {1}

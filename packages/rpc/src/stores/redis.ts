@@ -5,7 +5,7 @@ import { checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } 
 import { limited } from './limited.ts';
 import { DEFAULT_TIMEOUT_MS, openLimited, type OpeningLimits } from './opening.ts';
 import { REDIS_SCRIPT, REDIS_SCRIPT_SHA } from './redis-script.ts';
-import { KeyReads } from './key-reads.ts';
+import { keyLists, keyReads } from './key-reads.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 import { withoutPassword } from './address.ts';
 import type { LeaseTicket, TicketStore } from './ticket.ts';
@@ -140,7 +140,8 @@ class RedisStore implements TicketStore {
   private readonly queues = new Map<WatchQueue, string>();
   /** Watches that wait for their mark. */
   private readonly marks = new Map<string, () => void>();
-  private readonly reads = new KeyReads(async (key) => bytesOf((await this.run('get', keyBytes(key)))[1]));
+  private readonly reads = keyReads(async (key) => bytesOf((await this.run('get', keyBytes(key)))[1]));
+  private readonly lists = keyLists((prefix) => this.listOnce(prefix));
   private ticker: NodeJS.Timeout | undefined;
   private subscribed = false;
 
@@ -148,7 +149,7 @@ class RedisStore implements TicketStore {
     this.url = url;
     this.commands = commands;
     this.changes = changes;
-    this.keys = ['values', 'owners', 'deadlines', 'ttls', 'lease/'].map((part) => `${tag}/${part}`);
+    this.keys = ['values', 'owners', 'deadlines', 'ttls', 'names', 'lease/'].map((part) => `${tag}/${part}`);
     this.channel = `${tag}/changes`;
     for (const client of [commands, changes]) {
       client.on('error', (error) => {
@@ -213,6 +214,10 @@ class RedisStore implements TicketStore {
   }
 
   async list(prefix: string): Promise<Map<string, Uint8Array>> {
+    return this.lists.read(checkKey(prefix));
+  }
+
+  private async listOnce(prefix: string): Promise<Map<string, Uint8Array>> {
     const [, ...flat] = await this.run('list', keyBytes(prefix));
     const found = new Map<string, Uint8Array>();
     for (let i = 0; i < flat.length; i += 2) {
