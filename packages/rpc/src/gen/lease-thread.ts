@@ -994,7 +994,7 @@ function unwatchAbort(signal, abort) {
 }
 // src/stores/limited.ts
 const soon = (fn) => typeof setImmediate === "function" ? setImmediate(fn) : setTimeout(fn);
-async function limited(timeoutMs, signals, fn) {
+async function limited(timeoutMs, signals, fn, more = () => 0) {
 	const control = new AbortController();
 	const watched = signals.flatMap((signal) => {
 		if (signal === void 0) return [];
@@ -1004,12 +1004,20 @@ async function limited(timeoutMs, signals, fn) {
 		return [() => unwatchAbort(signal, abort)];
 	});
 	let over = false;
-	const late = () => {
-		soon(() => {
-			if (!over) control.abort(new DOMException(\`not done in \${timeoutMs} ms\`, "TimeoutError"));
-		});
+	let timer;
+	const arm = (ms) => {
+		const dueAt = performance.now() + ms;
+		timer = setTimeout(() => {
+			const lateMs = performance.now() - dueAt;
+			soon(() => {
+				if (over) return;
+				const moreMs = more(lateMs);
+				if (moreMs > 0) arm(moreMs);
+				else control.abort(new DOMException(\`not done in \${timeoutMs} ms\`, "TimeoutError"));
+			});
+		}, Math.ceil(ms));
 	};
-	const timer = timeoutMs > 0 && timeoutMs < MAX_TIMER_MS ? setTimeout(late, Math.ceil(timeoutMs)) : void 0;
+	if (timeoutMs > 0 && timeoutMs < MAX_TIMER_MS) arm(timeoutMs);
 	try {
 		return await fn(control.signal);
 	} finally {
@@ -2093,26 +2101,49 @@ function keyOf({ endpoint, keys, tls }) {
 		tls
 	], plain);
 }
+// src/stores/patience.ts
+const STANDSTILL_MS = 200;
+const MOST_TIMES = 12;
+var Patience = class {
+	ms;
+	heardAt = -Infinity;
+	constructor(ms) {
+		this.ms = ms;
+	}
+	heard() {
+		this.heardAt = performance.now();
+	}
+	limit(signals, fn) {
+		const until = performance.now() + MOST_TIMES * this.ms;
+		return limited(this.ms, signals, fn, (lateMs) => {
+			const now = performance.now();
+			if (now >= until) return 0;
+			if (lateMs > STANDSTILL_MS) return Math.min(lateMs, this.ms);
+			return Math.max(0, this.heardAt + this.ms - now);
+		});
+	}
+};
 // src/stores/etcd-api.ts
 const REQUEST_MS = 1e4;
 const MAX_LINE_CHARS = 67108864;
 var EtcdApi = class {
 	endpoints;
-	requestMs;
+	patience;
 	preferred = 0;
 	constructor(endpoints, requestMs = REQUEST_MS) {
 		this.endpoints = endpoints;
-		this.requestMs = requestMs;
+		this.patience = new Patience(requestMs);
 	}
 	async call(path, body, signal) {
 		let failure;
 		for (let i = 0; i < this.endpoints.length; i++) {
 			const at = (this.preferred + i) % this.endpoints.length;
 			try {
-				return await limited(this.requestMs, [signal], async (limit) => {
+				return await this.patience.limit([signal], async (limit) => {
 					const response = await this.post(at, path, body, limit);
 					const answer = await response.json();
 					this.preferred = at;
+					this.patience.heard();
 					if (!response.ok) throw refused(answer, response.status);
 					return answer;
 				});

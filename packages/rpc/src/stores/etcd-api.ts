@@ -1,6 +1,6 @@
 /** @file etcd's version 3 interface as JSON over HTTP: requests, and the streamed answer of a watch. */
 import { RpcError } from '../base/errors.ts';
-import { limited } from './limited.ts';
+import { Patience } from './patience.ts';
 
 /** Numbers of 64 bits are text in etcd's JSON; fields that are zero, empty or false are left out. */
 export interface EtcdKeyValue {
@@ -25,7 +25,7 @@ interface WatchAnswer {
   readonly error?: { readonly message?: string };
 }
 
-/** A request that takes longer has lost its server. */
+/** Servers that answer nothing for longer are away. */
 const REQUEST_MS = 10_000;
 /** One line of a watch: at most some values with their base64. */
 const MAX_LINE_CHARS = 64 * 1024 * 1024;
@@ -33,13 +33,13 @@ const MAX_LINE_CHARS = 64 * 1024 * 1024;
 /** Talks to the first endpoint that answers. */
 export class EtcdApi {
   readonly endpoints: readonly string[];
-  private readonly requestMs: number;
+  private readonly patience: Patience;
   private preferred = 0;
 
-  /** `endpoints`: 'http://host:port' or 'https://host:port'. `requestMs`: how long each may take to answer. */
+  /** `endpoints`: 'http://host:port' or 'https://host:port'. `requestMs`: how long they may answer nothing. */
   constructor(endpoints: readonly string[], requestMs = REQUEST_MS) {
     this.endpoints = endpoints;
-    this.requestMs = requestMs;
+    this.patience = new Patience(requestMs);
   }
 
   /**
@@ -51,10 +51,11 @@ export class EtcdApi {
     for (let i = 0; i < this.endpoints.length; i++) {
       const at = (this.preferred + i) % this.endpoints.length;
       try {
-        return await limited(this.requestMs, [signal], async (limit) => {
+        return await this.patience.limit([signal], async (limit) => {
           const response = await this.post(at, path, body, limit);
           const answer = (await response.json()) as Record<string, unknown>;
           this.preferred = at;
+          this.patience.heard();
           if (!response.ok) throw refused(answer, response.status);
           return answer;
         });

@@ -8,11 +8,13 @@ const soon = (fn: () => void): unknown => (typeof setImmediate === 'function' ? 
 /**
  * Runs `fn` with a signal that aborts when one of `signals` does, or after `timeoutMs` (0 or Infinity: never). `AbortSignal.any` does
  * not do: it holds its sources weakly, and an `AbortSignal.timeout` that nothing else holds may be collected before it fires.
+ * `more`, told by how many milliseconds the end of the time was noticed too late, may give so many more.
  */
 export async function limited<T>(
   timeoutMs: number,
   signals: readonly (AbortSignal | undefined)[],
   fn: (signal: AbortSignal) => Promise<T>,
+  more: (lateMs: number) => number = () => 0,
 ): Promise<T> {
   const control = new AbortController();
   const watched = signals.flatMap((signal) => {
@@ -23,13 +25,21 @@ export async function limited<T>(
     return [() => unwatchAbort(signal, abort)];
   });
   let over = false;
-  const late = (): void => {
-    // A loop that stood still sees that its time is over before it sees what has arrived meanwhile.
-    soon(() => {
-      if (!over) control.abort(new DOMException(`not done in ${timeoutMs} ms`, 'TimeoutError'));
-    });
+  let timer: NodeJS.Timeout | undefined;
+  const arm = (ms: number): void => {
+    const dueAt = performance.now() + ms;
+    timer = setTimeout(() => {
+      const lateMs = performance.now() - dueAt;
+      // A loop that stood still sees that its time is over before it sees what has arrived meanwhile.
+      soon(() => {
+        if (over) return;
+        const moreMs = more(lateMs);
+        if (moreMs > 0) arm(moreMs);
+        else control.abort(new DOMException(`not done in ${timeoutMs} ms`, 'TimeoutError'));
+      });
+    }, Math.ceil(ms));
   };
-  const timer = timeoutMs > 0 && timeoutMs < MAX_TIMER_MS ? setTimeout(late, Math.ceil(timeoutMs)) : undefined;
+  if (timeoutMs > 0 && timeoutMs < MAX_TIMER_MS) arm(timeoutMs);
   try {
     return await fn(control.signal);
   } finally {

@@ -2,8 +2,8 @@
 import { RpcError } from '../base/errors.ts';
 import { newId } from '../base/ids.ts';
 import { checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
-import { limited } from './limited.ts';
 import { DEFAULT_TIMEOUT_MS, openLimited, type OpeningLimits } from './opening.ts';
+import { Patience } from './patience.ts';
 import { REDIS_SCRIPT, REDIS_SCRIPT_SHA } from './redis-script.ts';
 import { keyLists, keyReads } from './key-reads.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
@@ -20,7 +20,7 @@ export interface RedisStoreOptions extends OpeningLimits {
 }
 
 const MAX_RECONNECT_MS = 1_000;
-/** A command that takes longer has lost its server. */
+/** A server that answers nothing for longer is away. */
 const COMMAND_MS = 5_000;
 /** How often leases are checked while somebody watches or holds one: Redis does nothing by itself. */
 const TICK_MS = 500;
@@ -142,6 +142,7 @@ class RedisStore implements TicketStore {
   private readonly marks = new Map<string, () => void>();
   private readonly reads = keyReads(async (key) => bytesOf((await this.run('get', keyBytes(key)))[1]));
   private readonly lists = keyLists((prefix) => this.listOnce(prefix));
+  private readonly patience = new Patience(COMMAND_MS);
   private ticker: NodeJS.Timeout | undefined;
   private subscribed = false;
 
@@ -321,7 +322,9 @@ class RedisStore implements TicketStore {
     this.checkOpen();
     try {
       const running = this.evaluate(op, { keys: this.keys, arguments: [this.channel, op, ...args] });
-      return (await limited(COMMAND_MS, [this.closing.signal], (limit) => race(running, limit))) as unknown[];
+      const answer = await this.patience.limit([this.closing.signal], (limit) => race(running, limit));
+      this.patience.heard();
+      return answer as unknown[];
     } catch (error) {
       this.checkOpen();
       throw this.explain(error);
