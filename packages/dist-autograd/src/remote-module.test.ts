@@ -2,7 +2,7 @@ import { errorMatching, shown } from '@backwire/testing';
 import { describe, expect, it } from 'vitest';
 import { rpcClass, RpcError, rpcFunction, rpcSync } from '@backwire/rpc';
 import { remote, type RRef } from '@backwire/rref';
-import { manualSeed, nn, noGrad, ones, type Parameter, rpcName, tensor, type Tensor } from '@backwire/tensor';
+import { manualSeed, nn, noGrad, ones, type Parameter, rpcName, tensor, Tensor } from '@backwire/tensor';
 import { encodeValue } from '@backwire/wire';
 import { expectClean, leaf, useAgents } from '../test/agents.ts';
 import { backward, context, getGradients, RemoteModule } from './index.ts';
@@ -49,23 +49,28 @@ describe('RemoteModule', () => {
       const module = await RemoteModule.create('w1/cpu', Greeter, [1, { word: 'made with it' }]);
       const pending = module.forward(ones([2]), 3, '3');
       expect(pending).toBeInstanceOf(Promise);
-      const [word, count, out] = await pending;
-      expect([word, count, shown(out)]).toEqual(['3', 3, shown(ones([2]))]);
+      // Another one, awaited at once, while that is under way.
+      expect(parts(await module.forward(ones([1]), 2, '4'))).toEqual(['4', 2, shown(ones([1]))]);
+      expect(parts(await pending)).toEqual(['3', 3, shown(ones([2]))]);
       // The constructor took what was named for it.
-      expect((await module.forward(ones([2]), 3))[0]).toBe('made with it');
+      expect(parts(await module.forward(ones([2]), 3))).toEqual(['made with it', 3, shown(ones([2]))]);
       expect(module.remoteDevice).toBe('w1/cpu');
     }));
 
   it('forwards named arguments as an object, and takes the defaults where none is given', () =>
     at(0, async () => {
-      const module = await RemoteModule.create('w1', Greeter, [1]);
-      for (const [options, expected] of [
-        [[{ word: '3' }], '3'],
-        [[{}], 'default'],
-        [[], 'default'],
+      const module = await RemoteModule.create('w1', Greeter, [1, { word: 'made with it' }]);
+      const plain = await RemoteModule.create('w1', Greeter, [1]);
+      for (const [callee, options, expected] of [
+        [module, [{ word: '3' }], '3'],
+        [module, [{}], 'made with it'],
+        [module, [], 'made with it'],
+        [plain, [{ word: '3' }], '3'],
+        [plain, [], 'default'],
       ] as const) {
-        const [word, count, out] = await module.forward(ones([1]), 2, ...options);
-        expect([word, count, shown(out)]).toEqual([expected, 2, shown(ones([1]))]);
+        const pending = callee.forward(ones([1]), 2, ...options);
+        const awaited = await callee.forward(ones([1]), 2, ...options);
+        for (const result of [awaited, await pending]) expect(parts(result)).toEqual([expected, 2, shown(ones([1]))]);
       }
     }));
 
@@ -124,7 +129,7 @@ describe('RemoteModule', () => {
 
   it('lists its parameters, and those inside unless told not to', () =>
     at(0, async () => {
-      const module = await RemoteModule.create('w1', Greeter, [1]);
+      const module = await RemoteModule.create('w1', Greeter, [1, { word: 'made with it' }]);
       const [all, own] = await Promise.all([module.remoteParameters(), module.remoteParameters(false)]);
       expect([all.length, own.length]).toEqual([3, 1]);
       expect(all.every((rref) => rref.ownerName() === 'w1')).toBe(true);
@@ -140,7 +145,7 @@ describe('RemoteModule', () => {
 
   it('gives its RRef, and can be made of one', () =>
     at(0, async () => {
-      const first = await RemoteModule.create('w1', Greeter, [7]);
+      const first = await RemoteModule.create('w1', Greeter, [7, { word: 'made with it' }]);
       const rref = first.getModuleRRef();
       expect([rref.ownerName(), rref.isOwner()]).toEqual(['w1', false]);
       expect(first.getModuleRRef()).toBe(rref);
@@ -152,9 +157,8 @@ describe('RemoteModule', () => {
         errorMatching(TypeError, { message: 'cannot send an instance of class Greeter' }),
       );
       const second = await RemoteModule.fromModuleRRef('w1/cpu', rref);
-      const [again, once] = [await second.forward(ones([2]), 3), await first.forward(ones([2]), 3)];
-      expect(again.slice(0, 2)).toEqual(once.slice(0, 2));
-      expect(shown(again[2])).toEqual(shown(once[2]));
+      for (const handle of [second, first])
+        expect(parts(await handle.forward(ones([2]), 3))).toEqual(['made with it', 3, shown(ones([2]))]);
       const wrong = remote('w1', NoModule);
       await expect(RemoteModule.fromModuleRRef('w1/cpu', wrong as never)).rejects.toThrow(
         'returns an instance of NoModule',
@@ -187,7 +191,7 @@ describe('RemoteModule', () => {
           await rpcSync('w1', greet, [first, ones([1]), 2, '3']),
           await rpcSync('w2', greet, [second, ones([1]), 2, '3']),
         ];
-        for (const [word, count, out] of results) expect([word, count, shown(out)]).toEqual(['3', 2, shown(ones([1]))]);
+        for (const result of results) expect(parts(result)).toEqual(['3', 2, shown(ones([1]))]);
       }
     }));
 
@@ -203,7 +207,33 @@ describe('RemoteModule', () => {
 
   it('supports of what modules can do here only what it says', () =>
     at(0, async () => {
-      const module = (await RemoteModule.create('w1', Greeter, [1])) as unknown as Record<string, () => unknown>;
+      const real = await RemoteModule.create('w1', Greeter, [1]);
+      const module = real as unknown as Record<string, (...args: unknown[]) => unknown>;
+      const before = await rpcSync('w1', parametersOf, [real.getModuleRRef()]);
+      // As PyTorch's test calls those that there are.
+      for (const [name, ...args] of [
+        ['registerBuffer', 'buffer', ones([5])],
+        ['apply', () => undefined],
+        ['float'],
+        ['double'],
+        ['bfloat16'],
+        ['to', 'cpu'],
+        ['to', 'float64'],
+        ['registerForwardPreHook', () => undefined],
+        ['registerForwardHook', () => undefined],
+        ['stateDict'],
+        ['loadStateDict', new Map()],
+        ['parameters'],
+        ['namedParameters'],
+        ['buffers'],
+        ['namedBuffers'],
+        ['namedChildren'],
+        ['modules'],
+        ['namedModules'],
+        ['requiresGrad_'],
+        ['zeroGrad'],
+      ] as const)
+        expect(() => module[name]!(...args)).toThrow(notSupported(name));
       const names = Object.getOwnPropertyNames(nn.Module.prototype).filter(
         (name) => name !== 'constructor' && !PRIVATE.includes(name),
       );
@@ -220,6 +250,10 @@ describe('RemoteModule', () => {
       expect(names.filter((name) => !refused.includes(name)).toSorted()).toEqual(['eval', 'train']);
       for (const name of ['parameters', 'namedParameters'])
         expect(() => module[name]!()).toThrow(notSupported(name, ' Please use ``remoteParameters`` instead.'));
+      // No hook was taken, and nothing there has changed.
+      real.train();
+      expect(parts(await real.forward(ones([1]), 2))).toEqual(['default', 2, shown(ones([1]))]);
+      expect(await rpcSync('w1', parametersOf, [real.getModuleRRef()])).toEqual(before);
     }));
 
   it.each(['parameters', 'namedParameters', 'namedChildren', 'stateDict', 'loadStateDict', 'registerBuffer'] as const)(
@@ -270,13 +304,16 @@ describe('RemoteModule', () => {
       const x = ones([1, 2]);
       const here = await RemoteModule.create('w1', nn.Linear, [2, 1]);
       const greeter = await RemoteModule.create('w1', Greeter, [1]);
+      const freshGreeter = await RemoteModule.create('w1', Greeter, [1]);
       for (const to of ['w2', 'w1']) {
         const [out, fields, device] = await rpcSync(to, useModule, [module, x]);
         expect(shown(out)).toEqual(shown(await module.forward(x)));
         expect(fields).toEqual(Object.keys(here));
         expect(device).toBe('w1/cpu');
-        const [word, count, same] = await rpcSync(to, greet, [greeter, ones([1]), 2, '3']);
-        expect([word, count, shown(same)]).toEqual(['3', 2, shown(ones([1]))]);
+        expect(await rpcSync(to, fieldsOf, [greeter])).toEqual([Object.keys(freshGreeter), 'w1', 'w1/cpu', true]);
+        // Awaited where it was sent, or handed on while it is under way.
+        for (const way of [greet, greetLater])
+          expect(parts(await rpcSync(to, way, [greeter, ones([1]), 2, '3']))).toEqual(['3', 2, shown(ones([1]))]);
       }
     }));
 
@@ -286,7 +323,7 @@ describe('RemoteModule', () => {
       expect(() => JSON.stringify(module)).toThrow(
         errorMatching(RpcError, {
           code: 'failed-precondition',
-          message: 'RemoteModule can only be serialized when using RPC',
+          message: /^Cannot serialize RemoteModule: RemoteModule can only be serialized when using RPC/,
         }),
       );
       expect(() => encodeValue(module)).toThrow(
@@ -313,6 +350,9 @@ describe('RemoteModule', () => {
   });
 });
 
+/** A result, its tensors as they are compared. */
+const parts = (result: readonly unknown[]): unknown[] =>
+  result.map((part) => (part instanceof Tensor ? shown(part) : part));
 const notSupported = (name: string, more = '') =>
   errorMatching(RpcError, {
     code: 'invalid-argument',
@@ -332,8 +372,21 @@ const makeOfRRef = rpcFunction('remote-module/make-of-rref', (device: string, rr
 );
 const greet = rpcFunction(
   'remote-module/greet',
+  async (module: RemoteModule<Greeter>, x: Tensor, count: number, word: string) => {
+    const result = await module.forward(x, count, word);
+    return result;
+  },
+);
+const greetLater = rpcFunction(
+  'remote-module/greet-later',
   (module: RemoteModule<Greeter>, x: Tensor, count: number, word: string) => module.forward(x, count, word),
 );
+const fieldsOf = rpcFunction('remote-module/fields-of', (module: RemoteModule<Greeter>) => [
+  Object.keys(module),
+  module.getModuleRRef().ownerName(),
+  module.remoteDevice,
+  module.training,
+]);
 const gradients = rpcFunction('remote-module/gradients', (id: bigint) =>
   [...getGradients(id)].map(([, g]) => g.toArray()),
 );

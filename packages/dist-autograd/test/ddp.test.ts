@@ -85,6 +85,7 @@ class HybridModel extends nn.Module {
   }
   async forward({ dense, sparse }: Batch): Promise<Tensor> {
     const looked = await this.em.rpcSync().forward(sparse);
+    expect(looked.shape).toEqual([dense.shape[0], 3]);
     const x = concat([this.fc1.forward(dense), looked], 1);
     return this.fc2.forward(await this.net.rpcSync().forward(x));
   }
@@ -105,14 +106,16 @@ class Trainer {
     this.own = mode === 'outside' ? [] : mode === 'inside' ? fc1 : [...fc1, ...fc2];
   }
 
-  /** The gradients of the last batch: of shared parameters, and of the trainer's own. */
-  async train(batches: readonly Batch[], uneven: boolean): Promise<[shared: Tensor[], own: Tensor[]]> {
+  /** The gradients of the last batch: of shared parameters, and of the trainer's own. Uneven, a batch is two, or one with `less`. */
+  async train(batch: Batch, less: boolean, uneven: boolean): Promise<[shared: Tensor[], own: Tensor[]]> {
+    const batches = uneven ? halves(batch).slice(0, less ? 1 : 2) : [batch];
     let last: [Tensor[], Tensor[]] = [[], []];
     const loop = async (): Promise<void> => {
-      for (const batch of batches) {
+      for (const part of batches) {
         last = await context(async (id) => {
-          const out = await (this.wrapped ?? this.model).forward(batch);
-          await backward(id, [out.mul(batch.values.reshape([batch.values.size, 1])).sum()]);
+          const out = await (this.wrapped ?? this.model).forward(part);
+          // As in PyTorch's test every output is multiplied with all values, of the other half too.
+          await backward(id, [out.mul(batch.values).sum()]);
           const gradients = getGradients(id);
           const take = (parameters: readonly Parameter[]): Tensor[] =>
             parameters.map((parameter) => gradients.get(parameter) as Tensor);
@@ -162,15 +165,14 @@ function hybrid(mode: Mode, uneven = false): Promise<void> {
     const batches = examples();
     for (let round = 0; round < 3; round++) {
       const answers = await Promise.all(
-        trainers.map((trainer, i) => {
-          const batch = batches[i] as Batch;
-          const own = uneven ? halves(batch).slice(0, i < 2 ? 1 : 2) : [batch];
-          return trainer.rpcAsync().train(own, uneven);
-        }),
+        trainers.map((trainer, i) => trainer.rpcAsync().train(batches[i] as Batch, uneven && i < 2, uneven)),
       );
       for (const [rank, [shared, own]] of answers.entries()) {
         const wrapped = mode === 'none' ? 0 : mode === 'inside' ? 1 : 2;
         expect([shared.length, own.length]).toEqual([wrapped, 2 - wrapped]);
+        // Of the first layer and of the second.
+        for (const [i, grad] of (mode === 'inside' ? [...own, ...shared] : [...shared, ...own]).entries())
+          expect([grad.layout, grad.dtype, grad.shape]).toEqual(['strided', 'float32', i === 0 ? [2, 2] : [1, 3]]);
         // The examples cancel each other, in the mean over the trainers and nowhere else.
         if (!uneven) for (const grad of shared) expect(grad.equal(zeros(grad.shape))).toBe(true);
         for (const grad of own) expect(grad.equal(zeros(grad.shape))).toBe(false);

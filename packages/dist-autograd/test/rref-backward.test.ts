@@ -2,8 +2,8 @@ import { errorMatching, shown } from '@backwire/testing';
 import { describe, expect, it } from 'vitest';
 import { RemoteError, RpcError, rpcFunction, rpcSync } from '@backwire/rpc';
 import { createRRef, remote, type RRef } from '@backwire/rref';
-import { add, AutogradError, mul, ones, type Tensor } from '@backwire/tensor';
-import { expectClean, filled, leaf, unknownContext, useAgents } from './agents.ts';
+import { add, AutogradError, mul, rand, type Tensor } from '@backwire/tensor';
+import { expectClean, filled, leaf, randomLeaf, unknownContext, useAgents } from './agents.ts';
 import { backward, context, getGradients } from '../src/index.ts';
 
 const { at, agents, everywhere } = useAgents('rref-backward', 4);
@@ -15,6 +15,7 @@ const sumOf = rpcFunction('rref-backward/sumOf', async (a: Tensor, b: Tensor) =>
 );
 const sumAll = rpcFunction('rref-backward/sumAll', (x: Tensor) => x.sum());
 const words = rpcFunction('rref-backward/words', () => 'no tensor');
+const echo = rpcFunction('rref-backward/echo', (x: unknown) => x);
 
 describe('a second handle that toHere gives on the owner', () => {
   it('leads to the gradient of the leaf, used here or elsewhere, and so does the first', async () => {
@@ -112,8 +113,8 @@ describe('RRef.backward', () => {
 
   it('of an owner does all that PyTorch tests: here, in a context, twice, and what cannot be a root', async () => {
     await everywhere(async (rank) => {
-      const t1 = leaf([3, 3], 0.5);
-      const twos = filled([3, 3], 2);
+      const t1 = randomLeaf(10, 10);
+      const twos = filled([10, 10], 2);
       await createRRef(t1.sum().add(t1.sum())).backward();
       expect(shown(t1.grad!)).toEqual(shown(twos));
       await context(async (id) => {
@@ -126,17 +127,17 @@ describe('RRef.backward', () => {
         const rref = createRRef(t2.sum());
         await rref.backward(id, { retainGraph: true });
         await rref.backward(id);
-        expect(shown(getGradients(id).get(t1)!)).toEqual(shown(filled([3, 3], 4)));
+        expect(shown(getGradients(id).get(t1)!)).toEqual(shown(filled([10, 10], 4)));
       });
       // What happens in contexts stays there.
       expect(shown(t1.grad!)).toEqual(shown(twos));
-      await expect(createRRef(ones([10])).backward()).rejects.toThrow(
+      await expect(createRRef(rand([10])).backward()).rejects.toThrow(
         errorMatching(AutogradError, { message: 'tensors does not require grad and does not have a grad_fn' }),
       );
-      await expect(createRRef(leaf([10], 1)).backward()).rejects.toThrow(
+      await expect(createRRef(randomLeaf(10)).backward()).rejects.toThrow(
         errorMatching(AutogradError, { message: 'grad can be implicitly created only for scalar outputs' }),
       );
-      await expect(createRRef(leaf([10], 1).sum()).backward(100n)).rejects.toThrow(unknownContext(100n));
+      await expect(createRRef(randomLeaf(10).sum()).backward(100n)).rejects.toThrow(unknownContext(100n));
       await expect((createRRef('foo') as unknown as RRef<Tensor>).backward()).rejects.toThrow(noTensor);
     });
     await expectClean(agents);
@@ -144,16 +145,17 @@ describe('RRef.backward', () => {
 
   it('of a user does all that PyTorch tests: twice, with a value that is no tensor, and without a context', async () => {
     await everywhere(async (rank) => {
-      const t = leaf([10], 0.5);
+      const t = randomLeaf(10);
       await context(async (id) => {
         const rref = remote(after(rank), sumAll, [t]);
         await rref.backward(id, { retainGraph: true });
         await rref.backward(id);
         expect(shown(getGradients(id).get(t)!)).toEqual(shown(filled([10], 2)));
+        expect(t.grad).toBeNull();
         rref.dispose();
       });
       await context(async (id) => {
-        const rref = remote(after(rank), words) as unknown as RRef<Tensor>;
+        const rref = remote(after(rank), echo, ['foo']) as unknown as RRef<Tensor>;
         await expect(rref.backward(id)).rejects.toThrow(noTensor);
         await expect(rref.backward()).rejects.toThrow(noContext);
         rref.dispose();

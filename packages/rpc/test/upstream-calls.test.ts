@@ -31,9 +31,16 @@ const nothing = rpcFunction('upstream-calls/nothing', () => undefined);
 const least = rpcFunction('upstream-calls/min', Math.min);
 const whoAmI = rpcFunction('upstream-calls/who', () => getWorkerInfo().id);
 const light = rpcFunction('upstream-calls/light', () => 0);
-const callerOf = rpcFunction('upstream-calls/caller-of', (x: number) => [x, callContext().caller.name, whoAmI()]);
-const askBack = rpcFunction('upstream-calls/ask-back', (x: Tensor, y: Tensor | number) =>
-  rpcSync(callContext().caller, add, [x, y]),
+/** What came to each worker. */
+const heard = new Map<number, number[]>();
+const hear = rpcFunction('upstream-calls/hear', (x: number) => {
+  const at = whoAmI();
+  heard.set(at, [...(heard.get(at) ?? []), x]);
+  return [x, callContext().caller.name, at];
+});
+/** By the name that is given, else whoever asks. */
+const askBack = rpcFunction('upstream-calls/ask-back', (to: string | null, x: Tensor, y: Tensor | number) =>
+  rpcSync(to ?? callContext().caller, add, [x, y]),
 );
 const heavy = rpcFunction('upstream-calls/heavy', (x: Tensor) => workedOn(x));
 const sleep = rpcFunction('upstream-calls/sleep', async (ms: number) => {
@@ -266,18 +273,23 @@ describe('functions', () => {
       expect([await first, await second]).toEqual([n + 10 > 12, n]);
     }));
 
-  it('hear each from the worker before it', () =>
-    onAll(async ({ rank, next }) => {
-      expect(await rpcSync(next, callerOf, [rank])).toEqual([rank, `w${rank}`, (rank + 1) % 4]);
-    }));
+  it('hear each from the worker before it', async () => {
+    heard.clear();
+    await onAll(async ({ rank, next }) => {
+      expect(await rpcSync(next, hear, [rank])).toEqual([rank, `w${rank}`, (rank + 1) % 4]);
+      // This one heard once, and nothing else.
+      await expect.poll(() => heard.get(rank)).toEqual([(rank + 3) % 4]);
+    });
+  });
 
   it.each([
     ['dense', () => [ones([2, 2]), 1] as const],
     ['sparse', () => [sparse(), sparse()] as const],
   ])('call their caller back before they answer: %s', (_, make) =>
-    onAll(async ({ next }) => {
+    onAll(async ({ rank, next }) => {
       const [x, y] = make();
-      expect(exactly(await rpcSync(next, askBack, [x, y]))).toEqual(exactly(x.add(y)));
+      for (const to of [`w${rank}`, null])
+        expect(exactly(await rpcSync(next, askBack, [to, x, y]))).toEqual(exactly(x.add(y)));
     }),
   );
 
@@ -349,7 +361,10 @@ describe('arguments and results', () => {
   it('are tensors of growing sizes, from none at all, in a hundred calls at once', () =>
     onAll(async ({ next }) => {
       const sums = await Promise.all(many(100, (i) => rpcAsync(next, sumOf, [ones([i, i]), ones([i, i])])));
-      for (const [i, sum] of sums.entries()) expect(sum.equal(ones([i, i]).mul(2))).toBe(true);
+      for (const [i, sum] of sums.entries()) {
+        expect([sum.dtype, sum.shape]).toEqual(['float32', [i, i]]);
+        expect(sum.equal(sumOf(ones([i, i]), ones([i, i])))).toBe(true);
+      }
     }));
 
   it.each([
