@@ -58,6 +58,12 @@ const chained = rpcFunction('upstream-promises/chained', (...[to, x, y, z]: Summ
 const nested = rpcFunction('upstream-promises/nested', (...[to, x, y, z]: Summing) =>
   rpcAsync(to, asyncAdd, [to, x, y]).then((sum) => sum.add(z)),
 );
+/** As PyTorch's: one call, whose sum `count` callbacks in a row add to. */
+const inSteps = rpcFunction('upstream-promises/in-steps', (to: string, x: Tensor, count: number, step: number) => {
+  let sum = rpcAsync(to, add, [x, 0]);
+  for (let i = 0; i < count; i++) sum = sum.then((before) => before.add(step));
+  return sum;
+});
 const stepwise = rpcFunction('upstream-promises/stepwise', (to: string, x: Tensor, count: number, step: number) => {
   let sum = rpcAsync(to, add, [x, 0]);
   for (let i = 0; i < count; i++) sum = sum.then((before) => rpcAsync(to, add, [before, step]));
@@ -88,7 +94,10 @@ let cluster: Cluster;
 beforeAll(async () => {
   cluster = await startCluster(4);
 });
-afterAll(() => cluster.close());
+// In good order: every worker waits for the others, and none has a call left.
+afterAll(async () => {
+  await Promise.all(cluster.agents.map((agent) => agent.shutdown({ timeoutMs: 10_000 })));
+});
 const many = <T>(count: number, fn: (i: number) => T): T[] => Array.from({ length: count }, (_, i) => fn(i));
 /** Runs `fn` on all four workers at once: `n` is the rank and 1, then the next worker and the one after it. */
 async function onAll(fn: (at: { n: number; next: string; third: string }) => Promise<void>): Promise<void> {
@@ -137,9 +146,23 @@ describe('the promise of a call', () => {
       expect(await stateOf(call)).toBe('failed');
     }));
 
-  it('settles once: an answer that comes after its deadline changes nothing', () =>
+  it('settles once: what comes after its answer or its deadline changes nothing', () =>
     onAll(async ({ next }) => {
       const settled: string[] = [];
+      const controller = new AbortController();
+      const answered = rpcAsync(next, add, [zeros([2, 2]), 1], { signal: controller.signal });
+      answered.then(
+        () => settled.push('value'),
+        () => settled.push('cancelled'),
+      );
+      expect(shown(await answered)).toEqual(shown(zeros([2, 2]).add(1)));
+      controller.abort();
+      await rpcSync(next, echo, [1]);
+      expect(shown(await answered)).toEqual(shown(zeros([2, 2]).add(1)));
+      expect(await stateOf(answered)).toBe('done');
+      // Its user has a promise of the language, which has no way to settle it.
+      expect([Object.getPrototypeOf(answered), Object.getOwnPropertyNames(answered)]).toEqual([Promise.prototype, []]);
+
       const call = rpcAsync(next, slow, [60], { timeoutMs: 10 });
       call.then(
         () => settled.push('answer'),
@@ -148,7 +171,7 @@ describe('the promise of a call', () => {
       const message = 'RPC ran for more than set timeout (10 ms)';
       await expect(call).rejects.toThrow(errorMatching(RpcError, { code: 'deadline-exceeded', message }));
       await rpcSync(next, slow, [80]);
-      expect(settled).toEqual(['deadline']);
+      expect(settled).toEqual(['value', 'deadline']);
       expect(await stateOf(call)).toBe('failed');
     }));
 });
@@ -184,12 +207,16 @@ describe('promises together', () => {
   it('fail when the last of eleven fails', () =>
     onAll(async ({ next }) => {
       const error = new RangeError('Expected error');
-      const calls = (): Promise<unknown>[] => [
-        ...many(10, () => rpcAsync(next, add, [ones([2]), 1])),
-        rpcAsync(next, fail, ['Expected error']),
-      ];
+      const sums: Promise<Tensor>[] = [];
+      const calls = (): Promise<unknown>[] => {
+        const ten = many(10, () => rpcAsync(next, add, [ones([2]), 1]));
+        sums.push(...ten);
+        return [...ten, rpcAsync(next, fail, ['Expected error'])];
+      };
       await expect(Promise.all(calls())).rejects.toThrow(error);
       await expect(waitAll(calls)).rejects.toThrow(error);
+      expect(sums).toHaveLength(20);
+      for (const sum of sums) expect(shown(await sum)).toEqual(shown(ones([2]).add(1)));
     }));
 });
 
@@ -219,11 +246,11 @@ describe('a callback', () => {
 
   it('that takes its value for another type fails what it makes, not the call', () =>
     onAll(async ({ next }) => {
-      const call = rpcAsync(next, echo, [5]);
-      await expect(call.then((x) => (x as string).toUpperCase())).rejects.toThrow(
+      const call = rpcAsync(next, add, [ones([2, 2]), 1]);
+      await expect(call.then((x) => (x as unknown as string).toUpperCase())).rejects.toThrow(
         errorMatching(TypeError, { message: 'toUpperCase is not a function' }),
       );
-      expect(await call).toBe(5);
+      expect(shown(await call)).toEqual(shown(ones([2, 2]).add(1)));
     }));
 
   it('may be one of ten, each with a result of its own', () =>
@@ -311,7 +338,8 @@ describe.each(modes)('an asynchronous function called by %s', (_mode, call) => {
   );
 
   it.each([
-    ['twenty steps that depend on each other', stepwise],
+    ['twenty steps that depend on each other', inSteps],
+    ['twenty calls that depend on each other', stepwise],
     ['twenty calls that it makes at once', fanOut],
   ])('waits for %s', (_, fn) =>
     onAll(async ({ next, third }) => {

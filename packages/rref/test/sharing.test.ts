@@ -8,12 +8,13 @@ import {
   RpcError,
   rpcFunction,
   rpcSync,
+  type RpcAgent,
 } from '@backwire/rpc';
 import { errorMatching, shown } from '@backwire/testing';
 import { add, ones, type Tensor, tensor, zeros } from '@backwire/tensor';
 import { registerValueType } from '@backwire/wire';
 import { describe, expect, it } from 'vitest';
-import { agent, counters, eventually, isEmpty, onAll, withGroup } from './group.ts';
+import { agent, counters, eventually, flushed, isEmpty, onAll, withGroup } from './group.ts';
 import { createRRef, isRRef, listRRefs, remote, rrefDebugInfo, rrefs, type RRef } from '../src/index.ts';
 
 const sum = rpcFunction('sharing/sum', (...values: number[]) => values.reduce((a, b) => a + b, 0));
@@ -37,9 +38,10 @@ const appendTo = rpcFunction('sharing/append', async (lists: RRef<number[]>[], v
 });
 const nested = rpcFunction('sharing/nested', (to: string) => [remote(to, sum, [1, 1]), remote(to, sum, [2, 2])]);
 const nest = rpcFunction('sharing/nest', (rref: RRef<unknown>): RRef<unknown> => rref);
-const kept: RRef<unknown>[] = [];
-const keep = rpcFunction('sharing/keep', (rref: RRef<unknown>) => void kept.push(rref));
-const drop = rpcFunction('sharing/drop', () => kept.splice(0).forEach((rref) => rref.dispose()));
+/** By the worker that keeps it. */
+const kept = new Map<RpcAgent, RRef<unknown>>();
+const keep = rpcFunction('sharing/keep', (rref: RRef<unknown>) => void kept.set(currentAgent(), rref));
+const drop = rpcFunction('sharing/drop', () => kept.get(currentAgent())?.dispose());
 
 describe('the four ways of sharing', () => {
   it('gives the owner its own value when a user passes the RRef back, by call and by remote call', () =>
@@ -200,6 +202,7 @@ describe('values', () => {
       expect(await rref.localValue()).toBe(value);
       expect(await rref.toHere()).toEqual(value);
       expect(await rref.toHere()).not.toBe(value);
+      expect(await createRRef(35).localValue()).toBe(35);
       expect(isEmpty(self)).toBe(true);
     }));
 
@@ -221,7 +224,7 @@ describe('values', () => {
       const b = remote(at('w1'), add, [like, 1]);
       const c = remote(at('w1'), addThem, [a, b]);
       expect(c.ownerName()).toBe(at('w1'));
-      expect(shown(await c.toHere())).toEqual(shown(like.add(like).add(3)));
+      expect(shown(await c.toHere())).toEqual(shown(like.add(4)));
     }));
 
   it('gives the owner a second handle of a tensor, which may be disposed', () =>
@@ -289,8 +292,12 @@ describe('the tables', () => {
       expect(counters(self)).toMatchObject({ num_owner_rrefs: 1, num_forks: 1, num_pending_users: 0 });
       expect(listRRefs().filter(({ owner }) => owner === next)).toMatchObject([{ holders: [me] }]);
       await barrier();
-      const second = remote(next, add, [ones([2, 2]), 1]);
-      expect(shown(await second.toHere())).toEqual(shown(ones([2, 2]).add(1)));
+      there.dispose();
+      await eventually(() => isEmpty(self), 'the value was let go');
+      await barrier();
+      const both = [1, 2].map(() => remote(next, add, [ones([2, 2]), 1]));
+      for (const each of both) expect(shown(await each.toHere())).toEqual(shown(ones([2, 2]).add(1)));
+      await flushed(self);
       await barrier();
       expect(rrefDebugInfo()).toMatchObject({
         num_owner_rrefs: 2,
@@ -299,8 +306,7 @@ describe('the tables', () => {
         num_pending_futures: 0,
       });
       await barrier();
-      there.dispose();
-      second.dispose();
+      for (const each of both) each.dispose();
       await eventually(() => isEmpty(self), 'the values were let go');
       await barrier();
       const mine = remote(me, later, [1, 10]);

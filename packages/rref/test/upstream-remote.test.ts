@@ -1,6 +1,7 @@
 /** @file PyTorch's tests of `remote()`: asynchronous functions, sparse tensors, every kind of destination. */
 import { errorMatching, shown } from '@backwire/testing';
-import { getWorkerInfo, rpcAsync, rpcClass, RpcError, rpcFunction, rpcSync, type AnyFn, type To } from '@backwire/rpc';
+import { getWorkerInfo, RemoteError, rpcAsync, rpcClass, RpcError, rpcFunction, rpcInfo, rpcSync } from '@backwire/rpc';
+import type { AnyFn, To } from '@backwire/rpc';
 import { add, ones, openHostDevice, rpcName, tensor, zeros, zerosLike, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import { onAll, withGroup } from './group.ts';
@@ -31,7 +32,13 @@ const asyncAdd = rpcFunction('upstream-remote/async-add', (to: string, x: Tensor
 const nested = rpcFunction('upstream-remote/nested', (to: string, x: Tensor, y: Tensor | number, z: number) =>
   rpcAsync(to, asyncAdd, [to, x, y]).then((sum) => sum.add(z)),
 );
-const steps = rpcFunction('upstream-remote/steps', (to: string, x: Tensor, count: number, by: number) => {
+/** As PyTorch's: one call, whose sum `count` callbacks in a row add to. */
+const inSteps = rpcFunction('upstream-remote/in-steps', (to: string, x: Tensor, count: number, by: number) => {
+  let sum = rpcAsync(to, add, [x, 0]);
+  for (let i = 0; i < count; i++) sum = sum.then((value) => value.add(by));
+  return sum;
+});
+const stepwise = rpcFunction('upstream-remote/stepwise', (to: string, x: Tensor, count: number, by: number) => {
   let sum = Promise.resolve(x);
   for (let i = 0; i < count; i++) sum = sum.then((value) => rpcAsync(to, add, [value, by]));
   return sum;
@@ -98,32 +105,35 @@ describe('remote of an asynchronous function', () => {
     }),
   );
 
-  it('waits for twenty calls that depend on one another', () =>
+  it.each([
+    ['steps that depend on one another', inSteps],
+    ['calls that depend on one another', stepwise],
+    ['calls at once', fanOut],
+  ])('waits for twenty %s', (_, fn) =>
     onAll(4, async (at) => {
       const n = getWorkerInfo().id + 1;
-      const sum = await remote(at('w1'), steps, [at('w2'), ones([2, 2]), 20, n]).toHere();
+      const sum = await remote(at('w1'), fn, [at('w2'), ones([2, 2]), 20, n]).toHere();
       expect(shown(sum)).toEqual(shown(ones([2, 2]).add(20 * n)));
-    }));
-
-  it('waits for twenty calls at once', () =>
-    onAll(4, async (at) => {
-      const n = getWorkerInfo().id + 1;
-      const sum = await remote(at('w1'), fanOut, [at('w2'), ones([2, 2]), 20, n]).toHere();
-      expect(shown(sum)).toEqual(shown(ones([2, 2]).add(20 * n)));
-    }));
+    }),
+  );
 
   it('of the wrong kind says so when its value is asked for', () =>
     onAll(4, async (at) => {
       const message = /^a generator is called with rpcStream\(\)/;
       await expect(remote(at('w1'), generator as unknown as AnyFn & typeof generator).toHere()).rejects.toThrow(
-        errorMatching(RpcError, { code: 'failed-precondition', message }),
+        errorMatching(RpcError, { code: 'failed-precondition', executed: 'yes', peer: { name: at('w1') }, message }),
       );
     }));
 
   it('keeps a promise inside of its value there: fetching it is refused', () =>
     onAll(4, async (at) => {
       const message = 'cannot send an instance of class Promise at $.later: await it, and send what it resolves with';
-      await expect(remote(at('w1'), promiseInside).toHere()).rejects.toThrow(errorMatching(TypeError, { message }));
+      const error: unknown = await remote(at('w1'), promiseInside)
+        .toHere()
+        .catch((e: unknown) => e);
+      expect(error).toEqual(errorMatching(TypeError, { message }));
+      const from = { code: 'remote-error', peer: { name: at('w1') }, message };
+      expect(rpcInfo(error)).toEqual(errorMatching(RemoteError, from));
       expect(await remote(at('w1'), promised).toHere()).toBe(1);
     }));
 
@@ -137,13 +147,18 @@ describe('remote of an asynchronous function', () => {
     }));
 });
 
+const FOURS = [[4, 4], [4, 4]]; // prettier-ignore
+const EIGHT_TIMES = [[0n, 0n, 24n], [32n, 0n, 40n]]; // prettier-ignore
+
 describe.each([
-  ['dense', (n: number) => ones([n, n])],
-  ['sparse', (n: number) => sparse().mul(n)],
-  ['coalesced sparse', (n: number) => sparse().mul(n).coalesce()],
-] as const)('with %s tensors', (kind, make) => {
+  ['dense', (n: number) => ones([n, n]), FOURS],
+  ['sparse', (n: number) => sparse().mul(n), EIGHT_TIMES],
+  ['coalesced sparse', (n: number) => sparse().mul(n).coalesce(), EIGHT_TIMES],
+] as const)('with %s tensors', (kind, make, values) => {
   const [x, y] = [make(2), make(2).mul(3)];
   const sum = whole(x.add(y));
+  /** As many sizes, or factors of a sparse one, as PyTorch's tests have on a worker: of the first the numbers 1 to 46. */
+  const ten = (): number[] => Array.from({ length: 10 }, (_, i) => getWorkerInfo().id + 1 + (i * (i + 1)) / 2);
   /** What is added to the first, by which PyTorch's tests tell dense tensors, to which it is a number, from sparse ones. */
   const operands: readonly (Tensor | number)[] = kind === 'dense' ? [y, 1] : [y];
 
@@ -176,6 +191,7 @@ describe.each([
   it('the only member of its group calls itself, in all three ways', () =>
     withGroup(1, async () => {
       expect(getWorkerInfo()).toEqual({ id: 0, name: 'w0' });
+      expect(x.add(y).toDense().toArray()).toEqual(values);
       for (const fn of [sumOf, add]) {
         expect(whole(await rpcSync('w0', fn, [x, y]))).toEqual(sum);
         expect(whole(await rpcAsync('w0', fn, [x, y]))).toEqual(sum);
@@ -187,23 +203,25 @@ describe.each([
     onAll(4, async (at) => {
       const rref = remote(at(to), add, [x, y]);
       if (to === 'w0') expect(whole(await rref.localValue())).toEqual(sum);
-      expect(whole(await rref.toHere())).toEqual(sum);
+      const here = await rref.toHere();
+      expect(whole(here)).toEqual(sum);
+      expect(here.toDense().toArray()).toEqual(values);
       expect(rref.ownerName()).toBe(at(to));
     }),
   );
 
   it('ten of them at once give their results, each its own', () =>
     onAll(4, async (at) => {
-      const args = (n: number): [Tensor, Tensor] => [make(n + 1), make(n + 1).mul(2)];
-      const rrefs = Array.from({ length: 10 }, (_, n) => remote(at('w1'), add, args(n)));
-      for (const [n, rref] of rrefs.entries()) expect(whole(await rref.toHere())).toEqual(whole(add(...args(n))));
+      const all = ten().map((n): [Tensor, Tensor] => [make(n), make(n).mul(2)]);
+      const rrefs = all.map((args) => remote(at('w1'), add, args));
+      for (const [i, args] of all.entries()) expect(whole(await rrefs[i]!.toHere())).toEqual(whole(add(...args)));
     }));
 
   it('so do ten remote calls of a function, which takes its tensors by name', () =>
     onAll(4, async (at) => {
-      const named = (n: number) => ({ a: make(n + 1), b: make(n + 1).mul(2), c: make(n + 1).mul(4) });
-      const rrefs = Array.from({ length: 10 }, (_, n) => remote(at('w1'), sumOfThree, [named(n)]));
-      for (const [n, rref] of rrefs.entries()) expect(whole(await rref.toHere())).toEqual(whole(sumOfThree(named(n))));
+      const all = ten().map((n) => ({ a: make(n), b: make(n).mul(2), c: make(n).mul(4) }));
+      const rrefs = all.map((named) => remote(at('w1'), sumOfThree, [named]));
+      for (const [i, named] of all.entries()) expect(whole(await rrefs[i]!.toHere())).toEqual(whole(sumOfThree(named)));
     }));
 });
 
