@@ -15,7 +15,7 @@ import {
   tensor,
   type Tensor,
 } from '@backwire/tensor';
-import { expectClean, useAgents } from './agents.ts';
+import { expectClean, unknownContext, useAgents } from './agents.ts';
 import { callsTo, local, sameAsLocal, shown, valuesOf, type Run } from './local.ts';
 import { backward, context, distAutogradDebugInfo, getGradients } from '../src/index.ts';
 
@@ -66,15 +66,18 @@ describe('gradients are those of one process', () => {
     }));
 
   it('of a function of many operations', () =>
-    everywhere(() => {
-      // Whole numbers, whose sums do not depend on their order.
-      const whole = (): Tensor =>
-        tensor(
-          Float64Array.from({ length: 9 }, () => 1 + Math.round(rand([1]).item())),
-          { shape: [3, 3], requiresGrad: true },
+    everywhere(async () => {
+      // Whole numbers below 2 ** 24, whose sums do not depend on their order.
+      const whole = (dtype: 'float32' | 'float64'): Tensor => {
+        const values = Array.from({ length: 3 }, (_, i) =>
+          [0, 1, 2].map((j) => (i === j ? 1 : Math.round(rand([1]).item()))),
         );
-      const [a, b] = [whole(), whole()];
-      return sameAsLocal([a, b], async (run) => [(await run(complex, a, b)).sum()]);
+        return tensor(values, { dtype, requiresGrad: true });
+      };
+      for (const dtype of ['float32', 'float64'] as const) {
+        const [a, b] = [whole(dtype), whole(dtype)];
+        await sameAsLocal([a, b], async (run) => [(await run(complex, a, b)).sum()]);
+      }
     }));
 
   it('where a hook of a leaf doubles them', () =>
@@ -163,6 +166,7 @@ describe('many contexts', () => {
   it('are counted, and passes too, while they last', () =>
     at(0, async () => {
       const during: number[] = [];
+      const left: bigint[] = [];
       const keys = ['num_current_backward_passes', 'num_autograd_contexts'];
       const look = customFunction({
         forward: (_ctx, x: Tensor) => x.clone(),
@@ -186,6 +190,7 @@ describe('many contexts', () => {
               expect(contexts).toBeGreaterThanOrEqual(1);
               expect(contexts).toBeLessThanOrEqual(4);
               expect(Object.keys(distAutogradDebugInfo())).toEqual(keys);
+              left.push(id);
             }),
           ),
         ),
@@ -196,6 +201,9 @@ describe('many contexts', () => {
         expect(passes).toBeLessThanOrEqual(4);
       }
       await expectClean(agents);
+      expect(new Set(left).size).toBe(4);
+      for (const rank of [0, 1, 2, 3])
+        for (const id of left) expect(() => at(rank, () => getGradients(id))).toThrow(unknownContext(id));
     }));
 });
 
@@ -239,13 +247,14 @@ it('sparse gradients of an embedding are summed on its owner, over two passes', 
     const ids = tensor([1, 2, 4, 5, 4, 3, 2, 9], { dtype: 'int64' });
     const offsets = tensor([0, 4], { dtype: 'int64' });
     const weights = leaf(8);
-    const sum = here.forward(ids, offsets, weights).sum();
-    runBackward([sum], undefined, { retainGraph: true });
-    runBackward([sum]);
+    // Each pass has a root of its own over the same result, as PyTorch's.
+    const result = here.forward(ids, offsets, weights);
+    runBackward([result.sum()], undefined, { retainGraph: true });
+    runBackward([result.sum()]);
     await context(async (id) => {
-      const loss = (await rpcSync(after(rank), callEmbedding, [there, ids, offsets, weights])).sum();
-      await backward(id, [loss], { retainGraph: true });
-      await backward(id, [loss]);
+      const answer = await rpcSync(after(rank), callEmbedding, [there, ids, offsets, weights]);
+      await backward(id, [answer.sum()], { retainGraph: true });
+      await backward(id, [answer.sum()]);
       const grad = await rpcSync(after(rank), embeddingGradient, [there, id]);
       expect(grad?.layout).toBe('sparse_coo');
       expect(shown(grad)).toEqual(shown(here.weight.grad));

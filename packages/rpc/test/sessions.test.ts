@@ -42,8 +42,8 @@ afterEach(async () => {
   runs.clear();
   order.length = 0;
 });
-async function start(options: Partial<RpcOptions> = {}): Promise<Cluster> {
-  cluster = await startCluster(2, { transports: ['unix'], ...options });
+async function start(options: Partial<RpcOptions> = {}, size = 2): Promise<Cluster> {
+  cluster = await startCluster(size, { transports: ['unix'], ...options });
   return cluster;
 }
 /** The link of one agent to another, as the tests break it. */
@@ -146,7 +146,7 @@ describe('a link that breaks', () => {
 
 describe('a peer that goes away', () => {
   it('fails what waits for it with its name when it leaves', async () => {
-    const { at } = await start();
+    const { at } = await start({ rpcTimeoutMs: 10_000 }, 4);
     const failed = failure(at(0).run(() => rpcSync('w1', hang)));
     await until(() => at(1).debugInfo()['agent.server_active_calls'] === 1, 'the handler runs');
     await at(1).shutdown({ graceful: false });
@@ -168,6 +168,9 @@ describe('a peer that goes away', () => {
         errorMatching(RpcError, { code: gone, executed: 'no', peer, message }),
       );
     }
+    // The others are there as before, until all of them leave in the same way.
+    for (const to of ['w2', 'w3']) expect(await at(0).run(() => rpcSync(to, echo, [1]))).toBe(1);
+    await Promise.all([0, 2, 3].map((rank) => at(rank).shutdown({ graceful: false })));
   });
 
   it('ends what it asked of others', async () => {

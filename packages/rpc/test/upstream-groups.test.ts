@@ -33,7 +33,7 @@ const sleep = rpcFunction('upstream-groups/sleep', async (ms: number) => {
 const two = rpcFunction('upstream-groups/two', () => ones([1]).add(ones([1])));
 const sumWithDevices = rpcFunction(
   'upstream-groups/sum-with-devices',
-  (x: Tensor, y: Tensor) => [[x.device, y.device], x.add(y)] as const,
+  (x: Tensor, y: Tensor, to: 'cpu') => [[x.device, y.device], x.to(to).add(y.to(to))] as const,
 );
 const heavy = rpcFunction('upstream-groups/heavy', (x: Tensor) => workedOn(x));
 /** By the worker that counts. */
@@ -110,10 +110,12 @@ describe('who is who', () => {
         );
       });
     }
+    await end(agents);
   });
 
   it('lists every worker once', async () => {
-    for (const agent of await start(4)) {
+    const agents = await start(4);
+    for (const agent of agents) {
       expect(agent.run(() => getWorkerInfos().map(({ name, id }) => [name, id]))).toEqual([
         ['w0', 0],
         ['w1', 1],
@@ -121,6 +123,7 @@ describe('who is who', () => {
         ['w3', 3],
       ]);
     }
+    await end(agents);
   });
 
   it('fails to start when two of four share a name, on each of them: all are told of it', async () => {
@@ -195,8 +198,8 @@ describe('who is who', () => {
 
 describe('options', () => {
   it('say how many handlers run at once, and the agent tells', async () => {
-    const agents = await start(4, { maxConcurrentCalls: 7 });
-    for (const agent of agents) expect(agent.debugInfo()['agent.max_concurrent_calls']).toBe(7);
+    const agents = await start(4, { maxConcurrentCalls: 27 });
+    for (const agent of agents) expect(agent.debugInfo()['agent.max_concurrent_calls']).toBe(27);
     await end(agents);
   });
 
@@ -209,6 +212,12 @@ describe('options', () => {
         errorMatching(RpcError, { code: 'deadline-exceeded', message }),
       );
     });
+    await end(agents);
+  });
+
+  it.each([0.5, 100])('are the default for calls: %d s', async (seconds) => {
+    const agents = await start(4, { rpcTimeoutMs: seconds * 1_000 });
+    for (const agent of agents) expect(agent.run(() => getRpcTimeoutMs())).toBe(seconds * 1_000);
     await end(agents);
   });
 
@@ -230,7 +239,7 @@ describe('options', () => {
       }),
     );
     await onAll(agents, async ({ next }) => {
-      const [devices, sum] = await rpcSync(next, sumWithDevices, [zeros([2]), ones([2])]);
+      const [devices, sum] = await rpcSync(next, sumWithDevices, [zeros([2]), ones([2]), 'cpu']);
       expect([devices, sum.device, shown(sum)]).toEqual([['cpu', 'cpu'], 'cpu', shown(ones([2]))]);
     });
     await end(agents);
@@ -254,6 +263,8 @@ describe('a group', () => {
     ['another store', undefined],
   ])('starts again after its end, in %s', async (_, first) => {
     const given = first?.();
+    // As PyTorch's process group, another group of the same workers lives all the while.
+    const lasting = await start(4, { store: given ?? newStore(), group: 'lasting' });
     // As in PyTorch's test the first life ends without a call.
     for (const life of ['idle', 'busy', 'busy']) {
       const agents = await start(4, { store: given ?? newStore() });
@@ -263,7 +274,9 @@ describe('a group', () => {
           expect(shown(await rpcSync(next, two))).toEqual(shown(ones([1]).add(1)));
         });
       await end(agents);
+      await onAll(lasting, () => barrier());
     }
+    await end(lasting);
   });
 
   it('calls no more after its end, in the words of before its start', async () => {
@@ -293,8 +306,9 @@ describe('a group', () => {
     for (const store of [newStore(), pathToFileURL(folder).href]) {
       const first = await join({ name: 'w0', rank: 0, store });
       const expectSum = async (agent: RpcAgent, to: string): Promise<void> => {
-        const sum = await agent.run(() => rpcSync(to, add, [tensor(1), tensor(1)]));
-        expect(shown(sum)).toEqual(shown(tensor(1).add(tensor(1))));
+        const one = (): Tensor => tensor(1, { dtype: 'int64' });
+        const sum = await agent.run(() => rpcSync(to, add, [one(), one()]));
+        expect(shown(sum)).toEqual(shown(one().add(one())));
       };
       const others = await Promise.all(
         [1, 2, 3].map(async (rank) => {
@@ -332,9 +346,14 @@ async function unevenWork(agents: readonly RpcAgent[], make: () => Tensor): Prom
 describe('meeting', () => {
   it('gathers what every worker gives, the same for all', async () => {
     const agents = await start(4);
-    const maps = await Promise.all(agents.map((agent, i) => agent.run(() => allGather({ value: tensor([i]) }))));
-    for (const map of maps)
-      expect([...map].map(([name, { value }]) => [name, value.item()])).toEqual(many(4, (i) => [`w${i}`, i]));
+    await onAll(agents, async ({ rank }) => {
+      const ids = await allGather(getWorkerInfo().id);
+      expect([...ids]).toEqual(getWorkerInfos().map(({ name, id }) => [name, id]));
+      expect([...ids]).toEqual(many(4, (i) => [`w${i}`, i]));
+      const tensors = await allGather({ value: tensor([rank]) });
+      expect([...tensors].map(([name, { value }]) => [name, value.item()])).toEqual([...ids]);
+    });
+    await end(agents);
   });
 
   it('at a barrier nobody passes before the last has come', async () => {
@@ -375,12 +394,14 @@ describe('meeting', () => {
     const agents = await start(4);
     await Promise.all(agents.map((agent, rank) => countTogether(agent, of(rank))));
     expect(await agents[1]!.run(() => rpcSync('w0', plus, [1, 2]))).toBe(3);
+    await end(agents);
   });
 
   it('at barriers three times at once by each does not hang', async () => {
     const agents = await start(4);
     const all = names(() => true);
     await Promise.all(agents.flatMap((agent) => many(3, () => countTogether(agent, all, false))));
+    await end(agents);
   });
 
   it.each(kinds.flatMap(([kind, make]) => [[kind, 'once', 1, make] as const, [kind, 'twice', 2, make] as const]))(
@@ -446,17 +467,31 @@ describe('leaving', () => {
 
   it('says what fails in it, on each for itself, and closes all the same', async () => {
     const thrown = many(4, (id) => new RangeError(`simulation ${id}`));
+    let [fails, go] = [Promise.resolve(), (): void => undefined];
     const failing: Extension = {
       name: 'failing',
-      attach: ({ id }) => ({ drain: () => (id === 0 ? Promise.resolve() : Promise.reject(thrown[id]!)) }),
+      attach: ({ id }) => ({
+        drain: () => (id === 0 ? Promise.resolve() : fails.then(() => Promise.reject(thrown[id]!))),
+      }),
     };
-    const agents = await start(4, { extensions: [failing] });
-    open.length = 0;
+    const leave = async (timeouts: readonly number[]): Promise<unknown[]> => {
+      const agents = await start(4, { extensions: [failing] });
+      open.length = 0;
+      const ends = agents.map((agent, id) => failure(agent.shutdown({ timeoutMs: timeouts[id]! })));
+      void ends[0]!.then(() => go());
+      const errors = await Promise.all(ends);
+      for (const id of [1, 2, 3]) expect(errors[id]).toBe(thrown[id]);
+      for (const agent of agents) await notInitialized(agent.run(() => rpcSync('w0', plus, [1, 2])));
+      return errors;
+    };
     const before = performance.now();
-    const errors = await Promise.all(agents.map((agent) => failure(agent.shutdown({ timeoutMs: 20_000 }))));
+    const [atOnce] = await leave([20_000, 20_000, 20_000, 20_000]);
     expect(performance.now() - before).toBeLessThan(15_000);
-    expect(errors[0]).toBe('no failure');
-    for (const id of [1, 2, 3]) expect(errors[id]).toBe(thrown[id]);
-    for (const agent of agents) await notInitialized(agent.run(() => rpcSync('w0', plus, [1, 2])));
+    expect(atOnce).toBe('no failure');
+    // They fail after the time of the one that leads, which waits for them.
+    fails = new Promise((resolve) => (go = resolve));
+    const [late] = await leave([1_000, 20_000, 20_000, 20_000]);
+    const message = /^shutdown did not end in 1000 ms: Followers \['w1', 'w2', 'w3'\] timed out in _all_gather after /;
+    expect(late).toEqual(errorMatching(RpcError, { code: 'deadline-exceeded', message }));
   });
 });

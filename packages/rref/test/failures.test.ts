@@ -1,9 +1,18 @@
 /** @file Creations and uses that fail, time out, are cancelled or never sent; what is said, and that nothing is left. */
-import { errorMatching } from '@backwire/testing';
-import { getWorkerInfo, rpcClass, RpcError, rpcFunction, rpcInfo, rpcSync, type RpcAgent } from '@backwire/rpc';
-import { nn, ones, rpcName, type Tensor } from '@backwire/tensor';
+import { errorMatching, shown } from '@backwire/testing';
+import {
+  getWorkerInfo,
+  processGroup,
+  rpcClass,
+  RpcError,
+  rpcFunction,
+  rpcInfo,
+  rpcSync,
+  type RpcAgent,
+} from '@backwire/rpc';
+import { add, nn, ones, rpcName, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
-import { agent, counters, eventually, flushed, isEmpty, onAll, withGroup } from './group.ts';
+import { agent, counters, eventually, flushed, isEmpty, onAll, startGroup, withGroup } from './group.ts';
 import { createRRef, remote, rrefs, type RRef } from '../src/index.ts';
 import { invokeMethod } from '../src/owner/remote-methods.ts';
 
@@ -28,6 +37,11 @@ const failLater = rpcFunction('failures/fail-later', async (text: string): Promi
 const failOfType = rpcFunction('failures/fail-of-type', (text: string): number => {
   throw new TypeError(text);
 });
+const lengthOf = rpcFunction('failures/length-of', (text: string) => text.length);
+const failOrIncrease = rpcFunction('failures/fail-or-increase', (value: Tensor): Tensor => {
+  if (value.size === 2) throw new RangeError('Expected error');
+  return value.add(1);
+});
 const notServed = rpcFunction('failures/not-served', () => 1);
 const takeBoth = rpcFunction('failures/take-both', (_rref: RRef<number>, _other: unknown) => 1);
 
@@ -45,6 +59,13 @@ class Counter {
 }
 rpcClass(Counter, { methods: ['count', 'ask'] });
 
+class Model extends nn.Module {
+  readonly linear = new nn.Linear(3, 4);
+  forward(x: Tensor): Tensor {
+    return this.linear.forward(x);
+  }
+}
+
 describe.each(['w0', 'w1'])('a creating function on %s that throws', (owner) => {
   it.each([
     ['at once', fail, RangeError],
@@ -61,6 +82,22 @@ describe.each(['w0', 'w1'])('a creating function on %s that throws', (owner) => 
       }
     }),
   );
+
+  it('shows the class of each: of an error that it threw, and of being called without its argument', () =>
+    onAll(4, async (at) => {
+      await expect(remote(at(owner), fail, ['no luck']).toHere()).rejects.toThrow(new RangeError('no luck'));
+      const without = remote(at(owner), lengthOf, [] as unknown as [string]);
+      const error = new TypeError("Cannot read properties of undefined (reading 'length')");
+      await expect(without.toHere()).rejects.toThrow(error);
+    }));
+
+  it('for the tensor that it was given says so, and goes on for another', () =>
+    onAll(4, async (at) => {
+      const refused = remote(at(owner), failOrIncrease, [ones([2])]);
+      await expect(refused.toHere()).rejects.toThrow(new RangeError('Expected error'));
+      using increased = remote(at(owner), failOrIncrease, [ones([3])]);
+      expect(shown(await increased.toHere())).toEqual(shown(ones([3]).add(1)));
+    }));
 
   it('is never an unhandled rejection', () =>
     withGroup(2, async () => {
@@ -311,28 +348,37 @@ describe('misuse', () => {
 
   it('local value of a user', () =>
     onAll(4, async (at) => {
-      const rref = remote(at('w1'), identity, [1]);
-      const [n, owner] = [getWorkerInfo().id, rref.owner()];
-      const words = `For UserRRef(rref_id=GloballyUniqueId(created_on=${n}, local_id=0), fork_id=GloballyUniqueId(created_on=${n}, local_id=1)), can't call localValue() on user WorkerInfo(id=${n}, name=w${n}). Call it on owner WorkerInfo(id=${owner.id}, name=${at('w1')})`;
+      const rref = remote(at('w1'), add, [ones([1]), ones([1])]);
+      const n = getWorkerInfo().id;
+      const words = `For UserRRef(rref_id=GloballyUniqueId(created_on=${n}, local_id=0), fork_id=GloballyUniqueId(created_on=${n}, local_id=1)), can't call localValue() on user WorkerInfo(id=${n}, name=w${n}). Call it on owner WorkerInfo(id=${(n + 1) % 4}, name=${at('w1')})`;
       await expect(rref.localValue()).rejects.toThrow(
         errorMatching(RpcError, { code: 'failed-precondition', message: words }),
       );
     }));
 
-  it('an RRef without an agent', () => {
-    const values = [1, ...new nn.Linear(3, 4).parameters()];
-    expect(values).toHaveLength(3);
-    for (const value of values)
-      expect(() => createRRef(value)).toThrow(
-        errorMatching(RpcError, {
-          code: 'failed-precondition',
-          message:
-            'Current RPC agent is not set! Did you initialize the RPC framework (e.g. by calling `rpc.init_rpc`)?',
-        }),
-      );
-    expect(() => remote('w1', identity, [1])).toThrow(
-      errorMatching(RpcError, { code: 'failed-precondition', message: 'RPC has not been initialized' }),
-    );
+  it('an RRef without an agent', async () => {
+    // Workers reduce together, and none of them is the agent of this code.
+    const agents = await startGroup(4);
+    try {
+      const replicate = async (): Promise<nn.Module> => {
+        const replica = new nn.DistributedDataParallel(new Model().train(), { group: processGroup() });
+        await replica.synchronize();
+        return replica;
+      };
+      const replicas = await Promise.all(agents.map((each) => each.run(replicate)));
+      const code = 'failed-precondition';
+      for (const replica of replicas) {
+        const values = [1, ...replica.parameters()];
+        expect(values).toHaveLength(3);
+        const message =
+          'Current RPC agent is not set! Did you initialize the RPC framework (e.g. by calling `rpc.init_rpc`)?';
+        for (const value of values) expect(() => createRRef(value)).toThrow(errorMatching(RpcError, { code, message }));
+      }
+      const message = 'RPC has not been initialized';
+      expect(() => remote('w1', identity, [1])).toThrow(errorMatching(RpcError, { code, message }));
+    } finally {
+      await Promise.all(agents.map((each) => each.shutdown()));
+    }
   });
 
   it('an agent, or a peer, without the extension', () =>
