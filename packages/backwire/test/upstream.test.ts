@@ -24,6 +24,7 @@ import {
   rpcSync,
   rrefDebugInfo,
   sparseCooTensor,
+  stack,
   tensor,
   waitAll,
   zeros,
@@ -139,6 +140,13 @@ describe('calls', () => {
 
 describe('faults on purpose', () => {
   const { logger, failed } = countInjectedFaults();
+  /** The first three of each, as PyTorch's agent with faults does unless it is told otherwise. */
+  const CONTROL = {
+    RREF_FORK_REQUEST: 3,
+    RREF_CHILD_ACCEPT: 3,
+    RREF_USER_DELETE: 3,
+    CLEANUP_AUTOGRAD_CONTEXT_REQ: 3,
+  };
   const count = (): number =>
     agents.reduce((sum, agent) => sum + Number(agent.debugInfo()['agent.injected_faults']), 0);
 
@@ -163,7 +171,7 @@ describe('faults on purpose', () => {
         expect(Object.fromEntries(failed)).toEqual({ RREF_FORK_REQUEST: 3, RREF_CHILD_ACCEPT: 3, RREF_USER_DELETE: 6 });
         expect(count()).toBe(12);
       },
-      { logger, faults: { failFirst: { RREF_FORK_REQUEST: 3, RREF_CHILD_ACCEPT: 3, RREF_USER_DELETE: 3 } } },
+      { logger, faults: { failFirst: CONTROL } },
     ));
 
   it.each([
@@ -171,6 +179,7 @@ describe('faults on purpose', () => {
     ['of tensors that require none', false],
   ])('a context is cleaned up on every worker although telling them fails three times: %s', async (_, requiresGrad) => {
     const left = new Map<number, bigint>();
+    noted.clear();
     const known = (): unknown[] => agents.map((agent) => agent.debugInfo()['num_autograd_contexts']);
     const run = async (rank: number, after: (n: number) => string): Promise<void> => {
       const [a, b] = [ones([3, 3], { requiresGrad }), zeros([3, 3], { requiresGrad })];
@@ -180,25 +189,37 @@ describe('faults on purpose', () => {
           await rpcSync(to, add, [a, b]);
           // An operation on tensors that require none says nothing of the context.
           if (!requiresGrad) await rpcSync(to, sum2, [a, b]);
+          await rpcSync(to, noteContext, [id]);
         }
         await barrier();
         expect(known()).toEqual([4, 4, 4, 4]);
         if (requiresGrad) await distAutograd.backward(id, [(await rpcSync(after(1), add, [a, b])).sum()]);
         await barrier();
       });
-      expect(() => distAutograd.getGradients(left.get(rank)!)).toThrow(
-        errorMatching(RpcError, {
-          code: 'not-found',
-          message: `Could not find autograd context with id: ${left.get(rank)}`,
-        }),
-      );
+      expectUnknown(left.get(rank)!);
     };
-    await onAll(4, run, { faults: { failFirst: { CLEANUP_AUTOGRAD_CONTEXT_REQ: 3 } } });
+    await onAll(4, run, { faults: { failFirst: CONTROL } });
     expect(left.size).toBe(4);
     await expect.poll(known).toEqual([0, 0, 0, 0]);
+    // Those of the other three, of which each worker was told while they were there.
+    for (const [rank, agent] of agents.entries()) {
+      const others = [...left].filter(([of]) => of !== rank).map(([, id]) => id);
+      expect(noted.get(rank)?.toSorted()).toEqual(others.toSorted());
+      agent.run(() => others.forEach(expectUnknown));
+    }
     // On each of the four.
     expect(count()).toBe(12);
   });
+});
+const expectUnknown = (id: bigint): void =>
+  expect(() => distAutograd.getGradients(id)).toThrow(
+    errorMatching(RpcError, { code: 'not-found', message: `Could not find autograd context with id: ${id}` }),
+  );
+/** The contexts that each worker was told of, by its rank. */
+const noted = new Map<number, bigint[]>();
+const noteContext = rpcFunction('upstream/note-context', (id: bigint) => {
+  const { id: rank } = getWorkerInfo();
+  noted.set(rank, [...(noted.get(rank) ?? []), id]);
 });
 const sum2 = rpcFunction('upstream/sum', (a: Tensor, b: Tensor) => a.add(b));
 let addRRefRuns = 0;
@@ -246,35 +267,51 @@ rpcClass(BatchUpdateParameterServer, { methods: ['getModel'], statics: ['updateA
 const updateAndFetchModel = remoteFunction<typeof BatchUpdateParameterServer.updateAndFetchModel>(
   'upstream/BatchUpdateParameterServer.updateAndFetchModel',
 );
+/** The gradients that a trainer sent with a batch, and the model that it got for them. */
+interface Batch {
+  readonly grads: Values[];
+  readonly model: Values[];
+}
+type Values = ReturnType<Tensor['toArray']>;
+const values = (ts: readonly Tensor[]): Values[] => ts.map((t) => t.toArray());
 const runTrainer = rpcFunction('upstream/run-trainer', async (server: RRef<BatchUpdateParameterServer>) => {
   let [weight, bias] = (await server.rpcSync().getModel()) as [Parameter, Parameter];
-  const [input, labels] = [randn([BATCH, IN]), zeros([BATCH, OUT])];
-  const losses: number[] = [];
+  const lossOf = (input: Tensor): Tensor => l1Loss(input.matmul(weight.transpose(0, 1)).add(bias), zeros([BATCH, OUT]));
+  const first = randn([BATCH, IN]);
+  const before = lossOf(first).item();
+  const batches: Batch[] = [];
   for (let i = 0; i < BATCHES; i++) {
     for (const p of [weight, bias]) p.requiresGrad = true;
-    const loss = l1Loss(input.matmul(weight.transpose(0, 1)).add(bias), labels);
-    loss.backward();
-    losses.push(loss.item());
+    lossOf(i === 0 ? first : randn([BATCH, IN])).backward();
     const grads = [weight.grad!, bias.grad!];
     [weight, bias] = (await rpcSync(server.owner(), updateAndFetchModel, [server, grads])) as [Parameter, Parameter];
+    batches.push({ grads: values(grads), model: values([weight, bias]) });
   }
-  return { losses, weight: weight.toArray() };
+  return { before, after: lossOf(first).item(), batches };
 });
 
 it('a parameter server behind an RRef makes one step for the gradients of all trainers, and answers all with the model', () =>
   onFirst(4, async () => {
     const server = new BatchUpdateParameterServer(3);
     using rref = createRRef(server);
-    const before = server.getModel().map((p) => p.toArray());
-    const results: { losses: number[]; weight: unknown }[] = [];
+    // What the server does is done here once more, with the gradients that the trainers have sent.
+    const copies = server.getModel().map((p) => Object.assign(p.detach().clone(), { requiresGrad: true }));
+    const optimizer = new optim.SGD(copies, { lr: 0.001, momentum: 0.9 });
+    const results: Awaited<ReturnType<typeof runTrainer>>[] = [];
     await waitAll(() => {
       for (const to of [1, 2, 3]) void rpcAsync(to, runTrainer, [rref]).then((result) => results.push(result));
     });
     expect(server.steps).toEqual([3, 3, 3, 3]);
-    for (const { losses, weight } of results) {
-      expect(weight).toEqual(server.getModel()[0]!.toArray());
-      expect(losses.at(-1)).toBeLessThan(losses[0]!);
+    expect(results.map(({ batches }) => batches.length)).toEqual([BATCHES, BATCHES, BATCHES]);
+    for (let i = 0; i < BATCHES; i++) {
+      const [one, two, three] = results.map(({ batches }) => batches[i]!) as [Batch, Batch, Batch];
+      expect([two.model, three.model]).toEqual([one.model, one.model]);
+      const sent = (k: number): Tensor[] => [one, two, three].map(({ grads }) => tensor(grads[k]!));
+      optimizer.step(copies.map((_, k) => stack(sent(k)).mean(0)));
+      // The server adds them up in the order in which they come.
+      for (const [k, copy] of copies.entries())
+        expect(copy.allClose(tensor(one.model[k]!), { rtol: 0, atol: 1e-7 })).toBe(true);
     }
-    expect(results).toHaveLength(3);
-    expect(server.getModel().map((p) => p.toArray())).not.toEqual(before);
+    expect(results[0]!.batches.at(-1)!.model).toEqual(values(server.getModel()));
+    for (const { before, after } of results) expect(after).toBeLessThan(before);
   }));

@@ -1,7 +1,7 @@
 /** @file Several agents in one process for a test file, and functions that every worker serves. */
 import { afterAll, beforeAll, expect } from 'vitest';
 import { errorMatching, type ErrorMatcher } from '@backwire/testing';
-import { createAgent, RpcError, type RpcAgent } from '@backwire/rpc';
+import { createAgent, RpcError, type RpcAgent, type ShutdownOptions } from '@backwire/rpc';
 import { rrefs } from '@backwire/rref';
 import { rand, tensor, type Tensor } from '@backwire/tensor';
 import { distAutograd, distAutogradDebugInfo } from '../src/index.ts';
@@ -13,8 +13,8 @@ interface Agents {
   everywhere<T>(fn: (rank: number) => Promise<T>): Promise<T[]>;
 }
 
-/** Starts `count` agents `w0`, `w1`, … before the tests of a file and ends them after. */
-export function useAgents(group: string, count: number): Agents {
+/** Starts `count` agents `w0`, `w1`, … before the tests of a file and ends them after, all together. */
+export function useAgents(group: string, count: number, end: ShutdownOptions = {}): Agents {
   const agents: RpcAgent[] = [];
   beforeAll(async () => {
     const store = `memory://${group}`;
@@ -24,7 +24,7 @@ export function useAgents(group: string, count: number): Agents {
     agents.push(...(await Promise.all(made)));
   });
   afterAll(async () => {
-    await Promise.all(agents.map((agent) => agent.shutdown({ timeoutMs: 10_000 })));
+    await Promise.all(agents.map((agent) => agent.shutdown({ timeoutMs: 10_000, ...end })));
   });
   return {
     agents,

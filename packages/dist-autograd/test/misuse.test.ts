@@ -7,7 +7,7 @@ import { add, DisposedError, mul, optim, type Tensor } from '@backwire/tensor';
 import { expectClean, filled, leaf, unknownContext, useAgents } from './agents.ts';
 import { backward, context, distAutograd, DistributedOptimizer, getGradients } from '../src/index.ts';
 
-const { at, agents, everywhere } = useAgents('misuse', 4);
+const { at, agents, everywhere } = useAgents('misuse', 4, { onLeak: 'throw' });
 
 const plus = rpcFunction('misuse/plus', (a: number, b: number) => a + b);
 

@@ -27,7 +27,7 @@ import { backward, context, distAutograd, getGradients } from '../src/index.ts';
 import { useAgents } from './agents.ts';
 import { local, sameAsLocal, shown, summed, total, valuesOf, WAYS, WAYS_TO_SELF } from './local.ts';
 
-const { at, everywhere } = useAgents('upstream', 4);
+const { at, everywhere } = useAgents('upstream', 4, { onLeak: 'throw' });
 /** The worker so many after this one. */
 const after = (rank: number, by: number): string => `w${(rank + by) % 4}`;
 
@@ -115,9 +115,9 @@ describe.each([
 
   it('where one of two arguments requires none', () =>
     everywhere(async () => {
+      const [a, b] = [build(), build(1, false)];
       for (const run of WAYS)
         await context(async (id) => {
-          const [a, b] = [build(), build(1, false)];
           const out = await run(mixed, a, b);
           const product = a.mul(b);
           expect(shown(out)).toEqual(shown(product));

@@ -1,5 +1,5 @@
 /** @file PyTorch's RPC tests about options, futures and what may not travel, as near as TypeScript comes to them. */
-import { errorMatching, shown } from '@backwire/testing';
+import { errorMatching, freePort, shown } from '@backwire/testing';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,6 +10,7 @@ import { registerValueType } from '@backwire/wire';
 import type { Agent } from '../src/agent/agent.ts';
 import {
   allGather,
+  barrier,
   createAgent,
   getWorkerInfo,
   initRpc,
@@ -55,7 +56,9 @@ const afterInterest = rpcFunction('upstream-options/after', (account: Account, i
   account.after(interest),
 );
 const promised = rpcFunction('upstream-options/promised', () => Promise.resolve(1));
-const promiseInside = rpcFunction('upstream-options/promiseInside', () => ({ later: Promise.resolve(1) }));
+const promiseInside = rpcFunction('upstream-options/promiseInside', (settles: boolean) => ({
+  later: settles ? Promise.resolve(1) : new Promise<number>(() => undefined),
+}));
 const twice = rpcFunction('upstream-options/twice', (x: Tensor) => x.mul(2));
 const fail = rpcFunction('upstream-options/fail', (): void => {
   throw new RangeError('of the user');
@@ -71,9 +74,12 @@ let cluster: Cluster | undefined;
 let stores = 0;
 afterEach(async () => {
   vi.restoreAllMocks();
-  await cluster?.close();
+  const together = cluster?.agents ?? [];
   cluster = undefined;
-  await Promise.all(open.splice(0).map((agent) => agent.shutdown({ graceful: false })));
+  await Promise.all([
+    ...together.map((agent) => agent.shutdown({ timeoutMs: 8_000, onLeak: 'throw' })),
+    ...open.splice(0).map((agent) => agent.shutdown({ graceful: false })),
+  ]);
 });
 const newStore = (): string => `memory://upstream-options-${stores++}`;
 async function alone(options: Partial<RpcOptions> = {}): Promise<RpcAgent> {
@@ -88,7 +94,10 @@ const failure = (promise: Promise<unknown>): Promise<Error> =>
   );
 
 /** Runs `fn` on each of four workers at once; `to` is the one after it. */
-async function onEach(fn: (to: string) => Promise<void>, options: Partial<RpcOptions> = {}): Promise<void> {
+async function onEach(
+  fn: (to: string) => Promise<void>,
+  options: Partial<RpcOptions> | ((rank: number) => Partial<RpcOptions>) = {},
+): Promise<void> {
   const started = await startCluster(4, options);
   cluster = started;
   await Promise.all(started.agents.map((agent, rank) => agent.run(() => fn(`w${(rank + 1) % 4}`))));
@@ -143,6 +152,7 @@ describe('what an agent is made of', () => {
     const second = await group('calls');
     const sums = second.map((agent, i) => agent.run(() => rpcSync(`w${(i + 1) % 4}`, add, [ones([2, 2]), 1])));
     for (const sum of await Promise.all(sums)) expect(shown(sum)).toEqual(shown(ones([2, 2]).add(1)));
+    await Promise.all(first.map((agent) => agent.run(() => barrier())));
     expect(await reduced()).toEqual([[10], [10], [10], [10]]);
     await Promise.all([...second, ...first].map((agent) => agent.shutdown()));
   });
@@ -157,24 +167,35 @@ describe('what an agent is made of', () => {
   });
 
   it('a second agent of the same name and rank in one store is refused while the first lives', async () => {
-    const store = newStore();
-    const all = [0, 1, 2, 3].map((rank) => ({ name: `w${rank}`, rank, worldSize: 4, store }));
-    const [own, ...others] = all;
-    for (const life of ['first', 'second']) {
-      // After the first has left, the name is free: init, shutdown, init in one store.
-      const joining = initRpc(own!);
-      const peers = await Promise.all(others.map((other) => createAgent(other)));
+    const shared = newStore();
+    const atPort = `tcp://127.0.0.1:${await freePort()}`;
+    const refusal = (message: string) => errorMatching(RpcError, { code: 'failed-precondition', message });
+    // Each is the process's own once: after it has left, the names are free, so all of it is done again in one store.
+    for (const [ownRank, store] of [
+      [0, shared],
+      [1, shared],
+      [2, shared],
+      [3, shared],
+      [0, atPort],
+    ] as const) {
+      // prettier-ignore
+      const all = [0, 1, 2, 3].map((rank) => ({ name: `w${rank}`, rank, worldSize: 4, store }));
+      const own = all[ownRank]!;
+      const joining = initRpc(own);
+      const peers = await Promise.all(all.filter(({ rank }) => rank !== ownRank).map((other) => createAgent(other)));
       open.push(...peers);
-      await joining;
-      const refusal = (message: string) => errorMatching(RpcError, { code: 'failed-precondition', message });
-      await expect(initRpc(own!)).rejects.toThrow(refusal('RPC is already initialized'));
-      for (const taken of all) {
-        const again = createAgent({ ...taken, initTimeoutMs: 300 });
-        await expect(again).rejects.toThrow(refusal(`RPC worker name ${taken.name} is not unique`));
-      }
-      for (const [i, peer] of peers.entries()) {
-        expect(await rpcSync(peer.name, echo, [life])).toBe(life);
-        expect(await peer.run(() => rpcSync(`w${(i + 2) % 4}`, echo, [life]))).toBe(life);
+      open.push(await joining);
+      await expect(initRpc(own)).rejects.toThrow(refusal('RPC is already initialized'));
+      const again = all.map((taken) =>
+        failure(createAgent({ ...taken, initTimeoutMs: store === atPort ? 1_000 : 300 })),
+      );
+      const notUnique = all.map(({ name }) => refusal(`RPC worker name ${name} is not unique`));
+      // At the port the first rank serves the store.
+      const taken = errorMatching(RpcError, { code: 'unavailable', message: /^Address already in use/ });
+      expect(await Promise.all(again)).toEqual(store === atPort ? [taken, ...notUnique.slice(1)] : notUnique);
+      for (const peer of peers) {
+        expect(await rpcSync(peer.name, echo, [peer.id])).toBe(peer.id);
+        expect(await peer.run(() => rpcSync(`w${(peer.id + 1) % 4}`, echo, [store]))).toBe(store);
       }
       await Promise.all([shutdown(), ...peers.map((peer) => peer.shutdown())]);
     }
@@ -184,13 +205,15 @@ describe('what an agent is made of', () => {
     ['transports that are no list', { transports: 'tcp' }, "transports is a list, got string 'tcp'"],
     ['a word for security', { security: 'psk' }, "the options of security are an object, got 'psk'"],
     ['a word for limits', { limits: 'none' }, "the options of limits are an object, got 'none'"],
-    ['a list for faults', { faults: [] }, 'createAgent: faults are an object, got a list'],
-    ['a number for deviceMaps', { deviceMaps: 5 }, 'createAgent: deviceMaps are an object, got 5'],
+    ['a list for faults', { faults: [] }, ': faults are an object, got a list'],
+    ['a number for deviceMaps', { deviceMaps: 5 }, ': deviceMaps are an object, got 5'],
     ['a number for a store', { store: 5 }, 'store is an address or a store, got 5, which has no set()'],
     ['no logger', { logger: { warn: () => 0 } }, 'logger is an object such as console, got an object of class Object'],
     ['null for a logger', { logger: null }, 'logger is an object such as console, got null, which has no debug()'],
   ])('is not made of %s', async (_, wrong, words) => {
-    await expect(alone(wrong as unknown as RpcOptions)).rejects.toThrow(errorMatching(TypeError, { message: words }));
+    const options = { name: 'w0', rank: 0, worldSize: 1, store: newStore(), ...wrong } as unknown as RpcOptions;
+    for (const make of [initRpc, createAgent])
+      await expect(make(options)).rejects.toThrow(errorMatching(TypeError, { message: words }));
   });
 
   /** Options of a kind that no agent knows. */
@@ -226,9 +249,17 @@ describe('what an agent is made of', () => {
       ],
       [new Unknown(), 'security.mode is one of psk, hmac, mtls, none; none was given'],
     ] as const) {
-      await expect(alone({ security: security as unknown as Security })).rejects.toThrow(
-        errorMatching(RpcError, { code: 'invalid-argument', message: words }),
-      );
+      const options = {
+        name: 'w0',
+        rank: 0,
+        worldSize: 1,
+        store: newStore(),
+        security: security as unknown as Security,
+      };
+      for (const make of [initRpc, createAgent])
+        await expect(make(options)).rejects.toThrow(
+          errorMatching(RpcError, { code: 'invalid-argument', message: words }),
+        );
     }
   });
 
@@ -319,12 +350,17 @@ describe('what travels and what does not', () => {
     ['rpcAsync', rpcAsync],
   ])('a promise inside of a result is refused by %s: only the result itself may be one', (_name, call) =>
     onEach(async (to) => {
-      const made = (fn: typeof promised | typeof promiseInside): Promise<unknown> =>
-        (call as AnyFn)(to, fn) as Promise<unknown>;
-      const error = await failure(made(promiseInside));
+      const made = (fn: AnyFn, args: unknown[] = []): Promise<unknown> =>
+        (call as AnyFn)(to, fn, args) as Promise<unknown>;
       const message = 'cannot send an instance of class Promise at $.later: await it';
-      expect(error).toEqual(errorMatching(TypeError, { message }));
-      expect(rpcInfo(error)).toEqual(errorMatching(RemoteError, { code: 'remote-error', peer: { name: to }, message }));
+      // Refused at once, whether it settles or, as PyTorch's, never does.
+      for (const settles of [true, false]) {
+        const error = await failure(made(promiseInside, [settles]));
+        expect(error).toEqual(errorMatching(TypeError, { message }));
+        expect(rpcInfo(error)).toEqual(
+          errorMatching(RemoteError, { code: 'remote-error', peer: { name: to }, message }),
+        );
+      }
       expect(await made(promised)).toBe(1);
     }),
   );
@@ -340,29 +376,31 @@ describe('what travels and what does not', () => {
     }));
 
   it('what a user function throws is told to its caller and to nobody else; one that nobody waits for is logged', async () => {
-    const lines: string[] = [];
-    const note = (_: object, text: string): void => void lines.push(text);
-    const logger = { debug: () => undefined, info: () => undefined, warn: note, error: note };
+    const lines: string[][] = [[], [], [], []];
     await onEach(
       async (to) => {
         await expect(rpcAsync(to, fail)).rejects.toThrow(new RangeError('of the user'));
       },
-      { logger },
+      (rank) => {
+        const note = (_: object, text: string): void => void lines[rank]!.push(text);
+        return { logger: { debug: () => undefined, info: () => undefined, warn: note, error: note } };
+      },
     );
-    expect(lines).toEqual([]);
-    cluster?.at(0).run(() => rpcOneway('w1', fail));
-    await until(() => lines.length > 0, 'it is logged');
-    expect(lines).toEqual(['a one-way call failed']);
+    expect(lines).toEqual([[], [], [], []]);
+    for (const agent of cluster!.agents) agent.run(() => rpcOneway(`w${(agent.id + 1) % 4}`, fail));
+    await until(() => lines.every(({ length }) => length > 0), 'it is logged');
+    const line = ['a one-way call failed'];
+    expect(lines).toEqual([line, line, line, line]);
   });
 
   it('the default logger writes it to stderr, with the stack of the function', async () => {
     const written = vi.spyOn(console, 'warn').mockImplementation(() => undefined);
-    cluster = await startCluster(2);
-    cluster.at(0).run(() => rpcOneway('w1', fail));
-    await until(() => written.mock.calls.length > 0, 'it is written');
-    expect(String(written.mock.calls[0]?.[0])).toMatch(
-      /\[backwire w1\] a one-way call failed .*RangeError: of the user.*upstream-options\.test/,
-    );
+    const { agents } = (cluster = await startCluster(4));
+    for (const agent of agents) agent.run(() => rpcOneway(`w${(agent.id + 1) % 4}`, fail));
+    await until(() => written.mock.calls.length >= 4, 'it is written');
+    const line = /^\[backwire (w\d)\] a one-way call failed .*RangeError: of the user.*upstream-options\.test/;
+    const writers = written.mock.calls.map(([text]) => line.exec(String(text))?.[1]);
+    expect(writers.toSorted()).toEqual(['w0', 'w1', 'w2', 'w3']);
   });
 
   it.each([
@@ -380,6 +418,13 @@ describe('what travels and what does not', () => {
 });
 
 describe('a gathering that not all come to', () => {
+  /** How a gathering that all four come to fails on each. They do not end together, since what is held back here would hold that up. */
+  async function gatherAtAll(timeoutMs: number, options: (rank: number) => Partial<RpcOptions>): Promise<Error[]> {
+    const { agents } = await startCluster(4, options);
+    open.push(...agents);
+    return Promise.all(agents.map((agent, rank) => agent.run(() => failure(allGather(rank, { timeoutMs })))));
+  }
+
   it('ends for the one that leads it and for those that follow, each saying who is missing', async () => {
     cluster = await startCluster(4);
     const failed = await Promise.all(
@@ -390,10 +435,8 @@ describe('a gathering that not all come to', () => {
   });
 
   it('ends where all have come and what the others bring is slow: the one that leads says who is late, they that they ran out of time', async () => {
-    cluster = await startCluster(4, (rank) => (rank === 0 ? {} : { faults: { delayMs: { PYTHON_CALL: 4_000 } } }));
-    const failed = await Promise.all(
-      [0, 1, 2, 3].map((rank) => cluster!.at(rank).run(() => failure(allGather(rank, { timeoutMs: 100 })))),
-    );
+    const slow = { faults: { delayMs: { PYTHON_CALL: 4_000 } } };
+    const failed = await gatherAtAll(100, (rank) => (rank === 0 ? {} : slow));
     const late = (message: string) => errorMatching(RpcError, { code: 'deadline-exceeded', message });
     const follower = late('RPC ran for more than');
     expect(failed).toEqual([
@@ -403,10 +446,8 @@ describe('a gathering that not all come to', () => {
   });
 
   it('ends for each by its own time where all have come, and the one that leads is slow to answer', async () => {
-    cluster = await startCluster(4, (rank) => (rank === 0 ? { faults: { delayMs: { PYTHON_RET: 4_000 } } } : {}));
-    const failed = await Promise.all(
-      [0, 1, 2, 3].map((rank) => cluster!.at(rank).run(() => failure(allGather(rank, { timeoutMs: 200 })))),
-    );
+    const slow = { faults: { delayMs: { PYTHON_RET: 4_000 } } };
+    const failed = await gatherAtAll(200, (rank) => (rank === 0 ? slow : {}));
     const late = errorMatching(RpcError, { code: 'deadline-exceeded', message: 'RPC ran for more than' });
     expect(failed).toEqual([late, late, late, late]);
   });

@@ -1,24 +1,26 @@
 /** @file PyTorch's tests of _wait_all: calls that are collected while a function runs, and waited for at its end. */
 import { errorMatching, shown } from '@backwire/testing';
+import { setTimeout } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { add, ones } from '@backwire/tensor';
-import { rpcAsync, RpcError, rpcFunction, rpcSync, waitAll } from '../src/index.ts';
+import { callContext, rpcAsync, RpcError, rpcFunction, rpcSync, waitAll } from '../src/index.ts';
 import { startCluster, type Cluster } from './cluster.ts';
 
 const plus = rpcFunction('upstream-wait-all/plus', (x: number, y: number) => x + y);
 const fail = rpcFunction('upstream-wait-all/fail', (text: string): number => {
   throw new RangeError(text);
 });
-const sleep = rpcFunction('upstream-wait-all/sleep', async (ms: number) => {
-  await new Promise((resolve) => setTimeout(resolve, ms));
-  return ms;
-});
+/** Until it is over, or nobody waits for it any more. */
+const sleep = rpcFunction('upstream-wait-all/sleep', (ms: number) =>
+  setTimeout(ms, ms, { signal: callContext().signal }),
+);
 
 let cluster: Cluster;
 beforeAll(async () => {
   cluster = await startCluster(4);
 });
-afterAll(() => cluster.close());
+/** All together, as PyTorch's tests end: nothing is left open on any of them. */
+afterAll(() => Promise.all(cluster.agents.map((agent) => agent.shutdown({ timeoutMs: 8_000, onLeak: 'throw' }))));
 /** Runs `fn` on all four workers at once, with the worker after each and the one after that. */
 async function onAll(fn: (next: string, third: string) => Promise<void>): Promise<void> {
   const name = (rank: number): string => `w${rank % 4}`;
