@@ -63,7 +63,7 @@ export interface RRef<T> extends Disposable {
   confirmedByOwner(): boolean;
   /** Resolves when the owner knows this handle and has the value. Rejects if creation failed. */
   confirmed(options?: CallOptions): Promise<void>;
-  /** The name of the value's class; asked once, then known here. Rejects if creation failed. */
+  /** The name of the value's class; asked once, then known here, by one promise for all who ask again. Rejects if creation failed. */
   typeName(options?: CallOptions): Promise<string>;
   /** A value the caller owns: a copy from elsewhere, a second handle on the owner. Waits for the creation. */
   toHere(options?: CallOptions): Promise<T>;

@@ -1,6 +1,6 @@
 /** @file Messages of references that fail, are lost or are held back on purpose: what is said, and that nothing is left. */
 import { countInjectedFaults, errorMatching, shown } from '@backwire/testing';
-import { getWorkerInfo, RpcError, rpcFunction, rpcSync, type RpcAgent } from '@backwire/rpc';
+import { getWorkerInfo, rpcAsync, RpcError, rpcFunction, rpcSync, type RpcAgent } from '@backwire/rpc';
 import { add, ones, tensor, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import { agent, counters, eventually, flushed, isEmpty, withGroup } from './group.ts';
@@ -30,6 +30,10 @@ let ran: number[] = [];
 const noted = rpcFunction('faults/noted', (x: number) => {
   ran.push(x);
   return x;
+});
+const notedTensor = rpcFunction('faults/noted-tensor', (x: number) => {
+  ran.push(x);
+  return tensor(x).mul(tensor(2));
 });
 const fetch = rpcFunction('faults/fetch', (rref: RRef<number>) => rref.toHere());
 const addToReferent = rpcFunction('faults/add-to-referent', async (rref: RRef<Tensor>, value: Tensor) => {
@@ -65,6 +69,7 @@ describe('messages that fail on purpose', () => {
         await flushed(agent(agents, 0));
         for (const to of ['w1', 'w0']) {
           await expect(rpcSync(to, fetch, [rref])).rejects.toThrow(DROPPED);
+          await expect(rpcAsync(to, takeBoth, [rref, 1])).rejects.toThrow(DROPPED);
           expect(() => remote(to, fetch, [rref])).toThrow(DROPPED);
           const encode = (): unknown =>
             sessionOf(agent(agents, 0)).values[0]?.encode(rref, getWorkerInfo(to), () => undefined);
@@ -146,42 +151,56 @@ describe('messages that fail on purpose', () => {
     );
   });
 
-  it.each(['w0', 'w1'])('a creation on %s that is held back times out, and what comes late is not run', (owner) =>
-    withGroup(
-      4,
-      async (agents) => {
-        ran = [];
-        const [rref, sum] = [
-          remote(owner, noted, [1], { timeoutMs: 20 }),
-          remote(owner, add, [tensor(1), tensor(1)], { timeoutMs: 20 }),
-        ];
-        for (const each of [rref, sum]) {
-          await expect(each.confirmed()).rejects.toThrow(LATE);
-          await flushed(agent(agents, 0));
-          await expect(each.toHere()).rejects.toThrow(LATE);
-        }
-        await new Promise((resolve) => setTimeout(resolve, 120));
-        expect([ran, agents.map(injected)]).toEqual([[], [2, 0, 0, 0]]);
-        if (owner === 'w1') {
-          // The wait for one that is still being made ends by itself, and says nothing of the creation.
-          const slow = remote(owner, noted, [2], { timeoutMs: 5_000 });
-          const slowSum = remote(owner, add, [tensor(1), tensor(1)], { timeoutMs: 5_000 });
-          for (const each of [slow, slowSum]) await expect(each.toHere({ timeoutMs: 1 })).rejects.toThrow(tooSlow(1));
-          expect(await slow.toHere()).toBe(2);
-          expect(shown(await slowSum.toHere())).toEqual(shown(tensor(2)));
-          expect(ran).toEqual([2]);
-          // The owner heard of all four: of two, that they failed.
-          expect(counters(agent(agents, 1))).toMatchObject({ num_owner_rrefs: 4, num_forks: 4 });
-          slow.dispose();
-          slowSum.dispose();
-        }
-        rref.dispose();
-        sum.dispose();
-        await eventually(() => agents.every(isEmpty));
+  describe.each([
+    [
+      'a function',
+      {
+        make: (to: string, n: number, timeoutMs: number) => remote(to, notedTensor, [n], { timeoutMs }),
+        delayMs: { PYTHON_REMOTE_CALL: 80 },
+        heldBack: 2,
+        runs: [2],
       },
-      { faults: { delayMs: { PYTHON_REMOTE_CALL: 80, SCRIPT_REMOTE_CALL: 80 } } },
-    ),
-  );
+    ],
+    [
+      'a tensor operation',
+      {
+        make: (to: string, n: number, timeoutMs: number) => remote(to, add, [tensor(n), tensor(n)], { timeoutMs }),
+        delayMs: { SCRIPT_REMOTE_CALL: 80, PYTHON_RREF_FETCH_CALL: 40 },
+        // Two creations and three fetches: the second comes before the creation, and is sent again after it.
+        heldBack: 5,
+        runs: [],
+      },
+    ],
+  ] as const)('a creation of %s that is held back', (_, { make, delayMs, heldBack, runs }) => {
+    it.each(['w0', 'w1'])('times out on %s, and what comes late is not run', (owner) =>
+      withGroup(
+        4,
+        async (agents) => {
+          ran = [];
+          const rref = make(owner, 1, 20);
+          await expect(rref.confirmed()).rejects.toThrow(LATE);
+          await flushed(agent(agents, 0));
+          await expect(rref.toHere()).rejects.toThrow(LATE);
+          if (owner === 'w0') {
+            await new Promise((resolve) => setTimeout(resolve, 120));
+            expect([ran, agents.map(injected)]).toEqual([[], [1, 0, 0, 0]]);
+          } else {
+            // The wait for one that is still being made ends by itself, and says nothing of the creation.
+            const slow = make(owner, 2, 5_000);
+            await expect(slow.toHere({ timeoutMs: 1 })).rejects.toThrow(tooSlow(1));
+            expect(shown(await slow.toHere())).toEqual(shown(tensor(4)));
+            // The owner heard of both: of one, that it failed.
+            expect(counters(agent(agents, 1))).toMatchObject({ num_owner_rrefs: 2, num_forks: 2 });
+            expect([ran, agents.map(injected)]).toEqual([runs, [heldBack, 0, 0, 0]]);
+            slow.dispose();
+          }
+          rref.dispose();
+          await eventually(() => agents.every(isEmpty), 'nothing is left');
+        },
+        { faults: { delayMs } },
+      ),
+    );
+  });
 
   it('a fetch that is held back times out, and a later one succeeds', () =>
     withGroup(

@@ -1,5 +1,5 @@
 /** @file Groups of agents in one process for tests: real agents over a memory store, shut down in good order at the end. */
-import { createAgent, type Extension, type RpcAgent, type RpcOptions } from '@backwire/rpc';
+import { createAgent, getWorkerInfo, type Extension, type RpcAgent, type RpcOptions, type To } from '@backwire/rpc';
 import { rrefs } from '../src/index.ts';
 import { sessionOf } from '../src/extension.ts';
 
@@ -57,6 +57,11 @@ export function onAll(
   const one = (self: RpcAgent, rank: number): Promise<void> =>
     self.run(() => test((name) => `w${(Number(name.slice(1)) + rank) % size}`, self));
   return withGroup(size, async (agents) => void (await Promise.all(agents.map(one))), options);
+}
+
+/** To whom a test of `onAll` sends: as in PyTorch's tests the worker itself is meant by its record, others by their names. */
+export function recordOrName(at: (name: string) => string, to: string): To {
+  return to === 'w0' ? getWorkerInfo() : at(to);
 }
 
 export function agent(agents: readonly RpcAgent[], rank: number): RpcAgent {

@@ -1,6 +1,7 @@
 /** Methods of remote values: promises, streams, RRefs of results, and everything that must not call anybody. */
 import { inspect } from 'node:util';
-import { rpcAsync, rpcClass, rpcFunction, rpcSync, waitAll } from '@backwire/rpc';
+import { errorMatching } from '@backwire/testing';
+import { rpcAsync, rpcClass, RpcError, rpcFunction, rpcSync, waitAll } from '@backwire/rpc';
 import { ones, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import { agent, callsSent, counters, eventually, onAll, withGroup } from './group.ts';
@@ -264,7 +265,18 @@ describe('type names', () => {
       expect(await counter.typeName()).toBe('proxies/Counter');
       const before = callsSent(agent(agents, 0));
       expect(await counter.typeName()).toBe('proxies/Counter');
+      expect(counter.typeName()).toBe(counter.typeName());
+      expect(await counter.typeName({ timeoutMs: 1 })).toBe('proxies/Counter');
       expect(callsSent(agent(agents, 0))).toBe(before);
+      // What is known is no way around what is refused.
+      await expect(counter.typeName({ timeout: 1 } as never)).rejects.toMatchObject({ code: 'invalid-argument' });
+      const message = /^the options of typeName\(\) are/;
+      for (const wrong of [null, 5])
+        await expect(counter.typeName(wrong as never)).rejects.toThrow(errorMatching(TypeError, { message }));
+      counter.dispose();
+      await expect(counter.typeName()).rejects.toThrow(
+        errorMatching(RpcError, { code: 'rref-released', message: /deleted/ }),
+      );
     }));
 
   it('need no call on the owner', () =>
@@ -294,7 +306,11 @@ describe('type names', () => {
   it('fail as the function failed that was to make the value', () =>
     onAll(4, async (at) => {
       const broken = remote(at('w1'), breakDown, []);
-      for (let i = 0; i < 2; i++) await expect(broken.typeName()).rejects.toThrow(new EvalError('broken'));
+      for (let i = 0; i < 2; i++) {
+        const asked = broken.typeName();
+        expect(asked).toBeInstanceOf(Promise);
+        await expect(asked).rejects.toThrow(new EvalError('broken'));
+      }
     }));
 });
 

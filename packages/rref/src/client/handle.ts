@@ -1,6 +1,7 @@
 /** @file The RRef that programs hold: one class for the owner's own handles and for those of users. */
 import { RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
 import { CALL_OPTIONS, refuseUnknown, type ExtensionHost, type RpcMessage } from '@backwire/rpc/internal';
+import { runAtRoot } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
 import { MessageType } from '@backwire/wire/internal';
 import { waitFor } from '../deadline.ts';
@@ -69,6 +70,8 @@ export class RRefHandle<T> implements RRef<T> {
   /** This handle is that of `remote()` itself. */
   #mine = false;
   #type: string | undefined;
+  /** What all get who ask again. */
+  #typeKnown: Promise<string> | undefined;
   #uses = 0;
   #disposed = false;
   /** It counts among those of this worker who hold the value. */
@@ -190,15 +193,19 @@ export class RRefHandle<T> implements RRef<T> {
     });
   }
 
-  typeName(options: CallOptions = {}): Promise<string> {
+  typeName(options?: CallOptions): Promise<string> {
+    const known = options === undefined ? this.#typeKnown : undefined;
+    if (known !== undefined && this.failure() === undefined && !this.deleted) return known;
     return this.use('type_name()', async () => {
       refuseUnknown(options, CALL_OPTIONS, 'typeName()');
-      if (this.#type !== undefined) return this.#type;
       const type =
-        this.#owned === undefined
-          ? await this.#session.requests.askType(this, options)
-          : await this.here(this.#owned, options, typeNameOf, (value, within) => value.typeName(within));
+        this.#type ??
+        (this.#owned === undefined
+          ? await this.#session.requests.askType(this, options ?? {})
+          : await this.here(this.#owned, options ?? {}, typeNameOf, (value, within) => value.typeName(within)));
       this.#type = type;
+      // It outlives this call, and keeps nothing of what the call runs in.
+      this.#typeKnown ??= runAtRoot(() => Promise.resolve(type));
       return type;
     });
   }
@@ -311,10 +318,12 @@ export class RRefHandle<T> implements RRef<T> {
 
   /** @throws RpcError 'rref-released' when the program, or the end of the agent, has let go of the handle. */
   throwIfDeleted(what: string): void {
-    const deleted =
-      this.#disposed || this.#session.closed || this.#fork?.phase === 'gone' || this.#fork?.released === true;
-    if (deleted)
+    if (this.deleted)
       throw new RpcError('rref-released', `${this.toString()} has been deleted. Cannot ${what} after deletion.`);
+  }
+
+  private get deleted(): boolean {
+    return this.#disposed || this.#session.closed || this.#fork?.phase === 'gone' || this.#fork?.released === true;
   }
 
   /** Why there is no value, as far as it is known here: its owner died, or it was never made. */
