@@ -306,7 +306,7 @@ class EtcdStore implements TicketStore {
 
 /** Fields that are empty are left out. */
 function bytesOf(kv: EtcdKeyValue): Uint8Array {
-  return Uint8Array.from(Buffer.from(kv.value ?? '', 'base64'));
+  return new Uint8Array(Buffer.from(kv.value ?? '', 'base64'));
 }
 
 function base64(text: string): string {

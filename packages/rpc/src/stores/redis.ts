@@ -308,7 +308,7 @@ class RedisStore implements TicketStore {
     }
     const event: StoreEvent =
       message[0] === PUT
-        ? { type: 'put', key, value: Uint8Array.from(message.subarray(5 + length)) }
+        ? { type: 'put', key, value: new Uint8Array(message.subarray(5 + length)) }
         : { type: 'delete', key };
     for (const [queue, prefix] of this.queues) if (key.startsWith(prefix)) queue.push(event);
   }
@@ -331,13 +331,15 @@ class RedisStore implements TicketStore {
     }
   }
 
-  /** By the script's name, which a server that started anew has to be told; a mark keeps its place before what is asked after it. */
+  /**
+   * By the script's name, which a server that started anew has to be told. A mark has no second try: it would come after what was asked
+   * after it, so that its watch lists again.
+   */
   private async evaluate(op: string, parameters: Parameters): Promise<unknown> {
-    if (op === 'mark') return this.commands.eval(REDIS_SCRIPT, parameters);
     try {
       return await this.commands.evalSha(REDIS_SCRIPT_SHA, parameters);
     } catch (error) {
-      if (!(error instanceof Error) || !error.message.startsWith('NOSCRIPT')) throw error;
+      if (op === 'mark' || !(error instanceof Error) || !error.message.startsWith('NOSCRIPT')) throw error;
       return this.commands.eval(REDIS_SCRIPT, parameters);
     }
   }
@@ -388,5 +390,5 @@ function valueBytes(value: Uint8Array): Buffer {
 }
 
 function bytesOf(value: unknown): Uint8Array | undefined {
-  return value instanceof Uint8Array ? Uint8Array.from(value) : undefined;
+  return value instanceof Uint8Array ? new Uint8Array(value) : undefined;
 }
