@@ -2211,6 +2211,8 @@ async function* lines(body) {
 		}
 	}
 }
+// src/liveness/policy.ts
+const BUSY_AGE_MS = 1e3;
 // src/liveness/redis-holder.ts
 const COMMAND_MS = 5e3;
 const FIRST_BACKOFF_MS = 50;
@@ -2347,6 +2349,7 @@ var EtcdHolder = class {
 	ticket;
 	api;
 	closing = new AbortController();
+	toldFresh = false;
 	constructor(ticket) {
 		this.ticket = ticket;
 		this.api = new EtcdApi(ticket.endpoints, ETCD_REQUEST_MS);
@@ -2354,12 +2357,16 @@ var EtcdHolder = class {
 	async hold(ageMs) {
 		const { id, ageKey } = this.ticket;
 		if (!await this.api.keepAlive(id, this.closing.signal)) return false;
+		const isFresh = ageMs < BUSY_AGE_MS;
+		if (isFresh && this.toldFresh) return true;
+		this.toldFresh = false;
 		const value = Buffer.from(\`\${ageMs}\`).toString("base64");
 		await this.api.call("/v3/kv/put", {
 			key: ageKey,
 			value,
 			lease: id
 		}, this.closing.signal);
+		this.toldFresh = isFresh;
 		return true;
 	}
 	close() {

@@ -239,6 +239,31 @@ test.each<[string, object, boolean | 'unknown']>([
   expect(puts).toEqual(expected === true ? [{ key: 'YWdl', value: 'MTc=', lease: '7' }] : []);
 });
 
+test('etcd, which writes everything to disk, is told the age of a holder that is busy, and once that it is not', async () => {
+  const ages: string[] = [];
+  let refusing = false;
+  const server = createHttp((request, response) => {
+    let text = '';
+    request.on('data', (chunk: Buffer) => (text += chunk.toString()));
+    request.on('end', () => {
+      const isPut = request.url === '/v3/kv/put';
+      if (isPut) ages.push(Buffer.from((JSON.parse(text) as { value: string }).value, 'base64').toString());
+      if (isPut && refusing) response.statusCode = 503;
+      response.end(JSON.stringify(isPut ? {} : { result: { TTL: '5' } }));
+    });
+  });
+  const endpoints = [`http://127.0.0.1:${await listen(server)}`];
+  const { holder } = hold({ kind: 'etcd', ttlMs: 5_000, endpoints, id: '7', ageKey: 'YWdl' });
+  for (const age of [0, 3, 999, 1_000, 3_000, 5_000, 20, 40]) expect(await holder.hold(age)).toBe(true);
+  expect(ages).toEqual(['0', '1000', '3000', '5000', '20']);
+  expect(await holder.hold(2_000)).toBe(true);
+  refusing = true;
+  await expect(holder.hold(1)).rejects.toMatchObject({ code: 'unavailable' });
+  refusing = false;
+  for (const age of [2, 3]) expect(await holder.hold(age)).toBe(true);
+  expect(ages.slice(5)).toEqual(['2000', '1', '2']);
+});
+
 test('a file changes with every beat', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'backwire-holder-'));
   cleanups.push(() => rmSync(folder, { recursive: true, force: true }));

@@ -3,6 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { EmbeddedHolder, type SharedLinks } from './embedded-holder.ts';
 import { EtcdApi } from '../stores/etcd-api.ts';
 import type { EtcdTicket, FileTicket, HolderEvents, LeaseHolder, LeaseTicket } from '../stores/ticket.ts';
+import { BUSY_AGE_MS } from './policy.ts';
 import { RedisHolder } from './redis-holder.ts';
 
 export function holderOf(ticket: LeaseTicket, events: HolderEvents, links: SharedLinks): LeaseHolder {
@@ -25,6 +26,8 @@ class EtcdHolder implements LeaseHolder {
   private readonly ticket: EtcdTicket;
   private readonly api: EtcdApi;
   private readonly closing = new AbortController();
+  /** etcd, which writes every age to disk, has one of a holder that is not busy: another such says nothing new. */
+  private toldFresh = false;
 
   constructor(ticket: EtcdTicket) {
     this.ticket = ticket;
@@ -34,8 +37,12 @@ class EtcdHolder implements LeaseHolder {
   async hold(ageMs: number): Promise<boolean> {
     const { id, ageKey } = this.ticket;
     if (!(await this.api.keepAlive(id, this.closing.signal))) return false;
+    const isFresh = ageMs < BUSY_AGE_MS;
+    if (isFresh && this.toldFresh) return true;
+    this.toldFresh = false;
     const value = Buffer.from(`${ageMs}`).toString('base64');
     await this.api.call('/v3/kv/put', { key: ageKey, value, lease: id }, this.closing.signal);
+    this.toldFresh = isFresh;
     return true;
   }
 

@@ -141,7 +141,7 @@ class Server implements StoreServer, SessionHost {
   }
 
   set(key: string, value: Uint8Array): void {
-    this.state.set(keyOfBytes(Buffer.from(`/${key}`)), Uint8Array.from(value));
+    this.state.set(keyOfBytes(Buffer.from(`/${key}`)), new Uint8Array(value));
   }
 
   close(options: { lingerMs?: number } = {}): Promise<void> {

@@ -97,7 +97,7 @@ class MemoryStore implements Store {
     return new Map(
       this.state()
         .list(checkKey(prefix))
-        .map(([key, value]) => [key, Uint8Array.from(value)]),
+        .map(([key, value]) => [key, new Uint8Array(value)]),
     );
   }
 
@@ -117,7 +117,7 @@ class MemoryStore implements Store {
     if (options?.signal?.aborted) return queue;
     this.closing.signal.addEventListener('abort', end, { once: true });
     unwatch = state.watch(prefix, (key, value) => {
-      queue.push(value === undefined ? { type: 'delete', key } : { type: 'put', key, value: Uint8Array.from(value) });
+      queue.push(value === undefined ? { type: 'delete', key } : { type: 'put', key, value: new Uint8Array(value) });
     });
     return queue;
   }
@@ -154,5 +154,5 @@ class MemoryStore implements Store {
 }
 
 function copy(value: Uint8Array | undefined): Uint8Array | undefined {
-  return value === undefined ? undefined : Uint8Array.from(value);
+  return value === undefined ? undefined : new Uint8Array(value);
 }
