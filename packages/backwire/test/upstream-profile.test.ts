@@ -150,7 +150,9 @@ describe.each(SLOW_CALLS)('a profile, with %s', (_, options) => {
 
   it('has a call that a handler makes under its own worker, and what that did under the last', () =>
     onSecond(async () => {
-      const events = await recorded(() => rpcAsync(2, slowAsyncAdd, ['worker3', ones([2]), ones([2])]));
+      const events = await recorded(() =>
+        rpcAsync(2, slowAsyncAdd, ['worker3', ones([2]), ones([2])], { timeoutMs: 20_000 }),
+      );
       const first = key('async', 'upstream-profile/slow-async-add', SELF, 2);
       const second = `${first}${REMOTE}${key('async', 'upstream-profile/slow-add', 2, 3)}`;
       const like = (name: string): unknown[] =>

@@ -1,6 +1,6 @@
 import { errorMatching, shown } from '@backwire/testing';
 import { describe, expect, it, vi } from 'vitest';
-import { getWorkerInfo, rpcClass, RpcError, rpcFunction, rpcSync } from '@backwire/rpc';
+import { getWorkerInfo, rpcAsync, rpcClass, RpcError, rpcFunction, rpcSync } from '@backwire/rpc';
 import { createRRef, remote, type RRef } from '@backwire/rref';
 import { manualSeed, matmul, nn, optim, rand, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { expectClean, leaf, useAgents } from '../test/agents.ts';
@@ -124,6 +124,28 @@ class MyModule {
 }
 rpcClass(MyModule, { methods: ['forward', 'weight'] });
 
+/** How PyTorch's programs reach a module: by functions that take its reference (`remote_method`, `rpc_async_method`), and by its proxies. */
+interface Way {
+  weightRRef(module: RRef<MyModule>): RRef<Tensor>;
+  weight(module: RRef<MyModule>): Promise<Tensor>;
+  forward(module: RRef<MyModule>, t: Tensor): Promise<Tensor>;
+}
+const weightOf = rpcFunction('optimizer/weightOf', async (module: RRef<MyModule>) => (await module.localValue()).w);
+const forwardOf = rpcFunction('optimizer/forwardOf', async (module: RRef<MyModule>, t: Tensor) =>
+  (await module.localValue()).forward(t),
+);
+const BY_FUNCTIONS: Way = {
+  weightRRef: (module) => remote(module.owner(), weightOf, [module]),
+  weight: (module) => rpcAsync(module.owner(), weightOf, [module]),
+  forward: (module, t) => rpcAsync(module.owner(), forwardOf, [module, t]),
+};
+const BY_PROXIES: Way = {
+  weightRRef: (module) => module.remote().weight(),
+  weight: (module) => module.rpcAsync().weight(),
+  forward: (module, t) => module.rpcAsync().forward(t),
+};
+const WAYS = [BY_FUNCTIONS, BY_PROXIES];
+
 /**
  * PyTorch's program: two modules after one another on two workers, a pass and a step, and the same here.
  * @returns the weights before, there, and here.
@@ -131,6 +153,7 @@ rpcClass(MyModule, { methods: ['forward', 'weight'] });
 async function stepOf(
   name: OptimizerName,
   options: object,
+  way: Way,
   second = true,
 ): Promise<Record<'before' | 'there' | 'here', unknown[]>> {
   manualSeed(1);
@@ -147,15 +170,15 @@ async function stepOf(
 
   const modules = [remote(after(1), MyModule), remote(after(2), MyModule, [second])] as const;
   // Of what a method gives there, as in PyTorch's test.
-  const params = modules.map((module) => module.remote().weight());
+  const params = modules.map(way.weightRRef);
   expect(await Promise.all(params.map(async (param) => shown(await param.toHere())))).toEqual(before);
   using distributedOptimizer = await DistributedOptimizer.create(optim[name], params, options as { lr: number }); // prettier-ignore
   return await context(async (id) => {
-    const hidden = await modules[0].rpcAsync().forward(t2);
-    const loss = (await modules[1].rpcAsync().forward(hidden)).add(t1).sum();
+    const hidden = await way.forward(modules[0], t2);
+    const loss = (await way.forward(modules[1], hidden)).add(t1).sum();
     await backward(id, [loss]);
     await distributedOptimizer.step(id);
-    const there = await Promise.all(modules.map(async (module) => shown(await module.rpcAsync().weight())));
+    const there = await Promise.all(modules.map(async (module) => shown(await way.weight(module))));
     for (const rref of [...modules, ...params]) rref.dispose();
     return { before, there, here: weights.map(shown) };
   });
@@ -177,8 +200,8 @@ describe('a step of two modules on two workers', () => {
   ];
   it('changes both weights as one process does, by every optimizer', async () => {
     await everywhere(async () => {
-      for (const [name, options] of OPTIMIZERS) {
-        const { before, there, here } = await stepOf(name, options);
+      for (const [name, options, way] of OPTIMIZERS.flatMap((each) => WAYS.map((way) => [...each, way] as const))) {
+        const { before, there, here } = await stepOf(name, options, way);
         for (const i of [0, 1]) expect([name, there[i]]).not.toEqual([name, before[i]]);
         expect([name, there]).toEqual([name, here]);
       }
@@ -194,7 +217,7 @@ describe('a step of two modules on two workers', () => {
         ['Rprop', { lr: 0.05 }],
         ['Adadelta', ADADELTA],
       ] as const) {
-        const { before, there, here } = await stepOf(name, options, false);
+        const { before, there, here } = await stepOf(name, options, BY_PROXIES, false);
         expect([name, there[0]]).not.toEqual([name, before[0]]);
         expect([name, there[1]]).toEqual([name, before[1]]);
         expect([name, there]).toEqual([name, here]);
@@ -286,7 +309,7 @@ describe('DistributedOptimizer', () => {
   it('raises what a constructor threw on its owner, and makes none of a class that is no optimiser', () =>
     everywhere(async () => {
       const models = [remote(after(1), MyModule), remote(after(2), MyModule)] as const;
-      const params = models.map((model) => model.remote().weight());
+      const params = models.map(BY_FUNCTIONS.weightRRef);
       await expect(DistributedOptimizer.create(FailingConstructor, params, { lr: 0.1 })).rejects.toThrow(
         new Error('Error creating optimizer.'),
       );
@@ -304,13 +327,14 @@ describe('DistributedOptimizer', () => {
   it('raises what a step threw on its owner', () =>
     everywhere(async () => {
       const models = [remote(after(1), MyModule), remote(after(2), MyModule)] as const;
-      const params = models.map((model) => model.remote().weight());
+      const { weightRRef, weight, forward } = BY_FUNCTIONS;
+      const params = models.map(weightRRef);
       const opt = await DistributedOptimizer.create(FailingStep, params, { lr: 0.1 });
-      const values = () => Promise.all(models.map(async (model) => shown(await model.rpcSync().weight())));
+      const values = () => Promise.all(models.map(async (model) => shown(await weight(model))));
       const before = await values();
       const [t1, t2] = [leaf([3, 3], 0.5), leaf([3, 3], 2)];
       await context(async (id) => {
-        const output = await models[1].rpcAsync().forward(await models[0].rpcAsync().forward(t2));
+        const output = await forward(models[1], await forward(models[0], t2));
         await backward(id, [output.add(t1).sum()]);
         await expect(opt.step(id)).rejects.toThrow(new Error('Error running optimizer.'));
       });

@@ -1,6 +1,6 @@
 import { shown } from '@backwire/testing';
 import { describe, expect, it } from 'vitest';
-import { rpcAsync, rpcFunction, rpcSync } from '@backwire/rpc';
+import { barrier, rpcAsync, rpcFunction, rpcSync } from '@backwire/rpc';
 import { remote } from '@backwire/rref';
 import { add, noGrad, sparseCooTensor, stack, tensor, type Tensor } from '@backwire/tensor';
 import { AccumulateGrad, ambient, gradEdge, runWith } from '@backwire/tensor/internal';
@@ -12,6 +12,11 @@ import { sessionOf } from '../src/internal.ts';
 const { at, everywhere, agents } = useAgents('graph', 4);
 /** The worker so many after this one. */
 const after = (rank: number, by = 1): number => (rank + by) % 4;
+/** Outside of the context, in which this has no part. */
+const outside = <T>(fn: () => T): T => runWith({ contextId: undefined }, fn);
+/** All workers have come so far. */
+const meet = (): Promise<void> => outside(() => barrier());
+const contextsAt = (rank: number): unknown => agents[rank]?.debugInfo()['num_autograd_contexts'];
 const sorted = (...ids: number[]): number[] => ids.toSorted((a, b) => a - b);
 
 const plus = rpcFunction('graph/plus', (a: Tensor, b: Tensor) => a.add(b));
@@ -89,11 +94,18 @@ describe.each([
       const left = await context(async (id) => {
         const [a, b] = tensors();
         const sum = await call(next, a, b);
+        await meet();
+        // That of this worker and that of the one before, whose calls it ran.
+        expect(contextsAt(rank)).toBe(2);
         expect(ambient().contextId).toBe(id);
         expect(view(id)).toEqual([1, 1, [next]]);
         expectOrigin(id, [a, b], sum, 0);
         expect(await rpcSync(next, viewHere, [id])).toEqual([1, 1, [rank]]);
         expect(await rpcSync(next, sendsOf, [id])).toEqual([ADDITION]);
+        // Calls in the context that carry no tensors, such as these two, add nothing.
+        expect(view(id)).toEqual([1, 1, [next]]);
+        expectOrigin(id, [a, b], sum, 0);
+        await meet();
         return id;
       });
       expect(() => sessionOf().find(left)).toThrow(unknownContext(left));
@@ -111,18 +123,31 @@ describe.each([
         const [first, second, last] = [after(rank, 1), after(rank, 2), after(rank, 3)];
         const [a, b] = tensors();
         const sum = await call(first, a, b);
+        await meet();
+        // Those of all four, each of which calls on through the others.
+        expect(contextsAt(rank)).toBe(4);
         expect(ambient().contextId).toBe(id);
         expect(view(id)).toEqual([1, 1, [first]]);
         expectOrigin(id, [a, b], sum, 0);
-        // Outside of the context, in which the second and the last have no part by this worker's own calls.
+        // The second and the last have no part in it by this worker's own calls.
         const seen = <T>(worker: number, fn: (id: bigint) => T): Promise<Awaited<T>> =>
-          runWith({ contextId: undefined }, () => rpcSync(worker, fn as never, [id] as never));
+          outside(() => rpcSync(worker, fn as never, [id] as never));
         expect(await seen(first, viewHere)).toEqual([2, 2, sorted(rank, second)]);
         expect(await seen(first, sendsOf)).toEqual(HANDED_ON);
         expect(await seen(second, viewHere)).toEqual([2, 2, sorted(first, last)]);
         expect(await seen(second, sendsOf)).toEqual(HANDED_ON);
         expect(await seen(last, viewHere)).toEqual([1, 1, [second]]);
         expect(await seen(last, sendsOf)).toEqual([ADDITION]);
+        // Calls in the context that carry no tensors add nothing to any of the four.
+        for (const [worker, pairs] of [
+          [first, 2],
+          [second, 2],
+          [last, 1],
+        ] as const)
+          expect((await rpcSync(worker, viewHere, [id])).slice(0, 2)).toEqual([pairs, pairs]);
+        expect(view(id)).toEqual([1, 1, sorted(first, second, last)]);
+        expectOrigin(id, [a, b], sum, 0);
+        await meet();
       }),
     );
     await expectClean(agents);
@@ -143,7 +168,12 @@ describe.each([
         const next = after(rank);
         const [a, b] = tensors();
         const sum = await call(rank, a, b);
+        await meet();
+        // That of this worker and that of the one before, whose calls it ran.
+        expect(contextsAt(rank)).toBe(2);
         expect(ambient().contextId).toBe(id);
+        // A call in the context that carries no tensors adds nothing.
+        expect(await rpcSync(next, viewHere, [id])).toEqual([2, 2, [rank]]);
         expect(view(id)).toEqual([2, 2, [next]]);
         expectOrigin(id, [a, b], sum, 1);
         const [, answer] = sendsOf(id);
@@ -153,6 +183,7 @@ describe.each([
         expect(answer?.[0]?.[2][0]).toEqual(answer?.[0]?.[2][1]);
         expect(await rpcSync(next, viewHere, [id])).toEqual([2, 2, [rank]]);
         expect(await rpcSync(next, sendsOf, [id])).toEqual(HANDED_ON);
+        await meet();
       }),
     );
     await expectClean(agents);

@@ -1,11 +1,12 @@
 /** @file Faults on purpose: what becomes of requests, answers and control that fail or are held back, and which names there are. */
-import { errorMatching } from '@backwire/testing';
+import { countInjectedFaults, errorMatching } from '@backwire/testing';
 import { afterEach, describe, expect, it } from 'vitest';
 import { add, tensor, type Tensor } from '@backwire/tensor';
 import { getRpcErrorType, type MessageType as Type } from '@backwire/wire';
 import { MessageType } from '@backwire/wire/internal';
 import { FAULTY_TYPES } from '../src/session/fault-injection.ts';
 import {
+  barrier,
   createAgent,
   getRpcTimeoutMs,
   rpcAsync,
@@ -56,14 +57,19 @@ async function start(rank: number, faults: FaultInjection, extension?: Extension
   }));
   return cluster.at;
 }
-/** Four workers with these faults, each of which does `fn`, all at once, as in PyTorch's tests; `next` is the rank after its own. */
+/**
+ * Four workers with these faults, each of which does `fn`, all at once, and which then end in order, as in PyTorch's tests; `next` is the
+ * rank after its own, `failed` counts its sends that failed by type.
+ */
 async function onFour(
   options: Partial<RpcOptions>,
-  fn: (rank: number, next: number, at: Cluster['at']) => Promise<void>,
+  fn: (rank: number, next: number, at: Cluster['at'], failed: ReadonlyMap<string, number>) => Promise<void>,
 ): Promise<void> {
-  cluster = await startCluster(4, options);
-  const { at } = cluster;
-  await Promise.all([0, 1, 2, 3].map((rank) => at(rank).run(() => fn(rank, (rank + 1) % 4, at))));
+  const counts = [0, 1, 2, 3].map(() => countInjectedFaults());
+  cluster = await startCluster(4, (rank) => ({ ...options, logger: counts[rank]!.logger }));
+  const { at, agents } = cluster;
+  await Promise.all(counts.map(({ failed }, rank) => at(rank).run(() => fn(rank, (rank + 1) % 4, at, failed))));
+  await Promise.all(agents.map((agent) => agent.shutdown({ timeoutMs: 10_000, onLeak: 'throw' })));
 }
 const failure = (promise: Promise<unknown>): Promise<unknown> =>
   promise.then(
@@ -125,11 +131,13 @@ describe('a request', () => {
   it('that is a tensor operation held back times out or not, by the time it is given', () =>
     onFour({ faults: { delayMs: { SCRIPT_CALL: 100 } } }, async (rank, next, at) => {
       const args = [tensor(1), tensor(2)] as const;
+      expect(getRpcTimeoutMs()).toBe(60_000);
       for (const call of [rpcSync, rpcAsync]) await timesOut(call(next, add, [...args], { timeoutMs: 20 }), 20);
       expect((await rpcAsync(next, add, [...args])).item()).toBe(3);
       setRpcTimeoutMs(5);
       await timesOut(rpcAsync(next, add, [...args]), 5);
       expect((await rpcAsync(next, add, [...args], { timeoutMs: 0 })).item()).toBe(3);
+      setRpcTimeoutMs(60_000);
       expect(injected(at, rank)).toBe(5);
     }));
 
@@ -261,47 +269,57 @@ describe('control', () => {
     got.length = 0;
     const failFirst = Object.fromEntries(sentAgain.map(([name]) => [name, 3]));
     const faults = { failFirst, delayMs: { PYTHON_CALL: 60, SCRIPT_CALL: 60 } };
-    return onFour({ faults, maxConcurrentCalls: 8, extensions: [listening] }, async (rank, next, at) => {
+    return onFour({ faults, maxConcurrentCalls: 8, extensions: [listening] }, async (rank, next, at, failed) => {
       expect(at(rank).debugInfo()['agent.max_concurrent_calls']).toBe(8);
       expect(getRpcTimeoutMs()).toBe(60_000);
       for (const [, type] of sentAgain) tell(at, type, type & 0xff, rank, next);
       await until(() => heardBy(next).length >= 4, 'all four came');
       expect(heardBy(next)).toEqual(sentAgain.map(([name, type]) => [name, type & 0xff]));
+      expect(failed).toEqual(new Map(sentAgain.map(([name]) => [name, 3])));
+      tell(at, types.RREF_ACK, 5, rank, next);
+      await until(() => heardBy(next).length >= 5, 'what is not sent again came');
       expect(injected(at, rank)).toBe(12);
-      for (const call of [() => rpcSync(next, echo, [1]), () => rpcSync(next, add, [tensor(1), 1])]) {
+      for (const [held, call] of [
+        [13, () => rpcSync(next, echo, [1])],
+        [14, () => rpcSync(next, add, [tensor(1), 1])],
+      ] as const) {
         const before = performance.now();
         await call();
         expect(performance.now() - before).toBeGreaterThanOrEqual(55);
+        expect(injected(at, rank)).toBe(held);
       }
-      expect(injected(at, rank)).toBe(14);
     });
   });
 
   it('of the types that are named fails, and nothing else', () => {
     got.length = 0;
     const faults = { failFirst: { RREF_FORK_REQUEST: 3, RREF_CHILD_ACCEPT: 3 } };
-    return onFour({ faults, extensions: [listening] }, async (rank, next, at) => {
+    return onFour({ faults, extensions: [listening] }, async (rank, next, at, failed) => {
       for (const [count, name] of [
         [0, 'RREF_USER_DELETE'],
         [3, 'RREF_FORK_REQUEST'],
         [6, 'RREF_CHILD_ACCEPT'],
         [6, 'CLEANUP_AUTOGRAD_CONTEXT_REQ'],
+        [6, 'RREF_ACK'],
       ] as const) {
         tell(at, types[name], count, rank, next);
         await until(() => heardBy(next).at(-1)?.[0] === name, `${name} came`);
         expect([injected(at, rank), await rpcSync(next, echo, [count])]).toEqual([count, count]);
       }
-      expect(heardBy(next)).toHaveLength(4);
+      expect(heardBy(next)).toHaveLength(5);
+      expect((await rpcSync(next, add, [tensor(1), 1])).item()).toBe(2);
+      expect(failed).toEqual(new Map(Object.entries(faults.failFirst)));
+      expect(injected(at, rank)).toBe(6);
     });
   });
 
   it.each([{}, { failFirst: {} }, { failFirst: {}, delayMs: {} }])('fails nowhere with %j', (faults) => {
     got.length = 0;
-    return onFour({ faults, extensions: [listening] }, async (rank, next, at) => {
-      for (const [, type] of sentAgain) tell(at, type, 1, rank, next);
+    return onFour({ faults, extensions: [listening] }, async (rank, next, at, failed) => {
+      for (const type of Object.values(types)) tell(at, type, 1, rank, next);
       for (let i = 0; i < 10; i++) expect(await rpcSync(next, echo, [i])).toBe(i);
       expect((await rpcSync(next, add, [tensor(1), 1])).item()).toBe(2);
-      expect([heardBy(next).length, injected(at, rank)]).toEqual([4, 0]);
+      expect([heardBy(next).length, failed.size, injected(at, rank)]).toEqual([5, 0, 0]);
     });
   });
 
@@ -323,6 +341,23 @@ describe('control', () => {
     tell(at, types.RREF_ACK, 2);
     await Promise.all([at(0).shutdown(), at(1).shutdown()]);
     expect(got.map(([, byte]) => byte)).toEqual([1, 2]);
+  });
+});
+
+describe('a group whose calls and answers are all held back', () => {
+  const serving: Extension = { name: 'serving', attach: () => ({ serve: (call, next) => next(call) }) };
+
+  it.each([
+    ['', []],
+    [', with an extension that serves every message', [serving]],
+  ])('meets, and shuts down in order%s', async (_, extensions) => {
+    cluster = await startCluster(3, { faults: { delayMs: { PYTHON_CALL: 20, PYTHON_RET: 20 } }, extensions });
+    const { agents } = cluster;
+    await Promise.all(agents.map((agent) => agent.run(() => barrier({ timeoutMs: 5_000 }))));
+    expect(await agents[1]!.run(() => rpcSync('w0', echo, [1]))).toBe(1);
+    // The program's one call, and none of the meetings by which the group finds out that it is quiet.
+    expect(agents.map((agent) => agent.metrics().calls_sent)).toEqual([0, 1, 0]);
+    await Promise.all(agents.map((agent) => agent.shutdown({ timeoutMs: 5_000, onLeak: 'throw' })));
   });
 });
 

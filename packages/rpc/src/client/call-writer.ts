@@ -79,8 +79,6 @@ export class CallWriter {
   /** A call says the function by its number; the first one says the name, too. */
   private finish(call: PendingCall, draft: Draft, name: string): void {
     const { peer } = call;
-    // Meetings are how quiet is measured: they do not count.
-    if (name === ARRIVE) this.sent--;
     const { interned: names } = peer;
     let fn = names.get(name);
     // A number counts as known once its name went out under a sequence number; what waits may yet be withdrawn.
@@ -139,7 +137,7 @@ export class CallWriter {
     // One look at the clock a call, when it was made; what was held back since has to look again.
     const now = call.heldBack ? this.environment.now() : call.startedAt;
     const remainingMs = deadline === Infinity ? -1 : Math.max(1, deadline - now);
-    this.sent++;
+    if (call.label.name !== ARRIVE) this.sent++;
     const keyed = header !== undefined && header.some(({ extension }) => extension === KEY_ENTRY);
     if (keyed) draft.flags |= FrameFlag.IDEMPOTENT;
     call.hasBodies = draft.plan !== undefined;

@@ -5,6 +5,7 @@ import { FrameFlag, MessageType } from '@backwire/wire/internal';
 import { encodeSystemError } from '../session/error-codec.ts';
 import { RpcError } from '../base/errors.ts';
 import { decodeFailed } from '../base/unsent.ts';
+import { readCallPayload } from '../extensions/call-message.ts';
 import type { ExtendedEnvironment } from '../extensions/chain.ts';
 import { ARRIVE } from '../protocol/meetings.ts';
 import type { FaultInjector } from '../session/fault-injection.ts';
@@ -157,11 +158,13 @@ export class Dispatcher implements CallServer {
 }
 
 /** Meetings are the agent's own: no extension wraps them. */
-function isMeeting({ origin }: InboundCall, { fn }: IncomingFrame): boolean {
+function isMeeting({ origin }: InboundCall, { fn, messageType, bytes, start, end }: IncomingFrame): boolean {
   try {
-    return fn !== 0 && origin.nameOf(fn) === ARRIVE;
+    if (fn !== 0) return origin.nameOf(fn) === ARRIVE;
+    // One that was held back on purpose says its name itself.
+    return messageType === MessageType.PYTHON_CALL && readCallPayload(bytes.subarray(start, end)).name === ARRIVE;
   } catch {
-    return false; // a name that was never given is refused further on
+    return false; // a name that was never given, or that cannot be read, is refused further on
   }
 }
 
