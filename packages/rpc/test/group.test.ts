@@ -319,6 +319,18 @@ describe('shutting down', () => {
     }
   });
 
+  it('names who has not come to one whose time is over just after the worker that collects has given up', async () => {
+    const slow = { faults: { delayMs: { PYTHON_CALL: 200 } } };
+    cluster = await startCluster(3, (rank) => (rank === 1 ? slow : {}));
+    const first = failure(cluster.at(0).shutdown({ timeoutMs: 1_000 }));
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    const second = failure(cluster.at(1).shutdown({ timeoutMs: 1_000 }));
+    for (const error of await Promise.all([first, second])) {
+      const message = /^shutdown did not end in 1000 ms.*'w2'/;
+      expect(error).toEqual(errorMatching(RpcError, { code: 'deadline-exceeded', message }));
+    }
+  });
+
   it('fails on each when its end takes longer than it may, and is closed anyway', async () => {
     const slow: Extension = {
       name: 'slow',

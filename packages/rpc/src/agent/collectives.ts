@@ -65,6 +65,8 @@ export class Collectives {
    */
   private crew: ReadonlyMap<string, number> | undefined;
   private closed = false;
+  /** Why this worker does not collect any more, although its turn it is. */
+  private givenUp: RpcError | undefined;
   /** Handlers that had ended at the last look at a wait in `shutdown()`, and members that have asked whom they wait for, which are handlers too. */
   private handled = 0;
   private asked = 0;
@@ -209,7 +211,7 @@ export class Collectives {
     const conflict = this.conflict(key, from, tags);
     if (conflict !== undefined) return Promise.reject(conflict);
     if (this.closed) return Promise.reject(new RpcError('unavailable', `worker '${this.agent.name}' has shut down`));
-    if (survive && !this.collects()) return Promise.reject(this.elsewhere());
+    if (survive && (this.givenUp !== undefined || !this.collects())) return Promise.reject(this.elsewhere());
     const opening = this.meetings.isOpen(key, from) ? undefined : this.opening(names, survive);
     return new Promise((resolve, reject) => {
       let timer: NodeJS.Timeout | undefined;
@@ -275,7 +277,18 @@ export class Collectives {
     return this.others(true).every((other) => other > name);
   }
 
+  /** This worker ends without having met the others: they meet elsewhere, and know for whom it has waited. */
+  giveUp(): void {
+    for (const { arrivals, missing } of this.meetings.giveUp()) {
+      const absent = missing.map((name) => `'${name}'`).join(', ');
+      const text = `worker '${this.agent.name}' has given up waiting for ${absent}`;
+      this.givenUp = new RpcError('unavailable', text, { executed: 'yes' });
+      for (const arrival of arrivals) arrival.reject(this.givenUp);
+    }
+  }
+
   private elsewhere(): RpcError {
+    if (this.givenUp !== undefined) return this.givenUp;
     return new RpcError('unavailable', `it is not worker '${this.agent.name}' any more that collects for the group`, {
       executed: 'yes',
     });

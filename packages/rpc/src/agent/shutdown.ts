@@ -5,7 +5,7 @@ import type { Collectives } from './collectives.ts';
 import { forgetDefault } from './default-agent.ts';
 import type { Settings } from './settings.ts';
 import type { Listener } from '../transports/transport.ts';
-import { RpcError, rpcInfo } from '../base/errors.ts';
+import { bareText, RpcError, rpcInfo } from '../base/errors.ts';
 import type { Group } from '../membership/group.ts';
 import { optionNames } from '@backwire/tensor/internal';
 import { checkTimeoutMs, refuseUnknown } from '../base/options.ts';
@@ -34,6 +34,9 @@ export interface Ending extends AgentParts {
   /** Ends everything at once. */
   close(): void;
 }
+
+/** What the one that collected may have answered, or what became of it, when the rest meet elsewhere. */
+const ELSEWHERE: ReadonlySet<string> = new Set(['peer-died', 'unavailable', 'not-found', 'draining']);
 
 /**
  * The steps: everybody arrives; everybody is quiet, twice in a row with the same counts; extensions let go; everybody is done; the
@@ -71,6 +74,7 @@ export class Shutdown {
         leaks = this.agent.extensions.leaks();
       } catch (error) {
         failure = this.withLeaks(error, this.agent.extensions.leaks());
+        this.agent.collectives.giveUp();
       }
     } else if (!this.graceful && this.agent.refusal !== 'fenced') {
       // Nobody was asked to let go, so this is all that is held right now.
@@ -109,6 +113,7 @@ export class Shutdown {
   /** Waits for all members that live, and those who come back meanwhile; what they bring. */
   private async meet(step: string, value: number): Promise<ReadonlyMap<string, number>> {
     const { agent } = this;
+    const reasons = new Set<string>();
     for (;;) {
       const members = agent.members.reachable();
       const alone = new Map([[agent.name, value]]);
@@ -120,9 +125,11 @@ export class Shutdown {
         // Whoever left or died is not waited for; a group that this worker no longer belongs to is no reason to stay.
         if (code === 'fenced') return alone;
         // The one that collected is gone, or another one's turn has come: the rest of us meet there.
-        if (code !== 'peer-died' && code !== 'unavailable' && code !== 'not-found')
-          throw this.late(error instanceof Error ? error.message : String(error), error);
-        if (performance.now() >= this.deadline) throw this.late(`nobody collects for the step '${step}'`, error);
+        const text = error instanceof Error ? error.message : String(error);
+        if (code === undefined || !ELSEWHERE.has(code)) throw this.late(text, error);
+        reasons.add(bareText(code, text));
+        if (performance.now() >= this.deadline)
+          throw this.late(`nobody collects for the step '${step}': ${[...reasons].join('; ')}`, error);
         await sleep(LOOK_MS);
       }
     }

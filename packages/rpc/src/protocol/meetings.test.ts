@@ -42,3 +42,17 @@ test('what another collects from now on is handed over, and nothing else', () =>
   expect(meetings.size).toBe(1);
   expect(meetings.close()).toEqual(['b2']);
 });
+
+test('whoever gives up says for whom it has waited, round by round', () => {
+  const meetings = new Meetings<string>();
+  for (const [from, what] of [
+    ['a', 'a1'],
+    ['b', 'b1'],
+  ] as const)
+    meetings.arrive('end', from, what, () => ({ expected: ['a', 'b', 'c', 'd'], survive: true }));
+  meetings.arrive('barrier', 'b', 'b2', of('a', 'b'));
+  meetings.withdraw('a', 'a1');
+  expect(meetings.giveUp()).toEqual([{ arrivals: ['b1'], missing: ['c', 'd'] }]);
+  expect(meetings.giveUp()).toEqual([]);
+  expect(meetings.close()).toEqual(['b2']);
+});

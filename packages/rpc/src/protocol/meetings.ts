@@ -126,6 +126,16 @@ export class Meetings<A> {
     return over.flatMap(({ arrivals }) => [...arrivals.values()]);
   }
 
+  /** As `handOver`, by one that waits itself no more: whoever waited is told for whom. */
+  giveUp(): { readonly arrivals: readonly A[]; readonly missing: readonly string[] }[] {
+    const over = this.rounds.filter(({ survive }) => survive);
+    for (const round of over) this.drop(round);
+    return over.map(({ arrivals, expected, came }) => ({
+      arrivals: [...arrivals.values()],
+      missing: [...expected].filter((name) => !came.has(name)).sort(),
+    }));
+  }
+
   /** Ends all rounds; the arrivals that waited. */
   close(): A[] {
     return this.rounds.splice(0).flatMap(({ arrivals }) => [...arrivals.values()]);
