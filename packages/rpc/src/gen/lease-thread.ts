@@ -2126,6 +2126,7 @@ var Patience = class {
 // src/stores/etcd-api.ts
 const REQUEST_MS = 1e4;
 const MAX_LINE_CHARS = 67108864;
+var BusyError = class extends RpcError {};
 var EtcdApi = class {
 	endpoints;
 	patience;
@@ -2153,7 +2154,8 @@ var EtcdApi = class {
 				failure = error;
 			}
 		}
-		throw new RpcError("unavailable", \`etcd at \${this.endpoints.join(", ")} does not answer\`, {
+		const what = failure instanceof BusyError ? \`: \${bareText(failure.code, failure.message)}\` : " does not answer";
+		throw new RpcError("unavailable", \`etcd at \${this.endpoints.join(", ")}\${what}\`, {
 			cause: failure,
 			executed: "maybe"
 		});
@@ -2193,7 +2195,7 @@ var EtcdApi = class {
 function refused(answer, status) {
 	const message = typeof answer["message"] === "string" ? answer["message"] : typeof answer["error"] === "string" ? answer["error"] : \`status \${status}\`;
 	const code = answer["code"];
-	if (code === 14 || status >= 502) return new RpcError("unavailable", \`etcd: \${message}\`);
+	if (code === 14 || status >= 502) return new BusyError("unavailable", \`etcd: \${message}\`);
 	if (code === 8) return new RpcError("resource-exhausted", \`etcd: \${message}\`);
 	if (code === 3) return new RpcError("invalid-argument", \`etcd: \${message}\`);
 	return new RpcError("failed-precondition", \`etcd: \${message}\`);
@@ -2344,20 +2346,26 @@ function holderOf(ticket, events, links) {
 		case "file": return new FileHolder(ticket);
 	}
 }
+const RENEWALS_PER_TTL = 4;
 const ETCD_REQUEST_MS = 3e3;
 var EtcdHolder = class {
 	ticket;
 	api;
 	closing = new AbortController();
 	toldFresh = false;
+	renewedAt = -Infinity;
 	constructor(ticket) {
 		this.ticket = ticket;
 		this.api = new EtcdApi(ticket.endpoints, ETCD_REQUEST_MS);
 	}
 	async hold(ageMs) {
 		const { id, ageKey } = this.ticket;
-		if (!await this.api.keepAlive(id, this.closing.signal)) return false;
 		const isFresh = ageMs < BUSY_AGE_MS;
+		const now = performance.now();
+		const isRenewed = now - this.renewedAt < this.ticket.ttlMs / RENEWALS_PER_TTL;
+		if (isFresh && this.toldFresh && isRenewed) return true;
+		if (!await this.api.keepAlive(id, this.closing.signal)) return false;
+		this.renewedAt = now;
 		if (isFresh && this.toldFresh) return true;
 		this.toldFresh = false;
 		const value = Buffer.from(\`\${ageMs}\`).toString("base64");

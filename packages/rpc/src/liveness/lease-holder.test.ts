@@ -241,12 +241,14 @@ test.each<[string, object, boolean | 'unknown']>([
 
 test('etcd, which writes everything to disk, is told the age of a holder that is busy, and once that it is not', async () => {
   const ages: string[] = [];
+  let renewals = 0;
   let refusing = false;
   const server = createHttp((request, response) => {
     let text = '';
     request.on('data', (chunk: Buffer) => (text += chunk.toString()));
     request.on('end', () => {
       const isPut = request.url === '/v3/kv/put';
+      if (!isPut) renewals++;
       if (isPut) ages.push(Buffer.from((JSON.parse(text) as { value: string }).value, 'base64').toString());
       if (isPut && refusing) response.statusCode = 503;
       response.end(JSON.stringify(isPut ? {} : { result: { TTL: '5' } }));
@@ -256,6 +258,8 @@ test('etcd, which writes everything to disk, is told the age of a holder that is
   const { holder } = hold({ kind: 'etcd', ttlMs: 5_000, endpoints, id: '7', ageKey: 'YWdl' });
   for (const age of [0, 3, 999, 1_000, 3_000, 5_000, 20, 40]) expect(await holder.hold(age)).toBe(true);
   expect(ages).toEqual(['0', '1000', '3000', '5000', '20']);
+  // As often as the ages, and not again before a fourth of its time is over.
+  expect(renewals).toBe(5);
   expect(await holder.hold(2_000)).toBe(true);
   refusing = true;
   await expect(holder.hold(1)).rejects.toMatchObject({ code: 'unavailable' });

@@ -1,5 +1,5 @@
 /** @file etcd's version 3 interface as JSON over HTTP: requests, and the streamed answer of a watch. */
-import { RpcError } from '../base/errors.ts';
+import { bareText, RpcError } from '../base/errors.ts';
 import { Patience } from './patience.ts';
 
 /** Numbers of 64 bits are text in etcd's JSON; fields that are zero, empty or false are left out. */
@@ -29,6 +29,14 @@ interface WatchAnswer {
 const REQUEST_MS = 10_000;
 /** One line of a watch: at most some values with their base64. */
 const MAX_LINE_CHARS = 64 * 1024 * 1024;
+
+/** An answer of etcd's that it cannot do it now: it has no leader, or too much to do. */
+class BusyError extends RpcError {}
+
+/** Whether some endpoint has answered, and said that it cannot do it now. */
+export function isBusy(error: unknown): boolean {
+  return error instanceof RpcError && error.cause instanceof BusyError;
+}
 
 /** Talks to the first endpoint that answers. */
 export class EtcdApi {
@@ -66,7 +74,8 @@ export class EtcdApi {
         failure = error;
       }
     }
-    throw new RpcError('unavailable', `etcd at ${this.endpoints.join(', ')} does not answer`, {
+    const what = failure instanceof BusyError ? `: ${bareText(failure.code, failure.message)}` : ' does not answer';
+    throw new RpcError('unavailable', `etcd at ${this.endpoints.join(', ')}${what}`, {
       cause: failure,
       executed: 'maybe',
     });
@@ -126,7 +135,7 @@ function refused(answer: Record<string, unknown>, status: number): RpcError {
         : `status ${status}`;
   // gRPC's codes: 14 unavailable, 8 resource exhausted, 3 invalid argument, 5 not found.
   const code = answer['code'];
-  if (code === 14 || status >= 502) return new RpcError('unavailable', `etcd: ${message}`);
+  if (code === 14 || status >= 502) return new BusyError('unavailable', `etcd: ${message}`);
   if (code === 8) return new RpcError('resource-exhausted', `etcd: ${message}`);
   if (code === 3) return new RpcError('invalid-argument', `etcd: ${message}`);
   return new RpcError('failed-precondition', `etcd: ${message}`);

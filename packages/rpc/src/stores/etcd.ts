@@ -2,7 +2,7 @@
 import { RpcError } from '../base/errors.ts';
 import { addTo, checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { Adds } from './adds.ts';
-import { EtcdApi, type EtcdKeyValue } from './etcd-api.ts';
+import { EtcdApi, isBusy, type EtcdKeyValue } from './etcd-api.ts';
 import { EtcdWatches } from './etcd-watches.ts';
 import { keyLists, keyReads } from './key-reads.ts';
 import { openWithin, type OpeningLimits } from './opening.ts';
@@ -18,6 +18,11 @@ export interface EtcdStoreOptions extends OpeningLimits {
 }
 
 const RENEWALS_PER_TTL = 3;
+/** The same of a lease that a thread renews. */
+const RENEWALS_BESIDE_THREAD = 1.5;
+/** Tries of what may be repeated, and what is waited after the first of them. */
+const MAX_REPEATS = 6;
+const REPEAT_MS = 200;
 /** Lost races of one key before it is given up: every lost race is another's success. */
 const MAX_TRIES = 1_000;
 /** Keys whose last value is kept, so that setting one of them says which it was instead of sending it. */
@@ -53,7 +58,18 @@ class EtcdLease implements Lease {
     this.store = store;
     this.ttlMs = ttlMs;
     this.lost = new Promise((resolve) => (this.resolveLost = resolve));
-    this.timer = setInterval(() => void this.renew(), ttlMs / RENEWALS_PER_TTL).unref();
+    this.timer = this.every(ttlMs / RENEWALS_PER_TTL);
+  }
+
+  /** A thread renews it too. */
+  relax(): void {
+    if (this.over) return;
+    clearInterval(this.timer);
+    this.timer = this.every(this.ttlMs / RENEWALS_BESIDE_THREAD);
+  }
+
+  private every(ms: number): NodeJS.Timeout {
+    return setInterval(() => void this.renew(), ms).unref();
   }
 
   async revoke(): Promise<void> {
@@ -109,7 +125,7 @@ class EtcdStore implements TicketStore {
   }
 
   async set(key: string, value: Uint8Array, options?: { lease?: Lease }): Promise<void> {
-    await this.call('/v3/kv/put', this.putRequest(key, value, options?.lease));
+    await this.call('/v3/kv/put', this.putRequest(key, value, options?.lease), { repeatable: true });
   }
 
   async get(key: string): Promise<Uint8Array | undefined> {
@@ -171,7 +187,7 @@ class EtcdStore implements TicketStore {
   }
 
   private async listOnce(prefix: string): Promise<Map<string, Uint8Array>> {
-    const answer = await this.call('/v3/kv/range', this.range(prefix));
+    const answer = await this.call('/v3/kv/range', this.range(prefix), { repeatable: true });
     const found = (answer['kvs'] ?? []) as EtcdKeyValue[];
     return new Map(found.map((kv) => [this.name(kv), bytesOf(kv)]));
   }
@@ -185,7 +201,9 @@ class EtcdStore implements TicketStore {
   }
 
   async lease(ttlMs: number): Promise<Lease> {
-    const answer = await this.call('/v3/lease/grant', { TTL: String(Math.ceil(checkTtl(ttlMs) / 1000)) });
+    const question = { TTL: String(Math.ceil(checkTtl(ttlMs) / 1000)) };
+    // One that was granted unheard runs out.
+    const answer = await this.call('/v3/lease/grant', question, { repeatable: true });
     const lease = new EtcdLease(String(answer['ID']), this, ttlMs);
     this.leases.add(lease);
     void lease.lost.then(() => this.leases.delete(lease));
@@ -207,6 +225,7 @@ class EtcdStore implements TicketStore {
   /** For a thread that renews `lease` beside this store. */
   ticket(lease: Lease, ageKey: string): LeaseTicket | undefined {
     if (!(lease instanceof EtcdLease) || lease.store !== this) return undefined;
+    lease.relax();
     return { kind: 'etcd', ttlMs: lease.ttlMs, endpoints: this.api.endpoints, id: lease.id, ageKey: this.key(ageKey) };
   }
 
@@ -246,7 +265,7 @@ class EtcdStore implements TicketStore {
   }
 
   private async read(key: string): Promise<EtcdKeyValue | undefined> {
-    const answer = await this.call('/v3/kv/range', { key: this.key(key) });
+    const answer = await this.call('/v3/kv/range', { key: this.key(key) }, { repeatable: true });
     const found = ((answer['kvs'] ?? []) as EtcdKeyValue[])[0];
     this.note(key, found);
     return found;
@@ -260,16 +279,20 @@ class EtcdStore implements TicketStore {
       for (const oldest of [...this.latest.keys()].slice(0, 1)) this.latest.delete(oldest);
   }
 
-  private async call(path: string, body: object): Promise<Record<string, unknown>> {
+  /** What is `repeatable` is asked again while etcd answers, but has no leader, or too much to do. */
+  private async call(path: string, body: object, { repeatable = false } = {}): Promise<Record<string, unknown>> {
     this.checkOpen();
     await this.watchesReady;
-    try {
-      const answer = await this.api.call(path, body, this.closing.signal);
-      this.watches.saw(answer);
-      return answer;
-    } catch (error) {
-      this.checkOpen();
-      throw error;
+    for (let tries = 1; ; tries++) {
+      try {
+        const answer = await this.api.call(path, body, this.closing.signal);
+        this.watches.saw(answer);
+        return answer;
+      } catch (error) {
+        this.checkOpen();
+        if (!repeatable || tries >= MAX_REPEATS || !isBusy(error)) throw error;
+      }
+      await new Promise((resolve) => setTimeout(resolve, tries * REPEAT_MS * (0.5 + Math.random())));
     }
   }
 
