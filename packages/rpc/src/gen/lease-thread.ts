@@ -2354,11 +2354,16 @@ var EtcdHolder = class {
 	closing = new AbortController();
 	toldFresh = false;
 	renewedAt = -Infinity;
+	going;
 	constructor(ticket) {
 		this.ticket = ticket;
 		this.api = new EtcdApi(ticket.endpoints, ETCD_REQUEST_MS);
 	}
-	async hold(ageMs) {
+	hold(ageMs) {
+		this.going ??= this.holdOnce(ageMs).finally(() => this.going = void 0);
+		return this.going;
+	}
+	async holdOnce(ageMs) {
 		const { id, ageKey } = this.ticket;
 		const isFresh = ageMs < BUSY_AGE_MS;
 		const now = performance.now();

@@ -268,6 +268,29 @@ test('etcd, which writes everything to disk, is told the age of a holder that is
   expect(ages.slice(5)).toEqual(['2000', '1', '2']);
 });
 
+test('an etcd that is slow is asked by one renewal at a time', async () => {
+  let [asked, open] = [0, 0];
+  const server = createHttp((request, response) => {
+    asked++;
+    open++;
+    request.resume();
+    setTimeout(() => {
+      open--;
+      response.end(JSON.stringify({ result: { TTL: '5' } }));
+    }, 100);
+  });
+  const endpoints = [`http://127.0.0.1:${await listen(server)}`];
+  const { holder } = hold({ kind: 'etcd', ttlMs: 5_000, endpoints, id: '7', ageKey: 'YWdl' });
+  let most = 0;
+  const held = Array.from({ length: 20 }, () => holder.hold(2_000));
+  const looking = setInterval(() => (most = Math.max(most, open)), 5);
+  expect(await Promise.all(held)).toEqual(held.map(() => true));
+  clearInterval(looking);
+  expect([most, asked]).toEqual([1, 2]);
+  expect(await holder.hold(2_000)).toBe(true);
+  expect(asked).toBe(4);
+});
+
 test('a file changes with every beat', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'backwire-holder-'));
   cleanups.push(() => rmSync(folder, { recursive: true, force: true }));

@@ -31,13 +31,21 @@ class EtcdHolder implements LeaseHolder {
   /** etcd, which writes every age to disk, has one of a holder that is not busy: another such says nothing new. */
   private toldFresh = false;
   private renewedAt = -Infinity;
+  /** The renewal that is under way. */
+  private going: Promise<boolean> | undefined;
 
   constructor(ticket: EtcdTicket) {
     this.ticket = ticket;
     this.api = new EtcdApi(ticket.endpoints, ETCD_REQUEST_MS);
   }
 
-  async hold(ageMs: number): Promise<boolean> {
+  /** One at a time: an etcd that is slow is not asked more for it. */
+  hold(ageMs: number): Promise<boolean> {
+    this.going ??= this.holdOnce(ageMs).finally(() => (this.going = undefined));
+    return this.going;
+  }
+
+  private async holdOnce(ageMs: number): Promise<boolean> {
     const { id, ageKey } = this.ticket;
     const isFresh = ageMs < BUSY_AGE_MS;
     const now = performance.now();
