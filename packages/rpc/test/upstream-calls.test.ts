@@ -415,10 +415,11 @@ describe('errors', () => {
   it('of a class that cannot be built here still say what was thrown, and of which class', async () => {
     registerErrorType(Unbuildable);
     await onAll(async ({ next }) => {
-      const [remoteName, message] = ['Unbuildable', 'Unbuildable: the first text'];
-      await expect(rpcSync(next, failUnbuildable)).rejects.toThrow(
-        errorMatching(RemoteError, { code: 'remote-error', remoteName, message }),
-      );
+      const peer = getWorkerInfo(next);
+      const message = `On WorkerInfo(id=${peer.id}, name=${next}):\nUnbuildable: the first text`;
+      const error: unknown = await rpcSync(next, failUnbuildable).catch((thrown: unknown) => thrown);
+      expect(error).toEqual(errorMatching(RemoteError, { code: 'remote-error', remoteName: 'Unbuildable', message }));
+      expect((error as RemoteError).peer).toEqual(peer);
     });
     expect(rebuilt).toBe(4);
   });
