@@ -24,7 +24,7 @@ const { only, record } = values;
 const SUITES: Readonly<Record<string, (report: Report) => Promise<void>>> = {
   mixed: (report) => mixed(ranks, only, report),
   upstream: (report) => upstream({ python, ranks: ranks ?? [0, 1, 2, 3], only, record }, report),
-  churn,
+  churn: (report) => churn(record, report),
   soak: (report) => soak(Number(values.minutes), report),
   bench: (report) => bench(only, report),
 };

@@ -28,6 +28,7 @@ import type { TorchLimits } from './limits.ts';
 import { Members } from './members.ts';
 import { remoteModuleHandles, remoteModules } from './modules/remote.ts';
 import { serveModules } from './modules/serve.ts';
+import { serveProfiles } from './profiling/server-profiles.ts';
 import { TorchProfiling } from './profiling/session.ts';
 import { RRefs } from './rrefs/session.ts';
 import { serveRRefs, valueIn } from './rrefs/requests.ts';
@@ -168,6 +169,7 @@ export class TorchAgent implements CallingAgent {
       logger,
     });
     this.profiling = new TorchProfiling({ self, server: this.server, values: this.values });
+    serveProfiles({ self, server: this.server, offer: (path, body, methods) => this.offer(path, body, methods) });
     const optimizers: OptimizerHost = {
       names: this.offered,
       valueIn,

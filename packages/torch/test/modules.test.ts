@@ -11,6 +11,7 @@ import { tensorMethod } from '../src/operators/method.ts';
 import { callOperator } from '../src/operators/call.ts';
 import { overloadFor } from '../src/operators/choose.ts';
 import { Recorder } from '../src/profiling/recorder.ts';
+import { py } from '../src/py.ts';
 import { TorchSize } from '../src/values/containers.ts';
 import { PyName } from '../src/values/name.ts';
 import { group, leave } from './group.ts';
@@ -19,6 +20,9 @@ class Offered {
   count = 1;
   add(n: number): number {
     return (this.count += n);
+  }
+  reset(): void {
+    this.count = 0;
   }
 }
 
@@ -174,6 +178,18 @@ it('lets methods be called of a class that was offered', () => {
   expect(me.offered.attribute(object, 'count')).toBeUndefined();
   taken();
   expect(me.offered.classOf(object)).toBeUndefined();
+});
+
+it('calls methods of a class that was offered through an RRef, and no others', async () => {
+  const taken = (agents[1] as TorchAgent).offer('modules.Offered', Offered, ['add']);
+  await me.run(async () => {
+    const counter = remote('n1', py<Offered & { reset(): void }>('modules.Offered'));
+    expect(await counter.rpcSync().add(4)).toBe(5);
+    expect(await counter.rpcAsync().add(1)).toBe(6);
+    await expect(counter.rpcSync().reset()).rejects.toThrow(/no attribute 'reset' that peers may call/);
+    counter.dispose();
+  });
+  taken();
 });
 
 it("knows torch's modules by the names that they have there", () => {

@@ -33,6 +33,9 @@ const SINGLE: ReadonlySet<string> = new Set([
   'torch.distributed.rpc.internal.RPCExecMode',
 ]);
 
+/** Those of them that torch has, and does not load by itself. */
+export const torchModules: readonly string[] = [...MODULES].filter((name) => name.startsWith('torch.'));
+
 /** Names of the programs, and torch's own that they call. */
 export const names: OfferedNames = {
   find: (module, name) =>

@@ -9,6 +9,11 @@ import torch
 from torch import distributed
 from torch.distributed import rpc
 
+# Loaded by the first call that names them otherwise, which takes seconds.
+import torch.distributed.nn.api.remote_module
+import torch.distributed.optim
+import torch.distributed.optim.functional_sgd
+
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "golden"))
 
@@ -61,6 +66,10 @@ def crowd(count, size):
     """How many of as many calls at once brought back their own tensor."""
     futures = [rpc.rpc_async("w0", same, (torch.full((size,), float(i)),)) for i in range(count)]
     return sum(bool((future.wait() == i).all()) for i, future in enumerate(futures))
+
+
+def not_loaded(names):
+    return [name for name in names if name not in sys.modules]
 
 
 def debts():

@@ -2,13 +2,14 @@
 import assert from 'node:assert/strict';
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { rpcFunction, rpcInfo, rpcSync } from '@backwire/rpc';
 import { freePort } from '@backwire/testing';
 import { createTorchAgent, py, type TorchAgent } from '../../src/index.ts';
 import { Python } from '../../test/python.ts';
 import type { Report } from '../report.ts';
+import { explain, fates, type Call, type Fates, type Life } from './lives.ts';
 
 const JOINS = 200;
 /** Workers that join and leave at the same time. */
@@ -21,23 +22,60 @@ const CALL_S = 5;
 const CHANGE_MS = 30_000;
 /** What a call may take beyond its time limit on a busy machine. */
 const SLACK_S = 3;
+/** The clock here has whole milliseconds, that of Python parts of them. */
+const TICK_MS = 1;
 
 rpcFunction('churn.same', (value: unknown) => value);
 const same = py<(value: number) => number>('model.same');
 const program = readFileSync(new URL('callers.py', import.meta.url), 'utf8');
 
-export async function churn(report: Report): Promise<void> {
+const FILE = new URL('results.json', import.meta.url);
+/** Calls without an excuse that are told. */
+const TOLD = 10;
+
+/** What a run came to, in its file. */
+interface Results {
+  joins: number;
+  slowestJoiningMs: number;
+  kills: number;
+  killedWhileJoining: number;
+  /** Of the calls of each worker of torch. */
+  calls: Record<string, Record<string, number>>;
+}
+
+/** Runs the suite; with `record`, its numbers are written to the file beside this. */
+export async function churn(record: boolean, report: Report): Promise<void> {
   const init = `tcp://127.0.0.1:${await freePort()}`;
   const started = [0, 1].map((rank) => Python.start({ name: `py${rank}`, rank, init, stubs: ['churn.same'] }));
   const pythons = started.map(({ python }) => python);
   try {
     await Promise.all(started.map(({ ready }) => ready));
     await using anchor = await join('anchor', init);
+    const lives: Life[] = [{ name: 'anchor', born: 0, here: 0, going: Infinity, gone: Infinity, how: 'left' }];
     for (const python of pythons) await python.run(`${program}\ncallers = Callers(${CALLERS}, ${CALL_S})`);
-    const [longest, killed] = await Promise.all([comeAndGo(init), die(anchor, init)]);
+    const [longest, killed] = await Promise.all([comeAndGo(init, lives), die(anchor, init, lives)]);
     report.check(`${JOINS} workers joined and left, the slowest joining in ${longest.toFixed(0)} ms`, undefined);
     report.check(`${KILLS} workers were killed, ${killed} of them while they joined, and evicted`, undefined);
-    for (const [i, python] of pythons.entries()) await report.run(`calls of py${i}`, () => ended(python));
+    const results: Results = {
+      joins: JOINS,
+      slowestJoiningMs: Math.round(longest),
+      kills: KILLS,
+      killedWhileJoining: killed,
+      calls: {},
+    };
+    for (const [i, python] of pythons.entries())
+      await report.run(
+        `calls of py${i}: each ended in time, and failed only while its callee came or went`,
+        async () => {
+          const calls = await callsOf(python);
+          const found = fates(calls, lives);
+          const slowest = slowestOf(calls);
+          results.calls[`py${i}`] = counted(found, slowest);
+          console.log(`        ${JSON.stringify(results.calls[`py${i}`])}`);
+          check(found, slowest, lives);
+        },
+      );
+    if (record) writeFileSync(FILE, `${JSON.stringify(results, null, 2)}\n`);
     await report.run('the workers of torch take new connections', async () => {
       await using late = await join('late', init);
       for (const to of ['py0', 'py1']) assert.equal(await late.run(() => rpcSync(to, same, [7])), 7);
@@ -61,15 +99,19 @@ function join(name: string, initMethod: string): Promise<TorchAgent> {
 }
 
 /** Workers of this process join, call, and leave; the longest joining, in milliseconds. */
-async function comeAndGo(init: string): Promise<number> {
+async function comeAndGo(init: string, lives: Life[]): Promise<number> {
   let longest = 0;
   const lane = async (number: number): Promise<void> => {
     for (let i = 0; i < JOINS / LANES; i++) {
-      const start = performance.now();
-      await using agent = await join(`w${number}`, init);
+      const name = `w${number}`;
+      const [born, start] = [Date.now(), performance.now()];
+      await using agent = await join(name, init);
+      const here = Date.now() + TICK_MS;
       longest = Math.max(longest, performance.now() - start);
       for (const to of ['py0', 'py1']) assert.equal(await agent.run(() => rpcSync(to, same, [i])), i);
+      const going = Date.now();
       await agent.shutdown({ timeoutMs: CHANGE_MS });
+      lives.push({ name, born, here, going, gone: Date.now() + TICK_MS, how: 'left' });
     }
   };
   await Promise.all(Array.from({ length: LANES }, (_, number) => lane(number)));
@@ -77,17 +119,22 @@ async function comeAndGo(init: string): Promise<number> {
 }
 
 /** Processes that join and are killed, every second one before it has joined; how many those were. */
-async function die(anchor: TorchAgent, init: string): Promise<number> {
+async function die(anchor: TorchAgent, init: string, lives: Life[]): Promise<number> {
   let early = 0;
   for (let i = 0; i < KILLS; i++) {
     const name = `k${i}`;
+    const born = Date.now();
     const child = fork(new URL('worker.ts', import.meta.url), [name, init]);
     const exit = once(child, 'exit');
-    let joined = false;
-    child.on('message', (word) => (joined ||= word === 'joined'));
+    let here = Infinity;
+    child.on('message', (word) => {
+      if (word === 'joined') here = Date.now() + TICK_MS;
+    });
     await once(child, 'message');
     if (i % 2 === 0) await Promise.race([once(child, 'message'), exit]);
     else await delay(20 * i);
+    const going = Date.now();
+    const joined = here !== Infinity;
     if (!joined) early++;
     child.kill('SIGKILL');
     await exit;
@@ -97,21 +144,32 @@ async function die(anchor: TorchAgent, init: string): Promise<number> {
       // It was killed before it was anything to the others.
       if (joined || rpcInfo(error)?.code !== 'not-found') throw error;
     }
+    lives.push({ name, born, here, going, gone: Date.now() + TICK_MS, how: 'killed' });
   }
   return early;
 }
 
-async function ended(python: Python): Promise<void> {
+/** What the threads of a worker of torch noted, once all of them have ended. */
+async function callsOf(python: Python): Promise<Call[]> {
   assert.equal(await python.run('callers.stop()'), 'True', 'a call has not ended');
-  const [good, longest] = [
-    Number(await python.run('callers.good')),
-    Number(await python.run('int(callers.longest * 1000)')),
-  ];
-  const failed = await python.run('callers.failed');
-  console.log(`        ${good} calls were answered, others failed as ${failed}; the longest took ${longest} ms`);
-  assert.ok(longest <= 1_000 * (CALL_S + SLACK_S), `a call took ${longest} ms`);
-  assert.ok(good > JOINS, `only ${good} calls were answered`);
-  assert.ok(!failed.includes('WrongAnswer'), failed);
+  const text = JSON.parse(await python.run('json.dumps(callers.calls)')) as string;
+  const rows = JSON.parse(text) as [callee: string, start: number, end: number, error: string | null][];
+  return rows.map(([callee, start, end, error]) => ({ callee, start, end, error }));
+}
+
+function slowestOf(calls: readonly Call[]): number {
+  return calls.reduce((most, { start, end }) => Math.max(most, end - start), 0);
+}
+
+function counted({ unexplained, ...counts }: Fates, slowest: number): Record<string, number> {
+  return { ...counts, unexplained: unexplained.length, slowestMs: Math.round(slowest) };
+}
+
+function check({ answered, unexplained }: Fates, slowest: number, lives: readonly Life[]): void {
+  for (const call of unexplained.slice(0, TOLD)) console.log(`        ${explain(call, lives)}`);
+  assert.equal(unexplained.length, 0, `${unexplained.length} calls failed while their callee was there`);
+  assert.ok(slowest <= 1_000 * (CALL_S + SLACK_S), `a call took ${slowest} ms`);
+  assert.ok(answered > JOINS, `only ${answered} calls were answered`);
 }
 
 /** Nobody is in the group but those who began it, and nothing is open. */

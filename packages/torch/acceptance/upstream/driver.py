@@ -1,7 +1,8 @@
 """Runs PyTorch's own tests of RPC with one rank left out: that one is played elsewhere.
 
 Reads requests, a line of JSON each, and answers each with a line. All of torch is loaded once; every rank of every test is a fork.
-Where a test is run "apart", its stores are served by a process that outlives all ranks, as the files of PyTorch's own runs do.
+Where a test is run "apart", its stores are served by a process that outlives all ranks, as the files of PyTorch's own runs do. Else
+rank 0 serves them, and its process stays until the next test: who is last to leave may read them after rank 0 is through.
 
     {"list": "RpcTest"}  ->  {"tests": [...]}
     {"class": "RpcTest", "test": "test_add", "without": 1, "rpc": "tcp://…", "group": "tcp://…", "apart": false, "seconds": 60}
@@ -91,6 +92,10 @@ CLASSES = {
 }
 
 
+# Nobody writes to it: it ends with this process.
+alive = os.pipe()
+
+
 class Stores:
     """The process that serves the stores of the test that runs apart; another rank may still read them when the last one here ends."""
 
@@ -100,6 +105,7 @@ class Stores:
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self.control)
+            os.close(alive[1])
             stores = [dist.TCPStore(*where(each), is_master=True, wait_for_workers=False) for each in endpoints]
             os.write(served, b"1")
             os.read(over, 1)
@@ -147,13 +153,14 @@ def play(name, test, rank):
         return {"result": "fail", "text": traceback.format_exc()[-6_000:]}
 
 
-def forked(name, test, rank, seconds):
-    """A pipe that brings how the rank fared, and what it said, in the end where it stood; its process."""
+def forked(name, test, rank, seconds, stays):
+    """A pipe that brings how the rank fared, and what it said, in the end where it stood; its process, which stays if it is told to."""
     read, write = os.pipe()
     said = tempfile.TemporaryFile()
     pid = os.fork()
     if pid == 0:
         os.close(read)
+        os.close(alive[1])
         os.setpgid(0, 0)
         os.dup2(said.fileno(), 1)
         os.dup2(said.fileno(), 2)
@@ -163,6 +170,9 @@ def forked(name, test, rank, seconds):
         sys.stdout.flush()
         os.write(write, json.dumps(outcome).encode())
         os.close(write)
+        if stays:
+            faulthandler.cancel_dump_traceback_later()
+            os.read(alive[0], 1)
         # As in torch's own processes: nothing is torn down that a test left open.
         os._exit(0)
     os.close(write)
@@ -170,10 +180,21 @@ def forked(name, test, rank, seconds):
 
 
 stores = None
+# The process of the rank 0 that stays.
+staying = None
+
+
+def end_staying():
+    global staying
+    if staying is not None:
+        os.kill(staying, signal.SIGKILL)
+        os.waitpid(staying, 0)
+        staying = None
 
 
 def run(request):
-    global stores
+    global stores, staying
+    end_staying()
     name, test, without = request["class"], request["test"], request["without"]
     Places.rpc, Places.group = request["rpc"], request["group"]
     if stores is not None:
@@ -187,7 +208,10 @@ def run(request):
     def failed(rank):
         return b'"fail"' in texts[rank]
 
-    started = {rank: forked(name, test, rank, request["seconds"]) for rank in range(size) if rank != without}
+    serves = 0 if stores is None else -1
+    started = {
+        rank: forked(name, test, rank, request["seconds"], rank == serves) for rank in range(size) if rank != without
+    }
     outcomes = {}
     texts = {rank: b"" for rank in started}
     open_pipes = {read: rank for rank, (read, _, _) in started.items()}
@@ -207,7 +231,10 @@ def run(request):
         os.kill(started[rank][1], signal.SIGKILL)
         os.close(read)
     for rank, (_, pid, said) in started.items():
-        _, status = os.waitpid(pid, 0)
+        if rank == serves and texts[rank]:
+            staying, status = pid, 0
+        else:
+            _, status = os.waitpid(pid, 0)
         outcome = json.loads(texts[rank]) if texts[rank] else {"result": "fail", "text": "no end in time"}
         if not texts[rank] and not (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL):
             outcome["text"] = f"the process ended with status {status}"
@@ -229,6 +256,7 @@ def main():
         else:
             answer = run(request)
         print(json.dumps(answer), flush=True)
+    end_staying()
     if stores is not None:
         stores.end()
 

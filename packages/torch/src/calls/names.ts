@@ -119,9 +119,14 @@ export class Names implements OfferedNames {
 
   /** The class of an object that is here, of which Python may call methods; undefined: none that is offered. */
   classOf(value: object): Definition | undefined {
+    return this.offeredClassOf(value) ?? this.served.classOf(value);
+  }
+
+  /** The same, among the classes that are offered by a path. */
+  offeredClassOf(value: object): Definition | undefined {
     for (const definition of this.offered.values())
       if (definition.kind === 'class' && definition.body === value.constructor) return definition;
-    return this.served.classOf(value);
+    return undefined;
   }
 
   /** What calls of `path` run. @throws RpcError 'not-found', 'permission-denied'. */

@@ -2,7 +2,7 @@
 import { RemoteModule } from '@backwire/dist-autograd';
 import { RpcError, type WorkerInfo } from '@backwire/rpc';
 import { adoptArguments, invokeServed, type Definition } from '@backwire/rpc/internal';
-import { runClean } from '@backwire/tensor/internal';
+import { runClean, type OpObserver } from '@backwire/tensor/internal';
 import { scope } from '@backwire/tensor';
 import type { ArrivedBody } from '../links/bodies.ts';
 import { discard } from '../links/bodies.ts';
@@ -62,6 +62,8 @@ export class Server {
   active = 0;
   /** Functions that were called. */
   handled = 0;
+  /** Runs each request, with the profile that records it; undefined while nobody profiles this worker. */
+  watch: ((run: (profile: OpObserver) => Body | Promise<Body>) => Body | Promise<Body>) | undefined;
   private readonly host: ServerHost;
   private readonly handlers = new Map<Kind, Handler<Kind>>();
   private idle: (() => void)[] = [];
@@ -139,7 +141,9 @@ export class Server {
 
   private begin(asker: Asker, body: ArrivedBody): Body | Promise<Body> {
     const from = this.host.find(asker.from);
-    return runClean({ agent: this.host.agent }, () => this.inner(body, from));
+    const { agent } = this.host;
+    if (this.watch === undefined) return runClean({ agent }, () => this.inner(body, from));
+    return this.watch((profile) => runClean({ agent, profile }, () => this.inner(body, from)));
   }
 
   private answer(asker: Asker, body: Body): void {

@@ -166,10 +166,24 @@ function serveProxies({ names }: RequestHost): void {
       const found = tensorMethod(value as Tensor, method, args, kwargs as ReadonlyMap<string, unknown>);
       if (found !== undefined) return found.value;
     }
-    return callMethod(value, method, withKwargs(args as readonly unknown[], kwargs as ReadonlyMap<unknown, unknown>));
+    const all = withKwargs(args as readonly unknown[], kwargs as ReadonlyMap<unknown, unknown>);
+    const offered = offeredMethod(names, value, method);
+    return offered === undefined ? callMethod(value, method, all) : offered(all);
   };
   names.answer('torch.distributed.rpc.rref_proxy._local_invoke', invoke);
   names.answer('torch.distributed.rpc.rref_proxy._local_invoke_async_execution', invoke);
+}
+
+/** A method of an object whose class is offered by a path. */
+function offeredMethod(
+  names: Names,
+  value: unknown,
+  name: string,
+): ((args: readonly unknown[]) => unknown) | undefined {
+  if (typeof value !== 'object' || value === null || names.offeredClassOf(value)?.methods.has(name) !== true)
+    return undefined;
+  const method = (value as Readonly<Record<string, unknown>>)[name];
+  return typeof method === 'function' ? (args) => Reflect.apply(method, value, args) as unknown : undefined;
 }
 
 /** The value of a handle that came back to its owner. */

@@ -51,6 +51,8 @@ offer(RPC_TEST, {
   _call_method_on_rref: async (method: unknown, rref: RRef<unknown>, ...args: unknown[]) =>
     (await call(method, await rref.localValue(), ...args)) ?? null,
   get_rref_list: (values: readonly number[]) => values.map((value) => createRRef(new MyClass(value))),
+  get_events_from_profile: async (rref: RRef<{ process_global_function_events: unknown }>) =>
+    (await rref.localValue()).process_global_function_events,
   add_rref_to_value: async (rref: RRef<Value>, value: Value) => plus(await rref.toHere(), value),
   my_rref_function: bothHere,
   nested_rpc: (dst: To) => rpcSync(dst, add, [ones([2, 2]), 1]),
