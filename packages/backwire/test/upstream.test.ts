@@ -67,7 +67,7 @@ async function onAll(
   await Promise.all(agents.map(one));
 }
 const sparse = (): Tensor =>
-  sparseCooTensor(tensor([[0, 2, 2], [2, 0, 2]], { dtype: 'int64' }), tensor([3, 4, 5]), [3, 3]); // prettier-ignore
+  sparseCooTensor(tensor([[0, 1, 1], [2, 0, 2]], { dtype: 'int64' }), tensor([3, 4, 5], { dtype: 'int64' }), [2, 3]); // prettier-ignore
 
 const addAll = rpcFunction('upstream/add-all', (x: Tensor, y: Tensor, z: Tensor) => x.add(y).add(z));
 class AsyncExecution {

@@ -7,7 +7,7 @@ import { expectClean, leaf, useAgents } from '../test/agents.ts';
 import { sessionOf } from './api.ts';
 import { backward, context, DistributedOptimizer, RemoteModule } from './index.ts';
 
-const { at, agents, everywhere } = useAgents('optimizer', 4);
+const { at, agents, everywhere } = useAgents('optimizer', 4, { onLeak: 'throw' });
 /** The worker so many after this one. */
 const after = (by: number): string => `w${(getWorkerInfo().id + by) % 4}`;
 

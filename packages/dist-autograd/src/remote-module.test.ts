@@ -8,7 +8,7 @@ import { expectClean, leaf, useAgents } from '../test/agents.ts';
 import { backward, context, getGradients, RemoteModule } from './index.ts';
 import { parseRemoteDevice } from './remote-device.ts';
 
-const { at, agents } = useAgents('remote-module', 3);
+const { at, agents } = useAgents('remote-module', 3, { onLeak: 'throw' });
 
 class Greeter extends nn.Module {
   static readonly [rpcName] = 'remote-module/Greeter';

@@ -9,7 +9,7 @@ import { backward, context, distAutogradDebugInfo, getGradients } from '../src/i
 import { AutogradSession, sessionOf } from '../src/internal.ts';
 import { localId, publicId } from '../src/protocol/ids.ts';
 
-const { at, everywhere, agents } = useAgents('contexts', 4);
+const { at, everywhere, agents } = useAgents('contexts', 4, { onLeak: 'throw' });
 
 const plus = rpcFunction('contexts/plus', (a: Tensor, b: Tensor) => a.add(b));
 const addOn = rpcFunction('contexts/addOn', (a: Tensor, b: Tensor, to: number) => rpcSync(to, plus, [a, b]));

@@ -21,7 +21,7 @@ import { backward, context, getGradients, RemoteModule } from '../src/index.ts';
 const TRAINERS = ['w0', 'w1', 'w2', 'w3'];
 const PARAMETER_SERVER = 'w4';
 const MASTER = 5;
-const { at, agents } = useAgents('ddp', 6);
+const { at, agents } = useAgents('ddp', 6, { onLeak: 'throw' });
 
 interface Batch {
   readonly dense: Tensor;

@@ -18,7 +18,7 @@ import { sessionOf } from '../src/internal.ts';
 import { MAX_FUNCTIONS } from '../src/limits.ts';
 import { Context, ContextTable } from '../src/protocol/context.ts';
 
-const { at, agents, everywhere } = useAgents('errors', 4);
+const { at, agents, everywhere } = useAgents('errors', 4, { onLeak: 'throw' });
 /** The worker so many after this one. */
 const after = (rank: number, by: number): string => `w${(rank + by) % 4}`;
 

@@ -9,7 +9,7 @@ import { total } from './local.ts';
 import { backward, context, getGradients } from '../src/index.ts';
 import { sessionOf } from '../src/internal.ts';
 
-const { at, everywhere, agents } = useAgents('graph', 4);
+const { at, everywhere, agents } = useAgents('graph', 4, { onLeak: 'throw' });
 /** The worker so many after this one. */
 const after = (rank: number, by = 1): number => (rank + by) % 4;
 /** Outside of the context, in which this has no part. */

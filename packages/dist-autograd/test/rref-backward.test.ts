@@ -6,7 +6,7 @@ import { add, AutogradError, mul, rand, type Tensor } from '@backwire/tensor';
 import { expectClean, filled, leaf, randomLeaf, unknownContext, useAgents } from './agents.ts';
 import { backward, context, getGradients } from '../src/index.ts';
 
-const { at, agents, everywhere } = useAgents('rref-backward', 4);
+const { at, agents, everywhere } = useAgents('rref-backward', 4, { onLeak: 'throw' });
 /** The worker after this one. */
 const after = (rank: number): string => `w${(rank + 1) % 4}`;
 

@@ -19,7 +19,7 @@ import { expectClean, unknownContext, useAgents } from './agents.ts';
 import { callsTo, local, sameAsLocal, shown, valuesOf, type Run } from './local.ts';
 import { backward, context, distAutogradDebugInfo, getGradients } from '../src/index.ts';
 
-const { at, agents, everywhere } = useAgents('upstream-numerics', 4);
+const { at, agents, everywhere } = useAgents('upstream-numerics', 4, { onLeak: 'throw' });
 /** The worker after this one. */
 const after = (rank: number): string => `w${(rank + 1) % 4}`;
 
