@@ -2106,15 +2106,17 @@ const STANDSTILL_MS = 200;
 const MOST_TIMES = 12;
 var Patience = class {
 	ms;
+	mostTimes;
 	heardAt = -Infinity;
-	constructor(ms) {
+	constructor(ms, mostTimes = MOST_TIMES) {
 		this.ms = ms;
+		this.mostTimes = mostTimes;
 	}
 	heard() {
 		this.heardAt = performance.now();
 	}
 	limit(signals, fn) {
-		const until = performance.now() + MOST_TIMES * this.ms;
+		const until = performance.now() + this.mostTimes * this.ms;
 		return limited(this.ms, signals, fn, (lateMs) => {
 			const now = performance.now();
 			if (now >= until) return 0;
@@ -2126,25 +2128,35 @@ var Patience = class {
 // src/stores/etcd-api.ts
 const REQUEST_MS = 1e4;
 const MAX_LINE_CHARS = 67108864;
+const UNSENT = new Set([
+	"ECONNREFUSED",
+	"ENOTFOUND",
+	"EAI_AGAIN",
+	"EHOSTUNREACH",
+	"ENETUNREACH",
+	"UND_ERR_CONNECT_TIMEOUT"
+]);
 var BusyError = class extends RpcError {};
 var EtcdApi = class {
 	endpoints;
 	patience;
 	preferred = 0;
-	constructor(endpoints, requestMs = REQUEST_MS) {
+	constructor(endpoints, { requestMs = REQUEST_MS, strict = false } = {}) {
 		this.endpoints = endpoints;
-		this.patience = new Patience(requestMs);
+		this.patience = endpoints.map(() => new Patience(requestMs, strict ? 1 : void 0));
 	}
-	async call(path, body, signal) {
+	async call(path, body, signal, once = false) {
 		let failure;
+		const first = this.preferred;
 		for (let i = 0; i < this.endpoints.length; i++) {
-			const at = (this.preferred + i) % this.endpoints.length;
+			const at = (first + i) % this.endpoints.length;
+			const patience = this.patience[at];
 			try {
-				return await this.patience.limit([signal], async (limit) => {
+				return await patience.limit([signal], async (limit) => {
 					const response = await this.post(at, path, body, limit);
 					const answer = await response.json();
 					this.preferred = at;
-					this.patience.heard();
+					patience.heard();
 					if (!response.ok) throw refused(answer, response.status);
 					return answer;
 				});
@@ -2152,6 +2164,8 @@ var EtcdApi = class {
 				if (error instanceof RpcError && error.code !== "unavailable") throw error;
 				if (signal?.aborted) throw new RpcError("cancelled", "the request to etcd was cancelled", { cause: signal.reason });
 				failure = error;
+				if (this.preferred === at) this.preferred = (at + 1) % this.endpoints.length;
+				if (once && !isUnsent(error)) break;
 			}
 		}
 		const what = failure instanceof BusyError ? \`: \${bareText(failure.code, failure.message)}\` : " does not answer";
@@ -2166,8 +2180,9 @@ var EtcdApi = class {
 		return Number(result.TTL ?? 0) > 0;
 	}
 	async watch(range, onReady, onEvents, signal) {
+		const at = this.preferred;
 		try {
-			const response = await this.post(this.preferred, "/v3/watch", { create_request: range }, signal);
+			const response = await this.post(at, "/v3/watch", { create_request: range }, signal);
 			if (!response.ok || response.body === null) throw new RpcError("unavailable", \`etcd refused a watch with status \${response.status}\`);
 			for await (const line of lines(response.body)) {
 				const { result, error } = JSON.parse(line);
@@ -2178,7 +2193,7 @@ var EtcdApi = class {
 			}
 		} catch (error) {
 			if (error instanceof RpcError) throw error;
-			this.preferred = (this.preferred + 1) % this.endpoints.length;
+			if (this.preferred === at) this.preferred = (at + 1) % this.endpoints.length;
 			throw new RpcError("unavailable", "a watch of etcd broke", { cause: error });
 		}
 		if (!signal.aborted) throw new RpcError("unavailable", "etcd ended a watch");
@@ -2192,6 +2207,10 @@ var EtcdApi = class {
 		});
 	}
 };
+function isUnsent(error) {
+	const { code } = error.cause ?? {};
+	return typeof code === "string" && UNSENT.has(code);
+}
 function refused(answer, status) {
 	const message = typeof answer["message"] === "string" ? answer["message"] : typeof answer["error"] === "string" ? answer["error"] : \`status \${status}\`;
 	const code = answer["code"];
@@ -2357,7 +2376,11 @@ var EtcdHolder = class {
 	going;
 	constructor(ticket) {
 		this.ticket = ticket;
-		this.api = new EtcdApi(ticket.endpoints, ETCD_REQUEST_MS);
+		const requestMs = Math.min(ETCD_REQUEST_MS, ticket.ttlMs / RENEWALS_PER_TTL);
+		this.api = new EtcdApi(ticket.endpoints, {
+			requestMs,
+			strict: true
+		});
 	}
 	hold(ageMs) {
 		this.going ??= this.holdOnce(ageMs).finally(() => this.going = void 0);

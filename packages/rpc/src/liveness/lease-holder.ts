@@ -21,7 +21,7 @@ export function holderOf(ticket: LeaseTicket, events: HolderEvents, links: Share
 
 /** Renewals of a lease in etcd in its time: each is a stream of its own there, and a thousand workers are as many. */
 const RENEWALS_PER_TTL = 4;
-/** An endpoint that is silent for longer keeps the lease from the next one. */
+/** An endpoint that is silent for longer, or for the time between two renewals, keeps the lease from the next one. */
 const ETCD_REQUEST_MS = 3_000;
 
 class EtcdHolder implements LeaseHolder {
@@ -36,7 +36,8 @@ class EtcdHolder implements LeaseHolder {
 
   constructor(ticket: EtcdTicket) {
     this.ticket = ticket;
-    this.api = new EtcdApi(ticket.endpoints, ETCD_REQUEST_MS);
+    const requestMs = Math.min(ETCD_REQUEST_MS, ticket.ttlMs / RENEWALS_PER_TTL);
+    this.api = new EtcdApi(ticket.endpoints, { requestMs, strict: true });
   }
 
   /** One at a time: an etcd that is slow is not asked more for it. */

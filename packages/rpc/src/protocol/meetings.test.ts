@@ -56,3 +56,12 @@ test('whoever gives up says for whom it has waited, round by round', () => {
   expect(meetings.giveUp()).toEqual([]);
   expect(meetings.close()).toEqual(['b2']);
 });
+
+test('whoever gives up when all have come says who did not wait', () => {
+  const meetings = new Meetings<string>();
+  for (const from of ['a', 'b', 'c']) {
+    meetings.arrive('end', from, `${from}1`, () => ({ expected: ['a', 'b', 'c'], survive: true }));
+    if (from === 'b') meetings.withdraw('a', 'a1');
+  }
+  expect(meetings.giveUp()).toEqual([{ arrivals: ['b1', 'c1'], missing: ['a'] }]);
+});

@@ -87,10 +87,7 @@ export class Meetings<A> {
   withdraw(from: string, arrival: A): readonly string[] | undefined {
     const round = this.rounds.find(({ arrivals }) => arrivals.get(from) === arrival);
     if (round === undefined) return undefined;
-    const without = (seen: { has(name: string): boolean }): string[] =>
-      [...round.expected].filter((name) => !seen.has(name)).sort();
-    const never = without(round.came);
-    const missing = never.length > 0 ? never : without(round.arrivals);
+    const missing = missingAt(round);
     round.arrivals.delete(from);
     if (round.arrivals.size === 0) this.drop(round);
     return missing;
@@ -130,10 +127,7 @@ export class Meetings<A> {
   giveUp(): { readonly arrivals: readonly A[]; readonly missing: readonly string[] }[] {
     const over = this.rounds.filter(({ survive }) => survive);
     for (const round of over) this.drop(round);
-    return over.map(({ arrivals, expected, came }) => ({
-      arrivals: [...arrivals.values()],
-      missing: [...expected].filter((name) => !came.has(name)).sort(),
-    }));
+    return over.map((round) => ({ arrivals: [...round.arrivals.values()], missing: missingAt(round) }));
   }
 
   /** Ends all rounds; the arrivals that waited. */
@@ -156,4 +150,12 @@ export class Meetings<A> {
     const at = this.rounds.indexOf(round);
     if (at >= 0) this.rounds.splice(at, 1);
   }
+}
+
+/** The names that never came to a round, or else those that came and did not wait. */
+function missingAt({ expected, came, arrivals }: Round<unknown>): string[] {
+  const without = (seen: { has(name: string): boolean }): string[] =>
+    [...expected].filter((name) => !seen.has(name)).sort();
+  const never = without(came);
+  return never.length > 0 ? never : without(arrivals);
 }

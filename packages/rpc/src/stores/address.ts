@@ -46,7 +46,7 @@ function unescape(text: string, address: string): string {
   try {
     return decodeURIComponent(text);
   } catch {
-    throw new RpcError('invalid-argument', `'${address}' is malformed: '${text}' is no escaped text`);
+    throw new RpcError('invalid-argument', `'${withoutPassword(address)}' is malformed: '${text}' is no escaped text`);
   }
 }
 

@@ -31,8 +31,9 @@ export class Adds {
   }
 
   private async run(key: string, first: readonly Waiting[]): Promise<void> {
-    this.waiting.set(key, []);
-    for (let all = first; all.length > 0; all = this.waiting.get(key)?.splice(0) ?? []) await this.change(key, all);
+    const behind = [...first];
+    this.waiting.set(key, behind);
+    while (behind.length > 0) await this.change(key, behind.splice(0, sameSign(behind)));
     this.waiting.delete(key);
   }
 
@@ -53,4 +54,11 @@ export class Adds {
       else for (const one of all) await this.change(key, [one]);
     }
   }
+}
+
+/** How many of the first are all up or all down: then no sum on the way is out of range where the last is not. */
+function sameSign(all: readonly Waiting[]): number {
+  const isUp = (all[0]?.delta ?? 0n) >= 0n;
+  const end = all.findIndex(({ delta }) => delta >= 0n !== isUp);
+  return end < 0 ? all.length : end;
 }

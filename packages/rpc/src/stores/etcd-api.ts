@@ -30,6 +30,16 @@ const REQUEST_MS = 10_000;
 /** One line of a watch: at most some values with their base64. */
 const MAX_LINE_CHARS = 64 * 1024 * 1024;
 
+/** Why no connection was there. */
+const UNSENT: ReadonlySet<string> = new Set([
+  'ECONNREFUSED',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'UND_ERR_CONNECT_TIMEOUT',
+]);
+
 /** An answer of etcd's that it cannot do it now: it has no leader, or too much to do. */
 class BusyError extends RpcError {}
 
@@ -41,29 +51,34 @@ export function isBusy(error: unknown): boolean {
 /** Talks to the first endpoint that answers. */
 export class EtcdApi {
   readonly endpoints: readonly string[];
-  private readonly patience: Patience;
+  private readonly patience: readonly Patience[];
   private preferred = 0;
 
-  /** `endpoints`: 'http://host:port' or 'https://host:port'. `requestMs`: how long they may answer nothing. */
-  constructor(endpoints: readonly string[], requestMs = REQUEST_MS) {
+  /**
+   * `endpoints`: 'http://host:port' or 'https://host:port'. `requestMs`: how long each may answer nothing, or with `strict` how long a request
+   * may take whatever else is answered.
+   */
+  constructor(endpoints: readonly string[], { requestMs = REQUEST_MS, strict = false } = {}) {
     this.endpoints = endpoints;
-    this.patience = new Patience(requestMs);
+    this.patience = endpoints.map(() => new Patience(requestMs, strict ? 1 : undefined));
   }
 
   /**
    * One request. @throws RpcError 'unavailable' when no endpoint answers, 'failed-precondition' with etcd's words when it refuses.
-   * `signal` cancels.
+   * `signal` cancels. What is to be done `once` is not asked of another endpoint after one that may have done it.
    */
-  async call(path: string, body: object, signal?: AbortSignal): Promise<Record<string, unknown>> {
+  async call(path: string, body: object, signal?: AbortSignal, once = false): Promise<Record<string, unknown>> {
     let failure: unknown;
+    const first = this.preferred;
     for (let i = 0; i < this.endpoints.length; i++) {
-      const at = (this.preferred + i) % this.endpoints.length;
+      const at = (first + i) % this.endpoints.length;
+      const patience = this.patience[at] as Patience;
       try {
-        return await this.patience.limit([signal], async (limit) => {
+        return await patience.limit([signal], async (limit) => {
           const response = await this.post(at, path, body, limit);
           const answer = (await response.json()) as Record<string, unknown>;
           this.preferred = at;
-          this.patience.heard();
+          patience.heard();
           if (!response.ok) throw refused(answer, response.status);
           return answer;
         });
@@ -72,6 +87,8 @@ export class EtcdApi {
         if (signal?.aborted)
           throw new RpcError('cancelled', 'the request to etcd was cancelled', { cause: signal.reason });
         failure = error;
+        if (this.preferred === at) this.preferred = (at + 1) % this.endpoints.length;
+        if (once && !isUnsent(error)) break;
       }
     }
     const what = failure instanceof BusyError ? `: ${bareText(failure.code, failure.message)}` : ' does not answer';
@@ -99,8 +116,9 @@ export class EtcdApi {
     onEvents: (events: readonly EtcdEvent[]) => void,
     signal: AbortSignal,
   ): Promise<void> {
+    const at = this.preferred;
     try {
-      const response = await this.post(this.preferred, '/v3/watch', { create_request: range }, signal);
+      const response = await this.post(at, '/v3/watch', { create_request: range }, signal);
       if (!response.ok || response.body === null)
         throw new RpcError('unavailable', `etcd refused a watch with status ${response.status}`);
       for await (const line of lines(response.body)) {
@@ -113,7 +131,8 @@ export class EtcdApi {
       }
     } catch (error) {
       if (error instanceof RpcError) throw error;
-      this.preferred = (this.preferred + 1) % this.endpoints.length;
+      // Others may have gone on from there already.
+      if (this.preferred === at) this.preferred = (at + 1) % this.endpoints.length;
       throw new RpcError('unavailable', 'a watch of etcd broke', { cause: error });
     }
     if (!signal.aborted) throw new RpcError('unavailable', 'etcd ended a watch');
@@ -123,6 +142,12 @@ export class EtcdApi {
     const headers = { 'content-type': 'application/json' };
     return fetch(`${this.endpoints[at] ?? ''}${path}`, { method: 'POST', headers, body: JSON.stringify(body), signal });
   }
+}
+
+/** Whether nobody can have seen a request that failed so. */
+function isUnsent(error: unknown): boolean {
+  const { code } = ((error as { cause?: unknown }).cause ?? {}) as { code?: unknown };
+  return typeof code === 'string' && UNSENT.has(code);
 }
 
 /** What etcd said no with. */

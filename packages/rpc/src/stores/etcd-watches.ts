@@ -5,6 +5,8 @@ import { WatchQueue } from './watch-queue.ts';
 
 /** Between two tries to watch. */
 const RETRY_MS = 200;
+/** A watch that is not in force after so long is tried again, elsewhere if there is more than one endpoint. */
+const IN_FORCE_MS = 5_000;
 /** Streams of single keys in one folder; one more, and the folder is followed instead, for all that come after. */
 const MAX_STREAMS_IN_FOLDER = 4;
 
@@ -100,15 +102,19 @@ export class EtcdWatches {
     const { api, range, read } = this.options;
     const { signal } = stop;
     let broken = false;
+    let attempt = new AbortController();
+    let late: NodeJS.Timeout | undefined;
+    const end = (): void => attempt.abort();
+    signal.addEventListener('abort', end, { once: true });
     const onReady = (revision: number): void => {
-      // Once the new watch is in force, so that nothing is missed between the list and it.
-      if (broken) {
+      clearTimeout(late);
+      // Revisions only go down in an etcd that started anew, whose first ones say nothing about those before.
+      if (broken || revision < this.revision) {
         this.revision = revision;
-        for (const follower of followers) {
-          follower.since = 0;
-          follower.queue.push({ type: 'resync', key: follower.prefix });
-        }
+        for (const follower of followers) follower.since = 0;
       }
+      // Once the new watch is in force, so that nothing is missed between the list and it.
+      if (broken) for (const follower of followers) follower.queue.push({ type: 'resync', key: follower.prefix });
       inForce();
     };
     const onEvents = (events: readonly EtcdEvent[]): void => {
@@ -119,8 +125,12 @@ export class EtcdWatches {
       }
     };
     while (!signal.aborted) {
-      await api.watch(range(prefix), onReady, onEvents, signal).catch(() => undefined);
+      attempt = new AbortController();
+      late = setTimeout(end, IN_FORCE_MS);
+      await api.watch(range(prefix), onReady, onEvents, attempt.signal).catch(() => undefined);
+      clearTimeout(late);
       broken = true;
+      // Whoever waits for it goes on, and is told to list again when there is one.
       inForce();
       if (!signal.aborted) await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     }

@@ -18,15 +18,15 @@ export interface EtcdStoreOptions extends OpeningLimits {
 }
 
 const RENEWALS_PER_TTL = 3;
-/** The same of a lease that a thread renews. */
-const RENEWALS_BESIDE_THREAD = 1.5;
 /** Tries of what may be repeated, and what is waited after the first of them. */
 const MAX_REPEATS = 6;
 const REPEAT_MS = 200;
 /** Lost races of one key before it is given up: every lost race is another's success. */
 const MAX_TRIES = 1_000;
-/** Keys whose last value is kept, so that setting one of them says which it was instead of sending it. */
-const MAX_LATEST = 8;
+/** A value that is longer is compared here. */
+const MAX_COMPARED_BYTES = 256 * 1024;
+/** The key does not exist. */
+const ABSENT = { target: 'VERSION', version: '0' };
 
 /** @throws RpcError 'deadline-exceeded' when etcd does not answer in time, 'cancelled'. */
 export async function etcdStore(options: EtcdStoreOptions): Promise<Store> {
@@ -58,18 +58,7 @@ class EtcdLease implements Lease {
     this.store = store;
     this.ttlMs = ttlMs;
     this.lost = new Promise((resolve) => (this.resolveLost = resolve));
-    this.timer = this.every(ttlMs / RENEWALS_PER_TTL);
-  }
-
-  /** A thread renews it too. */
-  relax(): void {
-    if (this.over) return;
-    clearInterval(this.timer);
-    this.timer = this.every(this.ttlMs / RENEWALS_BESIDE_THREAD);
-  }
-
-  private every(ms: number): NodeJS.Timeout {
-    return setInterval(() => void this.renew(), ms).unref();
+    this.timer = setInterval(() => void this.renew(), ttlMs / RENEWALS_PER_TTL).unref();
   }
 
   async revoke(): Promise<void> {
@@ -106,8 +95,6 @@ class EtcdStore implements TicketStore {
   });
   private readonly lists = keyLists((prefix) => this.listOnce(prefix));
   private readonly adds = new Adds((key, delta) => this.addOnce(key, delta));
-  /** By key, those that were read or set last. */
-  private readonly latest = new Map<string, EtcdKeyValue>();
   /** Resolves once every watch begun so far is in force: what this store does after counts for them. */
   private watchesReady: Promise<void> = Promise.resolve();
 
@@ -147,7 +134,10 @@ class EtcdStore implements TicketStore {
       const sum = addTo(key, current && bytesOf(current), delta);
       const value = new TextEncoder().encode(sum.toString());
       const keep = current?.lease === undefined ? {} : { lease: current.lease };
-      const put = await this.putIf(key, current, { ...this.putRequest(key, value, undefined), ...keep });
+      const put = await this.putIf(key, unchangedSince(current), {
+        ...this.putRequest(key, value, undefined),
+        ...keep,
+      });
       if (put.ok) return sum;
       current = put.current;
     }
@@ -162,15 +152,23 @@ class EtcdStore implements TicketStore {
   ): Promise<{ ok: boolean; current: Uint8Array | undefined }> {
     const [former, wanted] = [checkExpected(expected), checkValue(value)];
     const put = this.putRequest(key, wanted, options?.lease);
-    const isFormer = (kv: EtcdKeyValue | undefined): boolean =>
-      kv === undefined || former === null
-        ? kv === undefined && former === null
-        : Buffer.compare(bytesOf(kv), former) === 0;
-    let current = former === null ? undefined : this.latest.get(key);
-    if (!isFormer(current)) current = await this.read(key);
+    // What is long is not sent to be compared.
+    if (former !== null && former.byteLength > MAX_COMPARED_BYTES) return this.compareLong(key, former, wanted, put);
+    const done = await this.putIf(key, former === null ? ABSENT : valueIs(former), put);
+    return done.ok ? { ok: true, current: wanted } : { ok: false, current: done.current && bytesOf(done.current) };
+  }
+
+  private async compareLong(
+    key: string,
+    former: Uint8Array,
+    wanted: Uint8Array,
+    put: PutRequest,
+  ): Promise<{ ok: boolean; current: Uint8Array | undefined }> {
+    let current = await this.read(key);
     for (let tries = 0; tries < MAX_TRIES; tries++) {
-      if (!isFormer(current)) return { ok: false, current: current && bytesOf(current) };
-      const done = await this.putIf(key, current, put);
+      if (current === undefined || Buffer.compare(bytesOf(current), former) !== 0)
+        return { ok: false, current: current && bytesOf(current) };
+      const done = await this.putIf(key, unchangedSince(current), put);
       if (done.ok) return { ok: true, current: wanted };
       current = done.current;
     }
@@ -225,7 +223,6 @@ class EtcdStore implements TicketStore {
   /** For a thread that renews `lease` beside this store. */
   ticket(lease: Lease, ageKey: string): LeaseTicket | undefined {
     if (!(lease instanceof EtcdLease) || lease.store !== this) return undefined;
-    lease.relax();
     return { kind: 'etcd', ttlMs: lease.ttlMs, endpoints: this.api.endpoints, id: lease.id, ageKey: this.key(ageKey) };
   }
 
@@ -239,44 +236,26 @@ class EtcdStore implements TicketStore {
     }
   }
 
-  /** Puts if the key is still as it was read; else what it is now. */
+  /** Puts if the key is as `condition` says; else what it is now. */
   private async putIf(
     key: string,
-    read: EtcdKeyValue | undefined,
+    condition: object,
     put: PutRequest,
   ): Promise<{ ok: true } | { ok: false; current: EtcdKeyValue | undefined }> {
     const id = this.key(key);
-    const compare = { key: id, target: 'MOD', result: 'EQUAL', mod_revision: read?.mod_revision ?? '0' };
-    const otherwise = { request_range: { key: id } };
     const answer = await this.call('/v3/kv/txn', {
-      compare: [compare],
+      compare: [{ key: id, result: 'EQUAL', ...condition }],
       success: [{ request_put: put }],
-      failure: [otherwise],
+      failure: [{ request_range: { key: id } }],
     });
-    if (answer['succeeded'] === true) {
-      const { revision } = answer['header'] as { revision: string };
-      this.note(key, { ...put, mod_revision: revision });
-      return { ok: true };
-    }
+    if (answer['succeeded'] === true) return { ok: true };
     const [response] = answer['responses'] as { response_range?: { kvs?: EtcdKeyValue[] } }[];
-    const current = response?.response_range?.kvs?.[0];
-    this.note(key, current);
-    return { ok: false, current };
+    return { ok: false, current: response?.response_range?.kvs?.[0] };
   }
 
   private async read(key: string): Promise<EtcdKeyValue | undefined> {
     const answer = await this.call('/v3/kv/range', { key: this.key(key) }, { repeatable: true });
-    const found = ((answer['kvs'] ?? []) as EtcdKeyValue[])[0];
-    this.note(key, found);
-    return found;
-  }
-
-  private note(key: string, kv: EtcdKeyValue | undefined): void {
-    this.latest.delete(key);
-    if (kv === undefined) return;
-    this.latest.set(key, kv);
-    if (this.latest.size > MAX_LATEST)
-      for (const oldest of [...this.latest.keys()].slice(0, 1)) this.latest.delete(oldest);
+    return ((answer['kvs'] ?? []) as EtcdKeyValue[])[0];
   }
 
   /** What is `repeatable` is asked again while etcd answers, but has no leader, or too much to do. */
@@ -285,7 +264,7 @@ class EtcdStore implements TicketStore {
     await this.watchesReady;
     for (let tries = 1; ; tries++) {
       try {
-        const answer = await this.api.call(path, body, this.closing.signal);
+        const answer = await this.api.call(path, body, this.closing.signal, !repeatable);
         this.watches.saw(answer);
         return answer;
       } catch (error) {
@@ -325,6 +304,15 @@ class EtcdStore implements TicketStore {
   private checkOpen(): void {
     if (this.closing.signal.aborted) throw new RpcError('failed-precondition', 'the store is closed');
   }
+}
+
+function valueIs(value: Uint8Array): object {
+  return { target: 'VALUE', value: Buffer.from(value).toString('base64') };
+}
+
+/** The key is as it was read. */
+function unchangedSince(read: EtcdKeyValue | undefined): object {
+  return { target: 'MOD', mod_revision: read?.mod_revision ?? '0' };
 }
 
 /** Fields that are empty are left out. */

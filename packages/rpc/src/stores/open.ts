@@ -69,6 +69,10 @@ async function openAddress(given: string, options: OpenStoreOptions): Promise<St
 
 async function openBare(address: string, options: OpenStoreOptions): Promise<Store> {
   const scheme = /^([a-z]+):\/\//.exec(address)?.[1];
+  if (scheme !== 'redis' && scheme !== 'rediss' && scheme !== 'memory' && /^[^:]+:\/\/[^/]*@/.test(address)) {
+    const text = `the store ${withoutPassword(address)} was given with a user, which only redis:// and rediss:// have`;
+    throw new RpcError('invalid-argument', text);
+  }
   switch (scheme) {
     case 'memory':
       return memoryStore(address.slice('memory://'.length));
@@ -90,7 +94,7 @@ async function openBare(address: string, options: OpenStoreOptions): Promise<Sto
     default:
       throw new RpcError(
         'invalid-argument',
-        `'${address}' names no kind of store; ${meant(address) ?? `there are ${STORE_KINDS.join(', ')}`}`,
+        `'${withoutPassword(address)}' names no kind of store; ${meant(address) ?? `there are ${STORE_KINDS.join(', ')}`}`,
       );
   }
 }

@@ -9,10 +9,13 @@ const MOST_TIMES = 12;
 /** The limit of requests to one server: what each may take counts from the last time that any was answered. */
 export class Patience {
   private readonly ms: number;
+  private readonly mostTimes: number;
   private heardAt = -Infinity;
 
-  constructor(ms: number) {
+  /** `mostTimes`: 1 = no request gets more time, whatever is answered. */
+  constructor(ms: number, mostTimes = MOST_TIMES) {
     this.ms = ms;
+    this.mostTimes = mostTimes;
   }
 
   /** Something was answered. */
@@ -22,7 +25,7 @@ export class Patience {
 
   /** As `limited`. */
   limit<T>(signals: readonly (AbortSignal | undefined)[], fn: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    const until = performance.now() + MOST_TIMES * this.ms;
+    const until = performance.now() + this.mostTimes * this.ms;
     return limited(this.ms, signals, fn, (lateMs) => {
       const now = performance.now();
       if (now >= until) return 0;

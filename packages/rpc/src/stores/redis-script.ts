@@ -83,6 +83,11 @@ elseif op == 'cas' then
 elseif op == 'delete' then
   return {drop(ARGV[3])}
 elseif op == 'list' then
+  -- Somebody with another version of this script does not keep the names.
+  if redis.call('ZCARD', names) ~= redis.call('HLEN', values) then
+    redis.call('DEL', names)
+    for _, key in ipairs(redis.call('HKEYS', values)) do redis.call('ZADD', names, 0, key) end
+  end
   local prefix, found = ARGV[3], {1}
   -- No text has the byte 255.
   local from = prefix == '' and '-' or '[' .. prefix

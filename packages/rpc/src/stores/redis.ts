@@ -63,9 +63,12 @@ export async function redisStore(options: RedisStoreOptions): Promise<Store> {
     if (signal?.aborted === true)
       throw new RpcError('cancelled', 'opening the store was cancelled', { cause: signal.reason });
     if (error instanceof RpcError) throw error;
+    const said = store.lastError?.message ?? '';
+    if (/^(?:WRONGPASS|NOAUTH|NOPERM)/.test(said))
+      throw new RpcError('unauthenticated', `Redis at ${withoutPassword(options.url)}: ${said}`, { cause: error });
     throw new RpcError(
       'deadline-exceeded',
-      `no Redis at ${withoutPassword(options.url)} in ${timeoutMs ?? DEFAULT_TIMEOUT_MS} ms`,
+      `no Redis at ${withoutPassword(options.url)} in ${Math.ceil(timeoutMs ?? DEFAULT_TIMEOUT_MS)} ms`,
       {
         cause: store.lastError ?? error,
       },
@@ -135,6 +138,8 @@ class RedisStore implements TicketStore {
   private readonly channel: string;
   private readonly closing = new AbortController();
   private readonly leases = new Set<RedisLease>();
+  /** Leases whose end is on its way. */
+  private readonly revoking = new Set<Promise<unknown>>();
   private readonly open = new Set<WatchQueue>();
   /** Those of them that changes are for, with their prefixes. */
   private readonly queues = new Map<WatchQueue, string>();
@@ -268,7 +273,9 @@ class RedisStore implements TicketStore {
 
   async revoke(lease: RedisLease): Promise<void> {
     this.leases.delete(lease);
-    await this.run('revoke', lease.id);
+    const revoking = this.run('revoke', lease.id);
+    this.revoking.add(revoking);
+    await revoking.finally(() => this.revoking.delete(revoking));
   }
 
   async renew(lease: RedisLease): Promise<boolean> {
@@ -289,7 +296,10 @@ class RedisStore implements TicketStore {
     clearInterval(this.ticker);
     const leases = [...this.leases];
     // Out of reach: they run out by themselves.
-    if (this.commands.isReady) await Promise.all(leases.map((lease) => this.revoke(lease).catch(() => undefined)));
+    if (this.commands.isReady) {
+      for (const lease of leases) this.revoke(lease).catch(() => undefined);
+      await Promise.allSettled(this.revoking);
+    }
     this.closing.abort();
     for (const lease of leases) lease.lose('the store was closed');
     for (const queue of [...this.open]) queue.end();

@@ -50,7 +50,7 @@ export async function shareStore(
 /** The key begins with the address; what follows is nobody's to read. */
 function late(key: string, timeoutMs: number, error: unknown): RpcError {
   const known = rpcInfo(error);
-  if (known?.code === 'deadline-exceeded') return known;
+  if (known?.code === 'deadline-exceeded' || known?.code === 'unauthenticated') return known;
   return new RpcError('deadline-exceeded', `no store at ${key.split(' ', 1)[0] ?? ''} in ${timeoutMs} ms`, {
     cause: error,
   });

@@ -1,0 +1,120 @@
+/** @file Redis and etcd for tests, and a network before them that loses, holds back or ends what goes over it. */
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+/** A server of its own, in a folder of its own. */
+export interface Served {
+  readonly port: number;
+  start(): void;
+  kill(): Promise<void>;
+  wipe(): void;
+}
+
+export interface Proxy {
+  readonly port: number;
+  stop(): void;
+  freeze(): void;
+}
+
+export const cleanups: (() => unknown)[] = [];
+export async function cleanUp(): Promise<void> {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+}
+export async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+/** Whether such a server is on this machine. */
+export const has = (name: 'etcd' | 'redis'): boolean =>
+  spawnSync('which', [name === 'redis' ? 'redis-server' : name]).status === 0;
+
+export async function serve(name: 'etcd' | 'redis'): Promise<Served> {
+  const directory = mkdtempSync(join(tmpdir(), 'backwire-test-'));
+  cleanups.push(() => rmSync(directory, { recursive: true, force: true }));
+  const [port, peerPort] = [await freePort(), await freePort()];
+  const url = `http://127.0.0.1:${port}`;
+  const peer = `http://127.0.0.1:${peerPort}`;
+  const args =
+    name === 'redis'
+      ? ['--port', `${port}`, '--bind', '127.0.0.1', '--dir', directory, '--save', '', '--loglevel', 'warning']
+      : [
+          '--data-dir',
+          directory,
+          '--listen-client-urls',
+          url,
+          '--advertise-client-urls',
+          url,
+          '--listen-peer-urls',
+          peer,
+          '--initial-advertise-peer-urls',
+          peer,
+          '--initial-cluster',
+          `default=${peer}`,
+        ];
+  let child: ChildProcess;
+  const start = (): void => {
+    child = spawn(name === 'redis' ? 'redis-server' : 'etcd', args, { stdio: 'ignore' });
+    const mine = child;
+    cleanups.push(() => mine.kill('SIGKILL'));
+  };
+  start();
+  return {
+    port,
+    start,
+    kill: async () => {
+      const gone = new Promise((resolve) => child.once('exit', resolve));
+      child.kill('SIGKILL');
+      await gone;
+    },
+    wipe: () => {
+      rmSync(directory, { recursive: true, force: true });
+      mkdirSync(directory);
+    },
+  };
+}
+/** Passes on what comes; `onRequest` may have a request lost ('swallow') or its connection closed in place of the answer ('cut'). */
+export async function proxy(
+  to: number,
+  onRequest: (text: string) => 'pass' | 'swallow' | 'cut' = () => 'pass',
+): Promise<Proxy> {
+  const open = new Set<Socket>();
+  let frozen = false;
+  const server = createServer((near) => {
+    open.add(near);
+    const far = connect(to, '127.0.0.1');
+    let cut = false;
+    near.on('error', () => undefined).on('close', () => (open.delete(near), far.destroy()));
+    far.on('error', () => undefined).on('close', () => near.destroy());
+    near.on('data', (chunk) => {
+      if (frozen) return;
+      const what = onRequest(chunk.toString());
+      if (what === 'swallow') return;
+      if (what === 'cut') cut = true;
+      far.write(chunk);
+    });
+    far.on('data', (chunk) => {
+      if (frozen) return;
+      if (cut) near.destroy();
+      else near.write(chunk);
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const stop = (): void => {
+    server.close();
+    for (const socket of open) socket.destroy();
+  };
+  cleanups.push(stop);
+  return { port: (server.address() as AddressInfo).port, stop, freeze: () => void (frozen = true) };
+}
+export const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+export const bytes = (text: string): Uint8Array => new Uint8Array(Buffer.from(text));
+export const text = (value: Uint8Array | undefined): string | undefined => value && Buffer.from(value).toString();
+export function within<T>(promise: Promise<T>, ms: number): Promise<T | 'late'> {
+  return Promise.race([promise, sleep(ms).then(() => 'late' as const)]);
+}
