@@ -1,11 +1,10 @@
 /** @file Leases that a thread renews through lost answers, scripts of Redis that are gone or of another version, and passwords in errors. */
-import { spawnSync } from 'node:child_process';
 import { afterEach, describe, expect, test } from 'vitest';
 import { holderOf } from '../src/liveness/lease-holder.ts';
 import type { SharedLinks } from '../src/liveness/embedded-holder.ts';
 import type { Store } from '../src/stores/store.ts';
 import { openStore } from '../src/stores/open.ts';
-import { bytes, cleanUp, cleanups, has, proxy, serve, sleep, text } from './store-servers.ts';
+import { bytes, cleanUp, cleanups, has, proxy, redisSays, serve, sleep, text } from './store-servers.ts';
 
 afterEach(cleanUp);
 const opened = async (address: string): Promise<Store> => {
@@ -13,8 +12,6 @@ const opened = async (address: string): Promise<Store> => {
   cleanups.push(() => store.close());
   return store;
 };
-const redisSays = (port: number, ...command: string[]): void =>
-  void spawnSync('redis-cli', ['-p', `${port}`, ...command]);
 const noEvents = { again: () => undefined, lost: () => undefined };
 const noLinks = undefined as unknown as SharedLinks;
 
@@ -60,14 +57,14 @@ describe.skipIf(!has('redis'))('Redis', { timeout: 60_000 }, () => {
   test('a list has what an earlier version of the script has set', async () => {
     const server = await serve('redis');
     const store = await opened(`redis://127.0.0.1:${server.port}`);
-    redisSays(server.port, 'HSET', '{backwire}/values', 'old/k', 'v');
+    await redisSays(server.port, 'HSET', '{backwire}/values', 'old/k', 'v');
     expect(text(await store.get('old/k'))).toBe('v');
     expect([...(await store.list('old/')).keys()]).toEqual(['old/k']);
   });
   test('a wrong password is refused as such, and not shown', async () => {
     const server = await serve('redis');
     await opened(`redis://127.0.0.1:${server.port}`);
-    redisSays(server.port, 'CONFIG', 'SET', 'requirepass', 'right');
+    await redisSays(server.port, 'CONFIG', 'SET', 'requirepass', 'right');
     const opening = openStore(`redis://:sEcReT@127.0.0.1:${server.port}/0`, { timeoutMs: 1_000 });
     const error = (await opening.catch((thrown: unknown) => thrown)) as Error;
     expect(error).toMatchObject({ code: 'unauthenticated' });
@@ -76,7 +73,7 @@ describe.skipIf(!has('redis'))('Redis', { timeout: 60_000 }, () => {
   test('what is set without waiting is in order after a restart of Redis', async () => {
     const server = await serve('redis');
     const store = await opened(`redis://127.0.0.1:${server.port}`);
-    redisSays(server.port, 'SCRIPT', 'FLUSH');
+    await redisSays(server.port, 'SCRIPT', 'FLUSH');
     const all = Array.from({ length: 50 }, (_, i) => store.set('k', bytes(`${i}`)));
     await Promise.all(all);
     expect(text(await store.get('k'))).toBe('49');
@@ -84,7 +81,7 @@ describe.skipIf(!has('redis'))('Redis', { timeout: 60_000 }, () => {
   test('watches at once after a flush of the scripts miss nothing', async () => {
     const server = await serve('redis');
     const store = await opened(`redis://127.0.0.1:${server.port}`);
-    redisSays(server.port, 'SCRIPT', 'FLUSH');
+    await redisSays(server.port, 'SCRIPT', 'FLUSH');
     const events = store.watch('k')[Symbol.asyncIterator]();
     void store.set('k', bytes('1'));
     const seen: string[] = [];

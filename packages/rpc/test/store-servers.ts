@@ -23,7 +23,7 @@ export const cleanups: (() => unknown)[] = [];
 export async function cleanUp(): Promise<void> {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 }
-export async function freePort(): Promise<number> {
+async function freePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
@@ -117,4 +117,18 @@ export const bytes = (text: string): Uint8Array => new Uint8Array(Buffer.from(te
 export const text = (value: Uint8Array | undefined): string | undefined => value && Buffer.from(value).toString();
 export function within<T>(promise: Promise<T>, ms: number): Promise<T | 'late'> {
   return Promise.race([promise, sleep(ms).then(() => 'late' as const)]);
+}
+
+/** Has Redis do something, once it answers. */
+export function redisSays(port: number, ...command: readonly string[]): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(port, '127.0.0.1');
+    socket.on('error', reject);
+    socket.once('data', (answer) => {
+      socket.destroy();
+      resolve(answer.toString());
+    });
+    const parts = command.map((part) => `$${Buffer.byteLength(part)}\r\n${part}\r\n`);
+    socket.write(`*${command.length}\r\n${parts.join('')}`);
+  });
 }
