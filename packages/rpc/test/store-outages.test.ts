@@ -65,35 +65,33 @@ describe.skipIf(!has('etcd'))('etcd that started anew', { timeout: 60_000 }, () 
   });
 });
 
+/** A store with two endpoints, of which the first loses the answer of one transaction once it is told to. */
+async function losing(): Promise<{ store: Store; loseAnswer: () => void }> {
+  const server = await serving();
+  let cut = false;
+  const a = await proxy(server.port, (request) => {
+    if (!cut || !request.includes('/v3/kv/txn')) return 'pass';
+    cut = false;
+    return 'cut';
+  });
+  const b = await proxy(server.port);
+  const store = await opened(`etcd://127.0.0.1:${a.port},127.0.0.1:${b.port}`);
+  return { store, loseAnswer: () => void (cut = true) };
+}
+
 describe.skipIf(!has('etcd'))('several endpoints', { timeout: 90_000 }, () => {
   test('an addition whose answer was lost is not made a second time', async () => {
-    const server = await serving();
-    let cut = false;
-    const a = await proxy(server.port, (request) => {
-      if (!cut || !request.includes('/v3/kv/txn')) return 'pass';
-      cut = false;
-      return 'cut';
-    });
-    const b = await proxy(server.port);
-    const store = await opened(`etcd://127.0.0.1:${a.port},127.0.0.1:${b.port}`);
+    const { store, loseAnswer } = await losing();
     expect(await store.add('n', 1n)).toBe(1n);
-    cut = true;
+    loseAnswer();
     const sum = await store.add('n', 1n).catch((error: unknown) => (error as { code: string }).code);
     const now = text(await store.get('n'));
     expect({ sum, now }).toEqual({ sum: 'unavailable', now: '2' });
   });
   test('compareAndSet whose answer was lost does not say that another was first', async () => {
-    const server = await serving();
-    let cut = false;
-    const a = await proxy(server.port, (request) => {
-      if (!cut || !request.includes('/v3/kv/txn')) return 'pass';
-      cut = false;
-      return 'cut';
-    });
-    const b = await proxy(server.port);
-    const store = await opened(`etcd://127.0.0.1:${a.port},127.0.0.1:${b.port}`);
+    const { store, loseAnswer } = await losing();
     await store.get('n');
-    cut = true;
+    loseAnswer();
     const done = await store.compareAndSet('n', null, bytes('v')).then(
       ({ ok }) => ok,
       (error: unknown) => (error as { code: string }).code,

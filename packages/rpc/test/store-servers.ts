@@ -15,6 +15,10 @@ export interface Served {
 
 export interface Proxy {
   readonly port: number;
+  /** The connections that came. */
+  readonly open: ReadonlySet<Socket>;
+  /** Bytes that went back. */
+  received(): number;
   stop(): void;
   freeze(): void;
 }
@@ -23,7 +27,7 @@ export const cleanups: (() => unknown)[] = [];
 export async function cleanUp(): Promise<void> {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 }
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
@@ -85,6 +89,7 @@ export async function proxy(
 ): Promise<Proxy> {
   const open = new Set<Socket>();
   let frozen = false;
+  let received = 0;
   const server = createServer((near) => {
     open.add(near);
     const far = connect(to, '127.0.0.1');
@@ -100,6 +105,7 @@ export async function proxy(
     });
     far.on('data', (chunk) => {
       if (frozen) return;
+      received += chunk.byteLength;
       if (cut) near.destroy();
       else near.write(chunk);
     });
@@ -110,7 +116,8 @@ export async function proxy(
     for (const socket of open) socket.destroy();
   };
   cleanups.push(stop);
-  return { port: (server.address() as AddressInfo).port, stop, freeze: () => void (frozen = true) };
+  const { port } = server.address() as AddressInfo;
+  return { port, open, received: () => received, stop, freeze: () => void (frozen = true) };
 }
 export const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 export const bytes = (text: string): Uint8Array => new Uint8Array(Buffer.from(text));

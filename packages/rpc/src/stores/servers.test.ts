@@ -1,101 +1,26 @@
 /** @file Stores in servers that are not ours: what happens when such a server is away, comes back, or a client of it dies. */
-import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
+import { cleanUp, cleanups, freePort, has, proxy, serve, type Served } from '../../test/store-servers.ts';
 import { openStore } from './open.ts';
 import type { Store } from './store.ts';
 
-const cleanups: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
-});
+afterEach(cleanUp);
 
 const kinds = [
   { name: 'etcd', program: 'etcd', durable: true },
   { name: 'redis', program: 'redis-server', durable: false },
-];
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
-
-function launch(name: string, port: number, peerPort: number, directory: string): ChildProcess {
-  const url = `http://127.0.0.1:${port}`;
-  const peer = `http://127.0.0.1:${peerPort}`;
-  const args =
-    name === 'redis'
-      ? ['--port', `${port}`, '--bind', '127.0.0.1', '--dir', directory, '--save', '', '--loglevel', 'warning']
-      : [
-          ...['--data-dir', directory, '--listen-client-urls', url, '--advertise-client-urls', url],
-          ...[
-            '--listen-peer-urls',
-            peer,
-            '--initial-advertise-peer-urls',
-            peer,
-            '--initial-cluster',
-            `default=${peer}`,
-          ],
-        ];
-  const child = spawn(name === 'redis' ? 'redis-server' : 'etcd', args, { stdio: 'ignore' });
-  cleanups.push(() => child.kill('SIGKILL'));
-  return child;
-}
-
-/** Passes on what comes to another port, and counts it. */
-async function counting(port: number): Promise<{ port: number; open: Set<Socket>; received: () => number }> {
-  const open = new Set<Socket>();
-  let received = 0;
-  const server = createServer((near) => {
-    const far = connect(port, '127.0.0.1');
-    open.add(near);
-    near.on('error', () => undefined).on('close', () => (open.delete(near), far.destroy()));
-    far.on('error', () => undefined).on('close', () => near.destroy());
-    far.on('data', (bytes) => (received += bytes.byteLength));
-    near.pipe(far).pipe(near);
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  cleanups.push(() => {
-    for (const socket of open) socket.destroy();
-    server.close();
-  });
-  return { port: (server.address() as AddressInfo).port, open, received: () => received };
-}
+] as const;
 
 for (const { name, program, durable } of kinds) {
-  const missing = spawnSync('which', [program]).status !== 0;
+  const missing = !has(name);
   const title = missing ? `${name} (skipped: no ${program} on this machine)` : name;
   describe.skipIf(missing)(title, { timeout: 60_000 }, () => {
-    async function setUp(): Promise<{
-      address: string;
-      store: Store;
-      restart(): void;
-      kill(): Promise<void>;
-      wipe(): void;
-    }> {
-      const directory = mkdtempSync(join(tmpdir(), 'backwire-test-'));
-      cleanups.push(() => rmSync(directory, { recursive: true, force: true }));
-      const [port, peerPort] = [await freePort(), await freePort()];
-      let child = launch(name, port, peerPort, directory);
-      const address = `${name}://127.0.0.1:${port}`;
+    async function setUp(): Promise<Served & { address: string; store: Store }> {
+      const server = await serve(name);
+      const address = `${name}://127.0.0.1:${server.port}`;
       const { store } = await openStore(address, { group: 'g', timeoutMs: 30_000 });
       cleanups.push(() => store.close());
-      const kill = async (): Promise<void> => {
-        const gone = new Promise((resolve) => child.once('exit', resolve));
-        child.kill('SIGKILL');
-        await gone;
-      };
-      const wipe = (): void => {
-        rmSync(directory, { recursive: true, force: true });
-        mkdirSync(directory);
-      };
-      return { address, store, restart: () => (child = launch(name, port, peerPort, directory)), kill, wipe };
+      return { ...server, address, store };
     }
 
     test('a server that is not there is named when the time is up', async () => {
@@ -111,13 +36,13 @@ for (const { name, program, durable } of kinds) {
     });
 
     test('a killed server fails requests in seconds; after a restart all goes on', async () => {
-      const { store, kill, restart } = await setUp();
+      const { store, kill, start } = await setUp();
       await store.set('k', Buffer.from('v'));
       const events = store.watch('')[Symbol.asyncIterator]();
       await store.get('k');
       await kill();
       await expect(store.set('k', Buffer.from('w'))).rejects.toMatchObject({ code: 'unavailable' });
-      restart();
+      start();
       await expect
         .poll(() => store.add('n', 1n).catch((error: unknown) => String(error)), { timeout: 20_000 })
         .toBeTypeOf('bigint');
@@ -128,7 +53,7 @@ for (const { name, program, durable } of kinds) {
     });
 
     test('a server that comes back with nothing in it: watches resync, waits go on, leases are lost', async () => {
-      const { store, kill, restart, wipe } = await setUp();
+      const { store, kill, start, wipe } = await setUp();
       // More changes than the new server will have seen, so that its own count says nothing.
       for (let i = 0; i < 20; i++) await store.set('k', Buffer.from(`${i}`));
       const lease = await store.lease(3_000);
@@ -140,7 +65,7 @@ for (const { name, program, durable } of kinds) {
       })();
       await kill();
       wipe();
-      restart();
+      start();
       await resynced;
       await lease.lost;
       await expect
@@ -152,8 +77,8 @@ for (const { name, program, durable } of kinds) {
     });
 
     test('forty agents of a process are one client, which asks and is told once', async () => {
-      const { address } = await setUp();
-      const { port, open, received } = await counting(Number(new URL(address).port));
+      const server = await setUp();
+      const { port, open, received } = await proxy(server.port);
       const near = Array.from({ length: 40 }, () => openStore(`${name}://127.0.0.1:${port}`, { group: 'g' }));
       const stores = (await Promise.all(near)).map(({ store }) => store);
       cleanups.push(() => Promise.all(stores.map((store) => store.close())));
