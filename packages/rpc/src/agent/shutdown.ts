@@ -35,7 +35,7 @@ export interface Ending extends AgentParts {
   close(): void;
 }
 
-/** What the one that collected may have answered, or what became of it, when the rest meet elsewhere. */
+/** The one that collected is gone, or another one's turn has come: the rest meet there. */
 const ELSEWHERE: ReadonlySet<string> = new Set(['peer-died', 'unavailable', 'not-found', 'draining']);
 
 /**
@@ -124,7 +124,6 @@ export class Shutdown {
         const { code } = rpcInfo(error) ?? {};
         // Whoever left or died is not waited for; a group that this worker no longer belongs to is no reason to stay.
         if (code === 'fenced') return alone;
-        // The one that collected is gone, or another one's turn has come: the rest of us meet there.
         const text = error instanceof Error ? error.message : String(error);
         if (code === undefined || !ELSEWHERE.has(code)) throw this.late(text, error);
         reasons.add(bareText(code, text));

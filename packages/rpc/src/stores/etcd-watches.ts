@@ -108,8 +108,8 @@ export class EtcdWatches {
     signal.addEventListener('abort', end, { once: true });
     const onReady = (revision: number): void => {
       clearTimeout(late);
-      // Revisions only go down in an etcd that started anew, whose first ones say nothing about those before.
-      if (broken || revision < this.revision) {
+      // An etcd whose revision is lower than one that was answered before the watch began has started anew, and counts anew.
+      if (broken || [...followers].some(({ since }) => since > revision)) {
         this.revision = revision;
         for (const follower of followers) follower.since = 0;
       }

@@ -67,9 +67,12 @@ async function openAddress(given: string, options: OpenStoreOptions): Promise<St
   return prefix === '' ? store : prefixStore(store, prefix, { owned: true });
 }
 
+/** Addresses that may have an @: of a user, or in a name. */
+const TAKES_AT = /^(?:rediss?|memory):/;
+
 async function openBare(address: string, options: OpenStoreOptions): Promise<Store> {
   const scheme = /^([a-z]+):\/\//.exec(address)?.[1];
-  if (scheme !== 'redis' && scheme !== 'rediss' && scheme !== 'memory' && /^[^:]+:\/\/[^/]*@/.test(address)) {
+  if (!TAKES_AT.test(address) && /^[^:]+:\/\/[^/]*@/.test(address)) {
     const text = `the store ${withoutPassword(address)} was given with a user, which only redis:// and rediss:// have`;
     throw new RpcError('invalid-argument', text);
   }
