@@ -46,6 +46,8 @@ async function run<S extends object>(
   console.log(`  ${what}; ${counted.join(', ')}`);
 }
 
-const size = { ...FULL, workers: Number(values.workers ?? FULL.workers) };
-if (only !== 'doubt') await run((seen) => membershipSuite(size, SOUND, seen), `${size.workers} workers`);
+const { fewest, workers, forMs } = FULL;
+const size = values.workers === undefined ? FULL : { workers: Number(values.workers), forMs };
+const sizes = values.workers ?? `${fewest} to ${workers}`;
+if (only !== 'doubt') await run((seen) => membershipSuite(size, SOUND, seen), `${sizes} workers`);
 if (only !== 'churn') await run((seen) => doubtSuite(undefined, seen), '3 to 7 workers');

@@ -23,12 +23,14 @@ export const SOUND: MembershipRules = { usurps: false, waves: false, hurries: fa
 
 export interface MembershipSize {
   readonly workers: number;
+  /** Draws how many there are, between this and `workers`, the small ones as often as the large ones; without it there are always `workers`. */
+  readonly fewest?: number;
   /** Virtual milliseconds in which things go wrong. */
   readonly forMs: number;
 }
 
-/** What `npm run sim` runs. */
-export const FULL: MembershipSize = { workers: 200, forMs: 1_000_000 };
+/** What `npm run sim` runs: on both sides of how many watch all, and of how many links do not rest. */
+export const FULL: MembershipSize = { fewest: 6, workers: 200, forMs: 1_000_000 };
 
 /** Everything about a run, as data. */
 export interface MembershipScenario extends MembershipSize {
@@ -74,8 +76,11 @@ export function membershipSuite(
 }
 
 /** Of every worker: a crash or two, a pause, a lost link now and then; partitions of random parts. */
-function drawScenario(seed: number, size: MembershipSize): MembershipScenario {
+function drawScenario(seed: number, { fewest, workers, forMs }: MembershipSize): MembershipScenario {
   const random = new Random(seed);
+  const share = fewest === undefined ? 1 : random.split('workers').float();
+  const least = fewest ?? workers;
+  const size = { workers: Math.round(least * (workers / least) ** share), forMs };
   const names = nodes(size.workers);
   const faults: Fault[] = [];
   const at = (): number => Math.round(random.float() * size.forMs * 0.9);
@@ -87,7 +92,7 @@ function drawScenario(seed: number, size: MembershipSize): MembershipScenario {
     faults.push({ kind: 'pause', at: at(), node: random.pick(names), forMs: random.int(500, 60_000) });
   for (let i = times(0.05); i > 0; i--) {
     // Some cut workers off from each other, some from the store as well.
-    const cut = random.shuffle(names).slice(0, random.int(1, Math.ceil(size.workers / 8)));
+    const cut = random.shuffle(names).slice(0, random.int(1, Math.max(3, Math.ceil(size.workers / 8))));
     faults.push({
       kind: 'partition',
       at: at(),

@@ -207,8 +207,7 @@ export class Membership {
     this.stored = next;
     this.decided = new Map();
     if (this.former.size > 0)
-      for (const { name, incarnation } of next.members) {
-        const life = lifeOf({ name, incarnation });
+      for (const life of indexOf(next).order) {
         const how = this.former.get(life);
         if (how !== undefined) this.decided.set(life, how);
       }
