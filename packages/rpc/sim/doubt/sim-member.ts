@@ -278,22 +278,23 @@ export class DoubtMember implements SimNode {
     this.think(life, lease === false ? 'gone' : found);
   }
 
-  /** Undefined: nobody knows. */
-  private *leaseOf(life: Life): Generator<StoreRequest, boolean | undefined, StoreReply | undefined> {
+  /** Undefined: nobody knows. Forgotten: it is not there, in a store that has lost what it had, and that says nothing yet. */
+  private *leaseOf(life: Life): Generator<StoreRequest, boolean | 'forgotten' | undefined, StoreReply | undefined> {
     const alive = yield { op: 'lease-of', life };
     if (typeof alive !== 'boolean') return undefined;
     if (alive) this.seen.add(life);
-    return alive || this.env.now() - this.forgotAt >= BUSY_MS || this.seen.has(life) ? alive : undefined;
+    return alive || this.env.now() - this.forgotAt >= BUSY_MS || this.seen.has(life) ? alive : 'forgotten';
   }
 
-  /** The leases of those that are this worker's to watch. */
+  /** The leases of those that are this worker's to watch. One that is not there is a reason to dial its worker, and once more not there, of none that answers, its end. */
   private *watch(self: Life): Step {
     while (this.life === self) {
       const { members } = this.membership.view;
       const own = members.find((member) => lifeOf(member) === self);
       for (const member of own === undefined || !this.plan.rules.watching ? [] : watchedBy(own, members)) {
         const life = lifeOf(member);
-        if ((yield* this.leaseOf(life)) !== false || this.life !== self) continue;
+        const lease = yield* this.leaseOf(life);
+        if (lease === true || lease === undefined || this.life !== self) continue;
         if (!this.isMember(life) || this.agreement.opinionOf(life) === 'heard') continue;
         this.link(life);
         yield WATCH_MS;

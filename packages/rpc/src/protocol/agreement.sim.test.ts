@@ -1,6 +1,8 @@
 /** @file Small simulated groups in doubt: store outages, deaths, stalls and cuts of all kinds, and that each part of the rule is missed when it is not there. */
 import { formatTotals, runSeeds, SeedFailure } from '@backwire/testing';
 import { describe, expect, it } from 'vitest';
+import { STORE } from '../../sim/doubt/messages.ts';
+import type { Episode } from '../../sim/doubt/scenario.ts';
 import { SOUND } from '../../sim/doubt/sim-member.ts';
 import { doubtSuite, type DoubtRun } from '../../sim/doubt/suite.ts';
 
@@ -16,6 +18,20 @@ describe('a group in doubt', () => {
         kind,
       ).toBeGreaterThan(0);
   }, 120_000);
+
+  it('notices the death of one to whom nobody has a link, while the store was away that comes back with nothing', async () => {
+    const death: Episode = {
+      ...{ kind: 'death', at: 116_527, forMs: 6_244, harms: ['w2'], blocks: [] },
+      faults: [
+        { kind: 'crash', at: 113_527, node: STORE, restartAfterMs: 14_244 },
+        { kind: 'crash', at: 116_527, node: 'w2', restartAfterMs: 36_244 },
+      ],
+    };
+    const runs: DoubtRun[] = [];
+    await doubtSuite(SOUND, (run) => runs.push(run)).run({ seed: 657, workers: 3, episodes: [death], linked: [] });
+    expect(runs[0]?.counts.restored).toBe(1);
+    expect(runs[0]?.counts.evicted).toBeGreaterThan(0);
+  });
 
   it.each([
     ['one silent member and a silent store are reason enough to stop', 'standing', 'stops, and nothing was wrong'],
