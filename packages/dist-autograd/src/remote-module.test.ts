@@ -46,7 +46,7 @@ class Inherits extends nn.Linear {
 describe('RemoteModule', () => {
   it('forwards arguments and results', () =>
     at(0, async () => {
-      const module = await RemoteModule.create('w1/cpu', Greeter, [1, { word: 'made with it' }]);
+      const module = await RemoteModule.create('w1', Greeter, [1, { word: 'made with it' }]);
       const pending = module.forward(ones([2]), 3, '3');
       expect(pending).toBeInstanceOf(Promise);
       // Another one, awaited at once, while that is under way.
@@ -214,15 +214,19 @@ describe('RemoteModule', () => {
       for (const [name, ...args] of [
         ['registerBuffer', 'buffer', ones([5])],
         ['apply', () => undefined],
+        // No function: nothing is done to it, whatever it is.
+        ['apply', ones([3, 3])],
         ['float'],
         ['double'],
         ['bfloat16'],
         ['to', 'cpu'],
+        ['to', 'cpu', { dtype: 'int32' }],
         ['to', 'float64'],
         ['registerForwardPreHook', () => undefined],
         ['registerForwardHook', () => undefined],
         ['stateDict'],
         ['loadStateDict', new Map()],
+        ['loadStateDict', {}],
         ['parameters'],
         ['namedParameters'],
         ['buffers'],

@@ -1,6 +1,6 @@
 /** Data-parallel modules inside of distributed autograd contexts: their gradients are the group's, on every trainer. */
 import { shown } from '@backwire/testing';
-import { processGroup, rpcClass, rpcFunction, rpcSync, type RpcAgent } from '@backwire/rpc';
+import { barrier, processGroup, rpcClass, rpcFunction, rpcSync, type RpcAgent } from '@backwire/rpc';
 import { remote, type RRef } from '@backwire/rref';
 import {
   concat,
@@ -117,6 +117,7 @@ class Trainer {
           // As in PyTorch's test every output is multiplied with all values, of the other half too.
           await backward(id, [out.mul(batch.values).sum()]);
           const gradients = getGradients(id);
+          expect(gradients.size).toBe(2);
           const take = (parameters: readonly Parameter[]): Tensor[] =>
             parameters.map((parameter) => gradients.get(parameter) as Tensor);
           return [take(this.shared), take(this.own)];
@@ -217,7 +218,8 @@ const gradientOfWeight = rpcFunction('ddp/gradientOfWeight', async (module: RRef
   getGradients(id).get((await module.localValue()).weight),
 );
 
-async function comparison(uneven: boolean): Promise<void> {
+/** PyTorch joins even inputs, too: its `join(False)` is about what the mean is divided by. */
+async function comparison({ uneven, joined }: { uneven: boolean; joined: boolean }): Promise<void> {
   const all = await onTrainers(async (rank, group) => {
     const net = new nn.Linear(2, 3);
     const replica = new nn.DistributedDataParallel(net, { group });
@@ -240,7 +242,7 @@ async function comparison(uneven: boolean): Promise<void> {
       }
       return steps;
     };
-    return uneven ? replica.join(loop) : loop();
+    return joined ? replica.join(loop) : loop();
   });
   // The mean of a step is the same on all that take part in it, though models and inputs are not; the first takes part in every one.
   for (const steps of all)
@@ -302,9 +304,11 @@ describe('replicas on workers that a pass only comes through', () => {
 });
 
 describe('data-parallel gradients', () => {
-  it('are the same by the local engine and in a context', () => comparison(false));
+  it('are the same by the local engine and in a context, inside of join and without it', async () => {
+    for (const joined of [false, true]) await comparison({ uneven: false, joined });
+  });
 
-  it('are the same with uneven inputs', () => comparison(true));
+  it('are the same with uneven inputs', () => comparison({ uneven: true, joined: true }));
 
   it('are the same where they are sparse', async () => {
     await onTrainers(async (_, group) => {
@@ -343,6 +347,8 @@ describe('data-parallel gradients', () => {
         return context(async (id) => {
           const out = await remoteLayer.forward(inputs);
           await backward(id, [replica.forward(out).sum()]);
+          // Every trainer's pass has come through w0 before anyone looks: what was put into the wrong context would be there.
+          await barrier({ workers: TRAINERS });
           const grad = getGradients(id).get(layer2.weight) as Tensor;
           expectClose(grad, layer2.weight.grad as Tensor, 1e-6);
           // The layer before it is nobody's replica: its gradient is this trainer's alone.

@@ -156,6 +156,7 @@ describe.each([
         await backward(id, [loss]);
         for (let i = 0; i < 2; i++) runBackward([total(add(a, b))]);
         expect([a, b].map((t) => summed(getGradients(id).get(t)))).toEqual([a.grad, b.grad].map(summed));
+        expect([a, b].map((t) => getGradients(id).get(t)?.layout)).toEqual([a.layout, b.layout]);
         const doubled = (once[0] as { values: number[][] }).values.map((row) => row.map((x) => 2 * x));
         expect(valuesOf(a.grad)).toEqual(doubled);
       }),
@@ -172,7 +173,7 @@ describe.each([
           runBackward([here], undefined, { retainGraph: true });
           for (const t of [a, b]) {
             const grad = getGradients(id).get(t)!;
-            expect([grad.layout, grad.dtype]).toEqual([t.grad!.layout, t.grad!.dtype]);
+            for (const each of [grad, t.grad!]) expect([each.layout, each.dtype]).toEqual([t.layout, t.dtype]);
             expect(grad.toDense().equal(t.grad!.toDense())).toBe(true);
           }
         }
