@@ -118,7 +118,7 @@ class Agent {
     let to = 0;
     const returns = tensor(rewards.flat().toReversed().map((reward) => (to = reward + GAMMA * to)).reverse()); // prettier-ignore
     const normal = returns.sub(returns.mean()).div(returns.std().add(2 ** -23));
-    const weights = normal.toArray() as number[];
+    const weights = normal.unbind(0);
     expect(weights).toHaveLength(probs.length);
     this.optimizer.zeroGrad();
     concat(probs.map((logProb, i) => logProb.neg().mul(weights[i]!)))

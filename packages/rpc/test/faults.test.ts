@@ -1,5 +1,5 @@
 /** @file Faults on purpose: what becomes of requests, answers and control that fail or are held back, and which names there are. */
-import { countInjectedFaults, errorMatching } from '@backwire/testing';
+import { countInjectedFaults, errorMatching, type InjectedFaults } from '@backwire/testing';
 import { afterEach, describe, expect, it } from 'vitest';
 import { add, tensor, type Tensor } from '@backwire/tensor';
 import { getRpcErrorType, type MessageType as Type } from '@backwire/wire';
@@ -59,16 +59,16 @@ async function start(rank: number, faults: FaultInjection, extension?: Extension
 }
 /**
  * Four workers with these faults, each of which does `fn`, all at once, and which then end in order, as in PyTorch's tests; `next` is the
- * rank after its own, `failed` counts its sends that failed by type.
+ * rank after its own, and the last argument counts what became of its own sends, by type.
  */
 async function onFour(
   options: Partial<RpcOptions>,
-  fn: (rank: number, next: number, at: Cluster['at'], failed: ReadonlyMap<string, number>) => Promise<void>,
+  fn: (rank: number, next: number, at: Cluster['at'], own: InjectedFaults) => Promise<void>,
 ): Promise<void> {
   const counts = [0, 1, 2, 3].map(() => countInjectedFaults());
   cluster = await startCluster(4, (rank) => ({ ...options, logger: counts[rank]!.logger }));
   const { at, agents } = cluster;
-  await Promise.all(counts.map(({ failed }, rank) => at(rank).run(() => fn(rank, (rank + 1) % 4, at, failed))));
+  await Promise.all(counts.map((own, rank) => at(rank).run(() => fn(rank, (rank + 1) % 4, at, own))));
   await Promise.all(agents.map((agent) => agent.shutdown({ timeoutMs: 10_000, onLeak: 'throw' })));
 }
 const failure = (promise: Promise<unknown>): Promise<unknown> =>
@@ -88,6 +88,35 @@ async function timesOut(call: Promise<unknown>, ms: number): Promise<void> {
   expect(getRpcErrorType(late)).toBe('timeout');
 }
 const injected = (at: Cluster['at'], rank: number): unknown => at(rank).debugInfo()['agent.injected_faults'];
+
+const got: [type: string, byte: number, by: number][] = [];
+/** What came to a worker. */
+const heardBy = (rank: number) => got.filter(([, , by]) => by === rank).map(([type, byte]) => [type, byte]);
+const { RREF_FORK_REQUEST, RREF_CHILD_ACCEPT, RREF_USER_DELETE, CLEANUP_AUTOGRAD_CONTEXT_REQ, RREF_ACK } = MessageType;
+const types = {
+  RREF_FORK_REQUEST,
+  RREF_CHILD_ACCEPT,
+  RREF_USER_DELETE,
+  CLEANUP_AUTOGRAD_CONTEXT_REQ,
+  RREF_ACK,
+} as const;
+/** Those that PyTorch's agents send again, and how often it lets each fail. */
+const sentAgain = Object.entries(types).filter(([name]) => name !== 'RREF_ACK');
+const THREE_EACH = Object.fromEntries(sentAgain.map(([name]) => [name, 3]));
+const listening: Extension = {
+  name: 'listening',
+  attach({ id }): ExtensionInternals {
+    const hear =
+      (type: string) =>
+      (_from: WorkerInfo, payload: Uint8Array): void =>
+        void got.push([type, payload[0] ?? -1, id]);
+    return { controls: new Map(Object.entries(types).map(([name, type]) => [type as Type, hear(name)])) };
+  },
+};
+const tell = (at: Cluster['at'], type: Type, byte: number, from = 0, to = 1): void => {
+  const host = at(from) as ExtensionHost;
+  host.control(host.resolve(to), type, Uint8Array.of(byte));
+};
 
 describe('a request', () => {
   it('that fails did not run, as often as was said, and then goes', async () => {
@@ -110,8 +139,11 @@ describe('a request', () => {
     expect(ran).toEqual([1]);
   });
 
-  it('that is held back by its type comes as late as was said, and holds no other up', () =>
-    onFour({ faults: { delayMs: { SCRIPT_CALL: 100 } } }, async (rank, next, at) => {
+  it('that is held back by its type comes as late as was said, and holds no other up', () => {
+    got.length = 0;
+    // The failures of control are those that PyTorch's agent has unless it is told otherwise.
+    const faults = { failFirst: THREE_EACH, delayMs: { SCRIPT_CALL: 100 } };
+    return onFour({ faults, extensions: [listening] }, async (rank, next, at, { failed, held }) => {
       const took = async (call: () => Promise<unknown>): Promise<number> => {
         const before = performance.now();
         await call();
@@ -125,11 +157,17 @@ describe('a request', () => {
       expect(Math.min(...late)).toBeGreaterThanOrEqual(95);
       // Once and not twice, nor by what else is held back.
       expect(Math.min(...late)).toBeLessThan(195);
-      expect(injected(at, rank)).toBe(3);
-    }));
+      // Neither answers nor errors nor control.
+      await expect(rpcSync(next, fail, ['a'])).rejects.toThrow(new RangeError('a'));
+      for (const type of Object.values(types)) tell(at, type, 1, rank, next);
+      await until(() => heardBy(next).length >= 5, 'all five came');
+      expect(held).toEqual(new Map([['SCRIPT_CALL', 3]]));
+      expect(failed).toEqual(new Map(Object.entries(THREE_EACH)));
+    });
+  });
 
   it('that is a tensor operation held back times out or not, by the time it is given', () =>
-    onFour({ faults: { delayMs: { SCRIPT_CALL: 100 } } }, async (rank, next, at) => {
+    onFour({ faults: { failFirst: {}, delayMs: { SCRIPT_CALL: 100 } } }, async (_rank, next, _at, { failed, held }) => {
       const args = [tensor(1), tensor(2)] as const;
       expect(getRpcTimeoutMs()).toBe(60_000);
       for (const call of [rpcSync, rpcAsync]) await timesOut(call(next, add, [...args], { timeoutMs: 20 }), 20);
@@ -138,7 +176,7 @@ describe('a request', () => {
       await timesOut(rpcAsync(next, add, [...args]), 5);
       expect((await rpcAsync(next, add, [...args], { timeoutMs: 0 })).item()).toBe(3);
       setRpcTimeoutMs(60_000);
-      expect(injected(at, rank)).toBe(5);
+      expect([failed, held]).toEqual([new Map(), new Map([['SCRIPT_CALL', 5]])]);
     }));
 
   it('that is held back sends what its arguments were when it was made', async () => {
@@ -222,35 +260,6 @@ describe('an answer', () => {
 });
 
 describe('control', () => {
-  const got: [type: string, byte: number, by: number][] = [];
-  /** What came to a worker. */
-  const heardBy = (rank: number) => got.filter(([, , by]) => by === rank).map(([type, byte]) => [type, byte]);
-  const { RREF_FORK_REQUEST, RREF_CHILD_ACCEPT, RREF_USER_DELETE, CLEANUP_AUTOGRAD_CONTEXT_REQ, RREF_ACK } =
-    MessageType;
-  const types = {
-    RREF_FORK_REQUEST,
-    RREF_CHILD_ACCEPT,
-    RREF_USER_DELETE,
-    CLEANUP_AUTOGRAD_CONTEXT_REQ,
-    RREF_ACK,
-  } as const;
-  /** Those that PyTorch's agents send again. */
-  const sentAgain = Object.entries(types).filter(([name]) => name !== 'RREF_ACK');
-  const listening: Extension = {
-    name: 'listening',
-    attach({ id }): ExtensionInternals {
-      const hear =
-        (type: string) =>
-        (_from: WorkerInfo, payload: Uint8Array): void =>
-          void got.push([type, payload[0] ?? -1, id]);
-      return { controls: new Map(Object.entries(types).map(([name, type]) => [type as Type, hear(name)])) };
-    },
-  };
-  const tell = (at: Cluster['at'], type: Type, byte: number, from = 0, to = 1): void => {
-    const host = at(from) as ExtensionHost;
-    host.control(host.resolve(to), type, Uint8Array.of(byte));
-  };
-
   it.each([0, 1, 3, 7])('that fails %i times comes in order all the same, once', async (times) => {
     got.length = 0;
     const at = await start(0, { failFirst: { RREF_FORK_REQUEST: times } }, listening);
@@ -265,63 +274,76 @@ describe('control', () => {
     expect(got).toHaveLength(6);
   });
 
+  /** Those that PyTorch's agent has unless it is told otherwise, but shorter. */
+  const delayMs = { PYTHON_CALL: 60, SCRIPT_CALL: 60 };
+
   it('of the four types that are sent again fails three times each, and calls are held back, where that is asked for', () => {
     got.length = 0;
-    const failFirst = Object.fromEntries(sentAgain.map(([name]) => [name, 3]));
-    const faults = { failFirst, delayMs: { PYTHON_CALL: 60, SCRIPT_CALL: 60 } };
-    return onFour({ faults, maxConcurrentCalls: 8, extensions: [listening] }, async (rank, next, at, failed) => {
+    const options = { faults: { failFirst: THREE_EACH, delayMs }, maxConcurrentCalls: 8, extensions: [listening] };
+    return onFour(options, async (rank, next, at, { failed, held }) => {
       expect(at(rank).debugInfo()['agent.max_concurrent_calls']).toBe(8);
       expect(getRpcTimeoutMs()).toBe(60_000);
       for (const [, type] of sentAgain) tell(at, type, type & 0xff, rank, next);
       await until(() => heardBy(next).length >= 4, 'all four came');
-      expect(heardBy(next)).toEqual(sentAgain.map(([name, type]) => [name, type & 0xff]));
-      expect(failed).toEqual(new Map(sentAgain.map(([name]) => [name, 3])));
+      const came = sentAgain.map(([name, type]) => [name, type & 0xff]);
+      expect(heardBy(next)).toEqual(came);
+      expect(failed).toEqual(new Map(Object.entries(THREE_EACH)));
       tell(at, types.RREF_ACK, 5, rank, next);
       await until(() => heardBy(next).length >= 5, 'what is not sent again came');
-      expect(injected(at, rank)).toBe(12);
-      for (const [held, call] of [
-        [13, () => rpcSync(next, echo, [1])],
-        [14, () => rpcSync(next, add, [tensor(1), 1])],
+      expect([injected(at, rank), held.size]).toEqual([12, 0]);
+      for (const [type, call] of [
+        ['PYTHON_CALL', () => rpcSync(next, echo, [1])],
+        ['SCRIPT_CALL', () => rpcSync(next, add, [tensor(1), 1])],
       ] as const) {
         const before = performance.now();
         await call();
         expect(performance.now() - before).toBeGreaterThanOrEqual(55);
-        expect(injected(at, rank)).toBe(held);
+        expect([...held].at(-1)).toEqual([type, 1]);
       }
+      // Nothing else failed or was held back, and all came once.
+      expect([held.size, injected(at, rank), failed]).toEqual([2, 14, new Map(Object.entries(THREE_EACH))]);
+      expect(heardBy(next)).toEqual([...came, ['RREF_ACK', 5]]);
     });
   });
 
   it('of the types that are named fails, and nothing else', () => {
     got.length = 0;
-    const faults = { failFirst: { RREF_FORK_REQUEST: 3, RREF_CHILD_ACCEPT: 3 } };
-    return onFour({ faults, extensions: [listening] }, async (rank, next, at, failed) => {
-      for (const [count, name] of [
-        [0, 'RREF_USER_DELETE'],
-        [3, 'RREF_FORK_REQUEST'],
-        [6, 'RREF_CHILD_ACCEPT'],
-        [6, 'CLEANUP_AUTOGRAD_CONTEXT_REQ'],
-        [6, 'RREF_ACK'],
+    const faults = { failFirst: { RREF_FORK_REQUEST: 3, RREF_CHILD_ACCEPT: 3 }, delayMs };
+    return onFour({ faults, extensions: [listening] }, async (rank, next, at, { failed, held }) => {
+      const expected = new Map<string, number>();
+      for (const name of [
+        'RREF_USER_DELETE',
+        'RREF_FORK_REQUEST',
+        'RREF_CHILD_ACCEPT',
+        'CLEANUP_AUTOGRAD_CONTEXT_REQ',
+        'RREF_ACK',
       ] as const) {
-        tell(at, types[name], count, rank, next);
+        if (name in faults.failFirst) expected.set(name, 3);
+        tell(at, types[name], 1, rank, next);
         await until(() => heardBy(next).at(-1)?.[0] === name, `${name} came`);
-        expect([injected(at, rank), await rpcSync(next, echo, [count])]).toEqual([count, count]);
+        expect(await rpcSync(next, echo, [name])).toBe(name);
+        expect(failed).toEqual(expected);
       }
       expect(heardBy(next)).toHaveLength(5);
       expect((await rpcSync(next, add, [tensor(1), 1])).item()).toBe(2);
       expect(failed).toEqual(new Map(Object.entries(faults.failFirst)));
-      expect(injected(at, rank)).toBe(6);
+      expect(Object.fromEntries(held)).toEqual({ PYTHON_CALL: 5, SCRIPT_CALL: 1 });
     });
   });
 
-  it.each([{}, { failFirst: {} }, { failFirst: {}, delayMs: {} }])('fails nowhere with %j', (faults) => {
-    got.length = 0;
-    return onFour({ faults, extensions: [listening] }, async (rank, next, at, failed) => {
-      for (const type of Object.values(types)) tell(at, type, 1, rank, next);
-      for (let i = 0; i < 10; i++) expect(await rpcSync(next, echo, [i])).toBe(i);
-      expect((await rpcSync(next, add, [tensor(1), 1])).item()).toBe(2);
-      expect([heardBy(next).length, failed.size, injected(at, rank)]).toEqual([5, 0, 0]);
-    });
-  });
+  it.each<FaultInjection>([{}, { failFirst: {} }, { failFirst: {}, delayMs: {} }, { failFirst: {}, delayMs }])(
+    'fails nowhere with %j',
+    (faults) => {
+      got.length = 0;
+      return onFour({ faults, extensions: [listening] }, async (rank, next, at, { failed, held }) => {
+        for (const type of Object.values(types)) tell(at, type, 1, rank, next);
+        for (let i = 0; i < 10; i++) expect(await rpcSync(next, echo, [i])).toBe(i);
+        expect((await rpcSync(next, add, [tensor(1), 1])).item()).toBe(2);
+        const late = Object.keys(faults.delayMs ?? {}).length > 0 ? { PYTHON_CALL: 10, SCRIPT_CALL: 1 } : {};
+        expect([heardBy(next).length, failed.size, Object.fromEntries(held)]).toEqual([5, 0, late]);
+      });
+    },
+  );
 
   it('that is held back comes late, and what is behind it waits', async () => {
     got.length = 0;

@@ -1,7 +1,7 @@
 /** @file PyTorch's tests of calls: destinations, functions and methods, arguments and results, errors and times. */
 import { errorMatching, shown } from '@backwire/testing';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { add, concat, nonzero, ones, rand, rpcName, tensor, type Tensor } from '@backwire/tensor';
+import { add, concat, nonzero, ones, rand, rpcName, tensor, Tensor } from '@backwire/tensor';
 import { registerValueType } from '@backwire/wire';
 import {
   callContext,
@@ -118,6 +118,11 @@ const sumOfAll = rpcFunction(
     return [sum, box, ...box.tensors.slice(0, 3)];
   },
 );
+const sumOfList = rpcFunction('upstream-calls/sum-of-list', (list: Tensor[]) => {
+  const sum = list[0] as Tensor;
+  for (const each of list.slice(1)) sum.add_(each);
+  return sum;
+});
 const checkView = rpcFunction('upstream-calls/check-view', (view: Tensor, packed: Tensor) => {
   if (view.isContiguous || !packed.isContiguous) throw new Error('of the two the view is not contiguous');
   if (!view.equal(packed)) throw new Error('the two are not equal');
@@ -147,7 +152,8 @@ function parts(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(parts);
   if (value instanceof Boxed) return { box: parts(value.tensors) };
   if (value instanceof Map) return { map: [...(value as Map<unknown, unknown>)].map(parts) };
-  return exactly(value as Tensor);
+  if (value instanceof Tensor) return exactly(value);
+  return { record: Object.entries(value as object).map(([key, item]) => [key, parts(item)]) };
 }
 const modes = [
   ['rpcSync', rpcSync],
@@ -278,21 +284,26 @@ describe('functions', () => {
     heard.clear();
     await onAll(async ({ rank, next }) => {
       expect(await rpcSync(next, hear, [rank])).toEqual([rank, `w${rank}`, (rank + 1) % 4]);
-      // This one heard once, and nothing else.
       await expect.poll(() => heard.get(rank)).toEqual([(rank + 3) % 4]);
     });
+    // Each once, and nothing else.
+    expect(heard).toEqual(new Map([0, 1, 2, 3].map((rank) => [rank, [(rank + 3) % 4]])));
   });
 
   it.each([
     ['dense', () => [ones([2, 2]), 1] as const],
     ['sparse', () => [sparse(), sparse()] as const],
-  ])('call their caller back before they answer: %s', (_, make) =>
-    onAll(async ({ rank, next }) => {
+  ])('call their caller back before they answer: %s', async (_, make) => {
+    const sent = (): number[] => cluster.agents.map((agent) => Number(agent.metrics()['calls_sent']));
+    const before = sent();
+    await onAll(async ({ rank, next }) => {
       const [x, y] = make();
       for (const to of [`w${rank}`, null])
         expect(exactly(await rpcSync(next, askBack, [to, x, y]))).toEqual(exactly(x.add(y)));
-    }),
-  );
+    });
+    // Two of each worker's own, and two back to the one that asked.
+    expect(sent()).toEqual(before.map((count) => count + 4));
+  });
 
   it('are called a thousand times at once, by each', () =>
     onAll(async ({ next }) => {
@@ -363,7 +374,7 @@ describe('arguments and results', () => {
     onAll(async ({ next }) => {
       const sums = await Promise.all(many(100, (i) => rpcAsync(next, sumOf, [ones([i, i]), ones([i, i])])));
       for (const [i, sum] of sums.entries()) {
-        expect([sum.dtype, sum.shape]).toEqual(['float32', [i, i]]);
+        expect([sum.layout, sum.dtype, sum.shape]).toEqual(['strided', 'float32', [i, i]]);
         expect(sum.equal(sumOf(ones([i, i]), ones([i, i])))).toBe(true);
       }
     }));
@@ -377,9 +388,11 @@ describe('arguments and results', () => {
       const [list, box, record] = args();
       const there = await rpcSync(next, sumOfAll, [[...list], box, record]);
       expect(there[1]).toBeInstanceOf(Boxed);
+      const ofList = await rpcSync(next, sumOfList, [[...list]]);
       // What was given is as it was.
-      expect(parts([list, box])).toEqual(parts(args().slice(0, 2)));
+      expect(parts([list, box, record])).toEqual(parts(args()));
       expect(parts(there)).toEqual(parts(sumOfAll([...list], box, record)));
+      expect(parts(ofList)).toEqual(parts(sumOfList([...args()[0]])));
     }),
   );
 
