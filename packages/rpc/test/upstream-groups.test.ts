@@ -12,17 +12,19 @@ import {
   getRpcTimeoutMs,
   getWorkerInfo,
   getWorkerInfos,
+  initRpc,
   processGroup,
   RpcError,
   rpcAsync,
   rpcFunction,
-  rpcOneway,
   rpcSync,
+  shutdown,
   WorkerInfo,
   type Extension,
   type RpcAgent,
   type RpcOptions,
 } from '../src/index.ts';
+import { until } from './cluster.ts';
 import { exactly, sparse, workedOn } from './tensors.ts';
 
 const plus = rpcFunction('upstream-groups/plus', (x: number, y: number) => x + y);
@@ -57,20 +59,33 @@ function hop(from: number, to: number, left: number): void {
 let groups = 0;
 const open: RpcAgent[] = [];
 const newStore = (): string => `memory://upstream-groups-${groups++}`;
-async function join(options: RpcOptions): Promise<RpcAgent> {
-  const agent = await createAgent({ initTimeoutMs: 20_000, ...options });
+async function join(options: RpcOptions, make = createAgent): Promise<RpcAgent> {
+  const agent = await make({ initTimeoutMs: 20_000, ...options });
   open.push(agent);
   return agent;
 }
-function start(size: number, options: Partial<RpcOptions> = {}): Promise<RpcAgent[]> {
+function start(size: number, options: Partial<RpcOptions> = {}, make = createAgent): Promise<RpcAgent[]> {
   const store = newStore();
-  return Promise.all(many(size, (rank) => join({ name: `w${rank}`, rank, worldSize: size, store, ...options })));
+  const of = (rank: number): RpcOptions => ({ name: `w${rank}`, rank, worldSize: size, store, ...options });
+  return Promise.all(many(size, (rank) => join(of(rank), rank === 0 ? make : createAgent)));
 }
+/** The same, where the first is the process's own. */
+const startOwn = (size: number, options: Partial<RpcOptions> = {}): Promise<RpcAgent[]> =>
+  start(size, options, initRpc);
 afterEach(async () => {
   await Promise.all(open.splice(0).map((agent) => agent.shutdown({ graceful: false })));
 });
 /** All of them at once, each when the others have ended their work, too. */
-const end = (agents: readonly RpcAgent[]): Promise<unknown> => Promise.all(agents.map((agent) => agent.shutdown()));
+const end = (agents: readonly RpcAgent[]): Promise<unknown> =>
+  Promise.all(agents.map((agent) => agent.shutdown({ onLeak: 'throw' })));
+/** All of them one after another, none of which waits for another. */
+async function endAtOnce(agents: readonly RpcAgent[]): Promise<void> {
+  for (const agent of agents) {
+    await agent.shutdown({ graceful: false, onLeak: 'throw' });
+    await notInitialized(agent.run(() => rpcSync('w0', plus, [1, 2])));
+  }
+  await notInitialized(rpcSync('w0', plus, [1, 2]));
+}
 const many = <T>(count: number, fn: (i: number) => T): T[] => Array.from({ length: count }, (_, i) => fn(i));
 const failure = (promise: Promise<unknown>): Promise<unknown> =>
   promise.then(
@@ -170,15 +185,6 @@ describe('who is who', () => {
       );
   });
 
-  it.each([1.5, NaN, Infinity, -0.1])('is nobody under the id %d, which is none', async (id) => {
-    const [first] = await start(2);
-    const words = `Cannot get WorkerInfo from name ${id}`;
-    const refusal = errorMatching(RpcError, { code: 'invalid-argument', message: words });
-    await expect(first!.run(() => rpcSync(id, plus, [1, 1]))).rejects.toThrow(refusal);
-    expect(() => first!.run(() => getWorkerInfo(id))).toThrow(refusal);
-    expect(() => first!.run(() => rpcOneway(id, plus, [1, 1]))).toThrow(refusal);
-  });
-
   it('does not let a worker join on its own that comes to a closed group', async () => {
     const store = newStore();
     const agents = await Promise.all(many(4, (rank) => join({ name: `w${rank}`, rank, worldSize: 4, store })));
@@ -267,7 +273,7 @@ describe('a group', () => {
     const lasting = await start(4, { store: given ?? newStore(), group: 'lasting' });
     // As in PyTorch's test the first life ends without a call.
     for (const life of ['idle', 'busy', 'busy']) {
-      const agents = await start(4, { store: given ?? newStore() });
+      const agents = await startOwn(4, { store: given ?? newStore() });
       if (life === 'busy')
         await onAll(agents, async ({ next }) => {
           expect(shown(await rpcSync(next, add, [ones([2, 2]), 1]))).toEqual(shown(ones([2, 2]).add(1)));
@@ -280,22 +286,28 @@ describe('a group', () => {
   });
 
   it('calls no more after its end, in the words of before its start', async () => {
-    const agents = await start(4);
+    const agents = await startOwn(4);
     await onAll(agents, async ({ n, next }) => {
       const sum = await rpcSync(next, add, [ones([n, n]), ones([n, n])]);
       expect(shown(sum)).toEqual(shown(ones([n, n]).mul(2)));
     });
-    await end(agents);
+    // The first by the function of the process, as a program does.
+    await Promise.all([shutdown({ onLeak: 'throw' }), end(agents.slice(1))]);
     await onAll(agents, async ({ n, next }) => {
       for (const call of [rpcSync, rpcAsync]) await notInitialized(call(next, add, [ones([n, n]), ones([n, n])]));
     });
+    for (const call of [rpcSync, rpcAsync]) await notInitialized(call('w1', add, [ones([1, 1]), ones([1, 1])]));
   });
 
   it('without a size has who comes, by rank, and each leaves on its own', async () => {
     const store = newStore();
     const agents = await Promise.all(many(4, (rank) => join({ name: `w${rank}`, rank, store })));
     expect(agents.map(({ id }) => id)).toEqual([0, 1, 2, 3]);
-    await end(agents);
+    await agents[0]!.shutdown({ onLeak: 'throw' });
+    const rest = agents.slice(1);
+    const left = (agent: RpcAgent): string => agent.run(() => getWorkerInfos().map(({ name }) => name)).join();
+    await until(() => rest.every((agent) => left(agent) === 'w1,w2,w3'), 'they know that the first has left');
+    await end(rest);
   });
 
   it.each([
@@ -428,39 +440,30 @@ describe('leaving', () => {
   it('waits for workers that still have work for others', async () => {
     const agents = await start(4);
     let over = false;
-    const leave = (agent: RpcAgent): Promise<void> => agent.shutdown({ timeoutMs: 60_000 });
+    const leave = (agent: RpcAgent): Promise<void> => agent.shutdown({ timeoutMs: 60_000, onLeak: 'throw' });
     const idle = agents.slice(1).map((agent) => leave(agent).then(() => expect(over).toBe(true)));
     await unevenWork(agents, kinds[0][1]);
     over = true;
     await Promise.all([leave(agents[0]!), ...idle]);
   });
 
-  it('at once needs nobody, before any call', async () => {
-    const agents = await start(4);
-    for (const agent of agents) {
-      await agent.shutdown({ graceful: false });
-      await notInitialized(agent.run(() => rpcSync('w0', plus, [1, 2])));
-    }
-  });
+  it('at once needs nobody, before any call', async () => endAtOnce(await startOwn(4)));
 
   it('at once needs nobody, after calls', async () => {
-    const agents = await start(4);
+    const agents = await startOwn(4);
     await onAll(agents, async ({ n, next }) => {
       const sum = await rpcSync(next, add, [ones([n, n]), ones([n, n])]);
       expect(shown(sum)).toEqual(shown(ones([n, n]).mul(2)));
       await barrier();
     });
-    for (const agent of agents) {
-      await agent.shutdown({ graceful: false });
-      await notInitialized(agent.run(() => rpcSync('w0', plus, [1, 2])));
-    }
+    await endAtOnce(agents);
   });
 
   it('waits for calls that lead to calls which nobody waits for', async () => {
     const agents = await start(4);
     arrived.length = 0;
     for (const [rank, agent] of agents.entries()) agent.run(() => hop(rank, (rank + 1) % 4, 20));
-    await Promise.all(agents.map((agent) => agent.shutdown({ timeoutMs: 30_000 })));
+    await Promise.all(agents.map((agent) => agent.shutdown({ timeoutMs: 30_000, onLeak: 'throw' })));
     const path = (from: number): string[] => many(20, (i) => `${from}: w${(from + 1 + i) % 4}`);
     for (const from of [0, 1, 2, 3]) expect(arrived.filter((at) => at.startsWith(`${from}:`))).toEqual(path(from));
   });

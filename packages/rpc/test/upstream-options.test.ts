@@ -114,7 +114,7 @@ describe('what an agent is made of', () => {
       );
     const refusal = errorMatching(RpcError, {
       code: 'invalid-argument',
-      message: "two extensions are named 'custom'",
+      message: /^two extensions are named 'custom'/,
     });
     const refused = await Promise.all(four(() => [custom(), custom()]).map(failure));
     expect(refused).toEqual([refusal, refusal, refusal, refusal]);
@@ -154,7 +154,7 @@ describe('what an agent is made of', () => {
     for (const sum of await Promise.all(sums)) expect(shown(sum)).toEqual(shown(ones([2, 2]).add(1)));
     await Promise.all(first.map((agent) => agent.run(() => barrier())));
     expect(await reduced()).toEqual([[10], [10], [10], [10]]);
-    await Promise.all([...second, ...first].map((agent) => agent.shutdown()));
+    await Promise.all([...second, ...first].map((agent) => agent.shutdown({ onLeak: 'throw' })));
   });
 
   it('the only member of its group calls itself, at once and later', async () => {
@@ -166,19 +166,14 @@ describe('what an agent is made of', () => {
     });
   });
 
-  it('a second agent of the same name and rank in one store is refused while the first lives', async () => {
-    const shared = newStore();
-    const atPort = `tcp://127.0.0.1:${await freePort()}`;
+  it.each([
+    ['one store', false],
+    ['one store at tcp://', true],
+  ])('a second agent of the same name and rank in %s is refused while the first lives', async (_, atPort) => {
+    const store = atPort ? `tcp://127.0.0.1:${await freePort()}` : newStore();
     const refusal = (message: string) => errorMatching(RpcError, { code: 'failed-precondition', message });
     // Each is the process's own once: after it has left, the names are free, so all of it is done again in one store.
-    for (const [ownRank, store] of [
-      [0, shared],
-      [1, shared],
-      [2, shared],
-      [3, shared],
-      [0, atPort],
-    ] as const) {
-      // prettier-ignore
+    for (const ownRank of [0, 1, 2, 3]) {
       const all = [0, 1, 2, 3].map((rank) => ({ name: `w${rank}`, rank, worldSize: 4, store }));
       const own = all[ownRank]!;
       const joining = initRpc(own);
@@ -186,18 +181,17 @@ describe('what an agent is made of', () => {
       open.push(...peers);
       open.push(await joining);
       await expect(initRpc(own)).rejects.toThrow(refusal('RPC is already initialized'));
-      const again = all.map((taken) =>
-        failure(createAgent({ ...taken, initTimeoutMs: store === atPort ? 1_000 : 300 })),
-      );
+      const again = all.map((taken) => failure(createAgent({ ...taken, initTimeoutMs: atPort ? 1_000 : 300 })));
       const notUnique = all.map(({ name }) => refusal(`RPC worker name ${name} is not unique`));
       // At the port the first rank serves the store.
       const taken = errorMatching(RpcError, { code: 'unavailable', message: /^Address already in use/ });
-      expect(await Promise.all(again)).toEqual(store === atPort ? [taken, ...notUnique.slice(1)] : notUnique);
+      expect(await Promise.all(again)).toEqual(atPort ? [taken, ...notUnique.slice(1)] : notUnique);
       for (const peer of peers) {
         expect(await rpcSync(peer.name, echo, [peer.id])).toBe(peer.id);
         expect(await peer.run(() => rpcSync(`w${(peer.id + 1) % 4}`, echo, [store]))).toBe(store);
       }
-      await Promise.all([shutdown(), ...peers.map((peer) => peer.shutdown())]);
+      const leaving = { onLeak: 'throw' } as const;
+      await Promise.all([shutdown(leaving), ...peers.map((peer) => peer.shutdown(leaving))]);
     }
   });
 
@@ -222,15 +216,24 @@ describe('what an agent is made of', () => {
   }
 
   it('options of an unknown class do not say what to start', async () => {
-    for (const options of [new Unknown(), 'w0', 5, [], null]) {
-      await expect(initRpc(options as unknown as RpcOptions)).rejects.toThrow(
-        options instanceof Unknown
-          ? errorMatching(RpcError, {
-              code: 'invalid-argument',
-              message: "initRpc: unknown option 'initMethod'; it takes name",
-            })
-          : errorMatching(TypeError, { message: 'the options of initRpc are an object, got' }),
+    for (const [make, name] of [
+      [initRpc, 'initRpc'],
+      [createAgent, 'createAgent'],
+    ] as const) {
+      const given = (options: unknown): Promise<RpcAgent> => make(options as RpcOptions);
+      const message = `${name}: unknown option 'initMethod'; it takes name`;
+      await expect(given(new Unknown())).rejects.toThrow(
+        errorMatching(RpcError, { code: 'invalid-argument', message }),
       );
+      for (const [options, got] of [
+        ['w0', "'w0'"],
+        [5, '5'],
+        [[], 'a list'],
+        [null, 'null'],
+      ]) {
+        const words = `the options of ${name} are an object, got ${String(got)}`;
+        await expect(given(options)).rejects.toThrow(errorMatching(TypeError, { message: words }));
+      }
     }
     await expect(alone({ store: new Unknown() as unknown as string })).rejects.toThrow(
       errorMatching(TypeError, { message: 'store is an address or a store, got an object of class Unknown' }),
@@ -340,6 +343,16 @@ describe('what an agent is made of', () => {
 });
 
 describe('what travels and what does not', () => {
+  it.each([1.5, NaN, Infinity, -0.1])('nothing travels to the id %d, which is none', async (id) => {
+    cluster = await startCluster(2);
+    const first = cluster.at(0);
+    const words = `Cannot get WorkerInfo from name ${id}`;
+    const refusal = errorMatching(RpcError, { code: 'invalid-argument', message: words });
+    await expect(first.run(() => rpcSync(id, echo, [1]))).rejects.toThrow(refusal);
+    expect(() => first.run(() => getWorkerInfo(id))).toThrow(refusal);
+    expect(() => first.run(() => rpcOneway(id, echo, [1]))).toThrow(refusal);
+  });
+
   it('an instance of a registered class takes its method along', async () => {
     cluster = await startCluster(2);
     expect(await cluster.at(0).run(() => rpcSync('w1', afterInterest, [new Account(100), 0.5]))).toBe(150);
@@ -373,27 +386,33 @@ describe('what travels and what does not', () => {
       expect([remote.remoteName, remote.executed, remote.peer?.name]).toEqual(['TypeError', 'yes', to]);
       expect(remote.remoteStack).toContain('upstream-options.test');
       expect((await rpcSync(to, twice, [tensor([1])])).toArray()).toEqual([2]);
+      // One too many is nothing to a function of JavaScript.
+      expect(await (rpcSync as AnyFn)(to, list, [10])).toBe(5);
     }));
 
   it('what a user function throws is told to its caller and to nobody else; one that nobody waits for is logged', async () => {
-    const lines: string[][] = [[], [], [], []];
+    const lines: unknown[][] = [[], [], [], []];
     await onEach(
       async (to) => {
         await expect(rpcAsync(to, fail)).rejects.toThrow(new RangeError('of the user'));
       },
       (rank) => {
-        const note = (_: object, text: string): void => void lines[rank]!.push(text);
+        const note = (about: object, text: string): void => void lines[rank]!.push([text, about]);
         return { logger: { debug: () => undefined, info: () => undefined, warn: note, error: note } };
       },
     );
     expect(lines).toEqual([[], [], [], []]);
     for (const agent of cluster!.agents) agent.run(() => rpcOneway(`w${(agent.id + 1) % 4}`, fail));
     await until(() => lines.every(({ length }) => length > 0), 'it is logged');
-    const line = ['a one-way call failed'];
-    expect(lines).toEqual([line, line, line, line]);
+    const error = new RangeError('of the user');
+    expect(lines).toEqual(
+      [3, 0, 1, 2].map((from) => [
+        ['a one-way call failed', { error, from: `w${from}`, name: 'upstream-options/fail' }],
+      ]),
+    );
   });
 
-  it('the default logger writes it to stderr, with the stack of the function', async () => {
+  it('the default logger warns of it on the console, with the stack of the function', async () => {
     const written = vi.spyOn(console, 'warn').mockImplementation(() => undefined);
     const { agents } = (cluster = await startCluster(4));
     for (const agent of agents) agent.run(() => rpcOneway(`w${(agent.id + 1) % 4}`, fail));
@@ -428,9 +447,9 @@ describe('a gathering that not all come to', () => {
   it('ends for the one that leads it and for those that follow, each saying who is missing', async () => {
     cluster = await startCluster(4);
     const failed = await Promise.all(
-      [0, 1, 2].map((rank) => cluster!.at(rank).run(() => failure(allGather(rank, { timeoutMs: 200 })))),
+      [0, 1, 2].map((rank) => cluster!.at(rank).run(() => failure(allGather(rank, { timeoutMs: 1_500 })))),
     );
-    const message = "Followers ['w3'] timed out in _all_gather after 0.20 seconds";
+    const message = "Followers ['w3'] timed out in _all_gather after 1.50 seconds";
     for (const error of failed) expect(error).toEqual(errorMatching(RpcError, { code: 'deadline-exceeded', message }));
   });
 
@@ -438,7 +457,8 @@ describe('a gathering that not all come to', () => {
     const slow = { faults: { delayMs: { PYTHON_CALL: 4_000 } } };
     const failed = await gatherAtAll(100, (rank) => (rank === 0 ? {} : slow));
     const late = (message: string) => errorMatching(RpcError, { code: 'deadline-exceeded', message });
-    const follower = late('RPC ran for more than');
+    // Those that follow wait two seconds longer, for an answer that says who is missing.
+    const follower = late('RPC ran for more than set timeout (2100 ms)');
     expect(failed).toEqual([
       late("Followers ['w1', 'w2', 'w3'] timed out in _all_gather after 0.10 seconds"),
       ...[follower, follower, follower],
@@ -448,7 +468,9 @@ describe('a gathering that not all come to', () => {
   it('ends for each by its own time where all have come, and the one that leads is slow to answer', async () => {
     const slow = { faults: { delayMs: { PYTHON_RET: 4_000 } } };
     const failed = await gatherAtAll(200, (rank) => (rank === 0 ? slow : {}));
-    const late = errorMatching(RpcError, { code: 'deadline-exceeded', message: 'RPC ran for more than' });
+    // Each waits two seconds longer than the round may take: the answer may say who is missing.
+    const message = 'RPC ran for more than set timeout (2200 ms)';
+    const late = errorMatching(RpcError, { code: 'deadline-exceeded', message });
     expect(failed).toEqual([late, late, late, late]);
   });
 });

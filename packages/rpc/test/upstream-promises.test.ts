@@ -3,7 +3,10 @@ import { errorMatching, shown } from '@backwire/testing';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { add, ones, rand, tensor, zeros, zerosLike, type Tensor } from '@backwire/tensor';
 import { RemoteError, rpcAsync, RpcError, rpcFunction, rpcSync, waitAll } from '../src/index.ts';
-import { startCluster, type Cluster } from './cluster.ts';
+import { encodeValue } from '@backwire/wire';
+import { FrameKind } from '@backwire/wire/internal';
+import { startCluster, until, type Cluster } from './cluster.ts';
+import { behaves, impostor, writeMessage } from './impostor.ts';
 
 const fail = rpcFunction('upstream-promises/fail', (text: string): number => {
   throw new RangeError(text);
@@ -96,7 +99,7 @@ beforeAll(async () => {
 });
 // In good order: every worker waits for the others, and none has a call left.
 afterAll(async () => {
-  await Promise.all(cluster.agents.map((agent) => agent.shutdown({ timeoutMs: 10_000 })));
+  await Promise.all(cluster.agents.map((agent) => agent.shutdown({ timeoutMs: 10_000, onLeak: 'throw' })));
 });
 const many = <T>(count: number, fn: (i: number) => T): T[] => Array.from({ length: count }, (_, i) => fn(i));
 /** Runs `fn` on all four workers at once: `n` is the rank and 1, then the next worker and the one after it. */
@@ -125,9 +128,12 @@ const modes = [
 describe('the promise of a call', () => {
   it('fails each time it is awaited, alone and among twenty', () =>
     onAll(async ({ next }) => {
-      const calls = many(20, () => rpcAsync(next, fail, ['Expected error']));
-      await expect(Promise.all(calls)).rejects.toThrow(new RangeError('Expected error'));
-      for (const call of [...calls, ...calls]) await expect(call).rejects.toThrow(new RangeError('Expected error'));
+      const calls = many(20, (i) => rpcAsync(next, fail, [`Expected error ${i}`]));
+      // They fail in the order of the calls.
+      await expect(Promise.all(calls)).rejects.toThrow(new RangeError('Expected error 0'));
+      for (const _ of ['once', 'twice'])
+        for (const [i, call] of calls.entries())
+          await expect(call).rejects.toThrow(new RangeError(`Expected error ${i}`));
     }));
 
   it('is done after success', () =>
@@ -146,7 +152,7 @@ describe('the promise of a call', () => {
       expect(await stateOf(call)).toBe('failed');
     }));
 
-  it('settles once: what comes after its answer or its deadline changes nothing', () =>
+  it('settles once: what its caller or the function does after its answer or its deadline changes nothing', () =>
     onAll(async ({ next }) => {
       const settled: string[] = [];
       const controller = new AbortController();
@@ -174,6 +180,42 @@ describe('the promise of a call', () => {
       expect(settled).toEqual(['value', 'deadline']);
       expect(await stateOf(call)).toBe('failed');
     }));
+
+  it('settles once: a second answer changes nothing, nor does one that comes after the deadline', async () => {
+    const { agent, talks } = await impostor(behaves);
+    const settled: unknown[] = [];
+    let seq = 0;
+    const answer = (callId: number, value: string): void =>
+      talks[0]!.write((writer) =>
+        writeMessage(writer, encodeValue(value).bytes, { kind: FrameKind.RESULT, seq: ++seq, callId }),
+      );
+    const called = async (timeoutMs: number): Promise<{ id: number; promise: Promise<unknown> }> => {
+      const before = talks[0]?.call;
+      const promise = agent.run(() => rpcAsync('w1', echo, ['x'], { timeoutMs }));
+      promise.then(
+        (value) => settled.push(value),
+        ({ code }: RpcError) => settled.push(code),
+      );
+      await until(() => talks[0] !== undefined && talks[0].call !== before && talks[0].call !== 0, 'the call came');
+      return { id: talks[0]!.call, promise };
+    };
+    const first = await called(20_000);
+    answer(first.id, 'an answer');
+    answer(first.id, 'another');
+    expect(await first.promise).toBe('an answer');
+    const late = await called(300);
+    const message = 'RPC ran for more than set timeout (300 ms)';
+    await expect(late.promise).rejects.toThrow(errorMatching(RpcError, { code: 'deadline-exceeded', message }));
+    const third = await called(20_000);
+    answer(first.id, 'a third');
+    answer(late.id, 'too late');
+    answer(third.id, 'to the last call');
+    // What came before this on the link was seen before it.
+    expect(await third.promise).toBe('to the last call');
+    expect(await first.promise).toBe('an answer');
+    expect(await stateOf(late.promise)).toBe('failed');
+    expect(settled).toEqual(['an answer', 'deadline-exceeded', 'to the last call']);
+  });
 });
 
 describe('promises together', () => {
@@ -198,8 +240,8 @@ describe('promises together', () => {
 
   it('fail when each of ten fails', () =>
     onAll(async ({ next }) => {
-      const error = new RangeError('Expected error');
-      const calls = (): Promise<number>[] => many(10, () => rpcAsync(next, fail, ['Expected error']));
+      const error = new RangeError('Expected error 0');
+      const calls = (): Promise<number>[] => many(10, (i) => rpcAsync(next, fail, [`Expected error ${i}`]));
       await expect(Promise.all(calls())).rejects.toThrow(error);
       await expect(waitAll(calls)).rejects.toThrow(error);
     }));

@@ -3,7 +3,7 @@ import { errorMatching, shown } from '@backwire/testing';
 import { setTimeout } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { add, ones } from '@backwire/tensor';
-import { callContext, rpcAsync, RpcError, rpcFunction, rpcSync, waitAll } from '../src/index.ts';
+import { callContext, getWorkerInfo, rpcAsync, RpcError, rpcFunction, rpcSync, waitAll } from '../src/index.ts';
 import { startCluster, type Cluster } from './cluster.ts';
 
 const plus = rpcFunction('upstream-wait-all/plus', (x: number, y: number) => x + y);
@@ -14,6 +14,13 @@ const fail = rpcFunction('upstream-wait-all/fail', (text: string): number => {
 const sleep = rpcFunction('upstream-wait-all/sleep', (ms: number) =>
   setTimeout(ms, ms, { signal: callContext().signal }),
 );
+/** By the worker that calls: what lets its calls of `held` go, in the order in which they came. */
+const release = new Map<string, (() => void)[]>();
+const held = rpcFunction('upstream-wait-all/held', (by: string) => {
+  const all = release.get(by) ?? [];
+  release.set(by, all);
+  return new Promise<void>((resolve) => all.push(resolve));
+});
 
 let cluster: Cluster;
 beforeAll(async () => {
@@ -26,6 +33,7 @@ async function onAll(fn: (next: string, third: string) => Promise<void>): Promis
   const name = (rank: number): string => `w${rank % 4}`;
   await Promise.all([0, 1, 2, 3].map((rank) => cluster.at(rank).run(() => fn(name(rank + 1), name(rank + 2)))));
 }
+const many = <T>(count: number, fn: (i: number) => T): T[] => Array.from({ length: count }, (_, i) => fn(i));
 const failure = (promise: Promise<unknown>): Promise<unknown> =>
   promise.then(
     () => 'no failure',
@@ -56,20 +64,34 @@ describe('waitAll', () => {
       await startsAnew(next);
     }));
 
-  it('waits for twenty calls, but not for those of rpcSync, whose results are there at once', () =>
+  it('waits for each of twenty calls, but not for those of rpcSync, whose results are there at once', () =>
     onAll(async (next) => {
-      const sums = await waitAll(async () => {
-        const calls = [];
-        for (let i = 0; i < 20; i++) {
-          const sum = rpcAsync(next, add, [ones([i, i]), 1]);
-          expect(shown(await rpcSync(next, add, [ones([i, i]), 1]))).toEqual(shown(ones([i, i]).add(1)));
-          expect(shown(await sum)).toEqual(shown(ones([i, i]).add(1)));
-          calls.push(watched(rpcAsync(next, sleep, [20])));
-        }
-        expect(await failure(rpcSync(next, fail, ['not collected']))).toEqual(new RangeError('not collected'));
-        return calls;
-      });
-      expect(sums.map(({ over }) => over)).toEqual(new Array(20).fill(true));
+      const { name } = getWorkerInfo();
+      const calls: { promise: Promise<void>; over: boolean }[] = [];
+      let made = (): void => undefined;
+      const allMade = new Promise<void>((resolve) => (made = resolve));
+      const all = watched(
+        waitAll(async () => {
+          for (let i = 0; i < 20; i++) {
+            const sum = rpcAsync(next, add, [ones([i, i]), 1]);
+            expect(shown(await rpcSync(next, add, [ones([i, i]), 1]))).toEqual(shown(ones([i, i]).add(1)));
+            expect(shown(await sum)).toEqual(shown(ones([i, i]).add(1)));
+            calls.push(watched(rpcAsync(next, held, [name])));
+          }
+          expect(await failure(rpcSync(next, fail, ['not collected']))).toEqual(new RangeError('not collected'));
+          made();
+        }),
+      );
+      await Promise.race([allMade, all.promise]);
+      // Whichever of them is the last, it is waited for.
+      for (const i of calls.keys()) {
+        await setTimeout();
+        expect([all.over, calls.map(({ over }) => over)]).toEqual([false, many(20, (j) => j < i)]);
+        release.get(name)![i]!();
+        await calls[i]!.promise;
+      }
+      await all.promise;
+      expect(calls).toHaveLength(20);
       await startsAnew(next);
     }));
 
