@@ -192,6 +192,28 @@ it('profiles at the same time keep their keys, on every worker', () =>
     }
   }));
 
+it("the type of another worker's value is asked for by one call, under PyTorch's key, and by none once it is known", () =>
+  onSecond(async () => {
+    // All workers at once: a profile has its own question alone.
+    const onEach = async (rank: number): Promise<void> => {
+      const next = (rank + 1) % 4;
+      const rref = remote(next, add, [ones([2]), 1]);
+      const types: string[] = [];
+      const ask = async (): Promise<void> => void types.push(await rref.typeName());
+      const launched = async (times: number): Promise<string[]> => {
+        const events = await recorded(async () => {
+          for (let i = 0; i < times; i++) await ask();
+        });
+        return names(events).filter((name) => name.startsWith('rpc_'));
+      };
+      expect(await launched(1)).toEqual([key('async', '_rref_typeof_on_owner', rank, next)]);
+      expect(await launched(10)).toEqual([]);
+      expect(types).toEqual(Array.from({ length: 11 }, () => 'Tensor'));
+      rref.dispose();
+    };
+    await Promise.all(agents.map((agent, rank) => agent.run(() => onEach(rank))));
+  }));
+
 it('shapes of a call are those of the operation here', () =>
   onSecond(async () => {
     const [x, y] = [ones([100]), ones([2, 100])];

@@ -12,7 +12,17 @@ import {
 } from '@backwire/rpc';
 import { add, nn, ones, rpcName, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
-import { agent, counters, eventually, flushed, isEmpty, onAll, startGroup, withGroup } from './group.ts';
+import {
+  agent,
+  counters,
+  eventually,
+  flushed,
+  isEmpty,
+  onAll,
+  startGroup,
+  whileOthersEnd,
+  withGroup,
+} from './group.ts';
 import { createRRef, remote, rrefs, type RRef } from '../src/index.ts';
 import { invokeMethod } from '../src/owner/remote-methods.ts';
 
@@ -151,31 +161,48 @@ it('a method that was failed by the death of a third worker says so: its owner i
     rref.dispose();
   }));
 
+/** Lets `heldNoted` go on, which adds to `ended` then. */
+let letGo: () => void = () => undefined;
+let held: Promise<void> = Promise.resolve();
+let ended: number[] = [];
+const heldNoted = rpcFunction('failures/held-noted', async (value: number) => {
+  await held;
+  ended.push(value);
+  return value;
+});
+
 describe.each(['w0', 'w1'])('a creation on %s that times out', (owner) => {
   it('says so when the RRef is used or shared, and leaves nothing behind', () =>
-    withGroup(4, async (agents) => {
-      const rref = remote(owner, later, [5, 150], { timeoutMs: 30 });
-      const other = remote(owner, later, [6, 150], { timeoutMs: 30 });
+    whileOthersEnd(4, async (agents) => {
+      ended = [];
+      held = new Promise((resolve) => (letGo = resolve));
+      // What is late where it comes is not run at all: there is a connection when the time begins.
+      await rpcSync(owner, identity, [1]);
+      const rref = remote(owner, heldNoted, [5], { timeoutMs: 500 });
+      const other = remote(owner, heldNoted, [6], { timeoutMs: 500 });
       // PyTorch's future of a creation fails with the text that is the cause here.
       const cause = errorMatching(RpcError, {
         code: 'deadline-exceeded',
-        message: 'RPC ran for more than set timeout (30 ms)',
+        message: 'RPC ran for more than set timeout (500 ms)',
       });
       for (const each of [rref, other])
         await expect(each.confirmed()).rejects.toThrow(
           errorMatching(RpcError, { code: 'deadline-exceeded', message: CREATION_TIMED_OUT, cause }),
         );
       await flushed(agent(agents, 0));
-      // The owner has both all the same: their functions run.
-      if (owner === 'w1') {
-        const at = (): unknown[] => [
-          counters(agent(agents, 1))['num_owner_rrefs'],
-          counters(agent(agents, 1))['num_forks'],
-        ];
-        await eventually(() => at().every((count) => count === 2));
-      }
       await expect(rref.toHere()).rejects.toThrow(TIMED_OUT);
       await expect(other.toHere()).rejects.toThrow(TIMED_OUT);
+      // The owner has both all the same, while their functions run and when these have ended, until they are let go.
+      const atOwner = (): Record<string, number> => counters(agent(agents, owner === 'w1' ? 1 : 0));
+      const both = owner === 'w1' ? { num_owner_rrefs: 2, num_forks: 2 } : {};
+      expect(ended).toEqual([]);
+      expect(atOwner()).toMatchObject(both);
+      letGo();
+      await eventually(() => ended.length === 2, 'both functions ended');
+      expect(ended).toEqual([5, 6]);
+      await new Promise((resolve) => setImmediate(resolve));
+      expect(atOwner()).toMatchObject(both);
+      await expect(rref.toHere()).rejects.toThrow(TIMED_OUT);
       await expect(rpcSync('w2', fetch, [rref])).rejects.toThrow(TIMED_OUT);
       await expect(rpcSync('w2', fetch, [other])).rejects.toThrow(TIMED_OUT);
       await expect(rref.rpcSync().toFixed(1)).rejects.toThrow(TIMED_OUT);

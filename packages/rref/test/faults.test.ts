@@ -3,7 +3,7 @@ import { countInjectedFaults, errorMatching, shown } from '@backwire/testing';
 import { getWorkerInfo, rpcAsync, RpcError, rpcFunction, rpcSync, type RpcAgent } from '@backwire/rpc';
 import { add, ones, tensor, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
-import { agent, counters, eventually, flushed, isEmpty, withGroup } from './group.ts';
+import { agent, counters, eventually, flushed, isEmpty, whileOthersEnd } from './group.ts';
 import { remote, type RRef } from '../src/index.ts';
 import { sessionOf } from '../src/extension.ts';
 
@@ -45,7 +45,7 @@ const takeBoth = rpcFunction('faults/take-both', (_rref: RRef<number>, _other: u
 
 describe('messages that fail on purpose', () => {
   it.each(['w0', 'w1'])('a dropped creation of a function on %s shows when the RRef is used', (owner) =>
-    withGroup(
+    whileOthersEnd(
       4,
       async (agents) => {
         ran = [];
@@ -62,7 +62,7 @@ describe('messages that fail on purpose', () => {
   );
 
   it.each(['w0', 'w1'])('a dropped creation on %s shows when the RRef is shared', (owner) =>
-    withGroup(
+    whileOthersEnd(
       4,
       async (agents) => {
         const rref = remote(owner, identity, [1]);
@@ -88,7 +88,7 @@ describe('messages that fail on purpose', () => {
   );
 
   it.each(['w0', 'w1'])('a dropped creation of a tensor operation on %s likewise', (owner) =>
-    withGroup(
+    whileOthersEnd(
       4,
       async (agents) => {
         const rref = remote(owner, add, [tensor(1), tensor(2)]);
@@ -107,7 +107,7 @@ describe('messages that fail on purpose', () => {
     ['w1', 'is a failure of the creation, although the owner has the value', 1],
     ['w0', 'on the worker itself changes nothing, which has the value already', 0],
   ])('an answer to a creation on %s that is dropped %s', (owner, _, rank) =>
-    withGroup(
+    whileOthersEnd(
       4,
       async (agents) => {
         const message = 'Send attempt failed intentionally for REMOTE_RET';
@@ -132,7 +132,7 @@ describe('messages that fail on purpose', () => {
 
   it('control messages get through whatever happens to calls', () => {
     const { logger, failed } = countInjectedFaults();
-    return withGroup(
+    return whileOthersEnd(
       4,
       async (agents) => {
         const rref = remote('w1', add, [ones([2, 2]), ones([2, 2])]);
@@ -173,7 +173,7 @@ describe('messages that fail on purpose', () => {
     ],
   ] as const)('a creation of %s that is held back', (_, { make, delayMs, heldBack, runs }) => {
     it.each(['w0', 'w1'])('times out on %s, and what comes late is not run', (owner) =>
-      withGroup(
+      whileOthersEnd(
         4,
         async (agents) => {
           ran = [];
@@ -203,7 +203,7 @@ describe('messages that fail on purpose', () => {
   });
 
   it('a fetch that is held back times out, and a later one succeeds', () =>
-    withGroup(
+    whileOthersEnd(
       4,
       async (agents) => {
         const rref = remote('w1', add, [tensor(1), tensor(2)]);

@@ -46,17 +46,47 @@ export async function withGroup(
 }
 
 /**
- * Runs `test` on every worker of a group at once, as PyTorch's tests run. The names in it are those that the first sees: `at('w1')` is the
- * worker that comes after the one that asks.
+ * Runs `test` on every worker of a group at once, as PyTorch's tests run: each shuts down gracefully as soon as it is through with its own,
+ * while others may still call it, and any leak fails the test. The names in it are those that the first sees: `at('w1')` is the worker that
+ * comes after the one that asks.
  */
-export function onAll(
+export async function onAll(
   size: number,
   test: (at: (name: string) => string, self: RpcAgent) => Promise<void>,
   options: GroupOptions | ((rank: number) => GroupOptions) = {},
 ): Promise<void> {
-  const one = (self: RpcAgent, rank: number): Promise<void> =>
-    self.run(() => test((name) => `w${(Number(name.slice(1)) + rank) % size}`, self));
-  return withGroup(size, async (agents) => void (await Promise.all(agents.map(one))), options);
+  const agents = await startGroup(size, options);
+  await endEach(agents, (self, rank) => test((name) => `w${(Number(name.slice(1)) + rank) % size}`, self));
+}
+
+/** Runs `test` on the first of a group while all others are in their graceful shutdown already, as in PyTorch's tests that one rank drives. */
+export async function whileOthersEnd(
+  size: number,
+  test: (agents: readonly RpcAgent[]) => Promise<void>,
+  options: GroupOptions | ((rank: number) => GroupOptions) = {},
+): Promise<void> {
+  const agents = await startGroup(size, options);
+  await endEach(agents, (_, rank) => (rank === 0 ? test(agents) : Promise.resolve()));
+}
+
+/** A test that fails is said, and not what others say at their end, which waits for one that has failed. */
+async function endEach(
+  agents: readonly RpcAgent[],
+  test: (self: RpcAgent, rank: number) => Promise<void>,
+): Promise<void> {
+  const failures: unknown[] = [];
+  const ends = agents.map(async (self, rank) => {
+    const passed = await self
+      .run(() => test(self, rank))
+      .then(
+        () => true,
+        (error: unknown) => failures.push(error) === 0,
+      );
+    await self.shutdown({ timeoutMs: 10_000, onLeak: 'throw', graceful: passed });
+  });
+  const failed = (await Promise.allSettled(ends)).find((end) => end.status === 'rejected');
+  if (failures.length > 0) throw failures[0];
+  if (failed !== undefined) throw failed.reason;
 }
 
 /** To whom a test of `onAll` sends: as in PyTorch's tests the worker itself is meant by its record, others by their names. */

@@ -274,6 +274,9 @@ describe('the tables', () => {
       // What others change here is looked at between barriers, as in PyTorch's test.
       await barrier();
       await rpcSync(next, keep, [own]);
+      // The worker before this one has given it a handle to keep by now, which is not pending either.
+      await flushed(self);
+      await barrier();
       expect(rrefDebugInfo()).toMatchObject({
         num_owner_rrefs: 1,
         num_forks: 1,
@@ -281,6 +284,7 @@ describe('the tables', () => {
         num_pending_futures: 0,
       });
       expect(listRRefs().filter(({ owner }) => owner === me)).toMatchObject([{ holders: [next], type: 'number' }]);
+      expect(listRRefs().filter(({ owner }) => owner !== me)).toMatchObject([{ owner: at('w3') }]);
       await barrier();
       await rpcSync(next, drop);
       await eventually(() => isEmpty(self), 'the fork came home');

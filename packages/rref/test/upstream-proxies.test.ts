@@ -162,12 +162,21 @@ it.each(['sync', 'async', 'remote'] as const)('static, class and bound methods c
   onAll(4, async (at) => {
     const rref = remote(at('w1'), AsyncExecution) as unknown as RRef<WithStatics<typeof AsyncExecution>>;
     const [x, y] = [ones([2, 2]), ones([2, 2]).add(1)];
+    let total: Tensor | undefined;
     for (const method of ['staticAsyncAdd', 'classAsyncAdd', 'boundAsyncAdd'] as const) {
-      const proxy = way === 'sync' ? rref.rpcSync() : rref.rpcAsync();
-      const sum =
-        way === 'remote' ? rref.remote()[method](at('w2'), x, x, y).toHere() : proxy[method](at('w2'), x, x, y);
-      expect(shown(await sum)).toEqual(shown(x.mul(4)));
+      // A proxy of its own for each call, as in PyTorch's test.
+      const call = {
+        sync: () => rref.rpcSync()[method](at('w2'), x, x, y),
+        async: () => rref.rpcAsync()[method](at('w2'), x, x, y),
+        remote: () => rref.remote()[method](at('w2'), x, x, y).toHere(),
+      }[way];
+      const sum = await call();
+      expect(shown(sum)).toEqual(shown(x.mul(4)));
+      // What has come is this worker's to change.
+      if (total === undefined) total = sum;
+      else total.add_(sum);
     }
+    expect(shown(total as Tensor)).toEqual(shown(x.mul(4).mul(3)));
   }),
 );
 

@@ -1,6 +1,6 @@
 /** @file RRefs among workers of torch groups, without torch: creation, sharing in all four cases, proxies, failures, empty tables. */
-import { rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
-import { createRRef, isRRef, remote, type RRef } from '@backwire/rref';
+import { createAgent, rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
+import { createRRef, isRRef, remote, rrefs, type RRef } from '@backwire/rref';
 import { add, nn, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
 import type { TorchAgent } from '../src/agent.ts';
@@ -168,4 +168,17 @@ it('goes into no file, as torch.save takes none', () => {
     );
     rref.dispose();
   }
+});
+
+it('goes into no file in a group without torch either', async () => {
+  const store = `memory://torch-rrefs-${process.pid}`;
+  const plain = await Promise.all(
+    [0, 1, 2, 3].map((rank) => createAgent({ name: `p${rank}`, rank, worldSize: 4, store, extensions: [rrefs()] })),
+  );
+  for (const [rank, agent] of plain.entries())
+    agent.run(() => {
+      for (const rref of [createRRef(35), remote(`p${(rank + 1) % 4}`, add, [tensor([1]), 1])])
+        expect(() => saveTorchFile(rref)).toThrow(new TypeError('torch.load would not read a RRefHandle'));
+    });
+  await Promise.all(plain.map((agent) => agent.shutdown({ timeoutMs: 10_000, onLeak: 'throw' })));
 });

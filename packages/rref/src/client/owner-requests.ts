@@ -92,7 +92,8 @@ export class OwnerRequests {
   }
 
   askType(handle: RRefHandle<unknown>, options: CallOptions): Promise<string> {
-    const label = { kind: 'other' as const, name: 'rref.type_name' };
+    // In profiles it has PyTorch's key.
+    const label = { kind: 'async' as const, name: '_rref_typeof_on_owner' };
     const given = [this.reference(handle)];
     return this.atOwner(
       handle,
