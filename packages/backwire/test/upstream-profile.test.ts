@@ -1,4 +1,4 @@
-/** @file PyTorch's tests of profiles, with the programs and the comparisons of the originals; worker 1 of four drives. */
+/** @file PyTorch's tests of profiles, with the programs and the comparisons of the originals; worker 1 of four drives where it does in them. */
 import { errorMatching } from '@backwire/testing';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -37,11 +37,14 @@ const SELF = 1;
 const OTHERS = [0, 2, 3];
 /** Runs `fn` on worker 1 of four. */
 async function onSecond<T>(fn: () => Promise<T>, options: Partial<RpcOptions> = {}): Promise<T> {
+  return onWorker(SELF, fn, options);
+}
+async function onWorker<T>(rank: number, fn: () => Promise<T>, options: Partial<RpcOptions> = {}): Promise<T> {
   const store = `memory://umbrella-profile-${groups++}`;
   agents = await Promise.all(
-    [0, 1, 2, 3].map((rank) => createAgent({ name: `worker${rank}`, rank, worldSize: 4, store, ...options })),
+    [0, 1, 2, 3].map((each) => createAgent({ name: `worker${each}`, rank: each, worldSize: 4, store, ...options })),
   );
-  return (agents[SELF] as RpcAgent).run(fn);
+  return (agents[rank] as RpcAgent).run(fn);
 }
 
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
@@ -55,9 +58,10 @@ const OPERATIONS = ['aten::ones', 'aten::ones', 'aten::add', 'aten::mul', 'aten:
 const withOperations = rpcFunction('upstream-profile/operations', (label?: string): void =>
   label === undefined ? operations() : profiler.recordFunction(label, operations),
 );
-const sleep = rpcFunction('upstream-profile/sleep', async (x: Tensor, y: Tensor) => {
-  await pause(10);
-  return mul(x, y);
+/** No tensors come with it. */
+const sleep = rpcFunction('upstream-profile/sleep', async (ms: number) => {
+  await pause(ms);
+  return mul(tensor(1, { dtype: 'int64' }), tensor(1, { dtype: 'int64' }));
 });
 const slowAdd = rpcFunction('upstream-profile/slow-add', async (x: Tensor, y: Tensor) => {
   await pause(10);
@@ -93,14 +97,14 @@ async function operationsHere(): Promise<string[]> {
 describe.each(SLOW_CALLS)('a profile, with %s', (_, options) => {
   it.each(
     (['sync', 'async', 'remote'] as const).flatMap((mode) => [
-      [mode, 'a built-in operation', mul, 'aten::mul'] as const,
-      [mode, 'a function', sleep as unknown as typeof mul, 'upstream-profile/sleep'] as const,
+      [mode, 'a built-in operation', mul, () => [ones([1]), ones([1])], 'aten::mul'] as const,
+      [mode, 'a function', sleep as unknown as typeof mul, () => [50], 'upstream-profile/sleep'] as const,
     ]),
-  )('has the event of a call (%s) of %s here, and what ran there under its worker', (mode, _kind, fn, name) =>
+  )('has the event of a call (%s) of %s here, and what ran there under its worker', (mode, _kind, fn, given, name) =>
     onSecond(async () => {
       for (const [to, label] of [[2], [2, 'foo'], ...(mode === 'remote' ? [[SELF] as const] : [])] as const) {
         const run = async (): Promise<void> => {
-          const args: [Tensor, Tensor] = [ones([1]), ones([1])];
+          const args = given() as [Tensor, Tensor];
           if (mode !== 'remote') return void (await (mode === 'sync' ? rpcSync : rpcAsync)(to, fn, args));
           using rref = remote(to, fn, args);
           await rref.toHere();
@@ -112,6 +116,7 @@ describe.each(SLOW_CALLS)('a profile, with %s', (_, options) => {
         expect(names(calls)).toEqual([key(mode, name, SELF, to)]);
         const call = calls[0]!;
         expect(call).toMatchObject({ node: SELF, isRemote: false });
+        if (fn !== mul) expect(call.durationUs).toBeGreaterThan(45_000);
         const there = events.filter((event) => event.node === to && event !== call);
         const multiplied = events.filter((event) => event.name === `${call.name}${REMOTE}aten::mul`);
         expect(multiplied.map(({ node, isRemote }) => [node, isRemote])).toEqual([[to, true]]);
@@ -126,7 +131,7 @@ describe.each(SLOW_CALLS)('a profile, with %s', (_, options) => {
       }
       if (mode !== 'async') return;
       // Two equal ones at once in one profile, as PyTorch's test has them in its other profiler, which does not see them.
-      const both = await recorded(() => Promise.all([0, 1].map(() => rpcAsync(2, fn, [ones([1]), ones([1])]))));
+      const both = await recorded(() => Promise.all([0, 1].map(() => rpcAsync(2, fn, given() as [Tensor, Tensor]))));
       const nodes = (name: string): unknown[] =>
         both.filter((event) => event.name === name).map(({ node, isRemote }) => [node, isRemote]);
       const call = key('async', name, SELF, 2);
@@ -165,7 +170,10 @@ describe.each(SLOW_CALLS)('a profile, with %s', (_, options) => {
   it('has a call whose message is wrapped twice, with a context outside or inside of the profile', () =>
     onSecond(async () => {
       const leaf = (): Tensor => tensor(1, { requiresGrad: true });
-      const call = (): Promise<Tensor> => rpcAsync(2, mul, [leaf(), leaf()]);
+      const call = async (): Promise<void> => {
+        const product = await rpcAsync(2, mul, [leaf(), leaf()]);
+        expect(product.gradFn?.name).toBe('RecvRpcBackward');
+      };
       const outside = await distAutograd.context(() => recorded(call));
       const inside = await recorded(() => distAutograd.context(call));
       const name = key('async', 'aten::mul', SELF, 2);
@@ -309,23 +317,35 @@ it('a backward pass has its send and receive functions, each once on each worker
   }));
 
 it('server profilers made and switched by another worker nest: each has what ran while it was on', () =>
-  onSecond(async () => {
-    const [x, y] = [tensor(1), tensor(2)];
-    const outer = remote(2, profiler.ServerProfiler);
+  onWorker(0, async () => {
+    const [x, y] = [1, 2].map((value) => tensor(value, { dtype: 'int64' })) as [Tensor, Tensor];
+    const outer = remote(1, profiler.ServerProfiler);
     await outer.rpcSync().enter();
-    await rpcSync(2, add, [x, y]);
-    const inner = remote(2, profiler.ServerProfiler);
+    await rpcSync(1, add, [x, y]);
+    const inner = remote(1, profiler.ServerProfiler);
     await inner.rpcSync().enter();
-    await rpcSync(2, sub, [x, y]);
+    await rpcSync(1, sub, [x, y]);
     await inner.rpcSync().exit();
     await outer.rpcSync().exit();
     // Each call is a list: what was called, and what it did. Those that make and switch profilers are calls, too, that do no operation;
     // the one that switches a profiler off has begun while that was on.
-    const called = (of: RRef<profiler.ServerProfiler>): Promise<string[][]> => rpcSync(2, eventsOf, [of]);
+    const called = (of: RRef<profiler.ServerProfiler>): Promise<string[][]> => rpcSync(1, eventsOf, [of]);
     const [ofAdd, ofSub] = ['add', 'sub'].map((name) => [`aten::${name}`, `aten::${name}`]);
     const [made, switched] = [['backwire/ServerProfiler'], ['backwire.rref/invoke']];
     expect(await called(inner)).toEqual([ofSub, switched]);
     expect(await called(outer)).toEqual([ofAdd, made, switched, ofSub, switched, switched]);
-    expect(await inner.rpcSync().table()).toContain('aten::sub');
-    expect(await outer.rpcSync().table()).toContain('aten::add');
+    /** The rows of the sums of operations: a name, and how often it was. */
+    const summed = async (of: RRef<profiler.ServerProfiler>): Promise<string[][]> =>
+      (await of.rpcSync().table())
+        .split('\n')
+        .map((row) => row.trim().split(/\s+/))
+        .filter(([name]) => name?.startsWith('aten::'))
+        .map((row) => [row[0]!, row[5]!])
+        .sort();
+    // The call and the operation.
+    expect(await summed(inner)).toEqual([['aten::sub', '2']]);
+    expect(await summed(outer)).toEqual([
+      ['aten::add', '2'],
+      ['aten::sub', '2'],
+    ]);
   }));

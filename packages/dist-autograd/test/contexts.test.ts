@@ -179,9 +179,11 @@ describe('context', () => {
     await everywhere((rank) =>
       context(async (id) => {
         const others = [0, 1, 2, 3].filter((other) => other !== rank);
-        for (const make of [filled, leaf]) {
+        const [a, b] = [filled([3, 3], 1), filled([3, 3], 0)];
+        for (const requiresGrad of [false, true]) {
+          for (const t of [a, b]) t.requiresGrad = requiresGrad;
           for (const to of others) {
-            await rpcSync(to, add, [make([3, 3], 1), make([3, 3], 0)]);
+            expect((await rpcSync(to, add, [a, b])).requiresGrad).toBe(requiresGrad);
             await rpcSync(to, nothing);
           }
           expect([...sessionOf().find(id).known.keys()]).toEqual(others);

@@ -28,8 +28,12 @@ const counters = rpcFunction('death/counters', () => Object.values(distAutogradD
 const kill = rpcFunction('death/kill', () => void setTimeout(die, 20));
 
 const say = (what: string): void => console.log(what);
-const shown = (error: unknown): string =>
-  error instanceof RpcError ? `${error.code} ${error.peer?.name}` : `with no RpcError: ${String(error)}`;
+/** The code, the peer, and of the words who says it and what happened: the way in between depends on who hears of it first. */
+const shown = (error: unknown): string => {
+  if (!(error instanceof RpcError)) return `with no RpcError: ${String(error)}`;
+  const words = error.message.replace(/^(Error on Node \d+: ).*(worker '\w+' died).*$/, '$1$2');
+  return `${error.code} ${error.peer?.name}, ${words},`;
+};
 
 /** Before there is a pass: a worker that was called by this one, or the last of a chain of calls. */
 const BEFORE = {

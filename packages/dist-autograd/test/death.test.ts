@@ -28,13 +28,17 @@ async function group(
   }
 }
 
+/** What the pass of a worker says when another one died. */
+const failure = (rank: number, died: string): string =>
+  `failed peer-died ${died}, Error on Node ${rank}: worker '${died}' died, soon`;
+
 describe('a process that is killed', { timeout: 90_000 }, () => {
   it('in the middle of a pass fails it, names itself, and leaves the context usable', async () => {
     await group('participant', async ([creator, , killed]) => {
       expect(await creator!.exited(60_000)).toMatchObject({ code: 0 });
       expect(await killed!.exited(1_000)).toMatchObject({ signal: 'SIGKILL' });
       expect(creator!.output('stdout').trim().split('\n')).toEqual([
-        'failed peer-died w2 soon',
+        failure(0, 'w2'),
         'gradients 0',
         'again [2,2]',
         'w1 [0,0]',
@@ -51,7 +55,7 @@ describe('a process that is killed', { timeout: 90_000 }, () => {
       expect(await killed!.exited(1_000)).toMatchObject({ signal: 'SIGKILL' });
       expect(creator!.output('stdout').trim().split('\n')).toEqual([
         'w2 peer-died',
-        'failed peer-died w2 soon',
+        failure(0, 'w2'),
         'gradients 0',
         'w1 [0,0]',
         'w0 [0,0]',
@@ -75,7 +79,7 @@ describe('a process that is killed', { timeout: 90_000 }, () => {
   it('before a pass fails it: one in the middle of a chain of calls, of which each of four has one', async () => {
     // Each of the chains comes to all four.
     const before = 'before [0,4]';
-    const pass = ['w2 peer-died', 'failed peer-died w2 soon', 'gradients 0'];
+    const pass = ['w2 peer-died', failure(0, 'w2'), 'gradients 0'];
     expect(await ofFour('between-of-four')).toEqual([
       [0, [before, ...pass, 'w0 [0,0]']],
       [0, [before, 'w1 [0,0]']],
@@ -87,11 +91,16 @@ describe('a process that is killed', { timeout: 90_000 }, () => {
   it('before a pass fails it: two of four at once, each of the others for itself', async () => {
     // Each has a context of its own and that of the one before it.
     const before = 'before [0,2]';
-    const pass = (next: string) => ['w1 peer-died', 'w3 peer-died', `failed peer-died ${next} soon`, 'gradients 0'];
+    const pass = (rank: number, next: string): string[] => [
+      'w1 peer-died',
+      'w3 peer-died',
+      failure(rank, next),
+      'gradients 0',
+    ];
     expect(await ofFour('two-of-four')).toEqual([
-      [0, [before, ...pass('w1'), 'w0 [0,0]']],
+      [0, [before, ...pass(0, 'w1'), 'w0 [0,0]']],
       ['SIGKILL', [before]],
-      [0, [before, ...pass('w3'), 'w2 [0,0]']],
+      [0, [before, ...pass(2, 'w3'), 'w2 [0,0]']],
       ['SIGKILL', [before]],
     ]);
   });

@@ -9,7 +9,7 @@ import {
   rpcInfo,
   rpcSync,
 } from '@backwire/rpc';
-import { errorMatching, shown } from '@backwire/testing';
+import { errorMatching, shown, type ErrorMatcher } from '@backwire/testing';
 import { rrefs } from '@backwire/rref';
 import { add, customFunction, div, matmul, mul, tensor, type Tensor } from '@backwire/tensor';
 import { expectClean, filled, leaf, unknownContext, useAgents } from './agents.ts';
@@ -80,6 +80,13 @@ const outOfTime = errorMatching(RpcError, {
   message: 'RPC ran for more than set timeout (150 ms)',
 });
 
+/** What a pass whose context is left says. */
+const left = (rank: number, id: bigint): ErrorMatcher =>
+  errorMatching(RpcError, {
+    code: 'failed-precondition',
+    message: `Error on Node ${rank}: autograd context ${id} was released during the backward pass: await backward() before`,
+  });
+
 describe('calls that the roots do not depend on', () => {
   const unused = async (rank = 0): Promise<{ loss: Tensor; a: Tensor }> => {
     const a = leaf([2], 1);
@@ -99,6 +106,7 @@ describe('calls that the roots do not depend on', () => {
     ));
 
   it('keep a fast pass waiting until its time is up, after which the context is as before', async () => {
+    const unlimited: [pass: Promise<unknown>, failure: ErrorMatcher][] = [];
     await everywhere(async (rank) => {
       await context(async (id) => {
         const [a, b] = [leaf([3, 3], 1), leaf([3, 3], 2)];
@@ -114,6 +122,14 @@ describe('calls that the roots do not depend on', () => {
         expect([a, b].map((t) => shown(grads.get(t)!))).toEqual([shown(filled([3, 3], 2)), shown(filled([3, 3], 1))]);
       });
       await context(async (id) => {
+        const [a, b] = [leaf([3, 3], 1), leaf([3, 3], 2)];
+        await rpcSync(after(rank, 1), add, [a, b]);
+        const fast = backward(id, [a.mul(b).sum()], { mode: 'fast' }).catch((e: unknown) => e);
+        unlimited.push([fast, left(rank, id)]);
+        // That of calls, a minute, is its time: it waits until the context is left.
+        expect(await stillWaits(fast, 500)).toBe(true);
+      });
+      await context(async (id) => {
         const { loss, a } = await unused(rank);
         const fast = backward(id, [loss], { mode: 'fast', timeoutMs: 150, retainGraph: true });
         expect(await stillWaits(fast, 100)).toBe(true);
@@ -123,6 +139,7 @@ describe('calls that the roots do not depend on', () => {
         expect(getGradients(id).get(a)?.toArray()).toEqual([2, 2]);
       });
     });
+    for (const [pass, failure] of unlimited) expect(await pass).toEqual(failure);
     await expectClean(agents);
   });
 
@@ -272,8 +289,6 @@ describe('an error on the way', () => {
 });
 
 describe('a pass that is stopped', () => {
-  const left = errorMatching(RpcError, { code: 'failed-precondition', message: 'context' });
-
   it('by its signal fails with the reason, everywhere', async () => {
     await at(0, async () => {
       await context(async (id) => {
@@ -298,6 +313,7 @@ describe('a pass that is stopped', () => {
 
   it('by leaving its context when its first function runs fails, with a hundred calls before it', async () => {
     const passes: Promise<unknown>[] = [];
+    const expected: ErrorMatcher[] = [];
     const ids: bigint[] = [];
     let begin = (): void => undefined;
     // Every worker has the contexts of all of them when the passes begin.
@@ -308,33 +324,33 @@ describe('a pass that is stopped', () => {
     await everywhere((rank) =>
       context(async (id) => {
         let value = leaf([3, 3], 1);
-        for (let i = 0; i < 100; i++) {
-          // Halves, so that a hundred sums stay numbers.
-          value = await rpcSync(after(rank, 1 + (i % 3)), add, [value.mul(0.5), value.mul(0.5)]);
-        }
+        for (let i = 0; i < 100; i++) value = await rpcSync(after(rank, 1 + (i % 3)), add, [value, value]);
+        expect(shown(value)).toEqual(shown(filled([3, 3], 2 ** 100)));
         expect(sessionOf().find(id).sends.size).toBe(100);
         await expect(backward(100n, [value.sum()])).rejects.toThrow(unknownContext(100n));
         if (ids.push(id) === agents.length) begin();
         await ready;
+        expected.push(left(rank, id));
         await new Promise<void>((reached) => {
           passes.push(backward(id, [whenReached(value, reached).sum()]).catch((e: unknown) => e));
         });
       }),
     );
-    expect(await Promise.all(passes)).toEqual(agents.map(() => left));
+    expect(await Promise.all(passes)).toEqual(expected);
     await expectClean(agents);
   });
 
   it('by leaving its context fails, and nothing crashes', async () => {
-    const pending: { pass?: Promise<unknown> } = {};
+    const pending: { pass?: Promise<unknown>; id?: bigint } = {};
     await at(0, () =>
       context(async (id) => {
         const a = leaf([2], 1);
         const out = await rpcSync('w1', mul, [await rpcSync('w2', add, [a, a]), a]);
         pending.pass = backward(id, [out.sum()]).catch((e: unknown) => e);
+        pending.id = id;
       }),
     );
-    expect(await pending.pass).toEqual(left);
+    expect(await pending.pass).toEqual(left(0, pending.id!));
     await expectClean(agents);
   });
 });

@@ -26,7 +26,8 @@ const nested = rpcFunction('graph/nested', async (to: number, a: Tensor, b: Tens
   return hops > 0 ? rpcSync(next, nested, [next, a, b, hops - 1]) : rpcSync(next, plus, [a, b]);
 });
 const swallow = rpcFunction('graph/swallow', (_: Tensor): void => undefined);
-const held = leaf([2], 5);
+const nothing = rpcFunction('graph/nothing', () => undefined);
+const held = leaf([3, 3], 5);
 const giveHeld = rpcFunction('graph/giveHeld', () => held);
 
 const dense = (): [Tensor, Tensor] => [leaf([2, 2], 1), leaf([2, 2], 2)];
@@ -201,20 +202,28 @@ describe.each([
   });
 
   it.each([
-    ['', async (to: number, a: Tensor, b: Tensor) => rpcSync(to, add, [a, b])],
-    [', remotely', async (to: number, a: Tensor, b: Tensor) => remote(to, add, [a, b]).toHere()],
+    ['', async (to: number, a: Tensor, b: Tensor) => rpcSync(to, add, [a, b]), 0],
+    [', remotely', async (to: number, a: Tensor, b: Tensor) => remote(to, add, [a, b]).toHere(), 1],
   ] as const)(
     'has no functions where nothing requires grad, but the context reaches the peer%s',
-    async (_name, call) => {
+    async (_name, call, reached) => {
       await everywhere((rank) =>
         context(async (id) => {
           const next = after(rank);
           const [a, b] = tensors().map((t) => t.detach()) as [Tensor, Tensor];
           const sum = await call(next, a, b);
           expect(sum.requiresGrad).toBe(false);
-          // An operation says nothing of a context that it has no part in; a function might, so it is told.
-          expect(await rpcSync(next, viewHere, [id])).toEqual([0, 0, []]);
+          await meet();
+          // An operation says nothing of a context that it has no part in; what is fetched, or a function, might have one, so they are told.
+          expect(contextsAt(rank)).toBe(1 + reached);
+          await meet();
+          await rpcSync(next, nothing);
           expect(view(id)).toEqual([0, 0, [next]]);
+          await meet();
+          // That of the one before stays when the function has ended.
+          expect(contextsAt(rank)).toBe(2);
+          expect(await outside(() => rpcSync(next, viewHere, [id]))).toEqual([0, 0, []]);
+          await meet();
         }),
       );
       await expectClean(agents);
@@ -274,7 +283,7 @@ describe('the graph', () => {
         expect(view(id)).toEqual([0, 1, [next]]);
         await backward(id, [out.sum()]);
         expect(getGradients(id).size).toBe(0);
-        expect(await rpcSync(next, heldGrad, [id])).toEqual([1, shown(filled([2], 1))]);
+        expect(await rpcSync(next, heldGrad, [id])).toEqual([1, shown(filled([3, 3], 1))]);
       }),
     );
   });
