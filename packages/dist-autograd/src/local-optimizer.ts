@@ -138,7 +138,7 @@ function withGradients<T>(
   try {
     return fn(params.map((param) => gradients?.get(param) ?? null));
   } finally {
-    gradients?.[Symbol.dispose]();
+    for (const [, grad] of gradients ?? []) grad.release();
   }
 }
 

@@ -34,7 +34,7 @@ export class GradientStore {
     if (entry === undefined) return false;
     this.forgetSums();
     this.remove(entry);
-    for (const grad of entry.grads.values()) grad.dispose();
+    for (const grad of entry.grads.values()) grad.release();
     return true;
   }
 
@@ -49,8 +49,8 @@ export class GradientStore {
   /** Frees everything. */
   dispose(): void {
     this.forgetSums();
-    for (const { grads } of this.entries) for (const grad of grads.values()) grad.dispose();
-    for (const grad of this.base.values()) grad.dispose();
+    for (const { grads } of this.entries) for (const grad of grads.values()) grad.release();
+    for (const grad of this.base.values()) grad.release();
     this.entries = [];
     this.base.clear();
   }
@@ -82,7 +82,7 @@ export class GradientStore {
           leaf,
           untracked(() => grad.mul(factor)),
         );
-        grad.dispose();
+        grad.release();
       }
     }
   }
@@ -109,8 +109,8 @@ export class GradientStore {
       const old = this.base.get(leaf);
       this.base.set(leaf, old === undefined ? grad : untracked(() => addGradients(old, grad)));
       if (old === undefined) continue;
-      old.dispose();
-      grad.dispose();
+      old.release();
+      grad.release();
     }
   }
 
@@ -119,7 +119,7 @@ export class GradientStore {
   }
 
   private forgetSums(): void {
-    for (const sum of this.sums.values()) sum.dispose();
+    for (const sum of this.sums.values()) sum.release();
     this.sums.clear();
   }
 }
@@ -127,7 +127,7 @@ export class GradientStore {
 /** Frees the running total when it is one. */
 function sumOf(total: Tensor, part: Tensor, ours: boolean): Tensor {
   const sum = addGradients(total, part);
-  if (ours) total.dispose();
+  if (ours) total.release();
   return sum;
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { ones, tensor, type Tensor } from '@backwire/tensor';
-import { type AccumulateGrad, gradEdge, setHistory } from '@backwire/tensor/internal';
+import { type AccumulateGrad, gradEdge, runWith, setHistory } from '@backwire/tensor/internal';
 import { filled, leaf } from '../../test/agents.ts';
 import { RecvRpcBackward, SendRpcBackward } from './functions.ts';
 import { GradientStore } from './gradients.ts';
@@ -79,6 +79,38 @@ describe('the local part of a pass', () => {
       return context.gradients.get(node(a))?.item();
     });
     expect(new Set(sums).size).toBe(1);
+  });
+
+  it('copies no gradient that nobody else holds, whatever views of it the pass has made', () => {
+    const weight = leaf([3, 2], 1);
+    const context = contextOf();
+    const loss = ones([4, 2]).matmul(weight.transpose(0, 1)).sum();
+    const task = new GraphTask(context, pass(1), [loss], false, () => false);
+    task.walk('roots');
+    task.seal();
+    const run: string[] = [];
+    const profile = { begin: (name: string) => void run.push(name), end: () => undefined };
+    runWith({ profile }, () => task.run('roots'));
+    task.commit();
+    const gradient = context.gradients.get(node(weight))!;
+    expect(run).toContain('MmBackward0');
+    expect(run).not.toContain('aten::clone');
+    expect([gradient.isContiguous, gradient.storage.refs]).toEqual([true, 1]);
+    expect(gradient.toArray()).toEqual(Array.from({ length: 3 }, () => [4, 4]));
+  });
+
+  it('copies a gradient that the program holds, so that neither changes the other', () => {
+    const a = leaf([2], 1);
+    const held: Tensor[] = [];
+    a.registerHook((grad) => void held.push(grad.detach()));
+    const context = contextOf();
+    const task = new GraphTask(context, pass(1), [a.mul(3).sum()], false, () => false);
+    task.walk('roots');
+    task.seal();
+    task.run('roots');
+    task.commit();
+    held[0]!.zero_();
+    expect(context.gradients.get(node(a))?.toArray()).toEqual([3, 3]);
   });
 
   it('never lets two leaves share a gradient', () => {

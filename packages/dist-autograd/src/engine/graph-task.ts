@@ -49,6 +49,8 @@ export class GraphTask implements LocalGraph<Grads> {
   private readonly places = new Map<Node, Place>();
   private readonly rootRanks: number[] = [];
   private readonly captured = new Map<AccumulateGrad, Tensor>();
+  /** Leaves captured in the run that is going on: what they got may still be aliased by its temporaries. */
+  private fresh: AccumulateGrad[] = [];
   private readonly partial = new Set<Inputs>();
   private ready: Node[] = [];
   /** The worker's agent, in force in hooks. */
@@ -121,6 +123,8 @@ export class GraphTask implements LocalGraph<Grads> {
     for (const { to, message, tensors, grads } of fired) left.push({ to, message, tensors, grads: grads.map(handle) });
     for (const { grads } of fired) for (const grad of grads) if (grad !== null) before.add(grad);
     for (const grad of before) if (!held.has(grad)) grad.release();
+    // Not before everything of the run is let go of: nearly every gradient is nobody else's then, and needs no copy.
+    for (const leaf of this.fresh.splice(0)) this.keep(leaf, profile);
     return left;
   }
 
@@ -174,6 +178,7 @@ export class GraphTask implements LocalGraph<Grads> {
     this.places.clear();
     this.partial.clear();
     this.seen.clear();
+    this.fresh = [];
     this.ready = [];
   }
 
@@ -293,8 +298,24 @@ export class GraphTask implements LocalGraph<Grads> {
   private capture(leaf: AccumulateGrad, grad: Tensor | null): void {
     if (grad === null) return;
     const final = leaf.runHooks(grad);
-    this.captured.set(leaf, own(final));
+    this.captured.set(
+      leaf,
+      untracked(() => plainHandle(final)),
+    );
+    this.fresh.push(leaf);
     leaf.runPostHooks([]);
+  }
+
+  /** Makes sure that nothing else aliases what a leaf got: a copy takes its place where something does. */
+  private keep(leaf: AccumulateGrad, profile: ReturnType<typeof ambient>['profile']): void {
+    const grad = this.captured.get(leaf) as Tensor;
+    const dense = grad.layout === 'strided';
+    if (grad.storage.refs === 1 && (!dense || grad.isContiguous)) return;
+    this.captured.set(
+      leaf,
+      runClean({ gradMode: false, profile }, () => untracked(() => grad.clone())),
+    );
+    grad.release();
   }
 }
 
@@ -324,16 +345,11 @@ function edgeOf(root: Tensor): Edge {
   return edge;
 }
 
-/** A handle that nothing else aliases: the gradient itself when only the engine holds it, else a copy. */
-function own(grad: Tensor): Tensor {
-  return untracked(() => {
-    const dense = grad.layout === 'strided';
-    const alone = grad.storage.refs === 1 && (!dense || grad.isContiguous);
-    if (!alone) return grad.detach().clone();
-    const handle = shareHandle(grad);
-    handle.meta = undefined;
-    return handle;
-  });
+/** Another handle, outside of the graph. */
+function plainHandle(grad: Tensor): Tensor {
+  const handle = shareHandle(grad);
+  handle.meta = undefined;
+  return handle;
 }
 
 /** A handle of the receiver's own: what leaves may be held here as well. */
