@@ -33,4 +33,6 @@ export class Net extends nn.Module {
     return this.namedParameters().map(([name, parameter]) => [name, parameter.detach()]);
   }
 }
-rpcClass(Net, { methods: ['forward', 'weights'] });
+// In a scope, so that the images of a batch are freed with what backward has saved of them: left to the collector, each batch would land in
+// fresh memory.
+rpcClass(Net, { methods: ['forward', 'weights'], scope: true });
