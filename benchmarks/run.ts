@@ -1,15 +1,21 @@
-/** @file `npm run bench [-- --suite NAME … --quick --json FILE]`: every suite of `suites/`, its rows in one table. */
+/** @file `npm run bench [-- --suite NAME … --quick --profile --json FILE]`: every suite of `suites/`, its rows in one table. */
 import { readdirSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { parseArgs } from 'node:util';
 import type { Row, Suite, SuiteContext } from './suite.ts';
 
 const { values } = parseArgs({
-  options: { quick: { type: 'boolean' }, json: { type: 'string' }, suite: { type: 'string', multiple: true } },
+  options: {
+    quick: { type: 'boolean' },
+    profile: { type: 'boolean' },
+    json: { type: 'string' },
+    suite: { type: 'string', multiple: true },
+  },
 });
 const python = process.env['BACKWIRE_TORCH_PYTHON'];
 const context: SuiteContext = {
   quick: values.quick === true,
+  profile: values.profile === true,
   torchPython: python === '' ? undefined : python,
   log: (line) => console.log(line),
 };

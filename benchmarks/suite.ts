@@ -19,6 +19,8 @@ export interface Row {
 export interface SuiteContext {
   /** Fewer rounds. */
   readonly quick: boolean;
+  /** Says where time goes also where a quick run does not. */
+  readonly profile: boolean;
   /** A Python that has torch, or undefined: leave PyTorch out and say so with `log`. */
   readonly torchPython: string | undefined;
   /** Prints a line beside the table. */

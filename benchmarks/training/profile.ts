@@ -1,4 +1,4 @@
-/** @file Where processes of the main job spend their time, by V8's samples: kernels, messages, the collector, waiting. */
+/** @file Where the processes of a job spend their time, by V8's samples: kernels, messages, the collector, waiting. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
@@ -13,23 +13,26 @@ interface CpuProfile {
   readonly timeDeltas: readonly number[];
 }
 
+/** Of all profiles, a role's is the one that spends most in files which its sign matches. */
+export interface RoleSign {
+  readonly role: string;
+  readonly sign: RegExp;
+}
+
 export interface Role {
-  readonly role: 'server' | 'trainer';
+  readonly role: string;
   readonly parts: readonly { readonly what: string; readonly share: number }[];
 }
 
 const WHAT = ['kernels', 'messages', 'collector', 'waiting', 'other'] as const;
 
-/** Of the profiles in `folder`, the server's, and one of the trainers'. */
-export function shares(folder: string): Role[] {
+/** Of the profiles in `folder`, one for each role. */
+export function shares(folder: string, roles: readonly RoleSign[]): Role[] {
   const profiles = readdirSync(folder)
     .filter((file) => file.endsWith('.cpuprofile'))
     .map((file) => JSON.parse(readFileSync(join(folder, file), 'utf8')) as CpuProfile);
   const found: Role[] = [];
-  for (const [role, sign] of [
-    ['server', /optim\/(sgd|optimizer)\.ts$/],
-    ['trainer', /02-parameter-server\/trainer\.ts$/],
-  ] as const) {
+  for (const { role, sign } of roles) {
     const own = ({ url }: Frame): boolean => sign.test(url);
     const [most] = [...profiles].sort((a, b) => timeIn(b, own) - timeIn(a, own));
     if (most !== undefined && timeIn(most, own) > 0) found.push({ role, parts: parts(between(most, own)) });

@@ -1,0 +1,100 @@
+/** @file A job of the training suite: what every contestant of it runs, and how programs are run for their last line. */
+import { execFile } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { exampleFile } from './examples.ts';
+import { gradientsFile } from './gradients.ts';
+import type { RoleSign } from './profile.ts';
+
+/** What one run of a program says of itself. */
+export interface Run {
+  readonly samplesPerSecond: number;
+  readonly finalLoss: number;
+  /** What one worker's batch goes into, in milliseconds. */
+  readonly phases?: Readonly<Record<string, number>>;
+  /** What else is worth a line. */
+  readonly note?: string;
+}
+
+export interface Job {
+  readonly name: string;
+  /** What is counted: 'digits' or 'words'. */
+  readonly sample: string;
+  /** Samples of one batch of every worker that has batches of its own. */
+  readonly batch: number;
+  /** How much a run trains, in an amount of the job's own. */
+  readonly amount: { readonly quick: number; readonly full: number; readonly cpu: number };
+  /** Runs it on Backwire; `flags` are Node's, for all its processes. */
+  ours(backend: string, amount: number, flags: readonly string[]): Promise<Run>;
+  /** Runs the same written for stock PyTorch. */
+  torch(python: string, amount: number): Promise<Run>;
+  /** The same program for TensorFlow.js alone, in one process. */
+  plain(backend: string, amount: number): Promise<Run>;
+  /** What tells its processes apart in profiles. */
+  readonly roles: readonly RoleSign[];
+}
+
+const execute = promisify(execFile);
+/** Long enough for the slowest backend on a busy machine. */
+const TIMEOUT_MS = 240_000;
+
+/** Sources as they are published, see `plain.mjs`; a launcher gives its own flags to the workers. */
+const NODE = ['--import', new URL('../plain.mjs', import.meta.url).href, '--conditions=@backwire/source'];
+
+/** One thread a kernel for everybody. */
+export const ownEnvironment = (backend: string): Record<string, string> => ({
+  OMP_NUM_THREADS: '1',
+  BACKWIRE_BACKEND: backend,
+});
+
+/** Runs a program of Node; its output. */
+export async function runNode(
+  program: URL,
+  args: readonly (string | number)[],
+  { backend, flags = [] }: { readonly backend: string; readonly flags?: readonly string[] },
+): Promise<string> {
+  const { stdout } = await execute(process.execPath, [...NODE, ...flags, fileURLToPath(program), ...args.map(String)], {
+    env: { ...process.env, ...ownEnvironment(backend) },
+    timeout: TIMEOUT_MS,
+    maxBuffer: 64 * 2 ** 20,
+  });
+  return stdout;
+}
+
+/** Runs an example with `args` and reads the summary that it writes. */
+export async function runExample<T>(
+  name: string,
+  args: readonly (string | number)[],
+  options: { readonly backend: string; readonly flags: readonly string[] },
+): Promise<T> {
+  const out = mkdtempSync(join(tmpdir(), 'training-'));
+  try {
+    await runNode(exampleFile(`${name}/main.ts`), [...args, '--out', out], options);
+    return JSON.parse(readFileSync(join(out, 'summary.json'), 'utf8')) as T;
+  } finally {
+    rmSync(out, { recursive: true, force: true });
+  }
+}
+
+/** Runs the job's program for TensorFlow.js alone. */
+export async function runPlain(job: string, backend: string, settings: object): Promise<Run> {
+  const program = new URL('./plain.ts', import.meta.url);
+  return lastLine(await runNode(program, [job, backend, JSON.stringify(settings), await gradientsFile()], { backend }));
+}
+
+/** Runs a program of Python, in this folder. */
+export async function runPython(python: string, script: string, args: readonly (string | number)[]): Promise<Run> {
+  const file = fileURLToPath(new URL(`./${script}`, import.meta.url));
+  const { stdout } = await execute(python, [file, ...args.map(String)], {
+    env: { ...process.env, ...ownEnvironment('auto') },
+    timeout: TIMEOUT_MS,
+  });
+  return lastLine(stdout);
+}
+
+function lastLine(output: string): Run {
+  return JSON.parse(output.trim().split('\n').at(-1) as string) as Run;
+}
