@@ -11,7 +11,8 @@ import {
 } from '@backwire/rpc';
 import { EventHub, Served, forgetDefault, type CallingAgent, type Definition } from '@backwire/rpc/internal';
 import type { Named } from '@backwire/tensor';
-import { runClean } from '@backwire/tensor/internal';
+import { runAtRoot, runClean } from '@backwire/tensor/internal';
+import { bufferPool } from '@backwire/wire/internal';
 import { provideRRefs } from '@backwire/rref/internal';
 import { provideAutograd } from '@backwire/dist-autograd/internal';
 import { remoteOptimizers, serveOptimizers, type OptimizerHost } from './autograd/optimizers.ts';
@@ -59,6 +60,8 @@ export interface AgentOptions {
 }
 
 const DIAL_MS = 10_000;
+/** Memory of messages that none has needed for so long goes back to the system. */
+const POOL_SWEEP_MS = 30_000;
 /** The id of a caller that is no member yet, which none ever gets: no RRef is its. */
 const NOBODY = 0x7fff;
 /** What leaving on its own may take. */
@@ -86,6 +89,7 @@ export class TorchAgent implements CallingAgent {
   isClosed = false;
   private readonly hub = new EventHub();
   private door: Door | undefined;
+  private sweepTimer: NodeJS.Timeout | undefined;
   private leaving: Leaving | undefined;
   private ending: Promise<void> | undefined;
 
@@ -210,6 +214,8 @@ export class TorchAgent implements CallingAgent {
     this.door = door;
     this.server.open();
     this.leaving = leaving;
+    this.sweepTimer = runAtRoot(() => setInterval(() => bufferPool.sweep(), POOL_SWEEP_MS));
+    this.sweepTimer.unref();
   }
 
   // RpcAgent
@@ -358,6 +364,7 @@ export class TorchAgent implements CallingAgent {
     this.isClosed = true;
     this.rrefs.close();
     this.autograd.close();
+    clearInterval(this.sweepTimer);
     forgetDefault(this);
     await this.members.close();
     await this.door?.close();
