@@ -5,5 +5,6 @@
 export * from './elementwise';
 export * from './reduce';
 export { addRows, copyStrided, descendRows, put, take, takeRows } from './move';
+export { product, productSpace } from './product';
 export * from './windows';
 export * from './steps';

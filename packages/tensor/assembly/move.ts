@@ -11,7 +11,7 @@ export function copyRun(from: usize, to: usize, n: i32): void {
 
 /** A turned block of four by four. */
 @inline
-function turnBlock(from: usize, step: usize, to: usize, line: usize): void {
+export function turnBlock(from: usize, step: usize, to: usize, line: usize): void {
   const a = v128.load(from);
   const b = v128.load(from + step);
   const c = v128.load(from + 2 * step);

@@ -93,7 +93,6 @@ class HostDevice implements Backend {
   readonly device: Device;
   readonly aliasesUploads = false;
   readonly worth: Backend['worth'];
-  readonly fastTransposedMatmul = true;
   bytes = 0;
   private readonly memory = new Map<object, Uint8Array>();
 

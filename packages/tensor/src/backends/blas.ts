@@ -1,13 +1,10 @@
 /** @file The backend of a BLAS library: its products, in place on the WebAssembly heap, and the kernels of the wasm backend for everything else. */
-import { sizeOf } from '../shape.ts';
-import type { BackendName, DeviceTensor, Worth } from './backend.ts';
+import type { BackendName, DeviceTensor } from './backend.ts';
 import { openLibrary, type BlasLibrary } from './blas-library.ts';
 import { blockOf, type Block, type Heap } from './heap.ts';
+import { productsOf } from './products.ts';
 import { getNumThreads, onThreads } from './threads.ts';
-import { Wasm, WASM_WORTH, wasmParts } from './wasm.ts';
-
-/** A call costs a quarter of a microsecond. */
-export const BLAS_WORTH: Worth = { ...WASM_WORTH, matmul: 4096 };
+import { Wasm, wasmParts } from './wasm.ts';
 
 let opened: Blas | undefined;
 
@@ -18,8 +15,6 @@ export function openBlas(): Blas {
 
 class Blas extends Wasm {
   override readonly name: BackendName = 'blas';
-  override readonly worth = BLAS_WORTH;
-  override readonly fastTransposedMatmul = true;
   readonly detail: string;
   private readonly library: BlasLibrary;
   private memory: ArrayBufferLike | undefined;
@@ -38,19 +33,16 @@ class Blas extends Wasm {
   private product(
     heap: Heap,
     inputs: Readonly<Record<string, DeviceTensor>>,
-    { transposeA, transposeB }: Readonly<Record<string, unknown>>,
+    attrs: Readonly<Record<string, unknown>>,
   ): Block {
-    const [a, b] = [inputs['a'] as DeviceTensor, inputs['b'] as DeviceTensor];
-    const [turnA, turnB] = [transposeA === true, transposeB === true];
-    const rank = a.shape.length;
-    const batches = sizeOf(a.shape.slice(0, -2));
-    const [p, q] = [a.shape[rank - 2] as number, a.shape[rank - 1] as number];
-    const [m, k] = turnA ? [q, p] : [p, q];
-    const n = b.shape[rank - (turnB ? 2 : 1)] as number;
+    const { batches, m, n, k, turnA, turnB } = productsOf(inputs, attrs);
     const out = heap.make(batches * m * n, 'float32');
     // After the block was made: a heap that grows may move.
     const start = this.heapStart(heap);
-    const [x, y] = [start + blockOf(a.buffer).at, start + blockOf(b.buffer).at];
+    const [x, y] = [
+      start + blockOf((inputs['a'] as DeviceTensor).buffer).at,
+      start + blockOf((inputs['b'] as DeviceTensor).buffer).at,
+    ];
     for (let i = 0; i < batches; i++)
       this.library.multiply(
         m,

@@ -22,7 +22,6 @@ export const cpuBackend: Backend = {
     matmul: Infinity,
     update: Infinity,
   },
-  fastTransposedMatmul: true,
   upload: never,
   view: never,
   renew: never,

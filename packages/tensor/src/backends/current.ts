@@ -3,7 +3,7 @@ import type { Device } from '../device.ts';
 import { evictAll } from '../device-memory.ts';
 import { TensorError } from '../errors.ts';
 import type { Backend, BackendName, Worth } from './backend.ts';
-import { BLAS_WORTH, openBlas } from './blas.ts';
+import { openBlas } from './blas.ts';
 import { cpuBackend } from './cpu.ts';
 import { openTensorflow, TENSORFLOW_WORTH } from './tensorflow.ts';
 import { provideBackends } from './tfjs-engine.ts';
@@ -22,7 +22,7 @@ interface Opener {
 const openers: Readonly<Record<BackendName, Opener>> = {
   cpu: { worth: cpuBackend.worth, open: () => cpuBackend },
   wasm: { worth: WASM_WORTH, open: openWasm },
-  blas: { worth: BLAS_WORTH, open: openBlas },
+  blas: { worth: WASM_WORTH, open: openBlas },
   tensorflow: { worth: TENSORFLOW_WORTH, open: openTensorflow },
   webgpu: { worth: WEBGPU_WORTH, open: openWebgpu },
 };

@@ -34,7 +34,6 @@ const standIn: Backend = {
     matmul: 1_000,
     update: Infinity,
   },
-  fastTransposedMatmul: true,
   upload: (bytes, dtype) => new Held(dtype, bytes.slice()),
   view: () => undefined,
   renew: () => {

@@ -60,7 +60,7 @@ const once = describe.runIf(backendName() === 'wasm');
 once('the module', () => {
   it('is what the sources compile to', () => {
     expect(readFileSync(new URL('../gen/simd.ts', import.meta.url), 'utf8')).toBe(moduleText(compiledKernels()));
-  }, 120_000);
+  }, 300_000);
 
   it('has nothing that no operation asks for', () => {
     const asked = new Set<string>();

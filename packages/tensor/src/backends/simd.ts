@@ -5,8 +5,9 @@ import { mergedSteps, type Step } from '../broadcast-steps.ts';
 import { sizeOf, type Shape } from '../shape.ts';
 import type { DeviceTensor, DeviceUpdate } from './backend.ts';
 import { blockOf, type Block, type Heap } from './heap.ts';
+import { ownProduct } from './products.ts';
 
-type Call = (...args: number[]) => void;
+type Call = (...args: number[]) => number | void;
 
 /** What `assembly/` exports: addresses in bytes, sizes and strides in elements. */
 export type SimdExports = Readonly<Record<string, Call>>;
@@ -231,6 +232,7 @@ export function ownKernels(exports: SimdExports): ReadonlyMap<string, OwnKernel>
     ['Sigmoid', unary(of('sigmoidOf'))],
     ['Tanh', unary(of('tanhOf'))],
     ['ReluGrad', gradient(of('reluGrad'))],
+    ['BatchMatMul', ownProduct(of('product'), of('productSpace') as () => number)],
     ['SumBlocks', sums(of('sumRows'), of('sumColumns'))],
     ['SoftmaxRows', rows(of('softmaxRows'), ['x'])],
     ['LogSoftmaxRows', rows(of('logSoftmaxRows'), ['x'])],

@@ -74,7 +74,6 @@ class Tensorflow implements Backend {
   // Uploads are lazy, and alias the source when its address happens to be aligned.
   readonly aliasesUploads = true;
   readonly worth = TENSORFLOW_WORTH;
-  readonly fastTransposedMatmul = true;
   private readonly ops: NativeOps;
   private readonly kernels: ReadonlyMap<string, Run>;
 

@@ -19,7 +19,7 @@ export const WASM_WORTH: Worth = {
   reduce: 2048,
   transpose: 4096,
   gather: 1024,
-  matmul: 16_384,
+  matmul: 4096,
   update: 1024,
 };
 
@@ -149,8 +149,6 @@ export class Wasm implements Backend {
   // Uploads are copied into the heap.
   readonly aliasesUploads = false;
   readonly worth: Worth = WASM_WORTH;
-  // transposeA/B take a path 18 to 30 times slower than an explicit transpose.
-  readonly fastTransposedMatmul: boolean = false;
   protected readonly heap: Heap;
   protected readonly kernels: Map<string, OwnKernel>;
   private readonly tf: TfModule;

@@ -89,7 +89,6 @@ class Webgpu implements Backend {
   // Uploads travel to the thread as copies.
   readonly aliasesUploads = false;
   readonly worth = WEBGPU_WORTH;
-  readonly fastTransposedMatmul = true;
   /** What the driver calls itself. */
   readonly adapter: string;
   private readonly threads: typeof Threads;

@@ -113,10 +113,8 @@ function isTransposed(t: Tensor): boolean {
 
 function onDevice(backend: Backend, x: Tensor, y: Tensor, shape: Shape): Tensor {
   relieveDevice();
-  if (!backend.fastTransposedMatmul && turnedIsCheaper(x, y)) return turnedProduct(backend, x, y, shape);
-  const { fastTransposedMatmul } = backend;
-  const transposeA = fastTransposedMatmul && isTransposed(x);
-  const transposeB = fastTransposedMatmul && isTransposed(y);
+  const transposeA = isTransposed(x);
+  const transposeB = isTransposed(y);
   const borrowed: Argument[] = [];
   try {
     const a = borrow(backend, x, transposeA, borrowed);
@@ -135,35 +133,6 @@ function borrow(backend: Backend, t: Tensor, transposed: boolean, borrowed: Argu
   if (transposed) source.release();
   borrowed.push(tensor);
   return tensor;
-}
-
-/** What rearranging one element of the right operand costs a kernel that packs it first, in transposed elements. */
-const PACKING = 3;
-
-/** Whether yᵀxᵀ, turned around, rearranges fewer elements than xy: so for a few rows times a large weight stored as [n, k]. */
-function turnedIsCheaper(x: Tensor, y: Tensor): boolean {
-  if (x.rank !== 2) return false;
-  const [m, k] = x.shape as [number, number];
-  const n = y.shape[1] as number;
-  const direct = PACKING * k * n + (x.isContiguous ? 0 : m * k) + (y.isContiguous ? 0 : k * n);
-  const turned = PACKING * m * k + m * n + (isTransposed(x) ? 0 : m * k) + (isTransposed(y) ? 0 : k * n);
-  return turned < direct;
-}
-
-function turnedProduct(backend: Backend, x: Tensor, y: Tensor, shape: Shape): Tensor {
-  const turned = [rawTranspose(y), rawTranspose(x)] as const;
-  const borrowed: Argument[] = [];
-  try {
-    for (const t of turned) borrowed.push(argument(backend, t));
-    const [a, b] = borrowed as [Argument, Argument];
-    const product = backend.run('BatchMatMul', { a, b }, { transposeA: false, transposeB: false });
-    borrowed.push({ buffer: product, shape: [shape[1] as number, shape[0] as number], temporary: true });
-    const device = backend.run('Transpose', { x: borrowed[2] as Argument }, { perm: [1, 0] });
-    return over(new Storage({ device, backend }), 'float32', shape);
-  } finally {
-    freeArguments(backend, borrowed);
-    for (const t of turned) t.release();
-  }
 }
 
 /** Kernels take at least two dimensions, and batches most cheaply as one. */

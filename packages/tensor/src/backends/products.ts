@@ -1,0 +1,47 @@
+/** @file Batches of matrix products on the WebAssembly heap: what operands and attributes say, and our own kernel for it. */
+import { sizeOf } from '../shape.ts';
+import type { DeviceTensor } from './backend.ts';
+import { blockOf, type Block, type Heap } from './heap.ts';
+import type { OwnKernel } from './simd.ts';
+
+/** Products [m, k] times [k, n] of matrices that lie one after the other. */
+interface Products {
+  readonly batches: number;
+  readonly m: number;
+  readonly n: number;
+  readonly k: number;
+  /** Whether an operand lies column by column. */
+  readonly turnA: boolean;
+  readonly turnB: boolean;
+}
+
+/** What BatchMatMul is asked for. */
+export function productsOf(
+  inputs: Readonly<Record<string, DeviceTensor>>,
+  { transposeA, transposeB }: Readonly<Record<string, unknown>>,
+): Products {
+  const [a, b] = [inputs['a'] as DeviceTensor, inputs['b'] as DeviceTensor];
+  const [turnA, turnB] = [transposeA === true, transposeB === true];
+  const rank = a.shape.length;
+  const [p, q] = [a.shape[rank - 2] as number, a.shape[rank - 1] as number];
+  const [m, k] = turnA ? [q, p] : [p, q];
+  const n = b.shape[rank - (turnB ? 2 : 1)] as number;
+  return { batches: sizeOf(a.shape.slice(0, -2)), m, n, k, turnA, turnB };
+}
+
+/** BatchMatMul by the kernels `product` and `productSpace`. */
+export function ownProduct(product: (...args: number[]) => void, productSpace: () => number): OwnKernel {
+  /** What it packs operands into, once for each heap. */
+  const spaces = new WeakMap<Heap, Block>();
+  return (heap, inputs, attrs) => {
+    const { batches, m, n, k, turnA, turnB } = productsOf(inputs, attrs);
+    let space = spaces.get(heap);
+    if (space === undefined) spaces.set(heap, (space = heap.make(productSpace() >> 2, 'float32')));
+    const out = heap.make(batches * m * n, 'float32');
+    const [a, b] = [blockOf((inputs['a'] as DeviceTensor).buffer).at, blockOf((inputs['b'] as DeviceTensor).buffer).at];
+    const [a0, a1, b0, b1] = [turnA ? 1 : k, turnA ? m : 1, turnB ? 1 : n, turnB ? k : 1];
+    for (let i = 0; i < batches; i++)
+      product(a + 4 * i * m * k, a0, a1, b + 4 * i * k * n, b0, b1, out.at + 4 * i * m * n, m, n, k, space.at);
+    return out;
+  };
+}
