@@ -19,6 +19,14 @@ describe('scope', () => {
     expect(out.list[0]).toBe(made[2]);
   });
 
+  it('is named where a tensor is used that it freed', () => {
+    let inner: Tensor | undefined;
+    scope(() => {
+      inner = zeros([2]);
+    });
+    expect(() => inner?.add(1)).toThrow(/^this tensor was disposed \(at the end of the scope .* keep\(\) it\)$/);
+  });
+
   it('hands results to the scope around it', () => {
     let inner: Tensor | undefined;
     scope(() => {

@@ -11,7 +11,7 @@ export interface ScopedTensor extends Scoped {
   /** Made by library code that frees it again. */
   temporary: boolean;
   readonly sparse: { readonly indices: ScopedTensor; readonly values: ScopedTensor } | undefined;
-  release(): void;
+  release(how?: 'scope'): void;
 }
 
 /** What was created in one `scope()`, or was given to it, and is still its to free. */
@@ -27,7 +27,9 @@ class Scope {
   close(result: unknown): void {
     if (typeof result === 'object' && result !== null)
       for (const t of scopedIn(result)) if (this.owned.delete(t)) this.parent?.owned.add(t);
-    for (const t of this.owned) t.dispose();
+    for (const t of this.owned)
+      if (isTensor(t)) t.release('scope');
+      else t.dispose();
     this.owned.clear();
   }
 }

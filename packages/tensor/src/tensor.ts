@@ -136,7 +136,7 @@ export class Tensor<D extends DType = DType> {
   /** Made by library code that frees it again: no program has seen it. @internal */
   temporary: boolean;
   private held: Storage;
-  private gone: Error | true | undefined;
+  private gone: Error | 'released' | 'scope' | undefined;
   private count: number;
 
   /** Not for programs: use `tensor`, `zeros`, `fromBytes` and so on. */
@@ -258,13 +258,13 @@ export class Tensor<D extends DType = DType> {
     if (this.gone !== undefined) return;
     const where = traceHere();
     this.release();
-    this.gone = where ?? true;
+    this.gone = where ?? 'released';
   }
 
-  /** As `dispose`, without remembering where: for the library's temporaries. @internal */
-  release(): void {
+  /** As `dispose`, without remembering where: for the library's temporaries, and for scopes, whose end says nothing of that. @internal */
+  release(how: 'released' | 'scope' = 'released'): void {
     if (this.gone !== undefined) return;
-    this.gone = true;
+    this.gone = how;
     this.held.release();
     if (this.sparse !== undefined) {
       this.sparse.indices.release();
@@ -406,14 +406,18 @@ function traceHere(): Error | undefined {
   return where;
 }
 
-function disposedError(where: Error | true): DisposedError {
+function disposedError(where: Error | 'released' | 'scope'): DisposedError {
+  if (where === 'scope')
+    return new DisposedError(
+      'this tensor was disposed (at the end of the scope in which it was made: return it from there, or keep() it)',
+    );
   const place =
-    where === true
+    where === 'released'
       ? ''
       : ` (${(where.stack ?? '')
           .split('\n')
           .slice(1, 5)
           .map((l) => l.trim())
           .join(' < ')})`;
-  return new DisposedError(`this tensor was disposed${place}`, where === true ? {} : { cause: where });
+  return new DisposedError(`this tensor was disposed${place}`, where === 'released' ? {} : { cause: where });
 }
