@@ -30,6 +30,7 @@ export {
   writeSequence,
   readHeader,
 } from './frame/header.ts';
+export { handshakeFrame } from './frame/handshake-frame.ts';
 export { FrameReader, type FrameSink } from './frame/reader.ts';
 export { type CallFields, type CallRegion, type FrameRegion, FrameWriter, type PendingWrite } from './frame/writer.ts';
 export { type HeaderEntry, readHeaderTable, writeHeaderTable } from './frame/header-table.ts';

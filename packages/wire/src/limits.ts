@@ -91,6 +91,8 @@ export const RECOPY_STORAGE_BYTES = 8 * KIB;
 export const SLAB_BYTES = 64 * KIB;
 /** The first slab of a writer or reader that has nothing to do yet: most sessions of a large group are idle. */
 export const FIRST_SLAB_BYTES = 4 * KIB;
+/** So many of them are made at once; a whole number of them. */
+export const FIRST_CHUNK_BYTES = 32 * KIB;
 /** Slab of small payloads on their way into a frame. */
 export const BRIEF_SLAB_BYTES = 16 * KIB;
 /** Payloads up to this size share one. */

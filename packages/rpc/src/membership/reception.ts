@@ -54,7 +54,7 @@ export class Reception {
       handshake: (from, step) => this.handshake(from, step, claim),
       closed: (gone) => void this.hellos.delete(gone),
     };
-    const link = new Link(connection, doorman, this.options.environment.slabs, this.options.environment.wireLimits);
+    const link = new Link(connection, doorman, this.options.environment.wireLimits);
     this.hellos.add(link);
     link.start();
   }

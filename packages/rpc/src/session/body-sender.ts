@@ -34,13 +34,15 @@ export class BodySender<S> {
   }
 
   /**
-   * Writes `chunks`, what `loose` holds, and as many pieces as the connection may hold at once; the first of them in the same write.
+   * Writes `opening`, what `loose` holds, `chunks`, and as many pieces as the connection may hold at once; the first of them in the same write.
    * Returns whether anything of `loose` went.
    */
-  write(connection: Connection, chunks: Uint8Array[], loose: FrameWriter): boolean {
+  write(connection: Connection, opening: readonly Uint8Array[], chunks: Uint8Array[], loose: FrameWriter): boolean {
     // Acknowledgements of storages go before the calls: the peer has its memory back when it needs some for the next one.
     const before = loose.flush();
-    let first = before === undefined ? chunks : [...before.chunks, ...chunks];
+    let first = chunks;
+    if (before !== undefined) first = [...opening, ...before.chunks, ...chunks];
+    else if (opening.length > 0) first = [...opening, ...chunks];
     let some = before !== undefined;
     let early = before;
     const pieceBytes = connection.pieceBytes ?? BODY_CHUNK_BYTES;

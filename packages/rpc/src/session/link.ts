@@ -2,14 +2,13 @@
 import {
   FrameKind,
   FrameReader,
-  FrameWriter,
   decodeProto,
   encodeProto,
+  handshakeFrame,
   handshakeProto,
   protocolError,
   type FrameHeader,
   type FrameSink,
-  type SlabPool,
   type WireLimits,
 } from '@backwire/wire/internal';
 import { RpcError } from '../base/errors.ts';
@@ -41,13 +40,11 @@ export class Link implements ByteSink, FrameSink {
   heardAt = performance.now();
   private owner: LinkOwner;
   private readonly reader: FrameReader;
-  private readonly slabs: SlabPool;
   private readonly limits: WireLimits;
 
-  constructor(connection: Connection, owner: LinkOwner, slabs: SlabPool, limits: WireLimits) {
+  constructor(connection: Connection, owner: LinkOwner, limits: WireLimits) {
     this.connection = connection;
     this.owner = owner;
-    this.slabs = slabs;
     this.limits = limits;
     this.reader = new FrameReader(this, limits);
   }
@@ -68,15 +65,21 @@ export class Link implements ByteSink, FrameSink {
   }
 
   sendHandshake(step: NonNullable<handshakeProto.Handshake['step']>): void {
-    this.sendOne(FrameKind.HANDSHAKE, encodeProto(handshakeProto.Handshake, { step }));
+    this.connection.write([this.handshakeFrame(step)]);
   }
 
-  /** Says where this side stands; the peer's own position is due next. */
-  sendResume(position: Resume): void {
+  /** The frame that says so. */
+  handshakeFrame(step: NonNullable<handshakeProto.Handshake['step']>): Uint8Array {
+    return handshakeFrame(FrameKind.HANDSHAKE, encodeProto(handshakeProto.Handshake, { step }), this.limits);
+  }
+
+  /** The frame that says where this side stands; the peer's own position is due next. */
+  resumeFrame(position: Resume): Uint8Array {
     this.state = 'resume';
     this.reader.phase = 'open';
     const bodies = position.bodies.map(({ seq, storage, bytes }) => ({ seq, storage, bytes }));
-    this.sendOne(FrameKind.RESUME, encodeProto(handshakeProto.Resume, { received: position.received, bodies }));
+    const resume = encodeProto(handshakeProto.Resume, { received: position.received, bodies });
+    return handshakeFrame(FrameKind.RESUME, resume, this.limits);
   }
 
   /** Says why not, and ends the connection. */
@@ -158,14 +161,6 @@ export class Link implements ByteSink, FrameSink {
     const { received, bodies } = decodeProto(handshakeProto.Resume, payload, 'resume');
     this.state = 'open';
     this.owner.resumed(this, { received, bodies: bodies });
-  }
-
-  private sendOne(kind: FrameKind, payload: Uint8Array): void {
-    const writer = new FrameWriter(this.slabs, this.limits);
-    writer.frame(kind, 0, payload, 0, 0);
-    const write = writer.flush();
-    writer.dispose();
-    if (write !== undefined) this.connection.write(write.chunks, () => write.release());
   }
 
   /** What the peer sent breaks the protocol, or a defect of this side showed: one connection is lost, nothing else. */

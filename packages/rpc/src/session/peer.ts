@@ -205,7 +205,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     this.agreed = true;
     const { limits } = this.environment;
     this.sender.session.credits.allowed(limits.maxInboundCalls, limits.maxBufferedBytesPerPeer);
-    const link = new Link(connection, this, this.environment.slabs, this.environment.wireLimits);
+    const link = new Link(connection, this, this.environment.wireLimits);
     this.connector.hello(link, 1);
     this.adopt(link);
     link.start();
@@ -247,7 +247,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
           return;
         }
         dial.startedAt = performance.now();
-        dial.link = new Link(connection, this, this.environment.slabs, this.environment.wireLimits);
+        dial.link = new Link(connection, this, this.environment.wireLimits);
         dial.timer = setTimeout(
           () => this.failDial(dial, new RpcError('deadline-exceeded', `no WELCOME came: ${UNANSWERED}`)),
           HELLO_TIMEOUT_MS,
@@ -287,8 +287,8 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     const resumed = this.agreed && known;
     this.token = identity.session;
     this.learn(identity);
-    link.sendHandshake({ $case: 'welcome', value: { identity: this.identity(), resumed, version: PROTOCOL_VERSION } });
-    this.adopt(link);
+    const welcome = { identity: this.identity(), resumed, version: PROTOCOL_VERSION };
+    this.adopt(link, [link.handshakeFrame({ $case: 'welcome', value: welcome })]);
   }
 
   refuse(link: Link): void {
@@ -415,10 +415,9 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     this.failDial(dial, new RpcError(known, message, { peer: this.worker }));
   }
 
-  private adopt(link: Link): void {
+  private adopt(link: Link, first: readonly Uint8Array[] = []): void {
     this.link = link;
-    this.sender.open(link.connection, []);
-    link.sendResume(this.sender.session.position());
+    this.sender.open(link.connection, [...first, link.resumeFrame(this.sender.session.position())]);
   }
 
   /** What the other side says of itself. */

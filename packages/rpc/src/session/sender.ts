@@ -40,6 +40,7 @@ export interface SenderOptions {
   overflowed(): void;
 }
 
+const NO_CHUNKS: readonly Uint8Array[] = Object.freeze([]);
 const NO_BODIES: readonly OutgoingBody[] = Object.freeze([]);
 
 export class Sender implements SessionPort<PendingWrite> {
@@ -55,6 +56,8 @@ export class Sender implements SessionPort<PendingWrite> {
   private readonly calls = new SendQueue();
   private readonly control = new SendQueue();
   private connection: Connection | undefined;
+  /** What a new link begins with, until it is written. */
+  private first: readonly Uint8Array[] = NO_CHUNKS;
   /** Bounded by the calls a peer may have here. */
   private clearWaiters: (() => void)[] = [];
   private scheduled = false;
@@ -194,10 +197,14 @@ export class Sender implements SessionPort<PendingWrite> {
     this.schedule();
   }
 
-  /** A link came up. `first` are the frames before all others (RESUME); what follows waits for `resume`. */
+  /**
+   * A link came up. `first` are the frames before all others (WELCOME, RESUME); what follows waits for `resume`, which has often come by the
+   * end of this tick: all of it is one write then.
+   */
   open(connection: Connection, first: readonly Uint8Array[]): void {
-    connection.write(first);
     this.connection = connection;
+    this.first = first;
+    this.schedule();
   }
 
   /** The peer said where it stands; false when the session cannot go on from there. */
@@ -214,6 +221,7 @@ export class Sender implements SessionPort<PendingWrite> {
   /** The link is gone. */
   lost(): void {
     this.connection = undefined;
+    this.first = NO_CHUNKS;
     this.replay = [];
     this.looseAck = 0;
     this.loose.flush()?.release();
@@ -276,7 +284,7 @@ export class Sender implements SessionPort<PendingWrite> {
     // What was written before may still lie in the connection's queue: the last frame of all says when it does not.
     this.loose.frame(FrameKind.ACK, 0, undefined, 0, this.session.lastReceived);
     const last = this.loose.flush();
-    connection.write(last?.chunks ?? [], () => {
+    connection.write([...this.takeFirst(), ...(last?.chunks ?? [])], () => {
       last?.release();
       release();
     });
@@ -321,7 +329,11 @@ export class Sender implements SessionPort<PendingWrite> {
     this.carried = this.freshenAck();
     const segment = this.flushNumbered();
     const { connection } = this;
-    if (connection === undefined || this.session.state !== 'up') return;
+    if (connection === undefined) return;
+    if (this.session.state !== 'up') {
+      if (this.first.length > 0) connection.write(this.takeFirst());
+      return;
+    }
     const chunks: Uint8Array[] = [];
     if (this.replay.length > 0) {
       for (const again of this.replay.splice(0)) chunks.push(...again.chunks);
@@ -354,8 +366,15 @@ export class Sender implements SessionPort<PendingWrite> {
 
   private write(connection: Connection, chunks: Uint8Array[]): void {
     // Loose frames are written in this very tick or by the last read: the next acknowledgement covers what came since.
-    if (this.bodies.write(connection, chunks, this.loose)) this.carried = Math.max(this.carried, this.looseAck);
+    if (this.bodies.write(connection, this.takeFirst(), chunks, this.loose))
+      this.carried = Math.max(this.carried, this.looseAck);
     this.looseAck = 0;
+  }
+
+  private takeFirst(): readonly Uint8Array[] {
+    const { first } = this;
+    this.first = NO_CHUNKS;
+    return first;
   }
 
   private sequenced(write: (writer: FrameWriter, seq: number, ack: number) => FrameRegion): void {

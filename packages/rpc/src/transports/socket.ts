@@ -5,7 +5,8 @@ import type { Protection } from '../security/protection.ts';
 import type { ByteSink, Connection } from './transport.ts';
 
 /** Where bytes land while no sink is attached: small, since reading is stopped then and only the first bytes pass through it. */
-const SCRATCH_BYTES = 4_096;
+const SCRATCH_BYTES = 256;
+const DISCARDED_BYTES = 4_096;
 /** A chunk from here on makes a connection one that carries tensors. */
 const LARGE_BYTES = 128 * 1024;
 /** How long the peer may take to end its direction once ours has ended. */
@@ -19,7 +20,7 @@ const DISCARD: ByteSink = Object.freeze({
   received: (): void => undefined,
   closed: (): void => undefined,
 });
-const discarded = new Uint8Array(SCRATCH_BYTES);
+const discarded = new Uint8Array(DISCARDED_BYTES);
 
 interface Handle {
   readonly fd?: number;
@@ -203,13 +204,13 @@ export class SocketConnection implements Connection {
   /** Memory for the next read, in direct mode. Called by `net` right after `onRead`. */
   private arm(): Uint8Array {
     const memory = this.held === undefined && this.sink !== undefined ? this.ask(this.sink) : undefined;
-    return (this.armed = memory ?? (this.scratch ??= new Uint8Array(SCRATCH_BYTES)));
+    return (this.armed = memory ?? (this.scratch ??= Buffer.allocUnsafe(SCRATCH_BYTES)));
   }
 
   /** Takes back memory of a sink that is no longer attached, so that its owner may use it for something else. */
   private disarm(): void {
     if (!this.direct || this.armed === undefined || this.armed === this.scratch) return;
-    this.armed = this.scratch ??= new Uint8Array(SCRATCH_BYTES);
+    this.armed = this.scratch ??= Buffer.allocUnsafe(SCRATCH_BYTES);
     (this.socket as Movable)._handle?.useUserBuffer?.(this.armed);
   }
 

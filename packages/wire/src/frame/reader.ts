@@ -1,5 +1,6 @@
 /** @file Cuts a stream of bytes into frames; tells its source where the next bytes should land. */
 import { bufferPool } from '../bytes/buffer-pool.ts';
+import { FirstMemory } from '../bytes/first-memory.ts';
 import { checkLimit, protocolError } from '../errors.ts';
 import { BASE_HEADER_BYTES, CALL_HEADER_BYTES, FrameHeader, FrameKind, headerBytes, readHeader } from './header.ts';
 import { DEFAULT_WIRE_LIMITS, FIRST_SLAB_BYTES, RECEIVE_SLAB_BYTES, type WireLimits } from '../limits.ts';
@@ -26,6 +27,8 @@ const AFTER_BODY_BYTES = 1024;
 const FIRST_LARGE_BYTES = 1024 * 1024;
 /** Up to this a body's rest is read together with what follows it: a read of its own would cost more than the copy. */
 const SMALL_BODY_REST = 4096;
+/** Apart from what writers use: readers keep theirs for as long as their connection lasts. */
+const firstMemory = new FirstMemory();
 
 /**
  * Incremental. `nextBuffer` names the memory for the next bytes and `received` says how many came: a connection's byte sink.
@@ -55,8 +58,8 @@ export class FrameReader {
     this.sink = sink;
     this.limits = limits;
     this.slabBytes = slabBytes;
-    this.slab = new Uint8Array(Math.min(slabBytes, FIRST_SLAB_BYTES));
-    this.view = new DataView(this.slab.buffer);
+    this.slab = slabBytes > FIRST_SLAB_BYTES ? firstMemory.take() : new Uint8Array(slabBytes);
+    this.view = new DataView(this.slab.buffer, this.slab.byteOffset, this.slab.length);
   }
 
   /** Whether a frame has begun and is not complete: the peer owes bytes. */

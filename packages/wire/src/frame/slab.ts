@@ -1,4 +1,5 @@
 /** @file Send slabs: reference-counted pieces of memory that hold the frames of several ticks until the peer has acknowledged them. */
+import { FirstMemory } from '../bytes/first-memory.ts';
 import { FIRST_SLAB_BYTES, MAX_FREE_SLABS, SLAB_BYTES } from '../limits.ts';
 
 /**
@@ -13,10 +14,10 @@ export class Slab {
   private references = 0;
   private readonly pool: SlabPool;
 
-  constructor(pool: SlabPool, size: number) {
+  constructor(pool: SlabPool, bytes: Uint8Array) {
     this.pool = pool;
-    this.bytes = new Uint8Array(size);
-    this.view = new DataView(this.bytes.buffer);
+    this.bytes = bytes;
+    this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   }
 
   retain(): void {
@@ -30,11 +31,14 @@ export class Slab {
   }
 }
 
-/** Free slabs of one size, up to `maxFree`; larger ones are made to measure and never kept. */
+const firstMemory = new FirstMemory();
+
+/** Free slabs of one size and of that of first ones, up to `maxFree` of each; larger ones are made to measure and never kept. */
 export class SlabPool {
   readonly slabBytes: number;
   private readonly maxFree: number;
   private readonly free: Slab[] = [];
+  private readonly freeFirst: Slab[] = [];
   /** A slab without bytes, for those that have none: nobody's last reference ends it. */
   readonly none: Slab;
   /** Bytes handed out and not yet returned. */
@@ -43,21 +47,20 @@ export class SlabPool {
   constructor(slabBytes = SLAB_BYTES, maxFree = MAX_FREE_SLABS) {
     this.slabBytes = slabBytes;
     this.maxFree = maxFree;
-    this.none = new Slab(this, 0);
+    this.none = new Slab(this, new Uint8Array(0));
     this.none.retain();
   }
 
-  /** A small slab with one reference, the caller's, for who may never need more; never kept. */
+  /** A small slab with one reference, the caller's, for who may never need more. */
   takeFirst(minBytes: number): Slab {
-    const bytes = Math.min(FIRST_SLAB_BYTES, this.slabBytes);
-    return minBytes > bytes ? this.take(minBytes) : this.handOut(new Slab(this, bytes));
+    if (minBytes > FIRST_SLAB_BYTES || this.slabBytes <= FIRST_SLAB_BYTES) return this.take(minBytes);
+    return this.handOut(this.freeFirst.pop() ?? new Slab(this, firstMemory.take()));
   }
 
   /** A slab of at least `minBytes` with one reference, the caller's. */
   take(minBytes = 0): Slab {
-    return this.handOut(
-      minBytes <= this.slabBytes ? (this.free.pop() ?? new Slab(this, this.slabBytes)) : new Slab(this, minBytes),
-    );
+    if (minBytes > this.slabBytes) return this.handOut(new Slab(this, new Uint8Array(minBytes)));
+    return this.handOut(this.free.pop() ?? new Slab(this, new Uint8Array(this.slabBytes)));
   }
 
   private handOut(slab: Slab): Slab {
@@ -70,6 +73,8 @@ export class SlabPool {
   /** Called by a slab at its last release. */
   put(slab: Slab): void {
     this.usedBytes -= slab.bytes.length;
-    if (slab.bytes.length === this.slabBytes && this.free.length < this.maxFree) this.free.push(slab);
+    const { length } = slab.bytes;
+    const free = length === this.slabBytes ? this.free : length === FIRST_SLAB_BYTES ? this.freeFirst : undefined;
+    if (free !== undefined && free.length < this.maxFree) free.push(slab);
   }
 }
