@@ -22,9 +22,23 @@ export function crc32(bytes: Uint8Array, before = 0): number {
 /** The number of this process; 0 in browsers. */
 export const processId: number = node?.pid ?? 0;
 
+/** Drawn from the generator in one go: for a few bytes, asking costs more than they do. Each byte is handed out once. */
+const drawn = new Uint8Array(1024);
+let undrawn = 0;
+
 /** Bytes that nobody can guess. */
 export function randomBytes(count: number): Uint8Array {
-  return globalThis.crypto.getRandomValues(new Uint8Array(count));
+  if (count > drawn.length) return globalThis.crypto.getRandomValues(new Uint8Array(count));
+  if (count > undrawn) {
+    globalThis.crypto.getRandomValues(drawn);
+    undrawn = drawn.length;
+  }
+  const end = undrawn;
+  undrawn -= count;
+  const bytes = drawn.slice(undrawn, end);
+  // What was handed out is not kept.
+  drawn.fill(0, undrawn, end);
+  return bytes;
 }
 
 /** Whether the bytes are the same, found out as fast as the platform can: not for what must take the same time wherever they differ. */

@@ -3,7 +3,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { remoteFunction, rpcAsync, rpcFunction, rpcInfo, rpcStream, rpcSync, type RpcAgent } from '../index.ts';
 import { RpcError } from '../base/errors.ts';
 import { WorkerInfo } from '../base/worker-info.ts';
-import { CallSites, nameCall } from './call-sites.ts';
+import { CallSiteBudget, CallSites, nameCall } from './call-sites.ts';
 import { startCluster, until, type Cluster } from '../../test/cluster.ts';
 
 const fails = rpcFunction('call-sites/fails', (): never => {
@@ -86,7 +86,7 @@ describe('by default', () => {
   });
 
   it('two hundred calls a second note their line, and the others say how to have it', () => {
-    const sites = new CallSites(undefined);
+    const sites = new CallSites(undefined, new CallSiteBudget());
     const noted = (now: number, calls: number): number => {
       let count = 0;
       for (let i = 0; i < calls; i++) if (sites.note(noted, now)?.stack !== undefined) count++;

@@ -26,27 +26,40 @@ export function callSite(above: unknown): CallSite | undefined {
 /** Stands for the site of a call that would have been one too many to note. */
 const NOT_NOTED: CallSite = Object.freeze({});
 
-/** Which calls note their site: all, none, or by default so many a second that it takes less than a hundredth of the time. */
-export class CallSites {
-  private readonly all: boolean | undefined;
+/** How many calls may note their site: so many a second that it takes less than a hundredth of the time. */
+export class CallSiteBudget {
   /** How many more may before the clock is asked. */
   private left = 0;
   private since = -Infinity;
 
-  constructor(all: boolean | undefined) {
+  take(now: number): boolean {
+    if (this.left === 0) {
+      if (now - this.since < 1_000) return false;
+      this.since = now;
+      this.left = MAX_CALL_SITES_A_SECOND;
+    }
+    this.left--;
+    return true;
+  }
+}
+
+/** The agents of a process share its time. */
+const budgetOfProcess = new CallSiteBudget();
+
+/** Which calls note their site: all, none, or by default as many as there is time for. */
+export class CallSites {
+  private readonly all: boolean | undefined;
+  private readonly budget: CallSiteBudget;
+
+  constructor(all: boolean | undefined, budget = budgetOfProcess) {
     this.all = all;
+    this.budget = budget;
   }
 
   /** @param now in milliseconds. */
   note(above: unknown, now: number): CallSite | undefined {
     if (this.all !== undefined) return this.all ? callSite(above) : undefined;
-    if (this.left === 0) {
-      if (now - this.since < 1_000) return NOT_NOTED;
-      this.since = now;
-      this.left = MAX_CALL_SITES_A_SECOND;
-    }
-    this.left--;
-    return callSite(above);
+    return this.budget.take(now) ? callSite(above) : NOT_NOTED;
   }
 }
 

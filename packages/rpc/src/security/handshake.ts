@@ -1,7 +1,7 @@
 /** @file The first bytes of a connection: both sides prove that they hold the group's secret. Pure: records in, records out. */
 import { RpcError } from '../base/errors.ts';
 import { hmacSha256, sameBytes, sha256 } from './digest.ts';
-import { deriveKey, fromHex, keyIdIn, toHex, type Key, type Keys } from './keys.ts';
+import { deriveKey, KEY_ID_BYTES, keyIdBytes, keyIdIn, type Key, type Keys } from './keys.ts';
 
 /*
  * Records, each `4 bytes magic ‖ u8 version ‖ u8 type ‖ u16 body length (little-endian) ‖ body`:
@@ -42,7 +42,9 @@ const PLAIN = 0;
 const HMAC = 1;
 /** In the mode of HELLO: what follows the handshake carries checksums, both ways. */
 const CHECKED = 0x80;
-const KEY_ID_BYTES = 8;
+const NO_KEY_ID = new Uint8Array(KEY_ID_BYTES);
+const NOTHING = new Uint8Array(0);
+const LABELS = { dialer: encoder.encode('dialer'), acceptor: encoder.encode('acceptor') } as const;
 const PROOF_BYTES = 32;
 
 export interface HandshakeOptions {
@@ -75,11 +77,13 @@ export type HandshakeEffect =
 export class Handshake {
   private readonly options: HandshakeOptions;
   private expected: number;
-  private hello: Uint8Array = new Uint8Array(0);
-  private challenge: Uint8Array = new Uint8Array(0);
+  private hello: Uint8Array = NOTHING;
+  private challenge: Uint8Array = NOTHING;
+  /** The digest of both, once both are there. */
+  private transcript: Uint8Array | undefined;
   /** The one that is used. */
   private key: Key | undefined;
-  private peerClaim: Uint8Array = new Uint8Array(0);
+  private peerClaim: Uint8Array = NOTHING;
   private finished = false;
   private checked = false;
 
@@ -99,13 +103,8 @@ export class Handshake {
     if (this.options.role === 'acceptor') return [];
     this.checked = this.options.checksums === true;
     const mode = (this.options.keys === undefined ? PLAIN : HMAC) | (this.checked ? CHECKED : 0);
-    const keyId = this.key === undefined ? new Uint8Array(KEY_ID_BYTES) : fromHex(this.idOf(this.key));
-    this.hello = record(HELLO, [
-      Uint8Array.of(mode),
-      keyId,
-      this.options.nonce,
-      this.options.claim ?? new Uint8Array(0),
-    ]);
+    const keyId = this.key === undefined ? NO_KEY_ID : keyIdBytes(this.key, this.options.group);
+    this.hello = record(HELLO, [Uint8Array.of(mode), keyId, this.options.nonce, this.options.claim ?? NOTHING]);
     return [{ type: 'send', record: this.hello }];
   }
 
@@ -144,14 +143,14 @@ export class Handshake {
   private onHello(bytes: Uint8Array, body: Uint8Array): HandshakeEffect[] {
     const mode = (body[0] as number) & ~CHECKED;
     this.checked = ((body[0] as number) & CHECKED) !== 0;
-    const offered = toHex(body.subarray(1, 1 + KEY_ID_BYTES));
+    const offered = body.subarray(1, 1 + KEY_ID_BYTES);
     const wanted = this.options.keys === undefined ? PLAIN : HMAC;
     if (mode !== wanted) return this.fail('the peer wants another security mode');
     // An unknown key id goes on like a known one and fails at the proof, so that a stranger learns nothing from when it ends.
-    this.key = this.options.keys?.find((key) => this.idOf(key) === offered);
+    this.key = this.options.keys?.find((key) => sameBytes(keyIdBytes(key, this.options.group), offered));
     this.hello = Uint8Array.from(bytes);
     this.peerClaim = this.hello.subarray(RECORD_HEAD_BYTES + 1 + KEY_ID_BYTES + NONCE_BYTES);
-    this.challenge = record(CHALLENGE, [this.options.nonce, this.options.claim ?? new Uint8Array(0)]);
+    this.challenge = record(CHALLENGE, [this.options.nonce, this.options.claim ?? NOTHING]);
     this.expected = AUTH;
     return [{ type: 'send', record: this.challenge }];
   }
@@ -197,7 +196,7 @@ export class Handshake {
       type: 'done',
       checked: this.checked,
       claim: this.peerClaim,
-      keyId: this.key === undefined ? undefined : this.idOf(this.key),
+      keyId: this.key === undefined ? undefined : keyIdIn(this.key, this.options.group),
     };
   }
 
@@ -207,15 +206,11 @@ export class Handshake {
     return this.options.role === 'acceptor' ? [{ type: 'send', record: record(REJECT, []) }, failed] : [failed];
   }
 
-  private idOf(key: Key): string {
-    return keyIdIn(key, this.options.group);
-  }
-
   private proof(label: 'dialer' | 'acceptor'): Uint8Array {
     const { keys, group, channelBinding } = this.options;
-    const th = sha256(this.hello, this.challenge, channelBinding ?? new Uint8Array(0));
+    const th = (this.transcript ??= sha256(this.hello, this.challenge, channelBinding ?? NOTHING));
     if (keys === undefined) return sha256(encoder.encode(`${label}\0${group}\0`), th);
-    return hmacSha256(deriveKey(this.key ?? keys[0], group, 'hmac'), encoder.encode(label), th);
+    return hmacSha256(deriveKey(this.key ?? keys[0], group, 'hmac'), LABELS[label], th);
   }
 }
 

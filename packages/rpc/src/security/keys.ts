@@ -16,10 +16,11 @@ export type Keys = readonly [Key, ...Key[]];
 const MIN_SECRET_BYTES = 16;
 /** One in use and one on its way in or out. */
 const MAX_KEYS = 2;
-const KEY_ID_BYTES = 8;
+export const KEY_ID_BYTES = 8;
 /** Groups and secrets of one process whose roots are kept; the oldest is forgotten first. */
 const MAX_ROOTS = 64;
 const encoder = new TextEncoder();
+const HEX: readonly string[] = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
 const roots = new Map<string, Uint8Array>();
 /** What was derived from each secret, of which every handshake asks several: by purpose and group, so many at most. */
 const derived = new WeakMap<Key, Map<string, Uint8Array>>();
@@ -59,9 +60,14 @@ function makeRoom(kept: Map<string, unknown>, most: number): void {
   }
 }
 
-/** Names the key in one group, without telling it: 16 hex digits, others in each group. */
+/** Names the key in one group, without telling it; others in each group. */
+export function keyIdBytes(key: Key, group: string): Uint8Array {
+  return deriveKey(key, group, 'key id').subarray(0, KEY_ID_BYTES);
+}
+
+/** The same as 16 hex digits. */
 export function keyIdIn(key: Key, group: string): string {
-  return toHex(deriveKey(key, group, 'key id').subarray(0, KEY_ID_BYTES));
+  return toHex(keyIdBytes(key, group));
 }
 
 /** @throws RpcError 'invalid-argument' for a secret that is too short, or could be guessed. */
@@ -91,10 +97,14 @@ export function keysOf(text: string, where: string): Keys {
 
 /** Bytes as hex digits. */
 export function toHex(bytes: Uint8Array): string {
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+  let text = '';
+  for (let i = 0; i < bytes.length; i++) text += HEX[bytes[i] as number] as string;
+  return text;
 }
 
 /** The bytes of hex digits. */
 export function fromHex(text: string): Uint8Array {
-  return Uint8Array.from(text.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16));
+  const bytes = new Uint8Array(text.length >> 1);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = Number.parseInt(text.slice(2 * i, 2 * i + 2), 16);
+  return bytes;
 }

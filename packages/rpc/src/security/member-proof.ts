@@ -4,6 +4,8 @@ import { hmacSha256, sameBytes } from './digest.ts';
 import { deriveKey, fromHex, toHex, type Key, type Keys } from './keys.ts';
 
 const encoder = new TextEncoder();
+/** With which key each member's proof was found right: all agents of a process share a view, and each of them dials each of the others. */
+const proved = new WeakMap<ViewMember, Uint8Array>();
 
 /** What is said of a member where it is written down; who and where it is, which nobody else may say. */
 export function proveMember(keys: Keys, group: string, member: ViewMember): string {
@@ -14,11 +16,19 @@ export function proveMember(keys: Keys, group: string, member: ViewMember): stri
 export function isProved(keys: Keys, group: string, member: ViewMember): boolean {
   const { proof } = member;
   if (typeof proof !== 'string' || !/^[0-9a-f]{64}$/.test(proof)) return false;
-  return keys.some((key) => sameBytes(fromHex(proof), digest(key, group, member)));
+  const known = proved.get(member);
+  if (known !== undefined && keys.some((key) => sameBytes(memberKey(key, group), known))) return true;
+  const right = keys.find((key) => sameBytes(fromHex(proof), digest(key, group, member)));
+  if (right !== undefined) proved.set(member, memberKey(right, group));
+  return right !== undefined;
 }
 
 function digest(key: Key, group: string, { name, id, incarnation, endpoints, host, pid }: ViewMember): Uint8Array {
   const places = endpoints.map(({ transport, domain, address }) => [transport, domain, address]);
   const said = JSON.stringify([name, id, incarnation, places, host, pid]);
-  return hmacSha256(deriveKey(key, group, 'member'), encoder.encode(said));
+  return hmacSha256(memberKey(key, group), encoder.encode(said));
+}
+
+function memberKey(key: Key, group: string): Uint8Array {
+  return deriveKey(key, group, 'member');
 }
