@@ -63,9 +63,11 @@ export async function redisStore(options: RedisStoreOptions): Promise<Store> {
     if (signal?.aborted === true)
       throw new RpcError('cancelled', 'opening the store was cancelled', { cause: signal.reason });
     if (error instanceof RpcError) throw error;
-    const said = store.lastError?.message ?? '';
-    if (/^(?:WRONGPASS|NOAUTH|NOPERM)/.test(said))
-      throw new RpcError('unauthenticated', `Redis at ${withoutPassword(options.url)}: ${said}`, { cause: error });
+    const refusal = [error, store.lastError].find(isRefused);
+    if (refusal !== undefined)
+      throw new RpcError('unauthenticated', `Redis at ${withoutPassword(options.url)}: ${refusal.message}`, {
+        cause: error,
+      });
     throw new RpcError(
       'deadline-exceeded',
       `no Redis at ${withoutPassword(options.url)} in ${Math.ceil(timeoutMs ?? DEFAULT_TIMEOUT_MS)} ms`,
@@ -172,8 +174,17 @@ class RedisStore implements TicketStore {
   }
 
   async connect(signal: AbortSignal): Promise<void> {
+    // The client itself tries again whatever the server says; another try with the same password would end the same way.
+    const refused = new Promise<never>((_, reject) => {
+      for (const client of [this.commands, this.changes])
+        client.on('error', (error) => {
+          if (isRefused(error)) reject(error);
+        });
+    });
+    refused.catch(() => undefined);
     const connecting = Promise.all([this.commands.connect(), this.changes.connect()]);
-    await race(connecting, signal);
+    connecting.catch(() => undefined);
+    await race(Promise.race([connecting, refused]), signal);
     await race(
       this.changes.subscribe(this.channel, (message) => this.onChange(message), true),
       signal,
@@ -378,6 +389,11 @@ class RedisStore implements TicketStore {
   private checkOpen(): void {
     if (this.closing.signal.aborted) throw new RpcError('failed-precondition', 'the store is closed');
   }
+}
+
+/** Whether it is the server's word that this user or password, or none, does not do. */
+function isRefused(error: unknown): error is Error {
+  return error instanceof Error && /^(?:WRONGPASS|NOAUTH|NOPERM|ERR (?:AUTH|invalid password))/.test(error.message);
 }
 
 /** What `promise` comes to, or the reason of `signal`, whichever is first. */
