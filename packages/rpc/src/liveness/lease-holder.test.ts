@@ -304,3 +304,19 @@ test('a file changes with every beat', async () => {
   rmSync(folder, { recursive: true });
   await expect(holder.hold(0)).rejects.toMatchObject({ code: 'ENOENT' });
 });
+
+test('a connection to Redis that does not come about is given up and made again', { timeout: 30_000 }, async () => {
+  // It takes connections and never answers: TLS does not begin.
+  let connections = 0;
+  const open = new Set<Socket>();
+  const port = await listen(
+    createServer((socket) => {
+      connections++;
+      open.add(socket.on('error', () => undefined));
+    }),
+  );
+  cleanups.push(() => open.forEach((socket) => socket.destroy()));
+  const script = { text: '', sha: '', parameters: [] };
+  hold({ kind: 'redis', ttlMs: 60_000, url: `rediss://127.0.0.1:${port}`, script, id: 'lease', ageKey: 'age' });
+  await expect.poll(() => connections, { timeout: 20_000 }).toBe(2);
+});

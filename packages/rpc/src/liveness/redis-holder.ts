@@ -7,7 +7,7 @@ import { connect as connectTls } from 'node:tls';
 import { RpcError } from '../base/errors.ts';
 import type { HolderEvents, LeaseHolder, RedisTicket } from '../stores/ticket.ts';
 
-/** A command that takes longer has lost its server. */
+/** A command that takes longer has lost its server, and so has a connection that is not there after this. */
 const COMMAND_MS = 5_000;
 const FIRST_BACKOFF_MS = 50;
 const MAX_BACKOFF_MS = 1_000;
@@ -61,8 +61,10 @@ export class RedisHolder implements LeaseHolder {
     const secure = url.protocol === 'rediss:';
     const socket = secure ? connectTls({ ...to, servername: url.hostname }) : connectNet(to);
     socket.setNoDelay(true);
+    socket.setTimeout(COMMAND_MS, () => socket.destroy());
     socket.on(secure ? 'secureConnect' : 'connect', () => {
       this.up = true;
+      socket.setTimeout(0);
       for (const command of greeting(url)) this.send(command).catch(() => undefined);
       this.events.again();
     });
