@@ -167,6 +167,20 @@ describe('with the store', () => {
     expect(effects).toContainEqual({ type: 'evict', lives: [life(199)], certain: true });
   });
 
+  it('what one member says is certain puts nobody out whom this worker does not know; what two say does', () => {
+    const agreement = setup(6);
+    agreement.opinion(life(4), 'unsure', 1_000);
+    // Trouble with somebody else is what has reports looked at.
+    agreement.opinion(life(5), 'doubted', 1_000);
+    const certain = says({ store: true, hears: [life(0)], proved: [life(4)] });
+    agreement.report(life(1), certain, 1_000);
+    const evicted = (now: number): AgreementEffect[] => agreement.settle(now).filter(({ type }) => type === 'evict');
+    expect(evicted(1_000)).toEqual([]);
+    expect(agreement.isCertain(life(4), 1_000)).toBe(false);
+    agreement.report(life(2), certain, 1_100);
+    expect(evicted(1_100)).toEqual([{ type: 'evict', lives: [life(4)], certain: true }]);
+  });
+
   it('one that merely says nothing is claimed against as ever', () => {
     const agreement = setup(4);
     agreement.opinion(life(3), 'doubted', 1_000);

@@ -172,14 +172,19 @@ export class Opinions {
 
   /**
    * Of whom it is certain that they are gone. While the store is `away`, nobody knows whether one holds its lease that refuses to be
-   * reached: then it counts as gone.
+   * reached: then it counts as gone, and so does one of whom a single member is certain. With the store, that member puts it out itself;
+   * others do only when a second one is certain too, since one member's word is not enough.
    */
   certain(now: number, away: boolean): Set<Life> {
     const certain = new Set<Life>();
+    const said = new Set<Life>();
     for (const life of this.left()) {
       if (this.isProved(life, away)) certain.add(life);
-      for (const other of this.said(life, now)?.proved ?? [])
-        if (other !== this.self && this.isLeft(other) && this.of(other) !== 'heard') certain.add(other);
+      for (const other of this.said(life, now)?.proved ?? []) {
+        if (other === this.self || !this.isLeft(other) || this.of(other) === 'heard') continue;
+        if (away || said.has(other)) certain.add(other);
+        said.add(other);
+      }
     }
     return certain;
   }
