@@ -50,10 +50,25 @@ describe.runIf(backendName() === 'cpu' && process.platform === 'linux')('a BLAS 
     expect(refusal('/nowhere/libblas.so')).toMatch(/^BLAS \/nowhere\/libblas\.so was refused: it cannot be loaded: /);
   });
 
-  it('of another architecture, or no library at all, is refused with the reason', () => {
+  it('that is no library at all is refused with the reason', () => {
     const text = join(folder, 'text.so');
     writeFileSync(text, 'not a library');
     expect(refusal(text)).toMatch(/text\.so was refused: it cannot be loaded: .*(invalid ELF header|file too short)/);
+  });
+
+  it('for another architecture is refused as such, of which the system says that there is no such file', () => {
+    const [mine, other, machine] = process.arch === 'arm64' ? ['arm64', 'x64', 62] : [process.arch, 'arm64', 183];
+    const header = Buffer.alloc(64);
+    // A shared library of 64 bits, least byte first.
+    header.set([0x7f, 0x45, 0x4c, 0x46, 2, 1, 1]);
+    header.writeUInt16LE(3, 16);
+    header.writeUInt16LE(machine, 18);
+    header.writeUInt32LE(1, 20);
+    const foreign = join(folder, 'foreign.so');
+    writeFileSync(foreign, header);
+    expect(refusal(foreign)).toBe(
+      `BLAS ${foreign} was refused: it cannot be loaded: it is for ${other}, and this process is ${mine}`,
+    );
   });
 
   it('without the products is refused', () => {

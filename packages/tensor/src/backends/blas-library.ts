@@ -73,7 +73,8 @@ function openPath(koffi: Koffi, path: string): BlasLibrary {
   try {
     library = koffi.load(path);
   } catch (error) {
-    throw new TensorError(`BLAS ${path} was refused: it cannot be loaded: ${(error as Error).message}`);
+    const why = foreign(path) ?? (error as Error).message;
+    throw new TensorError(`BLAS ${path} was refused: it cannot be loaded: ${why}`);
   }
   library = fitToProcessor(koffi, library, path);
   const find = (declaration: string): Native | undefined => {
@@ -127,6 +128,45 @@ function openPath(koffi: Koffi, path: string): BlasLibrary {
   }
   return opened;
 }
+
+/** Processors by their number in the header of a library (`e_machine` of ELF), as `process.arch` names them. */
+const MACHINES: Readonly<Record<number, string>> = {
+  3: 'ia32',
+  21: 'ppc64',
+  22: 's390x',
+  40: 'arm',
+  62: 'x64',
+  183: 'arm64',
+  243: 'riscv64',
+  258: 'loong64',
+};
+
+/** What is wrong with a library of Linux for another architecture. The system only says that there is no such file. */
+function foreign(path: string): string | undefined {
+  const { closeSync, openSync, readSync } = process.getBuiltinModule('node:fs');
+  let file: number;
+  try {
+    file = openSync(path, 'r');
+  } catch {
+    // A name to be searched for, or nothing.
+    return undefined;
+  }
+  try {
+    const header = new DataView(new ArrayBuffer(20));
+    if (readSync(file, header) < 20 || header.getUint32(0) !== ELF) return undefined;
+    const leastByteFirst = header.getUint8(5) === 1;
+    const machine = header.getUint16(18, leastByteFirst);
+    const name = MACHINES[machine] ?? `machine ${machine}`;
+    return name === process.arch ? undefined : `it is for ${name}, and this process is ${process.arch}`;
+  } catch {
+    // A folder, for one.
+    return undefined;
+  } finally {
+    closeSync(file);
+  }
+}
+
+const ELF = 0x7f454c46;
 
 /** The constants of cblas.h. */
 const ROWS = 101;
