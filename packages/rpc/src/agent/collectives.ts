@@ -3,6 +3,7 @@ import { Tensor } from '@backwire/tensor';
 import type { AgentParts } from '../inspection/agent-parts.ts';
 import { systemFunction } from '../base/definitions.ts';
 import { RpcError, rpcInfo } from '../base/errors.ts';
+import { timedOut } from '../client/call-errors.ts';
 import { InboundCall } from '../server/inbound-call.ts';
 import { MAX_COLLECTIVE_TAGS, MAX_OPEN_COLLECTIVES } from '../base/limits.ts';
 import { ambient, runWith } from '@backwire/tensor/internal';
@@ -130,7 +131,7 @@ export class Collectives {
         },
       );
     } catch (error) {
-      throw this.explain(error, leader, options.survive ?? false);
+      throw this.explain(error, leader, options.survive ?? false, timeoutMs);
     } finally {
       stop();
     }
@@ -338,10 +339,12 @@ export class Collectives {
     return { expected, survive };
   }
 
-  /** The end of the collecting member breaks the meeting for all. */
-  private explain(error: unknown, leader: string, survive: boolean): unknown {
+  /** The end of the collecting member breaks the meeting for all; the time that is up is the program's, not that of the call, which is longer. */
+  private explain(error: unknown, leader: string, survive: boolean, timeoutMs: number): unknown {
     const info = rpcInfo(error);
     if (info === undefined || survive) return error;
+    if (info.code === 'deadline-exceeded' && info.executed !== 'yes' && info.peer !== undefined)
+      return timedOut(timeoutMs, info.executed, info.peer);
     if (info.code !== 'peer-died' && info.code !== 'not-found' && info.code !== 'unavailable') return info;
     return new RpcError('barrier-broken', `worker '${leader}', which collects for the group, is gone`, {
       executed: 'maybe',
