@@ -222,6 +222,17 @@ it("the type of another worker's value is asked for by one call, under PyTorch's
     await Promise.all(agents.map((agent, rank) => agent.run(() => onEach(rank))));
   }));
 
+it("fetching a value has PyTorch's key, and none on its owner, as it asks nobody there", () =>
+  onSecond(async () => {
+    using there = remote(2, add, [ones([2]), 1]);
+    using here = remote(SELF, add, [ones([2]), 1]);
+    await Promise.all([there, here].map((rref) => rref.confirmed()));
+    const [fetched, ...more] = await recorded(() => there.toHere());
+    expect([fetched?.name, fetched?.node, fetched?.isRemote]).toEqual(['to_here#(worker1)->(worker2)', SELF, false]);
+    expect(more).toEqual([]);
+    expect(names(await recorded(() => here.toHere()))).toEqual([]);
+  }));
+
 it('shapes of a call are those of the operation here', () =>
   onSecond(async () => {
     const [x, y] = [ones([100]), ones([2, 100])];

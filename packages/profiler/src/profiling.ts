@@ -36,11 +36,12 @@ export function profilingWithClock(clock: WorkerClock): Extension {
 }
 
 /**
- * The key of a call, as PyTorch writes it: 'rpc_async#aten::add(w0 -> w1)'.
+ * The key of a call, as PyTorch writes it: 'rpc_async#aten::add(w0 -> w1)', and 'to_here#(w0)->(w1)' for the value of a reference.
  *
  * @param kind 'sync', 'async', 'remote' …
  */
 export function profilingKey(kind: string, name: string, from: string, to: string): string {
+  if (kind === 'other' && name === 'rref.to_here') return `to_here#(${from})->(${to})`;
   return `rpc_${kind}#${name}(${from} -> ${to})`;
 }
 
