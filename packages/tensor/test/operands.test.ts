@@ -1,6 +1,6 @@
 /** @file What the types forbid is refused at run time too: a peer's call is not checked by our compiler. */
 import { expect, it } from 'vitest';
-import { add, mul, ones, type Tensor } from '../src/index.ts';
+import { add, bitwiseAnd, div, eq, gt, mish, mul, ones, pow, relu, sub, type Tensor } from '../src/index.ts';
 
 it.each([
   ['a string', 'x'],
@@ -11,4 +11,16 @@ it.each([
   const x = ones([2]);
   expect(() => add(x, operand as unknown as Tensor)).toThrow(TypeError);
   expect(() => mul(x, operand as unknown as number)).toThrow('must be a Tensor or a number');
+});
+
+it.each([
+  ['a number', 1, '1'],
+  ['a text', 'a', "the text 'a'"],
+])('refuses %s where a tensor comes first, before it has taken any', (_what, first, words) => {
+  const given = first as unknown as Tensor;
+  for (const binary of [add, mul, div, pow, eq, gt, bitwiseAnd])
+    expect(() => binary(given, 1)).toThrow(new TypeError(`the first operand must be a Tensor, not ${words}`));
+  // Nothing in this file has called these with a tensor.
+  for (const [name, unary] of Object.entries({ relu, mish, sub: (t: Tensor) => sub(t, 1) }))
+    expect(() => unary(given)).toThrow(new TypeError(`${name}() takes a tensor as operand 1, not ${words}`));
 });

@@ -29,7 +29,7 @@ function widened(wide: DType, flat: DType): DType {
 
 /** A number as a tensor without dimensions that takes part in the dtype rules as numbers do. */
 export function operand(value: Tensor | number, beside: Tensor): Tensor {
-  return value instanceof Tensor ? value : scalar(checked(value), promoteScalar(beside.dtype, value));
+  return value instanceof Tensor ? value : scalar(checked(value), promoteScalar(checkedBeside(beside).dtype, value));
 }
 
 /**
@@ -37,7 +37,7 @@ export function operand(value: Tensor | number, beside: Tensor): Tensor {
  * beside half precision without dimensions is float32 then.
  */
 export function exactOperand(value: Tensor | number, beside: Tensor): Tensor {
-  const { dtype } = beside;
+  const { dtype } = checkedBeside(beside);
   if (value instanceof Tensor || dtype === 'float64' || dtype === 'complex64') return operand(value, beside);
   return scalar(checked(value), 'float32');
 }
@@ -46,6 +46,12 @@ export function exactOperand(value: Tensor | number, beside: Tensor): Tensor {
 function checked(value: unknown): number {
   if (typeof value === 'number' || typeof value === 'boolean') return Number(value);
   throw new TypeError(`an operand must be a Tensor or a number, not ${kindOf(value)}`);
+}
+
+/** A number meets a tensor: of two numbers there is none. */
+function checkedBeside(value: unknown): Tensor {
+  if (value instanceof Tensor) return value as Tensor;
+  throw new TypeError(`the first operand must be a Tensor, not ${kindOf(value)}`);
 }
 
 /** A tensor without dimensions. */

@@ -89,8 +89,8 @@ export function checkCreated(name: string, set: DTypes, dtype: DType): void {
 
 /** Each operand is of one of these. `instead` says what to use for others. */
 export function each(set: DTypes, instead?: string): Takes {
-  // Every operation asks: the dtype that was taken last is most often the next.
-  let last: DType | undefined;
+  // Every operation asks: the dtype that was taken last is most often the next. At first none was, not even that of what is no tensor.
+  let last: DType | null = null;
   return (operands) => {
     for (let i = 0; i < operands.length; i++) {
       const dtype = dtypeOf(operands[i]);
