@@ -23,10 +23,18 @@ function sparse(requiresGrad: boolean): Tensor {
 const twice = (t: Tensor): [Tensor, Tensor] => [t, t];
 /** Whether each worker has the context. */
 const known = (id: bigint): boolean[] => agents.map((agent) => sessionOf(agent).contexts.find(id) !== undefined);
+/** Runs `fn` on every worker at once, in a context of its own, which it does not know once it has left it. */
+const everywhereInContext = (fn: (rank: number, id: bigint) => Promise<void>): Promise<bigint[]> =>
+  everywhere(async (rank) => {
+    const left = await context(async (id) => {
+      await fn(rank, id);
+      return id;
+    });
+    expect(() => sessionOf().find(left)).toThrow(unknownContext(left));
+    return left;
+  });
 /** The contexts that each of the workers has left. */
 async function expectForgotten(ids: readonly bigint[]): Promise<void> {
-  for (const [rank, id] of ids.entries())
-    expect(() => at(rank, () => sessionOf().find(id))).toThrow(unknownContext(id));
   await expect.poll(() => ids.flatMap(known), { timeout: 10_000 }).toEqual(Array(16).fill(false));
   await expectClean(agents);
 }
@@ -144,18 +152,15 @@ describe('context', () => {
     ['sparse tensors that do not', add, () => twice(sparse(false))],
     ['no tensors', addNumbers as unknown as typeof add, () => [1, 1]],
   ] as const)('is released on every worker that saw it: %s', async (_, fn, args) => {
-    const left = await everywhere((rank) =>
-      context(async (id) => {
-        // The same to all three.
-        const sent = args() as [Tensor, Tensor];
-        for (const to of [0, 1, 2, 3].filter((other) => other !== rank)) {
-          await rpcSync(to, fn, sent);
-          await rpcSync(to, nothing);
-        }
-        expect(known(id)).toEqual([true, true, true, true]);
-        return id;
-      }),
-    );
+    const left = await everywhereInContext(async (rank, id) => {
+      // The same to all three.
+      const sent = args() as [Tensor, Tensor];
+      for (const to of [0, 1, 2, 3].filter((other) => other !== rank)) {
+        await rpcSync(to, fn, sent);
+        await rpcSync(to, nothing);
+      }
+      expect(known(id)).toEqual([true, true, true, true]);
+    });
     await expectForgotten(left);
   });
 
@@ -163,15 +168,12 @@ describe('context', () => {
     ['tensors', () => [leaf([3, 3], 1), leaf([3, 3], 0)]],
     ['sparse tensors', () => [sparse(true), sparse(true)]],
   ] as const)('is released on a worker that another one brought into it, of %s', async (_, args) => {
-    const left = await everywhere((rank) =>
-      context(async (id) => {
-        const [next, last] = [(rank + 1) % 4, (rank + 2) % 4];
-        await rpcSync(next, addOn, [...(args() as [Tensor, Tensor]), last]);
-        expect(known(id)).toEqual([0, 1, 2, 3].map((worker) => [rank, next, last].includes(worker)));
-        expect([...sessionOf().find(id).known.keys()]).toEqual([next]);
-        return id;
-      }),
-    );
+    const left = await everywhereInContext(async (rank, id) => {
+      const [next, last] = [(rank + 1) % 4, (rank + 2) % 4];
+      await rpcSync(next, addOn, [...(args() as [Tensor, Tensor]), last]);
+      expect(known(id)).toEqual([0, 1, 2, 3].map((worker) => [rank, next, last].includes(worker)));
+      expect([...sessionOf().find(id).known.keys()]).toEqual([next]);
+    });
     await expectForgotten(left);
   });
 
