@@ -16,7 +16,7 @@ export const embedding: Job = {
   name: 'embedding',
   sample: 'words',
   batch: SIZES.columns * SIZES.steps,
-  amount: { quick: 4, full: 8, cpu: 2 },
+  amount: { quick: 4, full: 8, cpu: 1 },
   async ours(backend, chapters, flags) {
     const args = Object.entries({ ...SIZES, chapters, epochs: 1, length: 1 }).flatMap(([name, n]) => [`--${name}`, n]);
     return runOf(await runExample<Summary>('03-rnn-remote-embedding', args, { backend, flags }));
