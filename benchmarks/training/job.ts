@@ -51,7 +51,7 @@ export const ownEnvironment = (backend: string): Record<string, string> => ({
 });
 
 /** Runs a program of Node; its output. */
-export async function runNode(
+async function runNode(
   program: URL,
   args: readonly (string | number)[],
   { backend, flags = [] }: { readonly backend: string; readonly flags?: readonly string[] },
