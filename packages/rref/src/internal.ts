@@ -1,5 +1,6 @@
 /** @file What sibling packages use of @backwire/rref; not covered by semantic versioning. */
 export { createAnswer, createProxy, type Answer } from './client/proxy.ts';
+export { TypeQuestion } from './client/type-question.ts';
 export { waitFor } from './deadline.ts';
 export { errorOf, failureOf } from './failure.ts';
 export { BRAND } from './handle-brand.ts';

@@ -279,6 +279,28 @@ describe('type names', () => {
       );
     }));
 
+  it('that are asked for ten times at once are one question', () =>
+    withGroup(2, async (agents) => {
+      const counter = remote('w1', Counter, [1]);
+      await counter.confirmed();
+      const before = callsSent(agent(agents, 0));
+      const asked = Array.from({ length: 10 }, () => counter.typeName());
+      for (const each of asked) expect(each).toBe(asked[0]);
+      expect(new Set(await Promise.all(asked))).toEqual(new Set(['proxies/Counter']));
+      expect(callsSent(agent(agents, 0))).toBe(before + 1);
+      counter.dispose();
+    }));
+
+  it('are asked for anew after a failure', () =>
+    withGroup(2, async () => {
+      const counter = remote('w1', Counter, [1]);
+      await counter.confirmed();
+      const late = AbortSignal.abort(new Error('enough'));
+      await expect(counter.typeName({ signal: late })).rejects.toMatchObject({ code: 'cancelled' });
+      expect(await counter.typeName()).toBe('proxies/Counter');
+      counter.dispose();
+    }));
+
   it('need no call on the owner', () =>
     onAll(4, async (_at, self) => {
       const before = callsSent(self);

@@ -96,6 +96,20 @@ it('leaves results of operators where they are made', async () => {
   expect(await rref.typeName()).toBe('Tensor');
 });
 
+it('asks for the name of a type once, also when ten ask at once', async () => {
+  const rref = inside(() => remote('n1', slow, [7]));
+  const sent = vi.spyOn(me.caller, 'call');
+  const asked = inside(() => Array.from({ length: 10 }, () => rref.typeName()));
+  for (const each of asked) expect(each).toBe(asked[0]);
+  expect(new Set(await Promise.all(asked))).toEqual(new Set(['int']));
+  expect(await inside(() => rref.typeName())).toBe('int');
+  expect(await rref.typeName({ timeoutMs: 1 })).toBe('int');
+  expect(sent).toHaveBeenCalledTimes(1);
+  sent.mockRestore();
+  rref.dispose();
+  await expect(rref.typeName()).rejects.toMatchObject({ code: 'rref-released' });
+});
+
 it('shares: owner to user, user to owner, user to user, and owner to user to owner', async () => {
   const mine = inside(() => createRRef(5));
   expect(await inside(() => rpcSync('n1', fetch, [mine]))).toBe(5);

@@ -1,7 +1,6 @@
 /** @file The RRef that programs hold: one class for the owner's own handles and for those of users. */
 import { RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
 import { CALL_OPTIONS, refuseUnknown, type ExtensionHost, type RpcMessage } from '@backwire/rpc/internal';
-import { runAtRoot } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
 import { MessageType } from '@backwire/wire/internal';
 import { waitFor } from '../deadline.ts';
@@ -18,6 +17,7 @@ import { formatId, workerOf, type GlobalId } from '../protocol/ids.ts';
 import type { UserFork } from '../protocol/user-table.ts';
 import type { RemoteProxy, RRef, RRefId, RRefProxy } from '../types.ts';
 import { createProxy } from './proxy.ts';
+import { TypeQuestion } from './type-question.ts';
 
 const BACKWARD_OPTIONS: ReadonlySet<string> = new Set([...CALL_OPTIONS, 'retainGraph']);
 
@@ -69,9 +69,7 @@ export class RRefHandle<T> implements RRef<T> {
   #creationError: { readonly error: unknown } | undefined;
   /** This handle is that of `remote()` itself. */
   #mine = false;
-  #type: string | undefined;
-  /** What all get who ask again. */
-  #typeKnown: Promise<string> | undefined;
+  readonly #type: TypeQuestion;
   #uses = 0;
   #disposed = false;
   /** It counts among those of this worker who hold the value. */
@@ -82,7 +80,7 @@ export class RRefHandle<T> implements RRef<T> {
     this.#owned = 'owned' in target ? target.owned : undefined;
     this.#fork = 'fork' in target ? target.fork : undefined;
     this.#rref = 'owned' in target ? target.rref : target.fork.rref;
-    this.#type = type;
+    this.#type = new TypeQuestion(type);
   }
 
   get session(): HandleHost {
@@ -142,7 +140,7 @@ export class RRefHandle<T> implements RRef<T> {
 
   /** How traces call a method of the value. */
   nameOf(method: string): string {
-    return `${this.#type ?? this.#className ?? 'RRef'}.${method}`;
+    return `${this.#type.name ?? this.#className ?? 'RRef'}.${method}`;
   }
 
   /** Whether this is the handle of `remote()` itself, which hears how the creation ended; others have to ask. */
@@ -152,7 +150,7 @@ export class RRefHandle<T> implements RRef<T> {
 
   /** The type's name, if it is known here. */
   get knownType(): string | undefined {
-    return this.#type;
+    return this.#type.name;
   }
 
   isOwner(): boolean {
@@ -194,20 +192,18 @@ export class RRefHandle<T> implements RRef<T> {
   }
 
   typeName(options?: CallOptions): Promise<string> {
-    const known = options === undefined ? this.#typeKnown : undefined;
-    if (known !== undefined && this.failure() === undefined && !this.deleted) return known;
-    return this.use('type_name()', async () => {
+    const shared = options === undefined ? this.#type.shared() : undefined;
+    if (shared !== undefined && this.failure() === undefined && !this.deleted) return shared;
+    const asked = this.use('type_name()', async () => {
       refuseUnknown(options, CALL_OPTIONS, 'typeName()');
       const type =
-        this.#type ??
+        this.#type.name ??
         (this.#owned === undefined
           ? await this.#session.requests.askType(this, options ?? {})
           : await this.here(this.#owned, options ?? {}, typeNameOf, (value, within) => value.typeName(within)));
-      this.#type = type;
-      // It outlives this call, and keeps nothing of what the call runs in.
-      this.#typeKnown ??= runAtRoot(() => Promise.resolve(type));
-      return type;
+      return this.#type.learn(type);
     });
+    return options === undefined ? this.#type.share(asked) : asked;
   }
 
   toHere(options: CallOptions = {}): Promise<T> {

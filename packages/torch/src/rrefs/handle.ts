@@ -1,7 +1,9 @@
 /** @file The RRef that programs hold in a torch group: one class for the owner's own handles and for those of users. */
 import { RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
+import { CALL_OPTIONS, refuseUnknown } from '@backwire/rpc/internal';
 import {
   BRAND,
+  TypeQuestion,
   createProxy,
   errorOf,
   formatId,
@@ -63,6 +65,8 @@ export class TorchRRef<T> implements RRef<T> {
   readonly #target: Target;
   /** torch's name for the type of the value. */
   readonly #type: string;
+  /** The name of its class. */
+  readonly #className = new TypeQuestion();
   /** Settles when the answer to the call that creates the value has come. */
   #creation: Promise<void> | undefined;
   #creationError: { readonly error: unknown } | undefined;
@@ -158,17 +162,25 @@ export class TorchRRef<T> implements RRef<T> {
         await this.wait(this.#host.whenSettled(fork), options);
         this.throwIfFailed();
         // Whether there is a value is known to whoever is asked for its type.
-        await this.#host.typeName(this, options);
+        this.#className.learn(this.#className.name ?? (await this.#host.typeName(this, options)));
       }
     });
   }
 
-  typeName(options: CallOptions = {}): Promise<string> {
-    return this.use('type_name()', async () => {
+  typeName(options?: CallOptions): Promise<string> {
+    const shared = options === undefined ? this.#className.shared() : undefined;
+    if (shared !== undefined && this.isUsable) return shared;
+    const asked = this.use('type_name()', async () => {
+      refuseUnknown(options, CALL_OPTIONS, 'typeName()');
       const { owned } = this;
-      if (owned !== undefined) return typeNameOf(await this.wait(owned.wait(), options));
-      return this.#host.typeName(this, options);
+      const name =
+        this.#className.name ??
+        (owned === undefined
+          ? await this.#host.typeName(this, options ?? {})
+          : typeNameOf(await this.wait(owned.wait(), options ?? {})));
+      return this.#className.learn(name);
     });
+    return options === undefined ? this.#className.share(asked) : asked;
   }
 
   toHere(options: CallOptions = {}): Promise<T> {
@@ -249,9 +261,18 @@ export class TorchRRef<T> implements RRef<T> {
   /** @throws why the handle cannot be used: its creation failed, or it was deleted. */
   throwIfUnusable(what: string): void {
     this.throwIfFailed();
-    const { fork } = this;
-    if (!this.#disposed && !this.#host.closed && fork?.phase !== 'gone' && fork?.released !== true) return;
+    if (this.isHeld) return;
     throw new RpcError('rref-released', `${this.toString()} has been deleted. Cannot ${what} after deletion.`);
+  }
+
+  /** Neither the program nor the end of the agent has let go of it. */
+  private get isHeld(): boolean {
+    const { fork } = this;
+    return !this.#disposed && !this.#host.closed && fork?.phase !== 'gone' && fork?.released !== true;
+  }
+
+  private get isUsable(): boolean {
+    return this.isHeld && this.#creationError === undefined && this.fork?.failure === undefined;
   }
 
   private throwIfFailed(): void {
