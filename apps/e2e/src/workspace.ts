@@ -6,7 +6,17 @@ import { resolve } from 'node:path';
 export const root = resolve(import.meta.dirname, '../../..');
 
 /** The published packages, lowest layer first. */
-export const published = ['tensor', 'wire', 'rpc', 'rref', 'dist-autograd', 'profiler', 'launch', 'backwire'] as const;
+export const published = [
+  'tensor',
+  'wire',
+  'rpc',
+  'rref',
+  'dist-autograd',
+  'profiler',
+  'launch',
+  'torch',
+  'backwire',
+] as const;
 
 /** What a folder of `packages` is called on npm. */
 export const packageName = (folder: string): string => (folder === 'backwire' ? folder : `@backwire/${folder}`);

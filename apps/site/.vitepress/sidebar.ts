@@ -75,6 +75,7 @@ export const sidebar: DefaultTheme.SidebarItem[] = [
       page('@backwire/profiler', '/api/profiler'),
       page('@backwire/launch', '/api/launch'),
       page('@backwire/wire', '/api/wire'),
+      page('@backwire/torch', '/api/torch'),
       {
         text: '@backwire/tensor',
         link: '/api/tensor/',

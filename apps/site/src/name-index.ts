@@ -71,7 +71,7 @@ export function writeIndex(folder: string, names: readonly PublicName[], places:
       });
     return `## ${of}\n\n<p class="names">\n${links.join('\n')}\n</p>\n`;
   });
-  const text = `# API reference\n\nEvery public name of every package. \`backwire\` has all of them, those of \`@backwire/dist-autograd\` and\n\`@backwire/profiler\` as \`distAutograd.…\` and \`profiler.…\`.\n\n${sections.join('\n')}`;
+  const text = `# API reference\n\nEvery public name of every package. \`backwire\` has all of them but those of \`@backwire/torch\`; those of \`@backwire/dist-autograd\` and\n\`@backwire/profiler\` as \`distAutograd.…\` and \`profiler.…\`.\n\n${sections.join('\n')}`;
   writeFileSync(join(folder, 'index.md'), text);
 }
 

@@ -48,6 +48,7 @@ export interface TorchLimits {
 const KIB = 1024;
 const MIB = 1024 * KIB;
 
+/** The limits that hold where no others are given. */
 export const DEFAULT_TORCH_LIMITS: TorchLimits = Object.freeze({
   maxHandshakeBytes: 64 * KIB,
   maxHandshakeEntries: 256,

@@ -5,6 +5,7 @@ import type { Named } from '@backwire/tensor';
 import { DEFAULT_TORCH_LIMITS, type TorchLimits } from './limits.ts';
 import { CHANNELS } from './pipe/handshake.ts';
 
+/** How `joinTorch` and `createTorchAgent` join a group: which one, as whom, and what its members may call here. */
 export interface TorchOptions {
   /** This worker's name, unique in the group. No '-' and no ',' in a dynamic one. */
   readonly name: string;

@@ -1,5 +1,5 @@
 /** @file The programs that run on every Node from the packages as they are published, each with what it has to answer. */
-import { spawn, type ChildProcess } from 'node:child_process';
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -191,6 +191,27 @@ async function page(place: Place): Promise<unknown> {
   }
 }
 
+const PYTHON = process.env['BACKWIRE_TORCH_PYTHON'] ?? 'python3';
+const withoutTorch = spawnSync(PYTHON, ['-c', 'import torch, numpy'], { stdio: 'ignore' }).status !== 0;
+
+/** A worker in a group of stock PyTorch. */
+async function besideTorch(place: Place): Promise<unknown> {
+  const [port] = await freePorts(1);
+  const env = {
+    MASTER_ADDR: '127.0.0.1',
+    MASTER_PORT: String(port),
+    TP_SOCKET_IFNAME: 'lo',
+    GLOO_SOCKET_IFNAME: 'lo',
+    PYTHONDONTWRITEBYTECODE: '1',
+  };
+  const python = { ...place, node: { ...place.node, executable: PYTHON } };
+  const [, answer] = await Promise.all([
+    answerOf(start(python, ['-W', 'ignore', 'stock.py'], env)),
+    answerOf(start(place, ['beside-torch.mjs'], env)),
+  ]);
+  return answer;
+}
+
 const is = (wanted: unknown) => (answer: unknown, expect: ExpectStatic) => expect(answer).toEqual(wanted);
 const CALLS = {
   small: [2, 4, 6],
@@ -245,12 +266,18 @@ export const programs: readonly Program[] = [
   },
   { name: 'backwire run with JavaScript', run: launched('calls.mjs'), check: is(CALLS) },
   { name: 'backwire run with TypeScript', run: launched('launched/main.ts'), check: is([5]) },
+  {
+    name: 'a worker beside stock PyTorch',
+    run: besideTorch,
+    check: is([6, 42, [2, 4], ['LookupError', true]]),
+    missing: withoutTorch ? 'no Python with torch: set BACKWIRE_TORCH_PYTHON' : undefined,
+  },
   { name: 'a bundle of modules', run: bundled('esm'), check: is(BUNDLED) },
   { name: 'a bundle that requires', run: bundled('cjs'), check: is(BUNDLED) },
   {
     name: 'a page',
     run: page,
-    check: is({ node: [], answer: [5, 10, 15] }),
+    check: is({ node: [], answer: [5, 10, 15, 'not-found'] }),
     missing: CHROMIUM === undefined ? 'no Chromium is installed' : undefined,
   },
 ];

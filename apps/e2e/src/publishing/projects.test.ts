@@ -16,6 +16,8 @@ const versionOf = (folder: string, name: string): string =>
 test.each<[keyof typeof projects, Resolution, string, string]>([
   ['first', 'nodenext', 'types.ts', root],
   ['first', 'bundler', 'types.ts', root],
+  ['first', 'nodenext', 'types-torch.ts', root],
+  ['first', 'bundler', 'types-torch.ts', root],
   ['alone', 'nodenext', 'types-alone.ts', projects.alone],
 ])(
   "types in project '%s' under '%s': only the error on purpose, in the declarations none",

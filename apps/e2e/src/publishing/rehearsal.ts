@@ -70,7 +70,7 @@ async function rehearse(folder: string, url: string, env: Readonly<Record<string
     });
   const dryRun = await released('dry run', '--dry-run');
   const first = await released('first release', '--yes');
-  const one = await project('first', 'backwire', 'tsx', 'ws', '@types/node@20');
+  const one = await project('first', 'backwire', '@backwire/torch', 'tsx', 'ws', '@types/node@20');
   const alone = await project('alone', '@backwire/rpc', '@types/node@20', `typescript@${LEAST_TYPESCRIPT}`);
   await clone.commit(`fix(${FIX.package}): what is rehearsed`, `packages/${FIX.package}/src/index.ts`, FIX.line);
   const second = await released('second release', '--yes');

@@ -18,6 +18,7 @@ import { OpaqueTensor, bytewise, isTensor, type TensorLike } from '../values/opa
 import { TorchDType, TorchLayout } from '../values/torch-types.ts';
 import { ZipArchive, isZip } from './zip.ts';
 
+/** How a file of `torch.save` is read. */
 export interface TorchFileOptions {
   /** Whether whole floats become PyFloat, so that they are saved as floats again. @default false */
   readonly exact?: boolean | undefined;

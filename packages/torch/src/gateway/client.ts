@@ -101,11 +101,19 @@ function given(
  * the first call. In pages, where nothing follows a program across `await`, the agent is given in the options of calls.
  * @param gateway its name, its rank, or a `WorkerInfo`
  * @example
- * ```ts
+ * ```ts compile
+ * import { tensor, type Tensor } from 'backwire';
+ * import { py, throughGateway } from '@backwire/torch/gateway';
+ *
+ * interface Net {
+ *   forward(x: Tensor): Tensor;
+ * }
+ * const x = tensor([1, 2]);
  * const python = throughGateway('gateway');
  * const chances = await python.rpcSync('trainer', py<(x: Tensor) => Tensor>('model.predict'), [x], { timeoutMs: 5_000 });
- * using net = python.remote('trainer', py<Net>('model.Net'), [64]);
+ * const net = python.remote('trainer', py<Net>('model.Net'), [64]);
  * const y = await net.rpcSync().forward(x);
+ * net.dispose();
  * ```
  */
 export function throughGateway(gateway: To): Gateway {

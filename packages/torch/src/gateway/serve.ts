@@ -248,7 +248,10 @@ const remoteThrough = makesStandIns((to: unknown, name: unknown, args: unknown):
  * @throws RpcError 'failed-precondition' for an agent that is a gateway already, has no RRefs, or is of a torch group itself;
  *   'invalid-argument' or TypeError for what cannot be served.
  * @example
- * ```ts
+ * ```ts compile
+ * import { initRpc } from 'backwire';
+ * import { createTorchAgent, py, serveGateway } from '@backwire/torch';
+ *
  * const torch = await createTorchAgent({ name: 'node', rank: 1, worldSize: 2, trustNetwork: true });
  * await initRpc({ name: 'gateway', membership: 'dynamic', transports: ['unix', 'ws'], serve: [] });
  * serveGateway(torch, {

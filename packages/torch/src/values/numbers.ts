@@ -13,6 +13,7 @@ export class PyFloat {
   }
 }
 
+/** A complex number. */
 export class PyComplex {
   readonly real: number;
   readonly imag: number;
