@@ -62,6 +62,22 @@ class Training:
         self.thread.join()
 
 
+training = None
+
+
+def begin(images, labels, rate):
+    global training
+    training = Training(images, labels, rate)
+
+
+def running():
+    return rpc.RRef(training)
+
+
+def end():
+    training.stop()
+
+
 def main():
     torch.set_num_threads(1)
     rpc.init_rpc("python", rank=0, world_size=2)

@@ -3,56 +3,23 @@
  *
  *     node --import tsx --conditions=@backwire/source apps/examples/src/09-torch-model/main.ts
  */
-import { createRRef, initRpc, rpcClass, rpcFunction, rpcName, tensor, type RRef, type Tensor } from 'backwire';
-import { remote } from '@backwire/rref';
-import { createTorchAgent, py, type TorchAgent } from '@backwire/torch';
+import { initRpc, rpcSync, tensor, type Tensor } from 'backwire';
+import { createTorchAgent, py, serveGateway, type PyFloat } from '@backwire/torch';
 import { reportMistake } from '../shared/example.ts';
 import { count, flagsHelp, parseFlags } from '../shared/flags.ts';
 import { PIXELS, readDigits } from '../shared/mnist.ts';
 import { freePort, startPython } from '../shared/python.ts';
 import { serveSite } from './site.ts';
-import type { Progress, Seen, Training } from './training.ts';
+import { methods, running } from './training.ts';
 
 const flags = {
   port: count('of the page', 8009, { least: 0, most: 65_535 }),
   digits: count('digits to learn from', 10_000, { least: 64, most: 60_000 }),
 } as const;
 
-/** The class of Python as it is seen from here: a dict comes as a Map. */
-interface PythonTraining {
-  progress(): Map<keyof Progress, number>;
-  set_rate(rate: number): void;
-  look(image: Tensor): Map<keyof Seen, Tensor>;
-  stop(): void;
-}
-
-/** Stands for the training in the Backwire group: what the pages call, it calls in the torch group. */
-class Bridge implements Training {
-  static readonly [rpcName] = 'digits/Training';
-
-  private readonly training: RRef<PythonTraining>;
-  private readonly torch: TorchAgent;
-
-  constructor(training: RRef<PythonTraining>, torch: TorchAgent) {
-    this.training = training;
-    this.torch = torch;
-  }
-
-  async progress(): Promise<Progress> {
-    return fields(await this.torch.run(() => this.training.rpcSync().progress()));
-  }
-
-  setRate(rate: number): Promise<void> {
-    return this.torch.run(() => this.training.rpcSync().set_rate(py.float(rate) as never));
-  }
-
-  async look(image: Tensor): Promise<Seen> {
-    return fields(await this.torch.run(() => this.training.rpcSync().look(image)));
-  }
-}
-rpcClass(Bridge, { methods: ['progress', 'setRate', 'look'] });
-
-const fields = <K extends string, V>(dict: ReadonlyMap<K, V>): Record<K, V> => Object.fromEntries(dict) as Record<K, V>;
+// Called from here alone: no page is served these.
+const begin = py<(images: Tensor, labels: Tensor, rate: PyFloat) => void>('digits.begin');
+const end = py<() => void>('digits.end');
 
 async function main(): Promise<void> {
   const options = parseFlags(process.argv.slice(2), flags);
@@ -72,8 +39,9 @@ async function main(): Promise<void> {
     trustNetwork: true,
   });
   const { images, labels } = readDigits('train');
-  const training = torch.run(() =>
-    remote('python', py<PythonTraining>('digits.Training'), [
+  // A training that cannot begin ends the program, not the first page.
+  await torch.run(() =>
+    rpcSync('python', begin, [
       tensor(Float32Array.from(images.subarray(0, options.digits * PIXELS), (grey) => grey / 255)).reshape([
         -1, 1, 28, 28,
       ]),
@@ -81,23 +49,20 @@ async function main(): Promise<void> {
       py.float(0.02),
     ]),
   );
-  // A training that cannot begin ends the program, not the first page.
-  const bridge = new Bridge(training, torch);
-  await bridge.progress();
-  const running = rpcFunction('digits/running', () => createRRef<Training>(bridge));
   Object.assign(process.env, site.env);
   await using agent = await initRpc({
     name: 'web',
     group: 'digits',
     membership: 'dynamic',
     transports: ['unix', 'ws'],
-    serve: [running, Bridge],
+    serve: [],
   });
+  // What pages may call in PyTorch, and nothing else.
+  serveGateway(torch, { serve: [{ make: running, methods }] });
   console.log(`open ${site.origin}, and ${site.origin}/#rate in a second tab; Ctrl-C ends it`);
   await new Promise((resolve) => process.once('SIGINT', resolve));
   await agent.shutdown({ graceful: false });
-  await torch.run(() => training.rpcSync().stop());
-  training.dispose();
+  await torch.run(() => rpcSync('python', end));
   await torch.shutdown();
   await python.ended;
 }

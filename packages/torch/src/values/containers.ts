@@ -37,7 +37,7 @@ export class PyDeque<T = unknown> extends Array<T> {
 /** A frozenset. */
 export class PyFrozenSet<T = unknown> extends Set<T> {}
 
-/** A bytearray; what comes as a Uint8Array is `bytes`. */
+/** A bytearray. */
 export class PyByteArray extends Uint8Array {}
 
 /** collections.OrderedDict. `attributes` are what was set on the object itself, as `_metadata` of a module's state. */
