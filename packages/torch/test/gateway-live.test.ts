@@ -26,13 +26,14 @@ const fails = py<(text: string) => never>('model.fails');
 const failsStrangely = py<(text: string) => never>('model.fails_strangely');
 const slow = py<(seconds: number) => string>('model.slow');
 const typeName = py<(value: unknown) => string>('model.type_name');
+const later = py.asyncExecution<(to: string, a: Tensor) => Tensor>('model.later');
 const scripted = py.script<(a: Tensor, b: number) => Tensor>('model.scripted');
 const counter = py<Counter>('model.Counter');
 const local = py<(rref: RRef<number>) => number>('model.fetched');
 const make = py<(value: number) => RRef<number>>('model.make');
 const net = py<Net>('model.Net');
 const serve = [
-  ...[same, keywords, fails, failsStrangely, slow, typeName, scripted, local, make, add],
+  ...[same, keywords, fails, failsStrangely, slow, typeName, scripted, later, local, make, add],
   { make: counter, methods: ['add'] },
   { make: net, methods: ['forward', 'parameter_rrefs'] },
 ];
@@ -61,8 +62,8 @@ describe.skipIf(torchVersion === undefined)(withTorch, { timeout: 60_000 }, () =
       logger: { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined },
     });
     const store = `memory://live-gateway-${process.pid}`;
-    const starting = ['gateway', 'member', 'other'].map((name, rank) =>
-      createAgent({ name, rank, worldSize: 3, store, serve: rank === 0 ? [] : 'all-defined', extensions: [rrefs()] }),
+    const starting = ['gateway', 'member', 'other', 'leaving'].map((name, rank) =>
+      createAgent({ name, rank, worldSize: 4, store, serve: rank === 0 ? [] : 'all-defined', extensions: [rrefs()] }),
     );
     agents.push(...(await Promise.all(starting)));
     serveGateway(torch, { serve, agent: agents[0] });
@@ -96,6 +97,23 @@ describe.skipIf(torchVersion === undefined)(withTorch, { timeout: 60_000 }, () =
         new Map([['a', [1, 'é', null]]]),
       );
     }));
+
+  it('waits for what Python runs asynchronously', () =>
+    inside(async () => {
+      expect((await python.rpcSync('py0', later, ['py1', tensor([1, 2])])).toArray()).toEqual([2, 4]);
+    }));
+
+  it('serves several members at once, and lets go in Python of what one held that has gone', async () => {
+    const counters = agents.slice(1).map((agent, i) => agent.run(() => python.remote('py0', counter, [100 * i])));
+    await Promise.all(counters.flatMap((each) => Array.from({ length: 50 }, () => each.rpcSync().add(1))));
+    expect(await Promise.all(counters.map((each) => each.rpcSync().add(0)))).toEqual([50, 150, 250]);
+    expect(await owned()).toBe('3');
+    await agents[3]?.shutdown({ graceful: false });
+    await vi.waitFor(async () => expect(await owned()).toBe('2'), { timeout: 20_000 });
+    expect(await counters[1]?.rpcSync().add(1)).toBe(151);
+    for (const each of counters.slice(0, 2)) each.dispose();
+    await vi.waitFor(async () => expect(await owned()).toBe('0'), { timeout: 10_000 });
+  });
 
   it('throws what Python raises: class, text and stack', async () => {
     const error = await inside(() => python.rpcSync('py0', fails, ['bad\nvalue'])).catch((thrown: unknown) => thrown);
