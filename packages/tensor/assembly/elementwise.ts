@@ -121,3 +121,31 @@ export function logOf(a: usize, o: usize, n: i32): void { map(LOG, a, o, n); }
 export function sigmoidOf(a: usize, o: usize, n: i32): void { map(SIGMOID, a, o, n); }
 export function tanhOf(a: usize, o: usize, n: i32): void { map(TANH, a, o, n); }
 
+
+/** All bits of those of four elements whose bytes in a row are not 0. */
+@inline
+function chosen(bytes: v128): v128 {
+  return i32x4.ne(i32x4.extend_low_i16x8_u(i16x8.extend_low_i8x16_u(bytes)), i32x4.splat(0));
+}
+
+/** m runs of n elements: a where a byte of c is not 0, else b. The n bytes of c are the same in every run; a and b are one number (sa or sb 0) or all of them. */
+export function choose(c: usize, a: usize, sa: i32, b: usize, sb: i32, o: usize, m: i32, n: i32): void {
+  const x = sa == 0 ? v128.load32_splat(a) : f32x4.splat(0);
+  const y = sb == 0 ? v128.load32_splat(b) : x;
+  for (let i = 0; i < m; i++) {
+    let at = c;
+    const end = o + <usize>n * F32;
+    for (; o + X4 <= end; o += X4, at += 4) {
+      const p = sa != 0 ? v128.load(a) : x;
+      const q = sb != 0 ? v128.load(b) : y;
+      v128.store(o, v128.bitselect(p, q, chosen(v128.load_zero<u32>(at))));
+      a += <usize>sa * X4;
+      b += <usize>sb * X4;
+    }
+    for (; o < end; o += F32, at++) {
+      store<u32>(o, load<u32>(load<u8>(at) != 0 ? a : b));
+      a += <usize>sa * F32;
+      b += <usize>sb * F32;
+    }
+  }
+}

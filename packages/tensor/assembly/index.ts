@@ -4,7 +4,7 @@
  */
 export * from './elementwise';
 export * from './reduce';
-export { addRows, copyStrided, descendRows, put, take, takeRows } from './move';
+export { addRows, copyStrided, descendRows, placeStrided, put, take, takeRows } from './move';
 export { product, productSpace } from './product';
 export * from './windows';
 export * from './steps';

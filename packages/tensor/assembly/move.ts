@@ -92,6 +92,33 @@ export function copyStrided(
   }
 }
 
+/** The adjoint of a view none of whose elements lie in the same place: contiguous elements where the view has them, zeros in the rest of `size`. */
+export function placeStrided(
+  a: usize,
+  o: usize,
+  size: i32,
+  at: i32,
+  n0: i32,
+  n1: i32,
+  n2: i32,
+  n3: i32,
+  s0: i32,
+  s1: i32,
+  s2: i32,
+  s3: i32,
+): void {
+  memory.fill(o, 0, <usize>size * F32);
+  for (let i0 = 0; i0 < n0; i0++) {
+    for (let i1 = 0; i1 < n1; i1++) {
+      for (let i2 = 0; i2 < n2; i2++, a += <usize>n3 * F32) {
+        const to = o + <usize>(at + i0 * s0 + i1 * s1 + i2 * s2) * F32;
+        if (s3 == 1) copyRun(a, to, n3);
+        else for (let i3 = 0; i3 < n3; i3++) store<u32>(to + <usize>(i3 * s3) * F32, load<u32>(a + <usize>i3 * F32));
+      }
+    }
+  }
+}
+
 /** o[i] = a[positions[i]]; nothing (0) at negative ones. */
 export function take(a: usize, positions: usize, o: usize, n: i32): void {
   for (let i = 0; i < n; i++) {

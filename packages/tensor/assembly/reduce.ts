@@ -112,6 +112,18 @@ function largest(a: usize, n: i32): f32 {
   return largestLane(f32x4.pmax(p, q));
 }
 
+/** The largest of each of `rows` runs of n > 0; NaN where there is one. */
+export function largestRows(a: usize, o: usize, rows: i32, n: i32): void {
+  for (let i = 0; i < rows; i++, o += F32) {
+    const end = a + <usize>n * F32;
+    let p = f32x4.splat(-Infinity);
+    for (; a + X4 <= end; a += X4) p = f32x4.max(p, v128.load(a));
+    for (; a < end; a += F32) p = f32x4.max(p, v128.load32_splat(a));
+    p = f32x4.max(p, v128.shuffle<i32>(p, p, 2, 3, 0, 1));
+    store<f32>(o, f32x4.extract_lane(f32x4.max(p, v128.shuffle<i32>(p, p, 1, 0, 3, 2)), 0));
+  }
+}
+
 /** o = e^(a - shift); answers their sum. */
 @inline
 function exponentials(a: usize, o: usize, n: i32, shift: f32, keep: bool): f64 {

@@ -323,6 +323,68 @@ once('copies', () => {
   });
 });
 
+once('choosing and placing', () => {
+  it.each(SIZES)('of runs of %i elements by a condition', (n) => {
+    for (const shift of SHIFTS) {
+      for (const [sa, sb] of [
+        [1, 1],
+        [1, 0],
+        [0, 1],
+        [0, 0],
+      ] as const) {
+        const m = 3;
+        const [a, b] = [numbers(m * n + 1, 3, true), numbers(m * n + 1, 3, true).reverse()];
+        const c = Uint8Array.from({ length: n }, () => (random() > 0 ? 1 : 0));
+        // Bytes lie anywhere.
+        const [pa, pb, pc] = [put(BASE.a + shift, a), put(BASE.b + ((shift + 4) % 16), b), BASE.c + shift / 4];
+        new Uint8Array(memory.buffer, pc, n).set(c);
+        const out = written(BASE.o + shift + 16, m * n, () =>
+          call('choose', pc, pa, sa, pb, sb, BASE.o + shift + 16, m, n),
+        );
+        expect([...out]).toEqual(Array.from({ length: m * n }, (_, i) => (c[i % n] === 1 ? a[i * sa] : b[i * sb])));
+      }
+    }
+  });
+
+  it('puts elements where a view has them, zeros beside them, and copies them back from there', () => {
+    for (const [size, at, sizes, strides] of [
+      [90, 3, [1, 2, 3, 5], [0, 40, 10, 1]],
+      [90, 0, [1, 2, 3, 5], [0, 1, 2, 8]],
+      [64, 7, [1, 1, 1, 9], [0, 0, 0, 6]],
+      [12, 5, [1, 1, 1, 1], [0, 0, 0, 0]],
+      [6, 0, [1, 1, 1, 0], [0, 0, 0, 1]],
+    ] as const) {
+      const part = numbers(sizes[0] * sizes[1] * sizes[2] * sizes[3], 3, true);
+      const exact = new Float32Array(size);
+      let from = 0;
+      for (let i = 0; i < sizes[1]; i++)
+        for (let j = 0; j < sizes[2]; j++)
+          for (let k = 0; k < sizes[3]; k++)
+            exact[at + i * strides[1] + j * strides[2] + k * strides[3]] = part[from++]!;
+      const [source, target] = [put(BASE.a + 4, part), BASE.o + 8];
+      const out = written(target, size, () => call('placeStrided', source, target, size, at, ...sizes, ...strides));
+      expect([...out]).toEqual([...exact]);
+      const back = written(BASE.c + 32, part.length, () =>
+        call('copyStrided', put(BASE.b, out) + 4 * at, BASE.c + 32, ...sizes, ...strides),
+      );
+      expect([...back]).toEqual([...part]);
+    }
+  });
+
+  it.each(SIZES.filter((n) => n > 0))('the largest of each row of %i', (n) => {
+    for (const special of [false, true]) {
+      for (const shift of SHIFTS) {
+        const a = numbers(4 * n, 3, special);
+        a.fill(-Infinity, n, 2 * n);
+        const from = put(BASE.a + shift, a);
+        const out = written(BASE.o, 4, () => call('largestRows', from, BASE.o, 4, n));
+        const exact = Array.from({ length: 4 }, (_, r) => Math.max(...a.subarray(r * n, (r + 1) * n)));
+        expect([...out]).toEqual(exact);
+      }
+    }
+  });
+});
+
 once('rows by their numbers', () => {
   it.each([1, 3, 4, 7, 16, 18])('of %i elements', (width) => {
     const [count, bags] = [9, 4];

@@ -181,6 +181,39 @@ function strided(run: Call): OwnKernel {
   };
 }
 
+/** The adjoint of a strided view: attrs have `size`, that of the result, too. */
+function placed(run: Call): OwnKernel {
+  return (heap, inputs, attrs) => {
+    const [size, offset] = numbers(attrs, ['size', 'offset']) as [number, number];
+    const out = heap.make(size, 'float32');
+    const [sizes, strides] = [attrs['sizes'] as readonly number[], attrs['strides'] as readonly number[]];
+    run(at(input(inputs, 'x')), out.at, size, offset, ...sizes, ...strides);
+    return out;
+  };
+}
+
+/** a or b, each a number or all of `m` times `n` elements, by n bytes of `c`. */
+function chosen(run: Call): OwnKernel {
+  return (heap, inputs, attrs) => {
+    const [m, n] = numbers(attrs, ['m', 'n']) as [number, number];
+    const [c, a, b] = [input(inputs, 'c'), input(inputs, 'a'), input(inputs, 'b')];
+    const out = heap.make(m * n, 'float32');
+    const step = (t: DeviceTensor): number => (count(t) === 1 ? 0 : 1);
+    run(at(c), at(a), step(a), at(b), step(b), out.at, m, n);
+    return out;
+  };
+}
+
+/** A number for each of `rows` rows of `n` neighbours. */
+function ofRows(run: Call): OwnKernel {
+  return (heap, inputs, attrs) => {
+    const [rowCount, n] = numbers(attrs, ['rows', 'n']) as [number, number];
+    const out = heap.make(rowCount, 'float32');
+    run(at(input(inputs, 'x')), out.at, rowCount, n);
+    return out;
+  };
+}
+
 /** Elements at positions, or their adjoint: attrs have `size`, the elements of the result. */
 function positioned(run: Call, adjoint: boolean): OwnKernel {
   return (heap, inputs, attrs) => {
@@ -241,6 +274,9 @@ export function ownKernels(exports: SimdExports): ReadonlyMap<string, OwnKernel>
     ['WhitenRows', rows(of('whitenRows'), ['x'], ['eps'])],
     ['WhitenGradRows', rows(of('whitenGradRows'), ['dy', 'x'], ['eps'])],
     ['CopyStrided', strided(of('copyStrided'))],
+    ['PlaceStrided', placed(of('placeStrided'))],
+    ['Choose', chosen(of('choose'))],
+    ['LargestRows', ofRows(of('largestRows'))],
     ['Unfold', sized(of('unfold'), WINDOWS)],
     ['Fold', sized(of('fold'), WINDOWS)],
     ['LargestPositions', sized(of('largestPositions'), POOLS, 'int32')],

@@ -7,6 +7,7 @@ import { Storage } from '../storage.ts';
 import { copyStrided } from '../strided.ts';
 import type { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
+import { backendFor, mergedDims, runKernel } from './kernels.ts';
 import { apply } from './op.ts';
 import { ALL, each, same } from './takes.ts';
 
@@ -37,12 +38,37 @@ const asStridedScatterOp = defineOp<Geometry>('asStridedScatter', 'as_strided_sc
   return over(new Storage(bytes), base.dtype, base.shape);
 });
 
-const asStridedAddOp = defineOp<{ at: Geometry; shape: Shape }>(
+interface AddAttrs {
+  readonly at: Geometry;
+  readonly shape: Shape;
+  /** Whether the geometry names every place once at most, as a slice does. */
+  readonly distinct: boolean;
+}
+
+/** Elements written into zeros of `shape`. */
+function placed(part: Tensor, shape: Shape, at: Geometry): Tensor {
+  const { dtype } = part;
+  const dims = dtype === 'float32' && part.size > 0 ? mergedDims(at.shape, at.strides) : [];
+  const size = sizeOf(shape);
+  const backend = dims.length > 0 && dims.length <= 4 ? backendFor('PlaceStrided', 'transpose', size) : undefined;
+  if (backend !== undefined) {
+    while (dims.length < 4) dims.unshift({ n: 1, step: 0 });
+    const attrs = { size, offset: at.offset, sizes: dims.map(({ n }) => n), strides: dims.map(({ step }) => step) };
+    return runKernel(backend, 'PlaceStrided', { x: part }, attrs, 'float32', shape);
+  }
+  const bytes = new Uint8Array(size * dtypes[dtype].bytes);
+  const from = { bytes: readBytes(part), strides: contiguousStrides(at.shape), offset: 0 };
+  copyStrided(from, { bytes, ...at }, at.shape, dtype);
+  return over(new Storage(bytes), dtype, shape);
+}
+
+const asStridedAddOp = defineOp<AddAttrs>(
   'asStridedAdd',
   'as_strided_backward',
   each(ALL),
-  ([part], { at, shape }) => {
+  ([part], { at, shape, distinct }) => {
     const source = part as Tensor;
+    if (distinct) return placed(source, shape, at);
     const { lanes } = dtypes[source.dtype];
     const values = decode(readArray(source), source.dtype);
     const out = new (values.constructor as new (n: number) => NumberArray)(sizeOf(shape) * lanes);
@@ -64,8 +90,8 @@ const asStridedAddOp = defineOp<{ at: Geometry; shape: Shape }>(
 );
 
 /** The adjoint of asStrided: a tensor of `shape`, zero but for `part` added where the geometry names; places named twice add up. */
-export function asStridedAdd(part: Tensor, shape: Shape, at: Geometry): Tensor {
-  return apply(asStridedAddOp, [part], { at, shape });
+export function asStridedAdd(part: Tensor, shape: Shape, at: Geometry, distinct = false): Tensor {
+  return apply(asStridedAddOp, [part], { at, shape, distinct });
 }
 
 /** The elements of `t` (in row-major order) that the geometry names. */

@@ -101,7 +101,7 @@ function copiedView(backend: Backend, t: Tensor, dtype: DeviceDType): DeviceBuff
 }
 
 /** The dimensions of a view with those merged that are walked as one, and none of one element. */
-function mergedDims(shape: Shape, strides: Shape): { n: number; step: number }[] {
+export function mergedDims(shape: Shape, strides: Shape): { n: number; step: number }[] {
   const dims: { n: number; step: number }[] = [];
   for (let d = 0; d < shape.length; d++) {
     const [n, step] = [shape[d] as number, strides[d] as number];

@@ -221,6 +221,15 @@ function extreme(t: Tensor, dims: readonly number[], sign: 1 | -1): NumberArray 
   return out;
 }
 
+/** The largest of each run of neighbours, on a device. */
+function largestOnDevice(t: Tensor, dims: readonly number[], keepDim: boolean): Tensor | undefined {
+  if (t.dtype !== 'float32' || t.size === 0 || dims.length !== 1 || dims[0] !== t.rank - 1) return undefined;
+  const backend = backendFor('LargestRows', 'reduce', t.size);
+  const n = t.shape[t.rank - 1] as number;
+  const shape = reducedShape(t.shape, dims, keepDim);
+  return backend && runKernel(backend, 'LargestRows', { x: t }, { rows: t.size / n, n }, 'float32', shape);
+}
+
 function extremeOfInt64(t: Tensor, dims: readonly number[], sign: 1 | -1): BigInt64Array {
   const read = int64Blocks(t, dims);
   requireElements(read.red);
@@ -235,6 +244,8 @@ const extremeOp = (name: string, torch: string, sign: 1 | -1): ReturnType<typeof
   defineOp<ReduceAttrs>(name, torch, each(REAL), ([t], { dims, keepDim }) => {
     const input = t as Tensor;
     const { dtype } = input;
+    const computed = sign === 1 ? largestOnDevice(input, dims, keepDim) : undefined;
+    if (computed !== undefined) return computed;
     const found = dtype === 'int64' ? extremeOfInt64(input, dims, sign) : encode(extreme(input, dims, sign), dtype);
     return fromArray(found, dtype, reducedShape(input.shape, dims, keepDim));
   });

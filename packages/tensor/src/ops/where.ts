@@ -2,11 +2,12 @@
 import { decode, encode, encodeLanes, isDifferentiable, type DType, type NumberArray } from '../dtype.ts';
 import { fromArray, readArray } from '../host.ts';
 import { named } from '../named.ts';
-import { broadcastShapes, sameShape } from '../shape.ts';
+import { broadcastShapes, sameShape, sizeOf, type Shape } from '../shape.ts';
 import { Tensor } from '../tensor.ts';
 import { checkFill } from '../range.ts';
 import { defineFunction, defineOp } from './define.ts';
 import { clampInt64 } from './int64.ts';
+import { backendFor, runKernel } from './kernels.ts';
 import { apply } from './op.ts';
 import { operand, resultDType, scalar } from './promotion.ts';
 import { ALL, BOOL, each, operands, REAL } from './takes.ts';
@@ -14,6 +15,8 @@ import { ALL, BOOL, each, operands, REAL } from './takes.ts';
 const whereOp = defineOp<{ dtype: DType }>('where', 'where', operands(BOOL, ALL), ([c, a, b], { dtype }) => {
   const [condition, x, y] = [c as Tensor, a as Tensor, b as Tensor];
   const shape = broadcastShapes(condition.shape, broadcastShapes(x.shape, y.shape));
+  const computed = dtype === 'float32' ? onDevice(condition, x, y, shape) : undefined;
+  if (computed !== undefined) return computed;
   const mask = spread(condition, shape) as Uint8Array;
   if (dtype === 'int64') {
     const [p, q] = [spread(x, shape) as BigInt64Array, spread(y, shape) as BigInt64Array];
@@ -30,6 +33,25 @@ const whereOp = defineOp<{ dtype: DType }>('where', 'where', operands(BOOL, ALL)
   else for (let i = 0; i < out.length; i++) out[i] = mask[i] !== 0 ? p[i]! : q[i]!;
   return fromArray(encodeLanes(out, dtype), dtype, shape);
 });
+
+/** By a kernel, where the condition is all of the result or repeated along its leading dimensions, and each operand all of it or a number. */
+function onDevice(condition: Tensor, x: Tensor, y: Tensor, shape: Shape): Tensor | undefined {
+  const size = sizeOf(shape);
+  const n = condition.size;
+  if (size === 0 || !leads(condition.shape, shape)) return undefined;
+  for (const t of [x, y]) if (t.size !== 1 && !sameShape(t.shape, shape)) return undefined;
+  const backend = backendFor('Choose', 'elementwise', size);
+  if (backend === undefined) return undefined;
+  return runKernel(backend, 'Choose', { c: condition, a: x, b: y }, { m: size / n, n }, 'float32', shape);
+}
+
+/** Whether what has shape `own` is repeated in `shape` as a whole. */
+function leads(own: Shape, shape: Shape): boolean {
+  const first = own.findIndex((n) => n !== 1);
+  if (first === -1) return sizeOf(shape) === 1;
+  const inner = own.slice(first);
+  return sameShape(inner, shape.slice(shape.length - inner.length));
+}
 
 /** The elements of `t` broadcast to `shape`. */
 function spread(t: Tensor, shape: readonly number[]): ReturnType<typeof readArray> {

@@ -1,9 +1,10 @@
 /** @file How gradients are summed, and how they end up in a leaf. */
 import { ambient } from '../../ambient.ts';
+import { sparseFromParts } from '../../creation.ts';
 import { addGradients } from '../../ops/gradients.ts';
-import { keep, unswept } from '../../scope.ts';
+import { keep, sweep, unswept } from '../../scope.ts';
 import { shareHandle } from '../record.ts';
-import type { AutogradMeta, Tensor } from '../../tensor.ts';
+import type { AutogradMeta, SparseParts, Tensor } from '../../tensor.ts';
 
 /**
  * Adds `grad` into the leaf's `.grad` out of place, so that a gradient somebody holds does not change. The leaf's gradient belongs to
@@ -19,10 +20,17 @@ export function accumulateGrad(meta: AutogradMeta, grad: Tensor): void {
 /** A gradient nothing else aliases: the one given when only the engine holds it, else a copy. */
 function own(grad: Tensor): Tensor {
   // A handle that is not a temporary is the program's own: what it gave to backward, or what a hook or function of its own returned.
-  const shared = !grad.temporary || grad.storage.refs > 1;
+  // The values of a sparse one have a handle of their own.
+  const shared = !grad.temporary || grad.storage.refs > (grad.sparse === undefined ? 1 : 2);
   if (ambient().gradMode) return shared ? grad.clone() : shareHandle(grad);
-  if (shared || !(grad.isContiguous || grad.sparse !== undefined)) return grad.detach().clone();
+  if (shared || !(grad.sparse?.values ?? grad).isContiguous) return grad.detach().clone();
+  if (grad.sparse !== undefined) return withOwnIndices(grad, grad.sparse);
   const handle = shareHandle(grad);
   handle.meta = undefined;
   return handle;
+}
+
+/** The values themselves, but a copy of the indices, which may be somebody's: numbers of rows are few beside the rows. */
+function withOwnIndices(grad: Tensor, { indices, values, coalesced }: SparseParts): Tensor {
+  return sweep(() => sparseFromParts({ indices: indices.detach().clone(), values, coalesced, shape: grad.shape }));
 }

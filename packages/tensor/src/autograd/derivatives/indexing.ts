@@ -1,6 +1,16 @@
 /** @file Derivatives of choosing and adding by index. */
-import { zeros, zerosLike } from '../../creation.ts';
-import { gather, indexAdd, indexCopy, indexSelect, putAt, scatter, scatterAdd, takeAt } from '../../ops/indexing.ts';
+import { arange, zeros, zerosLike } from '../../creation.ts';
+import {
+  embeddingBag,
+  gather,
+  indexAdd,
+  indexCopy,
+  indexSelect,
+  putAt,
+  scatter,
+  scatterAdd,
+  takeAt,
+} from '../../ops/indexing.ts';
 import { scatterReduce, type ScatterReduceAttrs } from '../../ops/scatter-reduce.ts';
 import { where } from '../../ops/where.ts';
 import type { Shape } from '../../shape.ts';
@@ -48,10 +58,17 @@ function scattered(grad: Tensor, saved: Saved, { dim, reduce, includeSelf }: Sca
 
 const base = (saved: Saved, grad: Tensor): Tensor => zeros(saved.shapes[0] as Shape, { dtype: grad.dtype });
 
+/** The adjoint of indexSelect: slices added up in zeros, rows of a matrix as the bags of an embedding, which devices have a kernel for. */
+function rowsAdded(grad: Tensor, saved: Saved, dim: number): Tensor {
+  const index = saved.input(1);
+  if (dim !== 0 || grad.rank !== 2 || grad.dtype !== 'float32') return indexAdd(base(saved, grad), dim, index, grad);
+  return embeddingBag(grad, arange(grad.shape[0] as number), index, saved.shapes[0]?.[0] as number, false);
+}
+
 export const indexing: Readonly<Record<string, Derivative>> = {
   indexSelect: {
     save: [1],
-    backward: (grad, saved, { dim }: Along) => [indexAdd(base(saved, grad), dim, saved.input(1), grad), null],
+    backward: (grad, saved, { dim }: Along) => [rowsAdded(grad, saved, dim), null],
   },
   indexAdd: {
     save: [1],

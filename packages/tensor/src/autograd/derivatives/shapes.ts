@@ -51,7 +51,7 @@ export const shapes: Readonly<Record<string, Derivative>> = {
     backward: (grad, saved, attrs: SliceAttrs) => {
       const shape = inputShape(saved);
       const at = sliceGeometry(shape, attrs);
-      return [asStridedScatter(zeros(shape, { dtype: grad.dtype }), grad, at.shape, at.strides, at.offset)];
+      return [asStridedAdd(grad, shape, at, true)];
     },
   },
   select: {
@@ -59,8 +59,7 @@ export const shapes: Readonly<Record<string, Derivative>> = {
     backward: (grad, saved, { dim, index }: { dim: number; index: number }) => {
       const shape = inputShape(saved);
       const at = sliceGeometry(shape, { dim, start: index, length: 1, step: 1 });
-      const part = grad.reshape(at.shape);
-      return [asStridedScatter(zeros(shape, { dtype: grad.dtype }), part, at.shape, at.strides, at.offset)];
+      return [asStridedAdd(grad.reshape(at.shape), shape, at, true)];
     },
   },
   asStrided: {
