@@ -2,7 +2,7 @@
 import { sizeOf } from '../shape.ts';
 import type { DeviceTensor } from './backend.ts';
 import { blockOf, type Block, type Heap } from './heap.ts';
-import type { OwnKernel } from './simd.ts';
+import type { OwnKernel } from './own-kernel.ts';
 
 /** Products [m, k] times [k, n] of matrices that lie one after the other. */
 interface Products {

@@ -5,6 +5,7 @@ import { mergedSteps, type Step } from '../broadcast-steps.ts';
 import { sizeOf, type Shape } from '../shape.ts';
 import type { DeviceTensor, DeviceUpdate } from './backend.ts';
 import { blockOf, type Block, type Heap } from './heap.ts';
+import type { Attrs, Inputs, OwnKernel } from './own-kernel.ts';
 import { ownProduct } from './products.ts';
 
 type Call = (...args: number[]) => number | void;
@@ -23,10 +24,6 @@ function fromBase64(text: string): Uint8Array {
   return Uint8Array.from(bytes, (c) => c.charCodeAt(0));
 }
 
-type Inputs = Readonly<Record<string, DeviceTensor>>;
-type Attrs = Readonly<Record<string, unknown>>;
-/** One kernel: reads its inputs, writes a block of its own. */
-export type OwnKernel = (heap: Heap, inputs: Inputs, attrs: Attrs) => Block;
 
 const at = (t: DeviceTensor): number => blockOf(t.buffer).at;
 const input = (inputs: Inputs, name: string): DeviceTensor => {

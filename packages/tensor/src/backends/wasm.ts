@@ -3,7 +3,8 @@ import type * as tfjsWasm from '@tensorflow/tfjs-backend-wasm';
 import { TensorError } from '../errors.ts';
 import type { Backend, BackendName, DeviceBuffer, DeviceDType, DeviceTensor, DeviceUpdate, Worth } from './backend.ts';
 import { blockOf, Heap } from './heap.ts';
-import { ownKernels, ownUpdate, startSimd, type OwnKernel, type SimdExports } from './simd.ts';
+import type { OwnKernel } from './own-kernel.ts';
+import { ownKernels, ownUpdate, startSimd, type SimdExports } from './simd.ts';
 import { loadTf, requireHere, tfCore, type Require, type TfInfo, type TfModule } from './tfjs.ts';
 import { keepPackedApart } from './wasm-packing.ts';
 

@@ -8,7 +8,7 @@ const SIZE = 3 * 4 * 16 * 33;
 function operands(): { x: Tensor; y: Tensor } {
   manualSeed(1);
   const x = randn(SHAPE);
-  const values = x.dataSync() as Float32Array;
+  const values = x.dataSync();
   values.set([NaN, Infinity, -Infinity, -0]);
   return { x: tensor(values, { shape: SHAPE, requiresGrad: true }), y: randn(SHAPE, { requiresGrad: true }) };
 }
