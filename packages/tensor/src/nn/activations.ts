@@ -8,6 +8,7 @@ import { pairwiseDistance } from '../ops/margin-losses.ts';
 import { pixelShuffle, pixelUnshuffle } from '../ops/pixel-shuffle.ts';
 import { checkOptionNames } from '../option-names.ts';
 import { Parameter, type Tensor } from '../tensor.ts';
+import { applied, Setting } from './applied.ts';
 import { Module } from './module.ts';
 
 /** The input itself, whatever it was made with. */
@@ -21,53 +22,29 @@ export class Identity extends Module {
   }
 }
 
-/** A function with numbers that are set when it is made. */
-abstract class Setting<A extends readonly unknown[]> extends Module {
-  protected readonly given: A;
-  constructor(...given: A) {
-    super();
-    this.given = given;
-  }
-}
-
 /** max(x, 0). */
-export class ReLU extends Module {
+export class ReLU extends applied((x) => x.relu()) {
   static readonly [rpcName] = 'nn.ReLU';
-  forward(x: Tensor): Tensor {
-    return x.relu();
-  }
 }
 
 /** x above zero, slope x below; 0.01 by default. */
-export class LeakyReLU extends Setting<[slope?: number]> {
+export class LeakyReLU extends applied((x, slope?: number) => x.leakyRelu(slope)) {
   static readonly [rpcName] = 'nn.LeakyReLU';
-  forward(x: Tensor): Tensor {
-    return x.leakyRelu(...this.given);
-  }
 }
 
 /** 1 / (1 + exp(-x)). */
-export class Sigmoid extends Module {
+export class Sigmoid extends applied((x) => x.sigmoid()) {
   static readonly [rpcName] = 'nn.Sigmoid';
-  forward(x: Tensor): Tensor {
-    return x.sigmoid();
-  }
 }
 
 /** The hyperbolic tangent. */
-export class Tanh extends Module {
+export class Tanh extends applied((x) => x.tanh()) {
   static readonly [rpcName] = 'nn.Tanh';
-  forward(x: Tensor): Tensor {
-    return x.tanh();
-  }
 }
 
 /** x sigmoid(x). */
-export class SiLU extends Module {
+export class SiLU extends applied((x) => x.silu()) {
   static readonly [rpcName] = 'nn.SiLU';
-  forward(x: Tensor): Tensor {
-    return x.silu();
-  }
 }
 
 const GELU_OPTIONS: ReadonlySet<string> = new Set(['approximate']);
@@ -87,155 +64,100 @@ export class GELU extends Module {
 }
 
 /** Softmax along `dim`. */
-export class Softmax extends Setting<[dim: number]> {
+export class Softmax extends applied((x, dim: number) => x.softmax(dim)) {
   static readonly [rpcName] = 'nn.Softmax';
-  forward(x: Tensor): Tensor {
-    return x.softmax(...this.given);
-  }
 }
 
 /** log(softmax) along `dim`. */
-export class LogSoftmax extends Setting<[dim: number]> {
+export class LogSoftmax extends applied((x, dim: number) => x.logSoftmax(dim)) {
   static readonly [rpcName] = 'nn.LogSoftmax';
-  forward(x: Tensor): Tensor {
-    return x.logSoftmax(...this.given);
-  }
 }
 
 /** x above zero, alpha (exp(x) - 1) below; alpha is 1 by default. */
-export class ELU extends Setting<[alpha?: number]> {
+export class ELU extends applied((x, alpha?: number) => x.elu(alpha)) {
   static readonly [rpcName] = 'nn.ELU';
-  forward(x: Tensor): Tensor {
-    return x.elu(...this.given);
-  }
 }
 
 /** ELU with the alpha and the scale that keep the variance of a layer. */
-export class SELU extends Module {
+export class SELU extends applied((x) => x.selu()) {
   static readonly [rpcName] = 'nn.SELU';
-  forward(x: Tensor): Tensor {
-    return x.selu();
-  }
 }
 
 /** x above zero, alpha (exp(x / alpha) - 1) below; alpha is 1 by default. */
-export class CELU extends Setting<[alpha?: number]> {
+export class CELU extends applied((x, alpha?: number) => composed.celu(x, alpha)) {
   static readonly [rpcName] = 'nn.CELU';
-  forward(x: Tensor): Tensor {
-    return composed.celu(x, ...this.given);
-  }
 }
 
 /** The first half along `dim` times the sigmoid of the second. */
-export class GLU extends Setting<[dim?: number]> {
+export class GLU extends applied((x, dim?: number) => composed.glu(x, dim)) {
   static readonly [rpcName] = 'nn.GLU';
-  forward(x: Tensor): Tensor {
-    return composed.glu(x, ...this.given);
-  }
 }
 
 /** x tanh(softplus(x)). */
-export class Mish extends Module {
+export class Mish extends applied((x) => x.mish()) {
   static readonly [rpcName] = 'nn.Mish';
-  forward(x: Tensor): Tensor {
-    return x.mish();
-  }
 }
 
 /** x between 0 and 6, and those bounds beyond them. */
-export class ReLU6 extends Module {
+export class ReLU6 extends applied((x) => x.relu6()) {
   static readonly [rpcName] = 'nn.ReLU6';
-  forward(x: Tensor): Tensor {
-    return x.relu6();
-  }
 }
 
 /** x between two bounds, -1 and 1 by default, and those bounds beyond them. */
-export class Hardtanh extends Setting<[low?: number, high?: number]> {
+export class Hardtanh extends applied((x, low?: number, high?: number) => x.hardtanh(low, high)) {
   static readonly [rpcName] = 'nn.Hardtanh';
-  forward(x: Tensor): Tensor {
-    return x.hardtanh(...this.given);
-  }
 }
 
 /** x / 6 + 1/2 between 0 and 1. */
-export class Hardsigmoid extends Module {
+export class Hardsigmoid extends applied((x) => x.hardSigmoid()) {
   static readonly [rpcName] = 'nn.Hardsigmoid';
-  forward(x: Tensor): Tensor {
-    return x.hardSigmoid();
-  }
 }
 
 /** x hardSigmoid(x). */
-export class Hardswish extends Module {
+export class Hardswish extends applied((x) => x.hardSwish()) {
   static readonly [rpcName] = 'nn.Hardswish';
-  forward(x: Tensor): Tensor {
-    return x.hardSwish();
-  }
 }
 
 /** x where its size is above lambda, which is 0.5 by default; else 0. */
-export class Hardshrink extends Setting<[lambda?: number]> {
+export class Hardshrink extends applied((x, lambda?: number) => composed.hardshrink(x, lambda)) {
   static readonly [rpcName] = 'nn.Hardshrink';
-  forward(x: Tensor): Tensor {
-    return composed.hardshrink(x, ...this.given);
-  }
 }
 
 /** x nearer to zero by lambda, which is 0.5 by default; 0 where it is within lambda of zero. */
-export class Softshrink extends Setting<[lambda?: number]> {
+export class Softshrink extends applied((x, lambda?: number) => composed.softshrink(x, lambda)) {
   static readonly [rpcName] = 'nn.Softshrink';
-  forward(x: Tensor): Tensor {
-    return composed.softshrink(x, ...this.given);
-  }
 }
 
 /** x - tanh(x). */
-export class Tanhshrink extends Module {
+export class Tanhshrink extends applied((x) => composed.tanhshrink(x)) {
   static readonly [rpcName] = 'nn.Tanhshrink';
-  forward(x: Tensor): Tensor {
-    return composed.tanhshrink(x);
-  }
 }
 
 /** x where it is above `at`, else `value`. */
-export class Threshold extends Setting<[at: number, value: number]> {
+export class Threshold extends applied((x, at: number, value: number) => composed.threshold(x, at, value)) {
   static readonly [rpcName] = 'nn.Threshold';
-  forward(x: Tensor): Tensor {
-    return composed.threshold(x, ...this.given);
-  }
 }
 
 /** Softmax of -x along `dim`. */
-export class Softmin extends Setting<[dim: number]> {
+export class Softmin extends applied((x, dim: number) => composed.softmin(x, dim)) {
   static readonly [rpcName] = 'nn.Softmin';
-  forward(x: Tensor): Tensor {
-    return composed.softmin(x, ...this.given);
-  }
 }
 
 /** x / (1 + |x|). */
-export class Softsign extends Module {
+export class Softsign extends applied((x) => x.softsign()) {
   static readonly [rpcName] = 'nn.Softsign';
-  forward(x: Tensor): Tensor {
-    return x.softsign();
-  }
 }
 
 /** log(sigmoid(x)). */
-export class LogSigmoid extends Module {
+export class LogSigmoid extends applied((x) => x.logSigmoid()) {
   static readonly [rpcName] = 'nn.LogSigmoid';
-  forward(x: Tensor): Tensor {
-    return x.logSigmoid();
-  }
 }
 
 /** log(1 + exp(beta x)) / beta, linear where beta x is above `threshold`. */
-export class Softplus extends Setting<[beta?: number, threshold?: number]> {
+export class Softplus extends applied((x, beta?: number, threshold?: number) =>
+  activations.softplusWith(x, beta, threshold),
+) {
   static readonly [rpcName] = 'nn.Softplus';
-  forward(x: Tensor): Tensor {
-    return activations.softplusWith(x, ...this.given);
-  }
 }
 
 const PRELU: ReadonlySet<string> = new Set(['numParameters', 'init']);
@@ -256,38 +178,23 @@ export class PReLU extends Module {
 }
 
 /** Dimensions `startDim` to `endDim` as one; by default all but the batch. */
-export class Flatten extends Setting<[startDim: number, endDim: number]> {
+export class Flatten extends applied((x, startDim?: number, endDim?: number) => x.flatten(startDim ?? 1, endDim)) {
   static readonly [rpcName] = 'nn.Flatten';
-  constructor(startDim = 1, endDim = -1) {
-    super(startDim, endDim);
-  }
-  forward(x: Tensor): Tensor {
-    return x.flatten(...this.given);
-  }
 }
 
 /** Dimension `dim` as several. */
-export class Unflatten extends Setting<[dim: number, sizes: readonly number[]]> {
+export class Unflatten extends applied((x, dim: number, sizes: readonly number[]) => x.unflatten(dim, sizes)) {
   static readonly [rpcName] = 'nn.Unflatten';
-  forward(x: Tensor): Tensor {
-    return x.unflatten(...this.given);
-  }
 }
 
 /** Channels as pixels: [N, C r², H, W] to [N, C, H r, W r]. */
-export class PixelShuffle extends Setting<[factor: number]> {
+export class PixelShuffle extends applied((x, factor: number) => pixelShuffle(x, factor)) {
   static readonly [rpcName] = 'nn.PixelShuffle';
-  forward(x: Tensor): Tensor {
-    return pixelShuffle(x, ...this.given);
-  }
 }
 
 /** Pixels as channels: [N, C, H r, W r] to [N, C r², H, W]. */
-export class PixelUnshuffle extends Setting<[factor: number]> {
+export class PixelUnshuffle extends applied((x, factor: number) => pixelUnshuffle(x, factor)) {
   static readonly [rpcName] = 'nn.PixelUnshuffle';
-  forward(x: Tensor): Tensor {
-    return pixelUnshuffle(x, ...this.given);
-  }
 }
 
 /** The cosine of the angle between two tensors along `dim`, 1 by default. */

@@ -93,27 +93,35 @@ export interface CellOptions {
 const OPTIONS: ReadonlySet<string> = new Set(['bias']);
 const RNN_OPTIONS: ReadonlySet<string> = new Set(['bias', 'nonlinearity']);
 
-/** A single step as a module. */
-abstract class CellModule extends Module implements CellWeights {
+/** The weights of one kind of step, with PyTorch's names and its start. */
+export class CellParameters extends Module implements CellWeights {
   readonly weight_ih: Parameter;
   readonly weight_hh: Parameter;
   readonly bias_ih: Parameter | null;
   readonly bias_hh: Parameter | null;
+
+  constructor({ gates }: Cell, inputSize: number, hiddenSize: number, bias: boolean) {
+    super();
+    const bound = hiddenSize > 0 ? 1 / Math.sqrt(hiddenSize) : 0;
+    const rows = gates * hiddenSize;
+    this.weight_ih = uniformParameter([rows, inputSize], bound);
+    this.weight_hh = uniformParameter([rows, hiddenSize], bound);
+    this.bias_ih = bias ? uniformParameter([rows], bound) : null;
+    this.bias_hh = bias ? uniformParameter([rows], bound) : null;
+  }
+}
+
+/** A single step as a module. */
+abstract class CellModule extends CellParameters {
   private readonly cell: Cell;
   private readonly inputSize: number;
   private readonly hiddenSize: number;
 
   constructor(kind: CellKind, inputSize: number, hiddenSize: number, bias: boolean) {
-    super();
+    super(CELLS[kind], inputSize, hiddenSize, bias);
     this.cell = CELLS[kind];
     this.inputSize = inputSize;
     this.hiddenSize = hiddenSize;
-    const bound = hiddenSize > 0 ? 1 / Math.sqrt(hiddenSize) : 0;
-    const rows = this.cell.gates * hiddenSize;
-    this.weight_ih = uniformParameter([rows, inputSize], bound);
-    this.weight_hh = uniformParameter([rows, hiddenSize], bound);
-    this.bias_ih = bias ? uniformParameter([rows], bound) : null;
-    this.bias_hh = bias ? uniformParameter([rows], bound) : null;
   }
 
   protected run(x: Tensor, given: readonly Tensor[] | undefined): Tensor[] {

@@ -8,8 +8,6 @@ import {
   convTranspose2d,
   MAX_POOL_OPTIONS,
   maxPool2d,
-  type AvgPoolOptions,
-  type MaxPoolOptions,
 } from '../ops/conv.ts';
 import {
   adaptiveAvgPool1d,
@@ -26,9 +24,11 @@ import { pad } from '../ops/structure.ts';
 import type { PadMode } from '../ops/pad-modes.ts';
 import { rpcName } from '../named.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
+import { applied } from './applied.ts';
 import { uniformParameter } from './init.ts';
 import { Module } from './module.ts';
 import { checkOptionNames, optionNames } from '../option-names.ts';
+import { sizeOf } from '../shape.ts';
 
 /** Options of a convolution layer, whose sizes are numbers or, of images and volumes, one for each direction. */
 export interface ConvLayerOptions<Size> {
@@ -62,14 +62,23 @@ const OPTIONS = optionNames<Conv2dOptions>({
   bias: true,
 });
 
+/** A weight and, for as many channels, a bias, uniform in ±1/√(taps), as in PyTorch. */
+function starting(weight: readonly number[], channels: number | false): [Parameter, Parameter | null] {
+  const bound = 1 / Math.sqrt(Math.max(1, sizeOf(weight.slice(1))));
+  return [uniformParameter(weight, bound), channels === false ? null : uniformParameter([channels], bound)];
+}
+
+/** A convolution of the ops, in some number of dimensions. */
+type Convolve<O> = (x: Tensor, weight: Tensor, options: O & { bias: Parameter | null }) => Tensor;
+
 /** What the layers have in common: weights [outChannels, inChannels / groups, ...kernel], and padding that is no zeros. */
 abstract class Conv<Size> extends Module {
-  /** Starts uniform in ±1/√(taps), as in PyTorch. */
   readonly weight: Parameter;
   readonly bias: Parameter | null;
   protected readonly options: ConvLayerOptions<Size>;
   /** What `pad` is called with, where padding is no zeros. */
   private readonly sides: readonly number[] | null;
+  private readonly convolve: Convolve<Omit<ConvLayerOptions<Size>, 'bias' | 'paddingMode'>>;
 
   constructor(
     inChannels: number,
@@ -77,6 +86,7 @@ abstract class Conv<Size> extends Module {
     kernel: readonly number[],
     options: ConvLayerOptions<Size>,
     listOf: (size: Size) => readonly number[],
+    convolve: Convolve<Omit<ConvLayerOptions<Size>, 'bias' | 'paddingMode'>>,
   ) {
     super();
     checkOptionNames(options, OPTIONS, `nn.Conv${kernel.length}d`);
@@ -84,43 +94,23 @@ abstract class Conv<Size> extends Module {
     checkChannels(inChannels, outChannels, groups);
     if (!['zeros', 'reflect', 'replicate', 'circular'].includes(paddingMode))
       throw new RangeError(`paddingMode must be one of zeros, reflect, replicate, circular, but got '${paddingMode}'`);
-    const inner = inChannels / groups;
-    const bound =
-      1 /
-      Math.sqrt(
-        Math.max(
-          1,
-          kernel.reduce((a, b) => a * b, inner),
-        ),
-      );
-    this.weight = uniformParameter([outChannels, inner, ...kernel], bound);
-    this.bias = bias ? uniformParameter([outChannels], bound) : null;
+    [this.weight, this.bias] = starting([outChannels, inChannels / groups, ...kernel], bias && outChannels);
     this.options = options;
+    this.convolve = convolve;
     this.sides = paddingMode === 'zeros' ? null : sidesOf(kernel, options, listOf);
   }
 
-  /** The input with its padding, and the padding that is left to the convolution. */
-  protected padded(x: Tensor): [Tensor, Size | 'same' | 'valid' | undefined] {
-    const { paddingMode = 'zeros', padding } = this.options;
-    if (paddingMode === 'zeros' || this.sides === null) return [x, padding];
-    return [pad(x, this.sides, paddingMode), 'valid'];
-  }
-
-  protected settings(padding: Size | 'same' | 'valid' | undefined): {
-    bias: Parameter | null;
-    stride?: Size;
-    padding?: Size | 'same' | 'valid';
-    dilation?: Size;
-    groups?: number;
-  } {
-    const { stride, dilation, groups } = this.options;
-    return {
+  forward(x: Tensor): Tensor {
+    const { paddingMode: mode = 'zeros', padding, stride, dilation, groups } = this.options;
+    const own = mode !== 'zeros' && this.sides !== null;
+    const left = own ? 'valid' : padding;
+    return this.convolve(own ? pad(x, this.sides, mode) : x, this.weight, {
       bias: this.bias,
       ...(stride === undefined ? {} : { stride }),
-      ...(padding === undefined ? {} : { padding }),
+      ...(left === undefined ? {} : { padding: left }),
       ...(dilation === undefined ? {} : { dilation }),
       ...(groups === undefined ? {} : { groups }),
-    };
+    });
   }
 }
 
@@ -151,11 +141,7 @@ function checkChannels(inChannels: number, outChannels: number, groups: number):
 export class Conv1d extends Conv<number> {
   static readonly [rpcName] = 'nn.Conv1d';
   constructor(inChannels: number, outChannels: number, kernel: number, options: Conv1dOptions = {}) {
-    super(inChannels, outChannels, [kernel], options, (size) => [size]);
-  }
-  forward(x: Tensor): Tensor {
-    const [input, padding] = this.padded(x);
-    return conv1d(input, this.weight, this.settings(padding));
+    super(inChannels, outChannels, [kernel], options, (size) => [size], conv1d);
   }
 }
 
@@ -163,11 +149,7 @@ export class Conv1d extends Conv<number> {
 export class Conv2d extends Conv<Pair> {
   static readonly [rpcName] = 'nn.Conv2d';
   constructor(inChannels: number, outChannels: number, kernel: Pair, options: Conv2dOptions = {}) {
-    super(inChannels, outChannels, pair(kernel), options, pair);
-  }
-  forward(x: Tensor): Tensor {
-    const [input, padding] = this.padded(x);
-    return conv2d(input, this.weight, this.settings(padding));
+    super(inChannels, outChannels, pair(kernel), options, pair, conv2d);
   }
 }
 
@@ -175,11 +157,7 @@ export class Conv2d extends Conv<Pair> {
 export class Conv3d extends Conv<Triple> {
   static readonly [rpcName] = 'nn.Conv3d';
   constructor(inChannels: number, outChannels: number, kernel: Triple, options: Conv3dLayerOptions = {}) {
-    super(inChannels, outChannels, triple(kernel), options, triple);
-  }
-  forward(x: Tensor): Tensor {
-    const [input, padding] = this.padded(x);
-    return conv3d(input, this.weight, this.settings(padding));
+    super(inChannels, outChannels, triple(kernel), options, triple, conv3d);
   }
 }
 
@@ -213,24 +191,25 @@ abstract class ConvTranspose<Size> extends Module {
   readonly weight: Parameter;
   readonly bias: Parameter | null;
   protected readonly options: Omit<ConvTransposeOptions<Size>, 'bias'>;
-  constructor(inChannels: number, outChannels: number, kernel: readonly number[], options: ConvTransposeOptions<Size>) {
+  private readonly convolve: Convolve<Omit<ConvTransposeOptions<Size>, 'bias'>>;
+  constructor(
+    inChannels: number,
+    outChannels: number,
+    kernel: readonly number[],
+    options: ConvTransposeOptions<Size>,
+    convolve: Convolve<Omit<ConvTransposeOptions<Size>, 'bias'>>,
+  ) {
     super();
     checkOptionNames(options, TRANSPOSE_OPTIONS, `nn.ConvTranspose${kernel.length}d`);
     const { bias = true, ...rest } = options;
     const groups = rest.groups ?? 1;
     checkChannels(inChannels, outChannels, groups);
-    const inner = outChannels / groups;
-    const bound =
-      1 /
-      Math.sqrt(
-        Math.max(
-          1,
-          kernel.reduce((a, b) => a * b, inner),
-        ),
-      );
-    this.weight = uniformParameter([inChannels, inner, ...kernel], bound);
-    this.bias = bias ? uniformParameter([outChannels], bound) : null;
+    [this.weight, this.bias] = starting([inChannels, outChannels / groups, ...kernel], bias && outChannels);
     this.options = rest;
+    this.convolve = convolve;
+  }
+  forward(x: Tensor): Tensor {
+    return this.convolve(x, this.weight, { ...this.options, bias: this.bias });
   }
 }
 
@@ -238,10 +217,7 @@ abstract class ConvTranspose<Size> extends Module {
 export class ConvTranspose1d extends ConvTranspose<number> {
   static readonly [rpcName] = 'nn.ConvTranspose1d';
   constructor(inChannels: number, outChannels: number, kernel: number, options: ConvTransposeOptions<number> = {}) {
-    super(inChannels, outChannels, [kernel], options);
-  }
-  forward(x: Tensor): Tensor {
-    return convTranspose1d(x, this.weight, { ...this.options, bias: this.bias });
+    super(inChannels, outChannels, [kernel], options, convTranspose1d);
   }
 }
 
@@ -249,10 +225,7 @@ export class ConvTranspose1d extends ConvTranspose<number> {
 export class ConvTranspose2d extends ConvTranspose<Pair> {
   static readonly [rpcName] = 'nn.ConvTranspose2d';
   constructor(inChannels: number, outChannels: number, kernel: Pair, options: ConvTransposeOptions<Pair> = {}) {
-    super(inChannels, outChannels, pair(kernel), options);
-  }
-  forward(x: Tensor): Tensor {
-    return convTranspose2d(x, this.weight, { ...this.options, bias: this.bias });
+    super(inChannels, outChannels, pair(kernel), options, convTranspose2d);
   }
 }
 
@@ -260,102 +233,63 @@ export class ConvTranspose2d extends ConvTranspose<Pair> {
 export class ConvTranspose3d extends ConvTranspose<Triple> {
   static readonly [rpcName] = 'nn.ConvTranspose3d';
   constructor(inChannels: number, outChannels: number, kernel: Triple, options: ConvTransposeOptions<Triple> = {}) {
-    super(inChannels, outChannels, triple(kernel), options);
+    super(inChannels, outChannels, triple(kernel), options, convTranspose3d);
   }
-  forward(x: Tensor): Tensor {
-    return convTranspose3d(x, this.weight, { ...this.options, bias: this.bias });
+}
+
+/** Windows of a size, with options that are checked when the layer is made. */
+abstract class Pool<K, O> extends Module {
+  protected readonly kernel: K;
+  protected readonly options: O;
+  constructor(kernel: K, options: O) {
+    super();
+    this.kernel = kernel;
+    this.options = options;
   }
+}
+
+/** The layer of the function `pool`, whose options are `known`. */
+function poolOf<K, O extends object>(
+  pool: (x: Tensor, kernel: K, options?: O) => Tensor,
+  known: ReadonlySet<string>,
+): new (kernel: K, options?: O) => Pool<K, O> & { forward(x: Tensor): Tensor } {
+  return class extends Pool<K, O> {
+    constructor(kernel: K, options: O = {} as O) {
+      checkOptionNames(options, known, `nn.${new.target.name}`);
+      super(kernel, options);
+    }
+    forward(x: Tensor): Tensor {
+      return pool(x, this.kernel, this.options);
+    }
+  };
 }
 
 /** The largest of each window. */
-export class MaxPool2d extends Module {
+export class MaxPool2d extends poolOf(maxPool2d, MAX_POOL_OPTIONS) {
   static readonly [rpcName] = 'nn.MaxPool2d';
-  private readonly kernel: Pair;
-  private readonly options: MaxPoolOptions;
-  constructor(kernel: Pair, options: MaxPoolOptions = {}) {
-    super();
-    checkOptionNames(options, MAX_POOL_OPTIONS, 'nn.MaxPool2d');
-    this.kernel = kernel;
-    this.options = options;
-  }
-  forward(x: Tensor): Tensor {
-    return maxPool2d(x, this.kernel, this.options);
-  }
 }
 
 /** The mean of each window. */
-export class AvgPool2d extends Module {
+export class AvgPool2d extends poolOf(avgPool2d, AVG_POOL_OPTIONS) {
   static readonly [rpcName] = 'nn.AvgPool2d';
-  private readonly kernel: Pair;
-  private readonly options: AvgPoolOptions;
-  constructor(kernel: Pair, options: AvgPoolOptions = {}) {
-    super();
-    checkOptionNames(options, AVG_POOL_OPTIONS, 'nn.AvgPool2d');
-    this.kernel = kernel;
-    this.options = options;
-  }
-  forward(x: Tensor): Tensor {
-    return avgPool2d(x, this.kernel, this.options);
-  }
 }
 
 /** Means over a grid of fixed size. */
-export class AdaptiveAvgPool2d extends Module {
+export class AdaptiveAvgPool2d extends applied(adaptiveAvgPool2d) {
   static readonly [rpcName] = 'nn.AdaptiveAvgPool2d';
-  private readonly size: Pair;
-  constructor(size: Pair) {
-    super();
-    this.size = size;
-  }
-  forward(x: Tensor): Tensor {
-    return adaptiveAvgPool2d(x, this.size);
-  }
 }
 
-type MaxPool1dOptions = NonNullable<Parameters<typeof maxPool1d>[2]>;
-type AvgPool1dOptions = NonNullable<Parameters<typeof avgPool1d>[2]>;
-
 /** The largest of each window of [N, C, L]. */
-export class MaxPool1d extends Module {
+export class MaxPool1d extends poolOf(maxPool1d, MAX_POOL_OPTIONS) {
   static readonly [rpcName] = 'nn.MaxPool1d';
-  private readonly kernel: number;
-  private readonly options: MaxPool1dOptions;
-  constructor(kernel: number, options: MaxPool1dOptions = {}) {
-    super();
-    checkOptionNames(options, MAX_POOL_OPTIONS, 'nn.MaxPool1d');
-    this.kernel = kernel;
-    this.options = options;
-  }
-  forward(x: Tensor): Tensor {
-    return maxPool1d(x, this.kernel, this.options);
-  }
 }
 
 /** The mean of each window of [N, C, L]. */
-export class AvgPool1d extends Module {
+export class AvgPool1d extends poolOf(avgPool1d, AVG_POOL_OPTIONS) {
   static readonly [rpcName] = 'nn.AvgPool1d';
-  private readonly kernel: number;
-  private readonly options: AvgPool1dOptions;
-  constructor(kernel: number, options: AvgPool1dOptions = {}) {
-    super();
-    checkOptionNames(options, AVG_POOL_OPTIONS, 'nn.AvgPool1d');
-    this.kernel = kernel;
-    this.options = options;
-  }
-  forward(x: Tensor): Tensor {
-    return avgPool1d(x, this.kernel, this.options);
-  }
 }
 
 /** Means over a fixed number of regions. */
-export class AdaptiveAvgPool1d extends Module {
+export class AdaptiveAvgPool1d extends applied(adaptiveAvgPool1d) {
   static readonly [rpcName] = 'nn.AdaptiveAvgPool1d';
-  private readonly size: number;
-  constructor(size: number) {
-    super();
-    this.size = size;
-  }
-  forward(x: Tensor): Tensor {
-    return adaptiveAvgPool1d(x, this.size);
-  }
 }

@@ -121,7 +121,14 @@ abstract class ChannelNorm extends Module {
     this.eps = eps;
   }
 
-  protected abstract check(x: Tensor): void;
+  /** How many dimensions an input may have. */
+  protected abstract readonly ranks: readonly number[];
+
+  protected check(x: Tensor): void {
+    if (this.ranks.includes(x.rank)) return;
+    const expected = this.ranks.map((rank) => `${rank}D`).join(' or ');
+    throw new RangeError(`expected ${expected} input (got ${x.rank}D input)`);
+  }
 
   /** How much the batch at hand counts, which is counted. */
   protected countBatch(): number {
@@ -154,12 +161,6 @@ abstract class InstanceNorm extends ChannelNorm {
     checkOptionNames(options, BATCH_OPTIONS, 'nn.InstanceNorm');
     super(channels, options, options.affine ?? false, options.trackRunningStats ?? false);
   }
-  protected abstract readonly spatial: number;
-
-  protected override check(x: Tensor): void {
-    if (x.rank !== this.spatial + 1 && x.rank !== this.spatial + 2)
-      throw new RangeError(`expected ${this.spatial + 1}D or ${this.spatial + 2}D input (got ${x.rank}D input)`);
-  }
 
   forward(x: Tensor): Tensor {
     this.check(x);
@@ -167,48 +168,42 @@ abstract class InstanceNorm extends ChannelNorm {
     const momentum = given ?? 0;
     const useInputStats = this.training || runningMean === null;
     const options = { weight, bias, runningMean, runningVar, useInputStats, momentum, eps };
-    return x.rank === this.spatial + 1 ? instanceNorm(x.unsqueeze(0), options).squeeze(0) : instanceNorm(x, options);
+    return x.rank === this.ranks[0] ? instanceNorm(x.unsqueeze(0), options).squeeze(0) : instanceNorm(x, options);
   }
 }
 
 /** Of [N, C, L] or [C, L]. */
 export class InstanceNorm1d extends InstanceNorm {
   static readonly [rpcName] = 'nn.InstanceNorm1d';
-  protected readonly spatial = 1;
+  protected readonly ranks = [2, 3];
 }
 
 /** Of [N, C, H, W] or [C, H, W]. */
 export class InstanceNorm2d extends InstanceNorm {
   static readonly [rpcName] = 'nn.InstanceNorm2d';
-  protected readonly spatial = 2;
+  protected readonly ranks = [3, 4];
 }
 
 /** Of [N, C, D, H, W] or [C, D, H, W]. */
 export class InstanceNorm3d extends InstanceNorm {
   static readonly [rpcName] = 'nn.InstanceNorm3d';
-  protected readonly spatial = 3;
+  protected readonly ranks = [4, 5];
 }
 
 /** Of [N, C, D, H, W]. */
 export class BatchNorm3d extends BatchNorm {
   static readonly [rpcName] = 'nn.BatchNorm3d';
-  protected override check(x: Tensor): void {
-    if (x.rank !== 5) throw new RangeError(`expected 5D input (got ${x.rank}D input)`);
-  }
+  protected readonly ranks = [5];
 }
 
 /** Of [N, C] or [N, C, L]. */
 export class BatchNorm1d extends BatchNorm {
   static readonly [rpcName] = 'nn.BatchNorm1d';
-  protected override check(x: Tensor): void {
-    if (x.rank !== 2 && x.rank !== 3) throw new RangeError(`expected 2D or 3D input (got ${x.rank}D input)`);
-  }
+  protected readonly ranks = [2, 3];
 }
 
 /** Of [N, C, H, W]. */
 export class BatchNorm2d extends BatchNorm {
   static readonly [rpcName] = 'nn.BatchNorm2d';
-  protected override check(x: Tensor): void {
-    if (x.rank !== 4) throw new RangeError(`expected 4D input (got ${x.rank}D input)`);
-  }
+  protected readonly ranks = [4];
 }

@@ -10,8 +10,7 @@ import { stack } from '../ops/stack.ts';
 import { checkOptionNames, optionNames } from '../option-names.ts';
 import { sameShape } from '../shape.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
-import { CELLS, prepare, type Cell, type CellKind, type CellWeights } from './cells.ts';
-import { uniformParameter } from './init.ts';
+import { CellParameters, CELLS, prepare, type Cell, type CellKind, type CellWeights } from './cells.ts';
 import { Module } from './module.ts';
 import { PackedSequence } from './packed.ts';
 
@@ -39,23 +38,6 @@ const OPTIONS = optionNames<RecurrentOptions>({
   bidirectional: true,
 });
 const RNN_OPTIONS: ReadonlySet<string> = new Set([...OPTIONS, 'nonlinearity']);
-
-/** The weights of one layer in one direction, named as PyTorch names them. */
-class Direction extends Module {
-  readonly weight_ih: Parameter;
-  readonly weight_hh: Parameter;
-  readonly bias_ih: Parameter | null;
-  readonly bias_hh: Parameter | null;
-
-  constructor(gates: number, inputSize: number, hiddenSize: number, bias: boolean) {
-    super();
-    const bound = hiddenSize > 0 ? 1 / Math.sqrt(hiddenSize) : 0;
-    this.weight_ih = uniformParameter([gates * hiddenSize, inputSize], bound);
-    this.weight_hh = uniformParameter([gates * hiddenSize, hiddenSize], bound);
-    this.bias_ih = bias ? uniformParameter([gates * hiddenSize], bound) : null;
-    this.bias_hh = bias ? uniformParameter([gates * hiddenSize], bound) : null;
-  }
-}
 
 /** The sequences of a layer, and which way they are gone through. */
 interface Walk {
@@ -144,7 +126,7 @@ abstract class Recurrent extends Module {
   private readonly batchFirst: boolean;
   private readonly dropout: number;
   private readonly directions: 1 | 2;
-  private readonly stacked: readonly Direction[];
+  private readonly stacked: readonly CellParameters[];
   private readonly cell: Cell;
 
   constructor(kind: CellKind, inputSize: number, hiddenSize: number, options: RecurrentOptions) {
@@ -166,7 +148,7 @@ abstract class Recurrent extends Module {
     this.directions = bidirectional ? 2 : 1;
     this.stacked = Array.from({ length: layers * this.directions }, (_, i) => {
       const below = i < this.directions ? inputSize : hiddenSize * this.directions;
-      return new Direction(this.cell.gates, below, hiddenSize, bias);
+      return new CellParameters(this.cell, below, hiddenSize, bias);
     });
   }
 
@@ -244,7 +226,7 @@ abstract class Recurrent extends Module {
       for (let d = 0; d < this.directions; d++) {
         const i = layer * this.directions + d;
         const own = start.map((s) => s.select(0, i));
-        const { weight_ih, weight_hh, bias_ih, bias_hh } = this.stacked[i] as Direction;
+        const { weight_ih, weight_hh, bias_ih, bias_hh } = this.stacked[i] as CellParameters;
         const weights = { weight_ih, weight_hh, bias_ih, bias_hh };
         const [out, last] = run(output, own, weights, this.cell, { sizes, backwards: d === 1 });
         sides.push(out);

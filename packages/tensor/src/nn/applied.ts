@@ -1,0 +1,23 @@
+/** @file Modules that are a function of their input, and of settings that are given when they are made. */
+import type { Tensor } from '../tensor.ts';
+import { Module } from './module.ts';
+
+/** Settings, in the order in which the function behind the module takes them. */
+export abstract class Setting<A extends readonly unknown[]> extends Module {
+  protected readonly given: A;
+  constructor(...given: A) {
+    super();
+    this.given = given;
+  }
+}
+
+/** The module of `apply`. */
+export function applied<A extends readonly unknown[]>(
+  apply: (x: Tensor, ...given: A) => Tensor,
+): new (...given: A) => Setting<A> & { forward(x: Tensor): Tensor } {
+  return class extends Setting<A> {
+    forward(x: Tensor): Tensor {
+      return apply(x, ...this.given);
+    }
+  };
+}
