@@ -9,6 +9,7 @@ import type {
   Creation,
   PythonCall,
   PythonRemoteCall,
+  PythonResult,
   ScriptCall,
   ScriptCallee,
   ScriptRemoteCall,
@@ -75,7 +76,7 @@ export function writeScriptRet({ value }: { readonly value: unknown }): Body {
 
 type Tensors = readonly TravellingTensor[];
 
-export function readPythonCall(body: Uint8Array, tensors: Tensors): PythonCall {
+export function readPythonCall(body: Uint8Array, { tensors }: ScriptContext): PythonCall {
   const first = body[0];
   if (first === undefined || first > 1) throw refuse('a call without the word whether it is async');
   return { kind: 'python-call', isAsync: first === 1, pickled: body.subarray(1), tensors };
@@ -86,6 +87,14 @@ export function writePythonCall({ isAsync, pickled, tensors }: PythonCall): Body
   body[0] = isAsync ? 1 : 0;
   body.set(pickled, 1);
   return { type: MessageType.PYTHON_CALL, body, tensors };
+}
+
+export function readPythonRet(pickled: Uint8Array, { tensors }: ScriptContext): PythonResult {
+  return { kind: 'python-ret', pickled, tensors };
+}
+
+export function writePythonRet({ pickled, tensors }: PythonResult): Body {
+  return { type: MessageType.PYTHON_RET, body: pickled, tensors };
 }
 
 export function readPythonRemoteCall(body: Uint8Array, context: ScriptContext): PythonRemoteCall {

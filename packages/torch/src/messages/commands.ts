@@ -158,7 +158,7 @@ interface RemoteRet extends Creation {
 }
 
 /** Answers that say no more than that. */
-interface Acknowledgement {
+export interface Acknowledgement {
   readonly kind: 'rref-ack' | 'backward-autograd-resp' | 'cleanup-autograd-context-resp' | 'rref-backward-resp';
 }
 

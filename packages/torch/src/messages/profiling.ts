@@ -1,4 +1,5 @@
 /** @file Messages of torch's legacy profiler: the wrap around a call that is profiled, and the events that come back. */
+import { MessageType } from '@backwire/wire/internal';
 import { integerIn, numberIn } from '../pickle/builtin-globals.ts';
 import { narrowed } from '../pickle/instructions.ts';
 import { refuse } from '../pickle/refusal.ts';
@@ -10,7 +11,7 @@ import { typeIn } from './autograd.ts';
 import type { Body, ProfilingRequest, ProfilingResponse, TorchEvent } from './commands.ts';
 import { fieldsIn, flagIn, idFields, idIn, listIn, longIn, textIn, unwrapped, wrappedBody } from './fields.ts';
 
-export function readProfilingRequest(body: Uint8Array, context: ScriptContext): ProfilingRequest {
+export function readRequest(body: Uint8Array, context: ScriptContext): ProfilingRequest {
   const { inner, metadata } = unwrapped(body);
   const own = { ...context, tensors: [] };
   const [type, config, profile] = fieldsIn(metadata, own, 3, 'the metadata of a profile');
@@ -25,14 +26,14 @@ export function readProfilingRequest(body: Uint8Array, context: ScriptContext): 
   };
 }
 
-export function writeProfilingRequest(type: number, command: ProfilingRequest): Body {
+export function writeRequest(command: ProfilingRequest): Body {
   const { inner, state, shapes, memory, profile } = command;
   const writer = new ScriptWriter({ aliases: false });
   writer.tuple([inner.type, scriptList<unknown>('Any', [state, shapes, memory]), idFields(profile)]);
-  return wrappedBody(type, inner, writer.finish());
+  return wrappedBody(MessageType.RUN_WITH_PROFILING_REQ, inner, writer.finish());
 }
 
-export function readProfilingResponse(body: Uint8Array, context: ScriptContext): ProfilingResponse {
+export function readResponse(body: Uint8Array, context: ScriptContext): ProfilingResponse {
   const { inner, metadata } = unwrapped(body);
   const own = { ...context, tensors: [] };
   const [type, profile, count, ...events] = listIn(metadata, own, 3, 'the metadata of a profile');
@@ -45,11 +46,11 @@ export function readProfilingResponse(body: Uint8Array, context: ScriptContext):
   };
 }
 
-export function writeProfilingResponse(type: number, command: ProfilingResponse): Body {
+export function writeResponse(command: ProfilingResponse): Body {
   const { inner, profile, events } = command;
   const writer = new ScriptWriter({ aliases: false });
   writer.tuple([inner.type, idFields(profile), events.length, ...events.map(eventFields)]);
-  return wrappedBody(type, inner, writer.finish());
+  return wrappedBody(MessageType.RUN_WITH_PROFILING_RESP, inner, writer.finish());
 }
 
 const FIELDS = 12;
