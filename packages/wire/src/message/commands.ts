@@ -1,6 +1,6 @@
 /** @file Every message type as a typed object: a union with one member per type. */
 import { type Tensor } from '@backwire/tensor';
-import { type MessageType } from './message-type.ts';
+import { MessageType } from './message-type.ts';
 
 /** An id that no other worker uses: PyTorch's GloballyUniqueId, with the incarnation that made it. */
 export interface GlobalId {
@@ -241,43 +241,7 @@ export type KnownCommand = RequestCommand | ResponseCommand;
 /** Any message as an object. `KnownCommand` is the exact union; this is what the functions accept from programs that build one. */
 export type Command = { readonly kind: string } & Readonly<Record<string, unknown>>;
 
-/** The kind of each message type. */
-export const COMMAND_TYPES: Readonly<Record<KnownCommand['kind'], MessageType>> = {
-  'script-call': 0x100,
-  'script-ret': 0x201,
-  'python-call': 0x102,
-  'python-ret': 0x203,
-  'script-remote-call': 0x104,
-  'python-remote-call': 0x105,
-  'remote-ret': 0x206,
-  'script-rref-fetch-call': 0x107,
-  'python-rref-fetch-call': 0x108,
-  'script-rref-fetch-ret': 0x209,
-  'python-rref-fetch-ret': 0x20a,
-  'rref-user-delete': 0x10b,
-  'rref-fork-request': 0x10c,
-  'rref-child-accept': 0x10d,
-  'rref-ack': 0x20e,
-  'forward-autograd-req': 0x10f,
-  'forward-autograd-resp': 0x210,
-  'backward-autograd-req': 0x111,
-  'backward-autograd-resp': 0x212,
-  'cleanup-autograd-context-req': 0x113,
-  'cleanup-autograd-context-resp': 0x214,
-  'run-with-profiling-req': 0x115,
-  'run-with-profiling-resp': 0x216,
-  'rref-backward-req': 0x117,
-  'rref-backward-resp': 0x218,
-  exception: 0x237,
-  'rref-create-failed': 0x140,
-  'autograd-discover-req': 0x141,
-  'autograd-discover-resp': 0x242,
-  'autograd-abort': 0x143,
-  'autograd-adopt-req': 0x144,
-  fence: 0x146,
-  'fence-ack': 0x14c,
-  'fence-done': 0x147,
-  report: 0x14d,
-  drain: 0x149,
-  bye: 0x14a,
-};
+/** The message type of each kind. */
+export const COMMAND_TYPES = Object.fromEntries(
+  Object.entries(MessageType).map(([name, type]) => [name.toLowerCase().replaceAll('_', '-'), type]),
+) as Readonly<Record<KnownCommand['kind'], MessageType>>;
