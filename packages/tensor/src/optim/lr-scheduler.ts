@@ -1,6 +1,7 @@
 /** @file Learning-rate schedules that follow from a count of steps: `optim.lrScheduler.StepLR` and so on. */
 import type { ScheduledGroup, Scheduled } from './scheduled.ts';
 import { checkOptionNames } from '../option-names.ts';
+import { defined } from './options.ts';
 
 /** Factors by the count of steps, one for all groups or one each. */
 export type Factors = ((epoch: number) => number) | readonly ((epoch: number) => number)[];
@@ -117,7 +118,21 @@ export class MultiplicativeLR extends ByFunction {
   }
 }
 
-const GAMMA: ReadonlySet<string> = new Set(['gamma']);
+/** Rates by settings, of which those with a default may be left out. */
+abstract class BySettings<O extends object, Given extends object = object> extends LRScheduler {
+  protected readonly settings: Required<O> & Given;
+  constructor(optimizer: Scheduled, options: O, defaults: Required<O>, given: Given = {} as Given) {
+    super(optimizer);
+    checkOptionNames(options, new Set(Object.keys(defaults)), this.constructor.name);
+    this.settings = { ...defaults, ...(defined(options) as Required<O>), ...given };
+    this.check(this.settings);
+    this.begin();
+  }
+  /** @throws RangeError for settings that make no schedule. */
+  protected check(_settings: Required<O> & Given): void {
+    // Most take any number.
+  }
+}
 
 /**
  * Times `gamma` (default 0.1) every `stepSize` steps.
@@ -132,94 +147,78 @@ const GAMMA: ReadonlySet<string> = new Set(['gamma']);
  * console.log(optimizer.paramGroups[0]?.lr); // 0.25
  * ```
  */
-export class StepLR extends LRScheduler {
-  private readonly stepSize: number;
-  private readonly gamma: number;
+export class StepLR extends BySettings<{ gamma?: number }, { stepSize: number }> {
   constructor(optimizer: Scheduled, stepSize: number, options: { gamma?: number } = {}) {
-    super(optimizer);
-    checkOptionNames(options, GAMMA, 'StepLR');
+    super(optimizer, options, { gamma: 0.1 }, { stepSize });
+  }
+  protected override check({ stepSize }: { stepSize: number }): void {
     checkCount('StepLR: stepSize', stepSize);
-    this.stepSize = stepSize;
-    this.gamma = options.gamma ?? 0.1;
-    this.begin();
   }
   protected rates(): number[] {
-    return this.lastEpoch === 0 || this.lastEpoch % this.stepSize !== 0 ? this.currentLrs() : this.scaled(this.gamma);
+    const { stepSize, gamma } = this.settings;
+    return this.lastEpoch === 0 || this.lastEpoch % stepSize !== 0 ? this.currentLrs() : this.scaled(gamma);
   }
 }
 
 /** Times `gamma` (default 0.1) at each of `milestones`; one that is named twice counts twice. */
-export class MultiStepLR extends LRScheduler {
-  private readonly milestones: readonly number[];
-  private readonly gamma: number;
+export class MultiStepLR extends BySettings<{ gamma?: number }, { milestones: readonly number[] }> {
   constructor(optimizer: Scheduled, milestones: readonly number[], options: { gamma?: number } = {}) {
-    super(optimizer);
-    checkOptionNames(options, GAMMA, 'MultiStepLR');
-    this.milestones = milestones;
-    this.gamma = options.gamma ?? 0.1;
-    this.begin();
+    super(optimizer, options, { gamma: 0.1 }, { milestones });
   }
   protected rates(): number[] {
-    const times = this.milestones.filter((at) => at === this.lastEpoch).length;
-    return times === 0 ? this.currentLrs() : this.scaled(this.gamma ** times);
+    const { milestones, gamma } = this.settings;
+    const times = milestones.filter((at) => at === this.lastEpoch).length;
+    return times === 0 ? this.currentLrs() : this.scaled(gamma ** times);
   }
 }
 
 /** Times `gamma` at every step. */
-export class ExponentialLR extends LRScheduler {
-  private readonly gamma: number;
+export class ExponentialLR extends BySettings<object, { gamma: number }> {
   constructor(optimizer: Scheduled, gamma: number) {
-    super(optimizer);
-    this.gamma = gamma;
-    this.begin();
+    super(optimizer, {}, {}, { gamma });
   }
   protected rates(): number[] {
-    return this.lastEpoch === 0 ? this.currentLrs() : this.scaled(this.gamma);
+    return this.lastEpoch === 0 ? this.currentLrs() : this.scaled(this.settings.gamma);
   }
 }
-
-const CONSTANT: ReadonlySet<string> = new Set(['factor', 'totalIters']);
 
 /** Times `factor` (default 1/3) for the first `totalIters` (default 5) steps. */
-export class ConstantLR extends LRScheduler {
-  private readonly factor: number;
-  private readonly totalIters: number;
+export class ConstantLR extends BySettings<{ factor?: number; totalIters?: number }> {
   constructor(optimizer: Scheduled, options: { factor?: number; totalIters?: number } = {}) {
-    super(optimizer);
-    checkOptionNames(options, CONSTANT, 'ConstantLR');
-    this.factor = options.factor ?? 1 / 3;
-    this.totalIters = options.totalIters ?? 5;
-    if (!(this.factor >= 0 && this.factor <= 1))
+    super(optimizer, options, { factor: 1 / 3, totalIters: 5 });
+  }
+  protected override check({ factor }: { factor: number }): void {
+    if (!(factor >= 0 && factor <= 1))
       throw new RangeError('Constant multiplicative factor expected to be between 0 and 1.');
-    this.begin();
   }
   protected rates(): number[] {
-    if (this.lastEpoch === 0) return this.scaled(this.factor);
-    return this.lastEpoch === this.totalIters ? this.scaled(1 / this.factor) : this.currentLrs();
+    const { factor, totalIters } = this.settings;
+    if (this.lastEpoch === 0) return this.scaled(factor);
+    return this.lastEpoch === totalIters ? this.scaled(1 / factor) : this.currentLrs();
   }
 }
 
-const LINEAR: ReadonlySet<string> = new Set(['startFactor', 'endFactor', 'totalIters']);
+/** What `LinearLR` may be told. */
+interface LinearOptions {
+  startFactor?: number;
+  endFactor?: number;
+  totalIters?: number;
+}
 
 /** From `startFactor` (default 1/3) to `endFactor` (default 1) times the rate, over `totalIters` (default 5) steps: a warm-up. */
-export class LinearLR extends LRScheduler {
-  private readonly startFactor: number;
-  private readonly endFactor: number;
-  private readonly totalIters: number;
-  constructor(optimizer: Scheduled, options: { startFactor?: number; endFactor?: number; totalIters?: number } = {}) {
-    super(optimizer);
-    checkOptionNames(options, LINEAR, 'LinearLR');
-    this.startFactor = options.startFactor ?? 1 / 3;
-    this.endFactor = options.endFactor ?? 1;
-    this.totalIters = options.totalIters ?? 5;
-    if (!(this.startFactor > 0 && this.startFactor <= 1))
+export class LinearLR extends BySettings<LinearOptions> {
+  constructor(optimizer: Scheduled, options: LinearOptions = {}) {
+    super(optimizer, options, { startFactor: 1 / 3, endFactor: 1, totalIters: 5 });
+  }
+  protected override check({ startFactor, endFactor }: Required<LinearOptions>): void {
+    if (!(startFactor > 0 && startFactor <= 1))
       throw new RangeError('Starting multiplicative factor expected to be greater than 0 and less or equal to 1.');
-    if (!(this.endFactor >= 0 && this.endFactor <= 1))
+    if (!(endFactor >= 0 && endFactor <= 1))
       throw new RangeError('Ending multiplicative factor expected to be between 0 and 1.');
-    this.begin();
   }
   protected rates(): number[] {
-    const { startFactor, endFactor, totalIters, lastEpoch } = this;
+    const { startFactor, endFactor, totalIters } = this.settings;
+    const { lastEpoch } = this;
     if (lastEpoch === 0) return this.scaled(startFactor);
     if (lastEpoch > totalIters) return this.currentLrs();
     const way = endFactor - startFactor;
@@ -227,41 +226,27 @@ export class LinearLR extends LRScheduler {
   }
 }
 
-const POLYNOMIAL: ReadonlySet<string> = new Set(['totalIters', 'power']);
-
 /** Down to zero over `totalIters` (default 5) steps, as (1 - step / totalIters)^power (default 1). */
-export class PolynomialLR extends LRScheduler {
-  private readonly totalIters: number;
-  private readonly power: number;
+export class PolynomialLR extends BySettings<{ totalIters?: number; power?: number }> {
   constructor(optimizer: Scheduled, options: { totalIters?: number; power?: number } = {}) {
-    super(optimizer);
-    checkOptionNames(options, POLYNOMIAL, 'PolynomialLR');
-    this.totalIters = options.totalIters ?? 5;
-    this.power = options.power ?? 1;
-    this.begin();
+    super(optimizer, options, { totalIters: 5, power: 1 });
   }
   protected rates(): number[] {
-    const { lastEpoch, totalIters, power } = this;
+    const { totalIters, power } = this.settings;
+    const { lastEpoch } = this;
     if (lastEpoch === 0 || lastEpoch > totalIters) return this.currentLrs();
     return this.scaled(((1 - lastEpoch / totalIters) / (1 - (lastEpoch - 1) / totalIters)) ** power);
   }
 }
 
-const COSINE: ReadonlySet<string> = new Set(['etaMin']);
-
 /** Along half a cosine from the rate of the start to `etaMin` (default 0) in `tMax` steps, and back (Loshchilov & Hutter 2017). */
-export class CosineAnnealingLR extends LRScheduler {
-  private readonly tMax: number;
-  private readonly etaMin: number;
+export class CosineAnnealingLR extends BySettings<{ etaMin?: number }, { tMax: number }> {
   constructor(optimizer: Scheduled, tMax: number, options: { etaMin?: number } = {}) {
-    super(optimizer);
-    checkOptionNames(options, COSINE, 'CosineAnnealingLR');
-    this.tMax = tMax;
-    this.etaMin = options.etaMin ?? 0;
-    this.begin();
+    super(optimizer, options, { etaMin: 0 }, { tMax });
   }
   protected rates(): number[] {
-    const { lastEpoch, tMax, etaMin } = this;
+    const { tMax, etaMin } = this.settings;
+    const { lastEpoch } = this;
     if (lastEpoch === 0) return this.currentLrs();
     if ((lastEpoch - 1 - tMax) % (2 * tMax) === 0) {
       return this.currentLrs().map(
@@ -273,31 +258,24 @@ export class CosineAnnealingLR extends LRScheduler {
   }
 }
 
-const RESTARTS: ReadonlySet<string> = new Set(['tMult', 'etaMin']);
-
 /** Half a cosine again and again: the first takes `t0` steps, each later one `tMult` (default 1) times as many. */
-export class CosineAnnealingWarmRestarts extends LRScheduler {
-  private readonly t0: number;
-  private readonly tMult: number;
-  private readonly etaMin: number;
+export class CosineAnnealingWarmRestarts extends BySettings<{ tMult?: number; etaMin?: number }, { t0: number }> {
   constructor(optimizer: Scheduled, t0: number, options: { tMult?: number; etaMin?: number } = {}) {
-    super(optimizer);
-    checkOptionNames(options, RESTARTS, 'CosineAnnealingWarmRestarts');
+    super(optimizer, options, { tMult: 1, etaMin: 0 }, { t0 });
+  }
+  protected override check({ t0, tMult }: { t0: number; tMult: number }): void {
     checkCount('CosineAnnealingWarmRestarts: t0', t0);
-    this.t0 = t0;
-    this.tMult = options.tMult ?? 1;
-    checkCount('CosineAnnealingWarmRestarts: tMult', this.tMult);
-    this.etaMin = options.etaMin ?? 0;
-    this.begin();
+    checkCount('CosineAnnealingWarmRestarts: tMult', tMult);
   }
   protected rates(): number[] {
-    let [at, length] = [this.lastEpoch, this.t0];
+    const { t0, tMult, etaMin } = this.settings;
+    let [at, length] = [this.lastEpoch, t0];
     while (at >= length) {
       at -= length;
-      length *= this.tMult;
+      length *= tMult;
     }
     const way = (1 + Math.cos((Math.PI * at) / length)) / 2;
-    return this.baseLrs.map((base) => this.etaMin + (base - this.etaMin) * way);
+    return this.baseLrs.map((base) => etaMin + (base - etaMin) * way);
   }
 }
 
