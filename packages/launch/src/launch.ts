@@ -60,42 +60,11 @@ export async function launch(options: LaunchOptions): Promise<LaunchResult> {
   }
 }
 
-const OPTIONS = optionNames<LaunchOptions>({
-  program: true,
-  args: true,
-  processes: true,
-  nodes: true,
-  minNodes: true,
-  membership: true,
-  nodeRank: true,
-  joinTimeoutMs: true,
-  lastCallMs: true,
-  rendezvous: true,
-  localAddr: true,
-  local: true,
-  masterAddr: true,
-  masterPort: true,
-  runId: true,
-  role: true,
-  maxRestarts: true,
-  stopGraceMs: true,
-  env: true,
-  label: true,
-  inherit: true,
-  shown: true,
-  redirects: true,
-  tee: true,
-  logDir: true,
-  stdout: true,
-  stderr: true,
-  signals: true,
-  signal: true,
-  native: true,
-  execArgv: true,
-  cwd: true,
-  onGroup: true,
-  onStart: true,
-});
+const OPTIONS = optionNames<LaunchOptions>()(
+  'program args processes nodes minNodes membership nodeRank joinTimeoutMs lastCallMs rendezvous',
+  'localAddr local masterAddr masterPort runId role maxRestarts stopGraceMs env label inherit shown',
+  'redirects tee logDir stdout stderr signals signal native execArgv cwd onGroup onStart',
+);
 
 /** Programs without types may misspell an option. */
 function checkNames(options: unknown): void {

@@ -39,7 +39,7 @@ export interface ProfileOptions {
   profileMemory?: boolean;
 }
 
-export const PROFILE_OPTIONS = optionNames<ProfileOptions>({ recordShapes: true, profileMemory: true });
+export const PROFILE_OPTIONS = optionNames<ProfileOptions>()('recordShapes profileMemory');
 
 /** The events as the public sees them: without those that only the trace draws. */
 export function publicEvents(events: readonly RecordedEvent[]): ProfileEvent[] {

@@ -27,7 +27,7 @@ export interface OpenTelemetryOptions {
   meterProvider?: { getMeter(name: string, version?: string): object };
 }
 
-const OPTIONS = optionNames<OpenTelemetryOptions>({ tracerProvider: true, meterProvider: true });
+const OPTIONS = optionNames<OpenTelemetryOptions>()('tracerProvider meterProvider');
 
 /** The name of the extension, and of its tracer and meter. */
 const OPEN_TELEMETRY = 'opentelemetry';

@@ -28,8 +28,8 @@ export interface SummaryRow {
   readonly bytes: number | undefined;
 }
 
-export const SUMMARY_OPTIONS = optionNames<SummaryOptions>({ groupBy: true });
-const TABLE_OPTIONS = optionNames<TableOptions>({ sortBy: true, limit: true });
+export const SUMMARY_OPTIONS = optionNames<SummaryOptions>()('groupBy');
+const TABLE_OPTIONS = optionNames<TableOptions>()('sortBy limit');
 const GROUPS = ['name', 'name+node'] as const;
 const ORDERS = ['total', 'self', 'calls', 'bytes'] as const;
 

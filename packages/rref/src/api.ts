@@ -34,7 +34,7 @@ export interface RRefOptions {
   readonly creationSites?: boolean;
 }
 
-const RREF_OPTIONS = optionNames<RRefOptions>({ creationSites: true });
+const RREF_OPTIONS = optionNames<RRefOptions>()('creationSites');
 
 /** The extension: `initRpc({ extensions: [rrefs()] })`. One object may be given to several agents. */
 export function rrefs(options: RRefOptions = {}): Extension {

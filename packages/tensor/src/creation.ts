@@ -30,7 +30,7 @@ export interface CreateOptions<D extends DType = DType> {
 }
 
 /** By the name of who reads them. */
-export const CREATE_OPTIONS = optionNames<CreateOptions>({ dtype: true, requiresGrad: true });
+export const CREATE_OPTIONS = optionNames<CreateOptions>()('dtype requiresGrad');
 const TENSOR_OPTIONS: ReadonlySet<string> = new Set([...CREATE_OPTIONS, 'shape']);
 
 type Scalar = number | bigint | boolean;

@@ -20,14 +20,9 @@ import {
 } from './index.ts';
 import { checkOptionNames, nearestName, optionNames } from './option-names.ts';
 
-const known = optionNames<{ worldSize: 1; timeoutMs: 1; lr: 1; weightDecay: 1; secretFile: 1; nesterov: 1 }>({
-  worldSize: true,
-  timeoutMs: true,
-  lr: true,
-  weightDecay: true,
-  secretFile: true,
-  nesterov: true,
-});
+const known = optionNames<{ worldSize: 1; timeoutMs: 1; lr: 1; weightDecay: 1; secretFile: 1; nesterov: 1 }>()(
+  'worldSize timeoutMs lr weightDecay secretFile nesterov',
+);
 
 describe('the name that was meant', () => {
   it.each([

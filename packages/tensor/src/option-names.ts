@@ -1,8 +1,15 @@
 /** @file Names of options: one that does not exist is refused, with the one that was probably meant. */
 
-/** The names of the options of `T`. The compiler sees to it that they are all there. */
-export function optionNames<T>(names: Readonly<Record<keyof T, true>>): ReadonlySet<string> {
-  return new Set(Object.keys(names));
+/** The words of a text, with a space between. */
+type Words<Text extends string> = Text extends `${infer First} ${infer Rest}` ? First | Words<Rest> : Text;
+/** Anything, if the words of `Text` are `Names`, all and no others. */
+type Complete<Text extends string, Names> = [Words<Text>, Names] extends [Names, Words<Text>] ? unknown : never;
+
+/** The names of the options of `T`, from texts with a space between. The compiler sees to it that they are all there. */
+export function optionNames<T>(): <Text extends string>(
+  ...texts: (Text & Complete<Text, keyof T>)[]
+) => ReadonlySet<string> {
+  return (...texts) => new Set(texts.flatMap((text) => text.split(' ')));
 }
 
 /** What is wrong with `given` as options of `what`: it has a name that is none of `known`. Only own names count. */

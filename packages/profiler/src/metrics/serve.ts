@@ -43,7 +43,7 @@ export interface MetricsServerOptions {
   agent?: RpcAgent;
 }
 
-const OPTIONS = optionNames<MetricsServerOptions>({ port: true, host: true, agent: true });
+const OPTIONS = optionNames<MetricsServerOptions>()('port host agent');
 
 /** A server of metrics that listens until it is closed; `await using` closes it, too. */
 export interface MetricsServer extends AsyncDisposable {

@@ -73,31 +73,11 @@ export interface RpcOptions {
   faults?: FaultInjection;
 }
 
-const RPC_OPTIONS = optionNames<RpcOptions>({
-  name: true,
-  rank: true,
-  worldSize: true,
-  membership: true,
-  store: true,
-  group: true,
-  rpcTimeoutMs: true,
-  initTimeoutMs: true,
-  transports: true,
-  channels: true,
-  bind: true,
-  advertise: true,
-  security: true,
-  deviceMaps: true,
-  limits: true,
-  liveness: true,
-  maxConcurrentCalls: true,
-  extensions: true,
-  serve: true,
-  builtins: true,
-  callSites: true,
-  logger: true,
-  faults: true,
-});
+const RPC_OPTIONS = optionNames<RpcOptions>()(
+  'name rank worldSize membership store group rpcTimeoutMs initTimeoutMs transports channels bind',
+  'advertise security deviceMaps limits liveness maxConcurrentCalls extensions serve builtins callSites',
+  'logger faults',
+);
 const LOGGER_METHODS = ['debug', 'info', 'warn', 'error'] as const satisfies readonly (keyof Logger)[];
 const STORE_METHODS = [
   'set',
@@ -111,7 +91,7 @@ const STORE_METHODS = [
   'lease',
   'close',
 ] as const satisfies readonly (keyof Store)[];
-const FAULT_OPTIONS = optionNames<FaultInjection>({ failFirst: true, delayMs: true });
+const FAULT_OPTIONS = optionNames<FaultInjection>()('failFirst delayMs');
 
 /** Refuses what no agent can be told, those parts of it that have names of their own, and what is no store or logger. @throws RpcError, TypeError as `refuseUnknown`. */
 export function checkRpcOptions(options: RpcOptions, what: string): void {

@@ -14,7 +14,7 @@ import type { FaultInjector } from '../session/fault-injection.ts';
 import type { ShutdownOptions } from '../base/rpc-agent.ts';
 import { cancelUnread } from '../client/stream-reader.ts';
 
-const SHUTDOWN_OPTIONS = optionNames<ShutdownOptions>({ graceful: true, timeoutMs: true, onLeak: true });
+const SHUTDOWN_OPTIONS = optionNames<ShutdownOptions>()('graceful timeoutMs onLeak');
 
 /** Between two looks at what is still going on. */
 const LOOK_MS = 5;

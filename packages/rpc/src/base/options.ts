@@ -201,22 +201,10 @@ export function refuseUnknown(options: object | undefined, known: ReadonlySet<st
 }
 
 /** The names of the options of each kind. */
-export const CALL_OPTIONS = optionNames<CallOptions>({
-  timeoutMs: true,
-  signal: true,
-  idempotencyKey: true,
-  ordered: true,
-  agent: true,
-});
-export const STREAM_OPTIONS = optionNames<StreamOptions>({
-  timeoutMs: true,
-  signal: true,
-  idempotencyKey: true,
-  ordered: true,
-  agent: true,
-  idleTimeoutMs: true,
-  highWaterItems: true,
-});
+export const CALL_OPTIONS = optionNames<CallOptions>()('timeoutMs signal idempotencyKey ordered agent');
+export const STREAM_OPTIONS = optionNames<StreamOptions>()(
+  'timeoutMs signal idempotencyKey ordered agent idleTimeoutMs highWaterItems',
+);
 /** By mode. */
 const SECURITY_OPTIONS: Readonly<Record<Security['mode'], ReadonlySet<string>>> = {
   psk: new Set(['mode', 'secret', 'secretFile']),

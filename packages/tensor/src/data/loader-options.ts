@@ -35,21 +35,10 @@ export interface DataLoaderOptions<T, B> {
   workerInit?: (workerId: number) => unknown;
 }
 
-const OPTIONS = optionNames<DataLoaderOptions<never, never>>({
-  batchSize: true,
-  shuffle: true,
-  sampler: true,
-  batchSampler: true,
-  dropLast: true,
-  collate: true,
-  seed: true,
-  prefetch: true,
-  numWorkers: true,
-  prefetchFactor: true,
-  persistentWorkers: true,
-  timeoutMs: true,
-  workerInit: true,
-});
+const OPTIONS = optionNames<DataLoaderOptions<never, never>>()(
+  'batchSize shuffle sampler batchSampler dropLast collate seed prefetch numWorkers prefetchFactor',
+  'persistentWorkers timeoutMs workerInit',
+);
 
 /** @throws TypeError for options that exclude each other; RangeError for numbers that are none of theirs. */
 export function checkLoaderOptions<T, B>(options: DataLoaderOptions<T, B>, stream: boolean): void {

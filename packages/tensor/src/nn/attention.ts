@@ -28,15 +28,7 @@ export interface AttentionOptions {
   batchFirst?: boolean;
 }
 
-const OPTIONS = optionNames<AttentionOptions>({
-  dropout: true,
-  bias: true,
-  addBiasKv: true,
-  addZeroAttn: true,
-  kdim: true,
-  vdim: true,
-  batchFirst: true,
-});
+const OPTIONS = optionNames<AttentionOptions>()('dropout bias addBiasKv addZeroAttn kdim vdim batchFirst');
 
 /** What one call of `MultiheadAttention` may be told: masks, and what to do with the weights. */
 export interface AttentionCall {
@@ -52,13 +44,7 @@ export interface AttentionCall {
   isCausal?: boolean;
 }
 
-const CALL = optionNames<AttentionCall>({
-  keyPaddingMask: true,
-  needWeights: true,
-  attnMask: true,
-  averageAttnWeights: true,
-  isCausal: true,
-});
+const CALL = optionNames<AttentionCall>()('keyPaddingMask needWeights attnMask averageAttnWeights isCausal');
 
 /** Xavier's uniform bound of a matrix. */
 function xavier(shape: readonly [number, number]): Parameter {

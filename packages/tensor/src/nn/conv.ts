@@ -53,14 +53,7 @@ export type Conv2dOptions = ConvLayerOptions<Pair>;
 /** What `Conv3d` is made with. */
 export type Conv3dLayerOptions = ConvLayerOptions<Triple>;
 
-const OPTIONS = optionNames<Conv2dOptions>({
-  stride: true,
-  padding: true,
-  paddingMode: true,
-  dilation: true,
-  groups: true,
-  bias: true,
-});
+const OPTIONS = optionNames<Conv2dOptions>()('stride padding paddingMode dilation groups bias');
 
 /** A weight and, for as many channels, a bias, uniform in ±1/√(taps), as in PyTorch. */
 function starting(weight: readonly number[], channels: number | false): [Parameter, Parameter | null] {
@@ -177,14 +170,9 @@ export interface ConvTransposeOptions<Size> {
   bias?: boolean;
 }
 
-const TRANSPOSE_OPTIONS = optionNames<ConvTransposeOptions<number>>({
-  stride: true,
-  padding: true,
-  outputPadding: true,
-  dilation: true,
-  groups: true,
-  bias: true,
-});
+const TRANSPOSE_OPTIONS = optionNames<ConvTransposeOptions<number>>()(
+  'stride padding outputPadding dilation groups bias',
+);
 
 /** Weights [inChannels, outChannels / groups, ...kernel]. */
 abstract class ConvTranspose<Size> extends Module {

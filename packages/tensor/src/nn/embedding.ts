@@ -29,13 +29,7 @@ export interface EmbeddingOptions {
   scaleGradByFreq?: boolean;
 }
 
-const EMBEDDING_OPTIONS = optionNames<EmbeddingOptions>({
-  sparse: true,
-  paddingIdx: true,
-  maxNorm: true,
-  normType: true,
-  scaleGradByFreq: true,
-});
+const EMBEDDING_OPTIONS = optionNames<EmbeddingOptions>()('sparse paddingIdx maxNorm normType scaleGradByFreq');
 const PRETRAINED_OPTIONS: ReadonlySet<string> = new Set([...EMBEDDING_OPTIONS, 'freeze']);
 const BAG_OPTIONS: ReadonlySet<string> = new Set(['sparse', 'mode']);
 

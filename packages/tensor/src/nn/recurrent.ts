@@ -29,14 +29,7 @@ export interface RecurrentOptions {
   bidirectional?: boolean;
 }
 
-const OPTIONS = optionNames<RecurrentOptions>({
-  numLayers: true,
-  layers: true,
-  bias: true,
-  batchFirst: true,
-  dropout: true,
-  bidirectional: true,
-});
+const OPTIONS = optionNames<RecurrentOptions>()('numLayers layers bias batchFirst dropout bidirectional');
 const RNN_OPTIONS: ReadonlySet<string> = new Set([...OPTIONS, 'nonlinearity']);
 
 /** The sequences of a layer, and which way they are gone through. */

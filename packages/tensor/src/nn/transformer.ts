@@ -30,15 +30,9 @@ export interface TransformerLayerOptions {
   bias?: boolean;
 }
 
-const OPTIONS = optionNames<TransformerLayerOptions>({
-  dimFeedforward: true,
-  dropout: true,
-  activation: true,
-  layerNormEps: true,
-  batchFirst: true,
-  normFirst: true,
-  bias: true,
-});
+const OPTIONS = optionNames<TransformerLayerOptions>()(
+  'dimFeedforward dropout activation layerNormEps batchFirst normFirst bias',
+);
 
 function activationOf(given: TransformerLayerOptions['activation'] = 'relu'): (x: Tensor) => Tensor {
   if (typeof given === 'function') return given;
@@ -54,7 +48,7 @@ export interface EncoderMasks {
   isCausal?: boolean;
 }
 
-const ENCODER_MASKS = optionNames<EncoderMasks>({ srcMask: true, srcKeyPaddingMask: true, isCausal: true });
+const ENCODER_MASKS = optionNames<EncoderMasks>()('srcMask srcKeyPaddingMask isCausal');
 
 function attention(
   layer: MultiheadAttention,
@@ -123,12 +117,7 @@ export interface DecoderMasks {
   memoryKeyPaddingMask?: Tensor | undefined;
 }
 
-const DECODER_MASKS = optionNames<DecoderMasks>({
-  tgtMask: true,
-  memoryMask: true,
-  tgtKeyPaddingMask: true,
-  memoryKeyPaddingMask: true,
-});
+const DECODER_MASKS = optionNames<DecoderMasks>()('tgtMask memoryMask tgtKeyPaddingMask memoryKeyPaddingMask');
 
 /** Self-attention, attention to `memory`, and a feed-forward network. */
 export class TransformerDecoderLayer extends Module {

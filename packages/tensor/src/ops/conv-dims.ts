@@ -39,7 +39,7 @@ export interface Conv3dOptions {
   groups?: number;
 }
 
-const CONV3D = optionNames<Conv3dOptions>({ bias: true, stride: true, padding: true, dilation: true, groups: true });
+const CONV3D = optionNames<Conv3dOptions>()('bias stride padding dilation groups');
 
 /** Runs `fn` on [N, C, …] of `rank` dimensions; one without batch is a batch of one on the way. */
 function batched(name: string, x: Tensor, rank: number, fn: (x: Tensor) => Tensor): Tensor {
@@ -143,16 +143,9 @@ export interface ConvTranspose3dOptions extends Omit<Conv3dOptions, 'padding'> {
   outputPadding?: Triple;
 }
 
-const TRANSPOSE = {
-  bias: true,
-  stride: true,
-  padding: true,
-  outputPadding: true,
-  dilation: true,
-  groups: true,
-} as const;
-const TRANSPOSE1D = optionNames<ConvTranspose1dOptions>(TRANSPOSE);
-const TRANSPOSE3D = optionNames<ConvTranspose3dOptions>(TRANSPOSE);
+const TRANSPOSE = 'bias stride padding outputPadding dilation groups';
+const TRANSPOSE1D = optionNames<ConvTranspose1dOptions>()(TRANSPOSE);
+const TRANSPOSE3D = optionNames<ConvTranspose3dOptions>()(TRANSPOSE);
 const TRANSPOSED = same(union(FLOATING, setOf('int64')));
 
 /** x [N, C, L] or [C, L], weight [C, O / groups, k] to [N, O, L'] or [O, L']. */

@@ -38,13 +38,7 @@ export interface ConvOptions {
   groups?: number;
 }
 
-const CONV_OPTIONS = optionNames<ConvOptions>({
-  bias: true,
-  stride: true,
-  padding: true,
-  dilation: true,
-  groups: true,
-});
+const CONV_OPTIONS = optionNames<ConvOptions>()('bias stride padding dilation groups');
 const TRANSPOSE_OPTIONS: ReadonlySet<string> = new Set([...CONV_OPTIONS, 'outputPadding']);
 
 /** Of a transposed convolution, which has no padding by name. */
@@ -250,9 +244,10 @@ export interface AvgPoolOptions extends PoolOptions {
   divisorOverride?: number;
 }
 
-const POOL = { stride: true, padding: true, ceilMode: true } as const;
-export const MAX_POOL_OPTIONS = optionNames<MaxPoolOptions>({ ...POOL, dilation: true });
-export const AVG_POOL_OPTIONS = optionNames<AvgPoolOptions>({ ...POOL, countIncludePad: true, divisorOverride: true });
+export const MAX_POOL_OPTIONS = optionNames<MaxPoolOptions>()('stride padding ceilMode dilation');
+export const AVG_POOL_OPTIONS = optionNames<AvgPoolOptions>()(
+  'stride padding ceilMode countIncludePad divisorOverride',
+);
 
 function poolSpec(kernel: Pair, options: MaxPoolOptions): WindowSpec {
   const size = pair(kernel);

@@ -26,13 +26,9 @@ export interface InterpolateOptions {
   recomputeScaleFactor?: boolean;
 }
 
-export const INTERPOLATE_OPTIONS = optionNames<InterpolateOptions>({
-  size: true,
-  scaleFactor: true,
-  mode: true,
-  alignCorners: true,
-  recomputeScaleFactor: true,
-});
+export const INTERPOLATE_OPTIONS = optionNames<InterpolateOptions>()(
+  'size scaleFactor mode alignCorners recomputeScaleFactor',
+);
 
 /** How many directions the modes are for. */
 const DIMS: Readonly<Record<InterpolationMode, readonly number[]>> = {

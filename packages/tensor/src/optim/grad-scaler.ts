@@ -20,13 +20,7 @@ export interface GradScalerOptions {
   /** Without it, losses are not scaled and steps are the optimiser's. @default true */
   enabled?: boolean;
 }
-const OPTIONS = optionNames<GradScalerOptions>({
-  initScale: true,
-  growthFactor: true,
-  backoffFactor: true,
-  growthInterval: true,
-  enabled: true,
-});
+const OPTIONS = optionNames<GradScalerOptions>()('initScale growthFactor backoffFactor growthInterval enabled');
 
 /** What a scaler writes to a checkpoint, by PyTorch's names. */
 export interface GradScalerState {

@@ -29,20 +29,10 @@ export interface OneCycleOptions {
   readonly threePhase?: boolean;
 }
 
-const ONE_CYCLE = optionNames<OneCycleOptions>({
-  maxLr: true,
-  totalSteps: true,
-  epochs: true,
-  stepsPerEpoch: true,
-  pctStart: true,
-  annealStrategy: true,
-  cycleMomentum: true,
-  baseMomentum: true,
-  maxMomentum: true,
-  divFactor: true,
-  finalDivFactor: true,
-  threePhase: true,
-});
+const ONE_CYCLE = optionNames<OneCycleOptions>()(
+  'maxLr totalSteps epochs stepsPerEpoch pctStart annealStrategy cycleMomentum baseMomentum maxMomentum',
+  'divFactor finalDivFactor threePhase',
+);
 
 type Named = 'initialLr' | 'maxLr' | 'minLr' | 'maxMomentum' | 'baseMomentum';
 
@@ -158,16 +148,7 @@ export interface PlateauOptions {
   readonly eps?: number;
 }
 
-const PLATEAU = optionNames<PlateauOptions>({
-  mode: true,
-  factor: true,
-  patience: true,
-  threshold: true,
-  thresholdMode: true,
-  cooldown: true,
-  minLr: true,
-  eps: true,
-});
+const PLATEAU = optionNames<PlateauOptions>()('mode factor patience threshold thresholdMode cooldown minLr eps');
 
 /** Times `factor` when a metric has stopped getting better. `step(metric)` is given the metric. */
 export class ReduceLROnPlateau {

@@ -35,7 +35,7 @@ export interface GatewayOptions {
   readonly agent?: RpcAgent | undefined;
 }
 
-const OPTIONS = optionNames<GatewayOptions>({ serve: true, workers: true, agent: true });
+const OPTIONS = optionNames<GatewayOptions>()('serve workers agent');
 
 /** Within whose limits something is asked. */
 type Limits = Pick<CallOptions, 'timeoutMs' | 'signal'>;

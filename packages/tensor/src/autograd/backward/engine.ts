@@ -19,7 +19,7 @@ export interface BackwardOptions {
   createGraph?: boolean;
 }
 
-const BACKWARD_OPTIONS = optionNames<BackwardOptions>({ retainGraph: true, createGraph: true });
+const BACKWARD_OPTIONS = optionNames<BackwardOptions>()('retainGraph createGraph');
 
 /** Adds the gradients of `roots` into the leaves. A missing root gradient means one, for scalars. */
 export function runBackward(
@@ -52,12 +52,7 @@ export interface GradOptions extends BackwardOptions {
   allowUnused?: boolean;
 }
 
-const GRAD_OPTIONS = optionNames<GradOptions>({
-  retainGraph: true,
-  createGraph: true,
-  gradOutputs: true,
-  allowUnused: true,
-});
+const GRAD_OPTIONS = optionNames<GradOptions>()('retainGraph createGraph gradOutputs allowUnused');
 
 /**
  * The gradients of `outputs` with respect to `inputs` (leaves or not); no `.grad` is touched.

@@ -17,7 +17,7 @@ export interface GradcheckOptions {
   atol?: number;
 }
 
-const OPTIONS = optionNames<GradcheckOptions>({ eps: true, rtol: true, atol: true });
+const OPTIONS = optionNames<GradcheckOptions>()('eps rtol atol');
 
 /**
  * Throws AutogradError unless the gradients of `fn` agree with central differences, for every input that requires them: those of complex
