@@ -4,7 +4,7 @@ import { SIMD_MODULE } from '../gen/simd.ts';
 import { mergedSteps, type Step } from '../broadcast-steps.ts';
 import { sizeOf, type Shape } from '../shape.ts';
 import type { DeviceTensor, DeviceUpdate } from './backend.ts';
-import { blockOf, type Block, type Heap } from './heap.ts';
+import { blockOf, type Block } from './heap.ts';
 import type { Attrs, Inputs, OwnKernel } from './own-kernel.ts';
 import { ownProduct } from './products.ts';
 
@@ -23,7 +23,6 @@ function fromBase64(text: string): Uint8Array {
   const bytes = atob(text);
   return Uint8Array.from(bytes, (c) => c.charCodeAt(0));
 }
-
 
 const at = (t: DeviceTensor): number => blockOf(t.buffer).at;
 const input = (inputs: Inputs, name: string): DeviceTensor => {
