@@ -7,7 +7,9 @@ import { ownKernels, startSimd } from './simd.ts';
 
 const memory = new WebAssembly.Memory({ initial: 64 });
 const run = startSimd(memory);
-const call = (name: string, ...args: number[]): void => run[name]?.(...args);
+const call = (name: string, ...args: number[]): void => {
+  run[name]?.(...args);
+};
 
 /** On both sides of every number of elements that a loop takes at once. */
 const SIZES = [0, 1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 130];
