@@ -1,5 +1,12 @@
 /** @file The extension at work in one agent: the protocol's tables joined to messages, promises and the garbage collector. */
-import { RpcError, type ExtensionSession, type Incoming, type RpcAgent, type WorkerInfo } from '@backwire/rpc';
+import {
+  RpcError,
+  type CallOptions,
+  type ExtensionSession,
+  type Incoming,
+  type RpcAgent,
+  type WorkerInfo,
+} from '@backwire/rpc';
 import { InvariantError, type ExtensionHost, type ExtensionInternals } from '@backwire/rpc/internal';
 import type { ExtensionValue, Member } from '@backwire/rpc/internal';
 import type { Message, MessageType } from '@backwire/wire';
@@ -126,6 +133,18 @@ export class RRefSession implements ExtensionSession, ExtensionInternals, Hosts 
     this.worker.viewChanged(epoch, speaking, [...gone]);
     for (const member of present) this.sender.met(member);
     this.changes.notify();
+  }
+
+  get self(): WorkerInfo {
+    return this.host.self;
+  }
+
+  workerOf(member: MemberKey): WorkerInfo {
+    return this.members.worker(member);
+  }
+
+  timeoutMs(options: CallOptions): number {
+    return this.host.timeoutMs(options);
   }
 
   debugInfo(): Record<string, number> {

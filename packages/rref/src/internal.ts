@@ -1,9 +1,8 @@
 /** @file What sibling packages use of @backwire/rref; not covered by semantic versioning. */
+export { BaseHandle, type HandleAgent, type HandleTarget } from './client/base-handle.ts';
 export { createAnswer, createProxy, type Answer } from './client/proxy.ts';
 export { TypeQuestion } from './client/type-question.ts';
-export { waitFor } from './deadline.ts';
 export { errorOf, failureOf } from './failure.ts';
-export { BRAND } from './handle-brand.ts';
 export { OwnedValue } from './owner/owned-value.ts';
 export { StandIn, elsewhere, makesStandIns, type Within } from './owner/stand-in.ts';
 export { callMethod, secondHandle, typeNameOf } from './owner/referent.ts';

@@ -1,6 +1,6 @@
 /** @file remote(): the call that creates a value, and the handle on it that is there before its answer. */
 import { RemoteError, RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
-import { OwnedValue, failureOf, type ProtocolWorker, type UserFork } from '@backwire/rref/internal';
+import { OwnedValue, failureOf, type HandleTarget, type ProtocolWorker, type UserFork } from '@backwire/rref/internal';
 import type { Caller } from '../calls/caller.ts';
 import { writeOperatorCall, writeScriptFunctionCall } from '../calls/script-calls.ts';
 import { isAsyncCall, plainName, udfOf, type Target as Callee } from '../calls/targets.ts';
@@ -9,7 +9,7 @@ import type { TorchPeer } from '../links/peer.ts';
 import { writeCommand } from '../messages/codec.ts';
 import type { Body, Creation } from '../messages/commands.ts';
 import { acknowledged } from './acknowledgement.ts';
-import { PYTHON_OBJECT, TENSOR, type Target, type TorchRRef } from './handle.ts';
+import { PYTHON_OBJECT, TENSOR, type TorchRRef } from './handle.ts';
 import { torchId } from './ids.ts';
 
 /** What creations need of the agent. */
@@ -22,7 +22,7 @@ export interface CreationHost {
 /** What they need of the RRefs of the agent. */
 export interface CreationPort {
   readonly worker: ProtocolWorker<OwnedValue>;
-  adopt(target: Target, type: string): TorchRRef<unknown>;
+  adopt(target: HandleTarget, type: string): TorchRRef<unknown>;
   limits(options: CallOptions): CallOptions;
   /** The owner would not create the value of this fork. */
   refusedBy(fork: UserFork): void;

@@ -14,6 +14,7 @@ import {
   type OwnerEntry,
   type RRefSpace,
   type UserFork,
+  type HandleTarget,
 } from '@backwire/rref/internal';
 import { Tensor, type Named } from '@backwire/tensor';
 import type { Caller } from '../calls/caller.ts';
@@ -29,7 +30,7 @@ import { RRefFork } from '../values/objects.ts';
 import { acknowledged } from './acknowledgement.ts';
 import { ControlSender } from './controls.ts';
 import { Creations } from './creation.ts';
-import { PYTHON_OBJECT, TENSOR, TorchRRef, type HandleHost, type Target } from './handle.ts';
+import { PYTHON_OBJECT, TENSOR, TorchRRef, type HandleHost } from './handle.ts';
 import { globalId, torchId } from './ids.ts';
 import { countsOf, leaksOf, listOf, waitsOf } from './inventory.ts';
 
@@ -317,7 +318,7 @@ export class RRefs implements References, RRefSpace, HandleHost {
     return this.host.find(handle.owner());
   }
 
-  private adopt(target: Target, type: string): TorchRRef<unknown> {
+  private adopt(target: HandleTarget, type: string): TorchRRef<unknown> {
     const handle = new TorchRRef<unknown>(this, target, type);
     if (handle.fork !== undefined && handle.fork.phase !== 'gone') this.registry.register(handle, handle.fork, handle);
     return handle;
