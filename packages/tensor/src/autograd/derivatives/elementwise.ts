@@ -34,27 +34,23 @@ const missing = (name: string): Derivative => ({
 /** Constant almost everywhere. */
 const zero: Derivative = { save: [], backward: (grad) => [zerosLike(grad)] };
 
-/** A sum for each operand that wants it, over the dimensions it was broadcast along. */
-function both(saved: Saved, a: () => Tensor, b: () => Tensor): (Tensor | null)[] {
-  return [
-    saved.needs[0] === true ? sumTo(a(), saved.shapes[0] as never) : null,
-    saved.needs[1] === true ? sumTo(b(), saved.shapes[1] as never) : null,
-  ];
-}
+/** A function of two: a sum for each that wants it, over the dimensions it was broadcast along. */
+const ofBoth = (
+  save: Derivative['save'],
+  rule: (grad: Tensor, saved: Saved) => readonly [a: () => Tensor, b: () => Tensor],
+): Derivative => ({
+  save,
+  backward: (grad, saved) =>
+    rule(grad, saved).map((share, i) => (saved.needs[i] === true ? sumTo(share(), saved.shapes[i] as never) : null)),
+});
 
 /** Ties give half to each operand, NaN all to both. */
-const extreme = (loses: (a: Tensor, b: Tensor) => Tensor): Derivative => ({
-  save: [0, 1],
-  backward: (grad, saved) => {
+const extreme = (loses: (a: Tensor, b: Tensor) => Tensor): Derivative =>
+  ofBoth([0, 1], (grad, saved) => {
     const [a, b] = [saved.input(0), saved.input(1)];
     const share = where(a.eq(b), grad.mul(0.5), grad);
-    return both(
-      saved,
-      () => where(loses(a, b), 0, share),
-      () => where(loses(b, a), 0, share),
-    );
-  },
-});
+    return [() => where(loses(a, b), 0, share), () => where(loses(b, a), 0, share)];
+  });
 
 /** Real and at least zero. */
 function notNegative(t: Tensor): Tensor {
@@ -64,91 +60,50 @@ function notNegative(t: Tensor): Tensor {
 }
 
 const binaries: Readonly<Record<string, Derivative>> = {
-  add: {
-    save: [],
-    backward: (grad, saved) =>
-      both(
-        saved,
-        () => grad,
-        () => grad,
-      ),
-  },
-  sub: {
-    save: [],
-    backward: (grad, saved) =>
-      both(
-        saved,
-        () => grad,
-        () => grad.neg(),
-      ),
-  },
-  mul: {
-    save: crossed,
-    backward: (grad, saved) =>
-      both(
-        saved,
-        () => grad.mul(conj(saved.input(1))),
-        () => grad.mul(conj(saved.input(0))),
-      ),
-  },
-  div: {
-    save: (needs) => (needs[1] === true ? [0, 1] : [1]),
-    backward: (grad, saved) => {
+  add: ofBoth([], (grad) => [() => grad, () => grad]),
+  sub: ofBoth([], (grad) => [() => grad, () => grad.neg()]),
+  mul: ofBoth(crossed, (grad, saved) => [() => grad.mul(conj(saved.input(1))), () => grad.mul(conj(saved.input(0)))]),
+  div: ofBoth(
+    (needs) => (needs[1] === true ? [0, 1] : [1]),
+    (grad, saved) => {
       const b = saved.input(1);
-      return both(
-        saved,
-        () => grad.div(conj(b)),
-        () => grad.neg().mul(conj(saved.input(0).div(b).div(b))),
-      );
+      return [() => grad.div(conj(b)), () => grad.neg().mul(conj(saved.input(0).div(b).div(b)))];
     },
-  },
-  pow: {
-    save: (needs) => (needs[1] === true ? [0, 1, 'output'] : [0, 1]),
-    backward: (grad, saved) => {
+  ),
+  pow: ofBoth(
+    (needs) => (needs[1] === true ? [0, 1, 'output'] : [0, 1]),
+    (grad, saved) => {
       const [x, y] = [saved.input(0), saved.input(1)];
-      return both(
-        saved,
+      return [
         // An exponent of zero has no slope, whatever the base.
         () => where(y.eq(0), 0, grad.mul(conj(y.mul(x.pow(y.sub(1)))))),
         () => {
           const silent = x.eq(0).logicalAnd(notNegative(y));
-          return where(
-            silent,
-            0,
-            grad.mul(conj(saved.output().mul(where(silent, 1, x.to(saved.output().dtype)).log()))),
-          );
+          const slope = saved.output().mul(where(silent, 1, x.to(saved.output().dtype)).log());
+          return where(silent, 0, grad.mul(conj(slope)));
         },
-      );
+      ];
     },
-  },
+  ),
   maximum: extreme((a, b) => a.lt(b)),
   minimum: extreme((a, b) => a.gt(b)),
-  atan2: {
-    save: [0, 1],
-    backward: (grad, saved) => {
-      const [y, x] = [saved.input(0), saved.input(1)];
-      const square = y.mul(y).add(x.mul(x));
-      const recip = where(square.eq(0), square, square.reciprocal()).mul(grad);
-      return both(
-        saved,
-        () => recip.mul(x),
-        () => recip.mul(y.neg()),
-      );
-    },
-  },
+  atan2: ofBoth([0, 1], (grad, saved) => {
+    const [y, x] = [saved.input(0), saved.input(1)];
+    const square = y.mul(y).add(x.mul(x));
+    const recip = where(square.eq(0), square, square.reciprocal()).mul(grad);
+    return [() => recip.mul(x), () => recip.mul(y.neg())];
+  }),
   floorDivide: missing('floor_divide'),
   unique: missing('_unique2'),
   bincount: missing('bincount'),
-  remainder: {
-    save: [0, 1],
-    backward: (grad, saved) =>
-      both(
-        saved,
-        () => grad,
-        () => grad.neg().mul(saved.input(0).detach().floorDivide(saved.input(1).detach())),
-      ),
-  },
+  remainder: ofBoth([0, 1], (grad, saved) => [
+    () => grad,
+    () => grad.neg().mul(saved.input(0).detach().floorDivide(saved.input(1).detach())),
+  ]),
 };
+
+/** Of erf at zero. */
+const ERF_SLOPE = 2 / Math.sqrt(Math.PI);
 
 const unaries: Readonly<Record<string, Derivative>> = {
   neg: { save: [], backward: (grad) => [grad.neg()] },
@@ -174,19 +129,9 @@ const unaries: Readonly<Record<string, Derivative>> = {
     // Not from the result: far below zero that is too close to -alpha to tell the slope.
     backward: (grad, saved, { alpha, scale }: EluAttrs) => {
       const x = saved.input(0);
-      const below = x.detach().le(0);
-      return [
-        grad.mul(
-          where(
-            below,
-            // At zero the slope has none, as in PyTorch.
-            where(x.detach().lt(0), x, 0)
-              .exp()
-              .mul(alpha * scale),
-            scale,
-          ),
-        ),
-      ];
+      // At zero the slope has none, as in PyTorch.
+      const below = where(x.detach().lt(0), x, 0).exp();
+      return [grad.mul(where(x.detach().le(0), below.mul(alpha * scale), scale))];
     },
   },
   silu: ofInput((g, x) => {
@@ -213,15 +158,7 @@ const unaries: Readonly<Record<string, Derivative>> = {
     x.dtype === 'complex64' ? g.mul(conj(x.add(1).rsqrt().mul(x.sub(1).rsqrt()))) : g.mul(x.mul(x).sub(1).rsqrt()),
   ),
   atanh: ofInput((g, x) => g.div(conj(x.mul(x).neg().add(1)))),
-  erf: ofInput((g, x) =>
-    g.mul(
-      x
-        .mul(x)
-        .neg()
-        .exp()
-        .mul(2 / Math.sqrt(Math.PI)),
-    ),
-  ),
+  erf: ofInput((g, x) => g.mul(x.mul(x).neg().exp().mul(ERF_SLOPE))),
   softplus: ofInput((g, x) => where(x.gt(20), g, g.mul(x.sigmoid()))),
   logSigmoid: ofInput((g, x) => g.mul(x.neg().sigmoid())),
   floor: zero,
