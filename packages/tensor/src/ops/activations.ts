@@ -11,19 +11,15 @@ import { each, FLOAT, FLOATING, NUMBER, REAL_NUMBER, same, without } from './tak
 import { alike, inFloat32 } from './widen.ts';
 
 /** 0.5 x (1 + erf(x / √2)), or its approximation by tanh. */
-export const gelu = defineFunction(
-  'gelu',
-  'gelu',
-  each(FLOAT),
-  (t: Tensor, approximate: 'none' | 'tanh' = 'none'): Tensor =>
-    inFloat32(t, (x) => {
-      if (approximate === 'none') return x.mul(0.5).mul(x.mul(Math.SQRT1_2).erf().add(1));
-      const inner = x.add(x.pow(3).mul(0.044715)).mul(Math.sqrt(2 / Math.PI));
-      return x.mul(0.5).mul(inner.tanh().add(1));
-    }),
+export const gelu = defineFunction('gelu', each(FLOAT), (t: Tensor, approximate: 'none' | 'tanh' = 'none'): Tensor =>
+  inFloat32(t, (x) => {
+    if (approximate === 'none') return x.mul(0.5).mul(x.mul(Math.SQRT1_2).erf().add(1));
+    const inner = x.add(x.pow(3).mul(0.044715)).mul(Math.sqrt(2 / Math.PI));
+    return x.mul(0.5).mul(inner.tanh().add(1));
+  }),
 );
 
-const siluOp = defineOp('silu', 'silu', each(FLOATING), ([t]) => {
+const siluOp = defineOp('silu', each(FLOATING), ([t]) => {
   const x = t as Tensor;
   const gate = unary('sigmoid', x);
   const out = binary('mul', x, gate);
@@ -34,7 +30,7 @@ const siluOp = defineOp('silu', 'silu', each(FLOATING), ([t]) => {
 /** x sigmoid(x). */
 export const silu = named('aten::silu', (t: Tensor): Tensor => inFloat32(t, (x) => apply(siluOp, [x], undefined)));
 
-const mishOp = defineOp('mish', 'mish', each(FLOAT), ([t]) => {
+const mishOp = defineOp('mish', each(FLOAT), ([t]) => {
   const x = t as Tensor;
   const soft = unary('softplus', x);
   const gate = unary('tanh', soft);
@@ -48,12 +44,12 @@ const mishOp = defineOp('mish', 'mish', each(FLOAT), ([t]) => {
 export const mish = named('aten::mish', (t: Tensor): Tensor => inFloat32(t, (x) => apply(mishOp, [x], undefined)));
 
 /** x above zero, slope x below. */
-export const leakyRelu = defineFunction('leakyRelu', 'leaky_relu', each(FLOAT), (t: Tensor, slope = 0.01): Tensor =>
+export const leakyRelu = defineFunction('leakyRelu', each(FLOAT), (t: Tensor, slope = 0.01): Tensor =>
   inFloat32(t, (x) => where(x.detach().gt(0), x, x.mul(slope))),
 );
 
 /** x above zero, weight x below; `weight` has one element, or one for each channel (dimension 1). */
-export const prelu = defineFunction('prelu', 'prelu', same(FLOAT), (t: Tensor, weight: Tensor): Tensor =>
+export const prelu = defineFunction('prelu', same(FLOAT), (t: Tensor, weight: Tensor): Tensor =>
   inFloat32(t, (x) => {
     const channels = x.rank < 2 ? 1 : (x.shape[1] as number);
     if (weight.rank > 1 || (weight.size !== 1 && weight.size !== channels)) {
@@ -74,7 +70,7 @@ export interface EluAttrs {
   readonly scale: number;
 }
 
-const eluOp = defineOp<EluAttrs>('elu', 'elu', each(FLOAT), ([t], { alpha, scale }) =>
+const eluOp = defineOp<EluAttrs>('elu', each(FLOAT), ([t], { alpha, scale }) =>
   sweep(() => {
     const x = (t as Tensor).detach();
     const below = x.le(0);
@@ -89,23 +85,22 @@ const eluOp = defineOp<EluAttrs>('elu', 'elu', each(FLOAT), ([t], { alpha, scale
 );
 
 /** x above zero, alpha (exp(x) - 1) below. */
-export const elu = defineFunction('elu', 'elu', each(FLOAT), (t: Tensor, alpha = 1): Tensor =>
+export const elu = defineFunction('elu', each(FLOAT), (t: Tensor, alpha = 1): Tensor =>
   inFloat32(t, (x) => apply(eluOp, [x], { alpha, scale: 1 })),
 );
 
 const SELU: EluAttrs = { alpha: 1.6732632423543772, scale: 1.0507009873554805 };
 
 /** The self-normalising elu of Klambauer et al. (2017). */
-export const selu = defineFunction('selu', 'selu', each(FLOAT), (t: Tensor): Tensor =>
+export const selu = defineFunction('selu', each(FLOAT), (t: Tensor): Tensor =>
   inFloat32(t, (x) => apply(eluOp, [x], SELU)),
 );
 
 /** min(max(x, 0), 6). */
-export const relu6 = defineFunction('relu6', 'relu6', each(REAL_NUMBER), (t: Tensor): Tensor => between(t, 0, 6));
+export const relu6 = defineFunction('relu6', each(REAL_NUMBER), (t: Tensor): Tensor => between(t, 0, 6));
 
 /** min(max(x, low), high); at both ends the slope is zero. */
 export const hardtanh = defineFunction(
-  'hardtanh',
   'hardtanh',
   each(without(REAL_NUMBER, 'uint8')),
   (t: Tensor, low = -1, high = 1): Tensor => between(t, low, high),
@@ -119,7 +114,7 @@ function between(t: Tensor, low: number, high: number): Tensor {
 }
 
 /** relu6(x + 3) / 6. */
-export const hardSigmoid = defineFunction('hardSigmoid', 'hardsigmoid', each(FLOAT), (t: Tensor): Tensor =>
+export const hardSigmoid = defineFunction(['hardSigmoid', 'hardsigmoid'], each(FLOAT), (t: Tensor): Tensor =>
   inFloat32(t, (x) => {
     const at = x.detach();
     return where(at.gt(-3).logicalAnd(at.lt(3)), x, at.clamp(-3, 3))
@@ -129,7 +124,7 @@ export const hardSigmoid = defineFunction('hardSigmoid', 'hardsigmoid', each(FLO
 );
 
 /** x relu6(x + 3) / 6. */
-export const hardSwish = defineFunction('hardSwish', 'hardswish', each(FLOAT), (t: Tensor): Tensor =>
+export const hardSwish = defineFunction(['hardSwish', 'hardswish'], each(FLOAT), (t: Tensor): Tensor =>
   inFloat32(t, (x) => {
     const at = x.detach();
     const [off, bent] = [at.le(-3), at.gt(-3).logicalAnd(at.lt(3))];
@@ -139,14 +134,13 @@ export const hardSwish = defineFunction('hardSwish', 'hardswish', each(FLOAT), (
 );
 
 /** x / (1 + |x|). */
-export const softsign = defineFunction('softsign', 'softsign', each(NUMBER), (t: Tensor): Tensor =>
+export const softsign = defineFunction('softsign', each(NUMBER), (t: Tensor): Tensor =>
   inFloat32(t, (x) => x.div(x.abs().add(1))),
 );
 
 /** log(1 + exp(beta x)) / beta, linear where beta x is above `threshold`. */
 export const softplusWith = defineFunction(
-  'softplusWith',
-  'softplus',
+  ['softplusWith', 'softplus'],
   each(FLOAT),
   (t: Tensor, beta = 1, threshold = 20): Tensor => {
     if (beta === 1 && threshold === 20) return t.softplus();

@@ -27,7 +27,6 @@ function shapeOf(t: Tensor, a: Tensor, b: Tensor): readonly number[] {
 /** t + value a b; fractions of `value` are cut off for integers. */
 export const addcmul = defineFunction(
   'addcmul',
-  'addcmul',
   promoted(NUMBER),
   (t: Tensor, a: Tensor, b: Tensor, options: { value?: number } = {}): Tensor => {
     checkOptionNames(options, VALUE, 'addcmul()');
@@ -46,7 +45,6 @@ export const addcmul = defineFunction(
 
 /** t + value a / b. */
 export const addcdiv = defineFunction(
-  'addcdiv',
   'addcdiv',
   promoted(FLOATING),
   (t: Tensor, a: Tensor, b: Tensor, options: { value?: number } = {}): Tensor => {
@@ -67,7 +65,6 @@ export const addcdiv = defineFunction(
 /** beta t + alpha (a b) of batches of matrices. */
 export const baddbmm = defineFunction(
   'baddbmm',
-  'baddbmm',
   same(NUMBER),
   (t: Tensor, a: Tensor, b: Tensor, options: { alpha?: number; beta?: number } = {}): Tensor => {
     checkOptionNames(options, ALPHA_BETA, 'baddbmm()');
@@ -84,7 +81,7 @@ export const baddbmm = defineFunction(
 );
 
 /** The p-norm of the difference of each row of a [..., n, d] and each of b [..., m, d]: [..., n, m]. */
-export const cdist = defineFunction('cdist', 'cdist', same(PRECISE), (a: Tensor, b: Tensor, p = 2): Tensor => {
+export const cdist = defineFunction('cdist', same(PRECISE), (a: Tensor, b: Tensor, p = 2): Tensor => {
   if (a.rank < 2 || b.rank < 2)
     throw new ShapeError(
       `cdist only supports at least 2D tensors, got [${a.shape.join(', ')}] and [${b.shape.join(', ')}]`,

@@ -13,7 +13,7 @@ import { concat } from './join.ts';
 import { ALL, each } from './takes.ts';
 
 /** The tensor `counts` times along each dimension; more counts than dimensions add dimensions in front, fewer are refused. */
-export const repeat = defineFunction('repeat', 'repeat', each(ALL), (t: Tensor, counts: readonly number[]): Tensor => {
+export const repeat = defineFunction('repeat', each(ALL), (t: Tensor, counts: readonly number[]): Tensor => {
   if (counts.length < t.rank) {
     throw new ShapeError(
       `repeat: Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor, but got ${counts.length} for ${t.rank}`,
@@ -25,7 +25,6 @@ export const repeat = defineFunction('repeat', 'repeat', each(ALL), (t: Tensor, 
 /** Each slice of `dim` as often as `repeats` says, one number or one a slice; without `dim` each element. */
 export const repeatInterleave = defineFunction(
   'repeatInterleave',
-  'repeat_interleave',
   each(ALL),
   (t: Tensor, repeats: number | readonly number[] | Tensor, dim?: number): Tensor =>
     sweep(() => {
@@ -56,7 +55,6 @@ function countsOf(repeats: number | readonly number[] | Tensor, n: number): numb
  * Vectors as the coordinates of a grid: for each, its elements along its own dimension. 'xy' swaps the first two dimensions.
  */
 export const meshgrid = defineFunction(
-  'meshgrid',
   'meshgrid',
   each(ALL),
   (tensors: readonly Tensor[], indexing: 'ij' | 'xy' = 'ij'): Tensor[] => {
@@ -178,7 +176,7 @@ function stackShape(tensors: readonly Tensor[]): number[] {
 }
 
 /** The differences of neighbours along `dim`, `n` times. */
-export const diff = defineFunction('diff', 'diff', each(ALL), (t: Tensor, n = 1, dim = -1): Tensor =>
+export const diff = defineFunction('diff', each(ALL), (t: Tensor, n = 1, dim = -1): Tensor =>
   sweep(() => {
     if (t.rank === 0) throw new ShapeError('diff expects input to be at least one-dimensional');
     if (n === 0) return t.alias();

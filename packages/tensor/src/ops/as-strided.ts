@@ -18,13 +18,13 @@ export interface Geometry {
   readonly offset: number;
 }
 
-const asStridedOp = defineOp<Geometry>('asStrided', 'as_strided', each(ALL), ([t], at) => {
+const asStridedOp = defineOp<Geometry>('asStrided', each(ALL), ([t], at) => {
   const base = contiguousOf(t as Tensor);
   check(base, at);
   return rawView(base, at.shape, at.strides, base.offset + at.offset);
 });
 
-const asStridedScatterOp = defineOp<Geometry>('asStridedScatter', 'as_strided_scatter', same(ALL), ([t, part], at) => {
+const asStridedScatterOp = defineOp<Geometry>('asStridedScatter', same(ALL), ([t, part], at) => {
   const base = t as Tensor;
   check(base, at);
   const bytes = readBytes(base).slice();
@@ -63,8 +63,7 @@ function placed(part: Tensor, shape: Shape, at: Geometry): Tensor {
 }
 
 const asStridedAddOp = defineOp<AddAttrs>(
-  'asStridedAdd',
-  'as_strided_backward',
+  ['asStridedAdd', 'as_strided_backward'],
   each(ALL),
   ([part], { at, shape, distinct }) => {
     const source = part as Tensor;

@@ -6,7 +6,7 @@ import { defineOp } from './define.ts';
 import { apply } from './op.ts';
 import { FLOAT, same } from './takes.ts';
 
-const bceOp = defineOp('binaryCrossEntropy', 'binary_cross_entropy', same(FLOAT), ([p, target]) => {
+const bceOp = defineOp('binaryCrossEntropy', same(FLOAT), ([p, target]) => {
   checkProbabilities('input', p as Tensor);
   checkProbabilities('target', target as Tensor);
   return sweep(() => {
@@ -31,8 +31,7 @@ export function bceSpread(p: Tensor): Tensor {
 }
 
 const bceGradOp = defineOp(
-  'binaryCrossEntropyGrad',
-  'binary_cross_entropy_backward',
+  ['binaryCrossEntropyGrad', 'binary_cross_entropy_backward'],
   same(FLOAT),
   ([grad, p, target]) =>
     sweep(() => {

@@ -25,12 +25,11 @@ const WIDTH: Readonly<Partial<Record<DType, number>>> = { int8: 8, uint8: 8, int
 
 function bitwise(
   name: string,
-  torch: string,
   takes: typeof BITS,
   loop: (width: number) => Loop,
   wide: WideLoop,
 ): ((a: Tensor, b: Tensor | number) => Tensor) & Named {
-  const op = defineOp(name, torch, takes, ([a, b]) => {
+  const op = defineOp(name, takes, ([a, b]) => {
     const [x, y] = [a as Tensor, b as Tensor];
     const dtype = commonDType([x, y]);
     const shape = broadcastShapes(x.shape, y.shape);
@@ -51,7 +50,7 @@ function bitwise(
       shape,
     );
   });
-  return named(`aten::${torch}`, (a: Tensor, b: Tensor | number) => apply(op, [a, operand(b, a)], undefined));
+  return named(op.torch, (a: Tensor, b: Tensor | number) => apply(op, [a, operand(b, a)], undefined));
 }
 
 const same =
@@ -62,7 +61,6 @@ const same =
 /** The bits that both have; of bool, and. */
 export const bitwiseAnd = bitwise(
   'bitwiseAnd',
-  'bitwise_and',
   BITS,
   same((a, b) => a & b),
   (a, b) => a & b,
@@ -70,7 +68,6 @@ export const bitwiseAnd = bitwise(
 /** The bits that either has; of bool, or. */
 export const bitwiseOr = bitwise(
   'bitwiseOr',
-  'bitwise_or',
   BITS,
   same((a, b) => a | b),
   (a, b) => a | b,
@@ -78,7 +75,6 @@ export const bitwiseOr = bitwise(
 /** The bits that one of both has; of bool, either but not both. */
 export const bitwiseXor = bitwise(
   'bitwiseXor',
-  'bitwise_xor',
   BITS,
   same((a, b) => a ^ b),
   (a, b) => a ^ b,
@@ -86,7 +82,6 @@ export const bitwiseXor = bitwise(
 /** a 2^b, cut to the dtype; of as many bits as it has, or a negative number of them, zero. */
 export const bitwiseLeftShift = bitwise(
   'bitwiseLeftShift',
-  'bitwise_left_shift',
   promoted(INTEGER),
   (width) => (a, b) => (b < 0 || b >= width ? 0 : a << b),
   (a, b) => (b < 0n || b >= 64n ? 0n : BigInt.asIntN(64, a << b)),
@@ -94,13 +89,12 @@ export const bitwiseLeftShift = bitwise(
 /** a / 2^b, rounded down; of as many bits as it has, or a negative number of them, 0 or -1. */
 export const bitwiseRightShift = bitwise(
   'bitwiseRightShift',
-  'bitwise_right_shift',
   promoted(INTEGER),
   (width) => (a, b) => (b < 0 || b >= width ? (a < 0 ? -1 : 0) : a >> b),
   (a, b) => (b < 0n || b >= 64n ? (a < 0n ? -1n : 0n) : a >> b),
 );
 
-const notOp = defineOp('bitwiseNot', 'bitwise_not', BITS, ([t]) => {
+const notOp = defineOp('bitwiseNot', BITS, ([t]) => {
   const { dtype, shape } = t as Tensor;
   const array = readArray(t as Tensor);
   if (dtype === 'int64')

@@ -39,7 +39,7 @@ export function partwise(t: Tensor, fn: (part: Tensor) => Tensor): Tensor {
   return out;
 }
 
-const complexOp = defineOp('complex', 'complex', same(setOf('float16', 'float32', 'float64')), ([re, im]) =>
+const complexOp = defineOp('complex', same(setOf('float16', 'float32', 'float64')), ([re, im]) =>
   joined(re as Tensor, im as Tensor),
 );
 
@@ -55,11 +55,11 @@ function partView({ storage, shape, strides, offset }: Tensor, at: 0 | 1): Tenso
   return new Tensor({ storage, dtype: 'float32', shape, strides: strides.map((s) => 2 * s), offset: 2 * offset + at });
 }
 
-const realOp = defineOp('real', 'real', each(COMPLEX), ([t]) => partView(t as Tensor, 0));
-const imagOp = defineOp('imag', 'imag', each(COMPLEX, 'a real tensor has no imaginary part'), ([t]) =>
+const realOp = defineOp('real', each(COMPLEX), ([t]) => partView(t as Tensor, 0));
+const imagOp = defineOp('imag', each(COMPLEX, 'a real tensor has no imaginary part'), ([t]) =>
   partView(t as Tensor, 1),
 );
-const conjOp = defineOp('conj', 'conj', each(COMPLEX), ([t]) => {
+const conjOp = defineOp('conj', each(COMPLEX), ([t]) => {
   const out = (readArray(t as Tensor) as Float32Array).slice();
   for (let i = 1; i < out.length; i += 2) out[i] = -out[i]!;
   return fromArray(out, 'complex64', (t as Tensor).shape);
@@ -78,7 +78,7 @@ export const conj = named('aten::conj', (t: Tensor): Tensor =>
   t.dtype === 'complex64' ? apply(conjOp, [t], undefined) : t,
 );
 
-const angleOp = defineOp('angle', 'angle', each(ALL), ([t]) => {
+const angleOp = defineOp('angle', each(ALL), ([t]) => {
   const input = t as Tensor;
   const values = decode(readArray(input), input.dtype);
   if (input.dtype === 'complex64') {

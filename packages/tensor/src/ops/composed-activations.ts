@@ -13,7 +13,7 @@ import { each, FLOAT, NUMBER, REAL_NUMBER } from './takes.ts';
 import { inFloat32 } from './widen.ts';
 
 /** max(0, x) + min(0, alpha (exp(x / alpha) - 1)). */
-export const celu = defineFunction('celu', 'celu', each(FLOAT), (t: Tensor, alpha = 1): Tensor => {
+export const celu = defineFunction('celu', each(FLOAT), (t: Tensor, alpha = 1): Tensor => {
   if (alpha === 0) throw new RangeError('celu: ZeroDivisionError: alpha cannot be 0 for CELU');
   return inFloat32(t, (x) => {
     const below = x.detach().le(0);
@@ -22,7 +22,7 @@ export const celu = defineFunction('celu', 'celu', each(FLOAT), (t: Tensor, alph
 });
 
 /** The first half of dimension `dim`, times sigmoid of the second. */
-export const glu = defineFunction('glu', 'glu', each(FLOAT), (t: Tensor, dim = -1): Tensor => {
+export const glu = defineFunction('glu', each(FLOAT), (t: Tensor, dim = -1): Tensor => {
   if (t.rank === 0) throw new ShapeError('glu does not support 0-dimensional tensors');
   const d = normalizeDim(dim, t.rank);
   const n = t.shape[d] as number;
@@ -31,12 +31,12 @@ export const glu = defineFunction('glu', 'glu', each(FLOAT), (t: Tensor, dim = -
 });
 
 /** x beyond ±lambda, zero between. */
-export const hardshrink = defineFunction('hardshrink', 'hardshrink', each(FLOAT), (t: Tensor, lambda = 0.5): Tensor =>
+export const hardshrink = defineFunction('hardshrink', each(FLOAT), (t: Tensor, lambda = 0.5): Tensor =>
   sweep(() => where(t.detach().ge(-lambda).logicalAnd(t.detach().le(lambda)), 0, t)),
 );
 
 /** x nearer to zero by lambda, zero between. */
-export const softshrink = defineFunction('softshrink', 'softshrink', each(FLOAT), (t: Tensor, lambda = 0.5): Tensor => {
+export const softshrink = defineFunction('softshrink', each(FLOAT), (t: Tensor, lambda = 0.5): Tensor => {
   if (!(lambda >= 0)) throw new RangeError(`lambda must be greater or equal to 0, but found to be ${lambda}.`);
   return inFloat32(t, (x) => {
     const at = x.detach();
@@ -47,20 +47,19 @@ export const softshrink = defineFunction('softshrink', 'softshrink', each(FLOAT)
 });
 
 /** x - tanh(x). */
-export const tanhshrink = defineFunction('tanhshrink', 'tanhshrink', each(NUMBER), (t: Tensor): Tensor =>
+export const tanhshrink = defineFunction('tanhshrink', each(NUMBER), (t: Tensor): Tensor =>
   sweep(() => t.sub(t.tanh())),
 );
 
 /** x above `at`, `value` elsewhere. */
 export const threshold = defineFunction(
   'threshold',
-  'threshold',
   each(REAL_NUMBER),
   (t: Tensor, at: number, value: number): Tensor => sweep(() => where(t.detach().le(at), value, t).to(t.dtype)),
 );
 
 /** softmax(-x) along `dim`. */
-export const softmin = defineFunction('softmin', 'softmin', each(FLOAT), (t: Tensor, dim: number): Tensor =>
+export const softmin = defineFunction('softmin', each(FLOAT), (t: Tensor, dim: number): Tensor =>
   sweep(() => t.neg().softmax(dim)),
 );
 
@@ -69,7 +68,6 @@ const GUMBEL: ReadonlySet<string> = new Set(['tau', 'hard', 'dim']);
 /** A sample of the categories of `logits` that gradients pass through (Jang et al. 2017); `hard` gives one-hot vectors with the soft gradient. */
 export const gumbelSoftmax = defineFunction(
   'gumbelSoftmax',
-  'gumbel_softmax',
   each(FLOAT),
   (logits: Tensor, options: { tau?: number; hard?: boolean; dim?: number } = {}): Tensor => {
     checkOptionNames(options, GUMBEL, 'gumbelSoftmax()');

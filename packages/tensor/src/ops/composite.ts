@@ -45,7 +45,6 @@ const normalised: Takes = (operands) => {
 /** start + weight (end - start). */
 export const lerp = defineFunction(
   'lerp',
-  'lerp',
   same(FLOATING),
   (start: Tensor, end: Tensor, weight: Tensor | number): Tensor =>
     inFloat32Both(start, end, (from, to) => {
@@ -61,8 +60,7 @@ export const lerp = defineFunction(
 
 /** The variance over `dim`; `correction` 1 divides by n - 1. */
 export const variance = defineFunction(
-  'variance',
-  'var',
+  ['variance', 'var'],
   each(FLOATING),
   (t: Tensor, dim?: Dims, options: { correction?: number; keepDim?: boolean } = {}): Tensor =>
     inFloat32(t, (x) => {
@@ -77,7 +75,6 @@ export const variance = defineFunction(
 
 /** The standard deviation over `dim`. */
 export const std = defineFunction(
-  'std',
   'std',
   each(FLOATING),
   (t: Tensor, dim?: Dims, options: { correction?: number; keepDim?: boolean } = {}): Tensor =>
@@ -106,43 +103,34 @@ function extremeNorm(x: Tensor, largest: boolean, dim: Dims | undefined, keepDim
 }
 
 /** The p-norm over `dim`; at zero its slope is zero. */
-export const norm = defineFunction(
-  'norm',
-  'norm',
-  each(FLOATING),
-  (t: Tensor, p = 2, dim?: Dims, keepDim = false): Tensor => {
-    if (t.dtype === 'complex64') return sweep(() => norm(t.abs(), p, dim, keepDim));
-    return inFloat32(t, (x) => {
-      const count = sizeOf(normalizeDims(dim, x.rank).map((d) => x.shape[d] as number));
-      if (p === 1) return x.abs().sum(dim, keepDim);
-      // Of one element the power may be beyond the dtype.
-      if (count === 1 && p !== 0 && x.detach().isFinite().all().item() !== 0) return x.abs().sum(dim, keepDim);
-      if (p === Infinity || p === -Infinity) return extremeNorm(x, p > 0, dim, keepDim);
-      if (p === 0) return x.ne(0).to(x.dtype).add(x.sign().square().mul(0)).sum(dim, keepDim);
-      if (p < 0 && count === 0) {
-        throw new ShapeError(`norm: no elements have no ${p} norm`);
-      }
-      const total = (p === 2 ? x.square() : p < 1 ? steepPower(x, p) : x.abs().pow(p)).sum(dim, keepDim);
-      const zero = total.detach().eq(0);
-      const root = zero.any().item() === 0 ? total : where(zero, 1, total);
-      const value = p === 2 ? root.sqrt() : root.pow(1 / p);
-      return root === total ? value : maskedFill(value, zero, 0);
-    });
-  },
-);
+export const norm = defineFunction('norm', each(FLOATING), (t: Tensor, p = 2, dim?: Dims, keepDim = false): Tensor => {
+  if (t.dtype === 'complex64') return sweep(() => norm(t.abs(), p, dim, keepDim));
+  return inFloat32(t, (x) => {
+    const count = sizeOf(normalizeDims(dim, x.rank).map((d) => x.shape[d] as number));
+    if (p === 1) return x.abs().sum(dim, keepDim);
+    // Of one element the power may be beyond the dtype.
+    if (count === 1 && p !== 0 && x.detach().isFinite().all().item() !== 0) return x.abs().sum(dim, keepDim);
+    if (p === Infinity || p === -Infinity) return extremeNorm(x, p > 0, dim, keepDim);
+    if (p === 0) return x.ne(0).to(x.dtype).add(x.sign().square().mul(0)).sum(dim, keepDim);
+    if (p < 0 && count === 0) {
+      throw new ShapeError(`norm: no elements have no ${p} norm`);
+    }
+    const total = (p === 2 ? x.square() : p < 1 ? steepPower(x, p) : x.abs().pow(p)).sum(dim, keepDim);
+    const zero = total.detach().eq(0);
+    const root = zero.any().item() === 0 ? total : where(zero, 1, total);
+    const value = p === 2 ? root.sqrt() : root.pow(1 / p);
+    return root === total ? value : maskedFill(value, zero, 0);
+  });
+});
 
 /** t / max(norm, eps) along `dim`. */
-export const normalize = defineFunction(
-  'normalize',
-  'normalize',
-  each(FLOATING),
-  (t: Tensor, p = 2, dim = 1, eps = 1e-12): Tensor => sweep(() => t.div(norm(t, p, dim, true).maximum(eps))),
+export const normalize = defineFunction('normalize', each(FLOATING), (t: Tensor, p = 2, dim = 1, eps = 1e-12): Tensor =>
+  sweep(() => t.div(norm(t, p, dim, true).maximum(eps))),
 );
 
 /** The cosine of the angle between a and b, which broadcast, along `dim`; norms count as at least `eps`. */
 export const cosineSimilarity = defineFunction(
   'cosineSimilarity',
-  'cosine_similarity',
   promoted(FLOAT),
   (a: Tensor, b: Tensor, dim = 1, eps = 1e-8): Tensor =>
     inFloat32Both(a, b, (p, q) => {
@@ -160,7 +148,6 @@ export const cosineSimilarity = defineFunction(
 
 /** x weight^T + bias over the last dimension: weight [out, in], or [in] for one output without a dimension of its own. */
 export const linear = defineFunction(
-  'linear',
   'linear',
   same(NUMBER),
   (x: Tensor, weight: Tensor, bias?: Tensor | null): Tensor => {
@@ -185,13 +172,13 @@ export const linear = defineFunction(
 );
 
 /** a[i] b[j]. */
-export const outer = defineFunction('outer', 'outer', each(ALL), (a: Tensor, b: Tensor): Tensor => {
+export const outer = defineFunction('outer', each(ALL), (a: Tensor, b: Tensor): Tensor => {
   if (a.rank !== 1 || b.rank !== 1) throw new ShapeError('outer: expected vectors');
   return sweep(() => a.unsqueeze(1).mul(b.unsqueeze(0)));
 });
 
 /** Repeats the tensor along each dimension; more counts than dimensions add dimensions in front. */
-export const tile = defineFunction('tile', 'tile', each(ALL), (t: Tensor, counts: readonly number[]): Tensor =>
+export const tile = defineFunction('tile', each(ALL), (t: Tensor, counts: readonly number[]): Tensor =>
   sweep(() => {
     checkShape(counts);
     const rank = Math.max(t.rank, counts.length);
@@ -204,7 +191,7 @@ export const tile = defineFunction('tile', 'tile', each(ALL), (t: Tensor, counts
 );
 
 /** Shifts elements along `dim`, or in the flattened tensor; those that fall off come back at the other end. */
-export const roll = defineFunction('roll', 'roll', each(ALL), (t: Tensor, shift: number, dim?: number): Tensor =>
+export const roll = defineFunction('roll', each(ALL), (t: Tensor, shift: number, dim?: number): Tensor =>
   sweep(() => {
     if (!Number.isInteger(shift)) throw new ShapeError(`roll: the shift must be a whole number, but got ${shift}`);
     if (dim === undefined && t.rank !== 1) return roll(t.reshape([t.size]), shift, 0).reshape(t.shape);
@@ -218,23 +205,17 @@ export const roll = defineFunction('roll', 'roll', each(ALL), (t: Tensor, shift:
 );
 
 /** Elements kept with probability 1 - p and scaled by 1 / (1 - p); the tensor itself when not training. */
-export const dropout = defineFunction(
-  'dropout',
-  'dropout',
-  each(ALL),
-  (t: Tensor, p = 0.5, training = true): Tensor => {
-    if (!(p >= 0 && p <= 1)) throw new RangeError(`dropout probability has to be between 0 and 1, but got ${p}`);
-    if (!training) return t.alias();
-    check('dropout', each(FLOAT), [t]);
-    if (p === 0) return t.alias();
-    return sweep(() => (p === 1 ? t.mul(0) : t.mul(bernoulliLike(t, 1 - p)).div(1 - p)));
-  },
-);
+export const dropout = defineFunction('dropout', each(ALL), (t: Tensor, p = 0.5, training = true): Tensor => {
+  if (!(p >= 0 && p <= 1)) throw new RangeError(`dropout probability has to be between 0 and 1, but got ${p}`);
+  if (!training) return t.alias();
+  check('dropout', each(FLOAT), [t]);
+  if (p === 0) return t.alias();
+  return sweep(() => (p === 1 ? t.mul(0) : t.mul(bernoulliLike(t, 1 - p)).div(1 - p)));
+});
 
 /** Normalises over the trailing dimensions `shape` (Ba et al. 2016). */
 export const layerNorm = defineFunction(
   'layerNorm',
-  'layer_norm',
   normalised,
   (t: Tensor, shape: readonly number[], weight?: Tensor | null, bias?: Tensor | null, eps = 1e-5): Tensor =>
     inFloat32(t, (x) => {
@@ -262,7 +243,6 @@ function perChannel(p: Tensor | null | undefined, rank: number): Tensor | null {
 /** Normalises each group of channels of [N, C, ...] (Wu & He 2018). */
 export const groupNorm = defineFunction(
   'groupNorm',
-  'group_norm',
   normalised,
   (t: Tensor, groups: number, weight?: Tensor | null, bias?: Tensor | null, eps = 1e-5): Tensor =>
     inFloat32(t, (x) => {
@@ -335,7 +315,6 @@ export const batchNorm = named('aten::batch_norm', (t: Tensor, options: BatchNor
  */
 export const scaledDotProductAttention = defineFunction(
   'scaledDotProductAttention',
-  'scaled_dot_product_attention',
   same(FLOAT),
   (q: Tensor, k: Tensor, v: Tensor, options: { mask?: Tensor; causal?: boolean; scale?: number } = {}): Tensor => {
     checkOptionNames(options, ATTENTION_OPTIONS, 'scaledDotProductAttention()');

@@ -76,7 +76,6 @@ function depthPadding(
 /** x [N, C, D, H, W] or [C, D, H, W], weight [O, C / groups, kd, kh, kw] to [N, O, D', H', W'] or [O, D', H', W']. */
 export const conv3d = defineFunction(
   'conv3d',
-  'conv3d',
   same(NUMBER),
   (x: Tensor, weight: Tensor, options: Conv3dOptions = {}): Tensor => {
     checkOptionNames(options, CONV3D, 'conv3d()');
@@ -151,7 +150,6 @@ const TRANSPOSED = same(union(FLOATING, setOf('int64')));
 /** x [N, C, L] or [C, L], weight [C, O / groups, k] to [N, O, L'] or [O, L']. */
 export const convTranspose1d = defineFunction(
   'convTranspose1d',
-  'conv_transpose1d',
   TRANSPOSED,
   (x: Tensor, weight: Tensor, options: ConvTranspose1dOptions = {}): Tensor => {
     checkOptionNames(options, TRANSPOSE1D, 'convTranspose1d()');
@@ -172,7 +170,6 @@ export const convTranspose1d = defineFunction(
 /** x [N, C, D, H, W] or [C, D, H, W], weight [C, O / groups, kd, kh, kw] to [N, O, D', H', W'] or [O, D', H', W']. */
 export const convTranspose3d = defineFunction(
   'convTranspose3d',
-  'conv_transpose3d',
   TRANSPOSED,
   (x: Tensor, weight: Tensor, options: ConvTranspose3dOptions = {}): Tensor => {
     checkOptionNames(options, TRANSPOSE3D, 'convTranspose3d()');
@@ -229,7 +226,6 @@ function inRow<O extends { stride?: number; padding?: number; dilation?: number 
 /** The largest of each window of [N, C, L] or [C, L]; of integers PyTorch has maxPool2d only, too. */
 export const maxPool1d = defineFunction(
   'maxPool1d',
-  'max_pool1d',
   each(FLOAT),
   (t: Tensor, kernel: number, options: Of1d<MaxPoolOptions> = {}): Tensor =>
     batched('maxPool1d', t, 3, (x) => maxPool2d(x.unsqueeze(-2), [1, kernel], inRow(kernel, options)).squeeze(-2)),
@@ -238,17 +234,12 @@ export const maxPool1d = defineFunction(
 /** The mean of each window of [N, C, L] or [C, L]; padding counts as zeros unless told. */
 export const avgPool1d = defineFunction(
   'avgPool1d',
-  'avg_pool1d',
   each(union(FLOAT, setOf('int64'))),
   (t: Tensor, kernel: number, options: Of1d<Omit<AvgPoolOptions, 'divisorOverride'>> = {}): Tensor =>
     batched('avgPool1d', t, 3, (x) => avgPool2d(x.unsqueeze(-2), [1, kernel], inRow(kernel, options)).squeeze(-2)),
 );
 
 /** Means over `size` regions that cover [N, C, L] or [C, L]. */
-export const adaptiveAvgPool1d = defineFunction(
-  'adaptiveAvgPool1d',
-  'adaptive_avg_pool1d',
-  each(FLOAT),
-  (t: Tensor, size: number): Tensor =>
-    batched('adaptiveAvgPool1d', t, 3, (x) => adaptiveAvgPool2d(x.unsqueeze(-2), [1, size]).squeeze(-2)),
+export const adaptiveAvgPool1d = defineFunction('adaptiveAvgPool1d', each(FLOAT), (t: Tensor, size: number): Tensor =>
+  batched('adaptiveAvgPool1d', t, 3, (x) => adaptiveAvgPool2d(x.unsqueeze(-2), [1, size]).squeeze(-2)),
 );

@@ -265,7 +265,6 @@ function poolSpec(kernel: Pair, options: MaxPoolOptions): WindowSpec {
 /** The largest of each window of [N, C, H, W] or [C, H, W]; of equal ones the first gets the gradient. */
 export const maxPool2d = defineFunction(
   'maxPool2d',
-  'max_pool2d',
   each(REAL_NUMBER),
   (t: Tensor, kernel: Pair, options: MaxPoolOptions = {}): Tensor => {
     checkOptionNames(options, MAX_POOL_OPTIONS, 'maxPool2d()');
@@ -293,7 +292,6 @@ function checkReached(s: Windows): void {
 /** As maxPool2d, and where in its image each was: int64, rows times width plus column. */
 export const maxPool2dWithIndices = defineFunction(
   'maxPool2dWithIndices',
-  'max_pool2d_with_indices',
   each(REAL_NUMBER),
   (t: Tensor, kernel: Pair, options: MaxPoolOptions = {}): [Tensor, Tensor] => {
     const largest = maxPool2d(t, kernel, options);
@@ -313,7 +311,6 @@ export const maxPool2dWithIndices = defineFunction(
 /** The mean of each window of [N, C, H, W] or [C, H, W]; padding counts as zeros. */
 export const avgPool2d = defineFunction(
   'avgPool2d',
-  'avg_pool2d',
   each(union(FLOAT, setOf('int64'))),
   (t: Tensor, kernel: Pair, options: AvgPoolOptions = {}): Tensor => {
     checkOptionNames(options, AVG_POOL_OPTIONS, 'avgPool2d()');
@@ -357,30 +354,25 @@ function wholeMeans(columns: Tensor): Tensor {
 }
 
 /** Means over a grid of `size` regions that cover [N, C, H, W] or [C, H, W]. */
-export const adaptiveAvgPool2d = defineFunction(
-  'adaptiveAvgPool2d',
-  'adaptive_avg_pool2d',
-  each(FLOAT),
-  (t: Tensor, size: Pair): Tensor => {
-    const [outH, outW] = pair(size);
-    checkShape([outH, outW]);
-    return onImages('adaptiveAvgPool2d', t, (images) => {
-      const [n, c, h, w] = images.shape as [number, number, number, number];
-      // One region is what all have in common, if there is nothing too: the mean of that is NaN.
-      if ((h === 0 || w === 0) && (outH !== 1 || outW !== 1))
-        throw new ShapeError(`adaptiveAvgPool2d: expected images of non-zero size, got [${t.shape.join(', ')}]`);
-      if (outH === 0 || outW === 0) return images.narrow(2, 0, 0).reshape([n, c, outH, outW]);
-      const rows = regions(h, outH).map(([from, length]) => images.narrow(2, from, length));
-      const cells = rows.map((row) =>
-        concat(
-          regions(w, outW).map(([from, length]) => row.narrow(3, from, length).mean([2, 3], true)),
-          3,
-        ),
-      );
-      return concat(cells, 2);
-    });
-  },
-);
+export const adaptiveAvgPool2d = defineFunction('adaptiveAvgPool2d', each(FLOAT), (t: Tensor, size: Pair): Tensor => {
+  const [outH, outW] = pair(size);
+  checkShape([outH, outW]);
+  return onImages('adaptiveAvgPool2d', t, (images) => {
+    const [n, c, h, w] = images.shape as [number, number, number, number];
+    // One region is what all have in common, if there is nothing too: the mean of that is NaN.
+    if ((h === 0 || w === 0) && (outH !== 1 || outW !== 1))
+      throw new ShapeError(`adaptiveAvgPool2d: expected images of non-zero size, got [${t.shape.join(', ')}]`);
+    if (outH === 0 || outW === 0) return images.narrow(2, 0, 0).reshape([n, c, outH, outW]);
+    const rows = regions(h, outH).map(([from, length]) => images.narrow(2, from, length));
+    const cells = rows.map((row) =>
+      concat(
+        regions(w, outW).map(([from, length]) => row.narrow(3, from, length).mean([2, 3], true)),
+        3,
+      ),
+    );
+    return concat(cells, 2);
+  });
+});
 
 function regions(size: number, count: number): [from: number, length: number][] {
   return Array.from({ length: count }, (_, i): [number, number] => {

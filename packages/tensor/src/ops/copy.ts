@@ -12,7 +12,7 @@ import { defineOp, type Op } from './define.ts';
 import { apply } from './op.ts';
 import { ALL, each } from './takes.ts';
 
-const cloneOp = defineOp('clone', 'clone', each(ALL), ([t]) => {
+const cloneOp = defineOp('clone', each(ALL), ([t]) => {
   const input = t as Tensor;
   if (input.sparse !== undefined) return cloneSparse(input);
   const moved = contiguousOnDevice(input);
@@ -39,14 +39,14 @@ export function detach<D extends DType>(t: Tensor<D>): Tensor<D> {
   return handle;
 }
 
-const castOp = defineOp<{ dtype: DType }>('to', '_to_copy', each(ALL), ([t], { dtype }) => {
+const castOp = defineOp<{ dtype: DType }>(['to', '_to_copy'], each(ALL), ([t], { dtype }) => {
   const input = t as Tensor;
   const array = readArray(input);
   return fromArray(cast(array, input.dtype, dtype), dtype, input.shape);
 });
 
 const moveOp: Op<{ to: Device; from: Device }> = {
-  ...defineOp<{ to: Device; from: Device }>('move', '_to_copy', each(ALL), ([t], { to: target }) => {
+  ...defineOp<{ to: Device; from: Device }>(['move', '_to_copy'], each(ALL), ([t], { to: target }) => {
     const input = t as Tensor;
     const copy =
       input.sparse === undefined

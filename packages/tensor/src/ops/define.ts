@@ -19,8 +19,17 @@ export interface Op<A> {
   readonly forward: (inputs: readonly Tensor[], attrs: A) => Tensor;
 }
 
+/** The name of an operation, from which PyTorch's follows: 'layerNorm' is layer_norm there. Both, where it does not. */
+type Names = string | readonly [name: string, torch: string];
+
+function bothOf(names: Names): readonly [name: string, torch: string] {
+  if (typeof names !== 'string') return names;
+  return [names, names.replace(/(?<=[a-z0-9])[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)];
+}
+
 /** Defines an operation. */
-export function defineOp<A = undefined>(name: string, torch: string, takes: Takes, forward: Op<A>['forward']): Op<A> {
+export function defineOp<A = undefined>(names: Names, takes: Takes, forward: Op<A>['forward']): Op<A> {
+  const [name, torch] = bothOf(names);
   const gradName = `${torch.replace(/(?:^|_+)([a-z0-9])/g, (_, letter: string) => letter.toUpperCase())}Backward0`;
   return { name, gradName, torch: `aten::${torch}`, takes, forward };
 }
@@ -29,12 +38,8 @@ export function defineOp<A = undefined>(name: string, torch: string, takes: Take
  * Defines a function that is made of operations, or of none that has a derivative: it takes the same dtypes whatever it is made of.
  * `takes` sees the tensors among its arguments, in their order; those in options the function looks at itself.
  */
-export function defineFunction<F extends (...args: never[]) => unknown>(
-  name: string,
-  torch: string,
-  takes: Takes,
-  fn: F,
-): F & Named {
+export function defineFunction<F extends (...args: never[]) => unknown>(names: Names, takes: Takes, fn: F): F & Named {
+  const [name, torch] = bothOf(names);
   const checked = (...args: unknown[]): unknown => {
     const operands: Tensor[] = [];
     for (let i = 0; i < args.length; i++) {

@@ -91,7 +91,7 @@ export interface FactorAttrs {
   readonly n: number;
 }
 
-const qrOp = defineOp<FactorAttrs>('qr', 'linalg_qr', each(PRECISE), ([t], { m, n }) => {
+const qrOp = defineOp<FactorAttrs>(['qr', 'linalg_qr'], each(PRECISE), ([t], { m, n }) => {
   const { list, batch } = matricesOf(t as Tensor);
   const k = Math.min(m, n);
   const parts = list.map((a) => {
@@ -105,7 +105,7 @@ const qrOp = defineOp<FactorAttrs>('qr', 'linalg_qr', each(PRECISE), ([t], { m, 
 });
 
 /** Q with orthonormal columns and R upper triangular, Q R = A: [..., m, n] to [..., m, k] and [..., k, n], k the smaller of both. */
-export const qr = defineFunction('qr', 'linalg_qr', each(PRECISE), (t: Tensor): { q: Tensor; r: Tensor } => {
+export const qr = defineFunction(['qr', 'linalg_qr'], each(PRECISE), (t: Tensor): { q: Tensor; r: Tensor } => {
   matrixRank(t, 'qr');
   const [m, n] = t.shape.slice(-2) as [number, number];
   const k = Math.min(m, n);
@@ -169,7 +169,7 @@ function rotate(a: Float64Array, v: Float64Array, n: number, p: number, q: numbe
   for (let k = 0; k < n; k++) turn(v, k * n + p, k * n + q);
 }
 
-const eighOp = defineOp<FactorAttrs>('eigh', 'linalg_eigh', each(PRECISE), ([t], { n }) => {
+const eighOp = defineOp<FactorAttrs>(['eigh', 'linalg_eigh'], each(PRECISE), ([t], { n }) => {
   const { list, batch } = matricesOf(t as Tensor);
   const parts = list.map((a) => {
     const { values, vectors } = jacobi(a, n);
@@ -180,8 +180,7 @@ const eighOp = defineOp<FactorAttrs>('eigh', 'linalg_eigh', each(PRECISE), ([t],
 
 /** The eigenvalues of symmetric matrices, ascending, and eigenvectors as columns; the sign of a vector is open. Reads the lower triangle. */
 export const eigh = defineFunction(
-  'eigh',
-  'linalg_eigh',
+  ['eigh', 'linalg_eigh'],
   each(PRECISE),
   (t: Tensor): { eigenvalues: Tensor; eigenvectors: Tensor } => {
     squareOnly(t, 'eigh');
@@ -194,7 +193,7 @@ export const eigh = defineFunction(
 );
 
 /** The eigenvalues of symmetric matrices, ascending. */
-export const eigvalsh = defineFunction('eigvalsh', 'linalg_eigvalsh', each(PRECISE), (t: Tensor): Tensor =>
+export const eigvalsh = defineFunction(['eigvalsh', 'linalg_eigvalsh'], each(PRECISE), (t: Tensor): Tensor =>
   sweep(() => eigh(t).eigenvalues),
 );
 
@@ -282,7 +281,7 @@ function transposedOf(a: Float64Array, m: number, n: number): Float64Array {
   return out;
 }
 
-const svdOp = defineOp<FactorAttrs>('svd', 'linalg_svd', each(PRECISE), ([t], { m, n }) => {
+const svdOp = defineOp<FactorAttrs>(['svd', 'linalg_svd'], each(PRECISE), ([t], { m, n }) => {
   const { list, batch } = matricesOf(t as Tensor);
   const k = Math.min(m, n);
   const parts = list.map((a) => {
@@ -299,8 +298,7 @@ const svdOp = defineOp<FactorAttrs>('svd', 'linalg_svd', each(PRECISE), ([t], { 
  * smaller of both. The sign of a pair of vectors is open.
  */
 export const svd = defineFunction(
-  'svd',
-  'linalg_svd',
+  ['svd', 'linalg_svd'],
   each(PRECISE),
   (t: Tensor): { u: Tensor; s: Tensor; vh: Tensor } => {
     matrixRank(t, 'svd');
@@ -314,11 +312,11 @@ export const svd = defineFunction(
 );
 
 /** The singular values, descending. */
-export const svdvals = defineFunction('svdvals', 'linalg_svdvals', each(PRECISE), (t: Tensor): Tensor =>
+export const svdvals = defineFunction(['svdvals', 'linalg_svdvals'], each(PRECISE), (t: Tensor): Tensor =>
   sweep(() => svd(t).s),
 );
 
-const logAbsDetOp = defineOp('logAbsDet', 'linalg_slogdet', each(PRECISE), ([t]) => logAbs(t as Tensor));
+const logAbsDetOp = defineOp(['logAbsDet', 'linalg_slogdet'], each(PRECISE), ([t]) => logAbs(t as Tensor));
 
 /** log |det| by the diagonal of R: the determinant itself may overflow. */
 function logAbs(t: Tensor): Tensor {
@@ -334,8 +332,7 @@ function logAbs(t: Tensor): Tensor {
 
 /** The sign of the determinant of each matrix, and the logarithm of its size: -Infinity for a singular one. */
 export const slogdet = defineFunction(
-  'slogdet',
-  'linalg_slogdet',
+  ['slogdet', 'linalg_slogdet'],
   each(PRECISE),
   (t: Tensor): { sign: Tensor; logabsdet: Tensor } => {
     squareOnly(t, 'slogdet');
@@ -344,7 +341,7 @@ export const slogdet = defineFunction(
 );
 
 /** The logarithm of the determinant; NaN where that is negative. */
-export const logdet = defineFunction('logdet', 'logdet', each(PRECISE), (t: Tensor): Tensor => {
+export const logdet = defineFunction('logdet', each(PRECISE), (t: Tensor): Tensor => {
   squareOnly(t, 'logdet');
   return sweep(() => {
     const { sign, logabsdet } = slogdet(t);

@@ -61,7 +61,7 @@ function copyShortRows(
   }
 }
 
-const indexSelectOp = defineOp<Along>('indexSelect', 'index_select', indexed(each(ALL)), ([t, index], { dim }) => {
+const indexSelectOp = defineOp<Along>('indexSelect', indexed(each(ALL)), ([t, index], { dim }) => {
   const input = t as Tensor;
   const n = asVector(input.shape)[dim] as number;
   const ids = readIndices(index as Tensor, n);
@@ -118,7 +118,7 @@ function addRows(t: Tensor, positions: Float64Array, row: number, source: Tensor
 }
 
 /** `positions` (int32, of any shape) read from the flattened `t`. */
-const takeAtOp = defineOp('takeAt', 'max_pool2d_with_indices', indexed(each(REAL_NUMBER)), ([t, positions]) => {
+const takeAtOp = defineOp(['takeAt', 'max_pool2d_with_indices'], indexed(each(REAL_NUMBER)), ([t, positions]) => {
   const [input, at] = [t as Tensor, positions as Tensor];
   const { dtype } = input;
   if (dtype === 'float32' && at.size > 0) {
@@ -139,8 +139,7 @@ export function takeAt(t: Tensor, positions: Tensor): Tensor {
 }
 
 const putAtOp = defineOp<{ shape: Shape }>(
-  'putAt',
-  'max_pool2d_with_indices_backward',
+  ['putAt', 'max_pool2d_with_indices_backward'],
   indexed(each(REAL_NUMBER)),
   ([t, positions], { shape }) => {
     const [input, at] = [t as Tensor, positions as Tensor];
@@ -187,8 +186,7 @@ function bagsOnDevice(
 
 const bagOp = (name: string): Op<{ bags: number }> =>
   defineOp(
-    name,
-    'embedding_bag',
+    [name, 'embedding_bag'],
     (given) => indexed(each(FLOAT))(given.slice(0, 2)),
     ([table, ids, bagOf], { bags }) => {
       const weight = table as Tensor;
@@ -217,7 +215,7 @@ export function embeddingBag(table: Tensor, ids: Tensor, bagOf: Tensor, bags: nu
   return apply(sparse ? sparseEmbeddingBagOp : embeddingBagOp, [table, ids, bagOf], { bags });
 }
 
-const indexAddOp = defineOp<Along>('indexAdd', 'index_add', indexed(same(ALL)), ([t, index, source], { dim }) => {
+const indexAddOp = defineOp<Along>('indexAdd', indexed(same(ALL)), ([t, index, source], { dim }) => {
   const input = t as Tensor;
   const n = asVector(input.shape)[dim] as number;
   const ids = readIndices(index as Tensor, n);
@@ -236,7 +234,7 @@ export const indexAdd = named('aten::index_add', (t: Tensor, dim: number, index:
   return apply(indexAddOp, [t, index.rank === 0 ? index.reshape([1]) : index, source], { dim: d });
 });
 
-const indexCopyOp = defineOp<Along>('indexCopy', 'index_copy', indexed(same(ALL)), ([t, index, source], { dim }) => {
+const indexCopyOp = defineOp<Along>('indexCopy', indexed(same(ALL)), ([t, index, source], { dim }) => {
   const input = t as Tensor;
   const n = asVector(input.shape)[dim] as number;
   const ids = readIndices(index as Tensor, n);
@@ -315,7 +313,7 @@ export function checkGather(t: Tensor, index: Tensor, dim: number, name: string)
   }
 }
 
-const gatherOp = defineOp<Along>('gather', 'gather', indexed(each(ALL)), ([t, index], { dim }) => {
+const gatherOp = defineOp<Along>('gather', indexed(each(ALL)), ([t, index], { dim }) => {
   const [input, ids] = [t as Tensor, index as Tensor];
   const positions = gatherPositions(input.shape, ids, dim);
   const source = readArray(input);
@@ -340,7 +338,6 @@ export const gather = named('aten::gather', (t: Tensor, dim: number, index: Tens
 /** gather where `index` and `t` broadcast in all dimensions but `dim`; without `dim` both are vectors. */
 export const takeAlongDim = defineFunction(
   'takeAlongDim',
-  'take_along_dim',
   each(ALL),
   (t: Tensor, index: Tensor, dim?: number): Tensor =>
     sweep(() => {
@@ -358,7 +355,7 @@ export const takeAlongDim = defineFunction(
     }),
 );
 
-const scatterAddOp = defineOp<Along>('scatterAdd', 'scatter_add', indexed(same(ALL)), ([t, index, source], { dim }) => {
+const scatterAddOp = defineOp<Along>('scatterAdd', indexed(same(ALL)), ([t, index, source], { dim }) => {
   const [input, ids, from] = [t as Tensor, index as Tensor, source as Tensor];
   const positions = gatherPositions(input.shape, ids, dim);
   return addRows(input, positions, 1, from);
@@ -393,7 +390,7 @@ function narrowTo(t: Tensor, shape: readonly number[]): Tensor {
   return shape.reduce((part, n, d) => part.narrow(d, 0, n), t);
 }
 
-const scatterOp = defineOp<Along>('scatter', 'scatter', indexed(same(ALL)), ([t, index, source], { dim }) => {
+const scatterOp = defineOp<Along>('scatter', indexed(same(ALL)), ([t, index, source], { dim }) => {
   const [input, ids, from] = [t as Tensor, index as Tensor, source as Tensor];
   const positions = gatherPositions(input.shape, ids, dim);
   const out = readArray(input).slice();
@@ -416,16 +413,11 @@ export const scatter = named(
 );
 
 /** int64 zeros with a one at each index: [..., classes]. */
-export const oneHot = defineFunction(
-  'oneHot',
-  'one_hot',
-  each(REAL_NUMBER),
-  (index: Tensor, classes: number): Tensor => {
-    checkShape([classes]);
-    checkCount([...index.shape, classes]);
-    const ids = readIndices(index, classes);
-    const out = new BigInt64Array(ids.length * classes);
-    ids.forEach((id, i) => (out[i * classes + id] = 1n));
-    return fromArray(out, 'int64', [...index.shape, classes]);
-  },
-);
+export const oneHot = defineFunction('oneHot', each(REAL_NUMBER), (index: Tensor, classes: number): Tensor => {
+  checkShape([classes]);
+  checkCount([...index.shape, classes]);
+  const ids = readIndices(index, classes);
+  const out = new BigInt64Array(ids.length * classes);
+  ids.forEach((id, i) => (out[i * classes + id] = 1n));
+  return fromArray(out, 'int64', [...index.shape, classes]);
+});

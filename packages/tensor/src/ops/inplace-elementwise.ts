@@ -18,9 +18,9 @@ const ALPHA: ReadonlySet<string> = new Set(['alpha']);
 
 type Operand = Tensor | number;
 
-const copyOp = defineOp('copy', 'copy', each(ALL), ([t, source]) => copied(t as Tensor, source as Tensor));
-const fillOp = defineOp('copy', 'fill', each(ALL), ([t, value]) => copied(t as Tensor, value as Tensor));
-const zeroOp = defineOp('copy', 'zero', each(ALL), fillOp.forward);
+const copyOp = defineOp('copy', each(ALL), ([t, source]) => copied(t as Tensor, source as Tensor));
+const fillOp = defineOp(['copy', 'fill'], each(ALL), ([t, value]) => copied(t as Tensor, value as Tensor));
+const zeroOp = defineOp(['copy', 'zero'], each(ALL), fillOp.forward);
 
 /** `from` in the shape that both broadcast to, and in the dtype of `target`. */
 function copied(target: Tensor, from: Tensor): Tensor {

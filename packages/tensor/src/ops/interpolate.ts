@@ -174,8 +174,7 @@ function checkMode(t: Tensor, { mode = 'nearest', alignCorners }: InterpolateOpt
  * that choose elements only.
  */
 export const interpolate = defineFunction(
-  'interpolate',
-  'upsample',
+  ['interpolate', 'upsample'],
   each(union(FLOAT, setOf('uint8'))),
   (t: Tensor, options: InterpolateOptions): Tensor => {
     checkOptionNames(options, INTERPOLATE_OPTIONS, 'interpolate()');

@@ -22,7 +22,6 @@ export interface PoissonOptions extends LossOptions {
 /** rate - target log(rate). */
 export const poissonNllLoss = defineFunction(
   'poissonNllLoss',
-  'poisson_nll_loss',
   each(REAL_NUMBER),
   (input: Tensor, target: Tensor, options: PoissonOptions = {}): Tensor => {
     checkLoss('poissonNllLoss', POISSON_OPTIONS, options);
@@ -48,7 +47,6 @@ export const poissonNllLoss = defineFunction(
 /** Half of log(variance) + (input - target)² / variance; variances count as at least `eps`, and have a gradient all the same. */
 export const gaussianNllLoss = defineFunction(
   'gaussianNllLoss',
-  'gaussian_nll_loss',
   each(FLOAT),
   (
     input: Tensor,

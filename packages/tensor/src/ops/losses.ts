@@ -78,7 +78,6 @@ function checkSame(name: string, a: Tensor, b: Tensor): void {
  */
 export const mseLoss = defineFunction(
   'mseLoss',
-  'mse_loss',
   promoted(FLOAT),
   (a: Tensor, b: Tensor, options: LossOptions = {}): Tensor => {
     checkLoss('mseLoss', LOSS_OPTIONS, options, [a, b]);
@@ -89,7 +88,6 @@ export const mseLoss = defineFunction(
 /** |a - b|; a and b broadcast. */
 export const l1Loss = defineFunction(
   'l1Loss',
-  'l1_loss',
   each(NUMBER),
   (a: Tensor, b: Tensor, options: LossOptions = {}): Tensor => {
     checkLoss('l1Loss', LOSS_OPTIONS, options, [a, b]);
@@ -101,7 +99,6 @@ export const l1Loss = defineFunction(
 /** 0.5 d^2 / beta where |d| < beta, |d| - 0.5 beta elsewhere; |d| for beta 0. a and b broadcast. */
 export const smoothL1Loss = defineFunction(
   'smoothL1Loss',
-  'smooth_l1_loss',
   promoted(FLOAT),
   (a: Tensor, b: Tensor, options: LossOptions & { beta?: number } = {}): Tensor => {
     checkLoss('smoothL1Loss', SMOOTH_L1_OPTIONS, options);
@@ -119,7 +116,6 @@ export const smoothL1Loss = defineFunction(
 /** 0.5 d^2 where |d| < delta, delta (|d| - 0.5 delta) elsewhere; in the dtype of a. a and b broadcast. */
 export const huberLoss = defineFunction(
   'huberLoss',
-  'huber_loss',
   operands(FLOAT, REAL),
   (a: Tensor, b: Tensor, options: LossOptions & { delta?: number } = {}): Tensor => {
     checkLoss('huberLoss', HUBER_OPTIONS, options);
@@ -148,7 +144,6 @@ function weighted(losses: Tensor, weight: Tensor | undefined): Tensor {
 /** -(target log p + (1 - target) log(1 - p)), times `weight`; the logarithms are clamped at -100, as in PyTorch. */
 export const binaryCrossEntropy = defineFunction(
   'binaryCrossEntropy',
-  'binary_cross_entropy',
   same(FLOAT),
   (p: Tensor, target: Tensor, options: LossOptions & { weight?: Tensor } = {}): Tensor => {
     checkLoss('binaryCrossEntropy', WEIGHT_OPTIONS, options);
@@ -162,7 +157,6 @@ export const binaryCrossEntropy = defineFunction(
 /** binaryCrossEntropy of sigmoid(x), without overflow; in the target's dtype. `posWeight` is a factor for the losses of positive targets. */
 export const binaryCrossEntropyWithLogits = defineFunction(
   'binaryCrossEntropyWithLogits',
-  'binary_cross_entropy_with_logits',
   each(FLOAT),
   (x: Tensor, target: Tensor, options: LossOptions & { weight?: Tensor; posWeight?: Tensor } = {}): Tensor => {
     checkLoss('binaryCrossEntropyWithLogits', LOGIT_OPTIONS, options);
@@ -183,7 +177,7 @@ export const binaryCrossEntropyWithLogits = defineFunction(
   },
 );
 
-const klDivOp = defineOp('klDiv', 'kl_div', each(FLOAT), ([input, target]) =>
+const klDivOp = defineOp('klDiv', each(FLOAT), ([input, target]) =>
   sweep(() => {
     const [x, y] = [(input as Tensor).detach(), (target as Tensor).detach()];
     // 0 log 0 is 0.
@@ -204,7 +198,6 @@ export interface KlDivOptions {
 /** target (log target - input), input being log-probabilities; both broadcast. */
 export const klDiv = defineFunction(
   'klDiv',
-  'kl_div',
   each(FLOAT),
   (input: Tensor, target: Tensor, options: KlDivOptions = {}): Tensor => {
     checkLoss('klDiv', KL_OPTIONS, options);

@@ -22,7 +22,6 @@ type Margin = LossOptions & { margin?: number };
 /** log(1 + exp(-target x)). */
 export const softMarginLoss = defineFunction(
   'softMarginLoss',
-  'soft_margin_loss',
   each(FLOAT),
   (x: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
     checkLoss('softMarginLoss', LOSS_OPTIONS, options);
@@ -33,7 +32,6 @@ export const softMarginLoss = defineFunction(
 /** max(0, -target (a - b) + margin). */
 export const marginRankingLoss = defineFunction(
   'marginRankingLoss',
-  'margin_ranking_loss',
   each(REAL),
   (a: Tensor, b: Tensor, target: Tensor, options: Margin = {}): Tensor => {
     checkLoss('marginRankingLoss', MARGIN_OPTIONS, options);
@@ -57,7 +55,6 @@ export const marginRankingLoss = defineFunction(
 /** x where the target is 1, max(0, margin - x) where it is -1. */
 export const hingeEmbeddingLoss = defineFunction(
   'hingeEmbeddingLoss',
-  'hinge_embedding_loss',
   each(FLOAT),
   (x: Tensor, target: Tensor, options: Margin = {}): Tensor => {
     checkLoss('hingeEmbeddingLoss', MARGIN_OPTIONS, options);
@@ -78,7 +75,6 @@ export const hingeEmbeddingLoss = defineFunction(
 /** 1 - cos(a, b) where the target is 1, max(0, cos(a, b) - margin) where it is -1; along the last dimension. */
 export const cosineEmbeddingLoss = defineFunction(
   'cosineEmbeddingLoss',
-  'cosine_embedding_loss',
   each(REAL),
   (a: Tensor, b: Tensor, target: Tensor, options: Margin = {}): Tensor => {
     checkLoss('cosineEmbeddingLoss', MARGIN_OPTIONS, options);
@@ -106,7 +102,6 @@ const EPS = 1e-12;
 /** The p-norm of a - b + eps along the last dimension. */
 export const pairwiseDistance = defineFunction(
   'pairwiseDistance',
-  'pairwise_distance',
   each(NUMBER),
   (a: Tensor, b: Tensor, p = 2, eps = 1e-6, keepDim = false): Tensor =>
     sweep(() => norm(a.sub(b).add(eps), p, -1, keepDim)),
@@ -127,7 +122,6 @@ export interface TripletOptions extends LossOptions {
 /** max(0, |anchor - positive| - |anchor - negative| + margin). */
 export const tripletMarginLoss = defineFunction(
   'tripletMarginLoss',
-  'triplet_margin_loss',
   each(REAL_NUMBER),
   (anchor: Tensor, positive: Tensor, negative: Tensor, options: TripletOptions = {}): Tensor => {
     checkLoss('tripletMarginLoss', TRIPLET_OPTIONS, options);
@@ -149,7 +143,6 @@ export const tripletMarginLoss = defineFunction(
 /** Binary cross entropy of each class of the last dimension, their mean. */
 export const multilabelSoftMarginLoss = defineFunction(
   'multilabelSoftMarginLoss',
-  'multilabel_soft_margin_loss',
   each(FLOAT),
   (x: Tensor, target: Tensor, options: LossOptions & { weight?: Tensor } = {}): Tensor => {
     checkLoss('multilabelSoftMarginLoss', WEIGHT_OPTIONS, options);

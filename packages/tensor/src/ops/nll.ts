@@ -56,7 +56,7 @@ const classed: Takes = (operands) => {
   return same(FLOAT)(operands.filter((_, i) => i !== 1));
 };
 
-const nllOp = defineOp<NllAttrs>('nllLoss', 'nll_loss_forward', classed, ([logp, target, weight], attrs) => {
+const nllOp = defineOp<NllAttrs>(['nllLoss', 'nll_loss_forward'], classed, ([logp, target, weight], attrs) => {
   const input = logp as Tensor;
   const labels = target as Tensor;
   const { at, factor, total } = picksOf(labels, weight, attrs);
@@ -69,7 +69,7 @@ const nllOp = defineOp<NllAttrs>('nllLoss', 'nll_loss_forward', classed, ([logp,
   return fromArray(encode(one, input.dtype), input.dtype, []);
 });
 
-const nllGradOp = defineOp<NllAttrs>('nllLossGrad', 'nll_loss_backward', classed, ([grad, target, weight], attrs) => {
+const nllGradOp = defineOp<NllAttrs>(['nllLossGrad', 'nll_loss_backward'], classed, ([grad, target, weight], attrs) => {
   const { at, factor, total } = picksOf(target as Tensor, weight, attrs);
   const pull = grad as Tensor;
   const g = decode(readArray(pull), pull.dtype);

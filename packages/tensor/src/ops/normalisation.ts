@@ -20,7 +20,6 @@ const EPSILON: Readonly<Partial<Record<DType, number>>> = {
 /** x over the root of its mean square along the trailing dimensions `shape`; `eps` is by default the epsilon of the dtype. */
 export const rmsNorm = defineFunction(
   'rmsNorm',
-  'rms_norm',
   each(FLOAT),
   (t: Tensor, shape: readonly number[], weight?: Tensor | null, eps?: number): Tensor => {
     const dims = shape.map((_, i) => t.rank - shape.length + i);

@@ -45,13 +45,13 @@ function lengthOf(t: Tensor, d: number, name: string): number {
   return n;
 }
 
-const medianOp = defineOp('median', 'median', each(REAL_NUMBER), ([t]) => {
+const medianOp = defineOp('median', each(REAL_NUMBER), ([t]) => {
   const flat = (t as Tensor).detach().reshape([(t as Tensor).size]);
   return sweep(() => pickedAt(flat, 0, Math.floor((flat.size - 1) / 2), false, true).values);
 });
 
 /** The median: of all elements, or with `dim` of each line along it, and where; of an even number the lower one. NaN counts as it. */
-export const median = defineFunction('median', 'median', each(REAL_NUMBER), ((
+export const median = defineFunction('median', each(REAL_NUMBER), ((
   t: Tensor,
   dim?: number,
   keepDim?: boolean,
@@ -72,8 +72,7 @@ export const median = defineFunction('median', 'median', each(REAL_NUMBER), ((
 
 /** The `k`th smallest of each line along `dim`, counted from 1, and where. */
 export const kthValue = defineFunction(
-  'kthValue',
-  'kthvalue',
+  ['kthValue', 'kthvalue'],
   each(REAL_NUMBER),
   (t: Tensor, k: number, dim = -1, keepDim = false): Picked => {
     const d = normalizeDim(dim, t.rank);
@@ -88,7 +87,6 @@ const QUANTILE_OPTIONS: ReadonlySet<string> = new Set(['keepDim', 'interpolation
 
 /** The value below which the part `q` of the elements lie, of all or along `dim`; several `q` add a leading dimension. */
 export const quantile = defineFunction(
-  'quantile',
   'quantile',
   each(PRECISE),
   (
@@ -158,8 +156,7 @@ const SEARCH_OPTIONS: ReadonlySet<string> = new Set(['right']);
  * `sorted` serves values of every shape.
  */
 export const searchSorted = defineFunction(
-  'searchSorted',
-  'searchsorted',
+  ['searchSorted', 'searchsorted'],
   each(REAL_NUMBER),
   (sorted: Tensor, values: Tensor | number, options: { right?: boolean } = {}): Tensor => {
     checkOptionNames(options, SEARCH_OPTIONS, 'searchSorted()');
@@ -202,7 +199,6 @@ function places(sorted: Tensor, given: Tensor, right: boolean): BigInt64Array {
 /** Between which of `boundaries`, a sorted vector, each value lies. */
 export const bucketize = defineFunction(
   'bucketize',
-  'bucketize',
   each(REAL_NUMBER),
   (values: Tensor, boundaries: Tensor, options: { right?: boolean } = {}): Tensor => {
     if (boundaries.rank !== 1)
@@ -214,7 +210,6 @@ export const bucketize = defineFunction(
 /** How many elements are not zero, of all or along dimensions. */
 export const countNonzero = defineFunction(
   'countNonzero',
-  'count_nonzero',
   each(ALL),
   (t: Tensor, dim?: number | readonly number[]): Tensor => sweep(() => t.detach().ne(0).to('int64').sum(dim)),
 );

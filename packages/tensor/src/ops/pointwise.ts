@@ -44,12 +44,12 @@ const TAKES: Readonly<Partial<Record<BinaryName | UnaryName, Takes>>> = {
 
 /** The operation on two tensors, which broadcast. */
 export function binaryOp(name: BinaryName, torch: string): Op<undefined> {
-  return defineOp(name, torch, TAKES[name] ?? every, ([a, b]) => binary(name, a as Tensor, b as Tensor));
+  return defineOp([name, torch], TAKES[name] ?? every, ([a, b]) => binary(name, a as Tensor, b as Tensor));
 }
 
 /** The function of each element. */
 export function unaryOp(name: UnaryName, torch: string): Op<undefined> {
-  return defineOp(name, torch, TAKES[name] ?? every, ([t]) => unary(name, t as Tensor));
+  return defineOp([name, torch], TAKES[name] ?? every, ([t]) => unary(name, t as Tensor));
 }
 
 /** The factor of `b` in a sum or difference: integers have no place for fractions of theirs. */

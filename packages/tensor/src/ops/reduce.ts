@@ -111,7 +111,7 @@ function sumBlocks({ array, pre, red, post }: Blocks): Float64Array {
   return out;
 }
 
-const sumOp = defineOp<ReduceAttrs>('sum', 'sum', each(ALL), ([t], { dims, keepDim }) => {
+const sumOp = defineOp<ReduceAttrs>('sum', each(ALL), ([t], { dims, keepDim }) => {
   const input = t as Tensor;
   const shape = reducedShape(input.shape, dims, keepDim);
   // Integers add up in int64, as in PyTorch.
@@ -145,7 +145,7 @@ export const sum = named('aten::sum', (t: Tensor, dim?: Dims, keepDim = false): 
   return apply(sumOp, [t.sparse === undefined ? t : t.toDense()], { dims: normalizeDims(dim, t.rank), keepDim });
 });
 
-const meanOp = defineOp<ReduceAttrs>('mean', 'mean', each(FLOATING), ([t], { dims, keepDim }) => {
+const meanOp = defineOp<ReduceAttrs>('mean', each(FLOATING), ([t], { dims, keepDim }) => {
   const input = t as Tensor;
   const shape = reducedShape(input.shape, dims, keepDim);
   const computed = sumsOnDevice(input, dims, shape, true);
@@ -166,7 +166,7 @@ function isWhole(t: Tensor): boolean {
   return kind === 'int' || kind === 'bool';
 }
 
-const prodOp = defineOp<ReduceAttrs>('prod', 'prod', each(ALL), ([t], { dims, keepDim }) => {
+const prodOp = defineOp<ReduceAttrs>('prod', each(ALL), ([t], { dims, keepDim }) => {
   const input = t as Tensor;
   const shape = reducedShape(input.shape, dims, keepDim);
   if (isWhole(input)) return fromArray(prodInt64(int64Blocks(input, dims)), 'int64', shape);
@@ -241,7 +241,7 @@ function requireElements(red: number): void {
 }
 
 const extremeOp = (name: string, torch: string, sign: 1 | -1): ReturnType<typeof defineOp<ReduceAttrs>> =>
-  defineOp<ReduceAttrs>(name, torch, each(REAL), ([t], { dims, keepDim }) => {
+  defineOp<ReduceAttrs>([name, torch], each(REAL), ([t], { dims, keepDim }) => {
     const input = t as Tensor;
     const { dtype } = input;
     const computed = sign === 1 ? largestOnDevice(input, dims, keepDim) : undefined;
@@ -290,14 +290,12 @@ function argExtreme(t: Tensor, dim: number | undefined, keepDim: boolean, sign: 
 }
 
 const argMaxOp = defineOp<{ dim: number | undefined; keepDim: boolean }>(
-  'argMax',
-  'argmax',
+  ['argMax', 'argmax'],
   each(REAL_NUMBER),
   ([t], a) => argExtreme(t as Tensor, a.dim, a.keepDim, 1),
 );
 const argMinOp = defineOp<{ dim: number | undefined; keepDim: boolean }>(
-  'argMin',
-  'argmin',
+  ['argMin', 'argmin'],
   each(REAL_NUMBER),
   ([t], a) => argExtreme(t as Tensor, a.dim, a.keepDim, -1),
 );
@@ -327,20 +325,16 @@ function truth(t: Tensor, dim: Dims | undefined, keepDim: boolean, every: boolea
 }
 
 /** Whether any element is nonzero; over an empty list of dimensions, whether each is. */
-export const any = defineFunction('any', 'any', each(ALL), (t: Tensor, dim?: Dims, keepDim = false): Tensor =>
+export const any = defineFunction('any', each(ALL), (t: Tensor, dim?: Dims, keepDim = false): Tensor =>
   truth(t, dim, keepDim, false),
 );
 /** Whether all elements are nonzero; over an empty list of dimensions, whether each is. */
-export const all = defineFunction('all', 'all', each(ALL), (t: Tensor, dim?: Dims, keepDim = false): Tensor =>
+export const all = defineFunction('all', each(ALL), (t: Tensor, dim?: Dims, keepDim = false): Tensor =>
   truth(t, dim, keepDim, true),
 );
 
-const cumsumOp = defineOp<{ dim: number }>('cumsum', 'cumsum', each(ALL), ([t], { dim }) =>
-  scan(t as Tensor, dim, false),
-);
-const cumprodOp = defineOp<{ dim: number }>('cumprod', 'cumprod', each(ALL), ([t], { dim }) =>
-  scan(t as Tensor, dim, true),
-);
+const cumsumOp = defineOp<{ dim: number }>('cumsum', each(ALL), ([t], { dim }) => scan(t as Tensor, dim, false));
+const cumprodOp = defineOp<{ dim: number }>('cumprod', each(ALL), ([t], { dim }) => scan(t as Tensor, dim, true));
 
 function scan(t: Tensor, dim: number, product: boolean): Tensor {
   const dims = t.rank === 0 ? [] : [dim];

@@ -48,17 +48,21 @@ export interface ResampleAttrs {
   readonly taps: Taps;
 }
 
-const resampleOp = defineOp<ResampleAttrs>('resample', 'upsample', each(union(FLOAT, setOf('uint8'))), ([t], attrs) => {
-  const { dim, taps } = attrs;
-  const x = t as Tensor;
-  const [outer, inner] = [sizeOf(x.shape.slice(0, dim)), sizeOf(x.shape.slice(dim + 1))];
-  const count = taps.starts.length - 1;
-  const values = decode(readArray(x), x.dtype);
-  const out = new (values.constructor as new (n: number) => NumberArray)(outer * count * inner);
-  sums(values, out, outer, inner, taps);
-  const shape = x.shape.map((n, d) => (d === dim ? count : n));
-  return fromArray(encode(out, x.dtype), x.dtype, shape);
-});
+const resampleOp = defineOp<ResampleAttrs>(
+  ['resample', 'upsample'],
+  each(union(FLOAT, setOf('uint8'))),
+  ([t], attrs) => {
+    const { dim, taps } = attrs;
+    const x = t as Tensor;
+    const [outer, inner] = [sizeOf(x.shape.slice(0, dim)), sizeOf(x.shape.slice(dim + 1))];
+    const count = taps.starts.length - 1;
+    const values = decode(readArray(x), x.dtype);
+    const out = new (values.constructor as new (n: number) => NumberArray)(outer * count * inner);
+    sums(values, out, outer, inner, taps);
+    const shape = x.shape.map((n, d) => (d === dim ? count : n));
+    return fromArray(encode(out, x.dtype), x.dtype, shape);
+  },
+);
 
 /** Added up in doubles, rounded once. */
 function sums(values: NumberArray, out: NumberArray, outer: number, inner: number, taps: Taps): void {

@@ -45,7 +45,6 @@ const BIG: Readonly<Record<ScatterReduceAttrs['reduce'], (a: bigint, b: bigint) 
 
 const op = defineOp<ScatterReduceAttrs>(
   'scatterReduce',
-  'scatter_reduce',
   indexed(same(REAL)),
   ([t, index, source], { dim, reduce, includeSelf }) => {
     const input = t as Tensor;

@@ -49,7 +49,7 @@ function linesOnDevice(kernel: string, inputs: Readonly<Record<string, Tensor>>,
   return backend && runKernel(backend, kernel, inputs, { rows: size / n, n }, 'float32', shape);
 }
 
-const softmaxOp = defineOp<Along>('softmax', 'softmax', each(FLOAT), ([t], { dim }) => {
+const softmaxOp = defineOp<Along>('softmax', each(FLOAT), ([t], { dim }) => {
   const input = t as Tensor;
   const computed = linesOnDevice('SoftmaxRows', { x: input }, dim);
   if (computed !== undefined) return computed;
@@ -67,7 +67,7 @@ export const softmax = named('aten::softmax', (t: Tensor, dim: number): Tensor =
   return apply(softmaxOp, [t], { dim: normalizeDim(dim, t.rank) });
 });
 
-const logSoftmaxOp = defineOp<Along>('logSoftmax', 'log_softmax', each(FLOAT), ([t], { dim }) => {
+const logSoftmaxOp = defineOp<Along>('logSoftmax', each(FLOAT), ([t], { dim }) => {
   const input = t as Tensor;
   const computed = linesOnDevice('LogSoftmaxRows', { x: input }, dim);
   if (computed !== undefined) return computed;
@@ -87,8 +87,7 @@ export const logSoftmax = named('aten::log_softmax', (t: Tensor, dim: number): T
 });
 
 const logSumExpOp = defineOp<Along & { keepDim: boolean }>(
-  'logSumExp',
-  'logsumexp',
+  ['logSumExp', 'logsumexp'],
   each(REAL),
   ([t], { dim, keepDim }) => {
     const input = t as Tensor;
@@ -135,27 +134,31 @@ interface Pulled extends Along {
 }
 
 /** The gradient of (log)softmax from its result y, summed in double precision: what cancels would lose digits otherwise. */
-const softmaxGradOp = defineOp<Pulled>('softmaxGrad', '_softmax_backward_data', each(FLOAT), ([g, y], { dim, log }) => {
-  const [grad, output] = [g as Tensor, y as Tensor];
-  const computed = linesOnDevice(log ? 'LogSoftmaxGradRows' : 'SoftmaxGradRows', { y: output, dy: grad }, dim);
-  if (computed !== undefined) return computed;
-  const dy = readNumbers(grad);
-  const values = readNumbers(output);
-  const out = new Float64Array(values.length);
-  forEachLine(output, dim, (first, stride, n) => {
-    let total = 0;
-    for (let i = 0; i < n; i++) {
-      const at = first + i * stride;
-      total += log ? (dy[at] as number) : (dy[at] as number) * (values[at] as number);
-    }
-    for (let i = 0; i < n; i++) {
-      const at = first + i * stride;
-      const v = values[at] as number;
-      out[at] = log ? (dy[at] as number) - Math.exp(v) * total : v * ((dy[at] as number) - total);
-    }
-  });
-  return fromArray(encode(out, output.dtype), output.dtype, output.shape);
-});
+const softmaxGradOp = defineOp<Pulled>(
+  ['softmaxGrad', '_softmax_backward_data'],
+  each(FLOAT),
+  ([g, y], { dim, log }) => {
+    const [grad, output] = [g as Tensor, y as Tensor];
+    const computed = linesOnDevice(log ? 'LogSoftmaxGradRows' : 'SoftmaxGradRows', { y: output, dy: grad }, dim);
+    if (computed !== undefined) return computed;
+    const dy = readNumbers(grad);
+    const values = readNumbers(output);
+    const out = new Float64Array(values.length);
+    forEachLine(output, dim, (first, stride, n) => {
+      let total = 0;
+      for (let i = 0; i < n; i++) {
+        const at = first + i * stride;
+        total += log ? (dy[at] as number) : (dy[at] as number) * (values[at] as number);
+      }
+      for (let i = 0; i < n; i++) {
+        const at = first + i * stride;
+        const v = values[at] as number;
+        out[at] = log ? (dy[at] as number) - Math.exp(v) * total : v * ((dy[at] as number) - total);
+      }
+    });
+    return fromArray(encode(out, output.dtype), output.dtype, output.shape);
+  },
+);
 
 /** dL/dx of softmax (or logSoftmax) from dL/dy and y. */
 export function softmaxGrad(grad: Tensor, y: Tensor, dim: number, log: boolean): Tensor {

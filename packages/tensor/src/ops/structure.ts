@@ -29,7 +29,7 @@ const triangleOp = (
   name: string,
   keeps: (row: number, column: number, k: number) => boolean,
 ): ReturnType<typeof defineOp<{ k: number }>> =>
-  defineOp<{ k: number }>(name, name, each(ALL), ([t], { k }) => {
+  defineOp<{ k: number }>([name, name], each(ALL), ([t], { k }) => {
     const input = t as Tensor;
     const [rows, columns] = input.shape.slice(-2) as [number, number];
     const width = dtypes[input.dtype].bytes;
@@ -59,7 +59,7 @@ export const triu = named('aten::triu', (t: Tensor, k = 0): Tensor => {
   return apply(triuOp, [t], { k });
 });
 
-const diagonalOp = defineOp('diagonal', 'diagonal', each(ALL), ([t]) => {
+const diagonalOp = defineOp('diagonal', each(ALL), ([t]) => {
   const { shape, strides, offset } = t as Tensor;
   const [rows, columns] = shape.slice(-2) as [number, number];
   const [down, along] = strides.slice(-2) as [number, number];
@@ -78,12 +78,12 @@ export const diagonal = named('aten::diagonal', (t: Tensor): Tensor => {
 });
 
 /** The sum of the diagonal of a matrix. */
-export const trace = defineFunction('trace', 'trace', each(NUMBER), (t: Tensor): Tensor => {
+export const trace = defineFunction('trace', each(NUMBER), (t: Tensor): Tensor => {
   if (t.rank !== 2) throw new ShapeError(`trace: expected a matrix, but got a tensor of ${t.rank} dimensions`);
   return sweep(() => diagonal(t).sum());
 });
 
-const diagEmbedOp = defineOp('diagEmbed', 'diag_embed', each(ALL), ([t]) => {
+const diagEmbedOp = defineOp('diagEmbed', each(ALL), ([t]) => {
   const input = t as Tensor;
   const n = input.shape.at(-1) as number;
   const shape = [...input.shape, n];
@@ -101,7 +101,7 @@ export const diagEmbed = named('aten::diag_embed', (t: Tensor): Tensor => {
   return apply(diagEmbedOp, [t], undefined);
 });
 
-const flipOp = defineOp<{ dims: readonly number[] }>('flip', 'flip', each(ALL), ([t], { dims }) => {
+const flipOp = defineOp<{ dims: readonly number[] }>('flip', each(ALL), ([t], { dims }) => {
   const input = t as Tensor;
   const strides = contiguousStrides(input.shape);
   const bytes = new Uint8Array(input.size * dtypes[input.dtype].bytes);
@@ -126,7 +126,7 @@ export interface PadAttrs {
   readonly value: number;
 }
 
-const padOp = defineOp<PadAttrs>('pad', 'constant_pad_nd', each(ALL), ([t], { pads, value }) => {
+const padOp = defineOp<PadAttrs>(['pad', 'constant_pad_nd'], each(ALL), ([t], { pads, value }) => {
   const input = t as Tensor;
   const shape = input.shape.map((n, d) => n + (pads[d]?.[0] ?? 0) + (pads[d]?.[1] ?? 0));
   if (shape.some((n) => n < 0)) throw new ShapeError('pad: the resulting size is negative');
@@ -192,8 +192,7 @@ function sortedPositions(
 
 /** The positions that sort `t` along `dim`; equal elements keep their order. */
 export const argSort = defineFunction(
-  'argSort',
-  'argsort',
+  ['argSort', 'argsort'],
   each(REAL),
   (t: Tensor, dim = -1, descending = false): Tensor => {
     const { positions, shape } = sortedPositions(t, normalizeDim(dim, t.rank), descending);
@@ -204,7 +203,6 @@ export const argSort = defineFunction(
 /** Values in order along `dim`, and where they were. Differentiable in the values. */
 export const sort = defineFunction(
   'sort',
-  'sort',
   each(REAL),
   (t: Tensor, dim = -1, descending = false): { values: Tensor; indices: Tensor } => {
     const indices = argSort(t, dim, descending);
@@ -214,8 +212,7 @@ export const sort = defineFunction(
 
 /** The `k` largest (or smallest) along `dim`, in order, and where they were. */
 export const topK = defineFunction(
-  'topK',
-  'topk',
+  ['topK', 'topk'],
   each(REAL_NUMBER),
   (t: Tensor, k: number, dim = -1, largest = true): { values: Tensor; indices: Tensor } => {
     const d = normalizeDim(dim, t.rank);
@@ -229,11 +226,11 @@ export const topK = defineFunction(
 );
 
 /** The largest along `dim`, and where: of equal ones the first. */
-export const max = defineFunction('max', 'max', each(REAL), (t: Tensor, dim: number, keepDim = false): Picked =>
+export const max = defineFunction('max', each(REAL), (t: Tensor, dim: number, keepDim = false): Picked =>
   extreme(t, dim, keepDim, 'argMax'),
 );
 /** The smallest along `dim`, and where: of equal ones the first. */
-export const min = defineFunction('min', 'min', each(REAL), (t: Tensor, dim: number, keepDim = false): Picked =>
+export const min = defineFunction('min', each(REAL), (t: Tensor, dim: number, keepDim = false): Picked =>
   extreme(t, dim, keepDim, 'argMin'),
 );
 
@@ -251,7 +248,7 @@ function extreme(t: Tensor, dim: number, keepDim: boolean, which: 'argMax' | 'ar
 }
 
 /** The indices of the nonzero elements, int64 [count, rank]. */
-export const nonzero = defineFunction('nonzero', 'nonzero', each(ALL), (t: Tensor): Tensor => {
+export const nonzero = defineFunction('nonzero', each(ALL), (t: Tensor): Tensor => {
   if (t.dtype === 'complex64') return sweep(() => nonzero(t.detach().ne(0)));
   const values = readNumbers(t);
   const strides = contiguousStrides(t.shape);
@@ -266,24 +263,19 @@ export const nonzero = defineFunction('nonzero', 'nonzero', each(ALL), (t: Tenso
 });
 
 /** The elements where `mask` (bool) holds, as a vector; both broadcast. */
-export const maskedSelect = defineFunction(
-  'maskedSelect',
-  'masked_select',
-  operands(ALL, BOOL),
-  (t: Tensor, mask: Tensor): Tensor =>
-    sweep(() => {
-      const shape = broadcastShapes(t.shape, mask.shape);
-      const at = nonzero(mask.expand(shape).reshape([sizeOf(shape)])).reshape([-1]);
-      return t
-        .expand(shape)
-        .reshape([sizeOf(shape)])
-        .indexSelect(0, at);
-    }),
+export const maskedSelect = defineFunction('maskedSelect', operands(ALL, BOOL), (t: Tensor, mask: Tensor): Tensor =>
+  sweep(() => {
+    const shape = broadcastShapes(t.shape, mask.shape);
+    const at = nonzero(mask.expand(shape).reshape([sizeOf(shape)])).reshape([-1]);
+    return t
+      .expand(shape)
+      .reshape([sizeOf(shape)])
+      .indexSelect(0, at);
+  }),
 );
 
 const uniqueOp = defineOp<{ values: TypedArrays[DType]; n: number }>(
-  'unique',
-  '_unique2',
+  ['unique', '_unique2'],
   each(REAL),
   ([t], { values, n }) => fromArray(values, (t as Tensor).dtype, [n]),
 );
@@ -295,7 +287,7 @@ interface Distinct {
 }
 
 /** The distinct elements in ascending order, where each element of `t` is among them, and how often each occurs. Has no derivative. */
-export const unique = defineFunction('unique', 'unique', each(REAL), (t: Tensor): Distinct => {
+export const unique = defineFunction('unique', each(REAL), (t: Tensor): Distinct => {
   const raw = readArray(t);
   const keys: (number | bigint)[] = t.dtype === 'int64' ? [...(raw as BigInt64Array)] : [...decode(raw, t.dtype)];
   const distinct = [...new Set(keys)].filter((v) => v === v).sort((a, b) => (a < b ? -1 : a > b ? 1 : 0));
@@ -317,7 +309,6 @@ export const unique = defineFunction('unique', 'unique', each(REAL), (t: Tensor)
 });
 
 const bincountOp = defineOp<{ minLength: number }>(
-  'bincount',
   'bincount',
   operands(REAL_NUMBER, REAL),
   ([t, weights], { minLength }) => {

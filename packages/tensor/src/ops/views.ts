@@ -26,7 +26,7 @@ export function applyView<A, D extends DType>(
   return out;
 }
 
-const viewOp = defineOp<{ shape: Shape }>('view', 'view', each(ALL), ([t], { shape }) => {
+const viewOp = defineOp<{ shape: Shape }>('view', each(ALL), ([t], { shape }) => {
   const input = t as Tensor;
   const strides = viewStrides(input.shape, input.strides, shape);
   if (strides === undefined) {
@@ -60,7 +60,7 @@ export function flatten<D extends DType>(t: Tensor<D>, startDim = 0, endDim = -1
   return reshape(t, [...t.shape.slice(0, from), merged, ...t.shape.slice(to + 1)]);
 }
 
-const permuteOp = defineOp<{ dims: readonly number[] }>('permute', 'permute', each(ALL), ([t], { dims }) => {
+const permuteOp = defineOp<{ dims: readonly number[] }>('permute', each(ALL), ([t], { dims }) => {
   const input = t as Tensor;
   return rawView(
     input,
@@ -104,7 +104,7 @@ export interface SliceAttrs {
   readonly step: number;
 }
 
-const sliceOp = defineOp<SliceAttrs>('slice', 'slice', each(ALL), ([t], { dim, start, length, step }) => {
+const sliceOp = defineOp<SliceAttrs>('slice', each(ALL), ([t], { dim, start, length, step }) => {
   const input = t as Tensor;
   const stride = input.strides[dim] as number;
   return rawView(
@@ -140,7 +140,7 @@ export function slice<D extends DType>(t: Tensor<D>, dim: number, start = 0, end
   return applyView(sliceOp, t, { dim: d, start: from, length, step });
 }
 
-const selectOp = defineOp<{ dim: number; index: number }>('select', 'select', each(ALL), ([t], { dim, index }) => {
+const selectOp = defineOp<{ dim: number; index: number }>('select', each(ALL), ([t], { dim, index }) => {
   const input = t as Tensor;
   return rawView(
     input,
@@ -162,7 +162,7 @@ export function select<D extends DType>(t: Tensor<D>, dim: number, index: number
   return applyView(selectOp, t, { dim: d, index: index < 0 ? index + n : index });
 }
 
-const expandOp = defineOp<{ shape: Shape }>('expand', 'expand', each(ALL), ([t], { shape }) => {
+const expandOp = defineOp<{ shape: Shape }>('expand', each(ALL), ([t], { shape }) => {
   const input = t as Tensor;
   return rawView(input, shape, expandStrides(input.shape, input.strides, shape), input.offset);
 });
@@ -192,7 +192,7 @@ export function unsqueeze<D extends DType>(t: Tensor<D>, dim: number): Tensor<D>
   return reshape(t, [...t.shape.slice(0, d), 1, ...t.shape.slice(d)]);
 }
 
-const aliasOp = defineOp('alias', 'alias', each(ALL), ([t]) => {
+const aliasOp = defineOp('alias', each(ALL), ([t]) => {
   const input = t as Tensor;
   return rawView(input, input.shape, input.strides, input.offset);
 });

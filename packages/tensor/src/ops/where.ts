@@ -12,7 +12,7 @@ import { apply } from './op.ts';
 import { operand, resultDType, scalar } from './promotion.ts';
 import { ALL, BOOL, each, operands, REAL } from './takes.ts';
 
-const whereOp = defineOp<{ dtype: DType }>('where', 'where', operands(BOOL, ALL), ([c, a, b], { dtype }) => {
+const whereOp = defineOp<{ dtype: DType }>('where', operands(BOOL, ALL), ([c, a, b], { dtype }) => {
   const [condition, x, y] = [c as Tensor, a as Tensor, b as Tensor];
   const shape = broadcastShapes(condition.shape, broadcastShapes(x.shape, y.shape));
   const computed = dtype === 'float32' ? onDevice(condition, x, y, shape) : undefined;
@@ -75,7 +75,6 @@ export const where = named('aten::where', (condition: Tensor, a: Tensor | number
 
 const clampOp = defineOp<{ min: number | undefined; max: number | undefined }>(
   'clamp',
-  'clamp',
   each(REAL),
   ([t], { min, max }) => {
     const input = t as Tensor;
@@ -110,7 +109,6 @@ export const clamp = named('aten::clamp', (t: Tensor, min?: number, max?: number
 /** `t` with `value` where `mask` (bool, broadcast) holds. */
 export const maskedFill = defineFunction(
   'maskedFill',
-  'masked_fill',
   operands(ALL, BOOL),
   (t: Tensor, mask: Tensor, value: number): Tensor => {
     checkFill(value, t.dtype);

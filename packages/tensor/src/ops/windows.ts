@@ -149,7 +149,7 @@ function placed(s: Windows): Readonly<Record<string, number>> {
   return { n: s.n, c: s.c, h: s.h, w: s.w, kh, kw, sy, sx, py, px, dy, dx, outH: s.outH, outW: s.outW };
 }
 
-const unfoldOp = defineOp<Windows>('unfold', 'im2col', each(ALL), ([t], s) => unfolded(t as Tensor, s));
+const unfoldOp = defineOp<Windows>(['unfold', 'im2col'], each(ALL), ([t], s) => unfolded(t as Tensor, s));
 
 function unfolded(input: Tensor, s: Windows): Tensor {
   if (input.dtype === 'complex64') return partwise(input, (one) => unfolded(one, s));
@@ -163,7 +163,7 @@ function unfolded(input: Tensor, s: Windows): Tensor {
   return fromArray(encode(out, input.dtype), input.dtype, [rows, columns]);
 }
 
-const foldOp = defineOp<Windows>('fold', 'col2im', each(NUMBER), ([t], s) => folded(t as Tensor, s));
+const foldOp = defineOp<Windows>(['fold', 'col2im'], each(NUMBER), ([t], s) => folded(t as Tensor, s));
 
 function folded(input: Tensor, s: Windows): Tensor {
   if (input.dtype === 'complex64') return partwise(input, (one) => folded(one, s));

@@ -17,7 +17,7 @@ import { gatherRows } from './gather.ts';
 import { partsOf } from './parts.ts';
 import { linearIndices, unravel } from './plan.ts';
 
-const addSparseOp = defineOp<{ alpha: number }>('addSparse', 'add', each(ALL), ([a, b], { alpha }) =>
+const addSparseOp = defineOp<{ alpha: number }>(['addSparse', 'add'], each(ALL), ([a, b], { alpha }) =>
   sweep(() => {
     const [x, y] = [a as Tensor, b as Tensor];
     const [p, q] = [partsOf(x, 'add'), partsOf(y, 'add')];
@@ -134,11 +134,11 @@ interface ByNumber {
   readonly dtype: DType | undefined;
 }
 
-const scaleSparseOp = defineOp<ByNumber>('scaleSparse', 'mul', each(ALL), ([t], { value, dtype }) =>
+const scaleSparseOp = defineOp<ByNumber>(['scaleSparse', 'mul'], each(ALL), ([t], { value, dtype }) =>
   ofValues(t as Tensor, 'mul', dtype, (values) => values.mul(value)),
 );
 
-export const divideSparseOp = defineOp<ByNumber>('divideSparse', 'div', each(ALL), ([t], { value, dtype }) =>
+export const divideSparseOp = defineOp<ByNumber>(['divideSparse', 'div'], each(ALL), ([t], { value, dtype }) =>
   ofValues(t as Tensor, 'div', dtype, (values) => values.div(value)),
 );
 
@@ -222,7 +222,7 @@ function mulCommon(a: Tensor, b: Tensor): Tensor {
   return sparseCooTensor(fromArray(common, 'int64', [dims, inA.length]), pick(a, inA).mul(pick(b, inB)), a.shape);
 }
 
-const negSparseOp = defineOp('negSparse', 'neg', each(NUMBER), ([t]) => {
+const negSparseOp = defineOp(['negSparse', 'neg'], each(NUMBER), ([t]) => {
   const { indices, values, coalesced } = partsOf(t as Tensor, 'neg');
   return sparseFromParts({ indices, values: values.neg(), coalesced, shape: (t as Tensor).shape });
 });
@@ -232,7 +232,7 @@ export function negSparse(t: Tensor): Tensor {
   return apply(negSparseOp, [t], undefined);
 }
 
-const castSparseOp = defineOp<{ dtype: DType }>('castSparse', '_to_copy', each(ALL), ([t], { dtype }) => {
+const castSparseOp = defineOp<{ dtype: DType }>(['castSparse', '_to_copy'], each(ALL), ([t], { dtype }) => {
   const { indices, values, coalesced } = partsOf(t as Tensor, 'to');
   return sparseFromParts({ indices, values: values.to(dtype), coalesced, shape: (t as Tensor).shape });
 });

@@ -16,7 +16,6 @@ import { partsOf } from './parts.ts';
 
 const sparseOp = defineOp<{ indices: Tensor<'int64'>; size: Shape; coalesced: boolean }>(
   'sparseCooTensor',
-  'sparse_coo_tensor',
   each(ALL),
   ([values], { indices, size, coalesced }) =>
     sparseFromParts({ indices, values: values as Tensor, coalesced, shape: size }),
@@ -56,7 +55,9 @@ export function indices(t: Tensor): Tensor<'int64'> {
   return shareHandle(parts.indices);
 }
 
-const valuesOp = defineOp('sparseValues', 'values', each(ALL), ([t]) => detach(partsOf(t as Tensor, 'values').values));
+const valuesOp = defineOp(['sparseValues', 'values'], each(ALL), ([t]) =>
+  detach(partsOf(t as Tensor, 'values').values),
+);
 
 /** The values of a coalesced tensor. */
 export function values<D extends DType>(t: Tensor<D>): Tensor<D> {
@@ -75,7 +76,7 @@ export function isCoalesced(t: Tensor): boolean {
   return t.sparse?.coalesced ?? false;
 }
 
-const coalesceOp = defineOp('coalesce', 'coalesce', each(ALL), ([t]) => {
+const coalesceOp = defineOp('coalesce', each(ALL), ([t]) => {
   const input = t as Tensor;
   const { indices: rows, values: entries } = partsOf(input, 'coalesce');
   const sparseDims = rows.shape[0] as number;
@@ -112,7 +113,7 @@ function segmentSum(entries: Tensor, position: Int32Array | Float64Array, rows: 
   return fromArray(dtype === 'complex64' ? (out as Float32Array) : encode(out, dtype), dtype, size);
 }
 
-const toDenseOp = defineOp('toDense', 'to_dense', each(ALL), ([t]) => {
+const toDenseOp = defineOp('toDense', each(ALL), ([t]) => {
   const input = t as Tensor;
   const { indices: rows, values: entries } = partsOf(input, 'toDense');
   const size = input.shape.slice(0, rows.shape[0]);
@@ -126,7 +127,7 @@ export function toDense<D extends DType>(t: Tensor<D>): Tensor<D> {
   return apply(toDenseOp, [t], undefined) as Tensor<D>;
 }
 
-const toSparseOp = defineOp('toSparse', 'to_sparse', each(ALL), ([t]) => {
+const toSparseOp = defineOp('toSparse', each(ALL), ([t]) => {
   const input = t as Tensor;
   const stored = readArray(input);
   const { lanes } = dtypes[input.dtype];

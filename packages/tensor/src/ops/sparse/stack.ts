@@ -17,7 +17,7 @@ interface Place {
   readonly index: number;
 }
 
-const stackOp = defineOp<{ dim: number }>('stackSparse', 'stack', same(ALL), (inputs, { dim }) => {
+const stackOp = defineOp<{ dim: number }>(['stackSparse', 'stack'], same(ALL), (inputs, { dim }) => {
   const parts = inputs.map((t) => partsOf(t, 'stack'));
   return sparseFromParts({
     indices: concat(
@@ -30,7 +30,7 @@ const stackOp = defineOp<{ dim: number }>('stackSparse', 'stack', same(ALL), (in
   });
 });
 
-const selectOp = defineOp<Place>('selectSparse', 'select', each(ALL), ([t], { dim, index }) => {
+const selectOp = defineOp<Place>(['selectSparse', 'select'], each(ALL), ([t], { dim, index }) => {
   const { indices, values, coalesced } = partsOf(t as Tensor, 'select');
   const rows = rowsOf(indices);
   const [own] = rows.splice(dim, 1) as [BigInt64Array];
@@ -43,7 +43,7 @@ const selectOp = defineOp<Place>('selectSparse', 'select', each(ALL), ([t], { di
   });
 });
 
-const placeOp = defineOp<Place & { size: number }>('placeSparse', 'select_backward', each(ALL), ([t], attrs) => {
+const placeOp = defineOp<Place & { size: number }>(['placeSparse', 'select_backward'], each(ALL), ([t], attrs) => {
   const { indices, values, coalesced } = partsOf(t as Tensor, 'select_backward');
   const shape = (t as Tensor).shape.toSpliced(attrs.dim, 0, attrs.size);
   return sparseFromParts({ indices: withRow(indices, attrs), values: values.clone(), coalesced, shape });
